@@ -1,0 +1,21 @@
+# Options, warnings and sanitizers: target properties only, through larklane_target(NAME).
+option(LARKLANE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(LARKLANE_BUILD_TOOLS "Build the command" ${PROJECT_IS_TOP_LEVEL})
+option(LARKLANE_WERROR "Warnings are errors" ${PROJECT_IS_TOP_LEVEL})
+set(LARKLANE_SANITIZE "" CACHE STRING "Sanitizers: thread, or address,undefined")
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+find_package(Threads REQUIRED)
+
+function(larklane_target target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON
+    CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow $<$<BOOL:${LARKLANE_WERROR}>:-Werror>)
+  if(LARKLANE_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${LARKLANE_SANITIZE} -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${LARKLANE_SANITIZE})
+  endif()
+endfunction()

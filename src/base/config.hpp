@@ -1,0 +1,48 @@
+#pragma once
+// Options: one row each in options.def. config.cpp is the only file that reads the environment.
+// Thread safety: immutable after construction.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.hpp"
+
+namespace larklane {
+
+/// The value of every option, as given by (in rising precedence) default, file (LARKLANE_CONFIG), environment, program.
+struct Config {
+  using text = std::string;
+  using bytes = std::uint64_t;
+  using count = std::uint32_t;
+  using nanos = std::uint64_t;
+  using flag = bool;
+#define LARKLANE_OPTION(name, type, default_value, range, since, doc) type name;
+#include "base/options.def"
+#undef LARKLANE_OPTION
+
+  enum class Source : std::uint8_t { default_value, file, environment, program };
+  /// One row of `larklane info`.
+  struct Row {
+    std::string_view name, type, default_text, range, since, doc;
+    std::string value_text;
+    Source source;
+  };
+  struct Problem {
+    bool fatal;         ///< malformed or out of range: initialisation must fail; else a warning (unknown variable)
+    std::string text;   ///< names variable, value and accepted form, or the nearest known name
+  };
+
+  Config();  ///< all defaults
+  /// Reads file and environment. `problems` receives what was wrong; a fatal one makes the result kBadOption.
+  static Result<Config> load(std::vector<Problem>* problems);
+  /// Set one option from text, as a program would. @errors kBadOption; then `problem` says why
+  Status set(std::string_view name, std::string_view value, std::string* problem);
+  std::vector<Row> rows() const;
+
+ private:
+  std::vector<Source> sources_;
+};
+
+}  // namespace larklane

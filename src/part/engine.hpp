@@ -1,0 +1,143 @@
+#pragma once
+// The partitioned engine of one process: what the MPI face (and later the public API) calls.
+// Rules of MPI are named by their ids in docs/conformance.md.
+
+#include <array>
+#include <atomic>
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/status.hpp"
+#include "base/typemap.hpp"
+#include "control/plane.hpp"
+
+namespace larklane::part {
+
+/// 128-bit identity of a communicator, computed alike by all its processes.
+struct ContextId {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  friend auto operator<=>(const ContextId&, const ContextId&) = default;
+};
+
+/// One side of a pair. `partitions` >= 1; the total is partitions * count * type.size_bytes() bytes.
+struct InitArgs {
+  ContextId context;
+  std::int32_t source = 0;  ///< rank of the sender, in the group in which the receiver names it
+  std::int32_t tag = 0;
+  control::Address peer;    ///< the other side's process; own address for a self channel
+  void* buffer = nullptr;   ///< never written for a send; may be null if the total is 0
+  std::int32_t partitions = 1;
+  std::uint64_t count = 0;  ///< elements per partition
+  std::shared_ptr<const Typemap> type;
+  std::string policy;       ///< empty: the configured one; same form as the option `policy`
+};
+
+enum class Kind : std::uint8_t { send, receive };
+enum class Completion : std::uint8_t { pending, complete, failed };
+
+/// A partitioned request, made by Engine, ended by Engine::free.
+/// Thread safety: pready on disjoint partitions, parrived and arrival in other requests may run at the same time on any threads
+/// (MPI 11.6; rules T1, T2). start, test and free: one thread at a time.
+class Request {
+ public:
+  virtual ~Request() = default;
+  Kind kind() const noexcept { return kind_; }
+  std::int32_t partitions() const noexcept { return partitions_; }
+  std::uint64_t total_bytes() const noexcept { return total_bytes_; }
+  /// Between start and the test that returned something else than pending.
+  /// relaxed: the caller orders start, use and completion of a request itself.
+  bool active() const noexcept { return active_.load(std::memory_order_relaxed); }
+
+  /// Begin a round. Local: never waits for the peer. @errors kAlreadyActive
+  virtual Status start() = 0;
+  /// Make progress on this request and tell how its round stands; does not deactivate. Never blocks.
+  /// An inactive request is `complete`.
+  virtual Completion poll() = 0;
+  /// After `complete` or `failed`: the round is over, the request inactive.
+  virtual void finish() = 0;
+  /// Why poll said failed; includes sizes on both sides where they are known.
+  virtual Status error() const noexcept = 0;
+  /// One sentence for people: the peer, what was expected, what was found. Empty without an error.
+  virtual std::string error_text() const = 0;
+
+ protected:
+  Request(Kind kind, std::int32_t partitions, std::uint64_t total_bytes) noexcept
+      : kind_(kind), partitions_(partitions), total_bytes_(total_bytes) {}
+  const Kind kind_;
+  const std::int32_t partitions_;
+  const std::uint64_t total_bytes_;
+  std::atomic<bool> active_{false};
+};
+
+class SendRequest : public Request {
+ public:
+  using Request::Request;
+  /// Mark partitions [first, first + count) ready. Never blocks, never allocates. Either all are marked or, on an error found
+  /// before the first mark, none; a double mark marks what precedes it in the range.
+  /// @errors kNotActive, kInvalidArgument (range), kAlreadyReady
+  virtual Status pready(std::int32_t first, std::int32_t count) = 0;
+};
+
+class RecvRequest : public Request {
+ public:
+  using Request::Request;
+  /// @param[out] arrived  true on an inactive request (rule P2), or if every byte of the partition is in the buffer
+  /// @errors kInvalidArgument (range), and what error() says
+  virtual Status parrived(std::int32_t partition, bool* arrived) = 0;
+};
+
+/// What `larklane run --summary` prints, of the whole process.
+struct Summary {
+  struct PeerLine {
+    control::Address address;
+    std::string provider;  ///< "shm slots", "shm attach", "shm slots (attach refused)", "self"
+    std::string policy;
+    std::uint64_t channels;
+  };
+  std::uint64_t sends = 0, receives = 0;       ///< requests made
+  std::uint64_t rounds = 0;                    ///< completed
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t early_bytes = 0;               ///< moved before the last Pready of their round
+  std::uint64_t moved_by_sender = 0, moved_by_receiver = 0, moved_by_helper = 0;  ///< runs
+  control::PlaneCounters control{};
+  std::vector<PeerLine> peers;
+  std::vector<std::string> warnings;
+};
+
+/// Thread safety: thread-safe.
+class Engine {
+ public:
+  /// Starts the helper. @errors kNoThread, kNoMemory, kSystem
+  static Result<std::unique_ptr<Engine>> create(std::vector<control::Listener> own, Config config);
+  virtual ~Engine() = default;  ///< every request has been freed
+
+  /// Can `peer` be served by us (it runs under Larklane on this host, as this user)? Both sides of a pair get the same answer.
+  virtual Status reachable(const control::Address& peer) = 0;
+  /// Local: returns whatever the peer does (rule I1). Pairs match in the order of these calls (rule I2).
+  virtual Result<SendRequest*> send_init(const InitArgs& args) = 0;
+  virtual Result<RecvRequest*> recv_init(const InitArgs& args) = 0;
+  /// An inactive request, matched or not (rule C5). @errors kAlreadyActive
+  virtual Status free(Request* request) = 0;
+
+  virtual Summary summary() const = 0;
+};
+
+/// How a wait loop idles: spins a little, yields, then sleeps, bounded. One per waiting call. Thread safety: single-owner.
+class Backoff {
+ public:
+  explicit Backoff(const Config& config) noexcept;
+  void idle() noexcept;   ///< call when a poll found nothing
+  void reset() noexcept { turns_ = 0; }
+
+ private:
+  std::uint32_t turns_ = 0;
+  std::uint32_t spins_, yields_;
+  std::uint64_t sleep_ns_, sleep_ns_max_;
+};
+
+}  // namespace larklane::part
