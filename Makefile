@@ -1,0 +1,52 @@
+# Thin: what a person types. The logic is in CMakePresets.json and scripts/ (each script has --help).
+# Generator and parallelism come from here, so that the presets work with and without Ninja.
+PYTHON ?= python3
+ifneq ($(shell command -v ninja),)
+export CMAKE_GENERATOR ?= Ninja
+endif
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
+
+.DEFAULT_GOAL := build
+.PHONY: build setup demo test check-fast bars mutants soak native-table format install clean help
+
+build: ## configure and build build/release (the default); the command is build/release/bin/larklane
+	@test -f build/release/CMakeCache.txt || cmake --preset release
+	@cmake --build --preset release
+
+setup: ## install what tests and demo use; says first what that is
+	@$(PYTHON) scripts/setup.py
+
+demo: setup ## what the project is for, shown on this machine (3 minutes the first time)
+	@$(MAKE) --no-print-directory build
+	@$(PYTHON) demo/run.py
+
+test: ## all correctness tests in three builds: release, tsan, asan-ubsan (30-40 minutes)
+	@$(PYTHON) scripts/test.py
+
+check-fast: ## between edits: release build, unit, property and quick conformance tests (2 minutes)
+	@$(PYTHON) scripts/test.py --fast
+
+bars: build ## every performance row; resumable; figures go to docs/measurements
+	@$(PYTHON) scripts/bars.py
+
+mutants: ## one-line mutations of the engine, each of which a named test must kill
+	@$(PYTHON) scripts/mutants.py
+
+soak: ## the tests with a random part, with new seeds, for hours (SOAK=4h)
+	@$(PYTHON) scripts/test.py --soak $(or $(SOAK),4h)
+
+native-table: build ## how the MPIs found here do without Larklane: docs/native-table.md
+	@$(PYTHON) tests/conformance/native_table.py
+
+format: ## clang-format of every C and C++ file
+	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' | xargs -r clang-format-14 -i
+
+install: build ## cmake --install; choose the place with PREFIX=...
+	@cmake --install build/release $(if $(PREFIX),--prefix $(PREFIX))
+
+clean: ## remove build/ (what setup installed under .deps/ stays)
+	@rm -rf build
+
+help: ## this text
+	@echo "make TARGET; without a target: build. On a fresh machine begin with 'make demo'."
+	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / {printf "  %-14s%s\n", $$1, $$2}' Makefile
