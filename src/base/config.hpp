@@ -2,6 +2,7 @@
 // Options: one row each in options.def. config.cpp is the only file that reads the environment.
 // Thread safety: immutable after construction.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -42,6 +43,11 @@ struct Config {
   std::vector<Row> rows() const;
 
  private:
+  /// @param where  what the message calls the option: variable, file and line, or name
+  bool assign(std::size_t index, std::string_view value, Source source, std::string_view where, std::string* problem);
+  void read_file(const std::string& path, std::vector<Problem>* problems);
+  void read_environment(std::vector<Problem>* problems);
+
   std::vector<Source> sources_;
 };
 

@@ -1,0 +1,339 @@
+#include "base/config.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace larklane {
+namespace {
+
+constexpr std::string_view kPrefix = "LARKLANE_";
+
+/// Variables that carry facts from the launching command to the process; not options.
+constexpr std::string_view kInternalVariables[] = {
+    "LARKLANE_CONFIG", "LARKLANE_SEED", "LARKLANE_JOB",
+    "LARKLANE_RANK",   "LARKLANE_MPI",  "LARKLANE_FAMILY_DIR",
+};
+
+struct Option {
+  std::string_view name, type, default_text, range, since, doc;
+};
+
+constexpr Option kOptions[] = {
+#define LARKLANE_OPTION(name, type, default_value, range, since, doc) \
+  {#name, #type, default_value, range, since, doc},
+#include "base/options.def"
+#undef LARKLANE_OPTION
+};
+constexpr std::size_t kOptionCount = std::size(kOptions);
+
+struct Unit {
+  std::string_view name;
+  std::uint64_t factor;
+};
+constexpr Unit kByteUnits[] = {
+    {"T", 1ULL << 40}, {"G", 1ULL << 30}, {"M", 1ULL << 20}, {"K", 1ULL << 10}};
+constexpr Unit kTimeUnits[] = {{"s", 1'000'000'000}, {"ms", 1'000'000}, {"us", 1'000}, {"ns", 1}};
+
+std::span<const Unit> units_of(std::string_view type) {
+  if (type == "bytes") return kByteUnits;
+  if (type == "nanos") return kTimeUnits;
+  return {};
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const std::size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+/// Digits and at most one unit; nothing else, no overflow.
+std::optional<std::uint64_t> parse_number(std::string_view text, std::span<const Unit> units) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{}) return std::nullopt;
+  const auto unit_name = text.substr(static_cast<std::size_t>(end - text.data()));
+  if (unit_name.empty()) return number;
+  for (const Unit& unit : units) {
+    if (unit.name != unit_name) continue;
+    if (number > std::numeric_limits<std::uint64_t>::max() / unit.factor) return std::nullopt;
+    return number * unit.factor;
+  }
+  return std::nullopt;
+}
+
+/// The shortest exact form: 65536 is 64K.
+std::string number_text(std::uint64_t number, std::span<const Unit> units) {
+  for (const Unit& unit : units) {
+    if (number != 0 && number % unit.factor == 0) {
+      return std::to_string(number / unit.factor) + std::string(unit.name);
+    }
+  }
+  return std::to_string(number);
+}
+
+/// @param range  "a..b", with the units of the type
+std::optional<std::uint64_t> parse_in_range(std::string_view text, const Option& option) {
+  const auto units = units_of(option.type);
+  const auto value = parse_number(text, units);
+  const std::size_t dots = option.range.find("..");
+  const auto low = parse_number(option.range.substr(0, dots), units);
+  const auto high = parse_number(option.range.substr(dots + 2), units);
+  if (!value || *value < low.value() || *value > high.value()) return std::nullopt;
+  return value;
+}
+
+/// @param form  one alternative: "word", "word:N" (a count) or "word[:BYTES]"; both arguments are
+/// at least 1
+bool matches_form(std::string_view text, std::string_view form) {
+  const std::size_t word_end = form.find_first_of("[:");
+  const std::string_view word = form.substr(0, word_end);
+  if (!text.starts_with(word)) return false;
+  const std::string_view rest = text.substr(word.size());
+  if (word_end == std::string_view::npos) return rest.empty();
+  if (rest.empty()) return form[word_end] == '[';
+  if (rest[0] != ':') return false;
+  const bool is_bytes = form.find("BYTES") != std::string_view::npos;
+  const auto argument = parse_number(rest.substr(1), units_of(is_bytes ? "bytes" : "count"));
+  const std::uint64_t most = is_bytes ? std::numeric_limits<std::int64_t>::max()
+                                      : std::numeric_limits<std::int32_t>::max();
+  return argument && *argument >= 1 && *argument <= most;
+}
+
+/// @param range  alternatives, "x | y | z:N"
+bool matches_range(std::string_view text, std::string_view range) {
+  while (!range.empty()) {
+    const std::size_t bar = std::min(range.find('|'), range.size());
+    if (matches_form(text, trimmed(range.substr(0, bar)))) return true;
+    range.remove_prefix(std::min(bar + 1, range.size()));
+  }
+  return false;
+}
+
+/// One parser per type of the table; each validates against the option's range and leaves `value`
+/// alone on failure.
+bool parse_text(std::string_view text, const Option& option, Config::text* value) {
+  if (!matches_range(text, option.range)) return false;
+  *value = text;
+  return true;
+}
+bool parse_flag(std::string_view text, const Option& option, Config::flag* value) {
+  if (!matches_range(text, option.range)) return false;
+  *value = text == "on" || text == "1";
+  return true;
+}
+template <class Number>
+bool parse_unsigned(std::string_view text, const Option& option, Number* value) {
+  const auto number = parse_in_range(text, option);
+  if (!number || *number > std::numeric_limits<Number>::max()) return false;
+  *value = static_cast<Number>(*number);
+  return true;
+}
+bool parse_bytes(std::string_view text, const Option& option, Config::bytes* value) {
+  return parse_unsigned(text, option, value);
+}
+bool parse_count(std::string_view text, const Option& option, Config::count* value) {
+  return parse_unsigned(text, option, value);
+}
+bool parse_nanos(std::string_view text, const Option& option, Config::nanos* value) {
+  return parse_unsigned(text, option, value);
+}
+
+bool parse_option(std::size_t index, std::string_view text, Config* config) {
+  std::size_t i = 0;
+#define LARKLANE_OPTION(name, type, default_value, range, since, doc) \
+  if (i++ == index) return parse_##type(text, kOptions[index], &config->name);
+#include "base/options.def"
+#undef LARKLANE_OPTION
+  return false;
+}
+
+std::string value_text(const Config::text& value, const Option&) { return value; }
+std::string value_text(Config::flag value, const Option&) { return value ? "on" : "off"; }
+std::string value_text(Config::count value, const Option&) { return std::to_string(value); }
+std::string value_text(std::uint64_t value, const Option& option) {
+  return number_text(value, units_of(option.type));
+}
+
+std::string environment_name(std::string_view option_name) {
+  std::string name(kPrefix);
+  for (const char letter : option_name) {
+    name += letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter;
+  }
+  return name;
+}
+
+std::optional<std::size_t> find_option(std::string_view name) {
+  for (std::size_t i = 0; i < kOptionCount; ++i) {
+    if (kOptions[i].name == name) return i;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::size_t> find_option_of_variable(std::string_view variable) {
+  for (std::size_t i = 0; i < kOptionCount; ++i) {
+    if (environment_name(kOptions[i].name) == variable) return i;
+  }
+  return std::nullopt;
+}
+
+/// Levenshtein.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replace, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string nearest(std::string_view name, const std::vector<std::string>& known) {
+  return *std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
+    return edit_distance(name, a) < edit_distance(name, b);
+  });
+}
+
+std::vector<std::string> option_names() {
+  std::vector<std::string> names;
+  for (const Option& option : kOptions) names.emplace_back(option.name);
+  return names;
+}
+
+std::vector<std::string> variable_names() {
+  std::vector<std::string> names(std::begin(kInternalVariables), std::end(kInternalVariables));
+  for (const Option& option : kOptions) names.push_back(environment_name(option.name));
+  return names;
+}
+
+std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
+
+std::string accepted_form(const Option& option) {
+  std::string form = "accepted: " + std::string(option.range);
+  if (option.type == "bytes") form += " (bytes; units K, M, G, T)";
+  if (option.type == "nanos") form += " (nanoseconds; units ns, us, ms, s)";
+  return form;
+}
+
+std::string unknown_text(std::string_view what, std::string_view name,
+                         const std::vector<std::string>& known) {
+  return std::string(what) + " " + quoted(name) + " is not known; nearest is " +
+         nearest(name, known);
+}
+
+}  // namespace
+
+Config::Config() : sources_(kOptionCount, Source::default_value) {
+  for (std::size_t i = 0; i < kOptionCount; ++i) {
+    if (!parse_option(i, kOptions[i].default_text, this)) std::abort();  // a bug in options.def
+  }
+}
+
+bool Config::assign(std::size_t index, std::string_view value, Source source,
+                    std::string_view where, std::string* problem) {
+  value = trimmed(value);
+  if (!parse_option(index, value, this)) {
+    *problem = std::string(where) + " is " + quoted(value) + "; " + accepted_form(kOptions[index]);
+    return false;
+  }
+  sources_[index] = source;
+  return true;
+}
+
+Status Config::set(std::string_view name, std::string_view value, std::string* problem) {
+  const auto index = find_option(name);
+  if (!index) {
+    *problem = unknown_text("option", name, option_names());
+    return Errc::kBadOption;
+  }
+  return assign(*index, value, Source::program, name, problem) ? Status{} : Errc::kBadOption;
+}
+
+void Config::read_file(const std::string& path, std::vector<Problem>* problems) {
+  std::ifstream file(path);
+  std::string line;
+  for (std::size_t number = 1; std::getline(file, line); ++number) {
+    const std::string_view entry = trimmed(std::string_view(line).substr(0, line.find('#')));
+    if (entry.empty()) continue;
+    const std::string place = path + ":" + std::to_string(number) + ": ";
+    const std::size_t equals = entry.find('=');
+    if (equals == std::string_view::npos) {
+      problems->push_back({true, place + quoted(entry) + "; accepted: name = value"});
+      continue;
+    }
+    const std::string_view name = trimmed(entry.substr(0, equals));
+    const auto index = find_option(name);
+    std::string problem;
+    if (!index) {
+      problems->push_back({false, place + unknown_text("option", name, option_names())});
+    } else if (!assign(*index, entry.substr(equals + 1), Source::file, place + std::string(name),
+                       &problem)) {
+      problems->push_back({true, std::move(problem)});
+    }
+  }
+  if (file.bad() || !file.eof()) {
+    problems->push_back({true, "LARKLANE_CONFIG is " + quoted(path) +
+                                   "; accepted: the path of a file that can be read"});
+  }
+}
+
+void Config::read_environment(std::vector<Problem>* problems) {
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const std::string_view entry = *variable;
+    if (!entry.starts_with(kPrefix)) continue;
+    const std::size_t equals = std::min(entry.find('='), entry.size() - 1);
+    const std::string_view name = entry.substr(0, equals);
+    const auto index = find_option_of_variable(name);
+    std::string problem;
+    if (index) {
+      if (!assign(*index, entry.substr(equals + 1), Source::environment, name, &problem)) {
+        problems->push_back({true, std::move(problem)});
+      }
+    } else if (std::find(std::begin(kInternalVariables), std::end(kInternalVariables), name) ==
+               std::end(kInternalVariables)) {
+      problems->push_back({false, unknown_text("variable", name, variable_names())});
+    }
+  }
+}
+
+Result<Config> Config::load(std::vector<Problem>* problems) {
+  Config config;
+  if (const char* path = std::getenv("LARKLANE_CONFIG")) config.read_file(path, problems);
+  config.read_environment(problems);
+  const bool fatal = std::any_of(problems->begin(), problems->end(),
+                                 [](const Problem& problem) { return problem.fatal; });
+  if (fatal) return Errc::kBadOption;
+  return config;
+}
+
+std::vector<Config::Row> Config::rows() const {
+  std::vector<Row> rows;
+  rows.reserve(kOptionCount);
+  for (const Option& option : kOptions) {
+    rows.push_back({option.name, option.type, option.default_text, option.range, option.since,
+                    option.doc, "", sources_[rows.size()]});
+  }
+  std::size_t i = 0;
+#define LARKLANE_OPTION(name, type, default_value, range, since, doc) \
+  rows[i].value_text = value_text(name, kOptions[i]);                 \
+  ++i;
+#include "base/options.def"
+#undef LARKLANE_OPTION
+  return rows;
+}
+
+}  // namespace larklane

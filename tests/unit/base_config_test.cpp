@@ -1,0 +1,220 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/config.hpp"
+
+namespace larklane {
+namespace {
+
+using Source = Config::Source;
+
+/// Sets variables and a file for one test and removes them afterwards.
+class ConfigTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::vector<std::string> inherited;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string text = *entry;
+      if (text.starts_with("LARKLANE_")) inherited.push_back(text.substr(0, text.find('=')));
+    }
+    for (const std::string& name : inherited) unsetenv(name.c_str());
+  }
+  void TearDown() override {
+    for (const std::string& name : set_) unsetenv(name.c_str());
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+  void set_variable(const std::string& name, const std::string& value) {
+    setenv(name.c_str(), value.c_str(), 1);
+    set_.push_back(name);
+  }
+  void write_file(const std::string& text) {
+    path_ = testing::TempDir() + "larklane_config_" + std::to_string(getpid());
+    std::ofstream(path_) << text;
+    set_variable("LARKLANE_CONFIG", path_);
+  }
+  /// Loads and expects exactly these problems; `parts` are substrings of their texts.
+  std::optional<Config> load(bool fatal, const std::vector<std::vector<std::string>>& parts) {
+    std::vector<Config::Problem> problems;
+    Result<Config> config = Config::load(&problems);
+    EXPECT_EQ(problems.size(), parts.size());
+    for (std::size_t i = 0; i < std::min(problems.size(), parts.size()); ++i) {
+      EXPECT_EQ(problems[i].fatal, fatal) << problems[i].text;
+      for (const std::string& part : parts[i]) {
+        EXPECT_NE(problems[i].text.find(part), std::string::npos) << problems[i].text;
+      }
+    }
+    EXPECT_EQ(config.has_value(), !fatal || parts.empty());
+    return config ? std::optional<Config>(std::move(*config)) : std::nullopt;
+  }
+  static Config::Row row(const Config& config, std::string_view name) {
+    for (const Config::Row& row : config.rows()) {
+      if (row.name == name) return row;
+    }
+    ADD_FAILURE() << name;
+    return {};
+  }
+
+ private:
+  std::vector<std::string> set_;
+  std::string path_;
+};
+
+TEST_F(ConfigTest, DefaultsComeFromTheTable) {
+  const Config config;
+  EXPECT_EQ(config.policy, "min_bytes");
+  EXPECT_EQ(config.min_bytes, 65536U);
+  EXPECT_EQ(config.wait_sleep_ns_min, 50'000U);
+  EXPECT_FALSE(config.summary);
+  for (const Config::Row& row : config.rows()) {
+    EXPECT_EQ(row.value_text, row.default_text) << row.name;
+    EXPECT_EQ(row.source, Source::default_value);
+    EXPECT_FALSE(row.doc.empty());
+  }
+}
+
+TEST_F(ConfigTest, PrecedenceIsDefaultFileEnvironmentProgram) {
+  write_file(
+      "# a comment\n\n min_bytes = 1M # another\r\nwait_spins=7\nwait_yields = 8\npolicy=none\n");
+  set_variable("LARKLANE_WAIT_SPINS", "9");
+  set_variable("LARKLANE_WAIT_YIELDS", " 10 ");
+  auto config = load(false, {});
+  ASSERT_TRUE(config);
+  std::string problem;
+  EXPECT_TRUE(config->set("wait_yields", "11", &problem).ok());
+  EXPECT_EQ(config->min_bytes, 1U << 20);
+  EXPECT_EQ(config->policy, "none");
+  EXPECT_EQ(config->wait_spins, 9U);
+  EXPECT_EQ(config->wait_yields, 11U);
+  EXPECT_EQ(row(*config, "wait_sleep_ns_max").source, Source::default_value);
+  EXPECT_EQ(row(*config, "min_bytes").source, Source::file);
+  EXPECT_EQ(row(*config, "min_bytes").value_text, "1M");
+  EXPECT_EQ(row(*config, "wait_spins").source, Source::environment);
+  EXPECT_EQ(row(*config, "wait_yields").source, Source::program);
+}
+
+TEST_F(ConfigTest, ValuesThatAreAccepted) {
+  const struct {
+    const char *name, *value, *canonical;
+  } cases[] = {
+      {"min_bytes", "1", "1"},
+      {"min_bytes", "65536", "64K"},
+      {"min_bytes", "1T", "1T"},
+      {"shm_slot_bytes_max", "0", "0"},
+      {"wait_sleep_ns_min", "1000", "1us"},
+      {"wait_sleep_ns_min", "1500ns", "1500ns"},
+      {"wait_sleep_ns_max", "1s", "1s"},
+      {"wait_spins", "1000000", "1000000"},
+      {"policy", "none", "none"},
+      {"policy", "static:1", "static:1"},
+      {"policy", "min_bytes", "min_bytes"},
+      {"policy", "min_bytes:16K", "min_bytes:16K"},
+      {"summary", "on", "on"},
+      {"summary", "0", "off"},
+      {"summary", "1", "on"},
+  };
+  for (const auto& c : cases) {
+    Config config;
+    std::string problem;
+    EXPECT_TRUE(config.set(c.name, c.value, &problem).ok()) << problem;
+    EXPECT_EQ(row(config, c.name).value_text, c.canonical);
+  }
+}
+
+TEST_F(ConfigTest, ValuesThatAreRefused) {
+  const struct {
+    const char *name, *value;
+  } cases[] = {
+      {"min_bytes", ""},
+      {"min_bytes", "0"},
+      {"min_bytes", "2T"},
+      {"min_bytes", "-1"},
+      {"min_bytes", "+1"},
+      {"min_bytes", "16k"},
+      {"min_bytes", "16KB"},
+      {"min_bytes", "K"},
+      {"min_bytes", "1.5K"},
+      {"min_bytes", "0x10"},
+      {"min_bytes", "5us"},
+      {"min_bytes", "99999999999999999999"},
+      {"min_bytes", "18014398509481985K"},
+      {"wait_spins", "1K"},
+      {"wait_spins", "1000001"},
+      {"wait_spins", "4294967297"},
+      {"wait_sleep_ns_min", "999ns"},
+      {"wait_sleep_ns_min", "2s"},
+      {"policy", ""},
+      {"policy", "non"},
+      {"policy", "none:1"},
+      {"policy", "nonesuch"},
+      {"policy", "static"},
+      {"policy", "static:"},
+      {"policy", "static:0"},
+      {"policy", "static:4K"},
+      {"policy", "static:4294967297"},
+      {"policy", "min_bytes:"},
+      {"policy", "min_bytes:0"},
+      {"policy", "min_bytes16K"},
+      {"policy", "single|none"},
+      {"summary", "yes"},
+  };
+  for (const auto& c : cases) {
+    Config config;
+    const std::string before = row(config, c.name).value_text;
+    std::string problem;
+    EXPECT_EQ(config.set(c.name, c.value, &problem), Status(Errc::kBadOption)) << c.value;
+    EXPECT_NE(problem.find(c.name), std::string::npos) << problem;
+    EXPECT_NE(problem.find("\"" + std::string(c.value) + "\""), std::string::npos) << problem;
+    EXPECT_NE(problem.find(row(config, c.name).range), std::string::npos) << problem;
+    EXPECT_EQ(row(config, c.name).value_text, before);
+  }
+}
+
+TEST_F(ConfigTest, AWrongVariableIsFatalAndNamed) {
+  set_variable("LARKLANE_MIN_BYTES", "lots");
+  load(true, {{"LARKLANE_MIN_BYTES", "\"lots\"", "1..1T"}});
+}
+
+TEST_F(ConfigTest, AWrongFileIsFatalAndNamed) {
+  write_file("policy\nmin_bytes = 0\n");
+  load(true, {{":1:", "\"policy\"", "name = value"}, {":2:", "min_bytes", "\"0\"", "1..1T"}});
+}
+
+TEST_F(ConfigTest, AFileThatCannotBeReadIsFatal) {
+  set_variable("LARKLANE_CONFIG", "/nonexistent/file");
+  load(true, {{"LARKLANE_CONFIG", "/nonexistent/file"}});
+  set_variable("LARKLANE_CONFIG", "/");
+  load(true, {{"LARKLANE_CONFIG", "\"/\""}});
+}
+
+TEST_F(ConfigTest, UnknownNamesAreWarningsWithTheNearest) {
+  set_variable("LARKLANE_POLCY", "none");
+  load(false, {{"LARKLANE_POLCY", "nearest is LARKLANE_POLICY"}});
+  write_file("min_byte = 3\n");
+  load(false, {{":1:", "min_byte", "nearest is min_bytes"}, {"LARKLANE_POLCY"}});
+}
+
+TEST_F(ConfigTest, InternalVariablesAreKnown) {
+  for (const char* name :
+       {"LARKLANE_SEED", "LARKLANE_JOB", "LARKLANE_RANK", "LARKLANE_MPI", "LARKLANE_FAMILY_DIR"}) {
+    set_variable(name, "x");
+  }
+  load(false, {});
+}
+
+TEST_F(ConfigTest, UnknownOptionOfAProgramIsRefused) {
+  Config config;
+  std::string problem;
+  EXPECT_EQ(config.set("wait_spin", "1", &problem), Status(Errc::kBadOption));
+  EXPECT_NE(problem.find("wait_spins"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace larklane
