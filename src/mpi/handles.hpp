@@ -1,0 +1,25 @@
+#pragma once
+// Predefined handles at run time. Open MPI's MPI_COMM_WORLD is the address of a variable in libmpi,
+// to which this library is not linked: use handles().comm_world where a program would write
+// MPI_COMM_WORLD. Constants that are numbers (MPI_ANY_TAG, MPI_ERR_*, MPI_UNDEFINED,
+// MPI_STATUS_IGNORE, MPI_COMBINER_*) come from the header as usual.
+// Thread safety: immutable once attached.
+
+#include "mpi/prototypes.hpp"
+
+namespace larklane::mpi {
+
+/// Null where the loaded MPI lacks a handle (session_null on Open MPI 4).
+struct Handles {
+#define LARKLANE_HANDLE(type, member, mpi_name, ompi_variable) type member;
+#include "mpi/handles.def"
+#undef LARKLANE_HANDLE
+};
+
+namespace detail {
+extern Handles handles;
+}  // namespace detail
+
+inline const Handles& handles() noexcept { return detail::handles; }
+
+}  // namespace larklane::mpi
