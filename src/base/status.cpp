@@ -24,6 +24,8 @@ const char* errc_name(Errc code) noexcept {
       return "transfer failed";
     case Errc::kVersion:
       return "other version";
+    case Errc::kPeerFreed:
+      return "peer_freed";
     case Errc::kPeerDown:
       return "peer down";
     case Errc::kUnreachable:

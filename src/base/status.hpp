@@ -22,6 +22,7 @@ enum class Errc : std::int32_t {
   kSizeMismatch,   ///< the two sides' buffers differ in size
   kTransfer,       ///< bytes could not be moved; detail is the errno
   kVersion,        ///< the peer runs another version of Larklane
+  kPeerFreed,      ///< the other side has freed its request: the round can't complete
   // one peer
   kPeerDown,      ///< the peer's process is gone
   kUnreachable,   ///< nobody listens at the peer's address; detail is the errno
