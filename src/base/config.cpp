@@ -336,4 +336,9 @@ std::vector<Config::Row> Config::rows() const {
   return rows;
 }
 
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
 }  // namespace larklane

@@ -51,4 +51,7 @@ struct Config {
   std::vector<Source> sources_;
 };
 
+/// A variable that the launcher sets (job id, rank), not an option; empty if it is not there.
+std::string environment(const char* name);
+
 }  // namespace larklane
