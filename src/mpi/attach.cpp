@@ -1,0 +1,112 @@
+// The tables of next functions and handles, filled once.
+
+#include "mpi/preload/attach.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <mutex>
+
+#include "mpi/handles.hpp"
+#include "mpi/next.hpp"
+
+namespace larklane::mpi {
+
+namespace detail {
+Next next_mpi;
+Next next_pmpi;
+Handles handles;
+}  // namespace detail
+
+namespace {
+
+LarklaneFindNext* find_next_after_stub = nullptr;
+
+// A data symbol's address is the program's where a copy relocation moved it there.
+void* find_data_with(LarklaneFindNext* find_next, const char* name) noexcept {
+  void* found = dlsym(RTLD_DEFAULT, name);
+  return found != nullptr ? found : find_next(name);
+}
+
+template <class Function>
+void find(LarklaneFindNext* find_next, const char* name, Function*& function) noexcept {
+  function = reinterpret_cast<Function*>(find_next(name));
+}
+
+#define LARKLANE_CALL(ret, Name, params, args) find(find_next, LARKLANE_PREFIX #Name, next.Name);
+#define LARKLANE_REAL(ret, Name, params) find(find_next, LARKLANE_PREFIX #Name, next.Name);
+
+void find_mpi(LarklaneFindNext* find_next, Next& next) noexcept {
+#define LARKLANE_PREFIX "MPI_"
+#include "mpi/calls.def"
+#include "mpi/reals.def"
+#undef LARKLANE_PREFIX
+}
+
+void find_pmpi(LarklaneFindNext* find_next, Next& next) noexcept {
+#define LARKLANE_PREFIX "PMPI_"
+#include "mpi/calls.def"
+#include "mpi/reals.def"
+#undef LARKLANE_PREFIX
+}
+
+#undef LARKLANE_CALL
+#undef LARKLANE_REAL
+
+void find_handles([[maybe_unused]] LarklaneFindNext* find_next, Handles& found) noexcept {
+#ifdef LARKLANE_FAMILY_OMPI
+#define LARKLANE_HANDLE(type, member, mpi_name, ompi_variable) \
+  found.member = static_cast<type>(find_data_with(find_next, #ompi_variable));
+#else
+#define LARKLANE_HANDLE(type, member, mpi_name, ompi_variable) found.member = mpi_name;
+#endif
+#include "mpi/handles.def"
+#undef LARKLANE_HANDLE
+}
+
+// The lookups come before the lock: they take the dynamic linker's, which another caller may hold
+// already.
+void attach(LarklaneFindNext* find_next) noexcept {
+  Next mpi, pmpi;
+  Handles found;
+  find_mpi(find_next, mpi);
+  find_pmpi(find_next, pmpi);
+  find_handles(find_next, found);
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (find_next_after_stub != nullptr) return;
+  find_next_after_stub = find_next;
+  detail::next_mpi = mpi;
+  detail::next_pmpi = pmpi;
+  detail::handles = found;
+}
+
+}  // namespace
+
+void* find_data(const char* name) noexcept { return find_data_with(find_next_after_stub, name); }
+
+}  // namespace larklane::mpi
+
+extern "C" {
+
+[[gnu::visibility("default")]] LarklaneAttach larklane_mpi_attach;
+
+const char* larklane_mpi_attach(const char* version, LarklaneFindNext* find_next) {
+  if (std::strcmp(version, LARKLANE_VERSION) != 0) {
+    return "it is of another version of Larklane than the preloaded object";
+  }
+  larklane::mpi::attach(find_next);
+  return nullptr;
+}
+
+// Linked by the program before its MPI: nobody calls larklane_mpi_attach, and the next functions
+// are the next in link order. Opened by the stub the library is in no global scope, and this does
+// nothing.
+[[gnu::constructor]] static void attach_linked() {
+  void* const program = dlopen(nullptr, RTLD_LAZY);
+  if (dlsym(program, "larklane_mpi_attach") != reinterpret_cast<void*>(&larklane_mpi_attach)) {
+    return;
+  }
+  larklane::mpi::attach([](const char* name) { return dlsym(RTLD_NEXT, name); });
+}
+}

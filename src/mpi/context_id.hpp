@@ -1,0 +1,62 @@
+#pragma once
+// Context ids are computed, never negotiated: every process of a communicator derives the same 128
+// bits from how it was made. docs/protocols.md says what goes into each constructor's recipe.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "part/engine.hpp"
+
+namespace larklane::mpi {
+
+/// How a communicator came to be. The values are part of the hash: never renumber.
+enum class Origin : std::uint64_t {
+  world = 1,
+  self = 2,
+  parent = 3,  ///< MPI_Comm_get_parent
+  dup = 4,
+  create = 5,
+  split = 6,
+  split_type = 7,
+  merge = 8,
+  cart = 9,
+  cart_sub = 10,
+  graph = 11,
+  dist_graph = 12,
+  dist_graph_adjacent = 13,
+  spawn = 14,
+  accept = 15,
+  connect = 16,
+  join = 17,
+  create_group = 18,
+  from_group = 19,
+  intercomm = 20,
+  intercomm_from_groups = 21,
+  final = 22,  ///< recipe and groups together
+};
+
+/// Hashes words and texts, in order, to 128 bits. The same input gives the same id on every
+/// machine. Thread safety: single-owner.
+class ContextHash {
+ public:
+  explicit ContextHash(Origin origin) noexcept { add(static_cast<std::uint64_t>(origin)); }
+  ContextHash& add(std::uint64_t word) noexcept;
+  ContextHash& add(const part::ContextId& id) noexcept { return add(id.high).add(id.low); }
+  /// Length and bytes, so that neighbours can't run into each other.
+  ContextHash& add(std::string_view text) noexcept;
+  /// Length and ranks in order.
+  ContextHash& add(std::span<const int> ranks) noexcept;
+  part::ContextId id() const noexcept;
+
+ private:
+  std::uint64_t high_ = 0x6C61726B6C616E65u;  // "larklane"
+  std::uint64_t low_ = 0x9E3779B97F4A7C15u;
+};
+
+/// Of an ordered group, given as ranks in MPI_COMM_WORLD (negative: a process of another world).
+part::ContextId group_id(std::span<const int> world_ranks) noexcept;
+/// Both ids in ascending order, so that the two sides of an intercommunicator compute the same.
+void add_unordered(ContextHash& hash, const part::ContextId& a, const part::ContextId& b) noexcept;
+
+}  // namespace larklane::mpi

@@ -1,0 +1,89 @@
+#pragma once
+// Which handles are ours: from the bits of an MPI handle to an object of ours.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace larklane::mpi {
+
+/// Open addressing; readers take no lock and write nothing.
+///
+/// Thread safety: thread-safe. `find` of a handle that another thread inserts or removes at the
+/// same time is the caller's mistake (MPI 11.6 forbids using a handle while it is made or freed);
+/// `find` of any other handle is exact at any time. Invariants:
+/// 1. A slot's value is stored before its key, and its key is withdrawn before the next value is
+/// stored: who reads key, value and
+///    the same key again holds that key's value.
+/// 2. At least three quarters of the slots are empty, so every probe ends.
+/// 3. A table that was replaced is kept until the end: a reader may still be in it, and finds there
+/// all that it may look for.
+class HandleTable {
+ public:
+  HandleTable() noexcept : current_(&empty_) {}
+  HandleTable(const HandleTable&) = delete;
+  HandleTable& operator=(const HandleTable&) = delete;
+
+  /// The object of `handle`, or null. Never blocks.
+  void* find(std::uint64_t handle) const noexcept {
+    const Table& table =
+        *current_.load(std::memory_order_acquire);  // acquire: pairs with grow_locked() release
+    for (std::size_t i = home(handle, table.shift);; i = (i + 1) & table.mask) {
+      const Slot& slot = table.slots[i];
+      const std::uint64_t key =
+          slot.key.load(std::memory_order_acquire);  // acquire: pairs with put() release
+      if (key == kEmpty) return nullptr;
+      if (key != handle) continue;
+      void* const value = slot.value.load(
+          std::memory_order_acquire);  // acquire: pairs with put() release (invariant 1)
+      // relaxed: if `value` belongs to a later key, the load above has made this key's withdrawal
+      // visible
+      if (slot.key.load(std::memory_order_relaxed) == handle) [[likely]]
+        return value;
+    }
+  }
+
+  /// @param handle  not in the table; neither 0 nor 1
+  /// @param value   not null
+  void insert(std::uint64_t handle, void* value);
+  /// Does nothing if `handle` is not in the table.
+  void remove(std::uint64_t handle) noexcept;
+  std::size_t size() const noexcept;
+  /// Every value, in no order.
+  std::vector<void*> values() const;
+
+ private:
+  static constexpr std::uint64_t kEmpty = 0;
+  static constexpr std::uint64_t kRemoved = 1;
+  static constexpr std::size_t kSlotsMin = 64;
+
+  struct Slot {
+    std::atomic<std::uint64_t> key{kEmpty};
+    std::atomic<void*> value{nullptr};
+  };
+  struct Table {
+    Slot* slots;
+    std::size_t mask;
+    unsigned shift;
+  };
+
+  static std::size_t home(std::uint64_t handle, unsigned shift) noexcept {
+    return static_cast<std::size_t>((handle * 0x9E3779B97F4A7C15u) >> shift);
+  }
+  static void put(Slot& slot, std::uint64_t handle, void* value) noexcept;
+  static void place(const Table& table, std::uint64_t handle, void* value) noexcept;
+  void grow_locked();
+
+  Slot nothing_[2];
+  Table empty_{nothing_, 1, 63};
+  std::atomic<const Table*> current_;
+  mutable std::mutex mutex_;  // writers
+  std::size_t size_ = 0;
+  std::vector<std::unique_ptr<Table>> tables_;
+  std::vector<std::unique_ptr<Slot[]>> slots_;
+};
+
+}  // namespace larklane::mpi

@@ -1,0 +1,87 @@
+#include "mpi/identity.hpp"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "base/config.hpp"
+#include "mpi/context_id.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+/// A job's name in an address; what is longer is hashed.
+constexpr std::size_t kJobNameBytesMax = 40;
+
+std::optional<int> number(const std::string& text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+std::optional<int> rank_from(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (const auto rank = number(environment(name))) return rank;
+  }
+  return std::nullopt;
+}
+
+/// A process, told apart from a later one with the same id by its start time (proc(5), field 22 of stat).
+std::string process_name(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  std::size_t at = stat.rfind(')');
+  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
+  if (at == std::string::npos) return std::to_string(pid);
+  return std::to_string(pid) + "-" + stat.substr(at + 1, stat.find(' ', at + 1) - at - 1);
+}
+
+/// Hydra gives no job id, but all its processes on one host talk to one proxy, over a socket pair or a local socket.
+std::optional<std::string> proxy_of(const std::string& pmi_fd) {
+  const auto fd = number(pmi_fd);
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (!fd || getsockopt(*fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid <= 0) {
+    return std::nullopt;
+  }
+  return "hydra-" + process_name(peer.pid);
+}
+
+std::string shortened(const std::string& job) {
+  if (job.size() <= kJobNameBytesMax) return job;
+  const part::ContextId id = ContextHash(Origin::world).add(std::string_view(job)).id();
+  return "h" + std::to_string(id.high) + "h" + std::to_string(id.low);
+}
+
+}  // namespace
+
+Identity Identity::of_this_process() {
+  const std::string pmix = environment("PMIX_NAMESPACE");
+  const auto pmix_rank = rank_from({"PMIX_RANK", "OMPI_COMM_WORLD_RANK"});
+  if (!pmix.empty() && pmix_rank) return {shortened("pmix-" + pmix), *pmix_rank};
+
+  const auto rank = rank_from({"PMI_RANK", "SLURM_PROCID", "LARKLANE_RANK"});
+  if (const auto proxy = proxy_of(environment("PMI_FD")); proxy && rank) return {*proxy, *rank};
+
+  const std::string slurm = environment("SLURM_JOB_ID");
+  const std::string step = environment("SLURM_STEP_ID");
+  if (!slurm.empty() && !step.empty() && rank) {
+    return {shortened("slurm-" + slurm + "-" + step), *rank};
+  }
+  const std::string own = environment("LARKLANE_JOB");
+  if (!own.empty() && rank) return {shortened("own-" + own), *rank};
+  if (rank) return {"", *rank};
+  return {"single-" + process_name(getpid()), 0};
+}
+
+control::Address Identity::address_of(int world_rank) const {
+  return std::string("larklane.") + LARKLANE_VERSION + "." + std::to_string(getuid()) + "." + job +
+         "." + std::to_string(world_rank);
+}
+
+}  // namespace larklane::mpi

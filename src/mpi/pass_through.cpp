@@ -1,0 +1,15 @@
+// Every call goes to the MPI unless the face defines what else happens.
+
+#include "mpi/next.hpp"
+
+namespace larklane::mpi::face {
+
+#define LARKLANE_PARAMS(...) (const Next& next __VA_OPT__(, ) __VA_ARGS__)
+#define LARKLANE_CALL(ret, Name, params, args)                                    \
+  [[gnu::weak]] ret Name LARKLANE_PARAMS params {                                 \
+    return next.Name != nullptr ? next.Name args : MPI_ERR_UNSUPPORTED_OPERATION; \
+  }
+#include "mpi/calls.def"
+#undef LARKLANE_CALL
+
+}  // namespace larklane::mpi::face

@@ -1,0 +1,78 @@
+#pragma once
+// What the face keeps per process, from the first initialisation to the last finalisation.
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/config.hpp"
+#include "mpi/handles.hpp"
+#include "mpi/identity.hpp"
+#include "mpi/next.hpp"
+#include "part/engine.hpp"
+
+namespace larklane::mpi {
+
+/// One per process, never destroyed: MPI calls may come from anywhere until the process ends.
+/// Thread safety: thread-safe.
+/// Invariants:
+/// 1. The listener is bound before the MPI's own initialisation, whose exchange tells everybody that everybody has bound.
+/// 2. Engine, helper thread and private communicator exist from the first partitioned init on, never earlier.
+class Process {
+ public:
+  static Process& get() noexcept;
+
+  /// Before the MPI initialises: read the options, bind the listener. @return false: the options are wrong, and it has been said
+  bool prepare();
+  /// The world model or one more session is in use.
+  void opened(bool world);
+  /// Before the MPI's own finalisation of the last user's communicators: nothing. After it: give everything back.
+  void closed(bool world);
+  /// In use at all. relaxed: initialisation and use are ordered by the program.
+  bool is_open() const noexcept { return users_.load(std::memory_order_relaxed) > 0; }
+  bool has_world() const noexcept { return world_.load(std::memory_order_relaxed); }
+
+  /// The engine, made by the first call; null if this process can't run partitioned requests of ours, which has been said once.
+  part::Engine* engine();
+  const Config& config() const noexcept { return config_; }
+  const Identity& identity() const noexcept { return identity_; }
+  /// A communicator of our own, of this process alone; comm_null before the first partitioned init.
+  MPI_Comm private_comm() const noexcept { return private_comm_; }
+  /// Group of MPI_COMM_WORLD, or of mpi://WORLD if only sessions are in use; to be freed. group_null if there is none yet.
+  MPI_Group world_group() const;
+
+  /// Let the MPI make progress. One thread at a time; the others return at once.
+  void poke_native() noexcept;
+
+  /// One line on standard error, at its level or not at all.
+  void warn(const std::string& text) const;
+  /// The same, the first time only that `once` is given.
+  void warn_once(std::atomic<bool>& once, const std::string& text) const;
+
+ private:
+  Process() = default;
+  part::Engine* create_engine_slow();
+  bool create_private_comm_locked();
+  bool rank_is_right_locked();
+  void close_locked();
+
+  std::mutex mutex_;
+  std::atomic<int> users_{0};
+  std::atomic<bool> world_{false};
+  std::atomic<bool> poking_{false};
+  std::atomic<part::Engine*> engine_{nullptr};
+  std::unique_ptr<part::Engine> owned_engine_;
+  std::optional<control::Listener> listener_;
+  std::string unusable_;  ///< why every pair is left to the MPI; empty: it is not
+  bool warned_unusable_ = false;
+  bool prepared_ = false;
+  Config config_;
+  Identity identity_;
+  MPI_Comm private_comm_{};
+  MPI_Session session_{};  ///< of our own, if only sessions are in use
+  bool has_session_ = false;
+};
+
+}  // namespace larklane::mpi
