@@ -25,7 +25,7 @@ const char* errc_name(Errc code) noexcept {
     case Errc::kVersion:
       return "other version";
     case Errc::kPeerFreed:
-      return "peer_freed";
+      return "peer freed";
     case Errc::kPeerDown:
       return "peer down";
     case Errc::kUnreachable:
