@@ -1,0 +1,44 @@
+# The targets that other projects link, and what `cmake --install` leaves behind: headers, libraries, the CMake package and
+# larklane.pc. Included last, by the top level.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+option(LARKLANE_INSTALL "Make the install rules" ${PROJECT_IS_TOP_LEVEL})
+
+# The public headers; larklane::headers for C programs whose mpi.h lacks the partitioned calls.
+add_library(larklane_headers INTERFACE)
+add_library(larklane::headers ALIAS larklane_headers)
+set_target_properties(larklane_headers PROPERTIES EXPORT_NAME headers)
+target_include_directories(larklane_headers INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+
+# One library for each ABI family that was built: larklane::mpi_mpich, larklane::mpi_ompi, larklane::mpi_abi.
+set(LARKLANE_FAMILIES)
+set(family_targets)
+foreach(family mpich ompi abi)
+  if(TARGET larklane_mpi_${family})
+    list(APPEND LARKLANE_FAMILIES ${family})
+    list(APPEND family_targets larklane_mpi_${family})
+    add_library(larklane::mpi_${family} ALIAS larklane_mpi_${family})
+    set_target_properties(larklane_mpi_${family} PROPERTIES EXPORT_NAME mpi_${family}
+      VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  endif()
+endforeach()
+
+if(NOT LARKLANE_INSTALL)
+  return()
+endif()
+
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/larklane DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS larklane_headers ${family_targets} EXPORT larklaneTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/larklane)
+install(EXPORT larklaneTargets NAMESPACE larklane:: DESTINATION ${package_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/larklaneConfig.cmake.in ${PROJECT_BINARY_DIR}/larklaneConfig.cmake
+  INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/larklaneConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/larklaneConfig.cmake ${PROJECT_BINARY_DIR}/larklaneConfigVersion.cmake
+  DESTINATION ${package_dir})
+
+file(RELATIVE_PATH LARKLANE_PC_TO_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/larklane.pc.in ${PROJECT_BINARY_DIR}/larklane.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/larklane.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
