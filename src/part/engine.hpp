@@ -24,25 +24,27 @@ struct ContextId {
   friend auto operator<=>(const ContextId&, const ContextId&) = default;
 };
 
-/// One side of a pair. `partitions` >= 1; the total is partitions * count * type.size_bytes() bytes.
+/// One side of a pair. `partitions` >= 1; the total is partitions * count * type.size_bytes()
+/// bytes.
 struct InitArgs {
   ContextId context;
   std::int32_t source = 0;  ///< rank of the sender, in the group in which the receiver names it
   std::int32_t tag = 0;
-  control::Address peer;    ///< the other side's process; own address for a self channel
-  void* buffer = nullptr;   ///< never written for a send; may be null if the total is 0
+  control::Address peer;   ///< the other side's process; own address for a self channel
+  void* buffer = nullptr;  ///< never written for a send; may be null if the total is 0
   std::int32_t partitions = 1;
   std::uint64_t count = 0;  ///< elements per partition
   std::shared_ptr<const Typemap> type;
-  std::string policy;       ///< empty: the configured one; same form as the option `policy`
+  std::string policy;  ///< empty: the configured one; same form as the option `policy`
 };
 
 enum class Kind : std::uint8_t { send, receive };
 enum class Completion : std::uint8_t { pending, complete, failed };
 
 /// A partitioned request, made by Engine, ended by Engine::free.
-/// Thread safety: pready on disjoint partitions, parrived and arrival in other requests may run at the same time on any threads
-/// (MPI 11.6; rules T1, T2). start, test and free: one thread at a time.
+/// Thread safety: pready on disjoint partitions, parrived and arrival in other requests may run at
+/// the same time on any threads (MPI 11.6; rules T1, T2). start, test and free: one thread at a
+/// time.
 class Request {
  public:
   virtual ~Request() = default;
@@ -55,8 +57,8 @@ class Request {
 
   /// Begin a round. Local: never waits for the peer. @errors kAlreadyActive
   virtual Status start() = 0;
-  /// Make progress on this request and tell how its round stands; does not deactivate. Never blocks.
-  /// An inactive request is `complete`.
+  /// Make progress on this request and tell how its round stands; does not deactivate. Never
+  /// blocks. An inactive request is `complete`.
   virtual Completion poll() = 0;
   /// After `complete` or `failed`: the round is over, the request inactive.
   virtual void finish() = 0;
@@ -77,8 +79,8 @@ class Request {
 class SendRequest : public Request {
  public:
   using Request::Request;
-  /// Mark partitions [first, first + count) ready. Never blocks, never allocates. Either all are marked or, on an error found
-  /// before the first mark, none; a double mark marks what precedes it in the range.
+  /// Mark partitions [first, first + count) ready. Never blocks, never allocates. An error found
+  /// before the first mark changes nothing; a double mark harms no other partition.
   /// @errors kNotActive, kInvalidArgument (range), kAlreadyReady
   virtual Status pready(std::int32_t first, std::int32_t count) = 0;
 };
@@ -86,7 +88,8 @@ class SendRequest : public Request {
 class RecvRequest : public Request {
  public:
   using Request::Request;
-  /// @param[out] arrived  true on an inactive request (rule P2), or if every byte of the partition is in the buffer
+  /// @param[out] arrived  true on an inactive request (rule P2), or if every byte of the partition
+  /// is in the buffer
   /// @errors kInvalidArgument (range), and what error() says
   virtual Status parrived(std::int32_t partition, bool* arrived) = 0;
 };
@@ -99,10 +102,10 @@ struct Summary {
     std::string policy;
     std::uint64_t channels;
   };
-  std::uint64_t sends = 0, receives = 0;       ///< requests made
-  std::uint64_t rounds = 0;                    ///< completed
+  std::uint64_t sends = 0, receives = 0;  ///< requests made
+  std::uint64_t rounds = 0;               ///< completed
   std::uint64_t bytes_sent = 0;
-  std::uint64_t early_bytes = 0;               ///< moved before the last Pready of their round
+  std::uint64_t early_bytes = 0;  ///< moved before the last Pready of their round
   std::uint64_t moved_by_sender = 0, moved_by_receiver = 0, moved_by_helper = 0;  ///< runs
   control::PlaneCounters control{};
   std::vector<PeerLine> peers;
@@ -116,9 +119,11 @@ class Engine {
   static Result<std::unique_ptr<Engine>> create(std::vector<control::Listener> own, Config config);
   virtual ~Engine() = default;  ///< every request has been freed
 
-  /// Can `peer` be served by us (it runs under Larklane on this host, as this user)? Both sides of a pair get the same answer.
+  /// Can `peer` be served by us (it runs under Larklane on this host, as this user)? Both sides of
+  /// a pair get the same answer.
   virtual Status reachable(const control::Address& peer) = 0;
-  /// Local: returns whatever the peer does (rule I1). Pairs match in the order of these calls (rule I2).
+  /// Local: returns whatever the peer does (rule I1). Pairs match in the order of these calls (rule
+  /// I2).
   virtual Result<SendRequest*> send_init(const InitArgs& args) = 0;
   virtual Result<RecvRequest*> recv_init(const InitArgs& args) = 0;
   /// An inactive request, matched or not (rule C5). @errors kAlreadyActive
@@ -127,17 +132,18 @@ class Engine {
   virtual Summary summary() const = 0;
 };
 
-/// How a wait loop idles: spins a little, yields, then sleeps, bounded. One per waiting call. Thread safety: single-owner.
+/// How a wait loop idles: spins a little, yields, then sleeps, bounded. One per waiting call.
+/// Thread safety: single-owner.
 class Backoff {
  public:
   explicit Backoff(const Config& config) noexcept;
-  void idle() noexcept;   ///< call when a poll found nothing
+  void idle() noexcept;  ///< call when a poll found nothing
   void reset() noexcept { turns_ = 0; }
 
  private:
   std::uint32_t turns_ = 0;
   std::uint32_t spins_, yields_;
-  std::uint64_t sleep_ns_, sleep_ns_max_;
+  std::uint64_t sleep_ns_min_, sleep_ns_max_;
 };
 
 }  // namespace larklane::part

@@ -1,0 +1,110 @@
+#include "net/shm/copy.hpp"
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace larklane::shm {
+namespace {
+
+constexpr std::size_t kVectorsMax = 128;
+/// One call moves at most MAX_RW_COUNT (2 GiB less a page) bytes.
+constexpr std::uint64_t kCallBytesMax = std::uint64_t{1} << 30;
+
+/// A batch of pieces of one buffer, `bytes` in all.
+struct Vectors {
+  iovec entries[kVectorsMax];
+  std::size_t count = 0;
+
+  std::uint64_t gather(TypeCursor& cursor, std::uint64_t bytes_max) noexcept {
+    std::uint64_t bytes = 0;
+    for (count = 0; count < kVectorsMax && bytes < bytes_max; ++count) {
+      const auto piece = cursor.next(bytes_max - bytes);
+      if (piece.length_bytes == 0) break;
+      // The cursor speaks in addresses: they may be another process's.
+      entries[count] = {reinterpret_cast<void*>(piece.address), piece.length_bytes};
+      bytes += piece.length_bytes;
+    }
+    return bytes;
+  }
+};
+
+ssize_t attach_call(Direction direction, pid_t pid, const Vectors& ours,
+                    const Vectors& theirs) noexcept {
+  return direction == Direction::read
+             ? ::process_vm_readv(pid, ours.entries, ours.count, theirs.entries, theirs.count, 0)
+             : ::process_vm_writev(pid, ours.entries, ours.count, theirs.entries, theirs.count, 0);
+}
+
+}  // namespace
+
+void pack(const Buffer& from, std::uint64_t offset, std::uint64_t length,
+          std::byte* slot) noexcept {
+  TypeCursor cursor(*from.type, from.address, offset, length);
+  while (cursor.left_bytes() != 0) {
+    const auto piece = cursor.next(cursor.left_bytes());
+    std::memcpy(slot, reinterpret_cast<const void*>(piece.address), piece.length_bytes);
+    slot += piece.length_bytes;
+  }
+}
+
+void unpack(const Buffer& to, std::uint64_t offset, std::uint64_t length,
+            const std::byte* slot) noexcept {
+  TypeCursor cursor(*to.type, to.address, offset, length);
+  while (cursor.left_bytes() != 0) {
+    const auto piece = cursor.next(cursor.left_bytes());
+    std::memcpy(reinterpret_cast<void*>(piece.address), slot, piece.length_bytes);
+    slot += piece.length_bytes;
+  }
+}
+
+void copy(const Buffer& from, const Buffer& to, std::uint64_t offset,
+          std::uint64_t length) noexcept {
+  TypeCursor source(*from.type, from.address, offset, length);
+  TypeCursor target(*to.type, to.address, offset, length);
+  while (source.left_bytes() != 0) {
+    auto piece = source.next(source.left_bytes());
+    while (piece.length_bytes != 0) {
+      const auto room = target.next(piece.length_bytes);
+      std::memcpy(reinterpret_cast<void*>(room.address),
+                  reinterpret_cast<const void*>(piece.address), room.length_bytes);
+      piece.address += room.length_bytes;
+      piece.length_bytes -= room.length_bytes;
+    }
+  }
+}
+
+Status attach_copy(Direction direction, pid_t pid, const Buffer& ours, const Buffer& theirs,
+                   std::uint64_t offset, std::uint64_t length) noexcept {
+  while (length != 0) {
+    // The side with the smaller pieces limits the batch: gather it first, then as much of the
+    // other; what the other could not take is gathered again in the next turn.
+    TypeCursor our_cursor(*ours.type, ours.address, offset, length);
+    TypeCursor their_cursor(*theirs.type, theirs.address, offset, length);
+    Vectors our_vectors;
+    Vectors their_vectors;
+    const std::uint64_t ready = our_vectors.gather(our_cursor, std::min(length, kCallBytesMax));
+    their_vectors.gather(their_cursor, ready);
+    const ssize_t moved = attach_call(direction, pid, our_vectors, their_vectors);
+    if (moved <= 0) return Status(Errc::kTransfer, moved < 0 ? errno : EFAULT);
+    offset += static_cast<std::uint64_t>(moved);
+    length -= static_cast<std::uint64_t>(moved);
+  }
+  return {};
+}
+
+bool attach_allowed(Direction direction, pid_t pid) noexcept {
+  if (pid <= 0) return false;
+  // The kernel asks for permission before it looks at the address; nothing is mapped at 1.
+  std::byte byte{};
+  Vectors ours;
+  Vectors theirs;
+  ours.entries[0] = {&byte, 1};
+  theirs.entries[0] = {reinterpret_cast<void*>(std::uintptr_t{1}), 1};
+  ours.count = theirs.count = 1;
+  return attach_call(direction, pid, ours, theirs) < 0 && errno == EFAULT;
+}
+
+}  // namespace larklane::shm

@@ -1,0 +1,98 @@
+#include "net/shm/segment.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+namespace larklane::shm {
+namespace {
+
+constexpr std::uint64_t kBlockBytesMin = 1024;
+constexpr std::uint64_t kSharedSegmentBytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t kSharedBlockBytesMax = kSharedSegmentBytes / 4;
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+Result<std::byte*> map_fd(int fd, std::uint64_t bytes) {
+  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) return Status(Errc::kNoMemory, errno);
+  return static_cast<std::byte*>(base);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Segment>> Segment::create(std::uint64_t bytes) {
+  UniqueFd fd(::memfd_create("larklane", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) return Status(Errc::kNoMemory, errno);
+  if (const int error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes)); error != 0)
+    return Status(Errc::kNoMemory, error);
+  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return Status(Errc::kNoMemory, errno);
+  auto base = map_fd(fd.get(), bytes);
+  if (!base) return base.error();
+  return std::shared_ptr<Segment>(new Segment(std::move(fd), *base, bytes));
+}
+
+Result<std::shared_ptr<Segment>> Segment::map(UniqueFd fd, std::uint64_t bytes) {
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status(Errc::kProtocol, errno);
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals || info.st_size != static_cast<off_t>(bytes))
+    return Errc::kProtocol;
+  auto base = map_fd(fd.get(), bytes);
+  if (!base) return base.error();
+  return std::shared_ptr<Segment>(new Segment(std::move(fd), *base, bytes));
+}
+
+Segment::~Segment() { ::munmap(base_, bytes_); }
+
+Result<std::uint32_t> BlockPool::add_segment(std::uint64_t bytes) {
+  auto segment = Segment::create(bytes);
+  if (!segment) return segment.error();
+  segments_.emplace(++next_id_, *segment);
+  return next_id_;
+}
+
+Result<Block> BlockPool::allocate(std::uint64_t bytes) {
+  const std::uint64_t size = std::bit_ceil(std::max(bytes, kBlockBytesMin));
+  const std::scoped_lock lock(mutex_);
+  FreeBlock found{};
+  if (auto& free = free_[size]; !free.empty()) {
+    found = free.back();
+    free.pop_back();
+  } else if (size > kSharedBlockBytesMax) {
+    auto id = add_segment(size);
+    if (!id) return id.error();
+    found = {*id, 0, 0};
+  } else {
+    if (open_segment_ == 0 || open_offset_ + size > kSharedSegmentBytes) {
+      auto id = add_segment(kSharedSegmentBytes);
+      if (!id) return id.error();
+      open_segment_ = *id;
+      open_offset_ = 0;
+    }
+    found = {open_segment_, open_offset_, 0};
+    open_offset_ += size;
+  }
+  bytes_in_use_ += size;
+  return Block{segments_.at(found.segment_id), found.segment_id, found.offset, size,
+               found.generation + 1};
+}
+
+void BlockPool::release(Block block) {
+  const std::scoped_lock lock(mutex_);
+  bytes_in_use_ -= block.bytes;
+  if (block.bytes > kSharedBlockBytesMax)
+    segments_.erase(block.segment_id);
+  else
+    free_[block.bytes].push_back({block.segment_id, block.offset, block.generation});
+}
+
+std::uint64_t BlockPool::bytes_in_use() const {
+  const std::scoped_lock lock(mutex_);
+  return bytes_in_use_;
+}
+
+}  // namespace larklane::shm

@@ -1,0 +1,79 @@
+#pragma once
+// Shared memory without names: sealed memfds, passed over the control socket, allocated before use
+// so that a full machine is an error here and not a SIGBUS later.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+
+namespace larklane::shm {
+
+/// One mapped memfd, ours or a peer's. Thread safety: immutable.
+class Segment {
+ public:
+  /// @errors kNoMemory (detail: errno)
+  static Result<std::shared_ptr<Segment>> create(std::uint64_t bytes);
+  /// Map a peer's segment. @errors kProtocol (not sealed, or not of that size), kNoMemory
+  static Result<std::shared_ptr<Segment>> map(UniqueFd fd, std::uint64_t bytes);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  std::byte* base() const noexcept { return base_; }
+  std::uint64_t bytes() const noexcept { return bytes_; }
+  int fd() const noexcept { return fd_.get(); }
+
+ private:
+  Segment(UniqueFd fd, std::byte* base, std::uint64_t bytes) noexcept
+      : fd_(std::move(fd)), base_(base), bytes_(bytes) {}
+  UniqueFd fd_;
+  std::byte* base_;
+  std::uint64_t bytes_;
+};
+
+/// A piece of one of our segments. The memory outlives every channel that ever used it;
+/// `generation` tells its uses apart.
+struct Block {
+  std::shared_ptr<Segment> segment;
+  std::uint32_t segment_id = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;  ///< as allocated: a power of two
+  std::uint64_t generation = 0;
+
+  std::byte* base() const noexcept { return segment->base() + offset; }
+};
+
+/// Blocks of channels. Small ones share segments that live as long as the pool; a large one has a
+/// segment of its own, given back with it. Thread safety: thread-safe.
+class BlockPool {
+ public:
+  /// @errors kNoMemory
+  Result<Block> allocate(std::uint64_t bytes);
+  /// Both sides have closed the channel.
+  void release(Block block);
+  std::uint64_t bytes_in_use() const;
+
+ private:
+  struct FreeBlock {
+    std::uint32_t segment_id;
+    std::uint64_t offset;
+    std::uint64_t generation;
+  };
+  Result<std::uint32_t> add_segment(std::uint64_t bytes);
+
+  mutable std::mutex mutex_;
+  std::map<std::uint32_t, std::shared_ptr<Segment>> segments_;
+  std::map<std::uint64_t, std::vector<FreeBlock>> free_;  // by size
+  std::uint32_t next_id_ = 0;
+  std::uint32_t open_segment_ = 0;  // small blocks are cut from this one
+  std::uint64_t open_offset_ = 0;
+  std::uint64_t bytes_in_use_ = 0;
+};
+
+}  // namespace larklane::shm

@@ -1,0 +1,182 @@
+#pragma once
+// A channel's control block: the memory that both sides of one channel see. The sender owns it (its
+// segment, its pool). Wire layout: docs/protocols.md, which changes in the same commit.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+#include "part/layout.hpp"
+
+namespace larklane::part {
+
+/// How bytes travel.
+enum class Mode : std::uint32_t {
+  slots = 1,   ///< Pready copies into library memory, a reader copies out
+  direct = 2,  ///< the last to come copies from buffer to buffer
+};
+
+inline constexpr std::size_t kLineBytes = 64;
+
+/// Atomics of the real machine. The simulation has its own.
+struct RealPlatform {
+  template <class T>
+  using Atomic = std::atomic<T>;
+};
+
+/// State of a rendezvous word: unit bits, two flags, the round's low bits.
+namespace word_state {
+inline constexpr std::uint64_t kOpen = std::uint64_t{1} << 32;
+inline constexpr std::uint64_t kExpired = std::uint64_t{1} << 33;
+inline constexpr int kTagShift = 34;
+
+constexpr std::uint64_t fresh(std::uint64_t round) noexcept { return round << kTagShift; }
+constexpr bool of_round(std::uint64_t state, std::uint64_t round) noexcept {
+  return (state >> kTagShift) == (fresh(round) >> kTagShift);
+}
+constexpr std::uint32_t units(std::uint64_t state) noexcept {
+  return static_cast<std::uint32_t>(state);
+}
+}  // namespace word_state
+
+/// Bits of 32 partitions and the low half of a round: moved words and the readers' claims.
+namespace stamped {
+constexpr std::uint64_t make(std::uint64_t round, std::uint32_t bits) noexcept {
+  return (round << 32) | bits;
+}
+constexpr bool of_round(std::uint64_t value, std::uint64_t round) noexcept {
+  return (value >> 32) == (make(round, 0) >> 32);
+}
+constexpr std::uint32_t bits(std::uint64_t value) noexcept {
+  return static_cast<std::uint32_t>(value);
+}
+}  // namespace stamped
+
+/// A rendezvous word on its own cache line; a word whose partitions fit behind it carries them
+/// along (slots only).
+template <class P>
+struct alignas(kLineBytes) WordLine {
+  typename P::template Atomic<std::uint64_t> state;
+  std::byte inline_slot[kLineBytes - sizeof(std::uint64_t)];
+};
+
+/// What the receiver tells the sender, stored before it opens its first word: the opening
+/// read-modify-write publishes it.
+struct Accepted {
+  std::uint64_t address;  ///< receive buffer in the receiver's process
+  std::uint32_t strided;  ///< the receiver's typemap comes by record; until then runs are handed to
+                          ///< its helper
+};
+
+template <class P>
+struct BlockHeader {
+  std::uint64_t generation;
+  alignas(kLineBytes) Accepted accepted;
+  /// Send partitions moved since the channel was made, never reset: round r is complete at r * S.
+  /// The last thing that a mover touches.
+  alignas(kLineBytes) typename P::template Atomic<std::uint64_t> moved_count;
+};
+
+/// What the offsets of a block follow from; travels in INIT and is checked by the receiver.
+struct BlockShape {
+  Mode mode;
+  std::uint32_t partitions;
+  std::uint32_t group_count;
+  std::uint32_t word_count;
+  std::uint32_t root_count;
+  std::uint32_t type_block_count;  ///< of the sender's typemap; 0 when contiguous
+  std::uint64_t partition_bytes;
+  friend constexpr bool operator==(const BlockShape&, const BlockShape&) = default;
+};
+
+/// Offsets in bytes from the start of the block.
+struct BlockOffsets {
+  std::uint64_t words[2];  ///< by round parity
+  std::uint64_t roots[2];
+  std::uint64_t moved;
+  std::uint64_t boundaries;
+  std::uint64_t type_blocks;
+  std::uint64_t slots[2];
+  std::uint64_t end;
+
+  static constexpr BlockOffsets of(const BlockShape& shape) noexcept {
+    constexpr auto round_up = [](std::uint64_t n) {
+      return (n + kLineBytes - 1) / kLineBytes * kLineBytes;
+    };
+    BlockOffsets at{};
+    std::uint64_t next = round_up(sizeof(BlockHeader<RealPlatform>));
+    auto take = [&](std::uint64_t length) {
+      const std::uint64_t start = next;
+      next = round_up(next + length);
+      return start;
+    };
+    for (auto& offset : at.words) offset = take(shape.word_count * kLineBytes);
+    for (auto& offset : at.roots) offset = take(shape.root_count * kLineBytes);
+    at.moved = take((std::uint64_t{shape.partitions} + 31) / 32 * sizeof(std::uint64_t));
+    at.boundaries = take(shape.group_count * sizeof(std::uint32_t));
+    at.type_blocks = take(shape.type_block_count * 2 * sizeof(std::uint64_t));
+    const std::uint64_t slot_bytes =
+        shape.mode == Mode::slots ? shape.partitions * shape.partition_bytes : 0;
+    for (auto& offset : at.slots) offset = take(slot_bytes);
+    at.end = next;
+    return at;
+  }
+};
+
+/// Typed access to a block. Thread safety: immutable; what it points to has the rules of its users.
+template <class P>
+class BlockView {
+ public:
+  using Line = WordLine<P>;
+  using Atomic64 = typename P::template Atomic<std::uint64_t>;
+
+  BlockView() = default;
+  BlockView(std::byte* base, const BlockShape& shape) noexcept
+      : base_(base), offsets_(BlockOffsets::of(shape)) {}
+
+  BlockHeader<P>& header() const noexcept { return *reinterpret_cast<BlockHeader<P>*>(base_); }
+  Line& word(std::uint64_t round, std::uint32_t index) const noexcept {
+    return reinterpret_cast<Line*>(base_ + offsets_.words[round & 1])[index];
+  }
+  Line& root(std::uint64_t round, std::uint32_t index) const noexcept {
+    return reinterpret_cast<Line*>(base_ + offsets_.roots[round & 1])[index];
+  }
+  Atomic64& moved(std::uint32_t index) const noexcept {
+    return reinterpret_cast<Atomic64*>(base_ + offsets_.moved)[index];
+  }
+  std::uint32_t* boundaries() const noexcept {
+    return reinterpret_cast<std::uint32_t*>(base_ + offsets_.boundaries);
+  }
+  std::byte* type_blocks() const noexcept { return base_ + offsets_.type_blocks; }
+
+  /// Where partition `partition` of `word` lies between Pready and the reader, in the round's
+  /// parity.
+  std::byte* slot(std::uint64_t round, const Word& word, std::uint32_t index,
+                  std::uint32_t partition, std::uint64_t partition_bytes) const noexcept {
+    if (word.count * partition_bytes <= sizeof(Line::inline_slot))
+      return this->word(round, index).inline_slot + (partition - word.first) * partition_bytes;
+    return base_ + offsets_.slots[round & 1] + partition * partition_bytes;
+  }
+
+  /// Make every atomic of fresh (zeroed or reused) memory; words carry round 1 and 2.
+  void construct(const BlockShape& shape, std::uint64_t generation) const {
+    auto* head = ::new (base_) BlockHeader<P>{};
+    head->generation = generation;
+    for (std::uint64_t round : {std::uint64_t{1}, std::uint64_t{2}}) {
+      for (std::uint32_t w = 0; w < shape.word_count; ++w)
+        (::new (&word(round, w)) Line{})
+            ->state.store(word_state::fresh(round), std::memory_order_relaxed);
+      for (std::uint32_t r = 0; r < shape.root_count; ++r)
+        (::new (&root(round, r)) Line{})
+            ->state.store(word_state::fresh(round), std::memory_order_relaxed);
+    }
+    for (std::uint32_t m = 0; m < (shape.partitions + 31) / 32; ++m) ::new (&moved(m)) Atomic64{0};
+  }
+
+ private:
+  std::byte* base_ = nullptr;
+  BlockOffsets offsets_{};
+};
+
+}  // namespace larklane::part

@@ -1,0 +1,64 @@
+#include "part/channel.hpp"
+
+#include <cerrno>
+
+namespace larklane::part {
+
+void FailureSlot::set(Status status, std::string text) {
+  const std::scoped_lock lock(mutex_);
+  // relaxed: under the mutex.
+  if (failed_.load(std::memory_order_relaxed)) return;
+  status_ = status;
+  text_ = std::move(text);
+  // release: pairs with failed()'s acquire.
+  failed_.store(true, std::memory_order_release);
+}
+
+Status FailureSlot::status() const noexcept { return failed() ? status_ : Status{}; }
+
+std::string FailureSlot::text() const { return failed() ? text_ : std::string{}; }
+
+Wire::Wire(const PeerState& peer, shm::Direction direction) noexcept
+    : direction_(direction),
+      same_process_(peer.peer->same_process()),
+      pid_(peer.peer->pid()),
+      allowed_(direction == shm::Direction::write ? peer.push_allowed : peer.pull_allowed) {}
+
+Status Wire::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, std::uint64_t offset,
+                      std::uint64_t length) noexcept {
+  if (length == 0) return {};
+  if (same_process_) {
+    direction_ == shm::Direction::write ? shm::copy(ours, theirs, offset, length)
+                                        : shm::copy(theirs, ours, offset, length);
+    return {};
+  }
+  // relaxed: a late reader of `false` only pays one more refused call.
+  if (!allowed_.load(std::memory_order_relaxed)) return Errc::kUnreachable;
+  const Status status = shm::attach_copy(direction_, pid_, ours, theirs, offset, length);
+  if (!status.ok() && (status.detail() == EPERM || status.detail() == ENOSYS)) {
+    allowed_.store(false, std::memory_order_relaxed);  // relaxed: as above
+    return Errc::kUnreachable;
+  }
+  return status.detail() == ESRCH ? Status(Errc::kPeerDown, ESRCH) : status;
+}
+
+void send_fail(PeerState& peer, std::uint64_t channel, bool by_sender, Status status,
+               std::uint64_t bytes) {
+  const record::Fail record{
+      channel, by_sender ? 1u : 0u, static_cast<std::int32_t>(status.code()), status.detail(), 0,
+      bytes};
+  // A peer that can't be told is gone, and the engine hears of that by itself.
+  (void)peer.peer->send(static_cast<std::uint16_t>(record::Type::fail),
+                        std::as_bytes(std::span(&record, 1)));
+}
+
+std::string describe(const InitArgs& args, Kind kind) {
+  return std::string(kind == Kind::send ? "partitioned send" : "partitioned receive") + " (tag " +
+         std::to_string(args.tag) + ", source rank " + std::to_string(args.source) + ", " +
+         std::to_string(args.partitions) + " partitions, " +
+         std::to_string(static_cast<std::uint64_t>(args.partitions) * args.count *
+                        args.type->size_bytes()) +
+         " bytes)";
+}
+
+}  // namespace larklane::part

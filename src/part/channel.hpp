@@ -1,0 +1,213 @@
+#pragma once
+// The two ends of a channel in this process: a side of the protocol, a buffer, a peer, and the way
+// to its memory.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "net/shm/copy.hpp"
+#include "net/shm/segment.hpp"
+#include "part/engine.hpp"
+#include "part/records.hpp"
+#include "part/side.hpp"
+
+namespace larklane::part {
+
+/// Who moved a run.
+enum class MovedBy : std::uint8_t { sender, receiver, helper };
+
+/// Statistics of the process. Every atomic is relaxed: nothing is decided by them. Thread safety:
+/// thread-safe.
+struct Counters {
+  std::atomic<std::uint64_t> sends{0}, receives{0}, rounds{0};
+  std::atomic<std::uint64_t> bytes_sent{0}, early_bytes{0};
+  std::atomic<std::uint64_t> moved[3]{};
+
+  static void add(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noexcept {
+    counter.fetch_add(n, std::memory_order_relaxed);  // relaxed: statistics
+  }
+};
+
+/// What the engine knows of one process. Thread safety: `down` and `warned` thread-safe, the rest
+/// under the engine's mutex.
+struct PeerState {
+  control::Peer* peer = nullptr;
+  bool push_allowed = false;  ///< attach, from here into its memory
+  bool pull_allowed = false;
+  std::atomic<bool> down{false};
+  std::set<std::uint32_t> segments_sent;
+  std::unordered_map<std::uint32_t, std::shared_ptr<shm::Segment>> segments;  ///< its shared ones
+  std::uint64_t channels = 0;
+  std::string provider, policy;
+};
+
+/// The error of one request: set once, by any thread. Thread safety: thread-safe.
+class FailureSlot {
+ public:
+  void set(Status status, std::string text);
+  /// acquire: pairs with set()'s release, so that text() is whole.
+  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  Status status() const noexcept;
+  std::string text() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::atomic<bool> failed_{false};
+  Status status_;
+  std::string text_;
+};
+
+/// Moves bytes between a buffer of ours and the peer's, if it can. Thread safety: thread-safe after
+/// construction.
+class Wire {
+ public:
+  Wire(const PeerState& peer, shm::Direction direction) noexcept;
+  /// @errors kUnreachable: attach is refused in this direction: hand over; else as shm::attach_copy
+  Status transfer(const shm::Buffer& ours, const shm::Buffer& theirs, std::uint64_t offset,
+                  std::uint64_t length) noexcept;
+
+ private:
+  shm::Direction direction_;
+  bool same_process_;
+  pid_t pid_;
+  std::atomic<bool> allowed_;
+};
+
+class SendChannel final : public SendRequest {
+ public:
+  struct Parts {
+    std::uint64_t id;
+    InitArgs args;
+    shm::Block block;
+    BlockShape shape;
+    Layout layout;
+    std::shared_ptr<PeerState> peer;
+    Counters* counters;
+  };
+  explicit SendChannel(Parts parts);
+
+  Status start() override;
+  Status pready(std::int32_t first, std::int32_t count) override;
+  Completion poll() override;
+  void finish() override;
+  Status error() const noexcept override { return failure_.status(); }
+  std::string error_text() const override { return failure_.text(); }
+
+  // For the engine, on the helper.
+  void on_datatype(const record::Datatype& head, std::span<const std::byte> blocks);
+  void on_move(std::uint64_t round, Run run);  ///< the receiver could not pull
+  void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
+  bool peer_closed() const noexcept { return peer_closed_.load(std::memory_order_acquire); }
+  void fail(Status status, std::string text) { failure_.set(status, std::move(text)); }
+
+  std::uint64_t id() const noexcept { return id_; }
+  PeerState& peer() const noexcept { return *peer_; }
+  const InitArgs& args() const noexcept { return args_; }
+  const shm::Block& block() const noexcept { return block_; }
+
+  // For SendSide.
+  void move(Run run);
+  void fill(std::byte* slot, std::uint64_t offset, std::uint64_t length) const noexcept;
+
+ private:
+  Status push(Run run) noexcept;
+  void moved(Run run, MovedBy by);
+  void give_up(Status status);
+  shm::Buffer buffer() const noexcept;
+  std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
+
+  const std::uint64_t id_;
+  const InitArgs args_;
+  const shm::Block block_;
+  const std::uint64_t partition_bytes_;
+  const std::shared_ptr<PeerState> peer_;
+  Counters& counters_;
+  SendSide<RealPlatform> side_;
+  Wire wire_;
+  std::atomic<std::uint64_t> round_{
+      0};  // relaxed: the caller orders its own calls; the helper learns it from records
+  std::atomic<bool> peer_closed_{false};
+  FailureSlot failure_;
+  // The receiver's typemap, if strided: gathered by the helper, then published.
+  std::vector<TypeBlock> peer_blocks_;
+  std::optional<Typemap> peer_type_;
+  std::atomic<bool> peer_type_known_{false};
+};
+
+class RecvChannel final : public RecvRequest {
+ public:
+  RecvChannel(InitArgs args, std::shared_ptr<PeerState> peer, Counters* counters);
+
+  Status start() override;
+  Status parrived(std::int32_t partition, bool* arrived) override;
+  Completion poll() override;
+  void finish() override;
+  Status error() const noexcept override { return failure_.status(); }
+  std::string error_text() const override { return failure_.text(); }
+
+  /// The sender's half, from its INIT.
+  struct Match {
+    std::uint64_t channel = 0;
+    BlockShape shape{};
+    Layout layout;
+    std::shared_ptr<shm::Segment> segment;
+    std::uint64_t block_offset = 0;
+    std::uint64_t send_address = 0;
+    std::shared_ptr<const Typemap> send_type;
+    bool sender_closed = false;
+  };
+  /// Match with a sender. True if the receiver's Start came before: then open_first_round() is to
+  /// follow.
+  [[nodiscard]] bool match(Match match);
+  void open_first_round() { side_->open(1, *this); }
+
+  void on_move(std::uint64_t round, Run run);  ///< the sender could not push
+  void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
+  void fail(Status status, std::string text) { failure_.set(status, std::move(text)); }
+  bool matched() const noexcept { return matched_.load(std::memory_order_acquire); }
+  std::uint64_t channel() const noexcept { return match_.channel; }
+  std::uint32_t send_partitions() const noexcept { return match_.shape.partitions; }
+  PeerState& peer() const noexcept { return *peer_; }
+  const InitArgs& args() const noexcept { return args_; }
+
+  // For RecvSide.
+  void move(Run run);
+  void empty(const std::byte* slot, std::uint64_t offset, std::uint64_t length) const noexcept;
+
+ private:
+  Status pull(Run run) noexcept;
+  void moved(Run run, MovedBy by);
+  void give_up(Status status);
+  shm::Buffer buffer() const noexcept;
+  std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
+
+  const InitArgs args_;
+  const std::shared_ptr<PeerState> peer_;
+  Counters& counters_;
+  Wire wire_;
+  std::atomic<std::uint64_t> round_{
+      0};  // relaxed: the caller orders its own calls; the helper learns it from records
+  FailureSlot failure_;
+  std::atomic<bool> peer_closed_{false};
+  // Written by match(), then published.
+  Match match_{};
+  std::unique_ptr<RecvSide<RealPlatform>> side_;
+  std::atomic<bool> matched_{false};
+  std::mutex start_mutex_;    // a Start before the match against the match
+  bool start_waits_ = false;  // guarded by start_mutex_
+};
+
+/// Tell the peer that the pair can't work. @param bytes  kSizeMismatch: size of our buffer
+void send_fail(PeerState& peer, std::uint64_t channel, bool by_sender, Status status,
+               std::uint64_t bytes = 0);
+
+/// A pair for error texts: partitions, bytes, tag, source.
+std::string describe(const InitArgs& args, Kind kind);
+
+}  // namespace larklane::part

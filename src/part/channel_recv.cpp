@@ -1,0 +1,138 @@
+#include <utility>
+
+#include "part/channel.hpp"
+
+namespace larklane::part {
+
+RecvChannel::RecvChannel(InitArgs args, std::shared_ptr<PeerState> peer, Counters* counters)
+    : RecvRequest(
+          Kind::receive, args.partitions,
+          static_cast<std::uint64_t>(args.partitions) * args.count * args.type->size_bytes()),
+      args_(std::move(args)),
+      peer_(std::move(peer)),
+      counters_(*counters),
+      wire_(*peer_, shm::Direction::read) {}
+
+bool RecvChannel::match(Match match) {
+  match_ = std::move(match);
+  if (match_.sender_closed) on_peer_closed();
+  BlockView<RealPlatform> view(match_.segment->base() + match_.block_offset, match_.shape);
+  // Published to the sender by the first open().
+  view.header().accepted = {reinterpret_cast<std::uint64_t>(args_.buffer),
+                            args_.type->is_contiguous() ? 0u : 1u};
+  side_ = std::make_unique<RecvSide<RealPlatform>>(view, std::move(match_.layout),
+                                                   match_.shape.mode, match_.shape.partition_bytes,
+                                                   static_cast<std::uint32_t>(partitions_));
+  const std::scoped_lock lock(start_mutex_);
+  if (start_waits_) side_->reset(1);
+  // release: pairs with matched()'s acquire.
+  matched_.store(true, std::memory_order_release);
+  return start_waits_;
+}
+
+Status RecvChannel::start() {
+  if (active()) return Errc::kAlreadyActive;
+  if (failure_.failed()) return failure_.status();
+  if (!matched()) {
+    const std::scoped_lock lock(start_mutex_);
+    if (!matched()) {
+      round_.store(1, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
+      start_waits_ = true;
+      active_.store(true, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
+      return {};
+    }
+  }
+  const std::uint64_t next = round() + 1;
+  round_.store(next, std::memory_order_relaxed);  // relaxed: as above
+  side_->reset(next);
+  active_.store(true, std::memory_order_relaxed);  // relaxed: as above
+  side_->open(next, *this);
+  return {};
+}
+
+Status RecvChannel::parrived(std::int32_t partition, bool* arrived) {
+  if (!active()) {
+    if (partition < 0 || partition >= partitions_) return Errc::kInvalidArgument;
+    *arrived = true;
+    return {};
+  }
+  if (partition < 0 || partition >= partitions_) [[unlikely]]
+    return Errc::kInvalidArgument;
+  *arrived = matched() && side_->arrived(round(), static_cast<std::uint32_t>(partition), *this);
+  if (*arrived) return {};
+  return poll() == Completion::failed ? failure_.status() : Status{};
+}
+
+Completion RecvChannel::poll() {
+  if (!active()) return Completion::complete;
+  if (matched() && side_->complete(round(), *this)) return Completion::complete;
+  if (failure_.failed()) return Completion::failed;
+  // acquire: pairs with on_peer_down's and on_peer_closed's release; what came before is seen
+  // below.
+  const bool down = peer_->down.load(std::memory_order_acquire);
+  const bool closed = peer_closed_.load(std::memory_order_acquire);
+  if (!down && !closed) return Completion::pending;
+  if (matched() && side_->complete(round(), *this)) return Completion::complete;
+  down ? fail(Errc::kPeerDown, "the process of the " + describe(args_, Kind::send) + " at " +
+                                   args_.peer + " is gone")
+       : fail(Errc::kPeerFreed,
+              "the " + describe(args_, Kind::send) + " at " + args_.peer + " has been freed");
+  return Completion::failed;
+}
+
+void RecvChannel::finish() {
+  Counters::add(counters_.rounds);
+  active_.store(false, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
+}
+
+shm::Buffer RecvChannel::buffer() const noexcept {
+  return {args_.type.get(), reinterpret_cast<std::uintptr_t>(args_.buffer)};
+}
+
+void RecvChannel::empty(const std::byte* slot, std::uint64_t offset,
+                        std::uint64_t length) const noexcept {
+  if (length != 0) shm::unpack(buffer(), offset, length, slot);
+  Counters::add(counters_.moved[static_cast<int>(MovedBy::receiver)]);
+}
+
+void RecvChannel::moved(Run run, MovedBy by) {
+  Counters::add(counters_.moved[static_cast<int>(by)]);
+  publish_moved(side_->block(), run);
+}
+
+Status RecvChannel::pull(Run run) noexcept {
+  const std::uint64_t bytes = match_.shape.partition_bytes;
+  return wire_.transfer(buffer(), {match_.send_type.get(), match_.send_address}, run.first * bytes,
+                        run.count * bytes);
+}
+
+void RecvChannel::move(Run run) {
+  const Status status = pull(run);
+  if (status.ok()) return moved(run, MovedBy::receiver);
+  if (status.code() == Errc::kUnreachable) {
+    const record::Move record{match_.channel, round(), run, 0, 0};
+    if (peer_->peer
+            ->send(static_cast<std::uint16_t>(record::Type::move),
+                   std::as_bytes(std::span(&record, 1)))
+            .ok())
+      return;
+  }
+  give_up(status);
+}
+
+void RecvChannel::on_move(std::uint64_t round, Run run) {
+  if (!active() || round != this->round()) return;
+  const Status status = pull(run);
+  status.ok() ? moved(run, MovedBy::helper) : give_up(status);
+}
+
+void RecvChannel::give_up(Status status) {
+  const std::string reason =
+      status.code() == Errc::kUnreachable
+          ? "neither side may reach the other's memory (cross-memory attach is refused)"
+          : "the sender's memory could not be read, errno " + std::to_string(status.detail());
+  fail(status, "the " + describe(args_, Kind::receive) + " from " + args_.peer + ": " + reason);
+  send_fail(*peer_, match_.channel, false, status);
+}
+
+}  // namespace larklane::part

@@ -1,0 +1,134 @@
+#include "part/channel.hpp"
+
+namespace larklane::part {
+
+SendChannel::SendChannel(Parts parts)
+    : SendRequest(Kind::send, parts.args.partitions,
+                  parts.shape.partition_bytes * static_cast<std::uint64_t>(parts.args.partitions)),
+      id_(parts.id),
+      args_(std::move(parts.args)),
+      block_(std::move(parts.block)),
+      partition_bytes_(parts.shape.partition_bytes),
+      peer_(std::move(parts.peer)),
+      counters_(*parts.counters),
+      side_(BlockView<RealPlatform>(block_.base(), parts.shape), std::move(parts.layout),
+            parts.shape.mode, partition_bytes_),
+      wire_(*peer_, shm::Direction::write) {}
+
+Status SendChannel::start() {
+  if (active()) return Errc::kAlreadyActive;
+  if (failure_.failed()) return failure_.status();
+  const std::uint64_t next = round() + 1;
+  round_.store(next, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
+  side_.start(next);
+  active_.store(true, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
+  return {};
+}
+
+Status SendChannel::pready(std::int32_t first, std::int32_t count) {
+  if (!active()) [[unlikely]]
+    return Errc::kNotActive;
+  if (first < 0 || count < 0 || first > partitions_ - count) [[unlikely]]
+    return Errc::kInvalidArgument;
+  if (count == 0) return {};
+  return side_.mark(round(), {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)},
+                    *this);
+}
+
+Completion SendChannel::poll() {
+  if (!active()) return Completion::complete;
+  if (side_.complete(round())) return Completion::complete;
+  if (failure_.failed()) return Completion::failed;
+  // acquire: pairs with on_peer_down's release; what the peer moved before it died is seen below.
+  const bool down = peer_->down.load(std::memory_order_acquire);
+  if (!down && !peer_closed()) return Completion::pending;
+  if (side_.complete(round())) return Completion::complete;
+  down ? fail(Errc::kPeerDown, "the process of the " + describe(args_, Kind::receive) + " at " +
+                                   args_.peer + " is gone")
+       : fail(Errc::kPeerFreed,
+              "the " + describe(args_, Kind::receive) + " at " + args_.peer + " has been freed");
+  return Completion::failed;
+}
+
+void SendChannel::finish() {
+  Counters::add(counters_.rounds);
+  Counters::add(counters_.bytes_sent, total_bytes_);
+  if (side_.mode() == Mode::slots)
+    Counters::add(counters_.early_bytes, total_bytes_ - partition_bytes_);
+  active_.store(false, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
+}
+
+shm::Buffer SendChannel::buffer() const noexcept {
+  return {args_.type.get(), reinterpret_cast<std::uintptr_t>(args_.buffer)};
+}
+
+void SendChannel::fill(std::byte* slot, std::uint64_t offset, std::uint64_t length) const noexcept {
+  if (length != 0) shm::pack(buffer(), offset, length, slot);
+}
+
+void SendChannel::moved(Run run, MovedBy by) {
+  Counters::add(counters_.moved[static_cast<int>(by)]);
+  publish_moved(side_.block(), run);
+}
+
+Status SendChannel::push(Run run) noexcept {
+  static const Typemap bytes = Typemap::contiguous(1);
+  const Accepted& accepted = side_.block().header().accepted;
+  const Typemap* type = &bytes;
+  if (accepted.strided != 0) {
+    // acquire: pairs with on_datatype's release.
+    if (!peer_type_known_.load(std::memory_order_acquire)) return Errc::kUnreachable;
+    type = &*peer_type_;
+  }
+  return wire_.transfer(buffer(), {type, accepted.address}, run.first * partition_bytes_,
+                        run.count * partition_bytes_);
+}
+
+void SendChannel::move(Run run) {
+  const bool early = !side_.rendezvous().all_marked(round());
+  const Status status = push(run);
+  if (status.ok()) {
+    if (early) Counters::add(counters_.early_bytes, run.count * partition_bytes_);
+    moved(run, MovedBy::sender);
+    return;
+  }
+  if (status.code() == Errc::kUnreachable) {
+    const record::Move record{id_, round(), run, 1, 0};
+    if (peer_->peer
+            ->send(static_cast<std::uint16_t>(record::Type::move),
+                   std::as_bytes(std::span(&record, 1)))
+            .ok())
+      return;
+  }
+  give_up(status);
+}
+
+void SendChannel::on_move(std::uint64_t round, Run run) {
+  if (!active() || round != this->round()) return;
+  const Status status = push(run);
+  status.ok() ? moved(run, MovedBy::helper) : give_up(status);
+}
+
+void SendChannel::give_up(Status status) {
+  const std::string reason =
+      status.code() == Errc::kUnreachable
+          ? "neither side may reach the other's memory (cross-memory attach is refused)"
+          : "the receiver's memory could not be written, errno " + std::to_string(status.detail());
+  fail(status, "the " + describe(args_, Kind::send) + " to " + args_.peer + ": " + reason);
+  send_fail(*peer_, id_, true, status);
+}
+
+void SendChannel::on_datatype(const record::Datatype& head, std::span<const std::byte> blocks) {
+  // relaxed: only the helper writes it.
+  if (peer_type_known_.load(std::memory_order_relaxed) || head.first != peer_blocks_.size() ||
+      head.count > blocks.size() / sizeof(TypeBlock) || head.count > head.blocks_total - head.first)
+    return;
+  peer_blocks_.resize(head.first + std::size_t{head.count});
+  std::memcpy(peer_blocks_.data() + head.first, blocks.data(), head.count * sizeof(TypeBlock));
+  if (peer_blocks_.size() != head.blocks_total) return;
+  peer_type_.emplace(std::move(peer_blocks_), head.extent);
+  // release: pairs with push()'s acquire.
+  peer_type_known_.store(true, std::memory_order_release);
+}
+
+}  // namespace larklane::part

@@ -1,0 +1,256 @@
+#include <sched.h>
+#include <time.h>
+
+#include "part/engine_impl.hpp"
+
+namespace larklane::part {
+
+Result<std::unique_ptr<Engine>> Engine::create(std::vector<control::Listener> own, Config config) {
+  auto engine = std::make_unique<EngineImpl>(std::move(config));
+  LARKLANE_TRY(engine->open(std::move(own)));
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+Backoff::Backoff(const Config& config) noexcept
+    : spins_(config.wait_spins),
+      yields_(config.wait_yields),
+      sleep_ns_min_(config.wait_sleep_ns_min),
+      sleep_ns_max_(config.wait_sleep_ns_max) {}
+
+void Backoff::idle() noexcept {
+  ++turns_;
+  if (turns_ <= spins_) return;
+  if (turns_ <= spins_ + yields_) {
+    ::sched_yield();
+    return;
+  }
+  const std::uint32_t doublings = std::min(turns_ - spins_ - yields_ - 1, 20u);
+  const std::uint64_t ns = std::min(sleep_ns_min_ << doublings, sleep_ns_max_);
+  const timespec pause{static_cast<time_t>(ns / 1'000'000'000),
+                       static_cast<long>(ns % 1'000'000'000)};
+  ::nanosleep(&pause, nullptr);
+}
+
+Status EngineImpl::open(std::vector<control::Listener> own) {
+  auto plane = control::Plane::create(std::move(own), *this);
+  if (!plane) return plane.error();
+  plane_ = std::move(plane).value();
+  return {};
+}
+
+EngineImpl::~EngineImpl() { plane_.reset(); }
+
+std::shared_ptr<PeerState> EngineImpl::shared_state_locked(control::Peer& peer) {
+  auto& state = peers_[&peer];
+  if (!state) {
+    state = std::make_shared<PeerState>();
+    state->peer = &peer;
+    const bool attach = config_.shm_attach != "off";
+    state->push_allowed = attach && shm::attach_allowed(shm::Direction::write, peer.pid());
+    state->pull_allowed = attach && shm::attach_allowed(shm::Direction::read, peer.pid());
+    // relaxed: published by the engine's mutex.
+    if (peer.is_down()) state->down.store(true, std::memory_order_relaxed);
+  }
+  return state;
+}
+
+Result<std::shared_ptr<PeerState>> EngineImpl::connect(const control::Address& address) {
+  auto peer = plane_->connect(address);
+  if (!peer) return peer.error();
+  const std::scoped_lock lock(mutex_);
+  return shared_state_locked(**peer);
+}
+
+Status EngineImpl::reachable(const control::Address& peer) {
+  auto state = connect(peer);
+  return state ? Status{} : state.error();
+}
+
+Result<Policy> EngineImpl::policy_of(const InitArgs& args) const {
+  return Policy::parse(args.policy.empty() ? config_.policy : args.policy, config_.min_bytes);
+}
+
+Status EngineImpl::check(const InitArgs& args) {
+  if (args.partitions < 1 || !args.type) return Errc::kInvalidArgument;
+  std::uint64_t partition = 0;
+  std::uint64_t total = 0;
+  if (__builtin_mul_overflow(args.count, args.type->size_bytes(), &partition) ||
+      __builtin_mul_overflow(partition, static_cast<std::uint64_t>(args.partitions), &total) ||
+      total > (std::uint64_t{1} << 62))
+    return Errc::kInvalidArgument;
+  return {};
+}
+
+Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
+  LARKLANE_TRY(check(args));
+  auto policy = policy_of(args);
+  if (!policy) return policy.error();
+  auto peer = connect(args.peer);
+  if (!peer) return peer.error();
+  if (is_down(**peer)) return Errc::kPeerDown;
+
+  const std::uint64_t partition_bytes = args.count * args.type->size_bytes();
+  const auto partitions = static_cast<std::uint32_t>(args.partitions);
+  const Mode mode = mode_for(**peer, partition_bytes, partitions);
+  const auto boundaries = mode == Mode::slots ? each_by_itself(partitions)
+                                              : policy->boundaries(partitions, partition_bytes);
+  auto layout = Layout::make(partitions, boundaries);
+  if (!layout) return layout.error();
+  const bool typed = !args.type->is_contiguous();
+  const BlockShape shape{mode,
+                         partitions,
+                         mode == Mode::slots ? 0 : static_cast<std::uint32_t>(boundaries.size()),
+                         static_cast<std::uint32_t>(layout->words().size()),
+                         static_cast<std::uint32_t>(layout->roots().size()),
+                         typed ? static_cast<std::uint32_t>(args.type->blocks().size()) : 0,
+                         partition_bytes};
+  auto block = pool_.allocate(BlockOffsets::of(shape).end);
+  if (!block) return block.error();
+  const BlockView<RealPlatform> view(block->base(), shape);
+  view.construct(shape, block->generation);
+  if (mode == Mode::direct) std::copy(boundaries.begin(), boundaries.end(), view.boundaries());
+  if (typed)
+    std::memcpy(view.type_blocks(), args.type->blocks().data(),
+                args.type->blocks().size() * sizeof(TypeBlock));
+
+  const std::scoped_lock lock(mutex_);
+  auto channel = std::make_shared<SendChannel>(SendChannel::Parts{
+      ++last_channel_, args, *block, shape, std::move(layout).value(), *peer, &counters_});
+  LARKLANE_TRY(send_init_record_locked(*channel, shape));
+  note_peer_locked(**peer, mode, args);
+  sends_.emplace(channel->id(), channel);
+  requests_.emplace(channel.get(), channel);
+  Counters::add(counters_.sends);
+  return static_cast<SendRequest*>(channel.get());
+}
+
+Status EngineImpl::send_init_record_locked(const SendChannel& channel, const BlockShape& shape) {
+  const InitArgs& args = channel.args();
+  const shm::Block& block = channel.block();
+  const bool shared = block.segment->bytes() != block.bytes;
+  const record::Init record{channel.id(),
+                            args.context.high,
+                            args.context.low,
+                            args.source,
+                            args.tag,
+                            shape,
+                            block.segment->bytes(),
+                            block.offset,
+                            block.generation,
+                            reinterpret_cast<std::uint64_t>(args.buffer),
+                            args.type->extent_bytes(),
+                            block.segment_id,
+                            shared ? 1u : 0u};
+  const int fd = block.segment->fd();
+  auto& sent = channel.peer().segments_sent;
+  const bool with_fd = !shared || !sent.contains(block.segment_id);
+  LARKLANE_TRY(channel.peer().peer->send(static_cast<std::uint16_t>(record::Type::init),
+                                         std::as_bytes(std::span(&record, 1)),
+                                         with_fd ? std::span(&fd, 1) : std::span<const int>{}));
+  if (shared) sent.insert(block.segment_id);
+  return {};
+}
+
+Mode EngineImpl::mode_for(const PeerState& peer, std::uint64_t partition_bytes,
+                          std::uint32_t partitions) const {
+  if (!peer.push_allowed && !peer.peer->same_process()) return Mode::slots;
+  const bool small = partition_bytes <= config_.shm_slot_bytes_max &&
+                     partition_bytes * partitions <= config_.shm_slot_bytes_max * kSlotTotalFactor;
+  return partition_bytes == 0 || small ? Mode::slots : Mode::direct;
+}
+
+void EngineImpl::note_peer_locked(PeerState& peer, Mode mode, const InitArgs& args) {
+  ++peer.channels;
+  peer.policy = args.policy.empty() ? config_.policy : args.policy;
+  if (peer.peer->same_process())
+    peer.provider = "self";
+  else if (mode == Mode::direct)
+    peer.provider = "shm attach";
+  else if (peer.provider.empty())
+    peer.provider = peer.push_allowed ? "shm slots" : "shm slots (attach refused)";
+}
+
+Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
+  LARKLANE_TRY(check(args));
+  auto peer = connect(args.peer);
+  if (!peer) return peer.error();
+  auto channel = std::make_shared<RecvChannel>(args, *peer, &counters_);
+  const Key key{args.context, args.source, args.tag};
+
+  const std::scoped_lock lock(mutex_);
+  if (auto found = unexpected_.find(key); found != unexpected_.end()) {
+    Incoming incoming = std::move(found->second.front());
+    found->second.pop_front();
+    if (found->second.empty()) unexpected_.erase(found);
+    (void)match_locked(channel, std::move(incoming));  // not started yet: nothing to open
+  } else {
+    if (is_down(**peer)) return Errc::kPeerDown;
+    posted_[key].push_back(channel);
+  }
+  requests_.emplace(channel.get(), channel);
+  Counters::add(counters_.receives);
+  return static_cast<RecvRequest*>(channel.get());
+}
+
+Status EngineImpl::free(Request* request) {
+  const std::scoped_lock lock(mutex_);
+  auto found = requests_.find(request);
+  if (found == requests_.end()) return Errc::kInvalidArgument;
+  if (request->active()) return Errc::kAlreadyActive;
+  auto owned = std::move(found->second);
+  requests_.erase(found);
+  if (request->kind() == Kind::send)
+    free_send_locked(static_cast<SendChannel&>(*request));
+  else
+    free_recv_locked(static_cast<RecvChannel&>(*request));
+  return {};
+}
+
+void EngineImpl::send_close(PeerState& peer, std::uint64_t channel, bool by_sender) {
+  const record::Close record{channel, by_sender ? 1u : 0u, 0};
+  // A peer that can't be told is gone: on_peer_down releases what it held.
+  (void)peer.peer->send(static_cast<std::uint16_t>(record::Type::close),
+                        std::as_bytes(std::span(&record, 1)));
+}
+
+void EngineImpl::free_send_locked(SendChannel& channel) {
+  send_close(channel.peer(), channel.id(), true);
+  if (channel.peer_closed() || is_down(channel.peer()))
+    pool_.release(channel.block());
+  else
+    closing_.emplace(channel.id(), Closing{channel.block(), channel.peer().peer});
+  sends_.erase(channel.id());
+}
+
+void EngineImpl::free_recv_locked(RecvChannel& channel) {
+  if (channel.matched()) {
+    send_close(channel.peer(), channel.channel(), false);
+    receives_.erase({channel.peer().peer, channel.channel()});
+    return;
+  }
+  // A tombstone keeps its place, so that later pairs still match in order.
+  for (auto& entry : posted_[{channel.args().context, channel.args().source, channel.args().tag}])
+    if (entry.get() == &channel) entry.reset();
+}
+
+Summary EngineImpl::summary() const {
+  // relaxed throughout: statistics.
+  constexpr auto relaxed = std::memory_order_relaxed;
+  Summary out;
+  out.sends = counters_.sends.load(relaxed);
+  out.receives = counters_.receives.load(relaxed);
+  out.rounds = counters_.rounds.load(relaxed);
+  out.bytes_sent = counters_.bytes_sent.load(relaxed);
+  out.early_bytes = counters_.early_bytes.load(relaxed);
+  out.moved_by_sender = counters_.moved[static_cast<int>(MovedBy::sender)].load(relaxed);
+  out.moved_by_receiver = counters_.moved[static_cast<int>(MovedBy::receiver)].load(relaxed);
+  out.moved_by_helper = counters_.moved[static_cast<int>(MovedBy::helper)].load(relaxed);
+  out.control = plane_->counters();
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [peer, state] : peers_)
+    if (state->channels != 0)
+      out.peers.push_back({peer->address(), state->provider, state->policy, state->channels});
+  return out;
+}
+
+}  // namespace larklane::part

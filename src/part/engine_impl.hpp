@@ -1,0 +1,108 @@
+#pragma once
+// The engine of one process: its channels, and the matching of sends with receives.
+// Thread safety: thread-safe.
+// Invariants:
+// 1. Per key, INITs and receives pair first come first served; a freed half keeps its place as a
+// tombstone.
+// 2. A block is reused only after both sides have closed its channel, or the peer is gone.
+// 3. No copy of user data under mutex_.
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <unordered_map>
+
+#include "part/channel.hpp"
+#include "part/policy.hpp"
+
+namespace larklane::part {
+
+/// Slots of one channel and parity together: at most this many of the largest slot.
+inline constexpr std::uint64_t kSlotTotalFactor = 64;
+
+class EngineImpl final : public Engine, private control::Handler {
+ public:
+  explicit EngineImpl(Config config) : config_(std::move(config)) {}
+  ~EngineImpl() override;
+  Status open(std::vector<control::Listener> own);
+
+  Status reachable(const control::Address& peer) override;
+  Result<SendRequest*> send_init(const InitArgs& args) override;
+  Result<RecvRequest*> recv_init(const InitArgs& args) override;
+  Status free(Request* request) override;
+  Summary summary() const override;
+
+ private:
+  struct Key {
+    ContextId context;
+    std::int32_t source;
+    std::int32_t tag;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  /// An INIT that no receive has asked for yet.
+  struct Incoming {
+    std::shared_ptr<PeerState> peer;
+    RecvChannel::Match match;
+  };
+  /// A freed send whose receiver has not closed yet.
+  struct Closing {
+    shm::Block block;
+    control::Peer* peer;
+  };
+
+  // Handler, on the helper.
+  void on_record(control::Peer& from, const control::Record& record) override;
+  void on_peer_down(control::Peer& peer) override;
+  void on_init(control::Peer& from, const control::Record& record);
+  void on_datatype(control::Peer& from, std::span<const std::byte> payload);
+  void on_move(control::Peer& from, const record::Move& move);
+  void on_close(control::Peer& from, const record::Close& close);
+  void on_fail(control::Peer& from, const record::Fail& fail);
+
+  static Status check(const InitArgs& args);
+  Result<Policy> policy_of(const InitArgs& args) const;
+  Mode mode_for(const PeerState& peer, std::uint64_t partition_bytes,
+                std::uint32_t partitions) const;
+  Result<std::shared_ptr<PeerState>> connect(const control::Address& address);
+  std::shared_ptr<PeerState> shared_state_locked(control::Peer& peer);
+  void note_peer_locked(PeerState& peer, Mode mode, const InitArgs& args);
+  Status send_init_record_locked(const SendChannel& channel, const BlockShape& shape);
+  Result<std::shared_ptr<shm::Segment>> segment_locked(PeerState& peer, const record::Init& init,
+                                                       const control::Record& record);
+  Result<RecvChannel::Match> read_init_locked(PeerState& peer, const record::Init& init,
+                                              const control::Record& record);
+  /// True: the receive has been started, and its first round is to be opened without the mutex.
+  [[nodiscard]] bool match_locked(const std::shared_ptr<RecvChannel>& channel, Incoming incoming);
+  void send_datatype(PeerState& peer, std::uint64_t channel, const Typemap& type);
+  void free_send_locked(SendChannel& channel);
+  void free_recv_locked(RecvChannel& channel);
+  /// acquire: pairs with on_peer_down's release.
+  static bool is_down(const PeerState& peer) { return peer.down.load(std::memory_order_acquire); }
+  static void send_close(PeerState& peer, std::uint64_t channel, bool by_sender);
+  std::shared_ptr<SendChannel> send_of(const control::Peer& from, std::uint64_t channel);
+  std::shared_ptr<RecvChannel> receive_of(control::Peer& from, std::uint64_t channel);
+
+  const Config config_;
+  Counters counters_;
+  shm::BlockPool pool_;
+
+  mutable std::mutex mutex_;
+  // guarded by mutex_
+  std::uint64_t last_channel_ = 0;
+  std::map<control::Peer*, std::shared_ptr<PeerState>> peers_;
+  std::unordered_map<const Request*, std::shared_ptr<Request>> requests_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<SendChannel>> sends_;
+  std::map<std::pair<control::Peer*, std::uint64_t>, std::shared_ptr<RecvChannel>> receives_;
+  std::unordered_map<std::uint64_t, Closing> closing_;
+  std::map<Key, std::deque<std::shared_ptr<RecvChannel>>> posted_;  // null: tombstone
+  std::map<Key, std::deque<Incoming>> unexpected_;
+
+  std::unique_ptr<control::Plane> plane_;  // last: its helper calls the handler until it is gone
+};
+
+/// Boundaries of groups of one partition each.
+std::vector<std::uint32_t> each_by_itself(std::uint32_t partitions);
+
+}  // namespace larklane::part

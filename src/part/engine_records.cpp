@@ -1,0 +1,253 @@
+// What the helper does with control records: matching, hand-overs, closing, failing.
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "part/engine_impl.hpp"
+
+namespace larklane::part {
+namespace {
+
+/// Pairs {offset, length} that fit in one record behind its head.
+constexpr std::size_t kTypeBlocksPerRecord =
+    (control::kRecordBytesMax - sizeof(record::Datatype)) / sizeof(TypeBlock);
+
+bool plausible(const record::Init& init) {
+  const BlockShape& shape = init.shape;
+  const bool known_mode = shape.mode == Mode::slots || shape.mode == Mode::direct;
+  if (!known_mode || shape.partitions == 0 || shape.partitions > 0x7fffffffu ||
+      shape.partition_bytes > (std::uint64_t{1} << 62) / shape.partitions)
+    return false;
+  const std::uint64_t end = BlockOffsets::of(shape).end;
+  return init.block_offset % kLineBytes == 0 && init.block_offset <= init.segment_bytes &&
+         end <= init.segment_bytes - init.block_offset;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> each_by_itself(std::uint32_t partitions) {
+  std::vector<std::uint32_t> boundaries(partitions);
+  std::iota(boundaries.begin(), boundaries.end(), 0u);
+  return boundaries;
+}
+
+void EngineImpl::on_record(control::Peer& from, const control::Record& record) {
+  switch (static_cast<record::Type>(record.kind)) {
+    case record::Type::init:
+      return on_init(from, record);
+    case record::Type::datatype:
+      return on_datatype(from, record.payload);
+    case record::Type::move: {
+      record::Move move;
+      if (record::read(record.payload, move)) on_move(from, move);
+      return;
+    }
+    case record::Type::close: {
+      record::Close close;
+      if (record::read(record.payload, close)) on_close(from, close);
+      return;
+    }
+    case record::Type::fail: {
+      record::Fail fail;
+      if (record::read(record.payload, fail)) on_fail(from, fail);
+      return;
+    }
+  }
+}
+
+Result<std::shared_ptr<shm::Segment>> EngineImpl::segment_locked(PeerState& peer,
+                                                                 const record::Init& init,
+                                                                 const control::Record& record) {
+  if (init.segment_shared != 0) {
+    if (auto known = peer.segments.find(init.segment_id); known != peer.segments.end()) {
+      if (known->second->bytes() != init.segment_bytes) return Errc::kProtocol;
+      return known->second;
+    }
+  }
+  if (record.fds.empty()) return Errc::kProtocol;
+  auto segment = shm::Segment::map(std::move(record.fds.front()), init.segment_bytes);
+  if (segment && init.segment_shared != 0) peer.segments.emplace(init.segment_id, *segment);
+  return segment;
+}
+
+Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const record::Init& init,
+                                                        const control::Record& record) {
+  if (!plausible(init)) return Errc::kProtocol;
+  auto segment = segment_locked(peer, init, record);
+  if (!segment) return segment.error();
+  const BlockView<RealPlatform> view((*segment)->base() + init.block_offset, init.shape);
+  if (view.header().generation != init.block_generation) return Errc::kProtocol;
+
+  const BlockShape& shape = init.shape;
+  auto boundaries = each_by_itself(shape.partitions);
+  if (shape.mode == Mode::direct)
+    boundaries.assign(view.boundaries(), view.boundaries() + shape.group_count);
+  auto layout = Layout::make(shape.partitions, boundaries);
+  if (!layout || layout->words().size() != shape.word_count ||
+      layout->roots().size() != shape.root_count)
+    return Errc::kProtocol;
+  auto type = std::make_shared<const Typemap>(Typemap::contiguous(1));
+  if (shape.type_block_count != 0) {
+    std::vector<TypeBlock> blocks(shape.type_block_count);
+    std::memcpy(blocks.data(), view.type_blocks(), blocks.size() * sizeof(TypeBlock));
+    type = std::make_shared<const Typemap>(std::move(blocks), init.type_extent);
+  }
+  return RecvChannel::Match{init.channel,
+                            shape,
+                            std::move(layout).value(),
+                            *segment,
+                            init.block_offset,
+                            init.send_address,
+                            std::move(type),
+                            false};
+}
+
+void EngineImpl::on_init(control::Peer& from, const control::Record& record) {
+  record::Init init;
+  if (!record::read(record.payload, init)) return;
+  std::shared_ptr<RecvChannel> channel;
+  bool open = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    auto peer = shared_state_locked(from);
+    auto match = read_init_locked(*peer, init, record);
+    if (!match) return send_fail(*peer, init.channel, false, match.error());
+    Incoming incoming{peer, std::move(match).value()};
+    const Key key{{init.context_high, init.context_low}, init.source, init.tag};
+    auto posted = posted_.find(key);
+    if (posted == posted_.end()) {
+      unexpected_[key].push_back(std::move(incoming));
+      return;
+    }
+    channel = std::move(posted->second.front());
+    posted->second.pop_front();
+    if (posted->second.empty()) posted_.erase(posted);
+    if (!channel) return send_close(*peer, init.channel, false);
+    open = match_locked(channel, std::move(incoming));
+  }
+  if (open) channel->open_first_round();
+}
+
+bool EngineImpl::match_locked(const std::shared_ptr<RecvChannel>& channel, Incoming incoming) {
+  PeerState& peer = *incoming.peer;
+  const std::uint64_t id = incoming.match.channel;
+  const BlockShape& shape = incoming.match.shape;
+  const std::uint64_t send_bytes = shape.partition_bytes * shape.partitions;
+  receives_.emplace(std::pair{peer.peer, id}, channel);
+  if (send_bytes != channel->total_bytes()) {
+    channel->fail(Errc::kSizeMismatch,
+                  "the " + describe(channel->args(), Kind::receive) + " was matched by a send of " +
+                      std::to_string(send_bytes) + " bytes from " + channel->args().peer);
+    send_fail(peer, id, false, Errc::kSizeMismatch, channel->total_bytes());
+  } else if (shape.mode == Mode::direct && !channel->args().type->is_contiguous()) {
+    send_datatype(peer, id, *channel->args().type);
+  }
+  note_peer_locked(peer, shape.mode, channel->args());
+  const bool failed = channel->error().code() == Errc::kSizeMismatch;
+  return channel->match(std::move(incoming.match)) && !failed;
+}
+
+void EngineImpl::send_datatype(PeerState& peer, std::uint64_t channel, const Typemap& type) {
+  const auto& blocks = type.blocks();
+  std::vector<std::byte> payload;
+  for (std::size_t first = 0; first < blocks.size(); first += kTypeBlocksPerRecord) {
+    const std::size_t count = std::min(kTypeBlocksPerRecord, blocks.size() - first);
+    const record::Datatype head{channel,
+                                type.extent_bytes(),
+                                static_cast<std::uint32_t>(blocks.size()),
+                                static_cast<std::uint32_t>(first),
+                                static_cast<std::uint32_t>(count),
+                                0};
+    payload.resize(sizeof(head) + count * sizeof(TypeBlock));
+    std::memcpy(payload.data(), &head, sizeof(head));
+    std::memcpy(payload.data() + sizeof(head), blocks.data() + first, count * sizeof(TypeBlock));
+    // A peer that can't be told is gone, and the engine hears of that by itself.
+    (void)peer.peer->send(static_cast<std::uint16_t>(record::Type::datatype), payload);
+  }
+}
+
+std::shared_ptr<SendChannel> EngineImpl::send_of(const control::Peer& from, std::uint64_t channel) {
+  const std::scoped_lock lock(mutex_);
+  auto found = sends_.find(channel);
+  if (found == sends_.end() || found->second->peer().peer != &from) return nullptr;
+  return found->second;
+}
+
+std::shared_ptr<RecvChannel> EngineImpl::receive_of(control::Peer& from, std::uint64_t channel) {
+  const std::scoped_lock lock(mutex_);
+  auto found = receives_.find({&from, channel});
+  return found == receives_.end() ? nullptr : found->second;
+}
+
+void EngineImpl::on_datatype(control::Peer& from, std::span<const std::byte> payload) {
+  record::Datatype head;
+  if (!record::read(payload, head)) return;
+  if (auto channel = send_of(from, head.channel))
+    channel->on_datatype(head, payload.subspan(sizeof(head)));
+}
+
+void EngineImpl::on_move(control::Peer& from, const record::Move& move) {
+  const auto fits = [&](std::uint32_t partitions) {
+    return move.run.count != 0 && move.run.first < partitions &&
+           move.run.count <= partitions - move.run.first;
+  };
+  if (move.to_receiver != 0) {
+    if (auto channel = receive_of(from, move.channel); channel && fits(channel->send_partitions()))
+      channel->on_move(move.round, move.run);
+  } else if (auto channel = send_of(from, move.channel);
+             channel && fits(static_cast<std::uint32_t>(channel->partitions()))) {
+    channel->on_move(move.round, move.run);
+  }
+}
+
+void EngineImpl::on_close(control::Peer& from, const record::Close& close) {
+  const std::scoped_lock lock(mutex_);
+  if (close.by_sender == 0) {
+    if (auto found = closing_.find(close.channel);
+        found != closing_.end() && found->second.peer == &from) {
+      pool_.release(std::move(found->second.block));
+      closing_.erase(found);
+    } else if (auto send = sends_.find(close.channel);
+               send != sends_.end() && send->second->peer().peer == &from) {
+      send->second->on_peer_closed();
+    }
+    return;
+  }
+  if (auto found = receives_.find({&from, close.channel}); found != receives_.end())
+    return found->second->on_peer_closed();
+  for (auto& [key, queue] : unexpected_)
+    for (Incoming& incoming : queue)
+      if (incoming.peer->peer == &from && incoming.match.channel == close.channel)
+        incoming.match.sender_closed = true;
+}
+
+void EngineImpl::on_fail(control::Peer& from, const record::Fail& fail) {
+  const Status status(static_cast<Errc>(fail.code), fail.detail);
+  const auto text = [&](const InitArgs& args, Kind kind) {
+    return status.code() == Errc::kSizeMismatch
+               ? "the " + describe(args, kind) + " was matched by a receive of " +
+                     std::to_string(fail.bytes) + " bytes at " + args.peer
+               : "the " + describe(args, kind) + ": " + args.peer + " reports " +
+                     errc_name(status.code()) + " (errno " + std::to_string(fail.detail) + ")";
+  };
+  if (fail.by_sender != 0) {
+    if (auto channel = receive_of(from, fail.channel))
+      channel->fail(status, text(channel->args(), Kind::receive));
+  } else if (auto channel = send_of(from, fail.channel)) {
+    channel->fail(status, text(channel->args(), Kind::send));
+  }
+}
+
+void EngineImpl::on_peer_down(control::Peer& peer) {
+  const std::scoped_lock lock(mutex_);
+  // release: pairs with is_down's acquire and the channels'.
+  shared_state_locked(peer)->down.store(true, std::memory_order_release);
+  std::erase_if(closing_, [&](auto& entry) {
+    if (entry.second.peer != &peer) return false;
+    pool_.release(std::move(entry.second.block));
+    return true;
+  });
+}
+
+}  // namespace larklane::part

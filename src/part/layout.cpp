@@ -1,0 +1,73 @@
+#include "part/layout.hpp"
+
+#include <algorithm>
+
+namespace larklane::part {
+namespace {
+
+bool ascending_from_zero(std::span<const std::uint32_t> boundaries, std::uint32_t partitions) {
+  if (boundaries.empty() || boundaries.front() != 0 || boundaries.back() >= partitions)
+    return false;
+  return std::adjacent_find(boundaries.begin(), boundaries.end(),
+                            [](auto a, auto b) { return a >= b; }) == boundaries.end();
+}
+
+}  // namespace
+
+Result<Layout> Layout::make(std::uint32_t partitions, std::span<const std::uint32_t> boundaries) {
+  if (!ascending_from_zero(boundaries, partitions)) return Errc::kInvalidArgument;
+  Layout layout;
+  layout.cells_.resize(partitions);
+
+  // Small groups share a word as long as they fit; a word under construction is the last one with
+  // room left.
+  bool room = false;
+  auto add_small = [&](Run group) {
+    if (!room || layout.words_.back().count + group.count > kUnitsPerWord) {
+      layout.words_.push_back({group.first, 0, kNoRoot, 0});
+      room = true;
+    }
+    Word& word = layout.words_.back();
+    const std::uint32_t mask = low_mask(group.count) << word.count;
+    for (std::uint32_t p = group.first; p < group.first + group.count; ++p)
+      layout.cells_[p] = {static_cast<std::uint32_t>(layout.words_.size() - 1), mask};
+    word.count += group.count;
+  };
+  auto add_large = [&](Run group) {
+    room = false;
+    const auto root = static_cast<std::uint32_t>(layout.roots_.size());
+    const auto first_word = static_cast<std::uint32_t>(layout.words_.size());
+    for (std::uint32_t done = 0; done < group.count; done += kUnitsPerWord) {
+      const std::uint32_t count = std::min(kUnitsPerWord, group.count - done);
+      const auto index = static_cast<std::uint32_t>(layout.words_.size());
+      layout.words_.push_back({group.first + done, count, root, done / kUnitsPerWord});
+      for (std::uint32_t i = 0; i < count; ++i)
+        layout.cells_[group.first + done + i] = {index, low_mask(count)};
+    }
+    layout.roots_.push_back(
+        {first_word, static_cast<std::uint32_t>(layout.words_.size()) - first_word});
+  };
+
+  for (std::size_t g = 0; g < boundaries.size(); ++g) {
+    const std::uint32_t end = g + 1 < boundaries.size() ? boundaries[g + 1] : partitions;
+    for (std::uint32_t first = boundaries[g]; first < end;) {
+      const Run group{first, std::min(kGroupPartitionsMax, end - first)};
+      group.count <= kUnitsPerWord ? add_small(group) : add_large(group);
+      first += group.count;
+    }
+  }
+  return layout;
+}
+
+std::uint32_t Layout::complete_groups(const Word& word, std::uint32_t ready) const noexcept {
+  std::uint32_t complete = 0;
+  for (std::uint32_t left = ready; left != 0;) {
+    const auto bit = static_cast<std::uint32_t>(__builtin_ctz(left));
+    const std::uint32_t group = cells_[word.first + bit].group_mask;
+    if ((ready & group) == group) complete |= group;
+    left &= ~group;
+  }
+  return complete;
+}
+
+}  // namespace larklane::part

@@ -1,0 +1,31 @@
+#pragma once
+// Aggregation policies: which send partitions are planned to travel together. Pure functions.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/status.hpp"
+
+namespace larklane::part {
+
+/// Thread safety: immutable.
+struct Policy {
+  enum class Kind : std::uint8_t { none, single, static_count, min_bytes };
+  Kind kind = Kind::none;
+  std::uint64_t argument = 0;  ///< groups, or bytes per group
+
+  /// @param text                `none`, `single`, `static:N`, `min_bytes` or `min_bytes:BYTES`
+  /// (units K, M, G)
+  /// @param min_bytes_default   for `min_bytes` without a number
+  /// @errors kBadOption
+  static Result<Policy> parse(std::string_view text, std::uint64_t min_bytes_default);
+
+  /// First partition of every group, ascending, starting with 0.
+  /// @param partitions       >= 1
+  /// @param partition_bytes  size of one partition
+  std::vector<std::uint32_t> boundaries(std::uint32_t partitions,
+                                        std::uint64_t partition_bytes) const;
+};
+
+}  // namespace larklane::part

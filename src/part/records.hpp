@@ -1,0 +1,77 @@
+#pragma once
+// Control records of the partitioned engine. Fixed widths, no padding: they cross process
+// boundaries. Wire layout: docs/protocols.md, which changes in the same commit.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "part/block.hpp"
+
+namespace larklane::part::record {
+
+enum class Type : std::uint16_t { init = 1, datatype = 2, move = 3, close = 4, fail = 5 };
+
+/// Sender to receiver, once a channel, in the order of the Psend_init calls.
+struct Init {
+  std::uint64_t channel;  ///< the sender's number, never reused
+  std::uint64_t context_high, context_low;
+  std::int32_t source, tag;
+  BlockShape shape;
+  std::uint64_t segment_bytes;
+  std::uint64_t block_offset;
+  std::uint64_t block_generation;
+  std::uint64_t send_address;
+  std::int64_t type_extent;
+  std::uint32_t segment_id;
+  std::uint32_t segment_shared;  ///< other channels use the segment too: its descriptor comes once
+};
+static_assert(sizeof(Init) == 8 * 3 + 8 + sizeof(BlockShape) + 8 * 5 + 8);
+
+/// Receiver to sender: a part of the receiver's typemap; followed by `count` pairs {offset,
+/// length}.
+struct Datatype {
+  std::uint64_t channel;
+  std::int64_t extent;
+  std::uint32_t blocks_total;
+  std::uint32_t first;
+  std::uint32_t count;
+  std::uint32_t reserved;
+};
+
+/// A mover that cannot reach the other side's memory hands its claimed run over.
+struct Move {
+  std::uint64_t channel;
+  std::uint64_t round;
+  Run run;
+  std::uint32_t to_receiver;
+  std::uint32_t reserved;
+};
+
+/// One side has freed its request.
+struct Close {
+  std::uint64_t channel;
+  std::uint32_t by_sender;
+  std::uint32_t reserved;
+};
+
+/// One side has found that the pair can't work.
+struct Fail {
+  std::uint64_t channel;
+  std::uint32_t by_sender;
+  std::int32_t code;    ///< Errc
+  std::int32_t detail;  ///< errno
+  std::uint32_t reserved;
+  std::uint64_t bytes;  ///< kSizeMismatch: size of the failing side's buffer
+};
+
+/// Read a record's fixed part. False if the payload is too short.
+template <class T>
+bool read(std::span<const std::byte> payload, T& out) noexcept {
+  if (payload.size() < sizeof(T)) return false;
+  std::memcpy(&out, payload.data(), sizeof(T));
+  return true;
+}
+
+}  // namespace larklane::part::record

@@ -1,0 +1,221 @@
+#pragma once
+// Direct mode on one host: the last to come moves the data. Model: tests/protocol/last_comer.pml.
+//
+// Every word has unit bits (partitions, or the leaves of a larger group), `open` and `expired`.
+// Pready, the receiver's Start and an expiry are each ONE seq_cst read-modify-write; whoever makes
+// `open and (group complete or expired)` true moves what is ready, a Pready that finds it true
+// moves its own. Nobody rings, nobody waits for the other side to be in MPI.
+//
+// Thread safety: thread-safe, but for clear() and open(), which belong to the side that calls
+// Start. Invariants:
+// 1. A word's parity is cleared by the sender's Start of the round before, when both sides are done
+// with its last use.
+// 2. Exactly one caller is given each ready partition of a round, and only after `open`.
+// 3. `moved_count` is the last thing that a mover touches; round r is complete on both sides at r *
+// S.
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "base/status.hpp"
+#include "part/block.hpp"
+#include "part/layout.hpp"
+
+namespace larklane::part {
+
+/// Joins adjacent runs before they are moved: one copy instead of one per word.
+template <class Move>
+class RunJoiner {
+ public:
+  explicit RunJoiner(Move& move) noexcept : move_(move) {}
+  ~RunJoiner() {
+    if (run_.count != 0) move_(run_);
+  }
+  void add(Run run) {
+    if (run_.count != 0 && run_.first + run_.count == run.first) {
+      run_.count += run.count;
+      return;
+    }
+    if (run_.count != 0) move_(run_);
+    run_ = run;
+  }
+
+ private:
+  Move& move_;
+  Run run_{0, 0};
+};
+
+/// Publish that `run` of `round` is in the receive buffer. The mover's last touch of the channel.
+template <class P>
+void publish_moved(const BlockView<P>& block, Run run) {
+  for (std::uint32_t first = run.first, end = run.first + run.count; first < end;) {
+    const std::uint32_t bit = first % 32;
+    const std::uint32_t count = std::min(end - first, 32 - bit);
+    // release: the copied bytes; pairs with Arrival::arrived's acquire.
+    block.moved(first / 32).fetch_or(low_mask(count) << bit, std::memory_order_release);
+    first += count;
+  }
+  // acq_rel: release the bytes and bits to both sides' completion (acquire in rounds_moved);
+  // acquire chains the movers.
+  block.header().moved_count.fetch_add(run.count, std::memory_order_acq_rel);
+}
+
+/// True when every partition of rounds 1 to `round` has been moved.
+template <class P>
+bool rounds_moved(const BlockView<P>& block, std::uint32_t partitions, std::uint64_t round) {
+  // acquire: pairs with publish_moved's fetch_add.
+  return block.header().moved_count.load(std::memory_order_acquire) >= round * partitions;
+}
+
+template <class P>
+class Rendezvous {
+ public:
+  Rendezvous(const BlockView<P>& block, const Layout& layout) noexcept
+      : block_(block), layout_(layout) {}
+
+  /// The sender's Start of the round before: words of `round` become fresh.
+  void clear(std::uint64_t round) const {
+    // release: pairs with the read-modify-writes of that round, which the receiver reaches only
+    // after this round's moves.
+    for (std::uint32_t w = 0; w < layout_.words().size(); ++w)
+      block_.word(round, w).state.store(word_state::fresh(round), std::memory_order_release);
+    for (std::uint32_t r = 0; r < layout_.roots().size(); ++r)
+      block_.root(round, r).state.store(word_state::fresh(round), std::memory_order_release);
+  }
+
+  /// Pready of [first, first + count). Calls move(Run) for what the caller must move now.
+  /// @errors kAlreadyReady: those that were ready before; the others are marked
+  template <class Move>
+  Status mark(std::uint64_t round, std::uint32_t first, std::uint32_t count, Move&& move) const {
+    Status status;
+    RunJoiner<std::remove_reference_t<Move>> runs(move);
+    for (const std::uint32_t end = first + count; first < end;) {
+      const std::uint32_t index = layout_.cell(first).word;
+      const Word& word = layout_.words()[index];
+      const std::uint32_t bit = first - word.first;
+      const std::uint32_t taken = std::min(end - first, word.count - bit);
+      const std::uint32_t bits = low_mask(taken) << bit;
+      // seq_cst: store-then-look against open() and expire(); releases the caller's partition,
+      // acquires the others'.
+      const std::uint64_t old =
+          block_.word(round, index).state.fetch_or(bits, std::memory_order_seq_cst);
+      const std::uint32_t before = word_state::units(old);
+      if ((before & bits) != 0) status = Errc::kAlreadyReady;
+      const std::uint32_t fresh = bits & ~before;
+      if (word.root == kNoRoot)
+        for_each_run(triggered_by_mark(word, old, fresh), word.first,
+                     [&](Run run) { runs.add(run); });
+      else if ((before | bits) == word.full_mask() && fresh != 0)
+        complete_leaf(round, word, runs);
+      first += taken;
+    }
+    return status;
+  }
+
+  /// The receiver's Start: its buffer may be written from now on.
+  template <class Move>
+  void open(std::uint64_t round, Move&& move) const {
+    RunJoiner<std::remove_reference_t<Move>> runs(move);
+    for (std::uint32_t w = 0; w < layout_.words().size(); ++w) {
+      const Word& word = layout_.words()[w];
+      if (word.root != kNoRoot) {
+        if (word.unit == 0) open_root(round, word.root, runs);
+        continue;
+      }
+      // seq_cst: store-then-look against mark() and expire(); publishes Accepted, acquires what is
+      // ready.
+      const std::uint64_t old =
+          block_.word(round, w).state.fetch_or(word_state::kOpen, std::memory_order_seq_cst);
+      const std::uint32_t ready = word_state::units(old);
+      const std::uint32_t mine =
+          old & word_state::kExpired ? ready : layout_.complete_groups(word, ready);
+      for_each_run(mine, word.first, [&](Run run) { runs.add(run); });
+    }
+  }
+
+  /// A deadline of `round` for the groups of word `index`: from now on nothing there waits for its
+  /// group. No effect if the word has gone on to another round or has expired already.
+  template <class Move>
+  void expire(std::uint64_t round, std::uint32_t index, Move&& move) const {
+    const Word& word = layout_.words()[index];
+    const bool leaf = word.root != kNoRoot;
+    auto& state = leaf ? block_.root(round, word.root).state : block_.word(round, index).state;
+    // acquire: pairs with mark() and open().
+    std::uint64_t old = state.load(std::memory_order_acquire);
+    do {
+      if (!word_state::of_round(old, round) || (old & word_state::kExpired) != 0) return;
+      // seq_cst: store-then-look against mark() and open(). acquire on failure: as the load above.
+    } while (!state.compare_exchange_weak(old, old | word_state::kExpired,
+                                          std::memory_order_seq_cst, std::memory_order_acquire));
+    if ((old & word_state::kOpen) == 0) return;
+    RunJoiner<std::remove_reference_t<Move>> runs(move);
+    const std::uint32_t units = word_state::units(old);
+    if (leaf) {
+      const Root& root = layout_.roots()[word.root];
+      if (units != low_mask(root.word_count)) add_leaves(root, units, runs);
+    } else {
+      for_each_run(units & ~layout_.complete_groups(word, units), word.first,
+                   [&](Run run) { runs.add(run); });
+    }
+  }
+
+  /// Every partition of `round` has been marked.
+  bool all_marked(std::uint64_t round) const {
+    for (std::uint32_t w = 0; w < layout_.words().size(); ++w) {
+      // relaxed: statistics only.
+      const std::uint64_t state = block_.word(round, w).state.load(std::memory_order_relaxed);
+      if (word_state::units(state) != layout_.words()[w].full_mask()) return false;
+    }
+    return true;
+  }
+
+ private:
+  /// Partitions of a word that this mark must move: `fresh` is what it added to `old`.
+  std::uint32_t triggered_by_mark(const Word& word, std::uint64_t old, std::uint32_t fresh) const {
+    if ((old & word_state::kOpen) == 0) return 0;
+    if ((old & word_state::kExpired) != 0) return fresh;
+    const std::uint32_t before = word_state::units(old);
+    return layout_.complete_groups(word, before | fresh) & ~layout_.complete_groups(word, before);
+  }
+
+  template <class Runs>
+  void complete_leaf(std::uint64_t round, const Word& leaf, Runs& runs) const {
+    const Root& root = layout_.roots()[leaf.root];
+    // seq_cst: as in mark(); acquires the other leaves' partitions.
+    const std::uint64_t old =
+        block_.root(round, leaf.root)
+            .state.fetch_or(std::uint64_t{1} << leaf.unit, std::memory_order_seq_cst);
+    if ((old & word_state::kOpen) == 0) return;
+    const std::uint32_t now = word_state::units(old) | (1u << leaf.unit);
+    if ((old & word_state::kExpired) != 0)
+      add_leaves(root, 1u << leaf.unit, runs);
+    else if (now == low_mask(root.word_count))
+      add_leaves(root, now, runs);
+  }
+
+  template <class Runs>
+  void open_root(std::uint64_t round, std::uint32_t index, Runs& runs) const {
+    const Root& root = layout_.roots()[index];
+    // seq_cst: as in open().
+    const std::uint64_t old =
+        block_.root(round, index).state.fetch_or(word_state::kOpen, std::memory_order_seq_cst);
+    const std::uint32_t units = word_state::units(old);
+    if ((old & word_state::kExpired) != 0 || units == low_mask(root.word_count))
+      add_leaves(root, units, runs);
+  }
+
+  template <class Runs>
+  void add_leaves(const Root& root, std::uint32_t units, Runs& runs) const {
+    for (; units != 0; units &= units - 1) {
+      const auto unit = static_cast<std::uint32_t>(__builtin_ctz(units));
+      const Word& leaf = layout_.words()[root.first_word + unit];
+      runs.add({leaf.first, leaf.count});
+    }
+  }
+
+  const BlockView<P>& block_;
+  const Layout& layout_;
+};
+
+}  // namespace larklane::part

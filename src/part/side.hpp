@@ -1,0 +1,129 @@
+#pragma once
+// The two sides of a channel: what Start and completion mean in either mode. Real rounds and
+// simulated ones run this code. Thread safety: as Rendezvous, SlotWriter, SlotReader and Arrival;
+// start() belongs to the thread that calls MPI_Start.
+
+#include <cstdint>
+
+#include "part/arrival.hpp"
+#include "part/block.hpp"
+#include "part/layout.hpp"
+#include "part/rendezvous.hpp"
+#include "part/slots.hpp"
+
+namespace larklane::part {
+
+template <class P>
+class SendSide {
+ public:
+  SendSide(BlockView<P> block, Layout layout, Mode mode, std::uint64_t partition_bytes)
+      : block_(block),
+        layout_(std::move(layout)),
+        mode_(mode),
+        rendezvous_(block_, layout_),
+        slots_(block_, layout_, partition_bytes) {}
+  SendSide(const SendSide&) = delete;
+  SendSide& operator=(const SendSide&) = delete;
+
+  void start(std::uint64_t round) const {
+    mode_ == Mode::slots ? slots_.start(round) : rendezvous_.clear(round + 1);
+  }
+
+  /// @param mover  move(Run): direct mode, the caller moves these now; fill(slot, offset, length):
+  /// slots
+  template <class Mover>
+  Status mark(std::uint64_t round, Run run, Mover& mover) const {
+    if (mode_ == Mode::slots)
+      return slots_.mark(round, run.first, run.count,
+                         [&](std::byte* slot, std::uint64_t offset, std::uint64_t length) {
+                           mover.fill(slot, offset, length);
+                         });
+    return rendezvous_.mark(round, run.first, run.count, [&](Run moved) { mover.move(moved); });
+  }
+
+  /// Every byte of the round may be overwritten by the program.
+  bool complete(std::uint64_t round) const {
+    return mode_ == Mode::slots ? slots_.complete(round)
+                                : rounds_moved(block_, layout_.partitions(), round);
+  }
+
+  const Layout& layout() const noexcept { return layout_; }
+  const BlockView<P>& block() const noexcept { return block_; }
+  const Rendezvous<P>& rendezvous() const noexcept { return rendezvous_; }
+  Mode mode() const noexcept { return mode_; }
+
+ private:
+  BlockView<P> block_;
+  Layout layout_;
+  Mode mode_;
+  Rendezvous<P> rendezvous_;
+  SlotWriter<P> slots_;
+};
+
+template <class P>
+class RecvSide {
+ public:
+  RecvSide(BlockView<P> block, Layout layout, Mode mode, std::uint64_t partition_bytes,
+           std::uint32_t recv_partitions)
+      : block_(block),
+        layout_(std::move(layout)),
+        mode_(mode),
+        arrival_(block_, layout_.partitions(), recv_partitions),
+        rendezvous_(block_, layout_),
+        slots_(block_, layout_, partition_bytes) {}
+  RecvSide(const RecvSide&) = delete;
+  RecvSide& operator=(const RecvSide&) = delete;
+
+  /// Start, first step: nothing of `round` has arrived.
+  void reset(std::uint64_t round) {
+    arrival_.start(round);
+    if (mode_ == Mode::slots) slots_.start(round);
+  }
+  /// Start, second step: the buffer may be written.
+  /// @param mover  move(Run): direct mode, the caller moves these now
+  template <class Mover>
+  void open(std::uint64_t round, Mover& mover) {
+    if (mode_ == Mode::direct) rendezvous_.open(round, [&](Run run) { mover.move(run); });
+  }
+
+  /// Is receive partition `partition` in the buffer?
+  /// @param mover  empty(slot, offset, length): slots, copy out
+  template <class Mover>
+  bool arrived(std::uint64_t round, std::uint32_t partition, Mover& mover) {
+    const Run run = arrival_.covering(partition);
+    if (arrival_.arrived(round, run)) return true;
+    if (mode_ != Mode::slots) return false;
+    slots_.drain(round, run, emptier(mover));
+    return arrival_.arrived(round, run);
+  }
+
+  /// Every byte of the round is in the buffer.
+  template <class Mover>
+  bool complete(std::uint64_t round, Mover& mover) {
+    if (rounds_moved(block_, layout_.partitions(), round)) return true;
+    if (mode_ != Mode::slots) return false;
+    slots_.drain_all(round, emptier(mover));
+    return rounds_moved(block_, layout_.partitions(), round);
+  }
+
+  const Layout& layout() const noexcept { return layout_; }
+  const BlockView<P>& block() const noexcept { return block_; }
+  Mode mode() const noexcept { return mode_; }
+
+ private:
+  template <class Mover>
+  static auto emptier(Mover& mover) {
+    return [&mover](const std::byte* slot, std::uint64_t offset, std::uint64_t length) {
+      mover.empty(slot, offset, length);
+    };
+  }
+
+  BlockView<P> block_;
+  Layout layout_;
+  Mode mode_;
+  Arrival<P> arrival_;
+  Rendezvous<P> rendezvous_;
+  SlotReader<P> slots_;
+};
+
+}  // namespace larklane::part
