@@ -37,8 +37,15 @@ LAYERS = {
     "capi": {"base", "control", "net", "model", "vci", "part", "msg"},
     "parcel": set(),
 }
-# Folders that see include/larklane and themselves only.
-CLIENTS = ("tools", "bench", "python", "examples", "demo")
+# Folders that see include/larklane and themselves, and which layers as an exception.
+CLIENTS = {
+    "tools": {"base"},  # the option table and the names of errors, until include/larklane has them in C++
+    "bench": set(),
+    "python": set(),
+    "examples": set(),
+    "demo": set(),
+    "include": set(),
+}
 
 # Headers of others: where they may be included. An entry that ends in / is a folder.
 FOREIGN_HEADERS = {
@@ -131,7 +138,7 @@ def check_layers(path, text):
         target = name.split("/")
         if not quoted or target[0] not in LAYERS or len(target) < 2:
             continue
-        if parts[0] in CLIENTS or path.startswith("include/"):
+        if parts[0] in CLIENTS and target[0] not in CLIENTS[parts[0]]:
             yield line, f"{parts[0]} sees include/larklane only, not {name}"
         elif parts[0] == "src" and target[0] != parts[1] and target[0] not in LAYERS[parts[1]]:
             yield line, f"layer {parts[1]} must not include {name}"
@@ -165,7 +172,7 @@ def check_atomics(path, text):
     """Every atomic operation names its order."""
     code = strip(text)
     for match in ATOMIC_CALL.finditer(code):
-        if not re.search(r"memory_order|\border\b|_order\b", arguments_at(code, match.end())):
+        if not re.search(r"memory_order|\border\b|_order\b|\b(relaxed|acquire|release|acq_rel|seq_cst)\b", arguments_at(code, match.end())):
             yield line_of(code, match.start()), f"{match[1]} without a memory order"
     if path.startswith("src/"):
         for match in re.finditer(r"\batomic_(?:load|store|exchange|compare|fetch)\w*(?<!_explicit)\s*\(", code):
@@ -372,7 +379,7 @@ def test_layers():
     assert complains(check_layers, "src/msg/a.cpp", '#include "part/engine.hpp"\n') == [1]
     assert complains(check_layers, "src/part/a.cpp", '#include "mpi/face.hpp"\n') == [1]
     assert complains(check_layers, "src/net/shm/a.cpp", '#include "net/verbs/b.hpp"\n') == [1]
-    assert complains(check_layers, "tools/a.cpp", '#include "base/config.hpp"\n') == [1]
+    assert complains(check_layers, "tools/a.cpp", '#include "part/engine.hpp"\n') == [1]
     assert complains(check_layers, "include/larklane/a.h", '#include "base/config.hpp"\n') == [1]
     assert complains(check_layers, "src/part/a.cpp", "#include <mpi.h>\n") == [1]
     assert complains(check_layers, "src/net/shm/a.cpp", "#include <infiniband/verbs.h>\n") == [1]
