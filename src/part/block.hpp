@@ -61,6 +61,29 @@ struct alignas(kLineBytes) WordLine {
   std::byte inline_slot[kLineBytes - sizeof(std::uint64_t)];
 };
 
+inline constexpr std::uint32_t kJobs = 4;  ///< shared copies of one channel at a time
+
+/// A large run, cut in pieces that waiting threads of both sides take.
+template <class P>
+struct alignas(kLineBytes) Job {
+  template <class T>
+  using Atomic = typename P::template Atomic<T>;
+
+  Atomic<std::uint32_t> taken{0};  ///< 0: free, 1: some mover's
+  Atomic<std::uint32_t> pieces{0};
+  Atomic<std::uint64_t> next{0};             ///< generation << 32 | next piece
+  Atomic<std::uint32_t> first{0}, count{0};  ///< the run
+  Atomic<std::uint32_t> done{0};
+  Atomic<std::uint64_t> piece_bytes{0};
+};
+
+/// The shared copies of one channel: part/shared_copy.hpp.
+template <class P>
+struct alignas(kLineBytes) JobBoard {
+  typename P::template Atomic<std::uint32_t> open_jobs{0};
+  Job<P> jobs[kJobs];
+};
+
 /// What the receiver tells the sender, stored before it opens its first word: the opening
 /// read-modify-write publishes it.
 struct Accepted {
@@ -76,6 +99,7 @@ struct BlockHeader {
   /// Send partitions moved since the channel was made, never reset: round r is complete at r * S.
   /// The last thing that a mover touches.
   alignas(kLineBytes) typename P::template Atomic<std::uint64_t> moved_count;
+  JobBoard<P> shared_copies;
 };
 
 /// What the offsets of a block follow from; travels in INIT and is checked by the receiver.

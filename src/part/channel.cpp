@@ -24,19 +24,18 @@ Wire::Wire(const PeerState& peer, shm::Direction direction) noexcept
       pid_(peer.peer->pid()),
       allowed_(direction == shm::Direction::write ? peer.push_allowed : peer.pull_allowed) {}
 
-Status Wire::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, std::uint64_t offset,
-                      std::uint64_t length) noexcept {
+Status Wire::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece piece) noexcept {
+  const auto [offset, length] = piece;
   if (length == 0) return {};
   if (same_process_) {
     direction_ == shm::Direction::write ? shm::copy(ours, theirs, offset, length)
                                         : shm::copy(theirs, ours, offset, length);
     return {};
   }
-  // relaxed: a late reader of `false` only pays one more refused call.
-  if (!allowed_.load(std::memory_order_relaxed)) return Errc::kUnreachable;
+  if (!usable()) return Errc::kUnreachable;
   const Status status = shm::attach_copy(direction_, pid_, ours, theirs, offset, length);
   if (!status.ok() && (status.detail() == EPERM || status.detail() == ENOSYS)) {
-    allowed_.store(false, std::memory_order_relaxed);  // relaxed: as above
+    allowed_.store(false, std::memory_order_relaxed);  // relaxed: see usable()
     return Errc::kUnreachable;
   }
   return status.detail() == ESRCH ? Status(Errc::kPeerDown, ESRCH) : status;

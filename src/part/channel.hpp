@@ -15,6 +15,7 @@
 #include "net/shm/segment.hpp"
 #include "part/engine.hpp"
 #include "part/records.hpp"
+#include "part/shared_copy.hpp"
 #include "part/side.hpp"
 
 namespace larklane::part {
@@ -69,8 +70,9 @@ class Wire {
  public:
   Wire(const PeerState& peer, shm::Direction direction) noexcept;
   /// @errors kUnreachable: attach is refused in this direction: hand over; else as shm::attach_copy
-  Status transfer(const shm::Buffer& ours, const shm::Buffer& theirs, std::uint64_t offset,
-                  std::uint64_t length) noexcept;
+  Status transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece piece) noexcept;
+  /// relaxed: a late reader of `true` only pays one more refused call.
+  bool usable() const noexcept { return same_process_ || allowed_.load(std::memory_order_relaxed); }
 
  private:
   shm::Direction direction_;
@@ -89,6 +91,7 @@ class SendChannel final : public SendRequest {
     Layout layout;
     std::shared_ptr<PeerState> peer;
     Counters* counters;
+    std::uint64_t piece_bytes;
   };
   explicit SendChannel(Parts parts);
 
@@ -116,7 +119,11 @@ class SendChannel final : public SendRequest {
   void fill(std::byte* slot, std::uint64_t offset, std::uint64_t length) const noexcept;
 
  private:
-  Status push(Run run) noexcept;
+  Status push(Piece piece) noexcept;
+  Piece bytes_of(Run run) const noexcept {
+    return {run.first * partition_bytes_, run.count * partition_bytes_};
+  }
+  void help();  ///< with pieces of shared copies
   void moved(Run run, MovedBy by);
   void give_up(Status status);
   shm::Buffer buffer() const noexcept;
@@ -129,6 +136,7 @@ class SendChannel final : public SendRequest {
   const std::shared_ptr<PeerState> peer_;
   Counters& counters_;
   SendSide<RealPlatform> side_;
+  SharedCopy<RealPlatform> shared_copy_;
   Wire wire_;
   std::atomic<std::uint64_t> round_{
       0};  // relaxed: the caller orders its own calls; the helper learns it from records
@@ -142,7 +150,8 @@ class SendChannel final : public SendRequest {
 
 class RecvChannel final : public RecvRequest {
  public:
-  RecvChannel(InitArgs args, std::shared_ptr<PeerState> peer, Counters* counters);
+  RecvChannel(InitArgs args, std::shared_ptr<PeerState> peer, Counters* counters,
+              std::uint64_t piece_bytes);
 
   Status start() override;
   Status parrived(std::int32_t partition, bool* arrived) override;
@@ -181,7 +190,11 @@ class RecvChannel final : public RecvRequest {
   void empty(const std::byte* slot, std::uint64_t offset, std::uint64_t length) const noexcept;
 
  private:
-  Status pull(Run run) noexcept;
+  Status pull(Piece piece) noexcept;
+  Piece bytes_of(Run run) const noexcept {
+    return {run.first * match_.shape.partition_bytes, run.count * match_.shape.partition_bytes};
+  }
+  void help();  ///< with pieces of shared copies
   void moved(Run run, MovedBy by);
   void give_up(Status status);
   shm::Buffer buffer() const noexcept;
@@ -190,6 +203,7 @@ class RecvChannel final : public RecvRequest {
   const InitArgs args_;
   const std::shared_ptr<PeerState> peer_;
   Counters& counters_;
+  const std::uint64_t piece_bytes_;
   Wire wire_;
   std::atomic<std::uint64_t> round_{
       0};  // relaxed: the caller orders its own calls; the helper learns it from records
@@ -198,6 +212,7 @@ class RecvChannel final : public RecvRequest {
   // Written by match(), then published.
   Match match_{};
   std::unique_ptr<RecvSide<RealPlatform>> side_;
+  std::optional<SharedCopy<RealPlatform>> shared_copy_;
   std::atomic<bool> matched_{false};
   std::mutex start_mutex_;    // a Start before the match against the match
   bool start_waits_ = false;  // guarded by start_mutex_

@@ -4,13 +4,15 @@
 
 namespace larklane::part {
 
-RecvChannel::RecvChannel(InitArgs args, std::shared_ptr<PeerState> peer, Counters* counters)
+RecvChannel::RecvChannel(InitArgs args, std::shared_ptr<PeerState> peer, Counters* counters,
+                         std::uint64_t piece_bytes)
     : RecvRequest(
           Kind::receive, args.partitions,
           static_cast<std::uint64_t>(args.partitions) * args.count * args.type->size_bytes()),
       args_(std::move(args)),
       peer_(std::move(peer)),
       counters_(*counters),
+      piece_bytes_(piece_bytes),
       wire_(*peer_, shm::Direction::read) {}
 
 bool RecvChannel::match(Match match) {
@@ -23,6 +25,7 @@ bool RecvChannel::match(Match match) {
   side_ = std::make_unique<RecvSide<RealPlatform>>(view, std::move(match_.layout),
                                                    match_.shape.mode, match_.shape.partition_bytes,
                                                    static_cast<std::uint32_t>(partitions_));
+  shared_copy_.emplace(view.header().shared_copies, match_.shape.partition_bytes, piece_bytes_);
   const std::scoped_lock lock(start_mutex_);
   if (start_waits_) side_->reset(1);
   // release: pairs with matched()'s acquire.
@@ -71,7 +74,10 @@ Completion RecvChannel::poll() {
   // below.
   const bool down = peer_->down.load(std::memory_order_acquire);
   const bool closed = peer_closed_.load(std::memory_order_acquire);
-  if (!down && !closed) return Completion::pending;
+  if (!down && !closed) {
+    if (matched() && side_->mode() == Mode::direct && wire_.usable()) help();
+    return Completion::pending;
+  }
   if (matched() && side_->complete(round(), *this)) return Completion::complete;
   down ? fail(Errc::kPeerDown, "the process of the " + describe(args_, Kind::send) + " at " +
                                    args_.peer + " is gone")
@@ -100,14 +106,19 @@ void RecvChannel::moved(Run run, MovedBy by) {
   publish_moved(side_->block(), run);
 }
 
-Status RecvChannel::pull(Run run) noexcept {
-  const std::uint64_t bytes = match_.shape.partition_bytes;
-  return wire_.transfer(buffer(), {match_.send_type.get(), match_.send_address}, run.first * bytes,
-                        run.count * bytes);
+Status RecvChannel::pull(Piece piece) noexcept {
+  return wire_.transfer(buffer(), {match_.send_type.get(), match_.send_address}, piece);
+}
+
+void RecvChannel::help() {
+  const Status status = shared_copy_->work([&](Piece piece) { return pull(piece); },
+                                           [&](Run run) { moved(run, MovedBy::receiver); });
+  if (!status.ok()) give_up(status);
 }
 
 void RecvChannel::move(Run run) {
-  const Status status = pull(run);
+  if (wire_.usable() && shared_copy_->offer(run)) return help();
+  const Status status = pull(bytes_of(run));
   if (status.ok()) return moved(run, MovedBy::receiver);
   if (status.code() == Errc::kUnreachable) {
     const record::Move record{match_.channel, round(), run, 0, 0};
@@ -122,7 +133,7 @@ void RecvChannel::move(Run run) {
 
 void RecvChannel::on_move(std::uint64_t round, Run run) {
   if (!active() || round != this->round()) return;
-  const Status status = pull(run);
+  const Status status = pull(bytes_of(run));
   status.ok() ? moved(run, MovedBy::helper) : give_up(status);
 }
 

@@ -13,6 +13,7 @@ SendChannel::SendChannel(Parts parts)
       counters_(*parts.counters),
       side_(BlockView<RealPlatform>(block_.base(), parts.shape), std::move(parts.layout),
             parts.shape.mode, partition_bytes_),
+      shared_copy_(side_.block().header().shared_copies, partition_bytes_, parts.piece_bytes),
       wire_(*peer_, shm::Direction::write) {}
 
 Status SendChannel::start() {
@@ -41,7 +42,10 @@ Completion SendChannel::poll() {
   if (failure_.failed()) return Completion::failed;
   // acquire: pairs with on_peer_down's release; what the peer moved before it died is seen below.
   const bool down = peer_->down.load(std::memory_order_acquire);
-  if (!down && !peer_closed()) return Completion::pending;
+  if (!down && !peer_closed()) {
+    if (side_.mode() == Mode::direct && wire_.usable()) help();
+    return Completion::pending;
+  }
   if (side_.complete(round())) return Completion::complete;
   down ? fail(Errc::kPeerDown, "the process of the " + describe(args_, Kind::receive) + " at " +
                                    args_.peer + " is gone")
@@ -71,7 +75,7 @@ void SendChannel::moved(Run run, MovedBy by) {
   publish_moved(side_.block(), run);
 }
 
-Status SendChannel::push(Run run) noexcept {
+Status SendChannel::push(Piece piece) noexcept {
   static const Typemap bytes = Typemap::contiguous(1);
   const Accepted& accepted = side_.block().header().accepted;
   const Typemap* type = &bytes;
@@ -80,18 +84,21 @@ Status SendChannel::push(Run run) noexcept {
     if (!peer_type_known_.load(std::memory_order_acquire)) return Errc::kUnreachable;
     type = &*peer_type_;
   }
-  return wire_.transfer(buffer(), {type, accepted.address}, run.first * partition_bytes_,
-                        run.count * partition_bytes_);
+  return wire_.transfer(buffer(), {type, accepted.address}, piece);
+}
+
+void SendChannel::help() {
+  const Status status = shared_copy_.work([&](Piece piece) { return push(piece); },
+                                          [&](Run run) { moved(run, MovedBy::sender); });
+  if (!status.ok()) give_up(status);
 }
 
 void SendChannel::move(Run run) {
-  const bool early = !side_.rendezvous().all_marked(round());
-  const Status status = push(run);
-  if (status.ok()) {
-    if (early) Counters::add(counters_.early_bytes, run.count * partition_bytes_);
-    moved(run, MovedBy::sender);
-    return;
-  }
+  if (!side_.rendezvous().all_marked(round()))
+    Counters::add(counters_.early_bytes, bytes_of(run).length);
+  if (wire_.usable() && shared_copy_.offer(run)) return help();
+  const Status status = push(bytes_of(run));
+  if (status.ok()) return moved(run, MovedBy::sender);
   if (status.code() == Errc::kUnreachable) {
     const record::Move record{id_, round(), run, 1, 0};
     if (peer_->peer
@@ -105,7 +112,7 @@ void SendChannel::move(Run run) {
 
 void SendChannel::on_move(std::uint64_t round, Run run) {
   if (!active() || round != this->round()) return;
-  const Status status = push(run);
+  const Status status = push(bytes_of(run));
   status.ok() ? moved(run, MovedBy::helper) : give_up(status);
 }
 

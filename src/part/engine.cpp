@@ -114,8 +114,9 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
                 args.type->blocks().size() * sizeof(TypeBlock));
 
   const std::scoped_lock lock(mutex_);
-  auto channel = std::make_shared<SendChannel>(SendChannel::Parts{
-      ++last_channel_, args, *block, shape, std::move(layout).value(), *peer, &counters_});
+  auto channel = std::make_shared<SendChannel>(
+      SendChannel::Parts{++last_channel_, args, *block, shape, std::move(layout).value(), *peer,
+                         &counters_, config_.shm_piece_bytes});
   LARKLANE_TRY(send_init_record_locked(*channel, shape));
   note_peer_locked(**peer, mode, args);
   sends_.emplace(channel->id(), channel);
@@ -174,7 +175,7 @@ Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
   LARKLANE_TRY(check(args));
   auto peer = connect(args.peer);
   if (!peer) return peer.error();
-  auto channel = std::make_shared<RecvChannel>(args, *peer, &counters_);
+  auto channel = std::make_shared<RecvChannel>(args, *peer, &counters_, config_.shm_piece_bytes);
   const Key key{args.context, args.source, args.tag};
 
   const std::scoped_lock lock(mutex_);

@@ -1,0 +1,129 @@
+#pragma once
+// Shared copies: a large run is cut in pieces that waiting threads of both sides take over, so that
+// it is not copied serially inside one Pready or Start.
+//
+// Thread safety: thread-safe.
+// Invariants:
+// 1. A piece is taken once: `next` carries the job's generation, and a refill first makes `next`
+// exhausted under a new generation.
+// 2. Whoever finishes the last piece gives the job back, then publishes the run: nothing of the
+// channel is touched after that.
+// 3. `open_jobs` is never lower than the number of jobs with pieces left, so a poll that reads 0
+// misses nothing that it must do.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/status.hpp"
+#include "part/block.hpp"
+#include "part/layout.hpp"
+
+namespace larklane::part {
+
+/// One piece of a run: packed bytes [offset, offset + length).
+struct Piece {
+  std::uint64_t offset;
+  std::uint64_t length;
+};
+
+template <class P>
+class SharedCopy {
+ public:
+  SharedCopy(JobBoard<P>& board, std::uint64_t partition_bytes, std::uint64_t piece_bytes) noexcept
+      : board_(board), partition_bytes_(partition_bytes), piece_bytes_(piece_bytes) {}
+
+  /// Offer `run` to all who wait. False: too small, or all jobs are taken: the caller copies it
+  /// alone.
+  bool offer(Run run) const {
+    const std::uint64_t bytes = run.count * partition_bytes_;
+    if (bytes < 2 * piece_bytes_) return false;
+    for (Job<P>& job : board_.jobs) {
+      std::uint32_t free = 0;
+      // acquire: pairs with finish()'s release. relaxed on failure: another job is tried.
+      if (!job.taken.compare_exchange_strong(free, 1, std::memory_order_acquire,
+                                             std::memory_order_relaxed))
+        continue;
+      // relaxed: the job is ours.
+      const std::uint64_t generation = (job.next.load(std::memory_order_relaxed) >> 32) + 1;
+      // relaxed, then release: whoever sees a new field sees this, too, and its claim of an old
+      // piece fails.
+      job.next.store(generation << 32 | kExhausted, std::memory_order_relaxed);
+      job.first.store(run.first, std::memory_order_release);
+      job.count.store(run.count, std::memory_order_release);
+      job.pieces.store(static_cast<std::uint32_t>((bytes + piece_bytes_ - 1) / piece_bytes_),
+                       std::memory_order_release);
+      job.piece_bytes.store(piece_bytes_, std::memory_order_release);
+      job.done.store(0, std::memory_order_release);
+      // release: pairs with work()'s acquire of open_jobs; relaxed would do for the count itself.
+      board_.open_jobs.fetch_add(1, std::memory_order_release);
+      // release: the fields; pairs with take()'s acquire.
+      job.next.store(generation << 32, std::memory_order_release);
+      return true;
+    }
+    return false;
+  }
+
+  /// Copy pieces as long as there are any. copy(Piece) returns a Status; publish(Run) announces a
+  /// whole run.
+  /// @return the first error; its piece stays undone, so its run is never announced
+  template <class Copy, class Publish>
+  Status work(Copy&& copy, Publish&& publish) const {
+    // acquire: pairs with offer()'s release.
+    if (board_.open_jobs.load(std::memory_order_acquire) == 0) return {};
+    for (Job<P>& job : board_.jobs) {
+      Claim claim;
+      while (take(job, claim)) {
+        LARKLANE_TRY(copy(claim.piece));
+        finish(job, claim, publish);
+      }
+    }
+    return {};
+  }
+
+ private:
+  static constexpr std::uint32_t kExhausted = ~std::uint32_t{0};
+  struct Claim {
+    Piece piece;
+    Run run;
+    std::uint32_t pieces;
+  };
+
+  bool take(Job<P>& job, Claim& claim) const {
+    // acquire: pairs with offer()'s release.
+    std::uint64_t next = job.next.load(std::memory_order_acquire);
+    do {
+      const auto index = static_cast<std::uint32_t>(next);
+      // acquire: pairs with offer()'s release: fields of a newer job come with a newer `next`, and
+      // the claim below fails.
+      claim.pieces = job.pieces.load(std::memory_order_acquire);
+      claim.run = {job.first.load(std::memory_order_acquire),
+                   job.count.load(std::memory_order_acquire)};
+      const std::uint64_t piece_bytes = job.piece_bytes.load(std::memory_order_acquire);
+      if (index >= claim.pieces) return false;
+      const std::uint64_t start = index * piece_bytes;
+      const std::uint64_t bytes = claim.run.count * partition_bytes_;
+      claim.piece = {claim.run.first * partition_bytes_ + start,
+                     std::min(piece_bytes, bytes - start)};
+      // acq_rel: one taker for each piece; acquire on failure: as the load above.
+    } while (!job.next.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel,
+                                             std::memory_order_acquire));
+    return true;
+  }
+
+  template <class Publish>
+  void finish(Job<P>& job, const Claim& claim, Publish& publish) const {
+    // acq_rel: the last one has everybody's bytes and releases them by publishing.
+    if (job.done.fetch_add(1, std::memory_order_acq_rel) + 1 != claim.pieces) return;
+    // relaxed: a hint that has served.
+    board_.open_jobs.fetch_sub(1, std::memory_order_relaxed);
+    // release: pairs with offer()'s acquire.
+    job.taken.store(0, std::memory_order_release);
+    publish(claim.run);
+  }
+
+  JobBoard<P>& board_;
+  std::uint64_t partition_bytes_;
+  std::uint64_t piece_bytes_;
+};
+
+}  // namespace larklane::part
