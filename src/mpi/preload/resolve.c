@@ -126,8 +126,8 @@ static void* open_family(const char* family) {
   if (!dladdr(kNames, &self)) return NULL;
   const char* slash = strrchr(self.dli_fname, '/');
   const int folder = slash ? (int)(slash - self.dli_fname) : 1;
-  snprintf(path, sizeof path, "%.*s/liblarklane_mpi_%s.so", folder, slash ? self.dli_fname : ".",
-           family);
+  snprintf(path, sizeof path, "%.*s/liblarklane_mpi_%s" LARKLANE_LIBRARY_SUFFIX, folder,
+           slash ? self.dli_fname : ".", family);
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     warn_once("%s; the MPI's own functions are used", dlerror());

@@ -1,0 +1,156 @@
+#include "info.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+
+namespace larklane::tools {
+namespace {
+
+constexpr std::size_t kColumns = 100;
+
+/// Words of `text`, indented, lines at most kColumns long.
+void print_wrapped(std::string_view text, std::size_t indent) {
+  std::size_t column = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    if (column != 0 && column + 1 + end > kColumns) {
+      std::printf("\n");
+      column = 0;
+    }
+    const int blanks = static_cast<int>(column == 0 ? indent : 1);
+    std::printf("%*s%.*s", blanks, "", static_cast<int>(end), text.data());
+    column += static_cast<std::size_t>(blanks) + end;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  std::printf("\n");
+}
+
+/// 65536 as 64K.
+std::string bytes_text(std::size_t bytes) {
+  if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return std::to_string(bytes >> 20) + "M";
+  if (bytes >= 1 << 10 && bytes % (1 << 10) == 0) return std::to_string(bytes >> 10) + "K";
+  return std::to_string(bytes);
+}
+
+void print_families(const Facts& facts) {
+  std::printf("\nMPI families (libraries in %s)\n", facts.folder.c_str());
+  for (const Family& family : facts.families) {
+    std::printf("  %-6s %-38s %s\n", family.name.c_str(), family.title.c_str(),
+                family.library.empty()
+                    ? "not built: no compiler wrapper of it was found when Larklane was configured"
+                    : family.library.c_str());
+  }
+}
+
+void print_abilities(const Facts& facts) {
+  std::printf("\nProviders\n");
+  for (const Ability& ability : facts.abilities) {
+    std::printf("  %-18s %-4s%s%s\n", ability.name.c_str(), ability.available ? "yes" : "no",
+                ability.note.empty() ? "" : " ", ability.note.c_str());
+  }
+}
+
+void print_crossover(const Facts& facts) {
+  std::printf(
+      "\nTime to move a partition between two processes here, in microseconds (median of at least "
+      "%d; "
+      "noisy on a busy machine)\n",
+      kCrossoverSamplesMin);
+  std::printf("  %8s %10s %10s\n", "bytes", "slots", "attach");
+  for (const CrossoverPoint& point : facts.crossover.points) {
+    std::printf("  %8s %10.2f ", bytes_text(point.bytes).c_str(), point.slots_ns / 1000);
+    if (point.attach_ns > 0) {
+      std::printf("%10.2f\n", point.attach_ns / 1000);
+    } else {
+      std::printf("%10s\n", "-");
+    }
+  }
+  if (!facts.crossover.problem.empty()) {
+    std::printf("  not measured: %s\n", facts.crossover.problem.c_str());
+  } else if (const auto bytes = facts.crossover.crossover_bytes()) {
+    std::printf("  attach is faster from %s on; shm_slot_bytes_max is %s\n",
+                bytes_text(*bytes).c_str(), bytes_text(facts.config.shm_slot_bytes_max).c_str());
+  } else {
+    std::printf("  slots are faster at every size\n");
+  }
+}
+
+const char* unit_of(std::string_view type) {
+  if (type == "bytes") return "bytes (units K, M, G, T)";
+  if (type == "nanos") return "nanoseconds (units ns, us, ms, s)";
+  if (type == "count") return "a number";
+  return "";
+}
+
+void print_options(const Facts& facts) {
+  std::printf(
+      "\nOptions (--option NAME=VALUE, or LARKLANE_NAME=VALUE in the environment, or a line in the "
+      "file LARKLANE_CONFIG)\n");
+  for (const Config::Row& row : facts.config.rows()) {
+    const char* const unit = unit_of(row.type);
+    std::printf("\n  %.*s = %s   from: %s; default: %.*s; accepted: %.*s%s%s\n",
+                static_cast<int>(row.name.size()), row.name.data(), row.value_text.c_str(),
+                source_name(row.source), static_cast<int>(row.default_text.size()),
+                row.default_text.data(), static_cast<int>(row.range.size()), row.range.data(),
+                *unit == '\0' ? "" : " ", unit);
+    print_wrapped(row.doc, 6);
+  }
+}
+
+Facts collect(bool options_only) {
+  Facts facts;
+  facts.options_only = options_only;
+  auto config = Config::load(&facts.problems);
+  if (config) facts.config = *config;
+  if (options_only) return facts;
+  const Place place = Place::find();
+  facts.folder = place.folder.string();
+  for (const std::string_view name : kFamilies) {
+    facts.families.push_back(
+        {std::string(name), std::string(family_title(name)), place.library(name).string()});
+  }
+  facts.abilities = probe();
+  facts.crossover = measure_crossover();
+  return facts;
+}
+
+}  // namespace
+
+const char* source_name(Config::Source source) {
+  switch (source) {
+    case Config::Source::default_value:
+      return "default";
+    case Config::Source::file:
+      return "file";
+    case Config::Source::environment:
+      return "environment";
+    case Config::Source::program:
+      return "program";
+  }
+  return "";
+}
+
+int info(const InfoRequest& request) {
+  const Facts facts = collect(request.options_only);
+  if (request.json) {
+    std::printf("%s\n", to_json(facts).c_str());
+  } else {
+    std::printf("Larklane %s\n", LARKLANE_VERSION);
+    if (!facts.options_only) {
+      print_families(facts);
+      print_abilities(facts);
+      print_crossover(facts);
+    }
+    print_options(facts);
+  }
+  bool fatal = false;
+  for (const Config::Problem& problem : facts.problems) {
+    std::fprintf(stderr, "larklane info: %s%s\n",
+                 problem.fatal ? "" : "warning: ", problem.text.c_str());
+    fatal |= problem.fatal;
+  }
+  return fatal ? 2 : 0;
+}
+
+}  // namespace larklane::tools

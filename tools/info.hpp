@@ -1,0 +1,43 @@
+#pragma once
+// `larklane info`: what this installation can do on this machine. Thread safety: single-owner.
+
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "crossover.hpp"
+#include "place.hpp"
+#include "probe.hpp"
+
+namespace larklane::tools {
+
+struct InfoRequest {
+  bool options_only = false;
+  bool json = false;
+};
+
+struct Family {
+  std::string name, title;
+  std::string library;  ///< empty: not built
+};
+
+/// Everything that is shown, however it is shown.
+struct Facts {
+  bool options_only = false;
+  std::string folder;  ///< of the libraries
+  std::vector<Family> families;
+  std::vector<Ability> abilities;
+  Crossover crossover;
+  Config config;
+  std::vector<Config::Problem> problems;
+};
+
+/// @return exit status: 0, or 2 if an option has a wrong value (everything is printed all the same)
+int info(const InfoRequest& request);
+
+/// In info_json.cpp, because nlohmann-json is slow to compile.
+std::string to_json(const Facts& facts);
+/// "default", "file", "environment" or "program".
+const char* source_name(Config::Source source);
+
+}  // namespace larklane::tools

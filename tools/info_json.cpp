@@ -1,0 +1,50 @@
+#include <nlohmann/json.hpp>
+
+#include "info.hpp"
+
+namespace larklane::tools {
+
+std::string to_json(const Facts& facts) {
+  nlohmann::ordered_json root;
+  root["schema"] = 1;
+  root["version"] = LARKLANE_VERSION;
+  if (!facts.options_only) {
+    root["folder"] = facts.folder;
+    for (const Family& family : facts.families) {
+      root["families"].push_back(
+          {{"name", family.name}, {"title", family.title}, {"library", family.library}});
+    }
+    for (const Ability& ability : facts.abilities) {
+      root["providers"].push_back(
+          {{"name", ability.name}, {"available", ability.available}, {"note", ability.note}});
+    }
+    auto& crossover = root["crossover"];
+    crossover["problem"] = facts.crossover.problem;
+    crossover["points"] = nlohmann::ordered_json::array();
+    for (const CrossoverPoint& point : facts.crossover.points) {
+      nlohmann::ordered_json entry{{"bytes", point.bytes}, {"slots_ns", point.slots_ns}};
+      if (point.attach_ns > 0) entry["attach_ns"] = point.attach_ns;
+      crossover["points"].push_back(std::move(entry));
+    }
+    if (const auto bytes = facts.crossover.crossover_bytes()) {
+      crossover["crossover_bytes"] = *bytes;
+    }
+  }
+  for (const Config::Row& row : facts.config.rows()) {
+    root["options"].push_back({{"name", row.name},
+                               {"value", row.value_text},
+                               {"source", source_name(row.source)},
+                               {"default", row.default_text},
+                               {"type", row.type},
+                               {"range", row.range},
+                               {"since", row.since},
+                               {"doc", row.doc}});
+  }
+  root["problems"] = nlohmann::ordered_json::array();
+  for (const Config::Problem& problem : facts.problems) {
+    root["problems"].push_back({{"fatal", problem.fatal}, {"text", problem.text}});
+  }
+  return root.dump(2);
+}
+
+}  // namespace larklane::tools

@@ -1,0 +1,93 @@
+// The `larklane` command: what the user may type. CLI11 is slow to compile and lives here alone.
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "info.hpp"
+#include "run.hpp"
+
+namespace {
+
+constexpr const char* kRunExamples = R"(
+Examples:
+  mpirun -n 4 larklane run ./app input.dat        put Larklane under a program: between launcher and program
+  mpirun -n 4 larklane run --summary python3 x.py what it did, in ten lines at MPI_Finalize
+  larklane run --dry-run ./app                    what would be executed, and which MPI it is
+  mpirun -n 4 larklane run --option policy=none --option wait_spins=1000 ./app
+  mpirun -n 4 larklane run --mpi native ./app     the same command without Larklane's engine
+
+Scripts and wrappers work: what they start inherits Larklane. Exit status: the program's; 2 if it was not started.)";
+
+constexpr const char* kInfoExamples = R"(
+Examples:
+  larklane info              everything
+  larklane info --options    the options: value, where it comes from, unit, range
+  larklane info --json       for programs)";
+
+/// CLI11 does not know that a program and its arguments follow the options.
+class RunFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: larklane run [OPTIONS] PROGRAM [ARGUMENTS...]\n";
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace larklane::tools;
+  CLI::App app{
+      "Larklane: MPI partitioned communication that is early and aggregated, under the MPI you "
+      "have."};
+  app.name("larklane");
+  app.set_version_flag("--version", "larklane " LARKLANE_VERSION);
+  app.require_subcommand(1);
+
+  RunRequest run_request;
+  CLI::App* run_command = app.add_subcommand("run", "run a program with Larklane under it");
+  run_command->formatter(std::make_shared<RunFormatter>());
+  run_command->add_flag("--summary", run_request.summary,
+                        "print what Larklane did at MPI_Finalize");
+  run_command->add_flag("--dry-run", run_request.dry_run, "print what would be executed, and stop");
+  run_command
+      ->add_option("--mpi", run_request.family,
+                   "ABI family of the program's MPI; else found in the process")
+      ->check(CLI::IsMember({"mpich", "ompi", "abi", "native"}));
+  run_command
+      ->add_option("--option", run_request.options,
+                   "set an option; `larklane info --options` lists them")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  run_command->prefix_command();
+  run_command->footer(kRunExamples);
+
+  InfoRequest info_request;
+  CLI::App* info_command =
+      app.add_subcommand("info", "what this installation can do on this machine");
+  info_command->add_flag("--options", info_request.options_only, "the options only");
+  info_command->add_flag("--json", info_request.json, "as JSON");
+  info_command->footer(kInfoExamples);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kRefused;
+  }
+  if (info_command->parsed()) return info(info_request);
+  run_request.command = run_command->remaining();
+  if (!run_request.command.empty() && run_request.command.front() == "--") {
+    run_request.command.erase(run_request.command.begin());
+  }
+  if (run_request.command.empty()) {
+    std::fprintf(stderr, "larklane run: no program given\nTry: larklane run --help\n");
+    return kRefused;
+  }
+  if (run_request.command.front().starts_with("-")) {
+    std::fprintf(stderr, "larklane run: %s is not an option\nTry: larklane run --help\n",
+                 run_request.command.front().c_str());
+    return kRefused;
+  }
+  return run(run_request);
+}

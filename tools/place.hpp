@@ -1,0 +1,27 @@
+#pragma once
+// Where this command's own files lie. Thread safety: thread-safe.
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace larklane::tools {
+
+/// The MPI families, by the names that LARKLANE_MPI takes.
+inline constexpr std::string_view kFamilies[] = {"mpich", "ompi", "abi"};
+/// The name of a family for people.
+std::string_view family_title(std::string_view family);
+
+/// The libraries that `larklane run` uses, found by their place relative to this executable: in the
+/// build tree and after `cmake --install` alike.
+struct Place {
+  std::filesystem::path preload;  ///< liblarklane_preload.so; empty if it is missing
+  std::filesystem::path folder;   ///< where it lies, or the first place where it was looked for
+
+  static Place find();
+  /// Path of the family's library; empty if it was not built.
+  std::filesystem::path library(std::string_view family) const;
+};
+
+}  // namespace larklane::tools

@@ -1,0 +1,25 @@
+#pragma once
+// What can be said about a program before it runs: can Larklane be put under it, and which MPI will
+// it load? Thread safety: immutable.
+
+#include <filesystem>
+#include <string>
+
+namespace larklane::tools {
+
+struct Program {
+  enum class Kind { dynamic_executable, static_executable, script };
+
+  std::filesystem::path path;  ///< as execvp would find it; empty if it finds nothing
+  Kind kind = Kind::dynamic_executable;
+  std::string family;   ///< of the MPI that it is linked with; empty if none is (Python, scripts)
+  std::string how;      ///< one sentence on how the family was found, or why not
+  std::string refusal;  ///< why `larklane run` can't serve it, with the remedy; empty if it can
+
+  /// @param name          as the user gave it; looked up in PATH if it has no slash
+  /// @param family_given  the user says which family it is: an MPI that we don't know is no reason
+  /// to refuse
+  static Program inspect(const std::string& name, bool family_given);
+};
+
+}  // namespace larklane::tools

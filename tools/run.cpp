@@ -1,0 +1,163 @@
+#include "run.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <string_view>
+
+#include "base/config.hpp"
+#include "place.hpp"
+#include "program.hpp"
+
+namespace larklane::tools {
+namespace {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+int refuse(const std::string& what, const std::string& why) {
+  std::fprintf(stderr, "larklane run: %s: %s\n", what.c_str(), why.c_str());
+  return kRefused;
+}
+
+std::string variable_of(std::string_view option) {
+  std::string name = "LARKLANE_";
+  for (const char letter : option) {
+    name += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  }
+  return name;
+}
+
+/// Ours first, then what was there; a preload of ours from an outer `larklane run` is replaced.
+std::string preload_list(const Place& place) {
+  std::string list = place.preload.string();
+  const char* const present = std::getenv("LD_PRELOAD");
+  std::string others = present != nullptr ? present : "";
+  std::replace(others.begin(), others.end(), ' ', ':');
+  std::istringstream words(others);
+  for (std::string word; std::getline(words, word, ':');) {
+    if (word.empty() || word.ends_with("/liblarklane_preload.so")) continue;
+    list += ":" + word;
+  }
+  return list;
+}
+
+/// Checks --option, the environment and the file as the program would. @return false after a
+/// message
+bool check_options(const RunRequest& request, Variables* variables) {
+  Config config;
+  for (const std::string& option : request.options) {
+    const std::size_t equals = option.find('=');
+    std::string problem = "accepted: name=value; `larklane info --options` lists the names";
+    const std::string name = option.substr(0, equals);
+    if (equals == std::string::npos ||
+        !config.set(name, option.substr(equals + 1), &problem).ok()) {
+      refuse("--option " + option, problem);
+      return false;
+    }
+    variables->emplace_back(variable_of(name), option.substr(equals + 1));
+  }
+  if (request.summary) variables->emplace_back("LARKLANE_SUMMARY", "on");
+  if (!request.family.empty()) variables->emplace_back("LARKLANE_MPI", request.family);
+  return true;
+}
+
+/// Among the processes of a launcher only the first one needs to say what all would.
+bool is_first_process() {
+  for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    const std::string rank = environment(name);
+    if (!rank.empty()) return rank == "0";
+  }
+  return true;
+}
+
+/// @return false after a message: the program's initialisation would fail
+bool check_environment() {
+  std::vector<Config::Problem> problems;
+  const bool good = Config::load(&problems).has_value();
+  for (const auto& problem : problems) {
+    if (!problem.fatal && !is_first_process()) continue;
+    std::fprintf(stderr, "larklane run: %s%s\n",
+                 problem.fatal ? "" : "warning: ", problem.text.c_str());
+  }
+  return good;
+}
+
+std::string quoted(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789_-+=./:,@%") == std::string::npos;
+  if (plain) return word;
+  std::string text = "'";
+  for (const char letter : word) text += letter == '\'' ? "'\\''" : std::string(1, letter);
+  return text + "'";
+}
+
+void print_plan(const RunRequest& request, const Program& program, const Place& place,
+                const Variables& variables) {
+  std::printf("would execute:\n");
+  for (const auto& [name, value] : variables) {
+    std::printf("  %s=%s \\\n", name.c_str(), quoted(value).c_str());
+  }
+  std::printf("  %s", quoted(program.path.string()).c_str());
+  for (std::size_t i = 1; i < request.command.size(); ++i) {
+    std::printf(" %s", quoted(request.command[i]).c_str());
+  }
+  const std::string& family = request.family.empty() ? program.family : request.family;
+  std::printf("\nMPI family: %s\n", family.empty() ? "not known before it runs" : family.c_str());
+  std::printf("how:        %s\n", request.family.empty() ? program.how.c_str() : "--mpi says so");
+  if (!place.library(family).empty() && !family.empty()) {
+    std::printf("library:    %s\n", place.library(family).c_str());
+  }
+}
+
+/// @return why the installation can't serve this family; empty if it can
+std::string missing_library(const Place& place, const std::string& family) {
+  if (family.empty() || family == "native" || !place.library(family).empty()) return {};
+  return "its MPI is of the " + family + " family, for which there is no library in " +
+         place.folder.string() + "; build Larklane with that MPI's compiler wrapper in PATH";
+}
+
+}  // namespace
+
+int run(const RunRequest& request) {
+  const std::string& name = request.command.front();
+  const Place place = Place::find();
+  if (place.preload.empty()) {
+    return refuse(place.folder.string(),
+                  "liblarklane_preload.so is not there; install Larklane again");
+  }
+  if (place.preload.string().find_first_of(" :") != std::string::npos) {
+    return refuse(
+        place.preload.string(),
+        "the path has a blank or a colon, which LD_PRELOAD can't carry; install elsewhere");
+  }
+  Variables variables{{"LD_PRELOAD", preload_list(place)}};
+  if (!check_options(request, &variables)) return kRefused;
+  for (const auto& [variable, value] : variables) {
+    if (variable != "LD_PRELOAD") ::setenv(variable.c_str(), value.c_str(), 1);
+  }
+  if (!check_environment()) return kRefused;
+  const Program program = Program::inspect(name, !request.family.empty());
+  if (!program.refusal.empty()) return refuse(name, program.refusal);
+  const std::string missing =
+      missing_library(place, request.family.empty() ? program.family : request.family);
+  if (!missing.empty()) return refuse(name, missing);
+  if (request.dry_run) {
+    print_plan(request, program, place, variables);
+    return 0;
+  }
+  ::setenv("LD_PRELOAD", variables.front().second.c_str(), 1);
+  std::vector<char*> words;
+  for (const std::string& word : request.command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::execvp(words[0], words.data());
+  return refuse(name, std::strerror(errno));
+}
+
+}  // namespace larklane::tools

@@ -1,0 +1,24 @@
+#pragma once
+// `larklane run`: becomes the user's program, with Larklane under it. Thread safety: single-owner.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace larklane::tools {
+
+struct RunRequest {
+  std::vector<std::string> command;  ///< program and its arguments, at least one
+  std::vector<std::string> options;  ///< name=value
+  std::string family;                ///< what --mpi says; empty: found in the process
+  bool summary = false;
+  bool dry_run = false;
+};
+
+inline constexpr int kRefused = 2;
+
+/// Returns only if the program was not started (exit status kRefused, after a message) or not to be
+/// started (0).
+int run(const RunRequest& request);
+
+}  // namespace larklane::tools
