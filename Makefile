@@ -18,7 +18,7 @@ setup: ## install what tests and demo use; says first what that is
 
 demo: setup ## what the project is for, shown on this machine (3 minutes the first time)
 	@$(MAKE) --no-print-directory build
-	@$(PYTHON) demo/run.py
+	@$(PYTHON) demo/demo.py build/release
 
 test: ## all correctness tests in three builds: release, tsan, asan-ubsan (30-40 minutes)
 	@$(PYTHON) scripts/test.py

@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+"""What Larklane is for, shown on this machine: demo.py BUILD [--results DIR]
+
+Runs heat2d and sweep3d (plain MPI programs, see examples/) with one late thread on each MPI that the build found,
+natively and under `larklane run`, alternating. Prints a table and writes the arrival pictures, the JSON behind them
+and the traces to DIR. Needs nothing but Python for the table; the pictures need matplotlib.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import arrivals
+
+SOURCE = Path(__file__).resolve().parent.parent
+RANKS, THREADS, PARTITIONS, LATE_MS = 2, 4, 4, 5
+REPETITIONS = 2
+SKIP_ROUNDS = 2  # warm-up, not in the medians
+LIMIT_S = 5  # a healthy run takes one or two seconds
+ENVIRONMENT = {"HYDRA_LAUNCHER": "fork", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+               "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PRTE_ALLOW_RUN_AS_ROOT": "1",
+               "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+LAUNCH = {"openmpi": ["--oversubscribe", "--bind-to", "none"]}
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, and the channel from rank 0, which has the late thread, to rank 1."""
+
+    name: str
+    options: tuple[str, ...]
+    channel: str
+    step: str
+    what: str
+
+
+PROGRAMS = (
+    Program("heat2d", ("--n", "65536", "--rows", "16", "--steps", "40"), "down", "step",
+            "halo row of a heat equation solver"),
+    Program("sweep3d", ("--nx", "16", "--ny", "128", "--nz", "32", "--block", "8", "--angles", "16", "--sweeps", "2"),
+            "east", "block", "outflow face of a transport sweep"),
+)
+
+
+@dataclass
+class Case:
+    """One program on one MPI, native or under Larklane, and what its runs gave."""
+
+    program: Program
+    mpi: dict
+    how: str
+    step_ms: list[float] = field(default_factory=list)
+    rounds: list[arrivals.Round] = field(default_factory=list)
+    checksum: str = ""
+    failure: str = ""
+    version: str = ""
+
+    def command(self, build: Path, trace: Path) -> list[str]:
+        """The command line of one run."""
+        launch = [self.mpi["launcher"], *LAUNCH.get(self.mpi["family"], []), "-n", str(RANKS)]
+        wrap = [str(build / "bin" / "larklane"), "run"] if self.how == "larklane" else []
+        program = str(build / "examples" / self.mpi["name"] / self.program.name)
+        return [*launch, *wrap, program, *self.program.options, "--threads", str(THREADS), "--partitions",
+                str(PARTITIONS), "--late-ms", str(LATE_MS), "--trace", str(trace)]
+
+    def record(self, output: str, status: int | None, trace: Path) -> None:
+        """Takes one run's result; `status` is None if it had to be ended."""
+        if status is None:
+            self.failure = f"hang after {LIMIT_S} s"
+            return
+        line = re.search(r": (PASSED|FAILED): ([0-9.]+) ms per .* wrong data in (\d+) of (\d+) rounds, "
+                         r"checksum (\w+)", output)
+        if not line:
+            last = output.strip().splitlines()[-1:] or ["no output"]
+            self.failure = f"exit status {status}: {last[0][:60]}"
+            return
+        if line[1] == "FAILED":
+            self.failure = f"wrong data in {line[3]} of {line[4]} rounds"
+        self.step_ms.append(float(line[2]))
+        self.checksum = line[5]
+        description, sent = arrivals.load(Path(f"{trace}.0"))
+        _, received = arrivals.load(Path(f"{trace}.1"))
+        self.version = short_version(description["mpi"])
+        self.rounds += arrivals.rounds(sent, received, self.program.channel, 0, 1, SKIP_ROUNDS)
+
+
+def short_version(library: str) -> str:
+    """ "Open MPI v5.0.11, package: ..." -> "Open MPI 5.0.11"."""
+    match = re.match(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*?v?(\d[\w.]*)", library)
+    return f"{match[1]} {match[2]}" if match else library[:30]
+
+
+def run(case: Case, build: Path, trace: Path) -> None:
+    """Runs one case once, within its own time limit."""
+    environment = {**os.environ, **ENVIRONMENT}
+    with subprocess.Popen(case.command(build, trace), env=environment, stdout=subprocess.PIPE, text=True,
+                          stderr=subprocess.STDOUT, start_new_session=True) as process:
+        try:
+            output, _ = process.communicate(timeout=LIMIT_S)
+            case.record(output, process.returncode, trace)
+        except subprocess.TimeoutExpired:
+            for number in (signal.SIGTERM, signal.SIGKILL):  # the launcher ends its ranks when told to
+                os.killpg(process.pid, number)
+                try:
+                    process.communicate(timeout=2)
+                    break
+                except subprocess.TimeoutExpired:
+                    pass
+            case.record("", None, trace)
+
+
+def run_all(cases: list[Case], build: Path, results: Path) -> None:
+    """All cases, repetition by repetition, native and Larklane alternating; one line of progress each."""
+    traces = results / "traces"
+    shutil.rmtree(traces, ignore_errors=True)
+    traces.mkdir(parents=True)
+    total, number = REPETITIONS * len(cases), 0
+    for repetition in range(REPETITIONS):
+        for case in cases:
+            number += 1
+            label = f"{case.program.name:8} {case.mpi['name']:15} {NAMES[case.how]:15}"
+            if case.failure:
+                progress(f"[{number:2}/{total}] {label} left out: {case.failure}")
+                continue
+            progress(f"[{number:2}/{total}] {label} ...", end="\r")
+            begin = time.monotonic()
+            run(case, build, traces / f"{case.program.name}-{case.mpi['name']}-{case.how}-{repetition}.jsonl")
+            progress(f"[{number:2}/{total}] {label} {time.monotonic() - begin:4.1f} s  {case.failure or 'right'}")
+
+
+NAMES = {"native": "native", "larklane": "under Larklane"}
+
+
+def progress(text: str, end: str = "\n") -> None:
+    """A line on the terminal, at once."""
+    if end == "\r" and not sys.stdout.isatty():
+        return
+    print(f"{text:78}", end=end, flush=True)
+
+
+def late_partitions() -> list[int]:
+    """Those of the last thread."""
+    return list(range(PARTITIONS * (THREADS - 1) // THREADS, PARTITIONS))
+
+
+def result_of(case: Case, cases: list[Case]) -> str:
+    """Compares the checksums of all runs of the same program that verified their data."""
+    if not case.checksum:
+        return "-"
+    sums = {other.checksum for other in cases if other.program is case.program and other.checksum and not other.failure}
+    if case.failure:
+        return "differs" if case.checksum not in sums else "equal bits"
+    return "equal bits" if len(sums) == 1 else "DIFFERS"
+
+
+def span(times: list[tuple[float, ...]]) -> str:
+    """First and last of the medians."""
+    middle = arrivals.typical(times)
+    return f"{min(middle):5.2f} .. {max(middle):5.2f}"
+
+
+def table(program: Program, cases: list[Case]) -> None:
+    """The result as text."""
+    late = len(late_partitions())
+    print(f"\n{program.name}: {program.what}, {PARTITIONS} partitions, {late} of them {LATE_MS} ms late. Medians, ms;")
+    print("times of partitions count from the first one that was ready in the round; exposed = last arrived - last ready")
+    print(f"  {'MPI':15} {'':15} {'per ' + program.step:>9}  {'ready':^14}  {'arrived':^14} {'early':>6} {'exposed':>8}  "
+          f"{'result':10}  data")
+    for case in cases:
+        if case.program is not program:
+            continue
+        name = case.version or case.mpi["name"]
+        if not case.rounds:
+            print(f"  {name:15} {NAMES[case.how]:15} {'-':>9}  {'-':^14}  {'-':^14} {'-':>6} {'-':>8}  {'-':10}  {case.failure}")
+            continue
+        early = f"{median(r.early for r in case.rounds):.0f}/{PARTITIONS}"
+        print(f"  {name:15} {NAMES[case.how]:15} {median(case.step_ms):9.2f}  {span([r.ready_ms for r in case.rounds])}  "
+              f"{span([r.arrived_ms for r in case.rounds])} {early:>6} {median(r.exposed_ms for r in case.rounds):8.3f}  "
+              f"{result_of(case, cases):10}  {case.failure or 'right'}")
+
+
+def machine() -> str:
+    """Processor and kernel, for the footer."""
+    model = platform.machine()
+    with open("/proc/cpuinfo", encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    return f"{model}, {len(os.sched_getaffinity(0))} cores, Linux {platform.release()}"
+
+
+def commit() -> str:
+    """The commit of the source, "+" if it has changes, or nothing outside a checkout."""
+    shown = subprocess.run(["git", "-C", str(SOURCE), "describe", "--always", "--dirty=+"], capture_output=True,
+                           text=True, check=False)
+    return shown.stdout.strip() if shown.returncode == 0 else ""
+
+
+def write_json(program: Program, cases: list[Case], results: Path) -> Path:
+    """Everything that the picture shows, with the raw samples."""
+    runs = []
+    for case in cases:
+        if case.program is program:
+            runs.append({"mpi": case.version or case.mpi["name"], "how": case.how, "data": case.failure or "right",
+                         "step_ms": case.step_ms, "checksum": case.checksum, "result": result_of(case, cases),
+                         "early": median(r.early for r in case.rounds) if case.rounds else None,
+                         "exposed_ms": median(r.exposed_ms for r in case.rounds) if case.rounds else None,
+                         "ready_ms": [r.ready_ms for r in case.rounds],
+                         "arrived_ms": [r.arrived_ms for r in case.rounds]})
+    most = max((len(run["ready_ms"]) for run in runs), default=0)
+    data = {"schema": 1, "program": program.name, "options": program.options, "ranks": RANKS, "threads": THREADS,
+            "partitions": PARTITIONS, "late_ms": LATE_MS, "late": late_partitions(), "machine": machine(),
+            "commit": commit(), "repetitions": REPETITIONS,
+            "what": f"{program.name}: the {program.what} from rank 0 to rank 1, {PARTITIONS} partitions; rank 0's last "
+                    f"thread sleeps {LATE_MS} ms in every round. Medians over rounds.",
+            "footer": f"{machine()}; {RANKS} ranks x {THREADS} threads on one host; n = up to {most} rounds in "
+                      f"{REPETITIONS} runs, native and Larklane alternating; Larklane {commit()}; "
+                      "written by the program itself: MPI and CLOCK_MONOTONIC",
+            "runs": runs}
+    path = results / f"arrivals-{program.name}.json"
+    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def draw(files: list[Path]) -> None:
+    """The pictures, by a Python that has matplotlib, if there is one."""
+    for python in (SOURCE / ".deps" / "python" / "bin" / "python", Path(sys.executable)):
+        probe = [str(python), "-c", "import matplotlib"]
+        if python.exists() and subprocess.run(probe, capture_output=True, check=False).returncode == 0:
+            subprocess.run([str(python), str(SOURCE / "demo" / "picture.py"), *map(str, files)], check=True)
+            print("\nPictures: " + ", ".join(str(path.with_suffix(".png")) for path in files))
+            print("(SVG and JSON with the same names; the programs' own traces in traces/)")
+            return
+    print("\nNo pictures: no Python with matplotlib (`make setup` installs one, or pip install matplotlib).")
+
+
+def cases_of(build: Path) -> list[Case]:
+    """What can be run with this build."""
+    mpis = json.loads((build / "examples" / "mpis.json").read_text(encoding="utf-8"))
+    hows = ["native"]
+    if (build / "bin" / "larklane").exists():
+        hows.append("larklane")
+    else:
+        print(f"{build}/bin/larklane is missing: native runs only")
+    cases = []
+    for program in PROGRAMS:
+        for mpi in mpis:
+            for how in hows:
+                case = Case(program, mpi, how)
+                if how == "native" and not mpi["partitioned"]:
+                    case.failure = "this MPI has no partitioned calls"
+                cases.append(case)
+    return cases
+
+
+def main() -> int:
+    """Returns 1 if a run under Larklane failed, else 0: what native MPIs do wrong is a result, not an error."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=Path, help="build folder, e.g. build/release")
+    parser.add_argument("--results", type=Path, default=SOURCE / "results" / "demo", help="where pictures go")
+    arguments = parser.parse_args()
+    build = arguments.build.resolve()
+    cases = cases_of(build)
+    if not cases:
+        print("No MPI was found when the examples were built: `make setup` installs two.")
+        return 1
+    run_all(cases, build, arguments.results)
+    for program in PROGRAMS:
+        table(program, cases)
+    draw([write_json(program, cases, arguments.results) for program in PROGRAMS])
+    return int(any(case.how == "larklane" and case.failure for case in cases))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""Draws the arrival picture from the JSON that demo.py writes: PNG and SVG beside it. The only file with matplotlib."""
+
+import json
+import sys
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the backend)
+from matplotlib.lines import Line2D  # noqa: E402
+from matplotlib.patches import Patch  # noqa: E402
+
+from arrivals import typical  # noqa: E402
+
+# Okabe and Ito's colours, which the colour-blind can tell apart; the marks differ in shape too.
+COLOURS = {"native": "#D55E00", "larklane": "#0072B2"}
+NAMES = {"native": "native", "larklane": "under Larklane"}
+LANE = {"native": -0.17, "larklane": 0.17}  # where in a partition's row; Larklane below
+
+
+def draw_run(axes: plt.Axes, run: dict) -> None:
+    """One run: a hollow circle where a partition became ready, a diamond where it arrived, a line between."""
+    ready, arrived = typical(run["ready_ms"]), typical(run["arrived_ms"])
+    rows = [i + LANE[run["how"]] for i in range(len(ready))]
+    colour = COLOURS[run["how"]]
+    axes.hlines(rows, ready, arrived, color=colour, linewidth=2.2, alpha=0.45, zorder=2)
+    axes.scatter(ready, rows, s=34, facecolors="white", edgecolors=colour, linewidths=1.5, zorder=3)
+    axes.scatter(arrived, rows, s=40, marker="D", color=colour, zorder=4)
+
+
+def verdict(run: dict) -> str:
+    """One line under a panel: how a run went."""
+    if not run["ready_ms"]:
+        return f"{NAMES[run['how']]}: {run['data']}"
+    total = len(run["ready_ms"][0])
+    line = f"{NAMES[run['how']]}: {run['early']:.0f} of {total} arrive early, exposed {run['exposed_ms']:.2f} ms"
+    return line if run["data"] == "right" else f"{line}, {run['data']}"
+
+
+def draw_panel(axes: plt.Axes, runs: list[dict], late: list[int], partitions: int) -> None:
+    """One MPI: native against Larklane."""
+    for partition in late:
+        axes.axhspan(partition - 0.5, partition + 0.5, color="#F0E442", alpha=0.35, linewidth=0, zorder=0)
+    for run in runs:
+        if run["ready_ms"]:
+            draw_run(axes, run)
+    for boundary in range(1, partitions):
+        axes.axhline(boundary - 0.5, color="#dddddd", linewidth=0.6, zorder=1)
+    axes.set_title(runs[0]["mpi"], fontsize=11, fontweight="bold", loc="left")
+    axes.set_yticks(range(partitions))
+    axes.set_ylim(partitions - 0.5, -0.5)
+    axes.tick_params(labelsize=8.5)
+    for spine in ("top", "right"):
+        axes.spines[spine].set_visible(False)
+    for line, run in enumerate(runs):
+        axes.text(0, -0.21 - 0.065 * line, verdict(run), transform=axes.transAxes, fontsize=8.5,
+                  color=COLOURS[run["how"]], va="top")
+
+
+def headline(data: dict) -> str:
+    """What is seen, as far as this run shows it."""
+    late = len(data["late"])
+    share = "one partition is" if late == 1 else f"{late} partitions are"
+    runs = [run for run in data["runs"] if run["ready_ms"]]
+    larklane = [run["early"] for run in runs if run["how"] == "larklane"]
+    native = [run["early"] for run in runs if run["how"] == "native" and run["data"] == "right"]
+    punctual = data["partitions"] - late
+    if larklane and min(larklane) >= punctual and max(native, default=0) < punctual:
+        return f"While {share} late, Larklane delivers the others at once; the native MPIs keep them back"
+    return f"When do partitions arrive while {share} late?"
+
+
+def legend(figure: plt.Figure) -> None:
+    """Explains marks and colours once, above the panels."""
+    grey = "#555555"
+    handles = [
+        Line2D([], [], marker="o", markerfacecolor="white", markeredgecolor=grey, linestyle="", markersize=7,
+               label="ready at the sender (MPI_Pready)"),
+        Line2D([], [], marker="D", color=grey, linestyle="", markersize=6.5,
+               label="seen by the receiver (MPI_Parrived)"),
+        Patch(color=COLOURS["native"], label="native MPI"),
+        Patch(color=COLOURS["larklane"], label="same program under Larklane"),
+        Patch(color="#F0E442", alpha=0.5, label="late thread's partition"),
+    ]
+    figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.045, 0.925), ncols=5, frameon=False,
+                  fontsize=9, handletextpad=0.5, columnspacing=1.6)
+
+
+def draw(data: dict) -> plt.Figure:
+    """One figure: a panel per MPI."""
+    mpis = list(dict.fromkeys(run["mpi"] for run in data["runs"]))
+    columns = 1 if len(mpis) == 1 else 2
+    rows = (len(mpis) + columns - 1) // columns
+    height = 1.9 + 3.6 * rows
+    figure, grid = plt.subplots(rows, columns, figsize=(12, height), squeeze=False, sharex=True)
+    for axes in grid.flat[len(mpis):]:
+        axes.set_axis_off()
+    for mpi, axes in zip(mpis, grid.flat):
+        draw_panel(axes, [run for run in data["runs"] if run["mpi"] == mpi], data["late"], data["partitions"])
+        axes.tick_params(labelbottom=True)
+        axes.set_xlabel("time after the round's first partition was ready [ms]", fontsize=9)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("partition", fontsize=9)
+    figure.suptitle(headline(data), x=0.05, y=1 - 0.17 / height, ha="left", va="top", fontsize=13.5, fontweight="bold")
+    figure.text(0.05, 1 - 0.48 / height, data["what"], fontsize=9.5, color="#333333", va="top")
+    figure.text(0.05, 0.1 / height, data["footer"], fontsize=7.5, color="#555555", va="bottom")
+    legend(figure)
+    figure.legends[0].set_bbox_to_anchor((0.042, 1 - 0.68 / height))
+    figure.subplots_adjust(left=0.055, right=0.985, top=1 - 1.35 / height, bottom=1.35 / height, hspace=0.62, wspace=0.1)
+    return figure
+
+
+def main() -> int:
+    """picture.py FILE.json...: writes FILE.png and FILE.svg."""
+    plt.rcParams["svg.hashsalt"] = "larklane"  # same input, same bytes
+    for name in sys.argv[1:]:
+        path = Path(name)
+        figure = draw(json.loads(path.read_text(encoding="utf-8")))
+        figure.savefig(path.with_suffix(".png"), dpi=130)
+        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+        plt.close(figure)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
