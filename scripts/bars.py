@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Measure the performance rows and write each to docs/measurements/<row>-<commit>.json (its README says what a record is).
+
+The rows are bench/rows.json; each is
+
+  {"row": "name", "unit": "ns", "margin": 0.03, "repetitions": 15,
+   "points": [{"bytes": 8}, ...],
+   "contenders": {"larklane": ["command", "--bytes", "{bytes}"], "other": [...]},
+   "claims": [["larklane", "other"]]}
+
+A command is run once per turn and contender, from the repository's root, and prints as its last line {"samples": [numbers],
+"wrong": 0}: one sample of the turn is their median, smaller is better; `wrong` counts rounds with a wrong payload or completion. A
+contender whose program is missing is left out and named. What was measured is kept in build/bars, so that a run that was
+interrupted goes on where it stopped.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+
+import bars_stats
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROWS = ROOT / "bench/rows.json"
+KEPT = ROOT / "build/bars"
+RECORDS = ROOT / "docs/measurements"
+ENVIRONMENT = re.compile(r"LARKLANE_\w+|OMP_(NUM_THREADS|WAIT_POLICY|PROC_BIND|PLACES)")
+
+
+def output_of(*command):
+    """Standard output of a command, stripped; empty if it fails."""
+    try:
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def text_of(path):
+    try:
+        return pathlib.Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def field(text, name):
+    """Value of the first `name: value` line of a text like /proc/cpuinfo."""
+    match = re.search(rf"^{name}\s*:\s*(.*)$", text, re.M)
+    return match[1] if match else ""
+
+
+def machine():
+    """Allow-listed facts: nothing that names the host or its user."""
+    distributions = ROOT.glob(".deps/*/lib/python3*/site-packages/*mpi*-*.dist-info")
+    debian = output_of("dpkg-query", "-W", "-f", "${Package} ${Version}\n", "mpich", "openmpi-bin")
+    no_turbo = text_of("/sys/devices/system/cpu/intel_pstate/no_turbo")
+    boost = text_of("/sys/devices/system/cpu/cpufreq/boost")
+    return {
+        "cpu": field(text_of("/proc/cpuinfo"), "model name") or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory": field(text_of("/proc/meminfo"), "MemTotal"),
+        "kernel": platform.release(),
+        "compiler": output_of("g++", "--version").split("\n")[0],
+        "mpi": sorted({path.name.removesuffix(".dist-info") for path in distributions} | set(debian.split("\n")) - {""}),
+        "governor": text_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "unknown",
+        "turbo": {"0": "on", "1": "off"}.get(no_turbo) or {"1": "on", "0": "off"}.get(boost) or "unknown",
+        "ptrace_scope": text_of("/proc/sys/kernel/yama/ptrace_scope") or "none",
+    }
+
+
+def reasons_not_to_publish(dirty, build_type, facts):
+    reasons = []
+    if dirty:
+        reasons.append("dirty tree")
+    if build_type not in ("Release", "RelWithDebInfo"):
+        reasons.append(f"build type {build_type or 'unknown'}")
+    if facts["turbo"] == "unknown":
+        reasons.append("turbo unknown")
+    return reasons
+
+
+def context():
+    facts = machine()
+    dirty = bool(output_of("git", "status", "--porcelain", "--untracked-files=no"))
+    cache = text_of(ROOT / "build/release/CMakeCache.txt")
+    build_type = (re.search(r"^CMAKE_BUILD_TYPE:\w+=(.*)$", cache, re.M) or ["", ""])[1]
+    reasons = reasons_not_to_publish(dirty, build_type, facts)
+    return {
+        "schema": 1,
+        "commit": output_of("git", "rev-parse", "--short=12", "HEAD"),
+        "dirty": dirty,
+        "machine": facts,
+        "environment": {name: value for name, value in sorted(os.environ.items()) if ENVIRONMENT.fullmatch(name)},
+        "publishable": not reasons,
+        "why_not": reasons,
+    }
+
+
+def parse_output(text):
+    """@return (sample, wrong) of a program's output. Raises ValueError if its last line is not what it should be."""
+    lines = text.strip().splitlines()
+    result = json.loads(lines[-1]) if lines else {}
+    if not isinstance(result, dict) or not result.get("samples"):
+        raise ValueError("the last line is not {\"samples\": [...], \"wrong\": n}")
+    return bars_stats.median(result["samples"]), int(result.get("wrong", 0))
+
+
+def run_once(command, parameters, timeout_s):
+    """One run of a contender. @return (sample or None, what was wrong or None)"""
+    words = [word.format(**parameters) for word in command]
+    try:
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        return None, f"no end after {timeout_s} s"
+    if done.returncode:
+        return None, f"exit status {done.returncode}: {done.stderr.strip()[-300:]}"
+    try:
+        sample, wrong = parse_output(done.stdout)
+    except (ValueError, TypeError) as error:
+        return None, str(error)
+    return (None, f"{wrong} wrong rounds") if wrong else (sample, None)
+
+
+def measure(row, parameters, contenders, runner=run_once):
+    """All turns of one point. A contender that fails once is out: its figure would not count.
+
+    @return {"parameters", "series": {contender: samples in turn order}, "failed": {contender: why}}
+    """
+    series = {name: [] for name in bars_stats.turns(contenders, 0)}
+    failed = {}
+    for turn in range(row["repetitions"]):
+        for name in bars_stats.turns(contenders, turn):
+            plain = name.removesuffix("'")
+            if plain not in failed:
+                sample, why = runner(row["contenders"][plain], parameters, row.get("timeout_s", 120))
+                if why:
+                    failed[plain] = why
+                else:
+                    series[name].append(sample)
+    for name in failed:
+        series.pop(name, None)
+        series.pop(name + "'", None)
+    return {"parameters": parameters, "series": series, "failed": failed}
+
+
+def judge(row, point):
+    """Verdicts of one point: [{"candidate", "baseline", ...}] in the order of the row's claims."""
+    noise = [
+        bars_stats.aa_noise(samples, point["series"][name + "'"])
+        for name, samples in point["series"].items()
+        if name + "'" in point["series"]
+    ]
+    verdicts = []
+    for candidate, baseline in row["claims"]:
+        if candidate in point["series"] and baseline in point["series"]:
+            pair = (point["series"][candidate], point["series"][baseline])
+            result = bars_stats.compare(*pair, noise=max(noise, default=0.0), margin=row["margin"])
+        else:
+            gone = [name for name in (candidate, baseline) if name not in point["series"]]
+            result = {"verdict": f"no figure for {', '.join(gone)}"}
+        verdicts.append({"candidate": candidate, "baseline": baseline, **result})
+    return verdicts
+
+
+def available(row):
+    """Contenders whose program is here; the others are named."""
+    found = {}
+    for name, command in row["contenders"].items():
+        program = command[0] if "/" not in command[0] else str(ROOT / command[0])
+        if shutil.which(program):
+            found[name] = command
+        else:
+            print(f"  {row['row']}: {name} left out, no {command[0]}")
+    return list(found)
+
+
+def run_row(row, about):
+    """Measure what is missing of a row. @return its record"""
+    kept = KEPT / f"{row['row']}-{about['commit']}.json"
+    record = json.loads(kept.read_text()) if kept.exists() else {**about, "row": row["row"], "unit": row["unit"], "points": []}
+    done = [point["parameters"] for point in record["points"]]
+    contenders = available(row)
+    for parameters in row["points"]:
+        if parameters not in done and contenders:
+            point = measure(row, parameters, contenders)
+            point["summary"] = {name: bars_stats.summary(samples) for name, samples in point["series"].items()}
+            point["verdicts"] = judge(row, point)
+            record["points"].append(point)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps(record, indent=1))
+            show(row, point)
+    return record
+
+
+def show(row, point):
+    """One line per point and claim."""
+    parameters = " ".join(f"{name}={value}" for name, value in point["parameters"].items())
+    for verdict in point["verdicts"]:
+        medians = [point["summary"].get(verdict[name], {}).get("median") for name in ("candidate", "baseline")]
+        figures = " ".join("-" if figure is None else f"{figure:.4g}" for figure in medians)
+        pair = f"{verdict['candidate']} / {verdict['baseline']}"
+        print(f"  {row['row']} {parameters}: {pair}: {figures} {row['unit']}: {verdict['verdict']}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", metavar="TEXT", default="", help="rows whose name contains TEXT")
+    parser.add_argument("--fresh", action="store_true", help="forget what an interrupted run has measured")
+    arguments = parser.parse_args()
+    if not ROWS.exists():
+        print(f"no rows: {ROWS.relative_to(ROOT)} does not exist")
+        return 1
+    if arguments.fresh and KEPT.exists():
+        shutil.rmtree(KEPT)
+    about = context()
+    print(f"commit {about['commit']}; " + (f"not publishable: {', '.join(about['why_not'])}" if about["why_not"] else "publishable"))
+    slower = 0
+    for row in json.loads(ROWS.read_text()):
+        if arguments.only in row["row"]:
+            record = run_row(row, about)
+            if record["points"]:
+                path = RECORDS / f"{row['row']}-{about['commit']}.json"
+                path.write_text(json.dumps(record, indent=1) + "\n")
+                print(f"  written: {path.relative_to(ROOT)}")
+            slower += sum(verdict["verdict"] == "slower" for point in record["points"] for verdict in point["verdicts"])
+    return 1 if slower else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

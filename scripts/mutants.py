@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Prove that the tests can fail: change one line of the engine or the face, and see that a named test notices.
+
+The list is tests/mutants/*.json; each entry is
+
+  {"file": "src/part/x.cpp", "old": "text that occurs once", "new": "text instead of it",
+   "test": "name of the ctest that must fail", "rule": "what the change breaks"}
+
+A mutant is built and tested in a copy of the tree (build/mutants/tree), so the tree itself is never touched. `killed`: the test failed.
+`survived`: it passed. `stale`: the old text is not there exactly once, the test does not exist, it fails without a change, or the
+changed code does not compile. Exit status: 0 if all were killed.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LISTS = ROOT / "tests/mutants"
+COPY = ROOT / "build/mutants/tree"
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    file: str
+    old: str
+    new: str
+    test: str
+    rule: str
+
+    def __str__(self):
+        return f"{self.file}: {self.rule}"
+
+
+def load(folder):
+    """All mutants of a folder's lists, in the order of file names."""
+    return [Mutant(**entry) for path in sorted(folder.glob("*.json")) for entry in json.loads(path.read_text())]
+
+
+def apply(text, mutant):
+    """@return the mutated text, or None if the old text does not occur exactly once (or nothing would change)"""
+    if text.count(mutant.old) != 1 or mutant.old == mutant.new:
+        return None
+    return text.replace(mutant.old, mutant.new)
+
+
+def run(*command, timeout_s=600, quiet=True):
+    """@return whether the command succeeded in the copy; a run over time failed"""
+    output = subprocess.DEVNULL if quiet else None
+    env = {**os.environ, "OMP_WAIT_POLICY": "passive", "HYDRA_LAUNCHER": "fork"}
+    try:
+        return subprocess.run(
+            command, cwd=COPY, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=timeout_s, check=False
+        ).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def copy_tree():
+    """Bring the copy up to date with the tree; files that did not change keep their time, so that builds are incremental."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    wanted = {path for path in listing if (ROOT / path).is_file()}
+    for path in wanted:
+        source, target = ROOT / path, COPY / path
+        if not target.exists() or target.read_bytes() != source.read_bytes():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+    for target in [path for path in COPY.rglob("*") if path.is_file()]:
+        path = target.relative_to(COPY)
+        if path.parts[0] not in ("build", ".deps") and str(path) not in wanted:
+            target.unlink()
+    if not (COPY / ".deps").exists() and (ROOT / ".deps").exists():
+        (COPY / ".deps").symlink_to(ROOT / ".deps")
+
+
+def build():
+    """Build everything in the copy: tests start several programs. @return whether that worked"""
+    if not (COPY / "build/release/CMakeCache.txt").exists() and not run("cmake", "--preset", "release"):
+        return False
+    return run("cmake", "--build", "--preset", "release", "--parallel", str(len(os.sched_getaffinity(0))), timeout_s=1800)
+
+
+def passes(test):
+    name = f"^{re.escape(test)}$"
+    return run("ctest", "--preset", "release", "--no-tests=error", "-R", name, timeout_s=900)
+
+
+def judge(mutant, sound):
+    """Build the mutant, run its test, put the file back. @return killed, survived or stale, and why"""
+    path = COPY / mutant.file
+    original = path.read_text() if path.exists() else ""
+    mutated = apply(original, mutant)
+    if mutated is None:
+        return "stale", "the old text does not occur exactly once"
+    if mutant.test not in sound:
+        sound[mutant.test] = passes(mutant.test)
+    if not sound[mutant.test]:
+        return "stale", f"{mutant.test} fails without a change, or does not exist"
+    try:
+        path.write_text(mutated)
+        if not build():
+            return "stale", "does not compile"
+        return ("survived", mutant.test) if passes(mutant.test) else ("killed", mutant.test)
+    finally:
+        path.write_text(original)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", metavar="TEXT", default="", help="mutants whose file, rule or test contains TEXT")
+    parser.add_argument("--list", action="store_true", help="name them, run nothing")
+    arguments = parser.parse_args()
+    mutants = [mutant for mutant in load(LISTS) if arguments.only in f"{mutant.file} {mutant.rule} {mutant.test}"]
+    if arguments.list:
+        print("\n".join(f"{mutant}  [{mutant.test}]" for mutant in mutants))
+        return 0
+
+    print(f"{len(mutants)} mutants; building the copy in {COPY.relative_to(ROOT)}", flush=True)
+    copy_tree()
+    if not build():
+        print("the unchanged tree does not build: python3 scripts/test.py --fast says why")
+        return 1
+    sound, counts = {}, {"killed": 0, "survived": 0, "stale": 0}
+    for number, mutant in enumerate(mutants, 1):
+        started = time.monotonic()
+        verdict, why = judge(mutant, sound)
+        counts[verdict] += 1
+        print(f"{number:3d}/{len(mutants)} {verdict:8s} {mutant}  [{why}] {time.monotonic() - started:.0f} s", flush=True)
+    build()  # the last mutant's objects must not be what the next run starts from
+    print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    return 0 if mutants and counts["killed"] == len(mutants) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Tests of the pure parts of scripts/: numbers and texts worked out by hand. Run by ctest; needs the standard library only."""
+
+import importlib.util
+import math
+import pathlib
+import sys
+
+SCRIPTS = pathlib.Path(__file__).resolve().parent.parent / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(f"larklane_{name}", SCRIPTS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+stats, bars, driver, mutants, options = map(load, ("bars_stats", "bars", "test", "mutants", "options_doc"))
+
+
+def test_quantiles():
+    assert stats.median([3, 1, 2]) == 2 and stats.median([1, 2, 3, 10]) == 2.5
+    assert stats.quantile(range(11), 0.1) == 1 and stats.quantile([0, 10], 0.9) == 9
+    assert stats.summary([5, 1, 3]) == {"n": 3, "min": 1, "p10": 1.4, "median": 3, "p90": 4.6}
+
+
+def test_median_bounds():
+    # n = 10: P(X >= 9) = 11/1024 <= 5 % < P(X >= 8) = 56/1024, so the bounds are the 2nd and the 9th.
+    assert stats.median_bounds(range(1, 11)) == (2, 9)
+    # n = 5: P(X >= 5) = 1/32 <= 5 %; n = 4: 1/16 is too much.
+    assert stats.median_bounds([1, 2, 3, 4, 5]) == (1, 5)
+    assert stats.median_bounds([1, 2, 3, 4]) == (-math.inf, math.inf)
+
+
+def test_verdicts():
+    ten = [100.0] * 10
+    assert abs(stats.aa_noise([110], [100]) - 0.1) < 1e-12 and abs(stats.aa_noise([100], [110]) - 0.1) < 1e-12
+
+    def verdict(ratio, spread=0.0, noise=0.0):
+        candidate = [100 * ratio * (1 + spread * (-1) ** turn) for turn in range(10)]
+        return stats.compare(candidate, ten, noise=noise, margin=0.03)["verdict"]
+
+    assert verdict(0.98) == "ahead"
+    assert verdict(1.00) == "not slower" and verdict(1.03) == "not slower"
+    assert verdict(1.05) == "slower"
+    assert verdict(1.05, noise=0.03) == "not slower"
+    assert verdict(1.03, spread=0.1) == "too noisy"
+    assert stats.compare([1, 1], [1, 1], 0, 0)["verdict"] == "too noisy"
+
+
+def test_turns():
+    assert stats.turns(["a", "b", "c"], 0) == ["a", "b", "c", "a'"]
+    assert stats.turns(["a", "b", "c"], 1) == ["a", "c", "b", "a'"]
+
+
+def test_measure():
+    """A contender with a wrong round gives no figure; the others do, in turn order."""
+    order = []
+
+    def runner(command, parameters, timeout_s):
+        order.append(command)
+        return (None, "1 wrong rounds") if command == "bad" and order.count("bad") == 2 else (len(order), None)
+
+    row = {"row": "r", "unit": "ns", "margin": 0.03, "repetitions": 2, "claims": [["x", "y"], ["x", "z"]]}
+    row["contenders"] = {"x": "good", "y": "other", "z": "bad"}
+    point = bars.measure(row, {"bytes": 8}, ["x", "y", "z"], runner)
+    assert order == ["good", "other", "bad", "good", "good", "bad", "other", "good"]
+    assert point["series"] == {"x": [1, 5], "y": [2, 7], "x'": [4, 8]} and point["failed"] == {"z": "1 wrong rounds"}
+    verdicts = bars.judge(row, point)
+    assert verdicts[0]["ratio"] == 3 / 4.5 and verdicts[1]["verdict"] == "no figure for z"
+
+
+def test_program_output():
+    assert bars.parse_output('# banner\n{"samples": [3, 1, 2], "wrong": 0}\n') == (2, 0)
+    for text in ("", "12", '{"samples": []}', "not json"):
+        try:
+            bars.parse_output(text)
+        except ValueError:
+            continue
+        raise AssertionError(text)
+
+
+def test_publishable():
+    facts = {"turbo": "off"}
+    assert bars.reasons_not_to_publish(False, "Release", facts) == []
+    assert len(bars.reasons_not_to_publish(True, "Debug", {"turbo": "unknown"})) == 3
+
+
+JUNIT = """<testsuite>
+<testcase name="a" status="run"/><testcase name="b" status="fail"/>
+<testcase name="c" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/></testcase>
+<testcase name="d" status="notrun"><skipped message="Unable to find executable"/></testcase>
+<testcase name="e" status="disabled"/></testsuite>"""
+
+
+def test_counts():
+    count = driver.count_junit(JUNIT, "release")
+    assert str(count) == "1 passed, 2 failed, 2 skipped" and count.failures == ["release: b", "release: d"]
+    count.add(driver.one_failure("x"))
+    assert (count.passed, count.failed, count.skipped) == (1, 3, 2)
+    assert str(driver.Count(passed=3)) == "3 passed, 0 failed"
+    assert driver.parse_duration("2h") == 7200
+
+
+def test_mutants():
+    mutant = mutants.Mutant(file="f", old="a < b", new="a <= b", test="t", rule="r")
+    assert mutants.apply("if (a < b)", mutant) == "if (a <= b)"
+    assert mutants.apply("a < b; a < b", mutant) is None and mutants.apply("", mutant) is None
+
+
+def test_options_page():
+    row = 'LARKLANE_OPTION(name, bytes, "64K", "1..1T", "0.1", "A \\"doc\\".")\n'
+    assert options.rows(row)[0][:5] == ("name", "bytes", "64K", "1..1T", "0.1")
+    assert "LARKLANE_NAME" in options.page(row)
+    try:
+        options.rows("LARKLANE_OPTION(name, bytes)\n")
+    except ValueError:
+        return
+    raise AssertionError("a malformed row was accepted")
+
+
+if __name__ == "__main__":
+    for test in [name for name in globals() if name.startswith("test_")]:
+        globals()[test]()
+        print(f"{test}: ok")
