@@ -178,6 +178,8 @@ def check_atomics(path, text):
         for match in re.finditer(r"\batomic_(?:load|store|exchange|compare|fetch)\w*(?<!_explicit)\s*\(", code):
             yield line_of(code, match.start()), f"{match[0]}...) without a memory order: use the _explicit form"
     for name in set(re.findall(r"\batomic(?:<[^;{}()]*>|_\w+)\s+(\w+)\s*[;{=]", code)):
+        if re.search(rf"\b(?!atomic|return)[a-z]\w*[ &*]+{name}\s*[=;{{,)]", code):
+            continue  # also the name of something else in this file
         use = rf"(?:\+\+|--)(?:\w+(?:\.|->))*{name}\b(?!\.)|(?<![\w>] )(?<![{{,]\.)(?<![{{,] \.)\b{name}\s*(?:\+\+|--|[-+|&^]=|=(?!=))"
         for match in re.finditer(use, code):
             yield line_of(code, match.start()), f"operator on atomic {name}: call a member that names its order"
@@ -413,6 +415,7 @@ def test_atomics():
     assert complains(check_atomics, "a.cpp", "std::atomic<bool> stop;\nvoid f() { stop = true; }") == [2]
     assert complains(check_atomics, "src/a.c", "atomic_fetch_add(&n, 1);") == [1]
     assert not complains(check_atomics, "src/a.c", "atomic_fetch_add_explicit(&n, 1, memory_order_relaxed);")
+    assert not complains(check_atomics, "a.cpp", "std::atomic<int> n{0};\nfor (std::uint32_t n = 1; n < 2; ++n) {}")
     assert not complains(check_atomics, "a.c", "atomic_int n;\nstruct s x = {.n = 1, .m = 2};")
     assert not complains(check_atomics, "a.cpp", "x.store(f(1),\n std::memory_order_release);")
     assert not complains(check_atomics, "a.cpp", "std::atomic<int> n = 0; Config::load(&p); std::exchange(a, b);")
