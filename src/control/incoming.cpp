@@ -1,0 +1,105 @@
+#include "control/incoming.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+namespace larklane::control {
+namespace {
+
+constexpr std::size_t kBufferBytes = 16384;
+static_assert(kBufferBytes >= record_bytes(kRecordBytesMax));
+static_assert(sizeof(Hello) % kRecordAlign == 0);
+
+}  // namespace
+
+Incoming::Incoming(UniqueFd fd, const Credentials& credentials)
+    : fd_(std::move(fd)), credentials_(credentials), buffer_(new std::byte[kBufferBytes]) {}
+
+Incoming::Read Incoming::read() {
+  if (begin_ > 0) {
+    std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  bool fds_lost = false;
+  const ssize_t received = receive_some(
+      fd_.get(), std::span(buffer_.get() + end_, kBufferBytes - end_), &fds_, &fds_lost);
+  fds_lost_ = fds_lost_ || fds_lost;
+  if (received == 0 || received == -ECONNRESET) return Read::end;
+  if (received < 0) return Read::nothing;  // EAGAIN, or a shortage: asked again while there is data
+  end_ += static_cast<std::size_t>(received);
+  return Read::data;
+}
+
+Incoming::Parsed Incoming::parse_hello(Hello* hello) {
+  const auto bytes = unparsed();
+  // magic first: whoever sends something else may never send as much as a hello
+  if (bytes.size() < sizeof hello->magic) return Parsed::incomplete;
+  std::memcpy(&hello->magic, bytes.data(), sizeof hello->magic);
+  if (hello->magic != kWireMagic) return broken("unknown magic in the hello");
+  if (bytes.size() < kHelloPrefixBytes) return Parsed::incomplete;
+  std::memcpy(static_cast<void*>(hello), bytes.data(), kHelloPrefixBytes);
+  if (hello->nonce == 0) return broken("hello without a nonce");
+  const bool is_ours = hello->version == kProtocolVersion;
+  if (is_ours) {
+    if (bytes.size() < sizeof *hello) return Parsed::incomplete;
+    std::memcpy(hello, bytes.data(), sizeof *hello);
+    begin_ += sizeof *hello;
+    if (hello->address_count < 1 || hello->address_count > kAddressesMax) {
+      return broken("hello with an impossible number of addresses");
+    }
+  }
+  for (std::size_t i = 0; i < (is_ours ? hello->address_count : 1); ++i) {
+    WireAddress& address = hello->addresses[i];
+    if (address.back() != '\0' || !is_address(address.data())) {
+      return broken("hello with an impossible address");
+    }
+  }
+  return Parsed::complete;
+}
+
+Incoming::Parsed Incoming::parse_record(Record* record) {
+  record_fds_.clear();
+  if (fds_lost_) return broken("descriptors lost (too many, or too many open files here)");
+  const auto bytes = unparsed();
+  if (bytes.size() < sizeof(RecordHeader)) {
+    // descriptors come with the first byte of their record, so nobody will ask for these
+    return bytes.empty() && !fds_.empty() ? broken("descriptors without a record")
+                                          : Parsed::incomplete;
+  }
+  RecordHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic != kWireMagic || header.zero != 0) return broken("unknown magic in a record");
+  if (header.payload_bytes > kRecordBytesMax) return broken("record of an impossible length");
+  if (header.fd_count > kRecordFdsMax) {
+    return broken("record with an impossible number of descriptors");
+  }
+  const std::size_t total = record_bytes(header.payload_bytes);
+  if (bytes.size() < total) {
+    return fds_.size() > header.fd_count ? broken("more descriptors than announced")
+                                         : Parsed::incomplete;
+  }
+  if (header.fd_count > fds_.size()) return broken("fewer descriptors than announced");
+  const auto fds_end = fds_.begin() + header.fd_count;
+  record_fds_.assign(std::make_move_iterator(fds_.begin()), std::make_move_iterator(fds_end));
+  fds_.erase(fds_.begin(), fds_end);
+  begin_ += total;
+  *record = {header.kind, bytes.subspan(sizeof header, header.payload_bytes), record_fds_};
+  return Parsed::complete;
+}
+
+Incoming::Parsed Incoming::broken(const char* complaint) noexcept {
+  complaint_ = complaint;
+  return Parsed::broken;
+}
+
+void Incoming::close() {
+  fd_.reset();
+  fds_.clear();
+  record_fds_.clear();
+}
+
+}  // namespace larklane::control

@@ -1,0 +1,158 @@
+#include "control/socket.hpp"
+
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace larklane::control {
+namespace {
+
+constexpr int kBacklog = 4096;  // the kernel cuts it to net.core.somaxconn, 4096 by default
+
+#ifdef SO_PEERPIDFD
+constexpr int kSoPeerPidfd = SO_PEERPIDFD;
+#else
+constexpr int kSoPeerPidfd = 77;  // asm-generic/socket.h, Linux 6.5
+#endif
+
+struct SocketName {
+  sockaddr_un name{};
+  socklen_t length;
+  explicit SocketName(const Address& address) noexcept
+      : length(static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address.size())) {
+    name.sun_family = AF_UNIX;
+    std::memcpy(name.sun_path + 1, address.data(), address.size());
+  }
+  const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&name); }
+};
+static_assert(kAddressBytes < sizeof(sockaddr_un::sun_path));
+
+/// Room for the descriptors of one record.
+union FdSpace {
+  cmsghdr header;
+  std::array<char, CMSG_SPACE(kRecordFdsMax * sizeof(int))> bytes;
+};
+
+UniqueFd stream_socket() noexcept {
+  return UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+}  // namespace
+
+bool is_address(const Address& address) noexcept {
+  return !address.empty() && address.size() < kAddressBytes &&
+         std::all_of(address.begin(), address.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
+Result<Listener> Listener::bind(Address address) {
+  if (!is_address(address)) return Errc::kInvalidArgument;
+  UniqueFd fd = stream_socket();
+  if (!fd) return Status(Errc::kSystem, errno);
+  const SocketName name(address);
+  if (::bind(fd.get(), name.get(), name.length) != 0) return Status(Errc::kSystem, errno);
+  if (::listen(fd.get(), kBacklog) != 0) return Status(Errc::kSystem, errno);
+  return Listener{std::move(address), std::move(fd)};
+}
+
+Credentials peer_credentials(int socket) noexcept {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+    return {0, static_cast<uid_t>(-1)};
+  }
+  return {peer.pid, peer.uid};
+}
+
+bool is_own_user(const Credentials& peer) noexcept { return peer.uid == ::geteuid(); }
+
+Result<UniqueFd> connect_to(const Address& address) {
+  UniqueFd fd = stream_socket();
+  if (!fd) return Status(Errc::kSystem, errno);
+  const SocketName name(address);
+  int result = 0;
+  do {
+    result = ::connect(fd.get(), name.get(), name.length);
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return fd;
+  // EPERM, EACCES: a security module keeps us apart
+  const bool is_unreachable = errno == ECONNREFUSED || errno == EPERM || errno == EACCES;
+  return Status(is_unreachable ? Errc::kUnreachable : Errc::kSystem, errno);
+}
+
+Result<UniqueFd> open_pidfd(int socket, const Credentials& peer) {
+  if (peer.pid == ::getpid()) return UniqueFd();
+  int fd = -1;
+  socklen_t length = sizeof fd;
+  // first choice: no race with a process id that is used again, and works across pid namespaces
+  if (::getsockopt(socket, SOL_SOCKET, kSoPeerPidfd, &fd, &length) == 0) return UniqueFd(fd);
+  if (peer.pid == 0) return UniqueFd();
+  fd = static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0));
+  if (fd < 0 && errno == ESRCH) return Errc::kPeerDown;
+  return UniqueFd(fd);
+}
+
+ssize_t send_some(int socket, std::span<const std::span<const std::byte>> pieces,
+                  std::size_t skip_bytes, std::span<const int> fds) noexcept {
+  std::array<iovec, 3> vectors{};
+  std::size_t count = 0;
+  for (std::span<const std::byte> piece : pieces) {
+    const std::size_t skipped = std::min(skip_bytes, piece.size());
+    skip_bytes -= skipped;
+    piece = piece.subspan(skipped);
+    if (!piece.empty()) {
+      vectors[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
+    }
+  }
+  msghdr message{};
+  message.msg_iov = vectors.data();
+  message.msg_iovlen = count;
+  FdSpace space{};
+  if (!fds.empty()) {
+    message.msg_control = &space;
+    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
+  }
+  ssize_t sent = 0;
+  do {
+    sent = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (sent < 0 && errno == EINTR);
+  return sent < 0 ? -errno : sent;
+}
+
+ssize_t receive_some(int socket, std::span<std::byte> space, std::vector<UniqueFd>* fds,
+                     bool* fds_lost) {
+  iovec vector{space.data(), space.size()};
+  FdSpace fd_space{};
+  msghdr message{};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  message.msg_control = &fd_space;
+  message.msg_controllen = sizeof fd_space;
+  ssize_t received = 0;
+  do {
+    received = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (received < 0 && errno == EINTR);
+  if (received < 0) return -errno;
+  *fds_lost = (message.msg_flags & MSG_CTRUNC) != 0;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    std::array<int, kRecordFdsMax> numbers{};
+    const std::size_t bytes = std::min(header->cmsg_len - CMSG_LEN(0), sizeof numbers);
+    std::memcpy(numbers.data(), CMSG_DATA(header), bytes);
+    for (std::size_t i = 0; i < bytes / sizeof(int); ++i) fds->emplace_back(numbers[i]);
+  }
+  return received;
+}
+
+}  // namespace larklane::control

@@ -1,0 +1,49 @@
+#pragma once
+// System calls on abstract unix sockets and pidfds. Thread safety: thread-safe.
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <span>
+
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+#include "control/plane.hpp"
+
+namespace larklane::control {
+
+/// 1 to kAddressBytes - 1 printable characters, no blanks.
+bool is_address(const Address& address) noexcept;
+
+/// The process at the other end: who called listen (seen from connect) or connect (seen from
+/// accept).
+struct Credentials {
+  pid_t pid = 0;  ///< 0 in a pid namespace that we can't see
+  uid_t uid = 0;
+};
+Credentials peer_credentials(int socket) noexcept;
+bool is_own_user(const Credentials& peer) noexcept;
+
+/// A non-blocking connection to whoever listens at `address`.
+/// @errors kUnreachable, kSystem; kSystem with EAGAIN: the backlog is full, try again later
+Result<UniqueFd> connect_to(const Address& address);
+
+/// A descriptor that becomes readable when the process at the other end is gone; none for the own
+/// process and where the kernel offers none (then hang-up remains).
+/// @errors kPeerDown: the process is gone already
+Result<UniqueFd> open_pidfd(int socket, const Credentials& peer);
+
+/// One sendmsg of up to three pieces of one record, `skip_bytes` of which have been sent before.
+/// Never blocks, no SIGPIPE.
+/// @return  bytes sent or -errno
+ssize_t send_some(int socket, std::span<const std::span<const std::byte>> pieces,
+                  std::size_t skip_bytes, std::span<const int> fds) noexcept;
+
+/// One recvmsg. Descriptors that come along are appended to `fds`.
+/// @param[out] fds_lost  descriptors were sent that could not be taken (too many, or no room in our
+/// table)
+/// @return  bytes received, 0 at the end, or -errno
+ssize_t receive_some(int socket, std::span<std::byte> space, std::vector<UniqueFd>* fds,
+                     bool* fds_lost);
+
+}  // namespace larklane::control
