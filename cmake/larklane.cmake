@@ -2,6 +2,7 @@
 option(LARKLANE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(LARKLANE_BUILD_TOOLS "Build the command" ${PROJECT_IS_TOP_LEVEL})
 option(LARKLANE_BUILD_EXAMPLES "Build the examples, for each MPI found" ${LARKLANE_BUILD_TOOLS})
+option(LARKLANE_BUILD_BENCH "Build the measuring programs, for each MPI found" ${LARKLANE_BUILD_TOOLS})
 option(LARKLANE_WERROR "Warnings are errors" ${PROJECT_IS_TOP_LEVEL})
 set(LARKLANE_SANITIZE "" CACHE STRING "Sanitizers: thread, or address,undefined")
 set(LARKLANE_WITH_MPI AUTO CACHE STRING "The MPI face: AUTO (for the ABI families whose headers are found), ON or OFF")

@@ -1,0 +1,125 @@
+/* Measurements of a pair of ranks: plain MPI-4, native or under Larklane.
+ *
+ * The last line on standard output is {"samples": [...], "wrong": n}: every round's figure, and the rounds whose payload or completion
+ * was wrong. Ranks 0 and 1 take part; warm-up rounds are not reported.
+ */
+#include "pair.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char usage[] =
+    "usage: pair WHAT [options]\n"
+    "  latency   half round trip, ns           --way partitioned | persistent | isend\n"
+    "  exposed   last arrival - last ready, ns --way partitioned | persistent | join | threads\n"
+    "  calls     cost of one call, ns          --way pready | parrived | isend | waitall | bare\n"
+    "options\n"
+    "  --bytes N        bytes of one message (default 8)\n"
+    "  --partitions N   send and receive partitions (1)\n"
+    "  --threads N      sending threads, each with its share of the partitions (1)\n"
+    "  --late-us N      the last thread computes so much longer (0)\n"
+    "  --rounds N       measured rounds (1000)\n"
+    "  --warmup N       rounds before them (10 percent)\n"
+    "  --live           keep a partitioned channel alive beside native calls\n";
+
+int rank_of_this(void) {
+  int rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+double now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static uint64_t word_of(size_t index, int round) {
+  return (uint64_t)index * 0x9e3779b97f4a7c15u + (uint64_t)round * 0xd1342543de82ef95u;
+}
+
+void fill(char* buffer, size_t bytes, size_t offset, int round) {
+  for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    const uint64_t word = word_of((offset + at) / sizeof(uint64_t), round);
+    const size_t length = bytes - at < sizeof word ? bytes - at : sizeof word;
+    memcpy(buffer + offset + at, &word, length);
+  }
+}
+
+long wrong_words(const char* buffer, size_t bytes, int round) {
+  long wrong = 0;
+  for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    const uint64_t word = word_of(at / sizeof(uint64_t), round);
+    const size_t length = bytes - at < sizeof word ? bytes - at : sizeof word;
+    wrong += memcmp(buffer + at, &word, length) != 0;
+  }
+  return wrong;
+}
+
+static struct options parse(int argc, char** argv) {
+  struct options o = {"", "partitioned", 8, 1, 1, 0, 1000, -1, 0};
+  enum { WAY = 1, BYTES, PARTITIONS, THREADS, LATE, ROUNDS, WARMUP, LIVE, HELP };
+  static const struct option known[] = {
+      {"way", 1, NULL, WAY},       {"bytes", 1, NULL, BYTES},     {"partitions", 1, NULL, PARTITIONS},
+      {"threads", 1, NULL, THREADS}, {"late-us", 1, NULL, LATE},  {"rounds", 1, NULL, ROUNDS},
+      {"warmup", 1, NULL, WARMUP}, {"live", 0, NULL, LIVE},       {"help", 0, NULL, HELP},
+      {NULL, 0, NULL, 0}};
+  int option;
+  while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+    const long long value = optarg ? atoll(optarg) : 0;
+    switch (option) {
+      case WAY: o.way = optarg; break;
+      case BYTES: o.bytes = (size_t)value; break;
+      case PARTITIONS: o.partitions = (int)value; break;
+      case THREADS: o.threads = (int)value; break;
+      case LATE: o.late_us = (int)value; break;
+      case ROUNDS: o.rounds = (int)value; break;
+      case WARMUP: o.warmup = (int)value; break;
+      case LIVE: o.live = 1; break;
+      case HELP: fputs(usage, stdout); exit(0);
+      default: fputs(usage, stderr); exit(2);
+    }
+  }
+  if (optind + 1 != argc || o.partitions < 1 || o.threads < 1 || o.rounds < 1 ||
+      o.bytes % (size_t)o.partitions != 0 || o.partitions % o.threads != 0) {
+    fputs(usage, stderr);
+    fputs("the bytes must be a multiple of the partitions, and these of the threads\n", stderr);
+    exit(2);
+  }
+  o.what = argv[optind];
+  if (o.warmup < 0) o.warmup = o.rounds / 10 + 1;
+  return o;
+}
+
+int main(int argc, char** argv) {
+  const struct options options = parse(argc, argv);
+  int provided;
+  MPI_Init_thread(&argc, &argv, options.threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
+  int size;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (size != 2 || (options.threads > 1 && provided < MPI_THREAD_MULTIPLE)) {
+    fprintf(stderr, "pair: two ranks are needed, and MPI_THREAD_MULTIPLE for several threads\n");
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  struct samples samples = {calloc((size_t)options.rounds, sizeof(double)), 0, 0};
+  if (strcmp(options.what, "latency") == 0) measure_latency(&options, &samples);
+  else if (strcmp(options.what, "exposed") == 0) measure_exposed(&options, &samples);
+  else if (strcmp(options.what, "calls") == 0) measure_calls(&options, &samples);
+  else {
+    fprintf(stderr, "pair: no measurement is called %s\n%s", options.what, usage);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  long wrong = 0;
+  MPI_Reduce(&samples.wrong, &wrong, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (rank_of_this() == 0) {
+    printf("{\"samples\": [");
+    for (int i = 0; i < samples.count; ++i) printf("%s%.1f", i ? ", " : "", samples.values[i]);
+    printf("], \"wrong\": %ld}\n", wrong);
+  }
+  free(samples.values);
+  MPI_Finalize();
+  return 0;
+}

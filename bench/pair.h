@@ -1,0 +1,39 @@
+/* What the measurements of a pair of ranks share: options, clock, samples, payload. */
+#ifndef PAIR_H
+#define PAIR_H
+
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct options {
+  const char* what;
+  const char* way;
+  size_t bytes;    /* of one message, all partitions */
+  int partitions;
+  int threads;     /* on the sending side */
+  int late_us;     /* how much longer the last thread computes */
+  int rounds;
+  int warmup;
+  int live;        /* keep a partitioned channel alive beside what is measured */
+};
+
+/* Samples of one measurement, in the unit that the row names. */
+struct samples {
+  double* values;
+  int count;
+  long wrong;
+};
+
+int rank_of_this(void);
+/* CLOCK_MONOTONIC in nanoseconds: one clock for all processes of a host. */
+double now_ns(void);
+/* Every 8-byte word of a round's message differs from its neighbours and from its value in other rounds. */
+void fill(char* buffer, size_t bytes, size_t offset, int round);
+long wrong_words(const char* buffer, size_t bytes, int round);
+
+void measure_latency(const struct options* options, struct samples* samples);
+void measure_exposed(const struct options* options, struct samples* samples);
+void measure_calls(const struct options* options, struct samples* samples);
+
+#endif
