@@ -1,0 +1,203 @@
+// Misuse: an MPI error of a sensible class (E1), nothing crashes, no other request is harmed.
+#include <string.h>
+
+#include "case.h"
+
+enum { kTag = 43, kParts = 4 };
+
+/// A pair that lives through every misuse.
+typedef struct Witness {
+  int data[kParts];
+  MPI_Request request;
+} Witness;
+
+static void witness_open(Witness* w) {
+  w->request = my_rank == 0 ? psend(w->data, kParts, 1, MPI_INT, 1, 4000, comm)
+                            : precv(w->data, kParts, 1, MPI_INT, 0, 4000, comm);
+  start(&w->request);
+  if (my_rank == 0) {
+    w->data[0] = 1;
+    ready(w->request, 0);
+  }
+}
+
+static void witness_close(Witness* w) {
+  if (my_rank == 0) {
+    w->data[1] = 2;
+    w->data[2] = 3;
+    w->data[3] = 4;
+    MUST(MPI_Pready_range(1, 3, w->request));
+  }
+  step("completing a pair that had nothing to do with the error");
+  complete(&w->request);
+  for (int i = 0; i < kParts; ++i) EXPECT_DATA(w->data[i] == i + 1, "%d: %d", i, w->data[i]);
+  drop(&w->request);
+}
+
+typedef int (*Init)(void* buffer, int partitions, MPI_Count count, MPI_Datatype type, int rank,
+                    int tag, MPI_Comm on, MPI_Info info, MPI_Request* request);
+static int send_init(void* buffer, int partitions, MPI_Count count, MPI_Datatype type, int rank,
+                     int tag, MPI_Comm on, MPI_Info info, MPI_Request* request) {
+  return MPI_Psend_init(buffer, partitions, count, type, rank, tag, on, info, request);
+}
+static const Init kInits[] = {send_init, MPI_Precv_init};
+
+CASE(E1_arguments_of_init, .ranks = 2) {
+  Witness witness;
+  int value = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  witness_open(&witness);
+  for (int i = 0; i < 2; ++i) {
+    const Init init = kInits[i];
+    EXPECT_ERROR(init(&value, 1, 1, MPI_INT, 77, kTag, comm, MPI_INFO_NULL, &request),
+                 MPI_ERR_RANK);
+    EXPECT_ERROR(init(&value, 1, 1, MPI_INT, -77, kTag, comm, MPI_INFO_NULL, &request),
+                 MPI_ERR_RANK);
+    EXPECT_ERROR(init(&value, 1, 1, MPI_INT, my_peer, -5, comm, MPI_INFO_NULL, &request),
+                 MPI_ERR_TAG);
+    EXPECT_ERROR(init(&value, 1, 1, MPI_DATATYPE_NULL, my_peer, kTag, comm, MPI_INFO_NULL, &request),
+                 MPI_ERR_TYPE);
+    EXPECT_ERROR(init(&value, 1, -1, MPI_INT, my_peer, kTag, comm, MPI_INFO_NULL, &request),
+                 MPI_ERR_COUNT);
+    EXPECT_ERROR(init(&value, 0, 1, MPI_INT, my_peer, kTag, comm, MPI_INFO_NULL, &request),
+                 MPI_ERR_ARG);
+    EXPECT_ERROR(init(&value, 1, 1, MPI_INT, my_peer, kTag, MPI_COMM_NULL, MPI_INFO_NULL, &request),
+                 MPI_ERR_COMM);
+  }
+  witness_close(&witness);
+}
+
+CASE(E1_uncommitted_type, .ranks = 2) {
+  int value[2] = {0, 0};
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Datatype type;
+  MUST(MPI_Type_contiguous(2, MPI_INT, &type));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_ERROR(kInits[i](value, 1, 1, type, my_peer, kTag, comm, MPI_INFO_NULL, &request),
+                 MPI_ERR_TYPE);
+  }
+  MUST(MPI_Type_free(&type));
+}
+
+CASE(E1_tag_above_the_bound, .ranks = 2) {
+  int value = 0, found = 0, *tag_ub = NULL;
+  MUST(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_ub, &found));
+  if (!found || *tag_ub == INT32_MAX) {
+    case_skip("every tag is valid here");
+    return;
+  }
+  MPI_Request request = MPI_REQUEST_NULL;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_ERROR(
+        kInits[i](&value, 1, 1, MPI_INT, my_peer, *tag_ub + 1, comm, MPI_INFO_NULL, &request),
+        MPI_ERR_TAG);
+  }
+}
+
+CASE(E1_null_buffer_with_data, .ranks = 2) {
+  Witness witness;
+  MPI_Request request = MPI_REQUEST_NULL;
+  witness_open(&witness);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_ERROR(kInits[i](NULL, 2, 1, MPI_INT, my_peer, kTag, comm, MPI_INFO_NULL, &request),
+                 MPI_ERR_BUFFER, MPI_ERR_ARG);
+  }
+  witness_close(&witness);
+}
+
+/// Total sizes that differ fail both requests by name; others go on.
+CASE(E1_sizes_differ, .ranks = 2) {
+  Witness witness;
+  witness_open(&witness);
+  int data[8] = {0};
+  MPI_Request request = my_rank == 0 ? psend(data, 2, 4, MPI_INT, 1, kTag, comm)
+                                     : precv(data, 3, 2, MPI_INT, 0, kTag, comm);
+  start(&request);
+  if (my_rank == 0) MPI_Pready_range(0, 1, request);  // may say it already
+  step("waiting for a pair with different sizes");
+  EXPECT_ERROR(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE, MPI_ERR_OTHER);
+  witness_close(&witness);
+  if (request != MPI_REQUEST_NULL) drop(&request);
+}
+
+CASE(E1_error_in_status_of_an_array, .ranks = 2) {
+  int data[8] = {0}, plain[2] = {17, 0};
+  MPI_Request request[4] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  MPI_Status status[4];
+  request[1] = my_rank == 0 ? psend(data, 2, 4, MPI_INT, 1, kTag, comm)
+                            : precv(data, 3, 2, MPI_INT, 0, kTag, comm);
+  MUST(MPI_Irecv(&plain[1], 1, MPI_INT, my_peer, 1, comm, &request[2]));
+  MUST(MPI_Isend(&plain[0], 1, MPI_INT, my_peer, 1, comm, &request[0]));
+  start(&request[1]);
+  if (my_rank == 0) MPI_Pready_range(0, 1, request[1]);
+  step("MPI_Waitall with one pair of different sizes");
+  int code = MPI_Waitall(4, request, status), class = 0;
+  MPI_Error_class(code, &class);
+  EXPECT(class == MPI_ERR_IN_STATUS, "expected MPI_ERR_IN_STATUS, found class %d", class);
+  if (class == MPI_ERR_IN_STATUS) {
+    EXPECT(status[1].MPI_ERROR != MPI_SUCCESS && status[1].MPI_ERROR != MPI_ERR_PENDING,
+           "the status of the failed request says %d", status[1].MPI_ERROR);
+    const bool waits = status[2].MPI_ERROR == MPI_ERR_PENDING;
+    EXPECT(waits || status[2].MPI_ERROR == MPI_SUCCESS, "the plain receive says %d",
+           status[2].MPI_ERROR);
+  }
+  MUST(MPI_Wait(&request[0], MPI_STATUS_IGNORE));
+  MUST(MPI_Wait(&request[2], MPI_STATUS_IGNORE));
+  EXPECT_DATA(plain[1] == 17, "the plain receive got %d", plain[1]);
+  if (request[1] != MPI_REQUEST_NULL) drop(&request[1]);
+}
+
+CASE(E1_free_and_cancel_of_null, .ranks = 2) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  EXPECT_ERROR(MPI_Request_free(&request), MPI_ERR_REQUEST);
+  EXPECT_ERROR(MPI_Cancel(&request), MPI_ERR_REQUEST);
+}
+
+CASE(E1_every_misuse_beside_a_live_pair, .ranks = 2) {
+  Witness witness;
+  witness_open(&witness);
+  int flag = 0;
+  if (my_rank == 0) {
+    EXPECT_ERROR(MPI_Pready(0, witness.request), MPI_ERR_ARG, MPI_ERR_REQUEST);  // again
+    EXPECT_ERROR(MPI_Pready(kParts, witness.request), MPI_ERR_ARG);
+    EXPECT_ERROR(MPI_Pready_range(3, 7, witness.request), MPI_ERR_ARG);
+    EXPECT_ERROR(MPI_Parrived(witness.request, 0, &flag), MPI_ERR_REQUEST);
+  } else {
+    EXPECT_ERROR(MPI_Pready(1, witness.request), MPI_ERR_REQUEST);
+    EXPECT_ERROR(MPI_Parrived(witness.request, -3, &flag), MPI_ERR_ARG);
+  }
+  EXPECT_ERROR(MPI_Start(&witness.request), MPI_ERR_REQUEST);
+  EXPECT_ERROR(MPI_Pready(0, MPI_REQUEST_NULL), MPI_ERR_REQUEST);
+  witness_close(&witness);
+}
+
+static atomic_int handled;
+static void count_errors(MPI_Comm* on, int* code, ...) {
+  (void)on;
+  (void)code;
+  atomic_fetch_add(&handled, 1);
+}
+
+CASE(E1_errors_go_through_the_handler_of_the_communicator, .ranks = 2) {
+  Witness witness;
+  witness_open(&witness);
+  MPI_Errhandler handler;
+  MUST(MPI_Comm_create_errhandler(count_errors, &handler));
+  MUST(MPI_Comm_set_errhandler(comm, handler));
+  atomic_store(&handled, 0);
+  int value = 0, flag = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Psend_init(&value, 1, 1, MPI_INT, 77, kTag, comm, MPI_INFO_NULL, &request);
+  EXPECT(atomic_load(&handled) == 1, "init: called %d times", atomic_load(&handled));
+  if (my_rank == 0) {
+    MPI_Pready(-1, witness.request);
+  } else {
+    MPI_Parrived(witness.request, -1, &flag);
+  }
+  EXPECT(atomic_load(&handled) == 2, "partition: called %d times", atomic_load(&handled));
+  MPI_Start(&witness.request);
+  EXPECT(atomic_load(&handled) == 3, "start: called %d times", atomic_load(&handled));
+  MUST(MPI_Errhandler_free(&handler));
+  MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  witness_close(&witness);
+}

@@ -1,0 +1,60 @@
+! Rule F1 with the module mpi_f08: two processes, ten rounds, every call.
+program fortran_f08
+  use mpi_f08
+  implicit none
+  integer, parameter :: partitions = 4, rounds = 10
+  integer(kind=MPI_COUNT_KIND), parameter :: elements = 3
+  integer, asynchronous :: values(elements * partitions)
+  integer :: rank, ranks, provided, round, i, expected, failures, worst
+  type(MPI_Request) :: request
+  type(MPI_Status) :: status
+  logical :: flag
+
+  call MPI_Init_thread(MPI_THREAD_FUNNELED, provided)
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank)
+  call MPI_Comm_size(MPI_COMM_WORLD, ranks)
+  failures = 0
+  values = 0
+  if (rank == 0) then
+    call MPI_Psend_init(values, partitions, elements, MPI_INTEGER, 1, 5, MPI_COMM_WORLD, MPI_INFO_NULL, request)
+  else
+    call MPI_Precv_init(values, partitions / 2, 2 * elements, MPI_INTEGER, 0, 5, MPI_COMM_WORLD, MPI_INFO_NULL, request)
+  end if
+  do round = 1, rounds
+    if (rank == 0) values = [(100 * round + i, i = 1, size(values))]
+    call MPI_Start(request)
+    if (rank == 0) then
+      call MPI_Pready(3, request)
+      call MPI_Pready_range(1, 2, request)
+      call MPI_Test(request, flag, status)
+      if (flag) failures = failures + 1
+      call MPI_Pready_list(1, [0], request)
+    else
+      flag = .false.
+      do while (.not. flag)
+        call MPI_Parrived(request, 1, flag)
+      end do
+      if (values(2 * int(elements) + 1) /= 100 * round + 2 * int(elements) + 1) failures = failures + 1
+    end if
+    call MPI_Wait(request, status)
+    do i = 1, size(values)
+      expected = 100 * round + i
+      if (values(i) /= expected) failures = failures + 1
+    end do
+    if (rank == 1) then
+      if (status%MPI_SOURCE /= 0 .or. status%MPI_TAG /= 5) failures = failures + 1
+      values = 0
+    end if
+  end do
+  call MPI_Request_free(request)
+  if (request /= MPI_REQUEST_NULL) failures = failures + 1
+  call MPI_Reduce(failures, worst, 1, MPI_INTEGER, MPI_SUM, 0, MPI_COMM_WORLD)
+  if (rank == 0) then
+    if (worst == 0) then
+      print '(a)', 'ok F1_mpi_f08'
+    else
+      print '(a,i0,a)', 'not ok F1_mpi_f08: rank 0: wrong data: ', worst, ' failures'
+    end if
+  end if
+  call MPI_Finalize()
+end program

@@ -1,0 +1,231 @@
+// Freeing inactive requests at any point, reuse of tags after it (C5, I2), the life of communicators (C9).
+#include <string.h>
+
+#include "case.h"
+
+enum { kTag = 41, kBytes = 64 };
+
+static MPI_Request pair_of(void* data) {
+  return my_rank == 0 ? psend(data, 4, kBytes / 4, MPI_BYTE, 1, kTag, comm)
+                      : precv(data, 2, kBytes / 2, MPI_BYTE, 0, kTag, comm);
+}
+
+static void one_round(MPI_Request* request, void* data, uint64_t round) {
+  if (my_rank == 0) fill(data, kBytes, 1, round);
+  start(request);
+  if (my_rank == 0) ready_all(*request, 4);
+  complete(request);
+  if (my_rank == 1) EXPECT_STREAM(data, kBytes, 1, round);
+}
+
+/// A new pair with the same tag has to work, whatever was freed before.
+static void works_still(uint64_t round) {
+  unsigned char data[kBytes];
+  MPI_Request request = pair_of(data);
+  one_round(&request, data, round);
+  one_round(&request, data, round + 1000);
+  drop(&request);
+}
+
+CASE(C5_free_never_started, .ranks = 2) {
+  unsigned char data[kBytes];
+  for (uint64_t i = 1; i <= 5; ++i) {
+    MPI_Request request = pair_of(data);
+    drop(&request);
+    works_still(i);
+  }
+}
+
+CASE(C5_free_before_the_peer_initialises, .ranks = 2) {
+  for (int first = 0; first < 2; ++first) {
+    unsigned char data[kBytes];
+    if (my_rank != first) await(first, 1, 5);
+    MPI_Request request = pair_of(data);
+    drop(&request);
+    if (my_rank == first) post(first, 1);
+    works_still((uint64_t)first);
+  }
+}
+
+CASE(C5_free_after_the_peer_has_initialised, .ranks = 2) {
+  for (uint64_t i = 1; i <= 5; ++i) {
+    unsigned char data[kBytes];
+    MPI_Request request = pair_of(data);
+    MPI_Barrier(world);
+    pause_s(0.005);
+    drop(&request);
+    if (i % 2) MPI_Barrier(world);
+    works_still(i);
+  }
+}
+
+/// Requests freed in the middle of a queue of equal tags: the others must match in order all the same.
+CASE(C5_freed_requests_keep_their_place, .ranks = 2) {
+  enum { kRequests = 8 };
+  unsigned char data[kRequests][kBytes];
+  MPI_Request request[kRequests];
+  for (int late = 0; late < 2; ++late) {  // which side comes when the other has freed already
+    const int flag = late;
+    if (my_rank == late) await(flag, 1, 5);
+    for (int i = 0; i < kRequests; ++i) request[i] = pair_of(data[i]);
+    for (int i = 0; i < kRequests; i += 3) drop(&request[i]);
+    if (my_rank != late) post(flag, 1);
+    for (int i = 0; i < kRequests; ++i) {
+      if (i % 3 == 0) continue;
+      if (my_rank == 0) fill(data[i], kBytes, (uint64_t)i, 1);
+      start(&request[i]);
+      if (my_rank == 0) ready_all(request[i], 4);
+    }
+    step("waiting for requests that stand after freed ones");
+    MUST(MPI_Waitall(kRequests, request, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < kRequests; ++i) {
+      if (i % 3 == 0) continue;
+      if (my_rank == 1) EXPECT_STREAM(data[i], kBytes, (uint64_t)i, 1);
+      drop(&request[i]);
+    }
+  }
+}
+
+/// One side alone frees its request and goes on; the other keeps its own, unused.
+static void one_side_frees(int who) {
+  unsigned char data[2][kBytes];
+  MPI_Request kept = pair_of(data[0]);
+  if (who % 4 >= 2) one_round(&kept, data[0], 1);
+  if (my_rank == who % 2) drop(&kept);
+  works_still((uint64_t)who + 2);
+  if (my_rank != who % 2) drop(&kept);
+  works_still((uint64_t)who + 3);
+}
+
+CASE(C5_free_on_one_side_only, .ranks = 2) {
+  for (int who = 0; who < 8; ++who) one_side_frees(who);
+}
+
+CASE(C5_free_between_rounds, .ranks = 2) {
+  unsigned char data[kBytes];
+  for (uint64_t i = 1; i <= 100; ++i) {
+    MPI_Request request = pair_of(data);
+    for (uint64_t round = 0; round < i % 4; ++round) one_round(&request, data, 10 * i + round);
+    drop(&request);
+  }
+}
+
+CASE(C5_reused_10000_times, .ranks = 2, .deadline_s = 40) {
+  unsigned char data[kBytes];
+  for (uint64_t i = 1; i <= 10000; ++i) {
+    MPI_Request request = pair_of(data);
+    one_round(&request, data, i);
+    drop(&request);
+  }
+}
+
+static void free_in_thread(int thread, void* argument) {
+  const MPI_Comm* on = argument;
+  unsigned char data[kBytes];
+  for (uint64_t i = 1; i <= 50; ++i) {
+    MPI_Request request = my_rank == 0 ? psend(data, 4, kBytes / 4, MPI_BYTE, 1, thread, *on)
+                                       : precv(data, 2, kBytes / 2, MPI_BYTE, 0, thread, *on);
+    if ((i + (uint64_t)thread) % 3) one_round(&request, data, i);
+    drop(&request);
+  }
+}
+
+CASE(C5_free_in_threads, .ranks = 2, .level = MPI_THREAD_MULTIPLE) {
+  in_threads(4, free_in_thread, &comm);
+}
+
+CASE(C5_free_of_an_active_request_is_an_error, .ranks = 2) {
+  unsigned char data[kBytes];
+  MPI_Request request = pair_of(data);
+  start(&request);
+  MPI_Request copy = request;
+  EXPECT_ERROR(MPI_Request_free(&copy), MPI_ERR_REQUEST);
+  if (case_failed()) case_abandon();
+  MPI_Barrier(world);
+  if (my_rank == 0) {
+    fill(data, kBytes, 1, 1);
+    ready_all(request, 4);
+  }
+  complete(&request);
+  if (my_rank == 1) EXPECT_STREAM(data, kBytes, 1, 1);
+  drop(&request);
+}
+
+CASE(C5_cancel_of_an_active_request_is_an_error, .ranks = 2) {
+  unsigned char data[kBytes];
+  MPI_Request request = pair_of(data);
+  start(&request);
+  EXPECT_ERROR(MPI_Cancel(&request), MPI_ERR_REQUEST);
+  MPI_Barrier(world);
+  if (my_rank == 0) {
+    fill(data, kBytes, 1, 1);
+    ready_all(request, 4);
+  }
+  complete(&request);
+  if (my_rank == 1) EXPECT_STREAM(data, kBytes, 1, 1);
+  drop(&request);
+}
+
+CASE(C9_comm_free_before_use, .ranks = 2) {
+  unsigned char data[kBytes];
+  MPI_Comm own;
+  MUST(MPI_Comm_dup(comm, &own));
+  MPI_Request request = my_rank == 0 ? psend(data, 4, kBytes / 4, MPI_BYTE, 1, kTag, own)
+                                     : precv(data, 2, kBytes / 2, MPI_BYTE, 0, kTag, own);
+  MUST(MPI_Comm_free(&own));
+  for (uint64_t round = 1; round <= 3; ++round) one_round(&request, data, round);
+  drop(&request);
+}
+
+CASE(C9_comm_free_in_mid_round, .ranks = 2) {
+  unsigned char data[kBytes];
+  MPI_Comm own;
+  MUST(MPI_Comm_dup(comm, &own));
+  MPI_Request request = my_rank == 0 ? psend(data, 4, kBytes / 4, MPI_BYTE, 1, kTag, own)
+                                     : precv(data, 2, kBytes / 2, MPI_BYTE, 0, kTag, own);
+  if (my_rank == 0) fill(data, kBytes, 1, 7);
+  start(&request);
+  MUST(MPI_Comm_free(&own));
+  if (my_rank == 0) ready_all(request, 4);
+  complete(&request);
+  if (my_rank == 1) EXPECT_STREAM(data, kBytes, 1, 7);
+  MPI_Comm again;  // its context may be reused by the MPI: the old request must not care
+  MUST(MPI_Comm_dup(comm, &again));
+  one_round(&request, data, 8);
+  drop(&request);
+  MUST(MPI_Comm_free(&again));
+}
+
+static atomic_int handled;
+static void count_errors(MPI_Comm* on, int* code, ...) {
+  (void)on;
+  (void)code;
+  atomic_fetch_add(&handled, 1);
+}
+
+CASE(C9_errors_after_comm_free_use_its_handler, .ranks = 2) {
+  unsigned char data[kBytes];
+  MPI_Comm own;
+  MPI_Errhandler handler;
+  MUST(MPI_Comm_dup(comm, &own));
+  MUST(MPI_Comm_create_errhandler(count_errors, &handler));
+  MUST(MPI_Comm_set_errhandler(own, handler));
+  MUST(MPI_Errhandler_free(&handler));
+  MPI_Request request = my_rank == 0 ? psend(data, 4, kBytes / 4, MPI_BYTE, 1, kTag, own)
+                                     : precv(data, 2, kBytes / 2, MPI_BYTE, 0, kTag, own);
+  MUST(MPI_Comm_free(&own));
+  atomic_store(&handled, 0);
+  start(&request);
+  int flag = 0;
+  const int code =
+      my_rank == 0 ? MPI_Pready(4, request) : MPI_Parrived(request, 2, &flag);  // out of range
+  EXPECT(code != MPI_SUCCESS, "a partition out of range is accepted");
+  EXPECT(atomic_load(&handled) == 1, "the communicator's handler was called %d times",
+         atomic_load(&handled));
+  if (my_rank == 0) {
+    fill(data, kBytes, 1, 1);
+    ready_all(request, 4);
+  }
+  complete(&request);
+  drop(&request);
+}

@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Runs the conformance suite on one MPI, natively or under Larklane, and says which rules hold.
+
+Natively each case is a launch of its own, because one failure ruins the next. Under Larklane all cases of one thread level and
+number of ranks share a launch; if one crashes or hangs, the cases after it are started again.
+"""
+
+import argparse
+import collections
+import dataclasses
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "mp"))
+import launch  # noqa: E402
+
+LEVELS = ("single", "funneled", "serialized", "multiple")
+MODES = {
+    "native": {},
+    "auto": {},
+    "attach": {"LARKLANE_SHM_SLOT_BYTES_MAX": "0"},
+    "slots": {"LARKLANE_SHM_ATTACH": "off"},
+}
+RESTARTS_MAX = 12
+VERDICT = re.compile(r"^(ok|not ok|skip) ([A-Za-z0-9_]+)(?:: (.*))?$", re.MULTILINE)
+KIND = re.compile(r"^(rank \d+): (error|wrong data|late|hang): (.*)$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    ranks: int
+    level: str
+    rule: str
+    traits: frozenset
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """`kind`: ok, skip, error, wrong data, late, hang or crash."""
+
+    name: str
+    kind: str
+    text: str
+    seconds: float = 0
+
+
+def list_cases(program: str) -> list[Case]:
+    lines = subprocess.run([program, "--list"], check=True, capture_output=True,
+                           text=True).stdout.splitlines()
+    fields = [line.split() for line in lines]
+    return [Case(f[0], int(f[1]), f[2], f[3], frozenset(f[4:])) for f in fields]
+
+
+def verdicts(output: str) -> dict[str, Result]:
+    """The verdicts in the ranks' output. Of several failures of one case, one that is not a hang says most."""
+    found: dict[str, Result] = {}
+    for word, name, text in VERDICT.findall(output):
+        kind = {"ok": "ok", "skip": "skip"}.get(word, "error")
+        if word == "not ok":
+            parts = KIND.match(text)
+            if parts:
+                kind, text = parts[2], f"{parts[1]}: {parts[3]}"
+        old = found.get(name)
+        if old is None or old.kind in ("ok", "hang"):
+            found[name] = Result(name, kind, text)
+    return found
+
+
+class Runner:
+    """Launches groups of cases. `prefix` stands before the program: [] or larklane's run command."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.mpi = launch.MPIS[args.mpi]
+        self.program = args.program
+        self.prefix = [] if args.mode == "native" else [args.larklane, "run"]
+        self.environment = dict(MODES[args.mode])
+        self.environment.update(e.split("=", 1) for e in args.env)
+        self.deadline = ["--deadline", str(args.deadline)] if args.deadline else []
+        self.deadline_s = args.deadline or 20
+        self.logs = args.logs
+        self.results: list[Result] = []
+        self.notes: list[str] = []
+
+    def launch(self, ranks: int, arguments: list[str], timeout_s: float) -> launch.Outcome:
+        return launch.launch(self.mpi, ranks, [*self.prefix, self.program, *self.deadline, *arguments],
+                             timeout_s, self.environment, keep_logs_in=self.logs)
+
+    def one(self, case: Case) -> None:
+        """A launch for one case alone: a crash afterwards counts, too."""
+        outcome = self.launch(case.ranks, ["--level", case.level, "--run", case.name],
+                              3 * self.deadline_s + 30)
+        found = verdicts(outcome.output)
+        result = found.get(case.name)
+        if result is None or (result.kind == "ok" and outcome.status != 0):
+            late = found.get("FINALIZE")
+            result = late or Result(case.name, "hang" if outcome.status == launch.TIMED_OUT else "crash",
+                                    last_words(outcome))
+        self.add(dataclasses.replace(result, name=case.name, seconds=outcome.seconds))
+
+    def group(self, cases: list[Case], level: str, suffix: str = "") -> None:
+        """All cases in as few launches as possible. They have the same number of ranks."""
+        left = [c.name for c in cases]
+        restarts = 0
+        while left:
+            arguments = ["--level", level, *(["--sessions"] if suffix == "@sessions" else [])]
+            outcome = self.launch(cases[0].ranks, [*arguments, "--run", *left], 20 * self.deadline_s)
+            if outcome.status == launch.SKIP:
+                self.notes.append(f"skipped level {level}{suffix}: not offered by this MPI")
+                return
+            found = verdicts(outcome.output)
+            for name in [n for n in left if n in found]:
+                self.add(dataclasses.replace(found[name], name=name + suffix))
+                left.remove(name)
+            ended = [r for r in found.values() if r.kind == "hang"]
+            if not left:
+                if outcome.status not in (0, 1):
+                    late = found.get("FINALIZE")
+                    self.add(Result(f"FINALIZE{suffix}", late.kind if late else "crash",
+                                    late.text if late else last_words(outcome)))
+            elif not ended:
+                name = left.pop(0)
+                self.add(Result(name + suffix,
+                                "hang" if outcome.status == launch.TIMED_OUT else "crash",
+                                last_words(outcome)))
+            restarts += 1
+            if restarts > RESTARTS_MAX and left:
+                self.notes.append(f"{len(left)} cases not run: more than {RESTARTS_MAX} restarts")
+                for name in left:
+                    self.add(Result(name + suffix, "crash", "not run"))
+                return
+
+    def add(self, result: Result) -> None:
+        self.results.append(result)
+        if result.kind not in ("ok", "skip"):
+            print(f"not ok {result.name}: {result.kind}: {result.text}", flush=True)
+
+
+def last_words(outcome: launch.Outcome) -> str:
+    """The end of what a dead launch printed, in one line."""
+    lines = [line.strip() for line in outcome.output.splitlines()
+             if line.strip() and not VERDICT.match(line) and not set(line.strip()) <= set("=-*")]
+    telling = [line for line in lines if re.search(r"signal|SIG|Assert|abort|rror", line)] or lines
+    return f"status {outcome.status}; " + " / ".join(telling[:3])[:300]
+
+
+def run_all(runner: Runner, cases: list[Case], native: bool, sessions: bool) -> None:
+    if native:
+        for case in cases:
+            runner.one(case)
+        return
+    for ranks in sorted({c.ranks for c in cases}):
+        mine = [c for c in cases if c.ranks == ranks]
+        runner.group(mine, "multiple")
+        for level in LEVELS[:3]:
+            again = [c for c in mine if "every-level" in c.traits
+                     and LEVELS.index(c.level) <= LEVELS.index(level)]
+            if again:
+                runner.group(again, level, "@" + level)
+        if sessions:
+            again = [c for c in mine if "sessions" in c.traits]
+            if again:
+                runner.group(again, "multiple", "@sessions")
+
+
+def companions(runner: Runner, program: str) -> None:
+    """Programs in other languages that lie beside the suite: conformance_*. They print the same verdicts."""
+    for path in sorted(pathlib.Path(program).parent.glob("conformance_*")):
+        if not path.is_file() or not path.stat().st_mode & 0o100:
+            continue
+        runner.program = str(path)
+        runner.deadline = []
+        outcome = runner.launch(2, [], 60)
+        found = verdicts(outcome.output)
+        for result in found.values():
+            runner.add(result)
+        if not found or outcome.status not in (0, 1):
+            runner.add(Result(path.name, "crash", last_words(outcome)))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mpi", required=True, choices=launch.MPIS)
+    parser.add_argument("--mode", required=True, choices=MODES)
+    parser.add_argument("--program", required=True, help="the suite, compiled for this MPI")
+    parser.add_argument("--larklane", help="the command; needed but for --mode native")
+    parser.add_argument("--run", nargs="+", metavar="NAME", help="only these cases")
+    parser.add_argument("--rule", metavar="ID", help="only cases of this rule")
+    parser.add_argument("--big", action="store_true", help="only the cases that need gigabytes")
+    parser.add_argument("--each", action="store_true", help="a launch for each case")
+    parser.add_argument("--deadline", type=float, help="seconds a case may take at most")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--logs", help="folder for the logs of failed launches")
+    parser.add_argument("--json", help="write all results there")
+    args = parser.parse_args()
+    if args.mode != "native" and not args.larklane:
+        parser.error("--mode other than native needs --larklane")
+    if not launch.MPIS[args.mpi].installed():
+        print(f"run: {launch.MPIS[args.mpi].title} is not installed")
+        return launch.SKIP
+    if args.logs:
+        pathlib.Path(args.logs).mkdir(parents=True, exist_ok=True)
+    cases = [c for c in list_cases(args.program) if ("big" in c.traits) == args.big]
+    if args.run:
+        cases = [c for c in list_cases(args.program) if c.name in args.run]
+    if args.rule:
+        cases = [c for c in cases if c.rule == args.rule]
+    begin = time.monotonic()
+    runner = Runner(args)
+    whole = not (args.run or args.rule or args.big)
+    run_all(runner, cases, args.mode == "native" or args.each, whole)
+    if whole:
+        companions(runner, args.program)
+    for note in runner.notes:
+        print(note)
+    kinds = collections.Counter(r.kind for r in runner.results)
+    failed = sum(n for kind, n in kinds.items() if kind not in ("ok", "skip"))
+    detail = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()) if kind != "ok")
+    print(f"{args.mpi} {args.mode}: {kinds['ok']} passed, {failed} failed"
+          f"{' (' + detail + ')' if detail else ''} in {time.monotonic() - begin:.0f} s")
+    if args.json:
+        record = {"schema": 1, "mpi": args.mpi, "title": launch.MPIS[args.mpi].title,
+                  "mode": args.mode, "results": [dataclasses.asdict(r) for r in runner.results]}
+        pathlib.Path(args.json).write_text(json.dumps(record, indent=1) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

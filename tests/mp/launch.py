@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""Runs the processes of one MPI program with a hard time limit.
+
+Each rank's output goes to a file of its own (so that nothing is lost when a rank dies) and is kept if the program fails. Whatever
+happens, no process of the run is left behind: they are found by a mark in their environment, never by name.
+
+Exit status: that of the launcher; 124 after the time limit; 77 if this MPI is not installed.
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEPS = pathlib.Path(os.environ.get("LARKLANE_DEPS_DIR", ROOT / ".deps"))
+SKIP, TIMED_OUT = 77, 124
+MARK = "CONFORMANCE_LAUNCH_ID"
+
+OPENMPI_ENVIRONMENT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+OPENMPI_FLAGS = ["--oversubscribe", "--bind-to", "none"]
+MPICH_ENVIRONMENT = {"HYDRA_LAUNCHER": "fork"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Mpi:
+    """One MPI: how to start its programs.
+
+    `wrapper` is its C compiler, `version_command` prints its version. `keep_survivors` are the launcher's flags that leave other
+    ranks alive when one dies.
+    """
+
+    name: str
+    title: str
+    launcher: pathlib.Path
+    wrapper: pathlib.Path
+    flags: tuple
+    environment: dict
+    keep_survivors: tuple
+
+    def installed(self) -> bool:
+        return self.launcher.exists() and self.wrapper.exists()
+
+
+def _mpich(name, title, launcher, wrapper, **environment):
+    return Mpi(name, title, launcher, wrapper, (), {**MPICH_ENVIRONMENT, **environment},
+               ("-disable-auto-cleanup",))
+
+
+def _openmpi(name, title, launcher, wrapper, flags=()):
+    return Mpi(name, title, launcher, wrapper, tuple(OPENMPI_FLAGS) + flags, OPENMPI_ENVIRONMENT,
+               ("--enable-recovery",))
+
+
+_BIN = pathlib.Path("/usr/bin")
+MPIS = {
+    mpi.name: mpi
+    for mpi in (
+        _mpich("mpich5", "MPICH 5.0.2", DEPS / "mpich/bin/mpiexec", DEPS / "mpich/bin/mpicc"),
+        _mpich("mpich5_abi", "MPICH 5.0.2, standard ABI", DEPS / "mpich/bin/mpiexec",
+               DEPS / "mpich/bin/mpicc_abi"),
+        _openmpi("openmpi5", "Open MPI 5.0.11", DEPS / "openmpi/bin/mpiexec",
+                 DEPS / "openmpi/bin/mpicc"),
+        _mpich("mpich4", "MPICH 4.0.2 (Debian)", _BIN / "mpiexec.mpich", _BIN / "mpicc.mpich"),
+        _openmpi("openmpi4", "Open MPI 4.1.4 (Debian)", _BIN / "mpiexec.openmpi",
+                 _BIN / "mpicc.openmpi"),
+    )
+}
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What a launch gave: `status` as the shell would see it, the ranks' `output` in rank order, where logs were kept."""
+
+    status: int
+    output: str
+    logs: str | None
+    seconds: float
+
+
+def _marked(mark: str) -> list[int]:
+    """Processes of this launch, wherever they have gone."""
+    needle = f"{MARK}={mark}".encode()
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{entry}/environ", "rb") as environment:
+                if needle in environment.read().split(b"\0"):
+                    found.append(int(entry))
+        except OSError:
+            continue
+    return found
+
+
+def _end(process: subprocess.Popen, mark: str) -> None:
+    """Ends all processes of this launch: asks first, so that the launcher removes its own files."""
+    for wanted in (signal.SIGTERM, signal.SIGKILL):
+        left = _marked(mark)
+        if not left:
+            break
+        for pid in left:
+            try:
+                os.kill(pid, wanted)
+            except ProcessLookupError:
+                pass
+        deadline = time.monotonic() + 2
+        while _marked(mark) and time.monotonic() < deadline:
+            process.poll()
+            time.sleep(0.05)
+    process.wait()
+
+
+def launch(mpi: Mpi, ranks: int, command: list[str], timeout_s: float, environment=None,
+           launcher_flags=(), keep_logs_in=None) -> Outcome:
+    """Runs `command` on `ranks` processes of `mpi` for at most `timeout_s` seconds.
+
+    `environment` is added to ours; None as a value removes a variable. Logs are kept under `keep_logs_in` if the launch fails.
+    """
+    mark = uuid.uuid4().hex
+    logs = tempfile.mkdtemp(prefix="launch-")
+    env = {**os.environ, "OMP_WAIT_POLICY": "passive", **mpi.environment, MARK: mark}
+    for key, value in (environment or {}).items():
+        if value is None:
+            env.pop(key, None)
+        else:
+            env[key] = value
+    redirect = f'exec "$@" >"{logs}/rank${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}.log" 2>&1'
+    argv = [str(mpi.launcher), *mpi.flags, *launcher_flags, "-n", str(ranks), "sh", "-c", redirect,
+            "sh", *command]
+    begin = time.monotonic()
+    with open(f"{logs}/launcher.log", "wb") as launcher_log:
+        process = subprocess.Popen(
+            ["sh", "-c", 'ulimit -c 0; exec "$@"', "sh", *argv], env=env, stdout=launcher_log,
+            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            status = process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            status = TIMED_OUT
+        finally:
+            _end(process, mark)
+    seconds = time.monotonic() - begin
+    files = sorted(pathlib.Path(logs).glob("rank*.log")) + [pathlib.Path(logs, "launcher.log")]
+    output = "".join(f.read_text(errors="replace") for f in files)
+    kept = None
+    if status not in (0, SKIP) and keep_logs_in is not None:
+        kept = os.path.join(keep_logs_in, os.path.basename(logs))
+        shutil.move(logs, kept)
+    else:
+        shutil.rmtree(logs, ignore_errors=True)
+    return Outcome(status, output, kept, seconds)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mpi", required=True, choices=MPIS)
+    parser.add_argument("-n", type=int, required=True, metavar="RANKS")
+    parser.add_argument("--timeout", type=float, default=60, metavar="SECONDS")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--keep-survivors", action="store_true",
+                        help="other ranks live on when one dies")
+    parser.add_argument("--logs", default=str(ROOT / "results"), metavar="DIR")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    args = parser.parse_args()
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    mpi = MPIS[args.mpi]
+    if not mpi.installed():
+        print(f"launch: {mpi.title} is not installed", file=sys.stderr)
+        return SKIP
+    pathlib.Path(args.logs).mkdir(parents=True, exist_ok=True)
+    outcome = launch(mpi, args.n, command, args.timeout, dict(e.split("=", 1) for e in args.env),
+                     mpi.keep_survivors if args.keep_survivors else (), args.logs)
+    sys.stdout.write(outcome.output)
+    if outcome.logs:
+        print(f"launch: status {outcome.status}, logs kept in {outcome.logs}", file=sys.stderr)
+    return outcome.status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
