@@ -224,9 +224,9 @@ def write_json(program: Program, cases: list[Case], results: Path) -> Path:
             "commit": commit(), "repetitions": REPETITIONS,
             "what": f"{program.name}: the {program.what} from rank 0 to rank 1, {PARTITIONS} partitions; rank 0's last "
                     f"thread sleeps {LATE_MS} ms in every round. Medians over rounds.",
-            "footer": f"{machine()}; {RANKS} ranks x {THREADS} threads on one host; n = up to {most} rounds in "
-                      f"{REPETITIONS} runs, native and Larklane alternating; Larklane {commit()}; "
-                      "written by the program itself: MPI and CLOCK_MONOTONIC",
+            "footer": [f"{machine()}; {RANKS} ranks x {THREADS} threads on one host; Larklane {commit()}; n = up to {most} "
+                       f"rounds from {REPETITIONS} runs, native and Larklane alternating.",
+                       "Both sides' times were written by the program itself, with MPI and CLOCK_MONOTONIC alone."],
             "runs": runs}
     path = results / f"arrivals-{program.name}.json"
     path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")

@@ -31,11 +31,17 @@ def draw_run(axes: plt.Axes, run: dict) -> None:
 
 def verdict(run: dict) -> str:
     """One line under a panel: how a run went."""
-    if not run["ready_ms"]:
-        return f"{NAMES[run['how']]}: {run['data']}"
     total = len(run["ready_ms"][0])
-    line = f"{NAMES[run['how']]}: {run['early']:.0f} of {total} arrive early, exposed {run['exposed_ms']:.2f} ms"
+    line = (f"{NAMES[run['how']]}: {run['early']:.0f} of {total} arrive before the last is ready; "
+            f"the last one takes {run['exposed_ms']:.2f} ms")
     return line if run["data"] == "right" else f"{line}, {run['data']}"
+
+
+def note_missing(axes: plt.Axes, run: dict, partitions: int) -> None:
+    """Says in the panel why a run has no marks."""
+    axes.text(0.5, (partitions - 1) / 2 + LANE[run["how"]], f"{NAMES[run['how']]}: {run['data']}", ha="center",
+              va="center", transform=axes.get_yaxis_transform(), fontsize=10, fontweight="bold",
+              color=COLOURS[run["how"]], zorder=5)
 
 
 def draw_panel(axes: plt.Axes, runs: list[dict], late: list[int], partitions: int) -> None:
@@ -45,16 +51,18 @@ def draw_panel(axes: plt.Axes, runs: list[dict], late: list[int], partitions: in
     for run in runs:
         if run["ready_ms"]:
             draw_run(axes, run)
+        else:
+            note_missing(axes, run, partitions)
     for boundary in range(1, partitions):
         axes.axhline(boundary - 0.5, color="#dddddd", linewidth=0.6, zorder=1)
     axes.set_title(runs[0]["mpi"], fontsize=11, fontweight="bold", loc="left")
-    axes.set_yticks(range(partitions))
+    axes.set_yticks(range(partitions), [f"{i} (late)" if i in late else str(i) for i in range(partitions)])
     axes.set_ylim(partitions - 0.5, -0.5)
     axes.tick_params(labelsize=8.5)
     for spine in ("top", "right"):
         axes.spines[spine].set_visible(False)
-    for line, run in enumerate(runs):
-        axes.text(0, -0.21 - 0.065 * line, verdict(run), transform=axes.transAxes, fontsize=8.5,
+    for line, run in enumerate(run for run in runs if run["ready_ms"]):
+        axes.text(0, -0.205 - 0.068 * line, verdict(run), transform=axes.transAxes, fontsize=8.5,
                   color=COLOURS[run["how"]], va="top")
 
 
@@ -66,12 +74,13 @@ def headline(data: dict) -> str:
     larklane = [run["early"] for run in runs if run["how"] == "larklane"]
     native = [run["early"] for run in runs if run["how"] == "native" and run["data"] == "right"]
     punctual = data["partitions"] - late
-    if larklane and min(larklane) >= punctual and max(native, default=0) < punctual:
-        return f"While {share} late, Larklane delivers the others at once; the native MPIs keep them back"
+    if larklane and min(larklane) >= punctual:
+        rest = "; the native MPIs keep them back" if native and max(native) < punctual else ", whatever the MPI"
+        return f"While {share} late, Larklane delivers the others at once{rest}"
     return f"When do partitions arrive while {share} late?"
 
 
-def legend(figure: plt.Figure) -> None:
+def legend(figure: plt.Figure, top: float) -> None:
     """Explains marks and colours once, above the panels."""
     grey = "#555555"
     handles = [
@@ -83,7 +92,7 @@ def legend(figure: plt.Figure) -> None:
         Patch(color=COLOURS["larklane"], label="same program under Larklane"),
         Patch(color="#F0E442", alpha=0.5, label="late thread's partition"),
     ]
-    figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.045, 0.925), ncols=5, frameon=False,
+    figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.042, top), ncols=5, frameon=False,
                   fontsize=9, handletextpad=0.5, columnspacing=1.6)
 
 
@@ -92,7 +101,7 @@ def draw(data: dict) -> plt.Figure:
     mpis = list(dict.fromkeys(run["mpi"] for run in data["runs"]))
     columns = 1 if len(mpis) == 1 else 2
     rows = (len(mpis) + columns - 1) // columns
-    height = 1.9 + 3.6 * rows
+    height = 1.55 + 3.45 * rows
     figure, grid = plt.subplots(rows, columns, figsize=(12, height), squeeze=False, sharex=True)
     for axes in grid.flat[len(mpis):]:
         axes.set_axis_off()
@@ -104,10 +113,9 @@ def draw(data: dict) -> plt.Figure:
         axes.set_ylabel("partition", fontsize=9)
     figure.suptitle(headline(data), x=0.05, y=1 - 0.17 / height, ha="left", va="top", fontsize=13.5, fontweight="bold")
     figure.text(0.05, 1 - 0.48 / height, data["what"], fontsize=9.5, color="#333333", va="top")
-    figure.text(0.05, 0.1 / height, data["footer"], fontsize=7.5, color="#555555", va="bottom")
-    legend(figure)
-    figure.legends[0].set_bbox_to_anchor((0.042, 1 - 0.68 / height))
-    figure.subplots_adjust(left=0.055, right=0.985, top=1 - 1.35 / height, bottom=1.35 / height, hspace=0.62, wspace=0.1)
+    figure.text(0.05, 0.1 / height, "\n".join(data["footer"]), fontsize=7.5, color="#555555", va="bottom")
+    legend(figure, 1 - 0.68 / height)
+    figure.subplots_adjust(left=0.07, right=0.985, top=1 - 1.35 / height, bottom=1.3 / height, hspace=0.5, wspace=0.1)
     return figure
 
 
