@@ -33,7 +33,7 @@ def verdict(run: dict) -> str:
     """One line under a panel: how a run went."""
     total = len(run["ready_ms"][0])
     line = (f"{NAMES[run['how']]}: {run['early']:.0f} of {total} arrive before the last is ready; "
-            f"the last one takes {run['exposed_ms']:.2f} ms")
+            f"the last arrives {run['exposed_ms']:.2f} ms after that")
     return line if run["data"] == "right" else f"{line}, {run['data']}"
 
 
@@ -115,7 +115,7 @@ def draw(data: dict) -> plt.Figure:
     figure.text(0.05, 1 - 0.48 / height, data["what"], fontsize=9.5, color="#333333", va="top")
     figure.text(0.05, 0.1 / height, "\n".join(data["footer"]), fontsize=7.5, color="#555555", va="bottom")
     legend(figure, 1 - 0.68 / height)
-    figure.subplots_adjust(left=0.07, right=0.985, top=1 - 1.35 / height, bottom=1.3 / height, hspace=0.5, wspace=0.1)
+    figure.subplots_adjust(left=0.07, right=0.985, top=1 - 1.35 / height, bottom=1.3 / height, hspace=0.5, wspace=0.13)
     return figure
 
 
