@@ -13,6 +13,8 @@ constexpr std::size_t kBufferBytes = 16384;
 static_assert(kBufferBytes >= record_bytes(kRecordBytesMax));
 static_assert(sizeof(Hello) % kRecordAlign == 0);
 
+constexpr const char* kFdsLost = "descriptors lost (too many, or too many open files here)";
+
 }  // namespace
 
 Incoming::Incoming(UniqueFd fd, const Credentials& credentials)
@@ -63,13 +65,11 @@ Incoming::Parsed Incoming::parse_hello(Hello* hello) {
 
 Incoming::Parsed Incoming::parse_record(Record* record) {
   record_fds_.clear();
-  if (fds_lost_) return broken("descriptors lost (too many, or too many open files here)");
   const auto bytes = unparsed();
-  if (bytes.size() < sizeof(RecordHeader)) {
-    // descriptors come with the first byte of their record, so nobody will ask for these
-    return bytes.empty() && !fds_.empty() ? broken("descriptors without a record")
-                                          : Parsed::incomplete;
-  }
+  // descriptors come with the first byte of their record, so what is left without one has no owner
+  if (bytes.empty() && fds_lost_) return broken(kFdsLost);
+  if (bytes.empty() && !fds_.empty()) return broken("descriptors without a record");
+  if (bytes.size() < sizeof(RecordHeader)) return Parsed::incomplete;
   RecordHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != kWireMagic || header.zero != 0) return broken("unknown magic in a record");
@@ -77,12 +77,14 @@ Incoming::Parsed Incoming::parse_record(Record* record) {
   if (header.fd_count > kRecordFdsMax) {
     return broken("record with an impossible number of descriptors");
   }
+  if (header.fd_count > fds_.size()) {
+    return broken(fds_lost_ ? kFdsLost : "fewer descriptors than announced");
+  }
   const std::size_t total = record_bytes(header.payload_bytes);
   if (bytes.size() < total) {
     return fds_.size() > header.fd_count ? broken("more descriptors than announced")
                                          : Parsed::incomplete;
   }
-  if (header.fd_count > fds_.size()) return broken("fewer descriptors than announced");
   const auto fds_end = fds_.begin() + header.fd_count;
   record_fds_.assign(std::make_move_iterator(fds_.begin()), std::make_move_iterator(fds_end));
   fds_.erase(fds_.begin(), fds_end);

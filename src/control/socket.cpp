@@ -1,5 +1,6 @@
 #include "control/socket.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -90,11 +91,15 @@ Result<UniqueFd> open_pidfd(int socket, const Credentials& peer) {
   int fd = -1;
   socklen_t length = sizeof fd;
   // first choice: no race with a process id that is used again, and works across pid namespaces
-  if (::getsockopt(socket, SOL_SOCKET, kSoPeerPidfd, &fd, &length) == 0) return UniqueFd(fd);
-  if (peer.pid == 0) return UniqueFd();
-  fd = static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0));
-  if (fd < 0 && errno == ESRCH) return Errc::kPeerDown;
-  return UniqueFd(fd);
+  if (::getsockopt(socket, SOL_SOCKET, kSoPeerPidfd, &fd, &length) != 0) {
+    if (peer.pid == 0) return UniqueFd();
+    fd = static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0));
+    if (fd < 0 && errno == ESRCH) return Errc::kPeerDown;
+  }
+  UniqueFd pidfd(fd);
+  pollfd gone{fd, POLLIN, 0};
+  if (pidfd && ::poll(&gone, 1, 0) == 1) return Errc::kPeerDown;
+  return pidfd;
 }
 
 ssize_t send_some(int socket, std::span<const std::span<const std::byte>> pieces,

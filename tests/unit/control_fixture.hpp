@@ -139,8 +139,8 @@ class ControlTest : public testing::Test {
     }
     messages_.erase(messages_.begin());
   }
-  static std::unique_ptr<Plane> make_plane(const std::vector<Address>& own, Handler& handler) {
-    Result<std::unique_ptr<Plane>> plane = Plane::create(listeners(own), handler);
+  static std::unique_ptr<Plane> make_plane(std::vector<Listener> own, Handler& handler) {
+    Result<std::unique_ptr<Plane>> plane = Plane::create(std::move(own), handler);
     EXPECT_TRUE(plane) << errc_name(plane.error().code()) << " " << plane.error().detail();
     return plane ? std::move(*plane) : nullptr;
   }

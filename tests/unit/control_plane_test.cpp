@@ -82,8 +82,8 @@ TEST_F(PlaneTest, RecordsTravelBothWays) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(record.payload.data()) % 8, 0U);
     EXPECT_TRUE(from.send(static_cast<std::uint16_t>(record.kind + 1), record.payload).ok());
   };
-  const auto a = make_plane({a_name}, a_in);
-  const auto b = make_plane({b_name}, b_in);
+  const auto a = make_plane(listeners({a_name}), a_in);
+  const auto b = make_plane(listeners({b_name}), b_in);
   EXPECT_EQ(a->own_address(), a_name);
   Peer* const to_b = must_connect(*a, b_name);
   EXPECT_EQ(must_connect(*a, b_name), to_b);
@@ -109,7 +109,7 @@ TEST_F(PlaneTest, RecordsTravelBothWays) {
 TEST_F(PlaneTest, WhatCannotBeSentIsRefused) {
   Inbox in;
   const Address name = fresh_address();
-  const auto plane = make_plane({name}, in);
+  const auto plane = make_plane(listeners({name}), in);
   Peer* const self = must_connect(*plane, name);
   EXPECT_EQ(self->send(1, bytes_of(std::string(kRecordBytesMax + 1, 'x'))),
             Status(Errc::kInvalidArgument));
@@ -125,7 +125,7 @@ TEST_F(PlaneTest, WhatCannotBeSentIsRefused) {
 TEST_F(PlaneTest, ConnectSaysWhyNot) {
   Inbox in;
   const Address name = fresh_address();
-  const auto plane = make_plane({name}, in);
+  const auto plane = make_plane(listeners({name}), in);
   EXPECT_EQ(plane->connect(fresh_address()).error(), Status(Errc::kUnreachable, ECONNREFUSED));
   EXPECT_EQ(plane->connect("").error(), Status(Errc::kInvalidArgument));
   EXPECT_EQ(plane->connect(Address(kAddressBytes, 'x')).error(), Status(Errc::kInvalidArgument));
@@ -140,8 +140,8 @@ TEST_F(PlaneTest, FifoPerPeerWhateverThreadSends) {
   const Address b_name = fresh_address();
   Inbox a_in;
   Inbox b_in;
-  const auto a = make_plane({fresh_address()}, a_in);
-  const auto b = make_plane({b_name}, b_in);
+  const auto a = make_plane(listeners({fresh_address()}), a_in);
+  const auto b = make_plane(listeners({b_name}), b_in);
   Peer* const to_b = must_connect(*a, b_name);
   std::mutex order;
   std::uint32_t next = 0;
@@ -178,8 +178,8 @@ TEST_F(PlaneTest, DescriptorsArriveWithTheirRecord) {
   const Address b_name = fresh_address();
   Inbox a_in;
   Inbox b_in;
-  const auto a = make_plane({fresh_address()}, a_in);
-  const auto b = make_plane({b_name}, b_in);
+  const auto a = make_plane(listeners({fresh_address()}), a_in);
+  const auto b = make_plane(listeners({b_name}), b_in);
   Peer* const to_b = must_connect(*a, b_name);
   constexpr std::uint16_t kRecords = 200;
   for (std::uint16_t i = 0; i < kRecords; ++i) {
@@ -208,14 +208,13 @@ TEST_F(PlaneTest, BacklogHoldsRecordsUntilThereIsAHelper) {
   const Address b_name = fresh_address();
   Inbox a_in;
   Inbox b_in;
-  const auto a = make_plane({fresh_address()}, a_in);
+  const auto a = make_plane(listeners({fresh_address()}), a_in);
   std::vector<Listener> b_own = listeners({b_name});
   Peer* const to_b = must_connect(*a, b_name);
   const UniqueFd fd = memfd_with("early");
   const int numbers[] = {fd.get()};
   for (std::uint16_t i = 0; i < 50; ++i) EXPECT_TRUE(to_b->send(i, {}, numbers).ok());
-  const auto b = Plane::create(std::move(b_own), b_in);
-  ASSERT_TRUE(b);
+  const auto b = make_plane(std::move(b_own), b_in);
   ASSERT_TRUE(b_in.wait_for_records(50));
   const auto records = b_in.take();
   for (std::uint16_t i = 0; i < 50; ++i) {
@@ -231,8 +230,8 @@ TEST_F(PlaneTest, ASlowReceiverNeverBlocksTheSender) {
   Inbox a_in;
   Inbox b_in;
   b_in.set_gate(false);
-  const auto a = make_plane({fresh_address()}, a_in);
-  const auto b = make_plane({b_name}, b_in);
+  const auto a = make_plane(listeners({fresh_address()}), a_in);
+  const auto b = make_plane(listeners({b_name}), b_in);
   Peer* const to_b = must_connect(*a, b_name);
   for (std::uint32_t i = 0; i < kRecords; ++i) {
     UniqueFd fd;
@@ -259,7 +258,7 @@ TEST_F(PlaneTest, ASlowReceiverNeverBlocksTheSender) {
 TEST_F(PlaneTest, APeerThatTakesNothingCostsBoundedMemory) {
   const Address b_name = fresh_address();
   Inbox in;
-  const auto plane = make_plane({fresh_address()}, in);
+  const auto plane = make_plane(listeners({fresh_address()}), in);
   std::vector<Listener> silent = listeners({b_name});
   Peer* const peer = must_connect(*plane, b_name);
   const std::string payload(kRecordBytesMax, 'x');
@@ -277,9 +276,9 @@ TEST_F(PlaneTest, TheEndSendsWhatIsQueued) {
   const Address b_name = fresh_address();
   Inbox a_in;
   Inbox b_in;
-  const auto b = make_plane({b_name}, b_in);
+  const auto b = make_plane(listeners({b_name}), b_in);
   {
-    const auto a = make_plane({fresh_address()}, a_in);
+    const auto a = make_plane(listeners({fresh_address()}), a_in);
     Peer* const to_b = must_connect(*a, b_name);
     const std::string payload(1000, 'x');
     for (std::uint32_t i = 0; i < kRecords; ++i) ASSERT_TRUE(to_b->send(0, bytes_of(payload)).ok());
@@ -301,7 +300,7 @@ TEST_F(PlaneTest, SelfIsAPeerLikeOthers) {
     delivered_on.store(::gettid(),
                        std::memory_order_relaxed);  // relaxed: joined by the inbox's mutex
   };
-  const auto plane = make_plane({name, alias}, in);
+  const auto plane = make_plane(listeners({name, alias}), in);
   Peer* const self = must_connect(*plane, name);
   EXPECT_TRUE(self->same_process());
   EXPECT_EQ(self->pid(), ::getpid());
@@ -322,8 +321,8 @@ TEST_F(PlaneTest, AnAliasIsTheSamePeer) {
   Inbox a_in;
   Inbox b_in;
   b_in.react = [](Peer& from, const Record&) { EXPECT_TRUE(from.send(2, {}).ok()); };
-  const auto a = make_plane({a_name}, a_in);
-  const auto b = make_plane({b_name, b_alias}, b_in);
+  const auto a = make_plane(listeners({a_name}), a_in);
+  const auto b = make_plane(listeners({b_name, b_alias}), b_in);
   Peer* const to_b = must_connect(*a, b_alias);
   EXPECT_TRUE(to_b->send(1, {}).ok());
   ASSERT_TRUE(a_in.wait_for_records(1));
@@ -334,7 +333,7 @@ TEST_F(PlaneTest, AnAliasIsTheSamePeer) {
 
 TEST_F(PlaneTest, PostedWorkRunsInOrderOnTheHelper) {
   Inbox in;
-  const auto plane = make_plane({fresh_address()}, in);
+  const auto plane = make_plane(listeners({fresh_address()}), in);
   std::mutex mutex;
   std::condition_variable done;
   std::vector<int> ran;
@@ -355,7 +354,7 @@ TEST_F(PlaneTest, WorkPostedBeforeTheEndRuns) {
   Inbox in;
   std::atomic<int> ran{0};
   {
-    const auto plane = make_plane({fresh_address()}, in);
+    const auto plane = make_plane(listeners({fresh_address()}), in);
     plane->post([&, &p = *plane] {
       p.post([&] { ran.fetch_add(1, std::memory_order_relaxed); });  // relaxed: joined below
     });
@@ -376,9 +375,9 @@ TEST_F(PlaneTest, TheHandlerMayConnectAndSend) {
     ASSERT_TRUE(to_c);
     EXPECT_TRUE((*to_c)->send(record.kind, record.payload).ok());
   };
-  const auto a = make_plane({fresh_address()}, a_in);
-  const auto b = make_plane({b_name}, b_in);
-  const auto c = make_plane({c_name}, c_in);
+  const auto a = make_plane(listeners({fresh_address()}), a_in);
+  const auto b = make_plane(listeners({b_name}), b_in);
+  const auto c = make_plane(listeners({c_name}), c_in);
   b_plane.store(b.get(), std::memory_order_release);  // pairs with the load above
   Peer* const to_b = must_connect(*a, b_name);
   for (std::uint16_t i = 0; i < 100; ++i) ASSERT_TRUE(to_b->send(i, bytes_of("forward")).ok());
@@ -397,15 +396,14 @@ TEST_F(PlaneTest, AFullBacklogIsRetried) {
     ASSERT_TRUE(filler.connect(b_name));
     fillers.push_back(std::move(filler.fd));
   }
-  const auto a = make_plane({fresh_address()}, a_in);
+  const auto a = make_plane(listeners({fresh_address()}), a_in);
   Peer* const to_b = must_connect(*a, b_name);
   EXPECT_EQ(to_b->pid(), 0);
   for (std::uint16_t i = 0; i < 10; ++i) EXPECT_TRUE(to_b->send(i, {}).ok());
   EXPECT_EQ(a->counters().records_sent, 0U);
   fillers.clear();
   Inbox b_in;
-  const auto b = Plane::create(std::move(silent), b_in);
-  ASSERT_TRUE(b);
+  const auto b = make_plane(std::move(silent), b_in);
   ASSERT_TRUE(b_in.wait_for_records(10));
   EXPECT_EQ(b_in.take()[9].kind, 9);
   EXPECT_EQ(to_b->pid(), ::getpid());
@@ -415,8 +413,8 @@ TEST_F(PlaneTest, AnIdleHelperSleeps) {
   const Address b_name = fresh_address();
   Inbox a_in;
   Inbox b_in;
-  const auto a = make_plane({fresh_address()}, a_in);
-  const auto b = make_plane({b_name}, b_in);
+  const auto a = make_plane(listeners({fresh_address()}), a_in);
+  const auto b = make_plane(listeners({b_name}), b_in);
   ASSERT_TRUE(must_connect(*a, b_name)->send(0, {}).ok());
   ASSERT_TRUE(b_in.wait_for_records(1));
   const auto switches = [] {
@@ -440,7 +438,7 @@ TEST_F(PlaneTest, AnIdleHelperSleeps) {
 TEST_F(PlaneTest, TheHelperTakesNoSignals) {
   Inbox in;
   const std::string own_mask = status_of(::gettid(), "SigBlk");
-  const auto plane = make_plane({fresh_address()}, in);
+  const auto plane = make_plane(listeners({fresh_address()}), in);
   EXPECT_EQ(status_of(::gettid(), "SigBlk"), own_mask);
   run_on_helper(*plane, [] {
     const std::uint64_t blocked = std::stoull(status_of(::gettid(), "SigBlk"), nullptr, 16);
@@ -471,7 +469,7 @@ TEST_F(PlaneTest, TheHelperMayUseTheCpusOfAllThreads) {
   Inbox in;
   cpu_set_t found;
   CPU_ZERO(&found);
-  const auto plane = make_plane({fresh_address()}, in);
+  const auto plane = make_plane(listeners({fresh_address()}), in);
   run_on_helper(*plane, [&] { EXPECT_EQ(::sched_getaffinity(0, sizeof found, &found), 0); });
   EXPECT_EQ(::sched_setaffinity(0, sizeof all, &all), 0);
   EXPECT_TRUE(CPU_EQUAL(&found, &all));
