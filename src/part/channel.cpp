@@ -24,12 +24,22 @@ Wire::Wire(const PeerState& peer, shm::Direction direction) noexcept
       pid_(peer.peer->pid()),
       allowed_(direction == shm::Direction::write ? peer.push_allowed : peer.pull_allowed) {}
 
+void Wire::map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept {
+  region_ = std::move(region);
+  // release: pairs with transfer()'s acquire.
+  mapped_.store(reinterpret_cast<std::uintptr_t>(region_->base()) + offset,
+                std::memory_order_release);
+}
+
 Status Wire::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece piece) noexcept {
   const auto [offset, length] = piece;
   if (length == 0) return {};
-  if (same_process_) {
-    direction_ == shm::Direction::write ? shm::copy(ours, theirs, offset, length)
-                                        : shm::copy(theirs, ours, offset, length);
+  // acquire: pairs with map()'s release.
+  const std::uintptr_t mapped = mapped_.load(std::memory_order_acquire);
+  if (same_process_ || mapped != 0) {
+    const shm::Buffer here{theirs.type, mapped != 0 ? mapped : theirs.address};
+    direction_ == shm::Direction::write ? shm::copy(ours, here, offset, length)
+                                        : shm::copy(here, ours, offset, length);
     return {};
   }
   if (!usable()) return Errc::kUnreachable;

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "net/shm/copy.hpp"
+#include "net/shm/region.hpp"
 #include "net/shm/segment.hpp"
 #include "part/engine.hpp"
 #include "part/records.hpp"
@@ -71,14 +72,22 @@ class Wire {
   Wire(const PeerState& peer, shm::Direction direction) noexcept;
   /// @errors kUnreachable: attach is refused in this direction: hand over; else as shm::attach_copy
   Status transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece piece) noexcept;
-  /// relaxed: a late reader of `true` only pays one more refused call.
-  bool usable() const noexcept { return same_process_ || allowed_.load(std::memory_order_relaxed); }
+  /// The peer's buffer is mapped here, at `offset` in `region`. Once, at any time.
+  void map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept;
+  bool usable() const noexcept {
+    // relaxed: a late reader of `true` only pays one more refused call, one of `mapped_` only
+    // attaches once more.
+    return same_process_ || mapped_.load(std::memory_order_relaxed) != 0 ||
+           allowed_.load(std::memory_order_relaxed);
+  }
 
  private:
   shm::Direction direction_;
   bool same_process_;
   pid_t pid_;
   std::atomic<bool> allowed_;
+  std::shared_ptr<shm::Segment> region_;
+  std::atomic<std::uintptr_t> mapped_{0};
 };
 
 class SendChannel final : public SendRequest {
@@ -104,6 +113,9 @@ class SendChannel final : public SendRequest {
 
   // For the engine, on the helper.
   void on_datatype(const record::Datatype& head, std::span<const std::byte> blocks);
+  void on_map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept {
+    wire_.map(std::move(region), offset);
+  }
   void on_move(std::uint64_t round, Run run);  ///< the receiver could not pull
   void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
   bool peer_closed() const noexcept { return peer_closed_.load(std::memory_order_acquire); }
@@ -169,6 +181,8 @@ class RecvChannel final : public RecvRequest {
     std::uint64_t block_offset = 0;
     std::uint64_t send_address = 0;
     std::shared_ptr<const Typemap> send_type;
+    std::shared_ptr<shm::Segment> region;  ///< of a mapped send buffer
+    std::uint64_t region_offset = 0;
     bool sender_closed = false;
   };
   /// Match with a sender. True if the receiver's Start came before: then open_first_round() is to

@@ -18,6 +18,7 @@ RecvChannel::RecvChannel(InitArgs args, std::shared_ptr<PeerState> peer, Counter
 bool RecvChannel::match(Match match) {
   match_ = std::move(match);
   if (match_.sender_closed) on_peer_closed();
+  if (match_.region) wire_.map(match_.region, match_.region_offset);
   BlockView<RealPlatform> view(match_.segment->base() + match_.block_offset, match_.shape);
   // Published to the sender by the first open().
   view.header().accepted = {reinterpret_cast<std::uint64_t>(args_.buffer),

@@ -1,12 +1,15 @@
 #include <sched.h>
 #include <time.h>
 
+#include <algorithm>
+
 #include "part/engine_impl.hpp"
 
 namespace larklane::part {
 
-Result<std::unique_ptr<Engine>> Engine::create(std::vector<control::Listener> own, Config config) {
-  auto engine = std::make_unique<EngineImpl>(std::move(config));
+Result<std::unique_ptr<Engine>> Engine::create(std::vector<control::Listener> own, Config config,
+                                               std::shared_ptr<const shm::Regions> regions) {
+  auto engine = std::make_unique<EngineImpl>(std::move(config), std::move(regions));
   LARKLANE_TRY(engine->open(std::move(own)));
   return std::unique_ptr<Engine>(std::move(engine));
 }
@@ -91,7 +94,7 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
 
   const std::uint64_t partition_bytes = args.count * args.type->size_bytes();
   const auto partitions = static_cast<std::uint32_t>(args.partitions);
-  const Mode mode = mode_for(**peer, partition_bytes, partitions);
+  const Mode mode = mode_for(**peer, partition_bytes, partitions, mapped(args).has_value());
   const auto boundaries = mode == Mode::slots ? each_by_itself(partitions)
                                               : policy->boundaries(partitions, partition_bytes);
   auto layout = Layout::make(partitions, boundaries);
@@ -129,6 +132,7 @@ Status EngineImpl::send_init_record_locked(const SendChannel& channel, const Blo
   const InitArgs& args = channel.args();
   const shm::Block& block = channel.block();
   const bool shared = block.segment->bytes() != block.bytes;
+  const auto region = shape.mode == Mode::direct ? mapped(args) : std::nullopt;
   const record::Init record{channel.id(),
                             args.context.high,
                             args.context.low,
@@ -141,20 +145,56 @@ Status EngineImpl::send_init_record_locked(const SendChannel& channel, const Blo
                             reinterpret_cast<std::uint64_t>(args.buffer),
                             args.type->extent_bytes(),
                             block.segment_id,
-                            shared ? 1u : 0u};
-  const int fd = block.segment->fd();
+                            shared ? 1u : 0u,
+                            region ? region->segment->bytes() : 0,
+                            region ? region->offset : 0};
   auto& sent = channel.peer().segments_sent;
-  const bool with_fd = !shared || !sent.contains(block.segment_id);
+  int fds[2];
+  std::size_t fd_count = 0;
+  if (!shared || !sent.contains(block.segment_id)) fds[fd_count++] = block.segment->fd();
+  if (region) fds[fd_count++] = region->segment->fd();
   LARKLANE_TRY(channel.peer().peer->send(static_cast<std::uint16_t>(record::Type::init),
                                          std::as_bytes(std::span(&record, 1)),
-                                         with_fd ? std::span(&fd, 1) : std::span<const int>{}));
+                                         std::span(fds, fd_count)));
   if (shared) sent.insert(block.segment_id);
   return {};
 }
 
+std::optional<shm::Mapped> EngineImpl::mapped(const InitArgs& args) const {
+  const Typemap& type = *args.type;
+  if (!regions_ || type.blocks().empty() || args.count == 0) return std::nullopt;
+  const auto end_of = [](const TypeBlock& block) {
+    return block.offset_bytes + static_cast<std::int64_t>(block.length_bytes);
+  };
+  const auto low = std::ranges::min(type.blocks(), {}, &TypeBlock::offset_bytes).offset_bytes;
+  const auto high = end_of(std::ranges::max(type.blocks(), {}, end_of));
+  const auto elements = static_cast<std::int64_t>(args.count) * args.partitions;
+  const std::int64_t last = (elements - 1) * type.extent_bytes();
+  const auto base = reinterpret_cast<std::uintptr_t>(args.buffer);
+  const auto first = base + static_cast<std::uintptr_t>(low + std::min<std::int64_t>(last, 0));
+  const auto end = base + static_cast<std::uintptr_t>(high + std::max<std::int64_t>(last, 0));
+  auto found = regions_->find(first, end - first);
+  if (found) found->offset += base - first;
+  return found;
+}
+
+void EngineImpl::send_map(PeerState& peer, std::uint64_t channel, const InitArgs& args) {
+  const auto region = mapped(args);
+  if (!region || peer.peer->same_process()) return;
+  const record::Map record{channel, region->segment->bytes(), region->offset};
+  const int fd = region->segment->fd();
+  // A sender that can't be told goes on by attach.
+  (void)peer.peer->send(static_cast<std::uint16_t>(record::Type::map),
+                        std::as_bytes(std::span(&record, 1)), std::span(&fd, 1));
+}
+
 Mode EngineImpl::mode_for(const PeerState& peer, std::uint64_t partition_bytes,
-                          std::uint32_t partitions) const {
-  if (!peer.push_allowed && !peer.peer->same_process()) return Mode::slots;
+                          std::uint32_t partitions, bool is_mapped) const {
+  const bool reach = peer.push_allowed || peer.peer->same_process();
+  // A mapped send buffer can always be pulled, if only by the receiver's helper: worth it when a
+  // second copy costs more.
+  if (!reach && (!is_mapped || partition_bytes * partitions < kHandOverBytesMin))
+    return Mode::slots;
   const bool small = partition_bytes <= config_.shm_slot_bytes_max &&
                      partition_bytes * partitions <= config_.shm_slot_bytes_max * kSlotTotalFactor;
   return partition_bytes == 0 || small ? Mode::slots : Mode::direct;

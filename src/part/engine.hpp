@@ -14,6 +14,7 @@
 #include "base/status.hpp"
 #include "base/typemap.hpp"
 #include "control/plane.hpp"
+#include "net/shm/region.hpp"
 
 namespace larklane::part {
 
@@ -115,8 +116,13 @@ struct Summary {
 /// Thread safety: thread-safe.
 class Engine {
  public:
-  /// Starts the helper. @errors kNoThread, kNoMemory, kSystem
-  static Result<std::unique_ptr<Engine>> create(std::vector<control::Listener> own, Config config);
+  /// Starts the helper.
+  /// @param regions  the program's mapped memory, if it has asked for some: buffers in it are
+  /// copied without attach
+  /// @errors kNoThread, kNoMemory, kSystem
+  static Result<std::unique_ptr<Engine>> create(
+      std::vector<control::Listener> own, Config config,
+      std::shared_ptr<const shm::Regions> regions = nullptr);
   virtual ~Engine() = default;  ///< every request has been freed
 
   /// Can `peer` be served by us (it runs under Larklane on this host, as this user)? Both sides of

@@ -36,6 +36,8 @@ void EngineImpl::on_record(control::Peer& from, const control::Record& record) {
   switch (static_cast<record::Type>(record.kind)) {
     case record::Type::init:
       return on_init(from, record);
+    case record::Type::map:
+      return on_map(from, record);
     case record::Type::datatype:
       return on_datatype(from, record.payload);
     case record::Type::move: {
@@ -93,6 +95,13 @@ Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const r
     std::memcpy(blocks.data(), view.type_blocks(), blocks.size() * sizeof(TypeBlock));
     type = std::make_shared<const Typemap>(std::move(blocks), init.type_extent);
   }
+  std::shared_ptr<shm::Segment> region;
+  if (init.region_bytes != 0) {
+    if (record.fds.empty()) return Errc::kProtocol;
+    auto mapped = shm::Segment::map(std::move(record.fds.back()), init.region_bytes);
+    if (!mapped) return mapped.error();
+    region = std::move(mapped).value();
+  }
   return RecvChannel::Match{init.channel,
                             shape,
                             std::move(layout).value(),
@@ -100,7 +109,18 @@ Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const r
                             init.block_offset,
                             init.send_address,
                             std::move(type),
+                            std::move(region),
+                            init.region_offset,
                             false};
+}
+
+void EngineImpl::on_map(control::Peer& from, const control::Record& record) {
+  record::Map map;
+  if (!record::read(record.payload, map) || record.fds.empty()) return;
+  auto region = shm::Segment::map(std::move(record.fds.front()), map.region_bytes);
+  // Without the mapping the sender goes on by attach.
+  if (auto channel = send_of(from, map.channel); channel && region)
+    channel->on_map(std::move(region).value(), map.region_offset);
 }
 
 void EngineImpl::on_init(control::Peer& from, const control::Record& record) {
@@ -140,8 +160,9 @@ bool EngineImpl::match_locked(const std::shared_ptr<RecvChannel>& channel, Incom
                   "the " + describe(channel->args(), Kind::receive) + " was matched by a send of " +
                       std::to_string(send_bytes) + " bytes from " + channel->args().peer);
     send_fail(peer, id, false, Errc::kSizeMismatch, channel->total_bytes());
-  } else if (shape.mode == Mode::direct && !channel->args().type->is_contiguous()) {
-    send_datatype(peer, id, *channel->args().type);
+  } else if (shape.mode == Mode::direct) {
+    if (!channel->args().type->is_contiguous()) send_datatype(peer, id, *channel->args().type);
+    send_map(peer, id, channel->args());
   }
   note_peer_locked(peer, shape.mode, channel->args());
   const bool failed = channel->error().code() == Errc::kSizeMismatch;

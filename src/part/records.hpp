@@ -11,7 +11,7 @@
 
 namespace larklane::part::record {
 
-enum class Type : std::uint16_t { init = 1, datatype = 2, move = 3, close = 4, fail = 5 };
+enum class Type : std::uint16_t { init = 1, datatype = 2, move = 3, close = 4, fail = 5, map = 6 };
 
 /// Sender to receiver, once a channel, in the order of the Psend_init calls.
 struct Init {
@@ -26,8 +26,11 @@ struct Init {
   std::int64_t type_extent;
   std::uint32_t segment_id;
   std::uint32_t segment_shared;  ///< other channels use the segment too: its descriptor comes once
+  std::uint64_t region_bytes;    ///< a mapped send buffer lies in a region of this size, whose
+                                 ///< descriptor comes last; 0: none
+  std::uint64_t region_offset;
 };
-static_assert(sizeof(Init) == 8 * 3 + 8 + sizeof(BlockShape) + 8 * 5 + 8);
+static_assert(sizeof(Init) == 8 * 3 + 8 + sizeof(BlockShape) + 8 * 5 + 8 + 16);
 
 /// Receiver to sender: a part of the receiver's typemap; followed by `count` pairs {offset,
 /// length}.
@@ -38,6 +41,13 @@ struct Datatype {
   std::uint32_t first;
   std::uint32_t count;
   std::uint32_t reserved;
+};
+
+/// Receiver to sender: the receive buffer is mapped; the region's descriptor comes along.
+struct Map {
+  std::uint64_t channel;
+  std::uint64_t region_bytes;
+  std::uint64_t region_offset;
 };
 
 /// A mover that cannot reach the other side's memory hands its claimed run over.
