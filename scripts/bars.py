@@ -3,10 +3,13 @@
 
 The rows are bench/rows.json; each is
 
-  {"row": "name", "unit": "ns", "margin": 0.03, "repetitions": 15,
+  {"row": "name", "unit": "ns", "margin": 0.03, "allowance": 10, "repetitions": 15,
    "points": [{"bytes": 8}, ...],
-   "contenders": {"larklane": ["command", "--bytes", "{bytes}"], "other": [...]},
+   "contenders": {"larklane": "larklane mpich5 exposed --bytes {bytes}", "other": "native mpich5 ..."},
    "claims": [["larklane", "other"]]}
+
+`native MPI ...` and `larklane MPI ...` run bench/pair with these arguments on two ranks; any other command runs as it is. `allowance`
+(default 0, in the row's unit) is what a candidate may take above the baseline besides the margin.
 
 A command is run once per turn and contender, from the repository's root, and prints as its last line {"samples": [numbers],
 "wrong": 0}: one sample of the turn is their median, smaller is better; `wrong` counts rounds with a wrong payload or completion. A
@@ -110,11 +113,21 @@ def parse_output(text):
     return bars_stats.median(result["samples"]), int(result.get("wrong", 0))
 
 
+def words_of(command, timeout_s):
+    """A contender's command as a list of words, launcher included."""
+    how, mpi, *arguments = command.split()
+    if how not in ("native", "larklane"):
+        return command.split()
+    launch = ["python3", "tests/mp/launch.py", "--mpi", mpi, "-n", "2", "--timeout", str(timeout_s), "--"]
+    larklane = ["build/release/bin/larklane", "run"] if how == "larklane" else []
+    return [*launch, *larklane, f"build/release/bench/{mpi}/pair", *arguments]
+
+
 def run_once(command, parameters, timeout_s):
     """One run of a contender. @return (sample or None, what was wrong or None)"""
-    words = [word.format(**parameters) for word in command]
+    words = words_of(command.format(**parameters), timeout_s)
     try:
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False)
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s + 10, check=False)
     except subprocess.TimeoutExpired:
         return None, f"no end after {timeout_s} s"
     if done.returncode:
@@ -158,7 +171,8 @@ def judge(row, point):
     verdicts = []
     for candidate, baseline in row["claims"]:
         if candidate in point["series"] and baseline in point["series"]:
-            pair = (point["series"][candidate], point["series"][baseline])
+            allowed = [sample + row.get("allowance", 0) for sample in point["series"][baseline]]
+            pair = (point["series"][candidate], allowed)
             result = bars_stats.compare(*pair, noise=max(noise, default=0.0), margin=row["margin"])
         else:
             gone = [name for name in (candidate, baseline) if name not in point["series"]]
@@ -171,11 +185,11 @@ def available(row):
     """Contenders whose program is here; the others are named."""
     found = {}
     for name, command in row["contenders"].items():
-        program = command[0] if "/" not in command[0] else str(ROOT / command[0])
-        if shutil.which(program):
+        *_, pair = [word for word in words_of(command, 0) if word.startswith("build/")] or [command.split()[0]]
+        if shutil.which(ROOT / pair if "/" in pair else pair):
             found[name] = command
         else:
-            print(f"  {row['row']}: {name} left out, no {command[0]}")
+            print(f"  {row['row']}: {name} left out, no {pair}")
     return list(found)
 
 
