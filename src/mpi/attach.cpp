@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "mpi/exports.hpp"
 #include "mpi/handles.hpp"
 #include "mpi/next.hpp"
 
@@ -33,25 +34,20 @@ void find(LarklaneFindNext* find_next, const char* name, Function*& function) no
   function = reinterpret_cast<Function*>(find_next(name));
 }
 
-#define LARKLANE_CALL(ret, Name, params, args) find(find_next, LARKLANE_PREFIX #Name, next.Name);
-#define LARKLANE_REAL(ret, Name, params) find(find_next, LARKLANE_PREFIX #Name, next.Name);
-
 void find_mpi(LarklaneFindNext* find_next, Next& next) noexcept {
-#define LARKLANE_PREFIX "MPI_"
+#define LARKLANE_CALL(ret, Name, params, args) find(find_next, "MPI_" #Name, next.Name);
 #include "mpi/calls.def"
-#include "mpi/reals.def"
-#undef LARKLANE_PREFIX
+#undef LARKLANE_CALL
 }
 
 void find_pmpi(LarklaneFindNext* find_next, Next& next) noexcept {
-#define LARKLANE_PREFIX "PMPI_"
+#define LARKLANE_CALL(ret, Name, params, args) find(find_next, "PMPI_" #Name, next.Name);
+#define LARKLANE_REAL(ret, Name, params) find(find_next, "PMPI_" #Name, next.Name);
 #include "mpi/calls.def"
 #include "mpi/reals.def"
-#undef LARKLANE_PREFIX
-}
-
 #undef LARKLANE_CALL
 #undef LARKLANE_REAL
+}
 
 void find_handles([[maybe_unused]] LarklaneFindNext* find_next, Handles& found) noexcept {
 #ifdef LARKLANE_FAMILY_OMPI
@@ -67,10 +63,11 @@ void find_handles([[maybe_unused]] LarklaneFindNext* find_next, Handles& found) 
 // The lookups come before the lock: they take the dynamic linker's, which another caller may hold
 // already.
 void attach(LarklaneFindNext* find_next) noexcept {
-  Next mpi, pmpi;
+  Next pmpi;
   Handles found;
-  find_mpi(find_next, mpi);
   find_pmpi(find_next, pmpi);
+  Next mpi = pmpi;  // our own calls are no tool's business
+  find_mpi(find_next, mpi);
   find_handles(find_next, found);
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -91,11 +88,13 @@ extern "C" {
 
 [[gnu::visibility("default")]] LarklaneAttach larklane_mpi_attach;
 
-const char* larklane_mpi_attach(const char* version, LarklaneFindNext* find_next) {
+const char* larklane_mpi_attach(const char* version, LarklaneFindNext* find_next,
+                                void* const** functions) {
   if (std::strcmp(version, LARKLANE_VERSION) != 0) {
     return "it is of another version of Larklane than the preloaded object";
   }
   larklane::mpi::attach(find_next);
+  *functions = larklane::mpi::exported_functions;
   return nullptr;
 }
 

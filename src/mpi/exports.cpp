@@ -1,6 +1,8 @@
 // The names that programs call. Assembler names, so that no header's spelling of a prototype is in
 // the way.
 
+#include "mpi/exports.hpp"
+
 #include "mpi/next.hpp"
 
 namespace larklane::mpi {
@@ -20,5 +22,12 @@ namespace larklane::mpi {
   LARKLANE_EXPORT(ret, p##Name, "PMPI_" #Name, params, face::Name LARKLANE_PMPI_ARGS args)
 #include "mpi/calls.def"
 #undef LARKLANE_CALL
+
+void* const exported_functions[] = {
+#define LARKLANE_CALL(ret, Name, params, args) \
+  reinterpret_cast<void*>(export_##Name), reinterpret_cast<void*>(export_p##Name),
+#include "mpi/calls.def"
+#undef LARKLANE_CALL
+};
 
 }  // namespace larklane::mpi

@@ -23,7 +23,7 @@ namespace larklane::mpi {
 /// all that it may look for.
 class HandleTable {
  public:
-  HandleTable() noexcept : current_(&empty_) {}
+  constexpr HandleTable() noexcept : current_(&empty_) {}
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
 

@@ -31,7 +31,8 @@ std::optional<int> rank_from(std::initializer_list<const char*> names) {
   return std::nullopt;
 }
 
-/// A process, told apart from a later one with the same id by its start time (proc(5), field 22 of stat).
+/// A process, told apart from a later one with the same id by its start time (proc(5), field 22 of
+/// stat).
 std::string process_name(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   const std::string stat{std::istreambuf_iterator<char>(file), {}};
@@ -41,7 +42,8 @@ std::string process_name(pid_t pid) {
   return std::to_string(pid) + "-" + stat.substr(at + 1, stat.find(' ', at + 1) - at - 1);
 }
 
-/// Hydra gives no job id, but all its processes on one host talk to one proxy, over a socket pair or a local socket.
+/// Hydra gives no job id, but all its processes on one host talk to one proxy, over a socket pair
+/// or a local socket.
 std::optional<std::string> proxy_of(const std::string& pmi_fd) {
   const auto fd = number(pmi_fd);
   ucred peer{};

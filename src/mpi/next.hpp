@@ -21,7 +21,8 @@ extern Next next_mpi;
 extern Next next_pmpi;
 }  // namespace detail
 
-/// The next MPI_X after us: a tool that was loaded after us still sees native calls.
+/// The next MPI_X after us: a tool that was loaded after us still sees native calls. Functions of
+/// reals.def are the PMPI_X here too.
 inline const Next& next_mpi() noexcept { return detail::next_mpi; }
 /// The next PMPI_X: for calls that nobody but the MPI has to see.
 inline const Next& next_pmpi() noexcept { return detail::next_pmpi; }

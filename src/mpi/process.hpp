@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/config.hpp"
 #include "mpi/handles.hpp"
@@ -18,29 +19,36 @@ namespace larklane::mpi {
 /// One per process, never destroyed: MPI calls may come from anywhere until the process ends.
 /// Thread safety: thread-safe.
 /// Invariants:
-/// 1. The listener is bound before the MPI's own initialisation, whose exchange tells everybody that everybody has bound.
-/// 2. Engine, helper thread and private communicator exist from the first partitioned init on, never earlier.
+/// 1. The listener is bound before the MPI's own initialisation, whose exchange tells everybody
+/// that everybody has bound.
+/// 2. Engine, helper thread and private communicator exist from the first partitioned init on,
+/// never earlier.
 class Process {
  public:
   static Process& get() noexcept;
 
-  /// Before the MPI initialises: read the options, bind the listener. @return false: the options are wrong, and it has been said
+  /// Before the MPI initialises: read the options, bind the listener. @return false: the options
+  /// are wrong, and it has been said
   bool prepare();
-  /// The world model or one more session is in use.
-  void opened(bool world);
-  /// Before the MPI's own finalisation of the last user's communicators: nothing. After it: give everything back.
-  void closed(bool world);
+  /// The world model is in use; after its end everything is given back unless a session is open.
+  void world_opened();
+  void world_closed();
+  /// One more session is in use; `before` is the handle that the MPI has just ended.
+  void session_opened(MPI_Session session);
+  void session_closed(MPI_Session before);
   /// In use at all. relaxed: initialisation and use are ordered by the program.
-  bool is_open() const noexcept { return users_.load(std::memory_order_relaxed) > 0; }
+  bool is_open() const noexcept { return open_.load(std::memory_order_relaxed); }
   bool has_world() const noexcept { return world_.load(std::memory_order_relaxed); }
 
-  /// The engine, made by the first call; null if this process can't run partitioned requests of ours, which has been said once.
+  /// The engine, made by the first call; null if this process can't run partitioned requests of
+  /// ours, which has been said once.
   part::Engine* engine();
   const Config& config() const noexcept { return config_; }
   const Identity& identity() const noexcept { return identity_; }
   /// A communicator of our own, of this process alone; comm_null before the first partitioned init.
   MPI_Comm private_comm() const noexcept { return private_comm_; }
-  /// Group of MPI_COMM_WORLD, or of mpi://WORLD if only sessions are in use; to be freed. group_null if there is none yet.
+  /// Group of MPI_COMM_WORLD, or of mpi://WORLD if only sessions are in use; to be freed.
+  /// group_null if there is none yet.
   MPI_Group world_group() const;
 
   /// Let the MPI make progress. One thread at a time; the others return at once.
@@ -56,10 +64,10 @@ class Process {
   part::Engine* create_engine_slow();
   bool create_private_comm_locked();
   bool rank_is_right_locked();
-  void close_locked();
+  void close_unless_used_locked();
 
-  std::mutex mutex_;
-  std::atomic<int> users_{0};
+  mutable std::mutex mutex_;
+  std::atomic<bool> open_{false};
   std::atomic<bool> world_{false};
   std::atomic<bool> poking_{false};
   std::atomic<part::Engine*> engine_{nullptr};
@@ -71,7 +79,8 @@ class Process {
   Config config_;
   Identity identity_;
   MPI_Comm private_comm_{};
-  MPI_Session session_{};  ///< of our own, if only sessions are in use
+  std::vector<MPI_Session> sessions_;  ///< the program's
+  MPI_Session session_{};              ///< of our own, if only sessions are in use
   bool has_session_ = false;
 };
 

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +29,8 @@ enum { kNameCount = sizeof kNames / sizeof *kNames, kPathBytes = 4096 };
 // trampolines.S; each entry belongs to the name of the same index
 extern _Atomic(void*) larklane_preload_slots[kNameCount];
 
-// The object that defines PMPI_Init, opened, and its address.
-static _Atomic(void*) mpi_handle;
+// The MPI, opened, if it is not in the global scope.
+static _Atomic(void*) local_mpi;
 
 __attribute__((format(printf, 1, 2))) static void warn_once(const char* format, ...) {
   static atomic_flag warned = ATOMIC_FLAG_INIT;
@@ -43,67 +44,108 @@ __attribute__((format(printf, 1, 2))) static void warn_once(const char* format, 
   va_end(values);
 }
 
-// The next definition after this object, as the dynamic linker would have bound it without us; in
+// The next definition after this object, as the dynamic linker would have bound it without us; of
 // an MPI that was opened RTLD_LOCAL (Python, Julia) only that object's own scope has it.
 static void* find_next(const char* name) {
   void* found = dlsym(RTLD_NEXT, name);
   if (found) return found;
-  void* mpi = atomic_load_explicit(&mpi_handle, memory_order_acquire);  // pairs with open_mpi
+  void* mpi = atomic_load_explicit(&local_mpi, memory_order_acquire);  // pairs with find_mpi
   return mpi ? dlsym(mpi, name) : NULL;
 }
 
-static bool same_object(const void* a, const void* b) {
-  Dl_info in_a, in_b;
-  return dladdr(a, &in_a) && dladdr(b, &in_b) && in_a.dli_fbase == in_b.dli_fbase;
-}
-
-// PMPI_Init as the object `path` sees it, not counting our own.
-static void* init_seen_by(const char* path) {
-  void* object = dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
-  if (!object) return NULL;
-  void* init = dlsym(object, "PMPI_Init");
-  dlclose(object);
-  return init && !same_object(init, kNames) ? init : NULL;
-}
-
-struct Walk {
-  size_t skip;
+// A loaded object. Found by its segments: dladdr would walk the symbols of a large library.
+struct Object {
+  uintptr_t low, high;
   char path[kPathBytes];
 };
 
-static int copy_path(struct dl_phdr_info* object, size_t size, void* walk_p) {
-  struct Walk* walk = walk_p;
-  (void)size;
-  if (walk->skip-- > 0) return 0;
-  return snprintf(walk->path, sizeof walk->path, "%s", object->dlpi_name) < kPathBytes;
+static bool contains(const struct Object* object, const void* address) {
+  return (uintptr_t)address >= object->low && (uintptr_t)address < object->high;
 }
 
-// PMPI_Init of the MPI that the caller uses: in the global scope, else in the scope of the calling
-// object, else anywhere.
-static void* find_init(const void* caller) {
-  void* init = dlsym(RTLD_NEXT, "PMPI_Init");
-  if (init) return init;
-  Dl_info calling;
-  if (dladdr(caller, &calling) && (init = init_seen_by(calling.dli_fname))) return init;
-  struct Walk walk;
-  for (size_t i = 0; walk.skip = i, dl_iterate_phdr(copy_path, &walk) != 0; ++i) {
-    if (walk.path[0] != '\0' && (init = init_seen_by(walk.path))) return init;
+static void describe(const struct dl_phdr_info* info, struct Object* object) {
+  object->low = UINTPTR_MAX;
+  object->high = 0;
+  for (size_t i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)* segment = &info->dlpi_phdr[i];
+    if (segment->p_type != PT_LOAD) continue;
+    const uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+    if (start < object->low) object->low = start;
+    if (start + segment->p_memsz > object->high) object->high = start + segment->p_memsz;
   }
-  return NULL;
 }
 
-// Is `name` defined by the very object that defines `init`, not by one that it depends on?
-static bool defines(void* mpi, const void* init, const char* name) {
-  void* found = dlsym(mpi, name);
-  return found && same_object(found, init);
+struct Search {
+  const void* address;  // of something in the wanted object; null: the wanted one is the next
+  size_t skip;          // objects before it
+  struct Object* found;
+};
+
+static int search_step(struct dl_phdr_info* info, size_t size, void* search_p) {
+  struct Search* search = search_p;
+  (void)size;
+  if (search->skip > 0) return --search->skip, 0;
+  describe(info, search->found);
+  if (search->address && !contains(search->found, search->address)) return 0;
+  return snprintf(search->found->path, kPathBytes, "%s", info->dlpi_name) < kPathBytes;
+}
+
+static bool find_object(const void* address, struct Object* object) {
+  struct Search search = {.address = address, .found = object};
+  return dl_iterate_phdr(search_step, &search) != 0;
+}
+
+// PMPI_Init as `object` sees it, not counting our own; null for the program itself, whose view is
+// the global scope.
+static void* init_seen_by(const struct Object* object, const struct Object* self) {
+  void* handle = object->path[0] ? dlopen(object->path, RTLD_NOLOAD | RTLD_LAZY) : NULL;
+  if (!handle) return NULL;
+  void* init = dlsym(handle, "PMPI_Init");
+  dlclose(handle);
+  return init && !contains(self, init) ? init : NULL;
+}
+
+// PMPI_Init of an MPI that was opened RTLD_LOCAL: as the caller sees it, else of any object.
+static void* find_local_init(const void* caller, const struct Object* self) {
+  struct Object object;
+  void* init = find_object(caller, &object) ? init_seen_by(&object, self) : NULL;
+  for (size_t i = 0; !init; ++i) {
+    struct Search search = {.skip = i, .found = &object};
+    if (dl_iterate_phdr(search_step, &search) == 0) break;
+    init = init_seen_by(&object, self);
+  }
+  return init;
+}
+
+struct Mpi {
+  void* handle;
+  struct Object object;
+};
+
+// The MPI that the caller uses: in the global scope, else opened locally.
+static bool find_mpi(const void* caller, const struct Object* self, struct Mpi* mpi) {
+  void* init = dlsym(RTLD_NEXT, "PMPI_Init");
+  const bool is_global = init != NULL;
+  if (!init) init = find_local_init(caller, self);
+  if (!init || !find_object(init, &mpi->object)) return false;
+  mpi->handle = dlopen(mpi->object.path, RTLD_NOLOAD | RTLD_LAZY);
+  // release: pairs with find_next
+  if (!is_global) atomic_store_explicit(&local_mpi, mpi->handle, memory_order_release);
+  return mpi->handle && mpi->object.path[0];  // else the program itself defines PMPI_Init
+}
+
+// Is `name` defined by the MPI itself, not by something that it depends on?
+static bool defines(const struct Mpi* mpi, const char* name) {
+  const void* found = dlsym(mpi->handle, name);
+  return found && contains(&mpi->object, found);
 }
 
 // The ABI family of the opened MPI, judged by symbols that are part of each ABI; null if it is none
 // of ours.
-static const char* family_of(void* mpi, const void* init) {
-  if (defines(mpi, init, "ompi_mpi_comm_world")) return "ompi";  // MPI_COMM_WORLD is its address
-  if (defines(mpi, init, "MPIR_Dup_fn")) return "mpich";         // MPI_DUP_FN names it
-  if (defines(mpi, init, "MPI_Abi_get_version")) return "abi";
+static const char* family_of(const struct Mpi* mpi) {
+  if (defines(mpi, "ompi_mpi_comm_world")) return "ompi";  // MPI_COMM_WORLD is its address
+  if (defines(mpi, "MPIR_Dup_fn")) return "mpich";         // MPI_DUP_FN names it
+  if (defines(mpi, "MPI_Abi_get_version")) return "abi";
   return NULL;
 }
 
@@ -119,15 +161,13 @@ static const char* family_wanted(void) {
   return NULL;
 }
 
-// Our library of `family`, attached to the MPI; null after a warning if that fails.
-static void* open_family(const char* family) {
-  Dl_info self;
-  char path[kPathBytes];
-  if (!dladdr(kNames, &self)) return NULL;
-  const char* slash = strrchr(self.dli_fname, '/');
-  const int folder = slash ? (int)(slash - self.dli_fname) : 1;
-  snprintf(path, sizeof path, "%.*s/liblarklane_mpi_%s" LARKLANE_LIBRARY_SUFFIX, folder,
-           slash ? self.dli_fname : ".", family);
+// The functions of our library of `family`, attached to the MPI; null after a warning if that
+// fails.
+static void* const* open_family(const char* family, const struct Object* self) {
+  char path[kPathBytes + 64];
+  const char* slash = strrchr(self->path, '/');
+  snprintf(path, sizeof path, "%.*s/liblarklane_mpi_%s" LARKLANE_LIBRARY_SUFFIX,
+           slash ? (int)(slash - self->path) : 1, slash ? self->path : ".", family);
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     warn_once("%s; the MPI's own functions are used", dlerror());
@@ -135,35 +175,29 @@ static void* open_family(const char* family) {
   }
   LarklaneAttach* attach;
   *(void**)&attach = dlsym(library, "larklane_mpi_attach");
-  const char* problem = attach ? attach(LARKLANE_VERSION, find_next) : "it is not ours";
-  if (problem) {
-    warn_once("%s: %s; the MPI's own functions are used", path, problem);
-    return NULL;
-  }
-  return library;
+  void* const* functions = NULL;
+  const char* problem = attach ? attach(LARKLANE_VERSION, find_next, &functions) : "it is not ours";
+  if (problem) warn_once("%s: %s; the MPI's own functions are used", path, problem);
+  return functions;
 }
 
-// The library that takes the calls: one of ours, or null for the MPI itself.
-static void* choose_library(const void* caller) {
-  void* init = find_init(caller);
-  Dl_info in;
-  if (!init || !dladdr(init, &in)) return NULL;
-  void* mpi = dlopen(in.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
-  if (!mpi) return NULL;  // the program itself defines PMPI_Init
-  atomic_store_explicit(&mpi_handle, mpi, memory_order_release);  // pairs with find_next
+// The functions that take the calls, in the order of the slots; null: those of the MPI itself.
+static void* const* choose_functions(const void* caller) {
+  struct Object self;
+  struct Mpi mpi;
+  if (!find_object(kNames, &self) || !find_mpi(caller, &self, &mpi)) return NULL;
   // Linked with one of our libraries: that one is attached already.
-  if (defines(mpi, init, "larklane_mpi_attach")) return NULL;
+  if (defines(&mpi, "larklane_mpi_attach")) return NULL;
   const char* family = family_wanted();
-  if (!family) family = family_of(mpi, init);
+  if (!family) family = family_of(&mpi);
   if (!family) {
     warn_once(
         "%s has none of the MPI ABIs known here (MPICH, Open MPI, MPI 5.0 standard ABI); its own "
-        "functions are used. "
-        "LARKLANE_MPI=mpich|ompi|abi overrides",
-        in.dli_fname);
+        "functions are used. LARKLANE_MPI=mpich|ompi|abi overrides",
+        mpi.object.path);
     return NULL;
   }
-  return strcmp(family, "native") == 0 ? NULL : open_family(family);
+  return strcmp(family, "native") == 0 ? NULL : open_family(family, &self);
 }
 
 static void missing(void) {
@@ -175,10 +209,10 @@ static void missing(void) {
 void* larklane_preload_resolve(_Atomic(void*)* slot, const void* caller);
 
 void* larklane_preload_resolve(_Atomic(void*)* slot, const void* caller) {
-  void* library = choose_library(caller);
+  void* const* functions = choose_functions(caller);
   void* wanted = NULL;
   for (size_t i = 0; i < kNameCount; ++i) {
-    void* target = library ? dlsym(library, kNames[i]) : find_next(kNames[i]);
+    void* target = functions ? functions[i] : find_next(kNames[i]);
     if (!target) *(void (**)(void)) & target = missing;
     // release: pairs with the load in the trampoline, after which the family's tables must be
     // visible

@@ -1,0 +1,87 @@
+#pragma once
+// The array of a call that takes several requests, split into ours and the MPI's.
+
+#include <cstddef>
+#include <vector>
+
+#include "mpi/carrier.hpp"
+#include "mpi/handles.hpp"
+
+namespace larklane::mpi {
+
+/// One pass, nothing copied: is any entry ours?
+inline bool any_ours(int count, const MPI_Request* requests) noexcept {
+  if (no_carriers()) return false;
+  for (int i = 0; i < count; ++i) {
+    if (find_carrier(requests[i]) != nullptr) return true;
+  }
+  return false;
+}
+
+/// `count` values, on the stack up to 64. Thread safety: single-owner.
+template <class T>
+class Scratch {
+ public:
+  explicit Scratch(int count) : data_(small_) {
+    if (static_cast<std::size_t>(count) > kSmall) {
+      large_.resize(static_cast<std::size_t>(count));
+      data_ = large_.data();
+    }
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  T& operator[](int i) noexcept { return data_[i]; }
+  const T& operator[](int i) const noexcept { return data_[i]; }
+  T* data() noexcept { return data_; }
+
+ private:
+  static constexpr std::size_t kSmall = 64;
+  T small_[kSmall];
+  std::vector<T> large_;
+  T* data_;
+};
+
+/// Entries that are ours are MPI_REQUEST_NULL in the copy that the MPI gets. Thread safety:
+/// single-owner.
+class Batch {
+ public:
+  Batch(int count, const MPI_Request* requests) : count_(count), natives_(count), ours_(count) {
+    for (int i = 0; i < count; ++i) {
+      ours_[i] = find_carrier(requests[i]);
+      natives_[i] = ours_[i] == nullptr ? requests[i] : handles().request_null;
+      if (natives_[i] != handles().request_null) ++native_count_;
+    }
+  }
+
+  int count() const noexcept { return count_; }
+  /// Entries of the MPI that are not null.
+  int native_count() const noexcept { return native_count_; }
+  MPI_Request* natives() noexcept { return natives_.data(); }
+  MPI_Request native_at(int i) const noexcept { return natives_[i]; }
+  /// Null where the entry is not ours.
+  Partitioned* ours(int i) const noexcept { return ours_[i]; }
+  /// Ours and in a round.
+  bool is_active(int i) const noexcept {
+    return ours_[i] != nullptr && ours_[i]->request->active();
+  }
+  bool any_active() const noexcept {
+    for (int i = 0; i < count_; ++i) {
+      if (is_active(i)) return true;
+    }
+    return false;
+  }
+  /// What the MPI made of its handles goes to the user's array.
+  void copy_back(MPI_Request* requests) const noexcept {
+    for (int i = 0; i < count_; ++i) {
+      if (ours_[i] == nullptr) requests[i] = natives_[i];
+    }
+  }
+
+ private:
+  int count_;
+  int native_count_ = 0;
+  Scratch<MPI_Request> natives_;
+  Scratch<Partitioned*> ours_;
+};
+
+}  // namespace larklane::mpi

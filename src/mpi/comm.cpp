@@ -1,0 +1,238 @@
+// Communicator constructors and destructors: they go to the MPI unchanged and leave a record of how
+// the result was made.
+
+#include <algorithm>
+#include <string_view>
+
+#include "mpi/communicator.hpp"
+#include "mpi/next.hpp"
+#include "mpi/process.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+/// A constructor that is collective on its parent. The ordinal is taken before the call, even if
+/// the caller gets MPI_COMM_NULL: the other members count it too.
+template <class Call>
+int collective(MPI_Comm parent, Origin origin, MPI_Comm* made, Call call) {
+  part::ContextId recipe;
+  const bool known = child_recipe(parent, origin, &recipe);
+  const int code = call();
+  if (known && code == MPI_SUCCESS) remember_communicator(*made, recipe);
+  return code;
+}
+
+/// A constructor whose callers count the uses of a key that they all know; its groups tell it from
+/// others.
+void remember_by_use(MPI_Comm made, const ContextHash& key) {
+  const std::uint64_t use = next_use(key.id());
+  remember_communicator(made, ContextHash(key).add(use).id());
+}
+
+/// Groups of an intercommunicator as both sides see them; false if the MPI did not tell.
+bool add_both_groups(MPI_Comm intercomm, ContextHash& hash) {
+  const Next& real = next_pmpi();
+  MPI_Group local, remote;
+  if (real.Comm_group(intercomm, &local) != MPI_SUCCESS) return false;
+  const auto local_ranks = world_ranks(local);
+  real.Group_free(&local);
+  if (real.Comm_remote_group(intercomm, &remote) != MPI_SUCCESS) return false;
+  const auto remote_ranks = world_ranks(remote);
+  real.Group_free(&remote);
+  if (local_ranks.empty() || remote_ranks.empty()) return false;
+  add_unordered(hash, group_id(local_ranks), group_id(remote_ranks));
+  return true;
+}
+
+}  // namespace
+}  // namespace larklane::mpi
+
+namespace larklane::mpi::face {
+
+int Comm_dup(const Next& next, MPI_Comm comm, MPI_Comm* newcomm) {
+  return collective(comm, Origin::dup, newcomm, [&] { return next.Comm_dup(comm, newcomm); });
+}
+
+int Comm_dup_with_info(const Next& next, MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
+  return collective(comm, Origin::dup, newcomm,
+                    [&] { return next.Comm_dup_with_info(comm, info, newcomm); });
+}
+
+int Comm_idup(const Next& next, MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
+  return collective(comm, Origin::dup, newcomm,
+                    [&] { return next.Comm_idup(comm, newcomm, request); });
+}
+
+int Comm_idup_with_info(const Next& next, MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm,
+                        MPI_Request* request) {
+  return collective(comm, Origin::dup, newcomm,
+                    [&] { return next.Comm_idup_with_info(comm, info, newcomm, request); });
+}
+
+int Comm_create(const Next& next, MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
+  return collective(comm, Origin::create, newcomm,
+                    [&] { return next.Comm_create(comm, group, newcomm); });
+}
+
+int Comm_split(const Next& next, MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
+  return collective(comm, Origin::split, newcomm,
+                    [&] { return next.Comm_split(comm, color, key, newcomm); });
+}
+
+int Comm_split_type(const Next& next, MPI_Comm comm, int split_type, int key, MPI_Info info,
+                    MPI_Comm* newcomm) {
+  return collective(comm, Origin::split_type, newcomm,
+                    [&] { return next.Comm_split_type(comm, split_type, key, info, newcomm); });
+}
+
+int Intercomm_merge(const Next& next, MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
+  return collective(intercomm, Origin::merge, newintracomm,
+                    [&] { return next.Intercomm_merge(intercomm, high, newintracomm); });
+}
+
+int Cart_create(const Next& next, MPI_Comm comm_old, int ndims, const int dims[],
+                const int periods[], int reorder, MPI_Comm* comm_cart) {
+  return collective(comm_old, Origin::cart, comm_cart, [&] {
+    return next.Cart_create(comm_old, ndims, dims, periods, reorder, comm_cart);
+  });
+}
+
+int Cart_sub(const Next& next, MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm) {
+  return collective(comm, Origin::cart_sub, newcomm,
+                    [&] { return next.Cart_sub(comm, remain_dims, newcomm); });
+}
+
+int Graph_create(const Next& next, MPI_Comm comm_old, int nnodes, const int index[],
+                 const int edges[], int reorder, MPI_Comm* comm_graph) {
+  return collective(comm_old, Origin::graph, comm_graph, [&] {
+    return next.Graph_create(comm_old, nnodes, index, edges, reorder, comm_graph);
+  });
+}
+
+int Dist_graph_create(const Next& next, MPI_Comm comm_old, int n, const int sources[],
+                      const int degrees[], const int destinations[], const int weights[],
+                      MPI_Info info, int reorder, MPI_Comm* comm_dist_graph) {
+  return collective(comm_old, Origin::dist_graph, comm_dist_graph, [&] {
+    return next.Dist_graph_create(comm_old, n, sources, degrees, destinations, weights, info,
+                                  reorder, comm_dist_graph);
+  });
+}
+
+int Dist_graph_create_adjacent(const Next& next, MPI_Comm comm_old, int indegree,
+                               const int sources[], const int sourceweights[], int outdegree,
+                               const int destinations[], const int destweights[], MPI_Info info,
+                               int reorder, MPI_Comm* comm_dist_graph) {
+  return collective(comm_old, Origin::dist_graph_adjacent, comm_dist_graph, [&] {
+    return next.Dist_graph_create_adjacent(comm_old, indegree, sources, sourceweights, outdegree,
+                                           destinations, destweights, info, reorder,
+                                           comm_dist_graph);
+  });
+}
+
+int Comm_spawn(const Next& next, const char* command, char* argv[], int maxprocs, MPI_Info info,
+               int root, MPI_Comm comm, MPI_Comm* intercomm, int array_of_errcodes[]) {
+  return collective(comm, Origin::spawn, intercomm, [&] {
+    return next.Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes);
+  });
+}
+
+int Comm_spawn_multiple(const Next& next, int count, char* array_of_commands[],
+                        char** array_of_argv[], const int array_of_maxprocs[],
+                        const MPI_Info array_of_info[], int root, MPI_Comm comm,
+                        MPI_Comm* intercomm, int array_of_errcodes[]) {
+  return collective(comm, Origin::spawn, intercomm, [&] {
+    return next.Comm_spawn_multiple(count, array_of_commands, array_of_argv, array_of_maxprocs,
+                                    array_of_info, root, comm, intercomm, array_of_errcodes);
+  });
+}
+
+int Comm_accept(const Next& next, const char* port_name, MPI_Info info, int root, MPI_Comm comm,
+                MPI_Comm* newcomm) {
+  return collective(comm, Origin::accept, newcomm,
+                    [&] { return next.Comm_accept(port_name, info, root, comm, newcomm); });
+}
+
+int Comm_connect(const Next& next, const char* port_name, MPI_Info info, int root, MPI_Comm comm,
+                 MPI_Comm* newcomm) {
+  return collective(comm, Origin::connect, newcomm,
+                    [&] { return next.Comm_connect(port_name, info, root, comm, newcomm); });
+}
+
+int Comm_join(const Next& next, int fd, MPI_Comm* intercomm) {
+  // One process on each side: the other one is of another world, or this process itself.
+  return collective(handles().comm_self, Origin::join, intercomm,
+                    [&] { return next.Comm_join(fd, intercomm); });
+}
+
+int Comm_get_parent(const Next& next, MPI_Comm* parent) {
+  const int code = next.Comm_get_parent(parent);
+  if (code == MPI_SUCCESS && *parent != handles().comm_null && !find_communicator(*parent)) {
+    remember_communicator(*parent, ContextHash(Origin::parent).id());
+  }
+  return code;
+}
+
+int Comm_create_group(const Next& next, MPI_Comm comm, MPI_Group group, int tag,
+                      MPI_Comm* newcomm) {
+  const int code = next.Comm_create_group(comm, group, tag, newcomm);
+  if (code != MPI_SUCCESS || *newcomm == handles().comm_null) return code;
+  // Only the group's members call this, so the parent's ordinal would differ.
+  const auto parent = find_communicator(comm);
+  const auto ranks = world_ranks(group);
+  if (parent && !ranks.empty()) {
+    remember_by_use(*newcomm, ContextHash(Origin::create_group)
+                                  .add(parent->recipe())
+                                  .add(static_cast<std::uint64_t>(tag))
+                                  .add(group_id(ranks)));
+  }
+  return code;
+}
+
+int Comm_create_from_group(const Next& next, MPI_Group group, const char* string_tag, MPI_Info info,
+                           MPI_Errhandler errhandler, MPI_Comm* newcomm) {
+  const int code = next.Comm_create_from_group(group, string_tag, info, errhandler, newcomm);
+  if (code != MPI_SUCCESS || *newcomm == handles().comm_null) return code;
+  if (const auto ranks = world_ranks(group); !ranks.empty()) {
+    remember_by_use(
+        *newcomm,
+        ContextHash(Origin::from_group).add(std::string_view(string_tag)).add(group_id(ranks)));
+  }
+  return code;
+}
+
+int Intercomm_create(const Next& next, MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm,
+                     int remote_leader, int tag, MPI_Comm* newintercomm) {
+  const int code =
+      next.Intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm);
+  if (code != MPI_SUCCESS || *newintercomm == handles().comm_null) return code;
+  // Neither side knows the other's ordinals; both know both groups and the tag.
+  ContextHash key(Origin::intercomm);
+  key.add(static_cast<std::uint64_t>(tag));
+  if (add_both_groups(*newintercomm, key)) remember_by_use(*newintercomm, key);
+  return code;
+}
+
+int Intercomm_create_from_groups(const Next& next, MPI_Group local_group, int local_leader,
+                                 MPI_Group remote_group, int remote_leader, const char* string_tag,
+                                 MPI_Info info, MPI_Errhandler errhandler, MPI_Comm* newintercomm) {
+  const int code =
+      next.Intercomm_create_from_groups(local_group, local_leader, remote_group, remote_leader,
+                                        string_tag, info, errhandler, newintercomm);
+  if (code != MPI_SUCCESS || *newintercomm == handles().comm_null) return code;
+  ContextHash key(Origin::intercomm_from_groups);
+  key.add(std::string_view(string_tag));
+  if (add_both_groups(*newintercomm, key)) remember_by_use(*newintercomm, key);
+  return code;
+}
+
+int Comm_free(const Next& next, MPI_Comm* comm) {
+  forget_communicator(*comm);
+  return next.Comm_free(comm);
+}
+
+int Comm_disconnect(const Next& next, MPI_Comm* comm) {
+  forget_communicator(*comm);
+  return next.Comm_disconnect(comm);
+}
+
+}  // namespace larklane::mpi::face

@@ -1,0 +1,183 @@
+#include "mpi/communicator.hpp"
+
+#include <map>
+#include <numeric>
+#include <unordered_map>
+
+#include "mpi/next.hpp"
+#include "mpi/process.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+/// Thread safety: thread-safe through its mutex.
+struct Registry {
+  std::mutex mutex;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Communicator>> by_handle;
+  std::map<part::ContextId, std::uint64_t> uses;
+
+  static Registry& get() noexcept {
+    static Registry* const registry = new Registry;
+    return *registry;
+  }
+  std::shared_ptr<Communicator> find_locked(MPI_Comm comm);
+};
+
+std::shared_ptr<Communicator> Registry::find_locked(MPI_Comm comm) {
+  if (const auto found = by_handle.find(handle_bits(comm)); found != by_handle.end()) {
+    return found->second;
+  }
+  if (!Process::get().has_world()) return nullptr;
+  Origin origin;
+  if (comm == handles().comm_world) {
+    origin = Origin::world;
+  } else if (comm == handles().comm_self) {
+    origin = Origin::self;
+  } else {
+    return nullptr;
+  }
+  return by_handle[handle_bits(comm)] =
+             std::make_shared<Communicator>(comm, ContextHash(origin).id());
+}
+
+}  // namespace
+
+Communicator::~Communicator() {
+  MPI_Comm comm = error_target();
+  if (stand_in_ && Process::get().is_open()) next_pmpi().Comm_free(&comm);
+}
+
+part::ContextId Communicator::child(Origin origin) noexcept {
+  const std::uint64_t ordinal = children_.fetch_add(1, std::memory_order_relaxed);
+  return ContextHash(origin).add(recipe_).add(ordinal).id();
+}
+
+MPI_Comm Communicator::error_target() const noexcept {
+  return handle_.load(std::memory_order_relaxed);
+}
+
+void Communicator::detach() {
+  const Next& real = next_pmpi();
+  MPI_Comm stand_in = handles().comm_null;
+  MPI_Errhandler handler;
+  if (real.Comm_get_errhandler(error_target(), &handler) == MPI_SUCCESS) {
+    if (real.Comm_split(Process::get().private_comm(), 0, 0, &stand_in) == MPI_SUCCESS) {
+      real.Comm_set_errhandler(stand_in, handler);
+      stand_in_ = true;
+    }
+    real.Errhandler_free(&handler);
+  }
+  handle_.store(stand_in, std::memory_order_relaxed);
+}
+
+const Communicator::Members& Communicator::members() {
+  const std::scoped_lock lock(mutex_);
+  if (!resolved_) {
+    resolve_locked();
+    resolved_ = true;
+  }
+  return members_;
+}
+
+void Communicator::resolve_locked() {
+  const Next& real = next_pmpi();
+  const MPI_Comm comm = error_target();
+  int inter = 0;
+  MPI_Group local;
+  if (real.Comm_test_inter(comm, &inter) != MPI_SUCCESS ||
+      real.Comm_rank(comm, &members_.rank) != MPI_SUCCESS ||
+      real.Comm_group(comm, &local) != MPI_SUCCESS) {
+    return;
+  }
+  members_.inter = inter != 0;
+  members_.peer_ranks = world_ranks(local);
+  real.Group_free(&local);
+  members_.known = !members_.peer_ranks.empty();
+  ContextHash hash(Origin::final);
+  hash.add(recipe_);
+  const part::ContextId own_group = group_id(members_.peer_ranks);
+  if (members_.inter) {
+    MPI_Group remote;
+    if (real.Comm_remote_group(comm, &remote) != MPI_SUCCESS) return;
+    members_.peer_ranks = world_ranks(remote);
+    real.Group_free(&remote);
+    add_unordered(hash, own_group, group_id(members_.peer_ranks));
+  } else {
+    hash.add(own_group);
+  }
+  members_.id = hash.id();
+  int* tag_max = nullptr;
+  int found = 0;
+  const MPI_Comm attribute_of = Process::get().has_world() ? handles().comm_world : comm;
+  if (real.Comm_get_attr(attribute_of, MPI_TAG_UB, static_cast<void*>(&tag_max), &found) ==
+          MPI_SUCCESS &&
+      found != 0) {
+    members_.tag_max = *tag_max;
+  }
+}
+
+std::vector<int> world_ranks(MPI_Group group) {
+  const Next& real = next_pmpi();
+  MPI_Group world = Process::get().world_group();
+  int size = 0;
+  if (world == handles().group_null || real.Group_size(group, &size) != MPI_SUCCESS) return {};
+  std::vector<int> ranks(static_cast<std::size_t>(size)), found(ranks.size(), -1);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  if (real.Group_translate_ranks(group, size, ranks.data(), world, found.data()) != MPI_SUCCESS) {
+    found.clear();
+  }
+  real.Group_free(&world);
+  for (int& rank : found) {
+    if (rank == MPI_UNDEFINED) rank = -1;
+  }
+  return found;
+}
+
+std::shared_ptr<Communicator> find_communicator(MPI_Comm comm) {
+  Registry& registry = Registry::get();
+  const std::scoped_lock lock(registry.mutex);
+  return registry.find_locked(comm);
+}
+
+bool child_recipe(MPI_Comm parent, Origin origin, part::ContextId* recipe) {
+  const auto communicator = find_communicator(parent);
+  if (communicator) *recipe = communicator->child(origin);
+  return communicator != nullptr;
+}
+
+std::uint64_t next_use(const part::ContextId& key) {
+  Registry& registry = Registry::get();
+  const std::scoped_lock lock(registry.mutex);
+  return registry.uses[key]++;
+}
+
+void remember_communicator(MPI_Comm comm, const part::ContextId& recipe) {
+  if (comm == handles().comm_null) return;
+  auto communicator = std::make_shared<Communicator>(comm, recipe);
+  Registry& registry = Registry::get();
+  const std::scoped_lock lock(registry.mutex);
+  registry.by_handle[handle_bits(comm)] = std::move(communicator);
+}
+
+void forget_communicator(MPI_Comm comm) {
+  std::shared_ptr<Communicator> forgotten;  // ends after the lock: its end may call the MPI
+  Registry& registry = Registry::get();
+  {
+    const std::scoped_lock lock(registry.mutex);
+    const auto found = registry.by_handle.find(handle_bits(comm));
+    if (found == registry.by_handle.end()) return;
+    forgotten = std::move(found->second);
+    registry.by_handle.erase(found);
+  }
+  // relaxed: the program orders the init and the free of a communicator
+  if (forgotten->request_count.load(std::memory_order_relaxed) > 0) forgotten->detach();
+}
+
+void forget_all_communicators() {
+  Registry& registry = Registry::get();
+  const std::scoped_lock lock(registry.mutex);
+  registry.by_handle.clear();
+  registry.uses.clear();
+}
+
+}  // namespace larklane::mpi

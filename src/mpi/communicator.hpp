@@ -1,0 +1,90 @@
+#pragma once
+// What we know of communicators: how each was made, and, from its first partitioned init on, who is
+// in it.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "mpi/context_id.hpp"
+#include "mpi/handles.hpp"
+
+namespace larklane::mpi {
+
+/// The bits of any MPI handle.
+template <class Handle>
+std::uint64_t handle_bits(Handle handle) noexcept {
+  static_assert(sizeof(Handle) <= sizeof(std::uint64_t));
+  std::uint64_t bits = 0;
+  __builtin_memcpy(&bits, &handle, sizeof handle);
+  return bits;
+}
+
+/// Thread safety: thread-safe. It outlives its handle as long as a request refers to it.
+class Communicator {
+ public:
+  Communicator(MPI_Comm handle, const part::ContextId& recipe) noexcept
+      : handle_(handle), recipe_(recipe) {}
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  /// What all members hash for the next communicator that they make together from this one:
+  /// collective calls on a communicator come in the same order everywhere (MPI 4.0, 6.14), so the
+  /// ordinal agrees.
+  part::ContextId child(Origin origin) noexcept;
+  const part::ContextId& recipe() const noexcept { return recipe_; }
+
+  /// Who is in it. Local MPI calls, once.
+  struct Members {
+    bool known = false;  ///< false: the MPI did not tell
+    part::ContextId id;
+    bool inter = false;
+    int rank = 0;                 ///< own, in the own group
+    std::vector<int> peer_ranks;  ///< ranks in the own world of those whom a rank argument names;
+                                  ///< negative: of another world
+    int tag_max = -1;             ///< -1: not known
+  };
+  const Members& members();
+
+  /// Where errors are raised: the handle, or after MPI_Comm_free a communicator of our own with the
+  /// error handler that it had.
+  MPI_Comm error_target() const noexcept;
+  /// The user frees the handle, and requests of ours still refer to it.
+  void detach();
+  std::atomic<std::uint32_t> request_count{0};
+
+ private:
+  void resolve_locked();
+
+  // relaxed throughout: the program orders MPI_Comm_free and the calls on a communicator's requests
+  std::atomic<MPI_Comm> handle_;
+  const part::ContextId recipe_;
+  std::atomic<std::uint64_t> children_{
+      0};  // relaxed: the program orders collective calls on one communicator
+  std::mutex mutex_;
+  bool resolved_ = false;
+  Members members_;
+  bool stand_in_ = false;
+};
+
+/// Ranks in the own world of a group's members; empty if the MPI did not tell.
+std::vector<int> world_ranks(MPI_Group group);
+
+/// The record of a communicator; null if we did not see it made.
+std::shared_ptr<Communicator> find_communicator(MPI_Comm comm);
+/// The next recipe of a child; null context if the parent is unknown.
+bool child_recipe(MPI_Comm parent, Origin origin, part::ContextId* recipe);
+/// A count of how often this process has used the key, beginning with 0: the members use it equally
+/// often.
+std::uint64_t next_use(const part::ContextId& key);
+/// The new handle gets a record; MPI_COMM_NULL gets none.
+void remember_communicator(MPI_Comm comm, const part::ContextId& recipe);
+/// Before MPI_Comm_free: the handle may be another communicator's at once.
+void forget_communicator(MPI_Comm comm);
+void forget_all_communicators();
+
+}  // namespace larklane::mpi

@@ -1,0 +1,177 @@
+// MPI_Waitall, MPI_Testall, MPI_Request_get_status_all.
+
+#include "mpi/complete_many.hpp"
+#include "mpi/error.hpp"
+#include "mpi/next.hpp"
+#include "mpi/status.hpp"
+#include "mpi/waiting.hpp"
+
+namespace larklane::mpi {
+
+int finish_round(Partitioned& ours, part::Completion completion, MPI_Status* status) {
+  const int code = completion == part::Completion::failed ? failure_code(ours) : MPI_SUCCESS;
+  set_finished(status, ours);
+  ours.request->finish();
+  return code;
+}
+
+unsigned next_turn() noexcept {
+  thread_local unsigned turn = 0;
+  return turn++;
+}
+
+namespace {
+
+/// How the active ones of ours stand, entry by entry.
+class Rounds {
+ public:
+  explicit Rounds(const Batch& batch) : batch_(batch), completion_(batch.count()) {
+    for (int i = 0; i < batch.count(); ++i) completion_[i] = part::Completion::pending;
+  }
+  /// Asks those that are pending. @return how many still are
+  int poll() {
+    int pending = 0;
+    for (int i = 0; i < batch_.count(); ++i) {
+      if (!batch_.is_active(i) || completion_[i] != part::Completion::pending) continue;
+      completion_[i] = batch_.ours(i)->request->poll();
+      if (completion_[i] == part::Completion::pending) ++pending;
+      if (completion_[i] == part::Completion::failed) failed_ = true;
+    }
+    return pending;
+  }
+  bool any_failed() const noexcept { return failed_; }
+  part::Completion operator[](int i) const noexcept { return completion_[i]; }
+
+ private:
+  const Batch& batch_;
+  Scratch<part::Completion> completion_;
+  bool failed_ = false;
+};
+
+/// Everything of both sides is complete and nothing failed.
+int commit(const Batch& batch, const Rounds& rounds, MPI_Status* statuses) {
+  for (int i = 0; i < batch.count(); ++i) {
+    if (batch.is_active(i))
+      static_cast<void>(finish_round(*batch.ours(i), rounds[i], status_at(statuses, i)));
+  }
+  return MPI_SUCCESS;
+}
+
+/// Something failed: every status gets its MPI_ERROR. @param natives_done  the MPI has filled the
+/// statuses of its entries
+/// @param natives_have_errors  and their MPI_ERROR
+int commit_failed(const Batch& batch, const Rounds& rounds, bool natives_done,
+                  bool natives_have_errors, MPI_Status* statuses) {
+  const Communicator* communicator = nullptr;
+  int first_code = MPI_SUCCESS;
+  for (int i = 0; i < batch.count(); ++i) {
+    MPI_Status* const status = status_at(statuses, i);
+    int code = MPI_SUCCESS;
+    if (batch.ours(i) == nullptr) {
+      if (natives_done && natives_have_errors) continue;
+      const bool is_null = batch.native_at(i) == handles().request_null;
+      code = natives_done || is_null ? MPI_SUCCESS : MPI_ERR_PENDING;
+      if (!natives_done && is_null) set_empty(status);
+    } else if (!batch.is_active(i)) {
+      set_empty(status);
+    } else if (rounds[i] == part::Completion::pending) {
+      code = MPI_ERR_PENDING;
+    } else {
+      code = finish_round(*batch.ours(i), rounds[i], status);
+      if (code != MPI_SUCCESS && first_code == MPI_SUCCESS) {
+        first_code = code;
+        communicator = batch.ours(i)->communicator.get();
+      }
+    }
+    if (is_wanted(status)) status->MPI_ERROR = code;
+  }
+  if (first_code != MPI_SUCCESS) raise_code(communicator, first_code);
+  return MPI_ERR_IN_STATUS;
+}
+
+/// One of ours failed: the MPI's requests are asked once, not waited for.
+int finish_after_failure(const Next& next, Batch& batch, const Rounds& rounds,
+                         MPI_Request* requests, MPI_Status* statuses) {
+  int flag = 0;
+  const int code = next.Testall(batch.count(), batch.natives(), &flag, statuses);
+  batch.copy_back(requests);
+  const bool in_status = code == MPI_ERR_IN_STATUS;
+  return commit_failed(batch, rounds, flag != 0 || in_status, in_status, statuses);
+}
+
+}  // namespace
+}  // namespace larklane::mpi
+
+namespace larklane::mpi::face {
+
+int Waitall(const Next& next, int count, MPI_Request array_of_requests[],
+            MPI_Status* array_of_statuses) {
+  if (!any_ours(count, array_of_requests)) [[likely]] {
+    return next.Waitall(count, array_of_requests, array_of_statuses);
+  }
+  Batch batch(count, array_of_requests);
+  Rounds rounds(batch);
+  Waiting waiting;
+  while (rounds.poll() > 0 && !rounds.any_failed()) waiting.idle();
+  if (rounds.any_failed())
+    return finish_after_failure(next, batch, rounds, array_of_requests, array_of_statuses);
+  // Nothing that the MPI may wait for needs us: who comes last moves the data.
+  const int code = next.Waitall(count, batch.natives(), array_of_statuses);
+  batch.copy_back(array_of_requests);
+  if (code == MPI_ERR_IN_STATUS) {
+    static_cast<void>(commit_failed(batch, rounds, true, true, array_of_statuses));
+    return code;
+  }
+  commit(batch, rounds, array_of_statuses);
+  return code;
+}
+
+int Testall(const Next& next, int count, MPI_Request array_of_requests[], int* flag,
+            MPI_Status* array_of_statuses) {
+  if (!any_ours(count, array_of_requests)) [[likely]] {
+    return next.Testall(count, array_of_requests, flag, array_of_statuses);
+  }
+  Batch batch(count, array_of_requests);
+  Rounds rounds(batch);
+  const int pending = rounds.poll();
+  if (rounds.any_failed()) {
+    *flag = 1;
+    return finish_after_failure(next, batch, rounds, array_of_requests, array_of_statuses);
+  }
+  if (pending > 0) {
+    // All or nothing: the MPI's own stay as they are, but get progress.
+    *flag = 0;
+    Process::get().poke_native();
+    return MPI_SUCCESS;
+  }
+  const int code = next.Testall(count, batch.natives(), flag, array_of_statuses);
+  batch.copy_back(array_of_requests);
+  if (code == MPI_ERR_IN_STATUS) {
+    static_cast<void>(commit_failed(batch, rounds, true, true, array_of_statuses));
+  } else if (code == MPI_SUCCESS && *flag != 0) {
+    commit(batch, rounds, array_of_statuses);
+  }
+  return code;
+}
+
+int Request_get_status_all(const Next& next, int count, const MPI_Request array_of_requests[],
+                           int* flag, MPI_Status* array_of_statuses) {
+  if (!any_ours(count, array_of_requests)) [[likely]] {
+    return next.Request_get_status_all(count, array_of_requests, flag, array_of_statuses);
+  }
+  Batch batch(count, array_of_requests);
+  Rounds rounds(batch);
+  if (rounds.poll() > 0) {
+    *flag = 0;
+    Process::get().poke_native();
+    return MPI_SUCCESS;
+  }
+  const int code = next.Request_get_status_all(count, batch.natives(), flag, array_of_statuses);
+  if (code != MPI_SUCCESS || *flag == 0) return code;
+  for (int i = 0; i < count; ++i) {
+    if (batch.is_active(i)) set_finished(status_at(array_of_statuses, i), *batch.ours(i));
+  }
+  return MPI_SUCCESS;
+}
+
+}  // namespace larklane::mpi::face

@@ -1,0 +1,140 @@
+// MPI_Waitany, MPI_Testany, MPI_Request_get_status_any.
+
+#include "mpi/complete_many.hpp"
+#include "mpi/error.hpp"
+#include "mpi/next.hpp"
+#include "mpi/status.hpp"
+#include "mpi/waiting.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+/// What one look at an array found.
+struct Found {
+  int code = MPI_SUCCESS;
+  int index = MPI_UNDEFINED;
+  bool done = false;           ///< an entry, or an error, that ends the call
+  bool native_active = false;  ///< the MPI has requests that are active
+};
+
+/// The first of ours that is not pending, from a starting point that changes; null if there is
+/// none.
+Partitioned* find_complete(const Batch& batch, unsigned turn, int* index,
+                           part::Completion* completion) {
+  const int count = batch.count();
+  const int start = static_cast<int>(turn % static_cast<unsigned>(count));
+  for (int k = 0; k < count; ++k) {
+    const int i = (start + k) % count;
+    if (!batch.is_active(i)) continue;
+    *completion = batch.ours(i)->request->poll();
+    if (*completion == part::Completion::pending) continue;
+    *index = i;
+    return batch.ours(i);
+  }
+  return nullptr;
+}
+
+bool complete_ours(const Batch& batch, unsigned turn, MPI_Status* status, Found* found) {
+  part::Completion completion;
+  Partitioned* const ours = find_complete(batch, turn, &found->index, &completion);
+  if (ours == nullptr) return false;
+  const int code = finish_round(*ours, completion, status);
+  found->code = code == MPI_SUCCESS ? MPI_SUCCESS : raise_code(ours->communicator.get(), code);
+  found->done = true;
+  return true;
+}
+
+bool complete_native(const Next& next, Batch& batch, MPI_Request* requests, MPI_Status* status,
+                     Found* found) {
+  if (batch.native_count() == 0) return false;
+  int flag = 0, index = MPI_UNDEFINED;
+  found->code = next.Testany(batch.count(), batch.natives(), &index, &flag, status);
+  batch.copy_back(requests);
+  if (found->code != MPI_SUCCESS || (flag != 0 && index != MPI_UNDEFINED)) {
+    found->index = index;
+    found->done = true;
+  }
+  found->native_active = flag == 0;
+  return found->done;
+}
+
+/// One look at everybody; the MPI's first in every other call.
+Found look(const Next& next, Batch& batch, unsigned turn, MPI_Request* requests,
+           MPI_Status* status) {
+  Found found;
+  if (turn % 2 == 0) {
+    if (!complete_ours(batch, turn / 2, status, &found))
+      complete_native(next, batch, requests, status, &found);
+  } else {
+    if (!complete_native(next, batch, requests, status, &found))
+      complete_ours(batch, turn / 2, status, &found);
+  }
+  return found;
+}
+
+}  // namespace
+}  // namespace larklane::mpi
+
+namespace larklane::mpi::face {
+
+int Waitany(const Next& next, int count, MPI_Request array_of_requests[], int* index,
+            MPI_Status* status) {
+  if (!any_ours(count, array_of_requests)) [[likely]] {
+    return next.Waitany(count, array_of_requests, index, status);
+  }
+  Batch batch(count, array_of_requests);
+  if (!batch.any_active()) {
+    const int code = next.Waitany(count, batch.natives(), index, status);
+    batch.copy_back(array_of_requests);
+    return code;
+  }
+  const unsigned turn = next_turn();
+  Waiting waiting;
+  for (;;) {
+    const Found found = look(next, batch, turn, array_of_requests, status);
+    if (found.done) {
+      *index = found.index;
+      return found.code;
+    }
+    waiting.idle();
+  }
+}
+
+int Testany(const Next& next, int count, MPI_Request array_of_requests[], int* index, int* flag,
+            MPI_Status* status) {
+  if (!any_ours(count, array_of_requests)) [[likely]] {
+    return next.Testany(count, array_of_requests, index, flag, status);
+  }
+  Batch batch(count, array_of_requests);
+  const Found found = look(next, batch, next_turn(), array_of_requests, status);
+  *index = found.index;
+  *flag = found.done ? 1 : 0;
+  if (found.done) return found.code;
+  if (!batch.any_active() && !found.native_active) {
+    *flag = 1;
+    set_empty(status);
+  } else if (!found.native_active) {
+    Process::get().poke_native();
+  }
+  return MPI_SUCCESS;
+}
+
+int Request_get_status_any(const Next& next, int count, const MPI_Request array_of_requests[],
+                           int* index, int* flag, MPI_Status* status) {
+  if (!any_ours(count, array_of_requests)) [[likely]] {
+    return next.Request_get_status_any(count, array_of_requests, index, flag, status);
+  }
+  Batch batch(count, array_of_requests);
+  part::Completion completion;
+  if (const Partitioned* const ours = find_complete(batch, next_turn(), index, &completion)) {
+    *flag = 1;
+    set_finished(status, *ours);
+    return MPI_SUCCESS;
+  }
+  const int code = next.Request_get_status_any(count, batch.natives(), index, flag, status);
+  if (code == MPI_SUCCESS && *flag != 0 && *index == MPI_UNDEFINED && batch.any_active()) *flag = 0;
+  if (code == MPI_SUCCESS && *flag == 0) Process::get().poke_native();
+  return code;
+}
+
+}  // namespace larklane::mpi::face

@@ -1,0 +1,85 @@
+// MPI_Wait, MPI_Test, MPI_Request_get_status.
+
+#include "mpi/carrier.hpp"
+#include "mpi/error.hpp"
+#include "mpi/next.hpp"
+#include "mpi/status.hpp"
+#include "mpi/waiting.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+/// The round is over: status, inactive again, and the error if it failed.
+int finish(Partitioned& ours, part::Completion completion, MPI_Status* status) {
+  const int code = completion == part::Completion::failed ? failure_code(ours) : MPI_SUCCESS;
+  set_finished(status, ours);
+  ours.request->finish();
+  return code == MPI_SUCCESS ? MPI_SUCCESS : raise_code(ours.communicator.get(), code);
+}
+
+}  // namespace
+}  // namespace larklane::mpi
+
+namespace larklane::mpi::face {
+
+int Wait(const Next& next, MPI_Request* request, MPI_Status* status) {
+  if (no_carriers()) [[likely]]
+    return next.Wait(request, status);
+  Partitioned* const ours = find_carrier(*request);
+  if (ours == nullptr) return next.Wait(request, status);
+  if (!ours->request->active()) {
+    set_empty(status);
+    return MPI_SUCCESS;
+  }
+  part::Completion completion = ours->request->poll();
+  if (completion == part::Completion::pending) {
+    Waiting waiting;
+    do {
+      waiting.idle();
+      completion = ours->request->poll();
+    } while (completion == part::Completion::pending);
+  }
+  return finish(*ours, completion, status);
+}
+
+int Test(const Next& next, MPI_Request* request, int* flag, MPI_Status* status) {
+  if (no_carriers()) [[likely]]
+    return next.Test(request, flag, status);
+  Partitioned* const ours = find_carrier(*request);
+  if (ours == nullptr) return next.Test(request, flag, status);
+  *flag = 1;
+  if (!ours->request->active()) {
+    set_empty(status);
+    return MPI_SUCCESS;
+  }
+  const part::Completion completion = ours->request->poll();
+  if (completion == part::Completion::pending) {
+    *flag = 0;
+    Process::get().poke_native();
+    return MPI_SUCCESS;
+  }
+  return finish(*ours, completion, status);
+}
+
+int Request_get_status(const Next& next, MPI_Request request, int* flag, MPI_Status* status) {
+  if (no_carriers()) [[likely]]
+    return next.Request_get_status(request, flag, status);
+  Partitioned* const ours = find_carrier(request);
+  if (ours == nullptr) return next.Request_get_status(request, flag, status);
+  *flag = 1;
+  if (!ours->request->active()) {
+    set_empty(status);
+    return MPI_SUCCESS;
+  }
+  const part::Completion completion = ours->request->poll();
+  if (completion == part::Completion::pending) {
+    *flag = 0;
+    Process::get().poke_native();
+  } else {
+    // A failed round is complete; the call that ends it raises the error.
+    set_finished(status, *ours);
+  }
+  return MPI_SUCCESS;
+}
+
+}  // namespace larklane::mpi::face

@@ -1,0 +1,135 @@
+// MPI_Waitsome, MPI_Testsome, MPI_Request_get_status_some.
+
+#include "mpi/complete_many.hpp"
+#include "mpi/error.hpp"
+#include "mpi/next.hpp"
+#include "mpi/status.hpp"
+#include "mpi/waiting.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+/// What one look at an array found: first the MPI's entries, then ours, in the caller's output
+/// arrays.
+struct Some {
+  int code = MPI_SUCCESS;
+  int count = 0;                               ///< entries of the output arrays
+  bool native_active = false;                  ///< the MPI has requests that are active
+  const Communicator* communicator = nullptr;  ///< of the first of ours that failed
+  int failure = MPI_SUCCESS;
+};
+
+/// @return false: an error of the MPI that ends the call
+bool take_natives(const Next& next, Batch& batch, MPI_Request* requests, int* indices,
+                  MPI_Status* statuses, Some* some) {
+  if (batch.native_count() == 0) return true;
+  int done = 0;
+  some->code = next.Testsome(batch.count(), batch.natives(), &done, indices, statuses);
+  batch.copy_back(requests);
+  if (some->code != MPI_SUCCESS && some->code != MPI_ERR_IN_STATUS) return false;
+  some->native_active = done != MPI_UNDEFINED;
+  some->count = done == MPI_UNDEFINED ? 0 : done;
+  return true;
+}
+
+void take_ours(const Batch& batch, int* indices, MPI_Status* statuses, Some* some) {
+  const int natives = some->count;
+  const bool natives_have_errors = some->code == MPI_ERR_IN_STATUS;
+  Scratch<int> codes(batch.count());
+  for (int i = 0; i < batch.count(); ++i) {
+    if (!batch.is_active(i)) continue;
+    const part::Completion completion = batch.ours(i)->request->poll();
+    if (completion == part::Completion::pending) continue;
+    const int code = finish_round(*batch.ours(i), completion, status_at(statuses, some->count));
+    if (code != MPI_SUCCESS && some->failure == MPI_SUCCESS) {
+      some->failure = code;
+      some->communicator = batch.ours(i)->communicator.get();
+    }
+    codes[some->count] = code;
+    indices[some->count++] = i;
+  }
+  if (some->failure != MPI_SUCCESS) some->code = MPI_ERR_IN_STATUS;
+  if (some->code != MPI_ERR_IN_STATUS || statuses == MPI_STATUSES_IGNORE) return;
+  for (int k = natives_have_errors ? natives : 0; k < some->count; ++k) {
+    statuses[k].MPI_ERROR = k < natives ? MPI_SUCCESS : codes[k];
+  }
+}
+
+Some look(const Next& next, Batch& batch, MPI_Request* requests, int* indices,
+          MPI_Status* statuses) {
+  Some some;
+  if (!take_natives(next, batch, requests, indices, statuses, &some)) return some;
+  take_ours(batch, indices, statuses, &some);
+  if (some.failure != MPI_SUCCESS) raise_code(some.communicator, some.failure);
+  return some;
+}
+
+}  // namespace
+}  // namespace larklane::mpi
+
+namespace larklane::mpi::face {
+
+int Waitsome(const Next& next, int incount, MPI_Request array_of_requests[], int* outcount,
+             int array_of_indices[], MPI_Status* array_of_statuses) {
+  if (!any_ours(incount, array_of_requests)) [[likely]] {
+    return next.Waitsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses);
+  }
+  Batch batch(incount, array_of_requests);
+  if (!batch.any_active()) {
+    const int code =
+        next.Waitsome(incount, batch.natives(), outcount, array_of_indices, array_of_statuses);
+    batch.copy_back(array_of_requests);
+    return code;
+  }
+  Waiting waiting;
+  for (;;) {
+    const Some some = look(next, batch, array_of_requests, array_of_indices, array_of_statuses);
+    if (some.count > 0 || some.code != MPI_SUCCESS) {
+      *outcount = some.count;
+      return some.code;
+    }
+    waiting.idle();
+  }
+}
+
+int Testsome(const Next& next, int incount, MPI_Request array_of_requests[], int* outcount,
+             int array_of_indices[], MPI_Status* array_of_statuses) {
+  if (!any_ours(incount, array_of_requests)) [[likely]] {
+    return next.Testsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses);
+  }
+  Batch batch(incount, array_of_requests);
+  const bool was_active = batch.any_active();
+  const Some some = look(next, batch, array_of_requests, array_of_indices, array_of_statuses);
+  *outcount = some.count;
+  if (some.count == 0 && some.code == MPI_SUCCESS) {
+    if (!was_active && !some.native_active) {
+      *outcount = MPI_UNDEFINED;
+    } else if (!some.native_active) {
+      Process::get().poke_native();
+    }
+  }
+  return some.code;
+}
+
+int Request_get_status_some(const Next& next, int incount, const MPI_Request array_of_requests[],
+                            int* outcount, int array_of_indices[], MPI_Status* array_of_statuses) {
+  if (!any_ours(incount, array_of_requests)) [[likely]] {
+    return next.Request_get_status_some(incount, array_of_requests, outcount, array_of_indices,
+                                        array_of_statuses);
+  }
+  Batch batch(incount, array_of_requests);
+  const int code = next.Request_get_status_some(incount, batch.natives(), outcount,
+                                                array_of_indices, array_of_statuses);
+  if (code != MPI_SUCCESS) return code;
+  if (*outcount == MPI_UNDEFINED && batch.any_active()) *outcount = 0;
+  for (int i = 0; i < incount; ++i) {
+    if (!batch.is_active(i) || batch.ours(i)->request->poll() == part::Completion::pending)
+      continue;
+    set_finished(status_at(array_of_statuses, *outcount), *batch.ours(i));
+    array_of_indices[(*outcount)++] = i;
+  }
+  if (*outcount == 0) Process::get().poke_native();
+  return MPI_SUCCESS;
+}
+
+}  // namespace larklane::mpi::face

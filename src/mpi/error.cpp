@@ -1,0 +1,148 @@
+#include "mpi/error.hpp"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "mpi/next.hpp"
+#include "mpi/process.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+/// One code per class, made when it is first needed; 0 where the MPI makes none.
+/// Thread safety: thread-safe through its mutex.
+struct Codes {
+  std::mutex mutex;
+  std::map<int, int> by_class;
+
+  static Codes& get() noexcept {
+    static Codes* const codes = new Codes;
+    return *codes;
+  }
+};
+
+int make_code(int error_class) {
+  const Next& real = next_pmpi();
+  int code = MPI_SUCCESS, found = MPI_SUCCESS;
+  if (real.Add_error_code == nullptr || real.Add_error_code(error_class, &code) != MPI_SUCCESS) {
+    return MPI_SUCCESS;
+  }
+  if (real.Error_class(code, &found) != MPI_SUCCESS || found != error_class) return MPI_SUCCESS;
+  return code;
+}
+
+/// Whose handler takes errors without a communicator. MPI 4.0, 9.3 says MPI_COMM_SELF's, earlier
+/// versions MPI_COMM_WORLD's: the one that the program has changed.
+MPI_Comm default_target() {
+  Process& process = Process::get();
+  if (!process.has_world()) return process.is_open() ? process.private_comm() : handles().comm_null;
+  const Next& real = next_pmpi();
+  MPI_Errhandler handler;
+  if (real.Comm_get_errhandler(handles().comm_self, &handler) != MPI_SUCCESS)
+    return handles().comm_world;
+  const bool is_fatal = handler == handles().errors_are_fatal;
+  real.Errhandler_free(&handler);
+  return is_fatal ? handles().comm_world : handles().comm_self;
+}
+
+}  // namespace
+
+int error_code(int error_class, const std::string& sentence) {
+  Process& process = Process::get();
+  std::string text = "larklane: rank " + std::to_string(process.identity().rank) + ": " + sentence;
+  if (process.is_open()) {
+    Codes& codes = Codes::get();
+    const std::scoped_lock lock(codes.mutex);
+    auto found = codes.by_class.find(error_class);
+    if (found == codes.by_class.end()) {
+      found = codes.by_class.emplace(error_class, make_code(error_class)).first;
+    }
+    if (text.size() >= MPI_MAX_ERROR_STRING) text.resize(MPI_MAX_ERROR_STRING - 1);
+    if (found->second != MPI_SUCCESS &&
+        next_pmpi().Add_error_string(found->second, text.c_str()) == MPI_SUCCESS) {
+      return found->second;
+    }
+  }
+  process.warn(sentence);
+  return error_class;
+}
+
+int raise_code(const Communicator* communicator, int code) {
+  const MPI_Comm target = communicator != nullptr ? communicator->error_target() : default_target();
+  if (target != handles().comm_null) next_pmpi().Comm_call_errhandler(target, code);
+  return code;
+}
+
+int raise(const Communicator* communicator, int error_class, const std::string& sentence) {
+  return raise_code(communicator, error_code(error_class, sentence));
+}
+
+int error_class_of(Errc errc) noexcept {
+  switch (errc) {
+    case Errc::kOk:
+      return MPI_SUCCESS;
+    case Errc::kInvalidArgument:
+    case Errc::kAlreadyReady:
+      return MPI_ERR_ARG;
+    case Errc::kNotActive:
+    case Errc::kAlreadyActive:
+    case Errc::kWrongKind:
+      return MPI_ERR_REQUEST;
+    case Errc::kUnsupportedBuffer:
+      return MPI_ERR_BUFFER;
+    case Errc::kSizeMismatch:
+      return MPI_ERR_TRUNCATE;
+    case Errc::kNoMemory:
+      return MPI_ERR_NO_MEM;
+    case Errc::kBadOption:
+      return MPI_ERR_INFO_VALUE;
+    default:
+      return MPI_ERR_OTHER;
+  }
+}
+
+std::string description(const Partitioned& request) {
+  const bool is_null = request.is_null_process();
+  return std::string("partitioned ") + (request.send != nullptr ? "send to " : "receive from ") +
+         (is_null ? std::string("MPI_PROC_NULL") : "rank " + std::to_string(request.peer)) +
+         ", tag " + std::to_string(request.tag) + ", " +
+         std::to_string(request.request->partitions()) + " partitions";
+}
+
+int raise_refused(const Partitioned& request, const char* call, Status status,
+                  const std::string& what) {
+  std::string sentence = std::string(call) + " on " + description(request) + ": ";
+  switch (status.code()) {
+    case Errc::kInvalidArgument:
+      sentence += what + " is out of range: expected 0 to " +
+                  std::to_string(request.request->partitions() - 1);
+      break;
+    case Errc::kAlreadyReady:
+      sentence += what + " has already been marked ready in this round: expected once";
+      break;
+    case Errc::kNotActive:
+      sentence += "the request is inactive: expected MPI_Start before";
+      break;
+    case Errc::kAlreadyActive:
+      sentence += "the request is active: expected its completion before";
+      break;
+    default: {
+      const std::string reason = request.request->error_text();
+      sentence += reason.empty() ? errc_name(status.code()) : reason;
+    }
+  }
+  return raise(request.communicator.get(), error_class_of(status.code()), sentence);
+}
+
+int failure_code(const Partitioned& request) {
+  const Status status = request.request->error();
+  const std::string reason = request.request->error_text();
+  return error_code(
+      error_class_of(status.code()),
+      description(request) + ": " + (reason.empty() ? errc_name(status.code()) : reason));
+}
+
+}  // namespace larklane::mpi

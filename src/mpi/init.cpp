@@ -1,0 +1,294 @@
+// MPI_Psend_init, MPI_Precv_init: checks, and the decision whether a pair is ours or the MPI's.
+
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "mpi/carrier.hpp"
+#include "mpi/device_memory.hpp"
+#include "mpi/error.hpp"
+#include "mpi/next.hpp"
+#include "mpi/null_process.hpp"
+#include "mpi/process.hpp"
+#include "mpi/types.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+/// The arguments of either call.
+struct InitCall {
+  part::Kind kind;
+  const Next& next;
+  void* buffer;  ///< never written for a send
+  int partitions;
+  MPI_Count count;
+  MPI_Datatype datatype;
+  int peer, tag;
+  MPI_Comm comm;
+  MPI_Info info;
+  MPI_Request* request;
+
+  const char* name() const {
+    return kind == part::Kind::send ? "MPI_Psend_init" : "MPI_Precv_init";
+  }
+  std::string peer_name() const {
+    return (kind == part::Kind::send ? "dest " : "source ") + std::to_string(peer);
+  }
+};
+
+/// Raised on the call's communicator.
+int refuse(const InitCall& call, Communicator* communicator, int error_class,
+           const std::string& why) {
+  return raise(communicator, error_class, std::string(call.name()) + ": " + why);
+}
+
+/// Both sides leave this pair to the MPI. A library without partitioned calls makes that an error.
+int forward(const InitCall& call, Communicator* communicator, const std::string& why) {
+  const Next& next = call.next;
+  const bool is_send = call.kind == part::Kind::send;
+  if (is_send ? next.Psend_init == nullptr : next.Precv_init == nullptr) {
+    return refuse(call, communicator, MPI_ERR_OTHER,
+                  why + ", and this MPI has no partitioned communication of its own");
+  }
+  const int code = is_send
+                       ? next.Psend_init(call.buffer, call.partitions, call.count, call.datatype,
+                                         call.peer, call.tag, call.comm, call.info, call.request)
+                       : next.Precv_init(call.buffer, call.partitions, call.count, call.datatype,
+                                         call.peer, call.tag, call.comm, call.info, call.request);
+  if (code == MPI_SUCCESS) add_forwarded(*call.request);
+  return code;
+}
+
+/// The same with one warning per process, or an error if the option says so.
+int forward_unreachable(const InitCall& call, Communicator* communicator, const std::string& why) {
+  static std::atomic<bool> warned{false};
+  Process& process = Process::get();
+  const std::string sentence = call.peer_name() + " is not reachable: " + why;
+  if (process.config().unreachable == "refuse")
+    return refuse(call, communicator, MPI_ERR_OTHER, sentence);
+  process.warn_once(warned, std::string(call.name()) + ": " + sentence +
+                                "; the pair is left to the MPI, and so are others like it");
+  return forward(call, communicator, sentence);
+}
+
+/// Value of an info key, or nothing.
+std::string info_value(MPI_Info info, const char* key) {
+  if (info == handles().info_null) return {};
+  char value[MPI_MAX_INFO_VAL + 1] = {};
+  int found = 0;
+  int length = sizeof value;
+  const Next& real = next_pmpi();
+  if (real.Info_get_string != nullptr) {
+    real.Info_get_string(info, key, &length, value, &found);
+  } else {
+    real.Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
+  }
+  return found != 0 ? std::string(value) : std::string();
+}
+
+/// What is wrong with the arguments that need no look at the datatype; class MPI_SUCCESS if nothing
+/// is.
+struct Problem {
+  int error_class = MPI_SUCCESS;
+  std::string sentence;
+};
+
+Problem check_scalars(const InitCall& call, const Communicator::Members& members) {
+  const int size = static_cast<int>(members.peer_ranks.size());
+  if (call.partitions <= 0) {
+    return {MPI_ERR_ARG,
+            "partitions is " + std::to_string(call.partitions) + ": expected 1 or more"};
+  }
+  if (call.count < 0) {
+    return {MPI_ERR_COUNT, "count is " + std::to_string(call.count) + ": expected 0 or more"};
+  }
+  if (call.peer != MPI_PROC_NULL && (call.peer < 0 || call.peer >= size)) {
+    return {MPI_ERR_RANK, call.peer_name() +
+                              (call.peer == MPI_ANY_SOURCE ? " (MPI_ANY_SOURCE)" : "") +
+                              ": expected 0 to " + std::to_string(size - 1) + " or MPI_PROC_NULL"};
+  }
+  if (call.tag < 0 || (members.tag_max >= 0 && call.tag > members.tag_max)) {
+    return {MPI_ERR_TAG, "tag " + std::to_string(call.tag) +
+                             (call.tag == MPI_ANY_TAG ? " (MPI_ANY_TAG)" : "") +
+                             ": expected 0 to " + std::to_string(members.tag_max)};
+  }
+  if (call.datatype == handles().datatype_null)
+    return {MPI_ERR_TYPE, "datatype is MPI_DATATYPE_NULL"};
+  return {};
+}
+
+Problem check_buffer(const InitCall& call, const Typemap& type) {
+  __extension__ using Wide = __int128;
+  const Wide total = Wide{call.partitions} * call.count * static_cast<Wide>(type.size_bytes());
+  if (total > Wide{INT64_MAX}) {
+    return {MPI_ERR_COUNT, std::to_string(call.partitions) + " partitions of " +
+                               std::to_string(call.count) + " elements of " +
+                               std::to_string(type.size_bytes()) +
+                               " bytes: more than 2^63 - 1 bytes"};
+  }
+  if (total > 0 && call.buffer == nullptr) {
+    return {MPI_ERR_BUFFER, "the buffer is null: expected " +
+                                std::to_string(static_cast<std::int64_t>(total)) + " bytes"};
+  }
+  if (total > 0 && is_device_memory(call.buffer)) {
+    return {MPI_ERR_BUFFER, "the buffer is in device memory: expected host memory"};
+  }
+  return {};
+}
+
+/// The engine's request, or its reason.
+Status make_request(const InitCall& call, const Communicator::Members& members,
+                    std::shared_ptr<const Typemap> type, const control::Address& peer,
+                    part::Engine& engine, Partitioned* made) {
+  part::InitArgs args;
+  args.context = members.id;
+  args.source = call.kind == part::Kind::send ? members.rank : call.peer;
+  args.tag = call.tag;
+  args.peer = peer;
+  args.buffer = call.buffer;
+  args.partitions = call.partitions;
+  args.count = static_cast<std::uint64_t>(call.count);
+  args.type = std::move(type);
+  args.policy = info_value(call.info, "larklane_policy");
+  if (call.kind == part::Kind::send) {
+    auto request = engine.send_init(args);
+    if (!request) return request.error();
+    made->request = made->send = *request;
+  } else {
+    auto request = engine.recv_init(args);
+    if (!request) return request.error();
+    made->request = made->receive = *request;
+  }
+  return {};
+}
+
+void make_null_process_request(const InitCall& call, Partitioned* made) {
+  if (call.kind == part::Kind::send) {
+    auto request = std::make_unique<NullProcessSend>(call.partitions);
+    made->request = made->send = request.get();
+    made->own = std::move(request);
+  } else {
+    auto request = std::make_unique<NullProcessReceive>(call.partitions);
+    made->request = made->receive = request.get();
+    made->own = std::move(request);
+  }
+}
+
+/// @param peer  null for MPI_PROC_NULL
+int make(const InitCall& call, const std::shared_ptr<Communicator>& communicator,
+         std::shared_ptr<const Typemap> type, const control::Address* peer, part::Engine& engine) {
+  auto made = std::make_unique<Partitioned>();
+  made->peer = call.peer;
+  made->tag = call.tag;
+  made->communicator = communicator;
+  // The carrier before the engine's request: the MPI has its look at the datatype before the peer
+  // hears of the request.
+  const int code = make_carrier(call.tag, call.datatype, &made->carrier);
+  if (code != MPI_SUCCESS) {
+    int error_class = MPI_ERR_OTHER;
+    next_pmpi().Error_class(code, &error_class);
+    return refuse(
+        call, communicator.get(), error_class,
+        error_class == MPI_ERR_TYPE ? "the datatype is not committed" : "the MPI makes no request");
+  }
+  if (peer == nullptr) {
+    make_null_process_request(call, made.get());
+  } else if (const Status status = make_request(call, communicator->members(), std::move(type),
+                                                *peer, engine, made.get());
+             !status.ok()) {
+    next_pmpi().Request_free(&made->carrier);
+    return refuse(call, communicator.get(), error_class_of(status.code()),
+                  std::string("the engine makes no request: ") + errc_name(status.code()));
+  }
+  *call.request = made->carrier;
+  add_carrier(std::move(made));
+  return MPI_SUCCESS;
+}
+
+int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communicator) {
+  Process& process = Process::get();
+  const std::string ours = info_value(call.info, "larklane");
+  if (ours == "off") return forward(call, communicator.get(), "info key larklane is off");
+  part::Engine* const engine = process.engine();
+  if (engine == nullptr)
+    return forward(call, communicator.get(), "Larklane does not run in this process");
+  const Communicator::Members& members = communicator->members();
+  if (!members.known)
+    return forward_unreachable(call, communicator.get(),
+                               "the MPI does not tell who is in the communicator");
+
+  Problem problem = check_scalars(call, members);
+  std::shared_ptr<const Typemap> type;
+  if (problem.error_class == MPI_SUCCESS) {
+    auto flat = flatten(call.datatype, &problem.sentence);
+    if (flat) {
+      type = std::move(flat).value();
+      if (call.peer != MPI_PROC_NULL) problem = check_buffer(call, *type);
+    } else {
+      problem.error_class = MPI_ERR_TYPE;
+    }
+  }
+  if (problem.error_class != MPI_SUCCESS)
+    return refuse(call, communicator.get(), problem.error_class, problem.sentence);
+
+  if (call.peer == MPI_PROC_NULL) return make(call, communicator, nullptr, nullptr, *engine);
+  const int world_rank = members.peer_ranks[static_cast<std::size_t>(call.peer)];
+  if (world_rank < 0)
+    return forward_unreachable(call, communicator.get(), "it is of another MPI_COMM_WORLD");
+  const control::Address peer = process.identity().address_of(world_rank);
+  if (const Status status = engine->reachable(peer); !status.ok()) {
+    return forward_unreachable(
+        call, communicator.get(),
+        std::string(errc_name(status.code())) +
+            (status.detail() == 0 ? "" : std::string(" (") + std::strerror(status.detail()) + ")"));
+  }
+  return make(call, communicator, std::move(type), &peer, *engine);
+}
+
+int init(const InitCall& call) {
+  try {
+    if (!Process::get().is_open()) return forward(call, nullptr, "the MPI is not initialised");
+    if (call.comm == handles().comm_null)
+      return refuse(call, nullptr, MPI_ERR_COMM, "comm is MPI_COMM_NULL");
+    const auto communicator = find_communicator(call.comm);
+    if (call.request == nullptr)
+      return refuse(call, communicator.get(), MPI_ERR_ARG, "request is a null pointer");
+    if (!communicator)
+      return forward_unreachable(call, nullptr, "it is not known how the communicator was made");
+    return init_on(call, communicator);
+  } catch (const std::bad_alloc&) {
+    return MPI_ERR_NO_MEM;
+  }
+}
+
+}  // namespace
+}  // namespace larklane::mpi
+
+namespace larklane::mpi::face {
+
+int Psend_init(const Next& next, const void* buf, int partitions, MPI_Count count,
+               MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info,
+               MPI_Request* request) {
+  return init({part::Kind::send, next, const_cast<void*>(buf), partitions, count, datatype, dest,
+               tag, comm, info, request});
+}
+
+int Precv_init(const Next& next, void* buf, int partitions, MPI_Count count, MPI_Datatype datatype,
+               int source, int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  return init({part::Kind::receive, next, buf, partitions, count, datatype, source, tag, comm, info,
+               request});
+}
+
+int Psend_init_c(const Next& next, const void* buf, int partitions, MPI_Count count,
+                 MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info,
+                 MPI_Request* request) {
+  return Psend_init(next, buf, partitions, count, datatype, dest, tag, comm, info, request);
+}
+
+int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
+                 MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Info info,
+                 MPI_Request* request) {
+  return Precv_init(next, buf, partitions, count, datatype, source, tag, comm, info, request);
+}
+
+}  // namespace larklane::mpi::face

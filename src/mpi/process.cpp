@@ -1,0 +1,271 @@
+#include "mpi/process.hpp"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <vector>
+
+#include "mpi/carrier.hpp"
+#include "mpi/communicator.hpp"
+#include "mpi/summary.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+void write_line(const std::string& line) {
+  // One write(2) per line: lines of several ranks don't mix. Nobody can be told that standard error
+  // is closed.
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace
+
+Process& Process::get() noexcept {
+  static Process* const process = new Process;
+  return *process;
+}
+
+void Process::warn(const std::string& text) const {
+  if (config_.log_level == "error") return;
+  write_line("larklane: rank " + std::to_string(identity_.rank) + ": warning: " + text + "\n");
+}
+
+void Process::warn_once(std::atomic<bool>& once, const std::string& text) const {
+  // relaxed: decides only who prints
+  if (!once.exchange(true, std::memory_order_relaxed)) warn(text);
+}
+
+bool Process::prepare() {
+  const std::scoped_lock lock(mutex_);
+  if (prepared_) return true;
+  identity_ = Identity::of_this_process();
+  std::vector<Config::Problem> problems;
+  auto config = Config::load(&problems);
+  if (config) config_ = std::move(config).value();
+  for (const Config::Problem& problem : problems) {
+    if (problem.fatal) {
+      write_line("larklane: rank " + std::to_string(identity_.rank) + ": error: " + problem.text +
+                 "\n");
+    } else if (identity_.rank == 0) {
+      warn(problem.text);
+    }
+  }
+  if (!config) return false;
+  prepared_ = true;
+  unusable_.clear();
+  if (identity_.job.empty()) {
+    unusable_ = "the launcher sets a rank but nothing that identifies the job";
+    return true;
+  }
+  auto listener = control::Listener::bind(identity_.address_of(identity_.rank));
+  if (listener) {
+    listener_ = std::move(*listener);
+  } else {
+    unusable_ = "socket " + identity_.address_of(identity_.rank) +
+                " can't be bound: " + std::strerror(listener.error().detail());
+  }
+  return true;
+}
+
+// open_ and world_ are stored relaxed: see is_open().
+void Process::world_opened() {
+  world_.store(true, std::memory_order_relaxed);
+  open_.store(true, std::memory_order_relaxed);
+}
+
+void Process::world_closed() {
+  const std::scoped_lock lock(mutex_);
+  world_.store(false, std::memory_order_relaxed);
+  // Split from MPI_COMM_SELF, it ended with the world model.
+  if (!has_session_) private_comm_ = handles().comm_null;
+  close_unless_used_locked();
+}
+
+void Process::session_opened(MPI_Session session) {
+  const std::scoped_lock lock(mutex_);
+  sessions_.push_back(session);
+  open_.store(true, std::memory_order_relaxed);
+}
+
+void Process::session_closed(MPI_Session before) {
+  const std::scoped_lock lock(mutex_);
+  std::erase(sessions_, before);
+  close_unless_used_locked();
+}
+
+void Process::close_unless_used_locked() {
+  if (has_world() || !sessions_.empty()) return;
+  open_.store(false, std::memory_order_relaxed);
+  // relaxed: the mutex orders creation and closing
+  part::Engine* const engine = engine_.exchange(nullptr, std::memory_order_relaxed);
+  if (engine != nullptr) {
+    if (config_.summary) write_line(summary_text(engine->summary(), identity_, config_));
+    if (const std::size_t active = release_carriers(*engine); active > 0) {
+      warn(std::to_string(active) + " partitioned requests were active at finalisation");
+      // They may still be written to: the engine stays until the process ends.
+      [[maybe_unused]] part::Engine* const kept = owned_engine_.release();
+    }
+    owned_engine_.reset();
+  }
+  forget_all_communicators();
+  if (has_session_) {
+    if (private_comm_ != handles().comm_null) next_pmpi().Comm_free(&private_comm_);
+    next_pmpi().Session_finalize(&session_);
+    has_session_ = false;
+  }
+  private_comm_ = handles().comm_null;
+  listener_.reset();
+  prepared_ = false;
+}
+
+part::Engine* Process::engine() {
+  // acquire: pairs with create_engine_slow() release
+  part::Engine* const engine = engine_.load(std::memory_order_acquire);
+  return engine != nullptr ? engine : create_engine_slow();
+}
+
+bool Process::create_private_comm_locked() {
+  if (private_comm_ != MPI_Comm{} && private_comm_ != handles().comm_null) return true;
+  const Next& real = next_pmpi();
+  if (has_world()) {
+    if (real.Comm_split(handles().comm_self, 0, 0, &private_comm_) != MPI_SUCCESS) return false;
+  } else {
+    if (real.Session_init(handles().info_null, handles().errors_return, &session_) != MPI_SUCCESS) {
+      return false;
+    }
+    has_session_ = true;
+    MPI_Group self;
+    if (real.Group_from_session_pset(session_, "mpi://SELF", &self) != MPI_SUCCESS) return false;
+    const int code = real.Comm_create_from_group(self, "larklane", handles().info_null,
+                                                 handles().errors_return, &private_comm_);
+    real.Group_free(&self);
+    if (code != MPI_SUCCESS) return false;
+  }
+  return real.Comm_set_errhandler(private_comm_, handles().errors_return) == MPI_SUCCESS;
+}
+
+bool Process::rank_is_right_locked() {
+  if (!has_world()) return true;
+  int rank = -1;
+  next_pmpi().Comm_rank(handles().comm_world, &rank);
+  if (rank == identity_.rank) return true;
+  unusable_ = "the launcher says rank " + std::to_string(identity_.rank) + ", the MPI says " +
+              std::to_string(rank);
+  return false;
+}
+
+part::Engine* Process::create_engine_slow() {
+  const std::scoped_lock lock(mutex_);
+  // relaxed: the mutex orders creation and closing
+  if (part::Engine* const engine = engine_.load(std::memory_order_relaxed)) return engine;
+  if (unusable_.empty() && listener_ && rank_is_right_locked()) {
+    if (!create_private_comm_locked()) {
+      unusable_ = "the MPI made no private communicator";
+    } else {
+      std::vector<control::Listener> own;
+      own.push_back(*std::exchange(listener_, std::nullopt));
+      auto engine = part::Engine::create(std::move(own), config_);
+      if (engine) {
+        owned_engine_ = std::move(engine).value();
+        engine_.store(owned_engine_.get(),
+                      std::memory_order_release);  // release: pairs with engine() acquire
+        return owned_engine_.get();
+      }
+      unusable_ = std::string("the engine could not be created: ") +
+                  errc_name(engine.error().code()) +
+                  (engine.error().detail() == 0
+                       ? ""
+                       : std::string(" (") + std::strerror(engine.error().detail()) + ")");
+    }
+  }
+  if (!warned_unusable_) {
+    warned_unusable_ = true;
+    warn("partitioned communication is left to the MPI: " + unusable_);
+  }
+  return nullptr;
+}
+
+MPI_Group Process::world_group() const {
+  MPI_Group group = handles().group_null;
+  if (has_world()) {
+    next_pmpi().Comm_group(handles().comm_world, &group);
+    return group;
+  }
+  const std::scoped_lock lock(mutex_);
+  if (!sessions_.empty()) {
+    next_pmpi().Group_from_session_pset(sessions_.front(), "mpi://WORLD", &group);
+  }
+  return group;
+}
+
+void Process::poke_native() noexcept {
+  if (private_comm_ == handles().comm_null) return;
+  // acquire: pairs with the release below: one poker's native state is seen by the next
+  if (poking_.exchange(true, std::memory_order_acquire)) return;
+  int found = 0;
+  next_pmpi().Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, private_comm_, &found, MPI_STATUS_IGNORE);
+  poking_.store(false, std::memory_order_release);  // release: pairs with the acquire above
+}
+
+}  // namespace larklane::mpi
+
+namespace larklane::mpi::face {
+namespace {
+
+/// Wrong options stop the program once the MPI can do so in order.
+int stop_world(int code) {
+  if (code != MPI_SUCCESS) return code;
+  next_pmpi().Abort(handles().comm_world, 1);
+  return MPI_ERR_OTHER;
+}
+
+}  // namespace
+
+int Init(const Next& next, int* argc, char*** argv) {
+  Process& process = Process::get();
+  const bool options_are_right = process.prepare();
+  const int code = next.Init(argc, argv);
+  if (!options_are_right) return stop_world(code);
+  if (code == MPI_SUCCESS) process.world_opened();
+  return code;
+}
+
+int Init_thread(const Next& next, int* argc, char*** argv, int required, int* provided) {
+  Process& process = Process::get();
+  const bool options_are_right = process.prepare();
+  const int code = next.Init_thread(argc, argv, required, provided);
+  if (!options_are_right) return stop_world(code);
+  if (code == MPI_SUCCESS) process.world_opened();
+  return code;
+}
+
+int Finalize(const Next& next) {
+  // The MPI first: attribute callbacks on MPI_COMM_SELF run in there and may still use and free
+  // partitioned requests.
+  const int code = next.Finalize();
+  if (code == MPI_SUCCESS) Process::get().world_closed();
+  return code;
+}
+
+int Session_init(const Next& next, MPI_Info info, MPI_Errhandler errhandler, MPI_Session* session) {
+  Process& process = Process::get();
+  const bool options_are_right = process.prepare();
+  const int code = next.Session_init(info, errhandler, session);
+  if (code != MPI_SUCCESS) return code;
+  if (!options_are_right) {
+    next_pmpi().Session_call_errhandler(*session, MPI_ERR_OTHER);
+    next_pmpi().Session_finalize(session);
+    return MPI_ERR_OTHER;
+  }
+  process.session_opened(*session);
+  return MPI_SUCCESS;
+}
+
+int Session_finalize(const Next& next, MPI_Session* session) {
+  const MPI_Session before = *session;
+  const int code = next.Session_finalize(session);
+  if (code == MPI_SUCCESS) Process::get().session_closed(before);
+  return code;
+}
+
+}  // namespace larklane::mpi::face

@@ -1,0 +1,123 @@
+// MPI_Pready, MPI_Pready_range, MPI_Pready_list, MPI_Parrived.
+
+#include <string>
+
+#include "mpi/carrier.hpp"
+#include "mpi/error.hpp"
+#include "mpi/next.hpp"
+#include "mpi/waiting.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+/// A handle that is neither ours nor a partitioned request of the MPI.
+[[gnu::noinline]] int not_partitioned(const char* call, MPI_Request request) {
+  return raise(nullptr, MPI_ERR_REQUEST,
+               std::string(call) + ": the request is " +
+                   (request == handles().request_null ? "MPI_REQUEST_NULL" : "not partitioned") +
+                   ": expected a partitioned one");
+}
+
+[[gnu::noinline]] int wrong_kind(const Partitioned& request, const char* call) {
+  return raise(request.communicator.get(), MPI_ERR_REQUEST,
+               std::string(call) + " on " + description(request) + ": expected a partitioned " +
+                   (request.send != nullptr ? "receive" : "send"));
+}
+
+[[gnu::noinline]] int refused(const Partitioned& request, const char* call, Status status,
+                              int first, int last) {
+  const std::string what =
+      first == last ? "partition " + std::to_string(first)
+                    : "partitions " + std::to_string(first) + " to " + std::to_string(last);
+  return raise_refused(request, call, status, what);
+}
+
+}  // namespace
+}  // namespace larklane::mpi
+
+namespace larklane::mpi::face {
+
+int Pready(const Next& next, int partition, MPI_Request request) {
+  const Partitioned* const ours = find_carrier(request);
+  if (ours == nullptr) [[unlikely]] {
+    return is_forwarded(request) ? next.Pready(partition, request)
+                                 : not_partitioned("MPI_Pready", request);
+  }
+  if (ours->send == nullptr) [[unlikely]]
+    return wrong_kind(*ours, "MPI_Pready");
+  const Status status = ours->send->pready(partition, 1);
+  return status.ok() ? MPI_SUCCESS : refused(*ours, "MPI_Pready", status, partition, partition);
+}
+
+int Pready_range(const Next& next, int partition_low, int partition_high, MPI_Request request) {
+  const Partitioned* const ours = find_carrier(request);
+  if (ours == nullptr) [[unlikely]] {
+    return is_forwarded(request) ? next.Pready_range(partition_low, partition_high, request)
+                                 : not_partitioned("MPI_Pready_range", request);
+  }
+  if (ours->send == nullptr) [[unlikely]]
+    return wrong_kind(*ours, "MPI_Pready_range");
+  const bool in_range = 0 <= partition_low && partition_low <= partition_high &&
+                        partition_high < ours->request->partitions();
+  const Status status = in_range
+                            ? ours->send->pready(partition_low, partition_high - partition_low + 1)
+                            : Status(Errc::kInvalidArgument);
+  return status.ok() ? MPI_SUCCESS
+                     : refused(*ours, "MPI_Pready_range", status, partition_low, partition_high);
+}
+
+int Pready_list(const Next& next, int length, const int array_of_partitions[],
+                MPI_Request request) {
+  const Partitioned* const ours = find_carrier(request);
+  if (ours == nullptr) [[unlikely]] {
+    return is_forwarded(request) ? next.Pready_list(length, array_of_partitions, request)
+                                 : not_partitioned("MPI_Pready_list", request);
+  }
+  if (ours->send == nullptr) [[unlikely]]
+    return wrong_kind(*ours, "MPI_Pready_list");
+  if (length < 0) [[unlikely]] {
+    return raise(ours->communicator.get(), MPI_ERR_ARG,
+                 "MPI_Pready_list on " + description(*ours) + ": length " + std::to_string(length) +
+                     ": expected 0 or more");
+  }
+  for (int i = 0; i < length; ++i) {
+    const int partition = array_of_partitions[i];
+    if (partition < 0 || partition >= ours->request->partitions()) [[unlikely]] {
+      return refused(*ours, "MPI_Pready_list", Errc::kInvalidArgument, partition, partition);
+    }
+  }
+  if (length == 0 && !ours->request->active()) [[unlikely]] {
+    return refused(*ours, "MPI_Pready_list", Errc::kNotActive, 0, 0);
+  }
+  for (int i = 0; i < length; ++i) {
+    const Status status = ours->send->pready(array_of_partitions[i], 1);
+    if (!status.ok()) [[unlikely]] {
+      return refused(*ours, "MPI_Pready_list", status, array_of_partitions[i],
+                     array_of_partitions[i]);
+    }
+  }
+  return MPI_SUCCESS;
+}
+
+int Parrived(const Next& next, MPI_Request request, int partition, int* flag) {
+  const Partitioned* const ours = find_carrier(request);
+  if (ours == nullptr) [[unlikely]] {
+    if (request == handles().request_null) {
+      *flag = 1;  // rule P2
+      return MPI_SUCCESS;
+    }
+    return is_forwarded(request) ? next.Parrived(request, partition, flag)
+                                 : not_partitioned("MPI_Parrived", request);
+  }
+  if (ours->receive == nullptr) [[unlikely]]
+    return wrong_kind(*ours, "MPI_Parrived");
+  bool arrived = false;
+  const Status status = ours->receive->parrived(partition, &arrived);
+  if (!status.ok()) [[unlikely]]
+    return refused(*ours, "MPI_Parrived", status, partition, partition);
+  *flag = arrived ? 1 : 0;
+  if (!arrived) poke_now_and_then();
+  return MPI_SUCCESS;
+}
+
+}  // namespace larklane::mpi::face

@@ -1,0 +1,47 @@
+// MPI_Start, MPI_Startall.
+
+#include "mpi/batch.hpp"
+#include "mpi/carrier.hpp"
+#include "mpi/error.hpp"
+#include "mpi/next.hpp"
+
+namespace larklane::mpi::face {
+
+int Start(const Next& next, MPI_Request* request) {
+  if (no_carriers()) [[likely]]
+    return next.Start(request);
+  Partitioned* const ours = find_carrier(*request);
+  if (ours == nullptr) return next.Start(request);
+  const Status status = ours->request->start();
+  return status.ok() ? MPI_SUCCESS : raise_refused(*ours, "MPI_Start", status, "");
+}
+
+int Startall(const Next& next, int count, MPI_Request array_of_requests[]) {
+  if (!any_ours(count, array_of_requests)) [[likely]]
+    return next.Startall(count, array_of_requests);
+  // All of ours are looked at before anything starts; the MPI looks at its own.
+  Scratch<MPI_Request> natives(count);
+  int native_count = 0;
+  for (int i = 0; i < count; ++i) {
+    const Partitioned* const ours = find_carrier(array_of_requests[i]);
+    if (ours == nullptr) {
+      natives[native_count++] = array_of_requests[i];
+    } else if (ours->request->active()) {
+      return raise_refused(*ours, "MPI_Startall", Errc::kAlreadyActive, "");
+    }
+  }
+  if (native_count > 0) {
+    const int code = next.Startall(native_count, natives.data());
+    if (code != MPI_SUCCESS) return code;
+  }
+  for (int i = 0; i < count; ++i) {
+    Partitioned* const ours = find_carrier(array_of_requests[i]);
+    if (ours == nullptr) continue;
+    // Fails only if a handle is in the array twice.
+    const Status status = ours->request->start();
+    if (!status.ok()) return raise_refused(*ours, "MPI_Startall", status, "");
+  }
+  return MPI_SUCCESS;
+}
+
+}  // namespace larklane::mpi::face

@@ -1,0 +1,61 @@
+#include "mpi/summary.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+namespace larklane::mpi {
+namespace {
+
+constexpr std::size_t kPeerLinesMax = 4;
+constexpr std::size_t kWarningLinesMax = 2;
+
+std::string bytes_text(std::uint64_t bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return text;
+}
+
+}  // namespace
+
+std::string summary_text(const part::Summary& summary, const Identity& identity,
+                         const Config& config) {
+  std::string text;
+  const std::string prefix = "larklane: rank " + std::to_string(identity.rank) + ": ";
+  const auto line = [&](const std::string& what) { text += prefix + what + "\n"; };
+  const auto n = [](std::uint64_t value) { return std::to_string(value); };
+
+  line("channels: " + n(summary.sends) + " sends, " + n(summary.receives) + " receives, policy " +
+       config.policy);
+  line("rounds: " + n(summary.rounds));
+  const double early = summary.bytes_sent == 0 ? 0
+                                               : 100.0 * static_cast<double>(summary.early_bytes) /
+                                                     static_cast<double>(summary.bytes_sent);
+  char percent[16];
+  std::snprintf(percent, sizeof percent, "%.1f", early);
+  line("sent: " + bytes_text(summary.bytes_sent) + ", of it " + bytes_text(summary.early_bytes) +
+       " (" + percent + " %) before the last Pready of the round");
+  line("moved by: sender " + n(summary.moved_by_sender) + ", receiver " +
+       n(summary.moved_by_receiver) + ", helper " + n(summary.moved_by_helper) +
+       " runs; helper woken " + n(summary.control.helper_wakeups) + " times");
+  for (std::size_t i = 0; i < summary.peers.size(); ++i) {
+    if (i + 1 == kPeerLinesMax && summary.peers.size() > kPeerLinesMax) {
+      line("and " + n(summary.peers.size() - i) + " more peers");
+      break;
+    }
+    const auto& peer = summary.peers[i];
+    const auto rank_at = peer.address.rfind('.') + 1;
+    line("peer rank " + peer.address.substr(rank_at) + ": " + peer.provider + ", policy " +
+         peer.policy + ", " + n(peer.channels) + " channels");
+  }
+  for (std::size_t i = 0; i < std::min(kWarningLinesMax, summary.warnings.size()); ++i) {
+    line("warning: " + summary.warnings[i]);
+  }
+  return text;
+}
+
+}  // namespace larklane::mpi

@@ -1,0 +1,42 @@
+#pragma once
+// How our blocking calls wait: they poll ours, let the MPI progress, and idle.
+
+#include <cstdint>
+
+#include "mpi/process.hpp"
+#include "part/engine.hpp"
+
+namespace larklane::mpi {
+
+/// One per waiting call. Thread safety: single-owner.
+class Waiting {
+ public:
+  Waiting() noexcept : backoff_(Process::get().config()) {}
+
+  /// After polls that found nothing. The MPI is driven in every 32nd of the first turns, in which
+  /// an answer of ours is a matter of nanoseconds, and then in each: the peer may need our native
+  /// progress to answer at all.
+  void idle() noexcept {
+    if (++turns_ > kQuickTurns || turns_ % kPokeEvery == 0) Process::get().poke_native();
+    backoff_.idle();
+  }
+  /// The caller has driven the MPI itself.
+  void idle_after_native() noexcept { backoff_.idle(); }
+
+ private:
+  static constexpr std::uint32_t kQuickTurns = 256;
+  static constexpr std::uint32_t kPokeEvery = 32;
+
+  std::uint32_t turns_ = 0;
+  part::Backoff backoff_;
+};
+
+/// For calls that don't wait but may be called in a loop: drives the MPI in the first miss of a
+/// thread and in every 16th.
+inline void poke_now_and_then() noexcept {
+  constexpr std::uint32_t kPokeEvery = 16;
+  thread_local std::uint32_t misses = 0;
+  if (misses++ % kPokeEvery == 0) Process::get().poke_native();
+}
+
+}  // namespace larklane::mpi
