@@ -31,6 +31,14 @@ class Arrival {
     return overlap(recv_partition, recv_partitions_, send_partitions_);
   }
 
+  /// Receive partition `partition` is in the buffer in `round` (or the round is over).
+  bool arrived_one(std::uint64_t round, std::uint32_t partition) const {
+    if (send_partitions_ != recv_partitions_) return arrived(round, covering(partition));
+    // acquire: as in arrived().
+    const std::uint64_t value = block_.moved(partition / 32).load(std::memory_order_acquire);
+    return (value >> (partition % 32) & 1) != 0 || !stamped::of_round(value, round);
+  }
+
   /// Every send partition of `run` has been moved in `round` (or the round is over).
   bool arrived(std::uint64_t round, Run run) const {
     for (std::uint32_t first = run.first, end = run.first + run.count; first < end;) {

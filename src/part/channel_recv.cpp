@@ -55,15 +55,12 @@ Status RecvChannel::start() {
 }
 
 Status RecvChannel::parrived(std::int32_t partition, bool* arrived) {
-  if (!active()) {
-    if (partition < 0 || partition >= partitions_) return Errc::kInvalidArgument;
-    *arrived = true;
-    return {};
-  }
   if (partition < 0 || partition >= partitions_) [[unlikely]]
     return Errc::kInvalidArgument;
-  *arrived = matched() && side_->arrived(round(), static_cast<std::uint32_t>(partition), *this);
-  if (*arrived) return {};
+  *arrived = !active() ||
+             (matched() && side_->arrived(round(), static_cast<std::uint32_t>(partition), *this));
+  if (*arrived) [[likely]]
+    return {};
   return poll() == Completion::failed ? failure_.status() : Status{};
 }
 

@@ -59,7 +59,8 @@ struct Root {
 /// Where a partition's mark is.
 struct Cell {
   std::uint32_t word;
-  std::uint32_t group_mask;  ///< bits of its group within the word
+  std::uint32_t group_mask;  ///< bits of its group within the word; of a leaf: all its bits
+  std::uint32_t bit_mask;    ///< its own bit
 };
 
 /// Groups and words of one channel; the same on both sides, because it follows from the boundaries.

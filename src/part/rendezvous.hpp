@@ -100,17 +100,26 @@ class Rendezvous {
       // acquires the others'.
       const std::uint64_t old =
           block_.word(round, index).state.fetch_or(bits, std::memory_order_seq_cst);
-      const std::uint32_t before = word_state::units(old);
-      if ((before & bits) != 0) status = Errc::kAlreadyReady;
-      const std::uint32_t fresh = bits & ~before;
-      if (word.root == kNoRoot)
-        for_each_run(triggered_by_mark(word, old, fresh), word.first,
-                     [&](Run run) { runs.add(run); });
-      else if ((before | bits) == word.full_mask() && fresh != 0)
-        complete_leaf(round, word, runs);
+      if ((word_state::units(old) & bits) != 0) status = Errc::kAlreadyReady;
+      after_mark(round, word, old, bits, runs);
       first += taken;
     }
     return status;
+  }
+
+  /// Pready of one partition: what it costs most of the time is its read-modify-write.
+  template <class Move>
+  Status mark_one(std::uint64_t round, std::uint32_t partition, Move&& move) const {
+    const Cell& cell = layout_.cell(partition);
+    // seq_cst: as in mark().
+    const std::uint64_t old =
+        block_.word(round, cell.word).state.fetch_or(cell.bit_mask, std::memory_order_seq_cst);
+    const std::uint32_t before = word_state::units(old);
+    if ((before & cell.bit_mask) != 0) [[unlikely]]
+      return Errc::kAlreadyReady;
+    const bool complete = ((before | cell.bit_mask) & cell.group_mask) == cell.group_mask;
+    if (complete || (old & word_state::kExpired) != 0) mark_one_slow(round, cell, old, move);
+    return {};
   }
 
   /// The receiver's Start: its buffer may be written from now on.
@@ -171,6 +180,27 @@ class Rendezvous {
   }
 
  private:
+  /// The group is complete, or its deadline has passed.
+  template <class Move>
+  [[gnu::noinline]] void mark_one_slow(std::uint64_t round, const Cell& cell, std::uint64_t old,
+                                       Move& move) const {
+    RunJoiner<Move> runs(move);
+    after_mark(round, layout_.words()[cell.word], old, cell.bit_mask, runs);
+  }
+
+  /// `bits` were marked and the word was `old` before.
+  template <class Runs>
+  void after_mark(std::uint64_t round, const Word& word, std::uint64_t old, std::uint32_t bits,
+                  Runs& runs) const {
+    const std::uint32_t before = word_state::units(old);
+    const std::uint32_t fresh = bits & ~before;
+    if (word.root == kNoRoot)
+      for_each_run(triggered_by_mark(word, old, fresh), word.first,
+                   [&](Run run) { runs.add(run); });
+    else if ((before | bits) == word.full_mask() && fresh != 0)
+      complete_leaf(round, word, runs);
+  }
+
   /// Partitions of a word that this mark must move: `fresh` is what it added to `old`.
   std::uint32_t triggered_by_mark(const Word& word, std::uint64_t old, std::uint32_t fresh) const {
     if ((old & word_state::kOpen) == 0) return 0;

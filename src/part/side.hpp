@@ -33,12 +33,15 @@ class SendSide {
   /// slots
   template <class Mover>
   Status mark(std::uint64_t round, Run run, Mover& mover) const {
+    const auto fill = [&](std::byte* slot, std::uint64_t offset, std::uint64_t length) {
+      mover.fill(slot, offset, length);
+    };
+    const auto move = [&](Run moved) { mover.move(moved); };
     if (mode_ == Mode::slots)
-      return slots_.mark(round, run.first, run.count,
-                         [&](std::byte* slot, std::uint64_t offset, std::uint64_t length) {
-                           mover.fill(slot, offset, length);
-                         });
-    return rendezvous_.mark(round, run.first, run.count, [&](Run moved) { mover.move(moved); });
+      return run.count == 1 ? slots_.mark_one(round, run.first, fill)
+                            : slots_.mark(round, run.first, run.count, fill);
+    return run.count == 1 ? rendezvous_.mark_one(round, run.first, move)
+                          : rendezvous_.mark(round, run.first, run.count, move);
   }
 
   /// Every byte of the round may be overwritten by the program.
@@ -90,9 +93,9 @@ class RecvSide {
   /// @param mover  empty(slot, offset, length): slots, copy out
   template <class Mover>
   bool arrived(std::uint64_t round, std::uint32_t partition, Mover& mover) {
-    const Run run = arrival_.covering(partition);
-    if (arrival_.arrived(round, run)) return true;
+    if (arrival_.arrived_one(round, partition)) return true;
     if (mode_ != Mode::slots) return false;
+    const Run run = arrival_.covering(partition);
     slots_.drain(round, run, emptier(mover));
     return arrival_.arrived(round, run);
   }

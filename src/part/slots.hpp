@@ -61,6 +61,22 @@ class SlotWriter {
     return {};
   }
 
+  /// Pready of one partition.
+  template <class Fill>
+  Status mark_one(std::uint64_t round, std::uint32_t partition, Fill&& fill) const {
+    const Cell& cell = layout_.cell(partition);
+    auto& state = block_.word(round, cell.word).state;
+    // relaxed: as in mark().
+    if ((word_state::units(state.load(std::memory_order_relaxed)) & cell.bit_mask) != 0)
+        [[unlikely]]
+      return Errc::kAlreadyReady;
+    fill(block_.slot(round, layout_.words()[cell.word], cell.word, partition, partition_bytes_),
+         partition * partition_bytes_, partition_bytes_);
+    // release: as in mark().
+    const std::uint64_t old = state.fetch_or(cell.bit_mask, std::memory_order_release);
+    return (word_state::units(old) & cell.bit_mask) != 0 ? Errc::kAlreadyReady : Status{};
+  }
+
   /// Every partition of `round` is in its slot, and the round before has been read.
   bool complete(std::uint64_t round) const {
     if (!rounds_moved(block_, layout_.partitions(), round - 1)) return false;

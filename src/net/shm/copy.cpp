@@ -42,6 +42,10 @@ ssize_t attach_call(Direction direction, pid_t pid, const Vectors& ours,
 
 void pack(const Buffer& from, std::uint64_t offset, std::uint64_t length,
           std::byte* slot) noexcept {
+  if (from.type->is_contiguous()) {
+    std::memcpy(slot, reinterpret_cast<const void*>(from.address + offset), length);
+    return;
+  }
   TypeCursor cursor(*from.type, from.address, offset, length);
   while (cursor.left_bytes() != 0) {
     const auto piece = cursor.next(cursor.left_bytes());
@@ -52,6 +56,10 @@ void pack(const Buffer& from, std::uint64_t offset, std::uint64_t length,
 
 void unpack(const Buffer& to, std::uint64_t offset, std::uint64_t length,
             const std::byte* slot) noexcept {
+  if (to.type->is_contiguous()) {
+    std::memcpy(reinterpret_cast<void*>(to.address + offset), slot, length);
+    return;
+  }
   TypeCursor cursor(*to.type, to.address, offset, length);
   while (cursor.left_bytes() != 0) {
     const auto piece = cursor.next(cursor.left_bytes());
