@@ -12,7 +12,8 @@
 
 namespace larklane {
 
-/// The value of every option, as given by (in rising precedence) default, file (LARKLANE_CONFIG), environment, program.
+/// The value of every option, as given by (in rising precedence) default, file (LARKLANE_CONFIG),
+/// environment, program.
 struct Config {
   using text = std::string;
   using bytes = std::uint64_t;
@@ -31,12 +32,13 @@ struct Config {
     Source source;
   };
   struct Problem {
-    bool fatal;         ///< malformed or out of range: initialisation must fail; else a warning (unknown variable)
-    std::string text;   ///< names variable, value and accepted form, or the nearest known name
+    bool fatal;  ///< malformed or out of range: initialisation must fail; false: an unknown name
+    std::string text;  ///< names variable, value and accepted form, or the nearest known name
   };
 
   Config();  ///< all defaults
-  /// Reads file and environment. `problems` receives what was wrong; a fatal one makes the result kBadOption.
+  /// Reads file and environment. `problems` receives what was wrong; a fatal one makes the result
+  /// kBadOption.
   static Result<Config> load(std::vector<Problem>* problems);
   /// Set one option from text, as a program would. @errors kBadOption; then `problem` says why
   Status set(std::string_view name, std::string_view value, std::string* problem);
@@ -44,7 +46,8 @@ struct Config {
 
  private:
   /// @param where  what the message calls the option: variable, file and line, or name
-  bool assign(std::size_t index, std::string_view value, Source source, std::string_view where, std::string* problem);
+  bool assign(std::size_t index, std::string_view value, Source source, std::string_view where,
+              std::string* problem);
   void read_file(const std::string& path, std::vector<Problem>* problems);
   void read_environment(std::vector<Problem>* problems);
 

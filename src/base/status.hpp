@@ -19,20 +19,20 @@ enum class Errc : std::int32_t {
   kWrongKind,          ///< Pready on a receive, Parrived on a send
   kUnsupportedBuffer,  ///< device memory
   // one request
-  kSizeMismatch,   ///< the two sides' buffers differ in size
-  kTransfer,       ///< bytes could not be moved; detail is the errno
-  kVersion,        ///< the peer runs another version of Larklane
-  kPeerFreed,      ///< the other side has freed its request: the round can't complete
+  kSizeMismatch,  ///< the two sides' buffers differ in size
+  kTransfer,      ///< bytes could not be moved; detail is the errno
+  kVersion,       ///< the peer runs another version of Larklane
+  kPeerFreed,     ///< the other side has freed its request: the round can't complete
   // one peer
-  kPeerDown,      ///< the peer's process is gone
-  kUnreachable,   ///< nobody listens at the peer's address; detail is the errno
-  kForeignUser,   ///< the peer belongs to another user
-  kProtocol,      ///< the peer sent a record that makes no sense
+  kPeerDown,     ///< the peer's process is gone
+  kUnreachable,  ///< nobody listens at the peer's address; detail is the errno
+  kForeignUser,  ///< the peer belongs to another user
+  kProtocol,     ///< the peer sent a record that makes no sense
   // the process
-  kNoMemory,     ///< memory for shared segments refused
-  kNoThread,     ///< the helper thread could not be created
-  kSystem,       ///< a system call failed; detail is the errno
-  kBadOption,    ///< an option's value is malformed or out of range
+  kNoMemory,   ///< memory for shared segments refused
+  kNoThread,   ///< the helper thread could not be created
+  kSystem,     ///< a system call failed; detail is the errno
+  kBadOption,  ///< an option's value is malformed or out of range
 };
 
 /// Stable lower-case name of a code, for messages and tests.
@@ -78,8 +78,8 @@ class [[nodiscard]] Result {
 
 }  // namespace larklane
 
-#define LARKLANE_TRY(expression)                                              \
-  do {                                                                        \
+#define LARKLANE_TRY(expression)                                                       \
+  do {                                                                                 \
     if (::larklane::Status try_status_ = (expression); !try_status_.ok()) [[unlikely]] \
-      return try_status_;                                                     \
+      return try_status_;                                                              \
   } while (false)

@@ -20,7 +20,7 @@ class Typemap {
   /// A contiguous element of `size_bytes` (MPI_BYTE is contiguous(1)).
   static Typemap contiguous(std::uint64_t size_bytes);
 
-  /// @param blocks        in typemap order (the order in which bytes travel); adjacent ones are merged
+  /// @param blocks        in typemap order (in which bytes travel); adjacent ones are merged
   /// @param extent_bytes  distance between two elements, may be smaller than the span
   Typemap(std::vector<TypeBlock> blocks, std::int64_t extent_bytes);
 
@@ -60,9 +60,9 @@ class TypeCursor {
 
  private:
   const Typemap* type_;
-  std::uintptr_t element_;     // address of the current element
-  std::size_t block_ = 0;      // block within it
-  std::uint64_t in_block_ = 0; // bytes of the block already used
+  std::uintptr_t element_;      // address of the current element
+  std::size_t block_ = 0;       // block within it
+  std::uint64_t in_block_ = 0;  // bytes of the block already used
   std::uint64_t left_bytes_;
 };
 

@@ -322,6 +322,21 @@ TEST_F(FaultTest, GarbageInsteadOfAHelloIsDropped) {
   EXPECT_TRUE(in_.take().empty());
 }
 
+TEST_F(FaultTest, NothingOfABuriedPeerIsRead) {
+  const auto plane = make_plane(listeners({own_}), in_);
+  RawPeer raw(other_);
+  ASSERT_TRUE(raw.connect(own_) && raw.send_hello());
+  ASSERT_TRUE(raw.send(bytes_of("0123456789abcdef")));
+  ASSERT_TRUE(in_.wait_for_down());
+  expect_warning({"unknown magic"});
+  ASSERT_TRUE(raw.connect(own_) && raw.send_hello());
+  raw.send(bytes_of(RawPeer::record(1, "good")));  // too late; may be refused already
+  char closed = 0;
+  EXPECT_LE(::read(raw.fd.get(), &closed, 1), 0);
+  EXPECT_TRUE(in_.take().empty());
+  EXPECT_EQ(in_.down().size(), 1U);
+}
+
 struct Nonsense {
   const char* name;
   std::function<void(RawPeer&)> send;
