@@ -69,7 +69,7 @@ class LocalPeer final : public Peer {
 
   // The helper's own.
   std::uint64_t nonce = 0;  ///< 0 before the peer's hello
-  bool buried = false;      ///< on_peer_down has been called or is about to be
+  bool buried = false;      ///< its end is being reported or has been; is_down() from shut() on
 
  private:
   enum class State : std::uint8_t { closed, connecting, open };

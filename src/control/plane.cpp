@@ -384,7 +384,7 @@ bool LocalPlane::serve_record(Incoming& incoming) {
 
 void LocalPlane::identify(Incoming& incoming, const Hello& hello) {
   LocalPeer& peer = peer_of(hello);
-  if (peer.buried) return close(incoming);
+  if (peer.is_down()) return close(incoming);
   incoming.peer = &peer;
   const Status watched = peer.watch_process(incoming.fd(), incoming.credentials());
   if (watched.code() == Errc::kPeerDown) doom(peer, Errc::kPeerDown);

@@ -187,6 +187,33 @@ TEST_F(FaultTest, AForkedChildThatKeepsTheSocketsHidesNoDeath) {
   ::kill(grandchild, SIGKILL);
 }
 
+TEST_F(FaultTest, APeerThatDiedInOurBacklogWhileTheHelperWasBusy) {
+  // connection, hang-up and end of the process are all there at once when the helper looks again
+  constexpr std::uint16_t kRecords = 50;
+  const auto plane = make_plane(listeners({own_}), in_);
+  in_.set_gate(false);
+  ASSERT_TRUE(must_connect(*plane, own_)->send(1000, {}).ok());
+  ASSERT_TRUE(in_.wait_at_gate(1));
+  Process child([&](const Process::Tell& tell) {
+    const Result<Listener> listener = Listener::bind(other_);
+    RawPeer raw(other_);
+    if (!listener || !raw.connect(own_) || !raw.send_hello()) return 1;
+    for (std::uint16_t i = 0; i < kRecords; ++i) {
+      if (!raw.send(bytes_of(RawPeer::record(i, "payload")))) return 2;
+    }
+    tell(1);
+    for (;;) ::pause();
+    return 0;
+  });
+  ASSERT_EQ(child.hear(), 1U);
+  Peer* const peer = must_connect(*plane, other_);
+  child.kill();
+  in_.set_gate(true);
+  ASSERT_TRUE(in_.wait_for_down());
+  EXPECT_EQ(in_.down()[0], std::make_pair(peer, std::size_t{kRecords + 1}));
+  for (const auto& record : in_.take()) EXPECT_TRUE(record.kind == 1000 || record.from == peer);
+}
+
 TEST_F(FaultTest, APeerThatDiesWithUsInItsBacklog) {
   Process child([&](const Process::Tell& tell) {
     Result<Listener> listener = Listener::bind(other_);

@@ -65,6 +65,8 @@ class Inbox : public Handler {
 
   void on_record(Peer& from, const Record& record) override {
     std::unique_lock lock(mutex_);
+    ++entered_;
+    changed_.notify_all();
     gate_.wait(lock, [this] { return is_open_; });
     std::string payload(reinterpret_cast<const char*>(record.payload.data()),
                         record.payload.size());
@@ -86,6 +88,11 @@ class Inbox : public Handler {
     const std::lock_guard lock(mutex_);
     is_open_ = open;
     gate_.notify_all();
+  }
+  /// Returns when the helper has been at the gate `count` times.
+  bool wait_at_gate(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, [&] { return entered_ >= count; });
   }
   bool wait_for_records(std::size_t count) {
     std::unique_lock lock(mutex_);
@@ -112,6 +119,7 @@ class Inbox : public Handler {
   std::condition_variable changed_;
   std::condition_variable gate_;
   bool is_open_ = true;
+  std::size_t entered_ = 0;
   std::vector<Arrived> arrived_;
   std::vector<std::pair<Peer*, std::size_t>> down_;
 };
