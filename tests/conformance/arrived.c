@@ -104,8 +104,7 @@ static void readable(int senders, int receivers, size_t bytes) {
         for (int i = 0; i < receivers; ++i) {
           if (!arrived(request, i)) continue;
           --left;
-          const int64_t wrong =
-              wrong_byte(data + (size_t)i * to, (size_t)i * to, to, 2, round);
+          const int64_t wrong = wrong_byte(data + (size_t)i * to, (size_t)i * to, to, 2, round);
           EXPECT_DATA(wrong < 0, "round %d, S %d, R %d: partition %d arrived, byte %lld is wrong",
                       (int)round, senders, receivers, i, (long long)wrong);
         }

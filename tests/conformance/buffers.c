@@ -1,4 +1,5 @@
-// Who may touch which buffer when: I13 (nothing leaves before Pready), I14 (nothing comes before Start or after completion), C1, C3.
+// Who may touch which buffer when: I13 (nothing leaves before Pready), I14 (nothing comes before
+// Start or after completion), C1, C3.
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,9 +15,9 @@ static void changes_until_ready(size_t bytes) {
   enum { kPartitions = 8, kRounds = 4 };
   const size_t part = bytes / kPartitions;
   unsigned char* data = guarded(bytes);
-  MPI_Request request =
-      my_rank == 0 ? psend(data, kPartitions, (MPI_Count)part, MPI_BYTE, 1, kTag, comm)
-                   : precv(data, kPartitions, (MPI_Count)part, MPI_BYTE, 0, kTag, comm);
+  MPI_Request request = my_rank == 0
+                            ? psend(data, kPartitions, (MPI_Count)part, MPI_BYTE, 1, kTag, comm)
+                            : precv(data, kPartitions, (MPI_Count)part, MPI_BYTE, 0, kTag, comm);
   for (uint64_t round = 1; round <= kRounds; ++round) {
     if (my_rank == 0) fill(data, bytes, 99, round);  // not what is to be sent
     start(&request);
@@ -47,7 +48,8 @@ CASE(I13_nothing_leaves_before_pready, .ranks = 2) {
   }
 }
 
-/// The sender is ready long before the receiver starts; the receiver looks at its buffer before each Start.
+/// The sender is ready long before the receiver starts; the receiver looks at its buffer before
+/// each Start.
 static void untouched_outside_round(size_t bytes, int flag) {
   enum { kRounds = 4, kPartitions = 4 };
   const MPI_Count part = (MPI_Count)(bytes / kPartitions);
@@ -67,7 +69,8 @@ static void untouched_outside_round(size_t bytes, int flag) {
       const double end = now_s() + (round <= 2 ? 0.02 : 0.002);
       while (now_s() < end) {
         int seen;
-        MUST(MPI_Iprobe(0, 12345, comm, &seen, MPI_STATUS_IGNORE));  // progress, if somebody needs it
+        MUST(MPI_Iprobe(0, 12345, comm, &seen,
+                        MPI_STATUS_IGNORE));  // progress, if somebody needs it
       }
       EXPECT_DATA(untouched(data, bytes), "round %d: the buffer was written before Start", round);
       start(&request);

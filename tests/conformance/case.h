@@ -1,7 +1,8 @@
 // The harness of the conformance suite: plain MPI-4 in C11, nothing of Larklane in it.
 //
-// A case is a function that all processes run together; its name begins with the id of the rule that it checks (docs/conformance.md).
-// Cases talk to each other outside MPI over a shared board, so that "the sender makes no MPI call" can really be arranged.
+// A case is a function that all processes run together; its name begins with the id of the rule
+// that it checks (docs/conformance.md). Cases talk to each other outside MPI over a shared board,
+// so that "the sender makes no MPI call" can really be arranged.
 #ifndef CONFORMANCE_CASE_H
 #define CONFORMANCE_CASE_H
 
@@ -31,25 +32,26 @@ enum {
 
 typedef struct Case {
   const char* name;
-  int ranks;           ///< exact number of processes
-  int level;           ///< smallest thread level, MPI_THREAD_*
+  int ranks;  ///< exact number of processes
+  int level;  ///< smallest thread level, MPI_THREAD_*
   unsigned traits;
-  double deadline_s;   ///< 0: kDeadlineSeconds
+  double deadline_s;  ///< 0: kDeadlineSeconds
   void (*run)(void);
 } Case;
 
 /// Defines and registers a case: CASE(S1_start_is_local, .ranks = 2) { ... }
-#define CASE(id, ...)                                                                     \
-  static void id(void);                                                                   \
-  static const Case case_##id = {.name = #id, .run = id, __VA_ARGS__};                    \
+#define CASE(id, ...)                                                                       \
+  static void id(void);                                                                     \
+  static const Case case_##id = {.name = #id, .run = id, __VA_ARGS__};                      \
   static const Case* const entry_##id __attribute__((used, section("cases"))) = &case_##id; \
   static void id(void)
 
 extern int my_rank, my_peer, world_size;  ///< my_peer: 1 - my_rank where there are two processes
 extern MPI_Comm world;                    ///< MPI_COMM_WORLD, or what the session offers
-extern MPI_Comm comm;                     ///< a duplicate of `world`, one for each case, errors return
+extern MPI_Comm comm;  ///< a duplicate of `world`, one for each case, errors return
 
-// Verdicts. The first failure of a process is kept; `kind` is what the table of native failures shows.
+// Verdicts. The first failure of a process is kept; `kind` is what the table of native failures
+// shows.
 void case_fail(const char* kind, const char* file, int line, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
 void case_skip(const char* why);
@@ -59,25 +61,25 @@ bool case_failed(void);
 /// What this process does now, for the report of a hang. A string literal.
 void step(const char* what);
 
-#define FAIL_AS(kind, condition, ...)                                             \
-  do {                                                                            \
-    if (!(condition)) case_fail((kind), __FILE__, __LINE__, __VA_ARGS__);         \
+#define FAIL_AS(kind, condition, ...)                                     \
+  do {                                                                    \
+    if (!(condition)) case_fail((kind), __FILE__, __LINE__, __VA_ARGS__); \
   } while (0)
 #define EXPECT(condition, ...) FAIL_AS("error", condition, __VA_ARGS__)
 #define EXPECT_DATA(condition, ...) FAIL_AS("wrong data", condition, __VA_ARGS__)
 #define EXPECT_PROMPT(condition, ...) FAIL_AS("late", condition, __VA_ARGS__)
-#define REQUIRE(condition, ...)                                   \
-  do {                                                            \
-    if (!(condition)) {                                           \
-      case_fail("error", __FILE__, __LINE__, __VA_ARGS__);        \
-      case_abandon();                                             \
-    }                                                             \
+#define REQUIRE(condition, ...)                            \
+  do {                                                     \
+    if (!(condition)) {                                    \
+      case_fail("error", __FILE__, __LINE__, __VA_ARGS__); \
+      case_abandon();                                      \
+    }                                                      \
   } while (0)
 /// An MPI call that has to succeed; the case ends if it doesn't.
 #define MUST(call) case_must((call), #call, __FILE__, __LINE__)
 void case_must(int code, const char* call, const char* file, int line);
 /// An MPI call that has to fail with one of the classes; MPI_ERR_LASTCODE as first class: with any.
-#define EXPECT_ERROR(call, ...)                                                      \
+#define EXPECT_ERROR(call, ...) \
   case_expect_error((call), #call, (const int[]){__VA_ARGS__, MPI_SUCCESS}, __FILE__, __LINE__)
 void case_expect_error(int code, const char* call, const int* classes, const char* file, int line);
 
@@ -87,7 +89,7 @@ void post(int flag, int value);
 int peek(int flag);
 /// @return false after `seconds` without flag >= value
 bool await(int flag, int value, double seconds);
-void post_time(int flag);        ///< notes now_s() under `flag`, visible to whoever sees a later post()
+void post_time(int flag);  ///< notes now_s() under `flag`, visible to whoever sees a later post()
 double posted_time(int flag);
 double now_s(void);              ///< one clock for all processes of the host
 void pause_s(double seconds);    ///< asleep, outside MPI
@@ -104,7 +106,7 @@ void ready_all(MPI_Request request, int partitions);
 bool arrived(MPI_Request request, int partition);
 /// Asks until true or `seconds` have passed.
 bool arrives(MPI_Request request, int partition, double seconds);
-bool tested(MPI_Request* request);  ///< MPI_Test
+bool tested(MPI_Request* request);    ///< MPI_Test
 void complete(MPI_Request* request);  ///< MPI_Wait
 void drop(MPI_Request* request);      ///< MPI_Request_free
 
@@ -115,11 +117,11 @@ void fill_part(void* buffer, size_t offset, size_t bytes, uint64_t stream, uint6
 /// @return the first wrong byte's index in the stream, or -1
 int64_t wrong_byte(const void* buffer, size_t offset, size_t bytes, uint64_t stream,
                    uint64_t round);
-#define EXPECT_STREAM(buffer, bytes, stream, round)                                     \
-  do {                                                                                  \
-    int64_t wrong_ = wrong_byte((buffer), 0, (bytes), (stream), (round));               \
+#define EXPECT_STREAM(buffer, bytes, stream, round)                                      \
+  do {                                                                                   \
+    int64_t wrong_ = wrong_byte((buffer), 0, (bytes), (stream), (round));                \
     EXPECT_DATA(wrong_ < 0, "round %lld: byte %lld of %zu is wrong", (long long)(round), \
-                (long long)wrong_, (size_t)(bytes));                                    \
+                (long long)wrong_, (size_t)(bytes));                                     \
   } while (0)
 uint64_t random_next(uint64_t* state);
 /// In [low, high].

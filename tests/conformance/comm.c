@@ -58,7 +58,8 @@ static void all_at_once(const MPI_Comm* comms, int count) {
 
 CASE(X1_contexts_of_every_constructor_are_separate, .ranks = 2) {
   MPI_Comm comms[16], merged_from;
-  int n = 0, two = 2, neighbour = my_peer, index[2] = {1, 2}, edges[2] = {1, 0}, periodic = 1, weight = 1;
+  int n = 0, two = 2, neighbour = my_peer, index[2] = {1, 2}, edges[2] = {1, 0}, periodic = 1,
+      weight = 1;
   MPI_Group group;
   MPI_Request idup;
   MUST(MPI_Comm_group(comm, &group));
@@ -204,7 +205,8 @@ CASE(X1_intercommunicator, .ranks = 4) {
 }
 
 CASE(X1_subsets_made_in_different_numbers, .ranks = 4) {
-  // Ranks 0 and 1 make three communicators of their own that 2 and 3 know nothing of, then all make one together.
+  // Ranks 0 and 1 make three communicators of their own that 2 and 3 know nothing of, then all make
+  // one together.
   MPI_Comm own[3], all;
   MPI_Group group, pair;
   MUST(MPI_Comm_group(comm, &group));
@@ -326,7 +328,8 @@ static int last_words(MPI_Comm self, int key, void* value, void* state) {
   MPI_Startall(2, request);
   MPI_Pready(0, request[1]);
   MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
-  if (in != 6) printf("not ok C10_self_attribute_in_finalize: rank %d: wrong data: %d\n", my_rank, in);
+  if (in != 6)
+    printf("not ok C10_self_attribute_in_finalize: rank %d: wrong data: %d\n", my_rank, in);
   fflush(stdout);
   MPI_Request_free(&request[0]);
   MPI_Request_free(&request[1]);

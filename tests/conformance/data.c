@@ -1,4 +1,5 @@
-// Exact data: I7 (numbers of partitions differ freely), C3 in many splits, sizes and rounds, requests over 4 GiB (I11).
+// Exact data: I7 (numbers of partitions differ freely), C3 in many splits, sizes and rounds,
+// requests over 4 GiB (I11).
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,8 +66,9 @@ CASE(C3_ten_thousand_rounds, .ranks = 2, .deadline_s = 40) { rounds_of(6, 4, 12 
 CASE(C3_both_directions_at_once, .ranks = 2) {
   enum { kParts = 8, kBytes = 1 << 16, kRounds = 50 };
   unsigned char *out = guarded(kBytes), *in = guarded(kBytes);
-  MPI_Request request[2] = {psend(out, kParts, kBytes / kParts, MPI_BYTE, my_peer, kTag, comm),
-                            precv(in, kParts / 2, kBytes * 2 / kParts, MPI_BYTE, my_peer, kTag, comm)};
+  MPI_Request request[2] = {
+      psend(out, kParts, kBytes / kParts, MPI_BYTE, my_peer, kTag, comm),
+      precv(in, kParts / 2, kBytes * 2 / kParts, MPI_BYTE, my_peer, kTag, comm)};
   for (uint64_t round = 1; round <= kRounds; ++round) {
     fill(out, kBytes, (uint64_t)my_rank, round);
     MUST(MPI_Startall(2, request));
@@ -124,7 +126,8 @@ CASE(C3_many_channels, .ranks = 2) {
 
 CASE(I11_over_four_gibibytes, .ranks = 2, .traits = kBig, .deadline_s = 300) {
   enum { kSenders = 4, kReceivers = 3 };
-  const size_t bytes = (size_t)12 * 384 * 1024 * 1024;  // 4.5 GiB; a partition of either side is over 1 GiB
+  const size_t bytes =
+      (size_t)12 * 384 * 1024 * 1024;  // 4.5 GiB; a partition of either side is over 1 GiB
   unsigned char* data = malloc(bytes);
   REQUIRE(data != NULL, "no memory");
   MPI_Request request =

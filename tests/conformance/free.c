@@ -1,4 +1,5 @@
-// Freeing inactive requests at any point, reuse of tags after it (C5, I2), the life of communicators (C9).
+// Freeing inactive requests at any point, reuse of tags after it (C5, I2), the life of
+// communicators (C9).
 #include <string.h>
 
 #include "case.h"
@@ -59,7 +60,8 @@ CASE(C5_free_after_the_peer_has_initialised, .ranks = 2) {
   }
 }
 
-/// Requests freed in the middle of a queue of equal tags: the others must match in order all the same.
+/// Requests freed in the middle of a queue of equal tags: the others must match in order all the
+/// same.
 CASE(C5_freed_requests_keep_their_place, .ranks = 2) {
   enum { kRequests = 8 };
   unsigned char data[kRequests][kBytes];

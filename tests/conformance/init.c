@@ -1,4 +1,5 @@
-// Initialization: local, matched in order among partitioned calls only, and what its arguments mean.
+// Initialization: local, matched in order among partitioned calls only, and what its arguments
+// mean.
 #include <stdlib.h>
 #include <string.h>
 
@@ -230,9 +231,9 @@ CASE(I3_persistent_requests_are_not_matched, .ranks = 2) {
 CASE(I4_any_source_is_refused, .ranks = 2) {
   int value;
   MPI_Request request = MPI_REQUEST_NULL;
-  EXPECT_ERROR(MPI_Precv_init(&value, 1, 1, MPI_INT, MPI_ANY_SOURCE, kTag, comm, MPI_INFO_NULL,
-                              &request),
-               MPI_ERR_RANK);
+  EXPECT_ERROR(
+      MPI_Precv_init(&value, 1, 1, MPI_INT, MPI_ANY_SOURCE, kTag, comm, MPI_INFO_NULL, &request),
+      MPI_ERR_RANK);
 }
 
 CASE(I4_any_tag_is_refused, .ranks = 2) {

@@ -1,4 +1,5 @@
-// Chooses cases, runs them, collects the verdicts of all processes and prints one line for each case.
+// Chooses cases, runs them, collects the verdicts of all processes and prints one line for each
+// case.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -68,6 +69,7 @@ bool case_failed(void) { return atomic_load(&state.verdict) == 2; }
 void step(const char* what) { state.step = what; }
 
 void case_abandon(void) {
+  alarm(2);  // this process has the reason and must get to say it, should the others be stuck
   board_hurry_others();
   if (!pthread_equal(pthread_self(), state.main_thread)) pthread_exit(NULL);
   longjmp(state.back, 1);
@@ -82,8 +84,7 @@ void case_must(int code, const char* call, const char* file, int line) {
   case_abandon();
 }
 
-void case_expect_error(int code, const char* call, const int* classes, const char* file,
-                       int line) {
+void case_expect_error(int code, const char* call, const int* classes, const char* file, int line) {
   if (code == MPI_SUCCESS) {
     case_fail("error", file, line, "%.90s: an error was expected, it returned MPI_SUCCESS", call);
     return;
@@ -124,6 +125,8 @@ static void on_deadline(int signal_number) {
     snprintf(line, sizeof(line), "not ok %s: rank %d: hang: deadline passed while %s\n", name,
              my_rank, state.step ? state.step : "running");
   }
+  write_all(line);
+  snprintf(line, sizeof(line), "gave up %s\n", name);
   write_all(line);
   const struct timespec others = {.tv_nsec = 300000000};  // so that all processes get to write
   nanosleep(&others, NULL);
@@ -255,7 +258,8 @@ static int run_chosen(char** names, int count) {
 
 int main(int argc, char** argv) {
   static const char kUsage[] =
-      "usage: conformance --list | [--level L] [--deadline S] [--sessions] (--all | --run NAME...)\n";
+      "usage: conformance --list | [--level L] [--deadline S] [--sessions] (--all | --run "
+      "NAME...)\n";
   bool chosen = false;
   int i = 1;
   for (; i < argc && !chosen; ++i) {

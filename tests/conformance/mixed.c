@@ -6,7 +6,8 @@
 
 enum { kTag = 37, kPartitions = 4 };
 
-/// Eight requests: partitioned (2 pairs), plain, persistent, inactive, null; in both processes at the same places.
+/// Eight requests: partitioned (2 pairs), plain, persistent, inactive, null; in both processes at
+/// the same places.
 typedef struct Mix {
   MPI_Request request[8];
   int part[2][kPartitions];
@@ -48,8 +49,8 @@ static void mix_check(const Mix* m, int round) {
                   m->part[p][i]);
     }
   }
-  EXPECT_DATA(m->plain[1] == round && m->persistent[1] == round, "round %d: plain %d, persistent %d",
-              round, m->plain[1], m->persistent[1]);
+  EXPECT_DATA(m->plain[1] == round && m->persistent[1] == round,
+              "round %d: plain %d, persistent %d", round, m->plain[1], m->persistent[1]);
   EXPECT(m->request[2] == MPI_REQUEST_NULL && m->request[7] == MPI_REQUEST_NULL,
          "plain requests were not set to MPI_REQUEST_NULL");
   EXPECT(m->request[1] != MPI_REQUEST_NULL && m->request[3] != MPI_REQUEST_NULL,
@@ -248,7 +249,8 @@ CASE(C8_arrays_of_200, .ranks = 2) {
     MUST(MPI_Waitall(kRequests, request, MPI_STATUSES_IGNORE));
     for (int i = 0; i < kPairs; ++i) {
       EXPECT_DATA(part[i][0] == round && part[i][1] == i && plain[i] == round + i,
-                  "round %d, pair %d: found %d, %d, %d", round, i, part[i][0], part[i][1], plain[i]);
+                  "round %d, pair %d: found %d, %d, %d", round, i, part[i][0], part[i][1],
+                  plain[i]);
     }
   }
   for (int i = 0; i < kPairs; ++i) drop(&ours[i]);

@@ -1,4 +1,5 @@
-// Progress in both directions: ours while the peer sits in native calls or in none, and native while this side sits in ours.
+// Progress in both directions: ours while the peer sits in native calls or in none, and native
+// while this side sits in ours.
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,7 +145,8 @@ static void by_waitsome(MPI_Request* request) {
   MUST(MPI_Waitsome(1, request, &done, &index, MPI_STATUSES_IGNORE));
 }
 
-/// Rank 0 has a large native send open and sits in one of our calls; rank 1 sends its partitions only when it has received.
+/// Rank 0 has a large native send open and sits in one of our calls; rank 1 sends its partitions
+/// only when it has received.
 static void peer_needs_native_progress(Finish finish, bool strided) {
   enum { kDoubles = 1 << 20, kBlock = 8 };
   double* big = malloc(kDoubles * sizeof(double));
@@ -201,7 +203,8 @@ static int compare_doubles(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
-/// The sender is outside MPI from its last Pready until the receiver is done, at most 0.6 s; the receiver starts late.
+/// The sender is outside MPI from its last Pready until the receiver is done, at most 0.6 s; the
+/// receiver starts late.
 static void sender_asleep(size_t bytes, int* round) {
   enum { kRounds = 9 };
   Channel c = channel_open(bytes, 0);

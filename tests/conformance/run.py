@@ -23,11 +23,13 @@ LEVELS = ("single", "funneled", "serialized", "multiple")
 MODES = {
     "native": {},
     "auto": {},
-    "attach": {"LARKLANE_SHM_SLOT_BYTES_MAX": "0"},
+    # Partitions that attach alone would otherwise wait for the rest of their group: rule P5 is checked with groups of one.
+    "attach": {"LARKLANE_SHM_SLOT_BYTES_MAX": "0", "LARKLANE_POLICY": "none"},
     "slots": {"LARKLANE_SHM_ATTACH": "off"},
 }
 RESTARTS_MAX = 12
 VERDICT = re.compile(r"^(ok|not ok|skip) ([A-Za-z0-9_]+)(?:: (.*))?$", re.MULTILINE)
+GAVE_UP = re.compile(r"^gave up ([A-Za-z0-9_]+)$", re.MULTILINE)
 KIND = re.compile(r"^(rank \d+): (error|wrong data|late|hang): (.*)$")
 
 
@@ -117,13 +119,12 @@ class Runner:
             for name in [n for n in left if n in found]:
                 self.add(dataclasses.replace(found[name], name=name + suffix))
                 left.remove(name)
-            ended = [r for r in found.values() if r.kind == "hang"]
             if not left:
                 if outcome.status not in (0, 1):
                     late = found.get("FINALIZE")
                     self.add(Result(f"FINALIZE{suffix}", late.kind if late else "crash",
                                     late.text if late else last_words(outcome)))
-            elif not ended:
+            elif not GAVE_UP.search(outcome.output):
                 name = left.pop(0)
                 self.add(Result(name + suffix,
                                 "hang" if outcome.status == launch.TIMED_OUT else "crash",
@@ -144,7 +145,7 @@ class Runner:
 def last_words(outcome: launch.Outcome) -> str:
     """The end of what a dead launch printed, in one line."""
     lines = [line.strip() for line in outcome.output.splitlines()
-             if line.strip() and not VERDICT.match(line) and not set(line.strip()) <= set("=-*")]
+             if line.strip() and not VERDICT.match(line) and not GAVE_UP.match(line) and not set(line.strip()) <= set("=-*")]
     telling = [line for line in lines if re.search(r"signal|SIG|Assert|abort|rror", line)] or lines
     return f"status {outcome.status}; " + " / ".join(telling[:3])[:300]
 

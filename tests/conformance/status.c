@@ -12,7 +12,8 @@ static void expect_receive(const MPI_Status* status, int source, int elements) {
   MUST(MPI_Get_elements_x(status, MPI_DOUBLE, &big));
   MUST(MPI_Test_cancelled(status, &cancelled));
   EXPECT(status->MPI_SOURCE == source && status->MPI_TAG == kTag,
-         "source %d, tag %d; expected %d and %d", status->MPI_SOURCE, status->MPI_TAG, source, kTag);
+         "source %d, tag %d; expected %d and %d", status->MPI_SOURCE, status->MPI_TAG, source,
+         kTag);
   EXPECT(count == elements && big == elements, "count %d, elements %lld; expected %d", count,
          (long long)big, elements);
   EXPECT(!cancelled, "cancelled");

@@ -10,15 +10,17 @@ enum { kTag = 59, kThreads = 4 };
 typedef struct Shared {
   MPI_Request request;
   unsigned char* data;
-  size_t part;         ///< bytes of a partition of this side
-  int partitions;      ///< of this side
+  size_t part;     ///< bytes of a partition of this side
+  int partitions;  ///< of this side
   uint64_t round;
   pthread_mutex_t lock;
 } Shared;
 
 static Shared shared_open(int senders, int receivers, size_t bytes) {
   const int mine = my_rank == 0 ? senders : receivers;
-  Shared s = {.data = guarded(bytes), .part = bytes / (size_t)mine, .partitions = mine,
+  Shared s = {.data = guarded(bytes),
+              .part = bytes / (size_t)mine,
+              .partitions = mine,
               .lock = PTHREAD_MUTEX_INITIALIZER};
   s.request = my_rank == 0 ? psend(s.data, mine, (MPI_Count)s.part, MPI_BYTE, 1, kTag, comm)
                            : precv(s.data, mine, (MPI_Count)s.part, MPI_BYTE, 0, kTag, comm);

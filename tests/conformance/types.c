@@ -1,4 +1,5 @@
-// Datatypes: layouts with holes on either side, partitions that begin at multiples of the extent (I8), signatures (I9).
+// Datatypes: layouts with holes on either side, partitions that begin at multiples of the extent
+// (I8), signatures (I9).
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +7,8 @@
 
 enum { kTag = 61 };
 
-/// One pair with a type on each side; the data goes through MPI_Pack so that the test knows what has to come out.
+/// One pair with a type on each side; the data goes through MPI_Pack so that the test knows what
+/// has to come out.
 typedef struct Side {
   MPI_Datatype type;
   int partitions, count;
@@ -33,7 +35,8 @@ static void pack(const unsigned char* at, Side side, unsigned char* packed, int 
   }
 }
 
-/// Sends with `send`, receives with `receive`, twice; every byte of the type map has to come, no byte of a hole may change.
+/// Sends with `send`, receives with `receive`, twice; every byte of the type map has to come, no
+/// byte of a hole may change.
 static void through(Side send, Side receive) {
   const Side mine = my_rank == 0 ? send : receive;
   MPI_Aint before = 0;
@@ -45,9 +48,9 @@ static void through(Side send, Side receive) {
   unsigned char* packed = malloc((size_t)bytes + 1);
   REQUIRE(packed != NULL, "no memory");
   unsigned char* at = memory + before;
-  MPI_Request request =
-      my_rank == 0 ? psend(at, mine.partitions, mine.count, mine.type, 1, kTag, comm)
-                   : precv(at, mine.partitions, mine.count, mine.type, 0, kTag, comm);
+  MPI_Request request = my_rank == 0
+                            ? psend(at, mine.partitions, mine.count, mine.type, 1, kTag, comm)
+                            : precv(at, mine.partitions, mine.count, mine.type, 0, kTag, comm);
   for (uint64_t round = 1; round <= 2; ++round) {
     memset(memory, kUntouched, span);
     memset(expected, kUntouched, span);
@@ -59,8 +62,8 @@ static void through(Side send, Side receive) {
     if (my_rank == 1) {
       size_t i = 0;
       while (i < span && memory[i] == expected[i]) ++i;
-      EXPECT_DATA(i == span, "round %d: byte %zu of %zu: expected %d, found %d", (int)round, i, span,
-                  i < span ? expected[i] : 0, i < span ? memory[i] : 0);
+      EXPECT_DATA(i == span, "round %d: byte %zu of %zu: expected %d, found %d", (int)round, i,
+                  span, i < span ? expected[i] : 0, i < span ? memory[i] : 0);
       check_guards(memory, span);
     }
   }
@@ -85,9 +88,7 @@ static MPI_Datatype resized(MPI_Datatype of, MPI_Aint lb, MPI_Aint extent) {
   return committed(type);
 }
 
-static Side plain_ints(int partitions, int count) {
-  return (Side){MPI_INT, partitions, count};
-}
+static Side plain_ints(int partitions, int count) { return (Side){MPI_INT, partitions, count}; }
 
 CASE(I9_vector_to_vector, .ranks = 2) {
   MPI_Datatype a = vector(4, 1, 3, MPI_INT), b = vector(2, 2, 5, MPI_INT);
