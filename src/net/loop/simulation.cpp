@@ -10,8 +10,9 @@ constexpr std::uintptr_t kLineBytes = 64;
 /// A copy is cut in pieces of at most this many bytes, small ones in this many pieces.
 constexpr std::size_t kPieceBytesMax = 4096;
 constexpr std::size_t kPiecesMin = 3;
-/// The longest stall when exploring, in line transfers: other threads get through whole rounds.
-constexpr std::uint64_t kStallLines = 100;
+/// The longest stall when exploring, in line transfers: while one thread stalls, others get through
+/// hundreds of steps.
+constexpr std::uint64_t kStallLinesMax = 400;
 
 }  // namespace
 
@@ -85,7 +86,7 @@ std::uint64_t Simulation::step_ps(std::uint64_t table_ps) {
   if (!options_.explore) return table_ps;
   // Nothing but the seed decides, so that a run is repeated wherever its memory lies.
   if (random_.one_in(stall_one_in_))
-    return random_.below(kStallLines * options_.costs.line_transfer_ps);
+    return random_.below(kStallLinesMax * options_.costs.line_transfer_ps);
   return random_.below(random_.one_in(2) ? options_.costs.modify_ps
                                          : options_.costs.line_transfer_ps);
 }

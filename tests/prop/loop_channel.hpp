@@ -1,0 +1,28 @@
+#pragma once
+// One channel on the simulation: the engine's own SendSide and RecvSide between virtual threads,
+// with a judge that knows what every byte has to be at every moment.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "part/block.hpp"
+
+namespace larklane::part::prop {
+
+struct Case {
+  std::uint32_t send_partitions;
+  std::uint32_t recv_partitions;
+  Mode mode;
+  std::vector<std::uint32_t> boundaries;  ///< direct
+  std::uint64_t unit_bytes;               ///< total = unit_bytes * lcm(partitions)
+  std::string text() const;
+};
+
+/// Three rounds of `c`; the seed decides everything else: threads, order and size of the marks, who
+/// is held back, who expires, who stalls, who starts first.
+/// @return  empty, or what went wrong
+std::string run_case(const Case& c, std::uint64_t seed);
+
+}  // namespace larklane::part::prop
