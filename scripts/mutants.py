@@ -4,7 +4,8 @@
 The list is tests/mutants/*.json; each entry is
 
   {"file": "src/part/x.cpp", "old": "text that occurs once", "new": "text instead of it",
-   "test": "name of the ctest that must fail", "rule": "what the change breaks"}
+   "test": "name of the ctest that must fail", "rule": "what the change breaks",
+   "cases": [cases of a conformance test: only these are run; optional]}
 
 A mutant is built and tested in a copy of the tree (build/mutants/tree), so the tree itself is never touched. `killed`: the test failed.
 `survived`: it passed. `stale`: the old text is not there exactly once, the test does not exist, it fails without a change, or the
@@ -23,6 +24,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+FAMILIES = {"mpich4": "mpich", "mpich5": "mpich", "mpich5_abi": "abi", "openmpi4": "ompi", "openmpi5": "ompi"}
 LISTS = ROOT / "tests/mutants"
 COPY = ROOT / "build/mutants/tree"
 
@@ -34,6 +36,7 @@ class Mutant:
     new: str
     test: str
     rule: str
+    cases: tuple = ()
 
     def __str__(self):
         return f"{self.file}: {self.rule}"
@@ -88,19 +91,34 @@ def copy_tree():
         (COPY / ".deps").symlink_to(ROOT / ".deps")
 
 
+def targets_of(test):
+    """What must be built for a test: a GoogleTest program is a target of the test's name."""
+    if re.fullmatch(r"\w+_test", test):
+        return [test]
+    kind, _, rest = test.partition(".")
+    if kind == "conformance":
+        mpi = rest.split(".")[0]
+        return [f"conformance_{mpi}", "larklane", "larklane_preload", f"larklane_mpi_{FAMILIES[mpi]}"]
+    return ["all"]
+
+
 def build(test):
     """Build in the copy what a test needs. @return whether that worked"""
     if not (COPY / "build/release/CMakeCache.txt").exists() and not run("cmake", "--preset", "release", "-DLARKLANE_WERROR=OFF"):
         return False
-    # A GoogleTest program is a target of the test's name; others start several programs.
-    target = test if re.fullmatch(r"\w+_test", test) else "all"
     cores = str(len(os.sched_getaffinity(0)))
-    return run("cmake", "--build", "--preset", "release", "--parallel", cores, "--target", target, timeout_s=1800)
+    command = ["cmake", "--build", "--preset", "release", "--parallel", cores, "--target", *targets_of(test)]
+    return run(*command, timeout_s=1800)
 
 
-def passes(test):
-    name = f"^{re.escape(test)}$"
-    return run("ctest", "--preset", "release", "--no-tests=error", "-R", name, timeout_s=900)
+def passes(mutant):
+    """@return whether the mutant's test passes in the copy as it is built now"""
+    if mutant.cases:
+        _, mpi, mode = mutant.test.split(".")
+        program = f"build/release/tests/conformance/{mpi}/conformance"
+        command = [sys.executable, "tests/conformance/run.py", "--mpi", mpi, "--mode", mode, "--program", program]
+        return run(*command, "--larklane", "build/release/bin/larklane", "--run", *mutant.cases)
+    return run("ctest", "--preset", "release", "--no-tests=error", "-R", f"^{re.escape(mutant.test)}$", timeout_s=900)
 
 
 def judge(mutant, sound):
@@ -110,15 +128,17 @@ def judge(mutant, sound):
     mutated = apply(original, mutant)
     if mutated is None:
         return "stale", "the old text does not occur exactly once"
-    if mutant.test not in sound:
-        sound[mutant.test] = build(mutant.test) and passes(mutant.test)
-    if not sound[mutant.test]:
-        return "stale", f"{mutant.test} does not build, exist or pass without a change"
+    key = (mutant.test, *mutant.cases)
+    name = " ".join(mutant.cases) or mutant.test
+    if key not in sound:
+        sound[key] = build(mutant.test) and passes(mutant)
+    if not sound[key]:
+        return "stale", f"{name} does not build, exist or pass without a change"
     try:
         path.write_text(mutated)
         if not build(mutant.test):
             return "stale", "does not compile"
-        return ("survived", mutant.test) if passes(mutant.test) else ("killed", mutant.test)
+        return ("survived", name) if passes(mutant) else ("killed", name)
     finally:
         path.write_text(original)
 
