@@ -3,6 +3,7 @@
 // a peer made by hand.
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -199,6 +200,12 @@ class RawPeer {
       std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
     }
     return ::sendmsg(fd.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  }
+  /// Waits until the other side has closed the connection.
+  bool is_cut_off() const {
+    pollfd closed{fd.get(), POLLIN, 0};
+    char byte = 0;
+    return ::poll(&closed, 1, 5000) == 1 && ::read(fd.get(), &byte, 1) <= 0;
   }
   bool send_hello() { return send(std::as_bytes(std::span(&hello, 1))); }
   static std::string record(RecordHeader header, std::string_view payload) {
