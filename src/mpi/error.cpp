@@ -1,11 +1,10 @@
 #include "mpi/error.hpp"
 
-#include <unistd.h>
-
 #include <cstring>
 #include <map>
 #include <mutex>
 
+#include "base/log.hpp"
 #include "mpi/next.hpp"
 #include "mpi/process.hpp"
 
@@ -66,7 +65,7 @@ int error_code(int error_class, const std::string& sentence) {
       return found->second;
     }
   }
-  process.warn(sentence);
+  log_warn("%s", sentence.c_str());
   return error_class;
 }
 

@@ -1,5 +1,6 @@
 // MPI_Request_free, MPI_Cancel.
 
+#include "base/log.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/error.hpp"
 #include "mpi/next.hpp"
@@ -25,7 +26,7 @@ int Request_free(const Next& next, MPI_Request* request) {
   if (!freed->is_null_process()) {
     const Status status = Process::get().engine()->free(freed->request);
     if (!status.ok()) {
-      Process::get().warn("MPI_Request_free: " + std::string(errc_name(status.code())));
+      log_warn("MPI_Request_free: %s", errc_name(status.code()));
     }
   }
   return next_pmpi().Request_free(request);

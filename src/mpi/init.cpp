@@ -4,6 +4,7 @@
 #include <new>
 #include <string>
 
+#include "base/log.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/device_memory.hpp"
 #include "mpi/error.hpp"
@@ -61,13 +62,12 @@ int forward(const InitCall& call, Communicator* communicator, const std::string&
 
 /// The same with one warning per process, or an error if the option says so.
 int forward_unreachable(const InitCall& call, Communicator* communicator, const std::string& why) {
-  static std::atomic<bool> warned{false};
   Process& process = Process::get();
   const std::string sentence = call.peer_name() + " is not reachable: " + why;
   if (process.config().unreachable == "refuse")
     return refuse(call, communicator, MPI_ERR_OTHER, sentence);
-  process.warn_once(warned, std::string(call.name()) + ": " + sentence +
-                                "; the pair is left to the MPI, and so are others like it");
+  log_warn_once("forwarded", "%s: %s; the pair is left to the MPI, and so are others like it",
+                call.name(), sentence.c_str());
   return forward(call, communicator, sentence);
 }
 

@@ -1,38 +1,17 @@
 #include "mpi/process.hpp"
 
-#include <unistd.h>
-
 #include <cstring>
 #include <vector>
 
+#include "base/log.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/communicator.hpp"
 #include "mpi/summary.hpp"
 
 namespace larklane::mpi {
-namespace {
-
-void write_line(const std::string& line) {
-  // One write(2) per line: lines of several ranks don't mix. Nobody can be told that standard error
-  // is closed.
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
-}
-
-}  // namespace
-
 Process& Process::get() noexcept {
   static Process* const process = new Process;
   return *process;
-}
-
-void Process::warn(const std::string& text) const {
-  if (config_.log_level == "error") return;
-  write_line("larklane: rank " + std::to_string(identity_.rank) + ": warning: " + text + "\n");
-}
-
-void Process::warn_once(std::atomic<bool>& once, const std::string& text) const {
-  // relaxed: decides only who prints
-  if (!once.exchange(true, std::memory_order_relaxed)) warn(text);
 }
 
 bool Process::prepare() {
@@ -42,12 +21,13 @@ bool Process::prepare() {
   std::vector<Config::Problem> problems;
   auto config = Config::load(&problems);
   if (config) config_ = std::move(config).value();
+  set_log_rank(identity_.rank);
+  set_log_level(log_level_named(config_.log_level));
   for (const Config::Problem& problem : problems) {
     if (problem.fatal) {
-      write_line("larklane: rank " + std::to_string(identity_.rank) + ": error: " + problem.text +
-                 "\n");
+      log_error("%s", problem.text.c_str());
     } else if (identity_.rank == 0) {
-      warn(problem.text);
+      log_warn("%s", problem.text.c_str());
     }
   }
   if (!config) return false;
@@ -99,9 +79,9 @@ void Process::close_unless_used_locked() {
   // relaxed: the mutex orders creation and closing
   part::Engine* const engine = engine_.exchange(nullptr, std::memory_order_relaxed);
   if (engine != nullptr) {
-    if (config_.summary) write_line(summary_text(engine->summary(), identity_, config_));
+    if (config_.summary) print_summary(engine->summary(), identity_, config_);
     if (const std::size_t active = release_carriers(*engine); active > 0) {
-      warn(std::to_string(active) + " partitioned requests were active at finalisation");
+      log_warn("%zu partitioned requests were active at finalisation", active);
       // They may still be written to: the engine stays until the process ends.
       [[maybe_unused]] part::Engine* const kept = owned_engine_.release();
     }
@@ -178,10 +158,7 @@ part::Engine* Process::create_engine_slow() {
                        : std::string(" (") + std::strerror(engine.error().detail()) + ")");
     }
   }
-  if (!warned_unusable_) {
-    warned_unusable_ = true;
-    warn("partitioned communication is left to the MPI: " + unusable_);
-  }
+  log_warn_once("unusable", "partitioned communication is left to the MPI: %s", unusable_.c_str());
   return nullptr;
 }
 

@@ -54,11 +54,6 @@ class Process {
   /// Let the MPI make progress. One thread at a time; the others return at once.
   void poke_native() noexcept;
 
-  /// One line on standard error, at its level or not at all.
-  void warn(const std::string& text) const;
-  /// The same, the first time only that `once` is given.
-  void warn_once(std::atomic<bool>& once, const std::string& text) const;
-
  private:
   Process() = default;
   part::Engine* create_engine_slow();
@@ -74,7 +69,6 @@ class Process {
   std::unique_ptr<part::Engine> owned_engine_;
   std::optional<control::Listener> listener_;
   std::string unusable_;  ///< why every pair is left to the MPI; empty: it is not
-  bool warned_unusable_ = false;
   bool prepared_ = false;
   Config config_;
   Identity identity_;

@@ -1,5 +1,7 @@
 #include "mpi/summary.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -56,6 +58,13 @@ std::string summary_text(const part::Summary& summary, const Identity& identity,
     line("warning: " + summary.warnings[i]);
   }
   return text;
+}
+
+void print_summary(const part::Summary& summary, const Identity& identity, const Config& config) {
+  const std::string text = summary_text(summary, identity, config);
+  // One write(2): lines of several ranks don't mix. Nobody can be told that standard error is
+  // closed.
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
 }  // namespace larklane::mpi

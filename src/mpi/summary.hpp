@@ -12,4 +12,7 @@ namespace larklane::mpi {
 std::string summary_text(const part::Summary& summary, const Identity& identity,
                          const Config& config);
 
+/// The same on standard error, in one piece.
+void print_summary(const part::Summary& summary, const Identity& identity, const Config& config);
+
 }  // namespace larklane::mpi

@@ -1,0 +1,83 @@
+// mpif.h entry points of the partitioned calls, for an MPI that lacks them (Open MPI 4). Fortran 77
+// calling sequence: everything by address, handles as integers, the error code last. Four
+// spellings, since compilers disagree on underscores and case.
+
+#include "mpi/next.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+MPI_Comm to_comm(const MPI_Fint* comm) { return next_pmpi().Comm_f2c(*comm); }
+MPI_Datatype to_type(const MPI_Fint* type) { return next_pmpi().Type_f2c(*type); }
+MPI_Info to_info(const MPI_Fint* info) { return next_pmpi().Info_f2c(*info); }
+MPI_Request to_request(const MPI_Fint* request) { return next_pmpi().Request_f2c(*request); }
+
+}  // namespace
+}  // namespace larklane::mpi
+
+using namespace larklane::mpi;
+
+extern "C" {
+
+// A LOGICAL is true if its lowest bit is set, with every compiler that Open MPI supports.
+
+#define LARKLANE_SPELLING(name, original, params) \
+  [[gnu::visibility("default"), gnu::alias(#original)]] void name params;
+#define LARKLANE_FORTRAN(lower, UPPER, params)                \
+  LARKLANE_SPELLING(mpi_##lower, mpi_##lower##_, params)      \
+  LARKLANE_SPELLING(mpi_##lower##__, mpi_##lower##_, params)  \
+  LARKLANE_SPELLING(MPI_##UPPER, mpi_##lower##_, params)      \
+  LARKLANE_SPELLING(pmpi_##lower, mpi_##lower##_, params)     \
+  LARKLANE_SPELLING(pmpi_##lower##_, mpi_##lower##_, params)  \
+  LARKLANE_SPELLING(pmpi_##lower##__, mpi_##lower##_, params) \
+  LARKLANE_SPELLING(PMPI_##UPPER, mpi_##lower##_, params)     \
+  [[gnu::visibility("default")]] void mpi_##lower##_ params
+
+LARKLANE_FORTRAN(psend_init, PSEND_INIT,
+                 (const void* buf, const MPI_Fint* partitions, const MPI_Count* count,
+                  const MPI_Fint* datatype, const MPI_Fint* dest, const MPI_Fint* tag,
+                  const MPI_Fint* comm, const MPI_Fint* info, MPI_Fint* request,
+                  MPI_Fint* ierror)) {
+  MPI_Request made;
+  *ierror = face::Psend_init(next_mpi(), buf, *partitions, *count, to_type(datatype), *dest, *tag,
+                             to_comm(comm), to_info(info), &made);
+  if (*ierror == MPI_SUCCESS) *request = next_pmpi().Request_c2f(made);
+}
+
+LARKLANE_FORTRAN(precv_init, PRECV_INIT,
+                 (void* buf, const MPI_Fint* partitions, const MPI_Count* count,
+                  const MPI_Fint* datatype, const MPI_Fint* source, const MPI_Fint* tag,
+                  const MPI_Fint* comm, const MPI_Fint* info, MPI_Fint* request,
+                  MPI_Fint* ierror)) {
+  MPI_Request made;
+  *ierror = face::Precv_init(next_mpi(), buf, *partitions, *count, to_type(datatype), *source, *tag,
+                             to_comm(comm), to_info(info), &made);
+  if (*ierror == MPI_SUCCESS) *request = next_pmpi().Request_c2f(made);
+}
+
+LARKLANE_FORTRAN(pready, PREADY,
+                 (const MPI_Fint* partition, const MPI_Fint* request, MPI_Fint* ierror)) {
+  *ierror = face::Pready(next_mpi(), *partition, to_request(request));
+}
+
+LARKLANE_FORTRAN(pready_range, PREADY_RANGE,
+                 (const MPI_Fint* partition_low, const MPI_Fint* partition_high,
+                  const MPI_Fint* request, MPI_Fint* ierror)) {
+  *ierror = face::Pready_range(next_mpi(), *partition_low, *partition_high, to_request(request));
+}
+
+LARKLANE_FORTRAN(pready_list, PREADY_LIST,
+                 (const MPI_Fint* length, const MPI_Fint* array_of_partitions,
+                  const MPI_Fint* request, MPI_Fint* ierror)) {
+  *ierror = face::Pready_list(next_mpi(), *length, array_of_partitions, to_request(request));
+}
+
+LARKLANE_FORTRAN(parrived, PARRIVED,
+                 (const MPI_Fint* request, const MPI_Fint* partition, MPI_Fint* flag,
+                  MPI_Fint* ierror)) {
+  int arrived = 0;
+  *ierror = face::Parrived(next_mpi(), to_request(request), *partition, &arrived);
+  if (*ierror == MPI_SUCCESS) *flag = arrived;
+}
+
+}  // extern "C"
