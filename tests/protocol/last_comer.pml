@@ -1,0 +1,302 @@
+/* Attach mode on one host: the last to come moves the data. One channel; the helper of either process may have to move for the other.
+ *
+ * Partitions 0 and 1 are group 0, partition 2 is group 1: both in one shared word. Group 2 is larger than a word: leaf 0 holds
+ * partitions 3 and 4, leaf 1 holds partition 5, and a root word stands above them.
+ *
+ *  1. A word is {a ready bit per unit, open, expired, tag}, two of each kind by round parity; the tag is the round's low bits.
+ *     trigger(group) = open and (all units of the group ready, or expired). A unit is a partition, at a root a whole leaf.
+ *  2. Pready, the receiver's Start and expiry are each ONE sequentially consistent read-modify-write on the word.
+ *  3. Whoever makes a group's trigger true moves all ready units of that group, and of no other.
+ *  4. A Pready that finds its group's trigger true moves its own unit only; expiry or Start that finds it true moves nothing of it.
+ *  5. A leaf word has ready bits only. The Pready that completes a leaf then sets the leaf's bit in the root; no other Pready touches the root.
+ *  6. Expiry tests the tag in the same read-modify-write (a compare-and-swap): an expirer that comes late changes nothing.
+ *  7. The sender's Start(r) clears the words of round r + 1, never those of round r: the receiver may have opened them already.
+ *  8. The receiver's Start(r) resets the moved bits (tag r) before it opens.
+ *  9. A mover copies, then sets the moved bits, then adds to moved_count (never reset): the count is its last touch.
+ * 10. Either side completes round r when moved_count >= r * S. Parrived(j): tag r and the moved bits of all send partitions under j.
+ * 11. A mover that may not move (attach refused in its direction) hands exactly the run that it claimed to the peer's helper, over a
+ *     first-in first-out control channel, and touches it no more.
+ * 12. That helper moves the run and does the marking of rule 9.
+ *
+ * Checked: a partition is copied exactly once a round, after its Pready, between the receiver's Start and completion, from a buffer
+ * that the application has not taken back; Parrived is true only when the data is there; Pready never blocks; nobody waits for ever
+ * although the receiver does nothing between Start and completion, and in some rounds Pready(2) is called only after Parrived(0) was true.
+ *
+ * @cc -DCOLLAPSE
+ * @model attach          -DREFUSED=0
+ * @model sender_refused  -DREFUSED=1
+ * @model receiver_refused -DREFUSED=2
+ * @unreached helper -end-
+ * @mutant 1  rule 2: Pready looks at the trigger, then marks: two steps => here & claim
+ * @mutant 2  rule 4: the expirer moves what is ready though the trigger was true before => here & claim
+ * @mutant 3  rule 7: Start(r) clears the words of round r => deadlock
+ * @mutant 4  rule 3: the receiver's Start opens and leaves what is ready to the sender => deadlock
+ * @mutant 5  rule 6: the expirer tests the tag, then sets the bit: two steps => r_round == r
+ * @mutant 6  rule 9: moved_count before the moved bits => moved_bits == 63
+ * @mutant 7  rule 8: the moved bits are reset after the words are opened => deadlock
+ * @mutant 8  rule 4: a Pready that finds the trigger true moves all that is ready => here & claim
+ * @mutant 9  rule 3: whoever makes one group's trigger true moves what is ready in the whole word => here & claim
+ * @mutant 10 rule 5: every Pready of a leaf sets the leaf's bit in the root => filled & claim
+ * @mutant 11 rule 5: a Pready that does not complete its leaf looks at the root, and moves its own partition if the root is triggered => r_round == r
+ * @mutant 12 rule 10: the send completes when its partitions have been marked, moved or not => deadlock
+ * @mutant 13 -DREFUSED=1 rule 11: the run is handed over and marked as moved by the one who hands it over => moved_bits == 63
+ * @mutant 14 -DREFUSED=1 rule 11: the record names no run: the helper moves whatever is ready and not yet moved => started == r
+ * @mutant 15 -DREFUSED=2 rule 12: the sender's helper moves but leaves the marking to the receiver => deadlock
+ */
+#ifndef MUTATE
+#define MUTATE 0
+#endif
+#ifndef REFUSED
+#define REFUSED 0                                  /* 1: the sender may not write, 2: the receiver may not read */
+#endif
+#ifndef ROUNDS
+#define ROUNDS 3
+#endif
+#define S 6                                        /* send partitions */
+#define ALL 63
+#define J0 3                                       /* receive partition 0 overlaps send partitions 0 and 1 */
+
+/* shared memory; words are indexed 2 * kind + parity, kind 0 = shared word, 1 = root */
+byte ready[4], tag[4];
+bool open[4], expired[4];
+byte leaf[4];                                      /* 2 * leaf + parity */
+byte moved_bits, moved_tag, moved_count;
+
+/* what the applications and the checker know */
+byte started;                                      /* round of the sender */
+byte r_round;                                      /* active round of the receiver; 0 = none */
+byte filled;                                       /* partitions of the send buffer that hold this round's data */
+byte here;                                         /* partitions of the receive buffer that hold this round's data */
+byte seen;                                         /* last round in which Parrived(0) was true */
+hidden byte was0, was1;
+
+chan delegated = [S] of { byte, byte };            /* round, run */
+
+#define GROUP0 3                                   /* units of the first group of a word ... */
+#define GROUP1(x) ((x) < 2 -> 4 : 0)               /* ... and of the second */
+#define TRIGGER(x, g) (open[x] && ((ready[x] & (g)) == (g) || expired[x]))
+#define LOOK(x) was0 = TRIGGER(x, GROUP0); was1 = TRIGGER(x, GROUP1(x))
+#define COUNT(m) (((m) & 1) + (((m) >> 1) & 1) + (((m) >> 2) & 1) + (((m) >> 3) & 1) + (((m) >> 4) & 1) + (((m) >> 5) & 1))
+#define PARTITIONS(x, units) ((x) < 2 -> (units) : ((((units) & 1) -> 24 : 0) | (((units) & 2) -> 32 : 0)))
+
+/* rules 1 to 4: the read-modify-write and what its old value says; `run` = partitions to move */
+inline event(x, mark, opens, expires) {
+  ready[x] = ready[x] | mark; open[x] = open[x] || opens; expired[x] = expired[x] || expires;
+  claim = 0;
+  if
+#if MUTATE == 2
+  :: expires && TRIGGER(x, GROUP0) -> claim = ready[x] & GROUP0
+#endif
+#if MUTATE == 8
+  :: was0 && (mark & GROUP0) -> claim = ready[x] & GROUP0
+#else
+  :: was0 -> claim = mark & GROUP0
+#endif
+#if MUTATE == 9
+  :: !was0 && TRIGGER(x, GROUP0) -> claim = ready[x]
+#else
+  :: !was0 && TRIGGER(x, GROUP0) -> claim = ready[x] & GROUP0
+#endif
+  :: else
+  fi;
+  if
+  :: was1 -> claim = claim | (mark & GROUP1(x))
+  :: !was1 && TRIGGER(x, GROUP1(x)) -> claim = claim | (ready[x] & GROUP1(x))
+  :: else
+  fi;
+  claim = PARTITIONS(x, claim)
+}
+
+inline copy(r) {
+  atomic {
+    assert(r_round == r && started == r);          /* inside the round, on both sides */
+    assert((filled & claim) == claim);             /* after Pready, before the application takes the buffer back */
+    assert((here & claim) == 0);                   /* exactly once */
+    here = here | claim
+  }
+}
+inline mark_moved() {                              /* rule 9 */
+#if MUTATE == 6
+  moved_count = moved_count + COUNT(claim);
+  moved_bits = moved_bits | claim
+#else
+  moved_bits = moved_bits | claim;
+  moved_count = moved_count + COUNT(claim)
+#endif
+}
+inline move(r) {
+  if :: claim -> copy(r); mark_moved(); claim = 0 :: else fi
+}
+inline hand_over(r) {                              /* rule 11 */
+  if
+  :: claim ->
+     atomic { assert(nfull(delegated)); delegated ! r, claim };
+#if MUTATE == 13
+     mark_moved();
+#endif
+     claim = 0
+  :: else
+  fi
+}
+#if REFUSED == 1
+#define SENDER_MOVES(r) hand_over(r)
+#else
+#define SENDER_MOVES(r) move(r)
+#endif
+#if REFUSED == 2
+#define RECEIVER_MOVES(r) hand_over(r)
+#else
+#define RECEIVER_MOVES(r) move(r)
+#endif
+
+#define BIT(i) (1 << (i))
+#define LEAF(i) ((i) < 5 -> 0 : 2)
+inline pready(i, r) {
+  p = r & 1;
+  if
+  :: i < 3 ->
+#if MUTATE == 1
+     atomic { LOOK(p); look = was0 };
+     atomic { was0 = look; was1 = look; filled = filled | BIT(i); event(p, BIT(i), false, false) };
+#else
+     atomic { LOOK(p); filled = filled | BIT(i); event(p, BIT(i), false, false) };
+#endif
+     SENDER_MOVES(r)
+  :: else ->                                       /* rule 5 */
+     atomic {
+       filled = filled | BIT(i);
+       leaf[LEAF(i) + p] = leaf[LEAF(i) + p] | BIT(i - 3);
+       completes = (leaf[LEAF(i) + p] == (i < 5 -> 3 : 4))
+     };
+#if MUTATE == 10
+     completes = true;
+#endif
+     if
+     :: completes -> completes = false;
+        atomic { LOOK(2 + p); event(2 + p, (i < 5 -> 1 : 2), false, false) };
+        SENDER_MOVES(r)
+#if MUTATE == 11
+     :: !completes && TRIGGER(2 + p, GROUP0) -> claim = BIT(i); SENDER_MOVES(r)
+#endif
+     :: else
+     fi
+  fi
+}
+proctype thread(byte first, second; bool holds) {  /* an application thread: two partitions a round */
+  byte r, p, claim; bool completes;
+#if MUTATE == 1
+  bool look;
+#endif
+  for (r : 1 .. ROUNDS) {
+    started == r;
+    if
+    :: holds -> seen == r                          /* early bird: Pready(2) comes only after Parrived(0) */
+    :: true
+    fi;
+    pready(first, r);
+    pready(second, r)
+  }
+}
+proctype expirer() {                               /* a deadline: may or may not expire, at any moment */
+  byte r, p, x, claim; bool fits;
+  for (r : 1 .. ROUNDS) {
+    started >= r;
+    p = r & 1;
+    if :: x = p :: x = 2 + p :: x = 4 fi;
+    if
+    :: x == 4                                      /* not this time */
+    :: else ->
+       atomic {
+         fits = (tag[x] == r);
+#if MUTATE == 5
+       };
+       atomic {
+#endif
+         if
+         :: fits -> LOOK(x); event(x, 0, false, true)
+         :: else
+         fi;
+         fits = false
+       };
+       SENDER_MOVES(r)
+    fi
+  }
+}
+inline clear(x, t) { ready[x] = 0; open[x] = false; expired[x] = false; tag[x] = t }
+proctype sender() {
+  byte r, q, t;
+  for (r : 1 .. ROUNDS) {
+#if MUTATE == 3
+    t = r;
+#else
+    t = r + 1;
+#endif
+    q = t & 1;
+    atomic { clear(q, t) };                        /* MPI_Start: rule 7 */
+    atomic { clear(2 + q, t); leaf[q] = 0; leaf[2 + q] = 0 };
+    started = r;
+#if MUTATE == 12
+    filled == ALL;
+#else
+    moved_count >= r * S;                          /* MPI_Wait: rule 10 */
+#endif
+    assert(filled == ALL);
+    filled = 0                                     /* the application writes its buffer */
+  }
+}
+proctype receiver() {
+  byte r, p, claim;
+  for (r : 1 .. ROUNDS) {
+    p = r & 1;
+#if MUTATE != 7
+    atomic { moved_bits = 0; moved_tag = r };      /* MPI_Start: rule 8 */
+#endif
+    r_round = r;
+    atomic { LOOK(p); event(p, 0, true, false) };
+#if MUTATE != 4
+    RECEIVER_MOVES(r);
+#endif
+    atomic { LOOK(2 + p); event(2 + p, 0, true, false) };
+    RECEIVER_MOVES(r);
+#if MUTATE == 7
+    atomic { moved_bits = 0; moved_tag = r };
+#endif
+    moved_count >= r * S && seen == r;             /* sits in a native call meanwhile; then joins the observer */
+    assert(here == ALL && moved_bits == ALL);
+    atomic { r_round = 0; here = 0 }               /* the application writes its buffer */
+  }
+}
+proctype observer() {                              /* an application thread in MPI_Parrived(0) */
+  byte r;
+  for (r : 1 .. ROUNDS) {
+    r_round == r;
+    atomic { moved_tag == r && (moved_bits & J0) == J0 -> assert((here & J0) == J0); seen = r }
+  }
+}
+#if REFUSED
+proctype helper() {                                /* of the process that may move: rule 12 */
+  byte r, claim;
+end:
+  do
+  :: delegated ? r, claim ->
+#if MUTATE == 14
+     claim = filled & ~here;
+#endif
+     copy(r);
+#if MUTATE != 15
+     mark_moved();
+#endif
+     claim = 0; r = 0
+  od
+}
+#endif
+init {
+  atomic {
+    tag[1] = 1; tag[3] = 1;
+    run thread(0, 3, false); run thread(4, 1, false); run thread(2, 5, true);
+    run expirer(); run sender(); run receiver(); run observer();
+#if REFUSED
+    run helper()
+#endif
+  }
+}

@@ -1,0 +1,189 @@
+/* Slots: small partitions travel through library memory. One channel, two Pready threads, three readers on the receiver's side.
+ *
+ *  1. There is one slot per partition and round parity, and one ready word per parity: {a bit per partition, tag = the round's low bits}.
+ *  2. The sender's Start(r) initialises the ready word of round r itself (tag r, no bits): the other one may not have been consumed yet.
+ *  3. Pready copies the partition into its slot, then sets its ready bit.
+ *  4. The send completes round r when all its partitions are marked and moved_count >= (r - 1) * S: so when Start(r + 1) writes into
+ *     parity (r + 1) & 1, round r - 1 has been consumed.
+ *  5. The receiver's Start(r) resets the moved word, then the claim word (both tag r; both local to the receiver).
+ *  6. A reader (a thread in Parrived or Wait, the helper) reads the round r, then the ready word of r's parity, and takes nothing unless its tag is r.
+ *  7. It claims ready and unclaimed bits by one compare-and-swap on the claim word with its tag: of two readers one wins, and a
+ *     straggler of an old round always fails.
+ *  8. Who has claimed copies out, then sets the moved bits, then adds to moved_count (never reset): the count is its last touch.
+ *  9. The receive completes round r when moved_count >= r * S. Parrived(j): the moved word has tag r and the bits of j.
+ *
+ * Checked: a partition is copied out exactly once a round, into an active round, with that round's data; Parrived is true only when the
+ * data is there; nobody waits for ever. The other readers look a few times, whenever they like, and then never again: the receiver's
+ * own Wait must be enough. They may stop between any two steps, so they become stragglers of rounds long gone.
+ *
+ * @cc -DCOLLAPSE
+ * @model slots
+ * @mutant 1 rule 3: Pready marks, then copies => slot[
+ * @mutant 2 rule 4: the send completes when its partitions are marked, consumed or not => slot[
+ * @mutant 3 rule 7: the claim word has no tag => round == r
+ * @mutant 4 rule 7: a reader looks at the claim word, then writes it: two steps => data[1] == 0
+ * @mutant 5 rule 6: the ready word's tag is ignored => slot[
+ * @mutant 6 rule 8: moved_count before the moved bits => moved_bits
+ * @mutant 7 rule 5: the claim word is reset before the moved word => moved_bits
+ * @mutant 8 rule 2: Start(r) clears the ready word of round r + 1, as in attach mode => deadlock
+ * @mutant 9 rule 9: Parrived ignores the moved word's tag => data[0] == r
+ */
+#ifndef MUTATE
+#define MUTATE 0
+#endif
+#ifndef ROUNDS
+#define ROUNDS 4
+#endif
+#ifndef LOOKS
+#define LOOKS 1
+#endif
+#define S 2
+#define ALL 3
+#define BIT(i) (1 << (i))
+#define COUNT(m) (((m) & 1) + ((m) >> 1))
+
+/* shared memory */
+byte ready_bits[2], ready_tag[2];
+byte slot[4];                                      /* 2 * partition + parity: the round whose data it holds */
+byte moved_count;
+
+/* the sender */
+byte started, marked;
+
+/* the receiver */
+byte claim_bits, claim_tag, moved_bits, moved_tag;
+byte round;                                        /* last round started */
+bool in_round;
+byte data[2];                                      /* the receive buffer: the round whose data it holds */
+
+proctype thread(byte i) {                          /* MPI_Pready(i) in every round */
+  byte r;
+  for (r : 1 .. ROUNDS) {
+    started == r;
+#if MUTATE != 1
+    slot[2 * i + (r & 1)] = r;                     /* rule 3 */
+#endif
+    atomic { ready_bits[r & 1] = ready_bits[r & 1] | BIT(i); marked = marked | BIT(i) }
+#if MUTATE == 1
+    ; slot[2 * i + (r & 1)] = r
+#endif
+  }
+}
+proctype sender() {
+  byte r;
+  for (r : 1 .. ROUNDS) {
+#if MUTATE == 8
+    atomic { ready_bits[(r + 1) & 1] = 0; ready_tag[(r + 1) & 1] = r + 1 };
+#else
+    atomic { ready_bits[r & 1] = 0; ready_tag[r & 1] = r };   /* MPI_Start: rule 2 */
+#endif
+    atomic { marked = 0; started = r };
+#if MUTATE == 2
+    marked == ALL
+#else
+    marked == ALL && moved_count >= (r - 1) * S    /* MPI_Wait: rule 4 */
+#endif
+  }
+}
+
+#if MUTATE == 3
+#define CLAIMABLE claim_bits == seen
+#elif MUTATE == 4
+#define CLAIMABLE true
+#else
+#define CLAIMABLE claim_tag == r && claim_bits == seen
+#endif
+#if MUTATE == 5
+#define READY(r) ready_bits[(r) & 1]
+#else
+#define READY(r) (ready_tag[(r) & 1] == (r) -> ready_bits[(r) & 1] : 0)
+#endif
+
+inline copy_out(i) {
+  if
+  :: take & BIT(i) ->
+     assert(in_round && round == r);               /* inside the round */
+     assert(data[i] == 0);                         /* exactly once */
+     assert(slot[2 * i + (r & 1)] == r);           /* this round's data */
+     data[i] = r
+  :: else
+  fi
+}
+/* rules 6 to 8, for round r; `fits`: the claim word had the tag r */
+inline read_slots() {
+  atomic { seen = claim_bits; fits = (claim_tag == r) };       /* one load */
+#if MUTATE == 3
+  fits = true;
+#endif
+  atomic { take = (fits -> READY(r) & ~seen : 0); fits = false };
+  if
+  :: take ->
+     atomic {                                      /* one compare-and-swap */
+       if
+       :: CLAIMABLE -> claim_bits = seen | take
+       :: else -> take = 0
+       fi;
+       seen = 0
+     };
+     if
+     :: take ->
+        atomic { copy_out(0); copy_out(1) };
+#if MUTATE == 6
+        moved_count = moved_count + COUNT(take);
+        atomic { moved_bits = moved_bits | take; take = 0 }
+#else
+        moved_bits = moved_bits | take;
+        atomic { moved_count = moved_count + COUNT(take); take = 0 }
+#endif
+     :: else
+     fi
+  :: else -> seen = 0
+  fi
+}
+#define SOMETHING(r) (READY(r) & ~claim_bits)
+
+proctype receiver() {
+  byte r, seen, take; bool fits;
+  for (r : 1 .. ROUNDS) {
+#if MUTATE == 7
+    atomic { claim_bits = 0; claim_tag = r };
+#endif
+    atomic { in_round = true; round = r };           /* MPI_Start; `in_round` is the checker's */
+    atomic { moved_bits = 0; moved_tag = r };      /* rule 5 */
+#if MUTATE != 7
+    atomic { claim_bits = 0; claim_tag = r };
+#endif
+    do                                             /* MPI_Wait: polls, but here only when it could find something */
+    :: moved_count >= r * S -> break
+    :: moved_count < r * S && SOMETHING(r) -> read_slots()
+    od;
+    assert(data[0] == r && data[1] == r && moved_bits == ALL);
+    atomic { in_round = false; data[0] = 0; data[1] = 0 }        /* the application writes its buffer */
+  }
+}
+proctype reader(byte looks) {                      /* MPI_Parrived(0) in another thread, or the helper */
+  byte r, seen, take, k; bool fits;
+  for (k : 1 .. looks) {
+end:                                               /* need not look at all */
+    atomic { in_round -> r = round };
+    read_slots();
+    atomic {
+      if
+#if MUTATE == 9
+      :: in_round && round == r && (moved_bits & BIT(0)) -> assert(data[0] == r)
+#else
+      :: in_round && round == r && moved_tag == r && (moved_bits & BIT(0)) -> assert(data[0] == r)   /* rule 9 */
+#endif
+      :: else
+      fi
+    }
+  }
+}
+init {
+  atomic {
+#if MUTATE == 8
+    ready_tag[1] = 1;
+#endif
+    run thread(0); run thread(1); run sender(); run receiver(); run reader(LOOKS); run reader(1)
+  }
+}
