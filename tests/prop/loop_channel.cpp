@@ -18,7 +18,6 @@ using loop::Platform;
 using loop::Simulation;
 using std::memory_order_relaxed;
 
-constexpr std::uint64_t kRounds = 3;
 constexpr std::size_t kGuardBytes = 64;
 constexpr std::byte kPoison{0xa5};   // the receiver's, outside of its rounds
 constexpr std::byte kGarbage{0xc3};  // the sender's, outside of Pready to completion
@@ -179,7 +178,7 @@ World::World(const Case& c, std::uint64_t seed)
     watched_[below(pollers_)][j] = true;
   }
   rounds_.resize(1);
-  for (std::uint64_t r = 1; r <= kRounds; ++r) rounds_.push_back(plan_round());
+  for (std::uint64_t r = 1; r <= case_.rounds; ++r) rounds_.push_back(plan_round());
 }
 
 /// Send partitions with a byte in `recv_partition`; by count where there are no bytes.
@@ -282,7 +281,7 @@ void World::check_partition(std::uint64_t round, std::uint32_t partition) {
 }
 
 void World::sender() {
-  for (std::uint64_t r = 1; r <= kRounds; ++r) {
+  for (std::uint64_t r = 1; r <= case_.rounds; ++r) {
     std::fill(send_buffer_.bytes().begin(), send_buffer_.bytes().end(), kGarbage);
     dawdle();
     send_.start(r);
@@ -296,7 +295,7 @@ void World::sender() {
 }
 
 void World::marker(std::size_t index) {
-  for (std::uint64_t r = 1; r <= kRounds; ++r) {
+  for (std::uint64_t r = 1; r <= case_.rounds; ++r) {
     simulation_.wait("the sender's Start",
                      [&] { return send_started_.load(memory_order_relaxed) >= r; });
     Round& round = rounds_[r];
@@ -316,7 +315,7 @@ void World::marker(std::size_t index) {
 }
 
 void World::receiver() {
-  for (std::uint64_t r = 1; r <= kRounds; ++r) {
+  for (std::uint64_t r = 1; r <= case_.rounds; ++r) {
     dawdle();
     must(all_bytes_are(recv_buffer_.bytes(), kPoison), "written outside of the receiver's rounds");
     Mover mover{*this, r};
@@ -339,7 +338,7 @@ void World::receiver() {
 }
 
 void World::poller(std::size_t index) {
-  for (std::uint64_t r = 1; r <= kRounds; ++r) {
+  for (std::uint64_t r = 1; r <= case_.rounds; ++r) {
     simulation_.wait("the receiver's Start",
                      [&] { return recv_started_.load(memory_order_relaxed) >= r; });
     Round& round = rounds_[r];
@@ -379,7 +378,7 @@ void World::straggler() {
 
 /// Deadlines at any moment, some of them too late.
 void World::expirer() {
-  for (std::uint64_t r = 1; r <= kRounds; ++r) {
+  for (std::uint64_t r = 1; r <= case_.rounds; ++r) {
     simulation_.wait("the sender's Start",
                      [&] { return send_started_.load(memory_order_relaxed) >= r; });
     for (std::uint64_t times = below(4); times != 0; --times) {

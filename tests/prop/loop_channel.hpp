@@ -17,10 +17,11 @@ struct Case {
   Mode mode;
   std::vector<std::uint32_t> boundaries;  ///< direct
   std::uint64_t unit_bytes;               ///< total = unit_bytes * lcm(partitions)
+  std::uint64_t rounds = 3;
   std::string text() const;
 };
 
-/// Three rounds of `c`; the seed decides everything else: threads, order and size of the marks, who
+/// All rounds of `c`; the seed decides everything else: threads, order and size of the marks, who
 /// is held back, who expires, who stalls, who starts first.
 /// @return  empty, or what went wrong
 std::string run_case(const Case& c, std::uint64_t seed);

@@ -98,6 +98,14 @@ TEST(LoopExact, RandomSlotsUpTo200Partitions) {
   });
 }
 
+TEST(LoopExact, ManyShortRoundsWithDeadlinesThatComeTooLate) {
+  for_seeds(3000, [](std::uint64_t seed) {
+    loop::Random random(seed);
+    const auto s = static_cast<std::uint32_t>(random.one_in(3) ? 33 : 2 + random.below(3));
+    return Case{s, 1, Mode::direct, {0}, 1, 12};
+  });
+}
+
 TEST(LoopExact, AGroupThatIsLargerThanARoot) {
   for_seeds(8 * kShare, [](std::uint64_t seed) {
     return Case{1100, seed % 2 == 0 ? 11u : 4u, Mode::direct, {0, 7}, 1};

@@ -16,8 +16,7 @@ constexpr std::uint64_t kStallLinesMax = 400;
 
 }  // namespace
 
-Simulation::Simulation(Options options)
-    : options_(options), random_(options.seed), stall_one_in_(8u << random_.below(8)) {}
+Simulation::Simulation(Options options) : options_(options), random_(options.seed) {}
 
 Simulation::~Simulation() = default;
 
@@ -25,6 +24,7 @@ void Simulation::spawn(std::string name, std::function<void()> body) {
   const auto index = static_cast<std::uint32_t>(threads_.size());
   auto thread = std::make_unique<Thread>();
   thread->name = std::move(name);
+  thread->stall_one_in = 2u << random_.below(10);
   thread->time_ps = self_ == kNobody ? 0 : self().time_ps;
   thread->fiber = std::make_unique<Fiber>([this, index, work = std::move(body)] {
     work();
@@ -85,7 +85,7 @@ void Simulation::add_turn(std::uint32_t thread) {
 std::uint64_t Simulation::step_ps(std::uint64_t table_ps) {
   if (!options_.explore) return table_ps;
   // Nothing but the seed decides, so that a run is repeated wherever its memory lies.
-  if (random_.one_in(stall_one_in_))
+  if (random_.one_in(self().stall_one_in))
     return random_.below(kStallLinesMax * options_.costs.line_transfer_ps);
   return random_.below(random_.one_in(2) ? options_.costs.modify_ps
                                          : options_.costs.line_transfer_ps);

@@ -92,6 +92,8 @@ class Simulation {
     std::string name;
     std::unique_ptr<Fiber> fiber;
     std::uint64_t time_ps = 0;
+    std::uint64_t stall_one_in =
+        1;                  // when exploring: some threads hardly get on, others hardly stall
     std::string waits_for;  // empty: runs
     bool ended = false;
   };
@@ -123,7 +125,6 @@ class Simulation {
 
   const Options options_;
   Random random_;
-  std::uint64_t stall_one_in_;
   Fiber outside_;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<Turn> turns_;              // a heap, the earliest first
