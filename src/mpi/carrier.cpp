@@ -23,7 +23,9 @@ HandleTable& forwarded() noexcept {
 }  // namespace
 
 int make_carrier(int tag, MPI_Datatype datatype, MPI_Request* carrier) {
-  return next_pmpi().Recv_init(nullptr, 0, datatype, 0, tag, Process::get().private_comm(),
+  // One element, so that the MPI looks at the datatype; never started, so nothing is ever written.
+  static char nowhere;
+  return next_pmpi().Recv_init(&nowhere, 1, datatype, 0, tag, Process::get().private_comm(),
                                carrier);
 }
 

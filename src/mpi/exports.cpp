@@ -3,23 +3,40 @@
 
 #include "mpi/exports.hpp"
 
+#include "mpi/carrier.hpp"
 #include "mpi/next.hpp"
 
 namespace larklane::mpi {
 
-#define LARKLANE_EXPORT(ret, Name, symbol, params, call)                              \
-  extern "C" [[gnu::visibility("default")]] ret export_##Name params __asm__(symbol); \
-  extern "C" ret export_##Name params { return call; }
+#define LARKLANE_ARGS(...) (LARKLANE_NEXT __VA_OPT__(, ) __VA_ARGS__)
+#define LARKLANE_EXPORT(ret, Name, params)                           \
+  extern "C" [[gnu::visibility("default")]] ret LARKLANE_ENTRY(Name) \
+  params __asm__(LARKLANE_PREFIX #Name);                             \
+  extern "C" ret LARKLANE_ENTRY(Name) params
+#define LARKLANE_EXPORT_CALL(ret, Name, params, args) \
+  LARKLANE_EXPORT(ret, Name, params) { return face::Name LARKLANE_ARGS args; }
+// While no request of ours exists the call goes straight on, its arguments where they are.
+#define LARKLANE_EXPORT_REQUEST_CALL(ret, Name, params, args) \
+  LARKLANE_EXPORT(ret, Name, params) {                        \
+    if (no_carriers()) [[likely]]                             \
+      return LARKLANE_NEXT.Name args;                         \
+    return face::Name LARKLANE_ARGS args;                     \
+  }
 
-#define LARKLANE_MPI_ARGS(...) (next_mpi() __VA_OPT__(, ) __VA_ARGS__)
-#define LARKLANE_CALL(ret, Name, params, args) \
-  LARKLANE_EXPORT(ret, Name, "MPI_" #Name, params, face::Name LARKLANE_MPI_ARGS args)
+#define LARKLANE_PREFIX "MPI_"
+#define LARKLANE_NEXT next_mpi()
+#define LARKLANE_ENTRY(Name) export_##Name
+#define LARKLANE_CALL LARKLANE_EXPORT_CALL
+#define LARKLANE_REQUEST_CALL LARKLANE_EXPORT_REQUEST_CALL
 #include "mpi/calls.def"
-#undef LARKLANE_CALL
+#undef LARKLANE_PREFIX
+#undef LARKLANE_NEXT
+#undef LARKLANE_ENTRY
 
-#define LARKLANE_PMPI_ARGS(...) (next_pmpi() __VA_OPT__(, ) __VA_ARGS__)
-#define LARKLANE_CALL(ret, Name, params, args) \
-  LARKLANE_EXPORT(ret, p##Name, "PMPI_" #Name, params, face::Name LARKLANE_PMPI_ARGS args)
+#define LARKLANE_PREFIX "PMPI_"
+#define LARKLANE_NEXT next_pmpi()
+#define LARKLANE_ENTRY(Name) export_p##Name
+#define LARKLANE_REQUEST_CALL LARKLANE_EXPORT_REQUEST_CALL
 #include "mpi/calls.def"
 #undef LARKLANE_CALL
 

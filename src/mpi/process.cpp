@@ -121,6 +121,7 @@ bool Process::create_private_comm_locked() {
     real.Group_free(&self);
     if (code != MPI_SUCCESS) return false;
   }
+  probe_ = handles().request_null;
   return real.Comm_set_errhandler(private_comm_, handles().errors_return) == MPI_SUCCESS;
 }
 
@@ -176,12 +177,28 @@ MPI_Group Process::world_group() const {
 }
 
 void Process::poke_native() noexcept {
-  if (private_comm_ == handles().comm_null) return;
+  if (private_comm_ == handles().comm_null || private_comm_ == MPI_Comm{}) return;
   // acquire: pairs with the release below: one poker's native state is seen by the next
   if (poking_.exchange(true, std::memory_order_acquire)) return;
-  int found = 0;
-  next_pmpi().Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, private_comm_, &found, MPI_STATUS_IGNORE);
+  const Next& real = next_pmpi();
+  if (probe_ == handles().request_null) {
+    real.Recv_init(nullptr, 0, handles().byte, 0, 0, private_comm_, &probe_);
+    real.Start(&probe_);
+  }
+  int done = 0;
+  real.Test(&probe_, &done, MPI_STATUS_IGNORE);
   poking_.store(false, std::memory_order_release);  // release: pairs with the acquire above
+}
+
+void Process::end_probe() noexcept {
+  if (poking_.exchange(true, std::memory_order_acquire)) return;  // acquire: as in poke_native()
+  if (probe_ != handles().request_null && probe_ != MPI_Request{}) {
+    const Next& real = next_pmpi();
+    real.Cancel(&probe_);
+    real.Wait(&probe_, MPI_STATUS_IGNORE);
+    real.Request_free(&probe_);
+  }
+  poking_.store(false, std::memory_order_release);  // release: as in poke_native()
 }
 
 }  // namespace larklane::mpi
@@ -219,6 +236,7 @@ int Init_thread(const Next& next, int* argc, char*** argv, int required, int* pr
 int Finalize(const Next& next) {
   // The MPI first: attribute callbacks on MPI_COMM_SELF run in there and may still use and free
   // partitioned requests.
+  Process::get().end_probe();
   const int code = next.Finalize();
   if (code == MPI_SUCCESS) Process::get().world_closed();
   return code;
@@ -240,6 +258,7 @@ int Session_init(const Next& next, MPI_Info info, MPI_Errhandler errhandler, MPI
 
 int Session_finalize(const Next& next, MPI_Session* session) {
   const MPI_Session before = *session;
+  Process::get().end_probe();
   const int code = next.Session_finalize(session);
   if (code == MPI_SUCCESS) Process::get().session_closed(before);
   return code;

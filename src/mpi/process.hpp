@@ -51,8 +51,13 @@ class Process {
   /// group_null if there is none yet.
   MPI_Group world_group() const;
 
-  /// Let the MPI make progress. One thread at a time; the others return at once.
+  /// Let the MPI make progress: a test of a receive that nothing ever matches, which every MPI
+  /// answers with one turn of its progress engine (a probe of a communicator with one process is
+  /// not enough: MPICH then looks at nothing else). One thread at a time; the others return at
+  /// once.
   void poke_native() noexcept;
+  /// Before the MPI's own finalisation: that receive ends. The next poke would begin another.
+  void end_probe() noexcept;
 
  private:
   Process() = default;
@@ -73,6 +78,7 @@ class Process {
   Config config_;
   Identity identity_;
   MPI_Comm private_comm_{};
+  MPI_Request probe_{};                ///< see poke_native(); guarded by poking_
   std::vector<MPI_Session> sessions_;  ///< the program's
   MPI_Session session_{};              ///< of our own, if only sessions are in use
   bool has_session_ = false;
