@@ -23,7 +23,7 @@ from statistics import median
 import arrivals
 
 SOURCE = Path(__file__).resolve().parent.parent
-RANKS, THREADS, PARTITIONS, LATE_MS = 2, 4, 4, 5
+RANKS, THREADS, PARTITIONS, LATE_MS = 2, 4, 4, 10
 REPETITIONS = 2
 SKIP_ROUNDS = 2  # warm-up, not in the medians
 LIMIT_S = 5  # a healthy run takes one or two seconds
@@ -45,9 +45,9 @@ class Program:
 
 
 PROGRAMS = (
-    Program("heat2d", ("--n", "65536", "--rows", "16", "--steps", "40"), "down", "step",
+    Program("heat2d", ("--n", "65536", "--rows", "8", "--steps", "25"), "down", "step",
             "halo row of a heat equation solver"),
-    Program("sweep3d", ("--nx", "16", "--ny", "128", "--nz", "32", "--block", "8", "--angles", "16", "--sweeps", "2"),
+    Program("sweep3d", ("--nx", "8", "--ny", "128", "--nz", "32", "--block", "8", "--angles", "32", "--sweeps", "1"),
             "east", "block", "outflow face of a transport sweep"),
 )
 
@@ -179,12 +179,11 @@ def table(program: Program, cases: list[Case]) -> None:
     for case in cases:
         if case.program is not program:
             continue
-        name = case.version or case.mpi["name"]
         if not case.rounds:
-            print(f"  {name:15} {NAMES[case.how]:15} {'-':>9}  {'-':^14}  {'-':^14} {'-':>6} {'-':>8}  {'-':10}  {case.failure}")
+            print(f"  {case.version:15} {NAMES[case.how]:15} {'-':>9}  {'-':^14}  {'-':^14} {'-':>6} {'-':>8}  {'-':10}  {case.failure}")
             continue
         early = f"{median(r.early for r in case.rounds):.0f}/{PARTITIONS}"
-        print(f"  {name:15} {NAMES[case.how]:15} {median(case.step_ms):9.2f}  {span([r.ready_ms for r in case.rounds])}  "
+        print(f"  {case.version:15} {NAMES[case.how]:15} {median(case.step_ms):9.2f}  {span([r.ready_ms for r in case.rounds])}  "
               f"{span([r.arrived_ms for r in case.rounds])} {early:>6} {median(r.exposed_ms for r in case.rounds):8.3f}  "
               f"{result_of(case, cases):10}  {case.failure or 'right'}")
 
@@ -200,6 +199,12 @@ def machine() -> str:
     return f"{model}, {len(os.sched_getaffinity(0))} cores, Linux {platform.release()}"
 
 
+def load() -> str:
+    """A remark if others use this machine too, as then nobody's times can be trusted."""
+    busy = os.getloadavg()[0]
+    return f"other programs ran on this machine (load {busy:.0f})" if busy > 1.5 * len(os.sched_getaffinity(0)) else ""
+
+
 def commit() -> str:
     """The commit of the source, "+" if it has changes, or nothing outside a checkout."""
     shown = subprocess.run(["git", "-C", str(SOURCE), "describe", "--always", "--dirty=+"], capture_output=True,
@@ -207,12 +212,12 @@ def commit() -> str:
     return shown.stdout.strip() if shown.returncode == 0 else ""
 
 
-def write_json(program: Program, cases: list[Case], results: Path) -> Path:
+def write_json(program: Program, cases: list[Case], remark: str, results: Path) -> Path:
     """Everything that the picture shows, with the raw samples."""
     runs = []
     for case in cases:
         if case.program is program:
-            runs.append({"mpi": case.version or case.mpi["name"], "how": case.how, "data": case.failure or "right",
+            runs.append({"mpi": case.version, "how": case.how, "data": case.failure or "right",
                          "step_ms": case.step_ms, "checksum": case.checksum, "result": result_of(case, cases),
                          "early": median(r.early for r in case.rounds) if case.rounds else None,
                          "exposed_ms": median(r.exposed_ms for r in case.rounds) if case.rounds else None,
@@ -221,12 +226,13 @@ def write_json(program: Program, cases: list[Case], results: Path) -> Path:
     most = max((len(run["ready_ms"]) for run in runs), default=0)
     data = {"schema": 1, "program": program.name, "options": program.options, "ranks": RANKS, "threads": THREADS,
             "partitions": PARTITIONS, "late_ms": LATE_MS, "late": late_partitions(), "machine": machine(),
-            "commit": commit(), "repetitions": REPETITIONS,
+            "commit": commit(), "remark": remark, "repetitions": REPETITIONS,
             "what": f"{program.name}: the {program.what} from rank 0 to rank 1, {PARTITIONS} partitions; rank 0's last "
                     f"thread sleeps {LATE_MS} ms in every round. Medians over rounds.",
             "footer": [f"{machine()}; {RANKS} ranks x {THREADS} threads on one host; Larklane {commit()}; n = up to {most} "
                        f"rounds from {REPETITIONS} runs, native and Larklane alternating.",
-                       "Both sides' times were written by the program itself, with MPI and CLOCK_MONOTONIC alone."],
+                       "Both sides' times were written by the program itself, with MPI and CLOCK_MONOTONIC alone."
+                       + (f" Remark: {remark}." if remark else "")],
             "runs": runs}
     path = results / f"arrivals-{program.name}.json"
     path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
@@ -275,10 +281,16 @@ def main() -> int:
     if not cases:
         print("No MPI was found when the examples were built: `make setup` installs two.")
         return 1
+    remark = load()
     run_all(cases, build, arguments.results)
+    versions = {case.mpi["name"]: case.version for case in cases if case.version}
+    for case in cases:  # those that never ended didn't say
+        case.version = versions.get(case.mpi["name"], case.mpi["name"])
+    if remark:
+        print(f"\nRemark: {remark}; times are blurred, order and results are not.")
     for program in PROGRAMS:
         table(program, cases)
-    draw([write_json(program, cases, arguments.results) for program in PROGRAMS])
+    draw([write_json(program, cases, remark, arguments.results) for program in PROGRAMS])
     return int(any(case.how == "larklane" and case.failure for case in cases))
 
 

@@ -41,6 +41,7 @@ typedef struct {
 
 typedef struct {
   int columns, rows, steps, threads, partitions, mode, late_rank;
+  int late_strip; /* -1: none of this rank */
   double late_ms;
   const char *trace;
   int rank, first_row, own_rows; /* row 1 of the grid is row first_row of the whole rectangle */
@@ -92,6 +93,13 @@ static void check_halo(problem *p, const border *b, int step, int strip) {
   }
 }
 
+/* The late thread: one strip takes longer than the others. */
+static void be_late(const problem *p, const border *b, int strip) {
+  const long late_ns = (long)(p->late_ms * 1e6);
+  if (strip != p->late_strip || b != p->borders) return;
+  nanosleep(&(struct timespec){late_ns / 1000000000, late_ns % 1000000000}, NULL);
+}
+
 /* ---- one step, partitioned ---- */
 
 /* Updates and sends the edge cells of those of my strips whose halo is here. Returns how many. */
@@ -108,6 +116,7 @@ static int update_edges(problem *p, int step, int first_strip, int last_strip) {
         trace_mark(&b->received, step - 1, strip);
         check_halo(p, b, step, strip);
       }
+      be_late(p, b, strip);
       update(p, step, b->edge_row, 1 + strip * width, 1 + (strip + 1) * width);
       if (step + 1 < p->steps) {
         trace_mark(&b->sent, step, strip);
@@ -196,6 +205,7 @@ static void step_joined(problem *p, int step, int first_strip, int last_strip) {
   for (int i = 0; i < p->border_count && step > 0; ++i) await_row(p, step, &p->borders[i]);
   for (int i = 0; i < p->border_count; ++i) {
     for (int strip = first_strip; strip < last_strip; ++strip) {
+      be_late(p, &p->borders[i], strip);
       update(p, step, p->borders[i].edge_row, 1 + strip * width, 1 + (strip + 1) * width);
       if (step + 1 < p->steps) trace_mark(&p->borders[i].sent, step, strip);
     }
@@ -246,6 +256,9 @@ static void set_up(problem *p) {
   if (p->rows < 2 * ranks) options_refuse("--rows", "", "at least two rows per rank");
   const int begin = (int)((long)p->rows * p->rank / ranks);
   const int end = (int)((long)p->rows * (p->rank + 1) / ranks);
+  p->late_strip = p->rank == p->late_rank && p->late_ms > 0
+                      ? p->partitions * (p->threads - 1) / p->threads
+                      : -1;
   p->first_row = begin;
   p->own_rows = end - begin;
   p->sin_x = malloc((size_t)(p->columns + 2) * sizeof *p->sin_x);
@@ -278,11 +291,7 @@ static void run(problem *p) {
     const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
     const int first = p->partitions * thread / threads,
               last = p->partitions * (thread + 1) / threads;
-    const int late = p->rank == p->late_rank && thread == threads - 1 && p->late_ms > 0;
-    const long late_ns = (long)(p->late_ms * 1e6);
-    const struct timespec nap = {late_ns / 1000000000, late_ns % 1000000000};
     for (int step = 0; step < p->steps; ++step) {
-      if (late) nanosleep(&nap, NULL);
       if (p->mode == kPartitioned) {
         step_partitioned(p, step, first, last);
       } else {
@@ -384,7 +393,7 @@ int main(int argc, char **argv) {
       {"partitions", kInt, &p.partitions, 0, 65536, NULL,
        "partitions of a halo row, 0: one per thread"},
       {"late-ms", kReal, &p.late_ms, 0, 60000, NULL,
-       "the last thread of --late-rank sleeps so long in each step"},
+       "the last thread of --late-rank sleeps so long before its edge cells"},
       {"late-rank", kInt, &p.late_rank, 0, 1 << 20, NULL, "the rank with the late thread"},
       {"mode", kWord, &p.mode, 0, 0, "partitioned|isend|persistent", "how halo rows travel:"},
       {"trace", kText, &p.trace, 0, 0, NULL,
