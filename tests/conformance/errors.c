@@ -114,26 +114,28 @@ CASE(E1_sizes_differ, .ranks = 2) {
   int data[8] = {0};
   MPI_Request request = my_rank == 0 ? psend(data, 2, 4, MPI_INT, 1, kTag, comm)
                                      : precv(data, 3, 2, MPI_INT, 0, kTag, comm);
-  int code = MPI_Start(&request);
-  if (code == MPI_SUCCESS && my_rank == 0) code = MPI_Pready_range(0, 1, request);
   step("waiting for a pair with different sizes");
-  if (code == MPI_SUCCESS) code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+  int code = MPI_SUCCESS;
+  for (int round = 0; round < 3 && code == MPI_SUCCESS; ++round) {  // a send may be buffered
+    code = MPI_Start(&request);
+    if (code == MPI_SUCCESS && my_rank == 0) code = MPI_Pready_range(0, 1, request);
+    if (code == MPI_SUCCESS) code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
   EXPECT_ERROR(code, MPI_ERR_TRUNCATE, MPI_ERR_OTHER);
   witness_close(&witness);
   if (request != MPI_REQUEST_NULL) drop(&request);
 }
 
-/// The sender is in MPI_Waitall when the sizes are found to differ.
+/// The receiver is in MPI_Waitall when the sizes are found to differ.
 CASE(E1_error_in_status_of_an_array, .ranks = 2) {
   int data[8] = {0}, plain[2] = {17, 0};
   MPI_Request request[4] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
   MPI_Status status[4];
   MUST(MPI_Irecv(&plain[1], 1, MPI_INT, my_peer, 1, comm, &request[2]));
   MUST(MPI_Isend(&plain[0], 1, MPI_INT, my_peer, 1, comm, &request[0]));
-  if (my_rank == 0) {
-    request[1] = psend(data, 2, 4, MPI_INT, 1, kTag, comm);
+  if (my_rank == 1) {
+    request[1] = precv(data, 3, 2, MPI_INT, 0, kTag, comm);
     start(&request[1]);
-    ready_all(request[1], 2);
     post(0, 1);
     step("MPI_Waitall with one pair of different sizes");
     int code = MPI_Waitall(4, request, status), class = 0;
@@ -147,10 +149,8 @@ CASE(E1_error_in_status_of_an_array, .ranks = 2) {
     }
   } else {
     await(0, 1, 5);
-    request[1] = precv(data, 3, 2, MPI_INT, 0, kTag, comm);
-    int code = MPI_Start(&request[1]);
-    if (code == MPI_SUCCESS) code = MPI_Wait(&request[1], MPI_STATUS_IGNORE);
-    EXPECT_ERROR(code, MPI_ERR_TRUNCATE, MPI_ERR_OTHER);
+    pause_s(0.01);
+    request[1] = psend(data, 2, 4, MPI_INT, 1, kTag, comm);
   }
   MUST(MPI_Wait(&request[0], MPI_STATUS_IGNORE));
   MUST(MPI_Wait(&request[2], MPI_STATUS_IGNORE));

@@ -1,6 +1,9 @@
 ! Rule F1 with the module mpi_f08: two processes, ten rounds, every call.
 program fortran_f08
   use mpi_f08
+#ifdef PARTITIONED_MODULE
+  use PARTITIONED_MODULE
+#endif
   implicit none
   integer, parameter :: partitions = 4, rounds = 10
   integer(kind=MPI_COUNT_KIND), parameter :: elements = 3

@@ -16,4 +16,7 @@ void board_close(void);
 /// Tells the other processes that this one gave the case up: no use in waiting for the deadline.
 void board_hurry_others(void);
 
+/// What a process spawned by a case does.
+int child_main(void);
+
 #endif

@@ -61,16 +61,20 @@ def cell(result: run.Result | None) -> str:
     return result.kind
 
 
+def in_order_of_rules(name: str) -> tuple:
+    """As in conformance.md: by chapter, then by number; rows of the matrix last."""
+    rule, _, rest = name.partition("_")
+    return ("ISRPCTEXFM".index(rule[0]), int(rule[1:] or 0), rest)
+
+
 def table(columns: dict[str, dict[str, run.Result]], deadline: float) -> str:
-    """Rows in the order of the suite; what every column failed says in a list below what was found."""
-    names: dict[str, None] = {}
-    for results in columns.values():
-        names.update(dict.fromkeys(results))
+    """Rows in the order of the rules, and below it what was found where a rule does not hold."""
+    names = {name for results in columns.values() for name in results}
     lines = [INTRODUCTION.format(deadline=deadline),
              f"Run on {datetime.date.today().isoformat()}.", "",
              "| rule | case | " + " | ".join(launch.MPIS[c].title for c in columns) + " |",
              "|---|---|" + "---|" * len(columns)]
-    for name in names:
+    for name in sorted(names, key=in_order_of_rules):
         rule, _, rest = name.partition("_")
         cells = " | ".join(cell(results.get(name)) for results in columns.values())
         lines.append(f"| {rule} | {rest} | {cells} |")
@@ -83,7 +87,7 @@ def table(columns: dict[str, dict[str, run.Result]], deadline: float) -> str:
               "Open MPI 4.1.4 (Debian) has no partitioned calls at all.", "", "## What was found", ""]
     for column, results in columns.items():
         lines += [f"### {launch.MPIS[column].title}", ""]
-        for name, result in results.items():
+        for name, result in sorted(results.items(), key=lambda r: in_order_of_rules(r[0])):
             if result.kind not in ("ok", "skip"):
                 text = result.text.replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
                 lines.append(f"* `{name}`: {result.kind}: {text}")

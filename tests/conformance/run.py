@@ -27,7 +27,11 @@ MODES = {
     "attach": {"LARKLANE_SHM_SLOT_BYTES_MAX": "0", "LARKLANE_POLICY": "none"},
     "slots": {"LARKLANE_SHM_ATTACH": "off"},
 }
+# Nothing has to match on both sides: rank 0 groups its partitions in another way than the others.
+OTHER_POLICIES = ("sh", "-c", 'if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = 0 ]; then LARKLANE_POLICY=static:3; '
+                  'else LARKLANE_POLICY=single; fi; export LARKLANE_POLICY; exec "$@"', "sh")
 RESTARTS_MAX = 12
+NOT_RUN = "not run"
 VERDICT = re.compile(r"^(ok|not ok|skip) ([A-Za-z0-9_]+)(?:: (.*))?$", re.MULTILINE)
 GAVE_UP = re.compile(r"^gave up ([A-Za-z0-9_]+)$", re.MULTILINE)
 KIND = re.compile(r"^(rank \d+): (error|wrong data|late|hang): (.*)$")
@@ -80,6 +84,7 @@ class Runner:
     def __init__(self, args: argparse.Namespace) -> None:
         self.mpi = launch.MPIS[args.mpi]
         self.program = args.program
+        self.before: tuple = ()
         self.prefix = [] if args.mode == "native" else [args.larklane, "run"]
         self.environment = dict(MODES[args.mode])
         self.environment.update(e.split("=", 1) for e in args.env)
@@ -90,7 +95,7 @@ class Runner:
         self.notes: list[str] = []
 
     def launch(self, ranks: int, arguments: list[str], timeout_s: float) -> launch.Outcome:
-        return launch.launch(self.mpi, ranks, [*self.prefix, self.program, *self.deadline, *arguments],
+        return launch.launch(self.mpi, ranks, [*self.before, *self.prefix, self.program, *self.deadline, *arguments],
                              timeout_s, self.environment, keep_logs_in=self.logs)
 
     def one(self, case: Case) -> None:
@@ -120,7 +125,7 @@ class Runner:
                 self.add(dataclasses.replace(found[name], name=name + suffix))
                 left.remove(name)
             if not left:
-                if outcome.status not in (0, 1):
+                if outcome.status not in (0, 1) and not GAVE_UP.search(outcome.output):
                     late = found.get("FINALIZE")
                     self.add(Result(f"FINALIZE{suffix}", late.kind if late else "crash",
                                     late.text if late else last_words(outcome)))
@@ -133,12 +138,12 @@ class Runner:
             if restarts > RESTARTS_MAX and left:
                 self.notes.append(f"{len(left)} cases not run: more than {RESTARTS_MAX} restarts")
                 for name in left:
-                    self.add(Result(name + suffix, "crash", "not run"))
+                    self.add(Result(name + suffix, "crash", NOT_RUN))
                 return
 
     def add(self, result: Result) -> None:
         self.results.append(result)
-        if result.kind not in ("ok", "skip"):
+        if result.kind not in ("ok", "skip") and result.text != NOT_RUN:
             print(f"not ok {result.name}: {result.kind}: {result.text}", flush=True)
 
 
@@ -150,7 +155,7 @@ def last_words(outcome: launch.Outcome) -> str:
     return f"status {outcome.status}; " + " / ".join(telling[:3])[:300]
 
 
-def run_all(runner: Runner, cases: list[Case], native: bool, sessions: bool) -> None:
+def run_all(runner: Runner, cases: list[Case], native: bool, extras: bool) -> None:
     if native:
         for case in cases:
             runner.one(case)
@@ -163,7 +168,11 @@ def run_all(runner: Runner, cases: list[Case], native: bool, sessions: bool) -> 
                      and LEVELS.index(c.level) <= LEVELS.index(level)]
             if again:
                 runner.group(again, level, "@" + level)
-        if sessions:
+        if extras and ranks == 2:
+            runner.before = OTHER_POLICIES
+            runner.group([c for c in mine if c.rule in ("I7", "C3")], "multiple", "@policies")
+            runner.before = ()
+        if extras:
             again = [c for c in mine if "sessions" in c.traits]
             if again:
                 runner.group(again, "multiple", "@sessions")
