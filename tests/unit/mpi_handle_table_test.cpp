@@ -1,0 +1,92 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "mpi/handle_table.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+void* object(std::uint64_t handle) { return reinterpret_cast<void*>(handle * 16 + 8); }
+
+TEST(MpiHandleTable, AnEmptyTableKnowsNothing) {
+  const HandleTable table;
+  EXPECT_EQ(table.find(0x98000001), nullptr);
+  EXPECT_EQ(table.size(), 0u);
+}
+
+TEST(MpiHandleTable, AgreesWithAMapUnderChurn) {
+  HandleTable table;
+  std::map<std::uint64_t, void*> model;
+  std::mt19937_64 random(7);
+  for (int step = 0; step < 200000; ++step) {
+    // Few distinct handles, so that they come back, at distances that collide.
+    const std::uint64_t handle = 2 + (random() % 700) * 4096;
+    if (model.contains(handle)) {
+      EXPECT_EQ(table.find(handle), model[handle]);
+      table.remove(handle);
+      model.erase(handle);
+      EXPECT_EQ(table.find(handle), nullptr);
+    } else {
+      EXPECT_EQ(table.find(handle), nullptr);
+      table.insert(handle, object(handle));
+      model[handle] = object(handle);
+    }
+    EXPECT_EQ(table.size(), model.size());
+  }
+  EXPECT_EQ(table.values().size(), model.size());
+}
+
+TEST(MpiHandleTable, NewHandlesForeverDoNotFillIt) {
+  HandleTable table;
+  for (std::uint64_t i = 0; i < 1'000'000; ++i) {
+    const std::uint64_t handle = 2 + i * 48;
+    table.insert(handle, object(handle));
+    table.remove(handle);
+  }
+  EXPECT_EQ(table.size(), 0u);
+  EXPECT_EQ(table.find(2), nullptr);
+}
+
+TEST(MpiHandleTable, RemovingWhatIsNotThereDoesNothing) {
+  HandleTable table;
+  table.insert(10, object(10));
+  table.remove(11);
+  EXPECT_EQ(table.find(10), object(10));
+  EXPECT_EQ(table.size(), 1u);
+}
+
+TEST(MpiHandleTable, ReadersSeeTheirHandleWhileOthersComeAndGo) {
+  HandleTable table;
+  constexpr std::uint64_t kKept = 50;
+  for (std::uint64_t h = 0; h < kKept; ++h) table.insert(1000 + h, object(1000 + h));
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> readers;
+  for (std::uint64_t r = 0; r < 2; ++r) {
+    readers.emplace_back([&, r] {
+      for (std::uint64_t i = r; !stop.load(std::memory_order_relaxed); ++i) {
+        const std::uint64_t kept = 1000 + i % kKept;
+        if (table.find(kept) != object(kept)) wrong.fetch_add(1, std::memory_order_relaxed);
+        // Never inserted: another thread's handle must not be taken for it.
+        if (table.find(500'000 + i % 1000) != nullptr)
+          wrong.fetch_add(1, std::memory_order_relaxed);
+      }
+    });
+  }
+  for (std::uint64_t round = 0; round < 300; ++round) {
+    for (std::uint64_t h = 0; h < round; ++h) table.insert(5000 + h, object(5000 + h));
+    for (std::uint64_t h = 0; h < round; ++h) table.remove(5000 + h);
+  }
+  stop.store(true, std::memory_order_relaxed);
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(wrong.load(std::memory_order_relaxed), 0);
+}
+
+}  // namespace
+}  // namespace larklane::mpi
