@@ -194,6 +194,8 @@ class RecvChannel final : public RecvRequest {
   void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
   void fail(Status status, std::string text) { failure_.set(status, std::move(text)); }
   bool matched() const noexcept { return matched_.load(std::memory_order_acquire); }
+  /// Matched with a send that it can work with.
+  bool usable() const noexcept { return matched() && side_ != nullptr; }
   std::uint64_t channel() const noexcept { return match_.channel; }
   std::uint32_t send_partitions() const noexcept { return match_.shape.partitions; }
   PeerState& peer() const noexcept { return *peer_; }

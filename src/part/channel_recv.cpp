@@ -18,6 +18,13 @@ RecvChannel::RecvChannel(InitArgs args, std::shared_ptr<PeerState> peer, Counter
 bool RecvChannel::match(Match match) {
   match_ = std::move(match);
   if (match_.sender_closed) on_peer_closed();
+  if (failure_.failed()) {
+    // Not one byte of such a pair may move: no side is made.
+    const std::scoped_lock lock(start_mutex_);
+    // release: pairs with matched()'s acquire.
+    matched_.store(true, std::memory_order_release);
+    return false;
+  }
   if (match_.region) wire_.map(match_.region, match_.region_offset);
   BlockView<RealPlatform> view(match_.segment->base() + match_.block_offset, match_.shape);
   // Published to the sender by the first open().
@@ -46,6 +53,7 @@ Status RecvChannel::start() {
       return {};
     }
   }
+  if (!usable()) return failure_.status();
   const std::uint64_t next = round() + 1;
   round_.store(next, std::memory_order_relaxed);  // relaxed: as above
   side_->reset(next);
@@ -58,7 +66,7 @@ Status RecvChannel::parrived(std::int32_t partition, bool* arrived) {
   if (partition < 0 || partition >= partitions_) [[unlikely]]
     return Errc::kInvalidArgument;
   *arrived = !active() ||
-             (matched() && side_->arrived(round(), static_cast<std::uint32_t>(partition), *this));
+             (usable() && side_->arrived(round(), static_cast<std::uint32_t>(partition), *this));
   if (*arrived) [[likely]]
     return {};
   return poll() == Completion::failed ? failure_.status() : Status{};
@@ -66,17 +74,17 @@ Status RecvChannel::parrived(std::int32_t partition, bool* arrived) {
 
 Completion RecvChannel::poll() {
   if (!active()) return Completion::complete;
-  if (matched() && side_->complete(round(), *this)) return Completion::complete;
+  if (usable() && side_->complete(round(), *this)) return Completion::complete;
   if (failure_.failed()) return Completion::failed;
   // acquire: pairs with on_peer_down's and on_peer_closed's release; what came before is seen
   // below.
   const bool down = peer_->down.load(std::memory_order_acquire);
   const bool closed = peer_closed_.load(std::memory_order_acquire);
   if (!down && !closed) {
-    if (matched() && side_->mode() == Mode::direct && wire_.usable()) help();
+    if (usable() && side_->mode() == Mode::direct && wire_.usable()) help();
     return Completion::pending;
   }
-  if (matched() && side_->complete(round(), *this)) return Completion::complete;
+  if (usable() && side_->complete(round(), *this)) return Completion::complete;
   down ? fail(Errc::kPeerDown, "the process of the " + describe(args_, Kind::send) + " at " +
                                    args_.peer + " is gone")
        : fail(Errc::kPeerFreed,
@@ -130,7 +138,7 @@ void RecvChannel::move(Run run) {
 }
 
 void RecvChannel::on_move(std::uint64_t round, Run run) {
-  if (!active() || round != this->round()) return;
+  if (!usable() || !active() || round != this->round()) return;
   const Status status = pull(bytes_of(run));
   status.ok() ? moved(run, MovedBy::helper) : give_up(status);
 }

@@ -1,0 +1,110 @@
+#pragma once
+// Two engines that talk to each other, and what tests do with a pair of requests.
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/config.hpp"
+#include "control/plane.hpp"
+#include "part/engine.hpp"
+
+namespace larklane::part {
+
+/// Long, because sanitized programs on busy machines are slow: nothing here waits in vain.
+inline constexpr std::chrono::seconds kPatience{60};
+
+/// How bytes travel.
+struct Way {
+  const char* name;
+  const char* slot_bytes_max;
+};
+inline constexpr Way kSlots{"slots", "1M"};
+inline constexpr Way kDirect{"direct", "0"};
+
+inline Config config_of(const Way& way, std::string_view policy = "none") {
+  Config config;
+  std::string problem;
+  EXPECT_TRUE(config.set("shm_slot_bytes_max", way.slot_bytes_max, &problem).ok()) << problem;
+  EXPECT_TRUE(config.set("policy", policy, &problem).ok()) << problem;
+  return config;
+}
+
+inline control::Address fresh_address() {
+  static int count = 0;
+  return "larklane-engine-" + std::to_string(::getpid()) + "-" + std::to_string(count++);
+}
+
+inline std::unique_ptr<Engine> make_engine(const control::Address& address, Config config) {
+  auto listener = control::Listener::bind(address);
+  EXPECT_TRUE(listener.has_value());
+  std::vector<control::Listener> own;
+  own.push_back(std::move(listener).value());
+  auto engine = Engine::create(std::move(own), std::move(config));
+  EXPECT_TRUE(engine.has_value());
+  return std::move(engine).value();
+}
+
+/// Thread safety: as its engines.
+struct EnginePair {
+  explicit EnginePair(const Way& way, std::string_view policy = "none")
+      : send_address(fresh_address()),
+        recv_address(fresh_address()),
+        sender(make_engine(send_address, config_of(way, policy))),
+        receiver(make_engine(recv_address, config_of(way, policy))) {}
+  control::Address send_address, recv_address;
+  std::unique_ptr<Engine> sender, receiver;
+};
+
+inline std::shared_ptr<const Typemap> bytes_type(std::uint64_t bytes = 1) {
+  return std::make_shared<const Typemap>(Typemap::contiguous(bytes));
+}
+
+inline InitArgs args_of(control::Address peer, void* buffer, std::int32_t partitions,
+                        std::uint64_t count, std::int32_t tag = 0,
+                        std::shared_ptr<const Typemap> type = bytes_type()) {
+  return {{1, 2}, 0, tag, std::move(peer), buffer, partitions, count, std::move(type), ""};
+}
+
+template <class Pointer>
+Pointer made(Result<Pointer> result) {
+  EXPECT_TRUE(result.has_value()) << errc_name(result.error().code());
+  return result.has_value() ? result.value() : nullptr;
+}
+
+/// Poll until the round is over, and finish it.
+inline Completion complete(Request& request) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  Completion completion = request.poll();
+  while (completion == Completion::pending && std::chrono::steady_clock::now() < deadline) {
+    ::sched_yield();
+    completion = request.poll();
+  }
+  EXPECT_NE(completion, Completion::pending) << "no completion";
+  if (completion != Completion::pending) request.finish();
+  return completion;
+}
+
+inline std::byte byte_of(std::uint64_t round, std::uint64_t index, std::uint64_t channel = 0) {
+  return std::byte(1 + (index * 7 + round * 41 + channel * 19) % 251);
+}
+inline void fill(std::vector<std::byte>& buffer, std::uint64_t round, std::uint64_t channel = 0) {
+  for (std::size_t i = 0; i < buffer.size(); ++i) buffer[i] = byte_of(round, i, channel);
+}
+inline bool holds(const std::vector<std::byte>& buffer, std::uint64_t round,
+                  std::uint64_t channel = 0) {
+  for (std::size_t i = 0; i < buffer.size(); ++i)
+    if (buffer[i] != byte_of(round, i, channel)) return false;
+  return true;
+}
+
+}  // namespace larklane::part

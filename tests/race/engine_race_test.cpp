@@ -1,0 +1,465 @@
+// Two engines in one process: what may happen in what order between two ranks.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine_pair.hpp"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LARKLANE_RACE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define LARKLANE_RACE_SANITIZED 1
+#endif
+#endif
+
+namespace larklane::part {
+namespace {
+
+#ifdef LARKLANE_RACE_SANITIZED
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+class EngineRace : public testing::TestWithParam<Way> {};
+
+std::string way_name(const testing::TestParamInfo<Way>& way) { return way.param.name; }
+INSTANTIATE_TEST_SUITE_P(Ways, EngineRace, testing::Values(kSlots, kDirect), way_name);
+
+/// One round of a pair in one thread.
+void exchange(SendRequest& send, RecvRequest& recv, bool send_first) {
+  if (send_first) {
+    ASSERT_TRUE(send.start().ok());
+  }
+  ASSERT_TRUE(recv.start().ok());
+  if (!send_first) {
+    ASSERT_TRUE(send.start().ok());
+  }
+  EXPECT_EQ(send.poll(), Completion::pending);
+  ASSERT_TRUE(send.pready(0, send.partitions()).ok());
+  ASSERT_EQ(complete(recv), Completion::complete);
+  ASSERT_EQ(complete(send), Completion::complete);
+}
+
+TEST_P(EngineRace, InitAndStartInEveryOrder) {
+  EnginePair pair(GetParam());
+  for (unsigned order = 0; order < 16; ++order) {
+    const bool send_init_first = (order & 1) != 0, start_at_once = (order & 2) != 0;
+    const bool send_first = (order & 4) != 0, ready_at_once = (order & 8) != 0;
+    std::vector<std::byte> from(480), to(480);
+    SendRequest* send = nullptr;
+    RecvRequest* recv = nullptr;
+    auto init_send = [&] {
+      send = made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 8, 60)));
+      fill(from, 1);
+      if (start_at_once) {
+        ASSERT_TRUE(send->start().ok());
+      }
+      if (start_at_once && ready_at_once) {
+        ASSERT_TRUE(send->pready(0, 8).ok());
+      }
+    };
+    auto init_recv = [&] {
+      recv = made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), 6, 80)));
+      if (start_at_once) {
+        ASSERT_TRUE(recv->start().ok());
+      }
+    };
+    if (send_init_first) init_send();
+    init_recv();
+    if (!send_init_first) init_send();
+    if (start_at_once) {
+      if (!ready_at_once) {
+        ASSERT_TRUE(send->pready(0, 8).ok());
+      }
+      ASSERT_EQ(complete(*recv), Completion::complete) << order;
+      ASSERT_EQ(complete(*send), Completion::complete) << order;
+    } else {
+      exchange(*send, *recv, send_first);
+    }
+    EXPECT_TRUE(holds(to, 1)) << order;
+    for (std::uint64_t round = 2; round < 5; ++round) {
+      fill(from, round);
+      exchange(*send, *recv, send_first);
+      EXPECT_TRUE(holds(to, round)) << order;
+    }
+    EXPECT_TRUE(pair.sender->free(send).ok());
+    EXPECT_TRUE(pair.receiver->free(recv).ok());
+  }
+}
+
+TEST_P(EngineRace, EqualTagsMatchInTheOrderOfTheInits) {
+  EnginePair pair(GetParam());
+  constexpr std::size_t kChannels = 50;
+  struct Channel {
+    std::vector<std::byte> from = std::vector<std::byte>(64), to = std::vector<std::byte>(64);
+    SendRequest* send = nullptr;
+    RecvRequest* recv = nullptr;
+  };
+  std::vector<Channel> channels(kChannels);
+  std::thread sender([&] {
+    for (std::size_t c = 0; c < kChannels; ++c) {
+      fill(channels[c].from, 1, c);
+      channels[c].send =
+          made(pair.sender->send_init(args_of(pair.recv_address, channels[c].from.data(), 4, 16)));
+      ASSERT_TRUE(channels[c].send->start().ok());
+      ASSERT_TRUE(channels[c].send->pready(0, 4).ok());
+    }
+    for (Channel& channel : channels) ASSERT_EQ(complete(*channel.send), Completion::complete);
+  });
+  std::thread receiver([&] {
+    for (Channel& channel : channels) {
+      channel.recv =
+          made(pair.receiver->recv_init(args_of(pair.send_address, channel.to.data(), 4, 16)));
+      ASSERT_TRUE(channel.recv->start().ok());
+    }
+    for (Channel& channel : channels) ASSERT_EQ(complete(*channel.recv), Completion::complete);
+  });
+  sender.join();
+  receiver.join();
+  for (std::size_t c = 0; c < kChannels; ++c) {
+    EXPECT_TRUE(holds(channels[c].to, 1, c)) << c;
+    EXPECT_TRUE(pair.sender->free(channels[c].send).ok());
+    EXPECT_TRUE(pair.receiver->free(channels[c].recv).ok());
+  }
+}
+
+TEST_P(EngineRace, AHalfThatIsFreedUnmatchedKeepsItsPlace) {
+  EnginePair pair(GetParam());
+  for (int turn = 0; turn < 12; ++turn) {
+    const bool sender_frees = turn % 2 == 0;
+    const bool other_half_waits = turn / 2 % 2 == 0;
+    std::vector<std::byte> lost(64), from(64), to(64), never(64);
+    fill(lost, 9);
+    fill(from, 1);
+    auto send_init = [&](void* b) {
+      return made(pair.sender->send_init(args_of(pair.recv_address, b, 4, 16)));
+    };
+    auto recv_init = [&](void* b) {
+      return made(pair.receiver->recv_init(args_of(pair.send_address, b, 4, 16)));
+    };
+    SendRequest* first_send = nullptr;
+    RecvRequest* first_recv = nullptr;
+    if (sender_frees) {
+      if (other_half_waits) first_recv = recv_init(never.data());
+      ASSERT_TRUE(pair.sender->free(send_init(lost.data())).ok());
+      if (!other_half_waits) first_recv = recv_init(never.data());
+    } else {
+      if (other_half_waits) first_send = send_init(lost.data());
+      ASSERT_TRUE(pair.receiver->free(recv_init(never.data())).ok());
+      if (!other_half_waits) first_send = send_init(lost.data());
+    }
+    SendRequest* send = send_init(from.data());
+    RecvRequest* recv = recv_init(to.data());
+    exchange(*send, *recv, turn % 3 == 0);
+    EXPECT_TRUE(holds(to, 1)) << turn;
+    if (first_send != nullptr) {
+      EXPECT_TRUE(pair.sender->free(first_send).ok());
+    }
+    if (first_recv != nullptr) {
+      EXPECT_TRUE(pair.receiver->free(first_recv).ok());
+    }
+    EXPECT_TRUE(pair.sender->free(send).ok());
+    EXPECT_TRUE(pair.receiver->free(recv).ok());
+  }
+}
+
+TEST_P(EngineRace, AStartedReceiveHearsThatItsSendWasFreed) {
+  EnginePair pair(GetParam());
+  std::vector<std::byte> from(64), to(64);
+  RecvRequest* recv = made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), 4, 16)));
+  ASSERT_TRUE(recv->start().ok());
+  EXPECT_EQ(pair.receiver->free(recv).code(), Errc::kAlreadyActive);
+  ASSERT_TRUE(
+      pair.sender
+          ->free(made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 4, 16))))
+          .ok());
+  EXPECT_EQ(complete(*recv), Completion::failed);
+  EXPECT_EQ(recv->error().code(), Errc::kPeerFreed);
+  EXPECT_NE(recv->error_text(), "");
+  EXPECT_TRUE(pair.receiver->free(recv).ok());
+}
+
+std::uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST_P(EngineRace, ThousandsOfChannelsInBoundedMemory) {
+  EnginePair pair(GetParam());
+  constexpr int kTurns = kSanitized ? 1'000 : 10'000;
+  std::vector<std::byte> from(4096), to(4096);
+  std::uint64_t after_warm_up = 0;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const bool rounds = turn % 2 == 0;
+    SendRequest* send =
+        made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 4, 1024, turn)));
+    RecvRequest* recv =
+        made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), 2, 2048, turn)));
+    if (rounds) {
+      fill(from, static_cast<std::uint64_t>(turn));
+      exchange(*send, *recv, turn % 4 == 0);
+      ASSERT_TRUE(holds(to, static_cast<std::uint64_t>(turn)));
+    }
+    ASSERT_TRUE(pair.sender->free(send).ok());
+    ASSERT_TRUE(pair.receiver->free(recv).ok());
+    if (turn == kTurns / 10) after_warm_up = resident_bytes();
+  }
+  if (!kSanitized) {
+    EXPECT_LT(resident_bytes(), after_warm_up + (std::uint64_t{16} << 20));
+  }
+}
+
+TEST_P(EngineRace, StridedOnEitherSide) {
+  EnginePair pair(GetParam());
+  // Two pieces of 3 and 5 bytes in elements of 16, the second one first, before the element.
+  const auto strided = std::make_shared<const Typemap>(std::vector<TypeBlock>{{7, 5}, {-4, 3}}, 16);
+  const auto dense = bytes_type(8);
+  constexpr std::uint64_t kElements = 60, kLead = 16;
+  auto address = [&](std::uint64_t packed) {
+    const std::uint64_t within = packed % 8;
+    return kLead + packed / 8 * 16 + (within < 5 ? 7 + within : within - 9);
+  };
+  for (const bool send_strided : {false, true}) {
+    for (const bool recv_strided : {false, true}) {
+      std::vector<std::byte> from(kElements * 16 + 2 * kLead), to(from.size());
+      auto at = [&](bool is_strided, std::uint64_t packed) {
+        return is_strided ? address(packed) : kLead + packed;
+      };
+      SendRequest* send = made(pair.sender->send_init(args_of(
+          pair.recv_address, from.data() + kLead, 12, 5, 3, send_strided ? strided : dense)));
+      RecvRequest* recv = made(pair.receiver->recv_init(
+          args_of(pair.send_address, to.data() + kLead, 10, 6, 3, recv_strided ? strided : dense)));
+      for (std::uint64_t round = 1; round < 5; ++round) {
+        std::fill(to.begin(), to.end(), std::byte{0});
+        std::vector<std::byte> expected(to.size());
+        for (std::uint64_t i = 0; i < kElements * 8; ++i) {
+          from[at(send_strided, i)] = byte_of(round, i);
+          expected[at(recv_strided, i)] = byte_of(round, i);
+        }
+        exchange(*send, *recv, round % 2 == 0);
+        EXPECT_TRUE(to == expected) << send_strided << recv_strided << round;
+      }
+      EXPECT_TRUE(pair.sender->free(send).ok());
+      EXPECT_TRUE(pair.receiver->free(recv).ok());
+    }
+  }
+}
+
+TEST_P(EngineRace, SelfChannels) {
+  const control::Address address = fresh_address();
+  auto engine = make_engine(address, config_of(GetParam()));
+  std::vector<std::byte> from(4096), to(4096);
+  SendRequest* send = made(engine->send_init(args_of(address, from.data(), 16, 256)));
+  RecvRequest* recv = made(engine->recv_init(args_of(address, to.data(), 4, 1024)));
+  for (std::uint64_t round = 1; round < 6; ++round) {
+    fill(from, round);
+    exchange(*send, *recv, round % 2 == 0);
+    EXPECT_TRUE(holds(to, round));
+  }
+  EXPECT_TRUE(engine->free(send).ok());
+  EXPECT_TRUE(engine->free(recv).ok());
+}
+
+/// A request of a pair whose sizes differ: Start, Parrived or completion says so. A send may have
+/// completed before it hears.
+void expect_size_mismatch(Request& request) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (request.active() || request.start().ok()) {
+    if (request.kind() == Kind::send) {
+      (void)static_cast<SendRequest&>(request).pready(0, request.partitions());
+    }
+    const Completion completion = complete(request);
+    if (completion == Completion::failed) break;
+    ASSERT_EQ(request.kind(), Kind::send);
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  }
+  EXPECT_EQ(request.error().code(), Errc::kSizeMismatch);
+  EXPECT_NE(request.error_text().find("256 bytes"), std::string::npos) << request.error_text();
+  EXPECT_NE(request.error_text().find("128 bytes"), std::string::npos) << request.error_text();
+}
+
+TEST_P(EngineRace, SizesThatDifferFailBothByName) {
+  EnginePair pair(GetParam());
+  for (unsigned turn = 0; turn < 200; ++turn) {
+    std::vector<std::byte> from(256, std::byte{7}), to(256);
+    SendRequest* send = nullptr;
+    auto init_send = [&] {
+      send = made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 4, 64)));
+      // It may have heard already.
+      if (!send->start().ok() || turn % 4 == 0) return;
+      ASSERT_TRUE(send->pready(0, turn % 4 == 1 ? 3 : 4).ok());
+    };
+    if (turn % 3 == 0) init_send();
+    // The receive buffer is the first 128 bytes only.
+    RecvRequest* recv =
+        made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), 2, 64)));
+    if (turn % 5 != 0) (void)recv->start();
+    if (turn % 3 != 0) init_send();
+    expect_size_mismatch(*recv);
+    expect_size_mismatch(*send);
+    EXPECT_EQ(to, std::vector<std::byte>(256)) << "written in turn " << turn;
+    ASSERT_TRUE(pair.sender->free(send).ok());
+    ASSERT_TRUE(pair.receiver->free(recv).ok());
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST_P(EngineRace, CountsOfZero) {
+  EnginePair pair(GetParam());
+  SendRequest* send = made(pair.sender->send_init(args_of(pair.recv_address, nullptr, 5, 0)));
+  RecvRequest* recv = made(pair.receiver->recv_init(args_of(pair.send_address, nullptr, 3, 0)));
+  for (int round = 0; round < 4; ++round) {
+    ASSERT_TRUE(recv->start().ok());
+    ASSERT_TRUE(send->start().ok());
+    ASSERT_TRUE(send->pready(0, 4).ok());
+    bool arrived = true;
+    ASSERT_TRUE(recv->parrived(2, &arrived).ok());
+    EXPECT_FALSE(arrived) << "under it is the partition that is not ready";
+    EXPECT_EQ(recv->poll(), Completion::pending);
+    ASSERT_TRUE(send->pready(4, 1).ok());
+    EXPECT_EQ(complete(*recv), Completion::complete);
+    EXPECT_EQ(complete(*send), Completion::complete);
+  }
+  EXPECT_TRUE(pair.sender->free(send).ok());
+  EXPECT_TRUE(pair.receiver->free(recv).ok());
+}
+
+TEST_P(EngineRace, DoubleMarksAreToldAndHarmNobody) {
+  EnginePair pair(GetParam());
+  std::vector<std::byte> from(40 * 8), to(40 * 8);
+  SendRequest* send = made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 40, 8)));
+  RecvRequest* recv = made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), 40, 8)));
+  EXPECT_EQ(send->pready(0, 1).code(), Errc::kNotActive);
+  for (std::uint64_t round = 1; round < 4; ++round) {
+    fill(from, round);
+    ASSERT_TRUE(recv->start().ok());
+    ASSERT_TRUE(send->start().ok());
+    EXPECT_EQ(send->start().code(), Errc::kAlreadyActive);
+    EXPECT_EQ(send->pready(40, 1).code(), Errc::kInvalidArgument);
+    EXPECT_EQ(send->pready(-1, 1).code(), Errc::kInvalidArgument);
+    EXPECT_TRUE(send->pready(3, 0).ok());
+    ASSERT_TRUE(send->pready(7, 1).ok());
+    EXPECT_EQ(send->pready(7, 1).code(), Errc::kAlreadyReady);
+    ASSERT_TRUE(send->pready(0, 7).ok());
+    ASSERT_TRUE(send->pready(8, 32).ok());
+    ASSERT_EQ(complete(*recv), Completion::complete);
+    ASSERT_EQ(complete(*send), Completion::complete);
+    EXPECT_TRUE(holds(to, round));
+  }
+  EXPECT_TRUE(pair.sender->free(send).ok());
+  EXPECT_TRUE(pair.receiver->free(recv).ok());
+}
+
+struct Shape {
+  std::int32_t send_partitions, recv_partitions;
+  std::uint64_t bytes;
+  const char* policy;
+};
+
+/// Threads meet here. Yields.
+class Gate {
+ public:
+  explicit Gate(std::uint64_t threads) : threads_(threads) {}
+  void pass() {
+    // acq_rel: everything before is seen by all after; acquire: pairs with it.
+    const std::uint64_t generation = entered_.fetch_add(1, std::memory_order_acq_rel) / threads_;
+    while (entered_.load(std::memory_order_acquire) / threads_ == generation) ::sched_yield();
+  }
+
+ private:
+  const std::uint64_t threads_;
+  std::atomic<std::uint64_t> entered_{0};
+};
+
+void four_threads_a_side(const Way& way, const Shape& shape) {
+  constexpr std::int32_t kThreads = 4;
+  const std::uint64_t rounds = kSanitized ? 10 : 50;
+  EnginePair pair(way, shape.policy);
+  std::vector<std::byte> from(shape.bytes), to(shape.bytes);
+  const auto send_count = shape.bytes / static_cast<std::uint64_t>(shape.send_partitions);
+  const auto recv_count = shape.bytes / static_cast<std::uint64_t>(shape.recv_partitions);
+  SendRequest* send = made(pair.sender->send_init(
+      args_of(pair.recv_address, from.data(), shape.send_partitions, send_count)));
+  RecvRequest* recv = made(pair.receiver->recv_init(
+      args_of(pair.send_address, to.data(), shape.recv_partitions, recv_count)));
+  std::atomic<bool> wrong{false};
+  Gate send_gate(kThreads), recv_gate(kThreads);
+  auto bytes_right = [&](std::uint64_t round, std::uint64_t first, std::uint64_t count) {
+    for (std::uint64_t i = first; i < first + count; ++i)
+      if (to[i] != byte_of(round, i)) return false;
+    return true;
+  };
+  auto send_thread = [&](std::int32_t me) {
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      if (me == 0) {
+        ASSERT_TRUE(send->start().ok());
+      }
+      send_gate.pass();
+      for (std::int32_t p = me; p < shape.send_partitions; p += kThreads) {
+        const std::uint64_t first = static_cast<std::uint64_t>(p) * send_count;
+        for (std::uint64_t i = first; i < first + send_count; ++i) from[i] = byte_of(round, i);
+        ASSERT_TRUE(send->pready(p, 1).ok());
+      }
+      // Completion races with the other threads' last Pready.
+      if (me == 0) {
+        ASSERT_EQ(complete(*send), Completion::complete);
+      }
+      send_gate.pass();
+    }
+  };
+  auto recv_thread = [&](std::int32_t me) {
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      if (me == 0) {
+        ASSERT_TRUE(recv->start().ok());
+      }
+      recv_gate.pass();
+      for (std::int32_t p = me; p < shape.recv_partitions; p += kThreads - 1) {
+        bool arrived = false;
+        while (!arrived) {
+          ASSERT_TRUE(recv->parrived(p, &arrived).ok());
+          if (!arrived) ::sched_yield();
+        }
+        // relaxed: read after the threads have been joined.
+        if (!bytes_right(round, static_cast<std::uint64_t>(p) * recv_count, recv_count))
+          wrong.store(true, std::memory_order_relaxed);
+      }
+      recv_gate.pass();
+      if (me == 0) {
+        ASSERT_EQ(complete(*recv), Completion::complete);
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::int32_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back(send_thread, t);
+    threads.emplace_back(recv_thread, t);
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(wrong.load(std::memory_order_relaxed));
+  EXPECT_TRUE(pair.sender->free(send).ok());
+  EXPECT_TRUE(pair.receiver->free(recv).ok());
+}
+
+TEST_P(EngineRace, FourThreadsASide) {
+  for (const Shape& shape : {Shape{64, 16, 64 * 48, "none"}, Shape{48, 96, 96 * 8, "static:5"},
+                             Shape{300, 7, 2100, "single"}})
+    four_threads_a_side(GetParam(), shape);
+}
+
+TEST_P(EngineRace, LargeRunsAreCopiedByManyThreads) {
+  four_threads_a_side(GetParam(), Shape{8, 4, 8u << 20, "static:2"});
+}
+
+}  // namespace
+}  // namespace larklane::part
