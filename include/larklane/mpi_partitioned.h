@@ -5,7 +5,8 @@
 
 #include <mpi.h>
 
-#if MPI_VERSION < 4
+/* Open MPI 5 says MPI 3.1 and has the calls. */
+#if MPI_VERSION < 4 && !(defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -31,6 +32,6 @@ int PMPI_Parrived(MPI_Request request, int partition, int *flag);
 #ifdef __cplusplus
 }
 #endif
-#endif /* MPI_VERSION < 4 */
+#endif
 
 #endif /* LARKLANE_MPI_PARTITIONED_H */
