@@ -9,15 +9,17 @@
  *     the word open needs no record to have arrived.
  *  4. Start and match meet under the channel's lock: Start opens if matched, else it sets "started, not matched", and then
  *     whoever matches (the helper) opens on the receiver's behalf and moves what is ready.
- *  5. The helper has the channel's lock until it has done with channel and block; free takes it before it destroys the channel.
+ *  5. The helper is in the channel from the match to its last look at the block (pieces of a shared copy may be left to take). The receiver's
+ *     CLOSE is not sent before it has left: a reference that keeps the channel's object alive is not enough, the block is the sender's.
  *  6. A receive freed before its match stays in the list as a tombstone; the INIT that meets it is answered with CLOSE and no store.
  *  7. A send freed before its match stays in the receiver's list with its block (small sends may have completed: the data is there).
  *  8. The receiver's CLOSE is sent at its free, after its last store; the sender's at its free.
  *  9. The block goes back to the pool when both sides have closed, not before.
+ * 10. An INIT whose memory can't be mapped takes its turn as well: the receive that it meets fails, and is answered with CLOSE.
  *
- * A pair is unused, or has one round by attach, or one round by slots. Checked: the k-th send meets the k-th receive; every store of the
- * receiver's side hits a block of the generation that it means; the helper touches no destroyed channel; data arrives once, in the active
- * round; at the end all requests could be freed and every block is back in the pool. Records carry the generation, and no record of an old
+ * A pair is unused, or has one round by attach, or one round by slots, or its block can't be mapped. Checked: the k-th send meets the k-th receive; every store of the
+ * receiver's side hits a block of the generation that it means, and so does every look of its helper; data arrives once, in the active
+ * round; all requests can be freed and every block is back in the pool. Records carry the generation, and no record of an old
  * one ever arrives (asserted): rules 1 and 9 and the order of the socket forbid it.
  *
  * @cc -DCOLLAPSE
@@ -31,11 +33,12 @@
  * @mutant 4  rule 7: a send freed before its match is taken off the list => j == k
  * @mutant 5  rule 4: the helper matches and does not look whether the receive has been started => send[1].state
  * @mutant 6  rule 4: Start looks for the match and sets its flag in two steps, without the lock => send[1].state
- * @mutant 7  rule 5: the helper gives the lock back before it opens => destroyed
+ * @mutant 7  rule 5: CLOSE is sent at the free, while the helper may be in the channel => pooled
  * @mutant 8  rule 6: the INIT that meets a tombstone is answered, then the buffer is stored => pooled
  * @mutant 9  rule 3: the helper opens, then stores where the buffer is => buffer == 3
  * @mutant 10 rule 2: recv_init looks for an INIT and posts itself in two steps, the lock given back between them => pooled
  * @mutant 11 rule 8: CLOSE is sent, then the count is stored => pooled
+ * @mutant 12 -DPAIRS=2 rule 10: an INIT that can't be mapped is answered and takes no turn => send[1].state
  */
 #ifndef MUTATE
 #define MUTATE 0
@@ -44,9 +47,9 @@
 #ifndef PAIRS
 #define PAIRS 3
 #endif
-#define NONE 255
+#define UNMAPPED (PAIRS == 2)                       /* some INITs can't be mapped */
 mtype = { INIT, CLOSE };
-mtype = { UNUSED, ATTACH, SLOTS };
+mtype = { UNUSED, ATTACH, SLOTS, UNMAPPABLE };
 mtype = { NOT_YET, IDLE, STARTED, FREED };
 
 typedef Block {                                    /* shared memory; `gen` and `pooled` are the sender's */
@@ -56,7 +59,7 @@ typedef Block {                                    /* shared memory; `gen` and `
   bool s_closed, r_closed
 };
 typedef Send { mtype use, state; byte block };
-typedef Receive { mtype state; byte block, gen; bool matched, pending, lock, tomb, destroyed; byte data };
+typedef Receive { mtype state; byte block, gen; bool matched, pending, failed, helped, tomb; byte data };
 Block block[BLOCKS];
 Send send[PAIRS + 1];
 Receive receive[PAIRS + 1];
@@ -108,7 +111,8 @@ inline send_round(k) {                             /* MPI_Start, MPI_Pready */
   fi
 }
 #define IDLE_UNUSED(side, k) (side[k].state == IDLE && send[k].use == UNUSED)
-#define SEND_COMPLETE(k) (send[k].state == STARTED && (send[k].use == SLOTS || block[send[k].block].count == 1))
+#define SEND_COMPLETE(k) (send[k].state == STARTED && (send[k].use == SLOTS || block[send[k].block].count == 1 || \
+  (send[k].use == UNMAPPABLE && block[send[k].block].r_closed)))
 inline send_step(k) {
   if
   :: send[k].state == IDLE && send[k].use != UNUSED -> send_round(k)
@@ -160,10 +164,10 @@ inline open_and_move(j) {                          /* by Start, or by the helper
 inline match(j, b, g, k) {                         /* inside the lists' critical section */
   assert(j == k);                                  /* rule 2 */
   if
-  :: receive[j].tomb ->                            /* rule 6 */
-     to_sender ! b, g, k
-  :: else ->
-     assert(!receive[j].lock); receive[j].lock = true;
+#if UNMAPPED
+  :: send[k].use == UNMAPPABLE -> receive[j].failed = true; to_sender ! b, g, k          /* rule 10 */
+#endif
+  :: send[k].use != UNMAPPABLE ->
      receive[j].block = b; receive[j].gen = g; receive[j].matched = true;
 #if MUTATE != 9
      STORE(b, g); block[b].buffer = j
@@ -177,7 +181,16 @@ end:
   :: to_receiver ? INIT(b, g, k) ->
      atomic {                                      /* critical section: the lists */
        if
-       :: posted ? j -> match(j, b, g, k)
+#if MUTATE == 12
+       :: send[k].use == UNMAPPABLE -> to_sender ! b, g, k
+       :: send[k].use != UNMAPPABLE && posted ? [j] -> posted ? j;
+#else
+       :: posted ? j ->
+#endif
+          if
+          :: receive[j].tomb -> assert(j == k); to_sender ! b, g, k        /* rule 6 */
+          :: else -> match(j, b, g, k); receive[j].helped = receive[j].matched
+          fi
        :: empty(posted) -> unexpected ! b, g, k; j = 0
        fi
      };
@@ -185,10 +198,7 @@ end:
      if :: j && receive[j].tomb -> atomic { STORE(b, g); block[b].buffer = j } :: else fi;
 #endif
      if
-     :: j && !receive[j].tomb ->
-#if MUTATE == 7
-        receive[j].lock = false;
-#endif
+     :: j && receive[j].helped ->
 #if MUTATE != 5
         if
         :: receive[j].pending && send[j].use == ATTACH -> open_and_move(j)
@@ -198,7 +208,7 @@ end:
 #if MUTATE == 9
         atomic { STORE(b, g); block[b].buffer = j };
 #endif
-        atomic { assert(!receive[j].destroyed); receive[j].pending = false; receive[j].lock = false }
+        atomic { STORE(b, g); receive[j].pending = false; receive[j].helped = false }    /* the last look */
      :: else
      fi;
      d_step { b = 0; g = 0; k = 0; j = 0 }
@@ -216,7 +226,7 @@ inline recv_init(j) {
   atomic {                                         /* critical section: the lists */
     receive[j].state = IDLE;
     if
-    :: unexpected ? b, g, k -> match(j, b, g, k); receive[j].lock = false; b = 0; g = 0; k = 0
+    :: unexpected ? b, g, k -> match(j, b, g, k); b = 0; g = 0; k = 0
     :: empty(unexpected) -> found = true
     fi;
 #if MUTATE == 10
@@ -237,7 +247,7 @@ inline recv_start(j) {                             /* rule 4 */
   };
 #else
   atomic {                                         /* critical section: the channel */
-    !receive[j].lock -> receive[j].state = STARTED;
+    receive[j].state = STARTED;
     if :: receive[j].matched -> found = true :: else -> receive[j].pending = true fi
   };
 #endif
@@ -252,6 +262,11 @@ inline recv_start(j) {                             /* rule 4 */
 #else
 #define RECV_COMPLETE(j) (receive[j].state == STARTED && receive[j].matched && block[receive[j].block].count == 1)
 #endif
+#if MUTATE == 7
+#define LEFT(j) true
+#else
+#define LEFT(j) (!receive[j].helped)
+#endif
 inline recv_step(j) {
   if
   :: receive[j].state == IDLE && send[j].use != UNUSED -> recv_start(j)
@@ -260,14 +275,17 @@ inline recv_step(j) {
      add_count(j)
 #endif
   :: atomic {                                      /* free: rule 5 */
-       (RECV_COMPLETE(j) || IDLE_UNUSED(receive, j)) && receive[j].matched && !receive[j].lock ->
+       (RECV_COMPLETE(j) || IDLE_UNUSED(receive, j)) && receive[j].matched && LEFT(j) ->
        assert(send[j].use == UNUSED || receive[j].data == 1);
-       receive[j].destroyed = true; receive[j].state = FREED; receive[j].data = 0;
+       receive[j].state = FREED; receive[j].data = 0;
        to_sender ! receive[j].block, receive[j].gen, j };
 #if MUTATE == 11
      add_count(j);
 #endif
      d_step { receive[j].block = 0; receive[j].gen = 0 }
+#if UNMAPPED
+  :: atomic { receive[j].state == STARTED && receive[j].failed -> receive[j].state = FREED; receive[j].pending = false }
+#endif
   :: atomic {                                      /* free before the match: rule 6 */
        IDLE_UNUSED(receive, j) && !receive[j].matched ->
        receive[j].tomb = true; receive[j].state = FREED;
@@ -291,12 +309,22 @@ proctype receiver() {
 }
 inline choose(k) {
   send[k].state = NOT_YET; receive[k].state = NOT_YET;
-  if :: send[k].use = UNUSED :: send[k].use = ATTACH :: send[k].use = SLOTS fi
+  if
+  :: send[k].use = UNUSED
+  :: send[k].use = ATTACH
+  :: send[k].use = SLOTS
+#if UNMAPPED
+  :: send[k].use = UNMAPPABLE
+#endif
+  fi
 }
 init {
   atomic {
     block[0].pooled = true; block[1].pooled = true;
-    choose(1); choose(2); if :: PAIRS == 3 -> choose(3) :: else fi;
+    choose(1); choose(2);
+#if PAIRS == 3
+    choose(3);
+#endif
     run sender(); run sender_helper(); run receiver(); run receiver_helper()
   }
   timeout;                                         /* nothing moves any more */
