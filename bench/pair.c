@@ -1,7 +1,8 @@
 /* Measurements of a pair of ranks: plain MPI-4, native or under Larklane.
  *
- * The last line on standard output is {"samples": [...], "wrong": n}: every round's figure, and the rounds whose payload or completion
- * was wrong. Ranks 0 and 1 take part; warm-up rounds are not reported.
+ * The last line on standard output is {"samples": [...], "wrong": n}: every round's figure, and the
+ * rounds whose payload or completion was wrong. Ranks 0 and 1 take part; warm-up rounds are not
+ * reported.
  */
 #include "pair.h"
 
@@ -62,25 +63,50 @@ long wrong_words(const char* buffer, size_t bytes, int round) {
 static struct options parse(int argc, char** argv) {
   struct options o = {"", "partitioned", 8, 1, 1, 0, 1000, -1, 0};
   enum { WAY = 1, BYTES, PARTITIONS, THREADS, LATE, ROUNDS, WARMUP, LIVE, HELP };
-  static const struct option known[] = {
-      {"way", 1, NULL, WAY},       {"bytes", 1, NULL, BYTES},     {"partitions", 1, NULL, PARTITIONS},
-      {"threads", 1, NULL, THREADS}, {"late-us", 1, NULL, LATE},  {"rounds", 1, NULL, ROUNDS},
-      {"warmup", 1, NULL, WARMUP}, {"live", 0, NULL, LIVE},       {"help", 0, NULL, HELP},
-      {NULL, 0, NULL, 0}};
+  static const struct option known[] = {{"way", 1, NULL, WAY},
+                                        {"bytes", 1, NULL, BYTES},
+                                        {"partitions", 1, NULL, PARTITIONS},
+                                        {"threads", 1, NULL, THREADS},
+                                        {"late-us", 1, NULL, LATE},
+                                        {"rounds", 1, NULL, ROUNDS},
+                                        {"warmup", 1, NULL, WARMUP},
+                                        {"live", 0, NULL, LIVE},
+                                        {"help", 0, NULL, HELP},
+                                        {NULL, 0, NULL, 0}};
   int option;
   while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
     const long long value = optarg ? atoll(optarg) : 0;
     switch (option) {
-      case WAY: o.way = optarg; break;
-      case BYTES: o.bytes = (size_t)value; break;
-      case PARTITIONS: o.partitions = (int)value; break;
-      case THREADS: o.threads = (int)value; break;
-      case LATE: o.late_us = (int)value; break;
-      case ROUNDS: o.rounds = (int)value; break;
-      case WARMUP: o.warmup = (int)value; break;
-      case LIVE: o.live = 1; break;
-      case HELP: fputs(usage, stdout); exit(0);
-      default: fputs(usage, stderr); exit(2);
+      case WAY:
+        o.way = optarg;
+        break;
+      case BYTES:
+        o.bytes = (size_t)value;
+        break;
+      case PARTITIONS:
+        o.partitions = (int)value;
+        break;
+      case THREADS:
+        o.threads = (int)value;
+        break;
+      case LATE:
+        o.late_us = (int)value;
+        break;
+      case ROUNDS:
+        o.rounds = (int)value;
+        break;
+      case WARMUP:
+        o.warmup = (int)value;
+        break;
+      case LIVE:
+        o.live = 1;
+        break;
+      case HELP:
+        fputs(usage, stdout);
+        exit(0);
+      default:
+        fputs(usage, stderr);
+        exit(2);
     }
   }
   if (optind + 1 != argc || o.partitions < 1 || o.threads < 1 || o.rounds < 1 ||
@@ -97,7 +123,8 @@ static struct options parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   const struct options options = parse(argc, argv);
   int provided;
-  MPI_Init_thread(&argc, &argv, options.threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
+  MPI_Init_thread(&argc, &argv, options.threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
+                  &provided);
   int size;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (size != 2 || (options.threads > 1 && provided < MPI_THREAD_MULTIPLE)) {
@@ -105,9 +132,12 @@ int main(int argc, char** argv) {
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
   struct samples samples = {calloc((size_t)options.rounds, sizeof(double)), 0, 0};
-  if (strcmp(options.what, "latency") == 0) measure_latency(&options, &samples);
-  else if (strcmp(options.what, "exposed") == 0) measure_exposed(&options, &samples);
-  else if (strcmp(options.what, "calls") == 0) measure_calls(&options, &samples);
+  if (strcmp(options.what, "latency") == 0)
+    measure_latency(&options, &samples);
+  else if (strcmp(options.what, "exposed") == 0)
+    measure_exposed(&options, &samples);
+  else if (strcmp(options.what, "calls") == 0)
+    measure_calls(&options, &samples);
   else {
     fprintf(stderr, "pair: no measurement is called %s\n%s", options.what, usage);
     MPI_Abort(MPI_COMM_WORLD, 2);

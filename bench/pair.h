@@ -9,13 +9,13 @@
 struct options {
   const char* what;
   const char* way;
-  size_t bytes;    /* of one message, all partitions */
+  size_t bytes; /* of one message, all partitions */
   int partitions;
-  int threads;     /* on the sending side */
-  int late_us;     /* how much longer the last thread computes */
+  int threads; /* on the sending side */
+  int late_us; /* how much longer the last thread computes */
   int rounds;
   int warmup;
-  int live;        /* keep a partitioned channel alive beside what is measured */
+  int live; /* keep a partitioned channel alive beside what is measured */
 };
 
 /* Samples of one measurement, in the unit that the row names. */
@@ -28,7 +28,8 @@ struct samples {
 int rank_of_this(void);
 /* CLOCK_MONOTONIC in nanoseconds: one clock for all processes of a host. */
 double now_ns(void);
-/* Every 8-byte word of a round's message differs from its neighbours and from its value in other rounds. */
+/* Every 8-byte word of a round's message differs from its neighbours and from its value in other
+ * rounds. */
 void fill(char* buffer, size_t bytes, size_t offset, int round);
 long wrong_words(const char* buffer, size_t bytes, int round);
 

@@ -6,11 +6,16 @@
 
 static void channel(const struct options* o, int sender, char* buffer, MPI_Request* request) {
   const MPI_Count count = (MPI_Count)(o->bytes / (size_t)o->partitions);
-  if (sender) MPI_Psend_init(buffer, o->partitions, count, MPI_BYTE, 1, 2, MPI_COMM_WORLD, MPI_INFO_NULL, request);
-  else MPI_Precv_init(buffer, o->partitions, count, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_INFO_NULL, request);
+  if (sender)
+    MPI_Psend_init(buffer, o->partitions, count, MPI_BYTE, 1, 2, MPI_COMM_WORLD, MPI_INFO_NULL,
+                   request);
+  else
+    MPI_Precv_init(buffer, o->partitions, count, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_INFO_NULL,
+                   request);
 }
 
-/* Pready of all partitions but the last on rank 0; Parrived of arrived partitions, asked before, on rank 1. */
+/* Pready of all partitions but the last on rank 0; Parrived of arrived partitions, asked before, on
+ * rank 1. */
 static void partitioned_calls(const struct options* o, struct samples* s, int arrived) {
   const int sender = rank_of_this() == 0;
   char* buffer = malloc(o->bytes + 8);
@@ -29,8 +34,8 @@ static void partitioned_calls(const struct options* o, struct samples* s, int ar
       if (calls < o->partitions) MPI_Pready(o->partitions - 1, request);
     } else {
       int flag = 0;
-      for (int p = 0; p < o->partitions; ++p)
-        do MPI_Parrived(request, p, &flag);
+      for (int p = 0; p < o->partitions; ++p) do
+          MPI_Parrived(request, p, &flag);
         while (!flag);
       const double began = now_ns();
       for (int p = 0; p < calls; ++p) {
@@ -42,15 +47,17 @@ static void partitioned_calls(const struct options* o, struct samples* s, int ar
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     if (!sender) s->wrong += wrong_words(buffer, o->bytes, round) != 0;
     double measured = cost;
-    if (arrived) MPI_Sendrecv(&cost, 1, MPI_DOUBLE, 1 - rank_of_this(), 3, &measured, 1, MPI_DOUBLE,
-                              1 - rank_of_this(), 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (arrived)
+      MPI_Sendrecv(&cost, 1, MPI_DOUBLE, 1 - rank_of_this(), 3, &measured, 1, MPI_DOUBLE,
+                   1 - rank_of_this(), 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     if (sender && round >= 0) s->values[s->count++] = measured;
   }
   MPI_Request_free(&request);
   free(buffer);
 }
 
-/* Native calls to this rank itself: 32 pairs of Isend and Irecv, each waited for alone or all in one Waitall. */
+/* Native calls to this rank itself: 32 pairs of Isend and Irecv, each waited for alone or all in
+ * one Waitall. */
 static void native_calls(const struct options* o, struct samples* s, int together) {
   enum { PAIRS = 32 };
   char* buffer = malloc(o->bytes + 8);
@@ -88,9 +95,14 @@ static void bare_calls(const struct options* o, struct samples* s) {
 }
 
 void measure_calls(const struct options* o, struct samples* s) {
-  if (strcmp(o->way, "pready") == 0) partitioned_calls(o, s, 0);
-  else if (strcmp(o->way, "parrived") == 0) partitioned_calls(o, s, 1);
-  else if (strcmp(o->way, "isend") == 0) native_calls(o, s, 0);
-  else if (strcmp(o->way, "waitall") == 0) native_calls(o, s, 1);
-  else bare_calls(o, s);
+  if (strcmp(o->way, "pready") == 0)
+    partitioned_calls(o, s, 0);
+  else if (strcmp(o->way, "parrived") == 0)
+    partitioned_calls(o, s, 1);
+  else if (strcmp(o->way, "isend") == 0)
+    native_calls(o, s, 0);
+  else if (strcmp(o->way, "waitall") == 0)
+    native_calls(o, s, 1);
+  else
+    bare_calls(o, s);
 }

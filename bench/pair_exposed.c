@@ -1,5 +1,6 @@
-/* Exposed time: from the moment when the last thread has its part ready to the moment when the receiver has everything. What a program
- * with one send after the join would call the time of its communication. Pready's own cost is inside. */
+/* Exposed time: from the moment when the last thread has its part ready to the moment when the
+ * receiver has everything. What a program with one send after the join would call the time of its
+ * communication. Pready's own cost is inside. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@ enum { TAG = 4 };
 struct team {
   const struct options* o;
   char* buffer;
-  MPI_Request request;  /* partitioned */
+  MPI_Request request; /* partitioned */
   MPI_Comm comm;
   pthread_barrier_t go, done;
   int round;
@@ -74,15 +75,19 @@ static void receiver_round(struct team* t, MPI_Request* parts) {
   const struct options* o = t->o;
   const int by_threads = strcmp(o->way, "threads") == 0;
   const size_t bytes = o->bytes / (size_t)o->threads;
-  if (t->request != MPI_REQUEST_NULL) MPI_Start(&t->request);
+  if (t->request != MPI_REQUEST_NULL)
+    MPI_Start(&t->request);
   else if (by_threads)
     for (int i = 0; i < o->threads; ++i)
-      MPI_Irecv(t->buffer + (size_t)i * bytes, (int)bytes, MPI_BYTE, 0, TAG + i, t->comm, &parts[i]);
+      MPI_Irecv(t->buffer + (size_t)i * bytes, (int)bytes, MPI_BYTE, 0, TAG + i, t->comm,
+                &parts[i]);
   else
     MPI_Irecv(t->buffer, (int)o->bytes, MPI_BYTE, 0, TAG, t->comm, &parts[0]);
   MPI_Barrier(MPI_COMM_WORLD);
-  if (t->request != MPI_REQUEST_NULL) MPI_Wait(&t->request, MPI_STATUS_IGNORE);
-  else MPI_Waitall(by_threads ? o->threads : 1, parts, MPI_STATUSES_IGNORE);
+  if (t->request != MPI_REQUEST_NULL)
+    MPI_Wait(&t->request, MPI_STATUS_IGNORE);
+  else
+    MPI_Waitall(by_threads ? o->threads : 1, parts, MPI_STATUSES_IGNORE);
 }
 
 static void make(struct team* t, int sender) {
@@ -91,11 +96,17 @@ static void make(struct team* t, int sender) {
   t->request = MPI_REQUEST_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &t->comm);
   if (strcmp(o->way, "partitioned") == 0) {
-    if (sender) MPI_Psend_init(t->buffer, o->partitions, count, MPI_BYTE, 1, TAG, t->comm, MPI_INFO_NULL, &t->request);
-    else MPI_Precv_init(t->buffer, o->partitions, count, MPI_BYTE, 0, TAG, t->comm, MPI_INFO_NULL, &t->request);
+    if (sender)
+      MPI_Psend_init(t->buffer, o->partitions, count, MPI_BYTE, 1, TAG, t->comm, MPI_INFO_NULL,
+                     &t->request);
+    else
+      MPI_Precv_init(t->buffer, o->partitions, count, MPI_BYTE, 0, TAG, t->comm, MPI_INFO_NULL,
+                     &t->request);
   } else if (strcmp(o->way, "persistent") == 0) {
-    if (sender) MPI_Send_init(t->buffer, (int)o->bytes, MPI_BYTE, 1, TAG, t->comm, &t->request);
-    else MPI_Recv_init(t->buffer, (int)o->bytes, MPI_BYTE, 0, TAG, t->comm, &t->request);
+    if (sender)
+      MPI_Send_init(t->buffer, (int)o->bytes, MPI_BYTE, 1, TAG, t->comm, &t->request);
+    else
+      MPI_Recv_init(t->buffer, (int)o->bytes, MPI_BYTE, 0, TAG, t->comm, &t->request);
   }
 }
 
@@ -120,7 +131,7 @@ void measure_exposed(const struct options* o, struct samples* s) {
       sender_round(&t);
       MPI_Recv(&arrived, 1, MPI_DOUBLE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
       if (round >= 0) s->values[s->count++] = arrived - t.last_ready;
-      s->wrong += arrived < t.last_ready;  /* complete before its last part was ready */
+      s->wrong += arrived < t.last_ready; /* complete before its last part was ready */
     } else {
       receiver_round(&t, parts);
       arrived = now_ns();

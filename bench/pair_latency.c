@@ -10,8 +10,10 @@ struct ends {
 };
 
 static void mark_all(const struct options* o, MPI_Request send) {
-  if (o->partitions == 1) MPI_Pready(0, send);
-  else MPI_Pready_range(0, o->partitions - 1, send);
+  if (o->partitions == 1)
+    MPI_Pready(0, send);
+  else
+    MPI_Pready_range(0, o->partitions - 1, send);
 }
 
 static void make(const struct options* o, struct ends* e) {
@@ -20,8 +22,10 @@ static void make(const struct options* o, struct ends* e) {
   e->in = malloc(o->bytes + 8);
   if (strcmp(o->way, "partitioned") == 0) {
     const MPI_Count count = (MPI_Count)(o->bytes / (size_t)o->partitions);
-    MPI_Psend_init(e->out, o->partitions, count, MPI_BYTE, peer, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &e->send);
-    MPI_Precv_init(e->in, o->partitions, count, MPI_BYTE, peer, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &e->receive);
+    MPI_Psend_init(e->out, o->partitions, count, MPI_BYTE, peer, 1, MPI_COMM_WORLD, MPI_INFO_NULL,
+                   &e->send);
+    MPI_Precv_init(e->in, o->partitions, count, MPI_BYTE, peer, 1, MPI_COMM_WORLD, MPI_INFO_NULL,
+                   &e->receive);
   } else if (strcmp(o->way, "persistent") == 0) {
     MPI_Send_init(e->out, (int)o->bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &e->send);
     MPI_Recv_init(e->in, (int)o->bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &e->receive);

@@ -339,7 +339,7 @@ def run_headers():
     if not shutil.which("gcc"):
         return None
     complaints = []
-    for header in (path for path in files() if path.startswith("include/") and is_source(path)):
+    for header in (path for path in files() if path.startswith("include/") and path.endswith((".h", ".hpp"))):
         name = header.removeprefix("include/")
         text = (ROOT / header).read_text()
         for command in compilers(header, text):
