@@ -30,6 +30,7 @@ LIMIT_S, BUSY_LIMIT_S = 5, 10  # a healthy run takes one or two seconds, or seve
 ENVIRONMENT = {"HYDRA_LAUNCHER": "fork", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PRTE_ALLOW_RUN_AS_ROOT": "1",
                "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+NAMES = {"native": "native", "larklane": "under Larklane"}
 LAUNCH = {"openmpi": ["--oversubscribe", "--bind-to", "none"]}
 
 
@@ -61,7 +62,7 @@ class Case:
     how: str
     step_ms: list[float] = field(default_factory=list)
     rounds: list[arrivals.Round] = field(default_factory=list)
-    checksum: str = ""
+    checksums: set[str] = field(default_factory=set)
     failure: str = ""
     version: str = ""
 
@@ -84,9 +85,11 @@ class Case:
         if line[1] == "FAILED":
             self.failure = f"wrong data in {line[3]} of {line[4]} rounds"
         self.step_ms.append(float(line[2]))
-        self.checksum = line[5]
-        description, sent = arrivals.load(Path(f"{trace}.0"))
-        _, received = arrivals.load(Path(f"{trace}.1"))
+        self.checksums.add(line[5])
+        files = [Path(f"{trace}.{rank}") for rank in range(RANKS)]
+        if not all(file.exists() for file in files):
+            return
+        (description, sent), (_, received) = map(arrivals.load, files)
         self.version = short_version(description["mpi"])
         self.rounds += arrivals.rounds(sent, received, self.program.channel, 0, 1, SKIP_ROUNDS)
 
@@ -135,9 +138,6 @@ def run_all(cases: list[Case], build: Path, results: Path, limit_s: float) -> No
             progress(f"[{number:2}/{total}] {label} {time.monotonic() - begin:4.1f} s  {case.failure or 'right'}")
 
 
-NAMES = {"native": "native", "larklane": "under Larklane"}
-
-
 def progress(text: str, end: str = "\n") -> None:
     """A line on the terminal, at once."""
     if end == "\r" and not sys.stdout.isatty():
@@ -151,37 +151,36 @@ def late_partitions() -> list[int]:
 
 
 def result_of(case: Case, cases: list[Case]) -> str:
-    """Compares the checksums of all runs of the same program that verified their data."""
-    if not case.checksum:
+    """Compares the checksums of the results with those of all runs of the same program that verified their data."""
+    if not case.checksums:
         return "-"
-    sums = {other.checksum for other in cases if other.program is case.program and other.checksum and not other.failure}
-    if case.failure:
-        return "differs" if case.checksum not in sums else "equal bits"
-    return "equal bits" if len(sums) == 1 else "DIFFERS"
+    right = [other.checksums for other in cases if other.program is case.program and not other.failure]
+    return "right, equal bits" if len(case.checksums.union(*right)) == 1 else "DIFFERS"
 
 
-def span(times: list[tuple[float, ...]]) -> str:
-    """First and last of the medians."""
-    middle = arrivals.typical(times)
-    return f"{min(middle):5.2f} .. {max(middle):5.2f}"
+def listed(times: list[tuple[float, ...]]) -> str:
+    """The median of each partition."""
+    return " ".join(f"{time_ms:4.1f}" for time_ms in arrivals.typical(times))
 
 
 def table(program: Program, cases: list[Case]) -> None:
     """The result as text."""
     late = len(late_partitions())
     print(f"\n{program.name}: {program.what}, {PARTITIONS} partitions, {late} of them {LATE_MS} ms late. Medians, ms;")
-    print("times of partitions count from the first one that was ready in the round; exposed = last arrived - last ready")
-    row = "  {:15} {:15} {:>9}  {:^14}  {:^14}  {:>5} {:>8}  {:10}  {}"
-    print(row.format("MPI", "", f"per {program.step}", "ready", "arrived", "early", "exposed", "result", "data"))
+    print("ready, arrived: one number per partition, counted from the first that was ready in the round;")
+    print("early: arrived before the last was ready; exposed: last arrived - last ready; larklane: the same program under it.")
+    width = 5 * PARTITIONS - 1
+    row = f"  {{:15}} {{:8}} {{:>9}}  {{:>{width}}}  {{:>{width}}}  {{:>5}} {{:>8}}  {{}}"
+    print(row.format("MPI", "", f"per {program.step}", "ready", "arrived", "early", "exposed", "result"))
     for case in cases:
         if case.program is not program:
             continue
-        cells = ["-"] * 6
+        cells = ["-"] * 5
         if case.rounds:
-            cells = [f"{median(case.step_ms):.2f}", span([r.ready_ms for r in case.rounds]),
-                     span([r.arrived_ms for r in case.rounds]), f"{median(r.early for r in case.rounds):.0f}/{PARTITIONS}",
-                     f"{median(r.exposed_ms for r in case.rounds):.3f}", result_of(case, cases)]
-        print(row.format(case.version, NAMES[case.how], *cells, case.failure or "right"))
+            cells = [f"{median(case.step_ms):.2f}", listed([r.ready_ms for r in case.rounds]),
+                     listed([r.arrived_ms for r in case.rounds]), f"{median(r.early for r in case.rounds):.0f}/{PARTITIONS}",
+                     f"{median(r.exposed_ms for r in case.rounds):.3f}"]
+        print(row.format(case.version, case.how, *cells, case.failure or result_of(case, cases)))
 
 
 def machine() -> str:
@@ -214,7 +213,7 @@ def write_json(program: Program, cases: list[Case], remark: str, results: Path) 
     for case in cases:
         if case.program is program:
             runs.append({"mpi": case.version, "how": case.how, "data": case.failure or "right",
-                         "step_ms": case.step_ms, "checksum": case.checksum, "result": result_of(case, cases),
+                         "step_ms": case.step_ms, "checksums": sorted(case.checksums), "result": result_of(case, cases),
                          "early": median(r.early for r in case.rounds) if case.rounds else None,
                          "exposed_ms": median(r.exposed_ms for r in case.rounds) if case.rounds else None,
                          "ready_ms": [r.ready_ms for r in case.rounds],
