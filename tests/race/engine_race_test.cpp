@@ -458,7 +458,7 @@ TEST_P(EngineRace, FourThreadsASide) {
 }
 
 TEST_P(EngineRace, LargeRunsAreCopiedByManyThreads) {
-  four_threads_a_side(GetParam(), Shape{8, 4, 8u << 20, "static:2"});
+  four_threads_a_side(GetParam(), Shape{8, 4, 1u << 20, "static:2"});
 }
 
 }  // namespace

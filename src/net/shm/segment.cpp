@@ -16,6 +16,32 @@ constexpr std::uint64_t kSharedSegmentBytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t kSharedBlockBytesMax = kSharedSegmentBytes / 4;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
+/// The segments that this process has created, by the file behind them. Thread safety: thread-safe.
+class Created {
+ public:
+  using File = std::pair<dev_t, ino_t>;
+
+  void add(const File& file, const std::shared_ptr<Segment>& segment) {
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(segments_, [](const auto& entry) { return entry.second.expired(); });
+    segments_.insert_or_assign(file, segment);
+  }
+  std::shared_ptr<Segment> find(const File& file) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = segments_.find(file);
+    return found == segments_.end() ? nullptr : found->second.lock();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<File, std::weak_ptr<Segment>> segments_;
+};
+
+Created& created() {
+  static Created all;
+  return all;
+}
+
 Result<std::byte*> map_fd(int fd, std::uint64_t bytes) {
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) return Status(Errc::kNoMemory, errno);
@@ -30,9 +56,13 @@ Result<std::shared_ptr<Segment>> Segment::create(std::uint64_t bytes) {
   if (const int error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes)); error != 0)
     return Status(Errc::kNoMemory, error);
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return Status(Errc::kNoMemory, errno);
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return Status(Errc::kNoMemory, errno);
   auto base = map_fd(fd.get(), bytes);
   if (!base) return base.error();
-  return std::shared_ptr<Segment>(new Segment(std::move(fd), *base, bytes));
+  std::shared_ptr<Segment> segment(new Segment(std::move(fd), *base, bytes));
+  created().add({info.st_dev, info.st_ino}, segment);
+  return segment;
 }
 
 Result<std::shared_ptr<Segment>> Segment::map(UniqueFd fd, std::uint64_t bytes) {
@@ -41,6 +71,8 @@ Result<std::shared_ptr<Segment>> Segment::map(UniqueFd fd, std::uint64_t bytes) 
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals || info.st_size != static_cast<off_t>(bytes))
     return Errc::kProtocol;
+  // A self channel: the thread sanitizer, too, then sees that both ends synchronise on one address.
+  if (auto own = created().find({info.st_dev, info.st_ino})) return own;
   auto base = map_fd(fd.get(), bytes);
   if (!base) return base.error();
   return std::shared_ptr<Segment>(new Segment(std::move(fd), *base, bytes));

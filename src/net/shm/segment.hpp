@@ -19,7 +19,8 @@ class Segment {
  public:
   /// @errors kNoMemory (detail: errno)
   static Result<std::shared_ptr<Segment>> create(std::uint64_t bytes);
-  /// Map a peer's segment. @errors kProtocol (not sealed, or not of that size), kNoMemory
+  /// Map a peer's segment; one that this process has created is not mapped twice. @errors kProtocol
+  /// (not sealed, or not of that size), kNoMemory
   static Result<std::shared_ptr<Segment>> map(UniqueFd fd, std::uint64_t bytes);
   ~Segment();
   Segment(const Segment&) = delete;
