@@ -75,8 +75,8 @@ def headline(data: dict) -> str:
     native = [run["early"] for run in runs if run["how"] == "native" and run["data"] == "right"]
     punctual = data["partitions"] - late
     if larklane and min(larklane) >= punctual:
-        rest = "; the native MPIs keep them back" if native and max(native) < punctual else ", whatever the MPI"
-        return f"While {share} late, Larklane delivers the others at once{rest}"
+        rest = "; the native MPIs keep them back" if native and max(native) < punctual else " early, whatever the MPI"
+        return f"While {share} late, Larklane delivers the others{rest}"
     return f"When do partitions arrive while {share} late?"
 
 
