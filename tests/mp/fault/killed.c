@@ -1,0 +1,75 @@
+/* killed sender|receiver [--forked]: that side of a partitioned pair is killed in the middle of its
+ * second round. The survivor's MPI_Wait must return an error that names the request, within five
+ * seconds, and its other communication must go on. --forked: the victim has forked a child that
+ * lives on and keeps its descriptors open. Prints "survivor ok" or what went wrong.
+ */
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PARTITIONS = 4, COUNT = 65536, DEADLINE_S = 5 };
+
+static char buffer[PARTITIONS * COUNT];
+
+static void die(void) { kill(getpid(), SIGKILL); }
+
+static int survive(MPI_Request* request, int sender) {
+  const double began = MPI_Wtime();
+  const int code = MPI_Wait(request, MPI_STATUS_IGNORE);
+  const double seconds = MPI_Wtime() - began;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  if (code == MPI_SUCCESS) {
+    printf("survivor: the round completed although its peer is dead\n");
+    return 1;
+  }
+  MPI_Error_string(code, text, &length);
+  printf("survivor: after %.2f s: %s\n", seconds, text);
+  if (seconds > DEADLINE_S || !strstr(text, sender ? "send" : "receive")) return 1;
+  /* Nothing else is harmed: this rank's channel to itself. */
+  char out = 1, in = 0;
+  MPI_Request pair[2];
+  MPI_Psend_init(&out, 1, 1, MPI_BYTE, 0, 9, MPI_COMM_SELF, MPI_INFO_NULL, &pair[0]);
+  MPI_Precv_init(&in, 1, 1, MPI_BYTE, 0, 9, MPI_COMM_SELF, MPI_INFO_NULL, &pair[1]);
+  MPI_Startall(2, pair);
+  MPI_Pready(0, pair[0]);
+  MPI_Waitall(2, pair, MPI_STATUSES_IGNORE);
+  MPI_Request_free(&pair[0]);
+  MPI_Request_free(&pair[1]);
+  return in != 1 || MPI_Request_free(request) != MPI_SUCCESS;
+}
+
+int main(int argc, char** argv) {
+  int rank;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  const int sender = rank == 0;
+  const int victim = (strcmp(argv[1], "sender") == 0) == sender;
+  if (victim && argc > 2 && fork() == 0) {
+    sleep(8);
+    _exit(0);
+  }
+  MPI_Request request;
+  if (sender)
+    MPI_Psend_init(buffer, PARTITIONS, COUNT, MPI_BYTE, 1, 3, MPI_COMM_WORLD, MPI_INFO_NULL,
+                   &request);
+  else
+    MPI_Precv_init(buffer, PARTITIONS, COUNT, MPI_BYTE, 0, 3, MPI_COMM_WORLD, MPI_INFO_NULL,
+                   &request);
+  MPI_Start(&request);
+  if (sender) MPI_Pready_range(0, PARTITIONS - 1, request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (victim && !sender) die();
+  MPI_Start(&request);
+  if (sender) MPI_Pready_range(0, victim ? PARTITIONS / 2 : PARTITIONS - 1, request);
+  if (victim) die();
+  const int failed = survive(&request, sender);
+  printf(failed ? "survivor failed\n" : "survivor ok\n");
+  fflush(stdout);
+  _exit(failed);
+}

@@ -1,0 +1,28 @@
+/* A partitioned send whose memory is refused: an MPI error that says so, or the
+ * fallback with one warning; never a hang. Prints the error; exit status 0 if the program could go
+ * on.
+ */
+#include <mpi.h>
+#include <stdio.h>
+
+int main(int argc, char** argv) {
+  int rank;
+  static char buffer[1 << 20];
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Psend_init(buffer, 4, 1 << 18, MPI_BYTE, 1 - rank, 3, MPI_COMM_WORLD,
+                                  MPI_INFO_NULL, &request);
+  if (code != MPI_SUCCESS) {
+    char text[MPI_MAX_ERROR_STRING];
+    int length;
+    MPI_Error_string(code, text, &length);
+    printf("%s\n", text);
+  } else {
+    MPI_Request_free(&request);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Finalize();
+  return 0;
+}

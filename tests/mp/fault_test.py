@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""What happens when a peer is killed, and when the kernel refuses what Larklane would like to use. Prints `N passed, N failed`.
+
+Exit status: 0, 1 if a test failed, 77 if no MPI is installed.
+"""
+
+import argparse
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import launch  # noqa: E402
+
+# One test of each family that the kernel's refusals could break: data in both modes, several rounds, strided types.
+REFUSALS = {
+    "read": "attach refused for reading: runs are handed to the other side",
+    "write": "attach refused for writing: slots",
+    "attach": "attach refused: slots",
+}
+
+
+def killed(mpi, build, larklane):
+    """Names and verdicts of the survivor's tests."""
+    program = build / "tests/mp/fault" / mpi.name / "killed"
+    for victim in ("sender", "receiver"):
+        for forked in ([], ["--forked"]):
+            command = [str(larklane), "run", str(program), victim, *forked]
+            outcome = launch.launch(mpi, 2, command, 40, launcher_flags=mpi.keep_survivors)
+            name = f"{mpi.name}: {victim} killed{', its child lives on' if forked else ''}"
+            yield name, "survivor ok" in outcome.output, outcome
+
+
+def refused(mpi, build, larklane):
+    """The conformance tests named below with system calls refused."""
+    refuse = str(build / "tests/mp/fault/refuse")
+    program = str(build / "tests/conformance" / mpi.name / "conformance")
+    for what, why in REFUSALS.items():
+        command = [refuse, what, str(larklane), "run", program, "--level", "multiple", "--all"]
+        outcome = launch.launch(mpi, 2, command, 240)
+        bad = [line for line in outcome.output.splitlines() if line.startswith("not ok")]
+        yield f"{mpi.name}: {why}", outcome.status == 0 and not bad and "\nok " in "\n" + outcome.output, outcome
+    program = str(build / "tests/mp/fault" / mpi.name / "refused_start")
+    outcome = launch.launch(mpi, 2, [refuse, "memory", str(larklane), "run", program], 30)
+    yield f"{mpi.name}: memory refused", outcome.status == 0 and "memory" in outcome.output, outcome
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="build folder")
+    parser.add_argument("--mpi", choices=launch.MPIS, action="append", help="default: mpich5 and openmpi5")
+    arguments = parser.parse_args()
+    build = arguments.build.resolve()
+    larklane = build / "bin/larklane"
+    passed = failed = 0
+    for name in arguments.mpi or ("mpich5", "openmpi5"):
+        mpi = launch.MPIS[name]
+        if not (build / "tests/mp/fault" / name / "killed").exists():
+            print(f"skip {name}: not built")
+            continue
+        for tests in (killed, refused):
+            for title, good, outcome in tests(mpi, build, larklane):
+                print(f"{'ok' if good else 'not ok'} {title} ({outcome.seconds:.1f} s)", flush=True)
+                if not good:
+                    print("  " + outcome.output[-2000:].replace("\n", "\n  "))
+                passed, failed = passed + good, failed + (not good)
+    print(f"{passed} passed, {failed} failed")
+    return 77 if passed + failed == 0 else int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
