@@ -85,6 +85,7 @@ Completion RecvChannel::poll() {
     return Completion::pending;
   }
   if (usable() && side_->complete(round(), *this)) return Completion::complete;
+  if (usable() && side_->needs_no_sender(round())) return Completion::pending;
   down ? fail(Errc::kPeerDown, "the process of the " + describe(args_, Kind::send) + " at " +
                                    args_.peer + " is gone")
        : fail(Errc::kPeerFreed,

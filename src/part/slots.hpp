@@ -134,6 +134,17 @@ class SlotReader {
       first_unread_.store(stamped::make(round, read_end), std::memory_order_relaxed);
   }
 
+  /// Every partition of `round` has been claimed: what is not in the buffer yet is under some
+  /// reader's hands.
+  bool all_claimed(std::uint64_t round) const {
+    for (std::uint32_t w = 0; w < layout_.words().size(); ++w) {
+      // acquire: pairs with drain_word()'s claim.
+      const std::uint64_t claim = claims_[w].load(std::memory_order_acquire);
+      if (claim != stamped::make(round, layout_.words()[w].full_mask())) return false;
+    }
+    return true;
+  }
+
  private:
   using Atomic64 = typename P::template Atomic<std::uint64_t>;
 
