@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "mpi/exports.hpp"
 #include "mpi/handles.hpp"
@@ -21,26 +22,31 @@ Handles handles;
 
 namespace {
 
-LarklaneFindNext* find_next_after_stub = nullptr;
+using FindNext = void*(const char* name);
+
+// Both tables' and the slots' changes happen under it; no call to the dynamic linker does.
+std::mutex mutex;
+FindNext* find_next_of_all = nullptr;           // null: not attached
+void (*set_functions)(void* const*) = nullptr;  // null: linked, not preloaded
 
 // A data symbol's address is the program's where a copy relocation moved it there.
-void* find_data_with(LarklaneFindNext* find_next, const char* name) noexcept {
+void* find_data_with(FindNext* find_next, const char* name) noexcept {
   void* found = dlsym(RTLD_DEFAULT, name);
   return found != nullptr ? found : find_next(name);
 }
 
 template <class Function>
-void find(LarklaneFindNext* find_next, const char* name, Function*& function) noexcept {
+void find(FindNext* find_next, const char* name, Function*& function) noexcept {
   function = reinterpret_cast<Function*>(find_next(name));
 }
 
-void find_mpi(LarklaneFindNext* find_next, Next& next) noexcept {
+void find_mpi(FindNext* find_next, Next& next) noexcept {
 #define LARKLANE_CALL(ret, Name, params, args) find(find_next, "MPI_" #Name, next.Name);
 #include "mpi/calls.def"
 #undef LARKLANE_CALL
 }
 
-void find_pmpi(LarklaneFindNext* find_next, Next& next) noexcept {
+void find_pmpi(FindNext* find_next, Next& next) noexcept {
 #define LARKLANE_CALL(ret, Name, params, args) find(find_next, "PMPI_" #Name, next.Name);
 #define LARKLANE_REAL(ret, Name, params) find(find_next, "PMPI_" #Name, next.Name);
 #include "mpi/calls.def"
@@ -49,7 +55,7 @@ void find_pmpi(LarklaneFindNext* find_next, Next& next) noexcept {
 #undef LARKLANE_REAL
 }
 
-void find_handles([[maybe_unused]] LarklaneFindNext* find_next, Handles& found) noexcept {
+void find_handles([[maybe_unused]] FindNext* find_next, Handles& found) noexcept {
 #ifdef LARKLANE_FAMILY_OMPI
 #define LARKLANE_HANDLE(type, member, mpi_name, ompi_variable) \
   found.member = static_cast<type>(find_data_with(find_next, #ompi_variable));
@@ -62,25 +68,31 @@ void find_handles([[maybe_unused]] LarklaneFindNext* find_next, Handles& found) 
 
 // The lookups come before the lock: they take the dynamic linker's, which another caller may hold
 // already.
-void attach(LarklaneFindNext* find_next) noexcept {
+void attach(FindNext* find_next, void (*set)(void* const*)) noexcept {
   Next pmpi;
   Handles found;
   find_pmpi(find_next, pmpi);
   Next mpi = pmpi;  // our own calls are no tool's business
   find_mpi(find_next, mpi);
   find_handles(find_next, found);
-  static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  if (find_next_after_stub != nullptr) return;
-  find_next_after_stub = find_next;
+  if (find_next_of_all != nullptr) return;
+  find_next_of_all = find_next;
+  set_functions = set;
   detail::next_mpi = mpi;
   detail::next_pmpi = pmpi;
   detail::handles = found;
+  if (set != nullptr) set(functions_without_requests());
 }
 
 }  // namespace
 
-void* find_data(const char* name) noexcept { return find_data_with(find_next_after_stub, name); }
+void* find_data(const char* name) noexcept { return find_data_with(find_next_of_all, name); }
+
+void take_request_calls() noexcept {
+  const std::lock_guard lock(mutex);
+  if (set_functions != nullptr) std::exchange(set_functions, nullptr)(functions_with_requests());
+}
 
 }  // namespace larklane::mpi
 
@@ -88,13 +100,11 @@ extern "C" {
 
 [[gnu::visibility("default")]] LarklaneAttach larklane_mpi_attach;
 
-const char* larklane_mpi_attach(const char* version, LarklaneFindNext* find_next,
-                                void* const** functions) {
+const char* larklane_mpi_attach(const char* version, const LarklaneStub* stub) {
   if (std::strcmp(version, LARKLANE_VERSION) != 0) {
     return "it is of another version of Larklane than the preloaded object";
   }
-  larklane::mpi::attach(find_next);
-  *functions = larklane::mpi::exported_functions;
+  larklane::mpi::attach(stub->find_next, stub->set_functions);
   return nullptr;
 }
 
@@ -106,6 +116,6 @@ const char* larklane_mpi_attach(const char* version, LarklaneFindNext* find_next
   if (dlsym(program, "larklane_mpi_attach") != reinterpret_cast<void*>(&larklane_mpi_attach)) {
     return;
   }
-  larklane::mpi::attach([](const char* name) { return dlsym(RTLD_NEXT, name); });
+  larklane::mpi::attach([](const char* name) { return dlsym(RTLD_NEXT, name); }, nullptr);
 }
 }

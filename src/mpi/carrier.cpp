@@ -30,6 +30,7 @@ int make_carrier(int tag, MPI_Datatype datatype, MPI_Request* carrier) {
 }
 
 void add_carrier(std::unique_ptr<Partitioned> request) {
+  take_request_calls();
   // relaxed: see no_carriers(); the communicator's count is ordered by the program
   detail::carrier_count.fetch_add(1, std::memory_order_relaxed);
   request->communicator->request_count.fetch_add(1, std::memory_order_relaxed);

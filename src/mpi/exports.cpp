@@ -40,11 +40,27 @@ namespace larklane::mpi {
 #include "mpi/calls.def"
 #undef LARKLANE_CALL
 
-void* const exported_functions[] = {
+namespace {
+
 #define LARKLANE_CALL(ret, Name, params, args) \
   reinterpret_cast<void*>(export_##Name), reinterpret_cast<void*>(export_p##Name),
+
+void* const all_exports[] = {
 #include "mpi/calls.def"
-#undef LARKLANE_CALL
 };
+
+}  // namespace
+
+void* const* functions_with_requests() noexcept { return all_exports; }
+
+void* const* functions_without_requests() noexcept {
+  static void* const functions[] = {
+#define LARKLANE_REQUEST_CALL(ret, Name, params, args) \
+  reinterpret_cast<void*>(next_mpi().Name), reinterpret_cast<void*>(next_pmpi().Name),
+#include "mpi/calls.def"
+  };
+  return functions;
+}
+#undef LARKLANE_CALL
 
 }  // namespace larklane::mpi

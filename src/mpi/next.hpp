@@ -28,6 +28,9 @@ inline const Next& next_mpi() noexcept { return detail::next_mpi; }
 inline const Next& next_pmpi() noexcept { return detail::next_pmpi; }
 /// Address of a variable of the loaded MPI; null if it has none of that name.
 void* find_data(const char* name) noexcept;
+/// Call before the first request of ours is handed out: until then the preload stub leads the calls
+/// that concern requests alone straight to the MPI. Thread-safe.
+void take_request_calls() noexcept;
 
 /// What the face makes of each intercepted call; `next` is the table of the name (MPI_X or PMPI_X)
 /// by which it was entered.

@@ -161,33 +161,50 @@ static const char* family_wanted(void) {
   return NULL;
 }
 
-// The functions of our library of `family`, attached to the MPI; null after a warning if that
-// fails.
-static void* const* open_family(const char* family, const struct Object* self) {
+static void missing(void) {
+  dprintf(STDERR_FILENO,
+          "larklane: the program calls an MPI function that no loaded library defines\n");
+  abort();
+}
+
+static void set_functions(void* const* functions) {
+  for (size_t i = 0; i < kNameCount; ++i) {
+    void* function = functions[i];
+    if (!function) *(void (**)(void)) & function = missing;
+    // release: pairs with the load in the trampoline, after which the family's tables must be
+    // visible
+    atomic_store_explicit(&larklane_preload_slots[i], function, memory_order_release);
+  }
+}
+
+// Our library of `family` takes the calls. @return false after a warning if it can't
+static bool use_family(const char* family, const struct Object* self) {
+  static const LarklaneStub stub = {find_next, set_functions};
   char path[kPathBytes + 64];
   const char* slash = strrchr(self->path, '/');
   snprintf(path, sizeof path, "%.*s/liblarklane_mpi_%s" LARKLANE_LIBRARY_SUFFIX,
            slash ? (int)(slash - self->path) : 1, slash ? self->path : ".", family);
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  // Lazy: it is linked without undefined symbols, and binding all of them costs what a short
+  // program's MPI_Init costs in percent.
+  void* library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
   if (!library) {
     warn_once("%s; the MPI's own functions are used", dlerror());
-    return NULL;
+    return false;
   }
   LarklaneAttach* attach;
   *(void**)&attach = dlsym(library, "larklane_mpi_attach");
-  void* const* functions = NULL;
-  const char* problem = attach ? attach(LARKLANE_VERSION, find_next, &functions) : "it is not ours";
+  const char* problem = attach ? attach(LARKLANE_VERSION, &stub) : "it is not ours";
   if (problem) warn_once("%s: %s; the MPI's own functions are used", path, problem);
-  return functions;
+  return !problem;
 }
 
-// The functions that take the calls, in the order of the slots; null: those of the MPI itself.
-static void* const* choose_functions(const void* caller) {
+// @return false if the MPI itself has to take the calls
+static bool use_larklane(const void* caller) {
   struct Object self;
   struct Mpi mpi;
-  if (!find_object(kNames, &self) || !find_mpi(caller, &self, &mpi)) return NULL;
+  if (!find_object(kNames, &self) || !find_mpi(caller, &self, &mpi)) return false;
   // Linked with one of our libraries: that one is attached already.
-  if (defines(&mpi, "larklane_mpi_attach")) return NULL;
+  if (defines(&mpi, "larklane_mpi_attach")) return false;
   const char* family = family_wanted();
   if (!family) family = family_of(&mpi);
   if (!family) {
@@ -195,29 +212,18 @@ static void* const* choose_functions(const void* caller) {
         "%s has none of the MPI ABIs known here (MPICH, Open MPI, MPI 5.0 standard ABI); its own "
         "functions are used. LARKLANE_MPI=mpich|ompi|abi overrides",
         mpi.object.path);
-    return NULL;
+    return false;
   }
-  return strcmp(family, "native") == 0 ? NULL : open_family(family, &self);
-}
-
-static void missing(void) {
-  dprintf(STDERR_FILENO,
-          "larklane: the program calls an MPI function that no loaded library defines\n");
-  abort();
+  return strcmp(family, "native") != 0 && use_family(family, &self);
 }
 
 void* larklane_preload_resolve(_Atomic(void*)* slot, const void* caller);
 
 void* larklane_preload_resolve(_Atomic(void*)* slot, const void* caller) {
-  void* const* functions = choose_functions(caller);
-  void* wanted = NULL;
-  for (size_t i = 0; i < kNameCount; ++i) {
-    void* target = functions ? functions[i] : find_next(kNames[i]);
-    if (!target) *(void (**)(void)) & target = missing;
-    // release: pairs with the load in the trampoline, after which the family's tables must be
-    // visible
-    atomic_store_explicit(&larklane_preload_slots[i], target, memory_order_release);
-    if (slot == &larklane_preload_slots[i]) wanted = target;
+  if (!use_larklane(caller)) {
+    void* natives[kNameCount];
+    for (size_t i = 0; i < kNameCount; ++i) natives[i] = find_next(kNames[i]);
+    set_functions(natives);
   }
-  return wanted;
+  return atomic_load_explicit(slot, memory_order_acquire);  // pairs with set_functions
 }
