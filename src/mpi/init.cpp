@@ -8,6 +8,7 @@
 #include "mpi/carrier.hpp"
 #include "mpi/device_memory.hpp"
 #include "mpi/error.hpp"
+#include "mpi/info.hpp"
 #include "mpi/next.hpp"
 #include "mpi/null_process.hpp"
 #include "mpi/process.hpp"
@@ -69,21 +70,6 @@ int forward_unreachable(const InitCall& call, Communicator* communicator, const 
   log_warn_once("forwarded", "%s: %s; the pair is left to the MPI, and so are others like it",
                 call.name(), sentence.c_str());
   return forward(call, communicator, sentence);
-}
-
-/// Value of an info key, or nothing.
-std::string info_value(MPI_Info info, const char* key) {
-  if (info == handles().info_null) return {};
-  char value[MPI_MAX_INFO_VAL + 1] = {};
-  int found = 0;
-  int length = sizeof value;
-  const Next& real = next_pmpi();
-  if (real.Info_get_string != nullptr) {
-    real.Info_get_string(info, key, &length, value, &found);
-  } else {
-    real.Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
-  }
-  return found != 0 ? std::string(value) : std::string();
 }
 
 /// What is wrong with the arguments that need no look at the datatype; class MPI_SUCCESS if nothing

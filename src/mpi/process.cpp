@@ -145,7 +145,7 @@ part::Engine* Process::create_engine_slow() {
     } else {
       std::vector<control::Listener> own;
       own.push_back(*std::exchange(listener_, std::nullopt));
-      auto engine = part::Engine::create(std::move(own), config_);
+      auto engine = part::Engine::create(std::move(own), config_, regions_);
       if (engine) {
         owned_engine_ = std::move(engine).value();
         engine_.store(owned_engine_.get(),

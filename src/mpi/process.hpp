@@ -45,6 +45,8 @@ class Process {
   part::Engine* engine();
   const Config& config() const noexcept { return config_; }
   const Identity& identity() const noexcept { return identity_; }
+  /// The program's mapped memory: exists before the engine and outlives it.
+  const std::shared_ptr<shm::Regions>& regions() const noexcept { return regions_; }
   /// A communicator of our own, of this process alone; comm_null before the first partitioned init.
   MPI_Comm private_comm() const noexcept { return private_comm_; }
   /// Group of MPI_COMM_WORLD, or of mpi://WORLD if only sessions are in use; to be freed.
@@ -77,6 +79,7 @@ class Process {
   bool prepared_ = false;
   Config config_;
   Identity identity_;
+  const std::shared_ptr<shm::Regions> regions_ = std::make_shared<shm::Regions>();
   MPI_Comm private_comm_{};
   MPI_Request probe_{};                ///< see poke_native(); guarded by poking_
   std::vector<MPI_Session> sessions_;  ///< the program's

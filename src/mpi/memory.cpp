@@ -1,0 +1,29 @@
+// MPI_Alloc_mem, MPI_Free_mem: memory that peers may map, where the program asks for it.
+
+#include "mpi/error.hpp"
+#include "mpi/info.hpp"
+#include "mpi/next.hpp"
+#include "mpi/process.hpp"
+
+namespace larklane::mpi::face {
+
+int Alloc_mem(const Next& next, MPI_Aint size, MPI_Info info, void* baseptr) {
+  const Process& process = Process::get();
+  const bool wanted =
+      process.is_open() && size > 0 &&
+      (process.config().alloc_mem_mapped || info_value(info, "larklane_mapped") == "true");
+  if (!wanted) return next.Alloc_mem(size, info, baseptr);
+  auto memory = process.regions()->allocate(static_cast<std::uint64_t>(size));
+  if (!memory) {
+    return raise(nullptr, MPI_ERR_NO_MEM,
+                 "MPI_Alloc_mem: " + std::to_string(size) + " bytes of mapped memory were refused");
+  }
+  *static_cast<void**>(baseptr) = *memory;
+  return MPI_SUCCESS;
+}
+
+int Free_mem(const Next& next, void* base) {
+  return Process::get().regions()->release(base) ? MPI_SUCCESS : next.Free_mem(base);
+}
+
+}  // namespace larklane::mpi::face
