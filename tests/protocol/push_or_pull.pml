@@ -1,0 +1,233 @@
+/* Networks: push if the receiver has opened the round, else leave a notice and let it pull. One channel slot, used by two channels
+ * one after the other (generations), each with two groups. (On one host the shared word of last_comer.pml needs no bell.)
+ *
+ * Remote stores, remote reads, notices, pushes and FINs are messages on a network that keeps NO order and delivers at any later time, also
+ * in the next generation. A push writes the receive buffer when it is delivered; the sender's processor and the network interleave freely
+ * (sequentially consistent: "set my ready word" and "look at the block again" are seq_cst operations in the code).
+ *
+ *  1. Every store, notice and push carries {generation, round}; ACCEPT carries the generation; what is older than what stands there changes nothing.
+ *  2. With credit for the round the sender pushes a group, and only then.
+ *  3. Accepted, no credit: the sender sends a notice for the group. From then on the group is the receiver's to pull.
+ *  4. Not accepted: the sender sets the group's ready word, THEN looks at the block again; if it has been accepted meanwhile, it sends a notice.
+ *     A group that has been left to the receiver is never pushed.
+ *  5. The receiver accepts, waits for the completion of that store, then reads all ready words.
+ *  6. The receiver's Start opens the round, stores the credit, and looks once at the notices.
+ *  7. Every notice rings the helper's bell.
+ *  8. Notices are claimed by Start and helper, each group by one compare-and-swap: one of them pulls.
+ *  9. Who has pulled sends FIN after the read's completion; the sender completes a group at its FIN or at its push's completion.
+ * 10. The slot is used again when both sides have closed.
+ *
+ * Checked: the receive buffer is written only while its round is open, exactly once a group and round, from a group that is ready; the send
+ * completes only when its data has been moved; nobody waits for ever although the receiver looks once in Start and then sits in a native call;
+ * duplicate and late notices do no harm.
+ *
+ * @cc -DCOLLAPSE
+ * @model two_generations -DROUNDS=1
+ * @model three_rounds -DROUNDS=3 -DGENERATIONS=1
+ * @unreached nic_sender -end-
+ * @unreached nic_receiver -end-
+ * @unreached helper -end-
+ * @mutant 1 rule 2: pushes without credit => open_round
+ * @mutant 2 rule 4: forgets to look again => deadlock
+ * @mutant 3 rule 4: pushes although it has left a ready word => open_round
+ * @mutant 4 rule 5: reads the ready words, then accepts => deadlock
+ * @mutant 5 rule 9: pulls and sends no FIN => deadlock
+ * @mutant 6 rule 5: does not wait for the completion of ACCEPT before it reads => deadlock
+ * @mutant 7 rule 7: a notice rings nobody => deadlock
+ * @mutant 8 rule 1: notices carry no generation => open_round
+ * @mutant 9 rule 8: looks at the claim, then writes it: two steps => open_round
+ * @mutant 10 rule 1: the credit carries no generation => open_round
+ */
+#ifndef MUTATE
+#define MUTATE 0
+#endif
+#ifndef ROUNDS
+#define ROUNDS 1
+#endif
+#ifndef GENERATIONS
+#define GENERATIONS 2
+#endif
+#define NAME(g, r) (4 * (g) + (r))                 /* generation and round in one number that only grows */
+mtype = { ACCEPT, CREDIT, READ, FIN, NOTICE, PUSH, READ_REPLY };
+
+/* kind, group, value; sorted, because messages in flight have no order */
+chan to_sender = [6] of { mtype, byte, byte };
+chan to_receiver = [6] of { mtype, byte, byte };
+
+/* sender's memory */
+byte accepted;                                     /* generation of the last ACCEPT */
+byte credit;                                       /* last round that the receiver has opened */
+byte ready_word[2];                                /* round in which the group was left for the receiver before acceptance */
+byte stable[2];                                    /* round whose data the group holds, between Pready and completion; else 0 */
+byte pushed[2], finished[2];                       /* last round whose push, whose FIN is complete */
+
+/* receiver's memory */
+byte open_round;                                   /* 0 = closed: the buffer is the application's */
+byte arrived[2];                                   /* last round that has arrived */
+byte noticed[2], claimed[2];
+bool bell;                                         /* wakes the helper */
+
+byte s_closed, r_closed;                           /* generations that either side has closed */
+
+#define RAISE(where, value) if :: value > where -> where = value :: else fi
+
+proctype nic_sender() {                            /* applies what the receiver sent */
+  byte i, v;
+end:
+  do
+  :: atomic { to_sender ?? ACCEPT(i, v) -> RAISE(accepted, v); v = 0 }
+  :: atomic { to_sender ?? CREDIT(i, v) ->
+#if MUTATE == 10
+       v = NAME(s_closed + 1, v & 3);
+#endif
+       RAISE(credit, v); v = 0 }
+  :: atomic { to_sender ?? READ(i, v) ->           /* both ready words */
+       if
+       :: ready_word[0] || ready_word[1] -> to_receiver !! READ_REPLY, ready_word[0], ready_word[1]
+       :: else                                     /* tells nothing: left out */
+       fi }
+  :: atomic { to_sender ?? FIN(i, v) -> RAISE(finished[i], v); i = 0; v = 0 }
+  od
+}
+inline notice(group, name) {
+#if MUTATE == 8
+  name = NAME(r_closed + 1, name & 3);
+#endif
+  RAISE(noticed[group], name)
+}
+proctype nic_receiver() {
+  byte i, v;
+end:
+  do
+  :: atomic { to_receiver ?? PUSH(i, v) ->
+       assert(open_round == v);                    /* never outside an open round */
+       assert(arrived[i] != v);                    /* exactly once */
+       assert(stable[i] == v);
+       arrived[i] = v; pushed[i] = v; i = 0; v = 0 }             /* (the acknowledgement is folded in) */
+  :: atomic { to_receiver ?? NOTICE(i, v) -> notice(i, v);
+#if MUTATE != 7
+       bell = true;
+#endif
+       i = 0; v = 0 }
+  :: atomic { to_receiver ?? READ_REPLY(i, v) ->
+       if :: i -> notice(0, i) :: else fi;
+       if :: v -> notice(1, v) :: else fi;
+       bell = true; i = 0; v = 0 }
+  od
+}
+
+inline ready(i) {                                  /* Pready of the last partition of group i */
+  stable[i] = v;
+  if
+  :: atomic { accepted == g && credit == v -> to_receiver !! PUSH, i, v }            /* rule 2 */
+  :: atomic { accepted == g && credit < v ->
+#if MUTATE == 1
+       to_receiver !! PUSH, i, v
+#else
+       to_receiver !! NOTICE, i, v                 /* rule 3 */
+#endif
+     }
+  :: accepted < g ->
+     ready_word[i] = v;                            /* rule 4 */
+#if MUTATE != 2
+     if
+#if MUTATE == 3
+     :: atomic { accepted == g && credit == v -> to_receiver !! PUSH, i, v }
+#endif
+     :: atomic { accepted == g -> to_receiver !! NOTICE, i, v }
+     :: accepted < g
+     fi
+#endif
+  fi
+}
+#define MOVED(i) (pushed[i] == v || finished[i] == v)
+proctype sender() {
+  byte g, r, v;
+  for (g : 1 .. GENERATIONS) {
+    for (r : 1 .. ROUNDS) {
+      v = NAME(g, r);
+      ready(0);
+      ready(1);
+      atomic { MOVED(0) && MOVED(1) ->             /* MPI_Wait: rule 9 */
+        assert(arrived[0] == v && arrived[1] == v);
+        stable[0] = 0; stable[1] = 0 }             /* the application writes its buffer */
+    };
+    s_closed = g;
+    r_closed == g                                  /* rule 10 */
+  }
+}
+
+/* rule 8: whoever claims the group pulls it */
+inline claim_and_pull(i, v) {
+#if MUTATE == 9
+  mine = (noticed[i] == v && open_round == v && claimed[i] < v);
+  if :: mine -> claimed[i] = v :: else fi;
+#else
+  atomic {
+    mine = (noticed[i] == v && open_round == v && claimed[i] < v);
+    if :: mine -> claimed[i] = v :: else fi
+  };
+#endif
+  if
+  :: mine -> mine = false;
+     atomic {                                      /* the remote read */
+       assert(open_round == v);
+       assert(arrived[i] != v);
+       assert(stable[i] == v);
+       arrived[i] = v;
+#if MUTATE != 5
+       to_sender !! FIN, i, v                      /* rule 9 */
+#endif
+     }
+  :: else
+  fi
+}
+proctype helper() {                                /* asleep until it is rung */
+  byte v; bool mine;
+end:
+  do
+  :: atomic { bell -> bell = false; v = open_round };
+     if
+     :: v != 0 -> claim_and_pull(0, v); claim_and_pull(1, v)
+     :: else
+     fi;
+     v = 0
+  od
+}
+inline accept() {
+#if MUTATE == 4
+  atomic { to_sender !! READ, 0, 0; to_sender !! ACCEPT, 0, g }
+#elif MUTATE == 6
+  atomic { to_sender !! ACCEPT, 0, g; to_sender !! READ, 0, 0 }
+#else
+  to_sender !! ACCEPT, 0, g;
+  accepted == g;                                   /* rule 5: its completion */
+  to_sender !! READ, 0, 0
+#endif
+}
+proctype receiver() {
+  byte g, r, v; bool mine, late;
+  for (g : 1 .. GENERATIONS) {
+    if
+    :: late = true                                 /* the channel is accepted in its first Start ... */
+    :: late = false; accept()                      /* ... or as soon as it is matched */
+    fi;
+    for (r : 1 .. ROUNDS) {
+      v = NAME(g, r);
+      open_round = v;                              /* MPI_Start: rule 6 */
+      if
+      :: late -> late = false; accept()
+      :: else
+      fi;
+      to_sender !! CREDIT, 0, v;
+      claim_and_pull(0, v);
+      claim_and_pull(1, v);
+      atomic { arrived[0] == v && arrived[1] == v -> open_round = 0 }   /* sits in a native call meanwhile */
+    };
+    r_closed = g;
+    s_closed == g
+  }
+}
+init {
+  atomic { run nic_sender(); run nic_receiver(); run sender(); run helper(); run receiver() }
+}
