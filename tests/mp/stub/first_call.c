@@ -13,12 +13,13 @@ int MPI_Dist_graph_create_adjacent(void* a, int b, const int* c, const int* d, i
 enum { kThreads = 16 };
 
 static pthread_barrier_t barrier;
+static int requests_only;
 
 static void* call(void* index_p) {
   const int index = *(int*)index_p;
   pthread_barrier_wait(&barrier);
   int good;
-  if (index % 2 == 0) {
+  if (requests_only || index % 2 == 0) {
     good = MPI_Testsome(1, (void*)2, (int*)3, (int*)4, (void*)5) == 43;
   } else {
     good = MPI_Dist_graph_create_adjacent((void*)1, 2, (int*)3, (int*)4, 5, (int*)6, (int*)7,
@@ -28,7 +29,9 @@ static void* call(void* index_p) {
   return good ? NULL : index_p;
 }
 
-int main(void) {
+int main(int argc, char** argv) {
+  (void)argv;
+  requests_only = argc > 1;
   pthread_t threads[kThreads];
   int indices[kThreads], failures = 0;
   pthread_barrier_init(&barrier, NULL, kThreads);
@@ -41,6 +44,6 @@ int main(void) {
     pthread_join(threads[i], &result);
     failures += result != NULL;
   }
-  failures += MPI_Init(NULL, NULL) != 42;
+  failures += !requests_only && MPI_Init(NULL, NULL) != 42;
   return failures != 0;
 }
