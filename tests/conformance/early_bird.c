@@ -266,9 +266,7 @@ static void matrix_row(int senders, int receivers, uint64_t mask, int round) {
   Flight f = take_off(senders, receivers, (size_t)(senders * receivers) * 1024);
   f.hold_s = 0.3;
   f.polls = true;
-  fly(&f, mask, ++round, 0);
-  fly(&f, mask, ++round, 0.3);
-  fly(&f, mask, ++round, 0);
+  for (int i = 0; i < 3; ++i) fly(&f, mask, ++round, 0);
   land(&f);
 }
 

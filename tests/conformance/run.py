@@ -151,11 +151,14 @@ class Runner:
 
 
 def last_words(outcome: launch.Outcome) -> str:
-    """The end of what a dead launch printed, in one line."""
-    lines = [line.strip() for line in outcome.output.splitlines()
-             if line.strip() and not VERDICT.match(line) and not GAVE_UP.match(line) and not set(line.strip()) <= set("=-*")]
-    telling = [line for line in lines if re.search(r"signal|SIG|Assert|abort|rror", line)] or lines
-    return f"status {outcome.status}; " + " / ".join(telling[:3])[:300]
+    """The end of what a dead launch printed, in one line, without names of hosts and processes."""
+    lines = []
+    for line in outcome.output.splitlines():
+        line = re.sub(r"\[[\w.-]+: *\d+[^\]]*\] *", "", line).strip(" *")
+        if line and not VERDICT.match(line) and not GAVE_UP.match(line) and not set(line) <= set("=-"):
+            lines.append(line)
+    telling = [line for line in lines if re.search(r"Segmentation|Assert|Abort|rror|signal", line)]
+    return f"status {outcome.status}; " + " / ".join((telling or lines)[:1])[:160]
 
 
 def run_all(runner: Runner, cases: list[Case], native: bool, extras: bool) -> None:
