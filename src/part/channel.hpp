@@ -135,7 +135,8 @@ class SendChannel final : public SendRequest {
   Piece bytes_of(Run run) const noexcept {
     return {run.first * partition_bytes_, run.count * partition_bytes_};
   }
-  void help();  ///< with pieces of shared copies
+  bool knows_peer_type() const noexcept;  ///< only once the receiver has matched
+  void help();                            ///< with pieces of shared copies
   void moved(Run run, MovedBy by);
   void give_up(Status status);
   shm::Buffer buffer() const noexcept;
@@ -184,6 +185,7 @@ class RecvChannel final : public RecvRequest {
     std::shared_ptr<shm::Segment> region;  ///< of a mapped send buffer
     std::uint64_t region_offset = 0;
     bool sender_closed = false;
+    Status error{};  ///< why the send could not be taken up
   };
   /// Match with a sender. True if the receiver's Start came before: then open_first_round() is to
   /// follow.
@@ -212,6 +214,7 @@ class RecvChannel final : public RecvRequest {
   }
   void help();  ///< with pieces of shared copies
   void moved(Run run, MovedBy by);
+  bool hand_over(Run run);  ///< to the sender's helper
   void give_up(Status status);
   shm::Buffer buffer() const noexcept;
   std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }

@@ -127,21 +127,26 @@ void RecvChannel::move(Run run) {
   if (wire_.usable() && shared_copy_->offer(run)) return help();
   const Status status = pull(bytes_of(run));
   if (status.ok()) return moved(run, MovedBy::receiver);
-  if (status.code() == Errc::kUnreachable) {
-    const record::Move record{match_.channel, round(), run, 0, 0};
-    if (peer_->peer
-            ->send(static_cast<std::uint16_t>(record::Type::move),
-                   std::as_bytes(std::span(&record, 1)))
-            .ok())
-      return;
-  }
+  if (status.code() == Errc::kUnreachable && hand_over(run)) return;
   give_up(status);
+}
+
+bool RecvChannel::hand_over(Run run) {
+  const record::Move record{match_.channel, round(), run, 0, 0};
+  return peer_->peer
+      ->send(static_cast<std::uint16_t>(record::Type::move), std::as_bytes(std::span(&record, 1)))
+      .ok();
 }
 
 void RecvChannel::on_move(std::uint64_t round, Run run) {
   if (!usable() || !active() || round != this->round()) return;
   const Status status = pull(bytes_of(run));
-  status.ok() ? moved(run, MovedBy::helper) : give_up(status);
+  if (status.ok()) return moved(run, MovedBy::helper);
+  // The sender may have handed over because our typemap was still on its way. It has it by now:
+  // that record went before this one.
+  const bool was_early = status.code() == Errc::kUnreachable && !args_.type->is_contiguous();
+  if (was_early && hand_over(run)) return;
+  give_up(status);
 }
 
 void RecvChannel::give_up(Status status) {

@@ -80,14 +80,22 @@ Status SendChannel::push(Piece piece) noexcept {
   const Accepted& accepted = side_.block().header().accepted;
   const Typemap* type = &bytes;
   if (accepted.strided != 0) {
-    // acquire: pairs with on_datatype's release.
-    if (!peer_type_known_.load(std::memory_order_acquire)) return Errc::kUnreachable;
+    if (!knows_peer_type()) return Errc::kUnreachable;
     type = &*peer_type_;
   }
   return wire_.transfer(buffer(), {type, accepted.address}, piece);
 }
 
+bool SendChannel::knows_peer_type() const noexcept {
+  // acquire: pairs with on_datatype's release.
+  return side_.block().header().accepted.strided == 0 ||
+         peer_type_known_.load(std::memory_order_acquire);
+}
+
 void SendChannel::help() {
+  // Once there are jobs the receiver has matched, so `accepted` may be read. A piece that is taken
+  // can't be handed over: without the receiver's typemap its pieces are its own.
+  if (!shared_copy_.has_jobs() || !knows_peer_type()) return;
   const Status status = shared_copy_.work([&](Piece piece) { return push(piece); },
                                           [&](Run run) { moved(run, MovedBy::sender); });
   if (!status.ok()) give_up(status);
@@ -96,7 +104,7 @@ void SendChannel::help() {
 void SendChannel::move(Run run) {
   if (!side_.rendezvous().all_marked(round()))
     Counters::add(counters_.early_bytes, bytes_of(run).length);
-  if (wire_.usable() && shared_copy_.offer(run)) return help();
+  if (wire_.usable() && knows_peer_type() && shared_copy_.offer(run)) return help();
   const Status status = push(bytes_of(run));
   if (status.ok()) return moved(run, MovedBy::sender);
   if (status.code() == Errc::kUnreachable) {

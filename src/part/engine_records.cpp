@@ -132,8 +132,15 @@ void EngineImpl::on_init(control::Peer& from, const control::Record& record) {
     const std::scoped_lock lock(mutex_);
     auto peer = shared_state_locked(from);
     auto match = read_init_locked(*peer, init, record);
-    if (!match) return send_fail(*peer, init.channel, false, match.error());
-    Incoming incoming{peer, std::move(match).value()};
+    Incoming incoming{peer, {}};
+    if (match) {
+      incoming.match = std::move(match).value();
+    } else {
+      // It keeps its place: the receive that it is for fails, too.
+      incoming.match.channel = init.channel;
+      incoming.match.error = match.error();
+      send_fail(*peer, init.channel, false, match.error());
+    }
     const Key key{{init.context_high, init.context_low}, init.source, init.tag};
     auto posted = posted_.find(key);
     if (posted == posted_.end()) {
@@ -155,6 +162,13 @@ bool EngineImpl::match_locked(const std::shared_ptr<RecvChannel>& channel, Incom
   const BlockShape& shape = incoming.match.shape;
   const std::uint64_t send_bytes = shape.partition_bytes * shape.partitions;
   receives_.emplace(std::pair{peer.peer, id}, channel);
+  if (const Status error = incoming.match.error; !error.ok()) {
+    channel->fail(error, "the " + describe(channel->args(), Kind::receive) + " from " +
+                             channel->args().peer +
+                             ": its send could not be taken up here: " + errc_name(error.code()) +
+                             " (errno " + std::to_string(error.detail()) + ")");
+    return channel->match(std::move(incoming.match));
+  }
   if (send_bytes != channel->total_bytes()) {
     channel->fail(Errc::kSizeMismatch,
                   "the " + describe(channel->args(), Kind::receive) + " was matched by a send of " +

@@ -63,13 +63,15 @@ class SharedCopy {
     return false;
   }
 
+  /// Is there a copy to help with? acquire: pairs with offer()'s release.
+  bool has_jobs() const { return board_.open_jobs.load(std::memory_order_acquire) != 0; }
+
   /// Copy pieces as long as there are any. copy(Piece) returns a Status; publish(Run) announces a
   /// whole run.
   /// @return the first error; its piece stays undone, so its run is never announced
   template <class Copy, class Publish>
   Status work(Copy&& copy, Publish&& publish) const {
-    // acquire: pairs with offer()'s release.
-    if (board_.open_jobs.load(std::memory_order_acquire) == 0) return {};
+    if (!has_jobs()) return {};
     for (Job<P>& job : board_.jobs) {
       Claim claim;
       while (take(job, claim)) {

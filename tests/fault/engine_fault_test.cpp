@@ -1,0 +1,326 @@
+// What the kernel refuses, and peers that die: the documented error or the fallback, in time.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "ranks.hpp"
+
+namespace larklane::part::fault {
+namespace {
+
+constexpr std::uint64_t kElements = 16 * 1024;
+constexpr std::uint64_t kRounds = 20;
+
+std::shared_ptr<const Typemap> element_type(bool strided) {
+  if (!strided) return std::make_shared<const Typemap>(Typemap::contiguous(8));
+  return std::make_shared<const Typemap>(std::vector<TypeBlock>{{8, 4}, {0, 4}}, 16);
+}
+
+/// Where packed byte `i` of a buffer lies.
+std::size_t place(bool strided, std::uint64_t i) {
+  const std::uint64_t within = i % 8;
+  return strided ? i / 8 * 16 + (within < 4 ? 8 + within : within - 4) : i;
+}
+
+std::byte byte_of(std::uint64_t round, std::uint64_t i) {
+  return std::byte(1 + (i * 7 + round * 41) % 251);
+}
+
+InitArgs args_of(const Names& names, int peer, void* buffer, std::int32_t partitions,
+                 bool strided) {
+  return {{1, 2},
+          0,
+          5,
+          names.address(peer),
+          buffer,
+          partitions,
+          kElements / static_cast<std::uint64_t>(partitions),
+          element_type(strided),
+          ""};
+}
+
+/// A rank's request and buffer.
+struct Sender {
+  Sender(Names& names, Engine& engine, bool strided) : strided_(strided), data(kElements * 16) {
+    auto made = engine.send_init(args_of(names, 1, data.data(), 8, strided));
+    require(made.has_value(), std::string("send_init: ") + errc_name(made.error().code()));
+    request = made.value();
+  }
+  void begin(std::uint64_t round, std::int32_t ready) {
+    for (std::uint64_t i = 0; i < kElements * 8; ++i) data[place(strided_, i)] = byte_of(round, i);
+    require(request->start().ok(), "Start of the send: " + request->error_text());
+    for (std::int32_t p = 0; p < ready; ++p) require(request->pready(p, 1).ok(), "Pready");
+  }
+  bool strided_;
+  std::vector<std::byte> data;
+  SendRequest* request = nullptr;
+};
+
+struct Receiver {
+  Receiver(Names& names, Engine& engine, bool strided) : strided_(strided), data(kElements * 16) {
+    auto made = engine.recv_init(args_of(names, 0, data.data(), 4, strided));
+    require(made.has_value(), std::string("recv_init: ") + errc_name(made.error().code()));
+    request = made.value();
+  }
+  void begin() { require(request->start().ok(), "Start of the receive: " + request->error_text()); }
+  void check(std::uint64_t round) const {
+    for (std::uint64_t i = 0; i < kElements * 8; ++i)
+      require(data[place(strided_, i)] == byte_of(round, i),
+              "wrong byte " + std::to_string(i) + " in round " + std::to_string(round));
+  }
+  bool strided_;
+  std::vector<std::byte> data;
+  RecvRequest* request = nullptr;
+};
+
+void send_rounds(Names& names, Engine& engine, bool strided) {
+  Sender sender(names, engine, strided);
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    sender.begin(round, 8);
+    require_complete(*sender.request);
+  }
+  require(engine.free(sender.request).ok(), "free");
+}
+
+void receive_rounds(Names& names, Engine& engine, bool strided) {
+  Receiver receiver(names, engine, strided);
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    receiver.begin();
+    require_complete(*receiver.request);
+    receiver.check(round);
+  }
+  require(engine.free(receiver.request).ok(), "free");
+}
+
+void refuse_attach(bool reading, bool writing) {
+  if (reading) refuse({SYS_process_vm_readv}, EPERM);
+  if (writing) refuse({SYS_process_vm_writev}, EPERM);
+}
+
+/// What is refused to whom: bit 0 reading, bit 1 writing; then whether types are strided.
+using Refusal = std::tuple<unsigned, unsigned, bool>;
+class AttachRefused : public testing::TestWithParam<Refusal> {};
+
+std::string refusal_name(const testing::TestParamInfo<Refusal>& info) {
+  static const char* const names[] = {"Nothing", "Read", "Write", "Both"};
+  const auto [sender, receiver, strided] = info.param;
+  return std::string("Sender") + names[sender] + "Receiver" + names[receiver] +
+         (strided ? "Strided" : "");
+}
+INSTANTIATE_TEST_SUITE_P(Ways, AttachRefused,
+                         testing::Combine(testing::Range(0u, 4u), testing::Range(0u, 4u),
+                                          testing::Bool()),
+                         refusal_name);
+
+TEST_P(AttachRefused, BeforeTheEnginesAreThereDataTravelsAllTheSame) {
+  const auto [to_sender, to_receiver, strided] = GetParam();
+  Names names;
+  Rank sender([&, to = to_sender, is_strided = strided](const Rank::Say&) {
+    refuse_attach((to & 1) != 0, (to & 2) != 0);
+    send_rounds(names, *make_engine(names, 0, "0"), is_strided);
+  });
+  Rank receiver([&, to = to_receiver, is_strided = strided](const Rank::Say&) {
+    refuse_attach((to & 1) != 0, (to & 2) != 0);
+    receive_rounds(names, *make_engine(names, 1, "0"), is_strided);
+  });
+  EXPECT_EQ(sender.wait(), 0);
+  EXPECT_EQ(receiver.wait(), 0);
+}
+
+// A piece of a shared copy can't be handed over any more: whole runs only.
+TEST(AttachRefusedLater, OneDirectionIsEnough) {
+  for (const bool to_sender : {true, false}) {
+    Names names;
+    Rank sender([&](const Rank::Say&) {
+      auto engine = make_engine(names, 0, "0", "1G");
+      require(engine->reachable(names.address(1)).ok(), "reachable");
+      if (to_sender) refuse({SYS_process_vm_writev}, EPERM);
+      send_rounds(names, *engine, false);
+    });
+    Rank receiver([&](const Rank::Say&) {
+      auto engine = make_engine(names, 1, "0", "1G");
+      require(engine->reachable(names.address(0)).ok(), "reachable");
+      if (!to_sender) refuse({SYS_process_vm_readv}, EPERM);
+      receive_rounds(names, *engine, false);
+    });
+    EXPECT_EQ(sender.wait(), 0);
+    EXPECT_EQ(receiver.wait(), 0);
+  }
+}
+
+TEST(AttachRefusedLater, InBothDirectionsBothSidesHearOfIt) {
+  Names names;
+  Rank sender([&](const Rank::Say&) {
+    auto engine = make_engine(names, 0, "0");
+    Sender s(names, *engine, false);
+    refuse_attach(true, true);
+    s.begin(1, 8);
+    require(complete(*s.request) == Completion::failed, "completed");
+    expect_error(*s.request, Errc::kUnreachable);
+    require(engine->free(s.request).ok(), "free");
+  });
+  Rank receiver([&](const Rank::Say&) {
+    auto engine = make_engine(names, 1, "0");
+    Receiver r(names, *engine, false);
+    refuse_attach(true, true);
+    r.begin();
+    require(complete(*r.request) == Completion::failed, "completed");
+    expect_error(*r.request, Errc::kUnreachable);
+    require(engine->free(r.request).ok(), "free");
+  });
+  EXPECT_EQ(sender.wait(), 0);
+  EXPECT_EQ(receiver.wait(), 0);
+}
+
+/// Slot limit, and whether the victim has a child that lives on.
+using Death = std::tuple<const char*, bool>;
+class PeerKilled : public testing::TestWithParam<Death> {};
+INSTANTIATE_TEST_SUITE_P(Ways, PeerKilled,
+                         testing::Combine(testing::Values("0", "1M"), testing::Bool()),
+                         [](const testing::TestParamInfo<Death>& death) {
+                           return std::string(*std::get<0>(death.param) == '0' ? "Direct"
+                                                                               : "Slots") +
+                                  (std::get<1>(death.param) ? "ChildLivesOn" : "");
+                         });
+
+/// In the victim: say that all is prepared, and wait for the end.
+[[noreturn]] void await_death(const Rank::Say& say, bool forks) {
+  if (forks && ::fork() == 0) {
+    for (;;) ::pause();
+  }
+  say();
+  for (;;) ::pause();
+}
+
+TEST_P(PeerKilled, TheReceiverOfAKilledSenderFailsInTime) {
+  const auto [slots, forks] = GetParam();
+  Names names;
+  Rank receiver([&, slot_bytes = slots](const Rank::Say& say) {
+    auto engine = make_engine(names, 1, slot_bytes);
+    Receiver r(names, *engine, false);
+    r.begin();
+    require_complete(*r.request);
+    r.check(1);
+    r.begin();
+    bool arrived = false;
+    while (!arrived) require(r.request->parrived(0, &arrived).ok(), r.request->error_text());
+    say();
+    const auto deadline = Clock::now() + 4 * kPromised;
+    while (r.request->poll() == Completion::pending) {
+      require(Clock::now() < deadline, "waits for the dead");
+      ::sched_yield();
+    }
+    require(r.request->poll() == Completion::failed, "completed");
+    r.request->finish();
+    expect_error(*r.request, Errc::kPeerDown);
+    require(engine->free(r.request).ok(), "free");
+  });
+  Rank sender([&, slot_bytes = slots, is_forking = forks](const Rank::Say& say) {
+    auto engine = make_engine(names, 0, slot_bytes);
+    Sender s(names, *engine, false);
+    s.begin(1, 8);
+    require_complete(*s.request);
+    s.begin(2, 5);
+    await_death(say, is_forking);
+  });
+  ASSERT_TRUE(receiver.hear());
+  ASSERT_TRUE(sender.hear());
+  const auto killed = Clock::now();
+  sender.kill();
+  EXPECT_EQ(receiver.wait(), 0);
+  EXPECT_LT(Clock::now() - killed, kPromised);
+}
+
+TEST_P(PeerKilled, TheSenderToAKilledReceiverFailsInTime) {
+  const auto [slots, forks] = GetParam();
+  Names names;
+  Rank sender([&, slot_bytes = slots](const Rank::Say& say) {
+    auto engine = make_engine(names, 0, slot_bytes);
+    Sender s(names, *engine, false);
+    s.begin(1, 8);
+    require_complete(*s.request);
+    s.begin(2, 5);
+    say();
+    const auto deadline = Clock::now() + 4 * kPromised;
+    while (s.request->poll() == Completion::pending) {
+      require(Clock::now() < deadline, "waits for the dead");
+      ::sched_yield();
+    }
+    require(s.request->poll() == Completion::failed, "completed");
+    s.request->finish();
+    expect_error(*s.request, Errc::kPeerDown);
+    require(engine->free(s.request).ok(), "free");
+  });
+  Rank receiver([&, slot_bytes = slots, is_forking = forks](const Rank::Say& say) {
+    auto engine = make_engine(names, 1, slot_bytes);
+    Receiver r(names, *engine, false);
+    r.begin();
+    require_complete(*r.request);
+    await_death(say, is_forking);
+  });
+  ASSERT_TRUE(sender.hear());
+  ASSERT_TRUE(receiver.hear());
+  const auto killed = Clock::now();
+  receiver.kill();
+  EXPECT_EQ(sender.wait(), 0);
+  EXPECT_LT(Clock::now() - killed, kPromised);
+}
+
+TEST(MemoryRefused, TheSenderHearsOfItInInit) {
+  Names names;
+  Rank receiver([&](const Rank::Say&) {
+    auto engine = make_engine(names, 1, "0");
+    for (;;) ::pause();
+  });
+  Rank sender([&](const Rank::Say&) {
+    auto engine = make_engine(names, 0, "0");
+    std::vector<std::byte> data(kElements * 8);
+    refuse({SYS_fallocate}, ENOSPC);
+    auto made = engine->send_init(args_of(names, 1, data.data(), 8, false));
+    require(!made.has_value() && made.error().code() == Errc::kNoMemory, "no error");
+    require(made.error().detail() == ENOSPC, "errno " + std::to_string(made.error().detail()));
+  });
+  EXPECT_EQ(sender.wait(), 0);
+}
+
+TEST(MemoryRefused, AReceiverThatCannotMapFailsAndTellsTheSender) {
+  for (const bool receives_first : {true, false}) {
+    Names names;
+    Rank receiver([&](const Rank::Say& say) {
+      auto engine = make_engine(names, 1, "0");
+      refuse_shared_mappings();
+      const auto deadline = Clock::now() + kPromised;
+      // Or the INIT is there before the receive.
+      while (!receives_first && engine->summary().control.records_received == 0)
+        require(Clock::now() < deadline, "no INIT");
+      Receiver r(names, *engine, false);
+      if (r.request->start().ok()) {
+        require(complete(*r.request) == Completion::failed, "completed");
+      }
+      expect_error(*r.request, Errc::kNoMemory);
+      require(engine->free(r.request).ok(), "free");
+      say();
+      for (;;) ::pause();
+    });
+    Rank sender([&](const Rank::Say& say) {
+      auto engine = make_engine(names, 0, "0");
+      Sender s(names, *engine, false);
+      if (s.request->start().ok()) {
+        require(complete(*s.request) == Completion::failed, "completed");
+      }
+      expect_error(*s.request, Errc::kNoMemory);
+      require(engine->free(s.request).ok(), "free");
+      say();
+      for (;;) ::pause();
+    });
+    EXPECT_TRUE(sender.hear());
+    EXPECT_TRUE(receiver.hear());
+  }
+}
+
+}  // namespace
+}  // namespace larklane::part::fault
