@@ -164,19 +164,33 @@ def run(job: Job, keep: pathlib.Path | None, timeout_s: float) -> Outcome:
     return outcome
 
 
+def table(jobs: list[Job]) -> str:
+    """The mutants as a Markdown table, as docs/protocols.md has it."""
+    rows = ["| model | mutant | breaks | noticed by |", "|---|---|---|---|"]
+    for job in jobs:
+        if job.is_mutant:
+            noticed = "a wait without end" if job.error == "deadlock" else f"assertion on `{job.error}`"
+            rows.append(f"| {job.path.stem} | {job.name.split()[1]} | {job.rule} | {noticed} |")
+    return "\n".join(rows) + "\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("models", nargs="*", type=pathlib.Path, help="model files; default: all beside this script")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="verifiers at a time (default 2)")
-    parser.add_argument("--timeout", type=float, default=240, help="seconds for one step of one verifier (default 240)")
+    parser.add_argument("--timeout", type=float, default=280, help="seconds for one step of one verifier (default 280)")
+    parser.add_argument("--table", action="store_true", help="print the table of mutants of docs/protocols.md, and nothing else")
     parser.add_argument("--keep", type=pathlib.Path, help="keep verifiers and trails (spin -t -p FILE) in this folder")
     args = parser.parse_args()
+    here = pathlib.Path(__file__).resolve().parent
+    jobs = [job for path in args.models or sorted(here.glob("*.pml")) for job in jobs_of(path)]
+    if args.table:
+        print(table(jobs), end="")
+        return 0
     for tool in ("spin", "cc"):
         if not shutil.which(tool):
             print(f"skipped: no {tool}")
             return SKIPPED
-    paths = args.models or sorted(pathlib.Path(__file__).parent.glob("*.pml"))
-    jobs = [job for path in paths for job in jobs_of(path)]
     passed = 0
     print(f"{'model':<18}{'what':<20}{'states':>10}{'s':>7}  verdict")
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
@@ -190,6 +204,10 @@ def main() -> int:
                 + (verdict if good else f"FAILED {job.rule} {outcome.problem}"),
                 flush=True,
             )
+    page = here.parents[1] / "docs" / "protocols.md"
+    if not args.models and table(jobs) not in page.read_text():
+        print(f"FAILED {page}: the table of mutants is not that of check.py --table")
+        return 1
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"{used.ru_utime + used.ru_stime:.0f} s of CPU, at most {used.ru_maxrss / 1024:.0f} MiB each")
     print(f"{passed} passed, {len(jobs) - passed} failed")

@@ -1,5 +1,5 @@
 /* The life of a channel: INIT, match, Start before or after it, free at any inactive point, reuse of its block. Two processes, each with
- * an application thread and a helper; three pairs with one key, at most two at a time on the same block.
+ * an application thread and a helper; two or three pairs with one key on two blocks.
  *
  *  1. The sender owns a pool of blocks in shared memory. send_init takes one, raises its generation, clears it and sends INIT {block,
  *     generation} over a first-in first-out socket.
@@ -17,10 +17,10 @@
  *  9. The block goes back to the pool when both sides have closed, not before.
  * 10. An INIT whose memory can't be mapped takes its turn as well: the receive that it meets fails, and is answered with CLOSE.
  *
- * A pair is unused, or has one round by attach, or one round by slots, or its block can't be mapped. Checked: the k-th send meets the k-th receive; every store of the
- * receiver's side hits a block of the generation that it means, and so does every look of its helper; data arrives once, in the active
- * round; all requests can be freed and every block is back in the pool. Records carry the generation, and no record of an old
- * one ever arrives (asserted): rules 1 and 9 and the order of the socket forbid it.
+ * A pair is unused, or has one round by attach, or one round by slots, or its block can't be mapped (then both sides try a round and fail).
+ * Checked: the k-th send meets the k-th receive; every store of the receiver's side hits a block of the generation that it means, and so
+ * does every look of its helper; data arrives once, in the active round; all requests can be freed, and then every block is back in the
+ * pool. Records carry the generation, and no record of an old one ever arrives (asserted): rules 8 and 9 and the order of the socket forbid it.
  *
  * @cc -DCOLLAPSE
  * @model two_pairs -DPAIRS=2

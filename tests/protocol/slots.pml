@@ -5,12 +5,14 @@
  *  3. Pready copies the partition into its slot, then sets its ready bit.
  *  4. The send completes round r when all its partitions are marked and moved_count >= (r - 1) * S: so when Start(r + 1) writes into
  *     parity (r + 1) & 1, round r - 1 has been consumed.
- *  5. The receiver's Start(r) resets the moved word, then the claim word (both tag r; both local to the receiver).
+ *  5. The receiver's Start(r) sets its round number, resets the moved word, then the receiver's own claim word (both tag r), and then the
+ *     request is active.
  *  6. A reader (a thread in Parrived or Wait, the helper) reads the round r, then the ready word of r's parity, and takes nothing unless its tag is r.
  *  7. It claims ready and unclaimed bits by one compare-and-swap on the claim word with its tag: of two readers one wins, and a
  *     straggler of an old round always fails.
  *  8. Who has claimed copies out, then sets the moved bits, then adds to moved_count (never reset): the count is its last touch.
- *  9. The receive completes round r when moved_count >= r * S. Parrived(j): the moved word has tag r and the bits of j.
+ *  9. The receive completes round r when moved_count >= r * S. Parrived(j) is true if the request is inactive, or the moved word has the bits
+ *     of j, or another tag than r (round r is over).
  *
  * Checked: a partition is copied out exactly once a round, into an active round, with that round's data; Parrived is true only when the
  * data is there; nobody waits for ever. The other readers look a few times, whenever they like, and then never again: the receiver's
@@ -26,7 +28,7 @@
  * @mutant 6 rule 8: moved_count before the moved bits => moved_bits
  * @mutant 7 rule 5: the claim word is reset before the moved word => moved_bits
  * @mutant 8 rule 2: Start(r) clears the ready word of round r + 1, as in attach mode => deadlock
- * @mutant 9 rule 9: Parrived ignores the moved word's tag => data[0] == r
+ * @mutant 9 rule 5: the request is active before the moved word has been reset => data[0] == r
  */
 #ifndef MUTATE
 #define MUTATE 0
@@ -53,7 +55,8 @@ byte started, marked;
 /* the receiver */
 byte claim_bits, claim_tag, moved_bits, moved_tag;
 byte round;                                        /* last round started */
-bool in_round;
+bool in_round;                                     /* between Start and completion: for the checker */
+bool live;                                         /* the request is active */
 byte data[2];                                      /* the receive buffer: the round whose data it holds */
 
 proctype thread(byte i) {                          /* MPI_Pready(i) in every round */
@@ -87,6 +90,11 @@ proctype sender() {
 }
 
 #if MUTATE == 3
+#define HAS_TAG(r) true
+#else
+#define HAS_TAG(r) (claim_tag == r)
+#endif
+#if MUTATE == 3
 #define CLAIMABLE claim_bits == seen
 #elif MUTATE == 4
 #define CLAIMABLE true
@@ -109,13 +117,13 @@ inline copy_out(i) {
   :: else
   fi
 }
-/* rules 6 to 8, for round r; `fits`: the claim word had the tag r */
+/* rules 6 to 8, for round r */
 inline read_slots() {
-  atomic { seen = claim_bits; fits = (claim_tag == r) };       /* one load */
-#if MUTATE == 3
-  fits = true;
-#endif
-  atomic { take = (fits -> READY(r) & ~seen : 0); fits = false };
+  take = READY(r);                                 /* rule 6 */
+  atomic {                                         /* one load */
+    seen = claim_bits;
+    take = (HAS_TAG(r) -> take & ~seen : 0)
+  };
   if
   :: take ->
      atomic {                                      /* one compare-and-swap */
@@ -143,37 +151,38 @@ inline read_slots() {
 #define SOMETHING(r) (READY(r) & ~claim_bits)
 
 proctype receiver() {
-  byte r, seen, take; bool fits;
+  byte r, seen, take;
   for (r : 1 .. ROUNDS) {
+    atomic { in_round = true; round = r };         /* MPI_Start: rule 5 */
+#if MUTATE == 9
+    live = true;
+#endif
 #if MUTATE == 7
     atomic { claim_bits = 0; claim_tag = r };
 #endif
-    atomic { in_round = true; round = r };           /* MPI_Start; `in_round` is the checker's */
-    atomic { moved_bits = 0; moved_tag = r };      /* rule 5 */
+    atomic { moved_bits = 0; moved_tag = r };
 #if MUTATE != 7
     atomic { claim_bits = 0; claim_tag = r };
 #endif
+    live = true;
     do                                             /* MPI_Wait: polls, but here only when it could find something */
     :: moved_count >= r * S -> break
     :: moved_count < r * S && SOMETHING(r) -> read_slots()
     od;
     assert(data[0] == r && data[1] == r && moved_bits == ALL);
-    atomic { in_round = false; data[0] = 0; data[1] = 0 }        /* the application writes its buffer */
+    atomic { live = false; in_round = false; data[0] = 0; data[1] = 0 }        /* the application writes its buffer */
   }
 }
-proctype reader(byte looks) {                      /* MPI_Parrived(0) in another thread, or the helper */
-  byte r, seen, take, k; bool fits;
+proctype reader(byte looks) {                      /* MPI_Parrived(0) in another thread */
+  byte r, seen, take, k;
   for (k : 1 .. looks) {
 end:                                               /* need not look at all */
-    atomic { in_round -> r = round };
+    live;
+    r = round;                                     /* may be the next one already */
     read_slots();
-    atomic {
+    atomic {                                       /* rule 9 */
       if
-#if MUTATE == 9
-      :: in_round && round == r && (moved_bits & BIT(0)) -> assert(data[0] == r)
-#else
-      :: in_round && round == r && moved_tag == r && (moved_bits & BIT(0)) -> assert(data[0] == r)   /* rule 9 */
-#endif
+      :: moved_tag != r || (moved_bits & BIT(0)) -> assert(!(live && round == r) || data[0] == r)
       :: else
       fi
     }
