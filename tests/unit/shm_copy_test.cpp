@@ -1,0 +1,241 @@
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "net/loop/random.hpp"
+#include "net/shm/copy.hpp"
+
+namespace larklane::shm {
+namespace {
+
+constexpr std::size_t kArenaBytes = 8192;
+constexpr std::size_t kOrigin = 4096;  // of element 0
+constexpr std::uint64_t kElements = 24;
+
+/// Blocks of one element that never overlap, in any order; elements may be interleaved, and the
+/// extent may be negative.
+Typemap random_type(loop::Random& random, bool overlapping) {
+  std::vector<TypeBlock> blocks;
+  std::int64_t at = static_cast<std::int64_t>(random.below(40)) - 20;
+  for (std::uint64_t left = 1 + random.below(5); left != 0; --left) {
+    const std::uint64_t length = 1 + random.below(9);
+    blocks.push_back({at, length});
+    at += static_cast<std::int64_t>(length + random.below(4));
+  }
+  const std::int64_t span = at - blocks.front().offset_bytes;
+  for (std::size_t i = blocks.size(); i > 1; --i) std::swap(blocks[i - 1], blocks[random.below(i)]);
+  std::int64_t extent = span + static_cast<std::int64_t>(random.below(6));
+  if (overlapping) extent = static_cast<std::int64_t>(random.below(8));
+  if (random.one_in(4)) extent = -extent;
+  return Typemap(std::move(blocks), extent);
+}
+
+/// Where packed byte `i` lies: by counting, byte by byte.
+std::size_t place(const Typemap& type, std::uint64_t i) {
+  std::uint64_t left = i % type.size_bytes();
+  const auto element = static_cast<std::int64_t>(i / type.size_bytes());
+  for (const TypeBlock& block : type.blocks()) {
+    if (left < block.length_bytes)
+      return static_cast<std::size_t>(static_cast<std::int64_t>(kOrigin) +
+                                      element * type.extent_bytes() + block.offset_bytes +
+                                      static_cast<std::int64_t>(left));
+    left -= block.length_bytes;
+  }
+  return 0;
+}
+
+std::vector<std::byte> random_bytes(loop::Random& random, std::size_t bytes) {
+  std::vector<std::byte> all(bytes);
+  for (std::byte& b : all) b = std::byte(random.below(256));
+  return all;
+}
+
+Buffer buffer_of(const Typemap& type, std::vector<std::byte>& arena) {
+  return {&type, reinterpret_cast<std::uintptr_t>(arena.data()) + kOrigin};
+}
+
+TEST(ShmCopy, PackAndUnpackAreThoseOfTheModel) {
+  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+    loop::Random random(seed);
+    const Typemap type = random.one_in(8) ? Typemap::contiguous(1 + random.below(9))
+                                          : random_type(random, random.one_in(3));
+    const std::uint64_t total = kElements * type.size_bytes();
+    const std::uint64_t offset = random.below(total);
+    const std::uint64_t length = random.below(total - offset + 1);
+    auto arena = random_bytes(random, kArenaBytes);
+    std::vector<std::byte> slot(length);
+    pack(buffer_of(type, arena), offset, length, slot.data());
+    for (std::uint64_t i = 0; i < length; ++i)
+      ASSERT_EQ(slot[i], arena[place(type, offset + i)]) << "seed " << seed;
+
+    slot = random_bytes(random, length);
+    auto expected = arena;
+    for (std::uint64_t i = 0; i < length; ++i) expected[place(type, offset + i)] = slot[i];
+    unpack(buffer_of(type, arena), offset, length, slot.data());
+    ASSERT_TRUE(arena == expected) << "seed " << seed;
+  }
+}
+
+/// Two types of the same size: every byte has its place in both.
+struct Two {
+  Typemap from, to;
+};
+Two random_pair(loop::Random& random) {
+  for (;;) {
+    Typemap from = random.one_in(4) ? Typemap::contiguous(1 + random.below(20))
+                                    : random_type(random, random.one_in(3));
+    Typemap to =
+        random.one_in(4) ? Typemap::contiguous(from.size_bytes()) : random_type(random, false);
+    if (from.size_bytes() == to.size_bytes()) return {std::move(from), std::move(to)};
+  }
+}
+
+TEST(ShmCopy, CopyIsThatOfTheModel) {
+  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+    loop::Random random(seed);
+    const Two types = random_pair(random);
+    const std::uint64_t total = kElements * types.from.size_bytes();
+    const std::uint64_t offset = random.below(total);
+    const std::uint64_t length = random.below(total - offset + 1);
+    auto from = random_bytes(random, kArenaBytes);
+    auto to = random_bytes(random, kArenaBytes);
+    auto expected = to;
+    for (std::uint64_t i = offset; i < offset + length; ++i)
+      expected[place(types.to, i)] = from[place(types.from, i)];
+    copy(buffer_of(types.from, from), buffer_of(types.to, to), offset, length);
+    ASSERT_TRUE(to == expected) << "seed " << seed;
+  }
+}
+
+/// A child that only holds memory; shared, so that the test can look at it.
+class Holder {
+ public:
+  explicit Holder(std::size_t bytes) : bytes_(bytes) {
+    memory_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    EXPECT_NE(memory_, MAP_FAILED);
+    pid_ = ::fork();
+    if (pid_ == 0)
+      for (;;) ::pause();
+  }
+  ~Holder() {
+    end();
+    ::munmap(memory_, bytes_);
+  }
+  void end() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  pid_t pid() const { return pid_; }
+  std::byte* data() const { return static_cast<std::byte*>(memory_); }
+
+ private:
+  std::size_t bytes_;
+  void* memory_;
+  pid_t pid_;
+};
+
+bool attach_is_possible() {
+  Holder child(4096);
+  return attach_allowed(Direction::read, child.pid()) &&
+         attach_allowed(Direction::write, child.pid());
+}
+
+TEST(ShmAttach, BothDirectionsAreThoseOfTheModel) {
+  if (!attach_is_possible()) GTEST_SKIP() << "the kernel forbids attach";
+  Holder child(kArenaBytes);
+  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+    loop::Random random(seed);
+    const Two types = random_pair(random);
+    const std::uint64_t total = kElements * types.from.size_bytes();
+    const std::uint64_t offset = random.below(total);
+    const std::uint64_t length = random.below(total - offset + 1);
+    const auto from = random_bytes(random, kArenaBytes);
+    const auto to = random_bytes(random, kArenaBytes);
+    auto expected = to;
+    for (std::uint64_t i = offset; i < offset + length; ++i)
+      expected[place(types.to, i)] = from[place(types.from, i)];
+    const std::uintptr_t there = reinterpret_cast<std::uintptr_t>(child.data()) + kOrigin;
+
+    std::copy(to.begin(), to.end(), child.data());
+    auto ours = from;
+    ASSERT_TRUE(attach_copy(Direction::write, child.pid(), buffer_of(types.from, ours),
+                            {&types.to, there}, offset, length)
+                    .ok());
+    ASSERT_TRUE(std::equal(expected.begin(), expected.end(), child.data())) << "seed " << seed;
+
+    std::copy(from.begin(), from.end(), child.data());
+    ours = to;
+    ASSERT_TRUE(attach_copy(Direction::read, child.pid(), buffer_of(types.to, ours),
+                            {&types.from, there}, offset, length)
+                    .ok());
+    ASSERT_TRUE(ours == expected) << "seed " << seed;
+  }
+}
+
+TEST(ShmAttach, ErrorsCarryTheErrno) {
+  if (!attach_is_possible()) GTEST_SKIP() << "the kernel forbids attach";
+  const Typemap bytes = Typemap::contiguous(1);
+  std::vector<std::byte> arena(kArenaBytes);
+  Holder child(4096);
+  const Status fault =
+      attach_copy(Direction::write, child.pid(), buffer_of(bytes, arena), {&bytes, 16}, 0, 8);
+  EXPECT_EQ(fault, Status(Errc::kTransfer, EFAULT));
+  const pid_t pid = child.pid();
+  child.end();
+  const Status gone =
+      attach_copy(Direction::read, pid, buffer_of(bytes, arena), {&bytes, 16}, 0, 8);
+  EXPECT_EQ(gone, Status(Errc::kTransfer, ESRCH));
+  EXPECT_FALSE(attach_allowed(Direction::read, pid));
+  EXPECT_FALSE(attach_allowed(Direction::read, 0));
+}
+
+/// Runs in a child, because a filter can't be taken back. Exit status: what failed.
+int try_refused() {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  sock_fprog program{4, code};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 1;
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 2;
+  const Typemap bytes = Typemap::contiguous(1);
+  std::byte from[8]{}, to[8]{};
+  const Buffer ours{&bytes, reinterpret_cast<std::uintptr_t>(from)};
+  const Buffer theirs{&bytes, reinterpret_cast<std::uintptr_t>(to)};
+  if (attach_allowed(Direction::write, ::getpid())) return 3;
+  if (!attach_allowed(Direction::read, ::getpid())) return 4;
+  if (attach_copy(Direction::write, ::getpid(), ours, theirs, 0, 8) !=
+      Status(Errc::kTransfer, EPERM))
+    return 5;
+  return attach_copy(Direction::read, ::getpid(), ours, theirs, 0, 8).ok() ? 0 : 6;
+}
+
+TEST(ShmAttach, ARefusalIsOfOneDirection) {
+  if (!attach_is_possible()) GTEST_SKIP() << "the kernel forbids attach";
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(try_refused());
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace larklane::shm

@@ -1,0 +1,135 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "net/shm/segment.hpp"
+#include "part/block.hpp"
+
+namespace larklane::shm {
+namespace {
+
+TEST(ShmSegment, IsSealedZeroedAndOfItsSize) {
+  auto segment = Segment::create(12'288);
+  ASSERT_TRUE(segment.has_value());
+  EXPECT_EQ((*segment)->bytes(), 12'288u);
+  for (std::size_t i = 0; i < 12'288; ++i) ASSERT_EQ((*segment)->base()[i], std::byte{0});
+  EXPECT_NE(::ftruncate((*segment)->fd(), 4096), 0);
+  EXPECT_NE(::ftruncate((*segment)->fd(), 1 << 20), 0);
+  EXPECT_NE(::fcntl((*segment)->fd(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+}
+
+TEST(ShmSegment, APeersSegmentMustBeSealedAndOfTheSizeThatItSays) {
+  auto segment = Segment::create(8192);
+  ASSERT_TRUE(segment.has_value());
+  auto again = [&](std::uint64_t bytes) {
+    return Segment::map(UniqueFd(::dup((*segment)->fd())), bytes);
+  };
+  EXPECT_EQ(again(4096).error().code(), Errc::kProtocol);
+  EXPECT_EQ(again(16'384).error().code(), Errc::kProtocol);
+  auto own = again(8192);
+  ASSERT_TRUE(own.has_value());
+  EXPECT_EQ((*own)->base(), (*segment)->base()) << "mapped twice";
+
+  UniqueFd loose(::memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(loose.get(), 8192), 0);
+  EXPECT_EQ(Segment::map(UniqueFd(::dup(loose.get())), 8192).error().code(), Errc::kProtocol);
+  ASSERT_EQ(::fcntl(loose.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+  EXPECT_TRUE(Segment::map(std::move(loose), 8192).has_value());
+  EXPECT_EQ(Segment::map(UniqueFd(), 8192).error().code(), Errc::kProtocol);
+}
+
+TEST(ShmBlockPool, BlocksDoNotOverlapAndComeAgainWithANewGeneration) {
+  BlockPool pool;
+  std::vector<Block> blocks;
+  for (const std::uint64_t bytes : {1u, 64u, 1024u, 1025u, 5000u, 262'144u, 262'145u, 3'000'000u})
+    for (int i = 0; i < 5; ++i) {
+      auto block = pool.allocate(bytes);
+      ASSERT_TRUE(block.has_value());
+      EXPECT_GE(block->bytes, bytes);
+      EXPECT_EQ(block->generation, 1u);
+      ASSERT_LE(block->offset + block->bytes, block->segment->bytes());
+      for (const Block& other : blocks)
+        ASSERT_TRUE(other.segment_id != block->segment_id ||
+                    other.offset + other.bytes <= block->offset ||
+                    block->offset + block->bytes <= other.offset);
+      blocks.push_back(*block);
+    }
+  const Block small = blocks[0];
+  pool.release(small);
+  auto again = pool.allocate(700);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->base(), small.base());
+  EXPECT_EQ(again->generation, 2u);
+  pool.release(*again);
+  for (std::size_t i = 1; i < blocks.size(); ++i) pool.release(blocks[i]);
+  EXPECT_EQ(pool.bytes_in_use(), 0u);
+}
+
+TEST(ShmBlockPool, ReuseTakesNoNewMemory) {
+  BlockPool pool;
+  std::set<std::byte*> places;
+  for (int i = 0; i < 10'000; ++i) {
+    auto block = pool.allocate(3000);
+    ASSERT_TRUE(block.has_value());
+    places.insert(block->base());
+    pool.release(*block);
+  }
+  EXPECT_EQ(places.size(), 1u);
+}
+
+TEST(ShmBlockPool, AFileSizeLimitIsAnError) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    (void)std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{4096, 4096};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(1);
+    BlockPool pool;
+    const auto block = pool.allocate(100);
+    ::_exit(block.error().code() == Errc::kNoMemory && block.error().detail() == EFBIG ? 0 : 2);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(PartBlock, ConstructMakesReusedMemoryFresh) {
+  using part::BlockOffsets;
+  using part::BlockShape;
+  using part::Mode;
+  const BlockShape shape{Mode::slots, 70, 0, 3, 2, 0, 10};
+  BlockPool pool;
+  auto block = pool.allocate(BlockOffsets::of(shape).end);
+  ASSERT_TRUE(block.has_value());
+  std::fill_n(block->base(), block->bytes, std::byte{0xee});
+  const part::BlockView<part::RealPlatform> view(block->base(), shape);
+  view.construct(shape, 9);
+  EXPECT_EQ(view.header().generation, 9u);
+  EXPECT_EQ(view.header().moved_count.load(std::memory_order_relaxed), 0u);
+  EXPECT_EQ(view.header().shared_copies.open_jobs.load(std::memory_order_relaxed), 0u);
+  for (const std::uint64_t round : {1u, 2u}) {
+    for (std::uint32_t w = 0; w < 3; ++w)
+      EXPECT_EQ(view.word(round, w).state.load(std::memory_order_relaxed),
+                part::word_state::fresh(round));
+    for (std::uint32_t r = 0; r < 2; ++r)
+      EXPECT_EQ(view.root(round, r).state.load(std::memory_order_relaxed),
+                part::word_state::fresh(round));
+  }
+  for (std::uint32_t m = 0; m < 3; ++m)
+    EXPECT_EQ(view.moved(m).load(std::memory_order_relaxed), 0u);
+}
+
+}  // namespace
+}  // namespace larklane::shm
