@@ -88,8 +88,7 @@ BANNED_NAMES = re.compile(r"^(utils?|common|misc|helpers)$")
 
 # Paths of one machine and words of one workplace have no meaning for a reader of the repository.
 FOREIGN_WORDS = re.compile(r"(?<![\w.<>-])/(work|root|home)/|\.\./shared\b|(?<![\w/])shared/|\bthis workplace\b")
-SESSION = re.compile(r"(?<!@)\bsessions?\b")  # @sessions: cases that run in MPI sessions
-SESSION_OK = re.compile(r"MPI|mpi|Session|communicator|process")
+SESSION = re.compile(r"\b(this|our|my|previous|earlier|next) sessions?\b")  # of work; MPI has sessions, too
 
 
 def is_source(path):
