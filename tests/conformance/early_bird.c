@@ -231,7 +231,7 @@ static void watch_both(Flight* f, int serial, int held, double* flag_s, double* 
 /// by median, or, because the machine may be busy with other things, ten times what a bare flag in
 /// shared memory takes at the same time.
 CASE(P5_early_bird_is_prompt, .ranks = 2) {
-  enum { kRounds = 200, kParts = 8 };
+  enum { kRounds = 60, kParts = 8 };
   static const size_t kSizes[] = {64, 1 << 16};
   int failed = 0;
   for (int i = 0; i < 2 && !failed; ++i) {
