@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint64_t kBlockBytesMin = 1024;
 constexpr std::uint64_t kSharedSegmentBytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t kSharedBlockBytesMax = kSharedSegmentBytes / 4;
+constexpr std::uint64_t kLargeGranuleBytes = std::uint64_t{1} << 16;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 /// The segments that this process has created, by the file behind them. Thread safety: thread-safe.
@@ -88,7 +89,10 @@ Result<std::uint32_t> BlockPool::add_segment(std::uint64_t bytes) {
 }
 
 Result<Block> BlockPool::allocate(std::uint64_t bytes) {
-  const std::uint64_t size = std::bit_ceil(std::max(bytes, kBlockBytesMin));
+  const std::uint64_t size =
+      bytes > kSharedBlockBytesMax
+          ? (bytes + kLargeGranuleBytes - 1) / kLargeGranuleBytes * kLargeGranuleBytes
+          : std::bit_ceil(std::max(bytes, kBlockBytesMin));
   const std::scoped_lock lock(mutex_);
   FreeBlock found{};
   if (auto& free = free_[size]; !free.empty()) {

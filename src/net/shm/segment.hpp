@@ -44,7 +44,7 @@ struct Block {
   std::shared_ptr<Segment> segment;
   std::uint32_t segment_id = 0;
   std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;  ///< as allocated: a power of two
+  std::uint64_t bytes = 0;  ///< as allocated: a power of two, or whole granules of 64 KiB
   std::uint64_t generation = 0;
 
   std::byte* base() const noexcept { return segment->base() + offset; }
