@@ -210,6 +210,8 @@ def main() -> int:
     parser.add_argument("--larklane", help="the command; needed but for --mode native")
     parser.add_argument("--run", nargs="+", metavar="NAME", help="only these cases")
     parser.add_argument("--rule", metavar="ID", help="only cases of this rule")
+    parser.add_argument("--without", nargs="+", default=[], metavar="NAME",
+                        help="leave these cases out, and say so")
     parser.add_argument("--big", action="store_true", help="only the cases that need gigabytes")
     parser.add_argument("--each", action="store_true", help="a launch for each case")
     parser.add_argument("--deadline", type=float, help="seconds a case may take at most")
@@ -229,6 +231,9 @@ def main() -> int:
         cases = [c for c in list_cases(args.program) if c.name in args.run]
     if args.rule:
         cases = [c for c in cases if c.rule == args.rule]
+    for case in [c for c in cases if c.name in args.without]:
+        print(f"left out: {case.name}")
+        cases.remove(case)
     begin = time.monotonic()
     runner = Runner(args)
     whole = not (args.run or args.rule or args.big)
