@@ -70,7 +70,7 @@ class ConfigTest : public testing::Test {
 TEST_F(ConfigTest, DefaultsComeFromTheTable) {
   const Config config;
   EXPECT_EQ(config.policy, "min_bytes");
-  EXPECT_EQ(config.min_bytes, 65536U);
+  EXPECT_EQ(config.min_bytes, 16384U);
   EXPECT_EQ(config.wait_sleep_ns_min, 50'000U);
   EXPECT_FALSE(config.summary);
   for (const Config::Row& row : config.rows()) {
@@ -105,7 +105,7 @@ TEST_F(ConfigTest, ValuesThatAreAccepted) {
     const char *name, *value, *canonical;
   } cases[] = {
       {"min_bytes", "1", "1"},
-      {"min_bytes", "65536", "64K"},
+      {"min_bytes", "16384", "16K"},
       {"min_bytes", "1T", "1T"},
       {"shm_slot_bytes_max", "0", "0"},
       {"wait_sleep_ns_min", "1000", "1us"},
