@@ -1,5 +1,7 @@
 #include "part/channel.hpp"
 
+#include <sched.h>
+
 #include <cerrno>
 
 namespace larklane::part {
@@ -12,6 +14,11 @@ void FailureSlot::set(Status status, std::string text) {
   text_ = std::move(text);
   // release: pairs with failed()'s acquire.
   failed_.store(true, std::memory_order_release);
+}
+
+void InUse::wait_until_free() const noexcept {
+  // acquire: pairs with ~Guard's release.
+  while (movers_.load(std::memory_order_acquire) != 0) ::sched_yield();
 }
 
 Status FailureSlot::status() const noexcept { return failed() ? status_ : Status{}; }

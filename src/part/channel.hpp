@@ -65,6 +65,32 @@ class FailureSlot {
   std::string text_;
 };
 
+/// Movers of one channel in this process. A mover of shared copies looks at the block once more
+/// after the round is complete; the block must not be closed before it has left. Thread safety:
+/// thread-safe.
+class InUse {
+ public:
+  class Guard {
+   public:
+    explicit Guard(InUse& in_use) noexcept : in_use_(in_use) {
+      // relaxed: the caller publishes what it moves only after this.
+      in_use_.movers_.fetch_add(1, std::memory_order_relaxed);
+    }
+    // release: pairs with wait_until_free()'s acquire.
+    ~Guard() { in_use_.movers_.fetch_sub(1, std::memory_order_release); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    InUse& in_use_;
+  };
+  /// No round is active: the movers that are left are leaving, at most a piece away.
+  void wait_until_free() const noexcept;
+
+ private:
+  std::atomic<std::uint32_t> movers_{0};
+};
+
 /// Moves bytes between a buffer of ours and the peer's, if it can. Thread safety: thread-safe after
 /// construction.
 class Wire {
@@ -117,6 +143,7 @@ class SendChannel final : public SendRequest {
     wire_.map(std::move(region), offset);
   }
   void on_move(std::uint64_t round, Run run);  ///< the receiver could not pull
+  const InUse& in_use() const noexcept { return in_use_; }
   void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
   bool peer_closed() const noexcept { return peer_closed_.load(std::memory_order_acquire); }
   void fail(Status status, std::string text) { failure_.set(status, std::move(text)); }
@@ -155,6 +182,7 @@ class SendChannel final : public SendRequest {
       0};  // relaxed: the caller orders its own calls; the helper learns it from records
   std::atomic<bool> peer_closed_{false};
   FailureSlot failure_;
+  InUse in_use_;
   // The receiver's typemap, if strided: gathered by the helper, then published.
   std::vector<TypeBlock> peer_blocks_;
   std::optional<Typemap> peer_type_;
@@ -193,6 +221,7 @@ class RecvChannel final : public RecvRequest {
   void open_first_round() { side_->open(1, *this); }
 
   void on_move(std::uint64_t round, Run run);  ///< the sender could not push
+  const InUse& in_use() const noexcept { return in_use_; }
   void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
   void fail(Status status, std::string text) { failure_.set(status, std::move(text)); }
   bool matched() const noexcept { return matched_.load(std::memory_order_acquire); }
@@ -227,6 +256,7 @@ class RecvChannel final : public RecvRequest {
   std::atomic<std::uint64_t> round_{
       0};  // relaxed: the caller orders its own calls; the helper learns it from records
   FailureSlot failure_;
+  InUse in_use_;
   std::atomic<bool> peer_closed_{false};
   // Written by match(), then published.
   Match match_{};

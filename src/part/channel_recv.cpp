@@ -85,7 +85,7 @@ Completion RecvChannel::poll() {
     return Completion::pending;
   }
   if (usable() && side_->complete(round(), *this)) return Completion::complete;
-  if (usable() && side_->needs_no_sender(round())) return Completion::pending;
+  if (usable() && side_->reading(round())) return Completion::pending;
   down ? fail(Errc::kPeerDown, "the process of the " + describe(args_, Kind::send) + " at " +
                                    args_.peer + " is gone")
        : fail(Errc::kPeerFreed,
@@ -118,12 +118,14 @@ Status RecvChannel::pull(Piece piece) noexcept {
 }
 
 void RecvChannel::help() {
+  const InUse::Guard guard(in_use_);
   const Status status = shared_copy_->work([&](Piece piece) { return pull(piece); },
                                            [&](Run run) { moved(run, MovedBy::receiver); });
   if (!status.ok()) give_up(status);
 }
 
 void RecvChannel::move(Run run) {
+  const InUse::Guard guard(in_use_);
   if (wire_.usable() && shared_copy_->offer(run)) return help();
   const Status status = pull(bytes_of(run));
   if (status.ok()) return moved(run, MovedBy::receiver);

@@ -93,6 +93,7 @@ bool SendChannel::knows_peer_type() const noexcept {
 }
 
 void SendChannel::help() {
+  const InUse::Guard guard(in_use_);
   // Once there are jobs the receiver has matched, so `accepted` may be read. A piece that is taken
   // can't be handed over: without the receiver's typemap its pieces are its own.
   if (!shared_copy_.has_jobs() || !knows_peer_type()) return;
@@ -102,6 +103,7 @@ void SendChannel::help() {
 }
 
 void SendChannel::move(Run run) {
+  const InUse::Guard guard(in_use_);
   if (!side_.rendezvous().all_marked(round()))
     Counters::add(counters_.early_bytes, bytes_of(run).length);
   if (wire_.usable() && knows_peer_type() && shared_copy_.offer(run)) return help();

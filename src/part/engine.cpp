@@ -255,6 +255,7 @@ void EngineImpl::send_close(PeerState& peer, std::uint64_t channel, bool by_send
 }
 
 void EngineImpl::free_send_locked(SendChannel& channel) {
+  channel.in_use().wait_until_free();
   send_close(channel.peer(), channel.id(), true);
   if (channel.peer_closed() || is_down(channel.peer()))
     pool_.release(channel.block());
@@ -265,6 +266,7 @@ void EngineImpl::free_send_locked(SendChannel& channel) {
 
 void EngineImpl::free_recv_locked(RecvChannel& channel) {
   if (channel.matched()) {
+    channel.in_use().wait_until_free();
     send_close(channel.peer(), channel.channel(), false);
     receives_.erase({channel.peer().peer, channel.channel()});
     return;

@@ -109,11 +109,9 @@ class RecvSide {
     return rounds_moved(block_, layout_.partitions(), round);
   }
 
-  /// The round needs nothing more from the sender: readers are still copying out what it left in
-  /// its slots.
-  bool needs_no_sender(std::uint64_t round) const {
-    return mode_ == Mode::slots && slots_.all_claimed(round);
-  }
+  /// Another thread is copying slots out: neither complete nor failed, whatever became of the
+  /// sender.
+  bool reading(std::uint64_t round) const { return mode_ == Mode::slots && slots_.reading(round); }
 
   const Layout& layout() const noexcept { return layout_; }
   const BlockView<P>& block() const noexcept { return block_; }

@@ -134,15 +134,17 @@ class SlotReader {
       first_unread_.store(stamped::make(round, read_end), std::memory_order_relaxed);
   }
 
-  /// Every partition of `round` has been claimed: what is not in the buffer yet is under some
-  /// reader's hands.
-  bool all_claimed(std::uint64_t round) const {
+  /// Some reader has claimed what is not in the receive buffer yet.
+  bool reading(std::uint64_t round) const {
+    std::uint64_t claimed = (round - 1) * layout_.partitions();
     for (std::uint32_t w = 0; w < layout_.words().size(); ++w) {
       // acquire: pairs with drain_word()'s claim.
       const std::uint64_t claim = claims_[w].load(std::memory_order_acquire);
-      if (claim != stamped::make(round, layout_.words()[w].full_mask())) return false;
+      if (!stamped::of_round(claim, round)) return true;
+      claimed += static_cast<std::uint64_t>(__builtin_popcount(stamped::bits(claim)));
     }
-    return true;
+    // acquire: pairs with publish_moved's fetch_add.
+    return block_.header().moved_count.load(std::memory_order_acquire) < claimed;
   }
 
  private:
