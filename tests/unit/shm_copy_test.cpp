@@ -73,7 +73,7 @@ TEST(ShmCopy, PackAndUnpackAreThoseOfTheModel) {
                                           : random_type(random, random.one_in(3));
     const std::uint64_t total = kElements * type.size_bytes();
     const std::uint64_t offset = random.below(total);
-    const std::uint64_t length = random.below(total - offset + 1);
+    const std::uint64_t length = 1 + random.below(total - offset);
     auto arena = random_bytes(random, kArenaBytes);
     std::vector<std::byte> slot(length);
     pack(buffer_of(type, arena), offset, length, slot.data());
@@ -108,7 +108,7 @@ TEST(ShmCopy, CopyIsThatOfTheModel) {
     const Two types = random_pair(random);
     const std::uint64_t total = kElements * types.from.size_bytes();
     const std::uint64_t offset = random.below(total);
-    const std::uint64_t length = random.below(total - offset + 1);
+    const std::uint64_t length = 1 + random.below(total - offset);
     auto from = random_bytes(random, kArenaBytes);
     auto to = random_bytes(random, kArenaBytes);
     auto expected = to;
@@ -163,7 +163,7 @@ TEST(ShmAttach, BothDirectionsAreThoseOfTheModel) {
     const Two types = random_pair(random);
     const std::uint64_t total = kElements * types.from.size_bytes();
     const std::uint64_t offset = random.below(total);
-    const std::uint64_t length = random.below(total - offset + 1);
+    const std::uint64_t length = 1 + random.below(total - offset);
     const auto from = random_bytes(random, kArenaBytes);
     const auto to = random_bytes(random, kArenaBytes);
     auto expected = to;
