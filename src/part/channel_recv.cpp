@@ -86,6 +86,8 @@ Completion RecvChannel::poll() {
   }
   if (usable() && side_->complete(round(), *this)) return Completion::complete;
   if (usable() && side_->reading(round())) return Completion::pending;
+  // Nothing more becomes ready, and all that was is copied: the count is final.
+  if (usable() && side_->complete(round(), *this)) return Completion::complete;
   down ? fail(Errc::kPeerDown, "the process of the " + describe(args_, Kind::send) + " at " +
                                    args_.peer + " is gone")
        : fail(Errc::kPeerFreed,
