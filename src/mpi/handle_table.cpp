@@ -1,5 +1,6 @@
 #include "mpi/handle_table.hpp"
 
+#include <algorithm>
 #include <bit>
 
 namespace larklane::mpi {
@@ -11,24 +12,27 @@ void HandleTable::put(Slot& slot, std::uint64_t handle, void* value) noexcept {
                  std::memory_order_release);  // release: pairs with find() acquire of the key
 }
 
-void HandleTable::place(const Table& table, std::uint64_t handle, void* value) noexcept {
+void HandleTable::place_locked(const Table& table, std::uint64_t handle, void* value) noexcept {
   std::size_t i = home(handle, table.shift);
   // relaxed: only writers change keys, and they hold the mutex
   while (table.slots[i].key.load(std::memory_order_relaxed) > kRemoved) i = (i + 1) & table.mask;
+  if (table.slots[i].key.load(std::memory_order_relaxed) == kEmpty) ++used_;
   put(table.slots[i], handle, value);
 }
 
 void HandleTable::grow_locked() {
   const Table& old =
       *current_.load(std::memory_order_relaxed);  // relaxed: the mutex orders writers
-  const std::size_t count = std::max(kSlotsMin, std::bit_ceil(size_ * 8));
+  const std::size_t count = std::max(kSlotsMin, (old.mask + 1) * 2);
   slots_.push_back(std::make_unique<Slot[]>(count));
   tables_.push_back(std::make_unique<Table>(
       Table{slots_.back().get(), count - 1, 64u - static_cast<unsigned>(std::countr_zero(count))}));
+  used_ = 0;
   for (std::size_t i = 0; i <= old.mask; ++i) {
     const Slot& slot = old.slots[i];
     const std::uint64_t key = slot.key.load(std::memory_order_relaxed);  // relaxed: as above
-    if (key > kRemoved) place(*tables_.back(), key, slot.value.load(std::memory_order_relaxed));
+    if (key > kRemoved)
+      place_locked(*tables_.back(), key, slot.value.load(std::memory_order_relaxed));
   }
   current_.store(tables_.back().get(),
                  std::memory_order_release);  // release: pairs with find() acquire
@@ -37,8 +41,8 @@ void HandleTable::grow_locked() {
 void HandleTable::insert(std::uint64_t handle, void* value) {
   const std::scoped_lock lock(mutex_);
   // relaxed: the mutex orders writers
-  if ((size_ + 1) * 4 > current_.load(std::memory_order_relaxed)->mask + 1) grow_locked();
-  place(*current_.load(std::memory_order_relaxed), handle, value);
+  if ((used_ + 1) * 4 > current_.load(std::memory_order_relaxed)->mask + 1) grow_locked();
+  place_locked(*current_.load(std::memory_order_relaxed), handle, value);
   ++size_;
 }
 
@@ -56,11 +60,12 @@ void HandleTable::remove(std::uint64_t handle) noexcept {
   --size_;
   table.slots[i].key.store(kRemoved,
                            std::memory_order_relaxed);  // relaxed: the next put() releases it
-  // A removed slot before an empty one ends no probe that could still find something: without this,
-  // churn would fill the table.
+  // A removed slot before an empty one ends no probe that could still find something. One before a
+  // handle that stays remains, and counts as used.
   while (table.slots[i].key.load(std::memory_order_relaxed) == kRemoved &&
          table.slots[(i + 1) & table.mask].key.load(std::memory_order_relaxed) == kEmpty) {
     table.slots[i].key.store(kEmpty, std::memory_order_relaxed);
+    --used_;
     i = (i + table.mask) & table.mask;
   }
 }

@@ -18,7 +18,9 @@ namespace larklane::mpi {
 /// 1. A slot's value is stored before its key, and its key is withdrawn before the next value is
 /// stored: who reads key, value and
 ///    the same key again holds that key's value.
-/// 2. At least three quarters of the slots are empty, so every probe ends.
+/// 2. At least three quarters of the slots are empty (neither taken nor removed), so every probe
+/// ends. Tables only double: handles come back, and a table that has room for all of an MPI's is
+/// never replaced.
 /// 3. A table that was replaced is kept until the end: a reader may still be in it, and finds there
 /// all that it may look for.
 class HandleTable {
@@ -74,7 +76,7 @@ class HandleTable {
     return static_cast<std::size_t>((handle * 0x9E3779B97F4A7C15u) >> shift);
   }
   static void put(Slot& slot, std::uint64_t handle, void* value) noexcept;
-  static void place(const Table& table, std::uint64_t handle, void* value) noexcept;
+  void place_locked(const Table& table, std::uint64_t handle, void* value) noexcept;
   void grow_locked();
 
   Slot nothing_[2];
@@ -82,6 +84,7 @@ class HandleTable {
   std::atomic<const Table*> current_;
   mutable std::mutex mutex_;  // writers
   std::size_t size_ = 0;
+  std::size_t used_ = 0;  // slots of the current table that are taken or removed
   std::vector<std::unique_ptr<Table>> tables_;
   std::vector<std::unique_ptr<Slot[]>> slots_;
 };

@@ -53,6 +53,20 @@ TEST(MpiHandleTable, NewHandlesForeverDoNotFillIt) {
   EXPECT_EQ(table.find(2), nullptr);
 }
 
+TEST(MpiHandleTable, NewHandlesBesideOneThatStaysDoNotFillIt) {
+  HandleTable table;
+  table.insert(7, object(7));
+  std::mt19937_64 random(11);
+  for (int i = 0; i < 200000; ++i) {
+    const std::uint64_t handle = 1000 + random() % 2000;
+    table.insert(handle, object(handle));
+    table.remove(handle);
+    ASSERT_EQ(table.find(handle), nullptr);  // would not return from a table without empty slots
+  }
+  EXPECT_EQ(table.find(7), object(7));
+  EXPECT_EQ(table.size(), 1u);
+}
+
 TEST(MpiHandleTable, RemovingWhatIsNotThereDoesNothing) {
   HandleTable table;
   table.insert(10, object(10));
