@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,10 +11,16 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "net/shm/memory_room.hpp"
 #include "net/shm/segment.hpp"
 #include "part/block.hpp"
 
@@ -48,6 +55,82 @@ TEST(ShmSegment, APeersSegmentMustBeSealedAndOfTheSizeThatItSays) {
   ASSERT_EQ(::fcntl(loose.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
   EXPECT_TRUE(Segment::map(std::move(loose), 8192).has_value());
   EXPECT_EQ(Segment::map(UniqueFd(), 8192).error().code(), Errc::kProtocol);
+}
+
+TEST(ShmSegment, OneLargerThanTheMachinesMemoryIsAnErrorAtOnce) {
+  const std::uint64_t room = memory_room_bytes();
+  if (room == std::numeric_limits<std::uint64_t>::max()) GTEST_SKIP() << "the system does not tell";
+  const auto segment = Segment::create(room * 2 + (std::uint64_t{1} << 30));
+  EXPECT_EQ(segment.error(), Status(Errc::kNoMemory, ENOMEM));
+}
+
+TEST(ShmSegment, ATimerThatNeverStopsDoesNotRefuseMemory) {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  struct sigaction former {};
+  ASSERT_EQ(::sigaction(SIGALRM, &action, &former), 0);
+  const itimerval often{{0, 500}, {0, 500}};
+  const itimerval never{};
+  ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
+  const auto segment = Segment::create(std::uint64_t{48} << 20);
+  EXPECT_EQ(::setitimer(ITIMER_REAL, &never, nullptr), 0);
+  EXPECT_EQ(::sigaction(SIGALRM, &former, nullptr), 0);
+  EXPECT_TRUE(segment.has_value()) << segment.error().detail();
+}
+
+/// A procfs and control groups as a test wants them. Thread safety: single-owner.
+class MemoryRoomTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "larklane-room-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    root_ = name;
+    write("proc/meminfo",
+          "MemTotal: 900 kB\nMemFree: 5 kB\nMemAvailable: 100 kB\nSwapFree: 20 kB\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  std::uint64_t room_kib() const {
+    return memory_room_bytes((root_ / "proc").string(), (root_ / "groups").string()) / 1024;
+  }
+
+ private:
+  std::filesystem::path root_;
+};
+
+TEST_F(MemoryRoomTest, IsWhatTheMachineHas) {
+  EXPECT_EQ(room_kib(), 120u);
+  write("proc/self/cgroup", "0::/a/b\n");
+  write("groups/a/b/memory.max", "max\n");
+  EXPECT_EQ(room_kib(), 120u);
+}
+
+TEST_F(MemoryRoomTest, IsWhatTheTightestGroupLeaves) {
+  write("proc/self/cgroup", "0::/a/b\n");
+  write("groups/a/b/memory.max", "max\n");
+  write("groups/a/memory.max", "81920\n");
+  write("groups/a/memory.current", "61440\n");
+  write("groups/a/memory.swap.max", "0\n");
+  EXPECT_EQ(room_kib(), 20u);
+  write("groups/a/memory.stat", "anon 1024\nactive_file 2048\ninactive_file 8192\n");
+  EXPECT_EQ(room_kib(), 30u);
+  write("groups/a/memory.swap.max", "max\n");
+  EXPECT_EQ(room_kib(), 50u);
+}
+
+TEST_F(MemoryRoomTest, ReadsTheOldGroupsToo) {
+  write("proc/self/cgroup", "9:name=systemd:/x\n5:cpu,memory:/of/another/namespace\n");
+  write("groups/memory/memory.limit_in_bytes", "10240\n");
+  write("groups/memory/memory.usage_in_bytes", "8192\n");
+  EXPECT_EQ(room_kib(), 2u);
+}
+
+TEST_F(MemoryRoomTest, IsUnlimitedWhereNobodyTells) {
+  write("proc/meminfo", "");
+  EXPECT_EQ(room_kib(), std::numeric_limits<std::uint64_t>::max() / 1024);
 }
 
 TEST(ShmBlockPool, BlocksDoNotOverlapAndComeAgainWithANewGeneration) {
@@ -92,7 +175,6 @@ TEST(ShmBlockPool, ReuseTakesNoNewMemory) {
 TEST(ShmBlockPool, AFileSizeLimitIsAnError) {
   const pid_t child = ::fork();
   if (child == 0) {
-    (void)std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{4096, 4096};
     if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(1);
     BlockPool pool;

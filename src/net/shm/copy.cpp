@@ -105,12 +105,13 @@ Status attach_copy(Direction direction, pid_t pid, const Buffer& ours, const Buf
 
 bool attach_allowed(Direction direction, pid_t pid) noexcept {
   if (pid <= 0) return false;
-  // The kernel asks for permission before it looks at the address; nothing is mapped at 1.
+  // The kernel asks for permission before it looks at the address; no program has memory at the top
+  // of the address space.
   std::byte byte{};
   Vectors ours;
   Vectors theirs;
   ours.entries[0] = {&byte, 1};
-  theirs.entries[0] = {reinterpret_cast<void*>(std::uintptr_t{1}), 1};
+  theirs.entries[0] = {reinterpret_cast<void*>(~std::uintptr_t{4095}), 1};
   ours.count = theirs.count = 1;
   return attach_call(direction, pid, ours, theirs) < 0 && errno == EFAULT;
 }

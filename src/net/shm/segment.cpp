@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+
+#include "net/shm/memory_room.hpp"
 
 namespace larklane::shm {
 namespace {
@@ -15,6 +18,9 @@ constexpr std::uint64_t kBlockBytesMin = 1024;
 constexpr std::uint64_t kSharedSegmentBytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t kSharedBlockBytesMax = kSharedSegmentBytes / 4;
 constexpr std::uint64_t kLargeGranuleBytes = std::uint64_t{1} << 16;
+/// Segments from here on are compared with the memory that there is.
+constexpr std::uint64_t kRoomLookBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kReserveBytes = std::uint64_t{1} << 20;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 /// The segments that this process has created, by the file behind them. Thread safety: thread-safe.
@@ -43,6 +49,25 @@ Created& created() {
   return all;
 }
 
+/// Allocate the whole file. @return errno
+int reserve(int fd, std::uint64_t bytes) {
+  // A file over the limit would not only be refused: SIGXFSZ ends the program.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) return EFBIG;
+  // The kernel promises memory that it does not have, and then kills somebody.
+  if (bytes >= kRoomLookBytes && bytes > memory_room_bytes()) return ENOMEM;
+  // A signal undoes the call that it interrupts, and a profiler's timer comes again and again: so a
+  // little at a time.
+  for (std::uint64_t done = 0; done < bytes;) {
+    const std::uint64_t length = std::min(bytes - done, kReserveBytes);
+    const int error = ::posix_fallocate(fd, static_cast<off_t>(done), static_cast<off_t>(length));
+    if (error == EINTR) continue;
+    if (error != 0) return error;
+    done += length;
+  }
+  return 0;
+}
+
 Result<std::byte*> map_fd(int fd, std::uint64_t bytes) {
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) return Status(Errc::kNoMemory, errno);
@@ -54,8 +79,7 @@ Result<std::byte*> map_fd(int fd, std::uint64_t bytes) {
 Result<std::shared_ptr<Segment>> Segment::create(std::uint64_t bytes) {
   UniqueFd fd(::memfd_create("larklane", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return Status(Errc::kNoMemory, errno);
-  if (const int error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes)); error != 0)
-    return Status(Errc::kNoMemory, error);
+  if (const int error = reserve(fd.get(), bytes); error != 0) return Status(Errc::kNoMemory, error);
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return Status(Errc::kNoMemory, errno);
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return Status(Errc::kNoMemory, errno);

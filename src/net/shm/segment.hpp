@@ -17,7 +17,8 @@ namespace larklane::shm {
 /// One mapped memfd, ours or a peer's. Thread safety: immutable.
 class Segment {
  public:
-  /// @errors kNoMemory (detail: errno)
+  /// @errors kNoMemory (detail: errno; ENOMEM, too, where the kernel would rather kill a process,
+  /// EFBIG over the limit of file sizes)
   static Result<std::shared_ptr<Segment>> create(std::uint64_t bytes);
   /// Map a peer's segment; one that this process has created is not mapped twice. @errors kProtocol
   /// (not sealed, or not of that size), kNoMemory
