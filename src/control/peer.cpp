@@ -1,10 +1,13 @@
 #include "control/peer.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/log.hpp"
@@ -19,11 +22,32 @@ bool is_gone(int error) noexcept {
   return error == EPIPE || error == ECONNRESET || error == ENOTCONN;
 }
 
+/// It may go better later: the peer's backlog is full, or this process or machine is short of
+/// something.
+bool is_passing(Status status) noexcept {
+  if (status.code() != Errc::kSystem) return false;
+  const int error = status.detail();
+  return error == EAGAIN || error == EMFILE || error == ENFILE || error == ENOMEM ||
+         error == ENOBUFS || error == ENOSPC;
+}
+
 }  // namespace
 
 LocalPeer::LocalPeer(PeerHost& host, Address address) : host_(host), address_(std::move(address)) {}
 
 bool LocalPeer::same_process() const noexcept { return pid() == ::getpid(); }
+
+bool LocalPeer::has_ended() {
+  if (!is_down()) return false;
+  const std::lock_guard lock(mutex_);
+  if (pidfd_) {
+    pollfd gone{pidfd_.get(), POLLIN, 0};
+    return ::poll(&gone, 1, 0) == 1;
+  }
+  const pid_t process = pid();
+  // a plane of this process is down when it has been destroyed
+  return process == ::getpid() || (process > 0 && ::kill(process, 0) != 0 && errno == ESRCH);
+}
 
 Status LocalPeer::send(std::uint16_t kind, std::span<const std::byte> payload,
                        std::span<const int> fds) {
@@ -98,19 +122,23 @@ Status LocalPeer::open() {
 
 Status LocalPeer::open_locked() {
   Result<UniqueFd> connection = connect_to(address_);
-  const bool is_full = !connection && connection.error() == Status(Errc::kSystem, EAGAIN);
-  if (!connection && !is_full) return connection.error();
-  if (connection) LARKLANE_TRY(attach_locked(std::move(*connection)));
+  const Status opened = connection ? attach_locked(std::move(*connection)) : connection.error();
+  if (!opened.ok() && !is_passing(opened)) return opened;
   const auto hello = std::as_bytes(std::span(&host_.hello(), 1));
   queue_.push_back({{hello.begin(), hello.end()}, {}, false});
   queued_bytes_ += hello.size();
-  if (is_full) {
-    state_ = State::connecting;
-    await_room_locked(EAGAIN);
-  } else {
-    flush_locked();
-  }
+  opened.ok() ? flush_locked() : connect_later_locked(opened.detail());
   return {};
+}
+
+/// What is sent until then waits in the queue: a record must not be lost because descriptors are
+/// short.
+void LocalPeer::connect_later_locked(int error) {
+  state_ = State::connecting;
+  if (error != EAGAIN)
+    log_warn_once("control connect", "control: no connection to %s yet: %s; trying again",
+                  address_.c_str(), std::strerror(error));
+  await_room_locked(error);
 }
 
 /// A connection has been made: check who is there and serve it.
@@ -183,8 +211,7 @@ void LocalPeer::await_room_locked(int error) {
     is_armed_ = watch(host_.epoll(), fd_.get(), EPOLLOUT, &outgoing_, EPOLL_CTL_MOD).ok();
     if (is_armed_) return;
   }
-  // the backlog is full, or a shortage (memory, descriptors in flight) that epoll can't see the end
-  // of
+  // the backlog is full, or a shortage (memory, descriptors) that epoll can't see the end of
   if (!is_retrying_) {
     is_retrying_ = true;
     host_.retry_soon(*this);
@@ -197,10 +224,8 @@ bool LocalPeer::retry() {
   if (down_reason_ != Errc::kOk) return false;
   if (state_ == State::connecting) {
     Result<UniqueFd> connection = connect_to(address_);
-    if (!connection && connection.error() == Status(Errc::kSystem, EAGAIN)) {
-      return is_retrying_ = true;
-    }
     const Status attached = connection ? attach_locked(std::move(*connection)) : connection.error();
+    if (is_passing(attached)) return is_retrying_ = true;
     if (!attached.ok()) {
       host_.report_down(*this, attached);
       return false;
@@ -215,8 +240,7 @@ void LocalPeer::shut(Errc reason) {
   down_reason_ = reason;
   if (fd_) unwatch(host_.epoll(), fd_.get());
   if (pidfd_) unwatch(host_.epoll(), pidfd_.get());
-  fd_.reset();
-  pidfd_.reset();
+  fd_.reset();  // pidfd_ stays, for has_ended
   queue_.clear();
   queued_bytes_ = 0;
   // release: pairs with is_down() acquire

@@ -52,6 +52,7 @@ class LocalPeer final : public Peer {
   bool same_process() const noexcept override;
   // acquire: pairs with shut() release
   bool is_down() const noexcept override { return down_.load(std::memory_order_acquire); }
+  bool has_ended() override;
   Status send(std::uint16_t kind, std::span<const std::byte> payload,
               std::span<const int> fds) override;
 
@@ -80,6 +81,7 @@ class LocalPeer final : public Peer {
   };
 
   Status open_locked();
+  void connect_later_locked(int error);
   Status attach_locked(UniqueFd fd);
   Status watch_process_locked(int socket, const Credentials& credentials);
   Status enqueue_locked(std::span<const std::span<const std::byte>> pieces, std::size_t sent_bytes,

@@ -139,6 +139,7 @@ Status LocalPlane::start() {
   if (!bell_) return Status(Errc::kSystem, errno);
   LARKLANE_TRY(watch(epoll(), bell_.get(), EPOLLIN, &bell_source_));
   for (const Listener& listener : own_) {
+    LARKLANE_TRY(listen_at(listener.fd.get()));
     LARKLANE_TRY(watch(epoll(), listener.fd.get(), EPOLLIN, &listener_source_));
   }
   is_listening_ = true;

@@ -38,6 +38,9 @@ class Peer {
   virtual bool same_process() const noexcept = 0;
   /// The process is gone (hang-up or pidfd). Never becomes false again.
   virtual bool is_down() const noexcept = 0;
+  /// The process has ended, so nothing of it stores into shared memory any more. A peer may be down
+  /// long before: whoever breaks the protocol lives on. Makes a system call.
+  virtual bool has_ended() = 0;
   /// Queue one record. First in, first out per peer, whatever thread calls. Never blocks: what the
   /// socket does not take at once is kept and sent by the helper. Descriptors are duplicated by the
   /// kernel; the caller keeps its own.
@@ -88,8 +91,8 @@ class Plane {
  public:
   /// Starts the helper: all signals blocked, affinity = the process's whole set, name "larklane".
   /// @param own  1 to 4; the first is the address that peers are told, the others are aliases
-  ///             served by the same helper. Bound in this process: peers take the one that bound
-  ///             them for the one that serves them
+  ///             served by the same helper. This process may have inherited them: peers take it
+  ///             for the one that serves them from now on
   /// @errors kNoThread, kSystem, kInvalidArgument (number of addresses)
   static Result<std::unique_ptr<Plane>> create(std::vector<Listener> own, Handler& handler);
   /// Stops and joins the helper after what is queued has been sent (at most 2 s), then
@@ -98,7 +101,7 @@ class Plane {
 
   /// The peer at `address`; connects on the first call (non-blocking for the peer: a backlog
   /// suffices). One process is one peer if it is always called by the same name, or once it has
-  /// connected to us.
+  /// connected to us. Where descriptors or memory are short, the helper connects later.
   /// @errors kUnreachable (nobody listens), kForeignUser, kSystem, kInvalidArgument (no address)
   virtual Result<Peer*> connect(const Address& address) = 0;
   /// Run `work` on the helper thread, in order. Rings the bell: not for the common path.

@@ -57,8 +57,13 @@ Result<Listener> Listener::bind(Address address) {
   if (!fd) return Status(Errc::kSystem, errno);
   const SocketName name(address);
   if (::bind(fd.get(), name.get(), name.length) != 0) return Status(Errc::kSystem, errno);
-  if (::listen(fd.get(), kBacklog) != 0) return Status(Errc::kSystem, errno);
+  LARKLANE_TRY(listen_at(fd.get()));
   return Listener{std::move(address), std::move(fd)};
+}
+
+Status listen_at(int socket) noexcept {
+  if (::listen(socket, kBacklog) != 0) return Status(Errc::kSystem, errno);
+  return {};
 }
 
 Credentials peer_credentials(int socket) noexcept {

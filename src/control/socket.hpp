@@ -24,6 +24,10 @@ struct Credentials {
 Credentials peer_credentials(int socket) noexcept;
 bool is_own_user(const Credentials& peer) noexcept;
 
+/// Begin to listen, or make this process the one that peers see behind a listener that it has
+/// inherited. @errors kSystem
+Status listen_at(int socket) noexcept;
+
 /// A non-blocking connection to whoever listens at `address`.
 /// @errors kUnreachable, kSystem; kSystem with EAGAIN: the backlog is full, try again later
 Result<UniqueFd> connect_to(const Address& address);

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -496,6 +497,65 @@ TEST_F(FaultTest, AnotherProcessWithTheSameNameIsAnotherPeer) {
   EXPECT_FALSE(records[1].from->is_down());
   second.fd.reset();
   EXPECT_TRUE(in_.wait_for_down(2));
+}
+
+TEST_F(FaultTest, WhoServesAnInheritedListenerIsThePeer) {
+  auto inherited = listeners({other_});
+  Process child([&](const Process::Tell& tell) {
+    Inbox in;
+    const auto plane = Plane::create(std::move(inherited), in);
+    tell(plane ? 1 : 0);
+    ::pause();
+    return 0;
+  });
+  ASSERT_EQ(child.hear(), 1U);
+  const auto plane = make_plane(listeners({own_}), in_);
+  Peer* const peer = must_connect(*plane, other_);
+  EXPECT_EQ(peer->pid(), child.pid());
+  child.kill();
+  ASSERT_TRUE(in_.wait_for_down());
+}
+
+TEST_F(FaultTest, DownIsNotTheEndOfTheProcess) {
+  auto own = listeners({own_});
+  Process child([&](const Process::Tell& tell) {
+    RawPeer raw(other_);
+    tell(raw.connect(own_) && raw.send_hello() && raw.send(bytes_of("nonsense instead of it")));
+    ::pause();
+    return 0;
+  });
+  ASSERT_EQ(child.hear(), 1U);
+  const auto plane = make_plane(std::move(own), in_);
+  expect_warning({"unknown magic"});
+  ASSERT_TRUE(in_.wait_for_down());
+  Peer* const peer = in_.down()[0].first;
+  EXPECT_TRUE(peer->is_down());
+  EXPECT_FALSE(peer->has_ended());
+  child.kill();
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!peer->has_ended() && std::chrono::steady_clock::now() < deadline) ::usleep(1000);
+  EXPECT_TRUE(peer->has_ended());
+}
+
+TEST_F(FaultTest, NoRecordIsLostWhenDescriptorsAreShort) {
+  const auto plane = make_plane(listeners({own_}), in_);
+  Inbox other_in;
+  const auto other = make_plane(listeners({other_}), other_in);
+  ASSERT_TRUE(must_connect(*other, own_)->send(1, bytes_of("hello")).ok());
+  ASSERT_TRUE(in_.wait_for_records(1));
+  Peer* const peer = in_.take()[0].from;  // not connected to from here so far
+  rlimit former{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &former), 0);
+  const rlimit none{0, former.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Status sent = peer->send(2, bytes_of("kept"));
+  const Result<Peer*> third = plane->connect(other_);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &former), 0);
+  EXPECT_TRUE(sent.ok()) << errc_name(sent.code()) << " " << sent.detail();
+  EXPECT_TRUE(third.has_value());
+  expect_warning({"no connection to", "Too many open files"});
+  ASSERT_TRUE(other_in.wait_for_records(1));
+  EXPECT_EQ(other_in.take()[0].payload, "kept");
 }
 
 TEST_F(FaultTest, NoThreadIsAnErrorNotACrash) {
