@@ -20,8 +20,8 @@ constexpr std::string_view kPrefix = "LARKLANE_";
 
 /// Variables that carry facts from the launching command to the process; not options.
 constexpr std::string_view kInternalVariables[] = {
-    "LARKLANE_CONFIG", "LARKLANE_SEED", "LARKLANE_JOB",
-    "LARKLANE_RANK",   "LARKLANE_MPI",  "LARKLANE_FAMILY_DIR",
+    "LARKLANE_CONFIG", "LARKLANE_SEED",       "LARKLANE_JOB",     "LARKLANE_RANK",
+    "LARKLANE_MPI",    "LARKLANE_FAMILY_DIR", "LARKLANE_SPAWNED",
 };
 
 struct Option {
@@ -220,7 +220,13 @@ std::vector<std::string> variable_names() {
   return names;
 }
 
-std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
+// By steps: GCC 12 sees an overlap in a sum of strings at -O3 that there is not.
+std::string quoted(std::string_view text) {
+  std::string out(1, '"');
+  out += text;
+  out += '"';
+  return out;
+}
 
 std::string accepted_form(const Option& option) {
   std::string form = "accepted: " + std::string(option.range);
@@ -314,6 +320,11 @@ Result<Config> Config::load(std::vector<Problem>* problems) {
   Config config;
   if (const char* path = std::getenv("LARKLANE_CONFIG")) config.read_file(path, problems);
   config.read_environment(problems);
+  if (config.wait_sleep_ns_min > config.wait_sleep_ns_max) {
+    problems->push_back({true, "wait_sleep_ns_min is " + std::to_string(config.wait_sleep_ns_min) +
+                                   " ns; accepted: at most wait_sleep_ns_max, which is " +
+                                   std::to_string(config.wait_sleep_ns_max) + " ns"});
+  }
   const bool fatal = std::any_of(problems->begin(), problems->end(),
                                  [](const Problem& problem) { return problem.fatal; });
   if (fatal) return Errc::kBadOption;
@@ -339,6 +350,12 @@ std::vector<Config::Row> Config::rows() const {
 std::string environment(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? std::string() : std::string(value);
+}
+
+std::string take_environment(const char* name) {
+  std::string value = environment(name);
+  ::unsetenv(name);
+  return value;
 }
 
 }  // namespace larklane

@@ -56,5 +56,8 @@ struct Config {
 
 /// A variable that the launcher sets (job id, rank), not an option; empty if it is not there.
 std::string environment(const char* name);
+/// The same, and the variable is removed: what this process starts does not inherit it.
+/// Not while other threads use the environment.
+std::string take_environment(const char* name);
 
 }  // namespace larklane

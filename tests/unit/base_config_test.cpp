@@ -182,6 +182,13 @@ TEST_F(ConfigTest, AWrongVariableIsFatalAndNamed) {
   load(true, {{"LARKLANE_MIN_BYTES", "\"lots\"", "1..1T"}});
 }
 
+TEST_F(ConfigTest, AFirstSleepLongerThanTheLongestIsFatal) {
+  set_variable("LARKLANE_WAIT_SLEEP_NS_MIN", "2ms");
+  load(true, {{"wait_sleep_ns_min is 2000000 ns", "wait_sleep_ns_max, which is 1000000 ns"}});
+  set_variable("LARKLANE_WAIT_SLEEP_NS_MAX", "2ms");
+  load(false, {});
+}
+
 TEST_F(ConfigTest, AWrongFileIsFatalAndNamed) {
   write_file("policy\nmin_bytes = 0\n");
   load(true, {{":1:", "\"policy\"", "name = value"}, {":2:", "min_bytes", "\"0\"", "1..1T"}});
