@@ -1,13 +1,23 @@
-/* Exposed time: from the moment when the last thread has its part ready to the moment when the
- * receiver has everything. What a program with one send after the join would call the time of its
- * communication. Pready's own cost is inside. */
+/* Exposed time: from the moment when the last of all threads has its part ready to the moment when
+ * the receiver has everything. What a program with one send after the join would call the time of
+ * its communication. Pready's own cost is inside. */
+#include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "pair.h"
 
 enum { TAG = 4 };
+
+/* In memory of both ranks: what the receiver tells without the MPI, so that a sender who polls for
+ * it takes no core from those whom the round is about. */
+struct news {
+  _Atomic int round; /* received */
+  double arrived;
+};
 
 struct team {
   const struct options* o;
@@ -16,7 +26,7 @@ struct team {
   MPI_Comm comm;
   pthread_barrier_t go, done;
   int round;
-  double last_ready;
+  double* ready; /* by thread */
   int stop;
 };
 
@@ -37,10 +47,8 @@ static void share(struct team* t, int index) {
   const size_t bytes = o->bytes / (size_t)o->threads;
   fill(t->buffer, bytes, (size_t)index * bytes, t->round);
   const int late = index == o->threads - 1;
-  if (late) {
-    compute(o->late_us);
-    t->last_ready = now_ns();
-  }
+  if (late) compute(o->late_us);
+  t->ready[index] = now_ns();
   if (strcmp(o->way, "partitioned") == 0) {
     const int each = o->partitions / o->threads;
     for (int p = index * each; p < (index + 1) * each; ++p) MPI_Pready(p, t->request);
@@ -110,9 +118,30 @@ static void make(struct team* t, int sender) {
   }
 }
 
+static double last_ready(const struct team* t) {
+  double last = t->ready[0];
+  for (int i = 1; i < t->o->threads; ++i) last = t->ready[i] > last ? t->ready[i] : last;
+  return last;
+}
+
+static struct news* share_news(MPI_Win* window) {
+  struct news* news = NULL;
+  MPI_Aint size;
+  int unit;
+  MPI_Win_allocate_shared(rank_of_this() == 0 ? sizeof *news : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
+                          &news, window);
+  MPI_Win_shared_query(*window, 0, &size, &unit, &news);
+  if (rank_of_this() == 0) atomic_init(&news->round, INT_MIN);
+  MPI_Barrier(MPI_COMM_WORLD);
+  return news;
+}
+
 void measure_exposed(const struct options* o, struct samples* s) {
   const int sender = rank_of_this() == 0;
-  struct team t = {.o = o, .buffer = malloc(o->bytes + 8)};
+  struct team t = {
+      .o = o, .buffer = malloc(o->bytes + 8), .ready = calloc((size_t)o->threads, sizeof(double))};
+  MPI_Win window;
+  struct news* news = share_news(&window);
   struct member* members = calloc((size_t)o->threads, sizeof *members);
   pthread_t* threads = calloc((size_t)o->threads, sizeof *threads);
   MPI_Request* parts = calloc((size_t)o->threads, sizeof *parts);
@@ -125,18 +154,18 @@ void measure_exposed(const struct options* o, struct samples* s) {
     pthread_create(&threads[i], NULL, run_member, &members[i]);
   }
   for (int round = -o->warmup; round < o->rounds; ++round) {
-    double arrived = 0;
     t.round = round;
     if (sender) {
       sender_round(&t);
-      MPI_Recv(&arrived, 1, MPI_DOUBLE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      if (round >= 0) s->values[s->count++] = arrived - t.last_ready;
-      s->wrong += arrived < t.last_ready; /* complete before its last part was ready */
+      while (atomic_load(&news->round) != round) usleep(20);
+      const double exposed = news->arrived - last_ready(&t);
+      if (round >= 0) s->values[s->count++] = exposed;
+      s->wrong += exposed < 0; /* complete before its last part was ready */
     } else {
       receiver_round(&t, parts);
-      arrived = now_ns();
+      news->arrived = now_ns();
+      atomic_store(&news->round, round);
       s->wrong += wrong_words(t.buffer, o->bytes, round) != 0;
-      MPI_Send(&arrived, 1, MPI_DOUBLE, 0, 0, MPI_COMM_WORLD);
     }
   }
   t.stop = 1;
@@ -144,6 +173,8 @@ void measure_exposed(const struct options* o, struct samples* s) {
   for (int i = 1; sender && i < o->threads; ++i) pthread_join(threads[i], NULL);
   if (t.request != MPI_REQUEST_NULL) MPI_Request_free(&t.request);
   MPI_Comm_free(&t.comm);
+  MPI_Win_free(&window);
+  free(t.ready);
   free(parts);
   free(threads);
   free(members);

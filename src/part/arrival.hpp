@@ -16,14 +16,16 @@ template <class P>
 class Arrival {
  public:
   Arrival(const BlockView<P>& block, std::uint32_t send_partitions, std::uint32_t recv_partitions)
-      : block_(block), send_partitions_(send_partitions), recv_partitions_(recv_partitions) {}
+      : moved_(&block.moved(0)),
+        send_partitions_(send_partitions),
+        recv_partitions_(recv_partitions) {}
 
   /// The receiver's Start, before it opens: nothing of `round` has arrived. Stragglers of older
   /// rounds see a newer stamp.
   void start(std::uint64_t round) const {
     // release: pairs with arrived()'s acquire; movers see it through the opening read-modify-write.
     for (std::uint32_t m = 0; m < (send_partitions_ + 31) / 32; ++m)
-      block_.moved(m).store(stamped::make(round, 0), std::memory_order_release);
+      moved_[m].store(stamped::make(round, 0), std::memory_order_release);
   }
 
   Run covering(std::uint32_t recv_partition) const noexcept {
@@ -32,10 +34,11 @@ class Arrival {
   }
 
   /// Receive partition `partition` is in the buffer in `round` (or the round is over).
-  bool arrived_one(std::uint64_t round, std::uint32_t partition) const {
-    if (send_partitions_ != recv_partitions_) return arrived(round, covering(partition));
+  [[gnu::always_inline]] bool arrived_one(std::uint64_t round, std::uint32_t partition) const {
+    if (send_partitions_ != recv_partitions_) [[unlikely]]
+      return arrived(round, covering(partition));
     // acquire: as in arrived().
-    const std::uint64_t value = block_.moved(partition / 32).load(std::memory_order_acquire);
+    const std::uint64_t value = moved_[partition / 32].load(std::memory_order_acquire);
     return (value >> (partition % 32) & 1) != 0 || !stamped::of_round(value, round);
   }
 
@@ -46,7 +49,7 @@ class Arrival {
       const std::uint32_t count = std::min(end - first, 32 - bit);
       const std::uint32_t mask = low_mask(count) << bit;
       // acquire: pairs with publish_moved's release.
-      const std::uint64_t value = block_.moved(first / 32).load(std::memory_order_acquire);
+      const std::uint64_t value = moved_[first / 32].load(std::memory_order_acquire);
       if (stamped::of_round(value, round) && (stamped::bits(value) & mask) != mask) return false;
       first += count;
     }
@@ -54,7 +57,7 @@ class Arrival {
   }
 
  private:
-  const BlockView<P>& block_;
+  typename BlockView<P>::Atomic64* moved_;
   std::uint32_t send_partitions_;
   std::uint32_t recv_partitions_;
 };

@@ -53,12 +53,19 @@ constexpr std::uint32_t bits(std::uint64_t value) noexcept {
 }
 }  // namespace stamped
 
-/// A rendezvous word on its own cache line; a word whose partitions fit behind it carries them
-/// along (slots only).
+/// A ready mark of a slot: one byte, so that Pready needs no read-modify-write. Rounds r and r + 1
+/// differ in the parity of their marks, r and r + 2 in the value, and in between every partition is
+/// marked once: nobody ever clears one.
+namespace slot_mark {
+constexpr std::uint8_t of_round(std::uint64_t round) noexcept {
+  return static_cast<std::uint8_t>((round + 1) / 2);
+}
+}  // namespace slot_mark
+
+/// A rendezvous word on its own cache line.
 template <class P>
 struct alignas(kLineBytes) WordLine {
   typename P::template Atomic<std::uint64_t> state;
-  std::byte inline_slot[kLineBytes - sizeof(std::uint64_t)];
 };
 
 inline constexpr std::uint32_t kJobs = 4;  ///< shared copies of one channel at a time
@@ -112,6 +119,12 @@ struct BlockShape {
   std::uint32_t type_block_count;  ///< of the sender's typemap; 0 when contiguous
   std::uint64_t partition_bytes;
   friend constexpr bool operator==(const BlockShape&, const BlockShape&) = default;
+
+  /// Slots behind their marks in one cache line, if all of them fit; 0: apart.
+  constexpr std::uint64_t slots_behind_marks() const noexcept {
+    const std::uint64_t marks = (std::uint64_t{partitions} + 7) / 8 * 8;
+    return marks <= kLineBytes && partition_bytes <= (kLineBytes - marks) / partitions ? marks : 0;
+  }
 };
 
 /// Offsets in bytes from the start of the block.
@@ -121,6 +134,7 @@ struct BlockOffsets {
   std::uint64_t moved;
   std::uint64_t boundaries;
   std::uint64_t type_blocks;
+  std::uint64_t marks[2];  ///< slot mode, by round parity; so are the slots
   std::uint64_t slots[2];
   std::uint64_t end;
 
@@ -140,9 +154,14 @@ struct BlockOffsets {
     at.moved = take((std::uint64_t{shape.partitions} + 31) / 32 * sizeof(std::uint64_t));
     at.boundaries = take(shape.group_count * sizeof(std::uint32_t));
     at.type_blocks = take(shape.type_block_count * 2 * sizeof(std::uint64_t));
-    const std::uint64_t slot_bytes =
-        shape.mode == Mode::slots ? shape.partitions * shape.partition_bytes : 0;
-    for (auto& offset : at.slots) offset = take(slot_bytes);
+    if (shape.mode == Mode::slots) {
+      const std::uint64_t behind = shape.slots_behind_marks();
+      for (int parity = 0; parity < 2; ++parity) {
+        at.marks[parity] = take(behind != 0 ? kLineBytes : shape.partitions);
+        at.slots[parity] = behind != 0 ? at.marks[parity] + behind
+                                       : take(shape.partitions * shape.partition_bytes);
+      }
+    }
     at.end = next;
     return at;
   }
@@ -154,6 +173,7 @@ class BlockView {
  public:
   using Line = WordLine<P>;
   using Atomic64 = typename P::template Atomic<std::uint64_t>;
+  using Atomic8 = typename P::template Atomic<std::uint8_t>;
 
   BlockView() = default;
   BlockView(std::byte* base, const BlockShape& shape) noexcept
@@ -174,16 +194,16 @@ class BlockView {
   }
   std::byte* type_blocks() const noexcept { return base_ + offsets_.type_blocks; }
 
-  /// Where partition `partition` of `word` lies between Pready and the reader, in the round's
-  /// parity.
-  std::byte* slot(std::uint64_t round, const Word& word, std::uint32_t index,
-                  std::uint32_t partition, std::uint64_t partition_bytes) const noexcept {
-    if (word.count * partition_bytes <= sizeof(Line::inline_slot))
-      return this->word(round, index).inline_slot + (partition - word.first) * partition_bytes;
-    return base_ + offsets_.slots[round & 1] + partition * partition_bytes;
+  Atomic8& mark(std::uint64_t round, std::uint32_t partition) const noexcept {
+    return reinterpret_cast<Atomic8*>(base_ + offsets_.marks[round & 1])[partition];
+  }
+  /// Where the packed bytes from `offset` on lie between Pready and the reader.
+  std::byte* slot(std::uint64_t round, std::uint64_t offset) const noexcept {
+    return base_ + offsets_.slots[round & 1] + offset;
   }
 
-  /// Make every atomic of fresh (zeroed or reused) memory; words carry round 1 and 2.
+  /// Make every atomic of fresh (zeroed or reused) memory; words carry rounds 1 and 2, marks
+  /// neither.
   void construct(const BlockShape& shape, std::uint64_t generation) const {
     auto* head = ::new (base_) BlockHeader<P>{};
     head->generation = generation;
@@ -194,6 +214,8 @@ class BlockView {
       for (std::uint32_t r = 0; r < shape.root_count; ++r)
         (::new (&root(round, r)) Line{})
             ->state.store(word_state::fresh(round), std::memory_order_relaxed);
+      if (shape.mode == Mode::slots)
+        for (std::uint32_t p = 0; p < shape.partitions; ++p) ::new (&mark(round, p)) Atomic8{0};
     }
     for (std::uint32_t m = 0; m < (shape.partitions + 31) / 32; ++m) ::new (&moved(m)) Atomic64{0};
   }

@@ -155,9 +155,15 @@ class SendChannel final : public SendRequest {
 
   // For SendSide.
   void move(Run run);
-  void fill(std::byte* slot, std::uint64_t offset, std::uint64_t length) const noexcept;
+  [[gnu::always_inline]] void fill(std::byte* slot, std::uint64_t offset,
+                                   std::uint64_t length) const noexcept {
+    if (contiguous_from_ != nullptr) [[likely]]
+      return shm::copy_small(slot, contiguous_from_ + offset, length);
+    if (length != 0) shm::pack(buffer(), offset, length, slot);
+  }
 
  private:
+  [[gnu::noinline]] Status pready_run(std::int32_t first, std::int32_t count);
   Status push(Piece piece) noexcept;
   Piece bytes_of(Run run) const noexcept {
     return {run.first * partition_bytes_, run.count * partition_bytes_};
@@ -166,7 +172,9 @@ class SendChannel final : public SendRequest {
   void help();                            ///< with pieces of shared copies
   void moved(Run run, MovedBy by);
   void give_up(Status status);
-  shm::Buffer buffer() const noexcept;
+  shm::Buffer buffer() const noexcept {
+    return {args_.type.get(), reinterpret_cast<std::uintptr_t>(args_.buffer)};
+  }
   std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
 
   const std::uint64_t id_;
@@ -178,6 +186,7 @@ class SendChannel final : public SendRequest {
   SendSide<RealPlatform> side_;
   SharedCopy<RealPlatform> shared_copy_;
   Wire wire_;
+  const std::byte* const contiguous_from_;  ///< null if strided (or nothing to send)
   std::atomic<std::uint64_t> round_{
       0};  // relaxed: the caller orders its own calls; the helper learns it from records
   std::atomic<bool> peer_closed_{false};
@@ -225,8 +234,8 @@ class RecvChannel final : public RecvRequest {
   void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
   void fail(Status status, std::string text) { failure_.set(status, std::move(text)); }
   bool matched() const noexcept { return matched_.load(std::memory_order_acquire); }
-  /// Matched with a send that it can work with.
-  bool usable() const noexcept { return matched() && side_ != nullptr; }
+  /// Matched with a send that it can work with. acquire: pairs with match()'s release.
+  bool usable() const noexcept { return usable_.load(std::memory_order_acquire) != nullptr; }
   std::uint64_t channel() const noexcept { return match_.channel; }
   std::uint32_t send_partitions() const noexcept { return match_.shape.partitions; }
   PeerState& peer() const noexcept { return *peer_; }
@@ -237,6 +246,8 @@ class RecvChannel final : public RecvRequest {
   void empty(const std::byte* slot, std::uint64_t offset, std::uint64_t length) const noexcept;
 
  private:
+  bool sender_is_gone() const noexcept;
+  [[gnu::noinline]] Status parrived_slow(std::int32_t partition, bool* arrived);
   Status pull(Piece piece) noexcept;
   Piece bytes_of(Run run) const noexcept {
     return {run.first * match_.shape.partition_bytes, run.count * match_.shape.partition_bytes};
@@ -262,6 +273,7 @@ class RecvChannel final : public RecvRequest {
   Match match_{};
   std::unique_ptr<RecvSide<RealPlatform>> side_;
   std::optional<SharedCopy<RealPlatform>> shared_copy_;
+  std::atomic<RecvSide<RealPlatform>*> usable_{nullptr};  ///< side_, once it may be used
   std::atomic<bool> matched_{false};
   std::mutex start_mutex_;    // a Start before the match against the match
   bool start_waits_ = false;  // guarded by start_mutex_

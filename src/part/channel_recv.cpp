@@ -30,12 +30,13 @@ bool RecvChannel::match(Match match) {
   // Published to the sender by the first open().
   view.header().accepted = {reinterpret_cast<std::uint64_t>(args_.buffer),
                             args_.type->is_contiguous() ? 0u : 1u};
-  side_ = std::make_unique<RecvSide<RealPlatform>>(view, std::move(match_.layout),
-                                                   match_.shape.mode, match_.shape.partition_bytes,
+  side_ = std::make_unique<RecvSide<RealPlatform>>(view, match_.shape, std::move(match_.layout),
                                                    static_cast<std::uint32_t>(partitions_));
   shared_copy_.emplace(view.header().shared_copies, match_.shape.partition_bytes, piece_bytes_);
   const std::scoped_lock lock(start_mutex_);
   if (start_waits_) side_->reset(1);
+  // release: pairs with usable()'s acquire.
+  usable_.store(side_.get(), std::memory_order_release);
   // release: pairs with matched()'s acquire.
   matched_.store(true, std::memory_order_release);
   return start_waits_;
@@ -63,35 +64,53 @@ Status RecvChannel::start() {
 }
 
 Status RecvChannel::parrived(std::int32_t partition, bool* arrived) {
-  if (partition < 0 || partition >= partitions_) [[unlikely]]
-    return Errc::kInvalidArgument;
+  const auto index = static_cast<std::uint32_t>(partition);
+  // acquire: as in usable().
+  const auto* const side = usable_.load(std::memory_order_acquire);
+  if (active() && side != nullptr && index < static_cast<std::uint32_t>(partitions_) &&
+      side->has_arrived(round(), index)) [[likely]] {
+    *arrived = true;
+    return {};
+  }
+  return parrived_slow(partition, arrived);
+}
+
+Status RecvChannel::parrived_slow(std::int32_t partition, bool* arrived) {
+  if (partition < 0 || partition >= partitions_) return Errc::kInvalidArgument;
   *arrived = !active() ||
              (usable() && side_->arrived(round(), static_cast<std::uint32_t>(partition), *this));
-  if (*arrived) [[likely]]
-    return {};
-  return poll() == Completion::failed ? failure_.status() : Status{};
+  if (*arrived) return {};
+  if (failure_.failed() || sender_is_gone())
+    return poll() == Completion::failed ? failure_.status() : Status{};
+  help();
+  return {};
+}
+
+bool RecvChannel::sender_is_gone() const noexcept {
+  // acquire: pairs with on_peer_down's and on_peer_closed's release; what came before is seen by
+  // the caller.
+  return peer_->down.load(std::memory_order_acquire) ||
+         peer_closed_.load(std::memory_order_acquire);
 }
 
 Completion RecvChannel::poll() {
   if (!active()) return Completion::complete;
   if (usable() && side_->complete(round(), *this)) return Completion::complete;
   if (failure_.failed()) return Completion::failed;
-  // acquire: pairs with on_peer_down's and on_peer_closed's release; what came before is seen
-  // below.
-  const bool down = peer_->down.load(std::memory_order_acquire);
-  const bool closed = peer_closed_.load(std::memory_order_acquire);
-  if (!down && !closed) {
-    if (usable() && side_->mode() == Mode::direct && wire_.usable()) help();
+  if (!sender_is_gone()) {
+    help();
     return Completion::pending;
   }
   if (usable() && side_->complete(round(), *this)) return Completion::complete;
   if (usable() && side_->reading(round())) return Completion::pending;
   // Nothing more becomes ready, and all that was is copied: the count is final.
   if (usable() && side_->complete(round(), *this)) return Completion::complete;
-  down ? fail(Errc::kPeerDown, "the process of the " + describe(args_, Kind::send) + " at " +
-                                   args_.peer + " is gone")
-       : fail(Errc::kPeerFreed,
-              "the " + describe(args_, Kind::send) + " at " + args_.peer + " has been freed");
+  // acquire: as in sender_is_gone().
+  peer_->down.load(std::memory_order_acquire)
+      ? fail(Errc::kPeerDown,
+             "the process of the " + describe(args_, Kind::send) + " at " + args_.peer + " is gone")
+      : fail(Errc::kPeerFreed,
+             "the " + describe(args_, Kind::send) + " at " + args_.peer + " has been freed");
   return Completion::failed;
 }
 
@@ -120,6 +139,8 @@ Status RecvChannel::pull(Piece piece) noexcept {
 }
 
 void RecvChannel::help() {
+  if (!usable() || side_->mode() != Mode::direct || !wire_.usable() || !shared_copy_->has_jobs())
+    return;
   const InUse::Guard guard(in_use_);
   const Status status = shared_copy_->work([&](Piece piece) { return pull(piece); },
                                            [&](Run run) { moved(run, MovedBy::receiver); });

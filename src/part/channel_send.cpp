@@ -11,10 +11,12 @@ SendChannel::SendChannel(Parts parts)
       partition_bytes_(parts.shape.partition_bytes),
       peer_(std::move(parts.peer)),
       counters_(*parts.counters),
-      side_(BlockView<RealPlatform>(block_.base(), parts.shape), std::move(parts.layout),
-            parts.shape.mode, partition_bytes_),
+      side_(BlockView<RealPlatform>(block_.base(), parts.shape), parts.shape,
+            std::move(parts.layout)),
       shared_copy_(side_.block().header().shared_copies, partition_bytes_, parts.piece_bytes),
-      wire_(*peer_, shm::Direction::write) {}
+      wire_(*peer_, shm::Direction::write),
+      contiguous_from_(args_.type->is_contiguous() ? static_cast<const std::byte*>(args_.buffer)
+                                                   : nullptr) {}
 
 Status SendChannel::start() {
   if (active()) return Errc::kAlreadyActive;
@@ -27,10 +29,15 @@ Status SendChannel::start() {
 }
 
 Status SendChannel::pready(std::int32_t first, std::int32_t count) {
-  if (!active()) [[unlikely]]
-    return Errc::kNotActive;
-  if (first < 0 || count < 0 || first > partitions_ - count) [[unlikely]]
-    return Errc::kInvalidArgument;
+  const auto partition = static_cast<std::uint32_t>(first);
+  if (count == 1 && active() && partition < static_cast<std::uint32_t>(partitions_)) [[likely]]
+    return side_.mark_one(round(), partition, *this);
+  return pready_run(first, count);
+}
+
+Status SendChannel::pready_run(std::int32_t first, std::int32_t count) {
+  if (!active()) return Errc::kNotActive;
+  if (first < 0 || count < 0 || first > partitions_ - count) return Errc::kInvalidArgument;
   if (count == 0) return {};
   return side_.mark(round(), {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)},
                     *this);
@@ -43,7 +50,7 @@ Completion SendChannel::poll() {
   // acquire: pairs with on_peer_down's release; what the peer moved before it died is seen below.
   const bool down = peer_->down.load(std::memory_order_acquire);
   if (!down && !peer_closed()) {
-    if (side_.mode() == Mode::direct && wire_.usable()) help();
+    help();
     return Completion::pending;
   }
   if (side_.complete(round())) return Completion::complete;
@@ -60,14 +67,6 @@ void SendChannel::finish() {
   if (side_.mode() == Mode::slots)
     Counters::add(counters_.early_bytes, total_bytes_ - partition_bytes_);
   active_.store(false, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
-}
-
-shm::Buffer SendChannel::buffer() const noexcept {
-  return {args_.type.get(), reinterpret_cast<std::uintptr_t>(args_.buffer)};
-}
-
-void SendChannel::fill(std::byte* slot, std::uint64_t offset, std::uint64_t length) const noexcept {
-  if (length != 0) shm::pack(buffer(), offset, length, slot);
 }
 
 void SendChannel::moved(Run run, MovedBy by) {
@@ -93,10 +92,12 @@ bool SendChannel::knows_peer_type() const noexcept {
 }
 
 void SendChannel::help() {
-  const InUse::Guard guard(in_use_);
   // Once there are jobs the receiver has matched, so `accepted` may be read. A piece that is taken
   // can't be handed over: without the receiver's typemap its pieces are its own.
-  if (!shared_copy_.has_jobs() || !knows_peer_type()) return;
+  if (side_.mode() != Mode::direct || !wire_.usable() || !shared_copy_.has_jobs() ||
+      !knows_peer_type())
+    return;
+  const InUse::Guard guard(in_use_);
   const Status status = shared_copy_.work([&](Piece piece) { return push(piece); },
                                           [&](Run run) { moved(run, MovedBy::sender); });
   if (!status.ok()) give_up(status);

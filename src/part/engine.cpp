@@ -95,31 +95,38 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   const std::uint64_t partition_bytes = args.count * args.type->size_bytes();
   const auto partitions = static_cast<std::uint32_t>(args.partitions);
   const Mode mode = mode_for(**peer, partition_bytes, partitions, mapped(args).has_value());
-  const auto boundaries = mode == Mode::slots ? each_by_itself(partitions)
-                                              : policy->boundaries(partitions, partition_bytes);
-  auto layout = Layout::make(partitions, boundaries);
-  if (!layout) return layout.error();
   const bool typed = !args.type->is_contiguous();
-  const BlockShape shape{mode,
-                         partitions,
-                         mode == Mode::slots ? 0 : static_cast<std::uint32_t>(boundaries.size()),
-                         static_cast<std::uint32_t>(layout->words().size()),
-                         static_cast<std::uint32_t>(layout->roots().size()),
-                         typed ? static_cast<std::uint32_t>(args.type->blocks().size()) : 0,
-                         partition_bytes};
+  BlockShape shape{mode,
+                   partitions,
+                   0,
+                   0,
+                   0,
+                   typed ? static_cast<std::uint32_t>(args.type->blocks().size()) : 0,
+                   partition_bytes};
+  std::vector<std::uint32_t> boundaries;
+  Layout groups;
+  if (mode == Mode::direct) {
+    boundaries = policy->boundaries(partitions, partition_bytes);
+    auto layout = Layout::make(partitions, boundaries);
+    if (!layout) return layout.error();
+    groups = std::move(layout).value();
+    shape.group_count = static_cast<std::uint32_t>(boundaries.size());
+    shape.word_count = static_cast<std::uint32_t>(groups.words().size());
+    shape.root_count = static_cast<std::uint32_t>(groups.roots().size());
+  }
   auto block = pool_.allocate(BlockOffsets::of(shape).end);
   if (!block) return block.error();
   const BlockView<RealPlatform> view(block->base(), shape);
   view.construct(shape, block->generation);
-  if (mode == Mode::direct) std::copy(boundaries.begin(), boundaries.end(), view.boundaries());
+  std::copy(boundaries.begin(), boundaries.end(), view.boundaries());
   if (typed)
     std::memcpy(view.type_blocks(), args.type->blocks().data(),
                 args.type->blocks().size() * sizeof(TypeBlock));
 
   const std::scoped_lock lock(mutex_);
   auto channel = std::make_shared<SendChannel>(
-      SendChannel::Parts{++last_channel_, args, *block, shape, std::move(layout).value(), *peer,
-                         &counters_, config_.shm_piece_bytes});
+      SendChannel::Parts{++last_channel_, args, *block, shape, std::move(groups), *peer, &counters_,
+                         config_.shm_piece_bytes});
   LARKLANE_TRY(send_init_record_locked(*channel, shape));
   note_peer_locked(**peer, mode, args);
   sends_.emplace(channel->id(), channel);

@@ -109,7 +109,4 @@ class EngineImpl final : public Engine, private control::Handler {
   std::unique_ptr<control::Plane> plane_;  // last: its helper calls the handler until it is gone
 };
 
-/// Boundaries of groups of one partition each.
-std::vector<std::uint32_t> each_by_itself(std::uint32_t partitions);
-
 }  // namespace larklane::part

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "part/engine_impl.hpp"
 
@@ -25,12 +24,6 @@ bool plausible(const record::Init& init) {
 }
 
 }  // namespace
-
-std::vector<std::uint32_t> each_by_itself(std::uint32_t partitions) {
-  std::vector<std::uint32_t> boundaries(partitions);
-  std::iota(boundaries.begin(), boundaries.end(), 0u);
-  return boundaries;
-}
 
 void EngineImpl::on_record(control::Peer& from, const control::Record& record) {
   switch (static_cast<record::Type>(record.kind)) {
@@ -82,13 +75,14 @@ Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const r
   if (view.header().generation != init.block_generation) return Errc::kProtocol;
 
   const BlockShape& shape = init.shape;
-  auto boundaries = each_by_itself(shape.partitions);
-  if (shape.mode == Mode::direct)
-    boundaries.assign(view.boundaries(), view.boundaries() + shape.group_count);
-  auto layout = Layout::make(shape.partitions, boundaries);
-  if (!layout || layout->words().size() != shape.word_count ||
-      layout->roots().size() != shape.root_count)
-    return Errc::kProtocol;
+  Layout layout;
+  if (shape.mode == Mode::direct) {
+    auto made = Layout::make(shape.partitions, {view.boundaries(), shape.group_count});
+    if (!made || made->words().size() != shape.word_count ||
+        made->roots().size() != shape.root_count)
+      return Errc::kProtocol;
+    layout = std::move(made).value();
+  }
   auto type = std::make_shared<const Typemap>(Typemap::contiguous(1));
   if (shape.type_block_count != 0) {
     std::vector<TypeBlock> blocks(shape.type_block_count);
@@ -102,16 +96,9 @@ Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const r
     if (!mapped) return mapped.error();
     region = std::move(mapped).value();
   }
-  return RecvChannel::Match{init.channel,
-                            shape,
-                            std::move(layout).value(),
-                            *segment,
-                            init.block_offset,
-                            init.send_address,
-                            std::move(type),
-                            std::move(region),
-                            init.region_offset,
-                            false};
+  return RecvChannel::Match{
+      init.channel,      shape,           std::move(layout), *segment,           init.block_offset,
+      init.send_address, std::move(type), std::move(region), init.region_offset, false};
 }
 
 void EngineImpl::on_map(control::Peer& from, const control::Record& record) {

@@ -16,41 +16,47 @@ namespace larklane::part {
 template <class P>
 class SendSide {
  public:
-  SendSide(BlockView<P> block, Layout layout, Mode mode, std::uint64_t partition_bytes)
+  /// @param layout  of direct mode
+  SendSide(BlockView<P> block, const BlockShape& shape, Layout layout)
       : block_(block),
         layout_(std::move(layout)),
-        mode_(mode),
+        mode_(shape.mode),
+        partitions_(shape.partitions),
         rendezvous_(block_, layout_),
-        slots_(block_, layout_, partition_bytes) {}
+        slots_(block_, shape) {}
   SendSide(const SendSide&) = delete;
   SendSide& operator=(const SendSide&) = delete;
 
-  void start(std::uint64_t round) const {
+  void start(std::uint64_t round) {
+    // Its line is the other side's; Wait will ask it whether the round before has been read.
+    __builtin_prefetch(&block_.header().moved_count);
     mode_ == Mode::slots ? slots_.start(round) : rendezvous_.clear(round + 1);
   }
 
+  /// Pready of one partition.
   /// @param mover  move(Run): direct mode, the caller moves these now; fill(slot, offset, length):
   /// slots
   template <class Mover>
-  Status mark(std::uint64_t round, Run run, Mover& mover) const {
-    const auto fill = [&](std::byte* slot, std::uint64_t offset, std::uint64_t length) {
-      mover.fill(slot, offset, length);
-    };
-    const auto move = [&](Run moved) { mover.move(moved); };
+  [[gnu::always_inline]] Status mark_one(std::uint64_t round, std::uint32_t partition,
+                                         Mover& mover) const {
     if (mode_ == Mode::slots)
-      return run.count == 1 ? slots_.mark_one(round, run.first, fill)
-                            : slots_.mark(round, run.first, run.count, fill);
-    return run.count == 1 ? rendezvous_.mark_one(round, run.first, move)
-                          : rendezvous_.mark(round, run.first, run.count, move);
+      return slots_.mark_one(partition, [&](auto... where) { mover.fill(where...); });
+    return rendezvous_.mark_one(round, partition, [&](Run moved) { mover.move(moved); });
+  }
+
+  /// The same for a run.
+  template <class Mover>
+  Status mark(std::uint64_t round, Run run, Mover& mover) const {
+    if (mode_ == Mode::slots)
+      return slots_.mark(round, run, [&](auto... where) { mover.fill(where...); });
+    return rendezvous_.mark(round, run.first, run.count, [&](Run moved) { mover.move(moved); });
   }
 
   /// Every byte of the round may be overwritten by the program.
-  bool complete(std::uint64_t round) const {
-    return mode_ == Mode::slots ? slots_.complete(round)
-                                : rounds_moved(block_, layout_.partitions(), round);
+  bool complete(std::uint64_t round) {
+    return mode_ == Mode::slots ? slots_.complete(round) : rounds_moved(block_, partitions_, round);
   }
 
-  const Layout& layout() const noexcept { return layout_; }
   const BlockView<P>& block() const noexcept { return block_; }
   const Rendezvous<P>& rendezvous() const noexcept { return rendezvous_; }
   Mode mode() const noexcept { return mode_; }
@@ -59,6 +65,7 @@ class SendSide {
   BlockView<P> block_;
   Layout layout_;
   Mode mode_;
+  std::uint32_t partitions_;
   Rendezvous<P> rendezvous_;
   SlotWriter<P> slots_;
 };
@@ -66,14 +73,16 @@ class SendSide {
 template <class P>
 class RecvSide {
  public:
-  RecvSide(BlockView<P> block, Layout layout, Mode mode, std::uint64_t partition_bytes,
+  /// @param layout  of direct mode
+  RecvSide(BlockView<P> block, const BlockShape& shape, Layout layout,
            std::uint32_t recv_partitions)
       : block_(block),
         layout_(std::move(layout)),
-        mode_(mode),
-        arrival_(block_, layout_.partitions(), recv_partitions),
+        mode_(shape.mode),
+        partitions_(shape.partitions),
+        arrival_(block_, shape.partitions, recv_partitions),
         rendezvous_(block_, layout_),
-        slots_(block_, layout_, partition_bytes) {}
+        slots_(block_, shape) {}
   RecvSide(const RecvSide&) = delete;
   RecvSide& operator=(const RecvSide&) = delete;
 
@@ -89,12 +98,17 @@ class RecvSide {
     if (mode_ == Mode::direct) rendezvous_.open(round, [&](Run run) { mover.move(run); });
   }
 
-  /// Is receive partition `partition` in the buffer?
+  /// Is receive partition `partition` known to be in the buffer? What it costs most of the time is
+  /// one load.
+  [[gnu::always_inline]] bool has_arrived(std::uint64_t round, std::uint32_t partition) const {
+    return arrival_.arrived_one(round, partition);
+  }
+
+  /// Is it there, if only still in slots?
   /// @param mover  empty(slot, offset, length): slots, copy out
   template <class Mover>
   bool arrived(std::uint64_t round, std::uint32_t partition, Mover& mover) {
-    if (arrival_.arrived_one(round, partition)) return true;
-    if (mode_ != Mode::slots) return false;
+    if (mode_ != Mode::slots) return has_arrived(round, partition);
     const Run run = arrival_.covering(partition);
     slots_.drain(round, run, emptier(mover));
     return arrival_.arrived(round, run);
@@ -103,17 +117,16 @@ class RecvSide {
   /// Every byte of the round is in the buffer.
   template <class Mover>
   bool complete(std::uint64_t round, Mover& mover) {
-    if (rounds_moved(block_, layout_.partitions(), round)) return true;
+    if (rounds_moved(block_, partitions_, round)) return true;
     if (mode_ != Mode::slots) return false;
     slots_.drain_all(round, emptier(mover));
-    return rounds_moved(block_, layout_.partitions(), round);
+    return rounds_moved(block_, partitions_, round);
   }
 
   /// Another thread is copying slots out: neither complete nor failed, whatever became of the
   /// sender.
   bool reading(std::uint64_t round) const { return mode_ == Mode::slots && slots_.reading(round); }
 
-  const Layout& layout() const noexcept { return layout_; }
   const BlockView<P>& block() const noexcept { return block_; }
   Mode mode() const noexcept { return mode_; }
 
@@ -128,6 +141,7 @@ class RecvSide {
   BlockView<P> block_;
   Layout layout_;
   Mode mode_;
+  std::uint32_t partitions_;
   Arrival<P> arrival_;
   Rendezvous<P> rendezvous_;
   SlotReader<P> slots_;

@@ -137,12 +137,8 @@ std::uint64_t total_bytes(const Case& c) {
 }
 
 Layout layout_of(const Case& c) {
-  std::vector<std::uint32_t> boundaries = c.boundaries;
-  if (c.mode == Mode::slots) {
-    boundaries.resize(c.send_partitions);
-    std::iota(boundaries.begin(), boundaries.end(), 0u);
-  }
-  auto layout = Layout::make(c.send_partitions, boundaries);
+  if (c.mode == Mode::slots) return {};
+  auto layout = Layout::make(c.send_partitions, c.boundaries);
   return std::move(layout).value();
 }
 
@@ -163,8 +159,8 @@ World::World(const Case& c, std::uint64_t seed)
       shape_(shape_of(c, layout_)),
       memory_(BlockOffsets::of(shape_).end),
       view_(memory_.base(), shape_),
-      send_(view_, layout_, c.mode, shape_.partition_bytes),
-      recv_(view_, layout_, c.mode, shape_.partition_bytes, c.recv_partitions),
+      send_(view_, shape_, layout_),
+      recv_(view_, shape_, layout_, c.recv_partitions),
       send_buffer_(total_bytes(c), kGarbage),
       recv_buffer_(total_bytes(c), kPoison),
       markers_(1 + below(3)),

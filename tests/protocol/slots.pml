@@ -1,13 +1,13 @@
 /* Slots: small partitions travel through library memory. One channel, two Pready threads, three readers on the receiver's side.
  *
- *  1. There is one slot per partition and round parity, and one ready word per parity: {a bit per partition, tag = the round's low bits}.
- *  2. The sender's Start(r) initialises the ready word of round r itself (tag r, no bits): the other one may not have been consumed yet.
- *  3. Pready copies the partition into its slot, then sets its ready bit.
+ *  1. There is one slot and one mark per partition and round parity. Start clears no mark.
+ *  2. The mark of round r is a value of its own among the rounds of its parity (here r; in the code a byte, (r + 1) / 2).
+ *  3. Pready copies the partition into its slot, then stores the round's mark.
  *  4. The send completes round r when all its partitions are marked and moved_count >= (r - 1) * S: so when Start(r + 1) writes into
  *     parity (r + 1) & 1, round r - 1 has been consumed.
  *  5. The receiver's Start(r) sets its round number, resets the moved word, then the receiver's own claim word (both tag r), and then the
  *     request is active.
- *  6. A reader (a thread in Parrived or Wait, the helper) reads the round r, then the ready word of r's parity, and takes nothing unless its tag is r.
+ *  6. A reader (a thread in Parrived or Wait) reads the round r, then the marks of r's parity, one by one; ready is what has the mark of r.
  *  7. It claims ready and unclaimed bits by one compare-and-swap on the claim word with its tag: of two readers one wins, and a
  *     straggler of an old round always fails.
  *  8. Who has claimed copies out, then sets the moved bits, then adds to moved_count (never reset): the count is its last touch.
@@ -24,10 +24,10 @@
  * @mutant 2 rule 4: the send completes when its partitions are marked, consumed or not => slot[
  * @mutant 3 rule 7: the claim word has no tag => round == r
  * @mutant 4 rule 7: a reader looks at the claim word, then writes it: two steps => data[1] == 0
- * @mutant 5 rule 6: the ready word's tag is ignored => slot[
+ * @mutant 5 rule 6: any mark will do, of whatever round => slot[
  * @mutant 6 rule 8: moved_count before the moved bits => moved_bits
  * @mutant 7 rule 5: the claim word is reset before the moved word => moved_bits
- * @mutant 8 rule 2: Start(r) clears the ready word of round r + 1, as in attach mode => deadlock
+ * @mutant 8 rule 1: Start(r) clears the marks of round r + 1 => deadlock
  * @mutant 9 rule 5: the request is active before the moved word has been reset => data[0] == r
  */
 #ifndef MUTATE
@@ -45,7 +45,7 @@
 #define COUNT(m) (((m) & 1) + ((m) >> 1))
 
 /* shared memory */
-byte ready_bits[2], ready_tag[2];
+byte mark[4];                                      /* 2 * partition + parity: the round that it was set in */
 byte slot[4];                                      /* 2 * partition + parity: the round whose data it holds */
 byte moved_count;
 
@@ -66,7 +66,7 @@ proctype thread(byte i) {                          /* MPI_Pready(i) in every rou
 #if MUTATE != 1
     slot[2 * i + (r & 1)] = r;                     /* rule 3 */
 #endif
-    atomic { ready_bits[r & 1] = ready_bits[r & 1] | BIT(i); marked = marked | BIT(i) }
+    atomic { mark[2 * i + (r & 1)] = r; marked = marked | BIT(i) }
 #if MUTATE == 1
     ; slot[2 * i + (r & 1)] = r
 #endif
@@ -76,11 +76,9 @@ proctype sender() {
   byte r;
   for (r : 1 .. ROUNDS) {
 #if MUTATE == 8
-    atomic { ready_bits[(r + 1) & 1] = 0; ready_tag[(r + 1) & 1] = r + 1 };
-#else
-    atomic { ready_bits[r & 1] = 0; ready_tag[r & 1] = r };   /* MPI_Start: rule 2 */
+    atomic { mark[(r + 1) & 1] = 0; mark[2 + ((r + 1) & 1)] = 0 };
 #endif
-    atomic { marked = 0; started = r };
+    atomic { marked = 0; started = r };            /* MPI_Start: rule 1 */
 #if MUTATE == 2
     marked == ALL
 #else
@@ -102,9 +100,9 @@ proctype sender() {
 #define CLAIMABLE claim_tag == r && claim_bits == seen
 #endif
 #if MUTATE == 5
-#define READY(r) ready_bits[(r) & 1]
+#define IS_READY(i, r) (mark[2 * (i) + ((r) & 1)] != 0)
 #else
-#define READY(r) (ready_tag[(r) & 1] == (r) -> ready_bits[(r) & 1] : 0)
+#define IS_READY(i, r) (mark[2 * (i) + ((r) & 1)] == (r))
 #endif
 
 inline copy_out(i) {
@@ -119,7 +117,8 @@ inline copy_out(i) {
 }
 /* rules 6 to 8, for round r */
 inline read_slots() {
-  take = READY(r);                                 /* rule 6 */
+  take = (IS_READY(0, r) -> BIT(0) : 0);           /* rule 6: two loads */
+  take = take | (IS_READY(1, r) -> BIT(1) : 0);
   atomic {                                         /* one load */
     seen = claim_bits;
     take = (HAS_TAG(r) -> take & ~seen : 0)
@@ -148,7 +147,7 @@ inline read_slots() {
   :: else -> seen = 0
   fi
 }
-#define SOMETHING(r) (READY(r) & ~claim_bits)
+#define SOMETHING(r) ((IS_READY(0, r) && !(claim_bits & BIT(0))) || (IS_READY(1, r) && !(claim_bits & BIT(1))))
 
 proctype receiver() {
   byte r, seen, take;
@@ -190,9 +189,6 @@ end:                                               /* need not look at all */
 }
 init {
   atomic {
-#if MUTATE == 8
-    ready_tag[1] = 1;
-#endif
     run thread(0); run thread(1); run sender(); run receiver(); run reader(LOOKS); run reader(1)
   }
 }

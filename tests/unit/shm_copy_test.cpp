@@ -238,4 +238,17 @@ TEST(ShmAttach, ARefusalIsOfOneDirection) {
 }
 
 }  // namespace
+TEST(ShmCopy, SmallCopiesOfEveryLengthTouchNothingElse) {
+  std::vector<std::byte> from(200), to(200 + 16);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = std::byte(1 + i % 250);
+  for (std::size_t length = 0; length <= 200; ++length) {
+    std::fill(to.begin(), to.end(), std::byte{0});
+    copy_small(to.data() + 8, from.data(), length);
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      const bool inside = i >= 8 && i < 8 + length;
+      ASSERT_EQ(to[i], inside ? from[i - 8] : std::byte{0}) << length << " at " << i;
+    }
+  }
+}
+
 }  // namespace larklane::shm
