@@ -60,6 +60,7 @@ int main(int argc, char** argv) {
                    "set an option; `larklane info --options` lists them")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
+  run_command->add_option("--spawned", run_request.spawned)->group("");  // by MPI_Comm_spawn
   run_command->prefix_command();
   run_command->footer(kRunExamples);
 

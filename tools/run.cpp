@@ -64,6 +64,7 @@ bool check_options(const RunRequest& request, Variables* variables) {
   }
   if (request.summary) variables->emplace_back("LARKLANE_SUMMARY", "on");
   if (!request.family.empty()) variables->emplace_back("LARKLANE_MPI", request.family);
+  if (!request.spawned.empty()) variables->emplace_back("LARKLANE_SPAWNED", request.spawned);
   return true;
 }
 
@@ -123,9 +124,16 @@ std::string missing_library(const Place& place, const std::string& family) {
          place.folder.string() + "; build Larklane with that MPI's compiler wrapper in PATH";
 }
 
-}  // namespace
+/// Returns only if it fails.
+int execute(const std::vector<std::string>& command) {
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::execvp(words[0], words.data());
+  return refuse(command.front(), std::strerror(errno));
+}
 
-int run(const RunRequest& request) {
+int run_under_larklane(const RunRequest& request) {
   const std::string& name = request.command.front();
   const Place place = Place::find();
   if (place.preload.empty()) {
@@ -153,11 +161,16 @@ int run(const RunRequest& request) {
     return 0;
   }
   ::setenv("LD_PRELOAD", variables.front().second.c_str(), 1);
-  std::vector<char*> words;
-  for (const std::string& word : request.command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  ::execvp(words[0], words.data());
-  return refuse(name, std::strerror(errno));
+  return execute(request.command);
+}
+
+}  // namespace
+
+int run(const RunRequest& request) {
+  const int status = run_under_larklane(request);
+  if (status != kRefused || request.spawned.empty()) return status;
+  ::unsetenv("LARKLANE_SPAWNED");
+  return execute(request.command);
 }
 
 }  // namespace larklane::tools

@@ -11,12 +11,14 @@ struct RunRequest {
   std::vector<std::string> command;  ///< program and its arguments, at least one
   std::vector<std::string> options;  ///< name=value
   std::string family;                ///< what --mpi says; empty: found in the process
+  std::string spawned;  ///< who spawned it (src/mpi/member.hpp); empty: not spawned under Larklane
   bool summary = false;
   bool dry_run = false;
 };
 
 inline constexpr int kRefused = 2;
 
+/// A program that was spawned and is refused is started without Larklane: its parents wait for it.
 /// Returns only if the program was not started (exit status kRefused, after a message) or not to be
 /// started (0).
 int run(const RunRequest& request);

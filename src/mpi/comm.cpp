@@ -15,21 +15,24 @@ namespace {
 /// the caller gets MPI_COMM_NULL: the other members count it too.
 template <class Call>
 int collective(MPI_Comm parent, Origin origin, MPI_Comm* made, Call call) {
-  part::ContextId recipe;
-  const bool known = child_recipe(parent, origin, &recipe);
+  const auto communicator = find_communicator(parent);
+  const part::ContextId recipe = communicator ? communicator->child(origin) : part::ContextId{};
   const int code = call();
-  if (known && code == MPI_SUCCESS) remember_communicator(*made, recipe);
+  if (communicator && code == MPI_SUCCESS) {
+    remember_communicator(*made, recipe, communicator->foreigners());
+  }
   return code;
 }
 
 /// A constructor whose callers count the uses of a key that they all know; its groups tell it from
 /// others.
-void remember_by_use(MPI_Comm made, const ContextHash& key) {
+void remember_by_use(MPI_Comm made, const ContextHash& key, ForeignersPtr foreigners = nullptr) {
   const std::uint64_t use = next_use(key.id());
-  remember_communicator(made, ContextHash(key).add(use).id());
+  remember_communicator(made, ContextHash(key).add(use).id(), std::move(foreigners));
 }
 
-/// Groups of an intercommunicator as both sides see them; false if the MPI did not tell.
+/// Groups of an intercommunicator as both sides see them; false if the MPI did not tell, or if
+/// there are processes of another world.
 bool add_both_groups(MPI_Comm intercomm, ContextHash& hash) {
   const Next& real = next_pmpi();
   MPI_Group local, remote;
@@ -129,61 +132,20 @@ int Dist_graph_create_adjacent(const Next& next, MPI_Comm comm_old, int indegree
   });
 }
 
-int Comm_spawn(const Next& next, const char* command, char* argv[], int maxprocs, MPI_Info info,
-               int root, MPI_Comm comm, MPI_Comm* intercomm, int array_of_errcodes[]) {
-  return collective(comm, Origin::spawn, intercomm, [&] {
-    return next.Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes);
-  });
-}
-
-int Comm_spawn_multiple(const Next& next, int count, char* array_of_commands[],
-                        char** array_of_argv[], const int array_of_maxprocs[],
-                        const MPI_Info array_of_info[], int root, MPI_Comm comm,
-                        MPI_Comm* intercomm, int array_of_errcodes[]) {
-  return collective(comm, Origin::spawn, intercomm, [&] {
-    return next.Comm_spawn_multiple(count, array_of_commands, array_of_argv, array_of_maxprocs,
-                                    array_of_info, root, comm, intercomm, array_of_errcodes);
-  });
-}
-
-int Comm_accept(const Next& next, const char* port_name, MPI_Info info, int root, MPI_Comm comm,
-                MPI_Comm* newcomm) {
-  return collective(comm, Origin::accept, newcomm,
-                    [&] { return next.Comm_accept(port_name, info, root, comm, newcomm); });
-}
-
-int Comm_connect(const Next& next, const char* port_name, MPI_Info info, int root, MPI_Comm comm,
-                 MPI_Comm* newcomm) {
-  return collective(comm, Origin::connect, newcomm,
-                    [&] { return next.Comm_connect(port_name, info, root, comm, newcomm); });
-}
-
-int Comm_join(const Next& next, int fd, MPI_Comm* intercomm) {
-  // One process on each side: the other one is of another world, or this process itself.
-  return collective(handles().comm_self, Origin::join, intercomm,
-                    [&] { return next.Comm_join(fd, intercomm); });
-}
-
-int Comm_get_parent(const Next& next, MPI_Comm* parent) {
-  const int code = next.Comm_get_parent(parent);
-  if (code == MPI_SUCCESS && *parent != handles().comm_null && !find_communicator(*parent)) {
-    remember_communicator(*parent, ContextHash(Origin::parent).id());
-  }
-  return code;
-}
-
 int Comm_create_group(const Next& next, MPI_Comm comm, MPI_Group group, int tag,
                       MPI_Comm* newcomm) {
   const int code = next.Comm_create_group(comm, group, tag, newcomm);
   if (code != MPI_SUCCESS || *newcomm == handles().comm_null) return code;
   // Only the group's members call this, so the parent's ordinal would differ.
   const auto parent = find_communicator(comm);
-  const auto ranks = world_ranks(group);
-  if (parent && !ranks.empty()) {
-    remember_by_use(*newcomm, ContextHash(Origin::create_group)
-                                  .add(parent->recipe())
-                                  .add(static_cast<std::uint64_t>(tag))
-                                  .add(group_id(ranks)));
+  const auto ranks = parent ? parent->ranks_of(group) : std::vector<int>();
+  if (!ranks.empty()) {
+    remember_by_use(*newcomm,
+                    ContextHash(Origin::create_group)
+                        .add(parent->recipe())
+                        .add(static_cast<std::uint64_t>(tag))
+                        .add(group_id(ranks)),
+                    parent->foreigners());
   }
   return code;
 }
@@ -205,7 +167,8 @@ int Intercomm_create(const Next& next, MPI_Comm local_comm, int local_leader, MP
   const int code =
       next.Intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm);
   if (code != MPI_SUCCESS || *newintercomm == handles().comm_null) return code;
-  // Neither side knows the other's ordinals; both know both groups and the tag.
+  // Neither side knows the other's ordinals; both know both groups and the tag. Of another world's
+  // processes some members may never have heard: such an intercommunicator gets no record anywhere.
   ContextHash key(Origin::intercomm);
   key.add(static_cast<std::uint64_t>(tag));
   if (add_both_groups(*newintercomm, key)) remember_by_use(*newintercomm, key);

@@ -1,5 +1,6 @@
 #include "mpi/communicator.hpp"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <unordered_map>
@@ -37,10 +38,51 @@ std::shared_ptr<Communicator> Registry::find_locked(MPI_Comm comm) {
     return nullptr;
   }
   return by_handle[handle_bits(comm)] =
-             std::make_shared<Communicator>(comm, ContextHash(origin).id());
+             std::make_shared<Communicator>(comm, ContextHash(origin).id(), nullptr);
+}
+
+/// For each of the group its rank in `other`, MPI_UNDEFINED outside; empty if the MPI did not tell.
+std::vector<int> ranks_in(MPI_Group other, MPI_Group group) {
+  const Next& real = next_pmpi();
+  int size = 0;
+  if (real.Group_size(group, &size) != MPI_SUCCESS) return {};
+  std::vector<int> ranks(static_cast<std::size_t>(size)), found(ranks.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const int code = real.Group_translate_ranks(group, size, ranks.data(), other, found.data());
+  return code == MPI_SUCCESS ? found : std::vector<int>();
+}
+
+std::vector<int> ranks_in_own_world(MPI_Group group) {
+  MPI_Group world = Process::get().world_group();
+  if (world == handles().group_null) return {};
+  std::vector<int> ranks = ranks_in(world, group);
+  next_pmpi().Group_free(&world);
+  return ranks;
+}
+
+/// The members of a group, among the own world and those foreigners; empty if the MPI did not tell.
+std::vector<Member> members_of(MPI_Group group, const Foreigners* foreigners) {
+  const std::vector<int> own = ranks_in_own_world(group);
+  std::vector<Member> members(own.size());
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (own[i] != MPI_UNDEFINED) members[i] = {Process::get().identity().job, own[i]};
+  }
+  for (; foreigners != nullptr; foreigners = foreigners->others.get()) {
+    const std::vector<int> ranks = ranks_in(foreigners->group, group);
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      if (own[i] != MPI_UNDEFINED || ranks[i] == MPI_UNDEFINED) continue;
+      members[i] = foreigners->members[static_cast<std::size_t>(ranks[i])];
+    }
+  }
+  return members;
 }
 
 }  // namespace
+
+Foreigners::~Foreigners() {
+  MPI_Group freed = group;
+  if (Process::get().is_open()) next_pmpi().Group_free(&freed);
+}
 
 Communicator::~Communicator() {
   MPI_Comm comm = error_target();
@@ -79,33 +121,28 @@ const Communicator::Members& Communicator::members() {
   return members_;
 }
 
+std::vector<int> Communicator::ranks_of(MPI_Group group) const {
+  MPI_Group own;
+  if (next_pmpi().Comm_group(error_target(), &own) != MPI_SUCCESS) return {};
+  std::vector<int> ranks = ranks_in(own, group);
+  next_pmpi().Group_free(&own);
+  return ranks;
+}
+
 void Communicator::resolve_locked() {
   const Next& real = next_pmpi();
   const MPI_Comm comm = error_target();
   int inter = 0;
-  MPI_Group local;
+  MPI_Group named;
   if (real.Comm_test_inter(comm, &inter) != MPI_SUCCESS ||
       real.Comm_rank(comm, &members_.rank) != MPI_SUCCESS ||
-      real.Comm_group(comm, &local) != MPI_SUCCESS) {
+      (inter != 0 ? real.Comm_remote_group : real.Comm_group)(comm, &named) != MPI_SUCCESS) {
     return;
   }
   members_.inter = inter != 0;
-  members_.peer_ranks = world_ranks(local);
-  real.Group_free(&local);
-  members_.known = !members_.peer_ranks.empty();
-  ContextHash hash(Origin::final);
-  hash.add(recipe_);
-  const part::ContextId own_group = group_id(members_.peer_ranks);
-  if (members_.inter) {
-    MPI_Group remote;
-    if (real.Comm_remote_group(comm, &remote) != MPI_SUCCESS) return;
-    members_.peer_ranks = world_ranks(remote);
-    real.Group_free(&remote);
-    add_unordered(hash, own_group, group_id(members_.peer_ranks));
-  } else {
-    hash.add(own_group);
-  }
-  members_.id = hash.id();
+  members_.peers = members_of(named, foreigners_.get());
+  real.Group_free(&named);
+  members_.known = !members_.peers.empty();
   int* tag_max = nullptr;
   int found = 0;
   const MPI_Comm attribute_of = Process::get().has_world() ? handles().comm_world : comm;
@@ -117,20 +154,9 @@ void Communicator::resolve_locked() {
 }
 
 std::vector<int> world_ranks(MPI_Group group) {
-  const Next& real = next_pmpi();
-  MPI_Group world = Process::get().world_group();
-  int size = 0;
-  if (world == handles().group_null || real.Group_size(group, &size) != MPI_SUCCESS) return {};
-  std::vector<int> ranks(static_cast<std::size_t>(size)), found(ranks.size(), -1);
-  std::iota(ranks.begin(), ranks.end(), 0);
-  if (real.Group_translate_ranks(group, size, ranks.data(), world, found.data()) != MPI_SUCCESS) {
-    found.clear();
-  }
-  real.Group_free(&world);
-  for (int& rank : found) {
-    if (rank == MPI_UNDEFINED) rank = -1;
-  }
-  return found;
+  std::vector<int> ranks = ranks_in_own_world(group);
+  const bool all_own = std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED) == ranks.end();
+  return all_own ? ranks : std::vector<int>();
 }
 
 std::shared_ptr<Communicator> find_communicator(MPI_Comm comm) {
@@ -139,24 +165,33 @@ std::shared_ptr<Communicator> find_communicator(MPI_Comm comm) {
   return registry.find_locked(comm);
 }
 
-bool child_recipe(MPI_Comm parent, Origin origin, part::ContextId* recipe) {
-  const auto communicator = find_communicator(parent);
-  if (communicator) *recipe = communicator->child(origin);
-  return communicator != nullptr;
-}
-
 std::uint64_t next_use(const part::ContextId& key) {
   Registry& registry = Registry::get();
   const std::scoped_lock lock(registry.mutex);
   return registry.uses[key]++;
 }
 
-void remember_communicator(MPI_Comm comm, const part::ContextId& recipe) {
+void remember_communicator(MPI_Comm comm, const part::ContextId& recipe, ForeignersPtr foreigners) {
   if (comm == handles().comm_null) return;
-  auto communicator = std::make_shared<Communicator>(comm, recipe);
+  auto communicator = std::make_shared<Communicator>(comm, recipe, std::move(foreigners));
   Registry& registry = Registry::get();
   const std::scoped_lock lock(registry.mutex);
   registry.by_handle[handle_bits(comm)] = std::move(communicator);
+}
+
+void remember_foreigners(MPI_Comm intercomm, const part::ContextId& recipe,
+                         std::vector<Member> remote, ForeignersPtr others) {
+  const Next& real = next_pmpi();
+  int size = 0;
+  MPI_Group group;
+  if (real.Comm_remote_size(intercomm, &size) != MPI_SUCCESS ||
+      static_cast<std::size_t>(size) != remote.size() ||
+      real.Comm_remote_group(intercomm, &group) != MPI_SUCCESS) {
+    return;
+  }
+  remember_communicator(
+      intercomm, recipe,
+      std::make_shared<const Foreigners>(group, std::move(remote), std::move(others)));
 }
 
 void forget_communicator(MPI_Comm comm) {

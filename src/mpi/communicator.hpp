@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "mpi/context_id.hpp"
 #include "mpi/handles.hpp"
+#include "mpi/member.hpp"
 
 namespace larklane::mpi {
 
@@ -23,11 +23,30 @@ std::uint64_t handle_bits(Handle handle) noexcept {
   return bits;
 }
 
+/// Processes of other worlds that this one met when a communicator was made; whatever derives from
+/// that communicator refers to them. Thread safety: immutable.
+struct Foreigners {
+  MPI_Group group;
+  std::vector<Member> members;  ///< in the group's order, all known
+  std::shared_ptr<const Foreigners> others;
+
+  Foreigners(MPI_Group its_group, std::vector<Member> its_members,
+             std::shared_ptr<const Foreigners> its_others) noexcept
+      : group(its_group), members(std::move(its_members)), others(std::move(its_others)) {}
+  ~Foreigners();
+  Foreigners(const Foreigners&) = delete;
+  Foreigners& operator=(const Foreigners&) = delete;
+};
+using ForeignersPtr = std::shared_ptr<const Foreigners>;
+
 /// Thread safety: thread-safe. It outlives its handle as long as a request refers to it.
+/// Invariants:
+/// 1. No process has two communicators of one recipe, so the recipe is the context id.
+/// 2. Each of its processes knows all the others.
 class Communicator {
  public:
-  Communicator(MPI_Comm handle, const part::ContextId& recipe) noexcept
-      : handle_(handle), recipe_(recipe) {}
+  Communicator(MPI_Comm handle, const part::ContextId& recipe, ForeignersPtr foreigners) noexcept
+      : handle_(handle), recipe_(recipe), foreigners_(std::move(foreigners)) {}
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -37,18 +56,19 @@ class Communicator {
   /// ordinal agrees.
   part::ContextId child(Origin origin) noexcept;
   const part::ContextId& recipe() const noexcept { return recipe_; }
+  const ForeignersPtr& foreigners() const noexcept { return foreigners_; }
 
   /// Who is in it. Local MPI calls, once.
   struct Members {
     bool known = false;  ///< false: the MPI did not tell
-    part::ContextId id;
     bool inter = false;
-    int rank = 0;                 ///< own, in the own group
-    std::vector<int> peer_ranks;  ///< ranks in the own world of those whom a rank argument names;
-                                  ///< negative: of another world
-    int tag_max = -1;             ///< -1: not known
+    int rank = 0;               ///< own, in the own group
+    std::vector<Member> peers;  ///< those whom a rank argument names
+    int tag_max = -1;           ///< -1: not known
   };
   const Members& members();
+  /// Ranks in this communicator of a group's members; empty if the MPI did not tell.
+  std::vector<int> ranks_of(MPI_Group group) const;
 
   /// Where errors are raised: the handle, or after MPI_Comm_free a communicator of our own with the
   /// error handler that it had.
@@ -63,6 +83,7 @@ class Communicator {
   // relaxed throughout: the program orders MPI_Comm_free and the calls on a communicator's requests
   std::atomic<MPI_Comm> handle_;
   const part::ContextId recipe_;
+  const ForeignersPtr foreigners_;
   std::atomic<std::uint64_t> children_{
       0};  // relaxed: the program orders collective calls on one communicator
   std::mutex mutex_;
@@ -71,18 +92,24 @@ class Communicator {
   bool stand_in_ = false;
 };
 
-/// Ranks in the own world of a group's members; empty if the MPI did not tell.
+/// Ranks in the own world of a group's members; empty if the MPI did not tell, or if one of them is
+/// of another world.
 std::vector<int> world_ranks(MPI_Group group);
 
 /// The record of a communicator; null if we did not see it made.
 std::shared_ptr<Communicator> find_communicator(MPI_Comm comm);
-/// The next recipe of a child; null context if the parent is unknown.
-bool child_recipe(MPI_Comm parent, Origin origin, part::ContextId* recipe);
 /// A count of how often this process has used the key, beginning with 0: the members use it equally
 /// often.
 std::uint64_t next_use(const part::ContextId& key);
 /// The new handle gets a record; MPI_COMM_NULL gets none.
-void remember_communicator(MPI_Comm comm, const part::ContextId& recipe);
+/// @param foreigners  null: all its processes are of the own world
+void remember_communicator(MPI_Comm comm, const part::ContextId& recipe,
+                           ForeignersPtr foreigners = nullptr);
+/// An intercommunicator whose remote group is of other worlds, in this order. It gets no record if
+/// their number is wrong: the others are not those whom we take them for.
+/// @param others  whom the processes of the own side know already
+void remember_foreigners(MPI_Comm intercomm, const part::ContextId& recipe,
+                         std::vector<Member> remote, ForeignersPtr others);
 /// Before MPI_Comm_free: the handle may be another communicator's at once.
 void forget_communicator(MPI_Comm comm);
 void forget_all_communicators();

@@ -40,7 +40,7 @@ ContextHash& ContextHash::add(std::string_view text) noexcept {
 
 ContextHash& ContextHash::add(std::span<const int> ranks) noexcept {
   add(ranks.size());
-  for (const int rank : ranks) add(rank < 0 ? ~std::uint64_t{0} : static_cast<std::uint64_t>(rank));
+  for (const int rank : ranks) add(static_cast<std::uint64_t>(rank));
   return *this;
 }
 
@@ -49,8 +49,8 @@ part::ContextId ContextHash::id() const noexcept {
   return {mix(high), mix(low_ + high)};
 }
 
-part::ContextId group_id(std::span<const int> world_ranks) noexcept {
-  return ContextHash(Origin::final).add(world_ranks).id();
+part::ContextId group_id(std::span<const int> ranks) noexcept {
+  return ContextHash(Origin::group).add(ranks).id();
 }
 
 void add_unordered(ContextHash& hash, const part::ContextId& a, const part::ContextId& b) noexcept {

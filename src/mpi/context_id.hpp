@@ -26,14 +26,12 @@ enum class Origin : std::uint64_t {
   dist_graph = 12,
   dist_graph_adjacent = 13,
   spawn = 14,
-  accept = 15,
-  connect = 16,
-  join = 17,
+  meeting = 15,  ///< MPI_Comm_accept and MPI_Comm_connect
   create_group = 18,
   from_group = 19,
   intercomm = 20,
   intercomm_from_groups = 21,
-  final = 22,  ///< recipe and groups together
+  group = 22,
 };
 
 /// Hashes words and texts, in order, to 128 bits. The same input gives the same id on every
@@ -54,8 +52,8 @@ class ContextHash {
   std::uint64_t low_ = 0x9E3779B97F4A7C15u;
 };
 
-/// Of an ordered group, given as ranks in MPI_COMM_WORLD (negative: a process of another world).
-part::ContextId group_id(std::span<const int> world_ranks) noexcept;
+/// Of an ordered group, given as ranks in a communicator that all who compute it know.
+part::ContextId group_id(std::span<const int> ranks) noexcept;
 /// Both ids in ascending order, so that the two sides of an intercommunicator compute the same.
 void add_unordered(ContextHash& hash, const part::ContextId& a, const part::ContextId& b) noexcept;
 

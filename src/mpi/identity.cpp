@@ -3,10 +3,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <string_view>
 
 #include "base/config.hpp"
 #include "mpi/context_id.hpp"
@@ -54,36 +57,50 @@ std::optional<std::string> proxy_of(const std::string& pmi_fd) {
   return "hydra-" + process_name(peer.pid);
 }
 
-std::string shortened(const std::string& job) {
-  if (job.size() <= kJobNameBytesMax) return job;
-  const part::ContextId id = ContextHash(Origin::world).add(std::string_view(job)).id();
-  return "h" + std::to_string(id.high) + "h" + std::to_string(id.low);
+/// A name that fits into an address and into text_of(members); others are hashed.
+Job job_named(const std::string& name) {
+  const bool is_plain =
+      name.size() <= kJobNameBytesMax &&
+      std::all_of(name.begin(), name.end(), [](unsigned char letter) {
+        return std::isalnum(letter) != 0 ||
+               std::string_view(".@_-").find(static_cast<char>(letter)) != std::string_view::npos;
+      });
+  return std::make_shared<const std::string>(
+      is_plain ? name : "h" + text_of(ContextHash(Origin::world).add(std::string_view(name)).id()));
 }
 
 }  // namespace
 
-Identity Identity::of_this_process() {
+Identity Identity::of_this_process(const Birth* birth) {
   const std::string pmix = environment("PMIX_NAMESPACE");
   const auto pmix_rank = rank_from({"PMIX_RANK", "OMPI_COMM_WORLD_RANK"});
-  if (!pmix.empty() && pmix_rank) return {shortened("pmix-" + pmix), *pmix_rank};
-
   const auto rank = rank_from({"PMI_RANK", "SLURM_PROCID", "LARKLANE_RANK"});
-  if (const auto proxy = proxy_of(environment("PMI_FD")); proxy && rank) return {*proxy, *rank};
+  const bool has_pmix = !pmix.empty() && pmix_rank;
+  if (birth != nullptr) {
+    if (!has_pmix && !rank) return {};
+    return {birth->job, has_pmix ? *pmix_rank : *rank};
+  }
+  if (has_pmix) return {job_named("pmix-" + pmix), *pmix_rank};
+
+  // Worlds that a program spawns have the same proxy, with ranks of their own.
+  const bool is_spawned = environment("PMI_SPAWNED") == "1";
+  const auto proxy = proxy_of(environment("PMI_FD"));
+  if (proxy && rank) return {is_spawned ? nullptr : job_named(*proxy), *rank};
 
   const std::string slurm = environment("SLURM_JOB_ID");
   const std::string step = environment("SLURM_STEP_ID");
   if (!slurm.empty() && !step.empty() && rank) {
-    return {shortened("slurm-" + slurm + "-" + step), *rank};
+    return {job_named("slurm-" + slurm + "-" + step), *rank};
   }
   const std::string own = environment("LARKLANE_JOB");
-  if (!own.empty() && rank) return {shortened("own-" + own), *rank};
-  if (rank) return {"", *rank};
-  return {"single-" + process_name(getpid()), 0};
+  if (!own.empty() && rank) return {job_named("own-" + own), *rank};
+  if (rank) return {nullptr, *rank};
+  return {job_named("single-" + process_name(getpid())), 0};
 }
 
-control::Address Identity::address_of(int world_rank) const {
-  return std::string("larklane.") + LARKLANE_VERSION + "." + std::to_string(getuid()) + "." + job +
-         "." + std::to_string(world_rank);
+control::Address address_of(const Member& member) {
+  return std::string("larklane.") + LARKLANE_VERSION + "." + std::to_string(getuid()) + "." +
+         *member.job + "." + std::to_string(member.rank);
 }
 
 }  // namespace larklane::mpi

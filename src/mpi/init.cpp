@@ -80,7 +80,7 @@ struct Problem {
 };
 
 Problem check_scalars(const InitCall& call, const Communicator::Members& members) {
-  const int size = static_cast<int>(members.peer_ranks.size());
+  const int size = static_cast<int>(members.peers.size());
   if (call.partitions <= 0) {
     return {MPI_ERR_ARG,
             "partitions is " + std::to_string(call.partitions) + ": expected 1 or more"};
@@ -123,12 +123,12 @@ Problem check_buffer(const InitCall& call, const Typemap& type) {
 }
 
 /// The engine's request, or its reason.
-Status make_request(const InitCall& call, const Communicator::Members& members,
+Status make_request(const InitCall& call, Communicator& communicator,
                     std::shared_ptr<const Typemap> type, const control::Address& peer,
                     part::Engine& engine, Partitioned* made) {
   part::InitArgs args;
-  args.context = members.id;
-  args.source = call.kind == part::Kind::send ? members.rank : call.peer;
+  args.context = communicator.recipe();
+  args.source = call.kind == part::Kind::send ? communicator.members().rank : call.peer;
   args.tag = call.tag;
   args.peer = peer;
   args.buffer = call.buffer;
@@ -179,8 +179,8 @@ int make(const InitCall& call, const std::shared_ptr<Communicator>& communicator
   }
   if (peer == nullptr) {
     make_null_process_request(call, made.get());
-  } else if (const Status status = make_request(call, communicator->members(), std::move(type),
-                                                *peer, engine, made.get());
+  } else if (const Status status =
+                 make_request(call, *communicator, std::move(type), *peer, engine, made.get());
              !status.ok()) {
     next_pmpi().Request_free(&made->carrier);
     return refuse(call, communicator.get(), error_class_of(status.code()),
@@ -218,10 +218,10 @@ int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communica
     return refuse(call, communicator.get(), problem.error_class, problem.sentence);
 
   if (call.peer == MPI_PROC_NULL) return make(call, communicator, nullptr, nullptr, *engine);
-  const int world_rank = members.peer_ranks[static_cast<std::size_t>(call.peer)];
-  if (world_rank < 0)
+  const Member& member = members.peers[static_cast<std::size_t>(call.peer)];
+  if (!member.is_known())
     return forward_unreachable(call, communicator.get(), "it is of another MPI_COMM_WORLD");
-  const control::Address peer = process.identity().address_of(world_rank);
+  const control::Address peer = address_of(member);
   if (const Status status = engine->reachable(peer); !status.ok()) {
     return forward_unreachable(
         call, communicator.get(),

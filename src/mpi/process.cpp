@@ -14,10 +14,18 @@ Process& Process::get() noexcept {
   return *process;
 }
 
+void Process::identify_locked() {
+  if (std::exchange(identified_, true)) return;
+  // Taken away: what this process starts by itself is not a child of those parents.
+  const std::string text = take_environment("LARKLANE_SPAWNED");
+  if (!text.empty()) birth_ = Birth::of_text(text);
+  identity_ = Identity::of_this_process(birth_ ? &*birth_ : nullptr);
+}
+
 bool Process::prepare() {
   const std::scoped_lock lock(mutex_);
   if (prepared_) return true;
-  identity_ = Identity::of_this_process();
+  identify_locked();
   std::vector<Config::Problem> problems;
   auto config = Config::load(&problems);
   if (config) config_ = std::move(config).value();
@@ -33,16 +41,17 @@ bool Process::prepare() {
   if (!config) return false;
   prepared_ = true;
   unusable_.clear();
-  if (identity_.job.empty()) {
+  if (identity_.job == nullptr) {
     unusable_ = "the launcher sets a rank but nothing that identifies the job";
     return true;
   }
-  auto listener = control::Listener::bind(identity_.address_of(identity_.rank));
+  const control::Address address = address_of(self());
+  auto listener = control::Listener::bind(address);
   if (listener) {
     listener_ = std::move(*listener);
   } else {
-    unusable_ = "socket " + identity_.address_of(identity_.rank) +
-                " can't be bound: " + std::strerror(listener.error().detail());
+    unusable_ =
+        "socket " + address + " can't be bound: " + std::strerror(listener.error().detail());
   }
   return true;
 }

@@ -45,6 +45,10 @@ class Process {
   part::Engine* engine();
   const Config& config() const noexcept { return config_; }
   const Identity& identity() const noexcept { return identity_; }
+  /// This process in other worlds' eyes; unknown if its job is.
+  Member self() const { return {identity_.job, identity_.rank}; }
+  /// What the parents said, if processes under Larklane spawned this one.
+  const std::optional<Birth>& birth() const noexcept { return birth_; }
   /// The program's mapped memory: exists before the engine and outlives it.
   const std::shared_ptr<shm::Regions>& regions() const noexcept { return regions_; }
   /// A communicator of our own, of this process alone; comm_null before the first partitioned init.
@@ -63,6 +67,7 @@ class Process {
 
  private:
   Process() = default;
+  void identify_locked();
   part::Engine* create_engine_slow();
   bool create_private_comm_locked();
   bool rank_is_right_locked();
@@ -77,8 +82,10 @@ class Process {
   std::optional<control::Listener> listener_;
   std::string unusable_;  ///< why every pair is left to the MPI; empty: it is not
   bool prepared_ = false;
+  bool identified_ = false;  ///< once: what a parent said is taken out of the environment
   Config config_;
   Identity identity_;
+  std::optional<Birth> birth_;
   const std::shared_ptr<shm::Regions> regions_ = std::make_shared<shm::Regions>();
   MPI_Comm private_comm_{};
   MPI_Request probe_{};                ///< see poke_native(); guarded by poking_

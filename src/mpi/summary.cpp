@@ -44,6 +44,7 @@ std::string summary_text(const part::Summary& summary, const Identity& identity,
   line("moved by: sender " + n(summary.moved_by_sender) + ", receiver " +
        n(summary.moved_by_receiver) + ", helper " + n(summary.moved_by_helper) +
        " runs; helper woken " + n(summary.control.helper_wakeups) + " times");
+  const std::string own = address_of({identity.job, identity.rank});
   for (std::size_t i = 0; i < summary.peers.size(); ++i) {
     if (i + 1 == kPeerLinesMax && summary.peers.size() > kPeerLinesMax) {
       line("and " + n(summary.peers.size() - i) + " more peers");
@@ -51,8 +52,9 @@ std::string summary_text(const part::Summary& summary, const Identity& identity,
     }
     const auto& peer = summary.peers[i];
     const auto rank_at = peer.address.rfind('.') + 1;
-    line("peer rank " + peer.address.substr(rank_at) + ": " + peer.provider + ", policy " +
-         peer.policy + ", " + n(peer.channels) + " channels");
+    const bool is_own = peer.address.substr(0, rank_at) == own.substr(0, own.rfind('.') + 1);
+    line("peer rank " + peer.address.substr(rank_at) + (is_own ? ": " : " of another world: ") +
+         peer.provider + ", policy " + peer.policy + ", " + n(peer.channels) + " channels");
   }
   for (std::size_t i = 0; i < std::min(kWarningLinesMax, summary.warnings.size()); ++i) {
     line("warning: " + summary.warnings[i]);

@@ -1,0 +1,48 @@
+#pragma once
+// Processes of any world: the name of the world's job, and the rank in it. No MPI call.
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "part/engine.hpp"
+
+namespace larklane::mpi {
+
+/// Name of a world's job: letters, digits and `.@_-`. Shared by its members; null: not known.
+using Job = std::shared_ptr<const std::string>;
+
+/// Thread safety: immutable.
+struct Member {
+  Job job;
+  int rank = -1;  ///< in the MPI_COMM_WORLD of that job
+  bool is_known() const noexcept { return job != nullptr; }
+};
+
+/// The process at `rank` of each entry of the list is known.
+bool all_known(std::span<const Member> members) noexcept;
+
+/// `0-3,7@job+0@other`: in order, ascending neighbours of one job as a range. All are known.
+std::string text_of(std::span<const Member> members);
+/// Nothing if the text is not of that form or names more than a million processes.
+std::optional<std::vector<Member>> members_of_text(std::string_view text);
+
+/// What the parents tell a world that they spawn: it comes before the world's own launcher.
+/// Thread safety: immutable.
+struct Birth {
+  Job job;
+  part::ContextId recipe;  ///< of the intercommunicator between parents and children
+  std::vector<Member> parents;
+
+  /// `job:recipe:parents`, without blanks.
+  std::string text() const;
+  static std::optional<Birth> of_text(std::string_view text);
+};
+
+/// 32 hexadecimal digits.
+std::string text_of(const part::ContextId& id);
+
+}  // namespace larklane::mpi

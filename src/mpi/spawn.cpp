@@ -1,0 +1,208 @@
+// MPI_Comm_spawn, MPI_Comm_spawn_multiple, MPI_Comm_get_parent: the children run under Larklane,
+// too, and both sides know who the others are without a message: the parents compute the children's
+// job, the children are told by their command line.
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sstream>
+#include <string_view>
+
+#include "base/log.hpp"
+#include "mpi/communicator.hpp"
+#include "mpi/info.hpp"
+#include "mpi/next.hpp"
+#include "mpi/process.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+/// Process managers cut longer words (PMI-1: a line of 1024 characters).
+constexpr std::size_t kBirthBytesMax = 700;
+
+bool is_program(const std::string& path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         ::access(path.c_str(), X_OK) == 0;
+}
+
+std::string find_in(const std::string& folders, const std::string& name) {
+  std::istringstream list(folders);
+  for (std::string folder; std::getline(list, folder, ':');) {
+    const std::string path = (folder.empty() ? "." : folder) + "/" + name;
+    if (is_program(path)) return path;
+  }
+  return {};
+}
+
+/// What `larklane run` has to start so that it is what the MPI would start; empty if we can't find
+/// it, so that the MPI says what is wrong.
+std::string program_of(const std::string& command, MPI_Info info) {
+  const std::string wdir = info_value(info, "wdir");
+  const std::string from_there = wdir.empty() ? command : wdir + "/" + command;
+  if (command.starts_with('/')) return is_program(command) ? command : "";
+  if (command.find('/') != std::string::npos) return is_program(from_there) ? command : "";
+  const std::string by_key = find_in(info_value(info, "path"), command);
+  if (!by_key.empty()) return by_key;
+  return find_in(environment("PATH"), command).empty() ? "" : command;
+}
+
+/// The command that belongs to this library; empty if it is not there.
+std::string larklane_command() {
+  Dl_info here{};
+  if (::dladdr(reinterpret_cast<void*>(&larklane_command), &here) == 0) return {};
+  const std::string library = here.dli_fname;
+  const std::size_t slash = library.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : library.substr(0, slash);
+  for (const char* relative : {LARKLANE_COMMAND_FROM_LIBRARIES, "../bin/larklane"}) {
+    char resolved[PATH_MAX];
+    const std::string path = folder + "/" + relative;
+    if (is_program(path) && ::realpath(path.c_str(), resolved) != nullptr) return resolved;
+  }
+  return {};
+}
+
+/// One program of a spawn as its root gives it to the MPI. Thread safety: single-owner.
+class Child {
+ public:
+  Child(const char* command, char** argv) : command_(command), argv_(argv) {}
+  /// `larklane run` in front, unless it or the program is not there.
+  void put_under_larklane(const std::string& larklane, const Birth& birth, MPI_Info info) {
+    const std::string program = program_of(command_, info);
+    if (program.empty() || program.starts_with('-')) return;
+    words_ = {"run", "--spawned", birth.text()};
+    // What this process was given; process managers need not hand on its environment.
+    for (const Config::Row& row : Process::get().config().rows()) {
+      if (row.source == Config::Source::default_value) continue;
+      words_.insert(words_.end(), {"--option", std::string(row.name) + "=" + row.value_text});
+    }
+    if (const std::string family = environment("LARKLANE_MPI"); !family.empty()) {
+      words_.insert(words_.end(), {"--mpi", family});
+    }
+    words_.push_back(program);
+    for (char** word = argv_; word != nullptr && *word != nullptr; ++word) {
+      words_.emplace_back(*word);
+    }
+    for (std::string& word : words_) pointers_.push_back(word.data());
+    pointers_.push_back(nullptr);
+    argv_ = pointers_.data();
+    command_ = larklane;
+  }
+  char* command() noexcept { return command_.data(); }
+  char** argv() const noexcept { return argv_; }
+
+ private:
+  std::string command_;
+  char** argv_;
+  std::vector<std::string> words_;
+  std::vector<char*> pointers_;
+};
+
+/// What all parents know of the children before there are any. Thread safety: single-owner.
+class Offspring {
+ public:
+  explicit Offspring(MPI_Comm parents) : communicator_(find_communicator(parents)) {
+    if (!communicator_) return;
+    // Taken even if nothing comes of it: the other parents count it, too.
+    const part::ContextId ordinal = communicator_->child(Origin::spawn);
+    const Communicator::Members& members = communicator_->members();
+    if (!members.known || !all_known(members.peers)) return;
+    birth_.parents = members.peers;
+    // Communicators split from one parent have equal ordinals; their processes differ.
+    birth_.recipe =
+        ContextHash(Origin::spawn).add(ordinal).add(text_of(std::span(members.peers))).id();
+    birth_.job = std::make_shared<const std::string>("spawn-" + text_of(birth_.recipe));
+  }
+
+  /// At the root, before the spawn.
+  void adopt(Child& child, MPI_Info info) const {
+    if (birth_.job == nullptr || info_value(info, "larklane") == "off") return;
+    const std::string larklane = larklane_command();
+    if (larklane.empty() || birth_.text().size() > kBirthBytesMax) {
+      log_warn_once("spawn", "%s runs without Larklane: %s", child.command(),
+                    larklane.empty() ? "the command larklane is not where this library expects it"
+                                     : "its parents' ranks make too long a list");
+      return;
+    }
+    child.put_under_larklane(larklane, birth_, info);
+  }
+  bool is_root(int root) const { return communicator_ && communicator_->members().rank == root; }
+
+  /// After the spawn.
+  void remember(MPI_Comm intercomm) const {
+    int size = 0;
+    if (birth_.job == nullptr || intercomm == handles().comm_null ||
+        next_pmpi().Comm_remote_size(intercomm, &size) != MPI_SUCCESS) {
+      return;
+    }
+    std::vector<Member> children;
+    for (int rank = 0; rank < size; ++rank) children.push_back({birth_.job, rank});
+    remember_foreigners(intercomm, birth_.recipe, std::move(children), communicator_->foreigners());
+  }
+
+ private:
+  std::shared_ptr<Communicator> communicator_;
+  Birth birth_;
+};
+
+}  // namespace
+}  // namespace larklane::mpi
+
+namespace larklane::mpi::face {
+
+int Comm_spawn(const Next& next, const char* command, char* argv[], int maxprocs, MPI_Info info,
+               int root, MPI_Comm comm, MPI_Comm* intercomm, int array_of_errcodes[]) {
+  const Offspring offspring(comm);
+  if (!offspring.is_root(root)) {
+    const int code =
+        next.Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes);
+    if (code == MPI_SUCCESS) offspring.remember(*intercomm);
+    return code;
+  }
+  Child child(command, argv);
+  offspring.adopt(child, info);
+  const int code = next.Comm_spawn(child.command(), child.argv(), maxprocs, info, root, comm,
+                                   intercomm, array_of_errcodes);
+  if (code == MPI_SUCCESS) offspring.remember(*intercomm);
+  return code;
+}
+
+int Comm_spawn_multiple(const Next& next, int count, char* array_of_commands[],
+                        char** array_of_argv[], const int array_of_maxprocs[],
+                        const MPI_Info array_of_info[], int root, MPI_Comm comm,
+                        MPI_Comm* intercomm, int array_of_errcodes[]) {
+  const Offspring offspring(comm);
+  std::vector<Child> children;
+  std::vector<char*> commands;
+  std::vector<char**> argvs;
+  if (offspring.is_root(root) && count > 0) {
+    children.reserve(static_cast<std::size_t>(count));
+    for (int i = 0; i < count; ++i) {
+      Child& child = children.emplace_back(
+          array_of_commands[i], array_of_argv == MPI_ARGVS_NULL ? MPI_ARGV_NULL : array_of_argv[i]);
+      offspring.adopt(child, array_of_info[i]);
+      commands.push_back(child.command());
+      argvs.push_back(child.argv());
+    }
+    array_of_commands = commands.data();
+    array_of_argv = argvs.data();
+  }
+  const int code =
+      next.Comm_spawn_multiple(count, array_of_commands, array_of_argv, array_of_maxprocs,
+                               array_of_info, root, comm, intercomm, array_of_errcodes);
+  if (code == MPI_SUCCESS) offspring.remember(*intercomm);
+  return code;
+}
+
+int Comm_get_parent(const Next& next, MPI_Comm* parent) {
+  const int code = next.Comm_get_parent(parent);
+  const auto& birth = Process::get().birth();
+  if (code == MPI_SUCCESS && birth && *parent != handles().comm_null &&
+      !find_communicator(*parent)) {
+    remember_foreigners(*parent, birth->recipe, birth->parents, nullptr);
+  }
+  return code;
+}
+
+}  // namespace larklane::mpi::face
