@@ -88,6 +88,30 @@ CASE(C5_freed_requests_keep_their_place, .ranks = 2) {
   }
 }
 
+/// The other half is gone, matched or not: rounds end in an error, not in a wait without end. A
+/// small send may have been taken up before it is told.
+CASE(C5_rounds_after_the_other_half_was_freed, .ranks = 2) {
+  enum { kRounds = 3 };
+  unsigned char data[kBytes];
+  for (int freed_first = 0; freed_first < 2; ++freed_first) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (my_rank == 1 || !freed_first) request = pair_of(data);
+    if (my_rank == 1) drop(&request);
+    MPI_Barrier(world);
+    if (my_rank == 1) continue;
+    if (freed_first) request = pair_of(data);
+    int code = MPI_SUCCESS;
+    for (int round = 1; round <= kRounds && code == MPI_SUCCESS; ++round) {
+      step("waiting for a round whose receive has been freed");
+      code = MPI_Start(&request);
+      if (code == MPI_SUCCESS) ready_all(request, 4);
+      if (code == MPI_SUCCESS) code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    EXPECT(code != MPI_SUCCESS, "%d rounds went well without a receiver", kRounds);
+    drop(&request);
+  }
+}
+
 /// One side alone frees its request and goes on; the other keeps its own, unused.
 static void one_side_frees(int who) {
   unsigned char data[2][kBytes];

@@ -82,6 +82,7 @@ CASE(R2_partition_out_of_range, .ranks = 2) {
     EXPECT_ERROR(MPI_Pready_range(-1, 2, request), MPI_ERR_ARG);
     EXPECT_ERROR(MPI_Pready_range(5, kPartitions, request), MPI_ERR_ARG);
     EXPECT_ERROR(MPI_Pready_list(2, (int[]){kPartitions, -1}, request), MPI_ERR_ARG);
+    EXPECT_ERROR(MPI_Pready_list(2, (int[]){0, kPartitions}, request), MPI_ERR_ARG);
     EXPECT(!tested(&request), "erroneous calls completed the request");
     for (int i = 0; i < kPartitions; ++i) data[i] = i;
     ready_all(request, kPartitions);

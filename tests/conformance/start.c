@@ -143,6 +143,24 @@ static void second_start_fails(bool all) {
 CASE(S2_start_of_an_active_request, .ranks = 2) { second_start_fails(false); }
 CASE(S2_startall_of_an_active_request, .ranks = 2) { second_start_fails(true); }
 
+CASE(S2_startall_starts_nothing_if_one_is_active, .ranks = 2) {
+  int data[2] = {my_rank, 7 * my_rank};
+  MPI_Request request[2];
+  for (int i = 0; i < 2; ++i)
+    request[i] = my_rank == 0 ? psend(&data[i], 1, 1, MPI_INT, 1, kTag + i, comm)
+                              : precv(&data[i], 1, 1, MPI_INT, 0, kTag + i, comm);
+  start(&request[1]);
+  EXPECT_ERROR(MPI_Startall(2, request), MPI_ERR_REQUEST);
+  start(&request[0]);  // an error if it were active
+  for (int i = 0; i < 2 && my_rank == 0; ++i) {
+    data[i] = 40 + i;
+    ready(request[i], 0);
+  }
+  MUST(MPI_Waitall(2, request, MPI_STATUSES_IGNORE));
+  EXPECT_DATA(data[0] == 40 && data[1] == 41, "found %d and %d", data[0], data[1]);
+  for (int i = 0; i < 2; ++i) drop(&request[i]);
+}
+
 CASE(S2_start_of_null, .ranks = 2) {
   MPI_Request request = MPI_REQUEST_NULL;
   EXPECT_ERROR(MPI_Start(&request), MPI_ERR_REQUEST);
