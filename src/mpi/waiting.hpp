@@ -13,10 +13,15 @@ class Waiting {
  public:
   Waiting() noexcept : backoff_(Process::get().config()) {}
 
-  /// After polls that found nothing. The MPI is driven in every 32nd of the first turns, in which
-  /// an answer of ours is a matter of nanoseconds, and then in each: the peer may need our native
-  /// progress to answer at all.
+  /// After polls that completed nothing. The MPI is driven in every 32nd of the first turns, in
+  /// which an answer of ours is a matter of nanoseconds, and then in each: the peer may need our
+  /// native progress to answer at all. After a poll that has moved something the turns begin anew.
   void idle() noexcept {
+    if (const std::uint64_t moved = part::runs_moved_by_this_thread(); moved != moved_) {
+      moved_ = moved;
+      turns_ = 0;
+      backoff_.reset();
+    }
     if (++turns_ > kQuickTurns || turns_ % kPokeEvery == 0) Process::get().poke_native();
     backoff_.idle();
   }
@@ -28,6 +33,7 @@ class Waiting {
   static constexpr std::uint32_t kPokeEvery = 32;
 
   std::uint32_t turns_ = 0;
+  std::uint64_t moved_ = part::runs_moved_by_this_thread();
   part::Backoff backoff_;
 };
 

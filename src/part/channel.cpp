@@ -6,6 +6,8 @@
 
 namespace larklane::part {
 
+std::uint64_t runs_moved_by_this_thread() noexcept { return runs_moved; }
+
 void FailureSlot::set(Status status, std::string text) {
   const std::scoped_lock lock(mutex_);
   // relaxed: under the mutex.

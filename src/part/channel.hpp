@@ -24,6 +24,9 @@ namespace larklane::part {
 /// Who moved a run.
 enum class MovedBy : std::uint8_t { sender, receiver, helper };
 
+/// See runs_moved_by_this_thread().
+inline thread_local std::uint64_t runs_moved = 0;
+
 /// Statistics of the process. Every atomic is relaxed: nothing is decided by them. Thread safety:
 /// thread-safe.
 struct Counters {
@@ -33,6 +36,10 @@ struct Counters {
 
   static void add(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noexcept {
     counter.fetch_add(n, std::memory_order_relaxed);  // relaxed: statistics
+  }
+  void add_moved(MovedBy by) noexcept {
+    ++runs_moved;
+    add(moved[static_cast<int>(by)]);
   }
 };
 

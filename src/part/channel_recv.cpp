@@ -126,11 +126,11 @@ shm::Buffer RecvChannel::buffer() const noexcept {
 void RecvChannel::empty(const std::byte* slot, std::uint64_t offset,
                         std::uint64_t length) const noexcept {
   if (length != 0) shm::unpack(buffer(), offset, length, slot);
-  Counters::add(counters_.moved[static_cast<int>(MovedBy::receiver)]);
+  counters_.add_moved(MovedBy::receiver);
 }
 
 void RecvChannel::moved(Run run, MovedBy by) {
-  Counters::add(counters_.moved[static_cast<int>(by)]);
+  counters_.add_moved(by);
   publish_moved(side_->block(), run);
 }
 

@@ -70,7 +70,7 @@ void SendChannel::finish() {
 }
 
 void SendChannel::moved(Run run, MovedBy by) {
-  Counters::add(counters_.moved[static_cast<int>(by)]);
+  counters_.add_moved(by);
   publish_moved(side_.block(), run);
 }
 

@@ -138,6 +138,10 @@ class Engine {
   virtual Summary summary() const = 0;
 };
 
+/// Runs that the calling thread has moved so far: a wait loop that sees it grow looks again at
+/// once, the next run may be there.
+std::uint64_t runs_moved_by_this_thread() noexcept;
+
 /// How a wait loop idles: spins a little, yields, then sleeps, bounded. One per waiting call.
 /// Thread safety: single-owner.
 class Backoff {
