@@ -9,9 +9,22 @@
 
 namespace larklane::mpi {
 
+/// Did the program give no place for a result? Statuses may be ignored, in some MPIs by a null
+/// pointer.
+template <class... Results>
+constexpr bool any_null(const MPI_Status* status, const Results*... results) noexcept {
+  return (status == nullptr && MPI_STATUS_IGNORE != nullptr) || ((results == nullptr) || ...);
+}
+
+/// The request of ours behind a pointer of the program's; null if it is not ours, or a null
+/// pointer, which is the MPI's to refuse.
+inline Partitioned* find_carrier_at(const MPI_Request* request) noexcept {
+  return request != nullptr ? find_carrier(*request) : nullptr;
+}
+
 /// One pass, nothing copied: is any entry ours?
 inline bool any_ours(int count, const MPI_Request* requests) noexcept {
-  if (no_carriers()) return false;
+  if (no_carriers() || requests == nullptr) return false;
   for (int i = 0; i < count; ++i) {
     if (find_carrier(requests[i]) != nullptr) return true;
   }

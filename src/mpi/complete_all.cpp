@@ -109,6 +109,8 @@ int Waitall(const Next& next, int count, MPI_Request array_of_requests[],
   if (!any_ours(count, array_of_requests)) [[likely]] {
     return next.Waitall(count, array_of_requests, array_of_statuses);
   }
+  if (any_null(array_of_statuses)) [[unlikely]]
+    return raise_null("MPI_Waitall");
   Batch batch(count, array_of_requests);
   Rounds rounds(batch);
   Waiting waiting;
@@ -131,6 +133,8 @@ int Testall(const Next& next, int count, MPI_Request array_of_requests[], int* f
   if (!any_ours(count, array_of_requests)) [[likely]] {
     return next.Testall(count, array_of_requests, flag, array_of_statuses);
   }
+  if (any_null(array_of_statuses, flag)) [[unlikely]]
+    return raise_null("MPI_Testall");
   Batch batch(count, array_of_requests);
   Rounds rounds(batch);
   const int pending = rounds.poll();
@@ -159,6 +163,8 @@ int Request_get_status_all(const Next& next, int count, const MPI_Request array_
   if (!any_ours(count, array_of_requests)) [[likely]] {
     return next.Request_get_status_all(count, array_of_requests, flag, array_of_statuses);
   }
+  if (any_null(array_of_statuses, flag)) [[unlikely]]
+    return raise_null("MPI_Request_get_status_all");
   Batch batch(count, array_of_requests);
   Rounds rounds(batch);
   if (rounds.poll() > 0) {

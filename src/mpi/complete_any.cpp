@@ -82,6 +82,8 @@ int Waitany(const Next& next, int count, MPI_Request array_of_requests[], int* i
   if (!any_ours(count, array_of_requests)) [[likely]] {
     return next.Waitany(count, array_of_requests, index, status);
   }
+  if (any_null(status, index)) [[unlikely]]
+    return raise_null("MPI_Waitany");
   Batch batch(count, array_of_requests);
   if (!batch.any_active()) {
     const int code = next.Waitany(count, batch.natives(), index, status);
@@ -105,6 +107,8 @@ int Testany(const Next& next, int count, MPI_Request array_of_requests[], int* i
   if (!any_ours(count, array_of_requests)) [[likely]] {
     return next.Testany(count, array_of_requests, index, flag, status);
   }
+  if (any_null(status, index, flag)) [[unlikely]]
+    return raise_null("MPI_Testany");
   Batch batch(count, array_of_requests);
   const Found found = look(next, batch, next_turn(), array_of_requests, status);
   *index = found.index;
@@ -124,6 +128,8 @@ int Request_get_status_any(const Next& next, int count, const MPI_Request array_
   if (!any_ours(count, array_of_requests)) [[likely]] {
     return next.Request_get_status_any(count, array_of_requests, index, flag, status);
   }
+  if (any_null(status, index, flag)) [[unlikely]]
+    return raise_null("MPI_Request_get_status_any");
   Batch batch(count, array_of_requests);
   part::Completion completion;
   if (const Partitioned* const ours = find_complete(batch, next_turn(), index, &completion)) {

@@ -1,5 +1,6 @@
 // MPI_Wait, MPI_Test, MPI_Request_get_status.
 
+#include "mpi/batch.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/error.hpp"
 #include "mpi/next.hpp"
@@ -25,8 +26,10 @@ namespace larklane::mpi::face {
 int Wait(const Next& next, MPI_Request* request, MPI_Status* status) {
   if (no_carriers()) [[likely]]
     return next.Wait(request, status);
-  Partitioned* const ours = find_carrier(*request);
+  Partitioned* const ours = find_carrier_at(request);
   if (ours == nullptr) return next.Wait(request, status);
+  if (any_null(status)) [[unlikely]]
+    return raise_null("MPI_Wait");
   if (!ours->request->active()) {
     set_empty(status);
     return MPI_SUCCESS;
@@ -45,8 +48,10 @@ int Wait(const Next& next, MPI_Request* request, MPI_Status* status) {
 int Test(const Next& next, MPI_Request* request, int* flag, MPI_Status* status) {
   if (no_carriers()) [[likely]]
     return next.Test(request, flag, status);
-  Partitioned* const ours = find_carrier(*request);
+  Partitioned* const ours = find_carrier_at(request);
   if (ours == nullptr) return next.Test(request, flag, status);
+  if (any_null(status, flag)) [[unlikely]]
+    return raise_null("MPI_Test");
   *flag = 1;
   if (!ours->request->active()) {
     set_empty(status);
@@ -66,6 +71,8 @@ int Request_get_status(const Next& next, MPI_Request request, int* flag, MPI_Sta
     return next.Request_get_status(request, flag, status);
   Partitioned* const ours = find_carrier(request);
   if (ours == nullptr) return next.Request_get_status(request, flag, status);
+  if (any_null(status, flag)) [[unlikely]]
+    return raise_null("MPI_Request_get_status");
   *flag = 1;
   if (!ours->request->active()) {
     set_empty(status);

@@ -74,6 +74,8 @@ int Waitsome(const Next& next, int incount, MPI_Request array_of_requests[], int
   if (!any_ours(incount, array_of_requests)) [[likely]] {
     return next.Waitsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses);
   }
+  if (any_null(array_of_statuses, outcount, array_of_indices)) [[unlikely]]
+    return raise_null("MPI_Waitsome");
   Batch batch(incount, array_of_requests);
   if (!batch.any_active()) {
     const int code =
@@ -97,6 +99,8 @@ int Testsome(const Next& next, int incount, MPI_Request array_of_requests[], int
   if (!any_ours(incount, array_of_requests)) [[likely]] {
     return next.Testsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses);
   }
+  if (any_null(array_of_statuses, outcount, array_of_indices)) [[unlikely]]
+    return raise_null("MPI_Testsome");
   Batch batch(incount, array_of_requests);
   const bool was_active = batch.any_active();
   const Some some = look(next, batch, array_of_requests, array_of_indices, array_of_statuses);
@@ -117,6 +121,8 @@ int Request_get_status_some(const Next& next, int incount, const MPI_Request arr
     return next.Request_get_status_some(incount, array_of_requests, outcount, array_of_indices,
                                         array_of_statuses);
   }
+  if (any_null(array_of_statuses, outcount, array_of_indices)) [[unlikely]]
+    return raise_null("MPI_Request_get_status_some");
   Batch batch(incount, array_of_requests);
   const int code = next.Request_get_status_some(incount, batch.natives(), outcount,
                                                 array_of_indices, array_of_statuses);

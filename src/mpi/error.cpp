@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <string_view>
 
 #include "base/log.hpp"
 #include "mpi/next.hpp"
@@ -30,7 +31,13 @@ int make_code(int error_class) {
     return MPI_SUCCESS;
   }
   if (real.Error_class(code, &found) != MPI_SUCCESS || found != error_class) return MPI_SUCCESS;
-  return code;
+  // MPICH 4.0 takes a text for such a code and then shows another.
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  const bool keeps_text = real.Add_error_string(code, "larklane") == MPI_SUCCESS &&
+                          real.Error_string(code, text, &length) == MPI_SUCCESS &&
+                          std::string_view(text) == "larklane";
+  return keeps_text ? code : MPI_SUCCESS;
 }
 
 /// Whose handler takes errors without a communicator. MPI 4.0, 9.3 says MPI_COMM_SELF's, earlier
@@ -134,6 +141,11 @@ int raise_refused(const Partitioned& request, const char* call, Status status,
     }
   }
   return raise(request.communicator.get(), error_class_of(status.code()), sentence);
+}
+
+int raise_null(const char* call) {
+  return raise(nullptr, MPI_ERR_ARG,
+               std::string(call) + ": a null pointer: expected a place for each result");
 }
 
 int failure_code(const Partitioned& request) {

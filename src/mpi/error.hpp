@@ -28,6 +28,8 @@ std::string description(const Partitioned& request);
 /// A refused call on a request: class and sentence from the engine's status.
 int raise_refused(const Partitioned& request, const char* call, Status status,
                   const std::string& what);
+/// A call on requests of ours that has no place for one of its results.
+int raise_null(const char* call);
 /// A code for a round that failed; its handler is not called.
 int failure_code(const Partitioned& request);
 

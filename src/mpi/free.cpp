@@ -1,6 +1,7 @@
 // MPI_Request_free, MPI_Cancel.
 
 #include "base/log.hpp"
+#include "mpi/batch.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/error.hpp"
 #include "mpi/next.hpp"
@@ -9,9 +10,9 @@
 namespace larklane::mpi::face {
 
 int Request_free(const Next& next, MPI_Request* request) {
-  Partitioned* const ours = find_carrier(*request);
+  Partitioned* const ours = find_carrier_at(request);
   if (ours == nullptr) {
-    remove_forwarded(*request);
+    if (request != nullptr) remove_forwarded(*request);
     return next.Request_free(request);
   }
   // Rule C5: only an active round that is incomplete is in the way.
@@ -35,7 +36,7 @@ int Request_free(const Next& next, MPI_Request* request) {
 int Cancel(const Next& next, MPI_Request* request) {
   if (no_carriers()) [[likely]]
     return next.Cancel(request);
-  const Partitioned* const ours = find_carrier(*request);
+  const Partitioned* const ours = find_carrier_at(request);
   if (ours == nullptr) return next.Cancel(request);
   return raise(ours->communicator.get(), MPI_ERR_REQUEST,
                "MPI_Cancel on " + description(*ours) + ": partitioned requests can't be cancelled");

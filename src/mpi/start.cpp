@@ -10,7 +10,7 @@ namespace larklane::mpi::face {
 int Start(const Next& next, MPI_Request* request) {
   if (no_carriers()) [[likely]]
     return next.Start(request);
-  Partitioned* const ours = find_carrier(*request);
+  Partitioned* const ours = find_carrier_at(request);
   if (ours == nullptr) return next.Start(request);
   const Status status = ours->request->start();
   return status.ok() ? MPI_SUCCESS : raise_refused(*ours, "MPI_Start", status, "");

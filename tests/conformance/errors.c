@@ -164,6 +164,33 @@ CASE(E1_free_and_cancel_of_null, .ranks = 2) {
   EXPECT_ERROR(MPI_Cancel(&request), MPI_ERR_REQUEST);
 }
 
+// Results without a place, requests without an array: refused, and no round ends by it.
+CASE(E1_null_pointers, .ranks = 2) {
+  int* volatile nowhere = NULL;
+  MPI_Request* volatile none = NULL;
+  MPI_Status* volatile no_status = NULL;
+  Witness witness;
+  witness_open(&witness);
+  MPI_Request both[2] = {witness.request, MPI_REQUEST_NULL};
+  int flag = 0, index = 0, indices[2];
+  EXPECT_ERROR(MPI_Start(none), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Wait(none, MPI_STATUS_IGNORE), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Test(none, &flag, MPI_STATUS_IGNORE), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Test(both, nowhere, MPI_STATUS_IGNORE), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Testall(2, both, nowhere, MPI_STATUSES_IGNORE), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Waitany(2, both, nowhere, MPI_STATUS_IGNORE), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Testany(2, both, nowhere, &flag, MPI_STATUS_IGNORE), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Testany(2, both, &index, nowhere, MPI_STATUS_IGNORE), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Waitsome(2, both, nowhere, indices, MPI_STATUSES_IGNORE), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Testsome(2, both, &index, nowhere, MPI_STATUSES_IGNORE), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Request_get_status(both[0], nowhere, MPI_STATUS_IGNORE), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Request_free(none), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Cancel(none), MPI_ERR_LASTCODE);
+  if (MPI_STATUS_IGNORE != no_status)
+    EXPECT_ERROR(MPI_Test(both, &flag, no_status), MPI_ERR_LASTCODE);
+  witness_close(&witness);
+}
+
 CASE(E1_every_misuse_beside_a_live_pair, .ranks = 2) {
   Witness witness;
   witness_open(&witness);
