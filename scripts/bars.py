@@ -3,13 +3,13 @@
 
 The rows are bench/rows.json; each is
 
-  {"row": "name", "unit": "ns", "margin": 0.03, "allowance": 10, "repetitions": 15,
+  {"row": "name", "unit": "ns", "margin": 0.03, "repetitions": 15,
    "points": [{"bytes": 8}, ...],
    "contenders": {"larklane": "larklane mpich5 exposed --bytes {bytes}", "other": "native mpich5 ..."},
-   "claims": [["larklane", "other"]]}
+   "claims": [["larklane", "other"], ["larklane", 10]]}
 
-`native MPI ...` and `larklane MPI ...` run bench/pair with these arguments on two ranks; any other command runs as it is. `allowance`
-(default 0, in the row's unit) is what a candidate may take above the baseline besides the margin.
+`native MPI ...` and `larklane MPI ...` run bench/pair with these arguments on two ranks, words NAME=VALUE going into its environment;
+any other command runs as it is. A claim compares a candidate with a baseline, or with a limit in the row's unit.
 
 A command is run once per turn and contender, from the repository's root, and prints as its last line {"samples": [numbers],
 "wrong": 0}: one sample of the turn is their median, smaller is better; `wrong` counts rounds with a wrong payload or completion. A
@@ -118,9 +118,11 @@ def words_of(command, timeout_s):
     how, mpi, *arguments = command.split()
     if how not in ("native", "larklane"):
         return command.split()
+    variables = [word for word in arguments if re.match(r"[A-Z_]+=", word)]
+    arguments = [word for word in arguments if word not in variables]
     launch = ["python3", "tests/mp/launch.py", "--mpi", mpi, "-n", "2", "--timeout", str(timeout_s), "--"]
     larklane = ["build/release/bin/larklane", "run"] if how == "larklane" else []
-    return [*launch, *larklane, f"build/release/bench/{mpi}/pair", *arguments]
+    return [*launch, "env", *variables, *larklane, f"build/release/bench/{mpi}/pair", *arguments]
 
 
 def run_once(command, parameters, timeout_s):
@@ -170,13 +172,14 @@ def judge(row, point):
     ]
     verdicts = []
     for candidate, baseline in row["claims"]:
-        if candidate in point["series"] and baseline in point["series"]:
-            allowed = [sample + row.get("allowance", 0) for sample in point["series"][baseline]]
-            pair = (point["series"][candidate], allowed)
+        gone = [name for name in (candidate, baseline) if isinstance(name, str) and name not in point["series"]]
+        if gone:
+            result = {"verdict": f"no figure for {', '.join(gone)}"}
+        elif isinstance(baseline, str):
+            pair = (point["series"][candidate], point["series"][baseline])
             result = bars_stats.compare(*pair, noise=max(noise, default=0.0), margin=row["margin"])
         else:
-            gone = [name for name in (candidate, baseline) if name not in point["series"]]
-            result = {"verdict": f"no figure for {', '.join(gone)}"}
+            result = bars_stats.within(point["series"][candidate], baseline)
         verdicts.append({"candidate": candidate, "baseline": baseline, **result})
     return verdicts
 
@@ -214,8 +217,11 @@ def run_row(row, about):
 def show(row, point):
     """One line per point and claim."""
     parameters = " ".join(f"{name}={value}" for name, value in point["parameters"].items())
+    for name in () if row["claims"] else point["summary"]:
+        print(f"  {row['row']} {parameters}: {name}: {point['summary'][name]['median']:.4g} {row['unit']}", flush=True)
     for verdict in point["verdicts"]:
-        medians = [point["summary"].get(verdict[name], {}).get("median") for name in ("candidate", "baseline")]
+        names = (verdict["candidate"], verdict["baseline"])
+        medians = [point["summary"].get(name, {}).get("median") if isinstance(name, str) else name for name in names]
         figures = " ".join("-" if figure is None else f"{figure:.4g}" for figure in medians)
         pair = f"{verdict['candidate']} / {verdict['baseline']}"
         print(f"  {row['row']} {parameters}: {pair}: {figures} {row['unit']}: {verdict['verdict']}", flush=True)

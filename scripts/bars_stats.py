@@ -88,3 +88,11 @@ def compare(candidate, baseline, noise, margin):
         "margin": margin,
         "verdict": verdict,
     }
+
+
+def within(samples, limit):
+    """Is the median at most `limit`? Verdicts as in compare(), the margin being nothing: the limit has it."""
+    lower, upper = median_bounds(samples)
+    verdict = "not slower" if upper <= limit else "slower" if lower > limit else "too noisy"
+    bounds = [None if math.isinf(bound) else bound for bound in (lower, upper)]
+    return {"median": median(samples), "bounds": bounds, "limit": limit, "verdict": verdict}

@@ -73,6 +73,15 @@ def test_measure():
     assert verdicts[0]["ratio"] == 3 / 4.5 and verdicts[1]["verdict"] == "no figure for z"
 
 
+def test_limits():
+    assert stats.within([8, 9, 10, 9, 8, 9, 9], 10)["verdict"] == "not slower"
+    assert stats.within([12, 13, 14, 13, 12, 13, 13], 10)["verdict"] == "slower"
+    assert stats.within([5, 15, 5, 15, 5, 15, 5], 10)["verdict"] == "too noisy"
+    row = {"margin": 0, "claims": [["x", 10], ["z", 10]]}
+    verdicts = bars.judge(row, {"series": {"x": [1] * 9}})
+    assert [verdict["verdict"] for verdict in verdicts] == ["not slower", "no figure for z"]
+
+
 def test_program_output():
     assert bars.parse_output('# banner\n{"samples": [3, 1, 2], "wrong": 0}\n') == (2, 0)
     for text in ("", "12", '{"samples": []}', "not json"):
@@ -109,6 +118,11 @@ def test_mutants():
     mutant = mutants.Mutant(file="f", old="a < b", new="a <= b", test="t", rule="r")
     assert mutants.apply("if (a < b)", mutant) == "if (a <= b)"
     assert mutants.apply("a < b; a < b", mutant) is None and mutants.apply("", mutant) is None
+
+
+def test_mutants_are_not_stale():
+    for mutant in mutants.load(mutants.LISTS):
+        assert mutants.apply((mutants.ROOT / mutant.file).read_text(), mutant) is not None, mutant
 
 
 def test_options_page():
