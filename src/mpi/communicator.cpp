@@ -179,19 +179,18 @@ void remember_communicator(MPI_Comm comm, const part::ContextId& recipe, Foreign
   registry.by_handle[handle_bits(comm)] = std::move(communicator);
 }
 
-void remember_foreigners(MPI_Comm intercomm, const part::ContextId& recipe,
-                         std::vector<Member> remote, ForeignersPtr others) {
+void remember_meeting(MPI_Comm intercomm, const Meeting& meeting, ForeignersPtr others) {
   const Next& real = next_pmpi();
   int size = 0;
   MPI_Group group;
-  if (real.Comm_remote_size(intercomm, &size) != MPI_SUCCESS ||
-      static_cast<std::size_t>(size) != remote.size() ||
+  if (intercomm == handles().comm_null || real.Comm_remote_size(intercomm, &size) != MPI_SUCCESS ||
+      static_cast<std::size_t>(size) != meeting.others.size() ||
       real.Comm_remote_group(intercomm, &group) != MPI_SUCCESS) {
     return;
   }
   remember_communicator(
-      intercomm, recipe,
-      std::make_shared<const Foreigners>(group, std::move(remote), std::move(others)));
+      intercomm, meeting.recipe,
+      std::make_shared<const Foreigners>(group, meeting.others, std::move(others)));
 }
 
 void forget_communicator(MPI_Comm comm) {

@@ -105,11 +105,10 @@ std::uint64_t next_use(const part::ContextId& key);
 /// @param foreigners  null: all its processes are of the own world
 void remember_communicator(MPI_Comm comm, const part::ContextId& recipe,
                            ForeignersPtr foreigners = nullptr);
-/// An intercommunicator whose remote group is of other worlds, in this order. It gets no record if
-/// their number is wrong: the others are not those whom we take them for.
+/// An intercommunicator whose remote group are those who have been met. It gets no record if their
+/// number is wrong: then they are not those whom we take them for.
 /// @param others  whom the processes of the own side know already
-void remember_foreigners(MPI_Comm intercomm, const part::ContextId& recipe,
-                         std::vector<Member> remote, ForeignersPtr others);
+void remember_meeting(MPI_Comm intercomm, const Meeting& meeting, ForeignersPtr others);
 /// Before MPI_Comm_free: the handle may be another communicator's at once.
 void forget_communicator(MPI_Comm comm);
 void forget_all_communicators();

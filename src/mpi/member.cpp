@@ -89,25 +89,32 @@ std::optional<std::vector<Member>> members_of_text(std::string_view text) {
   return members;
 }
 
-std::string Birth::text() const {
-  return *job + ":" + text_of(recipe) + ":" + text_of(std::span<const Member>(parents));
+std::string Meeting::text() const {
+  return text_of(recipe) + ":" + text_of(std::span<const Member>(others));
 }
 
-std::optional<Birth> Birth::of_text(std::string_view text) {
-  Birth birth;
-  const std::string_view job = take_until(&text, ':');
-  std::string_view recipe = take_until(&text, ':');
-  if (job.empty() || recipe.size() != 2 * kHexDigits) return std::nullopt;
-  birth.job = std::make_shared<const std::string>(job);
+std::optional<Meeting> Meeting::of_text(std::string_view text) {
+  Meeting meeting;
+  const std::string_view recipe = take_until(&text, ':');
+  if (recipe.size() != 2 * kHexDigits) return std::nullopt;
   std::string_view high = recipe.substr(0, kHexDigits), low = recipe.substr(kHexDigits);
-  if (!take_number(&high, &birth.recipe.high, 16) || !high.empty() ||
-      !take_number(&low, &birth.recipe.low, 16) || !low.empty()) {
+  if (!take_number(&high, &meeting.recipe.high, 16) || !high.empty() ||
+      !take_number(&low, &meeting.recipe.low, 16) || !low.empty()) {
     return std::nullopt;
   }
-  auto parents = members_of_text(text);
-  if (!parents || parents->empty()) return std::nullopt;
-  birth.parents = std::move(*parents);
-  return birth;
+  auto others = members_of_text(text);
+  if (!others || others->empty()) return std::nullopt;
+  meeting.others = std::move(*others);
+  return meeting;
+}
+
+std::string Birth::text() const { return *job + ":" + with_parents.text(); }
+
+std::optional<Birth> Birth::of_text(std::string_view text) {
+  const std::string_view job = take_until(&text, ':');
+  auto meeting = Meeting::of_text(text);
+  if (job.empty() || !meeting) return std::nullopt;
+  return Birth{std::make_shared<const std::string>(job), std::move(*meeting)};
 }
 
 std::string text_of(const part::ContextId& id) { return hex(id.high) + hex(id.low); }

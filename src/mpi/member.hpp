@@ -30,12 +30,22 @@ std::string text_of(std::span<const Member> members);
 /// Nothing if the text is not of that form or names more than a million processes.
 std::optional<std::vector<Member>> members_of_text(std::string_view text);
 
+/// What processes know who have met others of other worlds.
+/// Thread safety: immutable.
+struct Meeting {
+  part::ContextId recipe;  ///< of the intercommunicator between both
+  std::vector<Member> others;
+
+  /// `recipe:others`, without blanks.
+  std::string text() const;
+  static std::optional<Meeting> of_text(std::string_view text);
+};
+
 /// What the parents tell a world that they spawn: it comes before the world's own launcher.
 /// Thread safety: immutable.
 struct Birth {
   Job job;
-  part::ContextId recipe;  ///< of the intercommunicator between parents and children
-  std::vector<Member> parents;
+  Meeting with_parents;
 
   /// `job:recipe:parents`, without blanks.
   std::string text() const;

@@ -108,11 +108,12 @@ class Offspring {
     const part::ContextId ordinal = communicator_->child(Origin::spawn);
     const Communicator::Members& members = communicator_->members();
     if (!members.known || !all_known(members.peers)) return;
-    birth_.parents = members.peers;
+    birth_.with_parents.others = members.peers;
     // Communicators split from one parent have equal ordinals; their processes differ.
-    birth_.recipe =
+    birth_.with_parents.recipe =
         ContextHash(Origin::spawn).add(ordinal).add(text_of(std::span(members.peers))).id();
-    birth_.job = std::make_shared<const std::string>("spawn-" + text_of(birth_.recipe));
+    birth_.job =
+        std::make_shared<const std::string>("spawn-" + text_of(birth_.with_parents.recipe));
   }
 
   /// At the root, before the spawn.
@@ -136,9 +137,9 @@ class Offspring {
         next_pmpi().Comm_remote_size(intercomm, &size) != MPI_SUCCESS) {
       return;
     }
-    std::vector<Member> children;
-    for (int rank = 0; rank < size; ++rank) children.push_back({birth_.job, rank});
-    remember_foreigners(intercomm, birth_.recipe, std::move(children), communicator_->foreigners());
+    Meeting with_children{birth_.with_parents.recipe, {}};
+    for (int rank = 0; rank < size; ++rank) with_children.others.push_back({birth_.job, rank});
+    remember_meeting(intercomm, with_children, communicator_->foreigners());
   }
 
  private:
@@ -200,7 +201,7 @@ int Comm_get_parent(const Next& next, MPI_Comm* parent) {
   const auto& birth = Process::get().birth();
   if (code == MPI_SUCCESS && birth && *parent != handles().comm_null &&
       !find_communicator(*parent)) {
-    remember_foreigners(*parent, birth->recipe, birth->parents, nullptr);
+    remember_meeting(*parent, birth->with_parents, nullptr);
   }
   return code;
 }

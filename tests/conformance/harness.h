@@ -16,7 +16,7 @@ void board_close(void);
 /// Tells the other processes that this one gave the case up: no use in waiting for the deadline.
 void board_hurry_others(void);
 
-/// What a process spawned by a case does.
-int child_main(void);
+/// What a process spawned by a case does. @param what  one of the names in spawn.c
+int child_main(const char* what);
 
 #endif

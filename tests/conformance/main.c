@@ -264,7 +264,7 @@ int main(int argc, char** argv) {
   int i = 1;
   for (; i < argc && !chosen; ++i) {
     if (strcmp(argv[i], "--list") == 0) return list();
-    if (strcmp(argv[i], "--child") == 0) return child_main();
+    if (strcmp(argv[i], "--child") == 0 && i + 1 < argc) return child_main(argv[i + 1]);
     if (strcmp(argv[i], "--level") == 0 && i + 1 < argc) {
       options.level = level_of(argv[++i]);
     } else if (strcmp(argv[i], "--deadline") == 0 && i + 1 < argc) {

@@ -53,13 +53,13 @@ TEST(MpiMember, OtherTextsAreRefused) {
 }
 
 TEST(MpiMember, ABirthComesBack) {
-  const Birth birth{job("spawn-1f"), {0x0123456789abcdef, 7}, {{job("a"), 0}, {job("b"), 3}}};
+  const Birth birth{job("spawn-1f"), {{0x0123456789abcdef, 7}, {{job("a"), 0}, {job("b"), 3}}}};
   EXPECT_EQ(birth.text(), "spawn-1f:0123456789abcdef0000000000000007:0@a+3@b");
   const auto parsed = Birth::of_text(birth.text());
   ASSERT_TRUE(parsed);
   EXPECT_EQ(*parsed->job, "spawn-1f");
-  EXPECT_EQ(parsed->recipe, birth.recipe);
-  EXPECT_TRUE(equal(parsed->parents, birth.parents));
+  EXPECT_EQ(parsed->with_parents.recipe, birth.with_parents.recipe);
+  EXPECT_TRUE(equal(parsed->with_parents.others, birth.with_parents.others));
 }
 
 TEST(MpiMember, OtherBirthsAreRefused) {

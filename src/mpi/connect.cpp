@@ -1,0 +1,137 @@
+// MPI_Comm_accept and MPI_Comm_connect: both roots tell each other who their sides are, outside
+// MPI, and then each tells its own side (mpi/meeting.hpp). Whoever hears nothing leaves the pairs
+// to the MPI. MPI_Comm_join makes no record: what it makes is left to the MPI.
+
+#include <map>
+
+#include "mpi/communicator.hpp"
+#include "mpi/meeting.hpp"
+#include "mpi/next.hpp"
+#include "mpi/process.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+/// The ports that this process has open. Thread safety: thread-safe through its mutex.
+struct Ports {
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<Port>> by_name;
+
+  static Ports& get() noexcept {
+    static Ports* const ports = new Ports;
+    return *ports;
+  }
+};
+
+std::shared_ptr<Port> find_port(const std::string& name) {
+  Ports& ports = Ports::get();
+  const std::scoped_lock lock(ports.mutex);
+  const auto found = ports.by_name.find(name);
+  return found != ports.by_name.end() ? found->second : nullptr;
+}
+
+/// The own side of an accept or connect. Thread safety: single-owner.
+class Side {
+ public:
+  Side(MPI_Comm comm, int root) : communicator_(find_communicator(comm)), root_(root) {
+    int rank = -1;
+    is_root_ = next_pmpi().Comm_rank(comm, &rank) == MPI_SUCCESS && rank == root;
+    if (!communicator_) return;
+    // Taken even if nothing comes of it: the others count it, too.
+    const part::ContextId ordinal = communicator_->child(Origin::meeting);
+    const Communicator::Members& members = communicator_->members();
+    if (!members.known || !all_known(members.peers)) return;
+    const std::string text = text_of(std::span(members.peers));
+    if (text.size() > kSideBytesMax) return;
+    own_ = {ContextHash(Origin::meeting).add(ordinal).add(text).id(), members.peers};
+    if (members.peers.size() > 1) mailbox_.emplace(own_.recipe, rank);
+  }
+
+  bool is_known() const noexcept { return !own_.others.empty(); }
+  bool is_root() const noexcept { return is_root_; }
+  /// What the other side has to know of this one.
+  const Meeting& own() const noexcept { return own_; }
+
+  /// After the MPI's call. @param news  at the root: what it has learnt
+  void conclude(MPI_Comm intercomm, std::optional<Meeting> news) const {
+    if (!is_known()) return;
+    if (mailbox_ && is_root_) {
+      mailbox_->send(static_cast<int>(own_.others.size()), news);
+    } else if (mailbox_) {
+      news = mailbox_->receive(root_);
+    }
+    if (news) remember_meeting(intercomm, *news, communicator_->foreigners());
+  }
+
+ private:
+  const std::shared_ptr<Communicator> communicator_;
+  const int root_;
+  bool is_root_ = false;
+  Meeting own_;
+  std::optional<Mailbox> mailbox_;
+};
+
+int accept_at_root(const Next& next, const char* port_name, MPI_Info info, int root, MPI_Comm comm,
+                   MPI_Comm* newcomm, const Side& side) {
+  const auto port = find_port(port_name);
+  const auto lock = port ? std::unique_lock(port->mutex()) : std::unique_lock<std::mutex>();
+  const int code = next.Comm_accept(port_name, info, root, comm, newcomm);
+  if (code != MPI_SUCCESS) return code;
+  std::optional<Meeting> news;
+  int size = 0;
+  if (port && next_pmpi().Comm_remote_size(*newcomm, &size) == MPI_SUCCESS) {
+    auto others =
+        port->accepted(side.is_known() ? &side.own() : nullptr, static_cast<std::size_t>(size));
+    if (others) news = Meeting{side.own().recipe, std::move(*others)};
+  }
+  side.conclude(*newcomm, std::move(news));
+  return code;
+}
+
+}  // namespace
+}  // namespace larklane::mpi
+
+namespace larklane::mpi::face {
+
+int Open_port(const Next& next, MPI_Info info, char* port_name) {
+  const int code = next.Open_port(info, port_name);
+  if (code != MPI_SUCCESS) return code;
+  // Now: a client may call before the first accept.
+  if (std::shared_ptr<Port> port = Port::open(port_name)) {
+    Ports& ports = Ports::get();
+    const std::scoped_lock lock(ports.mutex);
+    ports.by_name[port_name] = std::move(port);
+  }
+  return code;
+}
+
+int Close_port(const Next& next, const char* port_name) {
+  {
+    Ports& ports = Ports::get();
+    const std::scoped_lock lock(ports.mutex);
+    ports.by_name.erase(port_name);
+  }
+  return next.Close_port(port_name);
+}
+
+int Comm_accept(const Next& next, const char* port_name, MPI_Info info, int root, MPI_Comm comm,
+                MPI_Comm* newcomm) {
+  const Side side(comm, root);
+  if (side.is_root()) return accept_at_root(next, port_name, info, root, comm, newcomm, side);
+  const int code = next.Comm_accept(port_name, info, root, comm, newcomm);
+  if (code == MPI_SUCCESS) side.conclude(*newcomm, std::nullopt);
+  return code;
+}
+
+int Comm_connect(const Next& next, const char* port_name, MPI_Info info, int root, MPI_Comm comm,
+                 MPI_Comm* newcomm) {
+  const Side side(comm, root);
+  std::optional<Caller> caller;
+  if (side.is_root() && side.is_known()) caller.emplace(port_name, side.own().others);
+  const int code = next.Comm_connect(port_name, info, root, comm, newcomm);
+  if (code != MPI_SUCCESS) return code;
+  side.conclude(*newcomm, caller ? caller->connected() : std::nullopt);
+  return code;
+}
+
+}  // namespace larklane::mpi::face

@@ -1,0 +1,209 @@
+#include "mpi/meeting.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "control/socket.hpp"
+#include "mpi/context_id.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+constexpr std::size_t kTextBytesMax = 128 * 1024;
+constexpr std::string_view kDone = "done";
+constexpr int kBacklog = 128;
+
+using Clock = std::chrono::steady_clock;
+
+int left_ms(Clock::time_point deadline) {
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(std::max<decltype(left)>(left, 0));
+}
+
+struct Name {
+  sockaddr_un name{};
+  socklen_t length;
+  Name(const char* kind, const part::ContextId& id) {
+    const std::string text = std::string("larklane.") + LARKLANE_VERSION + "." +
+                             std::to_string(getuid()) + "." + kind + "." + text_of(id);
+    name.sun_family = AF_UNIX;
+    std::memcpy(name.sun_path + 1, text.data(), text.size());
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  }
+  const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&name); }
+};
+
+Name name_of_port(const std::string& port_name) {
+  return {"port", ContextHash(Origin::meeting).add(std::string_view(port_name)).id()};
+}
+
+UniqueFd make_socket(int type) {
+  return UniqueFd(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+bool send_text(int socket, std::string_view text) {
+  return ::send(socket, text.data(), text.size(), MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(text.size());
+}
+
+/// One packet of this user. @return nothing yet; empty: the other end is gone, or has nothing to
+/// say
+std::optional<std::string> receive_text(int socket) {
+  std::string text(kTextBytesMax, '\0');
+  iovec space{text.data(), text.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control{};
+  msghdr message{};
+  message.msg_iov = &space;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t length = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  if (length < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+  // Credentials come with mail only: of a connection they have been looked at.
+  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  if (header != nullptr && header->cmsg_type == SCM_CREDENTIALS) {
+    ucred sender{};
+    std::memcpy(&sender, CMSG_DATA(header), sizeof sender);
+    if (sender.uid != ::geteuid()) return std::nullopt;
+  }
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+  return text;
+}
+
+bool wait_readable(int socket, Clock::time_point deadline) {
+  pollfd polled{socket, POLLIN, 0};
+  int count = 0;
+  do {
+    count = ::poll(&polled, 1, left_ms(deadline));
+  } while (count < 0 && errno == EINTR);
+  return count > 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Port> Port::open(const std::string& name) {
+  UniqueFd socket = make_socket(SOCK_SEQPACKET);
+  const Name own = name_of_port(name);
+  if (!socket || ::bind(socket.get(), own.get(), own.length) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0) {
+    return nullptr;
+  }
+  return std::unique_ptr<Port>(new Port(std::move(socket)));
+}
+
+void Port::take_hellos() {
+  for (;;) {
+    UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) return;
+    if (!control::is_own_user(control::peer_credentials(socket.get()))) continue;
+    clients_.push_back({std::move(socket), std::nullopt});
+  }
+}
+
+Port::Client* Port::find_done() {
+  for (auto client = clients_.begin(); client != clients_.end();) {
+    const auto text = receive_text(client->socket.get());
+    if (!text) {
+      ++client;
+    } else if (client->members && *text == kDone) {
+      return &*client;
+    } else if (!client->members && (client->members = members_of_text(*text)) &&
+               !client->members->empty()) {
+      continue;  // its `done` may be there already
+    } else {
+      client = clients_.erase(client);
+    }
+  }
+  return nullptr;
+}
+
+std::optional<std::vector<Member>> Port::accepted(const Meeting* own, std::size_t size) {
+  const auto deadline = Clock::now() + kDoneWait;
+  take_hellos();
+  Client* done = find_done();
+  while (done == nullptr && !clients_.empty() && left_ms(deadline) > 0) {
+    std::vector<pollfd> polled;
+    for (const Client& client : clients_) polled.push_back({client.socket.get(), POLLIN, 0});
+    ::poll(polled.data(), polled.size(), left_ms(deadline));
+    done = find_done();
+  }
+  if (done == nullptr) {
+    // Whoever comes too late must not be taken for the next one.
+    clients_.clear();
+    return std::nullopt;
+  }
+  std::optional<std::vector<Member>> members;
+  if (own != nullptr && done->members->size() == size &&
+      send_text(done->socket.get(), own->text())) {
+    members = std::move(done->members);
+  }
+  clients_.erase(clients_.begin() + (done - clients_.data()));
+  return members;
+}
+
+Caller::Caller(const std::string& port_name, std::span<const Member> own) {
+  UniqueFd socket = make_socket(SOCK_SEQPACKET);
+  const Name port = name_of_port(port_name);
+  if (socket && ::connect(socket.get(), port.get(), port.length) == 0 &&
+      control::is_own_user(control::peer_credentials(socket.get())) &&
+      send_text(socket.get(), text_of(own))) {
+    socket_ = std::move(socket);
+  }
+}
+
+std::optional<Meeting> Caller::connected() {
+  if (!socket_ || !send_text(socket_.get(), kDone)) return std::nullopt;
+  const auto deadline = Clock::now() + kAnswerWait;
+  while (wait_readable(socket_.get(), deadline)) {
+    if (const auto text = receive_text(socket_.get())) return Meeting::of_text(*text);
+  }
+  return std::nullopt;
+}
+
+Mailbox::Mailbox(const part::ContextId& key, int rank) : key_(key), rank_(rank) {
+  UniqueFd socket = make_socket(SOCK_DGRAM);
+  const Name own("mail", box(rank));
+  const int on = 1;
+  if (socket && ::setsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
+      ::bind(socket.get(), own.get(), own.length) == 0) {
+    socket_ = std::move(socket);
+  }
+}
+
+part::ContextId Mailbox::box(int rank) const {
+  return ContextHash(Origin::meeting).add(key_).add(static_cast<std::uint64_t>(rank)).id();
+}
+
+void Mailbox::send(int size, const std::optional<Meeting>& news) const {
+  if (!socket_) return;
+  const std::string text = news ? news->text() : std::string();
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank == rank_) continue;
+    const Name to("mail", box(rank));
+    ::sendto(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL, to.get(), to.length);
+  }
+}
+
+std::optional<Meeting> Mailbox::receive(int root) const {
+  if (!socket_) return std::nullopt;
+  const Name from("mail", box(root));
+  // A root that has no mailbox any more has written before; or it never had one.
+  const UniqueFd probe = make_socket(SOCK_DGRAM);
+  const bool is_coming = probe && ::connect(probe.get(), from.get(), from.length) == 0;
+  const auto deadline = Clock::now() + (is_coming ? kNewsWait : std::chrono::milliseconds(0));
+  while (wait_readable(socket_.get(), deadline)) {
+    if (const auto text = receive_text(socket_.get())) return Meeting::of_text(*text);
+  }
+  return std::nullopt;
+}
+
+}  // namespace larklane::mpi
