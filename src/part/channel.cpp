@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace larklane::part {
@@ -19,8 +20,8 @@ void FailureSlot::set(Status status, std::string text) {
 }
 
 void InUse::wait_until_free() const noexcept {
-  // acquire: pairs with ~Guard's release.
-  while (movers_.load(std::memory_order_acquire) != 0) ::sched_yield();
+  // acquire: pairs with leave()'s release.
+  while ((movers_.load(std::memory_order_acquire) & ~kShut) != 0) ::sched_yield();
 }
 
 Status FailureSlot::status() const noexcept { return failed() ? status_ : Status{}; }
@@ -28,7 +29,8 @@ Status FailureSlot::status() const noexcept { return failed() ? status_ : Status
 std::string FailureSlot::text() const { return failed() ? text_ : std::string{}; }
 
 Wire::Wire(const PeerState& peer, shm::Direction direction) noexcept
-    : direction_(direction),
+    : peer_(peer),
+      direction_(direction),
       same_process_(peer.peer->same_process()),
       pid_(peer.peer->pid()),
       allowed_(direction == shm::Direction::write ? peer.push_allowed : peer.pull_allowed) {}
@@ -52,6 +54,9 @@ Status Wire::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece 
     return {};
   }
   if (!usable()) return Errc::kUnreachable;
+  // acquire: pairs with on_peer_down's release. The kernel may have given its process id to another
+  // program by now, whose memory is none of ours.
+  if (peer_.down.load(std::memory_order_acquire)) return Errc::kPeerDown;
   const Status status = shm::attach_copy(direction_, pid_, ours, theirs, offset, length);
   if (!status.ok() && (status.detail() == EPERM || status.detail() == ENOSYS)) {
     allowed_.store(false, std::memory_order_relaxed);  // relaxed: see usable()
@@ -68,6 +73,25 @@ void send_fail(PeerState& peer, std::uint64_t channel, bool by_sender, Status st
   // A peer that can't be told is gone, and the engine hears of that by itself.
   (void)peer.peer->send(static_cast<std::uint16_t>(record::Type::fail),
                         std::as_bytes(std::span(&record, 1)));
+}
+
+bool lies_within(const shm::Segment& region, std::uint64_t offset, const Typemap& type,
+                 std::uint64_t total_bytes) {
+  __extension__ using Wide = __int128;
+  if (total_bytes == 0 || type.blocks().empty()) return total_bytes == 0;
+  const auto end_of = [](const TypeBlock& block) {
+    return Wide{block.offset_bytes} + static_cast<Wide>(block.length_bytes);
+  };
+  Wide low = type.blocks().front().offset_bytes;
+  Wide high = end_of(type.blocks().front());
+  for (const TypeBlock& block : type.blocks()) {
+    low = std::min(low, Wide{block.offset_bytes});
+    high = std::max(high, end_of(block));
+  }
+  const Wide last = static_cast<Wide>((total_bytes - 1) / type.size_bytes()) * type.extent_bytes();
+  const Wide base = static_cast<std::int64_t>(offset);
+  return base + low + std::min(last, Wide{0}) >= 0 &&
+         base + high + std::max(last, Wide{0}) <= static_cast<Wide>(region.bytes());
 }
 
 std::string describe(const InitArgs& args, Kind kind) {

@@ -52,6 +52,7 @@ struct PeerState {
   std::atomic<bool> down{false};
   std::set<std::uint32_t> segments_sent;
   std::unordered_map<std::uint32_t, std::shared_ptr<shm::Segment>> segments;  ///< its shared ones
+  std::unordered_map<std::uint32_t, UniqueFd> unmapped;  ///< those for which memory was refused
   std::uint64_t channels = 0;
   std::string provider, policy;
 };
@@ -73,29 +74,55 @@ class FailureSlot {
 };
 
 /// Movers of one channel in this process. A mover of shared copies looks at the block once more
-/// after the round is complete; the block must not be closed before it has left. Thread safety:
+/// after the round is complete; the block must not be closed before it has left. Once the channel
+/// has failed nobody enters, and it is quiet when the last one has left. Thread safety:
 /// thread-safe.
 class InUse {
  public:
-  class Guard {
-   public:
-    explicit Guard(InUse& in_use) noexcept : in_use_(in_use) {
-      // relaxed: the caller publishes what it moves only after this.
-      in_use_.movers_.fetch_add(1, std::memory_order_relaxed);
-    }
-    // release: pairs with wait_until_free()'s acquire.
-    ~Guard() { in_use_.movers_.fetch_sub(1, std::memory_order_release); }
-    Guard(const Guard&) = delete;
-    Guard& operator=(const Guard&) = delete;
-
-   private:
-    InUse& in_use_;
-  };
+  /// Call leave(), whatever the answer. False: shut, nothing may be moved.
+  [[nodiscard]] bool enter() noexcept {
+    // acquire: pairs with shut()'s release.
+    return (movers_.fetch_add(1, std::memory_order_acquire) & kShut) == 0;
+  }
+  /// True: it is quiet now.
+  bool leave() noexcept {
+    // acq_rel: the last one has everybody's copies behind it; pairs with wait_until_free(),
+    // is_quiet() and the other movers.
+    return movers_.fetch_sub(1, std::memory_order_acq_rel) == kShut + 1;
+  }
+  /// From now on nobody enters. True: it is quiet.
+  bool shut() noexcept {
+    // acq_rel: as in leave().
+    return (movers_.fetch_or(kShut, std::memory_order_acq_rel) & ~kShut) == 0;
+  }
+  bool is_quiet() const noexcept {
+    // acquire: pairs with leave()'s release.
+    return movers_.load(std::memory_order_acquire) == kShut;
+  }
   /// No round is active: the movers that are left are leaving, at most a piece away.
   void wait_until_free() const noexcept;
 
  private:
+  static constexpr std::uint32_t kShut = std::uint32_t{1} << 31;
   std::atomic<std::uint32_t> movers_{0};
+};
+
+/// A mover's stay in a channel. Thread safety: single-owner.
+template <class Channel>
+class Moving {
+ public:
+  explicit Moving(Channel& channel) noexcept
+      : channel_(channel), may_move_(channel.in_use_.enter()) {}
+  ~Moving() {
+    if (channel_.in_use_.leave()) channel_.tell_failure();
+  }
+  Moving(const Moving&) = delete;
+  Moving& operator=(const Moving&) = delete;
+  explicit operator bool() const noexcept { return may_move_; }
+
+ private:
+  Channel& channel_;
+  const bool may_move_;
 };
 
 /// Moves bytes between a buffer of ours and the peer's, if it can. Thread safety: thread-safe after
@@ -103,7 +130,8 @@ class InUse {
 class Wire {
  public:
   Wire(const PeerState& peer, shm::Direction direction) noexcept;
-  /// @errors kUnreachable: attach is refused in this direction: hand over; else as shm::attach_copy
+  /// @errors kUnreachable: attach is refused in this direction: hand over; kPeerDown; else as
+  /// shm::attach_copy
   Status transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece piece) noexcept;
   /// The peer's buffer is mapped here, at `offset` in `region`. Once, at any time.
   void map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept;
@@ -115,6 +143,7 @@ class Wire {
   }
 
  private:
+  const PeerState& peer_;  // the channel's, which lives longer
   shm::Direction direction_;
   bool same_process_;
   pid_t pid_;
@@ -146,10 +175,13 @@ class SendChannel final : public SendRequest {
 
   // For the engine, on the helper.
   void on_datatype(const record::Datatype& head, std::span<const std::byte> blocks);
+  /// Does the receive buffer lie in the region that its process names? Its typemap came before.
+  bool fits(const shm::Segment& region, std::uint64_t offset) const;
   void on_map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept {
     wire_.map(std::move(region), offset);
   }
-  void on_move(std::uint64_t round, Run run);  ///< the receiver could not pull
+  void on_move(const record::Move& move);  ///< the receiver could not pull
+  void on_fail(Status status, std::string text);
   const InUse& in_use() const noexcept { return in_use_; }
   void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
   bool peer_closed() const noexcept { return peer_closed_.load(std::memory_order_acquire); }
@@ -170,7 +202,12 @@ class SendChannel final : public SendRequest {
   }
 
  private:
+  friend class Moving<SendChannel>;
   [[gnu::noinline]] Status pready_run(std::int32_t first, std::int32_t count);
+  Status work();                                                    ///< on shared copies
+  bool hand_over(Run run, std::uint32_t job, std::uint32_t piece);  ///< to the receiver's helper
+  void tell_failure();
+  Completion failed_once_quiet();
   Status push(Piece piece) noexcept;
   Piece bytes_of(Run run) const noexcept {
     return {run.first * partition_bytes_, run.count * partition_bytes_};
@@ -199,6 +236,8 @@ class SendChannel final : public SendRequest {
   std::atomic<bool> peer_closed_{false};
   FailureSlot failure_;
   InUse in_use_;
+  std::atomic<bool> told_{false};        // the peer, of the failure
+  std::atomic<bool> peer_quiet_{false};  // it has failed, and moves nothing any more
   // The receiver's typemap, if strided: gathered by the helper, then published.
   std::vector<TypeBlock> peer_blocks_;
   std::optional<Typemap> peer_type_;
@@ -236,7 +275,8 @@ class RecvChannel final : public RecvRequest {
   [[nodiscard]] bool match(Match match);
   void open_first_round() { side_->open(1, *this); }
 
-  void on_move(std::uint64_t round, Run run);  ///< the sender could not push
+  void on_move(const record::Move& move);  ///< the sender could not push
+  void on_fail(Status status, std::string text);
   const InUse& in_use() const noexcept { return in_use_; }
   void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
   void fail(Status status, std::string text) { failure_.set(status, std::move(text)); }
@@ -253,7 +293,11 @@ class RecvChannel final : public RecvRequest {
   void empty(const std::byte* slot, std::uint64_t offset, std::uint64_t length) const noexcept;
 
  private:
+  friend class Moving<RecvChannel>;
   bool sender_is_gone() const noexcept;
+  Status work();  ///< on shared copies
+  void tell_failure();
+  Completion failed_once_quiet();
   [[gnu::noinline]] Status parrived_slow(std::int32_t partition, bool* arrived);
   Status pull(Piece piece) noexcept;
   Piece bytes_of(Run run) const noexcept {
@@ -261,7 +305,7 @@ class RecvChannel final : public RecvRequest {
   }
   void help();  ///< with pieces of shared copies
   void moved(Run run, MovedBy by);
-  bool hand_over(Run run);  ///< to the sender's helper
+  bool hand_over(Run run, std::uint32_t job, std::uint32_t piece);  ///< to the sender's helper
   void give_up(Status status);
   shm::Buffer buffer() const noexcept;
   std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
@@ -275,6 +319,8 @@ class RecvChannel final : public RecvRequest {
       0};  // relaxed: the caller orders its own calls; the helper learns it from records
   FailureSlot failure_;
   InUse in_use_;
+  std::atomic<bool> told_{false};        // the peer, of the failure
+  std::atomic<bool> peer_quiet_{false};  // it has failed, and moves nothing any more
   std::atomic<bool> peer_closed_{false};
   // Written by match(), then published.
   Match match_{};
@@ -289,6 +335,11 @@ class RecvChannel final : public RecvRequest {
 /// Tell the peer that the pair can't work. @param bytes  kSizeMismatch: size of our buffer
 void send_fail(PeerState& peer, std::uint64_t channel, bool by_sender, Status status,
                std::uint64_t bytes = 0);
+
+/// Do all the bytes of a buffer lie in `region`, its first element being at `offset` (which is
+/// negative, modulo 2^64, if that element starts with a gap before the region)?
+bool lies_within(const shm::Segment& region, std::uint64_t offset, const Typemap& type,
+                 std::uint64_t total_bytes);
 
 /// A pair for error texts: partitions, bytes, tag, source.
 std::string describe(const InitArgs& args, Kind kind);

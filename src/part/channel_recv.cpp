@@ -96,7 +96,7 @@ bool RecvChannel::sender_is_gone() const noexcept {
 Completion RecvChannel::poll() {
   if (!active()) return Completion::complete;
   if (usable() && side_->complete(round(), *this)) return Completion::complete;
-  if (failure_.failed()) return Completion::failed;
+  if (failure_.failed()) return failed_once_quiet();
   if (!sender_is_gone()) {
     help();
     return Completion::pending;
@@ -111,7 +111,30 @@ Completion RecvChannel::poll() {
              "the process of the " + describe(args_, Kind::send) + " at " + args_.peer + " is gone")
       : fail(Errc::kPeerFreed,
              "the " + describe(args_, Kind::send) + " at " + args_.peer + " has been freed");
-  return Completion::failed;
+  return failed_once_quiet();
+}
+
+/// Failed, but the program gets its buffer back only when nobody on either side moves any more.
+Completion RecvChannel::failed_once_quiet() {
+  if (!usable() || side_->mode() == Mode::slots) return Completion::failed;
+  if (in_use_.shut()) tell_failure();
+  // acquire: pairs with on_fail's release: the sender's copies are over.
+  const bool peer_is_quiet = peer_quiet_.load(std::memory_order_acquire) || sender_is_gone();
+  return in_use_.is_quiet() && peer_is_quiet ? Completion::failed : Completion::pending;
+}
+
+/// Nothing is moved from here any more.
+void RecvChannel::tell_failure() {
+  // relaxed: once is enough, whoever does it.
+  if (!told_.exchange(true, std::memory_order_relaxed))
+    send_fail(*peer_, match_.channel, false, failure_.status());
+}
+
+void RecvChannel::on_fail(Status status, std::string text) {
+  fail(status, std::move(text));
+  // release: pairs with failed_once_quiet()'s acquire.
+  peer_quiet_.store(true, std::memory_order_release);
+  if (in_use_.shut()) tell_failure();
 }
 
 void RecvChannel::finish() {
@@ -141,36 +164,54 @@ Status RecvChannel::pull(Piece piece) noexcept {
 void RecvChannel::help() {
   if (!usable() || side_->mode() != Mode::direct || !wire_.usable() || !shared_copy_->has_jobs())
     return;
-  const InUse::Guard guard(in_use_);
-  const Status status = shared_copy_->work([&](Piece piece) { return pull(piece); },
-                                           [&](Run run) { moved(run, MovedBy::receiver); });
-  if (!status.ok()) give_up(status);
+  const Moving moving(*this);
+  if (!moving) return;
+  if (const Status status = work(); !status.ok()) give_up(status);
+}
+
+Status RecvChannel::work() {
+  return shared_copy_->work(
+      [&](Piece piece) { return pull(piece); }, [&](Run run) { moved(run, MovedBy::receiver); },
+      [&](TakenPiece taken, Run run) { return hand_over(run, taken.job + 1, taken.index); });
 }
 
 void RecvChannel::move(Run run) {
-  const InUse::Guard guard(in_use_);
-  if (wire_.usable() && shared_copy_->offer(run)) return help();
+  const Moving moving(*this);
+  if (!moving) return;
+  if (wire_.usable() && shared_copy_->offer(run)) {
+    if (const Status status = work(); !status.ok()) give_up(status);
+    return;
+  }
   const Status status = pull(bytes_of(run));
   if (status.ok()) return moved(run, MovedBy::receiver);
-  if (status.code() == Errc::kUnreachable && hand_over(run)) return;
+  if (status.code() == Errc::kUnreachable && hand_over(run, 0, 0)) return;
   give_up(status);
 }
 
-bool RecvChannel::hand_over(Run run) {
-  const record::Move record{match_.channel, round(), run, 0, 0};
+bool RecvChannel::hand_over(Run run, std::uint32_t job, std::uint32_t piece) {
+  const record::Move record{match_.channel, round(), run, 0, job, piece, 0};
   return peer_->peer
       ->send(static_cast<std::uint16_t>(record::Type::move), std::as_bytes(std::span(&record, 1)))
       .ok();
 }
 
-void RecvChannel::on_move(std::uint64_t round, Run run) {
-  if (!usable() || !active() || round != this->round()) return;
-  const Status status = pull(bytes_of(run));
-  if (status.ok()) return moved(run, MovedBy::helper);
+void RecvChannel::on_move(const record::Move& move) {
+  const Moving moving(*this);
+  if (!moving || !usable() || !active() || move.round != round()) return;
+  if (move.job != 0) {
+    Status status = shared_copy_->redo(
+        {move.job - 1, move.piece}, [&](Piece piece) { return pull(piece); },
+        [&](Run run) { moved(run, MovedBy::helper); });
+    if (status.ok()) status = work();  // the one who handed over copies no more
+    if (!status.ok()) give_up(status);
+    return;
+  }
+  const Status status = pull(bytes_of(move.run));
+  if (status.ok()) return moved(move.run, MovedBy::helper);
   // The sender may have handed over because our typemap was still on its way. It has it by now:
   // that record went before this one.
   const bool was_early = status.code() == Errc::kUnreachable && !args_.type->is_contiguous();
-  if (was_early && hand_over(run)) return;
+  if (was_early && hand_over(move.run, 0, 0)) return;
   give_up(status);
 }
 
@@ -178,9 +219,11 @@ void RecvChannel::give_up(Status status) {
   const std::string reason =
       status.code() == Errc::kUnreachable
           ? "neither side may reach the other's memory (cross-memory attach is refused)"
+      : status.code() == Errc::kPeerDown
+          ? "its process is gone"
           : "the sender's memory could not be read, errno " + std::to_string(status.detail());
   fail(status, "the " + describe(args_, Kind::receive) + " from " + args_.peer + ": " + reason);
-  send_fail(*peer_, match_.channel, false, status);
+  in_use_.shut();  // the caller is in it: who leaves last tells the peer
 }
 
 }  // namespace larklane::part

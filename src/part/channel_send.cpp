@@ -46,7 +46,7 @@ Status SendChannel::pready_run(std::int32_t first, std::int32_t count) {
 Completion SendChannel::poll() {
   if (!active()) return Completion::complete;
   if (side_.complete(round())) return Completion::complete;
-  if (failure_.failed()) return Completion::failed;
+  if (failure_.failed()) return failed_once_quiet();
   // acquire: pairs with on_peer_down's release; what the peer moved before it died is seen below.
   const bool down = peer_->down.load(std::memory_order_acquire);
   if (!down && !peer_closed()) {
@@ -58,7 +58,32 @@ Completion SendChannel::poll() {
                                    args_.peer + " is gone")
        : fail(Errc::kPeerFreed,
               "the " + describe(args_, Kind::receive) + " at " + args_.peer + " has been freed");
-  return Completion::failed;
+  return failed_once_quiet();
+}
+
+/// Failed, but the program gets its buffer back only when nobody on either side moves any more.
+Completion SendChannel::failed_once_quiet() {
+  if (side_.mode() == Mode::slots) return Completion::failed;  // only readers move there
+  if (in_use_.shut()) tell_failure();
+  // acquire: pairs with on_fail's, on_peer_down's and on_peer_closed's release: the peer's copies
+  // are over.
+  const bool peer_is_quiet = peer_quiet_.load(std::memory_order_acquire) ||
+                             peer_->down.load(std::memory_order_acquire) || peer_closed();
+  return in_use_.is_quiet() && peer_is_quiet ? Completion::failed : Completion::pending;
+}
+
+/// Nothing is moved from here any more.
+void SendChannel::tell_failure() {
+  // relaxed: once is enough, whoever does it.
+  if (!told_.exchange(true, std::memory_order_relaxed))
+    send_fail(*peer_, id_, true, failure_.status());
+}
+
+void SendChannel::on_fail(Status status, std::string text) {
+  fail(status, std::move(text));
+  // release: pairs with failed_once_quiet()'s acquire.
+  peer_quiet_.store(true, std::memory_order_release);
+  if (in_use_.shut()) tell_failure();
 }
 
 void SendChannel::finish() {
@@ -92,48 +117,76 @@ bool SendChannel::knows_peer_type() const noexcept {
 }
 
 void SendChannel::help() {
-  // Once there are jobs the receiver has matched, so `accepted` may be read. A piece that is taken
-  // can't be handed over: without the receiver's typemap its pieces are its own.
+  // Once there are jobs the receiver has matched, so `accepted` may be read. Without its typemap
+  // its pieces are its own.
   if (side_.mode() != Mode::direct || !wire_.usable() || !shared_copy_.has_jobs() ||
       !knows_peer_type())
     return;
-  const InUse::Guard guard(in_use_);
-  const Status status = shared_copy_.work([&](Piece piece) { return push(piece); },
-                                          [&](Run run) { moved(run, MovedBy::sender); });
-  if (!status.ok()) give_up(status);
+  const Moving moving(*this);
+  if (!moving) return;
+  if (const Status status = work(); !status.ok()) give_up(status);
+}
+
+Status SendChannel::work() {
+  return shared_copy_.work(
+      [&](Piece piece) { return push(piece); }, [&](Run run) { moved(run, MovedBy::sender); },
+      [&](TakenPiece taken, Run run) { return hand_over(run, taken.job + 1, taken.index); });
 }
 
 void SendChannel::move(Run run) {
-  const InUse::Guard guard(in_use_);
+  const Moving moving(*this);
+  if (!moving) return;
   if (!side_.rendezvous().all_marked(round()))
     Counters::add(counters_.early_bytes, bytes_of(run).length);
-  if (wire_.usable() && knows_peer_type() && shared_copy_.offer(run)) return help();
+  if (wire_.usable() && knows_peer_type() && shared_copy_.offer(run)) {
+    if (const Status status = work(); !status.ok()) give_up(status);
+    return;
+  }
   const Status status = push(bytes_of(run));
   if (status.ok()) return moved(run, MovedBy::sender);
-  if (status.code() == Errc::kUnreachable) {
-    const record::Move record{id_, round(), run, 1, 0};
-    if (peer_->peer
-            ->send(static_cast<std::uint16_t>(record::Type::move),
-                   std::as_bytes(std::span(&record, 1)))
-            .ok())
-      return;
-  }
+  if (status.code() == Errc::kUnreachable && hand_over(run, 0, 0)) return;
   give_up(status);
 }
 
-void SendChannel::on_move(std::uint64_t round, Run run) {
-  if (!active() || round != this->round()) return;
-  const Status status = push(bytes_of(run));
-  status.ok() ? moved(run, MovedBy::helper) : give_up(status);
+bool SendChannel::hand_over(Run run, std::uint32_t job, std::uint32_t piece) {
+  const record::Move record{id_, round(), run, 1, job, piece, 0};
+  return peer_->peer
+      ->send(static_cast<std::uint16_t>(record::Type::move), std::as_bytes(std::span(&record, 1)))
+      .ok();
+}
+
+void SendChannel::on_move(const record::Move& move) {
+  const Moving moving(*this);
+  if (!moving || !active() || move.round != round()) return;
+  Status status;
+  if (move.job == 0) {
+    status = push(bytes_of(move.run));
+    if (status.ok()) return moved(move.run, MovedBy::helper);
+  } else {
+    status = shared_copy_.redo(
+        {move.job - 1, move.piece}, [&](Piece piece) { return push(piece); },
+        [&](Run run) { moved(run, MovedBy::helper); });
+    if (status.ok()) status = work();  // the one who handed over copies no more
+  }
+  if (!status.ok()) give_up(status);
 }
 
 void SendChannel::give_up(Status status) {
   const std::string reason =
       status.code() == Errc::kUnreachable
           ? "neither side may reach the other's memory (cross-memory attach is refused)"
+      : status.code() == Errc::kPeerDown
+          ? "its process is gone"
           : "the receiver's memory could not be written, errno " + std::to_string(status.detail());
   fail(status, "the " + describe(args_, Kind::send) + " to " + args_.peer + ": " + reason);
-  send_fail(*peer_, id_, true, status);
+  in_use_.shut();  // the caller is in it: who leaves last tells the peer
+}
+
+bool SendChannel::fits(const shm::Segment& region, std::uint64_t offset) const {
+  // relaxed: the helper has written it, and asks.
+  const bool is_strided = peer_type_known_.load(std::memory_order_relaxed);
+  return lies_within(region, offset, is_strided ? *peer_type_ : Typemap::contiguous(1),
+                     total_bytes_);
 }
 
 void SendChannel::on_datatype(const record::Datatype& head, std::span<const std::byte> blocks) {
@@ -145,6 +198,7 @@ void SendChannel::on_datatype(const record::Datatype& head, std::span<const std:
   std::memcpy(peer_blocks_.data() + head.first, blocks.data(), head.count * sizeof(TypeBlock));
   if (peer_blocks_.size() != head.blocks_total) return;
   peer_type_.emplace(std::move(peer_blocks_), head.extent);
+  if (peer_type_->size_bytes() == 0) return;  // no typemap of a buffer that something is sent to
   // release: pairs with push()'s acquire.
   peer_type_known_.store(true, std::memory_order_release);
 }

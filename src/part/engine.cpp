@@ -66,7 +66,16 @@ Result<std::shared_ptr<PeerState>> EngineImpl::connect(const control::Address& a
 
 Status EngineImpl::reachable(const control::Address& peer) {
   auto state = connect(peer);
-  return state ? Status{} : state.error();
+  if (state) return {};
+  const std::scoped_lock lock(mutex_);
+  return who_left_locked(peer) ? Status{} : state.error();
+}
+
+std::shared_ptr<PeerState> EngineImpl::who_left_locked(const control::Address& address) const {
+  for (const auto& [key, queue] : unexpected_)
+    for (const Incoming& incoming : queue)
+      if (incoming.peer->peer->address() == address) return incoming.peer;
+  return nullptr;
 }
 
 Result<Policy> EngineImpl::policy_of(const InitArgs& args) const {
@@ -127,7 +136,10 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   auto channel = std::make_shared<SendChannel>(
       SendChannel::Parts{++last_channel_, args, *block, shape, std::move(groups), *peer, &counters_,
                          config_.shm_piece_bytes});
-  LARKLANE_TRY(send_init_record_locked(*channel, shape));
+  if (const Status sent = send_init_record_locked(*channel, shape); !sent.ok()) {
+    pool_.release(std::move(*block));  // the peer has never heard of it
+    return sent;
+  }
   note_peer_locked(**peer, mode, args);
   sends_.emplace(channel->id(), channel);
   requests_.emplace(channel.get(), channel);
@@ -221,11 +233,16 @@ void EngineImpl::note_peer_locked(PeerState& peer, Mode mode, const InitArgs& ar
 Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
   LARKLANE_TRY(check(args));
   auto peer = connect(args.peer);
-  if (!peer) return peer.error();
-  auto channel = std::make_shared<RecvChannel>(args, *peer, &counters_, config_.shm_piece_bytes);
   const Key key{args.context, args.source, args.tag};
 
   const std::scoped_lock lock(mutex_);
+  if (!peer) {
+    // What it sent before it went still counts.
+    auto gone = who_left_locked(args.peer);
+    if (!gone) return peer.error();
+    peer = std::move(gone);
+  }
+  auto channel = std::make_shared<RecvChannel>(args, *peer, &counters_, config_.shm_piece_bytes);
   if (auto found = unexpected_.find(key); found != unexpected_.end()) {
     Incoming incoming = std::move(found->second.front());
     found->second.pop_front();
@@ -264,11 +281,20 @@ void EngineImpl::send_close(PeerState& peer, std::uint64_t channel, bool by_send
 void EngineImpl::free_send_locked(SendChannel& channel) {
   channel.in_use().wait_until_free();
   send_close(channel.peer(), channel.id(), true);
-  if (channel.peer_closed() || is_down(channel.peer()))
+  if (channel.peer_closed())
     pool_.release(channel.block());
   else
     closing_.emplace(channel.id(), Closing{channel.block(), channel.peer().peer});
   sends_.erase(channel.id());
+  release_ended_locked();
+}
+
+void EngineImpl::release_ended_locked() {
+  std::erase_if(closing_, [&](auto& entry) {
+    if (!entry.second.peer->has_ended()) return false;
+    pool_.release(std::move(entry.second.block));
+    return true;
+  });
 }
 
 void EngineImpl::free_recv_locked(RecvChannel& channel) {

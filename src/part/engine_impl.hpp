@@ -4,7 +4,8 @@
 // Invariants:
 // 1. Per key, INITs and receives pair first come first served; a freed half keeps its place as a
 // tombstone.
-// 2. A block is reused only after both sides have closed its channel, or the peer is gone.
+// 2. A block is reused only after both sides have closed its channel, or the peer's process has
+// ended.
 // 3. No copy of user data under mutex_.
 
 #include <deque>
@@ -69,6 +70,8 @@ class EngineImpl final : public Engine, private control::Handler {
   Mode mode_for(const PeerState& peer, std::uint64_t partition_bytes, std::uint32_t partitions,
                 bool is_mapped) const;
   Result<std::shared_ptr<PeerState>> connect(const control::Address& address);
+  /// A peer that is gone, and has left an INIT that nobody has asked for; null if there is none.
+  std::shared_ptr<PeerState> who_left_locked(const control::Address& address) const;
   std::shared_ptr<PeerState> shared_state_locked(control::Peer& peer);
   void note_peer_locked(PeerState& peer, Mode mode, const InitArgs& args);
   std::optional<shm::Mapped> mapped(const InitArgs& args) const;
@@ -86,6 +89,8 @@ class EngineImpl final : public Engine, private control::Handler {
   void free_recv_locked(RecvChannel& channel);
   /// acquire: pairs with on_peer_down's release.
   static bool is_down(const PeerState& peer) { return peer.down.load(std::memory_order_acquire); }
+  /// Blocks of channels whose peers have ended. A peer that is only down may still store into them.
+  void release_ended_locked();
   static void send_close(PeerState& peer, std::uint64_t channel, bool by_sender);
   std::shared_ptr<SendChannel> send_of(const control::Peer& from, std::uint64_t channel);
   std::shared_ptr<RecvChannel> receive_of(control::Peer& from, std::uint64_t channel);

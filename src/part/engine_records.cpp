@@ -1,5 +1,7 @@
 // What the helper does with control records: matching, hand-overs, closing, failing.
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -60,9 +62,21 @@ Result<std::shared_ptr<shm::Segment>> EngineImpl::segment_locked(PeerState& peer
       return known->second;
     }
   }
-  if (record.fds.empty()) return Errc::kProtocol;
-  auto segment = shm::Segment::map(std::move(record.fds.front()), init.segment_bytes);
-  if (segment && init.segment_shared != 0) peer.segments.emplace(init.segment_id, *segment);
+  UniqueFd fd;
+  if (auto unmapped = peer.unmapped.find(init.segment_id);
+      init.segment_shared != 0 && unmapped != peer.unmapped.end())
+    fd = std::move(peer.unmapped.extract(unmapped).mapped());
+  else if (record.fds.size() > (init.region_bytes != 0 ? 1u : 0u))
+    fd = std::move(record.fds.front());
+  else
+    return Errc::kProtocol;
+  UniqueFd kept(init.segment_shared != 0 ? ::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0) : -1);
+  auto segment = shm::Segment::map(std::move(fd), init.segment_bytes);
+  if (init.segment_shared == 0) return segment;
+  if (segment)
+    peer.segments.emplace(init.segment_id, *segment);
+  else if (kept)  // it comes once, and memory may be had again for the next channel in it
+    peer.unmapped.emplace(init.segment_id, std::move(kept));
   return segment;
 }
 
@@ -77,7 +91,10 @@ Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const r
   const BlockShape& shape = init.shape;
   Layout layout;
   if (shape.mode == Mode::direct) {
-    auto made = Layout::make(shape.partitions, {view.boundaries(), shape.group_count});
+    // Copied before they are looked at: the sender can write there.
+    const std::vector<std::uint32_t> boundaries(view.boundaries(),
+                                                view.boundaries() + shape.group_count);
+    auto made = Layout::make(shape.partitions, boundaries);
     if (!made || made->words().size() != shape.word_count ||
         made->roots().size() != shape.root_count)
       return Errc::kProtocol;
@@ -95,6 +112,8 @@ Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const r
     auto mapped = shm::Segment::map(std::move(record.fds.back()), init.region_bytes);
     if (!mapped) return mapped.error();
     region = std::move(mapped).value();
+    if (!lies_within(*region, init.region_offset, *type, shape.partition_bytes * shape.partitions))
+      return Errc::kProtocol;
   }
   return RecvChannel::Match{
       init.channel,      shape,           std::move(layout), *segment,           init.block_offset,
@@ -106,7 +125,8 @@ void EngineImpl::on_map(control::Peer& from, const control::Record& record) {
   if (!record::read(record.payload, map) || record.fds.empty()) return;
   auto region = shm::Segment::map(std::move(record.fds.front()), map.region_bytes);
   // Without the mapping the sender goes on by attach.
-  if (auto channel = send_of(from, map.channel); channel && region)
+  if (auto channel = send_of(from, map.channel);
+      channel && region && channel->fits(**region, map.region_offset))
     channel->on_map(std::move(region).value(), map.region_offset);
 }
 
@@ -216,10 +236,10 @@ void EngineImpl::on_move(control::Peer& from, const record::Move& move) {
   };
   if (move.to_receiver != 0) {
     if (auto channel = receive_of(from, move.channel); channel && fits(channel->send_partitions()))
-      channel->on_move(move.round, move.run);
+      channel->on_move(move);
   } else if (auto channel = send_of(from, move.channel);
              channel && fits(static_cast<std::uint32_t>(channel->partitions()))) {
-    channel->on_move(move.round, move.run);
+    channel->on_move(move);
   }
 }
 
@@ -255,9 +275,9 @@ void EngineImpl::on_fail(control::Peer& from, const record::Fail& fail) {
   };
   if (fail.by_sender != 0) {
     if (auto channel = receive_of(from, fail.channel))
-      channel->fail(status, text(channel->args(), Kind::receive));
+      channel->on_fail(status, text(channel->args(), Kind::receive));
   } else if (auto channel = send_of(from, fail.channel)) {
-    channel->fail(status, text(channel->args(), Kind::send));
+    channel->on_fail(status, text(channel->args(), Kind::send));
   }
 }
 
@@ -265,11 +285,7 @@ void EngineImpl::on_peer_down(control::Peer& peer) {
   const std::scoped_lock lock(mutex_);
   // release: pairs with is_down's acquire and the channels'.
   shared_state_locked(peer)->down.store(true, std::memory_order_release);
-  std::erase_if(closing_, [&](auto& entry) {
-    if (entry.second.peer != &peer) return false;
-    pool_.release(std::move(entry.second.block));
-    return true;
-  });
+  release_ended_locked();
 }
 
 }  // namespace larklane::part

@@ -50,12 +50,15 @@ struct Map {
   std::uint64_t region_offset;
 };
 
-/// A mover that cannot reach the other side's memory hands its claimed run over.
+/// A mover that cannot reach the other side's memory hands its claimed run over, or the piece of a
+/// shared copy that it has taken, and with it what is left of that copy.
 struct Move {
   std::uint64_t channel;
   std::uint64_t round;
   Run run;
   std::uint32_t to_receiver;
+  std::uint32_t job;  ///< 0: all of `run`; else 1 + the job whose `piece` it is
+  std::uint32_t piece;
   std::uint32_t reserved;
 };
 
@@ -66,7 +69,8 @@ struct Close {
   std::uint32_t reserved;
 };
 
-/// One side has found that the pair can't work.
+/// One side has found that the pair can't work, and moves nothing any more. The other side answers
+/// with the same when nothing of it moves either.
 struct Fail {
   std::uint64_t channel;
   std::uint32_t by_sender;

@@ -26,17 +26,25 @@ struct Piece {
   std::uint64_t length;
 };
 
+/// A piece that somebody has taken. Its job stays as it is until the piece is done.
+struct TakenPiece {
+  std::uint32_t job;
+  std::uint32_t index;
+};
+
 template <class P>
 class SharedCopy {
  public:
   SharedCopy(JobBoard<P>& board, std::uint64_t partition_bytes, std::uint64_t piece_bytes) noexcept
       : board_(board), partition_bytes_(partition_bytes), piece_bytes_(piece_bytes) {}
 
-  /// Offer `run` to all who wait. False: too small, or all jobs are taken: the caller copies it
-  /// alone.
+  /// Offer `run` to all who wait, in pieces of about piece_bytes, two at least. False: too small,
+  /// or all jobs are taken: the caller copies it alone.
   bool offer(Run run) const {
     const std::uint64_t bytes = run.count * partition_bytes_;
-    if (bytes < 2 * piece_bytes_) return false;
+    if (bytes < piece_bytes_) return false;
+    const std::uint64_t wanted = std::clamp<std::uint64_t>(bytes / piece_bytes_, 2, kPiecesMax);
+    const std::uint64_t piece_bytes = (bytes + wanted - 1) / wanted;
     for (Job<P>& job : board_.jobs) {
       std::uint32_t free = 0;
       // acquire: pairs with finish()'s release. relaxed on failure: another job is tried.
@@ -50,9 +58,9 @@ class SharedCopy {
       job.next.store(generation << 32 | kExhausted, std::memory_order_relaxed);
       job.first.store(run.first, std::memory_order_release);
       job.count.store(run.count, std::memory_order_release);
-      job.pieces.store(static_cast<std::uint32_t>((bytes + piece_bytes_ - 1) / piece_bytes_),
+      job.pieces.store(static_cast<std::uint32_t>((bytes + piece_bytes - 1) / piece_bytes),
                        std::memory_order_release);
-      job.piece_bytes.store(piece_bytes_, std::memory_order_release);
+      job.piece_bytes.store(piece_bytes, std::memory_order_release);
       job.done.store(0, std::memory_order_release);
       // release: pairs with work()'s acquire of open_jobs; relaxed would do for the count itself.
       board_.open_jobs.fetch_add(1, std::memory_order_release);
@@ -67,45 +75,71 @@ class SharedCopy {
   bool has_jobs() const { return board_.open_jobs.load(std::memory_order_acquire) != 0; }
 
   /// Copy pieces as long as there are any. copy(Piece) returns a Status; publish(Run) announces a
-  /// whole run.
+  /// whole run; hand_over(TakenPiece, Run) gives a piece that may not be copied here to the other
+  /// side, which redoes it and works on what is left; false: it can't be told.
   /// @return the first error; its piece stays undone, so its run is never announced
-  template <class Copy, class Publish>
-  Status work(Copy&& copy, Publish&& publish) const {
+  template <class Copy, class Publish, class HandOver>
+  Status work(Copy&& copy, Publish&& publish, HandOver&& hand_over) const {
     if (!has_jobs()) return {};
-    for (Job<P>& job : board_.jobs) {
+    for (std::uint32_t j = 0; j < kJobs; ++j) {
       Claim claim;
-      while (take(job, claim)) {
-        LARKLANE_TRY(copy(claim.piece));
-        finish(job, claim, publish);
+      while (take(board_.jobs[j], claim)) {
+        const Status status = copy(claim.piece);
+        if (status.code() == Errc::kUnreachable && hand_over(TakenPiece{j, claim.index}, claim.run))
+          return {};
+        LARKLANE_TRY(status);
+        finish(board_.jobs[j], claim, publish);
       }
     }
     return {};
   }
 
+  /// Copy a piece that the other side had taken.
+  /// @errors kProtocol: no such piece; else as copy
+  template <class Copy, class Publish>
+  Status redo(TakenPiece taken, Copy&& copy, Publish&& publish) const {
+    if (taken.job >= kJobs) return Errc::kProtocol;
+    Job<P>& job = board_.jobs[taken.job];
+    // acquire: pairs with offer()'s release.
+    const Claim claim = claim_of(job, taken.index);
+    if (taken.index >= claim.pieces) return Errc::kProtocol;
+    LARKLANE_TRY(copy(claim.piece));
+    finish(job, claim, publish);
+    return {};
+  }
+
  private:
   static constexpr std::uint32_t kExhausted = ~std::uint32_t{0};
+  static constexpr std::uint64_t kPiecesMax = std::uint64_t{1} << 20;
   struct Claim {
     Piece piece;
     Run run;
     std::uint32_t pieces;
+    std::uint32_t index;
   };
+
+  /// acquire: pairs with offer()'s release: fields of a newer job come with a newer `next`. The
+  /// piece is none if index >= pieces.
+  Claim claim_of(const Job<P>& job, std::uint32_t index) const {
+    Claim claim{};
+    claim.index = index;
+    claim.pieces = job.pieces.load(std::memory_order_acquire);
+    claim.run = {job.first.load(std::memory_order_acquire),
+                 job.count.load(std::memory_order_acquire)};
+    const std::uint64_t piece_bytes = job.piece_bytes.load(std::memory_order_acquire);
+    const std::uint64_t start = index * piece_bytes;
+    const std::uint64_t bytes = claim.run.count * partition_bytes_;
+    claim.piece = {claim.run.first * partition_bytes_ + start,
+                   std::min(piece_bytes, bytes - start)};
+    return claim;
+  }
 
   bool take(Job<P>& job, Claim& claim) const {
     // acquire: pairs with offer()'s release.
     std::uint64_t next = job.next.load(std::memory_order_acquire);
     do {
-      const auto index = static_cast<std::uint32_t>(next);
-      // acquire: pairs with offer()'s release: fields of a newer job come with a newer `next`, and
-      // the claim below fails.
-      claim.pieces = job.pieces.load(std::memory_order_acquire);
-      claim.run = {job.first.load(std::memory_order_acquire),
-                   job.count.load(std::memory_order_acquire)};
-      const std::uint64_t piece_bytes = job.piece_bytes.load(std::memory_order_acquire);
-      if (index >= claim.pieces) return false;
-      const std::uint64_t start = index * piece_bytes;
-      const std::uint64_t bytes = claim.run.count * partition_bytes_;
-      claim.piece = {claim.run.first * partition_bytes_ + start,
-                     std::min(piece_bytes, bytes - start)};
+      claim = claim_of(job, static_cast<std::uint32_t>(next));
+      if (claim.index >= claim.pieces) return false;
       // acq_rel: one taker for each piece; acquire on failure: as the load above.
     } while (!job.next.compare_exchange_weak(next, next + 1, std::memory_order_acq_rel,
                                              std::memory_order_acquire));
