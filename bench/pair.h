@@ -3,6 +3,7 @@
 #define PAIR_H
 
 #include <mpi.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,17 @@ double now_ns(void);
 void fill(char* buffer, size_t bytes, size_t offset, int round);
 long wrong_words(const char* buffer, size_t bytes, int round);
 
+/* In memory of both ranks: what the receiver tells without the MPI, so that a sender who waits for
+ * it takes no core from those whom the round is about. */
+struct news {
+  _Atomic int round; /* received */
+  double arrived;
+};
+struct news* share_news(void); /* collective; for the rest of the program */
+void tell_news(struct news* news, int round, double arrived);
+void await_news(struct news* news, int round);
+
+void measure_early(const struct options* options, struct samples* samples);
 void measure_latency(const struct options* options, struct samples* samples);
 void measure_exposed(const struct options* options, struct samples* samples);
 void measure_calls(const struct options* options, struct samples* samples);

@@ -1,27 +1,13 @@
 /* Exposed time: from the moment when the last of all threads has its part ready to the moment when
  * the receiver has everything. What a program with one send after the join would call the time of
  * its communication. Pready's own cost is inside. */
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "pair.h"
 
 enum { TAG = 4 };
-
-/* In memory of both ranks: what the receiver tells without the MPI, so that a sender who polls for
- * it takes no core from those whom the round is about. */
-struct news {
-  _Atomic int round; /* received */
-  double arrived;
-};
 
 struct team {
   const struct options* o;
@@ -128,29 +114,6 @@ static double last_ready(const struct team* t) {
   return last;
 }
 
-/* A page of rank 0's that rank 1 maps through /proc: nothing of the MPI's. */
-static struct news* share_news(void) {
-  int place[2] = {getpid(), -1};
-  if (rank_of_this() == 0) {
-    place[1] = memfd_create("pair", 0);
-    if (ftruncate(place[1], sizeof(struct news)) != 0) MPI_Abort(MPI_COMM_WORLD, 4);
-  }
-  MPI_Bcast(place, 2, MPI_INT, 0, MPI_COMM_WORLD);
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/fd/%d", place[0], place[1]);
-  const int fd = open(path, O_RDWR);
-  struct news* news = mmap(NULL, sizeof *news, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (fd < 0 || news == MAP_FAILED) {
-    fprintf(stderr, "pair: %s can't be mapped: run both ranks on one host\n", path);
-    MPI_Abort(MPI_COMM_WORLD, 4);
-  }
-  close(fd);
-  if (rank_of_this() == 0) atomic_init(&news->round, INT_MIN);
-  MPI_Barrier(MPI_COMM_WORLD);
-  if (rank_of_this() == 0) close(place[1]);
-  return news;
-}
-
 void measure_exposed(const struct options* o, struct samples* s) {
   const int sender = rank_of_this() == 0;
   struct team t = {
@@ -171,14 +134,13 @@ void measure_exposed(const struct options* o, struct samples* s) {
     t.round = round;
     if (sender) {
       sender_round(&t);
-      while (atomic_load(&news->round) != round) usleep(20);
+      await_news(news, round);
       const double exposed = news->arrived - last_ready(&t);
       if (round >= 0) s->values[s->count++] = exposed;
       s->wrong += exposed < 0; /* complete before its last part was ready */
     } else {
       receiver_round(&t, parts);
-      news->arrived = now_ns();
-      atomic_store(&news->round, round);
+      tell_news(news, round, now_ns());
       s->wrong += wrong_words(t.buffer, o->bytes, round) != 0;
     }
   }
@@ -187,7 +149,6 @@ void measure_exposed(const struct options* o, struct samples* s) {
   for (int i = 1; sender && i < o->threads; ++i) pthread_join(threads[i], NULL);
   if (t.request != MPI_REQUEST_NULL) MPI_Request_free(&t.request);
   MPI_Comm_free(&t.comm);
-  munmap(news, sizeof *news);
   free(t.ready);
   free(parts);
   free(threads);

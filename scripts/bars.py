@@ -9,10 +9,10 @@ The rows are bench/rows.json; each is
    "claims": [["larklane", "other"], ["larklane", 10]]}
 
 `native MPI ...` and `larklane MPI ...` run bench/pair with these arguments on two ranks, words NAME=VALUE going into its environment;
-any other command runs as it is. A claim compares a candidate with a baseline, or with a limit in the row's unit.
+any other command runs as it is. `quantile` (default 0.5): which of its samples a run stands for. A claim compares a candidate with a baseline, or with a limit in the row's unit.
 
 A command is run once per turn and contender, from the repository's root, and prints as its last line {"samples": [numbers],
-"wrong": 0}: one sample of the turn is their median, smaller is better; `wrong` counts rounds with a wrong payload or completion. A
+"wrong": 0}: one sample of the turn is their median (or `quantile`), smaller is better; `wrong` counts rounds with a wrong payload or completion. A
 contender whose program is missing is left out and named. What was measured is kept in build/bars, so that a run that was
 interrupted goes on where it stopped.
 """
@@ -104,13 +104,13 @@ def context():
     }
 
 
-def parse_output(text):
+def parse_output(text, quantile=0.5):
     """@return (sample, wrong) of a program's output. Raises ValueError if its last line is not what it should be."""
     lines = text.strip().splitlines()
     result = json.loads(lines[-1]) if lines else {}
     if not isinstance(result, dict) or not result.get("samples"):
         raise ValueError("the last line is not {\"samples\": [...], \"wrong\": n}")
-    return bars_stats.median(result["samples"]), int(result.get("wrong", 0))
+    return bars_stats.quantile(result["samples"], quantile), int(result.get("wrong", 0))
 
 
 def words_of(command, timeout_s):
@@ -125,7 +125,7 @@ def words_of(command, timeout_s):
     return [*launch, "env", *variables, *larklane, f"build/release/bench/{mpi}/pair", *arguments]
 
 
-def run_once(command, parameters, timeout_s):
+def run_once(command, parameters, timeout_s, quantile):
     """One run of a contender. @return (sample or None, what was wrong or None)"""
     words = words_of(command.format(**parameters), timeout_s)
     try:
@@ -135,7 +135,7 @@ def run_once(command, parameters, timeout_s):
     if done.returncode:
         return None, f"exit status {done.returncode}: {done.stderr.strip()[-300:]}"
     try:
-        sample, wrong = parse_output(done.stdout)
+        sample, wrong = parse_output(done.stdout, quantile)
     except (ValueError, TypeError) as error:
         return None, str(error)
     return (None, f"{wrong} wrong rounds") if wrong else (sample, None)
@@ -152,7 +152,7 @@ def measure(row, parameters, contenders, runner=run_once):
         for name in bars_stats.turns(contenders, turn):
             plain = name.removesuffix("'")
             if plain not in failed:
-                sample, why = runner(row["contenders"][plain], parameters, row.get("timeout_s", 120))
+                sample, why = runner(row["contenders"][plain], parameters, row.get("timeout_s", 120), row.get("quantile", 0.5))
                 if why:
                     failed[plain] = why
                 else:

@@ -60,7 +60,7 @@ def test_measure():
     """A contender with a wrong round gives no figure; the others do, in turn order."""
     order = []
 
-    def runner(command, parameters, timeout_s):
+    def runner(command, parameters, timeout_s, quantile):
         order.append(command)
         return (None, "1 wrong rounds") if command == "bad" and order.count("bad") == 2 else (len(order), None)
 

@@ -429,7 +429,7 @@ TEST_F(PlaneTest, AnIdleHelperSleeps) {
   const auto before = switches();
   const auto wakeups_before = a->counters().helper_wakeups + b->counters().helper_wakeups;
   ASSERT_EQ(before.size(), 4U);
-  ::poll(nullptr, 0, 2000);
+  ::poll(nullptr, 0, 10000);
   EXPECT_EQ(switches(), before);
   EXPECT_EQ(a->counters().helper_wakeups + b->counters().helper_wakeups, wakeups_before);
   EXPECT_GT(wakeups_before, 0U);
