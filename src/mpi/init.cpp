@@ -240,7 +240,8 @@ int init(const InitCall& call) {
     if (call.request == nullptr)
       return refuse(call, communicator.get(), MPI_ERR_ARG, "request is a null pointer");
     if (!communicator)
-      return forward_unreachable(call, nullptr, "it is not known how the communicator was made");
+      return forward_unreachable(
+          call, nullptr, "Larklane did not see the communicator made, or not on both sides");
     return init_on(call, communicator);
   } catch (const std::bad_alloc&) {
     return MPI_ERR_NO_MEM;

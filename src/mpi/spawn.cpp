@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <deque>
 #include <sstream>
 #include <string_view>
 
@@ -43,9 +44,15 @@ std::string program_of(const std::string& command, MPI_Info info) {
   const std::string from_there = wdir.empty() ? command : wdir + "/" + command;
   if (command.starts_with('/')) return is_program(command) ? command : "";
   if (command.find('/') != std::string::npos) return is_program(from_there) ? command : "";
+#ifndef LARKLANE_FAMILY_OMPI  // which ignores the key
   const std::string by_key = find_in(info_value(info, "path"), command);
   if (!by_key.empty()) return by_key;
-  return find_in(environment("PATH"), command).empty() ? "" : command;
+#endif
+  if (!find_in(environment("PATH"), command).empty()) return command;
+#ifdef LARKLANE_FAMILY_OMPI  // which looks in the child's folder last
+  if (is_program(from_there)) return "./" + command;
+#endif
+  return {};
 }
 
 /// The command that belongs to this library; empty if it is not there.
@@ -66,10 +73,17 @@ std::string larklane_command() {
 /// One program of a spawn as its root gives it to the MPI. Thread safety: single-owner.
 class Child {
  public:
-  Child(const char* command, char** argv) : command_(command), argv_(argv) {}
-  /// `larklane run` in front, unless it or the program is not there.
-  void put_under_larklane(const std::string& larklane, const Birth& birth, MPI_Info info) {
-    const std::string program = program_of(command_, info);
+  Child(const char* command, char** argv, MPI_Info info)
+      : command_(command), argv_(argv), info_(info) {}
+  ~Child() {
+    if (has_own_info_) next_pmpi().Info_free(&info_);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  /// `larklane run` in front, unless the program is not there.
+  void put_under_larklane(const std::string& larklane, const Birth& birth) {
+    const std::string program = program_of(command_, info_);
     if (program.empty() || program.starts_with('-')) return;
     words_ = {"run", "--spawned", birth.text()};
     // What this process was given; process managers need not hand on its environment.
@@ -88,13 +102,25 @@ class Child {
     pointers_.push_back(nullptr);
     argv_ = pointers_.data();
     command_ = larklane;
+    drop_path();
   }
   char* command() noexcept { return command_.data(); }
   char** argv() const noexcept { return argv_; }
+  MPI_Info info() const noexcept { return info_; }
 
  private:
+  /// Where the program is looked for, and Larklane's command is not: hydra puts it before that,
+  /// too.
+  void drop_path() {
+    if (info_value(info_, "path").empty()) return;
+    has_own_info_ = next_pmpi().Info_dup(info_, &info_) == MPI_SUCCESS;
+    if (has_own_info_) next_pmpi().Info_delete(info_, "path");
+  }
+
   std::string command_;
   char** argv_;
+  MPI_Info info_;
+  bool has_own_info_ = false;
   std::vector<std::string> words_;
   std::vector<char*> pointers_;
 };
@@ -117,8 +143,8 @@ class Offspring {
   }
 
   /// At the root, before the spawn.
-  void adopt(Child& child, MPI_Info info) const {
-    if (birth_.job == nullptr || info_value(info, "larklane") == "off") return;
+  void adopt(Child& child) const {
+    if (birth_.job == nullptr || info_value(child.info(), "larklane") == "off") return;
     const std::string larklane = larklane_command();
     if (larklane.empty() || birth_.text().size() > kBirthBytesMax) {
       log_warn_once("spawn", "%s runs without Larklane: %s", child.command(),
@@ -126,7 +152,7 @@ class Offspring {
                                      : "its parents' ranks make too long a list");
       return;
     }
-    child.put_under_larklane(larklane, birth_, info);
+    child.put_under_larklane(larklane, birth_);
   }
   bool is_root(int root) const { return communicator_ && communicator_->members().rank == root; }
 
@@ -161,10 +187,10 @@ int Comm_spawn(const Next& next, const char* command, char* argv[], int maxprocs
     if (code == MPI_SUCCESS) offspring.remember(*intercomm);
     return code;
   }
-  Child child(command, argv);
-  offspring.adopt(child, info);
-  const int code = next.Comm_spawn(child.command(), child.argv(), maxprocs, info, root, comm,
-                                   intercomm, array_of_errcodes);
+  Child child(command, argv, info);
+  offspring.adopt(child);
+  const int code = next.Comm_spawn(child.command(), child.argv(), maxprocs, child.info(), root,
+                                   comm, intercomm, array_of_errcodes);
   if (code == MPI_SUCCESS) offspring.remember(*intercomm);
   return code;
 }
@@ -174,20 +200,23 @@ int Comm_spawn_multiple(const Next& next, int count, char* array_of_commands[],
                         const MPI_Info array_of_info[], int root, MPI_Comm comm,
                         MPI_Comm* intercomm, int array_of_errcodes[]) {
   const Offspring offspring(comm);
-  std::vector<Child> children;
+  std::deque<Child> children;  // which stay where they are
   std::vector<char*> commands;
   std::vector<char**> argvs;
+  std::vector<MPI_Info> infos;
   if (offspring.is_root(root) && count > 0) {
-    children.reserve(static_cast<std::size_t>(count));
     for (int i = 0; i < count; ++i) {
       Child& child = children.emplace_back(
-          array_of_commands[i], array_of_argv == MPI_ARGVS_NULL ? MPI_ARGV_NULL : array_of_argv[i]);
-      offspring.adopt(child, array_of_info[i]);
+          array_of_commands[i], array_of_argv == MPI_ARGVS_NULL ? MPI_ARGV_NULL : array_of_argv[i],
+          array_of_info[i]);
+      offspring.adopt(child);
       commands.push_back(child.command());
       argvs.push_back(child.argv());
+      infos.push_back(child.info());
     }
     array_of_commands = commands.data();
     array_of_argv = argvs.data();
+    array_of_info = infos.data();
   }
   const int code =
       next.Comm_spawn_multiple(count, array_of_commands, array_of_argv, array_of_maxprocs,

@@ -187,6 +187,37 @@ def mpi4py(bench):
     bench.check_plain(output, f"liblarklane_mpi_{bench.family}")
 
 
+def spawned(bench):
+    """A program is spawned as without us, found in the same places, and runs under Larklane; what can't be spawned fails as without us."""
+    program = bench.compile("spawner", "spawner.c", compiler=bench.mpi.wrapper)
+    hidden = bench.scratch / "folder"
+    hidden.mkdir()
+    shutil.copy(program, hidden / "hidden")
+    environment = {"PATH": f"{bench.scratch}:{os.environ['PATH']}"}
+    reports = re.compile(r"^(?:child|parent): .*|.*(?:execvp error|access\n?.*executable).*", re.M)
+
+    def outcome(command, words, seconds):
+        found = launch.launch(bench.mpi, 1, [str(word) for word in (*command, program, *words)], seconds, environment)
+        return found, sorted(re.sub(r"0x\w+|\d{4,}", "N", line) for line in reports.findall(found.output))
+
+    oversubscribe = "map_by=:OVERSUBSCRIBE"
+    for words in ([program], ["spawner"], ["./folder/hidden", f"wdir={bench.scratch}"], ["hidden", f"path={hidden}"],
+                  ["hidden", f"wdir={hidden}"], [bench.scratch / "nothing"], [hidden]):
+        native, wanted = outcome([], [*words, oversubscribe], 8)
+        ours, found = outcome([bench.command, "run"], [*words, oversubscribe], 8)
+        print(words, wanted)
+        expect(found == wanted, f"{words}: natively {wanted}, under Larklane {found}", native.output + ours.output)
+        expect(ours.status == native.status, f"{words}: status {ours.status}, natively {native.status}", ours.output)
+        if any(line.startswith("child:") for line in found):
+            expect("ours: yes, variable gone" in ours.output, f"{words}: not under Larklane", ours.output)
+    off, _ = outcome([bench.command, "run"], [program, oversubscribe, "larklane=off"], 8)
+    on, _ = outcome([bench.command, "run", "--option", "policy=none", "--option", "wait_sleep_ns_max=2ms"],
+                    [program, oversubscribe], 8)
+    if "parent: spawned" in on.output:
+        expect("ours: no, variable gone" in off.output, "the info key larklane = off starts it under Larklane", off.output)
+        expect("ours: yes, variable gone" in on.output, "with options it is not spawned under Larklane", on.output)
+
+
 def dry_run(bench):
     """The dry run names the family that the process will have, and how it knows."""
     output = system(bench.command, "run", "--dry-run", "--option", "policy=none", bench.program(), "a b")
@@ -294,6 +325,18 @@ def refusals(bench):
         set_user.chmod(0o755 | stat.S_ISUID)
         refused([set_user], "set-user-id", "copy")
 
+    # What was spawned is started all the same, without Larklane: its parents wait for it.
+    birth = f"spawn-1:{'0' * 31}1:0@job"
+    preloaded = bench.scratch / "preloaded.c"
+    preloaded.write_text(
+        "#include <stdlib.h>\nint PMPI_Init(void) { return 0; }\n"
+        "int main(void) { return getenv(\"LARKLANE_SPAWNED\") || getenv(\"LD_PRELOAD\") ? 3 : PMPI_Init(); }\n")
+    program = bench.scratch / "spawned"
+    system("cc", preloaded, "-o", program)
+    output = system(bench.command, "run", "--spawned", birth, program)
+    expect("statically" in output, "nobody says why it runs without Larklane", output)
+    refused(["--spawned", birth, bench.scratch / "nothing"], "No such file")
+
     output = system(bench.command, "run", "/bin/true", env={"LARKLANE_POLICI": "none"})
     expect("LARKLANE_POLICI" in output and "LARKLANE_POLICY" in output, "the nearest name is missing", output)
     output = system(bench.command, "run", "/bin/true", env={"LARKLANE_POLICY": "best"}, status=REFUSED)
@@ -349,7 +392,7 @@ def instructions(bench):
     expect(more(60000) <= 0.01, "more than 1 % more instructions")
 
 
-ON_EVERY_MPI = (plain, same_calls, tool, linked, wrapper, dry_run)
+ON_EVERY_MPI = (plain, same_calls, tool, linked, wrapper, spawned, dry_run)
 ONCE = (without_mpi, first_call, unknown_mpi, refusals, info)
 
 
