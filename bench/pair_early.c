@@ -1,0 +1,47 @@
+/* Early bird: from the moment when partition 0 is ready, the others being held, to the moment when
+ * the receiver, who asks all the time, knows that it is there. */
+#include <stdlib.h>
+
+#include "pair.h"
+
+enum { TAG = 5, HOLD_US = 300 };
+
+void measure_early(const struct options* o, struct samples* s) {
+  const int sender = rank_of_this() == 0;
+  const MPI_Count count = (MPI_Count)(o->bytes / (size_t)o->partitions);
+  struct news* news = share_news();
+  char* buffer = malloc(o->bytes + 8);
+  MPI_Request request;
+  if (sender)
+    MPI_Psend_init(buffer, o->partitions, count, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_INFO_NULL,
+                   &request);
+  else
+    MPI_Precv_init(buffer, o->partitions, count, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_INFO_NULL,
+                   &request);
+  for (int round = -o->warmup; round < o->rounds; ++round) {
+    if (sender) fill(buffer, o->bytes, 0, round);
+    MPI_Start(&request);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (sender) {
+      const double ready = now_ns();
+      MPI_Pready(0, request);
+      while (now_ns() < ready + HOLD_US * 1e3) {
+      }
+      if (o->partitions > 1) MPI_Pready_range(1, o->partitions - 1, request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+      await_news(news, round);
+      if (round >= 0) s->values[s->count++] = news->arrived - ready;
+      s->wrong += news->arrived < ready;
+    } else {
+      int flag = 0;
+      while (!flag) MPI_Parrived(request, 0, &flag);
+      const double arrived = now_ns();
+      s->wrong += wrong_words(buffer, (size_t)count, round) != 0;
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+      tell_news(news, round, arrived);
+      s->wrong += wrong_words(buffer, o->bytes, round) != 0;
+    }
+  }
+  MPI_Request_free(&request);
+  free(buffer);
+}
