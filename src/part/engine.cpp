@@ -103,7 +103,7 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
 
   const std::uint64_t partition_bytes = args.count * args.type->size_bytes();
   const auto partitions = static_cast<std::uint32_t>(args.partitions);
-  const Mode mode = mode_for(**peer, partition_bytes, partitions, mapped(args).has_value());
+  const Mode mode = mode_for(**peer, args);
   const bool typed = !args.type->is_contiguous();
   BlockShape shape{mode,
                    partitions,
@@ -175,7 +175,10 @@ Status EngineImpl::send_init_record_locked(const SendChannel& channel, const Blo
   LARKLANE_TRY(channel.peer().peer->send(static_cast<std::uint16_t>(record::Type::init),
                                          std::as_bytes(std::span(&record, 1)),
                                          std::span(fds, fd_count)));
-  if (shared) sent.insert(block.segment_id);
+  if (shared)
+    sent.insert(block.segment_id);
+  else
+    block.segment->close_fd();
   return {};
 }
 
@@ -207,16 +210,22 @@ void EngineImpl::send_map(PeerState& peer, std::uint64_t channel, const InitArgs
                         std::as_bytes(std::span(&record, 1)), std::span(&fd, 1));
 }
 
-Mode EngineImpl::mode_for(const PeerState& peer, std::uint64_t partition_bytes,
-                          std::uint32_t partitions, bool is_mapped) const {
+Mode EngineImpl::mode_for(const PeerState& peer, const InitArgs& args) const {
+  const std::uint64_t partition_bytes = args.count * args.type->size_bytes();
+  const std::uint64_t bytes = partition_bytes * static_cast<std::uint64_t>(args.partitions);
   const bool reach = peer.push_allowed || peer.peer->same_process();
   // A mapped send buffer can always be pulled, if only by the receiver's helper: worth it when a
   // second copy costs more.
-  if (!reach && (!is_mapped || partition_bytes * partitions < kHandOverBytesMin))
-    return Mode::slots;
+  const bool is_mapped = mapped(args).has_value();
+  if (!reach && (!is_mapped || bytes < kHandOverBytesMin)) return Mode::slots;
+  // The kernel walks a list of blocks more slowly than we do.
+  const bool scattered =
+      !args.type->is_contiguous() &&
+      args.type->size_bytes() < kAttachBlockBytesMin * args.type->blocks().size() &&
+      bytes <= kScatteredSlotsBytesMax;
   const bool small = partition_bytes <= config_.shm_slot_bytes_max &&
-                     partition_bytes * partitions <= config_.shm_slot_bytes_max * kSlotTotalFactor;
-  return partition_bytes == 0 || small ? Mode::slots : Mode::direct;
+                     bytes <= config_.shm_slot_bytes_max * kSlotTotalFactor;
+  return partition_bytes == 0 || small || (scattered && !is_mapped) ? Mode::slots : Mode::direct;
 }
 
 void EngineImpl::note_peer_locked(PeerState& peer, Mode mode, const InitArgs& args) {

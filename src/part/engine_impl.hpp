@@ -24,6 +24,10 @@ namespace larklane::part {
 inline constexpr std::uint64_t kSlotTotalFactor = 64;
 /// Waking a helper costs 15-40 us; copying a megabyte twice instead of once, more.
 inline constexpr std::uint64_t kHandOverBytesMin = std::uint64_t{1} << 20;
+/// Datatypes whose blocks are smaller on average go through slots, up to this size of a message:
+/// with blocks of 4 bytes attach takes 20 times as long.
+inline constexpr std::uint64_t kAttachBlockBytesMin = 256;
+inline constexpr std::uint64_t kScatteredSlotsBytesMax = std::uint64_t{256} << 20;
 
 class EngineImpl final : public Engine, private control::Handler {
  public:
@@ -67,8 +71,7 @@ class EngineImpl final : public Engine, private control::Handler {
 
   static Status check(const InitArgs& args);
   Result<Policy> policy_of(const InitArgs& args) const;
-  Mode mode_for(const PeerState& peer, std::uint64_t partition_bytes, std::uint32_t partitions,
-                bool is_mapped) const;
+  Mode mode_for(const PeerState& peer, const InitArgs& args) const;
   Result<std::shared_ptr<PeerState>> connect(const control::Address& address);
   /// A peer that is gone, and has left an INIT that nobody has asked for; null if there is none.
   std::shared_ptr<PeerState> who_left_locked(const control::Address& address) const;

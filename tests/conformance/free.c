@@ -1,5 +1,6 @@
 // Freeing inactive requests at any point, reuse of tags after it (C5, I2), the life of
 // communicators (C9).
+#include <dirent.h>
 #include <string.h>
 
 #include "case.h"
@@ -110,6 +111,32 @@ CASE(C5_rounds_after_the_other_half_was_freed, .ranks = 2) {
     EXPECT(code != MPI_SUCCESS, "%d rounds went well without a receiver", kRounds);
     drop(&request);
   }
+}
+
+static int open_descriptors(void) {
+  DIR* folder = opendir("/proc/self/fd");
+  int count = 0;
+  while (folder != NULL && readdir(folder) != NULL) ++count;
+  if (folder != NULL) closedir(folder);
+  return count;
+}
+
+CASE(C5_channels_take_no_descriptors, .ranks = 2) {
+  enum { kChannels = 64, kParts = 64, kPart = 8192 };
+  static unsigned char data[kParts * kPart];
+  MPI_Request request[kChannels];
+  const int before = open_descriptors();
+  for (int i = 0; i < kChannels; ++i) {
+    request[i] = my_rank == 0 ? psend(data, kParts, kPart, MPI_BYTE, 1, 3, comm)
+                              : precv(data, kParts, kPart, MPI_BYTE, 0, 3, comm);
+  }
+  start(&request[kChannels - 1]);
+  if (my_rank == 0) ready_all(request[kChannels - 1], kParts);
+  complete(&request[kChannels - 1]);
+  const int after = open_descriptors();
+  EXPECT(after < before + kChannels / 2, "%d channels took %d descriptors", kChannels,
+         after - before);
+  for (int i = 0; i < kChannels; ++i) drop(&request[i]);
 }
 
 /// One side alone frees its request and goes on; the other keeps its own, unused.

@@ -100,7 +100,7 @@ Result<std::shared_ptr<Segment>> Segment::map(UniqueFd fd, std::uint64_t bytes) 
   if (auto own = created().find({info.st_dev, info.st_ino})) return own;
   auto base = map_fd(fd.get(), bytes);
   if (!base) return base.error();
-  return std::shared_ptr<Segment>(new Segment(std::move(fd), *base, bytes));
+  return std::shared_ptr<Segment>(new Segment(UniqueFd(), *base, bytes));
 }
 
 Segment::~Segment() { ::munmap(base_, bytes_); }

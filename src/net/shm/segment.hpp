@@ -30,6 +30,8 @@ class Segment {
   std::byte* base() const noexcept { return base_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
   int fd() const noexcept { return fd_.get(); }
+  /// Nobody will be sent it again: the mapping stays, and descriptors are few.
+  void close_fd() noexcept { fd_.reset(); }
 
  private:
   Segment(UniqueFd fd, std::byte* base, std::uint64_t bytes) noexcept
