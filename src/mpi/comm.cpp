@@ -18,6 +18,8 @@ int collective(MPI_Comm parent, Origin origin, MPI_Comm* made, Call call) {
   const auto communicator = find_communicator(parent);
   const part::ContextId recipe = communicator ? communicator->child(origin) : part::ContextId{};
   const int code = call();
+  // A call that the MPI refused to this process alone is none that the others have counted.
+  if (communicator && code != MPI_SUCCESS) communicator->forget_child();
   if (communicator && code == MPI_SUCCESS) {
     remember_communicator(*made, recipe, communicator->foreigners());
   }

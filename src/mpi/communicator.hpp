@@ -55,6 +55,8 @@ class Communicator {
   /// collective calls on a communicator come in the same order everywhere (MPI 4.0, 6.14), so the
   /// ordinal agrees.
   part::ContextId child(Origin origin) noexcept;
+  /// The constructor has failed: its ordinal is the next one's. relaxed: as children_
+  void forget_child() noexcept { children_.fetch_sub(1, std::memory_order_relaxed); }
   const part::ContextId& recipe() const noexcept { return recipe_; }
   const ForeignersPtr& foreigners() const noexcept { return foreigners_; }
 

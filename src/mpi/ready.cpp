@@ -80,6 +80,8 @@ int Pready_list(const Next& next, int length, const int array_of_partitions[],
                  "MPI_Pready_list on " + description(*ours) + ": length " + std::to_string(length) +
                      ": expected 0 or more");
   }
+  if (length > 0 && array_of_partitions == nullptr) [[unlikely]]
+    return raise_null("MPI_Pready_list");
   for (int i = 0; i < length; ++i) {
     const int partition = array_of_partitions[i];
     if (partition < 0 || partition >= ours->request->partitions()) [[unlikely]] {
@@ -111,6 +113,8 @@ int Parrived(const Next& next, MPI_Request request, int partition, int* flag) {
   }
   if (ours->receive == nullptr) [[unlikely]]
     return wrong_kind(*ours, "MPI_Parrived");
+  if (flag == nullptr) [[unlikely]]
+    return raise_null("MPI_Parrived");
   bool arrived = false;
   const Status status = ours->receive->parrived(partition, &arrived);
   if (!status.ok()) [[unlikely]]
