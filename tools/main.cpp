@@ -1,9 +1,11 @@
 // The `larklane` command: what the user may type. CLI11 is slow to compile and lives here alone.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "info.hpp"
 #include "run.hpp"
@@ -71,16 +73,18 @@ int main(int argc, char** argv) {
   info_command->add_flag("--json", info_request.json, "as JSON");
   info_command->footer(kInfoExamples);
 
+  // What follows `--` is no option of ours.
+  const int own = static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv);
   try {
-    app.parse(argc, argv);
+    app.parse(own, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kRefused;
   }
   if (info_command->parsed()) return info(info_request);
   run_request.command = run_command->remaining();
-  if (!run_request.command.empty() && run_request.command.front() == "--") {
-    run_request.command.erase(run_request.command.begin());
-  }
+  // The first `--` is the command's own only before the program.
+  const int rest = own + (own < argc && run_request.command.empty() ? 1 : 0);
+  run_request.command.insert(run_request.command.end(), argv + rest, argv + argc);
   if (run_request.command.empty()) {
     std::fprintf(stderr, "larklane run: no program given\nTry: larklane run --help\n");
     return kRefused;

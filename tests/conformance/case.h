@@ -46,6 +46,7 @@ typedef struct Case {
   static const Case* const entry_##id __attribute__((used, section("cases"))) = &case_##id; \
   static void id(void)
 
+extern void* null_pointer;                ///< NULL, which the compiler does not know
 extern int my_rank, my_peer, world_size;  ///< my_peer: 1 - my_rank where there are two processes
 extern MPI_Comm world;                    ///< MPI_COMM_WORLD, or what the session offers
 extern MPI_Comm comm;  ///< a duplicate of `world`, one for each case, errors return

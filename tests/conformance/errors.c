@@ -166,9 +166,9 @@ CASE(E1_free_and_cancel_of_null, .ranks = 2) {
 
 // Results without a place, requests without an array: refused, and no round ends by it.
 CASE(E1_null_pointers, .ranks = 2) {
-  int* volatile nowhere = NULL;
-  MPI_Request* volatile none = NULL;
-  MPI_Status* volatile no_status = NULL;
+  int* const nowhere = null_pointer;
+  MPI_Request* const none = null_pointer;
+  MPI_Status* const no_status = null_pointer;
   Witness witness;
   witness_open(&witness);
   MPI_Request both[2] = {witness.request, MPI_REQUEST_NULL};

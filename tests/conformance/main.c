@@ -22,6 +22,7 @@ static const double kDeadlineSeconds = 20;
 extern const Case* const __start_cases[];
 extern const Case* const __stop_cases[];
 
+void* null_pointer = NULL;
 int my_rank, my_peer, world_size;
 MPI_Comm world = MPI_COMM_NULL, comm = MPI_COMM_NULL;
 

@@ -259,9 +259,9 @@ TEST(PartFailure, NothingIsWrittenAfterTheReceiverHasFailed) {
     CHECK_OR_END((*made)->start().ok());
     rank.meet();
     CHECK_OR_END(Rank::complete(**made) == Completion::failed);
-    volatile std::byte& last = data[kBytes / 2 - 1];  // what the slow thread writes last
-    last = std::byte{9};
-    for (int i = 0; i < 500; ++i, ::usleep(1000)) CHECK_OR_END(last == std::byte{9});
+    std::byte* const last = &data[kBytes / 2 - 1];  // what the slow thread writes last
+    *last = std::byte{9};
+    for (int i = 0; i < 500; ++i, ::usleep(1000)) CHECK_OR_END(*last == std::byte{9});
     return rank.engine().free(*made).ok() ? 0 : 1;
   };
   EXPECT_EQ(run(sender, receiver, kWholeRuns), std::pair(0, 0));
@@ -421,6 +421,9 @@ std::size_t open_files() {
 }
 
 TEST(PartFailure, AnInitThatCannotBeSentLeavesNoBlockBehind) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizers open descriptors for their own checks";
+#endif
   const std::string name = "larklane-failure-leak-" + std::to_string(::getpid());
   auto silent = control::Listener::bind(name + "-silent");  // nobody ever reads
   ASSERT_TRUE(silent.has_value());
