@@ -9,7 +9,8 @@ The rows are bench/rows.json; each is
    "claims": [["larklane", "other"], ["larklane", 10]]}
 
 `native MPI ...` and `larklane MPI ...` run bench/pair with these arguments on two ranks, words NAME=VALUE going into its environment;
-any other command runs as it is. `quantile` (default 0.5): which of its samples a run stands for. A claim compares a candidate with a baseline, or with a limit in the row's unit.
+any other command runs as it is. `quantile` (default 0.5): which of its samples a run stands for. A claim compares a candidate with a
+baseline, or with a limit in the row's unit.
 
 A command is run once per turn and contender, from the repository's root, and prints as its last line {"samples": [numbers],
 "wrong": 0}: one sample of the turn is their median (or `quantile`), smaller is better; `wrong` counts rounds with a wrong payload or completion. A
@@ -227,6 +228,34 @@ def show(row, point):
         print(f"  {row['row']} {parameters}: {pair}: {figures} {row['unit']}: {verdict['verdict']}", flush=True)
 
 
+def table(record):
+    """A record as a table: a line a point, medians (and the middle 80 percent) of all contenders, then the verdicts."""
+    names = list(dict.fromkeys(name for point in record["points"] for name in point["summary"] if not name.endswith("'")))
+    lines = [f"| point | {' | '.join(names)} | verdicts |", "|" + "---|" * (len(names) + 2)]
+    for point in record["points"]:
+        cells = []
+        for name in names:
+            found = point["summary"].get(name)
+            failed = point["failed"].get(name, "-")[:40].replace("\n", " ").replace("|", "/")
+            cells.append(f"{found['median']:.4g} ({found['p10']:.3g} to {found['p90']:.3g})" if found else failed)
+        verdicts = [f"{verdict['candidate']} / {verdict['baseline']}: {verdict['verdict']}" for verdict in point["verdicts"]]
+        parameters = ", ".join(f"{name} {value}" for name, value in point["parameters"].items())
+        lines.append(f"| {parameters} | {' | '.join(cells)} | {'<br>'.join(verdicts)} |")
+    return "\n".join(lines)
+
+
+def summarise():
+    """docs/measurements/summary.md: the newest record of every row, in the order of the rows."""
+    parts = ["# What `make bars` saw last", "Medians of the runs' medians, smaller is better; who is who and how it is judged: README.md beside this page."]
+    for row in json.loads(ROWS.read_text()):
+        found = sorted(RECORDS.glob(f"{row['row']}-{'[0-9a-f]' * 12}.json"), key=lambda path: path.stat().st_mtime)
+        if found:
+            record = json.loads(found[-1].read_text())
+            note = "" if record["publishable"] else f"; {', '.join(record['why_not'])}"
+            parts += [f"## {row['row']} ({record['unit']})", f"`{found[-1].name}`; {record['machine']['cpu']}, {record['machine']['cores']} cores{note}", table(record)]
+    (RECORDS / "summary.md").write_text("\n\n".join(parts) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="TEXT", default="", help="rows whose name contains TEXT")
@@ -248,6 +277,7 @@ def main():
                 path.write_text(json.dumps(record, indent=1) + "\n")
                 print(f"  written: {path.relative_to(ROOT)}")
             slower += sum(verdict["verdict"] == "slower" for point in record["points"] for verdict in point["verdicts"])
+    summarise()
     return 1 if slower else 0
 
 

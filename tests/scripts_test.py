@@ -73,6 +73,14 @@ def test_measure():
     assert verdicts[0]["ratio"] == 3 / 4.5 and verdicts[1]["verdict"] == "no figure for z"
 
 
+def test_table():
+    point = {"parameters": {"bytes": 8}, "summary": {"x": {"median": 2.0, "p10": 1.0, "p90": 3.0}}, "failed": {"y": "no | end"}}
+    other = {**point, "summary": {**point["summary"], "y": {"median": 4.0, "p10": 4.0, "p90": 4.0}}, "failed": {}}
+    verdict = {"verdicts": [{"candidate": "x", "baseline": "y", "verdict": "ahead"}]}
+    text = bars.table({"points": [{**point, **verdict}, {**other, **verdict}]})
+    assert "| bytes 8 | 2 (1 to 3) | no / end | x / y: ahead |" in text and "| 4 (4 to 4) |" in text
+
+
 def test_limits():
     assert stats.within([8, 9, 10, 9, 8, 9, 9], 10)["verdict"] == "not slower"
     assert stats.within([12, 13, 14, 13, 12, 13, 13], 10)["verdict"] == "slower"
