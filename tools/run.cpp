@@ -86,7 +86,13 @@ bool check_environment() {
     std::fprintf(stderr, "larklane run: %s%s\n",
                  problem.fatal ? "" : "warning: ", problem.text.c_str());
   }
-  return good;
+  static constexpr std::string_view kFamilies[] = {"", "auto", "mpich", "ompi", "abi", "native"};
+  const char* const family = std::getenv("LARKLANE_MPI");
+  if (family == nullptr || std::ranges::find(kFamilies, family) != std::end(kFamilies)) return good;
+  std::fprintf(stderr,
+               "larklane run: LARKLANE_MPI is '%s'; accepted: auto, mpich, ompi, abi, native\n",
+               family);
+  return false;
 }
 
 std::string quoted(const std::string& word) {

@@ -227,6 +227,13 @@ def dry_run(bench):
     expect("MPI family: native\n" in forced and "LARKLANE_MPI=native" in forced, "--mpi does not override", forced)
 
 
+def wrong_family(bench):
+    """A wrong LARKLANE_MPI stops the run, as every wrong option does."""
+    words = [bench.command, "run", bench.program()]
+    done = subprocess.run(words, env={**os.environ, "LARKLANE_MPI": "zzz"}, capture_output=True, text=True, check=False)
+    expect(done.returncode != 0 and "'zzz'; accepted: auto" in done.stderr, "it ran", done.stdout + done.stderr)
+
+
 def without_mpi(bench):
     """In a process without MPI the stub is there and nothing else of ours; it needs libc alone."""
     for command in (["/bin/cat", "/proc/self/maps"], ["bash", "-c", "cat /proc/self/maps"],
@@ -392,7 +399,7 @@ def instructions(bench):
     expect(more(60000) <= 0.01, "more than 1 % more instructions")
 
 
-ON_EVERY_MPI = (plain, same_calls, tool, linked, wrapper, spawned, dry_run)
+ON_EVERY_MPI = (plain, same_calls, tool, linked, wrapper, spawned, dry_run, wrong_family)
 ONCE = (without_mpi, first_call, unknown_mpi, refusals, info)
 
 
