@@ -24,11 +24,7 @@ inline Partitioned* find_carrier_at(const MPI_Request* request) noexcept {
 
 /// One pass, nothing copied: is any entry ours?
 inline bool any_ours(int count, const MPI_Request* requests) noexcept {
-  if (no_carriers() || requests == nullptr) return false;
-  for (int i = 0; i < count; ++i) {
-    if (find_carrier(requests[i]) != nullptr) return true;
-  }
-  return false;
+  return !no_carriers() && requests != nullptr && any_carrier(count, requests);
 }
 
 /// `count` values, on the stack up to 64. Thread safety: single-owner.

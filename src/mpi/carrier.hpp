@@ -53,6 +53,11 @@ inline Partitioned* find_carrier(MPI_Request handle) noexcept {
   return static_cast<Partitioned*>(detail::carriers.table.find(handle_bits(handle)));
 }
 
+/// Is one of the handles ours?
+inline bool any_carrier(int count, const MPI_Request* handles) noexcept {
+  return detail::carriers.table.contains_any(count, [&](int i) { return handle_bits(handles[i]); });
+}
+
 /// A carrier: on the private communicator, which exists.
 /// @param datatype  the user's, for the MPI to check: null and uncommitted ones are refused
 /// @return          MPI_SUCCESS, or the MPI's error code

@@ -48,6 +48,22 @@ class HandleTable {
     }
   }
 
+  /// Is one of handle_at(0) to handle_at(count - 1) in the table? Never blocks.
+  template <class HandleAt>
+  bool contains_any(int count, HandleAt&& handle_at) const noexcept {
+    // acquire: as in find(); a table that is replaced meanwhile still has what the caller may ask
+    // for (invariant 3).
+    const Table& table = *current_.load(std::memory_order_acquire);
+    for (int i = 0; i < count; ++i) {
+      const std::uint64_t handle = handle_at(i);
+      // relaxed: find() looks again.
+      if (table.slots[home(handle, table.shift)].key.load(std::memory_order_relaxed) != kEmpty &&
+          find(handle) != nullptr)
+        return true;
+    }
+    return false;
+  }
+
   /// @param handle  not in the table; neither 0 nor 1
   /// @param value   not null
   void insert(std::uint64_t handle, void* value);

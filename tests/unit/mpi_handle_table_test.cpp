@@ -14,6 +14,21 @@ namespace {
 
 void* object(std::uint64_t handle) { return reinterpret_cast<void*>(handle * 16 + 8); }
 
+TEST(HandleTable, ContainsAnyFindsOneAmongMany) {
+  HandleTable table;
+  std::vector<int> objects(40);
+  for (std::size_t i = 0; i < objects.size(); ++i) table.insert(1000 + 8 * i, &objects[i]);
+  const auto is_among = [&](std::uint64_t last) {
+    return table.contains_any(
+        500, [&](int i) { return i == 499 ? last : 500000 + static_cast<std::uint64_t>(i); });
+  };
+  EXPECT_FALSE(is_among(7));
+  for (std::size_t i = 0; i < objects.size(); ++i) EXPECT_TRUE(is_among(1000 + 8 * i)) << i;
+  table.remove(1000);
+  EXPECT_FALSE(is_among(1000));
+  EXPECT_FALSE(HandleTable().contains_any(1, [](int) { return std::uint64_t{1000}; }));
+}
+
 TEST(MpiHandleTable, AnEmptyTableKnowsNothing) {
   const HandleTable table;
   EXPECT_EQ(table.find(0x98000001), nullptr);
