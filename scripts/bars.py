@@ -134,7 +134,8 @@ def run_once(command, parameters, timeout_s, quantile):
     except subprocess.TimeoutExpired:
         return None, f"no end after {timeout_s} s"
     if done.returncode:
-        return None, f"exit status {done.returncode}: {done.stderr.strip()[-300:]}"
+        why = done.stderr.strip()[-300:].replace(f"{ROOT}/", "")
+        return None, f"exit status {done.returncode}: {why}"
     try:
         sample, wrong = parse_output(done.stdout, quantile)
     except (ValueError, TypeError) as error:
