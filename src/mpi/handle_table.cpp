@@ -40,7 +40,12 @@ void HandleTable::grow_locked() {
 
 void HandleTable::insert(std::uint64_t handle, void* value) {
   const std::scoped_lock lock(mutex_);
-  // relaxed: the mutex orders writers
+  // relaxed: the mutex orders writers; see contains_any()
+  const bool is_first = lowest_.load(std::memory_order_relaxed) == ~std::uint64_t{0};
+  if (is_first || handle > highest_.load(std::memory_order_relaxed))
+    highest_.store(handle, std::memory_order_relaxed);
+  lowest_.store(std::min(handle, lowest_.load(std::memory_order_relaxed)),
+                std::memory_order_relaxed);
   if ((used_ + 1) * 4 > current_.load(std::memory_order_relaxed)->mask + 1) grow_locked();
   place_locked(*current_.load(std::memory_order_relaxed), handle, value);
   ++size_;

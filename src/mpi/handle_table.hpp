@@ -51,15 +51,13 @@ class HandleTable {
   /// Is one of handle_at(0) to handle_at(count - 1) in the table? Never blocks.
   template <class HandleAt>
   bool contains_any(int count, HandleAt&& handle_at) const noexcept {
-    // acquire: as in find(); a table that is replaced meanwhile still has what the caller may ask
-    // for (invariant 3).
-    const Table& table = *current_.load(std::memory_order_acquire);
+    // relaxed: they only ever widen, and a handle's insertion, which widens them first, comes
+    // before its use by the program.
+    const std::uint64_t lowest = lowest_.load(std::memory_order_relaxed);
+    const std::uint64_t width = highest_.load(std::memory_order_relaxed) - lowest;
     for (int i = 0; i < count; ++i) {
       const std::uint64_t handle = handle_at(i);
-      // relaxed: find() looks again.
-      if (table.slots[home(handle, table.shift)].key.load(std::memory_order_relaxed) != kEmpty &&
-          find(handle) != nullptr)
-        return true;
+      if (handle - lowest <= width && find(handle) != nullptr) return true;
     }
     return false;
   }
@@ -98,6 +96,8 @@ class HandleTable {
   Slot nothing_[2];
   Table empty_{nothing_, 1, 63};
   std::atomic<const Table*> current_;
+  // Every handle that was ever inserted lies between them.
+  std::atomic<std::uint64_t> lowest_{~std::uint64_t{0}}, highest_{~std::uint64_t{0}};
   mutable std::mutex mutex_;  // writers
   std::size_t size_ = 0;
   std::size_t used_ = 0;  // slots of the current table that are taken or removed

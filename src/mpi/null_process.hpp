@@ -46,7 +46,7 @@ class NullProcessReceive final : public NullProcessRequest<part::RecvRequest> {
  public:
   explicit NullProcessReceive(std::int32_t partitions)
       : NullProcessRequest(part::Kind::receive, partitions) {}
-  Status parrived(std::int32_t partition, bool* arrived) override {
+  Status look(std::int32_t partition, bool* arrived) override {
     *arrived = true;
     return in_range(partition, 1) ? Status() : Status(Errc::kInvalidArgument);
   }

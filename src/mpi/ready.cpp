@@ -32,6 +32,26 @@ namespace {
   return raise_refused(request, call, status, what);
 }
 
+/// Not a send of ours.
+[[gnu::noinline]] int pready_of_another(const Next& next, int partition, MPI_Request request,
+                                        const Partitioned* ours) {
+  if (ours != nullptr) return wrong_kind(*ours, "MPI_Pready");
+  return is_forwarded(request) ? next.Pready(partition, request)
+                               : not_partitioned("MPI_Pready", request);
+}
+
+/// Not a receive of ours, or nowhere to answer.
+[[gnu::noinline]] int parrived_of_another(const Next& next, MPI_Request request, int partition,
+                                          int* flag, const Partitioned* ours) {
+  if (ours == nullptr && request != handles().request_null)
+    return is_forwarded(request) ? next.Parrived(request, partition, flag)
+                                 : not_partitioned("MPI_Parrived", request);
+  if (ours != nullptr && ours->receive == nullptr) return wrong_kind(*ours, "MPI_Parrived");
+  if (flag == nullptr) return raise_null("MPI_Parrived");
+  *flag = 1;  // rule P2
+  return MPI_SUCCESS;
+}
+
 }  // namespace
 }  // namespace larklane::mpi
 
@@ -39,14 +59,12 @@ namespace larklane::mpi::face {
 
 int Pready(const Next& next, int partition, MPI_Request request) {
   const Partitioned* const ours = find_carrier(request);
-  if (ours == nullptr) [[unlikely]] {
-    return is_forwarded(request) ? next.Pready(partition, request)
-                                 : not_partitioned("MPI_Pready", request);
-  }
-  if (ours->send == nullptr) [[unlikely]]
-    return wrong_kind(*ours, "MPI_Pready");
-  const Status status = ours->send->pready(partition, 1);
-  return status.ok() ? MPI_SUCCESS : refused(*ours, "MPI_Pready", status, partition, partition);
+  if (ours == nullptr || ours->send == nullptr) [[unlikely]]
+    return pready_of_another(next, partition, request, ours);
+  const Status status = ours->send->pready(partition);
+  if (!status.ok()) [[unlikely]]
+    return refused(*ours, "MPI_Pready", status, partition, partition);
+  return MPI_SUCCESS;
 }
 
 int Pready_range(const Next& next, int partition_low, int partition_high, MPI_Request request) {
@@ -92,7 +110,7 @@ int Pready_list(const Next& next, int length, const int array_of_partitions[],
     return refused(*ours, "MPI_Pready_list", Errc::kNotActive, 0, 0);
   }
   for (int i = 0; i < length; ++i) {
-    const Status status = ours->send->pready(array_of_partitions[i], 1);
+    const Status status = ours->send->pready(array_of_partitions[i]);
     if (!status.ok()) [[unlikely]] {
       return refused(*ours, "MPI_Pready_list", status, array_of_partitions[i],
                      array_of_partitions[i]);
@@ -103,18 +121,8 @@ int Pready_list(const Next& next, int length, const int array_of_partitions[],
 
 int Parrived(const Next& next, MPI_Request request, int partition, int* flag) {
   const Partitioned* const ours = find_carrier(request);
-  if (ours == nullptr) [[unlikely]] {
-    if (request == handles().request_null) {
-      *flag = 1;  // rule P2
-      return MPI_SUCCESS;
-    }
-    return is_forwarded(request) ? next.Parrived(request, partition, flag)
-                                 : not_partitioned("MPI_Parrived", request);
-  }
-  if (ours->receive == nullptr) [[unlikely]]
-    return wrong_kind(*ours, "MPI_Parrived");
-  if (flag == nullptr) [[unlikely]]
-    return raise_null("MPI_Parrived");
+  if (ours == nullptr || ours->receive == nullptr || flag == nullptr) [[unlikely]]
+    return parrived_of_another(next, request, partition, flag, ours);
   bool arrived = false;
   const Status status = ours->receive->parrived(partition, &arrived);
   if (!status.ok()) [[unlikely]]

@@ -43,7 +43,7 @@ std::string summary_text(const part::Summary& summary, const Identity& identity,
        " (" + percent + " %) before the last Pready of the round");
   line("moved by: sender " + n(summary.moved_by_sender) + ", receiver " +
        n(summary.moved_by_receiver) + ", helper " + n(summary.moved_by_helper) +
-       " runs; helper woken " + n(summary.control.helper_wakeups) + " times");
+       " partitions; helper woken " + n(summary.control.helper_wakeups) + " times");
   const std::string own = address_of({identity.job, identity.rank});
   for (std::size_t i = 0; i < summary.peers.size(); ++i) {
     if (i + 1 == kPeerLinesMax && summary.peers.size() > kPeerLinesMax) {

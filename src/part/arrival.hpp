@@ -1,11 +1,11 @@
 #pragma once
-// What has arrived: the receiver's view of the moved words.
-// Thread safety: thread-safe but for start(), which belongs to the thread that calls Start.
+// What has arrived: the receiver's view of the arrival marks.
+// Thread safety: thread-safe.
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "part/block.hpp"
 #include "part/layout.hpp"
@@ -15,51 +15,66 @@ namespace larklane::part {
 template <class P>
 class Arrival {
  public:
-  Arrival(const BlockView<P>& block, std::uint32_t send_partitions, std::uint32_t recv_partitions)
-      : moved_(&block.moved(0)),
-        send_partitions_(send_partitions),
-        recv_partitions_(recv_partitions) {}
+  using Atomic8 = typename P::template Atomic<std::uint8_t>;
 
-  /// The receiver's Start, before it opens: nothing of `round` has arrived. Stragglers of older
-  /// rounds see a newer stamp.
-  void start(std::uint64_t round) const {
-    // release: pairs with arrived()'s acquire; movers see it through the opening read-modify-write.
-    for (std::uint32_t m = 0; m < (send_partitions_ + 31) / 32; ++m)
-      moved_[m].store(stamped::make(round, 0), std::memory_order_release);
+  Arrival(const BlockView<P>& block, std::uint32_t send_partitions, std::uint32_t recv_partitions)
+      : marks_(block.arrived()),
+        send_partitions_(send_partitions),
+        recv_partitions_(recv_partitions) {
+    if (send_partitions == recv_partitions) return;
+    known_ = std::make_unique<Atomic8[]>(recv_partitions);
+    scanned_ = std::make_unique<Atomic64[]>(recv_partitions);
   }
 
+  /// Send partitions under a receive partition.
   Run covering(std::uint32_t recv_partition) const noexcept {
-    if (send_partitions_ == recv_partitions_) return {recv_partition, 1};
+    if (known_ == nullptr) return {recv_partition, 1};
     return overlap(recv_partition, recv_partitions_, send_partitions_);
   }
 
-  /// Receive partition `partition` is in the buffer in `round` (or the round is over).
-  [[gnu::always_inline]] bool arrived_one(std::uint64_t round, std::uint32_t partition) const {
-    if (send_partitions_ != recv_partitions_) [[unlikely]]
-      return arrived(round, covering(partition));
-    // acquire: as in arrived().
-    const std::uint64_t value = moved_[partition / 32].load(std::memory_order_acquire);
-    return (value >> (partition % 32) & 1) != 0 || !stamped::of_round(value, round);
-  }
+  /// By receive partition: mark_of(round) once arrived() has said so.
+  const Atomic8* known() const noexcept { return known_ == nullptr ? marks_ : known_.get(); }
 
-  /// Every send partition of `run` has been moved in `round` (or the round is over).
-  bool arrived(std::uint64_t round, Run run) const {
-    for (std::uint32_t first = run.first, end = run.first + run.count; first < end;) {
-      const std::uint32_t bit = first % 32;
-      const std::uint32_t count = std::min(end - first, 32 - bit);
-      const std::uint32_t mask = low_mask(count) << bit;
-      // acquire: pairs with publish_moved's release.
-      const std::uint64_t value = moved_[first / 32].load(std::memory_order_acquire);
-      if (stamped::of_round(value, round) && (stamped::bits(value) & mask) != mask) return false;
-      first += count;
-    }
+  /// Every send partition under `recv_partition` is in the buffer in `round`.
+  bool arrived(std::uint64_t round, std::uint32_t recv_partition) const {
+    // acquire: pairs with publish_moved()'s, a slot reader's and our own release.
+    if (known()[recv_partition].load(std::memory_order_acquire) == mark_of(round)) return true;
+    if (known_ == nullptr) return false;
+    if (!all(round, covering(recv_partition), scanned_[recv_partition])) return false;
+    // release: pairs with the acquire above: who sees it sees the bytes.
+    known_[recv_partition].store(mark_of(round), std::memory_order_release);
     return true;
   }
 
+  /// Every send partition is in the buffer in `round`.
+  bool all_arrived(std::uint64_t round) const {
+    return all(round, {0, send_partitions_}, all_scanned_);
+  }
+
  private:
-  typename BlockView<P>::Atomic64* moved_;
+  using Atomic64 = typename P::template Atomic<std::uint64_t>;
+
+  bool all(std::uint64_t round, Run run, Atomic64& scanned) const {
+    // acquire: what it skips another thread has seen; pairs with the release below. A hint, only
+    // ever too low; stamped, so that an older round's counts as none.
+    const std::uint64_t hint = scanned.load(std::memory_order_acquire);
+    const std::uint32_t start = stamped::of_round(hint, round) ? stamped::bits(hint) : 0;
+    std::uint32_t count = start;
+    // acquire: pairs with publish_moved()'s and a slot reader's release.
+    while (count < run.count &&
+           marks_[run.first + count].load(std::memory_order_acquire) == mark_of(round))
+      ++count;
+    // release: pairs with the acquire above.
+    if (count != start) scanned.store(stamped::make(round, count), std::memory_order_release);
+    return count == run.count;
+  }
+
+  Atomic8* marks_;
   std::uint32_t send_partitions_;
   std::uint32_t recv_partitions_;
+  std::unique_ptr<Atomic8[]> known_;     ///< null if the partitions are the send's
+  std::unique_ptr<Atomic64[]> scanned_;  ///< how far they were all there
+  mutable Atomic64 all_scanned_{0};
 };
 
 }  // namespace larklane::part

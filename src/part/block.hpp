@@ -40,7 +40,7 @@ constexpr std::uint32_t units(std::uint64_t state) noexcept {
 }
 }  // namespace word_state
 
-/// Bits of 32 partitions and the low half of a round: moved words and the readers' claims.
+/// A number or bits of 32 partitions, and the low half of a round: the readers' claims, and hints.
 namespace stamped {
 constexpr std::uint64_t make(std::uint64_t round, std::uint32_t bits) noexcept {
   return (round << 32) | bits;
@@ -53,14 +53,12 @@ constexpr std::uint32_t bits(std::uint64_t value) noexcept {
 }
 }  // namespace stamped
 
-/// A ready mark of a slot: one byte, so that Pready needs no read-modify-write. Rounds r and r + 1
-/// differ in the parity of their marks, r and r + 2 in the value, and in between every partition is
-/// marked once: nobody ever clears one.
-namespace slot_mark {
-constexpr std::uint8_t of_round(std::uint64_t round) noexcept {
-  return static_cast<std::uint8_t>((round + 1) / 2);
+/// What one byte says of one partition, ready in its slot or arrived, so that neither needs a
+/// read-modify-write. Every partition is marked once in every round before the next one begins:
+/// nobody ever clears a mark, and an older one is never mistaken for this round's.
+constexpr std::uint8_t mark_of(std::uint64_t round) noexcept {
+  return static_cast<std::uint8_t>(round);
 }
-}  // namespace slot_mark
 
 /// A rendezvous word on its own cache line.
 template <class P>
@@ -104,7 +102,7 @@ struct BlockHeader {
   std::uint64_t generation;
   alignas(kLineBytes) Accepted accepted;
   /// Send partitions moved since the channel was made, never reset: round r is complete at r * S.
-  /// The last thing that a mover touches.
+  /// Direct mode: the last thing that a mover touches. Slots: the receiver's completion stores it.
   alignas(kLineBytes) typename P::template Atomic<std::uint64_t> moved_count;
   JobBoard<P> shared_copies;
 };
@@ -131,7 +129,7 @@ struct BlockShape {
 struct BlockOffsets {
   std::uint64_t words[2];  ///< by round parity
   std::uint64_t roots[2];
-  std::uint64_t moved;
+  std::uint64_t arrived;
   std::uint64_t boundaries;
   std::uint64_t type_blocks;
   std::uint64_t marks[2];  ///< slot mode, by round parity; so are the slots
@@ -151,7 +149,7 @@ struct BlockOffsets {
     };
     for (auto& offset : at.words) offset = take(shape.word_count * kLineBytes);
     for (auto& offset : at.roots) offset = take(shape.root_count * kLineBytes);
-    at.moved = take((std::uint64_t{shape.partitions} + 31) / 32 * sizeof(std::uint64_t));
+    at.arrived = take(shape.partitions);
     at.boundaries = take(shape.group_count * sizeof(std::uint32_t));
     at.type_blocks = take(shape.type_block_count * 2 * sizeof(std::uint64_t));
     if (shape.mode == Mode::slots) {
@@ -172,7 +170,6 @@ template <class P>
 class BlockView {
  public:
   using Line = WordLine<P>;
-  using Atomic64 = typename P::template Atomic<std::uint64_t>;
   using Atomic8 = typename P::template Atomic<std::uint8_t>;
 
   BlockView() = default;
@@ -186,16 +183,16 @@ class BlockView {
   Line& root(std::uint64_t round, std::uint32_t index) const noexcept {
     return reinterpret_cast<Line*>(base_ + offsets_.roots[round & 1])[index];
   }
-  Atomic64& moved(std::uint32_t index) const noexcept {
-    return reinterpret_cast<Atomic64*>(base_ + offsets_.moved)[index];
-  }
+  /// Arrival marks of the send partitions.
+  Atomic8* arrived() const noexcept { return reinterpret_cast<Atomic8*>(base_ + offsets_.arrived); }
   std::uint32_t* boundaries() const noexcept {
     return reinterpret_cast<std::uint32_t*>(base_ + offsets_.boundaries);
   }
   std::byte* type_blocks() const noexcept { return base_ + offsets_.type_blocks; }
 
-  Atomic8& mark(std::uint64_t round, std::uint32_t partition) const noexcept {
-    return reinterpret_cast<Atomic8*>(base_ + offsets_.marks[round & 1])[partition];
+  /// Ready marks of the slots.
+  Atomic8* marks(std::uint64_t round) const noexcept {
+    return reinterpret_cast<Atomic8*>(base_ + offsets_.marks[round & 1]);
   }
   /// Where the packed bytes from `offset` on lie between Pready and the reader.
   std::byte* slot(std::uint64_t round, std::uint64_t offset) const noexcept {
@@ -215,9 +212,9 @@ class BlockView {
         (::new (&root(round, r)) Line{})
             ->state.store(word_state::fresh(round), std::memory_order_relaxed);
       if (shape.mode == Mode::slots)
-        for (std::uint32_t p = 0; p < shape.partitions; ++p) ::new (&mark(round, p)) Atomic8{0};
+        for (std::uint32_t p = 0; p < shape.partitions; ++p) ::new (marks(round) + p) Atomic8{0};
     }
-    for (std::uint32_t m = 0; m < (shape.partitions + 31) / 32; ++m) ::new (&moved(m)) Atomic64{0};
+    for (std::uint32_t p = 0; p < shape.partitions; ++p) ::new (arrived() + p) Atomic8{0};
   }
 
  private:

@@ -27,19 +27,32 @@ enum class MovedBy : std::uint8_t { sender, receiver, helper };
 /// See runs_moved_by_this_thread().
 inline thread_local std::uint64_t runs_moved = 0;
 
-/// Statistics of the process. Every atomic is relaxed: nothing is decided by them. Thread safety:
-/// thread-safe.
+/// Statistics of the process but for what follows from the channels' rounds. Every atomic is
+/// relaxed: nothing is decided by them. Thread safety: thread-safe.
 struct Counters {
-  std::atomic<std::uint64_t> sends{0}, receives{0}, rounds{0};
-  std::atomic<std::uint64_t> bytes_sent{0}, early_bytes{0};
-  std::atomic<std::uint64_t> moved[3]{};
+  std::atomic<std::uint64_t> sends{0}, receives{0};
+  std::atomic<std::uint64_t> early_bytes{0};
+  std::atomic<std::uint64_t> moved[3]{};  ///< send partitions
 
   static void add(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noexcept {
     counter.fetch_add(n, std::memory_order_relaxed);  // relaxed: statistics
   }
-  void add_moved(MovedBy by) noexcept {
+  void add_moved(MovedBy by, Run run) noexcept {
     ++runs_moved;
-    add(moved[static_cast<int>(by)]);
+    add(moved[static_cast<int>(by)], run.count);
+  }
+};
+
+/// Statistics that follow from the number of rounds of a channel. Thread safety: single-owner.
+struct RoundTotals {
+  std::uint64_t rounds = 0;
+  std::uint64_t sent_bytes = 0, early_slot_bytes = 0;
+  std::uint64_t slots_emptied = 0;
+  void add(const RoundTotals& more) noexcept {
+    rounds += more.rounds;
+    sent_bytes += more.sent_bytes;
+    early_slot_bytes += more.early_slot_bytes;
+    slots_emptied += more.slots_emptied;
   }
 };
 
@@ -191,19 +204,16 @@ class SendChannel final : public SendRequest {
   PeerState& peer() const noexcept { return *peer_; }
   const InitArgs& args() const noexcept { return args_; }
   const shm::Block& block() const noexcept { return block_; }
+  RoundTotals totals() const noexcept;
 
   // For SendSide.
   void move(Run run);
-  [[gnu::always_inline]] void fill(std::byte* slot, std::uint64_t offset,
-                                   std::uint64_t length) const noexcept {
-    if (contiguous_from_ != nullptr) [[likely]]
-      return shm::copy_small(slot, contiguous_from_ + offset, length);
+  void fill(std::byte* slot, std::uint64_t offset, std::uint64_t length) const noexcept {
     if (length != 0) shm::pack(buffer(), offset, length, slot);
   }
 
  private:
   friend class Moving<SendChannel>;
-  [[gnu::noinline]] Status pready_run(std::int32_t first, std::int32_t count);
   Status work();                                                    ///< on shared copies
   bool hand_over(Run run, std::uint32_t job, std::uint32_t piece);  ///< to the receiver's helper
   void tell_failure();
@@ -230,7 +240,6 @@ class SendChannel final : public SendRequest {
   SendSide<RealPlatform> side_;
   SharedCopy<RealPlatform> shared_copy_;
   Wire wire_;
-  const std::byte* const contiguous_from_;  ///< null if strided (or nothing to send)
   std::atomic<std::uint64_t> round_{
       0};  // relaxed: the caller orders its own calls; the helper learns it from records
   std::atomic<bool> peer_closed_{false};
@@ -250,7 +259,6 @@ class RecvChannel final : public RecvRequest {
               std::uint64_t piece_bytes);
 
   Status start() override;
-  Status parrived(std::int32_t partition, bool* arrived) override;
   Completion poll() override;
   void finish() override;
   Status error() const noexcept override { return failure_.status(); }
@@ -287,6 +295,7 @@ class RecvChannel final : public RecvRequest {
   std::uint32_t send_partitions() const noexcept { return match_.shape.partitions; }
   PeerState& peer() const noexcept { return *peer_; }
   const InitArgs& args() const noexcept { return args_; }
+  RoundTotals totals() const noexcept;
 
   // For RecvSide.
   void move(Run run);
@@ -298,7 +307,7 @@ class RecvChannel final : public RecvRequest {
   Status work();  ///< on shared copies
   void tell_failure();
   Completion failed_once_quiet();
-  [[gnu::noinline]] Status parrived_slow(std::int32_t partition, bool* arrived);
+  Status look(std::int32_t partition, bool* arrived) override;
   Status pull(Piece piece) noexcept;
   Piece bytes_of(Run run) const noexcept {
     return {run.first * match_.shape.partition_bytes, run.count * match_.shape.partition_bytes};

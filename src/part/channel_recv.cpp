@@ -34,9 +34,11 @@ bool RecvChannel::match(Match match) {
                                                    static_cast<std::uint32_t>(partitions_));
   shared_copy_.emplace(view.header().shared_copies, match_.shape.partition_bytes, piece_bytes_);
   const std::scoped_lock lock(start_mutex_);
-  if (start_waits_) side_->reset(1);
   // release: pairs with usable()'s acquire.
   usable_.store(side_.get(), std::memory_order_release);
+  known_ = side_->known();
+  // release: `known_`; pairs with parrived()'s acquire.
+  known_count_.store(static_cast<std::uint32_t>(partitions_), std::memory_order_release);
   // release: pairs with matched()'s acquire.
   matched_.store(true, std::memory_order_release);
   return start_waits_;
@@ -48,34 +50,25 @@ Status RecvChannel::start() {
   if (!matched()) {
     const std::scoped_lock lock(start_mutex_);
     if (!matched()) {
-      round_.store(1, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
+      // relaxed: the caller orders its own calls.
+      round_.store(1, std::memory_order_relaxed);
+      known_mark_.store(mark_of(1), std::memory_order_relaxed);
       start_waits_ = true;
-      active_.store(true, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
+      active_.store(true, std::memory_order_relaxed);
       return {};
     }
   }
   if (!usable()) return failure_.status();
   const std::uint64_t next = round() + 1;
-  round_.store(next, std::memory_order_relaxed);  // relaxed: as above
-  side_->reset(next);
-  active_.store(true, std::memory_order_relaxed);  // relaxed: as above
+  // relaxed: as above.
+  round_.store(next, std::memory_order_relaxed);
+  known_mark_.store(mark_of(next), std::memory_order_relaxed);
+  active_.store(true, std::memory_order_relaxed);
   side_->open(next, *this);
   return {};
 }
 
-Status RecvChannel::parrived(std::int32_t partition, bool* arrived) {
-  const auto index = static_cast<std::uint32_t>(partition);
-  // acquire: as in usable().
-  const auto* const side = usable_.load(std::memory_order_acquire);
-  if (active() && side != nullptr && index < static_cast<std::uint32_t>(partitions_) &&
-      side->has_arrived(round(), index)) [[likely]] {
-    *arrived = true;
-    return {};
-  }
-  return parrived_slow(partition, arrived);
-}
-
-Status RecvChannel::parrived_slow(std::int32_t partition, bool* arrived) {
+Status RecvChannel::look(std::int32_t partition, bool* arrived) {
   if (partition < 0 || partition >= partitions_) return Errc::kInvalidArgument;
   *arrived = !active() ||
              (usable() && side_->arrived(round(), static_cast<std::uint32_t>(partition), *this));
@@ -138,8 +131,13 @@ void RecvChannel::on_fail(Status status, std::string text) {
 }
 
 void RecvChannel::finish() {
-  Counters::add(counters_.rounds);
   active_.store(false, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
+}
+
+RoundTotals RecvChannel::totals() const noexcept {
+  const std::uint64_t rounds = round() - (active() ? 1 : 0);
+  const bool slots = usable() && side_->mode() == Mode::slots;
+  return {rounds, 0, 0, slots ? rounds * send_partitions() : 0};
 }
 
 shm::Buffer RecvChannel::buffer() const noexcept {
@@ -148,13 +146,16 @@ shm::Buffer RecvChannel::buffer() const noexcept {
 
 void RecvChannel::empty(const std::byte* slot, std::uint64_t offset,
                         std::uint64_t length) const noexcept {
-  if (length != 0) shm::unpack(buffer(), offset, length, slot);
-  counters_.add_moved(MovedBy::receiver);
+  ++runs_moved;
+  if (args_.type->is_contiguous())
+    shm::copy_small(static_cast<std::byte*>(args_.buffer) + offset, slot, length);
+  else if (length != 0)
+    shm::unpack(buffer(), offset, length, slot);
 }
 
 void RecvChannel::moved(Run run, MovedBy by) {
-  counters_.add_moved(by);
-  publish_moved(side_->block(), run);
+  counters_.add_moved(by, run);
+  publish_moved(side_->block(), round(), run);
 }
 
 Status RecvChannel::pull(Piece piece) noexcept {

@@ -14,9 +14,9 @@ SendChannel::SendChannel(Parts parts)
       side_(BlockView<RealPlatform>(block_.base(), parts.shape), parts.shape,
             std::move(parts.layout)),
       shared_copy_(side_.block().header().shared_copies, partition_bytes_, parts.piece_bytes),
-      wire_(*peer_, shm::Direction::write),
-      contiguous_from_(args_.type->is_contiguous() ? static_cast<const std::byte*>(args_.buffer)
-                                                   : nullptr) {}
+      wire_(*peer_, shm::Direction::write) {
+  if (args_.type->is_contiguous()) contiguous_from_ = static_cast<const std::byte*>(args_.buffer);
+}
 
 Status SendChannel::start() {
   if (active()) return Errc::kAlreadyActive;
@@ -24,23 +24,23 @@ Status SendChannel::start() {
   const std::uint64_t next = round() + 1;
   round_.store(next, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
   side_.start(next);
+  if (side_.mode() == Mode::slots) {
+    window_ = side_.window(next);
+    // relaxed: as above.
+    if (contiguous_from_ != nullptr)
+      open_slots_.store(static_cast<std::uint32_t>(partitions_), std::memory_order_relaxed);
+  }
   active_.store(true, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
   return {};
 }
 
 Status SendChannel::pready(std::int32_t first, std::int32_t count) {
-  const auto partition = static_cast<std::uint32_t>(first);
-  if (count == 1 && active() && partition < static_cast<std::uint32_t>(partitions_)) [[likely]]
-    return side_.mark_one(round(), partition, *this);
-  return pready_run(first, count);
-}
-
-Status SendChannel::pready_run(std::int32_t first, std::int32_t count) {
   if (!active()) return Errc::kNotActive;
   if (first < 0 || count < 0 || first > partitions_ - count) return Errc::kInvalidArgument;
-  if (count == 0) return {};
-  return side_.mark(round(), {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)},
-                    *this);
+  const Run run{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)};
+  if (count == 1 && side_.mode() == Mode::direct) [[likely]]
+    return side_.mark_one(round(), run.first, *this);
+  return count == 0 ? Status{} : side_.mark(round(), run, *this);
 }
 
 Completion SendChannel::poll() {
@@ -87,16 +87,20 @@ void SendChannel::on_fail(Status status, std::string text) {
 }
 
 void SendChannel::finish() {
-  Counters::add(counters_.rounds);
-  Counters::add(counters_.bytes_sent, total_bytes_);
-  if (side_.mode() == Mode::slots)
-    Counters::add(counters_.early_bytes, total_bytes_ - partition_bytes_);
-  active_.store(false, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
+  // relaxed: the caller orders its own calls.
+  open_slots_.store(0, std::memory_order_relaxed);
+  active_.store(false, std::memory_order_relaxed);
+}
+
+RoundTotals SendChannel::totals() const noexcept {
+  const std::uint64_t rounds = round() - (active() ? 1 : 0);
+  const bool slots = side_.mode() == Mode::slots;
+  return {rounds, rounds * total_bytes_, slots ? rounds * (total_bytes_ - partition_bytes_) : 0, 0};
 }
 
 void SendChannel::moved(Run run, MovedBy by) {
-  counters_.add_moved(by);
-  publish_moved(side_.block(), run);
+  counters_.add_moved(by, run);
+  publish_moved(side_.block(), round(), run);
 }
 
 Status SendChannel::push(Piece piece) noexcept {

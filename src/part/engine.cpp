@@ -273,6 +273,7 @@ Status EngineImpl::free(Request* request) {
   if (request->active()) return Errc::kAlreadyActive;
   auto owned = std::move(found->second);
   requests_.erase(found);
+  freed_totals_.add(totals_of(*request));
   if (request->kind() == Kind::send)
     free_send_locked(static_cast<SendChannel&>(*request));
   else
@@ -295,7 +296,7 @@ void EngineImpl::free_send_locked(SendChannel& channel) {
   else
     closing_.emplace(channel.id(), Closing{channel.block(), channel.peer().peer});
   sends_.erase(channel.id());
-  release_ended_locked();
+  if (is_down(channel.peer())) release_ended_locked();
 }
 
 void EngineImpl::release_ended_locked() {
@@ -318,20 +319,30 @@ void EngineImpl::free_recv_locked(RecvChannel& channel) {
     if (entry.get() == &channel) entry.reset();
 }
 
+RoundTotals EngineImpl::totals_of(const Request& request) {
+  return request.kind() == Kind::send ? static_cast<const SendChannel&>(request).totals()
+                                      : static_cast<const RecvChannel&>(request).totals();
+}
+
 Summary EngineImpl::summary() const {
+  const std::scoped_lock lock(mutex_);
+  RoundTotals totals = freed_totals_;
+  for (const auto& [key, request] : requests_) totals.add(totals_of(*request));
   // relaxed throughout: statistics.
   constexpr auto relaxed = std::memory_order_relaxed;
+  const auto moved = [&](MovedBy by) {
+    return counters_.moved[static_cast<int>(by)].load(relaxed);
+  };
   Summary out;
   out.sends = counters_.sends.load(relaxed);
   out.receives = counters_.receives.load(relaxed);
-  out.rounds = counters_.rounds.load(relaxed);
-  out.bytes_sent = counters_.bytes_sent.load(relaxed);
-  out.early_bytes = counters_.early_bytes.load(relaxed);
-  out.moved_by_sender = counters_.moved[static_cast<int>(MovedBy::sender)].load(relaxed);
-  out.moved_by_receiver = counters_.moved[static_cast<int>(MovedBy::receiver)].load(relaxed);
-  out.moved_by_helper = counters_.moved[static_cast<int>(MovedBy::helper)].load(relaxed);
+  out.rounds = totals.rounds;
+  out.bytes_sent = totals.sent_bytes;
+  out.early_bytes = totals.early_slot_bytes + counters_.early_bytes.load(relaxed);
+  out.moved_by_sender = moved(MovedBy::sender);
+  out.moved_by_receiver = moved(MovedBy::receiver) + totals.slots_emptied;
+  out.moved_by_helper = moved(MovedBy::helper);
   out.control = plane_->counters();
-  const std::scoped_lock lock(mutex_);
   for (const auto& [peer, state] : peers_)
     if (state->channels != 0)
       out.peers.push_back({peer->address(), state->provider, state->policy, state->channels});

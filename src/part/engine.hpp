@@ -14,7 +14,10 @@
 #include "base/status.hpp"
 #include "base/typemap.hpp"
 #include "control/plane.hpp"
+#include "net/shm/copy.hpp"
 #include "net/shm/region.hpp"
+#include "part/block.hpp"
+#include "part/slot_window.hpp"
 
 namespace larklane::part {
 
@@ -84,6 +87,22 @@ class SendRequest : public Request {
   /// before the first mark changes nothing; a double mark harms no other partition.
   /// @errors kNotActive, kInvalidArgument (range), kAlreadyReady
   virtual Status pready(std::int32_t first, std::int32_t count) = 0;
+  /// The same for one partition. Inline as far as its bytes travel through a slot.
+  [[gnu::always_inline]] Status pready(std::int32_t partition) {
+    const auto index = static_cast<std::uint32_t>(partition);
+    // relaxed: Start wrote it, and the program orders Start before its Pready.
+    if (index < open_slots_.load(std::memory_order_relaxed)) [[likely]]
+      return window_.mark_one(index,
+                              [this](std::byte* slot, std::uint64_t offset, std::uint64_t length) {
+                                shm::copy_small(slot, contiguous_from_ + offset, length);
+                              });
+    return pready(partition, 1);
+  }
+
+ protected:
+  const std::byte* contiguous_from_ = nullptr;  ///< the buffer; null if strided or empty
+  SlotWindow<RealPlatform> window_;             ///< of the active round
+  std::atomic<std::uint32_t> open_slots_{0};    ///< partitions that may be marked through it
 };
 
 class RecvRequest : public Request {
@@ -92,7 +111,26 @@ class RecvRequest : public Request {
   /// @param[out] arrived  true on an inactive request (rule P2), or if every byte of the partition
   /// is in the buffer
   /// @errors kInvalidArgument (range), and what error() says
-  virtual Status parrived(std::int32_t partition, bool* arrived) = 0;
+  [[gnu::always_inline]] Status parrived(std::int32_t partition, bool* arrived) {
+    const auto index = static_cast<std::uint32_t>(partition);
+    // acquire: pairs with the match's release of `known_`, and with the mark's of the bytes.
+    // relaxed: the mark was written by Start, which the program orders before its Parrived.
+    if (index < known_count_.load(std::memory_order_acquire) &&
+        known_[index].load(std::memory_order_acquire) ==
+            known_mark_.load(std::memory_order_relaxed)) [[likely]] {
+      *arrived = true;
+      return {};
+    }
+    return look(partition, arrived);
+  }
+
+ protected:
+  /// parrived() of what is not known to have arrived.
+  virtual Status look(std::int32_t partition, bool* arrived) = 0;
+
+  const std::atomic<std::uint8_t>* known_ = nullptr;  ///< by partition: mark of its last arrival
+  std::atomic<std::uint32_t> known_count_{0};
+  std::atomic<std::uint8_t> known_mark_{0};  ///< of the last round started
 };
 
 /// What `larklane run --summary` prints, of the whole process.
@@ -107,7 +145,8 @@ struct Summary {
   std::uint64_t rounds = 0;               ///< completed
   std::uint64_t bytes_sent = 0;
   std::uint64_t early_bytes = 0;  ///< moved before the last Pready of their round
-  std::uint64_t moved_by_sender = 0, moved_by_receiver = 0, moved_by_helper = 0;  ///< runs
+  /// Send partitions; those that travelled through slots were moved by the receiver.
+  std::uint64_t moved_by_sender = 0, moved_by_receiver = 0, moved_by_helper = 0;
   control::PlaneCounters control{};
   std::vector<PeerLine> peers;
   std::vector<std::string> warnings;

@@ -90,6 +90,7 @@ class EngineImpl final : public Engine, private control::Handler {
   void send_datatype(PeerState& peer, std::uint64_t channel, const Typemap& type);
   void free_send_locked(SendChannel& channel);
   void free_recv_locked(RecvChannel& channel);
+  static RoundTotals totals_of(const Request& request);
   /// acquire: pairs with on_peer_down's release.
   static bool is_down(const PeerState& peer) { return peer.down.load(std::memory_order_acquire); }
   /// Blocks of channels whose peers have ended. A peer that is only down may still store into them.
@@ -106,6 +107,7 @@ class EngineImpl final : public Engine, private control::Handler {
   mutable std::mutex mutex_;
   // guarded by mutex_
   std::uint64_t last_channel_ = 0;
+  RoundTotals freed_totals_;
   std::map<control::Peer*, std::shared_ptr<PeerState>> peers_;
   std::unordered_map<const Request*, std::shared_ptr<Request>> requests_;
   std::unordered_map<std::uint64_t, std::shared_ptr<SendChannel>> sends_;

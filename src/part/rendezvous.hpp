@@ -46,17 +46,14 @@ class RunJoiner {
   Run run_{0, 0};
 };
 
-/// Publish that `run` of `round` is in the receive buffer. The mover's last touch of the channel.
+/// Direct mode: publish that `run` of `round` is in the receive buffer. The mover's last touch of
+/// the channel.
 template <class P>
-void publish_moved(const BlockView<P>& block, Run run) {
-  for (std::uint32_t first = run.first, end = run.first + run.count; first < end;) {
-    const std::uint32_t bit = first % 32;
-    const std::uint32_t count = std::min(end - first, 32 - bit);
-    // release: the copied bytes; pairs with Arrival::arrived's acquire.
-    block.moved(first / 32).fetch_or(low_mask(count) << bit, std::memory_order_release);
-    first += count;
-  }
-  // acq_rel: release the bytes and bits to both sides' completion (acquire in rounds_moved);
+void publish_moved(const BlockView<P>& block, std::uint64_t round, Run run) {
+  // release: the copied bytes; pairs with Arrival's acquire.
+  for (std::uint32_t p = run.first; p < run.first + run.count; ++p)
+    block.arrived()[p].store(mark_of(round), std::memory_order_release);
+  // acq_rel: release the bytes and marks to both sides' completion (acquire in rounds_moved);
   // acquire chains the movers.
   block.header().moved_count.fetch_add(run.count, std::memory_order_acq_rel);
 }

@@ -1,7 +1,7 @@
 #pragma once
 // The two sides of a channel: what Start and completion mean in either mode. Real rounds and
 // simulated ones run this code. Thread safety: as Rendezvous, SlotWriter, SlotReader and Arrival;
-// start() belongs to the thread that calls MPI_Start.
+// start() and open() belong to the thread that calls MPI_Start, complete() to one at a time.
 
 #include <cstdint>
 
@@ -30,21 +30,22 @@ class SendSide {
   void start(std::uint64_t round) {
     // Its line is the other side's; Wait will ask it whether the round before has been read.
     __builtin_prefetch(&block_.header().moved_count);
-    mode_ == Mode::slots ? slots_.start(round) : rendezvous_.clear(round + 1);
+    if (mode_ == Mode::direct) rendezvous_.clear(round + 1);
   }
 
-  /// Pready of one partition.
-  /// @param mover  move(Run): direct mode, the caller moves these now; fill(slot, offset, length):
-  /// slots
+  /// Slots: what Pready of a partition needs in `round`.
+  SlotWindow<P> window(std::uint64_t round) const { return slots_.window(round); }
+
+  /// Pready of one partition in direct mode.
+  /// @param mover  move(Run): the caller moves these now
   template <class Mover>
   [[gnu::always_inline]] Status mark_one(std::uint64_t round, std::uint32_t partition,
                                          Mover& mover) const {
-    if (mode_ == Mode::slots)
-      return slots_.mark_one(partition, [&](auto... where) { mover.fill(where...); });
     return rendezvous_.mark_one(round, partition, [&](Run moved) { mover.move(moved); });
   }
 
-  /// The same for a run.
+  /// Pready of a run.
+  /// @param mover  as in mark_one(); slots: fill(slot, offset, length)
   template <class Mover>
   Status mark(std::uint64_t round, Run run, Mover& mover) const {
     if (mode_ == Mode::slots)
@@ -86,41 +87,33 @@ class RecvSide {
   RecvSide(const RecvSide&) = delete;
   RecvSide& operator=(const RecvSide&) = delete;
 
-  /// Start, first step: nothing of `round` has arrived.
-  void reset(std::uint64_t round) {
-    arrival_.start(round);
-    if (mode_ == Mode::slots) slots_.start(round);
-  }
-  /// Start, second step: the buffer may be written.
+  /// Start: the buffer may be written.
   /// @param mover  move(Run): direct mode, the caller moves these now
   template <class Mover>
   void open(std::uint64_t round, Mover& mover) {
     if (mode_ == Mode::direct) rendezvous_.open(round, [&](Run run) { mover.move(run); });
   }
 
-  /// Is receive partition `partition` known to be in the buffer? What it costs most of the time is
-  /// one load.
-  [[gnu::always_inline]] bool has_arrived(std::uint64_t round, std::uint32_t partition) const {
-    return arrival_.arrived_one(round, partition);
-  }
+  /// By receive partition: mark_of(round) once arrived() has said yes.
+  const auto* known() const noexcept { return arrival_.known(); }
 
-  /// Is it there, if only still in slots?
+  /// Is receive partition `partition` there?
   /// @param mover  empty(slot, offset, length): slots, copy out
   template <class Mover>
   bool arrived(std::uint64_t round, std::uint32_t partition, Mover& mover) {
-    if (mode_ != Mode::slots) return has_arrived(round, partition);
-    const Run run = arrival_.covering(partition);
-    slots_.drain(round, run, emptier(mover));
-    return arrival_.arrived(round, run);
+    if (mode_ == Mode::slots) slots_.drain(round, arrival_.covering(partition), emptier(mover));
+    return arrival_.arrived(round, partition);
   }
 
   /// Every byte of the round is in the buffer.
   template <class Mover>
   bool complete(std::uint64_t round, Mover& mover) {
-    if (rounds_moved(block_, partitions_, round)) return true;
-    if (mode_ != Mode::slots) return false;
+    if (mode_ == Mode::direct) return rounds_moved(block_, partitions_, round);
     slots_.drain_all(round, emptier(mover));
-    return rounds_moved(block_, partitions_, round);
+    if (!arrival_.all_arrived(round)) return false;
+    // release: every slot has been read; pairs with rounds_moved() in SlotWriter::complete().
+    block_.header().moved_count.store(round * partitions_, std::memory_order_release);
+    return true;
   }
 
   /// Another thread is copying slots out: neither complete nor failed, whatever became of the

@@ -3,20 +3,24 @@
 // the reader claims a run, copies out, and then the run has arrived. Model:
 // tests/protocol/slots.pml.
 //
-// Thread safety: thread-safe but for SlotReader::start(), which belongs to the thread that calls
-// Start. Invariants:
+// Thread safety: thread-safe.
+// Invariants:
 // 1. Round r uses marks and slots of its parity. The send of round r completes only when round
 // r - 1 has been read, so in round r + 1 they are free.
 // 2. A mark is set after its slot is full (release) and read before the slot is (acquire).
 // 3. A claim carries its round: a reader that stalled in an older round claims nothing.
+// 4. The receiver's completion tells the sender that the round has been read: no reader touches
+// the block then.
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/status.hpp"
 #include "part/block.hpp"
 #include "part/rendezvous.hpp"
+#include "part/slot_window.hpp"
 
 namespace larklane::part {
 
@@ -26,25 +30,8 @@ class SlotWriter {
   SlotWriter(const BlockView<P>& block, const BlockShape& shape) noexcept
       : block_(block), partitions_(shape.partitions), partition_bytes_(shape.partition_bytes) {}
 
-  /// The sender's Start: nothing to clear, only addresses to remember for Pready.
-  void start(std::uint64_t round) noexcept {
-    marks_ = &block_.mark(round, 0);
-    slots_ = block_.slot(round, 0);
-    full_ = slot_mark::of_round(round);
-  }
-
-  /// Pready of one partition, of the round that start() began: no read-modify-write, no stall on
-  /// the reader's cache.
-  template <class Fill>
-  [[gnu::always_inline]] Status mark_one(std::uint32_t partition, Fill&& fill) const {
-    // relaxed: as in is_marked().
-    if (marks_[partition].load(std::memory_order_relaxed) == full_) [[unlikely]]
-      return Errc::kAlreadyReady;
-    const std::uint64_t offset = partition * partition_bytes_;
-    fill(slots_ + offset, offset, partition_bytes_);
-    // release: as in mark().
-    marks_[partition].store(full_, std::memory_order_release);
-    return {};
+  SlotWindow<P> window(std::uint64_t round) const noexcept {
+    return {block_.marks(round), block_.slot(round, 0), partition_bytes_, mark_of(round)};
   }
 
   /// Pready of `run`. fill(slot, packed_offset, length) copies from the send buffer.
@@ -66,7 +53,7 @@ class SlotWriter {
       fill(block_.slot(round, offset), offset, (next - first) * partition_bytes_);
       for (; first < next; ++first)
         // release: the slot is full; pairs with SlotReader's acquire.
-        block_.mark(round, first).store(slot_mark::of_round(round), std::memory_order_release);
+        block_.marks(round)[first].store(mark_of(round), std::memory_order_release);
     }
     return status;
   }
@@ -80,7 +67,7 @@ class SlotWriter {
     // acquire: other threads' Pready are over, so the program may reuse its buffer; pairs with
     // mark()'s release.
     while (first < partitions_ &&
-           block_.mark(round, first).load(std::memory_order_acquire) == slot_mark::of_round(round))
+           block_.marks(round)[first].load(std::memory_order_acquire) == mark_of(round))
       ++first;
     first_unmarked_.store(stamped::make(round, first), std::memory_order_relaxed);
     return first == partitions_;
@@ -88,21 +75,15 @@ class SlotWriter {
 
  private:
   using Atomic64 = typename P::template Atomic<std::uint64_t>;
-  using Atomic8 = typename P::template Atomic<std::uint8_t>;
 
-  /// relaxed: only double marks by the program itself are looked for.
+  /// relaxed: as in SlotWindow::mark_one().
   bool is_marked(std::uint64_t round, std::uint32_t partition) const {
-    return block_.mark(round, partition).load(std::memory_order_relaxed) ==
-           slot_mark::of_round(round);
+    return block_.marks(round)[partition].load(std::memory_order_relaxed) == mark_of(round);
   }
 
   const BlockView<P>& block_;
   std::uint32_t partitions_;
   std::uint64_t partition_bytes_;
-  // Written by start(), which the program orders before its Pready.
-  Atomic8* marks_ = nullptr;
-  std::byte* slots_ = nullptr;
-  std::uint8_t full_ = 0;
   Atomic64 first_unmarked_{0};
 };
 
@@ -115,12 +96,6 @@ class SlotReader {
         partition_bytes_(shape.partition_bytes),
         claim_count_(shape.mode == Mode::slots ? (shape.partitions + 31) / 32 : 0),
         claims_(std::make_unique<Atomic64[]>(claim_count_)) {}
-
-  void start(std::uint64_t round) {
-    // release: pairs with claim()'s acquire.
-    for (std::uint32_t c = 0; c < claim_count_; ++c)
-      claims_[c].store(stamped::make(round, 0), std::memory_order_release);
-  }
 
   /// Read `run` as far as it is ready, and what is ready beside it. empty(slot, packed_offset,
   /// length) copies into the receive buffer.
@@ -150,19 +125,29 @@ class SlotReader {
 
   /// Some reader has claimed what is not in the receive buffer yet.
   bool reading(std::uint64_t round) const {
-    std::uint64_t claimed = (round - 1) * partitions_;
     for (std::uint32_t c = 0; c < claim_count_; ++c) {
       // acquire: pairs with drain_claim()'s claim.
-      const std::uint64_t claim = claims_[c].load(std::memory_order_acquire);
-      if (!stamped::of_round(claim, round)) return true;
-      claimed += static_cast<std::uint64_t>(__builtin_popcount(stamped::bits(claim)));
+      const std::uint32_t claimed =
+          claimed_in(claims_[c].load(std::memory_order_acquire), round).value_or(0);
+      for (std::uint32_t bits = claimed; bits != 0; bits &= bits - 1) {
+        const auto bit = static_cast<std::uint32_t>(__builtin_ctz(bits));
+        // acquire: as in Arrival.
+        if (block_.arrived()[c * 32 + bit].load(std::memory_order_acquire) != mark_of(round))
+          return true;
+      }
     }
-    // acquire: pairs with publish_moved's fetch_add.
-    return block_.header().moved_count.load(std::memory_order_acquire) < claimed;
+    return false;
   }
 
  private:
   using Atomic64 = typename P::template Atomic<std::uint64_t>;
+
+  /// What a claim word says in `round`: in its first reader's eyes it may still be of the round
+  /// before, in a straggler's of a later one. None: the latter.
+  static std::optional<std::uint32_t> claimed_in(std::uint64_t claim, std::uint64_t round) {
+    if (stamped::of_round(claim, round)) return stamped::bits(claim);
+    return stamped::of_round(claim, round - 1) ? std::optional(0u) : std::nullopt;
+  }
 
   /// Those of `bits` that are ready, bit 0 being partition 32 * c.
   std::uint32_t ready(std::uint64_t round, std::uint32_t c, std::uint32_t bits) const {
@@ -170,8 +155,7 @@ class SlotReader {
     for (; bits != 0; bits &= bits - 1) {
       const auto bit = static_cast<std::uint32_t>(__builtin_ctz(bits));
       // acquire: the slot behind the mark; pairs with SlotWriter::mark's release.
-      if (block_.mark(round, c * 32 + bit).load(std::memory_order_acquire) ==
-          slot_mark::of_round(round))
+      if (block_.marks(round)[c * 32 + bit].load(std::memory_order_acquire) == mark_of(round))
         found |= 1u << bit;
     }
     return found;
@@ -183,26 +167,30 @@ class SlotReader {
   bool drain_claim(std::uint64_t round, std::uint32_t c, std::uint32_t wanted, Empty& empty) {
     const std::uint32_t all = low_mask(std::min(partitions_ - c * 32, 32u));
     auto& claim = claims_[c];
-    // acquire: pairs with start()'s release.
+    // acquire: pairs with the other readers.
     std::uint64_t old = claim.load(std::memory_order_acquire);
-    if (!stamped::of_round(old, round)) return false;
-    std::uint32_t mine = all & ~stamped::bits(old);
+    std::optional<std::uint32_t> taken = claimed_in(old, round);
+    if (!taken) return false;
+    std::uint32_t mine = all & ~*taken;
     if (mine == 0) return true;
     if ((wanted & all) != all && ready(round, c, wanted & mine) == 0) return false;
     const std::uint32_t full = ready(round, c, mine);
     do {
-      if (!stamped::of_round(old, round)) return false;
-      mine = full & ~stamped::bits(old);
-      if (mine == 0) return stamped::bits(old) == all;
+      taken = claimed_in(old, round);
+      if (!taken) return false;
+      mine = full & ~*taken;
+      if (mine == 0) return *taken == all;
       // acq_rel, acquire: one reader for each bit; pairs with the other readers.
-    } while (!claim.compare_exchange_weak(old, old | mine, std::memory_order_acq_rel,
-                                          std::memory_order_acquire));
+    } while (!claim.compare_exchange_weak(old, stamped::make(round, *taken | mine),
+                                          std::memory_order_acq_rel, std::memory_order_acquire));
     for_each_run(mine, c * 32, [&](Run run) {
       const std::uint64_t offset = run.first * partition_bytes_;
       empty(block_.slot(round, offset), offset, run.count * partition_bytes_);
-      publish_moved(block_, run);
+      for (std::uint32_t p = run.first; p < run.first + run.count; ++p)
+        // release: the copied bytes; pairs with Arrival's acquire.
+        block_.arrived()[p].store(mark_of(round), std::memory_order_release);
     });
-    return (stamped::bits(old) | mine) == all;
+    return (*taken | mine) == all;
   }
 
   const BlockView<P>& block_;

@@ -104,6 +104,7 @@ class World {
   void check_partition(std::uint64_t round, std::uint32_t partition);
   bool all_bytes_are(std::span<std::byte> bytes, std::byte value);
 
+  Status mark(std::uint64_t round, Run run, Mover& mover);
   void sender();
   void marker(std::size_t index);
   void receiver();
@@ -265,7 +266,7 @@ void World::move(std::uint64_t round, Run run) {
   }
   simulation_.copy(recv_buffer_.data() + run.first * bytes, send_buffer_.data() + run.first * bytes,
                    run.count * bytes);
-  publish_moved(view_, run);
+  publish_moved(view_, round, run);
 }
 
 void World::check_partition(std::uint64_t round, std::uint32_t partition) {
@@ -290,6 +291,13 @@ void World::sender() {
   }
 }
 
+/// As SendChannel does it: a single partition has a way of its own.
+Status World::mark(std::uint64_t round, Run run, Mover& mover) {
+  if (run.count != 1) return send_.mark(round, run, mover);
+  if (case_.mode == Mode::direct) return send_.mark_one(round, run.first, mover);
+  return send_.window(round).mark_one(run.first, [&](auto... where) { mover.fill(where...); });
+}
+
 void World::marker(std::size_t index) {
   for (std::uint64_t r = 1; r <= case_.rounds; ++r) {
     simulation_.wait("the sender's Start",
@@ -305,7 +313,7 @@ void World::marker(std::size_t index) {
       for (std::uint64_t i = run.first * bytes; i < (run.first + run.count) * bytes; ++i)
         send_buffer_.data()[i] = byte_of(r, i);
       for (std::uint32_t p = run.first; p < run.first + run.count; ++p) round.filled[p] = true;
-      must(send_.mark(r, run, mover).ok(), "Pready failed");
+      must(mark(r, run, mover).ok(), "Pready failed");
     }
   }
 }
@@ -316,7 +324,6 @@ void World::receiver() {
     must(all_bytes_are(recv_buffer_.bytes(), kPoison), "written outside of the receiver's rounds");
     Mover mover{*this, r};
     receiver_round_ = r;
-    recv_.reset(r);
     if (announces_before_open_) recv_started_.store(r, memory_order_relaxed);
     recv_.open(r, mover);
     recv_started_.store(r, memory_order_relaxed);

@@ -6,7 +6,7 @@
  *  3. A request that is asked looks in this order: is the round complete? then it is, whatever else is true. Is the peer down, or its half
  *     freed? then it looks ONCE MORE whether the round is complete: what the peer did before it died is seen by now.
  *  4. Only then does it fail, and only if nothing of the round is under way in this process: by slots, all that is ready is claimed and
- *     all that is claimed has been counted. (Another thread in Parrived may be between claim and count.)
+ *     all that is claimed has arrived. (Another thread in Parrived may be between claim and arrival mark.)
  *  5. A receive without a match looks at "down", too, when it is asked: INITs of a dead peer have all been handled.
  *  6. An INIT that came before its receive is kept although its sender is dead: a send by slots may have completed.
  *
@@ -25,7 +25,7 @@
  * @unreached receiver_helper -end-
  * @mutant 1 -DMODE=2 rule 3: complete? no; down? yes: it fails without a second look => earned
  * @mutant 2 -DMODE=1 rule 1: down is reported while records are still to be read => earned
- * @mutant 3 -DMODE=1 rule 4: it fails although another thread is between claim and count => earned
+ * @mutant 3 -DMODE=1 rule 4: it fails although another thread is between claim and arrival mark => earned
  * @mutant 4 -DMODE=2 rule 3: a wait looks at the count only => deadlock
  * @mutant 5 -DMODE=2 rule 5: a receive without a match does not look at "down" => deadlock
  * @mutant 6 -DMODE=3 rule 2: the helper counts the run although its copy failed => here == 3
@@ -49,7 +49,8 @@ bool sender_dead, receiver_dead;
 /* shared memory: outlives either process */
 byte ready[2], tag[2];
 bool opened[2];
-byte moved_count;
+byte moved_count;                                  /* attach */
+byte told;                                         /* slots: the last round that the receiver has read */
 
 /* the sender */
 bool receiver_down;
@@ -61,15 +62,20 @@ bool unexpected, posted, matched, start_waits;
 bool sender_down, sender_closed, copy_failed;
 byte r_round, claim;                               /* claim: bits of round r_round */
 bool in_round;                                     /* the receive buffer may be written */
-byte here;
+byte here, arrived;                                /* arrived: marks of round r_round, by slots */
 
 #define READY(r) ((SLOTS && matched && tag[(r) & 1] == (r)) -> ready[(r) & 1] : 0)
 #define FOUND(r) (READY(r) & ~claim)
+#if SLOTS
+#define R_COMPLETE(r) (arrived == ALL)
+#else
+#define R_COMPLETE(r) (moved_count >= (r) * S)
+#endif
 #define DOWN (sender_down || sender_closed)
 
 /* ---- sender ---- */
 #if SLOTS
-#define S_COMPLETE(r) (ready[(r) & 1] == ALL && moved_count >= ((r) - 1) * S)
+#define S_COMPLETE(r) (ready[(r) & 1] == ALL && told >= (r) - 1)
 #else
 #define S_COMPLETE(r) (moved_count >= (r) * S)
 #endif
@@ -162,7 +168,11 @@ inline copy(bits) {
     here = here | bits
 #endif
   };
+#if SLOTS
+  arrived = arrived | bits;
+#else
   moved_count = moved_count + COUNT(bits);
+#endif
   bits = 0
 }
 inline open_and_move() {
@@ -228,34 +238,30 @@ inline second_look() {                             /* rules 3 and 4 */
   if
   :: FOUND(r) -> drain()
   :: else ->
-     count = moved_count;
      if
-     :: count >= r * S -> break
+     :: R_COMPLETE(r) -> break
 #if MUTATE == 3
      :: else -> goto failed
 #else
-     :: count < r * S && count < (r - 1) * S + COUNT(claim) -> moved_count > count    /* another thread will count what it claimed */
+     :: !R_COMPLETE(r) && (claim & ~arrived) -> R_COMPLETE(r) || !(claim & ~arrived)   /* another thread will mark what it claimed */
      :: else -> goto failed
 #endif
      fi
   fi
 #else
   if
-  :: moved_count >= r * S -> break
+  :: R_COMPLETE(r) -> break
   :: else -> goto failed
   fi
 #endif
 }
 proctype receiver() {
   byte r, bits; bool earned, waits;
-#if SLOTS
-  byte count;
-#endif
   {
     atomic { if :: unexpected -> matched = true :: else -> posted = true fi };  /* rule 6 */
     for (r : 1 .. ROUNDS) {
       atomic {                                     /* MPI_Start */
-        r_round = r; claim = 0; here = 0; in_round = true;
+        r_round = r; claim = 0; arrived = 0; here = 0; in_round = true;
         waits = !matched; start_waits = waits
       };
 #if !SLOTS
@@ -265,18 +271,18 @@ proctype receiver() {
       fi;
 #endif
       do                                           /* MPI_Wait */
-      :: moved_count >= r * S -> break
+      :: R_COMPLETE(r) -> break
 #if SLOTS
-      :: moved_count < r * S && FOUND(r) -> drain()
+      :: !R_COMPLETE(r) && FOUND(r) -> drain()
 #endif
 #if !SLOTS && MUTATE != 4
-      :: moved_count < r * S && copy_failed -> goto failed
+      :: !R_COMPLETE(r) && copy_failed -> goto failed
 #endif
 #if MUTATE == 1
-      :: moved_count < r * S && !copy_failed && !FOUND(r) ->
+      :: !R_COMPLETE(r) && !copy_failed && !FOUND(r) ->
          if
          :: DOWN -> goto failed
-         :: moved_count >= r * S || FOUND(r) || copy_failed
+         :: R_COMPLETE(r) || FOUND(r) || copy_failed
          fi
 #elif MUTATE == 5
       :: DOWN && matched -> second_look()
@@ -285,12 +291,13 @@ proctype receiver() {
 #endif
       od;
       assert(here == ALL);
-      in_round = false
+      in_round = false;
+      told = r
     };
     goto over;
 failed:
     atomic {
-      earned = moved_count >= r * S || (SLOTS && s_round >= r && tag[r & 1] == r && ready[r & 1] == ALL);
+      earned = R_COMPLETE(r) || (SLOTS && s_round >= r && tag[r & 1] == r && ready[r & 1] == ALL);
       assert(!earned);
       in_round = false
     };

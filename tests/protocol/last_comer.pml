@@ -11,9 +11,9 @@
  *  5. A leaf word has ready bits only. The Pready that completes a leaf then sets the leaf's bit in the root; no other Pready touches the root.
  *  6. Expiry tests the tag in the same read-modify-write (a compare-and-swap): an expirer that comes late changes nothing.
  *  7. The sender's Start(r) clears the words of round r + 1, never those of round r: the receiver may have opened them already.
- *  8. The receiver's Start(r) resets the moved bits (tag r) before it opens.
- *  9. A mover copies, then sets the moved bits, then adds to moved_count (never reset): the count is its last touch.
- * 10. Either side completes round r when moved_count >= r * S. Parrived(j): tag r and the moved bits of all send partitions under j.
+ *  8. An arrival mark is the round in which its partition arrived: the receiver's Start clears none.
+ *  9. A mover copies, then sets the arrival marks, then adds to moved_count (never reset): the count is its last touch.
+ * 10. Either side completes round r when moved_count >= r * S. Parrived(j): the arrival marks of all send partitions under j are r.
  * 11. A mover that may not move (attach refused in its direction) hands exactly the run that it claimed to the peer's helper, over a
  *     first-in first-out control channel, and touches it no more.
  * 12. That helper moves the run and does the marking of rule 9.
@@ -32,14 +32,14 @@
  * @mutant 3  rule 7: Start(r) clears the words of round r => deadlock
  * @mutant 4  rule 3: the receiver's Start opens and leaves what is ready to the sender => deadlock
  * @mutant 5  rule 6: the expirer tests the tag, then sets the bit: two steps => r_round == r
- * @mutant 6  rule 9: moved_count before the moved bits => moved_bits == 63
- * @mutant 7  rule 8: the moved bits are reset after the words are opened => deadlock
+ * @mutant 6  rule 9: moved_count before the arrival marks => arrived == 63
+ * @mutant 7  rule 8: the receiver's Start clears the arrival marks, after the words are opened => (here&3)==3
  * @mutant 8  rule 4: a Pready that finds the trigger true moves all that is ready => here & claim
  * @mutant 9  rule 3: whoever makes one group's trigger true moves what is ready in the whole word => here & claim
  * @mutant 10 rule 5: every Pready of a leaf sets the leaf's bit in the root => filled & claim
  * @mutant 11 rule 5: a Pready that does not complete its leaf looks at the root, and moves its own partition if the root is triggered => r_round == r
  * @mutant 12 rule 10: the send completes when its partitions have been marked, moved or not => deadlock
- * @mutant 13 -DREFUSED=1 rule 11: the run is handed over and marked as moved by the one who hands it over => moved_bits == 63
+ * @mutant 13 -DREFUSED=1 rule 11: the run is handed over and marked as moved by the one who hands it over => arrived == 63
  * @mutant 14 -DREFUSED=1 rule 11: the record names no run: the helper moves whatever is ready and not yet moved => started == r
  * @mutant 15 -DREFUSED=2 rule 12: the sender's helper moves but leaves the marking to the receiver => deadlock
  */
@@ -60,7 +60,8 @@
 byte ready[4], tag[4];
 bool open[4], expired[4];
 byte leaf[4];                                      /* 2 * leaf + parity */
-byte moved_bits, moved_tag, moved_count;
+byte arrived;                                      /* partitions whose arrival mark is the receiver's round */
+byte moved_count;
 
 /* what the applications and the checker know */
 byte started;                                      /* round of the sender */
@@ -118,9 +119,9 @@ inline copy(r) {
 inline mark_moved() {                              /* rule 9 */
 #if MUTATE == 6
   moved_count = moved_count + COUNT(claim);
-  moved_bits = moved_bits | claim
+  arrived = arrived | claim
 #else
-  moved_bits = moved_bits | claim;
+  arrived = arrived | claim;
   moved_count = moved_count + COUNT(claim)
 #endif
 }
@@ -248,10 +249,11 @@ proctype receiver() {
   byte r, p, claim;
   for (r : 1 .. ROUNDS) {
     p = r & 1;
-#if MUTATE != 7
-    atomic { moved_bits = 0; moved_tag = r };      /* MPI_Start: rule 8 */
-#endif
+#if MUTATE == 7
     r_round = r;
+#else
+    atomic { r_round = r; arrived = 0 };           /* MPI_Start: marks of r - 1 are none of r: rule 8 */
+#endif
     atomic { LOOK(p); event(p, 0, true, false) };
 #if MUTATE != 4
     RECEIVER_MOVES(r);
@@ -259,10 +261,10 @@ proctype receiver() {
     atomic { LOOK(2 + p); event(2 + p, 0, true, false) };
     RECEIVER_MOVES(r);
 #if MUTATE == 7
-    atomic { moved_bits = 0; moved_tag = r };
+    arrived = 0;
 #endif
     moved_count >= r * S && seen == r;             /* sits in a native call meanwhile; then joins the observer */
-    assert(here == ALL && moved_bits == ALL);
+    assert(here == ALL && arrived == ALL);
     atomic { r_round = 0; here = 0 }               /* the application writes its buffer */
   }
 }
@@ -270,7 +272,7 @@ proctype observer() {                              /* an application thread in M
   byte r;
   for (r : 1 .. ROUNDS) {
     r_round == r;
-    atomic { moved_tag == r && (moved_bits & J0) == J0 -> assert((here & J0) == J0); seen = r }
+    atomic { r_round == r && (arrived & J0) == J0 -> assert((here & J0) == J0); seen = r }
   }
 }
 #if REFUSED

@@ -3,16 +3,15 @@
  *  1. There is one slot and one mark per partition and round parity. Start clears no mark.
  *  2. The mark of round r is a value of its own among the rounds of its parity (here r; in the code a byte, (r + 1) / 2).
  *  3. Pready copies the partition into its slot, then stores the round's mark.
- *  4. The send completes round r when all its partitions are marked and moved_count >= (r - 1) * S: so when Start(r + 1) writes into
- *     parity (r + 1) & 1, round r - 1 has been consumed.
- *  5. The receiver's Start(r) sets its round number, resets the moved word, then the receiver's own claim word (both tag r), and then the
- *     request is active.
+ *  4. The send completes round r when all its partitions are marked and the receiver has said that round r - 1 is read: so when
+ *     Start(r + 1) writes into parity (r + 1) & 1, round r - 1 has been consumed.
+ *  5. The receiver's Start(r) sets its round number; it clears nothing, neither claims nor arrival marks.
  *  6. A reader (a thread in Parrived or Wait) reads the round r, then the marks of r's parity, one by one; ready is what has the mark of r.
- *  7. It claims ready and unclaimed bits by one compare-and-swap on the claim word with its tag: of two readers one wins, and a
- *     straggler of an old round always fails.
- *  8. Who has claimed copies out, then sets the moved bits, then adds to moved_count (never reset): the count is its last touch.
- *  9. The receive completes round r when moved_count >= r * S. Parrived(j) is true if the request is inactive, or the moved word has the bits
- *     of j, or another tag than r (round r is over).
+ *  7. It claims ready and unclaimed bits by one compare-and-swap on the claim word, which gets the tag r: of two readers one wins. A claim
+ *     word of r - 1 is one of r without claims, and for a straggler of an older round there is nothing to claim.
+ *  8. Who has claimed copies out, then stores r as the arrival mark of what it copied.
+ *  9. The receive completes round r when all arrival marks are r; then it says so to the sender. Parrived(j) is true if the request is
+ *     inactive, or the arrival mark of j is r.
  *
  * Checked: a partition is copied out exactly once a round, into an active round, with that round's data; Parrived is true only when the
  * data is there; nobody waits for ever. The other readers look a few times, whenever they like, and then never again: the receiver's
@@ -22,13 +21,14 @@
  * @model slots
  * @mutant 1 rule 3: Pready marks, then copies => slot[
  * @mutant 2 rule 4: the send completes when its partitions are marked, consumed or not => slot[
- * @mutant 3 rule 7: the claim word has no tag => round == r
+ * @mutant 3 rule 7: a claim word of whatever other round is one without claims => round == r
  * @mutant 4 rule 7: a reader looks at the claim word, then writes it: two steps => data[1] == 0
  * @mutant 5 rule 6: any mark will do, of whatever round => slot[
- * @mutant 6 rule 8: moved_count before the moved bits => moved_bits
- * @mutant 7 rule 5: the claim word is reset before the moved word => moved_bits
+ * @mutant 6 rule 8: the arrival mark, then the copy => data[0] == r
+ * @mutant 7 rule 7: claims of round r - 1 count in round r => deadlock
  * @mutant 8 rule 1: Start(r) clears the marks of round r + 1 => deadlock
- * @mutant 9 rule 5: the request is active before the moved word has been reset => data[0] == r
+ * @mutant 9 rule 9: an arrival mark of whatever round will do => data[0] == r
+ * @mutant 10 rule 9: the receiver says that a round is read when all of it has been claimed => slot[
  */
 #ifndef MUTATE
 #define MUTATE 0
@@ -42,18 +42,18 @@
 #define S 2
 #define ALL 3
 #define BIT(i) (1 << (i))
-#define COUNT(m) (((m) & 1) + ((m) >> 1))
 
 /* shared memory */
 byte mark[4];                                      /* 2 * partition + parity: the round that it was set in */
 byte slot[4];                                      /* 2 * partition + parity: the round whose data it holds */
-byte moved_count;
+byte arrived[2];                                   /* the round whose data has arrived */
+byte told;                                         /* the last round that has been read */
 
 /* the sender */
 byte started, marked;
 
 /* the receiver */
-byte claim_bits, claim_tag, moved_bits, moved_tag;
+byte claim_bits, claim_tag;
 byte round;                                        /* last round started */
 bool in_round;                                     /* between Start and completion: for the checker */
 bool live;                                         /* the request is active */
@@ -82,22 +82,25 @@ proctype sender() {
 #if MUTATE == 2
     marked == ALL
 #else
-    marked == ALL && moved_count >= (r - 1) * S    /* MPI_Wait: rule 4 */
+    marked == ALL && told >= r - 1                 /* MPI_Wait: rule 4 */
 #endif
   }
 }
 
 #if MUTATE == 3
-#define HAS_TAG(r) true
+#define MAY_CLAIM(r) true
 #else
-#define HAS_TAG(r) (claim_tag == r)
+#define MAY_CLAIM(r) (claim_tag == (r) || claim_tag == (r) - 1)
 #endif
-#if MUTATE == 3
-#define CLAIMABLE claim_bits == seen
-#elif MUTATE == 4
-#define CLAIMABLE true
+#if MUTATE == 7
+#define CLAIMS(r) claim_bits
 #else
-#define CLAIMABLE claim_tag == r && claim_bits == seen
+#define CLAIMS(r) (claim_tag == (r) -> claim_bits : 0)
+#endif
+#if MUTATE == 4
+#define UNCHANGED true
+#else
+#define UNCHANGED claim_tag == tag && claim_bits == bits
 #endif
 #if MUTATE == 5
 #define IS_READY(i, r) (mark[2 * (i) + ((r) & 1)] != 0)
@@ -115,65 +118,67 @@ inline copy_out(i) {
   :: else
   fi
 }
+inline arrive() {                                  /* rule 8 */
+  if :: take & BIT(0) -> arrived[0] = r :: else fi;
+  if :: take & BIT(1) -> arrived[1] = r :: else fi
+}
 /* rules 6 to 8, for round r */
 inline read_slots() {
   take = (IS_READY(0, r) -> BIT(0) : 0);           /* rule 6: two loads */
   take = take | (IS_READY(1, r) -> BIT(1) : 0);
   atomic {                                         /* one load */
-    seen = claim_bits;
-    take = (HAS_TAG(r) -> take & ~seen : 0)
+    tag = claim_tag; bits = claim_bits;
+    take = (MAY_CLAIM(r) -> take & ~CLAIMS(r) : 0)
   };
   if
   :: take ->
      atomic {                                      /* one compare-and-swap */
        if
-       :: CLAIMABLE -> claim_bits = seen | take
+       :: UNCHANGED -> claim_bits = CLAIMS(r) | take; claim_tag = r
        :: else -> take = 0
        fi;
-       seen = 0
+       tag = 0; bits = 0
      };
      if
      :: take ->
-        atomic { copy_out(0); copy_out(1) };
 #if MUTATE == 6
-        moved_count = moved_count + COUNT(take);
-        atomic { moved_bits = moved_bits | take; take = 0 }
-#else
-        moved_bits = moved_bits | take;
-        atomic { moved_count = moved_count + COUNT(take); take = 0 }
+        arrive();
 #endif
+#if MUTATE == 10
+        if :: CLAIMS(r) == ALL -> told = r :: else fi;
+#endif
+        atomic { copy_out(0); copy_out(1) };
+#if MUTATE != 6
+        arrive();
+#endif
+        take = 0
      :: else
      fi
-  :: else -> seen = 0
+  :: else -> tag = 0; bits = 0
   fi
 }
-#define SOMETHING(r) ((IS_READY(0, r) && !(claim_bits & BIT(0))) || (IS_READY(1, r) && !(claim_bits & BIT(1))))
+#define SOMETHING(r) ((IS_READY(0, r) && !(CLAIMS(r) & BIT(0))) || (IS_READY(1, r) && !(CLAIMS(r) & BIT(1))))
 
 proctype receiver() {
-  byte r, seen, take;
+  byte r, tag, bits, take;
   for (r : 1 .. ROUNDS) {
-    atomic { in_round = true; round = r };         /* MPI_Start: rule 5 */
-#if MUTATE == 9
-    live = true;
-#endif
-#if MUTATE == 7
-    atomic { claim_bits = 0; claim_tag = r };
-#endif
-    atomic { moved_bits = 0; moved_tag = r };
-#if MUTATE != 7
-    atomic { claim_bits = 0; claim_tag = r };
-#endif
-    live = true;
+    atomic { in_round = true; round = r; live = true };            /* MPI_Start: rule 5 */
     do                                             /* MPI_Wait: polls, but here only when it could find something */
-    :: moved_count >= r * S -> break
-    :: moved_count < r * S && SOMETHING(r) -> read_slots()
+    :: arrived[0] == r && arrived[1] == r -> break
+    :: (arrived[0] != r || arrived[1] != r) && SOMETHING(r) -> read_slots()
     od;
-    assert(data[0] == r && data[1] == r && moved_bits == ALL);
+    told = r;                                      /* rule 9 */
+    assert(data[0] == r && data[1] == r);
     atomic { live = false; in_round = false; data[0] = 0; data[1] = 0 }        /* the application writes its buffer */
   }
 }
+#if MUTATE == 9
+#define ARRIVED(i) (arrived[i] != 0)
+#else
+#define ARRIVED(i) (arrived[i] == r)
+#endif
 proctype reader(byte looks) {                      /* MPI_Parrived(0) in another thread */
-  byte r, seen, take, k;
+  byte r, tag, bits, take, k;
   for (k : 1 .. looks) {
 end:                                               /* need not look at all */
     live;
@@ -181,7 +186,7 @@ end:                                               /* need not look at all */
     read_slots();
     atomic {                                       /* rule 9 */
       if
-      :: moved_tag != r || (moved_bits & BIT(0)) -> assert(!(live && round == r) || data[0] == r)
+      :: ARRIVED(0) -> assert(!(live && round == r) || data[0] == r)
       :: else
       fi
     }

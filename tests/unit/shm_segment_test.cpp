@@ -209,8 +209,11 @@ TEST(PartBlock, ConstructMakesReusedMemoryFresh) {
       EXPECT_EQ(view.root(round, r).state.load(std::memory_order_relaxed),
                 part::word_state::fresh(round));
   }
-  for (std::uint32_t m = 0; m < 3; ++m)
-    EXPECT_EQ(view.moved(m).load(std::memory_order_relaxed), 0u);
+  for (std::uint32_t p = 0; p < shape.partitions; ++p) {
+    EXPECT_EQ(view.arrived()[p].load(std::memory_order_relaxed), 0u);
+    EXPECT_EQ(view.marks(1)[p].load(std::memory_order_relaxed), 0u);
+    EXPECT_EQ(view.marks(2)[p].load(std::memory_order_relaxed), 0u);
+  }
 }
 
 }  // namespace

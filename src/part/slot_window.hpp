@@ -1,0 +1,34 @@
+#pragma once
+// What Pready of a partition in a slot does, and all that it needs for it.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.hpp"
+
+namespace larklane::part {
+
+/// The slots of one round as Pready of single partitions needs them. Thread safety: immutable.
+template <class P>
+struct SlotWindow {
+  typename P::template Atomic<std::uint8_t>* marks = nullptr;
+  std::byte* slots = nullptr;
+  std::uint64_t partition_bytes = 0;
+  std::uint8_t mark = 0;
+
+  /// No read-modify-write, no stall on the reader's cache.
+  template <class Fill>
+  [[gnu::always_inline]] Status mark_one(std::uint32_t partition, Fill&& fill) const {
+    // relaxed: only double marks by the program itself are looked for.
+    if (marks[partition].load(std::memory_order_relaxed) == mark) [[unlikely]]
+      return Errc::kAlreadyReady;
+    const std::uint64_t offset = partition * partition_bytes;
+    fill(slots + offset, offset, partition_bytes);
+    // release: the slot is full; pairs with SlotReader's acquire.
+    marks[partition].store(mark, std::memory_order_release);
+    return {};
+  }
+};
+
+}  // namespace larklane::part
