@@ -93,6 +93,26 @@ Status EngineImpl::check(const InitArgs& args) {
   return {};
 }
 
+Result<EngineImpl::Plan> EngineImpl::plan_of(const InitArgs& args, const Policy& policy,
+                                             Mode mode) {
+  Plan plan{};
+  BlockShape& shape = plan.shape;
+  shape.mode = mode;
+  shape.partitions = static_cast<std::uint32_t>(args.partitions);
+  shape.partition_bytes = args.count * args.type->size_bytes();
+  if (!args.type->is_contiguous())
+    shape.type_block_count = static_cast<std::uint32_t>(args.type->blocks().size());
+  if (mode == Mode::slots) return plan;
+  plan.boundaries = policy.boundaries(shape.partitions, shape.partition_bytes);
+  auto layout = Layout::make(shape.partitions, plan.boundaries);
+  if (!layout) return layout.error();
+  plan.groups = std::move(layout).value();
+  shape.group_count = static_cast<std::uint32_t>(plan.boundaries.size());
+  shape.word_count = static_cast<std::uint32_t>(plan.groups.words().size());
+  shape.root_count = static_cast<std::uint32_t>(plan.groups.roots().size());
+  return plan;
+}
+
 Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   LARKLANE_TRY(check(args));
   auto policy = policy_of(args);
@@ -101,46 +121,34 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   if (!peer) return peer.error();
   if (is_down(**peer)) return Errc::kPeerDown;
 
-  const std::uint64_t partition_bytes = args.count * args.type->size_bytes();
-  const auto partitions = static_cast<std::uint32_t>(args.partitions);
   const Mode mode = mode_for(**peer, args);
-  const bool typed = !args.type->is_contiguous();
-  BlockShape shape{mode,
-                   partitions,
-                   0,
-                   0,
-                   0,
-                   typed ? static_cast<std::uint32_t>(args.type->blocks().size()) : 0,
-                   partition_bytes};
-  std::vector<std::uint32_t> boundaries;
-  Layout groups;
-  if (mode == Mode::direct) {
-    boundaries = policy->boundaries(partitions, partition_bytes);
-    auto layout = Layout::make(partitions, boundaries);
-    if (!layout) return layout.error();
-    groups = std::move(layout).value();
-    shape.group_count = static_cast<std::uint32_t>(boundaries.size());
-    shape.word_count = static_cast<std::uint32_t>(groups.words().size());
-    shape.root_count = static_cast<std::uint32_t>(groups.roots().size());
+  auto plan = plan_of(args, *policy, mode);
+  if (!plan) return plan.error();
+  auto block = pool_.allocate(BlockOffsets::of(plan->shape).end);
+  if (!block && mode == Mode::slots && can_attach(**peer) && plan->shape.partition_bytes != 0) {
+    // No room for slots: attach needs little.
+    plan = plan_of(args, *policy, Mode::direct);
+    if (!plan) return plan.error();
+    block = pool_.allocate(BlockOffsets::of(plan->shape).end);
   }
-  auto block = pool_.allocate(BlockOffsets::of(shape).end);
   if (!block) return block.error();
+  const BlockShape& shape = plan->shape;
   const BlockView<RealPlatform> view(block->base(), shape);
   view.construct(shape, block->generation);
-  std::copy(boundaries.begin(), boundaries.end(), view.boundaries());
-  if (typed)
+  std::copy(plan->boundaries.begin(), plan->boundaries.end(), view.boundaries());
+  if (shape.type_block_count != 0)
     std::memcpy(view.type_blocks(), args.type->blocks().data(),
                 args.type->blocks().size() * sizeof(TypeBlock));
 
   const std::scoped_lock lock(mutex_);
   auto channel = std::make_shared<SendChannel>(
-      SendChannel::Parts{++last_channel_, args, *block, shape, std::move(groups), *peer, &counters_,
-                         config_.shm_piece_bytes});
+      SendChannel::Parts{++last_channel_, args, *block, shape, std::move(plan->groups), *peer,
+                         &counters_, config_.shm_piece_bytes});
   if (const Status sent = send_init_record_locked(*channel, shape); !sent.ok()) {
     pool_.release(std::move(*block));  // the peer has never heard of it
     return sent;
   }
-  note_peer_locked(**peer, mode, args);
+  note_peer_locked(**peer, shape.mode, args);
   sends_.emplace(channel->id(), channel);
   requests_.emplace(channel.get(), channel);
   Counters::add(counters_.sends);
@@ -213,18 +221,17 @@ void EngineImpl::send_map(PeerState& peer, std::uint64_t channel, const InitArgs
 Mode EngineImpl::mode_for(const PeerState& peer, const InitArgs& args) const {
   const std::uint64_t partition_bytes = args.count * args.type->size_bytes();
   const std::uint64_t bytes = partition_bytes * static_cast<std::uint64_t>(args.partitions);
-  const bool reach = peer.push_allowed || peer.peer->same_process();
   // A mapped send buffer can always be pulled, if only by the receiver's helper: worth it when a
   // second copy costs more.
   const bool is_mapped = mapped(args).has_value();
-  if (!reach && (!is_mapped || bytes < kHandOverBytesMin)) return Mode::slots;
+  if (!can_attach(peer) && (!is_mapped || bytes < kHandOverBytesMin)) return Mode::slots;
   // The kernel walks a list of blocks more slowly than we do.
   const bool scattered =
       !args.type->is_contiguous() &&
       args.type->size_bytes() < kAttachBlockBytesMin * args.type->blocks().size() &&
       bytes <= kScatteredSlotsBytesMax;
-  const bool small = partition_bytes <= config_.shm_slot_bytes_max &&
-                     bytes <= config_.shm_slot_bytes_max * kSlotTotalFactor;
+  const bool small =
+      partition_bytes <= config_.shm_slot_bytes_max && bytes <= config_.shm_slot_message_max;
   return partition_bytes == 0 || small || (scattered && !is_mapped) ? Mode::slots : Mode::direct;
 }
 

@@ -20,8 +20,6 @@
 
 namespace larklane::part {
 
-/// Slots of one channel and parity together: at most this many of the largest slot.
-inline constexpr std::uint64_t kSlotTotalFactor = 64;
 /// Waking a helper costs 15-40 us; copying a megabyte twice instead of once, more.
 inline constexpr std::uint64_t kHandOverBytesMin = std::uint64_t{1} << 20;
 /// Datatypes whose blocks are smaller on average go through slots, up to this size of a message:
@@ -70,7 +68,17 @@ class EngineImpl final : public Engine, private control::Handler {
   void on_fail(control::Peer& from, const record::Fail& fail);
 
   static Status check(const InitArgs& args);
+  /// What a channel needs in shared memory.
+  struct Plan {
+    BlockShape shape;
+    std::vector<std::uint32_t> boundaries;
+    Layout groups;
+  };
+  static Result<Plan> plan_of(const InitArgs& args, const Policy& policy, Mode mode);
   Result<Policy> policy_of(const InitArgs& args) const;
+  static bool can_attach(const PeerState& peer) {
+    return peer.push_allowed || peer.peer->same_process();
+  }
   Mode mode_for(const PeerState& peer, const InitArgs& args) const;
   Result<std::shared_ptr<PeerState>> connect(const control::Address& address);
   /// A peer that is gone, and has left an INIT that nobody has asked for; null if there is none.

@@ -1,6 +1,7 @@
 // What the kernel refuses, and peers that die: the documented error or the fallback, in time.
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstdint>
 #include <string>
@@ -285,6 +286,42 @@ TEST(MemoryRefused, TheSenderHearsOfItInInit) {
     require(made.error().detail() == ENOSPC, "errno " + std::to_string(made.error().detail()));
   });
   EXPECT_EQ(sender.wait(), 0);
+}
+
+TEST(MemoryRefused, ForSlotsAloneAttachServesThePair) {
+  constexpr std::uint64_t kTimes = 64;  // 8 MiB: slots would need 16
+  Names names;
+  const auto end = [&](bool sends) {
+    return [&, sends](const Rank::Say&) {
+      auto engine = make_engine(names, sends ? 0 : 1, "1M");
+      std::vector<std::byte> data(kElements * 8 * kTimes);
+      InitArgs args = args_of(names, sends ? 1 : 0, data.data(), 8, false);
+      args.count *= kTimes;
+      const rlimit limit{4 << 20, 4 << 20};
+      require(!sends || ::setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
+      Request* request = nullptr;
+      SendRequest* send = nullptr;
+      if (sends)
+        request = send = engine->send_init(args).value();
+      else
+        request = engine->recv_init(args).value();
+      for (std::uint64_t round = 1; round <= kRounds; ++round) {
+        for (std::uint64_t i = 0; i < data.size(); ++i)
+          data[i] = sends ? byte_of(round, i) : std::byte{0};
+        require(request->start().ok(), "Start");
+        if (sends) require(send->pready(0, 8).ok(), "Pready");
+        require_complete(*request);
+        for (std::uint64_t i = 0; i < data.size(); ++i)
+          if (data[i] != byte_of(round, i)) give_up("wrong byte " + std::to_string(i));
+      }
+      require(engine->summary().peers.at(0).provider == "shm attach", "served by slots");
+      require(engine->free(request).ok(), "free");
+    };
+  };
+  Rank receiver(end(false));
+  Rank sender(end(true));
+  EXPECT_EQ(sender.wait(), 0);
+  EXPECT_EQ(receiver.wait(), 0);
 }
 
 TEST(MemoryRefused, AReceiverThatCannotMapFailsAndTellsTheSender) {
