@@ -214,6 +214,7 @@ class SendChannel final : public SendRequest {
 
  private:
   friend class Moving<SendChannel>;
+  bool receiver_is_gone() const noexcept;
   Status work();                                                    ///< on shared copies
   bool hand_over(Run run, std::uint32_t job, std::uint32_t piece);  ///< to the receiver's helper
   void tell_failure();

@@ -43,21 +43,27 @@ Status SendChannel::pready(std::int32_t first, std::int32_t count) {
   return count == 0 ? Status{} : side_.mark(round(), run, *this);
 }
 
+bool SendChannel::receiver_is_gone() const noexcept {
+  // acquire: pairs with on_peer_down's release; what the peer moved before it died is seen by the
+  // caller.
+  return peer_->down.load(std::memory_order_acquire) || peer_closed();
+}
+
 Completion SendChannel::poll() {
   if (!active()) return Completion::complete;
   if (side_.complete(round())) return Completion::complete;
   if (failure_.failed()) return failed_once_quiet();
-  // acquire: pairs with on_peer_down's release; what the peer moved before it died is seen below.
-  const bool down = peer_->down.load(std::memory_order_acquire);
-  if (!down && !peer_closed()) {
+  if (!receiver_is_gone()) {
     help();
     return Completion::pending;
   }
   if (side_.complete(round())) return Completion::complete;
-  down ? fail(Errc::kPeerDown, "the process of the " + describe(args_, Kind::receive) + " at " +
-                                   args_.peer + " is gone")
-       : fail(Errc::kPeerFreed,
-              "the " + describe(args_, Kind::receive) + " at " + args_.peer + " has been freed");
+  // acquire: as in receiver_is_gone().
+  peer_->down.load(std::memory_order_acquire)
+      ? fail(Errc::kPeerDown, "the process of the " + describe(args_, Kind::receive) + " at " +
+                                  args_.peer + " is gone")
+      : fail(Errc::kPeerFreed,
+             "the " + describe(args_, Kind::receive) + " at " + args_.peer + " has been freed");
   return failed_once_quiet();
 }
 
@@ -65,10 +71,8 @@ Completion SendChannel::poll() {
 Completion SendChannel::failed_once_quiet() {
   if (side_.mode() == Mode::slots) return Completion::failed;  // only readers move there
   if (in_use_.shut()) tell_failure();
-  // acquire: pairs with on_fail's, on_peer_down's and on_peer_closed's release: the peer's copies
-  // are over.
-  const bool peer_is_quiet = peer_quiet_.load(std::memory_order_acquire) ||
-                             peer_->down.load(std::memory_order_acquire) || peer_closed();
+  // acquire: pairs with on_fail's release: the peer's copies are over.
+  const bool peer_is_quiet = peer_quiet_.load(std::memory_order_acquire) || receiver_is_gone();
   return in_use_.is_quiet() && peer_is_quiet ? Completion::failed : Completion::pending;
 }
 

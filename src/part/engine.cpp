@@ -193,19 +193,13 @@ Status EngineImpl::send_init_record_locked(const SendChannel& channel, const Blo
 std::optional<shm::Mapped> EngineImpl::mapped(const InitArgs& args) const {
   const Typemap& type = *args.type;
   if (!regions_ || type.blocks().empty() || args.count == 0) return std::nullopt;
-  const auto end_of = [](const TypeBlock& block) {
-    return block.offset_bytes + static_cast<std::int64_t>(block.length_bytes);
-  };
-  const auto low = std::ranges::min(type.blocks(), {}, &TypeBlock::offset_bytes).offset_bytes;
-  const auto high = end_of(std::ranges::max(type.blocks(), {}, end_of));
-  const auto elements = static_cast<std::int64_t>(args.count) * args.partitions;
-  const std::int64_t last = (elements - 1) * type.extent_bytes();
-  const auto base = reinterpret_cast<std::uintptr_t>(args.buffer);
-  const auto first = base + static_cast<std::uintptr_t>(low + std::min<std::int64_t>(last, 0));
-  const auto end = base + static_cast<std::uintptr_t>(high + std::max<std::int64_t>(last, 0));
-  auto found = regions_->find(first, end - first);
-  if (found) found->offset += base - first;
-  return found;
+  const auto to_a_byte = static_cast<std::uint64_t>(type.blocks().front().offset_bytes);
+  auto found = regions_->find(reinterpret_cast<std::uintptr_t>(args.buffer) + to_a_byte, 1);
+  if (!found) return std::nullopt;
+  found->offset -= to_a_byte;
+  const std::uint64_t bytes =
+      static_cast<std::uint64_t>(args.partitions) * args.count * type.size_bytes();
+  return lies_within(*found->segment, found->offset, type, bytes) ? found : std::nullopt;
 }
 
 void EngineImpl::send_map(PeerState& peer, std::uint64_t channel, const InitArgs& args) {
