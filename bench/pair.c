@@ -19,7 +19,7 @@
 
 static const char usage[] =
     "usage: pair WHAT [options]\n"
-    "  latency   half round trip, ns           --way partitioned | persistent | isend\n"
+    "  latency   half round trip, ns           --way partitioned | persistent | isend | line\n"
     "  exposed   last arrival - last ready, ns --way partitioned | persistent | join | threads\n"
     "  early     ns from the first of the partitions being ready to its arrival, the others held\n"
     "  calls     ns above an empty call        --way pready | contended | parrived\n"

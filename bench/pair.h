@@ -39,6 +39,7 @@ long wrong_words(const char* buffer, size_t bytes, int round);
 struct news {
   _Atomic int round; /* received */
   double arrived;
+  _Alignas(64) _Atomic uint64_t lines[2][8]; /* of rank 0, of rank 1 */
 };
 struct news* share_news(void); /* collective; for the rest of the program */
 void tell_news(struct news* news, int round, double arrived);

@@ -1,4 +1,5 @@
 /* Half round trip of one message, the payload of every round verified outside the interval. */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +51,30 @@ static void send(const struct options* o, struct ends* e) {
   }
 }
 
+enum { LOOKS_MAX = 1000 };
+
+/* What any message costs at least: a cache line that one rank writes and the other reads. */
+static void measure_line(const struct options* o, struct samples* s) {
+  struct news* news = share_news();
+  const int rank = rank_of_this();
+  _Atomic uint64_t *out = news->lines[rank], *in = news->lines[1 - rank];
+  for (int round = -o->warmup; round < o->rounds; ++round) {
+    const uint64_t word = (uint64_t)round * 0xd1342543de82ef95u + 1;
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double began = now_ns();
+    if (rank == 0) atomic_store_explicit(out, word, memory_order_release);
+    for (int looks = 0; atomic_load_explicit(in, memory_order_acquire) != word; ++looks)
+      if (looks > LOOKS_MAX) sched_yield();
+    if (rank == 1) atomic_store_explicit(out, word, memory_order_release);
+    if (rank == 0 && round >= 0) s->values[s->count++] = (now_ns() - began) / 2;
+  }
+}
+
 void measure_latency(const struct options* o, struct samples* s) {
+  if (strcmp(o->way, "line") == 0) {
+    measure_line(o, s);
+    return;
+  }
   struct ends e;
   make(o, &e);
   for (int round = -o->warmup; round < o->rounds; ++round) {

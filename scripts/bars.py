@@ -19,6 +19,7 @@ interrupted goes on where it stopped.
 """
 
 import argparse
+import datetime
 import json
 import os
 import pathlib
@@ -96,6 +97,7 @@ def context():
     reasons = reasons_not_to_publish(dirty, build_type, facts)
     return {
         "schema": 1,
+        "measured": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": output_of("git", "rev-parse", "--short=12", "HEAD"),
         "dirty": dirty,
         "machine": facts,
@@ -231,7 +233,7 @@ def show(row, point):
 
 def table(record):
     """A record as a table: a line a point, medians (and the middle 80 percent) of all contenders, then the verdicts."""
-    names = list(dict.fromkeys(name for point in record["points"] for name in point["summary"] if not name.endswith("'")))
+    names = list(dict.fromkeys(name for point in record["points"] for name in (*point["summary"], *point["failed"]) if not name.endswith("'")))
     lines = [f"| point | {' | '.join(names)} | verdicts |", "|" + "---|" * (len(names) + 2)]
     for point in record["points"]:
         cells = []
@@ -249,11 +251,11 @@ def summarise():
     """docs/measurements/summary.md: the newest record of every row, in the order of the rows."""
     parts = ["# What `make bars` saw last", "Medians of the runs' medians, smaller is better; who is who and how it is judged: README.md beside this page."]
     for row in json.loads(ROWS.read_text()):
-        found = sorted(RECORDS.glob(f"{row['row']}-{'[0-9a-f]' * 12}.json"), key=lambda path: path.stat().st_mtime)
-        if found:
-            record = json.loads(found[-1].read_text())
+        records = [(path.name, json.loads(path.read_text())) for path in RECORDS.glob(f"{row['row']}-{'[0-9a-f]' * 12}.json")]
+        if records:
+            name, record = max(records, key=lambda named: named[1].get("measured", ""))
             note = "" if record["publishable"] else f"; {', '.join(record['why_not'])}"
-            parts += [f"## {row['row']} ({record['unit']})", f"`{found[-1].name}`; {record['machine']['cpu']}, {record['machine']['cores']} cores{note}", table(record)]
+            parts += [f"## {row['row']} ({record['unit']})", f"`{name}`; {record['machine']['cpu']}, {record['machine']['cores']} cores{note}", table(record)]
     (RECORDS / "summary.md").write_text("\n\n".join(parts) + "\n")
 
 
@@ -277,7 +279,7 @@ def main():
                 path = RECORDS / f"{row['row']}-{about['commit']}.json"
                 path.write_text(json.dumps(record, indent=1) + "\n")
                 print(f"  written: {path.relative_to(ROOT)}")
-            slower += sum(verdict["verdict"] == "slower" for point in record["points"] for verdict in point["verdicts"])
+            slower += sum(verdict["verdict"] in ("slower", "above") for point in record["points"] for verdict in point["verdicts"])
     summarise()
     return 1 if slower else 0
 

@@ -91,8 +91,8 @@ def compare(candidate, baseline, noise, margin):
 
 
 def within(samples, limit):
-    """Is the median at most `limit`? Verdicts as in compare(), the margin being nothing: the limit has it."""
+    """Is the median at most `limit`? `within` surely, `above` surely, else `too noisy`."""
     lower, upper = median_bounds(samples)
-    verdict = "not slower" if upper <= limit else "slower" if lower > limit else "too noisy"
+    verdict = "within" if upper <= limit else "above" if lower > limit else "too noisy"
     bounds = [None if math.isinf(bound) else bound for bound in (lower, upper)]
     return {"median": median(samples), "bounds": bounds, "limit": limit, "verdict": verdict}

@@ -82,12 +82,12 @@ def test_table():
 
 
 def test_limits():
-    assert stats.within([8, 9, 10, 9, 8, 9, 9], 10)["verdict"] == "not slower"
-    assert stats.within([12, 13, 14, 13, 12, 13, 13], 10)["verdict"] == "slower"
+    assert stats.within([8, 9, 10, 9, 8, 9, 9], 10)["verdict"] == "within"
+    assert stats.within([12, 13, 14, 13, 12, 13, 13], 10)["verdict"] == "above"
     assert stats.within([5, 15, 5, 15, 5, 15, 5], 10)["verdict"] == "too noisy"
     row = {"margin": 0, "claims": [["x", 10], ["z", 10]]}
     verdicts = bars.judge(row, {"series": {"x": [1] * 9}})
-    assert [verdict["verdict"] for verdict in verdicts] == ["not slower", "no figure for z"]
+    assert [verdict["verdict"] for verdict in verdicts] == ["within", "no figure for z"]
 
 
 def test_program_output():

@@ -289,7 +289,7 @@ TEST(PartFailure, TheHelpersServeThreadsThatMayNotReachTheOther) {
       CHECK_OR_END(refuse(sends ? SYS_process_vm_writev : SYS_process_vm_readv, EPERM));
       rank.meet();
       // A filter is a thread's: the helpers are not refused.
-      std::ranges::fill(data, std::byte{sends ? 2 : 0});
+      std::ranges::fill(data, std::byte(sends ? 2 : 0));
       CHECK_OR_END(request->start().ok());
       if (sends) CHECK_OR_END(send->pready(0, 1).ok());
       CHECK_OR_END(Rank::complete(*request) == Completion::complete);
