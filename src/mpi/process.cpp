@@ -7,6 +7,7 @@
 #include "mpi/carrier.hpp"
 #include "mpi/communicator.hpp"
 #include "mpi/summary.hpp"
+#include "net/shm/copy.hpp"
 
 namespace larklane::mpi {
 Process& Process::get() noexcept {
@@ -39,6 +40,8 @@ bool Process::prepare() {
     }
   }
   if (!config) return false;
+  // Before the MPI's exchange: a peer may look as soon as that is over.
+  if (config_.shm_attach != "off") shm::let_peers_attach();
   prepared_ = true;
   unusable_.clear();
   if (identity_.job == nullptr) {

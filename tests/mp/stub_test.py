@@ -128,6 +128,19 @@ def same_calls(bench):
     expect(not differing, f"calls (native, under Larklane): {differing}")
 
 
+def ptracer(bench):
+    """Peers may attach although Yama lets only parents, unless attach is off."""
+    log = bench.compile("ptracer.so", "ptracer.c", flags=("-shared", "-fPIC"))
+    program = bench.program()
+
+    def times(*command, **env):
+        return bench.ranks(*command, LD_PRELOAD=str(log), **env).count("ptracer -1")
+
+    native = times(program)
+    expect(times(bench.command, "run", program) == native + 2, "not allowed")
+    expect(times(bench.command, "run", program, LARKLANE_SHM_ATTACH="off") == native, "allowed although attach is off")
+
+
 def tool(bench):
     """A PMPI tool counts what it counts without us, preloaded behind us or before us."""
     tool_library = bench.compile("tool.so", "tool.c", flags=("-shared", "-fPIC"), compiler=bench.mpi.wrapper)
@@ -399,7 +412,7 @@ def instructions(bench):
     expect(more(60000) <= 0.01, "more than 1 % more instructions")
 
 
-ON_EVERY_MPI = (plain, same_calls, tool, linked, wrapper, spawned, dry_run, wrong_family)
+ON_EVERY_MPI = (plain, same_calls, ptracer, tool, linked, wrapper, spawned, dry_run, wrong_family)
 ONCE = (without_mpi, first_call, unknown_mpi, refusals, info)
 
 

@@ -60,6 +60,10 @@ enum class Direction : std::uint8_t { read, write };  ///< seen from the caller:
 Status attach_copy(Direction direction, pid_t pid, const Buffer& ours, const Buffer& theirs,
                    std::uint64_t offset, std::uint64_t length) noexcept;
 
+/// Let every process of this user attach to this one, as without Yama: its ptrace_scope 1, Ubuntu's
+/// default, lets only parents. Elsewhere without effect. MPI libraries that attach do the same.
+void let_peers_attach() noexcept;
+
 /// Does the kernel let us write into (read from) process `pid`? Nothing is written.
 bool attach_allowed(Direction direction, pid_t pid) noexcept;
 
