@@ -82,7 +82,7 @@ class Runner:
     """Launches groups of cases. `prefix` stands before the program: [] or larklane's run command."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self.mpi = launch.MPIS[args.mpi]
+        self.mpi = launch.EVERY[args.mpi]
         self.program = args.program
         self.before: tuple = ()
         self.prefix = [] if args.mode == "native" else [args.larklane, "run"]
@@ -204,7 +204,7 @@ def companions(runner: Runner, program: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mpi", required=True, choices=launch.MPIS)
+    parser.add_argument("--mpi", required=True, choices=launch.EVERY)
     parser.add_argument("--mode", required=True, choices=MODES)
     parser.add_argument("--program", required=True, help="the suite, compiled for this MPI")
     parser.add_argument("--larklane", help="the command; needed but for --mode native")
@@ -221,8 +221,8 @@ def main() -> int:
     args = parser.parse_args()
     if args.mode != "native" and not args.larklane:
         parser.error("--mode other than native needs --larklane")
-    if not launch.MPIS[args.mpi].installed():
-        print(f"run: {launch.MPIS[args.mpi].title} is not installed")
+    if not launch.EVERY[args.mpi].installed():
+        print(f"run: {launch.EVERY[args.mpi].title} is not installed")
         return launch.SKIP
     if args.logs:
         pathlib.Path(args.logs).mkdir(parents=True, exist_ok=True)
@@ -248,7 +248,7 @@ def main() -> int:
     print(f"{args.mpi} {args.mode}: {kinds['ok']} passed, {failed} failed"
           f"{' (' + detail + ')' if detail else ''} in {time.monotonic() - begin:.0f} s")
     if args.json:
-        record = {"schema": 1, "mpi": args.mpi, "title": launch.MPIS[args.mpi].title,
+        record = {"schema": 1, "mpi": args.mpi, "title": launch.EVERY[args.mpi].title,
                   "mode": args.mode, "results": [dataclasses.asdict(r) for r in runner.results]}
         pathlib.Path(args.json).write_text(json.dumps(record, indent=1) + "\n")
     return 1 if failed else 0

@@ -78,6 +78,16 @@ MPIS = {
                  _BIN / "mpicc.openmpi"),
     )
 }
+# Measured against, if somebody has installed it (python3 -m venv .deps/intel; .deps/intel/bin/pip install impi-rt); runs programs
+# built with MPICH, whose ABI it has.
+_INTEL = DEPS / "intel"
+_INTEL_FABRICS = _INTEL / "opt/mpi/libfabric/lib"
+PEERS = {
+    "intel": _mpich("intel", "Intel MPI", _INTEL / "bin/mpiexec.hydra", DEPS / "mpich/bin/mpicc", I_MPI_ROOT=str(_INTEL),
+                    I_MPI_HYDRA_BOOTSTRAP="fork", I_MPI_PIN="0", FI_PROVIDER_PATH=str(_INTEL_FABRICS / "prov"),
+                    LD_LIBRARY_PATH=f"{_INTEL / 'lib'}:{_INTEL_FABRICS}"),
+}
+EVERY = {**MPIS, **PEERS}
 
 
 @dataclasses.dataclass
@@ -167,7 +177,7 @@ def launch(mpi: Mpi, ranks: int, command: list[str], timeout_s: float, environme
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mpi", required=True, choices=MPIS)
+    parser.add_argument("--mpi", required=True, choices=EVERY)
     parser.add_argument("-n", type=int, required=True, metavar="RANKS")
     parser.add_argument("--timeout", type=float, default=60, metavar="SECONDS")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
@@ -177,7 +187,7 @@ def main() -> int:
     parser.add_argument("command", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    mpi = MPIS[args.mpi]
+    mpi = EVERY[args.mpi]
     if not mpi.installed():
         print(f"launch: {mpi.title} is not installed", file=sys.stderr)
         return SKIP
