@@ -32,11 +32,12 @@ import sys
 import bars_stats
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests/mp"))
+import launch  # noqa: E402
+
 ROWS = ROOT / "bench/rows.json"
 KEPT = ROOT / "build/bars"
 RECORDS = ROOT / "docs/measurements"
-SAME_PROGRAM = {"intel": "mpich5"}  # the ABI is the same
-INSTALLED = {"intel": ROOT / ".deps/intel/bin/mpiexec.hydra"}  # those that no set-up installs
 ENVIRONMENT = re.compile(r"LARKLANE_\w+|OMP_(NUM_THREADS|WAIT_POLICY|PROC_BIND|PLACES)")
 
 
@@ -125,9 +126,9 @@ def words_of(command, timeout_s):
         return command.split()
     variables = [word for word in arguments if re.match(r"[A-Z_]+=", word)]
     arguments = [word for word in arguments if word not in variables]
-    launch = ["python3", "tests/mp/launch.py", "--mpi", mpi, "-n", "2", "--timeout", str(timeout_s), "--"]
+    start = ["python3", "tests/mp/launch.py", "--mpi", mpi, "-n", "2", "--timeout", str(timeout_s), "--"]
     larklane = ["build/release/bin/larklane", "run"] if how == "larklane" else []
-    return [*launch, "env", *variables, *larklane, f"build/release/bench/{SAME_PROGRAM.get(mpi, mpi)}/pair", *arguments]
+    return [*start, "env", *variables, *larklane, f"build/release/bench/{launch.EVERY[mpi].program_folder()}/pair", *arguments]
 
 
 def run_once(command, parameters, timeout_s, quantile):
@@ -195,8 +196,8 @@ def available(row):
     found = {}
     for name, command in row["contenders"].items():
         mpi = command.split()[1]
-        if mpi in INSTALLED and not INSTALLED[mpi].exists():
-            print(f"  {row['row']}: {name} left out, {mpi} is not installed")
+        if mpi in launch.EVERY and not launch.EVERY[mpi].installed():
+            print(f"  {row['row']}: {name} left out, {launch.EVERY[mpi].title} is not installed")
             continue
         *_, pair = [word for word in words_of(command, 0) if word.startswith("build/")] or [command.split()[0]]
         if shutil.which(ROOT / pair if "/" in pair else pair):

@@ -72,7 +72,7 @@ def table(columns: dict[str, dict[str, run.Result]], deadline: float) -> str:
     names = {name for results in columns.values() for name in results}
     lines = [INTRODUCTION.format(deadline=deadline),
              f"Run on {datetime.date.today().isoformat()}.", "",
-             "| rule | case | " + " | ".join(launch.MPIS[c].title for c in columns) + " |",
+             "| rule | case | " + " | ".join(launch.EVERY[c].title for c in columns) + " |",
              "|---|---|" + "---|" * len(columns)]
     for name in sorted(names, key=in_order_of_rules):
         rule, _, rest = name.partition("_")
@@ -82,11 +82,11 @@ def table(columns: dict[str, dict[str, run.Result]], deadline: float) -> str:
     for column, results in columns.items():
         ran = [r for r in results.values() if r.kind != "skip"]
         held = sum(r.kind == "ok" for r in ran)
-        counts.append(f"{launch.MPIS[column].title}: {held} of {len(ran)} cases hold")
+        counts.append(f"{launch.EVERY[column].title}: {held} of {len(ran)} cases hold")
     lines += ["", ". ".join(counts) + ".", "",
               "Open MPI 4.1.4 (Debian) has no partitioned calls at all.", "", "## What was found", ""]
     for column, results in columns.items():
-        lines += [f"### {launch.MPIS[column].title}", ""]
+        lines += [f"### {launch.EVERY[column].title}", ""]
         for name, result in sorted(results.items(), key=lambda r: in_order_of_rules(r[0])):
             if result.kind not in ("ok", "skip"):
                 text = result.text.replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
@@ -103,8 +103,8 @@ def main() -> int:
     parser.add_argument("--output", default=ROOT / "docs/native-table.md", type=pathlib.Path)
     args = parser.parse_args()
     columns = {}
-    for name, mpi in launch.MPIS.items():
-        program = args.build / "tests/conformance" / name / "conformance"
+    for name, mpi in launch.EVERY.items():
+        program = args.build / "tests/conformance" / mpi.program_folder() / "conformance"
         if name in WITHOUT_CALLS or not mpi.installed() or not program.exists():
             print(f"native-table: nothing to run for {mpi.title}")
             continue

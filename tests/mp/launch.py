@@ -39,7 +39,7 @@ class Mpi:
     """One MPI: how to start its programs.
 
     `wrapper` is its C compiler, `version_command` prints its version. `keep_survivors` are the launcher's flags that leave other
-    ranks alive when one dies.
+    ranks alive when one dies. `runs_programs_of` is another MPI with the same ABI that they are built with.
     """
 
     name: str
@@ -49,6 +49,11 @@ class Mpi:
     flags: tuple
     environment: dict
     keep_survivors: tuple
+    runs_programs_of: str = ""
+
+    def program_folder(self) -> str:
+        """Name of the folder in which a build keeps the programs for it."""
+        return self.runs_programs_of or self.name
 
     def installed(self) -> bool:
         return self.launcher.exists() and self.wrapper.exists()
@@ -83,9 +88,12 @@ MPIS = {
 _INTEL = DEPS / "intel"
 _INTEL_FABRICS = _INTEL / "opt/mpi/libfabric/lib"
 PEERS = {
-    "intel": _mpich("intel", "Intel MPI", _INTEL / "bin/mpiexec.hydra", DEPS / "mpich/bin/mpicc", I_MPI_ROOT=str(_INTEL),
-                    I_MPI_HYDRA_BOOTSTRAP="fork", I_MPI_PIN="0", FI_PROVIDER_PATH=str(_INTEL_FABRICS / "prov"),
-                    LD_LIBRARY_PATH=f"{_INTEL / 'lib'}:{_INTEL_FABRICS}"),
+    "intel": dataclasses.replace(
+        _mpich("intel", "Intel MPI", _INTEL / "bin/mpiexec.hydra", DEPS / "mpich/bin/mpicc",
+               I_MPI_ROOT=str(_INTEL), I_MPI_HYDRA_BOOTSTRAP="fork", I_MPI_PIN="0",
+               FI_PROVIDER_PATH=str(_INTEL_FABRICS / "prov"),
+               LD_LIBRARY_PATH=f"{_INTEL / 'lib'}:{_INTEL_FABRICS}"),
+        runs_programs_of="mpich5"),
 }
 EVERY = {**MPIS, **PEERS}
 
