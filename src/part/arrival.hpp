@@ -2,7 +2,6 @@
 // What has arrived: the receiver's view of the arrival marks.
 // Thread safety: thread-safe.
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -20,30 +19,28 @@ class Arrival {
   Arrival(const BlockView<P>& block, std::uint32_t send_partitions, std::uint32_t recv_partitions)
       : marks_(block.arrived()),
         send_partitions_(send_partitions),
-        recv_partitions_(recv_partitions) {
-    if (send_partitions == recv_partitions) return;
-    known_ = std::make_unique<Atomic8[]>(recv_partitions);
-    scanned_ = std::make_unique<Atomic64[]>(recv_partitions);
-  }
+        recv_partitions_(recv_partitions),
+        scanned_(same_partitions() ? nullptr : std::make_unique<Atomic64[]>(recv_partitions)) {}
 
   /// Send partitions under a receive partition.
   Run covering(std::uint32_t recv_partition) const noexcept {
-    if (known_ == nullptr) return {recv_partition, 1};
+    if (same_partitions()) return {recv_partition, 1};
     return overlap(recv_partition, recv_partitions_, send_partitions_);
   }
 
-  /// By receive partition: mark_of(round) once arrived() has said so.
-  const Atomic8* known() const noexcept { return known_ == nullptr ? marks_ : known_.get(); }
+  /// By receive partition: mark_of(round) when it has arrived. Null: its partitions are not the
+  /// send's, ask arrived().
+  const Atomic8* marks() const noexcept { return same_partitions() ? marks_ : nullptr; }
 
   /// Every send partition under `recv_partition` is in the buffer in `round`.
   bool arrived(std::uint64_t round, std::uint32_t recv_partition) const {
-    // acquire: pairs with publish_moved()'s, a slot reader's and our own release.
-    if (known()[recv_partition].load(std::memory_order_acquire) == mark_of(round)) return true;
-    if (known_ == nullptr) return false;
-    if (!all(round, covering(recv_partition), scanned_[recv_partition])) return false;
-    // release: pairs with the acquire above: who sees it sees the bytes.
-    known_[recv_partition].store(mark_of(round), std::memory_order_release);
-    return true;
+    // acquire: pairs with publish_moved()'s and a slot reader's release.
+    if (same_partitions())
+      return marks_[recv_partition].load(std::memory_order_acquire) == mark_of(round);
+    auto& scanned = scanned_[recv_partition];
+    // acquire: pairs with all()'s release.
+    if (scanned.load(std::memory_order_acquire) == stamped::make(round, kAll)) return true;
+    return all(round, covering(recv_partition), scanned);
   }
 
   /// Every send partition is in the buffer in `round`.
@@ -53,6 +50,9 @@ class Arrival {
 
  private:
   using Atomic64 = typename P::template Atomic<std::uint64_t>;
+  static constexpr std::uint32_t kAll = ~std::uint32_t{0};
+
+  bool same_partitions() const noexcept { return send_partitions_ == recv_partitions_; }
 
   bool all(std::uint64_t round, Run run, Atomic64& scanned) const {
     // acquire: what it skips another thread has seen; pairs with the release below. A hint, only
@@ -64,16 +64,17 @@ class Arrival {
     while (count < run.count &&
            marks_[run.first + count].load(std::memory_order_acquire) == mark_of(round))
       ++count;
+    const bool complete = count >= run.count;
+    if (complete) count = kAll;
     // release: pairs with the acquire above.
     if (count != start) scanned.store(stamped::make(round, count), std::memory_order_release);
-    return count == run.count;
+    return complete;
   }
 
   Atomic8* marks_;
   std::uint32_t send_partitions_;
   std::uint32_t recv_partitions_;
-  std::unique_ptr<Atomic8[]> known_;     ///< null if the partitions are the send's
-  std::unique_ptr<Atomic64[]> scanned_;  ///< how far they were all there
+  std::unique_ptr<Atomic64[]> scanned_;  ///< by receive partition: how far its marks were all there
   mutable Atomic64 all_scanned_{0};
 };
 

@@ -36,9 +36,10 @@ bool RecvChannel::match(Match match) {
   const std::scoped_lock lock(start_mutex_);
   // release: pairs with usable()'s acquire.
   usable_.store(side_.get(), std::memory_order_release);
-  known_ = side_->known();
-  // release: `known_`; pairs with parrived()'s acquire.
-  known_count_.store(static_cast<std::uint32_t>(partitions_), std::memory_order_release);
+  arrival_marks_ = side_->marks();
+  // release: `arrival_marks_`; pairs with parrived()'s acquire.
+  if (arrival_marks_ != nullptr)
+    marks_count_.store(static_cast<std::uint32_t>(partitions_), std::memory_order_release);
   // release: pairs with matched()'s acquire.
   matched_.store(true, std::memory_order_release);
   return start_waits_;
@@ -52,7 +53,7 @@ Status RecvChannel::start() {
     if (!matched()) {
       // relaxed: the caller orders its own calls.
       round_.store(1, std::memory_order_relaxed);
-      known_mark_.store(mark_of(1), std::memory_order_relaxed);
+      round_mark_.store(mark_of(1), std::memory_order_relaxed);
       start_waits_ = true;
       active_.store(true, std::memory_order_relaxed);
       return {};
@@ -62,7 +63,7 @@ Status RecvChannel::start() {
   const std::uint64_t next = round() + 1;
   // relaxed: as above.
   round_.store(next, std::memory_order_relaxed);
-  known_mark_.store(mark_of(next), std::memory_order_relaxed);
+  round_mark_.store(mark_of(next), std::memory_order_relaxed);
   active_.store(true, std::memory_order_relaxed);
   side_->open(next, *this);
   return {};

@@ -113,11 +113,11 @@ class RecvRequest : public Request {
   /// @errors kInvalidArgument (range), and what error() says
   [[gnu::always_inline]] Status parrived(std::int32_t partition, bool* arrived) {
     const auto index = static_cast<std::uint32_t>(partition);
-    // acquire: pairs with the match's release of `known_`, and with the mark's of the bytes.
-    // relaxed: the mark was written by Start, which the program orders before its Parrived.
-    if (index < known_count_.load(std::memory_order_acquire) &&
-        known_[index].load(std::memory_order_acquire) ==
-            known_mark_.load(std::memory_order_relaxed)) [[likely]] {
+    // acquire: pairs with the match's release of `arrival_marks_`, and with the mark's of the
+    // bytes. relaxed: written by Start, which the program orders before its Parrived.
+    if (index < marks_count_.load(std::memory_order_acquire) &&
+        arrival_marks_[index].load(std::memory_order_acquire) ==
+            round_mark_.load(std::memory_order_relaxed)) [[likely]] {
       *arrived = true;
       return {};
     }
@@ -125,12 +125,13 @@ class RecvRequest : public Request {
   }
 
  protected:
-  /// parrived() of what is not known to have arrived.
+  /// parrived() of what its mark does not tell.
   virtual Status look(std::int32_t partition, bool* arrived) = 0;
 
-  const std::atomic<std::uint8_t>* known_ = nullptr;  ///< by partition: mark of its last arrival
-  std::atomic<std::uint32_t> known_count_{0};
-  std::atomic<std::uint8_t> known_mark_{0};  ///< of the last round started
+  /// By partition, if they are the send's: the mark of its last arrival.
+  const std::atomic<std::uint8_t>* arrival_marks_ = nullptr;
+  std::atomic<std::uint32_t> marks_count_{0};
+  std::atomic<std::uint8_t> round_mark_{0};  ///< of the last round started
 };
 
 /// What `larklane run --summary` prints, of the whole process.

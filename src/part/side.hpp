@@ -94,8 +94,8 @@ class RecvSide {
     if (mode_ == Mode::direct) rendezvous_.open(round, [&](Run run) { mover.move(run); });
   }
 
-  /// By receive partition: mark_of(round) once arrived() has said yes.
-  const auto* known() const noexcept { return arrival_.known(); }
+  /// By receive partition: mark_of(round) when it has arrived. Null: ask arrived().
+  const auto* marks() const noexcept { return arrival_.marks(); }
 
   /// Is receive partition `partition` there?
   /// @param mover  empty(slot, offset, length): slots, copy out
