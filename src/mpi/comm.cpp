@@ -49,6 +49,18 @@ bool add_both_groups(MPI_Comm intercomm, ContextHash& hash) {
   return true;
 }
 
+/// MPI_Comm_free or MPI_Comm_disconnect.
+int release(int (*call)(MPI_Comm*), MPI_Comm* comm) {
+  if (comm == nullptr) return call(comm);
+  const MPI_Comm released = *comm;
+  std::shared_ptr<Communicator> forgotten = forget_communicator(released);
+  const int code = call(comm);
+  // By the handle, not by the code: Open MPI's MPI_Comm_disconnect does not say that a delete
+  // callback has refused.
+  if (*comm == released) restore_communicator(released, std::move(forgotten));
+  return code;
+}
+
 }  // namespace
 }  // namespace larklane::mpi
 
@@ -190,14 +202,10 @@ int Intercomm_create_from_groups(const Next& next, MPI_Group local_group, int lo
   return code;
 }
 
-int Comm_free(const Next& next, MPI_Comm* comm) {
-  forget_communicator(*comm);
-  return next.Comm_free(comm);
-}
+int Comm_free(const Next& next, MPI_Comm* comm) { return release(next.Comm_free, comm); }
 
 int Comm_disconnect(const Next& next, MPI_Comm* comm) {
-  forget_communicator(*comm);
-  return next.Comm_disconnect(comm);
+  return release(next.Comm_disconnect, comm);
 }
 
 }  // namespace larklane::mpi::face

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <unordered_map>
+#include <utility>
 
 #include "mpi/next.hpp"
 #include "mpi/process.hpp"
@@ -112,6 +113,12 @@ void Communicator::detach() {
   handle_.store(stand_in, std::memory_order_relaxed);
 }
 
+void Communicator::reattach(MPI_Comm handle) {
+  MPI_Comm stand_in = error_target();
+  if (std::exchange(stand_in_, false)) next_pmpi().Comm_free(&stand_in);
+  handle_.store(handle, std::memory_order_relaxed);
+}
+
 const Communicator::Members& Communicator::members() {
   const std::scoped_lock lock(mutex_);
   if (!resolved_) {
@@ -193,18 +200,27 @@ void remember_meeting(MPI_Comm intercomm, const Meeting& meeting, ForeignersPtr 
       std::make_shared<const Foreigners>(group, meeting.others, std::move(others)));
 }
 
-void forget_communicator(MPI_Comm comm) {
+std::shared_ptr<Communicator> forget_communicator(MPI_Comm comm) {
   std::shared_ptr<Communicator> forgotten;  // ends after the lock: its end may call the MPI
   Registry& registry = Registry::get();
   {
     const std::scoped_lock lock(registry.mutex);
     const auto found = registry.by_handle.find(handle_bits(comm));
-    if (found == registry.by_handle.end()) return;
+    if (found == registry.by_handle.end()) return nullptr;
     forgotten = std::move(found->second);
     registry.by_handle.erase(found);
   }
   // relaxed: the program orders the init and the free of a communicator
   if (forgotten->request_count.load(std::memory_order_relaxed) > 0) forgotten->detach();
+  return forgotten;
+}
+
+void restore_communicator(MPI_Comm comm, std::shared_ptr<Communicator> forgotten) {
+  if (!forgotten) return;
+  forgotten->reattach(comm);
+  Registry& registry = Registry::get();
+  const std::scoped_lock lock(registry.mutex);
+  registry.by_handle[handle_bits(comm)].swap(forgotten);
 }
 
 void forget_all_communicators() {

@@ -77,6 +77,8 @@ class Communicator {
   MPI_Comm error_target() const noexcept;
   /// The user frees the handle, and requests of ours still refer to it.
   void detach();
+  /// The MPI has not freed it.
+  void reattach(MPI_Comm handle);
   std::atomic<std::uint32_t> request_count{0};
 
  private:
@@ -112,7 +114,10 @@ void remember_communicator(MPI_Comm comm, const part::ContextId& recipe,
 /// @param others  whom the processes of the own side know already
 void remember_meeting(MPI_Comm intercomm, const Meeting& meeting, ForeignersPtr others);
 /// Before MPI_Comm_free: the handle may be another communicator's at once.
-void forget_communicator(MPI_Comm comm);
+/// @return  its record; null if there is none
+std::shared_ptr<Communicator> forget_communicator(MPI_Comm comm);
+/// The MPI has not freed it: its ordinals go on.
+void restore_communicator(MPI_Comm comm, std::shared_ptr<Communicator> forgotten);
 void forget_all_communicators();
 
 }  // namespace larklane::mpi

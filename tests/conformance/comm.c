@@ -92,6 +92,20 @@ CASE(X1_contexts_of_every_constructor_are_separate, .ranks = 2) {
 
 CASE(X1_world, .ranks = 2) { exchange(MPI_COMM_WORLD, my_rank, my_peer, 1); }
 
+/// What the MPI refuses to free is what it was, even if it refused it to one process alone.
+CASE(X1_refused_free, .ranks = 2) {
+  MPI_Comm comms[5] = {comm, MPI_COMM_WORLD, MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL};
+  for (int c = 2; c < 5; ++c) {
+    MPI_Comm copy = MPI_COMM_WORLD;
+    if (c < 4 || my_rank == 1) EXPECT_ERROR(MPI_Comm_free(&copy), MPI_ERR_COMM);
+    MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comms[c]));
+  }
+  step("exchanging data after a free that was refused");
+  all_at_once(comms, 4);
+  all_at_once(comms, 5);
+  for (int c = 2; c < 5; ++c) MUST(MPI_Comm_free(&comms[c]));
+}
+
 CASE(X1_idup_completed_in_both_orders, .ranks = 2) {
   MPI_Comm comms[4] = {comm, MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL};
   MPI_Request request[2];

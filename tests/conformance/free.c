@@ -7,10 +7,12 @@
 
 enum { kTag = 41, kBytes = 64 };
 
-static MPI_Request pair_of(void* data) {
-  return my_rank == 0 ? psend(data, 4, kBytes / 4, MPI_BYTE, 1, kTag, comm)
-                      : precv(data, 2, kBytes / 2, MPI_BYTE, 0, kTag, comm);
+static MPI_Request pair_on(MPI_Comm on, void* data) {
+  return my_rank == 0 ? psend(data, 4, kBytes / 4, MPI_BYTE, 1, kTag, on)
+                      : precv(data, 2, kBytes / 2, MPI_BYTE, 0, kTag, on);
 }
+
+static MPI_Request pair_of(void* data) { return pair_on(comm, data); }
 
 static void one_round(MPI_Request* request, void* data, uint64_t round) {
   if (my_rank == 0) fill(data, kBytes, 1, round);
@@ -223,8 +225,7 @@ CASE(C9_comm_free_before_use, .ranks = 2) {
   unsigned char data[kBytes];
   MPI_Comm own;
   MUST(MPI_Comm_dup(comm, &own));
-  MPI_Request request = my_rank == 0 ? psend(data, 4, kBytes / 4, MPI_BYTE, 1, kTag, own)
-                                     : precv(data, 2, kBytes / 2, MPI_BYTE, 0, kTag, own);
+  MPI_Request request = pair_on(own, data);
   MUST(MPI_Comm_free(&own));
   for (uint64_t round = 1; round <= 3; ++round) one_round(&request, data, round);
   drop(&request);
@@ -234,8 +235,7 @@ CASE(C9_comm_free_in_mid_round, .ranks = 2) {
   unsigned char data[kBytes];
   MPI_Comm own;
   MUST(MPI_Comm_dup(comm, &own));
-  MPI_Request request = my_rank == 0 ? psend(data, 4, kBytes / 4, MPI_BYTE, 1, kTag, own)
-                                     : precv(data, 2, kBytes / 2, MPI_BYTE, 0, kTag, own);
+  MPI_Request request = pair_on(own, data);
   if (my_rank == 0) fill(data, kBytes, 1, 7);
   start(&request);
   MUST(MPI_Comm_free(&own));
@@ -264,8 +264,7 @@ CASE(C9_errors_after_comm_free_use_its_handler, .ranks = 2) {
   MUST(MPI_Comm_create_errhandler(count_errors, &handler));
   MUST(MPI_Comm_set_errhandler(own, handler));
   MUST(MPI_Errhandler_free(&handler));
-  MPI_Request request = my_rank == 0 ? psend(data, 4, kBytes / 4, MPI_BYTE, 1, kTag, own)
-                                     : precv(data, 2, kBytes / 2, MPI_BYTE, 0, kTag, own);
+  MPI_Request request = pair_on(own, data);
   MUST(MPI_Comm_free(&own));
   atomic_store(&handled, 0);
   start(&request);
@@ -281,4 +280,65 @@ CASE(C9_errors_after_comm_free_use_its_handler, .ranks = 2) {
   }
   complete(&request);
   drop(&request);
+}
+
+static int refusing;
+static int refuse_deletion(MPI_Comm on, int key, void* value, void* state) {
+  (void)on;
+  (void)key;
+  (void)value;
+  (void)state;
+  return refusing ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
+/// Tries to free what the callback keeps alive; by MPI_Comm_free in one process alone.
+static void free_in_vain(MPI_Comm* own, bool by_disconnect, int key) {
+  MUST(MPI_Comm_set_attr(*own, key, NULL));  // again: MPICH asks each attribute once
+  refusing = 1;
+  if (by_disconnect) {
+    MPI_Comm_disconnect(own);  // Open MPI's does not say that it was refused
+  } else if (my_rank == 1) {
+    MPI_Comm_free(own);
+  }
+  refusing = 0;
+  REQUIRE(*own != MPI_COMM_NULL, "it was freed all the same");
+}
+
+static void keep_alive(bool by_disconnect, int key) {
+  unsigned char data[kBytes], later[kBytes];
+  MPI_Comm own;
+  MPI_Errhandler handler;
+  MPI_Request request[2];
+  MUST(MPI_Comm_dup(comm, &own));
+  MUST(MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN));
+  free_in_vain(&own, by_disconnect, key);
+  request[0] = pair_on(own, data);
+  free_in_vain(&own, by_disconnect, key);
+  step("pairs on a communicator whose free was refused");
+  request[1] = pair_on(own, later);
+  for (uint64_t round = 1; round <= 3; ++round) {
+    one_round(&request[0], data, round);
+    one_round(&request[1], later, round);
+  }
+  step("misusing a request");
+  MUST(MPI_Comm_create_errhandler(count_errors, &handler));
+  MUST(MPI_Comm_set_errhandler(own, handler));
+  MUST(MPI_Errhandler_free(&handler));
+  for (int gone = 0; gone < 2; ++gone) {
+    if (gone) MUST((by_disconnect ? MPI_Comm_disconnect : MPI_Comm_free)(&own));
+    atomic_store(&handled, 0);
+    MPI_Pready(4, request[0]);  // inactive, or a receive
+    EXPECT(atomic_load(&handled) == 1, "%s: the communicator's handler was called %d times",
+           gone ? "freed" : "alive", atomic_load(&handled));
+  }
+  drop(&request[0]);
+  drop(&request[1]);
+}
+
+CASE(C9_free_refused_by_a_callback, .ranks = 2) {
+  int key;
+  MUST(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, refuse_deletion, &key, NULL));
+  keep_alive(false, key);
+  keep_alive(true, key);
+  MUST(MPI_Comm_free_keyval(&key));
 }
