@@ -52,7 +52,12 @@ class Side {
   /// What the other side has to know of this one.
   const Meeting& own() const noexcept { return own_; }
 
-  /// After the MPI's call. @param news  at the root: what it has learnt
+  /// The MPI's call has failed. A call that the MPI refused to this process alone is none that the
+  /// others have counted.
+  void forget() const {
+    if (communicator_) communicator_->forget_child();
+  }
+  /// After the MPI's call has succeeded. @param news  at the root: what it has learnt
   void conclude(MPI_Comm intercomm, std::optional<Meeting> news) const {
     if (!is_known()) return;
     if (mailbox_ && is_root_) {
@@ -71,21 +76,15 @@ class Side {
   std::optional<Mailbox> mailbox_;
 };
 
-int accept_at_root(const Next& next, const char* port_name, MPI_Info info, int root, MPI_Comm comm,
-                   MPI_Comm* newcomm, const Side& side) {
-  const auto port = find_port(port_name);
-  const auto lock = port ? std::unique_lock(port->mutex()) : std::unique_lock<std::mutex>();
-  const int code = next.Comm_accept(port_name, info, root, comm, newcomm);
-  if (code != MPI_SUCCESS) return code;
-  std::optional<Meeting> news;
+/// At the root, with the port's mutex held. @return nothing if the other side does not run under
+/// Larklane
+std::optional<Meeting> who_was_accepted(Port& port, MPI_Comm intercomm, const Side& side) {
   int size = 0;
-  if (port && next_pmpi().Comm_remote_size(*newcomm, &size) == MPI_SUCCESS) {
-    auto others =
-        port->accepted(side.is_known() ? &side.own() : nullptr, static_cast<std::size_t>(size));
-    if (others) news = Meeting{side.own().recipe, std::move(*others)};
-  }
-  side.conclude(*newcomm, std::move(news));
-  return code;
+  if (next_pmpi().Comm_remote_size(intercomm, &size) != MPI_SUCCESS) return std::nullopt;
+  auto others =
+      port.accepted(side.is_known() ? &side.own() : nullptr, static_cast<std::size_t>(size));
+  if (!others) return std::nullopt;
+  return Meeting{side.own().recipe, std::move(*others)};
 }
 
 }  // namespace
@@ -117,9 +116,14 @@ int Close_port(const Next& next, const char* port_name) {
 int Comm_accept(const Next& next, const char* port_name, MPI_Info info, int root, MPI_Comm comm,
                 MPI_Comm* newcomm) {
   const Side side(comm, root);
-  if (side.is_root()) return accept_at_root(next, port_name, info, root, comm, newcomm, side);
+  const auto port = side.is_root() ? find_port(port_name) : nullptr;
+  const auto lock = port ? std::unique_lock(port->mutex()) : std::unique_lock<std::mutex>();
   const int code = next.Comm_accept(port_name, info, root, comm, newcomm);
-  if (code == MPI_SUCCESS) side.conclude(*newcomm, std::nullopt);
+  if (code == MPI_SUCCESS) {
+    side.conclude(*newcomm, port ? who_was_accepted(*port, *newcomm, side) : std::nullopt);
+  } else {
+    side.forget();
+  }
   return code;
 }
 
@@ -129,8 +133,11 @@ int Comm_connect(const Next& next, const char* port_name, MPI_Info info, int roo
   std::optional<Caller> caller;
   if (side.is_root() && side.is_known()) caller.emplace(port_name, side.own().others);
   const int code = next.Comm_connect(port_name, info, root, comm, newcomm);
-  if (code != MPI_SUCCESS) return code;
-  side.conclude(*newcomm, caller ? caller->connected() : std::nullopt);
+  if (code == MPI_SUCCESS) {
+    side.conclude(*newcomm, caller ? caller->connected() : std::nullopt);
+  } else {
+    side.forget();
+  }
   return code;
 }
 

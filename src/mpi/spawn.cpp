@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <deque>
+#include <optional>
 #include <sstream>
 #include <string_view>
 
@@ -156,7 +157,20 @@ class Offspring {
   }
   bool is_root(int root) const { return communicator_ && communicator_->members().rank == root; }
 
-  /// After the spawn.
+  /// After the spawn. @param code  what the MPI said
+  void conclude(int code, const MPI_Comm* intercomm) const {
+    if (code == MPI_SUCCESS) {
+      remember(*intercomm);
+    } else if (communicator_) {
+      // A call that the MPI refused to this process alone is none that the others have counted; one
+      // that failed at all has failed at the others, too. Its class does not tell: what can't be
+      // started is class MPI_ERR_OTHER on MPICH, MPI_ERR_UNKNOWN on Open MPI. The next children
+      // have the same job's name, and of these here the process manager leaves none.
+      communicator_->forget_child();
+    }
+  }
+
+ private:
   void remember(MPI_Comm intercomm) const {
     int size = 0;
     if (birth_.job == nullptr || intercomm == handles().comm_null ||
@@ -168,7 +182,6 @@ class Offspring {
     remember_meeting(intercomm, with_children, communicator_->foreigners());
   }
 
- private:
   std::shared_ptr<Communicator> communicator_;
   Birth birth_;
 };
@@ -181,17 +194,16 @@ namespace larklane::mpi::face {
 int Comm_spawn(const Next& next, const char* command, char* argv[], int maxprocs, MPI_Info info,
                int root, MPI_Comm comm, MPI_Comm* intercomm, int array_of_errcodes[]) {
   const Offspring offspring(comm);
-  if (!offspring.is_root(root)) {
-    const int code =
-        next.Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes);
-    if (code == MPI_SUCCESS) offspring.remember(*intercomm);
-    return code;
+  std::optional<Child> child;
+  if (offspring.is_root(root)) {
+    offspring.adopt(child.emplace(command, argv, info));
+    command = child->command();
+    argv = child->argv();
+    info = child->info();
   }
-  Child child(command, argv, info);
-  offspring.adopt(child);
-  const int code = next.Comm_spawn(child.command(), child.argv(), maxprocs, child.info(), root,
-                                   comm, intercomm, array_of_errcodes);
-  if (code == MPI_SUCCESS) offspring.remember(*intercomm);
+  const int code =
+      next.Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes);
+  offspring.conclude(code, intercomm);
   return code;
 }
 
@@ -221,7 +233,7 @@ int Comm_spawn_multiple(const Next& next, int count, char* array_of_commands[],
   const int code =
       next.Comm_spawn_multiple(count, array_of_commands, array_of_argv, array_of_maxprocs,
                                array_of_info, root, comm, intercomm, array_of_errcodes);
-  if (code == MPI_SUCCESS) offspring.remember(*intercomm);
+  offspring.conclude(code, intercomm);
   return code;
 }
 

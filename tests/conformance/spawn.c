@@ -361,3 +361,42 @@ CASE(X1_connected_processes, .ranks = 2, .deadline_s = 10) {
   EXPECT_DATA(wrong == 0, "a value differs by %d", wrong);
   MUST(MPI_Comm_disconnect(&other));
 }
+
+/// A call that the MPI refuses to this process alone.
+static int refused_call(int call) {
+  enum { kNoRank = 99 };
+  char port[] = "none", *commands[] = {own_path()};
+  const int ones[] = {1};
+  const MPI_Info infos[] = {MPI_INFO_NULL};
+  MPI_Comm made;
+  switch (call) {
+    case 0:
+      return MPI_Comm_create(comm, MPI_GROUP_NULL, &made);
+    case 1:
+      return MPI_Comm_spawn(commands[0], MPI_ARGV_NULL, 1, MPI_INFO_NULL, kNoRank, comm, &made,
+                            MPI_ERRCODES_IGNORE);
+    case 2:
+      return MPI_Comm_spawn_multiple(1, commands, MPI_ARGVS_NULL, ones, infos, kNoRank, comm, &made,
+                                     MPI_ERRCODES_IGNORE);
+    case 3:
+      return MPI_Comm_connect(port, MPI_INFO_NULL, kNoRank, comm, &made);
+    case 4:
+      return MPI_Comm_accept(port, MPI_INFO_NULL, kNoRank, comm, &made);
+    default:  // as the root, whom the others wait for
+      return MPI_Comm_spawn(commands[0], MPI_ARGV_NULL, -1, MPI_INFO_NULL, my_rank, comm, &made,
+                            MPI_ERRCODES_IGNORE);
+  }
+}
+
+/// It does not count for what all make together next.
+CASE(X1_constructors_refused_to_one_process, .ranks = 2) {
+  for (int call = 0; call < 6; ++call) {
+    if (my_rank == 1) EXPECT(refused_call(call) != MPI_SUCCESS, "call %d was not refused", call);
+    MPI_Comm made;
+    MUST(MPI_Comm_dup(comm, &made));
+    step("exchanging data after a call that was refused to one process");
+    const int wrong = exchange_with(made, my_peer, my_rank, my_peer);
+    EXPECT_DATA(wrong == 0, "call %d: a value differs by %d", call, wrong);
+    MUST(MPI_Comm_free(&made));
+  }
+}
