@@ -105,7 +105,7 @@ int Open_port(const Next& next, MPI_Info info, char* port_name) {
 }
 
 int Close_port(const Next& next, const char* port_name) {
-  {
+  if (port_name != nullptr) {
     Ports& ports = Ports::get();
     const std::scoped_lock lock(ports.mutex);
     ports.by_name.erase(port_name);
@@ -116,7 +116,7 @@ int Close_port(const Next& next, const char* port_name) {
 int Comm_accept(const Next& next, const char* port_name, MPI_Info info, int root, MPI_Comm comm,
                 MPI_Comm* newcomm) {
   const Side side(comm, root);
-  const auto port = side.is_root() ? find_port(port_name) : nullptr;
+  const auto port = side.is_root() && port_name != nullptr ? find_port(port_name) : nullptr;
   const auto lock = port ? std::unique_lock(port->mutex()) : std::unique_lock<std::mutex>();
   const int code = next.Comm_accept(port_name, info, root, comm, newcomm);
   if (code == MPI_SUCCESS) {
@@ -131,7 +131,9 @@ int Comm_connect(const Next& next, const char* port_name, MPI_Info info, int roo
                  MPI_Comm* newcomm) {
   const Side side(comm, root);
   std::optional<Caller> caller;
-  if (side.is_root() && side.is_known()) caller.emplace(port_name, side.own().others);
+  if (side.is_root() && side.is_known() && port_name != nullptr) {
+    caller.emplace(port_name, side.own().others);
+  }
   const int code = next.Comm_connect(port_name, info, root, comm, newcomm);
   if (code == MPI_SUCCESS) {
     side.conclude(*newcomm, caller ? caller->connected() : std::nullopt);

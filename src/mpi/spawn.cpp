@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <sstream>
@@ -186,6 +187,12 @@ class Offspring {
   Birth birth_;
 };
 
+/// What a spawn of several programs reads at its root; otherwise the MPI says what is wrong.
+bool are_there(char* const* commands, const MPI_Info* infos, int count) {
+  return count > 0 && commands != nullptr && infos != nullptr &&
+         std::find(commands, commands + count, nullptr) == commands + count;
+}
+
 }  // namespace
 }  // namespace larklane::mpi
 
@@ -195,7 +202,7 @@ int Comm_spawn(const Next& next, const char* command, char* argv[], int maxprocs
                int root, MPI_Comm comm, MPI_Comm* intercomm, int array_of_errcodes[]) {
   const Offspring offspring(comm);
   std::optional<Child> child;
-  if (offspring.is_root(root)) {
+  if (offspring.is_root(root) && command != nullptr) {
     offspring.adopt(child.emplace(command, argv, info));
     command = child->command();
     argv = child->argv();
@@ -216,7 +223,7 @@ int Comm_spawn_multiple(const Next& next, int count, char* array_of_commands[],
   std::vector<char*> commands;
   std::vector<char**> argvs;
   std::vector<MPI_Info> infos;
-  if (offspring.is_root(root) && count > 0) {
+  if (offspring.is_root(root) && are_there(array_of_commands, array_of_info, count)) {
     for (int i = 0; i < count; ++i) {
       Child& child = children.emplace_back(
           array_of_commands[i], array_of_argv == MPI_ARGVS_NULL ? MPI_ARGV_NULL : array_of_argv[i],

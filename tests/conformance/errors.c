@@ -184,11 +184,39 @@ CASE(E1_null_pointers, .ranks = 2) {
   EXPECT_ERROR(MPI_Waitsome(2, both, nowhere, indices, MPI_STATUSES_IGNORE), MPI_ERR_LASTCODE);
   EXPECT_ERROR(MPI_Testsome(2, both, &index, nowhere, MPI_STATUSES_IGNORE), MPI_ERR_LASTCODE);
   EXPECT_ERROR(MPI_Request_get_status(both[0], nowhere, MPI_STATUS_IGNORE), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Parrived(both[0], 0, nowhere), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Parrived(MPI_REQUEST_NULL, 0, nowhere), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Pready_list(2, nowhere, both[0]), MPI_ERR_LASTCODE);
   EXPECT_ERROR(MPI_Request_free(none), MPI_ERR_LASTCODE);
   EXPECT_ERROR(MPI_Cancel(none), MPI_ERR_LASTCODE);
   if (MPI_STATUS_IGNORE != no_status)
     EXPECT_ERROR(MPI_Test(both, &flag, no_status), MPI_ERR_LASTCODE);
   witness_close(&witness);
+}
+
+/// Names without a text, communicators without a place.
+CASE(E1_null_names, .ranks = 2) {
+  char* const nameless = null_pointer;
+  char *one[] = {nameless}, **const none = null_pointer;
+  const int ones[] = {1};
+  const MPI_Info infos[] = {MPI_INFO_NULL};
+  MPI_Comm made;
+  EXPECT_ERROR(MPI_Close_port(nameless), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Comm_accept(nameless, MPI_INFO_NULL, my_rank, comm, &made), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Comm_connect(nameless, MPI_INFO_NULL, my_rank, comm, &made), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Comm_spawn(nameless, MPI_ARGV_NULL, 1, MPI_INFO_NULL, my_rank, comm, &made,
+                              MPI_ERRCODES_IGNORE),
+               MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Comm_spawn_multiple(1, one, MPI_ARGVS_NULL, ones, infos, my_rank, comm, &made,
+                                       MPI_ERRCODES_IGNORE),
+               MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Comm_spawn_multiple(1, none, MPI_ARGVS_NULL, ones, infos, my_rank, comm, &made,
+                                       MPI_ERRCODES_IGNORE),
+               MPI_ERR_LASTCODE);
+#ifndef OMPI_MAJOR_VERSION  // whose own looks at what is there
+  EXPECT_ERROR(MPI_Comm_free(null_pointer), MPI_ERR_LASTCODE);
+  EXPECT_ERROR(MPI_Comm_disconnect(null_pointer), MPI_ERR_LASTCODE);
+#endif
 }
 
 CASE(E1_every_misuse_beside_a_live_pair, .ranks = 2) {
