@@ -114,9 +114,10 @@ static void child_that_spawns(MPI_Comm parent) {
 
 /// With each of two parents and their other child, all over the intercommunicator.
 static void grandchild(MPI_Comm parent) {
-  int size;
+  int size, wrong = 0;
   MPI_Comm_remote_size(parent, &size);
-  for (int i = 0; i < size; ++i) exchange_with(parent, i, 5, i);
+  for (int i = 0; i < size; ++i) wrong |= exchange_with(parent, i, 5, i);
+  MPI_Send(&wrong, 1, MPI_INT, 0, kTag, parent);
 }
 
 /// Two worlds that have never met: the parents hand the port's name on.
@@ -279,6 +280,8 @@ CASE(X1_spawned_by_parents_and_child, .ranks = 2, .deadline_s = 15) {
   if (my_rank == 0) {
     MUST(MPI_Recv(&wrong, 1, MPI_INT, 0, kTag, child, MPI_STATUS_IGNORE));
     EXPECT_DATA(wrong == 0, "at the child a value differs by %d", wrong);
+    MUST(MPI_Recv(&wrong, 1, MPI_INT, 0, kTag, grandchild, MPI_STATUS_IGNORE));
+    EXPECT_DATA(wrong == 0, "at the grandchild values differ by %d", wrong);
   }
   MUST(MPI_Comm_disconnect(&grandchild));
   MUST(MPI_Comm_free(&merged));
