@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/mpi_choices.h"
 #include "info.hpp"
 #include "run.hpp"
 
@@ -54,9 +55,9 @@ int main(int argc, char** argv) {
                         "print what Larklane did at MPI_Finalize");
   run_command->add_flag("--dry-run", run_request.dry_run, "print what would be executed, and stop");
   run_command
-      ->add_option("--mpi", run_request.family,
-                   "ABI family of the program's MPI; else found in the process")
-      ->check(CLI::IsMember({"mpich", "ompi", "abi", "native"}));
+      ->add_option("--mpi", run_request.mpi,
+                   "whose ABI the program's MPI has: " LARKLANE_MPI_CHOICES_TEXT)
+      ->type_name("FAMILY");
   run_command
       ->add_option("--option", run_request.options,
                    "set an option; `larklane info --options` lists them")

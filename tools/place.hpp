@@ -8,7 +8,7 @@
 
 namespace larklane::tools {
 
-/// The MPI families, by the names that LARKLANE_MPI takes.
+/// The MPI families: each has a library of its own, with this name in it.
 inline constexpr std::string_view kFamilies[] = {"mpich", "ompi", "abi"};
 /// The name of a family for people.
 std::string_view family_title(std::string_view family);

@@ -8,10 +8,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <sstream>
 #include <string_view>
 
 #include "base/config.hpp"
+#include "base/mpi_choices.h"
 #include "place.hpp"
 #include "program.hpp"
 
@@ -63,7 +65,7 @@ bool check_options(const RunRequest& request, Variables* variables) {
     variables->emplace_back(variable_of(name), option.substr(equals + 1));
   }
   if (request.summary) variables->emplace_back("LARKLANE_SUMMARY", "on");
-  if (!request.family.empty()) variables->emplace_back("LARKLANE_MPI", request.family);
+  if (!request.mpi.empty()) variables->emplace_back("LARKLANE_MPI", request.mpi);
   if (!request.spawned.empty()) variables->emplace_back("LARKLANE_SPAWNED", request.spawned);
   return true;
 }
@@ -86,13 +88,24 @@ bool check_environment() {
     std::fprintf(stderr, "larklane run: %s%s\n",
                  problem.fatal ? "" : "warning: ", problem.text.c_str());
   }
-  static constexpr std::string_view kFamilies[] = {"", "auto", "mpich", "ompi", "abi", "native"};
-  const char* const family = std::getenv("LARKLANE_MPI");
-  if (family == nullptr || std::ranges::find(kFamilies, family) != std::end(kFamilies)) return good;
-  std::fprintf(stderr,
-               "larklane run: LARKLANE_MPI is '%s'; accepted: auto, mpich, ompi, abi, native\n",
-               family);
-  return false;
+  return good;
+}
+
+/// What the user says of the program's MPI.
+struct Choice {
+  std::string family;  ///< or `native`; empty: nothing
+  std::string origin;  ///< who says it
+};
+
+/// @return nothing after a message
+std::optional<Choice> choice_of(const RunRequest& request) {
+  static constexpr std::string_view kChoices[] = {LARKLANE_MPI_CHOICES};
+  Choice choice{request.mpi, "--mpi"};
+  if (choice.family.empty()) choice = {environment("LARKLANE_MPI"), "LARKLANE_MPI"};
+  if (choice.family.empty() || choice.family == kChoices[0]) return Choice{};
+  if (std::ranges::find(kChoices, choice.family) != std::end(kChoices)) return choice;
+  refuse(choice.origin, "'" + choice.family + "'; accepted: " LARKLANE_MPI_CHOICES_TEXT);
+  return std::nullopt;
 }
 
 std::string quoted(const std::string& word) {
@@ -105,8 +118,8 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-void print_plan(const RunRequest& request, const Program& program, const Place& place,
-                const Variables& variables) {
+void print_plan(const RunRequest& request, const Choice& choice, const Program& program,
+                const Place& place, const Variables& variables) {
   std::printf("would execute:\n");
   for (const auto& [name, value] : variables) {
     std::printf("  %s=%s \\\n", name.c_str(), quoted(value).c_str());
@@ -115,9 +128,10 @@ void print_plan(const RunRequest& request, const Program& program, const Place& 
   for (std::size_t i = 1; i < request.command.size(); ++i) {
     std::printf(" %s", quoted(request.command[i]).c_str());
   }
-  const std::string& family = request.family.empty() ? program.family : request.family;
+  const std::string& family = choice.family.empty() ? program.family : choice.family;
+  const std::string how = choice.family.empty() ? program.how : choice.origin + " says so";
   std::printf("\nMPI family: %s\n", family.empty() ? "not known before it runs" : family.c_str());
-  std::printf("how:        %s\n", request.family.empty() ? program.how.c_str() : "--mpi says so");
+  std::printf("how:        %s\n", how.c_str());
   if (!place.library(family).empty() && !family.empty()) {
     std::printf("library:    %s\n", place.library(family).c_str());
   }
@@ -157,13 +171,15 @@ int run_under_larklane(const RunRequest& request) {
     if (variable != "LD_PRELOAD") ::setenv(variable.c_str(), value.c_str(), 1);
   }
   if (!check_environment()) return kRefused;
-  const Program program = Program::inspect(name, !request.family.empty());
+  const std::optional<Choice> choice = choice_of(request);
+  if (!choice) return kRefused;
+  const Program program = Program::inspect(name, !choice->family.empty());
   if (!program.refusal.empty()) return refuse(name, program.refusal);
   const std::string missing =
-      missing_library(place, request.family.empty() ? program.family : request.family);
+      missing_library(place, choice->family.empty() ? program.family : choice->family);
   if (!missing.empty()) return refuse(name, missing);
   if (request.dry_run) {
-    print_plan(request, program, place, variables);
+    print_plan(request, *choice, program, place, variables);
     return 0;
   }
   ::setenv("LD_PRELOAD", variables.front().second.c_str(), 1);

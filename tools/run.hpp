@@ -10,7 +10,7 @@ namespace larklane::tools {
 struct RunRequest {
   std::vector<std::string> command;  ///< program and its arguments, at least one
   std::vector<std::string> options;  ///< name=value
-  std::string family;                ///< what --mpi says; empty: found in the process
+  std::string mpi;                   ///< what --mpi says; empty: what LARKLANE_MPI says
   std::string spawned;  ///< who spawned it (src/mpi/member.hpp); empty: not spawned under Larklane
   bool summary = false;
   bool dry_run = false;

@@ -223,6 +223,11 @@ def spawned(bench):
         expect(ours.status == native.status, f"{words}: status {ours.status}, natively {native.status}", ours.output)
         if any(line.startswith("child:") for line in found):
             expect("ours: yes, variable gone" in ours.output, f"{words}: not under Larklane", ours.output)
+    # A child's command is given the choice of its parents, even one that they were warned of.
+    for command in (["env", "LARKLANE_MPI=auto", bench.command, "run"], ["env", f"LD_PRELOAD={bench.preload}", "LARKLANE_MPI=zzz"]):
+        native, wanted = outcome([], [program, oversubscribe], 8)
+        ours, found = outcome(command, [program, oversubscribe], 8)
+        expect(found == wanted, f"{command}: natively {wanted}, under Larklane {found}", native.output + ours.output)
     off, _ = outcome([bench.command, "run"], [program, oversubscribe, "larklane=off"], 8)
     on, _ = outcome([bench.command, "run", "--option", "policy=none", "--option", "wait_sleep_ns_max=2ms"],
                     [program, oversubscribe], 8)
@@ -236,15 +241,20 @@ def dry_run(bench):
     output = system(bench.command, "run", "--dry-run", "--option", "policy=none", bench.program(), "a b")
     expect(f"MPI family: {bench.family}\n" in output, "not the right family", output)
     expect("LARKLANE_POLICY=none" in output and "'a b'" in output and " defines " in output, "parts are missing", output)
-    forced = system(bench.command, "run", "--dry-run", "--mpi", "native", bench.program())
-    expect("MPI family: native\n" in forced and "LARKLANE_MPI=native" in forced, "--mpi does not override", forced)
+    for words, variable, who in (["--mpi", "native"], None, "--mpi"), ([], "native", "LARKLANE_MPI"), (["--mpi", "native"], "abi", "--mpi"):
+        forced = system(bench.command, "run", "--dry-run", *words, bench.program(), env={"LARKLANE_MPI": variable})
+        expect(f"MPI family: native\nhow:        {who} says so\n" in forced, f"{words}, {variable}: not chosen", forced)
+        expect(("LARKLANE_MPI=native" in forced) == bool(words), f"{words}: not set", forced)
+    for words, variable in (["--mpi", "auto"], "native"), ([], "auto"), ([], ""):
+        found = system(bench.command, "run", "--dry-run", *words, bench.program(), env={"LARKLANE_MPI": variable})
+        expect(f"MPI family: {bench.family}\n" in found and " defines " in found, f"{words}, {variable}: not found", found)
 
 
 def wrong_family(bench):
-    """A wrong LARKLANE_MPI stops the run, as every wrong option does."""
-    words = [bench.command, "run", bench.program()]
-    done = subprocess.run(words, env={**os.environ, "LARKLANE_MPI": "zzz"}, capture_output=True, text=True, check=False)
-    expect(done.returncode != 0 and "'zzz'; accepted: auto" in done.stderr, "it ran", done.stdout + done.stderr)
+    """A wrong LARKLANE_MPI or --mpi stops the run, as every wrong option does."""
+    for words, variable, who in ([], "zzz", "LARKLANE_MPI"), (["--mpi", "zzz"], "abi", "--mpi"):
+        output = system(bench.command, "run", *words, "/bin/true", env={"LARKLANE_MPI": variable}, status=REFUSED)
+        expect(f"{who}: 'zzz'; accepted: auto" in output, f"{words}: what is wrong is missing", output)
 
 
 def without_mpi(bench):
@@ -288,6 +298,9 @@ def unknown_mpi(bench):
     program = fake_mpi(bench)
     output = system(bench.command, "run", program, status=REFUSED)
     expect("libmpi.so.99" in output and "--mpi" in output, "reason or remedy is missing", output)
+    for words, variable in (["--mpi", "mpich"], None), ([], "mpich"):
+        output = system(bench.command, "run", "--dry-run", *words, program, env={"LARKLANE_MPI": variable})
+        expect("MPI family: mpich\n" in output, f"{words}, {variable}: not believed", output)
     output = system(program, env={"LD_PRELOAD": str(bench.preload)})
     expect(output.count("larklane:") == 1 and "libmpi.so.99" in output, "not one warning that names the library", output)
     for symbol, family in (("MPIR_Dup_fn", "mpich"), ("ompi_mpi_comm_world", "ompi"), ("MPI_Abi_get_version", "abi")):
@@ -353,8 +366,9 @@ def refusals(bench):
         "int main(void) { return getenv(\"LARKLANE_SPAWNED\") || getenv(\"LD_PRELOAD\") ? 3 : PMPI_Init(); }\n")
     program = bench.scratch / "spawned"
     system("cc", preloaded, "-o", program)
-    output = system(bench.command, "run", "--spawned", birth, program)
-    expect("statically" in output, "nobody says why it runs without Larklane", output)
+    for words, why in ([], "statically"), (["--mpi", "lam"], "accepted: auto"):
+        output = system(bench.command, "run", "--spawned", birth, *words, program)
+        expect(why in output, "nobody says why it runs without Larklane", output)
     refused(["--spawned", birth, bench.scratch / "nothing"], "No such file")
 
     output = system(bench.command, "run", "/bin/true", env={"LARKLANE_POLICI": "none"})
@@ -412,8 +426,8 @@ def instructions(bench):
     expect(more(60000) <= 0.01, "more than 1 % more instructions")
 
 
-ON_EVERY_MPI = (plain, same_calls, ptracer, tool, linked, wrapper, spawned, dry_run, wrong_family)
-ONCE = (without_mpi, first_call, unknown_mpi, refusals, info)
+ON_EVERY_MPI = (plain, same_calls, ptracer, tool, linked, wrapper, spawned, dry_run)
+ONCE = (wrong_family, without_mpi, first_call, unknown_mpi, refusals, info)
 
 
 def cases():

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mpi_choices.h"
 #include "mpi/preload/attach.h"
 
 static const char* const kNames[] = {
@@ -151,13 +152,13 @@ static const char* family_of(const struct Mpi* mpi) {
 
 // What LARKLANE_MPI says; null if it leaves the choice to us.
 static const char* family_wanted(void) {
-  static const char* const kFamilies[] = {"mpich", "ompi", "abi", "native"};
+  static const char* const kChoices[] = {LARKLANE_MPI_CHOICES};
   const char* value = secure_getenv("LARKLANE_MPI");
-  if (!value || value[0] == '\0' || strcmp(value, "auto") == 0) return NULL;
-  for (size_t i = 0; i < sizeof kFamilies / sizeof *kFamilies; ++i) {
-    if (strcmp(value, kFamilies[i]) == 0) return kFamilies[i];
+  if (!value || value[0] == '\0') return NULL;
+  for (size_t i = 0; i < sizeof kChoices / sizeof *kChoices; ++i) {
+    if (strcmp(value, kChoices[i]) == 0) return i == 0 ? NULL : kChoices[i];
   }
-  warn_once("LARKLANE_MPI is '%s'; accepted: auto, mpich, ompi, abi, native; taken as auto", value);
+  warn_once("LARKLANE_MPI is '%s'; accepted: " LARKLANE_MPI_CHOICES_TEXT "; taken as auto", value);
   return NULL;
 }
 
