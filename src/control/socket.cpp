@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,18 +21,6 @@ constexpr int kSoPeerPidfd = SO_PEERPIDFD;
 constexpr int kSoPeerPidfd = 77;  // asm-generic/socket.h, Linux 6.5
 #endif
 
-struct SocketName {
-  sockaddr_un name{};
-  socklen_t length;
-  explicit SocketName(const Address& address) noexcept
-      : length(static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address.size())) {
-    name.sun_family = AF_UNIX;
-    std::memcpy(name.sun_path + 1, address.data(), address.size());
-  }
-  const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&name); }
-};
-static_assert(kAddressBytes < sizeof(sockaddr_un::sun_path));
-
 /// Room for the descriptors of one record.
 union FdSpace {
   cmsghdr header;
@@ -45,6 +32,13 @@ UniqueFd stream_socket() noexcept {
 }
 
 }  // namespace
+
+SocketName::SocketName(const Address& address) noexcept
+    : length(static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address.size())) {
+  static_assert(kAddressBytes < sizeof name.sun_path);
+  name.sun_family = AF_UNIX;
+  std::memcpy(name.sun_path + 1, address.data(), address.size());
+}
 
 bool is_address(const Address& address) noexcept {
   return !address.empty() && address.size() < kAddressBytes &&

@@ -1,7 +1,9 @@
 #pragma once
 // System calls on abstract unix sockets and pidfds. Thread safety: thread-safe.
 
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 
 #include <cstddef>
 #include <span>
@@ -14,6 +16,15 @@ namespace larklane::control {
 
 /// 1 to kAddressBytes - 1 printable characters, no blanks.
 bool is_address(const Address& address) noexcept;
+
+/// What bind, connect and sendto take. Thread safety: immutable.
+struct SocketName {
+  sockaddr_un name{};
+  socklen_t length;
+  /// @param address  is_address()
+  explicit SocketName(const Address& address) noexcept;
+  const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&name); }
+};
 
 /// The process at the other end: who called listen (seen from connect) or connect (seen from
 /// accept).

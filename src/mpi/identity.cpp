@@ -98,9 +98,12 @@ Identity Identity::of_this_process(const Birth* birth) {
   return {job_named("single-" + process_name(getpid())), 0};
 }
 
+control::Address address_named(const std::string& rest) {
+  return std::string("larklane.") + LARKLANE_VERSION + "." + std::to_string(getuid()) + "." + rest;
+}
+
 control::Address address_of(const Member& member) {
-  return std::string("larklane.") + LARKLANE_VERSION + "." + std::to_string(getuid()) + "." +
-         *member.job + "." + std::to_string(member.rank);
+  return address_named(*member.job + "." + std::to_string(member.rank));
 }
 
 }  // namespace larklane::mpi

@@ -18,7 +18,9 @@ struct Identity {
   static Identity of_this_process(const Birth* birth);
 };
 
-/// Socket name of a process: version, user, job and rank.
+/// A socket name of this version and this user.
+control::Address address_named(const std::string& rest);
+/// Socket name of a process: its job and rank.
 control::Address address_of(const Member& member);
 
 }  // namespace larklane::mpi

@@ -2,17 +2,15 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 
 #include "control/socket.hpp"
 #include "mpi/context_id.hpp"
+#include "mpi/identity.hpp"
 
 namespace larklane::mpi {
 namespace {
@@ -22,6 +20,7 @@ constexpr std::string_view kDone = "done";
 constexpr int kBacklog = 128;
 
 using Clock = std::chrono::steady_clock;
+using control::SocketName;
 
 int left_ms(Clock::time_point deadline) {
   const auto left =
@@ -29,21 +28,12 @@ int left_ms(Clock::time_point deadline) {
   return static_cast<int>(std::max<decltype(left)>(left, 0));
 }
 
-struct Name {
-  sockaddr_un name{};
-  socklen_t length;
-  Name(const char* kind, const part::ContextId& id) {
-    const std::string text = std::string("larklane.") + LARKLANE_VERSION + "." +
-                             std::to_string(getuid()) + "." + kind + "." + text_of(id);
-    name.sun_family = AF_UNIX;
-    std::memcpy(name.sun_path + 1, text.data(), text.size());
-    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
-  }
-  const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&name); }
-};
+SocketName name_of(const char* kind, const part::ContextId& id) {
+  return SocketName(address_named(std::string(kind) + "." + text_of(id)));
+}
 
-Name name_of_port(const std::string& port_name) {
-  return {"port", ContextHash(Origin::meeting).add(std::string_view(port_name)).id()};
+SocketName name_of_port(const std::string& port_name) {
+  return name_of("port", ContextHash(Origin::meeting).add(std::string_view(port_name)).id());
 }
 
 UniqueFd make_socket(int type) {
@@ -92,7 +82,7 @@ bool wait_readable(int socket, Clock::time_point deadline) {
 
 std::unique_ptr<Port> Port::open(const std::string& name) {
   UniqueFd socket = make_socket(SOCK_SEQPACKET);
-  const Name own = name_of_port(name);
+  const SocketName own = name_of_port(name);
   if (!socket || ::bind(socket.get(), own.get(), own.length) != 0 ||
       ::listen(socket.get(), kBacklog) != 0) {
     return nullptr;
@@ -152,7 +142,7 @@ std::optional<std::vector<Member>> Port::accepted(const Meeting* own, std::size_
 
 Caller::Caller(const std::string& port_name, std::span<const Member> own) {
   UniqueFd socket = make_socket(SOCK_SEQPACKET);
-  const Name port = name_of_port(port_name);
+  const SocketName port = name_of_port(port_name);
   if (socket && ::connect(socket.get(), port.get(), port.length) == 0 &&
       control::is_own_user(control::peer_credentials(socket.get())) &&
       send_text(socket.get(), text_of(own))) {
@@ -171,7 +161,7 @@ std::optional<Meeting> Caller::connected() {
 
 Mailbox::Mailbox(const part::ContextId& key, int rank) : key_(key), rank_(rank) {
   UniqueFd socket = make_socket(SOCK_DGRAM);
-  const Name own("mail", box(rank));
+  const SocketName own = name_of("mail", box(rank));
   const int on = 1;
   if (socket && ::setsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
       ::bind(socket.get(), own.get(), own.length) == 0) {
@@ -188,14 +178,14 @@ void Mailbox::send(int size, const std::optional<Meeting>& news) const {
   const std::string text = news ? news->text() : std::string();
   for (int rank = 0; rank < size; ++rank) {
     if (rank == rank_) continue;
-    const Name to("mail", box(rank));
+    const SocketName to = name_of("mail", box(rank));
     ::sendto(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL, to.get(), to.length);
   }
 }
 
 std::optional<Meeting> Mailbox::receive(int root) const {
   if (!socket_) return std::nullopt;
-  const Name from("mail", box(root));
+  const SocketName from = name_of("mail", box(root));
   // A root that has no mailbox any more has written before; or it never had one.
   const UniqueFd probe = make_socket(SOCK_DGRAM);
   const bool is_coming = probe && ::connect(probe.get(), from.get(), from.length) == 0;
