@@ -15,7 +15,7 @@
 namespace larklane {
 namespace {
 
-constexpr const char* kLevelNames[] = {"error", "warn", "info", "debug"};
+constexpr const char* kLevelNames[] = {"error", "warn", "info"};
 
 // All relaxed: a message that races with a change of level or rank may see either.
 std::atomic<LogLevel> threshold{LogLevel::warn};
@@ -66,7 +66,7 @@ void write_line(LogLevel level, const char* message) noexcept {
 }  // namespace
 
 LogLevel log_level_named(std::string_view name) noexcept {
-  for (const LogLevel level : {LogLevel::error, LogLevel::warn, LogLevel::info, LogLevel::debug}) {
+  for (const LogLevel level : {LogLevel::error, LogLevel::warn, LogLevel::info}) {
     if (name == kLevelNames[static_cast<std::size_t>(level)]) return level;
   }
   return LogLevel::warn;
@@ -89,7 +89,6 @@ void set_log_sink(LogSink sink) {
 void log_error(const char* format, ...) { LARKLANE_LOG_ARGUMENTS(LogLevel::error); }
 void log_warn(const char* format, ...) { LARKLANE_LOG_ARGUMENTS(LogLevel::warn); }
 void log_info(const char* format, ...) { LARKLANE_LOG_ARGUMENTS(LogLevel::info); }
-void log_debug(const char* format, ...) { LARKLANE_LOG_ARGUMENTS(LogLevel::debug); }
 
 void log_warn_once(std::string_view key, const char* format, ...) {
   {

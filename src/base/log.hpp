@@ -12,8 +12,7 @@ namespace larklane {
 enum class LogLevel : std::uint8_t {
   error,  ///< cannot continue as asked
   warn,   ///< unexpected, continues
-  info,   ///< once per run
-  debug,  ///< once per object
+  info,   ///< how things are done
 };
 
 /// The level that option `log_level` names; warn (the default) for anything else.
@@ -34,7 +33,6 @@ void set_log_sink(LogSink sink);
 [[gnu::format(printf, 1, 2)]] void log_error(const char* format, ...);
 [[gnu::format(printf, 1, 2)]] void log_warn(const char* format, ...);
 [[gnu::format(printf, 1, 2)]] void log_info(const char* format, ...);
-[[gnu::format(printf, 1, 2)]] void log_debug(const char* format, ...);
 /// Warns at the first call with this key in the life of the process.
 [[gnu::format(printf, 2, 3)]] void log_warn_once(std::string_view key, const char* format, ...);
 

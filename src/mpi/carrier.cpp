@@ -14,6 +14,7 @@ namespace {
 
 /// The table of forwarded handles needs no objects: this is what it holds.
 char forwarded_mark;
+std::atomic<std::uint64_t> forwarded_count{0};
 
 HandleTable& forwarded() noexcept {
   static HandleTable* const table = new HandleTable;
@@ -56,7 +57,14 @@ std::size_t release_carriers(part::Engine& engine) {
   return active;
 }
 
-void add_forwarded(MPI_Request handle) { forwarded().insert(handle_bits(handle), &forwarded_mark); }
+void add_forwarded(MPI_Request handle) {
+  forwarded().insert(handle_bits(handle), &forwarded_mark);
+  forwarded_count.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
+}
+
+std::uint64_t forwarded_total() noexcept {
+  return forwarded_count.load(std::memory_order_relaxed);  // relaxed: statistics
+}
 
 bool is_forwarded(MPI_Request handle) noexcept {
   return forwarded().find(handle_bits(handle)) != nullptr;

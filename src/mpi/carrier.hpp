@@ -71,6 +71,8 @@ std::size_t release_carriers(part::Engine& engine);
 
 /// Native partitioned requests: made by the MPI for a pair that we don't serve.
 void add_forwarded(MPI_Request handle);
+/// How many there have been.
+std::uint64_t forwarded_total() noexcept;
 bool is_forwarded(MPI_Request handle) noexcept;
 void remove_forwarded(MPI_Request handle) noexcept;
 

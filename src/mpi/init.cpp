@@ -1,5 +1,6 @@
 // MPI_Psend_init, MPI_Precv_init: checks, and the decision whether a pair is ours or the MPI's.
 
+#include <cerrno>
 #include <cstring>
 #include <new>
 #include <string>
@@ -183,8 +184,12 @@ int make(const InitCall& call, const std::shared_ptr<Communicator>& communicator
                  make_request(call, *communicator, std::move(type), *peer, engine, made.get());
              !status.ok()) {
     next_pmpi().Request_free(&made->carrier);
-    return refuse(call, communicator.get(), error_class_of(status.code()),
-                  std::string("the engine makes no request: ") + errc_name(status.code()));
+    const std::string why =
+        status.code() == Errc::kBadOption
+            ? "info key larklane_policy is \"" + info_value(call.info, "larklane_policy") +
+                  "\": expected none, single, static:N or min_bytes[:BYTES]"
+            : std::string("the engine makes no request: ") + errc_name(status.code());
+    return refuse(call, communicator.get(), error_class_of(status.code()), why);
   }
   *call.request = made->carrier;
   add_carrier(std::move(made));
@@ -195,6 +200,9 @@ int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communica
   Process& process = Process::get();
   const std::string ours = info_value(call.info, "larklane");
   if (ours == "off") return forward(call, communicator.get(), "info key larklane is off");
+  if (!ours.empty() && ours != "on")
+    log_warn_once("info key larklane",
+                  "info key larklane is \"%s\": expected on or off; taken as on", ours.c_str());
   part::Engine* const engine = process.engine();
   if (engine == nullptr)
     return forward(call, communicator.get(), "Larklane does not run in this process");
@@ -225,8 +233,12 @@ int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communica
   if (const Status status = engine->reachable(peer); !status.ok()) {
     return forward_unreachable(
         call, communicator.get(),
-        std::string(errc_name(status.code())) +
-            (status.detail() == 0 ? "" : std::string(" (") + std::strerror(status.detail()) + ")"));
+        status == Status(Errc::kUnreachable, ECONNREFUSED)
+            ? "it does not run under Larklane here, or has ended"
+            : std::string(errc_name(status.code())) +
+                  (status.detail() == 0
+                       ? ""
+                       : std::string(" (") + std::strerror(status.detail()) + ")"));
   }
   return make(call, communicator, std::move(type), &peer, *engine);
 }

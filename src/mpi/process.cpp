@@ -90,8 +90,10 @@ void Process::close_unless_used_locked() {
   open_.store(false, std::memory_order_relaxed);
   // relaxed: the mutex orders creation and closing
   part::Engine* const engine = engine_.exchange(nullptr, std::memory_order_relaxed);
+  if (config_.summary)
+    print_summary(engine != nullptr ? engine->summary() : part::Summary{}, forwarded_total(),
+                  identity_);
   if (engine != nullptr) {
-    if (config_.summary) print_summary(engine->summary(), identity_, config_);
     if (const std::size_t active = release_carriers(*engine); active > 0) {
       log_warn("%zu partitioned requests were active at finalisation", active);
       // They may still be written to: the engine stays until the process ends.

@@ -24,26 +24,31 @@ std::string bytes_text(std::uint64_t bytes) {
 
 }  // namespace
 
-std::string summary_text(const part::Summary& summary, const Identity& identity,
-                         const Config& config) {
+std::string summary_text(const part::Summary& summary, std::uint64_t forwarded,
+                         const Identity& identity) {
   std::string text;
   const std::string prefix = "larklane: rank " + std::to_string(identity.rank) + ": ";
   const auto line = [&](const std::string& what) { text += prefix + what + "\n"; };
   const auto n = [](std::uint64_t value) { return std::to_string(value); };
 
-  line("channels: " + n(summary.sends) + " sends, " + n(summary.receives) + " receives, policy " +
-       config.policy);
-  line("rounds: " + n(summary.rounds));
-  const double early = summary.bytes_sent == 0 ? 0
-                                               : 100.0 * static_cast<double>(summary.early_bytes) /
-                                                     static_cast<double>(summary.bytes_sent);
-  char percent[16];
-  std::snprintf(percent, sizeof percent, "%.1f", early);
-  line("sent: " + bytes_text(summary.bytes_sent) + ", of it " + bytes_text(summary.early_bytes) +
-       " (" + percent + " %) before the last Pready of the round");
-  line("moved by: sender " + n(summary.moved_by_sender) + ", receiver " +
-       n(summary.moved_by_receiver) + ", helper " + n(summary.moved_by_helper) +
-       " partitions; helper woken " + n(summary.control.helper_wakeups) + " times");
+  if (summary.sends + summary.receives == 0) {
+    line("no partitioned requests" + std::string(forwarded == 0 ? "" : " of ours"));
+  } else {
+    line("sends: " + n(summary.sends) + ", rounds " + n(summary.send_rounds) + ", " +
+         bytes_text(summary.bytes_sent) + "; receives: " + n(summary.receives) + ", rounds " +
+         n(summary.receive_rounds) + ", " + bytes_text(summary.bytes_received));
+    const double moved = static_cast<double>(std::max<std::uint64_t>(summary.bytes_moved, 1));
+    char percent[16];
+    std::snprintf(percent, sizeof percent, "%.1f",
+                  100.0 * static_cast<double>(summary.early_bytes) / moved);
+    line("moved by this process: " + bytes_text(summary.bytes_moved) + ", of it " +
+         bytes_text(summary.early_bytes) + " (" + percent +
+         " %) before all of their round was ready");
+    line("partitions moved as sender " + n(summary.moved_by_sender) + ", as receiver " +
+         n(summary.moved_by_receiver) + ", by the helper " + n(summary.moved_by_helper) +
+         "; helper woken " + n(summary.control.helper_wakeups) + " times");
+  }
+  if (forwarded != 0) line(n(forwarded) + " requests left to the MPI");
   const std::string own = address_of({identity.job, identity.rank});
   for (std::size_t i = 0; i < summary.peers.size(); ++i) {
     if (i + 1 == kPeerLinesMax && summary.peers.size() > kPeerLinesMax) {
@@ -54,7 +59,8 @@ std::string summary_text(const part::Summary& summary, const Identity& identity,
     const auto rank_at = peer.address.rfind('.') + 1;
     const bool is_own = peer.address.substr(0, rank_at) == own.substr(0, own.rfind('.') + 1);
     line("peer rank " + peer.address.substr(rank_at) + (is_own ? ": " : " of another world: ") +
-         peer.provider + ", policy " + peer.policy + ", " + n(peer.channels) + " channels");
+         peer.provider + (peer.policy.empty() ? "" : ", policy " + peer.policy) + ", " +
+         n(peer.channels) + " channels");
   }
   for (std::size_t i = 0; i < std::min(kWarningLinesMax, summary.warnings.size()); ++i) {
     line("warning: " + summary.warnings[i]);
@@ -62,8 +68,9 @@ std::string summary_text(const part::Summary& summary, const Identity& identity,
   return text;
 }
 
-void print_summary(const part::Summary& summary, const Identity& identity, const Config& config) {
-  const std::string text = summary_text(summary, identity, config);
+void print_summary(const part::Summary& summary, std::uint64_t forwarded,
+                   const Identity& identity) {
+  const std::string text = summary_text(summary, forwarded, identity);
   // One write(2): lines of several ranks don't mix. Nobody can be told that standard error is
   // closed.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());

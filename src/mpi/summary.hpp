@@ -8,11 +8,12 @@
 
 namespace larklane::mpi {
 
-/// At most ten lines, each beginning with "larklane: rank N: ".
-std::string summary_text(const part::Summary& summary, const Identity& identity,
-                         const Config& config);
+/// A few lines, each beginning with "larklane: rank N: ".
+/// @param forwarded  requests that were left to the MPI
+std::string summary_text(const part::Summary& summary, std::uint64_t forwarded,
+                         const Identity& identity);
 
 /// The same on standard error, in one piece.
-void print_summary(const part::Summary& summary, const Identity& identity, const Config& config);
+void print_summary(const part::Summary& summary, std::uint64_t forwarded, const Identity& identity);
 
 }  // namespace larklane::mpi

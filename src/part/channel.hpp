@@ -26,33 +26,36 @@ enum class MovedBy : std::uint8_t { sender, receiver, helper };
 
 /// See runs_moved_by_this_thread().
 inline thread_local std::uint64_t runs_moved = 0;
+/// Bytes that the thread has taken out of slots.
+inline thread_local std::uint64_t bytes_emptied = 0;
 
 /// Statistics of the process but for what follows from the channels' rounds. Every atomic is
 /// relaxed: nothing is decided by them. Thread safety: thread-safe.
 struct Counters {
   std::atomic<std::uint64_t> sends{0}, receives{0};
   std::atomic<std::uint64_t> early_bytes{0};
-  std::atomic<std::uint64_t> moved[3]{};  ///< send partitions
+  std::atomic<std::uint64_t> bytes_moved{0};  ///< between buffers
+  std::atomic<std::uint64_t> moved[3]{};      ///< send partitions between buffers
 
   static void add(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noexcept {
     counter.fetch_add(n, std::memory_order_relaxed);  // relaxed: statistics
   }
-  void add_moved(MovedBy by, Run run) noexcept {
+  void add_moved(MovedBy by, Run run, std::uint64_t bytes) noexcept {
     ++runs_moved;
     add(moved[static_cast<int>(by)], run.count);
+    add(bytes_moved, bytes);
   }
 };
 
 /// Statistics that follow from the number of rounds of a channel. Thread safety: single-owner.
 struct RoundTotals {
-  std::uint64_t rounds = 0;
-  std::uint64_t sent_bytes = 0, early_slot_bytes = 0;
-  std::uint64_t slots_emptied = 0;
+  std::uint64_t rounds = 0, bytes = 0;
+  std::uint64_t slots_emptied = 0, slot_bytes = 0;  ///< by a receiver
   void add(const RoundTotals& more) noexcept {
     rounds += more.rounds;
-    sent_bytes += more.sent_bytes;
-    early_slot_bytes += more.early_slot_bytes;
+    bytes += more.bytes;
     slots_emptied += more.slots_emptied;
+    slot_bytes += more.slot_bytes;
   }
 };
 
@@ -309,6 +312,7 @@ class RecvChannel final : public RecvRequest {
   void tell_failure();
   Completion failed_once_quiet();
   Status look(std::int32_t partition, bool* arrived) override;
+  void count_early(std::uint64_t emptied_before) noexcept;
   Status pull(Piece piece) noexcept;
   Piece bytes_of(Run run) const noexcept {
     return {run.first * match_.shape.partition_bytes, run.count * match_.shape.partition_bytes};

@@ -71,8 +71,10 @@ Status RecvChannel::start() {
 
 Status RecvChannel::look(std::int32_t partition, bool* arrived) {
   if (partition < 0 || partition >= partitions_) return Errc::kInvalidArgument;
+  const std::uint64_t emptied = bytes_emptied;
   *arrived = !active() ||
              (usable() && side_->arrived(round(), static_cast<std::uint32_t>(partition), *this));
+  if (bytes_emptied != emptied && !side_->all_arrived(round())) count_early(emptied);
   if (*arrived) return {};
   if (failure_.failed() || sender_is_gone())
     return poll() == Completion::failed ? failure_.status() : Status{};
@@ -89,7 +91,9 @@ bool RecvChannel::sender_is_gone() const noexcept {
 
 Completion RecvChannel::poll() {
   if (!active()) return Completion::complete;
+  const std::uint64_t emptied = bytes_emptied;
   if (usable() && side_->complete(round(), *this)) return Completion::complete;
+  if (bytes_emptied != emptied) count_early(emptied);
   if (failure_.failed()) return failed_once_quiet();
   if (!sender_is_gone()) {
     help();
@@ -138,7 +142,8 @@ void RecvChannel::finish() {
 RoundTotals RecvChannel::totals() const noexcept {
   const std::uint64_t rounds = round() - (active() ? 1 : 0);
   const bool slots = usable() && side_->mode() == Mode::slots;
-  return {rounds, 0, 0, slots ? rounds * send_partitions() : 0};
+  return {rounds, rounds * total_bytes_, slots ? rounds * send_partitions() : 0,
+          slots ? rounds * total_bytes_ : 0};
 }
 
 shm::Buffer RecvChannel::buffer() const noexcept {
@@ -148,14 +153,20 @@ shm::Buffer RecvChannel::buffer() const noexcept {
 void RecvChannel::empty(const std::byte* slot, std::uint64_t offset,
                         std::uint64_t length) const noexcept {
   ++runs_moved;
+  bytes_emptied += length;
   if (args_.type->is_contiguous())
     shm::copy_small(static_cast<std::byte*>(args_.buffer) + offset, slot, length);
   else if (length != 0)
     shm::unpack(buffer(), offset, length, slot);
 }
 
+/// This call has emptied slots while others of the round were missing.
+void RecvChannel::count_early(std::uint64_t emptied_before) noexcept {
+  Counters::add(counters_.early_bytes, bytes_emptied - emptied_before);
+}
+
 void RecvChannel::moved(Run run, MovedBy by) {
-  counters_.add_moved(by, run);
+  counters_.add_moved(by, run, bytes_of(run).length);
   publish_moved(side_->block(), round(), run);
 }
 
@@ -180,6 +191,8 @@ Status RecvChannel::work() {
 void RecvChannel::move(Run run) {
   const Moving moving(*this);
   if (!moving) return;
+  if (!side_->rendezvous().all_marked(round()))
+    Counters::add(counters_.early_bytes, bytes_of(run).length);
   if (wire_.usable() && shared_copy_->offer(run)) {
     if (const Status status = work(); !status.ok()) give_up(status);
     return;

@@ -98,12 +98,11 @@ void SendChannel::finish() {
 
 RoundTotals SendChannel::totals() const noexcept {
   const std::uint64_t rounds = round() - (active() ? 1 : 0);
-  const bool slots = side_.mode() == Mode::slots;
-  return {rounds, rounds * total_bytes_, slots ? rounds * (total_bytes_ - partition_bytes_) : 0, 0};
+  return {rounds, rounds * total_bytes_, 0, 0};
 }
 
 void SendChannel::moved(Run run, MovedBy by) {
-  counters_.add_moved(by, run);
+  counters_.add_moved(by, run, bytes_of(run).length);
   publish_moved(side_.block(), round(), run);
 }
 

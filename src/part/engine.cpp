@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/log.hpp"
 #include "part/engine_impl.hpp"
 
 namespace larklane::part {
@@ -148,7 +149,7 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
     pool_.release(std::move(*block));  // the peer has never heard of it
     return sent;
   }
-  note_peer_locked(**peer, shape.mode, args);
+  note_peer_locked(**peer, shape.mode, args, Kind::send);
   sends_.emplace(channel->id(), channel);
   requests_.emplace(channel.get(), channel);
   Counters::add(counters_.sends);
@@ -229,15 +230,17 @@ Mode EngineImpl::mode_for(const PeerState& peer, const InitArgs& args) const {
   return partition_bytes == 0 || small || (scattered && !is_mapped) ? Mode::slots : Mode::direct;
 }
 
-void EngineImpl::note_peer_locked(PeerState& peer, Mode mode, const InitArgs& args) {
+void EngineImpl::note_peer_locked(PeerState& peer, Mode mode, const InitArgs& args, Kind kind) {
   ++peer.channels;
-  peer.policy = args.policy.empty() ? config_.policy : args.policy;
-  if (peer.peer->same_process())
-    peer.provider = "self";
-  else if (mode == Mode::direct)
-    peer.provider = "shm attach";
-  else if (peer.provider.empty())
-    peer.provider = peer.push_allowed ? "shm slots" : "shm slots (attach refused)";
+  const char* how = "shm attach";
+  if (mode == Mode::slots)
+    how = config_.shm_attach == "off" ? "shm slots (attach off)"
+          : peer.push_allowed         ? "shm slots"
+                                      : "shm slots (attach refused)";
+  if (peer.peer->same_process()) how = "self";
+  if (mode == Mode::direct) peer.policy = args.policy.empty() ? config_.policy : args.policy;
+  if (mode == Mode::direct || peer.provider.empty()) peer.provider = how;
+  log_info("%s with %s: %s", describe(args, kind).c_str(), args.peer.c_str(), how);
 }
 
 Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
@@ -274,7 +277,7 @@ Status EngineImpl::free(Request* request) {
   if (request->active()) return Errc::kAlreadyActive;
   auto owned = std::move(found->second);
   requests_.erase(found);
-  freed_totals_.add(totals_of(*request));
+  (request->kind() == Kind::send ? freed_sends_ : freed_receives_).add(totals_of(*request));
   if (request->kind() == Kind::send)
     free_send_locked(static_cast<SendChannel&>(*request));
   else
@@ -327,8 +330,9 @@ RoundTotals EngineImpl::totals_of(const Request& request) {
 
 Summary EngineImpl::summary() const {
   const std::scoped_lock lock(mutex_);
-  RoundTotals totals = freed_totals_;
-  for (const auto& [key, request] : requests_) totals.add(totals_of(*request));
+  RoundTotals sent = freed_sends_, received = freed_receives_;
+  for (const auto& [key, request] : requests_)
+    (request->kind() == Kind::send ? sent : received).add(totals_of(*request));
   // relaxed throughout: statistics.
   constexpr auto relaxed = std::memory_order_relaxed;
   const auto moved = [&](MovedBy by) {
@@ -337,11 +341,14 @@ Summary EngineImpl::summary() const {
   Summary out;
   out.sends = counters_.sends.load(relaxed);
   out.receives = counters_.receives.load(relaxed);
-  out.rounds = totals.rounds;
-  out.bytes_sent = totals.sent_bytes;
-  out.early_bytes = totals.early_slot_bytes + counters_.early_bytes.load(relaxed);
+  out.send_rounds = sent.rounds;
+  out.receive_rounds = received.rounds;
+  out.bytes_sent = sent.bytes;
+  out.bytes_received = received.bytes;
+  out.bytes_moved = counters_.bytes_moved.load(relaxed) + received.slot_bytes;
+  out.early_bytes = counters_.early_bytes.load(relaxed);
   out.moved_by_sender = moved(MovedBy::sender);
-  out.moved_by_receiver = moved(MovedBy::receiver) + totals.slots_emptied;
+  out.moved_by_receiver = moved(MovedBy::receiver) + received.slots_emptied;
   out.moved_by_helper = moved(MovedBy::helper);
   out.control = plane_->counters();
   for (const auto& [peer, state] : peers_)

@@ -139,15 +139,16 @@ struct Summary {
   struct PeerLine {
     control::Address address;
     std::string provider;  ///< "shm slots", "shm attach", "shm slots (attach refused)", "self"
-    std::string policy;
+    std::string policy;    ///< of what does not travel through slots; empty if all does
     std::uint64_t channels;
   };
-  std::uint64_t sends = 0, receives = 0;  ///< requests made
-  std::uint64_t rounds = 0;               ///< completed
-  std::uint64_t bytes_sent = 0;
-  std::uint64_t early_bytes = 0;  ///< moved before the last Pready of their round
-  /// Send partitions; those that travelled through slots were moved by the receiver.
+  std::uint64_t sends = 0, receives = 0;              ///< requests made
+  std::uint64_t send_rounds = 0, receive_rounds = 0;  ///< completed
+  std::uint64_t bytes_sent = 0, bytes_received = 0;
+  /// Send partitions that this process has moved; slots are emptied by the receiver.
   std::uint64_t moved_by_sender = 0, moved_by_receiver = 0, moved_by_helper = 0;
+  std::uint64_t bytes_moved = 0;
+  std::uint64_t early_bytes = 0;  ///< of them before all of their round was ready
   control::PlaneCounters control{};
   std::vector<PeerLine> peers;
   std::vector<std::string> warnings;

@@ -84,7 +84,7 @@ class EngineImpl final : public Engine, private control::Handler {
   /// A peer that is gone, and has left an INIT that nobody has asked for; null if there is none.
   std::shared_ptr<PeerState> who_left_locked(const control::Address& address) const;
   std::shared_ptr<PeerState> shared_state_locked(control::Peer& peer);
-  void note_peer_locked(PeerState& peer, Mode mode, const InitArgs& args);
+  void note_peer_locked(PeerState& peer, Mode mode, const InitArgs& args, Kind kind);
   std::optional<shm::Mapped> mapped(const InitArgs& args) const;
   void send_map(PeerState& peer, std::uint64_t channel, const InitArgs& args);
   void on_map(control::Peer& from, const control::Record& record);
@@ -115,7 +115,7 @@ class EngineImpl final : public Engine, private control::Handler {
   mutable std::mutex mutex_;
   // guarded by mutex_
   std::uint64_t last_channel_ = 0;
-  RoundTotals freed_totals_;
+  RoundTotals freed_sends_, freed_receives_;
   std::map<control::Peer*, std::shared_ptr<PeerState>> peers_;
   std::unordered_map<const Request*, std::shared_ptr<Request>> requests_;
   std::unordered_map<std::uint64_t, std::shared_ptr<SendChannel>> sends_;

@@ -185,7 +185,7 @@ bool EngineImpl::match_locked(const std::shared_ptr<RecvChannel>& channel, Incom
     if (!channel->args().type->is_contiguous()) send_datatype(peer, id, *channel->args().type);
     send_map(peer, id, channel->args());
   }
-  note_peer_locked(peer, shape.mode, channel->args());
+  note_peer_locked(peer, shape.mode, channel->args(), Kind::receive);
   const bool failed = channel->error().code() == Errc::kSizeMismatch;
   return channel->match(std::move(incoming.match)) && !failed;
 }

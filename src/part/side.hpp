@@ -105,12 +105,14 @@ class RecvSide {
     return arrival_.arrived(round, partition);
   }
 
+  bool all_arrived(std::uint64_t round) const { return arrival_.all_arrived(round); }
+
   /// Every byte of the round is in the buffer.
   template <class Mover>
   bool complete(std::uint64_t round, Mover& mover) {
     if (mode_ == Mode::direct) return rounds_moved(block_, partitions_, round);
     slots_.drain_all(round, emptier(mover));
-    if (!arrival_.all_arrived(round)) return false;
+    if (!all_arrived(round)) return false;
     // release: every slot has been read; pairs with rounds_moved() in SlotWriter::complete().
     block_.header().moved_count.store(round * partitions_, std::memory_order_release);
     return true;
@@ -121,6 +123,7 @@ class RecvSide {
   bool reading(std::uint64_t round) const { return mode_ == Mode::slots && slots_.reading(round); }
 
   const BlockView<P>& block() const noexcept { return block_; }
+  const Rendezvous<P>& rendezvous() const noexcept { return rendezvous_; }
   Mode mode() const noexcept { return mode_; }
 
  private:
