@@ -40,10 +40,11 @@ struct Counters {
   static void add(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noexcept {
     counter.fetch_add(n, std::memory_order_relaxed);  // relaxed: statistics
   }
-  void add_moved(MovedBy by, Run run, std::uint64_t bytes) noexcept {
+  void add_moved(MovedBy by, Run run, std::uint64_t bytes, bool is_early) noexcept {
     ++runs_moved;
     add(moved[static_cast<int>(by)], run.count);
     add(bytes_moved, bytes);
+    if (is_early) add(early_bytes, bytes);
   }
 };
 

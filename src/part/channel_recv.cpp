@@ -166,7 +166,7 @@ void RecvChannel::count_early(std::uint64_t emptied_before) noexcept {
 }
 
 void RecvChannel::moved(Run run, MovedBy by) {
-  counters_.add_moved(by, run, bytes_of(run).length);
+  counters_.add_moved(by, run, bytes_of(run).length, !side_->rendezvous().all_marked(round()));
   publish_moved(side_->block(), round(), run);
 }
 
@@ -191,8 +191,6 @@ Status RecvChannel::work() {
 void RecvChannel::move(Run run) {
   const Moving moving(*this);
   if (!moving) return;
-  if (!side_->rendezvous().all_marked(round()))
-    Counters::add(counters_.early_bytes, bytes_of(run).length);
   if (wire_.usable() && shared_copy_->offer(run)) {
     if (const Status status = work(); !status.ok()) give_up(status);
     return;

@@ -102,7 +102,7 @@ RoundTotals SendChannel::totals() const noexcept {
 }
 
 void SendChannel::moved(Run run, MovedBy by) {
-  counters_.add_moved(by, run, bytes_of(run).length);
+  counters_.add_moved(by, run, bytes_of(run).length, !side_.rendezvous().all_marked(round()));
   publish_moved(side_.block(), round(), run);
 }
 
@@ -143,8 +143,6 @@ Status SendChannel::work() {
 void SendChannel::move(Run run) {
   const Moving moving(*this);
   if (!moving) return;
-  if (!side_.rendezvous().all_marked(round()))
-    Counters::add(counters_.early_bytes, bytes_of(run).length);
   if (wire_.usable() && knows_peer_type() && shared_copy_.offer(run)) {
     if (const Status status = work(); !status.ok()) give_up(status);
     return;
