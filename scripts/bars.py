@@ -3,7 +3,7 @@
 
 The rows are bench/rows.json; each is
 
-  {"row": "name", "unit": "ns", "margin": 0.03, "repetitions": 15,
+  {"row": "name", "what": "a sentence", "unit": "ns", "margin": 0.03, "repetitions": 15,
    "points": [{"bytes": 8}, ...],
    "contenders": {"larklane": "larklane mpich5 exposed --bytes {bytes}", "other": "native mpich5 ..."},
    "claims": [["larklane", "other"], ["larklane", 10]]}
@@ -238,6 +238,11 @@ def show(row, point):
         print(f"  {row['row']} {parameters}: {pair}: {figures} {row['unit']}: {verdict['verdict']}", flush=True)
 
 
+def figure(value):
+    """Three digits are more than the machine repeats."""
+    return f"{value:.3g}" if abs(value) < 1000 else f"{round(value, 2 - len(str(int(abs(value)))) + 1):,.0f}"
+
+
 def table(record):
     """A record as a table: a line a point, medians (and the middle 80 percent) of all contenders, then the verdicts."""
     names = list(dict.fromkeys(name for point in record["points"] for name in (*point["summary"], *point["failed"]) if not name.endswith("'")))
@@ -247,7 +252,7 @@ def table(record):
         for name in names:
             found = point["summary"].get(name)
             failed = point["failed"].get(name, "-")[:40].replace("\n", " ").replace("|", "/")
-            cells.append(f"{found['median']:.4g} ({found['p10']:.3g} to {found['p90']:.3g})" if found else failed)
+            cells.append(f"{figure(found['median'])} ({figure(found['p10'])} to {figure(found['p90'])})" if found else failed)
         verdicts = [f"{verdict['candidate']} / {verdict['baseline']}: {verdict['verdict']}" for verdict in point["verdicts"]]
         parameters = ", ".join(f"{name} {value}" for name, value in point["parameters"].items())
         lines.append(f"| {parameters} | {' | '.join(cells)} | {'<br>'.join(verdicts)} |")
@@ -256,13 +261,13 @@ def table(record):
 
 def summarise():
     """docs/measurements/summary.md: the newest record of every row, in the order of the rows."""
-    parts = ["# What `make bars` saw last", "Medians of the runs' medians, smaller is better; who is who and how it is judged: README.md beside this page."]
+    parts = ["# What `make bars` saw last", "Medians of the runs' medians, in brackets the middle 80 percent of the runs; smaller is better; how it is judged: README.md beside this page."]
     for row in json.loads(ROWS.read_text()):
         records = [(path.name, json.loads(path.read_text())) for path in RECORDS.glob(f"{row['row']}-{'[0-9a-f]' * 12}.json")]
         if records:
             name, record = max(records, key=lambda named: named[1].get("measured", ""))
             note = "" if record["publishable"] else f"; {', '.join(record['why_not'])}"
-            parts += [f"## {row['row']} ({record['unit']})", f"`{name}`; {record['machine']['cpu']}, {record['machine']['cores']} cores{note}", table(record)]
+            parts += [f"## {row['row']} ({record['unit']})", row["what"], f"`{name}`; {record['machine']['cpu']}, {record['machine']['cores']} cores{note}", table(record)]
     (RECORDS / "summary.md").write_text("\n\n".join(parts) + "\n")
 
 
