@@ -20,12 +20,14 @@ sys.path.insert(0, str(HERE.parent / "mp"))
 import launch  # noqa: E402
 
 LEVELS = ("single", "funneled", "serialized", "multiple")
+# Under Larklane a pair that is left to the MPI would pass natively and say nothing of us: it is an error.
+OURS = {"LARKLANE_UNREACHABLE": "refuse"}
 MODES = {
     "native": {},
-    "auto": {},
+    "auto": {**OURS},
     # Partitions that attach alone would otherwise wait for the rest of their group: rule P5 is checked with groups of one.
-    "attach": {"LARKLANE_SHM_SLOT_BYTES_MAX": "0", "LARKLANE_POLICY": "none"},
-    "slots": {"LARKLANE_SHM_ATTACH": "off"},
+    "attach": {**OURS, "LARKLANE_SHM_SLOT_BYTES_MAX": "0", "LARKLANE_POLICY": "none"},
+    "slots": {**OURS, "LARKLANE_SHM_ATTACH": "off"},
 }
 # Nothing has to match on both sides: rank 0 groups its partitions in another way than the others.
 OTHER_POLICIES = ("sh", "-c", 'if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = 0 ]; then LARKLANE_POLICY=static:3; '
