@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kRunExamples = R"(
 Examples:
   mpirun -n 4 larklane run ./app input.dat        put Larklane under a program: between launcher and program
-  mpirun -n 4 larklane run --summary python3 x.py what it did, in a few lines at MPI_Finalize
+  mpirun -n 4 larklane run --summary python3 x.py what it did, a few lines per rank
   larklane run --dry-run ./app                    what would be executed, and which MPI it is
   mpirun -n 4 larklane run --option policy=none --option wait_spins=1000 ./app
   mpirun -n 4 larklane run --mpi native ./app     the same command without Larklane's engine
