@@ -17,7 +17,8 @@ setup: ## install what tests and demo use; says first what that is
 	@$(PYTHON) scripts/setup.py
 
 demo: setup ## what the project is for, shown on this machine (3 minutes the first time)
-	@$(MAKE) --no-print-directory build
+	@test -f build/release/CMakeCache.txt || cmake --preset release
+	@cmake --build --preset release --target demo_programs
 	@$(PYTHON) demo/demo.py build/release
 
 test: ## all correctness tests in three builds: release, tsan, asan-ubsan (30-40 minutes)

@@ -30,11 +30,10 @@ def draw_run(axes: plt.Axes, run: dict) -> None:
 
 
 def verdict(run: dict) -> str:
-    """One line under a panel: how a run went."""
-    total = len(run["ready_ms"][0])
-    line = (f"{NAMES[run['how']]}: {run['early']:.0f} of {total} arrive before the last is ready; "
-            f"the last arrives {run['exposed_ms']:.2f} ms after that")
-    return line if run["data"] == "right" else f"{line}, {run['data']}"
+    """One line under a panel: how the rounds of a run went, those that are drawn."""
+    total, name = len(run["ready_ms"][0]), NAMES[run["how"]]
+    return (f"{name} ({len(run['ready_ms'])} rounds): {run['early']:.0f} of {total} arrive before the last is ready, "
+            f"the last {run['exposed_ms']:.2f} ms after it")
 
 
 def note_missing(axes: plt.Axes, run: dict, partitions: int) -> None:
@@ -61,21 +60,36 @@ def draw_panel(axes: plt.Axes, runs: list[dict], late: list[int], partitions: in
     axes.tick_params(labelsize=8.5)
     for spine in ("top", "right"):
         axes.spines[spine].set_visible(False)
-    for line, run in enumerate(run for run in runs if run["ready_ms"]):
-        axes.text(0, -0.205 - 0.068 * line, verdict(run), transform=axes.transAxes, fontsize=8.5,
-                  color=COLOURS[run["how"]], va="top")
+    lines = []
+    for run in (run for run in runs if run["ready_ms"]):
+        lines.append((verdict(run), run["how"]))
+        if run["data"] != "right":
+            lines.append((f"{NAMES[run['how']]}: {run['data']}", run["how"]))
+    for number, (text, how) in enumerate(lines):
+        axes.text(0, -0.205 - 0.068 * number, text, transform=axes.transAxes, fontsize=8.5, color=COLOURS[how], va="top")
+
+
+def listed(names: list[str]) -> str:
+    """ "A keeps", "A and B keep"."""
+    if len(names) == 1:
+        return f"{names[0]} keeps"
+    return f"{', '.join(names[:-1])} and {names[-1]} keep"
 
 
 def headline(data: dict) -> str:
     """What is seen, as far as this run shows it."""
     late = len(data["late"])
     share = "one partition is" if late == 1 else f"{late} partitions are"
-    runs = [run for run in data["runs"] if run["ready_ms"]]
+    runs = [run for run in data["runs"] if run["ready_ms"]]  # all that are drawn
     larklane = [run["early"] for run in runs if run["how"] == "larklane"]
-    native = [run["early"] for run in runs if run["how"] == "native" and run["data"] == "right"]
+    native = [run for run in runs if run["how"] == "native"]
     punctual = data["partitions"] - late
     if larklane and min(larklane) >= punctual:
-        rest = "; the native MPIs keep them back" if native and max(native) < punctual else " early, whatever the MPI"
+        keep_back = [run["mpi"] for run in native if run["early"] < punctual]
+        rest = " early, whatever the MPI"
+        if keep_back:
+            who = "the native MPIs keep" if len(keep_back) == len(native) else f"natively {listed(keep_back)}"
+            rest = f"; {who} them back"
         return f"While {share} late, Larklane delivers the others{rest}"
     return f"When do partitions arrive while {share} late?"
 
@@ -97,11 +111,12 @@ def legend(figure: plt.Figure, top: float) -> None:
 
 
 def draw(data: dict) -> plt.Figure:
-    """One figure: a panel per MPI."""
+    """One figure: a panel per MPI. What has no colour, the send after the join, is in the table alone."""
+    data = {**data, "runs": [run for run in data["runs"] if run["how"] in COLOURS]}
     mpis = list(dict.fromkeys(run["mpi"] for run in data["runs"]))
     columns = 1 if len(mpis) == 1 else 2
     rows = (len(mpis) + columns - 1) // columns
-    height = 1.55 + 3.45 * rows
+    height = 1.7 + 3.65 * rows
     figure, grid = plt.subplots(rows, columns, figsize=(12, height), squeeze=False, sharex=True)
     for axes in grid.flat[len(mpis):]:
         axes.set_axis_off()
@@ -115,7 +130,7 @@ def draw(data: dict) -> plt.Figure:
     figure.text(0.05, 1 - 0.48 / height, data["what"], fontsize=9.5, color="#333333", va="top")
     figure.text(0.05, 0.1 / height, "\n".join(data["footer"]), fontsize=7.5, color="#555555", va="bottom")
     legend(figure, 1 - 0.68 / height)
-    figure.subplots_adjust(left=0.07, right=0.985, top=1 - 1.35 / height, bottom=1.3 / height, hspace=0.5, wspace=0.13)
+    figure.subplots_adjust(left=0.07, right=0.985, top=1 - 1.35 / height, bottom=1.45 / height, hspace=0.6, wspace=0.13)
     return figure
 
 
