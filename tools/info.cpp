@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include "base/mpi_choices.h"
+
 namespace larklane::tools {
 namespace {
 
@@ -41,6 +43,12 @@ void print_families(const Facts& facts) {
                     ? "not built: no compiler wrapper of it was found when Larklane was configured"
                     : family.library.c_str());
   }
+  if (facts.mpi.empty()) {
+    std::printf("  LARKLANE_MPI is not set: the family of each program is found by itself\n");
+  } else {
+    std::printf("  LARKLANE_MPI is %s (accepted: %s)\n", facts.mpi.c_str(),
+                LARKLANE_MPI_CHOICES_TEXT);
+  }
 }
 
 void print_abilities(const Facts& facts) {
@@ -49,6 +57,22 @@ void print_abilities(const Facts& facts) {
     std::printf("  %-18s %-4s%s%s\n", ability.name.c_str(), ability.available ? "yes" : "no",
                 ability.note.empty() ? "" : " ", ability.note.c_str());
   }
+}
+
+/// @param attach_from  bytes from which on attach is faster
+void print_slot_advice(std::size_t attach_from, std::size_t slot_max) {
+  std::string text = "attach is faster from " + bytes_text(attach_from) +
+                     " on, one partition at a time; shm_slot_bytes_max is " + bytes_text(slot_max);
+  if (slot_max >= attach_from) {
+    text +=
+        ". More may be right: in a slot a partition leaves as soon as it is ready, by attach with "
+        "its group. To know, time a program of yours";
+  } else if (slot_max < attach_from / 2) {
+    text += ". Time a program of yours";
+  }
+  const bool fits = slot_max < attach_from && slot_max >= attach_from / 2;
+  if (!fits) text += " with LARKLANE_SHM_SLOT_BYTES_MAX=" + bytes_text(attach_from / 2);
+  print_wrapped(text, 2);
 }
 
 void print_crossover(const Facts& facts) {
@@ -69,8 +93,7 @@ void print_crossover(const Facts& facts) {
   if (!facts.crossover.problem.empty()) {
     std::printf("  not measured: %s\n", facts.crossover.problem.c_str());
   } else if (const auto bytes = facts.crossover.crossover_bytes()) {
-    std::printf("  attach is faster from %s on; shm_slot_bytes_max is %s\n",
-                bytes_text(*bytes).c_str(), bytes_text(facts.config.shm_slot_bytes_max).c_str());
+    print_slot_advice(*bytes, facts.config.shm_slot_bytes_max);
   } else {
     std::printf("  slots are faster at every size\n");
   }
@@ -110,6 +133,7 @@ Facts collect(bool options_only) {
     facts.families.push_back(
         {std::string(name), std::string(family_title(name)), place.library(name).string()});
   }
+  facts.mpi = environment("LARKLANE_MPI");
   facts.abilities = probe();
   facts.crossover = measure_crossover();
   return facts;

@@ -26,6 +26,7 @@ struct Facts {
   bool options_only = false;
   std::string folder;  ///< of the libraries
   std::vector<Family> families;
+  std::string mpi;  ///< what LARKLANE_MPI says; empty if it is not set
   std::vector<Ability> abilities;
   Crossover crossover;
   Config config;

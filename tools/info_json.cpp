@@ -14,6 +14,7 @@ std::string to_json(const Facts& facts) {
       root["families"].push_back(
           {{"name", family.name}, {"title", family.title}, {"library", family.library}});
     }
+    root["mpi"] = facts.mpi;
     for (const Ability& ability : facts.abilities) {
       root["providers"].push_back(
           {{"name", ability.name}, {"available", ability.available}, {"note", ability.note}});

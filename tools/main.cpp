@@ -74,6 +74,15 @@ int main(int argc, char** argv) {
   info_command->add_flag("--json", info_request.json, "as JSON");
   info_command->footer(kInfoExamples);
 
+  const std::string_view word = argc > 1 ? argv[1] : "-";
+  if (!word.starts_with('-') && word != run_command->get_name() &&
+      word != info_command->get_name()) {
+    std::fprintf(stderr,
+                 "larklane: '%s' is no command of ours; there are run and info. To start a "
+                 "program: larklane run PROGRAM\n",
+                 argv[1]);
+    return kRefused;
+  }
   // What follows `--` is no option of ours.
   const int own = static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv);
   try {

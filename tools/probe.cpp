@@ -112,7 +112,7 @@ class AttachProbe {
 };
 
 std::string attach_note(int error) {
-  if (error == 0) return {};
+  if (error == 0) return "one copy between two processes, whichever moves it";
   std::string scope;
   std::getline(std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> std::ws, scope);
   std::string note = std::strerror(error);

@@ -7,6 +7,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -46,6 +47,25 @@ std::string not_found_text(const std::string& name) {
   if (::stat(name.c_str(), &status) != 0) return std::strerror(errno);
   if (S_ISDIR(status.st_mode)) return "is a folder";
   return "is not executable; chmod +x makes it so";
+}
+
+/// The one that a script names in its first line; empty if it names none.
+std::string interpreter_of_script(const std::filesystem::path& path) {
+  std::string line;
+  std::getline(std::ifstream(path, std::ios::binary), line);
+  if (!line.starts_with("#!")) return {};
+  const std::size_t start = std::min(line.find_first_not_of(" \t", 2), line.size());
+  return line.substr(start, line.find_first_of(" \t", start) - start);
+}
+
+/// execvp would say of the program itself that there is no such file.
+/// @return why it can't be started; empty if it can
+std::string missing_interpreter(const std::string& interpreter) {
+  if (interpreter.empty() || ::access(interpreter.c_str(), F_OK) == 0) return {};
+  if (interpreter.back() == '\r') {
+    return "its first line ends in a carriage return, so that no interpreter of that name is found";
+  }
+  return "its interpreter, " + interpreter + ", is not there";
 }
 
 /// The kernel will start it in secure-execution mode, in which the dynamic linker ignores
@@ -148,6 +168,8 @@ void inspect_elf(const ElfFile& elf, bool family_given, Program* program) {
     program->refusal = "it is built for another processor than this one";
   } else if (elf.defines("PMPI_Init")) {
     program->refusal = kRelink;
+  } else if (auto missing = missing_interpreter(elf.interpreter()); !missing.empty()) {
+    program->refusal = missing;
   } else if (elf.is_static()) {
     program->kind = Program::Kind::static_executable;
     program->how = "a static program without MPI; what it starts runs on Larklane";
@@ -174,6 +196,7 @@ Program Program::inspect(const std::string& name, bool family_given) {
   } else {
     program.kind = Kind::script;
     program.how = "a script; the first MPI call of what it starts shows which MPI is loaded";
+    program.refusal = missing_interpreter(interpreter_of_script(program.path));
   }
   return program;
 }

@@ -20,6 +20,8 @@
 namespace larklane::tools {
 namespace {
 
+constexpr std::string_view kNative = "native";
+
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 int refuse(const std::string& what, const std::string& why) {
@@ -79,12 +81,13 @@ bool is_first_process() {
   return true;
 }
 
+/// @param library_warns  the program will load our library, which says itself what is unknown
 /// @return false after a message: the program's initialisation would fail
-bool check_environment() {
+bool check_environment(bool library_warns) {
   std::vector<Config::Problem> problems;
   const bool good = Config::load(&problems).has_value();
   for (const auto& problem : problems) {
-    if (!problem.fatal && !is_first_process()) continue;
+    if (!problem.fatal && (library_warns || !is_first_process())) continue;
     std::fprintf(stderr, "larklane run: %s%s\n",
                  problem.fatal ? "" : "warning: ", problem.text.c_str());
   }
@@ -137,9 +140,18 @@ void print_plan(const RunRequest& request, const Choice& choice, const Program& 
   }
 }
 
+/// With the library of another ABI the program would crash in its first call.
+/// @return what is wrong with the choice; empty if it can be right
+std::string wrong_choice(const Choice& choice, const Program& program) {
+  const bool free = choice.family.empty() || choice.family == kNative || program.family.empty();
+  if (free || choice.family == program.family) return {};
+  return choice.origin + " is " + choice.family + ", but its MPI is of the " + program.family +
+         " family (" + program.how + "); leave " + choice.origin + " out";
+}
+
 /// @return why the installation can't serve this family; empty if it can
 std::string missing_library(const Place& place, const std::string& family) {
-  if (family.empty() || family == "native" || !place.library(family).empty()) return {};
+  if (family.empty() || family == kNative || !place.library(family).empty()) return {};
   return "its MPI is of the " + family + " family, for which there is no library in " +
          place.folder.string() + "; build Larklane with that MPI's compiler wrapper in PATH";
 }
@@ -170,11 +182,19 @@ int run_under_larklane(const RunRequest& request) {
   for (const auto& [variable, value] : variables) {
     if (variable != "LD_PRELOAD") ::setenv(variable.c_str(), value.c_str(), 1);
   }
-  if (!check_environment()) return kRefused;
   const std::optional<Choice> choice = choice_of(request);
   if (!choice) return kRefused;
   const Program program = Program::inspect(name, !choice->family.empty());
+  const bool native = choice->family == kNative;
+  const bool library_warns = !native && !request.dry_run && !program.family.empty();
+  if (!check_environment(library_warns)) return kRefused;
+  if (native && request.summary && is_first_process()) {
+    std::fprintf(stderr, "larklane run: warning: %s is native: there will be no summary\n",
+                 choice->origin.c_str());
+  }
   if (!program.refusal.empty()) return refuse(name, program.refusal);
+  const std::string wrong = wrong_choice(*choice, program);
+  if (!wrong.empty()) return refuse(name, wrong);
   const std::string missing =
       missing_library(place, choice->family.empty() ? program.family : choice->family);
   if (!missing.empty()) return refuse(name, missing);

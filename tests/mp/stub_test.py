@@ -104,6 +104,8 @@ def plain(bench):
     output = bench.ranks(bench.command, "run", program)
     bench.check_plain(output, f"liblarklane_mpi_{bench.family}")
     expect(output.count("thread ") == native.count("thread "), "not the same number of threads", output + native)
+    output = bench.ranks(bench.command, "run", program, LARKLANE_POLCY="none")
+    expect(output.count("LARKLANE_POLCY") == 1, "not one warning of an unknown variable", output)
 
 
 def same_calls(bench):
@@ -255,6 +257,11 @@ def wrong_family(bench):
     for words, variable, who in ([], "zzz", "LARKLANE_MPI"), (["--mpi", "zzz"], "abi", "--mpi"):
         output = system(bench.command, "run", *words, "/bin/true", env={"LARKLANE_MPI": variable}, status=REFUSED)
         expect(f"{who}: 'zzz'; accepted: auto" in output, f"{words}: what is wrong is missing", output)
+    program = fake_mpi(bench, "ompi_mpi_comm_world")
+    for words, variable, who in ([], "mpich", "LARKLANE_MPI"), (["--mpi", "abi"], "ompi", "--mpi"):
+        output = system(bench.command, "run", *words, program, env={"LARKLANE_MPI": variable}, status=REFUSED)
+        expect(f"{who} is {words[-1] if words else variable}, but its MPI is of the ompi family (" in output and "libmpi.so.99" in output,
+               f"{words}: the difference is missing", output)
 
 
 def without_mpi(bench):
@@ -371,6 +378,16 @@ def refusals(bench):
         expect(why in output, "nobody says why it runs without Larklane", output)
     refused(["--spawned", birth, bench.scratch / "nothing"], "No such file")
 
+    for first_line, word in (("#!/no/such/python3 -u", "/no/such/python3, is not there"), ("#!/bin/sh\r", "carriage return")):
+        orphan = bench.scratch / "orphan"
+        orphan.write_text(f"{first_line}\n")
+        orphan.chmod(0o755)
+        refused([orphan], word)
+    output = system(bench.command, "frobnicate", status=REFUSED)
+    expect("'frobnicate'" in output and "run and info" in output, "the word is missing", output)
+    output = system(bench.command, "run", "--mpi", "native", "--summary", "/bin/true")
+    expect("no summary" in output, "nobody says that there is no summary", output)
+
     output = system(bench.command, "run", "/bin/true", env={"LARKLANE_POLICI": "none"})
     expect("LARKLANE_POLICI" in output and "LARKLANE_POLICY" in output, "the nearest name is missing", output)
     output = system(bench.command, "run", "/bin/true", env={"LARKLANE_POLICY": "best"}, status=REFUSED)
@@ -379,7 +396,8 @@ def refusals(bench):
 
 def info(bench):
     """`larklane info` knows families, providers, curve and every option of the table."""
-    facts = json.loads(system(bench.command, "info", "--json", env={"LARKLANE_WAIT_SPINS": "7"}))
+    facts = json.loads(system(bench.command, "info", "--json", env={"LARKLANE_WAIT_SPINS": "7", "LARKLANE_MPI": "abi"}))
+    expect(facts["mpi"] == "abi", "LARKLANE_MPI is not shown", str(facts["mpi"]))
     built = {family["name"] for family in facts["families"] if family["library"]}
     present = {path.name[len("liblarklane_mpi_"):-len(".so")] for path in bench.libraries.glob("liblarklane_mpi_*.so")}
     expect(built == present, f"families {built}, present {present}")
