@@ -126,7 +126,9 @@ def draw(data: dict) -> plt.Figure:
         axes.set_xlabel("time after the round's first partition was ready [ms]", fontsize=9)
     for axes in grid[:, 0]:
         axes.set_ylabel("partition", fontsize=9)
-    figure.suptitle(headline(data), x=0.05, y=1 - 0.17 / height, ha="left", va="top", fontsize=13.5, fontweight="bold")
+    title = headline(data)
+    size = min(13.5, 13.5 * 80 / len(title))  # 80 letters fit
+    figure.suptitle(title, x=0.05, y=1 - 0.17 / height, ha="left", va="top", fontsize=size, fontweight="bold")
     figure.text(0.05, 1 - 0.48 / height, data["what"], fontsize=9.5, color="#333333", va="top")
     figure.text(0.05, 0.1 / height, "\n".join(data["footer"]), fontsize=7.5, color="#555555", va="bottom")
     legend(figure, 1 - 0.68 / height)

@@ -378,20 +378,24 @@ def refusals(bench):
         expect(why in output, "nobody says why it runs without Larklane", output)
     refused(["--spawned", birth, bench.scratch / "nothing"], "No such file")
 
-    for first_line, word in (("#!/no/such/python3 -u", "/no/such/python3, is not there"), ("#!/bin/sh\r", "carriage return")):
-        orphan = bench.scratch / "orphan"
-        orphan.write_text(f"{first_line}\n")
-        orphan.chmod(0o755)
-        refused([orphan], word)
-    output = system(bench.command, "frobnicate", status=REFUSED)
-    expect("'frobnicate'" in output and "run and info" in output, "the word is missing", output)
-    output = system(bench.command, "run", "--mpi", "native", "--summary", "/bin/true")
-    expect("no summary" in output, "nobody says that there is no summary", output)
-
     output = system(bench.command, "run", "/bin/true", env={"LARKLANE_POLICI": "none"})
     expect("LARKLANE_POLICI" in output and "LARKLANE_POLICY" in output, "the nearest name is missing", output)
     output = system(bench.command, "run", "/bin/true", env={"LARKLANE_POLICY": "best"}, status=REFUSED)
     expect("LARKLANE_POLICY" in output and "accepted" in output, "what is wrong is missing", output)
+
+
+def mistakes(bench):
+    """What can't work as typed is named."""
+    for first_line, word in (("#!/no/such/python3 -u", "/no/such/python3, is not there"), ("#!/bin/sh\r", "carriage return")):
+        orphan = bench.scratch / "orphan"
+        orphan.write_text(f"{first_line}\n")
+        orphan.chmod(0o755)
+        output = system(bench.command, "run", orphan, status=REFUSED)
+        expect(word in output, f"{first_line}: no '{word}'", output)
+    output = system(bench.command, "frobnicate", status=REFUSED)
+    expect("'frobnicate'" in output and "run and info" in output, "the word is missing", output)
+    output = system(bench.command, "run", "--mpi", "native", "--summary", "/bin/true")
+    expect("no summary" in output, "nobody says that there is no summary", output)
 
 
 def info(bench):
@@ -445,7 +449,7 @@ def instructions(bench):
 
 
 ON_EVERY_MPI = (plain, same_calls, ptracer, tool, linked, wrapper, spawned, dry_run)
-ONCE = (wrong_family, without_mpi, first_call, unknown_mpi, refusals, info)
+ONCE = (wrong_family, without_mpi, first_call, unknown_mpi, refusals, mistakes, info)
 
 
 def cases():
