@@ -267,7 +267,7 @@ TEST(PartFailure, NothingIsWrittenAfterTheReceiverHasFailed) {
   EXPECT_EQ(run(sender, receiver, kWholeRuns), std::pair(0, 0));
 }
 
-TEST(PartFailure, TheHelpersServeThreadsThatMayNotReachTheOther) {
+TEST(PartFailure, NobodyHangsWhenNeitherMayReachTheOther) {
   const auto side = [](bool sends) {
     return [sends](Rank& rank) {
       std::vector<std::byte> data(8 * kMiB, std::byte{1});
@@ -288,12 +288,14 @@ TEST(PartFailure, TheHelpersServeThreadsThatMayNotReachTheOther) {
       rank.meet();
       CHECK_OR_END(refuse(sends ? SYS_process_vm_writev : SYS_process_vm_readv, EPERM));
       rank.meet();
-      // A filter is a thread's: the helpers are not refused.
+      // A filter is a thread's, so the helpers are not refused: they may serve the round before
+      // the refusal of both directions is known, else it fails.
       std::ranges::fill(data, std::byte(sends ? 2 : 0));
       CHECK_OR_END(request->start().ok());
       if (sends) CHECK_OR_END(send->pready(0, 1).ok());
-      CHECK_OR_END(Rank::complete(*request) == Completion::complete);
-      CHECK_OR_END(std::ranges::count(data, std::byte{2}) == std::ssize(data));
+      const Completion completion = Rank::complete(*request);
+      CHECK_OR_END(completion != Completion::pending);
+      CHECK_OR_END(completion == Completion::failed || holds(data, std::byte{2}));
       return rank.engine().free(request).ok() ? 0 : 1;
     };
   };
