@@ -240,15 +240,16 @@ def spawned(bench):
 
 def dry_run(bench):
     """The dry run names the family that the process will have, and how it knows."""
-    output = system(bench.command, "run", "--dry-run", "--option", "policy=none", bench.program(), "a b")
+    program = bench.program()
+    output = system(bench.command, "run", "--dry-run", "--option", "policy=none", program, "a b")
     expect(f"MPI family: {bench.family}\n" in output, "not the right family", output)
     expect("LARKLANE_POLICY=none" in output and "'a b'" in output and " defines " in output, "parts are missing", output)
     for words, variable, who in (["--mpi", "native"], None, "--mpi"), ([], "native", "LARKLANE_MPI"), (["--mpi", "native"], "abi", "--mpi"):
-        forced = system(bench.command, "run", "--dry-run", *words, bench.program(), env={"LARKLANE_MPI": variable})
+        forced = system(bench.command, "run", "--dry-run", *words, program, env={"LARKLANE_MPI": variable})
         expect(f"MPI family: native\nhow:        {who} says so\n" in forced, f"{words}, {variable}: not chosen", forced)
         expect(("LARKLANE_MPI=native" in forced) == bool(words), f"{words}: not set", forced)
     for words, variable in (["--mpi", "auto"], "native"), ([], "auto"), ([], ""):
-        found = system(bench.command, "run", "--dry-run", *words, bench.program(), env={"LARKLANE_MPI": variable})
+        found = system(bench.command, "run", "--dry-run", *words, program, env={"LARKLANE_MPI": variable})
         expect(f"MPI family: {bench.family}\n" in found and " defines " in found, f"{words}, {variable}: not found", found)
 
 
