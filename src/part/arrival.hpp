@@ -8,6 +8,7 @@
 
 #include "part/block.hpp"
 #include "part/layout.hpp"
+#include "part/marked_prefix.hpp"
 
 namespace larklane::part {
 
@@ -20,7 +21,7 @@ class Arrival {
       : marks_(block.arrived()),
         send_partitions_(send_partitions),
         recv_partitions_(recv_partitions),
-        scanned_(same_partitions() ? nullptr : std::make_unique<Atomic64[]>(recv_partitions)) {}
+        seen_(same_partitions() ? nullptr : std::make_unique<MarkedPrefix<P>[]>(recv_partitions)) {}
 
   /// Send partitions under a receive partition.
   Run covering(std::uint32_t recv_partition) const noexcept {
@@ -37,45 +38,30 @@ class Arrival {
     // acquire: pairs with publish_moved()'s and a slot reader's release.
     if (same_partitions())
       return marks_[recv_partition].load(std::memory_order_acquire) == mark_of(round);
-    auto& scanned = scanned_[recv_partition];
-    // acquire: pairs with all()'s release.
-    if (scanned.load(std::memory_order_acquire) == stamped::make(round, kAll)) return true;
-    return all(round, covering(recv_partition), scanned);
+    auto& seen = seen_[recv_partition];
+    return seen.is_whole(round) || all(round, covering(recv_partition), seen);
   }
 
   /// Every send partition is in the buffer in `round`.
   bool all_arrived(std::uint64_t round) const {
-    return all(round, {0, send_partitions_}, all_scanned_);
+    return all(round, {0, send_partitions_}, all_seen_);
   }
 
  private:
-  using Atomic64 = typename P::template Atomic<std::uint64_t>;
-  static constexpr std::uint32_t kAll = ~std::uint32_t{0};
-
   bool same_partitions() const noexcept { return send_partitions_ == recv_partitions_; }
 
-  bool all(std::uint64_t round, Run run, Atomic64& scanned) const {
-    // acquire: what it skips another thread has seen; pairs with the release below. A hint, only
-    // ever too low; stamped, so that an older round's counts as none.
-    const std::uint64_t hint = scanned.load(std::memory_order_acquire);
-    const std::uint32_t start = stamped::of_round(hint, round) ? stamped::bits(hint) : 0;
-    std::uint32_t count = start;
-    // acquire: pairs with publish_moved()'s and a slot reader's release.
-    while (count < run.count &&
-           marks_[run.first + count].load(std::memory_order_acquire) == mark_of(round))
-      ++count;
-    const bool complete = count >= run.count;
-    if (complete) count = kAll;
-    // release: pairs with the acquire above.
-    if (count != start) scanned.store(stamped::make(round, count), std::memory_order_release);
-    return complete;
+  bool all(std::uint64_t round, Run run, MarkedPrefix<P>& seen) const {
+    return seen.covers(round, run.count, [&](std::uint32_t i) {
+      // acquire: pairs with publish_moved()'s and a slot reader's release.
+      return marks_[run.first + i].load(std::memory_order_acquire) == mark_of(round);
+    });
   }
 
   Atomic8* marks_;
   std::uint32_t send_partitions_;
   std::uint32_t recv_partitions_;
-  std::unique_ptr<Atomic64[]> scanned_;  ///< by receive partition: how far its marks were all there
-  mutable Atomic64 all_scanned_{0};
+  std::unique_ptr<MarkedPrefix<P>[]> seen_;  ///< by receive partition, if they are not the send's
+  mutable MarkedPrefix<P> all_seen_;
 };
 
 }  // namespace larklane::part

@@ -21,6 +21,7 @@
 #include "base/status.hpp"
 #include "part/block.hpp"
 #include "part/layout.hpp"
+#include "part/marked_prefix.hpp"
 
 namespace larklane::part {
 
@@ -168,12 +169,12 @@ class Rendezvous {
 
   /// Every partition of `round` has been marked.
   bool all_marked(std::uint64_t round) const {
-    for (std::uint32_t w = 0; w < layout_.words().size(); ++w) {
+    const auto count = static_cast<std::uint32_t>(layout_.words().size());
+    return marked_.covers(round, count, [&](std::uint32_t w) {
       // relaxed: statistics only.
       const std::uint64_t state = block_.word(round, w).state.load(std::memory_order_relaxed);
-      if (word_state::units(state) != layout_.words()[w].full_mask()) return false;
-    }
-    return true;
+      return word_state::units(state) == layout_.words()[w].full_mask();
+    });
   }
 
  private:
@@ -243,6 +244,7 @@ class Rendezvous {
 
   const BlockView<P>& block_;
   const Layout& layout_;
+  mutable MarkedPrefix<P> marked_;  // words
 };
 
 }  // namespace larklane::part

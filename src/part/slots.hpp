@@ -19,6 +19,7 @@
 
 #include "base/status.hpp"
 #include "part/block.hpp"
+#include "part/marked_prefix.hpp"
 #include "part/rendezvous.hpp"
 #include "part/slot_window.hpp"
 
@@ -61,21 +62,14 @@ class SlotWriter {
   /// Every partition of `round` is in its slot, and the round before has been read.
   bool complete(std::uint64_t round) {
     if (!rounds_moved(block_, partitions_, round - 1)) return false;
-    // relaxed: a hint of this side's thread in Wait or Test, only ever too low.
-    const std::uint64_t hint = first_unmarked_.load(std::memory_order_relaxed);
-    std::uint32_t first = stamped::of_round(hint, round) ? stamped::bits(hint) : 0;
-    // acquire: other threads' Pready are over, so the program may reuse its buffer; pairs with
-    // mark()'s release.
-    while (first < partitions_ &&
-           block_.marks(round)[first].load(std::memory_order_acquire) == mark_of(round))
-      ++first;
-    first_unmarked_.store(stamped::make(round, first), std::memory_order_relaxed);
-    return first == partitions_;
+    return marked_.covers(round, partitions_, [&](std::uint32_t i) {
+      // acquire: other threads' Pready are over, so the program may reuse its buffer; pairs with
+      // mark()'s release.
+      return block_.marks(round)[i].load(std::memory_order_acquire) == mark_of(round);
+    });
   }
 
  private:
-  using Atomic64 = typename P::template Atomic<std::uint64_t>;
-
   /// relaxed: as in SlotWindow::mark_one().
   bool is_marked(std::uint64_t round, std::uint32_t partition) const {
     return block_.marks(round)[partition].load(std::memory_order_relaxed) == mark_of(round);
@@ -84,7 +78,7 @@ class SlotWriter {
   const BlockView<P>& block_;
   std::uint32_t partitions_;
   std::uint64_t partition_bytes_;
-  Atomic64 first_unmarked_{0};
+  MarkedPrefix<P> marked_;
 };
 
 template <class P>

@@ -335,6 +335,38 @@ TEST_P(EngineRace, CountsOfZero) {
   EXPECT_TRUE(pair.receiver->free(recv).ok());
 }
 
+TEST_P(EngineRace, TheSummaryCountsAsEarlyWhatArrivedBeforeAllWasReady) {
+  EnginePair pair(GetParam());
+  std::vector<std::byte> from(4 * 100), to(4 * 100);
+  SendRequest* send = made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 4, 100)));
+  RecvRequest* recv = made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), 4, 100)));
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(recv->start().ok());
+    ASSERT_TRUE(send->start().ok());
+    ASSERT_TRUE(send->pready(0, 3).ok());
+    for (std::int32_t p = 0; p < 3; ++p) {
+      bool arrived = false;
+      while (!arrived) {
+        ASSERT_TRUE(recv->parrived(p, &arrived).ok());
+        ::sched_yield();
+      }
+    }
+    ASSERT_TRUE(send->pready(3, 1).ok());
+    EXPECT_EQ(complete(*recv), Completion::complete);
+    EXPECT_EQ(complete(*send), Completion::complete);
+  }
+  EXPECT_TRUE(pair.sender->free(send).ok());
+  const Summary sent = pair.sender->summary();
+  const Summary received = pair.receiver->summary();
+  EXPECT_TRUE(pair.receiver->free(recv).ok());
+  EXPECT_EQ(sent.early_bytes + received.early_bytes, 3u * 300);
+  EXPECT_EQ(sent.bytes_moved + received.bytes_moved, 3u * 400);
+  EXPECT_EQ(sent.bytes_sent, 3u * 400);
+  EXPECT_EQ(received.bytes_received, 3u * 400);
+  EXPECT_EQ(sent.send_rounds, 3u);
+  EXPECT_EQ(received.receive_rounds, 3u);
+}
+
 TEST_P(EngineRace, DoubleMarksAreToldAndHarmNobody) {
   EnginePair pair(GetParam());
   std::vector<std::byte> from(40 * 8), to(40 * 8);
