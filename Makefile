@@ -16,7 +16,7 @@ build: ## configure and build build/release (the default); the command is build/
 setup: ## install what tests and demo use; says first what that is
 	@$(PYTHON) scripts/setup.py
 
-demo: setup ## what the project is for, shown on this machine (3 minutes the first time)
+demo: setup ## what the project is for, shown on this machine (5 minutes the first time)
 	@test -f build/release/CMakeCache.txt || cmake --preset release
 	@cmake --build --preset release --target demo_programs
 	@$(PYTHON) demo/demo.py build/release
