@@ -172,10 +172,11 @@ def measure(row, parameters, contenders, runner=run_once):
 
 def judge(row, point):
     """Verdicts of one point: [{"candidate", "baseline", ...}] in the order of the row's claims."""
+    compares = any(isinstance(baseline, str) for _, baseline in row["claims"])  # a difference has no ratio: it may be 0
     noise = [
         bars_stats.aa_noise(samples, point["series"][name + "'"])
         for name, samples in point["series"].items()
-        if name + "'" in point["series"]
+        if compares and name + "'" in point["series"]
     ]
     verdicts = []
     for candidate, baseline in row["claims"]:
