@@ -59,6 +59,11 @@ constexpr std::uint32_t bits(std::uint64_t value) noexcept {
 constexpr std::uint8_t mark_of(std::uint64_t round) noexcept {
   return static_cast<std::uint8_t>(round);
 }
+/// The ready mark of a partition that has been pushed past its slot. The lowest bit of a round is
+/// its parity, so among the marks of that parity no round has this one as its own.
+constexpr std::uint8_t pushed_mark_of(std::uint64_t round) noexcept { return mark_of(round ^ 1); }
+/// Before the first use: of rounds that come long after it.
+inline constexpr std::uint8_t kNeverMarked = 128;
 
 /// A rendezvous word on its own cache line.
 template <class P>
@@ -101,6 +106,10 @@ template <class P>
 struct BlockHeader {
   std::uint64_t generation;
   alignas(kLineBytes) Accepted accepted;
+  /// Slots: the last round that the receiver has started.
+  typename P::template Atomic<std::uint64_t> opened_round;
+  /// Slots: partitions that the sender has put into the receiver's buffer itself, never reset.
+  alignas(kLineBytes) typename P::template Atomic<std::uint64_t> pushed_count;
   /// Send partitions moved since the channel was made, never reset: round r is complete at r * S.
   /// Direct mode: the last thing that a mover touches. Slots: the receiver's completion stores it.
   alignas(kLineBytes) typename P::template Atomic<std::uint64_t> moved_count;
@@ -212,7 +221,8 @@ class BlockView {
         (::new (&root(round, r)) Line{})
             ->state.store(word_state::fresh(round), std::memory_order_relaxed);
       if (shape.mode == Mode::slots)
-        for (std::uint32_t p = 0; p < shape.partitions; ++p) ::new (marks(round) + p) Atomic8{0};
+        for (std::uint32_t p = 0; p < shape.partitions; ++p)
+          ::new (marks(round) + p) Atomic8{kNeverMarked};
     }
     for (std::uint32_t p = 0; p < shape.partitions; ++p) ::new (arrived() + p) Atomic8{0};
   }

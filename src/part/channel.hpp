@@ -18,6 +18,7 @@
 #include "part/records.hpp"
 #include "part/shared_copy.hpp"
 #include "part/side.hpp"
+#include "part/slot_lag.hpp"
 
 namespace larklane::part {
 
@@ -218,6 +219,9 @@ class SendChannel final : public SendRequest {
 
  private:
   friend class Moving<SendChannel>;
+  Status mark_further(const Cell& cell, std::uint64_t old) override;
+  Status push_or_mark(std::uint32_t partition);
+  bool push_past_slot(std::uint32_t partition);
   bool receiver_is_gone() const noexcept;
   Status work();                                                    ///< on shared copies
   bool hand_over(Run run, std::uint32_t job, std::uint32_t piece);  ///< to the receiver's helper
@@ -245,6 +249,8 @@ class SendChannel final : public SendRequest {
   SendSide<RealPlatform> side_;
   SharedCopy<RealPlatform> shared_copy_;
   Wire wire_;
+  const bool has_large_slots_;  ///< which are worth a push if the receiver does not keep up
+  SlotLag<RealPlatform> lag_;
   std::atomic<std::uint64_t> round_{
       0};  // relaxed: the caller orders its own calls; the helper learns it from records
   std::atomic<bool> peer_closed_{false};

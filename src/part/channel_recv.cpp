@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "part/channel.hpp"
@@ -142,8 +143,13 @@ void RecvChannel::finish() {
 RoundTotals RecvChannel::totals() const noexcept {
   const std::uint64_t rounds = round() - (active() ? 1 : 0);
   const bool slots = usable() && side_->mode() == Mode::slots;
-  return {rounds, rounds * total_bytes_, slots ? rounds * send_partitions() : 0,
-          slots ? rounds * total_bytes_ : 0};
+  if (!slots) return {rounds, rounds * total_bytes_, 0, 0};
+  // relaxed: statistics.
+  const std::uint64_t pushed =
+      std::min(side_->block().header().pushed_count.load(std::memory_order_relaxed),
+               rounds * send_partitions());
+  return {rounds, rounds * total_bytes_, rounds * send_partitions() - pushed,
+          rounds * total_bytes_ - pushed * match_.shape.partition_bytes};
 }
 
 shm::Buffer RecvChannel::buffer() const noexcept {

@@ -1,6 +1,12 @@
 #include "part/channel.hpp"
 
 namespace larklane::part {
+namespace {
+
+/// A push is a call to the system, about a microsecond: what two copies of this many bytes take.
+constexpr std::uint64_t kPushBytesMin = 8 << 10;
+
+}  // namespace
 
 SendChannel::SendChannel(Parts parts)
     : SendRequest(Kind::send, parts.args.partitions,
@@ -14,7 +20,8 @@ SendChannel::SendChannel(Parts parts)
       side_(BlockView<RealPlatform>(block_.base(), parts.shape), parts.shape,
             std::move(parts.layout)),
       shared_copy_(side_.block().header().shared_copies, partition_bytes_, parts.piece_bytes),
-      wire_(*peer_, shm::Direction::write) {
+      wire_(*peer_, shm::Direction::write),
+      has_large_slots_(side_.mode() == Mode::slots && partition_bytes_ >= kPushBytesMin) {
   if (args_.type->is_contiguous()) contiguous_from_ = static_cast<const std::byte*>(args_.buffer);
 }
 
@@ -24,11 +31,14 @@ Status SendChannel::start() {
   const std::uint64_t next = round() + 1;
   round_.store(next, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
   side_.start(next);
-  if (side_.mode() == Mode::slots) {
-    window_ = side_.window(next);
-    // relaxed: as above.
-    if (contiguous_from_ != nullptr)
-      open_slots_.store(static_cast<std::uint32_t>(partitions_), std::memory_order_relaxed);
+  const auto open = static_cast<std::uint32_t>(partitions_);
+  // relaxed: as above.
+  if (side_.mode() == Mode::direct) {
+    words_ = side_.word_window(next);
+    open_words_.store(open, std::memory_order_relaxed);
+  } else if (contiguous_from_ != nullptr && !has_large_slots_) {
+    slots_ = side_.slot_window(next);
+    open_slots_.store(open, std::memory_order_relaxed);
   }
   active_.store(true, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
   return {};
@@ -38,9 +48,35 @@ Status SendChannel::pready(std::int32_t first, std::int32_t count) {
   if (!active()) return Errc::kNotActive;
   if (first < 0 || count < 0 || first > partitions_ - count) return Errc::kInvalidArgument;
   const Run run{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)};
-  if (count == 1 && side_.mode() == Mode::direct) [[likely]]
-    return side_.mark_one(round(), run.first, *this);
-  return count == 0 ? Status{} : side_.mark(round(), run, *this);
+  if (!has_large_slots_) return count == 0 ? Status{} : side_.mark(round(), run, *this);
+  Status status;
+  for (std::uint32_t p = run.first; p < run.first + run.count; ++p)
+    if (const Status one = push_or_mark(p); !one.ok()) status = one;
+  return status;
+}
+
+Status SendChannel::push_or_mark(std::uint32_t partition) {
+  if (side_.slots().is_ready(round(), partition)) return Errc::kAlreadyReady;
+  if (lag_.is_behind(side_.block(), round()) && push_past_slot(partition)) return {};
+  const Status status = side_.mark(round(), {partition, 1}, *this);
+  lag_.filled(round(), partition);
+  return status;
+}
+
+/// The receiver computes, or does not get a core: what waits in slots it will have to copy itself.
+bool SendChannel::push_past_slot(std::uint32_t partition) {
+  const Moving moving(*this);
+  const Run run{partition, 1};
+  const bool may = moving && wire_.usable() && side_.slots().is_open(round()) && knows_peer_type();
+  if (!may || !push(bytes_of(run)).ok()) return false;
+  const std::uint64_t of_round = round();
+  side_.slots().pushed(of_round, partition);
+  counters_.add_moved(MovedBy::sender, run, partition_bytes_, !side_.slots().all_ready(of_round));
+  return true;
+}
+
+Status SendChannel::mark_further(const Cell& cell, std::uint64_t old) {
+  return side_.rendezvous().mark_further(round(), cell, old, [this](Run run) { move(run); });
 }
 
 bool SendChannel::receiver_is_gone() const noexcept {
@@ -93,6 +129,7 @@ void SendChannel::on_fail(Status status, std::string text) {
 void SendChannel::finish() {
   // relaxed: the caller orders its own calls.
   open_slots_.store(0, std::memory_order_relaxed);
+  open_words_.store(0, std::memory_order_relaxed);
   active_.store(false, std::memory_order_relaxed);
 }
 

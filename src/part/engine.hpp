@@ -18,6 +18,7 @@
 #include "net/shm/region.hpp"
 #include "part/block.hpp"
 #include "part/slot_window.hpp"
+#include "part/word_window.hpp"
 
 namespace larklane::part {
 
@@ -87,22 +88,32 @@ class SendRequest : public Request {
   /// before the first mark changes nothing; a double mark harms no other partition.
   /// @errors kNotActive, kInvalidArgument (range), kAlreadyReady
   virtual Status pready(std::int32_t first, std::int32_t count) = 0;
-  /// The same for one partition. Inline as far as its bytes travel through a slot.
+  /// The same for one partition. Inline as far as it goes into a slot, or does not complete its
+  /// group.
   [[gnu::always_inline]] Status pready(std::int32_t partition) {
     const auto index = static_cast<std::uint32_t>(partition);
-    // relaxed: Start wrote it, and the program orders Start before its Pready.
+    // relaxed: Start wrote both, and the program orders Start before its Pready.
     if (index < open_slots_.load(std::memory_order_relaxed)) [[likely]]
-      return window_.mark_one(index,
-                              [this](std::byte* slot, std::uint64_t offset, std::uint64_t length) {
-                                shm::copy_small(slot, contiguous_from_ + offset, length);
-                              });
+      return slots_.mark_one(index,
+                             [this](std::byte* slot, std::uint64_t offset, std::uint64_t length) {
+                               shm::copy_small(slot, contiguous_from_ + offset, length);
+                             });
+    if (index < open_words_.load(std::memory_order_relaxed))
+      return words_.mark_one(
+          index, [this](const Cell& cell, std::uint64_t old) { return mark_further(cell, old); });
     return pready(partition, 1);
   }
 
  protected:
+  /// WordWindow::mark_one()'s `further`, of a request that opens words.
+  virtual Status mark_further(const Cell&, std::uint64_t) { return Errc::kNotActive; }
+
   const std::byte* contiguous_from_ = nullptr;  ///< the buffer; null if strided or empty
-  SlotWindow<RealPlatform> window_;             ///< of the active round
-  std::atomic<std::uint32_t> open_slots_{0};    ///< partitions that may be marked through it
+  // Of the active round.
+  SlotWindow<RealPlatform> slots_;
+  WordWindow<RealPlatform> words_;
+  std::atomic<std::uint32_t> open_slots_{0};  ///< partitions that may be marked through slots_
+  std::atomic<std::uint32_t> open_words_{0};  ///< through words_
 };
 
 class RecvRequest : public Request {

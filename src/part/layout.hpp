@@ -74,7 +74,7 @@ class Layout {
   std::uint32_t partitions() const noexcept { return static_cast<std::uint32_t>(cells_.size()); }
   const std::vector<Word>& words() const noexcept { return words_; }
   const std::vector<Root>& roots() const noexcept { return roots_; }
-  const Cell& cell(std::uint32_t partition) const noexcept { return cells_[partition]; }
+  const std::vector<Cell>& cells() const noexcept { return cells_; }
 
   /// The groups of `word` that are complete in `ready`, as partition bits. Not for leaves.
   std::uint32_t complete_groups(const Word& word, std::uint32_t ready) const noexcept;

@@ -22,6 +22,7 @@
 #include "part/block.hpp"
 #include "part/layout.hpp"
 #include "part/marked_prefix.hpp"
+#include "part/word_window.hpp"
 
 namespace larklane::part {
 
@@ -89,7 +90,7 @@ class Rendezvous {
     Status status;
     RunJoiner<std::remove_reference_t<Move>> runs(move);
     for (const std::uint32_t end = first + count; first < end;) {
-      const std::uint32_t index = layout_.cell(first).word;
+      const std::uint32_t index = layout_.cells()[first].word;
       const Word& word = layout_.words()[index];
       const std::uint32_t bit = first - word.first;
       const std::uint32_t taken = std::min(end - first, word.count - bit);
@@ -105,18 +106,17 @@ class Rendezvous {
     return status;
   }
 
-  /// Pready of one partition: what it costs most of the time is its read-modify-write.
+  /// What Pready of one partition needs in `round`.
+  WordWindow<P> window(std::uint64_t round) const noexcept {
+    return {layout_.cells().data(), &block_.word(round, 0)};
+  }
+
+  /// WordWindow::mark_one()'s `further`.
   template <class Move>
-  Status mark_one(std::uint64_t round, std::uint32_t partition, Move&& move) const {
-    const Cell& cell = layout_.cell(partition);
-    // seq_cst: as in mark().
-    const std::uint64_t old =
-        block_.word(round, cell.word).state.fetch_or(cell.bit_mask, std::memory_order_seq_cst);
-    const std::uint32_t before = word_state::units(old);
-    if ((before & cell.bit_mask) != 0) [[unlikely]]
-      return Errc::kAlreadyReady;
-    const bool complete = ((before | cell.bit_mask) & cell.group_mask) == cell.group_mask;
-    if (complete || (old & word_state::kExpired) != 0) mark_one_slow(round, cell, old, move);
+  Status mark_further(std::uint64_t round, const Cell& cell, std::uint64_t old, Move&& move) const {
+    if ((old & cell.bit_mask) != 0) return Errc::kAlreadyReady;
+    RunJoiner<std::remove_reference_t<Move>> runs(move);
+    after_mark(round, layout_.words()[cell.word], old, cell.bit_mask, runs);
     return {};
   }
 
@@ -178,14 +178,6 @@ class Rendezvous {
   }
 
  private:
-  /// The group is complete, or its deadline has passed.
-  template <class Move>
-  [[gnu::noinline]] void mark_one_slow(std::uint64_t round, const Cell& cell, std::uint64_t old,
-                                       Move& move) const {
-    RunJoiner<Move> runs(move);
-    after_mark(round, layout_.words()[cell.word], old, cell.bit_mask, runs);
-  }
-
   /// `bits` were marked and the word was `old` before.
   template <class Runs>
   void after_mark(std::uint64_t round, const Word& word, std::uint64_t old, std::uint32_t bits,

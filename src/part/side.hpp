@@ -33,19 +33,13 @@ class SendSide {
     if (mode_ == Mode::direct) rendezvous_.clear(round + 1);
   }
 
-  /// Slots: what Pready of a partition needs in `round`.
-  SlotWindow<P> window(std::uint64_t round) const { return slots_.window(round); }
-
-  /// Pready of one partition in direct mode.
-  /// @param mover  move(Run): the caller moves these now
-  template <class Mover>
-  [[gnu::always_inline]] Status mark_one(std::uint64_t round, std::uint32_t partition,
-                                         Mover& mover) const {
-    return rendezvous_.mark_one(round, partition, [&](Run moved) { mover.move(moved); });
-  }
+  /// What Pready of one partition needs in `round`, in slot mode and in direct mode.
+  SlotWindow<P> slot_window(std::uint64_t round) const { return slots_.window(round); }
+  WordWindow<P> word_window(std::uint64_t round) const { return rendezvous_.window(round); }
 
   /// Pready of a run.
-  /// @param mover  as in mark_one(); slots: fill(slot, offset, length)
+  /// @param mover  direct mode: move(Run), the caller moves these now; slots: fill(slot, offset,
+  /// length)
   template <class Mover>
   Status mark(std::uint64_t round, Run run, Mover& mover) const {
     if (mode_ == Mode::slots)
@@ -60,6 +54,7 @@ class SendSide {
 
   const BlockView<P>& block() const noexcept { return block_; }
   const Rendezvous<P>& rendezvous() const noexcept { return rendezvous_; }
+  SlotWriter<P>& slots() noexcept { return slots_; }
   Mode mode() const noexcept { return mode_; }
 
  private:
@@ -91,7 +86,11 @@ class RecvSide {
   /// @param mover  move(Run): direct mode, the caller moves these now
   template <class Mover>
   void open(std::uint64_t round, Mover& mover) {
-    if (mode_ == Mode::direct) rendezvous_.open(round, [&](Run run) { mover.move(run); });
+    if (mode_ == Mode::direct)
+      rendezvous_.open(round, [&](Run run) { mover.move(run); });
+    else
+      // release: pairs with SlotWriter::is_open()'s acquire.
+      block_.header().opened_round.store(round, std::memory_order_release);
   }
 
   /// By receive partition: mark_of(round) when it has arrived. Null: ask arrived().
@@ -113,6 +112,7 @@ class RecvSide {
     if (mode_ == Mode::direct) return rounds_moved(block_, partitions_, round);
     slots_.drain_all(round, emptier(mover));
     if (!all_arrived(round)) return false;
+    slots_.end_round(round);
     // release: every slot has been read; pairs with rounds_moved() in SlotWriter::complete().
     block_.header().moved_count.store(round * partitions_, std::memory_order_release);
     return true;

@@ -1,6 +1,7 @@
 #pragma once
 // Slots: partitions small enough to travel through library memory. Pready copies in and is done;
-// the reader claims a run, copies out, and then the run has arrived. Model:
+// the reader claims a run, copies out, and then the run has arrived. If the reader does not keep
+// up, Pready may push: copy into the receiver's buffer, past the slot. Model:
 // tests/protocol/slots.pml.
 //
 // Thread safety: thread-safe.
@@ -8,9 +9,12 @@
 // 1. Round r uses marks and slots of its parity. The send of round r completes only when round
 // r - 1 has been read, so in round r + 1 they are free.
 // 2. A mark is set after its slot is full (release) and read before the slot is (acquire).
-// 3. A claim carries its round: a reader that stalled in an older round claims nothing.
+// 3. A claim carries its round: a reader that stalled in an older round claims nothing. When a
+// round is over every claim word carries it.
 // 4. The receiver's completion tells the sender that the round has been read: no reader touches
 // the block then.
+// 5. A partition is either marked or pushed. It is pushed only after the receiver's Start; whoever
+// pushed it sets the arrival mark, and a ready mark that says nothing to readers.
 
 #include <algorithm>
 #include <cstdint>
@@ -59,14 +63,37 @@ class SlotWriter {
     return status;
   }
 
-  /// Every partition of `round` is in its slot, and the round before has been read.
+  /// May the receiver's buffer be written in `round`?
+  bool is_open(std::uint64_t round) const {
+    // acquire: its Start, and `accepted`; pairs with RecvSide::open()'s release.
+    return block_.header().opened_round.load(std::memory_order_acquire) == round;
+  }
+
+  /// `partition` has been pushed: is_open() and not ready before.
+  void pushed(std::uint64_t round, std::uint32_t partition) const {
+    // relaxed: statistics.
+    block_.header().pushed_count.fetch_add(1, std::memory_order_relaxed);
+    // release: pairs with is_ready(). No reader takes it for this round's: the slot is stale.
+    block_.marks(round)[partition].store(pushed_mark_of(round), std::memory_order_release);
+    // release: the copied bytes; pairs with Arrival's acquire.
+    block_.arrived()[partition].store(mark_of(round), std::memory_order_release);
+  }
+
+  /// Marked or pushed.
+  bool is_ready(std::uint64_t round, std::uint32_t partition) const {
+    // acquire: that thread's Pready is over, so the program may reuse its buffer; pairs with
+    // mark()'s and pushed()'s release.
+    const std::uint8_t mark = block_.marks(round)[partition].load(std::memory_order_acquire);
+    return mark == mark_of(round) || mark == pushed_mark_of(round);
+  }
+
+  bool all_ready(std::uint64_t round) {
+    return ready_.covers(round, partitions_, [&](std::uint32_t p) { return is_ready(round, p); });
+  }
+
+  /// Every partition of `round` is ready, and the round before has been read.
   bool complete(std::uint64_t round) {
-    if (!rounds_moved(block_, partitions_, round - 1)) return false;
-    return marked_.covers(round, partitions_, [&](std::uint32_t i) {
-      // acquire: other threads' Pready are over, so the program may reuse its buffer; pairs with
-      // mark()'s release.
-      return block_.marks(round)[i].load(std::memory_order_acquire) == mark_of(round);
-    });
+    return rounds_moved(block_, partitions_, round - 1) && all_ready(round);
   }
 
  private:
@@ -78,7 +105,7 @@ class SlotWriter {
   const BlockView<P>& block_;
   std::uint32_t partitions_;
   std::uint64_t partition_bytes_;
-  MarkedPrefix<P> marked_;
+  MarkedPrefix<P> ready_;
 };
 
 template <class P>
@@ -115,6 +142,20 @@ class SlotReader {
       if (drain_claim(round, c, ~0u, empty) && read_end == c) ++read_end;
     if (read_end != start)
       first_unread_.store(stamped::make(round, read_end), std::memory_order_relaxed);
+  }
+
+  /// Everything has arrived: claim words that no reader needed, because all was pushed, follow. By
+  /// one thread at a time.
+  void end_round(std::uint64_t round) {
+    // relaxed: the arrival marks that the caller has seen come after it.
+    const std::uint64_t pushed = block_.header().pushed_count.load(std::memory_order_relaxed);
+    if (pushed == pushed_seen_) return;
+    pushed_seen_ = pushed;
+    for (std::uint32_t c = 0; c < claim_count_; ++c)
+      // acquire, release: pair with the readers'. Nobody else writes it now: what is marked in this
+      // round has been claimed.
+      if (!stamped::of_round(claims_[c].load(std::memory_order_acquire), round))
+        claims_[c].store(stamped::make(round, ~0u), std::memory_order_release);
   }
 
   /// Some reader has claimed what is not in the receive buffer yet.
@@ -193,6 +234,7 @@ class SlotReader {
   std::uint32_t claim_count_;
   std::unique_ptr<Atomic64[]> claims_;
   Atomic64 first_unread_{0};
+  std::uint64_t pushed_seen_ = 0;
 };
 
 }  // namespace larklane::part

@@ -294,8 +294,21 @@ void World::sender() {
 /// As SendChannel does it: a single partition has a way of its own.
 Status World::mark(std::uint64_t round, Run run, Mover& mover) {
   if (run.count != 1) return send_.mark(round, run, mover);
-  if (case_.mode == Mode::direct) return send_.mark_one(round, run.first, mover);
-  return send_.window(round).mark_one(run.first, [&](auto... where) { mover.fill(where...); });
+  if (case_.mode == Mode::direct)
+    return send_.word_window(round).mark_one(run.first, [&](const Cell& cell, std::uint64_t old) {
+      return send_.rendezvous().mark_further(round, cell, old,
+                                             [&](Run moved) { mover.move(moved); });
+    });
+  auto& slots = send_.slots();
+  if (slots.is_open(round) && !slots.is_ready(round, run.first) && below(3) == 0) {
+    const std::uint64_t bytes = shape_.partition_bytes;
+    must(receiver_round_ == round, "pushed outside of the receiver's round");
+    simulation_.copy(recv_buffer_.data() + run.first * bytes,
+                     send_buffer_.data() + run.first * bytes, bytes);
+    slots.pushed(round, run.first);
+    return {};
+  }
+  return send_.slot_window(round).mark_one(run.first, [&](auto... where) { mover.fill(where...); });
 }
 
 void World::marker(std::size_t index) {

@@ -1,4 +1,5 @@
-/* Slots: small partitions travel through library memory. One channel, two Pready threads, three readers on the receiver's side.
+/* Slots: small partitions travel through library memory. One channel, two Pready threads, three readers on the receiver's side
+ * (two in the model with pushes).
  *
  *  1. There is one slot and one mark per partition and round parity. Start clears no mark.
  *  2. The mark of round r is a value of its own among the rounds of its parity (here r; in the code a byte, (r + 1) / 2).
@@ -12,6 +13,10 @@
  *  8. Who has claimed copies out, then stores r as the arrival mark of what it copied.
  *  9. The receive completes round r when all arrival marks are r; then it says so to the sender. Parrived(j) is true if the request is
  *     inactive, or the arrival mark of j is r.
+ * 10. If the receiver's Start(r) has said so, Pready may push instead: copy into the receive buffer, then set the arrival mark. The
+ *     ready mark gets a value that no round has as its own (here PUSHED; in the code r ^ 1, of the other
+ *     parity), which counts as marked in rule 4 only.
+ * 11. When a round is complete the receiver writes its tag into the claim word, if no reader has.
  *
  * Checked: a partition is copied out exactly once a round, into an active round, with that round's data; Parrived is true only when the
  * data is there; nobody waits for ever. The other readers look a few times, whenever they like, and then never again: the receiver's
@@ -19,6 +24,7 @@
  *
  * @cc -DCOLLAPSE
  * @model slots
+ * @model pushed -DMAY_PUSH=1 -DROUNDS=3 -DREADERS=1
  * @mutant 1 rule 3: Pready marks, then copies => slot[
  * @mutant 2 rule 4: the send completes when its partitions are marked, consumed or not => slot[
  * @mutant 3 rule 7: a claim word of whatever other round is one without claims => round == r
@@ -29,12 +35,22 @@
  * @mutant 8 rule 1: Start(r) clears the marks of round r + 1 => deadlock
  * @mutant 9 rule 9: an arrival mark of whatever round will do => data[0] == r
  * @mutant 10 rule 9: the receiver says that a round is read when all of it has been claimed => slot[
+ * @mutant 11 -DMAY_PUSH=1 rule 10: Pready pushes before the receiver's Start => in_round
+ * @mutant 12 -DMAY_PUSH=1 rule 10: a push sets the arrival mark, then copies => data[0] == r
+ * @mutant 13 -DMAY_PUSH=1 rule 10: a push leaves the round's own mark on the slot => data[1] == 0
+ * @mutant 14 -DMAY_PUSH=1 rule 11: the claim word keeps the tag of a round in which all was pushed => deadlock
  */
 #ifndef MUTATE
 #define MUTATE 0
 #endif
 #ifndef ROUNDS
 #define ROUNDS 4
+#endif
+#ifndef MAY_PUSH
+#define MAY_PUSH 0
+#endif
+#ifndef READERS
+#define READERS 2
 #endif
 #ifndef LOOKS
 #define LOOKS 1
@@ -48,6 +64,7 @@ byte mark[4];                                      /* 2 * partition + parity: th
 byte slot[4];                                      /* 2 * partition + parity: the round whose data it holds */
 byte arrived[2];                                   /* the round whose data has arrived */
 byte told;                                         /* the last round that has been read */
+byte opened;                                       /* the last round that the receiver has started */
 
 /* the sender */
 byte started, marked;
@@ -59,17 +76,47 @@ bool in_round;                                     /* between Start and completi
 bool live;                                         /* the request is active */
 byte data[2];                                      /* the receive buffer: the round whose data it holds */
 
+#if MAY_PUSH
+#define PUSHED 100
+#if MUTATE == 11
+#define IS_OPEN true
+#else
+#define IS_OPEN (opened == r)
+#endif
+inline push() {                                    /* rule 10 */
+  assert(in_round && round == r);
+#if MUTATE == 12
+  arrived[i] = r;
+#endif
+  assert(data[i] == 0);
+  data[i] = r;
+  atomic {
+#if MUTATE == 13
+    mark[2 * i + (r & 1)] = r;
+#else
+    mark[2 * i + (r & 1)] = PUSHED;
+#endif
+    arrived[i] = r; marked = marked | BIT(i)
+  }
+}
+#endif
 proctype thread(byte i) {                          /* MPI_Pready(i) in every round */
   byte r;
   for (r : 1 .. ROUNDS) {
     started == r;
+    if
+#if MAY_PUSH
+    :: IS_OPEN -> push()
+#endif
+    :: true ->
 #if MUTATE != 1
-    slot[2 * i + (r & 1)] = r;                     /* rule 3 */
+       slot[2 * i + (r & 1)] = r;                  /* rule 3 */
 #endif
-    atomic { mark[2 * i + (r & 1)] = r; marked = marked | BIT(i) }
+       atomic { mark[2 * i + (r & 1)] = r; marked = marked | BIT(i) }
 #if MUTATE == 1
-    ; slot[2 * i + (r & 1)] = r
+       ; slot[2 * i + (r & 1)] = r
 #endif
+    fi
   }
 }
 proctype sender() {
@@ -157,16 +204,22 @@ inline read_slots() {
   :: else -> tag = 0; bits = 0
   fi
 }
-#define SOMETHING(r) ((IS_READY(0, r) && !(CLAIMS(r) & BIT(0))) || (IS_READY(1, r) && !(CLAIMS(r) & BIT(1))))
+#define SOMETHING(r) (MAY_CLAIM(r) && ((IS_READY(0, r) && !(CLAIMS(r) & BIT(0))) || (IS_READY(1, r) && !(CLAIMS(r) & BIT(1)))))
 
 proctype receiver() {
   byte r, tag, bits, take;
   for (r : 1 .. ROUNDS) {
     atomic { in_round = true; round = r; live = true };            /* MPI_Start: rule 5 */
+    opened = r;
     do                                             /* MPI_Wait: polls, but here only when it could find something */
     :: arrived[0] == r && arrived[1] == r -> break
     :: (arrived[0] != r || arrived[1] != r) && SOMETHING(r) -> read_slots()
     od;
+#if MAY_PUSH && MUTATE != 14
+    atomic {                                       /* rule 11 */
+      if :: claim_tag != r -> claim_tag = r; claim_bits = ALL :: else fi
+    };
+#endif
     told = r;                                      /* rule 9 */
     assert(data[0] == r && data[1] == r);
     atomic { live = false; in_round = false; data[0] = 0; data[1] = 0 }        /* the application writes its buffer */
@@ -194,6 +247,9 @@ end:                                               /* need not look at all */
 }
 init {
   atomic {
-    run thread(0); run thread(1); run sender(); run receiver(); run reader(LOOKS); run reader(1)
+    run thread(0); run thread(1); run sender(); run receiver(); run reader(LOOKS)
+#if READERS > 1
+    ; run reader(1)
+#endif
   }
 }

@@ -46,7 +46,7 @@ void expect_lawful(std::uint32_t partitions, const std::vector<std::uint32_t>& b
     ASSERT_GE(word.count, 1u);
     ASSERT_LE(word.count, kUnitsPerWord);
     for (std::uint32_t p = word.first; p < word.first + word.count; ++p) {
-      const Cell& cell = layout.cell(p);
+      const Cell& cell = layout.cells()[p];
       ASSERT_EQ(cell.word, w);
       ASSERT_EQ(cell.bit_mask, 1u << (p - word.first));
       for (std::uint32_t q = word.first; q < word.first + word.count; ++q)
@@ -57,8 +57,8 @@ void expect_lawful(std::uint32_t partitions, const std::vector<std::uint32_t>& b
   ASSERT_EQ(next, partitions);
   // A group is within one word, or it is all of the leaves of one root.
   for (std::uint32_t p = 1; p < partitions; ++p) {
-    const Word& before = layout.words()[layout.cell(p - 1).word];
-    const Word& word = layout.words()[layout.cell(p).word];
+    const Word& before = layout.words()[layout.cells()[p - 1].word];
+    const Word& word = layout.words()[layout.cells()[p].word];
     if (group[p - 1] == group[p] && &before != &word) {
       ASSERT_NE(word.root, kNoRoot);
       ASSERT_EQ(before.root, word.root);

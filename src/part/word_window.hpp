@@ -1,0 +1,37 @@
+#pragma once
+// What Pready of one partition in direct mode does most of the time, and all that it needs for it.
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/status.hpp"
+#include "part/block.hpp"
+#include "part/layout.hpp"
+
+namespace larklane::part {
+
+/// The rendezvous words of one round as Pready of single partitions needs them. Thread safety:
+/// immutable.
+template <class P>
+struct WordWindow {
+  const Cell* cells = nullptr;  ///< by partition
+  WordLine<P>* words = nullptr;
+
+  /// further(cell, old): the word was `old` before, and the mark is the last one of its group,
+  /// late, or a second one.
+  template <class Further>
+  [[gnu::always_inline]] Status mark_one(std::uint32_t partition, Further&& further) const {
+    const Cell& cell = cells[partition];
+    // seq_cst: store-then-look against Rendezvous::open() and expire(); releases the caller's
+    // partition, acquires the others'.
+    const std::uint64_t old =
+        words[cell.word].state.fetch_or(cell.bit_mask, std::memory_order_seq_cst);
+    const bool complete =
+        ((word_state::units(old) | cell.bit_mask) & cell.group_mask) == cell.group_mask;
+    if (!complete && (old & (word_state::kExpired | cell.bit_mask)) == 0) [[likely]]
+      return {};
+    return further(cell, old);
+  }
+};
+
+}  // namespace larklane::part
