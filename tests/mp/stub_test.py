@@ -263,6 +263,9 @@ def wrong_family(bench):
         output = system(bench.command, "run", *words, program, env={"LARKLANE_MPI": variable}, status=REFUSED)
         expect(f"{who} is {words[-1] if words else variable}, but its MPI is of the ompi family (" in output and "libmpi.so.99" in output,
                f"{words}: the difference is missing", output)
+    # Behind a script only the first MPI call shows it.
+    output = system(bench.command, "run", "/bin/sh", "-c", str(program), env={"LARKLANE_MPI": "mpich"}, status=REFUSED)
+    expect("LARKLANE_MPI (or --mpi) is mpich, but " in output and "is of the ompi family" in output, "behind a script: not said", output)
 
 
 def without_mpi(bench):

@@ -199,6 +199,15 @@ static bool use_family(const char* family, const struct Object* self) {
   return !problem;
 }
 
+// With the library of another ABI the program would crash in its first call. `larklane run` says so
+// where it sees the MPI; behind a script it does not.
+static _Noreturn void stop_wrong_choice(const char* family, const char* own, const char* path) {
+  dprintf(STDERR_FILENO,
+          "larklane: LARKLANE_MPI (or --mpi) is %s, but %s is of the %s family; leave it out\n",
+          family, path, own);
+  _exit(2);
+}
+
 // @return false if the MPI itself has to take the calls
 static bool use_larklane(const void* caller) {
   struct Object self;
@@ -206,8 +215,11 @@ static bool use_larklane(const void* caller) {
   if (!find_object(kNames, &self) || !find_mpi(caller, &self, &mpi)) return false;
   // Linked with one of our libraries: that one is attached already.
   if (defines(&mpi, "larklane_mpi_attach")) return false;
+  const char* own = family_of(&mpi);
   const char* family = family_wanted();
-  if (!family) family = family_of(&mpi);
+  if (!family) family = own;
+  if (own && strcmp(family, own) != 0 && strcmp(family, "native") != 0)
+    stop_wrong_choice(family, own, mpi.object.path);
   if (!family) {
     warn_once(
         "%s has none of the MPI ABIs known here (MPICH, Open MPI, MPI 5.0 standard ABI); its own "
