@@ -72,6 +72,7 @@ BANNED = (
             "tools/": "`larklane run` passes the environment on",
             "examples/": "plain MPI programs",
             "demo/": "plain MPI programs",
+            "bench/": "plain MPI programs",
             "tests/": "seeds and the launcher's hints",
         },
     ),

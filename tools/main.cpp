@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/mpi_choices.h"
+#include "bench.hpp"
 #include "info.hpp"
 #include "run.hpp"
 
@@ -36,6 +39,22 @@ class RunFormatter : public CLI::Formatter {
     return "Usage: larklane run [OPTIONS] PROGRAM [ARGUMENTS...]\n";
   }
 };
+
+/// Commands that read their words themselves, and words that are no command.
+/// @return the exit status; nothing if it is for main()
+std::optional<int> other_command(int argc, char** argv) {
+  using namespace larklane::tools;
+  const std::string_view word = argc > 1 ? argv[1] : "-";
+  const std::vector<std::string> words(argv + std::min(argc, 2), argv + argc);
+  if (word == "bench") return bench(words);
+  if (word == "report") return run_python("larklane.report", words);
+  if (word.starts_with('-') || word == "run" || word == "info") return std::nullopt;
+  std::fprintf(stderr,
+               "larklane: '%s' is no command of ours; there are run, info, bench and report. To "
+               "start a program: larklane run PROGRAM\n",
+               argv[1]);
+  return kRefused;
+}
 
 }  // namespace
 
@@ -74,15 +93,11 @@ int main(int argc, char** argv) {
   info_command->add_flag("--json", info_request.json, "as JSON");
   info_command->footer(kInfoExamples);
 
-  const std::string_view word = argc > 1 ? argv[1] : "-";
-  if (!word.starts_with('-') && word != run_command->get_name() &&
-      word != info_command->get_name()) {
-    std::fprintf(stderr,
-                 "larklane: '%s' is no command of ours; there are run and info. To start a "
-                 "program: larklane run PROGRAM\n",
-                 argv[1]);
-    return kRefused;
-  }
+  // For --help; their words are not ours to read.
+  app.add_subcommand("bench", "micro-benchmarks of partitioned communication and its alternatives");
+  app.add_subcommand("report", "figures, comparison and advice from what was measured");
+
+  if (const std::optional<int> status = other_command(argc, argv)) return *status;
   // What follows `--` is no option of ours.
   const int own = static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv);
   try {

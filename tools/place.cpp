@@ -27,6 +27,13 @@ Place Place::find() {
   return place;
 }
 
+std::filesystem::path Place::find_beside(std::string_view relative) {
+  std::error_code error;
+  const auto executable = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto path = executable.parent_path().parent_path() / relative;
+  return std::filesystem::exists(path, error) ? path : std::filesystem::path();
+}
+
 std::filesystem::path Place::library(std::string_view family) const {
   auto path = folder / ("liblarklane_mpi_" + std::string(family) + LARKLANE_LIBRARY_SUFFIX);
   std::error_code error;

@@ -20,6 +20,9 @@ struct Place {
   std::filesystem::path folder;   ///< where it lies, or the first place where it was looked for
 
   static Place find();
+  /// A folder beside the command's own, in the build tree and after an installation; empty if it is
+  /// missing.
+  static std::filesystem::path find_beside(std::string_view relative);
   /// Path of the family's library; empty if it was not built.
   std::filesystem::path library(std::string_view family) const;
 };

@@ -136,6 +136,7 @@ void find_family(const ElfFile& elf, bool family_given, Program* program) {
     const auto library = ElfFile::read(path);
     if (!library || !library->defines("PMPI_Init")) continue;
     if (const char* symbol = symbol_of_family(*library, &program->family)) {
+      program->mpi = path;
       program->how = path.string() + " defines " + symbol;
       return;
     }

@@ -12,8 +12,9 @@ struct Program {
 
   std::filesystem::path path;  ///< as execvp would find it; empty if it finds nothing
   Kind kind = Kind::dynamic_executable;
-  std::string family;   ///< of the MPI that it is linked with; empty if none is (Python, scripts)
-  std::string how;      ///< one sentence on how the family was found, or why not
+  std::string family;  ///< of the MPI that it is linked with; empty if none is (Python, scripts)
+  std::filesystem::path mpi;  ///< the MPI's library, if a family is known
+  std::string how;            ///< one sentence on how the family was found, or why not
   std::string refusal;  ///< why `larklane run` can't serve it, with the remedy; empty if it can
 
   /// @param name          as the user gave it; looked up in PATH if it has no slash

@@ -1,0 +1,52 @@
+#pragma once
+// How long each thread computes in each round: the noise models of the micro-benchmarks.
+// Thread safety: immutable.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace larklane::bench {
+
+/// Delays recorded elsewhere: [rounds][threads], nanoseconds above the fastest thread's time.
+using DelayTrace = std::vector<std::vector<double>>;
+
+/// Interruptions at a fixed rate, each of a fixed length, at a random phase of each thread.
+struct PeriodicNoise {
+  double period_ns, length_ns;
+};
+
+class Noise {
+ public:
+  enum class Kind { none, single, uniform, gaussian, exponential, periodic, trace };
+
+  /// @param text  none | single | uniform | gaussian | exponential | periodic:HZ:US | a preset's
+  ///              name | trace:FILE
+  /// @return what is wrong with it in *error, empty if nothing is
+  static Noise parse(std::string_view text, double percent, std::uint64_t seed, std::string* error);
+
+  /// What thread `thread` of `threads` computes in `round`, in nanoseconds.
+  /// single:      one thread, drawn for each round, computes `percent` longer
+  /// uniform:     in [c, c + percent of c)                     (ICPP'22, 3.3)
+  /// gaussian:    mean c, deviation percent of c; a negative time is drawn again
+  /// exponential: c plus a delay of mean percent of c
+  /// periodic:    c plus the interruptions that fall into it
+  /// trace:       c plus the recorded delay
+  double compute_ns(double compute_ns, std::uint64_t round, std::uint32_t thread,
+                    std::uint32_t threads) const;
+
+  Kind kind() const noexcept { return kind_; }
+
+ private:
+  Kind kind_ = Kind::none;
+  double share_ = 0;  ///< percent / 100
+  std::uint64_t seed_ = 0;
+  PeriodicNoise periodic_{};
+  DelayTrace delays_;
+};
+
+/// One line per preset, for --help.
+std::string noise_presets();
+
+}  // namespace larklane::bench

@@ -1,0 +1,238 @@
+#include "options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+
+#include "noise.hpp"
+
+namespace larklane::bench {
+namespace {
+
+constexpr const char* kExamples = R"(
+Examples:
+  mpirun -n 2 larklane bench perceived-bandwidth --threads 8 --noise uniform --json pb.json
+  mpirun -n 2 larklane bench early-bird --sizes 64K:4M --partitions-per-thread 4 --cold
+  mpirun -n 2 larklane bench recv-compute --recv-partitions 3 --noise trace:delays.json
+
+--with native measures without Larklane; outside of a launcher both are measured in turns: larklane bench --help.
+
+Noise presets:
+)";
+
+/// Each benchmark: what it shows, and its defaults.
+struct Benchmark {
+  const char* name;
+  const char* what;
+  const char* noise;
+  std::vector<std::string> ways;
+};
+
+const std::vector<Benchmark>& benchmarks() {
+  static const std::vector<std::string> all{"join",         "persistent", "threads",
+                                            "thread-comms", "rma",        "partitioned"};
+  static const std::vector<Benchmark> list{
+      {"overhead", "time from the first Pready to the last arrival, over that of one send", "none",
+       all},
+      {"perceived-bandwidth", "bytes over the time from the last thread's end to the last arrival",
+       "uniform", all},
+      {"availability", "share of one send's time that is over when the threads have joined",
+       "single", all},
+      {"early-bird", "share of the communication that is over before the join", "uniform", all},
+      {"recv-compute", "time between the first and the last arrival: work for the receiver",
+       "single", all},
+      {"latency",
+       "half round trip, one partition, no threads",
+       "none",
+       {"join", "persistent", "rma", "partitioned"}},
+      {"call-cost",
+       "init, first round, Start, Pready, Parrived, Wait, free",
+       "none",
+       {"partitioned"}},
+      {"sweep3d",
+       "a wave over a plane of ranks: single, multiple (a send a thread), partitioned",
+       "single",
+       {"single", "multiple", "partitioned"}},
+      {"halo3d",
+       "7 points on a grid of ranks: single, multiple, partitioned",
+       "single",
+       {"single", "multiple", "partitioned"}},
+  };
+  return list;
+}
+
+/// "64K" as bytes; 0: malformed.
+std::uint64_t bytes_of_text(const std::string& text) {
+  std::istringstream stream(text);
+  std::uint64_t value = 0;
+  char unit = 0;
+  if (text.empty() || text.front() == '-' || !(stream >> value)) return 0;
+  if (stream >> unit) {
+    const std::string units = "KMG";
+    const auto at = units.find(unit);
+    if (at == std::string::npos || !(stream >> std::ws).eof() ||
+        (value >> (63 - 10 * (at + 1))) != 0)
+      return 0;
+    value <<= 10 * (at + 1);
+  }
+  return value;
+}
+
+/// "A:B" (doubled from A to B), or "A,B,C".
+std::string parse_sizes(const std::string& text, std::vector<std::uint64_t>* sizes) {
+  const std::string expected =
+      "--sizes " + text + ": expected BYTES, FROM:TO or A,B,C, with K, M, G";
+  sizes->clear();
+  const auto colon = text.find(':');
+  if (colon != std::string::npos) {
+    const std::uint64_t from = bytes_of_text(text.substr(0, colon));
+    const std::uint64_t to = bytes_of_text(text.substr(colon + 1));
+    if (from == 0 || to < from) return expected;
+    for (std::uint64_t size = from; size <= to && size >= from; size *= 2) sizes->push_back(size);
+    return {};
+  }
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    sizes->push_back(bytes_of_text(word));
+    if (sizes->back() == 0) return expected;
+  }
+  return sizes->empty() ? expected : std::string();
+}
+
+std::string check(const Options& o) {
+  std::string error;
+  Noise::parse(o.noise, o.noise_percent, o.seed, &error);
+  if (!error.empty()) return error;
+  if (o.ways.empty()) return "--without: no way is left";
+  for (const std::uint64_t size : o.sizes) {
+    const std::uint64_t bytes = o.bytes_of(size);
+    const std::string where = "size " + std::to_string(bytes) + ": ";
+    if (bytes % o.send_partitions() != 0)
+      return where + "not a multiple of the " + std::to_string(o.send_partitions()) +
+             " send partitions (--threads x --partitions-per-thread): at least one byte each";
+    if (bytes % o.receive_partitions() != 0)
+      return where + "not a multiple of the " + std::to_string(o.receive_partitions()) +
+             " receive partitions (--recv-partitions)";
+  }
+  return {};
+}
+
+/// What is given as text or in another unit than Options has.
+struct Words {
+  std::string sizes = "64K:4M";
+  double compute_us = 10000;
+  std::vector<std::string> without;
+};
+
+/// How threads and messages are cut.
+void add_shape(CLI::App* sub, Options& o, Words& words) {
+  const auto add = [&](const char* name, auto& value, const char* what) {
+    return sub->add_option(name, value, what)->capture_default_str();
+  };
+  const std::map<std::string, Order> orders{{"ascending", Order::ascending},
+                                            {"descending", Order::descending},
+                                            {"strided", Order::strided},
+                                            {"random", Order::random}};
+  const std::map<std::string, Scaling> scalings{{"strong", Scaling::strong},
+                                                {"weak", Scaling::weak}};
+  add("--sizes", words.sizes, "bytes of a message: N, FROM:TO (doubled), or A,B,C; with K, M, G");
+  add("--threads", o.threads, "threads that compute and send")->check(CLI::Range(1, 4096));
+  add("--partitions-per-thread", o.partitions_per_thread, "send partitions of each thread")
+      ->check(CLI::Range(1, 65536));
+  add("--recv-partitions", o.recv_partitions, "receive partitions; 0: as the sender");
+  sub->add_option("--scaling", o.scaling,
+                  "strong (sizes of messages) or weak (of a thread's share)")
+      ->transform(CLI::CheckedTransformer(scalings, CLI::ignore_case));
+  sub->add_option("--order", o.order,
+                  "of a thread's Pready: ascending, descending, strided, random")
+      ->transform(CLI::CheckedTransformer(orders, CLI::ignore_case));
+}
+
+/// What threads do before they send.
+void add_work(CLI::App* sub, Options& o, Words& words) {
+  const auto add = [&](const char* name, auto& value, const char* what) {
+    return sub->add_option(name, value, what)->capture_default_str();
+  };
+  add("--compute-us", words.compute_us, "what each thread computes in a round, microseconds")
+      ->check(CLI::NonNegativeNumber);
+  add("--noise", o.noise,
+      "none, single, uniform, gaussian, exponential, periodic:HZ:US, trace:FILE, a preset");
+  add("--noise-percent", o.noise_percent, "amount of noise, of the compute time")
+      ->check(CLI::NonNegativeNumber);
+  add("--seed", o.seed, "of the noise and of the random order");
+  sub->add_flag("--cold", o.cold, "message buffers are flushed from the caches before each round");
+}
+
+/// What is measured how often, and where it goes.
+void add_method(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& words) {
+  const auto add = [&](const char* name, auto& value, const char* what) {
+    return sub->add_option(name, value, what)->capture_default_str();
+  };
+  sub->add_option("--ways", o.ways, "alternatives to measure, the first is the baseline")
+      ->delimiter(',')
+      ->default_str(CLI::detail::join(benchmark.ways));
+  sub->add_option("--without", words.without, "of them, leave these out")->delimiter(',');
+  add("--iterations", o.iterations, "measured rounds of each point")->check(CLI::Range(1, 1000000));
+  add("--warmup", o.warmup, "rounds before them")->check(CLI::Range(0, 1000000));
+  add("--budget", o.budget_s, "seconds for everything: repetitions are dropped first; 0: no limit")
+      ->check(CLI::NonNegativeNumber);
+  add("--limit", o.limit_s, "seconds after which a round counts as hung")
+      ->check(CLI::PositiveNumber);
+  add("--traces", o.traces, "rounds of each way whose events are kept in the JSON");
+  sub->add_option("--json", o.json, "write samples and environment there");
+  sub->add_option("--csv", o.csv, "write the samples there");
+  sub->add_option("--variant", o.variant)->group("");
+  sub->add_flag("--quiet", o.quiet, "no progress");
+}
+
+const Benchmark* find_benchmark(const std::string& name) {
+  for (const Benchmark& benchmark : benchmarks())
+    if (benchmark.name == name) return &benchmark;
+  return nullptr;
+}
+
+}  // namespace
+
+int parse_options(int argc, char** argv, bool print, Options* options) {
+  CLI::App app{"Micro-benchmarks of partitioned communication against its alternatives."};
+  app.name("larklane bench");
+  app.require_subcommand(1);
+  app.footer(kExamples + noise_presets());
+  Options& o = *options;
+  Words words;
+  for (const Benchmark& benchmark : benchmarks()) {
+    CLI::App* sub = app.add_subcommand(benchmark.name, benchmark.what);
+    add_shape(sub, o, words);
+    add_work(sub, o, words);
+    add_method(sub, benchmark, o, words);
+  }
+  const std::string word = argc > 1 ? argv[1] : "";
+  if (!word.empty() && !word.starts_with("-") && find_benchmark(word) == nullptr) {
+    if (print) std::fprintf(stderr, "larklane bench: no benchmark is called %s\n", word.c_str());
+    return 2;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream out, err;
+    const int status = app.exit(error, out, err);
+    if (print) std::fputs(out.str().c_str(), stdout), std::fputs(err.str().c_str(), stderr);
+    return status == 0 ? 0 : 2;
+  }
+  const CLI::App* chosen = app.get_subcommands().front();
+  const Benchmark& benchmark = *find_benchmark(chosen->get_name());
+  o.benchmark = benchmark.name;
+  o.compute_ns = words.compute_us * 1e3;
+  if (o.ways.empty()) o.ways = benchmark.ways;
+  std::erase_if(
+      o.ways, [&](const std::string& way) { return std::ranges::count(words.without, way) != 0; });
+  if (chosen->get_option("--noise")->empty()) o.noise = benchmark.noise;
+  std::string problem = parse_sizes(words.sizes, &o.sizes);
+  if (problem.empty()) problem = check(o);
+  if (problem.empty()) return -1;
+  if (print) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
+  return 2;
+}
+
+}  // namespace larklane::bench

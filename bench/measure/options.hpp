@@ -1,0 +1,54 @@
+#pragma once
+// What a benchmark is asked to do. Units stand in the names.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace larklane::bench {
+
+enum class Order { ascending, descending, strided, random };
+enum class Scaling {
+  strong,  ///< sizes are of whole messages, --compute is of all threads together as given
+  weak,    ///< sizes are of one thread's share
+};
+
+struct Options {
+  std::string benchmark;
+  std::string variant = "native";    ///< what `larklane bench` has put under it, for the record
+  std::vector<std::string> ways;     ///< alternatives, the first one is the baseline
+  std::vector<std::uint64_t> sizes;  ///< bytes
+  std::uint32_t threads = 4;         ///< that compute and send
+  std::uint32_t partitions_per_thread = 1;
+  std::uint32_t recv_partitions = 0;  ///< 0: as many as the sender has
+  std::uint32_t iterations = 100;
+  std::uint32_t warmup = 10;
+  double compute_ns = 1e7;
+  std::string noise = "single";
+  double noise_percent = 4;
+  std::uint64_t seed = 1;
+  bool cold = false;
+  Scaling scaling = Scaling::strong;
+  Order order = Order::ascending;
+  std::uint32_t neighbours = 1;
+  double budget_s = 0;  ///< 0: none
+  double limit_s = 30;  ///< of one round, then it counts as hung
+  std::uint32_t traces = 3;
+  std::string json, csv;
+  bool quiet = false;
+
+  std::uint32_t send_partitions() const noexcept { return threads * partitions_per_thread; }
+  std::uint32_t receive_partitions() const noexcept {
+    return recv_partitions == 0 ? send_partitions() : recv_partitions;
+  }
+  std::uint64_t bytes_of(std::uint64_t size) const noexcept {
+    return scaling == Scaling::weak ? size * threads : size;
+  }
+};
+
+/// Every rank parses the same words.
+/// @return  -1: go on with *options; otherwise the exit status, after `print`ing what is to be
+/// printed: 0 after --help, 2 after an error
+int parse_options(int argc, char** argv, bool print, Options* options);
+
+}  // namespace larklane::bench

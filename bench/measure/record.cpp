@@ -1,0 +1,221 @@
+#include "record.hpp"
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "machine.hpp"
+
+namespace larklane::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchema = 1;
+constexpr std::uint64_t kBootstrapSeed = 20220829;
+
+Json json_of(const RoundTrace& trace) {
+  Json transfers = Json::array();
+  for (const Transfer& t : trace.transfers) transfers.push_back({t.begin_ns, t.end_ns, t.bytes});
+  return {
+      {"transfers", transfers}, {"arrivals_ns", trace.arrivals_ns}, {"joined_ns", trace.joined_ns}};
+}
+
+/// Figures of one series: what the table shows.
+struct Line {
+  Summary summary;
+  Interval interval, ratio_interval;
+  double ratio;
+};
+
+Line line_of(const std::string& benchmark, const Series& series, const Series& baseline) {
+  const std::vector<double> values = headline_values(benchmark, series, baseline);
+  const std::vector<double> reference = headline_values(benchmark, baseline, baseline);
+  const Summary summary = summary_of(values);
+  return {summary, median_interval(values, kBootstrapSeed),
+          ratio_interval(values, reference, kBootstrapSeed),
+          summary.median / quantile(reference, 0.5)};
+}
+
+Json json_of(const Series& series, const std::string& benchmark, const Series& baseline) {
+  Json json{{"way", series.way}, {"wrong", series.wrong}, {"early", series.is_early}};
+  if (!series.refused.empty()) {
+    json["refused"] = series.refused;
+    return json;
+  }
+  const Line line = line_of(benchmark, series, baseline);
+  const Headline headline = headline_of(benchmark);
+  json["headline"] = {{"name", headline.name},
+                      {"unit", headline.unit},
+                      {"n", line.summary.n},
+                      {"min", line.summary.min},
+                      {"p10", line.summary.p10},
+                      {"median", line.summary.median},
+                      {"p90", line.summary.p90},
+                      {"p99", line.summary.p99},
+                      {"interval", {line.interval.lower, line.interval.upper}},
+                      {"ratio", line.ratio},
+                      {"ratio_interval", {line.ratio_interval.lower, line.ratio_interval.upper}}};
+  json["samples"] = series.samples;
+  json["traces"] = Json::array();
+  for (const RoundTrace& trace : series.traces) json["traces"].push_back(json_of(trace));
+  return json;
+}
+
+Json json_of(const Options& o) {
+  const char* const orders[] = {"ascending", "descending", "strided", "random"};
+  return {{"benchmark", o.benchmark},
+          {"ways", o.ways},
+          {"sizes", o.sizes},
+          {"threads", o.threads},
+          {"partitions_per_thread", o.partitions_per_thread},
+          {"send_partitions", o.send_partitions()},
+          {"recv_partitions", o.receive_partitions()},
+          {"iterations", o.iterations},
+          {"warmup", o.warmup},
+          {"compute_ns", o.compute_ns},
+          {"noise", o.noise},
+          {"noise_percent", o.noise_percent},
+          {"seed", o.seed},
+          {"cache", o.cold ? "cold" : "hot"},
+          {"scaling", o.scaling == Scaling::weak ? "weak" : "strong"},
+          {"order", orders[static_cast<int>(o.order)]},
+          {"neighbours", o.neighbours},
+          {"budget_s", o.budget_s}};
+}
+
+Json json_of(const Environment& e, const std::string& variant) {
+  return {{"version", LARKLANE_VERSION},
+          {"build", LARKLANE_BUILD_TYPE},
+          {"variant", variant},
+          {"mpi", e.mpi},
+          {"ranks", e.ranks},
+          {"hosts", e.hosts},
+          {"bindings", e.bindings},
+          {"machine", machine()},
+          {"environment", listed_environment()},
+          {"timer_ns", e.timer_ns},
+          {"clock_error_ns", e.clock_error_ns}};
+}
+
+std::string write_whole(const std::string& path, const std::string& text) {
+  const std::string part = path + ".part";
+  std::ofstream file(part, std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file || std::rename(part.c_str(), path.c_str()) != 0) {
+    const std::string why = std::strerror(errno);
+    std::remove(part.c_str());
+    return path + ": not written: " + why;
+  }
+  return {};
+}
+
+bool has_figures(const Series& series) { return series.refused.empty() && !series.samples.empty(); }
+
+const Series* baseline_of(const Point& point) {
+  for (const Series& series : point.series)
+    if (has_figures(series)) return &series;
+  return nullptr;
+}
+
+/// A ratio to nothing is none.
+std::string number(double value) {
+  if (!std::isfinite(value)) return "-";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+}  // namespace
+
+std::string write_json(const Record& record, const std::string& path) {
+  Json json{{"schema", kSchema},
+            {"kind", "bench"},
+            {"options", json_of(record.options)},
+            {"context", json_of(record.environment, record.options.variant)},
+            {"points", Json::array()},
+            {"failures", Json::array()}};
+  for (const Failure& failure : record.failures)
+    json["failures"].push_back(
+        {{"way", failure.way}, {"bytes", failure.bytes}, {"what", failure.what}});
+  for (const Point& point : record.points) {
+    Json series = Json::array();
+    const Series* baseline = baseline_of(point);
+    for (const Series& s : point.series)
+      series.push_back(json_of(s, record.options.benchmark, baseline != nullptr ? *baseline : s));
+    json["points"].push_back({{"bytes", point.bytes},
+                              {"send_partitions", point.send_partitions},
+                              {"recv_partitions", point.recv_partitions},
+                              {"rounds", point.rounds},
+                              {"series", series}});
+  }
+  return write_whole(path, json.dump(1) + "\n");
+}
+
+std::string write_csv(const Record& record, const std::string& path) {
+  std::ostringstream text;
+  text << "benchmark,variant,mpi,bytes,send_partitions,recv_partitions,way,metric,round,value\n";
+  for (const Point& point : record.points)
+    for (const Series& series : point.series)
+      for (const auto& [metric, values] : series.samples)
+        for (std::size_t round = 0; round < values.size(); ++round)
+          text << record.options.benchmark << ',' << record.options.variant << ",\""
+               << record.environment.mpi << "\"," << point.bytes << ',' << point.send_partitions
+               << ',' << point.recv_partitions << ',' << series.way << ',' << metric << ',' << round
+               << ',' << number(values[round]) << '\n';
+  return write_whole(path, text.str());
+}
+
+std::string table_head(const Record& record) {
+  const Options& o = record.options;
+  const Environment& e = record.environment;
+  std::ostringstream text;
+  text << "# larklane bench " << o.benchmark << ", " << o.variant << ", " << e.mpi << "\n# "
+       << e.ranks << " ranks on " << e.hosts << (e.hosts == 1 ? " host, " : " hosts, ") << o.threads
+       << " threads, " << o.send_partitions() << " send and " << o.receive_partitions()
+       << " receive partitions, compute " << number(o.compute_ns * 1e-6) << " ms, noise " << o.noise
+       << (o.noise == "none" ? "" : " " + number(o.noise_percent) + " %") << ", "
+       << (o.cold ? "cold" : "hot") << " caches\n# timer " << number(e.timer_ns)
+       << " ns, subtracted; clocks agree within " << number(e.clock_error_ns)
+       << " ns; ratio: to the first way, its own second series (') shows the noise\n# "
+       << headline_of(o.benchmark).name << ", " << headline_of(o.benchmark).unit << '\n';
+  char line[256];
+  std::snprintf(line, sizeof line, "%-11s %-13s %5s %10s %10s %10s %10s %10s %-19s %-7s %-15s %s\n",
+                "# Size", "way", "n", "min", "p10", "median", "p90", "p99", "median in (95 %)",
+                "ratio", "in (95 %)", "wrong");
+  text << line;
+  return text.str();
+}
+
+std::string table_lines(const Record& record, const Point& point) {
+  const Series* baseline = baseline_of(point);
+  std::string text;
+  char line[512];
+  for (const Series& series : point.series) {
+    if (!has_figures(series)) {
+      text += std::to_string(point.bytes) + " " + series.way +
+              ": no figures: " + (series.refused.empty() ? "not measured" : series.refused) + "\n";
+      continue;
+    }
+    const Line l = line_of(record.options.benchmark, series, *baseline);
+    const std::string interval = number(l.interval.lower) + " to " + number(l.interval.upper);
+    const std::string ratios =
+        number(l.ratio_interval.lower) + " to " + number(l.ratio_interval.upper);
+    std::snprintf(
+        line, sizeof line, "%-11llu %-13s %5llu %10s %10s %10s %10s %10s %-19s %-7s %-15s %llu\n",
+        static_cast<unsigned long long>(point.bytes), series.way.c_str(),
+        static_cast<unsigned long long>(l.summary.n), number(l.summary.min).c_str(),
+        number(l.summary.p10).c_str(), number(l.summary.median).c_str(),
+        number(l.summary.p90).c_str(), number(l.summary.p99).c_str(), interval.c_str(),
+        number(l.ratio).c_str(), ratios.c_str(), static_cast<unsigned long long>(series.wrong));
+    text += line;
+  }
+  return text;
+}
+
+}  // namespace larklane::bench

@@ -1,0 +1,44 @@
+#pragma once
+// What a run leaves behind: JSON with every sample and the environment, CSV, and the table that
+// people read. JSON layout: docs/performance.md.
+
+#include <string>
+#include <vector>
+
+#include "options.hpp"
+#include "series.hpp"
+
+namespace larklane::bench {
+
+/// Allow-listed: nothing that names the host or its user.
+struct Environment {
+  std::string mpi;  ///< MPI_Get_library_version(), first line
+  int ranks = 0, hosts = 0;
+  std::vector<std::string> bindings;  ///< by rank: processors it may use, as ranges
+  double timer_ns = 0, clock_error_ns = 0;
+  bool flushes = false;  ///< --cold had an effect
+};
+
+/// A way that gave no figures and took the run with it.
+struct Failure {
+  std::string way;
+  std::uint64_t bytes;
+  std::string what;  ///< a sentence
+};
+
+struct Record {
+  Options options;
+  Environment environment;
+  std::vector<Point> points;
+  std::vector<Failure> failures;
+};
+
+/// Written whole, then renamed: never a file cut short. @return what went wrong, or nothing
+std::string write_json(const Record& record, const std::string& path);
+std::string write_csv(const Record& record, const std::string& path);
+
+/// Lines that begin with '#', then one line a way and size: OSU's layout with a spread.
+std::string table_head(const Record& record);
+std::string table_lines(const Record& record, const Point& point);
+
+}  // namespace larklane::bench

@@ -1,0 +1,178 @@
+// The benchmark program: plain MPI-4, one process per rank. `larklane bench` starts the one that
+// was built for the MPI at hand.
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "measure/machine.hpp"
+#include "measure/record.hpp"
+#include "suite/clock.hpp"
+#include "suite/pair_run.hpp"
+#include "suite/watchdog.hpp"
+#include "suite/way.hpp"
+
+namespace larklane::bench {
+namespace {
+
+constexpr int kUsage = 2, kFailed = 1;
+
+int rank_of_this() {
+  int rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+Environment environment_of_all() {
+  Environment e;
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length;
+  MPI_Get_library_version(text, &length);
+  text[std::strcspn(text, "\n,")] = '\0';
+  e.mpi = text;
+  if (const auto version = e.mpi.find("Version:"); version != std::string::npos)
+    e.mpi = "MPICH " + e.mpi.substr(e.mpi.find_first_not_of(" \t", version + 8));
+  MPI_Comm_size(MPI_COMM_WORLD, &e.ranks);
+  char mine[256] = {};
+  std::snprintf(mine, sizeof mine, "%s", binding().c_str());
+  std::vector<char> all(static_cast<std::size_t>(e.ranks) * sizeof mine);
+  MPI_Allgather(mine, sizeof mine, MPI_CHAR, all.data(), sizeof mine, MPI_CHAR, MPI_COMM_WORLD);
+  for (int r = 0; r < e.ranks; ++r)
+    e.bindings.emplace_back(&all[static_cast<std::size_t>(r) * sizeof mine]);
+  MPI_Comm host;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  int rank_on_host;
+  MPI_Comm_rank(host, &rank_on_host);
+  const int first = rank_on_host == 0 ? 1 : 0;
+  MPI_Allreduce(&first, &e.hosts, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Comm_free(&host);
+  return e;
+}
+
+void save(const Record& record) {
+  const auto write = [](const std::string& path, auto&& writer) {
+    if (path.empty()) return;
+    const std::string problem = writer(path);
+    if (problem.empty()) return;
+    std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
+    MPI_Abort(MPI_COMM_WORLD, kFailed);
+  };
+  write(record.options.json, [&](const std::string& path) { return write_json(record, path); });
+  write(record.options.csv, [&](const std::string& path) { return write_csv(record, path); });
+}
+
+/// "[2/7] 262144 bytes  45 %, 12 s left", over itself on a terminal.
+class Progress {
+ public:
+  Progress(const Options& options) : options_(options), began_ns_(now_ns()) {}
+  void show(std::size_t point, double share) {
+    const double done =
+        (static_cast<double>(point) + share) / static_cast<double>(options_.sizes.size());
+    if (options_.quiet || !isatty(STDERR_FILENO) || now_ns() - shown_ns_ < 2e8) return;
+    shown_ns_ = now_ns();
+    const double left_s = (shown_ns_ - began_ns_) * 1e-9 * (1 - done) / done;
+    std::fprintf(stderr, "\r[%zu/%zu] %llu bytes  %3.0f %%, %.0f s left \033[K", point + 1,
+                 options_.sizes.size(), static_cast<unsigned long long>(options_.sizes[point]),
+                 100 * share, left_s);
+  }
+  void clear() const {
+    if (!options_.quiet && isatty(STDERR_FILENO)) std::fputs("\r\033[K", stderr);
+  }
+
+ private:
+  const Options& options_;
+  const double began_ns_;
+  double shown_ns_ = 0;
+};
+
+int measure_pair(Record& record) {
+  const Options& o = record.options;
+  const bool tells = rank_of_this() == 0;
+  const Offset clock = clock_offset();
+  record.environment.clock_error_ns = clock.error_ns;
+  record.environment.timer_ns = timer_cost_ns();
+  if (tells) std::fputs(table_head(record).c_str(), stdout);
+  std::size_t at = 0;
+  Progress progress(o);
+  // Rank 0 alone watches: its end ends the job.
+  Watchdog watchdog(tells ? o.limit_s : 1e9, [&](const std::string& way) {
+    record.failures.push_back({way, o.bytes_of(o.sizes[at]),
+                               "a round was not over after " + std::to_string(o.limit_s) + " s"});
+    if (!o.json.empty()) write_json(record, o.json);
+    std::fprintf(stderr, "\nlarklane bench: %s hangs at %llu bytes: %s\n", way.c_str(),
+                 static_cast<unsigned long long>(record.failures.back().bytes),
+                 record.failures.back().what.c_str());
+    std::fflush(nullptr);
+    _exit(kFailed);
+  });
+  const Watcher watcher{[&](const std::string& way) { watchdog.feed(way); },
+                        [&](double share) { progress.show(at, share); }};
+  const double ends_ns = now_ns() + o.budget_s * 1e9;
+  std::uint64_t wrong = 0;
+  for (; at < o.sizes.size(); ++at) {
+    const double budget_ns = (ends_ns - now_ns()) / static_cast<double>(o.sizes.size() - at);
+    Point point =
+        measure_point(o, o.sizes[at], clock, record.environment.timer_ns, budget_ns, watcher);
+    watchdog.feed({});
+    if (!tells) continue;
+    progress.clear();
+    for (const Series& series : point.series) wrong += series.wrong + !series.refused.empty();
+    std::fputs(table_lines(record, point).c_str(), stdout);
+    if (point.rounds < o.iterations && point.rounds > 0)
+      std::printf("# %u of %u rounds: the time budget\n", point.rounds, o.iterations);
+    std::fflush(stdout);
+    record.points.push_back(std::move(point));
+    save(record);
+  }
+  return wrong == 0 ? 0 : kFailed;
+}
+
+/// @return what can't be done with these ranks and options; empty if it can
+std::string check(const Options& o, int ranks, int provided) {
+  if (ranks != 2) return "two ranks are needed: mpirun -n 2 larklane bench " + o.benchmark;
+  if (provided < MPI_THREAD_MULTIPLE && o.threads > 1)
+    return "this MPI does not give MPI_THREAD_MULTIPLE: --threads 1";
+  for (const std::string& way : o.ways) {
+    const auto& known = way_names();
+    if (std::find(known.begin(), known.end(), way) == known.end()) {
+      std::string names;
+      for (const std::string& name : known) names += " " + name;
+      return "--ways " + way + ": expected some of" + names;
+    }
+  }
+  return {};
+}
+
+bool asks_for_help(int argc, char** argv) {
+  return std::any_of(argv + 1, argv + argc,
+                     [](const std::string& word) { return word == "--help" || word == "-h"; });
+}
+
+int run(int argc, char** argv) {
+  Options unused;
+  if (asks_for_help(argc, argv)) return parse_options(argc, argv, true, &unused);
+  int provided;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  Record record;
+  const bool tells = rank_of_this() == 0;
+  int status = parse_options(argc, argv, tells, &record.options);
+  if (status < 0) {
+    record.environment = environment_of_all();
+    const std::string problem = check(record.options, record.environment.ranks, provided);
+    if (!problem.empty() && tells) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
+    status = problem.empty() ? measure_pair(record) : kUsage;
+  }
+  MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return status;
+}
+
+}  // namespace
+}  // namespace larklane::bench
+
+int main(int argc, char** argv) { return larklane::bench::run(argc, argv); }

@@ -1,0 +1,321 @@
+#include "pair_run.hpp"
+
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+
+#include "measure/noise.hpp"
+#include "measure/random.hpp"
+#include "suite/payload.hpp"
+#include "suite/team.hpp"
+#include "suite/way.hpp"
+
+namespace larklane::bench {
+namespace {
+
+constexpr int kReportTag = 3;
+constexpr double kHeldNs = 20e6;
+constexpr int kLooksBeforeYield = 200;
+constexpr std::uint32_t kRoundsMin = 5;
+constexpr std::size_t kScratchBytes = 256 << 10;
+
+/// Page-aligned, as programs' arrays are.
+struct Buffer {
+  explicit Buffer(std::uint64_t bytes) {
+    const std::size_t pages = (bytes + kPageBytes - 1) / kPageBytes;
+    data = static_cast<std::byte*>(std::aligned_alloc(kPageBytes, pages * kPageBytes));
+    std::fill_n(data, pages * kPageBytes, std::byte{});
+  }
+  ~Buffer() { std::free(data); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  static constexpr std::size_t kPageBytes = 4096;
+  std::byte* data;
+};
+
+/// Work through memory until `end_ns`.
+void compute_until(double end_ns, std::vector<double>& scratch) {
+  std::size_t at = 0;
+  while (now_ns() < end_ns) {
+    for (int i = 0; i < 64; ++i, at = (at + 8) % scratch.size()) scratch[at] += 1;
+  }
+}
+
+/// The order in which a thread's own partitions become ready.
+std::vector<std::uint32_t> order_of(const Options& o, std::uint32_t thread, std::uint64_t round) {
+  std::vector<std::uint32_t> order(o.partitions_per_thread);
+  std::iota(order.begin(), order.end(), thread * o.partitions_per_thread);
+  if (o.order == Order::descending) std::ranges::reverse(order);
+  if (o.order == Order::strided)
+    std::ranges::stable_partition(order, [](std::uint32_t p) { return p % 2 == 0; });
+  if (o.order == Order::random) {
+    Random random(o.seed + 1, thread, round);
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  }
+  return order;
+}
+
+/// What the receiver tells the sender after a round.
+struct Told {
+  double wrong;       ///< words
+  double claimed_ns;  ///< guard: when the receive said that it was complete
+};
+
+class PairRun {
+ public:
+  PairRun(const Options& options, std::uint64_t size, Offset clock, double timer_ns,
+          const Watcher& watcher)
+      : o_(options),
+        bytes_(options.bytes_of(size)),
+        clock_(clock),
+        timer_ns_(timer_ns),
+        watcher_(watcher),
+        buffer_(bytes_) {
+    int rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    is_sender_ = rank == 0;
+    std::string error;  // checked with the options
+    noise_ = Noise::parse(o_.noise, o_.noise_percent, o_.seed, &error);
+    if (is_sender_) {
+      team_ = std::make_unique<Team>(o_.threads);
+      scratch_.assign(o_.threads, std::vector<double>(kScratchBytes / sizeof(double)));
+      computed_ns_.resize(o_.threads);
+    }
+    for (const std::string& name : o_.ways)
+      ways_.push_back(make_way(name, {&o_, buffer_.data, bytes_, is_sender_}));
+  }
+
+  Point run(double budget_ns) {
+    Point point{bytes_, o_.send_partitions(), o_.receive_partitions(), 0, {}};
+    for (const std::string& name : o_.ways) point.series.push_back({.way = name});
+    for (std::size_t w = 0; w < ways_.size(); ++w) guard(*ways_[w], point.series[w]);
+    std::vector<std::size_t> turn;
+    for (std::size_t w = 0; w < ways_.size(); ++w)
+      if (point.series[w].refused.empty()) turn.push_back(w);
+    if (turn.empty()) return point;
+    Series again{.way = point.series[turn.front()].way + "'"};
+    const double began = now_ns();
+    for (std::uint32_t i = 0; i < o_.warmup; ++i)
+      for (const std::size_t w : turn) one_round(*ways_[w], point.series[w], i, nullptr);
+    std::uint32_t rounds = o_.iterations;
+    if (o_.budget_s > 0 && o_.warmup > 0) {
+      const double each = (now_ns() - began) / o_.warmup * static_cast<double>(turn.size() + 1) /
+                          static_cast<double>(turn.size());
+      rounds = static_cast<std::uint32_t>(
+          std::clamp(budget_ns / each, double{kRoundsMin}, double(o_.iterations)));
+      MPI_Bcast(&rounds, 1, MPI_UINT32_T, 0, MPI_COMM_WORLD);
+    }
+    for (std::uint32_t i = 0; i < rounds; ++i) {
+      const bool keep = i < o_.traces;
+      const auto one = [&](std::size_t w, Series& series) {
+        RoundTrace trace;
+        one_round(*ways_[w], series, i, &trace);
+        if (!is_sender_) return;
+        add_metrics(trace, &series.samples);
+        if (keep) series.traces.push_back(std::move(trace));
+      };
+      one(turn.front(), point.series[turn.front()]);
+      for (std::size_t k = 1; k < turn.size(); ++k) {
+        const std::size_t w = i % 2 == 0 ? turn[k] : turn[turn.size() - k];
+        one(w, point.series[w]);
+      }
+      one(turn.front(), again);
+      if (is_sender_) watcher_.progress(static_cast<double>(i + 1) / rounds);
+    }
+    point.rounds = rounds;
+    point.series.push_back(std::move(again));
+    return point;
+  }
+
+ private:
+  // One round. @param noise_round  which round's noise; @param trace  sender: filled, if wanted
+  void one_round(Way& way, Series& series, std::uint32_t noise_round, RoundTrace* trace) {
+    ++round_;
+    if (is_sender_) {
+      watcher_.before_round(series.way);
+      send(way, [&](std::uint32_t thread) {
+        const double end =
+            go_ns_ + noise_.compute_ns(o_.compute_ns, noise_round, thread, o_.threads);
+        compute_until(end, scratch_[thread]);
+        computed_ns_[thread] = now_ns();
+        give(way, thread, [](std::uint32_t) {});
+      });
+      const Told told = hear(way);
+      series.wrong += told.wrong != 0;
+      if (trace != nullptr) *trace = trace_of(way);
+    } else {
+      receive(way);
+      tell(way, {static_cast<double>(wrong_words({buffer_.data, bytes_}, 0, round_)), 0});
+    }
+  }
+
+  /// The last partition is held back. Whatever covers it must not arrive, and nothing be complete,
+  /// before it is given; what arrives must be in the buffer.
+  void guard(Way& way, Series& series) {
+    ++round_;
+    const std::uint32_t held = o_.send_partitions() - 1;
+    if (!is_sender_) {
+      double claimed_ns = 0;
+      std::uint64_t wrong = receive_watched(way, &claimed_ns);
+      wrong += wrong_words({buffer_.data, bytes_}, 0, round_);
+      tell(way, {static_cast<double>(wrong), claimed_ns});
+      share_verdict(series);
+      return;
+    }
+    watcher_.before_round(series.way);
+    double given_ns = 0;
+    bool claims = false;
+    Options ascending = o_;
+    ascending.order = Order::ascending;
+    send(way, [&](std::uint32_t thread) {
+      computed_ns_[thread] = now_ns();
+      give(way, thread, ascending, [&](std::uint32_t partition) {
+        if (partition != held) return;
+        const double until = now_ns() + kHeldNs;
+        while (now_ns() < until) sched_yield();
+        claims = way.claims_completion();
+        given_ns = computed_ns_[thread] = now_ns();
+      });
+    });
+    const Told told = hear(way);
+    const double margin = clock_.error_ns;
+    const std::vector<double>& arrived = way.arrived_ns();
+    if (claims)
+      series.refused = "the send claims to be complete while a partition is held back";
+    else if (told.wrong != 0)
+      series.refused = "what has arrived, it says, is not in the buffer";
+    else if (told.claimed_ns != 0 && told.claimed_ns - clock_.offset_ns < given_ns - margin)
+      series.refused = "the receive claims to be complete while a partition is held back";
+    else if (arrived.back() - clock_.offset_ns < given_ns - margin)
+      series.refused = "the partition that is held back arrives, it says";
+    series.is_early = arrived.front() - clock_.offset_ns < given_ns - margin;
+    share_verdict(series);
+  }
+
+  void share_verdict(Series& series) {
+    int refused = series.refused.empty() ? 0 : 1;
+    MPI_Bcast(&refused, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (!is_sender_ && refused) series.refused = "on the other side";
+  }
+
+  template <class Before>
+  void give(Way& way, std::uint32_t thread, const Options& o, Before&& before) {
+    const std::vector<std::uint32_t> order = order_of(o, thread, round_);
+    for (const std::uint32_t partition : order) {
+      before(partition);
+      way.ready(partition, thread, partition == order.back());
+    }
+  }
+  template <class Before>
+  void give(Way& way, std::uint32_t thread, Before&& before) {
+    give(way, thread, o_, before);
+  }
+
+  template <class Job>
+  void send(Way& way, Job&& job) {
+    fill({buffer_.data, bytes_}, 0, round_);
+    if (o_.cold) flush({buffer_.data, bytes_});
+    way.start(round_);
+    MPI_Barrier(MPI_COMM_WORLD);
+    go_ns_ = now_ns();
+    team_->run(job);
+    way.joined();
+    way.finish();
+  }
+
+  void begin_receive(Way& way) {
+    if (o_.cold) flush({buffer_.data, bytes_});
+    way.start(round_);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+
+  void receive(Way& way) {
+    begin_receive(way);
+    for (int looks = 0; !way.poll(); ++looks)
+      if (looks > kLooksBeforeYield) sched_yield();
+    way.finish();
+  }
+
+  /// Guard: look at the bytes of each part as it arrives. @return words that are wrong then
+  std::uint64_t receive_watched(Way& way, double* claimed_ns) {
+    std::vector<double>& arrived = way.arrived_ns();
+    std::ranges::fill(arrived, 0);
+    std::vector<char> looked(arrived.size());
+    const std::uint64_t part = bytes_ / arrived.size();
+    std::uint64_t wrong = 0;
+    begin_receive(way);
+    for (bool all = false; !all;) {
+      all = way.poll();
+      for (std::size_t a = 0; a < arrived.size(); ++a) {
+        if (looked[a] || arrived[a] == 0) continue;
+        looked[a] = true;
+        wrong += wrong_words({buffer_.data + a * part, part}, a * part, round_);
+      }
+      if (!all && *claimed_ns == 0 && way.claims_completion()) {
+        *claimed_ns = now_ns();
+        all = true;
+        for (double& time : arrived)
+          if (time == 0) time = *claimed_ns;
+      }
+      sched_yield();
+    }
+    way.finish();
+    return wrong;
+  }
+
+  void tell(Way& way, Told told) {
+    MPI_Send(&told, 2, MPI_DOUBLE, 0, kReportTag, MPI_COMM_WORLD);
+    MPI_Send(way.arrived_ns().data(), static_cast<int>(way.arrived_ns().size()), MPI_DOUBLE, 0,
+             kReportTag, MPI_COMM_WORLD);
+  }
+
+  Told hear(Way& way) {
+    Told told{};
+    MPI_Recv(&told, 2, MPI_DOUBLE, 1, kReportTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Recv(way.arrived_ns().data(), static_cast<int>(way.arrived_ns().size()), MPI_DOUBLE, 1,
+             kReportTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return told;
+  }
+
+  /// On the sender's clock, from the moment when the threads were let go, less what reading the
+  /// clock costs.
+  RoundTrace trace_of(Way& way) const {
+    RoundTrace trace;
+    std::vector<double> begun = way.begun_ns();
+    for (double& time : begun) time -= go_ns_;
+    trace.arrivals_ns = way.arrived_ns();
+    for (double& time : trace.arrivals_ns) time -= clock_.offset_ns + timer_ns_ + go_ns_;
+    trace.transfers = transfers_of(begun, trace.arrivals_ns, bytes_);
+    trace.joined_ns = *std::ranges::max_element(computed_ns_) - go_ns_;
+    return trace;
+  }
+
+  const Options& o_;
+  const std::uint64_t bytes_;
+  const Offset clock_;
+  const double timer_ns_;
+  const Watcher& watcher_;
+  Buffer buffer_;
+  bool is_sender_ = false;
+  Noise noise_;
+  std::unique_ptr<Team> team_;
+  std::vector<std::vector<double>> scratch_;
+  std::vector<double> computed_ns_;  ///< by thread
+  std::vector<std::unique_ptr<Way>> ways_;
+  std::uint64_t round_ = 0;
+  double go_ns_ = 0;
+};
+
+}  // namespace
+
+Point measure_point(const Options& options, std::uint64_t size, Offset clock, double timer_ns,
+                    double budget_ns, const Watcher& watcher) {
+  return PairRun(options, size, clock, timer_ns, watcher).run(budget_ns);
+}
+
+}  // namespace larklane::bench

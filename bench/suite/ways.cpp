@@ -1,0 +1,306 @@
+// The ways: partitioned, one send after the join, a persistent one, a send a thread, a put a
+// thread, and one that only pretends to be partitioned, for calibration.
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "clock.hpp"
+#include "way.hpp"
+
+namespace larklane::bench {
+namespace {
+
+constexpr int kTag = 7;
+constexpr int kSender = 0, kReceiver = 1;
+
+int count_of(std::uint64_t bytes) { return static_cast<int>(bytes); }
+
+/// MPI-4 partitioned communication.
+class Partitioned final : public Way {
+ public:
+  explicit Partitioned(const Pair& pair)
+      : Way(pair, pair.options->send_partitions(), pair.options->receive_partitions()) {
+    const std::uint32_t partitions =
+        pair.is_sender ? pair.options->send_partitions() : pair.options->receive_partitions();
+    const auto count = static_cast<MPI_Count>(pair.bytes / partitions);
+    if (pair.is_sender)
+      MPI_Psend_init(pair.buffer, static_cast<int>(partitions), count, MPI_BYTE, kReceiver, kTag,
+                     MPI_COMM_WORLD, MPI_INFO_NULL, &request_);
+    else
+      MPI_Precv_init(pair.buffer, static_cast<int>(partitions), count, MPI_BYTE, kSender, kTag,
+                     MPI_COMM_WORLD, MPI_INFO_NULL, &request_);
+    is_there_.resize(arrived_ns_.size());
+  }
+  ~Partitioned() override { MPI_Request_free(&request_); }
+
+  void start(std::uint64_t) override {
+    std::ranges::fill(is_there_, false);
+    missing_ = is_there_.size();
+    is_complete_ = false;
+    MPI_Start(&request_);
+  }
+  void ready(std::uint32_t partition, std::uint32_t, bool) override {
+    begun_ns_[partition] = now_ns();
+    if (is_complete_) return;  // the guard has found it out
+    MPI_Pready(static_cast<int>(partition), request_);
+  }
+  bool poll() override {
+    for (std::size_t p = 0; p < is_there_.size(); ++p) {
+      if (is_there_[p]) continue;
+      int flag = 0;
+      MPI_Parrived(request_, static_cast<int>(p), &flag);
+      if (!flag) continue;
+      arrived_ns_[p] = now_ns();
+      is_there_[p] = true;
+      --missing_;
+    }
+    return missing_ == 0;
+  }
+  void finish() override {
+    if (!is_complete_) MPI_Wait(&request_, MPI_STATUS_IGNORE);
+  }
+  bool claims_completion() override {
+    int flag = 0;
+    MPI_Test(&request_, &flag, MPI_STATUS_IGNORE);
+    is_complete_ = flag != 0;
+    return is_complete_;
+  }
+
+ private:
+  MPI_Request request_ = MPI_REQUEST_NULL;
+  std::vector<char> is_there_;
+  std::size_t missing_ = 0;
+  bool is_complete_ = false;
+};
+
+/// One send when all threads have joined.
+class Join final : public Way {
+ public:
+  explicit Join(const Pair& pair) : Way(pair, 1, 1) {}
+
+  void start(std::uint64_t) override {
+    if (!pair_.is_sender)
+      MPI_Irecv(pair_.buffer, count_of(pair_.bytes), MPI_BYTE, kSender, kTag, MPI_COMM_WORLD,
+                &request_);
+  }
+  void ready(std::uint32_t, std::uint32_t, bool) override {}
+  void joined() override {
+    begun_ns_[0] = now_ns();
+    MPI_Send(pair_.buffer, count_of(pair_.bytes), MPI_BYTE, kReceiver, kTag, MPI_COMM_WORLD);
+  }
+  bool poll() override {
+    int flag = 0;
+    MPI_Test(&request_, &flag, MPI_STATUS_IGNORE);
+    if (flag) arrived_ns_[0] = now_ns();
+    return flag != 0;
+  }
+  void finish() override {}
+
+ private:
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+/// The same with persistent requests.
+class Persistent final : public Way {
+ public:
+  explicit Persistent(const Pair& pair) : Way(pair, 1, 1) {
+    if (pair.is_sender)
+      MPI_Send_init(pair.buffer, count_of(pair.bytes), MPI_BYTE, kReceiver, kTag, MPI_COMM_WORLD,
+                    &request_);
+    else
+      MPI_Recv_init(pair.buffer, count_of(pair.bytes), MPI_BYTE, kSender, kTag, MPI_COMM_WORLD,
+                    &request_);
+  }
+  ~Persistent() override { MPI_Request_free(&request_); }
+
+  void start(std::uint64_t) override {
+    if (!pair_.is_sender) MPI_Start(&request_);
+  }
+  void ready(std::uint32_t, std::uint32_t, bool) override {}
+  void joined() override {
+    begun_ns_[0] = now_ns();
+    MPI_Start(&request_);
+    MPI_Wait(&request_, MPI_STATUS_IGNORE);
+  }
+  bool poll() override {
+    int flag = 0;
+    MPI_Test(&request_, &flag, MPI_STATUS_IGNORE);
+    if (flag) arrived_ns_[0] = now_ns();
+    return flag != 0;
+  }
+  void finish() override {}
+
+ private:
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+/// Each thread sends its share when it has it.
+class ThreadSends final : public Way {
+ public:
+  ThreadSends(const Pair& pair, bool own_communicators)
+      : Way(pair, pair.options->threads, pair.options->threads),
+        share_(pair.bytes / pair.options->threads),
+        comms_(pair.options->threads, MPI_COMM_WORLD),
+        requests_(pair.options->threads, MPI_REQUEST_NULL),
+        found_(pair.options->threads),
+        owns_comms_(own_communicators) {
+    if (owns_comms_)
+      for (MPI_Comm& comm : comms_) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  }
+  ~ThreadSends() override {
+    if (owns_comms_)
+      for (MPI_Comm& comm : comms_) MPI_Comm_free(&comm);
+  }
+
+  void start(std::uint64_t) override {
+    if (pair_.is_sender) return;
+    for (std::size_t t = 0; t < requests_.size(); ++t)
+      MPI_Irecv(pair_.buffer + t * share_, count_of(share_), MPI_BYTE, kSender, tag_of(t),
+                comms_[t], &requests_[t]);
+  }
+  void ready(std::uint32_t, std::uint32_t thread, bool last) override {
+    if (!last) return;
+    begun_ns_[thread] = now_ns();
+    MPI_Send(pair_.buffer + thread * share_, count_of(share_), MPI_BYTE, kReceiver, tag_of(thread),
+             comms_[thread]);
+  }
+  bool poll() override {
+    int count = 0;
+    MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, found_.data(),
+                 MPI_STATUSES_IGNORE);
+    if (count == MPI_UNDEFINED) return true;
+    const double now = count > 0 ? now_ns() : 0;
+    for (int i = 0; i < count; ++i)
+      arrived_ns_[static_cast<std::size_t>(found_[static_cast<std::size_t>(i)])] = now;
+    return false;
+  }
+  void finish() override {}
+
+ private:
+  static int tag_of(std::size_t thread) { return kTag + 1 + static_cast<int>(thread); }
+
+  const std::uint64_t share_;
+  std::vector<MPI_Comm> comms_;
+  std::vector<MPI_Request> requests_;
+  std::vector<int> found_;
+  const bool owns_comms_;
+};
+
+/// Each thread puts its share into the receiver's window, then a mark that the receiver looks at.
+class Puts final : public Way {
+ public:
+  explicit Puts(const Pair& pair)
+      : Way(pair, pair.options->threads, pair.options->threads),
+        share_(pair.bytes / pair.options->threads),
+        is_there_(pair.options->threads),
+        outgoing_(pair.options->threads) {
+    const std::size_t threads = pair.options->threads;
+    void* marks = nullptr;
+    MPI_Win_create(pair.buffer, pair.is_sender ? 0 : static_cast<MPI_Aint>(pair.bytes), 1,
+                   MPI_INFO_NULL, MPI_COMM_WORLD, &data_);
+    MPI_Win_allocate(pair.is_sender ? 0 : static_cast<MPI_Aint>(threads * sizeof(std::uint64_t)),
+                     sizeof(std::uint64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &marks, &flags_);
+    marks_ = static_cast<std::uint64_t*>(marks);
+    if (!pair.is_sender) std::fill_n(marks_, threads, kNoRound);
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, data_);
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, flags_);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  ~Puts() override {
+    MPI_Win_unlock_all(flags_);
+    MPI_Win_unlock_all(data_);
+    MPI_Win_free(&flags_);
+    MPI_Win_free(&data_);
+  }
+
+  void start(std::uint64_t round) override {
+    round_ = round;
+    std::ranges::fill(is_there_, false);
+    missing_ = is_there_.size();
+  }
+  void ready(std::uint32_t, std::uint32_t thread, bool last) override {
+    if (!last) return;
+    begun_ns_[thread] = now_ns();
+    const std::uint64_t at = thread * share_;
+    MPI_Put(pair_.buffer + at, count_of(share_), MPI_BYTE, kReceiver, static_cast<MPI_Aint>(at),
+            count_of(share_), MPI_BYTE, data_);
+    MPI_Win_flush(kReceiver, data_);
+    outgoing_[thread] = round_;
+    MPI_Accumulate(&outgoing_[thread], 1, MPI_UINT64_T, kReceiver, static_cast<MPI_Aint>(thread), 1,
+                   MPI_UINT64_T, MPI_REPLACE, flags_);
+    MPI_Win_flush(kReceiver, flags_);
+  }
+  bool poll() override {
+    int unused = 0;  // a library without hardware puts needs a call of the target to get on
+    MPI_Iprobe(MPI_ANY_SOURCE, kTag, MPI_COMM_WORLD, &unused, MPI_STATUS_IGNORE);
+    MPI_Win_sync(flags_);
+    for (std::size_t t = 0; t < is_there_.size(); ++t) {
+      // acquire: the put's bytes behind the mark; the partner is the library's store.
+      if (is_there_[t] || std::atomic_ref(marks_[t]).load(std::memory_order_acquire) != round_)
+        continue;
+      arrived_ns_[t] = now_ns();
+      is_there_[t] = true;
+      --missing_;
+    }
+    MPI_Win_sync(data_);
+    return missing_ == 0;
+  }
+  void finish() override {}
+
+ private:
+  static constexpr std::uint64_t kNoRound = ~std::uint64_t{0};
+
+  const std::uint64_t share_;
+  MPI_Win data_ = MPI_WIN_NULL, flags_ = MPI_WIN_NULL;
+  std::uint64_t* marks_ = nullptr;
+  std::uint64_t round_ = kNoRound;
+  std::vector<char> is_there_;
+  std::size_t missing_ = 0;
+  std::vector<std::uint64_t> outgoing_;
+};
+
+/// What a partitioned library that sends everything in Wait would look like: its early-bird share
+/// must come out as 0.
+class Pretended final : public Way {
+ public:
+  explicit Pretended(const Pair& pair)
+      : Way(pair, pair.options->send_partitions(), pair.options->receive_partitions()),
+        send_(pair) {}
+
+  void start(std::uint64_t round) override { send_.start(round); }
+  void ready(std::uint32_t partition, std::uint32_t, bool) override {
+    begun_ns_[partition] = now_ns();
+  }
+  void joined() override { send_.joined(); }
+  bool poll() override {
+    const bool all = send_.poll();
+    if (all) std::ranges::fill(arrived_ns_, now_ns());
+    return all;
+  }
+  void finish() override {}
+
+ private:
+  Join send_;
+};
+
+}  // namespace
+
+const std::vector<std::string>& way_names() {
+  static const std::vector<std::string> names{"join", "persistent",  "threads",  "thread-comms",
+                                              "rma",  "partitioned", "pretended"};
+  return names;
+}
+
+std::unique_ptr<Way> make_way(const std::string& name, const Pair& pair) {
+  if (name == "partitioned") return std::make_unique<Partitioned>(pair);
+  if (name == "join") return std::make_unique<Join>(pair);
+  if (name == "persistent") return std::make_unique<Persistent>(pair);
+  if (name == "threads") return std::make_unique<ThreadSends>(pair, false);
+  if (name == "thread-comms") return std::make_unique<ThreadSends>(pair, true);
+  if (name == "rma") return std::make_unique<Puts>(pair);
+  if (name == "pretended") return std::make_unique<Pretended>(pair);
+  return nullptr;
+}
+
+}  // namespace larklane::bench

@@ -1,0 +1,1 @@
+"""Python side of the `larklane` command: runs, reports, figures."""

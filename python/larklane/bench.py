@@ -1,0 +1,228 @@
+"""`larklane bench` outside of a launcher: starts launches itself, variant by variant in turns, keeps what each measured, reports.
+
+A launch that hangs or dies is reported as such and does not stop the others: the way that hung is left out of the variant's
+further launches. The result is one JSON file:
+
+  {"schema": 1, "kind": "bench-set", "runs": [record, ...], "failures": [{"benchmark", "variant", "way", "what"}, ...]}
+
+a record being what one launch wrote (docs/performance.md), saved after each launch.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+BENCHMARKS = ("overhead", "perceived-bandwidth", "availability", "early-bird", "recv-compute",
+              "latency", "call-cost", "sweep3d", "halo3d")
+VARIANTS = ("native", "larklane")
+# Everything once, in minutes on a laptop: enough to see what the figures will look like.
+QUICK = "--sizes 4K,64K,1M --threads 4 --iterations 20 --warmup 3 --compute-us 1000".split()
+FAILED, USAGE = 1, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """One run of one benchmark under one variant."""
+
+    benchmark: str
+    variant: str
+    turn: int
+
+    def title(self) -> str:
+        return f"{self.benchmark} {self.variant} {self.turn + 1}"
+
+
+def launches(benchmarks: list[str], variants: list[str], repetitions: int) -> Iterator[Launch]:
+    """In turns: A B, B A, A B, ... so that no variant always comes first."""
+    for benchmark in benchmarks:
+        for turn in range(repetitions):
+            for variant in variants if turn % 2 == 0 else reversed(variants):
+                yield Launch(benchmark, variant, turn)
+
+
+def kill_group(process: "subprocess.Popen[str]") -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def run_command(command: list[str], limit_s: float) -> tuple[int | None, str]:
+    """@return exit status (None: it was killed after limit_s), and the end of what it said on stderr"""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                          start_new_session=True) as process:
+        try:
+            _, errors = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            kill_group(process)
+            return None, ""
+        except BaseException:
+            kill_group(process)
+            raise
+    return process.returncode, errors.strip()[-600:]
+
+
+@dataclasses.dataclass
+class Set:
+    """What has been measured so far, on disk after each launch."""
+
+    path: pathlib.Path
+    runs: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    failures: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def save(self) -> None:
+        """@raises OSError"""
+        part = self.path.with_suffix(".part")
+        whole = {"schema": 1, "kind": "bench-set", "runs": self.runs, "failures": self.failures}
+        part.write_text(json.dumps(whole, indent=1) + "\n")
+        part.replace(self.path)
+
+    def fail(self, launch: Launch, way: str | None, what: str) -> None:
+        self.failures.append({"benchmark": launch.benchmark, "variant": launch.variant, "way": way, "what": what})
+        print(f"\r\033[K{launch.title()}: {way + ': ' if way else ''}{what}", file=sys.stderr)
+
+
+def measure(launch: Launch, command: Callable[[Launch, str, list[str]], list[str]], limit_s: float, results: Set,
+            left_out: set[str]) -> None:
+    """One launch, and again without the way that took it down.
+
+    @param command   words of (launch, JSON file, ways to leave out)
+    @param left_out  ways of this benchmark and variant that have hung; grows
+    """
+    file = results.path.with_name(f"{launch.benchmark}-{launch.variant}-{launch.turn}.json")
+    while True:
+        file.unlink(missing_ok=True)
+        status, errors = run_command(command(launch, str(file), sorted(left_out)), limit_s)
+        record = json.loads(file.read_text()) if file.exists() else None
+        hung = [] if record is None else record["failures"]
+        for failure in hung:
+            results.fail(launch, failure["way"], f"hangs at {failure['bytes']} bytes: {failure['what']}")
+            left_out.add(failure["way"])
+        if hung:
+            continue
+        if record is not None:
+            results.runs.append(record)
+            for point in record["points"]:
+                for series in point["series"]:
+                    problem = series.get("refused") or (f"{series['wrong']} wrong rounds" if series["wrong"] else "")
+                    if problem:
+                        results.fail(launch, series["way"], f"{point['bytes']} bytes: {problem}")
+        if status is None:
+            results.fail(launch, None, f"no end after {limit_s:.0f} s")
+        elif status != 0 and (record is None or not record["points"]):
+            results.fail(launch, None, f"exit status {status}: {errors}")
+        file.unlink(missing_ok=True)
+        return
+
+
+class Progress:
+    """One line over itself on a terminal, a line a launch elsewhere."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done, self.began = total, 0, time.monotonic()
+
+    def begin(self, launch: Launch) -> None:
+        left = ""
+        if self.done:
+            seconds = (time.monotonic() - self.began) / self.done * (self.total - self.done)
+            left = f", about {seconds:.0f} s left"
+        text = f"[{self.done + 1}/{self.total}] {launch.title()}{left}"
+        print(f"\r\033[K{text}" if sys.stderr.isatty() else text, end="" if sys.stderr.isatty() else "\n",
+              file=sys.stderr, flush=True)
+        self.done += 1
+
+    def end(self) -> None:
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="larklane bench", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Measure with and without Larklane in turns, and report.",
+        epilog="Further options go to the benchmark: `larklane bench overhead --help` lists them.\n\n"
+               "Examples:\n"
+               "  larklane bench all --quick\n"
+               "  larklane bench early-bird --with native,larklane --launcher 'mpirun -n 2' --threads 8 --sizes 64K:4M\n"
+               "  mpirun -n 2 larklane bench overhead --with native      one variant, started by hand")
+    made.add_argument("benchmark", choices=("all", *BENCHMARKS))
+    made.add_argument("--with", dest="variants", default="native,larklane", metavar="VARIANTS",
+                      help="native, larklane, or both in turns (default)")
+    made.add_argument("--launcher", default="mpirun -n 2", help="how ranks are started (default: %(default)s)")
+    made.add_argument("--repetitions", type=int, default=0, metavar="N", help="launches of each variant (default: 3, quick: 1)")
+    made.add_argument("--quick", action="store_true", help=f"a few minutes: {' '.join(QUICK)}")
+    made.add_argument("--budget", type=float, default=0, metavar="S", help="seconds for everything: repetitions are dropped first")
+    made.add_argument("--launch-limit", type=float, default=300, metavar="S", help="seconds after which a launch is killed")
+    made.add_argument("--out", type=pathlib.Path, default=pathlib.Path("larklane-bench"), help="folder (default: %(default)s)")
+    made.add_argument("--no-report", action="store_true", help="the JSON only")
+    return made
+
+
+def run(options: argparse.Namespace, further: list[str]) -> int:
+    """@return exit status"""
+    variants = options.variants.split(",")
+    if not set(variants) <= set(VARIANTS):
+        print(f"larklane bench: --with {options.variants}: expected native, larklane or both", file=sys.stderr)
+        return USAGE
+    benchmarks = list(BENCHMARKS) if options.benchmark == "all" else [options.benchmark]
+    repetitions = options.repetitions or (1 if options.quick else 3)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"larklane bench: {options.out}: {error.strerror}", file=sys.stderr)
+        return FAILED
+    results = Set(options.out / "bench.json")
+    plan = list(launches(benchmarks, variants, repetitions))
+    progress = Progress(len(plan))
+    ends = time.monotonic() + options.budget
+    left_out: dict[tuple[str, str], set[str]] = {}
+
+    def command(launch: Launch, file: str, without: list[str]) -> list[str]:
+        words = [*shlex.split(options.launcher), os.environ.get("LARKLANE_COMMAND", "larklane"), "bench", launch.benchmark,
+                 "--with", launch.variant, "--json", file, "--quiet", *(QUICK if options.quick else []), *further]
+        if without:
+            words += ["--without", ",".join(without)]
+        if options.budget:
+            share = (ends - time.monotonic()) / max(1, len(plan) - progress.done + 1)
+            words += ["--budget", f"{max(share, 1):.1f}"]
+        return words
+
+    try:
+        for launch in plan:
+            progress.begin(launch)
+            measure(launch, command, options.launch_limit, results,
+                    left_out.setdefault((launch.benchmark, launch.variant), set()))
+            results.save()
+    except OSError as error:
+        print(f"larklane bench: {error.filename}: {error.strerror}; measured so far: {results.path}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print(f"\nlarklane bench: stopped; measured so far: {results.path}", file=sys.stderr)
+        return FAILED
+    finally:
+        progress.end()
+    print(f"measured: {results.path}")
+    if not results.runs:
+        return FAILED
+    if not options.no_report:
+        subprocess.run([sys.executable, "-m", "larklane.report", str(results.path), "--out", str(options.out)], check=False)
+    return FAILED if any(failure["variant"] == "larklane" for failure in results.failures) else 0
+
+
+def main(words: list[str]) -> int:
+    options, further = parser().parse_known_args(words)
+    return run(options, further)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""`larklane bench` on real MPIs: every two-rank benchmark, native and under Larklane, at the smallest sizes.
+
+bench_test.py --build DIR MPI CASE     one case; exit status 77: skipped
+bench_test.py --list                   all of them, a line each
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+import launch
+
+TRACED = ("overhead", "perceived-bandwidth", "availability", "early-bird", "recv-compute")
+SMALL = ["--sizes", "4K,64K", "--threads", "2", "--iterations", "6", "--warmup", "1", "--compute-us", "200", "--limit", "20"]
+
+
+class Suite:
+    """The command of one build on one MPI."""
+
+    def __init__(self, build, mpi):
+        self.command = str(pathlib.Path(build, "bin/larklane"))
+        self.mpi = launch.MPIS[mpi]
+        self.folder = tempfile.TemporaryDirectory()
+        self.file = pathlib.Path(self.folder.name, "record.json")
+
+    def run(self, *words, variant="larklane"):
+        """@return (outcome, record or None)"""
+        self.file.unlink(missing_ok=True)
+        json_file = [] if "--json" in words else ["--json", str(self.file)]
+        command = [self.command, "bench", *words, "--with", variant, *json_file]
+        outcome = launch.launch(self.mpi, 2, command, 60)
+        return outcome, json.loads(self.file.read_text()) if self.file.exists() else None
+
+
+def series_of(record):
+    return [series for point in record["points"] for series in point["series"]]
+
+
+def check_record(record, benchmark, variant):
+    assert (record["schema"], record["kind"]) == (1, "bench")
+    assert record["options"]["benchmark"] == benchmark and record["context"]["variant"] == variant
+    assert [point["bytes"] for point in record["points"]] == [4096, 65536]
+    for series in series_of(record):
+        if "refused" in series:
+            continue
+        for metric, values in series["samples"].items():
+            assert len(values) == 6, (series["way"], metric)
+
+
+def traced(suite, benchmark):
+    ways = ["--ways", "join,persistent,threads,thread-comms,rma,partitioned,pretended"]
+    outcome, record = suite.run(benchmark, *SMALL, *ways)
+    assert outcome.status == 0, outcome.output
+    check_record(record, benchmark, "larklane")
+    assert all(series["wrong"] == 0 and "refused" not in series for series in series_of(record)), outcome.output
+    for series in series_of(record):
+        if series["way"] == "partitioned":
+            assert series["early"], "a partition must arrive while another one is held back"
+        if series["way"] == "pretended":
+            assert not series["early"] and max(series["samples"]["early_bird_share"]) == 0
+    # The MPI's own calls may be wrong or hang: then that must be said, and the rest be measured.
+    outcome, record = suite.run(benchmark, *SMALL, *ways, variant="native")
+    assert record is not None, outcome.output
+    reported = record["failures"] or any("refused" in series or series["wrong"] for series in series_of(record))
+    assert outcome.status == 0 or (outcome.status == 1 and reported), outcome.output
+    if not record["failures"]:
+        check_record(record, benchmark, "native")
+
+
+def options(suite):
+    """Each option does what it says."""
+    words = ["early-bird", "--sizes", "6K", "--threads", "2", "--partitions-per-thread", "3", "--recv-partitions", "4", "--iterations", "4",
+             "--warmup", "1", "--compute-us", "100", "--ways", "join,partitioned", "--cold", "--scaling", "weak", "--order", "random",
+             "--noise", "exponential", "--noise-percent", "50", "--traces", "2"]
+    outcome, record = suite.run(*words, "--csv", str(suite.file.with_suffix(".csv")))
+    assert outcome.status == 0, outcome.output
+    (point,) = record["points"]
+    assert (point["bytes"], point["send_partitions"], point["recv_partitions"]) == (12288, 6, 4)
+    partitioned = next(series for series in point["series"] if series["way"] == "partitioned")
+    assert len(partitioned["traces"]) == 2
+    assert len(partitioned["traces"][0]["transfers"]) == 6 and len(partitioned["traces"][0]["arrivals_ns"]) == 4
+    lines = suite.file.with_suffix(".csv").read_text().splitlines()
+    assert len(lines) == 1 + 3 * 4 * len(partitioned["samples"])
+    # The same seed gives the same noise: the computed times of two launches differ by scheduling only; the options are kept.
+    assert record["options"]["noise"] == "exponential" and record["options"]["order"] == "random"
+
+
+def budget(suite):
+    outcome, record = suite.run("overhead", "--sizes", "4K", "--threads", "1", "--iterations", "100000", "--compute-us", "200", "--budget", "2")
+    assert outcome.status == 0 and "the time budget" in outcome.output, outcome.output
+    assert 5 <= record["points"][0]["rounds"] < 100000
+    assert outcome.seconds < 20
+
+
+def misuse(suite):
+    for words, expected in (
+        (["overhead", "--sizes", "10"], "multiple of the 4 send partitions"),
+        (["overhead", "--sizes", "64K", "--recv-partitions", "3"], "multiple of the 3 receive partitions"),
+        (["overhead", "--sizes", "nonsense"], "--sizes nonsense"),
+        (["overhead", "--ways", "pigeon"], "--ways pigeon"),
+        (["overhead", "--noise", "loud"], "--noise loud"),
+        (["overhead", "--threads", "0"], "threads"),
+        (["overhead", "--colour", "red"], "colour"),
+        (["nothing"], "nothing"),
+    ):
+        outcome, record = suite.run(*words)
+        assert outcome.status == 2 and expected in outcome.output and record is None, (words, outcome.status, outcome.output)
+        assert outcome.output.count(expected) == 1, "said by one rank only"
+    outcome, _ = suite.run("overhead", "--sizes", "4K", "--iterations", "3", "--json", "/nonexistent/x.json")
+    assert outcome.status != 0 and "/nonexistent/x.json" in outcome.output
+
+
+def turns(suite):
+    """From outside of a launcher, both variants, one file."""
+    launcher = " ".join([str(suite.mpi.launcher), *suite.mpi.flags, "-n", "2"])
+    out = pathlib.Path(suite.folder.name, "out")
+    environment = {**os.environ, "OMP_WAIT_POLICY": "passive", **suite.mpi.environment}
+    command = [suite.command, "bench", "early-bird", "--launcher", launcher, "--out", str(out), "--repetitions", "2", "--no-report", *SMALL]
+    done = launch.subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((out / "bench.json").read_text())
+    assert found["kind"] == "bench-set"
+    assert [run["context"]["variant"] for run in found["runs"]] == ["native", "larklane", "larklane", "native"]
+    assert "[4/4]" in done.stderr
+
+
+CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
+         "options": options, "budget": budget, "misuse": misuse, "turns": turns}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("mpi", nargs="?", choices=launch.MPIS)
+    parser.add_argument("case", nargs="?", choices=CASES)
+    arguments = parser.parse_args()
+    if arguments.list:
+        print("\n".join(f"{mpi} {case}" for mpi in ("mpich5", "openmpi5") for case in CASES))
+        return 0
+    if not launch.MPIS[arguments.mpi].installed():
+        print(f"{launch.MPIS[arguments.mpi].title} is not installed")
+        return launch.SKIP
+    CASES[arguments.case](Suite(arguments.build, arguments.mpi))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+#include "bench.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "base/config.hpp"
+#include "place.hpp"
+#include "program.hpp"
+#include "run.hpp"
+
+namespace larklane::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+int refuse(const std::string& why) {
+  std::fprintf(stderr, "larklane bench: %s\n", why.c_str());
+  return kRefused;
+}
+
+int execute(const std::vector<std::string>& command) {
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::execvp(words[0], words.data());
+  return refuse(command.front() + ": " + std::strerror(errno));
+}
+
+/// A measuring program, and the MPI that it would load now.
+struct Built {
+  fs::path program;
+  std::string family;
+  fs::path mpi;
+};
+
+std::vector<Built> built_programs() {
+  std::vector<Built> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(Place::find_beside("libexec/larklane"), error)) {
+    const fs::path path = entry.path() / "larklane-bench";
+    const Program program = Program::inspect(path.string(), false);
+    if (!program.family.empty())
+      found.push_back({path, program.family, fs::canonical(program.mpi, error)});
+  }
+  std::ranges::sort(found, {}, &Built::program);
+  return found;
+}
+
+bool is_launcher(const fs::path& executable) {
+  const std::string name = executable.filename().string();
+  return std::ranges::any_of(
+      std::array{"hydra", "mpiexec", "mpirun", "prte", "orte"},
+      [&](const char* part) { return name.find(part) != std::string::npos; });
+}
+
+/// Folders of the launcher's programs that this process descends from.
+std::vector<fs::path> folders_of_launcher() {
+  std::vector<fs::path> folders;
+  for (pid_t pid = ::getppid(); pid > 1;) {
+    const std::string process = "/proc/" + std::to_string(pid);
+    std::error_code error;
+    const fs::path executable = fs::read_symlink(process + "/exe", error);
+    if (!error && is_launcher(executable)) folders.push_back(executable.parent_path());
+    std::ifstream status(process + "/status");
+    pid = 0;
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("PPid:")) pid = std::atoi(line.c_str() + 5);
+  }
+  return folders;
+}
+
+/// Was `mpi` installed together with the launcher: prefix/bin/launcher, prefix/lib/...?
+bool belongs_to(const fs::path& mpi, const std::vector<fs::path>& launcher) {
+  return std::ranges::any_of(launcher, [&](const fs::path& folder) {
+    const std::string prefix = folder.parent_path().string() + "/lib";
+    return mpi.string().starts_with(prefix);
+  });
+}
+
+bool is_set(const char* name) { return std::getenv(name) != nullptr; }
+
+/// The family of the launcher that has started this process; empty: none has, or nobody can tell.
+std::string family_of_launcher() {
+  if (is_set("OMPI_COMM_WORLD_SIZE") || is_set("PRTE_LAUNCHED")) return "ompi";
+  if (is_set("PMI_RANK") || is_set("PMI_FD")) return "mpich";
+  return {};
+}
+
+bool is_launched() { return !family_of_launcher().empty() || is_set("SLURM_PROCID"); }
+
+/// Takes `--name VALUE` and `--name=VALUE` out of the words. @return its value, empty if absent
+std::string take(std::vector<std::string>& words, const std::string& name) {
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    std::string value;
+    if (word->starts_with(name + "=")) {
+      value = word->substr(name.size() + 1);
+      words.erase(word);
+    } else if (*word == name && std::next(word) != words.end()) {
+      value = *std::next(word);
+      words.erase(word, std::next(word, 2));
+    } else {
+      continue;
+    }
+    return value;
+  }
+  return {};
+}
+
+bool mentions(const std::vector<std::string>& words, std::string_view option) {
+  return std::ranges::any_of(words, [&](const std::string& word) {
+    return word == option || word.starts_with(std::string(option) + "=");
+  });
+}
+
+/// @return nothing after a message
+const Built* choose(const std::vector<Built>& built, const std::string& wanted) {
+  const std::vector<fs::path> launcher = folders_of_launcher();
+  const std::string family = family_of_launcher();
+  const auto names = [&] {
+    std::string text;
+    for (const Built& b : built) text += " " + b.program.parent_path().filename().string();
+    return text.empty() ? " none" : text;
+  };
+  for (const bool close : {true, false}) {
+    for (const Built& b : built) {
+      const bool named = b.program.parent_path().filename() == wanted;
+      const bool fits = family.empty() || b.family == family;
+      if (wanted.empty() ? fits && (!close || belongs_to(b.mpi, launcher)) : named) return &b;
+    }
+  }
+  refuse(wanted.empty()
+             ? "no measuring program was built for this launcher's MPI (" +
+                   (family.empty() ? "unknown" : family) + " family); there are:" + names()
+             : "--mpi " + wanted + ": expected one of:" + names());
+  return nullptr;
+}
+
+}  // namespace
+
+int run_python(const std::string& module, const std::vector<std::string>& words) {
+  const fs::path package = Place::find_beside("share/larklane/python");
+  if (package.empty()) return refuse("the Python package is not there; install Larklane again");
+  const char* const before = std::getenv("PYTHONPATH");
+  ::setenv("PYTHONPATH",
+           (package.string() + (before != nullptr ? ":" + std::string(before) : "")).c_str(), 1);
+  std::error_code error;
+  ::setenv("LARKLANE_COMMAND", fs::read_symlink("/proc/self/exe", error).c_str(), 1);
+  std::string python = environment("LARKLANE_PYTHON");
+  if (python.empty()) {
+    // Of a checkout: what its `make setup` has installed.
+    const fs::path own = fs::canonical(package, error).parent_path() / ".deps/python/bin/python";
+    python = fs::exists(own, error) ? own.string() : "python3";
+  }
+  std::vector<std::string> command{python, "-m", module};
+  command.insert(command.end(), words.begin(), words.end());
+  return execute(command);
+}
+
+int bench(const std::vector<std::string>& given) {
+  std::vector<std::string> words = given;
+  if (words.empty()) words.emplace_back("--help");
+  const bool turns =
+      words.front() == "all" || words.front().starts_with("-") || mentions(words, "--launcher");
+  const bool asks = mentions(words, "--help") || mentions(words, "-h");
+  if (turns || (!is_launched() && !asks)) return run_python("larklane.bench", words);
+  const std::string mpi = take(words, "--mpi");
+  std::string variant = take(words, "--with");
+  if (variant.empty()) variant = "larklane";
+  if (variant != "larklane" && variant != "native")
+    return refuse(
+        "--with " + variant +
+        ": expected larklane or native; for both in turns give --launcher \"mpirun -n 2\" "
+        "instead of starting it under mpirun");
+  const std::vector<Built> built = built_programs();
+  const Built* const chosen = choose(built, mpi);
+  if (chosen == nullptr) return kRefused;
+  std::vector<std::string> command{chosen->program.string()};
+  command.insert(command.end(), words.begin(), words.end());
+  if (!asks) command.insert(command.end(), {"--variant", variant});
+  if (variant == "native" || asks) return execute(command);
+  RunRequest request;
+  request.command = command;
+  return run(request);
+}
+
+}  // namespace larklane::tools

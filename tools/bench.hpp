@@ -1,0 +1,19 @@
+#pragma once
+// `larklane bench`: the micro-benchmarks. Thread safety: single-owner.
+
+#include <string>
+#include <vector>
+
+namespace larklane::tools {
+
+/// Between a launcher and its ranks it becomes the measuring program that was built for their MPI;
+/// else it starts launchers itself, several variants in turns (python/larklane/bench.py).
+/// @param words  what follows `bench`
+/// @return only if nothing was started: the exit status, after a message
+int bench(const std::vector<std::string>& words);
+
+/// A module of the Python package that lies beside this command, with matplotlib if some Python
+/// here has it. @return as bench()
+int run_python(const std::string& module, const std::vector<std::string>& words);
+
+}  // namespace larklane::tools
