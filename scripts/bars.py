@@ -29,11 +29,11 @@ import shutil
 import subprocess
 import sys
 
-import bars_stats
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests/mp"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp")]
 import launch  # noqa: E402
+
+from larklane import stats  # noqa: E402
 
 ROWS = ROOT / "bench/rows.json"
 KEPT = ROOT / "build/bars"
@@ -116,7 +116,7 @@ def parse_output(text, quantile=0.5):
     result = json.loads(lines[-1]) if lines else {}
     if not isinstance(result, dict) or not result.get("samples"):
         raise ValueError("the last line is not {\"samples\": [...], \"wrong\": n}")
-    return bars_stats.quantile(result["samples"], quantile), int(result.get("wrong", 0))
+    return stats.quantile(result["samples"], quantile), int(result.get("wrong", 0))
 
 
 def words_of(command, timeout_s):
@@ -153,10 +153,10 @@ def measure(row, parameters, contenders, runner=run_once):
 
     @return {"parameters", "series": {contender: samples in turn order}, "failed": {contender: why}}
     """
-    series = {name: [] for name in bars_stats.turns(contenders, 0)}
+    series = {name: [] for name in stats.turns(contenders, 0)}
     failed = {}
     for turn in range(row["repetitions"]):
-        for name in bars_stats.turns(contenders, turn):
+        for name in stats.turns(contenders, turn):
             plain = name.removesuffix("'")
             if plain not in failed:
                 sample, why = runner(row["contenders"][plain], parameters, row.get("timeout_s", 120), row.get("quantile", 0.5))
@@ -174,7 +174,7 @@ def judge(row, point):
     """Verdicts of one point: [{"candidate", "baseline", ...}] in the order of the row's claims."""
     compares = any(isinstance(baseline, str) for _, baseline in row["claims"])  # a difference has no ratio: it may be 0
     noise = [
-        bars_stats.aa_noise(samples, point["series"][name + "'"])
+        stats.aa_noise(samples, point["series"][name + "'"])
         for name, samples in point["series"].items()
         if compares and name + "'" in point["series"]
     ]
@@ -185,9 +185,9 @@ def judge(row, point):
             result = {"verdict": f"no figure for {', '.join(gone)}"}
         elif isinstance(baseline, str):
             pair = (point["series"][candidate], point["series"][baseline])
-            result = bars_stats.compare(*pair, noise=max(noise, default=0.0), margin=row["margin"])
+            result = stats.compare(*pair, noise=max(noise, default=0.0), margin=row["margin"])
         else:
-            result = bars_stats.within(point["series"][candidate], baseline)
+            result = stats.within(point["series"][candidate], baseline)
         verdicts.append({"candidate": candidate, "baseline": baseline, **result})
     return verdicts
 
@@ -217,7 +217,7 @@ def run_row(row, about):
     for parameters in row["points"]:
         if parameters not in done and contenders:
             point = measure(row, parameters, contenders)
-            point["summary"] = {name: bars_stats.summary(samples) for name, samples in point["series"].items()}
+            point["summary"] = {name: stats.summary(samples) for name, samples in point["series"].items()}
             point["verdicts"] = judge(row, point)
             record["points"].append(point)
             kept.parent.mkdir(parents=True, exist_ok=True)

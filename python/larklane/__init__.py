@@ -1,1 +1,2 @@
-"""Python side of the `larklane` command: runs, reports, figures."""
+"""What the command `larklane` does in Python: statistics, figures and reports of measurements. Needs the standard library only;
+figures need matplotlib."""
