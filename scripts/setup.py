@@ -38,6 +38,7 @@ DEBIAN = {
     "nothing is tested on MPICH 4.0": "mpich libmpich-dev",
     "nothing is tested on Open MPI 4.1": "openmpi-bin libopenmpi-dev openssh-client",
     "the pkg-config file is not tested": "pkg-config",
+    "the page of `larklane report` is not tested in a browser": "chromium",
 }
 
 # Virtual environments under .deps/: requirements, and what is lost without them.

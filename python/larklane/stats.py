@@ -57,14 +57,29 @@ def median_bounds(samples: Sequence[float], confidence: float = 0.95) -> tuple[f
 
 
 def bootstrap(statistic: Callable[..., float], *groups: Sequence[float], resamples: int = 1000) -> tuple[float, float]:
-    """95 % percentile interval of statistic(*groups), each group drawn anew, with replacement, independently. Same input,
-    same interval. (Efron, The Annals of Statistics 7(1), 1979)
+    """95 % percentile interval of statistic(median of each group), each group drawn anew, with replacement, independently. Same
+    input, same interval. (Efron, The Annals of Statistics 7(1), 1979)
 
     @param groups  one or more lists, none empty
     """
     draw = random.Random(SEED)
-    found = [statistic(*(draw.choices(group, k=len(group)) for group in groups)) for _ in range(resamples)]
+    ordered = [sorted(group) for group in groups]
+    found = [statistic(*(resampled_median(group, draw) for group in ordered)) for _ in range(resamples)]
     return quantile(found, 0.025), quantile(found, 0.975)
+
+
+def resampled_median(ordered: Sequence[float], draw: random.Random) -> float:
+    """The median of len(ordered) samples drawn with replacement, without drawing them all: of n uniform numbers the k-th smallest is
+    Beta(k, n + 1 - k), and the smallest of the n - k above it lies at 1 - (1 - u)^(1 / (n - k)) of what is left. (David and
+    Nagaraja, Order Statistics, 2003, section 2)
+
+    @param ordered  sorted, not empty
+    """
+    n = len(ordered)
+    middle = (n + 1) // 2
+    low = draw.betavariate(middle, n + 1 - middle)
+    high = low if n % 2 else 1 - (1 - low) * draw.random() ** (1 / (n - middle))
+    return (ordered[min(int(n * low), n - 1)] + ordered[min(int(n * high), n - 1)]) / 2
 
 
 class RankTest(NamedTuple):

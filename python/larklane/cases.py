@@ -1,0 +1,218 @@
+"""The measurements of all runs in one flat list, what tells them apart, and the metric that each benchmark is about."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from larklane import wording
+from larklane.schema import Collection, Context, Options, Point, Run, Series
+from larklane.stats import median
+
+PARTITIONED = "partitioned"
+ELSEWHERE = frozenset(("version", "machine"))  # what differs between two measurements of the same thing
+
+
+class Parameter(NamedTuple):
+    """What two measurements may differ in. Values of one name can be sorted."""
+
+    name: str
+    value: Any
+    label: str
+
+
+def _noise(options: Options) -> Parameter:
+    kind = options.noise
+    if kind == "none":
+        return Parameter("noise", ("", 0.0), "no noise")
+    if kind in ("single", "uniform", "gaussian", "exponential"):
+        return Parameter("noise", (kind, options.noise_percent), f"{kind} noise {options.noise_percent:g} %")
+    if kind.startswith("trace:"):
+        return Parameter("noise", (kind, 0.0), f"recorded delays ({kind.rsplit('/', 1)[-1].removeprefix('trace:')})")
+    return Parameter("noise", (kind, 0.0), f"{kind} noise")
+
+
+def _parameters(options: Options, context: Context, point: Point) -> tuple[Parameter, ...]:
+    sends, receives = point.send_partitions, point.recv_partitions
+    split = wording.count(sends, "partition") if sends == receives else f"{sends} to {receives} partitions"
+    where = f"{wording.count(context.ranks, 'rank')} on {wording.count(context.hosts, 'host')}"
+    cpu = context.machine.get("cpu", "unknown")
+    return (
+        Parameter("mpi", context.mpi, context.mpi),
+        Parameter("ranks", (context.ranks, context.hosts), where),
+        Parameter("threads", options.threads, wording.count(options.threads, "thread")),
+        Parameter("partitions", (sends, receives), split),
+        Parameter("compute", options.compute_ns, f"{wording.plain(options.compute_ns * 1e-6)} ms compute"),
+        _noise(options),
+        Parameter("cache", ("hot", "cold").index(options.cache) if options.cache in ("hot", "cold") else 2, f"{options.cache} cache"),
+        Parameter("scaling", options.scaling, f"{options.scaling} scaling"),
+        Parameter("order", options.order, f"{options.order} order"),
+        Parameter("version", context.version, f"Larklane {context.version}"),
+        Parameter("machine", cpu, cpu),
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way at one point of one run."""
+
+    run: Run
+    point: Point
+    series: Series
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def benchmark(self) -> str:
+        return self.run.options.benchmark
+
+    @property
+    def variant(self) -> str:
+        return self.run.context.variant
+
+    @property
+    def way(self) -> str:
+        return self.series.way
+
+    @property
+    def partitions(self) -> int:
+        return self.point.send_partitions
+
+    def key(self, *without: str) -> tuple[Parameter, ...]:
+        """The parameters but those named: equal for measurements that may be shown side by side."""
+        return tuple(parameter for parameter in self.parameters if parameter.name not in without)
+
+    def of(self, series: Series) -> "Case":
+        """Another way at the same point of the same run."""
+        return Case(self.run, self.point, series, self.parameters)
+
+    @property
+    def again(self) -> "Case | None":
+        """The second series of the baseline: A/A noise."""
+        return next((self.of(series) for series in self.point.series if series.way.endswith("'") and series.samples), None)
+
+    @property
+    def baseline(self) -> "Case | None":
+        series = self.point.baseline
+        return self.of(series) if series else None
+
+    def one_send_ns(self) -> float:
+        """Median time of the baseline: t_pt2pt of the paper (ICPP'22, 3.1.1)."""
+        series = self.point.baseline
+        return median(series.samples["total_ns"]) if series else float("nan")
+
+
+def measured(collection: Collection) -> list[Case]:
+    """All series whose figures count: a way that was refused, or whose data was wrong once, has none."""
+    return [
+        Case(run, point, series, _parameters(run.options, run.context, point))
+        for run in collection.runs
+        for point in run.points
+        for series in point.series
+        if series.samples and not series.wrong and not series.way.endswith("'")
+    ]
+
+
+def varying(cases: Iterable[Case]) -> set[str]:
+    """Names of the parameters that are not the same in all cases."""
+    values: dict[str, set[Any]] = {}
+    for case in cases:
+        for parameter in case.parameters:
+            values.setdefault(parameter.name, set()).add(parameter.value)
+    return {name for name, found in values.items() if len(found) > 1}
+
+
+def labels(parameters: Iterable[Parameter], names: set[str] | None = None) -> str:
+    """ "hot cache, 10 ms compute": those of `names`, or all."""
+    return ", ".join(parameter.label for parameter in parameters if names is None or parameter.name in names)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What is read off a series, one value a round."""
+
+    name: str
+    unit: str
+    better: str  # "higher", "lower"
+    scale: str  # of its axis: "log"; "linear"; "share": percent, differences instead of ratios
+    what: str
+    values: Callable[[Case], list[float]]
+
+    @property
+    def is_share(self) -> bool:
+        return self.scale == "share"
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} [{self.unit}]"
+
+    def text(self, value: float) -> str:
+        return f"{round(value, 1) + 0.0:.1f} %" if self.is_share else f"{wording.number(value)} {self.unit}"
+
+
+def _scaled(name: str, factor: float) -> Callable[[Case], list[float]]:
+    return lambda case: [factor * value for value in case.series.samples.get(name, ())]
+
+
+def _overhead(case: Case) -> list[float]:
+    one_ns = case.one_send_ns()
+    return [value / one_ns for value in case.series.samples["total_ns"]]
+
+
+def _availability(case: Case) -> list[float]:
+    one_ns = case.one_send_ns()
+    return [100 * (1 - value / one_ns) for value in case.series.samples["after_join_ns"]]
+
+
+HEADLINES = {
+    "overhead": Metric("overhead", "times one send", "lower", "log", "Time from the first part being ready to the last arrival, over "
+                       "that of one send of the whole message (ICPP'22, equation 1): what splitting costs. 1 is nothing.", _overhead),
+    "perceived-bandwidth": Metric("perceived bandwidth", "MB/s", "higher", "log", "Bytes of the message over the time from the last "
+                                  "thread's end to the last arrival (ICPP'22, equation 2): the bandwidth that one send after the "
+                                  "join would need. May be above the network's.", _scaled("perceived_bandwidth_bps", 1e-6)),
+    "availability": Metric("application availability", "%", "higher", "share", "The share of one send's time that the processor gets "
+                           "back, since it is over when the threads have joined (ICPP'22, equation 3). Negative: partitions take "
+                           "longer after the join than one send.", _availability),
+    "early-bird": Metric("early-bird communication", "%", "higher", "share", "The share of the communication that is over before the "
+                         "threads have joined (ICPP'22, equation 4). 0: everything is sent in the end.",
+                         _scaled("early_bird_share", 100)),
+    "recv-compute": Metric("extra compute time", "µs", "higher", "linear", "Time between the first and the last arrival: what the "
+                           "receiver may compute on parts that are there, where it would wait otherwise (SAND2019-11403, "
+                           "section 5).", _scaled("extra_compute_ns", 1e-3)),
+}
+EXPOSED = Metric("exposed time", "µs", "lower", "log", "Time from the last thread's end to the last arrival: the communication that a "
+                 "program waits for.", _scaled("exposed_ns", 1e-3))
+
+
+def sample_metric(name: str) -> Metric:
+    """A metric for a sample of a benchmark that has no formula of its own here; the unit is in the name."""
+    title = name.rpartition("_")[0].replace("_", " ")
+    if name.endswith("_bps"):
+        return Metric(title, "MB/s", "higher", "log", "Bytes over time.", _scaled(name, 1e-6))
+    if name.endswith("_ns"):
+        return Metric(title, "µs", "lower", "log", "A time.", _scaled(name, 1e-3))
+    return Metric(name.replace("_", " "), "", "lower", "linear", "A number.", _scaled(name, 1))
+
+
+def metrics(cases: Sequence[Case]) -> list[Metric]:
+    """What cases of one benchmark are about, the most important metric first.
+
+    @param cases  not empty
+    """
+    if cases[0].benchmark in HEADLINES:
+        return [HEADLINES[cases[0].benchmark]]
+    names = sorted({name for case in cases for name in case.series.samples})
+    return [sample_metric(name) for name in sorted(names, key=lambda name: not name.endswith("_bps"))]
+
+
+def by_benchmark(cases: Sequence[Case]) -> dict[str, list[Case]]:
+    """In the order of the papers, then of appearance."""
+    found: dict[str, list[Case]] = {name: [] for name in HEADLINES}
+    for case in cases:
+        found.setdefault(case.benchmark, []).append(case)
+    return {name: group for name, group in found.items() if group}
+
+
+def line_ways(cases: Sequence[Case]) -> list[Case]:
+    """Without what a figure need not show twice: ways other than partitions are the MPI's own under Larklane, too."""
+    native = {(case.way, case.point.bytes, case.key()) for case in cases if case.variant == "native"}
+    return [case for case in cases if case.way == PARTITIONED or case.variant == "native"
+            or (case.way, case.point.bytes, case.key()) not in native]

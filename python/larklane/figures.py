@@ -1,0 +1,337 @@
+"""What each figure shows, as numbers: which measurements make which curve of which panel. Drawn by plot.py, and written as CSV.
+
+The figures are those of Temucin et al., ICPP'22, and of Dosanjh and Grant, SAND2019-11403, as far as records hold their data.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from larklane import wording
+from larklane.cases import EXPOSED, PARTITIONED, Case, Metric, Parameter, by_benchmark, labels, line_ways, metrics, varying
+from larklane.projection import Projection
+from larklane.schema import Trace
+from larklane.stats import median, quantile
+
+PANELS_MAX = 12
+ARRIVAL_WAYS = ("join", "single", "threads", "multiple", PARTITIONED)
+COUNTED = ("partitions", "threads")  # what differs where partition counts do
+
+TITLES = {
+    "overhead": ("What does splitting a message cost?", "ICPP'22, figure 4"),
+    "perceived-bandwidth": ("How fast does communication look to the program?", "ICPP'22, figure 5; SAND2019-11403, figure 7-1"),
+    "availability": ("How much of one send's time does the processor get back?", "ICPP'22, figures 6 and 7"),
+    "early-bird": ("How much communication is over before the threads have joined?", "ICPP'22, figure 8"),
+    "recv-compute": ("What can the receiver compute while it would wait?", "SAND2019-11403, figure 7-2"),
+    "sweep3d": ("A wave over a plane of processes", "ICPP'22, figures 9 and 10"),
+    "halo3d": ("A halo exchange in three dimensions", "ICPP'22, figures 11 and 12"),
+}
+
+
+class Mark(NamedTuple):
+    """One point of a curve."""
+
+    bytes: int
+    n: int
+    p10: float
+    median: float
+    p90: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line: a colour for each way, a style for each variant; a shade, 0 to 1, where several lines are of one way."""
+
+    label: str
+    way: str
+    variant: str
+    marks: tuple[Mark, ...]
+    order: tuple[Any, ...]
+    shade: float | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves that differ in what the legend says alone."""
+
+    title: str
+    curves: tuple[Curve, ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What all figures have."""
+
+    name: str
+    title: str
+    caption: str
+    footer: str
+    stamp: str  # why its figures are not to be quoted; empty: they may be
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """What is plotted, the names of the columns first."""
+        raise NotImplementedError
+
+    def csv(self) -> str:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(self.rows())
+        return text.getvalue()
+
+
+@dataclass(frozen=True)
+class Chart(Figure):
+    """A metric over the message size."""
+
+    label: str
+    scale: str
+    panels: tuple[Panel, ...]
+    columns: int  # 0: as the number of panels suggests
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        yield "panel", "curve", "way", "variant", "bytes", "n", "p10", "median", "p90", "metric"
+        for panel in self.panels:
+            for curve in panel.curves:
+                for mark in curve.marks:
+                    numbers = (f"{value:.6g}" for value in mark[2:])
+                    yield panel.title, curve.label, curve.way, curve.variant, *mark[:2], *numbers, self.label
+
+
+class Bar(NamedTuple):
+    """One part on its way, microseconds after the join (negative: before)."""
+
+    begin_us: float
+    end_us: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ArrivalPanel:
+    """One round of one way."""
+
+    title: str
+    way: str
+    variant: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class Arrivals(Figure):
+    """When parts were ready and when they arrived, in one round of each way."""
+
+    panels: tuple[ArrivalPanel, ...]
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        yield "panel", "way", "variant", "part", "begin_us", "end_us", "bytes"
+        for panel in self.panels:
+            for part, bar in enumerate(panel.bars):
+                yield panel.title, panel.way, panel.variant, part, f"{bar.begin_us:.3f}", f"{bar.end_us:.3f}", bar.bytes
+
+
+@dataclass(frozen=True)
+class Speedups(Figure):
+    """What programs may gain."""
+
+    projections: tuple[Projection, ...]
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        yield "label", "communication_share", "communication_speedup", "program_speedup"
+        for p in self.projections:
+            yield p.label, f"{p.share:.6g}", f"{p.speedup:.6g}", f"{p.result:.6g}"
+
+
+def _ordered(values: Iterable[Any]) -> list[Any]:
+    return sorted(dict.fromkeys(values))
+
+
+def footer(cases: Sequence[Case]) -> str:
+    """Machine, version, MPI, number of rounds."""
+    contexts = list(dict.fromkeys((case.run.context.machine.get("cpu", "unknown"), case.run.context.machine.get("cores", "?"),
+                                   case.run.context.machine.get("kernel", "?"), case.run.context.machine.get("governor", "unknown"),
+                                   case.run.context.machine.get("turbo", "unknown")) for case in cases))
+    machines = [f"{cpu}, {cores} cores, Linux {kernel}, governor {governor}, turbo {turbo}"
+                for cpu, cores, kernel, governor, turbo in contexts]
+    versions = _ordered(f"Larklane {case.run.context.version} ({case.run.context.build or 'unknown'})" for case in cases)
+    mpis = _ordered(case.run.context.mpi for case in cases)
+    counts = _ordered(len(values) for case in cases for values in case.series.samples.values())
+    n = f"n = {counts[0]}" if counts[0] == counts[-1] else f"n = {counts[0]} to {counts[-1]}"
+    return f"{' | '.join(machines)}; {', '.join(versions)}; {', '.join(mpis)}; {n} rounds a point"
+
+
+def stamp(cases: Iterable[Case]) -> str:
+    reasons = list(dict.fromkeys(reason for case in cases for reason in case.run.context.why_not_publishable()))
+    return f"not publishable: {', '.join(reasons)}" if reasons else ""
+
+
+def _marks(cases: Iterable[Case], metric: Metric) -> tuple[Mark, ...]:
+    """Cases of one curve, those of one size pooled."""
+    by_size: dict[int, list[float]] = {}
+    for case in cases:
+        by_size.setdefault(case.point.bytes, []).extend(metric.values(case))
+    return tuple(Mark(size, len(values), quantile(values, 0.1), median(values), quantile(values, 0.9))
+                 for size, values in sorted(by_size.items()) if values)
+
+
+def _sort_key(parameters: Iterable[Parameter]) -> tuple[Any, ...]:
+    return tuple(parameter.value for parameter in parameters)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How cases become a chart: what a panel has in common, and what tells its curves apart."""
+
+    name: str
+    metric: Metric
+    hidden: tuple[str, ...]  # parameters that the curves show
+    curve: Callable[[Case], Curve]  # without marks
+    by: str = ""  # said in the title
+    by_variant: bool = False  # a panel for each
+
+
+def _chart(plan: _Plan, cases: Sequence[Case]) -> list[Chart]:
+    """More than one if there are too many panels."""
+    names = varying(cases) - set(plan.hidden)
+    shared = labels(cases[0].key(*plan.hidden), {p.name for p in cases[0].key(*plan.hidden, "mpi", "machine", "version")} - names)
+    variants = len({case.variant for case in cases}) > 1 and plan.by_variant
+    groups: dict[tuple[Any, ...], list[Case]] = {}
+    for case in cases:
+        side = (case.variant != "native", case.variant) if plan.by_variant else (False, "")
+        groups.setdefault((case.key(*plan.hidden), side), []).append(case)
+    panels = []
+    for (key, (_, variant)), group in sorted(groups.items(), key=lambda item: (_sort_key(item[0][0]), item[0][1])):
+        curves: dict[Curve, list[Case]] = {}
+        for case in group:
+            curves.setdefault(plan.curve(case), []).append(case)
+        drawn = [replace(curve, marks=_marks(members, plan.metric)) for curve, members in curves.items()]
+        title = ", ".join(filter(None, (wording.VARIANTS.get(variant, variant) if variants else "", labels(key, names))))
+        panels.append(Panel(title, tuple(sorted((c for c in drawn if c.marks), key=lambda c: c.order))))
+    panels = [panel for panel in panels if panel.curves]
+    title, source = TITLES.get(cases[0].benchmark, (f"{cases[0].benchmark.capitalize()}: {plan.metric.name}", ""))
+    inner = [parameter.value for case in cases for parameter in case.key(*plan.hidden) if parameter.name == _last(cases[0], names)]
+    columns = 2 if variants else len(set(inner)) if len(set(inner)) in (2, 3) and len(panels) % len(set(inner)) == 0 else 0
+    caption = f"{plan.metric.what} {shared[:1].upper()}{shared[1:]}. Line: median; band: p10 to p90. {source}".strip()
+    return [
+        Chart(plan.name + (f"-{first // PANELS_MAX + 1}" if first else ""), f"{title}{plan.by}", caption, footer(cases), stamp(cases),
+              plan.metric.label, plan.metric.scale, tuple(panels[first:first + PANELS_MAX]), columns)
+        for first in range(0, len(panels), PANELS_MAX)
+    ]
+
+
+def _last(case: Case, names: set[str]) -> str:
+    """The parameter that changes fastest from panel to panel."""
+    return next((parameter.name for parameter in reversed(case.parameters) if parameter.name in names), "")
+
+
+def _of_way(case: Case) -> Curve:
+    name = wording.way(case.way)
+    label = f"{name}, {wording.VARIANTS.get(case.variant, case.variant)}" if case.way == PARTITIONED else name
+    ways = list(wording.WAYS)
+    rank = ways.index(case.way) if case.way in ways else len(ways)
+    return Curve(label, case.way, case.variant, (), (rank, case.variant != "native", label))
+
+
+def _of_parameter(cases: Sequence[Case], *names: str) -> Callable[[Case], Curve]:
+    """Curves of one way by what they have in these parameters."""
+    differing = varying(cases)
+    shown = {name for name in names if name in differing}
+    if "partitions" in shown and all(case.run.options.threads == case.partitions for case in cases):
+        shown.discard("threads")
+
+    def value(case: Case) -> tuple[Any, ...]:
+        return tuple(parameter.value for parameter in case.parameters if parameter.name in names)
+
+    values = _ordered(map(value, cases))
+
+    def curve(case: Case) -> Curve:
+        at = values.index(value(case))
+        return Curve(labels(reversed(case.parameters), shown), case.way, case.variant, (), (at,), at / max(len(values) - 1, 1))
+
+    return curve
+
+
+def _benchmark_charts(cases: Sequence[Case]) -> Iterator[Chart]:
+    benchmark, metric = cases[0].benchmark, metrics(cases)[0]
+    yield from _chart(_Plan(benchmark, metric, (), _of_way), line_ways(cases))
+    parts = [case for case in cases if case.way == PARTITIONED]
+    differing = varying(parts)
+    if "partitions" in differing:
+        yield from _chart(_Plan(f"{benchmark}-partitions", metric, COUNTED, _of_parameter(parts, *COUNTED),
+                                " By number of partitions", True), parts)
+    if "noise" in differing:
+        yield from _chart(_Plan(f"{benchmark}-noise", metric, ("noise",), _of_parameter(parts, "noise"), " By noise", True), parts)
+    if benchmark == "recv-compute" and parts:
+        yield from _against_communication(parts, metric)
+
+
+def _against_communication(parts: Sequence[Case], metric: Metric) -> Iterator[Chart]:
+    """Extra time beside the time that the program waits: two curves for each variant."""
+    times = replace(metric, name="time", what="How much longer the receiver could compute on parts that are there (extra compute time), "
+                    "beside the communication that the program waits for (exposed time).")
+    exposed = _chart(_Plan("recv-compute-communication", replace(times, values=EXPOSED.values), (), _named("exposed time", "join")), parts)
+    extra = _chart(_Plan("recv-compute-communication", times, (), _named("extra compute time", PARTITIONED)), parts)
+    for first, second in zip(extra, exposed):
+        panels = (Panel(a.title, a.curves + b.curves) for a, b in zip(first.panels, second.panels))
+        yield replace(first, panels=tuple(panels))
+
+
+def _named(name: str, colour_of: str) -> Callable[[Case], Curve]:
+    def curve(case: Case) -> Curve:
+        return Curve(f"{name}, {wording.VARIANTS.get(case.variant, case.variant)}", colour_of, case.variant, (), (name, case.variant != "native"))
+
+    return curve
+
+
+def _bars(trace: Trace) -> tuple[Bar, ...]:
+    return tuple(Bar((t.begin_ns - trace.joined_ns) * 1e-3, (t.end_ns - trace.joined_ns) * 1e-3, t.bytes) for t in trace.transfers)
+
+
+def _typical(traces: Sequence[Trace]) -> Trace:
+    """The one that ends in the middle of the others."""
+    ordered = sorted(traces, key=lambda trace: max(t.end_ns for t in trace.transfers) - trace.joined_ns)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def arrivals(cases: Sequence[Case]) -> Arrivals | None:
+    """Of the point that shows most: with noise, both variants, many parts of a large message."""
+    groups: dict[tuple[Any, ...], list[Case]] = {}
+    for case in cases:
+        if case.series.traces and case.way in ARRIVAL_WAYS:
+            groups.setdefault((case.benchmark, case.key("machine", "version"), case.point.bytes), []).append(case)
+
+    def worth(group: list[Case]) -> tuple[Any, ...]:
+        parts = {case.variant for case in group if case.way == PARTITIONED}
+        return len(parts), group[0].benchmark == "early-bird", group[0].run.options.noise != "none", min(group[0].partitions, 16), \
+            group[0].point.bytes
+
+    if not groups:
+        return None
+    group = max(groups.values(), key=worth)
+    shown = {(_of_way(case).order, case.variant != "native"): case for case in reversed(line_ways(group))}
+    panels = [ArrivalPanel(_of_way(case).label, case.way, case.variant, _bars(_typical(case.series.traces)))
+              for _, case in sorted(shown.items())]
+    one = group[0]
+    caption = (f"One round of each way, {wording.size(one.point.bytes)}, {labels(one.key('machine', 'version'))}. A bar: a part from the "
+               "moment when its thread has it ready to its arrival. Left of the join: communication that computation hides.")
+    return Arrivals("arrivals", "When do the parts arrive?", caption, footer(group), stamp(group), tuple(panels))
+
+
+def speedups(projections: Sequence[Projection]) -> Speedups:
+    """@param projections  not empty"""
+    caption = ("A program of which a share is point-to-point communication that gets faster by the factor at the curve, all else "
+               "staying as it is: 1 / (1 - share + share / factor). A projection, not a measurement. ICPP'22, section 4.8, figure 13")
+    return Speedups("projection", "What may a whole program gain?", caption, "", "", tuple(projections))
+
+
+def figures(cases: Sequence[Case], projections: Sequence[Projection] = ()) -> list[Figure]:
+    """Every figure that the records hold data for, in the order of the papers."""
+    found: list[Figure] = []
+    picture = arrivals(cases)
+    if picture:
+        found.append(picture)
+    for benchmark, group in by_benchmark(cases).items():
+        if benchmark != "call-cost":
+            found += _benchmark_charts(group)
+    if projections:
+        found.append(speedups(projections))
+    return found

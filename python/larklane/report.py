@@ -1,0 +1,187 @@
+"""larklane report: a text summary, figures and one page, from what `larklane bench` wrote."""
+
+import argparse
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from larklane import wording
+from larklane.cases import measured
+from larklane.digest import Digest, Table, advice_table, call_costs, counts, digest, early, headlines, machines, troubles
+from larklane.figures import Figure
+from larklane.page import page
+from larklane.projection import Projection, measured_speedup, parse_projection, read_mpip
+from larklane.schema import Collection, RecordError, load
+
+FAILED, USAGE = 1, 2
+COLUMN_MAX = 70
+
+EPILOG = """examples:
+  larklane report pb.json                              one run
+  larklane report native.json larklane.json            two runs, compared at equal parameters
+  larklane report results/ --out pages/today           every *.json of a folder
+  larklane report results/ --only overhead             one figure (--only help lists what the records give)
+  larklane report sweep.json --mpip app.mpiP           what the program that mpiP profiled may gain
+  larklane report sweep.json --projection 20.4%:15.1   the same from two numbers
+
+Exit status: 0; 1 the report could not be written; 2 wrong usage, or a file that is no record.
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="larklane report", description=__doc__, epilog=EPILOG,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="records (JSON), or folders of them")
+    parser.add_argument("--out", metavar="DIR", type=Path, default=Path("larklane-report"),
+                        help="where page (index.html), figures and CSV go; default: %(default)s")
+    parser.add_argument("--text", action="store_true", help="print the summary only, write nothing")
+    parser.add_argument("--only", metavar="FIGURE", action="append", help="draw this figure alone; may be repeated")
+    parser.add_argument("--projection", metavar="SHARE:SPEEDUP", action="append", type=_projection, default=[],
+                        help="what a program gains if this share of its time gets this much faster; may be repeated")
+    parser.add_argument("--mpip", metavar="FILE", type=Path, help="take the share from mpiP's text report")
+    parser.add_argument("--speedup", metavar="X", type=_speedup,
+                        help="with --mpip: how much faster communication gets; default: the largest gain in sweep3d or halo3d")
+    return parser
+
+
+def _projection(text: str) -> Projection:
+    try:
+        return parse_projection(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _speedup(text: str) -> float:
+    try:
+        value = float(text.removesuffix("x"))
+    except ValueError:
+        value = 0
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"{text}: expected a factor above 0, as in 15.1")
+    return value
+
+
+def _projections(arguments: argparse.Namespace, collection: Collection) -> list[Projection]:
+    """@throws RecordError  no report of mpiP, or no speed-up to be had"""
+    found = list(arguments.projection)
+    if arguments.mpip is None:
+        return found
+    profile = read_mpip(arguments.mpip)
+    speedup, where = arguments.speedup, "--speedup"
+    if speedup is None:
+        best = measured_speedup(measured(collection))
+        if best is None:
+            raise RecordError("--mpip: the records hold no sweep3d or halo3d with partitions; say with --speedup X how much faster "
+                              "communication gets")
+        speedup, where = best
+    print(f"{arguments.mpip}: {wording.duration(profile.app_s * 1e9)} in all tasks, {wording.duration(profile.mpi_s * 1e9)} in MPI; "
+          f"{profile.what}: {100 * profile.share:.1f} %; {speedup:.3g} times as fast ({where})")
+    label = f"{arguments.mpip.name}: {100 * profile.share:.3g} % at {speedup:.3g}x"
+    return [*found, Projection(profile.share, speedup, label)]
+
+
+def _print_table(table: Table) -> None:
+    """Columns as wide as they need, the last one free."""
+    rows = [table.heads, *table.rows] if any(table.heads) else list(table.rows)
+    widths = [min(max(len(row[column]) for row in rows), COLUMN_MAX) for column in range(len(table.heads) - 1)]
+    for row in rows:
+        cells = [text.ljust(width) for text, width in zip(row, widths)]
+        print("  " + "  ".join([*cells, row[-1]]).rstrip())
+
+
+def _print_section(title: str, table: Table | None, sentences: Sequence[str] = ()) -> None:
+    if (table and table.rows) or sentences:
+        print(f"\n{title}")
+        for sentence in sentences:
+            print(f"  {sentence}")
+        if table and table.rows:
+            _print_table(table)
+
+
+def print_text(made: Digest) -> None:
+    """The summary."""
+    print(f"{made.subject()}" + (f"\n{made.stamp}" if made.stamp else ""))
+    _print_section("Where", machines(made))
+    _print_section("In short (medians)", headlines(made), [made.shared()] if made.cases else [])
+    _print_section("What the calls cost", call_costs(made))
+    _print_section("Comparisons", counts([*made.between, *made.within]))
+    _print_section("How many partitions to use", advice_table(made), made.gaps)
+    _print_section("Failures and refusals", troubles(made.collection))
+    _print_section("Does a part arrive while another one is held back?", early(made.collection))
+    _print_section("Projection", None, [f"{p.label}: {p.result:.3f} times as fast" for p in made.projections])
+
+
+def _chosen(figures: Sequence[Figure], only: Sequence[str] | None) -> tuple[Figure, ...]:
+    """@throws RecordError  a figure that these records don't give"""
+    names = [figure.name for figure in figures]
+    for name in only or ():
+        if name not in names:
+            raise RecordError(f"--only {name}: these records give {', '.join(names) or 'no figure'}")
+    return tuple(figure for figure in figures if not only or figure.name in only)
+
+
+def _draw(figures: Sequence[Figure]) -> tuple[dict[str, dict[str, bytes]], str]:
+    """@return drawings by figure name, and why there are none"""
+    if not figures:
+        return {}, "the records hold nothing that can be drawn"
+    try:
+        from larklane import plot
+    except ImportError as error:
+        return {}, (f"this Python ({sys.executable}) can't import matplotlib ({error}); install it (`make setup`, or pip install "
+                    "matplotlib); the numbers are in the CSV files")
+    return {figure.name: plot.draw(figure) for figure in figures}, ""
+
+
+def write(made: Digest, folder: Path) -> str:
+    """Page, figures and CSV; a page is there only if it is whole.
+
+    @return why there are no figures, or nothing
+    @throws OSError
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    drawings, why = _draw(made.figures)
+    for figure in made.figures:
+        (folder / f"{figure.name}.csv").write_text(figure.csv(), encoding="utf-8")
+        for kind, data in drawings.get(figure.name, {}).items():
+            (folder / f"{figure.name}.{kind}").write_bytes(data)
+    part = folder / "index.html.part"
+    try:
+        part.write_text(page(made, drawings, why), encoding="utf-8")
+        part.replace(folder / "index.html")
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+    return why
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    arguments = _parser().parse_args(words)
+    try:
+        collection = load(arguments.files)
+        made = digest(collection, _projections(arguments, collection))
+        made = dataclasses.replace(made, figures=_chosen(made.figures, arguments.only))
+    except RecordError as error:
+        print(f"larklane report: {error}", file=sys.stderr)
+        return USAGE
+    print_text(made)
+    if arguments.text:
+        return 0
+    try:
+        why = write(made, arguments.out)
+    except OSError as error:
+        print(f"larklane report: {error.filename or arguments.out}: not written: {error.strerror}", file=sys.stderr)
+        return FAILED
+    if why:
+        print(f"larklane report: no figures: {why}", file=sys.stderr)
+    print(f"\nPage: {os.path.join(arguments.out, 'index.html')} (open it in a browser); "
+          f"{wording.count(len(made.figures), 'figure')} with CSV beside it")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except BrokenPipeError:  # the reader of the summary has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

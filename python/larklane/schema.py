@@ -1,0 +1,275 @@
+"""The records that `larklane bench` writes, as objects. Layout: docs/performance.md.
+
+A file holds one run (kind `bench`), or several with what failed beside them (kind `bench-set`). All times in nanoseconds.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+SCHEMA = 1
+EXPECTED = f"a record that `larklane bench` wrote (schema {SCHEMA})"
+T = TypeVar("T")
+
+
+class RecordError(ValueError):
+    """A file that is no record: its name, and what was expected."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One part of a message on its way, from the moment when it was ready."""
+
+    begin_ns: float
+    end_ns: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What happened in one round, counted from the moment when the threads were let go."""
+
+    transfers: tuple[Transfer, ...]
+    arrivals_ns: tuple[float, ...]
+    joined_ns: float  # when the last thread had finished computing
+
+
+@dataclass(frozen=True)
+class Series:
+    """One way at one point."""
+
+    way: str  # a second series of the baseline has a prime
+    wrong: int  # rounds whose payload or completion was wrong
+    early: bool  # the guard saw a part arrive while another was held back
+    refused: str  # why there are no figures; empty if there are
+    samples: dict[str, tuple[float, ...]]  # by metric, [rounds]; a sample that JSON can't hold (infinite) is left out
+    traces: tuple[Trace, ...]  # of the first rounds
+
+
+@dataclass(frozen=True)
+class Point:
+    """All ways at one message size."""
+
+    bytes: int
+    send_partitions: int
+    recv_partitions: int
+    series: tuple[Series, ...]  # the baseline first, its second series last
+
+    @property
+    def baseline(self) -> Series | None:
+        """The first way that gave figures."""
+        return next((series for series in self.series if series.samples), None)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the benchmark was asked to do, as far as figures are told apart by it."""
+
+    benchmark: str
+    threads: int
+    compute_ns: float
+    noise: str
+    noise_percent: float
+    cache: str
+    scaling: str
+    order: str
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where it was measured."""
+
+    version: str
+    build: str
+    variant: str  # "native", "larklane"
+    mpi: str
+    ranks: int
+    hosts: int
+    bindings: tuple[str, ...]  # by rank
+    machine: dict[str, str]  # cpu, cores, sockets, kernel, governor, turbo
+    environment: dict[str, str]
+    timer_ns: float
+    clock_error_ns: float
+
+    def why_not_publishable(self) -> list[str]:
+        """Reasons why figures of this run hold for that hour of that machine only; none: publishable."""
+        reasons = []
+        if self.build not in ("Release", "RelWithDebInfo"):
+            reasons.append(f"build type {self.build or 'unknown'}")
+        if self.machine.get("turbo", "unknown") == "unknown":
+            reasons.append("turbo unknown")
+        return reasons
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A way that gave no figures and took its run with it."""
+
+    benchmark: str
+    variant: str
+    way: str
+    what: str  # a sentence
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one benchmark."""
+
+    source: str  # name of its file
+    options: Options
+    context: Context
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Everything that a report is about."""
+
+    sources: tuple[str, ...]
+    runs: tuple[Run, ...]
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A JSON object that knows where it stands."""
+
+    fields: dict[str, Any]
+    where: str
+
+    def get(self, name: str, kind: type[T], default: T | None = None) -> T:
+        """@throws RecordError  the field is missing and has no default, or is of another kind"""
+        value = self.fields.get(name, default)
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            found = "nothing" if name not in self.fields else json.dumps(value)[:40]
+            raise RecordError(f"{self.where}: expected {_kind(kind)} in `{name}`, found {found}")
+        return value
+
+    def child(self, name: str) -> "_Node":
+        return _Node(self.get(name, dict), f"{self.where}: {name}")
+
+    def children(self, name: str) -> list["_Node"]:
+        found = []
+        for number, value in enumerate(self.get(name, list)):
+            where = f"{self.where}: {name}[{number}]"
+            if not isinstance(value, dict):
+                raise RecordError(f"{where}: expected an object, found {json.dumps(value)[:40]}")
+            found.append(_Node(value, where))
+        return found
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """Those that are finite: JSON has null for the others."""
+        values = [value for value in self.get(name, list) if value is not None]
+        if not all(isinstance(value, (int, float)) for value in values):
+            raise RecordError(f"{self.where}: expected numbers in `{name}`")
+        return tuple(map(float, values))
+
+    def texts(self, name: str) -> dict[str, str]:
+        return {key: str(value) for key, value in self.get(name, dict).items()}
+
+
+def _kind(kind: type) -> str:
+    return {dict: "an object", list: "a list", str: "a text", int: "a whole number", float: "a number", bool: "true or false"}[kind]
+
+
+def _trace(node: _Node) -> Trace:
+    transfers = node.get("transfers", list)
+    if not all(isinstance(entry, list) and len(entry) == 3 and None not in entry for entry in transfers) or not transfers:
+        raise RecordError(f"{node.where}: expected [begin_ns, end_ns, bytes] in `transfers`")
+    return Trace(tuple(Transfer(*entry) for entry in transfers), node.numbers("arrivals_ns"), node.get("joined_ns", float))
+
+
+def _series(node: _Node) -> Series:
+    refused = node.get("refused", str, "")
+    samples, traces = {}, ()
+    if not refused:
+        measured = node.child("samples")
+        samples = {name: found for name in measured.fields if (found := measured.numbers(name))}
+        traces = tuple(map(_trace, node.children("traces")))
+    return Series(node.get("way", str), node.get("wrong", int), node.get("early", bool), refused, samples, traces)
+
+
+def _point(node: _Node) -> Point:
+    counts = (node.get(name, int) for name in ("bytes", "send_partitions", "recv_partitions"))
+    return Point(*counts, tuple(map(_series, node.children("series"))))
+
+
+def _options(node: _Node) -> Options:
+    return Options(node.get("benchmark", str), node.get("threads", int), node.get("compute_ns", float), node.get("noise", str),
+                   node.get("noise_percent", float), node.get("cache", str), node.get("scaling", str), node.get("order", str))
+
+
+def _context(node: _Node) -> Context:
+    return Context(node.get("version", str), node.get("build", str), node.get("variant", str), node.get("mpi", str),
+                   node.get("ranks", int), node.get("hosts", int), tuple(map(str, node.get("bindings", list))),
+                   node.texts("machine"), node.texts("environment"), node.get("timer_ns", float),
+                   node.get("clock_error_ns", float))
+
+
+def _run(node: _Node, source: str) -> tuple[Run, list[Failure]]:
+    run = Run(source, _options(node.child("options")), _context(node.child("context")),
+              tuple(map(_point, node.children("points"))))
+    failures = [Failure(run.options.benchmark, run.context.variant, entry.get("way", str), entry.get("what", str),
+                        entry.get("bytes", int)) for entry in node.children("failures")]
+    return run, failures
+
+
+def _read(path: Path) -> _Node:
+    """@throws RecordError"""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text"
+        raise RecordError(f"{path}: can't be read: {reason}; expected {EXPECTED}") from error
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        reason = "cut short" if not text.rstrip().endswith("}") else f"no JSON at line {error.lineno}, column {error.colno}"
+        raise RecordError(f"{path}: {reason if text.strip() else 'empty'}; expected {EXPECTED}") from error
+    if not isinstance(value, dict):
+        raise RecordError(f"{path}: not a JSON object; expected {EXPECTED}")
+    if value.get("kind") not in ("bench", "bench-set"):
+        raise RecordError(f"{path}: kind {json.dumps(value.get('kind'))}; expected {EXPECTED}")
+    if value.get("schema") != SCHEMA:
+        raise RecordError(f"{path}: schema {json.dumps(value.get('schema'))}; expected {EXPECTED}: report with the version that "
+                          "measured, or measure again")
+    return _Node(value, str(path))
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    """A folder stands for its records.
+
+    @throws RecordError  a folder without any
+    """
+    found: list[Path] = []
+    for path in paths:
+        inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not inside:
+            raise RecordError(f"{path}: a folder without *.json; expected {EXPECTED}")
+        found += inside
+    return list(dict.fromkeys(found))
+
+
+def load(paths: Sequence[Path]) -> Collection:
+    """@param paths  files, or folders of them
+    @throws RecordError  the first file that is no record, and why
+    """
+    runs: list[Run] = []
+    failures: list[Failure] = []
+    files = _files(paths)
+    for path in files:
+        top = _read(path)
+        is_set = top.fields["kind"] == "bench-set"
+        for node in top.children("runs") if is_set else [top]:
+            run, failed = _run(node, path.name)
+            runs.append(run)
+            failures += failed
+        if is_set:
+            failures += [Failure(*(entry.get(name, str) for name in ("benchmark", "variant", "way", "what")))
+                         for entry in top.children("failures")]
+    return Collection(tuple(path.name for path in files), tuple(runs), tuple(failures))

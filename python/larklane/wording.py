@@ -1,0 +1,93 @@
+"""How a report says things: names, numbers with units, and what the words mean."""
+
+import math
+
+VARIANTS = {"native": "native", "larklane": "Larklane"}
+
+WAYS = {
+    "join": "one send after the join",
+    "persistent": "persistent send after the join",
+    "threads": "a send per thread",
+    "thread-comms": "a send per thread, own communicators",
+    "rma": "a put per thread (RMA)",
+    "single": "one sending thread",
+    "multiple": "a send per thread",
+    "partitioned": "partitioned",
+    "pretended": "partitioned in name only",
+}
+
+WAY_MEANINGS = {
+    "join": "All threads compute, join, then one MPI_Send of the whole message.",
+    "persistent": "The same with MPI_Send_init and MPI_Start.",
+    "threads": "Each thread sends its share when it has it (MPI_THREAD_MULTIPLE).",
+    "thread-comms": "The same, each thread in a communicator of its own.",
+    "rma": "Each thread puts its share into a window of the receiver, and a mark after it.",
+    "partitioned": "MPI_Psend_init and MPI_Precv_init; each thread marks its partitions with MPI_Pready.",
+}
+
+GLOSSARY = {
+    "partition": "A part of a message that a thread can mark as ready on its own (MPI_Pready); the receiver can ask for each "
+    "(MPI_Parrived). Sender and receiver may split a message differently.",
+    "join": "The moment when all threads of a process have finished computing. A program with one send can't send before it.",
+    "early bird": "A part that travels, and arrives, while other threads of the sender still compute.",
+    "native": "The MPI library's own partitioned communication.",
+    "Larklane": "The same program and the same MPI, started under `larklane run`, which serves the partitioned calls.",
+    "round": "The same message once: threads compute, mark or send, the receiver gets everything; verified each time.",
+    "noise": "What makes threads finish at different times; here made on purpose, of a known kind and amount, the same for all ways.",
+    "hot, cold cache": "Whether the message is still in the processor's caches, or was flushed before each round.",
+    "median, p10, p90": "Half of the rounds lie below the median, a tenth below p10, nine tenths below p90. Bands show p10 to p90.",
+    "95 % interval": "Where the median (or a ratio of medians) lies, if the rounds were drawn again from those that were seen "
+    "(bootstrap, 1000 draws).",
+    "A/A noise": "The same way measured twice in the same run differs by this much: smaller differences mean nothing.",
+    "p": "How probable it is to see the two series differ in rank as much as they do, if there were no difference "
+    "(Mann-Whitney). Small is sure.",
+    "guard": "A round before the measurement in which the last partition is held back: a way that claims to be complete, or shows "
+    "wrong data, is refused and gets no figures.",
+    "not publishable": "The build or the machine (turbo unknown) does not allow absolute figures to be quoted; ratios hold for longer.",
+}
+
+UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def size(count: float) -> str:
+    """Bytes, with binary units: 65536 is "64 KiB"."""
+    for factor, unit in UNITS:
+        if count >= factor:
+            return f"{count / factor:.4g} {unit}"
+    return f"{count:.4g} B"
+
+
+def duration(time_ns: float) -> str:
+    """1e7 is "10 ms"."""
+    for factor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if abs(time_ns) >= factor:
+            return f"{number(time_ns / factor)} {unit}"
+    return f"{number(time_ns)} ns"
+
+
+def number(value: float) -> str:
+    """Three digits are more than a machine repeats: 12345 is "12,300", 0.01234 is "0.0123"."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    rounded = round(value, digits)
+    return f"{rounded:,.{max(digits, 0)}f}" if abs(value) >= 1e-4 else f"{value:.2e}"
+
+
+def plain(value: float) -> str:
+    """A number without superfluous digits: 1.50 is "1.5"."""
+    text = number(value)
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+
+
+def probability(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+
+
+def count(number_of: int, thing: str) -> str:
+    """count(1, "file") is "1 file", count(2, "file") "2 files"."""
+    return f"{number_of:,} {thing}{'' if number_of == 1 else 's'}"
+
+
+def way(name: str) -> str:
+    return WAYS.get(name, name)

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""schema.py: records are read whole, and what is no record is refused by name."""
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+import golden
+
+from larklane import schema
+
+
+class Load(unittest.TestCase):
+    """One folder of files for each test."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def file(self, name: str, content: object) -> Path:
+        path = self.folder / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+        return path
+
+    def refusal(self, path: Path) -> str:
+        with self.assertRaises(schema.RecordError) as caught:
+            schema.load([path])
+        self.assertIn(path.name, str(caught.exception))
+        return str(caught.exception)
+
+    def test_a_run(self) -> None:
+        trace = {"transfers": [[1, 2, 8]], "arrivals_ns": [2], "joined_ns": 1.5}
+        ways = [golden.series("join", {"total_ns": [1, None, 3]}, traces=[trace]), {"way": "rma", "wrong": 0, "early": False, "refused": "why"}]
+        failures = [{"way": "threads", "bytes": 8, "what": "hangs"}]
+        run = schema.load([self.file("a.json", golden.record("overhead", golden.point(8, 4, *ways), failures=failures))])
+        self.assertEqual(run.failures, (schema.Failure("overhead", "native", "threads", "hangs", 8),))
+        self.assertEqual((run.sources, run.runs[0].source, run.runs[0].options.threads), (("a.json",), "a.json", 4))
+        join, rma = run.runs[0].points[0].series
+        self.assertEqual(join.samples, {"total_ns": (1.0, 3.0)})  # an infinite sample is null
+        self.assertEqual(join.traces, (schema.Trace((schema.Transfer(1, 2, 8),), (2.0,), 1.5),))
+        self.assertEqual((rma.refused, rma.samples), ("why", {}))
+        self.assertIs(run.runs[0].points[0].baseline, join)
+
+    def test_a_set_and_a_folder(self) -> None:
+        failures = [{"benchmark": "halo3d", "variant": "native", "way": "multiple", "what": "hangs"}]
+        self.file("b.json", golden.gathered(golden.record("overhead"), golden.record("early-bird"), failures=failures))
+        self.file("a.json", golden.record("latency"))
+        found = schema.load([self.folder])
+        self.assertEqual([run.options.benchmark for run in found.runs], ["latency", "overhead", "early-bird"])
+        self.assertEqual(found.failures, (schema.Failure("halo3d", "native", "multiple", "hangs"),))
+
+    def test_refusals(self) -> None:
+        whole = json.dumps(golden.record("overhead", golden.point(8, 4, golden.series("join", {"total_ns": [1]}))))
+        self.assertIn("can't be read: No such file", self.refusal(self.folder / "none.json"))
+        self.assertIn("empty; expected a record", self.refusal(self.file("a.json", "")))
+        self.assertIn("cut short", self.refusal(self.file("a.json", whole[:200])))
+        self.assertIn("no JSON at line 1", self.refusal(self.file("a.json", "{a}")))
+        self.assertIn("not a JSON object", self.refusal(self.file("a.json", [])))
+        self.assertIn('kind "demo"', self.refusal(self.file("a.json", {"kind": "demo"})))
+        self.assertIn("schema 2; expected a record that `larklane bench` wrote (schema 1)",
+                      self.refusal(self.file("a.json", {"kind": "bench", "schema": 2})))
+        (self.folder / "empty").mkdir()
+        self.assertIn("a folder without *.json", self.refusal(self.folder / "empty"))
+
+    def test_a_wrong_field_is_named(self) -> None:
+        run = golden.record("overhead", golden.point(8, 4, golden.series("join", {"total_ns": ["x"]})))
+        self.assertIn("points[0]: series[0]: samples: expected numbers in `total_ns`", self.refusal(self.file("a.json", run)))
+        run["points"] = [{"bytes": True}]
+        self.assertIn("points[0]: expected a whole number in `bytes`, found true", self.refusal(self.file("a.json", run)))
+        del run["options"]["noise"]
+        self.assertIn("options: expected a text in `noise`, found nothing", self.refusal(self.file("a.json", run)))
+
+    def test_publishable(self) -> None:
+        run = golden.record("overhead")
+        context = schema.load([self.file("a.json", run)]).runs[0].context
+        self.assertEqual(context.why_not_publishable(), [])
+        run["context"].update(build="Debug", machine={})
+        context = schema.load([self.file("a.json", run)]).runs[0].context
+        self.assertEqual(context.why_not_publishable(), ["build type Debug", "turbo unknown"])
+
+
+if __name__ == "__main__":
+    unittest.main()
