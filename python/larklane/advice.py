@@ -34,7 +34,7 @@ class Choice:
 class Advice:
     """What to use at one place."""
 
-    variant: str
+    variant: str  # in words
     parameters: tuple[Parameter, ...]
     bytes: int
     choices: tuple[Choice, ...]  # from simple to less so
@@ -76,7 +76,7 @@ def advise(cases: Sequence[Case]) -> list[Advice]:
     hidden = _hidden([case for case in usable if case.way == PARTITIONED])
     places: dict[tuple[str, tuple[Parameter, ...], int], list[Case]] = {}
     for case in usable:
-        places.setdefault((case.variant, case.key(*hidden), case.point.bytes), []).append(case)
+        places.setdefault((case.title, case.key(*hidden), case.point.bytes), []).append(case)
     found = []
     for (variant, parameters, size), group in places.items():
         by_count: dict[int, list[Case]] = {}
@@ -85,7 +85,7 @@ def advise(cases: Sequence[Case]) -> list[Advice]:
         if set(by_count) - {0}:
             choices = tuple(_choice(members, count) for count, members in sorted(by_count.items()))
             found.append(Advice(variant, parameters, size, choices, len({id(case.run) for case in group})))
-    return sorted(found, key=lambda advice: (advice.variant == "native", [p.value for p in advice.parameters], advice.bytes))
+    return sorted(found, key=lambda advice: (advice.variant == "native", advice.variant, [p.value for p in advice.parameters], advice.bytes))
 
 
 def by_sizes(advices: Sequence[Advice]) -> list[list[Advice]]:

@@ -1,5 +1,6 @@
 """The measurements of all runs in one flat list, what tells them apart, and the metric that each benchmark is about."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,6 +10,8 @@ from larklane.schema import Collection, Context, Options, Point, Run, Series
 from larklane.stats import median
 
 PARTITIONED = "partitioned"
+CALLS = "call-cost"  # a benchmark whose ways are calls
+NO_OPTION = re.compile(r"LARKLANE_(BENCH_\w+|JOB|RANK|SEED|FAMILY|MPI|SPAWNED)")  # what launching sets
 ELSEWHERE = frozenset(("version", "machine"))  # what differs between two measurements of the same thing
 
 
@@ -34,11 +37,12 @@ def _noise(options: Options) -> Parameter:
 def _parameters(options: Options, context: Context, point: Point) -> tuple[Parameter, ...]:
     sends, receives = point.send_partitions, point.recv_partitions
     split = wording.count(sends, "partition") if sends == receives else f"{sends} to {receives} partitions"
-    where = f"{wording.count(context.ranks, 'rank')} on {wording.count(context.hosts, 'host')}"
+    grid = f" ({' x '.join(map(str, context.grid))})" if context.grid else ""
+    where = f"{wording.count(context.ranks, 'rank')}{grid} on {wording.count(context.hosts, 'host')}"
     cpu = context.machine.get("cpu", "unknown")
     return (
         Parameter("mpi", context.mpi, context.mpi),
-        Parameter("ranks", (context.ranks, context.hosts), where),
+        Parameter("ranks", (context.ranks, context.hosts, context.grid), where),
         Parameter("threads", options.threads, wording.count(options.threads, "thread")),
         Parameter("partitions", (sends, receives), split),
         Parameter("compute", options.compute_ns, f"{wording.plain(options.compute_ns * 1e-6)} ms compute"),
@@ -67,6 +71,14 @@ class Case:
     @property
     def variant(self) -> str:
         return self.run.context.variant
+
+    @property
+    def title(self) -> str:
+        """The variant in words, with the options that were set for Larklane."""
+        options = self.run.context.environment.items() if self.variant == "larklane" else ()
+        words = [f"{name.removeprefix('LARKLANE_')}={value}" for name, value in sorted(options)
+                 if name.startswith("LARKLANE_") and not NO_OPTION.fullmatch(name)]
+        return " ".join([wording.VARIANTS.get(self.variant, self.variant), *words])
 
     @property
     def way(self) -> str:
@@ -145,7 +157,9 @@ class Metric:
         return f"{self.name} [{self.unit}]"
 
     def text(self, value: float) -> str:
-        return f"{round(value, 1) + 0.0:.1f} %" if self.is_share else f"{wording.number(value)} {self.unit}"
+        if self.unit == "µs":
+            return wording.duration(value * 1e3)
+        return f"{round(value, 1) + 0.0:.1f} %" if self.is_share else f"{wording.number(value)} {self.unit}".strip()
 
 
 def _scaled(name: str, factor: float) -> Callable[[Case], list[float]]:
@@ -182,14 +196,23 @@ EXPOSED = Metric("exposed time", "µs", "lower", "log", "Time from the last thre
                  "program waits for.", _scaled("exposed_ns", 1e-3))
 
 
+SAMPLES = {
+    "throughput_bps": "Bytes that all processes receive in a step, over the step's time (ICPP'22, section 4.6).",
+    "step_ns": "Time of a step, computing included, of the slowest process.",
+    "half_round_trip_ns": "Half the time of a message there and one back.",
+    "call_ns": "What a call takes.",
+}
+
+
 def sample_metric(name: str) -> Metric:
     """A metric for a sample of a benchmark that has no formula of its own here; the unit is in the name."""
     title = name.rpartition("_")[0].replace("_", " ")
+    what = SAMPLES.get(name, "")
     if name.endswith("_bps"):
-        return Metric(title, "MB/s", "higher", "log", "Bytes over time.", _scaled(name, 1e-6))
+        return Metric(title, "MB/s", "higher", "log", what, _scaled(name, 1e-6))
     if name.endswith("_ns"):
-        return Metric(title, "µs", "lower", "log", "A time.", _scaled(name, 1e-3))
-    return Metric(name.replace("_", " "), "", "lower", "linear", "A number.", _scaled(name, 1))
+        return Metric(title, "µs", "lower", "log", what, _scaled(name, 1e-3))
+    return Metric(name.replace("_", " "), "", "lower", "linear", what, _scaled(name, 1))
 
 
 def metrics(cases: Sequence[Case]) -> list[Metric]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from larklane import wording
-from larklane.cases import ELSEWHERE, PARTITIONED, Case, Metric, metrics
+from larklane.cases import CALLS, ELSEWHERE, PARTITIONED, Case, Metric, metrics
 from larklane.stats import RankTest, bootstrap, mann_whitney, median
 
 SURE = 0.01  # p below which a difference counts
@@ -64,13 +64,13 @@ def _apart(metric: Metric, first: Sequence[float], second: Sequence[float]) -> f
 
 def noise_of(metric: Metric, *cases: Case) -> float | None:
     """The largest difference between equal things: a run's baseline and its second series; and, of two runs, both baselines
-    if they are the MPI's own calls, which are the same in both."""
+    if they are the MPI's own calls, which are the same in both. None for calls: an empty one says nothing of the others."""
     found = []
-    for case in cases:
+    for case in cases if cases[0].benchmark != CALLS else ():
         again, first = case.again, case.baseline
         if again and first and metric.values(again) and metric.values(first):
             found.append(_apart(metric, metric.values(first), metric.values(again)))
-    bases = [case.baseline for case in cases if case.baseline and case.baseline.way != PARTITIONED]
+    bases = [case.baseline for case in cases if case.baseline and case.baseline.way != PARTITIONED and case.benchmark != CALLS]
     if len(bases) == 2 and bases[0].way == bases[1].way and metric.values(bases[0]) and metric.values(bases[1]):
         found.append(_apart(metric, metric.values(bases[0]), metric.values(bases[1])))
     return max(found, default=None)
@@ -92,18 +92,18 @@ def compare(candidate: Case, baseline: Case, metric: Metric, names: tuple[str, s
 
 
 def _groups(cases: Sequence[Case]) -> Iterator[list[Case]]:
-    """Partitioned series at equal parameters, native ones first, then in the order of the files."""
+    """Partitioned series, and calls, at equal parameters, native ones first, then in the order of the files."""
     found: dict[object, list[Case]] = {}
     for case in cases:
-        if case.way == PARTITIONED:
-            found.setdefault((case.benchmark, case.key(*ELSEWHERE), case.point.bytes), []).append(case)
+        if case.way == PARTITIONED or case.benchmark == CALLS:
+            found.setdefault((case.benchmark, case.way, case.key(*ELSEWHERE), case.point.bytes), []).append(case)
     for group in found.values():
         yield sorted(group, key=lambda case: case.variant != "native")
 
 
 def _titles(first: Case, second: Case) -> tuple[str, str]:
     """What tells two runs apart, in words."""
-    ours, theirs = (wording.VARIANTS.get(case.variant, case.variant) for case in (first, second))
+    ours, theirs = first.title, second.title
     if ours != theirs:
         return ours, theirs
     for one, other in ((first.run.context.version, second.run.context.version), (first.run.source, second.run.source)):
@@ -135,8 +135,8 @@ def within_runs(cases: Sequence[Case]) -> list[Comparison]:
     found = []
     for case in cases:
         baseline = case.baseline
-        if case.way == PARTITIONED and baseline and baseline.way != PARTITIONED and case.benchmark != "call-cost":
-            names = (f"partitions, {wording.VARIANTS.get(case.variant, case.variant)}", wording.way(baseline.way))
+        if case.way == PARTITIONED and baseline and baseline.way != PARTITIONED and case.benchmark != CALLS:
+            names = (f"partitions, {case.title}", wording.way(baseline.way))
             made = compare(case, baseline, metrics([case])[0], names)
             if made:
                 found.append(made)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from larklane import wording
 from larklane.advice import Advice, advise, by_sizes, gaps, reason
-from larklane.cases import ELSEWHERE, HEADLINES, PARTITIONED, Case, Metric, by_benchmark, labels, measured, metrics, varying
+from larklane.cases import CALLS, ELSEWHERE, HEADLINES, PARTITIONED, Case, Metric, by_benchmark, labels, measured, metrics, varying
 from larklane.compare import Comparison, between_runs, within_runs
 from larklane.figures import Figure, figures
 from larklane.projection import Projection
@@ -54,8 +54,9 @@ class Digest:
         return {benchmark: (everywhere - SETTINGS) | varying(group) for benchmark, group in by_benchmark(self.cases).items()}
 
     def place(self, case: Case, *without: str) -> str:
-        """Size and parameters."""
-        return ", ".join(filter(None, (wording.size(case.point.bytes), labels(case.key(*ELSEWHERE, *without), self.said[case.benchmark]))))
+        """Size and parameters; the call, where ways are calls."""
+        call = case.way if case.benchmark == CALLS else ""
+        return ", ".join(filter(None, (call, wording.size(case.point.bytes), labels(case.key(*ELSEWHERE, *without), self.said[case.benchmark]))))
 
     def shared(self) -> str:
         """The parameters that all measurements have in common, in a sentence."""
@@ -112,7 +113,7 @@ def headlines(made: Digest) -> Table:
         if c.candidate.variant != c.baseline.variant}
     groups: dict[tuple[object, ...], list[Case]] = {}
     for benchmark, members in by_benchmark(made.cases).items():
-        for case in members if benchmark != "call-cost" else ():
+        for case in members if benchmark != CALLS else ():
             groups.setdefault((benchmark, case.key(*ELSEWHERE)), []).append(case)
     rows = []
     for (benchmark, key), group in groups.items():
@@ -128,6 +129,18 @@ def headlines(made: Digest) -> Table:
                      _median_text(metric, [case for case in first if case.variant == "native"] or first),
                      _median_text(metric, native), _median_text(metric, ours), judged))
     return Table(("metric", "at", "without partitions", "partitions, native", "partitions, Larklane", "Larklane against native"), tuple(rows))
+
+
+def overall(made: Digest) -> list[str]:
+    """What to take away, in a sentence or two."""
+    found = []
+    for baseline, comparisons in (("the MPI's own partitions", [c for c in made.between if c.candidate.variant != c.baseline.variant]),
+                                  ("one message", [c for c in made.within if c.candidate.variant == "larklane"])):
+        if comparisons:
+            words = Counter(comparison.verdict for comparison in comparisons)
+            found.append(f"Partitions under Larklane against {baseline}: better at {words['better']}, worse at {words['worse']}, no clear "
+                         f"difference at {words['no clear difference']} of {wording.count(len(comparisons), 'point')}.")
+    return found
 
 
 def counts(comparisons: Iterable[Comparison]) -> Table:
@@ -154,7 +167,7 @@ def advice_table(made: Digest) -> Table:
         first, last = group[0], group[-1]
         sizes = " to ".join(dict.fromkeys(wording.size(advice.bytes) for advice in (first, last)))
         rounds = sum(choice.n for advice in group for choice in advice.choices)
-        rows.append((wording.VARIANTS.get(first.variant, first.variant), sizes, labels(first.parameters, names), first.best.name,
+        rows.append((first.variant, sizes, labels(first.parameters, names), first.best.name,
                      reason(group), f"{rounds} in {wording.count(first.records, 'run')}"))
     return Table(("under", "sizes", "at", "use", "exposed time (median)", "rounds"), tuple(rows))
 
@@ -187,7 +200,7 @@ def early(collection: Collection) -> Table:
     """What the guard saw: does a part arrive while another is held back?"""
     seen: dict[tuple[str, str, str], list[bool]] = {}
     for run in collection.runs:
-        for point in run.points:
+        for point in run.points if run.options.benchmark != CALLS else ():
             for series in point.series:
                 if series.way not in ONE_SEND and not series.way.endswith("'") and not series.refused and point.send_partitions > 1:
                     seen.setdefault((series.way, run.context.variant, run.context.mpi), []).append(series.early)
@@ -197,12 +210,18 @@ def early(collection: Collection) -> Table:
 
 
 def call_costs(made: Digest) -> Table:
-    """The benchmark that has no figure."""
-    rows = []
-    for case in by_benchmark(made.cases).get("call-cost", ()):
-        for metric in metrics([case]):
+    """The benchmark that has no figure: medians, in brackets p10 to p90."""
+    verdicts = {(id(c.candidate.run), c.candidate.point.bytes, c.candidate.way): c.verdict for c in made.between}
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for case in made.cases:
+        if case.benchmark == CALLS:
+            metric = metrics([case])[0]
             found = summary(metric.values(case))
-            rows.append((metric.name, wording.VARIANTS.get(case.variant, case.variant), case.run.context.mpi, wording.way(case.way),
-                         made.place(case, "mpi", "noise", "compute"),
-                         *(metric.text(found[name]) for name in ("min", "median", "p90")), f"{found['n']:.0f}"))
-    return Table(("call", "variant", "MPI", "way", "at", "min", "median", "p90", "n"), tuple(sorted(rows, key=lambda row: (row[4], row[0], row[1]))))
+            p10, middle, p90 = (metric.text(found[name]) for name in ("p10", "median", "p90"))
+            at = f"{wording.size(case.point.bytes)}, {labels(case.key(*ELSEWHERE), made.said[CALLS] - {'threads'} | {'partitions'})}"
+            row = rows.setdefault((case.way, at), {})
+            row[case.title] = f"{middle} ({p10} to {p90})"
+            row["verdict"] = verdicts.get((id(case.run), case.point.bytes, case.way), row.get("verdict", "-"))
+    titles = list(dict.fromkeys(case.title for case in made.cases if case.benchmark == CALLS))
+    return Table(("call", "at", *titles, "Larklane against native"),
+                 tuple((*key, *(row.get(title, "-") for title in titles), row["verdict"]) for key, row in rows.items()))

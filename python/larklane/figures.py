@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from larklane import wording
-from larklane.cases import EXPOSED, PARTITIONED, Case, Metric, Parameter, by_benchmark, labels, line_ways, metrics, varying
+from larklane.cases import CALLS, EXPOSED, PARTITIONED, Case, Metric, Parameter, by_benchmark, labels, line_ways, metrics, varying
 from larklane.projection import Projection
 from larklane.schema import Trace
 from larklane.stats import median, quantile
@@ -25,8 +25,8 @@ TITLES = {
     "availability": ("How much of one send's time does the processor get back?", "ICPP'22, figures 6 and 7"),
     "early-bird": ("How much communication is over before the threads have joined?", "ICPP'22, figure 8"),
     "recv-compute": ("What can the receiver compute while it would wait?", "SAND2019-11403, figure 7-2"),
-    "sweep3d": ("A wave over a plane of processes", "ICPP'22, figures 9 and 10"),
-    "halo3d": ("A halo exchange in three dimensions", "ICPP'22, figures 11 and 12"),
+    "sweep3d": ("How fast is a wave over a plane of processes?", "ICPP'22, figures 9 and 10"),
+    "halo3d": ("How fast is a halo exchange in three dimensions?", "ICPP'22, figures 11 and 12"),
 }
 
 
@@ -193,24 +193,25 @@ def _chart(plan: _Plan, cases: Sequence[Case]) -> list[Chart]:
     """More than one if there are too many panels."""
     names = varying(cases) - set(plan.hidden)
     shared = labels(cases[0].key(*plan.hidden), {p.name for p in cases[0].key(*plan.hidden, "mpi", "machine", "version")} - names)
-    variants = len({case.variant for case in cases}) > 1 and plan.by_variant
+    variants = plan.by_variant and len({case.title for case in cases})
     groups: dict[tuple[Any, ...], list[Case]] = {}
     for case in cases:
-        side = (case.variant != "native", case.variant) if plan.by_variant else (False, "")
+        side = (case.variant != "native", case.title) if plan.by_variant else (False, "")
         groups.setdefault((case.key(*plan.hidden), side), []).append(case)
     panels = []
-    for (key, (_, variant)), group in sorted(groups.items(), key=lambda item: (_sort_key(item[0][0]), item[0][1])):
+    for (key, (_, side_title)), group in sorted(groups.items(), key=lambda item: (_sort_key(item[0][0]), item[0][1])):
         curves: dict[Curve, list[Case]] = {}
         for case in group:
             curves.setdefault(plan.curve(case), []).append(case)
         drawn = [replace(curve, marks=_marks(members, plan.metric)) for curve, members in curves.items()]
-        title = ", ".join(filter(None, (wording.VARIANTS.get(variant, variant) if variants else "", labels(key, names))))
+        title = ", ".join(filter(None, (side_title if variants > 1 else "", labels(key, names))))
         panels.append(Panel(title, tuple(sorted((c for c in drawn if c.marks), key=lambda c: c.order))))
     panels = [panel for panel in panels if panel.curves]
     title, source = TITLES.get(cases[0].benchmark, (f"{cases[0].benchmark.capitalize()}: {plan.metric.name}", ""))
     inner = [parameter.value for case in cases for parameter in case.key(*plan.hidden) if parameter.name == _last(cases[0], names)]
-    columns = 2 if variants else len(set(inner)) if len(set(inner)) in (2, 3) and len(panels) % len(set(inner)) == 0 else 0
-    caption = f"{plan.metric.what} {shared[:1].upper()}{shared[1:]}. Line: median; band: p10 to p90. {source}".strip()
+    columns = variants if variants in (2, 3) else len(set(inner)) if len(set(inner)) in (2, 3) and len(panels) % len(set(inner)) == 0 else 0
+    about = f"{shared[:1].upper()}{shared[1:]}." if shared else ""
+    caption = " ".join(filter(None, (plan.metric.what, about, "Line: median; band: p10 to p90.", source)))
     return [
         Chart(plan.name + (f"-{first // PANELS_MAX + 1}" if first else ""), f"{title}{plan.by}", caption, footer(cases), stamp(cases),
               plan.metric.label, plan.metric.scale, tuple(panels[first:first + PANELS_MAX]), columns)
@@ -225,7 +226,7 @@ def _last(case: Case, names: set[str]) -> str:
 
 def _of_way(case: Case) -> Curve:
     name = wording.way(case.way)
-    label = f"{name}, {wording.VARIANTS.get(case.variant, case.variant)}" if case.way == PARTITIONED else name
+    label = f"{name}, {case.title}" if case.way == PARTITIONED else name
     ways = list(wording.WAYS)
     rank = ways.index(case.way) if case.way in ways else len(ways)
     return Curve(label, case.way, case.variant, (), (rank, case.variant != "native", label))
@@ -277,7 +278,7 @@ def _against_communication(parts: Sequence[Case], metric: Metric) -> Iterator[Ch
 
 def _named(name: str, colour_of: str) -> Callable[[Case], Curve]:
     def curve(case: Case) -> Curve:
-        return Curve(f"{name}, {wording.VARIANTS.get(case.variant, case.variant)}", colour_of, case.variant, (), (name, case.variant != "native"))
+        return Curve(f"{name}, {case.title}", colour_of, case.variant, (), (name, case.variant != "native", case.title))
 
     return curve
 
@@ -330,7 +331,7 @@ def figures(cases: Sequence[Case], projections: Sequence[Projection] = ()) -> li
     if picture:
         found.append(picture)
     for benchmark, group in by_benchmark(cases).items():
-        if benchmark != "call-cost":
+        if benchmark != CALLS:
             found += _benchmark_charts(group)
     if projections:
         found.append(speedups(projections))

@@ -6,7 +6,7 @@ from html import escape
 
 from larklane import wording
 from larklane.cases import EXPOSED, by_benchmark, metrics
-from larklane.digest import Digest, Table, advice_table, call_costs, comparison_table, counts, early, headlines, machines, troubles
+from larklane.digest import Digest, Table, advice_table, call_costs, comparison_table, counts, early, headlines, machines, overall, troubles
 from larklane.figures import Figure
 
 ROWS_OPEN = 30  # a longer table is folded
@@ -64,7 +64,7 @@ def _figure(figure: Figure, drawn: Mapping[str, bytes]) -> str:
 
 
 def _metrics(made: Digest) -> str:
-    terms = {metric.name: metric.what for group in by_benchmark(made.cases).values() for metric in metrics(group)}
+    terms = {metric.name: metric.what for group in by_benchmark(made.cases).values() for metric in metrics(group) if metric.what}
     return _terms({**terms, EXPOSED.name: EXPOSED.what} if terms else {})
 
 
@@ -102,7 +102,7 @@ def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: 
     sections = {
         "what": ("What was measured", f"<p>{escape(made.subject())}. Two processes, or more for the patterns, send a message round by "
                  f"round, in several ways, in turns; data and completion are verified in each round.</p>{stamp}{_table(machines(made))}"),
-        "headline": ("In short", f"<p>Medians. {escape(made.shared())}</p>{_table(headlines(made))}" if made.cases else "<p>Nothing was "
+        "headline": ("In short", f"{_list(overall(made))}<p>Medians. {escape(made.shared())}</p>{_table(headlines(made))}" if made.cases else "<p>Nothing was "
                      "measured.</p>"),
         "metrics": ("What is measured", _metrics(made)),
         "figures": ("Figures", pictures or f"<p>None{': ' + escape(no_figures) if no_figures else ''}.</p>"),

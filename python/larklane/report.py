@@ -9,14 +9,14 @@ from pathlib import Path
 
 from larklane import wording
 from larklane.cases import measured
-from larklane.digest import Digest, Table, advice_table, call_costs, counts, digest, early, headlines, machines, troubles
+from larklane.digest import Digest, Table, advice_table, call_costs, counts, digest, early, headlines, machines, overall, troubles
 from larklane.figures import Figure
 from larklane.page import page
 from larklane.projection import Projection, measured_speedup, parse_projection, read_mpip
 from larklane.schema import Collection, RecordError, load
 
 FAILED, USAGE = 1, 2
-COLUMN_MAX = 70
+COLUMN_MAX = 100
 
 EPILOG = """examples:
   larklane report pb.json                              one run
@@ -104,7 +104,7 @@ def print_text(made: Digest) -> None:
     """The summary."""
     print(f"{made.subject()}" + (f"\n{made.stamp}" if made.stamp else ""))
     _print_section("Where", machines(made))
-    _print_section("In short (medians)", headlines(made), [made.shared()] if made.cases else [])
+    _print_section("In short (medians)", headlines(made), [*overall(made), made.shared()] if made.cases else [])
     _print_section("What the calls cost", call_costs(made))
     _print_section("Comparisons", counts([*made.between, *made.within]))
     _print_section("How many partitions to use", advice_table(made), made.gaps)

@@ -87,6 +87,7 @@ class Context:
     mpi: str
     ranks: int
     hosts: int
+    grid: tuple[int, ...]  # ranks along each axis of a pattern
     bindings: tuple[str, ...]  # by rank
     machine: dict[str, str]  # cpu, cores, sockets, kernel, governor, turbo
     environment: dict[str, str]
@@ -162,9 +163,9 @@ class _Node:
             found.append(_Node(value, where))
         return found
 
-    def numbers(self, name: str) -> tuple[float, ...]:
+    def numbers(self, name: str, default: list[float] | None = None) -> tuple[float, ...]:
         """Those that are finite: JSON has null for the others."""
-        values = [value for value in self.get(name, list) if value is not None]
+        values = [value for value in self.get(name, list, default) if value is not None]
         if not all(isinstance(value, (int, float)) for value in values):
             raise RecordError(f"{self.where}: expected numbers in `{name}`")
         return tuple(map(float, values))
@@ -206,7 +207,7 @@ def _options(node: _Node) -> Options:
 
 def _context(node: _Node) -> Context:
     return Context(node.get("version", str), node.get("build", str), node.get("variant", str), node.get("mpi", str),
-                   node.get("ranks", int), node.get("hosts", int), tuple(map(str, node.get("bindings", list))),
+                   node.get("ranks", int), node.get("hosts", int), tuple(map(int, node.numbers("grid", []))), tuple(map(str, node.get("bindings", list))),
                    node.texts("machine"), node.texts("environment"), node.get("timer_ns", float),
                    node.get("clock_error_ns", float))
 

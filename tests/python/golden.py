@@ -107,14 +107,14 @@ def modelled(benchmark: str, variant: str, sizes: list[int], per_thread: int = 1
 def pattern(benchmark: str, variant: str, threads: int, rounds: int = 20) -> Json:
     """A run of sweep3d or halo3d, of which throughput is all that matters."""
     run = record(benchmark, variant=variant, threads=threads, noise="single", scaling="weak")
-    run["context"]["ranks"] = 4
+    run["context"].update(ranks=4, grid=[2, 2])
     draw = random.Random(f"{benchmark} {variant} {threads}")
     for size in (1 << power for power in range(12, 23, 2)):
         ways = []
         for name, gain in (("single", 1.0), ("multiple", threads / 2), ("partitioned", threads * (0.8 if variant == "larklane" else 0.5))):
             time_ns = (LATENCY_NS + 2e5 + size / BYTES_PER_NS) / gain
             samples = [time_ns * draw.lognormvariate(0, 0.06) for _ in range(rounds)]
-            ways.append(series(name, {"sweep_ns": samples, "throughput_bps": [size / value * 1e9 for value in samples]}))
+            ways.append(series(name, {"step_ns": samples, "throughput_bps": [size / value * 1e9 for value in samples]}))
         run["points"].append(point(size, threads, *ways))
     return run
 
@@ -140,7 +140,8 @@ def suite() -> Json:
         runs.append(record("latency", *(point(size, 1, *(series(way, {"half_round_trip_ns": [base * (1 + 0.02 * i) + size / 6 for i in range(9)]})
                                                          for way, base in (("join", 900), ("partitioned", 1200))))
                                         for size in (8, 64, 512, 4096)), variant=variant, threads=1))
-        runs.append(record("call-cost", point(65536, 8, series("partitioned", {"pready_ns": [90, 95, 110], "start_ns": [200, 210, 230]})),
+        runs.append(record("call-cost", point(65536, 8, *(series(call, {"call_ns": [cost * (1 + 0.01 * i) for i in range(12)]})
+                                                             for call, cost in (("empty", 0.5), ("pready", 95 if variant == "native" else 9)))),
                            variant=variant))
     refused = copy.deepcopy(runs[0])
     refused["points"] = [point(65536, 4, {"way": "rma", "wrong": 0, "early": False, "refused": "what has arrived, it says, is not in the buffer"},

@@ -140,7 +140,7 @@ class Comparisons(Folder):
         found = self.between([1000, 1010, 1020, 1030, 1040] * 3, [500, 505, 510, 515, 520] * 3)
         self.assertEqual((found.verdict, found.names, found.medians), ("better", ("Larklane", "native"), (0.51, 1.02)))
         self.assertEqual((found.change, found.test.above, found.noise), (0.5, 0, 1.0))
-        self.assertIn("Better: half 0.510 µs (Larklane) against 1.02 µs (native), 0.500 times", found.sentence())
+        self.assertIn("Better: half 510 ns (Larklane) against 1.02 µs (native), 0.500 times", found.sentence())
 
     def test_noise_hides_a_difference(self) -> None:
         native, larklane = [1000.0, 1001, 1002] * 5, [950.0, 951, 952] * 5
