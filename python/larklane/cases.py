@@ -23,6 +23,11 @@ class Parameter(NamedTuple):
     label: str
 
 
+def set_options(context: Context) -> dict[str, str]:
+    """What somebody set in the environment, sorted; not what launching sets."""
+    return {name: value for name, value in sorted(context.environment.items()) if not NO_OPTION.fullmatch(name)}
+
+
 def _noise(options: Options) -> Parameter:
     kind = options.noise
     if kind == "none":
@@ -75,9 +80,8 @@ class Case:
     @property
     def title(self) -> str:
         """The variant in words, with the options that were set for Larklane."""
-        options = self.run.context.environment.items() if self.variant == "larklane" else ()
-        words = [f"{name.removeprefix('LARKLANE_')}={value}" for name, value in sorted(options)
-                 if name.startswith("LARKLANE_") and not NO_OPTION.fullmatch(name)]
+        options = set_options(self.run.context).items() if self.variant == "larklane" else ()
+        words = [f"{name.removeprefix('LARKLANE_')}={value}" for name, value in options if name.startswith("LARKLANE_")]
         return " ".join([wording.VARIANTS.get(self.variant, self.variant), *words])
 
     @property

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from larklane import wording
 from larklane.advice import Advice, advise, by_sizes, gaps, reason
-from larklane.cases import CALLS, ELSEWHERE, HEADLINES, PARTITIONED, Case, Metric, by_benchmark, labels, measured, metrics, varying
+from larklane.cases import CALLS, ELSEWHERE, HEADLINES, PARTITIONED, Case, Metric, by_benchmark, labels, measured, metrics, set_options, varying
 from larklane.compare import Comparison, between_runs, within_runs
 from larklane.figures import Figure, figures
 from larklane.projection import Projection
@@ -94,7 +94,7 @@ def machines(made: Digest) -> Table:
         ("variants", answers(wording.VARIANTS.get(c.variant, c.variant) for c in contexts)),
         ("processes", answers(f"{wording.count(c.ranks, 'rank')} on {wording.count(c.hosts, 'host')}, bound to "
                               f"{' | '.join(dict.fromkeys(c.bindings)) or 'unknown'}" for c in contexts)),
-        ("environment", answers(f"{name}={value}" for c in contexts for name, value in sorted(c.environment.items()))),
+        ("environment", answers(f"{name}={value}" for c in contexts for name, value in set_options(c).items())),
         ("clock", answers(f"{wording.number(c.timer_ns)} ns to read (subtracted), ranks agree within {wording.number(c.clock_error_ns)} ns"
                           for c in sorted(contexts, key=lambda c: c.timer_ns + c.clock_error_ns)[-1:])),
     ]

@@ -21,9 +21,9 @@ COUNTED = ("partitions", "threads")  # what differs where partition counts do
 
 TITLES = {
     "overhead": ("What does splitting a message cost?", "ICPP'22, figure 4"),
-    "perceived-bandwidth": ("How fast does communication look to the program?", "ICPP'22, figure 5; SAND2019-11403, figure 7-1"),
-    "availability": ("How much of one send's time does the processor get back?", "ICPP'22, figures 6 and 7"),
-    "early-bird": ("How much communication is over before the threads have joined?", "ICPP'22, figure 8"),
+    "perceived-bandwidth": ("How fast does communication look?", "ICPP'22, figure 5; SAND2019-11403, figure 7-1"),
+    "availability": ("How much of a send's time comes back?", "ICPP'22, figures 6 and 7"),
+    "early-bird": ("How much communication is early?", "ICPP'22, figure 8"),
     "recv-compute": ("What can the receiver compute while it would wait?", "SAND2019-11403, figure 7-2"),
     "sweep3d": ("How fast is a wave over a plane of processes?", "ICPP'22, figures 9 and 10"),
     "halo3d": ("How fast is a halo exchange in three dimensions?", "ICPP'22, figures 11 and 12"),

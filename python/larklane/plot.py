@@ -47,7 +47,8 @@ class _Sheet:
         rows = math.ceil(panels / self.columns)
         caption = textwrap.wrap(figure.caption, 150)
         foot = textwrap.wrap(figure.footer, 175)
-        legend_columns = min(4, len(legend)) or 1
+        longest = max((len(str(line.get_label())) for line in legend), default=0)
+        legend_columns = max(1, min(len(legend), 140 // (longest + 9)))
         legend_rows = math.ceil(len(legend) / legend_columns)
         top = 0.62 + 0.17 * len(caption) + 0.2
         legend_height = 0.2 * legend_rows + (0.25 if legend else 0)
@@ -69,7 +70,7 @@ class _Sheet:
 
     def _write(self, figure: Figure, caption: Sequence[str], foot: Sequence[str]) -> None:
         x = 0.25 / WIDTH
-        self.canvas.text(x, 1 - 0.15 / self.height, figure.title, fontsize=14, fontweight="bold", va="top")
+        self.canvas.text(x, 1 - 0.15 / self.height, figure.title, fontsize=min(14, 900 / len(figure.title)), fontweight="bold", va="top")
         self.canvas.text(x, 1 - 0.5 / self.height, "\n".join(caption), fontsize=9, color="#333333", va="top", linespacing=1.35)
         self.canvas.text(x, 0.1 / self.height, "\n".join(foot), fontsize=7.5, color=GREY, va="bottom", linespacing=1.3)
         if figure.stamp:
@@ -129,11 +130,12 @@ def _draw_chart(chart: Chart) -> Canvas:
     for number, (axes, panel) in enumerate(zip(sheet.axes, chart.panels)):
         _size_axis(axes, (mark.bytes for curve in panel.curves for mark in curve.marks))
         _value_axis(axes, chart, min(mark.p10 for mark in marks), max(mark.p90 for mark in marks))
+        alpha = 0.13 if len(panel.curves) <= 4 else 0.08
         for curve in panel.curves:
             look, sizes = _look(curve), [mark.bytes for mark in curve.marks]
             axes.plot(sizes, [mark.median for mark in curve.marks], zorder=3, **look)
             axes.fill_between(sizes, [mark.p10 for mark in curve.marks], [mark.p90 for mark in curve.marks], color=look["color"],
-                              alpha=0.13, linewidth=0, zorder=2)
+                              alpha=alpha, linewidth=0, zorder=2)
         if number % sheet.columns == 0:
             axes.set_ylabel(chart.label)
         axes.set_title("\n".join(textwrap.wrap(panel.title, int(150 / sheet.columns))), fontsize=9, loc="left", fontweight="bold")

@@ -165,7 +165,11 @@ def main(words: Sequence[str] | None = None) -> int:
     except RecordError as error:
         print(f"larklane report: {error}", file=sys.stderr)
         return USAGE
-    print_text(made)
+    try:
+        print_text(made)
+        sys.stdout.flush()
+    except BrokenPipeError:  # its reader has seen enough; the page is still wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if arguments.text:
         return 0
     try:
@@ -181,7 +185,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BrokenPipeError:  # the reader of the summary has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(main())

@@ -205,8 +205,13 @@ def _options(node: _Node) -> Options:
                    node.get("noise_percent", float), node.get("cache", str), node.get("scaling", str), node.get("order", str))
 
 
+def _library(text: str) -> str:
+    """ "MPICH Version:      5.0.2" is "MPICH 5.0.2"."""
+    return " ".join(text.replace("Version:", "").split())
+
+
 def _context(node: _Node) -> Context:
-    return Context(node.get("version", str), node.get("build", str), node.get("variant", str), node.get("mpi", str),
+    return Context(node.get("version", str), node.get("build", str), node.get("variant", str), _library(node.get("mpi", str)),
                    node.get("ranks", int), node.get("hosts", int), tuple(map(int, node.numbers("grid", []))), tuple(map(str, node.get("bindings", list))),
                    node.texts("machine"), node.texts("environment"), node.get("timer_ns", float),
                    node.get("clock_error_ns", float))

@@ -43,6 +43,8 @@ GLOSSARY = {
     "(Mann-Whitney). Small is sure.",
     "guard": "A round before the measurement in which the last partition is held back: a way that claims to be complete, or shows "
     "wrong data, is refused and gets no figures.",
+    "ICPP'22": "Temuçin, Grant, Afsahi: Micro-Benchmarking MPI Partitioned Point-to-Point Communication, ICPP 2022.",
+    "SAND2019-11403": "Dosanjh, Grant: Receive-Side Partitioned Communication, Sandia National Laboratories, 2019.",
     "not publishable": "The build or the machine (turbo unknown) does not allow absolute figures to be quoted; ratios hold for longer.",
 }
 

@@ -124,7 +124,7 @@ def suite() -> Json:
     sizes = [1 << power for power in range(16, 23, 2)]
     runs: list[Json] = []
     for variant in ("native", "larklane"):
-        for threads in (2, 4, 8):
+        for threads in (2, 8):
             for cache in ("hot", "cold"):
                 runs.append(modelled("overhead", variant, sizes, threads=threads, cache=cache))
             for compute_ns in (1e6, 1e7):

@@ -318,6 +318,16 @@ class Command(Folder):
         self.assertEqual((status, err), (1, f"larklane report: {self.folder / 'out'}: not written: No space left on device\n"))
         self.assertFalse((self.folder / "out/index.html").exists())
 
+    def test_a_reader_who_has_seen_enough(self) -> None:
+        command = [sys.executable, "-m", "larklane.report", str(self.record()), "--out", str(self.folder / "out")]
+        environment = {**os.environ, "PYTHONPATH": str(golden.ROOT / "python")}
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout and process.stderr
+            process.stdout.close()
+            self.assertNotIn("Traceback", process.stderr.read())
+        self.assertEqual(process.returncode, 0)
+        self.assertTrue((self.folder / "out/index.html").exists())
+
     def test_without_matplotlib(self) -> None:
         (self.folder / "matplotlib.py").write_text("raise ImportError('no matplotlib here')", encoding="utf-8")
         environment = {**os.environ, "PYTHONPATH": f"{self.folder}:{golden.ROOT / 'python'}"}
