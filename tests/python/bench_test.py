@@ -1,13 +1,21 @@
+#!/usr/bin/env python3
 """The runner of `larklane bench`, with a command that only pretends to measure."""
 
+import contextlib
+import io
 import json
-import pathlib
+import os
 import sys
+import tempfile
 import time
+import unittest
+from pathlib import Path
+from typing import Any
+from unittest import mock
 
-import pytest
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-from larklane import bench
+from larklane import bench  # noqa: E402
 
 # A stand-in for `larklane bench BENCHMARK --with VARIANT --json FILE ...`; what it does is told by MODE.
 COMMAND = """#!{python}
@@ -33,77 +41,76 @@ sys.exit(1 if failures or mode == "wrong" else 0)
 """
 
 
-@pytest.fixture
-def measured(tmp_path, monkeypatch):
-    """@return run(mode, words...) -> (exit status, set, words of each launch)"""
-    command = tmp_path / "larklane"
-    command.write_text(COMMAND.format(python=sys.executable))
-    command.chmod(0o755)
-    monkeypatch.setenv("LARKLANE_COMMAND", str(command))
-    monkeypatch.setenv("LOG", str(tmp_path / "log"))
+class Runner(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        command = self.folder / "larklane"
+        command.write_text(COMMAND.format(python=sys.executable))
+        command.chmod(0o755)
 
-    def run(mode, *words):
-        monkeypatch.setenv("MODE", mode)
-        out = tmp_path / "out"
-        status = bench.main([*words, "--launcher", "env", "--no-report", "--out", str(out)])
-        return status, json.loads((out / "bench.json").read_text()), (tmp_path / "log").read_text().splitlines()
+    def measured(self, mode: str, *words: str) -> tuple[int, dict[str, Any], list[str]]:
+        """@return exit status, the set, the words of each launch"""
+        log, out = self.folder / "log", self.folder / "out"
+        environment = {"LARKLANE_COMMAND": str(self.folder / "larklane"), "LOG": str(log), "MODE": mode}
+        with mock.patch.dict(os.environ, environment), contextlib.redirect_stderr(io.StringIO()), \
+                contextlib.redirect_stdout(io.StringIO()):
+            status = bench.main([*words, "--launcher", "env", "--no-report", "--out", str(out)])
+        return status, json.loads((out / "bench.json").read_text()), log.read_text().splitlines()
 
-    return run
+    def test_variants_take_turns(self) -> None:
+        status, found, launches = self.measured("well", "overhead", "--repetitions", "3")
+        self.assertEqual((status, found["failures"]), (0, []))
+        variants = [run["context"]["variant"] for run in found["runs"]]
+        self.assertEqual(variants, ["native", "larklane", "larklane", "native", "native", "larklane"])
+        self.assertTrue(all(line.startswith("bench overhead --with") for line in launches))
+
+    def test_all_means_every_benchmark_once_in_a_quick_run(self) -> None:
+        _, found, _ = self.measured("well", "all", "--quick", "--with", "larklane")
+        self.assertEqual([run["options"]["benchmark"] for run in found["runs"]], list(bench.BENCHMARKS))
+
+    def test_further_options_reach_the_benchmark(self) -> None:
+        _, _, launches = self.measured("well", "overhead", "--with", "native", "--repetitions", "1", "--threads", "3")
+        self.assertTrue(launches[0].endswith("--threads 3"))
+
+    def test_a_way_that_hangs_is_named_and_left_out_from_then_on(self) -> None:
+        status, found, launches = self.measured("hang", "overhead", "--repetitions", "2")
+        self.assertEqual(status, 0, "a failure of the MPI's own is no failure of the run")
+        (failure,) = found["failures"]
+        self.assertEqual((failure["variant"], failure["way"]), ("native", "partitioned"))
+        self.assertIn("64 bytes", failure["what"])
+        self.assertEqual(len(found["runs"]), 4)
+        self.assertEqual(["--without partitioned" in line for line in launches], [False, True, False, False, True])
+
+    def test_wrong_payload_is_a_failure(self) -> None:
+        _, found, _ = self.measured("wrong", "overhead", "--repetitions", "1")
+        self.assertEqual({failure["what"] for failure in found["failures"]}, {"64 bytes: 1 wrong rounds"})
+        self.assertEqual({failure["variant"] for failure in found["failures"]}, {"native"})
+
+    def test_a_launch_that_dies_does_not_stop_the_others(self) -> None:
+        status, found, launches = self.measured("die", "all", "--repetitions", "1")
+        self.assertEqual((status, found["runs"], len(launches)), (1, [], 2 * len(bench.BENCHMARKS)))
+        self.assertTrue(all("no such network" in failure["what"] for failure in found["failures"]))
+
+    def test_a_launch_without_end_is_killed_and_what_it_measured_is_kept(self) -> None:
+        began = time.monotonic()
+        _, found, _ = self.measured("sleep", "overhead", "--with", "native", "--repetitions", "1", "--launch-limit", "1")
+        self.assertLess(time.monotonic() - began, 30)
+        self.assertEqual((len(found["runs"]), found["failures"][0]["what"]), (1, "no end after 1 s"))
+
+    def test_unknown_variant_is_refused(self) -> None:
+        with contextlib.redirect_stderr(io.StringIO()) as errors:
+            self.assertEqual(bench.main(["overhead", "--with", "both", "--out", str(self.folder)]), 2)
+        self.assertIn("--with both", errors.getvalue())
+
+    def test_a_folder_that_can_not_be_made_is_said(self) -> None:
+        file = self.folder / "file"
+        file.write_text("")
+        with contextlib.redirect_stderr(io.StringIO()) as errors:
+            self.assertEqual(bench.main(["overhead", "--out", str(file / "under")]), 1)
+        self.assertIn(str(file / "under"), errors.getvalue())
 
 
-def test_variants_take_turns(measured):
-    status, found, launches = measured("well", "overhead", "--repetitions", "3")
-    assert status == 0 and found["failures"] == []
-    variants = [run["context"]["variant"] for run in found["runs"]]
-    assert variants == ["native", "larklane", "larklane", "native", "native", "larklane"]
-    assert all(line.startswith("bench overhead --with") for line in launches)
-
-
-def test_all_means_every_benchmark_once_in_a_quick_run(measured):
-    _, found, _ = measured("well", "all", "--quick", "--with", "larklane")
-    assert [run["options"]["benchmark"] for run in found["runs"]] == list(bench.BENCHMARKS)
-
-
-def test_further_options_reach_the_benchmark(measured):
-    _, _, launches = measured("well", "overhead", "--with", "native", "--repetitions", "1", "--threads", "3")
-    assert launches[0].endswith("--threads 3")
-
-
-def test_a_way_that_hangs_is_named_and_left_out_from_then_on(measured):
-    status, found, launches = measured("hang", "overhead", "--repetitions", "2")
-    assert status == 0, "a failure of the MPI's own is no failure of the run"
-    (failure,) = found["failures"]
-    assert (failure["variant"], failure["way"]) == ("native", "partitioned") and "64 bytes" in failure["what"]
-    assert len(found["runs"]) == 4
-    assert ["--without partitioned" in line for line in launches] == [False, True, False, False, True]
-
-
-def test_wrong_payload_is_a_failure(measured):
-    _, found, _ = measured("wrong", "overhead", "--repetitions", "1")
-    assert {failure["what"] for failure in found["failures"]} == {"64 bytes: 1 wrong rounds"}
-    assert {failure["variant"] for failure in found["failures"]} == {"native"}
-
-
-def test_a_launch_that_dies_does_not_stop_the_others(measured):
-    status, found, launches = measured("die", "all", "--repetitions", "1")
-    assert status == 1 and found["runs"] == [] and len(launches) == 2 * len(bench.BENCHMARKS)
-    assert all("no such network" in failure["what"] for failure in found["failures"])
-
-
-def test_a_launch_without_end_is_killed_and_what_it_measured_is_kept(measured):
-    began = time.monotonic()
-    _, found, _ = measured("sleep", "overhead", "--with", "native", "--repetitions", "1", "--launch-limit", "1")
-    assert time.monotonic() - began < 30
-    assert len(found["runs"]) == 1 and found["failures"][0]["what"] == "no end after 1 s"
-
-
-def test_unknown_variant_is_refused(capsys, tmp_path):
-    assert bench.main(["overhead", "--with", "both", "--out", str(tmp_path)]) == 2
-    assert "--with both" in capsys.readouterr().err
-
-
-def test_a_folder_that_can_not_be_written_is_said(tmp_path, capsys):
-    file = tmp_path / "file"
-    file.write_text("")
-    assert bench.main(["overhead", "--out", str(file / "under")]) == 1
-    assert str(pathlib.Path(file, "under")) in capsys.readouterr().err
+if __name__ == "__main__":
+    unittest.main()
