@@ -181,6 +181,7 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
     except OSError as error:
         print(f"larklane bench: {options.out}: {error.strerror}", file=sys.stderr)
         return FAILED
+    larklane = os.environ.pop("LARKLANE_COMMAND", "larklane")  # ours alone: no option of what is measured
     results = Set(options.out / "bench.json")
     plan = list(launches(benchmarks, variants, repetitions))
     progress = Progress(len(plan))
@@ -188,7 +189,7 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
     left_out: dict[tuple[str, str], set[str]] = {}
 
     def command(launch: Launch, file: str, without: list[str]) -> list[str]:
-        words = [*shlex.split(options.launcher), os.environ.get("LARKLANE_COMMAND", "larklane"), "bench", launch.benchmark,
+        words = [*shlex.split(options.launcher), larklane, "bench", launch.benchmark,
                  "--with", launch.variant, "--json", file, "--quiet", *(QUICK if options.quick else []), *further]
         if without:
             words += ["--without", ",".join(without)]
