@@ -35,6 +35,9 @@ bool RecvChannel::match(Match match) {
                                                    static_cast<std::uint32_t>(partitions_));
   shared_copy_.emplace(view.header().shared_copies, match_.shape.partition_bytes, piece_bytes_);
   const std::scoped_lock lock(start_mutex_);
+  // Before anybody can complete the round: once it is freed the block may be another channel's.
+  const bool opens_slots = start_waits_ && side_->mode() == Mode::slots;
+  if (opens_slots) side_->open(1, *this);
   // release: pairs with usable()'s acquire.
   usable_.store(side_.get(), std::memory_order_release);
   arrival_marks_ = side_->marks();
@@ -43,7 +46,7 @@ bool RecvChannel::match(Match match) {
     marks_count_.store(static_cast<std::uint32_t>(partitions_), std::memory_order_release);
   // release: pairs with matched()'s acquire.
   matched_.store(true, std::memory_order_release);
-  return start_waits_;
+  return start_waits_ && !opens_slots;
 }
 
 Status RecvChannel::start() {
@@ -115,7 +118,11 @@ Completion RecvChannel::poll() {
 
 /// Failed, but the program gets its buffer back only when nobody on either side moves any more.
 Completion RecvChannel::failed_once_quiet() {
-  if (!usable() || side_->mode() == Mode::slots) return Completion::failed;
+  if (!usable()) return Completion::failed;
+  if (side_->mode() == Mode::slots) {
+    side_->shut();
+    return Completion::failed;
+  }
   if (in_use_.shut()) tell_failure();
   // acquire: pairs with on_fail's release: the sender's copies are over.
   const bool peer_is_quiet = peer_quiet_.load(std::memory_order_acquire) || sender_is_gone();

@@ -21,7 +21,8 @@ SendChannel::SendChannel(Parts parts)
             std::move(parts.layout)),
       shared_copy_(side_.block().header().shared_copies, partition_bytes_, parts.piece_bytes),
       wire_(*peer_, shm::Direction::write),
-      has_large_slots_(side_.mode() == Mode::slots && partition_bytes_ >= kPushBytesMin) {
+      has_large_slots_(side_.mode() == Mode::slots && partition_bytes_ >= kPushBytesMin &&
+                       args_.type->is_contiguous() && wire_.usable()) {
   if (args_.type->is_contiguous()) contiguous_from_ = static_cast<const std::byte*>(args_.buffer);
 }
 
@@ -58,9 +59,8 @@ Status SendChannel::pready(std::int32_t first, std::int32_t count) {
 Status SendChannel::push_or_mark(std::uint32_t partition) {
   if (side_.slots().is_ready(round(), partition)) return Errc::kAlreadyReady;
   if (lag_.is_behind(side_.block(), round()) && push_past_slot(partition)) return {};
-  const Status status = side_.mark(round(), {partition, 1}, *this);
   lag_.filled(round(), partition);
-  return status;
+  return side_.mark(round(), {partition, 1}, *this);  // its last touch: the round may be over then
 }
 
 /// The receiver computes, or does not get a core: what waits in slots it will have to copy itself.
@@ -105,7 +105,10 @@ Completion SendChannel::poll() {
 
 /// Failed, but the program gets its buffer back only when nobody on either side moves any more.
 Completion SendChannel::failed_once_quiet() {
-  if (side_.mode() == Mode::slots) return Completion::failed;  // only readers move there
+  if (side_.mode() == Mode::slots) {
+    in_use_.shut();
+    return in_use_.is_quiet() ? Completion::failed : Completion::pending;  // our own pushes
+  }
   if (in_use_.shut()) tell_failure();
   // acquire: pairs with on_fail's release: the peer's copies are over.
   const bool peer_is_quiet = peer_quiet_.load(std::memory_order_acquire) || receiver_is_gone();

@@ -93,6 +93,12 @@ class RecvSide {
       block_.header().opened_round.store(round, std::memory_order_release);
   }
 
+  /// Slots: no push begins from now on.
+  void shut() {
+    // release: pairs with SlotWriter::is_open()'s acquire.
+    block_.header().opened_round.store(0, std::memory_order_release);
+  }
+
   /// By receive partition: mark_of(round) when it has arrived. Null: ask arrived().
   const auto* marks() const noexcept { return arrival_.marks(); }
 

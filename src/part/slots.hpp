@@ -144,18 +144,16 @@ class SlotReader {
       first_unread_.store(stamped::make(round, read_end), std::memory_order_relaxed);
   }
 
-  /// Everything has arrived: claim words that no reader needed, because all was pushed, follow. By
-  /// one thread at a time.
+  /// Everything has arrived: claim words that no reader needed, because all was pushed, follow.
   void end_round(std::uint64_t round) {
     // relaxed: the arrival marks that the caller has seen come after it.
     const std::uint64_t pushed = block_.header().pushed_count.load(std::memory_order_relaxed);
-    if (pushed == pushed_seen_) return;
-    pushed_seen_ = pushed;
+    if (pushed_seen_.exchange(pushed, std::memory_order_relaxed) == pushed) return;
     for (std::uint32_t c = 0; c < claim_count_; ++c)
       // acquire, release: pair with the readers'. Nobody else writes it now: what is marked in this
       // round has been claimed.
       if (!stamped::of_round(claims_[c].load(std::memory_order_acquire), round))
-        claims_[c].store(stamped::make(round, ~0u), std::memory_order_release);
+        claims_[c].store(stamped::make(round, all_of(c)), std::memory_order_release);
   }
 
   /// Some reader has claimed what is not in the receive buffer yet.
@@ -184,6 +182,10 @@ class SlotReader {
     return stamped::of_round(claim, round - 1) ? std::optional(0u) : std::nullopt;
   }
 
+  std::uint32_t all_of(std::uint32_t c) const {
+    return low_mask(std::min(partitions_ - c * 32, 32u));
+  }
+
   /// Those of `bits` that are ready, bit 0 being partition 32 * c.
   std::uint32_t ready(std::uint64_t round, std::uint32_t c, std::uint32_t bits) const {
     std::uint32_t found = 0;
@@ -200,7 +202,7 @@ class SlotReader {
   /// claim word has been claimed by some reader.
   template <class Empty>
   bool drain_claim(std::uint64_t round, std::uint32_t c, std::uint32_t wanted, Empty& empty) {
-    const std::uint32_t all = low_mask(std::min(partitions_ - c * 32, 32u));
+    const std::uint32_t all = all_of(c);
     auto& claim = claims_[c];
     // acquire: pairs with the other readers.
     std::uint64_t old = claim.load(std::memory_order_acquire);
@@ -234,7 +236,7 @@ class SlotReader {
   std::uint32_t claim_count_;
   std::unique_ptr<Atomic64[]> claims_;
   Atomic64 first_unread_{0};
-  std::uint64_t pushed_seen_ = 0;
+  Atomic64 pushed_seen_{0};
 };
 
 }  // namespace larklane::part

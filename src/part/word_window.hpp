@@ -21,7 +21,7 @@ struct WordWindow {
   /// late, or a second one.
   template <class Further>
   [[gnu::always_inline]] Status mark_one(std::uint32_t partition, Further&& further) const {
-    const Cell& cell = cells[partition];
+    const Cell cell = cells[partition];  // the mark is the last touch, if it completes nothing
     // seq_cst: store-then-look against Rendezvous::open() and expire(); releases the caller's
     // partition, acquires the others'.
     const std::uint64_t old =

@@ -96,8 +96,9 @@ inline push() {                                    /* rule 10 */
 #else
     mark[2 * i + (r & 1)] = PUSHED;
 #endif
-    arrived[i] = r; marked = marked | BIT(i)
+    marked = marked | BIT(i)
   }
+  arrived[i] = r
 }
 #endif
 proctype thread(byte i) {                          /* MPI_Pready(i) in every round */
