@@ -8,7 +8,7 @@ from functools import cached_property
 
 from larklane import wording
 from larklane.advice import Advice, advise, by_sizes, gaps, reason
-from larklane.cases import CALLS, ELSEWHERE, HEADLINES, PARTITIONED, Case, Metric, by_benchmark, labels, measured, metrics, set_options, varying
+from larklane.cases import CALLS, ELSEWHERE, HEADLINES, PARTITIONED, Case, Metric, Parameter, by_benchmark, labels, measured, metrics, set_options, varying
 from larklane.compare import Comparison, between_runs, within_runs
 from larklane.figures import Figure, figures
 from larklane.projection import Projection
@@ -111,7 +111,7 @@ def headlines(made: Digest) -> Table:
     verdicts: dict[tuple[object, ...], Comparison] = {
         (c.candidate.benchmark, c.candidate.key(*ELSEWHERE), c.candidate.point.bytes): c for c in made.between
         if c.candidate.variant != c.baseline.variant}
-    groups: dict[tuple[object, ...], list[Case]] = {}
+    groups: dict[tuple[str, tuple[Parameter, ...]], list[Case]] = {}
     for benchmark, members in by_benchmark(made.cases).items():
         for case in members if benchmark != CALLS else ():
             groups.setdefault((benchmark, case.key(*ELSEWHERE)), []).append(case)

@@ -34,7 +34,7 @@ WIDTH = 11.0  # inches; 1100 pixels
 LEFT, RIGHT, GAP = 0.85, 0.25, 0.75
 SHARE_LOWEST = -100.0  # percent; what lies below is not drawn to the end
 GREY = "#555555"
-STYLE = {"svg.hashsalt": "larklane", "font.family": "DejaVu Sans", "font.size": 9, "axes.spines.top": False,
+STYLE: Any = {"svg.hashsalt": "larklane", "font.family": "DejaVu Sans", "font.size": 9, "axes.spines.top": False,
          "axes.spines.right": False, "axes.grid": True, "grid.color": "#e4e4e4", "grid.linewidth": 0.7, "axes.axisbelow": True,
          "axes.edgecolor": "#888888", "xtick.color": "#444444", "ytick.color": "#444444"}
 

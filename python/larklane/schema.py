@@ -187,7 +187,8 @@ def _trace(node: _Node) -> Trace:
 
 def _series(node: _Node) -> Series:
     refused = node.get("refused", str, "")
-    samples, traces = {}, ()
+    samples: dict[str, tuple[float, ...]] = {}
+    traces: tuple[Trace, ...] = ()
     if not refused:
         measured = node.child("samples")
         samples = {name: found for name in measured.fields if (found := measured.numbers(name))}
@@ -196,8 +197,8 @@ def _series(node: _Node) -> Series:
 
 
 def _point(node: _Node) -> Point:
-    counts = (node.get(name, int) for name in ("bytes", "send_partitions", "recv_partitions"))
-    return Point(*counts, tuple(map(_series, node.children("series"))))
+    return Point(node.get("bytes", int), node.get("send_partitions", int), node.get("recv_partitions", int),
+                 tuple(map(_series, node.children("series"))))
 
 
 def _options(node: _Node) -> Options:
@@ -276,6 +277,6 @@ def load(paths: Sequence[Path]) -> Collection:
             runs.append(run)
             failures += failed
         if is_set:
-            failures += [Failure(*(entry.get(name, str) for name in ("benchmark", "variant", "way", "what")))
+            failures += [Failure(entry.get("benchmark", str), entry.get("variant", str), entry.get("way", str), entry.get("what", str))
                          for entry in top.children("failures")]
     return Collection(tuple(path.name for path in files), tuple(runs), tuple(failures))

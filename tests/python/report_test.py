@@ -115,6 +115,17 @@ class Figures(Folder):
         self.assertEqual(picture.panels[0].bars, ((-2000, -1000, 4), (0, 2000, 4)))
         self.assertEqual(picture.csv().splitlines()[1], '"partitioned, native",partitioned,native,0,-2000.000,-1000.000,4')
 
+    def test_every_figure_of_the_papers(self) -> None:
+        cases = measured(self.load(golden.suite()))
+        found = figures.figures(cases, [projection.parse_projection("0.2:15.1")])
+        self.assertEqual([figure.name for figure in found], [
+            "arrivals", "overhead", "overhead-partitions", "perceived-bandwidth", "perceived-bandwidth-partitions", "availability",
+            "availability-partitions", "availability-noise", "early-bird", "early-bird-partitions", "recv-compute",
+            "recv-compute-partitions", "recv-compute-communication", "sweep3d", "sweep3d-partitions", "halo3d", "halo3d-partitions",
+            "latency", "projection"])
+        for figure in found:
+            self.assertTrue(figure.title and figure.caption and figure.csv().count("\n") > 1, figure.name)
+
     def test_stamp(self) -> None:
         run = golden.record("overhead", golden.point(8, 4, golden.series("join", {"total_ns": [1]})))
         self.assertEqual(self.charts(run)["overhead"].stamp, "")
