@@ -29,11 +29,12 @@ LAYERS = {
     "control": {"base"},
     "net": {"base"},
     "model": {"base"},
+    "profile": {"base"},
     "boot": {"base"},
     "vci": {"base", "control", "net", "model"},
     "part": {"base", "control", "net", "model", "vci"},
     "msg": {"base", "control", "net", "model", "vci"},
-    "mpi": {"base", "control", "net", "model", "vci", "part"},
+    "mpi": {"base", "control", "net", "model", "vci", "part", "profile"},
     "capi": {"base", "control", "net", "model", "vci", "part", "msg"},
     "parcel": set(),
 }

@@ -1,0 +1,187 @@
+#include "profile/recorder.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <new>
+
+#include "base/clock.hpp"
+#include "base/unique_fd.hpp"
+
+namespace larklane::profile {
+namespace {
+
+template <std::size_t kSize>
+void set_text(char (&place)[kSize], const std::string& text) noexcept {
+  const std::size_t length = std::min(text.size(), kSize - 1);
+  std::memcpy(place, text.data(), length);
+  place[length] = '\0';
+}
+
+std::uint64_t unix_ns() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+std::string host_name() {
+  char name[64] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
+}
+
+}  // namespace
+
+std::uint64_t clock_identity() {
+  std::string text;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
+  struct stat time_namespace {};
+  if (::stat("/proc/self/ns/time", &time_namespace) == 0)
+    text += "." + std::to_string(time_namespace.st_ino);
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const unsigned char letter : text) hash = (hash ^ letter) * 1099511628211u;
+  return hash;
+}
+
+thread_local constinit Recorder::ThreadChunk Recorder::thread_chunk{nullptr, nullptr, 0};
+
+/// Gives a thread's chunk and number to the next one when the thread ends.
+struct Recorder::Leaver {
+  ~Leaver() {
+    ThreadChunk& mine = thread_chunk;
+    if (mine.owner != nullptr) mine.owner->give_back(mine.chunk);
+    mine = {nullptr, nullptr, 0};
+  }
+};
+
+Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& path, const Facts& facts,
+                                                   std::uint64_t bytes_max) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (fd.get() < 0) return Status(Errc::kSystem, errno);
+  const std::uint64_t chunks =
+      (std::max<std::uint64_t>(bytes_max, kHeaderBytes + sizeof(Chunk)) - kHeaderBytes) /
+      sizeof(Chunk);
+  int error = ::posix_fallocate(fd.get(), 0, kHeaderBytes);
+  void* memory = MAP_FAILED;
+  if (error == 0) {
+    // Beyond the end of the file, which grows chunk by chunk.
+    memory = ::mmap(nullptr, kHeaderBytes + chunks * sizeof(Chunk), PROT_READ | PROT_WRITE,
+                    MAP_SHARED, fd.get(), 0);
+    error = memory == MAP_FAILED ? errno : 0;
+  }
+  if (error != 0) {
+    ::unlink(path.c_str());
+    return Status(Errc::kSystem, error);
+  }
+  std::unique_ptr<Recorder> recorder(new Recorder(fd.release(), memory, chunks));
+  FileHeader& header = *recorder->header_;
+  header.version = kVersion;
+  header.header_bytes = kHeaderBytes;
+  header.chunk_bytes = sizeof(Chunk);
+  header.record_bytes = sizeof(Record);
+  header.rank = facts.rank;
+  header.size = facts.size;
+  header.pid = static_cast<std::uint32_t>(::getpid());
+  header.is_native = facts.is_native ? 1 : 0;
+  header.begin_ns = now_ns();
+  header.begin_unix_ns = unix_ns();
+  header.bytes_max = bytes_max;
+  header.clock_id = clock_identity();
+  set_text(header.host, host_name());
+  set_text(header.job, facts.job);
+  set_text(header.larklane, facts.larklane);
+  set_text(header.mpi, facts.mpi);
+  set_text(header.program, facts.program);
+  std::memcpy(header.magic, kMagic, sizeof kMagic);  // last: before, it is no profile
+  return recorder;
+}
+
+Recorder::Recorder(int fd, void* memory, std::uint64_t chunks_max) noexcept
+    : header_(::new (memory) FileHeader{}),
+      chunks_(reinterpret_cast<Chunk*>(static_cast<std::byte*>(memory) + kHeaderBytes)),
+      chunks_max_(chunks_max),
+      fd_(fd) {}
+
+Recorder::~Recorder() {
+  if (thread_chunk.owner == this) thread_chunk = {nullptr, nullptr, 0};
+  ::munmap(header_, kHeaderBytes + chunks_max_ * sizeof(Chunk));
+  ::close(fd_);
+}
+
+bool Recorder::take_chunk_slow() noexcept {
+  thread_local Leaver leaver;
+  static_cast<void>(leaver);
+  ThreadChunk& mine = thread_chunk;
+  // relaxed: who misses it finds no chunk
+  if (header_->full_since_ns.load(std::memory_order_relaxed) != 0) return drop();
+  const std::scoped_lock lock(mutex_);
+  Chunk* chunk = nullptr;
+  if (mine.owner != this && !left_.empty()) {
+    // The lowest number first: threads that are made anew in each step keep theirs.
+    const auto lowest = std::ranges::min_element(left_, {}, &Chunk::thread);
+    chunk = *lowest;
+    left_.erase(lowest);
+  } else {
+    chunk = new_chunk_locked();
+    if (chunk == nullptr) return drop();
+    chunk->thread = mine.owner == this ? mine.chunk->thread : threads_++;
+  }
+  // relaxed: it was this thread's, or the mutex has brought what the last one stored
+  mine = {this, chunk, chunk->count.load(std::memory_order_relaxed)};
+  return true;
+}
+
+Chunk* Recorder::new_chunk_locked() noexcept {
+  if (full_errno_ != 0 || chunks_used_ == chunks_max_) return nullptr;
+  const std::uint64_t offset = kHeaderBytes + chunks_used_ * sizeof(Chunk);
+  if (const int error =
+          ::posix_fallocate(fd_, static_cast<off_t>(offset), static_cast<off_t>(sizeof(Chunk)));
+      error != 0) {
+    full_errno_ = error;
+    return nullptr;
+  }
+  Chunk* const chunk = &chunks_[chunks_used_++];
+  chunk->magic = Chunk::kMagicNumber;
+  return chunk;
+}
+
+bool Recorder::drop() noexcept {
+  // relaxed: read when all is over
+  header_->dropped_count.fetch_add(1, std::memory_order_relaxed);
+  if (header_->full_since_ns.load(std::memory_order_relaxed) == 0)
+    header_->full_since_ns.store(now_ns(), std::memory_order_relaxed);
+  return false;
+}
+
+void Recorder::give_back(Chunk* chunk) noexcept {
+  const std::scoped_lock lock(mutex_);
+  // relaxed: this thread's own
+  if (chunk->count.load(std::memory_order_relaxed) == Chunk::kRecords) {
+    const std::uint32_t thread = chunk->thread;
+    chunk = new_chunk_locked();
+    if (chunk == nullptr) return;
+    chunk->thread = thread;
+  }
+  left_.push_back(chunk);
+}
+
+void Recorder::set_clock(const ClockSample& at_begin, const ClockSample& at_end) noexcept {
+  header_->at_begin = at_begin;
+  header_->at_end = at_end;
+}
+
+void Recorder::finish() noexcept {
+  header_->end_ns.store(now_ns(), std::memory_order_relaxed);  // relaxed: read when all is over
+}
+
+std::uint64_t Recorder::dropped_count() const noexcept {
+  return header_->dropped_count.load(std::memory_order_relaxed);  // relaxed: a statistic
+}
+
+}  // namespace larklane::profile

@@ -1,0 +1,94 @@
+#pragma once
+// Writes the file of a profiled process. The file is mapped: what is recorded is in it at once, and
+// stays there however the process ends.
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+#include "profile/format.hpp"
+
+namespace larklane::profile {
+
+/// What does not change while the process runs.
+struct Facts {
+  int rank = 0;
+  int size = 1;
+  bool is_native = false;  ///< the MPI's own partitioned communication
+  std::string job, mpi, program, larklane;
+};
+
+/// Thread safety: thread-safe.
+/// Invariants:
+/// 1. A chunk belongs to one thread at a time, and a thread's number to one thread that lives.
+/// 2. The file's blocks exist before a chunk is used, so that a full disk is an error, not a
+/// signal.
+/// 3. After the first record that was dropped, full_since_ns is set: what comes later is not
+/// complete.
+class Recorder {
+ public:
+  /// @param bytes_max  of the file
+  /// @errors kSystem: detail is the errno; EEXIST: there is a file of that name
+  static Result<std::unique_ptr<Recorder>> create(const std::string& path, const Facts& facts,
+                                                  std::uint64_t bytes_max);
+  ~Recorder();  ///< no thread writes any more; in an MPI process that can't be known
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// Appends to the calling thread's records. Never blocks but when a chunk is full, once in 1364.
+  void write(const Record& record) noexcept {
+    ThreadChunk& mine = thread_chunk;
+    if (mine.owner != this || mine.used == Chunk::kRecords) [[unlikely]] {
+      if (!take_chunk_slow()) return;
+    }
+    mine.chunk->records[mine.used] = record;
+    // release: whoever reads the count, perhaps after our end, reads whole records
+    mine.chunk->count.store(++mine.used, std::memory_order_release);
+  }
+  /// A number that no other request of this process has, beginning with 1.
+  std::uint32_t number_request() noexcept {
+    return requests_.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: a counter
+  }
+  void set_clock(const ClockSample& at_begin, const ClockSample& at_end) noexcept;
+  /// The program has come to its end in order.
+  void finish() noexcept;
+
+  std::uint64_t clock_id() const noexcept { return header_->clock_id; }
+  std::uint64_t dropped_count() const noexcept;
+  /// Why something was dropped: errno, or 0 for the limit of the file.
+  int dropped_errno() const noexcept { return full_errno_; }
+
+ private:
+  struct ThreadChunk {
+    Recorder* owner;
+    Chunk* chunk;
+    std::uint32_t used;
+  };
+  struct Leaver;
+  static thread_local constinit ThreadChunk thread_chunk;
+
+  Recorder(int fd, void* memory, std::uint64_t chunks_max) noexcept;
+  bool take_chunk_slow() noexcept;
+  bool drop() noexcept;
+  Chunk* new_chunk_locked() noexcept;
+  void give_back(Chunk* chunk) noexcept;
+
+  FileHeader* const header_;
+  Chunk* const chunks_;
+  const std::uint64_t chunks_max_;
+  const int fd_;
+  std::atomic<std::uint32_t> requests_{0};
+  std::mutex mutex_;
+  std::uint64_t chunks_used_ = 0;  // guarded by mutex_, as what follows
+  std::uint32_t threads_ = 0;
+  int full_errno_ = 0;
+  std::vector<Chunk*> left_;  ///< by threads that have ended, each with room
+};
+
+/// Identity of the clock that now_ns() reads: host since its last start, and time namespace.
+std::uint64_t clock_identity();
+
+}  // namespace larklane::profile

@@ -1,0 +1,171 @@
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "profile/recorder.hpp"
+
+namespace larklane::profile {
+namespace {
+
+constexpr std::uint64_t kPlenty = 64 << 20;
+
+class RecorderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = testing::TempDir() + "recorder_" + std::to_string(::getpid()) + ".larkprof";
+    ::unlink(path_.c_str());
+  }
+  void TearDown() override { ::unlink(path_.c_str()); }
+
+  std::unique_ptr<Recorder> create(std::uint64_t bytes_max) {
+    Facts facts;
+    facts.rank = 3;
+    facts.program = "app";
+    auto made = Recorder::create(path_, facts, bytes_max);
+    EXPECT_TRUE(made.has_value()) << std::strerror(made.error().detail());
+    return made ? std::move(*made) : nullptr;
+  }
+  static Record numbered(std::uint64_t number) { return {.value = number, .kind = Kind::ready}; }
+  static void write(Recorder& recorder, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) recorder.write(numbered(i));
+  }
+
+  /// What a reader finds: the values of each chunk's records.
+  struct Found {
+    FileHeader* header;
+    std::vector<std::uint32_t> threads;
+    std::vector<std::vector<std::uint64_t>> values;
+    std::size_t total = 0;
+  };
+  Found read() {
+    std::ifstream file(path_, std::ios::binary);
+    data_.assign(std::istreambuf_iterator<char>(file), {});
+    EXPECT_GE(data_.size(), kHeaderBytes);
+    Found found{reinterpret_cast<FileHeader*>(data_.data()), {}, {}};
+    for (std::size_t at = kHeaderBytes; at < data_.size(); at += sizeof(Chunk)) {
+      const auto* const chunk = reinterpret_cast<const Chunk*>(data_.data() + at);
+      EXPECT_EQ(chunk->magic, Chunk::kMagicNumber);
+      found.threads.push_back(chunk->thread);
+      const std::uint32_t count = chunk->count.load(std::memory_order_relaxed);
+      std::vector<std::uint64_t>& values = found.values.emplace_back();
+      for (std::uint32_t i = 0; i < count; ++i) values.push_back(chunk->records[i].value);
+      found.total += count;
+    }
+    return found;
+  }
+  /// In a child; @return its status as waitpid gives it
+  template <class Body>
+  static int in_child(Body body) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      body();
+      ::_exit(0);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    return status;
+  }
+
+  std::string path_;
+  std::vector<char> data_;
+};
+
+TEST_F(RecorderTest, WhatIsWrittenIsInTheFileAtOnce) {
+  const auto recorder = create(kPlenty);
+  ASSERT_NE(recorder, nullptr);
+  write(*recorder, 2000);
+  const Found found = read();
+  EXPECT_EQ(std::memcmp(found.header->magic, kMagic, sizeof kMagic), 0);
+  EXPECT_EQ(found.header->rank, 3);
+  EXPECT_STREQ(found.header->program, "app");
+  EXPECT_EQ(found.header->end_ns.load(std::memory_order_relaxed), 0u);
+  ASSERT_EQ(found.values.size(), 2u);
+  EXPECT_EQ(found.total, 2000u);
+  for (std::uint64_t i = 0; i < 2000; ++i)
+    EXPECT_EQ(found.values[i / Chunk::kRecords][i % Chunk::kRecords], i);
+  EXPECT_EQ(recorder->number_request(), 1u);
+  recorder->finish();
+  EXPECT_NE(read().header->end_ns.load(std::memory_order_relaxed), 0u);
+}
+
+TEST_F(RecorderTest, WhatDoesNotFitIsCounted) {
+  const auto recorder = create(kHeaderBytes + 2 * sizeof(Chunk));
+  ASSERT_NE(recorder, nullptr);
+  write(*recorder, 3 * Chunk::kRecords);
+  const Found found = read();
+  EXPECT_EQ(found.total, 2 * Chunk::kRecords);
+  EXPECT_EQ(recorder->dropped_count(), Chunk::kRecords);
+  EXPECT_EQ(recorder->dropped_errno(), 0);
+  EXPECT_GE(found.header->full_since_ns.load(std::memory_order_relaxed), found.header->begin_ns);
+}
+
+TEST_F(RecorderTest, AKilledProcessLeavesWhatItHad) {
+  const int status = in_child([this] {
+    const auto recorder = create(kPlenty);
+    write(*recorder, 5000);
+    ::raise(SIGKILL);
+  });
+  EXPECT_TRUE(WIFSIGNALED(status));
+  const Found found = read();
+  EXPECT_EQ(found.total, 5000u);
+  EXPECT_EQ(found.header->end_ns.load(std::memory_order_relaxed), 0u);
+}
+
+TEST_F(RecorderTest, AFullDiskEndsTheRecordingNotTheProcess) {
+  const int status = in_child([this] {
+    const auto recorder = create(kPlenty);
+    const rlimit limit{kHeaderBytes + sizeof(Chunk), kHeaderBytes + sizeof(Chunk)};
+    ::signal(SIGXFSZ, SIG_IGN);
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(1);
+    write(*recorder, 2 * Chunk::kRecords);
+    ::_exit(recorder->dropped_count() == Chunk::kRecords && recorder->dropped_errno() == EFBIG ? 0
+                                                                                               : 2);
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(read().total, Chunk::kRecords);
+}
+
+TEST_F(RecorderTest, AThreadThatEndsLeavesItsPlaceToTheNext) {
+  const auto recorder = create(kPlenty);
+  ASSERT_NE(recorder, nullptr);
+  for (int i = 0; i < 100; ++i) std::thread([&] { write(*recorder, 10); }).join();
+  const Found found = read();
+  ASSERT_EQ(found.values.size(), 1u);
+  EXPECT_EQ(found.total, 1000u);
+}
+
+TEST_F(RecorderTest, ThreadsDoNotMix) {
+  const auto recorder = create(kPlenty);
+  ASSERT_NE(recorder, nullptr);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back([&] { write(*recorder, 10000); });
+  for (std::thread& thread : threads) thread.join();
+  const Found found = read();
+  EXPECT_EQ(found.total, 40000u);
+  EXPECT_EQ(recorder->dropped_count(), 0u);
+  for (const auto& values : found.values) {
+    for (std::size_t i = 1; i < values.size(); ++i)
+      EXPECT_TRUE(values[i] == values[i - 1] + 1 || values[i] == 0);
+  }
+}
+
+TEST_F(RecorderTest, AFileThatIsThereIsLeftAlone) {
+  std::ofstream(path_) << "precious";
+  const auto made = Recorder::create(path_, {}, kPlenty);
+  EXPECT_EQ(made.error(), Status(Errc::kSystem, EEXIST));
+  const auto nowhere = Recorder::create(path_ + "/x", {}, kPlenty);
+  EXPECT_EQ(nowhere.error(), Status(Errc::kSystem, ENOTDIR));
+}
+
+}  // namespace
+}  // namespace larklane::profile
