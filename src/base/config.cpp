@@ -127,6 +127,10 @@ bool parse_text(std::string_view text, const Option& option, Config::text* value
   *value = text;
   return true;
 }
+bool parse_folder(std::string_view text, const Option&, Config::folder* value) {
+  *value = text;
+  return true;
+}
 bool parse_flag(std::string_view text, const Option& option, Config::flag* value) {
   if (!matches_range(text, option.range)) return false;
   *value = text == "on" || text == "1";

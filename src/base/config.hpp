@@ -16,6 +16,7 @@ namespace larklane {
 /// environment, program.
 struct Config {
   using text = std::string;
+  using folder = std::string;
   using bytes = std::uint64_t;
   using count = std::uint32_t;
   using nanos = std::uint64_t;
