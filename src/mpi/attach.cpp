@@ -11,6 +11,8 @@
 #include "mpi/exports.hpp"
 #include "mpi/handles.hpp"
 #include "mpi/next.hpp"
+#include "mpi/profile/threads.hpp"
+#include "mpi/profile/tracer.hpp"
 
 namespace larklane::mpi {
 
@@ -27,7 +29,7 @@ using FindNext = void*(const char* name);
 // Both tables' and the slots' changes happen under it; no call to the dynamic linker does.
 std::mutex mutex;
 FindNext* find_next_of_all = nullptr;           // null: not attached
-void (*set_functions)(void* const*) = nullptr;  // null: linked, not preloaded
+void (*set_functions)(void* const*) = nullptr;  // null: the slots stay as they are
 
 // A data symbol's address is the program's where a copy relocation moved it there.
 void* find_data_with(FindNext* find_next, const char* name) noexcept {
@@ -68,21 +70,30 @@ void find_handles([[maybe_unused]] FindNext* find_next, Handles& found) noexcept
 
 // The lookups come before the lock: they take the dynamic linker's, which another caller may hold
 // already.
-void attach(FindNext* find_next, void (*set)(void* const*)) noexcept {
+// @param stub  null: linked, not preloaded
+void attach(FindNext* find_next, const LarklaneStub* stub) noexcept {
+  const bool is_profiled = stub != nullptr && stub->watch_threads != nullptr;
   Next pmpi;
   Handles found;
   find_pmpi(find_next, pmpi);
   Next mpi = pmpi;  // our own calls are no tool's business
   find_mpi(find_next, mpi);
   find_handles(find_next, found);
+  const TrafficTables traffic = is_profiled ? find_traffic(find_next) : TrafficTables{};
   const std::lock_guard lock(mutex);
   if (find_next_of_all != nullptr) return;
   find_next_of_all = find_next;
-  set_functions = set;
   detail::next_mpi = mpi;
   detail::next_pmpi = pmpi;
   detail::handles = found;
-  if (set != nullptr) set(functions_without_requests());
+  if (is_profiled) {
+    set_traffic(traffic, stub->is_native != 0);
+    set_thread_watch(stub->watch_threads);
+    stub->set_functions(functions_of_profile());
+  } else if (stub != nullptr) {
+    set_functions = stub->set_functions;
+    set_functions(functions_without_requests());
+  }
 }
 
 }  // namespace
@@ -104,7 +115,7 @@ const char* larklane_mpi_attach(const char* version, const LarklaneStub* stub) {
   if (std::strcmp(version, LARKLANE_VERSION) != 0) {
     return "it is of another version of Larklane than the preloaded object";
   }
-  larklane::mpi::attach(stub->find_next, stub->set_functions);
+  larklane::mpi::attach(stub->find_next, stub);
   return nullptr;
 }
 

@@ -1,12 +1,18 @@
 #pragma once
 // How our blocking calls wait: they poll ours, let the MPI progress, and idle.
 
+#include <atomic>
 #include <cstdint>
 
 #include "mpi/process.hpp"
 #include "part/engine.hpp"
 
 namespace larklane::mpi {
+
+namespace detail {
+/// Called in every idle turn while a profile is recorded; null: there is none.
+inline constinit std::atomic<void (*)() noexcept> idle_observer{nullptr};
+}  // namespace detail
 
 /// One per waiting call. Thread safety: single-owner.
 class Waiting {
@@ -23,12 +29,19 @@ class Waiting {
       backoff_.reset();
     }
     if (++turns_ > kQuickTurns || turns_ % kPokeEvery == 0) Process::get().poke_native();
-    backoff_.idle();
+    rest();
   }
   /// The caller has driven the MPI itself.
-  void idle_after_native() noexcept { backoff_.idle(); }
+  void idle_after_native() noexcept { rest(); }
 
  private:
+  void rest() noexcept {
+    // relaxed: the address of a function
+    if (auto* const look = detail::idle_observer.load(std::memory_order_relaxed)) [[unlikely]]
+      look();
+    backoff_.idle();
+  }
+
   static constexpr std::uint32_t kQuickTurns = 256;
   static constexpr std::uint32_t kPokeEvery = 32;
 

@@ -3,7 +3,8 @@
 // at the same time all do the same and store the same values; a lock here could deadlock with the
 // dynamic linker's, which a thread holds while it runs the constructors of a library that it opens.
 // Depends on libc alone and does nothing before the first call, so it is harmless in a process
-// without MPI.
+// without MPI. Compiled twice: for `larklane run`, and with LARKLANE_PROFILE for `larklane
+// profile`, which intercepts more.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,9 +21,21 @@
 #include "base/mpi_choices.h"
 #include "mpi/preload/attach.h"
 
+#ifdef LARKLANE_PROFILE
+#include "mpi/preload/threads.h"
+#define WATCH_THREADS larklane_watch_threads
+enum { kIsForProfile = 1 };
+#else
+#define WATCH_THREADS NULL
+enum { kIsForProfile = 0 };
+#endif
+
 static const char* const kNames[] = {
 #define LARKLANE_CALL(ret, Name, params, args) "MPI_" #Name, "PMPI_" #Name,
 #include "mpi/calls.def"
+#ifdef LARKLANE_PROFILE
+#include "mpi/traffic.def"
+#endif
 #undef LARKLANE_CALL
 };
 enum { kNameCount = sizeof kNames / sizeof *kNames, kPathBytes = 4096 };
@@ -179,8 +192,9 @@ static void set_functions(void* const* functions) {
 }
 
 // Our library of `family` takes the calls. @return false after a warning if it can't
-static bool use_family(const char* family, const struct Object* self) {
-  static const LarklaneStub stub = {find_next, set_functions};
+static bool use_family(const char* family, const struct Object* self, bool is_native) {
+  static LarklaneStub stub = {find_next, set_functions, WATCH_THREADS, 0};
+  stub.is_native = is_native;
   char path[kPathBytes + 64];
   const char* slash = strrchr(self->path, '/');
   snprintf(path, sizeof path, "%.*s/liblarklane_mpi_%s" LARKLANE_LIBRARY_SUFFIX,
@@ -217,9 +231,10 @@ static bool use_larklane(const void* caller) {
   if (defines(&mpi, "larklane_mpi_attach")) return false;
   const char* own = family_of(&mpi);
   const char* family = family_wanted();
-  if (!family) family = own;
-  if (own && strcmp(family, own) != 0 && strcmp(family, "native") != 0)
-    stop_wrong_choice(family, own, mpi.object.path);
+  const bool is_native = family && strcmp(family, "native") == 0;
+  if (is_native && !kIsForProfile) return false;
+  if (!family || is_native) family = own;
+  if (own && strcmp(family, own) != 0) stop_wrong_choice(family, own, mpi.object.path);
   if (!family) {
     warn_once(
         "%s has none of the MPI ABIs known here (MPICH, Open MPI, MPI 5.0 standard ABI); its own "
@@ -227,7 +242,7 @@ static bool use_larklane(const void* caller) {
         mpi.object.path);
     return false;
   }
-  return strcmp(family, "native") != 0 && use_family(family, &self);
+  return use_family(family, &self, is_native);
 }
 
 void* larklane_preload_resolve(_Atomic(void*)* slot, const void* caller);

@@ -55,6 +55,9 @@ larklane_preload_slots:
 .text
 #define LARKLANE_CALL(ret, Name, params, args) trampoline MPI_##Name; trampoline PMPI_##Name
 #include "mpi/calls.def"
+#ifdef LARKLANE_PROFILE
+#include "mpi/traffic.def"
+#endif
 #undef LARKLANE_CALL
 
 // Saves every register that can carry an argument, asks larklane_preload_resolve(slot, return address) and jumps to the answer.

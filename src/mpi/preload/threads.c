@@ -1,0 +1,219 @@
+// When the threads of a profiled program finish: wrappers of what GCC's OpenMP and pthreads call
+// parallel regions, barriers and joins. They do what the wrapped function does, and tell the hook,
+// once there is one. Thread safety: thread-safe.
+
+#define _GNU_SOURCE
+#include "mpi/preload/threads.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+static _Atomic(LarklaneThreadHook*) hook;
+
+void larklane_watch_threads(LarklaneThreadHook* wanted) {
+  // release: what the hook needs is there; pairs with told()
+  atomic_store_explicit(&hook, wanted, memory_order_release);
+}
+
+static LarklaneThreadHook* told(void) {
+  return atomic_load_explicit(&hook, memory_order_acquire);  // pairs with larklane_watch_threads
+}
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+// The wrapped function: after us in the global scope, or in a libgomp that was opened locally.
+static void* real(const char* name) {
+  void* found = dlsym(RTLD_NEXT, name);
+  if (!found) {
+    void* gomp = dlopen("libgomp.so.1", RTLD_NOLOAD | RTLD_LAZY);
+    if (gomp) found = dlsym(gomp, name);
+  }
+  if (!found) {
+    dprintf(STDERR_FILENO, "larklane: the program calls %s, which no loaded library defines\n",
+            name);
+    abort();
+  }
+  return found;
+}
+
+// The function `name`, looked up once; threads that come at the same time find the same.
+#define REAL(type, name)                                                     \
+  static _Atomic(void*) found_##name;                                        \
+  /* relaxed: the address of a function */                                   \
+  void* address = atomic_load_explicit(&found_##name, memory_order_relaxed); \
+  if (!address) {                                                            \
+    address = real(#name);                                                   \
+    atomic_store_explicit(&found_##name, address, memory_order_relaxed);     \
+  }                                                                          \
+  type* const call = *(type**)(void*)&address
+
+// ---- GCC's OpenMP ----
+
+typedef void Body(void*);
+
+// A parallel region on its way through libgomp.
+struct Region {
+  Body* body;
+  void* data;
+  uint32_t number;
+};
+
+static void run_member(void* region_p) {
+  const struct Region* region = region_p;
+  const uint64_t begin_ns = now_ns();
+  region->body(region->data);
+  LarklaneThreadHook* tell = told();
+  const LarklaneThreadEvent event = {.begin_ns = begin_ns,
+                                     .end_ns = now_ns(),
+                                     .value = (uintptr_t)region->body,
+                                     .region = region->number,
+                                     .kind = kLarklaneMember};
+  if (tell) tell(&event);
+}
+
+static struct Region new_region(Body* body, void* data) {
+  static _Atomic(uint32_t) regions;
+  // relaxed: a counter
+  return (struct Region){body, data,
+                         atomic_fetch_add_explicit(&regions, 1, memory_order_relaxed) + 1};
+}
+
+static void tell_region(const struct Region* region, uint64_t begin_ns, unsigned threads) {
+  const LarklaneThreadEvent event = {.begin_ns = begin_ns,
+                                     .end_ns = now_ns(),
+                                     .value = (uintptr_t)region->body,
+                                     .region = region->number,
+                                     .thread_count = (int32_t)threads,
+                                     .kind = kLarklaneRegion};
+  LarklaneThreadHook* tell = told();
+  if (tell) tell(&event);
+}
+
+// One wrapper for each way to begin a region: what follows (body, data, threads) differs.
+#define REGION(name, parameters, ...)              \
+  EXPORT void name parameters;                     \
+  void name parameters {                           \
+    typedef void Function parameters;              \
+    REAL(Function, name);                          \
+    if (!told()) {                                 \
+      call(body, data, __VA_ARGS__);               \
+      return;                                      \
+    }                                              \
+    struct Region region = new_region(body, data); \
+    const uint64_t begin_ns = now_ns();            \
+    call(run_member, &region, __VA_ARGS__);        \
+    tell_region(&region, begin_ns, threads);       \
+  }
+
+REGION(GOMP_parallel, (Body * body, void* data, unsigned threads, unsigned flags), threads, flags)
+REGION(GOMP_parallel_sections,
+       (Body * body, void* data, unsigned threads, unsigned count, unsigned flags), threads, count,
+       flags)
+
+#define LOOP(name)                                                                                \
+  REGION(name,                                                                                    \
+         (Body * body, void* data, unsigned threads, long start, long end, long step, long chunk, \
+          unsigned flags),                                                                        \
+         threads, start, end, step, chunk, flags)
+#define LOOP_WITHOUT_CHUNK(name)                                                      \
+  REGION(name,                                                                        \
+         (Body * body, void* data, unsigned threads, long start, long end, long step, \
+          unsigned flags),                                                            \
+         threads, start, end, step, flags)
+
+LOOP(GOMP_parallel_loop_static)
+LOOP(GOMP_parallel_loop_dynamic)
+LOOP(GOMP_parallel_loop_guided)
+LOOP(GOMP_parallel_loop_nonmonotonic_dynamic)
+LOOP(GOMP_parallel_loop_nonmonotonic_guided)
+LOOP_WITHOUT_CHUNK(GOMP_parallel_loop_runtime)
+LOOP_WITHOUT_CHUNK(GOMP_parallel_loop_nonmonotonic_runtime)
+LOOP_WITHOUT_CHUNK(GOMP_parallel_loop_maybe_nonmonotonic_runtime)
+
+static void tell_wait(uint8_t kind, uint64_t begin_ns, uint64_t value) {
+  LarklaneThreadHook* tell = told();
+  const LarklaneThreadEvent event = {
+      .begin_ns = begin_ns, .end_ns = now_ns(), .value = value, .kind = kind};
+  if (tell) tell(&event);
+}
+
+// Where the threads of a region wait for each other.
+#define BARRIER(name)                                       \
+  EXPORT void name(void);                                   \
+  void name(void) {                                         \
+    typedef void Function(void);                            \
+    REAL(Function, name);                                   \
+    const uint64_t begin_ns = told() ? now_ns() : 0;        \
+    call();                                                 \
+    if (begin_ns) tell_wait(kLarklaneBarrier, begin_ns, 0); \
+  }
+
+BARRIER(GOMP_barrier)
+BARRIER(GOMP_loop_end)
+BARRIER(GOMP_sections_end)
+
+// ---- pthreads ----
+
+struct Thread {
+  void* (*body)(void*);
+  void* data;
+  uint64_t created_ns;
+};
+
+static void tell_end(void* created_ns_p) {
+  tell_wait(kLarklaneThread, *(const uint64_t*)created_ns_p, (uintptr_t)pthread_self());
+}
+
+static void* run_thread(void* thread_p) {
+  struct Thread thread = *(struct Thread*)thread_p;
+  free(thread_p);
+  void* result;
+  pthread_cleanup_push(tell_end,
+                       &thread.created_ns);  // also if it is cancelled or calls pthread_exit
+  result = thread.body(thread.data);
+  pthread_cleanup_pop(1);
+  return result;
+}
+
+EXPORT int pthread_create(pthread_t* restrict thread, const pthread_attr_t* restrict attributes,
+                          void* (*body)(void*), void* restrict data) {
+  typedef int Function(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  REAL(Function, pthread_create);
+  struct Thread* wrapped = told() ? malloc(sizeof *wrapped) : NULL;
+  if (!wrapped) return call(thread, attributes, body, data);
+  *wrapped = (struct Thread){body, data, now_ns()};
+  const int error = call(thread, attributes, run_thread, wrapped);
+  if (error) free(wrapped);
+  return error;
+}
+
+EXPORT int pthread_join(pthread_t thread, void** result) {
+  typedef int Function(pthread_t, void**);
+  REAL(Function, pthread_join);
+  const uint64_t begin_ns = told() ? now_ns() : 0;
+  const int error = call(thread, result);
+  if (begin_ns && !error) tell_wait(kLarklaneJoin, begin_ns, (uintptr_t)thread);
+  return error;
+}
+
+EXPORT int pthread_barrier_wait(pthread_barrier_t* barrier) {
+  typedef int Function(pthread_barrier_t*);
+  REAL(Function, pthread_barrier_wait);
+  const uint64_t begin_ns = told() ? now_ns() : 0;
+  const int result = call(barrier);
+  if (begin_ns) tell_wait(kLarklaneBarrier, begin_ns, (uintptr_t)barrier);
+  return result;
+}

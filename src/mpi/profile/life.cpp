@@ -1,0 +1,283 @@
+// The file of a process: made when MPI_COMM_WORLD is, ended with it. Clocks are compared at both
+// ends.
+
+#include <dirent.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "base/log.hpp"
+#include "mpi/process.hpp"
+#include "mpi/profile/threads.hpp"
+#include "mpi/profile/tracer.hpp"
+#include "mpi/waiting.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+using profile::ClockSample;
+using profile::Recorder;
+
+constexpr std::string_view kSuffix = ".larkprof";
+constexpr int kTag = 19531;
+constexpr int kRoundTrips = 32;
+
+/// What all tell all when a profile begins.
+struct Hello {
+  std::uint64_t clock_id;
+  std::uint64_t is_refused;
+};
+
+/// What close_profile() needs of open_profile(). Written by the thread that initialises the MPI.
+struct Opened {
+  std::vector<int> others;  ///< one rank on each other clock, ascending, unless it is rank 0's own
+  int rank = 0;
+  ClockSample at_begin;
+};
+Opened& opened() noexcept {
+  static Opened* const instance = new Opened;
+  return *instance;
+}
+
+/// The names of an earlier profile's files; removed if the option says so.
+/// @return  a name that is in the way; empty if there is none
+std::string clear_folder(const std::string& folder, bool overwrite) {
+  std::string in_the_way;
+  DIR* const list = ::opendir(folder.c_str());
+  while (const dirent* const entry = list != nullptr ? ::readdir(list) : nullptr) {
+    const std::string name = entry->d_name;
+    if (!name.ends_with(kSuffix)) continue;
+    if (!overwrite || ::unlink((folder + "/" + name).c_str()) != 0) in_the_way = name;
+  }
+  if (list != nullptr) ::closedir(list);
+  return in_the_way;
+}
+
+std::string file_name(const Process& process, int rank) {
+  char number[32];
+  std::snprintf(number, sizeof number, "rank-%05d", rank);
+  // Worlds that a profiled program spawns have ranks of their own.
+  const std::string world = process.birth() && process.identity().job != nullptr
+                                ? *process.identity().job + "-"
+                                : std::string();
+  return world + number + std::string(kSuffix);
+}
+
+std::string mpi_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  if (next_pmpi().Get_library_version(text, &length) != MPI_SUCCESS) return {};
+  const std::string_view first = text;
+  return std::string(first.substr(0, first.find_first_of("\t\r\n")));
+}
+
+/// @return  null after a message: the program runs without a profile of this process
+Recorder* create_recorder(int rank, int size) {
+  const Process& process = Process::get();
+  const Config& config = process.config();
+  const std::string path = config.profile + "/" + file_name(process, rank);
+  ::mkdir(config.profile.c_str(), 0777);
+  auto made = Recorder::create(path,
+                               {.rank = rank,
+                                .size = size,
+                                .is_native = is_native(),
+                                .job = process.identity().job ? *process.identity().job : "",
+                                .mpi = mpi_version(),
+                                .program = program_invocation_name,
+                                .larklane = LARKLANE_VERSION},
+                               config.profile_bytes_max);
+  if (!made) {
+    log_warn("profile: %s: %s; this process is not recorded", path.c_str(),
+             std::strerror(made.error().detail()));
+    return nullptr;
+  }
+  return made->release();  // never destroyed: threads may record until the process ends
+}
+
+void begin_recording(Recorder* recorder) {
+  // release: pairs with Observed's acquire
+  detail::recorder.store(recorder, std::memory_order_release);
+  if (recorder == nullptr) return;
+  record_threads();
+  // relaxed: a function's address, which is there from the start
+  detail::idle_observer.store(look_while_waiting, std::memory_order_relaxed);
+  // A forked child has the same file mapped: it must not write.
+  ::pthread_atfork(nullptr, nullptr, [] {
+    detail::recorder.store(nullptr, std::memory_order_relaxed);  // relaxed: one thread
+  });
+}
+
+/// This process asks rank 0 for the time. The quickest answer is the one.
+ClockSample ask_for_time() {
+  ClockSample best;
+  for (int i = 0; i < kRoundTrips; ++i) {
+    std::uint64_t theirs = 0;
+    const MPI_Comm world = handles().comm_world;
+    const std::uint64_t asked = now_ns();
+    detail::traffic_pmpi.Send(&theirs, sizeof theirs, handles().byte, 0, kTag, world);
+    detail::traffic_pmpi.Recv(&theirs, sizeof theirs, handles().byte, 0, kTag, world,
+                              MPI_STATUS_IGNORE);
+    const std::uint64_t told = now_ns();
+    const std::uint64_t middle = asked + (told - asked) / 2, error = (told - asked + 1) / 2;
+    if (best.local_ns == 0 || error < best.error_ns)
+      best = {middle, static_cast<std::int64_t>(theirs - middle), error};
+  }
+  return best;
+}
+
+void tell_time_to(int rank) {
+  for (int i = 0; i < kRoundTrips; ++i) {
+    std::uint64_t mine = 0;
+    const MPI_Comm world = handles().comm_world;
+    detail::traffic_pmpi.Recv(&mine, sizeof mine, handles().byte, rank, kTag, world,
+                              MPI_STATUS_IGNORE);
+    mine = now_ns();
+    detail::traffic_pmpi.Send(&mine, sizeof mine, handles().byte, rank, kTag, world);
+  }
+}
+
+/// One rank on each clock asks rank 0, one after the other. Nothing moves if all have one clock.
+ClockSample compare_clocks() {
+  ClockSample sample;
+  for (const int other : opened().others) {
+    if (opened().rank == 0) tell_time_to(other);
+    if (opened().rank == other) sample = ask_for_time();
+  }
+  return sample;
+}
+
+/// The first rank on each clock but rank 0's.
+std::vector<int> first_on_other_clocks(const std::vector<Hello>& all) {
+  std::vector<int> first;
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    bool is_known = false;
+    for (std::size_t before = 0; before < rank && !is_known; ++before)
+      is_known = all[before].clock_id == all[rank].clock_id;
+    if (!is_known) first.push_back(static_cast<int>(rank));
+  }
+  return first;
+}
+
+}  // namespace
+
+bool open_profile() {
+  const Process& process = Process::get();
+  const Config& config = process.config();
+  if (config.profile.empty()) return true;
+  const Next& real = next_pmpi();
+  int size = 1;
+  real.Comm_rank(handles().comm_world, &opened().rank);
+  real.Comm_size(handles().comm_world, &size);
+  Hello mine{profile::clock_identity(), 0};
+  if (opened().rank == 0 && !process.birth()) {
+    const std::string old = clear_folder(config.profile, config.profile_overwrite);
+    mine.is_refused = old.empty() ? 0 : 1;
+    if (!old.empty()) {
+      log_error(
+          "profile: %s holds an earlier profile (%s); --overwrite replaces it, --out names "
+          "another folder",
+          config.profile.c_str(), old.c_str());
+    }
+  }
+  std::vector<Hello> all(static_cast<std::size_t>(size));
+  real.Allgather(&mine, sizeof mine, handles().byte, all.data(), sizeof mine, handles().byte,
+                 handles().comm_world);
+  if (all[0].is_refused != 0) return false;
+  opened().others = first_on_other_clocks(all);
+  opened().at_begin = compare_clocks();
+  // acquire: as in Observed; a session may have come before
+  if (detail::recorder.load(std::memory_order_acquire) == nullptr)
+    begin_recording(create_recorder(opened().rank, size));
+  if (Recorder* const recorder = detail::recorder.load(std::memory_order_acquire))
+    recorder->set_clock(opened().at_begin, {});
+  return true;
+}
+
+void open_profile_alone() {
+  const Process& process = Process::get();
+  if (process.config().profile.empty()) return;
+  if (detail::recorder.load(std::memory_order_acquire) != nullptr) return;  // acquire: as above
+  begin_recording(create_recorder(process.identity().rank, 0));
+}
+
+void compare_clocks_again() {
+  if (Process::get().config().profile.empty()) return;
+  const ClockSample at_end = compare_clocks();
+  if (Recorder* const recorder = detail::recorder.load(std::memory_order_acquire))
+    recorder->set_clock(opened().at_begin, at_end);  // acquire: as above
+}
+
+void close_profile() {
+  // Never destroyed: a thread may be about to write.
+  Recorder* const recorder = detail::recorder.exchange(nullptr, std::memory_order_acq_rel);
+  if (recorder == nullptr) return;
+  recorder->finish();
+  const std::string& folder = Process::get().config().profile;
+  if (recorder->dropped_count() != 0) {
+    const int error = recorder->dropped_errno();
+    log_warn("profile: %llu records are missing at the end: %s",
+             static_cast<unsigned long long>(recorder->dropped_count()),
+             error != 0 ? std::strerror(error) : "the file is as large as profile_bytes_max");
+  }
+  if (opened().rank != 0) return;
+  const std::string text = "larklane: profile in " + folder + "\n";
+  // Nobody can be told that standard error is closed.
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+}  // namespace larklane::mpi
+
+namespace larklane::mpi::profiled {
+namespace {
+
+int begin_world(int code) {
+  if (code != MPI_SUCCESS || open_profile()) return code;
+  next_pmpi().Abort(handles().comm_world, 2);
+  return MPI_ERR_OTHER;
+}
+
+}  // namespace
+
+int Init(const Next& next, int* argc, char*** argv) {
+  return begin_world(face::Init(next, argc, argv));
+}
+
+int Init_thread(const Next& next, int* argc, char*** argv, int required, int* provided) {
+  return begin_world(face::Init_thread(next, argc, argv, required, provided));
+}
+
+int Finalize(const Next& next) {
+  compare_clocks_again();
+  const int code = face::Finalize(next);
+  close_profile();
+  return code;
+}
+
+int Session_init(const Next& next, MPI_Info info, MPI_Errhandler errhandler, MPI_Session* session) {
+  const int code = face::Session_init(next, info, errhandler, session);
+  if (code == MPI_SUCCESS && !Process::get().has_world()) open_profile_alone();
+  return code;
+}
+
+int Session_finalize(const Next& next, MPI_Session* session) {
+  const int code = face::Session_finalize(next, session);
+  if (code == MPI_SUCCESS && !Process::get().is_open()) close_profile();
+  return code;
+}
+
+int Comm_free(const Next& next, MPI_Comm* comm) {
+  forget_routes();
+  return face::Comm_free(next, comm);
+}
+
+int Comm_disconnect(const Next& next, MPI_Comm* comm) {
+  forget_routes();
+  return face::Comm_disconnect(next, comm);
+}
+
+}  // namespace larklane::mpi::profiled

@@ -1,0 +1,145 @@
+// The calls on partitioned requests, and Start of any persistent one.
+
+#include "mpi/batch.hpp"
+#include "mpi/profile/tracer.hpp"
+
+namespace larklane::mpi::profiled {
+namespace {
+
+using profile::Kind;
+
+std::uint8_t flags_of(bool is_send, MPI_Request request) noexcept {
+  const bool ours = !is_native() && !is_forwarded(request);
+  return static_cast<std::uint8_t>(profile::kIsPartitioned | (is_send ? profile::kIsSend : 0) |
+                                   (ours ? 0 : profile::kIsNative));
+}
+
+/// Before the call: after the last Pready another thread may complete and free the request.
+/// @return  0: not to be recorded
+std::uint32_t number_of(const Observed& call, MPI_Request request) noexcept {
+  const Traced* const traced = call ? find_traced(request) : nullptr;
+  return traced != nullptr ? traced->number() : 0;
+}
+
+void write_ready(const Observed& call, std::uint32_t number, int first, int count) noexcept {
+  call.write({.a = first, .b = count, .request = number, .kind = Kind::ready});
+}
+
+/// One record for each run of neighbours.
+void write_ready_list(const Observed& call, std::uint32_t number, int length, const int* list) {
+  for (int i = 0; i < length;) {
+    int count = 1;
+    while (i + count < length && list[i + count] == list[i] + count) ++count;
+    write_ready(call, number, list[i], count);
+    i += count;
+  }
+}
+
+void write_start(const Observed& call, MPI_Request handle) {
+  Traced* const request = find_traced(handle);
+  if (request == nullptr) return;
+  request->start(call.begin_ns());
+  call.write({.handle = handle_bits(handle), .request = request->number(), .kind = Kind::start});
+}
+
+}  // namespace
+
+int Psend_init(const Next& next, const void* buf, int partitions, MPI_Count count,
+               MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info,
+               MPI_Request* request) {
+  const Observed call;
+  const int code =
+      LARKLANE_BELOW(Psend_init, buf, partitions, count, datatype, dest, tag, comm, info, request);
+  if (call && code == MPI_SUCCESS) {
+    trace_request(call, {flags_of(true, *request), partitions, bytes_of(count, datatype), dest, tag,
+                         comm, *request});
+  }
+  return code;
+}
+
+int Precv_init(const Next& next, void* buf, int partitions, MPI_Count count, MPI_Datatype datatype,
+               int source, int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  const Observed call;
+  const int code = LARKLANE_BELOW(Precv_init, buf, partitions, count, datatype, source, tag, comm,
+                                  info, request);
+  if (call && code == MPI_SUCCESS) {
+    trace_request(call, {flags_of(false, *request), partitions, bytes_of(count, datatype), source,
+                         tag, comm, *request});
+  }
+  return code;
+}
+
+int Psend_init_c(const Next& next, const void* buf, int partitions, MPI_Count count,
+                 MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info,
+                 MPI_Request* request) {
+  return Psend_init(next, buf, partitions, count, datatype, dest, tag, comm, info, request);
+}
+
+int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
+                 MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Info info,
+                 MPI_Request* request) {
+  return Precv_init(next, buf, partitions, count, datatype, source, tag, comm, info, request);
+}
+
+int Pready(const Next& next, int partition, MPI_Request request) {
+  const Observed call;
+  const std::uint32_t number = number_of(call, request);
+  const int code = LARKLANE_BELOW(Pready, partition, request);
+  if (number != 0 && code == MPI_SUCCESS) write_ready(call, number, partition, 1);
+  return code;
+}
+
+int Pready_range(const Next& next, int partition_low, int partition_high, MPI_Request request) {
+  const Observed call;
+  const std::uint32_t number = number_of(call, request);
+  const int code = LARKLANE_BELOW(Pready_range, partition_low, partition_high, request);
+  if (number != 0 && code == MPI_SUCCESS)
+    write_ready(call, number, partition_low, partition_high - partition_low + 1);
+  return code;
+}
+
+int Pready_list(const Next& next, int length, const int array_of_partitions[],
+                MPI_Request request) {
+  const Observed call;
+  const std::uint32_t number = number_of(call, request);
+  const int code = LARKLANE_BELOW(Pready_list, length, array_of_partitions, request);
+  if (number != 0 && code == MPI_SUCCESS)
+    write_ready_list(call, number, length, array_of_partitions);
+  return code;
+}
+
+int Parrived(const Next& next, MPI_Request request, int partition, int* flag) {
+  const Observed call;
+  const int code = LARKLANE_BELOW(Parrived, request, partition, flag);
+  if (Traced* const traced = call ? find_traced(request) : nullptr;
+      traced != nullptr && traced->is_receive() && code == MPI_SUCCESS) {
+    traced->looked(call.recorder(), partition, *flag != 0, call.begin_ns());
+  }
+  return code;
+}
+
+int Start(const Next& next, MPI_Request* request) {
+  const Observed call;
+  const int code = face::Start(next, request);
+  if (call && code == MPI_SUCCESS) write_start(call, *request);
+  return code;
+}
+
+int Startall(const Next& next, int count, MPI_Request array_of_requests[]) {
+  const Observed call;
+  const int code = face::Startall(next, count, array_of_requests);
+  if (call && code == MPI_SUCCESS) {
+    for (int i = 0; i < count; ++i) write_start(call, array_of_requests[i]);
+  }
+  return code;
+}
+
+int Request_free(const Next& next, MPI_Request* request) {
+  const Observed call;
+  const MPI_Request handle = call && request != nullptr ? *request : handles().request_null;
+  const int code = face::Request_free(next, request);
+  if (call && code == MPI_SUCCESS) untrace_request(call, handle);
+  return code;
+}
+
+}  // namespace larklane::mpi::profiled

@@ -1,0 +1,163 @@
+#include "mpi/profile/tracer.hpp"
+
+#include <algorithm>
+
+#include "mpi/communicator.hpp"
+#include "mpi/handle_table.hpp"
+#include "mpi/process.hpp"
+
+namespace larklane::mpi {
+
+namespace detail {
+Traffic traffic_mpi;
+Traffic traffic_pmpi;
+constinit bool profiled_is_native = false;
+constinit std::atomic<profile::Recorder*> recorder{nullptr};
+thread_local constinit int profiled_depth = 0;
+}  // namespace detail
+
+namespace {
+
+using profile::Kind;
+using profile::Record;
+using profile::SeenBy;
+
+constexpr std::int32_t kUnknown = -1, kNobody = -2, kAnybody = -3;
+
+/// Never destroyed, like the carriers' (mpi/carrier.hpp).
+HandleTable& traced() noexcept {
+  static HandleTable* const table = new HandleTable;
+  return *table;
+}
+
+/// The communicator of a thread's last message. Thread safety: single-owner.
+struct LastRoute {
+  MPI_Comm comm{};
+  std::uint64_t generation = 0;
+  std::uint64_t context = 0;
+  std::shared_ptr<Communicator> communicator;
+};
+/// relaxed: the program orders the end of a communicator and the next use of its handle
+std::atomic<std::uint64_t> route_generation{1};
+
+}  // namespace
+
+Traced* find_traced(MPI_Request handle) noexcept {
+  return static_cast<Traced*>(traced().find(handle_bits(handle)));
+}
+
+void trace_request(const Observed& call, const NewRequest& made) {
+  auto request =
+      std::make_unique<Traced>(call.recorder().number_request(), made.flags, made.partitions);
+  const Route route = route_of(made.comm, made.peer);
+  const std::uint64_t handle = handle_bits(made.handle);
+  call.write({.value = made.partition_bytes,
+              .handle = handle,
+              .a = route.peer,
+              .b = made.tag,
+              .request = request->number(),
+              .kind = Kind::request,
+              .flags = made.flags});
+  call.write({.value = route.context,
+              .handle = handle,
+              .a = made.partitions,
+              .request = request->number(),
+              .kind = Kind::pair,
+              .flags = made.flags});
+  traced().insert(handle, request.release());
+}
+
+void untrace_request(const Observed& call, MPI_Request handle) noexcept {
+  const std::unique_ptr<Traced> request(find_traced(handle));
+  if (!request) return;
+  traced().remove(handle_bits(handle));
+  call.write({.request = request->number(), .kind = Kind::freed});
+}
+
+Route route_of(MPI_Comm comm, int peer) {
+  thread_local LastRoute last;
+  // relaxed: see there
+  const std::uint64_t generation = route_generation.load(std::memory_order_relaxed);
+  if (last.comm != comm || last.generation != generation) {
+    last = {comm, generation, 0, find_communicator(comm)};
+    if (last.communicator) {
+      const part::ContextId& id = last.communicator->recipe();
+      last.context = id.high ^ id.low;
+    }
+  }
+  if (peer == MPI_PROC_NULL) return {last.context, kNobody};
+  if (peer == MPI_ANY_SOURCE) return {last.context, kAnybody};
+  if (!last.communicator) return {last.context, kUnknown};
+  const Communicator::Members& members = last.communicator->members();
+  const auto index = static_cast<std::size_t>(peer);
+  if (!members.known || index >= members.peers.size()) return {last.context, kUnknown};
+  const Member& member = members.peers[index];
+  const Job& own = Process::get().identity().job;
+  const bool is_own = own == member.job || (own && member.job && *own == *member.job);
+  return {last.context, is_own ? member.rank : kUnknown};
+}
+
+void forget_routes() noexcept { route_generation.fetch_add(1, std::memory_order_relaxed); }
+
+std::uint64_t bytes_of(std::int64_t count, MPI_Datatype datatype) noexcept {
+  MPI_Count size = 0;
+  if (next_pmpi().Type_size_x(datatype, &size) != MPI_SUCCESS || size < 0 || count < 0) return 0;
+  return static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(size);
+}
+
+// relaxed throughout: as in the header
+
+std::uint64_t Traced::not_before_ns(int partition) const noexcept {
+  const std::uint64_t missed =
+      looks_[static_cast<std::size_t>(partition)].missed_ns.load(std::memory_order_relaxed);
+  return std::max(missed, started_ns());
+}
+
+void Traced::looked(profile::Recorder& recorder, int partition, bool arrived,
+                    std::uint64_t asked_ns) noexcept {
+  if (!is_active() || partition < 0 || partition >= partitions_ || is_seen(partition)) return;
+  Look& look = looks_[static_cast<std::size_t>(partition)];
+  asked_in_.store(started_ns(), std::memory_order_relaxed);
+  if (!arrived) return look.missed_ns.store(asked_ns, std::memory_order_relaxed);
+  write(recorder, {not_before_ns(partition), partition, 1}, 0, SeenBy::parrived);
+  look.seen_in.store(started_ns(), std::memory_order_relaxed);
+}
+
+void Traced::extend(profile::Recorder& recorder, Run& run, int partition, std::uint64_t end_ns,
+                    SeenBy by) const noexcept {
+  const std::uint64_t begin = not_before_ns(partition);
+  if (run.count > 0 && run.first + run.count == partition && run.begin_ns == begin) {
+    ++run.count;
+    return;
+  }
+  if (run.count > 0) write(recorder, run, end_ns, by);
+  run = {begin, partition, 1};
+}
+
+void Traced::write(profile::Recorder& recorder, const Run& run, std::uint64_t end_ns,
+                   SeenBy by) const noexcept {
+  recorder.write({.begin_ns = run.begin_ns,
+                  .end_ns = end_ns != 0 ? end_ns : now_ns(),
+                  .a = run.first,
+                  .b = run.count,
+                  .request = number_,
+                  .kind = Kind::arrived,
+                  .flags = static_cast<std::uint8_t>(by)});
+}
+
+void Traced::complete(profile::Recorder& recorder, std::uint64_t now, SeenBy by) noexcept {
+  if (is_receive()) {
+    Run run;
+    if (asked_in_.load(std::memory_order_relaxed) != started_ns()) {
+      run = {started_ns(), 0, partitions_};  // nobody has asked
+    } else {
+      for (int i = 0; i < partitions_; ++i) {
+        if (!is_seen(i)) extend(recorder, run, i, now, by);
+      }
+    }
+    if (run.count > 0) write(recorder, run, now, by);
+  }
+  started_ns_.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace larklane::mpi
