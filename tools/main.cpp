@@ -12,6 +12,7 @@
 #include "base/mpi_choices.h"
 #include "bench.hpp"
 #include "info.hpp"
+#include "profile.hpp"
 #include "run.hpp"
 
 namespace {
@@ -26,6 +27,17 @@ Examples:
 
 Scripts and wrappers work: what they start inherits Larklane. Exit status: the program's; 2 if it was not started.)";
 
+constexpr const char* kProfileExamples = R"(
+Examples:
+  mpirun -n 4 larklane profile ./app input.dat    one file per rank in ./larklane-profile
+  mpirun -n 4 larklane profile --out p1 ./app     in ./p1
+  mpirun -n 4 larklane profile --mpi native ./app the MPI's own partitioned communication
+  python3 -m larklane.profile larklane-profile    what is in it; --perfetto FILE, --delays FILE
+
+Recorded: when each partition of each round became ready and arrived, Start and Wait, messages that are not
+partitioned, and when OpenMP's and pthreads' threads finish. What a program that is killed had recorded is kept.
+Exit status: the program's; 2 if it was not started.)";
+
 constexpr const char* kInfoExamples = R"(
 Examples:
   larklane info              everything
@@ -35,10 +47,49 @@ Examples:
 /// CLI11 does not know that a program and its arguments follow the options.
 class RunFormatter : public CLI::Formatter {
  public:
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: larklane run [OPTIONS] PROGRAM [ARGUMENTS...]\n";
+  std::string make_usage(const CLI::App* app, std::string) const override {
+    return "Usage: larklane " + app->get_name() + " [OPTIONS] PROGRAM [ARGUMENTS...]\n";
   }
 };
+
+/// The options of every command that starts a program.
+void add_run_options(CLI::App* command, larklane::tools::RunRequest* request) {
+  command->formatter(std::make_shared<RunFormatter>());
+  command->add_flag("--summary", request->summary, "print what Larklane did at MPI_Finalize");
+  command->add_flag("--dry-run", request->dry_run, "print what would be executed, and stop");
+  command
+      ->add_option("--mpi", request->mpi,
+                   "whose ABI the program's MPI has: " LARKLANE_MPI_CHOICES_TEXT)
+      ->type_name("FAMILY");
+  command
+      ->add_option("--option", request->options,
+                   "set an option; `larklane info --options` lists them")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  command->prefix_command();
+}
+
+/// @param rest  what follows the command's own words and the first `--`, which is part of them only
+/// before the program
+/// @return false after a message
+bool take_program(const CLI::App& command, char** rest, char** end,
+                  larklane::tools::RunRequest* request) {
+  request->command = command.remaining();
+  if (rest != end && request->command.empty()) ++rest;
+  request->command.insert(request->command.end(), rest, end);
+  const std::string& name = command.get_name();
+  if (request->command.empty()) {
+    std::fprintf(stderr, "larklane %s: no program given\nTry: larklane %s --help\n", name.c_str(),
+                 name.c_str());
+    return false;
+  }
+  if (request->command.front().starts_with("-")) {
+    std::fprintf(stderr, "larklane %s: %s is not an option\nTry: larklane %s --help\n",
+                 name.c_str(), request->command.front().c_str(), name.c_str());
+    return false;
+  }
+  return true;
+}
 
 /// Commands that read their words themselves, and words that are no command.
 /// @return the exit status; nothing if it is for main()
@@ -48,10 +99,11 @@ std::optional<int> other_command(int argc, char** argv) {
   const std::vector<std::string> words(argv + std::min(argc, 2), argv + argc);
   if (word == "bench") return bench(words);
   if (word == "report") return run_python("larklane.report", words);
-  if (word.starts_with('-') || word == "run" || word == "info") return std::nullopt;
+  if (word.starts_with('-') || word == "run" || word == "profile" || word == "info")
+    return std::nullopt;
   std::fprintf(stderr,
-               "larklane: '%s' is no command of ours; there are run, info, bench and report. To "
-               "start a program: larklane run PROGRAM\n",
+               "larklane: '%s' is no command of ours; there are run, profile, bench, report and "
+               "info. To start a program: larklane run PROGRAM\n",
                argv[1]);
   return kRefused;
 }
@@ -69,22 +121,25 @@ int main(int argc, char** argv) {
 
   RunRequest run_request;
   CLI::App* run_command = app.add_subcommand("run", "run a program with Larklane under it");
-  run_command->formatter(std::make_shared<RunFormatter>());
-  run_command->add_flag("--summary", run_request.summary,
-                        "print what Larklane did at MPI_Finalize");
-  run_command->add_flag("--dry-run", run_request.dry_run, "print what would be executed, and stop");
-  run_command
-      ->add_option("--mpi", run_request.mpi,
-                   "whose ABI the program's MPI has: " LARKLANE_MPI_CHOICES_TEXT)
-      ->type_name("FAMILY");
-  run_command
-      ->add_option("--option", run_request.options,
-                   "set an option; `larklane info --options` lists them")
-      ->type_name("NAME=VALUE")
-      ->allow_extra_args(false);
+  add_run_options(run_command, &run_request);
   run_command->add_option("--spawned", run_request.spawned)->group("");  // by MPI_Comm_spawn
-  run_command->prefix_command();
   run_command->footer(kRunExamples);
+
+  ProfileRequest profile_request;
+  CLI::App* profile_command = app.add_subcommand(
+      "profile", "run a program and record when its partitions are ready and arrive");
+  add_run_options(profile_command, &profile_request.run);
+  profile_command
+      ->add_option("--out", profile_request.folder, "folder for the files, one for each rank")
+      ->type_name("DIR")
+      ->capture_default_str();
+  profile_command->add_flag("--overwrite", profile_request.overwrite,
+                            "replace an earlier profile in the folder");
+  profile_command
+      ->add_option("--limit", profile_request.bytes_max,
+                   "largest file; later records are counted only [profile_bytes_max]")
+      ->type_name("BYTES");
+  profile_command->footer(kProfileExamples);
 
   InfoRequest info_request;
   CLI::App* info_command =
@@ -106,18 +161,10 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kRefused;
   }
   if (info_command->parsed()) return info(info_request);
-  run_request.command = run_command->remaining();
-  // The first `--` is the command's own only before the program.
-  const int rest = own + (own < argc && run_request.command.empty() ? 1 : 0);
-  run_request.command.insert(run_request.command.end(), argv + rest, argv + argc);
-  if (run_request.command.empty()) {
-    std::fprintf(stderr, "larklane run: no program given\nTry: larklane run --help\n");
+  const bool profiles = profile_command->parsed();
+  if (!take_program(profiles ? *profile_command : *run_command, argv + own, argv + argc,
+                    profiles ? &profile_request.run : &run_request)) {
     return kRefused;
   }
-  if (run_request.command.front().starts_with("-")) {
-    std::fprintf(stderr, "larklane run: %s is not an option\nTry: larklane run --help\n",
-                 run_request.command.front().c_str());
-    return kRefused;
-  }
-  return run(run_request);
+  return profiles ? profile(profile_request) : run(run_request);
 }

@@ -38,14 +38,16 @@ std::string variable_of(std::string_view option) {
 }
 
 /// Ours first, then what was there; a preload of ours from an outer `larklane run` is replaced.
-std::string preload_list(const Place& place) {
-  std::string list = place.preload.string();
+std::string preload_list(const std::filesystem::path& own) {
+  std::string list = own.string();
   const char* const present = std::getenv("LD_PRELOAD");
   std::string others = present != nullptr ? present : "";
   std::replace(others.begin(), others.end(), ' ', ':');
   std::istringstream words(others);
   for (std::string word; std::getline(words, word, ':');) {
-    if (word.empty() || word.ends_with("/liblarklane_preload.so")) continue;
+    if (word.empty() || word.ends_with("/liblarklane_preload.so") ||
+        word.ends_with("/liblarklane_profile_preload.so"))
+      continue;
     list += ":" + word;
   }
   return list;
@@ -82,16 +84,17 @@ bool is_first_process() {
 }
 
 /// @param library_warns  the program will load our library, which says itself what is unknown
-/// @return false after a message: the program's initialisation would fail
-bool check_environment(bool library_warns) {
+/// @return nothing after a message: the program's initialisation would fail
+std::optional<Config> check_environment(bool library_warns) {
   std::vector<Config::Problem> problems;
-  const bool good = Config::load(&problems).has_value();
+  auto config = Config::load(&problems);
   for (const auto& problem : problems) {
     if (!problem.fatal && (library_warns || !is_first_process())) continue;
     std::fprintf(stderr, "larklane run: %s%s\n",
                  problem.fatal ? "" : "warning: ", problem.text.c_str());
   }
-  return good;
+  if (!config) return std::nullopt;
+  return std::move(config).value();
 }
 
 /// What the user says of the program's MPI.
@@ -177,7 +180,7 @@ int run_under_larklane(const RunRequest& request) {
         place.preload.string(),
         "the path has a blank or a colon, which LD_PRELOAD can't carry; install elsewhere");
   }
-  Variables variables{{"LD_PRELOAD", preload_list(place)}};
+  Variables variables{{"LD_PRELOAD", ""}};
   if (!check_options(request, &variables)) return kRefused;
   for (const auto& [variable, value] : variables) {
     if (variable != "LD_PRELOAD") ::setenv(variable.c_str(), value.c_str(), 1);
@@ -187,8 +190,14 @@ int run_under_larklane(const RunRequest& request) {
   const Program program = Program::inspect(name, !choice->family.empty());
   const bool native = choice->family == kNative;
   const bool library_warns = !native && !request.dry_run && !program.family.empty();
-  if (!check_environment(library_warns)) return kRefused;
-  if (native && request.summary && is_first_process()) {
+  const std::optional<Config> config = check_environment(library_warns);
+  if (!config) return kRefused;
+  const bool profiled = !config->profile.empty();
+  variables.front().second = preload_list(profiled ? place.profile_preload : place.preload);
+  if (profiled && !std::filesystem::exists(place.profile_preload)) {
+    return refuse(place.profile_preload.string(), "it is not there; install Larklane again");
+  }
+  if (native && request.summary && !profiled && is_first_process()) {
     std::fprintf(stderr, "larklane run: warning: %s is native: there will be no summary\n",
                  choice->origin.c_str());
   }

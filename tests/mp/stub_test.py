@@ -397,7 +397,7 @@ def mistakes(bench):
         output = system(bench.command, "run", orphan, status=REFUSED)
         expect(word in output, f"{first_line}: no '{word}'", output)
     output = system(bench.command, "frobnicate", status=REFUSED)
-    expect("'frobnicate'" in output and "run and info" in output, "the word is missing", output)
+    expect("'frobnicate'" in output and "run, profile and info" in output, "the word is missing", output)
     output = system(bench.command, "run", "--mpi", "native", "--summary", "/bin/true")
     expect("no summary" in output, "nobody says that there is no summary", output)
 
@@ -463,23 +463,24 @@ def cases():
     return found + [(case, None) for case in ONCE]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(all_cases, bench, description):
+    """The command line of a script of cases, each a function of a `bench`."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--build", type=pathlib.Path)
     parser.add_argument("case", nargs="?")
     parser.add_argument("mpi", nargs="?")
     args = parser.parse_args()
     if args.list:
-        for case, name in cases():
+        for case, name in all_cases():
             print(case.__name__, name or "")
         return 0
-    chosen = [case for case, name in cases() if case.__name__ == args.case and name == args.mpi]
+    chosen = [case for case, name in all_cases() if case.__name__ == args.case and name == args.mpi]
     if not chosen or not args.build:
         parser.error("no such case, or no build folder")
-    with tempfile.TemporaryDirectory(prefix="stub-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="case-") as scratch:
         try:
-            chosen[0](Bench(args.build.resolve(), pathlib.Path(scratch), args.mpi))
+            chosen[0](bench(args.build.resolve(), pathlib.Path(scratch), args.mpi))
         except Skip as missing:
             print(f"skipped: {missing}")
             return SKIP
@@ -490,4 +491,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(cases, Bench, __doc__))
