@@ -1,0 +1,178 @@
+"""One file of `larklane profile` (docs/profile.md), and what brings several onto one clock."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import pathlib
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+SUFFIX = ".larkprof"
+MAGIC = b"LARKPROF"
+VERSION = 1
+HEADER = struct.Struct("<8s4I2i2I7Q QqQ QqQ 64s64s32s128s256s")
+CHUNK = struct.Struct("<3I")
+CHUNK_MAGIC = 0x4B4E4843
+CHUNK_HEADER_BYTES = 64
+RECORD = struct.Struct("<4Q2iIBBH")
+
+
+class ProfileError(Exception):
+    """Why nothing can be read, with the file's name."""
+
+
+class Kind(enum.IntEnum):
+    """What a record says."""
+
+    REQUEST, PAIR, START, READY, ARRIVED, WAIT, FREED, SEND, RECEIVE, REGION, MEMBER, BARRIER, THREAD, JOIN = range(1, 15)
+
+
+IS_SEND, IS_PARTITIONED, IS_NATIVE = 1, 2, 4  # flags of Kind.REQUEST
+
+
+class Record(NamedTuple):
+    """One record of a file, with the number of the thread that wrote it."""
+
+    begin_ns: int
+    end_ns: int
+    value: int
+    handle: int
+    a: int
+    b: int
+    request: int
+    kind: int
+    flags: int
+    thread: int
+
+
+class ClockSample(NamedTuple):
+    """At local_ns (0: not measured) rank 0's clock showed local_ns + offset_ns, give or take error_ns."""
+
+    local_ns: int
+    offset_ns: int
+    error_ns: int
+
+
+@dataclasses.dataclass
+class RankFile:
+    """One file, as it is: times of its own host. `problems` says what is missing."""
+
+    path: pathlib.Path
+    rank: int
+    size: int
+    is_native: bool
+    begin_ns: int
+    end_ns: int
+    clock_id: int
+    samples: tuple[ClockSample, ClockSample]
+    host: str
+    job: str
+    larklane: str
+    mpi: str
+    program: str
+    records: list[Record]
+    problems: list[str]
+
+
+def read_file(path: pathlib.Path) -> RankFile:
+    """Raises ProfileError if it is no profile; what is cut off or damaged becomes a problem of the result."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ProfileError(f"{path}: {error.strerror}") from error
+    if data[:8] != MAGIC:
+        raise ProfileError(f"{path}: not a file of `larklane profile`: it begins with {data[:8]!r}, not {MAGIC!r}")
+    if len(data) < HEADER.size:
+        raise ProfileError(f"{path}: cut off after {len(data)} bytes, in its header")
+    fields = HEADER.unpack_from(data)
+    version, header_bytes, chunk_bytes, record_bytes = fields[1:5]
+    if version != VERSION:
+        raise ProfileError(f"{path}: version {version} of the format; this is the reader of version {VERSION}")
+    if record_bytes != RECORD.size or chunk_bytes < CHUNK_HEADER_BYTES + record_bytes or header_bytes < HEADER.size:
+        raise ProfileError(f"{path}: damaged: records of {record_bytes} bytes in chunks of {chunk_bytes}")
+    rank, size, _, is_native, begin_ns, _, end_ns, full_since_ns, dropped, bytes_max, clock_id = fields[5:16]
+    texts = [raw.split(b"\0")[0].decode(errors="replace") for raw in fields[22:27]]
+    problems: list[str] = []
+    records = list(_records(data, header_bytes, chunk_bytes, problems))
+    if end_ns == 0:
+        last = max((record.end_ns for record in records), default=begin_ns)
+        problems.append(f"ended without MPI_Finalize; recorded for {(last - begin_ns) / 1e9:.3f} s")
+    if dropped:
+        records = [record for record in records if record.begin_ns < full_since_ns]
+        problems.append(f"full after {(full_since_ns - begin_ns) / 1e9:.3f} s (limit {bytes_max} bytes, or the disk): "
+                        f"{dropped} records are missing")
+    records.sort(key=lambda record: (record.begin_ns, record.kind))
+    return RankFile(path, rank, size, bool(is_native), begin_ns, end_ns, clock_id,
+                    (ClockSample(*fields[16:19]), ClockSample(*fields[19:22])), texts[0], texts[1], texts[2], texts[3], texts[4],
+                    records, problems)
+
+
+def _records(data: bytes, offset: int, chunk_bytes: int, problems: list[str]) -> Iterator[Record]:
+    """Of all chunks; ends with the first that is damaged."""
+    capacity = (chunk_bytes - CHUNK_HEADER_BYTES) // RECORD.size
+    for begin in range(offset, len(data), chunk_bytes):
+        chunk = data[begin : begin + chunk_bytes]
+        if len(chunk) < CHUNK_HEADER_BYTES:
+            problems.append(f"cut off at byte {len(data)}")
+            return
+        magic, thread, count = CHUNK.unpack_from(chunk)
+        if magic == 0 and count == 0 and not any(chunk):
+            continue  # made, but not yet begun when the process ended
+        if magic != CHUNK_MAGIC or count > capacity:
+            problems.append(f"damaged at byte {begin}: what follows is left out")
+            return
+        whole = min(count, (len(chunk) - CHUNK_HEADER_BYTES) // RECORD.size)
+        if whole < count:
+            problems.append(f"cut off at byte {len(data)}: {count - whole} records are missing")
+        for fields in RECORD.iter_unpack(chunk[CHUNK_HEADER_BYTES : CHUNK_HEADER_BYTES + whole * RECORD.size]):
+            if not 1 <= fields[7] <= len(Kind):
+                problems.append(f"damaged at byte {begin}: a record of kind {fields[7]}; what follows is left out")
+                return
+            yield Record(*fields[:9], thread)
+
+
+# --- one clock --------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Clock:
+    """From a host's times to those of rank 0's host: a line through the samples of both ends of the run."""
+
+    first: ClockSample
+    last: ClockSample
+    error_ns: int
+
+    def aligned(self, local_ns: int) -> int:
+        span = self.last.local_ns - self.first.local_ns
+        drift = (self.last.offset_ns - self.first.offset_ns) * (local_ns - self.first.local_ns) // span if span else 0
+        return local_ns + self.first.offset_ns + drift
+
+
+SAME = Clock(ClockSample(0, 0, 0), ClockSample(0, 0, 0), 0)
+
+
+def clocks_of(files: list[RankFile]) -> dict[int, Clock]:
+    """By clock_id. Raises ProfileError if two hosts' clocks were never compared."""
+    clocks = {file.clock_id: SAME for file in files if file.rank == 0}
+    for file in files:
+        first, last = file.samples
+        if first.local_ns and file.clock_id not in clocks:
+            if not last.local_ns:
+                file.problems.append("clocks were compared at the begin only: they may have drifted apart since")
+                last = first
+            clocks[file.clock_id] = Clock(first, last, max(first.error_ns, last.error_ns))
+    unknown = {file.clock_id: file for file in files if file.clock_id not in clocks}
+    if len(unknown) > 1 or (unknown and clocks):
+        file = next(iter(unknown.values()))
+        raise ProfileError(f"{file.path}: the clock of host {file.host} was not compared with rank 0's: the file of the first "
+                           "rank on that host is missing or cut off")
+    return clocks | {clock_id: SAME for clock_id in unknown}
+
+
+def aligned(file: RankFile, clock: Clock) -> Iterator[Record]:
+    """The file's records on rank 0's clock."""
+    for record in file.records:
+        yield record._replace(begin_ns=clock.aligned(record.begin_ns) if record.begin_ns else 0,
+                              end_ns=clock.aligned(record.end_ns) if record.end_ns else 0)

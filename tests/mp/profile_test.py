@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""`larklane profile` on real programs: what it records is what happened, and what can't be recorded or read is said.
+
+  profile_test.py --build DIR CASE [MPI]     one case, on one MPI of launch.py where the case wants one
+  profile_test.py --list                     `CASE` or `CASE MPI` of every case, one a line
+
+Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
+"""
+
+import contextlib
+import io
+import json
+import pathlib
+import re
+import shutil
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
+import launch  # noqa: E402
+import stub_test  # noqa: E402
+from larklane import profile  # noqa: E402
+from stub_test import REFUSED, Skip, expect, system  # noqa: E402
+
+EXAMPLES = {"mpich5": "mpich", "openmpi5": "openmpi"}
+MS = 1_000_000
+
+
+class Bench(stub_test.Bench):
+    """A build folder, a scratch folder and perhaps an MPI; runs programs under `larklane profile`."""
+
+    def __init__(self, build, scratch, mpi):
+        super().__init__(build, scratch, mpi)
+        self.folder = scratch / "profile"
+        self.heat2d = build / "examples" / EXAMPLES.get(mpi, "none") / "heat2d"
+
+    def program(self, name, *flags):
+        return self.compile(name, f"../profile/{name}.c", flags=("-O2", "-fopenmp", "-pthread", *flags), compiler=self.mpi.wrapper)
+
+    def profile(self, *command, ranks=2, options=(), status=0, **env):
+        words = [self.command, "profile", "--out", self.folder, *options, *command]
+        outcome = launch.launch(self.mpi, ranks, [str(word) for word in words], 60, env)
+        if status is not None:
+            expect(outcome.status == status, f"status {outcome.status}, not {status}", outcome.output)
+        return outcome.output
+
+    def load(self):
+        return profile.load(self.folder)
+
+
+def trace_of(path):
+    """{(side, peer, round, partition or event): time} of a file that heat2d wrote."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()][1:]
+    return {(each["side"], each["peer"], each["round"], each.get("partition", each["event"])): each["t_ns"] for each in lines}
+
+
+def compare_with_trace(found, rank, trace, labels):
+    """Every Pready and every arrival of the program's own trace is in the profile, in its round, at its time."""
+    requests = {(request.is_send, request.peer, request.tag): request for request in found.requests if request.rank == rank}
+    compared = 0
+    for (side, peer, number, partition), noted_ns in trace.items():
+        if not isinstance(partition, int):
+            continue
+        each = requests[side == "send", peer, (number + 1) % 2].rounds[number // 2]
+        if side == "send":
+            marks = [mark for mark in each.ready if mark.first == partition and mark.count == 1]
+            expect(len(marks) == 1, f"rank {rank} {side} {number} {partition}: {marks}")
+            expect(0 <= marks[0].begin_ns - noted_ns < 50 * MS and marks[0].begin_ns > each.start.end_ns, f"ready at {noted_ns}: {marks}")
+        else:
+            seen = [arrival for arrival in each.arrivals if arrival.first <= partition < arrival.first + arrival.count]
+            expect(len(seen) == 1 and seen[0].label in labels, f"rank {rank} {side} {number} {partition}: {seen}")
+            expect(each.start.begin_ns <= seen[0].not_before_ns <= seen[0].seen_ns <= noted_ns < seen[0].seen_ns + 50 * MS,
+                   f"arrived by {noted_ns}: {seen}")
+        expect(each.wait and each.wait.begin_ns >= max((mark.begin_ns for mark in each.ready), default=0), f"wait {each.wait}")
+        compared += 1
+    return compared
+
+
+def heat2d_on(bench, *options):
+    steps, partitions = 20, 8
+    trace = bench.scratch / "trace"
+    output = bench.profile(bench.heat2d, "--n", 256, "--steps", steps, "--threads", 2, "--partitions", partitions, "--late-ms", 3,
+                           "--trace", trace, options=options)
+    expect("PASSED" in output, "the program is not well", output)
+    found = bench.load()
+    expect(not found.problems and len(found.files) == 2 and len(found.requests) == 8, str(found.problems))
+    compared = sum(compare_with_trace(found, rank, trace_of(pathlib.Path(f"{trace}.{rank}")), {"observed"}) for rank in range(2))
+    expect(compared == 2 * 2 * (steps - 1) * partitions, f"compared {compared}")
+    traces = [trace for send in found.sends for trace in profile.traces_of(send)]
+    expect(len(traces) == 2 * (steps - 1), f"{len(traces)} traces of rounds")
+    for each in traces:
+        expect(all(transfer.begin_ns < transfer.end_ns for transfer in each.transfers), "arrived before it was ready", str(each))
+    return found
+
+
+def heat2d(bench):
+    """Each Pready and each arrival of a program with halos, against its own notes; the trace and the delays that follow."""
+    found = heat2d_on(bench)
+    early = [profile.early_bytes_share(trace) for send in found.sends if send.rank == 0 for trace in profile.traces_of(send)]
+    expect(sum(early) / len(early) > 0.2, f"rank 0's last thread is late, and early are {early}")
+    file, delays = bench.scratch / "trace.json", bench.scratch / "delays.json"
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        expect(profile.main([str(bench.folder), "--perfetto", str(file), "--delays", str(delays)]) == 0, "it does not work")
+    expect(text.getvalue().count("observed 72") == 2 and text.getvalue().count("observed 80") == 2, "the summary", text.getvalue())
+    events = json.loads(file.read_text())["traceEvents"]
+    expect(sum(event["name"].startswith("Pready") for event in events) == 2 * 19 * 8, "Pready in the trace")
+    rows = json.loads(delays.read_text())["delays_ns"]
+    expect(len(rows) == 38 and all(min(row) == 0 and len(row) == 2 for row in rows), str(rows))
+    expect(sum(max(row) > 2 * MS for row in rows) >= 15, f"3 ms of delay are not in the delays: {rows}")
+
+
+def native(bench):
+    """The MPI's own partitioned communication is recorded as well."""
+    output = bench.profile(bench.program("step"), 5, ranks=1, options=["--mpi", "native"])
+    expect("ok" in output, "the program is not well", output)
+    found = bench.load()
+    expect(found.files[0].is_native and len(found.sends) == 1, str(found.requests))
+    send = found.sends[0]
+    expect(send.is_native and send.other and len(send.rounds) == 5, str(send))
+    expect([mark.first for mark in send.rounds[4].ready] == list(range(16)), str(send.rounds[4].ready))
+    expect(len(profile.traces_of(send)) == 5, "rounds are not whole")
+
+
+def waits(bench):
+    """A receiver that never asks: Larklane looks while it waits."""
+    source = bench.scratch / "waits.c"
+    source.write_text("""
+#include <mpi.h>
+#include <unistd.h>
+int main(void) {
+  int rank;
+  static char buffer[4096];
+  MPI_Request request;
+  MPI_Init(0, 0);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0) MPI_Psend_init(buffer, 4, 1024, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+  else MPI_Precv_init(buffer, 4, 1024, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+  for (int round = 0; round < 3; ++round) {
+    MPI_Start(&request);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < 4 && rank == 0; ++i) { usleep(4000); MPI_Pready(i, request); }
+    if (round == 2) MPI_Barrier(MPI_COMM_WORLD);  /* all is there before rank 1 waits */
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  MPI_Request_free(&request);
+  return MPI_Finalize();
+}
+""")
+    program = bench.scratch / "waits"
+    system(bench.mpi.wrapper, source, "-o", program)
+    bench.profile(program)
+    send = bench.load().sends[0]
+    traces = profile.traces_of(send)
+    for trace in traces[:2]:
+        late = [transfer.end_ns - transfer.begin_ns for transfer in trace.transfers]
+        expect(set(trace.labels) == {"observed"} and sorted(late)[1] < 3 * MS, f"{trace.labels}, seen after {late} ns")
+    expect(set(traces[2].labels) == {"bounded"}, str(traces[2]))
+
+
+def threads(bench):
+    """A program without partitions: sizes, peers, when threads finish, how long until the send."""
+    output = bench.profile(bench.program("threads"))
+    expect(output.count("ok") == 2, "the program is not well", output)
+    found = bench.load()
+    sends = [message for message in found.messages if message.rank == 0]
+    expect(len(sends) == 30 and all(message.peer == 1 and message.bytes == 8000 for message in sends), str(sends))
+    for tag in (1, 2, 3):
+        phases = [message.phase for message in sends if message.tag == tag]
+        expect(all(len(phase.finished_ns) == 2 for phase in phases), f"tag {tag}: {phases}")
+        spread = [phase.last_ns - min(phase.finished_ns.values()) for phase in phases]
+        expect(sum(ns > 1 * MS for ns in spread) >= 6, f"tag {tag}: 2 ms of delay are not in {spread}")
+    gaps = sorted(message.after_phase_ns for message in sends)
+    expect(gaps[0] >= 0 and gaps[15] < 20 * MS, f"from the last thread's end to the send: {gaps}")
+    rows = profile.delays(found)
+    expect(len(rows) == 30 and all(len(row) == 2 for row in rows), f"{len(rows)} rows of delays")
+
+
+def halos(bench):
+    """Isend and persistent sends of heat2d, with the barrier before them."""
+    for mode in ("isend", "persistent"):
+        bench.profile(bench.heat2d, "--n", 128, "--steps", 10, "--threads", 2, "--mode", mode, options=["--overwrite"])
+        found = bench.load()
+        expect(len(found.messages) == 18, f"{mode}: {len(found.messages)} messages")
+        for message in found.messages:
+            expect(message.bytes == 1024 and message.peer == 1 - message.rank and message.phase, f"{mode}: {message}")
+
+
+def dies(bench):
+    """What a program had recorded when it was killed is there."""
+    bench.profile(bench.program("threads"), "--die", status=None)
+    found = bench.load()
+    expect(any("without MPI_Finalize" in problem for problem in found.problems), str(found.problems))
+    expect(len([message for message in found.messages if message.rank == 0]) >= 15, f"{len(found.messages)} messages")
+
+
+def folders(bench):
+    """An earlier profile is refused or replaced; a folder that can't be written is named; a limit is kept."""
+    program = bench.program("step")
+    bench.profile(program, 5)
+    output = bench.profile(program, 5, status=None)
+    expect("holds an earlier profile (rank-0000" in output and "ok" not in output.split("\n"), "not refused", output)
+    bench.profile(program, 3, ranks=1, options=["--overwrite"])
+    found = bench.load()
+    expect(len(found.files) == 1 and len(found.sends[0].rounds) == 3, "not replaced")
+    output = bench.profile(program, 200, ranks=1, options=["--overwrite", "--limit", "128K"])
+    expect("records are missing at the end: the file is as large as profile_bytes_max" in output, "no warning", output)
+    found = bench.load()
+    expect(found.files[0].path.stat().st_size <= 128 << 10 and "full after" in found.problems[0], str(found.problems))
+    expect(0 < len(profile.traces_of(found.sends[0])) < 200, "rounds")
+    nowhere = bench.scratch / "file"
+    nowhere.write_text("")
+    output = system(bench.command, "profile", "--out", nowhere / "x", "/bin/true", status=REFUSED)
+    expect(f"--out {nowhere}/x: Not a directory" in output, "what is wrong is missing", output)
+    output = system(bench.command, "profile", "--limit", "much", "/bin/true", status=REFUSED)
+    expect("profile_bytes_max" in output and "much" in output, "what is wrong is missing", output)
+    expect("no program given" in system(bench.command, "profile", status=REFUSED), "no program")
+
+
+def hosts(bench):
+    """Two clocks, as on two hosts: a time namespace of its own for rank 1."""
+    unshare = shutil.which("unshare")
+    shift = ["unshare", "--time", "--monotonic", "1000", "--fork"]
+    if not unshare or system("sh", "-c", f"{' '.join(shift)} true || true").strip():
+        raise Skip("no time namespace can be made")
+    program = bench.program("threads")
+    script = bench.scratch / "shifted.sh"
+    script.write_text(f'#!/bin/sh\nif [ "${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}" = 1 ]; then exec {" ".join(shift)} "$@"; fi\nexec "$@"\n')
+    script.chmod(0o755)
+    bench.profile(script, program)
+    found = bench.load()
+    expect(len(found.clocks) == 2 and 0 < found.clock_error_ns < 5 * MS, f"clocks {found.clocks}")
+    raw = {file.rank: file.records[0].begin_ns for file in found.files}
+    expect(raw[1] - raw[0] > 900_000 * MS, f"the clocks do not differ: {raw}")
+    sends = [record for record in found.records[0] if record.kind == profile.Kind.SEND]
+    receives = [record for record in found.records[1] if record.kind == profile.Kind.RECEIVE]
+    for send, receive in zip(sends, receives, strict=True):
+        expect(receive.end_ns > send.begin_ns - 2 * found.clock_error_ns, f"received before it was sent: {send} {receive}")
+
+
+def bad_files(bench):
+    """What can't be read is named, what can is used."""
+    bench.profile(bench.program("step"), 50)
+    good = (bench.folder / "rank-00001.larkprof").read_bytes()
+    path = bench.folder / "rank-00001.larkprof"
+
+    def error():
+        with contextlib.redirect_stderr(io.StringIO()) as text, contextlib.redirect_stdout(io.StringIO()):
+            expect(profile.main([str(bench.folder)]) == 2, "no error")
+        return text.getvalue()
+
+    for data, words in ((b"", "not a file of"), (b"garbage" * 1000, "begins with b'garbageg'"), (good[:100], "cut off after 100 bytes"),
+                        (good[:8] + b"\7" + good[9:], "version 7")):
+        path.write_bytes(data)
+        text = error()
+        expect("rank-00001.larkprof" in text and words in text, f"{words}", text)
+    rounds = 50
+    for size in (5000, 20000, 40000):
+        path.write_bytes(good[:size])
+        found = bench.load()
+        expect(any("rank 1: cut off" in problem for problem in found.problems), str(found.problems))
+        now = len(found.sends[1].rounds) if len(found.sends) > 1 else 0
+        expect(now < rounds, f"{now} rounds of {size} bytes")
+    path.write_bytes(good[:4096] + b"\xff" * 65536)
+    expect("damaged at byte 4096" in str(bench.load().problems), "damage is not seen")
+    path.unlink()
+    expect("no file of rank 1" in str(bench.load().problems), "a missing file is not seen")
+    shutil.rmtree(bench.folder)
+    expect("no such folder" in error(), "a missing folder is not seen")
+    bench.folder.mkdir()
+    expect("no rank-*.larkprof" in error(), "an empty folder is not seen")
+
+
+def overhead(bench):
+    """A stencil with its partitioned halo, and with Isend, executes at most 2 % more instructions under a profile."""
+    if not shutil.which("valgrind"):
+        raise Skip("no valgrind")
+    program = bench.program("step")
+
+    def count(words, preload, number):
+        env = {**bench.mpi.environment, "LD_PRELOAD": str(bench.libraries / preload)}
+        if preload != "liblarklane_preload.so":
+            env["LARKLANE_PROFILE"] = str(bench.scratch / f"p{number}")
+        output = system("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, *words, env=env)
+        expect("ok" in output, "the program is not well", output)
+        return int(re.search(r"Collected : (\d+)", output)[1])
+
+    for words in (["40"], ["40", "--plain"]):
+        # Without the start and the end, which are the same however long it runs.
+        base, more = (count(words, "liblarklane_preload.so", 0) for words in (["1", *words[1:]], words))
+        base_profiled, more_profiled = (count(words, "liblarklane_profile_preload.so", f"{len(words)}{i}")
+                                        for i, words in enumerate((["1", *words[1:]], words)))
+        steps, profiled = more - base, more_profiled - base_profiled
+        print(f"{' '.join(words)}: {steps} instructions, profiled {profiled}, {100 * (profiled / steps - 1):+.3f} %; "
+              f"at start and end {base_profiled - base}")
+        expect(profiled <= 1.02 * steps, "more than 2 % more instructions")
+
+
+ON_EACH = (heat2d, native, waits, threads, halos, dies, folders, hosts, overhead)
+
+
+def cases():
+    return [(case, name) for case in ON_EACH for name in EXAMPLES] + [(bad_files, "mpich5")]
+
+
+if __name__ == "__main__":
+    sys.exit(stub_test.main(cases, Bench, __doc__))
