@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""python/larklane/profile.py on files written by hand: numbers worked out by hand. Run by ctest; needs the standard library only."""
+
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+from larklane import perfetto, profile, profile_file  # noqa: E402
+from larklane.profile_file import CHUNK, CHUNK_HEADER_BYTES, CHUNK_MAGIC, HEADER, MAGIC, RECORD, Kind  # noqa: E402
+
+HEADER_BYTES, CHUNK_BYTES = 4096, 65536
+NO_CLOCK = (0, 0, 0)
+
+
+def record(kind, begin, end, value=0, handle=0, a=0, b=0, request=0, flags=0):
+    return RECORD.pack(begin, end, value, handle, a, b, request, kind, flags, 0)
+
+
+def write(folder, rank, chunks, size=2, clock=1, samples=(NO_CLOCK, NO_CLOCK), job="job", host="h", end=10**9, full=(0, 0)):
+    """chunks: [(thread, [record])]"""
+    data = HEADER.pack(MAGIC, profile_file.VERSION, HEADER_BYTES, CHUNK_BYTES, RECORD.size, rank, size, 1, 0, 1, 0, end, *full, 0,
+                       clock, *samples[0], *samples[1], host.encode(), job.encode(), b"0.1", b"MPI", b"app").ljust(HEADER_BYTES, b"\0")
+    for thread, records in chunks:
+        chunk = CHUNK.pack(CHUNK_MAGIC, thread, len(records)).ljust(CHUNK_HEADER_BYTES, b"\0") + b"".join(records)
+        data += chunk.ljust(CHUNK_BYTES, b"\0")
+    (folder / f"rank-{rank:05}.larkprof").write_bytes(data)
+
+
+def request(number, flags, peer, partitions, partition_bytes, at):
+    both = {"request": number, "flags": flags}
+    return [record(Kind.REQUEST, at, at, partition_bytes, a=peer, b=7, **both), record(Kind.PAIR, at, at, 99, a=partitions, **both)]
+
+
+# Rank 0 sends 4 partitions of 10 bytes, two from each of two threads; rank 1 receives 2 partitions of 20.
+SENDER = [(0, request(1, 3, 1, 4, 10, 50) + [record(Kind.START, 100, 101, request=1), record(Kind.READY, 200, 205, a=0, b=2, request=1),
+                                            record(Kind.WAIT, 900, 950, request=1), record(Kind.START, 1100, 1101, request=1)]),
+          (1, [record(Kind.READY, 400, 405, a=3, b=1, request=1), record(Kind.READY, 600, 605, a=2, b=1, request=1)])]
+
+
+def receiver(shift):
+    def at(kind, begin, end, **fields):
+        return record(kind, begin + shift, end + shift, **fields)
+
+    return [(0, request(1, 2, 0, 2, 20, 60 + shift) + [
+        at(Kind.START, 110, 111, request=1), at(Kind.ARRIVED, 180, 300, a=0, b=1, request=1, flags=0),
+        at(Kind.ARRIVED, 110, 700, a=1, b=1, request=1, flags=2), at(Kind.WAIT, 690, 701, request=1)])]
+
+
+def check_pair(found):
+    (send,) = found.sends
+    assert send.other.partitions == 2 and send.bytes == 40 and len(send.rounds) == 2
+    (trace,) = profile.traces_of(send)
+    assert trace.transfers == ((200, 300, 10), (200, 300, 10), (600, 700, 10), (400, 700, 10))
+    assert trace.arrivals_ns == (300, 700) and trace.joined_ns == 600
+    assert trace.labels == ("observed", "observed", "bounded", "bounded")
+    assert profile.exposed_ns(trace) == 100 and profile.early_bytes_share(trace) == 0.5
+    assert profile.delays(found) == [[0, 400]]  # thread 0 ended at 200, thread 1 at 600
+    assert "observed 2, bounded 2" in profile.summary(found)
+
+
+def test_pair(folder):
+    write(folder, 0, SENDER)
+    write(folder, 1, receiver(0))
+    check_pair(profile.load(folder))
+    names = [event["name"] for event in perfetto.events(profile.load(folder))]
+    assert names.count("Pready 0 to 1") == 1 and names.count("arrived 1") == 1 and names.count("partition") == 4
+
+
+def test_two_hosts(folder):
+    """Rank 1's clock is 5000 ahead; at the end the same, to 8 ns."""
+    write(folder, 0, SENDER)
+    write(folder, 1, receiver(5000), clock=2, host="g", samples=((5050, -5000, 5), (6000, -5000, 8)))
+    found = profile.load(folder)
+    assert found.clock_error_ns == 8 and len(found.clocks) == 2
+    check_pair(found)
+
+
+def test_drift(_folder):
+    clock = profile_file.Clock(profile_file.ClockSample(1000, 100, 1), profile_file.ClockSample(3000, 200, 1), 1)
+    assert [clock.aligned(at) for at in (1000, 2000, 3000, 5000)] == [1100, 2150, 3200, 5300]
+
+
+def test_modelled(folder):
+    write(folder, 0, SENDER)
+    found = profile.load(folder)
+    assert found.problems == ["no file of rank 1"]
+    (trace,) = profile.traces_of(found.sends[0])
+    assert set(trace.labels) == {"modelled"} and trace.arrivals_ns == (205, 205, 605, 405)
+
+
+def test_incomplete(folder):
+    write(folder, 0, SENDER, end=0)
+    write(folder, 1, receiver(0), full=(650, 3))
+    found = profile.load(folder)
+    assert "rank 0: ended without MPI_Finalize; recorded for 0.000 s" in found.problems
+    assert any(problem.startswith("rank 1: full after 0.000 s") for problem in found.problems)
+    assert len(profile.traces_of(found.sends[0])) == 1
+
+
+def error_of(folder):
+    try:
+        profile.load(folder)
+    except profile.ProfileError as error:
+        return str(error)
+    raise AssertionError("no error")
+
+
+def test_do_not_belong_together(folder):
+    write(folder, 0, SENDER)
+    write(folder, 1, receiver(0), job="other")
+    assert "different runs" in error_of(folder)
+    write(folder, 1, receiver(0), size=3)
+    assert "rank-00001.larkprof is of 3 ranks" in error_of(folder)
+    write(folder, 1, receiver(0), clock=2, host="g")
+    assert "clock of host g was not compared" in error_of(folder)
+
+
+def test_phases(folder):
+    """A region, a barrier met twice, joined threads; then a message each."""
+    main = [record(Kind.REGION, 10, 30, a=2, request=1), record(Kind.MEMBER, 11, 20, request=1), record(Kind.SEND, 35, 36, 8, a=1, b=1),
+            record(Kind.BARRIER, 40, 52), record(Kind.SEND, 53, 54, 8, a=1, b=2), record(Kind.BARRIER, 60, 66),
+            record(Kind.JOIN, 80, 90, 111), record(Kind.JOIN, 90, 95, 222), record(Kind.SEND, 99, 100, 8, a=1, b=3)]
+    second = [record(Kind.MEMBER, 12, 28, request=1), record(Kind.BARRIER, 50, 51), record(Kind.BARRIER, 65, 67),
+              record(Kind.THREAD, 70, 75, 111), record(Kind.THREAD, 71, 94, 222), record(Kind.THREAD, 72, 300, 333)]
+    write(folder, 0, [(0, main), (1, second)], size=1)
+    found = profile.load(folder)
+    assert [list(phase.finished_ns.values()) for phase in found.phases] == [[20, 28], [40, 50], [60, 65], [75, 94]]
+    assert [message.after_phase_ns for message in found.messages] == [7, 3, 5]
+    assert profile.delays(found) == [[0, 8], [0, 10], [0, 19]]
+
+
+def main():
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            with tempfile.TemporaryDirectory(prefix="profile-") as folder:
+                test(pathlib.Path(folder))
+            print(f"{name}: ok")
+
+
+if __name__ == "__main__":
+    main()
