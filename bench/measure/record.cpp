@@ -89,17 +89,22 @@ Json json_of(const Options& o) {
 }
 
 Json json_of(const Environment& e, const std::string& variant) {
-  return {{"version", LARKLANE_VERSION},
-          {"build", LARKLANE_BUILD_TYPE},
-          {"variant", variant},
-          {"mpi", e.mpi},
-          {"ranks", e.ranks},
-          {"hosts", e.hosts},
-          {"bindings", e.bindings},
-          {"machine", machine()},
-          {"environment", listed_environment()},
-          {"timer_ns", e.timer_ns},
-          {"clock_error_ns", e.clock_error_ns}};
+  Json json{{"version", LARKLANE_VERSION},
+            {"build", LARKLANE_BUILD_TYPE},
+            {"variant", variant},
+            {"mpi", e.mpi},
+            {"ranks", e.ranks},
+            {"hosts", e.hosts},
+            {"bindings", e.bindings},
+            {"machine", machine()},
+            {"environment", listed_environment()},
+            {"timer_ns", e.timer_ns},
+            {"clock_error_ns", e.clock_error_ns}};
+  if (!e.grid.empty()) {
+    json["grid"] = e.grid;
+    json["neighbours"] = e.neighbours;
+  }
+  return json;
 }
 
 std::string write_whole(const std::string& path, const std::string& text) {
@@ -181,8 +186,14 @@ std::string table_head(const Record& record) {
        << " receive partitions, compute " << number(o.compute_ns * 1e-6) << " ms, noise " << o.noise
        << (o.noise == "none" ? "" : " " + number(o.noise_percent) + " %") << ", "
        << (o.cold ? "cold" : "hot") << " caches\n# timer " << number(e.timer_ns)
-       << " ns, subtracted; clocks agree within " << number(e.clock_error_ns)
-       << " ns; ratio: to the first way, its own second series (') shows the noise\n# "
+       << " ns, subtracted; ";
+  if (e.grid.empty()) {
+    text << "clocks agree within " << number(e.clock_error_ns) << " ns";
+  } else {
+    text << "grid of ranks:";
+    for (const int side : e.grid) text << ' ' << side;
+  }
+  text << "; ratio: to the first way, its own second series (') shows the noise\n# "
        << headline_of(o.benchmark).name << ", " << headline_of(o.benchmark).unit << '\n';
   char line[256];
   std::snprintf(line, sizeof line, "%-11s %-13s %5s %10s %10s %10s %10s %10s %-19s %-7s %-15s %s\n",

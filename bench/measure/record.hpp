@@ -16,7 +16,9 @@ struct Environment {
   int ranks = 0, hosts = 0;
   std::vector<std::string> bindings;  ///< by rank: processors it may use, as ranges
   double timer_ns = 0, clock_error_ns = 0;
-  bool flushes = false;  ///< --cold had an effect
+  bool flushes = false;         ///< --cold had an effect
+  std::vector<int> grid;        ///< ranks along each axis; empty: no grid
+  std::vector<int> neighbours;  ///< of each rank on it
 };
 
 /// A way that gave no figures and took the run with it.

@@ -8,14 +8,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <set>
 
 #include "measure/machine.hpp"
 #include "measure/record.hpp"
+#include "suite/benchmarks.hpp"
 #include "suite/clock.hpp"
-#include "suite/pair_run.hpp"
+#include "suite/grid.hpp"
 #include "suite/watchdog.hpp"
-#include "suite/way.hpp"
 
 namespace larklane::bench {
 namespace {
@@ -90,12 +89,19 @@ class Progress {
   double shown_ns_ = 0;
 };
 
-int measure_pair(Record& record) {
+int measure(Record& record) {
   const Options& o = record.options;
+  const Benchmark benchmark = benchmark_of(o.benchmark);
   const bool tells = rank_of_this() == 0;
-  const Offset clock = clock_offset();
+  const Offset clock = benchmark.axes == 0 ? clock_offset() : Offset{0, 0};
   record.environment.clock_error_ns = clock.error_ns;
   record.environment.timer_ns = timer_cost_ns();
+  if (benchmark.axes > 0) {
+    const Grid grid(record.environment.ranks, benchmark.axes);
+    record.environment.grid = grid.sides();
+    for (int r = 0; r < record.environment.ranks; ++r)
+      record.environment.neighbours.push_back(grid.neighbours(r));
+  }
   if (tells) std::fputs(table_head(record).c_str(), stdout);
   std::size_t at = 0;
   Progress progress(o);
@@ -117,7 +123,7 @@ int measure_pair(Record& record) {
   for (; at < o.sizes.size(); ++at) {
     const double budget_ns = (ends_ns - now_ns()) / static_cast<double>(o.sizes.size() - at);
     Point point =
-        measure_point(o, o.sizes[at], clock, record.environment.timer_ns, budget_ns, watcher);
+        benchmark.measure(o, o.sizes[at], clock, record.environment.timer_ns, budget_ns, watcher);
     watchdog.feed({});
     if (!tells) continue;
     progress.clear();
@@ -130,22 +136,6 @@ int measure_pair(Record& record) {
     save(record);
   }
   return wrong == 0 ? 0 : kFailed;
-}
-
-/// @return what can't be done with these ranks and options; empty if it can
-std::string check(const Options& o, int ranks, int provided) {
-  if (ranks != 2) return "two ranks are needed: mpirun -n 2 larklane bench " + o.benchmark;
-  if (provided < MPI_THREAD_MULTIPLE && o.threads > 1)
-    return "this MPI does not give MPI_THREAD_MULTIPLE: --threads 1";
-  for (const std::string& way : o.ways) {
-    const auto& known = way_names();
-    if (std::find(known.begin(), known.end(), way) == known.end()) {
-      std::string names;
-      for (const std::string& name : known) names += " " + name;
-      return "--ways " + way + ": expected some of" + names;
-    }
-  }
-  return {};
 }
 
 bool asks_for_help(int argc, char** argv) {
@@ -163,9 +153,9 @@ int run(int argc, char** argv) {
   int status = parse_options(argc, argv, tells, &record.options);
   if (status < 0) {
     record.environment = environment_of_all();
-    const std::string problem = check(record.options, record.environment.ranks, provided);
+    const std::string problem = refusal(record.options, record.environment.ranks, provided);
     if (!problem.empty() && tells) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
-    status = problem.empty() ? measure_pair(record) : kUsage;
+    status = problem.empty() ? measure(record) : kUsage;
   }
   MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
   MPI_Finalize();

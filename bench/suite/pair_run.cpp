@@ -1,64 +1,26 @@
-#include "pair_run.hpp"
+// All ways between two ranks at one message size, round by round in turns, payload and completion
+// verified in every round.
 
 #include <mpi.h>
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
-#include <numeric>
 
 #include "measure/noise.hpp"
-#include "measure/random.hpp"
+#include "suite/benchmarks.hpp"
+#include "suite/buffer.hpp"
 #include "suite/payload.hpp"
 #include "suite/team.hpp"
+#include "suite/wait.hpp"
 #include "suite/way.hpp"
+#include "suite/work.hpp"
 
 namespace larklane::bench {
 namespace {
 
 constexpr int kReportTag = 3;
 constexpr double kHeldNs = 20e6;
-constexpr int kLooksBeforeYield = 200;
-constexpr std::uint32_t kRoundsMin = 5;
-constexpr std::size_t kScratchBytes = 256 << 10;
-
-/// Page-aligned, as programs' arrays are.
-struct Buffer {
-  explicit Buffer(std::uint64_t bytes) {
-    const std::size_t pages = (bytes + kPageBytes - 1) / kPageBytes;
-    data = static_cast<std::byte*>(std::aligned_alloc(kPageBytes, pages * kPageBytes));
-    std::fill_n(data, pages * kPageBytes, std::byte{});
-  }
-  ~Buffer() { std::free(data); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  static constexpr std::size_t kPageBytes = 4096;
-  std::byte* data;
-};
-
-/// Work through memory until `end_ns`.
-void compute_until(double end_ns, std::vector<double>& scratch) {
-  std::size_t at = 0;
-  while (now_ns() < end_ns) {
-    for (int i = 0; i < 64; ++i, at = (at + 8) % scratch.size()) scratch[at] += 1;
-  }
-}
-
-/// The order in which a thread's own partitions become ready.
-std::vector<std::uint32_t> order_of(const Options& o, std::uint32_t thread, std::uint64_t round) {
-  std::vector<std::uint32_t> order(o.partitions_per_thread);
-  std::iota(order.begin(), order.end(), thread * o.partitions_per_thread);
-  if (o.order == Order::descending) std::ranges::reverse(order);
-  if (o.order == Order::strided)
-    std::ranges::stable_partition(order, [](std::uint32_t p) { return p % 2 == 0; });
-  if (o.order == Order::random) {
-    Random random(o.seed + 1, thread, round);
-    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
-  }
-  return order;
-}
 
 /// What the receiver tells the sender after a round.
 struct Told {
@@ -83,52 +45,29 @@ class PairRun {
     noise_ = Noise::parse(o_.noise, o_.noise_percent, o_.seed, &error);
     if (is_sender_) {
       team_ = std::make_unique<Team>(o_.threads);
-      scratch_.assign(o_.threads, std::vector<double>(kScratchBytes / sizeof(double)));
+      scratch_.assign(o_.threads, scratch_memory());
       computed_ns_.resize(o_.threads);
     }
     for (const std::string& name : o_.ways)
-      ways_.push_back(make_way(name, {&o_, buffer_.data, bytes_, is_sender_}));
+      ways_.push_back(make_way(name, {&o_, buffer_.data(), bytes_, is_sender_}));
   }
 
   Point run(double budget_ns) {
     Point point{bytes_, o_.send_partitions(), o_.receive_partitions(), 0, {}};
     for (const std::string& name : o_.ways) point.series.push_back({.way = name});
     for (std::size_t w = 0; w < ways_.size(); ++w) guard(*ways_[w], point.series[w]);
-    std::vector<std::size_t> turn;
-    for (std::size_t w = 0; w < ways_.size(); ++w)
-      if (point.series[w].refused.empty()) turn.push_back(w);
-    if (turn.empty()) return point;
-    Series again{.way = point.series[turn.front()].way + "'"};
-    const double began = now_ns();
-    for (std::uint32_t i = 0; i < o_.warmup; ++i)
-      for (const std::size_t w : turn) one_round(*ways_[w], point.series[w], i, nullptr);
-    std::uint32_t rounds = o_.iterations;
-    if (o_.budget_s > 0 && o_.warmup > 0) {
-      const double each = (now_ns() - began) / o_.warmup * static_cast<double>(turn.size() + 1) /
-                          static_cast<double>(turn.size());
-      rounds = static_cast<std::uint32_t>(
-          std::clamp(budget_ns / each, double{kRoundsMin}, double(o_.iterations)));
-      MPI_Bcast(&rounds, 1, MPI_UINT32_T, 0, MPI_COMM_WORLD);
-    }
-    for (std::uint32_t i = 0; i < rounds; ++i) {
-      const bool keep = i < o_.traces;
-      const auto one = [&](std::size_t w, Series& series) {
-        RoundTrace trace;
-        one_round(*ways_[w], series, i, &trace);
-        if (!is_sender_) return;
-        add_metrics(trace, &series.samples);
-        if (keep) series.traces.push_back(std::move(trace));
-      };
-      one(turn.front(), point.series[turn.front()]);
-      for (std::size_t k = 1; k < turn.size(); ++k) {
-        const std::size_t w = i % 2 == 0 ? turn[k] : turn[turn.size() - k];
-        one(w, point.series[w]);
-      }
-      one(turn.front(), again);
-      if (is_sender_) watcher_.progress(static_cast<double>(i + 1) / rounds);
-    }
-    point.rounds = rounds;
-    point.series.push_back(std::move(again));
+    take_turns(
+        o_, budget_ns, &point,
+        [&](std::size_t w, Series& series, std::uint32_t iteration, bool counts) {
+          RoundTrace trace;
+          one_round(*ways_[w], series, iteration, counts ? &trace : nullptr);
+          if (!is_sender_ || !counts) return;
+          add_metrics(trace, &series.samples);
+          if (iteration < o_.traces) series.traces.push_back(std::move(trace));
+        },
+        [&](double share) {
+          if (is_sender_) watcher_.progress(share);
+        });
     return point;
   }
 
@@ -150,7 +89,7 @@ class PairRun {
       if (trace != nullptr) *trace = trace_of(way);
     } else {
       receive(way);
-      tell(way, {static_cast<double>(wrong_words({buffer_.data, bytes_}, 0, round_)), 0});
+      tell(way, {static_cast<double>(wrong_words(buffer_.span(), 0, round_)), 0});
     }
   }
 
@@ -162,7 +101,7 @@ class PairRun {
     if (!is_sender_) {
       double claimed_ns = 0;
       std::uint64_t wrong = receive_watched(way, &claimed_ns);
-      wrong += wrong_words({buffer_.data, bytes_}, 0, round_);
+      wrong += wrong_words(buffer_.span(), 0, round_);
       tell(way, {static_cast<double>(wrong), claimed_ns});
       share_verdict(series);
       return;
@@ -218,8 +157,8 @@ class PairRun {
 
   template <class Job>
   void send(Way& way, Job&& job) {
-    fill({buffer_.data, bytes_}, 0, round_);
-    if (o_.cold) flush({buffer_.data, bytes_});
+    fill(buffer_.span(), 0, round_);
+    if (o_.cold) flush(buffer_.span());
     way.start(round_);
     MPI_Barrier(MPI_COMM_WORLD);
     go_ns_ = now_ns();
@@ -229,15 +168,14 @@ class PairRun {
   }
 
   void begin_receive(Way& way) {
-    if (o_.cold) flush({buffer_.data, bytes_});
+    if (o_.cold) flush(buffer_.span());
     way.start(round_);
     MPI_Barrier(MPI_COMM_WORLD);
   }
 
   void receive(Way& way) {
     begin_receive(way);
-    for (int looks = 0; !way.poll(); ++looks)
-      if (looks > kLooksBeforeYield) sched_yield();
+    wait_until([&] { return way.poll(); });
     way.finish();
   }
 
@@ -254,7 +192,7 @@ class PairRun {
       for (std::size_t a = 0; a < arrived.size(); ++a) {
         if (looked[a] || arrived[a] == 0) continue;
         looked[a] = true;
-        wrong += wrong_words({buffer_.data + a * part, part}, a * part, round_);
+        wrong += wrong_words(buffer_.span().subspan(a * part, part), a * part, round_);
       }
       if (!all && *claimed_ns == 0 && way.claims_completion()) {
         *claimed_ns = now_ns();
@@ -313,8 +251,8 @@ class PairRun {
 
 }  // namespace
 
-Point measure_point(const Options& options, std::uint64_t size, Offset clock, double timer_ns,
-                    double budget_ns, const Watcher& watcher) {
+Point measure_pair(const Options& options, std::uint64_t size, Offset clock, double timer_ns,
+                   double budget_ns, const Watcher& watcher) {
   return PairRun(options, size, clock, timer_ns, watcher).run(budget_ns);
 }
 

@@ -1,0 +1,46 @@
+#include "benchmarks.hpp"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <climits>
+
+#include "way.hpp"
+
+namespace larklane::bench {
+namespace {
+
+std::string refusal_of_ranks(const Options& o, const Benchmark& benchmark, int ranks) {
+  if (benchmark.axes == 0)
+    return ranks == 2 ? std::string()
+                      : "two ranks are needed: mpirun -n 2 larklane bench " + o.benchmark;
+  if (ranks < 2)
+    return "one rank has no neighbours: mpirun -n 2 (or more) larklane bench " + o.benchmark;
+  if (o.receive_partitions() != o.send_partitions())
+    return o.benchmark + " receives in as many partitions as it sends: no --recv-partitions";
+  return {};
+}
+
+}  // namespace
+
+Benchmark benchmark_of(const std::string&) { return {measure_pair, 0, way_names()}; }
+
+std::string refusal(const Options& o, int ranks, int thread_level) {
+  const Benchmark benchmark = benchmark_of(o.benchmark);
+  const std::string of_ranks = refusal_of_ranks(o, benchmark, ranks);
+  if (!of_ranks.empty()) return of_ranks;
+  if (thread_level < MPI_THREAD_MULTIPLE && o.threads > 1)
+    return "this MPI does not give MPI_THREAD_MULTIPLE: --threads 1";
+  for (const std::uint64_t size : o.sizes)
+    if (o.bytes_of(size) > INT_MAX)
+      return "size " + std::to_string(o.bytes_of(size)) + ": MPI_Send has room for 2147483647";
+  for (const std::string& way : o.ways) {
+    if (std::ranges::find(benchmark.ways, way) != benchmark.ways.end()) continue;
+    std::string names;
+    for (const std::string& name : benchmark.ways) names += " " + name;
+    return "--ways " + way + ": expected some of" + names;
+  }
+  return {};
+}
+
+}  // namespace larklane::bench

@@ -1,0 +1,34 @@
+#pragma once
+// The benchmarks of the program, by name.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "clock.hpp"
+#include "measure/options.hpp"
+#include "measure/series.hpp"
+#include "turns.hpp"
+
+namespace larklane::bench {
+
+/// One size. Collective over all ranks. @return complete on rank 0
+/// @param clock      rank 1's, if there are two ranks
+/// @param timer_ns   what reading the clock costs
+/// @param budget_ns  with --budget: rounds are dropped when more would take longer
+using Measure = Point(const Options& options, std::uint64_t size, Offset clock, double timer_ns,
+                      double budget_ns, const Watcher& watcher);
+Measure measure_pair;
+
+struct Benchmark {
+  Measure* measure;
+  std::size_t axes;  ///< of the grid of ranks; 0: two ranks, no grid
+  const std::vector<std::string>& ways;
+};
+Benchmark benchmark_of(const std::string& name);
+
+/// @return what can't be done with these ranks and options; empty if it can
+std::string refusal(const Options& options, int ranks, int thread_level);
+
+}  // namespace larklane::bench

@@ -1,0 +1,70 @@
+#pragma once
+// Rounds of several ways in turns: what disturbs the machine disturbs all of them alike.
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "clock.hpp"
+#include "measure/options.hpp"
+#include "measure/series.hpp"
+
+namespace larklane::bench {
+
+/// What the measuring is told while it goes on. Called on rank 0 only.
+struct Watcher {
+  std::function<void(const std::string& way)> before_round;  ///< and what hangs if it never ends
+  std::function<void(double share_done)> progress;
+};
+
+/// How many rounds fit into --budget, at what a warm-up round has taken. Collective: rank 0's
+/// budget and clock decide.
+inline std::uint32_t rounds_within(const Options& o, double budget_ns, double warmup_ns) {
+  constexpr double kRoundsMin = 5;
+  std::uint32_t rounds = o.iterations;
+  if (o.budget_s > 0 && o.warmup > 0)
+    rounds = static_cast<std::uint32_t>(std::clamp(
+        budget_ns / (warmup_ns / o.warmup), std::min(kRoundsMin, double(rounds)), double(rounds)));
+  MPI_Bcast(&rounds, 1, MPI_UINT32_T, 0, MPI_COMM_WORLD);
+  return rounds;
+}
+
+/// Warm-up, then rounds: A B C A', A C B A', ... A' is the first way again, in a series of its own:
+/// how far A and A' are apart is the noise of the point. Collective.
+/// @param point      its series: one per way, in which those that are refused are left out
+/// @param one_round  (way's index, its series, iteration, does it count?)
+/// @param progress   told the share that is done
+template <class OneRound, class Progress>
+void take_turns(const Options& o, double budget_ns, Point* point, OneRound&& one_round,
+                Progress&& progress) {
+  std::vector<std::size_t> turn;
+  for (std::size_t w = 0; w < point->series.size(); ++w)
+    if (point->series[w].refused.empty()) turn.push_back(w);
+  if (turn.empty()) return;
+  const std::size_t first = turn.front();
+  Series again{.way = point->series[first].way + "'"};
+  const double began = now_ns();
+  for (std::uint32_t i = 0; i < o.warmup; ++i)
+    for (const std::size_t w : turn) one_round(w, point->series[w], i, false);
+  const auto ways = static_cast<double>(turn.size());
+  const std::uint32_t rounds = rounds_within(o, budget_ns, (now_ns() - began) * (ways + 1) / ways);
+  for (std::uint32_t i = 0; i < rounds; ++i) {
+    one_round(first, point->series[first], i, true);
+    for (std::size_t k = 1; k < turn.size(); ++k) {
+      const std::size_t w = i % 2 == 0 ? turn[k] : turn[turn.size() - k];
+      one_round(w, point->series[w], i, true);
+    }
+    one_round(first, again, i, true);
+    progress(static_cast<double>(i + 1) / rounds);
+  }
+  point->rounds = rounds;
+  point->series.push_back(std::move(again));
+}
+
+}  // namespace larklane::bench
