@@ -27,6 +27,8 @@ struct Benchmark {
   const char* what;
   const char* noise;
   std::vector<std::string> ways;
+  const char* sizes = "64K:4M";
+  bool has_partitions = true, computes = true;
 };
 
 const std::vector<Benchmark>& benchmarks() {
@@ -45,11 +47,17 @@ const std::vector<Benchmark>& benchmarks() {
       {"latency",
        "half round trip, one partition, no threads",
        "none",
-       {"join", "persistent", "rma", "partitioned"}},
+       {"join", "persistent", "rma", "partitioned"},
+       "8:4M",
+       false,
+       false},
       {"call-cost",
        "init, first round, Start, Pready, Parrived, Wait, free",
        "none",
-       {"partitioned"}},
+       {"partitioned"},
+       "1K,64K,1M",
+       true,
+       false},
       {"sweep3d",
        "a wave over a plane of ranks: single, multiple (a send a thread), partitioned",
        "single",
@@ -120,10 +128,31 @@ std::string check(const Options& o) {
 
 /// What is given as text or in another unit than Options has.
 struct Words {
-  std::string sizes = "64K:4M";
+  std::string sizes;
   double compute_us = 10000;
   std::vector<std::string> without;
 };
+
+/// What holds for `benchmark` where the words that `sub` was given say nothing. What it has none of
+/// is ignored, and not in the record, either: `larklane bench all` gives all of them the same
+/// words.
+void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& words) {
+  o.benchmark = benchmark.name;
+  if (sub.get_option("--sizes")->empty()) words.sizes = benchmark.sizes;
+  if (sub.get_option("--noise")->empty()) o.noise = benchmark.noise;
+  if (o.ways.empty()) o.ways = benchmark.ways;
+  std::erase_if(
+      o.ways, [&](const std::string& way) { return std::ranges::count(words.without, way) != 0; });
+  o.compute_ns = words.compute_us * 1e3;
+  if (!benchmark.computes) {
+    o.compute_ns = 0;
+    o.noise = "none";
+  }
+  if (!benchmark.has_partitions) {
+    o.threads = o.partitions_per_thread = 1;
+    o.recv_partitions = 0;
+  }
+}
 
 /// How threads and messages are cut.
 void add_shape(CLI::App* sub, Options& o, Words& words) {
@@ -202,6 +231,8 @@ int parse_options(int argc, char** argv, bool print, Options* options) {
   Options& o = *options;
   Words words;
   for (const Benchmark& benchmark : benchmarks()) {
+    words.sizes = benchmark.sizes;
+    o.noise = benchmark.noise;
     CLI::App* sub = app.add_subcommand(benchmark.name, benchmark.what);
     add_shape(sub, o, words);
     add_work(sub, o, words);
@@ -222,12 +253,7 @@ int parse_options(int argc, char** argv, bool print, Options* options) {
   }
   const CLI::App* chosen = app.get_subcommands().front();
   const Benchmark& benchmark = *find_benchmark(chosen->get_name());
-  o.benchmark = benchmark.name;
-  o.compute_ns = words.compute_us * 1e3;
-  if (o.ways.empty()) o.ways = benchmark.ways;
-  std::erase_if(
-      o.ways, [&](const std::string& way) { return std::ranges::count(words.without, way) != 0; });
-  if (chosen->get_option("--noise")->empty()) o.noise = benchmark.noise;
+  settle(benchmark, *chosen, o, words);
   std::string problem = parse_sizes(words.sizes, &o.sizes);
   if (problem.empty()) problem = check(o);
   if (problem.empty()) return -1;

@@ -32,6 +32,9 @@ Headline headline_of(const std::string& benchmark) {
   if (benchmark == "perceived-bandwidth") return {"perceived bandwidth", "MB/s"};
   if (benchmark == "availability") return {"availability", "%"};
   if (benchmark == "early-bird") return {"early-bird share", "%"};
+  if (benchmark == "latency") return {"half round trip", "us"};
+  if (benchmark == "call-cost") return {"cost of a call", "ns"};
+  if (benchmark == "sweep3d" || benchmark == "halo3d") return {"throughput", "MB/s"};
   return {"extra compute time", "us"};
 }
 
@@ -43,6 +46,10 @@ std::vector<double> headline_values(const std::string& benchmark, const Series& 
     return scaled(samples.at("perceived_bandwidth_bps"), 1e-6);
   if (benchmark == "early-bird") return scaled(samples.at("early_bird_share"), 100);
   if (benchmark == "recv-compute") return scaled(samples.at("extra_compute_ns"), 1e-3);
+  if (benchmark == "latency") return scaled(samples.at("half_round_trip_ns"), 1e-3);
+  if (benchmark == "call-cost") return samples.at("call_ns");
+  if (benchmark == "sweep3d" || benchmark == "halo3d")
+    return scaled(samples.at("throughput_bps"), 1e-6);
   std::vector<double> values = samples.at(benchmark == "overhead" ? "total_ns" : "after_join_ns");
   for (double& value : values)
     value = benchmark == "overhead" ? overhead(value, pt2pt()) : 100 * availability(value, pt2pt());

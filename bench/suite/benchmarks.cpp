@@ -23,7 +23,12 @@ std::string refusal_of_ranks(const Options& o, const Benchmark& benchmark, int r
 
 }  // namespace
 
-Benchmark benchmark_of(const std::string&) { return {measure_pair, 0, way_names()}; }
+Benchmark benchmark_of(const std::string& name) {
+  static const std::vector<std::string> partitioned{"partitioned"};
+  if (name == "latency") return {measure_latency, 0, latency_way_names()};
+  if (name == "call-cost") return {measure_call_cost, 0, partitioned};
+  return {measure_pair, 0, way_names()};
+}
 
 std::string refusal(const Options& o, int ranks, int thread_level) {
   const Benchmark benchmark = benchmark_of(o.benchmark);

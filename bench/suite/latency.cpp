@@ -1,0 +1,257 @@
+// Half a round trip between two ranks: one thread, one partition.
+
+#include <mpi.h>
+#include <sched.h>
+
+#include <atomic>
+#include <memory>
+
+#include "benchmarks.hpp"
+#include "buffer.hpp"
+#include "payload.hpp"
+#include "wait.hpp"
+
+namespace larklane::bench {
+namespace {
+
+constexpr int kTag = 9;
+constexpr double kHeldNs = 20e6;
+
+struct Ends {
+  std::byte *out, *in;
+  int bytes, peer;
+};
+
+/// There and back. The calls of one round: prepare, before the clock starts; start, send and
+/// receive, or receive, start and send; finish.
+/// Thread safety: single-owner.
+class Trip {
+ public:
+  explicit Trip(const Ends& ends) : ends_(ends) {}
+  virtual ~Trip() = default;
+  Trip(const Trip&) = delete;
+  Trip& operator=(const Trip&) = delete;
+
+  virtual void prepare(std::uint64_t) {}
+  /// What may be called before the message has been written.
+  virtual void start() {}
+  virtual void send() = 0;
+  virtual void receive() = 0;
+  virtual void finish() {}
+
+ protected:
+  const Ends ends_;
+};
+
+/// MPI_Send and MPI_Recv.
+class Blocking final : public Trip {
+ public:
+  using Trip::Trip;
+  void send() override {
+    MPI_Send(ends_.out, ends_.bytes, MPI_BYTE, ends_.peer, kTag, MPI_COMM_WORLD);
+  }
+  void receive() override {
+    MPI_Recv(ends_.in, ends_.bytes, MPI_BYTE, ends_.peer, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+};
+
+class Persistent final : public Trip {
+ public:
+  explicit Persistent(const Ends& ends) : Trip(ends) {
+    MPI_Send_init(ends.out, ends.bytes, MPI_BYTE, ends.peer, kTag, MPI_COMM_WORLD, &send_);
+    MPI_Recv_init(ends.in, ends.bytes, MPI_BYTE, ends.peer, kTag, MPI_COMM_WORLD, &receive_);
+  }
+  ~Persistent() override {
+    MPI_Request_free(&send_);
+    MPI_Request_free(&receive_);
+  }
+  void prepare(std::uint64_t) override { MPI_Start(&receive_); }
+  void send() override { MPI_Start(&send_); }
+  void receive() override { MPI_Wait(&receive_, MPI_STATUS_IGNORE); }
+  void finish() override { MPI_Wait(&send_, MPI_STATUS_IGNORE); }
+
+ private:
+  MPI_Request send_ = MPI_REQUEST_NULL, receive_ = MPI_REQUEST_NULL;
+};
+
+class Partitioned final : public Trip {
+ public:
+  explicit Partitioned(const Ends& ends) : Trip(ends) {
+    MPI_Psend_init(ends.out, 1, ends.bytes, MPI_BYTE, ends.peer, kTag, MPI_COMM_WORLD,
+                   MPI_INFO_NULL, &send_);
+    MPI_Precv_init(ends.in, 1, ends.bytes, MPI_BYTE, ends.peer, kTag, MPI_COMM_WORLD, MPI_INFO_NULL,
+                   &receive_);
+  }
+  ~Partitioned() override {
+    MPI_Request_free(&send_);
+    MPI_Request_free(&receive_);
+  }
+  void prepare(std::uint64_t) override { MPI_Start(&receive_); }
+  void start() override { MPI_Start(&send_); }
+  void send() override { MPI_Pready(0, send_); }
+  void receive() override { MPI_Wait(&receive_, MPI_STATUS_IGNORE); }
+  void finish() override { MPI_Wait(&send_, MPI_STATUS_IGNORE); }
+
+ private:
+  MPI_Request send_ = MPI_REQUEST_NULL, receive_ = MPI_REQUEST_NULL;
+};
+
+/// A put, then a mark that the other side looks at.
+class Put final : public Trip {
+ public:
+  explicit Put(const Ends& ends) : Trip(ends) {
+    void* mark = nullptr;
+    MPI_Win_create(ends.in, ends.bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &data_);
+    MPI_Win_allocate(sizeof(std::uint64_t), sizeof(std::uint64_t), MPI_INFO_NULL, MPI_COMM_WORLD,
+                     &mark, &marks_);
+    mark_ = static_cast<std::uint64_t*>(mark);
+    *mark_ = 0;  // no round's
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, data_);
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, marks_);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  ~Put() override {
+    MPI_Win_unlock_all(marks_);
+    MPI_Win_unlock_all(data_);
+    MPI_Win_free(&marks_);
+    MPI_Win_free(&data_);
+  }
+  void prepare(std::uint64_t round) override { round_ = round; }
+  void send() override {
+    MPI_Put(ends_.out, ends_.bytes, MPI_BYTE, ends_.peer, 0, ends_.bytes, MPI_BYTE, data_);
+    MPI_Win_flush(ends_.peer, data_);
+    MPI_Accumulate(&round_, 1, MPI_UINT64_T, ends_.peer, 0, 1, MPI_UINT64_T, MPI_REPLACE, marks_);
+    MPI_Win_flush(ends_.peer, marks_);
+  }
+  void receive() override {
+    wait_until([&] {
+      int unused = 0;  // a library without hardware puts needs a call of the target to get on
+      MPI_Iprobe(MPI_ANY_SOURCE, kTag, MPI_COMM_WORLD, &unused, MPI_STATUS_IGNORE);
+      MPI_Win_sync(marks_);
+      // acquire: the put's bytes behind the mark; the partner is the library's store.
+      return std::atomic_ref(*mark_).load(std::memory_order_acquire) == round_;
+    });
+    MPI_Win_sync(data_);
+  }
+
+ private:
+  MPI_Win data_ = MPI_WIN_NULL, marks_ = MPI_WIN_NULL;
+  std::uint64_t* mark_ = nullptr;
+  std::uint64_t round_ = 0;
+};
+
+std::unique_ptr<Trip> make_trip(const std::string& way, const Ends& ends) {
+  if (way == "join") return std::make_unique<Blocking>(ends);
+  if (way == "persistent") return std::make_unique<Persistent>(ends);
+  if (way == "partitioned") return std::make_unique<Partitioned>(ends);
+  if (way == "rma") return std::make_unique<Put>(ends);
+  return nullptr;
+}
+
+class LatencyRun {
+ public:
+  LatencyRun(const Options& options, std::uint64_t size, double timer_ns, const Watcher& watcher)
+      : o_(options), timer_ns_(timer_ns), watcher_(watcher), out_(size), in_(size) {
+    int rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    is_first_ = rank == 0;
+    for (const std::string& way : o_.ways)
+      trips_.push_back(make_trip(way, {out_.data(), in_.data(), static_cast<int>(size), 1 - rank}));
+  }
+
+  Point run(double budget_ns) {
+    Point point{in_.span().size(), 1, 1, 0, {}};
+    for (const std::string& way : o_.ways) point.series.push_back({.way = way});
+    for (std::size_t w = 0; w < trips_.size(); ++w) guard(*trips_[w], point.series[w]);
+    take_turns(
+        o_, budget_ns, &point,
+        [&](std::size_t w, Series& series, std::uint32_t, bool counts) {
+          const double half_ns = one_round(*trips_[w], series);
+          if (counts) series.samples["half_round_trip_ns"].push_back(half_ns);
+        },
+        [&](double share) {
+          if (is_first_) watcher_.progress(share);
+        });
+    return point;
+  }
+
+ private:
+  double one_round(Trip& trip, Series& series) {
+    begin_round(series);
+    fill(out_.span(), 0, key(is_first_));
+    if (o_.cold) flush(out_.span()), flush(in_.span());
+    trip.prepare(round_);
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double began = now_ns();
+    if (is_first_) {
+      trip.start();
+      trip.send();
+      trip.receive();
+    } else {
+      trip.receive();
+      trip.start();
+      trip.send();
+    }
+    const double took = now_ns() - began - timer_ns_;
+    trip.finish();
+    series.wrong += wrong_words_of_both() != 0;
+    return took / 2;
+  }
+
+  /// The message is written some time after the start: what is there too early is not it.
+  void guard(Trip& trip, Series& series) {
+    begin_round(series);
+    trip.prepare(round_);
+    MPI_Barrier(MPI_COMM_WORLD);
+    const auto send = [&] {
+      trip.start();
+      const double until = now_ns() + kHeldNs;
+      while (now_ns() < until) sched_yield();
+      fill(out_.span(), 0, key(is_first_));
+      trip.send();
+    };
+    if (is_first_) send();
+    trip.receive();
+    std::uint64_t wrong = wrong_words(in_.span(), 0, key(!is_first_));
+    if (!is_first_) send();
+    trip.finish();
+    MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    if (wrong != 0) series.refused = "what has arrived, it says, is not in the buffer";
+  }
+
+  void begin_round(const Series& series) {
+    ++round_;
+    if (is_first_) watcher_.before_round(series.way);
+  }
+
+  std::uint64_t wrong_words_of_both() const {
+    std::uint64_t wrong = wrong_words(in_.span(), 0, key(!is_first_));
+    MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    return wrong;
+  }
+
+  /// Another for each direction of each round.
+  std::uint64_t key(bool of_first) const { return 2 * round_ + of_first; }
+
+  const Options& o_;
+  const double timer_ns_;
+  const Watcher& watcher_;
+  Buffer out_, in_;
+  bool is_first_ = false;
+  std::vector<std::unique_ptr<Trip>> trips_;  ///< by way; on top of the buffers
+  std::uint64_t round_ = 0;
+};
+
+}  // namespace
+
+const std::vector<std::string>& latency_way_names() {
+  static const std::vector<std::string> names{"join", "persistent", "rma", "partitioned"};
+  return names;
+}
+
+Point measure_latency(const Options& options, std::uint64_t size, Offset, double timer_ns,
+                      double budget_ns, const Watcher& watcher) {
+  return LatencyRun(options, options.bytes_of(size), timer_ns, watcher).run(budget_ns);
+}
+
+}  // namespace larklane::bench
