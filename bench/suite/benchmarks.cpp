@@ -5,10 +5,18 @@
 #include <algorithm>
 #include <climits>
 
+#include "face.hpp"
 #include "way.hpp"
 
 namespace larklane::bench {
 namespace {
+
+int tag_upper_bound() {
+  int* bound = nullptr;
+  int is_set = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &is_set);
+  return is_set ? *bound : 32767;  // MPI 4.1, 9.1.2: at least
+}
 
 std::string refusal_of_ranks(const Options& o, const Benchmark& benchmark, int ranks) {
   if (benchmark.axes == 0)
@@ -27,6 +35,8 @@ Benchmark benchmark_of(const std::string& name) {
   static const std::vector<std::string> partitioned{"partitioned"};
   if (name == "latency") return {measure_latency, 0, latency_way_names()};
   if (name == "call-cost") return {measure_call_cost, 0, partitioned};
+  if (name == "sweep3d") return {measure_sweep3d, 2, face_way_names()};
+  if (name == "halo3d") return {measure_halo3d, 3, face_way_names()};
   return {measure_pair, 0, way_names()};
 }
 
@@ -36,6 +46,8 @@ std::string refusal(const Options& o, int ranks, int thread_level) {
   if (!of_ranks.empty()) return of_ranks;
   if (thread_level < MPI_THREAD_MULTIPLE && o.threads > 1)
     return "this MPI does not give MPI_THREAD_MULTIPLE: --threads 1";
+  if (benchmark.axes != 0 && tag_max(o.threads) > tag_upper_bound())
+    return "--threads " + std::to_string(o.threads) + ": more than this MPI has tags for";
   for (const std::uint64_t size : o.sizes)
     if (o.bytes_of(size) > INT_MAX)
       return "size " + std::to_string(o.bytes_of(size)) + ": MPI_Send has room for 2147483647";

@@ -19,7 +19,7 @@ namespace larklane::bench {
 /// @param budget_ns  with --budget: rounds are dropped when more would take longer
 using Measure = Point(const Options& options, std::uint64_t size, Offset clock, double timer_ns,
                       double budget_ns, const Watcher& watcher);
-Measure measure_pair, measure_latency, measure_call_cost;
+Measure measure_pair, measure_latency, measure_call_cost, measure_sweep3d, measure_halo3d;
 
 const std::vector<std::string>& latency_way_names();
 
