@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`larklane bench` on real MPIs: every two-rank benchmark, native and under Larklane, at the smallest sizes.
+"""`larklane bench` on real MPIs: every benchmark, native and under Larklane, at the smallest sizes.
 
 bench_test.py --build DIR MPI CASE     one case; exit status 77: skipped
 bench_test.py --list                   all of them, a line each
@@ -7,6 +7,7 @@ bench_test.py --list                   all of them, a line each
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import sys
@@ -16,6 +17,19 @@ import launch
 
 TRACED = ("overhead", "perceived-bandwidth", "availability", "early-bird", "recv-compute")
 SMALL = ["--sizes", "4K,64K", "--threads", "2", "--iterations", "6", "--warmup", "1", "--compute-us", "200", "--limit", "20"]
+
+# Benchmarks without traces: ranks, words, metrics, series, and the grid with the neighbours of each rank on it.
+CALLS = ["empty", "psend_init", "precv_init", "first_round", "start_send", "start_recv", "pready", "parrived_miss", "parrived_hit",
+         "wait_send", "wait_recv", "free_send", "free_recv", "empty'"]
+QUICK = ["--iterations", "3", "--warmup", "1", "--limit", "20"]
+PATTERN = (["single", "multiple", "partitioned", "single'"], {"step_ns", "throughput_bps"})
+UNTRACED = {
+    "call-cost": (2, ["--sizes", "64,8K", "--threads", "2", "--partitions-per-thread", "2", "--recv-partitions", "8"], (CALLS, {"call_ns"}), None),
+    "latency": (2, ["--sizes", "1,13,64K"], (["join", "persistent", "rma", "partitioned", "join'"], {"half_round_trip_ns"}), None),
+    "sweep3d": (4, ["--sizes", "24,24K", "--threads", "2", "--partitions-per-thread", "3", "--compute-us", "100"], PATTERN,
+                ([2, 2], [2, 2, 2, 2])),
+    "halo3d": (3, ["--sizes", "24,64K", "--threads", "2", "--order", "random", "--compute-us", "100"], PATTERN, ([3, 1, 1], [1, 2, 1])),
+}
 
 
 class Suite:
@@ -27,12 +41,12 @@ class Suite:
         self.folder = tempfile.TemporaryDirectory()
         self.file = pathlib.Path(self.folder.name, "record.json")
 
-    def run(self, *words, variant="larklane"):
+    def run(self, *words, variant="larklane", ranks=2):
         """@return (outcome, record or None)"""
         self.file.unlink(missing_ok=True)
         json_file = [] if "--json" in words else ["--json", str(self.file)]
         command = [self.command, "bench", *words, "--with", variant, *json_file]
-        outcome = launch.launch(self.mpi, 2, command, 60)
+        outcome = launch.launch(self.mpi, ranks, command, 60)
         return outcome, json.loads(self.file.read_text()) if self.file.exists() else None
 
 
@@ -71,6 +85,38 @@ def traced(suite, benchmark):
         check_record(record, benchmark, "native")
 
 
+def check_untraced(record, benchmark):
+    ranks, words, (ways, metrics), grid = UNTRACED[benchmark]
+    context = record["context"]
+    assert (record["schema"], context["ranks"]) == (1, ranks)
+    assert grid is None or (context["grid"], context["neighbours"]) == grid, context
+    assert len(record["points"]) == words[1].count(",") + 1
+    for point in record["points"]:
+        assert ([series["way"] for series in point["series"]], point["rounds"]) == (ways, 3)
+    for series in series_of(record):
+        assert set(series["samples"]) == metrics, series["way"]
+        for values in series["samples"].values():
+            assert len(values) == 3 and all(math.isfinite(value) for value in values), (series["way"], values)
+        assert series["headline"]["median"] > 0 or benchmark == "call-cost", series["way"]
+
+
+def untraced(suite, benchmark):
+    ranks, words, _, _ = UNTRACED[benchmark]
+    outcome, record = suite.run(benchmark, *words, *QUICK, ranks=ranks)
+    assert outcome.status == 0 and not record["failures"], outcome.output
+    assert all(series["wrong"] == 0 and "refused" not in series for series in series_of(record)), outcome.output
+    check_untraced(record, benchmark)
+    if benchmark in ("sweep3d", "halo3d"):
+        at_once = {series["way"] for series in record["points"][-1]["series"] if not series["early"]}
+        assert at_once == {"single", "single'"}, outcome.output
+    outcome, record = suite.run(benchmark, *words, *QUICK, variant="native", ranks=ranks)
+    assert record is not None, outcome.output
+    reported = record["failures"] or any("refused" in series or series["wrong"] for series in series_of(record))
+    assert outcome.status == 0 or (outcome.status == 1 and reported), outcome.output
+    if not reported:
+        check_untraced(record, benchmark)
+
+
 def options(suite):
     """Each option does what it says."""
     words = ["early-bird", "--sizes", "6K", "--threads", "2", "--partitions-per-thread", "3", "--recv-partitions", "4", "--iterations", "4",
@@ -96,6 +142,12 @@ def budget(suite):
     assert outcome.seconds < 20
 
 
+def refused(suite, words, expected, ranks=2):
+    outcome, record = suite.run(*words, ranks=ranks)
+    assert outcome.status == 2 and expected in outcome.output and record is None, (words, outcome.status, outcome.output)
+    assert outcome.output.count(expected) == 1, "said by one rank only"
+
+
 def misuse(suite):
     for words, expected in (
         (["overhead", "--sizes", "10"], "multiple of the 4 send partitions"),
@@ -107,9 +159,15 @@ def misuse(suite):
         (["overhead", "--colour", "red"], "colour"),
         (["nothing"], "nothing"),
     ):
-        outcome, record = suite.run(*words)
-        assert outcome.status == 2 and expected in outcome.output and record is None, (words, outcome.status, outcome.output)
-        assert outcome.output.count(expected) == 1, "said by one rank only"
+        refused(suite, words, expected)
+    for ranks, words, expected in (
+        (1, ["halo3d"], "no neighbours"),
+        (3, ["latency"], "two ranks"),
+        (2, ["sweep3d", "--sizes", "10", "--threads", "4"], "multiple of the 4 send partitions"),
+        (2, ["sweep3d", "--ways", "single,join"], "--ways join"),
+        (2, ["halo3d", "--sizes", "8", "--threads", "2", "--recv-partitions", "4"], "--recv-partitions"),
+    ):
+        refused(suite, words, expected, ranks)
     outcome, _ = suite.run("overhead", "--sizes", "4K", "--iterations", "3", "--json", "/nonexistent/x.json")
     assert outcome.status != 0 and "/nonexistent/x.json" in outcome.output
 
@@ -129,6 +187,7 @@ def turns(suite):
 
 
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
+         **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
          "options": options, "budget": budget, "misuse": misuse, "turns": turns}
 
 
