@@ -200,6 +200,8 @@ TEST(PartBlock, ConstructMakesReusedMemoryFresh) {
   view.construct(shape, 9);
   EXPECT_EQ(view.header().generation, 9u);
   EXPECT_EQ(view.header().moved_count.load(std::memory_order_relaxed), 0u);
+  EXPECT_EQ(view.header().opened_round.load(std::memory_order_relaxed), 0u);
+  EXPECT_EQ(view.header().pushed_count.load(std::memory_order_relaxed), 0u);
   EXPECT_EQ(view.header().shared_copies.open_jobs.load(std::memory_order_relaxed), 0u);
   for (const std::uint64_t round : {1u, 2u}) {
     for (std::uint32_t w = 0; w < 3; ++w)
@@ -211,8 +213,8 @@ TEST(PartBlock, ConstructMakesReusedMemoryFresh) {
   }
   for (std::uint32_t p = 0; p < shape.partitions; ++p) {
     EXPECT_EQ(view.arrived()[p].load(std::memory_order_relaxed), 0u);
-    EXPECT_EQ(view.marks(1)[p].load(std::memory_order_relaxed), 0u);
-    EXPECT_EQ(view.marks(2)[p].load(std::memory_order_relaxed), 0u);
+    EXPECT_EQ(view.marks(1)[p].load(std::memory_order_relaxed), part::kNeverMarked);
+    EXPECT_EQ(view.marks(2)[p].load(std::memory_order_relaxed), part::kNeverMarked);
   }
 }
 
