@@ -47,7 +47,7 @@ class Comparison:
         if self.noise is None:
             noise = "A/A noise not measured"
         else:
-            noise = f"A/A noise {self.noise:.1f} points" if self.metric.is_share else f"A/A noise {self.noise:.3g} times"
+            noise = f"A/A noise {self.noise:.1f} points" if self.metric.is_share else f"A/A noise {self.noise:.2f} times"
         return f"{noise}, {wording.probability(self.test.p)}, higher in {100 * self.test.above:.0f} % of all pairs of rounds"
 
     def sentence(self) -> str:

@@ -155,8 +155,8 @@ def counts(comparisons: Iterable[Comparison]) -> Table:
 
 
 def comparison_table(made: Digest, comparisons: Iterable[Comparison]) -> Table:
-    return Table(("benchmark", "at", "verdict", "in words"), tuple(
-        (c.candidate.benchmark, made.place(c.candidate), c.verdict, c.sentence()) for c in comparisons))
+    return Table(("benchmark", "at", "verdict"), tuple(
+        (c.candidate.benchmark, made.place(c.candidate), c.sentence()) for c in comparisons))
 
 
 def advice_table(made: Digest) -> Table:

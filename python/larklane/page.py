@@ -1,6 +1,7 @@
 """The report as one page: no script, nothing from a network, to be read on a screen or printed."""
 
 import base64
+import re
 from collections.abc import Iterable, Mapping
 from html import escape
 
@@ -19,7 +20,7 @@ h3 { margin: 1.4em 0 .3em } p { max-width: 75em } nav a { margin-right: 1em; whi
 table { border-collapse: collapse; font-size: .87em; margin: .6em 0 1em } caption { text-align: left; color: #555 }
 th, td { text-align: left; vertical-align: top; padding: .3em .7em; border-bottom: 1px solid #ddd } th { background: #f1f5f8 }
 tr:nth-child(even) td { background: #fafbfc } .wide { overflow-x: auto }
-.better { color: #00684a; font-weight: 600 } .worse { color: #b00020; font-weight: 600 }
+.better { color: #00684a } .worse { color: #b00020 } td:nth-child(2) { min-width: 11em }
 .stamp { color: #b00020; border: 1px solid #b00020; border-radius: 4px; padding: .2em .6em; display: inline-block }
 figure { margin: 1.2em 0 2em; border: 1px solid #e2e2e2; border-radius: 4px; padding: .5em } img { width: 100%; height: auto; display: block }
 figcaption { color: #555; font-size: .87em } dt { font-weight: 600; margin-top: .5em } dd { margin: 0 0 0 1.5em }
@@ -42,8 +43,12 @@ def _table(table: Table, folded: str = "") -> str:
 
 
 def _cell(text: str) -> str:
-    verdict = next((word for word in ("better", "worse") if text == word or text.startswith(f"{word}: ")), "")
-    return f'<td class="{verdict}">{escape(text)}</td>' if verdict else f"<td>{escape(text)}</td>"
+    """A verdict in colour; numbers stay with their units."""
+    verdict = re.match(r"(better|worse)\b", text, re.I)
+    bound = re.sub(r"(?<=\d) (?=%|[KMG]iB|B\b|[mnµ]?s\b|MB/s)", "\u00a0", escape(text))
+    if verdict:
+        bound = f'<strong class="{verdict[0].lower()}">{verdict[0]}</strong>{bound[verdict.end():]}'
+    return f"<td>{bound}</td>"
 
 
 def _list(sentences: Iterable[str]) -> str:

@@ -91,6 +91,7 @@ class Page(unittest.TestCase):
         self.assertEqual(len(outline.images), len(FIGURES))
         self.assertTrue(all(image.startswith("data:image/svg+xml;base64,") for image in outline.images))
         self.assertNotRegex(self.text, r"<script|(src|href)=\"https?:")
+        self.assertIn('<strong class="better">Better</strong>: perceived bandwidth', self.text)
         for words in ("what has arrived, it says, is not in the buffer", "wrong data or completion in 2 rounds", "a round was not over after 30 s"):
             self.assertIn(words, self.text)
 
