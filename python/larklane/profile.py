@@ -27,6 +27,7 @@ from larklane.profile_file import (
 
 LABELS = ("observed", "observed", "bounded")  # by who saw it: the program's Parrived, Larklane in Wait, Larklane as Wait began
 MODELLED = "modelled"
+NATIVE = " (the MPI's own partitioned communication)"
 
 
 class Mark(NamedTuple):
@@ -425,10 +426,12 @@ def _send_line(send: Request) -> str:
 
 
 def _message_lines(profile: Profile) -> Iterator[str]:
-    groups: dict[tuple[int, int, int, int], list[Message]] = collections.defaultdict(list)
+    groups: dict[tuple[int, int, int], list[Message]] = collections.defaultdict(list)
     for message in profile.messages:
-        groups[message.rank, message.peer, message.tag, message.bytes].append(message)
-    for (rank, peer, tag, size), messages in sorted(groups.items()):
+        groups[message.rank, message.peer, message.bytes].append(message)
+    for (rank, peer, size), messages in sorted(groups.items()):
+        tags = {message.tag for message in messages}
+        tag = str(tags.pop()) if len(tags) == 1 else "*"
         gaps = [gap for gap in (message.after_phase_ns for message in messages) if gap is not None]
         spread = [phase.last_ns - min(phase.finished_ns.values()) for phase in (m.phase for m in messages) if phase]
         threads = max((len(message.phase.finished_ns) for message in messages if message.phase), default=1)
@@ -438,8 +441,8 @@ def _message_lines(profile: Profile) -> Iterator[str]:
 def summary(profile: Profile) -> str:
     """Lines for people; times are medians over rounds, in microseconds."""
     first = profile.files[0]
-    lines = [f"{first.program}: {len(profile.files)} of {first.size} ranks, {first.mpi}, Larklane {first.larklane}"
-             f"{' (the MPI’s own partitioned communication)' if first.is_native else ''}"]
+    lines = [f"{first.program}: {len(profile.files)} of {first.size} ranks, {' '.join(first.mpi.split())}, Larklane {first.larklane}"
+             f"{NATIVE if first.is_native else ''}"]
     if len(profile.clocks) > 1:
         lines.append(f"{len(profile.clocks)} hosts' clocks, aligned to {profile.clock_error_ns / 1000:.1f} us")
     lines += [f"note: {problem}" for problem in profile.problems]

@@ -57,6 +57,8 @@ TrafficTables find_traffic(void* (*find_next)(const char*)) noexcept {
   find(find_next, "PMPI_" #Name, tables.pmpi.Name);
 #include "mpi/traffic.def"
 #undef LARKLANE_CALL
+  fill_large_counts(tables.mpi);
+  fill_large_counts(tables.pmpi);
   return tables;
 }
 

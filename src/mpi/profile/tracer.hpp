@@ -189,6 +189,8 @@ void close_profile();
 struct TrafficTables {
   Traffic mpi, pmpi;
 };
+/// Those with MPI_Count that the MPI lacks.
+void fill_large_counts(Traffic& calls) noexcept;
 TrafficTables find_traffic(void* (*find_next)(const char*)) noexcept;
 void set_traffic(const TrafficTables& tables, bool native) noexcept;
 /// For the profiling stub's slots: calls.def, then traffic.def, MPI_X before PMPI_X.

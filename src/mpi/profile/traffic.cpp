@@ -1,111 +1,159 @@
 // Messages of programs that don't use partitioned communication (yet).
 
+#include <climits>
+
 #include "mpi/communicator.hpp"
 #include "mpi/profile/tracer.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+bool fits(MPI_Count count) noexcept { return count >= INT_MIN && count <= INT_MAX; }
+template <class Argument>
+bool fits(Argument) noexcept {
+  return true;
+}
+int narrow(MPI_Count count) noexcept { return static_cast<int>(count); }
+template <class Argument>
+Argument narrow(Argument argument) noexcept {
+  return argument;
+}
+
+/// A call with MPI_Count that the MPI lacks becomes the one with int: a program that looks for it
+/// finds the stub's.
+template <auto kPlain, class... Arguments>
+void fill(int (*&call)(Arguments...)) noexcept {
+  if (call != nullptr) return;
+  call = [](Arguments... arguments) -> int {
+    if (!(fits(arguments) && ...)) return MPI_ERR_COUNT;
+    return (detail::traffic_mpi.*kPlain)(narrow(arguments)...);
+  };
+}
+
+}  // namespace
+
+void fill_large_counts(Traffic& calls) noexcept {
+  fill<&Traffic::Send>(calls.Send_c);
+  fill<&Traffic::Ssend>(calls.Ssend_c);
+  fill<&Traffic::Rsend>(calls.Rsend_c);
+  fill<&Traffic::Isend>(calls.Isend_c);
+  fill<&Traffic::Issend>(calls.Issend_c);
+  fill<&Traffic::Irsend>(calls.Irsend_c);
+  fill<&Traffic::Recv>(calls.Recv_c);
+  fill<&Traffic::Irecv>(calls.Irecv_c);
+  fill<&Traffic::Sendrecv>(calls.Sendrecv_c);
+  fill<&Traffic::Send_init>(calls.Send_init_c);
+  fill<&Traffic::Ssend_init>(calls.Ssend_init_c);
+  fill<&Traffic::Rsend_init>(calls.Rsend_init_c);
+  fill<&Traffic::Recv_init>(calls.Recv_init_c);
+}
+
+}  // namespace larklane::mpi
 
 namespace larklane::mpi::profiled {
 namespace {
 
 using profile::Kind;
 
-/// One message of a call. @param request  null: the call has completed it
-void write_message(const Observed& call, Kind kind, int count, MPI_Datatype datatype, int peer,
-                   int tag, MPI_Comm comm, const MPI_Request* request) {
+/// One message of a call. @param handle  0: the call has completed it
+void write_message(const Observed& call, Kind kind, MPI_Count count, MPI_Datatype datatype,
+                   int peer, int tag, MPI_Comm comm, std::uint64_t handle) {
   const Route route = route_of(comm, peer);
   call.write({.value = bytes_of(count, datatype),
-              .handle = request != nullptr ? handle_bits(*request) : 0,
+              .handle = handle,
               .a = route.peer,
               .b = tag,
               .request = static_cast<std::uint32_t>(route.context ^ (route.context >> 32)),
               .kind = kind});
 }
 
-void trace_persistent(const Observed& call, bool is_send, int count, MPI_Datatype datatype,
-                      int peer, int tag, MPI_Comm comm, MPI_Request request) {
-  trace_request(
-      call, {static_cast<std::uint8_t>((is_send ? profile::kIsSend : 0) | profile::kIsNative), 1,
-             bytes_of(count, datatype), peer, tag, comm, request});
+/// Send and Recv, with a status or none.
+template <class Call, class Buffer, class Count, class... Status>
+int blocking(Kind kind, Call next, Buffer buffer, Count count, MPI_Datatype datatype, int peer,
+             int tag, MPI_Comm comm, Status... status) {
+  const Observed call;
+  const int code = next(buffer, count, datatype, peer, tag, comm, status...);
+  if (call && code == MPI_SUCCESS) write_message(call, kind, count, datatype, peer, tag, comm, 0);
+  return code;
+}
+
+template <class Call, class Buffer, class Count>
+int nonblocking(Kind kind, Call next, Buffer buffer, Count count, MPI_Datatype datatype, int peer,
+                int tag, MPI_Comm comm, MPI_Request* request) {
+  const Observed call;
+  const int code = next(buffer, count, datatype, peer, tag, comm, request);
+  if (call && code == MPI_SUCCESS)
+    write_message(call, kind, count, datatype, peer, tag, comm, handle_bits(*request));
+  return code;
+}
+
+template <class Call, class Buffer, class Count>
+int persistent(Kind kind, Call next, Buffer buffer, Count count, MPI_Datatype datatype, int peer,
+               int tag, MPI_Comm comm, MPI_Request* request) {
+  const Observed call;
+  const int code = next(buffer, count, datatype, peer, tag, comm, request);
+  if (call && code == MPI_SUCCESS) {
+    const int side = kind == Kind::send ? profile::kIsSend : 0;
+    trace_request(call, {static_cast<std::uint8_t>(side | profile::kIsNative), 1,
+                         bytes_of(count, datatype), peer, tag, comm, *request});
+  }
+  return code;
+}
+
+template <class Call, class Count>
+int both(Call next, const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest,
+         int sendtag, void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source,
+         int recvtag, MPI_Comm comm, MPI_Status* status) {
+  const Observed call;
+  const int code = next(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
+                        source, recvtag, comm, status);
+  if (call && code == MPI_SUCCESS) {
+    write_message(call, Kind::send, sendcount, sendtype, dest, sendtag, comm, 0);
+    write_message(call, Kind::receive, recvcount, recvtype, source, recvtag, comm, 0);
+  }
+  return code;
 }
 
 }  // namespace
 
-#define LARKLANE_SEND(Name)                                                                  \
-  int Name(const Traffic& next, const void* buf, int count, MPI_Datatype datatype, int dest, \
-           int tag, MPI_Comm comm) {                                                         \
-    const Observed call;                                                                     \
-    const int code = next.Name(buf, count, datatype, dest, tag, comm);                       \
-    if (call && code == MPI_SUCCESS)                                                         \
-      write_message(call, Kind::send, count, datatype, dest, tag, comm, nullptr);            \
-    return code;                                                                             \
+#define LARKLANE_SEND(Name, Count)                                                             \
+  int Name(const Traffic& next, const void* buf, Count count, MPI_Datatype datatype, int dest, \
+           int tag, MPI_Comm comm) {                                                           \
+    return blocking(Kind::send, next.Name, buf, count, datatype, dest, tag, comm);             \
   }
-LARKLANE_SEND(Send)
-LARKLANE_SEND(Ssend)
-LARKLANE_SEND(Rsend)
-
-#define LARKLANE_ISEND(Name)                                                                 \
-  int Name(const Traffic& next, const void* buf, int count, MPI_Datatype datatype, int dest, \
-           int tag, MPI_Comm comm, MPI_Request* request) {                                   \
-    const Observed call;                                                                     \
-    const int code = next.Name(buf, count, datatype, dest, tag, comm, request);              \
-    if (call && code == MPI_SUCCESS)                                                         \
-      write_message(call, Kind::send, count, datatype, dest, tag, comm, request);            \
-    return code;                                                                             \
+#define LARKLANE_MAKE(how, kind, Name, Buffer, Count)                                              \
+  int Name(const Traffic& next, Buffer buf, Count count, MPI_Datatype datatype, int peer, int tag, \
+           MPI_Comm comm, MPI_Request* request) {                                                  \
+    return how(Kind::kind, next.Name, buf, count, datatype, peer, tag, comm, request);             \
   }
-LARKLANE_ISEND(Isend)
-LARKLANE_ISEND(Issend)
-LARKLANE_ISEND(Irsend)
-
-#define LARKLANE_SEND_INIT(Name)                                                             \
-  int Name(const Traffic& next, const void* buf, int count, MPI_Datatype datatype, int dest, \
-           int tag, MPI_Comm comm, MPI_Request* request) {                                   \
-    const Observed call;                                                                     \
-    const int code = next.Name(buf, count, datatype, dest, tag, comm, request);              \
-    if (call && code == MPI_SUCCESS)                                                         \
-      trace_persistent(call, true, count, datatype, dest, tag, comm, *request);              \
-    return code;                                                                             \
+#define LARKLANE_RECV(Name, Count)                                                              \
+  int Name(const Traffic& next, void* buf, Count count, MPI_Datatype datatype, int source,      \
+           int tag, MPI_Comm comm, MPI_Status* status) {                                        \
+    return blocking(Kind::receive, next.Name, buf, count, datatype, source, tag, comm, status); \
   }
-LARKLANE_SEND_INIT(Send_init)
-LARKLANE_SEND_INIT(Ssend_init)
-LARKLANE_SEND_INIT(Rsend_init)
-
-int Recv(const Traffic& next, void* buf, int count, MPI_Datatype datatype, int source, int tag,
-         MPI_Comm comm, MPI_Status* status) {
-  const Observed call;
-  const int code = next.Recv(buf, count, datatype, source, tag, comm, status);
-  if (call && code == MPI_SUCCESS)
-    write_message(call, Kind::receive, count, datatype, source, tag, comm, nullptr);
-  return code;
-}
-
-int Irecv(const Traffic& next, void* buf, int count, MPI_Datatype datatype, int source, int tag,
-          MPI_Comm comm, MPI_Request* request) {
-  const Observed call;
-  const int code = next.Irecv(buf, count, datatype, source, tag, comm, request);
-  if (call && code == MPI_SUCCESS)
-    write_message(call, Kind::receive, count, datatype, source, tag, comm, request);
-  return code;
-}
-
-int Recv_init(const Traffic& next, void* buf, int count, MPI_Datatype datatype, int source, int tag,
-              MPI_Comm comm, MPI_Request* request) {
-  const Observed call;
-  const int code = next.Recv_init(buf, count, datatype, source, tag, comm, request);
-  if (call && code == MPI_SUCCESS)
-    trace_persistent(call, false, count, datatype, source, tag, comm, *request);
-  return code;
-}
-
-int Sendrecv(const Traffic& next, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-             int dest, int sendtag, void* recvbuf, int recvcount, MPI_Datatype recvtype, int source,
-             int recvtag, MPI_Comm comm, MPI_Status* status) {
-  const Observed call;
-  const int code = next.Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
-                                 recvtype, source, recvtag, comm, status);
-  if (call && code == MPI_SUCCESS) {
-    write_message(call, Kind::send, sendcount, sendtype, dest, sendtag, comm, nullptr);
-    write_message(call, Kind::receive, recvcount, recvtype, source, recvtag, comm, nullptr);
+#define LARKLANE_SENDRECV(Name, Count)                                                       \
+  int Name(const Traffic& next, const void* sendbuf, Count sendcount, MPI_Datatype sendtype, \
+           int dest, int sendtag, void* recvbuf, Count recvcount, MPI_Datatype recvtype,     \
+           int source, int recvtag, MPI_Comm comm, MPI_Status* status) {                     \
+    return both(next.Name, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,  \
+                recvtype, source, recvtag, comm, status);                                    \
   }
-  return code;
-}
+#define LARKLANE_EACH(Count, suffix)                                      \
+  LARKLANE_SEND(Send##suffix, Count)                                      \
+  LARKLANE_SEND(Ssend##suffix, Count)                                     \
+  LARKLANE_SEND(Rsend##suffix, Count)                                     \
+  LARKLANE_RECV(Recv##suffix, Count)                                      \
+  LARKLANE_SENDRECV(Sendrecv##suffix, Count)                              \
+  LARKLANE_MAKE(nonblocking, send, Isend##suffix, const void*, Count)     \
+  LARKLANE_MAKE(nonblocking, send, Issend##suffix, const void*, Count)    \
+  LARKLANE_MAKE(nonblocking, send, Irsend##suffix, const void*, Count)    \
+  LARKLANE_MAKE(nonblocking, receive, Irecv##suffix, void*, Count)        \
+  LARKLANE_MAKE(persistent, send, Send_init##suffix, const void*, Count)  \
+  LARKLANE_MAKE(persistent, send, Ssend_init##suffix, const void*, Count) \
+  LARKLANE_MAKE(persistent, send, Rsend_init##suffix, const void*, Count) \
+  LARKLANE_MAKE(persistent, receive, Recv_init##suffix, void*, Count)
+
+LARKLANE_EACH(int, )
+LARKLANE_EACH(MPI_Count, _c)
 
 }  // namespace larklane::mpi::profiled
