@@ -136,6 +136,7 @@ void Pattern::guard(Exchange& exchange, Series& series) {
     return sum;
   };
   const bool is_early = count(true) > 0;
+  yielding_barrier();  // nobody gives anything while another still looks for what is too early
   for (std::size_t r = 0; r < routes_.size(); ++r) {
     fill_part(r, held, round_);
     exchange.sent[r]->ready(held, o_.threads - 1, true);
