@@ -45,7 +45,8 @@ std::uint64_t clock_identity() {
   if (::stat("/proc/self/ns/time", &time_namespace) == 0)
     text += "." + std::to_string(time_namespace.st_ino);
   std::uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (const unsigned char letter : text) hash = (hash ^ letter) * 1099511628211u;
+  for (const char letter : text)
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211u;
   return hash;
 }
 
