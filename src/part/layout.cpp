@@ -31,7 +31,7 @@ Result<Layout> Layout::make(std::uint32_t partitions, std::span<const std::uint3
     const std::uint32_t mask = low_mask(group.count) << word.count;
     for (std::uint32_t p = group.first; p < group.first + group.count; ++p)
       layout.cells_[p] = {static_cast<std::uint32_t>(layout.words_.size() - 1), mask,
-                          1u << (p - word.first)};
+                          1u << (p - word.first), false};
     word.count += group.count;
   };
   auto add_large = [&](Run group) {
@@ -43,7 +43,7 @@ Result<Layout> Layout::make(std::uint32_t partitions, std::span<const std::uint3
       const auto index = static_cast<std::uint32_t>(layout.words_.size());
       layout.words_.push_back({group.first + done, count, root, done / kUnitsPerWord});
       for (std::uint32_t i = 0; i < count; ++i)
-        layout.cells_[group.first + done + i] = {index, low_mask(count), 1u << i};
+        layout.cells_[group.first + done + i] = {index, low_mask(count), 1u << i, true};
     }
     layout.roots_.push_back(
         {first_word, static_cast<std::uint32_t>(layout.words_.size()) - first_word});

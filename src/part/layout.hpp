@@ -61,6 +61,7 @@ struct Cell {
   std::uint32_t word;
   std::uint32_t group_mask;  ///< bits of its group within the word; of a leaf: all its bits
   std::uint32_t bit_mask;    ///< its own bit
+  bool is_leaf;              ///< its word is a leaf of a larger group
 };
 
 /// Groups and words of one channel; the same on both sides, because it follows from the boundaries.

@@ -91,7 +91,7 @@ class Rendezvous {
     RunJoiner<std::remove_reference_t<Move>> runs(move);
     for (const std::uint32_t end = first + count; first < end;) {
       const std::uint32_t index = layout_.cells()[first].word;
-      const Word& word = layout_.words()[index];
+      const Word word = layout_.words()[index];  // its mark may be the last touch of the channel
       const std::uint32_t bit = first - word.first;
       const std::uint32_t taken = std::min(end - first, word.count - bit);
       const std::uint32_t bits = low_mask(taken) << bit;
@@ -201,7 +201,7 @@ class Rendezvous {
 
   template <class Runs>
   void complete_leaf(std::uint64_t round, const Word& leaf, Runs& runs) const {
-    const Root& root = layout_.roots()[leaf.root];
+    const Root root = layout_.roots()[leaf.root];  // before the last touch, as in mark()
     // seq_cst: as in mark(); acquires the other leaves' partitions.
     const std::uint64_t old =
         block_.root(round, leaf.root)
