@@ -21,6 +21,7 @@ static const char usage[] =
     "usage: pair WHAT [options]\n"
     "  latency   half round trip, ns           --way partitioned | persistent | isend | line\n"
     "  exposed   last arrival - last ready, ns --way partitioned | persistent | join | threads\n"
+    "  one-copy  the same of one partition, ns --way push | pull, no MPI\n"
     "  early     ns from the first of the partitions being ready to its arrival, the others held\n"
     "  calls     ns above an empty call        --way pready | contended | parrived\n"
     "            ns above the library's call   --way isend | waitall\n"
@@ -67,18 +68,19 @@ long wrong_words(const char* buffer, size_t bytes, int round) {
   return wrong;
 }
 
-/* A page of rank 0's that rank 1 maps through /proc: nothing of the MPI's. */
-struct news* share_news(void) {
+/* Memory of rank 0's that rank 1 maps through /proc: nothing of the MPI's. */
+struct news* share_news(size_t shared_bytes) {
+  const size_t bytes = sizeof(struct news) + shared_bytes;
   int place[2] = {getpid(), -1};
   if (rank_of_this() == 0) {
     place[1] = memfd_create("pair", 0);
-    if (ftruncate(place[1], sizeof(struct news)) != 0) MPI_Abort(MPI_COMM_WORLD, 4);
+    if (ftruncate(place[1], (off_t)bytes) != 0) MPI_Abort(MPI_COMM_WORLD, 4);
   }
   MPI_Bcast(place, 2, MPI_INT, 0, MPI_COMM_WORLD);
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/fd/%d", place[0], place[1]);
   const int fd = open(path, O_RDWR);
-  struct news* news = mmap(NULL, sizeof *news, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  struct news* news = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (fd < 0 || news == MAP_FAILED) {
     fprintf(stderr, "pair: %s can't be mapped: run both ranks on one host\n", path);
     MPI_Abort(MPI_COMM_WORLD, 4);
@@ -175,6 +177,8 @@ int main(int argc, char** argv) {
     measure_latency(&options, &samples);
   else if (strcmp(options.what, "exposed") == 0)
     measure_exposed(&options, &samples);
+  else if (strcmp(options.what, "one-copy") == 0)
+    measure_one_copy(&options, &samples);
   else if (strcmp(options.what, "early") == 0)
     measure_early(&options, &samples);
   else if (strcmp(options.what, "calls") == 0)

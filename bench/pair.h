@@ -40,14 +40,17 @@ struct news {
   _Atomic int round; /* received */
   double arrived;
   _Alignas(64) _Atomic uint64_t lines[2][8]; /* of rank 0, of rank 1 */
+  char shared[];
 };
-struct news* share_news(void); /* collective; for the rest of the program */
+/* Collective; for the rest of the program, with so many shared bytes behind it. */
+struct news* share_news(size_t shared_bytes);
 void tell_news(struct news* news, int round, double arrived);
 void await_news(struct news* news, int round);
 
 void measure_early(const struct options* options, struct samples* samples);
 void measure_latency(const struct options* options, struct samples* samples);
 void measure_exposed(const struct options* options, struct samples* samples);
+void measure_one_copy(const struct options* options, struct samples* samples);
 void measure_calls(const struct options* options, struct samples* samples);
 
 #endif

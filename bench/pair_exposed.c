@@ -2,6 +2,7 @@
  * the receiver has everything. What a program with one send after the join would call the time of
  * its communication. Pready's own cost is inside. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,11 +115,40 @@ static double last_ready(const struct team* t) {
   return last;
 }
 
+/* What the last partition costs at least where buffers are not shared: one copy of it between two
+ * cores that do nothing else. `push`: by the sender into the receiver's buffer, `pull`: by the
+ * receiver out of the sender's. No MPI, no other partitions, no waiting for a core. */
+void measure_one_copy(const struct options* o, struct samples* s) {
+  const int sender = rank_of_this() == 0, push = strcmp(o->way, "push") == 0;
+  const size_t bytes = o->bytes / (size_t)o->partitions;
+  struct news* news = share_news(bytes);
+  char* own = malloc(bytes + 8);
+  memset(own, 0, bytes);
+  for (int round = -o->warmup; round < o->rounds; ++round) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (sender) {
+      fill(push ? own : news->shared, bytes, 0, round);
+      const double ready = now_ns();
+      if (push) memcpy(news->shared, own, bytes);
+      atomic_store(&news->lines[0][0], (uint64_t)(round + o->warmup + 1));
+      await_news(news, round);
+      if (round >= 0) s->values[s->count++] = news->arrived - ready;
+    } else {
+      while (atomic_load(&news->lines[0][0]) != (uint64_t)(round + o->warmup + 1)) sched_yield();
+      if (!push) memcpy(own, news->shared, bytes);
+      const double arrived = now_ns();
+      s->wrong += wrong_words(push ? news->shared : own, bytes, round) != 0;
+      tell_news(news, round, arrived);
+    }
+  }
+  free(own);
+}
+
 void measure_exposed(const struct options* o, struct samples* s) {
   const int sender = rank_of_this() == 0;
   struct team t = {
       .o = o, .buffer = malloc(o->bytes + 8), .ready = calloc((size_t)o->threads, sizeof(double))};
-  struct news* news = share_news();
+  struct news* news = share_news(0);
   struct member* members = calloc((size_t)o->threads, sizeof *members);
   pthread_t* threads = calloc((size_t)o->threads, sizeof *threads);
   MPI_Request* parts = calloc((size_t)o->threads, sizeof *parts);

@@ -55,7 +55,7 @@ enum { LOOKS_MAX = 1000 };
 
 /* What any message costs at least: a cache line that one rank writes and the other reads. */
 static void measure_line(const struct options* o, struct samples* s) {
-  struct news* news = share_news();
+  struct news* news = share_news(0);
   const int rank = rank_of_this();
   _Atomic uint64_t *out = news->lines[rank], *in = news->lines[1 - rank];
   for (int round = -o->warmup; round < o->rounds; ++round) {
