@@ -14,7 +14,8 @@ constexpr std::uint64_t kRound = 5;
 /// Marks every partition in order. @return those whose mark looked further
 std::vector<std::uint32_t> looked_further(const Layout& layout, std::uint64_t flags) {
   std::array<WordLine<RealPlatform>, 4> words;
-  for (auto& line : words) line.state.store(word_state::fresh(kRound) | flags);
+  for (auto& line : words)
+    line.state.store(word_state::fresh(kRound) | flags, std::memory_order_relaxed);
   const WordWindow<RealPlatform> window{layout.cells().data(), words.data()};
   std::vector<std::uint32_t> looked;
   for (std::uint32_t p = 0; p < layout.partitions(); ++p)
@@ -59,7 +60,7 @@ TEST(WordWindow, LastOfALeafTellsItsRoot) {
 TEST(WordWindow, SecondMarkIsTold) {
   const Layout layout = groups_of_four(4);
   WordLine<RealPlatform> word;
-  word.state.store(word_state::fresh(kRound) | 2);
+  word.state.store(word_state::fresh(kRound) | 2, std::memory_order_relaxed);
   const WordWindow<RealPlatform> window{layout.cells().data(), &word};
   EXPECT_EQ(
       window.mark_one(1, [](const Cell&, std::uint64_t) -> Status { return Errc::kAlreadyReady; })
