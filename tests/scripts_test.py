@@ -18,7 +18,7 @@ def load(name):
     return module
 
 
-bars, driver, mutants, options = map(load, ("bars", "test", "mutants", "options_doc"))
+bars, driver, mutants, options, statements = map(load, ("bars", "test", "mutants", "options_doc", "statements"))
 stats = bars.stats
 
 
@@ -50,6 +50,36 @@ def test_verdicts():
     assert verdict(1.05, noise=0.03) == "not slower"
     assert verdict(1.03, spread=0.1) == "too noisy"
     assert stats.compare([1, 1], [1, 1], 0, 0)["verdict"] == "too noisy"
+
+
+class Seen:
+    """Figures of a few points for the judges of scripts/statements.py: {(plan, size): values}."""
+
+    def __init__(self, figures):
+        self.figures = figures
+
+    def values(self, plan, size, way="partitioned"):
+        return self.figures[plan, size]
+
+    def sizes(self, plan):
+        return sorted(size for name, size in self.figures if name == plan)
+
+
+def test_statements():
+    near = [1.0, 1.1, 0.9, 1.0, 1.05]
+    seen = Seen({("a", 1): near, ("a", 2): [9.0, 10.0, 11.0, 10.0, 10.0], ("a", 4): [3.0, 3.1, 2.9, 3.0, 3.0], ("b", 1): [0.2, 5.0, 0.1, 4.0, 1.0]})
+    first, second, wide = ("a", 1), ("a", 2), ("b", 1)
+    assert statements._above(seen, second, first).holds is True and statements._above(seen, first, second).holds is False
+    assert statements._above(seen, first, wide).holds is None
+    assert statements._alike(seen, first, first).holds is None and statements._alike(seen, ("a", 4), ("a", 4)).holds is True
+    assert statements._alike(seen, second, first).holds is False
+    assert statements._share_above(seen, second, 5).holds is True and statements._share_above(seen, first, 5).holds is False
+    assert statements._share_above(seen, wide, 1).holds is None
+    assert statements._shares_alike(seen, second, first).holds is True  # 9 points apart
+    assert statements._rises_then_falls(seen, "a").holds is True
+    assert statements._rises_then_falls(Seen({("a", 1): near, ("a", 2): [2.0, 2.0]}), "a").holds is False
+    gone = statements.Statement("paper", "text", lambda seen: statements._above(seen, ("c", 1), first))
+    assert statements.judged(gone, seen).figures == "no figures"
 
 
 def test_turns():
