@@ -20,17 +20,21 @@ NAMES = {
 }
 
 
+def title(record: Record) -> str:
+    """ "Pready 3 to 5". Of kinds in NAMES."""
+    name = NAMES[Kind(record.kind)]
+    if record.kind != Kind.READY:
+        return name
+    return f"{name} {record.a}" + (f" to {record.a + record.b - 1}" if record.b > 1 else "")
+
+
 def _call(rank: int, record: Record, origin_ns: int) -> Event:
     args: dict[str, Any] = {}
-    name = NAMES[Kind(record.kind)]
-    if record.kind == Kind.READY:
-        last = record.a + record.b - 1
-        name += f" {record.a}" if record.b == 1 else f" {record.a} to {last}"
     if record.kind in (Kind.SEND, Kind.RECEIVE):
         args = {"peer": record.a, "tag": record.b, "bytes": record.value}
     elif record.request:
         args = {"region" if record.kind in (Kind.REGION, Kind.MEMBER) else "request": record.request}
-    return {"ph": "X", "name": name, "pid": rank, "tid": record.thread, "ts": (record.begin_ns - origin_ns) / 1000,
+    return {"ph": "X", "name": title(record), "pid": rank, "tid": record.thread, "ts": (record.begin_ns - origin_ns) / 1000,
             "dur": max(record.end_ns - record.begin_ns, 1) / 1000, "args": args}
 
 

@@ -2,6 +2,7 @@
 
   python3 -m larklane.profile FOLDER                    what is in it
   python3 -m larklane.profile FOLDER --perfetto FILE    a trace for https://ui.perfetto.dev
+  python3 -m larklane.profile FOLDER --otf2 FOLDER      an OTF2 archive (Vampir, Scalasca)
   python3 -m larklane.profile FOLDER --delays FILE      delays per thread, for `larklane bench --noise trace:FILE`
 
 Times are integers, nanoseconds of the clock of rank 0's host. Exit status: 0, or 2 if there is nothing that can be read.
@@ -463,6 +464,7 @@ def main(arguments: list[str] | None = None) -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--perfetto", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--otf2", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--delays", type=pathlib.Path, metavar="FILE")
     options = parser.parse_args(arguments)
     try:
@@ -472,6 +474,10 @@ def main(arguments: list[str] | None = None) -> int:
             from larklane import perfetto  # noqa: PLC0415  here: it needs this module
 
             perfetto.write(profile, options.perfetto)
+        if options.otf2:
+            from larklane import otf2_file  # noqa: PLC0415  likewise
+
+            otf2_file.write(profile, options.otf2)
         if options.delays:
             print(f"{options.delays}: {write_delays(profile, options.delays)} rounds")
     except (ProfileError, OSError) as error:
