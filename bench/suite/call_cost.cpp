@@ -9,6 +9,7 @@
 
 #include "benchmarks.hpp"
 #include "buffer.hpp"
+#include "partitioned.hpp"
 #include "payload.hpp"
 #include "wait.hpp"
 
@@ -77,7 +78,7 @@ class CallRun {
     measure_empty(kEmpty);
     MPI_Barrier(MPI_COMM_WORLD);
     time(is_sender_ ? kPsendInit : kPrecvInit, kRequests, [&] {
-      for (std::size_t r = 0; r < kRequests; ++r) init(r);
+      for (std::size_t r = 0; r < kRequests; ++r) requests_[r] = init(r);
     });
     first_round();
     for (int i = 0; i < kSettlingRounds; ++i) plain_round();
@@ -94,15 +95,9 @@ class CallRun {
     }
   }
 
-  void init(std::size_t r) {
-    const auto count = static_cast<MPI_Count>(bytes_ / static_cast<std::uint64_t>(partitions_));
-    const int tag = kTag + static_cast<int>(r);
-    if (is_sender_)
-      MPI_Psend_init(buffers_[r].data(), partitions_, count, MPI_BYTE, 1, tag, MPI_COMM_WORLD,
-                     MPI_INFO_NULL, &requests_[r]);
-    else
-      MPI_Precv_init(buffers_[r].data(), partitions_, count, MPI_BYTE, 0, tag, MPI_COMM_WORLD,
-                     MPI_INFO_NULL, &requests_[r]);
+  MPI_Request init(std::size_t r) const {
+    return make_partitioned({buffers_[r].data(), bytes_, static_cast<std::uint32_t>(partitions_),
+                             is_sender_ ? 1 : 0, kTag + static_cast<int>(r), is_sender_});
   }
 
   /// From Start to Wait, by the sender, one request after the other: what the two sides have to

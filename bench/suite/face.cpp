@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "partitioned.hpp"
 #include "wait.hpp"
 
 namespace larklane::bench {
@@ -100,16 +101,10 @@ class Multiple final : public Face {
 
 class Partitioned final : public Face {
  public:
-  explicit Partitioned(const FaceEnd& end) : Face(end) {
-    const auto partitions = static_cast<int>(end.partitions);
-    const auto count = static_cast<MPI_Count>(end.bytes / end.partitions);
-    if (end.is_sent)
-      MPI_Psend_init(end.data, partitions, count, MPI_BYTE, end.peer, kTag + end.route,
-                     MPI_COMM_WORLD, MPI_INFO_NULL, &request_);
-    else
-      MPI_Precv_init(end.data, partitions, count, MPI_BYTE, end.peer, kTag + end.route,
-                     MPI_COMM_WORLD, MPI_INFO_NULL, &request_);
-  }
+  explicit Partitioned(const FaceEnd& end)
+      : Face(end),
+        request_(make_partitioned(
+            {end.data, end.bytes, end.partitions, end.peer, kTag + end.route, end.is_sent})) {}
   ~Partitioned() override { MPI_Request_free(&request_); }
 
   void start() override {
@@ -138,7 +133,7 @@ class Partitioned final : public Face {
   }
 
  private:
-  MPI_Request request_ = MPI_REQUEST_NULL;
+  MPI_Request request_;
   bool is_complete_ = false;
 };
 

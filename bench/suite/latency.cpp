@@ -1,26 +1,28 @@
 // Half a round trip between two ranks: one thread, one partition.
 
 #include <mpi.h>
-#include <sched.h>
 
-#include <atomic>
 #include <memory>
+#include <span>
 
 #include "benchmarks.hpp"
 #include "buffer.hpp"
+#include "partitioned.hpp"
 #include "payload.hpp"
+#include "put_window.hpp"
 #include "wait.hpp"
 
 namespace larklane::bench {
 namespace {
 
 constexpr int kTag = 9;
-constexpr double kHeldNs = 20e6;
 
 struct Ends {
-  std::byte *out, *in;
-  int bytes, peer;
+  std::span<std::byte> out, in;
+  int peer;
 };
+
+int count_of(std::span<const std::byte> bytes) { return static_cast<int>(bytes.size()); }
 
 /// There and back. The calls of one round: prepare, before the clock starts; start, send and
 /// receive, or receive, start and send; finish.
@@ -48,95 +50,66 @@ class Blocking final : public Trip {
  public:
   using Trip::Trip;
   void send() override {
-    MPI_Send(ends_.out, ends_.bytes, MPI_BYTE, ends_.peer, kTag, MPI_COMM_WORLD);
+    MPI_Send(ends_.out.data(), count_of(ends_.out), MPI_BYTE, ends_.peer, kTag, MPI_COMM_WORLD);
   }
   void receive() override {
-    MPI_Recv(ends_.in, ends_.bytes, MPI_BYTE, ends_.peer, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Recv(ends_.in.data(), count_of(ends_.in), MPI_BYTE, ends_.peer, kTag, MPI_COMM_WORLD,
+             MPI_STATUS_IGNORE);
   }
 };
 
-class Persistent final : public Trip {
+/// Two requests, one for each direction.
+class Requests : public Trip {
  public:
-  explicit Persistent(const Ends& ends) : Trip(ends) {
-    MPI_Send_init(ends.out, ends.bytes, MPI_BYTE, ends.peer, kTag, MPI_COMM_WORLD, &send_);
-    MPI_Recv_init(ends.in, ends.bytes, MPI_BYTE, ends.peer, kTag, MPI_COMM_WORLD, &receive_);
-  }
-  ~Persistent() override {
+  ~Requests() override {
     MPI_Request_free(&send_);
     MPI_Request_free(&receive_);
   }
   void prepare(std::uint64_t) override { MPI_Start(&receive_); }
-  void send() override { MPI_Start(&send_); }
   void receive() override { MPI_Wait(&receive_, MPI_STATUS_IGNORE); }
   void finish() override { MPI_Wait(&send_, MPI_STATUS_IGNORE); }
 
- private:
+ protected:
+  using Trip::Trip;
   MPI_Request send_ = MPI_REQUEST_NULL, receive_ = MPI_REQUEST_NULL;
 };
 
-class Partitioned final : public Trip {
+class Persistent final : public Requests {
  public:
-  explicit Partitioned(const Ends& ends) : Trip(ends) {
-    MPI_Psend_init(ends.out, 1, ends.bytes, MPI_BYTE, ends.peer, kTag, MPI_COMM_WORLD,
-                   MPI_INFO_NULL, &send_);
-    MPI_Precv_init(ends.in, 1, ends.bytes, MPI_BYTE, ends.peer, kTag, MPI_COMM_WORLD, MPI_INFO_NULL,
-                   &receive_);
+  explicit Persistent(const Ends& ends) : Requests(ends) {
+    MPI_Send_init(ends.out.data(), count_of(ends.out), MPI_BYTE, ends.peer, kTag, MPI_COMM_WORLD,
+                  &send_);
+    MPI_Recv_init(ends.in.data(), count_of(ends.in), MPI_BYTE, ends.peer, kTag, MPI_COMM_WORLD,
+                  &receive_);
   }
-  ~Partitioned() override {
-    MPI_Request_free(&send_);
-    MPI_Request_free(&receive_);
+  void send() override { MPI_Start(&send_); }
+};
+
+class Partitioned final : public Requests {
+ public:
+  explicit Partitioned(const Ends& ends) : Requests(ends) {
+    send_ = make_partitioned({ends.out.data(), ends.out.size(), 1, ends.peer, kTag, true});
+    receive_ = make_partitioned({ends.in.data(), ends.in.size(), 1, ends.peer, kTag, false});
   }
-  void prepare(std::uint64_t) override { MPI_Start(&receive_); }
   void start() override { MPI_Start(&send_); }
   void send() override { MPI_Pready(0, send_); }
-  void receive() override { MPI_Wait(&receive_, MPI_STATUS_IGNORE); }
-  void finish() override { MPI_Wait(&send_, MPI_STATUS_IGNORE); }
-
- private:
-  MPI_Request send_ = MPI_REQUEST_NULL, receive_ = MPI_REQUEST_NULL;
 };
 
 /// A put, then a mark that the other side looks at.
 class Put final : public Trip {
  public:
-  explicit Put(const Ends& ends) : Trip(ends) {
-    void* mark = nullptr;
-    MPI_Win_create(ends.in, ends.bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &data_);
-    MPI_Win_allocate(sizeof(std::uint64_t), sizeof(std::uint64_t), MPI_INFO_NULL, MPI_COMM_WORLD,
-                     &mark, &marks_);
-    mark_ = static_cast<std::uint64_t*>(mark);
-    *mark_ = 0;  // no round's
-    MPI_Win_lock_all(MPI_MODE_NOCHECK, data_);
-    MPI_Win_lock_all(MPI_MODE_NOCHECK, marks_);
-    MPI_Barrier(MPI_COMM_WORLD);
-  }
-  ~Put() override {
-    MPI_Win_unlock_all(marks_);
-    MPI_Win_unlock_all(data_);
-    MPI_Win_free(&marks_);
-    MPI_Win_free(&data_);
-  }
+  explicit Put(const Ends& ends) : Trip(ends), window_(ends.in, 1) {}
   void prepare(std::uint64_t round) override { round_ = round; }
-  void send() override {
-    MPI_Put(ends_.out, ends_.bytes, MPI_BYTE, ends_.peer, 0, ends_.bytes, MPI_BYTE, data_);
-    MPI_Win_flush(ends_.peer, data_);
-    MPI_Accumulate(&round_, 1, MPI_UINT64_T, ends_.peer, 0, 1, MPI_UINT64_T, MPI_REPLACE, marks_);
-    MPI_Win_flush(ends_.peer, marks_);
-  }
+  void send() override { window_.put(ends_.out, 0, ends_.peer, 0, round_); }
   void receive() override {
     wait_until([&] {
-      int unused = 0;  // a library without hardware puts needs a call of the target to get on
-      MPI_Iprobe(MPI_ANY_SOURCE, kTag, MPI_COMM_WORLD, &unused, MPI_STATUS_IGNORE);
-      MPI_Win_sync(marks_);
-      // acquire: the put's bytes behind the mark; the partner is the library's store.
-      return std::atomic_ref(*mark_).load(std::memory_order_acquire) == round_;
+      window_.look();
+      return window_.arrived(0, round_);
     });
-    MPI_Win_sync(data_);
   }
 
  private:
-  MPI_Win data_ = MPI_WIN_NULL, marks_ = MPI_WIN_NULL;
-  std::uint64_t* mark_ = nullptr;
+  PutWindow window_;
   std::uint64_t round_ = 0;
 };
 
@@ -156,7 +129,7 @@ class LatencyRun {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     is_first_ = rank == 0;
     for (const std::string& way : o_.ways)
-      trips_.push_back(make_trip(way, {out_.data(), in_.data(), static_cast<int>(size), 1 - rank}));
+      trips_.push_back(make_trip(way, {out_.span(), in_.span(), 1 - rank}));
   }
 
   Point run(double budget_ns) {
@@ -205,8 +178,7 @@ class LatencyRun {
     MPI_Barrier(MPI_COMM_WORLD);
     const auto send = [&] {
       trip.start();
-      const double until = now_ns() + kHeldNs;
-      while (now_ns() < until) sched_yield();
+      while_held([] {});
       fill(out_.span(), 0, key(is_first_));
       trip.send();
     };

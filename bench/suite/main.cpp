@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "measure/machine.hpp"
 #include "measure/record.hpp"
@@ -105,8 +106,8 @@ int measure(Record& record) {
   if (tells) std::fputs(table_head(record).c_str(), stdout);
   std::size_t at = 0;
   Progress progress(o);
-  // Rank 0 alone watches: its end ends the job.
-  Watchdog watchdog(tells ? o.limit_s : 1e9, [&](const std::string& way) {
+  std::optional<Watchdog> watchdog;
+  const auto on_hang = [&](const std::string& way) {
     record.failures.push_back({way, o.bytes_of(o.sizes[at]),
                                "a round was not over after " + std::to_string(o.limit_s) + " s"});
     if (!o.json.empty()) write_json(record, o.json);
@@ -115,8 +116,9 @@ int measure(Record& record) {
                  record.failures.back().what.c_str());
     std::fflush(nullptr);
     _exit(kFailed);
-  });
-  const Watcher watcher{[&](const std::string& way) { watchdog.feed(way); },
+  };
+  if (tells) watchdog.emplace(o.limit_s, on_hang);  // rank 0's end ends the job
+  const Watcher watcher{[&](const std::string& way) { watchdog->feed(way); },
                         [&](double share) { progress.show(at, share); }};
   const double ends_ns = now_ns() + o.budget_s * 1e9;
   std::uint64_t wrong = 0;
@@ -124,8 +126,8 @@ int measure(Record& record) {
     const double budget_ns = (ends_ns - now_ns()) / static_cast<double>(o.sizes.size() - at);
     Point point =
         benchmark.measure(o, o.sizes[at], clock, record.environment.timer_ns, budget_ns, watcher);
-    watchdog.feed({});
     if (!tells) continue;
+    watchdog->feed({});
     progress.clear();
     for (const Series& series : point.series) wrong += series.wrong + !series.refused.empty();
     std::fputs(table_lines(record, point).c_str(), stdout);

@@ -20,7 +20,6 @@ namespace larklane::bench {
 namespace {
 
 constexpr int kReportTag = 3;
-constexpr double kHeldNs = 20e6;
 
 /// What the receiver tells the sender after a round.
 struct Told {
@@ -115,8 +114,7 @@ class PairRun {
       computed_ns_[thread] = now_ns();
       give(way, thread, ascending, [&](std::uint32_t partition) {
         if (partition != held) return;
-        const double until = now_ns() + kHeldNs;
-        while (now_ns() < until) sched_yield();
+        while_held([] {});
         claims = way.claims_completion();
         given_ns = computed_ns_[thread] = now_ns();
       });

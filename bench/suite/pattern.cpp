@@ -12,8 +12,6 @@
 namespace larklane::bench {
 namespace {
 
-constexpr double kHeldNs = 20e6;
-
 template <std::size_t N>
 void reduce(std::array<double, N>& values, MPI_Op op) {
   MPI_Request request;
@@ -124,12 +122,10 @@ void Pattern::guard(Exchange& exchange, Series& series) {
     if (routes_[r].from != MPI_PROC_NULL) seen[r].resize(held + 1);
   std::uint64_t wrong = 0;
   bool claims = false;
-  const double until = now_ns() + kHeldNs;
-  while (now_ns() < until) {
+  while_held([&] {
     wrong += look(exchange, seen);
     for (auto& face : exchange.sent) claims |= face->claims_completion();
-    sched_yield();
-  }
+  });
   const auto count = [&](char value) {
     std::ptrdiff_t sum = 0;
     for (const auto& parts : seen) sum += std::ranges::count(parts, value);

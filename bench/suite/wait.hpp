@@ -4,6 +4,8 @@
 #include <mpi.h>
 #include <sched.h>
 
+#include "clock.hpp"
+
 namespace larklane::bench {
 
 /// Looks some times in a row, then lets others run between two looks.
@@ -12,6 +14,13 @@ void wait_until(Done&& done) {
   constexpr unsigned kLooksBeforeYield = 200;
   for (unsigned looks = 0; !done(); ++looks)
     if (looks > kLooksBeforeYield) sched_yield();
+}
+
+/// While a guard holds a part back, for as long as what must not be on its way would need to come.
+template <class Look>
+void while_held(Look&& look) {
+  constexpr double kHeldNs = 20e6;
+  for (const double until = now_ns() + kHeldNs; now_ns() < until; sched_yield()) look();
 }
 
 inline void wait_for(MPI_Request* request) {

@@ -2,10 +2,11 @@
 // thread, and one that only pretends to be partitioned, for calibration.
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
+#include <span>
 
 #include "clock.hpp"
+#include "partitioned.hpp"
+#include "put_window.hpp"
 #include "way.hpp"
 
 namespace larklane::bench {
@@ -20,18 +21,12 @@ int count_of(std::uint64_t bytes) { return static_cast<int>(bytes); }
 class Partitioned final : public Way {
  public:
   explicit Partitioned(const Pair& pair)
-      : Way(pair, pair.options->send_partitions(), pair.options->receive_partitions()) {
-    const std::uint32_t partitions =
-        pair.is_sender ? pair.options->send_partitions() : pair.options->receive_partitions();
-    const auto count = static_cast<MPI_Count>(pair.bytes / partitions);
-    if (pair.is_sender)
-      MPI_Psend_init(pair.buffer, static_cast<int>(partitions), count, MPI_BYTE, kReceiver, kTag,
-                     MPI_COMM_WORLD, MPI_INFO_NULL, &request_);
-    else
-      MPI_Precv_init(pair.buffer, static_cast<int>(partitions), count, MPI_BYTE, kSender, kTag,
-                     MPI_COMM_WORLD, MPI_INFO_NULL, &request_);
-    is_there_.resize(arrived_ns_.size());
-  }
+      : Way(pair, pair.options->send_partitions(), pair.options->receive_partitions()),
+        request_(make_partitioned(
+            {pair.buffer, pair.bytes,
+             pair.is_sender ? pair.options->send_partitions() : pair.options->receive_partitions(),
+             pair.is_sender ? kReceiver : kSender, kTag, pair.is_sender})),
+        is_there_(arrived_ns_.size()) {}
   ~Partitioned() override { MPI_Request_free(&request_); }
 
   void start(std::uint64_t) override {
@@ -68,27 +63,16 @@ class Partitioned final : public Way {
   }
 
  private:
-  MPI_Request request_ = MPI_REQUEST_NULL;
+  MPI_Request request_;
   std::vector<char> is_there_;
   std::size_t missing_ = 0;
   bool is_complete_ = false;
 };
 
-/// One send when all threads have joined.
-class Join final : public Way {
+/// One message when all threads have joined.
+class OneMessage : public Way {
  public:
-  explicit Join(const Pair& pair) : Way(pair, 1, 1) {}
-
-  void start(std::uint64_t) override {
-    if (!pair_.is_sender)
-      MPI_Irecv(pair_.buffer, count_of(pair_.bytes), MPI_BYTE, kSender, kTag, MPI_COMM_WORLD,
-                &request_);
-  }
   void ready(std::uint32_t, std::uint32_t, bool) override {}
-  void joined() override {
-    begun_ns_[0] = now_ns();
-    MPI_Send(pair_.buffer, count_of(pair_.bytes), MPI_BYTE, kReceiver, kTag, MPI_COMM_WORLD);
-  }
   bool poll() override {
     int flag = 0;
     MPI_Test(&request_, &flag, MPI_STATUS_IGNORE);
@@ -97,14 +81,29 @@ class Join final : public Way {
   }
   void finish() override {}
 
- private:
+ protected:
+  explicit OneMessage(const Pair& pair) : Way(pair, 1, 1) {}
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
-/// The same with persistent requests.
-class Persistent final : public Way {
+class Join final : public OneMessage {
  public:
-  explicit Persistent(const Pair& pair) : Way(pair, 1, 1) {
+  explicit Join(const Pair& pair) : OneMessage(pair) {}
+
+  void start(std::uint64_t) override {
+    if (!pair_.is_sender)
+      MPI_Irecv(pair_.buffer, count_of(pair_.bytes), MPI_BYTE, kSender, kTag, MPI_COMM_WORLD,
+                &request_);
+  }
+  void joined() override {
+    begun_ns_[0] = now_ns();
+    MPI_Send(pair_.buffer, count_of(pair_.bytes), MPI_BYTE, kReceiver, kTag, MPI_COMM_WORLD);
+  }
+};
+
+class Persistent final : public OneMessage {
+ public:
+  explicit Persistent(const Pair& pair) : OneMessage(pair) {
     if (pair.is_sender)
       MPI_Send_init(pair.buffer, count_of(pair.bytes), MPI_BYTE, kReceiver, kTag, MPI_COMM_WORLD,
                     &request_);
@@ -117,22 +116,11 @@ class Persistent final : public Way {
   void start(std::uint64_t) override {
     if (!pair_.is_sender) MPI_Start(&request_);
   }
-  void ready(std::uint32_t, std::uint32_t, bool) override {}
   void joined() override {
     begun_ns_[0] = now_ns();
     MPI_Start(&request_);
     MPI_Wait(&request_, MPI_STATUS_IGNORE);
   }
-  bool poll() override {
-    int flag = 0;
-    MPI_Test(&request_, &flag, MPI_STATUS_IGNORE);
-    if (flag) arrived_ns_[0] = now_ns();
-    return flag != 0;
-  }
-  void finish() override {}
-
- private:
-  MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
 /// Each thread sends its share when it has it.
@@ -193,26 +181,8 @@ class Puts final : public Way {
   explicit Puts(const Pair& pair)
       : Way(pair, pair.options->threads, pair.options->threads),
         share_(pair.bytes / pair.options->threads),
-        is_there_(pair.options->threads),
-        outgoing_(pair.options->threads) {
-    const std::size_t threads = pair.options->threads;
-    void* marks = nullptr;
-    MPI_Win_create(pair.buffer, pair.is_sender ? 0 : static_cast<MPI_Aint>(pair.bytes), 1,
-                   MPI_INFO_NULL, MPI_COMM_WORLD, &data_);
-    MPI_Win_allocate(pair.is_sender ? 0 : static_cast<MPI_Aint>(threads * sizeof(std::uint64_t)),
-                     sizeof(std::uint64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &marks, &flags_);
-    marks_ = static_cast<std::uint64_t*>(marks);
-    if (!pair.is_sender) std::fill_n(marks_, threads, kNoRound);
-    MPI_Win_lock_all(MPI_MODE_NOCHECK, data_);
-    MPI_Win_lock_all(MPI_MODE_NOCHECK, flags_);
-    MPI_Barrier(MPI_COMM_WORLD);
-  }
-  ~Puts() override {
-    MPI_Win_unlock_all(flags_);
-    MPI_Win_unlock_all(data_);
-    MPI_Win_free(&flags_);
-    MPI_Win_free(&data_);
-  }
+        window_(message().first(pair.is_sender ? 0 : pair.bytes), pair.options->threads),
+        is_there_(pair.options->threads) {}
 
   void start(std::uint64_t round) override {
     round_ = round;
@@ -223,41 +193,28 @@ class Puts final : public Way {
     if (!last) return;
     begun_ns_[thread] = now_ns();
     const std::uint64_t at = thread * share_;
-    MPI_Put(pair_.buffer + at, count_of(share_), MPI_BYTE, kReceiver, static_cast<MPI_Aint>(at),
-            count_of(share_), MPI_BYTE, data_);
-    MPI_Win_flush(kReceiver, data_);
-    outgoing_[thread] = round_;
-    MPI_Accumulate(&outgoing_[thread], 1, MPI_UINT64_T, kReceiver, static_cast<MPI_Aint>(thread), 1,
-                   MPI_UINT64_T, MPI_REPLACE, flags_);
-    MPI_Win_flush(kReceiver, flags_);
+    window_.put(message().subspan(at, share_), at, kReceiver, thread, round_);
   }
   bool poll() override {
-    int unused = 0;  // a library without hardware puts needs a call of the target to get on
-    MPI_Iprobe(MPI_ANY_SOURCE, kTag, MPI_COMM_WORLD, &unused, MPI_STATUS_IGNORE);
-    MPI_Win_sync(flags_);
+    window_.look();
     for (std::size_t t = 0; t < is_there_.size(); ++t) {
-      // acquire: the put's bytes behind the mark; the partner is the library's store.
-      if (is_there_[t] || std::atomic_ref(marks_[t]).load(std::memory_order_acquire) != round_)
-        continue;
+      if (is_there_[t] || !window_.arrived(t, round_)) continue;
       arrived_ns_[t] = now_ns();
       is_there_[t] = true;
       --missing_;
     }
-    MPI_Win_sync(data_);
     return missing_ == 0;
   }
   void finish() override {}
 
  private:
-  static constexpr std::uint64_t kNoRound = ~std::uint64_t{0};
+  std::span<std::byte> message() const { return {pair_.buffer, pair_.bytes}; }
 
   const std::uint64_t share_;
-  MPI_Win data_ = MPI_WIN_NULL, flags_ = MPI_WIN_NULL;
-  std::uint64_t* marks_ = nullptr;
-  std::uint64_t round_ = kNoRound;
+  PutWindow window_;
+  std::uint64_t round_ = 0;
   std::vector<char> is_there_;
   std::size_t missing_ = 0;
-  std::vector<std::uint64_t> outgoing_;
 };
 
 /// What a partitioned library that sends everything in Wait would look like: its early-bird share

@@ -1,0 +1,76 @@
+#pragma once
+// One-sided communication: memory that others put into, and marks that say what is there.
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace larklane::bench {
+
+/// Rounds are counted from 1.
+/// Thread safety: put() of different parts by different threads; everything else single-owner.
+class PutWindow {
+ public:
+  /// Collective over all ranks.
+  /// @param memory  of this rank, that others put into; may be empty
+  /// @param parts   as many marks, the same on all ranks
+  PutWindow(std::span<std::byte> memory, std::size_t parts) : outgoing_(parts) {
+    const auto bytes = static_cast<MPI_Aint>(memory.size());
+    void* marks = nullptr;
+    MPI_Win_create(memory.data(), bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &data_);
+    MPI_Win_allocate(static_cast<MPI_Aint>(parts * sizeof(std::uint64_t)), sizeof(std::uint64_t),
+                     MPI_INFO_NULL, MPI_COMM_WORLD, &marks, &flags_);
+    marks_ = {static_cast<std::uint64_t*>(marks), parts};
+    std::ranges::fill(marks_, 0);
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, data_);
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, flags_);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  ~PutWindow() {
+    MPI_Win_unlock_all(flags_);
+    MPI_Win_unlock_all(data_);
+    MPI_Win_free(&flags_);
+    MPI_Win_free(&data_);
+  }
+  PutWindow(const PutWindow&) = delete;
+  PutWindow& operator=(const PutWindow&) = delete;
+
+  /// `bytes` to place `at` of the peer's memory; when they are there, the mark of `part`.
+  void put(std::span<const std::byte> bytes, std::size_t at, int peer, std::size_t part,
+           std::uint64_t round) {
+    const auto count = static_cast<int>(bytes.size());
+    MPI_Put(bytes.data(), count, MPI_BYTE, peer, static_cast<MPI_Aint>(at), count, MPI_BYTE, data_);
+    MPI_Win_flush(peer, data_);
+    outgoing_[part] = round;
+    MPI_Accumulate(&outgoing_[part], 1, MPI_UINT64_T, peer, static_cast<MPI_Aint>(part), 1,
+                   MPI_UINT64_T, MPI_REPLACE, flags_);
+    MPI_Win_flush(peer, flags_);
+  }
+
+  /// Before arrived().
+  void look() {
+    int unused = 0;  // a library without hardware puts needs a call of the target to get on
+    MPI_Iprobe(MPI_ANY_SOURCE, kUnusedTag, MPI_COMM_WORLD, &unused, MPI_STATUS_IGNORE);
+    MPI_Win_sync(flags_);
+  }
+  bool arrived(std::size_t part, std::uint64_t round) {
+    // acquire: the put's bytes behind the mark; the partner is the library's store.
+    if (std::atomic_ref(marks_[part]).load(std::memory_order_acquire) != round) return false;
+    MPI_Win_sync(data_);
+    return true;
+  }
+
+ private:
+  static constexpr int kUnusedTag = 13;
+
+  MPI_Win data_ = MPI_WIN_NULL, flags_ = MPI_WIN_NULL;
+  std::span<std::uint64_t> marks_;
+  std::vector<std::uint64_t> outgoing_;
+};
+
+}  // namespace larklane::bench
