@@ -23,14 +23,15 @@ struct Watcher {
   std::function<void(double share_done)> progress;
 };
 
-/// How many rounds fit into --budget, at what a warm-up round has taken. Collective: rank 0's
-/// budget and clock decide.
+/// How many rounds fit into --budget beside the warm-up, at what one of its rounds has taken.
+/// Collective: rank 0's budget and clock decide.
 inline std::uint32_t rounds_within(const Options& o, double budget_ns, double warmup_ns) {
   constexpr double kRoundsMin = 5;
   std::uint32_t rounds = o.iterations;
   if (o.budget_s > 0 && o.warmup > 0)
-    rounds = static_cast<std::uint32_t>(std::clamp(
-        budget_ns / (warmup_ns / o.warmup), std::min(kRoundsMin, double(rounds)), double(rounds)));
+    rounds = static_cast<std::uint32_t>(std::clamp((budget_ns - warmup_ns) / (warmup_ns / o.warmup),
+                                                   std::min(kRoundsMin, double(rounds)),
+                                                   double(rounds)));
   MPI_Bcast(&rounds, 1, MPI_UINT32_T, 0, MPI_COMM_WORLD);
   return rounds;
 }

@@ -1,7 +1,7 @@
 """`larklane bench` outside of a launcher: starts launches itself, variant by variant in turns, keeps what each measured, reports.
 
-A launch that hangs or dies is reported as such and does not stop the others: the way that hung is left out of the variant's
-further launches. The result is one JSON file:
+A launch that hangs or dies is reported as such and does not stop the others. What it had measured is kept; the way that hung is
+left out of the variant's further launches. The result is one JSON file:
 
   {"schema": 1, "kind": "bench-set", "runs": [record, ...], "failures": [{"benchmark", "variant", "way", "what"}, ...]}
 
@@ -26,6 +26,8 @@ BENCHMARKS = ("overhead", "perceived-bandwidth", "availability", "early-bird", "
 VARIANTS = ("native", "larklane")
 # Everything once, in minutes on a laptop: enough to see what the figures will look like.
 QUICK = "--sizes 4K,64K,1M --threads 4 --iterations 20 --warmup 3 --compute-us 1000".split()
+PATIENCE_S = 5  # with a launcher that was asked to end
+LIMIT_SHARE = 0.8  # of a launch's time limit for its rounds; the rest is for its start, guards and warm-up
 FAILED, USAGE = 1, 2
 
 
@@ -49,25 +51,27 @@ def launches(benchmarks: list[str], variants: list[str], repetitions: int) -> It
                 yield Launch(benchmark, variant, turn)
 
 
-def kill_group(process: "subprocess.Popen[str]") -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.wait()
+def end_group(process: "subprocess.Popen[str]") -> None:
+    """Asks first: a launcher that is asked ends its ranks, wherever they are; one that is killed may leave them behind."""
+    for wanted in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, wanted)
+            process.wait(PATIENCE_S)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
 
 
 def run_command(command: list[str], limit_s: float) -> tuple[int | None, str]:
-    """@return exit status (None: it was killed after limit_s), and the end of what it said on stderr"""
+    """@return exit status (None: it was ended after limit_s), and the end of what it said on stderr"""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                           start_new_session=True) as process:
         try:
             _, errors = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
-            kill_group(process)
+            end_group(process)
             return None, ""
         except BaseException:
-            kill_group(process)
+            end_group(process)
             raise
     return process.returncode, errors.strip()[-600:]
 
@@ -92,6 +96,17 @@ class Set:
         print(f"\r\033[K{launch.title()}: {way + ': ' if way else ''}{what}", file=sys.stderr)
 
 
+def keep(launch: Launch, record: dict[str, Any], results: Set) -> None:
+    """Of a launch that hung, too. What failed stands in the set."""
+    for point in record["points"]:
+        for series in point["series"]:
+            problem = series.get("refused") or (f"{series['wrong']} wrong rounds" if series["wrong"] else "")
+            if problem:
+                results.fail(launch, series["way"], f"{point['bytes']} bytes: {problem}")
+    results.runs.append({**record, "failures": []})
+    results.save()
+
+
 def measure(launch: Launch, command: Callable[[Launch, str, list[str]], list[str]], limit_s: float, results: Set,
             left_out: set[str]) -> None:
     """One launch, and again without the way that took it down.
@@ -100,29 +115,25 @@ def measure(launch: Launch, command: Callable[[Launch, str, list[str]], list[str
     @param left_out  ways of this benchmark and variant that have hung; grows
     """
     file = results.path.with_name(f"{launch.benchmark}-{launch.variant}-{launch.turn}.json")
-    while True:
+    again = True
+    while again:
+        known = len(results.failures)
         file.unlink(missing_ok=True)
         status, errors = run_command(command(launch, str(file), sorted(left_out)), limit_s)
-        record = json.loads(file.read_text()) if file.exists() else None
-        hung = [] if record is None else record["failures"]
-        for failure in hung:
+        record = json.loads(file.read_text()) if file.exists() else {"points": [], "failures": []}
+        again = False
+        for failure in record["failures"]:
             results.fail(launch, failure["way"], f"hangs at {failure['bytes']} bytes: {failure['what']}")
-            left_out.add(failure["way"])
-        if hung:
-            continue
-        if record is not None:
-            results.runs.append(record)
-            for point in record["points"]:
-                for series in point["series"]:
-                    problem = series.get("refused") or (f"{series['wrong']} wrong rounds" if series["wrong"] else "")
-                    if problem:
-                        results.fail(launch, series["way"], f"{point['bytes']} bytes: {problem}")
+            way = failure["way"].rstrip("'")  # the baseline may hang in its second series
+            again = again or way not in left_out
+            left_out.add(way)
+        if record["points"]:
+            keep(launch, record, results)
         if status is None:
             results.fail(launch, None, f"no end after {limit_s:.0f} s")
-        elif status != 0 and (record is None or not record["points"]):
+        elif status != 0 and len(results.failures) == known:
             results.fail(launch, None, f"exit status {status}: {errors}")
-        file.unlink(missing_ok=True)
-        return
+    file.unlink(missing_ok=True)
 
 
 class Progress:
@@ -162,7 +173,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--repetitions", type=int, default=0, metavar="N", help="launches of each variant (default: 3, quick: 1)")
     made.add_argument("--quick", action="store_true", help=f"a few minutes: {' '.join(QUICK)}")
     made.add_argument("--budget", type=float, default=0, metavar="S", help="seconds for everything: repetitions are dropped first")
-    made.add_argument("--launch-limit", type=float, default=300, metavar="S", help="seconds after which a launch is killed")
+    made.add_argument("--launch-limit", type=float, default=300, metavar="S", 
+                      help="seconds after which a launch is ended; its rounds are made to fit (default: %(default)s)")
     made.add_argument("--out", type=pathlib.Path, default=pathlib.Path("larklane-bench"), help="folder (default: %(default)s)")
     made.add_argument("--no-report", action="store_true", help="the JSON only")
     return made
@@ -189,14 +201,13 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
     left_out: dict[tuple[str, str], set[str]] = {}
 
     def command(launch: Launch, file: str, without: list[str]) -> list[str]:
-        words = [*shlex.split(options.launcher), larklane, "bench", launch.benchmark,
-                 "--with", launch.variant, "--json", file, "--quiet", *(QUICK if options.quick else []), *further]
-        if without:
-            words += ["--without", ",".join(without)]
+        budget = LIMIT_SHARE * options.launch_limit
         if options.budget:
             share = (ends - time.monotonic()) / max(1, len(plan) - progress.done + 1)
-            words += ["--budget", f"{max(share, 1):.1f}"]
-        return words
+            budget = min(budget, max(share, 1))
+        words = [*shlex.split(options.launcher), larklane, "bench", launch.benchmark, "--with", launch.variant, "--json", file,
+                 "--quiet", "--budget", f"{budget:.1f}", *(QUICK if options.quick else []), *further]
+        return [*words, "--without", ",".join(without)] if without else words
 
     try:
         for launch in plan:
@@ -221,6 +232,7 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
 
 
 def main(words: list[str]) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the launch that runs, as ^C does
     options, further = parser().parse_known_args(words)
     return run(options, further)
 

@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +20,7 @@ from larklane import bench  # noqa: E402
 
 # A stand-in for `larklane bench BENCHMARK --with VARIANT --json FILE ...`; what it does is told by MODE.
 COMMAND = """#!{python}
-import json, os, sys, time
+import json, os, signal, subprocess, sys
 words = sys.argv[1:]
 value = lambda name: words[words.index(name) + 1] if name in words else None
 benchmark, variant, without = words[1], value("--with"), (value("--without") or "").split(",")
@@ -27,18 +28,43 @@ mode = os.environ["MODE"]
 ways = [way for way in ("join", "partitioned") if way not in without]
 failures = []
 if mode == "hang" and variant == "native" and "partitioned" in ways:
-    failures = [{{"way": "partitioned", "bytes": 64, "what": "not over after 30 s"}}]
-points = [] if failures else [{{"bytes": 64, "series": [{{"way": way, "wrong": int(mode == "wrong" and variant == "native")}} for way in ways]}}]
+    failures = [{{"way": "partitioned", "bytes": 128, "what": "not over after 30 s"}}]
+if mode == "hang again":
+    failures = [{{"way": "join'", "bytes": 128, "what": "not over after 30 s"}}]
+points = [{{"bytes": 64, "series": [{{"way": way, "wrong": int(mode == "wrong" and variant == "native")}} for way in ways]}}]
 record = {{"options": {{"benchmark": benchmark}}, "context": {{"variant": variant}}, "points": points, "failures": failures}}
 with open(os.environ["LOG"], "a") as log:
     log.write(" ".join(words) + "\\n")
 if mode == "die":
     sys.exit("no such network")
 json.dump(record, open(value("--json"), "w"))
-if mode == "sleep":
-    time.sleep(60)
+if mode == "die late":
+    sys.exit("no such memory")
+if mode in ("sleep", "deaf"):  # as a launcher whose ranks have a session of their own
+    signal.signal(signal.SIGTERM, signal.default_int_handler if mode == "sleep" else signal.SIG_IGN)
+    rank = subprocess.Popen(["sleep", "60"], start_new_session=mode == "sleep")
+    with open(os.environ["LOG"] + ".rank", "w") as file:
+        file.write(str(rank.pid))
+    try:
+        rank.wait()
+    except KeyboardInterrupt:
+        rank.kill()
+        rank.wait()
 sys.exit(1 if failures or mode == "wrong" else 0)
 """
+
+
+def ends(pid: int) -> bool:
+    """Is it over within a few seconds?"""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.01)
+    return False
 
 
 class Runner(unittest.TestCase):
@@ -50,14 +76,24 @@ class Runner(unittest.TestCase):
         command.write_text(COMMAND.format(python=sys.executable))
         command.chmod(0o755)
 
+    def environment(self, mode: str) -> dict[str, str]:
+        return {"LARKLANE_COMMAND": str(self.folder / "larklane"), "LOG": str(self.folder / "log"), "MODE": mode}
+
     def measured(self, mode: str, *words: str) -> tuple[int, dict[str, Any], list[str]]:
         """@return exit status, the set, the words of each launch"""
-        log, out = self.folder / "log", self.folder / "out"
-        environment = {"LARKLANE_COMMAND": str(self.folder / "larklane"), "LOG": str(log), "MODE": mode}
-        with mock.patch.dict(os.environ, environment), contextlib.redirect_stderr(io.StringIO()), \
+        out = self.folder / "out"
+        with mock.patch.dict(os.environ, self.environment(mode)), contextlib.redirect_stderr(io.StringIO()), \
                 contextlib.redirect_stdout(io.StringIO()):
             status = bench.main([*words, "--launcher", "env", "--no-report", "--out", str(out)])
-        return status, json.loads((out / "bench.json").read_text()), log.read_text().splitlines()
+        return status, json.loads((out / "bench.json").read_text()), (self.folder / "log").read_text().splitlines()
+
+    def rank(self) -> int:
+        """The process of the launch that has begun."""
+        file, deadline = self.folder / "log.rank", time.monotonic() + 30
+        while not file.exists() or not file.read_text():
+            self.assertLess(time.monotonic(), deadline, "no launch has begun")
+            time.sleep(0.01)
+        return int(file.read_text())
 
     def test_variants_take_turns(self) -> None:
         status, found, launches = self.measured("well", "overhead", "--repetitions", "3")
@@ -79,9 +115,19 @@ class Runner(unittest.TestCase):
         self.assertEqual(status, 0, "a failure of the MPI's own is no failure of the run")
         (failure,) = found["failures"]
         self.assertEqual((failure["variant"], failure["way"]), ("native", "partitioned"))
-        self.assertIn("64 bytes", failure["what"])
-        self.assertEqual(len(found["runs"]), 4)
+        self.assertIn("128 bytes", failure["what"])
         self.assertEqual(["--without partitioned" in line for line in launches], [False, True, False, False, True])
+
+    def test_what_a_launch_measured_before_it_hung_is_kept(self) -> None:
+        _, found, _ = self.measured("hang", "overhead", "--repetitions", "1")
+        ways = [[series["way"] for series in run["points"][0]["series"]] for run in found["runs"]]
+        self.assertEqual(ways, [["join", "partitioned"], ["join"], ["join", "partitioned"]])
+        self.assertEqual([run["failures"] for run in found["runs"]], [[], [], []], "they stand in the set, once")
+
+    def test_a_launch_that_hangs_without_the_way_it_named_is_not_begun_for_ever(self) -> None:
+        _, found, launches = self.measured("hang again", "overhead", "--with", "native", "--repetitions", "1")
+        self.assertEqual(["--without join" in line for line in launches], [False, True])
+        self.assertEqual(len(found["failures"]), 2)
 
     def test_wrong_payload_is_a_failure(self) -> None:
         _, found, _ = self.measured("wrong", "overhead", "--repetitions", "1")
@@ -93,11 +139,48 @@ class Runner(unittest.TestCase):
         self.assertEqual((status, found["runs"], len(launches)), (1, [], 2 * len(bench.BENCHMARKS)))
         self.assertTrue(all("no such network" in failure["what"] for failure in found["failures"]))
 
-    def test_a_launch_without_end_is_killed_and_what_it_measured_is_kept(self) -> None:
+    def test_a_launch_that_dies_late_is_a_failure_and_what_it_measured_is_kept(self) -> None:
+        _, found, _ = self.measured("die late", "overhead", "--with", "native", "--repetitions", "1")
+        self.assertEqual((len(found["runs"]), found["failures"][0]["what"]), (1, "exit status 1: no such memory"))
+
+    def test_a_launch_without_end_is_ended_and_what_it_measured_is_kept(self) -> None:
         began = time.monotonic()
         _, found, _ = self.measured("sleep", "overhead", "--with", "native", "--repetitions", "1", "--launch-limit", "1")
         self.assertLess(time.monotonic() - began, 30)
         self.assertEqual((len(found["runs"]), found["failures"][0]["what"]), (1, "no end after 1 s"))
+        self.assertTrue(ends(self.rank()), "the launcher could have ended its rank")
+
+    def test_a_launcher_that_does_not_listen_is_killed(self) -> None:
+        with mock.patch.object(bench, "PATIENCE_S", 0.2):
+            self.measured("deaf", "overhead", "--with", "native", "--repetitions", "1", "--launch-limit", "1")
+        self.assertTrue(ends(self.rank()))
+
+    def test_a_runner_that_is_ended_ends_its_launch(self) -> None:
+        package = Path(bench.__file__).parents[1]
+        with subprocess.Popen([sys.executable, "-m", "larklane.bench", "overhead", "--launcher", "env", "--out", str(self.folder / "out")],
+                              env={**os.environ, **self.environment("sleep"), "PYTHONPATH": str(package)},
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as runner:
+            rank = self.rank()
+            runner.terminate()
+            _, errors = runner.communicate(timeout=30)
+        self.assertEqual(runner.returncode, 1)
+        self.assertIn("stopped", errors)
+        self.assertTrue(ends(rank))
+
+    def budgets(self, *words: str) -> list[float]:
+        _, _, launches = self.measured("well", "overhead", *words)
+        return [float(line.split("--budget ")[1].split()[0]) for line in launches]
+
+    def test_rounds_fit_into_the_limit_of_a_launch(self) -> None:
+        self.assertEqual(self.budgets("--launch-limit", "100", "--repetitions", "1"), [80, 80])
+
+    def test_a_budget_for_everything_is_shared_and_stays_below_the_limit(self) -> None:
+        first, last = self.budgets("--budget", "20", "--repetitions", "1")
+        self.assertLessEqual(first, 10)
+        self.assertLess(first, last, "what the first one did not use is left for the last one")
+
+    def test_a_large_budget_does_not_let_a_launch_outlive_its_limit(self) -> None:
+        self.assertEqual(self.budgets("--budget", "10000", "--launch-limit", "100", "--repetitions", "1"), [80, 80])
 
     def test_unknown_variant_is_refused(self) -> None:
         with contextlib.redirect_stderr(io.StringIO()) as errors:
