@@ -10,142 +10,129 @@
 namespace larklane::part {
 namespace {
 
-/// A first round: afterwards the two know each other.
-void meet(SendRequest& send, RecvRequest& recv) {
-  ASSERT_TRUE(recv.start().ok());
-  ASSERT_TRUE(send.start().ok());
-  ASSERT_TRUE(send.pready(0, send.partitions()).ok());
-  ASSERT_EQ(complete(recv), Completion::complete);
-  ASSERT_EQ(complete(send), Completion::complete);
-}
+constexpr std::uint64_t kPartitionBytes = 8 << 10;
 
-constexpr std::int32_t kPushed = 16;
-constexpr std::uint64_t kPushedBytes = 8 << 10;
+/// A pair of requests whose partitions are worth a push.
+class Pushes : public testing::Test {
+ protected:
+  explicit Pushes(std::int32_t partitions = 16)
+      : last_(partitions - 1),
+        from_(static_cast<std::size_t>(partitions) * kPartitionBytes),
+        to_(from_.size()),
+        send_(made(pair_.sender->send_init(
+            args_of(pair_.recv_address, from_.data(), partitions, kPartitionBytes)))),
+        recv_(made(pair_.receiver->recv_init(
+            args_of(pair_.send_address, to_.data(), partitions, kPartitionBytes)))) {}
+  void TearDown() override {
+    EXPECT_TRUE(pair_.sender->free(send_).ok());
+    EXPECT_TRUE(pair_.receiver->free(recv_).ok());
+  }
+
+  void start(std::uint64_t round) {
+    fill(from_, round);
+    ASSERT_TRUE(recv_->start().ok());
+    ASSERT_TRUE(send_->start().ok());
+  }
+  void finish(std::uint64_t round) {
+    ASSERT_EQ(complete(*recv_), Completion::complete) << round;
+    ASSERT_EQ(complete(*send_), Completion::complete) << round;
+    ASSERT_TRUE(holds(to_, round)) << round;
+  }
+  /// A first round: afterwards the two know each other. @return partitions that the sender moved
+  std::uint64_t meet() {
+    start(0);
+    EXPECT_TRUE(send_->pready(0, last_ + 1).ok());
+    finish(0);
+    return pushed();
+  }
+  std::uint64_t pushed() const { return pair_.sender->summary().moved_by_sender; }
+
+  const std::int32_t last_;
+  EnginePair pair_{kSlots};
+  std::vector<std::byte> from_, to_;
+  SendRequest* send_;
+  RecvRequest* recv_;
+};
 
 // The first slots fill up, and then the sender copies by itself what the receiver does not fetch.
-TEST(Pushes, WhatTheReceiverDoesNotFetchIsInItsBufferAllTheSame) {
-  EnginePair pair(kSlots);
-  std::vector<std::byte> from(kPushed * kPushedBytes), to(from.size());
-  SendRequest* send =
-      made(pair.sender->send_init(args_of(pair.recv_address, from.data(), kPushed, kPushedBytes)));
-  RecvRequest* recv =
-      made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), kPushed, kPushedBytes)));
-  meet(*send, *recv);
-  const std::uint64_t first_round = pair.sender->summary().moved_by_sender;
+TEST_F(Pushes, WhatTheReceiverDoesNotFetchIsInItsBufferAllTheSame) {
+  const std::uint64_t first_round = meet();
   for (std::uint64_t round = 1; round < 4; ++round) {
-    fill(from, round);
-    ASSERT_TRUE(recv->start().ok());
-    ASSERT_TRUE(send->start().ok());
-    ASSERT_TRUE(send->pready(0, kPushed - 1).ok());
-    EXPECT_EQ(send->pready(kPushed - 2, 1).code(), Errc::kAlreadyReady);
-    for (std::uint64_t i = 8 * kPushedBytes; i < (kPushed - 1) * kPushedBytes; ++i)
-      ASSERT_EQ(to[i], byte_of(round, i)) << i;
-    EXPECT_NE(to[0], byte_of(round, 0)) << "nobody has fetched it";
-    ASSERT_TRUE(send->pready(kPushed - 1, 1).ok());
-    ASSERT_EQ(complete(*recv), Completion::complete);
-    ASSERT_EQ(complete(*send), Completion::complete);
-    EXPECT_TRUE(holds(to, round));
+    start(round);
+    ASSERT_TRUE(send_->pready(0, last_).ok());
+    EXPECT_EQ(send_->pready(last_ - 1, 1).code(), Errc::kAlreadyReady);
+    for (std::uint64_t i = 8 * kPartitionBytes; i < to_.size() - kPartitionBytes; ++i)
+      ASSERT_EQ(to_[i], byte_of(round, i)) << i;
+    EXPECT_NE(to_[0], byte_of(round, 0)) << "nobody has fetched it";
+    ASSERT_TRUE(send_->pready(last_, 1).ok());
+    ASSERT_NO_FATAL_FAILURE(finish(round));
   }
-  const Summary sent = pair.sender->summary(), received = pair.receiver->summary();
+  const Summary sent = pair_.sender->summary(), received = pair_.receiver->summary();
   EXPECT_EQ(sent.moved_by_sender, first_round + 3u * 8);
-  EXPECT_EQ(sent.moved_by_sender + received.moved_by_receiver, 4u * kPushed);
-  EXPECT_EQ(sent.bytes_moved + received.bytes_moved, 4 * from.size());
-  EXPECT_TRUE(pair.sender->free(send).ok());
-  EXPECT_TRUE(pair.receiver->free(recv).ok());
+  EXPECT_EQ(sent.moved_by_sender + received.moved_by_receiver, 4u * 16);
+  EXPECT_EQ(sent.bytes_moved + received.bytes_moved, 4 * from_.size());
 }
 
 // Its slot is not marked meanwhile, and marks are one byte.
-TEST(Pushes, ForManyRoundsLeaveNoMarkThatALaterRoundTakesForItsOwn) {
-  EnginePair pair(kSlots);
-  std::vector<std::byte> from(kPushed * kPushedBytes), to(from.size());
-  SendRequest* send =
-      made(pair.sender->send_init(args_of(pair.recv_address, from.data(), kPushed, kPushedBytes)));
-  RecvRequest* recv =
-      made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), kPushed, kPushedBytes)));
-  meet(*send, *recv);
+TEST_F(Pushes, ForManyRoundsLeaveNoMarkThatALaterRoundTakesForItsOwn) {
+  meet();
   for (std::uint64_t round = 1; round <= 258; ++round) {
-    fill(from, round);
-    ASSERT_TRUE(recv->start().ok());
-    ASSERT_TRUE(send->start().ok());
-    const std::int32_t last = kPushed - 1;
+    start(round);
     if (round < 3) {
-      ASSERT_TRUE(send->pready(last, 1).ok());  // through its slot
+      ASSERT_TRUE(send_->pready(last_, 1).ok());  // through its slot
     }
-    ASSERT_TRUE(send->pready(0, last).ok());
+    ASSERT_TRUE(send_->pready(0, last_).ok());
     if (round > 256) {
       for (int look = 0; look < 3; ++look) {
         bool arrived = true;
-        ASSERT_TRUE(recv->parrived(last, &arrived).ok());
+        ASSERT_TRUE(recv_->parrived(last_, &arrived).ok());
         EXPECT_FALSE(arrived) << round;
-        EXPECT_EQ(recv->poll(), Completion::pending) << round;
-        EXPECT_EQ(send->poll(), Completion::pending) << round;
+        EXPECT_EQ(recv_->poll(), Completion::pending) << round;
+        EXPECT_EQ(send_->poll(), Completion::pending) << round;
       }
     }
     if (round >= 3) {
-      ASSERT_TRUE(send->pready(last, 1).ok());
+      ASSERT_TRUE(send_->pready(last_, 1).ok());
     }
-    ASSERT_EQ(complete(*recv), Completion::complete);
-    ASSERT_EQ(complete(*send), Completion::complete);
-    ASSERT_TRUE(holds(to, round)) << round;
+    ASSERT_NO_FATAL_FAILURE(finish(round));
   }
-  EXPECT_TRUE(pair.sender->free(send).ok());
-  EXPECT_TRUE(pair.receiver->free(recv).ok());
 }
 
-TEST(Pushes, WaitForTheReceiversStart) {
-  EnginePair pair(kSlots);
-  std::vector<std::byte> from(kPushed * kPushedBytes), to(from.size());
-  SendRequest* send =
-      made(pair.sender->send_init(args_of(pair.recv_address, from.data(), kPushed, kPushedBytes)));
-  RecvRequest* recv =
-      made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), kPushed, kPushedBytes)));
+TEST_F(Pushes, WaitForTheReceiversStart) {
   for (std::uint64_t round = 1; round < 4; ++round) {
-    fill(from, round);
-    const std::vector<std::byte> before = to;
-    ASSERT_TRUE(send->start().ok());
-    for (std::int32_t p = 0; p < kPushed; ++p) ASSERT_TRUE(send->pready(p, 1).ok());
-    EXPECT_EQ(to, before) << "the program has its buffer";
-    ASSERT_TRUE(recv->start().ok());
-    ASSERT_EQ(complete(*recv), Completion::complete);
-    ASSERT_EQ(complete(*send), Completion::complete);
-    EXPECT_TRUE(holds(to, round));
+    fill(from_, round);
+    const std::vector<std::byte> before = to_;
+    ASSERT_TRUE(send_->start().ok());
+    for (std::int32_t p = 0; p <= last_; ++p) ASSERT_TRUE(send_->pready(p, 1).ok());
+    EXPECT_EQ(to_, before) << "the program has its buffer";
+    ASSERT_TRUE(recv_->start().ok());
+    ASSERT_NO_FATAL_FAILURE(finish(round));
   }
-  EXPECT_EQ(pair.sender->summary().moved_by_sender, 0u);
-  EXPECT_TRUE(pair.sender->free(send).ok());
-  EXPECT_TRUE(pair.receiver->free(recv).ok());
+  EXPECT_EQ(pushed(), 0u);
 }
 
 // Partitions 32 to 63 have a claim word of their own, which no reader touches in the first rounds.
-TEST(Pushes, OfAllThatAClaimWordCoversDoNotKeepLaterReadersOut) {
-  constexpr std::int32_t kPartitions = 64;
-  EnginePair pair(kSlots);
-  std::vector<std::byte> from(kPartitions * kPushedBytes), to(from.size());
-  SendRequest* send = made(
-      pair.sender->send_init(args_of(pair.recv_address, from.data(), kPartitions, kPushedBytes)));
-  RecvRequest* recv = made(
-      pair.receiver->recv_init(args_of(pair.send_address, to.data(), kPartitions, kPushedBytes)));
-  meet(*send, *recv);
-  const std::uint64_t first_round = pair.sender->summary().moved_by_sender;
+class PushesOfTwoClaimWords : public Pushes {
+ protected:
+  PushesOfTwoClaimWords() : Pushes(64) {}
+};
+
+TEST_F(PushesOfTwoClaimWords, OfAllThatAClaimWordCoversDoNotKeepLaterReadersOut) {
+  const std::uint64_t first_round = meet();
   for (std::uint64_t round = 1; round <= 10; ++round) {
     const bool keeps_up = round == 5 || round > 7;
-    fill(from, round);
-    ASSERT_TRUE(recv->start().ok());
-    ASSERT_TRUE(send->start().ok());
-    for (std::int32_t p = 0; p < kPartitions; ++p) {
-      ASSERT_TRUE(send->pready(p, 1).ok());
+    start(round);
+    for (std::int32_t p = 0; p <= last_; ++p) {
+      ASSERT_TRUE(send_->pready(p, 1).ok());
       bool arrived = false;
       if (keeps_up) {
-        ASSERT_TRUE(recv->parrived(p, &arrived).ok());
+        ASSERT_TRUE(recv_->parrived(p, &arrived).ok());
         EXPECT_TRUE(arrived) << round << " " << p;
       }
     }
-    ASSERT_EQ(complete(*recv), Completion::complete) << round;
-    ASSERT_EQ(complete(*send), Completion::complete) << round;
-    ASSERT_TRUE(holds(to, round)) << round;
+    ASSERT_NO_FATAL_FAILURE(finish(round));
   }
-  EXPECT_EQ(pair.sender->summary().moved_by_sender, first_round + 6u * (kPartitions - 8));
-  EXPECT_TRUE(pair.sender->free(send).ok());
-  EXPECT_TRUE(pair.receiver->free(recv).ok());
+  EXPECT_EQ(pushed(), first_round + 6u * (64 - 8));
 }
 
 }  // namespace
