@@ -94,7 +94,7 @@ def reasons_not_to_publish(dirty, build_type, facts):
 
 def context():
     facts = machine()
-    dirty = bool(output_of("git", "status", "--porcelain", "--untracked-files=no"))
+    dirty = bool(output_of("git", "status", "--porcelain", "--untracked-files=no", "--", ".", f":!{RECORDS.relative_to(ROOT)}"))
     cache = text_of(ROOT / "build/release/CMakeCache.txt")
     build_type = (re.search(r"^CMAKE_BUILD_TYPE:\w+=(.*)$", cache, re.M) or ["", ""])[1]
     reasons = reasons_not_to_publish(dirty, build_type, facts)
