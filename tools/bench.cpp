@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string_view>
+#include <utility>
 
 #include "base/config.hpp"
 #include "place.hpp"
@@ -51,7 +52,9 @@ std::vector<Built> built_programs() {
     if (!program.family.empty())
       found.push_back({path, program.family, fs::canonical(program.mpi, error)});
   }
-  std::ranges::sort(found, {}, &Built::program);
+  std::ranges::sort(found, {}, [](const Built& b) {  // the standard ABI's after those of its own
+    return std::pair(b.family == "abi", b.program);
+  });
   return found;
 }
 
@@ -133,7 +136,8 @@ const Built* choose(const std::vector<Built>& built, const std::string& wanted) 
   for (const bool close : {true, false}) {
     for (const Built& b : built) {
       const bool named = b.program.parent_path().filename() == wanted;
-      const bool fits = family.empty() || b.family == family;
+      // The standard ABI's library is of the launcher's family if it was installed with it.
+      const bool fits = family.empty() || b.family == family || (close && b.family == "abi");
       if (wanted.empty() ? fits && (!close || belongs_to(b.mpi, launcher)) : named) return &b;
     }
   }

@@ -6,6 +6,7 @@
 #include <climits>
 
 #include "face.hpp"
+#include "partitioned.hpp"
 #include "way.hpp"
 
 namespace larklane::bench {
@@ -57,6 +58,9 @@ std::string refusal(const Options& o, int ranks, int thread_level) {
     for (const std::string& name : benchmark.ways) names += " " + name;
     return "--ways " + way + ": expected some of" + names;
   }
+  const auto is_missing = [](const std::string& way) { return !missing(way).empty(); };
+  if (std::ranges::all_of(o.ways, is_missing))
+    return o.benchmark + ": " + missing(o.ways.front()) + " of its own: --with larklane";
   return {};
 }
 

@@ -145,6 +145,7 @@ const std::vector<std::string>& face_way_names() {
 }
 
 std::unique_ptr<Face> make_face(const std::string& name, const FaceEnd& end) {
+  if (!missing(name).empty()) return nullptr;
   if (end.peer == MPI_PROC_NULL) return std::make_unique<Nobody>(end);
   if (name == "single") return std::make_unique<Single>(end);
   if (name == "multiple") return std::make_unique<Multiple>(end);

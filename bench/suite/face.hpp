@@ -48,7 +48,7 @@ class Face {
 };
 
 /// At both ends the same. A face without a peer, MPI_PROC_NULL, does nothing and is there at once.
-/// @param name  one of face_way_names()
+/// @param name  one of face_way_names()   @return null if this MPI can't
 std::unique_ptr<Face> make_face(const std::string& name, const FaceEnd& end);
 const std::vector<std::string>& face_way_names();
 /// Routes are below this.

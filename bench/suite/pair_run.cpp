@@ -53,10 +53,8 @@ class PairRun {
 
   Point run(double budget_ns) {
     Point point{bytes_, o_.send_partitions(), o_.receive_partitions(), 0, {}};
-    for (const std::string& name : o_.ways) point.series.push_back({.way = name});
-    for (std::size_t w = 0; w < ways_.size(); ++w) guard(*ways_[w], point.series[w]);
     take_turns(
-        o_, budget_ns, &point,
+        o_, budget_ns, &point, [&](std::size_t w, Series& series) { guard(*ways_[w], series); },
         [&](std::size_t w, Series& series, std::uint32_t iteration, bool counts) {
           RoundTrace trace;
           one_round(*ways_[w], series, iteration, counts ? &trace : nullptr);

@@ -1,12 +1,26 @@
 #pragma once
-// A request of partitioned communication, as every benchmark makes it.
+// Partitioned communication, as every benchmark begins it. The MPI may have none: then its calls
+// are null, unless Larklane is there.
 
 #include <mpi.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+
+// In every file that calls them: one strong reference would need a definition.
+#pragma weak MPI_Psend_init
+#pragma weak MPI_Precv_init
+#pragma weak MPI_Pready
+#pragma weak MPI_Parrived
 
 namespace larklane::bench {
+
+/// @return why there is nothing to be measured; empty if there is
+inline std::string missing(const std::string& way) {
+  return way == "partitioned" && MPI_Psend_init == nullptr ? "this MPI has no partitioned calls"
+                                                           : "";
+}
 
 /// One end of a message.
 struct PartitionedEnd {

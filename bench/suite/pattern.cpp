@@ -73,10 +73,8 @@ Exchange Pattern::open(const std::string& way) {
 
 Point Pattern::run(double budget_ns) {
   Point point{bytes_, o_.send_partitions(), o_.send_partitions(), 0, {}};
-  for (const std::string& way : o_.ways) point.series.push_back({.way = way});
-  for (std::size_t w = 0; w < exchanges_.size(); ++w) guard(exchanges_[w], point.series[w]);
   take_turns(
-      o_, budget_ns, &point,
+      o_, budget_ns, &point, [&](std::size_t w, Series& series) { guard(exchanges_[w], series); },
       [&](std::size_t w, Series& series, std::uint32_t iteration, bool counts) {
         one_round(exchanges_[w], series, iteration, counts);
       },

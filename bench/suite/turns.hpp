@@ -14,6 +14,7 @@
 #include "clock.hpp"
 #include "measure/options.hpp"
 #include "measure/series.hpp"
+#include "partitioned.hpp"
 
 namespace larklane::bench {
 
@@ -36,17 +37,23 @@ inline std::uint32_t rounds_within(const Options& o, double budget_ns, double wa
   return rounds;
 }
 
-/// Warm-up, then rounds: A B C A', A C B A', ... A' is the first way again, in a series of its own:
-/// how far A and A' are apart is the noise of the point. Collective.
-/// @param point      its series: one per way, in which those that are refused are left out
+/// Guards, warm-up, then rounds: A B C A', A C B A', ... A' is the first way again, in a series of
+/// its own: how far A and A' are apart is the noise of the point. Collective.
+/// @param point      gets a series per way; one that is missing or that its guard refuses has no
+///                   rounds
+/// @param guard      (way's index, its series)
 /// @param one_round  (way's index, its series, iteration, does it count?)
 /// @param progress   told the share that is done
-template <class OneRound, class Progress>
-void take_turns(const Options& o, double budget_ns, Point* point, OneRound&& one_round,
-                Progress&& progress) {
+template <class Guard, class OneRound, class Progress>
+void take_turns(const Options& o, double budget_ns, Point* point, Guard&& guard,
+                OneRound&& one_round, Progress&& progress) {
+  for (const std::string& way : o.ways)
+    point->series.push_back({.way = way, .refused = missing(way)});
   std::vector<std::size_t> turn;
-  for (std::size_t w = 0; w < point->series.size(); ++w)
+  for (std::size_t w = 0; w < point->series.size(); ++w) {
+    if (point->series[w].refused.empty()) guard(w, point->series[w]);
     if (point->series[w].refused.empty()) turn.push_back(w);
+  }
   if (turn.empty()) return;
   const std::size_t first = turn.front();
   Series again{.way = point->series[first].way + "'"};

@@ -54,6 +54,7 @@ class Way {
 };
 
 /// Collective over both ranks, in the same order there. @param name  one of way_names()
+/// @return null if this MPI can't
 std::unique_ptr<Way> make_way(const std::string& name, const Pair& pair);
 const std::vector<std::string>& way_names();
 

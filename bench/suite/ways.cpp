@@ -250,6 +250,7 @@ const std::vector<std::string>& way_names() {
 }
 
 std::unique_ptr<Way> make_way(const std::string& name, const Pair& pair) {
+  if (!missing(name).empty()) return nullptr;
   if (name == "partitioned") return std::make_unique<Partitioned>(pair);
   if (name == "join") return std::make_unique<Join>(pair);
   if (name == "persistent") return std::make_unique<Persistent>(pair);

@@ -15,6 +15,7 @@ import tempfile
 
 import launch
 
+ABI = "mpich5_abi"  # started by a launcher to which another program belongs
 TRACED = ("overhead", "perceived-bandwidth", "availability", "early-bird", "recv-compute")
 SMALL = ["--sizes", "4K,64K", "--threads", "2", "--iterations", "6", "--warmup", "1", "--compute-us", "200", "--limit", "20"]
 
@@ -38,6 +39,7 @@ class Suite:
     def __init__(self, build, mpi):
         self.command = str(pathlib.Path(build, "bin/larklane"))
         self.mpi = launch.MPIS[mpi]
+        self.program = ["--mpi", mpi] if mpi == ABI else []
         self.folder = tempfile.TemporaryDirectory()
         self.file = pathlib.Path(self.folder.name, "record.json")
 
@@ -45,13 +47,20 @@ class Suite:
         """@return (outcome, record or None)"""
         self.file.unlink(missing_ok=True)
         json_file = [] if "--json" in words else ["--json", str(self.file)]
-        command = [self.command, "bench", *words, "--with", variant, *json_file]
+        command = [self.command, "bench", *words, "--with", variant, *self.program, *json_file]
         outcome = launch.launch(self.mpi, ranks, command, 60)
         return outcome, json.loads(self.file.read_text()) if self.file.exists() else None
 
 
 def series_of(record):
     return [series for point in record["points"] for series in point["series"]]
+
+
+def check_mpi(suite, record):
+    """The program of the launcher's MPI was chosen."""
+    version = suite.mpi.title.replace(",", "").split()
+    version = next(word for word in version if word[0].isdigit())
+    assert version in record["context"]["mpi"], (version, record["context"]["mpi"])
 
 
 def check_record(record, benchmark, variant):
@@ -70,6 +79,7 @@ def traced(suite, benchmark):
     outcome, record = suite.run(benchmark, *SMALL, *ways)
     assert outcome.status == 0, outcome.output
     check_record(record, benchmark, "larklane")
+    check_mpi(suite, record)
     assert all(series["wrong"] == 0 and "refused" not in series for series in series_of(record)), outcome.output
     for series in series_of(record):
         if series["way"] == "partitioned":
@@ -171,6 +181,22 @@ def misuse(suite):
     assert outcome.status != 0 and "/nonexistent/x.json" in outcome.output
 
 
+def missing(suite):
+    """An MPI without partitioned calls: natively everything else is measured, and that is said."""
+    outcome, record = suite.run("overhead", *SMALL, "--ways", "join,partitioned,threads", variant="native")
+    assert outcome.status == 1 and "partitioned: no figures: this MPI has no partitioned calls" in outcome.output, outcome.output
+    for series in series_of(record):
+        assert ("refused" in series) == (series["way"] == "partitioned"), series["way"]
+    outcome, record = suite.run("call-cost", variant="native")
+    assert outcome.status == 2 and "no partitioned calls of its own: --with larklane" in outcome.output and record is None, outcome.output
+
+
+def program(suite):
+    """One that is named is taken, and must be there."""
+    outcome, _ = suite.run("latency", "--sizes", "8", "--iterations", "3", "--mpi", "pigeon")
+    assert outcome.status == 2 and "--mpi pigeon: expected one of:" in outcome.output, outcome.output
+
+
 def turns(suite):
     """From outside of a launcher, both variants, one file."""
     launcher = " ".join([str(suite.mpi.launcher), *suite.mpi.flags, "-n", "2"])
@@ -187,7 +213,11 @@ def turns(suite):
 
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
          **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
-         "options": options, "budget": budget, "misuse": misuse, "turns": turns}
+         "options": options, "budget": budget, "misuse": misuse, "program": program, "turns": turns, "missing": missing}
+EVERY = [case for case in CASES if case != "missing"]
+# Enough to see that the program of an MPI is there and is the one that starts.
+SOME = ["early-bird", "halo3d"]
+LISTED = {"mpich5": EVERY, "openmpi5": EVERY, ABI: SOME, "mpich4": SOME, "openmpi4": [*SOME, "missing"]}
 
 
 def main():
@@ -198,7 +228,7 @@ def main():
     parser.add_argument("case", nargs="?", choices=CASES)
     arguments = parser.parse_args()
     if arguments.list:
-        print("\n".join(f"{mpi} {case}" for mpi in ("mpich5", "openmpi5") for case in CASES))
+        print("\n".join(f"{mpi} {case}" for mpi, cases in LISTED.items() for case in cases))
         return 0
     if not launch.MPIS[arguments.mpi].installed():
         print(f"{launch.MPIS[arguments.mpi].title} is not installed")
