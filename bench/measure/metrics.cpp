@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 namespace larklane::bench {
 namespace {
@@ -91,8 +92,14 @@ double early_bytes_share(const RoundTrace& trace) {
 }
 
 double extra_compute_ns(const RoundTrace& trace) {
-  const auto [first, last] = std::ranges::minmax(trace.arrivals_ns);
-  return last - first;
+  const std::size_t each = trace.arrivals_ns.size() / trace.receivers;
+  double sum = 0;
+  for (std::size_t r = 0; r < trace.receivers; ++r) {
+    const auto of_one = std::span(trace.arrivals_ns).subspan(r * each, each);
+    const auto [first, last] = std::ranges::minmax(of_one);
+    sum += last - first;
+  }
+  return sum / static_cast<double>(trace.receivers);
 }
 
 double overhead(double part_ns, double pt2pt_ns) { return part_ns / pt2pt_ns; }

@@ -38,7 +38,8 @@ double early_bird_share(const RoundTrace& trace);
 double early_bytes_share(const RoundTrace& trace);
 
 /// From the first arrival to the last: time in which a receiver may compute on what is there while
-/// it would wait otherwise. 0 with one partition. (Dosanjh and Grant, 2019, section 5)
+/// it would wait otherwise. 0 with one partition; the mean of several receivers. (Dosanjh and
+/// Grant, 2019, section 5)
 double extra_compute_ns(const RoundTrace& trace);
 
 /// Load that partitions put on a pair of processes: total time over that of one send. (ICPP'22,

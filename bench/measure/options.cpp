@@ -28,7 +28,7 @@ struct Benchmark {
   const char* noise;
   std::vector<std::string> ways;
   const char* sizes = "64K:4M";
-  bool has_partitions = true, computes = true;
+  bool has_partitions = true, computes = true, is_pattern = false;
 };
 
 const std::vector<Benchmark>& benchmarks() {
@@ -61,11 +61,19 @@ const std::vector<Benchmark>& benchmarks() {
       {"sweep3d",
        "a wave over a plane of ranks: single, multiple (a send a thread), partitioned",
        "single",
-       {"single", "multiple", "partitioned"}},
+       {"single", "multiple", "partitioned"},
+       "64K:4M",
+       true,
+       true,
+       true},
       {"halo3d",
        "7 points on a grid of ranks: single, multiple, partitioned",
        "single",
-       {"single", "multiple", "partitioned"}},
+       {"single", "multiple", "partitioned"},
+       "64K:4M",
+       true,
+       true,
+       true},
   };
   return list;
 }
@@ -152,6 +160,7 @@ void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& 
     o.threads = o.partitions_per_thread = 1;
     o.recv_partitions = 0;
   }
+  if (!benchmark.computes || benchmark.is_pattern) o.neighbours = 1;
 }
 
 /// How threads and messages are cut.
@@ -169,6 +178,8 @@ void add_shape(CLI::App* sub, Options& o, Words& words) {
   add("--threads", o.threads, "threads that compute and send")->check(CLI::Range(1, 4096));
   add("--partitions-per-thread", o.partitions_per_thread, "send partitions of each thread")
       ->check(CLI::Range(1, 65536));
+  add("--neighbours", o.neighbours, "ranks that are sent to, a message each; not of patterns")
+      ->check(CLI::Range(1, 1000));
   add("--recv-partitions", o.recv_partitions, "receive partitions; 0: as the sender");
   sub->add_option("--scaling", o.scaling,
                   "strong (sizes of messages) or weak (of a thread's share)")

@@ -30,9 +30,9 @@ struct Options {
   bool cold = false;
   Scaling scaling = Scaling::strong;
   Order order = Order::ascending;
-  std::uint32_t neighbours = 1;
-  double budget_s = 0;  ///< 0: none
-  double limit_s = 30;  ///< of one round, then it counts as hung
+  std::uint32_t neighbours = 1;  ///< that rank 0 sends to
+  double budget_s = 0;           ///< 0: none
+  double limit_s = 30;           ///< of one round, then it counts as hung
   std::uint32_t traces = 3;
   std::string json, csv;
   bool quiet = false;

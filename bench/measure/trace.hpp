@@ -2,6 +2,7 @@
 // What happened in one round of a benchmark, on one clock. Written by a running benchmark, by the
 // simulation, or by hand in a test: the formulas (metrics.hpp) see no difference.
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -19,11 +20,13 @@ struct Transfer {
 /// Thread safety: immutable.
 struct RoundTrace {
   std::vector<Transfer> transfers;  ///< not empty, any order
-  /// When the receiver saw each part that it can tell from the others, any order, not empty.
+  /// When the receiver saw each part that it can tell from the others, any order, not empty. Of
+  /// several receivers one after the other, as many of each.
   std::vector<double> arrivals_ns;
   /// When the last thread had finished computing: a program with one send after the join could not
   /// have sent before.
   double joined_ns;
+  std::size_t receivers = 1;
 };
 
 /// Arrivals by receive partition as transfers by send partition: one has arrived when every receive

@@ -20,9 +20,15 @@ int tag_upper_bound() {
 }
 
 std::string refusal_of_ranks(const Options& o, const Benchmark& benchmark, int ranks) {
-  if (benchmark.axes == 0)
-    return ranks == 2 ? std::string()
-                      : "two ranks are needed: mpirun -n 2 larklane bench " + o.benchmark;
+  if (benchmark.axes == 0) {
+    const int needed = static_cast<int>(o.neighbours) + 1;
+    const std::string asked =
+        o.benchmark + (needed > 2 ? " --neighbours " + std::to_string(o.neighbours) : "");
+    if (ranks == needed) return {};
+    return asked + " needs " + std::to_string(needed) + " ranks, here are " +
+           std::to_string(ranks) + ": mpirun -n " + std::to_string(needed) + " larklane bench " +
+           asked;
+  }
   if (ranks < 2)
     return "one rank has no neighbours: mpirun -n 2 (or more) larklane bench " + o.benchmark;
   if (o.receive_partitions() != o.send_partitions())

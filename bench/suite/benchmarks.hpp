@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "clock.hpp"
+#include "link.hpp"
 #include "measure/options.hpp"
 #include "measure/series.hpp"
 #include "turns.hpp"
@@ -14,18 +14,18 @@
 namespace larklane::bench {
 
 /// One size. Collective over all ranks. @return complete on rank 0
-/// @param clock      rank 1's, if there are two ranks
+/// @param links      none if the benchmark has a grid
 /// @param timer_ns   what reading the clock costs
 /// @param budget_ns  with --budget: rounds are dropped when more would take longer
-using Measure = Point(const Options& options, std::uint64_t size, Offset clock, double timer_ns,
-                      double budget_ns, const Watcher& watcher);
+using Measure = Point(const Options& options, std::uint64_t size, const std::vector<Link>& links,
+                      double timer_ns, double budget_ns, const Watcher& watcher);
 Measure measure_pair, measure_latency, measure_call_cost, measure_sweep3d, measure_halo3d;
 
 const std::vector<std::string>& latency_way_names();
 
 struct Benchmark {
   Measure* measure;
-  std::size_t axes;  ///< of the grid of ranks; 0: two ranks, no grid
+  std::size_t axes;  ///< of the grid of ranks; 0: rank 0 and its neighbours, no grid
   const std::vector<std::string>& ways;
 };
 Benchmark benchmark_of(const std::string& name);

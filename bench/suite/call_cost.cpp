@@ -237,8 +237,8 @@ class CallRun {
 
 }  // namespace
 
-Point measure_call_cost(const Options& options, std::uint64_t size, Offset, double timer_ns,
-                        double budget_ns, const Watcher& watcher) {
+Point measure_call_cost(const Options& options, std::uint64_t size, const std::vector<Link>&,
+                        double timer_ns, double budget_ns, const Watcher& watcher) {
   return CallRun(options, size, timer_ns, watcher).run(budget_ns);
 }
 

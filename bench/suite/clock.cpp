@@ -1,7 +1,5 @@
 #include "clock.hpp"
 
-#include <mpi.h>
-
 #include <array>
 #include <cstring>
 #include <fstream>
@@ -33,30 +31,30 @@ double timer_cost_ns() {
   return quantile(costs, 0.5);
 }
 
-Offset clock_offset() {
+Offset clock_offset(MPI_Comm pair) {
   int rank;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_rank(pair, &rank);
   const int peer = 1 - rank;
   const std::array<char, 64> mine = boot_id();
   std::array<char, 64> theirs{};
-  MPI_Sendrecv(mine.data(), 64, MPI_CHAR, peer, kTag, theirs.data(), 64, MPI_CHAR, peer, kTag,
-               MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Sendrecv(mine.data(), 64, MPI_CHAR, peer, kTag, theirs.data(), 64, MPI_CHAR, peer, kTag, pair,
+               MPI_STATUS_IGNORE);
   if (mine == theirs) return {0, 0};
   Offset best{0, 1e300};
   for (int i = 0; i < kExchanges; ++i) {
     double stamps[2] = {now_ns(), 0};
     if (rank == 0) {
-      MPI_Send(stamps, 1, MPI_DOUBLE, 1, kTag, MPI_COMM_WORLD);
-      MPI_Recv(&stamps[1], 1, MPI_DOUBLE, 1, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Send(stamps, 1, MPI_DOUBLE, 1, kTag, pair);
+      MPI_Recv(&stamps[1], 1, MPI_DOUBLE, 1, kTag, pair, MPI_STATUS_IGNORE);
       const double half = (now_ns() - stamps[0]) / 2;
       if (half < best.error_ns) best = {stamps[1] - stamps[0] - half, half};
     } else {
-      MPI_Recv(stamps, 1, MPI_DOUBLE, 0, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Recv(stamps, 1, MPI_DOUBLE, 0, kTag, pair, MPI_STATUS_IGNORE);
       stamps[1] = now_ns();
-      MPI_Send(&stamps[1], 1, MPI_DOUBLE, 0, kTag, MPI_COMM_WORLD);
+      MPI_Send(&stamps[1], 1, MPI_DOUBLE, 0, kTag, pair);
     }
   }
-  MPI_Bcast(&best, 2, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  MPI_Bcast(&best, 2, MPI_DOUBLE, 0, pair);
   return best;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // The benchmarks' clock.
 
+#include <mpi.h>
 #include <time.h>
 
 namespace larklane::bench {
@@ -16,10 +17,10 @@ inline double now_ns() {
 double timer_cost_ns();
 
 /// Rank 1's clock minus rank 0's, and half the round trip that this was read from: the error's
-/// bound. 0 and 0 if both read one clock. Collective over ranks 0 and 1.
+/// bound. 0 and 0 if both read one clock. Collective over the two ranks of `pair`.
 struct Offset {
   double offset_ns, error_ns;
 };
-Offset clock_offset();
+Offset clock_offset(MPI_Comm pair);
 
 }  // namespace larklane::bench

@@ -46,8 +46,8 @@ class Halo final : public Pattern {
 
 }  // namespace
 
-Point measure_halo3d(const Options& options, std::uint64_t size, Offset, double timer_ns,
-                     double budget_ns, const Watcher& watcher) {
+Point measure_halo3d(const Options& options, std::uint64_t size, const std::vector<Link>&,
+                     double timer_ns, double budget_ns, const Watcher& watcher) {
   return Halo(options, size, timer_ns, watcher).run(budget_ns);
 }
 

@@ -98,7 +98,7 @@ class Partitioned final : public Requests {
 /// A put, then a mark that the other side looks at.
 class Put final : public Trip {
  public:
-  explicit Put(const Ends& ends) : Trip(ends), window_(ends.in, 1) {}
+  explicit Put(const Ends& ends) : Trip(ends), window_(MPI_COMM_WORLD, ends.in, 1) {}
   void prepare(std::uint64_t round) override { round_ = round; }
   void send() override { window_.put(ends_.out, 0, ends_.peer, 0, round_); }
   void receive() override {
@@ -221,8 +221,8 @@ const std::vector<std::string>& latency_way_names() {
   return names;
 }
 
-Point measure_latency(const Options& options, std::uint64_t size, Offset, double timer_ns,
-                      double budget_ns, const Watcher& watcher) {
+Point measure_latency(const Options& options, std::uint64_t size, const std::vector<Link>&,
+                      double timer_ns, double budget_ns, const Watcher& watcher) {
   return LatencyRun(options, options.bytes_of(size), timer_ns, watcher).run(budget_ns);
 }
 

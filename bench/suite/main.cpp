@@ -15,6 +15,7 @@
 #include "suite/benchmarks.hpp"
 #include "suite/clock.hpp"
 #include "suite/grid.hpp"
+#include "suite/link.hpp"
 #include "suite/watchdog.hpp"
 
 namespace larklane::bench {
@@ -94,8 +95,12 @@ int measure(Record& record) {
   const Options& o = record.options;
   const Benchmark benchmark = benchmark_of(o.benchmark);
   const bool tells = rank_of_this() == 0;
-  const Offset clock = benchmark.axes == 0 ? clock_offset() : Offset{0, 0};
-  record.environment.clock_error_ns = clock.error_ns;
+  std::optional<Links> links;
+  if (benchmark.axes == 0) links.emplace();
+  const std::vector<Link> own = links ? links->own() : std::vector<Link>{};
+  for (const Link& link : own)
+    record.environment.clock_error_ns =
+        std::max(record.environment.clock_error_ns, link.clock.error_ns);
   record.environment.timer_ns = timer_cost_ns();
   if (benchmark.axes > 0) {
     const Grid grid(record.environment.ranks, benchmark.axes);
@@ -125,7 +130,7 @@ int measure(Record& record) {
   for (; at < o.sizes.size(); ++at) {
     const double budget_ns = (ends_ns - now_ns()) / static_cast<double>(o.sizes.size() - at);
     Point point =
-        benchmark.measure(o, o.sizes[at], clock, record.environment.timer_ns, budget_ns, watcher);
+        benchmark.measure(o, o.sizes[at], own, record.environment.timer_ns, budget_ns, watcher);
     if (!tells) continue;
     watchdog->feed({});
     progress.clear();

@@ -1,10 +1,11 @@
-// All ways between two ranks at one message size, round by round in turns, payload and completion
-// verified in every round.
+// All ways from one rank to its neighbours at one message size, round by round in turns, payload
+// and completion verified in every round.
 
 #include <mpi.h>
 #include <sched.h>
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 
 #include "measure/noise.hpp"
@@ -29,17 +30,16 @@ struct Told {
 
 class PairRun {
  public:
-  PairRun(const Options& options, std::uint64_t size, Offset clock, double timer_ns,
-          const Watcher& watcher)
+  PairRun(const Options& options, std::uint64_t size, const std::vector<Link>& links,
+          double timer_ns, const Watcher& watcher)
       : o_(options),
         bytes_(options.bytes_of(size)),
-        clock_(clock),
+        links_(links),
         timer_ns_(timer_ns),
-        watcher_(watcher),
-        buffer_(bytes_) {
-    int rank;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    is_sender_ = rank == 0;
+        watcher_(watcher) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    is_sender_ = rank_ == 0;
+    for (std::size_t n = 0; n < links_.size(); ++n) buffers_.emplace_back(bytes_);
     std::string error;  // checked with the options
     noise_ = Noise::parse(o_.noise, o_.noise_percent, o_.seed, &error);
     if (is_sender_) {
@@ -47,17 +47,21 @@ class PairRun {
       scratch_.assign(o_.threads, scratch_memory());
       computed_ns_.resize(o_.threads);
     }
-    for (const std::string& name : o_.ways)
-      ways_.push_back(make_way(name, {&o_, buffer_.data(), bytes_, is_sender_}));
+    for (const std::string& name : o_.ways) {
+      Ways& ways = ways_.emplace_back();
+      for (std::size_t n = 0; n < links_.size(); ++n)
+        ways.push_back(
+            make_way(name, {&o_, buffers_[n].data(), bytes_, is_sender_, links_[n].comm}));
+    }
   }
 
   Point run(double budget_ns) {
     Point point{bytes_, o_.send_partitions(), o_.receive_partitions(), 0, {}};
     take_turns(
-        o_, budget_ns, &point, [&](std::size_t w, Series& series) { guard(*ways_[w], series); },
+        o_, budget_ns, &point, [&](std::size_t w, Series& series) { guard(ways_[w], series); },
         [&](std::size_t w, Series& series, std::uint32_t iteration, bool counts) {
           RoundTrace trace;
-          one_round(*ways_[w], series, iteration, counts ? &trace : nullptr);
+          one_round(ways_[w], series, iteration, counts ? &trace : nullptr);
           if (!is_sender_ || !counts) return;
           add_metrics(trace, &series.samples);
           if (iteration < o_.traces) series.traces.push_back(std::move(trace));
@@ -69,102 +73,110 @@ class PairRun {
   }
 
  private:
+  using Ways = std::vector<std::unique_ptr<Way>>;  ///< of one name, by link
+
   // One round. @param noise_round  which round's noise; @param trace  sender: filled, if wanted
-  void one_round(Way& way, Series& series, std::uint32_t noise_round, RoundTrace* trace) {
+  void one_round(Ways& ways, Series& series, std::uint32_t noise_round, RoundTrace* trace) {
     ++round_;
     if (is_sender_) {
       watcher_.before_round(series.way);
-      send(way, [&](std::uint32_t thread) {
-        const double end =
-            go_ns_ + noise_.compute_ns(o_.compute_ns, noise_round, thread, o_.threads);
-        compute_until(end, scratch_[thread]);
-        computed_ns_[thread] = now_ns();
-        give(way, thread, [](std::uint32_t) {});
-      });
-      const Told told = hear(way);
-      series.wrong += told.wrong != 0;
-      if (trace != nullptr) *trace = trace_of(way);
+      send(ways, [&](std::uint32_t thread) { compute_and_give(ways, thread, noise_round); });
+      bool wrong = false;
+      for (std::size_t n = 0; n < ways.size(); ++n) wrong |= hear(n, *ways[n]).wrong != 0;
+      series.wrong += wrong;
+      if (trace != nullptr) *trace = trace_of(ways);
     } else {
-      receive(way);
-      tell(way, {static_cast<double>(wrong_words(buffer_.span(), 0, round_)), 0});
+      receive(*ways[0]);
+      tell(*ways[0], {static_cast<double>(wrong_words(buffers_[0].span(), 0, key(0))), 0});
     }
+  }
+
+  /// By one thread: its partitions, when it has computed all of them.
+  void compute_and_give(Ways& ways, std::uint32_t thread, std::uint32_t noise_round) {
+    const double took_ns = noise_.compute_ns(o_.compute_ns, noise_round, thread, o_.threads);
+    compute_until(go_ns_ + took_ns, scratch_[thread]);
+    computed_ns_[thread] = now_ns();
+    const std::vector<std::uint32_t> order = order_of(o_, thread, round_);
+    for (const std::uint32_t partition : order)
+      give(ways, partition, thread, partition == order.back());
+  }
+
+  static void give(Ways& ways, std::uint32_t partition, std::uint32_t thread, bool last) {
+    for (auto& way : ways) way->ready(partition, thread, last);
   }
 
   /// The last partition is held back. Whatever covers it must not arrive, and nothing be complete,
   /// before it is given; what arrives must be in the buffer.
-  void guard(Way& way, Series& series) {
+  void guard(Ways& ways, Series& series) {
     ++round_;
-    const std::uint32_t held = o_.send_partitions() - 1;
-    if (!is_sender_) {
-      double claimed_ns = 0;
-      std::uint64_t wrong = receive_watched(way, &claimed_ns);
-      wrong += wrong_words(buffer_.span(), 0, round_);
-      tell(way, {static_cast<double>(wrong), claimed_ns});
-      share_verdict(series);
-      return;
-    }
-    watcher_.before_round(series.way);
-    double given_ns = 0;
-    bool claims = false;
-    Options ascending = o_;
-    ascending.order = Order::ascending;
-    send(way, [&](std::uint32_t thread) {
-      computed_ns_[thread] = now_ns();
-      give(way, thread, ascending, [&](std::uint32_t partition) {
-        if (partition != held) return;
-        while_held([] {});
-        claims = way.claims_completion();
-        given_ns = computed_ns_[thread] = now_ns();
-      });
-    });
-    const Told told = hear(way);
-    const double margin = clock_.error_ns;
-    const std::vector<double>& arrived = way.arrived_ns();
-    if (claims)
-      series.refused = "the send claims to be complete while a partition is held back";
-    else if (told.wrong != 0)
-      series.refused = "what has arrived, it says, is not in the buffer";
-    else if (told.claimed_ns != 0 && told.claimed_ns - clock_.offset_ns < given_ns - margin)
-      series.refused = "the receive claims to be complete while a partition is held back";
-    else if (arrived.back() - clock_.offset_ns < given_ns - margin)
-      series.refused = "the partition that is held back arrives, it says";
-    series.is_early = arrived.front() - clock_.offset_ns < given_ns - margin;
-    share_verdict(series);
-  }
-
-  void share_verdict(Series& series) {
+    if (is_sender_)
+      guard_send(ways, series);
+    else
+      guard_receive(*ways[0]);
     int refused = series.refused.empty() ? 0 : 1;
     MPI_Bcast(&refused, 1, MPI_INT, 0, MPI_COMM_WORLD);
     if (!is_sender_ && refused) series.refused = "on the other side";
   }
 
-  template <class Before>
-  void give(Way& way, std::uint32_t thread, const Options& o, Before&& before) {
-    const std::vector<std::uint32_t> order = order_of(o, thread, round_);
-    for (const std::uint32_t partition : order) {
-      before(partition);
-      way.ready(partition, thread, partition == order.back());
-    }
+  void guard_receive(Way& way) {
+    double claimed_ns = 0;
+    std::uint64_t wrong = receive_watched(way, &claimed_ns);
+    wrong += wrong_words(buffers_[0].span(), 0, key(0));
+    tell(way, {static_cast<double>(wrong), claimed_ns});
   }
-  template <class Before>
-  void give(Way& way, std::uint32_t thread, Before&& before) {
-    give(way, thread, o_, before);
+
+  void guard_send(Ways& ways, Series& series) {
+    watcher_.before_round(series.way);
+    const std::uint32_t held = o_.send_partitions() - 1;
+    double given_ns = 0;
+    bool claims = false;
+    send(ways, [&](std::uint32_t thread) {
+      computed_ns_[thread] = now_ns();
+      const std::uint32_t end = (thread + 1) * o_.partitions_per_thread;
+      for (std::uint32_t p = end - o_.partitions_per_thread; p < end; ++p) {
+        if (p == held) {
+          while_held([] {});
+          for (auto& way : ways) claims |= way->claims_completion();
+          given_ns = computed_ns_[thread] = now_ns();
+        }
+        give(ways, p, thread, p + 1 == end);
+      }
+    });
+    if (claims) series.refused = "the send claims to be complete while a partition is held back";
+    for (std::size_t n = 0; n < ways.size(); ++n) {
+      const Told told = hear(n, *ways[n]);
+      const auto is_early = [&](double seen_ns) {
+        const Offset& clock = links_[n].clock;
+        return seen_ns - clock.offset_ns < given_ns - clock.error_ns;
+      };
+      const std::vector<double>& arrived = ways[n]->arrived_ns();
+      series.is_early |= is_early(arrived.front());
+      if (!series.refused.empty()) continue;
+      if (told.wrong != 0)
+        series.refused = "what has arrived, it says, is not in the buffer";
+      else if (told.claimed_ns != 0 && is_early(told.claimed_ns))
+        series.refused = "the receive claims to be complete while a partition is held back";
+      else if (is_early(arrived.back()))
+        series.refused = "the partition that is held back arrives, it says";
+    }
   }
 
   template <class Job>
-  void send(Way& way, Job&& job) {
-    fill(buffer_.span(), 0, round_);
-    if (o_.cold) flush(buffer_.span());
-    way.start(round_);
+  void send(Ways& ways, Job&& job) {
+    for (std::size_t n = 0; n < ways.size(); ++n) {
+      fill(buffers_[n].span(), 0, key(n));
+      if (o_.cold) flush(buffers_[n].span());
+      ways[n]->start(round_);
+    }
     MPI_Barrier(MPI_COMM_WORLD);
     go_ns_ = now_ns();
     team_->run(job);
-    way.joined();
-    way.finish();
+    for (auto& way : ways) way->joined();
+    for (auto& way : ways) way->finish();
   }
 
   void begin_receive(Way& way) {
-    if (o_.cold) flush(buffer_.span());
+    if (o_.cold) flush(buffers_[0].span());
     way.start(round_);
     MPI_Barrier(MPI_COMM_WORLD);
   }
@@ -188,7 +200,7 @@ class PairRun {
       for (std::size_t a = 0; a < arrived.size(); ++a) {
         if (looked[a] || arrived[a] == 0) continue;
         looked[a] = true;
-        wrong += wrong_words(buffer_.span().subspan(a * part, part), a * part, round_);
+        wrong += wrong_words(buffers_[0].span().subspan(a * part, part), a * part, key(0));
       }
       if (!all && *claimed_ns == 0 && way.claims_completion()) {
         *claimed_ns = now_ns();
@@ -203,53 +215,66 @@ class PairRun {
   }
 
   void tell(Way& way, Told told) {
-    MPI_Send(&told, 2, MPI_DOUBLE, 0, kReportTag, MPI_COMM_WORLD);
+    const MPI_Comm comm = links_[0].comm;
+    MPI_Send(&told, 2, MPI_DOUBLE, 0, kReportTag, comm);
     MPI_Send(way.arrived_ns().data(), static_cast<int>(way.arrived_ns().size()), MPI_DOUBLE, 0,
-             kReportTag, MPI_COMM_WORLD);
+             kReportTag, comm);
   }
 
-  Told hear(Way& way) {
+  Told hear(std::size_t neighbour, Way& way) {
+    const MPI_Comm comm = links_[neighbour].comm;
     Told told{};
-    MPI_Recv(&told, 2, MPI_DOUBLE, 1, kReportTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Recv(&told, 2, MPI_DOUBLE, 1, kReportTag, comm, MPI_STATUS_IGNORE);
     MPI_Recv(way.arrived_ns().data(), static_cast<int>(way.arrived_ns().size()), MPI_DOUBLE, 1,
-             kReportTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+             kReportTag, comm, MPI_STATUS_IGNORE);
     return told;
   }
 
   /// On the sender's clock, from the moment when the threads were let go, less what reading the
   /// clock costs.
-  RoundTrace trace_of(Way& way) const {
+  RoundTrace trace_of(Ways& ways) const {
     RoundTrace trace;
-    std::vector<double> begun = way.begun_ns();
-    for (double& time : begun) time -= go_ns_;
-    trace.arrivals_ns = way.arrived_ns();
-    for (double& time : trace.arrivals_ns) time -= clock_.offset_ns + timer_ns_ + go_ns_;
-    trace.transfers = transfers_of(begun, trace.arrivals_ns, bytes_);
+    trace.receivers = ways.size();
     trace.joined_ns = *std::ranges::max_element(computed_ns_) - go_ns_;
+    for (std::size_t n = 0; n < ways.size(); ++n) {
+      std::vector<double> begun = ways[n]->begun_ns(), arrived = ways[n]->arrived_ns();
+      for (double& time : begun) time -= go_ns_;
+      for (double& time : arrived) time -= links_[n].clock.offset_ns + timer_ns_ + go_ns_;
+      for (const Transfer& transfer : transfers_of(begun, arrived, bytes_))
+        trace.transfers.push_back(transfer);
+      trace.arrivals_ns.insert(trace.arrivals_ns.end(), arrived.begin(), arrived.end());
+    }
     return trace;
+  }
+
+  /// Another for each neighbour's message of each round. @param link  of this rank
+  std::uint64_t key(std::size_t link) const {
+    const std::uint64_t neighbour = is_sender_ ? link : static_cast<std::uint64_t>(rank_) - 1;
+    return round_ * o_.neighbours + neighbour;
   }
 
   const Options& o_;
   const std::uint64_t bytes_;
-  const Offset clock_;
+  const std::vector<Link>& links_;  ///< sender: to each neighbour; receiver: to the sender
   const double timer_ns_;
   const Watcher& watcher_;
-  Buffer buffer_;
+  std::deque<Buffer> buffers_;  ///< by link
+  int rank_ = 0;
   bool is_sender_ = false;
   Noise noise_;
   std::unique_ptr<Team> team_;
   std::vector<std::vector<double>> scratch_;
   std::vector<double> computed_ns_;  ///< by thread
-  std::vector<std::unique_ptr<Way>> ways_;
+  std::vector<Ways> ways_;           ///< on top of the buffers
   std::uint64_t round_ = 0;
   double go_ns_ = 0;
 };
 
 }  // namespace
 
-Point measure_pair(const Options& options, std::uint64_t size, Offset clock, double timer_ns,
-                   double budget_ns, const Watcher& watcher) {
-  return PairRun(options, size, clock, timer_ns, watcher).run(budget_ns);
+Point measure_pair(const Options& options, std::uint64_t size, const std::vector<Link>& links,
+                   double timer_ns, double budget_ns, const Watcher& watcher) {
+  return PairRun(options, size, links, timer_ns, watcher).run(budget_ns);
 }
 
 }  // namespace larklane::bench

@@ -29,6 +29,7 @@ struct PartitionedEnd {
   std::uint32_t partitions;
   int peer, tag;
   bool is_sent;
+  MPI_Comm comm = MPI_COMM_WORLD;
 };
 
 /// @return inactive; the caller's to free
@@ -37,10 +38,10 @@ inline MPI_Request make_partitioned(const PartitionedEnd& end) {
   const auto count = static_cast<MPI_Count>(end.bytes / end.partitions);
   MPI_Request request = MPI_REQUEST_NULL;
   if (end.is_sent)
-    MPI_Psend_init(end.data, partitions, count, MPI_BYTE, end.peer, end.tag, MPI_COMM_WORLD,
+    MPI_Psend_init(end.data, partitions, count, MPI_BYTE, end.peer, end.tag, end.comm,
                    MPI_INFO_NULL, &request);
   else
-    MPI_Precv_init(end.data, partitions, count, MPI_BYTE, end.peer, end.tag, MPI_COMM_WORLD,
+    MPI_Precv_init(end.data, partitions, count, MPI_BYTE, end.peer, end.tag, end.comm,
                    MPI_INFO_NULL, &request);
   return request;
 }

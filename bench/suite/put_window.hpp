@@ -16,20 +16,21 @@ namespace larklane::bench {
 /// Thread safety: put() of different parts by different threads; everything else single-owner.
 class PutWindow {
  public:
-  /// Collective over all ranks.
+  /// Collective over `comm`.
   /// @param memory  of this rank, that others put into; may be empty
-  /// @param parts   as many marks, the same on all ranks
-  PutWindow(std::span<std::byte> memory, std::size_t parts) : outgoing_(parts) {
+  /// @param parts   as many marks, the same on all its ranks
+  PutWindow(MPI_Comm comm, std::span<std::byte> memory, std::size_t parts)
+      : comm_(comm), outgoing_(parts) {
     const auto bytes = static_cast<MPI_Aint>(memory.size());
     void* marks = nullptr;
-    MPI_Win_create(memory.data(), bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &data_);
+    MPI_Win_create(memory.data(), bytes, 1, MPI_INFO_NULL, comm, &data_);
     MPI_Win_allocate(static_cast<MPI_Aint>(parts * sizeof(std::uint64_t)), sizeof(std::uint64_t),
-                     MPI_INFO_NULL, MPI_COMM_WORLD, &marks, &flags_);
+                     MPI_INFO_NULL, comm, &marks, &flags_);
     marks_ = {static_cast<std::uint64_t*>(marks), parts};
     std::ranges::fill(marks_, 0);
     MPI_Win_lock_all(MPI_MODE_NOCHECK, data_);
     MPI_Win_lock_all(MPI_MODE_NOCHECK, flags_);
-    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Barrier(comm);
   }
   ~PutWindow() {
     MPI_Win_unlock_all(flags_);
@@ -55,7 +56,7 @@ class PutWindow {
   /// Before arrived().
   void look() {
     int unused = 0;  // a library without hardware puts needs a call of the target to get on
-    MPI_Iprobe(MPI_ANY_SOURCE, kUnusedTag, MPI_COMM_WORLD, &unused, MPI_STATUS_IGNORE);
+    MPI_Iprobe(MPI_ANY_SOURCE, kUnusedTag, comm_, &unused, MPI_STATUS_IGNORE);
     MPI_Win_sync(flags_);
   }
   bool arrived(std::size_t part, std::uint64_t round) {
@@ -68,6 +69,7 @@ class PutWindow {
  private:
   static constexpr int kUnusedTag = 13;
 
+  const MPI_Comm comm_;
   MPI_Win data_ = MPI_WIN_NULL, flags_ = MPI_WIN_NULL;
   std::span<std::uint64_t> marks_;
   std::vector<std::uint64_t> outgoing_;

@@ -81,8 +81,8 @@ class Sweep final : public Pattern {
 
 }  // namespace
 
-Point measure_sweep3d(const Options& options, std::uint64_t size, Offset, double timer_ns,
-                      double budget_ns, const Watcher& watcher) {
+Point measure_sweep3d(const Options& options, std::uint64_t size, const std::vector<Link>&,
+                      double timer_ns, double budget_ns, const Watcher& watcher) {
   return Sweep(options, size, timer_ns, watcher).run(budget_ns);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// One way of getting a message from rank 0 to rank 1, of several that are measured side by side.
+// One way of getting a message from rank 0 to another, of several that are measured side by side.
 
 #include <mpi.h>
 
@@ -19,6 +19,7 @@ struct Pair {
   std::byte* buffer;
   std::uint64_t bytes;
   bool is_sender;
+  MPI_Comm comm;  ///< of the two: rank 0 sends, rank 1 receives
 };
 
 /// The calls of one round, in this order, sender: start, ready of every partition, joined, finish;

@@ -25,7 +25,7 @@ class Partitioned final : public Way {
         request_(make_partitioned(
             {pair.buffer, pair.bytes,
              pair.is_sender ? pair.options->send_partitions() : pair.options->receive_partitions(),
-             pair.is_sender ? kReceiver : kSender, kTag, pair.is_sender})),
+             pair.is_sender ? kReceiver : kSender, kTag, pair.is_sender, pair.comm})),
         is_there_(arrived_ns_.size()) {}
   ~Partitioned() override { MPI_Request_free(&request_); }
 
@@ -79,7 +79,7 @@ class OneMessage : public Way {
     if (flag) arrived_ns_[0] = now_ns();
     return flag != 0;
   }
-  void finish() override {}
+  void finish() override { MPI_Wait(&request_, MPI_STATUS_IGNORE); }
 
  protected:
   explicit OneMessage(const Pair& pair) : Way(pair, 1, 1) {}
@@ -92,12 +92,13 @@ class Join final : public OneMessage {
 
   void start(std::uint64_t) override {
     if (!pair_.is_sender)
-      MPI_Irecv(pair_.buffer, count_of(pair_.bytes), MPI_BYTE, kSender, kTag, MPI_COMM_WORLD,
+      MPI_Irecv(pair_.buffer, count_of(pair_.bytes), MPI_BYTE, kSender, kTag, pair_.comm,
                 &request_);
   }
   void joined() override {
     begun_ns_[0] = now_ns();
-    MPI_Send(pair_.buffer, count_of(pair_.bytes), MPI_BYTE, kReceiver, kTag, MPI_COMM_WORLD);
+    MPI_Isend(pair_.buffer, count_of(pair_.bytes), MPI_BYTE, kReceiver, kTag, pair_.comm,
+              &request_);
   }
 };
 
@@ -105,10 +106,10 @@ class Persistent final : public OneMessage {
  public:
   explicit Persistent(const Pair& pair) : OneMessage(pair) {
     if (pair.is_sender)
-      MPI_Send_init(pair.buffer, count_of(pair.bytes), MPI_BYTE, kReceiver, kTag, MPI_COMM_WORLD,
+      MPI_Send_init(pair.buffer, count_of(pair.bytes), MPI_BYTE, kReceiver, kTag, pair.comm,
                     &request_);
     else
-      MPI_Recv_init(pair.buffer, count_of(pair.bytes), MPI_BYTE, kSender, kTag, MPI_COMM_WORLD,
+      MPI_Recv_init(pair.buffer, count_of(pair.bytes), MPI_BYTE, kSender, kTag, pair.comm,
                     &request_);
   }
   ~Persistent() override { MPI_Request_free(&request_); }
@@ -119,7 +120,6 @@ class Persistent final : public OneMessage {
   void joined() override {
     begun_ns_[0] = now_ns();
     MPI_Start(&request_);
-    MPI_Wait(&request_, MPI_STATUS_IGNORE);
   }
 };
 
@@ -129,12 +129,12 @@ class ThreadSends final : public Way {
   ThreadSends(const Pair& pair, bool own_communicators)
       : Way(pair, pair.options->threads, pair.options->threads),
         share_(pair.bytes / pair.options->threads),
-        comms_(pair.options->threads, MPI_COMM_WORLD),
+        comms_(pair.options->threads, pair.comm),
         requests_(pair.options->threads, MPI_REQUEST_NULL),
         found_(pair.options->threads),
         owns_comms_(own_communicators) {
     if (owns_comms_)
-      for (MPI_Comm& comm : comms_) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+      for (MPI_Comm& comm : comms_) MPI_Comm_dup(pair.comm, &comm);
   }
   ~ThreadSends() override {
     if (owns_comms_)
@@ -181,7 +181,7 @@ class Puts final : public Way {
   explicit Puts(const Pair& pair)
       : Way(pair, pair.options->threads, pair.options->threads),
         share_(pair.bytes / pair.options->threads),
-        window_(message().first(pair.is_sender ? 0 : pair.bytes), pair.options->threads),
+        window_(pair.comm, message().first(pair.is_sender ? 0 : pair.bytes), pair.options->threads),
         is_there_(pair.options->threads) {}
 
   void start(std::uint64_t round) override {
@@ -235,7 +235,7 @@ class Pretended final : public Way {
     if (all) std::ranges::fill(arrived_ns_, now_ns());
     return all;
   }
-  void finish() override {}
+  void finish() override { send_.finish(); }
 
  private:
   Join send_;

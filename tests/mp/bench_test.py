@@ -144,6 +144,21 @@ def options(suite):
     assert record["options"]["noise"] == "exponential" and record["options"]["order"] == "random"
 
 
+def neighbours(suite):
+    """A message to each of two receivers."""
+    words = ["--neighbours", "2", "--ways", "join,persistent,threads,thread-comms,rma,partitioned,pretended", "--traces", "1"]
+    outcome, record = suite.run("early-bird", *SMALL, *words, ranks=3)
+    assert outcome.status == 0, outcome.output
+    check_record(record, "early-bird", "larklane")
+    assert (record["options"]["neighbours"], record["context"]["ranks"]) == (2, 3)
+    for point in record["points"]:
+        for series in point["series"]:
+            assert series["wrong"] == 0 and "refused" not in series, (series["way"], outcome.output)
+            (trace,) = series["traces"]
+            assert sum(size for _, _, size in trace["transfers"]) == 2 * point["bytes"], series["way"]
+            assert len(trace["arrivals_ns"]) in (2, 4), series["way"]
+
+
 def budget(suite):
     outcome, record = suite.run("overhead", "--sizes", "4K", "--threads", "1", "--iterations", "100000", "--compute-us", "200", "--budget", "2")
     assert outcome.status == 0 and "the time budget" in outcome.output, outcome.output
@@ -171,7 +186,9 @@ def misuse(suite):
         refused(suite, words, expected)
     for ranks, words, expected in (
         (1, ["halo3d"], "no neighbours"),
-        (3, ["latency"], "two ranks"),
+        (3, ["latency"], "latency needs 2 ranks, here are 3"),
+        (2, ["overhead", "--neighbours", "2"], "mpirun -n 3 larklane bench overhead --neighbours 2"),
+        (2, ["overhead", "--neighbours", "0"], "neighbours"),
         (2, ["sweep3d", "--sizes", "10", "--threads", "4"], "multiple of the 4 send partitions"),
         (2, ["sweep3d", "--ways", "single,join"], "--ways join"),
         (2, ["halo3d", "--sizes", "8", "--threads", "2", "--recv-partitions", "4"], "--recv-partitions"),
@@ -213,7 +230,7 @@ def turns(suite):
 
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
          **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
-         "options": options, "budget": budget, "misuse": misuse, "program": program, "turns": turns, "missing": missing}
+         "options": options, "neighbours": neighbours, "budget": budget, "misuse": misuse, "program": program, "turns": turns, "missing": missing}
 EVERY = [case for case in CASES if case != "missing"]
 # Enough to see that the program of an MPI is there and is the one that starts.
 SOME = ["early-bird", "halo3d"]

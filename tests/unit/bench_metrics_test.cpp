@@ -51,6 +51,18 @@ TEST(Metrics, SendingInWaitIsNotEarly) {
   EXPECT_EQ(availability(after_join_ns(trace), 50), 0);
 }
 
+// Two messages of 100 bytes to two receivers, in two partitions each:
+//   0: 10 ... 30 and 50 ... 60     1: 10 ... 40 and 50 ... 90     joined 50
+TEST(Metrics, OfTwoReceivers) {
+  const RoundTrace trace{
+      {{10, 30, 50}, {50, 60, 50}, {10, 40, 50}, {50, 90, 50}}, {30, 60, 40, 90}, 50, 2};
+  EXPECT_EQ(exposed_ns(trace), 40);
+  EXPECT_EQ(communication_ns(trace), 30 + 40);
+  EXPECT_DOUBLE_EQ(perceived_bandwidth(trace), 200 / 40e-9);
+  EXPECT_DOUBLE_EQ(early_bytes_share(trace), 0.5);
+  EXPECT_EQ(extra_compute_ns(trace), (30 + 50) / 2.0);
+}
+
 TEST(Metrics, OfTwoTimes) {
   EXPECT_EQ(overhead(30, 20), 1.5);
   EXPECT_EQ(availability(0, 20), 1);

@@ -1,0 +1,45 @@
+#pragma once
+// Rank 0 and each of the others, two by two.
+
+#include <mpi.h>
+
+#include <vector>
+
+#include "clock.hpp"
+
+namespace larklane::bench {
+
+struct Link {
+  MPI_Comm comm;  ///< rank 0, which sends, and one other, which is rank 1 there and receives
+  Offset clock;   ///< the other one's
+};
+
+/// Collective over all ranks.
+/// Thread safety: immutable.
+class Links {
+ public:
+  Links() {
+    int rank, ranks;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    for (int peer = 1; peer < ranks; ++peer) {
+      const bool takes_part = rank == 0 || rank == peer;
+      MPI_Comm comm;
+      MPI_Comm_split(MPI_COMM_WORLD, takes_part ? 0 : MPI_UNDEFINED, rank, &comm);
+      if (takes_part) links_.push_back({comm, clock_offset(comm)});
+    }
+  }
+  ~Links() {
+    for (Link& link : links_) MPI_Comm_free(&link.comm);
+  }
+  Links(const Links&) = delete;
+  Links& operator=(const Links&) = delete;
+
+  /// Of rank 0 to all others, of another rank that to rank 0.
+  const std::vector<Link>& own() const noexcept { return links_; }
+
+ private:
+  std::vector<Link> links_;
+};
+
+}  // namespace larklane::bench
