@@ -161,6 +161,8 @@ void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& 
     o.recv_partitions = 0;
   }
   if (!benchmark.computes || benchmark.is_pattern) o.neighbours = 1;
+  if (!benchmark.computes) o.compute_split = ComputeSplit::thread;
+  if (benchmark.is_pattern) o.compute_split = ComputeSplit::partition;
 }
 
 /// How threads and messages are cut.
@@ -194,8 +196,14 @@ void add_work(CLI::App* sub, Options& o, Words& words) {
   const auto add = [&](const char* name, auto& value, const char* what) {
     return sub->add_option(name, value, what)->capture_default_str();
   };
+  const std::map<std::string, ComputeSplit> splits{{"thread", ComputeSplit::thread},
+                                                   {"partition", ComputeSplit::partition}};
   add("--compute-us", words.compute_us, "what each thread computes in a round, microseconds")
       ->check(CLI::NonNegativeNumber);
+  sub->add_option(
+         "--compute-split", o.compute_split,
+         "thread (computes everything before it sends) or partition (each before it is sent)")
+      ->transform(CLI::CheckedTransformer(splits, CLI::ignore_case));
   add("--noise", o.noise,
       "none, single, uniform, gaussian, exponential, periodic:HZ:US, trace:FILE, a preset");
   add("--noise-percent", o.noise_percent, "amount of noise, of the compute time")

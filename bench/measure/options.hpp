@@ -13,6 +13,12 @@ enum class Scaling {
   weak,    ///< sizes are of one thread's share
 };
 
+/// When a thread computes what it gives away.
+enum class ComputeSplit {
+  thread,     ///< all of it before the first
+  partition,  ///< each just before it is given
+};
+
 struct Options {
   std::string benchmark;
   std::string variant = "native";    ///< what `larklane bench` has put under it, for the record
@@ -24,6 +30,7 @@ struct Options {
   std::uint32_t iterations = 100;
   std::uint32_t warmup = 10;
   double compute_ns = 1e7;
+  ComputeSplit compute_split = ComputeSplit::thread;
   std::string noise = "single";
   double noise_percent = 4;
   std::uint64_t seed = 1;

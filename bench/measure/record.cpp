@@ -78,6 +78,7 @@ Json json_of(const Options& o) {
           {"iterations", o.iterations},
           {"warmup", o.warmup},
           {"compute_ns", o.compute_ns},
+          {"compute_split", o.compute_split == ComputeSplit::thread ? "thread" : "partition"},
           {"noise", o.noise},
           {"noise_percent", o.noise_percent},
           {"seed", o.seed},

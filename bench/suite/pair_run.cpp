@@ -91,14 +91,20 @@ class PairRun {
     }
   }
 
-  /// By one thread: its partitions, when it has computed all of them.
+  /// By one thread: its partitions, computed at once or one by one.
   void compute_and_give(Ways& ways, std::uint32_t thread, std::uint32_t noise_round) {
-    const double took_ns = noise_.compute_ns(o_.compute_ns, noise_round, thread, o_.threads);
-    compute_until(go_ns_ + took_ns, scratch_[thread]);
-    computed_ns_[thread] = now_ns();
     const std::vector<std::uint32_t> order = order_of(o_, thread, round_);
-    for (const std::uint32_t partition : order)
+    const bool at_once = o_.compute_split == ComputeSplit::thread;
+    const double piece_ns = noise_.compute_ns(o_.compute_ns, noise_round, thread, o_.threads) /
+                            (at_once ? 1.0 : static_cast<double>(order.size()));
+    for (const std::uint32_t partition : order) {
+      const bool is_first = partition == order.front();
+      if (is_first || !at_once) {
+        compute_until((is_first ? go_ns_ : now_ns()) + piece_ns, scratch_[thread]);
+        computed_ns_[thread] = now_ns();
+      }
       give(ways, partition, thread, partition == order.back());
+    }
   }
 
   static void give(Ways& ways, std::uint32_t partition, std::uint32_t thread, bool last) {

@@ -51,6 +51,7 @@ def _parameters(options: Options, context: Context, point: Point) -> tuple[Param
         Parameter("threads", options.threads, wording.count(options.threads, "thread")),
         Parameter("partitions", (sends, receives), split),
         Parameter("compute", options.compute_ns, f"{wording.plain(options.compute_ns * 1e-6)} ms compute"),
+        Parameter("split", options.compute_split, f"computed by {options.compute_split}"),
         _noise(options),
         Parameter("cache", ("hot", "cold").index(options.cache) if options.cache in ("hot", "cold") else 2, f"{options.cache} cache"),
         Parameter("scaling", options.scaling, f"{options.scaling} scaling"),

@@ -15,7 +15,7 @@ from larklane.projection import Projection
 from larklane.schema import Collection
 from larklane.stats import summary
 
-SETTINGS = {"mpi", "ranks", "scaling", "order"}  # as a rule the same for all runs of a benchmark
+SETTINGS = {"mpi", "ranks", "split", "scaling", "order"}  # as a rule the same for all runs of a benchmark
 ONE_SEND = ("join", "persistent", "single")
 TYPICAL_BYTES = 1 << 20  # the headline is of the size next to it
 

@@ -70,6 +70,7 @@ class Options:
     benchmark: str
     threads: int
     compute_ns: float
+    compute_split: str  # "thread", "partition"
     noise: str
     noise_percent: float
     cache: str
@@ -202,7 +203,8 @@ def _point(node: _Node) -> Point:
 
 
 def _options(node: _Node) -> Options:
-    return Options(node.get("benchmark", str), node.get("threads", int), node.get("compute_ns", float), node.get("noise", str),
+    return Options(node.get("benchmark", str), node.get("threads", int), node.get("compute_ns", float),
+                   node.get("compute_split", str, "thread"), node.get("noise", str),
                    node.get("noise_percent", float), node.get("cache", str), node.get("scaling", str), node.get("order", str))
 
 

@@ -144,6 +144,19 @@ def options(suite):
     assert record["options"]["noise"] == "exponential" and record["options"]["order"] == "random"
 
 
+def splits(suite):
+    """Computed one by one, the partitions of a thread leave one by one: what is between them is a part of its time."""
+    words = ["early-bird", "--sizes", "4K", "--threads", "1", "--partitions-per-thread", "4", "--compute-us", "8000", "--noise", "none",
+             "--ways", "partitioned", "--iterations", "3", "--warmup", "0"]
+    for split, is_apart in (("thread", False), ("partition", True)):
+        outcome, record = suite.run(*words, "--compute-split", split)
+        assert outcome.status == 0 and record["options"]["compute_split"] == split, outcome.output
+        traces = record["points"][0]["series"][0]["traces"]
+        spans_ns = [trace["transfers"][-1][0] - trace["transfers"][0][0] for trace in traces]
+        assert (min(spans_ns) >= 3 * 2e6) == is_apart, (split, spans_ns)
+        assert min(trace["joined_ns"] for trace in traces) >= 8e6
+
+
 def neighbours(suite):
     """A message to each of two receivers."""
     words = ["--neighbours", "2", "--ways", "join,persistent,threads,thread-comms,rma,partitioned,pretended", "--traces", "1"]
@@ -230,7 +243,7 @@ def turns(suite):
 
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
          **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
-         "options": options, "neighbours": neighbours, "budget": budget, "misuse": misuse, "program": program, "turns": turns, "missing": missing}
+         "options": options, "splits": splits, "neighbours": neighbours, "budget": budget, "misuse": misuse, "program": program, "turns": turns, "missing": missing}
 EVERY = [case for case in CASES if case != "missing"]
 # Enough to see that the program of an MPI is there and is the one that starts.
 SOME = ["early-bird", "halo3d"]
