@@ -1,0 +1,115 @@
+// What a run leaves behind, of a record written by hand.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "measure/record.hpp"
+
+namespace larklane::bench {
+namespace {
+
+Record by_hand() {
+  Record record;
+  record.options.benchmark = "overhead";
+  record.environment.mpi = "Model MPI 1.0";
+  Point point{64, 2, 2, 3, {}};
+  point.series.push_back({.way = "join", .samples = {{"total_ns", {10, 20, 30}}}});
+  Series partitioned{.way = "partitioned", .wrong = 1, .samples = {{"total_ns", {40, 60, 80}}}};
+  partitioned.traces.push_back({{{1, 5, 32}, {2, 7, 32}}, {5, 7}, 3});
+  point.series.push_back(partitioned);
+  point.series.push_back({.way = "rma", .refused = "it says too much"});
+  record.points.push_back(point);
+  record.failures.push_back({"threads", 128, "a round was not over"});
+  return record;
+}
+
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+/// Without blanks and line ends, which say nothing in JSON.
+std::string json_of(const Record& record) {
+  const std::string path = testing::TempDir() + "bench_record.json";
+  EXPECT_EQ(write_json(record, path), "");
+  EXPECT_FALSE(std::filesystem::exists(path + ".part"));
+  std::string text = text_of(path);
+  std::erase_if(text, [](char letter) { return letter == ' ' || letter == '\n'; });
+  return text;
+}
+
+void expect_in(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << part << "\nin " << text;
+}
+
+// One send takes 20 ns in the median, so that the overheads are 2, 3, 4, and their ratio is 3.
+TEST(Record, HasEverySampleAndWhatFollowsFromThem) {
+  const std::string json = json_of(by_hand());
+  expect_in(json, R"("way":"partitioned","wrong":1,"early":false,"headline":{"name":"overhead")");
+  expect_in(json, R"("n":3,"min":2.0,"p10":2.2,"median":3.0,"p90":3.8,)");
+  expect_in(json, R"("ratio":3.0,)");
+  expect_in(json, R"("samples":{"total_ns":[40.0,60.0,80.0]})");
+  expect_in(json,
+            R"("transfers":[[1.0,5.0,32],[2.0,7.0,32]],"arrivals_ns":[5.0,7.0],"joined_ns":3.0)");
+}
+
+TEST(Record, SaysOfAWayWithoutFiguresWhy) {
+  const std::string json = json_of(by_hand());
+  expect_in(json, R"({"way":"rma","wrong":0,"early":false,"refused":"itsaystoomuch"})");
+  expect_in(json, R"("failures":[{"way":"threads","bytes":128,"what":"aroundwasnotover"}])");
+}
+
+TEST(Record, HasNoNumberForWhatIsInfinite) {
+  Record record = by_hand();
+  record.points[0].series[1].samples["perceived_bandwidth_bps"] = {
+      std::numeric_limits<double>::infinity(), 2, 3};
+  expect_in(json_of(record), R"("perceived_bandwidth_bps":[null,2.0,3.0])");
+}
+
+TEST(Record, IsALineASampleInCsv) {
+  const std::string path = testing::TempDir() + "bench_record.csv";
+  ASSERT_EQ(write_csv(by_hand(), path), "");
+  EXPECT_EQ(text_of(path),
+            "benchmark,variant,mpi,bytes,send_partitions,recv_partitions,way,metric,round,value\n"
+            "overhead,native,\"Model MPI 1.0\",64,2,2,join,total_ns,0,10\n"
+            "overhead,native,\"Model MPI 1.0\",64,2,2,join,total_ns,1,20\n"
+            "overhead,native,\"Model MPI 1.0\",64,2,2,join,total_ns,2,30\n"
+            "overhead,native,\"Model MPI 1.0\",64,2,2,partitioned,total_ns,0,40\n"
+            "overhead,native,\"Model MPI 1.0\",64,2,2,partitioned,total_ns,1,60\n"
+            "overhead,native,\"Model MPI 1.0\",64,2,2,partitioned,total_ns,2,80\n");
+}
+
+TEST(Record, IsATableThatPeopleRead) {
+  const Record record = by_hand();
+  std::istringstream lines(table_lines(record, record.points[0]));
+  std::string join, partitioned, rma;
+  std::getline(lines, join);
+  std::getline(lines, partitioned);
+  std::getline(lines, rma);
+  std::istringstream words(partitioned);
+  std::vector<std::string> cells{std::istream_iterator<std::string>(words), {}};
+  ASSERT_EQ(cells.size(), 16u) << partitioned;
+  EXPECT_EQ((std::vector(cells.begin(), cells.begin() + 6)),
+            (std::vector<std::string>{"64", "partitioned", "3", "2", "2.2", "3"}));
+  EXPECT_EQ(cells[11], "3") << "the ratio";
+  EXPECT_EQ(cells.back(), "1") << "wrong rounds";
+  EXPECT_EQ(rma, "64 rma: no figures: it says too much");
+}
+
+TEST(Record, ThatCanNotBeWrittenIsSaidAndNothingIsLeft) {
+  const std::string path = testing::TempDir() + "no such folder/record.json";
+  const std::string problem = write_json(by_hand(), path);
+  expect_in(problem, path + ": not written: ");
+  EXPECT_EQ(write_csv(by_hand(), path), problem);
+}
+
+}  // namespace
+}  // namespace larklane::bench
