@@ -1,5 +1,7 @@
 // The calls that complete requests: which were complete, when the program entered and when it left.
 
+#include <algorithm>
+
 #include "mpi/batch.hpp"
 #include "mpi/profile/tracer.hpp"
 
@@ -21,7 +23,7 @@ class Completing {
   enum Mode { waits, tests };
   Completing(int count, const MPI_Request* requests, Mode mode)
       : mode_(mode),
-        count_(call_ && requests != nullptr ? count : 0),
+        count_(call_ && requests != nullptr ? std::max(count, 0) : 0),
         handles_(count_),
         traced_(count_) {
     for (int i = 0; i < count_; ++i) {
