@@ -217,6 +217,26 @@ def folders(bench):
     expect("no program given" in system(bench.command, "profile", status=REFUSED), "no program")
 
 
+def mistakes(bench):
+    """Calls that fail change nothing: a negative count, a free of a request that is in use."""
+    output = bench.profile(bench.program("mistakes"), ranks=1)
+    expect("ok" in output.split("\n"), "the program is not well", output)
+    records = bench.load().records[0]
+    for kind in (profile.Kind.WAIT, profile.Kind.FREED):
+        expect(sorted(record.request for record in records if record.kind == kind) == [1, 2], f"{kind.name}: {records}")
+
+
+def reuse(bench):
+    """A handle that is another thread's before MPI_Request_free returns stands for that thread's request."""
+    tool = bench.compile("reuse_tool.so", "../profile/reuse_tool.c", flags=("-shared", "-fPIC", "-pthread"), compiler=bench.mpi.wrapper)
+    output = bench.profile(bench.program("free"), ranks=1, LD_PRELOAD=str(tool))
+    expect("reused yes" in output, "the handle is not used again", output)
+    kinds = {number: {record.kind for record in bench.load().records[0] if record.request == number} for number in (1, 2)}
+    made = {profile.Kind.REQUEST, profile.Kind.PAIR}
+    expect(kinds[1] == made | {profile.Kind.FREED}, f"the request that is freed: {kinds[1]}")
+    expect(kinds[2] == made | {profile.Kind.START, profile.Kind.WAIT}, f"the request that is made: {kinds[2]}")
+
+
 def hosts(bench):
     """Two clocks, as on two hosts: a time namespace of its own for rank 1."""
     unshare = shutil.which("unshare")
@@ -302,7 +322,7 @@ def overhead(bench):
         expect(profiled <= 1.02 * steps, "more than 2 % more instructions")
 
 
-ON_EACH = (heat2d, native, waits, threads, halos, dies, folders, hosts, overhead)
+ON_EACH = (heat2d, native, waits, threads, halos, dies, folders, mistakes, reuse, hosts, overhead)
 
 
 def cases():

@@ -137,8 +137,13 @@ int Startall(const Next& next, int count, MPI_Request array_of_requests[]) {
 int Request_free(const Next& next, MPI_Request* request) {
   const Observed call;
   const MPI_Request handle = call && request != nullptr ? *request : handles().request_null;
+  std::unique_ptr<Traced> traced = untrace_request(handle);
   const int code = face::Request_free(next, request);
-  if (call && code == MPI_SUCCESS) untrace_request(call, handle);
+  if (!traced) return code;
+  if (code == MPI_SUCCESS)
+    call.write({.request = traced->number(), .kind = Kind::freed});
+  else
+    retrace_request(handle, std::move(traced));
   return code;
 }
 

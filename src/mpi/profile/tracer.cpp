@@ -67,11 +67,14 @@ void trace_request(const Observed& call, const NewRequest& made) {
   traced().insert(handle, request.release());
 }
 
-void untrace_request(const Observed& call, MPI_Request handle) noexcept {
-  const std::unique_ptr<Traced> request(find_traced(handle));
-  if (!request) return;
-  traced().remove(handle_bits(handle));
-  call.write({.request = request->number(), .kind = Kind::freed});
+std::unique_ptr<Traced> untrace_request(MPI_Request handle) noexcept {
+  std::unique_ptr<Traced> request(find_traced(handle));
+  if (request) traced().remove(handle_bits(handle));
+  return request;
+}
+
+void retrace_request(MPI_Request handle, std::unique_ptr<Traced> request) {
+  traced().insert(handle_bits(handle), request.release());
 }
 
 Route route_of(MPI_Comm comm, int peer) {

@@ -160,7 +160,11 @@ struct NewRequest {
   MPI_Request handle;
 };
 void trace_request(const Observed& call, const NewRequest& made);
-void untrace_request(const Observed& call, MPI_Request handle) noexcept;
+/// Before it is freed: after that the handle may be another thread's. @return  null: it is not
+/// traced
+std::unique_ptr<Traced> untrace_request(MPI_Request handle) noexcept;
+/// It has not been freed.
+void retrace_request(MPI_Request handle, std::unique_ptr<Traced> request);
 
 /// Where a message goes or comes from, as the file says it.
 struct Route {
