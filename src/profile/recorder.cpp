@@ -185,4 +185,9 @@ std::uint64_t Recorder::dropped_count() const noexcept {
   return header_->dropped_count.load(std::memory_order_relaxed);  // relaxed: a statistic
 }
 
+int Recorder::dropped_errno() const noexcept {
+  const std::scoped_lock lock(mutex_);
+  return full_errno_;
+}
+
 }  // namespace larklane::profile

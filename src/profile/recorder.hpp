@@ -59,7 +59,7 @@ class Recorder {
   std::uint64_t clock_id() const noexcept { return header_->clock_id; }
   std::uint64_t dropped_count() const noexcept;
   /// Why something was dropped: errno, or 0 for the limit of the file.
-  int dropped_errno() const noexcept { return full_errno_; }
+  int dropped_errno() const noexcept;
 
  private:
   struct ThreadChunk {
@@ -81,7 +81,7 @@ class Recorder {
   const std::uint64_t chunks_max_;
   const int fd_;
   std::atomic<std::uint32_t> requests_{0};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::uint64_t chunks_used_ = 0;  // guarded by mutex_, as what follows
   std::uint32_t threads_ = 0;
   int full_errno_ = 0;
