@@ -256,6 +256,9 @@ def hosts(bench):
     receives = [record for record in found.records[1] if record.kind == profile.Kind.RECEIVE]
     for send, receive in zip(sends, receives, strict=True):
         expect(receive.end_ns > send.begin_ns - 2 * found.clock_error_ns, f"received before it was sent: {send} {receive}")
+    output = bench.profile(script, bench.program("pending"), options=["--overwrite"])
+    expect(output.split("\n").count("ok") == 2 and all(file.samples[1].local_ns for file in bench.load().files if file.rank == 1),
+           "a receive of the program takes what compares the clocks", output)
 
 
 def bad_files(bench):

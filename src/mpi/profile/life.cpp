@@ -24,7 +24,7 @@ using profile::ClockSample;
 using profile::Recorder;
 
 constexpr std::string_view kSuffix = ".larkprof";
-constexpr int kTag = 19531;
+constexpr int kTag = 0;
 constexpr int kRoundTrips = 32;
 
 /// What all tell all when a profile begins.
@@ -36,6 +36,7 @@ struct Hello {
 /// What close_profile() needs of open_profile(). Written by the thread that initialises the MPI.
 struct Opened {
   std::vector<int> others;  ///< one rank on each other clock, ascending, unless it is rank 0's own
+  MPI_Comm comm{};  ///< for them, if there are any: a receive of the program's matches nothing here
   int rank = 0;
   ClockSample at_begin;
 };
@@ -117,10 +118,9 @@ ClockSample ask_for_time() {
   ClockSample best;
   for (int i = 0; i < kRoundTrips; ++i) {
     std::uint64_t theirs = 0;
-    const MPI_Comm world = handles().comm_world;
     const std::uint64_t asked = now_ns();
-    detail::traffic_pmpi.Send(&theirs, sizeof theirs, handles().byte, 0, kTag, world);
-    detail::traffic_pmpi.Recv(&theirs, sizeof theirs, handles().byte, 0, kTag, world,
+    detail::traffic_pmpi.Send(&theirs, sizeof theirs, handles().byte, 0, kTag, opened().comm);
+    detail::traffic_pmpi.Recv(&theirs, sizeof theirs, handles().byte, 0, kTag, opened().comm,
                               MPI_STATUS_IGNORE);
     const std::uint64_t told = now_ns();
     const std::uint64_t middle = asked + (told - asked) / 2, error = (told - asked + 1) / 2;
@@ -133,15 +133,14 @@ ClockSample ask_for_time() {
 void tell_time_to(int rank) {
   for (int i = 0; i < kRoundTrips; ++i) {
     std::uint64_t mine = 0;
-    const MPI_Comm world = handles().comm_world;
-    detail::traffic_pmpi.Recv(&mine, sizeof mine, handles().byte, rank, kTag, world,
+    detail::traffic_pmpi.Recv(&mine, sizeof mine, handles().byte, rank, kTag, opened().comm,
                               MPI_STATUS_IGNORE);
     mine = now_ns();
-    detail::traffic_pmpi.Send(&mine, sizeof mine, handles().byte, rank, kTag, world);
+    detail::traffic_pmpi.Send(&mine, sizeof mine, handles().byte, rank, kTag, opened().comm);
   }
 }
 
-/// One rank on each clock asks rank 0, one after the other. Nothing moves if all have one clock.
+/// One rank on each clock asks rank 0, one after the other.
 ClockSample compare_clocks() {
   ClockSample sample;
   for (const int other : opened().others) {
@@ -189,6 +188,7 @@ bool open_profile() {
                  handles().comm_world);
   if (all[0].is_refused != 0) return false;
   opened().others = first_on_other_clocks(all);
+  if (!opened().others.empty()) real.Comm_dup(handles().comm_world, &opened().comm);
   opened().at_begin = compare_clocks();
   // acquire: as in Observed; a session may have come before
   if (detail::recorder.load(std::memory_order_acquire) == nullptr)
@@ -208,6 +208,7 @@ void open_profile_alone() {
 void compare_clocks_again() {
   if (Process::get().config().profile.empty()) return;
   const ClockSample at_end = compare_clocks();
+  if (!opened().others.empty()) next_pmpi().Comm_free(&opened().comm);
   if (Recorder* const recorder = detail::recorder.load(std::memory_order_acquire))
     recorder->set_clock(opened().at_begin, at_end);  // acquire: as above
 }
