@@ -34,6 +34,7 @@ int profile(ProfileRequest request) {
       return kRefused;
     }
   }
+  request.run.name = "profile";
   auto& options = request.run.options;
   options.push_back("profile=" + folder.string());
   if (!request.bytes_max.empty()) options.push_back("profile_bytes_max=" + request.bytes_max);

@@ -24,8 +24,8 @@ constexpr std::string_view kNative = "native";
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-int refuse(const std::string& what, const std::string& why) {
-  std::fprintf(stderr, "larklane run: %s: %s\n", what.c_str(), why.c_str());
+int refuse(const RunRequest& request, const std::string& what, const std::string& why) {
+  std::fprintf(stderr, "larklane %s: %s: %s\n", request.name, what.c_str(), why.c_str());
   return kRefused;
 }
 
@@ -63,7 +63,7 @@ bool check_options(const RunRequest& request, Variables* variables) {
     const std::string name = option.substr(0, equals);
     if (equals == std::string::npos ||
         !config.set(name, option.substr(equals + 1), &problem).ok()) {
-      refuse("--option " + option, problem);
+      refuse(request, "--option " + option, problem);
       return false;
     }
     variables->emplace_back(variable_of(name), option.substr(equals + 1));
@@ -85,12 +85,12 @@ bool is_first_process() {
 
 /// @param library_warns  the program will load our library, which says itself what is unknown
 /// @return nothing after a message: the program's initialisation would fail
-std::optional<Config> check_environment(bool library_warns) {
+std::optional<Config> check_environment(const RunRequest& request, bool library_warns) {
   std::vector<Config::Problem> problems;
   auto config = Config::load(&problems);
   for (const auto& problem : problems) {
     if (!problem.fatal && (library_warns || !is_first_process())) continue;
-    std::fprintf(stderr, "larklane run: %s%s\n",
+    std::fprintf(stderr, "larklane %s: %s%s\n", request.name,
                  problem.fatal ? "" : "warning: ", problem.text.c_str());
   }
   if (!config) return std::nullopt;
@@ -110,7 +110,7 @@ std::optional<Choice> choice_of(const RunRequest& request) {
   if (choice.family.empty()) choice = {environment("LARKLANE_MPI"), "LARKLANE_MPI"};
   if (choice.family.empty() || choice.family == kChoices[0]) return Choice{};
   if (std::ranges::find(kChoices, choice.family) != std::end(kChoices)) return choice;
-  refuse(choice.origin, "'" + choice.family + "'; accepted: " LARKLANE_MPI_CHOICES_TEXT);
+  refuse(request, choice.origin, "'" + choice.family + "'; accepted: " LARKLANE_MPI_CHOICES_TEXT);
   return std::nullopt;
 }
 
@@ -160,24 +160,24 @@ std::string missing_library(const Place& place, const std::string& family) {
 }
 
 /// Returns only if it fails.
-int execute(const std::vector<std::string>& command) {
+int execute(const RunRequest& request) {
   std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  for (const std::string& word : request.command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   ::execvp(words[0], words.data());
-  return refuse(command.front(), std::strerror(errno));
+  return refuse(request, request.command.front(), std::strerror(errno));
 }
 
 int run_under_larklane(const RunRequest& request) {
   const std::string& name = request.command.front();
   const Place place = Place::find();
   if (place.preload.empty()) {
-    return refuse(place.folder.string(),
+    return refuse(request, place.folder.string(),
                   "liblarklane_preload.so is not there; install Larklane again");
   }
   if (place.preload.string().find_first_of(" :") != std::string::npos) {
     return refuse(
-        place.preload.string(),
+        request, place.preload.string(),
         "the path has a blank or a colon, which LD_PRELOAD can't carry; install elsewhere");
   }
   Variables variables{{"LD_PRELOAD", ""}};
@@ -190,29 +190,30 @@ int run_under_larklane(const RunRequest& request) {
   const Program program = Program::inspect(name, !choice->family.empty());
   const bool native = choice->family == kNative;
   const bool library_warns = !native && !request.dry_run && !program.family.empty();
-  const std::optional<Config> config = check_environment(library_warns);
+  const std::optional<Config> config = check_environment(request, library_warns);
   if (!config) return kRefused;
   const bool profiled = !config->profile.empty();
   variables.front().second = preload_list(profiled ? place.profile_preload : place.preload);
   if (profiled && !std::filesystem::exists(place.profile_preload)) {
-    return refuse(place.profile_preload.string(), "it is not there; install Larklane again");
+    return refuse(request, place.profile_preload.string(),
+                  "it is not there; install Larklane again");
   }
   if (native && request.summary && !profiled && is_first_process()) {
-    std::fprintf(stderr, "larklane run: warning: %s is native: there will be no summary\n",
-                 choice->origin.c_str());
+    std::fprintf(stderr, "larklane %s: warning: %s is native: there will be no summary\n",
+                 request.name, choice->origin.c_str());
   }
-  if (!program.refusal.empty()) return refuse(name, program.refusal);
+  if (!program.refusal.empty()) return refuse(request, name, program.refusal);
   const std::string wrong = wrong_choice(*choice, program);
-  if (!wrong.empty()) return refuse(name, wrong);
+  if (!wrong.empty()) return refuse(request, name, wrong);
   const std::string missing =
       missing_library(place, choice->family.empty() ? program.family : choice->family);
-  if (!missing.empty()) return refuse(name, missing);
+  if (!missing.empty()) return refuse(request, name, missing);
   if (request.dry_run) {
     print_plan(request, *choice, program, place, variables);
     return 0;
   }
   ::setenv("LD_PRELOAD", variables.front().second.c_str(), 1);
-  return execute(request.command);
+  return execute(request);
 }
 
 }  // namespace
@@ -221,7 +222,7 @@ int run(const RunRequest& request) {
   const int status = run_under_larklane(request);
   if (status != kRefused || request.spawned.empty()) return status;
   ::unsetenv("LARKLANE_SPAWNED");
-  return execute(request.command);
+  return execute(request);
 }
 
 }  // namespace larklane::tools

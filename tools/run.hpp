@@ -8,6 +8,7 @@
 namespace larklane::tools {
 
 struct RunRequest {
+  const char* name = "run";          ///< of the command, for its messages
   std::vector<std::string> command;  ///< program and its arguments, at least one
   std::vector<std::string> options;  ///< name=value
   std::string mpi;                   ///< what --mpi says; empty: what LARKLANE_MPI says

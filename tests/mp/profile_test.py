@@ -213,7 +213,7 @@ def folders(bench):
     output = system(bench.command, "profile", "--out", nowhere / "x", "/bin/true", status=REFUSED)
     expect(f"--out {nowhere}/x: Not a directory" in output, "what is wrong is missing", output)
     output = system(bench.command, "profile", "--limit", "much", "/bin/true", status=REFUSED)
-    expect("profile_bytes_max" in output and "much" in output, "what is wrong is missing", output)
+    expect("larklane profile: --option profile_bytes_max" in output and "much" in output, "what is wrong is missing", output)
     expect("no program given" in system(bench.command, "profile", status=REFUSED), "no program")
 
 
