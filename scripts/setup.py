@@ -32,6 +32,7 @@ DEBIAN = {
     "tests that refuse system calls are skipped": "libseccomp-dev",
     "the ThreadSanitizer stage is skipped": "clang-14 libclang-rt-14-dev",
     "the format is not checked": "clang-format-14",
+    "profiles of programs with LLVM's OpenMP are not tested": "libomp-14-dev clang-14",
     "the protocol models are not checked": "spin",
     "instructions are not counted": "valgrind",
     "the Fortran entry points and examples are not built": "gfortran",

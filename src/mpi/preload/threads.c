@@ -20,15 +20,15 @@
 static _Atomic(LarklaneThreadHook*) hook;
 
 void larklane_watch_threads(LarklaneThreadHook* wanted) {
-  // release: what the hook needs is there; pairs with told()
+  // release: what the hook needs is there; pairs with larklane_thread_hook()
   atomic_store_explicit(&hook, wanted, memory_order_release);
 }
 
-static LarklaneThreadHook* told(void) {
+LarklaneThreadHook* larklane_thread_hook(void) {
   return atomic_load_explicit(&hook, memory_order_acquire);  // pairs with larklane_watch_threads
 }
 
-static uint64_t now_ns(void) {
+uint64_t larklane_now_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
@@ -62,6 +62,27 @@ static void* real(const char* name) {
 
 // ---- GCC's OpenMP ----
 
+// LLVM's runtime has these functions, too, for programs of GCC, and tells by itself (ompt.c).
+static bool is_gomp_llvms(void) {
+  Dl_info gomp, llvm;
+  void* fork = dlsym(RTLD_DEFAULT, "__kmpc_fork_call");
+  return fork && dladdr(fork, &llvm) && dladdr(real("GOMP_parallel"), &gomp) &&
+         gomp.dli_fbase == llvm.dli_fbase;
+}
+
+// Is what GCC's OpenMP does to be told?
+static bool is_gomp_told(void) {
+  static _Atomic(int) answer;  // 0: not known yet
+  enum { kYes = 1, kNo = 2 };
+  if (!larklane_thread_hook()) return false;
+  int known = atomic_load_explicit(&answer, memory_order_relaxed);  // relaxed: all find the same
+  if (!known) {
+    known = is_gomp_llvms() ? kNo : kYes;
+    atomic_store_explicit(&answer, known, memory_order_relaxed);
+  }
+  return known == kYes;
+}
+
 typedef void Body(void*);
 
 // A parallel region on its way through libgomp.
@@ -73,49 +94,47 @@ struct Region {
 
 static void run_member(void* region_p) {
   const struct Region* region = region_p;
-  const uint64_t begin_ns = now_ns();
+  const uint64_t begin_ns = larklane_now_ns();
   region->body(region->data);
-  LarklaneThreadHook* tell = told();
+  LarklaneThreadHook* tell = larklane_thread_hook();
   const LarklaneThreadEvent event = {.begin_ns = begin_ns,
-                                     .end_ns = now_ns(),
+                                     .end_ns = larklane_now_ns(),
                                      .value = (uintptr_t)region->body,
                                      .region = region->number,
                                      .kind = kLarklaneMember};
   if (tell) tell(&event);
 }
 
-static struct Region new_region(Body* body, void* data) {
+uint32_t larklane_number_region(void) {
   static _Atomic(uint32_t) regions;
-  // relaxed: a counter
-  return (struct Region){body, data,
-                         atomic_fetch_add_explicit(&regions, 1, memory_order_relaxed) + 1};
+  return atomic_fetch_add_explicit(&regions, 1, memory_order_relaxed) + 1;  // relaxed: a counter
 }
 
 static void tell_region(const struct Region* region, uint64_t begin_ns, unsigned threads) {
   const LarklaneThreadEvent event = {.begin_ns = begin_ns,
-                                     .end_ns = now_ns(),
+                                     .end_ns = larklane_now_ns(),
                                      .value = (uintptr_t)region->body,
                                      .region = region->number,
                                      .thread_count = (int32_t)threads,
                                      .kind = kLarklaneRegion};
-  LarklaneThreadHook* tell = told();
+  LarklaneThreadHook* tell = larklane_thread_hook();
   if (tell) tell(&event);
 }
 
 // One wrapper for each way to begin a region: what follows (body, data, threads) differs.
-#define REGION(name, parameters, ...)              \
-  EXPORT void name parameters;                     \
-  void name parameters {                           \
-    typedef void Function parameters;              \
-    REAL(Function, name);                          \
-    if (!told()) {                                 \
-      call(body, data, __VA_ARGS__);               \
-      return;                                      \
-    }                                              \
-    struct Region region = new_region(body, data); \
-    const uint64_t begin_ns = now_ns();            \
-    call(run_member, &region, __VA_ARGS__);        \
-    tell_region(&region, begin_ns, threads);       \
+#define REGION(name, parameters, ...)                              \
+  EXPORT void name parameters;                                     \
+  void name parameters {                                           \
+    typedef void Function parameters;                              \
+    REAL(Function, name);                                          \
+    if (!is_gomp_told()) {                                         \
+      call(body, data, __VA_ARGS__);                               \
+      return;                                                      \
+    }                                                              \
+    struct Region region = {body, data, larklane_number_region()}; \
+    const uint64_t begin_ns = larklane_now_ns();                   \
+    call(run_member, &region, __VA_ARGS__);                        \
+    tell_region(&region, begin_ns, threads);                       \
   }
 
 REGION(GOMP_parallel, (Body * body, void* data, unsigned threads, unsigned flags), threads, flags)
@@ -144,21 +163,21 @@ LOOP_WITHOUT_CHUNK(GOMP_parallel_loop_nonmonotonic_runtime)
 LOOP_WITHOUT_CHUNK(GOMP_parallel_loop_maybe_nonmonotonic_runtime)
 
 static void tell_wait(uint8_t kind, uint64_t begin_ns, uint64_t value) {
-  LarklaneThreadHook* tell = told();
+  LarklaneThreadHook* tell = larklane_thread_hook();
   const LarklaneThreadEvent event = {
-      .begin_ns = begin_ns, .end_ns = now_ns(), .value = value, .kind = kind};
+      .begin_ns = begin_ns, .end_ns = larklane_now_ns(), .value = value, .kind = kind};
   if (tell) tell(&event);
 }
 
 // Where the threads of a region wait for each other.
-#define BARRIER(name)                                       \
-  EXPORT void name(void);                                   \
-  void name(void) {                                         \
-    typedef void Function(void);                            \
-    REAL(Function, name);                                   \
-    const uint64_t begin_ns = told() ? now_ns() : 0;        \
-    call();                                                 \
-    if (begin_ns) tell_wait(kLarklaneBarrier, begin_ns, 0); \
+#define BARRIER(name)                                                 \
+  EXPORT void name(void);                                             \
+  void name(void) {                                                   \
+    typedef void Function(void);                                      \
+    REAL(Function, name);                                             \
+    const uint64_t begin_ns = is_gomp_told() ? larklane_now_ns() : 0; \
+    call();                                                           \
+    if (begin_ns) tell_wait(kLarklaneBarrier, begin_ns, 0);           \
   }
 
 BARRIER(GOMP_barrier)
@@ -192,9 +211,9 @@ EXPORT int pthread_create(pthread_t* restrict thread, const pthread_attr_t* rest
                           void* (*body)(void*), void* restrict data) {
   typedef int Function(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   REAL(Function, pthread_create);
-  struct Thread* wrapped = told() ? malloc(sizeof *wrapped) : NULL;
+  struct Thread* wrapped = larklane_thread_hook() ? malloc(sizeof *wrapped) : NULL;
   if (!wrapped) return call(thread, attributes, body, data);
-  *wrapped = (struct Thread){body, data, now_ns()};
+  *wrapped = (struct Thread){body, data, larklane_now_ns()};
   const int error = call(thread, attributes, run_thread, wrapped);
   if (error) free(wrapped);
   return error;
@@ -203,7 +222,7 @@ EXPORT int pthread_create(pthread_t* restrict thread, const pthread_attr_t* rest
 EXPORT int pthread_join(pthread_t thread, void** result) {
   typedef int Function(pthread_t, void**);
   REAL(Function, pthread_join);
-  const uint64_t begin_ns = told() ? now_ns() : 0;
+  const uint64_t begin_ns = larklane_thread_hook() ? larklane_now_ns() : 0;
   const int error = call(thread, result);
   if (begin_ns && !error) tell_wait(kLarklaneJoin, begin_ns, (uintptr_t)thread);
   return error;
@@ -212,7 +231,7 @@ EXPORT int pthread_join(pthread_t thread, void** result) {
 EXPORT int pthread_barrier_wait(pthread_barrier_t* barrier) {
   typedef int Function(pthread_barrier_t*);
   REAL(Function, pthread_barrier_wait);
-  const uint64_t begin_ns = told() ? now_ns() : 0;
+  const uint64_t begin_ns = larklane_thread_hook() ? larklane_now_ns() : 0;
   const int result = call(barrier);
   if (begin_ns) tell_wait(kLarklaneBarrier, begin_ns, (uintptr_t)barrier);
   return result;

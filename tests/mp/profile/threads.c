@@ -1,6 +1,6 @@
-/* Three ways to compute with threads before a send: an OpenMP region, OpenMP barriers, pthreads. In
- * each of ten rounds thread 1 of 2 takes longer; then rank 0 sends to rank 1. --die: rank 1 is
- * killed after the fifth round. Prints "ok". */
+/* Four ways to compute with threads before a send: an OpenMP region, OpenMP barriers, an OpenMP
+ * loop, pthreads. In each of ten rounds thread 1 of 2 takes longer; then rank 0 sends to rank 1.
+ * --die: rank 1 is killed after the fifth round. Prints "ok". */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <omp.h>
@@ -45,6 +45,13 @@ int main(int argc, char** argv) {
 #pragma omp master
       exchange(rank, 2);
 #pragma omp barrier
+    }
+#pragma omp parallel num_threads(2)
+    {
+#pragma omp for schedule(static, 1)
+      for (int i = 0; i < 2; ++i) be_late(i);
+#pragma omp master
+      exchange(rank, 4);
     }
     pthread_t threads[2];
     for (long i = 0; i < 2; ++i) pthread_create(&threads[i], NULL, compute, (void*)i);

@@ -1,0 +1,138 @@
+// Parallel regions and barriers of LLVM's OpenMP, and of Intel's, which is a child of it: told by
+// the runtime itself, through OMPT (OpenMP 5.0, chapter 4), whose names these are. Declared here,
+// since GCC has no header for it. Thread safety: thread-safe.
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "mpi/preload/threads.h"
+
+typedef union {
+  uint64_t value;
+  void* ptr;
+} ompt_data_t;
+typedef void ompt_callback_t(void);
+typedef int ompt_set_callback_t(int event, ompt_callback_t* callback);
+typedef ompt_callback_t* ompt_function_lookup_t(const char* name);
+typedef struct {
+  int (*initialize)(ompt_function_lookup_t* lookup, int device, ompt_data_t* tool_data);
+  void (*finalize)(ompt_data_t* tool_data);
+  ompt_data_t tool_data;
+} ompt_start_tool_result_t;
+typedef ompt_start_tool_result_t* ompt_start_tool_t(unsigned version, const char* runtime);
+
+enum { kParallelBegin = 3, kParallelEnd = 4, kImplicitTask = 7, kSyncRegion = 23 };  // events
+enum { kScopeBegin = 1, kScopeEnd = 2 };
+enum {
+  kBarrier = 1,  // older runtimes' name of the implicit ones
+  kBarrierImplicit = 2,
+  kBarrierImplementation = 4,  // of the runtime itself, and those of GCC's programs
+  kBarrierWorkshare = 8,
+  kBarrierParallel = 9,
+};
+enum { kIsLeague = 0x40000000 };
+
+// A parallel region, from its begin to its end; each of its threads has left it before that.
+struct Region {
+  uint64_t begin_ns;
+  const void* caller;
+  uint32_t number;
+  int32_t threads;
+};
+
+static _Thread_local uint64_t barrier_begin_ns;  // of the barrier in which the thread is
+
+static void tell(const LarklaneThreadEvent* event) {
+  LarklaneThreadHook* hook = larklane_thread_hook();
+  if (hook) hook(event);
+}
+
+static void begin_region(ompt_data_t* task, const void* frame, ompt_data_t* parallel,
+                         unsigned threads, int flags, const void* caller) {
+  (void)task, (void)frame;
+  struct Region* region = flags & kIsLeague ? NULL : malloc(sizeof *region);
+  if (region) {
+    *region =
+        (struct Region){larklane_now_ns(), caller, larklane_number_region(), (int32_t)threads};
+  }
+  parallel->ptr = region;
+}
+
+static void end_region(ompt_data_t* parallel, ompt_data_t* task, int flags, const void* caller) {
+  (void)task, (void)flags, (void)caller;
+  struct Region* region = parallel->ptr;
+  if (!region) return;
+  tell(&(LarklaneThreadEvent){.begin_ns = region->begin_ns,
+                              .end_ns = larklane_now_ns(),
+                              .value = (uintptr_t)region->caller,
+                              .region = region->number,
+                              .thread_count = region->threads,
+                              .kind = kLarklaneRegion});
+  free(region);
+}
+
+static void begin_member(int scope, ompt_data_t* parallel, ompt_data_t* task, unsigned threads,
+                         unsigned index, int flags) {
+  (void)parallel, (void)threads, (void)index, (void)flags;
+  if (scope == kScopeBegin) task->value = larklane_now_ns();
+}
+
+// The barrier at the end of a region. Runtimes that don't say so give its place in the program: the
+// region's own for the thread that began it, none for the others.
+static bool ends_member(int kind, const struct Region* region, const void* caller) {
+  if (kind == kBarrierParallel) return true;
+  return (kind == kBarrier || kind == kBarrierImplicit) &&
+         (caller == NULL || caller == region->caller);
+}
+
+// A thread is told of the end of a region's last barrier when the next region begins, so its part
+// of the region is written where that barrier begins.
+static void meet(int kind, int scope, ompt_data_t* parallel, ompt_data_t* task,
+                 const void* caller) {
+  const bool is_barrier =
+      kind <= kBarrierImplementation || kind == kBarrierWorkshare || kind == kBarrierParallel;
+  const struct Region* region = parallel ? parallel->ptr : NULL;
+  if (!is_barrier || !region) return;
+  const uint64_t now = larklane_now_ns();
+  if (scope == kScopeEnd) {
+    if (barrier_begin_ns)
+      tell(&(LarklaneThreadEvent){
+          .begin_ns = barrier_begin_ns, .end_ns = now, .kind = kLarklaneBarrier});
+    barrier_begin_ns = 0;
+  } else if (ends_member(kind, region, caller)) {
+    barrier_begin_ns = 0;
+    tell(&(LarklaneThreadEvent){.begin_ns = task->value,
+                                .end_ns = now,
+                                .value = (uintptr_t)region->caller,
+                                .region = region->number,
+                                .kind = kLarklaneMember});
+  } else {
+    barrier_begin_ns = now;
+  }
+}
+
+static int initialize(ompt_function_lookup_t* lookup, int device, ompt_data_t* tool_data) {
+  (void)device, (void)tool_data;
+  ompt_set_callback_t* set = (ompt_set_callback_t*)lookup("ompt_set_callback");
+  if (!set) return 0;
+  set(kParallelBegin, (ompt_callback_t*)begin_region);
+  set(kParallelEnd, (ompt_callback_t*)end_region);
+  set(kImplicitTask, (ompt_callback_t*)begin_member);
+  set(kSyncRegion, (ompt_callback_t*)meet);
+  return 1;
+}
+
+static void finalize(ompt_data_t* tool_data) { (void)tool_data; }
+
+// The runtime asks for a tool. There is one at most: the program's own goes first.
+__attribute__((visibility("default"))) ompt_start_tool_t ompt_start_tool;
+ompt_start_tool_result_t* ompt_start_tool(unsigned version, const char* runtime) {
+  static ompt_start_tool_result_t ours = {initialize, finalize, {0}};
+  ompt_start_tool_t* next;
+  *(void**)&next = dlsym(RTLD_NEXT, "ompt_start_tool");
+  ompt_start_tool_result_t* others = next ? next(version, runtime) : NULL;
+  return others ? others : &ours;
+}
