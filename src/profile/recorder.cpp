@@ -80,7 +80,7 @@ Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& path, cons
     ::unlink(path.c_str());
     return Status(Errc::kSystem, error);
   }
-  std::unique_ptr<Recorder> recorder(new Recorder(fd.release(), memory, chunks));
+  std::unique_ptr<Recorder> recorder(new Recorder(fd.release(), memory, chunks, facts.has_writes));
   FileHeader& header = *recorder->header_;
   header.version = kVersion;
   header.header_bytes = kHeaderBytes;
@@ -103,11 +103,12 @@ Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& path, cons
   return recorder;
 }
 
-Recorder::Recorder(int fd, void* memory, std::uint64_t chunks_max) noexcept
+Recorder::Recorder(int fd, void* memory, std::uint64_t chunks_max, bool has_writes) noexcept
     : header_(::new (memory) FileHeader{}),
       chunks_(reinterpret_cast<Chunk*>(static_cast<std::byte*>(memory) + kHeaderBytes)),
       chunks_max_(chunks_max),
-      fd_(fd) {}
+      fd_(fd),
+      has_writes_(has_writes) {}
 
 Recorder::~Recorder() {
   if (thread_chunk.owner == this) thread_chunk = {nullptr, nullptr, 0};
@@ -122,23 +123,41 @@ bool Recorder::take_chunk_slow() noexcept {
   // relaxed: who misses it finds no chunk
   if (header_->full_since_ns.load(std::memory_order_relaxed) != 0) return drop();
   const std::scoped_lock lock(mutex_);
-  Chunk* chunk = nullptr;
-  if (mine.owner != this && !left_.empty()) {
-    // The lowest number first: threads that are made anew in each step keep theirs.
-    const auto lowest = std::ranges::min_element(left_, {}, &Chunk::thread);
-    chunk = *lowest;
-    left_.erase(lowest);
-  } else {
-    chunk = new_chunk_locked();
-    if (chunk == nullptr) return drop();
-    chunk->thread = mine.owner == this ? mine.chunk->thread : threads_++;
-  }
+  Chunk* const chunk =
+      mine.owner == this ? new_chunk_locked(mine.chunk->thread) : first_chunk_locked();
+  if (chunk == nullptr) return drop();
   // relaxed: it was this thread's, or the mutex has brought what the last one stored
   mine = {this, chunk, chunk->count.load(std::memory_order_relaxed)};
   return true;
 }
 
-Chunk* Recorder::new_chunk_locked() noexcept {
+Chunk* Recorder::first_chunk_locked() {
+  const int id = has_writes_ ? ::gettid() : 0;
+  const auto named = named_.find(id);
+  Chunk* chunk = nullptr;
+  if (named != named_.end() && named->second.is_kept) {
+    chunk = new_chunk_locked(named->second.number);
+  } else if (!left_.empty()) {
+    // The lowest number first: threads that are made anew in each step keep theirs.
+    const auto lowest = std::ranges::min_element(left_, {}, &Chunk::thread);
+    chunk = *lowest;
+    left_.erase(lowest);
+  } else {
+    chunk = new_chunk_locked(threads_);
+    if (chunk != nullptr) ++threads_;
+  }
+  if (has_writes_ && chunk != nullptr) named_[id] = {chunk->thread, false};
+  return chunk;
+}
+
+std::uint32_t Recorder::number_of_thread(int id) {
+  const std::scoped_lock lock(mutex_);
+  const auto [named, is_new] = named_.try_emplace(id, Named{threads_, true});
+  if (is_new) ++threads_;
+  return named->second.number;
+}
+
+Chunk* Recorder::new_chunk_locked(std::uint32_t thread) noexcept {
   if (full_errno_ != 0 || chunks_used_ == chunks_max_) return nullptr;
   const std::uint64_t offset = kHeaderBytes + chunks_used_ * sizeof(Chunk);
   if (const int error =
@@ -149,6 +168,7 @@ Chunk* Recorder::new_chunk_locked() noexcept {
   }
   Chunk* const chunk = &chunks_[chunks_used_++];
   chunk->magic = Chunk::kMagicNumber;
+  chunk->thread = thread;
   return chunk;
 }
 
@@ -164,10 +184,8 @@ void Recorder::give_back(Chunk* chunk) noexcept {
   const std::scoped_lock lock(mutex_);
   // relaxed: this thread's own
   if (chunk->count.load(std::memory_order_relaxed) == Chunk::kRecords) {
-    const std::uint32_t thread = chunk->thread;
-    chunk = new_chunk_locked();
+    chunk = new_chunk_locked(chunk->thread);
     if (chunk == nullptr) return;
-    chunk->thread = thread;
   }
   left_.push_back(chunk);
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/status.hpp"
@@ -17,7 +18,8 @@ namespace larklane::profile {
 struct Facts {
   int rank = 0;
   int size = 1;
-  bool is_native = false;  ///< the MPI's own partitioned communication
+  bool is_native = false;   ///< the MPI's own partitioned communication
+  bool has_writes = false;  ///< threads are asked for by the kernel's ids of them
   std::string job, mpi, program, larklane;
 };
 
@@ -52,6 +54,8 @@ class Recorder {
   std::uint32_t number_request() noexcept {
     return requests_.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: a counter
   }
+  /// The number of a thread in the file, or that which it will have. @param id  the kernel's
+  std::uint32_t number_of_thread(int id);
   void set_clock(const ClockSample& at_begin, const ClockSample& at_end) noexcept;
   /// The program has come to its end in order.
   void finish() noexcept;
@@ -70,10 +74,11 @@ class Recorder {
   struct Leaver;
   static thread_local constinit ThreadChunk thread_chunk;
 
-  Recorder(int fd, void* memory, std::uint64_t chunks_max) noexcept;
+  Recorder(int fd, void* memory, std::uint64_t chunks_max, bool has_writes) noexcept;
   bool take_chunk_slow() noexcept;
   bool drop() noexcept;
-  Chunk* new_chunk_locked() noexcept;
+  Chunk* first_chunk_locked();
+  Chunk* new_chunk_locked(std::uint32_t thread) noexcept;
   void give_back(Chunk* chunk) noexcept;
 
   FileHeader* const header_;
@@ -86,6 +91,12 @@ class Recorder {
   std::uint32_t threads_ = 0;
   int full_errno_ = 0;
   std::vector<Chunk*> left_;  ///< by threads that have ended, each with room
+  struct Named {
+    std::uint32_t number;
+    bool is_kept;  ///< for a thread that has not recorded anything yet
+  };
+  const bool has_writes_;
+  std::unordered_map<int, Named> named_;  ///< by the kernel's id, also of threads that have ended
 };
 
 /// Identity of the clock that now_ns() reads: host since its last start, and time namespace.

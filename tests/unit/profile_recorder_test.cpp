@@ -27,8 +27,9 @@ class RecorderTest : public testing::Test {
   }
   void TearDown() override { ::unlink(path_.c_str()); }
 
-  std::unique_ptr<Recorder> create(std::uint64_t bytes_max) {
+  std::unique_ptr<Recorder> create(std::uint64_t bytes_max, bool has_writes = false) {
     Facts facts;
+    facts.has_writes = has_writes;
     facts.rank = 3;
     facts.program = "app";
     auto made = Recorder::create(path_, facts, bytes_max);
@@ -142,6 +143,27 @@ TEST_F(RecorderTest, AThreadThatEndsLeavesItsPlaceToTheNext) {
   const Found found = read();
   ASSERT_EQ(found.values.size(), 1u);
   EXPECT_EQ(found.total, 1000u);
+}
+
+TEST_F(RecorderTest, AThreadThatIsAskedForIsWaitedFor) {
+  const auto recorder = create(kPlenty, true);
+  ASSERT_NE(recorder, nullptr);
+  write(*recorder, 1);
+  EXPECT_EQ(recorder->number_of_thread(::gettid()), 0u);
+  EXPECT_EQ(recorder->number_of_thread(-1), 1u);  // no thread of ours: nobody gets its number
+  int ended = 0;
+  std::thread([&] {
+    ended = ::gettid();
+    write(*recorder, 2);
+    EXPECT_EQ(recorder->number_of_thread(ended), 2u);
+  }).join();
+  EXPECT_EQ(recorder->number_of_thread(ended), 2u);
+  std::thread([&] {
+    const std::uint32_t number = recorder->number_of_thread(::gettid());
+    write(*recorder, 3);
+    EXPECT_EQ(read().threads.back(), number);
+    EXPECT_EQ(recorder->number_of_thread(::gettid()), number);
+  }).join();
 }
 
 TEST_F(RecorderTest, ThreadsDoNotMix) {
