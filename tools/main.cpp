@@ -135,6 +135,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   profile_command->add_flag("--overwrite", profile_request.overwrite,
                             "replace an earlier profile in the folder");
+  profile_command->add_flag("--trace-writes", profile_request.trace_writes,
+                            "record who writes what is sent; slow, for a run of its own");
   profile_command
       ->add_option("--limit", profile_request.bytes_max,
                    "largest file; later records are counted only [profile_bytes_max]")

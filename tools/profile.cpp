@@ -39,6 +39,7 @@ int profile(ProfileRequest request) {
   options.push_back("profile=" + folder.string());
   if (!request.bytes_max.empty()) options.push_back("profile_bytes_max=" + request.bytes_max);
   if (request.overwrite) options.emplace_back("profile_overwrite=on");
+  if (request.trace_writes) options.emplace_back("profile_writes=on");
   return run(request.run);
 }
 

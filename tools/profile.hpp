@@ -12,6 +12,7 @@ struct ProfileRequest {
   std::string folder = "larklane-profile";
   std::string bytes_max;  ///< empty: the option's
   bool overwrite = false;
+  bool trace_writes = false;
   RunRequest run;
 };
 

@@ -26,7 +26,7 @@ class ProfileError(Exception):
 class Kind(enum.IntEnum):
     """What a record says."""
 
-    REQUEST, PAIR, START, READY, ARRIVED, WAIT, FREED, SEND, RECEIVE, REGION, MEMBER, BARRIER, THREAD, JOIN = range(1, 15)
+    REQUEST, PAIR, START, READY, ARRIVED, WAIT, FREED, SEND, RECEIVE, REGION, MEMBER, BARRIER, THREAD, JOIN, WRITE, BUFFER = range(1, 17)
 
 
 IS_SEND, IS_PARTITIONED, IS_NATIVE = 1, 2, 4  # flags of Kind.REQUEST

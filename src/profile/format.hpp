@@ -31,6 +31,8 @@ enum class Kind : std::uint8_t {
   barrier = 12,
   thread = 13,
   join = 14,
+  write = 15,
+  buffer = 16,  ///< what the request, or the message whose record comes next, sends
 };
 
 /// Of Kind::request.

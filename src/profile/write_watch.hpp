@@ -32,8 +32,9 @@ class WriteWatch {
   };
   /// What create() needs.
   static constexpr char kRemedy[] =
-      "it takes Linux 5.7 and root, CAP_SYS_PTRACE, access to /dev/userfaultfd (Linux 6.1), or "
-      "`sysctl vm.unprivileged_userfaultfd=1`";
+      "it takes Linux 5.7 and one of these: root, CAP_SYS_PTRACE, access to /dev/userfaultfd "
+      "(Linux "
+      "6.1), `sysctl vm.unprivileged_userfaultfd=1`";
 
   /// @errors kSystem: detail is the errno
   static Result<std::unique_ptr<WriteWatch>> create();

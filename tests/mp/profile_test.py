@@ -20,6 +20,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
 import launch  # noqa: E402
 import stub_test  # noqa: E402
 from larklane import profile  # noqa: E402
+from larklane.writes import sends_of  # noqa: E402
 from stub_test import REFUSED, Skip, expect, system  # noqa: E402
 
 EXAMPLES = {"mpich5": "mpich", "openmpi5": "openmpi"}
@@ -264,6 +265,48 @@ def reuse(bench):
     expect(kinds[2] == made | {profile.Kind.START, profile.Kind.WAIT}, f"the request that is made: {kinds[2]}")
 
 
+def writes(bench):
+    """Which thread wrote each page of what is sent, also if it is the kernel that wrote it for that thread."""
+    output = bench.profile(bench.program("writes"), options=["--trace-writes"], status=None)
+    if "writes can't be traced" in output:
+        raise Skip("userfaultfd is not permitted")
+    expect(output.split("\n").count("ok") == 2, "the program is not well", output)
+    found = bench.load()
+    names = {record.b - 100: record.thread for record in found.records[0] if record.kind == profile.Kind.SEND and record.a == -2}
+    expect(sorted(names) == [0, 1, 2, 3] and len(set(names.values())) == 4, f"threads {names}")
+    sends = list(sends_of(found.records[0]))
+    for name, parts in (("shared", 1), ("packed", 1), ("persistent", 1), ("partitioned", 4)):
+        address = int(re.search(rf"^{name} 0x(\w+)$", output, re.M)[1], 16)
+        of_buffer = [send for send in sends if address <= send.address < address + 65536]
+        expect(len(of_buffer) == 3 * parts, f"{name}: {len(of_buffer)} sends")
+        later = of_buffer[parts:]
+        pages = {send.address + write.offset - address: write.thread for send in later for write in send.writes}
+        expect(all(len(send.writes) == 16 // parts for send in later), f"{name}: {[len(send.writes) for send in later]} pages")
+        wanted = {page: names[0 if name == "packed" else page // 16384] for page in range(0, 65536, 4096)}
+        expect(pages == wanted, f"{name}: {pages}, not {wanted}")
+        expect(all(write.time_ns < send.begin_ns for send in later for write in send.writes), f"{name}: written after it was sent")
+        first = [write for send in of_buffer[:parts] for write in send.writes]
+        expect(len(first) == (16 if name.startswith("p") and name != "packed" else 0), f"{name}: {first} before the first send")
+
+
+def untraced(bench):
+    """Where writes can't be traced the program does not run, and why is said."""
+    allowed = pathlib.Path("/proc/sys/vm/unprivileged_userfaultfd")
+    bench.scratch.chmod(0o777)
+    program = bench.program("free")
+
+    def as_nobody(*command):
+        """Output, and at its end whether the command failed. One process, without a launcher."""
+        words = " ".join(str(word) for word in command)
+        return system("sh", "-c", f"setpriv --reuid 65534 --regid 65534 --clear-groups {words} 2>&1 || echo failed")
+
+    if not allowed.exists() or allowed.read_text().strip() != "0" or "failed" in as_nobody(program):
+        raise Skip("nobody can't run a program, or everybody may trace writes")
+    output = as_nobody(bench.command, "profile", "--out", bench.folder, "--trace-writes", program)
+    expect("profile: writes can't be traced: userfaultfd: Operation not permitted; it takes" in output, "not said", output)
+    expect("failed" in output and not list(bench.folder.glob("rank-*")), "the program has run", output)
+
+
 def hosts(bench):
     """Two clocks, as on two hosts: a time namespace of its own for rank 1."""
     unshare = shutil.which("unshare")
@@ -352,7 +395,7 @@ def overhead(bench):
         expect(profiled <= 1.02 * steps, "more than 2 % more instructions")
 
 
-ON_EACH = (heat2d, native, waits, threads, llvm, halos, dies, folders, mistakes, reuse, hosts, overhead)
+ON_EACH = (heat2d, native, waits, threads, llvm, halos, dies, folders, mistakes, reuse, writes, untraced, hosts, overhead)
 
 
 def cases():

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include "mpi/process.hpp"
 #include "mpi/profile/threads.hpp"
 #include "mpi/profile/tracer.hpp"
+#include "mpi/profile/writes.hpp"
 #include "mpi/waiting.hpp"
 
 namespace larklane::mpi {
@@ -59,6 +61,22 @@ std::string clear_folder(const std::string& folder, bool overwrite) {
   return in_the_way;
 }
 
+/// @return  false after a message
+bool is_folder_free(const Config& config) {
+  const std::string old = clear_folder(config.profile, config.profile_overwrite);
+  if (old.empty()) return true;
+  log_error(
+      "profile: %s holds an earlier profile (%s); --overwrite replaces it, --out names "
+      "another folder",
+      config.profile.c_str(), old.c_str());
+  return false;
+}
+
+/// @return  false after a message
+bool begin_writes(const Config& config) {
+  return !config.profile_writes || traces_writes() || begin_tracing_writes();
+}
+
 std::string file_name(const Process& process, int rank) {
   char number[32];
   std::snprintf(number, sizeof number, "rank-%05d", rank);
@@ -87,6 +105,7 @@ Recorder* create_recorder(int rank, int size) {
                                {.rank = rank,
                                 .size = size,
                                 .is_native = is_native(),
+                                .has_writes = traces_writes(),
                                 .job = process.identity().job ? *process.identity().job : "",
                                 .mpi = mpi_version(),
                                 .program = program_invocation_name,
@@ -172,21 +191,13 @@ bool open_profile() {
   int size = 1;
   real.Comm_rank(handles().comm_world, &opened().rank);
   real.Comm_size(handles().comm_world, &size);
-  Hello mine{profile::clock_identity(), 0};
-  if (opened().rank == 0 && !process.birth()) {
-    const std::string old = clear_folder(config.profile, config.profile_overwrite);
-    mine.is_refused = old.empty() ? 0 : 1;
-    if (!old.empty()) {
-      log_error(
-          "profile: %s holds an earlier profile (%s); --overwrite replaces it, --out names "
-          "another folder",
-          config.profile.c_str(), old.c_str());
-    }
-  }
+  const bool is_free = opened().rank != 0 || process.birth() || is_folder_free(config);
+  const Hello mine{profile::clock_identity(), is_free && begin_writes(config) ? 0u : 1u};
   std::vector<Hello> all(static_cast<std::size_t>(size));
   real.Allgather(&mine, sizeof mine, handles().byte, all.data(), sizeof mine, handles().byte,
                  handles().comm_world);
-  if (all[0].is_refused != 0) return false;
+  if (std::ranges::any_of(all, [](const Hello& each) { return each.is_refused != 0; }))
+    return false;
   opened().others = first_on_other_clocks(all);
   if (!opened().others.empty()) real.Comm_dup(handles().comm_world, &opened().comm);
   opened().at_begin = compare_clocks();
@@ -202,6 +213,7 @@ void open_profile_alone() {
   const Process& process = Process::get();
   if (process.config().profile.empty()) return;
   if (detail::recorder.load(std::memory_order_acquire) != nullptr) return;  // acquire: as above
+  static_cast<void>(begin_writes(process.config()));
   begin_recording(create_recorder(process.identity().rank, 0));
 }
 
@@ -216,6 +228,7 @@ void compare_clocks_again() {
 void close_profile() {
   // Never destroyed: a thread may be about to write.
   Recorder* const recorder = detail::recorder.exchange(nullptr, std::memory_order_acq_rel);
+  end_tracing_writes(recorder);
   if (recorder == nullptr) return;
   recorder->finish();
   const std::string& folder = Process::get().config().profile;

@@ -21,16 +21,24 @@ std::uint32_t number_of(const Observed& call, MPI_Request request) noexcept {
   return traced != nullptr ? traced->number() : 0;
 }
 
+/// Before the call, too: once all is marked and sent, the buffer is the program's again.
+void watch_partitions(const Observed& call, MPI_Request request, int first, int count) {
+  if (!call || !traces_writes()) return;
+  if (const Traced* const traced = find_traced(request))
+    watch_writes(call.recorder(), traced->sent(first, count));
+}
+
 void write_ready(const Observed& call, std::uint32_t number, int first, int count) noexcept {
   call.write({.a = first, .b = count, .request = number, .kind = Kind::ready});
 }
 
-/// One record for each run of neighbours.
-void write_ready_list(const Observed& call, std::uint32_t number, int length, const int* list) {
+/// One run of neighbours after the other. use(first, count)
+template <class Use>
+void each_run(int length, const int* list, Use use) {
   for (int i = 0; i < length;) {
     int count = 1;
     while (i + count < length && list[i + count] == list[i] + count) ++count;
-    write_ready(call, number, list[i], count);
+    use(list[i], count);
     i += count;
   }
 }
@@ -39,6 +47,7 @@ void write_start(const Observed& call, MPI_Request handle) {
   Traced* const request = find_traced(handle);
   if (request == nullptr) return;
   request->start(call.begin_ns());
+  if (request->sends_at_start()) watch_writes(call.recorder(), request->sent(0, 1));
   call.write({.handle = handle_bits(handle), .request = request->number(), .kind = Kind::start});
 }
 
@@ -52,7 +61,7 @@ int Psend_init(const Next& next, const void* buf, int partitions, MPI_Count coun
       LARKLANE_BELOW(Psend_init, buf, partitions, count, datatype, dest, tag, comm, info, request);
   if (call && code == MPI_SUCCESS) {
     trace_request(call, {flags_of(true, *request), partitions, bytes_of(count, datatype), dest, tag,
-                         comm, *request});
+                         comm, *request, send_buffer_of(buf, partitions * count, datatype)});
   }
   return code;
 }
@@ -63,8 +72,14 @@ int Precv_init(const Next& next, void* buf, int partitions, MPI_Count count, MPI
   const int code = LARKLANE_BELOW(Precv_init, buf, partitions, count, datatype, source, tag, comm,
                                   info, request);
   if (call && code == MPI_SUCCESS) {
-    trace_request(call, {flags_of(false, *request), partitions, bytes_of(count, datatype), source,
-                         tag, comm, *request});
+    trace_request(call, {flags_of(false, *request),
+                         partitions,
+                         bytes_of(count, datatype),
+                         source,
+                         tag,
+                         comm,
+                         *request,
+                         {}});
   }
   return code;
 }
@@ -84,6 +99,7 @@ int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
 int Pready(const Next& next, int partition, MPI_Request request) {
   const Observed call;
   const std::uint32_t number = number_of(call, request);
+  watch_partitions(call, request, partition, 1);
   const int code = LARKLANE_BELOW(Pready, partition, request);
   if (number != 0 && code == MPI_SUCCESS) write_ready(call, number, partition, 1);
   return code;
@@ -92,6 +108,7 @@ int Pready(const Next& next, int partition, MPI_Request request) {
 int Pready_range(const Next& next, int partition_low, int partition_high, MPI_Request request) {
   const Observed call;
   const std::uint32_t number = number_of(call, request);
+  watch_partitions(call, request, partition_low, partition_high - partition_low + 1);
   const int code = LARKLANE_BELOW(Pready_range, partition_low, partition_high, request);
   if (number != 0 && code == MPI_SUCCESS)
     write_ready(call, number, partition_low, partition_high - partition_low + 1);
@@ -102,9 +119,11 @@ int Pready_list(const Next& next, int length, const int array_of_partitions[],
                 MPI_Request request) {
   const Observed call;
   const std::uint32_t number = number_of(call, request);
+  const auto watch = [&](int first, int count) { watch_partitions(call, request, first, count); };
+  const auto write = [&](int first, int count) { write_ready(call, number, first, count); };
+  if (traces_writes()) each_run(length, array_of_partitions, watch);
   const int code = LARKLANE_BELOW(Pready_list, length, array_of_partitions, request);
-  if (number != 0 && code == MPI_SUCCESS)
-    write_ready_list(call, number, length, array_of_partitions);
+  if (number != 0 && code == MPI_SUCCESS) each_run(length, array_of_partitions, write);
   return code;
 }
 

@@ -47,8 +47,8 @@ Traced* find_traced(MPI_Request handle) noexcept {
 }
 
 void trace_request(const Observed& call, const NewRequest& made) {
-  auto request =
-      std::make_unique<Traced>(call.recorder().number_request(), made.flags, made.partitions);
+  auto request = std::make_unique<Traced>(call.recorder().number_request(), made.flags,
+                                          made.partitions, made.sent);
   const Route route = route_of(made.comm, made.peer);
   const std::uint64_t handle = handle_bits(made.handle);
   call.write({.value = made.partition_bytes,
@@ -64,7 +64,15 @@ void trace_request(const Observed& call, const NewRequest& made) {
               .request = request->number(),
               .kind = Kind::pair,
               .flags = made.flags});
+  record_sent(call, made.sent, request->number());
   traced().insert(handle, request.release());
+}
+
+void record_sent(const Observed& call, const SendBuffer& sent, std::uint32_t request) {
+  if (sent.bytes == 0) return;
+  call.write(
+      {.value = sent.bytes, .handle = sent.address, .request = request, .kind = Kind::buffer});
+  watch_writes(call.recorder(), sent);
 }
 
 std::unique_ptr<Traced> untrace_request(MPI_Request handle) noexcept {
@@ -109,6 +117,13 @@ std::uint64_t bytes_of(std::int64_t count, MPI_Datatype datatype) noexcept {
 }
 
 // relaxed throughout: as in the header
+
+SendBuffer Traced::sent(int first, int count) const noexcept {
+  if (first < 0 || count < 0 || first > partitions_ - count) return {};
+  const std::uint64_t partition = sent_.bytes / static_cast<std::uint64_t>(partitions_);
+  return {sent_.address + static_cast<std::uint64_t>(first) * partition,
+          static_cast<std::uint64_t>(count) * partition};
+}
 
 std::uint64_t Traced::not_before_ns(int partition) const noexcept {
   const std::uint64_t missed =

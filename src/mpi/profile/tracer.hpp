@@ -10,6 +10,7 @@
 #include "base/clock.hpp"
 #include "mpi/handles.hpp"
 #include "mpi/next.hpp"
+#include "mpi/profile/writes.hpp"
 #include "profile/recorder.hpp"
 
 namespace larklane::mpi {
@@ -65,8 +66,8 @@ class Observed {
 /// T1, T2): start and complete by one thread at a time, looked() by any.
 class Traced {
  public:
-  Traced(std::uint32_t number, std::uint8_t flags, int partitions)
-      : number_(number), flags_(flags), partitions_(partitions) {
+  Traced(std::uint32_t number, std::uint8_t flags, int partitions, const SendBuffer& sent)
+      : number_(number), flags_(flags), partitions_(partitions), sent_(sent) {
     if (is_receive()) looks_ = std::make_unique<Look[]>(static_cast<std::size_t>(partitions));
   }
 
@@ -75,8 +76,14 @@ class Traced {
   bool is_receive() const noexcept {
     return (flags_ & profile::kIsPartitioned) != 0 && (flags_ & profile::kIsSend) == 0;
   }
+  /// Persistent, not partitioned: all is sent by Start.
+  bool sends_at_start() const noexcept {
+    return (flags_ & (profile::kIsPartitioned | profile::kIsSend)) == profile::kIsSend;
+  }
   bool is_native() const noexcept { return (flags_ & profile::kIsNative) != 0; }
   int partitions() const noexcept { return partitions_; }
+  /// What a run of partitions sends; nothing if there are no such partitions.
+  SendBuffer sent(int first, int count) const noexcept;
   // relaxed throughout: the program orders Start, completion and the calls between
   bool is_active() const noexcept { return started_ns() != 0; }
   std::uint64_t started_ns() const noexcept { return started_ns_.load(std::memory_order_relaxed); }
@@ -121,6 +128,7 @@ class Traced {
   const std::uint32_t number_;
   const std::uint8_t flags_;
   const int partitions_;
+  const SendBuffer sent_;
   std::atomic<std::uint64_t> started_ns_{0};  ///< 0: inactive
   std::atomic<std::uint64_t> asked_in_{0};    ///< started_ns() of the last round with a question
   std::unique_ptr<Look[]> looks_;
@@ -158,6 +166,7 @@ struct NewRequest {
   int peer, tag;
   MPI_Comm comm;
   MPI_Request handle;
+  SendBuffer sent;  ///< by all partitions
 };
 void trace_request(const Observed& call, const NewRequest& made);
 /// Before it is freed: after that the handle may be another thread's. @return  null: it is not
@@ -165,6 +174,9 @@ void trace_request(const Observed& call, const NewRequest& made);
 std::unique_ptr<Traced> untrace_request(MPI_Request handle) noexcept;
 /// It has not been freed.
 void retrace_request(MPI_Request handle, std::unique_ptr<Traced> request);
+
+/// What a message or a request sends, before its own record. @param request  0: a message
+void record_sent(const Observed& call, const SendBuffer& sent, std::uint32_t request);
 
 /// Where a message goes or comes from, as the file says it.
 struct Route {

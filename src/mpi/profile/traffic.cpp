@@ -56,8 +56,9 @@ namespace {
 using profile::Kind;
 
 /// One message of a call. @param handle  0: the call has completed it
-void write_message(const Observed& call, Kind kind, MPI_Count count, MPI_Datatype datatype,
-                   int peer, int tag, MPI_Comm comm, std::uint64_t handle) {
+void write_message(const Observed& call, Kind kind, const void* buffer, MPI_Count count,
+                   MPI_Datatype datatype, int peer, int tag, MPI_Comm comm, std::uint64_t handle) {
+  if (kind == Kind::send) record_sent(call, send_buffer_of(buffer, count, datatype), 0);
   const Route route = route_of(comm, peer);
   call.write({.value = bytes_of(count, datatype),
               .handle = handle,
@@ -73,7 +74,8 @@ int blocking(Kind kind, Call next, Buffer buffer, Count count, MPI_Datatype data
              int tag, MPI_Comm comm, Status... status) {
   const Observed call;
   const int code = next(buffer, count, datatype, peer, tag, comm, status...);
-  if (call && code == MPI_SUCCESS) write_message(call, kind, count, datatype, peer, tag, comm, 0);
+  if (call && code == MPI_SUCCESS)
+    write_message(call, kind, buffer, count, datatype, peer, tag, comm, 0);
   return code;
 }
 
@@ -83,7 +85,7 @@ int nonblocking(Kind kind, Call next, Buffer buffer, Count count, MPI_Datatype d
   const Observed call;
   const int code = next(buffer, count, datatype, peer, tag, comm, request);
   if (call && code == MPI_SUCCESS)
-    write_message(call, kind, count, datatype, peer, tag, comm, handle_bits(*request));
+    write_message(call, kind, buffer, count, datatype, peer, tag, comm, handle_bits(*request));
   return code;
 }
 
@@ -94,8 +96,10 @@ int persistent(Kind kind, Call next, Buffer buffer, Count count, MPI_Datatype da
   const int code = next(buffer, count, datatype, peer, tag, comm, request);
   if (call && code == MPI_SUCCESS) {
     const int side = kind == Kind::send ? profile::kIsSend : 0;
-    trace_request(call, {static_cast<std::uint8_t>(side | profile::kIsNative), 1,
-                         bytes_of(count, datatype), peer, tag, comm, *request});
+    trace_request(
+        call, {static_cast<std::uint8_t>(side | profile::kIsNative), 1, bytes_of(count, datatype),
+               peer, tag, comm, *request,
+               kind == Kind::send ? send_buffer_of(buffer, count, datatype) : SendBuffer{}});
   }
   return code;
 }
@@ -108,8 +112,8 @@ int both(Call next, const void* sendbuf, Count sendcount, MPI_Datatype sendtype,
   const int code = next(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
                         source, recvtag, comm, status);
   if (call && code == MPI_SUCCESS) {
-    write_message(call, Kind::send, sendcount, sendtype, dest, sendtag, comm, 0);
-    write_message(call, Kind::receive, recvcount, recvtype, source, recvtag, comm, 0);
+    write_message(call, Kind::send, sendbuf, sendcount, sendtype, dest, sendtag, comm, 0);
+    write_message(call, Kind::receive, recvbuf, recvcount, recvtype, source, recvtag, comm, 0);
   }
   return code;
 }
