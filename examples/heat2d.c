@@ -20,6 +20,7 @@
 #include <omp.h>
 #include <sched.h>
 
+#include "late.h"
 #include "options.h"
 #include "trace.h"
 
@@ -41,6 +42,7 @@ typedef struct {
 
 typedef struct {
   int columns, rows, steps, threads, partitions, mode, late_rank;
+  int seed;       /* 0: the late strip; otherwise all threads are late by chance */
   int late_strip; /* -1: none of this rank */
   double late_ms;
   const char *trace;
@@ -93,11 +95,14 @@ static void check_halo(problem *p, const border *b, int step, int strip) {
   }
 }
 
-/* The late thread: one strip takes longer than the others. */
-static void be_late(const problem *p, const border *b, int strip) {
-  const long late_ns = (long)(p->late_ms * 1e6);
-  if (strip != p->late_strip || b != p->borders) return;
-  nanosleep(&(struct timespec){late_ns / 1000000000, late_ns % 1000000000}, NULL);
+/* Threads that take longer than others: the one of the late strip, or all of them by chance. */
+static void be_late(const problem *p, const border *b, int step, int strip) {
+  if (b != p->borders) return;
+  if (p->seed != 0)
+    late_sleep(p->late_ms * late_chance(p->seed, p->rank, step, strip) * p->threads /
+               p->partitions);
+  else if (strip == p->late_strip)
+    late_sleep(p->late_ms);
 }
 
 /* ---- one step, partitioned ---- */
@@ -116,7 +121,7 @@ static int update_edges(problem *p, int step, int first_strip, int last_strip) {
         trace_mark(&b->received, step - 1, strip);
         check_halo(p, b, step, strip);
       }
-      be_late(p, b, strip);
+      be_late(p, b, step, strip);
       update(p, step, b->edge_row, 1 + strip * width, 1 + (strip + 1) * width);
       if (step + 1 < p->steps) {
         trace_mark(&b->sent, step, strip);
@@ -205,7 +210,7 @@ static void step_joined(problem *p, int step, int first_strip, int last_strip) {
   for (int i = 0; i < p->border_count && step > 0; ++i) await_row(p, step, &p->borders[i]);
   for (int i = 0; i < p->border_count; ++i) {
     for (int strip = first_strip; strip < last_strip; ++strip) {
-      be_late(p, &p->borders[i], strip);
+      be_late(p, &p->borders[i], step, strip);
       update(p, step, p->borders[i].edge_row, 1 + strip * width, 1 + (strip + 1) * width);
       if (step + 1 < p->steps) trace_mark(&p->borders[i].sent, step, strip);
     }
@@ -394,6 +399,8 @@ int main(int argc, char **argv) {
        "partitions of a halo row, 0: one per thread"},
       {"late-ms", kReal, &p.late_ms, 0, 60000, NULL,
        "the last thread of --late-rank sleeps so long before its edge cells"},
+      {"seed", kInt, &p.seed, 0, 1 << 30, NULL,
+       "not 0: every thread of every rank sleeps, by chance, up to --late-ms"},
       {"late-rank", kInt, &p.late_rank, 0, 1 << 20, NULL, "the rank with the late thread"},
       {"mode", kWord, &p.mode, 0, 0, "partitioned|isend|persistent", "how halo rows travel:"},
       {"trace", kText, &p.trace, 0, 0, NULL,

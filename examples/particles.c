@@ -18,6 +18,7 @@
 #include <sched.h>
 #include <stdint.h>
 
+#include "late.h"
 #include "options.h"
 #include "trace.h"
 
@@ -44,7 +45,7 @@ typedef struct {
 } lane;
 
 typedef struct {
-  int particles, steps, threads, mode, work, capacity;
+  int particles, steps, threads, mode, work, capacity, seed;
   double imbalance;
   const char *trace;
   int rank, ranks;
@@ -251,16 +252,19 @@ static void run(problem *p) {
 
 /* ---- set-up ---- */
 
-/* Particles of a lane: from the first to the last lane they grow to (1 + imbalance) times. */
+/* Particles of a lane: from the first to the last lane they grow to (1 + imbalance) times, or by
+ * chance. */
 static int population(const problem *p, int index) {
-  const double share = p->threads > 1 ? (double)index / (p->threads - 1) : 0;
+  const double share = p->seed != 0     ? late_chance(p->seed, p->rank, 0, index)
+                       : p->threads > 1 ? (double)index / (p->threads - 1)
+                                        : 0;
   return (int)((1 + p->imbalance * share) * p->particles);
 }
 
 static void set_up(problem *p) {
   MPI_Comm_rank(MPI_COMM_WORLD, &p->rank);
   MPI_Comm_size(MPI_COMM_WORLD, &p->ranks);
-  const int largest = population(p, p->threads - 1);
+  const int largest = (int)((1 + p->imbalance) * p->particles);
   p->capacity = largest / 4 + 64; /* an eighth leaves to each side, on average */
   if ((double)parcel_bytes(p) * p->threads > 1e9)
     options_refuse("--particles", "", "messages below 1 GB");
@@ -268,7 +272,7 @@ static void set_up(problem *p) {
   for (int index = 0; index < p->threads; ++index) {
     lane *own = &p->lanes[index];
     own->count = population(p, index);
-    own->room = 2 * own->count + 256;
+    own->room = 2 * largest + 256;
     own->list = malloc((size_t)own->room * sizeof *own->list);
     for (int i = 0; i < own->count; ++i) {
       const uint64_t id = ((uint64_t)p->rank << 48) | ((uint64_t)index << 32) | (uint64_t)i;
@@ -353,6 +357,8 @@ int main(int argc, char **argv) {
       {"particles", kInt, &p.particles, 1, 1 << 24, NULL, "particles in the first lane of a rank"},
       {"imbalance", kReal, &p.imbalance, 0, 100, NULL,
        "the last lane has (1 + imbalance) times as many"},
+      {"seed", kInt, &p.seed, 0, 1 << 30, NULL,
+       "not 0: lanes have up to (1 + imbalance) times as many, by chance"},
       {"work", kInt, &p.work, 0, 1 << 24, NULL, "operations on a particle in each step"},
       {"steps", kInt, &p.steps, 1, 1 << 24, NULL, "time steps"},
       {"threads", kInt, &p.threads, 1, 1024, NULL, "threads per rank, lanes, partitions"},

@@ -22,6 +22,7 @@
 #include <omp.h>
 #include <sched.h>
 
+#include "late.h"
 #include "options.h"
 #include "trace.h"
 
@@ -39,7 +40,7 @@ typedef struct {
 } face;
 
 typedef struct {
-  int nx, ny, nz, block, angles, threads, partitions, sweeps, mode, late_rank;
+  int nx, ny, nz, block, angles, threads, partitions, sweeps, mode, late_rank, seed;
   double late_ms;
   const char *trace;
   int rank, place[2], grid[2]; /* of this rank in the grid of ranks; x and y */
@@ -242,10 +243,10 @@ static void compute_block(problem *p, const block *b) {
   unsigned char computed[4096] = {0};
 #pragma omp single
   for (int axis = kX; axis <= kY; ++axis) begin(p, b->along[axis]);
-  if (p->late_ms > 0 && p->rank == p->late_rank && thread == threads - 1) {
-    const long late_ns = (long)(p->late_ms * 1e6);
-    nanosleep(&(struct timespec){late_ns / 1000000000, late_ns % 1000000000}, NULL);
-  }
+  if (p->seed != 0)
+    late_sleep(p->late_ms * late_chance(p->seed, p->rank, b->number, thread));
+  else if (p->rank == p->late_rank && thread == threads - 1)
+    late_sleep(p->late_ms);
   for (int missing = last - first; missing > 0;) {
     const int before = missing;
     for (int i = first; i < last; ++i) {
@@ -386,6 +387,8 @@ int main(int argc, char **argv) {
       {"partitions", kInt, &p.partitions, 0, 4096, NULL, "partitions of a face, 0: one per thread"},
       {"late-ms", kReal, &p.late_ms, 0, 60000, NULL,
        "the last thread of --late-rank sleeps so long before each block"},
+      {"seed", kInt, &p.seed, 0, 1 << 30, NULL,
+       "not 0: every thread of every rank sleeps, by chance, up to --late-ms"},
       {"late-rank", kInt, &p.late_rank, 0, 1 << 20, NULL, "the rank with the late thread"},
       {"mode", kWord, &p.mode, 0, 0, "partitioned|funneled|multiple", "how faces travel:"},
       {"trace", kText, &p.trace, 0, 0, NULL,
