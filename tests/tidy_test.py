@@ -54,7 +54,7 @@ FOREIGN_HEADERS = {
     + tuple(f"tests/{kind}/" for kind in ("conformance", "mp", "fault", "consume", "unit/mpi")),
     r"infiniband/.*": ("src/net/verbs/", "tests/rdma/"),
     r"rdma/.*": ("src/net/ofi/", "src/net/verbs/", "tests/rdma/"),
-    r"(CLI|nlohmann|fmt|hwloc)[/.].*": ("tools/", "bench/"),
+    r"(CLI|nlohmann|fmt|hwloc)[/.].*": ("tools/", "bench/", "tests/unit/bench_traces_test.cpp"),
     r"gtest/.*": ("tests/",),
     r"seccomp\.h": ("tests/",),
 }

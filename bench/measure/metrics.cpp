@@ -87,8 +87,10 @@ double early_bird_share(const RoundTrace& trace) {
 }
 
 double early_bytes_share(const RoundTrace& trace) {
+  const std::uint64_t bytes = bytes_of(trace.transfers);
+  if (bytes == 0) return 0;
   return static_cast<double>(bytes_of(arrived_by(trace, trace.joined_ns))) /
-         static_cast<double>(bytes_of(trace.transfers));
+         static_cast<double>(bytes);
 }
 
 double extra_compute_ns(const RoundTrace& trace) {

@@ -34,7 +34,7 @@ double before_join_ns(const RoundTrace& trace);
 /// (ICPP'22, equation 4)
 double early_bird_share(const RoundTrace& trace);
 
-/// Bytes that arrived before the join over all bytes, 0 to 1.
+/// Bytes that arrived before the join over all bytes, 0 to 1; 0 of no bytes.
 double early_bytes_share(const RoundTrace& trace);
 
 /// From the first arrival to the last: time in which a receiver may compute on what is there while

@@ -8,8 +8,9 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from larklane.profile import Profile, Request, spread
+from larklane.profile import Profile
 from larklane.profile_file import Kind, Record
+from larklane.rounds import Request, spread
 
 Event = dict[str, Any]
 ARRIVALS = 100000  # a row of their own for each request, below the threads

@@ -154,7 +154,7 @@ SAME = Clock(ClockSample(0, 0, 0), ClockSample(0, 0, 0), 0)
 
 
 def clocks_of(files: list[RankFile]) -> dict[int, Clock]:
-    """By clock_id. Raises ProfileError if two hosts' clocks were never compared."""
+    """By clock_id: those that were compared with rank 0's, or else that of the first file."""
     clocks = {file.clock_id: SAME for file in files if file.rank == 0}
     for file in files:
         first, last = file.samples
@@ -163,12 +163,7 @@ def clocks_of(files: list[RankFile]) -> dict[int, Clock]:
                 file.problems.append("clocks were compared at the begin only: they may have drifted apart since")
                 last = first
             clocks[file.clock_id] = Clock(first, last, max(first.error_ns, last.error_ns))
-    unknown = {file.clock_id: file for file in files if file.clock_id not in clocks}
-    if len(unknown) > 1 or (unknown and clocks):
-        file = next(iter(unknown.values()))
-        raise ProfileError(f"{file.path}: the clock of host {file.host} was not compared with rank 0's: the file of the first "
-                           "rank on that host is missing or cut off")
-    return clocks | {clock_id: SAME for clock_id in unknown}
+    return clocks or {files[0].clock_id: SAME}
 
 
 def aligned(file: RankFile, clock: Clock) -> Iterator[Record]:

@@ -19,7 +19,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
 import launch  # noqa: E402
 import stub_test  # noqa: E402
-from larklane import profile  # noqa: E402
+from larklane import profile, rounds  # noqa: E402
+from larklane.profile_file import Kind  # noqa: E402
 from larklane.writes import sends_of  # noqa: E402
 from stub_test import REFUSED, Skip, expect, system  # noqa: E402
 
@@ -87,7 +88,7 @@ def heat2d_on(bench, *options):
     expect(not found.problems and len(found.files) == 2 and len(found.requests) == 8, str(found.problems))
     compared = sum(compare_with_trace(found, rank, trace_of(pathlib.Path(f"{trace}.{rank}")), {"observed"}) for rank in range(2))
     expect(compared == 2 * 2 * (steps - 1) * partitions, f"compared {compared}")
-    traces = [trace for send in found.sends for trace in profile.traces_of(send)]
+    traces = [trace for send in found.sends for trace in rounds.traces_of(send)]
     expect(len(traces) == 2 * (steps - 1), f"{len(traces)} traces of rounds")
     for each in traces:
         expect(all(transfer.begin_ns < transfer.end_ns for transfer in each.transfers), "arrived before it was ready", str(each))
@@ -97,7 +98,7 @@ def heat2d_on(bench, *options):
 def heat2d(bench):
     """Each Pready and each arrival of a program with halos, against its own notes; the trace and the delays that follow."""
     found = heat2d_on(bench)
-    early = [profile.early_bytes_share(trace) for send in found.sends if send.rank == 0 for trace in profile.traces_of(send)]
+    early = [rounds.early_bytes_share(trace) for send in found.sends if send.rank == 0 for trace in rounds.traces_of(send)]
     expect(sum(early) / len(early) > 0.2, f"rank 0's last thread is late, and early are {early}")
     file, delays = bench.scratch / "trace.json", bench.scratch / "delays.json"
     with contextlib.redirect_stdout(io.StringIO()) as text:
@@ -119,7 +120,7 @@ def native(bench):
     send = found.sends[0]
     expect(send.is_native and send.other and len(send.rounds) == 5, str(send))
     expect([mark.first for mark in send.rounds[4].ready] == list(range(16)), str(send.rounds[4].ready))
-    expect(len(profile.traces_of(send)) == 5, "rounds are not whole")
+    expect(len(rounds.traces_of(send)) == 5, "rounds are not whole")
 
 
 def waits(bench):
@@ -152,7 +153,7 @@ int main(void) {
     system(bench.mpi.wrapper, source, "-o", program)
     bench.profile(program)
     send = bench.load().sends[0]
-    traces = profile.traces_of(send)
+    traces = rounds.traces_of(send)
     for trace in traces[:2]:
         late = [transfer.end_ns - transfer.begin_ns for transfer in trace.transfers]
         expect(set(trace.labels) == {"observed"} and sorted(late)[1] < 3 * MS, f"{trace.labels}, seen after {late} ns")
@@ -235,7 +236,7 @@ def folders(bench):
     expect("records are missing at the end: the file is as large as profile_bytes_max" in output, "no warning", output)
     found = bench.load()
     expect(found.files[0].path.stat().st_size <= 128 << 10 and "full after" in found.problems[0], str(found.problems))
-    expect(0 < len(profile.traces_of(found.sends[0])) < 200, "rounds")
+    expect(0 < len(rounds.traces_of(found.sends[0])) < 200, "rounds")
     nowhere = bench.scratch / "file"
     nowhere.write_text("")
     output = system(bench.command, "profile", "--out", nowhere / "x", "/bin/true", status=REFUSED)
@@ -322,8 +323,8 @@ def hosts(bench):
     expect(len(found.clocks) == 2 and 0 < found.clock_error_ns < 5 * MS, f"clocks {found.clocks}")
     raw = {file.rank: file.records[0].begin_ns for file in found.files}
     expect(raw[1] - raw[0] > 900_000 * MS, f"the clocks do not differ: {raw}")
-    sends = [record for record in found.records[0] if record.kind == profile.Kind.SEND]
-    receives = [record for record in found.records[1] if record.kind == profile.Kind.RECEIVE]
+    sends = [record for record in found.records[0] if record.kind == Kind.SEND]
+    receives = [record for record in found.records[1] if record.kind == Kind.RECEIVE]
     for send, receive in zip(sends, receives, strict=True):
         expect(receive.end_ns > send.begin_ns - 2 * found.clock_error_ns, f"received before it was sent: {send} {receive}")
     output = bench.profile(script, bench.program("pending"), options=["--overwrite"])
@@ -337,16 +338,18 @@ def bad_files(bench):
     good = (bench.folder / "rank-00001.larkprof").read_bytes()
     path = bench.folder / "rank-00001.larkprof"
 
-    def error():
-        with contextlib.redirect_stderr(io.StringIO()) as text, contextlib.redirect_stdout(io.StringIO()):
-            expect(profile.main([str(bench.folder)]) == 2, "no error")
+    def said(status):
+        """What is printed of the folder, which ends with `status`."""
+        with contextlib.redirect_stderr(io.StringIO()) as text, contextlib.redirect_stdout(text):
+            expect(profile.main([str(bench.folder)]) == status, f"not status {status}", text.getvalue())
         return text.getvalue()
 
     for data, words in ((b"", "not a file of"), (b"garbage" * 1000, "begins with b'garbageg'"), (good[:100], "cut off after 100 bytes"),
                         (good[:8] + b"\7" + good[9:], "version 7")):
         path.write_bytes(data)
-        text = error()
-        expect("rank-00001.larkprof" in text and words in text, f"{words}", text)
+        text = said(0)
+        expect("rank-00001.larkprof" in text and words in text and "no file of rank 1" in text, f"{words}", text)
+        expect("\n    0 " in text, "rank 0 is not shown", text)
     rounds = 50
     for size in (5000, 20000, 40000):
         path.write_bytes(good[:size])
@@ -359,9 +362,9 @@ def bad_files(bench):
     path.unlink()
     expect("no file of rank 1" in str(bench.load().problems), "a missing file is not seen")
     shutil.rmtree(bench.folder)
-    expect("no such folder" in error(), "a missing folder is not seen")
+    expect("no such folder" in said(2), "a missing folder is not seen")
     bench.folder.mkdir()
-    expect("no rank-*.larkprof" in error(), "an empty folder is not seen")
+    expect("no rank-*.larkprof" in said(2), "an empty folder is not seen")
 
 
 def overhead(bench):

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """python/larklane/profile.py on files written by hand: numbers worked out by hand. Run by ctest; needs the standard library only."""
 
+import json
 import pathlib
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
-from larklane import perfetto, profile, profile_file  # noqa: E402
+from larklane import perfetto, profile, profile_file, rounds  # noqa: E402
 from larklane.profile_file import CHUNK, CHUNK_HEADER_BYTES, CHUNK_MAGIC, HEADER, MAGIC, RECORD, Kind  # noqa: E402
 
 HEADER_BYTES, CHUNK_BYTES = 4096, 65536
@@ -50,11 +51,11 @@ def receiver(shift):
 def check_pair(found):
     (send,) = found.sends
     assert send.other.partitions == 2 and send.bytes == 40 and len(send.rounds) == 2
-    (trace,) = profile.traces_of(send)
+    (trace,) = rounds.traces_of(send)
     assert trace.transfers == ((200, 300, 10), (200, 300, 10), (600, 700, 10), (400, 700, 10))
     assert trace.arrivals_ns == (300, 700) and trace.joined_ns == 600
     assert trace.labels == ("observed", "observed", "bounded", "bounded")
-    assert profile.exposed_ns(trace) == 100 and profile.early_bytes_share(trace) == 0.5
+    assert rounds.exposed_ns(trace) == 100 and rounds.early_bytes_share(trace) == 0.5
     assert profile.delays(found) == [[0, 400]]  # thread 0 ended at 200, thread 1 at 600
     assert "observed 2, bounded 2" in profile.summary(found)
 
@@ -85,7 +86,7 @@ def test_modelled(folder):
     write(folder, 0, SENDER)
     found = profile.load(folder)
     assert found.problems == ["no file of rank 1"]
-    (trace,) = profile.traces_of(found.sends[0])
+    (trace,) = rounds.traces_of(found.sends[0])
     assert set(trace.labels) == {"modelled"} and trace.arrivals_ns == (205, 205, 605, 405)
 
 
@@ -95,7 +96,7 @@ def test_incomplete(folder):
     found = profile.load(folder)
     assert "rank 0: ended without MPI_Finalize; recorded for 0.000 s" in found.problems
     assert any(problem.startswith("rank 1: full after 0.000 s") for problem in found.problems)
-    assert len(profile.traces_of(found.sends[0])) == 1
+    assert len(rounds.traces_of(found.sends[0])) == 1
 
 
 def error_of(folder):
@@ -112,8 +113,32 @@ def test_do_not_belong_together(folder):
     assert "different runs" in error_of(folder)
     write(folder, 1, receiver(0), size=3)
     assert "rank-00001.larkprof is of 3 ranks" in error_of(folder)
+
+
+def test_unreadable(folder):
+    """What can't be read is named, the other ranks are shown."""
+    write(folder, 0, SENDER)
     write(folder, 1, receiver(0), clock=2, host="g")
-    assert "clock of host g was not compared" in error_of(folder)
+    (problem,) = profile.load(folder).problems
+    assert problem.startswith("rank 1 is left out: the clock of host g was not compared"), problem
+    (folder / "rank-00001.larkprof").write_bytes(b"garbage")
+    found = profile.load(folder)
+    assert "rank-00001.larkprof: not a file of" in found.problems[0] and found.problems[1] == "no file of rank 1", found.problems
+    assert [send.rank for send in found.sends] == [0] and "note: " in profile.summary(found)
+    (folder / "rank-00000.larkprof").write_bytes(b"")
+    error = error_of(folder)
+    assert "rank-00000.larkprof" in error and "rank-00001.larkprof" in error, error
+
+
+def test_metrics(_folder):
+    """On the traces that tests/unit/bench_traces_test.cpp reads too."""
+    traces = json.loads((pathlib.Path(__file__).parent / "traces.json").read_text())
+    assert len(traces) >= 5
+    for each in traces:
+        transfers = tuple(rounds.Transfer(*transfer) for transfer in each["transfers"])
+        trace = rounds.RoundTrace(transfers, tuple(each["arrivals_ns"]), each["joined_ns"], ("observed",) * len(transfers))
+        assert rounds.exposed_ns(trace) == each["exposed_ns"], each["name"]
+        assert abs(rounds.early_bytes_share(trace) - each["early_bytes_share"]) < 1e-12, each["name"]
 
 
 def test_phases(folder):
