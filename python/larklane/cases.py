@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from larklane import wording
 from larklane.schema import Collection, Context, Options, Point, Run, Series
-from larklane.stats import median
 
 PARTITIONED = "partitioned"
 CALLS = "call-cost"  # a benchmark whose ways are calls
@@ -111,11 +110,6 @@ class Case:
         series = self.point.baseline
         return self.of(series) if series else None
 
-    def one_send_ns(self) -> float:
-        """Median time of the baseline: t_pt2pt of the paper (ICPP'22, 3.1.1)."""
-        series = self.point.baseline
-        return median(series.samples["total_ns"]) if series else float("nan")
-
 
 def measured(collection: Collection) -> list[Case]:
     """All series whose figures count: a way that was refused, or whose data was wrong once, has none."""
@@ -171,25 +165,15 @@ def _scaled(name: str, factor: float) -> Callable[[Case], list[float]]:
     return lambda case: [factor * value for value in case.series.samples.get(name, ())]
 
 
-def _overhead(case: Case) -> list[float]:
-    one_ns = case.one_send_ns()
-    return [value / one_ns for value in case.series.samples["total_ns"]]
-
-
-def _availability(case: Case) -> list[float]:
-    one_ns = case.one_send_ns()
-    return [100 * (1 - value / one_ns) for value in case.series.samples["after_join_ns"]]
-
-
 HEADLINES = {
     "overhead": Metric("overhead", "times one send", "lower", "log", "Time from the first part being ready to the last arrival, over "
-                       "that of one send of the whole message (ICPP'22, equation 1): what splitting costs. 1 is nothing.", _overhead),
+                       "that of one send of the whole message (ICPP'22, equation 1): what splitting costs. 1 is nothing.", _scaled("overhead", 1)),
     "perceived-bandwidth": Metric("perceived bandwidth", "MB/s", "higher", "log", "Bytes of the message over the time from the last "
                                   "thread's end to the last arrival (ICPP'22, equation 2): the bandwidth that one send after the "
                                   "join would need. May be above the network's.", _scaled("perceived_bandwidth_bps", 1e-6)),
     "availability": Metric("application availability", "%", "higher", "share", "The share of one send's time that the processor gets "
                            "back, since it is over when the threads have joined (ICPP'22, equation 3). Negative: partitions take "
-                           "longer after the join than one send.", _availability),
+                           "longer after the join than one send.", _scaled("availability", 1)),
     "early-bird": Metric("early-bird communication", "%", "higher", "share", "The share of the communication that is over before the "
                          "threads have joined (ICPP'22, equation 4). 0: everything is sent in the end.",
                          _scaled("early_bird_share", 100)),

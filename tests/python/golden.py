@@ -2,6 +2,7 @@
 
 import copy
 import random
+import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -84,6 +85,16 @@ def _round(draw: random.Random, way: str, variant: str, size: int, threads: int,
     return transfers, joined
 
 
+def _add_figure(ways: list[Json], benchmark: str) -> None:
+    """What refers to the median of the first way (bench/measure/series.cpp)."""
+    one = statistics.median(ways[0]["samples"]["total_ns"])
+    for samples in (way["samples"] for way in ways):
+        if benchmark == "overhead":
+            samples["overhead"] = [value / one for value in samples["total_ns"]]
+        elif benchmark == "availability":
+            samples["availability"] = [100 * (1 - value / one) for value in samples["after_join_ns"]]
+
+
 def modelled(benchmark: str, variant: str, sizes: list[int], per_thread: int = 1, rounds: int = 12, **options: Any) -> Json:
     """A run of the model, all ways of a pair, the first one twice."""
     run = record(benchmark, variant=variant, **options)
@@ -101,6 +112,7 @@ def modelled(benchmark: str, variant: str, sizes: list[int], per_thread: int = 1
                     arrivals = [end for _, end, _ in transfers]
                     made["traces"].append({"transfers": transfers, "arrivals_ns": arrivals, "joined_ns": joined})
             ways.append(made)
+        _add_figure(ways, benchmark)
         run["points"].append(point(size, parts, *ways))
     return run
 

@@ -69,8 +69,8 @@ class Figures(Folder):
     def charts(self, *records: golden.Json) -> dict[str, Any]:
         return {figure.name: figure for figure in figures.figures(measured(self.load(*records)))}
 
-    def test_overhead_refers_to_the_baseline(self) -> None:
-        ways = [golden.series("join", {"total_ns": [100, 200, 300]}), golden.series("partitioned", {"total_ns": [400, 400, 600]})]
+    def test_points_of_a_curve(self) -> None:
+        ways = [golden.series("join", {"overhead": [0.5, 1, 1.5]}), golden.series("partitioned", {"overhead": [2, 2, 3]})]
         chart = self.charts(golden.record("overhead", golden.point(1024, 4, *ways)))["overhead"]
         join, partitioned = chart.panels[0].curves
         self.assertEqual(join.marks, ((1024, 3, 0.6, 1.0, 1.4),))
@@ -78,14 +78,14 @@ class Figures(Folder):
         self.assertEqual(partitioned.label, "partitioned, native")
 
     def test_metrics(self) -> None:
-        samples = {"total_ns": [200.0], "after_join_ns": [50.0], "early_bird_share": [0.25], "extra_compute_ns": [3e3],
+        samples = {"overhead": [1.0], "availability": [75.0], "early_bird_share": [0.25], "extra_compute_ns": [3e3],
                    "perceived_bandwidth_bps": [5e9]}
         [case] = measured(self.load(golden.record("availability", golden.point(8, 4, golden.series("join", samples)))))
         found = {name: metric.values(case)[0] for name, metric in HEADLINES.items()}
         self.assertEqual(found, {"overhead": 1, "availability": 75, "early-bird": 25, "recv-compute": 3, "perceived-bandwidth": 5000})
 
     def test_wrong_data_is_not_drawn(self) -> None:
-        ways = [golden.series("join", {"total_ns": [1]}), golden.series("rma", {"total_ns": [1]}, wrong=1)]
+        ways = [golden.series("join", {"overhead": [1]}), golden.series("rma", {"overhead": [1]}, wrong=1)]
         chart = self.charts(golden.record("overhead", golden.point(8, 4, *ways)))["overhead"]
         self.assertEqual([curve.way for curve in chart.panels[0].curves], ["join"])
 
@@ -127,7 +127,7 @@ class Figures(Folder):
             self.assertTrue(figure.title and figure.caption and figure.csv().count("\n") > 1, figure.name)
 
     def test_stamp(self) -> None:
-        run = golden.record("overhead", golden.point(8, 4, golden.series("join", {"total_ns": [1]})))
+        run = golden.record("overhead", golden.point(8, 4, golden.series("join", {"overhead": [1]})))
         self.assertEqual(self.charts(run)["overhead"].stamp, "")
         run["context"]["machine"]["turbo"] = "unknown"
         self.assertEqual(self.charts(run)["overhead"].stamp, "not publishable: turbo unknown")
@@ -177,7 +177,7 @@ class Comparisons(Folder):
         self.assertEqual((found.verdict, found.change, found.names), ("worse", 3, ("native, 0.2", "native, 0.1")))
 
     def test_within_a_run(self) -> None:
-        ways = [golden.series("join", {"total_ns": [200.0] * 12}), golden.series("partitioned", {"total_ns": [300.0] * 12})]
+        ways = [golden.series("join", {"overhead": [1.0] * 12}), golden.series("partitioned", {"overhead": [1.5] * 12})]
         [found] = compare.within_runs(measured(self.load(golden.record("overhead", golden.point(8, 4, *ways)))))
         self.assertEqual((found.verdict, found.change, found.names[1]), ("worse", 1.5, "one send after the join"))
 
@@ -284,8 +284,8 @@ class Command(Folder):
 
     def record(self) -> Path:
         path = self.folder / "run.json"
-        ways = [golden.series("join", {"total_ns": [1e5, 2e5], "exposed_ns": [1e5, 2e5]}),
-                golden.series("partitioned", {"total_ns": [1e5, 2e5], "exposed_ns": [1e5, 2e5]}), {**golden.series("rma", {}), "refused": "it lies"}]
+        ways = [golden.series("join", {"overhead": [0.7, 1.3], "exposed_ns": [1e5, 2e5]}),
+                golden.series("partitioned", {"overhead": [0.7, 1.3], "exposed_ns": [1e5, 2e5]}), {**golden.series("rma", {}), "refused": "it lies"}]
         path.write_text(json.dumps(golden.record("overhead", golden.point(65536, 4, *ways))), encoding="utf-8")
         return path
 
