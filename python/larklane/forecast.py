@@ -1,0 +1,100 @@
+"""From a profile to what sending early would save, or why nothing can be said of it."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+
+from larklane import costs as costs_of
+from larklane.costs import Costs
+from larklane.phases import Message
+from larklane.prediction import Prediction, Predictor
+from larklane.profile import Profile
+from larklane.program import Program, program_of
+from larklane.traffic import Matched, matched, receives_of, steps_of, waited_ns
+
+STEPS_MAX = 200  # are replayed: more make it slow, not better
+STEPS_MIN = 4
+PACKED_NS = 5000.0  # what is shorter does not matter
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """`prediction`: None: `why` says why there is none. `waited_ns`: per rank and step, in calls that complete receives.
+    `packed_share`: of the messages, that were probably copied together between the join and the send."""
+
+    prediction: Prediction | None
+    why: str
+    costs: Costs | None
+    threads: int
+    waited_ns: dict[int, float]
+    packed_share: float
+    left_out: int
+
+
+def _packed(program: Program, costs: Costs) -> float:
+    """The share of messages before which their thread was busy, after the join, for at least as long as a copy takes."""
+    packed = 0
+    for events in program.threads.values():
+        for before, event in zip(events, events[1:]):
+            size = sum(program.deliveries[number].send.bytes for number in event.sends)
+            is_long = event.begin_ns - before.end_ns > max(PACKED_NS, costs.whole.ns(size) - costs.whole.ns(0))
+            packed += len(event.sends) if before.let_go_by and is_long else 0
+    return packed / max(len(program.deliveries), 1)
+
+
+def _steps(profile: Profile) -> list[tuple[Message, ...]]:
+    """Of the rank that has most of them."""
+    by_rank: dict[int, list[Message]] = collections.defaultdict(list)
+    for message in profile.messages:
+        by_rank[message.rank].append(message)
+    return max(map(steps_of, by_rank.values()), key=len, default=[])
+
+
+def _predictor(profile: Profile, found: Matched, steps: Sequence[tuple[Message, ...]], costs: Costs) -> Predictor:
+    """Of the steps after the first."""
+    end_ns = steps[min(STEPS_MAX + 1, len(steps) - 1)][0].begin_ns
+    hosts = {file.rank: file.clock_id for file in profile.files}
+    program = program_of(profile.records, found.deliveries, hosts, end_ns)
+    marks = []
+    for step in steps[1:STEPS_MAX + 2]:
+        place = (step[0].rank, step[0].thread)
+        for number, event in enumerate(program.threads.get(place, ())):
+            if event.sends and program.deliveries[event.sends[0]].send.begin_ns == step[0].begin_ns:
+                marks.append((place, number))
+    return Predictor(program, marks, costs)
+
+
+def forecast(profile: Profile, costs: Costs | None = None) -> Forecast:
+    """@param costs  measured; without them what the profile shows of whole messages"""
+    receives = [receive for rank, of_rank in profile.records.items()
+                for receive in receives_of(rank, of_rank, (request for request in profile.requests if request.rank == rank))]
+    found = matched(profile.messages, receives)
+    steps = _steps(profile)
+    costs = costs or costs_of.seen(found.deliveries)
+    threads = max((len(message.phase.finished_ns) for message in profile.messages if message.phase), default=1)
+    count = max(len(steps), 1)
+    waited = {rank: total / count for rank, total in sorted(waited_ns(receives).items())}
+    said = Forecast(None, "", costs, threads, waited, 0.0, found.left_out)
+
+    def no(why: str) -> Forecast:
+        return dataclasses.replace(said, why=why)
+
+    if not profile.messages:
+        return no("no messages that are not partitioned")
+    if threads < 2:
+        return no("no threads meet before the messages: each is ready at once")
+    if len(steps) < STEPS_MIN:
+        return no("the messages do not repeat: no steps")
+    if not found.deliveries:
+        return no("no message could be matched with its receive")
+    if any(delivery.receive.by_test for delivery in found.deliveries):
+        return no("receives are completed by tests: how long the program waits for them is not in the profile")
+    if costs is None:
+        return no("what a message costs is not known: no wait ended after its send; measure it (larklane bench latency) and give --costs FILE")
+    predictor = _predictor(profile, found, steps, costs)
+    if len(predictor.marks) < STEPS_MIN:
+        return no("too few of the messages could be matched with their receives")
+    return dataclasses.replace(said, prediction=predictor.predict(threads), packed_share=_packed(predictor.program, costs))
+

@@ -1,0 +1,250 @@
+"""What sending early would save in a program that sends whole messages after its threads have joined (docs/prediction.md)."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import random
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from larklane.costs import Costs, Curve, bounds, cores_of
+from larklane.program import Event, Meeting, Place, Program
+from larklane.replay import Operation, Shares, Signal, Thread, Times, replay
+from larklane.stats import SEED, quantile
+
+WORTH = 0.01  # of a step: less is nothing
+RESAMPLES = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Assumption:
+    """`parts`: into which a message is split; 0: it stays whole. `reversed_parts`: the first thread wrote the last part. `last_wrote`: the
+    last thread to finish wrote everything. `own`: a thread waits for its own part only. `shared`: threads share the cores."""
+
+    parts: int
+    reversed_parts: bool = False
+    last_wrote: bool = False
+    own: bool = True
+    shared: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Saving:
+    """Per step. `interval_ns`: 95 % over the steps, and over what was assumed."""
+
+    parts: int
+    ns: float
+    interval_ns: tuple[float, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """`savings`: by number of parts, the best first. `misfit_ns`: how far a step of the replay is from the recorded one."""
+
+    step_ns: float
+    steps: int
+    misfit_ns: float
+    savings: tuple[Saving, ...]
+    sending_only_ns: float  # of the best, if every receive stays as it is
+    last_wrote_ns: float  # of the best, if the last thread wrote everything
+
+    @property
+    def best(self) -> Saving:
+        return self.savings[0]
+
+    @property
+    def is_nothing(self) -> bool:
+        return self.best.interval_ns[0] <= 0 or self.best.ns < WORTH * self.step_ns
+
+
+# --- as it was, and with partitions -----------------------------------------------------------------------------------
+
+
+class _Model:
+    """One program, one table of costs. Recorded times become work and own times once, whatever is asked."""
+
+    def __init__(self, program: Program, whole: Curve, part: Curve, cores: Mapping[int, float]) -> None:
+        self.program, self.whole, self.part, self.cores = program, whole, part, cores
+        self.places = sorted(program.threads)
+        given: dict[Signal, int] = {}
+        for event in self._events():
+            for signal in event.gives:
+                given[signal] = max(event.begin_ns, given.get(signal, 0))
+        self.own = {id(event): self._own_ns(event, given) for event in self._events()}
+        self.last_of = {meeting: max(events, key=lambda event: event.begin_ns) for meeting, events in program.coming.items()}
+        self.work = {shared: self._work(cores if shared else {}) for shared in (False, True)}
+
+    def _events(self) -> Iterable[Event]:
+        return (event for place in self.places for event in self.program.threads[place])
+
+    def _own_ns(self, event: Event, given: Mapping[Signal, int]) -> float:
+        there = [float(event.begin_ns), *(given[signal] for signal in event.needs)]
+        there += [self._sent_ns(number) + self.whole.ns(self.program.deliveries[number].send.bytes) for number in event.takes]
+        return max(0.0, event.end_ns - max(there))
+
+    def _sent_ns(self, number: int) -> float:
+        return float(self.program.deliveries[number].send.begin_ns)
+
+    def _work(self, cores: Mapping[int, float]) -> dict[int, float]:
+        """By event: what its thread computes before it, on a core alone."""
+        spans: dict[int, list[tuple[Event, float, float]]] = collections.defaultdict(list)
+        for place in self.places:
+            events = self.program.threads[place]
+            for before, event in zip([None, *events], events):
+                begin = before.end_ns if before else event.begin_ns
+                spans[self.program.hosts[place[0]]].append((event, begin, event.begin_ns))
+        work = {}
+        for host, of_host in spans.items():
+            shares = Shares(((begin, end) for _, begin, end in of_host), cores.get(host, float("inf")))
+            work.update({id(event): shares.work_ns(begin, end) for event, begin, end in of_host})
+        return work
+
+    def times(self, assumed: Assumption) -> Times:
+        """Of all threads, in the order of their places."""
+        split = _Split(self, assumed)
+        threads = [Thread(self.program.hosts[place[0]], self.program.threads[place][0].begin_ns,
+                          tuple(map(split.operation, self.program.threads[place]))) for place in self.places]
+        return replay(threads, self.cores if assumed.shared else {}, split.gathers)
+
+
+class _Split:
+    """How events change when messages go in parts: each part when those who wrote it have come to the join before the send."""
+
+    def __init__(self, model: _Model, assumed: Assumption) -> None:
+        self.model, self.assumed, self.program = model, assumed, model.program
+        self.gathers = dict(model.program.gathers)
+        self.parts: dict[int, int] = {}  # of a delivery; no entry: it stays whole
+        self.given: dict[int, list[tuple[Signal, float]]] = collections.defaultdict(list)
+        self.needed: dict[int, list[Signal]] = collections.defaultdict(list)
+        self.extra: dict[int, float] = collections.Counter()
+        self.own = dict(model.own)
+        self.before: set[Meeting] = set()  # last join before a wait, and the one after it
+        self.after: set[Meeting] = set()
+        self.free: set[Meeting] = set()  # that nobody waits for any more
+        if assumed.parts:
+            for place in model.places:
+                self._split_sends(self.program.threads[place])
+            for place in model.places:
+                self._split_receives(self.program.threads[place])
+        self.free = self.after | self._joins_too_many()
+
+    def _split_sends(self, events: Sequence[Event]) -> None:
+        join: Meeting | None = None
+        for event in events:
+            if event.let_go_by and len(self.program.coming[event.let_go_by]) > 1:
+                join = event.let_go_by
+            for number in event.sends if join else ():
+                self._give(number, self.program.coming[join])
+
+    def _give(self, number: int, members: Sequence[Event]) -> None:
+        """The message of a delivery leaves part by part: with the last of its writers."""
+        count = self.parts[number] = min(self.assumed.parts, len(members))
+        cost_ns = self.model.part.ns(self.program.deliveries[number].send.bytes / count)
+        writers = [max(members, key=lambda event: event.begin_ns)] if self.assumed.last_wrote else members
+        for part in range(count):
+            signal = ("part", number, part)
+            mine = [writers[0]] if len(writers) == 1 else [each for at, each in enumerate(writers) if at * count // len(writers) == part]
+            self.gathers[signal] = len(mine)
+            for event in mine:
+                self.given[id(event)].append((signal, cost_ns / 2))
+            self.extra[id(max(mine, key=lambda event: event.begin_ns))] += cost_ns / 2
+
+    def _split_receives(self, events: Sequence[Event]) -> None:
+        before: Meeting | None = None
+        waits: list[Event] = []
+        for event in events:
+            if any(number in self.parts for number in event.takes):
+                waits.append(event)
+            if not event.let_go_by or len(self.program.going[event.let_go_by]) < 2:
+                continue
+            if self.assumed.own and waits:
+                self._wait_apart(waits, self.program.going[event.let_go_by])
+                self.before.update(filter(None, (before,)))
+                self.after.update(filter(None, (event.let_go_by if event.let_go_by in event.needs else None,)))
+                waits = []
+            before = event.let_go_by if event.let_go_by in event.needs else None
+        for event in waits if self.assumed.own else (each for each in events if each.takes):
+            for number in event.takes:
+                self.needed[id(event)] += [("part", number, part) for part in range(self.parts.get(number, 0))]
+
+    def _joins_too_many(self) -> set[Meeting]:
+        """Joins before the waits, of ranks whose threads meet often enough without them: once a round they have to, so that one of
+        them can complete it and start the next."""
+        left: dict[int, int] = collections.Counter()
+        for meeting, events in self.program.going.items():
+            if len(events) > 1 and all(meeting in event.needs for event in events) and meeting not in self.before | self.after:
+                left[meeting[1]] += 1
+        rounds = collections.Counter(meeting[1] for meeting in self.before)
+        return {meeting for meeting in self.before if left[meeting[1]] >= rounds[meeting[1]]}
+
+    def _wait_apart(self, waits: Sequence[Event], members: Sequence[Event]) -> None:
+        """Each of the threads that go on together waits for the parts that it shares bytes with."""
+        for wait in waits:
+            for number in wait.takes:
+                count = self.parts.get(number, 0)
+                for at, member in enumerate(members):
+                    place = len(members) - 1 - at if self.assumed.reversed_parts else at
+                    first, last = place * count // len(members), -(-(place + 1) * count // len(members))
+                    self.needed[id(member)] += [("part", number, part) for part in range(first, last)]
+            self.own[id(wait)] = 0.0
+
+    def operation(self, event: Event) -> Operation:
+        whole = [number for number in event.sends if number not in self.parts]
+        gives = [(signal, 0.0) for signal in event.gives] + self.given[id(event)]
+        gives += [(("message", number), self.model.whole.ns(self.program.deliveries[number].send.bytes)) for number in whole]
+        needs = [] if event.let_go_by in self.free else list(event.needs)
+        needs += [("message", number) for number in event.takes if number not in self.parts] + self.needed[id(event)]
+        own_ns = 0.0 if event.let_go_by in self.free or (event.sends and not whole and not event.takes) else self.own[id(event)]
+        return Operation(self.model.work[self.assumed.shared][id(event)] + self.extra[id(event)], tuple(gives), tuple(needs), own_ns)
+
+
+# --- per step ---------------------------------------------------------------------------------------------------------
+
+
+def _bootstrap(values: Sequence[float]) -> tuple[float, float]:
+    """95 % interval of the mean of values drawn anew."""
+    draw = random.Random(SEED)
+    means = [statistics.fmean(draw.choices(values, k=len(values))) for _ in range(RESAMPLES)]
+    return quantile(means, 0.025), quantile(means, 0.975)
+
+
+class Predictor:
+    """@param marks  where each step of the program begins: (place, number of the event in its thread)"""
+
+    def __init__(self, program: Program, marks: Sequence[tuple[Place, int]], costs: Costs) -> None:
+        cores = cores_of(costs, set(program.hosts.values()))
+        parts = (costs.part,) if costs.part else bounds(costs)
+        self.models = [_Model(program, costs.whole, part, cores) for part in parts]
+        self.marks, self.program = marks, program
+
+    def _steps(self, model: _Model, assumed: Assumption) -> list[float]:
+        came = model.times(assumed).came_ns
+        at = [came[model.places.index(place)][number] for place, number in self.marks]
+        return [after - before for before, after in zip(at, at[1:])]
+
+    def predict(self, threads: int) -> Prediction:
+        """@param threads  that come to the joins before the sends: a message is split into at most so many parts"""
+        model = self.models[0]
+        recorded = [self.program.threads[place][number].begin_ns for place, number in self.marks]
+        step_ns = (recorded[-1] - recorded[0]) / (len(recorded) - 1)
+        was = {(number, shared): self._steps(each, Assumption(0, shared=shared)) for number, each in enumerate(self.models) for shared in (True, False)}
+        misfit_ns = max(abs(statistics.fmean(steps) - step_ns) for steps in was.values())
+
+        def saved(assumed: Assumption, number: int = 0) -> list[float]:
+            return [before - after for before, after in zip(was[number, assumed.shared], self._steps(self.models[number], assumed))]
+
+        savings = []
+        for parts in sorted({min(1 << power, threads) for power in range(1, threads.bit_length() + 1)}):
+            base = Assumption(parts)
+            values = saved(base)
+            varied = [statistics.fmean(saved(dataclasses.replace(base, reversed_parts=backwards, shared=shared), number))
+                      for number in range(len(self.models)) for backwards in (False, True) for shared in (True, False)]
+            low, high = _bootstrap(values)
+            mean = statistics.fmean(varied[:1] if len(self.models) == 1 else (min(varied), max(varied)))
+            savings.append(Saving(parts, mean, (min(low, *varied) - misfit_ns, max(high, *varied) + misfit_ns)))
+        savings.sort(key=lambda saving: -saving.ns)
+        best = Assumption(savings[0].parts)
+        return Prediction(step_ns, len(recorded) - 1, misfit_ns, tuple(savings),
+                          statistics.fmean(saved(dataclasses.replace(best, own=False))),
+                          statistics.fmean(saved(dataclasses.replace(best, last_wrote=True))))

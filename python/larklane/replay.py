@@ -1,0 +1,172 @@
+"""Replays threads that compute, wait for each other and for messages: pure functions on made-up or recorded programs.
+
+A thread is a list of operations. It computes, comes to an operation, gives its signals, waits until the signals that it needs are
+there, stays for the operation's own time, and goes on. Threads of one host share its cores evenly (docs/prediction.md).
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+import heapq
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+Signal = Hashable
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """`work_ns`: computing before it, on a core alone. `gives`: with how long each is on its way. `own_ns`: from the last signal
+    that it needs, or from coming, to going on."""
+
+    work_ns: float
+    gives: tuple[tuple[Signal, float], ...] = ()
+    needs: tuple[Signal, ...] = ()
+    own_ns: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Thread:
+    """`begin_ns`: when it begins to compute."""
+
+    host: int
+    begin_ns: float
+    operations: tuple[Operation, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """[threads][operations]. A thread that waits for ever ends there."""
+
+    came_ns: list[list[float]]
+    went_ns: list[list[float]]
+
+
+class _Host:
+    """Threads that compute advance together: `level` is the work that each of them would have done from the begin."""
+
+    def __init__(self, cores: float) -> None:
+        self.cores, self.level, self.at_ns = cores, 0.0, 0.0
+        self.computing: list[tuple[float, int]] = []  # (level at which it is done, thread)
+
+    @property
+    def rate(self) -> float:
+        return min(1.0, self.cores / len(self.computing)) if self.computing else 1.0
+
+    def advance(self, now_ns: float) -> None:
+        self.level += (now_ns - self.at_ns) * self.rate if self.computing else 0.0
+        self.at_ns = now_ns
+
+    def next_ns(self) -> float:
+        return self.at_ns + max(0.0, self.computing[0][0] - self.level) / self.rate if self.computing else float("inf")
+
+
+class _Run:
+    def __init__(self, threads: Sequence[Thread], cores: Mapping[int, float], gathers: Mapping[Signal, int]) -> None:
+        self.threads = threads
+        self.hosts = {thread.host: _Host(cores.get(thread.host, float("inf"))) for thread in threads}
+        self.missing = dict(gathers)  # signal -> how many must give it
+        self.late: dict[Signal, float] = {}  # of a gathered signal: the longest way
+        self.there: set[Signal] = set()
+        self.waiting: dict[Signal, list[int]] = collections.defaultdict(list)
+        self.lacks = [0] * len(threads)
+        self.at = [0] * len(threads)
+        self.timed: list[tuple[float, int, str, object]] = []
+        self.number = 0
+        self.times = Times([[] for _ in threads], [[] for _ in threads])
+
+    def plan(self, time_ns: float, what: str, which: object) -> None:
+        self.number += 1
+        heapq.heappush(self.timed, (time_ns, self.number, what, which))
+
+    def compute(self, index: int) -> None:
+        thread = self.threads[index]
+        if self.at[index] < len(thread.operations):
+            host = self.hosts[thread.host]
+            heapq.heappush(host.computing, (host.level + thread.operations[self.at[index]].work_ns, index))
+
+    def come(self, index: int, now_ns: float) -> None:
+        operation = self.threads[index].operations[self.at[index]]
+        self.times.came_ns[index].append(now_ns)
+        for signal, way_ns in operation.gives:
+            self.late[signal] = max(way_ns, self.late.get(signal, 0.0))
+            self.missing[signal] = self.missing.get(signal, 1) - 1
+            if self.missing[signal] == 0:
+                self.plan(now_ns + self.late[signal], "signal", signal)
+        lacking = [signal for signal in operation.needs if signal not in self.there]
+        for signal in lacking:
+            self.waiting[signal].append(index)
+        self.lacks[index] = len(lacking)
+        if not lacking:
+            self.plan(now_ns + operation.own_ns, "go", index)
+
+    def arrive(self, signal: Signal, now_ns: float) -> None:
+        self.there.add(signal)
+        for index in self.waiting.pop(signal, ()):
+            self.lacks[index] -= 1
+            if self.lacks[index] == 0:
+                self.plan(now_ns + self.threads[index].operations[self.at[index]].own_ns, "go", index)
+
+    def step(self) -> bool:
+        """The next thing that happens. False: nothing does."""
+        host = min(self.hosts.values(), key=_Host.next_ns)
+        timed_ns = self.timed[0][0] if self.timed else float("inf")
+        now_ns = min(timed_ns, host.next_ns())
+        if now_ns == float("inf"):
+            return False
+        for each in self.hosts.values():
+            each.advance(now_ns)
+        if timed_ns <= now_ns:
+            _, _, what, which = heapq.heappop(self.timed)
+            if what == "signal":
+                self.arrive(which, now_ns)
+            else:
+                assert isinstance(which, int)
+                if what == "go":
+                    self.times.went_ns[which].append(now_ns)
+                    self.at[which] += 1
+                self.compute(which)
+        else:
+            self.come(heapq.heappop(host.computing)[1], now_ns)
+        return True
+
+
+def replay(threads: Sequence[Thread], cores: Mapping[int, float], gathers: Mapping[Signal, int]) -> Times:
+    """@param cores    by host; none: every thread has a core of its own
+    @param gathers  signals that are given only when so many have given them
+    """
+    run = _Run(threads, cores, gathers)
+    for index, thread in enumerate(threads):
+        run.plan(thread.begin_ns, "begin", index)
+    while run.step():
+        pass
+    return run.times
+
+
+class Shares:
+    """What threads that computed at known times got done: each had a core, or its share of all."""
+
+    def __init__(self, intervals: Iterable[tuple[float, float]], cores: float) -> None:
+        changes: collections.Counter[float] = collections.Counter()
+        for begin, end in intervals:
+            if end > begin:
+                changes[begin] += 1
+                changes[end] -= 1
+        self.times = sorted(changes)
+        self.levels, self.rates = [], []
+        level, running = 0.0, 0
+        for at, time in enumerate(self.times):
+            if at:
+                level += (time - self.times[at - 1]) * self.rates[-1]
+            running += changes[time]
+            self.levels.append(level)
+            self.rates.append(min(1.0, cores / running) if running else 1.0)
+
+    def _level(self, time: float) -> float:
+        at = bisect.bisect_right(self.times, time) - 1
+        return self.levels[at] + (time - self.times[at]) * self.rates[at]
+
+    def work_ns(self, begin: float, end: float) -> float:
+        """Of one of the intervals."""
+        return self._level(end) - self._level(begin) if end > begin else 0.0

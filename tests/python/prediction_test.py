@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""What early sending would save in programs small enough to be worked out on paper; messages, steps and costs."""
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+import golden
+
+from larklane import costs, traffic
+from larklane.costs import Costs, Curve
+from larklane.phases import Message, Phase
+from larklane.prediction import Prediction, Predictor
+from larklane.program import Event, Meeting, Program
+from larklane.rounds import Span
+from larklane.schema import RecordError
+from larklane.traffic import Delivery, Receive
+
+
+def message(rank: int, at: int, size: int = 8, tag: int = 1, phase: Phase | None = None) -> Message:
+    return Message(rank, 1 - rank, tag, 9, size, at, at, 0, phase)
+
+
+def receive(rank: int, begin: int, end: int, peer: int | None = None, tag: int = 1) -> Receive:
+    return Receive(rank, 1 - rank if peer is None else peer, tag, 9, begin, Span(begin, end), 0, False)
+
+
+class Pair:
+    """Two ranks of two threads. In each step they compute (`times`, [rank][thread]) and meet; the first thread sends, waits for the
+    message, which takes 50, and they meet again."""
+
+    STEPS = 6
+
+    def __init__(self, times: tuple[tuple[int, int], tuple[int, int]], cores: int | None = None, part: Curve | None = Curve(((1, 20),))) -> None:
+        self.times, self.last = times, max(map(max, times))
+        self.costs = Costs(Curve(((1, 50),)), part, cores, "by hand")
+        self.step_ns = self.last + 50
+
+    def predict(self) -> Prediction:
+        deliveries, threads = [], {(rank, thread): list[Event]() for rank in (0, 1) for thread in (0, 1)}
+        for step in range(self.STEPS):
+            at = step * self.step_ns
+            for rank in (0, 1):
+                sent = at + max(self.times[rank])
+                deliveries.append(Delivery(message(rank, sent), receive(1 - rank, at + max(self.times[1 - rank]), sent + 50)))
+                for thread in (0, 1):
+                    self.add(threads[rank, thread], rank, thread, at, step)
+        gathers = {meeting: 2 for events in threads.values() for event in events if (meeting := event.comes_to)}
+        program = Program(threads, deliveries, {0: 0, 1: 0}, gathers)
+        return Predictor(program, [((0, 0), 4 * step + 1) for step in range(self.STEPS)], self.costs).predict(2)
+
+    def add(self, events: list[Event], rank: int, thread: int, at: int, step: int) -> None:
+        def meet(name: str, begin: int, end: int) -> Event:
+            meeting: Meeting = ("barrier", rank, (name, step))
+            return Event(rank, thread, begin, end, meeting, meeting, [meeting], [meeting])
+
+        joined, over = at + max(self.times[rank]), at + max(self.times[1 - rank]) + 50
+        events.append(meet("first", at + self.times[rank][thread], joined))
+        if thread == 0:
+            events.append(Event(rank, 0, joined, joined, sends=[2 * step + rank]))
+            events.append(Event(rank, 0, joined, over, takes=[2 * step + 1 - rank]))
+        events.append(meet("second", over if thread == 0 else joined, over))
+
+
+class Predicted(unittest.TestCase):
+    """A partition costs its thread 10, and is there 10 later."""
+
+    def test_of_a_pair(self) -> None:
+        """In parts the slower thread takes 210, and nobody waits for its message: 40 of 250. In the other order the slow threads wait
+        for each other (220); so does one that waits for all parts. The last thread alone pays for both, and all wait for it: 230."""
+        found = Pair(((100, 200), (200, 100))).predict()
+        self.assertEqual((found.step_ns, found.steps, found.misfit_ns), (250, 5, 0))
+        self.assertEqual([(saving.parts, saving.ns, saving.interval_ns) for saving in found.savings], [(2, 40, (30, 40))])
+        self.assertEqual((found.sending_only_ns, found.last_wrote_ns, found.is_nothing), (30, 20, False))
+
+    def test_dear_partitions_save_nothing(self) -> None:
+        found = Pair(((200, 200), (200, 200)), part=Curve(((1, 120),))).predict()
+        self.assertLess(found.best.ns, 0)
+        self.assertTrue(found.is_nothing)
+
+    def test_less_than_a_hundredth_is_nothing(self) -> None:
+        found = Pair(((99900, 100000), (100000, 99900))).predict()
+        self.assertGreater(found.best.interval_ns[0], 0)
+        self.assertTrue(found.is_nothing)
+
+    def test_without_costs_of_partitions(self) -> None:
+        """Between nothing, as if a partition took no time (50), and what a whole message costs (25 to its thread)."""
+        found = Pair(((100, 200), (200, 100)), part=None).predict()
+        self.assertEqual(found.best.interval_ns, (0, 50))
+        self.assertEqual(found.best.ns, 25)
+
+    def test_cores_are_shared(self) -> None:
+        """On one core all four compute all the time: no time is left in which a message could be early."""
+        apart, shared = (Pair(((100, 200), (200, 100)), cores=cores).predict() for cores in (None, 1))
+        self.assertEqual(shared.misfit_ns, 0)
+        self.assertLess(shared.best.ns, apart.best.ns)
+
+
+class Traffic(unittest.TestCase):
+    """Which send belongs to which receive, and what repeats."""
+
+    def test_in_order(self) -> None:
+        sends = [message(0, 10), message(0, 20), message(0, 30, tag=2)]
+        receives = [receive(1, 5, 40, tag=2), receive(1, 6, 41), receive(1, 7, 42)]
+        found = traffic.matched(sends, receives)
+        self.assertEqual([(each.send.begin_ns, each.receive.posted_ns) for each in found.deliveries], [(10, 6), (20, 7), (30, 5)])
+        self.assertEqual(found.left_out, 0)
+
+    def test_from_any_source(self) -> None:
+        """It may have taken the message whose receive is missing; those of the other tag are sure."""
+        found = traffic.matched([message(0, 10), message(0, 20), message(0, 30, tag=2)],
+                                [receive(1, 5, 40, peer=-3), receive(1, 6, 41), receive(1, 7, 42, tag=2)])
+        self.assertEqual([each.send.tag for each in found.deliveries], [2])
+        self.assertEqual(found.left_out, 3)
+
+    def test_waiting(self) -> None:
+        """Two receives of one call wait once."""
+        self.assertEqual(traffic.waited_ns([receive(0, 5, 40), receive(0, 5, 40, tag=2), receive(0, 50, 60), receive(1, 1, 2)]), {0: 45, 1: 1})
+
+    def test_steps(self) -> None:
+        """A first message of another size, then two by two."""
+        phases = [Phase(0, {0: at, 1: at}, at) for at in range(9)]
+        sends = [message(0, 0, 99, phase=phases[0])]
+        sends += [message(0, 10 * at + part, size, phase=phases[at]) for at in range(1, 9) for part, size in enumerate((8, 16))]
+        self.assertEqual(traffic.period("abxyxyxyxy"), 2)
+        self.assertEqual(traffic.period("abcdefgh"), 0)
+        self.assertEqual([[each.begin_ns for each in step] for step in traffic.steps_of(sends)], [[0], *([10 * at, 10 * at + 1] for at in range(1, 9))])
+
+
+class Known(unittest.TestCase):
+    """What messages and partitions cost."""
+
+    def curve(self, *points: tuple[float, float]) -> list[float]:
+        return [Curve(points).ns(size) for size in (0, 10, 15, 20, 40)]
+
+    def test_curve(self) -> None:
+        self.assertEqual(self.curve((10, 100), (20, 300)), [0, 100, 200, 300, 700])
+        self.assertEqual(self.curve((10, 100)), [100] * 5)
+
+    def test_from_a_record(self) -> None:
+        def run(variant: str, way: str, *times: float) -> golden.Json:
+            points = [golden.point(size, 1, golden.series(way, {"half_round_trip_ns": [time - 1, time, time + 5]})) for size, time in zip((8, 64, 512), times)]
+            return golden.record("latency", *points, variant=variant)
+
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "bench.json"
+            file.write_text(json.dumps(golden.gathered(run("native", "join", 900, 400, 500), run("larklane", "partitioned", 300, 310, 700))))
+            found = costs.read(file)
+            self.assertEqual(found.whole.points, ((8, 400), (64, 400), (512, 500)))  # the first one was disturbed
+            self.assertEqual((found.part, found.cores, found.source), (Curve(((8, 300), (64, 310), (512, 700))), 8, "bench.json"))
+            file.write_text(json.dumps(run("native", "join", 1, 2, 3)))
+            self.assertRaisesRegex(RecordError, "no latency of partitions under Larklane.*larklane bench latency", costs.read, file)
+
+    def test_from_a_profile(self) -> None:
+        """The quickest tenth of 30, 11 and 20."""
+        found = costs.seen([Delivery(message(0, 10), receive(1, 5, 40)), Delivery(message(0, 50), receive(1, 60, 61)),
+                            Delivery(message(0, 70), receive(1, 65, 90))])
+        assert found
+        self.assertEqual((found.whole.points, found.part), (((8, 12.8),), None))
+        self.assertIsNone(costs.seen([Delivery(message(0, 50), receive(1, 30, 40))]))
+
+
+if __name__ == "__main__":
+    unittest.main()
