@@ -32,7 +32,8 @@ Examples:
   mpirun -n 4 larklane profile ./app input.dat    one file per rank in ./larklane-profile
   mpirun -n 4 larklane profile --out p1 ./app     in ./p1
   mpirun -n 4 larklane profile --mpi native ./app the MPI's own partitioned communication
-  python3 -m larklane.profile larklane-profile    what is in it; --perfetto FILE, --delays FILE
+  larklane report larklane-profile                what is in it, and what early sending would save
+  python3 -m larklane.profile larklane-profile    traces: --perfetto FILE, --delays FILE
 
 Recorded: when each partition of each round became ready and arrived, Start and Wait, messages that are not
 partitioned, and when OpenMP's and pthreads' threads finish. What a program that is killed had recorded is kept.

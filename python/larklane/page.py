@@ -2,15 +2,17 @@
 
 import base64
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from larklane import wording
 from larklane.cases import EXPOSED, by_benchmark, metrics
 from larklane.digest import Digest, Table, advice_table, call_costs, comparison_table, counts, early, headlines, machines, overall, troubles
 from larklane.figures import Figure
+from larklane.profile_digest import ProfileDigest
 
 ROWS_OPEN = 30  # a longer table is folded
+OF_PROFILES = ("partition", "join", "early bird", "smallest timer", "exposed time", "median, p10, p90", "95 % interval")
 
 CSS = """
 :root { color-scheme: light }
@@ -24,6 +26,7 @@ tr:nth-child(even) td { background: #fafbfc } .wide { overflow-x: auto }
 .stamp { color: #b00020; border: 1px solid #b00020; border-radius: 4px; padding: .2em .6em; display: inline-block }
 figure { margin: 1.2em 0 2em; border: 1px solid #e2e2e2; border-radius: 4px; padding: .5em } img { width: 100%; height: auto; display: block }
 figcaption { color: #555; font-size: .87em } dt { font-weight: 600; margin-top: .5em } dd { margin: 0 0 0 1.5em }
+.problems { color: #b00020 }
 summary { cursor: pointer; color: #005a8c } li { margin: .25em 0 }
 @media print { body { max-width: none; font-size: 11px } figure, tr { break-inside: avoid } nav { display: none } }
 """
@@ -97,14 +100,24 @@ def _failures(made: Digest) -> str:
     return text
 
 
-def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: str = "") -> str:
+def _profile(profile: ProfileDigest, drawings: Mapping[str, Mapping[str, bytes]]) -> str:
+    pictures = "".join(_figure(figure, drawings[figure.name]) for figure in profile.figures if figure.name in drawings)
+    tables = "".join(f"<h3>{escape(title)}</h3>{_table(table, 'All messages')}" for title, table in profile.tables)
+    problems = f'<div class="problems">{_list(profile.problems)}</div>' if profile.problems else ""
+    saved = f"<h3>Would sending early save time?</h3>{_list(profile.savings)}" if profile.savings else ""
+    return f"<h3>{escape(profile.name)}</h3><p>{escape(profile.subject)}</p>{problems}{saved}{tables}{pictures}"
+
+
+def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: str = "", profiles: Sequence[ProfileDigest] = ()) -> str:
     """@param drawings  by figure name: {"svg", "png"}
     @param no_figures  why there are none
     """
-    pictures = "".join(_figure(figure, drawings[figure.name]) for figure in made.figures if figure.name in drawings)
+    of_profiles = {figure.name for profile in profiles for figure in profile.figures}
+    pictures = "".join(_figure(figure, drawings[figure.name]) for figure in made.figures if figure.name in drawings and figure.name not in of_profiles)
     costs = call_costs(made)
     stamp = f'<p class="stamp">{escape(made.stamp)}</p>' if made.stamp else ""
     sections = {
+        "profiles": ("Profiles", "".join(_profile(profile, drawings) for profile in profiles)),
         "what": ("What was measured", f"<p>{escape(made.subject())}. Two processes, or more for the patterns, send a message round by "
                  f"round, in several ways, in turns; data and completion are verified in each round.</p>{stamp}{_table(machines(made))}"),
         "headline": ("In short", f"{_list(overall(made))}<p>Medians. {escape(made.shared())}</p>{_table(headlines(made))}" if made.cases else "<p>Nothing was "
@@ -121,8 +134,14 @@ def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: 
     }
     if not costs.rows:
         del sections["calls"]
+    if not profiles:
+        del sections["profiles"]
+    elif not made.collection.sources:
+        sections = {name: sections[name] for name in ("profiles", "glossary")}
+        sections["glossary"] = (sections["glossary"][0], _terms({name: wording.GLOSSARY[name] for name in OF_PROFILES}))
+    subject = made.subject() if made.collection.sources else wording.count(len(profiles), "profile")
     links = "".join(f'<a href="#{name}">{title}</a> ' for name, (title, _) in sections.items())
     body = "\n".join(f'<section id="{name}"><h2>{title}</h2>\n{text}</section>' for name, (title, text) in sections.items())
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f"<title>Larklane: {escape(made.subject())}</title><style>{CSS}</style></head>\n<body><h1>Partitioned communication, measured</h1>\n"
+            f"<title>Larklane: {escape(subject)}</title><style>{CSS}</style></head>\n<body><h1>Partitioned communication, measured</h1>\n"
             f"<nav>{links}</nav>\n{body}\n</body></html>\n")

@@ -18,6 +18,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator  # noqa: 
 
 from larklane import wording  # noqa: E402
 from larklane.figures import ArrivalPanel, Arrivals, Chart, Curve, Figure, Panel, Speedups  # noqa: E402
+from larklane.patterns import Band, PatternPanel, Patterns  # noqa: E402
 from larklane.projection import project  # noqa: E402
 
 # Okabe and Ito's colours, which the colour-blind can tell apart; the marks differ in shape too.
@@ -182,6 +183,50 @@ def _draw_arrivals(figure: Arrivals) -> Canvas:
     return sheet.canvas
 
 
+READY, ARRIVED, JOINED = "#444444", COLOURS["partitioned"], "#B00020"
+
+
+def _draw_bands(axes: Axes, bands: Sequence[Band], unit: float, shift: float, colour: str, marker: str) -> None:
+    at = [row + shift for row in range(len(bands))]
+    axes.hlines(at, [band.p10_us / unit for band in bands], [band.p90_us / unit for band in bands], color=colour, alpha=0.4, linewidth=4, zorder=3)
+    axes.plot([band.median_us / unit for band in bands], at, marker, color=colour, markersize=6, zorder=5)
+    axes.plot([band.typical_us / unit for band in bands], at, ".", color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.3, zorder=6)
+
+
+def _draw_pattern_panel(axes: Axes, panel: PatternPanel) -> None:
+    values = [value for row in panel.rows for band in row if band for value in band] + [panel.sent_us or 0.0, panel.joined_us]
+    unit, name = (1e3, "ms") if max(values) >= 2e3 else (1.0, "µs")
+    arrived = [row.arrived for row in panel.rows if row.arrived]
+    _draw_bands(axes, [row.ready for row in panel.rows], unit, -0.15 if arrived else 0.0, READY, "|")
+    _draw_bands(axes, arrived, unit, 0.15, ARRIVED, "D")
+    axes.axvline(panel.joined_us / unit, color=JOINED, linewidth=1.2, zorder=2)
+    if panel.sent_us is not None:
+        axes.axvline(panel.sent_us / unit, color=ARRIVED, linewidth=1.2, linestyle=(0, (4, 2)), zorder=2)
+    axes.set_ylim(len(panel.rows) - 0.4, -0.6)
+    axes.set_yticks(list(range(len(panel.rows)))[::math.ceil(len(panel.rows) / 16)])
+    axes.grid(axis="y", visible=False)
+    axes.set_xlim(-0.03 * max(values) / unit, 1.03 * max(max(values), 1e-3) / unit)
+    axes.set_xlabel(f"time since the first part was ready [{name}]")
+    axes.set_title(panel.title, fontsize=9, loc="left", fontweight="bold")
+    axes.set_title(f"n = {panel.n}", fontsize=8.5, loc="right", color=GREY)
+
+
+def _draw_patterns(figure: Patterns) -> Canvas:
+    legend = [Line2D([], [], color=READY, marker="|", linestyle="", label="ready (median)"),
+              Line2D([], [], color=ARRIVED, marker="D", markersize=4.5, linestyle="", label="arrived (median)"),
+              Line2D([], [], color=GREY, alpha=0.4, linewidth=4, label="p10 to p90"),
+              Line2D([], [], color=GREY, marker=".", linestyle="", label="a typical round"),
+              Line2D([], [], color=JOINED, label="the last part is ready"),
+              Line2D([], [], color=ARRIVED, linestyle=(0, (4, 2)), label="the whole message is sent")]
+    most = max(len(panel.rows) for panel in figure.panels)
+    sheet = _Sheet(figure, len(figure.panels), min(3.4, 1.2 + 0.16 * most), legend, 1 if len(figure.panels) == 1 else 2)
+    for number, (axes, panel) in enumerate(zip(sheet.axes, figure.panels)):
+        _draw_pattern_panel(axes, panel)
+        if number % sheet.columns == 0:
+            axes.set_ylabel("part")
+    return sheet.canvas
+
+
 def _draw_speedups(figure: Speedups) -> Canvas:
     factors = sorted({projection.speedup for projection in figure.projections})
     colours = [to_hex(SHADES(at / max(len(factors) - 1, 1) if len(factors) > 1 else 0.5)) for at in range(len(factors))]
@@ -213,6 +258,8 @@ def draw(figure: Figure) -> dict[str, bytes]:
             canvas = _draw_chart(figure)
         elif isinstance(figure, Arrivals):
             canvas = _draw_arrivals(figure)
+        elif isinstance(figure, Patterns):
+            canvas = _draw_patterns(figure)
         else:
             assert isinstance(figure, Speedups)
             canvas = _draw_speedups(figure)

@@ -1,4 +1,4 @@
-"""larklane report: a text summary, figures and one page, from what `larklane bench` wrote."""
+"""larklane report: a text summary, figures and one page, from what `larklane bench` and `larklane profile` wrote."""
 
 import argparse
 import dataclasses
@@ -9,9 +9,12 @@ from pathlib import Path
 
 from larklane import wording
 from larklane.cases import measured
+from larklane.costs import read as read_costs
 from larklane.digest import Digest, Table, advice_table, call_costs, counts, digest, early, headlines, machines, overall, troubles
 from larklane.figures import Figure
 from larklane.page import page
+from larklane.profile_digest import ProfileDigest, digest_profile
+from larklane.profile_file import SUFFIX, ProfileError
 from larklane.projection import Projection, measured_speedup, parse_projection, read_mpip
 from larklane.schema import Collection, RecordError, load
 
@@ -23,6 +26,8 @@ EPILOG = """examples:
   larklane report native.json larklane.json            two runs, compared at equal parameters
   larklane report results/ --out pages/today           every *.json of a folder
   larklane report results/ --only overhead             one figure (--only help lists what the records give)
+  larklane report larklane-profile                     a profile: arrivals, and what sending early would save
+  larklane report profile-1 --costs bench.json         the same with what messages and partitions cost on that machine
   larklane report sweep.json --mpip app.mpiP           what the program that mpiP profiled may gain
   larklane report sweep.json --projection 20.4%:15.1   the same from two numbers
 
@@ -33,11 +38,13 @@ Exit status: 0; 1 the report could not be written; 2 wrong usage, or a file that
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="larklane report", description=__doc__, epilog=EPILOG,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="records (JSON), or folders of them")
+    parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="records (JSON), folders of them, or profiles' folders")
     parser.add_argument("--out", metavar="DIR", type=Path, default=Path("larklane-report"),
                         help="where page (index.html), figures and CSV go; default: %(default)s")
     parser.add_argument("--text", action="store_true", help="print the summary only, write nothing")
     parser.add_argument("--only", metavar="FIGURE", action="append", help="draw this figure alone; may be repeated")
+    parser.add_argument("--costs", metavar="FILE", type=Path,
+                        help="of profiles: what messages and partitions cost, from `larklane bench latency`; default: as far as the profile shows it")
     parser.add_argument("--projection", metavar="SHARE:SPEEDUP", action="append", type=_projection, default=[],
                         help="what a program gains if this share of its time gets this much faster; may be repeated")
     parser.add_argument("--mpip", metavar="FILE", type=Path, help="take the share from mpiP's text report")
@@ -100,9 +107,23 @@ def _print_section(title: str, table: Table | None, sentences: Sequence[str] = (
             _print_table(table)
 
 
-def print_text(made: Digest) -> None:
+def _print_profile(profile: ProfileDigest) -> None:
+    print(f"{profile.name}: {profile.subject}")
+    for problem in profile.problems:
+        print(f"note: {problem}")
+    for title, table in profile.tables:
+        _print_section(title, table)
+    _print_section("Sending early", None, profile.savings)
+
+
+def print_text(made: Digest, profiles: Sequence[ProfileDigest] = ()) -> None:
     """The summary."""
-    print(f"{made.subject()}" + (f"\n{made.stamp}" if made.stamp else ""))
+    for number, profile in enumerate(profiles):
+        print("\n" if number else "", end="")
+        _print_profile(profile)
+    if profiles and not made.collection.sources:
+        return
+    print(("\n" if profiles else "") + made.subject() + (f"\n{made.stamp}" if made.stamp else ""))
     _print_section("Where", machines(made))
     _print_section("In short (medians)", headlines(made), [*overall(made), made.shared()] if made.cases else [])
     _print_section("What the calls cost", call_costs(made))
@@ -134,7 +155,7 @@ def _draw(figures: Sequence[Figure]) -> tuple[dict[str, dict[str, bytes]], str]:
     return {figure.name: plot.draw(figure) for figure in figures}, ""
 
 
-def write(made: Digest, folder: Path) -> str:
+def write(made: Digest, profiles: Sequence[ProfileDigest], folder: Path) -> str:
     """Page, figures and CSV; a page is there only if it is whole.
 
     @return why there are no figures, or nothing
@@ -148,7 +169,7 @@ def write(made: Digest, folder: Path) -> str:
             (folder / f"{figure.name}.{kind}").write_bytes(data)
     part = folder / "index.html.part"
     try:
-        part.write_text(page(made, drawings, why), encoding="utf-8")
+        part.write_text(page(made, drawings, why, profiles), encoding="utf-8")
         part.replace(folder / "index.html")
     except OSError:
         part.unlink(missing_ok=True)
@@ -156,24 +177,42 @@ def write(made: Digest, folder: Path) -> str:
     return why
 
 
+def _profiles(paths: Sequence[Path], costs_file: Path | None) -> tuple[list[Path], list[ProfileDigest]]:
+    """The paths that are no profiles, and the profiles.
+
+    @throws RecordError  a profile that can't be read, or costs that are none
+    """
+    folders = [path for path in dict.fromkeys(paths) if path.is_dir() and any(path.glob(f"*{SUFFIX}"))]
+    if costs_file and not folders:
+        raise RecordError("--costs: it is for profiles, and there is none among the files")
+    costs = read_costs(costs_file) if costs_file else None
+    try:
+        found = [digest_profile(folder, number, costs) for number, folder in enumerate(folders, 1)]
+    except ProfileError as error:
+        raise RecordError(str(error)) from error
+    return [path for path in paths if path not in folders], found
+
+
 def main(words: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(words)
     try:
-        collection = load(arguments.files)
+        records, profiles = _profiles(arguments.files, arguments.costs)
+        collection = load(records)
         made = digest(collection, _projections(arguments, collection))
-        made = dataclasses.replace(made, figures=_chosen(made.figures, arguments.only))
+        drawn = [figure for profile in profiles for figure in profile.figures]
+        made = dataclasses.replace(made, figures=_chosen([*drawn, *made.figures], arguments.only))
     except RecordError as error:
         print(f"larklane report: {error}", file=sys.stderr)
         return USAGE
     try:
-        print_text(made)
+        print_text(made, profiles)
         sys.stdout.flush()
     except BrokenPipeError:  # its reader has seen enough; the page is still wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if arguments.text:
         return 0
     try:
-        why = write(made, arguments.out)
+        why = write(made, profiles, arguments.out)
     except OSError as error:
         print(f"larklane report: {error.filename or arguments.out}: not written: {error.strerror}", file=sys.stderr)
         return FAILED

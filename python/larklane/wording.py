@@ -30,6 +30,9 @@ GLOSSARY = {
     "(MPI_Parrived). Sender and receiver may split a message differently.",
     "join": "The moment when all threads of a process have finished computing. A program with one send can't send before it.",
     "early bird": "A part that travels, and arrives, while other threads of the sender still compute.",
+    "exposed time": "Time from the last thread's end to the last arrival: the communication that a program waits for.",
+    "smallest timer": "The shortest time after the first part for which a sender has to wait to send all parts but those of the last thread "
+    "in one go (CLUSTER'23, figure 12).",
     "native": "The MPI library's own partitioned communication.",
     "Larklane": "The same program and the same MPI, started under `larklane run`, which serves the partitioned calls.",
     "round": "The same message once: threads compute, mark or send, the receiver gets everything; verified each time.",

@@ -1,0 +1,142 @@
+"""What a report says of a profile, before it is text or a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from larklane import wording
+from larklane.costs import Costs
+from larklane.digest import Table
+from larklane.figures import Figure
+from larklane.forecast import Forecast, forecast
+from larklane.patterns import finished_of, partitioned_of, patterns, ready_of, smallest_delta_ns, whole_of
+from larklane.phases import Message
+from larklane.prediction import WORTH, Saving
+from larklane.profile import NATIVE, Profile, load
+from larklane.rounds import Request, early_bytes_share, exposed_ns, traces_of
+from larklane.stats import bootstrap, median
+
+MEASURE = "measure it with `larklane bench latency --out DIR` and give --costs DIR/bench.json"
+MANY = 0.5  # of the messages
+
+
+class Titled(NamedTuple):
+    """A table and what it is about."""
+
+    title: str
+    table: Table
+
+
+@dataclass(frozen=True)
+class ProfileDigest:
+    """One folder. `savings`: sentences on what sending early would save; `problems`: what is missing."""
+
+    name: str
+    subject: str
+    problems: tuple[str, ...]
+    savings: tuple[str, ...]
+    tables: tuple[Titled, ...]
+    figures: tuple[Figure, ...]
+
+
+def _middle(values: Iterable[float], text: Callable[[float], str] = wording.duration) -> str:
+    values = list(values)
+    return text(median(values)) if values else "-"
+
+
+def _delta(value_ns: float | None) -> str:
+    return "-" if value_ns is None else wording.duration(value_ns)
+
+
+def _sends(groups: dict[tuple[int, ...], list[Request]]) -> Table:
+    rows = []
+    for (rank, peer, partitions, size), sends in groups.items():
+        traces = [trace for send in sends for trace in traces_of(send)]
+        others = {send.other.partitions for send in sends if send.other}
+        exposed = [exposed_ns(trace) for trace in traces]
+        interval = " to ".join(wording.duration(bound) for bound in bootstrap(float, exposed)) if exposed else "-"
+        rows.append((str(rank), str(peer), f"{partitions} / {', '.join(map(str, sorted(others))) or '?'}", wording.size(size), str(len(traces)),
+                     _middle(exposed), interval, _middle((100 * early_bytes_share(trace) for trace in traces), lambda share: f"{share:.0f} %"),
+                     _delta(smallest_delta_ns(each for send in sends for each in ready_of(send)))))
+    return Table(("rank", "to", "partitions here / there", "bytes", "rounds", "exposed time", "95 %", "early bytes", "smallest timer"), tuple(rows))
+
+
+def _messages(groups: dict[tuple[int, ...], list[Message]]) -> Table:
+    rows = []
+    for (rank, peer, threads, size), messages in groups.items():
+        phases = [message.phase for message in messages if message.phase]
+        rows.append((str(rank), str(peer), wording.size(size), str(len(messages)), str(threads),
+                     _middle(phase.last_ns - min(phase.finished_ns.values()) for phase in phases),
+                     _middle(gap for gap in (message.after_phase_ns for message in messages) if gap is not None),
+                     _delta(smallest_delta_ns(map(finished_of, phases)))))
+    return Table(("rank", "to", "bytes", "sends", "threads", "first to last thread", "last thread to send", "smallest timer"), tuple(rows))
+
+
+# --- what sending early would save ------------------------------------------------------------------------------------
+
+
+def _range(saving: Saving) -> str:
+    return " to ".join(wording.duration(bound) for bound in saving.interval_ns)
+
+
+def _verdict(found: Forecast) -> list[str]:
+    """The answer first."""
+    prediction = found.prediction
+    if prediction is None:
+        return [f"What sending early would save can't be said: {found.why}."]
+    best, step = prediction.best, prediction.step_ns
+    of = f"a step of {wording.duration(step)} ({wording.count(prediction.steps, 'step')})"
+    if prediction.is_nothing:
+        return [f"Sending early would save nothing of {of}: predicted {wording.duration(best.ns)} with {wording.count(best.parts, 'partition')}, surely "
+                f"between {_range(best)}; less than {100 * WORTH:.0f} % of a step, or an interval with 0 in it, is nothing."]
+    return [f"Sending early would save {wording.duration(best.ns)} ({_range(best)}) of {of}, that is {100 * best.ns / step:.0f} %, with "
+            f"{wording.count(best.parts, 'partition')} a message.",
+            f"If receives stay as they are, and only sends are split: {wording.duration(prediction.sending_only_ns)}. If the last thread to finish writes "
+            f"everything: {wording.duration(prediction.last_wrote_ns)}."]
+
+
+def _assumed(found: Forecast) -> list[str]:
+    said = []
+    if found.prediction and found.costs:
+        cores = f"threads share {wording.count(found.costs.cores, 'core')}" if found.costs.cores else "every thread has a core of its own"
+        said.append("Assumed: threads write a message's parts in order, each goes on when its own part is there, "
+                    f"{cores}. The interval holds the opposite of each, too, and how far the replay of the recorded run is off "
+                    f"({wording.duration(found.prediction.misfit_ns)} a step). Costs of messages: {found.costs.source}.")
+        if found.costs.part is None:
+            said.append(f"What a partition costs is not known, so these are bounds between nothing and what a message costs: {MEASURE}.")
+    if found.packed_share >= MANY:
+        said.append(f"Before {100 * found.packed_share:.0f} % of the messages the sending thread is busy after the join, for as long as a copy takes: they are "
+                    "probably packed. To be sent early they must be sent from where they are written.")
+    if found.left_out:
+        said.append(f"Left out: {found.left_out} receives from any source or of any tag, and messages that these may have taken.")
+    waits = ", ".join(f"rank {rank} {wording.duration(waited)}" for rank, waited in found.waited_ns.items())
+    return said + ([f"Waiting in receives, per step: {waits}."] if waits else [])
+
+
+def _choices(found: Forecast) -> Table:
+    savings: Sequence[Saving] = found.prediction.savings if found.prediction else ()
+    return Table(("partitions", "saved per step", "between"), tuple(
+        (str(saving.parts), wording.duration(saving.ns), _range(saving)) for saving in sorted(savings, key=lambda saving: saving.parts)))
+
+
+def _subject(profile: Profile) -> str:
+    first = profile.files[0]
+    clocks = f"; {len(profile.clocks)} hosts' clocks, aligned to {wording.duration(profile.clock_error_ns)}" if len(profile.clocks) > 1 else ""
+    return (f"{first.program}: {len(profile.files)} of {wording.count(first.size, 'rank')}, {' '.join(first.mpi.split())}, Larklane {first.larklane}"
+            f"{NATIVE if first.is_native and profile.sends else ''}{clocks}")
+
+
+def digest_profile(folder: Path, number: int, costs: Costs | None) -> ProfileDigest:
+    """@raises ProfileError"""
+    profile = load(folder)
+    partitioned, whole = partitioned_of(profile), whole_of(profile)
+    picture = patterns(profile, "profile" if number == 1 else f"profile-{number}")
+    found = forecast(profile, costs)
+    savings = [] if partitioned and not profile.messages else [*_verdict(found), *_assumed(found)]
+    tables = (Titled("Partitioned messages (medians)", _sends(partitioned)), Titled("Messages after a join (medians)", _messages(whole)),
+              Titled("What early sending saves, by number of partitions", _choices(found)))
+    return ProfileDigest(str(folder), _subject(profile), tuple(profile.problems), tuple(savings),
+                         tuple(titled for titled in tables if titled.table.rows), (picture,) if picture else ())

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""A report of profiles made up by hand: what its text and page say, and what is drawn."""
+
+import csv
+import json
+import sys
+import unittest
+from pathlib import Path
+
+import golden
+from report_test import Folder
+
+sys.path.insert(0, str(golden.ROOT / "tests/unit"))
+import profile_reader_test as files  # noqa: E402
+
+from larklane import patterns  # noqa: E402
+from larklane.profile_file import Kind  # noqa: E402
+
+try:
+    import matplotlib
+except ImportError:
+    matplotlib = None  # type: ignore[assignment]
+
+STEPS, STEP_NS = 12, 1_000_000
+
+
+def joined(rank: int, late_ns: int, packs_ns: int) -> list[tuple[int, list[bytes]]]:
+    """In each step two threads compute, the second longer; they meet at a barrier; the first one packs, sends 64 KiB, waits, and they meet again."""
+    first, second = [], []
+    for step in range(1, STEPS + 1):
+        at = step * STEP_NS
+        met, sent, over = at + late_ns, at + late_ns + packs_ns, at + late_ns + packs_ns + 200_000
+        first += [files.record(Kind.BARRIER, at + 100_000, met), files.record(Kind.RECEIVE, sent - 2, sent - 1, 65536, 77, 1 - rank, 5, 9),
+                  files.record(Kind.SEND, sent, sent + 1000, 65536, 78, 1 - rank, 5, 9), files.record(Kind.WAIT, sent + 1000, over, handle=77),
+                  files.record(Kind.BARRIER, over, over + 10)]
+        second += [files.record(Kind.BARRIER, met, met), files.record(Kind.BARRIER, met + 10, over + 10)]
+    return [(0, first), (1, second)]
+
+
+class Profiles(Folder):
+    """Folders of `larklane profile` among the files of a report."""
+
+    def whole(self, late_ns: int = 600_000, packs_ns: int = 10) -> Path:
+        folder = self.folder / "whole"
+        folder.mkdir()
+        for rank in (0, 1):
+            files.write(folder, rank, joined(rank, late_ns, packs_ns))
+        return folder
+
+    def partitioned(self) -> Path:
+        folder = self.folder / "parts"
+        folder.mkdir()
+        files.write(folder, 0, files.SENDER)
+        files.write(folder, 1, files.receiver(0))
+        return folder
+
+    def costs(self) -> Path:
+        def run(variant: str, way: str, times: tuple[float, float]) -> golden.Json:
+            points = (golden.point(size, 1, golden.series(way, {"half_round_trip_ns": [time] * 3})) for size, time in zip((8, 65536), times))
+            return golden.record("latency", *points, variant=variant)
+
+        path = self.folder / "bench.json"
+        path.write_text(json.dumps(golden.gathered(run("native", "join", (1e3, 200e3)), run("larklane", "partitioned", (1e3, 199e3)))))
+        return path
+
+    def test_saving(self) -> None:
+        """Half of the message leaves 500 µs before the join; the other half's 100 µs, not 200, are waited for."""
+        status, out, err = self.command(self.whole(), "--text", "--costs", self.costs())
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("Sending early would save", out)
+        self.assertIn("of a step of 1.00 ms (9 steps)", out)
+        self.assertRegex(out, r"save (9\d\.\d|1\d\d) µs")
+        self.assertIn("Waiting in receives, per step: rank 0 199 µs, rank 1 199 µs.", out)
+        self.assertNotIn("packed", out)
+        self.assertIn("threads share 8 cores", out)
+
+    def test_without_costs(self) -> None:
+        status, out, _ = self.command(self.whole(), "--text")
+        self.assertEqual(status, 0)
+        self.assertIn("What a partition costs is not known", out)
+        self.assertIn("Costs of messages: the profile.", out)
+
+    def test_packed(self) -> None:
+        _, out, _ = self.command(self.whole(packs_ns=300_000), "--text", "--costs", self.costs())
+        self.assertIn("they are probably packed", out)
+
+    def test_nothing_can_be_said(self) -> None:
+        folder = self.whole()
+        (folder / "rank-00001.larkprof").write_bytes(b"")
+        status, out, _ = self.command(folder, "--text", "--costs", self.costs())
+        self.assertEqual(status, 0)
+        self.assertIn("can't be said: no message could be matched with its receive", out)
+        self.assertIn("note: ", out)
+        self.assertIn("no file of rank 1", out)
+
+    def test_partitioned(self) -> None:
+        _, out, _ = self.command(self.partitioned(), "--text")
+        self.assertIn("4 / 2", out)
+        self.assertIn("100 ns", out)
+        self.assertNotIn("Sending early", out)
+
+    def test_wrong_input(self) -> None:
+        parts, record = self.partitioned(), self.costs()
+        (parts / "rank-00000.larkprof").write_bytes(b"x")
+        (parts / "rank-00001.larkprof").write_bytes(b"x")
+        for words, message in (((parts,), "not a file of `larklane profile`"), ((record, "--costs", record), "--costs: it is for profiles"),
+                               ((self.whole(), "--costs", self.folder / "none"), "none: can't be read")):
+            status, _, err = self.command(*words, "--text")
+            self.assertEqual(status, 2)
+            self.assertIn(message, err)
+
+    @unittest.skipUnless(matplotlib, "no matplotlib")
+    def test_page(self) -> None:
+        out = self.folder / "page"
+        status, _, err = self.command(self.partitioned(), self.whole(), self.costs(), "--costs", self.costs(), "--out", out)
+        self.assertEqual((status, err), (0, ""))
+        page = (out / "index.html").read_text()
+        self.assertIn('<section id="profiles">', page)
+        self.assertIn('<section id="headline">', page)
+        self.assertIn("Would sending early save time?", page)
+        self.assertEqual(page.count('id="figure-profile'), 2)
+        rows = list(csv.DictReader((out / "profile.csv").read_text().splitlines()))
+        first = [row for row in rows if row["part"] == "3"]
+        self.assertEqual([(row["event"], float(row["median_us"])) for row in first], [("ready", 0.2), ("arrived", 0.5)])
+        status, _, _ = self.command(self.folder / "parts", "--out", out)
+        page = (out / "index.html").read_text()
+        self.assertNotIn('<section id="headline">', page)
+        self.assertIn("smallest timer", page)
+
+
+class Deltas(unittest.TestCase):
+    """The smallest useful timer."""
+
+    def test_of_threads(self) -> None:
+        """Mean times after the first: 0 and 10 of thread 0, 30 of thread 1; thread 2 is late."""
+        rounds = [[(100, 0), (108, 0), (120, 1), (900, 2)], [(200, 0), (212, 0), (240, 1), (800, 2)]]
+        self.assertEqual(patterns.smallest_delta_ns(rounds), 30)
+
+    def test_who_is_late_changes(self) -> None:
+        """Each counts where it is not the last one: 0, 10 and 20."""
+        rounds = [[(0, 0), (10, 1), (99, 2)], [(0, 0), (99, 1), (20, 2)]]
+        self.assertEqual(patterns.smallest_delta_ns(rounds), 20)
+
+    def test_one_thread_marks_all(self) -> None:
+        self.assertEqual(patterns.smallest_delta_ns([[(0, 0), (7, 0), (50, 0)]]), 7)
+
+    def test_nothing_to_gather(self) -> None:
+        self.assertIsNone(patterns.smallest_delta_ns([[(0, 0), (10, 1)]]))
+        self.assertIsNone(patterns.smallest_delta_ns([]))
+
+
+if __name__ == "__main__":
+    unittest.main()
