@@ -18,7 +18,8 @@ def load(name):
     return module
 
 
-bars, driver, mutants, options, statements = map(load, ("bars", "test", "mutants", "options_doc", "statements"))
+bars, driver, mutants, options, savings, statements = map(
+    load, ("bars", "test", "mutants", "options_doc", "savings", "statements"))
 stats = bars.stats
 
 
@@ -80,6 +81,27 @@ def test_statements():
     assert statements._rises_then_falls(Seen({("a", 1): near, ("a", 2): [2.0, 2.0]}), "a").holds is False
     gone = statements.Statement("paper", "text", lambda seen: statements._above(seen, ("c", 1), first))
     assert statements.judged(gone, seen).figures == "no figures"
+
+
+def test_savings():
+    """A prediction holds within 20 % of the measured saving, 1 % of the step, or in its interval."""
+    def holds(predicted, interval, measured, step=100.0):
+        record = {"predicted_ms": predicted, "interval_ms": interval, "measured_ms": measured, "measured_interval_ms": [measured, measured], "step_ms": step}
+        found = savings.judged(record)
+        return found["holds"], found["close"]
+
+    assert holds(12.0, [11, 13], 10.0) == (True, True) and holds(12.1, [11, 13], 10.0) == (False, False)
+    assert holds(0.5, [0.4, 0.6], -0.5) == (True, True) and holds(0.6, [0.4, 0.7], -0.5) == (False, False)
+    assert holds(30.0, [9, 40], 10.0) == (True, False)
+    assert savings.judged({"measured_ms": 1.0, "measured_interval_ms": [0.5, 2], "step_ms": 100.0})["holds"] is False
+
+
+def test_configurations():
+    found = savings.configurations()
+    assert len(found) == len(set(found)) == 40
+    held_out = [each for each in found if each.is_held_out]
+    assert {each.program for each in found} - {each.program for each in held_out} == set() and len(held_out) == 16
+    assert all(each.is_held_out for each in found if each.program == "particles" or "--seed 3" in each.words or "--seed 4" in each.words)
 
 
 def test_turns():

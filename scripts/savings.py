@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Is what `larklane report` says of early sending true? Predicted against measured savings of the examples, on this machine.
+
+For each configuration: a profile of the mode that sends whole messages after the join (the MPI alone), what is predicted from it, and
+then the times of that mode and of the partitioned one, run in turns without a profile. Written: docs/measurements/savings-<commit>.json
+and savings.md beside it. What partitions cost is measured first (`larklane bench latency`).
+
+A prediction holds if the measured saving is at most 20 % of itself, or 1 % of a step, away from it, or lies in its interval.
+Configurations that are held out were not looked at when the model was made.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp"), str(ROOT / "scripts")]
+import bars  # noqa: E402
+import launch  # noqa: E402
+
+from larklane import costs, stats  # noqa: E402
+from larklane.forecast import forecast  # noqa: E402
+from larklane.prediction import WORTH  # noqa: E402
+from larklane.profile import load  # noqa: E402
+
+MPI = launch.MPIS["mpich5"]
+BUILD = ROOT / "build/release"
+JOINED = {"heat2d": "isend", "sweep3d": "funneled", "particles": "joined"}
+HELD_OUT_SEEDS = (3, 4)
+TIME = re.compile(r"PASSED: ([\d.]+) ms per")
+CLOSE = 0.2  # of the measured saving
+TARGET = 0.8  # of the predictions are to hold
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """One program with its options."""
+
+    program: str
+    words: str
+
+    @property
+    def threads(self):
+        return int(re.search(r"--threads (\d+)", self.words)[1])
+
+    @property
+    def is_held_out(self):
+        seed = re.search(r"--seed (\d+)", self.words)
+        return self.program == "particles" or bool(seed and int(seed[1]) in HELD_OUT_SEEDS)
+
+
+def configurations():
+    """40: sizes, threads, a late thread, all threads late by chance, nobody late."""
+    found = []
+    for threads in (2, 4):
+        for size in ("--n 256 --rows 128 --steps 150", "--n 4096 --rows 64 --steps 120"):
+            found += [Configuration("heat2d", f"{size} --threads {threads} {late}")
+                      for late in ("--late-ms 0", "--late-ms 2", "--late-ms 2 --seed 1", f"--late-ms 2 --seed {HELD_OUT_SEEDS[0]}")]
+        for size in ("--nx 32 --ny 32", "--nx 96 --ny 96"):
+            found += [Configuration("sweep3d", f"{size} --sweeps 4 --threads {threads} {late}")
+                      for late in ("--late-ms 0", "--late-ms 2", "--late-ms 2 --seed 1", f"--late-ms 2 --seed {HELD_OUT_SEEDS[1]}")]
+        found += [Configuration("particles", f"--particles {particles} --imbalance {imbalance} --steps 100 --threads {threads}{seed}")
+                  for particles, imbalance, seed in ((500, 0, ""), (2000, 1, ""), (2000, 3, " --seed 1"), (8000, 3, ""))]
+    return found
+
+
+def environment():
+    return {**MPI.environment, "OMP_WAIT_POLICY": "passive"}
+
+
+def run(configuration, mode, before=()):
+    """One run of two ranks. @return milliseconds per step. Raises RuntimeError"""
+    program = BUILD / "examples/mpich" / configuration.program
+    words = [*map(str, before), str(program), *configuration.words.split(), "--mode", mode]
+    outcome = launch.launch(MPI, 2, words, 60, environment())
+    found = TIME.search(outcome.output)
+    if outcome.status or not found:
+        raise RuntimeError(f"{shlex.join(words)}: status {outcome.status}: {outcome.output[-500:]}")
+    return float(found[1])
+
+
+def predicted(configuration, known):
+    """From a profile of the joined mode. @return (forecast, saving with as many parts as threads or None)"""
+    with tempfile.TemporaryDirectory(prefix="savings-") as folder:
+        run(configuration, JOINED[configuration.program], [BUILD / "bin/larklane", "profile", "--out", folder, "--mpi", "native"])
+        found = forecast(load(folder), known)
+    savings = found.prediction.savings if found.prediction else ()
+    return found, next((saving for saving in savings if saving.parts == configuration.threads), None)
+
+
+def measured(configuration, repetitions):
+    """@return times of both modes, joined first, in turn order"""
+    times = {JOINED[configuration.program]: [], "partitioned": []}
+    for turn in range(repetitions):
+        for mode in list(times) if turn % 2 == 0 else reversed(times):
+            before = [BUILD / "bin/larklane", "run"] if mode == "partitioned" else []
+            times[mode].append(run(configuration, mode, before))
+    return list(times.values())
+
+
+def compared(configuration, known, repetitions):
+    """One configuration's record; times in milliseconds per step."""
+    found, saving = predicted(configuration, known)
+    joined, partitioned = measured(configuration, repetitions)
+    step = statistics.median(joined)
+    low, high = stats.bootstrap(lambda before, after: before - after, joined, partitioned)
+    record = {"program": configuration.program, "options": configuration.words, "held_out": configuration.is_held_out,
+              "joined_ms": joined, "partitioned_ms": partitioned, "step_ms": step,
+              "measured_ms": step - statistics.median(partitioned), "measured_interval_ms": [low, high], "why": found.why}
+    if saving:
+        scale = step / found.prediction.step_ns
+        record |= {"predicted_ms": saving.ns * scale, "interval_ms": [bound * scale for bound in saving.interval_ns],
+                   "misfit_ms": found.prediction.misfit_ns * scale, "sending_only_ms": found.prediction.sending_only_ns * scale,
+                   "predicted_nothing": saving.interval_ns[0] <= 0 or saving.ns < WORTH * found.prediction.step_ns}
+    return judged(record)
+
+
+def judged(record):
+    """With `holds`, and whether there was nothing to gain."""
+    measured_ms, step_ms = record["measured_ms"], record["step_ms"]
+    record["nothing"] = measured_ms < WORTH * step_ms or record["measured_interval_ms"][0] <= 0
+    if "predicted_ms" in record:
+        away, (low, high) = abs(record["predicted_ms"] - measured_ms), record["interval_ms"]
+        record["close"] = away <= max(CLOSE * abs(measured_ms), WORTH * step_ms)
+        record["holds"] = record["close"] or low <= measured_ms <= high
+    else:
+        record["close"] = record["holds"] = False
+    return record
+
+
+def measure_costs(folder):
+    """@return what messages and partitions cost here"""
+    words = [BUILD / "bin/larklane", "bench", "latency", "--launcher", f"{MPI.launcher} -n 2", "--repetitions", "1", "--no-report",
+             "--ways", "join,partitioned", "--sizes", "8,1K,8K,64K,512K,4M", "--out", folder]
+    done = subprocess.run([str(word) for word in words], env={**os.environ, **environment()}, capture_output=True, text=True, timeout=300, check=False)
+    if not (folder / "bench.json").exists():
+        raise RuntimeError(f"{shlex.join(map(str, words))}: {done.stderr[-500:]}")
+    return costs.read(folder / "bench.json")
+
+
+def share(records, what):
+    """ "7 of 8 (88 %)" """
+    count = sum(map(bool, (what(record) for record in records)))
+    return f"{count} of {len(records)} ({100 * count / len(records):.0f} %)" if records else "none"
+
+
+def line(record):
+    cells = [record["program"], record["options"], "held out" if record["held_out"] else "", f"{record['step_ms']:.3f}"]
+    if "predicted_ms" in record:
+        cells += [f"{record['predicted_ms']:.3f}" + (" (nothing)" if record["predicted_nothing"] else ""),
+                  f"{record['interval_ms'][0]:.3f} to {record['interval_ms'][1]:.3f}"]
+    else:
+        cells += [record["why"], ""]
+    cells += [f"{record['measured_ms']:.3f}" + (" (nothing)" if record["nothing"] else ""), "yes" if record["holds"] else "no"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def table(records):
+    """The page, from the records."""
+    groups = {"all": records, "held out": [each for each in records if each["held_out"]], "the others": [each for each in records if not each["held_out"]]}
+    nothing = [each for each in records if each["nothing"]]
+    called = [each for each in records if each.get("predicted_nothing")]
+    return "\n".join([
+        "# What early sending saves: predicted and measured", "",
+        "Milliseconds per step. Predicted from a profile of the program with one send after the join; measured: that, and the same program",
+        "with partitions under Larklane, in turns. Written by `scripts/savings.py`, which says when a prediction holds.", "",
+        *(f"* {name}: the prediction holds at {share(group, lambda each: each['holds'])}, without its interval at "
+          f"{share(group, lambda each: each['close'])}" for name, group in groups.items()),
+        f"* nothing was gained: said so at {share(nothing, lambda each: each.get('predicted_nothing'))}",
+        f"* said that nothing is to be gained: so it was at {share(called, lambda each: each['nothing'])}", "",
+        "| program | options | | step | predicted | interval | measured | holds |", "|---|---|---|---|---|---|---|---|", *map(line, records)]) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", metavar="TEXT", default="", help="configurations with TEXT in them; writes nothing")
+    parser.add_argument("--tuning", action="store_true", help="without those that are held out; writes nothing")
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="runs of each mode (default: %(default)s)")
+    arguments = parser.parse_args()
+    if not MPI.installed():
+        print(f"savings: {MPI.title} is not installed (make setup)")
+        return 1
+    chosen = [each for each in configurations() if arguments.only in f"{each.program} {each.words}" and not (arguments.tuning and each.is_held_out)]
+    about = bars.context()
+    try:
+        with tempfile.TemporaryDirectory(prefix="savings-costs-") as folder:
+            known = measure_costs(pathlib.Path(folder))
+        records = []
+        for configuration in chosen:
+            records.append(compared(configuration, known, arguments.repetitions))
+            print(line(records[-1]), flush=True)
+    except (RuntimeError, costs.RecordError) as error:
+        print(f"savings: {error}", file=sys.stderr)
+        return 1
+    print(table(records).split("\n\n")[2])
+    if arguments.only or arguments.tuning:
+        return 0
+    whole = {**about, "row": "savings", "unit": "ms", "costs": dataclasses.asdict(known), "points": records}
+    (bars.RECORDS / f"savings-{about['commit']}.json").write_text(json.dumps(whole, indent=1) + "\n")
+    (bars.RECORDS / "savings.md").write_text(table(records))
+    return 0 if sum(each["holds"] for each in records) >= TARGET * len(records) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
