@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from larklane.perfetto import NAMES, title
-from larklane.profile import Profile, Request
+from larklane.profile import Profile
+from larklane.rounds import Request
 from larklane.profile_file import ProfileError, Record
 
 

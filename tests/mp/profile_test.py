@@ -200,7 +200,7 @@ def llvm(bench):
         found = bench.load()
         kinds = [record.kind for record in found.records[0]]
         outlines[name] = ([(message.tag, len(message.phase.finished_ns)) for message in found.messages],
-                          {kind.name: kinds.count(kind) for kind in (profile.Kind.REGION, profile.Kind.MEMBER, profile.Kind.BARRIER)})
+                          {kind.name: kinds.count(kind) for kind in (Kind.REGION, Kind.MEMBER, Kind.BARRIER)})
         check_threads(found)
     expect(outlines["gcc"] == outlines["clang"] == outlines["mixed"], str(outlines))
 
@@ -251,7 +251,7 @@ def mistakes(bench):
     output = bench.profile(bench.program("mistakes"), ranks=1)
     expect("ok" in output.split("\n"), "the program is not well", output)
     records = bench.load().records[0]
-    for kind in (profile.Kind.WAIT, profile.Kind.FREED):
+    for kind in (Kind.WAIT, Kind.FREED):
         expect(sorted(record.request for record in records if record.kind == kind) == [1, 2], f"{kind.name}: {records}")
 
 
@@ -261,9 +261,9 @@ def reuse(bench):
     output = bench.profile(bench.program("free"), ranks=1, LD_PRELOAD=str(tool))
     expect("reused yes" in output, "the handle is not used again", output)
     kinds = {number: {record.kind for record in bench.load().records[0] if record.request == number} for number in (1, 2)}
-    made = {profile.Kind.REQUEST, profile.Kind.PAIR}
-    expect(kinds[1] == made | {profile.Kind.FREED}, f"the request that is freed: {kinds[1]}")
-    expect(kinds[2] == made | {profile.Kind.START, profile.Kind.WAIT}, f"the request that is made: {kinds[2]}")
+    made = {Kind.REQUEST, Kind.PAIR}
+    expect(kinds[1] == made | {Kind.FREED}, f"the request that is freed: {kinds[1]}")
+    expect(kinds[2] == made | {Kind.START, Kind.WAIT}, f"the request that is made: {kinds[2]}")
 
 
 def writes(bench):
@@ -273,7 +273,7 @@ def writes(bench):
         raise Skip("userfaultfd is not permitted")
     expect(output.split("\n").count("ok") == 2, "the program is not well", output)
     found = bench.load()
-    names = {record.b - 100: record.thread for record in found.records[0] if record.kind == profile.Kind.SEND and record.a == -2}
+    names = {record.b - 100: record.thread for record in found.records[0] if record.kind == Kind.SEND and record.a == -2}
     expect(sorted(names) == [0, 1, 2, 3] and len(set(names.values())) == 4, f"threads {names}")
     sends = list(sends_of(found.records[0]))
     for name, parts in (("shared", 1), ("packed", 1), ("persistent", 1), ("partitioned", 4)):
