@@ -49,10 +49,11 @@ class Advice:
         return best
 
 
-def _choice(cases: Sequence[Case], partitions: int) -> Choice:
+def _choice(cases: Sequence[Case], partitions: int, threads_of_join: int) -> Choice:
+    """@param threads_of_join  where their number is chosen, too; else 0"""
     samples = [value for case in cases for value in EXPOSED.values(case)]
     if not partitions:
-        name = wording.way("join")
+        name = wording.way("join") + (f" ({wording.count(threads_of_join, 'thread')})" if threads_of_join else "")
     else:
         threads = {case.run.options.threads for case in cases}
         name = wording.count(partitions, "partition") + (f" ({', '.join(map(str, sorted(threads)))} threads)"
@@ -74,16 +75,18 @@ def advise(cases: Sequence[Case]) -> list[Advice]:
     usable = [case for case in cases if EXPOSED.values(case) and case.way in (PARTITIONED, "join")
               and case.point.send_partitions == case.point.recv_partitions]
     hidden = _hidden([case for case in usable if case.way == PARTITIONED])
+    chosen = "threads" in hidden and len({case.run.options.threads for case in usable}) > 1
     places: dict[tuple[str, tuple[Parameter, ...], int], list[Case]] = {}
     for case in usable:
         places.setdefault((case.title, case.key(*hidden), case.point.bytes), []).append(case)
     found = []
     for (variant, parameters, size), group in places.items():
-        by_count: dict[int, list[Case]] = {}
+        by_count: dict[tuple[int, int], list[Case]] = {}
         for case in group:
-            by_count.setdefault(case.partitions if case.way == PARTITIONED else 0, []).append(case)
-        if set(by_count) - {0}:
-            choices = tuple(_choice(members, count) for count, members in sorted(by_count.items()))
+            threads = case.run.options.threads if chosen else 0
+            by_count.setdefault((case.partitions, 0) if case.way == PARTITIONED else (0, threads), []).append(case)
+        if any(count for count, _ in by_count):
+            choices = tuple(_choice(members, *count) for count, members in sorted(by_count.items()))
             found.append(Advice(variant, parameters, size, choices, len({id(case.run) for case in group})))
     return sorted(found, key=lambda advice: (advice.variant == "native", advice.variant, [p.value for p in advice.parameters], advice.bytes))
 

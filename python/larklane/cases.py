@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from larklane import wording
@@ -122,6 +122,23 @@ def measured(collection: Collection) -> list[Case]:
     ]
 
 
+def pooled(cases: Sequence[Case]) -> Case:
+    """Launches of the same thing as one, with the rounds of all.
+
+    @param cases  of one way at one size, not empty
+    """
+    first, *others = cases
+    if not others:
+        return first
+    series = []
+    for own in first.point.series:
+        same = [found for case in cases for found in case.point.series if found.way == own.way]
+        samples = {name: tuple(value for found in same for value in found.samples.get(name, ())) for name in own.samples}
+        series.append(replace(own, samples=samples))
+    point = replace(first.point, series=tuple(series))
+    return replace(first, point=point, series=next(found for found in series if found.way == first.way))
+
+
 def varying(cases: Iterable[Case]) -> set[str]:
     """Names of the parameters that are not the same in all cases."""
     values: dict[str, set[Any]] = {}
@@ -146,6 +163,8 @@ class Metric:
     scale: str  # of its axis: "log"; "linear"; "share": percent, differences instead of ratios
     what: str
     values: Callable[[Case], list[float]]
+    refers: bool = False  # its values are relative to the median total time of the baseline in the same run
+    baseline_is_constant: bool = False  # one send has the same value always, so its second series tells no noise
 
     @property
     def is_share(self) -> bool:
@@ -167,19 +186,19 @@ def _scaled(name: str, factor: float) -> Callable[[Case], list[float]]:
 
 HEADLINES = {
     "overhead": Metric("overhead", "times one send", "lower", "log", "Time from the first part being ready to the last arrival, over "
-                       "that of one send of the whole message (ICPP'22, equation 1): what splitting costs. 1 is nothing.", _scaled("overhead", 1)),
+                       "that of one send of the whole message (ICPP'22, equation 1): what splitting costs. 1 is nothing.", _scaled("overhead", 1), refers=True),
     "perceived-bandwidth": Metric("perceived bandwidth", "MB/s", "higher", "log", "Bytes of the message over the time from the last "
                                   "thread's end to the last arrival (ICPP'22, equation 2): the bandwidth that one send after the "
                                   "join would need. May be above the network's.", _scaled("perceived_bandwidth_bps", 1e-6)),
     "availability": Metric("application availability", "%", "higher", "share", "The share of one send's time that the processor gets "
                            "back, since it is over when the threads have joined (ICPP'22, equation 3). Negative: partitions take "
-                           "longer after the join than one send.", _scaled("availability", 1)),
+                           "longer after the join than one send.", _scaled("availability", 1), refers=True),
     "early-bird": Metric("early-bird communication", "%", "higher", "share", "The share of the communication that is over before the "
                          "threads have joined (ICPP'22, equation 4). 0: everything is sent in the end.",
-                         _scaled("early_bird_share", 100)),
+                         _scaled("early_bird_share", 100), baseline_is_constant=True),
     "recv-compute": Metric("extra compute time", "µs", "higher", "linear", "Time between the first and the last arrival: what the "
                            "receiver may compute on parts that are there, where it would wait otherwise (SAND2019-11403, "
-                           "section 5).", _scaled("extra_compute_ns", 1e-3)),
+                           "section 5).", _scaled("extra_compute_ns", 1e-3), baseline_is_constant=True),
 }
 EXPOSED = Metric("exposed time", "µs", "lower", "log", "Time from the last thread's end to the last arrival: the communication that a "
                  "program waits for.", _scaled("exposed_ns", 1e-3))

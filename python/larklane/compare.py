@@ -1,10 +1,11 @@
 """Runs side by side at equal parameters: by how much they differ, how sure that is, and whether it is more than noise."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from larklane import wording
-from larklane.cases import CALLS, ELSEWHERE, PARTITIONED, Case, Metric, metrics
+from larklane.cases import CALLS, ELSEWHERE, PARTITIONED, Case, Metric, metrics, pooled
 from larklane.stats import RankTest, bootstrap, mann_whitney, median
 
 SURE = 0.01  # p below which a difference counts
@@ -62,24 +63,69 @@ def _apart(metric: Metric, first: Sequence[float], second: Sequence[float]) -> f
     return abs(a - b) if metric.is_share else max(a / b, b / a) if a > 0 and b > 0 else 1.0
 
 
+def _own_calls(*cases: Case) -> list[Case]:
+    """The baselines of two runs, if they are the same calls of the MPI's own: equal things, whatever the variant."""
+    bases = [case.baseline for case in cases if case.baseline and case.baseline.way != PARTITIONED and case.benchmark != CALLS]
+    return [base for base in bases if base] if len(bases) == 2 and bases[0].way == bases[1].way else []
+
+
 def noise_of(metric: Metric, *cases: Case) -> float | None:
     """The largest difference between equal things: a run's baseline and its second series; and, of two runs, both baselines
-    if they are the MPI's own calls, which are the same in both. None for calls: an empty one says nothing of the others."""
+    if they are the MPI's own calls. None for calls: an empty one says nothing of the others; and for what is the same for
+    every single send."""
+    if metric.baseline_is_constant:
+        return None
     found = []
     for case in cases if cases[0].benchmark != CALLS else ():
         again, first = case.again, case.baseline
         if again and first and metric.values(again) and metric.values(first):
             found.append(_apart(metric, metric.values(first), metric.values(again)))
-    bases = [case.baseline for case in cases if case.baseline and case.baseline.way != PARTITIONED and case.benchmark != CALLS]
-    if len(bases) == 2 and bases[0].way == bases[1].way and metric.values(bases[0]) and metric.values(bases[1]):
-        found.append(_apart(metric, metric.values(bases[0]), metric.values(bases[1])))
+    if bases := _own_calls(*cases):
+        found += _baselines_apart(metric, cases[0], bases)
     return max(found, default=None)
 
 
+def _sends_ns(case: Case) -> Sequence[float]:
+    """What a case's values refer to: the total times of the first way of its run."""
+    return case.baseline.series.samples.get("total_ns", ()) if case.baseline else ()
+
+
+def _baselines_apart(metric: Metric, candidate: Case, bases: Sequence[Case]) -> list[float]:
+    """What refers to a baseline is 1 or 0 for it by construction: there the times themselves are compared."""
+    if not metric.refers:
+        return [_apart(metric, *map(metric.values, bases))] if all(map(metric.values, bases)) else []
+    if not all(map(_sends_ns, bases)):
+        return []
+    first, second = map(median, map(_sends_ns, bases))
+    ratio = max(first / second, second / first)
+    return [abs(100 - median(metric.values(candidate))) * (ratio - 1)] if metric.is_share else [ratio]
+
+
+def _rebased(metric: Metric, value: float, drawn_ns: float, base_ns: float) -> float:
+    """`value`, which refers to base_ns, with drawn_ns in its place."""
+    return 100 - (100 - value) * base_ns / drawn_ns if metric.is_share else value * base_ns / drawn_ns
+
+
+def _interval(metric: Metric, candidate: Case, baseline: Case, change: Callable[[float, float], float]) -> tuple[float, float]:
+    """95 %. Between runs each side is drawn together with the single sends that it refers to."""
+    sides = metric.values(candidate), metric.values(baseline)
+    sends = _sends_ns(candidate), _sends_ns(baseline)
+    if not metric.refers or candidate.run is baseline.run or not all(sends):
+        return bootstrap(change, *sides)
+    ours_ns, theirs_ns = map(median, sends)
+
+    def rebased(ours: float, theirs: float, first_ns: float, second_ns: float) -> float:
+        return change(_rebased(metric, ours, first_ns, ours_ns), _rebased(metric, theirs, second_ns, theirs_ns))
+
+    return bootstrap(rebased, *sides, *sends)
+
+
 def compare(candidate: Case, baseline: Case, metric: Metric, names: tuple[str, str]) -> Comparison | None:
-    """None if one has no samples of the metric, or a ratio would divide by nothing."""
+    """None if one has no samples of the metric, or a ratio would divide by nothing, or they refer to different things."""
     ours, theirs = metric.values(candidate), metric.values(baseline)
     if not ours or not theirs or (not metric.is_share and min(*ours, *theirs) <= 0):
+        return None
+    if metric.refers and candidate.baseline and baseline.baseline and candidate.baseline.way != baseline.baseline.way:
         return None
 
     def change(first: float, second: float) -> float:
@@ -87,18 +133,20 @@ def compare(candidate: Case, baseline: Case, metric: Metric, names: tuple[str, s
 
     cases = (candidate,) if candidate.run is baseline.run else (candidate, baseline)
     medians = median(ours), median(theirs)
-    return Comparison(candidate, baseline, metric, names, medians, change(*medians), bootstrap(change, ours, theirs),
+    return Comparison(candidate, baseline, metric, names, medians, change(*medians), _interval(metric, candidate, baseline, change),
                       noise_of(metric, *cases), mann_whitney(ours, theirs))
 
 
 def _groups(cases: Sequence[Case]) -> Iterator[list[Case]]:
-    """Partitioned series, and calls, at equal parameters, native ones first, then in the order of the files."""
-    found: dict[object, list[Case]] = {}
+    """Partitioned series, and calls, at equal parameters, native ones first, then in the order of the files; the launches that a
+    file holds of one thing are one."""
+    found: dict[object, dict[object, list[Case]]] = {}
     for case in cases:
         if case.way == PARTITIONED or case.benchmark == CALLS:
-            found.setdefault((case.benchmark, case.way, case.key(*ELSEWHERE), case.point.bytes), []).append(case)
-    for group in found.values():
-        yield sorted(group, key=lambda case: case.variant != "native")
+            launches = found.setdefault((case.benchmark, case.way, case.key(*ELSEWHERE), case.point.bytes), {})
+            launches.setdefault((case.title, case.run.context.version, case.run.source), []).append(case)
+    for launches in found.values():
+        yield sorted(map(pooled, launches.values()), key=lambda case: case.variant != "native")
 
 
 def _titles(first: Case, second: Case) -> tuple[str, str]:
@@ -133,9 +181,9 @@ def between_runs(cases: Sequence[Case]) -> list[Comparison]:
 def within_runs(cases: Sequence[Case]) -> list[Comparison]:
     """Partitions against the first way of the same run, as a rule one send after the join."""
     found = []
-    for case in cases:
+    for case in itertools.chain.from_iterable(_groups(cases)):
         baseline = case.baseline
-        if case.way == PARTITIONED and baseline and baseline.way != PARTITIONED and case.benchmark != CALLS:
+        if baseline and baseline.way != PARTITIONED and case.benchmark != CALLS:
             names = (f"partitions, {case.title}", wording.way(baseline.way))
             made = compare(case, baseline, metrics([case])[0], names)
             if made:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from larklane import wording
 from larklane.advice import Advice, advise, by_sizes, gaps, reason
-from larklane.cases import CALLS, ELSEWHERE, HEADLINES, PARTITIONED, Case, Metric, Parameter, by_benchmark, labels, measured, metrics, set_options, varying
+from larklane.cases import CALLS, ELSEWHERE, HEADLINES, PARTITIONED, Case, Metric, Parameter, by_benchmark, labels, measured, metrics, pooled, set_options, varying
 from larklane.compare import Comparison, between_runs, within_runs
 from larklane.figures import Figure, figures
 from larklane.projection import Projection
@@ -210,18 +210,29 @@ def early(collection: Collection) -> Table:
 
 
 def call_costs(made: Digest) -> Table:
-    """The benchmark that has no figure: medians, in brackets p10 to p90."""
-    verdicts = {(id(c.candidate.run), c.candidate.point.bytes, c.candidate.way): c.verdict for c in made.between}
-    rows: dict[tuple[str, str], dict[str, str]] = {}
+    """The benchmark that has no figure: medians of all launches, in brackets p10 to p90."""
+    verdicts: dict[tuple[str, str], str] = {}
+    cells: dict[tuple[str, str], dict[str, list[Case]]] = {}
+
+    def row(case: Case) -> tuple[str, str]:
+        return case.way, f"{wording.size(case.point.bytes)}, {labels(case.key(*ELSEWHERE), made.said[CALLS] - {'threads'} | {'partitions'})}"
+
+    for comparison in made.between:
+        if comparison.candidate.benchmark == CALLS and comparison.candidate.variant != comparison.baseline.variant:
+            verdicts[row(comparison.candidate)] = comparison.verdict
     for case in made.cases:
         if case.benchmark == CALLS:
-            metric = metrics([case])[0]
-            found = summary(metric.values(case))
-            p10, middle, p90 = (metric.text(found[name]) for name in ("p10", "median", "p90"))
-            at = f"{wording.size(case.point.bytes)}, {labels(case.key(*ELSEWHERE), made.said[CALLS] - {'threads'} | {'partitions'})}"
-            row = rows.setdefault((case.way, at), {})
-            row[case.title] = f"{middle} ({p10} to {p90})"
-            row["verdict"] = verdicts.get((id(case.run), case.point.bytes, case.way), row.get("verdict", "-"))
-    titles = list(dict.fromkeys(case.title for case in made.cases if case.benchmark == CALLS))
+            cells.setdefault(row(case), {}).setdefault(case.title, []).append(case)
+    titles = list(dict.fromkeys(title for launches in cells.values() for title in launches))
     return Table(("call", "at", *titles, "Larklane against native"),
-                 tuple((*key, *(row.get(title, "-") for title in titles), row["verdict"]) for key, row in rows.items()))
+                 tuple((*key, *(_spread_text(launches.get(title, ())) for title in titles), verdicts.get(key, "-"))
+                       for key, launches in cells.items()))
+
+
+def _spread_text(launches: Sequence[Case]) -> str:
+    if not launches:
+        return "-"
+    metric, case = metrics(launches)[0], pooled(launches)
+    found = summary(metric.values(case))
+    p10, middle, p90 = (metric.text(found[name]) for name in ("p10", "median", "p90"))
+    return f"{middle} ({p10} to {p90})"

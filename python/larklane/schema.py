@@ -111,7 +111,7 @@ class Failure:
 
     benchmark: str
     variant: str
-    way: str
+    way: str  # empty: the launch itself
     what: str  # a sentence
     bytes: int | None = None
 
@@ -279,6 +279,6 @@ def load(paths: Sequence[Path]) -> Collection:
             runs.append(run)
             failures += failed
         if is_set:
-            failures += [Failure(entry.get("benchmark", str), entry.get("variant", str), entry.get("way", str), entry.get("what", str))
+            failures += [Failure(entry.get("benchmark", str), entry.get("variant", str), entry.fields.get("way") or "", entry.get("what", str))
                          for entry in top.children("failures")]
     return Collection(tuple(path.name for path in files), tuple(runs), tuple(failures))

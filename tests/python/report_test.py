@@ -14,7 +14,7 @@ from typing import Any
 
 import golden
 
-from larklane import advice, compare, figures, projection, report, schema, wording
+from larklane import advice, compare, digest, figures, projection, report, schema, wording
 from larklane.cases import HEADLINES, measured
 
 TRACE = {"transfers": [[1e6, 2e6, 4], [3e6, 5e6, 4]], "arrivals_ns": [2e6, 5e6], "joined_ns": 3e6}
@@ -164,6 +164,50 @@ class Comparisons(Folder):
         found = self.between([0.0] * 12, [0.75] * 12, benchmark="early-bird")
         self.assertEqual((found.verdict, found.change, found.interval), ("better", 75, (75, 75)))
 
+    def overhead(self, variant: str, join_ns: float, partitions_ns: float) -> golden.Json:
+        """Partitions and one send of a launch; the overhead is their ratio, as the benchmark writes it."""
+        ways = [golden.series(way, {"overhead": [value / join_ns] * 12, "total_ns": [value] * 12})
+                for way, value in (("join", join_ns), ("partitioned", partitions_ns), ("join'", join_ns))]
+        return golden.record("overhead", golden.point(8, 4, *ways), variant=variant)
+
+    def test_a_slow_hour_is_no_gain(self) -> None:
+        # Partitions took the same, one send twice as long in the second launch: half the overhead, and noise of 2.
+        runs = self.overhead("native", 1000, 5000), self.overhead("larklane", 2000, 5000)
+        [found] = compare.between_runs(measured(self.load(golden.gathered(*runs))))
+        self.assertEqual((found.change, found.noise, found.verdict), (0.5, 2, "no clear difference"))
+
+    def test_the_interval_holds_the_single_sends_too(self) -> None:
+        ours, theirs = self.overhead("larklane", 1000, 5000), self.overhead("native", 1000, 5000)
+        for way in ours["points"][0]["series"]:
+            if way["way"] == "join":
+                way["samples"]["total_ns"] = [500.0, 1000, 2000] * 4
+        [found] = compare.between_runs(measured(self.load(golden.gathered(theirs, ours))))
+        self.assertLess(found.interval[0], 0.6)
+        self.assertGreater(found.interval[1], 1.5)
+
+    def test_what_refers_to_different_ways_is_not_compared(self) -> None:
+        ours, theirs = self.overhead("larklane", 1000, 5000), self.overhead("native", 1000, 5000)
+        theirs["points"][0]["series"][0]["way"] = "persistent"
+        self.assertEqual(compare.between_runs(measured(self.load(golden.gathered(theirs, ours)))), [])
+
+    def test_one_send_is_never_early_so_it_tells_no_noise(self) -> None:
+        self.assertIsNone(self.between([0.0] * 12, [0.75] * 12, [0.0] * 12, benchmark="early-bird").noise)
+
+    def test_launches_of_one_file_are_one(self) -> None:
+        def run(variant: str, value: float) -> golden.Json:
+            return golden.record("latency", golden.point(8, 4, golden.series("partitioned", {"half_ns": [value] * 6})), variant=variant)
+
+        runs = run("native", 200), run("larklane", 100), run("larklane", 300), run("native", 100), run("native", 200), run("larklane", 100)
+        [found] = compare.between_runs(measured(self.load(golden.gathered(*runs))))
+        self.assertEqual((found.change, found.medians, found.names), (0.5, (0.1, 0.2), ("Larklane", "native")))
+
+    def test_calls_are_compared_with_the_native_ones(self) -> None:
+        runs = [golden.record("call-cost", golden.point(8, 4, golden.series("pready", {"call_ns": [value] * 12})), variant=variant)
+                for _ in range(3) for variant, value in (("native", 10.0), ("larklane", 100.0))]
+        table = digest.call_costs(digest.digest(self.load(golden.gathered(*runs))))
+        [row] = table.rows
+        self.assertEqual(dict(zip(table.heads, row))["Larklane against native"], "worse")
+
     def test_few_rounds_say_nothing(self) -> None:
         self.assertEqual(self.between([1000, 1001], [1, 2]).verdict, "no clear difference")
 
@@ -187,6 +231,14 @@ class Advised(Folder):
 
     def advise(self, *records: golden.Json) -> list[advice.Advice]:
         return advice.advise(measured(self.load(*records)))
+
+    def test_one_send_of_few_threads_is_not_that_of_many(self) -> None:
+        runs = [golden.record("early-bird", golden.point(8, count, exposed("join", *join), exposed("partitioned", *parts)), threads=count)
+                for count, join, parts in ((2, (10, 10, 10), (12, 12, 12)), (8, (100, 100, 100), (40, 40, 40)))]
+        [found] = self.advise(*runs)
+        self.assertEqual([choice.name for choice in found.choices], [
+            "one send after the join (2 threads)", "one send after the join (8 threads)", "2 partitions", "8 partitions"])
+        self.assertEqual(found.best.name, "one send after the join (2 threads)")
 
     def test_fewer_unless_surely_better(self) -> None:
         run = golden.record("early-bird", golden.point(8, 4, exposed("join", 100, 101, 102), exposed("partitioned", 50, 51, 52)))

@@ -44,12 +44,14 @@ class Load(unittest.TestCase):
         self.assertIs(run.runs[0].points[0].baseline, join)
 
     def test_a_set_and_a_folder(self) -> None:
-        failures = [{"benchmark": "halo3d", "variant": "native", "way": "multiple", "what": "hangs"}]
+        failures = [{"benchmark": "halo3d", "variant": "native", "way": "multiple", "what": "hangs"},
+                    {"benchmark": "halo3d", "variant": "native", "way": None, "what": "no end after 300 s"}]  # the launch itself
         self.file("b.json", golden.gathered(golden.record("overhead"), golden.record("early-bird"), failures=failures))
         self.file("a.json", golden.record("latency"))
         found = schema.load([self.folder])
         self.assertEqual([run.options.benchmark for run in found.runs], ["latency", "overhead", "early-bird"])
-        self.assertEqual(found.failures, (schema.Failure("halo3d", "native", "multiple", "hangs"),))
+        self.assertEqual(found.failures, (schema.Failure("halo3d", "native", "multiple", "hangs"),
+                                          schema.Failure("halo3d", "native", "", "no end after 300 s")))
 
     def test_refusals(self) -> None:
         whole = json.dumps(golden.record("overhead", golden.point(8, 4, golden.series("join", {"total_ns": [1]}))))
