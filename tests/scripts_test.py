@@ -78,7 +78,12 @@ def test_statements():
     assert statements._share_above(seen, wide, 1).holds is None
     assert statements._shares_alike(seen, second, first).holds is True  # 9 points apart
     assert statements._rises_then_falls(seen, "a").holds is True
-    assert statements._rises_then_falls(Seen({("a", 1): near, ("a", 2): [2.0, 2.0]}), "a").holds is False
+    rising = Seen({("a", 1): near, ("a", 2): [2.0, 2.0, 2.0], ("a", 4): [3.0, 3.1, 2.9]})
+    assert statements._rises_then_falls(rising, "a").holds is False
+    unsure = Seen({("a", 1): near, ("a", 2): [2.0, 4.0, 3.0], ("a", 4): [3.0, 3.1, 2.9]})
+    assert statements._rises_then_falls(unsure, "a").holds is None
+    assert statements._does_not_fall(rising, "a").holds is True and statements._does_not_fall(seen, "a").holds is False
+    assert statements._shares_alike(Seen({("a", 1): [0.0], ("b", 1): [0.0]}), ("a", 1), ("b", 1)).holds is None
     gone = statements.Statement("paper", "text", lambda seen: statements._above(seen, ("c", 1), first))
     assert statements.judged(gone, seen).figures == "no figures"
 
