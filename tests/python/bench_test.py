@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 from larklane import bench  # noqa: E402
 
+RANK_S = 60  # how long a rank runs that nobody ends
 # A stand-in for `larklane bench BENCHMARK --with VARIANT --json FILE ...`; what it does is told by MODE.
 COMMAND = """#!{python}
 import json, os, signal, subprocess, sys
@@ -42,10 +43,10 @@ if mode == "die late":
     sys.exit("no such memory")
 if mode in ("sleep", "deaf"):  # as a launcher whose ranks have a session of their own
     signal.signal(signal.SIGTERM, signal.default_int_handler if mode == "sleep" else signal.SIG_IGN)
-    rank = subprocess.Popen(["sleep", "60"], start_new_session=mode == "sleep")
-    with open(os.environ["LOG"] + ".rank", "w") as file:
-        file.write(str(rank.pid))
+    rank = subprocess.Popen(["sleep", "{rank_s}"], start_new_session=mode == "sleep")
     try:
+        with open(os.environ["LOG"] + ".rank", "w") as file:
+            file.write(str(rank.pid))
         rank.wait()
     except KeyboardInterrupt:
         rank.kill()
@@ -73,7 +74,7 @@ class Runner(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         command = self.folder / "larklane"
-        command.write_text(COMMAND.format(python=sys.executable))
+        command.write_text(COMMAND.format(python=sys.executable, rank_s=RANK_S))
         command.chmod(0o755)
 
     def environment(self, mode: str) -> dict[str, str]:
@@ -139,21 +140,34 @@ class Runner(unittest.TestCase):
         self.assertEqual((status, found["runs"], len(launches)), (1, [], 2 * len(bench.BENCHMARKS)))
         self.assertTrue(all("no such network" in failure["what"] for failure in found["failures"]))
 
+    def test_a_launch_that_takes_longer_than_its_limit_has_no_status(self) -> None:
+        self.assertEqual(bench.run_command(["sleep", str(RANK_S)], 0.1), (None, ""))
+
     def test_a_launch_that_dies_late_is_a_failure_and_what_it_measured_is_kept(self) -> None:
         _, found, _ = self.measured("die late", "overhead", "--with", "native", "--repetitions", "1")
         self.assertEqual((len(found["runs"]), found["failures"][0]["what"]), (1, "exit status 1: no such memory"))
 
+    def without_end(self, mode: str) -> dict[str, Any]:
+        """A launch that reaches its limit as soon as it has begun, however busy the machine is. @return the set"""
+
+        def communicate(process: "subprocess.Popen[str]", timeout: float) -> None:
+            self.rank()
+            raise subprocess.TimeoutExpired(process.args, timeout)
+
+        with mock.patch.object(subprocess.Popen, "communicate", communicate):
+            return self.measured(mode, "overhead", "--with", "native", "--repetitions", "1", "--launch-limit", "1")[1]
+
     def test_a_launch_without_end_is_ended_and_what_it_measured_is_kept(self) -> None:
-        began = time.monotonic()
-        _, found, _ = self.measured("sleep", "overhead", "--with", "native", "--repetitions", "1", "--launch-limit", "1")
-        self.assertLess(time.monotonic() - began, 30)
+        found = self.without_end("sleep")
         self.assertEqual((len(found["runs"]), found["failures"][0]["what"]), (1, "no end after 1 s"))
         self.assertTrue(ends(self.rank()), "the launcher could have ended its rank")
 
     def test_a_launcher_that_does_not_listen_is_killed(self) -> None:
+        began = time.monotonic()
         with mock.patch.object(bench, "PATIENCE_S", 0.2):
-            self.measured("deaf", "overhead", "--with", "native", "--repetitions", "1", "--launch-limit", "1")
+            self.without_end("deaf")
         self.assertTrue(ends(self.rank()))
+        self.assertLess(time.monotonic() - began, RANK_S / 2)
 
     def test_a_runner_that_is_ended_ends_its_launch(self) -> None:
         package = Path(bench.__file__).parents[1]
