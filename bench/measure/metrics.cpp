@@ -41,6 +41,15 @@ std::vector<Transfer> arrived_by(const RoundTrace& trace, double time_ns) {
   return found;
 }
 
+/// Of the receive partitions that share a byte with send partition `p` of `sends`.
+std::span<const double> arrivals_of(std::uint64_t p, std::uint64_t sends,
+                                    std::span<const double> arrived_ns) {
+  const std::uint64_t receives = arrived_ns.size();
+  const std::uint64_t first = p * receives / sends;
+  const std::uint64_t end = ((p + 1) * receives + sends - 1) / sends;
+  return arrived_ns.subspan(first, end - first);
+}
+
 constexpr double kBeginning = -std::numeric_limits<double>::infinity();
 
 }  // namespace
@@ -48,18 +57,20 @@ constexpr double kBeginning = -std::numeric_limits<double>::infinity();
 std::vector<Transfer> transfers_of(const std::vector<double>& ready_ns,
                                    const std::vector<double>& arrived_ns, std::uint64_t bytes) {
   const std::uint64_t sends = ready_ns.size();
-  const std::uint64_t receives = arrived_ns.size();
   std::vector<Transfer> transfers;
   transfers.reserve(sends);
-  for (std::uint64_t p = 0; p < sends; ++p) {
-    const std::uint64_t first = p * receives / sends;
-    const std::uint64_t end = ((p + 1) * receives + sends - 1) / sends;
-    const double arrived =
-        *std::max_element(arrived_ns.begin() + static_cast<std::ptrdiff_t>(first),
-                          arrived_ns.begin() + static_cast<std::ptrdiff_t>(end));
-    transfers.push_back({ready_ns[p], arrived, bytes / sends});
-  }
+  for (std::uint64_t p = 0; p < sends; ++p)
+    transfers.push_back(
+        {ready_ns[p], std::ranges::max(arrivals_of(p, sends, arrived_ns)), bytes / sends});
   return transfers;
+}
+
+bool arrives_before_ready(const std::vector<double>& ready_ns,
+                          const std::vector<double>& arrived_ns, double offset_ns) {
+  for (std::uint64_t p = 0; p < ready_ns.size(); ++p)
+    if (std::ranges::min(arrivals_of(p, ready_ns.size(), arrived_ns)) < ready_ns[p] + offset_ns)
+      return true;
+  return false;
 }
 
 double total_ns(const RoundTrace& trace) { return last_end(trace) - first_begin(trace); }

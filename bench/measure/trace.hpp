@@ -37,4 +37,9 @@ struct RoundTrace {
 std::vector<Transfer> transfers_of(const std::vector<double>& ready_ns,
                                    const std::vector<double>& arrived_ns, std::uint64_t bytes);
 
+/// Did a receive partition arrive before a send partition that it shares a byte with was ready?
+/// @param offset_ns  what the receiver's clock is ahead of the sender's at least
+bool arrives_before_ready(const std::vector<double>& ready_ns,
+                          const std::vector<double>& arrived_ns, double offset_ns);
+
 }  // namespace larklane::bench

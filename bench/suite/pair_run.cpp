@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "measure/noise.hpp"
+#include "measure/trace.hpp"
 #include "suite/benchmarks.hpp"
 #include "suite/buffer.hpp"
 #include "suite/payload.hpp"
@@ -82,7 +83,8 @@ class PairRun {
       watcher_.before_round(series.way);
       send(ways, [&](std::uint32_t thread) { compute_and_give(ways, thread, noise_round); });
       bool wrong = false;
-      for (std::size_t n = 0; n < ways.size(); ++n) wrong |= hear(n, *ways[n]).wrong != 0;
+      for (std::size_t n = 0; n < ways.size(); ++n)
+        wrong |= hear(n, *ways[n]).wrong != 0 || is_too_early(n, *ways[n]);
       series.wrong += wrong;
       if (trace != nullptr) *trace = trace_of(ways);
     } else {
@@ -152,8 +154,7 @@ class PairRun {
     for (std::size_t n = 0; n < ways.size(); ++n) {
       const Told told = hear(n, *ways[n]);
       const auto is_early = [&](double seen_ns) {
-        const Offset& clock = links_[n].clock;
-        return seen_ns - clock.offset_ns < given_ns - clock.error_ns;
+        return seen_ns < given_ns + links_[n].clock.offset_ns - links_[n].clock.error_ns;
       };
       const std::vector<double>& arrived = ways[n]->arrived_ns();
       series.is_early |= is_early(arrived.front());
@@ -234,6 +235,12 @@ class PairRun {
     MPI_Recv(way.arrived_ns().data(), static_cast<int>(way.arrived_ns().size()), MPI_DOUBLE, 1,
              kReportTag, comm, MPI_STATUS_IGNORE);
     return told;
+  }
+
+  /// Something arrived before it was ready, and no error of the clock explains that.
+  bool is_too_early(std::size_t neighbour, Way& way) const {
+    const Offset& clock = links_[neighbour].clock;
+    return arrives_before_ready(way.begun_ns(), way.arrived_ns(), clock.offset_ns - clock.error_ns);
   }
 
   /// On the sender's clock, from the moment when the threads were let go, less what reading the

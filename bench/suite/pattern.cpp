@@ -148,7 +148,7 @@ void Pattern::guard(Exchange& exchange, Series& series) {
     series.refused = "a face claims to have been sent while a partition of it is held back";
   else if (worst[1] != 0)
     series.refused = "what has arrived, it says, is not in the buffer";
-  series.is_early = worst[2] != 0;
+  series.is_early |= worst[2] != 0;
 }
 
 void Pattern::give_all_but(std::uint32_t held, Exchange& exchange) {

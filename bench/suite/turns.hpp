@@ -37,11 +37,14 @@ inline std::uint32_t rounds_within(const Options& o, double budget_ns, double wa
   return rounds;
 }
 
+/// On the same requests: what goes wrong only once they have been used is seen, too.
+constexpr int kGuardRounds = 3;
+
 /// Guards, warm-up, then rounds: A B C A', A C B A', ... A' is the first way again, in a series of
 /// its own: how far A and A' are apart is the noise of the point. Collective.
 /// @param point      gets a series per way; one that is missing or that its guard refuses has no
 ///                   rounds
-/// @param guard      (way's index, its series)
+/// @param guard      (way's index, its series): one round, refused on all ranks or on none
 /// @param one_round  (way's index, its series, iteration, does it count?)
 /// @param progress   told the share that is done
 template <class Guard, class OneRound, class Progress>
@@ -51,8 +54,9 @@ void take_turns(const Options& o, double budget_ns, Point* point, Guard&& guard,
     point->series.push_back({.way = way, .refused = missing(way)});
   std::vector<std::size_t> turn;
   for (std::size_t w = 0; w < point->series.size(); ++w) {
-    if (point->series[w].refused.empty()) guard(w, point->series[w]);
-    if (point->series[w].refused.empty()) turn.push_back(w);
+    Series& series = point->series[w];
+    for (int i = 0; i < kGuardRounds && series.refused.empty(); ++i) guard(w, series);
+    if (series.refused.empty()) turn.push_back(w);
   }
   if (turn.empty()) return;
   const std::size_t first = turn.front();

@@ -92,6 +92,21 @@ TEST(Transfers, OneReceivePartitionTellsOnlyTheEnd) {
   for (const Transfer& transfer : transfers_of({1, 2, 3}, {50}, 3)) EXPECT_EQ(transfer.end_ns, 50);
 }
 
+TEST(Transfers, NothingArrivesBeforeAllThatItHoldsIsReady) {
+  EXPECT_FALSE(arrives_before_ready({1, 2}, {1, 2}, 0));
+  EXPECT_TRUE(arrives_before_ready({1, 2}, {3, 1}, 0));
+  EXPECT_TRUE(arrives_before_ready({1, 9}, {5}, 0)) << "one receive partition holds both";
+  EXPECT_FALSE(arrives_before_ready({9, 1}, {10, 9, 3, 4}, 0));
+  EXPECT_TRUE(arrives_before_ready({9, 1}, {10, 2, 10, 10}, 0))
+      << "though the first quarter is late";
+}
+
+TEST(Transfers, AreNoEarlierThanTheClocksAllow) {
+  EXPECT_FALSE(arrives_before_ready({1000}, {950}, -50));
+  EXPECT_TRUE(arrives_before_ready({1000}, {949}, -50));
+  EXPECT_TRUE(arrives_before_ready({1000}, {1099}, 100));
+}
+
 TEST(Headline, RefersToTheBaselinesMedian) {
   Series baseline{.way = "join"}, partitioned{.way = "partitioned"};
   baseline.samples = {{"total_ns", {10, 20, 30}}, {"after_join_ns", {10, 20, 30}}};
