@@ -60,7 +60,7 @@ class CallRun {
     Point point{bytes_, o_.send_partitions(), o_.receive_partitions(), 0, {}};
     for (const char* name : kNames) point.series.push_back({.way = name});
     const double began = now_ns();
-    for (std::uint32_t i = 0; i < o_.warmup; ++i) measure_all(point, false);
+    for (std::uint32_t i = 0; i < warmup_rounds(o_); ++i) measure_all(point, false);
     point.rounds = rounds_within(o_, budget_ns, now_ns() - began);
     for (std::uint32_t i = 0; i < point.rounds; ++i) {
       measure_all(point, true);

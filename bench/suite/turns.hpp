@@ -24,15 +24,20 @@ struct Watcher {
   std::function<void(double share_done)> progress;
 };
 
+/// One at least where a budget asks what a round takes.
+inline std::uint32_t warmup_rounds(const Options& o) {
+  return o.budget_s > 0 ? std::max(o.warmup, 1u) : o.warmup;
+}
+
 /// How many rounds fit into --budget beside the warm-up, at what one of its rounds has taken.
 /// Collective: rank 0's budget and clock decide.
 inline std::uint32_t rounds_within(const Options& o, double budget_ns, double warmup_ns) {
   constexpr double kRoundsMin = 5;
   std::uint32_t rounds = o.iterations;
-  if (o.budget_s > 0 && o.warmup > 0)
-    rounds = static_cast<std::uint32_t>(std::clamp((budget_ns - warmup_ns) / (warmup_ns / o.warmup),
-                                                   std::min(kRoundsMin, double(rounds)),
-                                                   double(rounds)));
+  if (o.budget_s > 0)
+    rounds = static_cast<std::uint32_t>(
+        std::clamp((budget_ns - warmup_ns) / (warmup_ns / warmup_rounds(o)),
+                   std::min(kRoundsMin, double(rounds)), double(rounds)));
   MPI_Bcast(&rounds, 1, MPI_UINT32_T, 0, MPI_COMM_WORLD);
   return rounds;
 }
@@ -62,7 +67,7 @@ void take_turns(const Options& o, double budget_ns, Point* point, Guard&& guard,
   const std::size_t first = turn.front();
   Series again{.way = point->series[first].way + "'"};
   const double began = now_ns();
-  for (std::uint32_t i = 0; i < o.warmup; ++i)
+  for (std::uint32_t i = 0; i < warmup_rounds(o); ++i)
     for (const std::size_t w : turn) one_round(w, point->series[w], i, false);
   const auto ways = static_cast<double>(turn.size());
   const std::uint32_t rounds = rounds_within(o, budget_ns, (now_ns() - began) * (ways + 1) / ways);

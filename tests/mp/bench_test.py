@@ -183,10 +183,13 @@ def guarded(suite):
 
 
 def budget(suite):
-    outcome, record = suite.run("overhead", "--sizes", "4K", "--threads", "1", "--iterations", "100000", "--compute-us", "200", "--budget", "2")
-    assert outcome.status == 0 and "the time budget" in outcome.output, outcome.output
-    assert 5 <= record["points"][0]["rounds"] < 100000
-    assert outcome.seconds < 20
+    for benchmark in (["overhead", "--threads", "1", "--compute-us", "200"], ["call-cost"]):
+        for warmup in ("10", "0"):
+            words = ["--sizes", "4K", "--iterations", "100000", "--warmup", warmup, "--budget", "2"]
+            outcome, record = suite.run(*benchmark, *words)
+            assert outcome.status == 0 and "the time budget" in outcome.output, outcome.output
+            assert 5 <= record["points"][0]["rounds"] < 100000
+            assert outcome.seconds < 20
 
 
 def refused(suite, words, expected, ranks=2):
