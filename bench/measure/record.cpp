@@ -1,10 +1,12 @@
 #include "record.hpp"
 
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -139,6 +141,12 @@ std::string number(double value) {
   return text;
 }
 
+/// As short as can be without losing a bit.
+std::string exact(double value) {
+  char text[32];
+  return {text, std::to_chars(std::begin(text), std::end(text), value).ptr};
+}
+
 }  // namespace
 
 std::string write_json(const Record& record, const std::string& path) {
@@ -175,7 +183,7 @@ std::string write_csv(const Record& record, const std::string& path) {
           text << record.options.benchmark << ',' << record.options.variant << ",\""
                << record.environment.mpi << "\"," << point.bytes << ',' << point.send_partitions
                << ',' << point.recv_partitions << ',' << series.way << ',' << metric << ',' << round
-               << ',' << number(values[round]) << '\n';
+               << ',' << exact(values[round]) << '\n';
   return write_whole(path, text.str());
 }
 

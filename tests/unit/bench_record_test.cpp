@@ -87,6 +87,15 @@ TEST(Record, IsALineASampleInCsv) {
             "overhead,native,\"Model MPI 1.0\",64,2,2,partitioned,total_ns,2,80\n");
 }
 
+TEST(Record, KeepsEveryDigitInCsv) {
+  Record record = by_hand();
+  record.points[0].series[0].samples["total_ns"] = {1234567.125, 0.1, 3e22};
+  const std::string path = testing::TempDir() + "bench_record.csv";
+  ASSERT_EQ(write_csv(record, path), "");
+  const std::string text = text_of(path);
+  for (const char* line : {",0,1234567.125\n", ",1,0.1\n", ",2,3e+22\n"}) expect_in(text, line);
+}
+
 TEST(Record, IsATableThatPeopleRead) {
   const Record record = by_hand();
   std::istringstream lines(table_lines(record, record.points[0]));
