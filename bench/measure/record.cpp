@@ -1,5 +1,6 @@
 #include "record.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "machine.hpp"
@@ -27,20 +29,34 @@ Json json_of(const RoundTrace& trace) {
       {"transfers", transfers}, {"arrivals_ns", trace.arrivals_ns}, {"joined_ns", trace.joined_ns}};
 }
 
+/// Against the baseline: a ratio, or, of a share, a difference in percentage points.
+struct Change {
+  double value;
+  Interval interval;
+};
+
+/// @return none if a ratio would divide by nothing
+std::optional<Change> change_of(const std::vector<double>& values,
+                                const std::vector<double>& reference, bool is_share) {
+  const double median = quantile(values, 0.5), base = quantile(reference, 0.5);
+  if (is_share)
+    return Change{median - base, difference_interval(values, reference, kBootstrapSeed)};
+  if (std::ranges::min(reference) <= 0) return {};
+  return Change{median / base, ratio_interval(values, reference, kBootstrapSeed)};
+}
+
 /// Figures of one series: what the table shows.
 struct Line {
   Summary summary;
-  Interval interval, ratio_interval;
-  double ratio;
+  Interval interval;
+  std::optional<Change> change;
 };
 
 Line line_of(const std::string& benchmark, const Series& series, const Series& baseline) {
   const std::vector<double> values = headline_values(benchmark, series, baseline);
   const std::vector<double> reference = headline_values(benchmark, baseline, baseline);
-  const Summary summary = summary_of(values);
-  return {summary, median_interval(values, kBootstrapSeed),
-          ratio_interval(values, reference, kBootstrapSeed),
-          summary.median / quantile(reference, 0.5)};
+  return {summary_of(values), median_interval(values, kBootstrapSeed),
+          change_of(values, reference, headline_of(benchmark).is_share)};
 }
 
 Json json_of(const Series& series, const std::string& benchmark, const Series& baseline) {
@@ -59,9 +75,13 @@ Json json_of(const Series& series, const std::string& benchmark, const Series& b
                       {"median", line.summary.median},
                       {"p90", line.summary.p90},
                       {"p99", line.summary.p99},
-                      {"interval", {line.interval.lower, line.interval.upper}},
-                      {"ratio", line.ratio},
-                      {"ratio_interval", {line.ratio_interval.lower, line.ratio_interval.upper}}};
+                      {"interval", {line.interval.lower, line.interval.upper}}};
+  if (line.change) {
+    const std::string name = headline.is_share ? "difference" : "ratio";
+    const Interval& interval = line.change->interval;
+    json["headline"][name] = line.change->value;
+    json["headline"][name + "_interval"] = {interval.lower, interval.upper};
+  }
   json["samples"] = series.samples;
   if (benchmark == "overhead" || benchmark == "availability")  // no other sample says it
     json["samples"][benchmark] = headline_values(benchmark, series, baseline);
@@ -133,7 +153,6 @@ const Series* baseline_of(const Point& point) {
   return nullptr;
 }
 
-/// A ratio to nothing is none.
 std::string number(double value) {
   if (!std::isfinite(value)) return "-";
   char text[32];
@@ -204,12 +223,14 @@ std::string table_head(const Record& record) {
     text << "grid of ranks:";
     for (const int side : e.grid) text << ' ' << side;
   }
-  text << "; ratio: to the first way, its own second series (') shows the noise\n# "
-       << headline_of(o.benchmark).name << ", " << headline_of(o.benchmark).unit << '\n';
+  const Headline headline = headline_of(o.benchmark);
+  text << (headline.is_share ? "; points: above" : "; ratio: to")
+       << " the first way, its own second series (') shows the noise\n# " << headline.name << ", "
+       << headline.unit << '\n';
   char line[256];
   std::snprintf(line, sizeof line, "%-11s %-13s %5s %10s %10s %10s %10s %10s %-19s %-7s %-15s %s\n",
                 "# Size", "way", "n", "min", "p10", "median", "p90", "p99", "median in (95 %)",
-                "ratio", "in (95 %)", "wrong");
+                headline.is_share ? "points" : "ratio", "in (95 %)", "wrong");
   text << line;
   return text.str();
 }
@@ -225,16 +246,18 @@ std::string table_lines(const Record& record, const Point& point) {
       continue;
     }
     const Line l = line_of(record.options.benchmark, series, *baseline);
-    const std::string interval = number(l.interval.lower) + " to " + number(l.interval.upper);
-    const std::string ratios =
-        number(l.ratio_interval.lower) + " to " + number(l.ratio_interval.upper);
-    std::snprintf(
-        line, sizeof line, "%-11llu %-13s %5llu %10s %10s %10s %10s %10s %-19s %-7s %-15s %llu\n",
-        static_cast<unsigned long long>(point.bytes), series.way.c_str(),
-        static_cast<unsigned long long>(l.summary.n), number(l.summary.min).c_str(),
-        number(l.summary.p10).c_str(), number(l.summary.median).c_str(),
-        number(l.summary.p90).c_str(), number(l.summary.p99).c_str(), interval.c_str(),
-        number(l.ratio).c_str(), ratios.c_str(), static_cast<unsigned long long>(series.wrong));
+    const auto range = [](const Interval& interval) {
+      return number(interval.lower) + " to " + number(interval.upper);
+    };
+    std::snprintf(line, sizeof line,
+                  "%-11llu %-13s %5llu %10s %10s %10s %10s %10s %-19s %-7s %-15s %llu\n",
+                  static_cast<unsigned long long>(point.bytes), series.way.c_str(),
+                  static_cast<unsigned long long>(l.summary.n), number(l.summary.min).c_str(),
+                  number(l.summary.p10).c_str(), number(l.summary.median).c_str(),
+                  number(l.summary.p90).c_str(), number(l.summary.p99).c_str(),
+                  range(l.interval).c_str(), l.change ? number(l.change->value).c_str() : "-",
+                  l.change ? range(l.change->interval).c_str() : "-",
+                  static_cast<unsigned long long>(series.wrong));
     text += line;
   }
   return text;

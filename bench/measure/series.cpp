@@ -30,8 +30,8 @@ void add_metrics(const RoundTrace& trace, Samples* samples) {
 Headline headline_of(const std::string& benchmark) {
   if (benchmark == "overhead") return {"overhead", "x"};
   if (benchmark == "perceived-bandwidth") return {"perceived bandwidth", "MB/s"};
-  if (benchmark == "availability") return {"availability", "%"};
-  if (benchmark == "early-bird") return {"early-bird share", "%"};
+  if (benchmark == "availability") return {"availability", "%", true};
+  if (benchmark == "early-bird") return {"early-bird share", "%", true};
   if (benchmark == "latency") return {"half round trip", "us"};
   if (benchmark == "call-cost") return {"cost of a call", "ns"};
   if (benchmark == "sweep3d" || benchmark == "halo3d") return {"throughput", "MB/s"};

@@ -37,6 +37,7 @@ struct Point {
 struct Headline {
   const char* name;
   const char* unit;
+  bool is_share = false;  ///< of a whole: compared by difference, since a baseline may be 0
 };
 Headline headline_of(const std::string& benchmark);
 

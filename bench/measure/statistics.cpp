@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "random.hpp"
@@ -35,6 +36,18 @@ Interval interval_of(Draw&& draw) {
   return {quantile_of_sorted(found, 0.025), quantile_of_sorted(found, 0.975)};
 }
 
+/// @param change  (candidate's median, baseline's)
+template <class Change>
+Interval change_interval(std::span<const double> candidate, std::span<const double> baseline,
+                         std::uint64_t seed, Change&& change) {
+  Random random(seed, candidate.size(), baseline.size());
+  std::vector<double> space;
+  return interval_of([&] {
+    const double median = median_of_resample(candidate, random, space);
+    return change(median, median_of_resample(baseline, random, space));
+  });
+}
+
 }  // namespace
 
 double quantile(std::span<const double> samples, double fraction) {
@@ -58,12 +71,12 @@ Interval median_interval(std::span<const double> samples, std::uint64_t seed) {
 
 Interval ratio_interval(std::span<const double> candidate, std::span<const double> baseline,
                         std::uint64_t seed) {
-  Random random(seed, candidate.size(), baseline.size());
-  std::vector<double> space;
-  return interval_of([&] {
-    const double above = median_of_resample(candidate, random, space);
-    return above / median_of_resample(baseline, random, space);
-  });
+  return change_interval(candidate, baseline, seed, std::divides());
+}
+
+Interval difference_interval(std::span<const double> candidate, std::span<const double> baseline,
+                             std::uint64_t seed) {
+  return change_interval(candidate, baseline, seed, std::minus());
 }
 
 }  // namespace larklane::bench

@@ -30,5 +30,8 @@ Interval median_interval(std::span<const double> samples, std::uint64_t seed);
 /// Percentile bootstrap of median(candidate) / median(baseline), the two drawn independently.
 Interval ratio_interval(std::span<const double> candidate, std::span<const double> baseline,
                         std::uint64_t seed);
+/// The same of median(candidate) - median(baseline).
+Interval difference_interval(std::span<const double> candidate, std::span<const double> baseline,
+                             std::uint64_t seed);
 
 }  // namespace larklane::bench

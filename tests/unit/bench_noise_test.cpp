@@ -162,6 +162,7 @@ TEST(Statistics, OneValueHasNoSpread) {
   const std::vector<double> same(10, 3.0);
   EXPECT_EQ(median_interval(same, 1).lower, 3);
   EXPECT_EQ(ratio_interval(same, same, 1).upper, 1);
+  EXPECT_EQ(difference_interval(same, same, 1).upper, 0);
 }
 
 }  // namespace

@@ -50,6 +50,14 @@ void expect_in(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << part << "\nin " << text;
 }
 
+std::vector<std::string> cells_of(const Record& record, std::size_t line) {
+  std::istringstream lines(table_lines(record, record.points[0]));
+  std::string text;
+  for (std::size_t i = 0; i <= line; ++i) std::getline(lines, text);
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
 // One send takes 20 ns in the median, so that the overheads are 2, 3, 4, and their ratio is 3.
 TEST(Record, HasEverySampleAndWhatFollowsFromThem) {
   const std::string json = json_of(by_hand());
@@ -103,14 +111,40 @@ TEST(Record, IsATableThatPeopleRead) {
   std::getline(lines, join);
   std::getline(lines, partitioned);
   std::getline(lines, rma);
-  std::istringstream words(partitioned);
-  std::vector<std::string> cells{std::istream_iterator<std::string>(words), {}};
+  const std::vector<std::string> cells = cells_of(record, 1);
   ASSERT_EQ(cells.size(), 16u) << partitioned;
   EXPECT_EQ((std::vector(cells.begin(), cells.begin() + 6)),
             (std::vector<std::string>{"64", "partitioned", "3", "2", "2.2", "3"}));
   EXPECT_EQ(cells[11], "3") << "the ratio";
   EXPECT_EQ(cells.back(), "1") << "wrong rounds";
   EXPECT_EQ(rma, "64 rma: no figures: it says too much");
+}
+
+// Nothing of one send is saved: 1e-15 of rounding is no baseline of a ratio.
+TEST(Record, ComparesSharesByDifference) {
+  Record record = by_hand();
+  record.options.benchmark = "early-bird";
+  record.points[0].series[0].samples = {{"early_bird_share", {1e-17, 1e-17, 1e-17}}};
+  record.points[0].series[1].samples = {{"early_bird_share", {0.5, 0.5, 0.5}}};
+  const std::string json = json_of(record);
+  expect_in(json, R"("interval":[50.0,50.0],"difference":50.0,"difference_interval":[50.0,50.0]})");
+  EXPECT_EQ(json.find("ratio"), std::string::npos);
+  const std::vector<std::string> cells = cells_of(record, 1);
+  ASSERT_EQ(cells.size(), 16u);
+  EXPECT_EQ((std::vector(cells.begin() + 11, cells.end() - 1)),
+            (std::vector<std::string>{"50", "50", "to", "50"}));
+  expect_in(table_head(record), "points: above the first way");
+}
+
+TEST(Record, HasNoRatioToNothing) {
+  Record record = by_hand();
+  record.options.benchmark = "recv-compute";
+  record.points[0].series[0].samples = {{"extra_compute_ns", {0, 0, 5}}};
+  record.points[0].series[1].samples = {{"extra_compute_ns", {1, 2, 3}}};
+  EXPECT_EQ(json_of(record).find("ratio"), std::string::npos);
+  const std::vector<std::string> cells = cells_of(record, 1);
+  ASSERT_EQ(cells.size(), 14u);
+  EXPECT_EQ(cells[11] + cells[12], "--");
 }
 
 TEST(Record, ThatCanNotBeWrittenIsSaidAndNothingIsLeft) {
