@@ -55,13 +55,16 @@ class Pattern {
   virtual void step(Exchange& exchange, std::uint32_t iteration) = 0;
 
   /// By each thread: its partitions one after the other, in the order that was asked for. The
-  /// noise's time for `stage` is divided evenly among them.
+  /// noise's time for `stage` is divided evenly among them; ranks begin a recorded noise at rows of
+  /// their own.
   /// @param before  (partition)   @param after  (partition, is it the thread's last one?)
   template <class Before, class After>
   void compute(std::uint32_t thread, std::uint64_t stage, Before&& before, After&& after) {
     const std::vector<std::uint32_t> order = order_of(o_, thread, stage);
-    const double each_ns = noise_.compute_ns(o_.compute_ns, stage, thread, o_.threads) /
-                           static_cast<double>(order.size());
+    const double each_ns =
+        noise_.compute_ns(o_.compute_ns, stage + static_cast<std::uint64_t>(rank_), thread,
+                          o_.threads) /
+        static_cast<double>(order.size());
     for (const std::uint32_t partition : order) {
       before(partition);
       compute_until(now_ns() + each_ns, scratch_[thread]);

@@ -55,8 +55,9 @@ class Sweep final : public Pattern {
     exchange.start(first, end);
     for (std::size_t block = 0; block < kBlocks; ++block) {
       const std::size_t at = route_of(corner, block);
+      const std::uint64_t stage = (iteration * kCorners + corner) * kBlocks + block;
       do_block(std::span(exchange.received).subspan(at, kAxes),
-               std::span(exchange.sent).subspan(at, kAxes), iteration * routes_.size() + at);
+               std::span(exchange.sent).subspan(at, kAxes), stage);
     }
     exchange.finish(first, end);
   }

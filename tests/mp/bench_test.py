@@ -157,6 +157,18 @@ def splits(suite):
         assert min(trace["joined_ns"] for trace in traces) >= 8e6
 
 
+def replay(suite):
+    """Every row of recorded delays has its turn, at another time on each rank: of two rows, each rank is late in every second block."""
+    file = pathlib.Path(suite.folder.name, "delays.json")
+    file.write_text('{"delays_ns": [[0], [2e7]]}')
+    for benchmark, iterations, least_ns, most_ns in (("halo3d", "1", 2e7, math.inf), ("sweep3d", "3", 8 * 2e7, 12 * 2e7)):
+        words = ["--sizes", "64", "--threads", "1", "--compute-us", "0", "--noise", f"trace:{file}", "--ways", "single", "--warmup", "0"]
+        outcome, record = suite.run(benchmark, *words, "--iterations", iterations, variant="native")
+        assert outcome.status == 0, outcome.output
+        steps = record["points"][0]["series"][0]["samples"]["step_ns"]
+        assert least_ns <= min(steps) < most_ns, (benchmark, steps)
+
+
 def neighbours(suite):
     """A message to each of two receivers."""
     words = ["--neighbours", "2", "--ways", "join,persistent,threads,thread-comms,rma,partitioned,pretended", "--traces", "1"]
@@ -256,7 +268,7 @@ def turns(suite):
 
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
          **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
-         "options": options, "splits": splits, "neighbours": neighbours, "budget": budget, "guarded": guarded, "misuse": misuse, "program": program, "turns": turns, "missing": missing}
+         "options": options, "splits": splits, "replay": replay, "neighbours": neighbours, "budget": budget, "guarded": guarded, "misuse": misuse, "program": program, "turns": turns, "missing": missing}
 EVERY = [case for case in CASES if case not in ("missing", "guarded")]
 # Enough to see that the program of an MPI is there and is the one that starts.
 SOME = ["early-bird", "halo3d"]
