@@ -150,6 +150,18 @@ bool asks_for_help(int argc, char** argv) {
                      [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
 
+/// Each rank parses for itself, but a file may be missing on one: the first that can't go on says
+/// why, and none does. Collective. @return as parse_options()
+int parse_on_all(int argc, char** argv, Options* options) {
+  struct {
+    int status, rank;
+  } mine{parse_options(argc, argv, false, options), rank_of_this()}, worst{};
+  MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, MPI_COMM_WORLD);
+  Options unused;
+  if (worst.status >= 0 && worst.rank == mine.rank) parse_options(argc, argv, true, &unused);
+  return worst.status;
+}
+
 int run(int argc, char** argv) {
   Options unused;
   if (asks_for_help(argc, argv)) return parse_options(argc, argv, true, &unused);
@@ -157,7 +169,7 @@ int run(int argc, char** argv) {
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   Record record;
   const bool tells = rank_of_this() == 0;
-  int status = parse_options(argc, argv, tells, &record.options);
+  int status = parse_on_all(argc, argv, &record.options);
   if (status < 0) {
     record.environment = environment_of_all();
     const std::string problem = refusal(record.options, record.environment.ranks, provided);

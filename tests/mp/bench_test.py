@@ -236,6 +236,15 @@ def misuse(suite):
     assert outcome.status != 0 and "/nonexistent/x.json" in outcome.output
 
 
+def uneven(suite):
+    """A file that is missing on one rank: that one says so, and all end."""
+    file = pathlib.Path(suite.folder.name, "delays")
+    file.with_name("delays0").write_text('{"delays_ns": [[0]]}')
+    words = f'exec {suite.command} bench halo3d --noise "trace:{file}${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}"'
+    outcome = launch.launch(suite.mpi, 2, ["sh", "-c", words], 30)
+    assert outcome.status == 2 and outcome.output.count("delays1") == 1 and "delays0" not in outcome.output, (outcome.status, outcome.output)
+
+
 def missing(suite):
     """An MPI without partitioned calls: natively everything else is measured, and that is said."""
     outcome, record = suite.run("overhead", *SMALL, "--ways", "join,partitioned,threads", variant="native")
@@ -268,7 +277,7 @@ def turns(suite):
 
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
          **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
-         "options": options, "splits": splits, "replay": replay, "neighbours": neighbours, "budget": budget, "guarded": guarded, "misuse": misuse, "program": program, "turns": turns, "missing": missing}
+         "options": options, "splits": splits, "replay": replay, "neighbours": neighbours, "budget": budget, "guarded": guarded, "misuse": misuse, "program": program, "turns": turns, "missing": missing, "uneven": uneven}
 EVERY = [case for case in CASES if case not in ("missing", "guarded")]
 # Enough to see that the program of an MPI is there and is the one that starts.
 SOME = ["early-bird", "halo3d"]
