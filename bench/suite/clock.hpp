@@ -4,6 +4,8 @@
 #include <mpi.h>
 #include <time.h>
 
+#include "measure/offset.hpp"
+
 namespace larklane::bench {
 
 /// CLOCK_MONOTONIC, nanoseconds: one clock for all processes of a host.
@@ -18,9 +20,6 @@ double timer_cost_ns();
 
 /// Rank 1's clock minus rank 0's, and half the round trip that this was read from: the error's
 /// bound. 0 and 0 if both read one clock. Collective over the two ranks of `pair`.
-struct Offset {
-  double offset_ns, error_ns;
-};
 Offset clock_offset(MPI_Comm pair);
 
 }  // namespace larklane::bench

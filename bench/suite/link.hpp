@@ -3,6 +3,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "clock.hpp"
@@ -14,8 +15,8 @@ struct Link {
   Offset clock;   ///< the other one's
 };
 
-/// Collective over all ranks.
-/// Thread safety: immutable.
+/// Collective over all ranks, as read_clocks() is.
+/// Thread safety: single-owner.
 class Links {
  public:
   Links() {
@@ -34,6 +35,16 @@ class Links {
   }
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
+
+  /// Once more, since clocks drift.
+  void read_clocks() {
+    for (Link& link : links_) link.clock = drifting(link.clock, clock_offset(link.comm));
+  }
+  double clock_error_ns() const {
+    double worst = 0;
+    for (const Link& link : links_) worst = std::max(worst, link.clock.error_ns);
+    return worst;
+  }
 
   /// Of rank 0 to all others, of another rank that to rank 0.
   const std::vector<Link>& own() const noexcept { return links_; }

@@ -97,10 +97,8 @@ int measure(Record& record) {
   const bool tells = rank_of_this() == 0;
   std::optional<Links> links;
   if (benchmark.axes == 0) links.emplace();
-  const std::vector<Link> own = links ? links->own() : std::vector<Link>{};
-  for (const Link& link : own)
-    record.environment.clock_error_ns =
-        std::max(record.environment.clock_error_ns, link.clock.error_ns);
+  const std::vector<Link> none;
+  if (links) record.environment.clock_error_ns = links->clock_error_ns();
   record.environment.timer_ns = timer_cost_ns();
   if (benchmark.axes > 0) {
     const Grid grid(record.environment.ranks, benchmark.axes);
@@ -128,9 +126,14 @@ int measure(Record& record) {
   const double ends_ns = now_ns() + o.budget_s * 1e9;
   std::uint64_t wrong = 0;
   for (; at < o.sizes.size(); ++at) {
+    if (links) {
+      links->read_clocks();
+      record.environment.clock_error_ns =
+          std::max(record.environment.clock_error_ns, links->clock_error_ns());
+    }
     const double budget_ns = (ends_ns - now_ns()) / static_cast<double>(o.sizes.size() - at);
-    Point point =
-        benchmark.measure(o, o.sizes[at], own, record.environment.timer_ns, budget_ns, watcher);
+    Point point = benchmark.measure(o, o.sizes[at], links ? links->own() : none,
+                                    record.environment.timer_ns, budget_ns, watcher);
     if (!tells) continue;
     watchdog->feed({});
     progress.clear();

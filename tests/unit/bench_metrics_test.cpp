@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "measure/metrics.hpp"
+#include "measure/offset.hpp"
 #include "measure/series.hpp"
 
 namespace larklane::bench {
@@ -105,6 +106,13 @@ TEST(Transfers, AreNoEarlierThanTheClocksAllow) {
   EXPECT_FALSE(arrives_before_ready({1000}, {950}, -50));
   EXPECT_TRUE(arrives_before_ready({1000}, {949}, -50));
   EXPECT_TRUE(arrives_before_ready({1000}, {1099}, 100));
+}
+
+TEST(Clocks, AreAsFarApartAsTheyMayDrift) {
+  const Offset first{1000, 50}, faster{1300, 40}, slower{900, 60};
+  EXPECT_EQ(drifting(first, faster).offset_ns, 1300);
+  EXPECT_EQ(drifting(first, faster).error_ns, 340);
+  EXPECT_EQ(drifting(drifting(first, faster), slower).error_ns, 460) << "of the last change alone";
 }
 
 TEST(Headline, RefersToTheBaselinesMedian) {
