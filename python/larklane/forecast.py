@@ -39,7 +39,8 @@ def _packed(program: Program, costs: Costs) -> float:
     for events in program.threads.values():
         for before, event in zip(events, events[1:]):
             size = sum(program.deliveries[number].send.bytes for number in event.sends)
-            is_long = event.begin_ns - before.end_ns > max(PACKED_NS, costs.whole.ns(size) - costs.whole.ns(0))
+            copy_ns = costs.whole.ns(size) - (costs.whole.ns(0) if len(costs.whole.points) > 1 else 0)
+            is_long = event.begin_ns - before.end_ns > max(PACKED_NS, copy_ns)
             packed += len(event.sends) if before.let_go_by and is_long else 0
     return packed / max(len(program.deliveries), 1)
 

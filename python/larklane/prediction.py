@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import random
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,14 +20,21 @@ RESAMPLES = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Assumption:
-    """`parts`: into which a message is split; 0: it stays whole. `reversed_parts`: the first thread wrote the last part. `last_wrote`: the
-    last thread to finish wrote everything. `own`: a thread waits for its own part only. `shared`: threads share the cores."""
+    """`parts`: into which a message is split; 0: it stays whole. `last_wrote`: the last thread to finish wrote everything. `own`: a thread waits
+    for its own part only. The others are varied: the first thread wrote the last part; threads share the cores; who waits goes on at once when
+    its part is there; it needs the part not at once, but when it has done its work."""
 
     parts: int
-    reversed_parts: bool = False
     last_wrote: bool = False
     own: bool = True
+    reversed_parts: bool = False
     shared: bool = True
+    at_once: bool = True
+    needed_late: bool = False
+
+    def opposites(self) -> list[Assumption]:
+        """Each with one assumption the other way round, but for `at_once`."""
+        return [dataclasses.replace(self, **{name: not getattr(self, name)}) for name in ("reversed_parts", "shared", "needed_late")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +80,7 @@ class _Model:
             for signal in event.gives:
                 given[signal] = max(event.begin_ns, given.get(signal, 0))
         self.own = {id(event): self._own_ns(event, given) for event in self._events()}
-        self.last_of = {meeting: max(events, key=lambda event: event.begin_ns) for meeting, events in program.coming.items()}
+        self.number = {id(event): number for place in self.places for number, event in enumerate(program.threads[place])}
         self.work = {shared: self._work(cores if shared else {}) for shared in (False, True)}
 
     def _events(self) -> Iterable[Event]:
@@ -104,7 +112,7 @@ class _Model:
         """Of all threads, in the order of their places."""
         split = _Split(self, assumed)
         threads = [Thread(self.program.hosts[place[0]], self.program.threads[place][0].begin_ns,
-                          tuple(map(split.operation, self.program.threads[place]))) for place in self.places]
+                          tuple(operation for event in self.program.threads[place] for operation in split.operations(event))) for place in self.places]
         return replay(threads, self.cores if assumed.shared else {}, split.gathers)
 
 
@@ -117,6 +125,7 @@ class _Split:
         self.parts: dict[int, int] = {}  # of a delivery; no entry: it stays whole
         self.given: dict[int, list[tuple[Signal, float]]] = collections.defaultdict(list)
         self.needed: dict[int, list[Signal]] = collections.defaultdict(list)
+        self.first: dict[int, list[Signal]] = collections.defaultdict(list)  # what is needed before an event gives its signals
         self.extra: dict[int, float] = collections.Counter()
         self.own = dict(model.own)
         self.before: set[Meeting] = set()  # last join before a wait, and the one after it
@@ -186,17 +195,32 @@ class _Split:
                 for at, member in enumerate(members):
                     place = len(members) - 1 - at if self.assumed.reversed_parts else at
                     first, last = place * count // len(members), -(-(place + 1) * count // len(members))
-                    self.needed[id(member)] += [("part", number, part) for part in range(first, last)]
+                    self._need(member, [("part", number, part) for part in range(first, last)])
+            for member in () if self.assumed.at_once else members:
+                self.own[id(member)] += self.model.own[id(wait)]
             self.own[id(wait)] = 0.0
 
-    def operation(self, event: Event) -> Operation:
+    def _need(self, member: Event, parts: Sequence[Signal]) -> None:
+        """When it goes on there, or else before it meets the others again."""
+        if not self.assumed.needed_late:
+            self.needed[id(member)] += parts
+            return
+        events = self.program.threads[member.rank, member.thread]
+        later = (event for event in events[self.model.number[id(member)] + 1:] if event.comes_to)
+        for event in itertools.islice(later, 1):
+            self.first[id(event)] += parts
+
+    def operations(self, event: Event) -> tuple[Operation, Operation]:
+        """The work before it, and the event."""
         whole = [number for number in event.sends if number not in self.parts]
         gives = [(signal, 0.0) for signal in event.gives] + self.given[id(event)]
         gives += [(("message", number), self.model.whole.ns(self.program.deliveries[number].send.bytes)) for number in whole]
         needs = [] if event.let_go_by in self.free else list(event.needs)
         needs += [("message", number) for number in event.takes if number not in self.parts] + self.needed[id(event)]
-        own_ns = 0.0 if event.let_go_by in self.free or (event.sends and not whole and not event.takes) else self.own[id(event)]
-        return Operation(self.model.work[self.assumed.shared][id(event)] + self.extra[id(event)], tuple(gives), tuple(needs), own_ns)
+        is_gone = event.let_go_by in self.free and (self.assumed.at_once or event.let_go_by not in self.after)
+        own_ns = 0.0 if is_gone or (event.sends and not whole and not event.takes) else self.own[id(event)]
+        work_ns = self.model.work[self.assumed.shared][id(event)] + self.extra[id(event)]
+        return Operation(work_ns, needs=tuple(self.first[id(event)])), Operation(0.0, tuple(gives), tuple(needs), own_ns)
 
 
 # --- per step ---------------------------------------------------------------------------------------------------------
@@ -220,7 +244,7 @@ class Predictor:
 
     def _steps(self, model: _Model, assumed: Assumption) -> list[float]:
         came = model.times(assumed).came_ns
-        at = [came[model.places.index(place)][number] for place, number in self.marks]
+        at = [came[model.places.index(place)][2 * number + 1] for place, number in self.marks]
         return [after - before for before, after in zip(at, at[1:])]
 
     def predict(self, threads: int) -> Prediction:
@@ -231,20 +255,24 @@ class Predictor:
         was = {(number, shared): self._steps(each, Assumption(0, shared=shared)) for number, each in enumerate(self.models) for shared in (True, False)}
         misfit_ns = max(abs(statistics.fmean(steps) - step_ns) for steps in was.values())
 
-        def saved(assumed: Assumption, number: int = 0) -> list[float]:
-            return [before - after for before, after in zip(was[number, assumed.shared], self._steps(self.models[number], assumed))]
+        def saved(assumed: Assumption, number: int = 0) -> list[list[float]]:
+            """By step, twice: who waits goes on at once, and as late after as in the recorded run."""
+            return [[before - after for before, after in zip(was[number, assumed.shared], self._steps(self.models[number], each))]
+                    for each in (assumed, dataclasses.replace(assumed, at_once=False))]
+
+        def middle(assumed: Assumption) -> float:
+            return statistics.fmean(map(statistics.fmean, saved(assumed)))
 
         savings = []
         for parts in sorted({min(1 << power, threads) for power in range(1, threads.bit_length() + 1)}):
             base = Assumption(parts)
-            values = saved(base)
-            varied = [statistics.fmean(saved(dataclasses.replace(base, reversed_parts=backwards, shared=shared), number))
-                      for number in range(len(self.models)) for backwards in (False, True) for shared in (True, False)]
+            values = [statistics.fmean(pair) for pair in zip(*saved(base))]
+            varied = [statistics.fmean(steps) for number in range(len(self.models)) for each in (base, *base.opposites()) for steps in saved(each, number)]
             low, high = _bootstrap(values)
-            mean = statistics.fmean(varied[:1] if len(self.models) == 1 else (min(varied), max(varied)))
+            mean = statistics.fmean(values) if len(self.models) == 1 else (min(varied) + max(varied)) / 2
             savings.append(Saving(parts, mean, (min(low, *varied) - misfit_ns, max(high, *varied) + misfit_ns)))
         savings.sort(key=lambda saving: -saving.ns)
         best = Assumption(savings[0].parts)
         return Prediction(step_ns, len(recorded) - 1, misfit_ns, tuple(savings),
-                          statistics.fmean(saved(dataclasses.replace(best, own=False))),
-                          statistics.fmean(saved(dataclasses.replace(best, last_wrote=True))))
+                          middle(dataclasses.replace(best, own=False)),
+                          middle(dataclasses.replace(best, last_wrote=True)))
