@@ -9,6 +9,7 @@ import collections
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from larklane import wording
@@ -170,5 +171,5 @@ def patterns(profile: Profile, name: str) -> Patterns | None:
     caption = ("Within a round: when each part is ready and when the receiver knows that it is there, since the first part was ready. Marks: "
                "medians; bars: p10 to p90; small dots: one typical round. Red: the last part is ready. CLUSTER'23, figures 10 and 11"
                + (f". The {PANELS_MAX} of {len(panels)} kinds of messages that move most" if len(panels) > PANELS_MAX else ""))
-    footer = f"{file.program}, {wording.count(file.size, 'rank')}, {' '.join(file.mpi.split())}, Larklane {file.larklane}"
+    footer = f"{Path(file.program).name}, {wording.count(file.size, 'rank')}, {' '.join(file.mpi.split())}, Larklane {file.larklane}"
     return Patterns(name, "When are parts ready, when do they arrive?", caption, footer, "", tuple(shown))

@@ -183,14 +183,14 @@ def _draw_arrivals(figure: Arrivals) -> Canvas:
     return sheet.canvas
 
 
-READY, ARRIVED, JOINED = "#444444", COLOURS["partitioned"], "#B00020"
+READY, ARRIVED, JOINED, TYPICAL = "#444444", COLOURS["partitioned"], "#B00020", COLOURS["thread-comms"]
 
 
 def _draw_bands(axes: Axes, bands: Sequence[Band], unit: float, shift: float, colour: str, marker: str) -> None:
     at = [row + shift for row in range(len(bands))]
     axes.hlines(at, [band.p10_us / unit for band in bands], [band.p90_us / unit for band in bands], color=colour, alpha=0.4, linewidth=4, zorder=3)
-    axes.plot([band.median_us / unit for band in bands], at, marker, color=colour, markersize=6, zorder=5)
-    axes.plot([band.typical_us / unit for band in bands], at, ".", color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.3, zorder=6)
+    axes.plot([band.median_us / unit for band in bands], at, marker, color=colour, markersize=8 if marker == "|" else 5, zorder=5)
+    axes.plot([band.typical_us / unit for band in bands], at, ".", color=TYPICAL, markersize=6, zorder=6)
 
 
 def _draw_pattern_panel(axes: Axes, panel: PatternPanel) -> None:
@@ -215,7 +215,7 @@ def _draw_patterns(figure: Patterns) -> Canvas:
     legend = [Line2D([], [], color=READY, marker="|", linestyle="", label="ready (median)"),
               Line2D([], [], color=ARRIVED, marker="D", markersize=4.5, linestyle="", label="arrived (median)"),
               Line2D([], [], color=GREY, alpha=0.4, linewidth=4, label="p10 to p90"),
-              Line2D([], [], color=GREY, marker=".", linestyle="", label="a typical round"),
+              Line2D([], [], color=TYPICAL, marker=".", linestyle="", label="a typical round"),
               Line2D([], [], color=JOINED, label="the last part is ready"),
               Line2D([], [], color=ARRIVED, linestyle=(0, (4, 2)), label="the whole message is sent")]
     most = max(len(panel.rows) for panel in figure.panels)

@@ -125,7 +125,7 @@ def _choices(found: Forecast) -> Table:
 def _subject(profile: Profile) -> str:
     first = profile.files[0]
     clocks = f"; {len(profile.clocks)} hosts' clocks, aligned to {wording.duration(profile.clock_error_ns)}" if len(profile.clocks) > 1 else ""
-    return (f"{first.program}: {len(profile.files)} of {wording.count(first.size, 'rank')}, {' '.join(first.mpi.split())}, Larklane {first.larklane}"
+    return (f"{Path(first.program).name}: {len(profile.files)} of {wording.count(first.size, 'rank')}, {' '.join(first.mpi.split())}, Larklane {first.larklane}"
             f"{NATIVE if first.is_native and profile.sends else ''}{clocks}")
 
 
