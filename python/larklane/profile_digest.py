@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from larklane.prediction import WORTH, Saving
 from larklane.profile import NATIVE, Profile, load
 from larklane.rounds import Request, early_bytes_share, exposed_ns, traces_of
 from larklane.stats import bootstrap, median
+from larklane.writes import sends_of
 
 MEASURE = "measure it with `larklane bench latency --out DIR` and give --costs DIR/bench.json"
 MANY = 0.5  # of the messages
@@ -73,6 +75,21 @@ def _messages(groups: dict[tuple[int, ...], list[Message]]) -> Table:
                      _middle(gap for gap in (message.after_phase_ns for message in messages) if gap is not None),
                      _delta(smallest_delta_ns(map(finished_of, phases)))))
     return Table(("rank", "to", "bytes", "sends", "threads", "first to last thread", "last thread to send", "smallest timer"), tuple(rows))
+
+
+def _writers(profile: Profile) -> Table:
+    """Of a run with --trace-writes: which threads wrote the pages of what was sent."""
+    groups: dict[tuple[int, int], list[list[int]]] = collections.defaultdict(list)
+    for rank, records in profile.records.items():
+        for sent in sends_of(records):
+            if sent.writes:
+                groups[rank, sent.bytes].append([write.thread for write in sorted(sent.writes)])
+    rows = []
+    for (rank, size), sends in sorted(groups.items()):
+        shares = (sum(len(set(threads)) > 1 for threads in sends), sum(threads == sorted(threads) for threads in sends))
+        rows.append((str(rank), wording.size(size), str(len(sends)), f"{median([len(set(threads)) for threads in sends]):g}",
+                     *(f"{100 * share / len(sends):.0f} %" for share in shares)))
+    return Table(("rank", "bytes", "sends", "threads", "written by several", "in the order of the threads"), tuple(rows))
 
 
 # --- what sending early would save ------------------------------------------------------------------------------------
@@ -137,6 +154,7 @@ def digest_profile(folder: Path, number: int, costs: Costs | None) -> ProfileDig
     found = forecast(profile, costs)
     savings = [] if partitioned and not profile.messages else [*_verdict(found), *_assumed(found)]
     tables = (Titled("Partitioned messages (medians)", _sends(partitioned)), Titled("Messages after a join (medians)", _messages(whole)),
+              Titled("Who wrote what was sent (whole pages, first writes)", _writers(profile)),
               Titled("What early sending saves, by number of partitions", _choices(found)))
     return ProfileDigest(str(folder), _subject(profile), tuple(profile.problems), tuple(savings),
                          tuple(titled for titled in tables if titled.table.rows), (picture,) if picture else ())

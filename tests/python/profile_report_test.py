@@ -24,14 +24,14 @@ except ImportError:
 STEPS, STEP_NS = 12, 1_000_000
 
 
-def joined(rank: int, late_ns: int, packs_ns: int) -> list[tuple[int, list[bytes]]]:
+def joined(rank: int, late_ns: int, packs_ns: int, flags: int) -> list[tuple[int, list[bytes]]]:
     """In each step two threads compute, the second longer; they meet at a barrier; the first one packs, sends 64 KiB, waits, and they meet again."""
     first, second = [], []
     for step in range(1, STEPS + 1):
         at = step * STEP_NS
         met, sent, over = at + late_ns, at + late_ns + packs_ns, at + late_ns + packs_ns + 200_000
         first += [files.record(Kind.BARRIER, at + 100_000, met), files.record(Kind.RECEIVE, sent - 2, sent - 1, 65536, 77, 1 - rank, 5, 9),
-                  files.record(Kind.SEND, sent, sent + 1000, 65536, 78, 1 - rank, 5, 9), files.record(Kind.WAIT, sent + 1000, over, handle=77),
+                  files.record(Kind.SEND, sent, sent + 1000, 65536, 78, 1 - rank, 5, 9), files.record(Kind.WAIT, sent + 1000, over, handle=77, flags=flags),
                   files.record(Kind.BARRIER, over, over + 10)]
         second += [files.record(Kind.BARRIER, met, met), files.record(Kind.BARRIER, met + 10, over + 10)]
     return [(0, first), (1, second)]
@@ -40,11 +40,11 @@ def joined(rank: int, late_ns: int, packs_ns: int) -> list[tuple[int, list[bytes
 class Profiles(Folder):
     """Folders of `larklane profile` among the files of a report."""
 
-    def whole(self, late_ns: int = 600_000, packs_ns: int = 10) -> Path:
+    def whole(self, late_ns: int = 600_000, packs_ns: int = 10, flags: int = 0) -> Path:
         folder = self.folder / "whole"
         folder.mkdir()
         for rank in (0, 1):
-            files.write(folder, rank, joined(rank, late_ns, packs_ns))
+            files.write(folder, rank, joined(rank, late_ns, packs_ns, flags))
         return folder
 
     def partitioned(self) -> Path:
@@ -93,11 +93,27 @@ class Profiles(Folder):
         self.assertIn("note: ", out)
         self.assertIn("no file of rank 1", out)
 
+    def test_tests_say_nothing_of_waiting(self) -> None:
+        _, out, _ = self.command(self.whole(flags=1), "--text", "--costs", self.costs())
+        self.assertIn("can't be said: receives are completed by tests", out)
+
     def test_partitioned(self) -> None:
         _, out, _ = self.command(self.partitioned(), "--text")
         self.assertIn("4 / 2", out)
         self.assertIn("100 ns", out)
         self.assertNotIn("Sending early", out)
+
+    def test_writers(self) -> None:
+        """Two messages of three pages: one is written by thread 0, then 1; one by thread 1, then 0, in another order than theirs."""
+        folder = self.folder / "writes"
+        folder.mkdir()
+        records = []
+        for at, threads in ((100, (0, 0, 1)), (200, (1, 0, 0))):
+            records += [files.record(Kind.WRITE, at + page, at + page, 4096 * (page + 1), a=4096, b=thread) for page, thread in enumerate(threads)]
+            records += [files.record(Kind.BUFFER, at + 10, at + 10, 12288, 4096), files.record(Kind.SEND, at + 10, at + 11, 12288, a=1, b=1)]
+        files.write(folder, 0, [(0, records)])
+        _, out, _ = self.command(folder, "--text")
+        self.assertRegex(out, r"Who wrote what was sent.*\n.*\n  0     12 KiB  2      2        100 %               50 %")
 
     def test_wrong_input(self) -> None:
         parts, record = self.partitioned(), self.costs()
@@ -140,6 +156,9 @@ class Deltas(unittest.TestCase):
         """Each counts where it is not the last one: 0, 10 and 20."""
         rounds = [[(0, 0), (10, 1), (99, 2)], [(0, 0), (99, 1), (20, 2)]]
         self.assertEqual(patterns.smallest_delta_ns(rounds), 20)
+
+    def test_a_late_thread_with_several_parts(self) -> None:
+        self.assertEqual(patterns.smallest_delta_ns([[(0, 0), (10, 1), (90, 2), (99, 2)]]), 10)
 
     def test_one_thread_marks_all(self) -> None:
         self.assertEqual(patterns.smallest_delta_ns([[(0, 0), (7, 0), (50, 0)]]), 7)
