@@ -145,7 +145,7 @@ def measure_costs(folder):
     words = [BUILD / "bin/larklane", "bench", "latency", "--launcher", f"{MPI.launcher} -n 2", "--repetitions", "1", "--no-report",
              "--ways", "join,partitioned", "--sizes", "8,1K,8K,64K,512K,4M", "--out", folder]
     done = subprocess.run([str(word) for word in words], env={**os.environ, **environment()}, capture_output=True, text=True, timeout=300, check=False)
-    if not (folder / "bench.json").exists():
+    if done.returncode:
         raise RuntimeError(f"{shlex.join(map(str, words))}: {done.stderr[-500:]}")
     return costs.read(folder / "bench.json")
 
