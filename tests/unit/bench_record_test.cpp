@@ -64,7 +64,7 @@ TEST(Record, HasEverySampleAndWhatFollowsFromThem) {
   expect_in(json, R"("way":"partitioned","wrong":1,"early":false,"headline":{"name":"overhead")");
   expect_in(json, R"("n":3,"min":2.0,"p10":2.2,"median":3.0,"p90":3.8,)");
   expect_in(json, R"("ratio":3.0,)");
-  expect_in(json, R"("samples":{"total_ns":[40.0,60.0,80.0]})");
+  expect_in(json, R"("samples":{"total_ns":[40.0,60.0,80.0],"overhead":[2.0,3.0,4.0]})");
   expect_in(json,
             R"("transfers":[[1.0,5.0,32],[2.0,7.0,32]],"arrivals_ns":[5.0,7.0],"joined_ns":3.0)");
 }
