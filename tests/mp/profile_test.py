@@ -20,6 +20,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
 import launch  # noqa: E402
 import stub_test  # noqa: E402
 from larklane import profile, rounds  # noqa: E402
+from larklane.forecast import forecast  # noqa: E402
 from larklane.profile_file import Kind  # noqa: E402
 from larklane.writes import sends_of  # noqa: E402
 from stub_test import REFUSED, Skip, expect, system  # noqa: E402
@@ -213,6 +214,9 @@ def halos(bench):
         expect(len(found.messages) == 18, f"{mode}: {len(found.messages)} messages")
         for message in found.messages:
             expect(message.bytes == 1024 and message.peer == 1 - message.rank and message.phase, f"{mode}: {message}")
+        made = forecast(found)
+        expect(made.prediction is not None and made.left_out == 0, f"{mode}: no prediction: {made.why}")
+        expect(made.threads == 2 and made.prediction.steps >= 6 and made.prediction.misfit_ns < 0.2 * made.prediction.step_ns, f"{mode}: {made}")
 
 
 def dies(bench):
