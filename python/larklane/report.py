@@ -1,10 +1,11 @@
 """larklane report: a text summary, figures and one page, from what `larklane bench` and `larklane profile` wrote."""
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from larklane import wording
@@ -193,6 +194,16 @@ def _profiles(paths: Sequence[Path], costs_file: Path | None) -> tuple[list[Path
     return [path for path in paths if path not in folders], found
 
 
+@contextlib.contextmanager
+def _while_somebody_reads() -> Iterator[None]:
+    """Whoever reads what is printed may have seen enough; the page is still wanted."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(words: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(words)
     try:
@@ -204,11 +215,8 @@ def main(words: Sequence[str] | None = None) -> int:
     except RecordError as error:
         print(f"larklane report: {error}", file=sys.stderr)
         return USAGE
-    try:
+    with _while_somebody_reads():
         print_text(made, profiles)
-        sys.stdout.flush()
-    except BrokenPipeError:  # its reader has seen enough; the page is still wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if arguments.text:
         return 0
     try:
@@ -218,8 +226,9 @@ def main(words: Sequence[str] | None = None) -> int:
         return FAILED
     if why:
         print(f"larklane report: no figures: {why}", file=sys.stderr)
-    print(f"\nPage: {os.path.join(arguments.out, 'index.html')} (open it in a browser); "
-          f"{wording.count(len(made.figures), 'figure')} with CSV beside it")
+    with _while_somebody_reads():
+        print(f"\nPage: {os.path.join(arguments.out, 'index.html')} (open it in a browser); "
+              f"{wording.count(len(made.figures), 'figure')} with CSV beside it")
     return 0
 
 

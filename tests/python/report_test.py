@@ -391,6 +391,17 @@ class Command(Folder):
         self.assertEqual(process.returncode, 0)
         self.assertTrue((self.folder / "out/index.html").exists())
 
+    def test_a_reader_that_has_seen_enough(self) -> None:
+        words = [sys.executable, "-m", "larklane.report", str(self.record()), "--out", str(self.folder / "out")]
+        with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": str(golden.ROOT / "python")}, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as report:
+            assert report.stdout and report.stderr
+            report.stdout.readline()
+            report.stdout.close()
+            self.assertNotIn("Traceback", report.stderr.read())
+        self.assertEqual(report.returncode, 0)
+        self.assertTrue((self.folder / "out/index.html").exists())
+
     def test_without_matplotlib(self) -> None:
         (self.folder / "matplotlib.py").write_text("raise ImportError('no matplotlib here')", encoding="utf-8")
         environment = {**os.environ, "PYTHONPATH": f"{self.folder}:{golden.ROOT / 'python'}"}
