@@ -128,7 +128,7 @@ TEST(Record, ComparesSharesByDifference) {
   record.points[0].series[1].samples = {{"early_bird_share", {0.5, 0.5, 0.5}}};
   const std::string json = json_of(record);
   expect_in(json, R"("interval":[50.0,50.0],"difference":50.0,"difference_interval":[50.0,50.0]})");
-  EXPECT_EQ(json.find("ratio"), std::string::npos);
+  EXPECT_EQ(json.find(R"("ratio")"), std::string::npos);
   const std::vector<std::string> cells = cells_of(record, 1);
   ASSERT_EQ(cells.size(), 16u);
   EXPECT_EQ((std::vector(cells.begin() + 11, cells.end() - 1)),
@@ -141,7 +141,7 @@ TEST(Record, HasNoRatioToNothing) {
   record.options.benchmark = "recv-compute";
   record.points[0].series[0].samples = {{"extra_compute_ns", {0, 0, 5}}};
   record.points[0].series[1].samples = {{"extra_compute_ns", {1, 2, 3}}};
-  EXPECT_EQ(json_of(record).find("ratio"), std::string::npos);
+  EXPECT_EQ(json_of(record).find(R"("ratio")"), std::string::npos);
   const std::vector<std::string> cells = cells_of(record, 1);
   ASSERT_EQ(cells.size(), 14u);
   EXPECT_EQ(cells[11] + cells[12], "--");
