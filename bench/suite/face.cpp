@@ -107,34 +107,20 @@ class Partitioned final : public Face {
             {end.data, end.bytes, end.partitions, end.peer, kTag + end.route, end.is_sent})) {}
   ~Partitioned() override { MPI_Request_free(&request_); }
 
-  void start() override {
-    is_complete_ = false;
-    MPI_Start(&request_);
-  }
+  void start() override { MPI_Start(&request_); }
   void ready(std::uint32_t partition, std::uint32_t, bool) override {
-    if (is_complete_) return;  // the guard has found it out
     MPI_Pready(static_cast<int>(partition), request_);
   }
   bool arrived(std::uint32_t partition, std::uint32_t) override {
-    if (is_complete_) return true;
     int flag = 0;
     MPI_Parrived(request_, static_cast<int>(partition), &flag);
     return flag != 0;
   }
-  void finish() override {
-    wait_until([&] { return claims_completion(); });
-  }
-  bool claims_completion() override {
-    if (is_complete_) return true;
-    int flag = 0;
-    MPI_Test(&request_, &flag, MPI_STATUS_IGNORE);
-    is_complete_ = flag != 0;
-    return is_complete_;
-  }
+  void finish() override { wait_for(&request_); }
+  bool claims_completion() override { return is_complete(request_); }
 
  private:
   MPI_Request request_;
-  bool is_complete_ = false;
 };
 
 }  // namespace

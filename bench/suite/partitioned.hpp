@@ -46,4 +46,11 @@ inline MPI_Request make_partitioned(const PartitionedEnd& end) {
   return request;
 }
 
+/// Does it say so? It stays as it is: one that says so too early is driven to its end all the same.
+inline bool is_complete(MPI_Request request) {
+  int flag = 0;
+  MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE);
+  return flag != 0;
+}
+
 }  // namespace larklane::bench

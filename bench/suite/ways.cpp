@@ -32,12 +32,10 @@ class Partitioned final : public Way {
   void start(std::uint64_t) override {
     std::ranges::fill(is_there_, false);
     missing_ = is_there_.size();
-    is_complete_ = false;
     MPI_Start(&request_);
   }
   void ready(std::uint32_t partition, std::uint32_t, bool) override {
     begun_ns_[partition] = now_ns();
-    if (is_complete_) return;  // the guard has found it out
     MPI_Pready(static_cast<int>(partition), request_);
   }
   bool poll() override {
@@ -52,21 +50,13 @@ class Partitioned final : public Way {
     }
     return missing_ == 0;
   }
-  void finish() override {
-    if (!is_complete_) MPI_Wait(&request_, MPI_STATUS_IGNORE);
-  }
-  bool claims_completion() override {
-    int flag = 0;
-    MPI_Test(&request_, &flag, MPI_STATUS_IGNORE);
-    is_complete_ = flag != 0;
-    return is_complete_;
-  }
+  void finish() override { MPI_Wait(&request_, MPI_STATUS_IGNORE); }
+  bool claims_completion() override { return is_complete(request_); }
 
  private:
   MPI_Request request_;
   std::vector<char> is_there_;
   std::size_t missing_ = 0;
-  bool is_complete_ = false;
 };
 
 /// One message when all threads have joined.
