@@ -109,13 +109,18 @@ def _above(seen: Seen, above: Sequence, below: Sequence, limit: float = 1.0) -> 
     return Verdict(holds, f"{wording.number(stats.median(first))} against {wording.number(stats.median(second))}")
 
 
+def _inside(low: float, high: float, floor: float, ceiling: float) -> bool | None:
+    """Is an interval wholly within these bounds? None: in part."""
+    if floor <= low and high <= ceiling:
+        return True
+    return False if high < floor or low > ceiling else None
+
+
 def _alike(seen: Seen, one: Sequence, other: Sequence) -> Verdict:
     first, second = seen.values(*one), seen.values(*other)
     low, high = stats.bootstrap(lambda a, b: a / b, first, second)
-    inside = low >= 1 - ALIKE and high <= 1 + ALIKE
-    outside = high < 1 - ALIKE or low > 1 + ALIKE
     ratio = stats.median(first) / stats.median(second)
-    return Verdict(True if inside else False if outside else None, f"{ratio:.2f} times ({low:.2f} to {high:.2f})")
+    return Verdict(_inside(low, high, 1 - ALIKE, 1 + ALIKE), f"{ratio:.2f} times ({low:.2f} to {high:.2f})")
 
 
 def _share_above(seen: Seen, above: Sequence, below: Sequence | float) -> Verdict:
@@ -129,10 +134,8 @@ def _share_above(seen: Seen, above: Sequence, below: Sequence | float) -> Verdic
 def _shares_alike(seen: Seen, one: Sequence, other: Sequence) -> Verdict:
     first, second = seen.values(*one), seen.values(*other)
     low, high = stats.bootstrap(lambda a, b: a - b, first, second)
-    limit = 100 * ALIKE
-    holds = True if -limit <= low and high <= limit else False if high < -limit or low > limit else None
-    if max(first) == max(second) == 0:
-        holds = None  # nothing is early in either
+    nothing = max(first) == max(second) == 0
+    holds = None if nothing else _inside(low, high, -100 * ALIKE, 100 * ALIKE)
     return Verdict(holds, f"{stats.median(first):.0f} % and {stats.median(second):.0f} %")
 
 
@@ -163,8 +166,7 @@ def _noise_is_what_receivers_gain(seen: Seen, plan: str, size: int) -> Verdict:
     """4 % of 10 ms."""
     gained = seen.values(plan, size)
     low, high = stats.bootstrap(lambda a: a / 400, gained)
-    holds = True if low >= 1 - ALIKE and high <= 1 + ALIKE else False if high < 1 - ALIKE or low > 1 + ALIKE else None
-    return Verdict(holds, f"{wording.number(stats.median(gained))} us of 400")
+    return Verdict(_inside(low, high, 1 - ALIKE, 1 + ALIKE), f"{wording.number(stats.median(gained))} us of 400")
 
 
 ICPP, SAND = "ICPP'22", "SAND2019-11403"
