@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -63,7 +64,8 @@ WriteWatch::~WriteWatch() {
 int WriteWatch::protect(std::uintptr_t begin, std::uint64_t bytes, bool is_on) const noexcept {
   uffdio_writeprotect order{{begin, bytes}, is_on ? UFFDIO_WRITEPROTECT_MODE_WP : 0};
   while (::ioctl(faults_.get(), UFFDIO_WRITEPROTECT, &order) != 0) {
-    if (errno != EAGAIN) return errno;  // EAGAIN: the memory map is just being changed
+    if (errno != EAGAIN) return errno;
+    ::sched_yield();  // the memory map is just being changed
   }
   return 0;
 }
