@@ -10,7 +10,7 @@ The rows are bench/rows.json; each is
 
 `native MPI ...` and `larklane MPI ...` run bench/pair with these arguments on two ranks, words NAME=VALUE going into its environment;
 any other command runs as it is. `quantile` (default 0.5): which of its samples a run stands for. A claim compares a candidate with a
-baseline, or with a limit in the row's unit.
+baseline, or with a limit in the row's unit. A point may have `repetitions` of its own.
 
 A command is run once per turn and contender, from the repository's root, and prints as its last line {"samples": [numbers],
 "wrong": 0}: one sample of the turn is their median (or `quantile`), smaller is better; `wrong` counts rounds with a wrong payload or completion. A
@@ -155,7 +155,7 @@ def measure(row, parameters, contenders, runner=run_once):
     """
     series = {name: [] for name in stats.turns(contenders, 0)}
     failed = {}
-    for turn in range(row["repetitions"]):
+    for turn in range(parameters.get("repetitions", row["repetitions"])):
         for name in stats.turns(contenders, turn):
             plain = name.removesuffix("'")
             if plain not in failed:

@@ -30,6 +30,7 @@ class SendSide {
   void start(std::uint64_t round) {
     // Its line is the other side's; Wait will ask it whether the round before has been read.
     __builtin_prefetch(&block_.header().moved_count);
+    if (mode_ == Mode::slots) slots_.own_first(round);
     if (mode_ == Mode::direct) rendezvous_.clear(round + 1);
   }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/status.hpp"
+#include "part/own_lines.hpp"
 
 namespace larklane::part {
 
@@ -16,6 +17,8 @@ struct SlotWindow {
   std::byte* slots = nullptr;
   std::uint64_t partition_bytes = 0;
   std::uint8_t mark = 0;
+  std::uint32_t ahead = 0;      ///< partitions whose lines are fetched before they are written
+  std::uint32_t ahead_end = 0;  ///< from this partition on nothing is left to fetch
 
   /// No read-modify-write, no stall on the reader's cache.
   template <class Fill>
@@ -24,6 +27,10 @@ struct SlotWindow {
     if (marks[partition].load(std::memory_order_relaxed) == mark) [[unlikely]]
       return Errc::kAlreadyReady;
     const std::uint64_t offset = partition * partition_bytes;
+    if (partition < ahead_end) {
+      own_line(slots + offset + ahead * partition_bytes);
+      own_line(marks + partition + ahead);
+    }
     fill(slots + offset, offset, partition_bytes);
     // release: the slot is full; pairs with SlotReader's acquire.
     marks[partition].store(mark, std::memory_order_release);

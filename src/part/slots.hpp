@@ -24,6 +24,7 @@
 #include "base/status.hpp"
 #include "part/block.hpp"
 #include "part/marked_prefix.hpp"
+#include "part/own_lines.hpp"
 #include "part/rendezvous.hpp"
 #include "part/slot_window.hpp"
 
@@ -36,7 +37,20 @@ class SlotWriter {
       : block_(block), partitions_(shape.partitions), partition_bytes_(shape.partition_bytes) {}
 
   SlotWindow<P> window(std::uint64_t round) const noexcept {
-    return {block_.marks(round), block_.slot(round, 0), partition_bytes_, mark_of(round)};
+    const std::uint64_t reach = kAheadBytes / std::max<std::uint64_t>(partition_bytes_, 1);
+    const auto ahead = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(reach, 1, partitions_));
+    return {.marks = block_.marks(round),
+            .slots = block_.slot(round, 0),
+            .partition_bytes = partition_bytes_,
+            .mark = mark_of(round),
+            .ahead = ahead,
+            .ahead_end = partitions_ - ahead};
+  }
+
+  /// Start: what Pready writes first is on its way when the program has computed.
+  void own_first(std::uint64_t round) const noexcept {
+    own_first_lines(block_.marks(round), partitions_);
+    own_first_lines(block_.slot(round, 0), partitions_ * partition_bytes_);
   }
 
   /// Pready of `run`. fill(slot, packed_offset, length) copies from the send buffer.
@@ -101,6 +115,8 @@ class SlotWriter {
   bool is_marked(std::uint64_t round, std::uint32_t partition) const {
     return block_.marks(round)[partition].load(std::memory_order_relaxed) == mark_of(round);
   }
+
+  static constexpr std::uint64_t kAheadBytes = 1024;
 
   const BlockView<P>& block_;
   std::uint32_t partitions_;
