@@ -108,7 +108,10 @@ def install_venv(name, requirements):
         )
         if not made:
             return
-    run(str(venv / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *requirements)
+    install = (str(venv / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input")
+    if not run(*install, *requirements):  # pip installs all or none: what this machine can't have keeps nothing else away
+        for requirement in requirements:
+            run(*install, requirement)
 
 
 def say_what_is_missing(packages):
