@@ -2,10 +2,12 @@
 """Is what `larklane report` says of early sending true? Predicted against measured savings of the examples, on this machine.
 
 For each configuration: three profiles of the mode that sends whole messages after the join (the MPI alone), what is predicted from them
-(the median; from the lowest to the highest bound), and then the times of that mode and of the partitioned one, run in turns without a profile. Written: docs/measurements/savings-<commit>.json
+(the median; from the lowest to the highest bound), and then the times of that mode and of the partitioned one, run in turns without a profile. The
+measured saving is the median of the turns' differences, with its 95 % bootstrap interval. Written: docs/measurements/savings-<commit>.json
 and savings.md beside it. What partitions cost is measured first (`larklane bench latency`).
 
-A prediction holds if the measured saving is at most 20 % of itself, or 1 % of a step, away from it, or lies in its interval.
+A prediction holds if the measured saving is at most 20 % of itself, or 1 % of a step, away from it, or lies in its interval; it is refuted if
+it does not hold and the two intervals have nothing in common: then the noise of the measured saving doesn't explain it.
 Configurations that are held out were not looked at when the model was made.
 """
 
@@ -115,10 +117,11 @@ def compared(configuration, known, repetitions):
     made = predicted(configuration, known)
     joined, partitioned = measured(configuration, repetitions)
     step = statistics.median(joined)
-    low, high = stats.bootstrap(lambda before, after: before - after, joined, partitioned)
+    saved = [before - after for before, after in zip(joined, partitioned)]
+    low, high = stats.bootstrap(lambda middle: middle, saved)
     record = {"program": configuration.program, "options": configuration.words, "held_out": configuration.is_held_out,
               "joined_ms": joined, "partitioned_ms": partitioned, "step_ms": step,
-              "measured_ms": step - statistics.median(partitioned), "measured_interval_ms": [low, high], "why": next((found.why for found, saving in made if not saving), "")}
+              "measured_ms": statistics.median(saved), "measured_interval_ms": [low, high], "why": next((found.why for found, saving in made if not saving), "")}
     if not record["why"]:
         shares = [(saving.ns / found.prediction.step_ns, *(bound / found.prediction.step_ns for bound in saving.interval_ns)) for found, saving in made]
         middle, low, high = statistics.median(share for share, _, _ in shares), min(low for _, low, _ in shares), max(high for _, _, high in shares)
@@ -135,8 +138,10 @@ def judged(record):
         away, (low, high) = abs(record["predicted_ms"] - measured_ms), record["interval_ms"]
         record["close"] = away <= max(CLOSE * abs(measured_ms), WORTH * step_ms)
         record["holds"] = record["close"] or low <= measured_ms <= high
+        measured_low, measured_high = record["measured_interval_ms"]
+        record["refuted"] = not record["holds"] and (measured_high < low or high < measured_low)
     else:
-        record["close"] = record["holds"] = False
+        record["close"] = record["holds"] = record["refuted"] = False
     return record
 
 
@@ -163,7 +168,9 @@ def line(record):
                   f"{record['interval_ms'][0]:.3f} to {record['interval_ms'][1]:.3f}"]
     else:
         cells += [record["why"], ""]
-    cells += [f"{record['measured_ms']:.3f}" + (" (nothing)" if record["nothing"] else ""), "yes" if record["holds"] else "no"]
+    cells += [f"{record['measured_ms']:.3f}" + (" (nothing)" if record["nothing"] else ""),
+              "{:.3f} to {:.3f}".format(*record["measured_interval_ms"]),
+              "yes" if record["holds"] else "refuted" if record["refuted"] else "no"]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -177,17 +184,17 @@ def table(records):
         "Milliseconds per step. Predicted from a profile of the program with one send after the join; measured: that, and the same program",
         "with partitions under Larklane, in turns. Written by `scripts/savings.py`, which says when a prediction holds.", "",
         *(f"* {name}: the prediction holds at {share(group, lambda each: each['holds'])}, without its interval at "
-          f"{share(group, lambda each: each['close'])}" for name, group in groups.items()),
+          f"{share(group, lambda each: each['close'])}; refuted at {share(group, lambda each: each['refuted'])}" for name, group in groups.items()),
         f"* nothing was gained: said so at {share(nothing, lambda each: each.get('predicted_nothing'))}",
         f"* said that nothing is to be gained: so it was at {share(called, lambda each: each['nothing'])}", "",
-        "| program | options | | step | predicted | interval | measured | holds |", "|---|---|---|---|---|---|---|---|", *map(line, records)]) + "\n"
+        "| program | options | | step | predicted | interval | measured | interval | holds |", "|---|---|---|---|---|---|---|---|---|", *map(line, records)]) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="TEXT", default="", help="configurations with TEXT in them; writes nothing")
     parser.add_argument("--tuning", action="store_true", help="without those that are held out; writes nothing")
-    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="runs of each mode (default: %(default)s)")
+    parser.add_argument("--repetitions", type=int, default=11, metavar="N", help="runs of each mode (default: %(default)s)")
     arguments = parser.parse_args()
     if not MPI.installed():
         print(f"savings: {MPI.title} is not installed (make setup)")

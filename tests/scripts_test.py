@@ -99,6 +99,9 @@ def test_savings():
     assert holds(0.5, [0.4, 0.6], -0.5) == (True, True) and holds(0.6, [0.4, 0.7], -0.5) == (False, False)
     assert holds(30.0, [9, 40], 10.0) == (True, False)
     assert savings.judged({"measured_ms": 1.0, "measured_interval_ms": [0.5, 2], "step_ms": 100.0})["holds"] is False
+    for measured_interval, refuted in (([5, 10.9], True), ([5, 11.1], False)):  # noise explains it, or does not
+        record = {"predicted_ms": 20.0, "interval_ms": [11, 30], "measured_ms": 9.0, "measured_interval_ms": measured_interval, "step_ms": 100.0}
+        assert savings.judged(record)["refuted"] is refuted
 
 
 def test_configurations():

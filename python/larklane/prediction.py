@@ -16,6 +16,7 @@ from larklane.stats import SEED, quantile
 
 WORTH = 0.01  # of a step: less is nothing
 RESAMPLES = 1000
+KNOWN = 0.9  # of the time in which threads compute
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,9 +33,10 @@ class Assumption:
     at_once: bool = True
     needed_late: bool = False
 
-    def opposites(self) -> list[Assumption]:
-        """Each with one assumption the other way round, but for `at_once`."""
-        return [dataclasses.replace(self, **{name: not getattr(self, name)}) for name in ("reversed_parts", "shared", "needed_late")]
+    def opposites(self, knows_loads: bool) -> list[Assumption]:
+        """Each with one assumption the other way round, but for `at_once`. @param knows_loads  the profile tells who sleeps"""
+        names = ("reversed_parts", "needed_late") if knows_loads else ("reversed_parts", "shared", "needed_late")
+        return [dataclasses.replace(self, **{name: not getattr(self, name)}) for name in names]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +83,9 @@ class _Model:
                 given[signal] = max(event.begin_ns, given.get(signal, 0))
         self.own = {id(event): self._own_ns(event, given) for event in self._events()}
         self.number = {id(event): number for place in self.places for number, event in enumerate(program.threads[place])}
+        self.spans = list(self._spans())
+        known_ns = sum(end - begin for _, begin, end, load in self.spans if load is not None)
+        self.knows_loads = known_ns >= KNOWN * sum(end - begin for _, begin, end, _ in self.spans)
         self.work = {shared: self._work(cores if shared else {}) for shared in (False, True)}
 
     def _events(self) -> Iterable[Event]:
@@ -94,18 +99,30 @@ class _Model:
     def _sent_ns(self, number: int) -> float:
         return float(self.program.deliveries[number].send.begin_ns)
 
-    def _work(self, cores: Mapping[int, float]) -> dict[int, float]:
-        """By event: what its thread computes before it, on a core alone."""
-        spans: dict[int, list[tuple[Event, float, float]]] = collections.defaultdict(list)
+    def _spans(self) -> Iterable[tuple[Event, float, float, float | None]]:
+        """Before which event, begin, end of what a thread computes, and its load: known from one event that tells it to the next."""
         for place in self.places:
             events = self.program.threads[place]
+            spans: list[tuple[Event, float, float]] = []
             for before, event in zip([None, *events], events):
-                begin = before.end_ns if before else event.begin_ns
-                spans[self.program.hosts[place[0]]].append((event, begin, event.begin_ns))
+                spans.append((event, before.end_ns if before else event.begin_ns, event.begin_ns))
+                if event.busy_ns is not None:
+                    total_ns = sum(end - begin for _, begin, end in spans)
+                    load = min(1.0, event.busy_ns / total_ns) if event.busy_ns and total_ns else None
+                    yield from ((*span, load) for span in spans)
+                    spans = []
+            yield from ((*span, None) for span in spans)
+
+    def _work(self, cores: Mapping[int, float]) -> dict[int, tuple[float, float]]:
+        """By event: for how long its thread computes before it, on a core alone, and sleeps before that."""
+        by_host: dict[int, list[tuple[Event, float, float, float | None]]] = collections.defaultdict(list)
+        for span in self.spans:
+            by_host[self.program.hosts[span[0].rank]].append(span)
         work = {}
-        for host, of_host in spans.items():
-            shares = Shares(((begin, end) for _, begin, end in of_host), cores.get(host, float("inf")))
-            work.update({id(event): shares.work_ns(begin, end) for event, begin, end in of_host})
+        for host, spans in by_host.items():
+            shares = Shares(((begin, end, 1.0 if load is None else load) for _, begin, end, load in spans), cores.get(host, float("inf")))
+            for event, begin, end, load in spans:
+                work[id(event)] = (shares.work_ns(begin, end), 0.0) if load is None else (load * (end - begin), shares.sleep_ns(begin, end, load))
         return work
 
     def times(self, assumed: Assumption) -> Times:
@@ -219,8 +236,9 @@ class _Split:
         needs += [("message", number) for number in event.takes if number not in self.parts] + self.needed[id(event)]
         is_gone = event.let_go_by in self.free and (self.assumed.at_once or event.let_go_by not in self.after)
         own_ns = 0.0 if is_gone or (event.sends and not whole and not event.takes) else self.own[id(event)]
-        work_ns = self.model.work[self.assumed.shared][id(event)] + self.extra[id(event)]
-        return Operation(work_ns, needs=tuple(self.first[id(event)])), Operation(0.0, tuple(gives), tuple(needs), own_ns)
+        work_ns, sleep_ns = self.model.work[self.assumed.shared][id(event)]
+        work_ns += self.extra[id(event)]
+        return Operation(work_ns, needs=tuple(self.first[id(event)]), sleep_ns=sleep_ns), Operation(0.0, tuple(gives), tuple(needs), own_ns)
 
 
 # --- per step ---------------------------------------------------------------------------------------------------------
@@ -252,7 +270,8 @@ class Predictor:
         model = self.models[0]
         recorded = [self.program.threads[place][number].begin_ns for place, number in self.marks]
         step_ns = (recorded[-1] - recorded[0]) / (len(recorded) - 1)
-        was = {(number, shared): self._steps(each, Assumption(0, shared=shared)) for number, each in enumerate(self.models) for shared in (True, False)}
+        was = {(number, shared): self._steps(each, Assumption(0, shared=shared)) for number, each in enumerate(self.models)
+               for shared in ((True,) if model.knows_loads else (True, False))}
         misfit_ns = max(abs(statistics.fmean(steps) - step_ns) for steps in was.values())
 
         def saved(assumed: Assumption, number: int = 0) -> list[list[float]]:
@@ -267,7 +286,7 @@ class Predictor:
         for parts in sorted({min(1 << power, threads) for power in range(1, threads.bit_length() + 1)}):
             base = Assumption(parts)
             values = [statistics.fmean(pair) for pair in zip(*saved(base))]
-            varied = [statistics.fmean(steps) for number in range(len(self.models)) for each in (base, *base.opposites()) for steps in saved(each, number)]
+            varied = [statistics.fmean(steps) for number in range(len(self.models)) for each in (base, *base.opposites(model.knows_loads)) for steps in saved(each, number)]
             low, high = _bootstrap(values)
             mean = statistics.fmean(values) if len(self.models) == 1 else (min(varied) + max(varied)) / 2
             savings.append(Saving(parts, mean, (min(low, *varied) - misfit_ns, max(high, *varied) + misfit_ns)))

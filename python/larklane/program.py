@@ -17,7 +17,8 @@ Meeting = tuple[str, int, object]  # what kind, rank, which
 @dataclasses.dataclass
 class Event:
     """One thing that a thread does besides computing. `comes_to`: threads meet there, each with its part done; `let_go_by`: what
-    holds it until others have come. `sends`, `takes`: numbers of deliveries."""
+    holds it until others have come. `sends`, `takes`: numbers of deliveries. `busy_ns`: processor time since the thread last went on
+    from something for which this is not None; 0: not known."""
 
     rank: int
     thread: int
@@ -29,6 +30,7 @@ class Event:
     needs: list[Signal] = dataclasses.field(default_factory=list)
     sends: list[int] = dataclasses.field(default_factory=list)
     takes: list[int] = dataclasses.field(default_factory=list)
+    busy_ns: int | None = None
 
 
 @dataclasses.dataclass
@@ -51,8 +53,8 @@ class Program:
                     self.going[event.let_go_by].append(event)
 
 
-def _at(rank: int, record: Record, begin_ns: int, end_ns: int) -> Event:
-    return Event(rank, record.thread, begin_ns, end_ns)
+def _at(rank: int, record: Record, begin_ns: int, end_ns: int, busy_ns: int | None = 0) -> Event:
+    return Event(rank, record.thread, begin_ns, end_ns, busy_ns=busy_ns)
 
 
 def _barriers(rank: int, records: Iterable[Record]) -> Iterator[Event]:
@@ -66,7 +68,7 @@ def _barriers(rank: int, records: Iterable[Record]) -> Iterator[Event]:
                 number[record.value] += 1
                 met.clear()
             met.append(record)
-            event = _at(rank, record, record.begin_ns, record.end_ns)
+            event = _at(rank, record, record.begin_ns, record.end_ns, record.handle)
             event.comes_to = event.let_go_by = ("barrier", rank, (record.value, number[record.value]))
             event.gives, event.needs = [event.comes_to], [event.comes_to]
             yield event
@@ -83,7 +85,7 @@ def _regions(rank: int, records: Iterable[Record]) -> Iterator[Event]:
             regions[record.request] = record
     for number, region in regions.items():
         fork, join = ("fork", rank, number), ("join", rank, number)
-        first = _at(rank, region, region.begin_ns, region.begin_ns)
+        first = _at(rank, region, region.begin_ns, region.begin_ns, region.handle)
         first.gives, first.let_go_by = [fork], fork
         yield first
         for thread, part in parts[number].items():
@@ -92,7 +94,7 @@ def _regions(rank: int, records: Iterable[Record]) -> Iterator[Event]:
                 begin = _at(rank, part, 0, part.begin_ns)
                 begin.needs, begin.let_go_by = [fork], fork
                 yield begin
-            end = _at(rank, part, part.end_ns, region.end_ns if is_first else part.end_ns)
+            end = _at(rank, part, part.end_ns, region.end_ns if is_first else part.end_ns, part.handle)
             end.gives, end.comes_to = [join], join
             if is_first:
                 end.needs, end.let_go_by = [join], join
@@ -112,13 +114,13 @@ def _joined(rank: int, records: Sequence[Record]) -> Iterator[Event]:
         group += thread.begin_ns > last_ns
         last_ns = join.end_ns
         meeting, fork, ended = ("threads", rank, group), ("made", rank, made), ("ended", rank, made)
-        maker = _at(rank, join, thread.begin_ns, thread.begin_ns)
+        maker = _at(rank, join, thread.begin_ns, thread.begin_ns, None)
         maker.gives = [fork]
         begin = _at(rank, thread, 0, thread.begin_ns)
         begin.needs = [fork]
-        end = _at(rank, thread, thread.end_ns, thread.end_ns)
+        end = _at(rank, thread, thread.end_ns, thread.end_ns, thread.handle)
         end.gives, end.comes_to = [ended], meeting
-        joiner = _at(rank, join, join.begin_ns, join.end_ns)
+        joiner = _at(rank, join, join.begin_ns, join.end_ns, join.handle)
         joiner.needs, joiner.let_go_by = [ended], meeting
         yield from (maker, begin, end, joiner)
 

@@ -1,6 +1,6 @@
 """Replays threads that compute, wait for each other and for messages: pure functions on made-up or recorded programs.
 
-A thread is a list of operations. It computes, comes to an operation, gives its signals, waits until the signals that it needs are
+A thread is a list of operations. It sleeps, computes, comes to an operation, gives its signals, waits until the signals that it needs are
 there, stays for the operation's own time, and goes on. Threads of one host share its cores evenly (docs/prediction.md).
 """
 
@@ -17,13 +17,14 @@ Signal = Hashable
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """`work_ns`: computing before it, on a core alone. `gives`: with how long each is on its way. `own_ns`: from the last signal
-    that it needs, or from coming, to going on."""
+    """`work_ns`: computing before it, on a core alone; `sleep_ns`: before that, on none. `gives`: with how long each is on its way.
+    `own_ns`: from the last signal that it needs, or from coming, to going on."""
 
     work_ns: float
     gives: tuple[tuple[Signal, float], ...] = ()
     needs: tuple[Signal, ...] = ()
     own_ns: float = 0.0
+    sleep_ns: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,11 +81,18 @@ class _Run:
         self.number += 1
         heapq.heappush(self.timed, (time_ns, self.number, what, which))
 
-    def compute(self, index: int) -> None:
+    def sleep(self, index: int, now_ns: float) -> None:
         thread = self.threads[index]
         if self.at[index] < len(thread.operations):
-            host = self.hosts[thread.host]
-            heapq.heappush(host.computing, (host.level + thread.operations[self.at[index]].work_ns, index))
+            sleep_ns = thread.operations[self.at[index]].sleep_ns
+            if sleep_ns > 0:
+                self.plan(now_ns + sleep_ns, "compute", index)
+            else:
+                self.compute(index)
+
+    def compute(self, index: int) -> None:
+        host = self.hosts[self.threads[index].host]
+        heapq.heappush(host.computing, (host.level + self.threads[index].operations[self.at[index]].work_ns, index))
 
     def come(self, index: int, now_ns: float) -> None:
         operation = self.threads[index].operations[self.at[index]]
@@ -126,7 +134,7 @@ class _Run:
                 if what == "go":
                     self.times.went_ns[which].append(now_ns)
                     self.at[which] += 1
-                self.compute(which)
+                self.compute(which) if what == "compute" else self.sleep(which, now_ns)
         else:
             self.come(heapq.heappop(host.computing)[1], now_ns)
         return True
@@ -145,28 +153,41 @@ def replay(threads: Sequence[Thread], cores: Mapping[int, float], gathers: Mappi
 
 
 class Shares:
-    """What threads that computed at known times got done: each had a core, or its share of all."""
+    """What threads that computed at known times got done: each had a core, or its share of all.
 
-    def __init__(self, intervals: Iterable[tuple[float, float]], cores: float) -> None:
+    An interval is (begin, end, load): the share of its time for which the thread had a core, 1 if that isn't known. Where the loads of all leave
+    a core idle nobody waited for one: what a thread lacks there of a full load it slept.
+    """
+
+    BUSY = 0.9  # of all cores: loads are means over an interval
+
+    def __init__(self, intervals: Iterable[tuple[float, float, float]], cores: float) -> None:
         changes: collections.Counter[float] = collections.Counter()
-        for begin, end in intervals:
+        for begin, end, load in intervals:
             if end > begin:
-                changes[begin] += 1
-                changes[end] -= 1
+                changes[begin] += load
+                changes[end] -= load
         self.times = sorted(changes)
-        self.levels, self.rates = [], []
-        level, running = 0.0, 0
+        self.done: list[tuple[float, float]] = []  # until each time: by a thread with a full load; how long a core was idle
+        self.rates: list[tuple[float, float]] = []
+        done, idle, running = 0.0, 0.0, 0.0
         for at, time in enumerate(self.times):
             if at:
-                level += (time - self.times[at - 1]) * self.rates[-1]
+                span = time - self.times[at - 1]
+                done += span * self.rates[-1][0]
+                idle += span * self.rates[-1][1]
             running += changes[time]
-            self.levels.append(level)
-            self.rates.append(min(1.0, cores / running) if running else 1.0)
+            self.done.append((done, idle))
+            self.rates.append((min(1.0, cores / running) if running > 0 else 1.0, 1.0 if running < self.BUSY * cores else 0.0))
 
-    def _level(self, time: float) -> float:
+    def _until(self, time: float, which: int) -> float:
         at = bisect.bisect_right(self.times, time) - 1
-        return self.levels[at] + (time - self.times[at]) * self.rates[at]
+        return self.done[at][which] + (time - self.times[at]) * self.rates[at][which]
 
     def work_ns(self, begin: float, end: float) -> float:
-        """Of one of the intervals."""
-        return self._level(end) - self._level(begin) if end > begin else 0.0
+        """Of an interval whose load isn't known."""
+        return self._until(end, 0) - self._until(begin, 0) if end > begin else 0.0
+
+    def sleep_ns(self, begin: float, end: float, load: float) -> float:
+        """Of one whose load is known; it worked for load * (end - begin)."""
+        return (1 - load) * (self._until(end, 1) - self._until(begin, 1)) if end > begin else 0.0

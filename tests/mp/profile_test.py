@@ -173,8 +173,19 @@ def check_threads(found):
         expect(sum(ns > 1 * MS for ns in spread) >= 3, f"tag {tag}: 2 ms of delay are not in {spread}")
     gaps = sorted(message.after_phase_ns for message in sends)
     expect(gaps[0] >= 0 and gaps[20] < 20 * MS, f"from the last thread's end to the send: {gaps}")
+    check_processor_time(found.records[0])
     rows = profile.delays(found)
     expect(len(rows) == 40 and all(len(row) == 2 for row in rows), f"{len(rows)} rows of delays")
+
+
+def check_processor_time(records):
+    """Who sleeps for 2 ms has not used them, and who computes has."""
+    used = {kind: [(record.handle, record.end_ns - record.begin_ns) for record in records if record.kind == kind]
+            for kind in (Kind.REGION, Kind.MEMBER, Kind.BARRIER, Kind.THREAD, Kind.JOIN)}
+    expect(all(busy > 0 for of_kind in used.values() for busy, _ in of_kind), str(used))
+    slept = [busy for busy, span in used[Kind.MEMBER] if span > 1.9 * MS]
+    expect(len(slept) >= 30 and sorted(slept)[len(slept) // 2] < 1 * MS, f"who sleeps: {slept}")
+    expect(sum(busy > 1.9 * MS for busy, _ in used[Kind.THREAD]) == 10, f"who computes: {used[Kind.THREAD]}")
 
 
 def threads(bench):

@@ -28,13 +28,14 @@ def receive(rank: int, begin: int, end: int, peer: int | None = None, tag: int =
 
 class Pair:
     """Two ranks of two threads. In each step they compute (`times`, [rank][thread]) and meet; the first thread sends, waits for the
-    message, which takes 50, and they meet again. `late`: by how much the wait ends, and they go on, later than they could."""
+    message, which takes 50, and they meet again. `late`: by how much the wait ends, and they go on, later than they could. `load`: the share of
+    their time for which threads have a core; None: not recorded."""
 
     STEPS = 6
 
     def __init__(self, times: tuple[tuple[int, int], tuple[int, int]], cores: int | None = None, part: Curve | None = Curve(((1, 20),)),
-                 late: tuple[int, int] = (0, 0)) -> None:
-        self.times, self.last, self.late = times, max(map(max, times)), late
+                 late: tuple[int, int] = (0, 0), load: float | None = None) -> None:
+        self.times, self.last, self.late, self.load = times, max(map(max, times)), late, load
         self.costs = Costs(Curve(((1, 50),)), part, cores, "by hand")
         self.step_ns = self.last + 50 + sum(late)
 
@@ -52,12 +53,13 @@ class Pair:
         return Predictor(program, [((0, 0), 4 * step + 1) for step in range(self.STEPS)], self.costs).predict(2)
 
     def add(self, events: list[Event], rank: int, thread: int, at: int, step: int) -> None:
-        def meet(name: str, begin: int, end: int) -> Event:
+        def meet(name: str, begin: int, end: int, computed_ns: int = 0) -> Event:
             meeting: Meeting = ("barrier", rank, (name, step))
-            return Event(rank, thread, begin, end, meeting, meeting, [meeting], [meeting])
+            busy_ns = None if self.load is None else round(self.load * computed_ns)
+            return Event(rank, thread, begin, end, meeting, meeting, [meeting], [meeting], busy_ns=busy_ns)
 
         joined, over = at + max(self.times[rank]), at + max(self.times[1 - rank]) + 50 + self.late[0]
-        events.append(meet("first", at + self.times[rank][thread], joined))
+        events.append(meet("first", at + self.times[rank][thread], joined, self.times[rank][thread]))
         if thread == 0:
             events.append(Event(rank, 0, joined, joined, sends=[2 * step + rank]))
             events.append(Event(rank, 0, joined, over, takes=[2 * step + 1 - rank]))
@@ -106,6 +108,15 @@ class Predicted(unittest.TestCase):
         apart, shared = (Pair(((100, 200), (200, 100)), cores=cores).predict() for cores in (None, 1))
         self.assertEqual(shared.misfit_ns, 0)
         self.assertLess(shared.best.ns, apart.best.ns)
+
+    def test_who_sleeps_takes_no_core(self) -> None:
+        """On one core, as if each had one of its own, if they sleep almost all the time; and if they all compute, as if nothing were known."""
+        times = ((10000, 20000), (20000, 10000))
+        apart, asleep, awake, unknown = (Pair(times, cores=cores, load=load).predict() for cores, load in ((None, None), (1, 0.001), (1, 0.25), (1, None)))
+        self.assertAlmostEqual(asleep.best.ns, apart.best.ns, delta=100)
+        self.assertLess(asleep.misfit_ns, 100)
+        self.assertLess(awake.best.ns, apart.best.ns)
+        self.assertAlmostEqual(awake.best.ns, unknown.best.ns, delta=100)
 
 
 class Traffic(unittest.TestCase):

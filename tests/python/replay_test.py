@@ -47,6 +47,11 @@ class Replay(unittest.TestCase):
         times = self.run_all(thread(Operation(1, needs=("never",)), Operation(1)), thread(Operation(7)))
         self.assertEqual((times.came_ns, times.went_ns), ([[1], [7]], [[], [7]]))
 
+    def test_who_sleeps_takes_no_core(self) -> None:
+        """Two on one core: 10 of sleep, then 4 of work, beside 10 and then 5 of work."""
+        times = self.run_all(thread(Operation(4, sleep_ns=10.0)), thread(Operation(10), Operation(5)), cores=1)
+        self.assertEqual(times.came_ns, [[18], [10, 19]])
+
     def test_begin(self) -> None:
         self.assertEqual(self.run_all(thread(Operation(5), begin_ns=100.0)).came_ns, [[105]])
 
@@ -57,16 +62,23 @@ class Shared(unittest.TestCase):
     def test_work(self) -> None:
         """0 to 10 two threads, to 20 three, to 30 one; on two cores."""
         intervals = [(0, 20), (0, 20), (10, 30)]
-        shares = Shares(intervals, 2)
+        shares = Shares(((*each, 1.0) for each in intervals), 2)
         for (begin, end), work in zip(intervals, (10 + 20 / 3, 10 + 20 / 3, 20 / 3 + 10)):
             self.assertAlmostEqual(shares.work_ns(begin, end), work)
 
     def test_replay_of_the_work_takes_the_recorded_time(self) -> None:
         intervals = [(0.0, 17.0), (0.0, 31.0), (5.0, 20.0), (9.0, 44.0)]
-        shares = Shares(intervals, 2)
+        shares = Shares(((*each, 1.0) for each in intervals), 2)
         times = replay([thread(Operation(shares.work_ns(*each)), begin_ns=each[0]) for each in intervals], {0: 2.0}, {})
         for (_, end), came in zip(intervals, times.came_ns):
             self.assertAlmostEqual(came[0], end)
+
+    def test_sleep(self) -> None:
+        """A quarter of a core and a half leave one of two idle: who lacks something sleeps. From 10 on the others take all: it waits."""
+        shares = Shares([(0, 20, 0.25), (0, 10, 0.5), (10, 20, 1.0), (10, 20, 0.75)], 2)
+        self.assertEqual(shares.sleep_ns(0, 20, 0.25), 7.5)
+        self.assertEqual(shares.sleep_ns(0, 10, 0.5), 5)
+        self.assertEqual(shares.sleep_ns(10, 20, 0.75), 0)
 
 
 if __name__ == "__main__":

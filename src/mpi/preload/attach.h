@@ -21,6 +21,7 @@ typedef struct LarklaneThreadEvent {
   uint32_t region;
   int32_t thread_count;  ///< asked for, 0: all
   uint8_t kind;
+  uint64_t busy_ns;  ///< processor time from where the thread last went on to where it came to this
 } LarklaneThreadEvent;
 typedef void LarklaneThreadHook(const LarklaneThreadEvent* event);
 

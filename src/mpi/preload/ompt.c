@@ -37,13 +37,13 @@ enum { kIsLeague = 0x40000000 };
 
 // A parallel region, from its begin to its end; each of its threads has left it before that.
 struct Region {
-  uint64_t begin_ns;
+  LarklaneCame came;
   const void* caller;
   uint32_t number;
   int32_t threads;
 };
 
-static _Thread_local uint64_t barrier_begin_ns;  // of the barrier in which the thread is
+static _Thread_local LarklaneCame at_barrier;  // in which the thread is; at_ns 0: in none
 
 static void tell(const LarklaneThreadEvent* event) {
   LarklaneThreadHook* hook = larklane_thread_hook();
@@ -55,8 +55,7 @@ static void begin_region(ompt_data_t* task, const void* frame, ompt_data_t* para
   (void)task, (void)frame;
   struct Region* region = flags & kIsLeague ? NULL : malloc(sizeof *region);
   if (region) {
-    *region =
-        (struct Region){larklane_now_ns(), caller, larklane_number_region(), (int32_t)threads};
+    *region = (struct Region){larklane_come(), caller, larklane_number_region(), (int32_t)threads};
   }
   parallel->ptr = region;
 }
@@ -65,19 +64,20 @@ static void end_region(ompt_data_t* parallel, ompt_data_t* task, int flags, cons
   (void)task, (void)flags, (void)caller;
   struct Region* region = parallel->ptr;
   if (!region) return;
-  tell(&(LarklaneThreadEvent){.begin_ns = region->begin_ns,
-                              .end_ns = larklane_now_ns(),
+  tell(&(LarklaneThreadEvent){.begin_ns = region->came.at_ns,
+                              .end_ns = larklane_go_on(),
                               .value = (uintptr_t)region->caller,
                               .region = region->number,
                               .thread_count = region->threads,
-                              .kind = kLarklaneRegion});
+                              .kind = kLarklaneRegion,
+                              .busy_ns = region->came.busy_ns});
   free(region);
 }
 
 static void begin_member(int scope, ompt_data_t* parallel, ompt_data_t* task, unsigned threads,
                          unsigned index, int flags) {
   (void)parallel, (void)threads, (void)index, (void)flags;
-  if (scope == kScopeBegin) task->value = larklane_now_ns();
+  if (scope == kScopeBegin) task->value = larklane_go_on();
 }
 
 // The barrier at the end of a region. Runtimes that don't say so give its place in the program: the
@@ -96,22 +96,26 @@ static void meet(int kind, int scope, ompt_data_t* parallel, ompt_data_t* task,
       kind <= kBarrierImplementation || kind == kBarrierWorkshare || kind == kBarrierParallel;
   const struct Region* region = parallel ? parallel->ptr : NULL;
   if (!is_barrier || !region) return;
-  const uint64_t now = larklane_now_ns();
   if (scope == kScopeEnd) {
-    if (barrier_begin_ns)
-      tell(&(LarklaneThreadEvent){
-          .begin_ns = barrier_begin_ns, .end_ns = now, .kind = kLarklaneBarrier});
-    barrier_begin_ns = 0;
-  } else if (ends_member(kind, region, caller)) {
-    barrier_begin_ns = 0;
+    const uint64_t now = larklane_go_on();
+    if (at_barrier.at_ns)
+      tell(&(LarklaneThreadEvent){.begin_ns = at_barrier.at_ns,
+                                  .end_ns = now,
+                                  .kind = kLarklaneBarrier,
+                                  .busy_ns = at_barrier.busy_ns});
+    at_barrier.at_ns = 0;
+    return;
+  }
+  const LarklaneCame came = larklane_come();
+  const bool is_last = ends_member(kind, region, caller);
+  at_barrier = is_last ? (LarklaneCame){0, 0} : came;
+  if (is_last)
     tell(&(LarklaneThreadEvent){.begin_ns = task->value,
-                                .end_ns = now,
+                                .end_ns = came.at_ns,
                                 .value = (uintptr_t)region->caller,
                                 .region = region->number,
-                                .kind = kLarklaneMember});
-  } else {
-    barrier_begin_ns = now;
-  }
+                                .kind = kLarklaneMember,
+                                .busy_ns = came.busy_ns});
 }
 
 static int initialize(ompt_function_lookup_t* lookup, int device, ompt_data_t* tool_data) {

@@ -28,10 +28,22 @@ LarklaneThreadHook* larklane_thread_hook(void) {
   return atomic_load_explicit(&hook, memory_order_acquire);  // pairs with larklane_watch_threads
 }
 
-uint64_t larklane_now_ns(void) {
+static uint64_t clock_ns(clockid_t clock) {
   struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static _Thread_local uint64_t busy_before_ns;  // processor time of the thread when it last went on
+
+LarklaneCame larklane_come(void) {
+  const uint64_t busy_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - busy_before_ns;
+  return (LarklaneCame){clock_ns(CLOCK_MONOTONIC), busy_ns ? busy_ns : 1};
+}
+
+uint64_t larklane_go_on(void) {
+  busy_before_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  return clock_ns(CLOCK_MONOTONIC);
 }
 
 // The wrapped function: after us in the global scope, or in a libgomp that was opened locally.
@@ -94,14 +106,16 @@ struct Region {
 
 static void run_member(void* region_p) {
   const struct Region* region = region_p;
-  const uint64_t begin_ns = larklane_now_ns();
+  const uint64_t begin_ns = larklane_go_on();
   region->body(region->data);
+  const LarklaneCame came = larklane_come();
   LarklaneThreadHook* tell = larklane_thread_hook();
   const LarklaneThreadEvent event = {.begin_ns = begin_ns,
-                                     .end_ns = larklane_now_ns(),
+                                     .end_ns = came.at_ns,
                                      .value = (uintptr_t)region->body,
                                      .region = region->number,
-                                     .kind = kLarklaneMember};
+                                     .kind = kLarklaneMember,
+                                     .busy_ns = came.busy_ns};
   if (tell) tell(&event);
 }
 
@@ -110,13 +124,14 @@ uint32_t larklane_number_region(void) {
   return atomic_fetch_add_explicit(&regions, 1, memory_order_relaxed) + 1;  // relaxed: a counter
 }
 
-static void tell_region(const struct Region* region, uint64_t begin_ns, unsigned threads) {
-  const LarklaneThreadEvent event = {.begin_ns = begin_ns,
-                                     .end_ns = larklane_now_ns(),
+static void tell_region(const struct Region* region, LarklaneCame came, unsigned threads) {
+  const LarklaneThreadEvent event = {.begin_ns = came.at_ns,
+                                     .end_ns = larklane_go_on(),
                                      .value = (uintptr_t)region->body,
                                      .region = region->number,
                                      .thread_count = (int32_t)threads,
-                                     .kind = kLarklaneRegion};
+                                     .kind = kLarklaneRegion,
+                                     .busy_ns = came.busy_ns};
   LarklaneThreadHook* tell = larklane_thread_hook();
   if (tell) tell(&event);
 }
@@ -132,9 +147,9 @@ static void tell_region(const struct Region* region, uint64_t begin_ns, unsigned
       return;                                                      \
     }                                                              \
     struct Region region = {body, data, larklane_number_region()}; \
-    const uint64_t begin_ns = larklane_now_ns();                   \
+    const LarklaneCame came = larklane_come();                     \
     call(run_member, &region, __VA_ARGS__);                        \
-    tell_region(&region, begin_ns, threads);                       \
+    tell_region(&region, came, threads);                           \
   }
 
 REGION(GOMP_parallel, (Body * body, void* data, unsigned threads, unsigned flags), threads, flags)
@@ -162,22 +177,25 @@ LOOP_WITHOUT_CHUNK(GOMP_parallel_loop_runtime)
 LOOP_WITHOUT_CHUNK(GOMP_parallel_loop_nonmonotonic_runtime)
 LOOP_WITHOUT_CHUNK(GOMP_parallel_loop_maybe_nonmonotonic_runtime)
 
-static void tell_wait(uint8_t kind, uint64_t begin_ns, uint64_t value) {
+static void tell_wait(uint8_t kind, LarklaneCame came, uint64_t value) {
   LarklaneThreadHook* tell = larklane_thread_hook();
-  const LarklaneThreadEvent event = {
-      .begin_ns = begin_ns, .end_ns = larklane_now_ns(), .value = value, .kind = kind};
+  const LarklaneThreadEvent event = {.begin_ns = came.at_ns,
+                                     .end_ns = larklane_go_on(),
+                                     .value = value,
+                                     .kind = kind,
+                                     .busy_ns = came.busy_ns};
   if (tell) tell(&event);
 }
 
 // Where the threads of a region wait for each other.
-#define BARRIER(name)                                                 \
-  EXPORT void name(void);                                             \
-  void name(void) {                                                   \
-    typedef void Function(void);                                      \
-    REAL(Function, name);                                             \
-    const uint64_t begin_ns = is_gomp_told() ? larklane_now_ns() : 0; \
-    call();                                                           \
-    if (begin_ns) tell_wait(kLarklaneBarrier, begin_ns, 0);           \
+#define BARRIER(name)                                                                  \
+  EXPORT void name(void);                                                              \
+  void name(void) {                                                                    \
+    typedef void Function(void);                                                       \
+    REAL(Function, name);                                                              \
+    const LarklaneCame came = is_gomp_told() ? larklane_come() : (LarklaneCame){0, 0}; \
+    call();                                                                            \
+    if (came.at_ns) tell_wait(kLarklaneBarrier, came, 0);                              \
   }
 
 BARRIER(GOMP_barrier)
@@ -193,7 +211,14 @@ struct Thread {
 };
 
 static void tell_end(void* created_ns_p) {
-  tell_wait(kLarklaneThread, *(const uint64_t*)created_ns_p, (uintptr_t)pthread_self());
+  const LarklaneCame came = larklane_come();
+  LarklaneThreadHook* tell = larklane_thread_hook();
+  const LarklaneThreadEvent event = {.begin_ns = *(const uint64_t*)created_ns_p,
+                                     .end_ns = came.at_ns,
+                                     .value = (uintptr_t)pthread_self(),
+                                     .kind = kLarklaneThread,
+                                     .busy_ns = came.busy_ns};
+  if (tell) tell(&event);
 }
 
 static void* run_thread(void* thread_p) {
@@ -213,7 +238,7 @@ EXPORT int pthread_create(pthread_t* restrict thread, const pthread_attr_t* rest
   REAL(Function, pthread_create);
   struct Thread* wrapped = larklane_thread_hook() ? malloc(sizeof *wrapped) : NULL;
   if (!wrapped) return call(thread, attributes, body, data);
-  *wrapped = (struct Thread){body, data, larklane_now_ns()};
+  *wrapped = (struct Thread){body, data, clock_ns(CLOCK_MONOTONIC)};
   const int error = call(thread, attributes, run_thread, wrapped);
   if (error) free(wrapped);
   return error;
@@ -222,17 +247,17 @@ EXPORT int pthread_create(pthread_t* restrict thread, const pthread_attr_t* rest
 EXPORT int pthread_join(pthread_t thread, void** result) {
   typedef int Function(pthread_t, void**);
   REAL(Function, pthread_join);
-  const uint64_t begin_ns = larklane_thread_hook() ? larklane_now_ns() : 0;
+  const LarklaneCame came = larklane_thread_hook() ? larklane_come() : (LarklaneCame){0, 0};
   const int error = call(thread, result);
-  if (begin_ns && !error) tell_wait(kLarklaneJoin, begin_ns, (uintptr_t)thread);
+  if (came.at_ns && !error) tell_wait(kLarklaneJoin, came, (uintptr_t)thread);
   return error;
 }
 
 EXPORT int pthread_barrier_wait(pthread_barrier_t* barrier) {
   typedef int Function(pthread_barrier_t*);
   REAL(Function, pthread_barrier_wait);
-  const uint64_t begin_ns = larklane_thread_hook() ? larklane_now_ns() : 0;
+  const LarklaneCame came = larklane_thread_hook() ? larklane_come() : (LarklaneCame){0, 0};
   const int result = call(barrier);
-  if (begin_ns) tell_wait(kLarklaneBarrier, begin_ns, (uintptr_t)barrier);
+  if (came.at_ns) tell_wait(kLarklaneBarrier, came, (uintptr_t)barrier);
   return result;
 }

@@ -9,4 +9,13 @@ void larklane_watch_threads(LarklaneThreadHook* hook);
 LarklaneThreadHook* larklane_thread_hook(void);
 /// A number that no other region has, beginning with 1. @threads thread-safe
 uint32_t larklane_number_region(void);
-uint64_t larklane_now_ns(void);
+
+/// A thread at something that is to be told of: when, and the processor time that it has used since
+/// it last went on (never 0).
+typedef struct LarklaneCame {
+  uint64_t at_ns, busy_ns;
+} LarklaneCame;
+/// The calling thread comes to it.
+LarklaneCame larklane_come(void);
+/// It goes on, to compute. @return when
+uint64_t larklane_go_on(void);

@@ -22,6 +22,7 @@ void record(const LarklaneThreadEvent* event) {
   recorder->write({.begin_ns = event->begin_ns,
                    .end_ns = event->end_ns,
                    .value = event->value,
+                   .handle = event->busy_ns,
                    .a = event->thread_count,
                    .request = event->region,
                    .kind = static_cast<Kind>(event->kind)});

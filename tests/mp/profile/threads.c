@@ -1,5 +1,6 @@
 /* Four ways to compute with threads before a send: an OpenMP region, OpenMP barriers, an OpenMP
- * loop, pthreads. In each of ten rounds thread 1 of 2 takes longer; then rank 0 sends to rank 1.
+ * loop, pthreads. In each of ten rounds thread 1 of 2 takes longer: with OpenMP it sleeps, of the
+ * pthreads it computes; then rank 0 sends to rank 1.
  * --die: rank 1 is killed after the fifth round. Prints "ok". */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -18,8 +19,16 @@ static void be_late(int thread) {
   if (thread == 1) nanosleep(&(struct timespec){0, 2000000}, NULL);
 }
 
+static double used_ms(void) {
+  struct timespec used;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return (double)used.tv_sec * 1e3 + (double)used.tv_nsec / 1e6;
+}
+
 static void* compute(void* thread) {
-  be_late((int)(long)thread);
+  const double until_ms = used_ms() + 2;
+  while ((long)thread == 1 && used_ms() < until_ms)
+    ;
   return NULL;
 }
 
