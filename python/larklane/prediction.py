@@ -17,6 +17,7 @@ from larklane.stats import SEED, quantile
 WORTH = 0.01  # of a step: less is nothing
 RESAMPLES = 1000
 KNOWN = 0.9  # of the time in which threads compute
+POLLS_MAX = 0.1  # of a span may be calls of MPI: how much processor time they use is not known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +109,9 @@ class _Model:
                 spans.append((event, before.end_ns if before else event.begin_ns, event.begin_ns))
                 if event.busy_ns is not None:
                     total_ns = sum(end - begin for _, begin, end in spans)
-                    load = min(1.0, event.busy_ns / total_ns) if event.busy_ns and total_ns else None
+                    calls_ns = sum(each.end_ns - each.begin_ns for each, _, _ in spans[:-1])
+                    is_known = event.busy_ns and total_ns and calls_ns <= POLLS_MAX * total_ns
+                    load = min(1.0, event.busy_ns / total_ns) if is_known else None
                     yield from ((*span, load) for span in spans)
                     spans = []
             yield from ((*span, None) for span in spans)
@@ -118,9 +121,14 @@ class _Model:
         by_host: dict[int, list[tuple[Event, float, float, float | None]]] = collections.defaultdict(list)
         for span in self.spans:
             by_host[self.program.hosts[span[0].rank]].append(span)
+        polls = collections.defaultdict(list)
+        for event in self._events():
+            if event.takes or event.sends:
+                polls[self.program.hosts[event.rank]].append((float(event.begin_ns), float(event.end_ns)))
         work = {}
         for host, spans in by_host.items():
-            shares = Shares(((begin, end, 1.0 if load is None else load) for _, begin, end, load in spans), cores.get(host, float("inf")))
+            loads = ((begin, end, 1.0 if load is None else load) for _, begin, end, load in spans)
+            shares = Shares(loads, cores.get(host, float("inf")), polls[host])
             for event, begin, end, load in spans:
                 work[id(event)] = (shares.work_ns(begin, end), 0.0) if load is None else (load * (end - begin), shares.sleep_ns(begin, end, load))
         return work

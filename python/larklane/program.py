@@ -90,15 +90,17 @@ def _regions(rank: int, records: Iterable[Record]) -> Iterator[Event]:
         yield first
         for thread, part in parts[number].items():
             is_first = thread == region.thread
+            begin = _at(rank, part, 0, part.begin_ns)
             if not is_first:
-                begin = _at(rank, part, 0, part.begin_ns)
                 begin.needs, begin.let_go_by = [fork], fork
-                yield begin
+            yield begin
             end = _at(rank, part, part.end_ns, region.end_ns if is_first else part.end_ns, part.handle)
             end.gives, end.comes_to = [join], join
             if is_first:
                 end.needs, end.let_go_by = [join], join
             yield end
+        if region.thread not in parts[number]:  # LLVM's runtime does not tell of regions that it runs with one thread
+            yield _at(rank, region, region.end_ns, region.end_ns)
 
 
 def _joined(rank: int, records: Sequence[Record]) -> Iterator[Event]:
@@ -109,6 +111,7 @@ def _joined(rank: int, records: Sequence[Record]) -> Iterator[Event]:
     for join in joins:
         made = max((at for at, record in enumerate(created) if record.value == join.value and record.begin_ns <= join.end_ns), default=None)
         if made is None:
+            yield _at(rank, join, join.begin_ns, join.end_ns, join.handle)
             continue
         thread = created[made]
         group += thread.begin_ns > last_ns

@@ -156,29 +156,30 @@ class Shares:
     """What threads that computed at known times got done: each had a core, or its share of all.
 
     An interval is (begin, end, load): the share of its time for which the thread had a core, 1 if that isn't known. Where the loads of all leave
-    a core idle nobody waited for one: what a thread lacks there of a full load it slept.
+    a core idle nobody waited for one: what a thread lacks there of a full load it slept. `polls`: when others wait, and may poll all the time.
     """
 
     BUSY = 0.9  # of all cores: loads are means over an interval
 
-    def __init__(self, intervals: Iterable[tuple[float, float, float]], cores: float) -> None:
-        changes: collections.Counter[float] = collections.Counter()
-        for begin, end, load in intervals:
+    def __init__(self, intervals: Iterable[tuple[float, float, float]], cores: float, polls: Iterable[tuple[float, float]] = ()) -> None:
+        changes: dict[float, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])  # of what computes, of what polls
+        for which, (begin, end, load) in [*((0, each) for each in intervals), *((1, (*each, 1.0)) for each in polls)]:
             if end > begin:
-                changes[begin] += load
-                changes[end] -= load
+                changes[begin][which] += load
+                changes[end][which] -= load
         self.times = sorted(changes)
         self.done: list[tuple[float, float]] = []  # until each time: by a thread with a full load; how long a core was idle
         self.rates: list[tuple[float, float]] = []
-        done, idle, running = 0.0, 0.0, 0.0
+        done, idle, running, polling = 0.0, 0.0, 0.0, 0.0
         for at, time in enumerate(self.times):
             if at:
                 span = time - self.times[at - 1]
                 done += span * self.rates[-1][0]
                 idle += span * self.rates[-1][1]
-            running += changes[time]
+            running += changes[time][0]
+            polling += changes[time][1]
             self.done.append((done, idle))
-            self.rates.append((min(1.0, cores / running) if running > 0 else 1.0, 1.0 if running < self.BUSY * cores else 0.0))
+            self.rates.append((min(1.0, cores / running) if running > 0 else 1.0, 1.0 if running + polling < self.BUSY * cores else 0.0))
 
     def _until(self, time: float, which: int) -> float:
         at = bisect.bisect_right(self.times, time) - 1

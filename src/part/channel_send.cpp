@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "part/channel.hpp"
 
 namespace larklane::part {
@@ -22,7 +24,8 @@ SendChannel::SendChannel(Parts parts)
       shared_copy_(side_.block().header().shared_copies, partition_bytes_, parts.piece_bytes),
       wire_(*peer_, shm::Direction::write),
       has_large_slots_(side_.mode() == Mode::slots && partition_bytes_ >= kPushBytesMin &&
-                       args_.type->is_contiguous() && wire_.usable()) {
+                       args_.type->is_contiguous() && wire_.usable()),
+      lag_(std::max<std::uint64_t>(partition_bytes_, 1)) {
   if (args_.type->is_contiguous()) contiguous_from_ = static_cast<const std::byte*>(args_.buffer);
 }
 

@@ -22,7 +22,8 @@ namespace larklane::part {
 #endif
 }
 
-/// Ask for the first lines of [from, from + bytes): no more than a core has under way at a time.
+/// Ask for the first lines of [from, from + bytes): about as many as a core has under way at a
+/// time.
 inline void own_first_lines(const void* from, std::uint64_t bytes) noexcept {
   constexpr std::uint64_t kBytesMax = 16 * kLineBytes;
   const auto* start = static_cast<const char*>(from);

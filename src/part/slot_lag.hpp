@@ -1,6 +1,7 @@
 #pragma once
 // Does the receiver keep up with the slots?
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -12,25 +13,32 @@ namespace larklane::part {
 template <class P>
 class SlotLag {
  public:
+  explicit SlotLag(std::uint64_t partition_bytes) noexcept
+      : slots_(static_cast<std::uint32_t>(
+            std::clamp<std::uint64_t>(kBytes / partition_bytes, kSlotsMin, kSlotsMax))) {}
+
   /// `partition` of `round` has been put into its slot.
   void filled(std::uint64_t round, std::uint32_t partition) {
-    const std::uint32_t at = filled_.fetch_add(1, std::memory_order_relaxed) % kSlots;
+    const std::uint32_t at = filled_.fetch_add(1, std::memory_order_relaxed) % kSlotsMax;
     recent_[at].store(stamped::make(round, partition), std::memory_order_relaxed);
   }
 
-  /// The slot that was filled kSlots slots ago, in this round, has not been emptied.
+  /// A slot that was filled some slots ago, in this round, has not been emptied.
   bool is_behind(const BlockView<P>& block, std::uint64_t round) const {
-    const std::uint32_t at = filled_.load(std::memory_order_relaxed) % kSlots;
+    const std::uint32_t at = (filled_.load(std::memory_order_relaxed) - slots_) % kSlotsMax;
     const std::uint64_t oldest = recent_[at].load(std::memory_order_relaxed);
     return stamped::of_round(oldest, round) &&
            block.arrived()[stamped::bits(oldest)].load(std::memory_order_relaxed) != mark_of(round);
   }
 
  private:
-  /// A receiver that looks all the time is two or three slots behind a sender at full speed.
-  static constexpr std::uint32_t kSlots = 8;
+  /// So much is left to the receiver; one that looks all the time is two or three slots behind a
+  /// sender at full speed.
+  static constexpr std::uint64_t kBytes = 128 << 10;
+  static constexpr std::uint32_t kSlotsMin = 3, kSlotsMax = 8;
+  const std::uint32_t slots_;
   typename P::template Atomic<std::uint32_t> filled_{0};
-  typename P::template Atomic<std::uint64_t> recent_[kSlots]{};
+  typename P::template Atomic<std::uint64_t> recent_[kSlotsMax]{};
 };
 
 }  // namespace larklane::part

@@ -176,6 +176,7 @@ inline std::unique_ptr<Engine> make_engine(Names& names, int rank, const char* s
   Config config;
   std::string problem;
   require(config.set("shm_slot_bytes_max", slot_bytes_max, &problem).ok(), problem);
+  require(config.set("shm_slot_cached_max", "1G", &problem).ok(), problem);
   require(config.set("shm_piece_bytes", piece_bytes, &problem).ok(), problem);
   std::vector<control::Listener> own;
   own.push_back(names.bind(rank));

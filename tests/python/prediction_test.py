@@ -110,9 +110,10 @@ class Predicted(unittest.TestCase):
         self.assertLess(shared.best.ns, apart.best.ns)
 
     def test_who_sleeps_takes_no_core(self) -> None:
-        """On one core, as if each had one of its own, if they sleep almost all the time; and if they all compute, as if nothing were known."""
+        """On two cores (one is for who waits for the message): as if each had one of its own, if they sleep almost all the time. On one, if they
+        compute: as if nothing were known."""
         times = ((10000, 20000), (20000, 10000))
-        apart, asleep, awake, unknown = (Pair(times, cores=cores, load=load).predict() for cores, load in ((None, None), (1, 0.001), (1, 0.25), (1, None)))
+        apart, asleep, awake, unknown = (Pair(times, cores=cores, load=load).predict() for cores, load in ((None, None), (2, 0.001), (1, 0.25), (1, None)))
         self.assertAlmostEqual(asleep.best.ns, apart.best.ns, delta=100)
         self.assertLess(asleep.misfit_ns, 100)
         self.assertLess(awake.best.ns, apart.best.ns)

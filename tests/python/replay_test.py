@@ -80,6 +80,10 @@ class Shared(unittest.TestCase):
         self.assertEqual(shares.sleep_ns(0, 10, 0.5), 5)
         self.assertEqual(shares.sleep_ns(10, 20, 0.75), 0)
 
+    def test_who_polls_takes_a_core(self) -> None:
+        """Until 10 another thread may poll: who computes half the time may have waited for a core."""
+        self.assertEqual(Shares([(0, 20, 0.5)], 1, [(0, 10)]).sleep_ns(0, 20, 0.5), 5)
+
 
 if __name__ == "__main__":
     unittest.main()

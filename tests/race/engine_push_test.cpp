@@ -15,14 +15,14 @@ constexpr std::uint64_t kPartitionBytes = 8 << 10;
 /// A pair of requests whose partitions are worth a push.
 class Pushes : public testing::Test {
  protected:
-  explicit Pushes(std::int32_t partitions = 16)
+  explicit Pushes(std::int32_t partitions = 16, std::uint64_t partition_bytes = kPartitionBytes)
       : last_(partitions - 1),
-        from_(static_cast<std::size_t>(partitions) * kPartitionBytes),
+        from_(static_cast<std::size_t>(partitions) * partition_bytes),
         to_(from_.size()),
         send_(made(pair_.sender->send_init(
-            args_of(pair_.recv_address, from_.data(), partitions, kPartitionBytes)))),
+            args_of(pair_.recv_address, from_.data(), partitions, partition_bytes)))),
         recv_(made(pair_.receiver->recv_init(
-            args_of(pair_.send_address, to_.data(), partitions, kPartitionBytes)))) {}
+            args_of(pair_.send_address, to_.data(), partitions, partition_bytes)))) {}
   void TearDown() override {
     EXPECT_TRUE(pair_.sender->free(send_).ok());
     EXPECT_TRUE(pair_.receiver->free(recv_).ok());
@@ -71,6 +71,25 @@ TEST_F(Pushes, WhatTheReceiverDoesNotFetchIsInItsBufferAllTheSame) {
   EXPECT_EQ(sent.moved_by_sender, first_round + 3u * 8);
   EXPECT_EQ(sent.moved_by_sender + received.moved_by_receiver, 4u * 16);
   EXPECT_EQ(sent.bytes_moved + received.bytes_moved, 4 * from_.size());
+}
+
+class PushesOfLargeSlots : public Pushes {
+ protected:
+  static constexpr std::uint64_t kBytes = 64 << 10;
+  PushesOfLargeSlots() : Pushes(16, kBytes) {}
+};
+
+// Of large slots fewer are left to the receiver.
+TEST_F(PushesOfLargeSlots, BeginAfterThree) {
+  const std::uint64_t first_round = meet();
+  start(1);
+  for (std::int32_t p = 0; p < last_; ++p) ASSERT_TRUE(send_->pready(p, 1).ok());
+  for (std::uint64_t i = 3 * kBytes; i < to_.size() - kBytes; ++i)
+    ASSERT_EQ(to_[i], byte_of(1, i)) << i;
+  EXPECT_NE(to_[0], byte_of(1, 0)) << "nobody has fetched it";
+  ASSERT_TRUE(send_->pready(last_, 1).ok());
+  ASSERT_NO_FATAL_FAILURE(finish(1));
+  EXPECT_EQ(pushed(), first_round + 16 - 3);
 }
 
 // Its slot is not marked meanwhile, and marks are one byte.

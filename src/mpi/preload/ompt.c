@@ -33,7 +33,7 @@ enum {
   kBarrierWorkshare = 8,
   kBarrierParallel = 9,
 };
-enum { kIsLeague = 0x40000000 };
+enum { kIsLeague = 0x40000000, kIsInitial = 1 };
 
 // A parallel region, from its begin to its end; each of its threads has left it before that.
 struct Region {
@@ -76,8 +76,8 @@ static void end_region(ompt_data_t* parallel, ompt_data_t* task, int flags, cons
 
 static void begin_member(int scope, ompt_data_t* parallel, ompt_data_t* task, unsigned threads,
                          unsigned index, int flags) {
-  (void)parallel, (void)threads, (void)index, (void)flags;
-  if (scope == kScopeBegin) task->value = larklane_go_on();
+  (void)parallel, (void)threads, (void)index;
+  if (scope == kScopeBegin && !(flags & kIsInitial)) task->value = larklane_go_on();
 }
 
 // The barrier at the end of a region. Runtimes that don't say so give its place in the program: the

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PARTITIONS = 4, COUNT = 65536, DEADLINE_S = 5 };
+enum { PARTITIONS = 4, COUNT = 131072, DEADLINE_S = 5 };
 
 static char buffer[PARTITIONS * COUNT];
 
