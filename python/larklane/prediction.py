@@ -51,7 +51,8 @@ class Saving:
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """`savings`: by number of parts, the best first. `misfit_ns`: how far a step of the replay is from the recorded one."""
+    """`savings`: by number of parts, the best first. `misfit_ns`: how far a step of the replay is from the recorded one. `knows_loads`: the
+    profile tells who sleeps and who computes."""
 
     step_ns: float
     steps: int
@@ -59,6 +60,7 @@ class Prediction:
     savings: tuple[Saving, ...]
     sending_only_ns: float  # of the best, if every receive stays as it is
     last_wrote_ns: float  # of the best, if the last thread wrote everything
+    knows_loads: bool
 
     @property
     def best(self) -> Saving:
@@ -302,4 +304,4 @@ class Predictor:
         best = Assumption(savings[0].parts)
         return Prediction(step_ns, len(recorded) - 1, misfit_ns, tuple(savings),
                           middle(dataclasses.replace(best, own=False)),
-                          middle(dataclasses.replace(best, last_wrote=True)))
+                          middle(dataclasses.replace(best, last_wrote=True)), model.knows_loads)
