@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Is what `larklane report` says of early sending true? Predicted against measured savings of the examples, on this machine.
 
-For each configuration: three profiles of the mode that sends whole messages after the join (the MPI alone), what is predicted from them
-(the median; from the lowest to the highest bound), and then the times of that mode and of the partitioned one, run in turns without a profile. The
+For each configuration: times of the mode that sends whole messages after the join (the MPI alone) and of the partitioned one, run in turns, and in
+three of the turns of the former with a profile; what is predicted from these (the median; from the lowest to the highest bound). The
 measured saving is the median of the turns' differences, with its 95 % bootstrap interval. Written: docs/measurements/savings-<commit>.json
 and savings.md beside it. What partitions cost is measured first (`larklane bench latency`).
 
@@ -90,37 +90,43 @@ def run(configuration, mode, before=()):
     return float(found[1])
 
 
-def predicted(configuration, known):
+def predicted(configuration, folders, known):
     """From profiles of the joined mode. @return [(forecast, saving with as many parts as threads or None)]"""
     found = []
-    for _ in range(PROFILES):
-        with tempfile.TemporaryDirectory(prefix="savings-") as folder:
-            run(configuration, JOINED[configuration.program], [BUILD / "bin/larklane", "profile", "--out", folder, "--mpi", "native"])
-            made = forecast(load(folder), known)
+    for folder in folders:
+        made = forecast(load(folder), known)
         savings = made.prediction.savings if made.prediction else ()
         found.append((made, next((saving for saving in savings if saving.parts == configuration.threads), None)))
     return found
 
 
-def measured(configuration, repetitions):
-    """@return times of both modes, joined first, in turn order"""
-    times = {JOINED[configuration.program]: [], "partitioned": []}
+def measured(configuration, repetitions, scratch):
+    """@param scratch  a folder, for the profiles
+    @return times: of the joined mode and the partitioned one, in turn order, and of the joined mode with a profile, in some of the turns; the profiles"""
+    joined = JOINED[configuration.program]
+    times, folders = {joined: [], "partitioned": [], "profiled": []}, []
     for turn in range(repetitions):
-        for mode in list(times) if turn % 2 == 0 else reversed(times):
-            before = [BUILD / "bin/larklane", "run"] if mode == "partitioned" else []
-            times[mode].append(run(configuration, mode, before))
-    return list(times.values())
+        modes = [joined, "partitioned"]
+        if turn * PROFILES // repetitions != (turn + 1) * PROFILES // repetitions:
+            modes.append("profiled")
+            folders.append(scratch / str(turn))
+        for mode in modes if turn % 2 == 0 else reversed(modes):
+            before = {"partitioned": [BUILD / "bin/larklane", "run"],
+                      "profiled": [BUILD / "bin/larklane", "profile", "--out", scratch / str(turn), "--mpi", "native"]}.get(mode, [])
+            times[mode].append(run(configuration, joined if mode == "profiled" else mode, before))
+    return list(times.values()), folders
 
 
 def compared(configuration, known, repetitions):
     """One configuration's record; times in milliseconds per step."""
-    made = predicted(configuration, known)
-    joined, partitioned = measured(configuration, repetitions)
+    with tempfile.TemporaryDirectory(prefix="savings-") as scratch:
+        (joined, partitioned, profiled), folders = measured(configuration, repetitions, pathlib.Path(scratch))
+        made = predicted(configuration, folders, known)
     step = statistics.median(joined)
     saved = [before - after for before, after in zip(joined, partitioned)]
     low, high = stats.bootstrap(lambda middle: middle, saved)
     record = {"program": configuration.program, "options": configuration.words, "held_out": configuration.is_held_out,
-              "joined_ms": joined, "partitioned_ms": partitioned, "step_ms": step,
+              "joined_ms": joined, "partitioned_ms": partitioned, "profiled_ms": profiled, "step_ms": step,
               "measured_ms": statistics.median(saved), "measured_interval_ms": [low, high], "why": next((found.why for found, saving in made if not saving), "")}
     if not record["why"]:
         shares = [(saving.ns / found.prediction.step_ns, *(bound / found.prediction.step_ns for bound in saving.interval_ns)) for found, saving in made]
@@ -161,6 +167,17 @@ def share(records, what):
     return f"{count} of {len(records)} ({100 * count / len(records):.0f} %)" if records else "none"
 
 
+def profiling(records):
+    """Steps with a profile against steps without, by configuration: one sentence."""
+    joined, profiled, *halves = ([statistics.median(each[name][part]) for each in records]
+                                 for name, part in (("joined_ms", slice(None)), ("profiled_ms", slice(None)), ("joined_ms", slice(0, None, 2)), ("joined_ms", slice(1, None, 2))))
+    found = stats.compare(profiled, joined, noise=stats.aa_noise(*halves), margin=0.0)
+    ratios = [after / before for before, after in zip(joined, profiled)]
+    bounds = " to ".join("unknown" if bound is None else f"{bound:.3f}" for bound in found["bounds"])
+    return (f"a step with a profile takes {statistics.median(ratios):.3f} times as long as one without, in {bounds} "
+            f"(noise {found['aa_noise']:.3f}): {found['verdict']}")
+
+
 def line(record):
     cells = [record["program"], record["options"], "held out" if record["held_out"] else "", f"{record['step_ms']:.3f}"]
     if "predicted_ms" in record:
@@ -186,7 +203,8 @@ def table(records):
         *(f"* {name}: the prediction holds at {share(group, lambda each: each['holds'])}, without its interval at "
           f"{share(group, lambda each: each['close'])}; refuted at {share(group, lambda each: each['refuted'])}" for name, group in groups.items()),
         f"* nothing was gained: said so at {share(nothing, lambda each: each.get('predicted_nothing'))}",
-        f"* said that nothing is to be gained: so it was at {share(called, lambda each: each['nothing'])}", "",
+        f"* said that nothing is to be gained: so it was at {share(called, lambda each: each['nothing'])}",
+        f"* {profiling(records)}", "",
         "| program | options | | step | predicted | interval | measured | interval | holds |", "|---|---|---|---|---|---|---|---|---|", *map(line, records)]) + "\n"
 
 
