@@ -37,6 +37,7 @@ from larklane import stats  # noqa: E402
 
 ROWS = ROOT / "bench/rows.json"
 KEPT = ROOT / "build/bars"
+AGAIN = 4
 RECORDS = ROOT / "docs/measurements"
 ENVIRONMENT = re.compile(r"LARKLANE_\w+|OMP_(NUM_THREADS|WAIT_POLICY|PROC_BIND|PLACES)")
 
@@ -226,6 +227,30 @@ def run_row(row, about):
     return record
 
 
+def run_again(row, about):
+    """Points of the row's newest record at which a claim is too noisy, anew with more repetitions: what they gave before is not used.
+    @return the record, or None if there is no such point"""
+    name, record = newest(row)
+    contenders = available(row)
+    noisy = [at for at, point in enumerate(record["points"] if record else ()) if any(verdict["verdict"] == "too noisy" for verdict in point["verdicts"])]
+    for at in noisy:
+        before = record["points"][at]
+        count = AGAIN * max(len(samples) for samples in before["series"].values())
+        point = measure({**row, "repetitions": count}, {**before["parameters"], "repetitions": count}, contenders)
+        point["summary"] = {name: stats.summary(samples) for name, samples in point["series"].items()}
+        point["verdicts"] = judge(row, point)
+        record["points"][at] = {**point, "again": {"commit": about["commit"], "measured": about["measured"]}}
+        show(row, point)
+        (RECORDS / name).write_text(json.dumps(record, indent=1) + "\n")
+    return record if noisy else None
+
+
+def newest(row):
+    """@return (file name, record) of the last measurement of a row; (None, None): there is none"""
+    records = [(path.name, json.loads(path.read_text())) for path in RECORDS.glob(f"{row['row']}-{'[0-9a-f]' * 12}.json")]
+    return max(records, key=lambda named: named[1].get("measured", ""), default=(None, None))
+
+
 def show(row, point):
     """One line per point and claim."""
     parameters = " ".join(f"{name}={value}" for name, value in point["parameters"].items())
@@ -264,9 +289,8 @@ def summarise():
     """docs/measurements/summary.md: the newest record of every row, in the order of the rows."""
     parts = ["# What `make bars` saw last", "Medians of the runs' medians, in brackets the middle 80 percent of the runs; smaller is better; how it is judged: README.md beside this page."]
     for row in json.loads(ROWS.read_text()):
-        records = [(path.name, json.loads(path.read_text())) for path in RECORDS.glob(f"{row['row']}-{'[0-9a-f]' * 12}.json")]
-        if records:
-            name, record = max(records, key=lambda named: named[1].get("measured", ""))
+        name, record = newest(row)
+        if record:
             note = "" if record["publishable"] else f"; {', '.join(record['why_not'])}"
             parts += [f"## {row['row']} ({record['unit']})", row["what"], f"`{name}`; {record['machine']['cpu']}, {record['machine']['cores']} cores{note}", table(record)]
     (RECORDS / "summary.md").write_text("\n\n".join(parts) + "\n")
@@ -275,6 +299,7 @@ def summarise():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="TEXT", default="", help="rows whose name contains TEXT")
+    parser.add_argument("--again", action="store_true", help=f"only points at which a claim was too noisy, {AGAIN} times as often; they replace those")
     parser.add_argument("--fresh", action="store_true", help="forget what an interrupted run has measured")
     arguments = parser.parse_args()
     if not ROWS.exists():
@@ -287,12 +312,12 @@ def main():
     slower = 0
     for row in json.loads(ROWS.read_text()):
         if arguments.only in row["row"]:
-            record = run_row(row, about)
-            if record["points"]:
+            record = run_again(row, about) if arguments.again else run_row(row, about)
+            if record and record["points"] and not arguments.again:
                 path = RECORDS / f"{row['row']}-{about['commit']}.json"
                 path.write_text(json.dumps(record, indent=1) + "\n")
                 print(f"  written: {path.relative_to(ROOT)}")
-            slower += sum(verdict["verdict"] in ("slower", "above") for point in record["points"] for verdict in point["verdicts"])
+            slower += sum(verdict["verdict"] in ("slower", "above") for point in (record["points"] if record else ()) for verdict in point["verdicts"])
     summarise()
     return 1 if slower else 0
 

@@ -2,9 +2,11 @@
 """Tests of the pure parts of scripts/: numbers and texts worked out by hand. Run by ctest; needs the standard library only."""
 
 import importlib.util
+import json
 import math
 import pathlib
 import sys
+import tempfile
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent.parent / "scripts"
 sys.path.insert(0, str(SCRIPTS))
@@ -132,6 +134,28 @@ def test_measure():
     assert point["series"] == {"x": [1, 5], "y": [2, 7], "x'": [4, 8]} and point["failed"] == {"z": "1 wrong rounds"}
     verdicts = bars.judge(row, point)
     assert verdicts[0]["ratio"] == 3 / 4.5 and verdicts[1]["verdict"] == "no figure for z"
+
+
+def test_again():
+    """Points that were too noisy are measured four times as often; the others stay."""
+    row = {"row": "r", "margin": 0.0, "repetitions": 5, "contenders": {"a": "a", "b": "b"}, "claims": [["a", "b"]]}
+    noisy = {"parameters": {"bytes": 8}, "series": {"a": [1.0] * 5, "b": [1.0] * 5}, "verdicts": [{"verdict": "too noisy"}]}
+    clear = {"parameters": {"bytes": 64}, "verdicts": [{"verdict": "ahead"}]}
+    kept = bars.RECORDS, bars.available, bars.measure, bars.show
+    with tempfile.TemporaryDirectory() as folder:
+        bars.RECORDS = pathlib.Path(folder)
+        path = bars.RECORDS / "r-0123456789ab.json"
+        path.write_text(json.dumps({"measured": "2000", "points": [noisy, clear]}))
+        bars.available, bars.show = list, lambda *_: None
+        bars.measure = lambda row, parameters, _: {"parameters": parameters, "series": {"a": [1.0] * row["repetitions"], "b": [2.0] * row["repetitions"]}, "failed": {}}
+        try:
+            assert bars.run_again(row, {"commit": "c", "measured": "2001"}) is not None
+            again, other = json.loads(path.read_text())["points"]
+            assert again["parameters"] == {"bytes": 8, "repetitions": 20} and len(again["series"]["a"]) == 20 and other == clear
+            assert again["verdicts"][0]["verdict"] == "ahead" and again["again"] == {"commit": "c", "measured": "2001"}
+            assert bars.run_again(row, {}) is None
+        finally:
+            bars.RECORDS, bars.available, bars.measure, bars.show = kept
 
 
 def test_table():
