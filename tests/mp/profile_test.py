@@ -220,9 +220,9 @@ def llvm(bench):
 def halos(bench):
     """Isend and persistent sends of heat2d, with the barrier before them."""
     for mode in ("isend", "persistent"):
-        bench.profile(bench.heat2d, "--n", 128, "--steps", 10, "--threads", 2, "--mode", mode, options=["--overwrite"])
+        bench.profile(bench.heat2d, "--n", 128, "--steps", 20, "--threads", 2, "--mode", mode, options=["--overwrite"])
         found = bench.load()
-        expect(len(found.messages) == 18, f"{mode}: {len(found.messages)} messages")
+        expect(len(found.messages) == 38, f"{mode}: {len(found.messages)} messages")
         for message in found.messages:
             expect(message.bytes == 1024 and message.peer == 1 - message.rank and message.phase, f"{mode}: {message}")
         made = forecast(found)
