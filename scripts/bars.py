@@ -209,6 +209,14 @@ def available(row):
     return list(found)
 
 
+def measured_and_judged(row, parameters, contenders):
+    """@return a point of a record"""
+    point = measure(row, parameters, contenders)
+    point["summary"] = {name: stats.summary(samples) for name, samples in point["series"].items()}
+    point["verdicts"] = judge(row, point)
+    return point
+
+
 def run_row(row, about):
     """Measure what is missing of a row. @return its record"""
     kept = KEPT / f"{row['row']}-{about['commit']}.json"
@@ -217,9 +225,7 @@ def run_row(row, about):
     contenders = available(row)
     for parameters in row["points"]:
         if parameters not in done and contenders:
-            point = measure(row, parameters, contenders)
-            point["summary"] = {name: stats.summary(samples) for name, samples in point["series"].items()}
-            point["verdicts"] = judge(row, point)
+            point = measured_and_judged(row, parameters, contenders)
             record["points"].append(point)
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(record, indent=1))
@@ -236,9 +242,7 @@ def run_again(row, about):
     for at in noisy:
         before = record["points"][at]
         count = AGAIN * max(len(samples) for samples in before["series"].values())
-        point = measure({**row, "repetitions": count}, {**before["parameters"], "repetitions": count}, contenders)
-        point["summary"] = {name: stats.summary(samples) for name, samples in point["series"].items()}
-        point["verdicts"] = judge(row, point)
+        point = measured_and_judged(row, {**before["parameters"], "repetitions": count}, contenders)
         record["points"][at] = {**point, "again": {"commit": about["commit"], "measured": about["measured"]}}
         show(row, point)
         (RECORDS / name).write_text(json.dumps(record, indent=1) + "\n")

@@ -147,7 +147,7 @@ def test_again():
         path = bars.RECORDS / "r-0123456789ab.json"
         path.write_text(json.dumps({"measured": "2000", "points": [noisy, clear]}))
         bars.available, bars.show = list, lambda *_: None
-        bars.measure = lambda row, parameters, _: {"parameters": parameters, "series": {"a": [1.0] * row["repetitions"], "b": [2.0] * row["repetitions"]}, "failed": {}}
+        bars.measure = lambda row, parameters, _: {"parameters": parameters, "series": {"a": [1.0] * parameters["repetitions"], "b": [2.0] * parameters["repetitions"]}, "failed": {}}
         try:
             assert bars.run_again(row, {"commit": "c", "measured": "2001"}) is not None
             again, other = json.loads(path.read_text())["points"]

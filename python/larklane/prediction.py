@@ -89,7 +89,8 @@ class _Model:
         self.spans = list(self._spans())
         known_ns = sum(end - begin for _, begin, end, load in self.spans if load is not None)
         self.knows_loads = known_ns >= KNOWN * sum(end - begin for _, begin, end, _ in self.spans)
-        self.work = {shared: self._work(cores if shared else {}) for shared in (False, True)}
+        self.sharings = (True,) if self.knows_loads else (True, False)
+        self.work = {shared: self._work(cores if shared else {}) for shared in self.sharings}
 
     def _events(self) -> Iterable[Event]:
         return (event for place in self.places for event in self.program.threads[place])
@@ -281,7 +282,7 @@ class Predictor:
         recorded = [self.program.threads[place][number].begin_ns for place, number in self.marks]
         step_ns = (recorded[-1] - recorded[0]) / (len(recorded) - 1)
         was = {(number, shared): self._steps(each, Assumption(0, shared=shared)) for number, each in enumerate(self.models)
-               for shared in ((True,) if model.knows_loads else (True, False))}
+               for shared in model.sharings}
         misfit_ns = max(abs(statistics.fmean(steps) - step_ns) for steps in was.values())
 
         def saved(assumed: Assumption, number: int = 0) -> list[list[float]]:

@@ -1,7 +1,7 @@
 #pragma once
 // Lines that a sender is going to write are in the reader's cache since two rounds ago. To fetch
-// one takes 50 to 400 ns, and a store buffer full of such stores stalls Pready; asked for in time,
-// it costs nothing.
+// one takes as long as a message (docs/measurements, half-round-trip, the bare line), and a store
+// buffer full of such stores stalls Pready; asked for in time, it costs nothing.
 
 #include <algorithm>
 #include <cstddef>
