@@ -3,14 +3,17 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "benchmarks.hpp"
 #include "buffer.hpp"
 #include "partitioned.hpp"
 #include "payload.hpp"
+#include "turns.hpp"
 #include "wait.hpp"
 
 namespace larklane::bench {
@@ -58,7 +61,9 @@ class CallRun {
 
   Point run(double budget_ns) {
     Point point{bytes_, o_.send_partitions(), o_.receive_partitions(), 0, {}};
-    for (const char* name : kNames) point.series.push_back({.way = name});
+    const std::string refused = guard();
+    for (const char* name : kNames) point.series.push_back({.way = name, .refused = refused});
+    if (!refused.empty()) return point;
     const double began = now_ns();
     for (std::uint32_t i = 0; i < warmup_rounds(o_); ++i) measure_all(point, false);
     point.rounds = rounds_within(o_, budget_ns, now_ns() - began);
@@ -77,16 +82,12 @@ class CallRun {
     wrong_ = 0;
     measure_empty(kEmpty);
     MPI_Barrier(MPI_COMM_WORLD);
-    time(is_sender_ ? kPsendInit : kPrecvInit, kRequests, [&] {
-      for (std::size_t r = 0; r < kRequests; ++r) requests_[r] = init(r);
-    });
+    time(is_sender_ ? kPsendInit : kPrecvInit, kRequests, [&] { init_all(); });
     first_round();
     for (int i = 0; i < kSettlingRounds; ++i) plain_round();
     steady_round();
     MPI_Barrier(MPI_COMM_WORLD);
-    time(is_sender_ ? kFreeSend : kFreeRecv, kRequests, [&] {
-      for (MPI_Request& request : requests_) MPI_Request_free(&request);
-    });
+    time(is_sender_ ? kFreeSend : kFreeRecv, kRequests, [&] { free_all(); });
     measure_empty(kEmptyAgain);
     gather();
     for (std::size_t c = 0; c < kCalls; ++c) {
@@ -95,9 +96,85 @@ class CallRun {
     }
   }
 
-  MPI_Request init(std::size_t r) const {
-    return make_partitioned({buffers_[r].data(), bytes_, static_cast<std::uint32_t>(partitions_),
-                             is_sender_ ? 1 : 0, kTag + static_cast<int>(r), is_sender_});
+  /// The last partition of every request is held back, and written only just before it is given.
+  /// It must not arrive before that, nothing be complete, and what arrives be in the buffer.
+  /// Collective. @return why nothing is measured; empty if it is
+  std::string guard() {
+    static const std::array<const char*, 5> kReasons{
+        "", "what has arrived, it says, is not in the buffer",
+        "the partition that is held back arrives, it says",
+        "the receive claims to be complete while a partition is held back",
+        "the send claims to be complete while a partition is held back"};
+    std::size_t reason = 0;
+    if (is_sender_) watcher_.before_round("partitioned");
+    wrong_ = 0;
+    init_all();
+    for (int i = 0; i < kGuardRounds; ++i) {
+      const std::size_t early = held_round();
+      reason = std::max(reason, early != 0 ? early : static_cast<std::size_t>(wrong_ != 0));
+    }
+    free_all();
+    MPI_Allreduce(MPI_IN_PLACE, &reason, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+    return kReasons[reason];
+  }
+
+  /// @return the number of the reason why not; 0: nothing came, or was complete, too early
+  std::size_t held_round() {
+    begin_round();
+    const std::uint64_t held = bytes_ / o_.send_partitions();
+    const auto fill_held = [&](std::uint64_t before) {
+      for (std::size_t r = 0; is_sender_ && r < kRequests; ++r)
+        fill(buffers_[r].span().last(held), bytes_ - held, key(r) - before);
+    };
+    fill_held(kRequests);
+    MPI_Startall(kRequests, requests_.data());
+    MPI_Barrier(MPI_COMM_WORLD);
+    const int last = partitions_ - 1;
+    if (is_sender_)
+      for (MPI_Request request : requests_)
+        for (int p = 0; p < last; ++p) MPI_Pready(p, request);
+    std::size_t early = 0;
+    std::vector<char> seen(is_sender_ ? 0 : kRequests * static_cast<std::size_t>(partitions_));
+    while_held([&] {
+      if (std::ranges::any_of(requests_, is_complete))
+        early = std::max<std::size_t>(early, is_sender_ ? 4 : 3);
+      if (!is_sender_ && look(seen)) early = std::max<std::size_t>(early, 2);
+    });
+    MPI_Barrier(MPI_COMM_WORLD);
+    fill_held(0);
+    if (is_sender_)
+      for (MPI_Request request : requests_) MPI_Pready(last, request);
+    MPI_Waitall(kRequests, requests_.data(), MPI_STATUSES_IGNORE);
+    verify();
+    return early;
+  }
+
+  /// At what has arrived and is not in `seen` yet. @return has the last partition of a request?
+  bool look(std::vector<char>& seen) {
+    bool last = false;
+    const std::uint64_t part = bytes_ / o_.receive_partitions();
+    for (std::size_t r = 0; r < kRequests; ++r)
+      for (std::size_t p = 0; p < o_.receive_partitions(); ++p) {
+        int flag = 0;
+        MPI_Parrived(requests_[r], static_cast<int>(p), &flag);
+        char& is_seen = seen[r * o_.receive_partitions() + p];
+        if (flag == 0 || is_seen != 0) continue;
+        is_seen = 1;
+        last |= p + 1 == o_.receive_partitions();
+        wrong_ += wrong_words(buffers_[r].span().subspan(p * part, part), p * part, key(r));
+      }
+    return last;
+  }
+
+  void init_all() {
+    for (std::size_t r = 0; r < kRequests; ++r)
+      requests_[r] =
+          make_partitioned({buffers_[r].data(), bytes_, static_cast<std::uint32_t>(partitions_),
+                            is_sender_ ? 1 : 0, kTag + static_cast<int>(r), is_sender_});
+  }
+
+  void free_all() {
+    for (MPI_Request& request : requests_) MPI_Request_free(&request);
   }
 
   /// From Start to Wait, by the sender, one request after the other: what the two sides have to
