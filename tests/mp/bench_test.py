@@ -17,7 +17,7 @@ import launch
 
 ABI = "mpich5_abi"  # started by a launcher to which another program belongs
 TRACED = ("overhead", "perceived-bandwidth", "availability", "early-bird", "recv-compute")
-SMALL = ["--sizes", "4K,64K", "--threads", "2", "--iterations", "6", "--warmup", "1", "--compute-us", "200", "--limit", "20"]
+SMALL = ["--sizes", "4K,512K", "--threads", "2", "--iterations", "6", "--warmup", "1", "--compute-us", "200", "--limit", "20"]
 
 # Benchmarks without traces: ranks, words, metrics, series, and the grid with the neighbours of each rank on it.
 CALLS = ["empty", "psend_init", "precv_init", "first_round", "start_send", "start_recv", "pready", "parrived_miss", "parrived_hit",
@@ -26,10 +26,10 @@ QUICK = ["--iterations", "3", "--warmup", "1", "--limit", "20"]
 PATTERN = (["single", "multiple", "partitioned", "single'"], {"step_ns", "throughput_bps"})
 UNTRACED = {
     "call-cost": (2, ["--sizes", "64,8K", "--threads", "2", "--partitions-per-thread", "2", "--recv-partitions", "8"], (CALLS, {"call_ns"}), None),
-    "latency": (2, ["--sizes", "1,13,64K"], (["join", "persistent", "rma", "partitioned", "join'"], {"half_round_trip_ns"}), None),
+    "latency": (2, ["--sizes", "1,13,256K"], (["join", "persistent", "rma", "partitioned", "join'"], {"half_round_trip_ns"}), None),
     "sweep3d": (4, ["--sizes", "24,24K", "--threads", "2", "--partitions-per-thread", "3", "--compute-us", "100"], PATTERN,
                 ([2, 2], [2, 2, 2, 2])),
-    "halo3d": (3, ["--sizes", "24,64K", "--threads", "2", "--order", "random", "--compute-us", "100"], PATTERN, ([3, 1, 1], [1, 2, 1])),
+    "halo3d": (3, ["--sizes", "24,384K", "--threads", "2", "--order", "random", "--compute-us", "100"], PATTERN, ([3, 1, 1], [1, 2, 1])),
 }
 
 
@@ -66,7 +66,7 @@ def check_mpi(suite, record):
 def check_record(record, benchmark, variant):
     assert (record["schema"], record["kind"]) == (1, "bench")
     assert record["options"]["benchmark"] == benchmark and record["context"]["variant"] == variant
-    assert [point["bytes"] for point in record["points"]] == [4096, 65536]
+    assert [point["bytes"] for point in record["points"]] == [4096, 524288]
     for series in series_of(record):
         if "refused" in series:
             continue
@@ -232,6 +232,13 @@ def misuse(suite):
         refused(suite, words, expected, ranks)
     outcome, _ = suite.run("overhead", "--sizes", "4K", "--iterations", "3", "--json", "/nonexistent/x.json")
     assert outcome.status != 0 and "/nonexistent/x.json" in outcome.output
+    # A full disk: what was there before stays.
+    kept = pathlib.Path(suite.folder.name, "kept.json")
+    kept.write_text("before")
+    pathlib.Path(f"{kept}.part").symlink_to("/dev/full")
+    outcome, _ = suite.run("overhead", "--sizes", "4K", "--iterations", "3", "--json", str(kept))
+    assert outcome.status != 0 and f"{kept}: not written: No space left on device" in outcome.output, outcome.output
+    assert kept.read_text() == "before"
 
 
 def uneven(suite):
