@@ -13,6 +13,7 @@ import json
 import pathlib
 import re
 import shutil
+import statistics
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -179,13 +180,16 @@ def check_threads(found):
 
 
 def check_processor_time(records):
-    """Who sleeps for 2 ms has not used them, and who computes has."""
-    used = {kind: [(record.handle, record.end_ns - record.begin_ns) for record in records if record.kind == kind]
+    """Who sleeps for 2 ms has not used them, and did not wait for a core; who computes has. What takes no time is not asked about."""
+    told = {kind: [record for record in records if record.kind == kind and record.handle > 0]
             for kind in (Kind.REGION, Kind.MEMBER, Kind.BARRIER, Kind.THREAD, Kind.JOIN)}
-    expect(all(busy > 0 for of_kind in used.values() for busy, _ in of_kind), str(used))
-    slept = [busy for busy, span in used[Kind.MEMBER] if span > 1.9 * MS]
-    expect(len(slept) >= 30 and sorted(slept)[len(slept) // 2] < 1 * MS, f"who sleeps: {slept}")
-    expect(sum(busy > 1.9 * MS for busy, _ in used[Kind.THREAD]) == 10, f"who computes: {used[Kind.THREAD]}")
+    slept = told[Kind.MEMBER]
+    expect(len(slept) >= 9, f"{len(slept)} of 10 that sleep are told of")
+    expect(statistics.median(record.handle + record.b for record in slept) < 1 * MS, f"who sleeps: {slept}")
+    computed = [record.handle > 1.9 * MS for record in told[Kind.THREAD]]
+    expect(sum(computed) == 10, f"who computes: {told[Kind.THREAD]}")
+    for record in slept + told[Kind.THREAD]:
+        expect(0 <= record.b and record.handle + record.b < record.end_ns - record.begin_ns + 0.1 * MS, f"more than there was: {record}")
 
 
 def threads(bench):

@@ -21,7 +21,8 @@ typedef struct LarklaneThreadEvent {
   uint32_t region;
   int32_t thread_count;  ///< asked for, 0: all
   uint8_t kind;
-  uint64_t busy_ns;  ///< processor time from where the thread last went on to where it came to this
+  uint64_t busy_ns;    ///< processor time from where the thread last went on to here; 0: not told
+  int32_t delayed_ns;  ///< for how long it waited for a core on the way; INT32_MAX: or longer
 } LarklaneThreadEvent;
 typedef void LarklaneThreadHook(const LarklaneThreadEvent* event);
 

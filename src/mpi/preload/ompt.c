@@ -65,19 +65,22 @@ static void end_region(ompt_data_t* parallel, ompt_data_t* task, int flags, cons
   struct Region* region = parallel->ptr;
   if (!region) return;
   tell(&(LarklaneThreadEvent){.begin_ns = region->came.at_ns,
-                              .end_ns = larklane_go_on(),
+                              .end_ns = larklane_go_on((uintptr_t)region->caller + 1),
                               .value = (uintptr_t)region->caller,
                               .region = region->number,
                               .thread_count = region->threads,
                               .kind = kLarklaneRegion,
-                              .busy_ns = region->came.busy_ns});
+                              .busy_ns = region->came.busy_ns,
+                              .delayed_ns = region->came.delayed_ns});
   free(region);
 }
 
 static void begin_member(int scope, ompt_data_t* parallel, ompt_data_t* task, unsigned threads,
                          unsigned index, int flags) {
-  (void)parallel, (void)threads, (void)index;
-  if (scope == kScopeBegin && !(flags & kIsInitial)) task->value = larklane_go_on();
+  (void)threads, (void)index;
+  const struct Region* region = parallel ? parallel->ptr : NULL;
+  if (scope == kScopeBegin && !(flags & kIsInitial))
+    task->value = larklane_go_on(region ? (uintptr_t)region->caller : 0);
 }
 
 // The barrier at the end of a region. Runtimes that don't say so give its place in the program: the
@@ -97,25 +100,27 @@ static void meet(int kind, int scope, ompt_data_t* parallel, ompt_data_t* task,
   const struct Region* region = parallel ? parallel->ptr : NULL;
   if (!is_barrier || !region) return;
   if (scope == kScopeEnd) {
-    const uint64_t now = larklane_go_on();
+    const uint64_t now = larklane_go_on((uintptr_t)caller);
     if (at_barrier.at_ns)
       tell(&(LarklaneThreadEvent){.begin_ns = at_barrier.at_ns,
                                   .end_ns = now,
                                   .kind = kLarklaneBarrier,
-                                  .busy_ns = at_barrier.busy_ns});
+                                  .busy_ns = at_barrier.busy_ns,
+                                  .delayed_ns = at_barrier.delayed_ns});
     at_barrier.at_ns = 0;
     return;
   }
   const LarklaneCame came = larklane_come();
   const bool is_last = ends_member(kind, region, caller);
-  at_barrier = is_last ? (LarklaneCame){0, 0} : came;
+  at_barrier = is_last ? (LarklaneCame){0, 0, 0} : came;
   if (is_last)
     tell(&(LarklaneThreadEvent){.begin_ns = task->value,
                                 .end_ns = came.at_ns,
                                 .value = (uintptr_t)region->caller,
                                 .region = region->number,
                                 .kind = kLarklaneMember,
-                                .busy_ns = came.busy_ns});
+                                .busy_ns = came.busy_ns,
+                                .delayed_ns = came.delayed_ns});
 }
 
 static int initialize(ompt_function_lookup_t* lookup, int device, ompt_data_t* tool_data) {

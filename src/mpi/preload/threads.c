@@ -6,6 +6,7 @@
 #include "mpi/preload/threads.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -34,16 +35,77 @@ static uint64_t clock_ns(clockid_t clock) {
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static _Thread_local uint64_t busy_before_ns;  // processor time of the thread when it last went on
+// ---- what a thread uses ----
 
-LarklaneCame larklane_come(void) {
-  const uint64_t busy_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - busy_before_ns;
-  return (LarklaneCame){clock_ns(CLOCK_MONOTONIC), busy_ns ? busy_ns : 1};
+// To ask the kernel takes about 2 us: it is asked about what takes long only, when it begins and
+// when it ends. Whether it will is taken from the last time at the same place of the program.
+enum { kLongNs = 200000, kPlaceBits = 7 };
+
+typedef struct {
+  uint64_t busy_ns, delayed_ns;
+} Usage;
+
+static _Thread_local struct {
+  uint64_t went_ns;
+  Usage before;                            // when it went on; busy_ns 0: not asked, or not known
+  uintptr_t place;                         // from where it went on
+  uintptr_t short_after[1 << kPlaceBits];  // places; of two with the same hash the latter
+  int schedstat;  // 0: not opened yet; -1: not there; else the descriptor + 1
+} self;
+
+static pthread_key_t closed_at_end;
+
+static void close_schedstat(void* descriptor_p) { close((int)(intptr_t)descriptor_p - 1); }
+
+static void make_key(void) { pthread_key_create(&closed_at_end, close_schedstat); }
+
+static void open_schedstat(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, make_key);
+  const int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+  self.schedstat = file < 0 ? -1 : file + 1;
+  if (file >= 0) pthread_setspecific(closed_at_end, (void*)(intptr_t)self.schedstat);
 }
 
-uint64_t larklane_go_on(void) {
-  busy_before_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  return clock_ns(CLOCK_MONOTONIC);
+// Of the calling thread, since its begin. busy_ns 0: this kernel does not tell.
+static Usage usage(void) {
+  char text[80];
+  if (self.schedstat == 0) open_schedstat();
+  const ssize_t length =
+      self.schedstat < 0 ? 0 : pread(self.schedstat - 1, text, sizeof text - 1, 0);
+  if (length <= 0) return (Usage){0, 0};
+  text[length] = '\0';  // "processor time" (as of the last tick) "waited for a core" "times"
+  char* rest;
+  strtoull(text, &rest, 10);
+  const uint64_t delayed_ns = strtoull(rest, NULL, 10);
+  return (Usage){clock_ns(CLOCK_THREAD_CPUTIME_ID), delayed_ns};
+}
+
+static uintptr_t* short_after(uintptr_t place) {
+  return &self.short_after[place * 0x9E3779B97F4A7C15U >> (64 - kPlaceBits)];
+}
+
+LarklaneCame larklane_come(void) {
+  LarklaneCame came = {clock_ns(CLOCK_MONOTONIC), 0, 0};
+  uintptr_t* const known = short_after(self.place);
+  const bool is_short = came.at_ns - self.went_ns < kLongNs;
+  if (is_short)
+    *known = self.place;
+  else if (*known == self.place)
+    *known = 0;
+  if (is_short || !self.before.busy_ns) return came;
+  const Usage now = usage();
+  if (!now.busy_ns) return came;
+  const uint64_t delayed_ns = now.delayed_ns - self.before.delayed_ns;
+  came.busy_ns = now.busy_ns - self.before.busy_ns;
+  came.delayed_ns = delayed_ns < INT32_MAX ? (int32_t)delayed_ns : INT32_MAX;
+  return came;
+}
+
+uint64_t larklane_go_on(uintptr_t place) {
+  self.place = place;
+  self.before = *short_after(place) == place ? (Usage){0, 0} : usage();
+  return self.went_ns = clock_ns(CLOCK_MONOTONIC);
 }
 
 // The wrapped function: after us in the global scope, or in a libgomp that was opened locally.
@@ -106,7 +168,7 @@ struct Region {
 
 static void run_member(void* region_p) {
   const struct Region* region = region_p;
-  const uint64_t begin_ns = larklane_go_on();
+  const uint64_t begin_ns = larklane_go_on((uintptr_t)region->body);
   region->body(region->data);
   const LarklaneCame came = larklane_come();
   LarklaneThreadHook* tell = larklane_thread_hook();
@@ -115,7 +177,8 @@ static void run_member(void* region_p) {
                                      .value = (uintptr_t)region->body,
                                      .region = region->number,
                                      .kind = kLarklaneMember,
-                                     .busy_ns = came.busy_ns};
+                                     .busy_ns = came.busy_ns,
+                                     .delayed_ns = came.delayed_ns};
   if (tell) tell(&event);
 }
 
@@ -126,12 +189,13 @@ uint32_t larklane_number_region(void) {
 
 static void tell_region(const struct Region* region, LarklaneCame came, unsigned threads) {
   const LarklaneThreadEvent event = {.begin_ns = came.at_ns,
-                                     .end_ns = larklane_go_on(),
+                                     .end_ns = larklane_go_on((uintptr_t)region->body + 1),
                                      .value = (uintptr_t)region->body,
                                      .region = region->number,
                                      .thread_count = (int32_t)threads,
                                      .kind = kLarklaneRegion,
-                                     .busy_ns = came.busy_ns};
+                                     .busy_ns = came.busy_ns,
+                                     .delayed_ns = came.delayed_ns};
   LarklaneThreadHook* tell = larklane_thread_hook();
   if (tell) tell(&event);
 }
@@ -177,25 +241,26 @@ LOOP_WITHOUT_CHUNK(GOMP_parallel_loop_runtime)
 LOOP_WITHOUT_CHUNK(GOMP_parallel_loop_nonmonotonic_runtime)
 LOOP_WITHOUT_CHUNK(GOMP_parallel_loop_maybe_nonmonotonic_runtime)
 
-static void tell_wait(uint8_t kind, LarklaneCame came, uint64_t value) {
+static void tell_wait(uint8_t kind, LarklaneCame came, uint64_t value, const void* caller) {
   LarklaneThreadHook* tell = larklane_thread_hook();
   const LarklaneThreadEvent event = {.begin_ns = came.at_ns,
-                                     .end_ns = larklane_go_on(),
+                                     .end_ns = larklane_go_on((uintptr_t)caller),
                                      .value = value,
                                      .kind = kind,
-                                     .busy_ns = came.busy_ns};
+                                     .busy_ns = came.busy_ns,
+                                     .delayed_ns = came.delayed_ns};
   if (tell) tell(&event);
 }
 
 // Where the threads of a region wait for each other.
-#define BARRIER(name)                                                                  \
-  EXPORT void name(void);                                                              \
-  void name(void) {                                                                    \
-    typedef void Function(void);                                                       \
-    REAL(Function, name);                                                              \
-    const LarklaneCame came = is_gomp_told() ? larklane_come() : (LarklaneCame){0, 0}; \
-    call();                                                                            \
-    if (came.at_ns) tell_wait(kLarklaneBarrier, came, 0);                              \
+#define BARRIER(name)                                                                     \
+  EXPORT void name(void);                                                                 \
+  void name(void) {                                                                       \
+    typedef void Function(void);                                                          \
+    REAL(Function, name);                                                                 \
+    const LarklaneCame came = is_gomp_told() ? larklane_come() : (LarklaneCame){0, 0, 0}; \
+    call();                                                                               \
+    if (came.at_ns) tell_wait(kLarklaneBarrier, came, 0, __builtin_return_address(0));    \
   }
 
 BARRIER(GOMP_barrier)
@@ -217,7 +282,8 @@ static void tell_end(void* created_ns_p) {
                                      .end_ns = came.at_ns,
                                      .value = (uintptr_t)pthread_self(),
                                      .kind = kLarklaneThread,
-                                     .busy_ns = came.busy_ns};
+                                     .busy_ns = came.busy_ns,
+                                     .delayed_ns = came.delayed_ns};
   if (tell) tell(&event);
 }
 
@@ -225,6 +291,7 @@ static void* run_thread(void* thread_p) {
   struct Thread thread = *(struct Thread*)thread_p;
   free(thread_p);
   void* result;
+  larklane_go_on((uintptr_t)thread.body);
   pthread_cleanup_push(tell_end,
                        &thread.created_ns);  // also if it is cancelled or calls pthread_exit
   result = thread.body(thread.data);
@@ -247,17 +314,19 @@ EXPORT int pthread_create(pthread_t* restrict thread, const pthread_attr_t* rest
 EXPORT int pthread_join(pthread_t thread, void** result) {
   typedef int Function(pthread_t, void**);
   REAL(Function, pthread_join);
-  const LarklaneCame came = larklane_thread_hook() ? larklane_come() : (LarklaneCame){0, 0};
+  const LarklaneCame came = larklane_thread_hook() ? larklane_come() : (LarklaneCame){0, 0, 0};
   const int error = call(thread, result);
-  if (came.at_ns && !error) tell_wait(kLarklaneJoin, came, (uintptr_t)thread);
+  if (came.at_ns && !error)
+    tell_wait(kLarklaneJoin, came, (uintptr_t)thread, __builtin_return_address(0));
   return error;
 }
 
 EXPORT int pthread_barrier_wait(pthread_barrier_t* barrier) {
   typedef int Function(pthread_barrier_t*);
   REAL(Function, pthread_barrier_wait);
-  const LarklaneCame came = larklane_thread_hook() ? larklane_come() : (LarklaneCame){0, 0};
+  const LarklaneCame came = larklane_thread_hook() ? larklane_come() : (LarklaneCame){0, 0, 0};
   const int result = call(barrier);
-  if (came.at_ns) tell_wait(kLarklaneBarrier, came, (uintptr_t)barrier);
+  if (came.at_ns)
+    tell_wait(kLarklaneBarrier, came, (uintptr_t)barrier, __builtin_return_address(0));
   return result;
 }

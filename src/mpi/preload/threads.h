@@ -10,12 +10,13 @@ LarklaneThreadHook* larklane_thread_hook(void);
 /// A number that no other region has, beginning with 1. @threads thread-safe
 uint32_t larklane_number_region(void);
 
-/// A thread at something that is to be told of: when, and the processor time that it has used since
-/// it last went on (never 0).
+/// A thread at something that is to be told of. `busy_ns`, `delayed_ns`: as in LarklaneThreadEvent.
 typedef struct LarklaneCame {
   uint64_t at_ns, busy_ns;
+  int32_t delayed_ns;
 } LarklaneCame;
 /// The calling thread comes to it.
 LarklaneCame larklane_come(void);
-/// It goes on, to compute. @return when
-uint64_t larklane_go_on(void);
+/// It goes on, to compute. @param place  of the program: what it does after it once, it is taken to
+/// do again  @return when
+uint64_t larklane_go_on(uintptr_t place);

@@ -24,6 +24,7 @@ void record(const LarklaneThreadEvent* event) {
                    .value = event->value,
                    .handle = event->busy_ns,
                    .a = event->thread_count,
+                   .b = event->delayed_ns,
                    .request = event->region,
                    .kind = static_cast<Kind>(event->kind)});
 }
