@@ -132,7 +132,7 @@ def compared(configuration, known, repetitions):
         shares = [(saving.ns / found.prediction.step_ns, *(bound / found.prediction.step_ns for bound in saving.interval_ns)) for found, saving in made]
         middle, low, high = statistics.median(share for share, _, _ in shares), min(low for _, low, _ in shares), max(high for _, _, high in shares)
         record |= {"predicted_ms": middle * step, "interval_ms": [low * step, high * step], "predicted_shares": shares,
-                   "predicted_nothing": low <= 0 or middle < WORTH}
+                   "predicted_nothing": middle < WORTH, "predicted_unsure": low <= 0}
     return judged(record)
 
 
@@ -181,7 +181,7 @@ def profiling(records):
 def line(record):
     cells = [record["program"], record["options"], "held out" if record["held_out"] else "", f"{record['step_ms']:.3f}"]
     if "predicted_ms" in record:
-        cells += [f"{record['predicted_ms']:.3f}" + (" (nothing)" if record["predicted_nothing"] else ""),
+        cells += [f"{record['predicted_ms']:.3f}" + (" (nothing)" if record["predicted_nothing"] else " (not sure)" if record["predicted_unsure"] else ""),
                   f"{record['interval_ms'][0]:.3f} to {record['interval_ms'][1]:.3f}"]
     else:
         cells += [record["why"], ""]
@@ -202,7 +202,8 @@ def table(records):
         "with partitions under Larklane, in turns. Written by `scripts/savings.py`, which says when a prediction holds.", "",
         *(f"* {name}: the prediction holds at {share(group, lambda each: each['holds'])}, without its interval at "
           f"{share(group, lambda each: each['close'])}; refuted at {share(group, lambda each: each['refuted'])}" for name, group in groups.items()),
-        f"* nothing was gained: said so at {share(nothing, lambda each: each.get('predicted_nothing'))}",
+        f"* nothing was gained: said so at {share(nothing, lambda each: each.get('predicted_nothing'))}, that it is not sure at "
+        f"{share(nothing, lambda each: each.get('predicted_unsure'))}",
         f"* said that nothing is to be gained: so it was at {share(called, lambda each: each['nothing'])}",
         f"* {profiling(records)}", "",
         "| program | options | | step | predicted | interval | measured | interval | holds |", "|---|---|---|---|---|---|---|---|---|", *map(line, records)]) + "\n"

@@ -11,20 +11,21 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from larklane.costs import Costs, Curve, bounds, cores_of
 from larklane.program import Event, Meeting, Place, Program
-from larklane.replay import Operation, Shares, Signal, Thread, Times, replay
+from larklane.replay import Operation, Shares, Signal, Thread, Times, Waiting, replay
 from larklane.stats import SEED, quantile
 
 WORTH = 0.01  # of a step: less is nothing
 RESAMPLES = 1000
 KNOWN = 0.9  # of the time in which threads compute
-POLLS_MAX = 0.1  # of a span may be calls of MPI: how much processor time they use is not known
+CALLS_MAX = 0.1  # of a span may be calls of MPI: how much processor time they use is not known
+LONG_NS = 400000  # of spans half as long a profile doesn't tell what they used: nobody sleeps there for long
 
 
 @dataclasses.dataclass(frozen=True)
 class Assumption:
     """`parts`: into which a message is split; 0: it stays whole. `last_wrote`: the last thread to finish wrote everything. `own`: a thread waits
     for its own part only. The others are varied: the first thread wrote the last part; threads share the cores; who waits goes on at once when
-    its part is there; it needs the part not at once, but when it has done its work."""
+    its part is there; it needs the part not at once, but when it has done its work; it yields while it waits for it, or sleeps."""
 
     parts: int
     last_wrote: bool = False
@@ -33,10 +34,11 @@ class Assumption:
     shared: bool = True
     at_once: bool = True
     needed_late: bool = False
+    yields: bool = False
 
     def opposites(self, knows_loads: bool) -> list[Assumption]:
         """Each with one assumption the other way round, but for `at_once`. @param knows_loads  the profile tells who sleeps"""
-        names = ("reversed_parts", "needed_late") if knows_loads else ("reversed_parts", "shared", "needed_late")
+        names = ("reversed_parts", "needed_late", "yields") + (() if knows_loads else ("shared",))
         return [dataclasses.replace(self, **{name: not getattr(self, name)}) for name in names]
 
 
@@ -68,10 +70,28 @@ class Prediction:
 
     @property
     def is_nothing(self) -> bool:
-        return self.best.interval_ns[0] <= 0 or self.best.ns < WORTH * self.step_ns
+        return self.best.ns < WORTH * self.step_ns
+
+    @property
+    def is_unsure(self) -> bool:
+        """It may be nothing, or worse."""
+        return self.best.interval_ns[0] <= 0
 
 
 # --- as it was, and with partitions -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Span:
+    """What a thread computes before an event. `load`, `asleep`: the shares of that time for which it had a core, and wanted none; None: it computed
+    when it had a core. `is_known`: it's known which of these it is."""
+
+    event: Event
+    begin_ns: float
+    end_ns: float
+    is_known: bool = False
+    load: float | None = None
+    asleep: float = 0.0
 
 
 class _Model:
@@ -87,8 +107,10 @@ class _Model:
         self.own = {id(event): self._own_ns(event, given) for event in self._events()}
         self.number = {id(event): number for place in self.places for number, event in enumerate(program.threads[place])}
         self.spans = list(self._spans())
-        known_ns = sum(end - begin for _, begin, end, load in self.spans if load is not None)
-        self.knows_loads = known_ns >= KNOWN * sum(end - begin for _, begin, end, _ in self.spans)
+        last_ns = max((delivery.send.begin_ns for delivery in program.deliveries), default=0)
+        counted = [span for span in self.spans if span.end_ns <= last_ns]
+        known_ns = sum(span.end_ns - span.begin_ns for span in counted if span.is_known)
+        self.knows_loads = known_ns >= KNOWN * sum(span.end_ns - span.begin_ns for span in counted)
         self.sharings = (True,) if self.knows_loads else (True, False)
         self.work = {shared: self._work(cores if shared else {}) for shared in self.sharings}
 
@@ -103,37 +125,44 @@ class _Model:
     def _sent_ns(self, number: int) -> float:
         return float(self.program.deliveries[number].send.begin_ns)
 
-    def _spans(self) -> Iterable[tuple[Event, float, float, float | None]]:
-        """Before which event, begin, end of what a thread computes, and its load: known from one event that tells it to the next."""
+    def _spans(self) -> Iterable[_Span]:
         for place in self.places:
             events = self.program.threads[place]
-            spans: list[tuple[Event, float, float]] = []
+            spans: list[_Span] = []
             for before, event in zip([None, *events], events):
-                spans.append((event, before.end_ns if before else event.begin_ns, event.begin_ns))
+                spans.append(_Span(event, before.end_ns if before else event.begin_ns, event.begin_ns))
                 if event.busy_ns is not None:
-                    total_ns = sum(end - begin for _, begin, end in spans)
-                    calls_ns = sum(each.end_ns - each.begin_ns for each, _, _ in spans[:-1])
-                    is_known = event.busy_ns and total_ns and calls_ns <= POLLS_MAX * total_ns
-                    load = min(1.0, event.busy_ns / total_ns) if is_known else None
-                    yield from ((*span, load) for span in spans)
+                    yield from self._with_loads(spans, event)
                     spans = []
-            yield from ((*span, None) for span in spans)
+            yield from spans
+
+    @staticmethod
+    def _with_loads(spans: Sequence[_Span], told: Event) -> Iterable[_Span]:
+        """What a thread computes from where it went on to where it tells what it used meanwhile."""
+        total_ns = sum(span.end_ns - span.begin_ns for span in spans)
+        calls_ns = sum(span.event.end_ns - span.event.begin_ns for span in spans[:-1])
+        if total_ns + calls_ns < LONG_NS:
+            return [dataclasses.replace(span, is_known=True) for span in spans]
+        if not told.busy_ns or calls_ns > CALLS_MAX * total_ns:
+            return spans
+        load = min(1.0, told.busy_ns / total_ns)
+        asleep = max(0.0, 1.0 - (told.busy_ns + told.delayed_ns) / total_ns)
+        return [dataclasses.replace(span, is_known=True, load=load, asleep=asleep) for span in spans]
 
     def _work(self, cores: Mapping[int, float]) -> dict[int, tuple[float, float]]:
         """By event: for how long its thread computes before it, on a core alone, and sleeps before that."""
-        by_host: dict[int, list[tuple[Event, float, float, float | None]]] = collections.defaultdict(list)
+        running: dict[int, list[tuple[float, float, float]]] = collections.defaultdict(list)
         for span in self.spans:
-            by_host[self.program.hosts[span[0].rank]].append(span)
-        polls = collections.defaultdict(list)
+            running[self.program.hosts[span.event.rank]].append((span.begin_ns, span.end_ns, 1.0 if span.load is None else span.load))
         for event in self._events():
-            if event.takes or event.sends:
-                polls[self.program.hosts[event.rank]].append((float(event.begin_ns), float(event.end_ns)))
+            if event.takes:
+                running[self.program.hosts[event.rank]].append((event.begin_ns, event.end_ns, 1.0))
+        shares = {host: Shares(intervals, cores.get(host, float("inf"))) for host, intervals in running.items()}
         work = {}
-        for host, spans in by_host.items():
-            loads = ((begin, end, 1.0 if load is None else load) for _, begin, end, load in spans)
-            shares = Shares(loads, cores.get(host, float("inf")), polls[host])
-            for event, begin, end, load in spans:
-                work[id(event)] = (shares.work_ns(begin, end), 0.0) if load is None else (load * (end - begin), shares.sleep_ns(begin, end, load))
+        for span in self.spans:
+            span_ns = span.end_ns - span.begin_ns
+            unknown_ns = shares[self.program.hosts[span.event.rank]].work_ns(span.begin_ns, span.end_ns)
+            work[id(span.event)] = (unknown_ns, 0.0) if span.load is None else (span.load * span_ns, span.asleep * span_ns)
         return work
 
     def times(self, assumed: Assumption) -> Times:
@@ -249,7 +278,10 @@ class _Split:
         own_ns = 0.0 if is_gone or (event.sends and not whole and not event.takes) else self.own[id(event)]
         work_ns, sleep_ns = self.model.work[self.assumed.shared][id(event)]
         work_ns += self.extra[id(event)]
-        return Operation(work_ns, needs=tuple(self.first[id(event)]), sleep_ns=sleep_ns), Operation(0.0, tuple(gives), tuple(needs), own_ns)
+        first, apart = tuple(self.first[id(event)]), Waiting.YIELDS if self.assumed.yields else Waiting.SLEEPS
+        polls = any(number not in self.parts for number in event.takes)
+        waiting = Waiting.POLLS if polls else apart if self.needed[id(event)] else Waiting.SLEEPS
+        return Operation(work_ns, needs=first, sleep_ns=sleep_ns, waiting=apart), Operation(0.0, tuple(gives), tuple(needs), own_ns, waiting=waiting)
 
 
 # --- per step ---------------------------------------------------------------------------------------------------------
@@ -299,8 +331,7 @@ class Predictor:
             values = [statistics.fmean(pair) for pair in zip(*saved(base))]
             varied = [statistics.fmean(steps) for number in range(len(self.models)) for each in (base, *base.opposites(model.knows_loads)) for steps in saved(each, number)]
             low, high = _bootstrap(values)
-            mean = statistics.fmean(values) if len(self.models) == 1 else (min(varied) + max(varied)) / 2
-            savings.append(Saving(parts, mean, (min(low, *varied) - misfit_ns, max(high, *varied) + misfit_ns)))
+            savings.append(Saving(parts, (min(varied) + max(varied)) / 2, (min(low, *varied) - misfit_ns, max(high, *varied) + misfit_ns)))
         savings.sort(key=lambda saving: -saving.ns)
         best = Assumption(savings[0].parts)
         return Prediction(step_ns, len(recorded) - 1, misfit_ns, tuple(savings),

@@ -108,9 +108,10 @@ def _verdict(found: Forecast) -> list[str]:
     of = f"a step of {wording.duration(step)} ({wording.count(prediction.steps, 'step')})"
     if prediction.is_nothing:
         return [f"Sending early would save nothing of {of}: predicted {wording.duration(best.ns)} with {wording.count(best.parts, 'partition')}, "
-                f"in {_range(best)}; less than {100 * WORTH:.0f} % of a step, or an interval with 0 in it, is nothing."]
-    return [f"Sending early would save {wording.duration(best.ns)} ({_range(best)}) of {of}, that is {100 * best.ns / step:.0f} %, with "
-            f"{wording.count(best.parts, 'partition')} a message.",
+                f"in {_range(best)}; less than {100 * WORTH:.0f} % of a step is nothing."]
+    sure = "" if not prediction.is_unsure else " The interval holds 0: it may as well save nothing. Try it."
+    return [f"Sending early {'may' if sure else 'would'} save {wording.duration(best.ns)} ({_range(best)}) of {of}, that is {100 * best.ns / step:.0f} %, with "
+            f"{wording.count(best.parts, 'partition')} a message.{sure}",
             f"If receives stay as they are, and only sends are split: {wording.duration(prediction.sending_only_ns)}. If the last thread to finish writes "
             f"everything: {wording.duration(prediction.last_wrote_ns)}."]
 
@@ -120,8 +121,8 @@ def _assumed(found: Forecast) -> list[str]:
     if found.prediction and found.costs:
         cores = f"threads share {wording.count(found.costs.cores, 'core')}" if found.costs.cores else "every thread has a core of its own"
         known = ", and sleep when they use none" if found.prediction.knows_loads else ""
-        said.append("Assumed: threads write a message's parts in order, each goes on when its own part is there, "
-                    f"{cores}{known}. The interval holds the opposite of {'the first two' if known else 'each'}, too, and how far the replay of the "
+        said.append("Assumed: threads write a message's parts in order, each goes on when its own part is there and sleeps until then, "
+                    f"{cores}{known}. The interval holds the opposite of {'the first three' if known else 'each'}, too, and how far the replay of the "
                     f"recorded run is off ({wording.duration(found.prediction.misfit_ns)} a step). Costs of messages: {found.costs.source}. How often such "
                     "predictions hold is in docs/prediction.md.")
         if found.costs.part is None:

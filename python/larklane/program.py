@@ -17,8 +17,8 @@ Meeting = tuple[str, int, object]  # what kind, rank, which
 @dataclasses.dataclass
 class Event:
     """One thing that a thread does besides computing. `comes_to`: threads meet there, each with its part done; `let_go_by`: what
-    holds it until others have come. `sends`, `takes`: numbers of deliveries. `busy_ns`: processor time since the thread last went on
-    from something for which this is not None; 0: not known."""
+    holds it until others have come. `sends`, `takes`: numbers of deliveries. `busy_ns`, `delayed_ns`: processor time, and how long it waited
+    for a core, since the thread last went on from something for which the former is not None; 0: not told."""
 
     rank: int
     thread: int
@@ -31,6 +31,7 @@ class Event:
     sends: list[int] = dataclasses.field(default_factory=list)
     takes: list[int] = dataclasses.field(default_factory=list)
     busy_ns: int | None = None
+    delayed_ns: int = 0
 
 
 @dataclasses.dataclass
@@ -53,8 +54,14 @@ class Program:
                     self.going[event.let_go_by].append(event)
 
 
-def _at(rank: int, record: Record, begin_ns: int, end_ns: int, busy_ns: int | None = 0) -> Event:
-    return Event(rank, record.thread, begin_ns, end_ns, busy_ns=busy_ns)
+def _at(rank: int, record: Record, begin_ns: int, end_ns: int) -> Event:
+    """From where the thread goes on."""
+    return Event(rank, record.thread, begin_ns, end_ns, busy_ns=0)
+
+
+def _come(rank: int, record: Record, begin_ns: int, end_ns: int) -> Event:
+    """What the record tells of the way to it."""
+    return Event(rank, record.thread, begin_ns, end_ns, busy_ns=record.handle, delayed_ns=record.b)
 
 
 def _barriers(rank: int, records: Iterable[Record]) -> Iterator[Event]:
@@ -68,7 +75,7 @@ def _barriers(rank: int, records: Iterable[Record]) -> Iterator[Event]:
                 number[record.value] += 1
                 met.clear()
             met.append(record)
-            event = _at(rank, record, record.begin_ns, record.end_ns, record.handle)
+            event = _come(rank, record, record.begin_ns, record.end_ns)
             event.comes_to = event.let_go_by = ("barrier", rank, (record.value, number[record.value]))
             event.gives, event.needs = [event.comes_to], [event.comes_to]
             yield event
@@ -85,7 +92,7 @@ def _regions(rank: int, records: Iterable[Record]) -> Iterator[Event]:
             regions[record.request] = record
     for number, region in regions.items():
         fork, join = ("fork", rank, number), ("join", rank, number)
-        first = _at(rank, region, region.begin_ns, region.begin_ns, region.handle)
+        first = _come(rank, region, region.begin_ns, region.begin_ns)
         first.gives, first.let_go_by = [fork], fork
         yield first
         for thread, part in parts[number].items():
@@ -94,7 +101,7 @@ def _regions(rank: int, records: Iterable[Record]) -> Iterator[Event]:
             if not is_first:
                 begin.needs, begin.let_go_by = [fork], fork
             yield begin
-            end = _at(rank, part, part.end_ns, region.end_ns if is_first else part.end_ns, part.handle)
+            end = _come(rank, part, part.end_ns, region.end_ns if is_first else part.end_ns)
             end.gives, end.comes_to = [join], join
             if is_first:
                 end.needs, end.let_go_by = [join], join
@@ -111,19 +118,19 @@ def _joined(rank: int, records: Sequence[Record]) -> Iterator[Event]:
     for join in joins:
         made = max((at for at, record in enumerate(created) if record.value == join.value and record.begin_ns <= join.end_ns), default=None)
         if made is None:
-            yield _at(rank, join, join.begin_ns, join.end_ns, join.handle)
+            yield _come(rank, join, join.begin_ns, join.end_ns)
             continue
         thread = created[made]
         group += thread.begin_ns > last_ns
         last_ns = join.end_ns
         meeting, fork, ended = ("threads", rank, group), ("made", rank, made), ("ended", rank, made)
-        maker = _at(rank, join, thread.begin_ns, thread.begin_ns, None)
+        maker = Event(rank, join.thread, thread.begin_ns, thread.begin_ns)
         maker.gives = [fork]
         begin = _at(rank, thread, 0, thread.begin_ns)
         begin.needs = [fork]
-        end = _at(rank, thread, thread.end_ns, thread.end_ns, thread.handle)
+        end = _come(rank, thread, thread.end_ns, thread.end_ns)
         end.gives, end.comes_to = [ended], meeting
-        joiner = _at(rank, join, join.begin_ns, join.end_ns, join.handle)
+        joiner = _come(rank, join, join.begin_ns, join.end_ns)
         joiner.needs, joiner.let_go_by = [ended], meeting
         yield from (maker, begin, end, joiner)
 

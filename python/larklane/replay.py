@@ -9,22 +9,31 @@ from __future__ import annotations
 import bisect
 import collections
 import dataclasses
+import enum
+import functools
 import heapq
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 Signal = Hashable
 
 
+class Waiting(enum.Enum):
+    """What a thread does meanwhile: it takes no core; it offers its core to others again and again; it takes one."""
+
+    SLEEPS, YIELDS, POLLS = range(3)
+
+
 @dataclasses.dataclass(frozen=True)
 class Operation:
     """`work_ns`: computing before it, on a core alone; `sleep_ns`: before that, on none. `gives`: with how long each is on its way.
-    `own_ns`: from the last signal that it needs, or from coming, to going on."""
+    `own_ns`: from the last signal that it needs, or from coming, to going on. `waiting`: for the signals."""
 
     work_ns: float
     gives: tuple[tuple[Signal, float], ...] = ()
     needs: tuple[Signal, ...] = ()
     own_ns: float = 0.0
     sleep_ns: float = 0.0
+    waiting: Waiting = Waiting.SLEEPS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,16 +53,30 @@ class Times:
     went_ns: list[list[float]]
 
 
+@functools.cache
+def rate(cores: float, taking: int, yielding: int) -> float:
+    """How much of a core each of `taking` threads gets. Who yields does not hold up who is on the same core, but systems spread threads evenly
+    over cores whether they yield or not: a core that has only such ones is lost. Their places are taken to be random."""
+    threads = taking + yielding
+    if threads <= cores:
+        return 1.0
+    lost = 1.0  # probability that a core has none of those that take one
+    for at in range(taking if yielding else 0):
+        lost *= max(0.0, 1 - threads / cores / (threads - at))
+    return min(1.0, cores * (1 - (lost if yielding else 0.0)) / taking)
+
+
 class _Host:
     """Threads that compute advance together: `level` is the work that each of them would have done from the begin."""
 
     def __init__(self, cores: float) -> None:
         self.cores, self.level, self.at_ns = cores, 0.0, 0.0
         self.computing: list[tuple[float, int]] = []  # (level at which it is done, thread)
+        self.waiting = dict.fromkeys(Waiting, 0)
 
     @property
     def rate(self) -> float:
-        return min(1.0, self.cores / len(self.computing)) if self.computing else 1.0
+        return rate(self.cores, len(self.computing) + self.waiting[Waiting.POLLS], self.waiting[Waiting.YIELDS]) if self.computing else 1.0
 
     def advance(self, now_ns: float) -> None:
         self.level += (now_ns - self.at_ns) * self.rate if self.computing else 0.0
@@ -108,13 +131,17 @@ class _Run:
         self.lacks[index] = len(lacking)
         if not lacking:
             self.plan(now_ns + operation.own_ns, "go", index)
+        else:
+            self.hosts[self.threads[index].host].waiting[operation.waiting] += 1
 
     def arrive(self, signal: Signal, now_ns: float) -> None:
         self.there.add(signal)
         for index in self.waiting.pop(signal, ()):
             self.lacks[index] -= 1
             if self.lacks[index] == 0:
-                self.plan(now_ns + self.threads[index].operations[self.at[index]].own_ns, "go", index)
+                operation = self.threads[index].operations[self.at[index]]
+                self.hosts[self.threads[index].host].waiting[operation.waiting] -= 1
+                self.plan(now_ns + operation.own_ns, "go", index)
 
     def step(self) -> bool:
         """The next thing that happens. False: nothing does."""
@@ -153,42 +180,32 @@ def replay(threads: Sequence[Thread], cores: Mapping[int, float], gathers: Mappi
 
 
 class Shares:
-    """What threads that computed at known times got done: each had a core, or its share of all.
+    """What threads got done that computed at known times: each had a core, or its share of all.
 
-    An interval is (begin, end, load): the share of its time for which the thread had a core, 1 if that isn't known. Where the loads of all leave
-    a core idle nobody waited for one: what a thread lacks there of a full load it slept. `polls`: when others wait, and may poll all the time.
+    An interval is (begin, end, share of its time for which the thread had a core, 1 if that isn't known). Who polls takes its share, too.
     """
 
-    BUSY = 0.9  # of all cores: loads are means over an interval
-
-    def __init__(self, intervals: Iterable[tuple[float, float, float]], cores: float, polls: Iterable[tuple[float, float]] = ()) -> None:
-        changes: dict[float, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])  # of what computes, of what polls
-        for which, (begin, end, load) in [*((0, each) for each in intervals), *((1, (*each, 1.0)) for each in polls)]:
+    def __init__(self, intervals: Iterable[tuple[float, float, float]], cores: float) -> None:
+        changes: dict[float, float] = collections.defaultdict(float)
+        for begin, end, load in intervals:
             if end > begin:
-                changes[begin][which] += load
-                changes[end][which] -= load
+                changes[begin] += load
+                changes[end] -= load
         self.times = sorted(changes)
-        self.done: list[tuple[float, float]] = []  # until each time: by a thread with a full load; how long a core was idle
-        self.rates: list[tuple[float, float]] = []
-        done, idle, running, polling = 0.0, 0.0, 0.0, 0.0
+        self.done: list[float] = []  # until each time, by a thread that computed all the time
+        self.rates: list[float] = []
+        done, running = 0.0, 0.0
         for at, time in enumerate(self.times):
             if at:
-                span = time - self.times[at - 1]
-                done += span * self.rates[-1][0]
-                idle += span * self.rates[-1][1]
-            running += changes[time][0]
-            polling += changes[time][1]
-            self.done.append((done, idle))
-            self.rates.append((min(1.0, cores / running) if running > 0 else 1.0, 1.0 if running + polling < self.BUSY * cores else 0.0))
+                done += (time - self.times[at - 1]) * self.rates[-1]
+            running += changes[time]
+            self.done.append(done)
+            self.rates.append(min(1.0, cores / running) if running > 0 else 1.0)
 
-    def _until(self, time: float, which: int) -> float:
+    def _until(self, time: float) -> float:
         at = bisect.bisect_right(self.times, time) - 1
-        return self.done[at][which] + (time - self.times[at]) * self.rates[at][which]
+        return self.done[at] + (time - self.times[at]) * self.rates[at]
 
     def work_ns(self, begin: float, end: float) -> float:
-        """Of an interval whose load isn't known."""
-        return self._until(end, 0) - self._until(begin, 0) if end > begin else 0.0
-
-    def sleep_ns(self, begin: float, end: float, load: float) -> float:
-        """Of one whose load is known; it worked for load * (end - begin)."""
-        return (1 - load) * (self._until(end, 1) - self._until(begin, 1)) if end > begin else 0.0
+        """Of one of the intervals."""
+        return self._until(end) - self._until(begin) if end > begin else 0.0

@@ -5,7 +5,7 @@ import unittest
 
 import golden  # noqa: F401  (finds the package)
 
-from larklane.replay import Operation, Shares, Thread, Times, replay
+from larklane.replay import Operation, Shares, Thread, Times, Waiting, rate, replay
 
 
 def thread(*operations: Operation, host: int = 0, begin_ns: float = 0.0) -> Thread:
@@ -73,16 +73,17 @@ class Shared(unittest.TestCase):
         for (_, end), came in zip(intervals, times.came_ns):
             self.assertAlmostEqual(came[0], end)
 
-    def test_sleep(self) -> None:
-        """A quarter of a core and a half leave one of two idle: who lacks something sleeps. From 10 on the others take all: it waits."""
-        shares = Shares([(0, 20, 0.25), (0, 10, 0.5), (10, 20, 1.0), (10, 20, 0.75)], 2)
-        self.assertEqual(shares.sleep_ns(0, 20, 0.25), 7.5)
-        self.assertEqual(shares.sleep_ns(0, 10, 0.5), 5)
-        self.assertEqual(shares.sleep_ns(10, 20, 0.75), 0)
+    def test_who_waits(self) -> None:
+        """One waits until 10, one computes meanwhile: alone, or beside one that takes its share of the core."""
+        for waiting, came in ((Waiting.SLEEPS, 10), (Waiting.YIELDS, 10), (Waiting.POLLS, 15)):
+            waits = thread(Operation(0, needs=("m",), waiting=waiting))
+            sends = Thread(1, 0.0, (Operation(10, (("m", 0.0),)),))
+            self.assertEqual(replay([waits, sends, thread(Operation(10))], {0: 1}, {}).came_ns[2], [came], waiting)
 
-    def test_who_polls_takes_a_core(self) -> None:
-        """Until 10 another thread may poll: who computes half the time may have waited for a core."""
-        self.assertEqual(Shares([(0, 20, 0.5)], 1, [(0, 10)]).sleep_ns(0, 20, 0.5), 5)
+    def test_rate(self) -> None:
+        """Two of three that yield at times are together on one of two cores, and the third has the other."""
+        for cores, taking, yielding, expected in ((2, 2, 0, 1), (2, 3, 0, 2 / 3), (2, 1, 5, 1), (2, 2, 1, 0.875), (2, 4, 4, 0.5), (float("inf"), 9, 9, 1)):
+            self.assertAlmostEqual(rate(cores, taking, yielding), expected, 1)
 
 
 if __name__ == "__main__":
