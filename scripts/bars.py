@@ -233,20 +233,31 @@ def run_row(row, about):
     return record
 
 
-def run_again(row, about):
-    """Points of the row's newest record at which a claim is too noisy, anew with more repetitions: what they gave before is not used.
+def run_again(row, about, at=None):
+    """Points of the row's newest record, anew with more repetitions: what they gave before is not used.
+    @param at  which: "bytes=8 partitions=2", whatever was found there; None: at which a claim is too noisy
     @return the record, or None if there is no such point"""
     name, record = newest(row)
     contenders = available(row)
-    noisy = [at for at, point in enumerate(record["points"] if record else ()) if any(verdict["verdict"] == "too noisy" for verdict in point["verdicts"])]
-    for at in noisy:
-        before = record["points"][at]
+
+    def is_chosen(point):
+        if at:
+            return set(at.split()) <= set(words_of(point["parameters"]))
+        return any(verdict["verdict"] == "too noisy" for verdict in point["verdicts"])
+
+    chosen = [number for number, point in enumerate(record["points"] if record else ()) if is_chosen(point)]
+    for number in chosen:
+        before = record["points"][number]
         count = AGAIN * max(len(samples) for samples in before["series"].values())
         point = measured_and_judged(row, {**before["parameters"], "repetitions": count}, contenders)
-        record["points"][at] = {**point, "again": {"commit": about["commit"], "measured": about["measured"]}}
+        record["points"][number] = {**point, "again": {"commit": about["commit"], "measured": about["measured"]}}
         show(row, point)
         (RECORDS / name).write_text(json.dumps(record, indent=1) + "\n")
-    return record if noisy else None
+    return record if chosen else None
+
+
+def words_of(parameters):
+    return [f"{name}={value}" for name, value in parameters.items()]
 
 
 def newest(row):
@@ -257,7 +268,7 @@ def newest(row):
 
 def show(row, point):
     """One line per point and claim."""
-    parameters = " ".join(f"{name}={value}" for name, value in point["parameters"].items())
+    parameters = " ".join(words_of(point["parameters"]))
     for name in () if row["claims"] else point["summary"]:
         print(f"  {row['row']} {parameters}: {name}: {point['summary'][name]['median']:.4g} {row['unit']}", flush=True)
     for verdict in point["verdicts"]:
@@ -304,8 +315,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="TEXT", default="", help="rows whose name contains TEXT")
     parser.add_argument("--again", action="store_true", help=f"only points at which a claim was too noisy, {AGAIN} times as often; they replace those")
+    parser.add_argument("--at", metavar="TEXT", help='with --again: these points instead, whatever was found there ("bytes=1048576 partitions=8")')
     parser.add_argument("--fresh", action="store_true", help="forget what an interrupted run has measured")
     arguments = parser.parse_args()
+    if arguments.at and not arguments.again:
+        parser.error("--at goes with --again")
     if not ROWS.exists():
         print(f"no rows: {ROWS.relative_to(ROOT)} does not exist")
         return 1
@@ -316,7 +330,7 @@ def main():
     slower = 0
     for row in json.loads(ROWS.read_text()):
         if arguments.only in row["row"]:
-            record = run_again(row, about) if arguments.again else run_row(row, about)
+            record = run_again(row, about, arguments.at) if arguments.again else run_row(row, about)
             if record and record["points"] and not arguments.again:
                 path = RECORDS / f"{row['row']}-{about['commit']}.json"
                 path.write_text(json.dumps(record, indent=1) + "\n")
