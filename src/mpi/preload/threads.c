@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,32 +39,45 @@ static uint64_t clock_ns(clockid_t clock) {
 // ---- what a thread uses ----
 
 // To ask the kernel takes about 2 us: it is asked about what takes long only, when it begins and
-// when it ends. Whether it will is taken from the last time at the same place of the program.
-enum { kLongNs = 200000, kPlaceBits = 7 };
+// when it ends. At a place of the program after which a thread was short many times in a row it is
+// asked no more, until the thread takes long there again.
+enum { kLongNs = 200000, kShortInARow = 16, kPlaceBits = 7 };
 
 typedef struct {
   uint64_t busy_ns, delayed_ns;
 } Usage;
 
+typedef struct {
+  uintptr_t address;
+  unsigned short_in_a_row;
+} Place;
+
 static _Thread_local struct {
   uint64_t went_ns;
-  Usage before;                            // when it went on; busy_ns 0: not asked, or not known
-  uintptr_t place;                         // from where it went on
-  uintptr_t short_after[1 << kPlaceBits];  // places; of two with the same hash the latter
-  int schedstat;  // 0: not opened yet; -1: not there; else the descriptor + 1
+  Usage before;                   // when it went on; busy_ns 0: not asked, or not known
+  Place* from;                    // where it went on; null: nowhere yet
+  Place places[1 << kPlaceBits];  // of two with the same hash the latter
+  int schedstat;                  // 0: not opened yet; -1: not there; else the descriptor + 1
 } self;
 
 static pthread_key_t closed_at_end;
+static bool has_key;
 
-static void close_schedstat(void* descriptor_p) { close((int)(intptr_t)descriptor_p - 1); }
+static void close_schedstat(void* descriptor_p) {
+  close((int)(intptr_t)descriptor_p - 1);
+  self.schedstat = -1;
+}
 
-static void make_key(void) { pthread_key_create(&closed_at_end, close_schedstat); }
+static void make_key(void) { has_key = pthread_key_create(&closed_at_end, close_schedstat) == 0; }
 
+// System calls by number: those of libc are cancellation points, in functions that are none.
 static void open_schedstat(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, make_key);
-  const int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-  self.schedstat = file < 0 ? -1 : file + 1;
+  const long file =
+      has_key ? syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)
+              : -1;
+  self.schedstat = file < 0 ? -1 : (int)file + 1;
   if (file >= 0) pthread_setspecific(closed_at_end, (void*)(intptr_t)self.schedstat);
 }
 
@@ -71,8 +85,9 @@ static void open_schedstat(void) {
 static Usage usage(void) {
   char text[80];
   if (self.schedstat == 0) open_schedstat();
-  const ssize_t length =
-      self.schedstat < 0 ? 0 : pread(self.schedstat - 1, text, sizeof text - 1, 0);
+  const long length = self.schedstat < 0 ? 0
+                                         : syscall(SYS_pread64, self.schedstat - 1, text,
+                                                   sizeof text - 1, (off_t)0);
   if (length <= 0) return (Usage){0, 0};
   text[length] = '\0';  // "processor time" (as of the last tick) "waited for a core" "times"
   char* rest;
@@ -81,18 +96,16 @@ static Usage usage(void) {
   return (Usage){clock_ns(CLOCK_THREAD_CPUTIME_ID), delayed_ns};
 }
 
-static uintptr_t* short_after(uintptr_t place) {
-  return &self.short_after[place * 0x9E3779B97F4A7C15U >> (64 - kPlaceBits)];
+static Place* place_of(uintptr_t address) {
+  Place* place = &self.places[address * 0x9E3779B97F4A7C15U >> (64 - kPlaceBits)];
+  if (place->address != address) *place = (Place){address, 0};
+  return place;
 }
 
 LarklaneCame larklane_come(void) {
   LarklaneCame came = {clock_ns(CLOCK_MONOTONIC), 0, 0};
-  uintptr_t* const known = short_after(self.place);
   const bool is_short = came.at_ns - self.went_ns < kLongNs;
-  if (is_short)
-    *known = self.place;
-  else if (*known == self.place)
-    *known = 0;
+  if (self.from) self.from->short_in_a_row = is_short ? self.from->short_in_a_row + 1 : 0;
   if (is_short || !self.before.busy_ns) return came;
   const Usage now = usage();
   if (!now.busy_ns) return came;
@@ -102,9 +115,9 @@ LarklaneCame larklane_come(void) {
   return came;
 }
 
-uint64_t larklane_go_on(uintptr_t place) {
-  self.place = place;
-  self.before = *short_after(place) == place ? (Usage){0, 0} : usage();
+uint64_t larklane_go_on(uintptr_t address) {
+  self.from = place_of(address);
+  self.before = self.from->short_in_a_row < kShortInARow ? usage() : (Usage){0, 0};
   return self.went_ns = clock_ns(CLOCK_MONOTONIC);
 }
 

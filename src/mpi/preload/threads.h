@@ -17,6 +17,6 @@ typedef struct LarklaneCame {
 } LarklaneCame;
 /// The calling thread comes to it.
 LarklaneCame larklane_come(void);
-/// It goes on, to compute. @param place  of the program: what it does after it once, it is taken to
-/// do again  @return when
-uint64_t larklane_go_on(uintptr_t place);
+/// It goes on, to compute. @param address  of the place in the program: what always takes little
+/// time after it is not told of  @return when
+uint64_t larklane_go_on(uintptr_t address);

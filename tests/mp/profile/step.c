@@ -1,6 +1,7 @@
 /* step [STEPS]: a stencil on a block of 256 rows of 4096 cells, whose last row goes to this same
  * process in 16 partitions and comes back as its halo: as many calls as a program with threads
- * makes, without waiting for anybody. With --plain the row is sent by Isend. Prints "ok". */
+ * makes, without waiting for anybody. With --plain the row is sent by Isend; with --threads, too,
+ * and two threads compute. Prints "ok". */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static void update(int step, int row, int first, int last) {
   for (int j = first; j < last; ++j) there[j] = 0.5 * here[j] + 0.25 * (above[j] + here[j]);
 }
 
-static void run(int steps, int plain) {
+static void run(int steps, int plain, int threads) {
   int self;
   MPI_Comm_rank(MPI_COMM_WORLD, &self);
   MPI_Request requests[2];
@@ -29,7 +30,11 @@ static void run(int steps, int plain) {
   }
   for (int step = 0; step < steps; ++step) {
     if (!plain) MPI_Startall(2, requests);
-    for (int row = 1; row < kRows; ++row) update(step, row, 0, kColumns);
+    if (threads == 1)
+      for (int row = 1; row < kRows; ++row) update(step, row, 0, kColumns);
+    else
+#pragma omp parallel for num_threads(threads)
+      for (int row = 1; row < kRows; ++row) update(step, row, 0, kColumns);
     for (int p = 0; p < kPartitions; ++p) {
       update(step, kRows, p * kWidth, (p + 1) * kWidth);
       memcpy(edge + p * kWidth, grid[(step + 1) % 2][kRows] + p * kWidth, kWidth * sizeof *edge);
@@ -51,7 +56,8 @@ static void run(int steps, int plain) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  run(argc > 1 ? atoi(argv[1]) : 10, argc > 2 && strcmp(argv[2], "--plain") == 0);
+  const int threaded = argc > 2 && strcmp(argv[2], "--threads") == 0;
+  run(argc > 1 ? atoi(argv[1]) : 10, argc > 2, threaded ? 2 : 1);
   printf("ok\n");
   MPI_Finalize();
   return 0;
