@@ -40,7 +40,7 @@ HELD_OUT_SEEDS = (11, 12)  # others than in records before this model
 TIME = re.compile(r"PASSED: ([\d.]+) ms per")
 PROFILES = 3  # of each configuration: one run is not like the next
 CLOSE = 0.2  # of the measured saving
-TARGET = 0.8  # of the predictions are to hold
+TARGET = 0.8  # of the predictions are to hold, and of those that are held out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,7 +236,8 @@ def main():
     whole = {**about, "row": "savings", "unit": "ms", "costs": dataclasses.asdict(known), "points": records}
     (bars.RECORDS / f"savings-{about['commit']}.json").write_text(json.dumps(whole, indent=1) + "\n")
     (bars.RECORDS / "savings.md").write_text(table(records))
-    return 0 if sum(each["holds"] for each in records) >= TARGET * len(records) else 1
+    groups = (records, [each for each in records if each["held_out"]])
+    return 0 if all(sum(each["holds"] for each in group) >= TARGET * len(group) for group in groups) else 1
 
 
 if __name__ == "__main__":

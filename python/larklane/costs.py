@@ -33,12 +33,10 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """`whole`: one message, from the call to its arrival; `part`: the same of a partition, None: not known. `cores`: of a host;
-    None: not known."""
+    """`whole`: one message, from the call to its arrival; `part`: the same of a partition, None: not known."""
 
     whole: Curve
     part: Curve | None
-    cores: int | None
     source: str
 
 
@@ -68,8 +66,7 @@ def read(path: Path) -> Costs:
     if whole is None or part is None:
         missing = "native one message after the join" if whole is None else "partitions under Larklane"
         raise RecordError(f"{path}: no latency of {missing} in it; measure with: larklane bench latency --out DIR, and give DIR/bench.json")
-    cores = {run.context.machine.get("cores", "") for run in runs}
-    return Costs(whole, part, int(cores.pop()) if len(cores) == 1 and next(iter(cores)).isdigit() else None, str(path.name))
+    return Costs(whole, part, str(path.name))
 
 
 def seen(deliveries: Sequence[Delivery]) -> Costs | None:
@@ -79,13 +76,9 @@ def seen(deliveries: Sequence[Delivery]) -> Costs | None:
         if receive.wait and not receive.by_test and receive.wait.end_ns > send.begin_ns:
             times[send.bytes].append(receive.wait.end_ns - send.begin_ns)
     whole = _rising({size: quantile(found, QUICK) for size, found in times.items()})
-    return Costs(whole, None, None, "the profile") if whole else None
+    return Costs(whole, None, "the profile") if whole else None
 
 
 def bounds(costs: Costs) -> tuple[Curve, Curve]:
     """Where the cost of a partition is not known: nothing, and as much as a whole message of its size."""
     return Curve(((0.0, 0.0),)), costs.whole
-
-
-def cores_of(costs: Costs, hosts: Iterable[int]) -> Mapping[int, float]:
-    return {host: float(costs.cores) for host in hosts} if costs.cores else {}

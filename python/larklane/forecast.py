@@ -11,7 +11,7 @@ from larklane.costs import Costs
 from larklane.phases import Message
 from larklane.prediction import Prediction, Predictor
 from larklane.profile import Profile
-from larklane.program import Program, program_of
+from larklane.program import Program, hosts_of, program_of
 from larklane.traffic import Matched, matched, receives_of, steps_of, waited_ns
 
 STEPS_MAX = 200  # are replayed: more make it slow, not better
@@ -56,8 +56,7 @@ def _steps(profile: Profile) -> list[tuple[Message, ...]]:
 def _predictor(profile: Profile, found: Matched, steps: Sequence[tuple[Message, ...]], costs: Costs) -> Predictor:
     """Of the steps after the first."""
     end_ns = steps[min(STEPS_MAX + 1, len(steps) - 1)][0].begin_ns
-    hosts = {file.rank: file.clock_id for file in profile.files}
-    program = program_of(profile.records, found.deliveries, hosts, end_ns)
+    program = program_of(profile.records, found.deliveries, hosts_of(profile.files), end_ns)
     marks = []
     for step in steps[1:STEPS_MAX + 2]:
         place = (step[0].rank, step[0].thread)

@@ -9,7 +9,7 @@ import random
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from larklane.costs import Costs, Curve, bounds, cores_of
+from larklane.costs import Costs, Curve, bounds
 from larklane.program import Event, Meeting, Place, Program
 from larklane.replay import Operation, Shares, Signal, Thread, Times, Waiting, replay
 from larklane.stats import SEED, quantile
@@ -18,7 +18,7 @@ WORTH = 0.01  # of a step: less is nothing
 RESAMPLES = 1000
 KNOWN = 0.9  # of the time in which threads compute
 CALLS_MAX = 0.1  # of a span may be calls of MPI: how much processor time they use is not known
-LONG_NS = 400000  # of spans half as long a profile doesn't tell what they used: nobody sleeps there for long
+LONG_NS = 200000  # of shorter spans a profile doesn't tell what they used: nobody sleeps there for long
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Prediction:
     sending_only_ns: float  # of the best, if every receive stays as it is
     last_wrote_ns: float  # of the best, if the last thread wrote everything
     knows_loads: bool
+    cores: tuple[int, ...]  # that threads share, each number once; empty: not known
 
     @property
     def best(self) -> Saving:
@@ -97,8 +98,8 @@ class _Span:
 class _Model:
     """One program, one table of costs. Recorded times become work and own times once, whatever is asked."""
 
-    def __init__(self, program: Program, whole: Curve, part: Curve, cores: Mapping[int, float]) -> None:
-        self.program, self.whole, self.part, self.cores = program, whole, part, cores
+    def __init__(self, program: Program, whole: Curve, part: Curve) -> None:
+        self.program, self.whole, self.part = program, whole, part
         self.places = sorted(program.threads)
         given: dict[Signal, int] = {}
         for event in self._events():
@@ -112,7 +113,7 @@ class _Model:
         known_ns = sum(span.end_ns - span.begin_ns for span in counted if span.is_known)
         self.knows_loads = known_ns >= KNOWN * sum(span.end_ns - span.begin_ns for span in counted)
         self.sharings = (True,) if self.knows_loads else (True, False)
-        self.work = {shared: self._work(cores if shared else {}) for shared in self.sharings}
+        self.work = {shared: self._work(program.cores if shared else {}) for shared in self.sharings}
 
     def _events(self) -> Iterable[Event]:
         return (event for place in self.places for event in self.program.threads[place])
@@ -141,15 +142,15 @@ class _Model:
         """What a thread computes from where it went on to where it tells what it used meanwhile."""
         total_ns = sum(span.end_ns - span.begin_ns for span in spans)
         calls_ns = sum(span.event.end_ns - span.event.begin_ns for span in spans[:-1])
-        if total_ns + calls_ns < LONG_NS:
+        if not told.busy_ns and total_ns + calls_ns < LONG_NS:
             return [dataclasses.replace(span, is_known=True) for span in spans]
-        if not told.busy_ns or calls_ns > CALLS_MAX * total_ns:
+        if not told.busy_ns or not total_ns or calls_ns > CALLS_MAX * total_ns:
             return spans
         load = min(1.0, told.busy_ns / total_ns)
         asleep = max(0.0, 1.0 - (told.busy_ns + told.delayed_ns) / total_ns)
         return [dataclasses.replace(span, is_known=True, load=load, asleep=asleep) for span in spans]
 
-    def _work(self, cores: Mapping[int, float]) -> dict[int, tuple[float, float]]:
+    def _work(self, cores: Mapping[int, int]) -> dict[int, tuple[float, float]]:
         """By event: for how long its thread computes before it, on a core alone, and sleeps before that."""
         running: dict[int, list[tuple[float, float, float]]] = collections.defaultdict(list)
         for span in self.spans:
@@ -170,7 +171,7 @@ class _Model:
         split = _Split(self, assumed)
         threads = [Thread(self.program.hosts[place[0]], self.program.threads[place][0].begin_ns,
                           tuple(operation for event in self.program.threads[place] for operation in split.operations(event))) for place in self.places]
-        return replay(threads, self.cores if assumed.shared else {}, split.gathers)
+        return replay(threads, self.program.cores if assumed.shared else {}, split.gathers)
 
 
 class _Split:
@@ -298,9 +299,8 @@ class Predictor:
     """@param marks  where each step of the program begins: (place, number of the event in its thread)"""
 
     def __init__(self, program: Program, marks: Sequence[tuple[Place, int]], costs: Costs) -> None:
-        cores = cores_of(costs, set(program.hosts.values()))
         parts = (costs.part,) if costs.part else bounds(costs)
-        self.models = [_Model(program, costs.whole, part, cores) for part in parts]
+        self.models = [_Model(program, costs.whole, part) for part in parts]
         self.marks, self.program = marks, program
 
     def _steps(self, model: _Model, assumed: Assumption) -> list[float]:
@@ -322,18 +322,23 @@ class Predictor:
             return [[before - after for before, after in zip(was[number, assumed.shared], self._steps(self.models[number], each))]
                     for each in (assumed, dataclasses.replace(assumed, at_once=False))]
 
-        def middle(assumed: Assumption) -> float:
-            return statistics.fmean(map(statistics.fmean, saved(assumed)))
+        def varied(base: Assumption) -> list[float]:
+            """Means over the steps, of all that may be."""
+            return [statistics.fmean(steps) for number in range(len(self.models)) for each in (base, *base.opposites(model.knows_loads))
+                    for steps in saved(each, number)]
+
+        def middle(base: Assumption) -> float:
+            means = varied(base)
+            return (min(means) + max(means)) / 2
 
         savings = []
         for parts in sorted({min(1 << power, threads) for power in range(1, threads.bit_length() + 1)}):
             base = Assumption(parts)
-            values = [statistics.fmean(pair) for pair in zip(*saved(base))]
-            varied = [statistics.fmean(steps) for number in range(len(self.models)) for each in (base, *base.opposites(model.knows_loads)) for steps in saved(each, number)]
-            low, high = _bootstrap(values)
-            savings.append(Saving(parts, (min(varied) + max(varied)) / 2, (min(low, *varied) - misfit_ns, max(high, *varied) + misfit_ns)))
+            means = varied(base)
+            low, high = _bootstrap([statistics.fmean(pair) for pair in zip(*saved(base))])
+            savings.append(Saving(parts, (min(means) + max(means)) / 2, (min(low, *means) - misfit_ns, max(high, *means) + misfit_ns)))
         savings.sort(key=lambda saving: -saving.ns)
         best = Assumption(savings[0].parts)
         return Prediction(step_ns, len(recorded) - 1, misfit_ns, tuple(savings),
                           middle(dataclasses.replace(best, own=False)),
-                          middle(dataclasses.replace(best, last_wrote=True)), model.knows_loads)
+                          middle(dataclasses.replace(best, last_wrote=True)), model.knows_loads, tuple(sorted(set(self.program.cores.values()))))

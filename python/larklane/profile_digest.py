@@ -119,7 +119,8 @@ def _verdict(found: Forecast) -> list[str]:
 def _assumed(found: Forecast) -> list[str]:
     said = []
     if found.prediction and found.costs:
-        cores = f"threads share {wording.count(found.costs.cores, 'core')}" if found.costs.cores else "every thread has a core of its own"
+        shared = " or ".join(wording.count(cores, "core") for cores in found.prediction.cores)
+        cores = f"threads share {shared}" if shared else "every thread has a core of its own"
         known = ", and sleep when they use none" if found.prediction.knows_loads else ""
         said.append("Assumed: threads write a message's parts in order, each goes on when its own part is there and sleeps until then, "
                     f"{cores}{known}. The interval holds the opposite of {'the first three' if known else 'each'}, too, and how far the replay of the "

@@ -12,7 +12,7 @@ from typing import NamedTuple
 SUFFIX = ".larkprof"
 MAGIC = b"LARKPROF"
 VERSION = 1
-HEADER = struct.Struct("<8s4I2i2I7Q QqQ QqQ 64s64s32s128s256s")
+HEADER = struct.Struct("<8s4I2i2I7Q QqQ QqQ 64s64s32s128s256s512s")
 CHUNK = struct.Struct("<3I")
 CHUNK_MAGIC = 0x4B4E4843
 CHUNK_HEADER_BYTES = 64
@@ -57,7 +57,7 @@ class ClockSample(NamedTuple):
 
 @dataclasses.dataclass
 class RankFile:
-    """One file, as it is: times of its own host. `problems` says what is missing."""
+    """One file, as it is: times of its own host. `cores`: that the process may use; empty: not known. `problems` says what is missing."""
 
     path: pathlib.Path
     rank: int
@@ -72,6 +72,7 @@ class RankFile:
     larklane: str
     mpi: str
     program: str
+    cores: frozenset[int]
     records: list[Record]
     problems: list[str]
 
@@ -93,7 +94,7 @@ def read_file(path: pathlib.Path) -> RankFile:
     if record_bytes != RECORD.size or chunk_bytes < CHUNK_HEADER_BYTES + record_bytes or header_bytes < HEADER.size:
         raise ProfileError(f"{path}: damaged: records of {record_bytes} bytes in chunks of {chunk_bytes}")
     rank, size, _, is_native, begin_ns, _, end_ns, full_since_ns, dropped, bytes_max, clock_id = fields[5:16]
-    texts = [raw.split(b"\0")[0].decode(errors="replace") for raw in fields[22:27]]
+    texts = [raw.split(b"\0")[0].decode(errors="replace") for raw in fields[22:28]]
     problems: list[str] = []
     records = list(_records(data, header_bytes, chunk_bytes, problems))
     if end_ns == 0:
@@ -105,8 +106,14 @@ def read_file(path: pathlib.Path) -> RankFile:
                         f"{dropped} records are missing")
     records.sort(key=lambda record: (record.begin_ns, record.kind))
     return RankFile(path, rank, size, bool(is_native), begin_ns, end_ns, clock_id,
-                    (ClockSample(*fields[16:19]), ClockSample(*fields[19:22])), texts[0], texts[1], texts[2], texts[3], texts[4],
+                    (ClockSample(*fields[16:19]), ClockSample(*fields[19:22])), texts[0], texts[1], texts[2], texts[3], texts[4], _numbers(texts[5]),
                     records, problems)
+
+
+def _numbers(text: str) -> frozenset[int]:
+    """ "0-3,8" """
+    ranges = [part.split("-") for part in text.split(",") if part]
+    return frozenset(number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1))
 
 
 def _records(data: bytes, offset: int, chunk_bytes: int, problems: list[str]) -> Iterator[Record]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from larklane.profile_file import Kind, Record
+from larklane.profile_file import Kind, RankFile, Record
 from larklane.replay import Signal
 from larklane.traffic import Delivery
 
@@ -36,12 +36,14 @@ class Event:
 
 @dataclasses.dataclass
 class Program:
-    """`hosts`: by rank. `gathers`: signals that several must give."""
+    """`hosts`: by rank; processes that are bound to different cores are on different ones here. `gathers`: signals that several must give.
+    `cores`: of each host; none: every thread has a core of its own."""
 
     threads: dict[Place, list[Event]]
     deliveries: Sequence[Delivery]
     hosts: dict[int, int]
     gathers: dict[Signal, int]
+    cores: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.coming: dict[Meeting, list[Event]] = collections.defaultdict(list)
@@ -52,6 +54,27 @@ class Program:
                     self.coming[event.comes_to].append(event)
                 if event.let_go_by:
                     self.going[event.let_go_by].append(event)
+
+
+@dataclasses.dataclass(frozen=True)
+class Hosts:
+    """Processes that may use the same cores, by rank, and how many cores these are; none: not known."""
+
+    of_rank: dict[int, int]
+    cores: dict[int, int]
+
+
+def hosts_of(files: Iterable[RankFile]) -> Hosts:
+    groups: list[tuple[int, set[int], list[int]]] = []  # clock, cores, ranks
+    for file in files:
+        cores, ranks = set(file.cores), [file.rank]
+        for group in [group for group in groups if group[0] == file.clock_id and (not cores or not group[1] or group[1] & cores)]:
+            groups.remove(group)
+            cores |= group[1]
+            ranks += group[2]
+        groups.append((file.clock_id, cores, ranks))
+    return Hosts({rank: number for number, (_, _, ranks) in enumerate(groups) for rank in ranks},
+                 {number: len(cores) for number, (_, cores, _) in enumerate(groups) if cores})
 
 
 def _at(rank: int, record: Record, begin_ns: int, end_ns: int) -> Event:
@@ -159,7 +182,7 @@ def _in_order(events: list[Event]) -> list[Event]:
     return events
 
 
-def program_of(records: dict[int, list[Record]], deliveries: Sequence[Delivery], hosts: dict[int, int], end_ns: int) -> Program:
+def program_of(records: dict[int, list[Record]], deliveries: Sequence[Delivery], hosts: Hosts, end_ns: int) -> Program:
     """@param records  by rank, aligned, by begin
     @param end_ns   what begins later is left out
     """
@@ -177,4 +200,4 @@ def program_of(records: dict[int, list[Record]], deliveries: Sequence[Delivery],
     for events in ordered.values():
         for event in events:
             event.needs = [signal for signal in event.needs if signal in gathers]
-    return Program(ordered, kept, hosts, dict(gathers))
+    return Program(ordered, kept, hosts.of_rank, dict(gathers), hosts.cores)

@@ -87,7 +87,7 @@ class _Host:
 
 
 class _Run:
-    def __init__(self, threads: Sequence[Thread], cores: Mapping[int, float], gathers: Mapping[Signal, int]) -> None:
+    def __init__(self, threads: Sequence[Thread], cores: Mapping[int, int], gathers: Mapping[Signal, int]) -> None:
         self.threads = threads
         self.hosts = {thread.host: _Host(cores.get(thread.host, float("inf"))) for thread in threads}
         self.missing = dict(gathers)  # signal -> how many must give it
@@ -167,7 +167,7 @@ class _Run:
         return True
 
 
-def replay(threads: Sequence[Thread], cores: Mapping[int, float], gathers: Mapping[Signal, int]) -> Times:
+def replay(threads: Sequence[Thread], cores: Mapping[int, int], gathers: Mapping[Signal, int]) -> Times:
     """@param cores    by host; none: every thread has a core of its own
     @param gathers  signals that are given only when so many have given them
     """

@@ -104,6 +104,7 @@ struct FileHeader {
   char larklane[32];
   char mpi[128];
   char program[256];
+  char cores[512];  ///< that the process may use, as "0-3,8"; empty: not known
 };
 inline constexpr std::size_t kHeaderBytes = 4096;
 static_assert(sizeof(FileHeader) <= kHeaderBytes);

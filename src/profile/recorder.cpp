@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <new>
+#include <string_view>
 
 #include "base/clock.hpp"
 #include "base/unique_fd.hpp"
@@ -34,6 +35,15 @@ std::uint64_t unix_ns() noexcept {
 std::string host_name() {
   char name[64] = {};
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
+}
+
+/// "0-3,8"; empty: not known
+std::string allowed_cores() {
+  constexpr std::string_view kName = "Cpus_allowed_list:\t";
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(kName)) return line.substr(kName.size());
+  return {};
 }
 
 }  // namespace
@@ -99,6 +109,7 @@ Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& path, cons
   set_text(header.larklane, facts.larklane);
   set_text(header.mpi, facts.mpi);
   set_text(header.program, facts.program);
+  set_text(header.cores, allowed_cores());
   std::memcpy(header.magic, kMagic, sizeof kMagic);  // last: before, it is no profile
   return recorder;
 }

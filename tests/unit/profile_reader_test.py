@@ -21,7 +21,7 @@ def record(kind, begin, end, value=0, handle=0, a=0, b=0, request=0, flags=0):
 def write(folder, rank, chunks, size=2, clock=1, samples=(NO_CLOCK, NO_CLOCK), job="job", host="h", end=10**9, full=(0, 0)):
     """chunks: [(thread, [record])]"""
     data = HEADER.pack(MAGIC, profile_file.VERSION, HEADER_BYTES, CHUNK_BYTES, RECORD.size, rank, size, 1, 0, 1, 0, end, *full, 0,
-                       clock, *samples[0], *samples[1], host.encode(), job.encode(), b"0.1", b"MPI", b"app").ljust(HEADER_BYTES, b"\0")
+                       clock, *samples[0], *samples[1], host.encode(), job.encode(), b"0.1", b"MPI", b"app", b"0-5,8,10").ljust(HEADER_BYTES, b"\0")
     for thread, records in chunks:
         chunk = CHUNK.pack(CHUNK_MAGIC, thread, len(records)).ljust(CHUNK_HEADER_BYTES, b"\0") + b"".join(records)
         data += chunk.ljust(CHUNK_BYTES, b"\0")
