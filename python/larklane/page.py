@@ -104,7 +104,7 @@ def _profile(profile: ProfileDigest, drawings: Mapping[str, Mapping[str, bytes]]
     pictures = "".join(_figure(figure, drawings[figure.name]) for figure in profile.figures if figure.name in drawings)
     tables = "".join(f"<h3>{escape(title)}</h3>{_table(table, 'All messages')}" for title, table in profile.tables)
     problems = f'<div class="problems">{_list(profile.problems)}</div>' if profile.problems else ""
-    saved = f"<h3>Would sending early save time?</h3>{_list(profile.savings)}" if profile.savings else ""
+    saved = f"<h3>Would sending early, or in groups, save time?</h3>{_list(profile.savings)}" if profile.savings else ""
     return f"<h3>{escape(profile.name)}</h3><p>{escape(profile.subject)}</p>{problems}{saved}{tables}{pictures}"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from larklane import wording
+from larklane.aggregation import Grouping, aggregation
 from larklane.costs import Costs
 from larklane.digest import Table
 from larklane.figures import Figure
@@ -23,6 +24,7 @@ from larklane.writes import sends_of
 
 MEASURE = "measure it with `larklane bench latency --out DIR` and give --costs DIR/bench.json"
 MANY = 0.5  # of the messages
+UNSURE = " The interval holds 0: it may as well save nothing. Try it."
 
 
 class Titled(NamedTuple):
@@ -95,7 +97,7 @@ def _writers(profile: Profile) -> Table:
 # --- what sending early would save ------------------------------------------------------------------------------------
 
 
-def _range(saving: Saving) -> str:
+def _range(saving: Saving | Grouping) -> str:
     return " to ".join(wording.duration(bound) for bound in saving.interval_ns)
 
 
@@ -109,7 +111,7 @@ def _verdict(found: Forecast) -> list[str]:
     if prediction.is_nothing:
         return [f"Sending early would save nothing of {of}: predicted {wording.duration(best.ns)} with {wording.count(best.parts, 'partition')}, "
                 f"in {_range(best)}; less than {100 * WORTH:.0f} % of a step is nothing."]
-    sure = "" if not prediction.is_unsure else " The interval holds 0: it may as well save nothing. Try it."
+    sure = UNSURE if prediction.is_unsure else ""
     return [f"Sending early {'may' if sure else 'would'} save {wording.duration(best.ns)} ({_range(best)}) of {of}, that is {100 * best.ns / step:.0f} %, with "
             f"{wording.count(best.parts, 'partition')} a message.{sure}",
             f"If receives stay as they are, and only sends are split: {wording.duration(prediction.sending_only_ns)}. If the last thread to finish writes "
@@ -137,6 +139,29 @@ def _assumed(found: Forecast) -> list[str]:
     return said + ([f"Waiting in receives, per step: {waits}."] if waits else [])
 
 
+def _aggregations(profile: Profile, costs: Costs | None) -> tuple[list[str], Table]:
+    """What groups of partitions would save, by shape of the messages: the answer, and the figures."""
+    shapes: dict[tuple[int, int], list[Request]] = collections.defaultdict(list)
+    for send in profile.sends:
+        shapes[send.partitions, send.partition_bytes].append(send)
+    header = ("partitions", "bytes of one", "rounds", "partitions in a group", "saved per round", "between", "of a round of")
+    if not any(partitions > 1 for partitions, _ in shapes):
+        return [], Table(header, ())
+    if not costs or not costs.part:
+        return [f"What aggregation would save can't be said: what a partition costs is not known; {MEASURE}."], Table(header, ())
+    found = {shape: made for shape, sends in sorted(shapes.items()) if (made := aggregation(sends, costs.part))}
+    rows = tuple((str(partitions), wording.size(size), str(made.rounds), str(made.best.size), wording.duration(made.best.ns), _range(made.best),
+                  wording.duration(made.round_ns)) for (partitions, size), made in found.items())
+    if all(made.is_nothing for made in found.values()):
+        said = "Aggregation would save nothing" if found else "What aggregation would save can't be said: no round was recorded whole"
+        return [f"{said}."], Table(header, rows)
+    (partitions, _), best = max(((shape, made) for shape, made in found.items() if not made.is_nothing), key=lambda each: each[1].best.ns / each[1].round_ns)
+    sure = best.best.interval_ns[0] > 0
+    return [f"Aggregation {'would' if sure else 'may'} save {wording.duration(best.best.ns)} ({_range(best.best)}) of a round of {wording.duration(best.round_ns)}, with groups of "
+            f"{wording.count(best.best.size, 'partition')}: make so many one partition, or, if they are too large for slots, try "
+            f"LARKLANE_POLICY=static:{-(-partitions // best.best.size)}.{'' if sure else UNSURE}"], Table(header, rows)
+
+
 def _choices(found: Forecast) -> Table:
     savings: Sequence[Saving] = found.prediction.savings if found.prediction else ()
     return Table(("partitions", "saved per step", "between"), tuple(
@@ -157,8 +182,9 @@ def digest_profile(folder: Path, number: int, costs: Costs | None) -> ProfileDig
     picture = patterns(profile, "profile" if number == 1 else f"profile-{number}")
     found = forecast(profile, costs)
     savings = [] if partitioned and not profile.messages else [*_verdict(found), *_assumed(found)]
-    tables = (Titled("Partitioned messages (medians)", _sends(partitioned)), Titled("Messages after a join (medians)", _messages(whole)),
+    aggregated, groups = _aggregations(profile, costs)
+    tables = (Titled("Partitioned messages (medians)", _sends(partitioned)), Titled("What aggregation saves: the best groups", groups), Titled("Messages after a join (medians)", _messages(whole)),
               Titled("Who wrote what was sent (whole pages, first writes)", _writers(profile)),
               Titled("What early sending saves, by number of partitions", _choices(found)))
-    return ProfileDigest(str(folder), _subject(profile), tuple(profile.problems), tuple(savings),
+    return ProfileDigest(str(folder), _subject(profile), tuple(profile.problems), (*savings, *aggregated),
                          tuple(titled for titled in tables if titled.table.rows), (picture,) if picture else ())

@@ -114,7 +114,7 @@ def _print_profile(profile: ProfileDigest) -> None:
         print(f"note: {problem}")
     for title, table in profile.tables:
         _print_section(title, table)
-    _print_section("Sending early", None, profile.savings)
+    _print_section("Early sending and aggregation", None, profile.savings)
 
 
 def print_text(made: Digest, profiles: Sequence[ProfileDigest] = ()) -> None:

@@ -101,7 +101,14 @@ class Profiles(Folder):
         _, out, _ = self.command(self.partitioned(), "--text")
         self.assertIn("4 / 2", out)
         self.assertIn("100 ns", out)
-        self.assertNotIn("Sending early", out)
+        self.assertNotIn("Sending early would", out)
+        self.assertIn("What aggregation would save can't be said: what a partition costs is not known", out)
+
+    def test_aggregation(self) -> None:
+        """Thread 0 gives partitions 0 and 1 at 200, and works for half of 1 µs after the first; in one group it doesn't."""
+        _, out, _ = self.command(self.partitioned(), "--text", "--costs", self.costs())
+        self.assertRegex(out, r"What aggregation saves: the best groups\n.*\n +4 +10 B +1 +\d +")
+        self.assertRegex(out, "Aggregation (would save nothing|(would|may) save .* of a round of 850 ns)")
 
     def test_writers(self) -> None:
         """Two messages of three pages: one is written by thread 0, then 1; one by thread 1, then 0, in another order than theirs."""
