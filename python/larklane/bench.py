@@ -9,6 +9,7 @@ a record being what one launch wrote (docs/performance.md), saved after each lau
 """
 
 import argparse
+import csv
 import dataclasses
 import json
 import os
@@ -18,14 +19,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 BENCHMARKS = ("overhead", "perceived-bandwidth", "availability", "early-bird", "recv-compute",
               "latency", "call-cost", "sweep3d", "halo3d")
 VARIANTS = ("native", "larklane")
 # Everything once, in minutes on a laptop: enough to see what the figures will look like.
-QUICK = "--sizes 4K,64K,1M --threads 4 --iterations 20 --warmup 3 --compute-us 1000".split()
+QUICK = (("--sizes", "4K,64K,1M"), ("--threads", "4"), ("--iterations", "20"), ("--warmup", "3"), ("--compute-us", "1000"))
+CSV_HEAD = ("benchmark", "variant", "mpi", "bytes", "send_partitions", "recv_partitions", "way", "metric", "launch", "round", "value")
 PATIENCE_S = 5  # with a launcher that was asked to end
 LIMIT_SHARE = 0.8  # of a launch's time limit for its rounds; the rest is for its start, guards and warm-up
 FAILED, USAGE = 1, 2
@@ -76,11 +78,32 @@ def run_command(command: list[str], limit_s: float) -> tuple[int | None, str]:
     return process.returncode, errors.strip()[-600:]
 
 
+def samples(runs: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
+    """Lines for CSV_HEAD; a sample that JSON can't hold (infinite) is empty."""
+    for launch, run in enumerate(runs, 1):
+        for point in run["points"]:
+            where = (run["options"]["benchmark"], run["context"]["variant"], run["context"]["mpi"], point["bytes"],
+                     point["send_partitions"], point["recv_partitions"])
+            for series in point["series"]:
+                for metric, values in series.get("samples", {}).items():
+                    for number, value in enumerate(values):
+                        yield *where, series["way"], metric, launch, number, value
+
+
+def write_csv(runs: list[dict[str, Any]], path: pathlib.Path) -> None:
+    """@raises OSError"""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(CSV_HEAD)
+        writer.writerows(samples(runs))
+
+
 @dataclasses.dataclass
 class Set:
     """What has been measured so far, on disk after each launch."""
 
     path: pathlib.Path
+    csv: pathlib.Path | None = None
     runs: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     failures: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
@@ -90,6 +113,8 @@ class Set:
         whole = {"schema": 1, "kind": "bench-set", "runs": self.runs, "failures": self.failures}
         part.write_text(json.dumps(whole, indent=1) + "\n")
         part.replace(self.path)
+        if self.csv:
+            write_csv(self.runs, self.csv)
 
     def fail(self, launch: Launch, way: str | None, what: str) -> None:
         self.failures.append({"benchmark": launch.benchmark, "variant": launch.variant, "way": way, "what": what})
@@ -171,13 +196,21 @@ def parser() -> argparse.ArgumentParser:
                       help="native, larklane, or both in turns (default)")
     made.add_argument("--launcher", default="mpirun -n 2", help="how ranks are started (default: %(default)s)")
     made.add_argument("--repetitions", type=int, default=0, metavar="N", help="launches of each variant (default: 3, quick: 1)")
-    made.add_argument("--quick", action="store_true", help=f"a few minutes: {' '.join(QUICK)}")
+    made.add_argument("--quick", action="store_true", help="a few minutes: " + " ".join(" ".join(option) for option in QUICK))
     made.add_argument("--budget", type=float, default=0, metavar="S", help="seconds for everything: repetitions are dropped first")
     made.add_argument("--launch-limit", type=float, default=300, metavar="S", 
                       help="seconds after which a launch is ended; its rounds are made to fit (default: %(default)s)")
     made.add_argument("--out", type=pathlib.Path, default=pathlib.Path("larklane-bench"), help="folder (default: %(default)s)")
-    made.add_argument("--no-report", action="store_true", help="the JSON only")
+    made.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="write the samples of all launches there, a line each")
+    made.add_argument("--json", metavar="FILE", help=argparse.SUPPRESS)
+    made.add_argument("--no-report", action="store_true", help="measure only")
     return made
+
+
+def benchmark_words(own: Sequence[tuple[str, ...]], given: list[str]) -> list[str]:
+    """What a benchmark is told: our own options unless the user gives them, too, then the user's."""
+    names = {word.partition("=")[0] for word in given}
+    return [*(word for option in own if option[0] not in names for word in option), *given]
 
 
 def run(options: argparse.Namespace, further: list[str]) -> int:
@@ -185,6 +218,10 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
     variants = options.variants.split(",")
     if not set(variants) <= set(VARIANTS):
         print(f"larklane bench: --with {options.variants}: expected native, larklane or both", file=sys.stderr)
+        return USAGE
+    if options.json:
+        print(f"larklane bench: --json {options.json}: the records of launches in turns are kept in bench.json in the folder of --out: "
+              "give --out DIR instead", file=sys.stderr)
         return USAGE
     benchmarks = list(BENCHMARKS) if options.benchmark == "all" else [options.benchmark]
     repetitions = options.repetitions or (1 if options.quick else 3)
@@ -194,7 +231,7 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
         print(f"larklane bench: {options.out}: {error.strerror}", file=sys.stderr)
         return FAILED
     larklane = os.environ.pop("LARKLANE_COMMAND", "larklane")  # ours alone: no option of what is measured
-    results = Set(options.out / "bench.json")
+    results = Set(options.out / "bench.json", options.csv)
     plan = list(launches(benchmarks, variants, repetitions))
     progress = Progress(len(plan))
     ends = time.monotonic() + options.budget
@@ -205,8 +242,8 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
         if options.budget:
             share = (ends - time.monotonic()) / max(1, len(plan) - progress.done + 1)
             budget = min(budget, max(share, 1))
-        words = [*shlex.split(options.launcher), larklane, "bench", launch.benchmark, "--with", launch.variant, "--json", file,
-                 "--quiet", "--budget", f"{budget:.1f}", *(QUICK if options.quick else []), *further]
+        own = (("--with", launch.variant), ("--json", file), ("--quiet",), ("--budget", f"{budget:.1f}"), *(QUICK if options.quick else ()))
+        words = [*shlex.split(options.launcher), larklane, "bench", launch.benchmark, *benchmark_words(own, further)]
         return [*words, "--without", ",".join(without)] if without else words
 
     try:

@@ -271,7 +271,7 @@ def turns(suite):
     launcher = " ".join([str(suite.mpi.launcher), *suite.mpi.flags, "-n", "2"])
     out = pathlib.Path(suite.folder.name, "out")
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive", **suite.mpi.environment}
-    command = [suite.command, "bench", "early-bird", "--launcher", launcher, "--out", str(out), "--repetitions", "2", "--no-report", *SMALL]
+    command = [suite.command, "bench", "early-bird", "--launcher", launcher, "--out", str(out), "--repetitions", "2", "--no-report", "--quick", *SMALL]
     done = launch.subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((out / "bench.json").read_text())

@@ -24,6 +24,11 @@ COMMAND = """#!{python}
 import json, os, signal, subprocess, sys
 words = sys.argv[1:]
 value = lambda name: words[words.index(name) + 1] if name in words else None
+options = [word for word in words if word.startswith("--")]
+twice = next((option for option in options if options.count(option) > 1), None)
+if twice:
+    print(twice + ": At most 1 required but received 2", file=sys.stderr)
+    sys.exit(2)
 benchmark, variant, without = words[1], value("--with"), (value("--without") or "").split(",")
 mode = os.environ["MODE"]
 ways = [way for way in ("join", "partitioned") if way not in without]
@@ -32,8 +37,10 @@ if mode == "hang" and variant == "native" and "partitioned" in ways:
     failures = [{{"way": "partitioned", "bytes": 128, "what": "not over after 30 s"}}]
 if mode == "hang again":
     failures = [{{"way": "join'", "bytes": 128, "what": "not over after 30 s"}}]
-points = [{{"bytes": 64, "series": [{{"way": way, "wrong": int(mode == "wrong" and variant == "native")}} for way in ways]}}]
-record = {{"options": {{"benchmark": benchmark}}, "context": {{"variant": variant}}, "points": points, "failures": failures}}
+series = [{{"way": way, "wrong": int(mode == "wrong" and variant == "native"), "samples": {{"total_ns": [1.5, None]}}}} for way in ways]
+points = [{{"bytes": 64, "send_partitions": 2, "recv_partitions": 4, "series": series}}]
+context = {{"variant": variant, "mpi": "MPI 1, patched"}}
+record = {{"options": {{"benchmark": benchmark}}, "context": context, "points": points, "failures": failures}}
 with open(os.environ["LOG"], "a") as log:
     log.write(" ".join(words) + "\\n")
 if mode == "die":
@@ -110,6 +117,30 @@ class Runner(unittest.TestCase):
     def test_further_options_reach_the_benchmark(self) -> None:
         _, _, launches = self.measured("well", "overhead", "--with", "native", "--repetitions", "1", "--threads", "3")
         self.assertTrue(launches[0].endswith("--threads 3"))
+
+    def test_the_user_s_word_wins_over_that_of_quick(self) -> None:
+        status, found, launches = self.measured("well", "all", "--quick", "--threads", "2", "--sizes=64K", "--quiet")
+        self.assertEqual((status, found["failures"], len(found["runs"])), (0, [], 2 * len(bench.BENCHMARKS)))
+        for line in launches:
+            self.assertEqual([line.count(name) for name in ("--threads", "--sizes", "--quiet", "--iterations 20")], [1, 1, 1, 1])
+            self.assertTrue(line.endswith("--threads 2 --sizes=64K --quiet"))
+
+    def test_samples_of_all_launches_are_in_one_csv(self) -> None:
+        file = self.folder / "samples.csv"
+        _, _, launches = self.measured("well", "overhead", "--repetitions", "2", "--csv", str(file))
+        self.assertNotIn("--csv", " ".join(launches))
+        head, *lines = file.read_text().splitlines()
+        self.assertEqual(head, ",".join(bench.CSV_HEAD))
+        self.assertEqual(lines[0], 'overhead,native,"MPI 1, patched",64,2,4,join,total_ns,1,0,1.5')
+        self.assertEqual([tuple(line.rsplit(",", 3)[1:]) for line in lines if "larklane" in line and "join" in line],
+                         [("2", "0", "1.5"), ("2", "1", ""), ("3", "0", "1.5"), ("3", "1", "")])
+        self.assertEqual(len(lines), 4 * 2 * 2)
+
+    def test_a_file_for_one_record_is_refused(self) -> None:
+        for words in (("--json", "x.json"), ("--json=x.json",)):
+            with contextlib.redirect_stderr(io.StringIO()) as errors:
+                self.assertEqual(bench.main(["overhead", *words, "--out", str(self.folder)]), 2)
+            self.assertIn("--json x.json: the records of launches in turns are kept in bench.json", errors.getvalue())
 
     def test_a_way_that_hangs_is_named_and_left_out_from_then_on(self) -> None:
         status, found, launches = self.measured("hang", "overhead", "--repetitions", "2")
