@@ -1,7 +1,8 @@
 """`larklane bench` outside of a launcher: starts launches itself, variant by variant in turns, keeps what each measured, reports.
 
 A launch that hangs or dies is reported as such and does not stop the others. What it had measured is kept; the way that hung is
-left out of the variant's further launches. The result is one JSON file:
+left out of the variant's further launches. A launch that refuses its options ends everything, unless others have measured with
+them: then this benchmark alone has no use for them, and is not begun again under this variant. The result is one JSON file:
 
   {"schema": 1, "kind": "bench-set", "runs": [record, ...], "failures": [{"benchmark", "variant", "way", "what"}, ...]}
 
@@ -30,7 +31,12 @@ QUICK = (("--sizes", "4K,64K,1M"), ("--threads", "4"), ("--iterations", "20"), (
 CSV_HEAD = ("benchmark", "variant", "mpi", "bytes", "send_partitions", "recv_partitions", "way", "metric", "launch", "round", "value")
 PATIENCE_S = 5  # with a launcher that was asked to end
 LIMIT_SHARE = 0.8  # of a launch's time limit for its rounds; the rest is for its start, guards and warm-up
+ERRORS_MAX = 600  # characters of what a launch that died said
 FAILED, USAGE = 1, 2
+
+
+class Refused(Exception):
+    """The measuring program does not take its options; its message."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +70,7 @@ def end_group(process: "subprocess.Popen[str]") -> None:
 
 
 def run_command(command: list[str], limit_s: float) -> tuple[int | None, str]:
-    """@return exit status (None: it was ended after limit_s), and the end of what it said on stderr"""
+    """@return exit status (None: it was ended after limit_s), and what it said on stderr"""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                           start_new_session=True) as process:
         try:
@@ -75,7 +81,7 @@ def run_command(command: list[str], limit_s: float) -> tuple[int | None, str]:
         except BaseException:
             end_group(process)
             raise
-    return process.returncode, errors.strip()[-600:]
+    return process.returncode, errors.strip()
 
 
 def samples(runs: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
@@ -133,11 +139,13 @@ def keep(launch: Launch, record: dict[str, Any], results: Set) -> None:
 
 
 def measure(launch: Launch, command: Callable[[Launch, str, list[str]], list[str]], limit_s: float, results: Set,
-            left_out: set[str]) -> None:
+            left_out: set[str]) -> bool:
     """One launch, and again without the way that took it down.
 
     @param command   words of (launch, JSON file, ways to leave out)
     @param left_out  ways of this benchmark and variant that have hung; grows
+    @return whether its options were taken
+    @raises Refused  they were not, and nothing has been measured with them yet
     """
     file = results.path.with_name(f"{launch.benchmark}-{launch.variant}-{launch.turn}.json")
     again = True
@@ -145,6 +153,8 @@ def measure(launch: Launch, command: Callable[[Launch, str, list[str]], list[str
         known = len(results.failures)
         file.unlink(missing_ok=True)
         status, errors = run_command(command(launch, str(file), sorted(left_out)), limit_s)
+        if status == USAGE and not left_out and not results.runs:
+            raise Refused(errors)
         record = json.loads(file.read_text()) if file.exists() else {"points": [], "failures": []}
         again = False
         for failure in record["failures"]:
@@ -157,8 +167,9 @@ def measure(launch: Launch, command: Callable[[Launch, str, list[str]], list[str
         if status is None:
             results.fail(launch, None, f"no end after {limit_s:.0f} s")
         elif status != 0 and len(results.failures) == known:
-            results.fail(launch, None, f"exit status {status}: {errors}")
+            results.fail(launch, None, f"exit status {status}: {errors[-ERRORS_MAX:]}")
     file.unlink(missing_ok=True)
+    return status != USAGE
 
 
 class Progress:
@@ -213,53 +224,84 @@ def benchmark_words(own: Sequence[tuple[str, ...]], given: list[str]) -> list[st
     return [*(word for option in own if option[0] not in names for word in option), *given]
 
 
+class Turns:
+    """All launches, one after the other."""
+
+    def __init__(self, options: argparse.Namespace, further: list[str], plan: list[Launch], results: Set) -> None:
+        self.options, self.further, self.plan, self.results = options, further, plan, results
+        self.larklane = os.environ.pop("LARKLANE_COMMAND", "larklane")  # ours alone: no option of what is measured
+        self.progress = Progress(len(plan))
+        self.ends = time.monotonic() + options.budget
+
+    def command(self, launch: Launch, file: str, without: list[str]) -> list[str]:
+        budget = LIMIT_SHARE * self.options.launch_limit
+        if self.options.budget:
+            share = (self.ends - time.monotonic()) / max(1, len(self.plan) - self.progress.done + 1)
+            budget = min(budget, max(share, 1))
+        own = (("--with", launch.variant), ("--json", file), ("--quiet",), ("--budget", f"{budget:.1f}"),
+               *(QUICK if self.options.quick else ()))
+        words = [*shlex.split(self.options.launcher), self.larklane, "bench", launch.benchmark, *benchmark_words(own, self.further)]
+        return [*words, "--without", ",".join(without)] if without else words
+
+    def measure(self) -> None:
+        """@raises Refused, OSError"""
+        left_out: dict[tuple[str, str], set[str]] = {}
+        refused: set[tuple[str, str]] = set()
+        for launch in self.plan:
+            self.progress.begin(launch)
+            kind = (launch.benchmark, launch.variant)
+            if kind not in refused and not measure(launch, self.command, self.options.launch_limit, self.results,
+                                                   left_out.setdefault(kind, set())):
+                refused.add(kind)
+            self.results.save()
+
+
+def problem_of(options: argparse.Namespace) -> str:
+    """What is wrong with them, or nothing."""
+    if not set(options.variants.split(",")) <= set(VARIANTS):
+        return f"--with {options.variants}: expected native, larklane or both"
+    if options.json:
+        return (f"--json {options.json}: the records of launches in turns are kept in bench.json in the folder of --out: "
+                "give --out DIR instead")
+    return ""
+
+
+def measure_all(turns: Turns) -> int:
+    """@return exit status, after a message unless it is 0"""
+    path = turns.results.path
+    try:
+        turns.measure()
+    except Refused as refusal:
+        print(f"{refusal}\nlarklane bench: the options were refused, nothing was measured", file=sys.stderr)
+        return USAGE
+    except OSError as error:
+        print(f"larklane bench: {error.filename}: {error.strerror}; measured so far: {path}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print(f"\nlarklane bench: stopped; measured so far: {path}", file=sys.stderr)
+        return FAILED
+    finally:
+        turns.progress.end()
+    return 0
+
+
 def run(options: argparse.Namespace, further: list[str]) -> int:
     """@return exit status"""
-    variants = options.variants.split(",")
-    if not set(variants) <= set(VARIANTS):
-        print(f"larklane bench: --with {options.variants}: expected native, larklane or both", file=sys.stderr)
+    problem = problem_of(options)
+    if problem:
+        print(f"larklane bench: {problem}", file=sys.stderr)
         return USAGE
-    if options.json:
-        print(f"larklane bench: --json {options.json}: the records of launches in turns are kept in bench.json in the folder of --out: "
-              "give --out DIR instead", file=sys.stderr)
-        return USAGE
-    benchmarks = list(BENCHMARKS) if options.benchmark == "all" else [options.benchmark]
-    repetitions = options.repetitions or (1 if options.quick else 3)
     try:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         print(f"larklane bench: {options.out}: {error.strerror}", file=sys.stderr)
         return FAILED
-    larklane = os.environ.pop("LARKLANE_COMMAND", "larklane")  # ours alone: no option of what is measured
+    benchmarks = list(BENCHMARKS) if options.benchmark == "all" else [options.benchmark]
+    repetitions = options.repetitions or (1 if options.quick else 3)
     results = Set(options.out / "bench.json", options.csv)
-    plan = list(launches(benchmarks, variants, repetitions))
-    progress = Progress(len(plan))
-    ends = time.monotonic() + options.budget
-    left_out: dict[tuple[str, str], set[str]] = {}
-
-    def command(launch: Launch, file: str, without: list[str]) -> list[str]:
-        budget = LIMIT_SHARE * options.launch_limit
-        if options.budget:
-            share = (ends - time.monotonic()) / max(1, len(plan) - progress.done + 1)
-            budget = min(budget, max(share, 1))
-        own = (("--with", launch.variant), ("--json", file), ("--quiet",), ("--budget", f"{budget:.1f}"), *(QUICK if options.quick else ()))
-        words = [*shlex.split(options.launcher), larklane, "bench", launch.benchmark, *benchmark_words(own, further)]
-        return [*words, "--without", ",".join(without)] if without else words
-
-    try:
-        for launch in plan:
-            progress.begin(launch)
-            measure(launch, command, options.launch_limit, results,
-                    left_out.setdefault((launch.benchmark, launch.variant), set()))
-            results.save()
-    except OSError as error:
-        print(f"larklane bench: {error.filename}: {error.strerror}; measured so far: {results.path}", file=sys.stderr)
-        return FAILED
-    except KeyboardInterrupt:
-        print(f"\nlarklane bench: stopped; measured so far: {results.path}", file=sys.stderr)
-        return FAILED
-    finally:
-        progress.end()
+    status = measure_all(Turns(options, further, list(launches(benchmarks, options.variants.split(","), repetitions)), results))
+    if status:
+        return status
     print(f"measured: {results.path}")
     if not results.runs:
         return FAILED

@@ -43,6 +43,8 @@ context = {{"variant": variant, "mpi": "MPI 1, patched"}}
 record = {{"options": {{"benchmark": benchmark}}, "context": context, "points": points, "failures": failures}}
 with open(os.environ["LOG"], "a") as log:
     log.write(" ".join(words) + "\\n")
+if mode == "refuse" or (mode == "refuse call-cost" and (benchmark, variant) == ("call-cost", "native")):
+    sys.exit(print("--threads 0: expected 1 or more", file=sys.stderr) or 2)
 if mode == "die":
     sys.exit("no such network")
 json.dump(record, open(value("--json"), "w"))
@@ -93,7 +95,10 @@ class Runner(unittest.TestCase):
         with mock.patch.dict(os.environ, self.environment(mode)), contextlib.redirect_stderr(io.StringIO()), \
                 contextlib.redirect_stdout(io.StringIO()):
             status = bench.main([*words, "--launcher", "env", "--no-report", "--out", str(out)])
-        return status, json.loads((out / "bench.json").read_text()), (self.folder / "log").read_text().splitlines()
+        return status, json.loads((out / "bench.json").read_text()), self.launches()
+
+    def launches(self) -> list[str]:
+        return (self.folder / "log").read_text().splitlines()
 
     def rank(self) -> int:
         """The process of the launch that has begun."""
@@ -170,6 +175,20 @@ class Runner(unittest.TestCase):
         status, found, launches = self.measured("die", "all", "--repetitions", "1")
         self.assertEqual((status, found["runs"], len(launches)), (1, [], 2 * len(bench.BENCHMARKS)))
         self.assertTrue(all("no such network" in failure["what"] for failure in found["failures"]))
+
+    def test_refused_options_stop_everything(self) -> None:
+        with mock.patch.dict(os.environ, self.environment("refuse")), contextlib.redirect_stderr(io.StringIO()) as errors:
+            self.assertEqual(bench.main(["all", "--launcher", "env", "--out", str(self.folder / "out")]), 2)
+        self.assertEqual(len(self.launches()), 1)
+        self.assertIn("--threads 0: expected 1 or more\n", errors.getvalue())
+        self.assertEqual(list((self.folder / "out").iterdir()), [])
+
+    def test_options_that_one_benchmark_refuses_are_no_reason_to_stop(self) -> None:
+        status, found, launches = self.measured("refuse call-cost", "all", "--repetitions", "2")
+        (failure,) = found["failures"]
+        self.assertEqual((status, failure["what"]), (0, "exit status 2: --threads 0: expected 1 or more"))
+        self.assertEqual(sum("call-cost --with native" in line for line in launches), 1)
+        self.assertEqual(len(found["runs"]), 2 * 2 * len(bench.BENCHMARKS) - 2)
 
     def test_a_launch_that_takes_longer_than_its_limit_has_no_status(self) -> None:
         self.assertEqual(bench.run_command(["sleep", str(RANK_S)], 0.1), (None, ""))
