@@ -6,13 +6,15 @@ them: then this benchmark alone has no use for them, and is not begun again unde
 
   {"schema": 1, "kind": "bench-set", "runs": [record, ...], "failures": [{"benchmark", "variant", "way", "what"}, ...]}
 
-a record being what one launch wrote (docs/performance.md), saved after each launch.
+a record being what one launch wrote (docs/performance.md), saved after each launch. A turn is one launch of everything; if the time
+budget left some out, the set says so: "turns": {"run": 1, "asked": 3}.
 """
 
 import argparse
 import csv
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import shlex
@@ -51,12 +53,10 @@ class Launch:
         return f"{self.benchmark} {self.variant} {self.turn + 1}"
 
 
-def launches(benchmarks: list[str], variants: list[str], repetitions: int) -> Iterator[Launch]:
-    """In turns: A B, B A, A B, ... so that no variant always comes first."""
-    for benchmark in benchmarks:
-        for turn in range(repetitions):
-            for variant in variants if turn % 2 == 0 else reversed(variants):
-                yield Launch(benchmark, variant, turn)
+def launches(benchmarks: list[str], variants: list[str], turn: int) -> list[Launch]:
+    """One turn. In turns: A B, B A, A B, ... so that no variant always comes first."""
+    order = variants if turn % 2 == 0 else variants[::-1]
+    return [Launch(benchmark, variant, turn) for benchmark in benchmarks for variant in order]
 
 
 def end_group(process: "subprocess.Popen[str]") -> None:
@@ -112,11 +112,14 @@ class Set:
     csv: pathlib.Path | None = None
     runs: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     failures: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    turns: dict[str, int] | None = None  # "run" and "asked", if not all were run
 
     def save(self) -> None:
         """@raises OSError"""
         part = self.path.with_suffix(".part")
         whole = {"schema": 1, "kind": "bench-set", "runs": self.runs, "failures": self.failures}
+        if self.turns:
+            whole["turns"] = self.turns
         part.write_text(json.dumps(whole, indent=1) + "\n")
         part.replace(self.path)
         if self.csv:
@@ -208,7 +211,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--launcher", default="mpirun -n 2", help="how ranks are started (default: %(default)s)")
     made.add_argument("--repetitions", type=int, default=0, metavar="N", help="launches of each variant (default: 3, quick: 1)")
     made.add_argument("--quick", action="store_true", help="a few minutes: " + " ".join(" ".join(option) for option in QUICK))
-    made.add_argument("--budget", type=float, default=0, metavar="S", help="seconds for everything: repetitions are dropped first")
+    made.add_argument("--budget", type=float, default=0, metavar="S", help="seconds for everything: launches of each variant are dropped first, then rounds")
     made.add_argument("--launch-limit", type=float, default=300, metavar="S", 
                       help="seconds after which a launch is ended; its rounds are made to fit (default: %(default)s)")
     made.add_argument("--out", type=pathlib.Path, default=pathlib.Path("larklane-bench"), help="folder (default: %(default)s)")
@@ -225,35 +228,48 @@ def benchmark_words(own: Sequence[tuple[str, ...]], given: list[str]) -> list[st
 
 
 class Turns:
-    """All launches, one after the other."""
+    """All launches, one after the other. With a time budget a turn is begun only if one as long as the longest so far still fits;
+    of the first one rounds are dropped, if need be."""
 
-    def __init__(self, options: argparse.Namespace, further: list[str], plan: list[Launch], results: Set) -> None:
+    def __init__(self, options: argparse.Namespace, further: list[str], plan: list[list[Launch]], results: Set) -> None:
         self.options, self.further, self.plan, self.results = options, further, plan, results
         self.larklane = os.environ.pop("LARKLANE_COMMAND", "larklane")  # ours alone: no option of what is measured
-        self.progress = Progress(len(plan))
-        self.ends = time.monotonic() + options.budget
+        self.progress = Progress(sum(map(len, plan)))
+        self.ends = time.monotonic() + options.budget if options.budget else math.inf
+        self.left_of_turn = 0  # launches, the one that runs included
+        self.left_out: dict[tuple[str, str], set[str]] = {}
+        self.refused: set[tuple[str, str]] = set()
 
     def command(self, launch: Launch, file: str, without: list[str]) -> list[str]:
-        budget = LIMIT_SHARE * self.options.launch_limit
-        if self.options.budget:
-            share = (self.ends - time.monotonic()) / max(1, len(self.plan) - self.progress.done + 1)
-            budget = min(budget, max(share, 1))
+        share = (self.ends - time.monotonic()) / self.left_of_turn
+        budget = min(LIMIT_SHARE * self.options.launch_limit, max(share, 1))
         own = (("--with", launch.variant), ("--json", file), ("--quiet",), ("--budget", f"{budget:.1f}"),
                *(QUICK if self.options.quick else ()))
         words = [*shlex.split(self.options.launcher), self.larklane, "bench", launch.benchmark, *benchmark_words(own, self.further)]
         return [*words, "--without", ",".join(without)] if without else words
 
+    def measure_turn(self, turn: list[Launch]) -> None:
+        """@raises Refused, OSError"""
+        for number, launch in enumerate(turn):
+            self.progress.begin(launch)
+            self.left_of_turn = len(turn) - number
+            kind = (launch.benchmark, launch.variant)
+            if kind not in self.refused and not measure(launch, self.command, self.options.launch_limit, self.results,
+                                                        self.left_out.setdefault(kind, set())):
+                self.refused.add(kind)
+            self.results.save()
+
     def measure(self) -> None:
         """@raises Refused, OSError"""
-        left_out: dict[tuple[str, str], set[str]] = {}
-        refused: set[tuple[str, str]] = set()
-        for launch in self.plan:
-            self.progress.begin(launch)
-            kind = (launch.benchmark, launch.variant)
-            if kind not in refused and not measure(launch, self.command, self.options.launch_limit, self.results,
-                                                   left_out.setdefault(kind, set())):
-                refused.add(kind)
-            self.results.save()
+        longest = 0.0
+        for number, turn in enumerate(self.plan):
+            began = time.monotonic()
+            if number > 0 and began + longest > self.ends:
+                self.results.turns = {"run": number, "asked": len(self.plan)}
+                self.results.save()
+                return
+            self.measure_turn(turn)
+            longest = max(longest, time.monotonic() - began)
 
 
 def problem_of(options: argparse.Namespace) -> str:
@@ -299,9 +315,12 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
     benchmarks = list(BENCHMARKS) if options.benchmark == "all" else [options.benchmark]
     repetitions = options.repetitions or (1 if options.quick else 3)
     results = Set(options.out / "bench.json", options.csv)
-    status = measure_all(Turns(options, further, list(launches(benchmarks, options.variants.split(","), repetitions)), results))
+    plan = [launches(benchmarks, options.variants.split(","), turn) for turn in range(repetitions)]
+    status = measure_all(Turns(options, further, plan, results))
     if status:
         return status
+    if results.turns:
+        print(f"{results.turns['run']} of {results.turns['asked']} turns: the time budget")
     print(f"measured: {results.path}")
     if not results.runs:
         return FAILED

@@ -101,6 +101,18 @@ def machines(made: Digest) -> Table:
     return Table(("", ""), tuple(rows))
 
 
+def shortened(collection: Collection) -> list[str]:
+    """What the time budget has left out, a sentence each for turns and rounds."""
+    found = [f"{turns.source}: {turns.run} of {turns.asked} turns: the time budget." for turns in collection.turns]
+    points = [(run.options, point) for run in collection.runs for point in run.points if point.rounds]
+    fewer = [(point.rounds, options) for options, point in points if point.rounds < options.iterations]
+    if fewer:
+        rounds, options = min(fewer, key=lambda each: each[0] / each[1].iterations)
+        found.append(f"Fewer rounds than asked for at {len(fewer)} of {wording.count(len(points), 'point')}, at least {rounds} of "
+                     f"{options.iterations} ({options.benchmark}): the time budget.")
+    return found
+
+
 def _median_text(metric: Metric, cases: Sequence[Case]) -> str:
     values = [value for case in cases for value in metric.values(case)]
     return metric.text(summary(values)["median"]) if values else "-"

@@ -7,7 +7,7 @@ from html import escape
 
 from larklane import wording
 from larklane.cases import EXPOSED, by_benchmark, metrics
-from larklane.digest import Digest, Table, advice_table, call_costs, comparison_table, counts, early, headlines, machines, overall, troubles
+from larklane.digest import Digest, Table, advice_table, call_costs, comparison_table, counts, early, headlines, machines, overall, shortened, troubles
 from larklane.figures import Figure
 from larklane.profile_digest import ProfileDigest
 
@@ -119,7 +119,7 @@ def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: 
     sections = {
         "profiles": ("Profiles", "".join(_profile(profile, drawings) for profile in profiles)),
         "what": ("What was measured", f"<p>{escape(made.subject())}. Two processes, or more for the patterns, send a message round by "
-                 f"round, in several ways, in turns; data and completion are verified in each round.</p>{stamp}{_table(machines(made))}"),
+                 f"round, in several ways, in turns; data and completion are verified in each round.</p>{stamp}{_list(shortened(made.collection))}{_table(machines(made))}"),
         "headline": ("In short", f"{_list(overall(made))}<p>Medians. {escape(made.shared())}</p>{_table(headlines(made))}" if made.cases else "<p>Nothing was "
                      "measured.</p>"),
         "metrics": ("What is measured", _metrics(made)),

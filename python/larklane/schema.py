@@ -55,6 +55,7 @@ class Point:
     bytes: int
     send_partitions: int
     recv_partitions: int
+    rounds: int
     series: tuple[Series, ...]  # the baseline first, its second series last
 
     @property
@@ -68,6 +69,7 @@ class Options:
     """What the benchmark was asked to do, as far as figures are told apart by it."""
 
     benchmark: str
+    iterations: int  # rounds of each point; 0: not told
     threads: int
     compute_ns: float
     compute_split: str  # "thread", "partition"
@@ -127,12 +129,22 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Turns:
+    """Of a set that the time budget has shortened."""
+
+    source: str  # name of its file
+    run: int
+    asked: int
+
+
+@dataclass(frozen=True)
 class Collection:
     """Everything that a report is about."""
 
     sources: tuple[str, ...]
     runs: tuple[Run, ...]
     failures: tuple[Failure, ...]
+    turns: tuple[Turns, ...]
 
 
 @dataclass(frozen=True)
@@ -199,11 +211,11 @@ def _series(node: _Node) -> Series:
 
 def _point(node: _Node) -> Point:
     return Point(node.get("bytes", int), node.get("send_partitions", int), node.get("recv_partitions", int),
-                 tuple(map(_series, node.children("series"))))
+                 node.get("rounds", int, 0), tuple(map(_series, node.children("series"))))
 
 
 def _options(node: _Node) -> Options:
-    return Options(node.get("benchmark", str), node.get("threads", int), node.get("compute_ns", float),
+    return Options(node.get("benchmark", str), node.get("iterations", int, 0), node.get("threads", int), node.get("compute_ns", float),
                    node.get("compute_split", str, "thread"), node.get("noise", str),
                    node.get("noise_percent", float), node.get("cache", str), node.get("scaling", str), node.get("order", str))
 
@@ -270,6 +282,7 @@ def load(paths: Sequence[Path]) -> Collection:
     """
     runs: list[Run] = []
     failures: list[Failure] = []
+    turns: list[Turns] = []
     files = _files(paths)
     for path in files:
         top = _read(path)
@@ -281,4 +294,7 @@ def load(paths: Sequence[Path]) -> Collection:
         if is_set:
             failures += [Failure(entry.get("benchmark", str), entry.get("variant", str), entry.fields.get("way") or "", entry.get("what", str))
                          for entry in top.children("failures")]
-    return Collection(tuple(path.name for path in files), tuple(runs), tuple(failures))
+        if is_set and "turns" in top.fields:
+            told = top.child("turns")
+            turns.append(Turns(path.name, told.get("run", int), told.get("asked", int)))
+    return Collection(tuple(path.name for path in files), tuple(runs), tuple(failures), tuple(turns))

@@ -246,6 +246,40 @@ class Runner(unittest.TestCase):
     def test_a_large_budget_does_not_let_a_launch_outlive_its_limit(self) -> None:
         self.assertEqual(self.budgets("--budget", "10000", "--launch-limit", "100", "--repetitions", "1"), [80, 80])
 
+    def clocked(self, took_s: list[float], *words: str) -> tuple[dict[str, Any], list[float]]:
+        """Launches that take these times. @return the set, the budgets of the launches"""
+        now_s, left = [1000.0], list(took_s)
+        command = bench.run_command
+
+        def launched(words: list[str], limit_s: float) -> tuple[int | None, str]:
+            now_s[0] += left.pop(0)
+            return command(words, limit_s)
+
+        with mock.patch.object(bench.time, "monotonic", lambda: now_s[0]), mock.patch.object(bench, "run_command", launched):
+            _, found, launches = self.measured("well", *words)
+        return found, [float(line.split("--budget ")[1].split()[0]) for line in launches]
+
+    def test_turns_that_do_not_fit_into_the_budget_are_dropped(self) -> None:
+        found, budgets = self.clocked([10] * 4, "overhead", "--repetitions", "3", "--budget", "59")
+        self.assertEqual(found["turns"], {"run": 2, "asked": 3})
+        self.assertEqual(budgets, [29.5, 49, 19.5, 29], "rounds are dropped within a turn only")
+
+    def test_one_turn_of_every_benchmark_is_run_at_least(self) -> None:
+        found, _ = self.clocked([10] * 18, "all", "--repetitions", "3", "--budget", "1")
+        self.assertEqual([run["options"]["benchmark"] for run in found["runs"]], [name for name in bench.BENCHMARKS for _ in range(2)])
+        self.assertEqual(found["turns"], {"run": 1, "asked": 3})
+
+    def test_all_turns_that_fit_are_run(self) -> None:
+        found, _ = self.clocked([10] * 6, "overhead", "--repetitions", "3", "--budget", "60")
+        self.assertEqual((len(found["runs"]), "turns" in found), (6, False))
+
+    def test_dropped_turns_are_printed(self) -> None:
+        command = [sys.executable, "-m", "larklane.bench", "overhead", "--launcher", "env", "--out", str(self.folder / "out"), "--no-report",
+                   "--budget", "0.001"]
+        done = subprocess.run(command, env={**os.environ, **self.environment("well"), "PYTHONPATH": str(Path(bench.__file__).parents[1])},
+                              capture_output=True, text=True, check=False)
+        self.assertIn("1 of 3 turns: the time budget\n", done.stdout)
+
     def test_unknown_variant_is_refused(self) -> None:
         with contextlib.redirect_stderr(io.StringIO()) as errors:
             self.assertEqual(bench.main(["overhead", "--with", "both", "--out", str(self.folder)]), 2)

@@ -347,6 +347,20 @@ class Command(Folder):
         for words in ("1 run of 1 benchmark (overhead) from 1 file", "Model CPU, 8 cores", "refused by the guard: it lies", "one send after the join"):
             self.assertIn(words, out)
 
+    def test_what_the_time_budget_left_out(self) -> None:
+        way = golden.series("join", {"overhead": [1.0]})
+        points = [{**golden.point(size, 4, way), "rounds": rounds} for size, rounds in ((8, 100), (16, 40), (32, 7), (64, 0))]
+        path = self.folder / "bench.json"
+        path.write_text(json.dumps({**golden.gathered(golden.record("overhead", *points, iterations=100)), "turns": {"run": 2, "asked": 3}}))
+        status, out, _ = self.command(path, "--out", self.folder / "out")
+        page = (self.folder / "out/index.html").read_text(encoding="utf-8")
+        for words in ("bench.json: 2 of 3 turns: the time budget.",
+                      "Fewer rounds than asked for at 2 of 3 points, at least 7 of 100 (overhead): the time budget."):
+            self.assertIn(words, out)
+            self.assertIn(words, page)
+        self.assertEqual(status, 0)
+        self.assertNotIn("time budget", self.command(self.record(), "--text")[1])
+
     def test_wrong_input(self) -> None:
         for words, message in (((self.folder / "none.json",), "none.json: can't be read"), ((self.record(), "--only", "x"), "these records give overhead"),
                                ((self.record(), "--projection", "7"), "expected SHARE:SPEEDUP"), ((), "the following arguments are required"),
