@@ -253,6 +253,7 @@ def measure(mpi: launch.Mpi, folder: pathlib.Path, commit: str) -> None:
             continue
         print(f"{mpi.title}: [{number}/{len(PLANS)}] {plan}", flush=True)
         scratch = folder / "scratch"
+        shutil.rmtree(scratch, ignore_errors=True)  # of a run that was interrupted
         subprocess.run([LARKLANE, "bench", *words.split(), "--launcher", launcher, "--repetitions", "1", "--no-report", "--out", scratch],
                        env=environment, stdout=subprocess.DEVNULL, check=False)
         (scratch / "bench.json").replace(file)

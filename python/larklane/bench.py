@@ -11,8 +11,10 @@ budget left some out, the set says so: "turns": {"run": 1, "asked": 3}.
 """
 
 import argparse
+import contextlib
 import csv
 import dataclasses
+import io
 import json
 import math
 import os
@@ -96,12 +98,24 @@ def samples(runs: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
                         yield *where, series["way"], metric, launch, number, value
 
 
-def write_csv(runs: list[dict[str, Any]], path: pathlib.Path) -> None:
-    """@raises OSError"""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(CSV_HEAD)
-        writer.writerows(samples(runs))
+def csv_of(runs: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_HEAD)
+    writer.writerows(samples(runs))
+    return text.getvalue()
+
+
+def write_whole(path: pathlib.Path, text: str) -> None:
+    """Never half. @raises OSError  with the file's name"""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise OSError(error.errno, f"not written: {error.strerror}", str(path)) from error
 
 
 @dataclasses.dataclass
@@ -113,17 +127,20 @@ class Set:
     runs: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     failures: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     turns: dict[str, int] | None = None  # "run" and "asked", if not all were run
+    is_saved: bool = False
 
     def save(self) -> None:
         """@raises OSError"""
-        part = self.path.with_suffix(".part")
         whole = {"schema": 1, "kind": "bench-set", "runs": self.runs, "failures": self.failures}
         if self.turns:
             whole["turns"] = self.turns
-        part.write_text(json.dumps(whole, indent=1) + "\n")
-        part.replace(self.path)
+        write_whole(self.path, json.dumps(whole, indent=1) + "\n")
+        self.is_saved = True
         if self.csv:
-            write_csv(self.runs, self.csv)
+            write_whole(self.csv, csv_of(self.runs))
+
+    def so_far(self) -> str:
+        return f"measured so far: {self.path}" if self.is_saved else "nothing was kept"
 
     def fail(self, launch: Launch, way: str | None, what: str) -> None:
         self.failures.append({"benchmark": launch.benchmark, "variant": launch.variant, "way": way, "what": what})
@@ -196,6 +213,22 @@ class Progress:
             print("\r\033[K", end="", file=sys.stderr)
 
 
+def whole_number(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number from 1")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: expected seconds above 0, as in 60")
+    return value
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="larklane bench", formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -209,12 +242,14 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--with", dest="variants", default="native,larklane", metavar="VARIANTS",
                       help="native, larklane, or both in turns (default)")
     made.add_argument("--launcher", default="mpirun -n 2", help="how ranks are started (default: %(default)s)")
-    made.add_argument("--repetitions", type=int, default=0, metavar="N", help="launches of each variant (default: 3, quick: 1)")
+    made.add_argument("--repetitions", type=whole_number, metavar="N", help="launches of each variant (default: 3, quick: 1)")
     made.add_argument("--quick", action="store_true", help="a few minutes: " + " ".join(" ".join(option) for option in QUICK))
-    made.add_argument("--budget", type=float, default=0, metavar="S", help="seconds for everything: launches of each variant are dropped first, then rounds")
-    made.add_argument("--launch-limit", type=float, default=300, metavar="S", 
+    made.add_argument("--budget", type=seconds, metavar="S",
+                      help="seconds for everything: launches of each variant are dropped first, then rounds")
+    made.add_argument("--launch-limit", type=seconds, default=300, metavar="S",
                       help="seconds after which a launch is ended; its rounds are made to fit (default: %(default)s)")
     made.add_argument("--out", type=pathlib.Path, default=pathlib.Path("larklane-bench"), help="folder (default: %(default)s)")
+    made.add_argument("--overwrite", action="store_true", help="replace an earlier set in the folder")
     made.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="write the samples of all launches there, a line each")
     made.add_argument("--json", metavar="FILE", help=argparse.SUPPRESS)
     made.add_argument("--no-report", action="store_true", help="measure only")
@@ -272,6 +307,10 @@ class Turns:
             longest = max(longest, time.monotonic() - began)
 
 
+def set_of(options: argparse.Namespace) -> pathlib.Path:
+    return options.out / "bench.json"
+
+
 def problem_of(options: argparse.Namespace) -> str:
     """What is wrong with them, or nothing."""
     if not set(options.variants.split(",")) <= set(VARIANTS):
@@ -279,22 +318,23 @@ def problem_of(options: argparse.Namespace) -> str:
     if options.json:
         return (f"--json {options.json}: the records of launches in turns are kept in bench.json in the folder of --out: "
                 "give --out DIR instead")
+    if set_of(options).exists() and not options.overwrite:
+        return f"{options.out} holds an earlier set ({set_of(options).name}); --overwrite replaces it, --out names another folder"
     return ""
 
 
 def measure_all(turns: Turns) -> int:
     """@return exit status, after a message unless it is 0"""
-    path = turns.results.path
     try:
         turns.measure()
     except Refused as refusal:
         print(f"{refusal}\nlarklane bench: the options were refused, nothing was measured", file=sys.stderr)
         return USAGE
     except OSError as error:
-        print(f"larklane bench: {error.filename}: {error.strerror}; measured so far: {path}", file=sys.stderr)
+        print(f"larklane bench: {error.filename}: {error.strerror}; {turns.results.so_far()}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
-        print(f"\nlarklane bench: stopped; measured so far: {path}", file=sys.stderr)
+        print(f"\nlarklane bench: stopped; {turns.results.so_far()}", file=sys.stderr)
         return FAILED
     finally:
         turns.progress.end()
@@ -314,7 +354,7 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
         return FAILED
     benchmarks = list(BENCHMARKS) if options.benchmark == "all" else [options.benchmark]
     repetitions = options.repetitions or (1 if options.quick else 3)
-    results = Set(options.out / "bench.json", options.csv)
+    results = Set(set_of(options), options.csv)
     plan = [launches(benchmarks, options.variants.split(","), turn) for turn in range(repetitions)]
     status = measure_all(Turns(options, further, plan, results))
     if status:

@@ -285,6 +285,46 @@ class Runner(unittest.TestCase):
             self.assertEqual(bench.main(["overhead", "--with", "both", "--out", str(self.folder)]), 2)
         self.assertIn("--with both", errors.getvalue())
 
+    def refusal(self, *words: str) -> str:
+        """@return what it said"""
+        with contextlib.redirect_stderr(io.StringIO()) as errors:
+            try:
+                status = bench.main(["overhead", "--launcher", "env", "--out", str(self.folder), *words])
+            except SystemExit as end:
+                status = int(end.code or 0)
+        self.assertEqual(status, 2, words)
+        return errors.getvalue()
+
+    def test_numbers_that_mean_nothing_are_refused(self) -> None:
+        for words, message in ((("--repetitions", "0"), "--repetitions: 0: expected a whole number from 1"),
+                               (("--repetitions", "-1"), "--repetitions: -1: expected a whole number from 1"),
+                               (("--budget", "0"), "--budget: 0: expected seconds above 0"),
+                               (("--budget", "inf"), "--budget: inf: expected seconds above 0"),
+                               (("--launch-limit", "-3"), "--launch-limit: -3: expected seconds above 0"),
+                               (("--launch-limit", "soon"), "--launch-limit: soon: expected seconds above 0")):
+            self.assertIn(message, self.refusal(*words))
+
+    def test_an_earlier_set_is_not_replaced_unless_it_is_said(self) -> None:
+        out = self.folder / "out"
+        out.mkdir()
+        (out / "bench.json").write_text("before")
+        self.assertIn(f"{out} holds an earlier set (bench.json); --overwrite replaces it, --out names another folder",
+                      self.refusal("--out", str(out)))
+        self.assertEqual((out / "bench.json").read_text(), "before")
+        _, found, _ = self.measured("well", "overhead", "--repetitions", "1", "--overwrite")
+        self.assertEqual(len(found["runs"]), 2)
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
+    def test_a_full_disk_is_said(self) -> None:
+        out = self.folder / "out"
+        out.mkdir()
+        for name, after in (("bench.json", "nothing was kept"), ("samples.csv", f"measured so far: {out / 'bench.json'}")):
+            (out / f"{name}.part").symlink_to("/dev/full")
+            with mock.patch.dict(os.environ, self.environment("well")), contextlib.redirect_stderr(io.StringIO()) as errors:
+                status = bench.main(["overhead", "--launcher", "env", "--out", str(out), "--csv", str(out / "samples.csv"), "--overwrite"])
+            self.assertEqual(status, 1)
+            self.assertIn(f"larklane bench: {out / name}: not written: No space left on device; {after}\n", errors.getvalue())
+
     def test_a_folder_that_can_not_be_made_is_said(self) -> None:
         file = self.folder / "file"
         file.write_text("")
