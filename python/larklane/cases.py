@@ -12,6 +12,7 @@ PARTITIONED = "partitioned"
 CALLS = "call-cost"  # a benchmark whose ways are calls
 NO_OPTION = re.compile(r"LARKLANE_(BENCH_\w+|JOB|RANK|SEED|FAMILY|MPI|SPAWNED)")  # what launching sets
 ELSEWHERE = frozenset(("version", "machine"))  # what differs between two measurements of the same thing
+PLACEMENT = frozenset(("bindings", "openmp"))  # named only where they differ; a report's table of machines has them
 
 
 class Parameter(NamedTuple):
@@ -25,6 +26,12 @@ class Parameter(NamedTuple):
 def set_options(context: Context) -> dict[str, str]:
     """What somebody set in the environment, sorted; not what launching sets."""
     return {name: value for name, value in sorted(context.environment.items()) if not NO_OPTION.fullmatch(name)}
+
+
+def _placement(context: Context) -> tuple[Parameter, Parameter]:
+    openmp = tuple((name, value) for name, value in set_options(context).items() if name.startswith("OMP_"))
+    return (Parameter("bindings", context.bindings, f"bound to {' | '.join(dict.fromkeys(context.bindings)) or 'unknown'}"),
+            Parameter("openmp", openmp, " ".join(f"{name}={value}" for name, value in openmp) or "no OMP_* variables"))
 
 
 def _noise(options: Options) -> Parameter:
@@ -55,6 +62,7 @@ def _parameters(options: Options, context: Context, point: Point) -> tuple[Param
         Parameter("cache", ("hot", "cold").index(options.cache) if options.cache in ("hot", "cold") else 2, f"{options.cache} cache"),
         Parameter("scaling", options.scaling, f"{options.scaling} scaling"),
         Parameter("order", options.order, f"{options.order} order"),
+        *_placement(context),
         Parameter("version", context.version, f"Larklane {context.version}"),
         Parameter("machine", cpu, cpu),
     )

@@ -8,14 +8,14 @@ from functools import cached_property
 
 from larklane import wording
 from larklane.advice import Advice, advise, by_sizes, gaps, reason
-from larklane.cases import CALLS, ELSEWHERE, HEADLINES, PARTITIONED, Case, Metric, Parameter, by_benchmark, labels, measured, metrics, pooled, set_options, varying
+from larklane.cases import CALLS, ELSEWHERE, HEADLINES, PARTITIONED, PLACEMENT, Case, Metric, Parameter, by_benchmark, labels, measured, metrics, pooled, set_options, varying
 from larklane.compare import Comparison, between_runs, within_runs
 from larklane.figures import Figure, figures
 from larklane.projection import Projection
 from larklane.schema import Collection
 from larklane.stats import summary
 
-SETTINGS = {"mpi", "ranks", "split", "scaling", "order"}  # as a rule the same for all runs of a benchmark
+SETTINGS = {"mpi", "ranks", "split", "scaling", "order", *PLACEMENT}  # as a rule the same for all runs of a benchmark
 ONE_SEND = ("join", "persistent", "single")
 TYPICAL_BYTES = 1 << 20  # the headline is of the size next to it
 
@@ -60,7 +60,7 @@ class Digest:
 
     def shared(self) -> str:
         """The parameters that all measurements have in common, in a sentence."""
-        first = self.cases[0].key(*ELSEWHERE) if self.cases else ()
+        first = self.cases[0].key(*ELSEWHERE, *PLACEMENT) if self.cases else ()
         common = labels(first, {parameter.name for parameter in first} - varying(self.cases))
         return f"Everywhere: {common}." if common else ""
 

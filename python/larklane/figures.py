@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from larklane import wording
-from larklane.cases import CALLS, EXPOSED, PARTITIONED, Case, Metric, Parameter, by_benchmark, labels, line_ways, metrics, varying
+from larklane.cases import CALLS, ELSEWHERE, EXPOSED, PARTITIONED, PLACEMENT, Case, Metric, Parameter, by_benchmark, labels, line_ways, metrics, varying
 from larklane.projection import Projection
 from larklane.schema import Trace
 from larklane.stats import median, quantile
@@ -192,7 +192,8 @@ class _Plan:
 def _chart(plan: _Plan, cases: Sequence[Case]) -> list[Chart]:
     """More than one if there are too many panels."""
     names = varying(cases) - set(plan.hidden)
-    shared = labels(cases[0].key(*plan.hidden), {p.name for p in cases[0].key(*plan.hidden, "mpi", "machine", "version")} - names)
+    first = cases[0].key(*plan.hidden, "mpi", *ELSEWHERE, *PLACEMENT)
+    shared = labels(first, {parameter.name for parameter in first} - names)
     variants = plan.by_variant and len({case.title for case in cases})
     groups: dict[tuple[Any, ...], list[Case]] = {}
     for case in cases:
@@ -298,7 +299,7 @@ def arrivals(cases: Sequence[Case]) -> Arrivals | None:
     groups: dict[tuple[Any, ...], list[Case]] = {}
     for case in cases:
         if case.series.traces and case.way in ARRIVAL_WAYS:
-            groups.setdefault((case.benchmark, case.key("machine", "version"), case.point.bytes), []).append(case)
+            groups.setdefault((case.benchmark, case.key(*ELSEWHERE), case.point.bytes), []).append(case)
 
     def worth(group: list[Case]) -> tuple[Any, ...]:
         parts = {case.variant for case in group if case.way == PARTITIONED}
@@ -312,7 +313,8 @@ def arrivals(cases: Sequence[Case]) -> Arrivals | None:
     panels = [ArrivalPanel(_of_way(case).label, case.way, case.variant, _bars(_typical(case.series.traces)))
               for _, case in sorted(shown.items())]
     one = group[0]
-    caption = (f"One round of each way, {wording.size(one.point.bytes)}, {labels(one.key('machine', 'version'))}. A bar: a part from the "
+    unsaid = ELSEWHERE | PLACEMENT - varying(cases)
+    caption = (f"One round of each way, {wording.size(one.point.bytes)}, {labels(one.key(*unsaid))}. A bar: a part from the "
                "moment when its thread has it ready to its arrival. Left of the join: communication that computation hides.")
     return Arrivals("arrivals", "When do the parts arrive?", caption, footer(group), stamp(group), tuple(panels))
 

@@ -104,6 +104,24 @@ class Figures(Folder):
                          ["native, hot cache", "Larklane, hot cache", "native, cold cache", "Larklane, cold cache"])
         self.assertEqual([(curve.label, curve.shade) for curve in by_count[0].curves], [("2 partitions", 0), ("4 partitions", 1)])
 
+    def test_bindings_and_openmp_variables_keep_runs_apart(self) -> None:
+        def run(bindings: list[str], **environment: str) -> golden.Json:
+            made = golden.record("early-bird", golden.point(8, 4, golden.series("partitioned", {"early_bird_share": [0.5]}, traces=[TRACE])))
+            made["context"].update(bindings=bindings, environment=environment)
+            return made
+
+        made = self.charts(golden.gathered(run(["0", "1"]), run(["0-3", "0-3"]), run(["0", "1"])))
+        self.assertEqual([panel.title for panel in made["early-bird"].panels], ["bound to 0 | 1", "bound to 0-3"])
+        self.assertEqual([mark[1] for panel in made["early-bird"].panels for curve in panel.curves for mark in curve.marks], [2, 1])
+        self.assertIn("bound to 0", made["arrivals"].caption)
+        made = self.charts(golden.gathered(run(["0", "1"]), run(["0", "1"], OMP_PROC_BIND="close", LARKLANE_JOB="7")))
+        self.assertEqual([panel.title for panel in made["early-bird"].panels], ["no OMP_* variables", "OMP_PROC_BIND=close"])
+        same = self.charts(run(["0", "1"], OMP_PROC_BIND="close"))
+        found = digest.digest(self.load(run(["0", "1"], OMP_PROC_BIND="close")))
+        for text in (same["early-bird"].caption, same["arrivals"].caption, same["early-bird"].panels[0].title, found.shared(),
+                     found.place(found.cases[0])):
+            self.assertNotRegex(text, "bound to|OMP_")
+
     def test_other_ways_are_drawn_once(self) -> None:
         way = golden.series("join", {"early_bird_share": [0.5]})
         chart = self.charts(*(golden.record("early-bird", golden.point(8, 4, way), variant=variant) for variant in ("larklane", "native")))
@@ -200,6 +218,13 @@ class Comparisons(Folder):
         runs = run("native", 200), run("larklane", 100), run("larklane", 300), run("native", 100), run("native", 200), run("larklane", 100)
         [found] = compare.between_runs(measured(self.load(golden.gathered(*runs))))
         self.assertEqual((found.change, found.medians, found.names), (0.5, (0.1, 0.2), ("Larklane", "native")))
+
+    def test_bindings_that_differ_are_not_compared(self) -> None:
+        runs = [golden.record("latency", golden.point(8, 4, golden.series("partitioned", {"half_ns": [1000.0] * 6})), variant=variant)
+                for variant in ("native", "larklane")]
+        self.assertEqual(len(compare.between_runs(measured(self.load(golden.gathered(*runs))))), 1)
+        runs[1]["context"]["bindings"] = ["0", "0"]
+        self.assertEqual(compare.between_runs(measured(self.load(golden.gathered(*runs)))), [])
 
     def test_calls_are_compared_with_the_native_ones(self) -> None:
         runs = [golden.record("call-cost", golden.point(8, 4, golden.series("pready", {"call_ns": [value] * 12})), variant=variant)
