@@ -60,6 +60,10 @@ PLANS = {
 }
 
 
+def file_name(plan: str) -> str:
+    return f"{plan.replace(' ', '-')}.json"
+
+
 @dataclasses.dataclass(frozen=True)
 class Verdict:
     """`holds`: None if the interval leaves it open; `figures`: what was seen."""
@@ -76,16 +80,16 @@ class Seen:
     """What one MPI and one variant gave."""
 
     def __init__(self, found: Sequence[cases.Case]) -> None:
-        self._found = {(case.run.source.removesuffix(".json"), case.way, case.point.bytes): case for case in found}
+        self._found = {(case.run.source, case.way, case.point.bytes): case for case in found}
 
     def values(self, plan: str, size: int, way: str = cases.PARTITIONED) -> list[float]:
         """Raises KeyError if it gave no figures."""
-        case = self._found[plan.replace(" ", "-"), way, size]
+        case = self._found[file_name(plan), way, size]
         return cases.metrics([case])[0].values(case)
 
     def sizes(self, plan: str) -> list[int]:
         """Those with figures of partitions, smallest first. Raises KeyError if there are none."""
-        found = sorted(size for name, way, size in self._found if name == plan.replace(" ", "-") and way == cases.PARTITIONED)
+        found = sorted(size for name, way, size in self._found if name == file_name(plan) and way == cases.PARTITIONED)
         if not found:
             raise KeyError(plan)
         return found
@@ -237,6 +241,11 @@ STATEMENTS = (
 )
 
 
+def kept_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    """What plans that are still there have measured."""
+    return sorted(file for file in (folder / file_name(plan) for plan in PLANS) if file.exists())
+
+
 def is_kept(file: pathlib.Path, words: str, commit: str) -> bool:
     """Was it measured by these words, at this commit?"""
     return file.exists() and file.with_suffix(".plan").exists() and file.with_suffix(".plan").read_text() == f"{commit} {words}"
@@ -248,7 +257,7 @@ def measure(mpi: launch.Mpi, folder: pathlib.Path, commit: str) -> None:
     environment = {**os.environ, **mpi.environment}
     launcher = shlex.join([str(mpi.launcher), *mpi.flags, "-n", "2"])
     for number, (plan, words) in enumerate(PLANS.items(), 1):
-        file = folder / f"{plan.replace(' ', '-')}.json"
+        file = folder / file_name(plan)
         if is_kept(file, words, commit):
             continue
         print(f"{mpi.title}: [{number}/{len(PLANS)}] {plan}", flush=True)
@@ -281,9 +290,10 @@ def table(columns: dict[str, Seen]) -> str:
 
 
 def write(about: dict, installed: Sequence[str]) -> pathlib.Path:
+    """The page and its record, in place of the older ones. @return the page"""
     columns, figures = {}, {}
     for name in installed:
-        found = cases.measured(schema.load([KEPT / name]))
+        found = cases.measured(schema.load(kept_files(KEPT / name)))
         for variant in VARIANTS:
             mine = [case for case in found if case.variant == variant]
             columns[f"{launch.MPIS[name].title}, {'under Larklane' if variant == 'larklane' else 'native'}"] = Seen(mine)

@@ -7,9 +7,11 @@ import math
 import pathlib
 import sys
 import tempfile
+from unittest import mock
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent.parent / "scripts"
-sys.path.insert(0, str(SCRIPTS))
+sys.path[:0] = [str(SCRIPTS), str(SCRIPTS.parent / "tests/python")]
+import golden  # noqa: E402
 
 
 def load(name):
@@ -88,6 +90,22 @@ def test_statements():
     assert statements._shares_alike(Seen({("a", 1): [0.0], ("b", 1): [0.0]}), ("a", 1), ("b", 1)).holds is None
     gone = statements.Statement("paper", "text", lambda seen: statements._above(seen, ("c", 1), first))
     assert statements.judged(gone, seen).figures == "no figures"
+
+
+def test_statements_are_of_plans_that_are_there():
+    """What an earlier version's plans have measured is not told; the record takes the place of the one before."""
+    run = golden.record("overhead", golden.point(4096, 1, golden.series("partitioned", {"overhead": [2.0, 3.0, 4.0]})))
+    about = {"commit": "0123456789ab", "machine": {"cpu": "Model CPU", "cores": 8}, "publishable": True}
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "mpich5").mkdir()
+        for file in ("hot-1.json", "hot-3.json"):
+            (folder / "mpich5" / file).write_text(json.dumps(run))
+        (folder / "statements-ba9876543210.json").write_text("{}")
+        with mock.patch.object(statements, "KEPT", folder), mock.patch.object(statements.bars, "RECORDS", folder):
+            page = statements.write(about, ["mpich5"])
+        (record,) = folder.glob("statements-*.json")
+        assert list(json.loads(record.read_text())["figures"]) == ["mpich5 native hot-1 partitioned 4096"] and record.name in page.read_text()
 
 
 def test_savings():
