@@ -81,6 +81,7 @@ class PairRun {
     ++round_;
     if (is_sender_) {
       watcher_.before_round(series.way);
+      fill_all();
       send(ways, [&](std::uint32_t thread) { compute_and_give(ways, thread, noise_round); });
       bool wrong = false;
       for (std::size_t n = 0; n < ways.size(); ++n)
@@ -89,7 +90,7 @@ class PairRun {
       if (trace != nullptr) *trace = trace_of(ways);
     } else {
       receive(*ways[0]);
-      tell(*ways[0], {static_cast<double>(wrong_words(buffers_[0].span(), 0, key(0))), 0});
+      tell(*ways[0], {static_cast<double>(wrong_words(buffers_[0].span(), 0, key(0, round_))), 0});
     }
   }
 
@@ -113,8 +114,8 @@ class PairRun {
     for (auto& way : ways) way->ready(partition, thread, last);
   }
 
-  /// The last partition is held back. Whatever covers it must not arrive, and nothing be complete,
-  /// before it is given; what arrives must be in the buffer.
+  /// The last partition is held back, and written only just before it is given. Whatever covers it
+  /// must not arrive, and nothing be complete, before that; what arrives must be in the buffer.
   void guard(Ways& ways, Series& series) {
     ++round_;
     if (is_sender_)
@@ -129,7 +130,7 @@ class PairRun {
   void guard_receive(Way& way) {
     double claimed_ns = 0;
     std::uint64_t wrong = receive_watched(way, &claimed_ns);
-    wrong += wrong_words(buffers_[0].span(), 0, key(0));
+    wrong += wrong_words(buffers_[0].span(), 0, key(0, round_));
     tell(way, {static_cast<double>(wrong), claimed_ns});
   }
 
@@ -138,6 +139,8 @@ class PairRun {
     const std::uint32_t held = o_.send_partitions() - 1;
     double given_ns = 0;
     bool claims = false;
+    fill_all();
+    fill_part(held, round_ - 1);
     send(ways, [&](std::uint32_t thread) {
       computed_ns_[thread] = now_ns();
       const std::uint32_t end = (thread + 1) * o_.partitions_per_thread;
@@ -145,6 +148,7 @@ class PairRun {
         if (p == held) {
           while_held([] {});
           for (auto& way : ways) claims |= way->claims_completion();
+          fill_part(held, round_);
           given_ns = computed_ns_[thread] = now_ns();
         }
         give(ways, p, thread, p + 1 == end);
@@ -156,22 +160,31 @@ class PairRun {
       const auto is_early = [&](double seen_ns) {
         return seen_ns < given_ns + links_[n].clock.offset_ns - links_[n].clock.error_ns;
       };
-      const std::vector<double>& arrived = ways[n]->arrived_ns();
-      series.is_early |= is_early(arrived.front());
+      series.is_early |= is_early(ways[n]->arrived_ns().front());
       if (!series.refused.empty()) continue;
-      if (told.wrong != 0)
-        series.refused = "what has arrived, it says, is not in the buffer";
-      else if (told.claimed_ns != 0 && is_early(told.claimed_ns))
+      if (told.claimed_ns != 0 && is_early(told.claimed_ns))
         series.refused = "the receive claims to be complete while a partition is held back";
-      else if (is_early(arrived.back()))
+      else if (is_too_early(n, *ways[n]))
         series.refused = "the partition that is held back arrives, it says";
+      else if (told.wrong != 0)
+        series.refused = "what has arrived, it says, is not in the buffer";
     }
+  }
+
+  void fill_all() {
+    for (std::size_t n = 0; n < buffers_.size(); ++n) fill(buffers_[n].span(), 0, key(n, round_));
+  }
+
+  /// @param round  whose payload
+  void fill_part(std::uint32_t partition, std::uint64_t round) {
+    const std::uint64_t part = bytes_ / o_.send_partitions(), offset = partition * part;
+    for (std::size_t n = 0; n < buffers_.size(); ++n)
+      fill(buffers_[n].span().subspan(offset, part), offset, key(n, round));
   }
 
   template <class Job>
   void send(Ways& ways, Job&& job) {
     for (std::size_t n = 0; n < ways.size(); ++n) {
-      fill(buffers_[n].span(), 0, key(n));
       if (o_.cold) flush(buffers_[n].span());
       ways[n]->start(round_);
     }
@@ -207,7 +220,7 @@ class PairRun {
       for (std::size_t a = 0; a < arrived.size(); ++a) {
         if (looked[a] || arrived[a] == 0) continue;
         looked[a] = true;
-        wrong += wrong_words(buffers_[0].span().subspan(a * part, part), a * part, key(0));
+        wrong += wrong_words(buffers_[0].span().subspan(a * part, part), a * part, key(0, round_));
       }
       if (!all && *claimed_ns == 0 && way.claims_completion()) {
         *claimed_ns = now_ns();
@@ -261,9 +274,9 @@ class PairRun {
   }
 
   /// Another for each neighbour's message of each round. @param link  of this rank
-  std::uint64_t key(std::size_t link) const {
+  std::uint64_t key(std::size_t link, std::uint64_t round) const {
     const std::uint64_t neighbour = is_sender_ ? link : static_cast<std::uint64_t>(rank_) - 1;
-    return round_ * o_.neighbours + neighbour;
+    return round * o_.neighbours + neighbour;
   }
 
   const Options& o_;

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 
@@ -32,6 +33,15 @@ UNTRACED = {
     "halo3d": (3, ["--sizes", "24,384K", "--threads", "2", "--order", "random", "--compute-us", "100"], PATTERN, ([3, 1, 1], [1, 2, 1])),
 }
 
+# What bench/hasty.c does wrong, and what the guard of a benchmark says of it.
+ABSENT = "what has arrived, it says, is not in the buffer"
+FAULTS = {"payload": ABSENT, "arrival": "the partition that is held back arrives, it says",
+          "send": "the send claims to be complete while a partition is held back",
+          "receive": "the receive claims to be complete while a partition is held back"}
+HASTY = {
+    "overhead": (["--sizes", "4K", "--threads", "2", "--recv-partitions", "4", "--compute-us", "200"], FAULTS),
+}
+
 
 class Suite:
     """The command of one build on one MPI."""
@@ -43,12 +53,12 @@ class Suite:
         self.folder = tempfile.TemporaryDirectory()
         self.file = pathlib.Path(self.folder.name, "record.json")
 
-    def run(self, *words, variant="larklane", ranks=2):
+    def run(self, *words, variant="larklane", ranks=2, environment=None):
         """@return (outcome, record or None)"""
         self.file.unlink(missing_ok=True)
         json_file = [] if "--json" in words else ["--json", str(self.file)]
         command = [self.command, "bench", *words, "--with", variant, *self.program, *json_file]
-        outcome = launch.launch(self.mpi, ranks, command, 60)
+        outcome = launch.launch(self.mpi, ranks, command, 60, environment)
         return outcome, json.loads(self.file.read_text()) if self.file.exists() else None
 
 
@@ -192,6 +202,19 @@ def guarded(suite):
         assert ("refused" in series) == (series["way"] == "partitioned"), (series["way"], outcome.output)
 
 
+def hasty(suite):
+    """An MPI that is wrong in one way at a time: no figures, and that way is said to be the reason."""
+    double = pathlib.Path(suite.folder.name, "hasty.so")
+    source = pathlib.Path(__file__).resolve().parent / "bench/hasty.c"
+    subprocess.run([str(suite.mpi.wrapper), "-shared", "-fPIC", "-O1", str(source), "-o", str(double)], check=True)
+    for benchmark, (words, faults) in HASTY.items():
+        for fault, reason in {"none": "", **faults}.items():
+            outcome, record = suite.run(benchmark, *words, *QUICK, "--ways", "partitioned", variant="native",
+                                        environment={"LD_PRELOAD": str(double), "HASTY": fault})
+            assert record is not None, (benchmark, fault, outcome.output)
+            assert {series.get("refused", "") for series in series_of(record)} == {reason}, (benchmark, fault, outcome.output)
+
+
 def budget(suite):
     for benchmark in (["overhead", "--threads", "1", "--compute-us", "200"], ["call-cost"]):
         for warmup in ("10", "0"):
@@ -272,7 +295,7 @@ def turns(suite):
     out = pathlib.Path(suite.folder.name, "out")
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive", **suite.mpi.environment}
     command = [suite.command, "bench", "early-bird", "--launcher", launcher, "--out", str(out), "--repetitions", "2", "--no-report", "--quick", *SMALL]
-    done = launch.subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((out / "bench.json").read_text())
     assert found["kind"] == "bench-set"
@@ -282,11 +305,11 @@ def turns(suite):
 
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
          **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
-         "options": options, "splits": splits, "replay": replay, "neighbours": neighbours, "budget": budget, "guarded": guarded, "misuse": misuse, "program": program, "turns": turns, "missing": missing, "uneven": uneven}
-EVERY = [case for case in CASES if case not in ("missing", "guarded")]
+         "options": options, "splits": splits, "replay": replay, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "misuse": misuse, "program": program, "turns": turns, "missing": missing, "uneven": uneven}
+EVERY = [case for case in CASES if case not in ("missing", "guarded", "hasty")]
 # Enough to see that the program of an MPI is there and is the one that starts.
 SOME = ["early-bird", "halo3d"]
-LISTED = {"mpich5": EVERY, "openmpi5": [*EVERY, "guarded"], ABI: SOME, "mpich4": SOME, "openmpi4": [*SOME, "missing"]}
+LISTED = {"mpich5": [*EVERY, "hasty"], "openmpi5": [*EVERY, "guarded"], ABI: SOME, "mpich4": SOME, "openmpi4": [*SOME, "missing"]}
 
 
 def main():

@@ -1,0 +1,110 @@
+// An MPI whose partitioned communication is one message, sent with the last MPI_Pready. HASTY names
+// what is wrong with it:
+//   payload  is taken by MPI_Start
+//   send     says that it is complete before everything was given
+//   receive  says so
+//   arrival  of the partition in the middle is said from the start on
+//   made     a send never is
+// Preloaded before a real MPI.
+
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { kRequestsMax = 256 };
+
+struct Message {
+  MPI_Request request;  // persistent; what stands for the partitioned one
+  char *buffer, *copy;  // copy: what is sent; receives have none
+  size_t bytes;         // of a partition
+  int partitions, ready;
+  int is_used;
+};
+static struct Message messages[kRequestsMax];
+
+static int is(const char* fault) {
+  const char* const wanted = getenv("HASTY");
+  return wanted != NULL && strcmp(wanted, fault) == 0;
+}
+
+static struct Message* find(MPI_Request request) {
+  for (struct Message* m = messages; m < messages + kRequestsMax; ++m)
+    if (m->is_used && m->request == request) return m;
+  return NULL;
+}
+
+static struct Message* make(const void* buffer, int partitions, MPI_Count bytes) {
+  struct Message* m = messages;
+  while (m->is_used) ++m;
+  *m = (struct Message){
+      .buffer = (char*)buffer, .bytes = (size_t)bytes, .partitions = partitions, .is_used = 1};
+  return m;
+}
+
+int MPI_Psend_init(const void* buffer, int partitions, MPI_Count count, MPI_Datatype type, int peer,
+                   int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  (void)info;
+  while (is("made")) pause();
+  struct Message* m = make(buffer, partitions, count);
+  m->copy = malloc(m->bytes * (size_t)partitions);
+  PMPI_Send_init(m->copy, (int)count * partitions, type, peer, tag, comm, &m->request);
+  *request = m->request;
+  return MPI_SUCCESS;
+}
+
+int MPI_Precv_init(void* buffer, int partitions, MPI_Count count, MPI_Datatype type, int peer,
+                   int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+  (void)info;
+  struct Message* m = make(buffer, partitions, count);
+  PMPI_Recv_init(buffer, (int)count * partitions, type, peer, tag, comm, &m->request);
+  *request = m->request;
+  return MPI_SUCCESS;
+}
+
+int MPI_Start(MPI_Request* request) {
+  struct Message* m = find(*request);
+  if (m == NULL || m->copy == NULL) return PMPI_Start(request);
+  m->ready = 0;
+  if (is("payload")) memcpy(m->copy, m->buffer, m->bytes * (size_t)m->partitions);
+  return MPI_SUCCESS;
+}
+
+int MPI_Startall(int count, MPI_Request requests[]) {
+  for (int i = 0; i < count; ++i) MPI_Start(&requests[i]);
+  return MPI_SUCCESS;
+}
+
+int MPI_Pready(int partition, MPI_Request request) {
+  struct Message* m = find(request);
+  const size_t at = (size_t)partition * m->bytes;
+  if (!is("payload")) memcpy(m->copy + at, m->buffer + at, m->bytes);
+  // acq_rel: whoever comes last sends what the others have copied.
+  if (__atomic_add_fetch(&m->ready, 1, __ATOMIC_ACQ_REL) == m->partitions) PMPI_Start(&m->request);
+  return MPI_SUCCESS;
+}
+
+int MPI_Parrived(MPI_Request request, int partition, int* flag) {
+  const struct Message* m = find(request);
+  PMPI_Request_get_status(request, flag, MPI_STATUS_IGNORE);
+  if (is("arrival") && partition == m->partitions / 2) *flag = 1;
+  return MPI_SUCCESS;
+}
+
+int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
+  const struct Message* m = find(request);
+  PMPI_Request_get_status(request, flag, status);
+  if (m == NULL) return MPI_SUCCESS;
+  if (m->copy != NULL && m->ready < m->partitions) *flag = is("send");
+  if (m->copy == NULL && is("receive")) *flag = 1;
+  return MPI_SUCCESS;
+}
+
+int MPI_Request_free(MPI_Request* request) {
+  struct Message* m = find(*request);
+  if (m != NULL) {
+    free(m->copy);
+    m->is_used = 0;
+  }
+  return PMPI_Request_free(request);
+}
