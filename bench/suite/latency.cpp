@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <array>
 #include <memory>
 #include <span>
 
@@ -40,6 +41,9 @@ class Trip {
   virtual void send() = 0;
   virtual void receive() = 0;
   virtual void finish() {}
+  /// While the message is held back: does its end here, which sends it or not, claim to be
+  /// complete?
+  virtual bool claims_completion(bool) { return false; }
 
  protected:
   const Ends ends_;
@@ -97,6 +101,7 @@ class Partitioned final : public Requests {
   }
   void start() override { MPI_Start(&send_); }
   void send() override { MPI_Pready(0, send_); }
+  bool claims_completion(bool sends) override { return is_complete(sends ? send_ : receive_); }
 };
 
 /// A put, then a mark that the other side looks at.
@@ -175,24 +180,32 @@ class LatencyRun {
     return took / 2;
   }
 
-  /// The message is written some time after the start: what is there too early is not it.
+  /// In each direction the message is held back for a while, and written only then: what is there
+  /// too early is not it, and neither side may claim to be complete.
   void guard(Trip& trip, Series& series) {
     begin_round(series);
     trip.prepare(round_);
-    MPI_Barrier(MPI_COMM_WORLD);
-    const auto send = [&] {
-      trip.start();
-      while_held([] {});
-      fill(out_.span(), 0, key(is_first_));
-      trip.send();
-    };
-    if (is_first_) send();
-    trip.receive();
-    std::uint64_t wrong = wrong_words(in_.span(), 0, key(!is_first_));
-    if (!is_first_) send();
+    std::uint64_t claims = 0, wrong = 0;
+    for (const bool sends : {is_first_, !is_first_}) {
+      if (sends) trip.start();
+      MPI_Barrier(MPI_COMM_WORLD);
+      while_held([&] { claims += trip.claims_completion(sends); });
+      MPI_Barrier(MPI_COMM_WORLD);
+      if (sends) {
+        fill(out_.span(), 0, key(is_first_));
+        trip.send();
+      } else {
+        trip.receive();
+        wrong += wrong_words(in_.span(), 0, key(!is_first_));
+      }
+    }
     trip.finish();
-    MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-    if (wrong != 0) series.refused = "what has arrived, it says, is not in the buffer";
+    std::array<std::uint64_t, 2> of_both{claims, wrong};
+    MPI_Allreduce(MPI_IN_PLACE, of_both.data(), 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    if (of_both[0] != 0)
+      series.refused = "a side claims to be complete while the message is held back";
+    else if (of_both[1] != 0)
+      series.refused = "what has arrived, it says, is not in the buffer";
   }
 
   void begin_round(const Series& series) {

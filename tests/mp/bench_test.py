@@ -40,6 +40,7 @@ FAULTS = {"payload": ABSENT, "arrival": "the partition that is held back arrives
           "receive": "the receive claims to be complete while a partition is held back"}
 HASTY = {
     "overhead": (["--sizes", "4K", "--threads", "2", "--recv-partitions", "4", "--compute-us", "200"], FAULTS),
+    "latency": (["--sizes", "4K"], {"payload": ABSENT, **dict.fromkeys(("send", "receive"), "a side claims to be complete while the message is held back")}),
 }
 
 
