@@ -38,9 +38,14 @@ ABSENT = "what has arrived, it says, is not in the buffer"
 FAULTS = {"payload": ABSENT, "arrival": "the partition that is held back arrives, it says",
           "send": "the send claims to be complete while a partition is held back",
           "receive": "the receive claims to be complete while a partition is held back"}
+SHAPE = ["--sizes", "4K", "--threads", "2", "--compute-us", "200"]
 HASTY = {
-    "overhead": (["--sizes", "4K", "--threads", "2", "--recv-partitions", "4", "--compute-us", "200"], FAULTS),
-    "latency": (["--sizes", "4K"], {"payload": ABSENT, **dict.fromkeys(("send", "receive"), "a side claims to be complete while the message is held back")}),
+    "overhead": ([*SHAPE, "--recv-partitions", "4"], FAULTS),
+    "call-cost": (SHAPE[:4], FAULTS),
+    "latency": (SHAPE[:2], {"payload": ABSENT, **dict.fromkeys(("send", "receive"), "a side claims to be complete while the message is held back")}),
+    **dict.fromkeys(("sweep3d", "halo3d"), (SHAPE, {
+        **dict.fromkeys(("payload", "arrival"), ABSENT),
+        **dict.fromkeys(("send", "receive"), "a face claims to be complete while a partition of it is held back")})),
 }
 
 
@@ -197,10 +202,12 @@ def neighbours(suite):
 
 def guarded(suite):
     """From their second round on, Open MPI 5.0.11's own requests are complete before anything is marked (docs/native-table.md): no figures."""
-    outcome, record = suite.run("overhead", *SMALL, "--ways", "join,partitioned", variant="native")
-    assert outcome.status == 1 and record is not None, outcome.output
-    for series in series_of(record):
-        assert ("refused" in series) == (series["way"] == "partitioned"), (series["way"], outcome.output)
+    for words in (["overhead", *SMALL, "--ways", "join,partitioned"], ["latency", *QUICK, "--sizes", "4K", "--ways", "join,partitioned"],
+                  ["call-cost", *QUICK, "--sizes", "4K"], ["halo3d", *QUICK, "--sizes", "24K", "--ways", "single,partitioned"]):
+        outcome, record = suite.run(*words, variant="native")
+        assert outcome.status == 1 and record is not None, outcome.output
+        for series in series_of(record):
+            assert ("refused" in series) == (series["way"].rstrip("'") not in ("join", "single")), (words[0], series["way"], outcome.output)
 
 
 def hasty(suite):
