@@ -52,13 +52,15 @@ std::map<std::string, std::string> machine() {
       {"turbo", turbo()}};
 }
 
+std::string base_name(const std::string& text) { return text.substr(text.rfind('/') + 1); }
+
 std::map<std::string, std::string> listed_environment() {
   std::map<std::string, std::string> found;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string text = *variable;
     const auto equals = text.find('=');
     if (text.starts_with("LARKLANE_") || text.starts_with("OMP_"))
-      found[text.substr(0, equals)] = text.substr(equals + 1);
+      found[text.substr(0, equals)] = base_name(text.substr(equals + 1));
   }
   return found;
 }

@@ -90,6 +90,11 @@ Json json_of(const Series& series, const std::string& benchmark, const Series& b
   return json;
 }
 
+std::string without_folder(const std::string& noise) {
+  static const std::string trace = "trace:";
+  return noise.starts_with(trace) ? trace + base_name(noise.substr(trace.size())) : noise;
+}
+
 Json json_of(const Options& o) {
   const char* const orders[] = {"ascending", "descending", "strided", "random"};
   return {{"benchmark", o.benchmark},
@@ -103,7 +108,7 @@ Json json_of(const Options& o) {
           {"warmup", o.warmup},
           {"compute_ns", o.compute_ns},
           {"compute_split", o.compute_split == ComputeSplit::thread ? "thread" : "partition"},
-          {"noise", o.noise},
+          {"noise", without_folder(o.noise)},
           {"noise_percent", o.noise_percent},
           {"seed", o.seed},
           {"cache", o.cold ? "cold" : "hot"},

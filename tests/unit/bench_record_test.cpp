@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -73,6 +74,16 @@ TEST(Record, SaysOfAWayWithoutFiguresWhy) {
   const std::string json = json_of(by_hand());
   expect_in(json, R"({"way":"rma","wrong":0,"early":false,"refused":"itsaystoomuch"})");
   expect_in(json, R"("failures":[{"way":"threads","bytes":128,"what":"aroundwasnotover"}])");
+}
+
+TEST(Record, NamesNoFolder) {
+  Record record = by_hand();
+  record.options.noise = "trace:/alice/delays.json";
+  setenv("LARKLANE_PROFILE", "/alice/profile", 1);
+  const std::string json = json_of(record);
+  expect_in(json, R"("noise":"trace:delays.json")");
+  expect_in(json, R"("LARKLANE_PROFILE":"profile")");
+  EXPECT_EQ(json.find("alice"), std::string::npos);
 }
 
 TEST(Record, HasNoNumberForWhatIsInfinite) {
