@@ -126,6 +126,7 @@ Json json_of(const Environment& e, const std::string& variant) {
             {"ranks", e.ranks},
             {"hosts", e.hosts},
             {"bindings", e.bindings},
+            {"oversubscribed", e.is_oversubscribed},
             {"machine", machine()},
             {"environment", listed_environment()},
             {"timer_ns", e.timer_ns},

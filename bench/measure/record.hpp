@@ -15,6 +15,7 @@ struct Environment {
   std::string mpi;  ///< MPI_Get_library_version(), first line
   int ranks = 0, hosts = 0;
   std::vector<std::string> bindings;  ///< by rank: processors it may use, as ranges
+  bool is_oversubscribed = false;     ///< on some host more threads than cores that they may use
   double timer_ns = 0, clock_error_ns = 0;
   bool flushes = false;         ///< --cold had an effect
   std::vector<int> grid;        ///< ranks along each axis; empty: no grid

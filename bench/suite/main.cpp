@@ -2,6 +2,7 @@
 // was built for the MPI at hand.
 
 #include <mpi.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +30,25 @@ int rank_of_this() {
   return rank;
 }
 
-Environment environment_of_all() {
+/// That work in a round.
+int threads_of_this(const Options& o) {
+  const Benchmark benchmark = benchmark_of(o.benchmark);
+  const bool sends = benchmark.measure == measure_pair && rank_of_this() == 0;
+  return benchmark.axes > 0 || sends ? static_cast<int>(o.threads) : 1;
+}
+
+/// On any host. Collective. @param host  the ranks of this one
+bool is_oversubscribed(MPI_Comm host, int threads) {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0) CPU_ZERO(&cores);  // more than fit
+  MPI_Allreduce(MPI_IN_PLACE, &cores, sizeof cores, MPI_BYTE, MPI_BOR, host);
+  MPI_Allreduce(MPI_IN_PLACE, &threads, 1, MPI_INT, MPI_SUM, host);
+  int is_over = CPU_COUNT(&cores) > 0 && threads > CPU_COUNT(&cores);
+  MPI_Allreduce(MPI_IN_PLACE, &is_over, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  return is_over != 0;
+}
+
+Environment environment_of_all(const Options& options) {
   Environment e;
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length;
@@ -51,6 +70,7 @@ Environment environment_of_all() {
   MPI_Comm_rank(host, &rank_on_host);
   const int first = rank_on_host == 0 ? 1 : 0;
   MPI_Allreduce(&first, &e.hosts, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  e.is_oversubscribed = is_oversubscribed(host, threads_of_this(options));
   MPI_Comm_free(&host);
   return e;
 }
@@ -107,6 +127,10 @@ int measure(Record& record) {
       record.environment.neighbours.push_back(grid.neighbours(r));
   }
   if (tells) std::fputs(table_head(record).c_str(), stdout);
+  if (tells && record.environment.is_oversubscribed)
+    std::fputs(
+        "larklane bench: more threads than cores: computing, a wait for a clock, is not slowed\n",
+        stderr);
   std::size_t at = 0;
   Progress progress(o);
   std::optional<Watchdog> watchdog;
@@ -174,7 +198,7 @@ int run(int argc, char** argv) {
   const bool tells = rank_of_this() == 0;
   int status = parse_on_all(argc, argv, &record.options);
   if (status < 0) {
-    record.environment = environment_of_all();
+    record.environment = environment_of_all(record.options);
     const std::string problem = refusal(record.options, record.environment.ranks, provided);
     if (!problem.empty() && tells) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
     status = problem.empty() ? measure(record) : kUsage;

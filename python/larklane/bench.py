@@ -362,6 +362,8 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
     if results.turns:
         print(f"{results.turns['run']} of {results.turns['asked']} turns: the time budget")
     print(f"measured: {results.path}")
+    if any(run["context"].get("oversubscribed") for run in results.runs):
+        print("larklane bench: more threads than cores: computing, a wait for a clock, is not slowed", file=sys.stderr)
     if not results.runs:
         return FAILED
     if not options.no_report:

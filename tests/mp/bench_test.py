@@ -173,6 +173,15 @@ def splits(suite):
         assert min(trace["joined_ns"] for trace in traces) >= 8e6
 
 
+def oversubscribed(suite):
+    """More threads than cores: said once, and kept."""
+    cores = len(os.sched_getaffinity(0))
+    for words, is_over in ((["early-bird", "--sizes", str(64 * cores), "--threads", str(cores)], True), (["latency", "--sizes", "8"], cores < 2)):
+        outcome, record = suite.run(*words, *QUICK)
+        assert outcome.status == 0 and record["context"]["oversubscribed"] == is_over, (words, outcome.output)
+        assert outcome.output.count("more threads than cores") == is_over, (words, outcome.output)
+
+
 def replay(suite):
     """Every row of recorded delays has its turn, at another time on each rank: of two rows, each rank is late in every second block."""
     file = pathlib.Path(suite.folder.name, "delays.json")
@@ -313,7 +322,7 @@ def turns(suite):
 
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
          **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
-         "options": options, "splits": splits, "replay": replay, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "misuse": misuse, "program": program, "turns": turns, "missing": missing, "uneven": uneven}
+         "options": options, "splits": splits, "oversubscribed": oversubscribed, "replay": replay, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "misuse": misuse, "program": program, "turns": turns, "missing": missing, "uneven": uneven}
 EVERY = [case for case in CASES if case not in ("missing", "guarded", "hasty")]
 # Enough to see that the program of an MPI is there and is the one that starts.
 SOME = ["early-bird", "halo3d"]

@@ -39,7 +39,7 @@ if mode == "hang again":
     failures = [{{"way": "join'", "bytes": 128, "what": "not over after 30 s"}}]
 series = [{{"way": way, "wrong": int(mode == "wrong" and variant == "native"), "samples": {{"total_ns": [1.5, None]}}}} for way in ways]
 points = [{{"bytes": 64, "send_partitions": 2, "recv_partitions": 4, "series": series}}]
-context = {{"variant": variant, "mpi": "MPI 1, patched"}}
+context = {{"variant": variant, "mpi": "MPI 1, patched", "oversubscribed": mode == "crowded"}}
 record = {{"options": {{"benchmark": benchmark}}, "context": context, "points": points, "failures": failures}}
 with open(os.environ["LOG"], "a") as log:
     log.write(" ".join(words) + "\\n")
@@ -92,7 +92,8 @@ class Runner(unittest.TestCase):
     def measured(self, mode: str, *words: str) -> tuple[int, dict[str, Any], list[str]]:
         """@return exit status, the set, the words of each launch"""
         out = self.folder / "out"
-        with mock.patch.dict(os.environ, self.environment(mode)), contextlib.redirect_stderr(io.StringIO()), \
+        self.errors = io.StringIO()
+        with mock.patch.dict(os.environ, self.environment(mode)), contextlib.redirect_stderr(self.errors), \
                 contextlib.redirect_stdout(io.StringIO()):
             status = bench.main([*words, "--launcher", "env", "--no-report", "--out", str(out)])
         return status, json.loads((out / "bench.json").read_text()), self.launches()
@@ -165,6 +166,11 @@ class Runner(unittest.TestCase):
         _, found, launches = self.measured("hang again", "overhead", "--with", "native", "--repetitions", "1")
         self.assertEqual([line.endswith("--without join") for line in launches], [False, True])
         self.assertEqual(len(found["failures"]), 2)
+
+    def test_more_threads_than_cores_are_said_once(self) -> None:
+        for mode, times in (("crowded", 1), ("well", 0)):
+            self.measured(mode, "overhead", "--repetitions", "1")
+            self.assertEqual(self.errors.getvalue().count("more threads than cores"), times, mode)
 
     def test_wrong_payload_is_a_failure(self) -> None:
         _, found, _ = self.measured("wrong", "overhead", "--repetitions", "1")

@@ -76,6 +76,13 @@ TEST(Record, SaysOfAWayWithoutFiguresWhy) {
   expect_in(json, R"("failures":[{"way":"threads","bytes":128,"what":"aroundwasnotover"}])");
 }
 
+TEST(Record, SaysWhetherThereAreMoreThreadsThanCores) {
+  Record record = by_hand();
+  expect_in(json_of(record), R"("oversubscribed":false)");
+  record.environment.is_oversubscribed = true;
+  expect_in(json_of(record), R"("oversubscribed":true)");
+}
+
 TEST(Record, NamesNoFolder) {
   Record record = by_hand();
   record.options.noise = "trace:/alice/delays.json";
