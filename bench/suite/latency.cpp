@@ -139,8 +139,10 @@ class LatencyRun {
     int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     is_first_ = rank == 0;
-    for (const std::string& way : o_.ways)
+    for (const std::string& way : o_.ways) {
+      if (is_first_) watcher_.before_round(way);
       trips_.push_back(make_trip(way, {out_.span(), in_.span(), 1 - rank}));
+    }
   }
 
   Point run(double budget_ns) {

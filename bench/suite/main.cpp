@@ -135,8 +135,9 @@ int measure(Record& record) {
   Progress progress(o);
   std::optional<Watchdog> watchdog;
   const auto on_hang = [&](const std::string& way) {
-    record.failures.push_back({way, o.bytes_of(o.sizes[at]),
-                               "a round was not over after " + std::to_string(o.limit_s) + " s"});
+    record.failures.push_back(
+        {way, o.bytes_of(o.sizes[at]),
+         "it was not made, or a round not over, after " + std::to_string(o.limit_s) + " s"});
     if (!o.json.empty()) write_json(record, o.json);
     std::fprintf(stderr, "\nlarklane bench: %s hangs at %llu bytes: %s\n", way.c_str(),
                  static_cast<unsigned long long>(record.failures.back().bytes),

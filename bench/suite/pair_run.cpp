@@ -49,6 +49,7 @@ class PairRun {
       computed_ns_.resize(o_.threads);
     }
     for (const std::string& name : o_.ways) {
+      if (is_sender_) watcher_.before_round(name);
       Ways& ways = ways_.emplace_back();
       for (std::size_t n = 0; n < links_.size(); ++n)
         ways.push_back(

@@ -59,6 +59,7 @@ Pattern::Pattern(const Options& options, std::uint64_t size, std::vector<Route> 
 }
 
 Exchange Pattern::open(const std::string& way) {
+  if (rank_ == 0) watcher_.before_round(way);
   Exchange exchange;
   for (std::size_t r = 0; r < routes_.size(); ++r) {
     const auto face = [&](const Buffer& buffer, int peer, bool is_sent) {

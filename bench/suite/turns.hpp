@@ -20,7 +20,8 @@ namespace larklane::bench {
 
 /// What the measuring is told while it goes on. Called on rank 0 only.
 struct Watcher {
-  std::function<void(const std::string& way)> before_round;  ///< and what hangs if it never ends
+  /// And before the way is made: what hangs if that never ends.
+  std::function<void(const std::string& way)> before_round;
   std::function<void(double share_done)> progress;
 };
 

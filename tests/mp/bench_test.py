@@ -219,17 +219,31 @@ def guarded(suite):
             assert ("refused" in series) == (series["way"].rstrip("'") not in ("join", "single")), (words[0], series["way"], outcome.output)
 
 
+def run_hasty(suite, fault, *words):
+    """@return as suite.run() on bench/hasty.c"""
+    double = pathlib.Path(suite.folder.name, "hasty.so")
+    if not double.exists():
+        source = pathlib.Path(__file__).resolve().parent / "bench/hasty.c"
+        subprocess.run([str(suite.mpi.wrapper), "-shared", "-fPIC", "-O1", str(source), "-o", str(double)], check=True)
+    return suite.run(*words, variant="native", environment={"LD_PRELOAD": str(double), "HASTY": fault})
+
+
 def hasty(suite):
     """An MPI that is wrong in one way at a time: no figures, and that way is said to be the reason."""
-    double = pathlib.Path(suite.folder.name, "hasty.so")
-    source = pathlib.Path(__file__).resolve().parent / "bench/hasty.c"
-    subprocess.run([str(suite.mpi.wrapper), "-shared", "-fPIC", "-O1", str(source), "-o", str(double)], check=True)
     for benchmark, (words, faults) in HASTY.items():
         for fault, reason in {"none": "", **faults}.items():
-            outcome, record = suite.run(benchmark, *words, *QUICK, "--ways", "partitioned", variant="native",
-                                        environment={"LD_PRELOAD": str(double), "HASTY": fault})
+            outcome, record = run_hasty(suite, fault, benchmark, *words, *QUICK, "--ways", "partitioned")
             assert record is not None, (benchmark, fault, outcome.output)
             assert {series.get("refused", "") for series in series_of(record)} == {reason}, (benchmark, fault, outcome.output)
+
+
+def stuck(suite):
+    """A way that is never made ends the launch as a round that is never over does, and is named."""
+    for benchmark in HASTY:
+        outcome, record = run_hasty(suite, "made", benchmark, "--sizes", "4K", "--iterations", "3", "--warmup", "1", "--limit", "2")
+        assert outcome.status == 1 and outcome.seconds < 20 and record is not None, (benchmark, outcome.output)
+        (failure,) = record["failures"]
+        assert (failure["way"], failure["bytes"]) == ("partitioned", 4096) and "not made" in failure["what"], failure
 
 
 def budget(suite):
@@ -322,11 +336,11 @@ def turns(suite):
 
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
          **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
-         "options": options, "splits": splits, "oversubscribed": oversubscribed, "replay": replay, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "misuse": misuse, "program": program, "turns": turns, "missing": missing, "uneven": uneven}
-EVERY = [case for case in CASES if case not in ("missing", "guarded", "hasty")]
+         "options": options, "splits": splits, "oversubscribed": oversubscribed, "replay": replay, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "stuck": stuck, "misuse": misuse, "program": program, "turns": turns, "missing": missing, "uneven": uneven}
+EVERY = [case for case in CASES if case not in ("missing", "guarded", "hasty", "stuck")]
 # Enough to see that the program of an MPI is there and is the one that starts.
 SOME = ["early-bird", "halo3d"]
-LISTED = {"mpich5": [*EVERY, "hasty"], "openmpi5": [*EVERY, "guarded"], ABI: SOME, "mpich4": SOME, "openmpi4": [*SOME, "missing"]}
+LISTED = {"mpich5": [*EVERY, "hasty", "stuck"], "openmpi5": [*EVERY, "guarded"], ABI: SOME, "mpich4": SOME, "openmpi4": [*SOME, "missing"]}
 
 
 def main():
