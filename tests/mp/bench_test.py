@@ -10,9 +10,12 @@ import json
 import math
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 import launch
 
@@ -47,6 +50,11 @@ HASTY = {
         **dict.fromkeys(("payload", "arrival"), ABSENT),
         **dict.fromkeys(("send", "receive"), "a face claims to be complete while a partition of it is held back")})),
 }
+
+
+BENCHMARKS = [*TRACED, *UNTRACED]
+FIGURES = sorted({"arrivals", "recv-compute-communication", *BENCHMARKS} - {"call-cost"})
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 class Suite:
@@ -334,13 +342,44 @@ def turns(suite):
     assert "[4/4]" in done.stderr
 
 
+def figures_in(html):
+    return sorted(re.findall(r'<figure id="figure-([\w-]+)"><img [^>]*src="data:image/svg', html))
+
+
+def quick(suite):
+    """`larklane bench all --quick` on two cores: everything once in less than five minutes, and a page with every figure."""
+    out = pathlib.Path(suite.folder.name, "out")
+    path = f"{suite.mpi.launcher.parent}:{os.environ['PATH']}"
+    cores = set(sorted(os.sched_getaffinity(0))[:2])
+    begin = time.monotonic()
+    done = subprocess.run([suite.command, "bench", "all", "--quick", "--out", str(out)], env={**os.environ, **suite.mpi.environment, "PATH": path},
+                          preexec_fn=lambda: os.sched_setaffinity(0, cores), capture_output=True, text=True, timeout=380, check=False)
+    seconds = time.monotonic() - begin
+    assert done.returncode == 0, done.stdout + done.stderr
+    print(f"{seconds:.0f} s")
+    assert seconds < 300, seconds
+    runs = json.loads((out / "bench.json").read_text())["runs"]
+    assert {(run["options"]["benchmark"], run["context"]["variant"]) for run in runs} == {
+        (benchmark, variant) for benchmark in BENCHMARKS for variant in ("native", "larklane")}
+    page = out / "index.html"
+    html = page.read_text()
+    if "import matplotlib" in html:
+        print("no matplotlib: no figures")
+        return
+    assert figures_in(html) == FIGURES, figures_in(html)
+    if CHROMIUM:
+        browser = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={suite.folder.name}/profile", "--dump-dom"]
+        dom = subprocess.run([*browser, page.as_uri()], capture_output=True, text=True, timeout=60, check=True).stdout
+        assert figures_in(dom) == FIGURES, figures_in(dom)
+
+
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
          **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
-         "options": options, "splits": splits, "oversubscribed": oversubscribed, "replay": replay, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "stuck": stuck, "misuse": misuse, "program": program, "turns": turns, "missing": missing, "uneven": uneven}
-EVERY = [case for case in CASES if case not in ("missing", "guarded", "hasty", "stuck")]
+         "options": options, "splits": splits, "oversubscribed": oversubscribed, "replay": replay, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "stuck": stuck, "misuse": misuse, "program": program, "turns": turns, "quick": quick, "missing": missing, "uneven": uneven}
+EVERY = [case for case in CASES if case not in ("missing", "guarded", "hasty", "stuck", "quick")]
 # Enough to see that the program of an MPI is there and is the one that starts.
 SOME = ["early-bird", "halo3d"]
-LISTED = {"mpich5": [*EVERY, "hasty", "stuck"], "openmpi5": [*EVERY, "guarded"], ABI: SOME, "mpich4": SOME, "openmpi4": [*SOME, "missing"]}
+LISTED = {"mpich5": [*EVERY, "hasty", "stuck", "quick"], "openmpi5": [*EVERY, "guarded"], ABI: SOME, "mpich4": SOME, "openmpi4": [*SOME, "missing"]}
 
 
 def main():
