@@ -140,7 +140,7 @@ class Profiles(Folder):
         page = (out / "index.html").read_text()
         self.assertIn('<section id="profiles">', page)
         self.assertIn('<section id="headline">', page)
-        self.assertIn("Would sending early save time?", page)
+        self.assertIn("Would sending early, or in groups, save time?", page)
         self.assertEqual(page.count('id="figure-profile'), 2)
         rows = list(csv.DictReader((out / "profile.csv").read_text().splitlines()))
         first = [row for row in rows if row["part"] == "3"]
