@@ -228,7 +228,7 @@ Mode EngineImpl::mode_for(const PeerState& peer, const InitArgs& args) const {
   // A copy in cache costs less than attach does, but not less than no copy.
   const bool prefers_slots =
       bytes <= config_.shm_slot_cached_max && !is_mapped && !peer.peer->same_process();
-  const std::uint64_t slot_bytes_max = config_.shm_slot_bytes_max / (prefers_slots ? 1 : 4);
+  const std::uint64_t slot_bytes_max = config_.shm_slot_bytes_max / (prefers_slots ? 1 : 8);
   const bool small = partition_bytes <= slot_bytes_max && bytes <= config_.shm_slot_message_max;
   return partition_bytes == 0 || small || (scattered && !is_mapped) ? Mode::slots : Mode::direct;
 }

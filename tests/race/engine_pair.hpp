@@ -28,7 +28,7 @@ struct Way {
   const char* name;
   const char* slot_bytes_max;
 };
-inline constexpr Way kSlots{"slots", "4M"};
+inline constexpr Way kSlots{"slots", "8M"};
 inline constexpr Way kDirect{"direct", "0"};
 
 inline Config config_of(const Way& way, std::string_view policy = "none") {

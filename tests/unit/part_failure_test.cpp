@@ -59,7 +59,7 @@ struct Way {
 };
 constexpr Way kPieces{"0", "64K"};
 constexpr Way kWholeRuns{"0", "1G"};
-constexpr Way kSlots{"4M", "64K"};
+constexpr Way kSlots{"8M", "64K"};
 
 /// One of two processes. Ends with the number of the first line that went wrong. Thread safety:
 /// single-owner.
