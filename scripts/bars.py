@@ -248,7 +248,7 @@ def run_again(row, about, at=None):
     chosen = [number for number, point in enumerate(record["points"] if record else ()) if is_chosen(point)]
     for number in chosen:
         before = record["points"][number]
-        count = AGAIN * max(len(samples) for samples in before["series"].values())
+        count = (1 if at and "again" in before else AGAIN) * max(len(samples) for samples in before["series"].values())
         point = measured_and_judged(row, {**before["parameters"], "repetitions": count}, contenders)
         record["points"][number] = {**point, "again": {"commit": about["commit"], "measured": about["measured"]}}
         show(row, point)
@@ -315,7 +315,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="TEXT", default="", help="rows whose name contains TEXT")
     parser.add_argument("--again", action="store_true", help=f"only points at which a claim was too noisy, {AGAIN} times as often; they replace those")
-    parser.add_argument("--at", metavar="TEXT", help='with --again: these points instead, whatever was found there ("bytes=1048576 partitions=8")')
+    parser.add_argument("--at", metavar="TEXT", help='with --again: these points instead, whatever was found there, no more often if it was again ("bytes=1048576 partitions=8")')
     parser.add_argument("--fresh", action="store_true", help="forget what an interrupted run has measured")
     arguments = parser.parse_args()
     if arguments.at and not arguments.again:
