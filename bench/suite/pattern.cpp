@@ -123,8 +123,7 @@ void Pattern::guard(Exchange& exchange, Series& series) {
   bool claims = false;
   while_held([&] {
     wrong += look(exchange, seen);
-    for (const auto* faces : {&exchange.sent, &exchange.received})
-      for (const auto& face : *faces) claims |= face->claims_completion();
+    for (auto& face : exchange.sent) claims |= face->claims_completion();
   });
   const auto count = [&](char value) {
     std::ptrdiff_t sum = 0;
@@ -147,7 +146,7 @@ void Pattern::guard(Exchange& exchange, Series& series) {
   std::array<double, 3> worst{double(claims), double(wrong), double(is_early)};
   reduce(worst, MPI_MAX);
   if (worst[0] != 0)
-    series.refused = "a face claims to be complete while a partition of it is held back";
+    series.refused = "a face claims to have been sent while a partition of it is held back";
   else if (worst[1] != 0)
     series.refused = "what has arrived, it says, is not in the buffer";
   series.is_early |= worst[2] != 0;

@@ -47,8 +47,7 @@ HASTY = {
     "call-cost": (SHAPE[:4], FAULTS),
     "latency": (SHAPE[:2], {"payload": ABSENT, **dict.fromkeys(("send", "receive"), "a side claims to be complete while the message is held back")}),
     **dict.fromkeys(("sweep3d", "halo3d"), (SHAPE, {
-        **dict.fromkeys(("payload", "arrival"), ABSENT),
-        **dict.fromkeys(("send", "receive"), "a face claims to be complete while a partition of it is held back")})),
+        **dict.fromkeys(("payload", "arrival"), ABSENT), "send": "a face claims to have been sent while a partition of it is held back"})),
 }
 
 
