@@ -41,7 +41,7 @@ static uint64_t clock_ns(clockid_t clock) {
 // To ask the kernel takes about 2 us: it is asked about what takes long only, when it begins and
 // when it ends. At a place of the program after which a thread was short many times in a row it is
 // asked no more, until the thread takes long there again.
-enum { kLongNs = 200000, kShortInARow = 16, kPlaceBits = 7 };
+enum { kLongNs = 200000, kShortInARow = 8, kPlaceBits = 8 };
 
 typedef struct {
   uint64_t busy_ns, delayed_ns;
