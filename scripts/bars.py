@@ -242,7 +242,7 @@ def run_again(row, about, at=None):
 
     def is_chosen(point):
         if at:
-            return set(at.split()) <= set(words_of(point["parameters"]))
+            return set(at.split()) <= set(assignments(point["parameters"]))
         return any(verdict["verdict"] == "too noisy" for verdict in point["verdicts"])
 
     chosen = [number for number, point in enumerate(record["points"] if record else ()) if is_chosen(point)]
@@ -256,7 +256,7 @@ def run_again(row, about, at=None):
     return record if chosen else None
 
 
-def words_of(parameters):
+def assignments(parameters):
     return [f"{name}={value}" for name, value in parameters.items()]
 
 
@@ -268,7 +268,7 @@ def newest(row):
 
 def show(row, point):
     """One line per point and claim."""
-    parameters = " ".join(words_of(point["parameters"]))
+    parameters = " ".join(assignments(point["parameters"]))
     for name in () if row["claims"] else point["summary"]:
         print(f"  {row['row']} {parameters}: {name}: {point['summary'][name]['median']:.4g} {row['unit']}", flush=True)
     for verdict in point["verdicts"]:
