@@ -225,6 +225,18 @@ def check_functions(path, text):
             yield line, f"{name} has {length} lines, {FUNCTION_LINES_MAX} allowed"
 
 
+def check_definitions(path, text):
+    """A second function of the same name takes the place of the first one."""
+    tree = [node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Module, ast.ClassDef))] if path.endswith(".py") else []
+    for body in (node.body for node in tree):
+        seen = set()
+        for node in body:
+            if isinstance(node, ast.FunctionDef) and not node.decorator_list:
+                if node.name in seen:
+                    yield node.lineno, f"{node.name} is defined twice"
+                seen.add(node.name)
+
+
 def check_name(path, text):
     if any(BANNED_NAMES.match(part) for part in re.split(r"[/.]", path)):
         yield 1, "the name says nothing"
@@ -240,7 +252,7 @@ def check_words(path, text):
 
 
 SOURCE_RULES = (check_layers, check_banned, check_atomics)
-CODE_RULES = (check_size, check_functions)
+CODE_RULES = (check_size, check_functions, check_definitions)
 ALL_RULES = (check_name, check_words)
 
 
@@ -432,6 +444,8 @@ def test_size_and_functions():
     assert not complains(check_functions, "a.cpp", "namespace n {\nstruct S {" + body + "int x; };\n}")
     assert not complains(check_functions, "a.cpp", "void f() {\n} // }\n" + body + "void g() { h('{'); }")
     assert complains(check_functions, "a.py", "def f():\n" + "    x\n" * 75) == [1]
+    assert complains(check_definitions, "a.py", "def f(): x\ndef g(): x\ndef f(): y") == [3]
+    assert not complains(check_definitions, "a.py", "class A:\n def f(): x\nclass B:\n def f(): x")
 
 
 def test_names_and_words():
