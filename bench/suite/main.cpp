@@ -204,6 +204,13 @@ int run(int argc, char** argv) {
     if (!problem.empty() && tells) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
     status = problem.empty() ? measure(record) : kUsage;
   }
+  // An MPI may hang in its end, too: what was measured is kept.
+  Watchdog ending(record.options.limit_s, [](const std::string& what) {
+    std::fprintf(stderr, "larklane bench: %s hangs\n", what.c_str());
+    std::fflush(nullptr);
+    _exit(kFailed);
+  });
+  ending.feed("MPI_Finalize");
   MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
   MPI_Finalize();
   return status;

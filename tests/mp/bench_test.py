@@ -245,12 +245,15 @@ def hasty(suite):
 
 
 def stuck(suite):
-    """A way that is never made ends the launch as a round that is never over does, and is named."""
+    """A way that is never made ends the launch as a round that is never over does, and is named. So does an MPI that never ends."""
     for benchmark in HASTY:
         outcome, record = run_hasty(suite, "made", benchmark, "--sizes", "4K", "--iterations", "3", "--warmup", "1", "--limit", "2")
         assert outcome.status == 1 and outcome.seconds < 20 and record is not None, (benchmark, outcome.output)
         (failure,) = record["failures"]
         assert (failure["way"], failure["bytes"]) == ("partitioned", 4096) and "not made" in failure["what"], failure
+    outcome, record = run_hasty(suite, "end", "latency", "--sizes", "8", "--iterations", "3", "--warmup", "1", "--limit", "2")
+    assert outcome.status == 1 and outcome.seconds < 20 and "MPI_Finalize hangs" in outcome.output, outcome.output
+    assert len(record["points"]) == 1 and not record["failures"], record["failures"]
 
 
 def budget(suite):
