@@ -123,12 +123,13 @@ TEST_F(FaultTest, AKilledPeersRecordsArriveBeforeItsEnd) {
   in_.set_gate(false);
   const auto plane = make_plane(std::move(own), in_);
   Peer* const peer = must_connect(*plane, other_);
-  EXPECT_EQ(peer->pid(), child.pid());
   EXPECT_FALSE(peer->same_process());
   EXPECT_TRUE(peer->send(0, {}).ok());
+  const pid_t pid = child.pid();
   child.kill();
   in_.set_gate(true);
   expect_all_then_down_once(in_, sent);
+  EXPECT_EQ(peer->pid(), pid);
   EXPECT_EQ(in_.down()[0].first, peer);
   EXPECT_EQ(plane->connect(other_).error(), Status(Errc::kUnreachable, ECONNREFUSED));
 }
