@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import pathlib
+import re
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,6 +15,7 @@ MAGIC = b"LARKPROF"
 VERSION = 1
 HEADER = struct.Struct("<8s4I2i2I7Q QqQ QqQ 64s64s32s128s256s512s")
 CHUNK = struct.Struct("<3I")
+CORES = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*")
 CHUNK_MAGIC = 0x4B4E4843
 CHUNK_HEADER_BYTES = 64
 RECORD = struct.Struct("<4Q2iIBBH")
@@ -106,12 +108,14 @@ def read_file(path: pathlib.Path) -> RankFile:
                         f"{dropped} records are missing")
     records.sort(key=lambda record: (record.begin_ns, record.kind))
     return RankFile(path, rank, size, bool(is_native), begin_ns, end_ns, clock_id,
-                    (ClockSample(*fields[16:19]), ClockSample(*fields[19:22])), texts[0], texts[1], texts[2], texts[3], texts[4], _numbers(texts[5]),
+                    (ClockSample(*fields[16:19]), ClockSample(*fields[19:22])), texts[0], texts[1], texts[2], texts[3], texts[4], cores_of(texts[5]),
                     records, problems)
 
 
-def _numbers(text: str) -> frozenset[int]:
-    """ "0-3,8" """
+def cores_of(text: str) -> frozenset[int]:
+    """ "0-3,8"; none if it is something else, or cut off. """
+    if not CORES.fullmatch(text):
+        return frozenset()
     ranges = [part.split("-") for part in text.split(",") if part]
     return frozenset(number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1))
 

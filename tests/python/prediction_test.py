@@ -12,7 +12,7 @@ from larklane import costs, traffic
 from larklane.costs import Costs, Curve
 from larklane.phases import Message, Phase
 from larklane.prediction import Prediction, Predictor
-from larklane.profile_file import ClockSample, RankFile
+from larklane.profile_file import ClockSample, RankFile, cores_of
 from larklane.program import Event, Meeting, Program, hosts_of
 from larklane.rounds import Span
 from larklane.schema import RecordError
@@ -133,6 +133,10 @@ class Predicted(unittest.TestCase):
 
 class Bound(unittest.TestCase):
     """Which processes share cores."""
+
+    def test_cores(self) -> None:
+        for text, cores in (("0-2,8", {0, 1, 2, 8}), ("5", {5}), ("", set()), ("0-2,1-", set()), ("0-999999999999", set())):
+            self.assertEqual(cores_of(text), cores, text)
 
     def test_hosts(self) -> None:
         """On the first clock ranks 0 and 2, by way of rank 4's cores, and rank 1 apart; on the other one rank 3, of which nothing is known."""
