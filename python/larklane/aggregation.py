@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Sequence
 
 from larklane.costs import Curve
-from larklane.prediction import WORTH
+from larklane.prediction import Saving
 from larklane.rounds import Mark, Request, Round
 from larklane.stats import bootstrap
 
@@ -18,25 +18,11 @@ REPLAYED_MAX = 20000  # partitions of all rounds: more make it slow, not better
 
 
 @dataclasses.dataclass(frozen=True)
-class Grouping:
-    """Groups of `size` consecutive partitions against each by itself, per round: the median; 95 % over the rounds, and over `SHARES`."""
-
-    size: int
-    ns: float
-    interval_ns: tuple[float, float]
-
-
-@dataclasses.dataclass(frozen=True)
 class Aggregation:
-    """`round_ns`: from Start to the end of the wait, median. `best`: the grouping that saves most."""
+    """`best`: per round, medians, against each partition by itself; the grouping that saves most. Its interval is over `SHARES`, too."""
 
     rounds: int
-    round_ns: float
-    best: Grouping
-
-    @property
-    def is_nothing(self) -> bool:
-        return self.best.ns < WORTH * self.round_ns
+    best: Saving
 
 
 def completion_ns(marks: Sequence[Mark], size: int, message_ns: float, share: float) -> float:
@@ -82,11 +68,11 @@ def aggregation(sends: Sequence[Request], part: Curve) -> Aggregation | None:
     def completions(group: int, share: float) -> list[float]:
         return [completion_ns(each.ready, group, part.ns(size * group), share) for each in rounds]
 
+    round_ns = statistics.median(each.wait.end_ns - each.start.begin_ns for each in rounds if each.wait)
     apart = {share: completions(1, share) for share in SHARES}
-    groupings = []
+    savings = []
     for group in sorted({min(1 << power, partitions) for power in range(1, partitions.bit_length() + 1)}):
         saved = {share: [before - after for before, after in zip(apart[share], completions(group, share))] for share in SHARES}
         bounds = [bound for values in saved.values() for bound in bootstrap(float, values)]
-        groupings.append(Grouping(group, statistics.median(saved[0.5]), (min(bounds), max(bounds))))
-    round_ns = statistics.median(each.wait.end_ns - each.start.begin_ns for each in rounds if each.wait)
-    return Aggregation(len(rounds), round_ns, max(groupings, key=lambda grouping: grouping.ns))
+        savings.append(Saving(-(-partitions // group), statistics.median(saved[0.5]), (min(bounds), max(bounds)), round_ns))
+    return Aggregation(len(rounds), max(savings, key=lambda saving: saving.ns))

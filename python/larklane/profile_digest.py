@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from larklane import wording
-from larklane.aggregation import Grouping, aggregation
+from larklane.aggregation import aggregation
 from larklane.costs import Costs
 from larklane.digest import Table
 from larklane.figures import Figure
@@ -97,7 +97,7 @@ def _writers(profile: Profile) -> Table:
 # --- what sending early would save ------------------------------------------------------------------------------------
 
 
-def _range(saving: Saving | Grouping) -> str:
+def _range(saving: Saving) -> str:
     return " to ".join(wording.duration(bound) for bound in saving.interval_ns)
 
 
@@ -108,10 +108,10 @@ def _verdict(found: Forecast) -> list[str]:
         return [f"What sending early would save can't be said: {found.why}."]
     best, step = prediction.best, prediction.step_ns
     of = f"a step of {wording.duration(step)} ({wording.count(prediction.steps, 'step')})"
-    if prediction.is_nothing:
+    if best.is_nothing:
         return [f"Sending early would save nothing of {of}: predicted {wording.duration(best.ns)} with {wording.count(best.parts, 'partition')}, "
                 f"in {_range(best)}; less than {100 * WORTH:.0f} % of a step is nothing."]
-    sure = UNSURE if prediction.is_unsure else ""
+    sure = UNSURE if best.is_unsure else ""
     return [f"Sending early {'may' if sure else 'would'} save {wording.duration(best.ns)} ({_range(best)}) of {of}, that is {100 * best.ns / step:.0f} %, with "
             f"{wording.count(best.parts, 'partition')} a message.{sure}",
             f"If receives stay as they are, and only sends are split: {wording.duration(prediction.sending_only_ns)}. If the last thread to finish writes "
@@ -150,16 +150,15 @@ def _aggregations(profile: Profile, costs: Costs | None) -> tuple[list[str], Tab
     if not costs or not costs.part:
         return [f"What aggregation would save can't be said: what a partition costs is not known; {MEASURE}."], Table(header, ())
     found = {shape: made for shape, sends in sorted(shapes.items()) if (made := aggregation(sends, costs.part))}
-    rows = tuple((str(partitions), wording.size(size), str(made.rounds), str(made.best.size), wording.duration(made.best.ns), _range(made.best),
-                  wording.duration(made.round_ns)) for (partitions, size), made in found.items())
-    if all(made.is_nothing for made in found.values()):
+    rows = tuple((str(partitions), wording.size(size), str(made.rounds), str(-(-partitions // made.best.parts)), wording.duration(made.best.ns), _range(made.best),
+                  wording.duration(made.best.of_ns)) for (partitions, size), made in found.items())
+    if all(made.best.is_nothing for made in found.values()):
         said = "Aggregation would save nothing" if found else "What aggregation would save can't be said: no round was recorded whole"
         return [f"{said}."], Table(header, rows)
-    (partitions, _), best = max(((shape, made) for shape, made in found.items() if not made.is_nothing), key=lambda each: each[1].best.ns / each[1].round_ns)
-    sure = best.best.interval_ns[0] > 0
-    return [f"Aggregation {'would' if sure else 'may'} save {wording.duration(best.best.ns)} ({_range(best.best)}) of a round of {wording.duration(best.round_ns)}, with groups of "
-            f"{wording.count(best.best.size, 'partition')}: make so many one partition, or, if they are too large for slots, try "
-            f"LARKLANE_POLICY=static:{-(-partitions // best.best.size)}.{'' if sure else UNSURE}"], Table(header, rows)
+    partitions, best = max(((partitions, made.best) for (partitions, _), made in found.items()), key=lambda each: each[1].ns / each[1].of_ns)
+    return [f"Aggregation {'may' if best.is_unsure else 'would'} save {wording.duration(best.ns)} ({_range(best)}) of a round of {wording.duration(best.of_ns)}, with "
+            f"groups of {wording.count(-(-partitions // best.parts), 'partition')}: make so many one partition, or, if they are too large for slots, try "
+            f"LARKLANE_POLICY=static:{best.parts}.{UNSURE if best.is_unsure else ''}"], Table(header, rows)
 
 
 def _choices(found: Forecast) -> Table:

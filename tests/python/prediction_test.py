@@ -81,7 +81,7 @@ class Predicted(unittest.TestCase):
         found = Pair(((100, 200), (200, 100))).predict()
         self.assertEqual((found.step_ns, found.steps, found.misfit_ns), (250, 5, 0))
         self.assertEqual([(saving.parts, saving.ns, saving.interval_ns) for saving in found.savings], [(2, 35, (30, 40))])
-        self.assertEqual((found.sending_only_ns, found.last_wrote_ns, found.is_nothing, found.is_unsure), (30, 25, False, False))
+        self.assertEqual((found.sending_only_ns, found.last_wrote_ns, found.best.is_nothing, found.best.is_unsure), (30, 25, False, False))
 
     def test_waiting_threads(self) -> None:
         """They go on 20 + 30 late; with partitions at once (90 saved), or as late as before (40; in the other order 30)."""
@@ -96,18 +96,18 @@ class Predicted(unittest.TestCase):
     def test_dear_partitions_save_nothing(self) -> None:
         found = Pair(((200, 200), (200, 200)), part=Curve(((1, 120),))).predict()
         self.assertLess(found.best.ns, 0)
-        self.assertTrue(found.is_nothing)
+        self.assertTrue(found.best.is_nothing)
 
     def test_less_than_a_hundredth_is_nothing(self) -> None:
         found = Pair(((99900, 100000), (100000, 99900))).predict()
         self.assertGreater(found.best.interval_ns[0], 0)
-        self.assertTrue(found.is_nothing)
+        self.assertTrue(found.best.is_nothing)
 
     def test_without_costs_of_partitions(self) -> None:
         """Between nothing, as if a partition took no time (50), and what a whole message costs (25 to its thread)."""
         found = Pair(((100, 200), (200, 100)), part=None).predict()
         self.assertEqual(found.best.interval_ns, (0, 50))
-        self.assertEqual((found.best.ns, found.is_nothing, found.is_unsure), (25, False, True))
+        self.assertEqual((found.best.ns, found.best.is_nothing, found.best.is_unsure), (25, False, True))
         self.assertLessEqual(max(found.sending_only_ns, found.last_wrote_ns), found.best.ns)
 
     def test_cores_are_shared(self) -> None:
