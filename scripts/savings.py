@@ -90,6 +90,11 @@ def run(configuration, mode, before=()):
     return float(found[1])
 
 
+def profiler(folder):
+    """Words that record what comes after them."""
+    return [BUILD / "bin/larklane", "profile", "--out", folder, "--mpi", "native"]
+
+
 def predicted(configuration, folders, known):
     """From profiles of the joined mode. @return [(forecast, saving with as many parts as threads or None)]"""
     found = []
@@ -112,7 +117,7 @@ def measured(configuration, repetitions, scratch):
             folders.append(scratch / str(turn))
         for mode in modes if turn % 2 == 0 else reversed(modes):
             before = {"partitioned": [BUILD / "bin/larklane", "run"],
-                      "profiled": [BUILD / "bin/larklane", "profile", "--out", scratch / str(turn), "--mpi", "native"]}.get(mode, [])
+                      "profiled": profiler(scratch / str(turn))}.get(mode, [])
             times[mode].append(run(configuration, joined if mode == "profiled" else mode, before))
     return list(times.values()), folders
 

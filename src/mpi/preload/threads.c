@@ -40,8 +40,9 @@ static uint64_t clock_ns(clockid_t clock) {
 
 // To ask the kernel takes about 2 us: it is asked about what takes long only, when it begins and
 // when it ends. At a place of the program after which a thread was short many times in a row it is
-// asked no more, until the thread takes long there again.
-enum { kLongNs = 200000, kShortInARow = 8, kPlaceBits = 8 };
+// asked no more, until the thread takes long there again; and at each place kAsksMax times in all,
+// which is enough for the steps that a report replays.
+enum { kLongNs = 200000, kShortInARow = 8, kAsksMax = 1024, kPlaceBits = 8 };
 
 typedef struct {
   uint64_t busy_ns, delayed_ns;
@@ -49,10 +50,10 @@ typedef struct {
 
 typedef struct {
   uintptr_t address;
-  unsigned short_in_a_row;
+  unsigned short_in_a_row, asks;
 } Place;
 
-static _Thread_local struct {
+static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
   uint64_t went_ns;
   Usage before;                   // when it went on; busy_ns 0: not asked, or not known
   Place* from;                    // where it went on; null: nowhere yet
@@ -98,7 +99,7 @@ static Usage usage(void) {
 
 static Place* place_of(uintptr_t address) {
   Place* place = &self.places[address * 0x9E3779B97F4A7C15U >> (64 - kPlaceBits)];
-  if (place->address != address) *place = (Place){address, 0};
+  if (place->address != address) *place = (Place){address, 0, 0};
   return place;
 }
 
@@ -116,8 +117,10 @@ LarklaneCame larklane_come(void) {
 }
 
 uint64_t larklane_go_on(uintptr_t address) {
-  self.from = place_of(address);
-  self.before = self.from->short_in_a_row < kShortInARow ? usage() : (Usage){0, 0};
+  Place* place = self.from = place_of(address);
+  const bool asks = place->short_in_a_row < kShortInARow && place->asks < kAsksMax;
+  place->asks += asks;
+  self.before = asks ? usage() : (Usage){0, 0};
   return self.went_ns = clock_ns(CLOCK_MONOTONIC);
 }
 

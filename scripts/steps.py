@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Runs one of the examples as it is without partitions, on MPICH 5 with two ranks, and prints the milliseconds that a step took.
+
+The last line is what bars.py reads: {"samples": [ms per step], "wrong": 0}; the examples verify what they compute and fail otherwise.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+
+import savings
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", action="store_true", help="recorded by `larklane profile`")
+    parser.add_argument("program", choices=savings.JOINED)
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="of the program")
+    arguments = parser.parse_args()
+    configuration = savings.Configuration(arguments.program, " ".join(arguments.options))
+    with tempfile.TemporaryDirectory(prefix="steps-") as folder:
+        before = savings.profiler(pathlib.Path(folder) / "profile") if arguments.profile else ()
+        print(json.dumps({"samples": [savings.run(configuration, savings.JOINED[arguments.program], before)], "wrong": 0}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
