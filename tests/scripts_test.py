@@ -122,11 +122,27 @@ def test_savings():
     for measured_interval, refuted in (([5, 10.9], True), ([5, 11.1], False)):  # noise explains it, or does not
         record = {"predicted_ms": 20.0, "interval_ms": [11, 30], "measured_ms": 9.0, "measured_interval_ms": measured_interval, "step_ms": 100.0}
         assert savings.judged(record)["refuted"] is refuted
+    for interval, gained in (([-2, 0.9], "nothing"), ([0.1, 0.9], "nothing"), ([0.1, 1.1], "something"), ([-0.1, 1.1], "not known")):
+        assert savings.judged({"measured_ms": 0.5, "measured_interval_ms": interval, "step_ms": 100.0})["gained"] == gained
+
+
+def test_savings_are_good():
+    """8 of 10 hold, of all and of those that are held out, and 8 of 10 nothings are called so; controls count for the last only."""
+    def records(hold=8, held_out=4, called=4):
+        return ([{"control": False, "gained": "something", "holds": n < hold, "held_out": False} for n in range(10)]
+                + [{"control": False, "gained": "not known", "holds": n < held_out, "held_out": True} for n in range(5)]
+                + [{"control": True, "gained": "nothing", "holds": False, "held_out": True, "predicted_nothing": n < called} for n in range(5)])
+
+    assert savings.is_good(records())
+    assert not savings.is_good(records(hold=7)) and not savings.is_good(records(hold=10, held_out=3)) and not savings.is_good(records(called=3))
+    assert not savings.is_good(records()[:15])  # none of which it is known that nothing was gained
 
 
 def test_configurations():
     found = savings.configurations()
     assert len(found) == len(set(found)) == 40
+    controls = savings.controls()
+    assert len(controls) == 8 and all(each.is_control for each in controls) and not any(each.is_control for each in found)
     held_out = [each for each in found if each.is_held_out]
     assert {each.program for each in found} - {each.program for each in held_out} == set() and len(held_out) == 16
     assert all(each.is_held_out for each in found if each.program == "particles" or any(f"--seed {seed}" in each.words for seed in savings.HELD_OUT_SEEDS))

@@ -15,13 +15,14 @@ from larklane.program import Program, hosts_of, program_of
 from larklane.traffic import Matched, matched, receives_of, steps_of, waited_ns
 
 STEPS_MAX = 200  # are replayed: more make it slow, not better
+STEPS_FEW = 25  # are enough, if of more it isn't known what threads used
 STEPS_MIN = 4
 PACKED_NS = 5000.0  # what is shorter does not matter
 
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """`prediction`: None: `why` says why there is none. `waited_ns`: per rank and step, in calls that complete receives.
+    """`prediction`: None: `why` says why there is none, and `is_nothing` that nothing could be saved. `waited_ns`: per rank and step, in calls that complete receives.
     `packed_share`: of the messages, that were probably copied together between the join and the send."""
 
     prediction: Prediction | None
@@ -31,6 +32,7 @@ class Forecast:
     waited_ns: dict[int, float]
     packed_share: float
     left_out: int
+    is_nothing: bool = False
 
 
 def _packed(program: Program, costs: Costs) -> float:
@@ -54,11 +56,21 @@ def _steps(profile: Profile) -> list[tuple[Message, ...]]:
 
 
 def _predictor(profile: Profile, found: Matched, steps: Sequence[tuple[Message, ...]], costs: Costs) -> Predictor:
-    """Of the steps after the first."""
-    end_ns = steps[min(STEPS_MAX + 1, len(steps) - 1)][0].begin_ns
+    """Of as many steps as the profile tells of what threads used: where they meet very often in a step it does so for the first ones only."""
+    most = of_first = _predictor_of_first(STEPS_MAX, profile, found, steps, costs)
+    count = min(STEPS_MAX, len(steps)) // 2
+    while not of_first.models[0].knows_loads and count >= STEPS_FEW:
+        of_first = _predictor_of_first(count, profile, found, steps, costs)
+        count //= 2
+    return of_first if of_first.models[0].knows_loads else most
+
+
+def _predictor_of_first(count: int, profile: Profile, found: Matched, steps: Sequence[tuple[Message, ...]], costs: Costs) -> Predictor:
+    """Of so many steps after the first."""
+    end_ns = steps[min(count + 1, len(steps) - 1)][0].begin_ns
     program = program_of(profile.records, found.deliveries, hosts_of(profile.files), end_ns)
     marks = []
-    for step in steps[1:STEPS_MAX + 2]:
+    for step in steps[1:count + 2]:
         place = (step[0].rank, step[0].thread)
         for number, event in enumerate(program.threads.get(place, ())):
             if event.sends and program.deliveries[event.sends[0]].send.begin_ns == step[0].begin_ns:
@@ -84,7 +96,7 @@ def forecast(profile: Profile, costs: Costs | None = None) -> Forecast:
     if not profile.messages:
         return no("no messages that are not partitioned")
     if threads < 2:
-        return no("no threads meet before the messages: each is ready at once")
+        return dataclasses.replace(no("no threads meet before the messages, each is ready at once"), is_nothing=True)
     if len(steps) < STEPS_MIN:
         return no("the messages do not repeat: no steps")
     if not found.deliveries:

@@ -104,6 +104,9 @@ def _range(saving: Saving) -> str:
 def _verdict(found: Forecast) -> list[str]:
     """The answer first."""
     prediction = found.prediction
+    if found.is_nothing:
+        return [f"Sending early would save nothing: {found.why}. That threads meet is seen where OpenMP or pthreads make them wait: at barriers, joins, "
+                "and the ends of regions."]
     if prediction is None:
         return [f"What sending early would save can't be said: {found.why}."]
     best, step = prediction.best, prediction.step_ns

@@ -24,16 +24,20 @@ except ImportError:
 STEPS, STEP_NS = 12, 1_000_000
 
 
-def joined(rank: int, late_ns: int, packs_ns: int, flags: int) -> list[tuple[int, list[bytes]]]:
-    """In each step two threads compute, the second longer; they meet at a barrier; the first one packs, sends 64 KiB, waits, and they meet again."""
+def joined(rank: int, late_ns: int, packs_ns: int, flags: int, steps: int = STEPS, told: int = 0) -> list[tuple[int, list[bytes]]]:
+    """In each step two threads compute, the second longer; they meet at a barrier; the first one packs, sends 64 KiB, waits, and they meet again.
+
+    @param told  of so many steps it is known that they had a core all the time
+    """
     first, second = [], []
-    for step in range(1, STEPS + 1):
+    for step in range(1, steps + 1):
         at = step * STEP_NS
         met, sent, over = at + late_ns, at + late_ns + packs_ns, at + late_ns + packs_ns + 200_000
-        first += [files.record(Kind.BARRIER, at + 100_000, met), files.record(Kind.RECEIVE, sent - 2, sent - 1, 65536, 77, 1 - rank, 5, 9),
+        busy_ns = STEP_NS if step <= told else 0
+        first += [files.record(Kind.BARRIER, at + 100_000, met, handle=busy_ns), files.record(Kind.RECEIVE, sent - 2, sent - 1, 65536, 77, 1 - rank, 5, 9),
                   files.record(Kind.SEND, sent, sent + 1000, 65536, 78, 1 - rank, 5, 9), files.record(Kind.WAIT, sent + 1000, over, handle=77, flags=flags),
                   files.record(Kind.BARRIER, over, over + 10)]
-        second += [files.record(Kind.BARRIER, met, met), files.record(Kind.BARRIER, met + 10, over + 10)]
+        second += [files.record(Kind.BARRIER, met, met, handle=busy_ns), files.record(Kind.BARRIER, met + 10, over + 10)]
     return [(0, first), (1, second)]
 
 
@@ -73,6 +77,26 @@ class Profiles(Folder):
         self.assertIn("Waiting in receives, per step: rank 0 199 µs, rank 1 199 µs.", out)
         self.assertNotIn("packed", out)
         self.assertIn("threads share 8 cores", out)
+
+    def test_replay_of_what_is_known(self) -> None:
+        """Of 100 steps it is told of 60 what threads used: half of all are replayed; of 20 that are told too few."""
+        for told, replayed in ((60, 49), (20, 97)):
+            with self.subTest(told=told):
+                folder = self.folder / f"told-{told}"
+                folder.mkdir()
+                for rank in (0, 1):
+                    files.write(folder, rank, joined(rank, 600_000, 10, 0, steps=100, told=told))
+                _, out, _ = self.command(folder, "--text", "--costs", self.costs())
+                self.assertIn(f"of a step of 1.00 ms ({replayed} steps)", out)
+                self.assertEqual("sleep when they use none" in out, replayed < 97)
+
+    def test_one_thread(self) -> None:
+        folder = self.folder / "one"
+        folder.mkdir()
+        for rank in (0, 1):
+            files.write(folder, rank, joined(rank, 600_000, 10, 0)[:1])
+        _, out, _ = self.command(folder, "--text", "--costs", self.costs())
+        self.assertIn("Sending early would save nothing: no threads meet before the messages", out)
 
     def test_without_costs(self) -> None:
         status, out, _ = self.command(self.whole(), "--text")
