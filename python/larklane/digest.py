@@ -80,6 +80,7 @@ def digest(collection: Collection, projections: Sequence[Projection] = ()) -> Di
 def machines(made: Digest) -> Table:
     """A column for what is asked, and one with the answers of all runs."""
     contexts = [run.context for run in made.collection.runs]
+    crowded = ", ".join(dict.fromkeys(run.options.benchmark for run in made.collection.runs if run.context.oversubscribed))
 
     def answers(values: Iterable[str]) -> str:
         return "; ".join(dict.fromkeys(value for value in values if value)) or "-"
@@ -94,6 +95,7 @@ def machines(made: Digest) -> Table:
         ("variants", answers(wording.VARIANTS.get(c.variant, c.variant) for c in contexts)),
         ("processes", answers(f"{wording.count(c.ranks, 'rank')} on {wording.count(c.hosts, 'host')}, bound to "
                               f"{' | '.join(dict.fromkeys(c.bindings)) or 'unknown'}" for c in contexts)),
+        ("more threads than cores", f"{crowded}: computing, a wait for a clock, is not slowed by what shares its core" if crowded else "-"),
         ("environment", answers(f"{name}={value}" for c in contexts for name, value in set_options(c).items())),
         ("clock", answers(f"{wording.number(c.timer_ns)} ns to read (subtracted), ranks agree within {wording.number(c.clock_error_ns)} ns"
                           for c in sorted(contexts, key=lambda c: c.timer_ns + c.clock_error_ns)[-1:])),

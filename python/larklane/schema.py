@@ -92,6 +92,7 @@ class Context:
     hosts: int
     grid: tuple[int, ...]  # ranks along each axis of a pattern
     bindings: tuple[str, ...]  # by rank
+    oversubscribed: bool  # on some host more threads than cores that they may use
     machine: dict[str, str]  # cpu, cores, sockets, kernel, governor, turbo
     environment: dict[str, str]
     timer_ns: float
@@ -228,7 +229,7 @@ def _library(text: str) -> str:
 def _context(node: _Node) -> Context:
     return Context(node.get("version", str), node.get("build", str), node.get("variant", str), _library(node.get("mpi", str)),
                    node.get("ranks", int), node.get("hosts", int), tuple(map(int, node.numbers("grid", []))), tuple(map(str, node.get("bindings", list))),
-                   node.texts("machine"), node.texts("environment"), node.get("timer_ns", float),
+                   node.get("oversubscribed", bool, False), node.texts("machine"), node.texts("environment"), node.get("timer_ns", float),
                    node.get("clock_error_ns", float))
 
 

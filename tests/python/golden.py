@@ -30,7 +30,7 @@ def record(benchmark: str, *points: Json, variant: str = "native", failures: lis
     asked = {"benchmark": benchmark, "threads": 4, "compute_ns": 1e7, "noise": "none", "noise_percent": 4, "cache": "hot",
              "scaling": "strong", "order": "ascending", **options}
     context = {"version": "0.1.0", "build": "Release", "variant": variant, "mpi": "Model MPI 1.0", "ranks": 2, "hosts": 1,
-               "bindings": ["0-3", "4-7"], "machine": dict(MACHINE), "environment": {}, "timer_ns": 20, "clock_error_ns": 150}
+               "bindings": ["0-3", "4-7"], "oversubscribed": benchmark == "overhead", "machine": dict(MACHINE), "environment": {}, "timer_ns": 20, "clock_error_ns": 150}
     return {"schema": 1, "kind": "bench", "options": asked, "context": context, "points": list(points), "failures": failures or []}
 
 

@@ -122,6 +122,14 @@ class Figures(Folder):
                      found.place(found.cases[0])):
             self.assertNotRegex(text, "bound to|OMP_")
 
+    def test_more_threads_than_cores(self) -> None:
+        """Named where the machine is: of which benchmarks. Older records say nothing of it."""
+        runs = [golden.record(benchmark, golden.point(8, 1, exposed("join", 1))) for benchmark in ("overhead", "early-bird")]
+        del runs[1]["context"]["oversubscribed"]
+        found = dict(digest.machines(digest.digest(self.load(*runs))).rows)["more threads than cores"]
+        self.assertRegex(found, "^overhead: computing, ")
+        self.assertEqual(dict(digest.machines(digest.digest(self.load(runs[1]))).rows)["more threads than cores"], "-")
+
     def test_other_ways_are_drawn_once(self) -> None:
         way = golden.series("join", {"early_bird_share": [0.5]})
         chart = self.charts(*(golden.record("early-bird", golden.point(8, 4, way), variant=variant) for variant in ("larklane", "native")))
