@@ -173,6 +173,9 @@ def check_threads(found):
         spread = [phase.last_ns - min(phase.finished_ns.values()) for phase in phases]
         # On a busy machine the other thread is late as well now and then.
         expect(sum(ns > 1 * MS for ns in spread) >= 3, f"tag {tag}: 2 ms of delay are not in {spread}")
+    parts = {number: [record.end_ns - record.begin_ns for record in found.records[0] if record.kind == Kind.MEMBER and record.a == number] for number in (1, 2)}
+    expect(len(parts[1]) == len(parts[2]) == 30, f"parts of regions by number of the thread: {parts}")
+    expect(sum(part_ns > 2 * MS for part_ns in parts[2]) == 30, f"thread 1 sleeps in each region: {parts}")
     gaps = sorted(message.after_phase_ns for message in sends)
     expect(gaps[0] >= 0 and gaps[20] < 20 * MS, f"from the last thread's end to the send: {gaps}")
     check_processor_time(found.records[0])

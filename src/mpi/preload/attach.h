@@ -19,7 +19,8 @@ typedef struct LarklaneThreadEvent {
   uint64_t begin_ns, end_ns;
   uint64_t value;  ///< what is called, the barrier, or the thread
   uint32_t region;
-  int32_t thread_count;  ///< asked for, 0: all
+  /// A region's: asked for, 0: all. A member's: its number in its team, from 1; 0: not known.
+  int32_t threads;
   uint8_t kind;
   uint64_t busy_ns;    ///< processor time from where the thread last went on to here; 0: not told
   int32_t delayed_ns;  ///< for how long it waited for a core on the way; INT32_MAX: or longer

@@ -43,6 +43,10 @@ struct Region {
   int32_t threads;
 };
 
+typedef int ompt_get_task_info_t(int level, int* flags, ompt_data_t** task, void** frame,
+                                 ompt_data_t** parallel, int* thread);
+static ompt_get_task_info_t* get_task_info;
+
 static _Thread_local LarklaneCame at_barrier;  // in which the thread is; at_ns 0: in none
 
 static void tell(const LarklaneThreadEvent* event) {
@@ -68,7 +72,7 @@ static void end_region(ompt_data_t* parallel, ompt_data_t* task, int flags, cons
                               .end_ns = larklane_go_on((uintptr_t)region->caller + 1),
                               .value = (uintptr_t)region->caller,
                               .region = region->number,
-                              .thread_count = region->threads,
+                              .threads = region->threads,
                               .kind = kLarklaneRegion,
                               .busy_ns = region->came.busy_ns,
                               .delayed_ns = region->came.delayed_ns});
@@ -89,6 +93,17 @@ static bool ends_member(int kind, const struct Region* region, const void* calle
   if (kind == kBarrierParallel) return true;
   return (kind == kBarrier || kind == kBarrierImplicit) &&
          (caller == NULL || caller == region->caller);
+}
+
+// Of the calling thread in its team, from 1; 0: the runtime does not say.
+static int32_t number_in_team(void) {
+  int flags, thread;
+  ompt_data_t *task, *parallel;
+  void* frame;
+  enum { kThere = 2 };
+  return get_task_info && get_task_info(0, &flags, &task, &frame, &parallel, &thread) == kThere
+             ? thread + 1
+             : 0;
 }
 
 // A thread is told of the end of a region's last barrier when the next region begins, so its part
@@ -118,6 +133,7 @@ static void meet(int kind, int scope, ompt_data_t* parallel, ompt_data_t* task,
                                 .end_ns = came.at_ns,
                                 .value = (uintptr_t)region->caller,
                                 .region = region->number,
+                                .threads = number_in_team(),
                                 .kind = kLarklaneMember,
                                 .busy_ns = came.busy_ns,
                                 .delayed_ns = came.delayed_ns});
@@ -127,6 +143,7 @@ static int initialize(ompt_function_lookup_t* lookup, int device, ompt_data_t* t
   (void)device, (void)tool_data;
   ompt_set_callback_t* set = (ompt_set_callback_t*)lookup("ompt_set_callback");
   if (!set) return 0;
+  get_task_info = (ompt_get_task_info_t*)lookup("ompt_get_task_info");
   set(kParallelBegin, (ompt_callback_t*)begin_region);
   set(kParallelEnd, (ompt_callback_t*)end_region);
   set(kImplicitTask, (ompt_callback_t*)begin_member);

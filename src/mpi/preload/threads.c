@@ -182,6 +182,13 @@ struct Region {
   uint32_t number;
 };
 
+// Of the calling thread in its team, from 1.
+static int32_t number_in_team(void) {
+  typedef int Function(void);
+  REAL(Function, omp_get_thread_num);
+  return call() + 1;
+}
+
 static void run_member(void* region_p) {
   const struct Region* region = region_p;
   const uint64_t begin_ns = larklane_go_on((uintptr_t)region->body);
@@ -192,6 +199,7 @@ static void run_member(void* region_p) {
                                      .end_ns = came.at_ns,
                                      .value = (uintptr_t)region->body,
                                      .region = region->number,
+                                     .threads = number_in_team(),
                                      .kind = kLarklaneMember,
                                      .busy_ns = came.busy_ns,
                                      .delayed_ns = came.delayed_ns};
@@ -208,7 +216,7 @@ static void tell_region(const struct Region* region, LarklaneCame came, unsigned
                                      .end_ns = larklane_go_on((uintptr_t)region->body + 1),
                                      .value = (uintptr_t)region->body,
                                      .region = region->number,
-                                     .thread_count = (int32_t)threads,
+                                     .threads = (int32_t)threads,
                                      .kind = kLarklaneRegion,
                                      .busy_ns = came.busy_ns,
                                      .delayed_ns = came.delayed_ns};

@@ -23,7 +23,7 @@ void record(const LarklaneThreadEvent* event) {
                    .end_ns = event->end_ns,
                    .value = event->value,
                    .handle = event->busy_ns,
-                   .a = event->thread_count,
+                   .a = event->threads,
                    .b = event->delayed_ns,
                    .request = event->region,
                    .kind = static_cast<Kind>(event->kind)});
