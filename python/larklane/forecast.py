@@ -13,6 +13,7 @@ from larklane.prediction import Prediction, Predictor
 from larklane.profile import Profile
 from larklane.program import Program, hosts_of, program_of
 from larklane.traffic import Matched, matched, receives_of, steps_of, waited_ns
+from larklane.writes import KnownWriters, Writers, kinds_of
 
 STEPS_MAX = 200  # are replayed: more make it slow, not better
 STEPS_FEW = 25  # are enough, if of more it isn't known what threads used
@@ -78,8 +79,17 @@ def _predictor_of_first(count: int, profile: Profile, found: Matched, steps: Seq
     return Predictor(program, marks, costs)
 
 
-def forecast(profile: Profile, costs: Costs | None = None) -> Forecast:
-    """@param costs  measured; without them what the profile shows of whole messages"""
+def _writers(program: Program, messages: Sequence[Message], known: KnownWriters) -> dict[int, Writers]:
+    """By number of the delivery."""
+    kinds = kinds_of(messages)
+    sent = enumerate(kinds[delivery.send.rank, delivery.send.begin_ns] for delivery in program.deliveries)
+    return {number: known[kind] for number, kind in sent if kind in known}
+
+
+def forecast(profile: Profile, costs: Costs | None = None, writers: KnownWriters | None = None) -> Forecast:
+    """@param costs    measured; without them what the profile shows of whole messages
+    @param writers  of messages, from another run; of others it is assumed
+    """
     receives = [receive for rank, of_rank in profile.records.items()
                 for receive in receives_of(rank, of_rank, (request for request in profile.requests if request.rank == rank))]
     found = matched(profile.messages, receives)
@@ -108,5 +118,6 @@ def forecast(profile: Profile, costs: Costs | None = None) -> Forecast:
     predictor = _predictor(profile, found, steps, costs)
     if len(predictor.marks) < STEPS_MIN:
         return no("too few of the messages could be matched with their receives")
+    predictor.program.writers = _writers(predictor.program, profile.messages, writers or {})
     return dataclasses.replace(said, prediction=predictor.predict(threads), packed_share=_packed(predictor.program, costs))
 

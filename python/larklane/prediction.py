@@ -13,6 +13,7 @@ from larklane.costs import Costs, Curve, bounds
 from larklane.program import Event, Meeting, Place, Program
 from larklane.replay import Operation, Shares, Signal, Thread, Times, Waiting, replay
 from larklane.stats import SEED, quantile
+from larklane.writes import AFTER, Writers
 
 WORTH = 0.01  # of a step: less is nothing
 RESAMPLES = 1000
@@ -23,8 +24,8 @@ LONG_NS = 200000  # of shorter spans a profile doesn't tell what they used: nobo
 
 @dataclasses.dataclass(frozen=True)
 class Assumption:
-    """`parts`: into which a message is split; 0: it stays whole. `last_wrote`: the last thread to finish wrote everything. `own`: a thread waits
-    for its own part only. The others are varied: the first thread wrote the last part; threads share the cores; who waits goes on at once when
+    """`parts`: into which a message is split; 0: it stays whole. `last_wrote`: the last thread to finish wrote all of which it is not known. `own`: a
+    thread waits for its own part only. The others are varied: the first thread needs the last part; threads share the cores; who waits goes on at once when
     its part is there; it needs the part not at once, but when it has done its work; it yields while it waits for it, or sleeps."""
 
     parts: int
@@ -62,16 +63,27 @@ class Saving:
 
 
 @dataclasses.dataclass(frozen=True)
+class Written:
+    """Shares of the bytes that go in parts, of which it is known which thread wrote them; of which these are those that would be assumed; of
+    which the sender wrote some after the join."""
+
+    known: float
+    in_order: float
+    after: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Prediction:
-    """`savings`: by number of parts, the best first. `misfit_ns`: how far a step of the replay is from the recorded one. `knows_loads`: the
-    profile tells who sleeps and who computes."""
+    """`savings`: by number of parts, the best first. `misfit_ns`: how far a step of the replay is from the recorded one. `written`: of the best.
+    `knows_loads`: the profile tells who sleeps and who computes."""
 
     step_ns: float
     steps: int
     misfit_ns: float
     savings: tuple[Saving, ...]
     sending_only_ns: float  # of the best, if every receive stays as it is
-    last_wrote_ns: float  # of the best, if the last thread wrote everything
+    last_wrote_ns: float  # of the best, if the last thread wrote all of which it is not known
+    written: Written
     knows_loads: bool
     cores: tuple[int, ...]  # that threads share, each number once; empty: not known
 
@@ -187,6 +199,7 @@ class _Split:
         self.first: dict[int, list[Signal]] = collections.defaultdict(list)  # what is needed before an event gives its signals
         self.extra: dict[int, float] = collections.Counter()
         self.own = dict(model.own)
+        self.bytes: dict[str, float] = collections.Counter()  # that go in parts, and as Written says
         self.before: set[Meeting] = set()  # last join before a wait, and the one after it
         self.after: set[Meeting] = set()
         self.free: set[Meeting] = set()  # that nobody waits for any more
@@ -203,20 +216,39 @@ class _Split:
             if event.let_go_by and len(self.program.coming[event.let_go_by]) > 1:
                 join = event.let_go_by
             for number in event.sends if join else ():
-                self._give(number, self.program.coming[join])
+                self._give(number, event, self.program.coming[join])
 
-    def _give(self, number: int, members: Sequence[Event]) -> None:
+    def _give(self, number: int, send: Event, members: Sequence[Event]) -> None:
         """The message of a delivery leaves part by part: with the last of its writers."""
+        size = self.program.deliveries[number].send.bytes
         count = self.parts[number] = min(self.assumed.parts, len(members))
-        cost_ns = self.model.part.ns(self.program.deliveries[number].send.bytes / count)
-        writers = [max(members, key=lambda event: event.begin_ns)] if self.assumed.last_wrote else members
+        cost_ns = self.model.part.ns(size / count)
+        last = max(members, key=lambda event: event.begin_ns)
         for part in range(count):
             signal = ("part", number, part)
-            mine = [writers[0]] if len(writers) == 1 else [each for at, each in enumerate(writers) if at * count // len(writers) == part]
+            assumed = [each for at, each in enumerate(members) if at * count // len(members) == part]
+            known = self._known(self.program.writers.get(number), part, count, send, members)
+            mine = known or ([last] if self.assumed.last_wrote else assumed)
+            self.bytes["all"] += size / count
+            self.bytes["known"] += size / count if known else 0
+            self.bytes["in_order"] += size / count if known == assumed else 0
+            self.bytes["after"] += size / count if send in known else 0
             self.gathers[signal] = len(mine)
             for event in mine:
                 self.given[id(event)].append((signal, cost_ns / 2))
             self.extra[id(max(mine, key=lambda event: event.begin_ns))] += cost_ns / 2
+
+    @staticmethod
+    def _known(writers: Writers | None, part: int, count: int, send: Event, members: Sequence[Event]) -> list[Event]:
+        """What the writers of a part come to when they have written it; none: not known."""
+        by_number = {member.number: member for member in members}
+        if writers is None or len(by_number) < len(members):
+            return []
+        by_number = {0: send, **by_number, AFTER: send}
+        numbers = sorted(writers.of_part(part, count))
+        if not all(number in by_number for number in numbers):
+            return []
+        return list({id(event): event for event in map(by_number.__getitem__, numbers)}.values())
 
     def _split_receives(self, events: Sequence[Event]) -> None:
         before: Meeting | None = None
@@ -235,6 +267,11 @@ class _Split:
         for event in waits if self.assumed.own else (each for each in events if each.takes):
             for number in event.takes:
                 self.needed[id(event)] += [("part", number, part) for part in range(self.parts.get(number, 0))]
+
+    @property
+    def written(self) -> Written:
+        total = max(self.bytes["all"], 1)
+        return Written(*(self.bytes[name] / total for name in ("known", "in_order", "after")))
 
     def _joins_too_many(self) -> set[Meeting]:
         """Joins before the waits, of ranks whose threads meet often enough without them: once a round they have to, so that one of
@@ -342,4 +379,5 @@ class Predictor:
         best = Assumption(savings[0].parts)
         return Prediction(step_ns, len(recorded) - 1, misfit_ns, tuple(savings),
                           middle(dataclasses.replace(best, own=False)),
-                          middle(dataclasses.replace(best, last_wrote=True)), model.knows_loads, tuple(sorted(set(self.program.cores.values()))))
+                          middle(dataclasses.replace(best, last_wrote=True)), _Split(model, best).written,
+                          model.knows_loads, tuple(sorted(set(self.program.cores.values()))))

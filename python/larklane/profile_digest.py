@@ -16,14 +16,17 @@ from larklane.figures import Figure
 from larklane.forecast import Forecast, forecast
 from larklane.patterns import finished_of, partitioned_of, patterns, ready_of, smallest_delta_ns, whole_of
 from larklane.phases import Message
-from larklane.prediction import WORTH, Saving
+from larklane.prediction import WORTH, Saving, Written
 from larklane.profile import NATIVE, Profile, load
 from larklane.rounds import Request, early_bytes_share, exposed_ns, traces_of
 from larklane.stats import bootstrap, median
-from larklane.writes import sends_of
+from larklane.team import UNKNOWN, Team
+from larklane.writes import check_same, is_traced, sends_of, writers_of
 
 MEASURE = "measure it with `larklane bench latency --out DIR` and give --costs DIR/bench.json"
 MANY = 0.5  # of the messages
+SLOW = ("recorded with --trace-writes, which is slow: its times, and what is predicted from them, are not those of the program; "
+        "profile it without, and give this one as --writes")
 UNSURE = " The interval holds 0: it may as well save nothing. Try it."
 
 
@@ -83,9 +86,12 @@ def _writers(profile: Profile) -> Table:
     """Of a run with --trace-writes: which threads wrote the pages of what was sent."""
     groups: dict[tuple[int, int], list[list[int]]] = collections.defaultdict(list)
     for rank, records in profile.records.items():
+        team = Team(records)
         for sent in sends_of(records):
             if sent.writes:
-                groups[rank, sent.bytes].append([write.thread for write in sorted(sent.writes)])
+                writes = sorted(sent.writes)
+                numbers = [team.writer(write.thread, write.time_ns) for write in writes]
+                groups[rank, sent.bytes].append([write.thread for write in writes] if UNKNOWN in numbers else numbers)
     rows = []
     for (rank, size), sends in sorted(groups.items()):
         shares = (sum(len(set(threads)) > 1 for threads in sends), sum(threads == sorted(threads) for threads in sends))
@@ -117,17 +123,31 @@ def _verdict(found: Forecast) -> list[str]:
     sure = UNSURE if best.is_unsure else ""
     return [f"Sending early {'may' if sure else 'would'} save {wording.duration(best.ns)} ({_range(best)}) of {of}, that is {100 * best.ns / step:.0f} %, with "
             f"{wording.count(best.parts, 'partition')} a message.{sure}",
-            f"If receives stay as they are, and only sends are split: {wording.duration(prediction.sending_only_ns)}. If the last thread to finish writes "
-            f"everything: {wording.duration(prediction.last_wrote_ns)}."]
+            f"If receives stay as they are, and only sends are split: {wording.duration(prediction.sending_only_ns)}." + (
+                "" if prediction.written.known else f" If the last thread to finish writes everything: {wording.duration(prediction.last_wrote_ns)}.")]
 
 
-def _assumed(found: Forecast) -> list[str]:
+def _share(part: float) -> str:
+    return f"{100 * part:.0f} %"
+
+
+def _measured(written: Written, writes: Path) -> str:
+    if not written.known:
+        return f"{writes} says of no part of a message which thread wrote it (docs/prediction.md says why): it is assumed."
+    rest = "" if written.known == 1 else " For the rest it is assumed."
+    return (f"Measured ({writes}): which threads write {_share(written.known)} of what is sent; {_share(written.in_order / written.known)} of it in the "
+            f"order of the threads, {_share(written.after / written.known)} at least in part by the sender after the join.{rest}")
+
+
+def _assumed(found: Forecast, writes: Path | None) -> list[str]:
     said = []
     if found.prediction and found.costs:
         shared = " or ".join(wording.count(cores, "core") for cores in found.prediction.cores)
         cores = f"threads share {shared}" if shared else "every thread has a core of its own"
         known = ", and sleep when they use none" if found.prediction.knows_loads else ""
-        said.append("Assumed: threads write a message's parts in order, each goes on when its own part is there and sleeps until then, "
+        said += [_measured(found.prediction.written, writes)] if writes else []
+        in_order = "threads read a message's parts in order" if found.prediction.written.known == 1 else "threads write and read a message's parts in order"
+        said.append(f"Assumed: {in_order}, each goes on when its own part is there and sleeps until then, "
                     f"{cores}{known}. The interval holds the opposite of {'the first three' if known else 'each'}, too, and how far the replay of the "
                     f"recorded run is off ({wording.duration(found.prediction.misfit_ns)} a step). Costs of messages: {found.costs.source}. How often such "
                     "predictions hold is in docs/prediction.md.")
@@ -177,16 +197,22 @@ def _subject(profile: Profile) -> str:
             f"{NATIVE if first.is_native and profile.sends else ''}{clocks}")
 
 
-def digest_profile(folder: Path, number: int, costs: Costs | None) -> ProfileDigest:
-    """@raises ProfileError"""
+def digest_profile(folder: Path, number: int, costs: Costs | None, writes: Path | None) -> ProfileDigest:
+    """@param writes  folder of a run with --trace-writes of the same program
+    @raises ProfileError
+    """
     profile = load(folder)
+    traced = load(writes) if writes else profile
+    if writes:
+        check_same(profile, traced)
+    slow = [SLOW] if is_traced(profile) else []
     partitioned, whole = partitioned_of(profile), whole_of(profile)
     picture = patterns(profile, "profile" if number == 1 else f"profile-{number}")
-    found = forecast(profile, costs)
-    savings = [] if partitioned and not profile.messages else [*_verdict(found), *_assumed(found)]
+    found = forecast(profile, costs, writers_of(traced) if writes else None)
+    savings = [] if partitioned and not profile.messages else [*_verdict(found), *_assumed(found, writes)]
     aggregated, groups = _aggregations(profile, costs)
     tables = (Titled("Partitioned messages (medians)", _sends(partitioned)), Titled("What aggregation saves: the best groups", groups), Titled("Messages after a join (medians)", _messages(whole)),
-              Titled("Who wrote what was sent (whole pages, first writes)", _writers(profile)),
+              Titled("Who wrote what was sent (whole pages, first writes)", _writers(traced)),
               Titled("What early sending saves, by number of partitions", _choices(found)))
-    return ProfileDigest(str(folder), _subject(profile), tuple(profile.problems), (*savings, *aggregated),
+    return ProfileDigest(str(folder), _subject(profile), (*profile.problems, *slow), (*savings, *aggregated),
                          tuple(titled for titled in tables if titled.table.rows), (picture,) if picture else ())

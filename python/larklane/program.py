@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from larklane.profile_file import Kind, RankFile, Record
 from larklane.replay import Signal
+from larklane.team import UNKNOWN, Team
 from larklane.traffic import Delivery
+from larklane.writes import Writers
 
 Place = tuple[int, int]  # rank, thread
 Meeting = tuple[str, int, object]  # what kind, rank, which
@@ -18,7 +20,7 @@ Meeting = tuple[str, int, object]  # what kind, rank, which
 class Event:
     """One thing that a thread does besides computing. `comes_to`: threads meet there, each with its part done; `let_go_by`: what
     holds it until others have come. `sends`, `takes`: numbers of deliveries. `busy_ns`, `delayed_ns`: processor time, and how long it waited
-    for a core, since the thread last went on from something for which the former is not None; 0: not told."""
+    for a core, since the thread last went on from something for which the former is not None; 0: not told. `number`: of the thread, in its team."""
 
     rank: int
     thread: int
@@ -32,18 +34,20 @@ class Event:
     takes: list[int] = dataclasses.field(default_factory=list)
     busy_ns: int | None = None
     delayed_ns: int = 0
+    number: int = UNKNOWN
 
 
 @dataclasses.dataclass
 class Program:
     """`hosts`: by rank; processes that are bound to different cores are on different ones here. `gathers`: signals that several must give.
-    `cores`: of each host; none: every thread has a core of its own."""
+    `cores`: of each host; none: every thread has a core of its own. `writers`: of deliveries, by number, as far as they are known."""
 
     threads: dict[Place, list[Event]]
     deliveries: Sequence[Delivery]
     hosts: dict[int, int]
     gathers: dict[Signal, int]
     cores: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    writers: Mapping[int, Writers] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.coming: dict[Meeting, list[Event]] = collections.defaultdict(list)
@@ -54,6 +58,8 @@ class Program:
                     self.coming[event.comes_to].append(event)
                 if event.let_go_by:
                     self.going[event.let_go_by].append(event)
+        for events in (*self.coming.values(), *self.going.values()):
+            events.sort(key=lambda event: event.number)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,8 +198,10 @@ def program_of(records: dict[int, list[Record]], deliveries: Sequence[Delivery],
         threads[event.rank, event.thread].append(event)
     for rank, of_rank in records.items():
         until = [record for record in of_rank if record.begin_ns <= end_ns]
+        team = Team(of_rank)
         for source in (_barriers, _regions, _joined):
             for event in source(rank, until):
+                event.number = team.number(event.thread, event.begin_ns or event.end_ns)
                 threads[event.rank, event.thread].append(event)
     ordered = {place: _in_order(events) for place, events in threads.items()}
     gathers = collections.Counter(signal for events in ordered.values() for event in events for signal in event.gives)

@@ -29,6 +29,7 @@ EPILOG = """examples:
   larklane report results/ --only overhead             one figure (--only help lists what the records give)
   larklane report larklane-profile                     a profile: arrivals, and what sending early would save
   larklane report profile-1 --costs bench.json         the same with what messages and partitions cost on that machine
+  larklane report profile-1 --writes profile-2         the same with who wrote what, from a run with --trace-writes
   larklane report sweep.json --mpip app.mpiP           what the program that mpiP profiled may gain
   larklane report sweep.json --projection 20.4%:15.1   the same from two numbers
 
@@ -46,6 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", metavar="FIGURE", action="append", help="draw this figure alone; may be repeated")
     parser.add_argument("--costs", metavar="FILE", type=Path,
                         help="of profiles: what messages and partitions cost, from `larklane bench latency`; default: as far as the profile shows it")
+    parser.add_argument("--writes", metavar="FOLDER", type=Path,
+                        help="of profiles: another one of the same program, made with --trace-writes: which thread writes what; default: assumed, and varied")
     parser.add_argument("--projection", metavar="SHARE:SPEEDUP", action="append", type=_projection, default=[],
                         help="what a program gains if this share of its time gets this much faster; may be repeated")
     parser.add_argument("--mpip", metavar="FILE", type=Path, help="take the share from mpiP's text report")
@@ -178,17 +181,18 @@ def write(made: Digest, profiles: Sequence[ProfileDigest], folder: Path) -> str:
     return why
 
 
-def _profiles(paths: Sequence[Path], costs_file: Path | None) -> tuple[list[Path], list[ProfileDigest]]:
+def _profiles(paths: Sequence[Path], costs_file: Path | None, writes: Path | None) -> tuple[list[Path], list[ProfileDigest]]:
     """The paths that are no profiles, and the profiles.
 
-    @throws RecordError  a profile that can't be read, or costs that are none
+    @throws RecordError  a profile that can't be read, or is of another program; costs that are none
     """
     folders = [path for path in dict.fromkeys(paths) if path.is_dir() and any(path.glob(f"*{SUFFIX}"))]
-    if costs_file and not folders:
-        raise RecordError("--costs: it is for profiles, and there is none among the files")
+    for option in ("--costs" if costs_file else "", "--writes" if writes else ""):
+        if option and not folders:
+            raise RecordError(f"{option}: it is for profiles, and there is none among the files")
     costs = read_costs(costs_file) if costs_file else None
     try:
-        found = [digest_profile(folder, number, costs) for number, folder in enumerate(folders, 1)]
+        found = [digest_profile(folder, number, costs, writes) for number, folder in enumerate(folders, 1)]
     except ProfileError as error:
         raise RecordError(str(error)) from error
     return [path for path in paths if path not in folders], found
@@ -207,7 +211,7 @@ def _while_somebody_reads() -> Iterator[None]:
 def main(words: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(words)
     try:
-        records, profiles = _profiles(arguments.files, arguments.costs)
+        records, profiles = _profiles(arguments.files, arguments.costs, arguments.writes)
         collection = load(records)
         made = digest(collection, _projections(arguments, collection))
         drawn = [figure for profile in profiles for figure in profile.figures]

@@ -23,8 +23,9 @@ import launch  # noqa: E402
 import stub_test  # noqa: E402
 from larklane import profile, rounds  # noqa: E402
 from larklane.forecast import forecast  # noqa: E402
+from larklane.prediction import Written  # noqa: E402
 from larklane.profile_file import Kind  # noqa: E402
-from larklane.writes import sends_of  # noqa: E402
+from larklane.writes import AFTER, sends_of, writers_of  # noqa: E402
 from stub_test import REFUSED, Skip, expect, system  # noqa: E402
 
 EXAMPLES = {"mpich5": "mpich", "openmpi5": "openmpi"}
@@ -316,6 +317,23 @@ def writes(bench):
         expect(all(write.time_ns < send.begin_ns for send in later for write in send.writes), f"{name}: written after it was sent")
         first = [write for send in of_buffer[:parts] for write in send.writes]
         expect(len(first) == (16 if name.startswith("p") and name != "packed" else 0), f"{name}: {first} before the first send")
+    parts = {kind.tag: [set(of_kind.of_part(part, 4)) for part in range(4)] for kind, of_kind in writers_of(found).items()}
+    expect(parts == {0: [{0}, {1}, {2}, {3}], 1: [{AFTER}] * 4, 2: [{0}, {1}, {2}, {3}]}, f"who wrote what, by tag: {parts}")
+
+
+def writers(bench):
+    """Which threads write which part of heat2d's rows is the same in both runs, whatever their numbers in the files are; the prediction takes it."""
+    words = [bench.heat2d, "--n", 8192, "--rows", 16, "--steps", 20, "--threads", 4, "--mode", "isend"]
+    if "writes can't be traced" in bench.profile(*words, options=["--trace-writes"], status=None):
+        raise Skip("userfaultfd is not permitted")
+    found = writers_of(bench.load())
+    expect(len(found) == 2, f"kinds of messages: {list(found)}")
+    for kind, of_kind in found.items():
+        parts = [set(of_kind.of_part(part, 4)) for part in range(4)]
+        expect(parts == [{0}, {1}, {2}, {3}], f"{kind}: {parts} of {of_kind}")
+    bench.profile(*words, options=["--overwrite"])
+    said = forecast(bench.load(), writers=found)
+    expect(said.prediction and said.prediction.written == Written(1, 1, 0), f"{said}")
 
 
 def untraced(bench):
@@ -426,7 +444,7 @@ def overhead(bench):
         expect(profiled <= 1.02 * steps, "more than 2 % more instructions")
 
 
-ON_EACH = (heat2d, native, waits, threads, llvm, halos, dies, folders, mistakes, reuse, writes, untraced, hosts, overhead)
+ON_EACH = (heat2d, native, waits, threads, llvm, halos, dies, folders, mistakes, reuse, writes, writers, untraced, hosts, overhead)
 
 
 def cases():

@@ -11,12 +11,13 @@ import golden
 from larklane import costs, traffic
 from larklane.costs import Costs, Curve
 from larklane.phases import Message, Phase
-from larklane.prediction import Prediction, Predictor
+from larklane.prediction import Prediction, Predictor, Written
 from larklane.profile_file import ClockSample, RankFile, cores_of
 from larklane.program import Event, Meeting, Program, hosts_of
 from larklane.rounds import Span
 from larklane.schema import RecordError
 from larklane.traffic import Delivery, Receive
+from larklane.writes import AFTER, Page, Writers
 
 
 def message(rank: int, at: int, size: int = 8, tag: int = 1, phase: Phase | None = None) -> Message:
@@ -35,15 +36,18 @@ def file_of(rank: int, clock: int, cores: set[int]) -> RankFile:
 class Pair:
     """Two ranks of two threads. In each step they compute (`times`, [rank][thread]) and meet; the first thread sends, waits for the
     message, which takes 50, and they meet again. `late`: by how much the wait ends, and they go on, later than they could. `load`: the shares of
-    their time for which threads have a core, and wait for one; None: not recorded."""
+    their time for which threads have a core, and wait for one; None: not recorded. `wrote`: by rank, the threads that wrote each quarter of its message."""
 
     STEPS = 6
 
     def __init__(self, times: tuple[tuple[int, int], tuple[int, int]], cores: int | None = None, part: Curve | None = Curve(((1, 20),)),
-                 late: tuple[int, int] = (0, 0), load: tuple[float, float] | None = None) -> None:
+                 late: tuple[int, int] = (0, 0), load: tuple[float, float] | None = None,
+                 wrote: dict[int, tuple[set[int], ...]] | None = None) -> None:
         self.times, self.last, self.late, self.load = times, max(map(max, times)), late, load
         self.costs, self.cores = Costs(Curve(((1, 50),)), part, "by hand"), {0: cores} if cores else {}
         self.step_ns = self.last + 50 + sum(late)
+        self.writers = {rank: Writers(8, tuple(Page(2 * at, 2 * at + 2, frozenset(numbers)) for at, numbers in enumerate(quarters) if numbers))
+                        for rank, quarters in (wrote or {}).items()}
 
     def predict(self) -> Prediction:
         deliveries, threads = [], {(rank, thread): list[Event]() for rank in (0, 1) for thread in (0, 1)}
@@ -55,14 +59,15 @@ class Pair:
                 for thread in (0, 1):
                     self.add(threads[rank, thread], rank, thread, at, step)
         gathers = {meeting: 2 for events in threads.values() for event in events if (meeting := event.comes_to)}
-        program = Program(threads, deliveries, {0: 0, 1: 0}, gathers, self.cores)
+        writers = {2 * step + rank: self.writers[rank] for step in range(self.STEPS) for rank in self.writers}
+        program = Program(threads, deliveries, {0: 0, 1: 0}, gathers, self.cores, writers)
         return Predictor(program, [((0, 0), 4 * step + 1) for step in range(self.STEPS)], self.costs).predict(2)
 
     def add(self, events: list[Event], rank: int, thread: int, at: int, step: int) -> None:
         def meet(name: str, begin: int, end: int, computed_ns: int = 0) -> Event:
             meeting: Meeting = ("barrier", rank, (name, step))
             busy_ns, delayed_ns = (None, 0) if self.load is None else (round(share * computed_ns) for share in self.load)
-            return Event(rank, thread, begin, end, meeting, meeting, [meeting], [meeting], busy_ns=busy_ns, delayed_ns=delayed_ns)
+            return Event(rank, thread, begin, end, meeting, meeting, [meeting], [meeting], busy_ns=busy_ns, delayed_ns=delayed_ns, number=thread)
 
         joined, over = at + max(self.times[rank]), at + max(self.times[1 - rank]) + 50 + self.late[0]
         events.append(meet("first", at + self.times[rank][thread], joined, self.times[rank][thread]))
@@ -129,6 +134,52 @@ class Predicted(unittest.TestCase):
         """Nobody sleeps for long in them, though nothing is told; of long ones it isn't known."""
         for times, knows in ((((100, 200), (200, 100)), True), (((100000, 900000), (900000, 100000)), False)):
             self.assertEqual(Pair(times, cores=1, load=(0, 0)).predict().knows_loads, knows)
+
+
+class KnownWriters(unittest.TestCase):
+    """The same pair if it is known who wrote what: the slow threads are rank 0's thread 1 and rank 1's thread 0."""
+
+    def predict(self, *wrote: tuple[set[int], ...]) -> Prediction:
+        return Pair(((100, 200), (200, 100)), wrote=dict(enumerate(wrote))).predict()
+
+    def test_in_order(self) -> None:
+        """As it is assumed without."""
+        found, assumed = self.predict(*[({0}, {0}, {1}, {1})] * 2), Pair(((100, 200), (200, 100))).predict()
+        self.assertEqual(found.written, Written(1, 1, 0))
+        self.assertEqual((found.savings, found.sending_only_ns), (assumed.savings, assumed.sending_only_ns))
+
+    def test_last_wrote_everything(self) -> None:
+        found = self.predict(({1}, {1}, {1}, {1}), ({0}, {0}, {0}, {0}))
+        self.assertEqual((found.best.ns, found.last_wrote_ns, found.written), (25, 25, Written(1, 0.5, 0)))
+
+    def test_interleaved(self) -> None:
+        """Each part has bytes of both threads: it leaves with the slower one."""
+        found = self.predict(*[({0}, {1}, {0}, {1})] * 2)
+        self.assertEqual((found.best.ns, found.written), (25, Written(1, 0, 0)))
+
+    def test_reversed(self) -> None:
+        """On rank 0 only. What its slow thread writes goes to rank 1's slow one, which in turn writes for the fast one: rank 1 is 10 behind, and nobody
+        waits (40 saved); if the threads read in the other order, rank 0 is 10 behind from the second of five steps on (38)."""
+        found = self.predict(({1}, {1}, {0}, {0}), ({0}, {0}, {1}, {1}))
+        self.assertEqual((found.best.interval_ns, found.written), ((38, 40), Written(1, 0.5, 0)))
+
+    def test_written_after_the_join(self) -> None:
+        """The first thread waits for the slow one (200), sends both parts (20), and both wait for 10 more. If what comes is needed late, only the first
+        thread works for it, and the slow one goes on at 200."""
+        found = Pair(((100, 200), (100, 200)), wrote=dict.fromkeys((0, 1), ({AFTER}, {AFTER}, {0}, {AFTER, 1}))).predict()
+        self.assertEqual((found.best.interval_ns, found.written), ((20, 50), Written(1, 0, 1)))
+
+    def test_partly(self) -> None:
+        """Of the second half nothing is known: the second thread wrote it."""
+        found, assumed = self.predict(*[({0}, {0}, set[int](), set[int]())] * 2), Pair(((100, 200), (200, 100))).predict()
+        self.assertEqual((found.written, found.savings), (Written(0.5, 0.5, 0), assumed.savings))
+        self.assertEqual(self.predict(*[({7}, {7}, {7}, {7})] * 2).written, Written(0, 0, 0))
+
+    def test_pages_at_the_edge(self) -> None:
+        """They count only for parts in which no page lies as a whole."""
+        writers = Writers(8, (Page(1, 3, frozenset({0})), Page(3, 5, frozenset({5})), Page(5, 7, frozenset({1}))))
+        self.assertEqual([writers.of_part(part, 2) for part in (0, 1)], [{0}, {1}])
+        self.assertEqual([writers.of_part(part, 4) for part in range(4)], [{0}, {0, 5}, {5, 1}, {1}])
 
 
 class Bound(unittest.TestCase):

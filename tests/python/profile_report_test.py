@@ -41,6 +41,25 @@ def joined(rank: int, late_ns: int, packs_ns: int, flags: int, steps: int = STEP
     return [(0, first), (1, second)]
 
 
+def numbered(first: int, chunks: list[tuple[int, list[bytes]]], writes: list[bytes]) -> list[tuple[int, list[bytes]]]:
+    """All in one OpenMP region, in which the thread that begins it is the `first` of the file."""
+    end = (STEPS + 1) * STEP_NS
+    region = [files.record(Kind.REGION, 1, end + 2, request=1)]
+    return [(first if number == 0 else 1 - first, records + [files.record(Kind.MEMBER, 2 + number, end, a=number + 1, request=1)] +
+             (region + writes if number == 0 else [])) for number, records in chunks]
+
+
+def writes_of(*writers: int, late_ns: int = 0) -> list[bytes]:
+    """Before each send of joined(600_000, 200) the threads of the file write 16 pages, each of these as many after the other; the first time the others do."""
+    records = []
+    for at in range(STEP_NS, (STEPS + 1) * STEP_NS, STEP_NS):
+        records.append(files.record(Kind.BUFFER, at + 600_200, at + 600_200, 65536, 4096))
+        for page in range(16):
+            thread = writers[page * len(writers) // 16] ^ (at == STEP_NS)
+            records.append(files.record(Kind.WRITE, at + late_ns + page, at + late_ns + page, 4096 * (page + 1), a=4096, b=thread))
+    return records
+
+
 class Profiles(Folder):
     """Folders of `larklane profile` among the files of a report."""
 
@@ -49,6 +68,13 @@ class Profiles(Folder):
         folder.mkdir()
         for rank in (0, 1):
             files.write(folder, rank, joined(rank, late_ns, packs_ns, flags))
+        return folder
+
+    def pair(self, name: str, first: int, *writers: int, late_ns: int = 0) -> Path:
+        folder = self.folder / name
+        folder.mkdir()
+        for rank in (0, 1):
+            files.write(folder, rank, numbered(first, joined(rank, 600_000, 200, 0), writes_of(*writers, late_ns=late_ns) if writers else []))
         return folder
 
     def partitioned(self) -> Path:
@@ -145,6 +171,42 @@ class Profiles(Folder):
         files.write(folder, 0, [(0, records)])
         _, out, _ = self.command(folder, "--text")
         self.assertRegex(out, r"Who wrote what was sent.*\n.*\n  0     12 KiB  2      2        100 %               50 %")
+
+    def test_known_writers(self) -> None:
+        """In the first run the numbers of the file are the other way round, and in one of the second ones."""
+        profile, costs = self.pair("p", 1), self.costs()
+        _, assumed, _ = self.command(profile, "--text", "--costs", costs)
+        self.assertIn("If the last thread to finish writes everything", assumed)
+        for name, first, writers, in_order in (("ordered", 0, (0, 1), 100), ("renamed", 1, (1, 0), 100), ("reversed", 0, (1, 0), 0), ("all", 0, (1, 1), 50),
+                                               ("mixed", 0, (0, 1, 0, 1), 0)):
+            status, out, err = self.command(profile, "--text", "--costs", costs, "--writes", self.pair(name, first, *writers))
+            self.assertEqual((status, err), (0, ""))
+            self.assertRegex(out, rf"which threads write 100 % of what is sent; {in_order} % of it in the order of the threads, 0 % at least")
+            self.assertIn("Assumed: threads read a message's parts in order", out)
+            self.assertNotIn("If the last thread", out)
+            self.assertEqual(self.answer(out) == self.answer(assumed), name not in ("all", "mixed"))  # it is varied in which order they read
+
+    def test_written_after_the_join(self) -> None:
+        _, out, _ = self.command(self.pair("p", 1), "--text", "--costs", self.costs(), "--writes", self.pair("late", 0, 0, late_ns=600_100))
+        self.assertIn("100 % of what is sent; 0 % of it in the order of the threads, 100 % at least in part by the sender after the join.", out)
+
+    @staticmethod
+    def answer(out: str) -> str:
+        return next(line for line in out.splitlines() if "Sending early" in line)
+
+    def test_writers_of_something_else(self) -> None:
+        profile, traced = self.pair("p", 0), self.pair("t", 0, 0, 1)
+        for words, message in (((self.partitioned(), "--writes", traced), "t does not say who wrote what in .*parts: the number of threads, by rank, is"),
+                               ((profile, "--writes", profile), "p does not say who wrote what: it was made without --trace-writes"),
+                               ((self.costs(), "--writes", traced), "--writes: it is for profiles")):
+            status, _, err = self.command(*words, "--text")
+            self.assertEqual(status, 2)
+            self.assertRegex(err, message)
+
+    def test_slow_run(self) -> None:
+        _, out, _ = self.command(self.pair("t", 0, 0, 1), "--text", "--costs", self.costs())
+        self.assertIn("note: recorded with --trace-writes, which is slow", out)
+        self.assertIn("threads write and read a message's parts in order", out)
 
     def test_wrong_input(self) -> None:
         parts, record = self.partitioned(), self.costs()

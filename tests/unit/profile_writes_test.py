@@ -6,6 +6,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 from larklane.profile_file import Kind, Record  # noqa: E402
+from larklane.team import UNKNOWN, Team  # noqa: E402
 from larklane.writes import PageWrite, Sent, sends_of  # noqa: E402
 
 PAGE = 4096
@@ -41,6 +42,36 @@ def test_persistent():
     records = [record(Kind.REQUEST, 1, value=PAGE, request=1, flags=5), record(Kind.BUFFER, 1, value=PAGE, handle=PAGE, request=1),
                write(3, 1, 2), record(Kind.START, 5, request=1), record(Kind.START, 6, request=2)]
     assert list(sends_of(records)) == [Sent(5, 1, PAGE, PAGE, (PageWrite(0, PAGE, 2, 3),))]
+
+
+def span(kind, begin, end, thread, a=0):
+    return Record(begin, end, 0, 0, a, 0, 0, kind, 0, thread)
+
+
+def numbers(team, *places):
+    return [team.number(thread, at) for thread, at in places]
+
+
+def test_numbers_in_regions():
+    """Within a region of thread 3's another one of its own; outside of regions thread 3, who begins them, is 0."""
+    team = Team([span(Kind.REGION, 10, 90, 3), span(Kind.MEMBER, 10, 90, 3, a=2), span(Kind.MEMBER, 11, 80, 0, a=1), span(Kind.MEMBER, 20, 30, 3, a=1),
+                 span(Kind.MEMBER, 200, 210, 3)])
+    assert numbers(team, (3, 10), (3, 25), (3, 31), (3, 90), (0, 80)) == [1, 0, 1, 1, 0]
+    assert numbers(team, (3, 5), (3, 100), (0, 81), (7, 20), (3, 205)) == [0, 0, UNKNOWN, UNKNOWN, UNKNOWN]
+
+
+def test_numbers_of_created_threads():
+    """In the order of their creation, whoever of them recorded first; number 5 of the file is another one's in the next group."""
+    team = Team([span(Kind.THREAD, 10, 50, 5), span(Kind.THREAD, 11, 40, 1), span(Kind.JOIN, 12, 50, 0), span(Kind.THREAD, 60, 80, 1),
+                 span(Kind.THREAD, 61, 70, 5)])
+    assert numbers(team, (5, 50), (1, 20), (1, 65), (5, 65), (0, 5)) == [1, 2, 1, 2, 0]
+
+
+def test_numbers_that_are_left_to_others():
+    """The second thread gets the file's number 3 of the first when that one ends: it has not recorded before."""
+    team = Team([span(Kind.THREAD, 10, 50, 3), span(Kind.THREAD, 20, 90, 3), span(Kind.MEMBER, 60, 70, 3, a=5)])
+    assert numbers(team, (3, 30), (3, 50), (3, 51), (3, 65)) == [1, 1, 2, 4]
+    assert [team.writer(3, at) for at in (15, 30, 51, 65)] == [1, UNKNOWN, 2, 4]
 
 
 if __name__ == "__main__":
