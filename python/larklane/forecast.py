@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from larklane import costs as costs_of
 from larklane.costs import Costs
 from larklane.phases import Message
-from larklane.prediction import Prediction, Predictor
+from larklane.prediction import Prediction, Predictor, StuckError
 from larklane.profile import Profile
 from larklane.program import Program, hosts_of, program_of
 from larklane.traffic import Matched, matched, receives_of, steps_of, waited_ns
@@ -119,5 +119,9 @@ def forecast(profile: Profile, costs: Costs | None = None, writers: KnownWriters
     if len(predictor.marks) < STEPS_MIN:
         return no("too few of the messages could be matched with their receives")
     predictor.program.writers = _writers(predictor.program, profile.messages, writers or {})
-    return dataclasses.replace(said, prediction=predictor.predict(threads), packed_share=_packed(predictor.program, costs))
+    try:
+        prediction = predictor.predict(threads)
+    except StuckError as error:
+        return no(str(error))
+    return dataclasses.replace(said, prediction=prediction, packed_share=_packed(predictor.program, costs))
 

@@ -333,6 +333,10 @@ def _bootstrap(values: Sequence[float]) -> tuple[float, float]:
     return quantile(means, 0.025), quantile(means, 0.975)
 
 
+class StuckError(Exception):
+    """Why a replay did not come to its end."""
+
+
 class Predictor:
     """@param marks  where each step of the program begins: (place, number of the event in its thread)"""
 
@@ -343,11 +347,14 @@ class Predictor:
 
     def _steps(self, model: _Model, assumed: Assumption) -> list[float]:
         came = model.times(assumed).came_ns
+        if any(len(came[model.places.index(place)]) <= 2 * number + 1 for place, number in self.marks):
+            raise StuckError("in the replay threads wait for each other for ever: what holds them in the program is not all in the profile")
         at = [came[model.places.index(place)][2 * number + 1] for place, number in self.marks]
         return [after - before for before, after in zip(at, at[1:])]
 
     def predict(self, threads: int) -> Prediction:
-        """@param threads  that come to the joins before the sends: a message is split into at most so many parts"""
+        """@param threads  that come to the joins before the sends: a message is split into at most so many parts
+        @raises StuckError"""
         model = self.models[0]
         recorded = [self.program.threads[place][number].begin_ns for place, number in self.marks]
         step_ns = (recorded[-1] - recorded[0]) / (len(recorded) - 1)

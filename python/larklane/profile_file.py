@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import enum
+import heapq
+import itertools
 import pathlib
 import re
 import struct
@@ -98,7 +101,7 @@ def read_file(path: pathlib.Path) -> RankFile:
     rank, size, _, is_native, begin_ns, _, end_ns, full_since_ns, dropped, bytes_max, clock_id = fields[5:16]
     texts = [raw.split(b"\0")[0].decode(errors="replace") for raw in fields[22:28]]
     problems: list[str] = []
-    records = list(_records(data, header_bytes, chunk_bytes, problems))
+    records = _apart(list(_records(data, header_bytes, chunk_bytes, problems)))
     if end_ns == 0:
         last = max((record.end_ns for record in records), default=begin_ns)
         problems.append(f"ended without MPI_Finalize; recorded for {(last - begin_ns) / 1e9:.3f} s")
@@ -110,6 +113,36 @@ def read_file(path: pathlib.Path) -> RankFile:
     return RankFile(path, rank, size, bool(is_native), begin_ns, end_ns, clock_id,
                     (ClockSample(*fields[16:19]), ClockSample(*fields[19:22])), texts[0], texts[1], texts[2], texts[3], texts[4], cores_of(texts[5]),
                     records, problems)
+
+
+def _apart(records: list[Record]) -> list[Record]:
+    """With a number for each of the threads that lived at the same time: a thread that ends leaves its number to the next one that records something for
+    the first time, which may have begun before. The first thread to begin gets the lowest number that was a created one's.
+
+    @param records  of each number in the order in which they were written. Those of writes know threads by number: with them all stays.
+    """
+    lives: list[list[Record]] = []  # each ends with the record of a thread's end
+    open_lives: dict[int, list[Record]] = {}
+    for record in records:
+        life = open_lives.setdefault(record.thread, [])
+        life.append(record)
+        if record.kind == Kind.THREAD:
+            lives.append(open_lives.pop(record.thread))
+    if any(record.kind == Kind.WRITE for record in records):
+        return records
+    lives.sort(key=lambda life: life[-1].begin_ns)
+    left = [record for life in open_lives.values() for record in life]
+    taken = {record.thread for record in left}
+    free = sorted({life[-1].thread for life in lives} - taken)
+    further = itertools.count(max((record.thread for record in records), default=0) + 1)
+    busy: list[tuple[int, int]] = []  # (end, number)
+    for life in lives:
+        while busy and busy[0][0] <= life[-1].begin_ns:
+            bisect.insort(free, heapq.heappop(busy)[1])
+        number = free.pop(0) if free else next(further)
+        heapq.heappush(busy, (life[-1].end_ns, number))
+        left += [record._replace(thread=number) for record in life]
+    return left
 
 
 def cores_of(text: str) -> frozenset[int]:

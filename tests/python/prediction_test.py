@@ -11,7 +11,7 @@ import golden
 from larklane import costs, traffic
 from larklane.costs import Costs, Curve
 from larklane.phases import Message, Phase
-from larklane.prediction import Prediction, Predictor, Written
+from larklane.prediction import Prediction, Predictor, Written, StuckError
 from larklane.profile_file import ClockSample, RankFile, cores_of
 from larklane.program import Event, Meeting, Program, hosts_of
 from larklane.rounds import Span
@@ -92,6 +92,14 @@ class Predicted(unittest.TestCase):
         """They go on 20 + 30 late; with partitions at once (90 saved), or as late as before (40; in the other order 30)."""
         found = Pair(((100, 200), (200, 100)), late=(20, 30)).predict()
         self.assertEqual((found.step_ns, found.best.ns, found.best.interval_ns), (300, 60, (30, 90)))
+
+    def test_who_is_waited_for_is_not_in_the_profile(self) -> None:
+        """One of the two that meet."""
+        meeting: Meeting = ("barrier", 0, "half")
+        events = [Event(0, 0, 10, 20, meeting, meeting, [meeting], [meeting]), Event(0, 0, 30, 40), Event(0, 0, 50, 60)]
+        program = Program({(0, 0): events}, [], {0: 0}, {meeting: 2})
+        with self.assertRaisesRegex(StuckError, "wait for each other for ever"):
+            Predictor(program, [((0, 0), 1), ((0, 0), 2)], Costs(Curve(((1, 50),)), None, "by hand")).predict(2)
 
     def test_parts_may_be_needed_late(self) -> None:
         """All are ready at 210 and there at 220; who needs them only at the next join goes on at 210."""

@@ -90,6 +90,21 @@ def test_modelled(folder):
     assert set(trace.labels) == {"modelled"} and trace.arrivals_ns == (205, 205, 605, 405)
 
 
+def test_threads_of_one_time(folder):
+    """Two threads are made in each of two steps, and the first ends before the second has recorded anything: both have its number in the file."""
+    def life(begin, end, number):
+        return [record(Kind.SEND, end - 5, end - 4, value=number), record(Kind.THREAD, begin, end, value=number)]
+
+    main = [record(Kind.JOIN, 300 + 500 * step, 410 + 500 * step) for step in (0, 1)]
+    write(folder, 0, [(0, main), (1, life(100, 300, 1) + life(110, 400, 2) + life(610, 700, 4) + life(600, 800, 3))], size=1)
+    found = profile_file.read_file(folder / "rank-00000.larkprof").records
+    assert {each.value: each.thread for each in found if each.kind != Kind.JOIN} == {1: 1, 2: 2, 3: 1, 4: 2}
+    assert {each.thread for each in found if each.kind == Kind.JOIN} == {0}
+    assert [each.begin_ns for each in found] == sorted(each.begin_ns for each in found) and len(found) == 10
+    write(folder, 0, [(1, life(100, 300, 1) + life(110, 400, 2) + [record(Kind.WRITE, 1, 1, b=1)])], size=1)
+    assert {each.thread for each in profile_file.read_file(folder / "rank-00000.larkprof").records} == {1}
+
+
 def test_incomplete(folder):
     write(folder, 0, SENDER, end=0)
     write(folder, 1, receiver(0), full=(650, 3))
