@@ -33,7 +33,8 @@ SMALL, MEDIUM, LARGE, LARGEST = 4 << 10, 256 << 10, 16 << 20, 64 << 20
 SIZES = "--sizes 4K,64K,256K,1M,4M,16M --iterations 20 --warmup 2 --traces 0 --limit 5 --ways join,partitioned"
 ALL_SIZES = SIZES.replace("16M", "16M,64M")
 NOISE = "--noise-percent 4 --noise"
-PATTERN = "--sizes 16K,256K,2M --iterations 8 --warmup 1 --limit 5 --compute-us 2000 --noise single --threads"
+PATTERN = ("--sizes 16K,256K,2M --iterations 8 --warmup 1 --limit 5 --ways single,multiple,partitioned --compute-us 2000 --noise single "
+           "--threads")
 
 # What is measured: [benchmark, options]; 10 ms of computing unless said.
 PLANS = {

@@ -34,6 +34,8 @@ struct Benchmark {
 const std::vector<Benchmark>& benchmarks() {
   static const std::vector<std::string> all{"join",         "persistent", "threads",
                                             "thread-comms", "rma",        "partitioned"};
+  static const std::vector<std::string> of_faces{"single",       "persistent", "multiple",
+                                                 "thread-comms", "rma",        "partitioned"};
   static const std::vector<Benchmark> list{
       {"overhead", "time from the first Pready to the last arrival, over that of one send", "none",
        all},
@@ -59,21 +61,10 @@ const std::vector<Benchmark>& benchmarks() {
        true,
        false},
       {"sweep3d",
-       "a wave over a plane of ranks: single, multiple (a send a thread), partitioned",
-       "single",
-       {"single", "multiple", "partitioned"},
-       "64K:4M",
-       true,
-       true,
-       true},
-      {"halo3d",
-       "7 points on a grid of ranks: single, multiple, partitioned",
-       "single",
-       {"single", "multiple", "partitioned"},
-       "64K:4M",
-       true,
-       true,
-       true},
+       "a wave over a plane of ranks; single: one send after the join, multiple: a send a thread",
+       "single", of_faces, "64K:4M", true, true, true},
+      {"halo3d", "7 points on a grid of ranks; ways as sweep3d", "single", of_faces, "64K:4M", true,
+       true, true},
   };
   return list;
 }

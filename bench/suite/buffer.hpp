@@ -20,12 +20,14 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
+  /// In whole pages.
+  static std::uint64_t whole(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
   std::byte* data() const noexcept { return data_; }
   std::span<std::byte> span() const noexcept { return {data_, bytes_}; }
 
  private:
   static constexpr std::uint64_t kPage = 4096;
-  static std::uint64_t whole(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
   const std::uint64_t bytes_;
   std::byte* const data_;

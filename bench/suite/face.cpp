@@ -1,4 +1,5 @@
-// Faces: one message that one thread sends after the join, a message a thread, partitions.
+// Faces: one message that one thread sends after the join, a persistent one, a message a thread, in
+// one communicator or in one each, a put a thread, partitions.
 
 #include "face.hpp"
 
@@ -7,6 +8,7 @@
 #include <algorithm>
 
 #include "partitioned.hpp"
+#include "put_window.hpp"
 #include "wait.hpp"
 
 namespace larklane::bench {
@@ -25,21 +27,9 @@ class Nobody final : public Face {
   void finish() override {}
 };
 
-/// What the original suite calls single: one thread communicates, the others have joined.
-class Single final : public Face {
+/// One thread communicates, the others have joined.
+class OneMessage : public Face {
  public:
-  using Face::Face;
-
-  void start() override {
-    is_over_ = false;
-    if (!end_.is_sent)
-      MPI_Irecv(end_.data, count_of(end_.bytes), MPI_BYTE, end_.peer, kTag + end_.route,
-                MPI_COMM_WORLD, &request_);
-  }
-  void joined() override {
-    MPI_Isend(end_.data, count_of(end_.bytes), MPI_BYTE, end_.peer, kTag + end_.route,
-              MPI_COMM_WORLD, &request_);
-  }
   void await_whole() override {
     wait_until([&] { return arrived(0, 0); });
   }
@@ -52,16 +42,56 @@ class Single final : public Face {
   }
   void finish() override { await_whole(); }
 
- private:
+ protected:
+  using Face::Face;
+  int tag() const { return kTag + end_.route; }
   MPI_Request request_ = MPI_REQUEST_NULL;
   bool is_over_ = false;
+};
+
+/// What the original suite calls single.
+class Single final : public OneMessage {
+ public:
+  explicit Single(const FaceEnd& end) : OneMessage(end) {}
+
+  void start() override {
+    is_over_ = false;
+    if (!end_.is_sent)
+      MPI_Irecv(end_.data, count_of(end_.bytes), MPI_BYTE, end_.peer, tag(), MPI_COMM_WORLD,
+                &request_);
+  }
+  void joined() override {
+    MPI_Isend(end_.data, count_of(end_.bytes), MPI_BYTE, end_.peer, tag(), MPI_COMM_WORLD,
+              &request_);
+  }
+};
+
+class Persistent final : public OneMessage {
+ public:
+  explicit Persistent(const FaceEnd& end) : OneMessage(end) {
+    if (end.is_sent)
+      MPI_Send_init(end.data, count_of(end.bytes), MPI_BYTE, end.peer, tag(), MPI_COMM_WORLD,
+                    &request_);
+    else
+      MPI_Recv_init(end.data, count_of(end.bytes), MPI_BYTE, end.peer, tag(), MPI_COMM_WORLD,
+                    &request_);
+  }
+  ~Persistent() override { MPI_Request_free(&request_); }
+
+  void start() override {
+    is_over_ = false;
+    if (!end_.is_sent) MPI_Start(&request_);
+  }
+  void joined() override { MPI_Start(&request_); }
 };
 
 /// Each thread communicates what it computes.
 class Multiple final : public Face {
  public:
-  explicit Multiple(const FaceEnd& end)
+  /// @param comms  by thread
+  Multiple(const FaceEnd& end, const std::vector<MPI_Comm>& comms)
       : Face(end),
+        comms_(comms),
         share_(end.bytes / end.threads),
         requests_(end.threads, MPI_REQUEST_NULL),
         is_over_(end.threads) {}
@@ -70,13 +100,13 @@ class Multiple final : public Face {
     std::ranges::fill(is_over_, false);
     if (end_.is_sent) return;
     for (std::uint32_t t = 0; t < end_.threads; ++t)
-      MPI_Irecv(end_.data + t * share_, count_of(share_), MPI_BYTE, end_.peer, tag_of(t),
-                MPI_COMM_WORLD, &requests_[t]);
+      MPI_Irecv(end_.data + t * share_, count_of(share_), MPI_BYTE, end_.peer, tag_of(t), comms_[t],
+                &requests_[t]);
   }
   void ready(std::uint32_t, std::uint32_t thread, bool last) override {
     if (last)
       MPI_Isend(end_.data + thread * share_, count_of(share_), MPI_BYTE, end_.peer, tag_of(thread),
-                MPI_COMM_WORLD, &requests_[thread]);
+                comms_[thread], &requests_[thread]);
   }
   bool arrived(std::uint32_t, std::uint32_t thread) override {
     if (is_over_[thread]) return true;
@@ -94,8 +124,48 @@ class Multiple final : public Face {
     return kTag + end_.route * static_cast<int>(end_.threads) + static_cast<int>(thread);
   }
 
+  const std::vector<MPI_Comm>& comms_;
   const std::uint64_t share_;
   std::vector<MPI_Request> requests_;
+  std::vector<char> is_over_;
+};
+
+/// Each thread puts what it computes into the receiver's memory, then a mark that the receiver
+/// looks at. That may come before the receiver's start(): nothing else uses that memory in this
+/// round.
+class Put final : public Face {
+ public:
+  Put(const FaceEnd& end, PutWindow& window)
+      : Face(end), window_(window), share_(end.bytes / end.threads), is_over_(end.threads) {}
+
+  void start() override {
+    ++round_;
+    std::ranges::fill(is_over_, false);
+  }
+  void ready(std::uint32_t, std::uint32_t thread, bool last) override {
+    if (!last) return;
+    const std::uint64_t at = thread * share_;
+    window_.put({end_.data + at, share_}, end_.place + at, end_.peer, part_of(thread), round_);
+  }
+  bool arrived(std::uint32_t, std::uint32_t thread) override {
+    if (is_over_[thread]) return true;
+    window_.look();
+    is_over_[thread] = window_.arrived(part_of(thread), round_);
+    return is_over_[thread] != 0;
+  }
+  void finish() override {
+    if (end_.is_sent) return;  // each put has been flushed
+    for (std::uint32_t t = 0; t < end_.threads; ++t) wait_until([&] { return arrived(0, t); });
+  }
+
+ private:
+  std::size_t part_of(std::uint32_t thread) const {
+    return static_cast<std::size_t>(end_.route) * end_.threads + thread;
+  }
+
+  PutWindow& window_;
+  const std::uint64_t share_;
+  std::uint64_t round_ = 0;
   std::vector<char> is_over_;
 };
 
@@ -123,19 +193,70 @@ class Partitioned final : public Face {
   MPI_Request request_;
 };
 
+/// Faces that share nothing.
+template <class Kind>
+class Alone final : public FaceWay {
+  std::unique_ptr<Face> make(const FaceEnd& end) override { return std::make_unique<Kind>(end); }
+};
+
+/// A message a thread.
+class Messages final : public FaceWay {
+ public:
+  Messages(std::uint32_t threads, bool own_communicators)
+      : comms_(threads, MPI_COMM_WORLD), owns_comms_(own_communicators) {
+    if (owns_comms_)
+      for (MPI_Comm& comm : comms_) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  }
+  ~Messages() override {
+    if (owns_comms_)
+      for (MPI_Comm& comm : comms_) MPI_Comm_free(&comm);
+  }
+
+ private:
+  std::unique_ptr<Face> make(const FaceEnd& end) override {
+    return std::make_unique<Multiple>(end, comms_);
+  }
+
+  std::vector<MPI_Comm> comms_;  // by thread
+  const bool owns_comms_;
+};
+
+/// A put a thread.
+class Puts final : public FaceWay {
+ public:
+  Puts(std::uint32_t threads, std::span<std::byte> memory)
+      : window_(MPI_COMM_WORLD, memory, std::size_t{kRoutesMax} * threads) {}
+
+ private:
+  std::unique_ptr<Face> make(const FaceEnd& end) override {
+    return std::make_unique<Put>(end, window_);
+  }
+
+  PutWindow window_;
+};
+
 }  // namespace
 
+std::unique_ptr<Face> FaceWay::face(const FaceEnd& end) {
+  if (end.peer == MPI_PROC_NULL) return std::make_unique<Nobody>(end);
+  return make(end);
+}
+
 const std::vector<std::string>& face_way_names() {
-  static const std::vector<std::string> names{"single", "multiple", "partitioned"};
+  static const std::vector<std::string> names{"single",       "persistent", "multiple",
+                                              "thread-comms", "rma",        "partitioned"};
   return names;
 }
 
-std::unique_ptr<Face> make_face(const std::string& name, const FaceEnd& end) {
+std::unique_ptr<FaceWay> make_face_way(const std::string& name, std::uint32_t threads,
+                                       std::span<std::byte> memory) {
   if (!missing(name).empty()) return nullptr;
-  if (end.peer == MPI_PROC_NULL) return std::make_unique<Nobody>(end);
-  if (name == "single") return std::make_unique<Single>(end);
-  if (name == "multiple") return std::make_unique<Multiple>(end);
-  if (name == "partitioned") return std::make_unique<Partitioned>(end);
+  if (name == "single") return std::make_unique<Alone<Single>>();
+  if (name == "persistent") return std::make_unique<Alone<Persistent>>();
+  if (name == "multiple") return std::make_unique<Messages>(threads, false);
+  if (name == "thread-comms") return std::make_unique<Messages>(threads, true);
+  if (name == "rma") return std::make_unique<Puts>(threads, memory);
+  if (name == "partitioned") return std::make_unique<Alone<Partitioned>>();
   return nullptr;
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct FaceEnd {
   int route;  ///< what tells it from other faces between the two; the same at both ends
   bool is_sent;
   std::uint32_t threads, partitions;  ///< partitions: a multiple of threads
+  std::uint64_t place;                ///< of the face in the receiver's memory, bytes
 };
 
 /// The calls of one round: start; sent: ready of every partition, joined; received: await_whole,
@@ -47,9 +49,32 @@ class Face {
   const FaceEnd end_;
 };
 
-/// At both ends the same. A face without a peer, MPI_PROC_NULL, does nothing and is there at once.
-/// @param name  one of face_way_names()   @return null if this MPI can't
-std::unique_ptr<Face> make_face(const std::string& name, const FaceEnd& end);
+/// One way on one rank: makes its faces, and owns what they share.
+/// Thread safety: single-owner.
+class FaceWay {
+ public:
+  virtual ~FaceWay() = default;
+  FaceWay(const FaceWay&) = delete;
+  FaceWay& operator=(const FaceWay&) = delete;
+
+  /// In the same way at both ends; not to outlive this. A face without a peer, MPI_PROC_NULL, does
+  /// nothing and is there at once.
+  std::unique_ptr<Face> face(const FaceEnd& end);
+
+ protected:
+  FaceWay() = default;
+
+ private:
+  virtual std::unique_ptr<Face> make(const FaceEnd& end) = 0;
+};
+
+/// Collective over all ranks, as its destruction is.
+/// @param name     one of face_way_names()
+/// @param threads  the same on all ranks
+/// @param memory   of this rank: all faces that it receives lie in it; outlives the way
+/// @return null if this MPI can't
+std::unique_ptr<FaceWay> make_face_way(const std::string& name, std::uint32_t threads,
+                                       std::span<std::byte> memory);
 const std::vector<std::string>& face_way_names();
 /// Routes are below this.
 inline constexpr int kRoutesMax = 32;

@@ -20,6 +20,26 @@ void reduce(std::array<double, N>& values, MPI_Op op) {
   wait_for(&request);
 }
 
+/// By route, in bytes: faces that come from somewhere, one after the other, each from the beginning
+/// of a page; then the end of the last one.
+std::vector<std::uint64_t> places_of(const std::vector<Route>& routes, std::uint64_t bytes) {
+  std::vector<std::uint64_t> places{0};
+  for (const Route& route : routes)
+    places.push_back(places.back() + (route.from == MPI_PROC_NULL ? 0 : Buffer::whole(bytes)));
+  return places;
+}
+
+/// The places of these faces at their receivers. Collective.
+std::vector<std::uint64_t> tell_places(const std::vector<Route>& routes,
+                                       const std::vector<std::uint64_t>& places) {
+  constexpr int kTag = 11;
+  std::vector<std::uint64_t> there(routes.size());
+  for (std::size_t r = 0; r < routes.size(); ++r)
+    MPI_Sendrecv(&places[r], 1, MPI_UINT64_T, routes[r].from, kTag, &there[r], 1, MPI_UINT64_T,
+                 routes[r].to, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  return there;
+}
+
 }  // namespace
 
 void Exchange::start(std::size_t first, std::size_t end) {
@@ -41,7 +61,10 @@ Pattern::Pattern(const Options& options, std::uint64_t size, std::vector<Route> 
       part_bytes_(bytes_ / options.send_partitions()),
       timer_ns_(timer_ns),
       watcher_(watcher),
-      scratch_(options.threads, scratch_memory()) {
+      scratch_(options.threads, scratch_memory()),
+      places_(places_of(routes_, bytes_)),
+      places_there_(tell_places(routes_, places_)),
+      in_(places_.back()) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
   std::string error;  // checked with the options
@@ -49,7 +72,6 @@ Pattern::Pattern(const Options& options, std::uint64_t size, std::vector<Route> 
   noise_ = Noise::parse(o_.noise, o_.noise_percent, seed, &error);
   std::array<double, 1> sent{};
   for (const Route& route : routes_) {
-    in_.emplace_back(route.from == MPI_PROC_NULL ? 0 : bytes_);
     out_.emplace_back(route.to == MPI_PROC_NULL ? 0 : bytes_);
     sent[0] += static_cast<double>(out_.back().span().size());
   }
@@ -60,14 +82,16 @@ Pattern::Pattern(const Options& options, std::uint64_t size, std::vector<Route> 
 
 Exchange Pattern::open(const std::string& way) {
   if (rank_ == 0) watcher_.before_round(way);
-  Exchange exchange;
+  Exchange exchange{make_face_way(way, o_.threads, in_.span()), {}, {}};
+  if (!exchange.way) return exchange;
+  const auto face = [&](std::size_t route, std::byte* data, int peer, bool is_sent,
+                        std::uint64_t place) {
+    return exchange.way->face({data, bytes_, peer, static_cast<int>(route), is_sent, o_.threads,
+                               o_.send_partitions(), place});
+  };
   for (std::size_t r = 0; r < routes_.size(); ++r) {
-    const auto face = [&](const Buffer& buffer, int peer, bool is_sent) {
-      return make_face(way, {buffer.data(), bytes_, peer, static_cast<int>(r), is_sent, o_.threads,
-                             o_.send_partitions()});
-    };
-    exchange.received.push_back(face(in_[r], routes_[r].from, false));
-    exchange.sent.push_back(face(out_[r], routes_[r].to, true));
+    exchange.received.push_back(face(r, in(r).data(), routes_[r].from, false, places_[r]));
+    exchange.sent.push_back(face(r, out_[r].data(), routes_[r].to, true, places_there_[r]));
   }
   return exchange;
 }
@@ -89,9 +113,10 @@ void Pattern::one_round(Exchange& exchange, Series& series, std::uint32_t iterat
   ++round_;
   if (rank_ == 0) watcher_.before_round(series.way);
   fill_all();
-  if (o_.cold)
-    for (const auto* buffers : {&out_, &in_})
-      for (const Buffer& buffer : *buffers) flush(buffer.span());
+  if (o_.cold) {
+    for (const Buffer& buffer : out_) flush(buffer.span());
+    flush(in_.span());
+  }
   yielding_barrier();
   const double began = now_ns();
   step(exchange, iteration);
@@ -175,6 +200,11 @@ std::uint64_t Pattern::look(Exchange& exchange, Seen& seen) const {
   return wrong;
 }
 
+/// Empty where nothing comes.
+std::span<std::byte> Pattern::in(std::size_t route) const {
+  return in_.span().subspan(places_[route], routes_[route].from == MPI_PROC_NULL ? 0 : bytes_);
+}
+
 void Pattern::fill_all() {
   for (std::size_t r = 0; r < out_.size(); ++r) fill(out_[r].span(), 0, key_of(rank_, r, round_));
 }
@@ -188,13 +218,13 @@ void Pattern::fill_part(std::size_t route, std::uint32_t partition, std::uint64_
 std::uint64_t Pattern::wrong_words_of(std::size_t route, std::uint64_t offset,
                                       std::uint64_t bytes) const {
   if (routes_[route].from == MPI_PROC_NULL) return 0;
-  return wrong_words(in_[route].span().subspan(offset, bytes), offset,
+  return wrong_words(in(route).subspan(offset, bytes), offset,
                      key_of(routes_[route].from, route, round_));
 }
 
 std::uint64_t Pattern::wrong_words_of_all() const {
   std::uint64_t wrong = 0;
-  for (std::size_t r = 0; r < in_.size(); ++r) wrong += wrong_words_of(r, 0, bytes_);
+  for (std::size_t r = 0; r < routes_.size(); ++r) wrong += wrong_words_of(r, 0, bytes_);
   return wrong;
 }
 

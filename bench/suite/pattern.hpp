@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "buffer.hpp"
@@ -25,8 +26,9 @@ struct Route {
   int to, from;
 };
 
-/// The faces of one way, by route.
+/// The faces of one way, by route; none if this MPI can't.
 struct Exchange {
+  std::unique_ptr<FaceWay> way;  // first: outlives its faces
   std::vector<std::unique_ptr<Face>> sent, received;
 
   /// Of routes [first, end): receives before sends.
@@ -85,6 +87,7 @@ class Pattern {
   void guard(Exchange& exchange, Series& series);
   void give_all_but(std::uint32_t held, Exchange& exchange);
   std::uint64_t look(Exchange& exchange, Seen& seen) const;
+  std::span<std::byte> in(std::size_t route) const;
   void fill_all();
   void fill_part(std::size_t route, std::uint32_t partition, std::uint64_t round);
   std::uint64_t wrong_words_of(std::size_t route, std::uint64_t offset, std::uint64_t bytes) const;
@@ -97,9 +100,13 @@ class Pattern {
   int rank_ = 0, ranks_ = 0;
   Noise noise_;
   std::vector<std::vector<double>> scratch_;  ///< by thread
-  std::deque<Buffer> out_, in_;               ///< by route; of all ways, which take turns
-  std::vector<Exchange> exchanges_;           ///< by way; on top of the buffers
-  double bytes_of_all_ = 0;                   ///< that all ranks send in a step
+  /// By route, in bytes: where what comes lies in in_, the end of the last one behind it, and where
+  /// what goes lies in that of its receiver.
+  const std::vector<std::uint64_t> places_, places_there_;
+  std::deque<Buffer> out_;           ///< by route; of all ways, which take turns, as in_ is
+  const Buffer in_;                  ///< in one piece: one window covers it
+  std::vector<Exchange> exchanges_;  ///< by way; on top of the buffers
+  double bytes_of_all_ = 0;          ///< that all ranks send in a step
   std::uint64_t round_ = 0;
 };
 

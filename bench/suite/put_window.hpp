@@ -13,7 +13,8 @@
 namespace larklane::bench {
 
 /// Rounds are counted from 1.
-/// Thread safety: put() of different parts by different threads; everything else single-owner.
+/// Thread safety: put() and arrived() of different parts, and look(), by different threads;
+/// everything else single-owner.
 class PutWindow {
  public:
   /// Collective over `comm`.

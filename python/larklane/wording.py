@@ -6,18 +6,19 @@ VARIANTS = {"native": "native", "larklane": "Larklane"}
 
 WAYS = {
     "join": "one send after the join",
+    "single": "one sending thread",
     "persistent": "persistent send after the join",
     "threads": "a send per thread",
+    "multiple": "a send per thread",
     "thread-comms": "a send per thread, own communicators",
     "rma": "a put per thread (RMA)",
-    "single": "one sending thread",
-    "multiple": "a send per thread",
     "partitioned": "partitioned",
     "pretended": "partitioned in name only",
 }
 
 WAY_MEANINGS = {
     "join": "All threads compute, join, then one MPI_Send of the whole message.",
+    "single": "The same for each face of sweep3d and halo3d.",
     "persistent": "The same with MPI_Send_init and MPI_Start.",
     "threads": "Each thread sends its share when it has it (MPI_THREAD_MULTIPLE).",
     "thread-comms": "The same, each thread in a communicator of its own.",

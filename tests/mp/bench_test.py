@@ -27,7 +27,8 @@ SMALL = ["--sizes", "4K,512K", "--threads", "2", "--iterations", "6", "--warmup"
 CALLS = ["empty", "psend_init", "precv_init", "first_round", "start_send", "start_recv", "pready", "parrived_miss", "parrived_hit",
          "wait_send", "wait_recv", "free_send", "free_recv", "empty'"]
 QUICK = ["--iterations", "3", "--warmup", "1", "--limit", "20"]
-PATTERN = (["single", "multiple", "partitioned", "single'"], {"step_ns", "throughput_bps"})
+FACES = ["single", "persistent", "multiple", "thread-comms", "rma", "partitioned"]
+PATTERN = ([*FACES, "single'"], {"step_ns", "throughput_bps"})
 UNTRACED = {
     "call-cost": (2, ["--sizes", "64,8K", "--threads", "2", "--partitions-per-thread", "2", "--recv-partitions", "8"], (CALLS, {"call_ns"}), None),
     "latency": (2, ["--sizes", "1,13,256K"], (["join", "persistent", "rma", "partitioned", "join'"], {"half_round_trip_ns"}), None),
@@ -36,18 +37,19 @@ UNTRACED = {
     "halo3d": (3, ["--sizes", "24,384K", "--threads", "2", "--order", "random", "--compute-us", "100"], PATTERN, ([3, 1, 1], [1, 2, 1])),
 }
 
-# What bench/hasty.c does wrong, and what the guard of a benchmark says of it.
+# What bench/hasty.c does wrong, and what the guard of a benchmark says of it. By partitions unless said.
 ABSENT = "what has arrived, it says, is not in the buffer"
+FAULTY_WAY = {"put": "rma"}
 FAULTS = {"payload": ABSENT, "arrival": "the partition that is held back arrives, it says",
           "send": "the send claims to be complete while a partition is held back",
           "receive": "the receive claims to be complete while a partition is held back"}
 SHAPE = ["--sizes", "4K", "--threads", "2", "--compute-us", "200"]
 HASTY = {
-    "overhead": ([*SHAPE, "--recv-partitions", "4"], FAULTS),
+    "overhead": ([*SHAPE, "--recv-partitions", "4"], {**FAULTS, "put": ABSENT}),
     "call-cost": (SHAPE[:4], FAULTS),
-    "latency": (SHAPE[:2], {"payload": ABSENT, **dict.fromkeys(("send", "receive"), "a side claims to be complete while the message is held back")}),
+    "latency": (SHAPE[:2], {**dict.fromkeys(("payload", "put"), ABSENT), **dict.fromkeys(("send", "receive"), "a side claims to be complete while the message is held back")}),
     **dict.fromkeys(("sweep3d", "halo3d"), (SHAPE, {
-        **dict.fromkeys(("payload", "arrival"), ABSENT), "send": "a face claims to have been sent while a partition of it is held back"})),
+        **dict.fromkeys(("payload", "arrival", "put"), ABSENT), "send": "a face claims to have been sent while a partition of it is held back"})),
 }
 
 
@@ -149,6 +151,22 @@ def untraced(suite, benchmark):
         check_untraced(record, benchmark)
 
 
+def faces(suite):
+    """What an MPI has of its own, all ways but partitions, is right natively, too: shapes in which shares, blocks and directions differ."""
+    for benchmark, ranks, words in (
+        ("halo3d", 2, ["--threads", "3", "--partitions-per-thread", "2", "--scaling", "weak", "--cold", "--order", "descending"]),
+        ("sweep3d", 2, ["--threads", "1", "--partitions-per-thread", "4", "--noise", "uniform"]),
+        ("sweep3d", 4, ["--threads", "3", "--order", "random"]),
+    ):
+        ways = [way for way in FACES if way != "partitioned"]
+        words = [benchmark, *words, "--sizes", "24,96K", "--compute-us", "100", "--ways", ",".join(ways)]
+        outcome, record = suite.run(*words, *QUICK, variant="native", ranks=ranks)
+        assert outcome.status == 0 and not record["failures"], (words, outcome.output)
+        for point in record["points"]:
+            assert [series["way"] for series in point["series"]] == [*ways, "single'"], words
+            assert all(series["wrong"] == 0 and "refused" not in series for series in point["series"]), (words, outcome.output)
+
+
 def options(suite):
     """Each option does what it says."""
     words = ["early-bird", "--sizes", "6K", "--threads", "2", "--partitions-per-thread", "3", "--recv-partitions", "4", "--iterations", "4",
@@ -239,7 +257,7 @@ def hasty(suite):
     """An MPI that is wrong in one way at a time: no figures, and that way is said to be the reason."""
     for benchmark, (words, faults) in HASTY.items():
         for fault, reason in {"none": "", **faults}.items():
-            outcome, record = run_hasty(suite, fault, benchmark, *words, *QUICK, "--ways", "partitioned")
+            outcome, record = run_hasty(suite, fault, benchmark, *words, *QUICK, "--ways", FAULTY_WAY.get(fault, "partitioned"))
             assert record is not None, (benchmark, fault, outcome.output)
             assert {series.get("refused", "") for series in series_of(record)} == {reason}, (benchmark, fault, outcome.output)
 
@@ -377,10 +395,10 @@ def quick(suite):
 
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
          **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
-         "options": options, "splits": splits, "oversubscribed": oversubscribed, "replay": replay, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "stuck": stuck, "misuse": misuse, "program": program, "turns": turns, "quick": quick, "missing": missing, "uneven": uneven}
+         "faces": faces, "options": options, "splits": splits, "oversubscribed": oversubscribed, "replay": replay, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "stuck": stuck, "misuse": misuse, "program": program, "turns": turns, "quick": quick, "missing": missing, "uneven": uneven}
 EVERY = [case for case in CASES if case not in ("missing", "guarded", "hasty", "stuck", "quick")]
 # Enough to see that the program of an MPI is there and is the one that starts.
-SOME = ["early-bird", "halo3d"]
+SOME = ["early-bird", "halo3d", "faces"]
 LISTED = {"mpich5": [*EVERY, "hasty", "stuck", "quick"], "openmpi5": [*EVERY, "guarded"], ABI: SOME, "mpich4": SOME, "openmpi4": [*SOME, "missing"]}
 
 

@@ -124,7 +124,8 @@ def pattern(benchmark: str, variant: str, threads: int, rounds: int = 20) -> Jso
     draw = random.Random(f"{benchmark} {variant} {threads}")
     for size in (1 << power for power in range(12, 23, 2)):
         ways = []
-        for name, gain in (("single", 1.0), ("multiple", threads / 2), ("partitioned", threads * (0.8 if variant == "larklane" else 0.5))):
+        for name, gain in (("single", 1.0), ("persistent", 1.1), ("multiple", threads / 2), ("thread-comms", threads / 1.8), ("rma", threads / 3),
+                           ("partitioned", threads * (0.8 if variant == "larklane" else 0.5))):
             time_ns = (LATENCY_NS + 2e5 + size / BYTES_PER_NS) / gain
             samples = [time_ns * draw.lognormvariate(0, 0.06) for _ in range(rounds)]
             ways.append(series(name, {"step_ns": samples, "throughput_bps": [size / value * 1e9 for value in samples]}))

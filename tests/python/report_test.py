@@ -152,6 +152,13 @@ class Figures(Folder):
         for figure in found:
             self.assertTrue(figure.title and figure.caption and figure.csv().count("\n") > 1, figure.name)
 
+    def test_every_way_of_a_pattern_has_a_curve(self) -> None:
+        chart = self.charts(golden.pattern("halo3d", "native", 4), golden.pattern("halo3d", "larklane", 4))["halo3d"]
+        (panel,) = chart.panels
+        self.assertEqual([(curve.way, curve.variant) for curve in panel.curves], [
+            *((way, "native") for way in ("single", "persistent", "multiple", "thread-comms", "rma", "partitioned")), ("partitioned", "larklane")])
+        self.assertEqual(len({curve.label for curve in panel.curves}), 7)
+
     def test_stamp(self) -> None:
         run = golden.record("overhead", golden.point(8, 4, golden.series("join", {"overhead": [1]})))
         self.assertEqual(self.charts(run)["overhead"].stamp, "")

@@ -1,9 +1,10 @@
 // An MPI whose partitioned communication is one message, sent with the last MPI_Pready. HASTY names
-// what is wrong with it:
+// what is wrong with this MPI:
 //   payload  is taken by MPI_Start
 //   send     says that it is complete before everything was given
 //   receive  says so
 //   arrival  of the partition in the middle is said from the start on
+//   put      of bytes: nothing comes
 //   made     a send never is
 //   end      MPI_Finalize never returns
 // Preloaded before a real MPI.
@@ -95,6 +96,12 @@ int MPI_Parrived(MPI_Request request, int partition, int* flag) {
   PMPI_Request_get_status(request, flag, MPI_STATUS_IGNORE);
   if (is("arrival") && partition == m->partitions / 2) *flag = 1;
   return MPI_SUCCESS;
+}
+
+int MPI_Put(const void* from, int count, MPI_Datatype type, int peer, MPI_Aint at, int there_count,
+            MPI_Datatype there, MPI_Win window) {
+  if (is("put")) return MPI_SUCCESS;
+  return PMPI_Put(from, count, type, peer, at, there_count, there, window);
 }
 
 int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
