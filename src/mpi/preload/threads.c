@@ -42,7 +42,7 @@ static uint64_t clock_ns(clockid_t clock) {
 // when it ends. At a place of the program after which a thread was short many times in a row it is
 // asked no more, until the thread takes long there again; and at each place kAsksMax times in all,
 // which is enough for the steps that a report replays.
-enum { kLongNs = 200000, kShortInARow = 8, kAsksMax = 1024, kPlaceBits = 8 };
+enum { kLongNs = 200000, kShortInARow = 8, kAsksMax = 256, kPlaceBits = 8 };
 
 typedef struct {
   uint64_t busy_ns, delayed_ns;
