@@ -8,7 +8,7 @@ and savings.md beside it. What partitions cost is measured first (`larklane benc
 
 A prediction holds if the measured saving is at most 20 % of itself, or 1 % of a step, away from it, or lies in its interval; it is refuted if
 it does not hold and the two intervals have nothing in common: then the noise of the measured saving doesn't explain it.
-Configurations that are held out were not looked at when the model was made. Controls, beside the 40, are programs in which nothing can be
+Configurations that are held out were not looked at when the model was made. Controls, beside the 40, are programs in which hardly anything can be
 gained: nearly all of a step all wait for the same late thread, or there is one thread.
 
 Nothing was gained if the measured interval ends below 1 % of a step; something, if it begins above 0 and ends above 1 %; else it is not known.
@@ -68,7 +68,7 @@ class Configuration:
 
 
 def controls():
-    """8, in which nothing can be gained."""
+    """8, in which hardly anything can be gained."""
     late = (("heat2d", "--n 256 --rows 128 --steps 50"), ("heat2d", "--n 4096 --rows 64 --steps 50"), ("sweep3d", "--nx 32 --ny 32 --sweeps 1"))
     alone = (("heat2d", "--n 1024 --rows 512 --steps 300 --threads 1"), ("particles", "--particles 12000 --imbalance 0 --steps 100 --threads 1 --seed 11"))
     return [Configuration(program, f"{size} --threads {threads} --late-ms 20") for threads in (2, 4) for program, size in late] + [Configuration(*each) for each in alone]

@@ -11,6 +11,7 @@ from larklane.costs import Costs
 from larklane.phases import Message
 from larklane.prediction import Prediction, Predictor, StuckError
 from larklane.profile import Profile
+from larklane.profile_file import Kind
 from larklane.program import Program, hosts_of, program_of
 from larklane.traffic import Matched, matched, receives_of, steps_of, waited_ns
 from larklane.writes import KnownWriters, Writers, kinds_of
@@ -86,6 +87,12 @@ def _writers(program: Program, messages: Sequence[Message], known: KnownWriters)
     return {number: known[kind] for number, kind in sent if kind in known}
 
 
+def _has_more_threads(profile: Profile) -> bool:
+    """Some rank has, or had."""
+    return any(len({record.thread for record in records}) > 1 or any(record.kind == Kind.THREAD for record in records)
+               for records in profile.records.values())
+
+
 def forecast(profile: Profile, costs: Costs | None = None, writers: KnownWriters | None = None) -> Forecast:
     """@param costs    measured; without them what the profile shows of whole messages
     @param writers  of messages, from another run; of others it is assumed
@@ -105,6 +112,8 @@ def forecast(profile: Profile, costs: Costs | None = None, writers: KnownWriters
 
     if not profile.messages:
         return no("no messages that are not partitioned")
+    if threads < 2 and _has_more_threads(profile):
+        return no("the program has several threads, and they meet nowhere that can be seen before the messages")
     if threads < 2:
         return dataclasses.replace(no("no threads meet before the messages, each is ready at once"), is_nothing=True)
     if len(steps) < STEPS_MIN:

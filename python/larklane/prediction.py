@@ -124,7 +124,7 @@ class _Model:
         last_ns = max((delivery.send.begin_ns for delivery in program.deliveries), default=0)
         counted = [span for span in self.spans if span.end_ns <= last_ns]
         known_ns = sum(span.end_ns - span.begin_ns for span in counted if span.is_known)
-        self.knows_loads = known_ns >= KNOWN * sum(span.end_ns - span.begin_ns for span in counted)
+        self.knows_loads = known_ns > 0 and known_ns >= KNOWN * sum(span.end_ns - span.begin_ns for span in counted)
         self.sharings = (True,) if self.knows_loads else (True, False)
         self.work = {shared: self._work(program.cores if shared else {}) for shared in self.sharings}
 

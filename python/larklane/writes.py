@@ -70,7 +70,7 @@ AFTER = -2  # in the place of a number: its sender wrote it, after the join
 
 
 class Page(NamedTuple):
-    """Bytes of a message, and the numbers of the threads (larklane.team) that wrote there first, in some message of its kind."""
+    """Bytes of a message, and the numbers of the threads (larklane.team, UNKNOWN among them) that wrote there first, in some message of its kind."""
 
     begin: int
     end: int
@@ -85,10 +85,11 @@ class Writers(NamedTuple):
 
     def of_part(self, part: int, parts: int) -> frozenset[int]:
         """Numbers of threads; of a page at the edge it can't be said on which side they wrote, so it counts only if no page lies within.
-        Empty: not known."""
+        Empty: not known, of one of its pages or of all."""
         begin, end = self.bytes * part / parts, self.bytes * (part + 1) / parts
         within = [page for page in self.pages if begin <= page.begin and page.end <= end]
-        return frozenset().union(*(page.numbers for page in within or self.pages if page.begin < end and begin < page.end))
+        numbers: frozenset[int] = frozenset().union(*(page.numbers for page in within or self.pages if page.begin < end and begin < page.end))
+        return frozenset() if UNKNOWN in numbers else numbers
 
 
 class MessageKind(NamedTuple):
@@ -160,8 +161,7 @@ def writers_of(profile: Profile) -> dict[MessageKind, Writers]:
 
 
 def _pages(sends: Iterable[dict[tuple[int, int], int]]) -> tuple[Page, ...]:
-    """Of all whose writers are known."""
     numbers: dict[tuple[int, int], set[int]] = collections.defaultdict(set)
     for place, number in itertools.chain.from_iterable(send.items() for send in sends):
         numbers[place].add(number)
-    return tuple(Page(*place, frozenset(found)) for place, found in sorted(numbers.items()) if UNKNOWN not in found)
+    return tuple(Page(*place, frozenset(found)) for place, found in sorted(numbers.items()))

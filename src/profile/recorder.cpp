@@ -179,8 +179,15 @@ Chunk* Recorder::new_chunk_locked(std::uint32_t thread) noexcept {
   }
   Chunk* const chunk = &chunks_[chunks_used_++];
 #ifdef MADV_POPULATE_WRITE
-  // At once takes less than page by page; a kernel before 5.14 does that.
-  static_cast<void>(::madvise(chunk, sizeof(Chunk), MADV_POPULATE_WRITE));
+  // At once takes less than page by page, as a kernel before 5.14 does it.
+  const int errno_of_program = errno;
+  const bool has_no_room =
+      ::madvise(chunk, sizeof(Chunk), MADV_POPULATE_WRITE) != 0 && errno == EFAULT;
+  errno = errno_of_program;
+  if (has_no_room) {
+    full_errno_ = ENOSPC;
+    return nullptr;
+  }
 #endif
   chunk->magic = Chunk::kMagicNumber;
   chunk->thread = thread;

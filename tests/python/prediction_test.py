@@ -11,11 +11,12 @@ import golden
 from larklane import costs, traffic
 from larklane.costs import Costs, Curve
 from larklane.phases import Message, Phase
-from larklane.prediction import Prediction, Predictor, Written, StuckError
+from larklane.prediction import Prediction, Predictor, StuckError, Written
 from larklane.profile_file import ClockSample, RankFile, cores_of
 from larklane.program import Event, Meeting, Program, hosts_of
 from larklane.rounds import Span
 from larklane.schema import RecordError
+from larklane.team import UNKNOWN
 from larklane.traffic import Delivery, Receive
 from larklane.writes import AFTER, Page, Writers
 
@@ -188,6 +189,8 @@ class KnownWriters(unittest.TestCase):
         writers = Writers(8, (Page(1, 3, frozenset({0})), Page(3, 5, frozenset({5})), Page(5, 7, frozenset({1}))))
         self.assertEqual([writers.of_part(part, 2) for part in (0, 1)], [{0}, {1}])
         self.assertEqual([writers.of_part(part, 4) for part in range(4)], [{0}, {0, 5}, {5, 1}, {1}])
+        half = Writers(8, (Page(0, 2, frozenset({0})), Page(2, 4, frozenset({UNKNOWN})), Page(4, 6, frozenset({1}))))
+        self.assertEqual([half.of_part(part, 2) for part in (0, 1)], [frozenset(), {1}])
 
 
 class Bound(unittest.TestCase):

@@ -123,6 +123,10 @@ class Profiles(Folder):
             files.write(folder, rank, joined(rank, 600_000, 10, 0)[:1])
         _, out, _ = self.command(folder, "--text", "--costs", self.costs())
         self.assertIn("Sending early would save nothing: no threads meet before the messages", out)
+        for rank in (0, 1):
+            files.write(folder, rank, [*joined(rank, 600_000, 10, 0)[:1], (1, [files.record(Kind.THREAD, 100, 10**8)])])
+        _, out, _ = self.command(folder, "--text", "--costs", self.costs())
+        self.assertIn("can't be said: the program has several threads, and they meet nowhere that can be seen", out)
 
     def test_without_costs(self) -> None:
         status, out, _ = self.command(self.whole(), "--text")
