@@ -5,6 +5,7 @@ import importlib.util
 import json
 import math
 import pathlib
+import subprocess
 import sys
 import tempfile
 from unittest import mock
@@ -136,6 +137,23 @@ def test_savings_are_good():
     assert savings.is_good(records())
     assert not savings.is_good(records(hold=7)) and not savings.is_good(records(hold=10, held_out=3)) and not savings.is_good(records(called=3))
     assert not savings.is_good(records()[:15])  # none of which it is known that nothing was gained
+
+
+def test_launcher_that_does_not_end():
+    """One whose programs have all ended gets a moment, and counts as failed; one with nothing to wait for gets its time, and its own status."""
+    def waited(script, timeout_s):
+        process = subprocess.Popen([sys.executable, "-c", script])
+        try:
+            return bars.launch._wait(process, timeout_s)
+        finally:
+            process.kill()
+            process.wait()
+
+    launch = bars.launch
+    with mock.patch.object(launch, "REAPED_S", 0.1):
+        assert waited("import os, time\nif os.fork() == 0: os._exit(1)\ntime.sleep(60)", 30) == launch.FAILED
+        assert waited("import time; time.sleep(60)", 1) == launch.TIMED_OUT
+        assert waited("raise SystemExit(5)", 30) == 5
 
 
 def test_configurations():

@@ -68,12 +68,12 @@ class Suite:
         self.folder = tempfile.TemporaryDirectory()
         self.file = pathlib.Path(self.folder.name, "record.json")
 
-    def run(self, *words, variant="larklane", ranks=2, environment=None, limit_s=60):
+    def run(self, *words, variant="larklane", ranks=2, environment=None):
         """@return (outcome, record or None)"""
         self.file.unlink(missing_ok=True)
         json_file = [] if "--json" in words else ["--json", str(self.file)]
         command = [self.command, "bench", *words, "--with", variant, *self.program, *json_file]
-        outcome = launch.launch(self.mpi, ranks, command, limit_s, environment)
+        outcome = launch.launch(self.mpi, ranks, command, 60, environment)
         return outcome, json.loads(self.file.read_text()) if self.file.exists() else None
 
 
@@ -143,8 +143,7 @@ def untraced(suite, benchmark):
     check_untraced(record, benchmark)
     # Whether a part of another way is seen in time depends on the machine.
     assert not any(series["early"] for series in series_of(record) if series["way"] == "single"), outcome.output
-    # Eight threads that poll on two cores may take long natively.
-    outcome, record = suite.run(benchmark, *words, *QUICK, variant="native", ranks=ranks, limit_s=180)
+    outcome, record = suite.run(benchmark, *words, *QUICK, variant="native", ranks=ranks)
     assert record is not None, outcome.output
     reported = record["failures"] or any("refused" in series or series["wrong"] for series in series_of(record))
     assert outcome.status == 0 or (outcome.status == 1 and reported), outcome.output

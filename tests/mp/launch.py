@@ -21,7 +21,8 @@ import uuid
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPS = pathlib.Path(os.environ.get("LARKLANE_DEPS_DIR", ROOT / ".deps"))
-SKIP, TIMED_OUT = 77, 124
+SKIP, TIMED_OUT, FAILED = 77, 124, 1
+REAPED_S = 8  # after which a launcher should have noticed the end of its programs
 MARK = "CONFORMANCE_LAUNCH_ID"
 
 OPENMPI_ENVIRONMENT = {
@@ -142,6 +143,34 @@ def _end(process: subprocess.Popen, mark: str) -> None:
     process.wait()
 
 
+def _are_dead(pids: set[int]) -> bool:
+    """These, which are somebody's children, have all ended, and nobody has asked for their status."""
+    return bool(pids) and all(_stat_of(pid)[:1] == ["Z"] for pid in pids)
+
+
+def _stat_of(pid: int) -> list[str]:
+    """State, parent and what follows; empty: no such process."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _wait(process: subprocess.Popen, timeout_s: float) -> int:
+    """@return its status; FAILED if it waits on though all that it had started have ended: Open MPI 5's launcher may, if they did so with an error"""
+    deadline = time.monotonic() + timeout_s
+    dead_since = None
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            return process.wait(timeout=min(left, 2))
+        except subprocess.TimeoutExpired:
+            children = {int(entry) for entry in os.listdir("/proc") if entry.isdigit() and _stat_of(int(entry))[1:2] == [str(process.pid)]}
+            dead_since = (dead_since or time.monotonic()) if _are_dead(children) else None
+            if dead_since and time.monotonic() - dead_since > REAPED_S:
+                return FAILED
+    return TIMED_OUT
+
+
 def launch(mpi: Mpi, ranks: int, command: list[str], timeout_s: float, environment=None,
            launcher_flags=(), keep_logs_in=None) -> Outcome:
     """Runs `command` on `ranks` processes of `mpi` for at most `timeout_s` seconds.
@@ -165,9 +194,7 @@ def launch(mpi: Mpi, ranks: int, command: list[str], timeout_s: float, environme
             ["sh", "-c", 'ulimit -c 0; exec "$@"', "sh", *argv], env=env, stdout=launcher_log,
             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
-            status = process.wait(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            status = TIMED_OUT
+            status = _wait(process, timeout_s)
         finally:
             _end(process, mark)
     seconds = time.monotonic() - begin
