@@ -123,16 +123,13 @@ def measured(configuration, repetitions, scratch):
     """@param scratch  a folder, for the profiles
     @return times of the joined mode and of the partitioned one, in turn order; the profiles, of some of the turns"""
     joined = JOINED[configuration.program]
-    times, folders = {joined: [], "partitioned": [], "profiled": []}, []
+    times, folders = {joined: [], "partitioned": []}, []
     for turn in range(repetitions):
-        modes = [joined, "partitioned"]
+        for mode in times if turn % 2 == 0 else reversed(times):
+            times[mode].append(run(configuration, mode, [BUILD / "bin/larklane", "run"] if mode == "partitioned" else ()))
         if turn * PROFILES // repetitions != (turn + 1) * PROFILES // repetitions:
-            modes.append("profiled")
             folders.append(scratch / str(turn))
-        for mode in modes if turn % 2 == 0 else reversed(modes):
-            before = {"partitioned": [BUILD / "bin/larklane", "run"],
-                      "profiled": profiler(scratch / str(turn))}.get(mode, [])
-            times[mode].append(run(configuration, joined if mode == "profiled" else mode, before))
+            run(configuration, joined, profiler(folders[-1]))
     return times[joined], times["partitioned"], folders
 
 

@@ -7,6 +7,7 @@
 Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
 """
 
+import collections
 import contextlib
 import io
 import json
@@ -244,6 +245,13 @@ def halos(bench):
         expect(made.threads == 2 and made.prediction.steps >= 6 and made.prediction.misfit_ns < 0.2 * made.prediction.step_ns, f"{mode}: {made}")
 
 
+def questions(bench):
+    """What a late thread uses is told of its first 256 steps, which are enough for a replay, not of all."""
+    bench.profile(bench.heat2d, "--n", 128, "--steps", 700, "--threads", 2, "--late-ms", 0.5, "--mode", "isend")
+    told = collections.Counter(record.thread for record in bench.load().records[0] if record.kind == Kind.BARRIER and record.handle > 0)
+    expect(256 <= max(told.values()) < 600, f"told of {told} of 700 steps")
+
+
 def dies(bench):
     """What a program had recorded when it was killed is there."""
     bench.profile(bench.program("threads"), "--die", status=None)
@@ -444,7 +452,7 @@ def overhead(bench):
         expect(profiled <= 1.02 * steps, "more than 2 % more instructions")
 
 
-ON_EACH = (heat2d, native, waits, threads, llvm, halos, dies, folders, mistakes, reuse, writes, writers, untraced, hosts, overhead)
+ON_EACH = (heat2d, native, waits, threads, llvm, halos, questions, dies, folders, mistakes, reuse, writes, writers, untraced, hosts, overhead)
 
 
 def cases():
