@@ -6,11 +6,12 @@ The rows are bench/rows.json; each is
   {"row": "name", "what": "a sentence", "unit": "ns", "margin": 0.03, "repetitions": 15,
    "points": [{"bytes": 8}, ...],
    "contenders": {"larklane": "larklane mpich5 exposed --bytes {bytes}", "other": "native mpich5 ..."},
-   "claims": [["larklane", "other"], ["larklane", 10]]}
+   "claims": [["larklane", "other"], ["larklane", 10], ["larklane", "other", 0.125]]}
 
 `native MPI ...` and `larklane MPI ...` run bench/pair with these arguments on two ranks, words NAME=VALUE going into its environment;
 any other command runs as it is. `quantile` (default 0.5): which of its samples a run stands for. A claim compares a candidate with a
-baseline, or with a limit in the row's unit. A point may have `repetitions` of its own.
+baseline, with a limit in the row's unit, or with a share of a baseline. A point may have `repetitions` of its own. `lenient`: contenders
+that may hang, of which the runs count that end.
 
 A command is run once per turn and contender, from the repository's root, and prints as its last line {"samples": [numbers],
 "wrong": 0}: one sample of the turn is their median (or `quantile`), smaller is better; `wrong` counts rounds with a wrong payload or completion. A
@@ -38,6 +39,7 @@ from larklane import stats  # noqa: E402
 ROWS = ROOT / "bench/rows.json"
 KEPT = ROOT / "build/bars"
 AGAIN = 4
+HOPELESS = 5
 RECORDS = ROOT / "docs/measurements"
 ENVIRONMENT = re.compile(r"LARKLANE_\w+|OMP_(NUM_THREADS|WAIT_POLICY|PROC_BIND|PLACES)")
 
@@ -150,7 +152,8 @@ def run_once(command, parameters, timeout_s, quantile):
 
 
 def measure(row, parameters, contenders, runner=run_once):
-    """All turns of one point. A contender that fails once is out: its figure would not count.
+    """All turns of one point. A contender that fails once is out: its figure would not count. One of the row's `lenient` has null for
+    such a run, and is out if its first HOPELESS runs fail.
 
     @return {"parameters", "series": {contender: samples in turn order}, "failed": {contender: why}}
     """
@@ -161,7 +164,7 @@ def measure(row, parameters, contenders, runner=run_once):
             plain = name.removesuffix("'")
             if plain not in failed:
                 sample, why = runner(row["contenders"][plain], parameters, row.get("timeout_s", 120), row.get("quantile", 0.5))
-                if why:
+                if why and (plain not in row.get("lenient", ()) or series[name] == [None] * (HOPELESS - 1)):
                     failed[plain] = why
                 else:
                     series[name].append(sample)
@@ -173,20 +176,23 @@ def measure(row, parameters, contenders, runner=run_once):
 
 def judge(row, point):
     """Verdicts of one point: [{"candidate", "baseline", ...}] in the order of the row's claims."""
-    compares = any(isinstance(baseline, str) for _, baseline in row["claims"])  # a difference has no ratio: it may be 0
+    compares = any(isinstance(baseline, str) for _, baseline, *_ in row["claims"])  # a difference has no ratio: it may be 0
     noise = [
         stats.aa_noise(samples, point["series"][name + "'"])
         for name, samples in point["series"].items()
         if compares and name + "'" in point["series"]
     ]
     verdicts = []
-    for candidate, baseline in row["claims"]:
+    for candidate, baseline, *share in row["claims"]:
         gone = [name for name in (candidate, baseline) if isinstance(name, str) and name not in point["series"]]
         if gone:
             result = {"verdict": f"no figure for {', '.join(gone)}"}
         elif isinstance(baseline, str):
-            pair = (point["series"][candidate], point["series"][baseline])
-            result = stats.compare(*pair, noise=max(noise, default=0.0), margin=row["margin"])
+            mine, other = zip(*[turn for turn in zip(point["series"][candidate], point["series"][baseline]) if None not in turn])
+            if share:
+                result = stats.within([a / b for a, b in zip(mine, other)], *share)
+            else:
+                result = stats.compare(mine, other, noise=max(noise, default=0.0), margin=row["margin"])
         else:
             result = stats.within(point["series"][candidate], baseline)
         verdicts.append({"candidate": candidate, "baseline": baseline, **result})
@@ -209,10 +215,10 @@ def available(row):
     return list(found)
 
 
-def measured_and_judged(row, parameters, contenders):
+def measured_and_judged(row, parameters, contenders, runner=run_once):
     """@return a point of a record"""
-    point = measure(row, parameters, contenders)
-    point["summary"] = {name: stats.summary(samples) for name, samples in point["series"].items()}
+    point = measure(row, parameters, contenders, runner)
+    point["summary"] = {name: stats.summary([sample for sample in samples if sample is not None]) for name, samples in point["series"].items()}
     point["verdicts"] = judge(row, point)
     return point
 
@@ -266,6 +272,12 @@ def newest(row):
     return max(records, key=lambda named: named[1].get("measured", ""), default=(None, None))
 
 
+def label(verdict):
+    """Who is compared with what."""
+    share = isinstance(verdict["baseline"], str) and "limit" in verdict
+    return f"{verdict['candidate']} / {verdict['baseline']}" + (f" at most {verdict['limit']}" if share else "")
+
+
 def show(row, point):
     """One line per point and claim."""
     parameters = " ".join(assignments(point["parameters"]))
@@ -275,7 +287,7 @@ def show(row, point):
         names = (verdict["candidate"], verdict["baseline"])
         medians = [point["summary"].get(name, {}).get("median") if isinstance(name, str) else name for name in names]
         figures = " ".join("-" if figure is None else f"{figure:.4g}" for figure in medians)
-        pair = f"{verdict['candidate']} / {verdict['baseline']}"
+        pair = label(verdict)
         print(f"  {row['row']} {parameters}: {pair}: {figures} {row['unit']}: {verdict['verdict']}", flush=True)
 
 
@@ -293,8 +305,10 @@ def table(record):
         for name in names:
             found = point["summary"].get(name)
             failed = point["failed"].get(name, "-")[:40].replace("\n", " ").replace("|", "/")
-            cells.append(f"{figure(found['median'])} ({figure(found['p10'])} to {figure(found['p90'])})" if found else failed)
-        verdicts = [f"{verdict['candidate']} / {verdict['baseline']}: {verdict['verdict']}" for verdict in point["verdicts"]]
+            lost = point["series"].get(name, []).count(None)
+            ended = f", {found['n']} of {found['n'] + lost} runs" if lost else ""
+            cells.append(f"{figure(found['median'])} ({figure(found['p10'])} to {figure(found['p90'])}{ended})" if found else failed)
+        verdicts = [f"{label(verdict)}: {verdict['verdict']}" for verdict in point["verdicts"]]
         parameters = ", ".join(f"{name} {value}" for name, value in point["parameters"].items())
         lines.append(f"| {parameters} | {' | '.join(cells)} | {'<br>'.join(verdicts)} |")
     return "\n".join(lines)

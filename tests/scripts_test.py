@@ -188,6 +188,27 @@ def test_measure():
     assert verdicts[0]["ratio"] == 3 / 4.5 and verdicts[1]["verdict"] == "no figure for z"
 
 
+def test_lenient():
+    """One that may hang has the figures of its runs that end, by turn; one that never ends has none."""
+    for ends, found in ((4, [None, None, None, 8, None, 8, None, 8]), (9, None)):
+        turns = []
+
+        def runner(command, parameters, timeout_s, quantile):
+            turns.append(command)
+            count = turns.count("other")
+            return (None, "no end") if command == "other" and (count < ends or count % 2) else (8 if command == "other" else count, None)
+
+        row = {"row": "r", "margin": 0.0, "repetitions": 8, "contenders": {"x": "good", "y": "other"}, "claims": [["x", "y", 0.5], ["x", "y"]], "lenient": ["y"]}
+        point = bars.measured_and_judged(row, {}, ["x", "y"], runner)
+        assert point["series"].get("y") == found and ("y" in point["failed"]) == (found is None)
+        share, whole = bars.judge(row, point)
+        if found:
+            assert share["median"] == 5 / 8 and share["limit"] == 0.5 and whole["ratio"] == 5 / 8
+            assert "8 (8 to 8, 3 of 8 runs)" in bars.table({"points": [point]}) and bars.label(share) == "x / y at most 0.5"
+        else:
+            assert turns.count("other") == bars.HOPELESS and share["verdict"] == whole["verdict"] == "no figure for y"
+
+
 def test_again():
     """Points that were too noisy, or are chosen, are measured four times as often; the others stay."""
     row = {"row": "r", "margin": 0.0, "repetitions": 5, "contenders": {"a": "a", "b": "b"}, "claims": [["a", "b"]]}
@@ -199,7 +220,7 @@ def test_again():
         path = bars.RECORDS / "r-0123456789ab.json"
         path.write_text(json.dumps({"measured": "2000", "points": [noisy, clear]}))
         bars.available, bars.show = list, lambda *_: None
-        bars.measure = lambda row, parameters, _: {"parameters": parameters, "series": {"a": [1.0] * parameters["repetitions"], "b": [2.0] * parameters["repetitions"]}, "failed": {}}
+        bars.measure = lambda row, parameters, *_: {"parameters": parameters, "series": {"a": [1.0] * parameters["repetitions"], "b": [2.0] * parameters["repetitions"]}, "failed": {}}
         try:
             assert bars.run_again(row, {"commit": "c", "measured": "2001"}) is not None
             again, other = json.loads(path.read_text())["points"]
@@ -213,7 +234,7 @@ def test_again():
 
 
 def test_table():
-    point = {"parameters": {"bytes": 8}, "summary": {"x": {"median": 2.0, "p10": 1.0, "p90": 3.0}}, "failed": {"y": "no | end"}}
+    point = {"parameters": {"bytes": 8}, "summary": {"x": {"median": 2.0, "p10": 1.0, "p90": 3.0}}, "failed": {"y": "no | end"}, "series": {}}
     other = {**point, "summary": {**point["summary"], "y": {"median": 4.0, "p10": 4.0, "p90": 4.0}}, "failed": {}}
     verdict = {"verdicts": [{"candidate": "x", "baseline": "y", "verdict": "ahead"}]}
     text = bars.table({"points": [{**point, **verdict}, {**other, **verdict}]})
