@@ -90,7 +90,7 @@ def _writers(profile: Profile) -> Table:
         for sent in sends_of(records):
             if sent.writes:
                 writes = sorted(sent.writes)
-                numbers = [team.writer(write.thread, write.time_ns) for write in writes]
+                numbers = [team.number(write.thread, write.time_ns) for write in writes]
                 groups[rank, sent.bytes].append([write.thread for write in writes] if UNKNOWN in numbers else numbers)
     rows = []
     for (rank, size), sends in sorted(groups.items()):

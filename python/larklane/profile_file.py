@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import collections
 import dataclasses
 import enum
 import heapq
@@ -34,6 +35,7 @@ class Kind(enum.IntEnum):
     REQUEST, PAIR, START, READY, ARRIVED, WAIT, FREED, SEND, RECEIVE, REGION, MEMBER, BARRIER, THREAD, JOIN, WRITE, BUFFER = range(1, 17)
 
 
+NOBODY = -1  # number of no thread
 IS_SEND, IS_PARTITIONED, IS_NATIVE = 1, 2, 4  # flags of Kind.REQUEST
 
 
@@ -119,7 +121,7 @@ def _apart(records: list[Record]) -> list[Record]:
     """With a number for each of the threads that lived at the same time: a thread that ends leaves its number to the next one that records something for
     the first time, which may have begun before. The first thread to begin gets the lowest number that was a created one's.
 
-    @param records  of each number in the order in which they were written. Those of writes know threads by number: with them all stays.
+    @param records  of each number in the order in which they were written
     """
     lives: list[list[Record]] = []  # each ends with the record of a thread's end
     open_lives: dict[int, list[Record]] = {}
@@ -128,21 +130,42 @@ def _apart(records: list[Record]) -> list[Record]:
         life.append(record)
         if record.kind == Kind.THREAD:
             lives.append(open_lives.pop(record.thread))
-    if any(record.kind == Kind.WRITE for record in records):
-        return records
     lives.sort(key=lambda life: life[-1].begin_ns)
     left = [record for life in open_lives.values() for record in life]
-    taken = {record.thread for record in left}
-    free = sorted({life[-1].thread for life in lives} - taken)
-    further = itertools.count(max((record.thread for record in records), default=0) + 1)
+    writers = {record.b for record in records if record.kind == Kind.WRITE}
+    free = sorted({life[-1].thread for life in lives} - open_lives.keys())
+    further = itertools.count(max(writers.union(record.thread for record in records), default=0) + 1)
     busy: list[tuple[int, int]] = []  # (end, number)
+    renumbered: dict[int, list[Record]] = collections.defaultdict(list)  # ends of lives, with the new number, by the file's
     for life in lives:
-        while busy and busy[0][0] <= life[-1].begin_ns:
-            bisect.insort(free, heapq.heappop(busy)[1])
-        number = free.pop(0) if free else next(further)
-        heapq.heappush(busy, (life[-1].end_ns, number))
+        end = life[-1]
+        while busy and busy[0][0] <= end.begin_ns:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        number = heapq.heappop(free) if free else next(further)
+        heapq.heappush(busy, (end.end_ns, number))
+        renumbered[end.thread].append(end._replace(thread=number))
         left += [record._replace(thread=number) for record in life]
-    return left
+    lives_of = {number: _Lives(ends) for number, ends in renumbered.items()}
+    return [record._replace(b=lives_of[record.b].number(record)) if record.kind == Kind.WRITE and record.b in lives_of else record for record in left]
+
+
+class _Lives:
+    """Of the threads that had a number of the file. @param lives  ends of them, with the new number"""
+
+    def __init__(self, lives: list[Record]) -> None:
+        self._lives = sorted(lives, key=lambda life: life.end_ns)
+        self._earliest = list(itertools.accumulate((life.begin_ns for life in reversed(self._lives)), min))[::-1]  # of this and those after it
+
+    def number(self, write: Record) -> int:
+        """New one of the writer. NOBODY if two threads were there of which one has left its number to the other: before that the other one records nothing,
+        but it may write. The file's for a thread that has not ended."""
+        found, at_ns = set(), write.begin_ns
+        for place in range(bisect.bisect_left(self._lives, at_ns, key=lambda life: life.end_ns), len(self._lives)):
+            if self._earliest[place] > at_ns:
+                break
+            if self._lives[place].begin_ns <= at_ns:
+                found.add(self._lives[place].thread)
+        return write.b if not found else found.pop() if len(found) == 1 else NOBODY
 
 
 def cores_of(text: str) -> frozenset[int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import bisect
 import collections
-import itertools
-from collections.abc import Iterable, Iterator
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from larklane.profile_file import Kind, Record
@@ -15,52 +15,75 @@ UNKNOWN = -1
 
 
 class _Part(NamedTuple):
-    """When a thread had a number. `is_life`: for as long as it was there."""
+    """When a thread had a number: a part of a region, or as long as it was there."""
 
     end_ns: int
     begin_ns: int
     number: int
-    is_life: bool
+
+
+class _Numbers(NamedTuple):
+    """Of one thread: from each time on; None: it had none then."""
+
+    since_ns: Sequence[int]
+    numbers: Sequence[int | None]
 
 
 class Team:
-    """Of one rank: OpenMP's numbers in regions; threads that are created, in that order, from 1. Who begins regions, or joins threads, is 0
-    besides. @param records  by begin"""
+    """Of one rank: OpenMP's numbers in regions; threads that are created: from 1 the first that no thread has which is not joined yet. Who begins
+    regions, or joins threads, is 0 besides. @param records  by begin"""
 
     def __init__(self, records: Iterable[Record]) -> None:
-        self._parts: dict[int, list[_Part]] = collections.defaultdict(list)
-        self._makers: set[int] = set()
-        created, last_ns = 0, 0
+        records = list(records)
+        parts: dict[int, list[_Part]] = collections.defaultdict(list)
         for record in records:
             if record.kind == Kind.MEMBER:
-                self._parts[record.thread].append(_Part(record.end_ns, record.begin_ns, record.a - 1 if record.a > 0 else UNKNOWN, False))
-            elif record.kind == Kind.THREAD:
-                created = 1 if record.begin_ns > last_ns else created + 1
-                last_ns = max(last_ns, record.end_ns)
-                self._parts[record.thread].append(_Part(record.end_ns, record.begin_ns, created, True))
-            elif record.kind in (Kind.REGION, Kind.JOIN):
-                self._makers.add(record.thread)
-        self._earliest: dict[int, list[int]] = {}  # by thread: begin of the part, or of one after it
-        for thread, parts in self._parts.items():
-            parts.sort()
-            earliest = itertools.accumulate((part.begin_ns for part in reversed(parts)), min)
-            self._earliest[thread] = list(reversed(list(earliest)))
-
-    def _parts_at(self, thread: int, at_ns: int) -> Iterator[_Part]:
-        """The innermost first."""
-        parts, earliest = self._parts.get(thread, []), self._earliest.get(thread, [])
-        for place in range(bisect.bisect_left(parts, (at_ns,)), len(parts)):
-            if earliest[place] > at_ns:
-                return
-            if parts[place].begin_ns <= at_ns:
-                yield parts[place]
+                parts[record.thread].append(_Part(record.end_ns, record.begin_ns, record.a - 1 if record.a > 0 else UNKNOWN))
+        for record, number in _created(records):
+            parts[record.thread].append(_Part(record.end_ns, record.begin_ns, number))
+        self._makers = {record.thread for record in records if record.kind in (Kind.REGION, Kind.JOIN)}
+        self._numbers = {thread: _over_time(of_thread) for thread, of_thread in parts.items()}
 
     def number(self, thread: int, at_ns: int) -> int:
-        """Of who recorded something then, as this thread of the file; in regions within regions, in the innermost."""
-        return next((part.number for part in self._parts_at(thread, at_ns)), 0 if thread in self._makers else UNKNOWN)
+        """Of who did something then, as this thread of the file; in regions within regions, in the innermost."""
+        since_ns, numbers = self._numbers.get(thread, ((), ()))
+        place = bisect.bisect_right(since_ns, at_ns)
+        number = numbers[place - 1] if place else None
+        return number if number is not None else 0 if thread in self._makers else UNKNOWN
 
-    def writer(self, thread: int, at_ns: int) -> int:
-        """Of who wrote something then. Not known if two threads were there of which one has left its number in the file to the other: before that the
-        other one records nothing, but it may write."""
-        lives = sum(part.is_life for part in self._parts_at(thread, at_ns))
-        return self.number(thread, at_ns) if lives < 2 else UNKNOWN
+
+def _created(records: Sequence[Record]) -> Iterator[tuple[Record, int]]:
+    """Threads in the order of their creation, each with its number, which is another one's again when the thread is joined, or ends if it never is."""
+    joins: dict[int, list[int]] = collections.defaultdict(list)  # by pthread_t
+    for record in records:
+        if record.kind == Kind.JOIN:
+            joins[record.value].append(record.end_ns)
+    for ends in joins.values():
+        ends.sort()
+    busy: list[tuple[int, int]] = []  # (until, number)
+    free: list[int] = []
+    for record in records:
+        if record.kind != Kind.THREAD:
+            continue
+        while busy and busy[0][0] <= record.begin_ns:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        number = heapq.heappop(free) if free else len(busy) + 1
+        ends = joins[record.value]
+        place = bisect.bisect_left(ends, record.end_ns)
+        heapq.heappush(busy, (ends[place] if place < len(ends) else record.end_ns, number))
+        yield record, number
+
+
+def _over_time(parts: list[_Part]) -> _Numbers:
+    """The number in the part that ends first of those that there are."""
+    begins = sorted(parts, key=lambda part: -part.begin_ns)
+    since_ns = sorted({part.begin_ns for part in parts} | {part.end_ns + 1 for part in parts})
+    there: list[_Part] = []
+    numbers: list[int | None] = []
+    for now_ns in since_ns:
+        while begins and begins[-1].begin_ns == now_ns:
+            heapq.heappush(there, begins.pop())
+        while there and there[0].end_ns < now_ns:
+            heapq.heappop(there)
+        numbers.append(there[0].number if there else None)
+    return _Numbers(since_ns, numbers)

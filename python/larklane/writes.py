@@ -156,7 +156,7 @@ def writers_of(profile: Profile) -> dict[MessageKind, Writers]:
             kind, joined_ns = kinds.get((rank, sent.begin_ns)), joined.get((rank, sent.begin_ns))
             if kind and joined_ns is not None:
                 found[kind].append({(write.offset, write.offset + write.bytes): AFTER if write.time_ns > joined_ns else
-                                    team.writer(write.thread, write.time_ns) for write in sent.writes})
+                                    team.number(write.thread, write.time_ns) for write in sent.writes})
     return {kind: Writers(kind.bytes, _pages(sends[-(-len(sends) // SETTLED) if len(sends) > 1 else 0:])) for kind, sends in found.items()}
 
 

@@ -101,8 +101,11 @@ def test_threads_of_one_time(folder):
     assert {each.value: each.thread for each in found if each.kind != Kind.JOIN} == {1: 1, 2: 2, 3: 1, 4: 2}
     assert {each.thread for each in found if each.kind == Kind.JOIN} == {0}
     assert [each.begin_ns for each in found] == sorted(each.begin_ns for each in found) and len(found) == 10
-    write(folder, 0, [(1, life(100, 300, 1) + life(110, 400, 2) + [record(Kind.WRITE, 1, 1, b=1)])], size=1)
-    assert {each.thread for each in profile_file.read_file(folder / "rank-00000.larkprof").records} == {1}
+    writes = [record(Kind.WRITE, at, at, value=20, b=number) for at, number in ((105, 1), (200, 1), (350, 1), (605, 1), (650, 1), (750, 1), (105, 0), (105, 7))]
+    write(folder, 0, [(0, main + writes), (1, life(100, 300, 1) + life(110, 400, 2) + life(610, 700, 4) + life(600, 800, 3))], size=1)
+    found = profile_file.read_file(folder / "rank-00000.larkprof").records
+    assert [(each.begin_ns, each.b) for each in found if each.kind == Kind.WRITE] == [
+        (105, 1), (105, 0), (105, 7), (200, profile_file.NOBODY), (350, 8), (605, 1), (650, profile_file.NOBODY), (750, 1)]
 
 
 def test_incomplete(folder):

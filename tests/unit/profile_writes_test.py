@@ -3,6 +3,7 @@
 
 import pathlib
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 from larklane.profile_file import Kind, Record  # noqa: E402
@@ -44,8 +45,8 @@ def test_persistent():
     assert list(sends_of(records)) == [Sent(5, 1, PAGE, PAGE, (PageWrite(0, PAGE, 2, 3),))]
 
 
-def span(kind, begin, end, thread, a=0):
-    return Record(begin, end, 0, 0, a, 0, 0, kind, 0, thread)
+def span(kind, begin, end, thread, a=0, value=0):
+    return Record(begin, end, value, 0, a, 0, 0, kind, 0, thread)
 
 
 def numbers(team, *places):
@@ -67,11 +68,25 @@ def test_numbers_of_created_threads():
     assert numbers(team, (5, 50), (1, 20), (1, 65), (5, 65), (0, 5)) == [1, 2, 1, 2, 0]
 
 
-def test_numbers_that_are_left_to_others():
-    """The second thread gets the file's number 3 of the first when that one ends: it has not recorded before."""
-    team = Team([span(Kind.THREAD, 10, 50, 3), span(Kind.THREAD, 20, 90, 3), span(Kind.MEMBER, 60, 70, 3, a=5)])
-    assert numbers(team, (3, 30), (3, 50), (3, 51), (3, 65)) == [1, 1, 2, 4]
-    assert [team.writer(3, at) for at in (15, 30, 51, 65)] == [1, UNKNOWN, 2, 4]
+def test_numbers_until_joins():
+    """The first ends before the second is created, and keeps its number until it is joined; whom nobody joins, until it ends."""
+    first, second, third, fourth = (span(Kind.THREAD, begin, end, thread, value=thread)
+                                    for thread, begin, end in ((1, 10, 20), (2, 30, 50), (3, 70, 90), (4, 95, 99)))
+    joins = [span(Kind.JOIN, 55, 60, 0, value=1), span(Kind.JOIN, 61, 65, 0, value=2)]
+    team = Team([first, second, *joins, third, fourth])
+    assert numbers(team, (1, 15), (2, 40), (3, 80), (4, 97)) == [1, 2, 1, 1]
+    assert numbers(Team([first, second, joins[1], third, fourth]), (2, 40), (3, 80)) == [1, 1]
+
+
+def test_time_of_many():
+    """Regions without number in a created thread: what is asked for each of them takes no look at the others."""
+    count = 50_000
+    members = [span(Kind.MEMBER, 10 * at, 10 * at + 5, 3, a=1 + at % 2) for at in range(1, count + 1)]
+    begin = time.process_time()
+    team = Team([span(Kind.THREAD, 5, 10 * count + 99, 3), *members])
+    assert [team.number(3, 10 * at + 7) for at in range(1, count + 1)] == [1] * count
+    assert [team.number(3, 10 * at + 3) for at in range(1, count + 1)] == [at % 2 for at in range(1, count + 1)]
+    assert time.process_time() - begin < 10
 
 
 if __name__ == "__main__":
