@@ -210,16 +210,22 @@ def threads(bench):
     expect(all(file.cores and file.cores <= os.sched_getaffinity(0) for file in found.files), f"cores: {[file.cores for file in found.files]}")
 
 
+CLANG = {"MPICH_CC": "clang-14", "OMPI_CC": "clang-14"}
+
+
+def has_llvm():
+    return shutil.which("clang-14") and any(pathlib.Path("/usr/lib/llvm-14/lib").glob("libomp.so*"))
+
+
 def llvm(bench):
     """The same program has the same phases with LLVM's OpenMP, and so has GCC's program with LLVM's runtime."""
-    if not shutil.which("clang-14") or not list(pathlib.Path("/usr/lib/llvm-14/lib").glob("libomp.so*")):
+    if not has_llvm():
         raise Skip("no clang-14 with its OpenMP")
     source, flags = HERE / "profile/threads.c", ("-O2", "-fopenmp", "-pthread")
-    clang = {"MPICH_CC": "clang-14", "OMPI_CC": "clang-14"}
     system(bench.mpi.wrapper, source, "-o", bench.scratch / "gcc", *flags)
-    system(bench.mpi.wrapper, source, "-o", bench.scratch / "clang", *flags, env=clang)
+    system(bench.mpi.wrapper, source, "-o", bench.scratch / "clang", *flags, env=CLANG)
     system(bench.mpi.wrapper, "-c", source, "-o", bench.scratch / "threads.o", *flags)
-    system(bench.mpi.wrapper, bench.scratch / "threads.o", "-o", bench.scratch / "mixed", *flags, env=clang)
+    system(bench.mpi.wrapper, bench.scratch / "threads.o", "-o", bench.scratch / "mixed", *flags, env=CLANG)
     outlines = {}
     for name in ("gcc", "clang", "mixed"):
         output = bench.profile(bench.scratch / name, options=["--overwrite"])
@@ -230,6 +236,20 @@ def llvm(bench):
                           {kind.name: kinds.count(kind) for kind in (Kind.REGION, Kind.MEMBER, Kind.BARRIER)})
         check_threads(found)
     expect(outlines["gcc"] == outlines["clang"] == outlines["mixed"], str(outlines))
+
+
+def nested(bench):
+    """In a region of one thread within a region a thread has its number of the outer one, by GCC's runtime and by LLVM's."""
+    programs = [bench.program("nested")]
+    if has_llvm():
+        programs.append(bench.scratch / "clang")
+        system(bench.mpi.wrapper, HERE / "profile/nested.c", "-o", programs[1], "-O2", "-fopenmp", env=CLANG)
+    for program in programs:
+        expect(bench.profile(program, options=["--overwrite"]).count("ok") == 2, f"{program}: the program is not well")
+        for records in bench.load().records.values():
+            members = [record for record in records if record.kind == Kind.MEMBER]
+            numbers = collections.Counter(record.a for record in members)
+            expect(numbers == {number: 16 for number in (1, 2, 3, 4)}, f"{program.name}: {numbers}")
 
 
 def halos(bench):
@@ -452,7 +472,7 @@ def overhead(bench):
         expect(profiled <= 1.02 * steps, "more than 2 % more instructions")
 
 
-ON_EACH = (heat2d, native, waits, threads, llvm, halos, questions, dies, folders, mistakes, reuse, writes, writers, untraced, hosts, overhead)
+ON_EACH = (heat2d, native, waits, threads, llvm, nested, halos, questions, dies, folders, mistakes, reuse, writes, writers, untraced, hosts, overhead)
 
 
 def cases():

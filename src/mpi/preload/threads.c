@@ -42,7 +42,7 @@ static uint64_t clock_ns(clockid_t clock) {
 // when it ends. At a place of the program after which a thread was short many times in a row it is
 // asked no more, until the thread takes long there again; and at each place kAsksMax times in all,
 // which is enough for the steps that a report replays.
-enum { kLongNs = 200000, kShortInARow = 8, kAsksMax = 256, kPlaceBits = 8 };
+enum { kLongNs = 200000, kShortInARow = 8, kAsksMax = 256, kPlaceBits = 8, kNeighbours = 4 };
 
 typedef struct {
   uint64_t busy_ns, delayed_ns;
@@ -57,7 +57,7 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
   uint64_t went_ns;
   Usage before;                   // when it went on; busy_ns 0: not asked, or not known
   Place* from;                    // where it went on; null: nowhere yet
-  Place places[1 << kPlaceBits];  // of two with the same hash the latter
+  Place places[1 << kPlaceBits];  // by hash, or up to kNeighbours - 1 further
   int schedstat;                  // 0: not opened yet; -1: not there; else the descriptor + 1
 } self;
 
@@ -98,9 +98,14 @@ static Usage usage(void) {
 }
 
 static Place* place_of(uintptr_t address) {
-  Place* place = &self.places[address * 0x9E3779B97F4A7C15U >> (64 - kPlaceBits)];
-  if (place->address != address) *place = (Place){address, 0, 0};
-  return place;
+  const unsigned hash = (unsigned)(address * 0x9E3779B97F4A7C15U >> (64 - kPlaceBits));
+  for (unsigned i = 0; i < kNeighbours; ++i) {
+    Place* place = &self.places[(hash + i) % (1 << kPlaceBits)];
+    if (!place->address) *place = (Place){address, 0, 0};
+    if (place->address == address) return place;
+  }
+  self.places[hash] = (Place){address, 0, 0};
+  return &self.places[hash];
 }
 
 LarklaneCame larklane_come(void) {
@@ -182,11 +187,25 @@ struct Region {
   uint32_t number;
 };
 
-// Of the calling thread in its team, from 1.
-static int32_t number_in_team(void) {
+static int level_of_team(void) {
   typedef int Function(void);
-  REAL(Function, omp_get_thread_num);
-  return call() + 1;
+  REAL(Function, omp_get_level);
+  return call();
+}
+
+static int size_of_team(int level) {
+  typedef int Function(int);
+  REAL(Function, omp_get_team_size);
+  return call(level);
+}
+
+// Of the calling thread, from 1, in the innermost team that is not it alone.
+static int32_t number_in_team(void) {
+  typedef int Function(int);
+  REAL(Function, omp_get_ancestor_thread_num);
+  int level = level_of_team();
+  while (level > 1 && size_of_team(level) == 1) --level;
+  return call(level) + 1;
 }
 
 static void run_member(void* region_p) {
