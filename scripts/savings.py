@@ -93,11 +93,11 @@ def environment():
     return {**MPI.environment, "OMP_WAIT_POLICY": "passive"}
 
 
-def run(configuration, mode, before=()):
+def run(configuration, mode, before=(), launcher_flags=()):
     """One run of two ranks. @return milliseconds per step. Raises RuntimeError"""
     program = BUILD / "examples/mpich" / configuration.program
     words = [*map(str, before), str(program), *configuration.words.split(), "--mode", mode]
-    outcome = launch.launch(MPI, 2, words, 60, environment())
+    outcome = launch.launch(MPI, 2, words, 60, environment(), launcher_flags)
     found = TIME.search(outcome.output)
     if outcome.status or not found:
         raise RuntimeError(f"{shlex.join(words)}: status {outcome.status}: {outcome.output[-500:]}")

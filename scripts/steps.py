@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs one of the examples as it is without partitions, on MPICH 5 with two ranks, and prints the milliseconds that a step took.
+"""Runs one of the examples as it is without partitions, on MPICH 5 with two ranks that have a core each, and prints the milliseconds that a step took.
 
 The last line is what bars.py reads: {"samples": [ms per step], "wrong": 0}; the examples verify what they compute and fail otherwise.
 """
@@ -22,7 +22,7 @@ def main():
     configuration = savings.Configuration(arguments.program, " ".join(arguments.options))
     with tempfile.TemporaryDirectory(prefix="steps-") as folder:
         before = savings.profiler(pathlib.Path(folder) / "profile") if arguments.profile else ()
-        print(json.dumps({"samples": [savings.run(configuration, savings.JOINED[arguments.program], before)], "wrong": 0}))
+        print(json.dumps({"samples": [savings.run(configuration, savings.JOINED[arguments.program], before, ("-bind-to", "core"))], "wrong": 0}))
     return 0
 
 
