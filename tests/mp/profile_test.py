@@ -249,7 +249,8 @@ def nested(bench):
         for records in bench.load().records.values():
             members = [record for record in records if record.kind == Kind.MEMBER]
             numbers = collections.Counter(record.a for record in members)
-            expect(numbers == {number: 16 for number in (1, 2, 3, 4)}, f"{program.name}: {numbers}")
+            # LLVM's does not tell of the inner ones.
+            expect(numbers in ({number: count for number in (1, 2, 3, 4)} for count in (8, 16)), f"{program.name}: {numbers}")
 
 
 def halos(bench):
