@@ -40,6 +40,7 @@ ROWS = ROOT / "bench/rows.json"
 KEPT = ROOT / "build/bars"
 AGAIN = 4
 HOPELESS = 5
+HANG = re.compile("no end|exit status 124")  # of run_once: by itself, or by launch.py
 RECORDS = ROOT / "docs/measurements"
 ENVIRONMENT = re.compile(r"LARKLANE_\w+|OMP_(NUM_THREADS|WAIT_POLICY|PROC_BIND|PLACES)")
 
@@ -153,7 +154,7 @@ def run_once(command, parameters, timeout_s, quantile):
 
 def measure(row, parameters, contenders, runner=run_once):
     """All turns of one point. A contender that fails once is out: its figure would not count. One of the row's `lenient` has null for
-    such a run, and is out if its first HOPELESS runs fail.
+    a run that hangs, and is out if its first HOPELESS runs do, or all.
 
     @return {"parameters", "series": {contender: samples in turn order}, "failed": {contender: why}}
     """
@@ -164,37 +165,45 @@ def measure(row, parameters, contenders, runner=run_once):
             plain = name.removesuffix("'")
             if plain not in failed:
                 sample, why = runner(row["contenders"][plain], parameters, row.get("timeout_s", 120), row.get("quantile", 0.5))
-                if why and (plain not in row.get("lenient", ()) or series[name] == [None] * (HOPELESS - 1)):
+                if why and not (plain in row.get("lenient", ()) and HANG.match(why)):
                     failed[plain] = why
-                else:
-                    series[name].append(sample)
+                series[name].append(sample)
+                if series[name] == [None] * HOPELESS:
+                    failed[plain] = why
+    for name in (name for name, samples in series.items() if not any(sample is not None for sample in samples)):
+        failed.setdefault(name.removesuffix("'"), "no run ends")
     for name in failed:
         series.pop(name, None)
         series.pop(name + "'", None)
     return {"parameters": parameters, "series": series, "failed": failed}
 
 
+def paired(first, second):
+    """Of the turns in which both ended."""
+    turns = [turn for turn in zip(first, second) if None not in turn]
+    return [one for one, _ in turns], [other for _, other in turns]
+
+
 def judge(row, point):
     """Verdicts of one point: [{"candidate", "baseline", ...}] in the order of the row's claims."""
     compares = any(isinstance(baseline, str) for _, baseline, *_ in row["claims"])  # a difference has no ratio: it may be 0
-    noise = [
-        stats.aa_noise(samples, point["series"][name + "'"])
-        for name, samples in point["series"].items()
-        if compares and name + "'" in point["series"]
-    ]
+    twice = [paired(samples, point["series"].get(name + "'", ())) for name, samples in point["series"].items()]
+    noise = [stats.aa_noise(one, other) for one, other in twice if compares and one]
     verdicts = []
     for candidate, baseline, *share in row["claims"]:
         gone = [name for name in (candidate, baseline) if isinstance(name, str) and name not in point["series"]]
         if gone:
             result = {"verdict": f"no figure for {', '.join(gone)}"}
         elif isinstance(baseline, str):
-            mine, other = zip(*[turn for turn in zip(point["series"][candidate], point["series"][baseline]) if None not in turn])
-            if share:
+            mine, other = paired(point["series"][candidate], point["series"][baseline])
+            if not mine:
+                result = {"verdict": "no turn in which both end"}
+            elif share:
                 result = stats.within([a / b for a, b in zip(mine, other)], *share)
             else:
                 result = stats.compare(mine, other, noise=max(noise, default=0.0), margin=row["margin"])
         else:
-            result = stats.within(point["series"][candidate], baseline)
+            result = stats.within([sample for sample in point["series"][candidate] if sample is not None], baseline)
         verdicts.append({"candidate": candidate, "baseline": baseline, **result})
     return verdicts
 

@@ -196,7 +196,7 @@ def test_lenient():
         def runner(command, parameters, timeout_s, quantile):
             turns.append(command)
             count = turns.count("other")
-            return (None, "no end") if command == "other" and (count < ends or count % 2) else (8 if command == "other" else count, None)
+            return (None, "exit status 124: launch") if command == "other" and (count < ends or count % 2) else (8 if command == "other" else count, None)
 
         row = {"row": "r", "margin": 0.0, "repetitions": 8, "contenders": {"x": "good", "y": "other"}, "claims": [["x", "y", 0.5], ["x", "y"]], "lenient": ["y"]}
         point = bars.measured_and_judged(row, {}, ["x", "y"], runner)
@@ -207,6 +207,24 @@ def test_lenient():
             assert "8 (8 to 8, 3 of 8 runs)" in bars.table({"points": [point]}) and bars.label(share) == "x / y at most 0.5"
         else:
             assert turns.count("other") == bars.HOPELESS and share["verdict"] == whole["verdict"] == "no figure for y"
+
+
+def test_lenient_with_hangs_only():
+    """A wrong payload is never let go by; where runs are missing, the others are still judged."""
+    row = {"row": "r", "margin": 0.0, "repetitions": 8, "contenders": {"x": "x", "y": "y"}, "claims": [["x", "y"], ["x", 5]], "lenient": ["x", "y"]}
+
+    def point_of(runner, repetitions=8):
+        count = iter(range(1000))
+        return bars.measured_and_judged({**row, "repetitions": repetitions}, {}, ["x", "y"], lambda command, *_: runner(command, next(count)))
+
+    hang = (None, "no end after 1 s")
+    assert point_of(lambda command, at: (None, "17 wrong rounds") if at == 4 else (1, None))["failed"] == {"y": "17 wrong rounds"}
+    some = point_of(lambda command, at: hang if at in (0, 4) else (1, None))
+    assert some["verdicts"][0]["ratio"] == 1 and some["verdicts"][1]["verdict"] == "within" and some["failed"] == {}
+    none = point_of(lambda command, at: hang, repetitions=2)
+    assert set(none["failed"]) == {"x", "y"} and none["series"] == {}
+    apart = point_of(lambda command, at: (1, None) if (command == "x") == (at // 3 % 2 == 0) else hang)
+    assert apart["verdicts"][0]["verdict"] == "no turn in which both end", apart
 
 
 def test_again():

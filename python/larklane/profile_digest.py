@@ -18,6 +18,7 @@ from larklane.patterns import finished_of, partitioned_of, patterns, ready_of, s
 from larklane.phases import Message
 from larklane.prediction import WORTH, Saving, Written
 from larklane.profile import NATIVE, Profile, load
+from larklane.profile_file import NOBODY
 from larklane.rounds import Request, early_bytes_share, exposed_ns, traces_of
 from larklane.stats import bootstrap, median
 from larklane.team import UNKNOWN, Team
@@ -91,7 +92,7 @@ def _writers(profile: Profile) -> Table:
             if sent.writes:
                 writes = sorted(sent.writes)
                 numbers = [team.number(write.thread, write.time_ns) for write in writes]
-                groups[rank, sent.bytes].append([write.thread for write in writes] if UNKNOWN in numbers else numbers)
+                groups[rank, sent.bytes].append([write.thread for write in writes if write.thread != NOBODY] if UNKNOWN in numbers else numbers)
     rows = []
     for (rank, size), sends in sorted(groups.items()):
         shares = (sum(len(set(threads)) > 1 for threads in sends), sum(threads == sorted(threads) for threads in sends))

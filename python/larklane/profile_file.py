@@ -161,7 +161,7 @@ class _Lives:
         but it may write. The file's for a thread that has not ended."""
         found, at_ns = set(), write.begin_ns
         for place in range(bisect.bisect_left(self._lives, at_ns, key=lambda life: life.end_ns), len(self._lives)):
-            if self._earliest[place] > at_ns:
+            if self._earliest[place] > at_ns or len(found) > 1:
                 break
             if self._lives[place].begin_ns <= at_ns:
                 found.add(self._lives[place].thread)

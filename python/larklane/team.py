@@ -53,24 +53,29 @@ class Team:
 
 
 def _created(records: Sequence[Record]) -> Iterator[tuple[Record, int]]:
-    """Threads in the order of their creation, each with its number, which is another one's again when the thread is joined, or ends if it never is."""
+    """Threads in the order of their creation, each with its number, which is another one's again when the thread is joined: if nobody does that, when
+    it ends. A pthread_t that is another thread's has been joined, or never is."""
+    threads = [record for record in records if record.kind == Kind.THREAD]
     joins: dict[int, list[int]] = collections.defaultdict(list)  # by pthread_t
     for record in records:
         if record.kind == Kind.JOIN:
             joins[record.value].append(record.end_ns)
     for ends in joins.values():
         ends.sort()
+    until_ns, next_ns = [], dict[int, int]()
+    for record in reversed(threads):
+        ends = joins[record.value]
+        place = bisect.bisect_left(ends, record.end_ns)
+        joined_ns = ends[place] if place < len(ends) else record.end_ns
+        until_ns.append(max(record.end_ns, min(joined_ns, next_ns.get(record.value, joined_ns))))
+        next_ns[record.value] = record.begin_ns
     busy: list[tuple[int, int]] = []  # (until, number)
     free: list[int] = []
-    for record in records:
-        if record.kind != Kind.THREAD:
-            continue
+    for record, until in zip(threads, reversed(until_ns)):
         while busy and busy[0][0] <= record.begin_ns:
             heapq.heappush(free, heapq.heappop(busy)[1])
         number = heapq.heappop(free) if free else len(busy) + 1
-        ends = joins[record.value]
-        place = bisect.bisect_left(ends, record.end_ns)
-        heapq.heappush(busy, (ends[place] if place < len(ends) else record.end_ns, number))
+        heapq.heappush(busy, (until, number))
         yield record, number
 
 

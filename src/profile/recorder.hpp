@@ -72,8 +72,7 @@ class Recorder {
     std::uint32_t used;
   };
   struct Leaver;
-  // Without a call to find it; a small share of what the loader keeps for this.
-  [[gnu::tls_model("initial-exec")]] static thread_local constinit ThreadChunk thread_chunk;
+  static thread_local constinit ThreadChunk thread_chunk;
 
   Recorder(int fd, void* memory, std::uint64_t chunks_max, bool has_writes) noexcept;
   bool take_chunk_slow() noexcept;

@@ -273,16 +273,6 @@ def questions(bench):
     expect(256 <= max(told.values()) < 600, f"told of {told} of 700 steps")
 
 
-def doze(bench):
-    """Of a thread that has always had a core it is not asked whether it waits for one, until it has none: the first time that it sleeps is not told."""
-    bench.profile(bench.program("doze"), ranks=1)
-    late = [record for record in bench.load().records[0] if record.kind == Kind.MEMBER and record.a == 2]
-    expect(len(late) == 20 and sum(record.handle > 1.9 * MS for record in late[:12]) >= 9, f"who computes: {late[:12]}")  # a busy machine interrupts
-    expect(all(record.handle + record.b <= record.end_ns - record.begin_ns + 0.1 * MS for record in late), f"more than there was: {late}")
-    asleep = [record.handle and record.end_ns - record.begin_ns - record.handle - record.b > 1.5 * MS for record in late[12:]]
-    expect(sum(asleep) >= 6 and all(asleep[index] or not late[12 + index].handle for index in range(8)), f"who sleeps: {late[12:]}")
-
-
 def dies(bench):
     """What a program had recorded when it was killed is there."""
     bench.profile(bench.program("threads"), "--die", status=None)
@@ -483,7 +473,7 @@ def overhead(bench):
         expect(profiled <= 1.02 * steps, "more than 2 % more instructions")
 
 
-ON_EACH = (heat2d, native, waits, threads, llvm, nested, halos, questions, doze, dies, folders, mistakes, reuse, writes, writers, untraced, hosts, overhead)
+ON_EACH = (heat2d, native, waits, threads, llvm, nested, halos, questions, dies, folders, mistakes, reuse, writes, writers, untraced, hosts, overhead)
 
 
 def cases():

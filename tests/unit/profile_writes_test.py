@@ -78,6 +78,13 @@ def test_numbers_until_joins():
     assert numbers(Team([first, second, joins[1], third, fourth]), (2, 40), (3, 80)) == [1, 1]
 
 
+def test_numbers_with_one_pthread_t():
+    """It is used again when its thread has ended: nobody joins the first two, or another thread does and says so late."""
+    threads = [span(Kind.THREAD, begin, begin + 5, thread, value=9) for thread, begin in ((1, 10), (2, 20), (3, 30))]
+    assert numbers(Team([*threads, span(Kind.JOIN, 36, 40, 0, value=9)]), (1, 12), (2, 22), (3, 32)) == [1, 1, 1]
+    assert numbers(Team([threads[0], span(Kind.JOIN, 11, 28, 7, value=9), *threads[1:]]), (1, 12), (2, 22), (3, 32)) == [1, 1, 1]
+
+
 def test_time_of_many():
     """Regions without number in a created thread: what is asked for each of them takes no look at the others."""
     count = 50_000

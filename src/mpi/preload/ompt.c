@@ -41,7 +41,6 @@ struct Region {
   const void* caller;
   uint32_t number;
   int32_t threads;
-  bool is_alone;  // one thread, whatever was asked for
 };
 
 typedef int ompt_get_task_info_t(int level, int* flags, ompt_data_t** task, void** frame,
@@ -60,8 +59,7 @@ static void begin_region(ompt_data_t* task, const void* frame, ompt_data_t* para
   (void)task, (void)frame;
   struct Region* region = flags & kIsLeague ? NULL : malloc(sizeof *region);
   if (region) {
-    *region =
-        (struct Region){larklane_come(), caller, larklane_number_region(), (int32_t)threads, false};
+    *region = (struct Region){larklane_come(), caller, larklane_number_region(), (int32_t)threads};
   }
   parallel->ptr = region;
 }
@@ -83,11 +81,10 @@ static void end_region(ompt_data_t* parallel, ompt_data_t* task, int flags, cons
 
 static void begin_member(int scope, ompt_data_t* parallel, ompt_data_t* task, unsigned threads,
                          unsigned index, int flags) {
-  (void)index;
-  struct Region* region = parallel ? parallel->ptr : NULL;
-  if (scope != kScopeBegin || flags & kIsInitial) return;
-  if (region && threads == 1) region->is_alone = true;  // no other thread looks
-  task->value = larklane_go_on(region ? (uintptr_t)region->caller : 0);
+  (void)threads, (void)index;
+  const struct Region* region = parallel ? parallel->ptr : NULL;
+  if (scope == kScopeBegin && !(flags & kIsInitial))
+    task->value = larklane_go_on(region ? (uintptr_t)region->caller : 0);
 }
 
 // The barrier at the end of a region. Runtimes that don't say so give its place in the program: the
@@ -98,21 +95,15 @@ static bool ends_member(int kind, const struct Region* region, const void* calle
          (caller == NULL || caller == region->caller);
 }
 
-// Of the calling thread, from 1, in the innermost team that is not it alone; 0: the runtime does
-// not say.
+// Of the calling thread in its team, from 1; 0: the runtime does not say.
 static int32_t number_in_team(void) {
-  enum { kThere = 2 };
-  int flags, thread, number = 0;
+  int flags, thread;
   ompt_data_t *task, *parallel;
   void* frame;
-  for (int level = 0; get_task_info; ++level) {
-    if (get_task_info(level, &flags, &task, &frame, &parallel, &thread) != kThere) break;
-    if (flags & kIsInitial) break;
-    number = thread + 1;
-    const struct Region* region = parallel ? parallel->ptr : NULL;
-    if (!region || !region->is_alone) break;
-  }
-  return number;
+  enum { kThere = 2 };
+  return get_task_info && get_task_info(0, &flags, &task, &frame, &parallel, &thread) == kThere
+             ? thread + 1
+             : 0;
 }
 
 // A thread is told of the end of a region's last barrier when the next region begins, so its part

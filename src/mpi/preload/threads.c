@@ -38,14 +38,11 @@ static uint64_t clock_ns(clockid_t clock) {
 
 // ---- what a thread uses ----
 
-// To ask the kernel for processor time takes 0.8 us, for how long a thread waited for a core
-// another 1.2 us: it is asked about what takes long only, when it begins and when it ends. At a
-// place of the program after which a thread was short kInARow times in a row it is asked no more,
-// until the thread takes long there again, and about waiting no more where it had a core as often,
-// until it has none; and at each place kAsksMax times in all, which is enough for the steps that a
-// report replays.
-enum { kLongNs = 200000, kInARow = 8, kAsksMax = 256, kPlaceBits = 8, kNeighbours = 4 };
-enum { kLittle = 20 };  // without a core for less than a 20th of the time: it waited for one
+// To ask the kernel takes about 2 us: it is asked about what takes long only, when it begins and
+// when it ends. At a place of the program after which a thread was short many times in a row it is
+// asked no more, until the thread takes long there again; and at each place kAsksMax times in all,
+// which is enough for the steps that a report replays.
+enum { kLongNs = 200000, kShortInARow = 8, kAsksMax = 256, kPlaceBits = 8, kNeighbours = 4 };
 
 typedef struct {
   uint64_t busy_ns, delayed_ns;
@@ -53,7 +50,7 @@ typedef struct {
 
 typedef struct {
   uintptr_t address;
-  unsigned asks, short_in_a_row, undelayed_in_a_row;
+  unsigned short_in_a_row, asks;
 } Place;
 
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
@@ -85,25 +82,23 @@ static void open_schedstat(void) {
   if (file >= 0) pthread_setspecific(closed_at_end, (void*)(intptr_t)self.schedstat);
 }
 
-// For how long the calling thread waited for a core, since its begin.
-static uint64_t delayed_ns(void) {
+// Of the calling thread, since its begin. busy_ns 0: this kernel does not tell.
+static Usage usage(void) {
   char text[80];
-  const long length = syscall(SYS_pread64, self.schedstat - 1, text, sizeof text - 1, (off_t)0);
-  if (length <= 0) return 0;
-  text[length] = '\0';  // "processor time (as of the last tick)" "waited for a core" "times"
+  if (self.schedstat == 0) open_schedstat();
+  const long length = self.schedstat < 0 ? 0
+                                         : syscall(SYS_pread64, self.schedstat - 1, text,
+                                                   sizeof text - 1, (off_t)0);
+  if (length <= 0) return (Usage){0, 0};
+  text[length] = '\0';  // "processor time" (as of the last tick) "waited for a core" "times"
   char* rest;
   strtoull(text, &rest, 10);
-  return strtoull(rest, NULL, 10);
-}
-
-// Of the calling thread, since its begin. busy_ns 0: this kernel does not tell.
-static Usage usage(bool with_delays) {
-  if (self.schedstat == 0) open_schedstat();
-  if (self.schedstat < 0) return (Usage){0, 0};
-  return (Usage){clock_ns(CLOCK_THREAD_CPUTIME_ID), with_delays ? delayed_ns() : 0};
+  const uint64_t delayed_ns = strtoull(rest, NULL, 10);
+  return (Usage){clock_ns(CLOCK_THREAD_CPUTIME_ID), delayed_ns};
 }
 
 static Place* place_of(uintptr_t address) {
+  if (!address) address = 1;  // LLVM's runtime does not say where
   const unsigned hash = (unsigned)(address * 0x9E3779B97F4A7C15U >> (64 - kPlaceBits));
   for (unsigned i = 0; i < kNeighbours; ++i) {
     Place* place = &self.places[(hash + i) % (1 << kPlaceBits)];
@@ -116,29 +111,26 @@ static Place* place_of(uintptr_t address) {
 
 LarklaneCame larklane_come(void) {
   LarklaneCame came = {clock_ns(CLOCK_MONOTONIC), 0, 0};
-  Place* place = self.from;
   const uint64_t took_ns = came.at_ns - self.went_ns;
   const bool is_short = took_ns < kLongNs;
-  if (place) place->short_in_a_row = is_short ? place->short_in_a_row + 1 : 0;
+  if (self.from) self.from->short_in_a_row = is_short ? self.from->short_in_a_row + 1 : 0;
   if (is_short || !self.before.busy_ns) return came;
-  const bool knows_delays = place->undelayed_in_a_row < kInARow;
-  const Usage now = usage(knows_delays);
-  const uint64_t busy_ns = now.busy_ns - self.before.busy_ns;
-  const uint64_t missing_ns = took_ns > busy_ns ? took_ns - busy_ns : 0;
-  const bool is_undelayed = missing_ns <= took_ns / kLittle;
-  place->undelayed_in_a_row = is_undelayed ? place->undelayed_in_a_row + 1 : 0;
-  if (!knows_delays && !is_undelayed) return came;
-  const uint64_t delay_ns = knows_delays ? now.delayed_ns - self.before.delayed_ns : missing_ns;
-  came.busy_ns = busy_ns;
-  came.delayed_ns = delay_ns < INT32_MAX ? (int32_t)delay_ns : INT32_MAX;
+  const Usage now = usage();
+  if (!now.busy_ns) return came;
+  came.busy_ns = now.busy_ns - self.before.busy_ns;
+  // At most what is missing: it may have lost its core between the kernel's answer and the clock's.
+  const uint64_t missing_ns = took_ns > came.busy_ns ? took_ns - came.busy_ns : 0;
+  const uint64_t waited_ns = now.delayed_ns - self.before.delayed_ns;
+  const uint64_t delayed_ns = waited_ns < missing_ns ? waited_ns : missing_ns;
+  came.delayed_ns = delayed_ns < INT32_MAX ? (int32_t)delayed_ns : INT32_MAX;
   return came;
 }
 
 uint64_t larklane_go_on(uintptr_t address) {
   Place* place = self.from = place_of(address);
-  const bool asks = place->short_in_a_row < kInARow && place->asks < kAsksMax;
+  const bool asks = place->short_in_a_row < kShortInARow && place->asks < kAsksMax;
   place->asks += asks;
-  self.before = asks ? usage(place->undelayed_in_a_row < kInARow) : (Usage){0, 0};
+  self.before = asks ? usage() : (Usage){0, 0};
   return self.went_ns = clock_ns(CLOCK_MONOTONIC);
 }
 

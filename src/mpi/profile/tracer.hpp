@@ -27,7 +27,7 @@ extern Traffic traffic_mpi;
 extern Traffic traffic_pmpi;
 extern constinit bool profiled_is_native;
 extern constinit std::atomic<profile::Recorder*> recorder;
-[[gnu::tls_model("initial-exec")]] extern thread_local constinit int profiled_depth;
+extern thread_local constinit int profiled_depth;
 }  // namespace detail
 
 /// Partitioned communication is left to the MPI (LARKLANE_MPI=native).
