@@ -2,6 +2,7 @@
 """Tests of the pure parts of scripts/: numbers and texts worked out by hand. Run by ctest; needs the standard library only."""
 
 import importlib.util
+import dataclasses
 import json
 import math
 import pathlib
@@ -154,6 +155,20 @@ def test_launcher_that_does_not_end():
         assert waited("import os, time\nif os.fork() == 0: os._exit(1)\ntime.sleep(60)", 30) == launch.FAILED
         assert waited("import time; time.sleep(60)", 1) == launch.TIMED_OUT
         assert waited("raise SystemExit(5)", 30) == 5
+
+
+def test_launcher_that_does_not_start():
+    """It has run nothing, and is started again, three times in all."""
+    launch = bars.launch
+    with tempfile.TemporaryDirectory() as folder:
+        launcher, count = pathlib.Path(folder, "mpiexec"), pathlib.Path(folder, "count")
+        mpi = dataclasses.replace(launch.MPIS["openmpi5"], launcher=launcher)
+        for starts, expected in ((2, 0), (9, 1)):
+            count.write_text("")
+            launcher.write_text(f'#!/bin/sh\necho x >> {count}\n[ $(wc -l < {count}) -ge {starts} ] && exit 0\necho "{launch.NOT_STARTED}. We cannot"\nexit 1\n')
+            launcher.chmod(0o755)
+            assert launch.launch(mpi, 2, ["true"], 20).status == expected
+            assert count.read_text().count("x") == min(starts, launch.LAUNCHES)
 
 
 def test_configurations():

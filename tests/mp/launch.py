@@ -23,6 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPS = pathlib.Path(os.environ.get("LARKLANE_DEPS_DIR", ROOT / ".deps"))
 SKIP, TIMED_OUT, FAILED = 77, 124, 1
 REAPED_S = 8  # after which a launcher should have noticed the end of its programs
+NOT_STARTED = "The PMIx server's listener thread failed to start"  # Open MPI 5's launcher, now and then: it has run nothing
+LAUNCHES = 3  # until one is started
 MARK = "CONFORMANCE_LAUNCH_ID"
 
 OPENMPI_ENVIRONMENT = {
@@ -177,6 +179,14 @@ def launch(mpi: Mpi, ranks: int, command: list[str], timeout_s: float, environme
 
     `environment` is added to ours; None as a value removes a variable. Logs are kept under `keep_logs_in` if the launch fails.
     """
+    for _ in range(LAUNCHES):
+        outcome = _launch_once(mpi, ranks, command, timeout_s, environment, launcher_flags, keep_logs_in)
+        if NOT_STARTED not in outcome.output:
+            break
+    return outcome
+
+
+def _launch_once(mpi, ranks, command, timeout_s, environment, launcher_flags, keep_logs_in) -> Outcome:
     mark = uuid.uuid4().hex
     logs = tempfile.mkdtemp(prefix="launch-")
     env = {**os.environ, "OMP_WAIT_POLICY": "passive", **mpi.environment, MARK: mark}
