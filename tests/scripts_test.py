@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tests of the pure parts of scripts/: numbers and texts worked out by hand. Run by ctest; needs the standard library only."""
 
-import importlib.util
 import dataclasses
+import importlib.util
 import json
 import math
 import pathlib

@@ -78,7 +78,7 @@ Environment environment_of_all(const Options& options) {
 }
 
 /// Another thread may hang inside the MPI, with its locks: MPI_Abort gets a thread of its own and
-/// this long. A rank that only ends is not always noticed: by MPICH's launcher one time in seventy.
+/// this long. MPICH's launcher does not always notice a rank that only ends.
 [[noreturn]] void end_launch() {
   std::fflush(nullptr);
   std::thread([] { MPI_Abort(MPI_COMM_WORLD, kFailed); }).detach();
