@@ -41,8 +41,8 @@ MPICH_ENVIRONMENT = {"HYDRA_LAUNCHER": "fork"}
 class Mpi:
     """One MPI: how to start its programs.
 
-    `wrapper` is its C compiler, `version_command` prints its version. `keep_survivors` are the launcher's flags that leave other
-    ranks alive when one dies. `runs_programs_of` is another MPI with the same ABI that they are built with.
+    `wrapper` is its C compiler, `version_command` prints its version. `runs_programs_of` is another MPI with the same ABI that they
+    are built with.
     """
 
     name: str
@@ -51,7 +51,6 @@ class Mpi:
     wrapper: pathlib.Path
     flags: tuple
     environment: dict
-    keep_survivors: tuple
     runs_programs_of: str = ""
 
     def program_folder(self) -> str:
@@ -63,13 +62,11 @@ class Mpi:
 
 
 def _mpich(name, title, launcher, wrapper, **environment):
-    return Mpi(name, title, launcher, wrapper, (), {**MPICH_ENVIRONMENT, **environment},
-               ("-disable-auto-cleanup",))
+    return Mpi(name, title, launcher, wrapper, (), {**MPICH_ENVIRONMENT, **environment})
 
 
 def _openmpi(name, title, launcher, wrapper, flags=()):
-    return Mpi(name, title, launcher, wrapper, tuple(OPENMPI_FLAGS) + flags, OPENMPI_ENVIRONMENT,
-               ("--enable-recovery",))
+    return Mpi(name, title, launcher, wrapper, tuple(OPENMPI_FLAGS) + flags, OPENMPI_ENVIRONMENT)
 
 
 _BIN = pathlib.Path("/usr/bin")
@@ -226,8 +223,6 @@ def main() -> int:
     parser.add_argument("-n", type=int, required=True, metavar="RANKS")
     parser.add_argument("--timeout", type=float, default=60, metavar="SECONDS")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--keep-survivors", action="store_true",
-                        help="other ranks live on when one dies")
     parser.add_argument("--logs", default=str(ROOT / "results"), metavar="DIR")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     args = parser.parse_args()
@@ -237,8 +232,7 @@ def main() -> int:
         print(f"launch: {mpi.title} is not installed", file=sys.stderr)
         return SKIP
     pathlib.Path(args.logs).mkdir(parents=True, exist_ok=True)
-    outcome = launch(mpi, args.n, command, args.timeout, dict(e.split("=", 1) for e in args.env),
-                     mpi.keep_survivors if args.keep_survivors else (), args.logs)
+    outcome = launch(mpi, args.n, command, args.timeout, dict(e.split("=", 1) for e in args.env), keep_logs_in=args.logs)
     sys.stdout.write(outcome.output)
     if outcome.logs:
         print(f"launch: status {outcome.status}, logs kept in {outcome.logs}", file=sys.stderr)
