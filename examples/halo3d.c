@@ -395,7 +395,7 @@ static int report(problem *p, double seconds) {
   const int failed = wrong > 0 || !(worst <= tolerance(p));
   if (p->rank == 0) {
     printf(
-        "halo3d: %s: %.3f ms per step, error %.2e (limit %.2e), wrong data in %d of %d rounds, "
+        "halo3d: %s: %.4f ms per step, error %.2e (limit %.2e), wrong data in %d of %d rounds, "
         "checksum %016" PRIx64 "\n",
         failed ? "FAILED" : "PASSED", seconds * 1e3 / p->steps, worst, tolerance(p), wrong,
         p->steps - 1, sum);

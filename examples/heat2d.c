@@ -364,7 +364,7 @@ static int report(problem *p, double seconds) {
   const int failed = !(worst[0] <= limit) || !(worst[1] <= tolerance(p)) || wrong > 0;
   if (p->rank == 0) {
     printf(
-        "heat2d: %s: %.3f ms per step, error %.2e (limit %.2e), to the scheme's exact solution "
+        "heat2d: %s: %.4f ms per step, error %.2e (limit %.2e), to the scheme's exact solution "
         "%.2e (limit %.2e), "
         "wrong data in %d of %d rounds, checksum %016" PRIx64 "\n",
         failed ? "FAILED" : "PASSED", seconds * 1e3 / p->steps, worst[0], limit, worst[1],

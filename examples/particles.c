@@ -343,7 +343,7 @@ static int report(problem *p, double seconds) {
   MPI_Allreduce(MPI_IN_PLACE, sums, 6, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
   const int failed = sums[0] != sums[1] || sums[2] != 0 || sums[3] != sums[4] || sums[5] != 0;
   if (p->rank == 0) {
-    printf("particles: %s: %.3f ms per step, %" PRIu64 " of %" PRIu64 " particles, %" PRIu64
+    printf("particles: %s: %.4f ms per step, %" PRIu64 " of %" PRIu64 " particles, %" PRIu64
            " of them wrong%s, checksum %016" PRIx64 "\n",
            failed ? "FAILED" : "PASSED", seconds * 1e3 / p->steps, sums[0], sums[1], sums[2],
            sums[5] ? ", too many for a parcel" : "", sums[3]);

@@ -367,7 +367,7 @@ static int report(problem *p, double seconds) {
   MPI_Allreduce(MPI_IN_PLACE, &p->checksum, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
   for (int i = 0; i < blocks; ++i) wrong += p->wrong[i];
   if (p->rank == 0) {
-    printf("sweep3d: %s: %.3f ms per block, wrong data in %d of %d rounds, checksum %016" PRIx64
+    printf("sweep3d: %s: %.4f ms per block, wrong data in %d of %d rounds, checksum %016" PRIx64
            "\n",
            wrong ? "FAILED" : "PASSED", seconds * 1e3 / blocks, wrong, blocks, p->checksum);
   }
