@@ -26,6 +26,7 @@ import os
 import pathlib
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -257,7 +258,7 @@ def run_again(row, about, at=None):
 
     def is_chosen(point):
         if at:
-            return set(at.split()) <= set(assignments(point["parameters"]))
+            return set(shlex.split(at)) <= set(assignments(point["parameters"]))
         return any(verdict["verdict"] == "too noisy" for verdict in point["verdicts"])
 
     chosen = [number for number, point in enumerate(record["points"] if record else ()) if is_chosen(point)]
@@ -338,7 +339,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="TEXT", default="", help="rows whose name contains TEXT")
     parser.add_argument("--again", action="store_true", help=f"only points at which a claim was too noisy, {AGAIN} times as often; they replace those")
-    parser.add_argument("--at", metavar="TEXT", help='with --again: these points instead, whatever was found there, no more often if it was again ("bytes=1048576 partitions=8")')
+    parser.add_argument("--at", metavar="TEXT", help='with --again: these points instead, whatever was found there, no more often if it was again ("bytes=1048576 partitions=8"; what has blanks in quotes of its own)')
     parser.add_argument("--fresh", action="store_true", help="forget what an interrupted run has measured")
     arguments = parser.parse_args()
     if arguments.at and not arguments.again:

@@ -246,7 +246,7 @@ def test_again():
     """Points that were too noisy, or are chosen, are measured four times as often; the others stay."""
     row = {"row": "r", "margin": 0.0, "repetitions": 5, "contenders": {"a": "a", "b": "b"}, "claims": [["a", "b"]]}
     noisy = {"parameters": {"bytes": 8}, "series": {"a": [1.0] * 5, "b": [1.0] * 5}, "verdicts": [{"verdict": "too noisy"}]}
-    clear = {"parameters": {"bytes": 64}, "series": {"a": [1.0] * 5}, "verdicts": [{"verdict": "ahead"}]}
+    clear = {"parameters": {"bytes": 64, "options": "--n 3"}, "series": {"a": [1.0] * 5}, "verdicts": [{"verdict": "ahead"}]}
     kept = bars.RECORDS, bars.available, bars.measure, bars.show
     with tempfile.TemporaryDirectory() as folder:
         bars.RECORDS = pathlib.Path(folder)
@@ -260,7 +260,7 @@ def test_again():
             assert again["parameters"] == {"bytes": 8, "repetitions": 20} and len(again["series"]["a"]) == 20 and other == clear
             assert again["verdicts"][0]["verdict"] == "ahead" and again["again"] == {"commit": "c", "measured": "2001"}
             assert bars.run_again(row, {}) is None and bars.run_again(row, {}, "bytes=6") is None
-            assert bars.run_again(row, {"commit": "d", "measured": "2002"}, "bytes=64") is not None
+            assert bars.run_again(row, {"commit": "d", "measured": "2002"}, "bytes=64 'options=--n 3'") is not None
             assert [point["again"]["commit"] for point in json.loads(path.read_text())["points"]] == ["c", "d"]
         finally:
             bars.RECORDS, bars.available, bars.measure, bars.show = kept
