@@ -324,6 +324,14 @@ def reuse(bench):
     expect(kinds[2] == made | {Kind.START, Kind.WAIT}, f"the request that is made: {kinds[2]}")
 
 
+def routes(bench):
+    """Whom a message goes to, and how much it is, is asked once: not once too seldom."""
+    output = bench.profile(bench.program("routes"), ranks=6)
+    expect("ok" in output, "the program is not well", output)
+    sends = [(record.a, record.value) for record in bench.load().records[0] if record.kind == Kind.SEND]
+    expect(sends == [(1, 4), (5, 4)] * 2 + [(5, 8), (4, 8)] + [(1, 4 * cells) for cells in (3, 4, 5)], f"sent to, bytes: {sends}")
+
+
 def writes(bench):
     """Which thread wrote each page of what is sent, also if it is the kernel that wrote it for that thread."""
     output = bench.profile(bench.program("writes"), options=["--trace-writes"], status=None)
@@ -473,7 +481,7 @@ def overhead(bench):
         expect(profiled <= 1.02 * steps, "more than 2 % more instructions")
 
 
-ON_EACH = (heat2d, native, waits, threads, llvm, nested, halos, questions, dies, folders, mistakes, reuse, writes, writers, untraced, hosts, overhead)
+ON_EACH = (heat2d, native, waits, threads, llvm, nested, halos, questions, dies, folders, mistakes, reuse, routes, writes, writers, untraced, hosts, overhead)
 
 
 def cases():

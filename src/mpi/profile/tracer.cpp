@@ -1,6 +1,7 @@
 #include "mpi/profile/tracer.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "mpi/communicator.hpp"
 #include "mpi/handle_table.hpp"
@@ -30,15 +31,49 @@ HandleTable& traced() noexcept {
   return *table;
 }
 
-/// The communicator of a thread's last message. Thread safety: single-owner.
+/// The communicator of a thread's last message, and where the last ones with it went: to look that
+/// up leads through memory that a program which uses its caches has to fetch. Thread safety:
+/// single-owner.
 struct LastRoute {
+  struct Known {
+    int peer = MPI_PROC_NULL;
+    std::int32_t rank = kNobody;
+  };
   MPI_Comm comm{};
   std::uint64_t generation = 0;
   std::uint64_t context = 0;
+  std::array<Known, 4> known{};  ///< by peer
   std::shared_ptr<Communicator> communicator;
 };
 /// relaxed: the program orders the end of a communicator and the next use of its handle
 std::atomic<std::uint64_t> route_generation{1};
+
+std::int32_t world_rank_of(Communicator* communicator, int peer) {
+  if (peer == MPI_PROC_NULL) return kNobody;
+  if (peer == MPI_ANY_SOURCE) return kAnybody;
+  if (communicator == nullptr) return kUnknown;
+  const Communicator::Members& members = communicator->members();
+  const auto index = static_cast<std::size_t>(peer);
+  if (!members.known || index >= members.peers.size()) return kUnknown;
+  const Member& member = members.peers[index];
+  const Job& own = Process::get().identity().job;
+  const bool is_own = own == member.job || (own && member.job && *own == *member.job);
+  return is_own ? member.rank : kUnknown;
+}
+
+/// The datatype of a thread's last message. Thread safety: single-owner.
+struct LastType {
+  MPI_Datatype type{};
+  bool is_named = false;  ///< nobody can free it: its handle is never another one's
+  MPI_Count size = 0;
+};
+
+bool is_named(MPI_Datatype datatype) noexcept {
+  int integers = 0, addresses = 0, types = 0, combiner = 0;
+  return next_pmpi().Type_get_envelope(datatype, &integers, &addresses, &types, &combiner) ==
+             MPI_SUCCESS &&
+         combiner == MPI_COMBINER_NAMED;
+}
 
 }  // namespace
 
@@ -90,30 +125,30 @@ Route route_of(MPI_Comm comm, int peer) {
   // relaxed: see there
   const std::uint64_t generation = route_generation.load(std::memory_order_relaxed);
   if (last.comm != comm || last.generation != generation) {
-    last = {comm, generation, 0, find_communicator(comm)};
+    last = {comm, generation, 0, {}, find_communicator(comm)};
     if (last.communicator) {
       const part::ContextId& id = last.communicator->recipe();
       last.context = id.high ^ id.low;
     }
   }
-  if (peer == MPI_PROC_NULL) return {last.context, kNobody};
-  if (peer == MPI_ANY_SOURCE) return {last.context, kAnybody};
-  if (!last.communicator) return {last.context, kUnknown};
-  const Communicator::Members& members = last.communicator->members();
-  const auto index = static_cast<std::size_t>(peer);
-  if (!members.known || index >= members.peers.size()) return {last.context, kUnknown};
-  const Member& member = members.peers[index];
-  const Job& own = Process::get().identity().job;
-  const bool is_own = own == member.job || (own && member.job && *own == *member.job);
-  return {last.context, is_own ? member.rank : kUnknown};
+  LastRoute::Known& known = last.known[static_cast<unsigned>(peer) % last.known.size()];
+  if (known.peer == peer) return {last.context, known.rank};
+  const std::int32_t rank = world_rank_of(last.communicator.get(), peer);
+  if (rank != kUnknown) known = {peer, rank};
+  return {last.context, rank};
 }
 
 void forget_routes() noexcept { route_generation.fetch_add(1, std::memory_order_relaxed); }
 
 std::uint64_t bytes_of(std::int64_t count, MPI_Datatype datatype) noexcept {
-  MPI_Count size = 0;
-  if (next_pmpi().Type_size_x(datatype, &size) != MPI_SUCCESS || size < 0 || count < 0) return 0;
-  return static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(size);
+  thread_local LastType last;
+  if (!last.is_named || last.type != datatype) {
+    last = {datatype, false, 0};
+    if (next_pmpi().Type_size_x(datatype, &last.size) != MPI_SUCCESS) return 0;
+    last.is_named = is_named(datatype);
+  }
+  if (last.size < 0 || count < 0) return 0;
+  return static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(last.size);
 }
 
 // relaxed throughout: as in the header
