@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 SUFFIX = ".larkprof"
 MAGIC = b"LARKPROF"
-VERSION = 1
+VERSION = 2
 HEADER = struct.Struct("<8s4I2i2I7Q QqQ QqQ 64s64s32s128s256s512s")
-CHUNK = struct.Struct("<3I")
+CHUNK = struct.Struct("<4I")
 CORES = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*")
 CHUNK_MAGIC = 0x4B4E4843
 CHUNK_HEADER_BYTES = 64
@@ -177,27 +177,45 @@ def cores_of(text: str) -> frozenset[int]:
 
 
 def _records(data: bytes, offset: int, chunk_bytes: int, problems: list[str]) -> Iterator[Record]:
-    """Of all chunks; ends with the first that is damaged."""
-    capacity = (chunk_bytes - CHUNK_HEADER_BYTES) // RECORD.size
+    """Of each thread in the order in which they were written, up to a chunk that is missing."""
+    for thread, chunks in _chunks(data, offset, chunk_bytes, problems).items():
+        for sequence in range(max(chunks) + 1):
+            if sequence not in chunks:
+                problems.append(f"cut off or damaged: {_capacity(chunk_bytes)} records of thread {thread} are missing, and its later ones are left out")
+                break
+            for fields in RECORD.iter_unpack(chunks[sequence]):
+                yield Record(*fields[:9], thread)
+
+
+def _capacity(chunk_bytes: int) -> int:
+    return (chunk_bytes - CHUNK_HEADER_BYTES) // RECORD.size
+
+
+def _chunks(data: bytes, offset: int, chunk_bytes: int, problems: list[str]) -> dict[int, dict[int, bytes]]:
+    """Records of the chunks before the first that is damaged, by thread and by how many full ones the thread had before."""
+    found: dict[int, dict[int, bytes]] = collections.defaultdict(dict)
     for begin in range(offset, len(data), chunk_bytes):
         chunk = data[begin : begin + chunk_bytes]
         if len(chunk) < CHUNK_HEADER_BYTES:
             problems.append(f"cut off at byte {len(data)}")
-            return
-        magic, thread, count = CHUNK.unpack_from(chunk)
-        if magic == 0 and count == 0 and not any(chunk):
-            continue  # made, but not yet begun when the process ended
-        if magic != CHUNK_MAGIC or count > capacity:
+            break
+        magic, thread, count, sequence = CHUNK.unpack_from(chunk)
+        if not any(chunk[:CHUNK_HEADER_BYTES]):
+            continue  # not yet begun, or not yet copied whole, when the process ended
+        if magic != CHUNK_MAGIC or count > _capacity(chunk_bytes):
             problems.append(f"damaged at byte {begin}: what follows is left out")
-            return
+            break
         whole = min(count, (len(chunk) - CHUNK_HEADER_BYTES) // RECORD.size)
         if whole < count:
             problems.append(f"cut off at byte {len(data)}: {count - whole} records are missing")
-        for fields in RECORD.iter_unpack(chunk[CHUNK_HEADER_BYTES : CHUNK_HEADER_BYTES + whole * RECORD.size]):
-            if not 1 <= fields[7] <= len(Kind):
-                problems.append(f"damaged at byte {begin}: a record of kind {fields[7]}; what follows is left out")
-                return
-            yield Record(*fields[:9], thread)
+        records = chunk[CHUNK_HEADER_BYTES : CHUNK_HEADER_BYTES + whole * RECORD.size]
+        kind = next((fields[7] for fields in RECORD.iter_unpack(records) if not 1 <= fields[7] <= len(Kind)), None)
+        if kind is not None:
+            problems.append(f"damaged at byte {begin}: a record of kind {kind}; what follows is left out")
+            break
+        if len(records) >= len(found[thread].get(sequence, b"")):  # twice, if the process ended when one was copied and not yet begun anew
+            found[thread][sequence] = records
+    return found
 
 
 # --- one clock --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ namespace larklane::profile {
 static_assert(std::endian::native == std::endian::little);
 
 inline constexpr char kMagic[8] = {'L', 'A', 'R', 'K', 'P', 'R', 'O', 'F'};
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 
 /// The values are in files: never renumber.
 enum class Kind : std::uint8_t {
@@ -64,15 +64,17 @@ struct Record {
 };
 static_assert(sizeof(Record) == 48);
 
-/// Records of one thread at a time, in the order in which they were written.
+/// Records of one thread at a time, in the order in which they were written. A thread has one that
+/// it writes to; when that is full it is copied behind the others, and begun anew.
 struct Chunk {
   static constexpr std::uint32_t kMagicNumber = 0x4B4E4843;  // "CHNK"
   static constexpr std::uint32_t kRecords = 1364;
 
   std::uint32_t magic;
   std::uint32_t thread;
-  std::atomic<std::uint32_t> count;  ///< records that are whole
-  std::uint32_t reserved[13];
+  std::atomic<std::uint32_t> count;     ///< records that are whole
+  std::atomic<std::uint32_t> sequence;  ///< full chunks of the thread before this one
+  std::uint32_t reserved[12];
   Record records[kRecords];
 };
 static_assert(sizeof(Chunk) == 65536 && std::atomic<std::uint32_t>::is_always_lock_free);

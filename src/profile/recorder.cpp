@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <new>
@@ -46,6 +48,25 @@ std::string allowed_cores() {
   return {};
 }
 
+/// By number: libc's is a cancellation point, in calls of MPI that are none. @return errno, or 0
+int write_at(int fd, const void* data, std::size_t bytes, std::uint64_t offset) noexcept {
+  const int errno_of_program = errno;
+  const auto* from = static_cast<const std::byte*>(data);
+  int error = 0;
+  while (bytes > 0 && error == 0) {
+    const long written = ::syscall(SYS_pwrite64, fd, from, bytes, offset);
+    if (written <= 0) {
+      if (written == 0 || errno != EINTR) error = written == 0 ? EIO : errno;
+      continue;
+    }
+    from += written;
+    offset += static_cast<std::uint64_t>(written);
+    bytes -= static_cast<std::size_t>(written);
+  }
+  errno = errno_of_program;
+  return error;
+}
+
 }  // namespace
 
 std::uint64_t clock_identity() {
@@ -78,7 +99,9 @@ Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& path, cons
   const std::uint64_t chunks =
       (std::max<std::uint64_t>(bytes_max, kHeaderBytes + sizeof(Chunk)) - kHeaderBytes) /
       sizeof(Chunk);
-  int error = ::posix_fallocate(fd.get(), 0, kHeaderBytes);
+  struct stat file {};
+  int error = ::fstat(fd.get(), &file) != 0 ? errno : 0;
+  if (error == 0) error = ::posix_fallocate(fd.get(), 0, kHeaderBytes);
   void* memory = MAP_FAILED;
   if (error == 0) {
     // Beyond the end of the file, which grows chunk by chunk.
@@ -91,6 +114,8 @@ Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& path, cons
     return Status(Errc::kSystem, error);
   }
   std::unique_ptr<Recorder> recorder(new Recorder(fd.release(), memory, chunks, facts.has_writes));
+  recorder->device_ = file.st_dev;
+  recorder->inode_ = file.st_ino;
   FileHeader& header = *recorder->header_;
   header.version = kVersion;
   header.header_bytes = kHeaderBytes;
@@ -134,11 +159,20 @@ bool Recorder::take_chunk_slow() noexcept {
   // relaxed: who misses it finds no chunk
   if (header_->full_since_ns.load(std::memory_order_relaxed) != 0) return drop();
   const std::scoped_lock lock(mutex_);
-  Chunk* const chunk =
-      mine.owner == this ? new_chunk_locked(mine.chunk->thread) : first_chunk_locked();
-  if (chunk == nullptr) return drop();
-  // relaxed: it was this thread's, or the mutex has brought what the last one stored
-  mine = {this, chunk, chunk->count.load(std::memory_order_relaxed)};
+  if (mine.owner != this) {
+    Chunk* const chunk = first_chunk_locked();
+    if (chunk == nullptr) return drop();
+    // relaxed: the mutex has brought what the last one stored
+    mine = {this, chunk, chunk->count.load(std::memory_order_relaxed)};
+    if (mine.used < Chunk::kRecords) return true;
+  }
+  Chunk& full = *mine.chunk;
+  if (!copy_locked(full)) return drop();
+  // Whoever ends us between these two leaves an empty chunk with the number of the copy.
+  full.count.store(0, std::memory_order_relaxed);
+  // release: pairs with nothing in this process; the file has both in this order
+  full.sequence.fetch_add(1, std::memory_order_release);
+  mine.used = 0;
   return true;
 }
 
@@ -168,8 +202,19 @@ std::uint32_t Recorder::number_of_thread(int id) {
   return named->second.number;
 }
 
+bool Recorder::has_room_locked() noexcept {
+  if (full_errno_ != 0 || chunks_used_ == chunks_max_) return false;
+  struct stat now {};
+  const int errno_of_program = errno;
+  // A program that closes all its descriptors may have opened a file of its own in this one's
+  // place.
+  if (::fstat(fd_, &now) != 0 || now.st_dev != device_ || now.st_ino != inode_) full_errno_ = EBADF;
+  errno = errno_of_program;
+  return full_errno_ == 0;
+}
+
 Chunk* Recorder::new_chunk_locked(std::uint32_t thread) noexcept {
-  if (full_errno_ != 0 || chunks_used_ == chunks_max_) return nullptr;
+  if (!has_room_locked()) return nullptr;
   const std::uint64_t offset = kHeaderBytes + chunks_used_ * sizeof(Chunk);
   if (const int error =
           ::posix_fallocate(fd_, static_cast<off_t>(offset), static_cast<off_t>(sizeof(Chunk)));
@@ -194,6 +239,18 @@ Chunk* Recorder::new_chunk_locked(std::uint32_t thread) noexcept {
   return chunk;
 }
 
+bool Recorder::copy_locked(const Chunk& full) noexcept {
+  if (!has_room_locked()) return false;
+  const std::uint64_t offset = kHeaderBytes + chunks_used_ * sizeof(Chunk);
+  constexpr std::size_t kHead = offsetof(Chunk, records);
+  // The head last: what has none is no chunk.
+  full_errno_ = write_at(fd_, full.records, sizeof full.records, offset + kHead);
+  if (full_errno_ == 0) full_errno_ = write_at(fd_, &full, kHead, offset);
+  if (full_errno_ != 0) return false;
+  ++chunks_used_;
+  return true;
+}
+
 bool Recorder::drop() noexcept {
   // relaxed: read when all is over
   header_->dropped_count.fetch_add(1, std::memory_order_relaxed);
@@ -204,11 +261,6 @@ bool Recorder::drop() noexcept {
 
 void Recorder::give_back(Chunk* chunk) noexcept {
   const std::scoped_lock lock(mutex_);
-  // relaxed: this thread's own
-  if (chunk->count.load(std::memory_order_relaxed) == Chunk::kRecords) {
-    chunk = new_chunk_locked(chunk->thread);
-    if (chunk == nullptr) return;
-  }
   left_.push_back(chunk);
 }
 

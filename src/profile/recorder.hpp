@@ -1,6 +1,9 @@
 #pragma once
-// Writes the file of a profiled process. The file is mapped: what is recorded is in it at once, and
-// stays there however the process ends.
+// Writes the file of a profiled process. The chunks that threads write to are mapped: what is
+// recorded is in the file at once, and stays there however the process ends. Full ones are copied:
+// to map each would cost more, since file systems account for each mapped page.
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <memory>
@@ -26,7 +29,7 @@ struct Facts {
 /// Thread safety: thread-safe.
 /// Invariants:
 /// 1. A chunk belongs to one thread at a time, and a thread's number to one thread that lives.
-/// 2. The file's blocks exist before a chunk is used, so that a full disk is an error, not a
+/// 2. The blocks of a mapped chunk exist before it is used, so that a full disk is an error, not a
 /// signal.
 /// 3. After the first record that was dropped, full_since_ns is set: what comes later is not
 /// complete.
@@ -78,19 +81,24 @@ class Recorder {
   bool take_chunk_slow() noexcept;
   bool drop() noexcept;
   Chunk* first_chunk_locked();
+  bool has_room_locked() noexcept;
   Chunk* new_chunk_locked(std::uint32_t thread) noexcept;
+  /// Copies a full chunk behind the others. @return false: there is no room
+  bool copy_locked(const Chunk& full) noexcept;
   void give_back(Chunk* chunk) noexcept;
 
   FileHeader* const header_;
   Chunk* const chunks_;
   const std::uint64_t chunks_max_;
   const int fd_;
+  dev_t device_ = 0;  ///< of the file
+  ino_t inode_ = 0;
   std::atomic<std::uint32_t> requests_{0};
   mutable std::mutex mutex_;
   std::uint64_t chunks_used_ = 0;  // guarded by mutex_, as what follows
   std::uint32_t threads_ = 0;
   int full_errno_ = 0;
-  std::vector<Chunk*> left_;  ///< by threads that have ended, each with room
+  std::vector<Chunk*> left_;  ///< by threads that have ended
   struct Named {
     std::uint32_t number;
     bool is_kept;  ///< for a thread that has not recorded anything yet

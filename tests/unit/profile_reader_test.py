@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """python/larklane/profile.py on files written by hand: numbers worked out by hand. Run by ctest; needs the standard library only."""
 
+import collections
 import json
 import pathlib
 import sys
@@ -19,12 +20,14 @@ def record(kind, begin, end, value=0, handle=0, a=0, b=0, request=0, flags=0):
 
 
 def write(folder, rank, chunks, size=2, clock=1, samples=(NO_CLOCK, NO_CLOCK), job="job", host="h", end=10**9, full=(0, 0)):
-    """chunks: [(thread, [record])]"""
+    """chunks: [(thread, [record])], each with the next number of the thread unless it is [(thread, [record], number)]"""
     data = HEADER.pack(MAGIC, profile_file.VERSION, HEADER_BYTES, CHUNK_BYTES, RECORD.size, rank, size, 1, 0, 1, 0, end, *full, 0,
                        clock, *samples[0], *samples[1], host.encode(), job.encode(), b"0.1", b"MPI", b"app", b"0-5,8,10").ljust(HEADER_BYTES, b"\0")
-    for thread, records in chunks:
-        chunk = CHUNK.pack(CHUNK_MAGIC, thread, len(records)).ljust(CHUNK_HEADER_BYTES, b"\0") + b"".join(records)
+    before = collections.Counter()
+    for thread, records, *number in chunks:
+        chunk = CHUNK.pack(CHUNK_MAGIC, thread, len(records), *(number or [before[thread]])).ljust(CHUNK_HEADER_BYTES, b"\0") + b"".join(records)
         data += chunk.ljust(CHUNK_BYTES, b"\0")
+        before[thread] += 1
     (folder / f"rank-{rank:05}.larkprof").write_bytes(data)
 
 
@@ -115,6 +118,30 @@ def test_incomplete(folder):
     assert "rank 0: ended without MPI_Finalize; recorded for 0.000 s" in found.problems
     assert any(problem.startswith("rank 1: full after 0.000 s") for problem in found.problems)
     assert len(rounds.traces_of(found.sends[0])) == 1
+
+
+def test_order_of_chunks(folder):
+    """A thread writes to one chunk; full ones are copied behind it."""
+    def ready(*numbers):
+        return [record(Kind.READY, 10 + number, 11 + number, value=number) for number in numbers]
+
+    def read(*chunks):
+        write(folder, 0, chunks, size=1)
+        file = profile_file.read_file(folder / "rank-00000.larkprof")
+        return [each.value for each in file.records], file.problems
+
+    assert read((0, ready(5), 2), (0, ready(1, 2), 0), (0, ready(3, 4), 1)) == ([1, 2, 3, 4, 5], [])
+    for own in ready(3, 4), []:  # ended when the copy was whole: before the chunk was emptied, and before it had its new number
+        assert read((0, own, 1), (0, ready(1, 2), 0), (0, ready(3, 4), 1)) == ([1, 2, 3, 4], [])
+    values, problems = read((0, ready(5), 2), (0, ready(1, 2), 0), (1, ready(9)))
+    assert values == [1, 2, 9] and problems == ["cut off or damaged: 1364 records of thread 0 are missing, and its later ones are left out"], (values, problems)
+    path = folder / "rank-00000.larkprof"
+    write(folder, 0, [(0, ready(3, 4), 0), (0, ready(3, 4), 1)], size=1)
+    whole = path.read_bytes()
+    begin = HEADER_BYTES + CHUNK_BYTES
+    path.write_bytes(whole[:begin] + bytes(CHUNK_HEADER_BYTES) + whole[begin + CHUNK_HEADER_BYTES : -1000])  # ended in the midst of the copy
+    file = profile_file.read_file(path)
+    assert ([each.value for each in file.records], file.problems) == ([3, 4], [])
 
 
 def error_of(folder):

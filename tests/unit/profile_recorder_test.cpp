@@ -1,15 +1,19 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "profile/recorder.hpp"
@@ -41,7 +45,8 @@ class RecorderTest : public testing::Test {
     for (std::uint64_t i = 0; i < count; ++i) recorder.write(numbered(i));
   }
 
-  /// What a reader finds: the values of each chunk's records.
+  /// What a reader finds: the values of each chunk's records, in the order of the file but the full
+  /// ones of a thread first.
   struct Found {
     FileHeader* header;
     std::vector<std::uint32_t> threads;
@@ -53,9 +58,15 @@ class RecorderTest : public testing::Test {
     data_.assign(std::istreambuf_iterator<char>(file), {});
     EXPECT_GE(data_.size(), kHeaderBytes);
     Found found{reinterpret_cast<FileHeader*>(data_.data()), {}, {}};
+    std::vector<const Chunk*> chunks;
     for (std::size_t at = kHeaderBytes; at < data_.size(); at += sizeof(Chunk)) {
-      const auto* const chunk = reinterpret_cast<const Chunk*>(data_.data() + at);
-      EXPECT_EQ(chunk->magic, Chunk::kMagicNumber);
+      chunks.push_back(reinterpret_cast<const Chunk*>(data_.data() + at));
+      EXPECT_EQ(chunks.back()->magic, Chunk::kMagicNumber);
+    }
+    std::ranges::stable_sort(chunks, {}, [](const Chunk* chunk) {
+      return std::pair(chunk->thread, chunk->sequence.load(std::memory_order_relaxed));
+    });
+    for (const Chunk* const chunk : chunks) {
       found.threads.push_back(chunk->thread);
       const std::uint32_t count = chunk->count.load(std::memory_order_relaxed);
       std::vector<std::uint64_t>& values = found.values.emplace_back();
@@ -133,6 +144,25 @@ TEST_F(RecorderTest, AFullDiskEndsTheRecordingNotTheProcess) {
                                                                                                : 2);
   });
   EXPECT_EQ(status, 0);
+  EXPECT_EQ(read().total, Chunk::kRecords);
+}
+
+// A program that closes all descriptors, and opens a file of its own, which gets the same number.
+TEST_F(RecorderTest, AFileOfTheProgramIsNeverWrittenTo) {
+  const std::string precious = path_ + ".precious";
+  const int status = in_child([&] {
+    const int lowest = ::dup(0);
+    ::close(lowest);
+    const auto recorder = create(kPlenty);
+    write(*recorder, 1);
+    ::close(lowest);
+    if (::open(precious.c_str(), O_CREAT | O_RDWR, 0600) != lowest) ::_exit(1);
+    write(*recorder, 2 * Chunk::kRecords);
+    ::_exit(recorder->dropped_errno() == EBADF ? 0 : 2);
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(std::filesystem::file_size(precious), 0u);
+  ::unlink(precious.c_str());
   EXPECT_EQ(read().total, Chunk::kRecords);
 }
 
