@@ -12,6 +12,7 @@
 #include "base/mpi_choices.h"
 #include "bench.hpp"
 #include "info.hpp"
+#include "noise.hpp"
 #include "profile.hpp"
 #include "run.hpp"
 
@@ -45,6 +46,13 @@ Examples:
   larklane info --options    the options: value, where it comes from, unit, range
   larklane info --json       for programs)";
 
+constexpr const char* kNoiseExamples = R"(
+A thread on each core that this process may use reads the clock over and over; where the clock jumps, the core did something else.
+
+Examples:
+  larklane noise --out node.json
+  larklane bench overhead --noise trace:node.json)";
+
 /// CLI11 does not know that a program and its arguments follow the options.
 class RunFormatter : public CLI::Formatter {
  public:
@@ -68,6 +76,18 @@ void add_run_options(CLI::App* command, larklane::tools::RunRequest* request) {
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
   command->prefix_command();
+}
+
+void add_noise_options(CLI::App* command, larklane::tools::NoiseRequest* request) {
+  command->add_option("--seconds", request->seconds, "how long, up to 3600")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+  command->add_option("--threshold-us", request->threshold_us, "shorter detours are left out")
+      ->check(CLI::Range(0.1, 1e6))
+      ->capture_default_str();
+  command->add_option("--out", request->path, "where to")->type_name("FILE")->capture_default_str();
+  command->add_flag("--overwrite", request->overwrite, "replace an earlier file");
+  command->footer(kNoiseExamples);
 }
 
 /// @param rest  what follows the command's own words and the first `--`, which is part of them only
@@ -100,11 +120,12 @@ std::optional<int> other_command(int argc, char** argv) {
   const std::vector<std::string> words(argv + std::min(argc, 2), argv + argc);
   if (word == "bench") return bench(words);
   if (word == "report") return run_python("larklane.report", words);
-  if (word.starts_with('-') || word == "run" || word == "profile" || word == "info")
+  if (word.starts_with('-') || word == "run" || word == "profile" || word == "noise" ||
+      word == "info")
     return std::nullopt;
   std::fprintf(stderr,
-               "larklane: '%s' is no command of ours; there are run, profile, bench, report and "
-               "info. To start a program: larklane run PROGRAM\n",
+               "larklane: '%s' is no command of ours; there are run, profile, bench, noise, report "
+               "and info. To start a program: larklane run PROGRAM\n",
                argv[1]);
   return kRefused;
 }
@@ -151,6 +172,11 @@ int main(int argc, char** argv) {
   info_command->add_flag("--json", info_request.json, "as JSON");
   info_command->footer(kInfoExamples);
 
+  NoiseRequest noise_request;
+  CLI::App* noise_command =
+      app.add_subcommand("noise", "record when this machine's cores are taken from a program");
+  add_noise_options(noise_command, &noise_request);
+
   // For --help; their words are not ours to read.
   app.add_subcommand("bench", "micro-benchmarks of partitioned communication and its alternatives");
   app.add_subcommand("report", "figures, comparison and advice from what was measured");
@@ -164,6 +190,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kRefused;
   }
   if (info_command->parsed()) return info(info_request);
+  if (noise_command->parsed()) return noise(noise_request);
   const bool profiles = profile_command->parsed();
   if (!take_program(profiles ? *profile_command : *run_command, argv + own, argv + argc,
                     profiles ? &profile_request.run : &run_request)) {

@@ -3,10 +3,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <fstream>
-#include <iterator>
+#include <utility>
 
-#include "delay_trace.hpp"
+#include "machines.hpp"
 #include "random.hpp"
 
 namespace larklane::bench {
@@ -14,17 +13,19 @@ namespace {
 
 struct Preset {
   std::string_view name;
-  PeriodicNoise noise;
+  double hz, us;
   std::string_view what;
 };
 
 /// The three patterns, 2.5 % of the processor each, that Ferreira, Bridges and Brightwell injected
 /// into Catamount (SC'08, section 3): what daemons, the scheduler's tick and interrupts look like.
 constexpr std::array<Preset, 3> kPresets{{
-    {"daemon", {1e8, 2.5e6}, "10 times a second for 2500 us (SC'08: a daemon)"},
-    {"scheduler", {1e7, 2.5e5}, "100 times a second for 250 us (SC'08: the scheduler)"},
-    {"interrupt", {1e6, 2.5e4}, "1000 times a second for 25 us (SC'08: interrupts)"},
+    {"daemon", 10, 2500, "10 times a second for 2500 us (SC'08: a daemon)"},
+    {"scheduler", 100, 250, "100 times a second for 250 us (SC'08: the scheduler)"},
+    {"interrupt", 1000, 25, "1000 times a second for 25 us (SC'08: interrupts)"},
 }};
+
+Recording periodic(double hz, double us) { return {{}, {1e9 / hz, {{{0, us * 1e3}}}}}; }
 
 bool to_number(std::string_view text, double* value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
@@ -32,23 +33,14 @@ bool to_number(std::string_view text, double* value) {
 }
 
 /// "HZ:US"
-bool parse_periodic(std::string_view text, PeriodicNoise* noise) {
+bool parse_periodic(std::string_view text, Recording* recording) {
   const std::size_t colon = text.find(':');
   double hz = 0, us = 0;
   if (colon == std::string_view::npos || !to_number(text.substr(0, colon), &hz) ||
       !to_number(text.substr(colon + 1), &us) || hz <= 0 || us < 0 || us * hz >= 1e6)
     return false;
-  *noise = {1e9 / hz, us * 1e3};
+  *recording = periodic(hz, us);
   return true;
-}
-
-/// Time after which `compute_ns` of undisturbed work is done, the next interruption coming after
-/// `phase_ns`.
-double disturbed(double compute_ns, double phase_ns, const PeriodicNoise& noise) {
-  const double work_between = noise.period_ns - noise.length_ns;
-  if (compute_ns <= phase_ns) return compute_ns;
-  const double hits = 1 + std::floor((compute_ns - phase_ns) / work_between);
-  return compute_ns + hits * noise.length_ns;
 }
 
 }  // namespace
@@ -72,28 +64,38 @@ Noise Noise::parse(std::string_view text, double percent, std::uint64_t seed, st
   }
   for (const Preset& preset : kPresets) {
     if (text == preset.name) {
-      noise.kind_ = Kind::periodic;
-      noise.periodic_ = preset.noise;
+      noise.replay(periodic(preset.hz, preset.us));
       return noise;
     }
   }
   if (text.starts_with("periodic:")) {
-    noise.kind_ = Kind::periodic;
-    if (!parse_periodic(text.substr(9), &noise.periodic_))
+    Recording recording;
+    if (!parse_periodic(text.substr(9), &recording))
       *error = "--noise " + std::string(text) +
                ": expected periodic:HZ:US, together less than all of the time";
+    noise.replay(std::move(recording));
     return noise;
   }
   if (text.starts_with("trace:")) {
-    noise.kind_ = Kind::trace;
-    noise.delays_ = read_delay_trace(std::string(text.substr(6)), error);
+    noise.replay(read_recording(std::string(text.substr(6)), error));
     return noise;
+  }
+  for (const Machine& machine : kMachines) {
+    if (text == machine.name) {
+      noise.replay(parse_recording(machine.recording, std::string(text), error));
+      return noise;
+    }
   }
   *error = "--noise " + std::string(text) +
            ": expected none, single, uniform, gaussian, exponential, periodic:HZ:US, trace:FILE, "
            "or one of the presets\n" +
            noise_presets();
   return noise;
+}
+
+void Noise::replay(Recording recording) {
+  kind_ = recording.delays.empty() ? Kind::detours : Kind::delays;
+  recording_ = std::move(recording);
 }
 
 double Noise::compute_ns(double compute_ns, std::uint64_t round, std::uint32_t thread,
@@ -115,12 +117,16 @@ double Noise::compute_ns(double compute_ns, std::uint64_t round, std::uint32_t t
       }
     case Kind::exponential:
       return compute_ns * (1 + share_ * random.exponential());
-    case Kind::periodic:
-      return disturbed(compute_ns, random.uniform() * (periodic_.period_ns - periodic_.length_ns),
-                       periodic_);
-    case Kind::trace: {
-      const std::vector<double>& delays = delays_[round % delays_.size()];
+    case Kind::delays: {
+      const std::vector<double>& delays = recording_.delays[round % recording_.delays.size()];
       return compute_ns + delays[thread % delays.size()];
+    }
+    case Kind::detours: {
+      const Detours& detours = recording_.detours;
+      Random of_round(seed_, threads, round);
+      const double begin = thread < detours.cores.size() ? of_round.uniform() : random.uniform();
+      return detours.disturbed_ns(compute_ns, thread % detours.cores.size(),
+                                  begin * detours.span_ns);
     }
   }
   return compute_ns;
@@ -130,6 +136,8 @@ std::string noise_presets() {
   std::string text;
   for (const Preset& preset : kPresets)
     text += "  " + std::string(preset.name) + ": " + std::string(preset.what) + "\n";
+  for (const Machine& machine : kMachines)
+    text += "  " + std::string(machine.name) + ": " + std::string(machine.what) + "\n";
   return text;
 }
 

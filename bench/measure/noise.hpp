@@ -5,21 +5,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "recording.hpp"
 
 namespace larklane::bench {
 
-/// Delays recorded elsewhere: [rounds][threads], nanoseconds above the fastest thread's time.
-using DelayTrace = std::vector<std::vector<double>>;
-
-/// Interruptions at a fixed rate, each of a fixed length, at a random phase of each thread.
-struct PeriodicNoise {
-  double period_ns, length_ns;
-};
-
 class Noise {
  public:
-  enum class Kind { none, single, uniform, gaussian, exponential, periodic, trace };
+  enum class Kind { none, single, uniform, gaussian, exponential, delays, detours };
 
   /// @param text  none | single | uniform | gaussian | exponential | periodic:HZ:US | a preset's
   ///              name | trace:FILE
@@ -31,19 +24,23 @@ class Noise {
   /// uniform:     in [c, c + percent of c)                     (ICPP'22, 3.3)
   /// gaussian:    mean c, deviation percent of c; a negative time is drawn again
   /// exponential: c plus a delay of mean percent of c
-  /// periodic:    c plus the interruptions that fall into it
-  /// trace:       c plus the recorded delay
+  /// periodic:    as a trace of one core with these detours
+  /// trace:       c plus the recorded delay; or what c takes on a core with the recorded detours,
+  ///              from a time on that is drawn for each round, and for each further thread of a
+  ///              core
+  /// preset of a machine: as such a trace
   double compute_ns(double compute_ns, std::uint64_t round, std::uint32_t thread,
                     std::uint32_t threads) const;
 
   Kind kind() const noexcept { return kind_; }
 
  private:
+  void replay(Recording recording);
+
   Kind kind_ = Kind::none;
   double share_ = 0;  ///< percent / 100
   std::uint64_t seed_ = 0;
-  PeriodicNoise periodic_{};
-  DelayTrace delays_;
+  Recording recording_;
 };
 
 /// One line per preset, for --help.

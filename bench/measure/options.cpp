@@ -196,7 +196,8 @@ void add_work(CLI::App* sub, Options& o, Words& words) {
          "thread (computes everything before it sends) or partition (each before it is sent)")
       ->transform(CLI::CheckedTransformer(splits, CLI::ignore_case));
   add("--noise", o.noise,
-      "none, single, uniform, gaussian, exponential, periodic:HZ:US, trace:FILE, a preset");
+      "none, single, uniform, gaussian, exponential, periodic:HZ:US, trace:FILE (delays of a "
+      "profile, or what `larklane noise` recorded), a preset");
   add("--noise-percent", o.noise_percent, "amount of noise, of the compute time")
       ->check(CLI::NonNegativeNumber);
   add("--seed", o.seed, "of the noise and of the random order");

@@ -123,7 +123,7 @@ def delays(profile: Profile) -> list[list[int]]:
 
 
 def write_delays(profile: Profile, path: pathlib.Path) -> int:
-    """In the format of bench/measure/delay_trace.hpp. Raises ProfileError if there are none. Returns the rounds."""
+    """In the format of bench/measure/recording.hpp. Raises ProfileError if there are none. Returns the rounds."""
     rows = delays(profile)
     if not rows:
         raise ProfileError("no round with threads in it: nothing to take delays from")

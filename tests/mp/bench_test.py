@@ -219,6 +219,29 @@ def replay(suite):
         assert least_ns <= min(steps) < most_ns, (benchmark, steps)
 
 
+def noise(suite):
+    """What `larklane noise` records is replayed; and it says what it can't."""
+    file = pathlib.Path(suite.folder.name, "noise.json")
+
+    def record(*words):
+        return subprocess.run([suite.command, "noise", "--seconds", "0.5", "--out", *words], capture_output=True, text=True, timeout=60)
+
+    done = record(str(file))
+    assert done.returncode == 0 and done.stdout.count("detours a second") == len(os.sched_getaffinity(0)), done
+    found = json.loads(file.read_text())
+    assert found["span_ns"] == 5e8 and found["cores"] == sorted(os.sched_getaffinity(0)), found
+    detours = [detour for core in found["detours_ns"] for detour in core]
+    assert detours and min(length for _, length in detours) >= 1000, "no core was ever taken away"
+    words = ["--sizes", "64", "--threads", "1", "--compute-us", "100", "--iterations", "5", "--noise", f"trace:{file}", "--ways", "join"]
+    outcome, _ = suite.run("overhead", *words, variant="native")
+    assert outcome.status == 0, outcome.output
+    done = record(str(file))
+    assert done.returncode == 2 and f"{file} is there already" in done.stderr, done
+    done = record("/nonexistent/x.json")
+    assert done.returncode == 1 and "/nonexistent/x.json: not written: No such file or directory" in done.stderr, done
+    assert record(str(file), "--seconds", "0").returncode == 2
+
+
 def neighbours(suite):
     """A message to each of two receivers."""
     words = ["--neighbours", "2", "--ways", "join,persistent,threads,thread-comms,rma,partitioned,pretended", "--traces", "1"]
@@ -395,7 +418,7 @@ def quick(suite):
 
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
          **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
-         "faces": faces, "options": options, "splits": splits, "oversubscribed": oversubscribed, "replay": replay, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "stuck": stuck, "misuse": misuse, "program": program, "turns": turns, "quick": quick, "missing": missing, "uneven": uneven}
+         "faces": faces, "options": options, "splits": splits, "oversubscribed": oversubscribed, "replay": replay, "noise": noise, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "stuck": stuck, "misuse": misuse, "program": program, "turns": turns, "quick": quick, "missing": missing, "uneven": uneven}
 EVERY = [case for case in CASES if case not in ("missing", "guarded", "hasty", "stuck", "quick")]
 # Enough to see that the program of an MPI is there and is the one that starts.
 SOME = ["early-bird", "halo3d", "faces"]

@@ -397,7 +397,7 @@ def mistakes(bench):
         output = system(bench.command, "run", orphan, status=REFUSED)
         expect(word in output, f"{first_line}: no '{word}'", output)
     output = system(bench.command, "frobnicate", status=REFUSED)
-    expect("'frobnicate'" in output and "run, profile, bench, report and info" in output, "the word is missing", output)
+    expect("'frobnicate'" in output and "run, profile, bench, noise, report and info" in output, "the word is missing", output)
     output = system(bench.command, "run", "--mpi", "native", "--summary", "/bin/true")
     expect("no summary" in output, "nobody says that there is no summary", output)
 

@@ -133,6 +133,67 @@ TEST_F(TraceFile, CutShortOrOddIsRefusedByName) {
   }
 }
 
+// The last 100 of each 1000 ns are lost.
+Detours regular() {
+  Detours detours{10000, {{}, {}}};
+  for (double at = 900; at < 10000; at += 1000) detours.cores[0].push_back({at, 100});
+  return detours;
+}
+
+TEST(Detours, TakeTheirTime) {
+  const Detours detours = regular();
+  const auto takes = [&](double work, double begin) {
+    return detours.disturbed_ns(work, 0, begin);
+  };
+  EXPECT_EQ(takes(900, 0), 900);  // over as the first begins
+  EXPECT_EQ(takes(901, 0), 1001);
+  EXPECT_EQ(takes(1, 950), 51);        // begun in the midst of one
+  EXPECT_EQ(takes(1, 9950), 51);       // of the last
+  EXPECT_EQ(takes(1000, 9000), 1100);  // across the end
+  EXPECT_EQ(takes(9000, 500), 10000);
+  EXPECT_EQ(takes(90000, 500), 100000);  // ten times around
+  EXPECT_EQ(takes(90000, 950), 50 + 9 * 10000 + 9900);
+  EXPECT_EQ(detours.disturbed_ns(12345, 1, 7), 12345);  // a core that loses nothing
+}
+
+TEST_F(TraceFile, OfDetoursIsReplayedFromATimeThatIsDrawn) {
+  const std::string file = write(
+      R"({"span_ns": 10000, "detours_ns": [[[900, 100], [5000, 100]], [[900, 100], [5000, 100]]]})");
+  const Noise noise = make(file, 0);
+  int hit = 0;
+  for (std::uint64_t r = 0; r < 10000; ++r) {
+    const double time = noise.compute_ns(400, r, 0, 4);
+    ASSERT_EQ(noise.compute_ns(400, r, 1, 4), time) << "cores were recorded at the same time";
+    ASSERT_GE(time, 399.99);
+    ASSERT_LE(time, 500.01);
+    if (time > 400.01) ++hit;
+  }
+  EXPECT_NEAR(hit, 1000, 120);  // of 10000 times to begin at, 2 x 500 meet one
+  int apart = 0;
+  for (std::uint64_t r = 0; r < 10000; ++r)
+    apart += noise.compute_ns(400, r, 0, 4) != noise.compute_ns(400, r, 2, 4);
+  EXPECT_GT(apart, 1000) << "further threads of a core have a time of their own";
+}
+
+TEST_F(TraceFile, OfDetoursThatCanNotBeIsRefusedByName) {
+  for (const char* cores :
+       {"[]", "[[[1]]]", "[[[0, 11]]]", "[[[-1, 2]]]", "[[[0, 3], [2, 1]]]", "[[[0, 10]]]", "7"}) {
+    std::string error;
+    Noise::parse(write(std::string(R"({"span_ns": 10, "detours_ns": )") + cores + "}"), 1, 1,
+                 &error);
+    EXPECT_NE(error.find("delays.json"), std::string::npos) << cores;
+  }
+}
+
+// Each machine's detours take their share of a long time.
+TEST(Noise, PresetsOfMachinesAreWhatWasRecorded) {
+  EXPECT_NE(noise_presets().find("vm-epyc"), std::string::npos);
+  const Noise noise = make("vm-epyc", 0);
+  EXPECT_EQ(noise.kind(), Noise::Kind::detours);
+  const double time = noise.compute_ns(1e12, 0, 0, 1);
+  EXPECT_NEAR(time, 1e12 / (1 - 0.03557), 1e9);  // as `larklane noise` said of core 0
+}
+
 TEST(Statistics, QuantilesOfFive) {
   const std::vector<double> samples{50, 10, 40, 20, 30};
   EXPECT_EQ(quantile(samples, 0), 10);

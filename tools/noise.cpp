@@ -1,0 +1,198 @@
+#include "noise.hpp"
+
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "run.hpp"
+
+namespace larklane::tools {
+namespace {
+
+constexpr std::size_t kDetoursMax = 1 << 17;  // of a core
+
+/// Thread safety: single-owner, while it is watched by the watching thread.
+struct Core {
+  int number;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> detours;  ///< begin, length
+  std::uint64_t span_ns = 0;
+  int pinning_errno = 0;
+};
+
+std::vector<Core> allowed_cores() {
+  std::vector<Core> cores;
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &set)) cores.push_back({cpu, {}});
+  return cores;
+}
+
+/// Reads the clock over and over: where it jumps, the core did something else.
+void watch(Core* core, std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t threshold_ns) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core->number, &set);
+  if (::sched_setaffinity(0, sizeof set, &set) != 0) core->pinning_errno = errno;
+  core->detours.resize(kDetoursMax);  // no page fault while it watches
+  std::size_t count = 0;
+  while (now_ns() < begin_ns) ::sched_yield();
+  std::uint64_t before = now_ns();
+  while (before < end_ns && count < kDetoursMax) {
+    const std::uint64_t now = now_ns();
+    if (now - before >= threshold_ns) core->detours[count++] = {before - begin_ns, now - before};
+    before = now;
+  }
+  core->span_ns = before - begin_ns;
+  core->detours.resize(count);
+}
+
+void show_progress(std::uint64_t begin_ns, std::uint64_t end_ns) {
+  const bool is_seen = ::isatty(STDERR_FILENO) != 0;
+  for (std::uint64_t now = now_ns(); now < end_ns; now = now_ns()) {
+    if (is_seen && now >= begin_ns)
+      std::fprintf(stderr, "\r%3.0f of %.0f s", static_cast<double>(now - begin_ns) / 1e9,
+                   static_cast<double>(end_ns - begin_ns) / 1e9);
+    std::this_thread::sleep_for(
+        std::chrono::nanoseconds(std::min<std::uint64_t>(1'000'000'000, end_ns - now)));
+  }
+  if (is_seen) std::fputs("\r\033[K", stderr);
+}
+
+void show(const Core& core, std::uint64_t span_ns) {
+  std::vector<std::uint64_t> lengths;
+  std::uint64_t sum = 0;
+  for (const auto& [begin, length] : core.detours) {
+    lengths.push_back(length);
+    sum += length;
+  }
+  std::ranges::sort(lengths);
+  const auto span = static_cast<double>(span_ns);
+  std::printf("  core %3d: %8.1f detours a second, %6.3f %% of the time", core.number,
+              static_cast<double>(lengths.size()) / span * 1e9,
+              static_cast<double>(sum) / span * 100);
+  if (!lengths.empty())
+    std::printf(", median %.1f us, longest %.1f us",
+                static_cast<double>(lengths[lengths.size() / 2]) / 1e3,
+                static_cast<double>(lengths.back()) / 1e3);
+  std::printf("\n");
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  char text[11] = {};
+  std::strftime(text, sizeof text, "%Y-%m-%d", std::gmtime(&now));
+  return text;
+}
+
+/// A file that is there when it is whole. Thread safety: single-owner.
+class Output {
+ public:
+  explicit Output(std::string path) : path_(std::move(path)), part_(path_ + ".part"), file_(part_) {
+    if (!file_) error_ = errno;
+  }
+  ~Output() { std::remove(part_.c_str()); }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  bool is_open() const { return error_ == 0; }
+  bool write(const nlohmann::json& content) {
+    errno = 0;
+    file_ << content.dump() << '\n';
+    file_.close();
+    if (!file_ || std::rename(part_.c_str(), path_.c_str()) != 0) error_ = errno != 0 ? errno : EIO;
+    return error_ == 0;
+  }
+  int complain() const {
+    std::fprintf(stderr, "larklane noise: %s: not written: %s\n", path_.c_str(),
+                 std::strerror(error_));
+    return 1;
+  }
+
+ private:
+  const std::string path_, part_;
+  std::ofstream file_;
+  int error_ = 0;
+};
+
+}  // namespace
+
+int noise(const NoiseRequest& request) {
+  const std::filesystem::path path = request.path;
+  if (std::filesystem::exists(path) &&
+      (!request.overwrite || !std::filesystem::is_regular_file(path))) {
+    std::fprintf(stderr, "larklane noise: %s is there already; --overwrite replaces a file\n",
+                 request.path.c_str());
+    return kRefused;
+  }
+  std::vector<Core> cores = allowed_cores();
+  if (cores.empty()) {
+    std::fprintf(stderr, "larklane noise: which cores it may use is not known: %s\n",
+                 std::strerror(errno));
+    return 1;
+  }
+  Output output(request.path);
+  if (!output.is_open()) return output.complain();
+  std::printf("Recording on %zu cores for %g s: leave the machine alone.\n", cores.size(),
+              request.seconds);
+  std::fflush(stdout);
+  const auto threshold_ns = static_cast<std::uint64_t>(request.threshold_us * 1e3);
+  const std::uint64_t begin_ns = now_ns() + 100'000'000;  // until all threads are there
+  const std::uint64_t end_ns = begin_ns + static_cast<std::uint64_t>(request.seconds * 1e9);
+  std::vector<std::thread> threads;
+  for (Core& core : cores) threads.emplace_back(watch, &core, begin_ns, end_ns, threshold_ns);
+  show_progress(begin_ns, end_ns);
+  for (std::thread& thread : threads) thread.join();
+
+  nlohmann::json numbers = nlohmann::json::array(), rows = nlohmann::json::array();
+  std::uint64_t span_ns = end_ns - begin_ns;
+  for (Core& core : cores) {
+    if (core.pinning_errno != 0)
+      std::fprintf(stderr, "larklane noise: core %d: its thread may have been elsewhere: %s\n",
+                   core.number, std::strerror(core.pinning_errno));
+    if (core.detours.size() < kDetoursMax || core.span_ns >= span_ns) continue;
+    span_ns = core.span_ns;
+    std::fprintf(stderr,
+                 "larklane noise: core %d: %zu detours in %.1f s: what is later is left out; "
+                 "--threshold-us makes them fewer\n",
+                 core.number, kDetoursMax, static_cast<double>(span_ns) / 1e9);
+  }
+  for (Core& core : cores) {
+    std::erase_if(core.detours, [&](const auto& detour) {
+      return detour.first + detour.second > span_ns;  // not over when the recording ended
+    });
+    show(core, span_ns);
+    numbers.push_back(core.number);
+    rows.push_back(core.detours);
+  }
+  utsname kernel{};
+  ::uname(&kernel);
+  const bool is_written = output.write(
+      {{"recorded", today()},
+       {"kernel", std::string(kernel.sysname) + " " + kernel.release + " " + kernel.machine},
+       {"cores", std::move(numbers)},
+       {"threshold_ns", threshold_ns},
+       {"span_ns", span_ns},
+       {"detours_ns", std::move(rows)}});
+  if (!is_written) return output.complain();
+  std::printf("%s: replayed by larklane bench BENCHMARK --noise trace:%s\n", request.path.c_str(),
+              request.path.c_str());
+  return 0;
+}
+
+}  // namespace larklane::tools
