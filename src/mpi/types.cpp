@@ -7,6 +7,19 @@
 #include "mpi/next.hpp"
 
 namespace larklane::mpi {
+
+int combiner_of(MPI_Datatype type) {
+  const Next& real = next_pmpi();
+  int combiner = MPI_UNDEFINED, integers = 0, addresses = 0, types = 0;
+  if (real.Type_get_envelope_c != nullptr) {
+    MPI_Count integers_c = 0, addresses_c = 0, large = 0, types_c = 0;
+    real.Type_get_envelope_c(type, &integers_c, &addresses_c, &large, &types_c, &combiner);
+  } else {
+    real.Type_get_envelope(type, &integers, &addresses, &types, &combiner);
+  }
+  return combiner;
+}
+
 namespace {
 
 /// What a derived type was made of. The calls with int and those with MPI_Count give the same
@@ -31,18 +44,6 @@ struct Contents {
 bool is_named(int combiner) {
   return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_F90_REAL ||
          combiner == MPI_COMBINER_F90_COMPLEX || combiner == MPI_COMBINER_F90_INTEGER;
-}
-
-int combiner_of(MPI_Datatype type) {
-  const Next& real = next_pmpi();
-  int combiner = MPI_UNDEFINED, integers = 0, addresses = 0, types = 0;
-  if (real.Type_get_envelope_c != nullptr) {
-    MPI_Count integers_c = 0, addresses_c = 0, large = 0, types_c = 0;
-    real.Type_get_envelope_c(type, &integers_c, &addresses_c, &large, &types_c, &combiner);
-  } else {
-    real.Type_get_envelope(type, &integers, &addresses, &types, &combiner);
-  }
-  return combiner;
 }
 
 Contents::~Contents() {

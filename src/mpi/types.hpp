@@ -15,4 +15,8 @@ namespace larklane::mpi {
 /// don't know
 Result<std::shared_ptr<const Typemap>> flatten(MPI_Datatype datatype, std::string* problem);
 
+/// MPI_COMBINER_X of a type, also of one that MPI_Type_get_envelope refuses, since it was made with
+/// MPI_Count.
+int combiner_of(MPI_Datatype type);
+
 }  // namespace larklane::mpi

@@ -6,6 +6,7 @@
 #include "mpi/communicator.hpp"
 #include "mpi/handle_table.hpp"
 #include "mpi/process.hpp"
+#include "mpi/types.hpp"
 
 namespace larklane::mpi {
 
@@ -65,14 +66,12 @@ std::int32_t world_rank_of(Communicator* communicator, int peer) {
 struct LastType {
   MPI_Datatype type{};
   bool is_named = false;  ///< nobody can free it: its handle is never another one's
-  MPI_Count size = 0;
+  MPI_Count size = 0;     ///< negative: not known
 };
 
-bool is_named(MPI_Datatype datatype) noexcept {
-  int integers = 0, addresses = 0, types = 0, combiner = 0;
-  return next_pmpi().Type_get_envelope(datatype, &integers, &addresses, &types, &combiner) ==
-             MPI_SUCCESS &&
-         combiner == MPI_COMBINER_NAMED;
+MPI_Count size_of(MPI_Datatype datatype) noexcept {
+  MPI_Count size = 0;
+  return next_pmpi().Type_size_x(datatype, &size) == MPI_SUCCESS ? size : -1;
 }
 
 }  // namespace
@@ -142,11 +141,10 @@ void forget_routes() noexcept { route_generation.fetch_add(1, std::memory_order_
 
 std::uint64_t bytes_of(std::int64_t count, MPI_Datatype datatype) noexcept {
   thread_local LastType last;
-  if (!last.is_named || last.type != datatype) {
-    last = {datatype, false, 0};
-    if (next_pmpi().Type_size_x(datatype, &last.size) != MPI_SUCCESS) return 0;
-    last.is_named = is_named(datatype);
-  }
+  if (last.type != datatype)
+    last = {datatype, combiner_of(datatype) == MPI_COMBINER_NAMED, size_of(datatype)};
+  else if (!last.is_named)
+    last.size = size_of(datatype);
   if (last.size < 0 || count < 0) return 0;
   return static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(last.size);
 }

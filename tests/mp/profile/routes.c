@@ -1,6 +1,7 @@
-/* Messages of rank 0 of 6, one each: to ranks 1 and 5 in turns, by a communicator in which the
- * ranks are the other way round, and of types that are freed at once, so that the next one gets
- * their handle. Prints "ok". */
+/* Messages of rank 0 of 6, one each: to ranks 1 and 5 in turns; by a communicator in which the
+ * ranks are the other way round, and by one in which they are not, which gets its handle; of types
+ * that are freed at once, so that the next one gets their handle, made with int and with MPI_Count.
+ * Prints "ok". */
 #include <mpi.h>
 #include <stdio.h>
 
@@ -23,9 +24,13 @@ int main(int argc, char** argv) {
     const int peer = i % 2 == 0 ? 1 : 5;
     send(peer, peer, 1, MPI_INT, MPI_COMM_WORLD);
   }
-  MPI_Comm reversed;
-  MPI_Comm_split(MPI_COMM_WORLD, 0, size - self, &reversed);
-  for (int peer = 0; peer < 2; ++peer) send(peer, size - 1 - peer, 2, MPI_INT, reversed);
+  for (int turn = 0; turn < 2; ++turn) {
+    MPI_Comm other;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, turn == 0 ? size - self : self, &other);
+    for (int peer = turn; peer < 2; ++peer)
+      send(peer, turn == 0 ? size - 1 - peer : peer, 2, MPI_INT, other);
+    MPI_Comm_free(&other);
+  }
   for (int cell = 3; cell <= 5; ++cell) {
     MPI_Datatype type;
     MPI_Type_contiguous(cell, MPI_INT, &type);
@@ -33,7 +38,13 @@ int main(int argc, char** argv) {
     send(1, 1, 1, type, MPI_COMM_WORLD);
     MPI_Type_free(&type);
   }
-  MPI_Comm_free(&reversed);
+#if MPI_VERSION >= 4
+  MPI_Datatype large;
+  MPI_Type_contiguous_c(6, MPI_INT, &large);
+  MPI_Type_commit(&large);
+  send(1, 1, 1, large, MPI_COMM_WORLD);
+  MPI_Type_free(&large);
+#endif
   if (self == 0) printf("ok\n");
   MPI_Finalize();
   return 0;
