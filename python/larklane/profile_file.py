@@ -177,14 +177,16 @@ def cores_of(text: str) -> frozenset[int]:
 
 
 def _records(data: bytes, offset: int, chunk_bytes: int, problems: list[str]) -> Iterator[Record]:
-    """Of each thread in the order in which they were written, up to a chunk that is missing."""
+    """Of each thread in the order in which they were written, up to one that is missing."""
     for thread, chunks in _chunks(data, offset, chunk_bytes, problems).items():
-        for sequence in range(max(chunks) + 1):
-            if sequence not in chunks:
-                problems.append(f"cut off or damaged: {_capacity(chunk_bytes)} records of thread {thread} are missing, and its later ones are left out")
-                break
-            for fields in RECORD.iter_unpack(chunks[sequence]):
+        last = max(chunks)
+        for sequence in range(last + 1):
+            records = chunks.get(sequence, b"")
+            for fields in RECORD.iter_unpack(records):
                 yield Record(*fields[:9], thread)
+            if missing := _capacity(chunk_bytes) - len(records) // RECORD.size if sequence < last else 0:
+                problems.append(f"cut off or damaged: {missing} records of thread {thread} or more are missing, and its later ones are left out")
+                break
 
 
 def _capacity(chunk_bytes: int) -> int:

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -96,9 +97,15 @@ Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& path, cons
                                                    std::uint64_t bytes_max) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (fd.get() < 0) return Status(Errc::kSystem, errno);
-  const std::uint64_t chunks =
-      (std::max<std::uint64_t>(bytes_max, kHeaderBytes + sizeof(Chunk)) - kHeaderBytes) /
-      sizeof(Chunk);
+  rlimit longest{};
+  if (::getrlimit(RLIMIT_FSIZE, &longest) != 0) longest.rlim_cur = RLIM_INFINITY;
+  const std::uint64_t wanted = std::max<std::uint64_t>(bytes_max, kHeaderBytes + sizeof(Chunk));
+  const std::uint64_t bytes = std::min<std::uint64_t>(wanted, longest.rlim_cur);
+  if (bytes < kHeaderBytes + sizeof(Chunk)) {
+    ::unlink(path.c_str());
+    return Status(Errc::kSystem, EFBIG);
+  }
+  const std::uint64_t chunks = (bytes - kHeaderBytes) / sizeof(Chunk);
   struct stat file {};
   int error = ::fstat(fd.get(), &file) != 0 ? errno : 0;
   if (error == 0) error = ::posix_fallocate(fd.get(), 0, kHeaderBytes);
@@ -116,6 +123,7 @@ Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& path, cons
   std::unique_ptr<Recorder> recorder(new Recorder(fd.release(), memory, chunks, facts.has_writes));
   recorder->device_ = file.st_dev;
   recorder->inode_ = file.st_ino;
+  recorder->limit_errno_ = bytes < wanted ? EFBIG : 0;
   FileHeader& header = *recorder->header_;
   header.version = kVersion;
   header.header_bytes = kHeaderBytes;
@@ -147,10 +155,12 @@ Recorder::Recorder(int fd, void* memory, std::uint64_t chunks_max, bool has_writ
       has_writes_(has_writes) {}
 
 Recorder::~Recorder() {
-  if (thread_chunk.owner == this) thread_chunk = {nullptr, nullptr, 0};
+  if (thread_chunk.owner == this) forget_thread();
   ::munmap(header_, kHeaderBytes + chunks_max_ * sizeof(Chunk));
   ::close(fd_);
 }
+
+void Recorder::forget_thread() noexcept { thread_chunk = {nullptr, nullptr, 0}; }
 
 bool Recorder::take_chunk_slow() noexcept {
   thread_local Leaver leaver;
@@ -202,26 +212,28 @@ std::uint32_t Recorder::number_of_thread(int id) {
   return named->second.number;
 }
 
-bool Recorder::has_room_locked() noexcept {
+std::uint64_t Recorder::end_locked() const noexcept {
+  return kHeaderBytes + chunks_used_ * sizeof(Chunk);
+}
+
+bool Recorder::reserve_locked() noexcept {
+  if (chunks_used_ == chunks_max_) full_errno_ = limit_errno_;
   if (full_errno_ != 0 || chunks_used_ == chunks_max_) return false;
   struct stat now {};
   const int errno_of_program = errno;
   // A program that closes all its descriptors may have opened a file of its own in this one's
   // place.
-  if (::fstat(fd_, &now) != 0 || now.st_dev != device_ || now.st_ino != inode_) full_errno_ = EBADF;
+  if (::fstat(fd_, &now) != 0 || now.st_dev != device_ || now.st_ino != inode_)
+    full_errno_ = EBADF;
+  else
+    full_errno_ =
+        ::posix_fallocate(fd_, static_cast<off_t>(end_locked()), static_cast<off_t>(sizeof(Chunk)));
   errno = errno_of_program;
   return full_errno_ == 0;
 }
 
 Chunk* Recorder::new_chunk_locked(std::uint32_t thread) noexcept {
-  if (!has_room_locked()) return nullptr;
-  const std::uint64_t offset = kHeaderBytes + chunks_used_ * sizeof(Chunk);
-  if (const int error =
-          ::posix_fallocate(fd_, static_cast<off_t>(offset), static_cast<off_t>(sizeof(Chunk)));
-      error != 0) {
-    full_errno_ = error;
-    return nullptr;
-  }
+  if (!reserve_locked()) return nullptr;
   Chunk* const chunk = &chunks_[chunks_used_++];
 #ifdef MADV_POPULATE_WRITE
   // At once takes less than page by page, as a kernel before 5.14 does it.
@@ -240,12 +252,11 @@ Chunk* Recorder::new_chunk_locked(std::uint32_t thread) noexcept {
 }
 
 bool Recorder::copy_locked(const Chunk& full) noexcept {
-  if (!has_room_locked()) return false;
-  const std::uint64_t offset = kHeaderBytes + chunks_used_ * sizeof(Chunk);
+  if (!reserve_locked()) return false;
   constexpr std::size_t kHead = offsetof(Chunk, records);
   // The head last: what has none is no chunk.
-  full_errno_ = write_at(fd_, full.records, sizeof full.records, offset + kHead);
-  if (full_errno_ == 0) full_errno_ = write_at(fd_, &full, kHead, offset);
+  full_errno_ = write_at(fd_, full.records, sizeof full.records, end_locked() + kHead);
+  if (full_errno_ == 0) full_errno_ = write_at(fd_, &full, kHead, end_locked());
   if (full_errno_ != 0) return false;
   ++chunks_used_;
   return true;

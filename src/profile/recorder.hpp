@@ -29,14 +29,15 @@ struct Facts {
 /// Thread safety: thread-safe.
 /// Invariants:
 /// 1. A chunk belongs to one thread at a time, and a thread's number to one thread that lives.
-/// 2. The blocks of a mapped chunk exist before it is used, so that a full disk is an error, not a
-/// signal.
+/// 2. The blocks of a chunk exist before it is written to, so that a full disk is an error: of a
+/// mapped one not a signal, of a copied one not only when it has been forgotten.
 /// 3. After the first record that was dropped, full_since_ns is set: what comes later is not
 /// complete.
 class Recorder {
  public:
   /// @param bytes_max  of the file
-  /// @errors kSystem: detail is the errno; EEXIST: there is a file of that name
+  /// @errors kSystem: detail is the errno; EEXIST: there is a file of that name; EFBIG: the process
+  /// may not write files of that length (ulimit -f)
   static Result<std::unique_ptr<Recorder>> create(const std::string& path, const Facts& facts,
                                                   std::uint64_t bytes_max);
   ~Recorder();  ///< no thread writes any more; in an MPI process that can't be known
@@ -60,12 +61,15 @@ class Recorder {
   /// The number of a thread in the file, or that which it will have. @param id  the kernel's
   std::uint32_t number_of_thread(int id);
   void set_clock(const ClockSample& at_begin, const ClockSample& at_end) noexcept;
+  /// In a forked child, whose copy of the mutex may be locked for ever: the thread leaves its chunk
+  /// to nobody when it ends.
+  static void forget_thread() noexcept;
   /// The program has come to its end in order.
   void finish() noexcept;
 
   std::uint64_t clock_id() const noexcept { return header_->clock_id; }
   std::uint64_t dropped_count() const noexcept;
-  /// Why something was dropped: errno, or 0 for the limit of the file.
+  /// Why something was dropped: errno (EFBIG: the limit of the process), or 0 for bytes_max.
   int dropped_errno() const noexcept;
 
  private:
@@ -81,7 +85,9 @@ class Recorder {
   bool take_chunk_slow() noexcept;
   bool drop() noexcept;
   Chunk* first_chunk_locked();
-  bool has_room_locked() noexcept;
+  std::uint64_t end_locked() const noexcept;  ///< where the next chunk goes
+  /// @return false: there is no room for it
+  bool reserve_locked() noexcept;
   Chunk* new_chunk_locked(std::uint32_t thread) noexcept;
   /// Copies a full chunk behind the others. @return false: there is no room
   bool copy_locked(const Chunk& full) noexcept;
@@ -93,6 +99,7 @@ class Recorder {
   const int fd_;
   dev_t device_ = 0;  ///< of the file
   ino_t inode_ = 0;
+  int limit_errno_ = 0;  ///< why there are no more chunks: EFBIG, or 0 for bytes_max
   std::atomic<std::uint32_t> requests_{0};
   mutable std::mutex mutex_;
   std::uint64_t chunks_used_ = 0;  // guarded by mutex_, as what follows

@@ -122,26 +122,36 @@ def test_incomplete(folder):
 
 def test_order_of_chunks(folder):
     """A thread writes to one chunk; full ones are copied behind it."""
-    def ready(*numbers):
-        return [record(Kind.READY, 10 + number, 11 + number, value=number) for number in numbers]
+    capacity = (CHUNK_BYTES - CHUNK_HEADER_BYTES) // RECORD.size
+    path = folder / "rank-00000.larkprof"
 
-    def read(*chunks):
-        write(folder, 0, chunks, size=1)
-        file = profile_file.read_file(folder / "rank-00000.larkprof")
+    def ready(begin, end):
+        return [record(Kind.READY, 10 + number, 11 + number, value=number) for number in range(begin, end)]
+
+    def read():
+        file = profile_file.read_file(path)
         return [each.value for each in file.records], file.problems
 
-    assert read((0, ready(5), 2), (0, ready(1, 2), 0), (0, ready(3, 4), 1)) == ([1, 2, 3, 4, 5], [])
-    for own in ready(3, 4), []:  # ended when the copy was whole: before the chunk was emptied, and before it had its new number
-        assert read((0, own, 1), (0, ready(1, 2), 0), (0, ready(3, 4), 1)) == ([1, 2, 3, 4], [])
-    values, problems = read((0, ready(5), 2), (0, ready(1, 2), 0), (1, ready(9)))
-    assert values == [1, 2, 9] and problems == ["cut off or damaged: 1364 records of thread 0 are missing, and its later ones are left out"], (values, problems)
-    path = folder / "rank-00000.larkprof"
-    write(folder, 0, [(0, ready(3, 4), 0), (0, ready(3, 4), 1)], size=1)
+    def wrote(*chunks):
+        write(folder, 0, chunks, size=1)
+        return read()
+
+    first, second = (0, ready(0, capacity), 0), (0, ready(capacity, 2 * capacity), 1)
+    own = (0, ready(2 * capacity, 2 * capacity + 1), 2)
+    assert wrote(own, first, second) == ([*range(2 * capacity + 1)], [])
+    for unchanged in (0, second[1], 1), (0, [], 1):  # ended when the copy was whole: before the chunk was emptied, and before it had its new number
+        assert wrote(unchanged, first, second) == ([*range(2 * capacity)], [])
+    values, problems = wrote(own, first, (1, ready(9999, 10000)))
+    assert values == [*range(capacity), 9999]
+    assert problems == [f"cut off or damaged: {capacity} records of thread 0 or more are missing, and its later ones are left out"], problems
+    values, problems = wrote(own, (0, ready(0, capacity - 3), 0), second)
+    assert values == [*range(capacity - 3)]
+    assert problems == ["cut off or damaged: 3 records of thread 0 or more are missing, and its later ones are left out"], problems
+    write(folder, 0, [(0, ready(3, 5), 0), (0, ready(3, 5), 1)], size=1)
     whole = path.read_bytes()
     begin = HEADER_BYTES + CHUNK_BYTES
     path.write_bytes(whole[:begin] + bytes(CHUNK_HEADER_BYTES) + whole[begin + CHUNK_HEADER_BYTES : -1000])  # ended in the midst of the copy
-    file = profile_file.read_file(path)
-    assert ([each.value for each in file.records], file.problems) == ([3, 4], [])
+    assert read() == ([3, 4], [])
 
 
 def error_of(folder):

@@ -147,6 +147,25 @@ TEST_F(RecorderTest, AFullDiskEndsTheRecordingNotTheProcess) {
   EXPECT_EQ(read().total, Chunk::kRecords);
 }
 
+// Nobody ignores the signal here: it would end the program.
+TEST_F(RecorderTest, FilesOfThisProcessMayBeShort) {
+  const auto of_limit = [this](rlim_t bytes) {
+    return in_child([this, bytes] {
+      const rlimit limit{bytes, bytes};
+      if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(1);
+      auto made = Recorder::create(path_, {}, kPlenty);
+      if (!made) ::_exit(made.error() == Status(Errc::kSystem, EFBIG) ? 3 : 4);
+      write(**made, 3 * Chunk::kRecords);
+      ::_exit((*made)->dropped_errno() == EFBIG ? 0 : 2);
+    });
+  };
+  EXPECT_EQ(of_limit(kHeaderBytes + 5 * sizeof(Chunk) / 2), 0);
+  EXPECT_EQ(read().total, 2 * Chunk::kRecords);
+  ::unlink(path_.c_str());
+  const int status = of_limit(kHeaderBytes);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 3) << status;
+}
+
 // A program that closes all descriptors, and opens a file of its own, which gets the same number.
 TEST_F(RecorderTest, AFileOfTheProgramIsNeverWrittenTo) {
   const std::string precious = path_ + ".precious";
@@ -173,6 +192,19 @@ TEST_F(RecorderTest, AThreadThatEndsLeavesItsPlaceToTheNext) {
   const Found found = read();
   ASSERT_EQ(found.values.size(), 1u);
   EXPECT_EQ(found.total, 1000u);
+}
+
+TEST_F(RecorderTest, AThreadMayLeaveAFullChunk) {
+  const auto recorder = create(kPlenty);
+  ASSERT_NE(recorder, nullptr);
+  write(*recorder, 1);
+  std::thread([&] { write(*recorder, Chunk::kRecords); }).join();
+  std::thread([&] { write(*recorder, 1); }).join();
+  const Found found = read();
+  ASSERT_EQ(found.values.size(), 3u);
+  EXPECT_EQ(found.values[1].size(), Chunk::kRecords);
+  EXPECT_EQ(found.values[2], std::vector<std::uint64_t>{0});
+  EXPECT_EQ(found.threads, (std::vector<std::uint32_t>{0, 1, 1}));
 }
 
 TEST_F(RecorderTest, AThreadThatIsAskedForIsWaitedFor) {

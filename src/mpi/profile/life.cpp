@@ -129,6 +129,7 @@ void begin_recording(Recorder* recorder) {
   // A forked child has the same file mapped: it must not write.
   ::pthread_atfork(nullptr, nullptr, [] {
     detail::recorder.store(nullptr, std::memory_order_relaxed);  // relaxed: one thread
+    profile::Recorder::forget_thread();
   });
 }
 
