@@ -85,7 +85,11 @@ void add_noise_options(CLI::App* command, larklane::tools::NoiseRequest* request
   command->add_option("--threshold-us", request->threshold_us, "shorter detours are left out")
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str();
-  command->add_option("--out", request->path, "where to")->type_name("FILE")->capture_default_str();
+  command->add_option("--out", request->path, "where to")
+      ->type_name("FILE")
+      ->check(CLI::Validator(
+          [](std::string& path) { return path.empty() ? "a file, not \"\"" : ""; }, ""))
+      ->capture_default_str();
   command->add_flag("--overwrite", request->overwrite, "replace an earlier file");
   command->footer(kNoiseExamples);
 }

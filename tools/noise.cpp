@@ -1,19 +1,22 @@
 #include "noise.hpp"
 
 #include <sched.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -43,8 +46,21 @@ std::vector<Core> allowed_cores() {
   return cores;
 }
 
+/// Between two readings of the clock, at least.
+std::uint64_t reading_ns() {
+  std::uint64_t least = ~std::uint64_t{0}, before = now_ns();
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint64_t now = now_ns();
+    least = std::min(least, now - before);
+    before = now;
+  }
+  return least;
+}
+
 /// Reads the clock over and over: where it jumps, the core did something else.
-void watch(Core* core, std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t threshold_ns) {
+/// @param end_ns  0: it is called off
+void watch(Core* core, std::uint64_t begin_ns, const std::atomic<std::uint64_t>& end_ns,
+           std::uint64_t threshold_ns) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(core->number, &set);
@@ -52,8 +68,9 @@ void watch(Core* core, std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64
   core->detours.resize(kDetoursMax);  // no page fault while it watches
   std::size_t count = 0;
   while (now_ns() < begin_ns) ::sched_yield();
-  std::uint64_t before = now_ns();
-  while (before < end_ns && count < kDetoursMax) {
+  std::uint64_t before = begin_ns;
+  // relaxed: a time
+  while (before < end_ns.load(std::memory_order_relaxed) && count < kDetoursMax) {
     const std::uint64_t now = now_ns();
     if (now - before >= threshold_ns) core->detours[count++] = {before - begin_ns, now - before};
     before = now;
@@ -63,15 +80,40 @@ void watch(Core* core, std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64
 }
 
 void show_progress(std::uint64_t begin_ns, std::uint64_t end_ns) {
-  const bool is_seen = ::isatty(STDERR_FILENO) != 0;
+  if (::isatty(STDERR_FILENO) == 0) return;  // to wake would be noise
   for (std::uint64_t now = now_ns(); now < end_ns; now = now_ns()) {
-    if (is_seen && now >= begin_ns)
+    if (now >= begin_ns)
       std::fprintf(stderr, "\r%3.0f of %.0f s", static_cast<double>(now - begin_ns) / 1e9,
                    static_cast<double>(end_ns - begin_ns) / 1e9);
     std::this_thread::sleep_for(
         std::chrono::nanoseconds(std::min<std::uint64_t>(1'000'000'000, end_ns - now)));
   }
-  if (is_seen) std::fputs("\r\033[K", stderr);
+  std::fputs("\r\033[K", stderr);
+}
+
+/// On all cores. @return false after a message
+bool watch_all(std::vector<Core>& cores, std::uint64_t begin_ns, std::uint64_t end_ns,
+               std::uint64_t threshold_ns) {
+  std::atomic<std::uint64_t> until_ns{end_ns};
+  std::vector<std::thread> threads;
+  threads.reserve(cores.size());
+  try {
+    for (Core& core : cores)
+      threads.emplace_back(watch, &core, begin_ns, std::cref(until_ns), threshold_ns);
+    show_progress(begin_ns, end_ns);
+  } catch (const std::system_error& error) {
+    until_ns.store(0, std::memory_order_relaxed);  // relaxed: a time
+    std::fprintf(stderr, "larklane noise: no thread for each of %zu cores: %s\n", cores.size(),
+                 error.what());
+  }
+  for (std::thread& thread : threads) thread.join();
+  return threads.size() == cores.size();
+}
+
+/// Cuts off what is later.
+void end_at(std::uint64_t span_ns, Core* core) {
+  std::erase_if(core->detours, [&](const auto& detour) { return detour.first >= span_ns; });
+  for (auto& [begin, length] : core->detours) length = std::min(length, span_ns - begin);
 }
 
 void show(const Core& core, std::uint64_t span_ns) {
@@ -133,11 +175,21 @@ class Output {
 }  // namespace
 
 int noise(const NoiseRequest& request) {
-  const std::filesystem::path path = request.path;
-  if (std::filesystem::exists(path) &&
-      (!request.overwrite || !std::filesystem::is_regular_file(path))) {
+  struct stat there {};
+  if (::stat(request.path.c_str(), &there) == 0 &&
+      (!request.overwrite || !S_ISREG(there.st_mode))) {
     std::fprintf(stderr, "larklane noise: %s is there already; --overwrite replaces a file\n",
                  request.path.c_str());
+    return kRefused;
+  }
+  const auto threshold_ns = static_cast<std::uint64_t>(request.threshold_us * 1e3);
+  const std::uint64_t threshold_min_ns = 4 * reading_ns();
+  if (threshold_ns < threshold_min_ns) {
+    std::fprintf(stderr,
+                 "larklane noise: to read the clock takes %.1f us here: --threshold-us must be at "
+                 "least %.1f\n",
+                 static_cast<double>(threshold_min_ns) / 4e3,
+                 static_cast<double>(threshold_min_ns) / 1e3);
     return kRefused;
   }
   std::vector<Core> cores = allowed_cores();
@@ -151,13 +203,9 @@ int noise(const NoiseRequest& request) {
   std::printf("Recording on %zu cores for %g s: leave the machine alone.\n", cores.size(),
               request.seconds);
   std::fflush(stdout);
-  const auto threshold_ns = static_cast<std::uint64_t>(request.threshold_us * 1e3);
   const std::uint64_t begin_ns = now_ns() + 100'000'000;  // until all threads are there
   const std::uint64_t end_ns = begin_ns + static_cast<std::uint64_t>(request.seconds * 1e9);
-  std::vector<std::thread> threads;
-  for (Core& core : cores) threads.emplace_back(watch, &core, begin_ns, end_ns, threshold_ns);
-  show_progress(begin_ns, end_ns);
-  for (std::thread& thread : threads) thread.join();
+  if (!watch_all(cores, begin_ns, end_ns, threshold_ns)) return 1;
 
   nlohmann::json numbers = nlohmann::json::array(), rows = nlohmann::json::array();
   std::uint64_t span_ns = end_ns - begin_ns;
@@ -173,9 +221,7 @@ int noise(const NoiseRequest& request) {
                  core.number, kDetoursMax, static_cast<double>(span_ns) / 1e9);
   }
   for (Core& core : cores) {
-    std::erase_if(core.detours, [&](const auto& detour) {
-      return detour.first + detour.second > span_ns;  // not over when the recording ended
-    });
+    end_at(span_ns, &core);
     show(core, span_ns);
     numbers.push_back(core.number);
     rows.push_back(core.detours);

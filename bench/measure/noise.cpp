@@ -37,7 +37,10 @@ bool parse_periodic(std::string_view text, Recording* recording) {
   const std::size_t colon = text.find(':');
   double hz = 0, us = 0;
   if (colon == std::string_view::npos || !to_number(text.substr(0, colon), &hz) ||
-      !to_number(text.substr(colon + 1), &us) || hz <= 0 || us < 0 || us * hz >= 1e6)
+      !to_number(text.substr(colon + 1), &us))
+    return false;
+  // "nan" and "inf" are numbers, too.
+  if (!(hz > 0 && us >= 0 && us * hz <= kDetoursShareMax * 1e6 && std::isfinite(1e9 / hz)))
     return false;
   *recording = periodic(hz, us);
   return true;
@@ -72,7 +75,7 @@ Noise Noise::parse(std::string_view text, double percent, std::uint64_t seed, st
     Recording recording;
     if (!parse_periodic(text.substr(9), &recording))
       *error = "--noise " + std::string(text) +
-               ": expected periodic:HZ:US, together less than all of the time";
+               ": expected periodic:HZ:US, together at most 99 % of the time";
     noise.replay(std::move(recording));
     return noise;
   }

@@ -20,6 +20,7 @@ std::string problem_of(const std::vector<std::vector<double>>& delays) {
 }
 
 std::string problem_of(const Detours& detours) {
+  if (!is_time(detours.span_ns)) return "expected a finite span_ns";
   for (const std::vector<Detour>& core : detours.cores) {
     double free_from_ns = 0, detours_ns = 0;
     for (const Detour& detour : core) {
@@ -29,7 +30,8 @@ std::string problem_of(const Detours& detours) {
       free_from_ns = detour.begin_ns + detour.length_ns;
       detours_ns += detour.length_ns;
     }
-    if (detours_ns >= detours.span_ns) return "a core has no time to compute";
+    if (detours_ns > kDetoursShareMax * detours.span_ns || detours.span_ns == 0)
+      return "a core has less than 1 % of the time to compute";
   }
   return detours.cores.empty() ? "expected at least one core" : "";
 }
@@ -38,7 +40,8 @@ std::string problem_of(const Detours& detours) {
 
 double Detours::disturbed_ns(double compute_ns, std::size_t core, double begin_ns) const {
   const std::vector<Detour>& all = cores[core];
-  double at_ns = begin_ns, left_ns = compute_ns, before_ns = 0;  // of earlier passes
+  double at_ns = begin_ns, left_ns = compute_ns;
+  double before_ns = 0, left_before_ns = 0;  // of and after earlier passes
   auto next = std::ranges::upper_bound(all, begin_ns, {}, &Detour::begin_ns);
   if (next != all.begin()) {
     const Detour& last = *std::prev(next);
@@ -50,7 +53,11 @@ double Detours::disturbed_ns(double compute_ns, std::size_t core, double begin_n
     if (left_ns <= until_ns - at_ns) return before_ns + at_ns + left_ns - begin_ns;
     left_ns -= until_ns - at_ns;
     if (is_pass_over) {
-      before_ns += span_ns;
+      const double pass_ns = left_before_ns - left_ns;  // of work; the first was a part of one
+      const double more = left_before_ns > 0 ? std::ceil(left_ns / pass_ns) - 1 : 0;
+      before_ns += (1 + more) * span_ns;
+      left_ns -= more * pass_ns;
+      left_before_ns = left_ns;
       at_ns = 0;
       next = all.begin();
     } else {

@@ -11,6 +11,9 @@ struct Detour {
   double begin_ns, length_ns;
 };
 
+/// Of a core's time: a program gets somewhere.
+inline constexpr double kDetoursShareMax = 0.99;
+
 /// Detours of some cores of one machine, recorded at the same time for span_ns: what is before the
 /// begin is as what is before the end.
 struct Detours {

@@ -41,7 +41,7 @@ def _noise(options: Options) -> Parameter:
     if kind in ("single", "uniform", "gaussian", "exponential"):
         return Parameter("noise", (kind, options.noise_percent), f"{kind} noise {options.noise_percent:g} %")
     if kind.startswith("trace:"):
-        return Parameter("noise", (kind, 0.0), f"recorded delays ({kind.rsplit('/', 1)[-1].removeprefix('trace:')})")
+        return Parameter("noise", (kind, 0.0), f"recorded noise ({kind.rsplit('/', 1)[-1].removeprefix('trace:')})")
     return Parameter("noise", (kind, 0.0), f"{kind} noise")
 
 

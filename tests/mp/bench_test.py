@@ -221,25 +221,36 @@ def replay(suite):
 
 def noise(suite):
     """What `larklane noise` records is replayed; and it says what it can't."""
-    file = pathlib.Path(suite.folder.name, "noise.json")
+    folder = pathlib.Path(suite.folder.name)
+    file = folder / "noise.json"
 
-    def record(*words):
-        return subprocess.run([suite.command, "noise", "--seconds", "0.5", "--out", *words], capture_output=True, text=True, timeout=60)
+    def record(path, *words, seconds="0.5"):
+        words = [suite.command, "noise", "--seconds", seconds, "--out", str(path), *words]
+        return subprocess.run(words, capture_output=True, text=True, timeout=60)
 
-    done = record(str(file))
+    def refused(word, path, *words, status=2, **options):
+        done = record(path, *words, **options)
+        assert done.returncode == status and word in done.stderr, done
+
+    done = record(file)
     assert done.returncode == 0 and done.stdout.count("detours a second") == len(os.sched_getaffinity(0)), done
     found = json.loads(file.read_text())
     assert found["span_ns"] == 5e8 and found["cores"] == sorted(os.sched_getaffinity(0)), found
-    detours = [detour for core in found["detours_ns"] for detour in core]
-    assert detours and min(length for _, length in detours) >= 1000, "no core was ever taken away"
+    assert all(detour[1] >= 1000 for core in found["detours_ns"] for detour in core), found
     words = ["--sizes", "64", "--threads", "1", "--compute-us", "100", "--iterations", "5", "--noise", f"trace:{file}", "--ways", "join"]
     outcome, _ = suite.run("overhead", *words, variant="native")
     assert outcome.status == 0, outcome.output
-    done = record(str(file))
-    assert done.returncode == 2 and f"{file} is there already" in done.stderr, done
-    done = record("/nonexistent/x.json")
-    assert done.returncode == 1 and "/nonexistent/x.json: not written: No such file or directory" in done.stderr, done
-    assert record(str(file), "--seconds", "0").returncode == 2
+    refused(f"{file} is there already", file)
+    done = record(file, "--overwrite", "--threshold-us", "100", seconds="0.3")
+    found = json.loads(file.read_text())
+    assert done.returncode == 0 and found["span_ns"] == 3e8 and found["threshold_ns"] == 100000, done
+    assert all(detour[1] >= 100000 for core in found["detours_ns"] for detour in core), found
+    refused("--seconds", folder / "none.json", seconds="0")
+    refused("--threshold-us", folder / "none.json", "--threshold-us", "0.001")
+    refused("--out", "")
+    refused("/nonexistent/x.json: not written: No such file or directory", "/nonexistent/x.json", status=1)
+    refused("not written: File name too long", folder / ("x" * 300), status=1)
+    assert [path.name for path in folder.glob("*none*")] + [path.name for path in folder.glob("*.part")] == []
 
 
 def neighbours(suite):

@@ -99,8 +99,10 @@ TEST(Noise, PeriodicTakesItsShare) {
 }
 
 TEST(Noise, RefusesWhatItDoesNotKnow) {
-  for (const char* text : {"", "gauss", "periodic:", "periodic:10", "periodic:0:1",
-                           "periodic:1000:1000", "periodic:10:x", "trace:/nonexistent"}) {
+  for (const char* text :
+       {"", "gauss", "periodic:", "periodic:10", "periodic:0:1", "periodic:1000:1000",
+        "periodic:10:x", "periodic:nan:1", "periodic:inf:0", "periodic:1e-320:1", "periodic:10:nan",
+        "trace:/nonexistent"}) {
     std::string error;
     Noise::parse(text, 1, 1, &error);
     EXPECT_NE(error, "") << text;
@@ -152,6 +154,8 @@ TEST(Detours, TakeTheirTime) {
   EXPECT_EQ(takes(1000, 9000), 1100);  // across the end
   EXPECT_EQ(takes(9000, 500), 10000);
   EXPECT_EQ(takes(90000, 500), 100000);  // ten times around
+  EXPECT_EQ(takes(9e12, 500), 1e13);
+  EXPECT_EQ(takes(9e12 + 401, 500), 1e13 + 501);
   EXPECT_EQ(takes(90000, 950), 50 + 9 * 10000 + 9900);
   EXPECT_EQ(detours.disturbed_ns(12345, 1, 7), 12345);  // a core that loses nothing
 }
@@ -176,8 +180,8 @@ TEST_F(TraceFile, OfDetoursIsReplayedFromATimeThatIsDrawn) {
 }
 
 TEST_F(TraceFile, OfDetoursThatCanNotBeIsRefusedByName) {
-  for (const char* cores :
-       {"[]", "[[[1]]]", "[[[0, 11]]]", "[[[-1, 2]]]", "[[[0, 3], [2, 1]]]", "[[[0, 10]]]", "7"}) {
+  for (const char* cores : {"[]", "[[[1]]]", "[[[0, 11]]]", "[[[-1, 2]]]", "[[[0, 3], [2, 1]]]",
+                            "[[[0, 10]]]", "[[[0, 9.95]]]", "7"}) {
     std::string error;
     Noise::parse(write(std::string(R"({"span_ns": 10, "detours_ns": )") + cores + "}"), 1, 1,
                  &error);
