@@ -83,7 +83,7 @@ void add_noise_options(CLI::App* command, larklane::tools::NoiseRequest* request
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
   command->add_option("--threshold-us", request->threshold_us, "shorter detours are left out")
-      ->check(CLI::Range(0.1, 1e6))
+      ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
   command->add_option("--out", request->path, "where to")
       ->type_name("FILE")

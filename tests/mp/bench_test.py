@@ -246,7 +246,7 @@ def noise(suite):
     assert done.returncode == 0 and found["span_ns"] == 3e8 and found["threshold_ns"] == 100000, done
     assert all(detour[1] >= 100000 for core in found["detours_ns"] for detour in core), found
     refused("--seconds", folder / "none.json", seconds="0")
-    refused("--threshold-us", folder / "none.json", "--threshold-us", "0.001")
+    refused("--threshold-us must be at least", folder / "none.json", "--threshold-us", "0.001")
     refused("--out", "")
     refused("/nonexistent/x.json: not written: No such file or directory", "/nonexistent/x.json", status=1)
     refused("not written: File name too long", folder / ("x" * 300), status=1)

@@ -147,6 +147,9 @@ def test_order_of_chunks(folder):
     values, problems = wrote(own, (0, ready(0, capacity - 3), 0), second)
     assert values == [*range(capacity - 3)]
     assert problems == ["cut off or damaged: 3 records of thread 0 or more are missing, and its later ones are left out"], problems
+    write(folder, 0, [first, first], size=1)
+    path.write_bytes(path.read_bytes()[:-1000])  # copied, not yet begun anew, and the copy is cut off
+    assert read()[0] == [*range(capacity)]
     write(folder, 0, [(0, ready(3, 5), 0), (0, ready(3, 5), 1)], size=1)
     whole = path.read_bytes()
     begin = HEADER_BYTES + CHUNK_BYTES
