@@ -40,7 +40,9 @@ LAYERS = {
 }
 # Folders that see include/larklane and themselves, and which layers as an exception.
 CLIENTS = {
-    "tools": {"base"},  # the option table and the names of errors, until include/larklane has them in C++
+    # base: the option table and the names of errors, until include/larklane has them in C++; model: pure functions, which no program
+    # of a user's calls
+    "tools": {"base", "model"},
     "bench": set(),
     "python": set(),
     "examples": set(),
