@@ -53,6 +53,13 @@ const std::vector<Benchmark>& benchmarks() {
        "8:4M",
        false,
        false},
+      {"prtt",
+       "round trips of 1 to 16 messages, with delays: what LogGP is fitted to; no threads",
+       "none",
+       {"join", "partitioned"},
+       "1:4M",
+       false,
+       false},
       {"call-cost",
        "init, first round, Start, Pready, Parrived, Wait, free",
        "none",
@@ -84,6 +91,15 @@ std::uint64_t bytes_of_text(const std::string& text) {
     value <<= 10 * (at + 1);
   }
   return value;
+}
+
+/// CLI11's own checks take "nan" for one that is not negative.
+CLI::Validator a_number() {
+  const auto refuse_nan = [](const std::string& text) {
+    return CLI::detail::to_lower(text).find("nan") == std::string::npos ? ""
+                                                                        : text + " is no number";
+  };
+  return CLI::Validator(refuse_nan, "");
 }
 
 /// "A:B" (doubled from A to B), or "A,B,C".
@@ -190,7 +206,7 @@ void add_work(CLI::App* sub, Options& o, Words& words) {
   const std::map<std::string, ComputeSplit> splits{{"thread", ComputeSplit::thread},
                                                    {"partition", ComputeSplit::partition}};
   add("--compute-us", words.compute_us, "what each thread computes in a round, microseconds")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber & a_number());
   sub->add_option(
          "--compute-split", o.compute_split,
          "thread (computes everything before it sends) or partition (each before it is sent)")
@@ -199,7 +215,7 @@ void add_work(CLI::App* sub, Options& o, Words& words) {
       "none, single, uniform, gaussian, exponential, periodic:HZ:US, trace:FILE (delays of a "
       "profile, or what `larklane noise` recorded), a preset");
   add("--noise-percent", o.noise_percent, "amount of noise, of the compute time")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber & a_number());
   add("--seed", o.seed, "of the noise and of the random order");
   sub->add_flag("--cold", o.cold, "message buffers are flushed from the caches before each round");
 }
@@ -216,9 +232,9 @@ void add_method(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& wo
   add("--iterations", o.iterations, "measured rounds of each point")->check(CLI::Range(1, 1000000));
   add("--warmup", o.warmup, "rounds before them")->check(CLI::Range(0, 1000000));
   add("--budget", o.budget_s, "seconds for everything: repetitions are dropped first; 0: no limit")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber & a_number());
   add("--limit", o.limit_s, "seconds after which a round counts as hung")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber & a_number());
   add("--traces", o.traces, "rounds of each way whose events are kept in the JSON");
   sub->add_option("--json", o.json, "write samples and environment there");
   sub->add_option("--csv", o.csv, "write the samples there");

@@ -33,6 +33,7 @@ Headline headline_of(const std::string& benchmark) {
   if (benchmark == "availability") return {"availability", "%", true};
   if (benchmark == "early-bird") return {"early-bird share", "%", true};
   if (benchmark == "latency") return {"half round trip", "us"};
+  if (benchmark == "prtt") return {"round trip of one message", "us"};
   if (benchmark == "call-cost") return {"cost of a call", "ns"};
   if (benchmark == "sweep3d" || benchmark == "halo3d") return {"throughput", "MB/s"};
   return {"extra compute time", "us"};
@@ -47,6 +48,7 @@ std::vector<double> headline_values(const std::string& benchmark, const Series& 
   if (benchmark == "early-bird") return scaled(samples.at("early_bird_share"), 100);
   if (benchmark == "recv-compute") return scaled(samples.at("extra_compute_ns"), 1e-3);
   if (benchmark == "latency") return scaled(samples.at("half_round_trip_ns"), 1e-3);
+  if (benchmark == "prtt") return scaled(samples.at("round_trip_ns"), 1e-3);
   if (benchmark == "call-cost") return samples.at("call_ns");
   if (benchmark == "sweep3d" || benchmark == "halo3d")
     return scaled(samples.at("throughput_bps"), 1e-6);

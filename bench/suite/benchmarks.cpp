@@ -41,6 +41,7 @@ std::string refusal_of_ranks(const Options& o, const Benchmark& benchmark, int r
 Benchmark benchmark_of(const std::string& name) {
   static const std::vector<std::string> partitioned{"partitioned"};
   if (name == "latency") return {measure_latency, 0, latency_way_names()};
+  if (name == "prtt") return {measure_prtt, 0, prtt_way_names(), kPrttMessages};
   if (name == "call-cost") return {measure_call_cost, 0, partitioned};
   if (name == "sweep3d") return {measure_sweep3d, 2, face_way_names()};
   if (name == "halo3d") return {measure_halo3d, 3, face_way_names()};
@@ -56,8 +57,9 @@ std::string refusal(const Options& o, int ranks, int thread_level) {
   if (benchmark.axes != 0 && tag_max(o.threads) > tag_upper_bound())
     return "--threads " + std::to_string(o.threads) + ": more than this MPI has tags for";
   for (const std::uint64_t size : o.sizes)
-    if (o.bytes_of(size) > INT_MAX)
-      return "size " + std::to_string(o.bytes_of(size)) + ": MPI_Send has room for 2147483647";
+    if (o.bytes_of(size) > INT_MAX / benchmark.messages)
+      return "size " + std::to_string(o.bytes_of(size)) + ": " + o.benchmark + " has room for " +
+             std::to_string(INT_MAX / benchmark.messages);
   for (const std::string& way : o.ways) {
     if (std::ranges::find(benchmark.ways, way) != benchmark.ways.end()) continue;
     std::string names;

@@ -19,14 +19,18 @@ namespace larklane::bench {
 /// @param budget_ns  with --budget: rounds are dropped when more would take longer
 using Measure = Point(const Options& options, std::uint64_t size, const std::vector<Link>& links,
                       double timer_ns, double budget_ns, const Watcher& watcher);
-Measure measure_pair, measure_latency, measure_call_cost, measure_sweep3d, measure_halo3d;
+Measure measure_pair, measure_latency, measure_prtt, measure_call_cost, measure_sweep3d,
+    measure_halo3d;
 
 const std::vector<std::string>& latency_way_names();
+const std::vector<std::string>& prtt_way_names();
+inline constexpr std::uint64_t kPrttMessages = 16;  ///< of its longest train
 
 struct Benchmark {
   Measure* measure;
   std::size_t axes;  ///< of the grid of ranks; 0: rank 0 and its neighbours, no grid
   const std::vector<std::string>& ways;
+  std::uint64_t messages = 1;  ///< of a size that lie side by side in memory
 };
 Benchmark benchmark_of(const std::string& name);
 

@@ -2,7 +2,6 @@
 
 #include <mpi.h>
 
-#include <array>
 #include <memory>
 #include <span>
 
@@ -202,12 +201,7 @@ class LatencyRun {
       }
     }
     trip.finish();
-    std::array<std::uint64_t, 2> of_both{claims, wrong};
-    MPI_Allreduce(MPI_IN_PLACE, of_both.data(), 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-    if (of_both[0] != 0)
-      series.refused = "a side claims to be complete while the message is held back";
-    else if (of_both[1] != 0)
-      series.refused = "what has arrived, it says, is not in the buffer";
+    judge_held_back(claims, wrong, &series);
   }
 
   void begin_round(const Series& series) {

@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -45,6 +46,16 @@ inline std::uint32_t rounds_within(const Options& o, double budget_ns, double wa
 
 /// On the same requests: what goes wrong only once they have been used is seen, too.
 constexpr int kGuardRounds = 3;
+
+/// What a guard saw while everything was held back, and afterwards. Collective over two ranks.
+inline void judge_held_back(std::uint64_t claims, std::uint64_t wrong, Series* series) {
+  std::array<std::uint64_t, 2> of_both{claims, wrong};
+  MPI_Allreduce(MPI_IN_PLACE, of_both.data(), 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+  if (of_both[0] != 0)
+    series->refused = "a side claims to be complete while the message is held back";
+  else if (of_both[1] != 0)
+    series->refused = "what has arrived, it says, is not in the buffer";
+}
 
 /// Guards, warm-up, then rounds: A B C A', A C B A', ... A' is the first way again, in a series of
 /// its own: how far A and A' are apart is the noise of the point. Collective.

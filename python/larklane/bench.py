@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 BENCHMARKS = ("overhead", "perceived-bandwidth", "availability", "early-bird", "recv-compute",
-              "latency", "call-cost", "sweep3d", "halo3d")
+              "latency", "prtt", "call-cost", "sweep3d", "halo3d")
 VARIANTS = ("native", "larklane")
 # Everything once, in minutes on a laptop: enough to see what the figures will look like.
 QUICK = (("--sizes", "4K,64K,1M"), ("--threads", "4"), ("--iterations", "20"), ("--warmup", "3"), ("--compute-us", "1000"))

@@ -32,6 +32,8 @@ PATTERN = ([*FACES, "single'"], {"step_ns", "throughput_bps"})
 UNTRACED = {
     "call-cost": (2, ["--sizes", "64,8K", "--threads", "2", "--partitions-per-thread", "2", "--recv-partitions", "8"], (CALLS, {"call_ns"}), None),
     "latency": (2, ["--sizes", "1,13,256K"], (["join", "persistent", "rma", "partitioned", "join'"], {"half_round_trip_ns"}), None),
+    "prtt": (2, ["--sizes", "1,13,256K"],
+             (["join", "partitioned", "join'"], {"round_trip_ns", *(f"train_{n}_ns" for n in (2, 4, 8, 16)), "delay_ns", "delayed_16_ns", "receive_ns"}), None),
     "sweep3d": (4, ["--sizes", "24,24K", "--threads", "2", "--partitions-per-thread", "3", "--compute-us", "100"], PATTERN,
                 ([2, 2], [2, 2, 2, 2])),
     "halo3d": (3, ["--sizes", "24,384K", "--threads", "2", "--order", "random", "--compute-us", "100"], PATTERN, ([3, 1, 1], [1, 2, 1])),
@@ -48,6 +50,7 @@ HASTY = {
     "overhead": ([*SHAPE, "--recv-partitions", "4"], {**FAULTS, "put": ABSENT}),
     "call-cost": (SHAPE[:4], FAULTS),
     "latency": (SHAPE[:2], {**dict.fromkeys(("payload", "put"), ABSENT), **dict.fromkeys(("send", "receive"), "a side claims to be complete while the message is held back")}),
+    "prtt": (SHAPE[:2], {"payload": ABSENT, **dict.fromkeys(("send", "receive"), "a side claims to be complete while the message is held back")}),
     **dict.fromkeys(("sweep3d", "halo3d"), (SHAPE, {
         **dict.fromkeys(("payload", "arrival", "put"), ABSENT), "send": "a face claims to have been sent while a partition of it is held back"})),
 }
@@ -246,6 +249,7 @@ def noise(suite):
     assert done.returncode == 0 and found["span_ns"] == 3e8 and found["threshold_ns"] == 100000, done
     assert all(detour[1] >= 100000 for core in found["detours_ns"] for detour in core), found
     refused("--seconds", folder / "none.json", seconds="0")
+    refused("nan is no number", folder / "none.json", seconds="nan")
     refused("--threshold-us must be at least", folder / "none.json", "--threshold-us", "0.001")
     refused("--out", "")
     refused("/nonexistent/x.json: not written: No such file or directory", "/nonexistent/x.json", status=1)
@@ -333,12 +337,14 @@ def misuse(suite):
         (["overhead", "--noise", "loud"], "--noise loud"),
         (["overhead", "--threads", "0"], "threads"),
         (["overhead", "--colour", "red"], "colour"),
+        *((["overhead", option, "nan"], f"{option}: nan is no number") for option in ("--compute-us", "--noise-percent", "--budget", "--limit")),
         (["nothing"], "nothing"),
     ):
         refused(suite, words, expected)
     for ranks, words, expected in (
         (1, ["halo3d"], "no neighbours"),
         (3, ["latency"], "latency needs 2 ranks, here are 3"),
+        (2, ["prtt", "--sizes", "128M"], "size 134217728: prtt has room for 134217727"),
         (2, ["overhead", "--neighbours", "2"], "mpirun -n 3 larklane bench overhead --neighbours 2"),
         (2, ["overhead", "--neighbours", "0"], "neighbours"),
         (2, ["sweep3d", "--sizes", "10", "--threads", "4"], "multiple of the 4 send partitions"),

@@ -271,7 +271,7 @@ class Runner(unittest.TestCase):
         self.assertEqual(budgets, [29.5, 49, 19.5, 29], "rounds are dropped within a turn only")
 
     def test_one_turn_of_every_benchmark_is_run_at_least(self) -> None:
-        found, _ = self.clocked([10] * 18, "all", "--repetitions", "3", "--budget", "1")
+        found, _ = self.clocked([10] * 2 * len(bench.BENCHMARKS), "all", "--repetitions", "3", "--budget", "1")
         self.assertEqual([run["options"]["benchmark"] for run in found["runs"]], [name for name in bench.BENCHMARKS for _ in range(2)])
         self.assertEqual(found["turns"], {"run": 1, "asked": 3})
 
