@@ -12,6 +12,7 @@
 #include "base/mpi_choices.h"
 #include "bench.hpp"
 #include "info.hpp"
+#include "model.hpp"
 #include "noise.hpp"
 #include "profile.hpp"
 #include "run.hpp"
@@ -53,6 +54,18 @@ Examples:
   larklane noise --out node.json
   larklane bench overhead --noise trace:node.json)";
 
+constexpr const char* kModelExamples = R"(
+Time is counted from when the last partition is ready: what a receiver that waits is left to wait for. docs/model.md says what the
+model is, what is published of it, and what is derived.
+
+Examples:
+  larklane model                                       a thread that is 4 ms late
+  larklane model --per-part-ns 15000                   with what makes the paper's table I of it
+  larklane model --pattern exponential --spread-us 50 --partitions 64
+  larklane model --from 256K --to 64M --json           for programs
+  larklane bench prtt --out prtt && larklane model --fit prtt/bench.json
+                                                       the parameters of this machine)";
+
 /// CLI11 does not know that a program and its arguments follow the options.
 class RunFormatter : public CLI::Formatter {
  public:
@@ -78,12 +91,36 @@ void add_run_options(CLI::App* command, larklane::tools::RunRequest* request) {
   command->prefix_command();
 }
 
+void add_profile_options(CLI::App* command, larklane::tools::ProfileRequest* request) {
+  add_run_options(command, &request->run);
+  command->add_option("--out", request->folder, "folder for the files, one for each rank")
+      ->type_name("DIR")
+      ->capture_default_str();
+  command->add_flag("--overwrite", request->overwrite, "replace an earlier profile in the folder");
+  command->add_flag("--trace-writes", request->trace_writes,
+                    "record who writes what is sent; slow, for a run of its own");
+  command
+      ->add_option("--limit", request->bytes_max,
+                   "largest file; later records are counted only [profile_bytes_max]")
+      ->type_name("BYTES");
+  command->footer(kProfileExamples);
+}
+
+/// CLI::Range takes "nan" for a number within it.
+CLI::Validator number_from(double low, double high) {
+  const auto refuse_nan = [](const std::string& text) {
+    return CLI::detail::to_lower(text).find("nan") == std::string::npos ? ""
+                                                                        : text + " is no number";
+  };
+  return CLI::Range(low, high) & CLI::Validator(refuse_nan, "");
+}
+
 void add_noise_options(CLI::App* command, larklane::tools::NoiseRequest* request) {
   command->add_option("--seconds", request->seconds, "how long, up to 3600")
-      ->check(CLI::Range(0.001, 3600.0))
+      ->check(number_from(0.001, 3600))
       ->capture_default_str();
   command->add_option("--threshold-us", request->threshold_us, "shorter detours are left out")
-      ->check(CLI::Range(0.001, 1e6))
+      ->check(number_from(0.001, 1e6))
       ->capture_default_str();
   command->add_option("--out", request->path, "where to")
       ->type_name("FILE")
@@ -92,6 +129,50 @@ void add_noise_options(CLI::App* command, larklane::tools::NoiseRequest* request
       ->capture_default_str();
   command->add_flag("--overwrite", request->overwrite, "replace an earlier file");
   command->footer(kNoiseExamples);
+}
+
+void add_model_options(CLI::App* command, larklane::tools::ModelRequest* request) {
+  const auto time = [command](const char* name, double* value, const char* what) {
+    command->add_option(name, *value, what)->check(number_from(0, 1e12))->capture_default_str();
+  };
+  time("--latency-ns", &request->latency_ns, "L, without overheads");
+  time("--send-overhead-ns", &request->send_overhead_ns, "o_s");
+  time("--recv-overhead-ns", &request->recv_overhead_ns, "o_r");
+  time("--gap-ns", &request->gap_ns, "g, between two messages");
+  time("--per-part-ns", &request->per_part_ns, "c, of each transport partition, hidden by nothing");
+  time("--spread-us", &request->spread_us, "of the pattern: delay, width, deviation or mean");
+  command->add_option("--bandwidth", request->gigabytes_per_second, "1 / G, in GB/s")
+      ->check(number_from(1e-6, 1e6))
+      ->capture_default_str();
+  command->add_flag("--serial-receiver", request->is_receiver_serial,
+                    "o_r for each part, after all have come");
+  command->add_option("--partitions", request->partitions, "user partitions")
+      ->check(CLI::Range(1u, 1u << 16))
+      ->capture_default_str();
+  command->add_option("--pattern", request->pattern, "when partitions become ready")
+      ->check(CLI::IsMember({"simultaneous", "laggard", "uniform", "gaussian", "exponential"}))
+      ->capture_default_str();
+  command->add_option("--rounds", request->rounds, "of patterns with chance")
+      ->check(CLI::Range(1u, 1u << 20))
+      ->capture_default_str();
+  command->add_option("--seed", request->seed, "of patterns with chance")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  const auto size = [command](const char* name, std::uint64_t* bytes, const char* what) {
+    command->add_option(name, *bytes, what)
+        ->transform(CLI::AsSizeValue(false))
+        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40))
+        ->type_name("BYTES")
+        ->capture_default_str();
+  };
+  size("--from", &request->from_bytes, "smallest message");
+  size("--to", &request->to_bytes, "largest message, in powers of two of the smallest");
+  CLI::Option* json = command->add_flag("--json", request->json, "as JSON");
+  command
+      ->add_option("--fit", request->fit, "instead: LogGP of what `larklane bench prtt` measured")
+      ->type_name("FILE")
+      ->excludes(json);
+  command->footer(kModelExamples);
 }
 
 /// @param rest  what follows the command's own words and the first `--`, which is part of them only
@@ -125,11 +206,11 @@ std::optional<int> other_command(int argc, char** argv) {
   if (word == "bench") return bench(words);
   if (word == "report") return run_python("larklane.report", words);
   if (word.starts_with('-') || word == "run" || word == "profile" || word == "noise" ||
-      word == "info")
+      word == "model" || word == "info")
     return std::nullopt;
   std::fprintf(stderr,
-               "larklane: '%s' is no command of ours; there are run, profile, bench, noise, report "
-               "and info. To start a program: larklane run PROGRAM\n",
+               "larklane: '%s' is no command of ours; there are run, profile, bench, noise, model, "
+               "report and info. To start a program: larklane run PROGRAM\n",
                argv[1]);
   return kRefused;
 }
@@ -154,20 +235,7 @@ int main(int argc, char** argv) {
   ProfileRequest profile_request;
   CLI::App* profile_command = app.add_subcommand(
       "profile", "run a program and record when its partitions are ready and arrive");
-  add_run_options(profile_command, &profile_request.run);
-  profile_command
-      ->add_option("--out", profile_request.folder, "folder for the files, one for each rank")
-      ->type_name("DIR")
-      ->capture_default_str();
-  profile_command->add_flag("--overwrite", profile_request.overwrite,
-                            "replace an earlier profile in the folder");
-  profile_command->add_flag("--trace-writes", profile_request.trace_writes,
-                            "record who writes what is sent; slow, for a run of its own");
-  profile_command
-      ->add_option("--limit", profile_request.bytes_max,
-                   "largest file; later records are counted only [profile_bytes_max]")
-      ->type_name("BYTES");
-  profile_command->footer(kProfileExamples);
+  add_profile_options(profile_command, &profile_request);
 
   InfoRequest info_request;
   CLI::App* info_command =
@@ -181,6 +249,11 @@ int main(int argc, char** argv) {
       app.add_subcommand("noise", "record when this machine's cores are taken from a program");
   add_noise_options(noise_command, &noise_request);
 
+  ModelRequest model_request;
+  CLI::App* model_command =
+      app.add_subcommand("model", "how many transport partitions are best, says PLogGP");
+  add_model_options(model_command, &model_request);
+
   // For --help; their words are not ours to read.
   app.add_subcommand("bench", "micro-benchmarks of partitioned communication and its alternatives");
   app.add_subcommand("report", "figures, comparison and advice from what was measured");
@@ -193,8 +266,14 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kRefused;
   }
+  const bool starts_program = run_command->parsed() || profile_command->parsed();
+  if (!starts_program && own != argc) {
+    std::fprintf(stderr, "larklane: nothing can follow %s\n", argv[own]);
+    return kRefused;
+  }
   if (info_command->parsed()) return info(info_request);
   if (noise_command->parsed()) return noise(noise_request);
+  if (model_command->parsed()) return model(model_request);
   const bool profiles = profile_command->parsed();
   if (!take_program(profiles ? *profile_command : *run_command, argv + own, argv + argc,
                     profiles ? &profile_request.run : &run_request)) {

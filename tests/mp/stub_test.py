@@ -397,7 +397,7 @@ def mistakes(bench):
         output = system(bench.command, "run", orphan, status=REFUSED)
         expect(word in output, f"{first_line}: no '{word}'", output)
     output = system(bench.command, "frobnicate", status=REFUSED)
-    expect("'frobnicate'" in output and "run, profile, bench, noise, report and info" in output, "the word is missing", output)
+    expect("'frobnicate'" in output and "run, profile, bench, noise, model, report and info" in output, "the word is missing", output)
     output = system(bench.command, "run", "--mpi", "native", "--summary", "/bin/true")
     expect("no summary" in output, "nobody says that there is no summary", output)
 
@@ -429,6 +429,66 @@ def info(bench):
     expect("Providers" not in short and "wait_spins" in short, "--options", short)
 
 
+def model(bench):
+    """`larklane model` says what docs/model.md derives by hand, in text and as JSON, and refuses what can't be."""
+    network = ["--latency-ns", 1000, "--send-overhead-ns", 300, "--recv-overhead-ns", 400, "--gap-ns", 500, "--bandwidth", 10, "--partitions", 4]
+    two_sizes = [*network, "--from", "404", "--to", "808"]
+    made = json.loads(system(bench.command, "model", *two_sizes, "--pattern", "simultaneous", "--per-part-ns", 7, "--json"))
+    fixed_ns, part_ns = 300 + 1000 + 400, lambda count: 0.1 * (404 / count - 1)
+    by_hand = [(fixed_ns + part_ns(count) + (count - 1) * (part_ns(count) + 500) + 7 * count) / 1e3 for count in (1, 2, 4)]
+    expect([row["bytes"] for row in made["rows"]] == [404, 808], "sizes", str(made))
+    expect(all(abs(is_us / by_hand[i] - 1) < 1e-9 for i, is_us in enumerate(made["rows"][0]["exposed_us"])), f"not {by_hand}", str(made))
+    expect(made["rows"][0]["best"] == 1, "more than one part is best", str(made))
+    late = json.loads(system(bench.command, "model", *network, "--from", "404K", "--to", "404K", "--spread-us", 1e5, "--json"))
+    expect(late["rows"][0]["best"] == 4, "a late thread wants one part by itself", str(late))
+    chance = [*network, "--from", "64K", "--to", "64K", "--pattern", "exponential", "--rounds", 20, "--json"]
+    expect(system(bench.command, "model", *chance) == system(bench.command, "model", *chance), "the same seed gives other figures")
+    expect(system(bench.command, "model", *chance) != system(bench.command, "model", *chance, "--seed", 2), "another seed gives the same figures")
+    text = system(bench.command, "model", *two_sizes)
+    expect("404 B" in text and "808 B" in text and text.count("\n") == 6, "the table", text)
+    expect("serial receiver" in system(bench.command, "model", *two_sizes, "--serial-receiver"), "the table does not say all")
+    for words, why in ((["--from", 3, "--partitions", 4], "no multiple"), (["--from", "8K", "--to", "4K"], "less than --from"),
+                       (["--pattern", "late"], "--pattern"), (["--bandwidth", 0], "--bandwidth"), (["--gap-ns", -1], "--gap-ns"),
+                       (["--gap-ns", "nan"], "--gap-ns"), (["--from", "many"], "--from"), (["--rounds", 0], "--rounds"), (["--rounds", 1 << 20, "--pattern", "uniform"], "--rounds: at most 65536 of 32"),
+                       (["--seed", -1], "--seed"), (["--", "foo"], "nothing can follow"), (["--partitions", 0], "--partitions")):
+        output = system(bench.command, "model", *words, status=REFUSED)
+        expect(why in output, f"{words}: no '{why}'", output)
+
+
+def fit(bench):
+    """`larklane model --fit` says what network a record is of, and what no record is."""
+    latency_ns, sends_ns, receives_ns, gap_ns, byte_ns = 1000, 300, 400, 700, 0.1
+
+    def samples_of(size):
+        one = 2 * (latency_ns + sends_ns + receives_ns + byte_ns * (size - 1))
+        trains = {f"train_{n}_ns": one + (n - 1) * (gap_ns + byte_ns * (size - 1)) for n in (2, 4, 8, 16)}
+        values = {"round_trip_ns": one, **trains, "delay_ns": one, "delayed_16_ns": one + 15 * (one + sends_ns), "receive_ns": receives_ns}
+        return {name: [value] * 9 for name, value in values.items()}
+
+    def run(sizes, benchmark="prtt", **changes):
+        points = [{"bytes": size, "series": [{"way": way, "wrong": 0, "samples": samples_of(size), **changes} for way in ("join", "join'")]} for size in sizes]
+        return {"options": {"benchmark": benchmark}, "context": {"mpi": "An MPI", "variant": "native"}, "points": points}
+
+    def fitted(made, status=0):
+        path = bench.scratch / "prtt.json"
+        path.write_text(made if isinstance(made, str) else json.dumps(made))
+        return system(bench.command, "model", "--fit", path, status=status)
+
+    sizes = [1, 8, 64, 512, 4096, 32768]
+    output = fitted(run(sizes))
+    expect(output.count("An MPI, native, join\n") == 1 and output.count(" to     32768") == 1, "not one way in one range", output)
+    words = ("1000 (1000 to 1000)", "300 (300 to 300)", "400 (400 to 400)", "700 (700 to 700)", "0.1 (0.1 to 0.1)")
+    expect(all(word in output for word in words) and "at most" not in output, f"not {words}", output)
+    expect(fitted({"runs": [run(sizes, "latency"), run(sizes)]}) == output, "a set gives something else than its run")
+    for few in (run(sizes[:4]), run(sizes, wrong=1)):
+        expect("takes 5 sizes of 9 rounds" in fitted(few), "too little is fitted")
+    expect("no run of `larklane bench prtt`" in fitted(run(sizes, "latency"), REFUSED), "another benchmark is fitted")
+    for nothing in ("", json.dumps(run(sizes))[:-5], "[]", '{"runs": 3}', json.dumps(run(sizes, samples={"round_trip_ns": ["one"]}))):
+        expect("not a record of `larklane bench`" in fitted(nothing, REFUSED), f"{nothing[:20]} is fitted")
+    for path, why in (("/nonexistent", "No such file"), (bench.scratch, "can't be read")):
+        expect(why in system(bench.command, "model", "--fit", path, status=REFUSED), f"{path}: no '{why}'")
+
+
 def instructions(bench):
     """A plain program that does little but communicate, for 0.05 s, executes at most 1 % more instructions; in one process."""
     if not shutil.which("valgrind"):
@@ -453,7 +513,7 @@ def instructions(bench):
 
 
 ON_EVERY_MPI = (plain, same_calls, ptracer, tool, linked, wrapper, spawned, dry_run)
-ONCE = (wrong_family, without_mpi, first_call, unknown_mpi, refusals, mistakes, info)
+ONCE = (wrong_family, without_mpi, first_call, unknown_mpi, refusals, mistakes, info, model, fit)
 
 
 def cases():

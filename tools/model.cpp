@@ -1,0 +1,139 @@
+#include "model.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "fit.hpp"
+#include "model/plan.hpp"
+#include "model/readiness.hpp"
+#include "run.hpp"
+
+namespace larklane::tools {
+namespace {
+
+/// One size: microseconds after the last partition is ready, by number of transport partitions.
+struct Row {
+  std::uint64_t bytes;
+  std::vector<double> exposed_us;
+  std::uint32_t best;
+};
+
+std::vector<std::uint32_t> counts(std::uint32_t most) {
+  std::vector<std::uint32_t> found;
+  for (std::uint64_t count = 1; count <= most; count *= 2)
+    found.push_back(static_cast<std::uint32_t>(count));
+  return found;
+}
+
+bool has_chance(const ModelRequest& request) {
+  return request.pattern != "simultaneous" && request.pattern != "laggard";
+}
+
+/// @return what can't be; empty if it can
+std::string refusal(const ModelRequest& request) {
+  constexpr std::uint64_t kTimesMax = 1 << 21;  // a few seconds
+  if (request.from_bytes % request.partitions != 0)
+    return "--from: " + std::to_string(request.from_bytes) + " bytes are no multiple of the " +
+           std::to_string(request.partitions) + " partitions";
+  if (request.to_bytes < request.from_bytes)
+    return "--to: " + std::to_string(request.to_bytes) + " bytes are less than --from";
+  if (has_chance(request) && std::uint64_t{request.rounds} * request.partitions > kTimesMax)
+    return "--rounds: at most " + std::to_string(kTimesMax / request.partitions) + " of " +
+           std::to_string(request.partitions) + " partitions";
+  return {};
+}
+
+std::string size_text(std::uint64_t bytes) {
+  int unit = 0;
+  for (; unit < 3 && bytes % 1024 == 0 && bytes > 0; ++unit) bytes /= 1024;
+  constexpr const char* kUnits[] = {" B", " KiB", " MiB", " GiB"};
+  return std::to_string(bytes) + kUnits[unit];
+}
+
+void print_table(const ModelRequest& request, const std::vector<Row>& rows) {
+  std::printf(
+      "# PLogGP: microseconds from the last partition's readiness to the end, by number of "
+      "transport partitions\n"
+      "# L %g, o_s %g, o_r %g, g %g ns, %g GB/s, %g ns for each part%s\n"
+      "# %u partitions, %s",
+      request.latency_ns, request.send_overhead_ns, request.recv_overhead_ns, request.gap_ns,
+      request.gigabytes_per_second, request.per_part_ns,
+      request.is_receiver_serial ? ", serial receiver" : "", request.partitions,
+      request.pattern.c_str());
+  if (request.pattern != "simultaneous") std::printf(", %g us", request.spread_us);
+  if (has_chance(request))
+    std::printf(", mean of %u rounds, seed %llu", request.rounds,
+                static_cast<unsigned long long>(request.seed));
+  std::printf("\n%10s", "size");
+  for (const std::uint32_t count : counts(request.partitions)) std::printf(" %11u", count);
+  std::printf(" %6s\n", "best");
+  for (const Row& row : rows) {
+    std::printf("%10s", size_text(row.bytes).c_str());
+    for (const double us : row.exposed_us) std::printf(" %11.2f", us);
+    std::printf(" %6u\n", row.best);
+  }
+}
+
+void print_json(const ModelRequest& request, const std::vector<Row>& rows) {
+  nlohmann::ordered_json root{{"schema", 1},
+                              {"what", "exposed_us by number of transport partitions"},
+                              {"latency_ns", request.latency_ns},
+                              {"send_overhead_ns", request.send_overhead_ns},
+                              {"recv_overhead_ns", request.recv_overhead_ns},
+                              {"gap_ns", request.gap_ns},
+                              {"gigabytes_per_second", request.gigabytes_per_second},
+                              {"per_part_ns", request.per_part_ns},
+                              {"is_receiver_serial", request.is_receiver_serial},
+                              {"partitions", request.partitions},
+                              {"pattern", request.pattern},
+                              {"spread_us", request.spread_us},
+                              {"rounds", request.rounds},
+                              {"seed", request.seed},
+                              {"counts", counts(request.partitions)}};
+  for (const Row& row : rows)
+    root["rows"].push_back(
+        {{"bytes", row.bytes}, {"exposed_us", row.exposed_us}, {"best", row.best}});
+  std::printf("%s\n", root.dump(2).c_str());
+}
+
+}  // namespace
+
+int model(const ModelRequest& request) {
+  if (!request.fit.empty()) return fit(request.fit);
+  namespace ploggp = larklane::model;
+  const auto pattern = ploggp::pattern_named(request.pattern);
+  if (!pattern) {
+    std::fprintf(stderr, "larklane model: no pattern '%s'\n", request.pattern.c_str());
+    return kRefused;
+  }
+  if (const std::string why = refusal(request); !why.empty()) {
+    std::fprintf(stderr, "larklane model: %s\n", why.c_str());
+    return kRefused;
+  }
+  const ploggp::Medium medium{.network = {.latency_ns = request.latency_ns,
+                                          .send_overhead_ns = request.send_overhead_ns,
+                                          .recv_overhead_ns = request.recv_overhead_ns,
+                                          .gap_ns = request.gap_ns,
+                                          .gap_per_byte_ns = 1 / request.gigabytes_per_second},
+                              .per_part_ns = request.per_part_ns,
+                              .is_receiver_serial = request.is_receiver_serial};
+  const auto rounds = ploggp::readiness(*pattern, request.spread_us * 1e3, request.partitions,
+                                        has_chance(request) ? request.rounds : 1, request.seed);
+  std::vector<Row> rows;
+  for (std::uint64_t bytes = request.from_bytes; bytes <= request.to_bytes; bytes *= 2) {
+    Row row{bytes, {}, 1};
+    const ploggp::Workload workload{medium, bytes / request.partitions, rounds};
+    row.best = ploggp::best_power_of_two(request.partitions, [&](std::uint32_t count) {
+      row.exposed_us.push_back(
+          ploggp::exposed_ns(workload, ploggp::equal_groups(request.partitions, count)) / 1e3);
+      return row.exposed_us.back();
+    });
+    rows.push_back(std::move(row));
+  }
+  request.json ? print_json(request, rows) : print_table(request, rows);
+  return 0;
+}
+
+}  // namespace larklane::tools

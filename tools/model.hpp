@@ -1,0 +1,34 @@
+#pragma once
+// `larklane model`: what PLogGP says of a network. Thread safety: single-owner.
+
+#include <cstdint>
+#include <string>
+
+namespace larklane::tools {
+
+/// Nanoseconds, and per byte. The defaults are an example: 11.5 GB/s is what the paper's network
+/// had, the others are round numbers of its kind.
+struct ModelRequest {
+  double latency_ns = 1000;
+  double send_overhead_ns = 200;
+  double recv_overhead_ns = 200;
+  double gap_ns = 250;
+  double gigabytes_per_second = 11.5;
+  double per_part_ns = 0;
+  bool is_receiver_serial = false;
+  std::uint32_t partitions = 32;
+  std::string pattern = "laggard";
+  double spread_us = 4000;
+  std::uint32_t rounds = 1000;
+  std::uint64_t seed = 1;
+  std::uint64_t from_bytes = 1 << 10, to_bytes = 512 << 20;
+  bool json = false;
+  std::string fit;  ///< a record, instead of all others
+};
+
+/// Prints the time after the last partition is ready, by size and number of transport partitions,
+/// and the number that is best.
+/// @return the exit status, after a message
+int model(const ModelRequest& request);
+
+}  // namespace larklane::tools
