@@ -215,6 +215,7 @@ EXPOSED = Metric("exposed time", "µs", "lower", "log", "Time from the last thre
 SAMPLES = {
     "throughput_bps": "Bytes that all processes receive in a step, over the step's time (ICPP'22, section 4.6).",
     "step_ns": "Time of a step, computing included, of the slowest process.",
+    "round_trip_ns": "Time of a message there and one back.",
     "half_round_trip_ns": "Half the time of a message there and one back.",
     "call_ns": "What a call takes.",
 }
@@ -239,7 +240,7 @@ def metrics(cases: Sequence[Case]) -> list[Metric]:
     if cases[0].benchmark in HEADLINES:
         return [HEADLINES[cases[0].benchmark]]
     names = sorted({name for case in cases for name in case.series.samples})
-    return [sample_metric(name) for name in sorted(names, key=lambda name: not name.endswith("_bps"))]
+    return [sample_metric(name) for name in sorted(names, key=lambda name: (not name.endswith("_bps"), name not in SAMPLES))]
 
 
 def by_benchmark(cases: Sequence[Case]) -> dict[str, list[Case]]:
