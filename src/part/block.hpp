@@ -116,13 +116,20 @@ struct BlockHeader {
   JobBoard<P> shared_copies;
 };
 
+/// Direct mode: the groups of one round. Plain memory: the sender's Start of the round before
+/// writes it, the receiver's Start reads it. Model: tests/protocol/plans.pml.
+struct PlanHead {
+  std::uint64_t number;  ///< of the plan, from 1 on
+  std::uint32_t group_count;
+};
+
 /// What the offsets of a block follow from; travels in INIT and is checked by the receiver.
 struct BlockShape {
   Mode mode;
   std::uint32_t partitions;
-  std::uint32_t group_count;
-  std::uint32_t word_count;
-  std::uint32_t root_count;
+  std::uint32_t groups_max;  ///< of any round; so are words and roots
+  std::uint32_t words_max;
+  std::uint32_t roots_max;
   std::uint32_t type_block_count;  ///< of the sender's typemap; 0 when contiguous
   std::uint64_t partition_bytes;
   friend constexpr bool operator==(const BlockShape&, const BlockShape&) = default;
@@ -139,7 +146,7 @@ struct BlockOffsets {
   std::uint64_t words[2];  ///< by round parity
   std::uint64_t roots[2];
   std::uint64_t arrived;
-  std::uint64_t boundaries;
+  std::uint64_t plans[2];  ///< direct mode, by round parity: head, boundaries
   std::uint64_t type_blocks;
   std::uint64_t marks[2];  ///< slot mode, by round parity; so are the slots
   std::uint64_t slots[2];
@@ -156,10 +163,12 @@ struct BlockOffsets {
       next = round_up(next + length);
       return start;
     };
-    for (auto& offset : at.words) offset = take(shape.word_count * kLineBytes);
-    for (auto& offset : at.roots) offset = take(shape.root_count * kLineBytes);
+    for (auto& offset : at.words) offset = take(shape.words_max * kLineBytes);
+    for (auto& offset : at.roots) offset = take(shape.roots_max * kLineBytes);
     at.arrived = take(shape.partitions);
-    at.boundaries = take(shape.group_count * sizeof(std::uint32_t));
+    if (shape.mode == Mode::direct)
+      for (auto& offset : at.plans)
+        offset = take(sizeof(PlanHead) + shape.groups_max * sizeof(std::uint32_t));
     at.type_blocks = take(shape.type_block_count * 2 * sizeof(std::uint64_t));
     if (shape.mode == Mode::slots) {
       const std::uint64_t behind = shape.slots_behind_marks();
@@ -194,8 +203,12 @@ class BlockView {
   }
   /// Arrival marks of the send partitions.
   Atomic8* arrived() const noexcept { return reinterpret_cast<Atomic8*>(base_ + offsets_.arrived); }
-  std::uint32_t* boundaries() const noexcept {
-    return reinterpret_cast<std::uint32_t*>(base_ + offsets_.boundaries);
+  PlanHead& plan(std::uint64_t round) const noexcept {
+    return *reinterpret_cast<PlanHead*>(base_ + offsets_.plans[round & 1]);
+  }
+  /// First partition of each group.
+  std::uint32_t* boundaries(std::uint64_t round) const noexcept {
+    return reinterpret_cast<std::uint32_t*>(base_ + offsets_.plans[round & 1] + sizeof(PlanHead));
   }
   std::byte* type_blocks() const noexcept { return base_ + offsets_.type_blocks; }
 
@@ -209,15 +222,16 @@ class BlockView {
   }
 
   /// Make every atomic of fresh (zeroed or reused) memory; words carry rounds 1 and 2, marks
-  /// neither.
+  /// neither, plans no number.
   void construct(const BlockShape& shape, std::uint64_t generation) const {
     auto* head = ::new (base_) BlockHeader<P>{};
     head->generation = generation;
     for (std::uint64_t round : {std::uint64_t{1}, std::uint64_t{2}}) {
-      for (std::uint32_t w = 0; w < shape.word_count; ++w)
+      if (shape.mode == Mode::direct) plan(round) = {};
+      for (std::uint32_t w = 0; w < shape.words_max; ++w)
         (::new (&word(round, w)) Line{})
             ->state.store(word_state::fresh(round), std::memory_order_relaxed);
-      for (std::uint32_t r = 0; r < shape.root_count; ++r)
+      for (std::uint32_t r = 0; r < shape.roots_max; ++r)
         (::new (&root(round, r)) Line{})
             ->state.store(word_state::fresh(round), std::memory_order_relaxed);
       if (shape.mode == Mode::slots)

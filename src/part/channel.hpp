@@ -177,7 +177,7 @@ class SendChannel final : public SendRequest {
     InitArgs args;
     shm::Block block;
     BlockShape shape;
-    Layout layout;
+    std::vector<std::uint32_t> boundaries;  ///< of the groups, direct mode
     std::shared_ptr<PeerState> peer;
     Counters* counters;
     std::uint64_t piece_bytes;
@@ -279,7 +279,6 @@ class RecvChannel final : public RecvRequest {
   struct Match {
     std::uint64_t channel = 0;
     BlockShape shape{};
-    Layout layout;
     std::shared_ptr<shm::Segment> segment;
     std::uint64_t block_offset = 0;
     std::uint64_t send_address = 0;
@@ -292,7 +291,7 @@ class RecvChannel final : public RecvRequest {
   /// Match with a sender. True if the receiver's Start came before: then open_first_round() is to
   /// follow.
   [[nodiscard]] bool match(Match match);
-  void open_first_round() { side_->open(1, *this); }
+  void open_first_round() { open(1); }
 
   void on_move(const record::Move& move);  ///< the sender could not push
   void on_fail(Status status, std::string text);
@@ -319,6 +318,7 @@ class RecvChannel final : public RecvRequest {
   void tell_failure();
   Completion failed_once_quiet();
   Status look(std::int32_t partition, bool* arrived) override;
+  void open(std::uint64_t round);
   void count_early(std::uint64_t emptied_before) noexcept;
   Status pull(Piece piece) noexcept;
   Piece bytes_of(Run run) const noexcept {

@@ -31,13 +31,13 @@ bool RecvChannel::match(Match match) {
   // Published to the sender by the first open().
   view.header().accepted = {reinterpret_cast<std::uint64_t>(args_.buffer),
                             args_.type->is_contiguous() ? 0u : 1u};
-  side_ = std::make_unique<RecvSide<RealPlatform>>(view, match_.shape, std::move(match_.layout),
+  side_ = std::make_unique<RecvSide<RealPlatform>>(view, match_.shape,
                                                    static_cast<std::uint32_t>(partitions_));
   shared_copy_.emplace(view.header().shared_copies, match_.shape.partition_bytes, piece_bytes_);
   const std::scoped_lock lock(start_mutex_);
   // Before anybody can complete the round: once it is freed the block may be another channel's.
   const bool opens_slots = start_waits_ && side_->mode() == Mode::slots;
-  if (opens_slots) side_->open(1, *this);
+  if (opens_slots) (void)side_->open(1, *this);  // slots have no plan that could be wrong
   // release: pairs with usable()'s acquire.
   usable_.store(side_.get(), std::memory_order_release);
   arrival_marks_ = side_->marks();
@@ -69,8 +69,17 @@ Status RecvChannel::start() {
   round_.store(next, std::memory_order_relaxed);
   round_mark_.store(mark_of(next), std::memory_order_relaxed);
   active_.store(true, std::memory_order_relaxed);
-  side_->open(next, *this);
+  open(next);
   return {};
+}
+
+/// A round that can't be opened is active all the same, and fails.
+void RecvChannel::open(std::uint64_t round) {
+  const Status status = side_->open(round, *this);
+  if (status.ok()) return;
+  fail(status, "the " + describe(args_, Kind::receive) + " from " + args_.peer +
+                   ": the sender's plan of the round makes no sense");
+  if (in_use_.shut()) tell_failure();
 }
 
 Status RecvChannel::look(std::int32_t partition, bool* arrived) {

@@ -19,14 +19,15 @@ SendChannel::SendChannel(Parts parts)
       partition_bytes_(parts.shape.partition_bytes),
       peer_(std::move(parts.peer)),
       counters_(*parts.counters),
-      side_(BlockView<RealPlatform>(block_.base(), parts.shape), parts.shape,
-            std::move(parts.layout)),
+      side_(BlockView<RealPlatform>(block_.base(), parts.shape), parts.shape),
       shared_copy_(side_.block().header().shared_copies, partition_bytes_, parts.piece_bytes),
       wire_(*peer_, shm::Direction::write),
       has_large_slots_(side_.mode() == Mode::slots && partition_bytes_ >= kPushBytesMin &&
                        args_.type->is_contiguous() && wire_.usable()),
       lag_(std::max<std::uint64_t>(partition_bytes_, 1)) {
   if (args_.type->is_contiguous()) contiguous_from_ = static_cast<const std::byte*>(args_.buffer);
+  // The block was made for these.
+  if (side_.mode() == Mode::direct) (void)side_.choose(parts.boundaries);
 }
 
 Status SendChannel::start() {

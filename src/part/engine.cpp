@@ -107,10 +107,9 @@ Result<EngineImpl::Plan> EngineImpl::plan_of(const InitArgs& args, const Policy&
   plan.boundaries = policy.boundaries(shape.partitions, shape.partition_bytes);
   auto layout = Layout::make(shape.partitions, plan.boundaries);
   if (!layout) return layout.error();
-  plan.groups = std::move(layout).value();
-  shape.group_count = static_cast<std::uint32_t>(plan.boundaries.size());
-  shape.word_count = static_cast<std::uint32_t>(plan.groups.words().size());
-  shape.root_count = static_cast<std::uint32_t>(plan.groups.roots().size());
+  shape.groups_max = static_cast<std::uint32_t>(plan.boundaries.size());
+  shape.words_max = static_cast<std::uint32_t>(layout->words().size());
+  shape.roots_max = static_cast<std::uint32_t>(layout->roots().size());
   return plan;
 }
 
@@ -136,14 +135,13 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   const BlockShape& shape = plan->shape;
   const BlockView<RealPlatform> view(block->base(), shape);
   view.construct(shape, block->generation);
-  std::copy(plan->boundaries.begin(), plan->boundaries.end(), view.boundaries());
   if (shape.type_block_count != 0)
     std::memcpy(view.type_blocks(), args.type->blocks().data(),
                 args.type->blocks().size() * sizeof(TypeBlock));
 
   const std::scoped_lock lock(mutex_);
   auto channel = std::make_shared<SendChannel>(
-      SendChannel::Parts{++last_channel_, args, *block, shape, std::move(plan->groups), *peer,
+      SendChannel::Parts{++last_channel_, args, *block, shape, std::move(plan->boundaries), *peer,
                          &counters_, config_.shm_piece_bytes});
   if (const Status sent = send_init_record_locked(*channel, shape); !sent.ok()) {
     pool_.release(std::move(*block));  // the peer has never heard of it

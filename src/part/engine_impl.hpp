@@ -71,8 +71,7 @@ class EngineImpl final : public Engine, private control::Handler {
   /// What a channel needs in shared memory.
   struct Plan {
     BlockShape shape;
-    std::vector<std::uint32_t> boundaries;
-    Layout groups;
+    std::vector<std::uint32_t> boundaries;  ///< of the first round
   };
   static Result<Plan> plan_of(const InitArgs& args, const Policy& policy, Mode mode);
   Result<Policy> policy_of(const InitArgs& args) const;

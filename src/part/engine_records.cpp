@@ -89,17 +89,6 @@ Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const r
   if (view.header().generation != init.block_generation) return Errc::kProtocol;
 
   const BlockShape& shape = init.shape;
-  Layout layout;
-  if (shape.mode == Mode::direct) {
-    // Copied before they are looked at: the sender can write there.
-    const std::vector<std::uint32_t> boundaries(view.boundaries(),
-                                                view.boundaries() + shape.group_count);
-    auto made = Layout::make(shape.partitions, boundaries);
-    if (!made || made->words().size() != shape.word_count ||
-        made->roots().size() != shape.root_count)
-      return Errc::kProtocol;
-    layout = std::move(made).value();
-  }
   auto type = std::make_shared<const Typemap>(Typemap::contiguous(1));
   if (shape.type_block_count != 0) {
     std::vector<TypeBlock> blocks(shape.type_block_count);
@@ -115,9 +104,15 @@ Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const r
     if (!lies_within(*region, init.region_offset, *type, shape.partition_bytes * shape.partitions))
       return Errc::kProtocol;
   }
-  return RecvChannel::Match{
-      init.channel,      shape,           std::move(layout), *segment,           init.block_offset,
-      init.send_address, std::move(type), std::move(region), init.region_offset, false};
+  return RecvChannel::Match{init.channel,
+                            shape,
+                            *segment,
+                            init.block_offset,
+                            init.send_address,
+                            std::move(type),
+                            std::move(region),
+                            init.region_offset,
+                            false};
 }
 
 void EngineImpl::on_map(control::Peer& from, const control::Record& record) {

@@ -1,6 +1,7 @@
 #include "part/layout.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace larklane::part {
 namespace {
@@ -24,10 +25,11 @@ Result<Layout> Layout::make(std::uint32_t partitions, std::span<const std::uint3
   bool room = false;
   auto add_small = [&](Run group) {
     if (!room || layout.words_.back().count + group.count > kUnitsPerWord) {
-      layout.words_.push_back({group.first, 0, kNoRoot, 0});
+      layout.words_.push_back({group.first, 0, kNoRoot, 0, 0});
       room = true;
     }
     Word& word = layout.words_.back();
+    word.starts |= 1u << word.count;
     const std::uint32_t mask = low_mask(group.count) << word.count;
     for (std::uint32_t p = group.first; p < group.first + group.count; ++p)
       layout.cells_[p] = {static_cast<std::uint32_t>(layout.words_.size() - 1), mask,
@@ -41,7 +43,7 @@ Result<Layout> Layout::make(std::uint32_t partitions, std::span<const std::uint3
     for (std::uint32_t done = 0; done < group.count; done += kUnitsPerWord) {
       const std::uint32_t count = std::min(kUnitsPerWord, group.count - done);
       const auto index = static_cast<std::uint32_t>(layout.words_.size());
-      layout.words_.push_back({group.first + done, count, root, done / kUnitsPerWord});
+      layout.words_.push_back({group.first + done, count, root, done / kUnitsPerWord, 1});
       for (std::uint32_t i = 0; i < count; ++i)
         layout.cells_[group.first + done + i] = {index, low_mask(count), 1u << i, true};
     }
@@ -60,15 +62,25 @@ Result<Layout> Layout::make(std::uint32_t partitions, std::span<const std::uint3
   return layout;
 }
 
-std::uint32_t Layout::complete_groups(const Word& word, std::uint32_t ready) const noexcept {
+std::uint32_t Word::complete_groups(std::uint32_t ready) const noexcept {
   std::uint32_t complete = 0;
   for (std::uint32_t left = ready; left != 0;) {
-    const auto bit = static_cast<std::uint32_t>(__builtin_ctz(left));
-    const std::uint32_t group = cells_[word.first + bit].group_mask;
+    const std::uint32_t up_to = left ^ (left - 1);  // its lowest bit, and those below
+    const std::uint32_t begin = std::bit_floor(starts & up_to), after = starts & ~up_to;
+    const std::uint32_t below_end = after != 0 ? (after & -after) - 1 : full_mask();
+    const std::uint32_t group = below_end & ~(begin - 1);
     if ((ready & group) == group) complete |= group;
     left &= ~group;
   }
   return complete;
+}
+
+LayoutSize LayoutSize::most(std::uint32_t partitions, std::uint32_t groups) noexcept {
+  // Words are emptiest when a group of one stands between groups of 33: three words for 34.
+  const std::uint64_t s = partitions;
+  const std::uint64_t words = std::min((3 * s + 33) / 34, s / kUnitsPerWord + groups);
+  const std::uint64_t roots = std::min(s / (kUnitsPerWord + 1), s / kGroupPartitionsMax + groups);
+  return {static_cast<std::uint32_t>(words), static_cast<std::uint32_t>(roots)};
 }
 
 }  // namespace larklane::part

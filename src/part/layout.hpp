@@ -44,10 +44,13 @@ void for_each_run(std::uint32_t bits, std::uint32_t base, Visit&& visit) {
 struct Word {
   std::uint32_t first;  ///< partition of bit 0
   std::uint32_t count;
-  std::uint32_t root;  ///< kNoRoot, or the root of the larger group that this word is a leaf of
-  std::uint32_t unit;  ///< this leaf's bit in the root
+  std::uint32_t root;    ///< kNoRoot, or the root of the larger group that this word is a leaf of
+  std::uint32_t unit;    ///< this leaf's bit in the root
+  std::uint32_t starts;  ///< first bit of each group; of a leaf: bit 0
 
   std::uint32_t full_mask() const noexcept { return low_mask(count); }
+  /// All bits of the groups that are complete in `ready`. Not for leaves.
+  std::uint32_t complete_groups(std::uint32_t ready) const noexcept;
 };
 
 /// The root of a group that is larger than a word: one bit per leaf.
@@ -64,7 +67,14 @@ struct Cell {
   bool is_leaf;              ///< its word is a leaf of a larger group
 };
 
-/// Groups and words of one channel; the same on both sides, because it follows from the boundaries.
+/// Most words and roots of any layout.
+struct LayoutSize {
+  std::uint32_t words, roots;
+  /// Of at most `groups` groups. @param partitions, groups  >= 1
+  static LayoutSize most(std::uint32_t partitions, std::uint32_t groups) noexcept;
+};
+
+/// Groups and words of one round; the same on both sides, because it follows from the boundaries.
 class Layout {
  public:
   /// @param boundaries  first partition of every group, ascending, boundaries[0] == 0, all <
@@ -76,9 +86,6 @@ class Layout {
   const std::vector<Word>& words() const noexcept { return words_; }
   const std::vector<Root>& roots() const noexcept { return roots_; }
   const std::vector<Cell>& cells() const noexcept { return cells_; }
-
-  /// The groups of `word` that are complete in `ready`, as partition bits. Not for leaves.
-  std::uint32_t complete_groups(const Word& word, std::uint32_t ready) const noexcept;
 
  private:
   std::vector<Word> words_;

@@ -22,6 +22,7 @@
 #include "part/block.hpp"
 #include "part/layout.hpp"
 #include "part/marked_prefix.hpp"
+#include "part/plans.hpp"
 #include "part/word_window.hpp"
 
 namespace larklane::part {
@@ -70,16 +71,17 @@ bool rounds_moved(const BlockView<P>& block, std::uint32_t partitions, std::uint
 template <class P>
 class Rendezvous {
  public:
-  Rendezvous(const BlockView<P>& block, const Layout& layout) noexcept
-      : block_(block), layout_(layout) {}
+  Rendezvous(const BlockView<P>& block, const Plans<P>& plans) noexcept
+      : block_(block), plans_(plans) {}
 
   /// The sender's Start of the round before: words of `round` become fresh.
   void clear(std::uint64_t round) const {
     // release: pairs with the read-modify-writes of that round, which the receiver reaches only
     // after this round's moves.
-    for (std::uint32_t w = 0; w < layout_.words().size(); ++w)
+    const Layout& layout = plans_.of(round);
+    for (std::uint32_t w = 0; w < layout.words().size(); ++w)
       block_.word(round, w).state.store(word_state::fresh(round), std::memory_order_release);
-    for (std::uint32_t r = 0; r < layout_.roots().size(); ++r)
+    for (std::uint32_t r = 0; r < layout.roots().size(); ++r)
       block_.root(round, r).state.store(word_state::fresh(round), std::memory_order_release);
   }
 
@@ -88,10 +90,11 @@ class Rendezvous {
   template <class Move>
   Status mark(std::uint64_t round, std::uint32_t first, std::uint32_t count, Move&& move) const {
     Status status;
+    const Layout& layout = plans_.of(round);
     RunJoiner<std::remove_reference_t<Move>> runs(move);
     for (const std::uint32_t end = first + count; first < end;) {
-      const std::uint32_t index = layout_.cells()[first].word;
-      const Word word = layout_.words()[index];  // its mark may be the last touch of the channel
+      const std::uint32_t index = layout.cells()[first].word;
+      const Word word = layout.words()[index];  // its mark may be the last touch of the channel
       const std::uint32_t bit = first - word.first;
       const std::uint32_t taken = std::min(end - first, word.count - bit);
       const std::uint32_t bits = low_mask(taken) << bit;
@@ -108,7 +111,7 @@ class Rendezvous {
 
   /// What Pready of one partition needs in `round`.
   WordWindow<P> window(std::uint64_t round) const noexcept {
-    return {layout_.cells().data(), &block_.word(round, 0)};
+    return {plans_.of(round).cells().data(), &block_.word(round, 0)};
   }
 
   /// WordWindow::mark_one()'s `further`.
@@ -116,16 +119,17 @@ class Rendezvous {
   Status mark_further(std::uint64_t round, const Cell& cell, std::uint64_t old, Move&& move) const {
     if ((old & cell.bit_mask) != 0) return Errc::kAlreadyReady;
     RunJoiner<std::remove_reference_t<Move>> runs(move);
-    after_mark(round, layout_.words()[cell.word], old, cell.bit_mask, runs);
+    after_mark(round, plans_.of(round).words()[cell.word], old, cell.bit_mask, runs);
     return {};
   }
 
   /// The receiver's Start: its buffer may be written from now on.
   template <class Move>
   void open(std::uint64_t round, Move&& move) const {
+    const Layout& layout = plans_.of(round);
     RunJoiner<std::remove_reference_t<Move>> runs(move);
-    for (std::uint32_t w = 0; w < layout_.words().size(); ++w) {
-      const Word& word = layout_.words()[w];
+    for (std::uint32_t w = 0; w < layout.words().size(); ++w) {
+      const Word& word = layout.words()[w];
       if (word.root != kNoRoot) {
         if (word.unit == 0) open_root(round, word.root, runs);
         continue;
@@ -135,18 +139,20 @@ class Rendezvous {
       const std::uint64_t old =
           block_.word(round, w).state.fetch_or(word_state::kOpen, std::memory_order_seq_cst);
       const std::uint32_t ready = word_state::units(old);
-      const std::uint32_t mine =
-          old & word_state::kExpired ? ready : layout_.complete_groups(word, ready);
+      const std::uint32_t mine = old & word_state::kExpired ? ready : word.complete_groups(ready);
       for_each_run(mine, word.first, [&](Run run) { runs.add(run); });
     }
   }
 
   /// A deadline of `round` for the groups of word `index`: from now on nothing there waits for its
-  /// group. No effect if the word has gone on to another round or has expired already.
+  /// group. No effect if the word has gone on to another round or has expired already. A caller
+  /// that may be that late is in order only where all rounds have the same groups.
   template <class Move>
   void expire(std::uint64_t round, std::uint32_t index, Move&& move) const {
-    const Word& word = layout_.words()[index];
+    const Layout& layout = plans_.of(round);
+    const Word word = layout.words()[index];
     const bool leaf = word.root != kNoRoot;
+    const Root root = leaf ? layout.roots()[word.root] : Root{};
     auto& state = leaf ? block_.root(round, word.root).state : block_.word(round, index).state;
     // acquire: pairs with mark() and open().
     std::uint64_t old = state.load(std::memory_order_acquire);
@@ -159,21 +165,21 @@ class Rendezvous {
     RunJoiner<std::remove_reference_t<Move>> runs(move);
     const std::uint32_t units = word_state::units(old);
     if (leaf) {
-      const Root& root = layout_.roots()[word.root];
-      if (units != low_mask(root.word_count)) add_leaves(root, units, runs);
+      if (units != low_mask(root.word_count)) add_leaves(layout, root, units, runs);
     } else {
-      for_each_run(units & ~layout_.complete_groups(word, units), word.first,
+      for_each_run(units & ~word.complete_groups(units), word.first,
                    [&](Run run) { runs.add(run); });
     }
   }
 
   /// Every partition of `round` has been marked.
   bool all_marked(std::uint64_t round) const {
-    const auto count = static_cast<std::uint32_t>(layout_.words().size());
+    const Layout& layout = plans_.of(round);
+    const auto count = static_cast<std::uint32_t>(layout.words().size());
     return marked_.covers(round, count, [&](std::uint32_t w) {
       // relaxed: statistics only.
       const std::uint64_t state = block_.word(round, w).state.load(std::memory_order_relaxed);
-      return word_state::units(state) == layout_.words()[w].full_mask();
+      return word_state::units(state) == layout.words()[w].full_mask();
     });
   }
 
@@ -196,12 +202,13 @@ class Rendezvous {
     if ((old & word_state::kOpen) == 0) return 0;
     if ((old & word_state::kExpired) != 0) return fresh;
     const std::uint32_t before = word_state::units(old);
-    return layout_.complete_groups(word, before | fresh) & ~layout_.complete_groups(word, before);
+    return word.complete_groups(before | fresh) & ~word.complete_groups(before);
   }
 
   template <class Runs>
   void complete_leaf(std::uint64_t round, const Word& leaf, Runs& runs) const {
-    const Root root = layout_.roots()[leaf.root];  // before the last touch, as in mark()
+    const Layout& layout = plans_.of(round);
+    const Root root = layout.roots()[leaf.root];  // before the last touch, as in mark()
     // seq_cst: as in mark(); acquires the other leaves' partitions.
     const std::uint64_t old =
         block_.root(round, leaf.root)
@@ -209,33 +216,34 @@ class Rendezvous {
     if ((old & word_state::kOpen) == 0) return;
     const std::uint32_t now = word_state::units(old) | (1u << leaf.unit);
     if ((old & word_state::kExpired) != 0)
-      add_leaves(root, 1u << leaf.unit, runs);
+      add_leaves(layout, root, 1u << leaf.unit, runs);
     else if (now == low_mask(root.word_count))
-      add_leaves(root, now, runs);
+      add_leaves(layout, root, now, runs);
   }
 
   template <class Runs>
   void open_root(std::uint64_t round, std::uint32_t index, Runs& runs) const {
-    const Root& root = layout_.roots()[index];
+    const Layout& layout = plans_.of(round);
+    const Root& root = layout.roots()[index];
     // seq_cst: as in open().
     const std::uint64_t old =
         block_.root(round, index).state.fetch_or(word_state::kOpen, std::memory_order_seq_cst);
     const std::uint32_t units = word_state::units(old);
     if ((old & word_state::kExpired) != 0 || units == low_mask(root.word_count))
-      add_leaves(root, units, runs);
+      add_leaves(layout, root, units, runs);
   }
 
   template <class Runs>
-  void add_leaves(const Root& root, std::uint32_t units, Runs& runs) const {
+  static void add_leaves(const Layout& layout, const Root& root, std::uint32_t units, Runs& runs) {
     for (; units != 0; units &= units - 1) {
       const auto unit = static_cast<std::uint32_t>(__builtin_ctz(units));
-      const Word& leaf = layout_.words()[root.first_word + unit];
+      const Word& leaf = layout.words()[root.first_word + unit];
       runs.add({leaf.first, leaf.count});
     }
   }
 
   const BlockView<P>& block_;
-  const Layout& layout_;
+  const Plans<P>& plans_;
   mutable MarkedPrefix<P> marked_;  // words
 };
 

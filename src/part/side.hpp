@@ -7,7 +7,7 @@
 
 #include "part/arrival.hpp"
 #include "part/block.hpp"
-#include "part/layout.hpp"
+#include "part/plans.hpp"
 #include "part/rendezvous.hpp"
 #include "part/slots.hpp"
 
@@ -16,22 +16,28 @@ namespace larklane::part {
 template <class P>
 class SendSide {
  public:
-  /// @param layout  of direct mode
-  SendSide(BlockView<P> block, const BlockShape& shape, Layout layout)
+  SendSide(BlockView<P> block, const BlockShape& shape)
       : block_(block),
-        layout_(std::move(layout)),
         mode_(shape.mode),
         partitions_(shape.partitions),
-        rendezvous_(block_, layout_),
+        plans_(block_, shape),
+        rendezvous_(block_, plans_),
         slots_(block_, shape) {}
   SendSide(const SendSide&) = delete;
   SendSide& operator=(const SendSide&) = delete;
+
+  /// Direct mode: the groups of all rounds, before anybody else knows the block; called again
+  /// before start(r), those of the rounds after r. @param boundaries  first partition of each group
+  /// @errors kInvalidArgument: no groups, or more than the block was made for
+  Status choose(std::span<const std::uint32_t> boundaries) { return plans_.choose(boundaries); }
 
   void start(std::uint64_t round) {
     // Its line is the other side's; Wait will ask it whether the round before has been read.
     __builtin_prefetch(&block_.header().moved_count);
     if (mode_ == Mode::slots) slots_.own_first(round);
-    if (mode_ == Mode::direct) rendezvous_.clear(round + 1);
+    if (mode_ != Mode::direct) return;
+    plans_.write(round + 1);
+    rendezvous_.clear(round + 1);
   }
 
   /// What Pready of one partition needs in `round`, in slot mode and in direct mode.
@@ -60,9 +66,9 @@ class SendSide {
 
  private:
   BlockView<P> block_;
-  Layout layout_;
   Mode mode_;
   std::uint32_t partitions_;
+  Plans<P> plans_;
   Rendezvous<P> rendezvous_;
   SlotWriter<P> slots_;
 };
@@ -70,28 +76,30 @@ class SendSide {
 template <class P>
 class RecvSide {
  public:
-  /// @param layout  of direct mode
-  RecvSide(BlockView<P> block, const BlockShape& shape, Layout layout,
-           std::uint32_t recv_partitions)
+  RecvSide(BlockView<P> block, const BlockShape& shape, std::uint32_t recv_partitions)
       : block_(block),
-        layout_(std::move(layout)),
         mode_(shape.mode),
         partitions_(shape.partitions),
         arrival_(block_, shape.partitions, recv_partitions),
-        rendezvous_(block_, layout_),
+        plans_(block_, shape),
+        rendezvous_(block_, plans_),
         slots_(block_, shape) {}
   RecvSide(const RecvSide&) = delete;
   RecvSide& operator=(const RecvSide&) = delete;
 
   /// Start: the buffer may be written.
   /// @param mover  move(Run): direct mode, the caller moves these now
+  /// @errors kProtocol: what the sender has planned for the round makes no sense; nothing is open
   template <class Mover>
-  void open(std::uint64_t round, Mover& mover) {
-    if (mode_ == Mode::direct)
+  Status open(std::uint64_t round, Mover& mover) {
+    if (mode_ == Mode::direct) {
+      LARKLANE_TRY(plans_.read(round));
       rendezvous_.open(round, [&](Run run) { mover.move(run); });
-    else
+    } else {
       // release: pairs with SlotWriter::is_open()'s acquire.
       block_.header().opened_round.store(round, std::memory_order_release);
+    }
+    return {};
   }
 
   /// Slots: no push begins from now on.
@@ -142,10 +150,10 @@ class RecvSide {
   }
 
   BlockView<P> block_;
-  Layout layout_;
   Mode mode_;
   std::uint32_t partitions_;
   Arrival<P> arrival_;
+  Plans<P> plans_;
   Rendezvous<P> rendezvous_;
   SlotReader<P> slots_;
 };

@@ -29,8 +29,9 @@ struct WordWindow {
         words[cell.word].state.fetch_or(cell.bit_mask, std::memory_order_seq_cst);
     const bool complete =
         ((word_state::units(old) | cell.bit_mask) & cell.group_mask) == cell.group_mask;
-    const bool moves = complete && (cell.is_leaf || (old & word_state::kOpen) != 0);
-    if (!moves && (old & (word_state::kExpired | cell.bit_mask)) == 0) [[likely]]
+    const bool travels = complete || (old & word_state::kExpired) != 0;
+    const bool moves = travels && (cell.is_leaf || (old & word_state::kOpen) != 0);
+    if (!moves && (old & cell.bit_mask) == 0) [[likely]]
       return {};
     return further(cell, old);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <new>
 #include <numeric>
@@ -63,6 +64,7 @@ class BlockMemory {
 
 /// What the application does in one round, and what has happened so far.
 struct Round {
+  std::size_t plan = 0;
   std::vector<std::vector<Run>> marks;  // by marker, in its order
   std::vector<bool> held;               // by partition: ready only when `required` has been seen
   std::vector<bool> required;           // by receive partition: arrives without those
@@ -93,9 +95,9 @@ class World {
     }
   };
 
-  static BlockShape shape_of(const Case& c, const Layout& layout);
+  static BlockShape shape_of(const Case& c);
   Round plan_round();
-  std::vector<bool> moving_together(const std::vector<bool>& ready) const;
+  std::vector<bool> moving_together(std::size_t plan, const std::vector<bool>& ready) const;
   std::vector<std::uint32_t> sources(std::uint32_t recv_partition) const;
   std::uint64_t below(std::uint64_t bound) { return simulation_.random().below(bound); }
   void dawdle();
@@ -114,8 +116,8 @@ class World {
 
   const Case& case_;
   Simulation simulation_;
-  const Layout layout_;
   const BlockShape shape_;
+  std::size_t words_ = 0;  ///< of the first round
   BlockMemory memory_;
   BlockView<Platform> view_;
   SendSide<Platform> send_;
@@ -137,31 +139,23 @@ std::uint64_t total_bytes(const Case& c) {
          std::lcm(std::uint64_t{c.send_partitions}, std::uint64_t{c.recv_partitions});
 }
 
-Layout layout_of(const Case& c) {
-  if (c.mode == Mode::slots) return {};
-  auto layout = Layout::make(c.send_partitions, c.boundaries);
-  return std::move(layout).value();
-}
-
-BlockShape World::shape_of(const Case& c, const Layout& layout) {
-  return {c.mode,
-          c.send_partitions,
-          static_cast<std::uint32_t>(c.boundaries.size()),
-          static_cast<std::uint32_t>(layout.words().size()),
-          static_cast<std::uint32_t>(layout.roots().size()),
-          0,
-          total_bytes(c) / c.send_partitions};
+BlockShape World::shape_of(const Case& c) {
+  std::size_t groups = 0;
+  for (const auto& boundaries : c.plans) groups = std::max(groups, boundaries.size());
+  const auto groups_max = static_cast<std::uint32_t>(groups);
+  const LayoutSize most = LayoutSize::most(c.send_partitions, groups_max);
+  const std::uint64_t partition_bytes = total_bytes(c) / c.send_partitions;
+  return {c.mode, c.send_partitions, groups_max, most.words, most.roots, 0, partition_bytes};
 }
 
 World::World(const Case& c, std::uint64_t seed)
     : case_(c),
       simulation_({.seed = seed, .explore = true}),
-      layout_(layout_of(c)),
-      shape_(shape_of(c, layout_)),
+      shape_(shape_of(c)),
       memory_(BlockOffsets::of(shape_).end),
       view_(memory_.base(), shape_),
-      send_(view_, shape_, layout_),
-      recv_(view_, shape_, layout_, c.recv_partitions),
+      send_(view_, shape_),
+      recv_(view_, shape_, c.recv_partitions),
       send_buffer_(total_bytes(c), kGarbage),
       recv_buffer_(total_bytes(c), kPoison),
       markers_(1 + below(3)),
@@ -176,6 +170,9 @@ World::World(const Case& c, std::uint64_t seed)
   }
   rounds_.resize(1);
   for (std::uint64_t r = 1; r <= case_.rounds; ++r) rounds_.push_back(plan_round());
+  if (c.mode == Mode::slots) return;
+  words_ = Layout::make(c.send_partitions, c.plans[rounds_[1].plan]).value().words().size();
+  if (!send_.choose(c.plans[rounds_[1].plan]).ok()) std::abort();
 }
 
 /// Send partitions with a byte in `recv_partition`; by count where there are no bytes.
@@ -192,13 +189,13 @@ std::vector<std::uint32_t> World::sources(std::uint32_t recv_partition) const {
 }
 
 /// What is moved when `ready` are marked and the receiver has started.
-std::vector<bool> World::moving_together(const std::vector<bool>& ready) const {
+std::vector<bool> World::moving_together(std::size_t plan, const std::vector<bool>& ready) const {
   if (case_.mode == Mode::slots) return ready;
+  const std::vector<std::uint32_t>& boundaries = case_.plans[plan];
   std::vector<bool> moving(ready.size(), false);
-  for (std::size_t g = 0; g < case_.boundaries.size(); ++g) {
-    const std::uint32_t end =
-        g + 1 < case_.boundaries.size() ? case_.boundaries[g + 1] : case_.send_partitions;
-    for (std::uint32_t first = case_.boundaries[g]; first < end; first += kGroupPartitionsMax) {
+  for (std::size_t g = 0; g < boundaries.size(); ++g) {
+    const std::uint32_t end = g + 1 < boundaries.size() ? boundaries[g + 1] : case_.send_partitions;
+    for (std::uint32_t first = boundaries[g]; first < end; first += kGroupPartitionsMax) {
       const std::uint32_t stop = std::min(end, first + kGroupPartitionsMax);
       bool whole = true;
       for (std::uint32_t p = first; p < stop; ++p) whole = whole && ready[p];
@@ -210,6 +207,7 @@ std::vector<bool> World::moving_together(const std::vector<bool>& ready) const {
 
 Round World::plan_round() {
   Round round;
+  round.plan = case_.plans.size() < 2 ? 0 : below(case_.plans.size());
   round.held.assign(case_.send_partitions, false);
   round.filled.assign(case_.send_partitions, false);
   round.moved.assign(case_.send_partitions, 0);
@@ -235,7 +233,7 @@ Round World::plan_round() {
   }
   std::vector<bool> ready(case_.send_partitions);
   std::transform(round.held.begin(), round.held.end(), ready.begin(), std::logical_not<>());
-  const std::vector<bool> moving = moving_together(ready);
+  const std::vector<bool> moving = moving_together(round.plan, ready);
   for (std::uint32_t j = 0; j < case_.recv_partitions && pollers_ != 0; ++j) {
     const auto from = sources(j);
     round.required[j] = std::all_of(from.begin(), from.end(), [&](auto p) { return moving[p]; });
@@ -281,6 +279,9 @@ void World::sender() {
   for (std::uint64_t r = 1; r <= case_.rounds; ++r) {
     std::fill(send_buffer_.bytes().begin(), send_buffer_.bytes().end(), kGarbage);
     dawdle();
+    const std::size_t next = r < case_.rounds ? rounds_[r + 1].plan : 0;
+    if (case_.mode == Mode::direct && next != rounds_[r].plan)
+      must(send_.choose(case_.plans[next]).ok(), "the plan is refused");
     send_.start(r);
     must(!send_.complete(r), "the send is complete before any Pready");
     send_started_.store(r, memory_order_relaxed);
@@ -338,7 +339,7 @@ void World::receiver() {
     Mover mover{*this, r};
     receiver_round_ = r;
     if (announces_before_open_) recv_started_.store(r, memory_order_relaxed);
-    recv_.open(r, mover);
+    must(recv_.open(r, mover).ok(), "the plan makes no sense");
     recv_started_.store(r, memory_order_relaxed);
     if (main_waits_for_pollers_)
       simulation_.wait("its pollers", [&] { return rounds_[r].pollers_done == pollers_; });
@@ -392,7 +393,7 @@ void World::straggler() {
   }
 }
 
-/// Deadlines at any moment, some of them too late.
+/// Deadlines at any moment, some of them too late. All rounds have the same groups.
 void World::expirer() {
   for (std::uint64_t r = 1; r <= case_.rounds; ++r) {
     simulation_.wait("the sender's Start",
@@ -400,7 +401,7 @@ void World::expirer() {
     for (std::uint64_t times = below(4); times != 0; --times) {
       dawdle();
       Mover mover{*this, r};
-      send_.rendezvous().expire(r, static_cast<std::uint32_t>(below(layout_.words().size())),
+      send_.rendezvous().expire(r, static_cast<std::uint32_t>(below(words_)),
                                 [&](Run run) { mover.move(run); });
     }
   }
@@ -414,8 +415,7 @@ std::string World::run() {
   for (std::size_t i = 0; i < pollers_; ++i)
     simulation_.spawn("poller " + std::to_string(i), [this, i] { poller(i); });
   if (below(2) == 0) simulation_.spawn("straggler", [this] { straggler(); });
-  if (case_.mode == Mode::direct && below(2) == 0)
-    simulation_.spawn("expirer", [this] { expirer(); });
+  if (case_.plans.size() == 1 && below(2) == 0) simulation_.spawn("expirer", [this] { expirer(); });
   std::string why = simulation_.run();
   if (!why.empty()) return why;
   if (!all_bytes_are(recv_buffer_.bytes(), kPoison)) return "written after the last round";
@@ -428,7 +428,11 @@ std::string World::run() {
 
 std::string Case::text() const {
   std::string groups;
-  for (const std::uint32_t b : boundaries) groups += " " + std::to_string(b);
+  for (const auto& boundaries : plans) {
+    groups += " [";
+    for (const std::uint32_t b : boundaries) groups += " " + std::to_string(b);
+    groups += " ]";
+  }
   return std::to_string(send_partitions) + " to " + std::to_string(recv_partitions) +
          " partitions, unit " + std::to_string(unit_bytes) + ", " +
          (mode == Mode::slots ? "slots" : "direct, groups from" + groups);

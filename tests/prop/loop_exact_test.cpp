@@ -60,7 +60,7 @@ std::vector<Case> small_cases() {
   for (std::uint32_t s = 1; s <= 24; ++s) {
     for (std::uint32_t r = 1; r <= 24; ++r) {
       for (std::uint32_t groups = 1; groups <= s; ++groups)
-        cases.push_back({s, r, Mode::direct, static_groups(s, groups), 1});
+        cases.push_back({s, r, Mode::direct, {static_groups(s, groups)}, 1});
       cases.push_back({s, r, Mode::slots, {}, 1});
     }
   }
@@ -85,7 +85,18 @@ TEST(LoopExact, RandomGroupsUpTo200Partitions) {
     loop::Random random(seed);
     const auto s = static_cast<std::uint32_t>(1 + random.below(200));
     const auto r = static_cast<std::uint32_t>(1 + random.below(random.one_in(2) ? 200 : 8));
-    return Case{s, r, Mode::direct, random_groups(random, s), random.one_in(8) ? 0u : 1u};
+    return Case{s, r, Mode::direct, {random_groups(random, s)}, random.one_in(8) ? 0u : 1u};
+  });
+}
+
+TEST(LoopExact, OtherGroupsInEveryRound) {
+  for_seeds(4000, [](std::uint64_t seed) {
+    loop::Random random(seed);
+    const auto s = static_cast<std::uint32_t>(1 + random.below(random.one_in(2) ? 200 : 6));
+    const auto r = static_cast<std::uint32_t>(1 + random.below(random.one_in(2) ? s : 8));
+    std::vector<std::vector<std::uint32_t>> plans(2 + random.below(3));
+    for (auto& boundaries : plans) boundaries = random_groups(random, s);
+    return Case{s, r, Mode::direct, std::move(plans), random.one_in(8) ? 0u : 1u, 6};
   });
 }
 
@@ -102,13 +113,13 @@ TEST(LoopExact, ManyShortRoundsWithDeadlinesThatComeTooLate) {
   for_seeds(3000, [](std::uint64_t seed) {
     loop::Random random(seed);
     const auto s = static_cast<std::uint32_t>(random.one_in(3) ? 33 : 2 + random.below(3));
-    return Case{s, 1, Mode::direct, {0}, 1, 12};
+    return Case{s, 1, Mode::direct, {{0}}, 1, 12};
   });
 }
 
 TEST(LoopExact, AGroupThatIsLargerThanARoot) {
   for_seeds(8 * kShare, [](std::uint64_t seed) {
-    return Case{1100, seed % 2 == 0 ? 11u : 4u, Mode::direct, {0, 7}, 1};
+    return Case{1100, seed % 2 == 0 ? 11u : 4u, Mode::direct, {{0, 7}}, 1};
   });
 }
 

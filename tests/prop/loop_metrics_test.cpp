@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <new>
 #include <vector>
 
@@ -58,18 +59,11 @@ bench::RoundTrace run(const Scenario& scenario) {
                                    .copy_setup_ps = 0,
                                    .copy_byte_ps = kBytePs,
                                    .poll_ps = 0}});
-  std::vector<std::uint32_t> boundaries;  // each partition for itself
-  for (std::uint32_t p = 0; p < partitions && scenario.mode == Mode::direct; ++p)
-    boundaries.push_back(p);
-  const Layout layout =
-      scenario.mode == Mode::direct ? Layout::make(partitions, boundaries).value() : Layout{};
-  const BlockShape shape{scenario.mode,
-                         partitions,
-                         static_cast<std::uint32_t>(boundaries.size()),
-                         static_cast<std::uint32_t>(layout.words().size()),
-                         static_cast<std::uint32_t>(layout.roots().size()),
-                         0,
-                         kPartitionBytes};
+  std::vector<std::uint32_t> boundaries(partitions);  // each partition for itself
+  std::iota(boundaries.begin(), boundaries.end(), 0);
+  const LayoutSize most = LayoutSize::most(partitions, partitions);
+  const BlockShape shape{scenario.mode, partitions, partitions,     most.words,
+                         most.roots,    0,          kPartitionBytes};
   const std::size_t block_bytes = BlockOffsets::of(shape).end;
   const auto free_block = [](std::byte* base) {
     ::operator delete (base, std::align_val_t{kLineBytes});
@@ -80,14 +74,17 @@ bench::RoundTrace run(const Scenario& scenario) {
   std::fill_n(memory.get(), block_bytes, std::byte{});
   const BlockView<Platform> view(memory.get(), shape);
   view.construct(shape, 1);
-  SendSide<Platform> send(view, shape, layout);
-  RecvSide<Platform> receive(view, shape, layout, partitions);
+  SendSide<Platform> send(view, shape);
+  if (scenario.mode == Mode::direct) {
+    EXPECT_TRUE(send.choose(boundaries).ok());
+  }
+  RecvSide<Platform> receive(view, shape, partitions);
   std::vector<std::byte> from(partitions * kPartitionBytes, std::byte{1}), to(from.size());
   Mover mover{simulation, from.data(), to.data(), scenario.mode, &send, 1};
 
   std::vector<double> ready(partitions), arrived(partitions);
   send.start(1);
-  receive.open(1, mover);
+  EXPECT_TRUE(receive.open(1, mover).ok());
   const auto now_ns = [&] { return static_cast<double>(simulation.now_ps()) * 1e-3; };
   for (std::uint32_t p = 0; p < partitions; ++p) {
     simulation.spawn("thread " + std::to_string(p), [&, p] {

@@ -38,6 +38,10 @@ void expect_lawful(std::uint32_t partitions, const std::vector<std::uint32_t>& b
   const Layout layout = make(partitions, boundaries);
   const auto group = groups_of(partitions, boundaries);
   ASSERT_EQ(layout.partitions(), partitions);
+  const LayoutSize most =
+      LayoutSize::most(partitions, static_cast<std::uint32_t>(boundaries.size()));
+  ASSERT_LE(layout.words().size(), most.words);
+  ASSERT_LE(layout.roots().size(), most.roots);
   // Every partition in exactly one word; words in order, without gaps.
   std::uint32_t next = 0;
   for (std::uint32_t w = 0; w < layout.words().size(); ++w) {
@@ -127,7 +131,7 @@ TEST(PartLayout, CompleteGroupsAreThoseWithAllTheirBits) {
           whole = whole && (group[q] != group[p] || (ready >> q & 1) != 0);
         expected |= whole ? 1u << p : 0;
       }
-      ASSERT_EQ(layout.complete_groups(layout.words()[0], ready), expected);
+      ASSERT_EQ(layout.words()[0].complete_groups(ready), expected);
     }
   }
 }

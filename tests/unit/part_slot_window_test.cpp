@@ -22,9 +22,9 @@ TEST_P(SlotWindowOf, AsksForNothingBehindItsOwnSlots) {
   const auto [partitions, partition_bytes] = GetParam();
   const BlockShape shape{.mode = Mode::slots,
                          .partitions = partitions,
-                         .group_count = 1,
-                         .word_count = 0,
-                         .root_count = 0,
+                         .groups_max = 1,
+                         .words_max = 0,
+                         .roots_max = 0,
                          .type_block_count = 0,
                          .partition_bytes = partition_bytes};
   std::vector<std::byte> memory(BlockOffsets::of(shape).end + kLineBytes);

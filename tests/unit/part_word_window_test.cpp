@@ -47,8 +47,9 @@ TEST(WordWindow, LastOfAnOpenGroupMovesIt) {
 }
 
 TEST(WordWindow, AfterExpiryEveryMarkMoves) {
-  EXPECT_EQ(looked_further(groups_of_four(4), word_state::kExpired),
+  EXPECT_EQ(looked_further(groups_of_four(4), word_state::kExpired | word_state::kOpen),
             (std::vector<std::uint32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(looked_further(groups_of_four(4), word_state::kExpired), std::vector<std::uint32_t>{});
 }
 
 TEST(WordWindow, LastOfALeafTellsItsRoot) {

@@ -1,0 +1,84 @@
+#pragma once
+// Direct mode: which send partitions travel together, decided anew for each round if need be. The
+// sender's Start of a round chooses the groups of the next one, before any Pready: the receiver
+// can't start that round before a mark of this one, so it finds them whole. Model:
+// tests/protocol/plans.pml.
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/status.hpp"
+#include "part/block.hpp"
+#include "part/layout.hpp"
+
+namespace larklane::part {
+
+/// One side's knowledge of the groups of the last two rounds. Thread safety: of() thread-safe for a
+/// round that has been started and is not over; the others belong to the thread that calls Start.
+template <class P>
+class Plans {
+ public:
+  Plans(const BlockView<P>& block, const BlockShape& shape) noexcept
+      : block_(block), shape_(shape) {}
+
+  const Layout& of(std::uint64_t round) const noexcept { return layouts_[round & 1]; }
+
+  /// Sender: the groups of all rounds that are written from now on; the first choice, before
+  /// anybody knows the block, also those of round 1. @errors kInvalidArgument
+  Status choose(std::span<const std::uint32_t> boundaries) {
+    auto layout = checked(boundaries);
+    if (!layout) return layout.error();
+    boundaries_.assign(boundaries.begin(), boundaries.end());
+    chosen_ = std::move(layout).value();
+    if (++number_ == 1) write(1);
+    return {};
+  }
+
+  /// Sender, in the Start of the round before: the groups of `round` are those that were chosen
+  /// last.
+  void write(std::uint64_t round) {
+    PlanHead& head = block_.plan(round);
+    if (head.number == number_) return;
+    head = {number_, static_cast<std::uint32_t>(boundaries_.size())};
+    std::copy(boundaries_.begin(), boundaries_.end(), block_.boundaries(round));
+    layouts_[round & 1] = chosen_;
+  }
+
+  /// Receiver: learn the groups of `round`, in its Start or before its match. @errors kProtocol
+  Status read(std::uint64_t round) {
+    const PlanHead head = block_.plan(round);  // copied: the sender's process can write there
+    if (head.number == numbers_[round & 1]) return {};
+    if (head.group_count > shape_.groups_max) return Errc::kProtocol;
+    const std::vector<std::uint32_t> boundaries(block_.boundaries(round),
+                                                block_.boundaries(round) + head.group_count);
+    auto layout = checked(boundaries);
+    if (!layout) return Errc::kProtocol;
+    layouts_[round & 1] = std::move(layout).value();
+    numbers_[round & 1] = head.number;
+    return {};
+  }
+
+ private:
+  Result<Layout> checked(std::span<const std::uint32_t> boundaries) const {
+    auto layout = Layout::make(shape_.partitions, boundaries);
+    if (layout &&
+        (boundaries.size() > shape_.groups_max || layout->words().size() > shape_.words_max ||
+         layout->roots().size() > shape_.roots_max))
+      return Errc::kInvalidArgument;
+    return layout;
+  }
+
+  const BlockView<P>& block_;
+  const BlockShape shape_;
+  Layout layouts_[2];
+  std::uint64_t numbers_[2] = {0, 0};  ///< receiver: of the plans that they were made from
+  // Sender.
+  std::uint64_t number_ = 0;
+  std::vector<std::uint32_t> boundaries_;
+  Layout chosen_;
+};
+
+}  // namespace larklane::part
