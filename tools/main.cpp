@@ -150,7 +150,8 @@ void add_model_options(CLI::App* command, larklane::tools::ModelRequest* request
       ->check(CLI::Range(1u, 1u << 16))
       ->capture_default_str();
   command->add_option("--pattern", request->pattern, "when partitions become ready")
-      ->check(CLI::IsMember({"simultaneous", "laggard", "uniform", "gaussian", "exponential"}))
+      ->check(CLI::IsMember({"simultaneous", "laggard", "uniform", "gaussian", "exponential",
+                             "alternating", "bursts"}))
       ->capture_default_str();
   command->add_option("--rounds", request->rounds, "of patterns with chance")
       ->check(CLI::Range(1u, 1u << 20))

@@ -20,6 +20,7 @@ double gaussian(std::mt19937_64& random) {
   return radius * std::cos(2 * std::numbers::pi * uniform(random));
 }
 
+/// Of the patterns that follow from chance alone.
 double draw(Pattern pattern, double spread_ns, std::mt19937_64& random) {
   switch (pattern) {
     case Pattern::uniform:
@@ -30,6 +31,8 @@ double draw(Pattern pattern, double spread_ns, std::mt19937_64& random) {
       return -spread_ns * std::log(uniform(random));
     case Pattern::simultaneous:
     case Pattern::laggard:
+    case Pattern::alternating:
+    case Pattern::bursts:
       break;
   }
   return 0;
@@ -38,12 +41,14 @@ double draw(Pattern pattern, double spread_ns, std::mt19937_64& random) {
 }  // namespace
 
 std::optional<Pattern> pattern_named(std::string_view name) noexcept {
-  constexpr std::array<std::pair<std::string_view, Pattern>, 5> kNames{{
+  constexpr std::array<std::pair<std::string_view, Pattern>, 7> kNames{{
       {"simultaneous", Pattern::simultaneous},
       {"laggard", Pattern::laggard},
       {"uniform", Pattern::uniform},
       {"gaussian", Pattern::gaussian},
       {"exponential", Pattern::exponential},
+      {"alternating", Pattern::alternating},
+      {"bursts", Pattern::bursts},
   }};
   const auto* const found =
       std::ranges::find(kNames, name, [](const auto& each) { return each.first; });
@@ -55,10 +60,18 @@ std::vector<std::vector<double>> readiness(Pattern pattern, double spread_ns,
                                            std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<std::vector<double>> ready(rounds, std::vector<double>(partitions, 0.0));
-  for (auto& round : ready) {
-    for (double& time : round) time = draw(pattern, spread_ns, random);
-    if (pattern == Pattern::laggard) round.back() = spread_ns;
-  }
+  for (std::uint32_t round = 0; round < rounds; ++round)
+    for (std::uint64_t p = 0; p < partitions; ++p) {
+      double& time = ready[round][p];
+      if (pattern == Pattern::laggard)
+        time = p + 1 == partitions ? spread_ns : 0;
+      else if (pattern == Pattern::alternating)
+        time = (p < partitions / 2) == (round % 2 == 0) ? 0 : spread_ns;
+      else if (pattern == Pattern::bursts)
+        time = spread_ns * static_cast<double>(4 * p / partitions) / 3;
+      else
+        time = draw(pattern, spread_ns, random);
+    }
   return ready;
 }
 

@@ -15,6 +15,8 @@ enum class Pattern : std::uint8_t {
   uniform,       ///< evenly distributed from 0 to `spread_ns`
   gaussian,      ///< standard deviation `spread_ns`, about 4 of them; none before 0
   exponential,   ///< mean `spread_ns`
+  alternating,   ///< the first half at 0, the other at `spread_ns`; in the next round the reverse
+  bursts,        ///< a quarter of them at 0, one each third of `spread_ns` later
 };
 /// Nothing: there is none of that name.
 std::optional<Pattern> pattern_named(std::string_view name) noexcept;

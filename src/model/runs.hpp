@@ -1,0 +1,28 @@
+#pragma once
+// What transport partitions cost, from rounds as their sender saw them. Pure functions.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "model/loggp.hpp"
+
+namespace larklane::model {
+
+/// A transport partition on its way.
+struct SeenRun {
+  std::uint64_t bytes = 0;
+  double begin_ns = 0;  ///< it was ready, and the sender gave it away
+  double end_ns = 0;    ///< it had arrived, as far as the sender can see
+};
+
+/// What to compute plans with: L is all that one run takes without its bytes, the overheads are in
+/// it; h what is added between two that follow each other. A run that was given away when no other
+/// was under way took L + G k; one that took more than that had to wait, and ended h + G k after
+/// the one before. Each k gets the median of its times, of which relative errors are made least.
+/// Where nothing tells L from h they are equal. Nothing: fewer than two sizes, which tell neither
+/// from G. @param rounds  runs in any order
+std::optional<LogGP> fit_runs(std::span<const std::vector<SeenRun>> rounds);
+
+}  // namespace larklane::model
