@@ -5,6 +5,9 @@
 #include <time.h>
 
 #include <cstdint>
+#ifdef __x86_64__
+#include <x86intrin.h>
+#endif
 
 namespace larklane {
 
@@ -14,6 +17,16 @@ inline std::uint64_t now_ns() noexcept {
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
          static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+/// The fastest clock that there is, in a unit of its own: for what can be compared with now_ns() at
+/// its begin and at its end. On x86-64 the processor's counter, 10 ns a call.
+inline std::uint64_t now_ticks() noexcept {
+#ifdef __x86_64__
+  return __rdtsc();
+#else
+  return now_ns();
+#endif
 }
 
 }  // namespace larklane

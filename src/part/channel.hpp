@@ -15,7 +15,9 @@
 #include "net/shm/region.hpp"
 #include "net/shm/segment.hpp"
 #include "part/engine.hpp"
+#include "part/learner.hpp"
 #include "part/records.hpp"
+#include "part/round_watch.hpp"
 #include "part/shared_copy.hpp"
 #include "part/side.hpp"
 #include "part/slot_lag.hpp"
@@ -181,6 +183,7 @@ class SendChannel final : public SendRequest {
     std::shared_ptr<PeerState> peer;
     Counters* counters;
     std::uint64_t piece_bytes;
+    control::Plane* learns_on;  ///< its helper makes the plans; null: the groups stay as they are
   };
   explicit SendChannel(Parts parts);
 
@@ -220,6 +223,8 @@ class SendChannel final : public SendRequest {
  private:
   friend class Moving<SendChannel>;
   Status mark_further(const Cell& cell, std::uint64_t old) override;
+  void plan_ahead();
+  void learn();
   Status push_or_mark(std::uint32_t partition);
   bool push_past_slot(std::uint32_t partition);
   bool receiver_is_gone() const noexcept;
@@ -249,6 +254,15 @@ class SendChannel final : public SendRequest {
   SendSide<RealPlatform> side_;
   SharedCopy<RealPlatform> shared_copy_;
   Wire wire_;
+  /// Policy `learned`.
+  struct Learning {
+    control::Plane& plane;
+    Cells cells;
+    Learner learner;
+    RoundWatch watch;
+    bool is_sampled = false;  ///< this round; written by Start, which the program orders
+  };
+  std::unique_ptr<Learning> learning_;
   const bool has_large_slots_;  ///< which are worth a push if the receiver does not keep up
   SlotLag<RealPlatform> lag_;
   std::atomic<std::uint64_t> round_{

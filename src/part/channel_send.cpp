@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/log.hpp"
 #include "part/channel.hpp"
 
 namespace larklane::part {
@@ -28,6 +29,11 @@ SendChannel::SendChannel(Parts parts)
   if (args_.type->is_contiguous()) contiguous_from_ = static_cast<const std::byte*>(args_.buffer);
   // The block was made for these.
   if (side_.mode() == Mode::direct) (void)side_.choose(parts.boundaries);
+  if (parts.learns_on == nullptr) return;
+  const Cells cells(parts.shape.partitions);
+  learning_.reset(new Learning{*parts.learns_on, cells,
+                               Learner(parts.shape.partitions, partition_bytes_),
+                               RoundWatch(cells, partition_bytes_)});
 }
 
 Status SendChannel::start() {
@@ -35,10 +41,13 @@ Status SendChannel::start() {
   if (failure_.failed()) return failure_.status();
   const std::uint64_t next = round() + 1;
   round_.store(next, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
+  if (learning_) plan_ahead();
   side_.start(next);
   const auto open = static_cast<std::uint32_t>(partitions_);
   // relaxed: as above.
-  if (side_.mode() == Mode::direct) {
+  if (learning_ && learning_->is_sampled) {
+    // Every Pready goes the long way, by the clock.
+  } else if (side_.mode() == Mode::direct) {
     words_ = side_.word_window(next);
     open_words_.store(open, std::memory_order_relaxed);
   } else if (contiguous_from_ != nullptr && !has_large_slots_) {
@@ -49,10 +58,32 @@ Status SendChannel::start() {
   return {};
 }
 
+/// The groups of the rounds after the one that is started.
+void SendChannel::plan_ahead() {
+  const Learner::Turn turn = learning_->learner.turn();
+  learning_->is_sampled = turn.is_sampled;
+  if (turn.is_sampled) learning_->watch.begin();
+  if (!turn.has_changed) return;
+  const std::vector<std::uint32_t>& firsts = learning_->learner.firsts();
+  (void)side_.choose(learning_->cells.boundaries(firsts));  // the block was made for any
+  log_info("%s to %s: %zu groups after round %llu", describe(args_, Kind::send).c_str(),
+           args_.peer.c_str(), firsts.size(), static_cast<unsigned long long>(round()));
+}
+
+/// From the sampled round that is over.
+void SendChannel::learn() {
+  if (!side_.complete(round())) return;  // it has failed
+  auto seen = learning_->watch.seen();
+  if (!seen) return;
+  if (auto study = learning_->learner.see(std::move(*seen)))
+    learning_->plane.post([study] { study->run(); });
+}
+
 Status SendChannel::pready(std::int32_t first, std::int32_t count) {
   if (!active()) return Errc::kNotActive;
   if (first < 0 || count < 0 || first > partitions_ - count) return Errc::kInvalidArgument;
   const Run run{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)};
+  if (learning_ && learning_->is_sampled && count != 0) learning_->watch.ready(run);
   if (!has_large_slots_) return count == 0 ? Status{} : side_.mark(round(), run, *this);
   Status status;
   for (std::uint32_t p = run.first; p < run.first + run.count; ++p)
@@ -134,6 +165,7 @@ void SendChannel::on_fail(Status status, std::string text) {
 }
 
 void SendChannel::finish() {
+  if (learning_ && active() && learning_->is_sampled) learn();
   // relaxed: the caller orders its own calls.
   open_slots_.store(0, std::memory_order_relaxed);
   open_words_.store(0, std::memory_order_relaxed);
@@ -147,6 +179,7 @@ RoundTotals SendChannel::totals() const noexcept {
 
 void SendChannel::moved(Run run, MovedBy by) {
   counters_.add_moved(by, run, bytes_of(run).length, !side_.rendezvous().all_marked(round()));
+  if (learning_ && by == MovedBy::sender && learning_->is_sampled) learning_->watch.ended(run);
   publish_moved(side_.block(), round(), run);
 }
 
@@ -187,6 +220,7 @@ Status SendChannel::work() {
 void SendChannel::move(Run run) {
   const Moving moving(*this);
   if (!moving) return;
+  if (learning_ && learning_->is_sampled) learning_->watch.began(run);
   if (wire_.usable() && knows_peer_type() && shared_copy_.offer(run)) {
     if (const Status status = work(); !status.ok()) give_up(status);
     return;

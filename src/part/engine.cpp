@@ -107,6 +107,13 @@ Result<EngineImpl::Plan> EngineImpl::plan_of(const InitArgs& args, const Policy&
   plan.boundaries = policy.boundaries(shape.partitions, shape.partition_bytes);
   auto layout = Layout::make(shape.partitions, plan.boundaries);
   if (!layout) return layout.error();
+  if (policy.kind == Policy::Kind::learned) {
+    shape.groups_max = Cells(shape.partitions).count();
+    const LayoutSize most = LayoutSize::most(shape.partitions, shape.groups_max);
+    shape.words_max = most.words;
+    shape.roots_max = most.roots;
+    return plan;
+  }
   shape.groups_max = static_cast<std::uint32_t>(plan.boundaries.size());
   shape.words_max = static_cast<std::uint32_t>(layout->words().size());
   shape.roots_max = static_cast<std::uint32_t>(layout->roots().size());
@@ -139,10 +146,12 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
     std::memcpy(view.type_blocks(), args.type->blocks().data(),
                 args.type->blocks().size() * sizeof(TypeBlock));
 
+  const bool learns =
+      policy->kind == Policy::Kind::learned && shape.mode == Mode::direct && shape.partitions > 1;
   const std::scoped_lock lock(mutex_);
   auto channel = std::make_shared<SendChannel>(
       SendChannel::Parts{++last_channel_, args, *block, shape, std::move(plan->boundaries), *peer,
-                         &counters_, config_.shm_piece_bytes});
+                         &counters_, config_.shm_piece_bytes, learns ? plane_.get() : nullptr});
   if (const Status sent = send_init_record_locked(*channel, shape); !sent.ok()) {
     pool_.release(std::move(*block));  // the peer has never heard of it
     return sent;

@@ -24,6 +24,7 @@ Result<Policy> Policy::parse(std::string_view text, std::uint64_t min_bytes_defa
   const bool has_argument = colon != std::string_view::npos;
   if (name == "none" && !has_argument) return Policy{Kind::none, 0};
   if (name == "single" && !has_argument) return Policy{Kind::single, 0};
+  if (name == "learned" && !has_argument) return Policy{Kind::learned, 0};
   if (name == "min_bytes" && !has_argument) return Policy{Kind::min_bytes, min_bytes_default};
   if (!has_argument || (name != "static" && name != "min_bytes")) return Errc::kBadOption;
   auto argument = parse_bytes(text.substr(colon + 1));
@@ -38,6 +39,7 @@ std::vector<std::uint32_t> Policy::boundaries(std::uint32_t partitions,
     case Kind::none:
       break;
     case Kind::single:
+    case Kind::learned:
       groups = 1;
       break;
     case Kind::static_count:

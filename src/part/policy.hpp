@@ -11,17 +11,18 @@ namespace larklane::part {
 
 /// Thread safety: immutable.
 struct Policy {
-  enum class Kind : std::uint8_t { none, single, static_count, min_bytes };
+  enum class Kind : std::uint8_t { none, single, static_count, min_bytes, learned };
   Kind kind = Kind::none;
   std::uint64_t argument = 0;  ///< groups, or bytes per group
 
-  /// @param text                `none`, `single`, `static:N`, `min_bytes` or `min_bytes:BYTES`
-  /// (units K, M, G)
+  /// @param text                `none`, `single`, `static:N`, `min_bytes`, `min_bytes:BYTES` (units
+  /// K, M, G) or `learned`
   /// @param min_bytes_default   for `min_bytes` without a number
   /// @errors kBadOption
   static Result<Policy> parse(std::string_view text, std::uint64_t min_bytes_default);
 
-  /// First partition of every group, ascending, starting with 0.
+  /// First partition of every group, ascending, starting with 0; of the first round, if they are
+  /// `learned`.
   /// @param partitions       >= 1
   /// @param partition_bytes  size of one partition
   std::vector<std::uint32_t> boundaries(std::uint32_t partitions,

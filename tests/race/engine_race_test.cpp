@@ -6,10 +6,12 @@
 #include <atomic>
 #include <cstdint>
 #include <fstream>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/log.hpp"
 #include "engine_pair.hpp"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -416,7 +418,8 @@ class Gate {
 
 void four_threads_a_side(const Way& way, const Shape& shape) {
   constexpr std::int32_t kThreads = 4;
-  const std::uint64_t rounds = kSanitized ? 10 : 50;
+  const bool learns = shape.policy == std::string_view("learned");
+  const std::uint64_t rounds = (kSanitized ? 10 : 50) * (learns ? 4 : 1);
   EnginePair pair(way, shape.policy);
   std::vector<std::byte> from(shape.bytes), to(shape.bytes);
   const auto send_count = shape.bytes / static_cast<std::uint64_t>(shape.send_partitions);
@@ -491,6 +494,24 @@ TEST_P(EngineRace, FourThreadsASide) {
 
 TEST_P(EngineRace, LargeRunsAreCopiedByManyThreads) {
   four_threads_a_side(GetParam(), Shape{8, 4, 1u << 20, "static:2"});
+}
+
+TEST_P(EngineRace, GroupsThatAreLearnedChangeBetweenRounds) {
+  std::mutex mutex;
+  std::string said;  // guarded by mutex
+  set_log_level(LogLevel::info);
+  set_log_sink([&](LogLevel, std::string_view message) {
+    const std::scoped_lock lock(mutex);
+    said.append(message).append("\n");
+  });
+  four_threads_a_side(GetParam(), Shape{48, 96, 96 * 800, "learned"});
+  four_threads_a_side(GetParam(), Shape{300, 7, 2100 * 64, "learned"});
+  four_threads_a_side(GetParam(), Shape{1, 1, 4096, "learned"});
+  set_log_sink({});
+  set_log_level(LogLevel::warn);
+  // The first trial; slots have no groups.
+  for (const char* change : {"2 groups after round 3\n", "1 groups after round 4\n"})
+    EXPECT_EQ(said.find(change) != std::string::npos, GetParam().slot_bytes_max[0] == '0') << said;
 }
 
 }  // namespace
