@@ -66,7 +66,8 @@ struct Segment {
   /// network's, and not an overhead.
   bool is_gap_known = false;
 
-  /// Values only; none below 0. g is h, which makes no difference to any time.
+  /// Values only; none below 0: what is, is taken from the others, so that a message takes what it
+  /// does. g is h, which makes no difference to any time.
   LogGP parameters() const noexcept;
 };
 

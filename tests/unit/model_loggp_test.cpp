@@ -203,6 +203,25 @@ TEST(ModelLogGP, WhatASideCopiesIsNotTheNetworks) {
   EXPECT_NEAR(found.message_ns(4 << 20) / network.small.message_ns(4 << 20), 1, 1e-3);
 }
 
+TEST(ModelLogGP, WhatIsBelowZeroIsTakenFromTheOthers) {
+  Segment segment;
+  segment.latency_ns.value = -30;
+  segment.send_overhead_ns.value = 80;
+  segment.recv_overhead_ns.value = 10;
+  segment.injection_ns.value = -5;
+  segment.gap_per_byte_ns.value = -0.1;
+  segment.send_overhead_per_byte_ns.value = 0.3;
+  const LogGP found = segment.parameters();
+  EXPECT_DOUBLE_EQ(found.latency_ns, 0);
+  EXPECT_DOUBLE_EQ(found.send_overhead_ns, 80 * 60.0 / 90);
+  EXPECT_DOUBLE_EQ(found.recv_overhead_ns, 10 * 60.0 / 90);
+  EXPECT_DOUBLE_EQ(found.gap_ns, 0);
+  EXPECT_DOUBLE_EQ(found.message_ns(1001), 60 + 0.2 * 1000);
+  segment.send_overhead_ns.value = 5;  // together below 0
+  EXPECT_DOUBLE_EQ(segment.parameters().message_ns(1), 0);
+  EXPECT_DOUBLE_EQ(Segment{}.parameters().message_ns(100), 0);
+}
+
 TEST(ModelLogGP, ASenderThatCopiesHidesWhatTheWireTakesForAByte) {
   std::mt19937_64 random(10);
   Network network = random_network(random);
