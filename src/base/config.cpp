@@ -93,8 +93,8 @@ std::optional<std::uint64_t> parse_in_range(std::string_view text, const Option&
   return value;
 }
 
-/// @param form  one alternative: "word", "word:N" (a count) or "word[:BYTES]"; both arguments are
-/// at least 1
+/// @param form  one alternative: "word", "word:N" (a count), "word[:BYTES]" or "word[:DELAY]";
+/// counts and bytes are at least 1
 bool matches_form(std::string_view text, std::string_view form) {
   const std::size_t word_end = form.find_first_of("[:");
   const std::string_view word = form.substr(0, word_end);
@@ -104,10 +104,12 @@ bool matches_form(std::string_view text, std::string_view form) {
   if (rest.empty()) return form[word_end] == '[';
   if (rest[0] != ':') return false;
   const bool is_bytes = form.find("BYTES") != std::string_view::npos;
-  const auto argument = parse_number(rest.substr(1), units_of(is_bytes ? "bytes" : "count"));
-  const std::uint64_t most = is_bytes ? std::numeric_limits<std::int64_t>::max()
-                                      : std::numeric_limits<std::int32_t>::max();
-  return argument && *argument >= 1 && *argument <= most;
+  const bool is_delay = form.find("DELAY") != std::string_view::npos;
+  const char* const type = is_bytes ? "bytes" : is_delay ? "nanos" : "count";
+  const auto argument = parse_number(rest.substr(1), units_of(type));
+  const std::uint64_t most = is_bytes || is_delay ? std::numeric_limits<std::int64_t>::max()
+                                                  : std::numeric_limits<std::int32_t>::max();
+  return argument && *argument >= (is_delay ? 0 : 1) && *argument <= most;
 }
 
 /// @param range  alternatives, "x | y | z:N"
@@ -127,7 +129,7 @@ bool parse_text(std::string_view text, const Option& option, Config::text* value
   *value = text;
   return true;
 }
-bool parse_folder(std::string_view text, const Option&, Config::folder* value) {
+bool parse_path(std::string_view text, const Option&, Config::path* value) {
   *value = text;
   return true;
 }
@@ -273,13 +275,13 @@ Status Config::set(std::string_view name, std::string_view value, std::string* p
   return assign(*index, value, Source::program, name, problem) ? Status{} : Errc::kBadOption;
 }
 
-void Config::read_file(const std::string& path, std::vector<Problem>* problems) {
-  std::ifstream file(path);
+void Config::read_file(const std::string& file_path, std::vector<Problem>* problems) {
+  std::ifstream file(file_path);
   std::string line;
   for (std::size_t number = 1; std::getline(file, line); ++number) {
     const std::string_view entry = trimmed(std::string_view(line).substr(0, line.find('#')));
     if (entry.empty()) continue;
-    const std::string place = path + ":" + std::to_string(number) + ": ";
+    const std::string place = file_path + ":" + std::to_string(number) + ": ";
     const std::size_t equals = entry.find('=');
     if (equals == std::string_view::npos) {
       problems->push_back({true, place + quoted(entry) + "; accepted: name = value"});
@@ -296,7 +298,7 @@ void Config::read_file(const std::string& path, std::vector<Problem>* problems) 
     }
   }
   if (file.bad() || !file.eof()) {
-    problems->push_back({true, "LARKLANE_CONFIG is " + quoted(path) +
+    problems->push_back({true, "LARKLANE_CONFIG is " + quoted(file_path) +
                                    "; accepted: the path of a file that can be read"});
   }
 }

@@ -16,7 +16,7 @@ namespace larklane {
 /// environment, program.
 struct Config {
   using text = std::string;
-  using folder = std::string;
+  using path = std::string;
   using bytes = std::uint64_t;
   using count = std::uint32_t;
   using nanos = std::uint64_t;
@@ -49,7 +49,7 @@ struct Config {
   /// @param where  what the message calls the option: variable, file and line, or name
   bool assign(std::size_t index, std::string_view value, Source source, std::string_view where,
               std::string* problem);
-  void read_file(const std::string& path, std::vector<Problem>* problems);
+  void read_file(const std::string& file_path, std::vector<Problem>* problems);
   void read_environment(std::vector<Problem>* problems);
 
   std::vector<Source> sources_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "model/tuning_file.hpp"
 #include "part/engine_impl.hpp"
 
 namespace larklane::part {
@@ -79,8 +80,21 @@ std::shared_ptr<PeerState> EngineImpl::who_left_locked(const control::Address& a
   return nullptr;
 }
 
-Result<Policy> EngineImpl::policy_of(const InitArgs& args) const {
-  return Policy::parse(args.policy.empty() ? config_.policy : args.policy, config_.min_bytes);
+Result<Policy> EngineImpl::policy_of(const InitArgs& args) {
+  auto policy =
+      Policy::parse(args.policy.empty() ? config_.policy : args.policy, config_.min_bytes);
+  if (policy && policy->asks_tuning()) policy->tuning = tuning();
+  return policy;
+}
+
+const model::Tuning* EngineImpl::tuning() {
+  std::call_once(tuning_read_, [this] {
+    auto file = model::find_tuning(config_.tuning, model::kShmFabric, model::this_host());
+    if (!file.problem.empty()) log_warn("%s", file.problem.c_str());
+    tuning_ = std::move(file.tuning);
+    if (tuning_) log_info("tuning file: %s", file.path.c_str());
+  });
+  return tuning_ ? &*tuning_ : nullptr;
 }
 
 Status EngineImpl::check(const InitArgs& args) {

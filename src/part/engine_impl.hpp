@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 
@@ -74,7 +75,9 @@ class EngineImpl final : public Engine, private control::Handler {
     std::vector<std::uint32_t> boundaries;  ///< of the first round
   };
   static Result<Plan> plan_of(const InitArgs& args, const Policy& policy, Mode mode);
-  Result<Policy> policy_of(const InitArgs& args) const;
+  Result<Policy> policy_of(const InitArgs& args);
+  /// What was measured on this host; null: nothing that can be used. Read when it is first asked.
+  const model::Tuning* tuning();
   static bool can_attach(const PeerState& peer) {
     return peer.push_allowed || peer.peer->same_process();
   }
@@ -110,6 +113,8 @@ class EngineImpl final : public Engine, private control::Handler {
   const std::shared_ptr<const shm::Regions> regions_;
   Counters counters_;
   shm::BlockPool pool_;
+  std::once_flag tuning_read_;
+  std::optional<model::Tuning> tuning_;  // after tuning_read_
 
   mutable std::mutex mutex_;
   // guarded by mutex_

@@ -6,20 +6,25 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "model/tuning.hpp"
 
 namespace larklane::part {
 
 /// Thread safety: immutable.
 struct Policy {
-  enum class Kind : std::uint8_t { none, single, static_count, min_bytes, learned };
+  enum class Kind : std::uint8_t { none, single, static_count, min_bytes, table, ploggp, learned };
   Kind kind = Kind::none;
-  std::uint64_t argument = 0;  ///< groups, or bytes per group
+  std::uint64_t argument = 0;  ///< groups, bytes per group, or the last partition's delay in ns
+  const model::Tuning* tuning = nullptr;  ///< what `table` and `ploggp` ask; null: nothing is known
 
   /// @param text                `none`, `single`, `static:N`, `min_bytes`, `min_bytes:BYTES` (units
-  /// K, M, G) or `learned`
+  /// K, M, G), `table`, `ploggp`, `ploggp:DELAY` (units ns, us, ms, s) or `learned`
   /// @param min_bytes_default   for `min_bytes` without a number
   /// @errors kBadOption
   static Result<Policy> parse(std::string_view text, std::uint64_t min_bytes_default);
+
+  /// Is `tuning` to be set before boundaries() is asked?
+  bool asks_tuning() const noexcept { return kind == Kind::table || kind == Kind::ploggp; }
 
   /// First partition of every group, ascending, starting with 0; of the first round, if they are
   /// `learned`.
