@@ -100,24 +100,6 @@ std::string family_of_launcher() {
 
 bool is_launched() { return !family_of_launcher().empty() || is_set("SLURM_PROCID"); }
 
-/// Takes `--name VALUE` and `--name=VALUE` out of the words. @return its value, empty if absent
-std::string take(std::vector<std::string>& words, const std::string& name) {
-  for (auto word = words.begin(); word != words.end(); ++word) {
-    std::string value;
-    if (word->starts_with(name + "=")) {
-      value = word->substr(name.size() + 1);
-      words.erase(word);
-    } else if (*word == name && std::next(word) != words.end()) {
-      value = *std::next(word);
-      words.erase(word, std::next(word, 2));
-    } else {
-      continue;
-    }
-    return value;
-  }
-  return {};
-}
-
 bool mentions(const std::vector<std::string>& words, std::string_view option) {
   return std::ranges::any_of(words, [&](const std::string& word) {
     return word == option || word.starts_with(std::string(option) + "=");
@@ -149,6 +131,23 @@ const Built* choose(const std::vector<Built>& built, const std::string& wanted) 
 }
 
 }  // namespace
+
+std::string take(std::vector<std::string>& words, const std::string& name) {
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    std::string value;
+    if (word->starts_with(name + "=")) {
+      value = word->substr(name.size() + 1);
+      words.erase(word);
+    } else if (*word == name && std::next(word) != words.end()) {
+      value = *std::next(word);
+      words.erase(word, std::next(word, 2));
+    } else {
+      continue;
+    }
+    return value;
+  }
+  return {};
+}
 
 int run_python(const std::string& module, const std::vector<std::string>& words) {
   const fs::path package = Place::find_beside("share/larklane/python");

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "model/loggp.hpp"
 #include "run.hpp"
 
 namespace larklane::tools {
@@ -20,7 +19,7 @@ using larklane::model::Trains;
 using nlohmann::json;
 
 /// @throws json::exception if something is missing
-Trains trains_of(std::uint64_t bytes, const json& samples) {
+Trains trains_of_size(std::uint64_t bytes, const json& samples) {
   const auto values = [&](const std::string& name) {
     return samples.at(name).get<std::vector<double>>();
   };
@@ -61,11 +60,7 @@ bool fit_run(const json& run) {
   for (const json& series : run.at("points").at(0).at("series"))
     if (const std::string way = series.at("way"); !way.ends_with("'")) ways.push_back(way);
   for (const std::string& way : ways) {
-    std::vector<Trains> sizes;
-    for (const json& point : run.at("points"))
-      for (const json& series : point.at("series"))
-        if (series.at("way") == way && series.at("wrong") == 0 && !series.at("samples").empty())
-          sizes.push_back(trains_of(point.at("bytes"), series.at("samples")));
+    const std::vector<Trains> sizes = trains_of(run, way);
     std::printf("%s, %s, %s\n", context.at("mpi").get<std::string>().c_str(),
                 context.at("variant").get<std::string>().c_str(), way.c_str());
     if (auto segments = larklane::model::fit_loggp(sizes))
@@ -80,6 +75,15 @@ bool fit_run(const json& run) {
 }
 
 }  // namespace
+
+std::vector<Trains> trains_of(const json& run, const std::string& way) {
+  std::vector<Trains> sizes;
+  for (const json& point : run.at("points"))
+    for (const json& series : point.at("series"))
+      if (series.at("way") == way && series.at("wrong") == 0 && !series.at("samples").empty())
+        sizes.push_back(trains_of_size(point.at("bytes"), series.at("samples")));
+  return sizes;
+}
 
 int fit(const std::string& path) {
   std::ifstream file(path);

@@ -2,7 +2,11 @@
 // `larklane model --fit`: LogGP of what `larklane bench prtt` measured. Thread safety:
 // single-owner.
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
+
+#include "model/loggp.hpp"
 
 namespace larklane::tools {
 
@@ -10,5 +14,9 @@ namespace larklane::tools {
 /// @param path  a record of one launch, or a set of them (bench.json)
 /// @return the exit status, after a message
 int fit(const std::string& path);
+
+/// What a run of `bench prtt` has measured of a way, without what was wrong.
+/// @throws nlohmann::json::exception if something is missing
+std::vector<larklane::model::Trains> trains_of(const nlohmann::json& run, const std::string& way);
 
 }  // namespace larklane::tools

@@ -99,6 +99,29 @@ void print_crossover(const Facts& facts) {
   }
 }
 
+void print_tuning(const Facts& facts) {
+  const auto& [path, tuning, problem] = facts.tuning;
+  std::printf("\nTuning (policies table and ploggp; fabric shm, %s, %u cores)\n",
+              facts.host.cpu.c_str(), facts.host.cores);
+  if (!problem.empty()) {
+    print_wrapped(problem, 2);
+  } else if (path.empty()) {
+    print_wrapped(facts.config.tuning == "off" ? "off: option tuning"
+                                               : "no place for the file: HOME is not set",
+                  2);
+  } else if (!tuning) {
+    print_wrapped("not measured yet: `larklane tune` would write " + path, 2);
+  } else {
+    std::printf("  file      %s\n", path.c_str());
+    if (!tuning->measured.empty())
+      std::printf("  measured  %s: LogGP, %zu ranges of sizes\n", tuning->measured.c_str(),
+                  tuning->ranges.size());
+    if (!tuning->searched.empty())
+      std::printf("  searched  %s: best numbers of groups, %zu entries\n", tuning->searched.c_str(),
+                  tuning->entries.size());
+  }
+}
+
 const char* unit_of(std::string_view type) {
   if (type == "bytes") return "bytes (units K, M, G, T)";
   if (type == "nanos") return "nanoseconds (units ns, us, ms, s)";
@@ -136,6 +159,9 @@ Facts collect(bool options_only) {
   facts.mpi = environment("LARKLANE_MPI");
   facts.abilities = probe();
   facts.crossover = measure_crossover();
+  facts.host = larklane::model::this_host();
+  facts.tuning =
+      larklane::model::find_tuning(facts.config.tuning, larklane::model::kShmFabric, facts.host);
   return facts;
 }
 
@@ -165,6 +191,7 @@ int info(const InfoRequest& request) {
       print_families(facts);
       print_abilities(facts);
       print_crossover(facts);
+      print_tuning(facts);
     }
     print_options(facts);
   }

@@ -6,6 +6,7 @@
 
 #include "base/config.hpp"
 #include "crossover.hpp"
+#include "model/tuning_file.hpp"
 #include "place.hpp"
 #include "probe.hpp"
 
@@ -29,6 +30,8 @@ struct Facts {
   std::string mpi;  ///< what LARKLANE_MPI says; empty if it is not set
   std::vector<Ability> abilities;
   Crossover crossover;
+  larklane::model::HostType host;
+  larklane::model::TuningFile tuning;
   Config config;
   std::vector<Config::Problem> problems;
 };

@@ -31,6 +31,19 @@ std::string to_json(const Facts& facts) {
       crossover["crossover_bytes"] = *bytes;
     }
   }
+  if (!facts.options_only) {
+    auto& tuning = root["tuning"];
+    tuning = {{"fabric", larklane::model::kShmFabric},
+              {"cpu", facts.host.cpu},
+              {"cores", facts.host.cores},
+              {"path", facts.tuning.path},
+              {"problem", facts.tuning.problem},
+              {"in_use", facts.tuning.tuning.has_value()}};
+    if (facts.tuning.tuning) {
+      tuning["measured"] = facts.tuning.tuning->measured;
+      tuning["searched"] = facts.tuning.tuning->searched;
+    }
+  }
   for (const Config::Row& row : facts.config.rows()) {
     root["options"].push_back({{"name", row.name},
                                {"value", row.value_text},

@@ -16,6 +16,7 @@
 #include "noise.hpp"
 #include "profile.hpp"
 #include "run.hpp"
+#include "tune.hpp"
 
 namespace {
 
@@ -205,13 +206,14 @@ std::optional<int> other_command(int argc, char** argv) {
   const std::string_view word = argc > 1 ? argv[1] : "-";
   const std::vector<std::string> words(argv + std::min(argc, 2), argv + argc);
   if (word == "bench") return bench(words);
+  if (word == "tune") return tune(words);
   if (word == "report") return run_python("larklane.report", words);
   if (word.starts_with('-') || word == "run" || word == "profile" || word == "noise" ||
       word == "model" || word == "info")
     return std::nullopt;
   std::fprintf(stderr,
                "larklane: '%s' is no command of ours; there are run, profile, bench, noise, model, "
-               "report and info. To start a program: larklane run PROGRAM\n",
+               "tune, report and info. To start a program: larklane run PROGRAM\n",
                argv[1]);
   return kRefused;
 }
@@ -257,6 +259,7 @@ int main(int argc, char** argv) {
 
   // For --help; their words are not ours to read.
   app.add_subcommand("bench", "micro-benchmarks of partitioned communication and its alternatives");
+  app.add_subcommand("tune", "measure this host for the policies ploggp and table");
   app.add_subcommand("report", "figures, comparison and advice from what was measured");
 
   if (const std::optional<int> status = other_command(argc, argv)) return *status;

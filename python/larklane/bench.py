@@ -158,6 +158,11 @@ def keep(launch: Launch, record: dict[str, Any], results: Set) -> None:
     results.save()
 
 
+def file_of(launch: Launch, results: Set) -> pathlib.Path:
+    """Where a launch writes while it runs."""
+    return results.path.with_name(f"{launch.benchmark}-{launch.variant}-{launch.turn}.json")
+
+
 def measure(launch: Launch, command: Callable[[Launch, str, list[str]], list[str]], limit_s: float, results: Set,
             left_out: set[str]) -> bool:
     """One launch, and again without the way that took it down.
@@ -167,7 +172,7 @@ def measure(launch: Launch, command: Callable[[Launch, str, list[str]], list[str
     @return whether its options were taken
     @raises Refused  they were not, and nothing has been measured with them yet
     """
-    file = results.path.with_name(f"{launch.benchmark}-{launch.variant}-{launch.turn}.json")
+    file = file_of(launch, results)
     again = True
     while again:
         known = len(results.failures)

@@ -277,6 +277,9 @@ def without_mpi(bench):
         expect("liblarklane_mpi" not in output, "a library of a family is there", output)
     needed = re.findall(r"NEEDED.*\[(.*)\]", system("readelf", "-d", bench.preload))
     expect(needed == ["libc.so.6"], f"the stub needs {needed}")
+    for library in bench.libraries.glob("liblarklane_mpi_*.so"):
+        needed = re.findall(r"NEEDED.*\[(.*)\]", system("readelf", "-d", library))
+        expect(all(name.startswith(("libc.so", "ld-linux")) for name in needed), f"{library.name} needs {needed}")
     system(bench.command, "run", "/bin/sh", "-c", "exit 7", status=7)
     kept = system(bench.command, "run", "/bin/sh", "-c", "echo $LD_PRELOAD", env={"LD_PRELOAD": "libm.so.6"})
     expect(kept.strip() == f"{bench.preload}:libm.so.6", "another preload is not kept behind ours", kept)
@@ -397,7 +400,7 @@ def mistakes(bench):
         output = system(bench.command, "run", orphan, status=REFUSED)
         expect(word in output, f"{first_line}: no '{word}'", output)
     output = system(bench.command, "frobnicate", status=REFUSED)
-    expect("'frobnicate'" in output and "run, profile, bench, noise, model, report and info" in output, "the word is missing", output)
+    expect("'frobnicate'" in output and "run, profile, bench, noise, model, tune, report and info" in output, "the word is missing", output)
     output = system(bench.command, "run", "--mpi", "native", "--summary", "/bin/true")
     expect("no summary" in output, "nobody says that there is no summary", output)
 

@@ -1,0 +1,274 @@
+#include "tune.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <ios>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "base/config.hpp"
+#include "bench.hpp"
+#include "fit.hpp"
+#include "model/tuning_file.hpp"
+#include "run.hpp"
+
+namespace larklane::tools {
+namespace {
+
+namespace fs = std::filesystem;
+namespace model = larklane::model;
+using larklane::model::HostType;
+using larklane::model::Tuning;
+using nlohmann::json;
+
+constexpr int kFailed = 1;
+constexpr std::string_view kStatic = "static:";
+constexpr const char* kSearch = "perceived-bandwidth";
+constexpr const char* kWay = "partitioned";
+
+int refuse(const std::string& why, int status = kRefused) {
+  std::fprintf(stderr, "larklane tune: %s\n", why.c_str());
+  return status;
+}
+
+/// @return why `path` may not be written; empty: it may
+std::string foreign(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) return {};
+  if (!fs::is_regular_file(status)) return path + " is no file";
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file.good() && !file.eof()) return path + " can't be read";
+  if (text.empty() || model::is_tuning(text)) return {};
+  return path + " is there and no tuning file: name another one with --out, or remove it";
+}
+
+/// Never half. @return why it was not written; empty: it was
+std::string write_whole(const fs::path& path, const std::string& text) {
+  std::error_code error;
+  if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
+  const std::string part = path.string() + ".part";
+  std::ofstream file(part, std::ios::trunc);
+  file << text;
+  file.close();
+  if (file && std::rename(part.c_str(), path.c_str()) == 0) return {};
+  const std::string why = std::strerror(errno);
+  std::remove(part.c_str());
+  return path.string() + ": not written: " + why;
+}
+
+/// "2026-11-23 larklane 0.1.0, bench prtt, MPICH 5.0.2": when a file was written, what by.
+std::string about(const std::string& path, const json& run) {
+  struct stat status {};
+  ::stat(path.c_str(), &status);
+  std::tm day{};
+  ::gmtime_r(&status.st_mtime, &day);
+  char date[16];
+  std::strftime(date, sizeof date, "%Y-%m-%d", &day);
+  std::string text = std::string(date) + " larklane " +
+                     run.at("context").at("version").get<std::string>() + ", bench " +
+                     run.at("options").at("benchmark").get<std::string>() + ", " +
+                     run.at("context").at("mpi").get<std::string>();
+  std::ranges::replace_if(
+      text, [](char c) { return c >= 0 && c < ' '; }, ' ');
+  return text;
+}
+
+bool is_of(const json& run, const char* benchmark) {
+  return run.at("options").at("benchmark") == benchmark &&
+         run.at("context").at("variant") == "larklane";
+}
+
+/// Samples by number of groups, of one number of partitions and one size.
+using Trials = std::map<std::uint32_t, std::vector<double>>;
+using Search = std::map<std::pair<std::uint32_t, std::uint64_t>, Trials>;
+
+/// @throws json::exception if something is missing
+void add_trials(const json& run, Search* search) {
+  const std::string policy = run.at("context").at("environment").value("LARKLANE_POLICY", "");
+  if (!policy.starts_with(kStatic)) return;
+  const auto groups =
+      static_cast<std::uint32_t>(std::strtoul(policy.c_str() + kStatic.size(), nullptr, 10));
+  for (const json& point : run.at("points"))
+    for (const json& series : point.at("series")) {
+      if (series.at("way") != kWay || series.at("wrong") != 0 || series.contains("refused"))
+        continue;
+      auto& samples = (*search)[{point.at("send_partitions"), point.at("bytes")}][groups];
+      for (const json& sample : series.at("samples").at("exposed_ns"))
+        if (sample.is_number()) samples.push_back(sample);
+    }
+}
+
+double median_us(const std::vector<double>& samples) {
+  return model::median_of(0, samples).y / 1e3;
+}
+
+void show(const Tuning::Entry& entry, const Trials& trials) {
+  std::printf("  %10u %12llu %7u  ", entry.partitions, static_cast<unsigned long long>(entry.bytes),
+              entry.groups);
+  for (const auto& [groups, samples] : trials) std::printf(" %u: %.1f", groups, median_us(samples));
+  std::printf("\n");
+}
+
+/// @return nothing: it has no figures
+std::vector<Tuning::Entry> best_of(Search* search) {
+  std::vector<Tuning::Entry> entries;
+  for (auto& [place, trials] : *search) {
+    std::erase_if(trials, [](const auto& trial) { return trial.second.empty(); });
+    if (trials.empty()) continue;
+    const auto best = std::ranges::min_element(
+        trials, {}, [](const auto& trial) { return median_us(trial.second); });
+    if (best->first < 1 || best->first > place.first) continue;
+    if (entries.empty())
+      std::printf(
+          "# microseconds from the last partition's readiness to the end, by number of groups\n"
+          "  %10s %12s %7s\n",
+          "partitions", "bytes", "best");
+    entries.push_back({place.first, place.second, best->first});
+    show(entries.back(), trials);
+  }
+  return entries;
+}
+
+/// Of a machine that does other things, too, two series of the same are apart.
+/// @throws json::exception if something is missing
+void warn_if_busy(const json& run) {
+  constexpr double kApart = 1.5;
+  std::size_t apart = 0;
+  for (const json& point : run.at("points")) {
+    std::vector<double> medians;
+    for (const json& series : point.at("series"))
+      if (series.at("wrong") == 0 && !series.at("samples").empty())
+        medians.push_back(median_us(series.at("samples").at("round_trip_ns")));
+    const auto [least, most] = std::ranges::minmax_element(medians);
+    apart += !medians.empty() && *most > kApart * *least;
+  }
+  if (apart != 0)
+    std::fprintf(stderr,
+                 "larklane tune: at %zu of %zu sizes two series of the same are more than %g times "
+                 "apart: measure again when the machine is left alone\n",
+                 apart, run.at("points").size(), kApart);
+}
+
+void show(const std::vector<Tuning::Range>& ranges) {
+  std::printf("# %18s %9s %9s %9s %9s  %s\n", "bytes", "L, ns", "o_s, ns", "o_r, ns", "g, ns",
+              "ns a byte: G, of o_s, of o_r");
+  for (const auto& [first, last, network] : ranges)
+    std::printf("  %8llu to %8llu %9.4g %9.4g %9.4g %9.4g  %.4g, %.4g, %.4g\n",
+                static_cast<unsigned long long>(first), static_cast<unsigned long long>(last),
+                network.latency_ns, network.send_overhead_ns, network.recv_overhead_ns,
+                network.gap_ns, network.gap_per_byte_ns, network.send_overhead_per_byte_ns,
+                network.recv_overhead_per_byte_ns);
+}
+
+/// What `path` has takes the place of the same in `tuning`.
+/// @return what is wrong; empty: nothing @throws json::exception if something is missing
+std::string take_over(const std::string& path, const json& root, Tuning* tuning) {
+  Search search;
+  std::string searched;
+  bool is_measured = false;
+  for (const json& run : root.at("runs")) {
+    const std::string cpu = run.at("context").at("machine").at("cpu");
+    if (!tuning->host.cpu.starts_with(cpu))
+      return path + ": measured on another host: " + cpu + "; here: " + tuning->host.cpu;
+    if (is_of(run, "prtt")) {
+      warn_if_busy(run);
+      auto segments = model::fit_loggp(trains_of(run, kWay));
+      if (!segments)
+        return path + ": no LogGP: that takes " + std::to_string(model::kSizesMin) + " sizes of " +
+               std::to_string(model::kSamplesMin) + " rounds, and a machine that is left alone";
+      tuning->measured = about(path, run);
+      tuning->ranges.clear();
+      for (const model::Segment& segment : *segments)
+        tuning->ranges.push_back({segment.first_bytes, segment.last_bytes, segment.parameters()});
+      show(tuning->ranges);
+      is_measured = true;
+    } else if (is_of(run, kSearch)) {
+      add_trials(run, &search);
+      searched = about(path, run);
+    }
+  }
+  if (std::vector<Tuning::Entry> entries = best_of(&search); !entries.empty()) {
+    tuning->searched = std::move(searched);
+    tuning->entries = std::move(entries);
+    is_measured = true;
+  }
+  return is_measured ? "" : path + ": no figures of larklane tune in it";
+}
+
+/// @return the exit status, after a message
+int write_from(const std::string& from, const std::string& out, const HostType& host) {
+  std::ifstream file(from);
+  if (!file) return refuse(from + ": " + std::strerror(errno));
+  auto before = model::find_tuning(out, model::kShmFabric, host);
+  Tuning tuning = before.tuning.value_or(Tuning{});
+  tuning.fabric = model::kShmFabric;
+  tuning.host = host;
+  std::string problem;
+  try {
+    problem = take_over(from, json::parse(file), &tuning);
+  } catch (const json::exception& error) {
+    problem = from + ": not what larklane tune has measured: " + error.what();
+  } catch (const std::ios_base::failure&) {  // of the standard library: a folder opens as a file
+    problem = from + ": can't be read";
+  }
+  if (problem.empty() && !Tuning::parse(tuning.print(), &problem))
+    problem = from + ": gives no tuning: " + problem;
+  if (!problem.empty()) return refuse(problem);
+  if (fs::exists(out) && !before.tuning)
+    std::fprintf(stderr, "larklane tune: %s is replaced: what was in it could not be used\n",
+                 out.c_str());
+  problem = write_whole(out, tuning.print());
+  if (!problem.empty()) return refuse(problem, kFailed);
+  std::printf("%s: for policies %s on %s, %u cores\n", out.c_str(),
+              tuning.entries.empty()  ? "ploggp"
+              : tuning.ranges.empty() ? "table"
+                                      : "ploggp and table",
+              host.cpu.c_str(), host.cores);
+  return 0;
+}
+
+bool asks_help(const std::vector<std::string>& words) {
+  return std::ranges::any_of(
+      words, [](const std::string& word) { return word == "--help" || word == "-h"; });
+}
+
+}  // namespace
+
+int tune(const std::vector<std::string>& given) {
+  std::vector<std::string> words = given;
+  if (asks_help(words)) return run_python("larklane.tune", words);
+  std::vector<Config::Problem> problems;
+  auto config = Config::load(&problems);
+  for (const Config::Problem& problem : problems)
+    if (problem.fatal) return refuse(problem.text);
+  const HostType host = model::this_host();
+  const std::string from = take(words, "--from");
+  std::string out = take(words, "--out");
+  if (const std::string& named = config->tuning; out.empty())
+    out = named.empty() || named == "off" ? model::default_tuning_path(model::kShmFabric, host)
+                                          : named;
+  if (out.empty()) return refuse("neither HOME nor XDG_CONFIG_HOME is set: name a file with --out");
+  if (const std::string why = foreign(out); !why.empty()) return refuse(why);
+  if (from.empty()) {
+    words.insert(words.end(), {"--out", out});
+    return run_python("larklane.tune", words);
+  }
+  if (!words.empty()) return refuse("with --from there is only --out, not " + words.front());
+  return write_from(from, out, host);
+}
+
+}  // namespace larklane::tools
