@@ -1,7 +1,6 @@
 #include "model/plan.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -188,8 +187,9 @@ Plan learned_plan(const Workload& workload) {
   }
   const auto count = static_cast<double>(rounds);
   const double mean = sum / count;
-  const double error = std::sqrt(std::max(0.0, squares / count - mean * mean) / (count - 1));
-  return mean > error ? best_plan(workload) : best_equal_plan(workload);
+  const double variance = std::max(0.0, squares / count - mean * mean) / (count - 1);
+  const bool is_told = mean > 0 && mean * mean > variance;
+  return is_told ? best_plan(workload) : best_equal_plan(workload);
 }
 
 }  // namespace larklane::model

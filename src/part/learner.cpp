@@ -60,13 +60,14 @@ std::vector<std::uint32_t> Cells::boundaries(std::vector<std::uint32_t> firsts) 
 
 double Recent::median() const { return median_of({values_.begin(), values_.begin() + count()}); }
 
-double Recent::error() const {
+double Recent::variance() const {
   std::vector<double> off(values_.begin(), values_.begin() + count());
   const double middle = median();
   for (double& value : off) value = std::abs(value - middle);
   // 1.4826: from the median deviation to the standard one; 1.2533: a median's error is that much
   // more than a mean's.
-  return 1.4826 * 1.2533 * median_of(std::move(off)) / std::sqrt(count());
+  const double deviation = 1.4826 * 1.2533 * median_of(std::move(off));
+  return deviation * deviation / count();
 }
 
 Study::Study(std::uint64_t cell_bytes, std::vector<std::vector<double>> rounds,
@@ -156,14 +157,12 @@ void Learner::adopt(const Study::Findings& findings) {
   network_ = findings.network;
   drift_ns_ = usual_ns_ = spread_ns_ = 0;
   if (!network_) return want(bulk_);
-  for (std::size_t i = 0; i < rounds_.size(); ++i) {
-    const double exposed = model::exposed_ns(workload({&rounds_[i], 1}), findings.firsts);
-    usual_ns_ += exposed;
-    spread_ns_ += exposed * exposed;
-  }
-  const auto count = static_cast<double>(rounds_.size());
-  usual_ns_ /= count;
-  spread_ns_ = std::sqrt(std::max(0.0, spread_ns_ / count - usual_ns_ * usual_ns_));
+  std::vector<double> left_ns;
+  for (const std::vector<double>& round : rounds_)
+    left_ns.push_back(model::exposed_ns(workload({&round, 1}), findings.firsts));
+  const auto count = static_cast<double>(left_ns.size());
+  for (const double left : left_ns) usual_ns_ += left / count;
+  for (const double left : left_ns) spread_ns_ += std::abs(left - usual_ns_) / count;
   spread_ns_ = std::max({spread_ns_, kSpreadLeast * usual_ns_, kTolerance_ns});
   want(findings.firsts);
 }
@@ -187,7 +186,7 @@ void Learner::judge() {
 bool Learner::has_lost_to_bulk() const {
   if (current_ == bulk_ || exposed_ns_.count() < 4 || bulk_exposed_ns_.count() < 3) return false;
   const double more = exposed_ns_.median() - kTolerance * bulk_exposed_ns_.median() - kTolerance_ns;
-  return more > 2 * std::hypot(exposed_ns_.error(), bulk_exposed_ns_.error());
+  return more > 0 && more * more > 4 * (exposed_ns_.variance() + bulk_exposed_ns_.variance());
 }
 
 /// Page's test (1954): is more left, round after round, than when the plan was made?

@@ -50,8 +50,8 @@ class Recent {
   void clear() noexcept { count_ = 0; }
   std::uint32_t count() const noexcept { return count_ < kMost ? count_ : kMost; }
   double median() const;
-  /// Standard error of the median, for noise with a bell's shape.
-  double error() const;
+  /// Of the median, for noise with a bell's shape: the square of its standard error.
+  double variance() const;
 
  private:
   static constexpr std::uint32_t kMost = 8;
