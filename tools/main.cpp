@@ -65,7 +65,8 @@ Examples:
   larklane model --pattern exponential --spread-us 50 --partitions 64
   larklane model --from 256K --to 64M --json           for programs
   larklane bench prtt --out prtt && larklane model --fit prtt/bench.json
-                                                       the parameters of this machine)";
+                                                       the parameters of this machine
+  larklane model --tuned --from 64K                    what the policies make of what larklane tune has measured)";
 
 /// CLI11 does not know that a program and its arguments follow the options.
 class RunFormatter : public CLI::Formatter {
@@ -170,10 +171,17 @@ void add_model_options(CLI::App* command, larklane::tools::ModelRequest* request
   size("--from", &request->from_bytes, "smallest message");
   size("--to", &request->to_bytes, "largest message, in powers of two of the smallest");
   CLI::Option* json = command->add_flag("--json", request->json, "as JSON");
+  CLI::Option* tuned =
+      command
+          ->add_flag("--tuned", request->tuned,
+                     "instead: the groups of policies ploggp and table on this host, for up to "
+                     "--partitions; docs/tuning.md")
+          ->excludes(json);
   command
       ->add_option("--fit", request->fit, "instead: LogGP of what `larklane bench prtt` measured")
       ->type_name("FILE")
-      ->excludes(json);
+      ->excludes(json)
+      ->excludes(tuned);
   command->footer(kModelExamples);
 }
 

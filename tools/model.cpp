@@ -5,9 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/config.hpp"
 #include "fit.hpp"
+#include "model/groups.hpp"
 #include "model/plan.hpp"
 #include "model/readiness.hpp"
+#include "model/tuning_file.hpp"
 #include "run.hpp"
 
 namespace larklane::tools {
@@ -102,10 +105,48 @@ void print_json(const ModelRequest& request, const std::vector<Row>& rows) {
   std::printf("%s\n", root.dump(2).c_str());
 }
 
+/// Sizes down, numbers of partitions across. @param groups  of (partitions, bytes of one)
+void print_groups(const ModelRequest& request, const std::string& title, const auto& groups) {
+  std::printf("# groups by %s; below: partitions\n%10s", title.c_str(), "size");
+  for (const std::uint32_t partitions : counts(request.partitions)) std::printf(" %6u", partitions);
+  for (std::uint64_t bytes = request.from_bytes; bytes <= request.to_bytes; bytes *= 2) {
+    std::printf("\n%10s", size_text(bytes).c_str());
+    for (const std::uint32_t partitions : counts(request.partitions))
+      std::printf(" %6u", groups(partitions, bytes / partitions));
+  }
+  std::printf("\n");
+}
+
+/// What the policies that ask a tuning make of that of this host. @return the exit status
+int print_tuned(const ModelRequest& request) {
+  namespace tuned = larklane::model;
+  std::vector<Config::Problem> problems;
+  auto config = Config::load(&problems);
+  if (!config) {
+    std::fprintf(stderr, "larklane model: %s\n", problems.front().text.c_str());
+    return kRefused;
+  }
+  const auto file = tuned::find_tuning(config->tuning, tuned::kShmFabric, tuned::this_host());
+  if (!file.problem.empty())
+    std::fprintf(stderr, "larklane model: warning: %s\n", file.problem.c_str());
+  const tuned::Tuning* const tuning = file.tuning ? &*file.tuning : nullptr;
+  std::printf("# tuning: %s\n", tuning == nullptr ? "none, so by the rule" : file.path.c_str());
+  char ploggp[64];
+  std::snprintf(ploggp, sizeof ploggp, "ploggp, %g us late", request.spread_us);
+  print_groups(request, ploggp, [&](std::uint32_t partitions, std::uint64_t bytes) {
+    return tuned::modelled_groups(tuning, partitions, bytes, request.spread_us * 1e3);
+  });
+  print_groups(request, "table", [&](std::uint32_t partitions, std::uint64_t bytes) {
+    return tuned::tabled_groups(tuning, partitions, bytes);
+  });
+  return 0;
+}
+
 }  // namespace
 
 int model(const ModelRequest& request) {
   if (!request.fit.empty()) return fit(request.fit);
+  if (request.tuned) return print_tuned(request);
   namespace ploggp = larklane::model;
   const auto pattern = ploggp::pattern_named(request.pattern);
   if (!pattern) {

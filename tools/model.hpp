@@ -23,11 +23,13 @@ struct ModelRequest {
   std::uint64_t seed = 1;
   std::uint64_t from_bytes = 1 << 10, to_bytes = 512 << 20;
   bool json = false;
+  bool tuned =
+      false;        ///< what policies make of this host's tuning; partitions, sizes and spread only
   std::string fit;  ///< a record, instead of all others
 };
 
 /// Prints the time after the last partition is ready, by size and number of transport partitions,
-/// and the number that is best.
+/// and the number that is best; or what `tuned` or `fit` ask for.
 /// @return the exit status, after a message
 int model(const ModelRequest& request);
 

@@ -133,7 +133,7 @@ class Tuner:
         # By attach, each partition by itself unless the policy says otherwise: what groups are made of.
         engine = ["env", f"LARKLANE_POLICY={step.policy}", "LARKLANE_SHM_SLOT_BYTES_MAX=0"]
         budget = f"{bench.LIMIT_SHARE * self.options.launch_limit:.1f}"
-        return [*shlex.split(self.options.launcher), *engine, self.larklane, "bench", step.benchmark, *step.options(self.options.iterations),
+        return [*shlex.split(self.options.launcher), *engine, self.larklane, "bench", step.benchmark, *step.options(self.options.iterations or (20 if self.options.search else 50)),
                 "--with", "larklane", "--json", file, "--quiet", "--budget", budget]
 
     def measure(self, steps: Sequence[Step]) -> None:
@@ -199,7 +199,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--sizes", type=sizes_of, metavar="BYTES",
                       help="FROM:TO (doubled) or A,B,C with K, M, G: of a message (default: 1:1M; with --search 1M:64M)")
     made.add_argument("--partitions", type=partitions_of, metavar="A,B,C", help="of --search (default: 4,8,16,32)")
-    made.add_argument("--iterations", type=bench.whole_number, default=50, metavar="N", help="rounds of each point (default: %(default)s)")
+    made.add_argument("--iterations", type=bench.whole_number, metavar="N", help="rounds of each point (default: 50; with --search 20)")
     made.add_argument("--launcher", default="mpirun -n 2", help="how two processes are started (default: %(default)s)")
     made.add_argument("--launch-limit", type=bench.seconds, default=120, metavar="S",
                       help="seconds after which a launch is ended; its rounds are made to fit (default: %(default)s)")
@@ -279,6 +279,8 @@ def run(options: argparse.Namespace) -> int:
         print("larklane tune: no figures, the tuning file is as it was", file=sys.stderr)
         return FAILED
     status = tuner.write()
+    if options.search and any(run["context"].get("oversubscribed") for run in results.runs):
+        print("larklane tune: of more partitions than cores, a thread each, the figures are the scheduler's, too", file=sys.stderr)
     if results.failures:
         print("larklane tune: not everything was measured" + ("; --resume tries again" if options.search else ""), file=sys.stderr)
     return status or (FAILED if results.failures else 0)
@@ -286,7 +288,10 @@ def run(options: argparse.Namespace) -> int:
 
 def main(words: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the launch that runs, as ^C does
-    return run(parser().parse_args(words))
+    try:
+        return run(parser().parse_args(words))
+    except KeyboardInterrupt:  # while the file was written: whole, or as it was
+        return FAILED
 
 
 if __name__ == "__main__":

@@ -157,9 +157,9 @@ std::string named(std::size_t line, std::string_view what) {
   return text;
 }
 
-/// What read_time() reads.
+/// What read_time() reads; of what is too much, what it refuses.
 void append(std::string* out, double ns) {
-  const auto millionths = static_cast<std::uint64_t>(ns * kMillion + 0.5);
+  const auto millionths = static_cast<std::uint64_t>(std::min(2.0 * kMostNs, ns) * kMillion + 0.5);
   *out += ' ';
   *out += std::to_string(millionths / kMillion);
   if (millionths % kMillion == 0) return;

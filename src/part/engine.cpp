@@ -90,7 +90,7 @@ Result<Policy> EngineImpl::policy_of(const InitArgs& args) {
 const model::Tuning* EngineImpl::tuning() {
   std::call_once(tuning_read_, [this] {
     auto file = model::find_tuning(config_.tuning, model::kShmFabric, model::this_host());
-    if (!file.problem.empty()) log_warn("%s", file.problem.c_str());
+    if (!file.problem.empty()) log_warn_once("tuning", "%s", file.problem.c_str());
     tuning_ = std::move(file.tuning);
     if (tuning_) log_info("tuning file: %s", file.path.c_str());
   });

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <span>
 
-#include "model/ploggp.hpp"
+#include "model/groups.hpp"
 
 namespace larklane::part {
 namespace {
@@ -31,40 +31,6 @@ Result<std::uint64_t> parse_number(std::string_view text, std::span<const Unit> 
   const auto unit = std::ranges::find(units, name, &Unit::name);
   if (unit == units.end() || value > ~std::uint64_t{0} / unit->factor) return Errc::kBadOption;
   return value * unit->factor;
-}
-
-/// Table I of the PLogGP paper as a rule: 1 group up to 256 KiB, 2 from 512 KiB, 32 at 128 MiB.
-/// sqrt(bytes / 192 KiB), of the powers of two the one that is nearest in log2.
-std::uint64_t ruled_groups(std::uint64_t bytes) {
-  std::uint64_t groups = 1;
-  while (4 * groups * groups <= bytes / (96 << 10)) groups *= 2;
-  return groups;
-}
-
-/// The best of 1, 2, 4, ... and as many as there are partitions, all at once but the last.
-std::uint64_t modelled_groups(const model::Tuning& tuning, std::uint32_t partitions,
-                              std::uint64_t partition_bytes, double delay_ns) {
-  const auto cost = [&](std::uint32_t groups) {
-    const std::uint64_t bytes =
-        (std::uint64_t{partitions} + groups - 1) / groups * partition_bytes;  // of the largest
-    const model::Medium medium{.network = *tuning.network_of(bytes)};
-    return model::closed_form::many_before_one_ns(medium, groups, bytes, delay_ns);
-  };
-  const std::uint32_t best = model::best_power_of_two(partitions, cost);
-  return cost(partitions) < cost(best) ? partitions : best;
-}
-
-std::uint64_t tuned_groups(const Policy& policy, std::uint32_t partitions,
-                           std::uint64_t partition_bytes) {
-  const std::uint64_t bytes = partitions * partition_bytes;
-  const model::Tuning* const tuning = policy.tuning;
-  if (tuning != nullptr && policy.kind == Policy::Kind::table) {
-    if (const auto groups = tuning->groups_of(partitions, bytes)) return *groups;
-  } else if (tuning != nullptr && !tuning->ranges.empty()) {
-    return modelled_groups(*tuning, partitions, partition_bytes,
-                           static_cast<double>(policy.argument));
-  }
-  return ruled_groups(bytes);
 }
 
 }  // namespace
@@ -111,8 +77,11 @@ std::vector<std::uint32_t> Policy::boundaries(std::uint32_t partitions,
       break;
     }
     case Kind::table:
+      groups = model::tabled_groups(tuning, partitions, partition_bytes);
+      break;
     case Kind::ploggp:
-      groups = tuned_groups(*this, partitions, partition_bytes);
+      groups = model::modelled_groups(tuning, partitions, partition_bytes,
+                                      static_cast<double>(argument));
       break;
   }
   groups = std::clamp<std::uint64_t>(groups, 1, partitions);

@@ -55,10 +55,10 @@ class Tuned(stub_test.Bench):
     def path(self):
         return pathlib.Path(self.tuning()["path"])
 
-    def used(self, policy, **env):
+    def used(self, policy, *further, **env):
         """Output of two ranks that send by attach under `policy`."""
         words = ["overhead", "--sizes", "1M", "--threads", "2", "--iterations", "3", "--compute-us", "10", "--ways", "partitioned"]
-        return self.ranks(self.command, "bench", *words, **{**self.environment, "LARKLANE_POLICY": policy, "LARKLANE_LOG_LEVEL": "info", **env})
+        return self.ranks(self.command, "bench", *words, *further, **{**self.environment, "LARKLANE_POLICY": policy, "LARKLANE_LOG_LEVEL": "info", **env})
 
 
 def measured(bench):
@@ -138,6 +138,22 @@ def ignored(bench):
     expect("/nonexistent is ignored: No such file" in output, "a file that was named may be missing", output)
 
 
+def chosen(bench):
+    """What the file says is what happens: of 2 partitions one arrives while the other is held back if, and only if, they are 2 groups."""
+    if not next(provider for provider in json.loads(system(bench.command, "info", "--json"))["providers"] if provider["name"] == "shm attach write")["available"]:
+        raise stub_test.Skip("no attach, no groups")
+    host, file, record = bench.tuning(), bench.scratch / "file", bench.scratch / "record.json"
+    head = f"larklane tuning 1\nfabric shm\ncpu {host['cpu']}\ncores {host['cores']}\n"
+    slow = "measured by hand\nloggp 1 1048576 1000 0 0 1000000 0 0 0\n"  # 1 ms between two messages
+    for policy, lines, groups in (("table", "searched by hand\ngroups 2 4096 1\n", 1), ("table", "searched by hand\ngroups 2 4096 2\n", 2),
+                                  ("table", "searched by hand\ngroups 2 4194304 1\n", 2), ("ploggp:0", slow, 1),
+                                  ("ploggp:1s", slow.replace(" 0 0 0", " 1 0 0"), 2), ("ploggp:0", None, 2)):
+        file.write_text(f"{head}{lines}end\n")
+        output = bench.used(policy, "--json", record, LARKLANE_TUNING=str(file) if lines else "off")
+        early = {series["early"] for point in json.loads(record.read_text())["points"] for series in point["series"]}
+        expect(any(early) == (groups == 2), f"{policy}, {lines}: not {groups} groups: {early}", output)
+
+
 def record_of(cpu, **changes):
     """LogGP by hand: L 1000, o_s 300, o_r 400, g 700 ns, 0.1 ns a byte."""
 
@@ -181,9 +197,15 @@ def written(bench):
     busy["points"][2]["series"].append({"way": "partitioned'", "wrong": 0, "samples": {"round_trip_ns": [9e5] * 9}})
     expect("at 1 of 6 sizes two series" in write(busy), "a busy machine is not")
     # The least median, of all launches together; wrong and infinite samples don't count; of equal ones the fewest groups.
-    output = write(trial(cpu, 1, [50.0, 9000.0, 50.0]), trial(cpu, 2, [40.0, 60.0]), trial(cpu, 2, [40.0, None]), trial(cpu, 3, [1.0], wrong=1),
+    output = write(trial(cpu, 1, [50.0, 9000.0, 50.0]), trial(cpu, 2, [40.0, 60.0]), trial(cpu, 2, [40.0, None], way="partitioned'"), trial(cpu, 4, [1.0], way="join"), trial(cpu, 3, [1.0], wrong=1),
                    trial(cpu, 4, [40.0]))
     expect("\ngroups 4 4096 2\n" in out.read_text() and ranges[0] in out.read_text() and "1: 0.1 2: 0.0 4: 0.0" in output, out.read_text(), output)
+    # What that means: of 4 partitions 2 groups, else the rule; PLogGP's best, all at once but the last, 1 us late.
+    shown = system(bench.command, "model", "--tuned", "--from", "4K", "--to", "8K", "--partitions", "8", "--spread-us", "1",
+                   env={**bench.environment, "LARKLANE_TUNING": str(out)})
+    modelled, _, tabled = shown.partition("# groups by table")
+    expect(str(out) in modelled and re.search(r"4 KiB +1 +2 +2 +2\n +8 KiB +1 +2 +2 +2\n", modelled), "not what the model says", shown)
+    expect(re.search(r"4 KiB +1 +1 +2 +1\n +8 KiB +1 +1 +2 +1\n", tabled), "not what the table says", shown)
     before = out.read_text()
     for runs, why in (([record_of("Another CPU")], "another host: Another CPU"), ([], "no figures"), ([record_of(cpu, points=[])], "no LogGP: that takes 5 sizes"),
                       ([{"options": 3}], "not what larklane tune has measured"), ([trial(cpu, 1, ["x"])], "no figures")):
@@ -225,7 +247,7 @@ def refused(bench):
 
 def cases():
     found = [(case, name) for case in (measured, resumed) for name in ("mpich5", "openmpi5")]
-    return [*found, (ignored, "mpich5"), (written, None), (refused, None)]
+    return [*found, (chosen, "mpich5"), (ignored, "mpich5"), (written, None), (refused, None)]
 
 
 if __name__ == "__main__":

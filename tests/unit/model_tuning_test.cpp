@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -88,6 +89,15 @@ TEST(ModelTuning, NumbersHaveSixDecimals) {
     ASSERT_NEAR(again.ranges[0].network.latency_ns, value, 6e-7 + value * 1e-15);
     ASSERT_EQ(again.ranges[0].network.gap_ns, 1);
     ASSERT_EQ(again.print(), tuning.print());
+  }
+}
+
+TEST(ModelTuning, TooLongATimeIsPrintedAsOne) {
+  for (const double value : {1.1e12, 1e20, std::numeric_limits<double>::infinity(),
+                             std::numeric_limits<double>::quiet_NaN()}) {
+    Tuning tuning = parsed(kText);
+    tuning.ranges[0].network.gap_ns = value;
+    EXPECT_NE(problem_of(tuning.print()).find("line 8: wanted"), std::string::npos) << value;
   }
 }
 
