@@ -20,7 +20,7 @@ import launch
 import stub_test
 from stub_test import REFUSED, expect, system
 
-QUICK = ["--sizes", "1K:16K", "--iterations", "9"]
+QUICK = ["--sizes", "1K:16K", "--iterations", "20"]
 TRIED = ["--search", "--partitions", "2", "--sizes", "512K", "--iterations", "5"]
 
 
@@ -43,7 +43,7 @@ class Tuned(stub_test.Bench):
         for _ in range(3):
             words = self.command_words(*QUICK)
             done = subprocess.run(list(map(str, words)), env={**os.environ, **self.environment},
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150, check=False)
             if "a machine that is left alone" not in done.stdout:
                 break
         expect(done.returncode == 0, f"status {done.returncode}", done.stdout)
