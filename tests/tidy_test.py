@@ -34,6 +34,7 @@ LAYERS = {
     "vci": {"base", "control", "net", "model"},
     "part": {"base", "control", "net", "model", "vci"},
     "msg": {"base", "control", "net", "model", "vci"},
+    "sim": {"base", "control", "net", "model", "vci", "part"},
     "mpi": {"base", "control", "net", "model", "vci", "part", "profile"},
     "capi": {"base", "control", "net", "model", "vci", "part", "msg"},
     "parcel": set(),
@@ -41,8 +42,8 @@ LAYERS = {
 # Folders that see include/larklane and themselves, and which layers as an exception.
 CLIENTS = {
     # base: the option table and the names of errors, until include/larklane has them in C++; model: pure functions, which no program
-    # of a user's calls
-    "tools": {"base", "model"},
+    # of a user's calls; sim: runs on a simulated network only
+    "tools": {"base", "model", "sim"},
     "bench": set(),
     "python": set(),
     "examples": set(),
@@ -399,6 +400,9 @@ def test_layers():
     assert complains(check_layers, "src/part/a.cpp", '#include "mpi/face.hpp"\n') == [1]
     assert complains(check_layers, "src/net/shm/a.cpp", '#include "net/verbs/b.hpp"\n') == [1]
     assert complains(check_layers, "tools/a.cpp", '#include "part/engine.hpp"\n') == [1]
+    assert complains(check_layers, "src/part/a.cpp", '#include "sim/scenario.hpp"\n') == [1]
+    assert complains(check_layers, "src/sim/a.cpp", '#include "mpi/face.hpp"\n') == [1]
+    assert not complains(check_layers, "tools/a.cpp", '#include "sim/scenario.hpp"\n')
     assert complains(check_layers, "include/larklane/a.h", '#include "base/config.hpp"\n') == [1]
     assert complains(check_layers, "src/part/a.cpp", "#include <mpi.h>\n") == [1]
     assert complains(check_layers, "src/net/shm/a.cpp", "#include <infiniband/verbs.h>\n") == [1]

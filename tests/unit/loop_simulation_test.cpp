@@ -108,6 +108,47 @@ TEST(LoopSimulation, LinesAreChargedToWhoFetchesThem) {
                                                costs.line_transfer_ps}));
 }
 
+TEST(LoopSimulation, ALineGoesToOneCoreAtATime) {
+  const Costs costs;
+  Simulation simulation({});
+  auto lines = std::make_unique<Line[]>(4);
+  std::vector<std::uint64_t> ends;
+  for (std::size_t t = 0; t < 3; ++t)
+    simulation.spawn("same line", [&] {
+      lines[0].value.fetch_add(1, memory_order_relaxed);
+      ends.push_back(simulation.now_ps());
+    });
+  for (std::size_t t = 1; t < 4; ++t)
+    simulation.spawn("own line", [&, t] {
+      lines[t].value.fetch_add(1, memory_order_relaxed);
+      EXPECT_EQ(simulation.now_ps(), costs.line_transfer_ps);
+    });
+  EXPECT_EQ(simulation.run(), "");
+  EXPECT_EQ(ends, (std::vector<std::uint64_t>{costs.line_transfer_ps, 2 * costs.line_transfer_ps,
+                                              3 * costs.line_transfer_ps}));
+}
+
+TEST(LoopSimulation, WhoSleepsForAnEventWakesWithItAndKeepsNobody) {
+  Simulation simulation({});
+  Simulation::Event event;
+  Simulation::Event never;
+  std::vector<std::uint64_t> woken;
+  for (const std::uint64_t busy : {std::uint64_t{0}, std::uint64_t{100}})
+    simulation.spawn("sleeper", [&, busy] {
+      simulation.spend(busy);
+      simulation.sleep(event, "the event");
+      woken.push_back(simulation.now_ps());
+    });
+  simulation.spawn("device", [&] { simulation.sleep(never, "work"); });
+  simulation.spawn("waker", [&] {
+    simulation.spend(5000);
+    simulation.wake(event);
+    simulation.wake(event);  // nobody sleeps any more
+  });
+  EXPECT_EQ(simulation.run(), "");
+  EXPECT_EQ(woken, (std::vector<std::uint64_t>{5000, 5000}));
+}
+
 TEST(LoopSimulation, ACopyIsSeenHalfDone) {
   Simulation simulation({});
   std::vector<std::byte> from(30, std::byte{1});

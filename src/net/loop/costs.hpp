@@ -1,6 +1,7 @@
 #pragma once
-// What a step of a virtual thread costs. Thread safety: immutable.
+// What a step of a virtual thread costs, and a network. Thread safety: immutable.
 
+#include <algorithm>
 #include <cstdint>
 
 namespace larklane::loop {
@@ -23,6 +24,33 @@ struct Costs {
   /// Between two polls of a wait. Cited: PAUSE of up to 140 cycles since Skylake (Intel
   /// optimization manual, 2.5.4), at 3 GHz.
   std::uint64_t poll_ps = 47'000;
+};
+
+/// All steps are free: what is left is the network.
+inline constexpr Costs kFreeCosts{.load_ps = 0,
+                                  .modify_ps = 0,
+                                  .line_transfer_ps = 0,
+                                  .copy_setup_ps = 0,
+                                  .copy_byte_ps = 0,
+                                  .poll_ps = 0};
+
+/// LogGP's parameters of a network, in whole picoseconds. None has a default: no network was
+/// measured here, and those of a simulated one are named with it (sim/regime.cpp).
+struct NetworkCosts {
+  std::uint64_t latency_ps = 0;        ///< L: on the wire, without either overhead
+  std::uint64_t send_overhead_ps = 0;  ///< o_s: of the thread that posts, holding the queue's lock
+  std::uint64_t recv_overhead_ps = 0;  ///< o_r: of the receiver, for each completion
+  std::uint64_t gap_ps = 0;            ///< g: between two work requests of a queue, at least
+  std::uint64_t byte_ps = 0;  ///< G: each byte after the first, on the wire all queues share
+  std::uint32_t queues = 1;   ///< which work requests take in turn
+
+  /// h: between the last byte of a work request and the first of the queue's next.
+  constexpr std::uint64_t injection_ps() const noexcept {
+    return std::max({gap_ps, send_overhead_ps, recv_overhead_ps});
+  }
+  constexpr std::uint64_t bytes_ps(std::uint64_t bytes) const noexcept {
+    return bytes > 1 ? byte_ps * (bytes - 1) : 0;
+  }
 };
 
 }  // namespace larklane::loop

@@ -97,18 +97,28 @@ void Simulation::spend(std::uint64_t ps) {
   leave(*self().fiber);
 }
 
+Simulation::Line& Simulation::line_of(const void* address) {
+  return lines_[reinterpret_cast<std::uintptr_t>(address) / kLineBytes];
+}
+
+/// Until the line is here, behind those who asked for it before.
+std::uint64_t Simulation::transfer_ps(Line& line) {
+  line.free_ps = std::max(line.free_ps, now_ps()) + options_.costs.line_transfer_ps;
+  return line.free_ps - now_ps();
+}
+
 void Simulation::charge_load(const void* address) {
-  Sharers& sharers = lines_[reinterpret_cast<std::uintptr_t>(address) / kLineBytes];
-  const bool held = (sharers & my_bit()) != 0;
-  sharers |= my_bit();
-  spend(held ? options_.costs.load_ps : options_.costs.line_transfer_ps);
+  Line& line = line_of(address);
+  const bool held = (line.sharers & my_bit()) != 0;
+  line.sharers |= my_bit();
+  spend(held ? options_.costs.load_ps : transfer_ps(line));
 }
 
 void Simulation::charge_modify(const void* address) {
-  Sharers& sharers = lines_[reinterpret_cast<std::uintptr_t>(address) / kLineBytes];
-  const bool held_alone = sharers == my_bit();
-  sharers = my_bit();
-  spend(held_alone ? options_.costs.modify_ps : options_.costs.line_transfer_ps);
+  Line& line = line_of(address);
+  const bool held_alone = line.sharers == my_bit();
+  line.sharers = my_bit();
+  spend(held_alone ? options_.costs.modify_ps : transfer_ps(line));
 }
 
 void Simulation::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -149,6 +159,21 @@ void Simulation::pause(std::uint64_t seen_effects) {
   if (effects_ != seen_effects) return spend(options_.costs.poll_ps);
   sleepers_.push_back(self_);
   leave(*self().fiber);
+}
+
+void Simulation::sleep(Event& event, std::string what) {
+  self().waits_for = std::move(what);
+  event.sleepers_.push_back(self_);
+  leave(*self().fiber);
+  self().waits_for.clear();
+}
+
+void Simulation::wake(Event& event) {
+  for (const std::uint32_t sleeper : event.sleepers_) {
+    threads_[sleeper]->time_ps = std::max(threads_[sleeper]->time_ps, now_ps()) + step_ps(0);
+    add_turn(sleeper);
+  }
+  event.sleepers_.clear();
 }
 
 }  // namespace larklane::loop

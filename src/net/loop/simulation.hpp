@@ -78,6 +78,19 @@ class Simulation {
   [[noreturn]] void fail(const std::string& why);
   /// For choices of the program under test.
   Random& random() noexcept { return random_; }
+  const Costs& costs() const noexcept { return options_.costs; }
+
+  /// What virtual threads sleep for without a poll: for hardware, and for what is no part of what
+  /// is timed. Thread safety: single-owner.
+  class Event {
+   private:
+    friend class Simulation;
+    std::vector<std::uint32_t> sleepers_;
+  };
+  /// Until the next wake(). Who sleeps for an event does not keep run() from ending.
+  void sleep(Event& event, std::string what);
+  /// Those who sleep go on now.
+  void wake(Event& event);
 
   // For Atomic.
   void charge_load(const void* address);
@@ -105,13 +118,17 @@ class Simulation {
       return a.time_ps != b.time_ps ? a.time_ps > b.time_ps : a.tie > b.tie;
     }
   };
-  /// Threads that hold a cache line: bit = thread modulo 64.
-  using Sharers = std::uint64_t;
+  struct Line {
+    std::uint64_t sharers = 0;  ///< threads that hold it: bit = thread modulo 64
+    std::uint64_t free_ps = 0;  ///< a line goes from core to core, to one at a time
+  };
   static constexpr std::uint32_t kNobody = ~0u;
 
   Thread& self() noexcept { return *threads_[self_]; }
   const Thread& self() const noexcept { return *threads_[self_]; }
-  Sharers my_bit() const noexcept { return Sharers{1} << (self_ % 64); }
+  std::uint64_t my_bit() const noexcept { return std::uint64_t{1} << (self_ % 64); }
+  Line& line_of(const void* address);
+  std::uint64_t transfer_ps(Line& line);
   std::uint64_t step_ps(std::uint64_t table_ps);
   void add_turn(std::uint32_t thread);
   void go_on();
@@ -131,7 +148,7 @@ class Simulation {
   std::vector<std::uint32_t> sleepers_;  // wait for an effect
   std::uint32_t self_ = kNobody;
   std::uint64_t effects_ = 0;
-  std::unordered_map<std::uintptr_t, Sharers> lines_;  // by address / 64
+  std::unordered_map<std::uintptr_t, Line> lines_;  // by address / 64
   std::string diagnosis_;
 };
 

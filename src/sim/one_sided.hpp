@@ -1,0 +1,65 @@
+#pragma once
+// Partitioned communication by writes into the receiver's memory, a group of partitions each: the
+// engine's code for direct mode, where what a mover does is to post a work request.
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "net/loop/atomic.hpp"
+#include "net/loop/network.hpp"
+#include "part/side.hpp"
+#include "sim/learning.hpp"
+#include "sim/path.hpp"
+#include "sim/payload.hpp"
+#include "sim/scenario.hpp"
+
+namespace larklane::sim {
+
+/// Thread safety: as Path.
+class OneSided final : public Path {
+ public:
+  OneSided(loop::Simulation& simulation, const Scenario& scenario, Payload& payload);
+
+  void start(std::uint64_t round) override;
+  bool ready(std::uint64_t round, std::uint32_t partition) override;
+  void receive(std::uint64_t round) override;
+  std::uint32_t transfers() const override { return transfers_; }
+
+ private:
+  struct FreeLines {
+    void operator()(std::byte* base) const;
+  };
+  /// Posts what the engine says is to be moved now.
+  struct Poster {
+    OneSided& path;
+    void move(part::Run run) { path.post(run); }
+    // Slots, which direct mode has none of.
+    void fill(std::byte*, std::uint64_t, std::uint64_t) {}
+    void empty(const std::byte*, std::uint64_t, std::uint64_t) {}
+  };
+
+  static part::BlockShape shape_of(const Scenario& scenario);
+  void choose(std::span<const std::uint32_t> boundaries);
+  void choose_next(std::uint64_t round);
+  void post(part::Run run);
+
+  loop::Simulation& simulation_;
+  const Scenario& scenario_;
+  Payload& payload_;
+  const part::BlockShape shape_;
+  const std::unique_ptr<std::byte, FreeLines> memory_;
+  const part::BlockView<loop::Platform> view_;
+  part::SendSide<loop::Platform> send_;
+  part::RecvSide<loop::Platform> recv_;
+  loop::Link link_;
+  std::optional<Learning> learning_;
+  std::deque<part::Run> completions_;
+  std::uint32_t arrived_ = 0;  // partitions
+  std::uint32_t transfers_ = 0;
+};
+
+}  // namespace larklane::sim

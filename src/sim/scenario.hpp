@@ -1,0 +1,71 @@
+#pragma once
+// What is simulated, and what comes out.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+#include "net/loop/costs.hpp"
+
+namespace larklane::sim {
+
+/// The processor's part in a two-sided send.
+struct TwoSidedCosts {
+  std::uint64_t request_ps =
+      0;  ///< the call and its request, down to the work request; under the lock
+  std::uint64_t match_ps = 0;               ///< a message finds its receive
+  std::uint64_t copy_byte_ps = 0;           ///< from and to eager buffers
+  std::uint64_t zero_copy_from_bytes = 0;   ///< an eager send copies below
+  std::uint64_t rendezvous_from_bytes = 0;  ///< the receiver reads from here on
+};
+
+/// Thread safety: immutable.
+struct Scenario {
+  std::uint32_t partitions = 1;
+  std::uint64_t partition_bytes = 1;
+  /// By round, the first partition of each group, ascending from 0: a group is one write into the
+  /// receiver's memory. The last holds for all further rounds. @pre one at least
+  std::vector<std::vector<std::uint32_t>> plans{{0}};
+  /// From the groups of round 1 on, policy `learned` chooses those of the next rounds.
+  bool is_learned = false;
+  /// Set: the baseline, without groups. A send for each partition, eager or by rendezvous, under
+  /// one lock.
+  std::optional<TwoSidedCosts> two_sided;
+  /// Partitions are theirs in equal blocks. @pre 1 to `partitions`
+  std::uint32_t threads = 1;
+  /// By round and partition, from the round's begin on: until when a thread computes it.
+  std::vector<std::vector<std::uint64_t>> ready_ps;
+  loop::NetworkCosts network;
+  loop::Costs processor;
+  /// The receiver looks at completions when all is there, not as they come.
+  bool is_receiver_late = false;
+  std::uint64_t seed = 1;  ///< of what happens at the same time, which comes first
+};
+
+/// A round, on the clock that starts when the threads begin to compute; both sides' Start is over.
+struct Round {
+  std::uint64_t total_ps = 0;    ///< until the receiver has everything
+  std::uint64_t exposed_ps = 0;  ///< from when the last partition is ready
+  std::uint32_t transfers = 0;   ///< with partitions in them
+};
+
+struct Outcome {
+  std::vector<Round> rounds;
+  /// Nothing; or what went wrong, and where every thread was: a byte that is not what was sent, a
+  /// deadlock.
+  std::string failure;
+};
+
+/// Run the scenario: virtual threads on the engine's own code, every byte that travels is checked
+/// (the first kPayloadBytesMax of each partition exist). The same scenario gives the same outcome.
+/// @errors kInvalidArgument: boundaries, threads or times that fit no channel
+Result<Outcome> simulate(const Scenario& scenario);
+
+inline constexpr std::uint64_t kPayloadBytesMax = 64;
+
+/// From model::readiness(), to the nearest picosecond.
+std::vector<std::vector<std::uint64_t>> ready_ps(const std::vector<std::vector<double>>& ready_ns);
+
+}  // namespace larklane::sim

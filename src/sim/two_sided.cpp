@@ -1,0 +1,82 @@
+#include "sim/two_sided.hpp"
+
+namespace larklane::sim {
+namespace {
+
+/// An announcement, or a request to read: a header and nothing else.
+constexpr std::uint64_t kControlBytes = 64;
+
+loop::NetworkCosts with_one_queue(loop::NetworkCosts costs) {
+  costs.queues = 1;  // its lock is the library's
+  return costs;
+}
+
+}  // namespace
+
+TwoSided::TwoSided(loop::Simulation& simulation, const Scenario& scenario, Payload& payload)
+    : simulation_(simulation),
+      scenario_(scenario),
+      costs_(*scenario.two_sided),
+      payload_(payload),
+      forward_(simulation, with_one_queue(scenario.network), "the sender's network"),
+      backward_(simulation, with_one_queue(scenario.network), "the receiver's network") {}
+
+void TwoSided::start(std::uint64_t) {
+  arrived_ = 0;
+  completed_ = 0;
+}
+
+bool TwoSided::ready(std::uint64_t, std::uint32_t partition) {
+  if (!payload_.are_ready({partition, 1})) simulation_.fail("sent before it was ready");
+  const std::uint64_t bytes = scenario_.partition_bytes;
+  const bool is_eager = bytes < costs_.rendezvous_from_bytes;
+  const bool is_copied = is_eager && bytes < costs_.zero_copy_from_bytes;
+  const auto kind = is_eager ? Completion::Kind::eager : Completion::Kind::announced;
+  forward_.post(is_eager ? bytes : kControlBytes,
+                costs_.request_ps + (is_copied ? bytes * costs_.copy_byte_ps : 0),
+                [this, kind, partition] {
+                  ++arrived_;
+                  completions_.push_back({kind, partition});
+                });
+  return true;
+}
+
+void TwoSided::receive(std::uint64_t) {
+  if (scenario_.is_receiver_late)
+    simulation_.wait("all messages", [&] { return arrived_ == scenario_.partitions; });
+  while (completed_ != scenario_.partitions) {
+    simulation_.wait("a message", [&] { return !completions_.empty(); });
+    const Completion next = completions_.front();
+    completions_.pop_front();
+    complete(next);
+  }
+}
+
+void TwoSided::complete(const Completion& completion) {
+  simulation_.spend(scenario_.network.recv_overhead_ps);
+  switch (completion.kind) {
+    case Completion::Kind::eager:
+      simulation_.spend(costs_.match_ps + scenario_.partition_bytes * costs_.copy_byte_ps);
+      payload_.move({completion.partition, 1});
+      ++completed_;
+      return;
+    case Completion::Kind::announced:
+      simulation_.spend(costs_.match_ps);
+      return read(completion.partition);
+    case Completion::Kind::read:
+      ++completed_;
+      return;
+  }
+}
+
+/// The sender's NIC answers by itself.
+void TwoSided::read(std::uint32_t partition) {
+  backward_.post(kControlBytes, 0, [this, partition] {
+    forward_.inject(scenario_.partition_bytes, [this, partition] {
+      payload_.move({partition, 1});
+      completions_.push_back({Completion::Kind::read, partition});
+    });
+  });
+}
+
+}  // namespace larklane::sim
