@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""python3 -m larklane.simulation FILE...: figures of what `larklane simulate --json` printed, a panel for each file.
+
+They show what figures 6, 8 and 9 of Temucin et al., CLUSTER'23, show of a machine; these are of none (docs/simulation.md).
+"""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from larklane import wording
+from larklane.figures import Chart, Curve, Mark, Panel
+from larklane.schema import RecordError
+
+SCHEMA = 1
+USAGE = 2
+LAST = 99  # in the legend
+
+Result = dict[str, float]
+Simulated = dict[str, Any]
+"""A file of `larklane simulate --json`."""
+
+
+def read(path: Path) -> Simulated:
+    """@throws RecordError"""
+    try:
+        made: Simulated = json.loads(path.read_text(encoding="utf-8"))
+        fits = made["schema"] == SCHEMA and made["parameters"] and all(len(row["one_sided"]) == len(made["counts"]) and row["two_sided"]
+                                                                       for row in made["rows"])
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{path}: not what `larklane simulate --json` prints") from error
+    if not fits:
+        raise RecordError(f"{path}: not what `larklane simulate --json` prints, or of another version (schema {SCHEMA} is wanted)")
+    return made
+
+
+def title(made: Simulated) -> str:
+    """What is simulated, but for the network."""
+    spread = "" if made["pattern"] == "simultaneous" else f" {made['spread_us']:g} us"
+    rounds = f", mean of {made['rounds']} rounds" if made["rounds"] > 1 else ""
+    return f"{made['partitions']} partitions, {wording.count(made['threads'], 'thread')}, {made['pattern']}{spread}{rounds}"
+
+
+def _panel(made: Simulated, most: int, value: Callable[[Result, Result], float]) -> Panel:
+    """@param most  groups in any panel
+    @param value  of a result and the baseline's
+    """
+    counts, rows = made["counts"], made["rows"]
+
+    def marks(of: Callable[[Any], Result]) -> tuple[Mark, ...]:
+        values = [(row["bytes"], value(of(row), row["two_sided"])) for row in rows]
+        return tuple(Mark(size, made["rounds"], at, at, at) for size, at in values)
+
+    curves = []
+    for index, count in enumerate(counts):
+        step = round(math.log2(count))
+        curves.append(Curve(wording.count(count, "group"), "groups", "larklane", marks(lambda row, index=index: row["one_sided"][index]),
+                            (step,), step / max(math.log2(most), 1)))
+    if all("learned" in row for row in rows):
+        curves.append(Curve(f"learned, second half of {made['learned_rounds']} rounds", "rma", "larklane", marks(lambda row: row["learned"]),
+                            (LAST - 1,)))
+    curves.append(Curve("two-sided, a send for each partition", "threads", "native", marks(lambda row: row["two_sided"]), (LAST,)))
+    return Panel(title(made), tuple(curves))
+
+
+def _caption(files: Sequence[Simulated], shown: str) -> str:
+    regimes = ", ".join(dict.fromkeys(made["regime"] for made in files))
+    threads = max(made["threads"] for made in files)
+    beyond = (f" Processor costs were measured on two cores: up to {threads} threads are an extrapolation."
+              if any(made["is_extrapolated"] for made in files) else "")
+    return f"{shown} SIMULATED with the parameters below (regime {regimes}); nothing is fitted, and the figures are of no machine.{beyond}"
+
+
+def _footer(files: Sequence[Simulated]) -> str:
+    """Every parameter with its source, once; and what was used instead."""
+    used = dict.fromkeys(f"L {made['latency_ps'] / 1e3:g} ns, o_s {made['send_overhead_ps'] / 1e3:g} ns, o_r "
+                         f"{made['recv_overhead_ps'] / 1e3:g} ns, g {made['gap_ps'] / 1e3:g} ns, G {made['byte_ps']} ps, "
+                         f"{wording.count(made['queues'], 'queue')}, seed {made['seed']}" for made in files)
+    sources = dict.fromkeys(f"{each['name']} {each['value']} ({each['source']})" for made in files for each in made["parameters"])
+    return f"Used: {' | '.join(used)}. The regime: {'; '.join(sources)}"
+
+
+def figures(files: Sequence[Simulated]) -> list[Chart]:
+    """@param files  at least one"""
+    most = max(max(made["counts"]) for made in files)
+
+    def chart(name: str, heading: str, shown: str, label: str, value: Callable[[Result, Result], float]) -> Chart:
+        return Chart(name, heading, _caption(files, shown), _footer(files), "simulated", label, "log",
+                     tuple(_panel(made, most, value) for made in files), 0)
+
+    return [
+        chart("simulated-speedup", "What are groups worth against a send for each partition?",
+              "The baseline's exposed time over that of the groups, as figures 6 and 8 of CLUSTER'23. As many groups as partitions: no "
+              "aggregation.", "speed-up",
+              lambda result, baseline: baseline["exposed_us"] / result["exposed_us"]),
+        chart("simulated-exposed", "What is left to wait for?",
+              "From when the last partition is ready until the receiver has everything.", "exposed time [us]",
+              lambda result, _: result["exposed_us"]),
+        chart("simulated-bandwidth", "How fast does communication look?",
+              "The message over the exposed time, as figure 9 of CLUSTER'23.", "perceived bandwidth [GB/s]",
+              lambda result, _: result["perceived_gigabytes_per_second"]),
+    ]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python3 -m larklane.simulation", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="what `larklane simulate --json` printed")
+    parser.add_argument("--out", type=Path, default=Path("larklane-simulation"), metavar="DIR", help="folder (default: %(default)s)")
+    arguments = parser.parse_args(words)
+    try:
+        made = figures([read(path) for path in arguments.files])
+    except RecordError as error:
+        print(f"larklane.simulation: {error}", file=sys.stderr)
+        return USAGE
+    try:
+        from larklane import plot
+    except ImportError as error:
+        print(f"larklane.simulation: no matplotlib ({error}): only CSV is written", file=sys.stderr)
+        plot = None  # type: ignore[assignment]
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for figure in made:
+        (arguments.out / f"{figure.name}.csv").write_text(figure.csv(), encoding="utf-8")
+        for kind, data in (plot.draw(figure) if plot else {}).items():
+            (arguments.out / f"{figure.name}.{kind}").write_bytes(data)
+    print(f"{wording.count(len(made), 'figure')} in {arguments.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
