@@ -16,6 +16,8 @@
 #include "noise.hpp"
 #include "profile.hpp"
 #include "run.hpp"
+#include "sim/regime.hpp"
+#include "simulate.hpp"
 #include "tune.hpp"
 
 namespace {
@@ -67,6 +69,21 @@ Examples:
   larklane bench prtt --out prtt && larklane model --fit prtt/bench.json
                                                        the parameters of this machine
   larklane model --tuned --from 64K                    what the policies make of what larklane tune has measured)";
+
+constexpr const char* kSimulateExamples = R"(
+Larklane serves no network yet. This runs its code for groups of partitions (marks, group boundaries, arrival) in virtual threads on a
+simulated one: every step costs what a table says, in whole picoseconds of virtual time, and what travels is checked. The baseline is
+what partitioned communication is elsewhere: a two-sided send for each partition, eager or by rendezvous, under one lock.
+docs/simulation.md says what is measured, cited, assumed and extrapolated. The figures are of no machine.
+
+Examples:
+  larklane simulate                                    a thread that is 4 ms late, on EDR InfiniBand
+  larklane simulate --pattern simultaneous --show speedup
+  larklane simulate --show bandwidth --partitions 16   the message over what a receiver waits for
+  larklane simulate --pattern exponential --spread-us 50 --rounds 200 --seed 7
+  larklane simulate --learned --spread-us 400          what the policy that learns its groups makes of it
+  larklane simulate --free-processor                   marks, lines and polls cost nothing: what `larklane model` computes
+  larklane simulate --from 256K --to 64M --json        for programs: everything that can be shown)";
 
 /// CLI11 does not know that a program and its arguments follow the options.
 class RunFormatter : public CLI::Formatter {
@@ -133,6 +150,19 @@ void add_noise_options(CLI::App* command, larklane::tools::NoiseRequest* request
   command->footer(kNoiseExamples);
 }
 
+/// --from and --to.
+void add_sizes(CLI::App* command, std::uint64_t most, std::uint64_t* from, std::uint64_t* to) {
+  const auto size = [command, most](const char* name, std::uint64_t* bytes, const char* what) {
+    command->add_option(name, *bytes, what)
+        ->transform(CLI::AsSizeValue(false))
+        ->check(CLI::Range(std::uint64_t{1}, most))
+        ->type_name("BYTES")
+        ->capture_default_str();
+  };
+  size("--from", from, "smallest message");
+  size("--to", to, "largest message, in powers of two of the smallest");
+}
+
 void add_model_options(CLI::App* command, larklane::tools::ModelRequest* request) {
   const auto time = [command](const char* name, double* value, const char* what) {
     command->add_option(name, *value, what)->check(number_from(0, 1e12))->capture_default_str();
@@ -161,15 +191,7 @@ void add_model_options(CLI::App* command, larklane::tools::ModelRequest* request
   command->add_option("--seed", request->seed, "of patterns with chance")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  const auto size = [command](const char* name, std::uint64_t* bytes, const char* what) {
-    command->add_option(name, *bytes, what)
-        ->transform(CLI::AsSizeValue(false))
-        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40))
-        ->type_name("BYTES")
-        ->capture_default_str();
-  };
-  size("--from", &request->from_bytes, "smallest message");
-  size("--to", &request->to_bytes, "largest message, in powers of two of the smallest");
+  add_sizes(command, std::uint64_t{1} << 40, &request->from_bytes, &request->to_bytes);
   CLI::Option* json = command->add_flag("--json", request->json, "as JSON");
   CLI::Option* tuned =
       command
@@ -183,6 +205,66 @@ void add_model_options(CLI::App* command, larklane::tools::ModelRequest* request
       ->excludes(json)
       ->excludes(tuned);
   command->footer(kModelExamples);
+}
+
+/// What replaces a parameter of the network.
+void add_network_options(CLI::App* command, larklane::tools::SimulateRequest* request) {
+  const auto time = [command](const char* name, std::optional<double>* value, const char* what) {
+    command->add_option(name, *value, what)->check(number_from(0, 1e9))->type_name("NS");
+  };
+  time("--latency-ns", &request->latency_ns, "L, instead of the regime's; so are the following");
+  time("--send-overhead-ns", &request->send_overhead_ns, "o_s");
+  time("--recv-overhead-ns", &request->recv_overhead_ns, "o_r");
+  time("--gap-ns", &request->gap_ns, "g, between two work requests of a queue");
+  command
+      ->add_option("--bandwidth", request->gigabytes_per_second,
+                   "1 / G, in GB/s; G becomes a whole number of picoseconds")
+      ->check(number_from(0.1, 1000))
+      ->type_name("GB/S");
+  command->add_option("--queues", request->queues, "of the groups; the baseline has one")
+      ->check(CLI::Range(1u, 1024u));
+}
+
+void add_simulate_options(CLI::App* command, larklane::tools::SimulateRequest* request) {
+  std::vector<std::string> regimes;
+  for (const auto& regime : larklane::sim::regimes()) regimes.emplace_back(regime.name);
+  command->add_option("--regime", request->regime, "network and processor, each with sources")
+      ->check(CLI::IsMember(regimes))
+      ->capture_default_str();
+  add_network_options(command, request);
+  command->add_flag("--free-processor", request->is_processor_free,
+                    "of a processor, overheads alone cost time");
+  command->add_flag("--late-receiver", request->is_receiver_late,
+                    "it looks at completions when all is there, not as they come");
+  command->add_option("--partitions", request->partitions, "user partitions")
+      ->check(CLI::Range(1u, 1024u))
+      ->capture_default_str();
+  command->add_option("--threads", request->threads, "which share them; 0: one for each")
+      ->check(CLI::Range(0u, 1024u))
+      ->capture_default_str();
+  command->add_option("--pattern", request->pattern, "when partitions become ready")
+      ->check(CLI::IsMember({"simultaneous", "laggard", "uniform", "gaussian", "exponential",
+                             "alternating", "bursts"}))
+      ->capture_default_str();
+  command
+      ->add_option("--spread-us", request->spread_us,
+                   "of the pattern: delay, width, deviation or mean")
+      ->check(number_from(0, 1e8))
+      ->capture_default_str();
+  command->add_option("--rounds", request->rounds, "of patterns with chance, and of --learned")
+      ->check(CLI::Range(1u, 4096u))
+      ->capture_default_str();
+  command->add_option("--seed", request->seed, "of chance")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_flag("--learned", request->learns,
+                    "policy learned, too: the second half of --rounds, whatever the pattern");
+  add_sizes(command, std::uint64_t{1} << 36, &request->from_bytes, &request->to_bytes);
+  command->add_option("--show", request->show, "what the table shows")
+      ->check(CLI::IsMember({"exposed", "total", "bandwidth", "speedup", "transfers"}))
+      ->capture_default_str();
+  command->add_flag("--json", request->json, "as JSON");
+  command->footer(kSimulateExamples);
 }
 
 /// @param rest  what follows the command's own words and the first `--`, which is part of them only
@@ -217,11 +299,11 @@ std::optional<int> other_command(int argc, char** argv) {
   if (word == "tune") return tune(words);
   if (word == "report") return run_python("larklane.report", words);
   if (word.starts_with('-') || word == "run" || word == "profile" || word == "noise" ||
-      word == "model" || word == "info")
+      word == "model" || word == "simulate" || word == "info")
     return std::nullopt;
   std::fprintf(stderr,
                "larklane: '%s' is no command of ours; there are run, profile, bench, noise, model, "
-               "tune, report and info. To start a program: larklane run PROGRAM\n",
+               "simulate, tune, report and info. To start a program: larklane run PROGRAM\n",
                argv[1]);
   return kRefused;
 }
@@ -265,6 +347,10 @@ int main(int argc, char** argv) {
       app.add_subcommand("model", "how many transport partitions are best, says PLogGP");
   add_model_options(model_command, &model_request);
 
+  SimulateRequest simulate_request;
+  CLI::App* simulate_command = app.add_subcommand("simulate", "groups on a simulated network");
+  add_simulate_options(simulate_command, &simulate_request);
+
   // For --help; their words are not ours to read.
   app.add_subcommand("bench", "micro-benchmarks of partitioned communication and its alternatives");
   app.add_subcommand("tune", "measure this host for the policies ploggp and table");
@@ -286,6 +372,7 @@ int main(int argc, char** argv) {
   if (info_command->parsed()) return info(info_request);
   if (noise_command->parsed()) return noise(noise_request);
   if (model_command->parsed()) return model(model_request);
+  if (simulate_command->parsed()) return simulate(simulate_request);
   const bool profiles = profile_command->parsed();
   if (!take_program(profiles ? *profile_command : *run_command, argv + own, argv + argc,
                     profiles ? &profile_request.run : &run_request)) {

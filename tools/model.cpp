@@ -12,6 +12,7 @@
 #include "model/readiness.hpp"
 #include "model/tuning_file.hpp"
 #include "run.hpp"
+#include "size_text.hpp"
 
 namespace larklane::tools {
 namespace {
@@ -50,13 +51,6 @@ std::string refusal(const ModelRequest& request) {
     return "--rounds: at most " + std::to_string(kTimesMax / request.partitions) + " of " +
            std::to_string(request.partitions) + " partitions";
   return {};
-}
-
-std::string size_text(std::uint64_t bytes) {
-  int unit = 0;
-  for (; unit < 3 && bytes % 1024 == 0 && bytes > 0; ++unit) bytes /= 1024;
-  constexpr const char* kUnits[] = {" B", " KiB", " MiB", " GiB"};
-  return std::to_string(bytes) + kUnits[unit];
 }
 
 void print_table(const ModelRequest& request, const std::vector<Row>& rows) {

@@ -400,7 +400,8 @@ def mistakes(bench):
         output = system(bench.command, "run", orphan, status=REFUSED)
         expect(word in output, f"{first_line}: no '{word}'", output)
     output = system(bench.command, "frobnicate", status=REFUSED)
-    expect("'frobnicate'" in output and "run, profile, bench, noise, model, tune, report and info" in output, "the word is missing", output)
+    expect("'frobnicate'" in output and "run, profile, bench, noise, model, simulate, tune, report and info" in output,
+           "the word is missing", output)
     output = system(bench.command, "run", "--mpi", "native", "--summary", "/bin/true")
     expect("no summary" in output, "nobody says that there is no summary", output)
 
@@ -455,6 +456,43 @@ def model(bench):
                        (["--gap-ns", "nan"], "--gap-ns"), (["--from", "many"], "--from"), (["--rounds", 0], "--rounds"), (["--rounds", 1 << 20, "--pattern", "uniform"], "--rounds: at most 65536 of 32"),
                        (["--seed", -1], "--seed"), (["--", "foo"], "nothing can follow"), (["--partitions", 0], "--partitions")):
         output = system(bench.command, "model", *words, status=REFUSED)
+        expect(why in output, f"{words}: no '{why}'", output)
+
+
+def simulate(bench):
+    """`larklane simulate` agrees with `larklane model` where a processor's steps are free, repeats itself, and refuses what can't be."""
+    network = ("--latency-ns", 1000, "--send-overhead-ns", 200, "--recv-overhead-ns", 150, "--gap-ns", 250, "--bandwidth", 10,
+               "--partitions", 16, "--from", "16K", "--to", "16M", "--json")
+    for pattern in (("simultaneous",), ("laggard", "--spread-us", 100)):
+        made, modelled = (json.loads(system(bench.command, *words, *network, "--pattern", *pattern))
+                          for words in (("simulate", "--free-processor"), ("model",)))
+        for ours, theirs in zip(made["rows"], modelled["rows"], strict=True):
+            pairs = zip((result["exposed_us"] for result in ours["one_sided"]), theirs["exposed_us"], strict=True)
+            expect(all(abs(a - b) < 1e-6 for a, b in pairs), f"{pattern}: not what the model says", f"{ours}\n{theirs}")
+            expect([result["transfers"] for result in ours["one_sided"]] == made["counts"], "wrong transfers", str(ours))
+        late = json.loads(system(bench.command, "simulate", "--free-processor", "--late-receiver", *network, "--pattern", *pattern))
+        serial = json.loads(system(bench.command, "model", "--serial-receiver", *network, "--pattern", *pattern))
+        expect(abs(late["rows"][0]["one_sided"][4]["exposed_us"] - serial["rows"][0]["exposed_us"][4]) < 1e-6, "late receiver", str(late))
+    chance = ("--pattern", "exponential", "--spread-us", 5, "--rounds", 5, "--from", "64K", "--to", "128K")
+    drawn = bench.scratch / "simulated.json"
+    drawn.write_text(system(bench.command, "simulate", *chance, "--learned", "--json"), encoding="utf-8")
+    package = {"PYTHONPATH": str(HERE.parents[1] / "python")}
+    system(sys.executable, "-m", "larklane.simulation", drawn, "--out", bench.scratch / "simulated", env=package)
+    expect((bench.scratch / "simulated/simulated-speedup.csv").stat().st_size > 0, "no figure of what was simulated")
+    late = json.loads(system(bench.command, "simulate", "--learned", "--spread-us", 400, "--from", "1M", "--to", "1M", "--json"))["rows"][0]
+    best = min(result["exposed_us"] for result in late["one_sided"])
+    expect(late["learned"]["exposed_us"] < 1.05 * best, "nothing is learned", str(late))
+    once = system(bench.command, "simulate", *chance)
+    expect(once == system(bench.command, "simulate", *chance), "the same seed gives other figures")
+    expect(once != system(bench.command, "simulate", *chance, "--seed", 2), "another seed gives the same figures")
+    expect("extrapolated" in once and "cited" in once and "two-sided" in once, "the table does not say all", once)
+    expect("extrapolated)" not in system(bench.command, "simulate", *chance, "--threads", 2), "two threads are what was measured")
+    for what in ("total", "bandwidth", "speedup", "transfers"):
+        expect(system(bench.command, "simulate", *chance, "--show", what) != once, f"--show {what} shows the same")
+    for words, why in ((("--bandwidth", "nan"), "--bandwidth"), (("--latency-ns", "nan"), "--latency-ns"), (("--queues", 0), "--queues"),
+                       (("--threads", 33), "--threads"), (("--from", 1000), "--from"), (("--to", 1), "--to"), (("--regime", "moon"), "--regime"),
+                       (("--pattern", "uniform", "--rounds", 4096), "--rounds"), (("--learned", "--rounds", 4096), "--rounds"), (("--show", "moon"), "--show")):
+        output = system(bench.command, "simulate", *words, status=REFUSED)
         expect(why in output, f"{words}: no '{why}'", output)
 
 
@@ -516,7 +554,7 @@ def instructions(bench):
 
 
 ON_EVERY_MPI = (plain, same_calls, ptracer, tool, linked, wrapper, spawned, dry_run)
-ONCE = (wrong_family, without_mpi, first_call, unknown_mpi, refusals, mistakes, info, model, fit)
+ONCE = (wrong_family, without_mpi, first_call, unknown_mpi, refusals, mistakes, info, model, simulate, fit)
 
 
 def cases():

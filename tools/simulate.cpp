@@ -1,0 +1,287 @@
+#include "simulate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
+
+#include "model/plan.hpp"
+#include "model/readiness.hpp"
+#include "run.hpp"
+#include "sim/regime.hpp"
+#include "sim/scenario.hpp"
+#include "size_text.hpp"
+
+namespace larklane::tools {
+namespace {
+
+/// What the command simulates, but for sizes and groups.
+struct Setup {
+  sim::Scenario scenario;
+  sim::TwoSidedCosts two_sided;
+  std::vector<std::vector<std::uint64_t>> learned_ready_ps;  ///< empty: nothing is learned
+  std::string title;
+};
+
+/// Over the rounds.
+struct Means {
+  double exposed_us = 0;
+  double total_us = 0;
+  double transfers = 0;
+  double gigabytes_per_second = 0;  ///< perceived: the message over the exposed time
+};
+
+struct Row {
+  std::uint64_t bytes = 0;
+  std::vector<Means> one_sided;  ///< by number of groups
+  std::optional<Means> learned;
+  Means two_sided;
+};
+
+std::vector<std::uint32_t> counts(std::uint32_t partitions) {
+  std::vector<std::uint32_t> found;
+  for (std::uint32_t count = 1; count < partitions; count *= 2) found.push_back(count);
+  found.push_back(partitions);
+  return found;
+}
+
+/// Without chance the rounds repeat after at most this many.
+constexpr std::uint32_t kPeriod = 2;
+
+bool has_chance(const SimulateRequest& request) {
+  return request.pattern == "uniform" || request.pattern == "gaussian" ||
+         request.pattern == "exponential";
+}
+
+std::uint32_t threads_of(const SimulateRequest& request) {
+  return request.threads == 0 ? request.partitions : request.threads;
+}
+
+/// @return what can't be; empty if it can
+std::string refusal(const SimulateRequest& request) {
+  constexpr std::uint64_t kMarksMax = 1 << 16;  // of a figure: a table takes half a minute
+  if (!sim::regime_named(request.regime)) return "no regime '" + request.regime + "'";
+  if (!model::pattern_named(request.pattern)) return "no pattern '" + request.pattern + "'";
+  if (request.from_bytes % request.partitions != 0)
+    return "--from: " + std::to_string(request.from_bytes) + " bytes are no multiple of the " +
+           std::to_string(request.partitions) + " partitions";
+  if (request.to_bytes < request.from_bytes)
+    return "--to: " + std::to_string(request.to_bytes) + " bytes are less than --from";
+  if (request.threads > request.partitions)
+    return "--threads: " + std::to_string(request.threads) + " are more than the " +
+           std::to_string(request.partitions) + " partitions";
+  if ((has_chance(request) || request.learns) &&
+      std::uint64_t{request.rounds} * request.partitions > kMarksMax)
+    return "--rounds: at most " + std::to_string(kMarksMax / request.partitions) + " of " +
+           std::to_string(request.partitions) + " partitions";
+  return {};
+}
+
+std::uint64_t whole_ps(double ns) { return static_cast<std::uint64_t>(std::llround(ns * 1e3)); }
+
+loop::NetworkCosts network_of(const SimulateRequest& request, loop::NetworkCosts network) {
+  const auto take = [](std::uint64_t& to, const std::optional<double>& ns) {
+    if (ns) to = whole_ps(*ns);
+  };
+  take(network.latency_ps, request.latency_ns);
+  take(network.send_overhead_ps, request.send_overhead_ns);
+  take(network.recv_overhead_ps, request.recv_overhead_ns);
+  take(network.gap_ps, request.gap_ns);
+  if (request.gigabytes_per_second) network.byte_ps = whole_ps(1 / *request.gigabytes_per_second);
+  if (request.queues) network.queues = *request.queues;
+  return network;
+}
+
+Setup setup_of(const SimulateRequest& request) {
+  const sim::Regime& regime = *sim::regime_named(request.regime);
+  Setup setup{{}, regime.two_sided, {}, std::string(regime.title)};
+  sim::Scenario& scenario = setup.scenario;
+  scenario.partitions = request.partitions;
+  scenario.threads = threads_of(request);
+  scenario.network = network_of(request, regime.network);
+  scenario.processor = request.is_processor_free ? loop::kFreeCosts : regime.processor;
+  scenario.is_receiver_late = request.is_receiver_late;
+  scenario.seed = request.seed;
+  const auto ready_in = [&](std::uint32_t rounds) {
+    const auto pattern = *model::pattern_named(request.pattern);
+    return sim::ready_ps(model::readiness(pattern, request.spread_us * 1e3, request.partitions,
+                                          rounds, request.seed));
+  };
+  scenario.ready_ps = ready_in(has_chance(request) ? request.rounds : kPeriod);
+  if (request.learns) setup.learned_ready_ps = ready_in(request.rounds);
+  return setup;
+}
+
+/// @param first  round that counts
+/// @return nothing, after a message
+std::optional<Means> means_of(const sim::Scenario& scenario, std::size_t first = 0) {
+  auto outcome = sim::simulate(scenario);
+  if (!outcome || !outcome->failure.empty()) {
+    std::fprintf(stderr, "larklane simulate: %s\n",
+                 outcome ? outcome->failure.c_str() : "refused by the engine");
+    return std::nullopt;
+  }
+  Means means;
+  const auto rounds = std::span(outcome->rounds).subspan(first);
+  const auto count = static_cast<double>(rounds.size());
+  for (const sim::Round& round : rounds) {
+    means.exposed_us += static_cast<double>(round.exposed_ps) * 1e-6 / count;
+    means.total_us += static_cast<double>(round.total_ps) * 1e-6 / count;
+    means.transfers += round.transfers / count;
+  }
+  const auto bytes = static_cast<double>(scenario.partitions * scenario.partition_bytes);
+  means.gigabytes_per_second = bytes / means.exposed_us * 1e-3;
+  return means;
+}
+
+std::optional<Means> learned_means_of(const Setup& setup, std::uint64_t bytes) {
+  sim::Scenario scenario = setup.scenario;
+  scenario.partition_bytes = bytes / scenario.partitions;
+  scenario.is_learned = true;
+  scenario.ready_ps = setup.learned_ready_ps;
+  return means_of(scenario, scenario.ready_ps.size() / 2);
+}
+
+std::optional<Row> row_of(const Setup& setup, std::uint64_t bytes) {
+  sim::Scenario scenario = setup.scenario;
+  scenario.partition_bytes = bytes / scenario.partitions;
+  Row row{bytes, {}, {}, {}};
+  for (const std::uint32_t count : counts(scenario.partitions)) {
+    scenario.plans = {model::equal_groups(scenario.partitions, count)};
+    const auto result = means_of(scenario);
+    if (!result) return std::nullopt;
+    row.one_sided.push_back(*result);
+  }
+  if (!setup.learned_ready_ps.empty()) {
+    row.learned = learned_means_of(setup, bytes);
+    if (!row.learned) return std::nullopt;
+  }
+  scenario.two_sided = setup.two_sided;
+  const auto result = means_of(scenario);
+  if (!result) return std::nullopt;
+  row.two_sided = *result;
+  return row;
+}
+
+/// What the table shows of a result.
+double shown(const std::string& what, const Means& result, const Row& row) {
+  if (what == "total") return result.total_us;
+  if (what == "transfers") return result.transfers;
+  if (what == "bandwidth") return result.gigabytes_per_second;
+  if (what == "speedup") return row.two_sided.exposed_us / result.exposed_us;
+  return result.exposed_us;
+}
+
+const char* meaning_of(const std::string& what) {
+  if (what == "total") return "microseconds from the round's begin to the end";
+  if (what == "transfers") return "transfers of a round";
+  if (what == "bandwidth") return "perceived bandwidth in GB/s: the message over the exposed time";
+  if (what == "speedup") return "exposed time of the two-sided baseline over that of the groups";
+  return "microseconds from the last partition's readiness to the end";
+}
+
+void print_parameters(const SimulateRequest& request, const Setup& setup) {
+  const loop::NetworkCosts& network = setup.scenario.network;
+  std::printf("# %s: %s. Nothing is fitted to a result.\n", request.regime.c_str(),
+              setup.title.c_str());
+  for (const sim::Parameter& each : sim::regime_named(request.regime)->parameters)
+    std::printf("#   %-26.*s %-13.*s %.*s\n", static_cast<int>(each.name.size()), each.name.data(),
+                static_cast<int>(each.value.size()), each.value.data(),
+                static_cast<int>(each.source.size()), each.source.data());
+  std::printf(
+      "# used: L %g, o_s %g, o_r %g, g %g ns, G %llu ps (%g GB/s), %u queue%s%s%s\n",
+      static_cast<double>(network.latency_ps) * 1e-3,
+      static_cast<double>(network.send_overhead_ps) * 1e-3,
+      static_cast<double>(network.recv_overhead_ps) * 1e-3,
+      static_cast<double>(network.gap_ps) * 1e-3, static_cast<unsigned long long>(network.byte_ps),
+      1e3 / static_cast<double>(network.byte_ps), network.queues, network.queues == 1 ? "" : "s",
+      request.is_processor_free ? ", processor's steps free" : "",
+      request.is_receiver_late ? ", late receiver" : "");
+}
+
+void print_table(const SimulateRequest& request, const Setup& setup, const std::vector<Row>& rows) {
+  std::printf("# Simulated: %s, by number of groups (1: bulk, %u: none)\n",
+              meaning_of(request.show), request.partitions);
+  print_parameters(request, setup);
+  std::printf("# %u partitions, %u threads%s, %s", request.partitions, threads_of(request),
+              threads_of(request) > 2 ? " (more than 2: extrapolated)" : "",
+              request.pattern.c_str());
+  if (request.pattern != "simultaneous") std::printf(", %g us", request.spread_us);
+  if (has_chance(request)) std::printf(", mean of %u rounds", request.rounds);
+  if (request.learns)
+    std::printf(", learned: mean of the second half of %u rounds", request.rounds);
+  std::printf(", seed %llu\n%10s", static_cast<unsigned long long>(request.seed), "size");
+  for (const std::uint32_t count : counts(request.partitions)) std::printf(" %10u", count);
+  std::printf("%s %10s\n", request.learns ? "    learned" : "", "two-sided");
+  for (const Row& row : rows) {
+    std::printf("%10s", size_text(row.bytes).c_str());
+    for (const Means& result : row.one_sided)
+      std::printf(" %10.2f", shown(request.show, result, row));
+    if (row.learned) std::printf(" %10.2f", shown(request.show, *row.learned, row));
+    std::printf(" %10.2f\n", shown(request.show, row.two_sided, row));
+  }
+}
+
+nlohmann::ordered_json json_of(const Means& result) {
+  return {{"exposed_us", result.exposed_us},
+          {"total_us", result.total_us},
+          {"transfers", result.transfers},
+          {"perceived_gigabytes_per_second", result.gigabytes_per_second}};
+}
+
+void print_json(const SimulateRequest& request, const Setup& setup, const std::vector<Row>& rows) {
+  const sim::Scenario& scenario = setup.scenario;
+  nlohmann::ordered_json root{{"schema", 1},
+                              {"what", "simulated rounds, means"},
+                              {"regime", request.regime},
+                              {"latency_ps", scenario.network.latency_ps},
+                              {"send_overhead_ps", scenario.network.send_overhead_ps},
+                              {"recv_overhead_ps", scenario.network.recv_overhead_ps},
+                              {"gap_ps", scenario.network.gap_ps},
+                              {"byte_ps", scenario.network.byte_ps},
+                              {"queues", scenario.network.queues},
+                              {"is_processor_free", request.is_processor_free},
+                              {"is_receiver_late", request.is_receiver_late},
+                              {"partitions", scenario.partitions},
+                              {"threads", scenario.threads},
+                              {"is_extrapolated", scenario.threads > 2},
+                              {"pattern", request.pattern},
+                              {"spread_us", request.spread_us},
+                              {"rounds", scenario.ready_ps.size()},
+                              {"seed", request.seed},
+                              {"counts", counts(scenario.partitions)}};
+  if (request.learns) root["learned_rounds"] = request.rounds;
+  for (const sim::Parameter& each : sim::regime_named(request.regime)->parameters)
+    root["parameters"].push_back(
+        {{"name", each.name}, {"value", each.value}, {"source", each.source}});
+  for (const Row& row : rows) {
+    nlohmann::ordered_json one_sided;
+    for (const Means& result : row.one_sided) one_sided.push_back(json_of(result));
+    root["rows"].push_back(
+        {{"bytes", row.bytes}, {"one_sided", one_sided}, {"two_sided", json_of(row.two_sided)}});
+    if (row.learned) root["rows"].back()["learned"] = json_of(*row.learned);
+  }
+  std::printf("%s\n", root.dump(2).c_str());
+}
+
+}  // namespace
+
+int simulate(const SimulateRequest& request) {
+  if (const std::string why = refusal(request); !why.empty()) {
+    std::fprintf(stderr, "larklane simulate: %s\n", why.c_str());
+    return kRefused;
+  }
+  const Setup setup = setup_of(request);
+  std::vector<Row> rows;
+  for (std::uint64_t bytes = request.from_bytes; bytes <= request.to_bytes; bytes *= 2) {
+    auto row = row_of(setup, bytes);
+    if (!row) return 1;
+    rows.push_back(std::move(*row));
+  }
+  request.json ? print_json(request, setup, rows) : print_table(request, setup, rows);
+  return 0;
+}
+
+}  // namespace larklane::tools

@@ -1,0 +1,35 @@
+#pragma once
+// `larklane simulate`: the engine on a simulated network. Thread safety: single-owner.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace larklane::tools {
+
+struct SimulateRequest {
+  std::string regime = "niagara";
+  /// Instead of the regime's.
+  std::optional<double> latency_ns, send_overhead_ns, recv_overhead_ns, gap_ns,
+      gigabytes_per_second;
+  std::optional<std::uint32_t> queues;
+  bool is_processor_free = false;
+  bool is_receiver_late = false;
+  std::uint32_t partitions = 32;
+  std::uint32_t threads = 0;  ///< 0: one for each partition
+  std::string pattern = "laggard";
+  double spread_us = 4000;
+  std::uint32_t rounds = 100;
+  bool learns = false;  ///< policy `learned`, too
+  std::uint64_t seed = 1;
+  std::uint64_t from_bytes = 1 << 10, to_bytes = 128 << 20;
+  std::string show = "exposed";
+  bool json = false;
+};
+
+/// Prints, by size and number of groups, what a receiver is left to wait for, and the same of a
+/// send for each partition.
+/// @return the exit status, after a message
+int simulate(const SimulateRequest& request);
+
+}  // namespace larklane::tools
