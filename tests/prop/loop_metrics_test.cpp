@@ -5,8 +5,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <new>
+#include <numeric>
 #include <vector>
 
 #include "measure/metrics.hpp"
