@@ -9,7 +9,7 @@ The rows are bench/rows.json; each is
    "claims": [["larklane", "other"], ["larklane", 10], ["larklane", "other", 0.125]]}
 
 `native MPI ...` and `larklane MPI ...` run bench/pair with these arguments on two ranks, words NAME=VALUE going into its environment;
-any other command runs as it is. `quantile` (default 0.5): which of its samples a run stands for. A claim compares a candidate with a
+any other command runs as it is. `quantile` (default 0.5; or "mean"): which of its samples a run stands for. A claim compares a candidate with a
 baseline, with a limit in the row's unit, or with a share of a baseline. A point may have `repetitions` of its own. `lenient`: contenders
 that may hang, of which the runs count that end.
 
@@ -28,6 +28,7 @@ import platform
 import re
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 
@@ -121,7 +122,8 @@ def parse_output(text, quantile=0.5):
     result = json.loads(lines[-1]) if lines else {}
     if not isinstance(result, dict) or not result.get("samples"):
         raise ValueError("the last line is not {\"samples\": [...], \"wrong\": n}")
-    return stats.quantile(result["samples"], quantile), int(result.get("wrong", 0))
+    samples = result["samples"]
+    return statistics.fmean(samples) if quantile == "mean" else stats.quantile(samples, quantile), int(result.get("wrong", 0))
 
 
 def words_of(command, timeout_s):

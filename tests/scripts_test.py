@@ -24,8 +24,8 @@ def load(name):
     return module
 
 
-bars, driver, mutants, options, savings, statements = map(
-    load, ("bars", "test", "mutants", "options_doc", "savings", "statements"))
+bars, driver, learned, mutants, options, savings, statements = map(
+    load, ("bars", "test", "learned", "mutants", "options_doc", "savings", "statements"))
 stats = bars.stats
 
 
@@ -70,6 +70,22 @@ class Seen:
 
     def sizes(self, plan):
         return sorted(size for name, size in self.figures if name == plan)
+
+
+def test_learned():
+    def point(learned_us, equal_us=(10.0, 6.0, 8.0), learning_us=10.0):
+        return {"partitions": 4, "bytes": 1024, "pattern": "laggard", "spread_us": 100, "learned_us": learned_us, "equal_us": list(equal_us), "learning_us": learning_us}
+
+    def holds(points, dear=()):
+        return [well for _, well in learned.verdicts(points, list(dear) or [point(4.8)])]
+
+    assert holds([point(6.0)] * 3) == [True] * 5
+    assert holds([point(6.4), point(6.0), point(6.4)]) == [False, True, True, True, True]
+    assert holds([point(6.0), point(7.0), point(6.0)]) == [True, False, True, True, True]
+    assert holds([point(6.0), point(6.0, learning_us=12.6)]) == [True, True, False, True, True]
+    assert holds([point(10.3), point(6.0, equal_us=(5.9, 6.0)), point(6.0)])[3] and not holds([point(10.5), point(6.0), point(6.0)])[3]
+    assert holds([point(6.0)], [point(4.0), point(5.0)])[4] is False
+    assert "| laggard, 100 us | 4 | 1.00 |" in learned.table([point(6.0)], [point(4.8) | {"transfers": 2}])
 
 
 def test_statements():

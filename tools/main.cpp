@@ -258,7 +258,7 @@ void add_simulate_options(CLI::App* command, larklane::tools::SimulateRequest* r
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_flag("--learned", request->learns,
-                    "policy learned, too: the second half of --rounds, whatever the pattern");
+                    "policy learned, too; all figures are of the second half of --rounds");
   add_sizes(command, std::uint64_t{1} << 36, &request->from_bytes, &request->to_bytes);
   command->add_option("--show", request->show, "what the table shows")
       ->check(CLI::IsMember({"exposed", "total", "bandwidth", "speedup", "transfers"}))

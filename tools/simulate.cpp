@@ -21,7 +21,8 @@ namespace {
 struct Setup {
   sim::Scenario scenario;
   sim::TwoSidedCosts two_sided;
-  std::vector<std::vector<std::uint64_t>> learned_ready_ps;  ///< empty: nothing is learned
+  std::size_t first_counted =
+      0;  ///< round; before it policy `learned` learns. 0: nothing is learned
   std::string title;
 };
 
@@ -35,8 +36,8 @@ struct Means {
 
 struct Row {
   std::uint64_t bytes = 0;
-  std::vector<Means> one_sided;  ///< by number of groups
-  std::optional<Means> learned;
+  std::vector<Means> one_sided;            ///< by number of groups
+  std::optional<Means> learned, learning;  ///< in the rounds that count, and before
   Means two_sided;
 };
 
@@ -72,6 +73,7 @@ std::string refusal(const SimulateRequest& request) {
   if (request.threads > request.partitions)
     return "--threads: " + std::to_string(request.threads) + " are more than the " +
            std::to_string(request.partitions) + " partitions";
+  if (request.learns && request.rounds < 2) return "--rounds: --learned takes 2 or more";
   if ((has_chance(request) || request.learns) &&
       std::uint64_t{request.rounds} * request.partitions > kMarksMax)
     return "--rounds: at most " + std::to_string(kMarksMax / request.partitions) + " of " +
@@ -96,7 +98,8 @@ loop::NetworkCosts network_of(const SimulateRequest& request, loop::NetworkCosts
 
 Setup setup_of(const SimulateRequest& request) {
   const sim::Regime& regime = *sim::regime_named(request.regime);
-  Setup setup{{}, regime.two_sided, {}, std::string(regime.title)};
+  Setup setup{
+      {}, regime.two_sided, request.learns ? request.rounds / 2 : 0, std::string(regime.title)};
   sim::Scenario& scenario = setup.scenario;
   scenario.partitions = request.partitions;
   scenario.threads = threads_of(request);
@@ -104,64 +107,60 @@ Setup setup_of(const SimulateRequest& request) {
   scenario.processor = request.is_processor_free ? loop::kFreeCosts : regime.processor;
   scenario.is_receiver_late = request.is_receiver_late;
   scenario.seed = request.seed;
-  const auto ready_in = [&](std::uint32_t rounds) {
-    const auto pattern = *model::pattern_named(request.pattern);
-    return sim::ready_ps(model::readiness(pattern, request.spread_us * 1e3, request.partitions,
-                                          rounds, request.seed));
-  };
-  scenario.ready_ps = ready_in(has_chance(request) ? request.rounds : kPeriod);
-  if (request.learns) setup.learned_ready_ps = ready_in(request.rounds);
+  scenario.ready_ps = sim::ready_ps(model::readiness(
+      *model::pattern_named(request.pattern), request.spread_us * 1e3, request.partitions,
+      has_chance(request) || request.learns ? request.rounds : kPeriod, request.seed));
   return setup;
 }
 
-/// @param first  round that counts
-/// @return nothing, after a message
-std::optional<Means> means_of(const sim::Scenario& scenario, std::size_t first = 0) {
-  auto outcome = sim::simulate(scenario);
-  if (!outcome || !outcome->failure.empty()) {
-    std::fprintf(stderr, "larklane simulate: %s\n",
-                 outcome ? outcome->failure.c_str() : "refused by the engine");
-    return std::nullopt;
-  }
+Means means_of(std::span<const sim::Round> rounds, std::uint64_t bytes) {
   Means means;
-  const auto rounds = std::span(outcome->rounds).subspan(first);
   const auto count = static_cast<double>(rounds.size());
   for (const sim::Round& round : rounds) {
     means.exposed_us += static_cast<double>(round.exposed_ps) * 1e-6 / count;
     means.total_us += static_cast<double>(round.total_ps) * 1e-6 / count;
     means.transfers += round.transfers / count;
   }
-  const auto bytes = static_cast<double>(scenario.partitions * scenario.partition_bytes);
-  means.gigabytes_per_second = bytes / means.exposed_us * 1e-3;
+  means.gigabytes_per_second = static_cast<double>(bytes) / means.exposed_us * 1e-3;
   return means;
 }
 
-std::optional<Means> learned_means_of(const Setup& setup, std::uint64_t bytes) {
-  sim::Scenario scenario = setup.scenario;
-  scenario.partition_bytes = bytes / scenario.partitions;
-  scenario.is_learned = true;
-  scenario.ready_ps = setup.learned_ready_ps;
-  return means_of(scenario, scenario.ready_ps.size() / 2);
+/// @return nothing, after a message
+std::optional<std::vector<sim::Round>> rounds_of(const sim::Scenario& scenario) {
+  auto outcome = sim::simulate(scenario);
+  if (outcome && outcome->failure.empty()) return std::move(outcome->rounds);
+  std::fprintf(stderr, "larklane simulate: %s\n",
+               outcome ? outcome->failure.c_str() : "refused by the engine");
+  return std::nullopt;
 }
 
 std::optional<Row> row_of(const Setup& setup, std::uint64_t bytes) {
+  Row row;
+  row.bytes = bytes;
   sim::Scenario scenario = setup.scenario;
   scenario.partition_bytes = bytes / scenario.partitions;
-  Row row{bytes, {}, {}, {}};
+  const auto counted = [&](const std::vector<sim::Round>& rounds) {
+    return means_of(std::span(rounds).subspan(setup.first_counted), bytes);
+  };
   for (const std::uint32_t count : counts(scenario.partitions)) {
     scenario.plans = {model::equal_groups(scenario.partitions, count)};
-    const auto result = means_of(scenario);
-    if (!result) return std::nullopt;
-    row.one_sided.push_back(*result);
+    const auto rounds = rounds_of(scenario);
+    if (!rounds) return std::nullopt;
+    row.one_sided.push_back(counted(*rounds));
   }
-  if (!setup.learned_ready_ps.empty()) {
-    row.learned = learned_means_of(setup, bytes);
-    if (!row.learned) return std::nullopt;
+  if (setup.first_counted != 0) {
+    scenario.is_learned = true;
+    scenario.plans = {{0}};
+    const auto rounds = rounds_of(scenario);
+    if (!rounds) return std::nullopt;
+    row.learned = counted(*rounds);
+    row.learning = means_of(std::span(*rounds).first(setup.first_counted), bytes);
+    scenario.is_learned = false;
   }
   scenario.two_sided = setup.two_sided;
-  const auto result = means_of(scenario);
-  if (!result) return std::nullopt;
-  row.two_sided = *result;
+  const auto rounds = rounds_of(scenario);
+  if (!rounds) return std::nullopt;
+  row.two_sided = counted(*rounds);
   return row;
 }
 
@@ -209,9 +208,9 @@ void print_table(const SimulateRequest& request, const Setup& setup, const std::
               threads_of(request) > 2 ? " (more than 2: extrapolated)" : "",
               request.pattern.c_str());
   if (request.pattern != "simultaneous") std::printf(", %g us", request.spread_us);
-  if (has_chance(request)) std::printf(", mean of %u rounds", request.rounds);
-  if (request.learns)
-    std::printf(", learned: mean of the second half of %u rounds", request.rounds);
+  if (has_chance(request) || request.learns)
+    std::printf(", mean of %s%u rounds", request.learns ? "the second half of " : "",
+                request.rounds);
   std::printf(", seed %llu\n%10s", static_cast<unsigned long long>(request.seed), "size");
   for (const std::uint32_t count : counts(request.partitions)) std::printf(" %10u", count);
   std::printf("%s %10s\n", request.learns ? "    learned" : "", "two-sided");
@@ -252,7 +251,7 @@ void print_json(const SimulateRequest& request, const Setup& setup, const std::v
                               {"rounds", scenario.ready_ps.size()},
                               {"seed", request.seed},
                               {"counts", counts(scenario.partitions)}};
-  if (request.learns) root["learned_rounds"] = request.rounds;
+  if (request.learns) root["first_counted"] = setup.first_counted;
   for (const sim::Parameter& each : sim::regime_named(request.regime)->parameters)
     root["parameters"].push_back(
         {{"name", each.name}, {"value", each.value}, {"source", each.source}});
@@ -261,7 +260,10 @@ void print_json(const SimulateRequest& request, const Setup& setup, const std::v
     for (const Means& result : row.one_sided) one_sided.push_back(json_of(result));
     root["rows"].push_back(
         {{"bytes", row.bytes}, {"one_sided", one_sided}, {"two_sided", json_of(row.two_sided)}});
-    if (row.learned) root["rows"].back()["learned"] = json_of(*row.learned);
+    if (row.learned) {
+      root["rows"].back()["learned"] = json_of(*row.learned);
+      root["rows"].back()["learning"] = json_of(*row.learning);
+    }
   }
   std::printf("%s\n", root.dump(2).c_str());
 }

@@ -63,7 +63,7 @@ def _panel(made: Simulated, most: int, value: Callable[[Result, Result], float])
         curves.append(Curve(wording.count(count, "group"), "groups", "larklane", marks(lambda row, index=index: row["one_sided"][index]),
                             (step,), step / max(math.log2(most), 1)))
     if all("learned" in row for row in rows):
-        curves.append(Curve(f"learned, second half of {made['learned_rounds']} rounds", "rma", "larklane", marks(lambda row: row["learned"]),
+        curves.append(Curve(f"learned in {made['first_counted']} rounds before", "rma", "larklane", marks(lambda row: row["learned"]),
                             (LAST - 1,)))
     curves.append(Curve("two-sided, a send for each partition", "threads", "native", marks(lambda row: row["two_sided"]), (LAST,)))
     return Panel(title(made), tuple(curves))

@@ -18,9 +18,9 @@ constexpr std::size_t kRoundsAfterChange = 4;
 /// Of how many rounds one is seen in the end, on average; at first all are. By chance, lest a
 /// pattern with a period is seen at the same point of it again and again.
 constexpr std::uint64_t kGapMost = 16;
-/// A plan has to be worth it, and a measurement is not exact.
-constexpr double kWorth = 0.97, kTolerance = 1.03, kTolerance_ns = 100;
-constexpr double kSpreadLeast = 0.05, kDriftMost = 4;
+/// A plan has to be worth it.
+constexpr double kWorth = 0.97;
+constexpr double kSpreadLeast = 0.05, kSpreadLeast_ns = 100, kDriftMost = 4;
 constexpr std::uint32_t kRetreatMost = 1024;
 /// If two rounds in a row that try costs out, one alone may be chance, left more than this many
 /// times as much as bulk, none with twice as many groups follows. It would leave up to twice as
@@ -79,7 +79,7 @@ void Study::run() {
   if (findings_.network) {
     const model::Workload workload{{.network = *findings_.network}, cell_bytes_, rounds_};
     model::Plan plan = model::learned_plan(workload);
-    if (plan.exposed_ns < kWorth * model::exposed_ns(workload, findings_.firsts))
+    if (plan.exposed_ns < model::exposed_ns(workload, findings_.firsts))
       findings_.firsts = std::move(plan.firsts);
   }
   // release: pairs with is_done().
@@ -163,7 +163,7 @@ void Learner::adopt(const Study::Findings& findings) {
   const auto count = static_cast<double>(left_ns.size());
   for (const double left : left_ns) usual_ns_ += left / count;
   for (const double left : left_ns) spread_ns_ += std::abs(left - usual_ns_) / count;
-  spread_ns_ = std::max({spread_ns_, kSpreadLeast * usual_ns_, kTolerance_ns});
+  spread_ns_ = std::max({spread_ns_, kSpreadLeast * usual_ns_, kSpreadLeast_ns});
   want(findings.firsts);
 }
 
@@ -185,7 +185,7 @@ void Learner::judge() {
 
 bool Learner::has_lost_to_bulk() const {
   if (current_ == bulk_ || exposed_ns_.count() < 4 || bulk_exposed_ns_.count() < 3) return false;
-  const double more = exposed_ns_.median() - kTolerance * bulk_exposed_ns_.median() - kTolerance_ns;
+  const double more = exposed_ns_.median() - kWorth * bulk_exposed_ns_.median();
   return more > 0 && more * more > 4 * (exposed_ns_.variance() + bulk_exposed_ns_.variance());
 }
 

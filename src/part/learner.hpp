@@ -87,7 +87,7 @@ class Study {
 /// completes.
 /// Invariants:
 /// 1. A plan is only taken if it is expected to leave less than bulk does; it is given up for bulk
-/// if it turns out to leave more, for a time that doubles.
+/// if it turns out not to be worth it, for a time that doubles.
 /// 2. Bulk leaves the same whatever the readiness, so what was measured of it stays true.
 class Learner {
  public:

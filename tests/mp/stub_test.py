@@ -491,7 +491,7 @@ def simulate(bench):
         expect(system(bench.command, "simulate", *chance, "--show", what) != once, f"--show {what} shows the same")
     for words, why in ((("--bandwidth", "nan"), "--bandwidth"), (("--latency-ns", "nan"), "--latency-ns"), (("--queues", 0), "--queues"),
                        (("--threads", 33), "--threads"), (("--from", 1000), "--from"), (("--to", 1), "--to"), (("--regime", "moon"), "--regime"),
-                       (("--pattern", "uniform", "--rounds", 4096), "--rounds"), (("--learned", "--rounds", 4096), "--rounds"), (("--show", "moon"), "--show")):
+                       (("--pattern", "uniform", "--rounds", 4096), "--rounds"), (("--learned", "--rounds", 4096), "--rounds"), (("--learned", "--rounds", 1), "--rounds"), (("--show", "moon"), "--show")):
         output = system(bench.command, "simulate", *words, status=REFUSED)
         expect(why in output, f"{words}: no '{why}'", output)
 

@@ -46,9 +46,9 @@ class Figures(unittest.TestCase):
                          ["1 group", "2 groups", "two-sided, a send for each partition"])
 
     def test_learned_groups_are_a_curve_if_there_are_any(self) -> None:
-        learned = made(rows=[row | {"learned": result(4)} for row in made()["rows"]], learned_rounds=100)
+        learned = made(rows=[row | {"learned": result(4)} for row in made()["rows"]], first_counted=50)
         curve = simulation.figures([learned])[0].panels[0].curves[-2]
-        self.assertEqual((curve.label, [mark.median for mark in curve.marks]), ("learned, second half of 100 rounds", [5, 5]))
+        self.assertEqual((curve.label, [mark.median for mark in curve.marks]), ("learned in 50 rounds before", [5, 5]))
 
     def test_a_count_looks_the_same_in_every_panel(self) -> None:
         wide = made(counts=[1, 8], partitions=8, threads=8)
