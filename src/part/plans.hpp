@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,15 +17,18 @@
 
 namespace larklane::part {
 
-/// One side's knowledge of the groups of the last two rounds. Thread safety: of() thread-safe for a
-/// round that has been started and is not over; the others belong to the thread that calls Start.
+/// One side's knowledge of the groups of the last two rounds. Thread safety: of() and hold()
+/// thread-safe for a round that has been started and is not over; the others belong to the thread
+/// that calls Start.
 template <class P>
 class Plans {
  public:
   Plans(const BlockView<P>& block, const BlockShape& shape) noexcept
       : block_(block), shape_(shape) {}
 
-  const Layout& of(std::uint64_t round) const noexcept { return layouts_[round & 1]; }
+  const Layout& of(std::uint64_t round) const noexcept { return *layouts_[round & 1]; }
+  /// For who may look at it when the round is over, and another one has been planned in its place.
+  std::shared_ptr<const Layout> hold(std::uint64_t round) const { return layouts_[round & 1]; }
 
   /// Sender: the groups of all rounds that are written from now on; the first choice, before
   /// anybody knows the block, also those of round 1. @errors kInvalidArgument
@@ -32,7 +36,7 @@ class Plans {
     auto layout = checked(boundaries);
     if (!layout) return layout.error();
     boundaries_.assign(boundaries.begin(), boundaries.end());
-    chosen_ = std::move(layout).value();
+    chosen_ = std::make_shared<const Layout>(std::move(layout).value());
     if (++number_ == 1) write(1);
     return {};
   }
@@ -40,9 +44,8 @@ class Plans {
   /// Sender, in the Start of the round before: the groups of `round` are those that were chosen
   /// last.
   void write(std::uint64_t round) {
-    PlanHead& head = block_.plan(round);
-    if (head.number == number_) return;
-    head = {number_, static_cast<std::uint32_t>(boundaries_.size())};
+    if (std::exchange(numbers_[round & 1], number_) == number_) return;
+    block_.plan(round) = {number_, static_cast<std::uint32_t>(boundaries_.size())};
     std::copy(boundaries_.begin(), boundaries_.end(), block_.boundaries(round));
     layouts_[round & 1] = chosen_;
   }
@@ -50,13 +53,13 @@ class Plans {
   /// Receiver: learn the groups of `round`, in its Start or before its match. @errors kProtocol
   Status read(std::uint64_t round) {
     const PlanHead head = block_.plan(round);  // copied: the sender's process can write there
+    if (head.number == 0 || head.group_count > shape_.groups_max) return Errc::kProtocol;
     if (head.number == numbers_[round & 1]) return {};
-    if (head.group_count > shape_.groups_max) return Errc::kProtocol;
     const std::vector<std::uint32_t> boundaries(block_.boundaries(round),
                                                 block_.boundaries(round) + head.group_count);
     auto layout = checked(boundaries);
     if (!layout) return Errc::kProtocol;
-    layouts_[round & 1] = std::move(layout).value();
+    layouts_[round & 1] = std::make_shared<const Layout>(std::move(layout).value());
     numbers_[round & 1] = head.number;
     return {};
   }
@@ -73,12 +76,12 @@ class Plans {
 
   const BlockView<P>& block_;
   const BlockShape shape_;
-  Layout layouts_[2];
-  std::uint64_t numbers_[2] = {0, 0};  ///< receiver: of the plans that they were made from
+  std::shared_ptr<const Layout> layouts_[2];
+  std::uint64_t numbers_[2] = {0, 0};  ///< of the plans that they were made from
   // Sender.
   std::uint64_t number_ = 0;
   std::vector<std::uint32_t> boundaries_;
-  Layout chosen_;
+  std::shared_ptr<const Layout> chosen_;
 };
 
 }  // namespace larklane::part

@@ -126,12 +126,15 @@ class Rendezvous {
   /// The receiver's Start: its buffer may be written from now on.
   template <class Move>
   void open(std::uint64_t round, Move&& move) const {
-    const Layout& layout = plans_.of(round);
+    // The first Start may be the helper's to make up for. The program doesn't wait for that: once
+    // all words are open it may complete the round, and start others.
+    const auto held = plans_.hold(round);
+    const Layout& layout = *held;
     RunJoiner<std::remove_reference_t<Move>> runs(move);
     for (std::uint32_t w = 0; w < layout.words().size(); ++w) {
       const Word& word = layout.words()[w];
       if (word.root != kNoRoot) {
-        if (word.unit == 0) open_root(round, word.root, runs);
+        if (word.unit == 0) open_root(layout, round, word.root, runs);
         continue;
       }
       // seq_cst: store-then-look against mark() and expire(); publishes Accepted, acquires what is
@@ -222,8 +225,7 @@ class Rendezvous {
   }
 
   template <class Runs>
-  void open_root(std::uint64_t round, std::uint32_t index, Runs& runs) const {
-    const Layout& layout = plans_.of(round);
+  void open_root(const Layout& layout, std::uint64_t round, std::uint32_t index, Runs& runs) const {
     const Root& root = layout.roots()[index];
     // seq_cst: as in open().
     const std::uint64_t old =
