@@ -77,6 +77,7 @@ class LocalPlane final : public Plane, private PeerHost {
   int timeout_ms() const;
   void serve_event(const epoll_event& event);
   void run_posted();
+  void ring() const;
   void retry_all();
   bool is_drained();
   void set_listening(bool on);
@@ -176,6 +177,10 @@ void LocalPlane::post(std::function<void()> work) {
     work_.push_back(std::move(work));
     if (work_.size() > 1) return;  // who came first has rung
   }
+  ring();
+}
+
+void LocalPlane::ring() const {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);
 }
@@ -257,13 +262,18 @@ void LocalPlane::serve_event(const epoll_event& event) {
   }
 }
 
+/// One at a time: between two that take long, records are served.
 void LocalPlane::run_posted() {
-  std::deque<std::function<void()>> work;
+  std::function<void()> item;
   {
     const std::lock_guard lock(work_mutex_);
-    std::swap(work, work_);
+    if (work_.empty()) return;
+    item = std::move(work_.front());
+    work_.pop_front();
   }
-  for (const std::function<void()>& item : work) item();
+  item();
+  const std::lock_guard lock(work_mutex_);
+  if (!work_.empty()) ring();
 }
 
 void LocalPlane::retry_all() {

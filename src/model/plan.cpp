@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 
 namespace larklane::model {
@@ -22,6 +23,27 @@ std::vector<Part> parts_of(const Workload& workload, std::span<const double> rea
                      count * workload.partition_bytes});
   }
   return parts;
+}
+
+/// When the last thread has copied what it completes. No thread waits for another one's copy.
+double copied_ns(const Workload& workload, std::span<const double> ready_ns,
+                 std::span<const std::uint32_t> threads, std::span<const std::uint32_t> firsts) {
+  std::map<std::uint32_t, double> end_ns;  // by thread
+  for (std::size_t p = 0; p < ready_ns.size(); ++p) {
+    double& end = end_ns[threads[p]];
+    end = std::max(end, ready_ns[p]);
+  }
+  for (std::size_t group = 0; group < firsts.size(); ++group) {
+    const std::uint32_t end = group + 1 < firsts.size() ? firsts[group + 1] : workload.partitions();
+    const auto of_group = ready_ns.subspan(firsts[group], end - firsts[group]);
+    const auto last = std::ranges::max_element(of_group) - of_group.begin();
+    const std::uint64_t bytes = of_group.size() * workload.partition_bytes;
+    end_ns[threads[firsts[group] + static_cast<std::size_t>(last)]] +=
+        workload.medium.network.message_ns(bytes);
+  }
+  double last = 0;
+  for (const auto& [thread, end] : end_ns) last = std::max(last, end);
+  return last;
 }
 
 Plan evaluated(const Workload& workload, Firsts firsts) {
@@ -129,13 +151,36 @@ Plan improved(const Workload& workload, Plan plan) {
   return plan;
 }
 
+/// Of what one plan leaves over what another does, round by round.
+class Savings {
+ public:
+  void add(double saved) {
+    sum_ += saved;
+    squares_ += saved * saved;
+    ++count_;
+  }
+  /// More than the standard error?
+  bool are_told() const {
+    const double mean = sum_ / count_;
+    const double variance = std::max(0.0, squares_ / count_ - mean * mean) / (count_ - 1);
+    return mean > 0 && mean * mean > variance;
+  }
+
+ private:
+  double sum_ = 0, squares_ = 0, count_ = 0;
+};
+
 }  // namespace
 
 double exposed_ns(const Workload& workload, std::span<const std::uint32_t> firsts) {
   double sum = 0;
-  for (const std::vector<double>& ready_ns : workload.rounds)
-    sum += completion_ns(workload.medium, parts_of(workload, ready_ns, firsts)) -
-           std::ranges::max(ready_ns);
+  for (std::size_t round = 0; round < workload.rounds.size(); ++round) {
+    const std::vector<double>& ready_ns = workload.rounds[round];
+    const double end_ns = workload.threads.empty()
+                              ? completion_ns(workload.medium, parts_of(workload, ready_ns, firsts))
+                              : copied_ns(workload, ready_ns, workload.threads[round], firsts);
+    sum += end_ns - std::ranges::max(ready_ns);
+  }
   return sum / static_cast<double>(workload.rounds.size());
 }
 
@@ -171,25 +216,29 @@ Plan best_plan(const Workload& workload) {
 Plan learned_plan(const Workload& workload) {
   const std::size_t rounds = workload.rounds.size(), folds = std::min<std::size_t>(rounds, kFolds);
   if (rounds < 2) return best_equal_plan(workload);
-  double sum = 0, squares = 0;
+  Savings by_any, by_equal;  // over equal groups, and of these over one group
   for (std::size_t fold = 0; fold < folds; ++fold) {
     std::vector<std::vector<double>> seen;
-    for (std::size_t i = 0; i < rounds; ++i)
-      if (i % folds != fold) seen.push_back(workload.rounds[i]);
-    const Workload others{workload.medium, workload.partition_bytes, seen};
+    std::vector<std::vector<std::uint32_t>> threads;
+    for (std::size_t i = 0; i < rounds; ++i) {
+      if (i % folds == fold) continue;
+      seen.push_back(workload.rounds[i]);
+      if (!workload.threads.empty()) threads.push_back(workload.threads[i]);
+    }
+    const Workload others{workload.medium, workload.partition_bytes, seen, threads};
     const Plan any = best_plan(others), equal = best_equal_plan(others);
     for (std::size_t i = fold; i < rounds; i += folds) {
-      const Workload one{workload.medium, workload.partition_bytes, workload.rounds.subspan(i, 1)};
-      const double saved = exposed_ns(one, equal.firsts) - exposed_ns(one, any.firsts);
-      sum += saved;
-      squares += saved * saved;
+      const Workload one = workload.round(i);
+      const double left_by_equal = exposed_ns(one, equal.firsts);
+      by_any.add(left_by_equal - exposed_ns(one, any.firsts));
+      by_equal.add(exposed_ns(one, Firsts{0}) - left_by_equal);
     }
   }
-  const auto count = static_cast<double>(rounds);
-  const double mean = sum / count;
-  const double variance = std::max(0.0, squares / count - mean * mean) / (count - 1);
-  const bool is_told = mean > 0 && mean * mean > variance;
-  return is_told ? best_plan(workload) : best_equal_plan(workload);
+  if (by_any.are_told()) {
+    Plan any = best_plan(workload);
+    if (any.exposed_ns < exposed_ns(workload, Firsts{0})) return any;
+  }
+  return by_equal.are_told() ? best_equal_plan(workload) : evaluated(workload, {0});
 }
 
 }  // namespace larklane::model

@@ -10,16 +10,26 @@
 
 namespace larklane::model {
 
-/// What a plan is for: readiness of the user partitions in rounds that were seen, on a network.
+/// What a plan is for: readiness of the user partitions in rounds that were seen, on a network, or
+/// where whoever completes a transport partition copies it.
 /// Thread safety: immutable.
 struct Workload {
   Medium medium;
   std::uint64_t partition_bytes = 0;
   /// At least one; the same number of partitions in each, at least one; times of 0 or later.
   std::span<const std::vector<double>> rounds;
+  /// Copies: which thread makes each partition ready, by round. What a thread copies (L and G for a
+  /// transport partition) makes its own later partitions later; ready times are without that.
+  /// Empty: a network.
+  std::span<const std::vector<std::uint32_t>> threads{};
 
   std::uint32_t partitions() const noexcept {
     return static_cast<std::uint32_t>(rounds.front().size());
+  }
+  /// That round alone.
+  Workload round(std::size_t index) const noexcept {
+    return {medium, partition_bytes, rounds.subspan(index, 1),
+            threads.empty() ? threads : threads.subspan(index, 1)};
   }
 };
 
@@ -48,8 +58,9 @@ Plan best_plan(const Workload& workload);
 
 /// best_plan(), if plans of that kind do better than equal groups on rounds that they were not made
 /// from, by more than the standard error of the difference (four-fold cross-validation); else
-/// best_equal_plan(): what is chance in a few rounds is not repeated in the next ones. From 8
-/// rounds on that can be told; of one round nothing can.
+/// best_equal_plan(), if these do better than one group in the same sense; else one group: what is
+/// chance in a few rounds is not repeated in the next ones. From 8 rounds on that can be told; of
+/// one round nothing can.
 Plan learned_plan(const Workload& workload);
 
 }  // namespace larklane::model

@@ -15,6 +15,9 @@ using Row = std::array<double, kUnknowns>;
 /// A run that took longer than this many times what it takes alone has waited for another.
 constexpr double kHeldUp = 1.1;
 
+/// No time is longer: a year, nearly.
+constexpr double kMostNs = 1e16;
+
 /// factors * unknowns = target, more or less.
 struct Equation {
   Row factors;
@@ -52,7 +55,7 @@ struct Times {
     const auto take = [&](const auto& by_size, const Row& kind) {
       for (const auto& [bytes, times] : by_size) {
         const double ns = median(times);
-        if (ns <= 0) continue;
+        if (!(ns > 0) || ns > kMostNs) continue;
         all.push_back({{kind[0] / ns, kind[1] / ns, further(bytes) / most_further() / ns}, 1});
         least_ns = std::min(least_ns, ns);
       }
@@ -108,7 +111,7 @@ Row solved(const std::vector<Equation>& equations, const std::array<bool, kUnkno
 }
 
 std::optional<LogGP> fitted(const Times& times) {
-  if (!times.has_two_sizes()) return std::nullopt;
+  if (!times.has_two_sizes() || times.most_further() == 0) return std::nullopt;
   const std::vector<Equation> equations = times.equations();
   if (equations.size() < kUnknowns) return std::nullopt;  // times of 0 tell nothing
   std::array<bool, kUnknowns> free{true, true, true};

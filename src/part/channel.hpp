@@ -228,6 +228,7 @@ class SendChannel final : public SendRequest {
   Status push_or_mark(std::uint32_t partition);
   bool push_past_slot(std::uint32_t partition);
   bool receiver_is_gone() const noexcept;
+  void move_now(Run run);
   Status work();                                                    ///< on shared copies
   bool hand_over(Run run, std::uint32_t job, std::uint32_t piece);  ///< to the receiver's helper
   void tell_failure();

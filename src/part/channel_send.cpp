@@ -32,7 +32,7 @@ SendChannel::SendChannel(Parts parts)
   if (parts.learns_on == nullptr) return;
   const Cells cells(parts.shape.partitions);
   learning_.reset(new Learning{*parts.learns_on, cells,
-                               Learner(parts.shape.partitions, partition_bytes_),
+                               Learner(parts.shape.partitions, partition_bytes_, id_),
                                RoundWatch(cells, partition_bytes_)});
 }
 
@@ -76,7 +76,9 @@ void SendChannel::learn() {
   auto seen = learning_->watch.seen();
   if (!seen) return;
   if (auto study = learning_->learner.see(std::move(*seen)))
-    learning_->plane.post([study] { study->run(); });
+    learning_->plane.post([study] {
+      if (study.use_count() > 1) study->run();  // the channel is still there
+    });
 }
 
 Status SendChannel::pready(std::int32_t first, std::int32_t count) {
@@ -84,6 +86,9 @@ Status SendChannel::pready(std::int32_t first, std::int32_t count) {
   if (first < 0 || count < 0 || first > partitions_ - count) return Errc::kInvalidArgument;
   const Run run{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)};
   if (learning_ && learning_->is_sampled && count != 0) learning_->watch.ready(run);
+  if (count == 1 && side_.mode() == Mode::direct)
+    return side_.word_window(round()).mark_one(
+        run.first, [this](const Cell& cell, std::uint64_t old) { return mark_further(cell, old); });
   if (!has_large_slots_) return count == 0 ? Status{} : side_.mark(round(), run, *this);
   Status status;
   for (std::uint32_t p = run.first; p < run.first + run.count; ++p)
@@ -220,7 +225,13 @@ Status SendChannel::work() {
 void SendChannel::move(Run run) {
   const Moving moving(*this);
   if (!moving) return;
-  if (learning_ && learning_->is_sampled) learning_->watch.began(run);
+  const bool is_watched = learning_ && learning_->is_sampled;
+  const std::uint64_t began = is_watched ? learning_->watch.began(run) : 0;
+  move_now(run);
+  if (is_watched) RoundWatch::left(began);
+}
+
+void SendChannel::move_now(Run run) {
   if (wire_.usable() && knows_peer_type() && shared_copy_.offer(run)) {
     if (const Status status = work(); !status.ok()) give_up(status);
     return;

@@ -7,7 +7,7 @@
 namespace larklane::part {
 namespace {
 
-/// Rounds at the start that are bulk and tell what bulk leaves.
+/// Rounds of bulk before costs are tried out: they tell what bulk leaves.
 constexpr std::uint64_t kBulkRounds = 3;
 /// From 8 rounds on chance can be told from what comes back (docs/model.md).
 constexpr std::size_t kRoundsMin = 8, kRoundsMost = 12;
@@ -15,17 +15,25 @@ constexpr std::size_t kRoundsMin = 8, kRoundsMost = 12;
 constexpr std::size_t kRunsMost = 4;
 /// Of a change's rounds so many are already known when it is noticed.
 constexpr std::size_t kRoundsAfterChange = 4;
-/// Of how many rounds one is seen in the end, on average; at first all are. By chance, lest a
-/// pattern with a period is seen at the same point of it again and again.
+/// Of how many rounds one is seen in the end, on average; at first all are, and of each new plan.
+/// By chance, lest a pattern with a period is seen at the same point of it again and again.
 constexpr std::uint64_t kGapMost = 16;
-/// A plan has to be worth it.
+/// A plan has to be worth it: it may leave this share of what bulk leaves.
 constexpr double kWorth = 0.97;
-constexpr double kSpreadLeast = 0.05, kSpreadLeast_ns = 100, kDriftMost = 4;
-constexpr std::uint32_t kRetreatMost = 1024;
-/// If two rounds in a row that try costs out, one alone may be chance, left more than this many
-/// times as much as bulk, none with twice as many groups follows. It would leave up to twice as
-/// much.
-constexpr double kTrialMost = 1.1;
+constexpr double kSpreadLeast = 0.05, kSpreadLeast_ns = 100;
+/// Of a change, in mean deviations; no round counts for more than some of them.
+constexpr double kDriftMost = 12, kOneDriftMost = 4;
+/// A plan that drifts away so soon was no good.
+constexpr std::uint64_t kSoon = 16, kProven = 32;
+/// Rounds seen in bulk before costs are tried out again.
+constexpr std::uint32_t kRestLeast = 32, kRestMost = 1024;
+/// Of rounds, while a plan is in use, so few are bulk that these add 1 % to what is left, by the
+/// model.
+constexpr double kControlShare = 100, kControlLeast = 16, kControlMost = 100'000;
+/// If a round that tries costs out left more than this many times as much as bulk, twice in a row
+/// since one alone may be chance, or more than that many times, none with twice as many groups
+/// follows. It would leave up to twice as much.
+constexpr double kTrialMost = 1.1, kTrialDear = 3;
 constexpr int kDearMost = 2;
 
 std::uint64_t mixed(std::uint64_t x) noexcept {
@@ -58,159 +66,220 @@ std::vector<std::uint32_t> Cells::boundaries(std::vector<std::uint32_t> firsts) 
   return firsts;
 }
 
-double Recent::median() const { return median_of({values_.begin(), values_.begin() + count()}); }
-
-double Recent::variance() const {
-  std::vector<double> off(values_.begin(), values_.begin() + count());
-  const double middle = median();
-  for (double& value : off) value = std::abs(value - middle);
-  // 1.4826: from the median deviation to the standard one; 1.2533: a median's error is that much
-  // more than a mean's.
-  const double deviation = 1.4826 * 1.2533 * median_of(std::move(off));
-  return deviation * deviation / count();
+Recent::Mean Recent::mean() const {
+  constexpr double kOutlier = 5;
+  std::vector<double> values(values_.begin(), values_.begin() + count());
+  const double most = kOutlier * median_of(values);
+  double sum = 0, squares = 0;
+  for (const double each : values) {
+    const double value = std::min(each, most);
+    sum += value;
+    squares += value * value;
+  }
+  const double n = count(), mean = sum / n;
+  return {mean, std::max(0.0, squares / n - mean * mean) / n};
 }
 
-Study::Study(std::uint64_t cell_bytes, std::vector<std::vector<double>> rounds,
-             std::vector<std::vector<model::SeenRun>> runs)
-    : cell_bytes_(cell_bytes), rounds_(std::move(rounds)), runs_(std::move(runs)) {}
+void SeenReadiness::add(SeenRound& round, std::size_t most) {
+  ready_ns.push_back(std::move(round.ready_ns));
+  if (!round.threads.empty()) threads.push_back(std::move(round.threads));
+  keep_last(most);
+}
+
+void SeenReadiness::keep_last(std::size_t most) {
+  part::keep_last(ready_ns, most);
+  part::keep_last(threads, most);
+}
 
 void Study::run() {
-  findings_ = {model::fit_runs(runs_), {0}};
+  const Question& asked = question_;
+  findings_.network = model::fit_runs(asked.runs);
+  findings_.firsts = {0};
   if (findings_.network) {
-    const model::Workload workload{{.network = *findings_.network}, cell_bytes_, rounds_};
-    model::Plan plan = model::learned_plan(workload);
-    if (plan.exposed_ns < model::exposed_ns(workload, findings_.firsts))
-      findings_.firsts = std::move(plan.firsts);
+    const model::Workload workload = asked.rounds.workload(*findings_.network, asked.cell_bytes);
+    findings_.firsts = best(workload);
+    const auto rounds = static_cast<double>(asked.rounds.count());
+    std::vector<double> left_ns;
+    for (std::size_t i = 0; i < asked.rounds.count(); ++i)
+      left_ns.push_back(model::exposed_ns(workload.round(i), findings_.firsts));
+    for (const double left : left_ns) findings_.usual_ns += left / rounds;
+    for (const double left : left_ns)
+      findings_.spread_ns += std::abs(left - findings_.usual_ns) / rounds;
   }
   // release: pairs with is_done().
   done_.store(true, std::memory_order_release);
 }
 
-Learner::Learner(std::uint32_t partitions, std::uint64_t partition_bytes)
+std::vector<std::uint32_t> Study::best(const model::Workload& workload) const {
+  const std::vector<std::uint32_t>& used = question_.firsts;
+  if (!used.empty() &&
+      model::best_equal_plan(workload).exposed_ns >= kWorth * model::exposed_ns(workload, used))
+    return used;
+  return model::learned_plan(workload).firsts;
+}
+
+Learner::Learner(std::uint32_t partitions, std::uint64_t partition_bytes, std::uint64_t seed)
     : cells_(Cells(partitions).count()),
       cell_bytes_(partition_bytes * partitions / cells_),
+      seed_(seed),
       current_(bulk_),
       next_(bulk_),
-      wanted_() {}
-
-void Learner::want(std::vector<std::uint32_t> firsts) { wanted_ = std::move(firsts); }
+      first_trial_(kBulkRounds),
+      plan_(bulk_),
+      next_rest_(kRestLeast) {}
 
 Learner::Turn Learner::turn() {
   ++round_;
-  if (shifts_) {
-    current_ = next_;
-    if (current_ != bulk_) exposed_ns_.clear();
-    shifts_ = false;
-  }
-  if (is_exploring_) {
-    try_costs_out();
-  } else if (study_ && study_->is_done()) {
+  if (shifts_) current_ = next_;
+  if (study_ && study_->is_done()) {
     adopt(study_->findings());
     study_.reset();
   }
-  if (!wanted_.empty()) {
-    shifts_ = wanted_ != next_;
-    next_ = std::exchange(wanted_, {});
-  }
-  return {round_ >= next_sample_, shifts_};
+  Firsts wanted = wanted_next();
+  shifts_ = wanted != next_;
+  next_ = std::move(wanted);
+  return {round_ >= next_sample_ || is_control(), shifts_};
+}
+
+/// Groups of the rounds after this one.
+Learner::Firsts Learner::wanted_next() {
+  if (is_exploring_) return next_trial();
+  const bool is_control_due = plan_ != bulk_ && current_ == plan_ && round_ >= next_control_;
+  return is_control_due ? bulk_ : plan_;
 }
 
 /// After some rounds of bulk two groups, four, ..., each between two of bulk, as long as they cost
 /// little enough.
-void Learner::try_costs_out() {
-  if (round_ < kBulkRounds) return;
+Learner::Firsts Learner::next_trial() {
   const bool is_trial = current_ != bulk_;
-  if (is_trial) return want(bulk_);
-  if (exposed_ns_.count() != 0)
-    dear_ = exposed_ns_.median() > kTrialMost * bulk_exposed_ns_.median() ? dear_ + 1 : 0;
-  if (explored_ == cells_ || dear_ == kDearMost) {
+  if (is_trial || round_ < first_trial_) return bulk_;
+  bool is_dear = false;
+  if (trial_ns_.count() != 0 && bulk_ns_.count() != 0) {
+    const double left = trial_ns_.mean().value / bulk_ns_.mean().value;
+    dear_ = left > kTrialMost ? dear_ + 1 : 0;
+    is_dear = dear_ == kDearMost || left > kTrialDear;
+  }
+  if (explored_ == cells_ || is_dear) {
     is_exploring_ = false;
-    return;
+    return plan_;
   }
   explored_ = std::min(2 * explored_, cells_);
-  want(model::equal_groups(cells_, explored_));
+  return model::equal_groups(cells_, explored_);
+}
+
+void Learner::explore() {
+  is_exploring_ = is_due_ = is_anew_ = true;
+  is_barred_ = false;
+  first_trial_ = round_;
+  explored_ = 1;
+  dear_ = 0;
+  trial_ns_.clear();
+  runs_.clear();
 }
 
 std::shared_ptr<Study> Learner::see(SeenRound round) {
-  const double exposed = round.end_ns - std::ranges::max(round.ready_ns);
-  (current_ == bulk_ ? bulk_exposed_ns_ : exposed_ns_).add(exposed);
-  rounds_.push_back(std::move(round.ready_ns));
-  keep_last(rounds_, kRoundsMost);
+  measure(round.end_ns - std::ranges::max(round.ready_ns));
+  rounds_.add(round, kRoundsMost);
   auto& alike = runs_[current_.size()];
   alike.push_back(std::move(round.runs));
   keep_last(alike, kRunsMost);
   ++seen_;
-  ++seen_ever_;
   next_sample_ = round_ + 1;
-  if (is_exploring_ || study_) return nullptr;
-  if (!is_due_ && !shifts_) judge();
-  if (rounds_.size() < kRoundsMin) return nullptr;
-  const std::uint64_t gap = std::clamp<std::uint64_t>(seen_ever_ / kRoundsMin, 1, kGapMost);
-  next_sample_ += mixed(round_) % (2 * gap - 1);
-  if (!std::exchange(is_due_, false)) return nullptr;
+  if (is_exploring_) return nullptr;
+  if (current_ == plan_) {
+    ++since_adoption_;
+    if (!study_ && !is_due_) judge();
+  }
+  if (rounds_.count() >= kRoundsMin) next_sample_ = round_ + next_gap();
+  return study();
+}
+
+void Learner::measure(double exposed_ns) {
+  (current_ == bulk_ ? bulk_ns_ : is_exploring_ ? trial_ns_ : plan_ns_).add(exposed_ns);
+  if (is_control()) next_control_ = round_ + control_gap_;
+}
+
+std::uint64_t Learner::next_gap() {
+  const std::uint64_t steps = plan_ == bulk_ ? round_ / kRoundsMin : since_adoption_ / kRoundsMin;
+  const std::uint64_t gap = std::clamp<std::uint64_t>(steps, 1, kGapMost);
+  return 1 + mixed(round_ ^ seed_ << 32) % (2 * gap - 1);
+}
+
+std::shared_ptr<Study> Learner::study() {
+  if (is_exploring_ || study_ || !is_due_ || rounds_.count() < kRoundsMin) return nullptr;
+  Study::Question question{cell_bytes_, rounds_, {}, is_anew_ ? Firsts{} : plan_};
+  for (const auto& [groups, alike] : runs_)
+    question.runs.insert(question.runs.end(), alike.begin(), alike.end());
+  is_due_ = is_anew_ = false;
   seen_ = 0;
-  study_ = std::make_shared<Study>(cell_bytes_, rounds_, runs());
+  study_ = std::make_shared<Study>(std::move(question));
   return study_;
 }
 
 void Learner::adopt(const Study::Findings& findings) {
   network_ = findings.network;
-  drift_ns_ = usual_ns_ = spread_ns_ = 0;
-  if (!network_) return want(bulk_);
-  std::vector<double> left_ns;
-  for (const std::vector<double>& round : rounds_)
-    left_ns.push_back(model::exposed_ns(workload({&round, 1}), findings.firsts));
-  const auto count = static_cast<double>(left_ns.size());
-  for (const double left : left_ns) usual_ns_ += left / count;
-  for (const double left : left_ns) spread_ns_ += std::abs(left - usual_ns_) / count;
-  spread_ns_ = std::max({spread_ns_, kSpreadLeast * usual_ns_, kSpreadLeast_ns});
-  want(findings.firsts);
+  usual_ns_ = findings.usual_ns;
+  spread_ns_ = std::max({findings.spread_ns, kSpreadLeast * usual_ns_, kSpreadLeast_ns});
+  drift_ns_ = 0;
+  const bool is_new = findings.firsts != plan_;
+  plan_ = findings.firsts;
+  if (plan_ == bulk_ && rest_ == 0) rest();
+  if (!is_new) return;
+  since_adoption_ = 0;
+  plan_ns_.clear();
+  if (plan_ == bulk_) return;
+  const double bulk_ns = network_->message_ns(cell_bytes_ * cells_);
+  const double gap = usual_ns_ > 0 ? kControlShare * (bulk_ns / usual_ns_ - 1) : kControlMost;
+  control_gap_ = static_cast<std::uint64_t>(std::clamp(gap, kControlLeast, kControlMost));
+  next_control_ = round_ + control_gap_;
 }
 
-/// The groups of this round are those of the next ones: are they still right?
+/// Is the plan still right?
 void Learner::judge() {
-  if (retreat_ > 0) {
-    if (--retreat_ == 0) is_due_ = true;
+  if (plan_ == bulk_) {
+    if (rest_ != 0 && --rest_ == 0) return explore();
+    if (is_barred_) return;
   } else if (has_lost_to_bulk()) {
-    want(bulk_);
-    retreat_ = next_retreat_;
-    next_retreat_ = std::min(2 * next_retreat_, kRetreatMost);
+    return give_up();
   } else if (has_drifted()) {
-    keep_last(rounds_, kRoundsAfterChange);
-    is_due_ = true;
-  } else if (seen_ >= kRoundsMin && (!network_ || is_better_known())) {
-    is_due_ = true;
+    if (since_adoption_ < kSoon) return give_up();
+    rounds_.keep_last(kRoundsAfterChange);
+    plan_ = bulk_;
+    is_due_ = is_anew_ = true;
+    return;
+  } else if (since_adoption_ >= kProven) {
+    next_rest_ = kRestLeast;
   }
+  if (seen_ >= kRoundsMin && network_) is_due_ = true;
+}
+
+/// The plan was no good, and what it was made from will not make a better one.
+void Learner::give_up() {
+  is_barred_ = true;
+  rest();
+}
+
+/// Bulk, for a while.
+void Learner::rest() {
+  plan_ = bulk_;
+  rest_ = next_rest_;
+  next_rest_ = std::min(2 * next_rest_, kRestMost);
 }
 
 bool Learner::has_lost_to_bulk() const {
-  if (current_ == bulk_ || exposed_ns_.count() < 4 || bulk_exposed_ns_.count() < 3) return false;
-  const double more = exposed_ns_.median() - kWorth * bulk_exposed_ns_.median();
-  return more > 0 && more * more > 4 * (exposed_ns_.variance() + bulk_exposed_ns_.variance());
+  if (plan_ns_.count() < kRoundsMin || bulk_ns_.count() < 2) return false;
+  const auto plan = plan_ns_.mean(), bulk = bulk_ns_.mean();
+  const double more = plan.value - kWorth * bulk.value;
+  return more > 0 && more * more > 4 * (plan.variance + bulk.variance);
 }
 
 /// Page's test (1954): is more left, round after round, than when the plan was made?
 bool Learner::has_drifted() {
   if (!network_) return false;
-  const double exposed = model::exposed_ns(workload({&rounds_.back(), 1}), current_);
-  drift_ns_ = std::max(0.0, drift_ns_ + exposed - usual_ns_ - spread_ns_ / 2);
+  const model::Workload last = rounds_.workload(*network_, cell_bytes_).round(rounds_.count() - 1);
+  const double more = model::exposed_ns(last, plan_) - usual_ns_ - spread_ns_;
+  drift_ns_ = std::max(0.0, drift_ns_ + std::min(more, kOneDriftMost * spread_ns_));
   return drift_ns_ > kDriftMost * spread_ns_;
-}
-
-/// Would even equal groups leave less now?
-bool Learner::is_better_known() const {
-  const model::Workload recent = workload(rounds_);
-  return model::best_equal_plan(recent).exposed_ns < kWorth * model::exposed_ns(recent, current_);
-}
-
-model::Workload Learner::workload(std::span<const std::vector<double>> rounds) const {
-  return {{.network = *network_}, cell_bytes_, rounds};
-}
-
-std::vector<std::vector<model::SeenRun>> Learner::runs() const {
-  std::vector<std::vector<model::SeenRun>> all;
-  for (const auto& [groups, alike] : runs_) all.insert(all.end(), alike.begin(), alike.end());
-  return all;
 }
 
 }  // namespace larklane::part

@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "model/plan.hpp"
@@ -38,24 +37,44 @@ class Cells {
 
 /// One round as its sender saw it; all times from the same zero.
 struct SeenRound {
-  std::vector<double> ready_ns;      ///< of each cell, when its last partition was
+  std::vector<double> ready_ns;  ///< of each cell, when its last partition was
+  /// Of each cell, who made it ready, where that thread also copies what it completes; the times
+  /// are then without what it had copied before. Empty: a network moves the data.
+  std::vector<std::uint32_t> threads;
   std::vector<model::SeenRun> runs;  ///< those whose end the sender has seen
   double end_ns = 0;                 ///< of the round
+};
+
+/// Readiness of the last rounds that were seen. Thread safety: as a container.
+struct SeenReadiness {
+  std::vector<std::vector<double>> ready_ns;
+  std::vector<std::vector<std::uint32_t>> threads;  ///< empty: a network
+
+  void add(SeenRound& round, std::size_t most);
+  void keep_last(std::size_t most);
+  std::size_t count() const noexcept { return ready_ns.size(); }
+  model::Workload workload(const model::LogGP& network, std::uint64_t cell_bytes) const {
+    return {{.network = network}, cell_bytes, ready_ns, threads};
+  }
 };
 
 /// The last few values of something that is measured again and again. Thread safety: single-owner.
 class Recent {
  public:
-  void add(double value) noexcept { values_[count_++ % kMost] = value; }
+  /// @param most  at most 32
+  explicit Recent(std::uint32_t most) noexcept : most_(most) {}
+  void add(double value) noexcept { values_[count_++ % most_] = value; }
   void clear() noexcept { count_ = 0; }
-  std::uint32_t count() const noexcept { return count_ < kMost ? count_ : kMost; }
-  double median() const;
-  /// Of the median, for noise with a bell's shape: the square of its standard error.
-  double variance() const;
+  std::uint32_t count() const noexcept { return count_ < most_ ? count_ : most_; }
+  struct Mean {
+    double value, variance;  ///< of the mean: the square of its standard error
+  };
+  /// Of values of which none counts for more than 5 medians. @pre count() != 0
+  Mean mean() const;
 
  private:
-  static constexpr std::uint32_t kMost = 8;
-  std::array<double, kMost> values_{};
+  const std::uint32_t most_;
+  std::array<double, 32> values_{};
   std::uint32_t count_ = 0;
 };
 
@@ -64,21 +83,28 @@ class Recent {
 /// rest after is_done().
 class Study {
  public:
+  struct Question {
+    std::uint64_t cell_bytes;
+    SeenReadiness rounds;
+    std::vector<std::vector<model::SeenRun>> runs;
+    /// Groups that are in use: unless equal ones would leave less, they stay. Empty: none.
+    std::vector<std::uint32_t> firsts;
+  };
   struct Findings {
     std::optional<model::LogGP> network;  ///< nothing: its runs did not tell
     std::vector<std::uint32_t> firsts;    ///< first cell of each group
+    double usual_ns = 0, spread_ns = 0;   ///< what they leave, and the mean deviation
   };
-  Study(std::uint64_t cell_bytes, std::vector<std::vector<double>> rounds,
-        std::vector<std::vector<model::SeenRun>> runs);
+  explicit Study(Question question) : question_(std::move(question)) {}
   void run();
   /// acquire: pairs with run()'s release.
   bool is_done() const noexcept { return done_.load(std::memory_order_acquire); }
   const Findings& findings() const noexcept { return findings_; }
 
  private:
-  const std::uint64_t cell_bytes_;
-  const std::vector<std::vector<double>> rounds_;
-  const std::vector<std::vector<model::SeenRun>> runs_;
+  std::vector<std::uint32_t> best(const model::Workload& workload) const;
+
+  const Question question_;
   Findings findings_;
   std::atomic<bool> done_{false};
 };
@@ -88,10 +114,12 @@ class Study {
 /// Invariants:
 /// 1. A plan is only taken if it is expected to leave less than bulk does; it is given up for bulk
 /// if it turns out not to be worth it, for a time that doubles.
-/// 2. Bulk leaves the same whatever the readiness, so what was measured of it stays true.
+/// 2. Both are measured again and again: bulk in single rounds, the more seldom the more it leaves.
+/// 3. What costs were once is forgotten after each retreat: they are tried out anew.
 class Learner {
  public:
-  Learner(std::uint32_t partitions, std::uint64_t partition_bytes);
+  /// @param seed  lest channels of one program all do the same in the same round
+  Learner(std::uint32_t partitions, std::uint64_t partition_bytes, std::uint64_t seed = 1);
 
   struct Turn {
     bool is_sampled;   ///< this round is to be seen
@@ -105,40 +133,55 @@ class Learner {
   std::shared_ptr<Study> see(SeenRound round);
 
  private:
-  void want(std::vector<std::uint32_t> firsts);
-  void try_costs_out();
+  using Firsts = std::vector<std::uint32_t>;
+
+  Firsts wanted_next();
+  Firsts next_trial();
   void adopt(const Study::Findings& findings);
+  void measure(double exposed_ns);
   void judge();
+  void give_up();
+  void rest();
+  void explore();
+  bool is_control() const { return plan_ != bulk_ && current_ == bulk_; }
   bool has_lost_to_bulk() const;
   bool has_drifted();
-  bool is_better_known() const;
-  model::Workload workload(std::span<const std::vector<double>> rounds) const;
-  std::vector<std::vector<model::SeenRun>> runs() const;
+  std::uint64_t next_gap();
+  std::shared_ptr<Study> study();
 
   const std::uint32_t cells_;
   const std::uint64_t cell_bytes_;
-  const std::vector<std::uint32_t> bulk_{0};
+  const std::uint64_t seed_;
+  const Firsts bulk_{0};
 
   std::uint64_t round_ = 0, next_sample_ = 0;
-  /// Groups of this round, of those after it, and what these are to be from the next Start on.
-  std::vector<std::uint32_t> current_, next_, wanted_;
-  bool shifts_ = false;       ///< current_ and next_ differ
-  bool is_exploring_ = true;  ///< rounds with other groups tell what they cost
-  std::uint32_t explored_ = 1;
-  int dear_ = 0;        ///< trials in a row that cost too much
-  bool is_due_ = true;  ///< a study, as soon as there are rounds enough
-  std::shared_ptr<Study> study_;
+  Firsts current_, next_;  ///< groups of this round, and of those after it
+  bool shifts_ = false;    ///< they differ
 
-  std::vector<std::vector<double>> rounds_;  ///< readiness, the last ones that were seen
+  // Trying out what other groups cost.
+  bool is_exploring_ = true;
+  std::uint64_t first_trial_ = 0;  ///< round
+  std::uint32_t explored_ = 1;     ///< groups of the last trial
+  int dear_ = 0;                   ///< trials in a row that cost too much
+  Recent trial_ns_{1};             ///< what the last one left
+
+  SeenReadiness rounds_;
   std::map<std::size_t, std::vector<std::vector<model::SeenRun>>> runs_;  ///< by number of groups
+  std::shared_ptr<Study> study_;
+  bool is_due_ = true;      ///< a study, as soon as there are rounds enough
+  bool is_anew_ = true;     ///< whatever the groups in use
+  std::uint32_t seen_ = 0;  ///< rounds, since the last study was asked for
+
+  Firsts plan_;  ///< what is in use but for trials and controls
   std::optional<model::LogGP> network_;
-  Recent bulk_exposed_ns_, exposed_ns_;  ///< measured
-  std::uint32_t seen_ = 0;               ///< rounds, since the last study was begun
-  std::uint64_t seen_ever_ = 0;
-  double usual_ns_ = 0, spread_ns_ = 0;  ///< what the plan was to leave, when it was made
-  double drift_ns_ = 0;                  ///< how much more it has been since, summed
-  std::uint32_t retreat_ = 0;            ///< rounds still to be seen in bulk
-  std::uint32_t next_retreat_ = 16;
+  double usual_ns_ = 0, spread_ns_ = 0;               ///< what it was to leave, when it was made
+  double drift_ns_ = 0;                               ///< how much more it has been since, summed
+  Recent bulk_ns_{4}, plan_ns_{32};                   ///< what they left, measured
+  std::uint64_t since_adoption_ = 0;                  ///< rounds seen
+  std::uint64_t next_control_ = 0, control_gap_ = 0;  ///< rounds
+  std::uint32_t rest_ = 0;                            ///< rounds still to be seen in bulk
+  std::uint32_t next_rest_;
+  bool is_barred_ = false;  ///< no plan until costs have been tried out anew
 };
 
 }  // namespace larklane::part

@@ -2,6 +2,7 @@
 // When the cells of a sampled round became ready, and when runs of it went: what a Learner sees.
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,35 @@
 
 namespace larklane::part {
 
+/// What a thread has copied, in ticks, for all channels: each copy delays what it makes ready
+/// next.
+struct CopyingThread {
+  std::uint32_t number = 0;  ///< from 1 on
+  std::uint64_t copied = 0;
+
+  /// Since it first made something ready in that round. A thread with more channels than places
+  /// may be told less.
+  std::uint64_t copied_in(const void* watch, std::uint64_t round) noexcept {
+    Since& since = places[reinterpret_cast<std::uintptr_t>(watch) / kLineBytes % kPlaces];
+    if (since.watch != watch || since.round != round) [[unlikely]] {
+      static std::atomic<std::uint32_t> threads{0};
+      // relaxed: a number of its own is all that is wanted.
+      if (number == 0) number = threads.fetch_add(1, std::memory_order_relaxed) + 1;
+      since = {watch, round, copied};
+    }
+    return copied - since.copied;
+  }
+
+ private:
+  static constexpr std::size_t kPlaces = 64;
+  struct Since {
+    const void* watch = nullptr;
+    std::uint64_t round = 0, copied = 0;
+  };
+  std::array<Since, kPlaces> places{};
+};
+inline constinit thread_local CopyingThread this_copying_thread{};
+
 /// Thread safety: thread-safe between begin() and seen(), which belong to the thread that starts
 /// and completes the round.
 class RoundWatch {
@@ -27,23 +57,31 @@ class RoundWatch {
         runs_(2 * cells.count()) {}
 
   void begin() {
+    ++round_;
     // relaxed, here and below: the program orders Start before its Pready, and what a mover stores
     // comes before the count that completes the round.
     for (auto& ticks : began_) ticks.store(0, std::memory_order_relaxed);
     run_count_.store(0, std::memory_order_relaxed);
-    started_ns_ = now_ns();
-    started_ = now_ticks();
+    started_ = Instant::now();
   }
   void ready(Run run) {
+    CopyingThread& thread = this_copying_thread;
+    const std::uint64_t when = now_ticks() - thread.copied_in(this, round_);
+    const std::uint32_t first = cells_.of(run.first);
+    const std::uint32_t last = run.count == 1 ? first : cells_.of(run.first + run.count - 1);
+    for (std::uint32_t cell = first; cell <= last; ++cell) {
+      ready_[cell].ticks.store(when, std::memory_order_relaxed);
+      ready_[cell].thread.store(thread.number, std::memory_order_relaxed);
+    }
+  }
+  /// A mover of this process takes `run`. @return when
+  std::uint64_t began(Run run) {
     const std::uint64_t now = now_ticks();
-    const std::uint32_t last = cells_.of(run.first + run.count - 1);
-    for (std::uint32_t cell = cells_.of(run.first); cell <= last; ++cell)
-      ready_[cell].store(now, std::memory_order_relaxed);
+    began_[cells_.of(run.first)].store(now, std::memory_order_relaxed);
+    return now;
   }
-  /// A mover of this process takes `run`.
-  void began(Run run) {
-    began_[cells_.of(run.first)].store(now_ticks(), std::memory_order_relaxed);
-  }
+  /// What this thread took at `began` keeps it no longer. The round may be over.
+  static void left(std::uint64_t began) { this_copying_thread.copied += now_ticks() - began; }
   /// A mover of this process has moved `run`, and has not published it yet.
   void ended(Run run) {
     const std::uint64_t begin = began_[cells_.of(run.first)].load(std::memory_order_relaxed);
@@ -53,18 +91,23 @@ class RoundWatch {
   }
   /// The round, which is complete. Nothing: its times make no sense (a clock that went back).
   std::optional<SeenRound> seen() const {
-    const std::uint64_t end = now_ticks(), end_ns = now_ns();
-    if (end <= started_ || end_ns <= started_ns_) return std::nullopt;
+    const Instant ended = Instant::now();
+    const std::uint64_t end = ended.ticks, ns_passed = ended.ns - started_.ns;
+    // An instant that was held up between its two clocks would bend all times of the round.
+    if (end <= started_.ticks || ns_passed < kSlackMost * (started_.slack_ns + ended.slack_ns))
+      return std::nullopt;
     const double ns_per_tick =
-        static_cast<double>(end_ns - started_ns_) / static_cast<double>(end - started_);
+        static_cast<double>(ns_passed) / static_cast<double>(end - started_.ticks);
     bool is_sound = true;
     const auto ns = [&](std::uint64_t ticks) {
-      is_sound = is_sound && ticks >= started_ && ticks <= end;
-      return static_cast<double>(ticks - started_) * ns_per_tick;
+      is_sound = is_sound && ticks >= started_.ticks && ticks <= end;
+      return static_cast<double>(ticks - started_.ticks) * ns_per_tick;
     };
     SeenRound round;
-    for (const auto& ticks : ready_)
+    for (const auto& [ticks, thread] : ready_) {
       round.ready_ns.push_back(ns(ticks.load(std::memory_order_relaxed)));
+      round.threads.push_back(thread.load(std::memory_order_relaxed));
+    }
     const std::size_t count =
         std::min<std::size_t>(run_count_.load(std::memory_order_relaxed), runs_.size());
     for (std::size_t i = 0; i < count; ++i)
@@ -74,13 +117,28 @@ class RoundWatch {
   }
 
  private:
+  static constexpr std::uint64_t kSlackMost = 20;  ///< 5 %
+  /// Both clocks at once, but for `slack_ns`.
+  struct Instant {
+    std::uint64_t ns, ticks, slack_ns;
+    static Instant now() noexcept {
+      const std::uint64_t before = now_ns(), ticks = now_ticks(), after = now_ns();
+      return {after, ticks, after - before};
+    }
+  };
   struct TimedRun {
     std::uint64_t bytes, begin, end;  ///< ticks
   };
   const Cells cells_;
   const std::uint64_t partition_bytes_;
-  std::uint64_t started_ = 0, started_ns_ = 0;
-  std::vector<std::atomic<std::uint64_t>> ready_, began_;  ///< ticks, by cell
+  std::uint64_t round_ = 0;  ///< of those that are watched
+  Instant started_{};
+  struct Ready {
+    std::atomic<std::uint64_t> ticks{0};
+    std::atomic<std::uint32_t> thread{0};
+  };
+  std::vector<Ready> ready_;                       // by cell
+  std::vector<std::atomic<std::uint64_t>> began_;  // ticks, by cell
   std::vector<TimedRun> runs_;
   std::atomic<std::uint32_t> run_count_{0};
 };

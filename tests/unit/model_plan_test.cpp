@@ -182,5 +182,23 @@ TEST(ModelPlan, AHundredPartitionsAreNoHardship) {
   EXPECT_LT(best_plan(workload).exposed_ns, best_equal_plan(workload).exposed_ns);
 }
 
+// 100 ns a copy and 1 ns a byte, 50 bytes a partition. Thread 0 has partitions 0 and 1 ready at 0
+// and 10, thread 1 has 2 and 3 at 0 and 300.
+TEST(ModelPlan, OfCopiesIsDelayedByThemByHand) {
+  const std::vector<std::vector<double>> ready{{0, 10, 0, 300}};
+  const std::vector<std::vector<std::uint32_t>> threads{{0, 0, 1, 1}};
+  const Workload copies{{.network = {.latency_ns = 100, .gap_per_byte_ns = 1}}, 51, ready, threads};
+  // One group: thread 1 copies all of it, 100 + 203.
+  EXPECT_DOUBLE_EQ(exposed_ns(copies, std::vector<std::uint32_t>{0}), 303);
+  // Two: thread 0 is done at 10 + 201, thread 1 at 300 + 201.
+  EXPECT_DOUBLE_EQ(exposed_ns(copies, std::vector<std::uint32_t>{0, 2}), 201);
+  // Each by itself: thread 1 copies 2 at 0 and is at 300 + 150 when it has 3, which takes 150 more.
+  EXPECT_DOUBLE_EQ(exposed_ns(copies, std::vector<std::uint32_t>{0, 1, 2, 3}), 300);
+  // Thread 0 completes and copies the first three, 10 + 252, while thread 1 has one left: 300 + 150.
+  EXPECT_DOUBLE_EQ(exposed_ns(copies, std::vector<std::uint32_t>{0, 3}), 150);
+  EXPECT_EQ(best_plan(copies).firsts, (std::vector<std::uint32_t>{0, 3}));
+  EXPECT_DOUBLE_EQ(exposed_ns(copies.round(0), std::vector<std::uint32_t>{0}), 303);
+}
+
 }  // namespace
 }  // namespace larklane::model

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -68,6 +69,10 @@ TEST(ModelRuns, OfOneSizeTellNothing) {
   EXPECT_FALSE(fit_runs(Rounds{runs_of(kNetwork, 1024, {0, 0, 1e6})}));
   EXPECT_FALSE(fit_runs(Rounds{}));
   EXPECT_FALSE(fit_runs(Rounds{{{1024, 5, 5}, {2048, 9, 9}}})) << "no time passed";
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kEver = std::numeric_limits<double>::infinity();
+  EXPECT_FALSE(fit_runs(Rounds{{{1024, 0, kNone}, {2048, 0, kEver}}}));
+  EXPECT_FALSE(fit_runs(Rounds{{{0, 0, 5}, {1, 100, 105}}})) << "no further bytes";
 }
 
 TEST(ModelRuns, AreNeverNegative) {

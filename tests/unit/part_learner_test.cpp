@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -51,11 +53,12 @@ class World {
   /// In all rounds up to now, over what bulk left.
   double cumulated() const { return left_ns_ / bulk_left_ns_; }
   std::uint64_t seen() const { return seen_; }
-  std::uint64_t studies() const { return studies_; }
-  const Firsts& groups() const { return groups_; }
+  /// Rounds that were no bulk.
+  std::uint64_t grouped() const { return grouped_; }
+  const Firsts& groups() const { return settled_; }
   /// What the groups of now leave in the rounds to come, and what the best equal ones would.
   double leaves_ns() const {
-    return of_future([&](const auto& w) { return exposed_ns(w, groups_); });
+    return of_future([&](const auto& w) { return exposed_ns(w, settled_); });
   }
   double oracle_ns() const {
     return of_future([](const auto& w) { return model::best_equal_plan(w).exposed_ns; });
@@ -100,6 +103,7 @@ class World {
 
   void one_round() {
     ++round_;
+    if (groups_.size() > 1) ++grouped_;
     const Learner::Turn turn = learner_.turn();
     const Times ready = ready_(round_);
     const double last = *std::ranges::max_element(ready);
@@ -109,13 +113,12 @@ class World {
     bulk_left_ns_ += transfer(ready, {0}, bulk_runs) - last;
     if (turn.is_sampled) {
       ++seen_;
-      if (const auto study = learner_.see({ready, std::move(runs), end})) {
-        ++studies_;
-        study->run();
-      }
+      if (const auto study = learner_.see({ready, {}, std::move(runs), end})) study->run();
     }
+    // Single rounds of bulk are there to compare with.
+    if (!turn.has_changed) settled_ = groups_;
     // What a Start chooses holds from the round after it.
-    if (turn.has_changed) groups_ = learner_.firsts();
+    groups_ = learner_.firsts();
   }
 
   const model::LogGP network_;
@@ -124,8 +127,8 @@ class World {
   std::function<Times(std::uint64_t)> ready_;
   std::mt19937_64 random_;
   Learner learner_;
-  Firsts groups_{0};
-  std::uint64_t round_ = 0, seen_ = 0, studies_ = 0;
+  Firsts groups_{0}, settled_{0};
+  std::uint64_t round_ = 0, seen_ = 0, grouped_ = 0;
   double left_ns_ = 0, bulk_left_ns_ = 0, hidden_ns_ = 0;
 };
 
@@ -219,9 +222,80 @@ TEST(PartLearner, RetreatsToBulkFromWhatTurnsOutDearer) {
   world.charge_each_run(50'000);
   world.run(200);
   EXPECT_EQ(world.groups(), Firsts{0});
-  const std::uint64_t studies = world.studies();
-  world.run(2000);
-  EXPECT_LE(world.studies() - studies, 8u) << "each retreat takes twice as long";
+  const std::uint64_t before = world.grouped();
+  world.run(10'000);
+  EXPECT_LE(world.grouped() - before, 200u) << "each retreat takes twice as long";
+}
+
+/// Where threads copy: each copy makes its thread's later partitions later.
+class CopyingWorld {
+ public:
+  /// @param ready_ns  without copies; by partition, as are the threads
+  CopyingWorld(Times ready_ns, std::vector<std::uint32_t> threads, std::uint64_t partition_bytes)
+      : ready_ns_(std::move(ready_ns)),
+        threads_(std::move(threads)),
+        partition_bytes_(partition_bytes),
+        learner_(static_cast<std::uint32_t>(ready_ns_.size()), partition_bytes) {}
+
+  const Firsts& groups_after(std::uint64_t rounds) {
+    for (; rounds != 0; --rounds) {
+      const Learner::Turn turn = learner_.turn();
+      if (turn.is_sampled) see();
+      if (turn.has_changed) groups_ = learner_.firsts();
+    }
+    return groups_;
+  }
+
+ private:
+  void see() {
+    const auto count = static_cast<std::uint32_t>(ready_ns_.size());
+    std::vector<std::uint32_t> order(count), missing(groups_.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, {}, [&](std::uint32_t p) { return ready_ns_[p]; });
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      missing[g] = (g + 1 < groups_.size() ? groups_[g + 1] : count) - groups_[g];
+    SeenRound round{ready_ns_, threads_, {}, 0};
+    std::map<std::uint32_t, double> delay;  // by thread
+    for (const std::uint32_t p : order) {
+      const auto group =
+          static_cast<std::size_t>(std::ranges::upper_bound(groups_, p) - groups_.begin()) - 1;
+      if (--missing[group] != 0) continue;
+      const std::uint32_t end = group + 1 < groups_.size() ? groups_[group + 1] : count;
+      const std::uint64_t bytes = (end - groups_[group]) * partition_bytes_;
+      double& waited = delay[threads_[p]];
+      const double began = ready_ns_[p] + waited;
+      waited += 1000 + 0.1 * static_cast<double>(bytes);
+      round.runs.push_back({bytes, began, ready_ns_[p] + waited});
+    }
+    for (std::uint32_t p = 0; p < count; ++p)
+      round.end_ns = std::max(round.end_ns, ready_ns_[p] + delay[threads_[p]]);
+    if (const auto study = learner_.see(std::move(round))) study->run();
+  }
+
+  const Times ready_ns_;
+  const std::vector<std::uint32_t> threads_;
+  const std::uint64_t partition_bytes_;
+  Learner learner_;
+  Firsts groups_{0};
+};
+
+// Early copies by the thread that makes the later partitions ready save nothing, whatever the
+// spacing.
+TEST(PartLearner, LetsOneThreadCopyItsBytesOnce) {
+  for (const double spacing : {0.0, 10.0, 1e5}) {
+    Times ready;
+    for (int p = 0; p < 16; ++p) ready.push_back(p * spacing);
+    CopyingWorld world(ready, std::vector<std::uint32_t>(16, 0), 64 * kKi);
+    EXPECT_EQ(world.groups_after(200), Firsts{0}) << spacing;
+  }
+}
+
+TEST(PartLearner, LetsThreadsThatWaitForALaggardCopyEarly) {
+  Times ready(16, 0);
+  std::vector<std::uint32_t> threads(16, 0);
+  for (std::size_t p = 8; p < 16; ++p) ready[p] = 1e6, threads[p] = 1;
+  CopyingWorld world(ready, threads, 64 * kKi);
+  EXPECT_EQ(world.groups_after(200), (Firsts{0, 8}));
 }
 
 TEST(PartLearner, SeesOneRoundInSixteenInTheEnd) {
@@ -237,7 +311,7 @@ TEST(PartLearner, StaysInBulkWithoutRunsToSee) {
   Learner learner(8, 4096);
   for (int round = 0; round < 200; ++round) {
     if (learner.turn().is_sampled)
-      if (const auto study = learner.see({Times(8, 0), {}, 1000})) study->run();
+      if (const auto study = learner.see({Times(8, 0), {}, {}, 1000})) study->run();
   }
   EXPECT_EQ(learner.firsts(), Firsts{0});
 }
