@@ -65,13 +65,13 @@ class RoundWatch {
     started_ = Instant::now();
   }
   void ready(Run run) {
-    CopyingThread& thread = this_copying_thread;
-    const std::uint64_t when = now_ticks() - thread.copied_in(this, round_);
+    CopyingThread& caller = this_copying_thread;
+    const std::uint64_t when = now_ticks() - caller.copied_in(this, round_);
     const std::uint32_t first = cells_.of(run.first);
     const std::uint32_t last = run.count == 1 ? first : cells_.of(run.first + run.count - 1);
     for (std::uint32_t cell = first; cell <= last; ++cell) {
       ready_[cell].ticks.store(when, std::memory_order_relaxed);
-      ready_[cell].thread.store(thread.number, std::memory_order_relaxed);
+      ready_[cell].thread.store(caller.number, std::memory_order_relaxed);
     }
   }
   /// A mover of this process takes `run`. @return when

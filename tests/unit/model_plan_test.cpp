@@ -194,7 +194,8 @@ TEST(ModelPlan, OfCopiesIsDelayedByThemByHand) {
   EXPECT_DOUBLE_EQ(exposed_ns(copies, std::vector<std::uint32_t>{0, 2}), 201);
   // Each by itself: thread 1 copies 2 at 0 and is at 300 + 150 when it has 3, which takes 150 more.
   EXPECT_DOUBLE_EQ(exposed_ns(copies, std::vector<std::uint32_t>{0, 1, 2, 3}), 300);
-  // Thread 0 completes and copies the first three, 10 + 252, while thread 1 has one left: 300 + 150.
+  // Thread 0 completes and copies the first three, 10 + 252, while thread 1 has one left: 300 +
+  // 150.
   EXPECT_DOUBLE_EQ(exposed_ns(copies, std::vector<std::uint32_t>{0, 3}), 150);
   EXPECT_EQ(best_plan(copies).firsts, (std::vector<std::uint32_t>{0, 3}));
   EXPECT_DOUBLE_EQ(exposed_ns(copies.round(0), std::vector<std::uint32_t>{0}), 303);
