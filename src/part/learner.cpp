@@ -135,14 +135,14 @@ Learner::Turn Learner::turn() {
     adopt(study_->findings());
     study_.reset();
   }
-  Firsts wanted = wanted_next();
+  const Firsts& wanted = wanted_next();
   shifts_ = wanted != next_;
-  next_ = std::move(wanted);
+  if (shifts_) next_ = wanted;
   return {round_ >= next_sample_ || is_control(), shifts_};
 }
 
 /// Groups of the rounds after this one.
-Learner::Firsts Learner::wanted_next() {
+const Learner::Firsts& Learner::wanted_next() {
   if (is_exploring_) return next_trial();
   const bool is_control_due = plan_ != bulk_ && current_ == plan_ && round_ >= next_control_;
   return is_control_due ? bulk_ : plan_;
@@ -150,7 +150,7 @@ Learner::Firsts Learner::wanted_next() {
 
 /// After some rounds of bulk two groups, four, ..., each between two of bulk, as long as they cost
 /// little enough.
-Learner::Firsts Learner::next_trial() {
+const Learner::Firsts& Learner::next_trial() {
   const bool is_trial = current_ != bulk_;
   if (is_trial || round_ < first_trial_) return bulk_;
   bool is_dear = false;
@@ -164,7 +164,7 @@ Learner::Firsts Learner::next_trial() {
     return plan_;
   }
   explored_ = std::min(2 * explored_, cells_);
-  return model::equal_groups(cells_, explored_);
+  return trial_ = model::equal_groups(cells_, explored_);
 }
 
 void Learner::explore() {

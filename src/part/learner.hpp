@@ -135,8 +135,8 @@ class Learner {
  private:
   using Firsts = std::vector<std::uint32_t>;
 
-  Firsts wanted_next();
-  Firsts next_trial();
+  const Firsts& wanted_next();
+  const Firsts& next_trial();
   void adopt(const Study::Findings& findings);
   void measure(double exposed_ns);
   void judge();
@@ -160,6 +160,7 @@ class Learner {
 
   // Trying out what other groups cost.
   bool is_exploring_ = true;
+  Firsts trial_;
   std::uint64_t first_trial_ = 0;  ///< round
   std::uint32_t explored_ = 1;     ///< groups of the last trial
   int dear_ = 0;                   ///< trials in a row that cost too much
