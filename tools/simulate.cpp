@@ -248,7 +248,7 @@ void print_json(const SimulateRequest& request, const Setup& setup, const std::v
                               {"is_extrapolated", scenario.threads > 2},
                               {"pattern", request.pattern},
                               {"spread_us", request.spread_us},
-                              {"rounds", scenario.ready_ps.size()},
+                              {"rounds", scenario.ready_ps.size() - setup.first_counted},
                               {"seed", request.seed},
                               {"counts", counts(scenario.partitions)}};
   if (request.learns) root["first_counted"] = setup.first_counted;
