@@ -68,6 +68,9 @@ class World {
   }
   /// The program behaves otherwise from now on.
   void change(std::function<Times(std::uint64_t)> ready) { ready_ = std::move(ready); }
+  void change(const model::LogGP& network) { network_ = network; }
+  /// What counts is forgotten.
+  void count_anew() { left_ns_ = bulk_left_ns_ = 0; }
   /// Messages of this world take longer than anybody can see from the runs.
   void charge_each_run(double ns) { hidden_ns_ = ns; }
 
@@ -121,7 +124,7 @@ class World {
     groups_ = learner_.firsts();
   }
 
-  const model::LogGP network_;
+  model::LogGP network_;
   const std::uint32_t partitions_;
   const std::uint64_t partition_bytes_;
   std::function<Times(std::uint64_t)> ready_;
@@ -211,6 +214,34 @@ TEST(PartLearner, FindsOutThatThereIsSomethingToGainNow) {
   world.change(pattern(model::Pattern::laggard, 4e5, kPartitions));
   world.run(500);
   EXPECT_LE(world.leaves_ns(), world.oracle_ns());
+}
+
+// What costs once were decides nothing for ever.
+TEST(PartLearner, TriesCostsOutAgainOnAnotherNetwork) {
+  const auto uniform = pattern(model::Pattern::uniform, 2e4, 32);
+  World cheaper(kDear, 32, 256 * kKi, uniform);
+  cheaper.run(300);
+  ASSERT_EQ(cheaper.groups(), Firsts{0});
+  cheaper.change(kNetwork);
+  cheaper.run(5000);
+  EXPECT_LE(cheaper.leaves_ns(), 1.05 * cheaper.oracle_ns());
+  World dearer(kNetwork, 32, 16 * kKi, uniform);
+  dearer.run(300);
+  ASSERT_GT(dearer.groups().size(), 1u);
+  dearer.change(kDear);
+  dearer.run(500);
+  dearer.count_anew();
+  dearer.run(10'000);
+  EXPECT_LE(dearer.cumulated(), 1.1);
+}
+
+// Seldom, but then dearly, several are late together: a median does not see that.
+TEST(PartLearner, IsNotFooledByWhatIsRare) {
+  World world(kDear, 32, 16 * kKi, pattern(model::Pattern::exponential, 1e5, 32));
+  world.run(100);
+  world.count_anew();
+  world.run(10'000);
+  EXPECT_LE(world.cumulated(), 1.03);
 }
 
 // The model can be wrong: here each run costs what no run shows.
@@ -314,6 +345,14 @@ TEST(PartLearner, StaysInBulkWithoutRunsToSee) {
       if (const auto study = learner.see({Times(8, 0), {}, {}, 1000})) study->run();
   }
   EXPECT_EQ(learner.firsts(), Firsts{0});
+}
+
+TEST(PartLearner, DoesWithoutTheRoundsThatNobodyCouldTime) {
+  Learner learner(8, 4096);
+  for (int round = 1; round <= 40; ++round)
+    if (learner.turn().is_sampled && round > 2 && round % 2 == 0)  // trials alone
+      (void)learner.see({Times(8, 0), {}, {}, 1000});
+  EXPECT_LE(learner.firsts().size(), 8u);
 }
 
 TEST(PartLearner, CellsAreInversesOfTheirBoundaries) {
