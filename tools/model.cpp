@@ -31,12 +31,9 @@ std::vector<std::uint32_t> counts(std::uint32_t most) {
   return found;
 }
 
-/// Without chance the rounds repeat after at most this many.
-constexpr std::uint32_t kPeriod = 2;
-
 bool has_chance(const ModelRequest& request) {
-  return request.pattern == "uniform" || request.pattern == "gaussian" ||
-         request.pattern == "exponential";
+  const auto pattern = larklane::model::pattern_named(request.pattern);
+  return pattern && larklane::model::has_chance(*pattern);
 }
 
 /// @return what can't be; empty if it can
@@ -158,9 +155,9 @@ int model(const ModelRequest& request) {
                                           .gap_per_byte_ns = 1 / request.gigabytes_per_second},
                               .per_part_ns = request.per_part_ns,
                               .is_receiver_serial = request.is_receiver_serial};
-  const auto rounds =
-      ploggp::readiness(*pattern, request.spread_us * 1e3, request.partitions,
-                        has_chance(request) ? request.rounds : kPeriod, request.seed);
+  const auto rounds = ploggp::readiness(
+      *pattern, request.spread_us * 1e3, request.partitions,
+      has_chance(request) ? request.rounds : larklane::model::kPatternPeriod, request.seed);
   std::vector<Row> rows;
   for (std::uint64_t bytes = request.from_bytes; bytes <= request.to_bytes; bytes *= 2) {
     Row row{bytes, {}, 1};

@@ -48,12 +48,9 @@ std::vector<std::uint32_t> counts(std::uint32_t partitions) {
   return found;
 }
 
-/// Without chance the rounds repeat after at most this many.
-constexpr std::uint32_t kPeriod = 2;
-
 bool has_chance(const SimulateRequest& request) {
-  return request.pattern == "uniform" || request.pattern == "gaussian" ||
-         request.pattern == "exponential";
+  const auto pattern = larklane::model::pattern_named(request.pattern);
+  return pattern && larklane::model::has_chance(*pattern);
 }
 
 std::uint32_t threads_of(const SimulateRequest& request) {
@@ -109,7 +106,8 @@ Setup setup_of(const SimulateRequest& request) {
   scenario.seed = request.seed;
   scenario.ready_ps = sim::ready_ps(model::readiness(
       *model::pattern_named(request.pattern), request.spread_us * 1e3, request.partitions,
-      has_chance(request) || request.learns ? request.rounds : kPeriod, request.seed));
+      has_chance(request) || request.learns ? request.rounds : larklane::model::kPatternPeriod,
+      request.seed));
   return setup;
 }
 

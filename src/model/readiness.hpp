@@ -18,6 +18,12 @@ enum class Pattern : std::uint8_t {
   alternating,   ///< the first half at 0, the other at `spread_ns`; in the next round the reverse
   bursts,        ///< a quarter of them at 0, one each third of `spread_ns` later
 };
+/// Does each round differ? Without chance they repeat after at most kPatternPeriod.
+constexpr bool has_chance(Pattern pattern) noexcept {
+  return pattern == Pattern::uniform || pattern == Pattern::gaussian ||
+         pattern == Pattern::exponential;
+}
+inline constexpr std::uint32_t kPatternPeriod = 2;
 /// Nothing: there is none of that name.
 std::optional<Pattern> pattern_named(std::string_view name) noexcept;
 

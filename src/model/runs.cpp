@@ -24,12 +24,6 @@ struct Equation {
   double target;
 };
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 /// Times of runs that began alone, and of those that followed another, by size.
 struct Times {
   std::map<std::uint64_t, std::vector<double>> alone, following;
@@ -54,7 +48,7 @@ struct Times {
     double least_ns = std::numeric_limits<double>::infinity();
     const auto take = [&](const auto& by_size, const Row& kind) {
       for (const auto& [bytes, times] : by_size) {
-        const double ns = median(times);
+        const double ns = upper_median(times);
         if (!(ns > 0) || ns > kMostNs) continue;
         all.push_back({{kind[0] / ns, kind[1] / ns, further(bytes) / most_further() / ns}, 1});
         least_ns = std::min(least_ns, ns);
@@ -129,6 +123,12 @@ std::optional<LogGP> fitted(const Times& times) {
 }
 
 }  // namespace
+
+double upper_median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 std::optional<LogGP> fit_runs(std::span<const std::vector<SeenRun>> rounds) {
   Times all, alone;

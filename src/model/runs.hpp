@@ -25,4 +25,7 @@ struct SeenRun {
 /// from G. @param rounds  runs in any order
 std::optional<LogGP> fit_runs(std::span<const std::vector<SeenRun>> rounds);
 
+/// Of an even number of values the upper one. @pre not empty
+double upper_median(std::vector<double> values);
+
 }  // namespace larklane::model

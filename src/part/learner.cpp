@@ -44,12 +44,6 @@ std::uint64_t mixed(std::uint64_t x) noexcept {
   return x ^ (x >> 31);
 }
 
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 template <class T>
 void keep_last(std::vector<T>& all, std::size_t most) {
   if (all.size() > most) all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(most));
@@ -69,7 +63,7 @@ std::vector<std::uint32_t> Cells::boundaries(std::vector<std::uint32_t> firsts) 
 Recent::Mean Recent::mean() const {
   constexpr double kOutlier = 5;
   std::vector<double> values(values_.begin(), values_.begin() + count());
-  const double most = kOutlier * median_of(values);
+  const double most = kOutlier * model::upper_median(values);
   double sum = 0, squares = 0;
   for (const double each : values) {
     const double value = std::min(each, most);

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "model/groups.hpp"
+#include "model/plan.hpp"
 
 namespace larklane::part {
 namespace {
@@ -85,10 +86,7 @@ std::vector<std::uint32_t> Policy::boundaries(std::uint32_t partitions,
       break;
   }
   groups = std::clamp<std::uint64_t>(groups, 1, partitions);
-  std::vector<std::uint32_t> first(groups);
-  for (std::uint64_t g = 0; g < groups; ++g)
-    first[g] = static_cast<std::uint32_t>(g * partitions / groups);
-  return first;
+  return model::equal_groups(partitions, static_cast<std::uint32_t>(groups));
 }
 
 }  // namespace larklane::part
