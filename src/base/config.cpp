@@ -93,8 +93,8 @@ std::optional<std::uint64_t> parse_in_range(std::string_view text, const Option&
   return value;
 }
 
-/// @param form  one alternative: "word", "word:N" (a count), "word[:BYTES]" or "word[:DELAY]";
-/// counts and bytes are at least 1
+/// @param form  one alternative: "word", "word:N" (a count), "word[:BYTES]", or "word[:DELAY]" and
+/// "word[:DEADLINE]" (times); all but delays are at least 1
 bool matches_form(std::string_view text, std::string_view form) {
   const std::size_t word_end = form.find_first_of("[:");
   const std::string_view word = form.substr(0, word_end);
@@ -105,10 +105,11 @@ bool matches_form(std::string_view text, std::string_view form) {
   if (rest[0] != ':') return false;
   const bool is_bytes = form.find("BYTES") != std::string_view::npos;
   const bool is_delay = form.find("DELAY") != std::string_view::npos;
-  const char* const type = is_bytes ? "bytes" : is_delay ? "nanos" : "count";
+  const bool is_time = is_delay || form.find("DEADLINE") != std::string_view::npos;
+  const char* const type = is_bytes ? "bytes" : is_time ? "nanos" : "count";
   const auto argument = parse_number(rest.substr(1), units_of(type));
-  const std::uint64_t most = is_bytes || is_delay ? std::numeric_limits<std::int64_t>::max()
-                                                  : std::numeric_limits<std::int32_t>::max();
+  const std::uint64_t most = is_bytes || is_time ? std::numeric_limits<std::int64_t>::max()
+                                                 : std::numeric_limits<std::int32_t>::max();
   return argument && *argument >= (is_delay ? 0 : 1) && *argument <= most;
 }
 

@@ -69,6 +69,9 @@ inline constexpr std::uint8_t kNeverMarked = 128;
 template <class P>
 struct alignas(kLineBytes) WordLine {
   typename P::template Atomic<std::uint64_t> state;
+  // Where words have deadlines (part/deadline.hpp).
+  typename P::template Atomic<std::uint64_t> first_mark{0};  ///< when; 0: not yet in this round
+  typename P::template Atomic<std::uint64_t> in_time{0};     ///< partitions marked before it
 };
 
 inline constexpr std::uint32_t kJobs = 4;  ///< shared copies of one channel at a time
@@ -105,6 +108,8 @@ struct Accepted {
 template <class P>
 struct BlockHeader {
   std::uint64_t generation;
+  /// Direct mode: after the first mark of a word in a round, ns. 0: words have no deadline.
+  std::uint64_t deadline_ns;
   alignas(kLineBytes) Accepted accepted;
   /// Slots: the last round that the receiver has started.
   typename P::template Atomic<std::uint64_t> opened_round;

@@ -14,6 +14,7 @@
 #include "net/shm/copy.hpp"
 #include "net/shm/region.hpp"
 #include "net/shm/segment.hpp"
+#include "part/deadline.hpp"
 #include "part/engine.hpp"
 #include "part/learner.hpp"
 #include "part/records.hpp"
@@ -238,7 +239,7 @@ class SendChannel final : public SendRequest {
     return {run.first * partition_bytes_, run.count * partition_bytes_};
   }
   bool knows_peer_type() const noexcept;  ///< only once the receiver has matched
-  void help();                            ///< with pieces of shared copies
+  void help();  ///< with what a waiting thread can do: deadlines, shared copies
   void moved(Run run, MovedBy by);
   void give_up(Status status);
   shm::Buffer buffer() const noexcept {
@@ -264,6 +265,12 @@ class SendChannel final : public SendRequest {
     bool is_sampled = false;  ///< this round; written by Start, which the program orders
   };
   std::unique_ptr<Learning> learning_;
+  /// Policy `timer`.
+  struct Timed {
+    TimedMarks<RealPlatform> marks;
+    DeadlineWatch<RealPlatform> watch;
+  };
+  std::unique_ptr<Timed> timed_;
   const bool has_large_slots_;  ///< which are worth a push if the receiver does not keep up
   SlotLag<RealPlatform> lag_;
   std::atomic<std::uint64_t> round_{
@@ -339,7 +346,7 @@ class RecvChannel final : public RecvRequest {
   Piece bytes_of(Run run) const noexcept {
     return {run.first * match_.shape.partition_bytes, run.count * match_.shape.partition_bytes};
   }
-  void help();  ///< with pieces of shared copies
+  void help();  ///< with what a waiting thread can do: deadlines, shared copies
   void moved(Run run, MovedBy by);
   bool hand_over(Run run, std::uint32_t job, std::uint32_t piece);  ///< to the sender's helper
   void give_up(Status status);
@@ -362,6 +369,7 @@ class RecvChannel final : public RecvRequest {
   Match match_{};
   std::unique_ptr<RecvSide<RealPlatform>> side_;
   std::optional<SharedCopy<RealPlatform>> shared_copy_;
+  std::optional<DeadlineWatch<RealPlatform>> deadlines_;
   std::atomic<RecvSide<RealPlatform>*> usable_{nullptr};  ///< side_, once it may be used
   std::atomic<bool> matched_{false};
   std::mutex start_mutex_;    // a Start before the match against the match

@@ -34,6 +34,9 @@ bool RecvChannel::match(Match match) {
   side_ = std::make_unique<RecvSide<RealPlatform>>(view, match_.shape,
                                                    static_cast<std::uint32_t>(partitions_));
   shared_copy_.emplace(view.header().shared_copies, match_.shape.partition_bytes, piece_bytes_);
+  if (const std::uint64_t after = view.header().deadline_ns;
+      after != 0 && match_.shape.mode == Mode::direct)
+    deadlines_.emplace(side_->block(), match_.shape.words_max, after);
   const std::scoped_lock lock(start_mutex_);
   // Before anybody can complete the round: once it is freed the block may be another channel's.
   const bool opens_slots = start_waits_ && side_->mode() == Mode::slots;
@@ -92,6 +95,8 @@ Status RecvChannel::look(std::int32_t partition, bool* arrived) {
   if (failure_.failed() || sender_is_gone())
     return poll() == Completion::failed ? failure_.status() : Status{};
   help();
+  // A deadline that was over may have been all that it was missing.
+  if (deadlines_) *arrived = side_->arrived(round(), static_cast<std::uint32_t>(partition), *this);
   return {};
 }
 
@@ -197,8 +202,10 @@ Status RecvChannel::pull(Piece piece) noexcept {
 }
 
 void RecvChannel::help() {
-  if (!usable() || side_->mode() != Mode::direct || !wire_.usable() || !shared_copy_->has_jobs())
-    return;
+  if (!usable() || side_->mode() != Mode::direct) return;
+  if (deadlines_)
+    deadlines_->look(side_->rendezvous(), round(), now_ns(), [this](Run run) { move(run); });
+  if (!wire_.usable() || !shared_copy_->has_jobs()) return;
   const Moving moving(*this);
   if (!moving) return;
   if (const Status status = work(); !status.ok()) give_up(status);

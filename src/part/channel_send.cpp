@@ -29,6 +29,9 @@ SendChannel::SendChannel(Parts parts)
   if (args_.type->is_contiguous()) contiguous_from_ = static_cast<const std::byte*>(args_.buffer);
   // The block was made for these.
   if (side_.mode() == Mode::direct) (void)side_.choose(parts.boundaries);
+  if (const std::uint64_t after = side_.block().header().deadline_ns; after != 0)
+    timed_.reset(new Timed{{side_.block(), parts.shape.words_max, after},
+                           {side_.block(), parts.shape.words_max, after}});
   if (parts.learns_on == nullptr) return;
   const Cells cells(parts.shape.partitions);
   learning_.reset(new Learning{*parts.learns_on, cells,
@@ -42,10 +45,11 @@ Status SendChannel::start() {
   const std::uint64_t next = round() + 1;
   round_.store(next, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
   if (learning_) plan_ahead();
+  if (timed_) timed_->marks.start(next);
   side_.start(next);
   const auto open = static_cast<std::uint32_t>(partitions_);
   // relaxed: as above.
-  if (learning_ && learning_->is_sampled) {
+  if (timed_ || (learning_ && learning_->is_sampled)) {
     // Every Pready goes the long way, by the clock.
   } else if (side_.mode() == Mode::direct) {
     words_ = side_.word_window(next);
@@ -86,6 +90,9 @@ Status SendChannel::pready(std::int32_t first, std::int32_t count) {
   if (first < 0 || count < 0 || first > partitions_ - count) return Errc::kInvalidArgument;
   const Run run{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)};
   if (learning_ && learning_->is_sampled && count != 0) learning_->watch.ready(run);
+  if (timed_ && count != 0)
+    return timed_->marks.mark(side_.rendezvous(), round(), run, now_ns(),
+                              [this](Run moved) { move(moved); });
   if (count == 1 && side_.mode() == Mode::direct)
     return side_.word_window(round()).mark_one(
         run.first, [this](const Cell& cell, std::uint64_t old) { return mark_further(cell, old); });
@@ -206,6 +213,8 @@ bool SendChannel::knows_peer_type() const noexcept {
 }
 
 void SendChannel::help() {
+  if (timed_)
+    timed_->watch.look(side_.rendezvous(), round(), now_ns(), [this](Run run) { move(run); });
   // Once there are jobs the receiver has matched, so `accepted` may be read. Without its typemap
   // its pieces are its own.
   if (side_.mode() != Mode::direct || !wire_.usable() || !shared_copy_.has_jobs() ||

@@ -7,12 +7,14 @@
 
 #include "model/groups.hpp"
 #include "model/plan.hpp"
+#include "part/layout.hpp"
 
 namespace larklane::part {
 namespace {
 
-/// The paper's: of a thread that is late.
-constexpr std::uint64_t kDelayNs = 4'000'000;
+/// Of a thread that is late, and what gathers all others (Temucin et al., CLUSTER'23, figures 3 and
+/// 12).
+constexpr std::uint64_t kDelayNs = 4'000'000, kDeadlineNs = 35'000;
 
 struct Unit {
   std::string_view name;
@@ -46,14 +48,17 @@ Result<Policy> Policy::parse(std::string_view text, std::uint64_t min_bytes_defa
   if (name == "min_bytes" && !has_argument) return Policy{Kind::min_bytes, min_bytes_default};
   if (name == "table" && !has_argument) return Policy{Kind::table, 0};
   if (name == "ploggp" && !has_argument) return Policy{Kind::ploggp, kDelayNs};
-  if (!has_argument || (name != "static" && name != "min_bytes" && name != "ploggp"))
+  if (name == "timer" && !has_argument) return Policy{Kind::timer, kDeadlineNs};
+  const bool takes_time = name == "ploggp" || name == "timer";
+  if (!has_argument || (name != "static" && name != "min_bytes" && !takes_time))
     return Errc::kBadOption;
   const std::string_view argument_text = text.substr(colon + 1);
-  auto argument = name == "ploggp" ? parse_number(argument_text, kTimeUnits)
-                                   : parse_number(argument_text, kByteUnits);
+  auto argument = takes_time ? parse_number(argument_text, kTimeUnits)
+                             : parse_number(argument_text, kByteUnits);
   if (!argument) return argument.error();
   if (name == "ploggp") return Policy{Kind::ploggp, *argument};
   if (*argument == 0) return Errc::kBadOption;
+  if (name == "timer") return Policy{Kind::timer, *argument};
   return Policy{name == "static" ? Kind::static_count : Kind::min_bytes, *argument};
 }
 
@@ -77,6 +82,9 @@ std::vector<std::uint32_t> Policy::boundaries(std::uint32_t partitions,
       groups = partitions / std::max<std::uint64_t>(per_group, 1);
       break;
     }
+    case Kind::timer:
+      groups = (partitions + std::uint64_t{kUnitsPerWord} - 1) / kUnitsPerWord;
+      break;
     case Kind::table:
       groups = model::tabled_groups(tuning, partitions, partition_bytes);
       break;

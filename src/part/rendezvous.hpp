@@ -71,6 +71,11 @@ bool rounds_moved(const BlockView<P>& block, std::uint32_t partitions, std::uint
 template <class P>
 class Rendezvous {
  public:
+  /// A word before and after a read-modify-write.
+  struct Change {
+    std::uint64_t old, now;
+  };
+
   Rendezvous(const BlockView<P>& block, const Plans<P>& plans) noexcept
       : block_(block), plans_(plans) {}
 
@@ -89,6 +94,20 @@ class Rendezvous {
   /// @errors kAlreadyReady: those that were ready before; the others are marked
   template <class Move>
   Status mark(std::uint64_t round, std::uint32_t first, std::uint32_t count, Move&& move) const {
+    // seq_cst: store-then-look against open() and expire(); releases the caller's partition,
+    // acquires the others'.
+    const auto set = [](WordLine<P>& line, std::uint32_t, std::uint32_t bits) {
+      const std::uint64_t old = line.state.fetch_or(bits, std::memory_order_seq_cst);
+      return Change{old, old | bits};
+    };
+    return mark_by(round, first, count, set, move);
+  }
+
+  /// The same by set(line, word, bits), one read-modify-write that sets `bits`, and may set
+  /// `expired`. @return its Change
+  template <class Set, class Move>
+  Status mark_by(std::uint64_t round, std::uint32_t first, std::uint32_t count, Set&& set,
+                 Move&& move) const {
     Status status;
     const Layout& layout = plans_.of(round);
     RunJoiner<std::remove_reference_t<Move>> runs(move);
@@ -98,12 +117,9 @@ class Rendezvous {
       const std::uint32_t bit = first - word.first;
       const std::uint32_t taken = std::min(end - first, word.count - bit);
       const std::uint32_t bits = low_mask(taken) << bit;
-      // seq_cst: store-then-look against open() and expire(); releases the caller's partition,
-      // acquires the others'.
-      const std::uint64_t old =
-          block_.word(round, index).state.fetch_or(bits, std::memory_order_seq_cst);
-      if ((word_state::units(old) & bits) != 0) status = Errc::kAlreadyReady;
-      after_mark(round, word, old, bits, runs);
+      const Change change = set(block_.word(round, index), index, bits);
+      if ((word_state::units(change.old) & bits) != 0) status = Errc::kAlreadyReady;
+      after_mark(round, word, change, runs);
       first += taken;
     }
     return status;
@@ -119,7 +135,7 @@ class Rendezvous {
   Status mark_further(std::uint64_t round, const Cell& cell, std::uint64_t old, Move&& move) const {
     if ((old & cell.bit_mask) != 0) return Errc::kAlreadyReady;
     RunJoiner<std::remove_reference_t<Move>> runs(move);
-    after_mark(round, plans_.of(round).words()[cell.word], old, cell.bit_mask, runs);
+    after_mark(round, plans_.of(round).words()[cell.word], {old, old | cell.bit_mask}, runs);
     return {};
   }
 
@@ -148,11 +164,13 @@ class Rendezvous {
   }
 
   /// A deadline of `round` for the groups of word `index`: from now on nothing there waits for its
-  /// group. No effect if the word has gone on to another round or has expired already. A caller
-  /// that may be that late is in order only where all rounds have the same groups.
+  /// group. No effect if the word has gone on to another round or has expired already, or if there
+  /// is none. A caller that may be that late is in order only where all rounds have the same
+  /// groups.
   template <class Move>
   void expire(std::uint64_t round, std::uint32_t index, Move&& move) const {
     const Layout& layout = plans_.of(round);
+    if (index >= layout.words().size()) return;
     const Word word = layout.words()[index];
     const bool leaf = word.root != kNoRoot;
     const Root root = leaf ? layout.roots()[word.root] : Root{};
@@ -187,25 +205,24 @@ class Rendezvous {
   }
 
  private:
-  /// `bits` were marked and the word was `old` before.
   template <class Runs>
-  void after_mark(std::uint64_t round, const Word& word, std::uint64_t old, std::uint32_t bits,
-                  Runs& runs) const {
-    const std::uint32_t before = word_state::units(old);
-    const std::uint32_t fresh = bits & ~before;
+  void after_mark(std::uint64_t round, const Word& word, Change change, Runs& runs) const {
+    const std::uint32_t before = word_state::units(change.old);
+    const std::uint32_t now = word_state::units(change.now);
     if (word.root == kNoRoot)
-      for_each_run(triggered_by_mark(word, old, fresh), word.first,
-                   [&](Run run) { runs.add(run); });
-    else if ((before | bits) == word.full_mask() && fresh != 0)
+      for_each_run(triggered_by_mark(word, change), word.first, [&](Run run) { runs.add(run); });
+    else if (now == word.full_mask() && now != before)
       complete_leaf(round, word, runs);
   }
 
-  /// Partitions of a word that this mark must move: `fresh` is what it added to `old`.
-  std::uint32_t triggered_by_mark(const Word& word, std::uint64_t old, std::uint32_t fresh) const {
-    if ((old & word_state::kOpen) == 0) return 0;
-    if ((old & word_state::kExpired) != 0) return fresh;
-    const std::uint32_t before = word_state::units(old);
-    return word.complete_groups(before | fresh) & ~word.complete_groups(before);
+  /// Partitions of a word that this mark must move.
+  std::uint32_t triggered_by_mark(const Word& word, Change change) const {
+    if ((change.old & word_state::kOpen) == 0) return 0;
+    const std::uint32_t before = word_state::units(change.old);
+    const std::uint32_t now = word_state::units(change.now);
+    if ((change.old & word_state::kExpired) != 0) return now & ~before;
+    const bool expires = (change.now & word_state::kExpired) != 0;
+    return (expires ? now : word.complete_groups(now)) & ~word.complete_groups(before);
   }
 
   template <class Runs>

@@ -27,6 +27,8 @@ MODES = {
     "auto": {**OURS},
     # Partitions that attach alone would otherwise wait for the rest of their group: rule P5 is checked with groups of one.
     "attach": {**OURS, "LARKLANE_SHM_SLOT_BYTES_MAX": "0", "LARKLANE_POLICY": "none"},
+    # Aggregated, and early all the same: whoever waits sees the deadline.
+    "timer": {**OURS, "LARKLANE_SHM_SLOT_BYTES_MAX": "0", "LARKLANE_POLICY": "timer:20us"},
     "slots": {**OURS, "LARKLANE_SHM_ATTACH": "off"},
 }
 # Nothing has to match on both sides: rank 0 groups its partitions in another way than the others.

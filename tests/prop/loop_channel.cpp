@@ -10,6 +10,7 @@
 
 #include "net/loop/atomic.hpp"
 #include "net/loop/simulation.hpp"
+#include "part/deadline.hpp"
 #include "part/side.hpp"
 
 namespace larklane::part::prop {
@@ -106,7 +107,9 @@ class World {
   void check_partition(std::uint64_t round, std::uint32_t partition);
   bool all_bytes_are(std::span<std::byte> bytes, std::byte value);
 
+  void time_words();
   Status mark(std::uint64_t round, Run run, Mover& mover);
+  void look_for_deadlines(std::uint64_t round);
   void sender();
   void marker(std::size_t index);
   void receiver();
@@ -126,6 +129,12 @@ class World {
   Guarded recv_buffer_;
   std::size_t markers_, pollers_;
   bool main_waits_for_pollers_, announces_before_open_;
+  /// Policy `timer`.
+  struct Timed {
+    TimedMarks<Platform> marks;
+    DeadlineWatch<Platform> watch;  // the receiver's
+  };
+  std::unique_ptr<Timed> timed_;
   std::vector<Round> rounds_;               // [0] is not used
   std::vector<std::vector<bool>> watched_;  // by poller and receive partition
   // What the application's threads tell each other.
@@ -171,8 +180,25 @@ World::World(const Case& c, std::uint64_t seed)
   rounds_.resize(1);
   for (std::uint64_t r = 1; r <= case_.rounds; ++r) rounds_.push_back(plan_round());
   if (c.mode == Mode::slots) return;
-  words_ = Layout::make(c.send_partitions, c.plans[rounds_[1].plan]).value().words().size();
+  const Layout layout =
+      std::move(Layout::make(c.send_partitions, c.plans[rounds_[1].plan])).value();
+  words_ = layout.words().size();
+  if (c.plans.size() == 1 && layout.roots().empty() && below(3) == 0) time_words();
   if (!send_.choose(c.plans[rounds_[1].plan]).ok()) std::abort();
+}
+
+void World::time_words() {
+  const std::uint64_t after = 1 + below(40) * simulation_.costs().line_transfer_ps;
+  const auto words = static_cast<std::uint32_t>(words_);
+  timed_.reset(new Timed{{view_, words, after}, {recv_.block(), words, after}});
+}
+
+/// As a waiting thread of the receiver does it.
+void World::look_for_deadlines(std::uint64_t round) {
+  if (!timed_) return;
+  Mover mover{*this, round};
+  timed_->watch.look(recv_.rendezvous(), round, simulation_.now_ps() + 1,
+                     [&](Run run) { mover.move(run); });
 }
 
 /// Send partitions with a byte in `recv_partition`; by count where there are no bytes.
@@ -282,6 +308,7 @@ void World::sender() {
     const std::size_t next = r < case_.rounds ? rounds_[r + 1].plan : 0;
     if (case_.mode == Mode::direct && next != rounds_[r].plan)
       must(send_.choose(case_.plans[next]).ok(), "the plan is refused");
+    if (timed_) timed_->marks.start(r);
     send_.start(r);
     must(!send_.complete(r), "the send is complete before any Pready");
     send_started_.store(r, memory_order_relaxed);
@@ -294,6 +321,9 @@ void World::sender() {
 
 /// As SendChannel does it: a single partition has a way of its own.
 Status World::mark(std::uint64_t round, Run run, Mover& mover) {
+  if (timed_)
+    return timed_->marks.mark(send_.rendezvous(), round, run, simulation_.now_ps() + 1,
+                              [&](Run moved) { mover.move(moved); });
   if (run.count != 1) return send_.mark(round, run, mover);
   if (case_.mode == Mode::direct)
     return send_.word_window(round).mark_one(run.first, [&](const Cell& cell, std::uint64_t old) {
@@ -343,7 +373,11 @@ void World::receiver() {
     recv_started_.store(r, memory_order_relaxed);
     if (main_waits_for_pollers_)
       simulation_.wait("its pollers", [&] { return rounds_[r].pollers_done == pollers_; });
-    simulation_.wait("the receive's completion", [&] { return recv_.complete(r, mover); });
+    simulation_.wait("the receive's completion", [&] {
+      if (recv_.complete(r, mover)) return true;
+      look_for_deadlines(r);
+      return recv_.complete(r, mover);
+    });
     for (std::uint32_t j = 0; j < case_.recv_partitions; ++j) {
       must(recv_.arrived(r, j, mover), "the receive is complete, a partition has not arrived");
       check_partition(r, j);
@@ -370,6 +404,7 @@ void World::poller(std::size_t index) {
           if (recv_.arrived(r, missing[found], mover)) return true;
         for (found = 0; found < missing.size(); ++found)
           if (recv_.arrived(r, missing[found], mover)) return true;
+        look_for_deadlines(r);
         return false;
       });
       const std::uint32_t j = missing[found];
@@ -390,6 +425,7 @@ void World::straggler() {
     if (r == 0) continue;
     Mover mover{*this, r};
     (void)recv_.arrived(r, static_cast<std::uint32_t>(below(case_.recv_partitions)), mover);
+    look_for_deadlines(r);
   }
 }
 

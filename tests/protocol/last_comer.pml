@@ -17,6 +17,7 @@
  * 11. A mover that may not move (attach refused in its direction) hands exactly the run that it claimed to the peer's helper, over a
  *     first-in first-out control channel, and touches it no more.
  * 12. That helper moves the run and does the marking of rule 9.
+ * 13. A Pready may expire its word, in the read-modify-write that marks: it knows the deadline, and its own partition keeps the round open.
  *
  * Checked: a partition is copied exactly once a round, after its Pready, between the receiver's Start and completion, from a buffer
  * that the application has not taken back; Parrived is true only when the data is there; Pready never blocks; nobody waits for ever
@@ -42,6 +43,7 @@
  * @mutant 13 -DREFUSED=1 rule 11: the run is handed over and marked as moved by the one who hands it over => arrived == 63
  * @mutant 14 -DREFUSED=1 rule 11: the record names no run: the helper moves whatever is ready and not yet moved => started == r
  * @mutant 15 -DREFUSED=2 rule 12: the sender's helper moves but leaves the marking to the receiver => deadlock
+ * @mutant 16 rule 13: a Pready that expires its word moves its own partition only => deadlock
  */
 #ifndef MUTATE
 #define MUTATE 0
@@ -160,7 +162,14 @@ inline pready(i, r) {
      atomic { LOOK(p); look = was0 };
      atomic { was0 = look; was1 = look; filled = filled | BIT(i); event(p, BIT(i), false, false) };
 #else
-     atomic { LOOK(p); filled = filled | BIT(i); event(p, BIT(i), false, false) };
+     if :: expires = true :: true fi;               /* rule 13 */
+     atomic {
+       LOOK(p); filled = filled | BIT(i); event(p, BIT(i), false, expires);
+#if MUTATE == 16
+       claim = (expires -> claim & BIT(i) : claim);
+#endif
+       expires = false
+     };
 #endif
      SENDER_MOVES(r)
   :: else ->                                       /* rule 5 */
@@ -187,6 +196,8 @@ proctype thread(byte first, second; bool holds) {  /* an application thread: two
   byte r, p, claim; bool completes;
 #if MUTATE == 1
   bool look;
+#else
+  bool expires;
 #endif
   for (r : 1 .. ROUNDS) {
     started == r;

@@ -496,6 +496,13 @@ TEST_P(EngineRace, LargeRunsAreCopiedByManyThreads) {
   four_threads_a_side(GetParam(), Shape{8, 4, 1u << 20, "static:2"});
 }
 
+TEST_P(EngineRace, DeadlinesInTheMiddleOfMarks) {
+  for (const char* policy : {"timer:1us", "timer:30us"}) {
+    four_threads_a_side(GetParam(), Shape{32, 8, 32 * 800, policy});
+    four_threads_a_side(GetParam(), Shape{70, 7, 70 * 4000, policy});
+  }
+}
+
 TEST_P(EngineRace, GroupsThatAreLearnedChangeBetweenRounds) {
   std::mutex mutex;
   std::string said;  // guarded by mutex

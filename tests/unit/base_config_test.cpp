@@ -120,6 +120,8 @@ TEST_F(ConfigTest, ValuesThatAreAccepted) {
       {"policy", "ploggp", "ploggp"},
       {"policy", "ploggp:0", "ploggp:0"},
       {"policy", "ploggp:4ms", "ploggp:4ms"},
+      {"policy", "timer", "timer"},
+      {"policy", "timer:35us", "timer:35us"},
       {"tuning", "", ""},
       {"tuning", "off", "off"},
       {"tuning", "/a/path with blanks", "/a/path with blanks"},
@@ -174,6 +176,8 @@ TEST_F(ConfigTest, ValuesThatAreRefused) {
       {"policy", "ploggp:-1ms"},
       {"policy", "ploggp:4K"},
       {"policy", "ploggp:nan"},
+      {"policy", "timer:0"},
+      {"policy", "timer:4K"},
       {"policy", "single|none"},
       {"summary", "yes"},
   };

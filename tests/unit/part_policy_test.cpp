@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "part/layout.hpp"
 #include "part/policy.hpp"
 
 namespace larklane::part {
@@ -34,6 +36,9 @@ TEST(PartPolicy, ReadsWhatTheOptionSays) {
   EXPECT_EQ(parsed("ploggp:7").argument, 7u);
   EXPECT_EQ(parsed("ploggp:3us").argument, 3'000u);
   EXPECT_EQ(parsed("ploggp:2s").argument, 2'000'000'000u);
+  EXPECT_EQ(parsed("timer").deadline_ns(), 35'000u);
+  EXPECT_EQ(parsed("timer:4us").deadline_ns(), 4'000u);
+  EXPECT_EQ(parsed("ploggp:4us").deadline_ns(), 0u);
 }
 
 TEST(PartPolicy, RefusesEverythingElse) {
@@ -58,7 +63,11 @@ TEST(PartPolicy, RefusesEverythingElse) {
                            "ploggp:-1",
                            "ploggp:4K",
                            "ploggp:4 ms",
-                           "ploggp:18446744073709551615s"})
+                           "ploggp:18446744073709551615s",
+                           "timer:",
+                           "timer:0",
+                           "timer:-3us",
+                           "timer:3K"})
     EXPECT_EQ(Policy::parse(text, kDefault).error().code(), Errc::kBadOption) << text;
 }
 
@@ -112,6 +121,18 @@ std::size_t groups_of(const Policy& policy, std::uint32_t partitions, std::uint6
   const auto first = policy.boundaries(partitions, bytes / partitions);
   expect_balanced(first, partitions);
   return first.size();
+}
+
+// A deadline is a word's, so each group has one of its own.
+TEST(PartPolicy, GroupsOfATimerHaveAWordEach) {
+  const Policy policy = parsed("timer");
+  for (std::uint32_t partitions = 1; partitions <= 300; ++partitions) {
+    const Layout layout =
+        std::move(Layout::make(partitions, policy.boundaries(partitions, 64))).value();
+    EXPECT_TRUE(layout.roots().empty()) << partitions;
+    EXPECT_EQ(layout.words().size(), (partitions + 31) / 32) << partitions;
+    for (const Word& word : layout.words()) EXPECT_EQ(word.starts, 1u) << partitions;
+  }
 }
 
 /// docs/model.md, table I; between its sizes the nearest one in log2.

@@ -1,0 +1,130 @@
+#pragma once
+// Policy `timer`: from a word's first mark on, the others have until a deadline. What is ready by
+// then goes as it is, each later partition by itself (Temucin et al., CLUSTER'23, section IV-D).
+// Nobody sleeps for it, and nobody is woken: the next Pready sees it, or whoever waits on either
+// side. The mark that was the last in time in earlier rounds does not wait for it at all
+// (docs/adr/0008).
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.hpp"
+#include "part/block.hpp"
+#include "part/layout.hpp"
+#include "part/rendezvous.hpp"
+
+namespace larklane::part {
+
+/// The sender's marks. All rounds have the same groups, none larger than a word; times are of one
+/// clock on both sides. Thread safety: mark() thread-safe; start() belongs to the thread that calls
+/// Start.
+template <class P>
+class TimedMarks {
+ public:
+  /// @param after  from the first mark to the deadline
+  TimedMarks(const BlockView<P>& block, std::uint32_t words, std::uint64_t after)
+      : block_(block), after_(after), words_(words) {}
+
+  /// Start of `round`, which makes the words of the next one fresh.
+  void start(std::uint64_t round) {
+    for (std::uint32_t w = 0; w < words_.size(); ++w) {
+      WordLine<P>& line = block_.word(round + 1, w);
+      // relaxed, all of these: the round before is complete, and its marks come before that; the
+      // next one's are far.
+      if (round > 1) words_[w].note(line.in_time.load(std::memory_order_relaxed));
+      line.first_mark.store(0, std::memory_order_relaxed);
+      line.in_time.store(0, std::memory_order_relaxed);
+    }
+  }
+
+  /// Pready of a run at the time `now`, which is not 0.
+  template <class Move>
+  Status mark(const Rendezvous<P>& rendezvous, std::uint64_t round, Run run, std::uint64_t now,
+              Move&& move) const {
+    const auto set = [this, now](WordLine<P>& line, std::uint32_t word, std::uint32_t bits) {
+      // The line is not touched after the mark, which may end the round. relaxed: nothing but time
+      // is told. A load would fetch the line without the right to write it.
+      std::uint64_t first = 0;
+      if (line.first_mark.compare_exchange_strong(first, now, std::memory_order_relaxed,
+                                                  std::memory_order_relaxed))
+        first = now;
+      const bool is_late = now > first && now - first >= after_;
+      // relaxed: start() reads it when the round is over.
+      if (!is_late)
+        line.in_time.fetch_add(static_cast<std::uint64_t>(std::popcount(bits)),
+                               std::memory_order_relaxed);
+      std::uint64_t old = line.state.load(std::memory_order_relaxed), marked = 0;
+      do {
+        marked = old | bits;
+        const auto ready = static_cast<std::uint32_t>(std::popcount(word_state::units(marked)));
+        if (is_late || ready >= words_[word].awaited) marked |= word_state::kExpired;
+        // seq_cst: as Rendezvous::mark()'s. relaxed on failure: it is tried again.
+      } while (!line.state.compare_exchange_weak(old, marked, std::memory_order_seq_cst,
+                                                 std::memory_order_relaxed));
+      return typename Rendezvous<P>::Change{old, marked};
+    };
+    return rendezvous.mark_by(round, run.first, run.count, set, move);
+  }
+
+ private:
+  /// What came in time in the last rounds.
+  struct History {
+    static constexpr std::uint64_t kRounds = 5;
+    std::uint64_t awaited = kUnitsPerWord;  ///< partitions; all: only the deadline tells
+    std::uint64_t count = 0;
+    std::array<std::uint64_t, kRounds> in_time{};
+
+    void note(std::uint64_t partitions) {
+      in_time[count++ % kRounds] = partitions;
+      const auto known = static_cast<std::ptrdiff_t>(std::min(count, kRounds));
+      auto sorted = in_time;
+      std::sort(sorted.begin(), sorted.begin() + known);
+      awaited = sorted[static_cast<std::size_t>(known / 2)];
+    }
+  };
+
+  const BlockView<P>& block_;
+  const std::uint64_t after_;
+  std::vector<History> words_;
+};
+
+/// A waiting thread's look for deadlines that are over. Thread safety: thread-safe.
+template <class P>
+class DeadlineWatch {
+ public:
+  DeadlineWatch(const BlockView<P>& block, std::uint32_t words, std::uint64_t after)
+      : block_(block), words_(words), after_(after) {}
+
+  /// In the active `round`. Calls move(Run) for what the caller must move now.
+  template <class Move>
+  void look(const Rendezvous<P>& rendezvous, std::uint64_t round, std::uint64_t now, Move&& move) {
+    // relaxed: how often it is looked is all that follows from it.
+    if (now < next_look_.load(std::memory_order_relaxed)) return;
+    next_look_.store(now + after_ / kLooks, std::memory_order_relaxed);
+    for (std::uint32_t w = 0; w < words_; ++w) {
+      const WordLine<P>& line = block_.word(round, w);
+      // acquire: of an open word its side knows the groups; pairs with open().
+      const std::uint64_t state = line.state.load(std::memory_order_acquire);
+      if (!word_state::of_round(state, round) ||
+          (state & (word_state::kOpen | word_state::kExpired)) != word_state::kOpen)
+        continue;
+      // relaxed: that of a mark which is not seen yet is seen in the next look.
+      const std::uint64_t first = line.first_mark.load(std::memory_order_relaxed);
+      if (first != 0 && now > first && now - first >= after_) rendezvous.expire(round, w, move);
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kLooks = 4;  ///< in the time of a deadline; each takes its line
+
+  const BlockView<P>& block_;
+  const std::uint32_t words_;
+  const std::uint64_t after_;
+  typename P::template Atomic<std::uint64_t> next_look_{0};
+};
+
+}  // namespace larklane::part
