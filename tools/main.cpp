@@ -251,7 +251,8 @@ void add_simulate_options(CLI::App* command, larklane::tools::SimulateRequest* r
                    "of the pattern: delay, width, deviation or mean")
       ->check(number_from(0, 1e8))
       ->capture_default_str();
-  command->add_option("--rounds", request->rounds, "of patterns with chance, and of --learned")
+  command
+      ->add_option("--rounds", request->rounds, "of patterns with chance, --learned, --deadline-us")
       ->check(CLI::Range(1u, 4096u))
       ->capture_default_str();
   command->add_option("--seed", request->seed, "of chance")
@@ -259,6 +260,12 @@ void add_simulate_options(CLI::App* command, larklane::tools::SimulateRequest* r
       ->capture_default_str();
   command->add_flag("--learned", request->learns,
                     "policy learned, too; all figures are of the second half of --rounds");
+  command
+      ->add_option("--deadline-us", request->deadlines_us,
+                   "policy timer, too, with each of these: how long a group waits; figures as of "
+                   "--learned")
+      ->delimiter(',')
+      ->check(number_from(0.001, 1e8));
   add_sizes(command, std::uint64_t{1} << 36, &request->from_bytes, &request->to_bytes);
   command->add_option("--show", request->show, "what the table shows")
       ->check(CLI::IsMember({"exposed", "total", "bandwidth", "speedup", "transfers"}))

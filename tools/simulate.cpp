@@ -22,7 +22,7 @@ struct Setup {
   sim::Scenario scenario;
   sim::TwoSidedCosts two_sided;
   std::size_t first_counted =
-      0;  ///< round; before it policy `learned` learns. 0: nothing is learned
+      0;  ///< round; before it policies learn from earlier rounds. 0: nothing is learned
   std::string title;
 };
 
@@ -38,6 +38,7 @@ struct Row {
   std::uint64_t bytes = 0;
   std::vector<Means> one_sided;            ///< by number of groups
   std::optional<Means> learned, learning;  ///< in the rounds that count, and before
+  std::vector<Means> timed;                ///< by deadline
   Means two_sided;
 };
 
@@ -70,8 +71,9 @@ std::string refusal(const SimulateRequest& request) {
   if (request.threads > request.partitions)
     return "--threads: " + std::to_string(request.threads) + " are more than the " +
            std::to_string(request.partitions) + " partitions";
-  if (request.learns && request.rounds < 2) return "--rounds: --learned takes 2 or more";
-  if ((has_chance(request) || request.learns) &&
+  if (request.adapts() && request.rounds < 2)
+    return "--rounds: --learned and --deadline-us take 2 or more";
+  if ((has_chance(request) || request.adapts()) &&
       std::uint64_t{request.rounds} * request.partitions > kMarksMax)
     return "--rounds: at most " + std::to_string(kMarksMax / request.partitions) + " of " +
            std::to_string(request.partitions) + " partitions";
@@ -96,7 +98,7 @@ loop::NetworkCosts network_of(const SimulateRequest& request, loop::NetworkCosts
 Setup setup_of(const SimulateRequest& request) {
   const sim::Regime& regime = *sim::regime_named(request.regime);
   Setup setup{
-      {}, regime.two_sided, request.learns ? request.rounds / 2 : 0, std::string(regime.title)};
+      {}, regime.two_sided, request.adapts() ? request.rounds / 2 : 0, std::string(regime.title)};
   sim::Scenario& scenario = setup.scenario;
   scenario.partitions = request.partitions;
   scenario.threads = threads_of(request);
@@ -106,7 +108,7 @@ Setup setup_of(const SimulateRequest& request) {
   scenario.seed = request.seed;
   scenario.ready_ps = sim::ready_ps(model::readiness(
       *model::pattern_named(request.pattern), request.spread_us * 1e3, request.partitions,
-      has_chance(request) || request.learns ? request.rounds : larklane::model::kPatternPeriod,
+      has_chance(request) || request.adapts() ? request.rounds : larklane::model::kPatternPeriod,
       request.seed));
   return setup;
 }
@@ -123,44 +125,69 @@ Means means_of(std::span<const sim::Round> rounds, std::uint64_t bytes) {
   return means;
 }
 
-/// @return nothing, after a message
-std::optional<std::vector<sim::Round>> rounds_of(const sim::Scenario& scenario) {
-  auto outcome = sim::simulate(scenario);
-  if (outcome && outcome->failure.empty()) return std::move(outcome->rounds);
-  std::fprintf(stderr, "larklane simulate: %s\n",
-               outcome ? outcome->failure.c_str() : "refused by the engine");
-  return std::nullopt;
-}
+/// Simulates all that one size takes. Thread safety: single-owner.
+class RowMaker {
+ public:
+  RowMaker(const SimulateRequest& request, const Setup& setup, std::uint64_t bytes)
+      : request_(request), setup_(setup), scenario_(setup.scenario) {
+    scenario_.partition_bytes = bytes / scenario_.partitions;
+    row_.bytes = bytes;
+  }
 
-std::optional<Row> row_of(const Setup& setup, std::uint64_t bytes) {
-  Row row;
-  row.bytes = bytes;
-  sim::Scenario scenario = setup.scenario;
-  scenario.partition_bytes = bytes / scenario.partitions;
-  const auto counted = [&](const std::vector<sim::Round>& rounds) {
-    return means_of(std::span(rounds).subspan(setup.first_counted), bytes);
-  };
-  for (const std::uint32_t count : counts(scenario.partitions)) {
-    scenario.plans = {model::equal_groups(scenario.partitions, count)};
-    const auto rounds = rounds_of(scenario);
-    if (!rounds) return std::nullopt;
-    row.one_sided.push_back(counted(*rounds));
+  /// @return nothing, after a message
+  std::optional<Row> row() {
+    for (const std::uint32_t count : counts(scenario_.partitions)) {
+      scenario_.plans = {model::equal_groups(scenario_.partitions, count)};
+      row_.one_sided.push_back(counted());
+    }
+    add_learned();
+    add_timed();
+    scenario_.two_sided = setup_.two_sided;
+    row_.two_sided = counted();
+    return has_failed_ ? std::nullopt : std::optional(std::move(row_));
   }
-  if (setup.first_counted != 0) {
-    scenario.is_learned = true;
-    scenario.plans = {{0}};
-    const auto rounds = rounds_of(scenario);
-    if (!rounds) return std::nullopt;
-    row.learned = counted(*rounds);
-    row.learning = means_of(std::span(*rounds).first(setup.first_counted), bytes);
-    scenario.is_learned = false;
+
+ private:
+  void add_learned() {
+    if (!request_.learns) return;
+    scenario_.is_learned = true;
+    scenario_.plans = {{0}};
+    const std::vector<sim::Round> rounds = rounds_of();
+    row_.learned = means(std::span(rounds).subspan(first()));
+    row_.learning = means(std::span(rounds).first(first()));
+    scenario_.is_learned = false;
   }
-  scenario.two_sided = setup.two_sided;
-  const auto rounds = rounds_of(scenario);
-  if (!rounds) return std::nullopt;
-  row.two_sided = counted(*rounds);
-  return row;
-}
+  void add_timed() {
+    scenario_.plans = {sim::timed_groups(scenario_.partitions)};
+    for (const double us : request_.deadlines_us) {
+      scenario_.deadline_ps = whole_ps(us * 1e3);
+      row_.timed.push_back(counted());
+    }
+    scenario_.deadline_ps.reset();
+  }
+  Means means(std::span<const sim::Round> rounds) const { return means_of(rounds, row_.bytes); }
+  Means counted() {
+    const std::vector<sim::Round> rounds = rounds_of();
+    return means(std::span(rounds).subspan(first()));
+  }
+  std::size_t first() const { return has_failed_ ? 0 : setup_.first_counted; }
+
+  std::vector<sim::Round> rounds_of() {
+    if (has_failed_) return {};
+    auto outcome = sim::simulate(scenario_);
+    if (outcome && outcome->failure.empty()) return std::move(outcome->rounds);
+    std::fprintf(stderr, "larklane simulate: %s\n",
+                 outcome ? outcome->failure.c_str() : "refused by the engine");
+    has_failed_ = true;
+    return {};
+  }
+
+  const SimulateRequest& request_;
+  const Setup& setup_;
+  sim::Scenario scenario_;
+  Row row_;
+  bool has_failed_ = false;
+};
 
 /// What the table shows of a result.
 double shown(const std::string& what, const Means& result, const Row& row) {
@@ -206,17 +233,20 @@ void print_table(const SimulateRequest& request, const Setup& setup, const std::
               threads_of(request) > 2 ? " (more than 2: extrapolated)" : "",
               request.pattern.c_str());
   if (request.pattern != "simultaneous") std::printf(", %g us", request.spread_us);
-  if (has_chance(request) || request.learns)
-    std::printf(", mean of %s%u rounds", request.learns ? "the second half of " : "",
+  if (has_chance(request) || request.adapts())
+    std::printf(", mean of %s%u rounds", request.adapts() ? "the second half of " : "",
                 request.rounds);
   std::printf(", seed %llu\n%10s", static_cast<unsigned long long>(request.seed), "size");
   for (const std::uint32_t count : counts(request.partitions)) std::printf(" %10u", count);
-  std::printf("%s %10s\n", request.learns ? "    learned" : "", "two-sided");
+  if (request.learns) std::printf(" %10s", "learned");
+  for (const double us : request.deadlines_us) std::printf(" %7g us", us);
+  std::printf(" %10s\n", "two-sided");
   for (const Row& row : rows) {
     std::printf("%10s", size_text(row.bytes).c_str());
     for (const Means& result : row.one_sided)
       std::printf(" %10.2f", shown(request.show, result, row));
     if (row.learned) std::printf(" %10.2f", shown(request.show, *row.learned, row));
+    for (const Means& result : row.timed) std::printf(" %10.2f", shown(request.show, result, row));
     std::printf(" %10.2f\n", shown(request.show, row.two_sided, row));
   }
 }
@@ -249,7 +279,8 @@ void print_json(const SimulateRequest& request, const Setup& setup, const std::v
                               {"rounds", scenario.ready_ps.size() - setup.first_counted},
                               {"seed", request.seed},
                               {"counts", counts(scenario.partitions)}};
-  if (request.learns) root["first_counted"] = setup.first_counted;
+  if (request.adapts()) root["first_counted"] = setup.first_counted;
+  if (!request.deadlines_us.empty()) root["deadlines_us"] = request.deadlines_us;
   for (const sim::Parameter& each : sim::regime_named(request.regime)->parameters)
     root["parameters"].push_back(
         {{"name", each.name}, {"value", each.value}, {"source", each.source}});
@@ -262,6 +293,7 @@ void print_json(const SimulateRequest& request, const Setup& setup, const std::v
       root["rows"].back()["learned"] = json_of(*row.learned);
       root["rows"].back()["learning"] = json_of(*row.learning);
     }
+    for (const Means& result : row.timed) root["rows"].back()["timed"].push_back(json_of(result));
   }
   std::printf("%s\n", root.dump(2).c_str());
 }
@@ -276,7 +308,7 @@ int simulate(const SimulateRequest& request) {
   const Setup setup = setup_of(request);
   std::vector<Row> rows;
   for (std::uint64_t bytes = request.from_bytes; bytes <= request.to_bytes; bytes *= 2) {
-    auto row = row_of(setup, bytes);
+    auto row = RowMaker(request, setup, bytes).row();
     if (!row) return 1;
     rows.push_back(std::move(*row));
   }

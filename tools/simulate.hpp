@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace larklane::tools {
 
@@ -20,7 +21,12 @@ struct SimulateRequest {
   std::string pattern = "laggard";
   double spread_us = 4000;
   std::uint32_t rounds = 100;
-  bool learns = false;  ///< policy `learned`, too
+  bool learns = false;               ///< policy `learned`, too
+  std::vector<double> deadlines_us;  ///< policy `timer`, too, with each of these
+
+  /// What comes later depends on earlier rounds.
+  bool adapts() const { return learns || !deadlines_us.empty(); }
+
   std::uint64_t seed = 1;
   std::uint64_t from_bytes = 1 << 10, to_bytes = 128 << 20;
   std::string show = "exposed";

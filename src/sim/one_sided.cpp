@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <string>
 #include <utility>
 
 namespace larklane::sim {
@@ -39,6 +40,29 @@ OneSided::OneSided(loop::Simulation& simulation, const Scenario& scenario, Paylo
       link_(simulation, scenario.network, "the sender's network") {
   view_.construct(shape_, 1);
   if (scenario.is_learned) learning_.emplace(scenario.partitions, scenario.partition_bytes);
+  if (scenario.deadline_ps) time_groups(*scenario.deadline_ps);
+}
+
+void OneSided::time_groups(std::uint64_t deadline_ps) {
+  const part::Layout layout =
+      std::move(part::Layout::make(scenario_.partitions, scenario_.plans.front())).value();
+  const auto words = static_cast<std::uint32_t>(layout.words().size());
+  timed_.emplace(Timed{{view_, words, deadline_ps}, {}, std::vector<Timed::Word>(words)});
+  for (const part::Cell& cell : layout.cells()) timed_->word_of.push_back(cell.word);
+  for (std::uint32_t w = 0; w < words; ++w)
+    simulation_.spawn("the deadline of word " + std::to_string(w),
+                      [this, w] { watch_deadline(w); });
+}
+
+void OneSided::watch_deadline(std::uint32_t index) {
+  Timed::Word& word = timed_->words[index];
+  for (std::uint64_t seen = 0;;) {
+    while (word.round == seen) simulation_.sleep(word.begun, "a first mark");
+    seen = word.round;
+    const std::uint64_t deadline_ps = word.first_ps + *scenario_.deadline_ps;
+    simulation_.spend(std::max(deadline_ps, simulation_.now_ps()) - simulation_.now_ps());
+    send_.rendezvous().expire(seen, index, [this](part::Run run) { post(run); });
+  }
 }
 
 void OneSided::choose(std::span<const std::uint32_t> boundaries) {
@@ -60,6 +84,7 @@ void OneSided::start(std::uint64_t round) {
   transfers_ = 0;
   if (round == 1) choose(scenario_.plans.front());
   choose_next(round);
+  if (timed_) timed_->marks.start(round);
   send_.start(round);
   Poster poster{*this};
   if (!recv_.open(round, poster).ok()) simulation_.fail("the plan makes no sense");
@@ -67,8 +92,22 @@ void OneSided::start(std::uint64_t round) {
 
 bool OneSided::ready(std::uint64_t round, std::uint32_t partition) {
   if (learning_) learning_->ready(partition, simulation_.now_ps());
+  if (timed_) return ready_in_time(round, partition);
   Poster poster{*this};
   return send_.mark(round, {partition, 1}, poster).ok();
+}
+
+bool OneSided::ready_in_time(std::uint64_t round, std::uint32_t partition) {
+  const std::uint64_t now_ps = simulation_.now_ps();
+  Timed::Word& word = timed_->words[timed_->word_of[partition]];
+  if (word.round != round) {
+    word.round = round;
+    word.first_ps = now_ps;
+    simulation_.wake(word.begun);
+  }
+  return timed_->marks
+      .mark(send_.rendezvous(), round, {partition, 1}, now_ps, [this](part::Run run) { post(run); })
+      .ok();
 }
 
 void OneSided::post(part::Run run) {

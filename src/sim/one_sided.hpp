@@ -8,9 +8,11 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "net/loop/atomic.hpp"
 #include "net/loop/network.hpp"
+#include "part/deadline.hpp"
 #include "part/side.hpp"
 #include "sim/learning.hpp"
 #include "sim/path.hpp"
@@ -46,6 +48,9 @@ class OneSided final : public Path {
   void choose(std::span<const std::uint32_t> boundaries);
   void choose_next(std::uint64_t round);
   void post(part::Run run);
+  void time_groups(std::uint64_t deadline_ps);
+  void watch_deadline(std::uint32_t word);
+  bool ready_in_time(std::uint64_t round, std::uint32_t partition);
 
   loop::Simulation& simulation_;
   const Scenario& scenario_;
@@ -57,6 +62,16 @@ class OneSided final : public Path {
   part::RecvSide<loop::Platform> recv_;
   loop::Link link_;
   std::optional<Learning> learning_;
+  struct Timed {
+    struct Word {
+      std::uint64_t round = 0, first_ps = 0;  ///< of its last first mark
+      loop::Simulation::Event begun;
+    };
+    part::TimedMarks<loop::Platform> marks;
+    std::vector<std::uint32_t> word_of;  ///< by partition
+    std::vector<Word> words;
+  };
+  std::optional<Timed> timed_;
   std::deque<part::Run> completions_;
   std::uint32_t arrived_ = 0;  // partitions
   std::uint32_t transfers_ = 0;

@@ -30,6 +30,10 @@ struct Scenario {
   std::vector<std::vector<std::uint32_t>> plans{{0}};
   /// From the groups of round 1 on, policy `learned` chooses those of the next rounds.
   bool is_learned = false;
+  /// Policy `timer`: until when after its first partition a group waits for the others; a thread
+  /// that costs nothing looks for it. All rounds have the groups of round 1. @pre none larger than
+  /// a word
+  std::optional<std::uint64_t> deadline_ps;
   /// Set: the baseline, without groups. A send for each partition, eager or by rendezvous, under
   /// one lock.
   std::optional<TwoSidedCosts> two_sided;
@@ -64,6 +68,9 @@ struct Outcome {
 Result<Outcome> simulate(const Scenario& scenario);
 
 inline constexpr std::uint64_t kPayloadBytesMax = 64;
+
+/// First partition of each group that policy `timer` makes.
+std::vector<std::uint32_t> timed_groups(std::uint32_t partitions);
 
 /// From model::readiness(), to the nearest picosecond.
 std::vector<std::vector<std::uint64_t>> ready_ps(const std::vector<std::vector<double>>& ready_ns);

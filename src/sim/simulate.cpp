@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "net/loop/simulation.hpp"
+#include "part/policy.hpp"
 #include "sim/one_sided.hpp"
 #include "sim/payload.hpp"
 #include "sim/scenario.hpp"
@@ -96,10 +97,15 @@ bool is_possible(const Scenario& scenario) {
   const auto makes_groups = [&](const auto& boundaries) {
     return part::Layout::make(scenario.partitions, boundaries).has_value();
   };
+  const auto can_be_timed = [&] {
+    return scenario.plans.size() == 1 && !scenario.is_learned &&
+           part::Layout::make(scenario.partitions, scenario.plans.front())->roots().empty();
+  };
   return scenario.partitions != 0 && scenario.threads != 0 &&
          scenario.threads <= scenario.partitions && scenario.network.queues != 0 &&
          std::ranges::all_of(scenario.ready_ps, fits) && !scenario.plans.empty() &&
-         std::ranges::all_of(scenario.plans, makes_groups);
+         std::ranges::all_of(scenario.plans, makes_groups) &&
+         (!scenario.deadline_ps || can_be_timed());
 }
 
 }  // namespace
@@ -107,6 +113,10 @@ bool is_possible(const Scenario& scenario) {
 Result<Outcome> simulate(const Scenario& scenario) {
   if (!is_possible(scenario)) return Status(Errc::kInvalidArgument);
   return Rounds(scenario).run();
+}
+
+std::vector<std::uint32_t> timed_groups(std::uint32_t partitions) {
+  return part::Policy{part::Policy::Kind::timer}.boundaries(partitions, 1);
 }
 
 std::vector<std::vector<std::uint64_t>> ready_ps(const std::vector<std::vector<double>>& ready_ns) {

@@ -365,6 +365,40 @@ TEST(LoopNetwork, TheBaselineHasOneLock) {
   EXPECT_EQ(baseline_ns(8, 900), 300u + 899 + 1000 + 8 * (50 + 30 + 1800));
 }
 
+/// 7 of 8 partitions at once, the last one 100 us later.
+Scenario one_laggard(std::uint64_t bytes, std::uint64_t deadline_ns) {
+  Scenario scenario = scenario_of(8, kNetwork, bytes);
+  scenario.plans = {{0}};
+  scenario.deadline_ps = deadline_ns * kNs;
+  scenario.ready_ps.assign(3, {0, 0, 0, 0, 0, 0, 0, 100'000 * kNs});
+  return scenario;
+}
+
+TEST(LoopNetwork, ADeadlineSendsWhatIsReadyAndThenNobodyWaitsForTheLaggard) {
+  // Seven partitions are on the wire for 90.999 us. The first round's deadline sends them after 10
+  // us: the laggard finds the wire taken until 10 + 0.1 + 90.999 + h. From then on it is known to
+  // be one.
+  auto outcome = simulate(one_laggard(13'000, 10'000));
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->failure, "");
+  const std::uint64_t last = 12'999 + 1000 + 50;
+  const std::vector<std::uint64_t> exposed_ns{100 + 90'999 + 10'000 + 100 - 100'000 + last,
+                                              100 + last, 100 + last};
+  for (std::size_t r = 0; r < 3; ++r) {
+    EXPECT_EQ(outcome->rounds[r].exposed_ps, exposed_ns[r] * kNs) << r;
+    EXPECT_EQ(outcome->rounds[r].transfers, 2u);
+  }
+}
+
+TEST(LoopNetwork, WhoIsInTimeIsWaitedFor) {
+  auto outcome = simulate(one_laggard(13'000, 100'001));
+  ASSERT_TRUE(outcome);
+  for (const Round& round : outcome->rounds) {
+    EXPECT_EQ(round.transfers, 1u);
+    EXPECT_EQ(round.exposed_ps, (100 + 8 * 13'000 - 1 + 1000 + 50) * kNs);
+  }
+}
+
 TEST(LoopNetwork, WhatFitsNoChannelIsRefused) {
   Scenario fits = scenario_of(4, kNetwork, 8);
   fits.ready_ps = {{0, 0, 0, 0}};
@@ -383,6 +417,14 @@ TEST(LoopNetwork, WhatFitsNoChannelIsRefused) {
   EXPECT_TRUE(refused([](Scenario& s) { s.plans = {}; }));
   EXPECT_TRUE(refused([](Scenario& s) { s.plans = {{1}}; }));
   EXPECT_TRUE(refused([](Scenario& s) { s.plans = {{0}, {0, 4}}; }));
+  EXPECT_TRUE(refused([](Scenario& s) {
+    s.deadline_ps = 1;
+    s.plans = {{0}, {0, 2}};
+  }));
+  EXPECT_TRUE(refused([](Scenario& s) {
+    s.deadline_ps = 1;
+    s.is_learned = true;
+  }));
 }
 
 }  // namespace
