@@ -23,6 +23,7 @@ static const char usage[] =
     "  exposed   last arrival - last ready, ns --way partitioned | persistent | join | threads\n"
     "  one-copy  the same of one partition, ns --way push | pull, no MPI\n"
     "  early     ns from the first of the partitions being ready to its arrival, the others held\n"
+    "            (--way surprise: in one round of three)\n"
     "  calls     ns above an empty call        --way pready | contended | parrived\n"
     "            ns above the library's call   --way isend | waitall\n"
     "options\n"
