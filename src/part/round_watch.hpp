@@ -13,6 +13,7 @@
 #include "base/clock.hpp"
 #include "part/layout.hpp"
 #include "part/learner.hpp"
+#include "part/own_lines.hpp"
 
 namespace larklane::part {
 
@@ -62,17 +63,17 @@ class RoundWatch {
     // comes before the count that completes the round.
     for (auto& ticks : began_) ticks.store(0, std::memory_order_relaxed);
     run_count_.store(0, std::memory_order_relaxed);
+    own_first_lines(ready_.data(), ready_.size() * sizeof(ready_[0]));
     started_ = Instant::now();
   }
   void ready(Run run) {
     CopyingThread& caller = this_copying_thread;
-    const std::uint64_t when = now_ticks() - caller.copied_in(this, round_);
+    const std::uint64_t when = now_ticks() - caller.copied_in(this, round_) - started_.ticks;
+    const std::uint64_t ready = when << kThreadBits | (caller.number & kThreads);
     const std::uint32_t first = cells_.of(run.first);
     const std::uint32_t last = run.count == 1 ? first : cells_.of(run.first + run.count - 1);
-    for (std::uint32_t cell = first; cell <= last; ++cell) {
-      ready_[cell].ticks.store(when, std::memory_order_relaxed);
-      ready_[cell].thread.store(caller.number, std::memory_order_relaxed);
-    }
+    for (std::uint32_t cell = first; cell <= last; ++cell)
+      ready_[cell].store(ready, std::memory_order_relaxed);
   }
   /// A mover of this process takes `run`. @return when
   std::uint64_t began(Run run) {
@@ -104,9 +105,12 @@ class RoundWatch {
       return static_cast<double>(ticks - started_.ticks) * ns_per_tick;
     };
     SeenRound round;
-    for (const auto& [ticks, thread] : ready_) {
-      round.ready_ns.push_back(ns(ticks.load(std::memory_order_relaxed)));
-      round.threads.push_back(thread.load(std::memory_order_relaxed));
+    for (const auto& cell : ready_) {
+      const std::uint64_t ready = cell.load(std::memory_order_relaxed);
+      // A time before the round's begin stays one.
+      const auto ticks = static_cast<std::int64_t>(ready) >> kThreadBits;
+      round.ready_ns.push_back(ns(started_.ticks + static_cast<std::uint64_t>(ticks)));
+      round.threads.push_back(static_cast<std::uint32_t>(ready & kThreads));
     }
     const std::size_t count =
         std::min<std::size_t>(run_count_.load(std::memory_order_relaxed), runs_.size());
@@ -133,11 +137,11 @@ class RoundWatch {
   const std::uint64_t partition_bytes_;
   std::uint64_t round_ = 0;  ///< of those that are watched
   Instant started_{};
-  struct Ready {
-    std::atomic<std::uint64_t> ticks{0};
-    std::atomic<std::uint32_t> thread{0};
-  };
-  std::vector<Ready> ready_;                       // by cell
+  // By cell: ticks since the round's begin, and the thread, of 65,536. Together, since each line is
+  // a cache miss.
+  static constexpr int kThreadBits = 16;
+  static constexpr std::uint64_t kThreads = (1u << kThreadBits) - 1;
+  std::vector<std::atomic<std::uint64_t>> ready_;
   std::vector<std::atomic<std::uint64_t>> began_;  // ticks, by cell
   std::vector<TimedRun> runs_;
   std::atomic<std::uint32_t> run_count_{0};
