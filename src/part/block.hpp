@@ -71,7 +71,7 @@ struct alignas(kLineBytes) WordLine {
   typename P::template Atomic<std::uint64_t> state;
   // Where words have deadlines (part/deadline.hpp).
   typename P::template Atomic<std::uint64_t> first_mark{0};  ///< when; 0: not yet in this round
-  typename P::template Atomic<std::uint64_t> in_time{0};     ///< partitions marked before it
+  typename P::template Atomic<std::uint64_t> counts{0};      ///< late << 32 | partitions marked
 };
 
 inline constexpr std::uint32_t kJobs = 4;  ///< shared copies of one channel at a time

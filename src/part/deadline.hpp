@@ -35,9 +35,10 @@ class TimedMarks {
       WordLine<P>& line = block_.word(round + 1, w);
       // relaxed, all of these: the round before is complete, and its marks come before that; the
       // next one's are far.
-      if (round > 1) words_[w].note(line.in_time.load(std::memory_order_relaxed));
+      const std::uint64_t counts = line.counts.load(std::memory_order_relaxed);
+      if (round > 1) words_[w].note(marked(counts) - (counts >> kLateShift));
       line.first_mark.store(0, std::memory_order_relaxed);
-      line.in_time.store(0, std::memory_order_relaxed);
+      line.counts.store(0, std::memory_order_relaxed);
     }
   }
 
@@ -46,31 +47,29 @@ class TimedMarks {
   Status mark(const Rendezvous<P>& rendezvous, std::uint64_t round, Run run, std::uint64_t now,
               Move&& move) const {
     const auto set = [this, now](WordLine<P>& line, std::uint32_t word, std::uint32_t bits) {
-      // The line is not touched after the mark, which may end the round. relaxed: nothing but time
-      // is told. A load would fetch the line without the right to write it.
-      std::uint64_t first = 0;
-      if (line.first_mark.compare_exchange_strong(first, now, std::memory_order_relaxed,
-                                                  std::memory_order_relaxed))
-        first = now;
-      const bool is_late = now > first && now - first >= after_;
-      // relaxed: start() reads it when the round is over.
-      if (!is_late)
-        line.in_time.fetch_add(static_cast<std::uint64_t>(std::popcount(bits)),
-                               std::memory_order_relaxed);
-      std::uint64_t old = line.state.load(std::memory_order_relaxed), marked = 0;
-      do {
-        marked = old | bits;
-        const auto ready = static_cast<std::uint32_t>(std::popcount(word_state::units(marked)));
-        if (is_late || ready >= words_[word].awaited) marked |= word_state::kExpired;
-        // seq_cst: as Rendezvous::mark()'s. relaxed on failure: it is tried again.
-      } while (!line.state.compare_exchange_weak(old, marked, std::memory_order_seq_cst,
-                                                 std::memory_order_relaxed));
-      return typename Rendezvous<P>::Change{old, marked};
+      // The line is not touched after the mark, which may end the round. relaxed, until there: all
+      // this decides is whether something waits longer.
+      const auto count = static_cast<std::uint64_t>(std::popcount(bits));
+      const std::uint64_t before = marked(line.counts.fetch_add(count, std::memory_order_relaxed));
+      if (before == 0) line.first_mark.store(now, std::memory_order_relaxed);
+      const std::uint64_t first = line.first_mark.load(std::memory_order_relaxed);
+      const bool is_late = first != 0 && now > first && now - first >= after_;
+      if (is_late) line.counts.fetch_add(count << kLateShift, std::memory_order_relaxed);
+      const bool expires = is_late || before + count >= words_[word].awaited;
+      const std::uint64_t added = bits | (expires ? word_state::kExpired : 0);
+      // seq_cst: as Rendezvous::mark()'s.
+      const std::uint64_t old = line.state.fetch_or(added, std::memory_order_seq_cst);
+      return typename Rendezvous<P>::Change{old, old | added};
     };
     return rendezvous.mark_by(round, run.first, run.count, set, move);
   }
 
  private:
+  static constexpr int kLateShift = 32;
+  static std::uint64_t marked(std::uint64_t counts) {
+    return counts & ((std::uint64_t{1} << kLateShift) - 1);
+  }
+
   /// What came in time in the last rounds.
   struct History {
     static constexpr std::uint64_t kRounds = 5;
