@@ -133,6 +133,17 @@ TEST(PartDeadline, AReceiverThatWaitsSeesItAndMoves) {
   EXPECT_EQ(word.look(9000), Runs{});
 }
 
+TEST(PartDeadline, BeforeTheFirstMarkThereIsNone) {
+  TimedWord word(2);
+  for (std::uint64_t now = 10'000; now < 100'000; now += 10'000) {
+    word.start();
+    word.open();
+    EXPECT_EQ(word.look(now + 5000), Runs{});
+    EXPECT_EQ(word.mark(0, now + 6000), Runs{});
+    EXPECT_EQ(word.mark(1, now + 6001), (Runs{{0, 2}}));
+  }
+}
+
 TEST(PartDeadline, AReceiverThatStartsLateTakesWhatHasExpired) {
   TimedWord word(3);
   word.start();
