@@ -40,6 +40,27 @@ TEST(LoopSimulation, ThreadsRunInTheOrderOfVirtualTime) {
   EXPECT_EQ(order, "fsFS");
 }
 
+TEST(LoopSimulation, ThreadsOfOneCoreShareItsLines) {
+  for (const bool shares : {true, false}) {
+    Simulation simulation({});
+    Line line;
+    std::uint64_t second_ps = 0;
+    simulation.spawn(
+        "first", [&] { line.value.store(1, memory_order_relaxed); }, 3);
+    simulation.spawn(
+        "second",
+        [&] {
+          simulation.spend(1'000'000);
+          (void)line.value.load(memory_order_relaxed);
+          second_ps = simulation.now_ps() - 1'000'000;
+        },
+        shares ? 3 + 64 : 4);
+    EXPECT_EQ(simulation.run(), "");
+    const Costs costs;
+    EXPECT_EQ(second_ps, shares ? costs.load_ps : costs.line_transfer_ps);
+  }
+}
+
 TEST(LoopSimulation, ALostUpdateIsFoundAndTheSeedRepeatsIt) {
   auto lost = [](std::uint64_t seed) {
     Simulation simulation({.seed = seed, .explore = true});

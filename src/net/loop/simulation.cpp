@@ -20,10 +20,11 @@ Simulation::Simulation(Options options) : options_(options), random_(options.see
 
 Simulation::~Simulation() = default;
 
-void Simulation::spawn(std::string name, std::function<void()> body) {
+void Simulation::spawn(std::string name, std::function<void()> body, std::uint32_t core) {
   const auto index = static_cast<std::uint32_t>(threads_.size());
   auto thread = std::make_unique<Thread>();
   thread->name = std::move(name);
+  thread->core = core;
   thread->stall_one_in = 2u << random_.below(10);
   thread->time_ps = self_ == kNobody ? 0 : self().time_ps;
   thread->fiber = std::make_unique<Fiber>([this, index, work = std::move(body)] {

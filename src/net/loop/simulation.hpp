@@ -44,7 +44,12 @@ class Simulation {
   Simulation& operator=(const Simulation&) = delete;
 
   /// A virtual thread that starts at the present time; before run() or from a virtual thread.
-  void spawn(std::string name, std::function<void()> body);
+  void spawn(std::string name, std::function<void()> body) {
+    spawn(std::move(name), std::move(body), static_cast<std::uint32_t>(threads_.size()));
+  }
+  /// @param core  whose cache it has: of two that have the same number modulo 64, each has what the
+  /// other has fetched
+  void spawn(std::string name, std::function<void()> body, std::uint32_t core);
 
   /// Run until every thread has ended.
   /// @return  empty, or why it gave up: what fail() was told, a deadlock, the deadline; with each
@@ -103,6 +108,7 @@ class Simulation {
  private:
   struct Thread {
     std::string name;
+    std::uint32_t core = 0;
     std::unique_ptr<Fiber> fiber;
     std::uint64_t time_ps = 0;
     std::uint64_t stall_one_in =
@@ -119,14 +125,14 @@ class Simulation {
     }
   };
   struct Line {
-    std::uint64_t sharers = 0;  ///< threads that hold it: bit = thread modulo 64
+    std::uint64_t sharers = 0;  ///< who holds it: bit = core modulo 64
     std::uint64_t free_ps = 0;  ///< a line goes from core to core, to one at a time
   };
   static constexpr std::uint32_t kNobody = ~0u;
 
   Thread& self() noexcept { return *threads_[self_]; }
   const Thread& self() const noexcept { return *threads_[self_]; }
-  std::uint64_t my_bit() const noexcept { return std::uint64_t{1} << (self_ % 64); }
+  std::uint64_t my_bit() const noexcept { return std::uint64_t{1} << (self().core % 64); }
   Line& line_of(const void* address);
   std::uint64_t transfer_ps(Line& line);
   std::uint64_t step_ps(std::uint64_t table_ps);
