@@ -28,7 +28,8 @@ part::BlockShape OneSided::shape_of(const Scenario& scenario) {
       scenario.partition_bytes};
 }
 
-OneSided::OneSided(loop::Simulation& simulation, const Scenario& scenario, Payload& payload)
+OneSided::OneSided(loop::Simulation& simulation, const Scenario& scenario, Payload& payload,
+                   loop::Link& out)
     : simulation_(simulation),
       scenario_(scenario),
       payload_(payload),
@@ -37,7 +38,7 @@ OneSided::OneSided(loop::Simulation& simulation, const Scenario& scenario, Paylo
       view_(memory_.get(), shape_),
       send_(view_, shape_),
       recv_(view_, shape_, scenario.partitions),
-      link_(simulation, scenario.network, "the sender's network") {
+      link_(out) {
   view_.construct(shape_, 1);
   if (scenario.is_learned) learning_.emplace(scenario.partitions, scenario.partition_bytes);
   if (scenario.deadline_ps) time_groups(*scenario.deadline_ps);
@@ -118,6 +119,7 @@ void OneSided::post(part::Run run) {
     if (learning_) learning_->moved(run, began_ps, simulation_.now_ps());
     arrived_ += run.count;
     completions_.push_back(run);
+    announce(simulation_);
   });
   ++transfers_;
 }
@@ -125,15 +127,30 @@ void OneSided::post(part::Run run) {
 void OneSided::receive(std::uint64_t round) {
   if (scenario_.is_receiver_late)
     simulation_.wait("all partitions", [&] { return arrived_ == scenario_.partitions; });
-  Poster poster{*this};
-  while (!recv_.complete(round, poster)) {
+  while (!is_over(round)) {
     simulation_.wait("a completion", [&] { return !completions_.empty(); });
-    const part::Run run = completions_.front();
-    completions_.pop_front();
-    simulation_.spend(scenario_.network.recv_overhead_ps);
-    part::publish_moved(view_, round, run);
+    take(round);
   }
   if (learning_) learning_->end(simulation_.now_ps());
+}
+
+bool OneSided::take(std::uint64_t round) {
+  if (completions_.empty()) return false;
+  const part::Run run = completions_.front();
+  completions_.pop_front();
+  simulation_.spend(scenario_.network.recv_overhead_ps);
+  part::publish_moved(view_, round, run);
+  return true;
+}
+
+bool OneSided::is_over(std::uint64_t round) {
+  Poster poster{*this};
+  return recv_.complete(round, poster);
+}
+
+bool OneSided::arrived(std::uint64_t round, std::uint32_t partition) {
+  Poster poster{*this};
+  return recv_.arrived(round, partition, poster);
 }
 
 }  // namespace larklane::sim

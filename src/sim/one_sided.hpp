@@ -24,11 +24,15 @@ namespace larklane::sim {
 /// Thread safety: as Path.
 class OneSided final : public Path {
  public:
-  OneSided(loop::Simulation& simulation, const Scenario& scenario, Payload& payload);
+  OneSided(loop::Simulation& simulation, const Scenario& scenario, Payload& payload,
+           loop::Link& out);
 
   void start(std::uint64_t round) override;
   bool ready(std::uint64_t round, std::uint32_t partition) override;
   void receive(std::uint64_t round) override;
+  bool take(std::uint64_t round) override;
+  bool is_over(std::uint64_t round) override;
+  bool arrived(std::uint64_t round, std::uint32_t partition) override;
   std::uint32_t transfers() const override { return transfers_; }
 
  private:
@@ -60,7 +64,7 @@ class OneSided final : public Path {
   const part::BlockView<loop::Platform> view_;
   part::SendSide<loop::Platform> send_;
   part::RecvSide<loop::Platform> recv_;
-  loop::Link link_;
+  loop::Link& link_;
   std::optional<Learning> learning_;
   struct Timed {
     struct Word {

@@ -62,6 +62,9 @@ struct Outcome {
   std::string failure;
 };
 
+/// Could it be run?
+bool is_possible(const Scenario& scenario);
+
 /// Run the scenario: virtual threads on the engine's own code, every byte that travels is checked
 /// (the first kPayloadBytesMax of each partition exist). The same scenario gives the same outcome.
 /// @errors kInvalidArgument: boundaries, threads or times that fit no channel

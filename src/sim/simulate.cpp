@@ -2,15 +2,15 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "net/loop/simulation.hpp"
 #include "part/policy.hpp"
-#include "sim/one_sided.hpp"
+#include "sim/path.hpp"
 #include "sim/payload.hpp"
 #include "sim/scenario.hpp"
-#include "sim/two_sided.hpp"
 
 namespace larklane::sim {
 namespace {
@@ -26,11 +26,11 @@ class Rounds {
         simulation_({.seed = scenario.seed,
                      .deadline_ps = std::numeric_limits<std::uint64_t>::max(),
                      .costs = scenario.processor}),
-        payload_(scenario.partitions, scenario.partition_bytes) {
+        payload_(scenario.partitions, scenario.partition_bytes),
+        out_(simulation_, link_costs(scenario), "the sender's network") {
     if (scenario.two_sided)
-      path_ = std::make_unique<TwoSided>(simulation_, scenario, payload_);
-    else
-      path_ = std::make_unique<OneSided>(simulation_, scenario, payload_);
+      back_.emplace(simulation_, link_costs(scenario), "the receiver's network");
+    path_ = make_path(simulation_, scenario, payload_, out_, back_ ? &*back_ : nullptr);
     for (std::uint32_t t = 0; t < scenario.threads; ++t)
       simulation_.spawn("thread " + std::to_string(t), [this, t] { compute(t); });
     simulation_.spawn("the receiver", [this] { receive(); });
@@ -85,12 +85,16 @@ class Rounds {
   const Scenario& scenario_;
   loop::Simulation simulation_;
   Payload payload_;
+  loop::Link out_;
+  std::optional<loop::Link> back_;
   std::unique_ptr<Path> path_;
   loop::Simulation::Event begin_;
   std::uint64_t round_ = 0, begin_ps_ = 0;
   std::uint64_t finished_ = 0;  // threads, of all rounds
   Outcome outcome_;
 };
+
+}  // namespace
 
 bool is_possible(const Scenario& scenario) {
   const auto fits = [&](const auto& times) { return times.size() == scenario.partitions; };
@@ -107,8 +111,6 @@ bool is_possible(const Scenario& scenario) {
          std::ranges::all_of(scenario.plans, makes_groups) &&
          (!scenario.deadline_ps || can_be_timed());
 }
-
-}  // namespace
 
 Result<Outcome> simulate(const Scenario& scenario) {
   if (!is_possible(scenario)) return Status(Errc::kInvalidArgument);

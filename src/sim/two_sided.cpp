@@ -6,24 +6,22 @@ namespace {
 /// An announcement, or a request to read: a header and nothing else.
 constexpr std::uint64_t kControlBytes = 64;
 
-loop::NetworkCosts with_one_queue(loop::NetworkCosts costs) {
-  costs.queues = 1;  // its lock is the library's
-  return costs;
-}
-
 }  // namespace
 
-TwoSided::TwoSided(loop::Simulation& simulation, const Scenario& scenario, Payload& payload)
+TwoSided::TwoSided(loop::Simulation& simulation, const Scenario& scenario, Payload& payload,
+                   loop::Link& out, loop::Link& back)
     : simulation_(simulation),
       scenario_(scenario),
       costs_(*scenario.two_sided),
       payload_(payload),
-      forward_(simulation, with_one_queue(scenario.network), "the sender's network"),
-      backward_(simulation, with_one_queue(scenario.network), "the receiver's network") {}
+      forward_(out),
+      backward_(back),
+      is_there_(scenario.partitions) {}
 
 void TwoSided::start(std::uint64_t) {
   arrived_ = 0;
   completed_ = 0;
+  is_there_.assign(is_there_.size(), false);
 }
 
 bool TwoSided::ready(std::uint64_t, std::uint32_t partition) {
@@ -36,20 +34,36 @@ bool TwoSided::ready(std::uint64_t, std::uint32_t partition) {
                 costs_.request_ps + (is_copied ? bytes * costs_.copy_byte_ps : 0),
                 [this, kind, partition] {
                   ++arrived_;
-                  completions_.push_back({kind, partition});
+                  push({kind, partition});
                 });
   return true;
 }
 
-void TwoSided::receive(std::uint64_t) {
+void TwoSided::receive(std::uint64_t round) {
   if (scenario_.is_receiver_late)
     simulation_.wait("all messages", [&] { return arrived_ == scenario_.partitions; });
-  while (completed_ != scenario_.partitions) {
+  while (!is_over(round)) {
     simulation_.wait("a message", [&] { return !completions_.empty(); });
-    const Completion next = completions_.front();
-    completions_.pop_front();
-    complete(next);
+    take(round);
   }
+}
+
+void TwoSided::push(Completion completion) {
+  completions_.push_back(completion);
+  announce(simulation_);
+}
+
+bool TwoSided::take(std::uint64_t) {
+  if (completions_.empty()) return false;
+  const Completion next = completions_.front();
+  completions_.pop_front();
+  complete(next);
+  return true;
+}
+
+void TwoSided::end(std::uint32_t partition) {
+  ++completed_;
+  is_there_[partition] = true;
 }
 
 void TwoSided::complete(const Completion& completion) {
@@ -58,14 +72,12 @@ void TwoSided::complete(const Completion& completion) {
     case Completion::Kind::eager:
       simulation_.spend(costs_.match_ps + scenario_.partition_bytes * costs_.copy_byte_ps);
       payload_.move({completion.partition, 1});
-      ++completed_;
-      return;
+      return end(completion.partition);
     case Completion::Kind::announced:
       simulation_.spend(costs_.match_ps);
       return read(completion.partition);
     case Completion::Kind::read:
-      ++completed_;
-      return;
+      return end(completion.partition);
   }
 }
 
@@ -74,7 +86,7 @@ void TwoSided::read(std::uint32_t partition) {
   backward_.post(kControlBytes, 0, [this, partition] {
     forward_.inject(scenario_.partition_bytes, [this, partition] {
       payload_.move({partition, 1});
-      completions_.push_back({Completion::Kind::read, partition});
+      push({Completion::Kind::read, partition});
     });
   });
 }
