@@ -82,6 +82,7 @@ Examples:
   larklane simulate --show bandwidth --partitions 16   the message over what a receiver waits for
   larklane simulate --pattern exponential --spread-us 50 --rounds 200 --seed 7
   larklane simulate --learned --spread-us 400          what the policy that learns its groups makes of it
+  larklane simulate --sweep 8x8 --partitions 16 --spread-us 40 --show speedup
   larklane simulate --free-processor                   marks, lines and polls cost nothing: what `larklane model` computes
   larklane simulate --from 256K --to 64M --json        for programs: everything that can be shown)";
 
@@ -223,6 +224,8 @@ void add_network_options(CLI::App* command, larklane::tools::SimulateRequest* re
       ->type_name("GB/S");
   command->add_option("--queues", request->queues, "of the groups; the baseline has one")
       ->check(CLI::Range(1u, 1024u));
+  time("--request-ns", &request->request_ns,
+       "of a message of the baseline under its lock, besides o_s");
 }
 
 void add_simulate_options(CLI::App* command, larklane::tools::SimulateRequest* request) {
@@ -266,6 +269,13 @@ void add_simulate_options(CLI::App* command, larklane::tools::SimulateRequest* r
                    "--learned")
       ->delimiter(',')
       ->check(number_from(0.001, 1e8));
+  command
+      ->add_option("--sweep", request->sweep,
+                   "over a plane of ranks, from its corners; --rounds: sweeps")
+      ->type_name("XxY");
+  command->add_option("--compute-us", request->compute_us, "of each rank of a sweep, each time")
+      ->check(number_from(0, 1e7))
+      ->capture_default_str();
   add_sizes(command, std::uint64_t{1} << 36, &request->from_bytes, &request->to_bytes);
   command->add_option("--show", request->show, "what the table shows")
       ->check(CLI::IsMember({"exposed", "total", "bandwidth", "speedup", "transfers"}))

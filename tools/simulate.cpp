@@ -12,6 +12,7 @@
 #include "run.hpp"
 #include "sim/regime.hpp"
 #include "sim/scenario.hpp"
+#include "sim/sweep.hpp"
 #include "size_text.hpp"
 
 namespace larklane::tools {
@@ -20,6 +21,7 @@ namespace {
 /// What the command simulates, but for sizes and groups.
 struct Setup {
   sim::Scenario scenario;
+  std::optional<sim::Sweep> sweep;  ///< of many such messages
   sim::TwoSidedCosts two_sided;
   std::size_t first_counted =
       0;  ///< round; before it policies learn from earlier rounds. 0: nothing is learned
@@ -58,6 +60,44 @@ std::uint32_t threads_of(const SimulateRequest& request) {
   return request.threads == 0 ? request.partitions : request.threads;
 }
 
+std::uint64_t whole_ps(double ns) { return static_cast<std::uint64_t>(std::llround(ns * 1e3)); }
+
+std::uint32_t rounds_of(const SimulateRequest& request) {
+  return has_chance(request) || request.adapts() ? request.rounds : larklane::model::kPatternPeriod;
+}
+
+/// @return nothing if the text is no plane such as 8x8
+std::optional<sim::Sweep> sweep_of(const SimulateRequest& request) {
+  constexpr std::uint32_t kSideMax = 16;
+  sim::Sweep sweep;
+  char rest = 0;
+  if (std::sscanf(request.sweep.c_str(), "%2ux%2u%c", &sweep.columns, &sweep.rows, &rest) != 2 ||
+      sweep.columns - 1 >= kSideMax || sweep.rows - 1 >= kSideMax)
+    return std::nullopt;
+  sweep.compute_ps = whole_ps(request.compute_us * 1e3);
+  return sweep;
+}
+
+/// @return what can't be of a sweep; empty if it can
+std::string sweep_refusal(const SimulateRequest& request) {
+  constexpr std::uint64_t kMarksMax = 1 << 17;
+  const auto sweep = sweep_of(request);
+  if (!sweep) return "--sweep: '" + request.sweep + "' is no plane of up to 16x16 ranks; say 8x8";
+  if (threads_of(request) != request.partitions)
+    return "--threads: in a sweep each partition has a thread; leave it out";
+  if (request.learns || request.is_receiver_late)
+    return "--sweep goes with neither --learned nor --late-receiver";
+  if (request.show == "bandwidth") return "--show: a sweep has no bandwidth; try speedup";
+  const std::uint64_t marks =
+      std::uint64_t{sweep->columns} * sweep->rows * sweep->corners * request.partitions;
+  if (marks * model::kPatternPeriod > kMarksMax)
+    return "--partitions: at most " + std::to_string(kMarksMax * request.partitions / marks / 2) +
+           " on so many ranks";
+  if (marks * rounds_of(request) > kMarksMax)
+    return "--rounds: at most " + std::to_string(kMarksMax / marks) + " of such sweeps";
+  return {};
+}
+
 /// @return what can't be; empty if it can
 std::string refusal(const SimulateRequest& request) {
   constexpr std::uint64_t kMarksMax = 1 << 16;  // of a figure: a table takes half a minute
@@ -77,10 +117,9 @@ std::string refusal(const SimulateRequest& request) {
       std::uint64_t{request.rounds} * request.partitions > kMarksMax)
     return "--rounds: at most " + std::to_string(kMarksMax / request.partitions) + " of " +
            std::to_string(request.partitions) + " partitions";
+  if (!request.sweep.empty()) return sweep_refusal(request);
   return {};
 }
-
-std::uint64_t whole_ps(double ns) { return static_cast<std::uint64_t>(std::llround(ns * 1e3)); }
 
 loop::NetworkCosts network_of(const SimulateRequest& request, loop::NetworkCosts network) {
   const auto take = [](std::uint64_t& to, const std::optional<double>& ns) {
@@ -97,8 +136,12 @@ loop::NetworkCosts network_of(const SimulateRequest& request, loop::NetworkCosts
 
 Setup setup_of(const SimulateRequest& request) {
   const sim::Regime& regime = *sim::regime_named(request.regime);
-  Setup setup{
-      {}, regime.two_sided, request.adapts() ? request.rounds / 2 : 0, std::string(regime.title)};
+  Setup setup{.scenario = {},
+              .sweep = sweep_of(request),
+              .two_sided = regime.two_sided,
+              .first_counted = request.adapts() ? request.rounds / 2 : 0,
+              .title = std::string(regime.title)};
+  if (request.request_ns) setup.two_sided.request_ps = whole_ps(*request.request_ns);
   sim::Scenario& scenario = setup.scenario;
   scenario.partitions = request.partitions;
   scenario.threads = threads_of(request);
@@ -106,10 +149,9 @@ Setup setup_of(const SimulateRequest& request) {
   scenario.processor = request.is_processor_free ? loop::kFreeCosts : regime.processor;
   scenario.is_receiver_late = request.is_receiver_late;
   scenario.seed = request.seed;
-  scenario.ready_ps = sim::ready_ps(model::readiness(
-      *model::pattern_named(request.pattern), request.spread_us * 1e3, request.partitions,
-      has_chance(request) || request.adapts() ? request.rounds : larklane::model::kPatternPeriod,
-      request.seed));
+  scenario.ready_ps = sim::ready_ps(model::readiness(*model::pattern_named(request.pattern),
+                                                     request.spread_us * 1e3, request.partitions,
+                                                     rounds_of(request), request.seed));
   return setup;
 }
 
@@ -123,6 +165,13 @@ Means means_of(std::span<const sim::Round> rounds, std::uint64_t bytes) {
   }
   means.gigabytes_per_second = static_cast<double>(bytes) / means.exposed_us * 1e-3;
   return means;
+}
+
+Result<sim::Outcome> simulated(const Setup& setup, const sim::Scenario& scenario) {
+  if (!setup.sweep) return sim::simulate(scenario);
+  sim::Sweep sweep = *setup.sweep;
+  sweep.channel = scenario;
+  return sim::simulate(sweep);
 }
 
 /// Simulates all that one size takes. Thread safety: single-owner.
@@ -174,7 +223,7 @@ class RowMaker {
 
   std::vector<sim::Round> rounds_of() {
     if (has_failed_) return {};
-    auto outcome = sim::simulate(scenario_);
+    auto outcome = simulated(setup_, scenario_);
     if (outcome && outcome->failure.empty()) return std::move(outcome->rounds);
     std::fprintf(stderr, "larklane simulate: %s\n",
                  outcome ? outcome->failure.c_str() : "refused by the engine");
@@ -198,7 +247,8 @@ double shown(const std::string& what, const Means& result, const Row& row) {
   return result.exposed_us;
 }
 
-const char* meaning_of(const std::string& what) {
+const char* meaning_of(const std::string& what, bool is_sweep) {
+  if (is_sweep && what == "exposed") return "microseconds of a sweep, without its computing";
   if (what == "total") return "microseconds from the round's begin to the end";
   if (what == "transfers") return "transfers of a round";
   if (what == "bandwidth") return "perceived bandwidth in GB/s: the message over the exposed time";
@@ -227,7 +277,7 @@ void print_parameters(const SimulateRequest& request, const Setup& setup) {
 
 void print_table(const SimulateRequest& request, const Setup& setup, const std::vector<Row>& rows) {
   std::printf("# Simulated: %s, by number of groups (1: bulk, %u: none)\n",
-              meaning_of(request.show), request.partitions);
+              meaning_of(request.show, setup.sweep.has_value()), request.partitions);
   print_parameters(request, setup);
   std::printf("# %u partitions, %u threads%s, %s", request.partitions, threads_of(request),
               threads_of(request) > 2 ? " (more than 2: extrapolated)" : "",
@@ -236,6 +286,9 @@ void print_table(const SimulateRequest& request, const Setup& setup, const std::
   if (has_chance(request) || request.adapts())
     std::printf(", mean of %s%u rounds", request.adapts() ? "the second half of " : "",
                 request.rounds);
+  if (setup.sweep)
+    std::printf("\n# a sweep from %u corners over %u x %u ranks that compute for %g us",
+                setup.sweep->corners, setup.sweep->columns, setup.sweep->rows, request.compute_us);
   std::printf(", seed %llu\n%10s", static_cast<unsigned long long>(request.seed), "size");
   for (const std::uint32_t count : counts(request.partitions)) std::printf(" %10u", count);
   if (request.learns) std::printf(" %10s", "learned");
@@ -269,6 +322,7 @@ void print_json(const SimulateRequest& request, const Setup& setup, const std::v
                               {"gap_ps", scenario.network.gap_ps},
                               {"byte_ps", scenario.network.byte_ps},
                               {"queues", scenario.network.queues},
+                              {"two_sided_request_ps", setup.two_sided.request_ps},
                               {"is_processor_free", request.is_processor_free},
                               {"is_receiver_late", request.is_receiver_late},
                               {"partitions", scenario.partitions},
@@ -281,6 +335,12 @@ void print_json(const SimulateRequest& request, const Setup& setup, const std::v
                               {"counts", counts(scenario.partitions)}};
   if (request.adapts()) root["first_counted"] = setup.first_counted;
   if (!request.deadlines_us.empty()) root["deadlines_us"] = request.deadlines_us;
+  if (setup.sweep)
+    root["sweep"] = {{"columns", setup.sweep->columns},
+                     {"rows", setup.sweep->rows},
+                     {"corners", setup.sweep->corners},
+                     {"compute_us", request.compute_us},
+                     {"steps", sim::steps(*setup.sweep)}};
   for (const sim::Parameter& each : sim::regime_named(request.regime)->parameters)
     root["parameters"].push_back(
         {{"name", each.name}, {"value", each.value}, {"source", each.source}});

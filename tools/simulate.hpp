@@ -14,6 +14,9 @@ struct SimulateRequest {
   std::optional<double> latency_ns, send_overhead_ns, recv_overhead_ns, gap_ns,
       gigabytes_per_second;
   std::optional<std::uint32_t> queues;
+  std::optional<double> request_ns;
+  std::string sweep;         ///< "8x8": over a plane of ranks; empty: one message
+  double compute_us = 1000;  ///< of a rank of the plane, for each corner
   bool is_processor_free = false;
   bool is_receiver_late = false;
   std::uint32_t partitions = 32;
