@@ -24,8 +24,8 @@ def load(name):
     return module
 
 
-bars, driver, learned, mutants, options, savings, statements = map(
-    load, ("bars", "test", "learned", "mutants", "options_doc", "savings", "statements"))
+bars, driver, learned, mutants, options, paper, savings, statements = map(
+    load, ("bars", "test", "learned", "mutants", "options_doc", "paper_figures", "savings", "statements"))
 stats = bars.stats
 
 
@@ -86,6 +86,42 @@ def test_learned():
     assert holds([point(10.3), point(6.0, equal_us=(5.9, 6.0)), point(6.0)])[3] and not holds([point(10.5), point(6.0), point(6.0)])[3]
     assert holds([point(6.0)], [point(4.0), point(5.0)])[4] is False
     assert "| laggard, 100 us | 4 | 1.00 |" in learned.table([point(6.0)], [point(4.8) | {"transfers": 2}])
+
+
+def test_paper_groups():
+    table = {256 << 10: 1, 512 << 10: 2, 1 << 20: 2, 2 << 20: 4, 4 << 20: 4, 8 << 20: 8, 16 << 20: 8, 32 << 20: 16, 64 << 20: 16, 128 << 20: 32}
+    assert all(paper.ploggp(size, 128) == groups for size, groups in table.items())
+    assert paper.ploggp(128 << 20, 4) == 4 and paper.ploggp(1, 4) == 1
+
+
+def test_paper_arrivals():
+    # A microsecond of the wire each: two that are ready at once take turns, the last one finds it free.
+    found = paper.estimated([5.0, 5.0, 20.0], 3 * 11500)
+    assert [(bar.begin_us, round(bar.end_us, 9)) for bar in found] == [(-15.0, -14.0), (-15.0, -13.0), (0.0, 1.0)]
+    late = paper.modelled_ready_us(4)
+    assert max(late) == late[-1] == 104000 and [round(each - 100000, 9) for each in late[:3]] == [0.05, 0.1, 0.15]
+    assert abs(paper.early_share(8 << 20) - 31 / 32) < 1e-12 and paper.early_share(1 << 30) < 0.1
+
+
+def test_paper_costs():
+    asked = []
+
+    def found(wanted, per_ns):
+        def run(words):
+            asked.append(words)
+            return {"speedup": int(words.split()[-1]) * per_ns}
+
+        point = paper.Point("here", wanted, ("simulate a", "simulate b"), lambda files: min(each["speedup"] for each in files))
+        with mock.patch.object(paper, "run", run):
+            return paper.cost_of(point, "--request-ns", 56)
+
+    assert abs(found(2.0, 0.001) - 2000) <= 10 and asked[0] == "simulate a --request-ns 112"
+    assert found(0.1, 0.001) == 100
+    assert found(2.0, 0.000001) is None
+    assert paper.extremes([1.371, 1.372]) == "1.37" and paper.extremes([2, 0.5, 10]) == "0.50 to 10.00"
+    rows = [{"timed": [{"exposed_us": us} for us in times]} for times in ((10, 10), (4, 5), (5, 5))]
+    assert paper.deltas_apart({"13": {"rows": rows}}) == "25.00%" and paper.deltas_apart({"13": {"rows": rows[:1]}}) == "less than 0.01 %"
+    assert [paper.cost_text(cost) for cost in (None, 0, 81, 2000)] == ["none up to 200 us", "ours is more", "81 ns", "2.00 us"]
 
 
 def test_statements():

@@ -77,13 +77,17 @@ def _caption(files: Sequence[Simulated], shown: str) -> str:
     return f"{shown} SIMULATED with the parameters below (regime {regimes}); nothing is fitted, and the figures are of no machine.{beyond}"
 
 
+def used(files: Sequence[Simulated]) -> str:
+    """What the network was, and the seed."""
+    return " | ".join(dict.fromkeys(f"L {made['latency_ps'] / 1e3:g} ns, o_s {made['send_overhead_ps'] / 1e3:g} ns, o_r "
+                         f"{made['recv_overhead_ps'] / 1e3:g} ns, g {made['gap_ps'] / 1e3:g} ns, G {made['byte_ps']} ps, "
+                         f"{wording.count(made['queues'], 'queue')}, seed {made['seed']}" for made in files))
+
+
 def _footer(files: Sequence[Simulated]) -> str:
     """Every parameter with its source, once; and what was used instead."""
-    used = dict.fromkeys(f"L {made['latency_ps'] / 1e3:g} ns, o_s {made['send_overhead_ps'] / 1e3:g} ns, o_r "
-                         f"{made['recv_overhead_ps'] / 1e3:g} ns, g {made['gap_ps'] / 1e3:g} ns, G {made['byte_ps']} ps, "
-                         f"{wording.count(made['queues'], 'queue')}, seed {made['seed']}" for made in files)
     sources = dict.fromkeys(f"{each['name']} {each['value']} ({each['source']})" for made in files for each in made["parameters"])
-    return f"Used: {' | '.join(used)}. The regime: {'; '.join(sources)}"
+    return f"Used: {used(files)}. The regime: {'; '.join(sources)}"
 
 
 def figures(files: Sequence[Simulated]) -> list[Chart]:
