@@ -440,10 +440,10 @@ def early_share(size: int) -> float:
     return sum(bar.end_us <= 0 for bar in bars_) / len(bars_)
 
 
-def page(results: Results, host: Host, answers: Sequence[Answer], commit: str) -> str:
+def page(results: Results, host: Host, answers: Sequence[Answer]) -> str:
     apart = f"| 32 partitions, timers of 10, 35 and 100 us apart (figure 13) | 6.15 % | {deltas_apart(results)} | | |"
     lines = ["# Figures of CLUSTER'23, on a simulated network", "",
-             f"Written by `scripts/paper_figures.py` at commit {commit}: figures 3 and 6 to 14 of Temucin et al., CLUSTER'23, with the engine's code on the network `niagara`",
+             "Written by `scripts/paper_figures.py`: figures 3 and 6 to 14 of Temucin et al., CLUSTER'23, with the engine's code on the network `niagara`",
              "([simulation](../../simulation.md): every parameter with its source; more than two threads are extrapolated). Nothing is fitted, and nothing",
              "passes or fails. Beside each figure is its CSV. Figures 1, 2, 4 and 5 of the paper are diagrams.", "",
              "| figure | the paper | ours | where they differ |", "|---|---|---|---|",
@@ -506,7 +506,7 @@ def main() -> int:
         return 1
     host = paper_host.read(FOLDER / "host.json")
     write(all_figures(results, host))
-    (FOLDER / "README.md").write_text(page(results, host, answers, bars.context()["commit"]), encoding="utf-8")
+    (FOLDER / "README.md").write_text(page(results, host, answers), encoding="utf-8")
     print(f"written: {FOLDER.relative_to(bars.ROOT)}")
     return 0
 
