@@ -103,6 +103,18 @@ def test_paper_arrivals():
     assert abs(paper.early_share(8 << 20) - 31 / 32) < 1e-12 and paper.early_share(1 << 30) < 0.1
 
 
+def test_paper_host():
+    run = {"partitions": 32, "bytes": 64, "delta_us": 7.0, "bars": [[-3.0, 1.0]]}
+    host = {"cpu": "Moon", "cores": 2, "mpi": "M", "measured": "2026-01-02T03", "load": 0.5, "rounds": 10,
+            "runs": [run, run | {"partitions": 4, "delta_us": None}, run | {"bytes": 128, "delta_us": 9.0}]}
+    assert [[tuple(bar) for bar in panel.bars] for panel in paper.paper_host.panels(host, 64)] == [[(-3.0, 1.0, 2)]]
+    panel, = paper.paper_host.delta_panels(host, (4, 32))
+    assert [(curve.label, [(mark.bytes, mark.median) for mark in curve.marks]) for curve in panel.curves] == [("32 partitions", [(64, 7.0), (128, 9.0)])]
+    assert "Moon" in paper.paper_host.footer(host) and "load 0.5" in paper.paper_host.footer(host)
+    nothing = paper.paper_host.read(pathlib.Path("/nowhere"))
+    assert not paper.paper_host.panels(nothing, 64) and not paper.paper_host.delta_panels(nothing, (4,)) and not paper.paper_host.footer(nothing)
+
+
 def test_paper_costs():
     asked = []
 
