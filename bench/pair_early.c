@@ -1,6 +1,7 @@
 /* Early bird: from the moment when partition 0 is ready, the others being held, to the moment when
  * the receiver, who asks all the time, knows that it is there. `surprise`: they are held in every
  * third round only, which counts, so that no policy expects it. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,10 @@ void measure_early(const struct options* o, struct samples* s) {
     MPI_Precv_init(buffer, o->partitions, count, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_INFO_NULL,
                    &request);
   const int surprise = strcmp(o->way, "surprise") == 0;
+  if (!surprise && strcmp(o->way, "partitioned") != 0) {
+    fprintf(stderr, "pair: early has no way called %s\n", o->way);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
   for (int round = -o->warmup; round < o->rounds; ++round) {
     const int held = !surprise || round % 3 == 0;
     if (sender) fill(buffer, o->bytes, 0, round);

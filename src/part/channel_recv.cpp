@@ -71,6 +71,7 @@ Status RecvChannel::start() {
   // relaxed: as above.
   round_.store(next, std::memory_order_relaxed);
   round_mark_.store(mark_of(next), std::memory_order_relaxed);
+  if (deadlines_) deadlines_->start();
   active_.store(true, std::memory_order_relaxed);
   open(next);
   return {};
@@ -96,7 +97,8 @@ Status RecvChannel::look(std::int32_t partition, bool* arrived) {
     return poll() == Completion::failed ? failure_.status() : Status{};
   help();
   // A deadline that was over may have been all that it was missing.
-  if (deadlines_) *arrived = side_->arrived(round(), static_cast<std::uint32_t>(partition), *this);
+  if (usable() && deadlines_)
+    *arrived = side_->arrived(round(), static_cast<std::uint32_t>(partition), *this);
   return {};
 }
 

@@ -45,7 +45,10 @@ Status SendChannel::start() {
   const std::uint64_t next = round() + 1;
   round_.store(next, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
   if (learning_) plan_ahead();
-  if (timed_) timed_->marks.start(next);
+  if (timed_) {
+    timed_->marks.start(next);
+    timed_->watch.start();
+  }
   side_.start(next);
   const auto open = static_cast<std::uint32_t>(partitions_);
   // relaxed: as above.
@@ -90,9 +93,11 @@ Status SendChannel::pready(std::int32_t first, std::int32_t count) {
   if (first < 0 || count < 0 || first > partitions_ - count) return Errc::kInvalidArgument;
   const Run run{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)};
   if (learning_ && learning_->is_sampled && count != 0) learning_->watch.ready(run);
-  if (timed_ && count != 0)
-    return timed_->marks.mark(side_.rendezvous(), round(), run, now_ns(),
+  if (timed_ && count != 0) {
+    const std::uint64_t busy = this_timed_thread.copied_in(timed_.get(), round());
+    return timed_->marks.mark(side_.rendezvous(), round(), run, now_ns(), busy,
                               [this](Run moved) { move(moved); });
+  }
   if (count == 1 && side_.mode() == Mode::direct)
     return side_.word_window(round()).mark_one(
         run.first, [this](const Cell& cell, std::uint64_t old) { return mark_further(cell, old); });
@@ -234,10 +239,11 @@ Status SendChannel::work() {
 void SendChannel::move(Run run) {
   const Moving moving(*this);
   if (!moving) return;
-  const bool is_watched = learning_ && learning_->is_sampled;
-  const std::uint64_t began = is_watched ? learning_->watch.began(run) : 0;
+  const bool is_watched = learning_ && learning_->is_sampled, is_timed = timed_ != nullptr;
+  const std::uint64_t began = is_watched ? learning_->watch.began(run) : is_timed ? now_ns() : 0;
   move_now(run);
   if (is_watched) RoundWatch::left(began);
+  if (is_timed) this_timed_thread.copied += now_ns() - began;
 }
 
 void SendChannel::move_now(Run run) {

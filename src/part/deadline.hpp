@@ -36,49 +36,77 @@ class TimedMarks {
       // relaxed, all of these: the round before is complete, and its marks come before that; the
       // next one's are far.
       const std::uint64_t counts = line.counts.load(std::memory_order_relaxed);
-      if (round > 1) words_[w].note(marked(counts) - (counts >> kLateShift));
+      if (round > 1) words_[w].note(counts);
       line.first_mark.store(0, std::memory_order_relaxed);
       line.counts.store(0, std::memory_order_relaxed);
     }
   }
 
   /// Pready of a run at the time `now`, which is not 0.
+  /// @param busy  of it, what the calling thread has moved in this round: that makes nobody late
   template <class Move>
   Status mark(const Rendezvous<P>& rendezvous, std::uint64_t round, Run run, std::uint64_t now,
-              Move&& move) const {
-    const auto set = [this, now](WordLine<P>& line, std::uint32_t word, std::uint32_t bits) {
+              std::uint64_t busy, Move&& move) const {
+    const auto set = [=, this](WordLine<P>& line, std::uint32_t word, std::uint32_t bits) {
       // The line is not touched after the mark, which may end the round. relaxed, until there: all
       // this decides is whether something waits longer.
       const auto count = static_cast<std::uint64_t>(std::popcount(bits));
       const std::uint64_t before = marked(line.counts.fetch_add(count, std::memory_order_relaxed));
-      if (before == 0) line.first_mark.store(now, std::memory_order_relaxed);
-      const std::uint64_t first = line.first_mark.load(std::memory_order_relaxed);
-      const bool is_late = first != 0 && now > first && now - first >= after_;
-      if (is_late) line.counts.fetch_add(count << kLateShift, std::memory_order_relaxed);
-      const bool expires = is_late || before + count >= words_[word].awaited;
-      const std::uint64_t added = bits | (expires ? word_state::kExpired : 0);
-      // seq_cst: as Rendezvous::mark()'s.
-      const std::uint64_t old = line.state.fetch_or(added, std::memory_order_seq_cst);
-      return typename Rendezvous<P>::Change{old, old | added};
+      std::uint64_t first = line.first_mark.load(std::memory_order_relaxed);
+      if (first == 0) line.first_mark.store(first = now, std::memory_order_relaxed);
+      if (is_over(first, now - busy))
+        line.counts.fetch_add(count << kLateShift, std::memory_order_relaxed);
+      if (is_over(first, now)) return add(line, bits | word_state::kExpired);
+      const std::uint64_t awaited = words_[word].awaited;
+      return before + count + kNear < awaited ? add(line, bits) : add_awaited(line, bits, awaited);
     };
     return rendezvous.mark_by(round, run.first, run.count, set, move);
   }
 
  private:
   static constexpr int kLateShift = 32;
+  /// Numbers are taken before marks, which may come in another order: so many count exactly. If one
+  /// with a smaller number comes after them, only the deadline tells.
+  static constexpr std::uint64_t kNear = 8;
   static std::uint64_t marked(std::uint64_t counts) {
     return counts & ((std::uint64_t{1} << kLateShift) - 1);
   }
+  using Change = typename Rendezvous<P>::Change;
 
-  /// What came in time in the last rounds.
+  static Change add(WordLine<P>& line, std::uint64_t added) {
+    // seq_cst: as Rendezvous::mark()'s.
+    const std::uint64_t old = line.state.fetch_or(added, std::memory_order_seq_cst);
+    return {old, old | added};
+  }
+  /// Expires the word if nobody else is awaited. The last marks only: a compare-and-swap of many
+  /// threads at once is repeated for longer than a deadline.
+  static Change add_awaited(WordLine<P>& line, std::uint32_t bits, std::uint64_t awaited) {
+    std::uint64_t old = line.state.load(std::memory_order_relaxed), now = 0;
+    do {
+      now = old | bits;
+      const auto ready = static_cast<std::uint64_t>(std::popcount(word_state::units(now)));
+      if (ready >= awaited) now |= word_state::kExpired;
+      // seq_cst: as Rendezvous::mark()'s. relaxed on failure: it is tried again.
+    } while (!line.state.compare_exchange_weak(old, now, std::memory_order_seq_cst,
+                                               std::memory_order_relaxed));
+    return {old, now};
+  }
+  bool is_over(std::uint64_t first, std::uint64_t now) const {
+    return now > first && now - first >= after_;
+  }
+
+  /// How many came in time in the last rounds.
   struct History {
-    static constexpr std::uint64_t kRounds = 5;
-    std::uint64_t awaited = kUnitsPerWord;  ///< partitions; all: only the deadline tells
+    static constexpr std::uint64_t kRounds = 5, kRoundsMin = 3;
+    static constexpr std::uint64_t kAll = ~std::uint64_t{0};  ///< completion tells
+    std::uint64_t awaited = kAll;
     std::uint64_t count = 0;
     std::array<std::uint64_t, kRounds> in_time{};
 
-    void note(std::uint64_t partitions) {
-      in_time[count++ % kRounds] = partitions;
+    void note(std::uint64_t counts) {
+      const std::uint64_t late = counts >> kLateShift;
+      in_time[count++ % kRounds] = late == 0 ? kAll : marked(counts) - late;
+      if (count < kRoundsMin) return;
       const auto known = static_cast<std::ptrdiff_t>(std::min(count, kRounds));
       auto sorted = in_time;
       std::sort(sorted.begin(), sorted.begin() + known);
@@ -97,6 +125,9 @@ class DeadlineWatch {
  public:
   DeadlineWatch(const BlockView<P>& block, std::uint32_t words, std::uint64_t after)
       : block_(block), words_(words), after_(after) {}
+
+  /// Start.
+  void start() noexcept { next_look_.store(0, std::memory_order_relaxed); }  // relaxed: a hint
 
   /// In the active `round`. Calls move(Run) for what the caller must move now.
   template <class Move>

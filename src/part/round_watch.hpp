@@ -17,8 +17,8 @@
 
 namespace larklane::part {
 
-/// What a thread has copied, in ticks, for all channels: each copy delays what it makes ready
-/// next.
+/// What a thread has copied for all channels, in a unit of time: each copy delays what it makes
+/// ready next.
 struct CopyingThread {
   std::uint32_t number = 0;  ///< from 1 on
   std::uint64_t copied = 0;
@@ -44,7 +44,8 @@ struct CopyingThread {
   };
   std::array<Since, kPlaces> places{};
 };
-inline constinit thread_local CopyingThread this_copying_thread{};
+inline constinit thread_local CopyingThread this_copying_thread{};  ///< ticks
+inline constinit thread_local CopyingThread this_timed_thread{};    ///< ns
 
 /// Thread safety: thread-safe between begin() and seen(), which belong to the thread that starts
 /// and completes the round.

@@ -322,7 +322,7 @@ void World::sender() {
 /// As SendChannel does it: a single partition has a way of its own.
 Status World::mark(std::uint64_t round, Run run, Mover& mover) {
   if (timed_)
-    return timed_->marks.mark(send_.rendezvous(), round, run, simulation_.now_ps() + 1,
+    return timed_->marks.mark(send_.rendezvous(), round, run, simulation_.now_ps() + 1, 0,
                               [&](Run moved) { mover.move(moved); });
   if (run.count != 1) return send_.mark(round, run, mover);
   if (case_.mode == Mode::direct)

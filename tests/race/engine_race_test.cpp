@@ -496,6 +496,30 @@ TEST_P(EngineRace, LargeRunsAreCopiedByManyThreads) {
   four_threads_a_side(GetParam(), Shape{8, 4, 1u << 20, "static:2"});
 }
 
+TEST_P(EngineRace, AskedForBeforeTheMatchWithADeadline) {
+  for (int turn = 0; turn < (kSanitized ? 20 : 100); ++turn) {
+    EnginePair pair(GetParam(), "timer:1us");
+    std::vector<std::byte> from(4 * 1000), to(4 * 1000);
+    RecvRequest* recv =
+        made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), 4, 1000)));
+    ASSERT_TRUE(recv->start().ok());
+    std::thread asking([&] {
+      for (bool arrived = false; !arrived; ::sched_yield())
+        ASSERT_TRUE(recv->parrived(1, &arrived).ok());
+    });
+    SendRequest* send =
+        made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 4, 1000)));
+    ASSERT_TRUE(send->start().ok());
+    ASSERT_TRUE(send->pready(0, 2).ok());
+    asking.join();
+    ASSERT_TRUE(send->pready(2, 2).ok());
+    EXPECT_EQ(complete(*recv), Completion::complete);
+    EXPECT_EQ(complete(*send), Completion::complete);
+    EXPECT_TRUE(pair.sender->free(send).ok());
+    EXPECT_TRUE(pair.receiver->free(recv).ok());
+  }
+}
+
 TEST_P(EngineRace, DeadlinesInTheMiddleOfMarks) {
   for (const char* policy : {"timer:1us", "timer:30us"}) {
     four_threads_a_side(GetParam(), Shape{32, 8, 32 * 800, policy});

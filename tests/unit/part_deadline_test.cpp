@@ -31,6 +31,7 @@ class TimedWord {
     EXPECT_EQ(moved_count_, round_ * shape_.partitions);
     ++round_;
     marks_.start(round_);
+    watch_.start();
     send_.start(round_);
   }
   /// @return what the receiver's Start moves
@@ -40,11 +41,12 @@ class TimedWord {
     return runs_;
   }
   /// @return what the mark moves
-  std::vector<Run> mark(std::uint32_t partition, std::uint64_t now) {
+  std::vector<Run> mark(std::uint32_t partition, std::uint64_t now, std::uint64_t busy = 0) {
     runs_.clear();
-    EXPECT_TRUE(
-        marks_.mark(send_.rendezvous(), round_, {partition, 1}, now, [this](Run run) { move(run); })
-            .ok());
+    EXPECT_TRUE(marks_
+                    .mark(send_.rendezvous(), round_, {partition, 1}, now, busy,
+                          [this](Run run) { move(run); })
+                    .ok());
     return runs_;
   }
   /// @return what a waiting receiver moves
@@ -66,6 +68,11 @@ class TimedWord {
       moved.push_back(count);
     }
     return moved;
+  }
+
+  bool has_expired() const {
+    return (view_.word(round_, 0).state.load(std::memory_order_relaxed) & word_state::kExpired) !=
+           0;
   }
 
   void move(Run run) {
@@ -153,12 +160,40 @@ TEST(PartDeadline, AReceiverThatStartsLateTakesWhatHasExpired) {
   EXPECT_EQ(word.mark(2, 1101), (Runs{{2, 1}}));
 }
 
-// From the second round on the third mark is expected to be the last in time.
+// From the fourth round on the third mark is expected to be the last in time.
 TEST(PartDeadline, AChronicLaggardIsNotWaitedFor) {
   TimedWord word(4);
-  EXPECT_EQ(word.round_with_a_laggard(), (std::vector<std::uint32_t>{0, 0, 0, 4}));
+  for (int round = 0; round < 3; ++round)
+    EXPECT_EQ(word.round_with_a_laggard(), (std::vector<std::uint32_t>{0, 0, 0, 4}));
   for (int round = 0; round < 8; ++round)
     EXPECT_EQ(word.round_with_a_laggard(), (std::vector<std::uint32_t>{0, 0, 3, 1}));
+}
+
+// One thread marks all: the third copy delays the fourth mark, which is not late for that.
+TEST(PartDeadline, WhatAThreadCopiesMakesItsNextMarksNoLater) {
+  TimedWord word(4);
+  for (int round = 0; round < 3; ++round) word.round_with_a_laggard();
+  std::vector<std::uint32_t> last_moves;
+  for (std::uint64_t now = 10'000'000; now < 100'000'000; now += 10'000'000) {
+    word.start();
+    word.open();
+    for (std::uint32_t p = 0; p < 3; ++p) (void)word.mark(p, now + p);
+    const std::uint64_t copied = word.has_expired() ? 5 * kAfter : 0;
+    last_moves.push_back(word.mark(3, now + 3 + copied, copied).front().count);
+  }
+  EXPECT_EQ(last_moves, (std::vector<std::uint32_t>{1, 1, 1, 4, 4, 4, 4, 4, 4}));
+}
+
+// Numbers are taken before marks: the one with the last number may not be the last to mark.
+TEST(PartDeadline, WhereAllAreInTimeOnlyCompletionMoves) {
+  TimedWord word(32);
+  for (std::uint64_t now = 10'000; now < 100'000; now += 10'000) {
+    word.start();
+    word.open();
+    for (std::uint32_t p = 0; p < 31; ++p) EXPECT_EQ(word.mark(p, now + p), Runs{});
+    EXPECT_EQ(word.mark(31, now + 31), (Runs{{0, 32}}));
+    EXPECT_FALSE(word.has_expired());
+  }
 }
 
 TEST(PartDeadline, TheMedianOfFiveRoundsSaysHowManyAreExpected) {
