@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,11 +27,23 @@ static const char usage[] =
     "            (--way surprise: in one round of three)\n"
     "  calls     ns above an empty call        --way pready | contended | parrived\n"
     "            ns above the library's call   --way isend | waitall\n"
+    "  cost      what larklane simulate --costs takes, ns; N a multiple of 64 KiB\n"
+    "            of a call of attach that copies 2, 4, 8, 16, 32 KiB out of N bytes, by the "
+    "sender's\n"
+    "            first thread, by the second, either beside the other, by the first beside the\n"
+    "            receiver, and the reverse (30 samples in turn)  --way copy\n"
+    "            of a turn of a waiting call; until it has a core that a thread leaves; of a line\n"
+    "            between cores; what Pready adds to a call that copies   --way turn | switch | "
+    "line |\n"
+    "            move; of Pready after 1 ms and, in turn, the second call that copies   --way "
+    "first\n"
     "options\n"
     "  --bytes N        bytes of one message (default 8)\n"
     "  --partitions N   send and receive partitions (1)\n"
     "  --threads N      sending threads, each with its share of the partitions (1)\n"
     "  --late-us N      the last thread computes so much longer (0)\n"
+    "  --bound          exposed: two threads, each on a core, end computing together, but for the\n"
+    "                   first, which is late; the second one shares its core with the receiver\n"
     "  --rounds N       measured rounds (1000)\n"
     "  --warmup N       rounds before them (10 percent)\n"
     "  --live           keep a partitioned channel alive beside native calls\n";
@@ -39,6 +52,19 @@ int rank_of_this(void) {
   int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   return rank;
+}
+
+void bind_to(int core) {
+  cpu_set_t all, one;
+  CPU_ZERO(&one);
+  sched_getaffinity(0, sizeof all, &all);
+  int index = 0;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &all) && index++ == core) CPU_SET(cpu, &one);
+  if (sched_setaffinity(0, sizeof one, &one) != 0) {
+    fprintf(stderr, "pair: two cores are needed: run on a host that has them, unbound\n");
+    MPI_Abort(MPI_COMM_WORLD, 6);
+  }
 }
 
 double now_ns(void) {
@@ -103,13 +129,14 @@ void await_news(struct news* news, int round) {
 }
 
 static struct options parse(int argc, char** argv) {
-  struct options o = {"", "partitioned", 8, 1, 1, 0, 1000, -1, 0};
-  enum { WAY = 1, BYTES, PARTITIONS, THREADS, LATE, ROUNDS, WARMUP, LIVE, HELP };
+  struct options o = {"", "partitioned", 8, 1, 1, 0, 0, 1000, -1, 0};
+  enum { WAY = 1, BYTES, PARTITIONS, THREADS, LATE, BOUND, ROUNDS, WARMUP, LIVE, HELP };
   static const struct option known[] = {{"way", 1, NULL, WAY},
                                         {"bytes", 1, NULL, BYTES},
                                         {"partitions", 1, NULL, PARTITIONS},
                                         {"threads", 1, NULL, THREADS},
                                         {"late-us", 1, NULL, LATE},
+                                        {"bound", 0, NULL, BOUND},
                                         {"rounds", 1, NULL, ROUNDS},
                                         {"warmup", 1, NULL, WARMUP},
                                         {"live", 0, NULL, LIVE},
@@ -134,6 +161,9 @@ static struct options parse(int argc, char** argv) {
       case LATE:
         o.late_us = (int)value;
         break;
+      case BOUND:
+        o.bound = 1;
+        break;
       case ROUNDS:
         o.rounds = (int)value;
         break;
@@ -152,7 +182,8 @@ static struct options parse(int argc, char** argv) {
     }
   }
   if (optind + 1 != argc || o.partitions < 1 || o.threads < 1 || o.rounds < 1 ||
-      o.bytes % (size_t)o.partitions != 0 || o.partitions % o.threads != 0) {
+      o.bytes % (size_t)o.partitions != 0 || o.partitions % o.threads != 0 ||
+      (o.bound && o.threads != 2)) {
     fputs(usage, stderr);
     fputs("the bytes must be a multiple of the partitions, and these of the threads\n", stderr);
     exit(2);
@@ -184,6 +215,8 @@ int main(int argc, char** argv) {
     measure_early(&options, &samples);
   else if (strcmp(options.what, "calls") == 0)
     measure_calls(&options, &samples);
+  else if (strcmp(options.what, "cost") == 0)
+    measure_cost(&options, &samples);
   else {
     fprintf(stderr, "pair: no measurement is called %s\n%s", options.what, usage);
     MPI_Abort(MPI_COMM_WORLD, 2);

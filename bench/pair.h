@@ -13,7 +13,9 @@ struct options {
   size_t bytes; /* of one message, all partitions */
   int partitions;
   int threads; /* on the sending side */
-  int late_us; /* how much longer the last thread computes */
+  int late_us; /* how much longer the last thread computes; bound: the first */
+  int bound;   /* two threads end computing together, on a core each; the second one shares its
+                  core with the receiver */
   int rounds;
   int warmup;
   int live; /* keep a partitioned channel alive beside what is measured */
@@ -27,6 +29,8 @@ struct samples {
 };
 
 int rank_of_this(void);
+/* The calling thread stays on one core: 0 or 1, of those that it may use. */
+void bind_to(int core);
 /* CLOCK_MONOTONIC in nanoseconds: one clock for all processes of a host. */
 double now_ns(void);
 /* Every 8-byte word of a round's message differs from its neighbours and from its value in other
@@ -51,6 +55,7 @@ void measure_early(const struct options* options, struct samples* samples);
 void measure_latency(const struct options* options, struct samples* samples);
 void measure_exposed(const struct options* options, struct samples* samples);
 void measure_one_copy(const struct options* options, struct samples* samples);
+void measure_cost(const struct options* options, struct samples* samples);
 void measure_calls(const struct options* options, struct samples* samples);
 
 #endif

@@ -17,7 +17,8 @@ struct team {
   MPI_Comm comm;
   pthread_barrier_t go, done;
   int round;
-  double* ready; /* by thread */
+  double* ready;     /* by thread */
+  atomic_int filled; /* threads, of all rounds */
   int stop;
 };
 
@@ -32,12 +33,21 @@ static void compute(int late_us) {
   }
 }
 
+/* Until both threads have filled their part in this round. */
+static void meet(struct team* t) {
+  const int both = (t->round + t->o->warmup + 1) * 2;
+  atomic_fetch_add(&t->filled, 1);
+  while (atomic_load(&t->filled) < both) {
+  }
+}
+
 /* One thread's share of a round: its part becomes ready, and leaves if this way sends early. */
 static void share(struct team* t, int index) {
   const struct options* o = t->o;
   const size_t bytes = o->bytes / (size_t)o->threads;
   fill(t->buffer, bytes, (size_t)index * bytes, t->round);
-  const int late = index == o->threads - 1;
+  const int late = index == (o->bound ? 0 : o->threads - 1);
+  if (o->bound) meet(t);
   if (late) compute(o->late_us);
   t->ready[index] = now_ns();
   if (strcmp(o->way, "partitioned") == 0) {
@@ -50,6 +60,7 @@ static void share(struct team* t, int index) {
 
 static void* run_member(void* argument) {
   struct member* m = argument;
+  if (m->team->o->bound) bind_to(1);
   for (;;) {
     pthread_barrier_wait(&m->team->go);
     if (m->team->stop) return NULL;
@@ -160,6 +171,7 @@ void measure_exposed(const struct options* o, struct samples* s) {
     members[i] = (struct member){&t, i};
     pthread_create(&threads[i], NULL, run_member, &members[i]);
   }
+  if (o->bound) bind_to(sender ? 0 : 1);
   for (int round = -o->warmup; round < o->rounds; ++round) {
     t.round = round;
     if (sender) {

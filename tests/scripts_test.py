@@ -24,8 +24,8 @@ def load(name):
     return module
 
 
-bars, driver, learned, mutants, options, paper, savings, statements = map(
-    load, ("bars", "test", "learned", "mutants", "options_doc", "paper_figures", "savings", "statements"))
+bars, driver, learned, mutants, options, paper, savings, simulated, statements = map(
+    load, ("bars", "test", "learned", "mutants", "options_doc", "paper_figures", "savings", "simulated", "statements"))
 stats = bars.stats
 
 
@@ -70,6 +70,28 @@ class Seen:
 
     def sizes(self, plan):
         return sorted(size for name, size in self.figures if name == plan)
+
+
+def test_simulated():
+    point = simulated.Point(4, 1 << 20, 2, 1000)
+    assert point in simulated.grid() and len(set(simulated.grid())) == len(simulated.grid())
+    made = simulated.judged(point, [100.0, 110.0, 90.0, 120.0, 100.0], 92.0)  # the turns: 100, 90, 100 and 110, 120
+    assert made["median_us"] == 100 and abs(made["aa_noise"] - 0.15) < 1e-9 and abs(made["error"] - 0.08) < 1e-9
+    assert made["place"] == "4 partitions, 1 MiB, 2 groups, 1000 us late"
+
+    def verdict(*simulated_us, noise=0.0):
+        points = [simulated.judged(point, [100.0, 100 * (1 + noise)], each * (1 + noise / 2)) for each in simulated_us]
+        return simulated.verdicts(points)[0]
+
+    assert verdict(115, 80, 100)[1] and not verdict(116, 80, 100)[1]  # 15, 20, 0 and 16, 20, 0 %
+    assert "1 are further off, the worst by 20 %" in verdict(115, 80, 100)[0]
+    assert "0 are too noisy" in verdict(100, noise=0.1)[0] and "1 are too noisy" in verdict(100, noise=0.2)[0]
+    turn = {f"copy {bytes_}": [float(number) for number in range(30)] for bytes_ in simulated.SIZES}
+    turns = [{**turn, "pready": [-1.0 * scale], "move": [300.0], "first": [1500.0], "line": [50.0], "turn": [800.0 * scale], "switch": [3000.0]} for scale in (1, 2, 3)]
+    text = simulated.costs_text(simulated.over_turns(turns))
+    # No cost is negative; a call of 8 KiB is the third of each five.
+    assert text.splitlines()[0] == "larklane copy costs 1" and "pready 0.0\n" in text and "turn 1600.0\n" in text and text.endswith("end\n")
+    assert "copy 65536 8192 2.0 7.0 12.0 17.0 22.0 27.0\n" in text
 
 
 def test_learned():

@@ -83,6 +83,8 @@ Examples:
   larklane simulate --pattern exponential --spread-us 50 --rounds 200 --seed 7
   larklane simulate --learned --spread-us 400          what the policy that learns its groups makes of it
   larklane simulate --sweep 8x8 --partitions 16 --spread-us 40 --show speedup
+  larklane simulate --costs FILE --pattern late-thread --partitions 16 --spread-us 1000
+                                       over shared memory: scripts/simulated.py --costs FILE measures a host
   larklane simulate --free-processor                   marks, lines and polls cost nothing: what `larklane model` computes
   larklane simulate --from 256K --to 64M --json        for programs: everything that can be shown)";
 
@@ -234,6 +236,11 @@ void add_simulate_options(CLI::App* command, larklane::tools::SimulateRequest* r
   command->add_option("--regime", request->regime, "network and processor, each with sources")
       ->check(CLI::IsMember(regimes))
       ->capture_default_str();
+  command
+      ->add_option("--costs", request->costs_file,
+                   "no network: threads copy over the memory of a host whose measured costs these "
+                   "are")
+      ->type_name("FILE");
   add_network_options(command, request);
   command->add_flag("--free-processor", request->is_processor_free,
                     "of a processor, overheads alone cost time");
@@ -247,7 +254,7 @@ void add_simulate_options(CLI::App* command, larklane::tools::SimulateRequest* r
       ->capture_default_str();
   command->add_option("--pattern", request->pattern, "when partitions become ready")
       ->check(CLI::IsMember({"simultaneous", "laggard", "uniform", "gaussian", "exponential",
-                             "alternating", "bursts"}))
+                             "alternating", "bursts", "late-thread"}))
       ->capture_default_str();
   command
       ->add_option("--spread-us", request->spread_us,

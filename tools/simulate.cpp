@@ -13,6 +13,7 @@
 #include "sim/regime.hpp"
 #include "sim/scenario.hpp"
 #include "sim/sweep.hpp"
+#include "simulate_copying.hpp"
 #include "size_text.hpp"
 
 namespace larklane::tools {
@@ -102,7 +103,8 @@ std::string sweep_refusal(const SimulateRequest& request) {
 std::string refusal(const SimulateRequest& request) {
   constexpr std::uint64_t kMarksMax = 1 << 16;  // of a figure: a table takes half a minute
   if (!sim::regime_named(request.regime)) return "no regime '" + request.regime + "'";
-  if (!model::pattern_named(request.pattern)) return "no pattern '" + request.pattern + "'";
+  if (!model::pattern_named(request.pattern))
+    return "no pattern '" + request.pattern + "' without --costs";
   if (request.from_bytes % request.partitions != 0)
     return "--from: " + std::to_string(request.from_bytes) + " bytes are no multiple of the " +
            std::to_string(request.partitions) + " partitions";
@@ -361,6 +363,7 @@ void print_json(const SimulateRequest& request, const Setup& setup, const std::v
 }  // namespace
 
 int simulate(const SimulateRequest& request) {
+  if (!request.costs_file.empty()) return simulate_copying(request);
   if (const std::string why = refusal(request); !why.empty()) {
     std::fprintf(stderr, "larklane simulate: %s\n", why.c_str());
     return kRefused;

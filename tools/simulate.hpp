@@ -10,6 +10,7 @@ namespace larklane::tools {
 
 struct SimulateRequest {
   std::string regime = "niagara";
+  std::string costs_file;  ///< of a host whose memory is used instead; empty: a network
   /// Instead of the regime's.
   std::optional<double> latency_ns, send_overhead_ns, recv_overhead_ns, gap_ns,
       gigabytes_per_second;

@@ -107,7 +107,8 @@ bool OneSided::ready_in_time(std::uint64_t round, std::uint32_t partition) {
     simulation_.wake(word.begun);
   }
   return timed_->marks
-      .mark(send_.rendezvous(), round, {partition, 1}, now_ps, 0, [this](part::Run run) { post(run); })
+      .mark(send_.rendezvous(), round, {partition, 1}, now_ps, 0,
+            [this](part::Run run) { post(run); })
       .ok();
 }
 

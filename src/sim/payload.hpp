@@ -17,7 +17,8 @@ namespace larklane::sim {
 class Payload {
  public:
   Payload(std::uint32_t partitions, std::uint64_t partition_bytes)
-      : bytes_(std::min(partition_bytes, kPayloadBytesMax)),
+      : partition_bytes_(partition_bytes),
+        bytes_(std::min(partition_bytes, kPayloadBytesMax)),
         send_(partitions * bytes_),
         receive_(send_.size()),
         ready_(partitions) {}
@@ -42,6 +43,20 @@ class Payload {
     std::copy_n(send_.begin() + offset(run.first), run.count * bytes_,
                 receive_.begin() + offset(run.first));
   }
+  /// Of the message's bytes [offset, offset + length) those that exist, as one mover of several.
+  /// @return false: one of them was not ready
+  bool move_bytes(std::uint64_t offset, std::uint64_t length) {
+    const std::uint64_t end = offset + length;
+    bool were_ready = true;
+    for (std::uint64_t p = offset / partition_bytes_; p * partition_bytes_ < end; ++p) {
+      const std::uint64_t begin = p * partition_bytes_;
+      were_ready = were_ready && ready_[p];
+      for (std::uint64_t i = 0; i < bytes_; ++i)
+        if (begin + i >= offset && begin + i < end)
+          receive_[p * bytes_ + i] = send_[p * bytes_ + i];
+    }
+    return were_ready;
+  }
   bool has_arrived(std::uint64_t round) const {
     for (std::uint64_t i = 0; i < receive_.size(); ++i)
       if (receive_[i] != byte_of(round, i)) return false;
@@ -58,7 +73,8 @@ class Payload {
     return static_cast<std::ptrdiff_t>(partition * bytes_);
   }
 
-  std::uint64_t bytes_;  // of a partition
+  const std::uint64_t partition_bytes_;
+  const std::uint64_t bytes_;  // of a partition, those that exist
   std::vector<std::byte> send_, receive_;
   std::vector<bool> ready_;  // by partition
 };

@@ -8,6 +8,7 @@
 
 #include "base/status.hpp"
 #include "net/loop/costs.hpp"
+#include "sim/copy_costs.hpp"
 
 namespace larklane::sim {
 
@@ -37,6 +38,11 @@ struct Scenario {
   /// Set: the baseline, without groups. A send for each partition, eager or by rendezvous, under
   /// one lock.
   std::optional<TwoSidedCosts> two_sided;
+  /// Set: no network. Threads copy what they complete, between two processes of one host; each is
+  /// bound to a core, the receiver to the last one. No more threads than cores, no policy
+  /// `learned`; `network` has no part in it, and of `processor` only loads and read-modify-writes
+  /// of lines that are held.
+  std::optional<CopyCosts> copying;
   /// Partitions are theirs in equal blocks. @pre 1 to `partitions`
   std::uint32_t threads = 1;
   /// By round and partition, from the round's begin on: until when a thread computes it.

@@ -8,6 +8,7 @@
 
 #include "net/loop/simulation.hpp"
 #include "part/policy.hpp"
+#include "sim/copying.hpp"
 #include "sim/path.hpp"
 #include "sim/payload.hpp"
 #include "sim/scenario.hpp"
@@ -23,14 +24,18 @@ class Rounds {
  public:
   explicit Rounds(const Scenario& scenario)
       : scenario_(scenario),
-        simulation_({.seed = scenario.seed,
-                     .deadline_ps = std::numeric_limits<std::uint64_t>::max(),
-                     .costs = scenario.processor}),
+        simulation_(
+            {.seed = scenario.seed,
+             .deadline_ps = std::numeric_limits<std::uint64_t>::max(),
+             .costs = scenario.copying ? Copying::processor(scenario) : scenario.processor}),
         payload_(scenario.partitions, scenario.partition_bytes),
         out_(simulation_, link_costs(scenario), "the sender's network") {
     if (scenario.two_sided)
       back_.emplace(simulation_, link_costs(scenario), "the receiver's network");
-    path_ = make_path(simulation_, scenario, payload_, out_, back_ ? &*back_ : nullptr);
+    if (scenario.copying)
+      path_ = std::make_unique<Copying>(simulation_, scenario, payload_);
+    else
+      path_ = make_path(simulation_, scenario, payload_, out_, back_ ? &*back_ : nullptr);
     for (std::uint32_t t = 0; t < scenario.threads; ++t)
       simulation_.spawn("thread " + std::to_string(t), [this, t] { compute(t); });
     simulation_.spawn("the receiver", [this] { receive(); });
@@ -105,6 +110,10 @@ bool is_possible(const Scenario& scenario) {
     return scenario.plans.size() == 1 && !scenario.is_learned &&
            part::Layout::make(scenario.partitions, scenario.plans.front())->roots().empty();
   };
+  const auto& copying = scenario.copying;
+  if (copying && (copying->calls.empty() || scenario.threads > copying->cores ||
+                  scenario.is_learned || scenario.two_sided || scenario.deadline_ps))
+    return false;
   return scenario.partitions != 0 && scenario.threads != 0 &&
          scenario.threads <= scenario.partitions && scenario.network.queues != 0 &&
          std::ranges::all_of(scenario.ready_ps, fits) && !scenario.plans.empty() &&

@@ -250,7 +250,7 @@ bool is_possible(const Sweep& sweep) {
   const Scenario& channel = sweep.channel;
   return sweep.columns != 0 && sweep.rows != 0 && sweep.corners >= 1 &&
          sweep.corners <= kCorners.size() && !channel.is_learned && !channel.is_receiver_late &&
-         channel.threads == channel.partitions && is_possible(channel);
+         !channel.copying && channel.threads == channel.partitions && is_possible(channel);
 }
 
 }  // namespace

@@ -32,6 +32,9 @@ class Atomic {
   T fetch_add(T value, std::memory_order) {
     return modify([&](T old) { return static_cast<T>(old + value); });
   }
+  T fetch_sub(T value, std::memory_order) {
+    return modify([&](T old) { return static_cast<T>(old - value); });
+  }
   T fetch_or(T value, std::memory_order) {
     return modify([&](T old) { return static_cast<T>(old | value); });
   }

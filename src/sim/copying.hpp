@@ -1,0 +1,82 @@
+#pragma once
+// Partitioned communication over the memory of one host: the engine's code for direct mode and for
+// shared copies, where what a mover does is to copy, in its own time. Who waits copies pieces of
+// what others have begun.
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "net/loop/atomic.hpp"
+#include "part/shared_copy.hpp"
+#include "part/side.hpp"
+#include "sim/path.hpp"
+#include "sim/payload.hpp"
+#include "sim/scenario.hpp"
+
+namespace larklane::sim {
+
+/// Thread safety: as Path.
+class Copying final : public Path {
+ public:
+  Copying(loop::Simulation& simulation, const Scenario& scenario, Payload& payload);
+
+  void start(std::uint64_t round) override;
+  bool ready(std::uint64_t round, std::uint32_t partition) override;
+  void receive(std::uint64_t round) override;
+  bool take(std::uint64_t) override { return false; }  // movers publish
+  bool is_over(std::uint64_t round) override;
+  bool arrived(std::uint64_t round, std::uint32_t partition) override;
+  std::uint32_t transfers() const override { return transfers_; }
+
+  /// What the processor's steps cost.
+  static loop::Costs processor(const Scenario& scenario);
+
+ private:
+  struct Mover {
+    bool is_receiver;
+    bool is_near;  ///< on the receiver's core
+  };
+  static constexpr Mover kReceiver{.is_receiver = true, .is_near = true};
+  struct FreeLines {
+    void operator()(std::byte* base) const;
+  };
+  /// Copies what the engine says is to be moved now.
+  struct Copier {
+    Copying& path;
+    Mover mover;
+    std::uint64_t round;
+    void move(part::Run run) { path.move(mover, round, run); }
+    // Slots, which direct mode has none of.
+    void fill(std::byte*, std::uint64_t, std::uint64_t) {}
+    void empty(const std::byte*, std::uint64_t, std::uint64_t) {}
+  };
+
+  static part::BlockShape shape_of(const Scenario& scenario);
+  void choose(std::span<const std::uint32_t> boundaries);
+  void move(Mover mover, std::uint64_t round, part::Run run);
+  void work(Mover mover, std::uint64_t round);
+  bool is_near(std::uint32_t thread) const { return thread + 1 == costs_.cores; }
+  Beside beside(Mover mover) const;
+  void copy(Mover mover, part::Piece piece);
+  void published(std::uint64_t round, part::Run run);
+
+  loop::Simulation& simulation_;
+  const Scenario& scenario_;
+  const CopyCosts& costs_;
+  Payload& payload_;
+  const part::BlockShape shape_;
+  const std::unique_ptr<std::byte, FreeLines> memory_;
+  const part::BlockView<loop::Platform> view_;
+  part::SendSide<loop::Platform> send_;
+  part::RecvSide<loop::Platform> recv_;
+  const part::SharedCopy<loop::Platform> shared_copy_;
+  std::vector<std::uint32_t> thread_of_;                       // by partition
+  bool is_core_free_ = false;                                  // the receiver's
+  std::uint32_t copying_senders_ = 0, copying_receivers_ = 0;  // threads
+  loop::Simulation::Event core_;                               // it is
+  std::uint32_t transfers_ = 0;
+};
+
+}  // namespace larklane::sim

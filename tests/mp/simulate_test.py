@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""`larklane simulate --costs` from the command line.
+
+  simulate_test.py --build DIR CASE     one case
+  simulate_test.py --list               every case, one a line
+
+Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
+"""
+
+import json
+import sys
+
+import stub_test
+from stub_test import REFUSED, expect, system
+
+
+def copies(bench):
+    """It computes with the file's costs, repeats itself, and refuses what is no such file."""
+    costs = bench.scratch / "costs.txt"
+    named = ("cores 2", "piece_bytes 32768", "pready 0", "move 0", "first 0", "line 0", "turn 0", "switch 0")
+    calls = [f"copy 1048576 {bytes_} {' '.join([str(bytes_ / 8)] * 6)}" for bytes_ in (2048, 32768)]  # 8 GB/s
+    costs.write_text("\n".join(["larklane copy costs 1", *named, *calls, "end"]) + "\n", encoding="utf-8")
+    words = ("simulate", "--costs", costs, "--pattern", "late-thread", "--spread-us", 1000, "--partitions", 4, "--from", "1M", "--to", "1M", "--rounds", 3)
+    made = json.loads(system(bench.command, *words, "--json"))
+    # One group: the message, of which the receiver copies a half; several: a half of the first thread's half.
+    expect(made["counts"] == [1, 2, 4], "other groups", str(made))
+    for figure, us in zip(made["rows"][0]["by_groups"], (1 << 16, 1 << 15, 1 << 15), strict=True):
+        expect(us / 1e3 < figure["exposed_us"] < 1.01 * us / 1e3, "not what the costs say", str(made))
+    table = system(bench.command, *words)
+    expect(table == system(bench.command, *words) and "8 KiB" not in table and "2 KiB    0.26" in table, "the table does not say the costs", table)
+    damaged = bench.scratch / "damaged.txt"
+    damaged.write_text(costs.read_text(encoding="utf-8").replace("turn 0", "turn -1"), encoding="utf-8")
+    for more, why in ((("--costs", damaged), "line 8"), (("--costs", bench.scratch / "none.txt"), "can't be read"), (("--costs", costs, "--threads", 3), "--threads"),
+                      (("--costs", costs, "--learned"), "--learned"), (("--costs", costs, "--from", 1000, "--partitions", 3), "--from"), (("--pattern", "late-thread"), "--costs")):
+        output = system(bench.command, "simulate", *more, status=REFUSED)
+        expect(why in output, f"{more}: no '{why}'", output)
+
+
+def cases():
+    return [(copies, None)]
+
+
+if __name__ == "__main__":
+    sys.exit(stub_test.main(cases, stub_test.Bench, __doc__))
