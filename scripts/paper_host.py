@@ -9,7 +9,7 @@ import pathlib
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import bars
@@ -21,7 +21,7 @@ from larklane.figures import ArrivalPanel, Bar, Curve, Mark, Panel
 LARKLANE = bars.ROOT / "build/release/bin/larklane"
 COUNTS = (4, 8, 16, 32)
 ROUNDS = 10
-OPTIONS = ("--sizes 64K,1M,8M,128M --ways join,partitioned --compute-us 100000 --noise single --noise-percent 4 --warmup 1 --limit 30 "
+OPTIONS = ("--sizes 64K,1M,8M,128M --ways join,partitioned --compute-us 100000 --noise single --noise-percent 4 --warmup 1 "
            f"--iterations {ROUNDS} --traces {ROUNDS}")
 
 Host = dict[str, Any]
@@ -41,18 +41,22 @@ def installed() -> launch.Mpi | None:
     return next((mpi for mpi in launch.MPIS.values() if mpi.installed()), None)
 
 
+def benched(mpi: launch.Mpi, ranks: int, words: Sequence[str], environment: Mapping[str, str] | None = None) -> list[cases.Case]:
+    """What one launch of `larklane bench` measured. @raises RuntimeError  it failed: a payload was wrong, it hung, ..."""
+    with tempfile.TemporaryDirectory(prefix="cluster23-") as folder:
+        command = [str(LARKLANE), "bench", *words, "--launcher", shlex.join([str(mpi.launcher), *mpi.flags, "-n", str(ranks)]), "--repetitions", "1",
+                   "--limit", "30", "--no-report", "--out", f"{folder}/out"]
+        done = subprocess.run(command, env={**os.environ, **mpi.environment, **(environment or {})}, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{shlex.join(words)}: {done.stderr.strip()[-500:]}")
+        return cases.measured(schema.load([pathlib.Path(folder) / "out/bench.json"]))
+
+
 def measure(mpi: launch.Mpi) -> Host:
     """Some 2 minutes. @raises RuntimeError  the benchmark gave no figures"""
     runs, load = [], os.getloadavg()[0]
     for partitions in COUNTS:
-        with tempfile.TemporaryDirectory(prefix="cluster23-") as folder:
-            words = [str(LARKLANE), "bench", "perceived-bandwidth", *OPTIONS.split(), "--threads", str(partitions), "--with", "larklane",
-                     "--launcher", shlex.join([str(mpi.launcher), *mpi.flags, "-n", "2"]), "--repetitions", "1", "--no-report", "--out",
-                     f"{folder}/out"]
-            done = subprocess.run(words, env={**os.environ, **mpi.environment}, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise RuntimeError(f"{shlex.join(words)}: {done.stderr.strip()[-500:]}")
-            found = cases.measured(schema.load([pathlib.Path(folder) / "out/bench.json"]))
+        found = benched(mpi, 2, ["perceived-bandwidth", *OPTIONS.split(), "--threads", str(partitions), "--with", "larklane"])
         runs += [_of_point(case) for case in found if case.way == cases.PARTITIONED and case.series.traces]
     if not runs:
         raise RuntimeError("the benchmark gave no rounds of partitions: run it by hand to see why")
@@ -69,11 +73,14 @@ def read(path: pathlib.Path) -> Host:
     return made
 
 
-def footer(host: Host) -> str:
-    if not host["runs"]:
-        return ""
-    return (f" This host: {host['cpu']}, {host['cores']} cores, {host['mpi']} under Larklane, {host['rounds']} rounds, {host['measured'][:10]}, "
+def about(host: Host, rounds: str) -> str:
+    """@param rounds  how many, in words"""
+    return (f"This host: {host['cpu']}, {host['cores']} cores, {host['mpi']} under Larklane, {rounds}, {host['measured'][:10]}, "
             f"load {host['load']:g} when it began; threads beyond {host['cores']} take turns.")
+
+
+def footer(host: Host) -> str:
+    return " " + about(host, f"{host['rounds']} rounds") if host["runs"] else ""
 
 
 def panels(host: Host, size: int) -> list[ArrivalPanel]:
