@@ -1,10 +1,11 @@
-"""What Temucin et al., CLUSTER'23, say of their figures: for scripts/paper_figures.py."""
+"""What Temucin et al., CLUSTER'23, say of their figures: for scripts/paper_figures.py, simulated, and scripts/paper_shm.py, over shared memory."""
 
 PAPER = "Temucin et al., CLUSTER'23, figure"
 TABLE_I = ((512 << 10, 1), (2 << 20, 2), (8 << 20, 4), (32 << 20, 8), (128 << 20, 16))  # groups below that size; above: 32
 DELAY_US = 4000  # 4 % of 100 ms
 TIMER_US = 3000  # figure 9, "arbitrary"
 DELTAS_US = (10, 35, 100)  # figure 13
+APART = 0.0615  # of these timers, at most
 SWEEP_DELTA_US = 35  # not in the paper's text
 
 SHOWS = {
@@ -16,7 +17,7 @@ SHOWS = {
     "10": "31 of 32 partitions of 8 MiB travel before the last one is ready.",
     "11": "Of 128 MiB about 3/8 are early.",
     "12": "32 partitions: 35 us are enough; more with more partitions.",
-    "13": "10, 35 and 100 us: at most 6.15 % apart.",
+    "13": f"10, 35 and 100 us: at most {APART:.2%} apart.".replace("%", " %"),
     "14": "At 1 MB 1.60 (10 us of noise), 1.63 (40 us). **Negative: 1.04 at 400 us, next to nothing; large messages gain nothing.**",
 }
 

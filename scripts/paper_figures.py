@@ -2,8 +2,8 @@
 """Figures 3 and 6 to 14 of Temucin et al., CLUSTER'23, on the simulated network `niagara`: docs/measurements/cluster23.
 
 An SVG and a CSV for each, and README.md: what the paper shows, what ours shows, and at which cost of a message the paper's figures would
-appear. Nothing is fitted, and nothing passes or fails. When partitions become ready on this machine is measured, too, if there is an MPI of
-`make setup` (figures 10 to 12; 2 minutes): host.json. Simulated time does not depend on the machine; with --simulated a busy one may run this.
+appear. Nothing is fitted, and nothing passes or fails. Those of shared memory are real (figures 6 and 8 to 14; 6 minutes) if there is an MPI of
+`make setup`: host.json, figure-*-host. Simulated time does not depend on the machine; with --simulated a busy one may run this.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from typing import Any
 
 import bars
 import paper_host
+import paper_shm
 from cluster23 import DELAY_US, DELTAS_US, PAPER, SHOWS, SWEEP_DELTA_US, TIMER_US, ploggp
 
 from larklane import simulation, wording
@@ -272,7 +273,7 @@ def figure_14(results: Results) -> Chart:
 
 def all_figures(results: Results, host: Host) -> list[Figure]:
     return [figure_3(results), figure_6(results), figure_7(results), figure_8(results), figure_9(results), figure_arrivals(10, 8 << 20, host),
-            figure_arrivals(11, 128 << 20, host), figure_12(results, host), figure_13(results), figure_14(results)]
+            figure_arrivals(11, 128 << 20, host), figure_12(results, host), figure_13(results), figure_14(results), *paper_shm.figures(host, paper_shm.newest_row())]
 
 
 # --- the paper's points -----------------------------------------------------------------------------------------------
@@ -432,13 +433,13 @@ def early_share(size: int) -> float:
 
 def page(results: Results, host: Host, answers: Sequence[Answer]) -> str:
     apart = f"| 32 partitions, timers of 10, 35 and 100 us apart (figure 13) | 6.15 % | {deltas_apart(results)} | | |"
-    lines = ["# Figures of CLUSTER'23, on a simulated network", "",
+    lines = ["# Figures of CLUSTER'23, simulated and real", "",
              "Written by `scripts/paper_figures.py`: figures 3 and 6 to 14 of Temucin et al., CLUSTER'23, with the engine's code on the network `niagara`",
              "([simulation](../../simulation.md): every parameter with its source; more than two threads are extrapolated). Nothing is fitted, and nothing",
              "passes or fails. Beside each figure is its CSV. Figures 1, 2, 4 and 5 of the paper are diagrams.", "",
              "| figure | the paper | ours | where they differ |", "|---|---|---|---|",
              *(f"| [{number}](figure-{number}.svg) | {SHOWS[number]} | {ours} | {why} |" for number, ours, why in index(results, host)), "",
-             "## The paper's points", "",
+             *paper_shm.section(host, paper_shm.newest_row()), "## The paper's points", "",
              "What we simulate, and the cost of a message at which the paper's figure would appear: of the baseline alone, under its lock (instead of 56 ns;",
              "`--request-ns`), or `o_s` of both (instead of 75 ns). Costs are searched for to a percent; no other parameter changes.",
              "Table I implies a cost of 11 to 23 us for each part ([model](../../model.md)).", "",
@@ -453,7 +454,7 @@ def write(figures: Sequence[Figure]) -> None:
 
     matplotlib.rcParams["svg.fonttype"] = "none"  # letters as outlines would be most of a file
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for old in FOLDER.glob("figure-*"):
+    for old in (*FOLDER.glob("*.svg"), *FOLDER.glob("*.csv")):
         old.unlink()
     for figure in figures:
         (FOLDER / f"{figure.name}.csv").write_text(figure.csv(), encoding="utf-8")
@@ -467,7 +468,7 @@ def measure_host() -> None:
         print("paper_figures: this host is left out: no MPI (make setup installs two)", file=sys.stderr)
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / "host.json").write_text(json.dumps(paper_host.measure(mpi)) + "\n", encoding="utf-8")
+    (FOLDER / "host.json").write_text(json.dumps({**paper_host.measure(mpi), **paper_shm.measure(mpi)}) + "\n", encoding="utf-8")
 
 
 def find_matplotlib() -> None:

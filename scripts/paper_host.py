@@ -25,7 +25,7 @@ OPTIONS = ("--sizes 64K,1M,8M,128M --ways join,partitioned --compute-us 100000 -
            f"--iterations {ROUNDS} --traces {ROUNDS}")
 
 Host = dict[str, Any]
-"""{"cpu", "cores", "mpi", "commit", "measured", "load", "rounds", "runs": [{"partitions", "bytes", "delta_us", "bars": [[begin, end], ...] of a typical round}]}"""
+"""{"cpu", "cores", "mpi", "commit", "measured", "load", "rounds", "runs": [{"partitions", "bytes", "delta_us", "bars": [[begin, end], ...] of a typical round}], and what paper_shm.py measures}"""
 
 
 def _of_point(case: cases.Case) -> dict[str, Any]:

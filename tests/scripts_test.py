@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Tests of the pure parts of scripts/: numbers and texts worked out by hand. Run by ctest; needs the standard library only."""
 
+import contextlib
 import dataclasses
 import importlib.util
+import io
 import json
 import math
 import pathlib
@@ -135,6 +137,123 @@ def test_paper_host():
     assert "Moon" in paper.paper_host.footer(host) and "load 0.5" in paper.paper_host.footer(host)
     nothing = paper.paper_host.read(pathlib.Path("/nowhere"))
     assert not paper.paper_host.panels(nothing, 64) and not paper.paper_host.delta_panels(nothing, (4,)) and not paper.paper_host.footer(nothing)
+
+
+def measured_shm(us_of):
+    """What host.json has of figures 6, 8, 9, 13 and 14, two turns. @param us_of  (setting, contender, size) -> microseconds"""
+    shm, mpi = paper.paper_shm, bars.launch.MPIS["mpich5"]
+
+    def run(_, setting, name, chosen):
+        contenders = [name, *([shm.ONE_SEND] if "join" in chosen.ways else [])]
+        return {(size, each): us_of(setting, each, size) for size in chosen.sizes for each in contenders}
+
+    twice = {name: pattern._replace(turns=2) for name, pattern in shm.PATTERNS.items()}
+    with mock.patch.object(shm, "run", run), mock.patch.object(shm, "PATTERNS", twice), contextlib.redirect_stderr(io.StringIO()):
+        return {"cpu": "Moon", "cores": 2, "mpi": "M", "runs": [], **shm.measure(mpi)}
+
+
+def test_paper_shm_launches():
+    shm, mpis = paper.paper_shm, bars.launch.MPIS
+    assert shm.AT_ONCE[32, 2].words()[:5] == ["overhead", "--threads", "2", "--partitions-per-thread", "16"]
+    assert "--noise none" in " ".join(shm.AT_ONCE[4, 4].words()) and "--noise single --noise-percent 400000" in " ".join(shm.LATE[4].words())
+    four = shm.launches(shm.AT_ONCE[4, 4], mpis["mpich5"])
+    assert [each.policy for each in four.values()] == ["none", "static:1", "static:2", ""]
+    late = shm.launches(shm.LATE[32], mpis["mpich5"])
+    assert late["8 groups"] == ("static:8", (8 << 20,), ("partitioned",)) and late["timer, 35 us"].policy == "timer:35us"
+    assert late[shm.ITSELF].ways == ("partitioned", "join") and shm.launches(shm.LATE[32], mpis["openmpi5"])[shm.ITSELF].ways == ("join",)
+    assert shm.ITSELF not in shm.launches(shm.AT_ONCE[4, 4], mpis["openmpi5"])
+
+
+def test_paper_shm_run():
+    """A launch counts with the rounds of both its series, and only if all its sizes have figures."""
+    shm, mpi = paper.paper_shm, bars.launch.MPIS["mpich5"]
+    both = [golden.series(way, {"total_ns": samples}) for way, samples in (("partitioned", [1000.0, 2000.0]), ("partitioned'", [6000.0]))]
+    file = golden.record("overhead", golden.point(1024, 4, *both), variant="larklane")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "bench.json"
+        path.write_text(json.dumps(file))
+        found = shm.cases.measured(paper.paper_host.schema.load([path]))
+    asked = []
+
+    def benched(mpi, ranks, words, environment):
+        asked.append((" ".join(words), environment))
+        return found
+
+    with mock.patch.object(shm.paper_host, "benched", benched):
+        assert shm.run(mpi, shm.AT_ONCE[4, 4], "1 group", shm.Launch("static:1", (1024,))) == {(1024, "1 group"): 2.0}
+        assert asked[0][1] == {"LARKLANE_POLICY": "static:1", "LARKLANE_SHM_SLOT_BYTES_MAX": "0"} and "--with larklane" in asked[0][0]
+        try:
+            shm.run(mpi, shm.AT_ONCE[4, 4], shm.ITSELF, shm.Launch("", (1024, 2048)))
+        except RuntimeError:
+            assert asked[1][1] == {} and "--sizes 1024,2048 --ways partitioned --with native" in asked[1][0]
+            return
+    raise AssertionError("a size without figures was let go by")
+
+
+def test_paper_shm_failures():
+    """A contender that fails once has no figures there, and the page names it."""
+    shm = paper.paper_shm
+    calls = []
+
+    def us_of(setting, name, size):
+        calls.append((setting, name))
+        if (setting, name) == (shm.LATE[4], shm.ITSELF) and calls.count((setting, name)) > len(shm.PATTERNS["perceived-bandwidth"].sizes):  # the second turn
+            raise RuntimeError("perceived-bandwidth\n1 wrong rounds")
+        return 12.0
+
+    host = measured_shm(us_of)
+    late = next(point for point in host["points"] if point["benchmark"] == "perceived-bandwidth" and point["partitions"] == 4)
+    assert shm.ITSELF not in late["series"] and shm.ONE_SEND not in late["series"] and late["series"][shm.NONE] == late["series"][shm.AGAIN] == [12.0, 12.0]
+    assert "- left out: the MPI itself of perceived-bandwidth, 4 partitions: 1 wrong rounds" in shm.section(host, None)
+    assert [figure.name for figure in shm.figures(host, None)] == [f"figure-{number}-host" for number in ("06", "08", "09", "13", "14")]
+
+
+def test_paper_shm_verdicts():
+    shm = paper.paper_shm
+    assert shm.above([1.2, 1.1], [1.05]) is True and shm.above([1.2, 1.1], [1.15]) is None and shm.above([0.8], [0.9]) is False
+    assert shm.above([0.95], [0.9]) is None and shm.above([], []) is None and shm.below([0.8], []) is True and shm.below([1.2], []) is False
+    assert shm.alike([1.05, 0.95]) is True and shm.alike([1.5, 2]) is False and shm.alike([1, 2]) is None and shm.alike([]) is None
+    assert shm.every([True, None]) is None and shm.every([None, False]) is False and shm.every([True]) is True and shm.every([]) is None
+    assert shm.judged([("a", True), ("b", None), ("c", True), ("d", False)]) == "As there: a; c. **Not here**: d. Not clear: b."
+
+
+def test_paper_shm_page():
+    """Texts follow the numbers: groups are three times as fast up to 64 KiB and half as fast above, timers take 10 % more each."""
+    shm = paper.paper_shm
+
+    def us_of(setting, name, size):
+        if "group" in name:
+            return 4.0 if size <= 64 << 10 else 24.0
+        return 12.0 * (1 + 0.1 * shm.DELTAS_US.index(int(name.split()[1]))) if name in map(shm.timer, shm.DELTAS_US) else 120.0 if name == shm.ONE_SEND else 12.0
+
+    host = measured_shm(us_of)
+    seen = shm.Seen(host)
+    assert shm.row_6(seen)[2] == "As there: one transfer is better than 32 at 1 KiB. **Not here**: 32 are better than one from 16 KiB on; all alike at 4 MiB."
+    assert "1 KiB `1 group` 3.00" in shm.row_6(seen)[1] and "4 MiB `none`" in shm.row_6(seen)[1] and "A/A noise: 1.00 to 1.00" in shm.row_6(seen)[1]
+    assert shm.row_9(seen)[2].startswith("As there: the baseline is ahead of Table I; Table I is ahead of one send; the timer")
+    assert "`none` 699.05 (699.05 to 699.05)" in shm.row_9(seen)[1]
+    assert shm.row_13(seen)[1:3] == ("At most 20 % apart; the baseline, measured twice, 0 %.", "**Not here**: at most 6.15 % apart.")
+    assert "0.50 (0.50 to 0.50) (14a)" in shm.row_14(seen)[1]
+    six = shm.figures(host, None)[0]
+    one = next(curve for curve in six.panels[1].curves if curve.label == "1 group")
+    assert [(mark.bytes, mark.n, mark.median) for mark in one.marks] == [(1 << 10, 2, 3.0), (64 << 10, 2, 3.0), (512 << 10, 2, 0.5), (4 << 20, 2, 0.5)]
+    assert "share 2 cores" in six.caption and "Moon" in six.footer
+    assert "figure 7 is simulated only" in " ".join(shm.section(host, None)) and shm.section({"runs": []}, None) == [] and shm.figures({"runs": []}, None) == []
+
+
+def test_paper_row_by_size():
+    """The row of 128 partitions: microseconds by size, a panel for each number of threads; how it was judged is counted."""
+    def point(threads, size, verdict):
+        summary = {name: {"n": 5, "p10": us * 900, "median": us * 1000, "p90": us * 1100} for name, us in (("learned", 2), ("none", 4))}
+        return {"parameters": {"threads": threads, "bytes": size}, "summary": summary, "verdicts": [{"candidate": "learned", "baseline": "none", "verdict": verdict}]}
+
+    points = [point(2, 64, "ahead"), point(2, 8, "ahead"), point(128, 8, "slower")]
+    record = {"row": "exposed-128", "commit": "c", "measured": "2026-01-02T03", "why_not": [], "machine": {"cpu": "Moon", "cores": 2}, "points": points}
+    drawn, = paper.paper_shm.figures({"runs": []}, record)
+    assert drawn.name == "exposed-128" and [panel.title for panel in drawn.panels] == ["2 threads", "128 threads"]
+    assert [(curve.label, [(mark.bytes, mark.median) for mark in curve.marks]) for curve in drawn.panels[0].curves] == [
+        ("policy learned", [(8, 2.0), (64, 2.0)]), ("none: each partition by itself", [(8, 4.0), (64, 4.0)])]
+    assert "Of 3 points, learned / none: ahead at 2, slower at 1." in " ".join(paper.paper_shm.section({"runs": []}, record))
 
 
 def test_paper_costs():
