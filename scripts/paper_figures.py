@@ -21,6 +21,7 @@ from typing import Any
 import bars
 import paper_host
 import paper_shm
+import paper_shm_page
 from cluster23 import DELAY_US, DELTAS_US, PAPER, SHOWS, SWEEP_DELTA_US, TIMER_US, ploggp
 
 from larklane import simulation, wording
@@ -384,7 +385,7 @@ def four_partitions(results: Results) -> str:
     return f"{extremes(small)} below 2 KiB, {extremes(large)} above 32 KiB"
 
 
-def index(results: Results, host: Host) -> list[tuple[str, str, str]]:
+def index(results: Results) -> list[tuple[str, str, str]]:
     """Figure, what ours shows, why it differs from the paper's."""
     apart, one = results["6"], [speedups(results["6"], lambda _, count=count: count) for count in (1, 32)]
     queues = [speedups(results[f"7 {count}"], lambda _: 16) for count in (1, MOST_QUEUES)]
@@ -414,7 +415,7 @@ def index(results: Results, host: Host) -> list[tuple[str, str, str]]:
         ("10", f"{32 * early_share(8 << 20):.0f} of 32, estimated in the same way.", "The readiness is assumed here."),
         ("11", f"{32 * early_share(128 << 20):.0f} of 32 are.", "4 ms at 11.5 GB/s are 46 MB of 134."),
         ("12",
-         f"{TURN_US * 30:.2g} us: the threads' turns at a word, as all are ready at one moment." + (" On this host threads take turns at cores: milliseconds." if host["runs"] else ""),
+         f"{TURN_US * 30:.2g} us: the threads' turns at a word, as all are ready at one moment.",
          "A model's readiness has no operating system in it; the paper's 35 us are what a real one adds."),
         ("13", f"They differ by {deltas_apart(results)}.",
          "All but the late one are ready within 2 us here, so every timer gathers them."),
@@ -438,8 +439,8 @@ def page(results: Results, host: Host, answers: Sequence[Answer]) -> str:
              "([simulation](../../simulation.md): every parameter with its source; more than two threads are extrapolated). Nothing is fitted, and nothing",
              "passes or fails. Beside each figure is its CSV. Figures 1, 2, 4 and 5 of the paper are diagrams.", "",
              "| figure | the paper | ours | where they differ |", "|---|---|---|---|",
-             *(f"| [{number}](figure-{number}.svg) | {SHOWS[number]} | {ours} | {why} |" for number, ours, why in index(results, host)), "",
-             *paper_shm.section(host, paper_shm.newest_row()), "## The paper's points", "",
+             *(f"| [{number}](figure-{number}.svg) | {SHOWS[number]} | {ours} | {why} |" for number, ours, why in index(results)), "",
+             *paper_shm_page.section(host, paper_shm.newest_row()), "## The paper's points", "",
              "What we simulate, and the cost of a message at which the paper's figure would appear: of the baseline alone, under its lock (instead of 56 ns;",
              "`--request-ns`), or `o_s` of both (instead of 75 ns). Costs are searched for to a percent; no other parameter changes.",
              "Table I implies a cost of 11 to 23 us for each part ([model](../../model.md)).", "",

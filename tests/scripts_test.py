@@ -192,7 +192,7 @@ def test_paper_shm_run():
 
 def test_paper_shm_failures():
     """A contender that fails once has no figures there, and the page names it."""
-    shm = paper.paper_shm
+    shm, page = paper.paper_shm, paper.paper_shm_page
     calls = []
 
     def us_of(setting, name, size):
@@ -204,22 +204,22 @@ def test_paper_shm_failures():
     host = measured_shm(us_of)
     late = next(point for point in host["points"] if point["benchmark"] == "perceived-bandwidth" and point["partitions"] == 4)
     assert shm.ITSELF not in late["series"] and shm.ONE_SEND not in late["series"] and late["series"][shm.NONE] == late["series"][shm.AGAIN] == [12.0, 12.0]
-    assert "- left out: the MPI itself of perceived-bandwidth, 4 partitions: 1 wrong rounds" in shm.section(host, None)
+    assert "- left out: the MPI itself of perceived-bandwidth, 4 partitions: 1 wrong rounds" in page.section(host, None)
     assert [figure.name for figure in shm.figures(host, None)] == [f"figure-{number}-host" for number in ("06", "08", "09", "13", "14")]
 
 
 def test_paper_shm_verdicts():
-    shm = paper.paper_shm
-    assert shm.above([1.2, 1.1], [1.05]) is True and shm.above([1.2, 1.1], [1.15]) is None and shm.above([0.8], [0.9]) is False
-    assert shm.above([0.95], [0.9]) is None and shm.above([], []) is None and shm.below([0.8], []) is True and shm.below([1.2], []) is False
-    assert shm.alike([1.05, 0.95]) is True and shm.alike([1.5, 2]) is False and shm.alike([1, 2]) is None and shm.alike([]) is None
-    assert shm.every([True, None]) is None and shm.every([None, False]) is False and shm.every([True]) is True and shm.every([]) is None
-    assert shm.judged([("a", True), ("b", None), ("c", True), ("d", False)]) == "As there: a; c. **Not here**: d. Not clear: b."
+    page = paper.paper_shm_page
+    assert page.above([1.2, 1.1], [1.05]) is True and page.above([1.2, 1.1], [1.15]) is None and page.above([0.8], [0.9]) is False
+    assert page.above([0.95], [0.9]) is None and page.above([], []) is None and page.below([0.8], []) is True and page.below([1.2], []) is False
+    assert page.alike([1.05, 0.95]) is True and page.alike([1.5, 2]) is False and page.alike([1, 2]) is None and page.alike([]) is None
+    assert page.every([True, None]) is None and page.every([None, False]) is False and page.every([True]) is True and page.every([]) is None
+    assert page.judged([("a", True), ("b", None), ("c", True), ("d", False)]) == "As there: a; c. **Not here**: d. Not clear: b."
 
 
 def test_paper_shm_page():
     """Texts follow the numbers: groups are three times as fast up to 64 KiB and half as fast above, timers take 10 % more each."""
-    shm = paper.paper_shm
+    shm, page = paper.paper_shm, paper.paper_shm_page
 
     def us_of(setting, name, size):
         if "group" in name:
@@ -228,17 +228,29 @@ def test_paper_shm_page():
 
     host = measured_shm(us_of)
     seen = shm.Seen(host)
-    assert shm.row_6(seen)[2] == "As there: one transfer is better than 32 at 1 KiB. **Not here**: 32 are better than one from 16 KiB on; all alike at 4 MiB."
-    assert "1 KiB `1 group` 3.00" in shm.row_6(seen)[1] and "4 MiB `none`" in shm.row_6(seen)[1] and "A/A noise: 1.00 to 1.00" in shm.row_6(seen)[1]
-    assert shm.row_9(seen)[2].startswith("As there: the baseline is ahead of Table I; Table I is ahead of one send; the timer")
-    assert "`none` 699.05 (699.05 to 699.05)" in shm.row_9(seen)[1]
-    assert shm.row_13(seen)[1:3] == ("At most 20 % apart; the baseline, measured twice, 0 %.", "**Not here**: at most 6.15 % apart.")
-    assert "0.50 (0.50 to 0.50) (14a)" in shm.row_14(seen)[1]
+    assert page.row_6(seen)[2] == "As there: one transfer is better than 32 at 1 KiB. **Not here**: 32 are better than one from 16 KiB on; all alike at 4 MiB."
+    assert "1 KiB `1 group` 3.00" in page.row_6(seen)[1] and "4 MiB `none`" in page.row_6(seen)[1] and "A/A noise: 1.00 to 1.00" in page.row_6(seen)[1]
+    assert page.row_9(seen)[2].startswith("As there: the baseline is ahead of Table I; Table I is ahead of one send; the timer")
+    assert "`none` 699.05 (699.05 to 699.05)" in page.row_9(seen)[1]
+    assert page.row_13(seen)[1:3] == ("At most 20 % apart; the baseline, measured twice, 0 %.", "**Not here**: at most 6.15 % apart.")
+    assert "0.50 (0.50 to 0.50) (14a)" in page.row_14(seen)[1]
     six = shm.figures(host, None)[0]
     one = next(curve for curve in six.panels[1].curves if curve.label == "1 group")
     assert [(mark.bytes, mark.n, mark.median) for mark in one.marks] == [(1 << 10, 2, 3.0), (64 << 10, 2, 3.0), (512 << 10, 2, 0.5), (4 << 20, 2, 0.5)]
     assert "share 2 cores" in six.caption and "Moon" in six.footer
-    assert "figure 7 is simulated only" in " ".join(shm.section(host, None)) and shm.section({"runs": []}, None) == [] and shm.figures({"runs": []}, None) == []
+    assert "figure 7 is simulated only" in " ".join(page.section(host, None)) and page.section({"runs": []}, None) == [] and shm.figures({"runs": []}, None) == []
+
+
+def test_paper_shm_arrivals():
+    page = paper.paper_shm_page
+    bars_ = [[-5.0, -1.0]] * 31 + [[0.0, 3.0]]
+    runs = [{"partitions": count, "bytes": size, "delta_us": float(10 * count), "bars": bars_} for count in (4, 32) for size in (8 << 20, 128 << 20)]
+    host = {"cores": 2, "runs": runs}
+    ten, eleven, twelve = page.arrival_rows(host)
+    assert ten[2] == "As there: 31 of 32 are early." and "31 of 32 have arrived" in ten[1] and "the last one 3.00 us later" in ten[1]
+    assert eleven[2] == "**Not here**: 12 of 32 are early."
+    assert "4 partitions 40" in twelve[1] and twelve[2] == "As there: more with more partitions. **Not here**: 35 us are enough for 32."
+    assert page.arrival_rows({"cores": 2, "runs": []}) == [] and page.links("10") == "[10](figure-10.svg), beside the simulated"
 
 
 def test_paper_row_by_size():
@@ -253,7 +265,7 @@ def test_paper_row_by_size():
     assert drawn.name == "exposed-128" and [panel.title for panel in drawn.panels] == ["2 threads", "128 threads"]
     assert [(curve.label, [(mark.bytes, mark.median) for mark in curve.marks]) for curve in drawn.panels[0].curves] == [
         ("policy learned", [(8, 2.0), (64, 2.0)]), ("none: each partition by itself", [(8, 4.0), (64, 4.0)])]
-    assert "Of 3 points, learned / none: ahead at 2, slower at 1." in " ".join(paper.paper_shm.section({"runs": []}, record))
+    assert "Of 3 points, learned / none: ahead at 2, slower at 1." in " ".join(paper.paper_shm_page.section({"runs": []}, record))
 
 
 def test_paper_costs():
