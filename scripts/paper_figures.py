@@ -12,7 +12,6 @@ import dataclasses
 import importlib.util
 import json
 import os
-import pathlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence

@@ -168,6 +168,9 @@ class Seen:
     def __bool__(self) -> bool:
         return bool(self.points)
 
+    def turns(self, benchmark: str) -> int:
+        return max(len(values) for (setting, _), of in self.points.items() if setting.benchmark == benchmark for values in of.values())
+
     def sizes(self, setting: Setting) -> list[int]:
         return sorted(size for which, size in self.points if which == setting)
 
@@ -231,8 +234,7 @@ def beside(seen: Seen, setting: Setting) -> list[Curve]:
 
 def chart(seen: Seen, name: str, benchmark: str, title: str, caption: str, label: str, panels: Sequence[Panel]) -> Chart:
     made = {**seen.host, "load": seen.host["points_load"], "measured": seen.host["points_measured"]}
-    pattern = PATTERNS[benchmark]
-    footer = paper_host.about(made, f"{pattern.turns} turns, of each the median of {2 * pattern.rounds} rounds")
+    footer = paper_host.about(made, f"{seen.turns(benchmark)} turns, of each the median of {2 * PATTERNS[benchmark].rounds} rounds")
     stamp = ", ".join(seen.host["why_not"])
     cores = f"All threads, the receivers' included, share {wording.count(seen.host['cores'], 'core')}."
     return Chart(f"figure-{name}-host", title, f"{caption} {cores} Line: median of the turns; band: p10 to p90.", footer, f"not publishable: {stamp}" if stamp else "",
@@ -250,7 +252,7 @@ def figure_6(seen: Seen) -> Chart:
                   curve(seen, setting, family(wording.count(count, "group"), at, len(GROUPS)), lambda size, count=count: seen.speedups(setting, size, grouped(count, 32)))]
         panels.append(Panel(title_of(setting), (*curves, *beside(seen, setting))))
     return chart(seen, "06", "overhead", "Over shared memory, 32 partitions at once: how many transfers?",
-                 f"The time from the first partition being ready to the last arrival, over that of groups. {PAPER} 6.", "speed-up over none", panels)
+                 f"The baseline's time (none) from the first partition being ready to the last arrival, over that of groups. {PAPER} 6.", "speed-up over none", panels)
 
 
 def figure_8(seen: Seen) -> Chart:
@@ -259,7 +261,7 @@ def figure_8(seen: Seen) -> Chart:
         curves = [*curve(seen, setting, TABLE, lambda size: seen.table(setting, size)), *curve(seen, setting, SEARCH, lambda size: seen.search(setting, size)[1])]
         panels.append(Panel(title_of(setting), (*curves, *beside(seen, setting))))
     return chart(seen, "08", "overhead", "Over shared memory, all ready at once: groups by the paper's table, and by search",
-                 f"The time from the first partition being ready to the last arrival, over that of groups. {PAPER} 8.", "speed-up over none", panels)
+                 f"The baseline's time (none) from the first partition being ready to the last arrival, over that of groups. {PAPER} 8.", "speed-up over none", panels)
 
 
 def bandwidth_curves(seen: Seen, setting: Setting, names: Sequence[tuple[Curve, str]]) -> Iterator[Curve]:
@@ -328,6 +330,6 @@ def row_chart(record: dict[str, Any]) -> Chart:
     machine = record["machine"]
     stamp = ", ".join(record["why_not"])
     return Chart(record["row"], "Over shared memory, 128 partitions: policy learned, none, and a send of each thread",
-                 f"From the last partition being ready to the receiver having everything; all by attach. More threads than the {wording.count(machine['cores'], 'core')} take turns. "
+                 f"From the last partition being ready to the receiver having everything; policies by attach. More threads than the {wording.count(machine['cores'], 'core')} take turns. "
                  "Line: median of the launches; band: p10 to p90.", f"{machine['cpu']}, {machine['cores']} cores; commit {record['commit']}, {record['measured'][:10]}",
                  f"not publishable: {stamp}" if stamp else "", "exposed time [us]", "log", tuple(panels), len(panels))

@@ -212,7 +212,7 @@ def test_paper_shm_verdicts():
     page = paper.paper_shm_page
     assert page.above([1.2, 1.1], [1.05]) is True and page.above([1.2, 1.1], [1.15]) is None and page.above([0.8], [0.9]) is False
     assert page.above([0.95], [0.9]) is None and page.above([], []) is None and page.below([0.8], []) is True and page.below([1.2], []) is False
-    assert page.alike([1.05, 0.95]) is True and page.alike([1.5, 2]) is False and page.alike([1, 2]) is None and page.alike([]) is None
+    assert page.alike([1.05, 0.95]) is True and page.alike([1.5, 2]) is False and page.alike([1, 2]) is page.alike([0.5, 2]) is page.alike([]) is None
     assert page.every([True, None]) is None and page.every([None, False]) is False and page.every([True]) is True and page.every([]) is None
     assert page.judged([("a", True), ("b", None), ("c", True), ("d", False)]) == "As there: a; c. **Not here**: d. Not clear: b."
 
