@@ -6,7 +6,6 @@ contender is launched once and the baseline once more, which gives the A/A noise
 """
 
 import dataclasses
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -125,7 +124,6 @@ def measure(mpi: launch.Mpi) -> dict[str, Any]:
     """Some 4 minutes. @return what host.json has of it; a contender that fails once has no figures at this setting, and is named"""
     series: dict[tuple[Setting, int], dict[str, list[float]]] = {}
     failed: dict[tuple[Setting, str], str] = {}
-    load = os.getloadavg()[0]
     turns = max(pattern.turns for pattern in PATTERNS.values())
     for turn in range(turns):
         for setting in (each for each in SETTINGS if turn < PATTERNS[each.benchmark].turns):
@@ -144,8 +142,7 @@ def measure(mpi: launch.Mpi) -> dict[str, Any]:
     gone = {(setting, each) for setting, name in failed for each in (name, *([ONE_SEND] if name == ITSELF else []))}
     points = [{**dataclasses.asdict(setting), "bytes": size, "series": {name: values for name, values in of.items() if (setting, name) not in gone}}
               for (setting, size), of in series.items()]
-    about = bars.context()
-    return {"points": points, "points_load": round(load, 1), "points_measured": about["measured"], "why_not": about["why_not"],
+    return {"points": points, "why_not": bars.context()["why_not"],
             "failed": [{**dataclasses.asdict(setting), "contender": name, "why": why} for (setting, name), why in failed.items()]}
 
 
@@ -233,8 +230,7 @@ def beside(seen: Seen, setting: Setting) -> list[Curve]:
 
 
 def chart(seen: Seen, name: str, benchmark: str, title: str, caption: str, label: str, panels: Sequence[Panel]) -> Chart:
-    made = {**seen.host, "load": seen.host["points_load"], "measured": seen.host["points_measured"]}
-    footer = paper_host.about(made, f"{seen.turns(benchmark)} turns, of each the median of {2 * PATTERNS[benchmark].rounds} rounds")
+    footer = paper_host.about(seen.host, f"{seen.turns(benchmark)} turns, of each the median of {2 * PATTERNS[benchmark].rounds} rounds")
     stamp = ", ".join(seen.host["why_not"])
     cores = f"All threads, the receivers' included, share {wording.count(seen.host['cores'], 'core')}."
     return Chart(f"figure-{name}-host", title, f"{caption} {cores} Line: median of the turns; band: p10 to p90.", footer, f"not publishable: {stamp}" if stamp else "",

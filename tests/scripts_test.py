@@ -149,7 +149,7 @@ def measured_shm(us_of):
 
     twice = {name: pattern._replace(turns=2) for name, pattern in shm.PATTERNS.items()}
     with mock.patch.object(shm, "run", run), mock.patch.object(shm, "PATTERNS", twice), contextlib.redirect_stderr(io.StringIO()):
-        return {"cpu": "Moon", "cores": 2, "mpi": "M", "runs": [], **shm.measure(mpi)}
+        return {"cpu": "Moon", "cores": 2, "mpi": "M", "measured": "2026-01-02T03", "load": 0.5, "runs": [], **shm.measure(mpi)}
 
 
 def test_paper_shm_launches():
