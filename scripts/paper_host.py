@@ -48,7 +48,7 @@ def benched(mpi: launch.Mpi, ranks: int, words: Sequence[str], environment: Mapp
                    "--limit", "30", "--no-report", "--out", f"{folder}/out"]
         done = subprocess.run(command, env={**os.environ, **mpi.environment, **(environment or {})}, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise RuntimeError(f"{shlex.join(words)}: {done.stderr.strip()[-500:]}")
+            raise RuntimeError(f"{shlex.join(words)}: {done.stderr.strip()[-500:]}".replace(f"{bars.ROOT}/", ""))
         return cases.measured(schema.load([pathlib.Path(folder) / "out/bench.json"]))
 
 

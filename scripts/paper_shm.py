@@ -192,8 +192,8 @@ class Seen:
 
     def search(self, setting: Setting, size: int) -> tuple[str, Values]:
         """The best of all groups and none, as was seen afterwards."""
-        names = [name for name in (NONE, *(grouped(count, setting.partitions) for count in GROUPS)) if self.us(setting, size, name)]
-        best = max(names, key=lambda name: stats.median(self.speedups(setting, size, name)))
+        names = [name for name in (NONE, *(grouped(count, setting.partitions) for count in GROUPS)) if self.speedups(setting, size, name)]
+        best = max(names, default=NONE, key=lambda name: stats.median(self.speedups(setting, size, name)))
         return best, self.speedups(setting, size, best)
 
     def gigabytes(self, setting: Setting, size: int, name: str) -> Values:

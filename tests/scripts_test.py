@@ -238,6 +238,8 @@ def test_paper_shm_page():
     one = next(curve for curve in six.panels[1].curves if curve.label == "1 group")
     assert [(mark.bytes, mark.n, mark.median) for mark in one.marks] == [(1 << 10, 2, 3.0), (64 << 10, 2, 3.0), (512 << 10, 2, 0.5), (4 << 20, 2, 0.5)]
     assert "share 2 cores" in six.caption and "Moon" in six.footer
+    nothing = {**host, "points": [{**point, "series": {}} for point in host["points"]]}
+    assert "Not clear: one transfer" in page.row_6(shm.Seen(nothing))[2] and page.row_9(shm.Seen(nothing))[2].startswith("Not clear")
     assert "figure 7 is simulated only" in " ".join(page.section(host, None)) and page.section({"runs": []}, None) == [] and shm.figures({"runs": []}, None) == []
 
 
