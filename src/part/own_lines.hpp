@@ -1,7 +1,8 @@
 #pragma once
 // Lines that a sender is going to write are in the reader's cache since two rounds ago. To fetch
 // one takes as long as a message (docs/measurements, half-round-trip, the bare line), and a store
-// buffer full of such stores stalls Pready; asked for in time, it costs nothing.
+// buffer full of such stores stalls Pready; asked for in time, it costs nothing. What a program's
+// own data has driven out of the caches since the round before comes back in the same way.
 
 #include <algorithm>
 #include <cstddef>
@@ -22,6 +23,16 @@ namespace larklane::part {
 #endif
 }
 
+/// Let go of a line that another core writes next: it finds it in the cache that all share, not in
+/// this core's. No access: any address is allowed. Processors that do not know it do nothing.
+[[gnu::always_inline]] inline void hand_on_line(const void* address) noexcept {
+#ifdef __x86_64__
+  asm volatile("cldemote %0" ::"m"(*static_cast<const char*>(address)));
+#else
+  (void)address;
+#endif
+}
+
 /// Ask for the first lines of [from, from + bytes): about as many as a core has under way at a
 /// time.
 inline void own_first_lines(const void* from, std::uint64_t bytes) noexcept {
@@ -29,6 +40,14 @@ inline void own_first_lines(const void* from, std::uint64_t bytes) noexcept {
   const auto* start = static_cast<const char*>(from);
   for (std::uint64_t at = 0; at < std::min(bytes, kBytesMax); at += kLineBytes)
     own_line(start + at);
+}
+
+/// Ask for the code of a function that is seldom called, to run it soon.
+template <class Function>
+void fetch_code(Function* function) noexcept {
+  constexpr std::size_t kBytes = 10 * kLineBytes;
+  const auto* start = reinterpret_cast<const char*>(function);
+  for (std::size_t at = 0; at < kBytes; at += kLineBytes) __builtin_prefetch(start + at);
 }
 
 }  // namespace larklane::part

@@ -22,6 +22,7 @@
 #include "part/block.hpp"
 #include "part/layout.hpp"
 #include "part/marked_prefix.hpp"
+#include "part/own_lines.hpp"
 #include "part/plans.hpp"
 #include "part/word_window.hpp"
 
@@ -88,6 +89,13 @@ class Rendezvous {
       block_.word(round, w).state.store(word_state::fresh(round), std::memory_order_release);
     for (std::uint32_t r = 0; r < layout.roots().size(); ++r)
       block_.root(round, r).state.store(word_state::fresh(round), std::memory_order_release);
+  }
+
+  /// The sender's Start: what Pready touches first is on its way when the program has computed.
+  void own_first(std::uint64_t round) const noexcept {
+    const Layout& layout = plans_.of(round);
+    own_first_lines(layout.cells().data(), layout.cells().size() * sizeof(Cell));
+    own_first_lines(&block_.word(round, 0), layout.words().size() * sizeof(WordLine<P>));
   }
 
   /// Pready of [first, first + count). Calls move(Run) for what the caller must move now.
@@ -157,6 +165,7 @@ class Rendezvous {
       // ready.
       const std::uint64_t old =
           block_.word(round, w).state.fetch_or(word_state::kOpen, std::memory_order_seq_cst);
+      hand_on_line(&block_.word(round, w));  // to a Pready, or to the sender's Start
       const std::uint32_t ready = word_state::units(old);
       const std::uint32_t mine = old & word_state::kExpired ? ready : word.complete_groups(ready);
       for_each_run(mine, word.first, [&](Run run) { runs.add(run); });

@@ -23,10 +23,15 @@ struct CopyingThread {
   std::uint32_t number = 0;  ///< from 1 on
   std::uint64_t copied = 0;
 
+  /// What copied_in() looks at is on its way.
+  void own(const void* watch) noexcept {
+    own_line(&copied);
+    own_line(&place_of(watch));
+  }
   /// Since it first made something ready in that round. A thread with more channels than places
   /// may be told less.
   std::uint64_t copied_in(const void* watch, std::uint64_t round) noexcept {
-    Since& since = places[reinterpret_cast<std::uintptr_t>(watch) / kLineBytes % kPlaces];
+    Since& since = place_of(watch);
     if (since.watch != watch || since.round != round) [[unlikely]] {
       static std::atomic<std::uint32_t> threads{0};
       // relaxed: a number of its own is all that is wanted.
@@ -42,6 +47,9 @@ struct CopyingThread {
     const void* watch = nullptr;
     std::uint64_t round = 0, copied = 0;
   };
+  Since& place_of(const void* watch) noexcept {
+    return places[reinterpret_cast<std::uintptr_t>(watch) / kLineBytes % kPlaces];
+  }
   std::array<Since, kPlaces> places{};
 };
 inline constinit thread_local CopyingThread this_copying_thread{};  ///< ticks
@@ -65,6 +73,7 @@ class RoundWatch {
     for (auto& ticks : began_) ticks.store(0, std::memory_order_relaxed);
     run_count_.store(0, std::memory_order_relaxed);
     own_first_lines(ready_.data(), ready_.size() * sizeof(ready_[0]));
+    this_copying_thread.own(this);
     started_ = Instant::now();
   }
   void ready(Run run) {

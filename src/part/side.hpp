@@ -38,6 +38,7 @@ class SendSide {
     if (mode_ != Mode::direct) return;
     plans_.write(round + 1);
     rendezvous_.clear(round + 1);
+    rendezvous_.own_first(round);
   }
 
   /// What Pready of one partition needs in `round`, in slot mode and in direct mode.
