@@ -8,6 +8,8 @@
 
 #include "pair.h"
 
+enum { COPY_NS_MIN = 250 }; /* a call of attach takes longer */
+
 static void channel(const struct options* o, int sender, char* buffer, MPI_Request* request) {
   const MPI_Count count = (MPI_Count)(o->bytes / (size_t)o->partitions);
   if (sender)
@@ -33,22 +35,47 @@ static double empty_call(int calls) {
   return (now_ns() - began) / calls;
 }
 
+static double time_pready(int calls, MPI_Request request) {
+  const double empty = empty_call(calls);
+  const double began = now_ns();
+  for (int p = 0; p < calls; ++p) MPI_Pready(p, request);
+  return (now_ns() - began) / calls - empty;
+}
+
 /* Rank 0: Pready of all partitions but the last. Meanwhile the receiver sleeps in the MPI, or asks
  * all the time (contended). */
 static double pready(const struct options* o, int contended, MPI_Request request) {
   const int calls = o->partitions == 1 ? 1 : o->partitions - 1;
   double cost = 0;
   if (rank_of_this() == 0) {
-    const double empty = empty_call(calls);
-    const double began = now_ns();
-    for (int p = 0; p < calls; ++p) MPI_Pready(p, request);
-    cost = (now_ns() - began) / calls - empty;
+    cost = time_pready(calls, request);
     if (calls < o->partitions) MPI_Pready(calls, request);
   } else if (contended) {
     wait_for_all(o, request);
   }
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank_of_this() != 0) wait_for_all(o, request);
+  return cost;
+}
+
+static double arrival(MPI_Request request, int partition) {
+  for (int flag = 0; !flag;) MPI_Parrived(request, partition, &flag);
+  return now_ns();
+}
+
+/* The same where all travel together; `*apart` says on rank 0 that they have not: then one of the
+ * timed calls has copied the first ones. */
+static double marks(const struct options* o, MPI_Request request, int* apart) {
+  double cost = 0;
+  if (rank_of_this() == 0) {
+    cost = time_pready(o->partitions - 1, request);
+    MPI_Pready(o->partitions - 1, request);
+  } else {
+    const double first = arrival(request, 0), last = arrival(request, o->partitions - 1);
+    *apart = last - first > COPY_NS_MIN;
+    wait_for_all(o, request);
+  }
+  MPI_Bcast(apart, 1, MPI_INT, 1, MPI_COMM_WORLD);
   return cost;
 }
 
@@ -82,12 +109,14 @@ static void partitioned_calls(const struct options* o, struct samples* s) {
     if (sender) fill(buffer, o->bytes, 0, round);
     MPI_Start(&request);
     MPI_Barrier(MPI_COMM_WORLD);
-    const double cost = strcmp(o->way, "parrived") == 0
-                            ? parrived(o, request, &s->wrong)
+    int apart = 0;
+    const double cost = strcmp(o->way, "parrived") == 0 ? parrived(o, request, &s->wrong)
+                        : strcmp(o->way, "marks") == 0
+                            ? marks(o, request, &apart)
                             : pready(o, strcmp(o->way, "contended") == 0, request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     if (!sender) s->wrong += wrong_words(buffer, o->bytes, round) != 0;
-    if (sender && round >= 0) s->values[s->count++] = cost;
+    if (sender && round >= 0 && !apart) s->values[s->count++] = cost;
   }
   MPI_Request_free(&request);
   free(buffer);
