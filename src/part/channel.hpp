@@ -226,7 +226,8 @@ class SendChannel final : public SendRequest {
   Status mark_further(const Cell& cell, std::uint64_t old) override;
   void plan_ahead();
   void learn();
-  [[gnu::noinline]] static Status mark_sampled(SendChannel& channel, std::uint32_t partition);
+  [[gnu::noinline]] static Status mark_sampled(SendChannel& channel, Run run);
+  [[gnu::noinline]] Status mark(Run run);
   Status push_or_mark(std::uint32_t partition);
   bool push_past_slot(std::uint32_t partition);
   bool receiver_is_gone() const noexcept;

@@ -62,6 +62,10 @@ Status SendChannel::start() {
     open_slots_.store(open, std::memory_order_relaxed);
   }
   active_.store(true, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
+  if (learning_ && learning_->is_sampled) {
+    fetch_code(&SendChannel::mark_sampled);
+    (void)mark_sampled(*this, {0, 0});
+  }
   return {};
 }
 
@@ -69,10 +73,7 @@ Status SendChannel::start() {
 void SendChannel::plan_ahead() {
   const Learner::Turn turn = learning_->learner.turn();
   learning_->is_sampled = turn.is_sampled;
-  if (turn.is_sampled) {
-    learning_->watch.begin();
-    fetch_code(&SendChannel::mark_sampled);
-  }
+  if (turn.is_sampled) learning_->watch.begin();
   if (!turn.has_changed) return;
   const std::vector<std::uint32_t>& firsts = learning_->learner.firsts();
   (void)side_.choose(learning_->cells.boundaries(firsts));  // the block was made for any
@@ -91,11 +92,13 @@ void SendChannel::learn() {
     });
 }
 
-/// Pready of one partition in a sampled round, all of it in one place: most rounds do without.
-Status SendChannel::mark_sampled(SendChannel& channel, std::uint32_t partition) {
-  channel.learning_->watch.ready({partition, 1});
+/// Pready in a sampled round, as much as one partition takes in one place: most rounds do without.
+Status SendChannel::mark_sampled(SendChannel& channel, Run run) {
+  if (run.count == 0) return {};
+  channel.learning_->watch.ready(run);
+  if (run.count != 1 || channel.timed_) return channel.mark(run);
   return channel.side_.word_window(channel.round())
-      .mark_one(partition, [&](const Cell& cell, std::uint64_t old) {
+      .mark_one(run.first, [&](const Cell& cell, std::uint64_t old) {
         return channel.mark_further(cell, old);
       });
 }
@@ -104,10 +107,12 @@ Status SendChannel::pready(std::int32_t first, std::int32_t count) {
   if (!active()) return Errc::kNotActive;
   if (first < 0 || count < 0 || first > partitions_ - count) return Errc::kInvalidArgument;
   const Run run{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)};
-  if (learning_ && learning_->is_sampled) {
-    if (count == 1 && !timed_) return mark_sampled(*this, run.first);
-    if (count != 0) learning_->watch.ready(run);
-  }
+  if (learning_ && learning_->is_sampled) return mark_sampled(*this, run);
+  return mark(run);
+}
+
+Status SendChannel::mark(Run run) {
+  const std::uint32_t count = run.count;
   if (timed_ && count != 0) {
     const std::uint64_t busy = this_timed_thread.copied_in(timed_.get(), round());
     return timed_->marks.mark(side_.rendezvous(), round(), run, now_ns(), busy,
