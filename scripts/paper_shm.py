@@ -221,7 +221,8 @@ A_A = Curve("none, measured again (A/A noise)", "threads", "native", (), (103,))
 NATIVE = Curve("the MPI's own partitioned calls", "persistent", "native", (), (104,))
 SEND = Curve("one send after the join", "join", "native", (), (105,))
 
-ROW_LABELS = {"learned": "policy learned", "none": "none: each partition by itself", "send per thread": "a send of each thread, without Larklane"}
+ROW_LABELS = {"learned": "policy learned", "none": "none: each partition by itself", "send per thread": "a send of each thread, without Larklane",
+              "larklane": "by default, through slots"}
 
 
 def beside(seen: Seen, setting: Setting) -> list[Curve]:
@@ -300,9 +301,14 @@ def figure_14(seen: Seen) -> Chart:
 
 
 def newest_row() -> dict[str, Any] | None:
-    """The newest record of bars.py's row of 128 partitions, if there is one with points."""
+    """The newest record of bars.py's row of 128 partitions, if there is one with points; with those of the row of small ones."""
     _, record = bars.newest({"row": ROW})
-    return record if record and record["points"] else None
+    _, small = bars.newest({"row": f"{ROW}-small"})
+    if not record or not record["points"]:
+        return None
+    for point in small["points"] if small else []:
+        record["points"].append(point | {"summary": {name.removesuffix(", attach"): of for name, of in point["summary"].items()}})
+    return record
 
 
 def figures(host: paper_host.Host, record: dict[str, Any] | None) -> list[Chart]:
@@ -318,7 +324,7 @@ def row_chart(record: dict[str, Any]) -> Chart:
     for threads in sorted({point["parameters"]["threads"] for point in record["points"]}):
         points = [point for point in record["points"] if point["parameters"]["threads"] == threads]
         curves = []
-        for at, (name, look) in enumerate((("learned", TABLE), ("none", BASELINE), ("send per thread", NATIVE))):
+        for at, (name, look) in enumerate((("learned", TABLE), ("none", BASELINE), ("send per thread", NATIVE), ("larklane", SEND))):
             found = sorted((point["parameters"]["bytes"], point["summary"][name]) for point in points if name in point["summary"])
             marks = tuple(Mark(size, of["n"], of["p10"] / 1e3, of["median"] / 1e3, of["p90"] / 1e3) for size, of in found)
             curves += [dataclasses.replace(look, label=ROW_LABELS[name], marks=marks, order=(at,))] if marks else []
