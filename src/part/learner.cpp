@@ -139,6 +139,7 @@ Learner::Turn Learner::turn() {
 const Learner::Firsts& Learner::wanted_next() {
   if (is_exploring_) return next_trial();
   const bool is_control_due = plan_ != bulk_ && current_ == plan_ && round_ >= next_control_;
+  if (is_control_due) next_control_ = round_ + control_gap_;
   return is_control_due ? bulk_ : plan_;
 }
 
@@ -184,13 +185,12 @@ std::shared_ptr<Study> Learner::see(SeenRound round) {
     ++since_adoption_;
     if (!study_ && !is_due_) judge();
   }
-  if (rounds_.count() >= kRoundsMin) next_sample_ = round_ + next_gap();
+  if (!is_exploring_ && rounds_.count() >= kRoundsMin) next_sample_ = round_ + next_gap();
   return study();
 }
 
 void Learner::measure(double exposed_ns) {
   (current_ == bulk_ ? bulk_ns_ : is_exploring_ ? trial_ns_ : plan_ns_).add(exposed_ns);
-  if (is_control()) next_control_ = round_ + control_gap_;
 }
 
 std::uint64_t Learner::next_gap() {

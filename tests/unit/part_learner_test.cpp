@@ -258,6 +258,15 @@ TEST(PartLearner, RetreatsToBulkFromWhatTurnsOutDearer) {
   EXPECT_LE(world.grouped() - before, 200u) << "each retreat takes twice as long";
 }
 
+// One that is not seen would not end them, however dear it was.
+TEST(PartLearner, SeesEveryTrial) {
+  for (const std::uint32_t partitions : {8u, 16u, 32u, 64u, 128u}) {
+    World world(kDear, partitions, kKi, pattern(model::Pattern::simultaneous, 0, partitions));
+    world.run(2000);
+    EXPECT_LE(world.cumulated(), 1.03) << partitions;
+  }
+}
+
 /// Where threads copy: each copy makes its thread's later partitions later.
 class CopyingWorld {
  public:
