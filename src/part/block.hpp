@@ -110,6 +110,8 @@ struct BlockHeader {
   std::uint64_t generation;
   /// Direct mode: after the first mark of a word in a round, ns. 0: words have no deadline.
   std::uint64_t deadline_ns;
+  /// Direct mode: 1: Parrived takes what is ready and waits for its group.
+  std::uint64_t on_demand;
   alignas(kLineBytes) Accepted accepted;
   /// Slots: the last round that the receiver has started.
   typename P::template Atomic<std::uint64_t> opened_round;

@@ -372,6 +372,7 @@ class RecvChannel final : public RecvRequest {
   std::unique_ptr<RecvSide<RealPlatform>> side_;
   std::optional<SharedCopy<RealPlatform>> shared_copy_;
   std::optional<DeadlineWatch<RealPlatform>> deadlines_;
+  bool is_on_demand_ = false;  ///< Parrived takes what waits for its group
   std::atomic<RecvSide<RealPlatform>*> usable_{nullptr};  ///< side_, once it may be used
   std::atomic<bool> matched_{false};
   std::mutex start_mutex_;    // a Start before the match against the match

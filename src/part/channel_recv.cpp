@@ -37,6 +37,7 @@ bool RecvChannel::match(Match match) {
   if (const std::uint64_t after = view.header().deadline_ns;
       after != 0 && match_.shape.mode == Mode::direct)
     deadlines_.emplace(side_->block(), match_.shape.words_max, after);
+  is_on_demand_ = match_.shape.mode == Mode::direct && view.header().on_demand != 0;
   const std::scoped_lock lock(start_mutex_);
   // Before anybody can complete the round: once it is freed the block may be another channel's.
   const bool opens_slots = start_waits_ && side_->mode() == Mode::slots;
@@ -96,8 +97,10 @@ Status RecvChannel::look(std::int32_t partition, bool* arrived) {
   if (failure_.failed() || sender_is_gone())
     return poll() == Completion::failed ? failure_.status() : Status{};
   help();
-  // A deadline that was over may have been all that it was missing.
-  if (usable() && deadlines_)
+  if (!usable()) return {};
+  if (is_on_demand_) side_->ask(round(), static_cast<std::uint32_t>(partition), *this);
+  // A deadline that was over, or to be asked for, may have been all that it was missing.
+  if (is_on_demand_ || deadlines_)
     *arrived = side_->arrived(round(), static_cast<std::uint32_t>(partition), *this);
   return {};
 }

@@ -156,8 +156,10 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   const BlockShape& shape = plan->shape;
   const BlockView<RealPlatform> view(block->base(), shape);
   view.construct(shape, block->generation);
-  if (shape.mode == Mode::direct && shape.partitions > 1)
+  if (shape.mode == Mode::direct && shape.partitions > 1) {
     view.header().deadline_ns = policy->deadline_ns();
+    view.header().on_demand = policy->is_on_demand() ? 1 : 0;
+  }
   if (shape.type_block_count != 0)
     std::memcpy(view.type_blocks(), args.type->blocks().data(),
                 args.type->blocks().size() * sizeof(TypeBlock));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -17,18 +18,26 @@
 
 namespace larklane::part {
 
-/// One side's knowledge of the groups of the last two rounds. Thread safety: of() and hold()
-/// thread-safe for a round that has been started and is not over; the others belong to the thread
-/// that calls Start.
+/// One side's knowledge of the groups of the last two rounds. Thread safety: hold() thread-safe,
+/// of() for a round that has been started and is not over; the others belong to the thread that
+/// calls Start.
 template <class P>
 class Plans {
  public:
   Plans(const BlockView<P>& block, const BlockShape& shape) noexcept
       : block_(block), shape_(shape) {}
 
-  const Layout& of(std::uint64_t round) const noexcept { return *layouts_[round & 1]; }
-  /// For who may look at it when the round is over, and another one has been planned in its place.
-  std::shared_ptr<const Layout> hold(std::uint64_t round) const { return layouts_[round & 1]; }
+  const Layout& of(std::uint64_t round) const noexcept { return *places_[round & 1].layout; }
+  /// For who may come before the round, or when it is over. Null: its groups are not known yet, or
+  /// others have taken their place.
+  std::shared_ptr<const Layout> hold(std::uint64_t round) const {
+    // acquire: pairs with write() and read(). Before the lock: what is younger has another
+    // `first_round`.
+    const bool is_known = round <= last_rounds_[round & 1].load(std::memory_order_acquire);
+    const std::scoped_lock lock(mutex_);
+    const Place& place = places_[round & 1];
+    return is_known && round >= place.first_round ? place.layout : nullptr;
+  }
 
   /// Sender: the groups of all rounds that are written from now on; the first choice, before
   /// anybody knows the block, also those of round 1. @errors kInvalidArgument
@@ -44,27 +53,43 @@ class Plans {
   /// Sender, in the Start of the round before: the groups of `round` are those that were chosen
   /// last.
   void write(std::uint64_t round) {
-    if (std::exchange(numbers_[round & 1], number_) == number_) return;
-    block_.plan(round) = {number_, static_cast<std::uint32_t>(boundaries_.size())};
-    std::copy(boundaries_.begin(), boundaries_.end(), block_.boundaries(round));
-    layouts_[round & 1] = chosen_;
+    if (places_[round & 1].number != number_) {
+      block_.plan(round) = {number_, static_cast<std::uint32_t>(boundaries_.size())};
+      std::copy(boundaries_.begin(), boundaries_.end(), block_.boundaries(round));
+      put({number_, round, chosen_});
+    }
+    make_known(round);
   }
 
   /// Receiver: learn the groups of `round`, in its Start or before its match. @errors kProtocol
   Status read(std::uint64_t round) {
     const PlanHead head = block_.plan(round);  // copied: the sender's process can write there
     if (head.number == 0 || head.group_count > shape_.groups_max) return Errc::kProtocol;
-    if (head.number == numbers_[round & 1]) return {};
-    const std::vector<std::uint32_t> boundaries(block_.boundaries(round),
-                                                block_.boundaries(round) + head.group_count);
-    auto layout = checked(boundaries);
-    if (!layout) return Errc::kProtocol;
-    layouts_[round & 1] = std::make_shared<const Layout>(std::move(layout).value());
-    numbers_[round & 1] = head.number;
+    if (head.number != places_[round & 1].number) {
+      const std::vector<std::uint32_t> boundaries(block_.boundaries(round),
+                                                  block_.boundaries(round) + head.group_count);
+      auto layout = checked(boundaries);
+      if (!layout) return Errc::kProtocol;
+      put({head.number, round, std::make_shared<const Layout>(std::move(layout).value())});
+    }
+    make_known(round);
     return {};
   }
 
  private:
+  struct Place {
+    std::uint64_t number = 0;  ///< of the plan; 0: none yet
+    std::uint64_t first_round = 0;
+    std::shared_ptr<const Layout> layout;
+  };
+  void make_known(std::uint64_t round) {
+    // release: its place; pairs with hold()'s acquire.
+    last_rounds_[round & 1].store(round, std::memory_order_release);
+  }
+  void put(Place place) {
+    const std::scoped_lock lock(mutex_);
+    places_[place.first_round & 1] = std::move(place);
+  }
   Result<Layout> checked(std::span<const std::uint32_t> boundaries) const {
     auto layout = Layout::make(shape_.partitions, boundaries);
     if (layout &&
@@ -76,8 +101,10 @@ class Plans {
 
   const BlockView<P>& block_;
   const BlockShape shape_;
-  std::shared_ptr<const Layout> layouts_[2];
-  std::uint64_t numbers_[2] = {0, 0};  ///< of the plans that they were made from
+  // By round parity.
+  typename P::template Atomic<std::uint64_t> last_rounds_[2]{};
+  Place places_[2];
+  mutable std::mutex mutex_;  // their change against hold()
   // Sender.
   std::uint64_t number_ = 0;
   std::vector<std::uint32_t> boundaries_;

@@ -41,6 +41,9 @@ struct Policy {
   /// 0: for ever.
   std::uint64_t deadline_ns() const noexcept { return kind == Kind::timer ? argument : 0; }
 
+  /// A receive partition that is asked for waits for no group.
+  bool is_on_demand() const noexcept { return kind == Kind::learned; }
+
   /// First partition of every group, ascending, starting with 0; of the first round, if they are
   /// `learned`.
   /// @param partitions       >= 1

@@ -4,7 +4,8 @@
 // Every word has unit bits (partitions, or the leaves of a larger group), `open` and `expired`.
 // Pready, the receiver's Start and an expiry are each ONE seq_cst read-modify-write; whoever makes
 // `open and (group complete or expired)` true moves what is ready, a Pready that finds it true
-// moves its own. Nobody rings, nobody waits for the other side to be in MPI.
+// moves its own. Nobody rings, nobody waits for the other side to be in MPI. A leaf that has
+// expired is a word of its own.
 //
 // Thread safety: thread-safe, but for clear() and open(), which belong to the side that calls
 // Start. Invariants:
@@ -16,6 +17,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 
 #include "base/status.hpp"
@@ -143,7 +145,8 @@ class Rendezvous {
   Status mark_further(std::uint64_t round, const Cell& cell, std::uint64_t old, Move&& move) const {
     if ((old & cell.bit_mask) != 0) return Errc::kAlreadyReady;
     RunJoiner<std::remove_reference_t<Move>> runs(move);
-    after_mark(round, plans_.of(round).words()[cell.word], {old, old | cell.bit_mask}, runs);
+    const Word word = plans_.of(round).words()[cell.word];  // as in mark_by()
+    after_mark(round, word, {old, old | cell.bit_mask}, runs);
     return {};
   }
 
@@ -172,34 +175,29 @@ class Rendezvous {
     }
   }
 
-  /// A deadline of `round` for the groups of word `index`: from now on nothing there waits for its
-  /// group. No effect if the word has gone on to another round or has expired already, or if there
-  /// is none. A caller that may be that late is in order only where all rounds have the same
-  /// groups.
+  /// From now on nothing in word `index` waits for its group. No effect if `round` is over, or if
+  /// the word has expired already.
   template <class Move>
   void expire(std::uint64_t round, std::uint32_t index, Move&& move) const {
-    const Layout& layout = plans_.of(round);
-    if (index >= layout.words().size()) return;
-    const Word word = layout.words()[index];
-    const bool leaf = word.root != kNoRoot;
-    const Root root = leaf ? layout.roots()[word.root] : Root{};
-    auto& state = leaf ? block_.root(round, word.root).state : block_.word(round, index).state;
-    // acquire: pairs with mark() and open().
-    std::uint64_t old = state.load(std::memory_order_acquire);
-    do {
-      if (!word_state::of_round(old, round) || (old & word_state::kExpired) != 0) return;
-      // seq_cst: store-then-look against mark() and open(). acquire on failure: as the load above.
-    } while (!state.compare_exchange_weak(old, old | word_state::kExpired,
-                                          std::memory_order_seq_cst, std::memory_order_acquire));
-    if ((old & word_state::kOpen) == 0) return;
+    const auto held = plans_.hold(round);
+    if (!held || index >= held->words().size()) return;
     RunJoiner<std::remove_reference_t<Move>> runs(move);
-    const std::uint32_t units = word_state::units(old);
-    if (leaf) {
-      if (units != low_mask(root.word_count)) add_leaves(layout, root, units, runs);
-    } else {
-      for_each_run(units & ~word.complete_groups(units), word.first,
-                   [&](Run run) { runs.add(run); });
-    }
+    expire_word(*held, round, index, runs);
+  }
+
+  /// Somebody needs `run`: once all of it is ready nothing of it waits for its group. No effect if
+  /// `round` is over.
+  template <class Move>
+  void ask(std::uint64_t round, Run run, Move&& move) const {
+    const auto held = plans_.hold(round);
+    if (!held || run.count == 0) return;
+    const std::uint32_t first = held->cells()[run.first].word;
+    const std::uint32_t last = held->cells()[run.first + run.count - 1].word;
+    for (std::uint32_t w = first; w <= last; ++w)
+      if (!is_ready(*held, round, w, run)) return;
+    RunJoiner<std::remove_reference_t<Move>> runs(move);
+    for (std::uint32_t w = first; w <= last; ++w)
+      if (waits(*held, round, w, run)) expire_word(*held, round, w, runs);
   }
 
   /// Every partition of `round` has been marked.
@@ -218,7 +216,7 @@ class Rendezvous {
   void after_mark(std::uint64_t round, const Word& word, Change change, Runs& runs) const {
     const std::uint32_t before = word_state::units(change.old);
     const std::uint32_t now = word_state::units(change.now);
-    if (word.root == kNoRoot)
+    if (word.root == kNoRoot || (change.old & word_state::kExpired) != 0)
       for_each_run(triggered_by_mark(word, change), word.first, [&](Run run) { runs.add(run); });
     else if (now == word.full_mask() && now != before)
       complete_leaf(round, word, runs);
@@ -232,6 +230,75 @@ class Rendezvous {
     if ((change.old & word_state::kExpired) != 0) return now & ~before;
     const bool expires = (change.now & word_state::kExpired) != 0;
     return (expires ? now : word.complete_groups(now)) & ~word.complete_groups(before);
+  }
+
+  /// Bits of the part of `run` that is in `word`.
+  static std::uint32_t bits_of(Run run, const Word& word) noexcept {
+    const std::uint32_t first = std::max(run.first, word.first);
+    const std::uint32_t end = std::min(run.first + run.count, word.first + word.count);
+    return low_mask(end - first) << (first - word.first);
+  }
+
+  /// Units of word `index`; none if it is another round's.
+  std::uint32_t units_of(std::uint64_t round, std::uint32_t index) const {
+    // relaxed: only whether to look further follows from it.
+    const std::uint64_t state = block_.word(round, index).state.load(std::memory_order_relaxed);
+    return word_state::of_round(state, round) ? word_state::units(state) : 0;
+  }
+  bool is_ready(const Layout& layout, std::uint64_t round, std::uint32_t index, Run run) const {
+    return (bits_of(run, layout.words()[index]) & ~units_of(round, index)) == 0;
+  }
+  /// For others of its group.
+  bool waits(const Layout& layout, std::uint64_t round, std::uint32_t index, Run run) const {
+    const Word& word = layout.words()[index];
+    return word.root != kNoRoot ||
+           (bits_of(run, word) & ~word.complete_groups(units_of(round, index))) != 0;
+  }
+
+  /// Sets `added` unless the word has gone on to another round, has expired, or is `full`.
+  /// @return what it was; nothing: it is unchanged
+  static std::optional<std::uint64_t> expire_line(WordLine<P>& line, std::uint64_t round,
+                                                  std::uint64_t added, std::uint32_t full) {
+    // acquire: pairs with mark() and open().
+    std::uint64_t old = line.state.load(std::memory_order_acquire);
+    do {
+      if (!word_state::of_round(old, round) || (old & word_state::kExpired) != 0 ||
+          word_state::units(old) == full)
+        return std::nullopt;
+      // seq_cst: store-then-look against mark() and open(). acquire on failure: as the load above.
+    } while (!line.state.compare_exchange_weak(old, old | added, std::memory_order_seq_cst,
+                                               std::memory_order_acquire));
+    return old;
+  }
+
+  template <class Runs>
+  void expire_word(const Layout& layout, std::uint64_t round, std::uint32_t index,
+                   Runs& runs) const {
+    const Word& word = layout.words()[index];
+    if (word.root != kNoRoot) return expire_leaf(layout, round, index, runs);
+    const auto old =
+        expire_line(block_.word(round, index), round, word_state::kExpired, word.full_mask());
+    if (!old || (*old & word_state::kOpen) == 0) return;
+    const std::uint32_t units = word_state::units(*old);
+    for_each_run(units & ~word.complete_groups(units), word.first, [&](Run run) { runs.add(run); });
+  }
+
+  /// The group's other leaves still travel as a whole, each by itself.
+  template <class Runs>
+  void expire_leaf(const Layout& layout, std::uint64_t round, std::uint32_t index,
+                   Runs& runs) const {
+    const Word& leaf = layout.words()[index];
+    const Root& root = layout.roots()[leaf.root];
+    WordLine<P>& top = block_.root(round, leaf.root);
+    const auto old = expire_line(top, round, word_state::kExpired, low_mask(root.word_count));
+    if (old && (*old & word_state::kOpen) != 0)
+      add_leaves(layout, root, word_state::units(*old), runs);
+    // acquire: as in expire_line(); what opened the root published Accepted.
+    const std::uint64_t state = top.state.load(std::memory_order_acquire);
+    constexpr std::uint64_t kBoth = word_state::kOpen | word_state::kExpired;
+    if (!word_state::of_round(state, round) || (state & kBoth) != kBoth) return;
+    if (const auto ready = expire_line(block_.word(round, index), round, kBoth, leaf.full_mask()))
+      for_each_run(word_state::units(*ready), leaf.first, [&](Run run) { runs.add(run); });
   }
 
   template <class Runs>

@@ -120,6 +120,13 @@ class RecvSide {
     return arrival_.arrived(round, partition);
   }
 
+  /// Direct mode: somebody needs receive partition `partition`. May come when `round` is over.
+  /// @param mover  move(Run): the caller moves these now
+  template <class Mover>
+  void ask(std::uint64_t round, std::uint32_t partition, Mover& mover) const {
+    rendezvous_.ask(round, arrival_.covering(partition), [&](Run run) { mover.move(run); });
+  }
+
   bool all_arrived(std::uint64_t round) const { return arrival_.all_arrived(round); }
 
   /// Every byte of the round is in the buffer.

@@ -29,6 +29,8 @@ MODES = {
     "attach": {**OURS, "LARKLANE_SHM_SLOT_BYTES_MAX": "0", "LARKLANE_POLICY": "none"},
     # Aggregated, and early all the same: whoever waits sees the deadline.
     "timer": {**OURS, "LARKLANE_SHM_SLOT_BYTES_MAX": "0", "LARKLANE_POLICY": "timer:20us"},
+    # Aggregated, and early all the same: who asks takes.
+    "learned": {**OURS, "LARKLANE_SHM_SLOT_BYTES_MAX": "0", "LARKLANE_POLICY": "learned"},
     "slots": {**OURS, "LARKLANE_SHM_ATTACH": "off"},
 }
 # Nothing has to match on both sides: rank 0 groups its partitions in another way than the others.

@@ -114,6 +114,7 @@ class World {
   void marker(std::size_t index);
   void receiver();
   void poller(std::size_t index);
+  bool arrives(std::uint64_t round, std::uint32_t partition, Mover& mover);
   void straggler();
   void expirer();
 
@@ -129,6 +130,7 @@ class World {
   Guarded recv_buffer_;
   std::size_t markers_, pollers_;
   bool main_waits_for_pollers_, announces_before_open_;
+  bool asks_;  ///< pollers do not only look
   /// Policy `timer`.
   struct Timed {
     TimedMarks<Platform> marks;
@@ -170,7 +172,8 @@ World::World(const Case& c, std::uint64_t seed)
       markers_(1 + below(3)),
       pollers_(below(3)),
       main_waits_for_pollers_(pollers_ != 0 && below(2) == 0),
-      announces_before_open_(below(2) == 0) {
+      announces_before_open_(below(2) == 0),
+      asks_(c.mode == Mode::direct && below(2) == 0) {
   view_.construct(shape_, 1);
   watched_.assign(pollers_, std::vector<bool>(c.recv_partitions, false));
   for (std::uint32_t j = 0; j < c.recv_partitions && pollers_ != 0; ++j) {
@@ -214,9 +217,9 @@ std::vector<std::uint32_t> World::sources(std::uint32_t recv_partition) const {
   return found;
 }
 
-/// What is moved when `ready` are marked and the receiver has started.
+/// What is moved, or can be asked for, when `ready` are marked and the receiver has started.
 std::vector<bool> World::moving_together(std::size_t plan, const std::vector<bool>& ready) const {
-  if (case_.mode == Mode::slots) return ready;
+  if (case_.mode == Mode::slots || asks_) return ready;
   const std::vector<std::uint32_t>& boundaries = case_.plans[plan];
   std::vector<bool> moving(ready.size(), false);
   for (std::size_t g = 0; g < boundaries.size(); ++g) {
@@ -403,7 +406,7 @@ void World::poller(std::size_t index) {
         for (found = below(missing.size()); found < missing.size(); ++found)
           if (recv_.arrived(r, missing[found], mover)) return true;
         for (found = 0; found < missing.size(); ++found)
-          if (recv_.arrived(r, missing[found], mover)) return true;
+          if (arrives(r, missing[found], mover)) return true;
         look_for_deadlines(r);
         return false;
       });
@@ -417,6 +420,14 @@ void World::poller(std::size_t index) {
   }
 }
 
+/// Parrived.
+bool World::arrives(std::uint64_t round, std::uint32_t partition, Mover& mover) {
+  if (recv_.arrived(round, partition, mover)) return true;
+  if (!asks_) return false;
+  recv_.ask(round, partition, mover);
+  return recv_.arrived(round, partition, mover);
+}
+
 /// A Parrived that may stall while the application goes on to later rounds.
 void World::straggler() {
   for (int i = 0; i < 12; ++i) {
@@ -424,12 +435,12 @@ void World::straggler() {
     const std::uint64_t r = recv_started_.load(memory_order_relaxed);
     if (r == 0) continue;
     Mover mover{*this, r};
-    (void)recv_.arrived(r, static_cast<std::uint32_t>(below(case_.recv_partitions)), mover);
+    (void)arrives(r, static_cast<std::uint32_t>(below(case_.recv_partitions)), mover);
     look_for_deadlines(r);
   }
 }
 
-/// Deadlines at any moment, some of them too late. All rounds have the same groups.
+/// Words that expire at any moment, some of them too late.
 void World::expirer() {
   for (std::uint64_t r = 1; r <= case_.rounds; ++r) {
     simulation_.wait("the sender's Start",
@@ -437,7 +448,7 @@ void World::expirer() {
     for (std::uint64_t times = below(4); times != 0; --times) {
       dawdle();
       Mover mover{*this, r};
-      send_.rendezvous().expire(r, static_cast<std::uint32_t>(below(words_)),
+      send_.rendezvous().expire(r, static_cast<std::uint32_t>(below(shape_.words_max)),
                                 [&](Run run) { mover.move(run); });
     }
   }
@@ -451,7 +462,8 @@ std::string World::run() {
   for (std::size_t i = 0; i < pollers_; ++i)
     simulation_.spawn("poller " + std::to_string(i), [this, i] { poller(i); });
   if (below(2) == 0) simulation_.spawn("straggler", [this] { straggler(); });
-  if (case_.plans.size() == 1 && below(2) == 0) simulation_.spawn("expirer", [this] { expirer(); });
+  if (case_.mode == Mode::direct && below(2) == 0)
+    simulation_.spawn("expirer", [this] { expirer(); });
   std::string why = simulation_.run();
   if (!why.empty()) return why;
   if (!all_bytes_are(recv_buffer_.bytes(), kPoison)) return "written after the last round";

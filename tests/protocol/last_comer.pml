@@ -18,15 +18,22 @@
  *     first-in first-out control channel, and touches it no more.
  * 12. That helper moves the run and does the marking of rule 9.
  * 13. A Pready may expire its word, in the read-modify-write that marks: it knows the deadline, and its own partition keeps the round open.
+ * 14. Who expires a leaf first expires its root. Then, if the root is open, it sets open and expired in the leaf, in one
+ *     read-modify-write, unless the leaf is full: what is ready in it is the expirer's, and a later Pready moves its own partition and
+ *     leaves the root alone.
+ * 15. Parrived(j) expires what is ready under j and waits for its group.
  *
  * Checked: a partition is copied exactly once a round, after its Pready, between the receiver's Start and completion, from a buffer
  * that the application has not taken back; Parrived is true only when the data is there; Pready never blocks; nobody waits for ever
- * although the receiver does nothing between Start and completion, and in some rounds Pready(2) is called only after Parrived(0) was true.
+ * although the receiver does nothing between Start and completion, and in some rounds Pready(2) is called only after Parrived(0) was true;
+ * in `asked` Pready(4) is, and receive partition 0 is send partition 3, of the same leaf: nobody expires anything but Parrived.
  *
  * @cc -DCOLLAPSE
  * @model attach          -DREFUSED=0
  * @model sender_refused  -DREFUSED=1
  * @model receiver_refused -DREFUSED=2
+ * @model asked           -DREFUSED=0 -DASKED
+ * @model asked_refused   -DREFUSED=2 -DASKED
  * @unreached helper -end-
  * @mutant 1  rule 2: Pready looks at the trigger, then marks: two steps => here & claim
  * @mutant 2  rule 4: the expirer moves what is ready though the trigger was true before => here & claim
@@ -44,6 +51,11 @@
  * @mutant 14 -DREFUSED=1 rule 11: the record names no run: the helper moves whatever is ready and not yet moved => started == r
  * @mutant 15 -DREFUSED=2 rule 12: the sender's helper moves but leaves the marking to the receiver => deadlock
  * @mutant 16 rule 13: a Pready that expires its word moves its own partition only => deadlock
+ * @mutant 17 rule 14: a full leaf is expired, too => r_round == r
+ * @mutant 18 -DASKED rule 14: a leaf is expired, and its root is not => deadlock
+ * @mutant 19 rule 14: a Pready that completes an expired leaf sets its bit in the root => here & claim
+ * @mutant 20 rule 14: a leaf is expired whether its root is open or not => r_round == r
+ * @mutant 21 -DASKED rule 15: Parrived expires the root only => deadlock
  */
 #ifndef MUTATE
 #define MUTATE 0
@@ -56,12 +68,17 @@
 #endif
 #define S 6                                        /* send partitions */
 #define ALL 63
+#ifdef ASKED
+#define J0 8                                       /* receive partition 0 overlaps send partition 3 */
+#else
 #define J0 3                                       /* receive partition 0 overlaps send partitions 0 and 1 */
+#endif
 
 /* shared memory; words are indexed 2 * kind + parity, kind 0 = shared word, 1 = root */
 byte ready[4], tag[4];
 bool open[4], expired[4];
 byte leaf[4];                                      /* 2 * leaf + parity */
+bool alone[4];                                     /* the leaf has expired */
 byte arrived;                                      /* partitions whose arrival mark is the receiver's round */
 byte moved_count;
 
@@ -154,6 +171,7 @@ inline hand_over(r) {                              /* rule 11 */
 
 #define BIT(i) (1 << (i))
 #define LEAF(i) ((i) < 5 -> 0 : 2)
+#define FULL(l) ((l) == 0 -> 3 : 4)
 inline pready(i, r) {
   p = r & 1;
   if
@@ -176,24 +194,29 @@ inline pready(i, r) {
      atomic {
        filled = filled | BIT(i);
        leaf[LEAF(i) + p] = leaf[LEAF(i) + p] | BIT(i - 3);
-       completes = (leaf[LEAF(i) + p] == (i < 5 -> 3 : 4))
+#if MUTATE == 19
+       completes = (leaf[LEAF(i) + p] == FULL(LEAF(i)));
+#else
+       completes = (leaf[LEAF(i) + p] == FULL(LEAF(i)) && !alone[LEAF(i) + p]);
+#endif
+       claim = (alone[LEAF(i) + p] -> BIT(i) : 0)
      };
 #if MUTATE == 10
      completes = true;
 #endif
      if
      :: completes -> completes = false;
-        atomic { LOOK(2 + p); event(2 + p, (i < 5 -> 1 : 2), false, false) };
-        SENDER_MOVES(r)
+        atomic { LOOK(2 + p); event(2 + p, (i < 5 -> 1 : 2), false, false) }
 #if MUTATE == 11
-     :: !completes && TRIGGER(2 + p, GROUP0) -> claim = BIT(i); SENDER_MOVES(r)
+     :: !completes && TRIGGER(2 + p, GROUP0) -> claim = BIT(i)
 #endif
      :: else
-     fi
+     fi;
+     SENDER_MOVES(r)
   fi
 }
 proctype thread(byte first, second; bool holds) {  /* an application thread: two partitions a round */
-  byte r, p, claim; bool completes;
+  byte r, p, i, claim; bool completes;
 #if MUTATE == 1
   bool look;
 #else
@@ -205,10 +228,46 @@ proctype thread(byte first, second; bool holds) {  /* an application thread: two
     :: holds -> seen == r                          /* early bird: Pready(2) comes only after Parrived(0) */
     :: true
     fi;
-    pready(first, r);
-    pready(second, r)
+    i = first;
+    do
+    :: pready(i, r); if :: i == first -> i = second :: else -> break fi
+    od;
+    i = 0
   }
 }
+inline expire_word(x, r) {                         /* rule 6 */
+  atomic {
+    fits = (tag[x] == r);
+#if MUTATE == 5
+  };
+  atomic {
+#endif
+    if
+    :: fits -> LOOK(x); event(x, 0, false, true)
+    :: else
+    fi;
+    fits = false
+  }
+}
+inline expire_leaf(l, r) {       /* its root has expired: rule 14 */
+  fits = (tag[2 + (r & 1)] == r && open[2 + (r & 1)]);
+  atomic {
+#if MUTATE == 20
+    fits = true;
+#endif
+    if
+#if MUTATE == 17
+    :: fits && tag[2 + (r & 1)] == r && !alone[l + (r & 1)] ->
+#else
+    :: fits && tag[2 + (r & 1)] == r && !alone[l + (r & 1)] && leaf[l + (r & 1)] != FULL(l) ->
+#endif
+       alone[l + (r & 1)] = true; claim = leaf[l + (r & 1)] << 3
+    :: else
+    fi;
+    fits = false
+  }
+}
+#ifndef ASKED
 proctype expirer() {                               /* a deadline: may or may not expire, at any moment */
   byte r, p, x, claim; bool fits;
   for (r : 1 .. ROUNDS) {
@@ -217,23 +276,17 @@ proctype expirer() {                               /* a deadline: may or may not
     if :: x = p :: x = 2 + p :: x = 4 fi;
     if
     :: x == 4                                      /* not this time */
-    :: else ->
-       atomic {
-         fits = (tag[x] == r);
-#if MUTATE == 5
-       };
-       atomic {
-#endif
-         if
-         :: fits -> LOOK(x); event(x, 0, false, true)
-         :: else
-         fi;
-         fits = false
-       };
-       SENDER_MOVES(r)
+    :: else -> expire_word(x, r); SENDER_MOVES(r)
+    fi;
+#if !REFUSED
+    if
+    :: x == 2 + p -> expire_leaf(0, r); SENDER_MOVES(r)
+    :: else
     fi
+#endif
   }
 }
+#endif
 inline clear(x, t) { ready[x] = 0; open[x] = false; expired[x] = false; tag[x] = t }
 proctype sender() {
   byte r, q, t;
@@ -245,7 +298,7 @@ proctype sender() {
 #endif
     q = t & 1;
     atomic { clear(q, t) };                        /* MPI_Start: rule 7 */
-    atomic { clear(2 + q, t); leaf[q] = 0; leaf[2 + q] = 0 };
+    atomic { clear(2 + q, t); leaf[q] = 0; leaf[2 + q] = 0; alone[q] = false; alone[2 + q] = false };
     started = r;
 #if MUTATE == 12
     filled == ALL;
@@ -281,8 +334,26 @@ proctype receiver() {
 }
 proctype observer() {                              /* an application thread in MPI_Parrived(0) */
   byte r;
+#ifdef ASKED
+  byte p, claim; bool fits;
+#endif
   for (r : 1 .. ROUNDS) {
     r_round == r;
+#ifdef ASKED
+    p = r & 1;
+    do
+    :: (arrived & J0) == J0 -> break
+#if MUTATE == 21
+    :: (leaf[p] & 1) && !expired[2 + p] -> expire_word(2 + p, r); RECEIVER_MOVES(r)
+#else
+    :: (leaf[p] & 1) && !alone[p] && (!expired[2 + p] || open[2 + p]) ->     /* rule 15 */
+#if MUTATE != 18
+       expire_word(2 + p, r); RECEIVER_MOVES(r);
+#endif
+       expire_leaf(0, r); RECEIVER_MOVES(r)
+#endif
+    od;
+#endif
     atomic { r_round == r && (arrived & J0) == J0 -> assert((here & J0) == J0); seen = r }
   }
 }
@@ -306,8 +377,12 @@ end:
 init {
   atomic {
     tag[1] = 1; tag[3] = 1;
-    run thread(0, 3, false); run thread(4, 1, false); run thread(2, 5, true);
-    run expirer(); run sender(); run receiver(); run observer();
+#ifdef ASKED
+    run thread(0, 3, false); run thread(4, 1, true); run thread(2, 5, false);
+#else
+    run thread(0, 3, false); run thread(4, 1, false); run thread(2, 5, true); run expirer();
+#endif
+    run sender(); run receiver(); run observer();
 #if REFUSED
     run helper()
 #endif

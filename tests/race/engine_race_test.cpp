@@ -545,5 +545,42 @@ TEST_P(EngineRace, GroupsThatAreLearnedChangeBetweenRounds) {
     EXPECT_EQ(said.find(change) != std::string::npos, GetParam().slot_bytes_max[0] == '0') << said;
 }
 
+TEST_P(EngineRace, EachIsAskedForBeforeTheNextIsReady) {
+  constexpr std::int32_t kPartitions = 70;
+  EnginePair pair(GetParam(), "learned");
+  std::vector<std::byte> from(kPartitions * 100), to(kPartitions * 100);
+  SendRequest* send =
+      made(pair.sender->send_init(args_of(pair.recv_address, from.data(), kPartitions, 100)));
+  RecvRequest* recv =
+      made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), kPartitions, 100)));
+  const auto ask = [recv](std::int32_t partition) {
+    bool arrived = false;
+    EXPECT_TRUE(recv->parrived(partition, &arrived).ok());
+    if (!arrived) ::sched_yield();
+    return arrived;
+  };
+  std::atomic<bool> ended{false};
+  std::thread straggler([&] {
+    while (!ended.load(std::memory_order_relaxed)) ask(33);  // relaxed: it ends some time
+  });
+  for (std::uint64_t round = 1; round <= (kSanitized ? 10 : 60); ++round) {
+    for (std::size_t i = 0; i < from.size(); ++i) from[i] = byte_of(round, i);
+    ASSERT_TRUE(recv->start().ok());
+    ASSERT_TRUE(send->start().ok());
+    for (std::int32_t p = kPartitions - 1; p >= 0; --p) {
+      ASSERT_TRUE(send->pready(p, 1).ok());
+      while (!ask(p)) {
+      }
+    }
+    ASSERT_EQ(complete(*send), Completion::complete);
+    ASSERT_EQ(complete(*recv), Completion::complete);
+    EXPECT_EQ(from, to) << round;
+  }
+  ended.store(true, std::memory_order_relaxed);
+  straggler.join();
+  EXPECT_TRUE(pair.sender->free(send).ok());
+  EXPECT_TRUE(pair.receiver->free(recv).ok());
+}
+
 }  // namespace
 }  // namespace larklane::part
