@@ -1,10 +1,12 @@
 // MPI_Psend_init, MPI_Precv_init: checks, and the decision whether a pair is ours or the MPI's.
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
 #include <string>
 
+#include "base/config.hpp"
 #include "base/log.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/device_memory.hpp"
@@ -43,6 +45,11 @@ struct InitCall {
 int refuse(const InitCall& call, Communicator* communicator, int error_class,
            const std::string& why) {
   return raise(communicator, error_class, std::string(call.name()) + ": " + why);
+}
+
+std::string accepted_policies() {
+  const auto rows = Config().rows();
+  return std::string(std::ranges::find(rows, "policy", &Config::Row::name)->range);
 }
 
 /// Both sides leave this pair to the MPI. A library without partitioned calls makes that an error.
@@ -187,7 +194,7 @@ int make(const InitCall& call, const std::shared_ptr<Communicator>& communicator
     const std::string why =
         status.code() == Errc::kBadOption
             ? "info key larklane_policy is \"" + info_value(call.info, "larklane_policy") +
-                  "\": expected none, single, static:N or min_bytes[:BYTES]"
+                  "\": expected " + accepted_policies()
             : std::string("the engine makes no request: ") + errc_name(status.code());
     return refuse(call, communicator.get(), error_class_of(status.code()), why);
   }

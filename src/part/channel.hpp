@@ -262,6 +262,7 @@ class SendChannel final : public SendRequest {
   struct Learning {
     control::Plane& plane;
     Cells cells;
+    std::vector<std::uint32_t> base;  ///< first partition of each group
     Learner learner;
     RoundWatch watch;
     bool is_sampled = false;  ///< this round; written by Start, which the program orders

@@ -34,9 +34,9 @@ SendChannel::SendChannel(Parts parts)
                            {side_.block(), parts.shape.words_max, after}});
   if (parts.learns_on == nullptr) return;
   const Cells cells(parts.shape.partitions);
-  learning_.reset(new Learning{*parts.learns_on, cells,
-                               Learner(parts.shape.partitions, partition_bytes_, id_),
-                               RoundWatch(cells, partition_bytes_)});
+  Learner learner(parts.shape.partitions, partition_bytes_, cells.firsts(parts.boundaries), id_);
+  learning_.reset(new Learning{*parts.learns_on, cells, std::move(parts.boundaries),
+                               std::move(learner), RoundWatch(cells, partition_bytes_)});
 }
 
 Status SendChannel::start() {
@@ -75,10 +75,12 @@ void SendChannel::plan_ahead() {
   learning_->is_sampled = turn.is_sampled;
   if (turn.is_sampled) learning_->watch.begin();
   if (!turn.has_changed) return;
-  const std::vector<std::uint32_t>& firsts = learning_->learner.firsts();
-  (void)side_.choose(learning_->cells.boundaries(firsts));  // the block was made for any
+  const Learner& learner = learning_->learner;
+  const std::vector<std::uint32_t> boundaries =
+      learner.is_at_base() ? learning_->base : learning_->cells.boundaries(learner.firsts());
+  (void)side_.choose(boundaries);  // the block was made for any
   log_info("%s to %s: %zu groups after round %llu", describe(args_, Kind::send).c_str(),
-           args_.peer.c_str(), firsts.size(), static_cast<unsigned long long>(round()));
+           args_.peer.c_str(), boundaries.size(), static_cast<unsigned long long>(round()));
 }
 
 /// From the sampled round that is over.

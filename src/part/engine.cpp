@@ -122,10 +122,11 @@ Result<EngineImpl::Plan> EngineImpl::plan_of(const InitArgs& args, const Policy&
   auto layout = Layout::make(shape.partitions, plan.boundaries);
   if (!layout) return layout.error();
   if (policy.kind == Policy::Kind::learned) {
-    shape.groups_max = Cells(shape.partitions).count();
-    const LayoutSize most = LayoutSize::most(shape.partitions, shape.groups_max);
-    shape.words_max = most.words;
-    shape.roots_max = most.roots;
+    shape.groups_max = std::max(Cells(shape.partitions).count(),
+                                static_cast<std::uint32_t>(plan.boundaries.size()));
+    const LayoutSize most = LayoutSize::most(shape.partitions, Cells(shape.partitions).count());
+    shape.words_max = std::max(most.words, static_cast<std::uint32_t>(layout->words().size()));
+    shape.roots_max = std::max(most.roots, static_cast<std::uint32_t>(layout->roots().size()));
     return plan;
   }
   shape.groups_max = static_cast<std::uint32_t>(plan.boundaries.size());

@@ -19,6 +19,7 @@ Result<Layout> Layout::make(std::uint32_t partitions, std::span<const std::uint3
   if (!ascending_from_zero(boundaries, partitions)) return Errc::kInvalidArgument;
   Layout layout;
   layout.cells_.resize(partitions);
+  layout.has_groups_ = boundaries.size() < partitions;
 
   // Small groups share a word as long as they fit; a word under construction is the last one with
   // room left.

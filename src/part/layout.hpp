@@ -86,8 +86,11 @@ class Layout {
   const std::vector<Word>& words() const noexcept { return words_; }
   const std::vector<Root>& roots() const noexcept { return roots_; }
   const std::vector<Cell>& cells() const noexcept { return cells_; }
+  /// Does any partition wait for another one?
+  bool has_groups() const noexcept { return has_groups_; }
 
  private:
+  bool has_groups_ = false;
   std::vector<Word> words_;
   std::vector<Root> roots_;
   std::vector<Cell> cells_;

@@ -1,14 +1,15 @@
 #include "part/learner.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
 namespace larklane::part {
 namespace {
 
-/// Rounds of bulk before costs are tried out: they tell what bulk leaves.
-constexpr std::uint64_t kBulkRounds = 3;
+/// Rounds of the base before costs are tried out: they tell what it leaves.
+constexpr std::uint64_t kBaseRounds = 3;
 /// From 8 rounds on chance can be told from what comes back (docs/model.md).
 constexpr std::size_t kRoundsMin = 8, kRoundsMost = 12;
 /// Of rounds with the same number of groups.
@@ -18,20 +19,19 @@ constexpr std::size_t kRoundsAfterChange = 4;
 /// Of how many rounds one is seen in the end, on average; at first all are, and of each new plan.
 /// By chance, lest a pattern with a period is seen at the same point of it again and again.
 constexpr std::uint64_t kGapMost = 16;
-/// A plan has to be worth it: it may leave this share of what bulk leaves.
+/// A plan has to be worth it: it may leave this share of what the base leaves.
 constexpr double kWorth = 0.97;
 constexpr double kSpreadLeast = 0.05, kSpreadLeast_ns = 100;
 /// Of a change, in mean deviations; no round counts for more than some of them.
 constexpr double kDriftMost = 12, kOneDriftMost = 4;
 /// A plan that drifts away so soon was no good.
 constexpr std::uint64_t kSoon = 16, kProven = 32;
-/// Rounds seen in bulk before costs are tried out again.
+/// Rounds seen at the base before costs are tried out again.
 constexpr std::uint32_t kRestLeast = 32, kRestMost = 1024;
-/// Of rounds, while a plan is in use, so few are bulk that these add 1 % to what is left, by the
-/// model.
+/// Of rounds, while a plan is in use, so few are the base's that these add 1 % to what is left.
 constexpr double kControlShare = 100, kControlLeast = 16, kControlMost = 100'000;
-/// If a round that tries costs out left more than this many times as much as bulk, twice in a row
-/// since one alone may be chance, or more than that many times, none with twice as many groups
+/// If a round that tries costs out left more than this many times as much as the base, twice in a
+/// row since one alone may be chance, or more than that many times, none further from the base
 /// follows. It would leave up to twice as much.
 constexpr double kTrialMost = 1.1, kTrialDear = 3;
 constexpr int kDearMost = 2;
@@ -57,6 +57,13 @@ Cells::Cells(std::uint32_t partitions) noexcept
 std::vector<std::uint32_t> Cells::boundaries(std::vector<std::uint32_t> firsts) const {
   for (std::uint32_t& first : firsts)
     first = static_cast<std::uint32_t>(first * std::uint64_t{partitions_} / count_);
+  return firsts;
+}
+
+std::vector<std::uint32_t> Cells::firsts(const std::vector<std::uint32_t>& boundaries) const {
+  std::vector<std::uint32_t> firsts;
+  for (const std::uint32_t boundary : boundaries)
+    if (firsts.empty() || of(boundary) != firsts.back()) firsts.push_back(of(boundary));
   return firsts;
 }
 
@@ -88,10 +95,13 @@ void SeenReadiness::keep_last(std::size_t most) {
 void Study::run() {
   const Question& asked = question_;
   findings_.network = model::fit_runs(asked.runs);
-  findings_.firsts = {0};
+  findings_.firsts = asked.base;
   if (findings_.network) {
     const model::Workload workload = asked.rounds.workload(*findings_.network, asked.cell_bytes);
-    findings_.firsts = best(workload);
+    findings_.base_ns = model::exposed_ns(workload, asked.base);
+    std::vector<std::uint32_t> firsts = best(workload);
+    if (model::exposed_ns(workload, firsts) < kWorth * findings_.base_ns)
+      findings_.firsts = std::move(firsts);
     const auto rounds = static_cast<double>(asked.rounds.count());
     std::vector<double> left_ns;
     for (std::size_t i = 0; i < asked.rounds.count(); ++i)
@@ -112,14 +122,17 @@ std::vector<std::uint32_t> Study::best(const model::Workload& workload) const {
   return model::learned_plan(workload).firsts;
 }
 
-Learner::Learner(std::uint32_t partitions, std::uint64_t partition_bytes, std::uint64_t seed)
+Learner::Learner(std::uint32_t partitions, std::uint64_t partition_bytes, Firsts base,
+                 std::uint64_t seed)
     : cells_(Cells(partitions).count()),
       cell_bytes_(partition_bytes * partitions / cells_),
       seed_(seed),
-      current_(bulk_),
-      next_(bulk_),
-      first_trial_(kBulkRounds),
-      plan_(bulk_),
+      base_(std::move(base)),
+      current_(base_),
+      next_(base_),
+      first_trial_(kBaseRounds),
+      explored_(static_cast<std::uint32_t>(base_.size())),
+      plan_(base_),
       next_rest_(kRestLeast) {}
 
 Learner::Turn Learner::turn() {
@@ -138,35 +151,41 @@ Learner::Turn Learner::turn() {
 /// Groups of the rounds after this one.
 const Learner::Firsts& Learner::wanted_next() {
   if (is_exploring_) return next_trial();
-  const bool is_control_due = plan_ != bulk_ && current_ == plan_ && round_ >= next_control_;
-  if (is_control_due) next_control_ = round_ + control_gap_;
-  return is_control_due ? bulk_ : plan_;
+  const bool is_control_due = plan_ != base_ && current_ == plan_ && round_ >= next_control_;
+  if (!is_control_due) return plan_;
+  if (base_ns_.count() != 0 && plan_ns_.count() != 0)
+    space_controls(base_ns_.mean().value, plan_ns_.mean().value);
+  next_control_ = round_ + control_gap_;
+  return base_;
 }
 
-/// After some rounds of bulk two groups, four, ..., each between two of bulk, as long as they cost
-/// little enough.
+/// After some rounds of the base ever fewer groups; two, four, ... if it has but one. Each between
+/// two rounds of the base, as long as they cost little enough.
 const Learner::Firsts& Learner::next_trial() {
-  const bool is_trial = current_ != bulk_;
-  if (is_trial || round_ < first_trial_) return bulk_;
-  bool is_dear = false;
-  if (trial_ns_.count() != 0 && bulk_ns_.count() != 0) {
-    const double left = trial_ns_.mean().value / bulk_ns_.mean().value;
-    dear_ = left > kTrialMost ? dear_ + 1 : 0;
-    is_dear = dear_ == kDearMost || left > kTrialDear;
-  }
-  if (explored_ == cells_ || is_dear) {
+  const bool is_trial = current_ != base_;
+  if (is_trial || round_ < first_trial_) return base_;
+  const bool is_bulk = base_.size() == 1;
+  if (is_dear() || explored_ == (is_bulk ? cells_ : 1)) {
     is_exploring_ = false;
     return plan_;
   }
-  explored_ = std::min(2 * explored_, cells_);
+  explored_ = is_bulk ? std::min(2 * explored_, cells_) : std::bit_floor(explored_ - 1);
   return trial_ = model::equal_groups(cells_, explored_);
+}
+
+/// Would a further trial be, as the last ones were?
+bool Learner::is_dear() {
+  if (trial_ns_.count() == 0 || base_ns_.count() == 0) return false;
+  const double left = trial_ns_.mean().value / base_ns_.mean().value;
+  dear_ = left > kTrialMost ? dear_ + 1 : 0;
+  return dear_ == kDearMost || left > kTrialDear;
 }
 
 void Learner::explore() {
   is_exploring_ = is_due_ = is_anew_ = true;
   is_barred_ = false;
   first_trial_ = round_;
-  explored_ = 1;
+  explored_ = static_cast<std::uint32_t>(base_.size());
   dear_ = 0;
   trial_ns_.clear();
   runs_.clear();
@@ -190,18 +209,18 @@ std::shared_ptr<Study> Learner::see(SeenRound round) {
 }
 
 void Learner::measure(double exposed_ns) {
-  (current_ == bulk_ ? bulk_ns_ : is_exploring_ ? trial_ns_ : plan_ns_).add(exposed_ns);
+  (current_ == base_ ? base_ns_ : is_exploring_ ? trial_ns_ : plan_ns_).add(exposed_ns);
 }
 
 std::uint64_t Learner::next_gap() {
-  const std::uint64_t steps = plan_ == bulk_ ? round_ / kRoundsMin : since_adoption_ / kRoundsMin;
+  const std::uint64_t steps = plan_ == base_ ? round_ / kRoundsMin : since_adoption_ / kRoundsMin;
   const std::uint64_t gap = std::clamp<std::uint64_t>(steps, 1, kGapMost);
   return 1 + mixed(round_ ^ seed_ << 32) % (2 * gap - 1);
 }
 
 std::shared_ptr<Study> Learner::study() {
   if (is_exploring_ || study_ || !is_due_ || rounds_.count() < kRoundsMin) return nullptr;
-  Study::Question question{cell_bytes_, rounds_, {}, is_anew_ ? Firsts{} : plan_};
+  Study::Question question{cell_bytes_, rounds_, {}, base_, is_anew_ ? Firsts{} : plan_};
   for (const auto& [groups, alike] : runs_)
     question.runs.insert(question.runs.end(), alike.begin(), alike.end());
   is_due_ = is_anew_ = false;
@@ -217,28 +236,30 @@ void Learner::adopt(const Study::Findings& findings) {
   drift_ns_ = 0;
   const bool is_new = findings.firsts != plan_;
   plan_ = findings.firsts;
-  if (plan_ == bulk_ && rest_ == 0) rest();
+  if (plan_ == base_ && rest_ == 0) rest();
   if (!is_new) return;
   since_adoption_ = 0;
   plan_ns_.clear();
-  if (plan_ == bulk_) return;
-  const double bulk_ns = network_->message_ns(cell_bytes_ * cells_);
-  const double gap = usual_ns_ > 0 ? kControlShare * (bulk_ns / usual_ns_ - 1) : kControlMost;
-  control_gap_ = static_cast<std::uint64_t>(std::clamp(gap, kControlLeast, kControlMost));
+  space_controls(findings.base_ns, usual_ns_);
   next_control_ = round_ + control_gap_;
+}
+
+void Learner::space_controls(double base_ns, double plan_ns) {
+  const double gap = plan_ns > 0 ? kControlShare * (base_ns / plan_ns - 1) : kControlMost;
+  control_gap_ = static_cast<std::uint64_t>(std::clamp(gap, kControlLeast, kControlMost));
 }
 
 /// Is the plan still right?
 void Learner::judge() {
-  if (plan_ == bulk_) {
+  if (plan_ == base_) {
     if (rest_ != 0 && --rest_ == 0) return explore();
     if (is_barred_) return;
-  } else if (has_lost_to_bulk()) {
+  } else if (has_lost_to_base()) {
     return give_up();
   } else if (has_drifted()) {
     if (since_adoption_ < kSoon) return give_up();
     rounds_.keep_last(kRoundsAfterChange);
-    plan_ = bulk_;
+    plan_ = base_;
     is_due_ = is_anew_ = true;
     return;
   } else if (since_adoption_ >= kProven) {
@@ -253,18 +274,18 @@ void Learner::give_up() {
   rest();
 }
 
-/// Bulk, for a while.
+/// The base, for a while.
 void Learner::rest() {
-  plan_ = bulk_;
+  plan_ = base_;
   rest_ = next_rest_;
   next_rest_ = std::min(2 * next_rest_, kRestMost);
 }
 
-bool Learner::has_lost_to_bulk() const {
-  if (plan_ns_.count() < kRoundsMin || bulk_ns_.count() < 2) return false;
-  const auto plan = plan_ns_.mean(), bulk = bulk_ns_.mean();
-  const double more = plan.value - kWorth * bulk.value;
-  return more > 0 && more * more > 4 * (plan.variance + bulk.variance);
+bool Learner::has_lost_to_base() const {
+  if (plan_ns_.count() < kRoundsMin || base_ns_.count() < 2) return false;
+  const auto plan = plan_ns_.mean(), base = base_ns_.mean();
+  const double more = plan.value - kWorth * base.value;
+  return more > 0 && more * more > 4 * (plan.variance + base.variance);
 }
 
 /// Page's test (1954): is more left, round after round, than when the plan was made?

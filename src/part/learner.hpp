@@ -2,7 +2,7 @@
 // Policy `learned`: groups from what earlier rounds showed (docs/learned.md). When partitions
 // become ready is seen whatever the plan, so nothing has to be tried out for it; only what
 // transport partitions cost depends on the plan, and a few rounds with other groups tell that.
-// Bulk, one group of all, is where it begins and what it falls back to.
+// It begins with given groups, the base, and falls back to them.
 
 #include <array>
 #include <atomic>
@@ -30,6 +30,13 @@ class Cells {
   }
   /// First partition of each group, from first cells.
   std::vector<std::uint32_t> boundaries(std::vector<std::uint32_t> firsts) const;
+  /// Cells in which groups begin, ascending. @param boundaries  first partition of each group
+  std::vector<std::uint32_t> firsts(const std::vector<std::uint32_t>& boundaries) const;
+  /// Does the run consist of whole cells?
+  bool are_whole(std::uint32_t first, std::uint32_t count) const noexcept {
+    const auto begins_cell = [this](std::uint32_t p) { return p == 0 || of(p) != of(p - 1); };
+    return begins_cell(first) && (first + count == partitions_ || begins_cell(first + count));
+  }
 
  private:
   std::uint32_t partitions_, count_;
@@ -87,6 +94,7 @@ class Study {
     std::uint64_t cell_bytes;
     SeenReadiness rounds;
     std::vector<std::vector<model::SeenRun>> runs;
+    std::vector<std::uint32_t> base;  ///< what any others have to be worth more than
     /// Groups that are in use: unless equal ones would leave less, they stay. Empty: none.
     std::vector<std::uint32_t> firsts;
   };
@@ -94,6 +102,7 @@ class Study {
     std::optional<model::LogGP> network;  ///< nothing: its runs did not tell
     std::vector<std::uint32_t> firsts;    ///< first cell of each group
     double usual_ns = 0, spread_ns = 0;   ///< what they leave, and the mean deviation
+    double base_ns = 0;                   ///< what the base leaves
   };
   explicit Study(Question question) : question_(std::move(question)) {}
   void run();
@@ -112,14 +121,17 @@ class Study {
 /// The groups of one channel's rounds. Thread safety: single-owner: the thread that calls Start and
 /// completes.
 /// Invariants:
-/// 1. A plan is only taken if it is expected to leave less than bulk does; it is given up for bulk
-/// if it turns out not to be worth it, for a time that doubles.
-/// 2. Both are measured again and again: bulk in single rounds, the more seldom the more it leaves.
+/// 1. A plan is only taken if it is expected to leave less than the base does; it is given up for
+/// the base if it turns out not to be worth it, for a time that doubles.
+/// 2. Both are measured again and again: the base in single rounds, the more seldom the more it
+/// leaves.
 /// 3. What costs were once is forgotten after each retreat: they are tried out anew.
 class Learner {
  public:
+  /// @param base  first cell of each group, ascending from 0: the groups of the first rounds
   /// @param seed  lest channels of one program all do the same in the same round
-  Learner(std::uint32_t partitions, std::uint64_t partition_bytes, std::uint64_t seed = 1);
+  Learner(std::uint32_t partitions, std::uint64_t partition_bytes, std::vector<std::uint32_t> base,
+          std::uint64_t seed = 1);
 
   struct Turn {
     bool is_sampled;   ///< this round is to be seen
@@ -129,6 +141,8 @@ class Learner {
   Turn turn();
   /// First cell of each group.
   const std::vector<std::uint32_t>& firsts() const noexcept { return next_; }
+  /// Are these the base?
+  bool is_at_base() const noexcept { return next_ == base_; }
   /// After a round that was sampled. @return to be run elsewhere; null: nothing to do
   std::shared_ptr<Study> see(SeenRound round);
 
@@ -137,14 +151,16 @@ class Learner {
 
   const Firsts& wanted_next();
   const Firsts& next_trial();
+  bool is_dear();
   void adopt(const Study::Findings& findings);
   void measure(double exposed_ns);
   void judge();
   void give_up();
   void rest();
   void explore();
-  bool is_control() const { return plan_ != bulk_ && current_ == bulk_; }
-  bool has_lost_to_bulk() const;
+  void space_controls(double base_ns, double plan_ns);
+  bool is_control() const { return plan_ != base_ && current_ == base_; }
+  bool has_lost_to_base() const;
   bool has_drifted();
   std::uint64_t next_gap();
   std::shared_ptr<Study> study();
@@ -152,7 +168,7 @@ class Learner {
   const std::uint32_t cells_;
   const std::uint64_t cell_bytes_;
   const std::uint64_t seed_;
-  const Firsts bulk_{0};
+  const Firsts base_;
 
   std::uint64_t round_ = 0, next_sample_ = 0;
   Firsts current_, next_;  ///< groups of this round, and of those after it
@@ -162,7 +178,7 @@ class Learner {
   bool is_exploring_ = true;
   Firsts trial_;
   std::uint64_t first_trial_ = 0;  ///< round
-  std::uint32_t explored_ = 1;     ///< groups of the last trial
+  std::uint32_t explored_;         ///< groups of the last trial
   int dear_ = 0;                   ///< trials in a row that cost too much
   Recent trial_ns_{1};             ///< what the last one left
 
@@ -177,10 +193,10 @@ class Learner {
   std::optional<model::LogGP> network_;
   double usual_ns_ = 0, spread_ns_ = 0;               ///< what it was to leave, when it was made
   double drift_ns_ = 0;                               ///< how much more it has been since, summed
-  Recent bulk_ns_{4}, plan_ns_{32};                   ///< what they left, measured
+  Recent base_ns_{4}, plan_ns_{32};                   ///< what they left, measured
   std::uint64_t since_adoption_ = 0;                  ///< rounds seen
   std::uint64_t next_control_ = 0, control_gap_ = 0;  ///< rounds
-  std::uint32_t rest_ = 0;                            ///< rounds still to be seen in bulk
+  std::uint32_t rest_ = 0;                            ///< rounds still to be seen at the base
   std::uint32_t next_rest_;
   bool is_barred_ = false;  ///< no plan until costs have been tried out anew
 };

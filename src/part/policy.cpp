@@ -44,7 +44,7 @@ Result<Policy> Policy::parse(std::string_view text, std::uint64_t min_bytes_defa
   const bool has_argument = colon != std::string_view::npos;
   if (name == "none" && !has_argument) return Policy{Kind::none, 0};
   if (name == "single" && !has_argument) return Policy{Kind::single, 0};
-  if (name == "learned" && !has_argument) return Policy{Kind::learned, 0};
+  if (name == "learned" && !has_argument) return Policy{Kind::learned, min_bytes_default};
   if (name == "min_bytes" && !has_argument) return Policy{Kind::min_bytes, min_bytes_default};
   if (name == "table" && !has_argument) return Policy{Kind::table, 0};
   if (name == "ploggp" && !has_argument) return Policy{Kind::ploggp, kDelayNs};
@@ -69,12 +69,12 @@ std::vector<std::uint32_t> Policy::boundaries(std::uint32_t partitions,
     case Kind::none:
       break;
     case Kind::single:
-    case Kind::learned:
       groups = 1;
       break;
     case Kind::static_count:
       groups = argument;
       break;
+    case Kind::learned:
     case Kind::min_bytes: {
       // A group takes whole partitions: as many as reach the least size.
       const std::uint64_t per_group =

@@ -23,14 +23,15 @@ struct Policy {
     learned
   };
   Kind kind = Kind::none;
-  /// Groups, bytes per group, the last partition's delay in ns, or a deadline in ns.
+  /// Groups, bytes per group (of `learned`, in its base), the last partition's delay in ns, or a
+  /// deadline in ns.
   std::uint64_t argument = 0;
   const model::Tuning* tuning = nullptr;  ///< what `table` and `ploggp` ask; null: nothing is known
 
   /// @param text                `none`, `single`, `static:N`, `min_bytes`, `min_bytes:BYTES` (units
   /// K, M, G), `table`, `ploggp`, `ploggp:DELAY` (units ns, us, ms, s), `timer`, `timer:DEADLINE`
   /// or `learned`
-  /// @param min_bytes_default   for `min_bytes` without a number
+  /// @param min_bytes_default   for `min_bytes` without a number, and for `learned`
   /// @errors kBadOption
   static Result<Policy> parse(std::string_view text, std::uint64_t min_bytes_default);
 
@@ -44,8 +45,8 @@ struct Policy {
   /// A receive partition that is asked for waits for no group.
   bool is_on_demand() const noexcept { return kind == Kind::learned; }
 
-  /// First partition of every group, ascending, starting with 0; of the first round, if they are
-  /// `learned`.
+  /// First partition of every group, ascending, starting with 0; if they are `learned`, those that
+  /// it begins with and falls back to.
   /// @param partitions       >= 1
   /// @param partition_bytes  size of one partition
   std::vector<std::uint32_t> boundaries(std::uint32_t partitions,

@@ -88,13 +88,15 @@ class RoundWatch {
   /// A mover of this process takes `run`. @return when
   std::uint64_t began(Run run) {
     const std::uint64_t now = now_ticks();
-    began_[cells_.of(run.first)].store(now, std::memory_order_relaxed);
+    if (cells_.are_whole(run.first, run.count))
+      began_[cells_.of(run.first)].store(now, std::memory_order_relaxed);
     return now;
   }
   /// What this thread took at `began` keeps it no longer. The round may be over.
   static void left(std::uint64_t began) { this_copying_thread.copied += now_ticks() - began; }
   /// A mover of this process has moved `run`, and has not published it yet.
   void ended(Run run) {
+    if (!cells_.are_whole(run.first, run.count)) return;  // a cell can hold no two
     const std::uint64_t begin = began_[cells_.of(run.first)].load(std::memory_order_relaxed);
     if (begin == 0) return;  // somebody else had taken it
     const std::uint32_t at = run_count_.fetch_add(1, std::memory_order_relaxed);

@@ -11,7 +11,8 @@ std::vector<std::uint32_t> Learning::start(std::uint64_t now_ps) {
   started_ps_ = now_ps;
   seen_ = {};
   seen_.ready_ns.assign(cells_.count(), 0);
-  return turn.has_changed ? cells_.boundaries(learner_.firsts()) : std::vector<std::uint32_t>();
+  if (!turn.has_changed) return {};
+  return learner_.is_at_base() ? base_ : cells_.boundaries(learner_.firsts());
 }
 
 void Learning::ready(std::uint32_t partition, std::uint64_t now_ps) {

@@ -13,10 +13,13 @@ namespace larklane::sim {
 /// Thread safety: single-owner.
 class Learning {
  public:
-  Learning(std::uint32_t partitions, std::uint64_t partition_bytes)
+  /// @param base  first partition of each group, with which it begins
+  Learning(std::uint32_t partitions, std::uint64_t partition_bytes,
+           const std::vector<std::uint32_t>& base)
       : cells_(partitions),
         partition_bytes_(partition_bytes),
-        learner_(partitions, partition_bytes) {}
+        base_(base),
+        learner_(partitions, partition_bytes, cells_.firsts(base)) {}
 
   /// In Start. @return the groups of the rounds after this one; empty: as they are
   std::vector<std::uint32_t> start(std::uint64_t now_ps);
@@ -31,6 +34,7 @@ class Learning {
 
   const part::Cells cells_;
   const std::uint64_t partition_bytes_;
+  const std::vector<std::uint32_t> base_;
   part::Learner learner_;
   bool is_sampled_ = false;
   std::uint64_t started_ps_ = 0;

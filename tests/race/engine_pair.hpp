@@ -37,6 +37,7 @@ inline Config config_of(const Way& way, std::string_view policy = "none") {
   EXPECT_TRUE(config.set("shm_slot_bytes_max", way.slot_bytes_max, &problem).ok()) << problem;
   EXPECT_TRUE(config.set("shm_piece_bytes", "64K", &problem).ok()) << problem;
   EXPECT_TRUE(config.set("policy", policy, &problem).ok()) << problem;
+  EXPECT_TRUE(config.set("min_bytes", "448", &problem).ok()) << problem;
   return config;
 }
 

@@ -69,7 +69,7 @@ class ConfigTest : public testing::Test {
 
 TEST_F(ConfigTest, DefaultsComeFromTheTable) {
   const Config config;
-  EXPECT_EQ(config.policy, "min_bytes");
+  EXPECT_EQ(config.policy, "learned");
   EXPECT_EQ(config.min_bytes, 16384U);
   EXPECT_EQ(config.wait_sleep_ns_min, 50'000U);
   EXPECT_FALSE(config.summary);

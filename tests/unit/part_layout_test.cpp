@@ -122,6 +122,7 @@ TEST(PartLayout, CompleteGroupsAreThoseWithAllTheirBits) {
     for (std::uint32_t p = 1; p < 8; ++p)
       if ((cuts >> (p - 1) & 1) != 0) boundaries.push_back(p);
     const Layout layout = make(8, boundaries);
+    ASSERT_EQ(layout.has_groups(), boundaries.size() < 8);
     const auto group = groups_of(8, boundaries);
     for (std::uint32_t ready = 0; ready < 256; ++ready) {
       std::uint32_t expected = 0;

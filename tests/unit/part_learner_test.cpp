@@ -38,20 +38,21 @@ constexpr model::LogGP kDear{.latency_ns = 2000, .gap_ns = 15'000, .gap_per_byte
 class World {
  public:
   World(const model::LogGP& network, std::uint32_t partitions, std::uint64_t bytes,
-        std::function<Times(std::uint64_t)> ready, std::uint64_t seed = 1)
+        std::function<Times(std::uint64_t)> ready, std::uint64_t seed = 1, Firsts base = {0})
       : network_(network),
         partitions_(partitions),
         partition_bytes_(bytes / partitions),
         ready_(std::move(ready)),
         random_(seed),
-        learner_(partitions, partition_bytes_) {}
+        learner_(partitions, partition_bytes_, base),
+        base_(std::move(base)) {}
 
   void run(std::uint64_t rounds) {
     for (const std::uint64_t last = round_ + rounds; round_ < last;) one_round();
   }
 
-  /// In all rounds up to now, over what bulk left.
-  double cumulated() const { return left_ns_ / bulk_left_ns_; }
+  /// In all rounds up to now, over what the base left.
+  double cumulated() const { return left_ns_ / base_left_ns_; }
   std::uint64_t seen() const { return seen_; }
   /// Rounds that were no bulk.
   std::uint64_t grouped() const { return grouped_; }
@@ -70,7 +71,7 @@ class World {
   void change(std::function<Times(std::uint64_t)> ready) { ready_ = std::move(ready); }
   void change(const model::LogGP& network) { network_ = network; }
   /// What counts is forgotten.
-  void count_anew() { left_ns_ = bulk_left_ns_ = 0; }
+  void count_anew() { left_ns_ = base_left_ns_ = 0; }
   /// Messages of this world take longer than anybody can see from the runs.
   void charge_each_run(double ns) { hidden_ns_ = ns; }
 
@@ -110,15 +111,15 @@ class World {
     const Learner::Turn turn = learner_.turn();
     const Times ready = ready_(round_);
     const double last = *std::ranges::max_element(ready);
-    std::vector<model::SeenRun> runs, bulk_runs;
+    std::vector<model::SeenRun> runs, base_runs;
     const double end = transfer(ready, groups_, runs);
     left_ns_ += end - last;
-    bulk_left_ns_ += transfer(ready, {0}, bulk_runs) - last;
+    base_left_ns_ += transfer(ready, base_, base_runs) - last;
     if (turn.is_sampled) {
       ++seen_;
       if (const auto study = learner_.see({ready, {}, std::move(runs), end})) study->run();
     }
-    // Single rounds of bulk are there to compare with.
+    // Single rounds of the base are there to compare with.
     if (!turn.has_changed) settled_ = groups_;
     // What a Start chooses holds from the round after it.
     groups_ = learner_.firsts();
@@ -130,9 +131,10 @@ class World {
   std::function<Times(std::uint64_t)> ready_;
   std::mt19937_64 random_;
   Learner learner_;
-  Firsts groups_{0}, settled_{0};
+  const Firsts base_;
+  Firsts groups_ = base_, settled_ = base_;
   std::uint64_t round_ = 0, seen_ = 0, grouped_ = 0;
-  double left_ns_ = 0, bulk_left_ns_ = 0, hidden_ns_ = 0;
+  double left_ns_ = 0, base_left_ns_ = 0, hidden_ns_ = 0;
 };
 
 /// Rounds of a pattern; 10 ms of computation, of which 100 us are 1 %.
@@ -271,11 +273,13 @@ TEST(PartLearner, SeesEveryTrial) {
 class CopyingWorld {
  public:
   /// @param ready_ns  without copies; by partition, as are the threads
-  CopyingWorld(Times ready_ns, std::vector<std::uint32_t> threads, std::uint64_t partition_bytes)
+  CopyingWorld(Times ready_ns, std::vector<std::uint32_t> threads, std::uint64_t partition_bytes,
+               Firsts base = {0})
       : ready_ns_(std::move(ready_ns)),
         threads_(std::move(threads)),
         partition_bytes_(partition_bytes),
-        learner_(static_cast<std::uint32_t>(ready_ns_.size()), partition_bytes) {}
+        learner_(static_cast<std::uint32_t>(ready_ns_.size()), partition_bytes, base),
+        groups_(std::move(base)) {}
 
   const Firsts& groups_after(std::uint64_t rounds) {
     for (; rounds != 0; --rounds) {
@@ -316,7 +320,7 @@ class CopyingWorld {
   const std::vector<std::uint32_t> threads_;
   const std::uint64_t partition_bytes_;
   Learner learner_;
-  Firsts groups_{0};
+  Firsts groups_;
 };
 
 // Early copies by the thread that makes the later partitions ready save nothing, whatever the
@@ -347,17 +351,22 @@ TEST(PartLearner, SeesOneRoundInSixteenInTheEnd) {
   EXPECT_LE(before, 200u);
 }
 
-TEST(PartLearner, StaysInBulkWithoutRunsToSee) {
-  Learner learner(8, 4096);
-  for (int round = 0; round < 200; ++round) {
-    if (learner.turn().is_sampled)
-      if (const auto study = learner.see({Times(8, 0), {}, {}, 1000})) study->run();
+TEST(PartLearner, StaysAtItsBaseWithoutRunsToSee) {
+  for (const Firsts& base : {Firsts{0}, Firsts{0, 4, 6}}) {
+    Learner learner(8, 4096, base);
+    std::uint64_t others = 0;
+    for (int round = 0; round < 400; ++round) {
+      if (learner.turn().is_sampled)
+        if (const auto study = learner.see({Times(8, 0), {}, {}, 1000})) study->run();
+      others += learner.is_at_base() ? 0 : 1;
+    }
+    EXPECT_LE(others, 12u) << "trials";
+    EXPECT_EQ(learner.firsts(), base);
   }
-  EXPECT_EQ(learner.firsts(), Firsts{0});
 }
 
 TEST(PartLearner, DoesWithoutTheRoundsThatNobodyCouldTime) {
-  Learner learner(8, 4096);
+  Learner learner(8, 4096, {0});
   for (int round = 1; round <= 40; ++round)
     if (learner.turn().is_sampled && round > 2 && round % 2 == 0)  // trials alone
       (void)learner.see({Times(8, 0), {}, {}, 1000});
@@ -378,6 +387,55 @@ TEST(PartLearner, CellsAreInversesOfTheirBoundaries) {
       }
     }
     ASSERT_EQ(cells.of(partitions - 1), cells.count() - 1);
+    ASSERT_EQ(cells.firsts(firsts), all) << partitions;
+  }
+}
+
+TEST(PartLearner, CellsHoldGroupsOfAnySize) {
+  const Cells cells(512);  // of 4 partitions each
+  EXPECT_EQ(cells.firsts({0, 1, 2, 3, 4, 9, 500, 511}), (Firsts{0, 1, 2, 125, 127}));
+  EXPECT_TRUE(cells.are_whole(0, 4));
+  EXPECT_TRUE(cells.are_whole(500, 12));
+  EXPECT_FALSE(cells.are_whole(0, 3));
+  EXPECT_FALSE(cells.are_whole(1, 3));
+  EXPECT_FALSE(cells.are_whole(510, 2));
+  EXPECT_TRUE(Cells(128).are_whole(127, 1));
+}
+
+/// As many groups as there are partitions.
+Firsts singles(std::uint32_t partitions) { return model::equal_groups(partitions, partitions); }
+
+TEST(PartLearner, BeginsWithItsBase) {
+  Learner learner(16, 4096, singles(16));
+  for (int round = 1; round <= 3; ++round) {
+    EXPECT_EQ(learner.firsts(), singles(16));
+    EXPECT_TRUE(learner.turn().is_sampled);
+    (void)learner.see({Times(16, 0), {}, {{4096, 0, 1000}}, 1000});
+  }
+  EXPECT_EQ(learner.firsts().size(), 8u) << "half as many are the first trial";
+}
+
+TEST(PartLearner, LeavesItsBaseForBulkWhereMessagesAreDear) {
+  for (const std::uint32_t partitions : {4u, 32u, 128u}) {
+    World world(kDear, partitions, 16 * kKi, pattern(model::Pattern::simultaneous, 0, partitions),
+                1, singles(partitions));
+    world.run(100);
+    EXPECT_EQ(world.groups(), Firsts{0}) << partitions;
+    EXPECT_LE(world.leaves_ns(), 1.03 * world.oracle_ns()) << partitions;
+  }
+}
+
+// Rounds that try fewer groups out leave more, so they are few, whatever comes after.
+TEST(PartLearner, TriesLittleWhereItsBaseIsFarAhead) {
+  constexpr model::LogGP kCheap{.latency_ns = 300, .gap_ns = 10, .gap_per_byte_ns = 0.1};
+  for (const std::uint32_t partitions : {16u, 128u}) {
+    World world(kCheap, partitions, 16 * kMi, pattern(model::Pattern::laggard, 1e6, partitions), 1,
+                singles(partitions));
+    world.run(12);
+    EXPECT_LE(world.cumulated(), 2) << partitions;
+    world.run(488);
+    EXPECT_LE(world.cumulated(), 1.1) << partitions;
+    EXPECT_LE(world.leaves_ns(), 1.03 * world.oracle_ns()) << partitions;
   }
 }
 

@@ -29,6 +29,7 @@ TEST(PartPolicy, ReadsWhatTheOptionSays) {
   EXPECT_EQ(parsed("min_bytes:3K").argument, 3u << 10);
   EXPECT_EQ(parsed("min_bytes:3M").argument, 3u << 20);
   EXPECT_EQ(parsed("min_bytes:3G").argument, std::uint64_t{3} << 30);
+  EXPECT_EQ(parsed("learned").argument, kDefault);
   EXPECT_EQ(parsed("table").kind, Policy::Kind::table);
   EXPECT_EQ(parsed("ploggp").kind, Policy::Kind::ploggp);
   EXPECT_EQ(parsed("ploggp").argument, 4'000'000u);
@@ -101,6 +102,7 @@ TEST(PartPolicy, EveryGroupOfMinBytesHasThem) {
                                       std::uint64_t{100}, std::uint64_t{1} << 40}) {
       for (const std::uint64_t least : {std::uint64_t{1}, std::uint64_t{64}, std::uint64_t{1000}}) {
         const auto first = Policy{Policy::Kind::min_bytes, least}.boundaries(partitions, bytes);
+        ASSERT_EQ(first, (Policy{Policy::Kind::learned, least}.boundaries(partitions, bytes)));
         expect_balanced(first, partitions);
         const std::uint64_t per_group = partitions / first.size();
         ASSERT_TRUE(first.size() == 1 || per_group * bytes >= least);
