@@ -26,7 +26,7 @@ static const char usage[] =
     "  early     ns from the first of the partitions being ready to its arrival, the others held\n"
     "            (--way surprise: in one round of three)\n"
     "  calls     ns above an empty call        --way pready | contended | marks | parrived\n"
-    "            (--way marks: rounds by attach in which all partitions travel together)\n"
+    "            (--way marks: before the receiver has started: by attach no call copies)\n"
     "            ns above the library's call   --way isend | waitall\n"
     "  cost      what larklane simulate --costs takes, ns; N a multiple of 64 KiB\n"
     "            of a call of attach that copies 2, 4, 8, 16, 32 KiB out of N bytes, by the "
