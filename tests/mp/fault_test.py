@@ -51,6 +51,12 @@ def refused(mpi, build, larklane):
     program = str(build / "tests/mp/fault" / mpi.name / "refused_start")
     outcome = launch.launch(mpi, 2, [refuse, "memory", str(larklane), "run", program], 30)
     yield f"{mpi.name}: memory refused", outcome.status == 0 and "memory" in outcome.output, outcome
+    for policy in ("learnt", "static:0", "timer:"):
+        outcome = launch.launch(mpi, 2, [str(larklane), "run", program, policy], 30)
+        told = f'larklane_policy is "{policy}"' in outcome.output and "| learned" in outcome.output
+        yield f"{mpi.name}: policy {policy} refused", outcome.status == 0 and told, outcome
+    outcome = launch.launch(mpi, 2, [str(larklane), "run", program, "static:2"], 30)
+    yield f"{mpi.name}: policy static:2 taken", outcome.status == 0 and not outcome.output.strip(), outcome
 
 
 def main():
