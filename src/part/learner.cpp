@@ -25,14 +25,19 @@ constexpr double kSpreadLeast = 0.05, kSpreadLeast_ns = 100;
 /// Of a change, in mean deviations; no round counts for more than some of them.
 constexpr double kDriftMost = 12, kOneDriftMost = 4;
 /// A plan that drifts away so soon was no good.
-constexpr std::uint64_t kSoon = 16, kProven = 32;
+constexpr std::uint64_t kSoon = 16;
+/// A mean that differs by so many standard errors does so.
+constexpr double kTold = 2;
+/// Rounds seen until it is asked for something better; twice as many after each search in vain.
+constexpr std::uint32_t kStudyLeast = 8, kStudyMost = 128;
 /// Rounds seen at the base before costs are tried out again.
 constexpr std::uint32_t kRestLeast = 32, kRestMost = 1024;
 /// Of rounds, while a plan is in use, so few are the base's that these add 1 % to what is left.
 constexpr double kControlShare = 100, kControlLeast = 16, kControlMost = 100'000;
 /// If a round that tries costs out left more than this many times as much as the base, twice in a
 /// row since one alone may be chance, or more than that many times, none further from the base
-/// follows. It would leave up to twice as much.
+/// follows. It would leave up to twice as much. (Of more than 128 partitions the first trial may
+/// leave more, since the base has other groups than the cells.)
 constexpr double kTrialMost = 1.1, kTrialDear = 3;
 constexpr int kDearMost = 2;
 
@@ -69,8 +74,8 @@ std::vector<std::uint32_t> Cells::firsts(const std::vector<std::uint32_t>& bound
 
 Recent::Mean Recent::mean() const {
   constexpr double kOutlier = 5;
-  std::vector<double> values(values_.begin(), values_.begin() + count());
-  const double most = kOutlier * model::upper_median(values);
+  const std::vector<double> values(values_.begin(), values_.begin() + count());
+  const double most = kOutlier * median();
   double sum = 0, squares = 0;
   for (const double each : values) {
     const double value = std::min(each, most);
@@ -98,9 +103,11 @@ void Study::run() {
   findings_.firsts = asked.base;
   if (findings_.network) {
     const model::Workload workload = asked.rounds.workload(*findings_.network, asked.cell_bytes);
-    findings_.base_ns = model::exposed_ns(workload, asked.base);
+    findings_.base_ns = asked.base_ns > 0 ? asked.base_ns : model::exposed_ns(workload, asked.base);
     std::vector<std::uint32_t> firsts = best(workload);
-    if (model::exposed_ns(workload, firsts) < kWorth * findings_.base_ns)
+    const double worth =
+        firsts == asked.firsts ? 1 : kWorth;  // what is in use does not come and go
+    if (model::exposed_ns(workload, firsts) < worth * findings_.base_ns)
       findings_.firsts = std::move(firsts);
     const auto rounds = static_cast<double>(asked.rounds.count());
     std::vector<double> left_ns;
@@ -114,11 +121,12 @@ void Study::run() {
   done_.store(true, std::memory_order_release);
 }
 
-std::vector<std::uint32_t> Study::best(const model::Workload& workload) const {
+std::vector<std::uint32_t> Study::best(const model::Workload& workload) {
   const std::vector<std::uint32_t>& used = question_.firsts;
   if (!used.empty() &&
       model::best_equal_plan(workload).exposed_ns >= kWorth * model::exposed_ns(workload, used))
     return used;
+  findings_.has_searched = true;
   return model::learned_plan(workload).firsts;
 }
 
@@ -126,12 +134,14 @@ Learner::Learner(std::uint32_t partitions, std::uint64_t partition_bytes, Firsts
                  std::uint64_t seed)
     : cells_(Cells(partitions).count()),
       cell_bytes_(partition_bytes * partitions / cells_),
+      has_whole_cells_(cells_ == partitions),
       seed_(seed),
       base_(std::move(base)),
       current_(base_),
       next_(base_),
       first_trial_(kBaseRounds),
       explored_(static_cast<std::uint32_t>(base_.size())),
+      next_study_(kStudyLeast),
       plan_(base_),
       next_rest_(kRestLeast) {}
 
@@ -155,7 +165,7 @@ const Learner::Firsts& Learner::wanted_next() {
   if (!is_control_due) return plan_;
   if (base_ns_.count() != 0 && plan_ns_.count() != 0)
     space_controls(base_ns_.mean().value, plan_ns_.mean().value);
-  next_control_ = round_ + control_gap_;
+  next_control_ = round_ + control_gap_ / 2 + mixed(round_ ^ seed_ << 32) % control_gap_;
   return base_;
 }
 
@@ -169,6 +179,7 @@ const Learner::Firsts& Learner::next_trial() {
     is_exploring_ = false;
     return plan_;
   }
+  trial_ns_.clear();
   explored_ = is_bulk ? std::min(2 * explored_, cells_) : std::bit_floor(explored_ - 1);
   return trial_ = model::equal_groups(cells_, explored_);
 }
@@ -176,7 +187,7 @@ const Learner::Firsts& Learner::next_trial() {
 /// Would a further trial be, as the last ones were?
 bool Learner::is_dear() {
   if (trial_ns_.count() == 0 || base_ns_.count() == 0) return false;
-  const double left = trial_ns_.mean().value / base_ns_.mean().value;
+  const double left = trial_ns_.median() / base_ns_.median();
   dear_ = left > kTrialMost ? dear_ + 1 : 0;
   return dear_ == kDearMost || left > kTrialDear;
 }
@@ -184,6 +195,7 @@ bool Learner::is_dear() {
 void Learner::explore() {
   is_exploring_ = is_due_ = is_anew_ = true;
   is_barred_ = false;
+  next_study_ = kStudyLeast;
   first_trial_ = round_;
   explored_ = static_cast<std::uint32_t>(base_.size());
   dear_ = 0;
@@ -209,7 +221,12 @@ std::shared_ptr<Study> Learner::see(SeenRound round) {
 }
 
 void Learner::measure(double exposed_ns) {
-  (current_ == base_ ? base_ns_ : is_exploring_ ? trial_ns_ : plan_ns_).add(exposed_ns);
+  if (current_ == base_)
+    base_ns_.add(exposed_ns);
+  else if (is_exploring_)
+    trial_ns_.add(exposed_ns);
+  else if (current_ == plan_)
+    plan_ns_.add(exposed_ns);
 }
 
 std::uint64_t Learner::next_gap() {
@@ -220,7 +237,13 @@ std::uint64_t Learner::next_gap() {
 
 std::shared_ptr<Study> Learner::study() {
   if (is_exploring_ || study_ || !is_due_ || rounds_.count() < kRoundsMin) return nullptr;
-  Study::Question question{cell_bytes_, rounds_, {}, base_, is_anew_ ? Firsts{} : plan_};
+  const bool is_measured = !has_whole_cells_ && base_ns_.count() != 0;
+  Study::Question question{cell_bytes_,
+                           rounds_,
+                           {},
+                           base_,
+                           is_measured ? base_ns_.mean().value : 0,
+                           is_anew_ ? Firsts{} : plan_};
   for (const auto& [groups, alike] : runs_)
     question.runs.insert(question.runs.end(), alike.begin(), alike.end());
   is_due_ = is_anew_ = false;
@@ -237,6 +260,10 @@ void Learner::adopt(const Study::Findings& findings) {
   const bool is_new = findings.firsts != plan_;
   plan_ = findings.firsts;
   if (plan_ == base_ && rest_ == 0) rest();
+  if (is_new)
+    next_study_ = kStudyLeast;
+  else if (findings.has_searched)
+    next_study_ = std::min(2 * next_study_, kStudyMost);
   if (!is_new) return;
   since_adoption_ = 0;
   plan_ns_.clear();
@@ -254,7 +281,7 @@ void Learner::judge() {
   if (plan_ == base_) {
     if (rest_ != 0 && --rest_ == 0) return explore();
     if (is_barred_) return;
-  } else if (has_lost_to_base()) {
+  } else if (over_base() > kTold) {
     return give_up();
   } else if (has_drifted()) {
     if (since_adoption_ < kSoon) return give_up();
@@ -262,10 +289,10 @@ void Learner::judge() {
     plan_ = base_;
     is_due_ = is_anew_ = true;
     return;
-  } else if (since_adoption_ >= kProven) {
+  } else if (over_base() < -kTold) {
     next_rest_ = kRestLeast;
   }
-  if (seen_ >= kRoundsMin && network_) is_due_ = true;
+  if (seen_ >= next_study_ && network_) is_due_ = true;
 }
 
 /// The plan was no good, and what it was made from will not make a better one.
@@ -281,11 +308,13 @@ void Learner::rest() {
   next_rest_ = std::min(2 * next_rest_, kRestMost);
 }
 
-bool Learner::has_lost_to_base() const {
-  if (plan_ns_.count() < kRoundsMin || base_ns_.count() < 2) return false;
+/// How much more the plan has left than what it is worth being in use for, in standard errors.
+double Learner::over_base() const {
+  constexpr double kVarianceLeast = 1e-3;
+  if (plan_ns_.count() < kRoundsMin || base_ns_.count() < 2) return 0;
   const auto plan = plan_ns_.mean(), base = base_ns_.mean();
-  const double more = plan.value - kWorth * base.value;
-  return more > 0 && more * more > 4 * (plan.variance + base.variance);
+  return (plan.value - kWorth * base.value) /
+         std::sqrt(std::max(plan.variance + base.variance, kVarianceLeast));
 }
 
 /// Page's test (1954): is more left, round after round, than when the plan was made?

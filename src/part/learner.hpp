@@ -24,6 +24,7 @@ class Cells {
   static constexpr std::uint32_t kMax = 128;
   explicit Cells(std::uint32_t partitions) noexcept;
   std::uint32_t count() const noexcept { return count_; }
+  std::uint32_t partitions() const noexcept { return partitions_; }
   std::uint32_t of(std::uint32_t partition) const noexcept {
     if (count_ == partitions_) return partition;
     return static_cast<std::uint32_t>(((partition + std::uint64_t{1}) * count_ - 1) / partitions_);
@@ -78,6 +79,10 @@ class Recent {
   };
   /// Of values of which none counts for more than 5 medians. @pre count() != 0
   Mean mean() const;
+  /// @pre count() != 0
+  double median() const {
+    return model::upper_median({values_.begin(), values_.begin() + count()});
+  }
 
  private:
   const std::uint32_t most_;
@@ -95,6 +100,8 @@ class Study {
     SeenReadiness rounds;
     std::vector<std::vector<model::SeenRun>> runs;
     std::vector<std::uint32_t> base;  ///< what any others have to be worth more than
+    /// What the base has left, where it has other groups than the cells say. 0: ask the model.
+    double base_ns = 0;
     /// Groups that are in use: unless equal ones would leave less, they stay. Empty: none.
     std::vector<std::uint32_t> firsts;
   };
@@ -103,6 +110,7 @@ class Study {
     std::vector<std::uint32_t> firsts;    ///< first cell of each group
     double usual_ns = 0, spread_ns = 0;   ///< what they leave, and the mean deviation
     double base_ns = 0;                   ///< what the base leaves
+    bool has_searched = false;            ///< for any groups: a tenth of a second of 128 cells
   };
   explicit Study(Question question) : question_(std::move(question)) {}
   void run();
@@ -111,7 +119,7 @@ class Study {
   const Findings& findings() const noexcept { return findings_; }
 
  private:
-  std::vector<std::uint32_t> best(const model::Workload& workload) const;
+  std::vector<std::uint32_t> best(const model::Workload& workload);
 
   const Question question_;
   Findings findings_;
@@ -125,6 +133,7 @@ class Study {
 /// the base if it turns out not to be worth it, for a time that doubles.
 /// 2. Both are measured again and again: the base in single rounds, the more seldom the more it
 /// leaves.
+/// Those rounds come by chance, lest a program with a period is always measured at one point of it.
 /// 3. What costs were once is forgotten after each retreat: they are tried out anew.
 class Learner {
  public:
@@ -160,13 +169,14 @@ class Learner {
   void explore();
   void space_controls(double base_ns, double plan_ns);
   bool is_control() const { return plan_ != base_ && current_ == base_; }
-  bool has_lost_to_base() const;
+  double over_base() const;
   bool has_drifted();
   std::uint64_t next_gap();
   std::shared_ptr<Study> study();
 
   const std::uint32_t cells_;
   const std::uint64_t cell_bytes_;
+  const bool has_whole_cells_;  ///< a cell is a partition
   const std::uint64_t seed_;
   const Firsts base_;
 
@@ -185,9 +195,10 @@ class Learner {
   SeenReadiness rounds_;
   std::map<std::size_t, std::vector<std::vector<model::SeenRun>>> runs_;  ///< by number of groups
   std::shared_ptr<Study> study_;
-  bool is_due_ = true;      ///< a study, as soon as there are rounds enough
-  bool is_anew_ = true;     ///< whatever the groups in use
-  std::uint32_t seen_ = 0;  ///< rounds, since the last study was asked for
+  bool is_due_ = true;        ///< a study, as soon as there are rounds enough
+  bool is_anew_ = true;       ///< whatever the groups in use
+  std::uint32_t seen_ = 0;    ///< rounds, since the last study was asked for
+  std::uint32_t next_study_;  ///< so many, if it is only to see whether there is something better
 
   Firsts plan_;  ///< what is in use but for trials and controls
   std::optional<model::LogGP> network_;

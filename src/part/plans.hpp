@@ -18,9 +18,9 @@
 
 namespace larklane::part {
 
-/// One side's knowledge of the groups of the last two rounds. Thread safety: hold() thread-safe,
-/// of() for a round that has been started and is not over; the others belong to the thread that
-/// calls Start.
+/// One side's knowledge of the groups of the last two rounds. Thread safety: hold() and may_wait()
+/// thread-safe, of() for a round that has been started and is not over; the others belong to the
+/// thread that calls Start.
 template <class P>
 class Plans {
  public:
@@ -37,6 +37,14 @@ class Plans {
     const std::scoped_lock lock(mutex_);
     const Place& place = places_[round & 1];
     return is_known && round >= place.first_round ? place.layout : nullptr;
+  }
+
+  /// Could a partition of the round wait for others now? Not if the round is over, or unknown.
+  bool may_wait(std::uint64_t round) const {
+    // acquire: as in hold(). relaxed: put() has stored it before; if the place is a later round's,
+    // this one is over, and either answer will do.
+    return round <= last_rounds_[round & 1].load(std::memory_order_acquire) &&
+           has_groups_[round & 1].load(std::memory_order_relaxed) != 0;
   }
 
   /// Sender: the groups of all rounds that are written from now on; the first choice, before
@@ -83,11 +91,14 @@ class Plans {
     std::shared_ptr<const Layout> layout;
   };
   void make_known(std::uint64_t round) {
-    // release: its place; pairs with hold()'s acquire.
+    // release: its place; pairs with the acquire of hold() and may_wait().
     last_rounds_[round & 1].store(round, std::memory_order_release);
   }
   void put(Place place) {
     const std::scoped_lock lock(mutex_);
+    // relaxed: make_known() publishes it.
+    has_groups_[place.first_round & 1].store(place.layout->has_groups() ? 1 : 0,
+                                             std::memory_order_relaxed);
     places_[place.first_round & 1] = std::move(place);
   }
   Result<Layout> checked(std::span<const std::uint32_t> boundaries) const {
@@ -102,7 +113,7 @@ class Plans {
   const BlockView<P>& block_;
   const BlockShape shape_;
   // By round parity.
-  typename P::template Atomic<std::uint64_t> last_rounds_[2]{};
+  typename P::template Atomic<std::uint64_t> last_rounds_[2]{}, has_groups_[2]{};
   Place places_[2];
   mutable std::mutex mutex_;  // their change against hold()
   // Sender.

@@ -189,8 +189,9 @@ class Rendezvous {
   /// `round` is over.
   template <class Move>
   void ask(std::uint64_t round, Run run, Move&& move) const {
+    if (!plans_.may_wait(round)) return;
     const auto held = plans_.hold(round);
-    if (!held || run.count == 0 || !held->has_groups()) return;
+    if (!held || run.count == 0) return;
     const std::uint32_t first = held->cells()[run.first].word;
     const std::uint32_t last = held->cells()[run.first + run.count - 1].word;
     for (std::uint32_t w = first; w <= last; ++w)

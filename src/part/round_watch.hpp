@@ -63,8 +63,8 @@ class RoundWatch {
       : cells_(cells),
         partition_bytes_(partition_bytes),
         ready_(cells.count()),
-        began_(cells.count()),
-        runs_(2 * cells.count()) {}
+        began_(cells.partitions() <= kPlacesMost ? cells.partitions() : cells.count()),
+        runs_(began_.size()) {}
 
   void begin() {
     ++round_;
@@ -88,16 +88,15 @@ class RoundWatch {
   /// A mover of this process takes `run`. @return when
   std::uint64_t began(Run run) {
     const std::uint64_t now = now_ticks();
-    if (cells_.are_whole(run.first, run.count))
-      began_[cells_.of(run.first)].store(now, std::memory_order_relaxed);
+    if (is_timed(run)) began_[place_of(run)].store(now, std::memory_order_relaxed);
     return now;
   }
   /// What this thread took at `began` keeps it no longer. The round may be over.
   static void left(std::uint64_t began) { this_copying_thread.copied += now_ticks() - began; }
   /// A mover of this process has moved `run`, and has not published it yet.
   void ended(Run run) {
-    if (!cells_.are_whole(run.first, run.count)) return;  // a cell can hold no two
-    const std::uint64_t begin = began_[cells_.of(run.first)].load(std::memory_order_relaxed);
+    if (!is_timed(run)) return;
+    const std::uint64_t begin = began_[place_of(run)].load(std::memory_order_relaxed);
     if (begin == 0) return;  // somebody else had taken it
     const std::uint32_t at = run_count_.fetch_add(1, std::memory_order_relaxed);
     if (at < runs_.size()) runs_[at] = {run.count * partition_bytes_, begin, now_ticks()};
@@ -134,6 +133,8 @@ class RoundWatch {
 
  private:
   static constexpr std::uint64_t kSlackMost = 20;  ///< 5 %
+  /// Of more partitions, only runs of whole cells are timed.
+  static constexpr std::uint32_t kPlacesMost = 4096;
   /// Both clocks at once, but for `slack_ns`.
   struct Instant {
     std::uint64_t ns, ticks, slack_ns;
@@ -145,6 +146,14 @@ class RoundWatch {
   struct TimedRun {
     std::uint64_t bytes, begin, end;  ///< ticks
   };
+  bool has_all_places() const noexcept { return began_.size() == cells_.partitions(); }
+  bool is_timed(Run run) const noexcept {
+    return has_all_places() || cells_.are_whole(run.first, run.count);
+  }
+  std::size_t place_of(Run run) const noexcept {
+    return has_all_places() ? run.first : cells_.of(run.first);
+  }
+
   const Cells cells_;
   const std::uint64_t partition_bytes_;
   std::uint64_t round_ = 0;  ///< of those that are watched
@@ -154,7 +163,7 @@ class RoundWatch {
   static constexpr int kThreadBits = 16;
   static constexpr std::uint64_t kThreads = (1u << kThreadBits) - 1;
   std::vector<std::atomic<std::uint64_t>> ready_;
-  std::vector<std::atomic<std::uint64_t>> began_;  // ticks, by cell
+  std::vector<std::atomic<std::uint64_t>> began_;  // ticks, by place
   std::vector<TimedRun> runs_;
   std::atomic<std::uint32_t> run_count_{0};
 };

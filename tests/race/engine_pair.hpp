@@ -31,13 +31,14 @@ struct Way {
 inline constexpr Way kSlots{"slots", "8M"};
 inline constexpr Way kDirect{"direct", "0"};
 
-inline Config config_of(const Way& way, std::string_view policy = "none") {
+inline Config config_of(const Way& way, std::string_view policy = "none",
+                        std::string_view min_bytes = "16K") {
   Config config;
   std::string problem;
   EXPECT_TRUE(config.set("shm_slot_bytes_max", way.slot_bytes_max, &problem).ok()) << problem;
   EXPECT_TRUE(config.set("shm_piece_bytes", "64K", &problem).ok()) << problem;
   EXPECT_TRUE(config.set("policy", policy, &problem).ok()) << problem;
-  EXPECT_TRUE(config.set("min_bytes", "448", &problem).ok()) << problem;
+  EXPECT_TRUE(config.set("min_bytes", min_bytes, &problem).ok()) << problem;
   return config;
 }
 
@@ -58,11 +59,12 @@ inline std::unique_ptr<Engine> make_engine(const control::Address& address, Conf
 
 /// Thread safety: as its engines.
 struct EnginePair {
-  explicit EnginePair(const Way& way, std::string_view policy = "none")
+  explicit EnginePair(const Way& way, std::string_view policy = "none",
+                      std::string_view min_bytes = "16K")
       : send_address(fresh_address()),
         recv_address(fresh_address()),
-        sender(make_engine(send_address, config_of(way, policy))),
-        receiver(make_engine(recv_address, config_of(way, policy))) {}
+        sender(make_engine(send_address, config_of(way, policy, min_bytes))),
+        receiver(make_engine(recv_address, config_of(way, policy, min_bytes))) {}
   control::Address send_address, recv_address;
   std::unique_ptr<Engine> sender, receiver;
 };

@@ -399,6 +399,7 @@ struct Shape {
   std::int32_t send_partitions, recv_partitions;
   std::uint64_t bytes;
   const char* policy;
+  const char* min_bytes = "16K";
 };
 
 /// Threads meet here. Yields.
@@ -420,7 +421,7 @@ void four_threads_a_side(const Way& way, const Shape& shape) {
   constexpr std::int32_t kThreads = 4;
   const bool learns = shape.policy == std::string_view("learned");
   const std::uint64_t rounds = (kSanitized ? 10 : 50) * (learns ? 4 : 1);
-  EnginePair pair(way, shape.policy);
+  EnginePair pair(way, shape.policy, shape.min_bytes);
   std::vector<std::byte> from(shape.bytes), to(shape.bytes);
   const auto send_count = shape.bytes / static_cast<std::uint64_t>(shape.send_partitions);
   const auto recv_count = shape.bytes / static_cast<std::uint64_t>(shape.recv_partitions);
@@ -535,20 +536,22 @@ TEST_P(EngineRace, GroupsThatAreLearnedChangeBetweenRounds) {
     const std::scoped_lock lock(mutex);
     said.append(message).append("\n");
   });
-  four_threads_a_side(GetParam(), Shape{48, 96, 96 * 800, "learned"});
-  four_threads_a_side(GetParam(), Shape{300, 7, 2100 * 64, "learned"});
+  four_threads_a_side(GetParam(), Shape{48, 96, 96 * 800, "learned", "448"});
+  four_threads_a_side(GetParam(), Shape{300, 7, 2100 * 64, "learned", "448"});
+  four_threads_a_side(GetParam(), Shape{300, 7, 2100 * 64, "learned", "1M"});
   four_threads_a_side(GetParam(), Shape{1, 1, 4096, "learned"});
   set_log_sink({});
   set_log_level(LogLevel::warn);
   // The first trials; slots have no groups. Of 300 groups each has a partition, a cell has several.
-  for (const char* change : {" 32 groups after round 3\n", " 48 groups after round 4\n",
-                             " 64 groups after round 3\n", " 300 groups after round 4\n"})
+  for (const char* change :
+       {" 32 groups after round 3\n", " 48 groups after round 4\n", " 64 groups after round 3\n",
+        " 300 groups after round 4\n", " 2 groups after round 3\n", " 1 groups after round 4\n"})
     EXPECT_EQ(said.find(change) != std::string::npos, GetParam().slot_bytes_max[0] == '0') << said;
 }
 
-TEST_P(EngineRace, EachIsAskedForBeforeTheNextIsReady) {
+void asked_one_by_one(const Way& way, const char* min_bytes) {
   constexpr std::int32_t kPartitions = 70;
-  EnginePair pair(GetParam(), "learned");
+  EnginePair pair(way, "learned", min_bytes);
   std::vector<std::byte> from(kPartitions * 100), to(kPartitions * 100);
   SendRequest* send =
       made(pair.sender->send_init(args_of(pair.recv_address, from.data(), kPartitions, 100)));
@@ -581,6 +584,11 @@ TEST_P(EngineRace, EachIsAskedForBeforeTheNextIsReady) {
   straggler.join();
   EXPECT_TRUE(pair.sender->free(send).ok());
   EXPECT_TRUE(pair.receiver->free(recv).ok());
+}
+
+TEST_P(EngineRace, EachIsAskedForBeforeTheNextIsReady) {
+  // Groups of a few; all in one, of several words.
+  for (const char* min_bytes : {"448", "1M"}) asked_one_by_one(GetParam(), min_bytes);
 }
 
 }  // namespace

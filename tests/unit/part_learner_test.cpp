@@ -44,7 +44,8 @@ class World {
         partition_bytes_(bytes / partitions),
         ready_(std::move(ready)),
         random_(seed),
-        learner_(partitions, partition_bytes_, base),
+        cells_(partitions),
+        learner_(partitions, partition_bytes_, cells_.firsts(base)),
         base_(std::move(base)) {}
 
   void run(std::uint64_t rounds) {
@@ -57,6 +58,8 @@ class World {
   /// Rounds that were no bulk.
   std::uint64_t grouped() const { return grouped_; }
   const Firsts& groups() const { return settled_; }
+  /// Rounds of the base between two of a plan.
+  std::uint64_t controls(std::uint64_t odd) const { return controls_[odd]; }
   /// What the groups of now leave in the rounds to come, and what the best equal ones would.
   double leaves_ns() const {
     return of_future([&](const auto& w) { return exposed_ns(w, settled_); });
@@ -108,6 +111,7 @@ class World {
   void one_round() {
     ++round_;
     if (groups_.size() > 1) ++grouped_;
+    if (groups_ == base_ && settled_ != base_) ++controls_[round_ % 2];
     const Learner::Turn turn = learner_.turn();
     const Times ready = ready_(round_);
     const double last = *std::ranges::max_element(ready);
@@ -117,12 +121,20 @@ class World {
     base_left_ns_ += transfer(ready, base_, base_runs) - last;
     if (turn.is_sampled) {
       ++seen_;
-      if (const auto study = learner_.see({ready, {}, std::move(runs), end})) study->run();
+      if (const auto study = learner_.see({of_cells(ready), {}, std::move(runs), end}))
+        study->run();
     }
     // Single rounds of the base are there to compare with.
     if (!turn.has_changed) settled_ = groups_;
     // What a Start chooses holds from the round after it.
-    groups_ = learner_.firsts();
+    groups_ = learner_.is_at_base() ? base_ : cells_.boundaries(learner_.firsts());
+  }
+
+  Times of_cells(const Times& ready) const {
+    Times cells(cells_.count(), 0);
+    for (std::uint32_t p = 0; p < partitions_; ++p)
+      cells[cells_.of(p)] = std::max(cells[cells_.of(p)], ready[p]);
+    return cells;
   }
 
   model::LogGP network_;
@@ -130,11 +142,13 @@ class World {
   const std::uint64_t partition_bytes_;
   std::function<Times(std::uint64_t)> ready_;
   std::mt19937_64 random_;
+  const Cells cells_;
   Learner learner_;
   const Firsts base_;
   Firsts groups_ = base_, settled_ = base_;
   std::uint64_t round_ = 0, seen_ = 0, grouped_ = 0;
   double left_ns_ = 0, base_left_ns_ = 0, hidden_ns_ = 0;
+  std::uint64_t controls_[2] = {};
 };
 
 /// Rounds of a pattern; 10 ms of computation, of which 100 us are 1 %.
@@ -370,7 +384,7 @@ TEST(PartLearner, DoesWithoutTheRoundsThatNobodyCouldTime) {
   for (int round = 1; round <= 40; ++round)
     if (learner.turn().is_sampled && round > 2 && round % 2 == 0)  // trials alone
       (void)learner.see({Times(8, 0), {}, {}, 1000});
-  EXPECT_LE(learner.firsts().size(), 8u);
+  EXPECT_TRUE(learner.is_at_base());
 }
 
 TEST(PartLearner, CellsAreInversesOfTheirBoundaries) {
@@ -394,11 +408,8 @@ TEST(PartLearner, CellsAreInversesOfTheirBoundaries) {
 TEST(PartLearner, CellsHoldGroupsOfAnySize) {
   const Cells cells(512);  // of 4 partitions each
   EXPECT_EQ(cells.firsts({0, 1, 2, 3, 4, 9, 500, 511}), (Firsts{0, 1, 2, 125, 127}));
-  EXPECT_TRUE(cells.are_whole(0, 4));
-  EXPECT_TRUE(cells.are_whole(500, 12));
-  EXPECT_FALSE(cells.are_whole(0, 3));
-  EXPECT_FALSE(cells.are_whole(1, 3));
-  EXPECT_FALSE(cells.are_whole(510, 2));
+  EXPECT_TRUE(cells.are_whole(0, 4) && cells.are_whole(500, 12));
+  EXPECT_FALSE(cells.are_whole(0, 3) || cells.are_whole(1, 3) || cells.are_whole(510, 2));
   EXPECT_TRUE(Cells(128).are_whole(127, 1));
 }
 
@@ -416,7 +427,7 @@ TEST(PartLearner, BeginsWithItsBase) {
 }
 
 TEST(PartLearner, LeavesItsBaseForBulkWhereMessagesAreDear) {
-  for (const std::uint32_t partitions : {4u, 32u, 128u}) {
+  for (const std::uint32_t partitions : {4u, 32u, 128u, 512u}) {
     World world(kDear, partitions, 16 * kKi, pattern(model::Pattern::simultaneous, 0, partitions),
                 1, singles(partitions));
     world.run(100);
@@ -428,7 +439,7 @@ TEST(PartLearner, LeavesItsBaseForBulkWhereMessagesAreDear) {
 // Rounds that try fewer groups out leave more, so they are few, whatever comes after.
 TEST(PartLearner, TriesLittleWhereItsBaseIsFarAhead) {
   constexpr model::LogGP kCheap{.latency_ns = 300, .gap_ns = 10, .gap_per_byte_ns = 0.1};
-  for (const std::uint32_t partitions : {16u, 128u}) {
+  for (const std::uint32_t partitions : {16u, 128u, 512u}) {
     World world(kCheap, partitions, 16 * kMi, pattern(model::Pattern::laggard, 1e6, partitions), 1,
                 singles(partitions));
     world.run(12);
@@ -436,6 +447,63 @@ TEST(PartLearner, TriesLittleWhereItsBaseIsFarAhead) {
     world.run(488);
     EXPECT_LE(world.cumulated(), 1.1) << partitions;
     EXPECT_LE(world.leaves_ns(), 1.03 * world.oracle_ns()) << partitions;
+  }
+}
+
+// How much dearer the base is follows from rounds of it, not from what runs show.
+TEST(PartLearner, ComparesSeldomWithABaseThatLeavesFarMore) {
+  World world(kNetwork, 32, 16 * kKi, pattern(model::Pattern::simultaneous, 0, 32), 1, singles(32));
+  world.charge_each_run(50'000);
+  world.run(600);
+  ASSERT_EQ(world.groups(), Firsts{0});
+  const std::uint64_t before = world.grouped();
+  world.run(10'000);
+  EXPECT_LE(world.grouped() - before, 10u);
+}
+
+// A program with a period is compared at all of its points.
+TEST(PartLearner, ComparesInRoundsOfEitherKind) {
+  World world(kNetwork, 16, 256 * kKi, pattern(model::Pattern::uniform, 5e3, 16));
+  world.run(4000);
+  ASSERT_GT(world.groups().size(), 1u);
+  for (const std::uint64_t odd : {0u, 1u}) EXPECT_GT(world.controls(odd), 50u) << odd;
+}
+
+// Groups that are smaller than a cell cost more than the model of the cells says.
+TEST(PartLearner, MeasuresABaseThatHasNoCells) {
+  World world(kNetwork, 512, 16 * kMi, pattern(model::Pattern::simultaneous, 0, 512), 1,
+              singles(512));
+  world.run(200);
+  EXPECT_LE(world.leaves_ns(), 1.03 * world.bulk_ns());
+}
+
+// The first round is when memory is touched and the receiver is found.
+TEST(PartLearner, DoesNotCallTrialsCheapForAColdStart) {
+  Learner learner(64, 4096, singles(64));
+  std::vector<std::size_t> trials;
+  for (int round = 1; round <= 12; ++round) {
+    const std::size_t groups = learner.firsts().size();
+    if (groups != 64) trials.push_back(groups);
+    const double left = round == 1 ? 10'000 : groups == 64 ? 1000 : 2000;
+    if (learner.turn().is_sampled) (void)learner.see({Times(64, 0), {}, {{4096, 0, 500}}, left});
+  }
+  EXPECT_EQ(trials, (std::vector<std::size_t>{32, 16}));
+}
+
+// What is in use does not come and go because it is worth little more than the base.
+TEST(PartLearner, KeepsWhatIsLittleBetterThanTheBase) {
+  constexpr std::uint64_t kBytes = 64 * kKi;
+  const double whole = kNetwork.message_ns(2 * kBytes), half = kNetwork.message_ns(kBytes);
+  Study::Question question{kBytes, {}, {}, {0, 1}, 0, {}};
+  for (int i = 0; i < 8; ++i) question.rounds.ready_ns.push_back({0, 0});
+  const double second = half + kNetwork.period_ns(kBytes);
+  question.runs = {{{2 * kBytes, 0, whole}}, {{kBytes, 0, half}, {kBytes, 0, second}}};
+  ASSERT_GT(whole, 0.97 * second);
+  for (const Firsts& used : {Firsts{}, Firsts{0}}) {
+    question.firsts = used;
+    Study study(question);
+    study.run();
+    EXPECT_EQ(study.findings().firsts, used.empty() ? question.base : used);
   }
 }
 
