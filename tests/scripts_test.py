@@ -58,6 +58,8 @@ def test_verdicts():
     assert verdict(1.05) == "slower"
     assert verdict(1.05, noise=0.03) == "not slower"
     assert verdict(1.03, spread=0.1) == "too noisy"
+    assert verdict(1.05, noise=0.3) == "too noisy" and verdict(1.03, noise=0.3) == "not slower"
+    assert verdict(170.0, noise=500.0) == "too noisy"
     assert stats.compare([1, 1], [1, 1], 0, 0)["verdict"] == "too noisy"
 
 

@@ -151,20 +151,23 @@ def turns(contenders: Sequence[str], turn: int) -> list[str]:
     return [first, *(others if turn % 2 == 0 else reversed(others)), first + "'"]
 
 
+NOISE_MOST = 0.25
+
+
 def compare(candidate: Sequence[float], baseline: Sequence[float], noise: float, margin: float) -> dict[str, Any]:
     """Is `candidate` not slower than `baseline`? Smaller samples are better; both lists are in turn order, so paired.
 
     @return ratio of the medians, bounds of the median of the paired ratios, and the verdict:
             `ahead`       surely below 1
-            `not slower`  surely at most 1 + margin + noise
-            `slower`      surely above that
+            `not slower`  surely at most 1 + margin + noise; more than NOISE_MOST of noise allows for nothing
+            `slower`      surely above 1 + margin + noise
             `too noisy`   neither is sure
     """
     lower, upper = median_bounds([c / b for c, b in zip(candidate, baseline)])
     limit = 1 + margin + noise
     if upper < 1:
         verdict = "ahead"
-    elif upper <= limit:
+    elif upper <= (limit if noise <= NOISE_MOST else 1 + margin):
         verdict = "not slower"
     elif lower > limit:
         verdict = "slower"
