@@ -95,10 +95,10 @@ class Plans {
     last_rounds_[round & 1].store(round, std::memory_order_release);
   }
   void put(Place place) {
-    const std::scoped_lock lock(mutex_);
     // relaxed: make_known() publishes it.
     has_groups_[place.first_round & 1].store(place.layout->has_groups() ? 1 : 0,
                                              std::memory_order_relaxed);
+    const std::scoped_lock lock(mutex_);  // atomics are none of its business: their doubles yield
     places_[place.first_round & 1] = std::move(place);
   }
   Result<Layout> checked(std::span<const std::uint32_t> boundaries) const {
