@@ -131,8 +131,8 @@ def apart(seen: Seen, names: Sequence[str]) -> float:
 
 def row_13(seen: Seen) -> Row:
     timers, again = apart(seen, [timer(delta_us) for delta_us in DELTAS_US]), apart(seen, (NONE, AGAIN))
-    verdict = True if timers <= APART else None if timers <= again else False
-    return ("13", f"At most {100 * timers:.0f} % apart; the baseline, measured twice, {100 * again:.0f} %.", judged([(f"at most {100 * APART:.2f} % apart", verdict)]),
+    verdict = True if timers <= APART else None if timers <= APART + again else False
+    return ("13", f"At most {100 * timers:.2f} % apart; the baseline, measured twice, {100 * again:.2f} %.", judged([(f"at most {100 * APART:.2f} % apart", verdict)]),
             "A thread that waits for a core is later than all of these timers, and what is not ready by the deadline goes with the last.")
 
 

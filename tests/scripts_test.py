@@ -234,7 +234,7 @@ def test_paper_shm_page():
     assert "1 KiB `1 group` 3.00" in page.row_6(seen)[1] and "4 MiB `none`" in page.row_6(seen)[1] and "A/A noise: 1.00 to 1.00" in page.row_6(seen)[1]
     assert page.row_9(seen)[2].startswith("As there: the baseline is ahead of Table I; Table I is ahead of one send; the timer")
     assert "`none` 699.05 (699.05 to 699.05)" in page.row_9(seen)[1]
-    assert page.row_13(seen)[1:3] == ("At most 20 % apart; the baseline, measured twice, 0 %.", "**Not here**: at most 6.15 % apart.")
+    assert page.row_13(seen)[1:3] == ("At most 20.00 % apart; the baseline, measured twice, 0.00 %.", "**Not here**: at most 6.15 % apart.")
     assert "0.50 (0.50 to 0.50) (14a)" in page.row_14(seen)[1]
     six = shm.figures(host, None)[0]
     one = next(curve for curve in six.panels[1].curves if curve.label == "1 group")
