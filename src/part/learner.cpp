@@ -19,8 +19,9 @@ constexpr std::size_t kRoundsAfterChange = 4;
 /// Of how many rounds one is seen in the end, on average; at first all are, and of each new plan.
 /// By chance, lest a pattern with a period is seen at the same point of it again and again.
 constexpr std::uint64_t kGapMost = 16;
-/// A plan has to be worth it: it may leave this share of what the base leaves.
-constexpr double kWorth = 0.97;
+/// A plan has to be worth it: it may leave this share of what the base leaves, measured; by the
+/// model, which may be wrong by more, a new one that one.
+constexpr double kWorth = 0.97, kHoped = 0.99;
 constexpr double kSpreadLeast = 0.05, kSpreadLeast_ns = 100;
 /// Of a change, in mean deviations; no round counts for more than some of them.
 constexpr double kDriftMost = 12, kOneDriftMost = 4;
@@ -105,9 +106,8 @@ void Study::run() {
     const model::Workload workload = asked.rounds.workload(*findings_.network, asked.cell_bytes);
     findings_.base_ns = asked.base_ns > 0 ? asked.base_ns : model::exposed_ns(workload, asked.base);
     std::vector<std::uint32_t> firsts = best(workload);
-    const double worth =
-        firsts == asked.firsts ? 1 : kWorth;  // what is in use does not come and go
-    if (model::exposed_ns(workload, firsts) < worth * findings_.base_ns)
+    const double share = firsts == asked.firsts ? 1 : kHoped;  // what is in use stays
+    if (model::exposed_ns(workload, firsts) < share * findings_.base_ns)
       findings_.firsts = std::move(firsts);
     const auto rounds = static_cast<double>(asked.rounds.count());
     std::vector<double> left_ns;
