@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`larklane simulate --costs` from the command line.
+"""`larklane simulate` from the command line, and what policy `learned` has to show on its network.
 
   simulate_test.py --build DIR CASE     one case
   simulate_test.py --list               every case, one a line
@@ -8,6 +8,7 @@ Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
 """
 
 import json
+import pathlib
 import sys
 
 import stub_test
@@ -36,8 +37,13 @@ def copies(bench):
         expect(why in output, f"{more}: no '{why}'", output)
 
 
+def learns(bench):
+    """Against an oracle, 476 points: scripts/learned.py says what has to hold."""
+    system(sys.executable, pathlib.Path(__file__).parents[2] / "scripts/learned.py", "--check", bench.command, seconds=280)
+
+
 def cases():
-    return [(copies, None)]
+    return [(copies, None), (learns, None)]
 
 
 if __name__ == "__main__":

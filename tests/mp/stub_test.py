@@ -49,11 +49,11 @@ def expect(condition, what, output=""):
         raise Failed(f"{what}\n{output}")
 
 
-def system(*command, env=None, status=0):
-    """Output of a command that ends with `status`. `env` is added to ours; None removes a variable."""
+def system(*command, env=None, status=0, seconds=60):
+    """Output of a command that ends with `status`, in time. `env` is added to ours; None removes a variable."""
     variables = {name: value for name, value in {**os.environ, **(env or {})}.items() if value is not None}
     result = subprocess.run([str(word) for word in command], env=variables, stdin=subprocess.DEVNULL, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False)
     expect(result.returncode == status, f"{' '.join(map(str, command))}: status {result.returncode}, not {status}",
            result.stdout)
     return result.stdout
