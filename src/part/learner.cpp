@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <utility>
 
 namespace larklane::part {
@@ -281,7 +280,7 @@ void Learner::judge() {
   if (plan_ == base_) {
     if (rest_ != 0 && --rest_ == 0) return explore();
     if (is_barred_) return;
-  } else if (over_base() > kTold) {
+  } else if (against_base() > 0) {
     return give_up();
   } else if (has_drifted()) {
     if (since_adoption_ < kSoon) return give_up();
@@ -289,7 +288,7 @@ void Learner::judge() {
     plan_ = base_;
     is_due_ = is_anew_ = true;
     return;
-  } else if (over_base() < -kTold) {
+  } else if (against_base() < 0) {
     next_rest_ = kRestLeast;
   }
   if (seen_ >= next_study_ && network_) is_due_ = true;
@@ -308,13 +307,16 @@ void Learner::rest() {
   next_rest_ = std::min(2 * next_rest_, kRestMost);
 }
 
-/// How much more the plan has left than what it is worth being in use for, in standard errors.
-double Learner::over_base() const {
+/// Has the plan left more than what it is worth being in use for (1), less (-1), or can't it be
+/// told from chance (0)? By squares: a root would need libm.
+int Learner::against_base() const {
   constexpr double kVarianceLeast = 1e-3;
   if (plan_ns_.count() < kRoundsMin || base_ns_.count() < 2) return 0;
   const auto plan = plan_ns_.mean(), base = base_ns_.mean();
-  return (plan.value - kWorth * base.value) /
-         std::sqrt(std::max(plan.variance + base.variance, kVarianceLeast));
+  const double more = plan.value - kWorth * base.value;
+  const double variance = std::max(plan.variance + base.variance, kVarianceLeast);
+  if (more * more <= kTold * kTold * variance) return 0;
+  return more > 0 ? 1 : -1;
 }
 
 /// Page's test (1954): is more left, round after round, than when the plan was made?

@@ -169,7 +169,7 @@ class Learner {
   void explore();
   void space_controls(double base_ns, double plan_ns);
   bool is_control() const { return plan_ != base_ && current_ == base_; }
-  double over_base() const;
+  int against_base() const;
   bool has_drifted();
   std::uint64_t next_gap();
   std::shared_ptr<Study> study();
