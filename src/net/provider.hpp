@@ -1,0 +1,146 @@
+#pragma once
+// What a network is to the layers above: memory that peers may write and read, links to their
+// endpoints, operations that complete later, and immediates that arrive. A provider implements it:
+// loop (one process, any order), ofi (libfabric), verbs (libibverbs). `fault` decorates one.
+//
+// No order: two operations may take effect at the peer in any order, whatever the order in which
+// they were posted. Where one has to follow another, its poster waits for the first one's
+// completion.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+
+namespace larklane::net {
+
+/// Memory of another process, as that process has told us. Travels in control records.
+struct RemoteMemory {
+  std::uint64_t address;  ///< of its first byte, in whatever way the provider counts
+  std::uint64_t key;
+};
+
+/// Registered memory of this process, until it is destroyed. Thread safety: immutable.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  /// What peers need in order to write or read it.
+  virtual RemoteMemory remote() const noexcept = 0;
+};
+
+/// One operation, from post to completion; the poster's memory. Thread safety: single-owner.
+struct Operation {
+  /// Called once, by whoever polls the endpoint, with the lane's lock held: never polls, never
+  /// waits. A failed one has moved nothing, or some, or all.
+  void (*complete)(Operation& operation, Status status) = nullptr;
+  std::byte* provider_space[8] = {};  ///< the provider's, while the operation is under way
+};
+
+/// A post that could be made, is complete already, or has to be made again after a poll.
+enum class Post : std::uint8_t {
+  done,    ///< complete: Operation::complete is not called
+  posted,  ///< Operation::complete will be called
+  retry,   ///< nothing has happened: the queue is full
+};
+
+/// What is moved: [local, local + bytes) in `memory`, and as many bytes from `remote` on.
+struct Transfer {
+  std::byte* local;
+  const Memory* memory;
+  RemoteMemory remote;  ///< address: of the first byte to be moved
+  std::uint64_t bytes;
+};
+
+/// What a fabric can do. Thread safety: immutable.
+struct Limits {
+  std::uint64_t write_bytes_max;       ///< of one write; longer ones are cut by the poster
+  std::uint64_t read_bytes_max;        ///< of one read
+  std::uint32_t small_bytes_max;       ///< of write_small; at least 8
+  std::uint32_t immediates_max;        ///< that one endpoint can reserve; 0: they need no reserve
+  bool is_progress_manual;             ///< what peers do takes effect only while somebody polls here
+  std::string provider;                ///< as users know it: "ofi tcp", "verbs mlx5_0 port 1"
+};
+
+/// To one endpoint of one peer. Both sides make one, exchange their offers, and connect.
+/// Thread safety: vci-serial.
+class Link {
+ public:
+  virtual ~Link() = default;  ///< nothing of it is under way
+  /// What the peer's connect() takes; at most kOfferBytesMax bytes.
+  virtual std::span<const std::byte> offer() const noexcept = 0;
+  /// From now on the peer may use it. We may, once the peer has connected, too: it says so by a
+  /// control record.
+  /// @errors kProtocol: no offer of this provider; kUnreachable; kSystem
+  virtual Status connect(std::span<const std::byte> peer_offer) = 0;
+
+  // Posts. An error: nothing has been posted, and the link is of no use any more.
+  virtual Result<Post> write(const Transfer& transfer, Operation& operation) = 0;
+  /// When the bytes are there, the peer's `on_immediate` is called. 0 bytes are legal.
+  virtual Result<Post> write_immediate(const Transfer& transfer, std::uint32_t immediate,
+                                       Operation& operation) = 0;
+  /// At most small_bytes_max bytes, which are copied before it returns, from any memory. 8 bytes at
+  /// an address that is a multiple of 8 arrive as a whole.
+  virtual Result<Post> write_small(std::span<const std::byte> bytes, RemoteMemory to,
+                                   Operation& operation) = 0;
+  virtual Result<Post> write_small_immediate(std::span<const std::byte> bytes, RemoteMemory to,
+                                             std::uint32_t immediate, Operation& operation) = 0;
+  virtual Result<Post> read(const Transfer& transfer, Operation& operation) = 0;
+};
+inline constexpr std::size_t kOfferBytesMax = 512;
+
+/// Who hears what peers do. Called by whoever polls, with the lane's lock held.
+class Receiver {
+ public:
+  virtual ~Receiver() = default;
+  /// The bytes of its write are there. acquire: they may be read.
+  virtual void on_immediate(std::uint32_t immediate) = 0;
+};
+
+/// One endpoint and its completion queue. Thread safety: vci-serial.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;  ///< its links are gone
+  virtual Result<std::unique_ptr<Link>> open_link() = 0;
+  /// Serve up to `most` completions and immediates. @return how many. @errors the endpoint is dead:
+  /// every operation under way has been completed with the error
+  virtual Result<std::uint32_t> poll(std::uint32_t most) = 0;
+  /// Room for `count` more immediates that peers may send before we poll. A peer that sends no more
+  /// than was reserved for it never meets a receiver that is not ready.
+  /// @errors kNoMemory: immediates_max is reached
+  virtual Status reserve_immediates(std::uint32_t count) = 0;
+  virtual void release_immediates(std::uint32_t count) = 0;
+  /// A descriptor that is readable when a poll may find something, to sleep on after arm(); -1:
+  /// there is none.
+  virtual int wait_fd() const noexcept = 0;
+  /// Before a sleep on wait_fd(). False: do not sleep, poll.
+  virtual bool arm() = 0;
+};
+
+/// An opened network device. Thread safety: thread-safe.
+class Fabric {
+ public:
+  virtual ~Fabric() = default;  ///< endpoints and memory are gone
+  virtual const Limits& limits() const noexcept = 0;
+  /// @param bytes  0 is legal @errors kNoMemory (locked memory), kSystem
+  virtual Result<std::unique_ptr<Memory>> register_memory(void* start, std::uint64_t bytes) = 0;
+  /// @param receiver  outlives the endpoint
+  virtual Result<std::unique_ptr<Endpoint>> open_endpoint(Receiver& receiver) = 0;
+};
+
+/// How a provider is asked for.
+struct FabricOptions {
+  std::string device;       ///< as the provider names it; empty: it chooses
+  std::int32_t gid_index = -1;      ///< verbs; -1: chosen
+  std::int32_t service_level = -1;  ///< verbs; -1: 0
+  std::uint32_t mtu_bytes = 0;      ///< verbs; 0: the port's active one
+};
+
+/// @param[out] reason  why there is none, for people: what failed, and the remedy
+using OpenFabric = Result<std::unique_ptr<Fabric>> (*)(const FabricOptions& options,
+                                                       std::string* reason);
+
+}  // namespace larklane::net
