@@ -15,6 +15,11 @@ static_assert(sizeof(Hello) % kRecordAlign == 0);
 
 constexpr const char* kFdsLost = "descriptors lost (too many, or too many open files here)";
 
+/// Nothing is there, or memory is short: asked again while there is data.
+bool is_passing(int error) noexcept {
+  return error == EAGAIN || error == ENOMEM || error == ENOBUFS;
+}
+
 }  // namespace
 
 Incoming::Incoming(UniqueFd fd, const Credentials& credentials)
@@ -30,35 +35,41 @@ Incoming::Read Incoming::read() {
   const ssize_t received = receive_some(
       fd_.get(), std::span(buffer_.get() + end_, kBufferBytes - end_), &fds_, &fds_lost);
   fds_lost_ = fds_lost_ || fds_lost;
-  if (received == 0 || received == -ECONNRESET) return Read::end;
-  if (received < 0) return Read::nothing;  // EAGAIN, or a shortage: asked again while there is data
+  if (received < 0 && is_passing(static_cast<int>(-received))) return Read::nothing;
+  if (received <= 0) {
+    end_error_ = static_cast<int>(-received);
+    return Read::end;
+  }
   end_ += static_cast<std::size_t>(received);
   return Read::data;
 }
 
-Incoming::Parsed Incoming::parse_hello(Hello* hello) {
+Incoming::Parsed LocalIncoming::parse_hello(Introduction* introduction) {
   const auto bytes = unparsed();
+  Hello hello;
   // magic first: whoever sends something else may never send as much as a hello
-  if (bytes.size() < sizeof hello->magic) return Parsed::incomplete;
-  std::memcpy(&hello->magic, bytes.data(), sizeof hello->magic);
-  if (hello->magic != kWireMagic) return broken("unknown magic in the hello");
+  if (bytes.size() < sizeof hello.magic) return Parsed::incomplete;
+  std::memcpy(&hello.magic, bytes.data(), sizeof hello.magic);
+  if (hello.magic != kWireMagic) return broken("unknown magic in the hello");
   if (bytes.size() < kHelloPrefixBytes) return Parsed::incomplete;
-  std::memcpy(static_cast<void*>(hello), bytes.data(), kHelloPrefixBytes);
-  if (hello->nonce == 0) return broken("hello without a nonce");
-  const bool is_ours = hello->version == kProtocolVersion;
+  std::memcpy(static_cast<void*>(&hello), bytes.data(), kHelloPrefixBytes);
+  if (hello.nonce == 0) return broken("hello without a nonce");
+  const bool is_ours = hello.version == kProtocolVersion;
   if (is_ours) {
-    if (bytes.size() < sizeof *hello) return Parsed::incomplete;
-    std::memcpy(hello, bytes.data(), sizeof *hello);
-    begin_ += sizeof *hello;
-    if (hello->address_count < 1 || hello->address_count > kAddressesMax) {
+    if (bytes.size() < sizeof hello) return Parsed::incomplete;
+    std::memcpy(&hello, bytes.data(), sizeof hello);
+    skip(sizeof hello);
+    if (hello.address_count < 1 || hello.address_count > kAddressesMax) {
       return broken("hello with an impossible number of addresses");
     }
   }
-  for (std::size_t i = 0; i < (is_ours ? hello->address_count : 1); ++i) {
-    WireAddress& address = hello->addresses[i];
-    if (address.back() != '\0' || !is_address(address.data())) {
+  *introduction = {hello.version, hello.nonce, {}};
+  for (std::size_t i = 0; i < (is_ours ? hello.address_count : 1); ++i) {
+    const WireAddress& address = hello.addresses[i];
+    if (address.back() != '\0' || !is_local_address(address.data())) {
       return broken("hello with an impossible address");
     }
+    introduction->addresses.emplace_back(address.data());
   }
   return Parsed::complete;
 }

@@ -2,8 +2,10 @@
 // The connection in: bytes of an accepted socket become a hello and records.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/unique_fd.hpp"
@@ -14,13 +16,21 @@
 
 namespace larklane::control {
 
-class LocalPeer;
+class QueuedPeer;
+
+/// What a hello says, on one host and between hosts.
+struct Introduction {
+  std::uint32_t version = 0;
+  std::uint64_t nonce = 0;         ///< of this life of the process's plane
+  std::vector<Address> addresses;  ///< all valid, and of the connection's kind
+};
 
 /// Nothing that arrives is trusted: every length and count is checked before it is used.
 /// Thread safety: single-owner (the helper).
 class Incoming {
  public:
   Incoming(UniqueFd fd, const Credentials& credentials);
+  virtual ~Incoming() = default;
 
   enum class Read : std::uint8_t { data, nothing, end };
   /// Takes what the socket has, at most one buffer. Before, everything complete must have been
@@ -28,9 +38,9 @@ class Incoming {
   Read read();
 
   enum class Parsed : std::uint8_t { incomplete, complete, broken };
-  /// The first thing on a connection. Complete with another version: only version, pid and first
-  /// address are valid.
-  Parsed parse_hello(Hello* hello);
+  /// The first thing on a connection. Complete with another version: there is the first address
+  /// only, or none.
+  virtual Parsed parse_hello(Introduction* introduction) = 0;
   /// The next record; valid until the next call of any function here.
   Parsed parse_record(Record* record);
   /// What made the last Parsed::broken.
@@ -39,19 +49,28 @@ class Incoming {
   bool has_rest() const noexcept { return begin_ != end_; }
 
   int fd() const noexcept { return fd_.get(); }
+  /// Of a local one.
   const Credentials& credentials() const noexcept { return credentials_; }
+  virtual bool is_remote() const noexcept = 0;
+  /// Who is at the other end, for messages.
+  virtual std::string origin() const = 0;
   Source* source() noexcept { return &source_; }
   bool is_closed() const noexcept { return !fd_; }
   void close();
 
-  LocalPeer* peer = nullptr;  ///< null before the hello
+  /// errno of Read::end; 0: the other end has closed it.
+  int end_error() const noexcept { return end_error_; }
 
- private:
+  QueuedPeer* peer = nullptr;  ///< null before the hello
+
+ protected:
   Parsed broken(const char* complaint) noexcept;
   std::span<const std::byte> unparsed() const noexcept {
     return {buffer_.get() + begin_, end_ - begin_};
   }
+  void skip(std::size_t bytes) noexcept { begin_ += bytes; }
 
+ private:
   UniqueFd fd_;
   const Credentials credentials_;
   Source source_{SourceKind::incoming, this};
@@ -61,7 +80,17 @@ class Incoming {
   std::vector<UniqueFd> fds_;         // arrived, of records not parsed yet
   std::vector<UniqueFd> record_fds_;  // of the record parsed last
   bool fds_lost_ = false;
+  int end_error_ = 0;
   const char* complaint_ = "";
+};
+
+/// From a process of this host: who it is tells the kernel. Thread safety: single-owner.
+class LocalIncoming final : public Incoming {
+ public:
+  using Incoming::Incoming;
+  Parsed parse_hello(Introduction* introduction) override;
+  bool is_remote() const noexcept override { return false; }
+  std::string origin() const override { return "process " + std::to_string(credentials().pid); }
 };
 
 }  // namespace larklane::control

@@ -40,13 +40,8 @@ SocketName::SocketName(const Address& address) noexcept
   std::memcpy(name.sun_path + 1, address.data(), address.size());
 }
 
-bool is_address(const Address& address) noexcept {
-  return !address.empty() && address.size() < kAddressBytes &&
-         std::all_of(address.begin(), address.end(), [](char c) { return c > ' ' && c <= '~'; });
-}
-
 Result<Listener> Listener::bind(Address address) {
-  if (!is_address(address)) return Errc::kInvalidArgument;
+  if (!is_local_address(address)) return Errc::kInvalidArgument;
   UniqueFd fd = stream_socket();
   if (!fd) return Status(Errc::kSystem, errno);
   const SocketName name(address);

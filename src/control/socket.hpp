@@ -14,14 +14,11 @@
 
 namespace larklane::control {
 
-/// 1 to kAddressBytes - 1 printable characters, no blanks.
-bool is_address(const Address& address) noexcept;
-
 /// What bind, connect and sendto take. Thread safety: immutable.
 struct SocketName {
   sockaddr_un name{};
   socklen_t length;
-  /// @param address  is_address()
+  /// @param address  is_local_address()
   explicit SocketName(const Address& address) noexcept;
   const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&name); }
 };

@@ -10,13 +10,14 @@
 
 namespace larklane::control {
 
-enum class SourceKind : std::uint8_t { listener, bell, incoming, outgoing, process };
+enum class SourceKind : std::uint8_t { listener, bell, incoming, outgoing, process, watched };
 
 /// Outlives its registration; what it points to stays until the helper has finished its batch of
 /// events.
 struct Source {
   SourceKind kind;
-  void* object;  ///< Incoming for incoming, LocalPeer for outgoing and process, else null
+  void* object;  ///< Incoming, QueuedPeer (outgoing), LocalPeer (process), or what a
+                 ///< listener or watched belongs to; null for the bell
 };
 
 inline Status watch(int epoll, int fd, std::uint32_t events, Source* source,

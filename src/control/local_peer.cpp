@@ -1,0 +1,90 @@
+#include "control/local_peer.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "base/log.hpp"
+#include "control/incoming.hpp"
+
+namespace larklane::control {
+
+bool LocalPeer::same_process() const noexcept { return pid() == ::getpid(); }
+
+bool LocalPeer::has_ended() {
+  if (!is_down()) return false;
+  const std::lock_guard lock(mutex_);
+  if (pidfd_) {
+    pollfd gone{pidfd_.get(), POLLIN, 0};
+    return ::poll(&gone, 1, 0) == 1;
+  }
+  const pid_t process = pid();
+  // a plane of this process is down when it has been destroyed
+  return process == ::getpid() || (process > 0 && ::kill(process, 0) != 0 && errno == ESRCH);
+}
+
+Status LocalPeer::open_locked() {
+  Result<UniqueFd> connection = connect_to(address());
+  const Status opened = connection ? attach_locked(std::move(*connection)) : connection.error();
+  if (!opened.ok() && !is_passing(opened)) return opened;
+  queue_hello_locked();
+  opened.ok() ? flush_locked() : connect_later_locked(opened.detail());
+  return {};
+}
+
+Status LocalPeer::reopen_locked() {
+  Result<UniqueFd> connection = connect_to(address());
+  return connection ? attach_locked(std::move(*connection)) : connection.error();
+}
+
+/// A connection has been made: check who is there and serve it.
+Status LocalPeer::attach_locked(UniqueFd fd) {
+  const Credentials credentials = peer_credentials(fd.get());
+  if (!is_own_user(credentials)) {
+    log_warn_once("control foreign " + address(),
+                  "control: %s belongs to user %u, not to ours: not connected", address().c_str(),
+                  credentials.uid);
+    return Errc::kForeignUser;
+  }
+  if (watch_process_locked(fd.get(), credentials).code() == Errc::kPeerDown) {
+    return Status(Errc::kUnreachable, ESRCH);  // a forked child still holds its listener
+  }
+  LARKLANE_TRY(watch(host_.epoll(), fd.get(), 0, &outgoing_));  // hang-up is reported unasked
+  take_connection_locked(std::move(fd));
+  return {};
+}
+
+Status LocalPeer::accepted(const Incoming& incoming) {
+  const std::lock_guard lock(mutex_);
+  return watch_process_locked(incoming.fd(), incoming.credentials());
+}
+
+Status LocalPeer::watch_process_locked(int socket, const Credentials& credentials) {
+  if (pidfd_ || down_reason_ != Errc::kOk) return {};
+  // relaxed: see pid()
+  pid_.store(credentials.pid, std::memory_order_relaxed);
+  Result<UniqueFd> pidfd = open_pidfd(socket, credentials);
+  if (!pidfd) return pidfd.error();
+  if (!*pidfd) return {};
+  LARKLANE_TRY(watch(host_.epoll(), pidfd->get(), EPOLLIN, &process_));
+  pidfd_ = std::move(*pidfd);
+  return {};
+}
+
+std::optional<Reason> LocalPeer::on_outgoing(std::uint32_t events) {
+  if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
+    return Reason{Errc::kPeerDown, "it has closed the connection"};
+  }
+  flush();
+  return std::nullopt;
+}
+
+/// pidfd_ stays, for has_ended.
+void LocalPeer::shut_locked() {
+  if (pidfd_) unwatch(host_.epoll(), pidfd_.get());
+}
+
+}  // namespace larklane::control

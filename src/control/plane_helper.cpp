@@ -1,0 +1,197 @@
+// The helper's loop, and the end of peers.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/clock.hpp"
+#include "control/local_peer.hpp"
+#include "control/plane_impl.hpp"
+#include "control/remote_peer.hpp"
+
+namespace larklane::control {
+namespace {
+
+constexpr int kRetryMs = 5;
+constexpr std::uint64_t kDrainNsMax = 2'000'000'000;  // of the destructor
+/// Far above what a socket buffer holds: only a peer that is alive and sends on and on reaches it.
+constexpr int kDrainReadsMax = 65536;
+constexpr int kEventsMax = 64;
+constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
+}  // namespace
+
+void PlaneImpl::run() {
+  helper_id_.store(::gettid(), std::memory_order_relaxed);  // relaxed: see is_helper()
+  std::uint64_t deadline_ns = 0;
+  std::array<epoll_event, kEventsMax> events{};
+  for (;;) {
+    const bool may_sleep = watches_.before_sleep();
+    const int count =
+        ::epoll_wait(epoll(), events.data(), kEventsMax, may_sleep ? timeout_ms() : 0);
+    // relaxed: statistics
+    helper_wakeups_.fetch_add(1, std::memory_order_relaxed);
+    retry_all();  // before new failures are added: those wait for kRetryMs
+    for (int i = 0; i < count; ++i) {
+      serve_event(events[static_cast<std::size_t>(i)]);
+      bury_doomed();
+    }
+    on_time();
+    run_posted();
+    bury_doomed();
+    closed_.clear();
+    watches_.end_of_batch();
+    // acquire: pairs with the destructor's release
+    if (!is_ending_.load(std::memory_order_acquire)) continue;
+    if (deadline_ns == 0) deadline_ns = now_ns() + kDrainNsMax;
+    if (is_drained() || now_ns() > deadline_ns) return;
+  }
+}
+
+int PlaneImpl::timeout_ms() const {
+  const bool is_waiting = !retrying_.empty() || !is_listening_ || watches_.must_poll() ||
+                          is_ending_.load(std::memory_order_acquire);  // acquire: as in run()
+  if (is_waiting) return kRetryMs;
+  const std::uint64_t deadline_ns = next_deadline_ns();
+  if (deadline_ns == kNever) return -1;
+  const std::uint64_t now = now_ns();
+  constexpr std::uint64_t kNsPerMs = 1'000'000;
+  constexpr std::uint64_t kLongestMs = 1'000'000;
+  if (deadline_ns <= now) return 0;
+  return static_cast<int>(std::min((deadline_ns - now) / kNsPerMs + 1, kLongestMs));
+}
+
+std::uint64_t PlaneImpl::next_deadline_ns() const {
+  std::uint64_t next = kNever;
+  for (const RemotePeer* peer : dialing_) {
+    if (peer->deadline_ns() != 0) next = std::min(next, peer->deadline_ns());
+  }
+  for (const RemoteIncoming* stranger : strangers_) next = std::min(next, stranger->deadline_ns());
+  for (const Dying& dying : dying_) next = std::min(next, dying.deadline_ns);
+  return next;
+}
+
+void PlaneImpl::on_time() {
+  if (dialing_.empty() && strangers_.empty() && dying_.empty()) return;
+  const std::uint64_t now = now_ns();
+  for (RemotePeer* const peer : dialing_) {
+    if (!peer->buried) doom_if(*peer, peer->on_time(now));
+  }
+  std::erase_if(dialing_, [](RemotePeer* peer) { return !peer->is_dialing(); });
+  drop_silent(now);
+  for (Dying& dying : dying_) {
+    if (now >= dying.deadline_ns) doom(*dying.peer, dying.reason);
+  }
+}
+
+void PlaneImpl::dial_soon(RemotePeer& peer) {
+  post([this, &peer] {
+    if (!peer.is_dialing()) return;  // shut meanwhile
+    if (std::find(dialing_.begin(), dialing_.end(), &peer) == dialing_.end()) {
+      dialing_.push_back(&peer);
+    }
+    doom_if(peer, peer.dial());
+  });
+}
+
+void PlaneImpl::serve_event(const epoll_event& event) {
+  const Source& source = *static_cast<const Source*>(event.data.ptr);
+  switch (source.kind) {
+    case SourceKind::listener:
+      return accept_all();
+    case SourceKind::bell: {
+      std::uint64_t rings = 0;
+      [[maybe_unused]] const ssize_t got = ::read(bell_.get(), &rings, sizeof rings);
+      return;
+    }
+    case SourceKind::incoming:
+      serve(*static_cast<Incoming*>(source.object));
+      return;
+    case SourceKind::outgoing: {
+      QueuedPeer& peer = *static_cast<QueuedPeer*>(source.object);
+      if (!peer.buried) doom_if(peer, peer.on_outgoing(event.events));
+      return;
+    }
+    case SourceKind::process:
+      return doom(*static_cast<LocalPeer*>(source.object),
+                  {Errc::kPeerDown, "its process has ended"});
+    case SourceKind::watched:
+      return watches_.on_event(source.object);
+  }
+}
+
+/// One at a time: between two that take long, records are served.
+void PlaneImpl::run_posted() {
+  std::function<void()> item;
+  {
+    const std::lock_guard lock(work_mutex_);
+    if (work_.empty()) return;
+    item = std::move(work_.front());
+    work_.pop_front();
+  }
+  item();
+  const std::lock_guard lock(work_mutex_);
+  if (!work_.empty()) ring();
+}
+
+void PlaneImpl::retry_all() {
+  if (!is_listening_) set_listening(true);
+  std::erase_if(retrying_, [](QueuedPeer* peer) { return !peer->retry(); });
+}
+
+bool PlaneImpl::is_drained() {
+  {
+    const std::lock_guard lock(work_mutex_);
+    if (!work_.empty()) return false;
+  }
+  const std::lock_guard lock(mutex_);
+  return std::all_of(peers_.begin(), peers_.end(),
+                     [](const auto& peer) { return peer->queued_count() == 0; });
+}
+
+void PlaneImpl::bury_doomed() {
+  while (!doomed_.empty()) {
+    const auto [peer, reason] = std::move(doomed_.front());
+    doomed_.pop_front();
+    if (peer->buried || awaits_rest(*peer, reason)) continue;
+    peer->buried = true;
+    std::erase_if(dying_, [&peer = *peer](const Dying& dying) { return dying.peer == &peer; });
+    bury(*peer, reason);
+  }
+}
+
+/// The remote process has ended, or has closed our connection, and its own connection is open: its
+/// last records and its end are on their way. They come as long as its host lives; if it does not,
+/// the kernel says so after the time of silence, which is the limit here, too.
+bool PlaneImpl::awaits_rest(QueuedPeer& peer, const Reason& reason) {
+  if (!peer.is_remote() || reason.status != Status(Errc::kPeerDown)) return false;
+  const bool is_open = std::any_of(incoming_.begin(), incoming_.end(),
+                                   [&](const auto& incoming) { return incoming->peer == &peer; });
+  if (!is_open) return false;
+  const std::uint64_t now = now_ns();
+  const auto known = std::find_if(dying_.begin(), dying_.end(),
+                                  [&](const Dying& dying) { return dying.peer == &peer; });
+  if (known != dying_.end()) return now < known->deadline_ns;
+  peer.hang_up(reason.status);
+  dying_.push_back({&peer, reason, now + terms_.silence_ns});
+  return true;
+}
+
+void PlaneImpl::bury(QueuedPeer& peer, const Reason& reason) {
+  accept_all();
+  std::vector<Incoming*> all;
+  for (const auto& incoming : incoming_) all.push_back(incoming.get());
+  for (Incoming* const incoming : all) {
+    // without a hello so far: it may be one of this peer
+    for (int reads = 0; reads < kDrainReadsMax; ++reads) {
+      if (incoming->peer != nullptr && incoming->peer != &peer) break;
+      if (!serve(*incoming)) break;
+    }
+    if (incoming->peer == &peer && !incoming->is_closed()) close(*incoming);
+  }
+  peer.shut(reason);
+  handler_.on_peer_down(peer);
+}
+
+}  // namespace larklane::control

@@ -1,0 +1,157 @@
+#pragma once
+// The plane: what connect, accept and the helper share. plane.cpp: what others call;
+// plane_helper.cpp: the helper's loop, and the end of peers; plane_incoming.cpp: connections in.
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/unique_fd.hpp"
+#include "control/plane.hpp"
+#include "control/queued_peer.hpp"
+#include "control/remote_incoming.hpp"
+#include "control/source.hpp"
+#include "control/watches.hpp"
+#include "control/wire.hpp"
+
+namespace larklane::control {
+
+// Thread safety: thread-safe; the members below "The helper's own" belong to the helper.
+// Invariants:
+// 1. A peer's records reach the handler before its on_peer_down, which comes once: bury() drains
+// every connection that may carry some, in the backlog or accepted, and nothing of a buried peer is
+// read. What a remote process has sent before its end may still be on its way when the end of its
+// other connection is here, so a remote peer is buried only when the connection that it opened has
+// ended, too.
+// 2. What an epoll event points to exists until the batch of events has been served: peers live as
+// long as the plane, closed connections lie in closed_ until then.
+// 3. epoll_wait has a time limit only while something is retried or has a deadline, or the plane
+// ends: an idle helper is never woken. Lock order: mutex_, a peer's mutex, work_mutex_. None is
+// held while the handler or what is watched runs.
+class PlaneImpl final : public Plane, private PeerHost {
+ public:
+  PlaneImpl(std::vector<Listener> own, Handler& handler, std::optional<Remote> remote);
+  ~PlaneImpl() override;
+  Status start();
+
+  Result<Peer*> connect(const Address& address) override;
+  void post(std::function<void()> work) override;
+  const Address& own_address() const noexcept override { return own_.front().address; }
+  Status watch(Watched& watched) override;
+  void unwatch(Watched& watched) override;
+  PlaneCounters counters() const noexcept override;
+
+ private:
+  PeerHost& host() noexcept { return *this; }
+  int epoll() const noexcept override { return epoll_.get(); }
+  const Hello& hello() const noexcept override { return hello_; }
+  const RemoteTerms& remote_terms() const noexcept override { return terms_; }
+  // relaxed: statistics
+  void count_sent() noexcept override { records_sent_.fetch_add(1, std::memory_order_relaxed); }
+  void retry_soon(QueuedPeer& peer) override {
+    post([this, &peer] { retrying_.push_back(&peer); });
+  }
+  void dial_soon(RemotePeer& peer) override;
+  void report_down(QueuedPeer& peer, Reason reason) override {
+    post([this, &peer, reason] { doom(peer, reason); });
+  }
+
+  Status listen_to(int listener);
+  QueuedPeer* find_live_locked(const Address& address);
+  QueuedPeer& add_peer_locked(const Address& address);
+  // relaxed: on the helper its own store is seen, elsewhere no value is the caller's
+  bool is_helper() const noexcept {
+    return helper_id_.load(std::memory_order_relaxed) == ::gettid();
+  }
+
+  // On the helper.
+  void run();
+  int timeout_ms() const;
+  std::uint64_t next_deadline_ns() const;
+  void serve_event(const epoll_event& event);
+  void run_posted();
+  void ring() const;
+  void retry_all();
+  void on_time();
+  bool is_drained();
+  void doom(QueuedPeer& peer, Reason reason) { doomed_.emplace_back(&peer, std::move(reason)); }
+  void doom_if(QueuedPeer& peer, std::optional<Reason> reason) {
+    if (reason) doom(peer, std::move(*reason));
+  }
+  void bury_doomed();
+  bool awaits_rest(QueuedPeer& peer, const Reason& reason);
+  void bury(QueuedPeer& peer, const Reason& reason);
+
+  // Connections in.
+  void set_listening(bool on);
+  void accept_all();
+  void accept_local(const Listener& listener);
+  void accept_remote();
+  void take(std::unique_ptr<Incoming> incoming);
+  bool serve(Incoming& incoming);
+  bool serve_hello(Incoming& incoming);
+  bool serve_record(Incoming& incoming);
+  void end(Incoming& incoming);
+  void reject_version(Incoming& incoming, Introduction introduction);
+  void identify(Incoming& incoming, const Introduction& introduction);
+  QueuedPeer& peer_of(const Introduction& introduction, bool is_remote);
+  void refuse(Incoming& incoming);
+  void drop_silent(std::uint64_t now_ns);
+  void close(Incoming& incoming);
+
+  const std::vector<Listener> own_;
+  const std::optional<Remote> remote_;
+  Handler& handler_;
+  const pid_t process_ = ::getpid();
+  UniqueFd epoll_;
+  UniqueFd bell_;
+  Hello hello_;
+  RemoteTerms terms_{};
+  pthread_t helper_{};
+  bool has_helper_ = false;
+  std::atomic<pid_t> helper_id_{0};
+  std::atomic<bool> is_ending_{false};
+  Source listener_source_{SourceKind::listener, nullptr};
+  Source bell_source_{SourceKind::bell, nullptr};
+
+  std::atomic<std::uint64_t> helper_wakeups_{0};
+  std::atomic<std::uint64_t> records_sent_{0};
+  std::atomic<std::uint64_t> records_received_{0};
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<QueuedPeer>> peers_;
+  std::map<Address, QueuedPeer*> by_address_;  // the latest that had the name
+
+  std::mutex work_mutex_;
+  std::deque<std::function<void()>> work_;
+
+  // The helper's own.
+  std::map<std::pair<bool, std::uint64_t>, QueuedPeer*> by_nonce_;  // is remote, nonce
+  std::vector<std::unique_ptr<Incoming>> incoming_;
+  std::vector<std::unique_ptr<Incoming>> closed_;
+  std::vector<RemoteIncoming*> strangers_;  // of incoming_, without a hello so far
+  std::vector<QueuedPeer*> retrying_;
+  std::vector<RemotePeer*> dialing_;
+  std::deque<std::pair<QueuedPeer*, Reason>> doomed_;
+  struct Dying {
+    QueuedPeer* peer;
+    Reason reason;
+    std::uint64_t deadline_ns;
+  };
+  std::vector<Dying> dying_;  // remote, hung up; what they sent before is not all here
+  Watches watches_{-1};
+  bool is_listening_ = false;
+};
+
+}  // namespace larklane::control

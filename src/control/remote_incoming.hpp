@@ -1,0 +1,33 @@
+#pragma once
+// The connection in from another host: a stranger, until it has proven that it is of the job.
+
+#include "control/incoming.hpp"
+#include "control/remote_dial.hpp"
+
+namespace larklane::control {
+
+/// Thread safety: single-owner (the helper).
+class RemoteIncoming final : public Incoming {
+ public:
+  /// @param terms  outlive it
+  RemoteIncoming(UniqueFd fd, const RemoteTerms& terms);
+
+  /// The first thing on the connection. @errors kSystem: it is of no use
+  Status challenge();
+  /// Sends the answer, too.
+  Parsed parse_hello(Introduction* introduction) override;
+  bool is_remote() const noexcept override { return true; }
+  std::string origin() const override { return host_ + " port " + std::to_string(port_); }
+  const std::string& host() const noexcept { return host_; }
+  /// Until then it must have introduced itself.
+  std::uint64_t deadline_ns() const noexcept { return deadline_ns_; }
+
+ private:
+  const RemoteTerms& terms_;
+  const std::string host_;
+  const std::uint16_t port_;
+  const std::uint64_t deadline_ns_;
+  Challenge challenge_;
+};
+
+}  // namespace larklane::control

@@ -1,0 +1,17 @@
+#pragma once
+// SipHash-2-4 (Aumasson and Bernstein, 2012): a short keyed hash, https://131002.net/siphash/.
+// Thread safety: thread-safe.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace larklane::control {
+
+/// Known to the processes of one job and to nobody else.
+using Secret = std::array<std::byte, 16>;
+
+std::uint64_t siphash(const Secret& secret, std::span<const std::byte> text) noexcept;
+
+}  // namespace larklane::control

@@ -1,0 +1,44 @@
+#pragma once
+// Something else that the helper sleeps on: the wait object of a network's completion queue.
+
+#include <atomic>
+#include <cstdint>
+
+namespace larklane::control {
+
+/// Off at first: then the helper sleeps without it. Thread safety: thread-safe; the virtual
+/// functions are called by the helper only, with no lock of the plane held.
+class Watched {
+ public:
+  Watched() = default;
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+  virtual ~Watched() = default;
+
+  /// The same from watch() to unwatch(); readable when there is something to serve, at the latest
+  /// when before_sleep() has said true and something has come since.
+  virtual int fd() const noexcept = 0;
+  /// Before each sleep. False: do not sleep, call serve() at once.
+  virtual bool before_sleep() = 0;
+  /// There may be something. Leaves nothing that before_sleep() would not find.
+  virtual void serve() = 0;
+
+  /// On while it has been turned on more often than off. One read-modify-write, and a ring of the
+  /// helper's bell where it may be asleep without this one: not when it has been on since the
+  /// helper last served it. Before watch() no bell is needed; not at the same time as watch(),
+  /// and not during or after unwatch().
+  void turn_on() noexcept;
+  /// One read-modify-write, no bell: the helper finds out when this one wakes it.
+  void turn_off() noexcept;
+
+ private:
+  friend class Watches;
+  static constexpr std::uint32_t kArmed = 1;
+  static constexpr std::uint32_t kUse = 2;
+
+  // kArmed, written by the helper only, and kUse for every turn_on without its turn_off.
+  std::atomic<std::uint32_t> state_{0};
+  int bell_ = -1;  // the plane's; before the first watch() there is none
+};
+
+}  // namespace larklane::control

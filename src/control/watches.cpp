@@ -1,0 +1,104 @@
+#include "control/watches.hpp"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "base/log.hpp"
+
+namespace larklane::control {
+
+void Watched::turn_on() noexcept {
+  // acq_rel: what the caller has prepared is seen by the helper, which reads the word with acquire
+  const std::uint32_t before = state_.fetch_add(kUse, std::memory_order_acq_rel);
+  if (before != 0 || bell_ < 0) return;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(bell_, &one, sizeof one);
+}
+
+void Watched::turn_off() noexcept {
+  // release: pairs with the helper's acquire; it may let go of what the caller has finished
+  state_.fetch_sub(kUse, std::memory_order_release);
+}
+
+void Watches::add(Watched& watched) {
+  entries_.push_back(std::make_unique<Entry>(Entry{&watched}));
+  entries_.back()->source.object = entries_.back().get();
+}
+
+void Watches::remove(Watched& watched) {
+  const auto at = std::find_if(entries_.begin(), entries_.end(),
+                               [&](const auto& entry) { return entry->watched == &watched; });
+  if (at == entries_.end()) return;
+  Entry& entry = **at;
+  if (entry.is_armed) {
+    disarm(entry);
+    // relaxed: nothing is published through kArmed, and the helper alone changes it
+    watched.state_.fetch_and(~Watched::kArmed, std::memory_order_relaxed);
+  }
+  watched.bell_ = -1;
+  entry.watched = nullptr;  // out of entries_ when nobody goes through them
+}
+
+bool Watches::arm(Entry& entry) {
+  Watched& watched = *entry.watched;
+  // acquire: pairs with turn_on() acq_rel
+  if (watched.state_.load(std::memory_order_acquire) == 0) return false;
+  const Status added = control::watch(epoll_, watched.fd(), EPOLLIN, &entry.source);
+  if (!added.ok()) {
+    log_warn_once("control watched", "control: descriptor %d can't be slept on: %s; polled",
+                  watched.fd(), std::strerror(added.detail()));
+    must_poll_ = true;
+    watched.serve();
+    return false;
+  }
+  entry.is_armed = true;
+  // acq_rel: as in turn_on(), whose later calls find kArmed
+  watched.state_.fetch_or(Watched::kArmed, std::memory_order_acq_rel);
+  return true;
+}
+
+void Watches::disarm(Entry& entry) {
+  control::unwatch(epoll_, entry.watched->fd());
+  entry.is_armed = false;
+}
+
+void Watches::serve(Entry& entry) {
+  std::uint32_t off = Watched::kArmed;
+  // acquire in any case: pairs with turn_on() acq_rel and turn_off() release
+  if (entry.watched->state_.compare_exchange_strong(off, 0, std::memory_order_acq_rel,
+                                                    std::memory_order_acquire)) {
+    disarm(entry);
+  } else {
+    entry.watched->serve();
+  }
+}
+
+bool Watches::before_sleep() {
+  bool may_sleep = true;
+  must_poll_ = false;
+  // by index: serve() may add and remove
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = *entries_[i];
+    if (entry.watched == nullptr || (!entry.is_armed && !arm(entry))) continue;
+    if (entry.watched->before_sleep()) continue;
+    if (entry.watched != nullptr) serve(entry);
+    may_sleep = false;
+  }
+  const auto gone = std::stable_partition(entries_.begin(), entries_.end(), [](const auto& entry) {
+    return entry->watched != nullptr;
+  });
+  std::move(gone, entries_.end(), std::back_inserter(removed_));
+  entries_.erase(gone, entries_.end());
+  return may_sleep;
+}
+
+void Watches::on_event(void* object) {
+  Entry& entry = *static_cast<Entry*>(object);
+  if (entry.watched != nullptr && entry.is_armed) serve(entry);
+}
+
+}  // namespace larklane::control

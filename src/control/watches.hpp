@@ -1,0 +1,66 @@
+#pragma once
+// What the helper sleeps on besides its sockets.
+
+#include <memory>
+#include <vector>
+
+#include "control/source.hpp"
+#include "control/watched.hpp"
+
+namespace larklane::control {
+
+// Thread safety: single-owner (the helper), but for prepare().
+// Invariants:
+// 1. kArmed is set exactly while the descriptor is in the epoll set or is being put there, and only
+// the helper changes it.
+// 2. The helper goes to sleep only after before_sleep() of every armed one has said true.
+// 3. turn_on() rings whenever it is the first use and has found kArmed unset.
+//
+// No wake-up is lost. All uses and kArmed lie in one word, whose changes have one order. Take a
+// turn_on() and the helper's last look at the word before it sleeps (a load, or the exchange that
+// unsets kArmed). If the look comes later in that order, or sees it, the helper finds a use: it
+// arms the descriptor, or leaves it armed, and by 2 it is asleep on a descriptor that says what
+// comes from now on, and what had come before has been served. If the look comes first and left
+// kArmed unset, turn_on() finds it unset and rings, and a ring is kept by the eventfd until the
+// helper, awake again, looks anew. If the look comes first and left kArmed set, the helper sleeps
+// on the descriptor by 2, so nobody has to ring: when something comes, it wakes, and tries to
+// exchange "armed, no use" for 0. That fails if the turn_on() has come by then, and it serves; if
+// it succeeds, a later turn_on() finds kArmed unset.
+class Watches {
+ public:
+  Watches(int epoll) noexcept : epoll_(epoll) {}
+  void use_epoll(int epoll) noexcept { epoll_ = epoll; }
+
+  /// Before add(), on any thread.
+  static void prepare(Watched& watched, int bell) noexcept { watched.bell_ = bell; }
+  void add(Watched& watched);
+  void remove(Watched& watched);
+  /// Arms what is on. False: something has been served, or can't be slept on: look again soon.
+  bool before_sleep();
+  /// Its descriptor is readable, or broken.
+  void on_event(void* entry);
+  /// What has been removed is not needed any more: a batch of events is over.
+  void end_of_batch() { removed_.clear(); }
+  /// One of those that are on can't be slept on.
+  bool must_poll() const noexcept { return must_poll_; }
+
+ private:
+  struct Entry {
+    Watched* watched;  // null: removed
+    bool is_armed = false;
+    Source source{SourceKind::watched, this};
+  };
+
+  /// False: it is off, or can't be slept on.
+  bool arm(Entry& entry);
+  void disarm(Entry& entry);
+  /// Serves it if it is on; else the helper sleeps without it from now on.
+  void serve(Entry& entry);
+
+  int epoll_;
+  bool must_poll_ = false;
+  std::vector<std::unique_ptr<Entry>> entries_;
+  std::vector<std::unique_ptr<Entry>> removed_;
+};
+
+}  // namespace larklane::control
