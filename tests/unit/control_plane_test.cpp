@@ -20,6 +20,15 @@ namespace {
 
 using PlaneTest = ControlTest;
 
+/// What holds for every peer.
+class AnyPlaneTest : public ControlTest, public testing::WithParamInterface<Net> {
+ protected:
+  bool is_remote() const { return GetParam() == Net::remote; }
+  Place fresh_place() const { return control::fresh_place(GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(Local, AnyPlaneTest, testing::Values(Net::local));
+INSTANTIATE_TEST_SUITE_P(Remote, AnyPlaneTest, testing::Values(Net::remote));
+
 std::string number_payload(std::uint32_t first, std::uint32_t second) {
   const std::uint32_t numbers[] = {first, second};
   return {reinterpret_cast<const char*>(numbers), sizeof numbers};
@@ -73,24 +82,29 @@ void run_on_helper(Plane& plane, const std::function<void()>& work) {
   ASSERT_EQ(done.get_future().wait_for(kPatience), std::future_status::ready);
 }
 
-TEST_F(PlaneTest, RecordsTravelBothWays) {
-  const Address a_name = fresh_address();
-  const Address b_name = fresh_address();
+TEST_P(AnyPlaneTest, RecordsTravelBothWays) {
+  Place a_place = fresh_place();
+  const Address a_name = a_place.address;
+  Place b_place = fresh_place();
+  const Address b_name = b_place.address;
   Inbox a_in;
   Inbox b_in;
   b_in.react = [](Peer& from, const Record& record) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(record.payload.data()) % 8, 0U);
     EXPECT_TRUE(from.send(static_cast<std::uint16_t>(record.kind + 1), record.payload).ok());
   };
-  const auto a = make_plane(listeners({a_name}), a_in);
-  const auto b = make_plane(listeners({b_name}), b_in);
-  EXPECT_EQ(a->own_address(), a_name);
+  const auto a = make_plane(std::move(a_place), a_in);
+  const auto b = make_plane(std::move(b_place), b_in);
+  EXPECT_EQ(a->own_address(), is_remote() ? RemoteAddress::parse(a_name)->name : a_name);
   Peer* const to_b = must_connect(*a, b_name);
   EXPECT_EQ(must_connect(*a, b_name), to_b);
   EXPECT_EQ(to_b->address(), b_name);
-  EXPECT_EQ(to_b->pid(), ::getpid());
-  EXPECT_TRUE(to_b->same_process());
+  EXPECT_EQ(to_b->is_remote(), is_remote());
+  EXPECT_EQ(to_b->pid(), is_remote() ? 0 : ::getpid());
+  EXPECT_EQ(to_b->same_process(), !is_remote());
   EXPECT_FALSE(to_b->is_down());
+  EXPECT_FALSE(to_b->has_ended());
+  EXPECT_EQ(to_b->down_reason(), "");
   const std::vector<std::string> payloads = {"", "x", "12345678",
                                              std::string(kRecordBytesMax, 'y')};
   for (const std::string& payload : payloads) EXPECT_TRUE(to_b->send(7, bytes_of(payload)).ok());
@@ -101,7 +115,10 @@ TEST_F(PlaneTest, RecordsTravelBothWays) {
     EXPECT_EQ(answers[i].kind, 8);
     EXPECT_EQ(answers[i].payload, payloads[i]);
   }
-  for (const auto& record : b_in.take()) EXPECT_TRUE(record.from->same_process());
+  for (const auto& record : b_in.take()) {
+    EXPECT_EQ(record.from->address(), a_name);
+    EXPECT_EQ(record.from->same_process(), !is_remote());
+  }
   EXPECT_EQ(a->counters().records_sent, payloads.size());
   EXPECT_EQ(a->counters().records_received, payloads.size());
 }
@@ -134,14 +151,15 @@ TEST_F(PlaneTest, ConnectSaysWhyNot) {
   EXPECT_EQ(Plane::create({}, in).error(), Status(Errc::kInvalidArgument));
 }
 
-TEST_F(PlaneTest, FifoPerPeerWhateverThreadSends) {
+TEST_P(AnyPlaneTest, FifoPerPeerWhateverThreadSends) {
   constexpr std::uint32_t kThreads = 4;
   constexpr std::uint32_t kEach = 3000;
-  const Address b_name = fresh_address();
+  Place b_place = fresh_place();
+  const Address b_name = b_place.address;
   Inbox a_in;
   Inbox b_in;
-  const auto a = make_plane(listeners({fresh_address()}), a_in);
-  const auto b = make_plane(listeners({b_name}), b_in);
+  const auto a = make_plane(fresh_place(), a_in);
+  const auto b = make_plane(std::move(b_place), b_in);
   Peer* const to_b = must_connect(*a, b_name);
   std::mutex order;
   std::uint32_t next = 0;
@@ -204,62 +222,69 @@ TEST_F(PlaneTest, DescriptorsArriveWithTheirRecord) {
   }
 }
 
-TEST_F(PlaneTest, BacklogHoldsRecordsUntilThereIsAHelper) {
-  const Address b_name = fresh_address();
+TEST_P(AnyPlaneTest, BacklogHoldsRecordsUntilThereIsAHelper) {
+  Place b_place = fresh_place();
+  const Address b_name = b_place.address;
   Inbox a_in;
   Inbox b_in;
-  const auto a = make_plane(listeners({fresh_address()}), a_in);
-  std::vector<Listener> b_own = listeners({b_name});
+  const auto a = make_plane(fresh_place(), a_in);
   Peer* const to_b = must_connect(*a, b_name);
   const UniqueFd fd = memfd_with("early");
-  const int numbers[] = {fd.get()};
+  std::vector<int> numbers;
+  if (!is_remote()) numbers.push_back(fd.get());
   for (std::uint16_t i = 0; i < 50; ++i) EXPECT_TRUE(to_b->send(i, {}, numbers).ok());
-  const auto b = make_plane(std::move(b_own), b_in);
+  const auto b = make_plane(std::move(b_place), b_in);
   ASSERT_TRUE(b_in.wait_for_records(50));
   const auto records = b_in.take();
   for (std::uint16_t i = 0; i < 50; ++i) {
     EXPECT_EQ(records[i].kind, i);
+    if (is_remote()) continue;
     EXPECT_EQ(text_of(records[i].fds.at(0)), "early");
   }
 }
 
-TEST_F(PlaneTest, ASlowReceiverNeverBlocksTheSender) {
-  constexpr std::uint32_t kRecords = 100'000;
+TEST_P(AnyPlaneTest, ASlowReceiverNeverBlocksTheSender) {
+  // more than the sockets hold, and less than 64 MiB
+  const std::uint32_t records_total = is_remote() ? 30'000 : 100'000;
+  const std::string filler(is_remote() ? 1000 : 0, 'x');
   constexpr std::uint32_t kFdEvery = 1000;
-  const Address b_name = fresh_address();
+  Place b_place = fresh_place();
+  const Address b_name = b_place.address;
   Inbox a_in;
   Inbox b_in;
   b_in.set_gate(false);
-  const auto a = make_plane(listeners({fresh_address()}), a_in);
-  const auto b = make_plane(listeners({b_name}), b_in);
+  const auto a = make_plane(fresh_place(), a_in);
+  const auto b = make_plane(std::move(b_place), b_in);
   Peer* const to_b = must_connect(*a, b_name);
-  for (std::uint32_t i = 0; i < kRecords; ++i) {
+  for (std::uint32_t i = 0; i < records_total; ++i) {
     UniqueFd fd;
     std::vector<int> numbers;
-    if (i % kFdEvery == 0) {
+    if (!is_remote() && i % kFdEvery == 0) {
       fd = memfd_with(std::to_string(i));
       numbers.push_back(fd.get());
     }
-    ASSERT_TRUE(to_b->send(3, bytes_of(number_payload(i, ~i)), numbers).ok()) << i;
+    ASSERT_TRUE(to_b->send(3, bytes_of(number_payload(i, ~i) + filler), numbers).ok()) << i;
   }
-  EXPECT_LT(a->counters().records_sent, kRecords);  // else nothing was queued
+  EXPECT_LT(a->counters().records_sent, records_total);  // else nothing was queued
   b_in.set_gate(true);
-  ASSERT_TRUE(b_in.wait_for_records(kRecords));
+  ASSERT_TRUE(b_in.wait_for_records(records_total));
   const auto records = b_in.take();
-  for (std::uint32_t i = 0; i < kRecords; ++i) {
-    ASSERT_EQ(numbers_of(records[i].payload), std::make_pair(i, ~i));
-    ASSERT_EQ(records[i].fds.size(), i % kFdEvery == 0 ? 1U : 0U);
-    if (i % kFdEvery == 0) {
+  for (std::uint32_t i = 0; i < records_total; ++i) {
+    ASSERT_EQ(numbers_of(records[i].payload.substr(0, 8)), std::make_pair(i, ~i));
+    const bool has_fd = !is_remote() && i % kFdEvery == 0;
+    ASSERT_EQ(records[i].fds.size(), has_fd ? 1U : 0U);
+    if (has_fd) {
       ASSERT_EQ(text_of(records[i].fds[0]), std::to_string(i));
     }
   }
 }
 
-TEST_F(PlaneTest, APeerThatTakesNothingCostsBoundedMemory) {
-  const Address b_name = fresh_address();
+TEST_P(AnyPlaneTest, APeerThatTakesNothingCostsBoundedMemory) {
+  Place b_place = fresh_place();
+  const Address b_name = b_place.address;
   Inbox in;
-  const auto plane = make_plane(listeners({fresh_address()}), in);
-  std::vector<Listener> silent = listeners({b_name});
+  const auto plane = make_plane(fresh_place(), in);
+  allow_warning("before it had proven itself");
   Peer* const peer = must_connect(*plane, b_name);
   const std::string payload(kRecordBytesMax, 'x');
   Status sent;
@@ -267,18 +292,20 @@ TEST_F(PlaneTest, APeerThatTakesNothingCostsBoundedMemory) {
   for (; sent.ok() && count < 20'000; ++count) sent = peer->send(0, bytes_of(payload));
   EXPECT_EQ(sent, Status(Errc::kNoMemory));
   EXPECT_GT(count, 8000);
-  silent.clear();
+  b_place = {};
   EXPECT_TRUE(in.wait_for_down());
+  EXPECT_TRUE(peer->is_down());
 }
 
-TEST_F(PlaneTest, TheEndSendsWhatIsQueued) {
+TEST_P(AnyPlaneTest, TheEndSendsWhatIsQueued) {
   constexpr std::uint32_t kRecords = 2000;  // ten times what a socket takes
-  const Address b_name = fresh_address();
+  Place b_place = fresh_place();
+  const Address b_name = b_place.address;
   Inbox a_in;
   Inbox b_in;
-  const auto b = make_plane(listeners({b_name}), b_in);
+  const auto b = make_plane(std::move(b_place), b_in);
   {
-    const auto a = make_plane(listeners({fresh_address()}), a_in);
+    const auto a = make_plane(fresh_place(), a_in);
     Peer* const to_b = must_connect(*a, b_name);
     const std::string payload(1000, 'x');
     for (std::uint32_t i = 0; i < kRecords; ++i) ASSERT_TRUE(to_b->send(0, bytes_of(payload)).ok());
@@ -291,19 +318,21 @@ TEST_F(PlaneTest, TheEndSendsWhatIsQueued) {
   EXPECT_EQ(down[0].first->send(0, {}), Status(Errc::kPeerDown));
 }
 
-TEST_F(PlaneTest, SelfIsAPeerLikeOthers) {
-  const Address name = fresh_address();
+TEST_P(AnyPlaneTest, SelfIsAPeerLikeOthers) {
+  Place place = fresh_place();
+  const Address name = place.address;
   const Address alias = fresh_address();
+  place.own.push_back(std::move(listeners({alias})[0]));
   Inbox in;
   std::atomic<pid_t> delivered_on{0};
   in.react = [&](Peer&, const Record&) {
     delivered_on.store(::gettid(),
                        std::memory_order_relaxed);  // relaxed: joined by the inbox's mutex
   };
-  const auto plane = make_plane(listeners({name, alias}), in);
+  const auto plane = make_plane(std::move(place), in);
   Peer* const self = must_connect(*plane, name);
-  EXPECT_TRUE(self->same_process());
-  EXPECT_EQ(self->pid(), ::getpid());
+  EXPECT_EQ(self->same_process(), !is_remote());
+  EXPECT_EQ(self->pid(), is_remote() ? 0 : ::getpid());
   for (std::uint16_t i = 0; i < 100; ++i) ASSERT_TRUE(self->send(i, {}).ok());
   ASSERT_TRUE(in.wait_for_records(100));
   const auto records = in.take();
@@ -311,6 +340,7 @@ TEST_F(PlaneTest, SelfIsAPeerLikeOthers) {
     EXPECT_EQ(records[i].kind, i);
     EXPECT_EQ(records[i].from, self);
   }
+  if (is_remote()) return;
   EXPECT_EQ(must_connect(*plane, alias), self);
 }
 
@@ -362,9 +392,11 @@ TEST_F(PlaneTest, WorkPostedBeforeTheEndRuns) {
   EXPECT_EQ(ran.load(std::memory_order_relaxed), 1);  // relaxed: the helper has been joined
 }
 
-TEST_F(PlaneTest, TheHandlerMayConnectAndSend) {
-  const Address c_name = fresh_address();
-  const Address b_name = fresh_address();
+TEST_P(AnyPlaneTest, TheHandlerMayConnectAndSend) {
+  Place c_place = fresh_place();
+  const Address c_name = c_place.address;
+  Place b_place = fresh_place();
+  const Address b_name = b_place.address;
   Inbox a_in;
   Inbox b_in;
   Inbox c_in;
@@ -375,9 +407,9 @@ TEST_F(PlaneTest, TheHandlerMayConnectAndSend) {
     ASSERT_TRUE(to_c);
     EXPECT_TRUE((*to_c)->send(record.kind, record.payload).ok());
   };
-  const auto a = make_plane(listeners({fresh_address()}), a_in);
-  const auto b = make_plane(listeners({b_name}), b_in);
-  const auto c = make_plane(listeners({c_name}), c_in);
+  const auto a = make_plane(fresh_place(), a_in);
+  const auto b = make_plane(std::move(b_place), b_in);
+  const auto c = make_plane(std::move(c_place), c_in);
   b_plane.store(b.get(), std::memory_order_release);  // pairs with the load above
   Peer* const to_b = must_connect(*a, b_name);
   for (std::uint16_t i = 0; i < 100; ++i) ASSERT_TRUE(to_b->send(i, bytes_of("forward")).ok());
@@ -409,12 +441,13 @@ TEST_F(PlaneTest, AFullBacklogIsRetried) {
   EXPECT_EQ(to_b->pid(), ::getpid());
 }
 
-TEST_F(PlaneTest, AnIdleHelperSleeps) {
-  const Address b_name = fresh_address();
+TEST_P(AnyPlaneTest, AnIdleHelperSleeps) {
+  Place b_place = fresh_place();
+  const Address b_name = b_place.address;
   Inbox a_in;
   Inbox b_in;
-  const auto a = make_plane(listeners({fresh_address()}), a_in);
-  const auto b = make_plane(listeners({b_name}), b_in);
+  const auto a = make_plane(fresh_place(), a_in);
+  const auto b = make_plane(std::move(b_place), b_in);
   ASSERT_TRUE(must_connect(*a, b_name)->send(0, {}).ok());
   ASSERT_TRUE(b_in.wait_for_records(1));
   const auto switches = [] {

@@ -1,0 +1,65 @@
+#pragma once
+// A peer in a process of its own.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "base/unique_fd.hpp"
+
+namespace larklane::control {
+
+/// A forked process: a peer that can be killed. Forked before the test has threads.
+class Process {
+ public:
+  /// `body` runs in the child; it may tell its parent numbers. Its result is the exit status.
+  using Tell = std::function<void(std::uint64_t)>;
+  explicit Process(const std::function<int(const Tell&)>& body) {
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    told_.reset(ends[0]);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const int out = ends[1];
+      const int status = body([out](std::uint64_t number) {
+        if (::write(out, &number, sizeof number) != sizeof number) ::_exit(99);
+      });
+      ::_exit(status);
+    }
+    ::close(ends[1]);
+  }
+  ~Process() {
+    if (pid_ > 0) kill();
+  }
+  pid_t pid() const { return pid_; }
+  /// The next number that the child tells.
+  std::uint64_t hear() {
+    std::uint64_t number = 0;
+    pollfd readable{told_.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&readable, 1, 20'000), 1);
+    EXPECT_EQ(::read(told_.get(), &number, sizeof number), static_cast<ssize_t>(sizeof number));
+    return number;
+  }
+  void kill() {
+    ::kill(pid_, SIGKILL);
+    wait();
+  }
+  int wait() {
+    int status = 0;
+    EXPECT_EQ(::waitpid(std::exchange(pid_, 0), &status, 0) > 0, true);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  pid_t pid_ = 0;
+  UniqueFd told_;
+};
+
+}  // namespace larklane::control
