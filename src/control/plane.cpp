@@ -92,8 +92,8 @@ void PlaneImpl::ring() const {
 
 Status PlaneImpl::watch(Watched& watched) {
   if (::fcntl(watched.fd(), F_GETFD) < 0) return Status(Errc::kInvalidArgument, errno);
-  Watches::prepare(watched, bell_.get());
-  post([this, &watched] { watches_.add(watched); });
+  watches_.add(watched, bell_.get());
+  ring();
   return {};
 }
 

@@ -24,12 +24,23 @@ void Watched::turn_off() noexcept {
   state_.fetch_sub(kUse, std::memory_order_release);
 }
 
-void Watches::add(Watched& watched) {
-  entries_.push_back(std::make_unique<Entry>(Entry{&watched}));
-  entries_.back()->source.object = entries_.back().get();
+void Watches::add(Watched& watched, int bell) {
+  watched.bell_ = bell;
+  const std::lock_guard lock(mutex_);
+  added_.push_back(&watched);
+}
+
+void Watches::take_added() {
+  const std::lock_guard lock(mutex_);
+  for (Watched* const watched : added_) {
+    entries_.push_back(std::make_unique<Entry>(Entry{watched}));
+    entries_.back()->source.object = entries_.back().get();
+  }
+  added_.clear();
 }
 
 void Watches::remove(Watched& watched) {
+  take_added();
   const auto at = std::find_if(entries_.begin(), entries_.end(),
                                [&](const auto& entry) { return entry->watched == &watched; });
   if (at == entries_.end()) return;
@@ -78,6 +89,7 @@ void Watches::serve(Entry& entry) {
 }
 
 bool Watches::before_sleep() {
+  take_added();
   bool may_sleep = true;
   must_poll_ = false;
   // by index: serve() may add and remove

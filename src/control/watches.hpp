@@ -2,6 +2,7 @@
 // What the helper sleeps on besides its sockets.
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "control/source.hpp"
@@ -9,7 +10,7 @@
 
 namespace larklane::control {
 
-// Thread safety: single-owner (the helper), but for prepare().
+// Thread safety: single-owner (the helper), but for add(), which is thread-safe.
 // Invariants:
 // 1. kArmed is set exactly while the descriptor is in the epoll set or is being put there, and only
 // the helper changes it.
@@ -31,9 +32,8 @@ class Watches {
   Watches(int epoll) noexcept : epoll_(epoll) {}
   void use_epoll(int epoll) noexcept { epoll_ = epoll; }
 
-  /// Before add(), on any thread.
-  static void prepare(Watched& watched, int bell) noexcept { watched.bell_ = bell; }
-  void add(Watched& watched);
+  /// Seen by the next before_sleep(), for which the caller rings `bell`.
+  void add(Watched& watched, int bell);
   void remove(Watched& watched);
   /// Arms what is on. False: something has been served, or can't be slept on: look again soon.
   bool before_sleep();
@@ -57,7 +57,11 @@ class Watches {
   /// Serves it if it is on; else the helper sleeps without it from now on.
   void serve(Entry& entry);
 
+  void take_added();
+
   int epoll_;
+  std::mutex mutex_;
+  std::vector<Watched*> added_;  // guarded by mutex_
   bool must_poll_ = false;
   std::vector<std::unique_ptr<Entry>> entries_;
   std::vector<std::unique_ptr<Entry>> removed_;

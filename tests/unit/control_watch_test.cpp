@@ -1,0 +1,279 @@
+// What the helper sleeps on besides its sockets: nothing is lost, and nothing is woken for nothing.
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "control_fixture.hpp"
+
+namespace larklane::control {
+namespace {
+
+/// A completion queue as verbs has it: its descriptor becomes readable once, for the first item
+/// after it has been armed. Thread safety: thread-safe.
+class Queue : public Watched {
+ public:
+  int fd() const noexcept override { return event_.get(); }
+  bool before_sleep() override {
+    const std::lock_guard lock(mutex_);
+    ++armings_;
+    is_armed_ = true;
+    return items_ == 0;
+  }
+  void serve() override {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(event_.get(), &count, sizeof count);
+    take();
+  }
+
+  void add() {
+    const std::lock_guard lock(mutex_);
+    ++items_;
+    if (!std::exchange(is_armed_, false)) return;
+    const std::uint64_t one = 1;
+    EXPECT_EQ(::write(event_.get(), &one, sizeof one), ssize_t{sizeof one});
+  }
+  /// Anybody may poll; the notice stays in the descriptor.
+  void take() {
+    const std::lock_guard lock(mutex_);
+    served_ += std::exchange(items_, 0);
+    changed_.notify_all();
+  }
+  bool wait_for(std::uint64_t served) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, [&] { return served_ >= served; });
+  }
+  std::uint64_t armings() {
+    const std::lock_guard lock(mutex_);
+    return armings_;
+  }
+  std::uint64_t served() {
+    const std::lock_guard lock(mutex_);
+    return served_;
+  }
+
+ private:
+  const UniqueFd event_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_armed_ = false;
+  std::uint64_t items_ = 0;
+  std::uint64_t served_ = 0;
+  std::uint64_t armings_ = 0;
+};
+
+class WatchTest : public ControlTest {
+ protected:
+  /// Returns when the helper has fallen asleep again, as far as anybody can tell.
+  static void settle() { ::poll(nullptr, 0, 50); }
+  std::uint64_t wakeups() const { return plane_->counters().helper_wakeups; }
+
+  Inbox in_;
+  std::unique_ptr<Plane> plane_ = make_plane(fresh_place(Net::local), in_);
+};
+
+TEST_F(WatchTest, ServedWhileItIsOn) {
+  Queue queue;
+  ASSERT_TRUE(plane_->watch(queue).ok());
+  queue.turn_on();
+  for (std::uint64_t i = 1; i <= 1000; ++i) {
+    queue.add();
+    ASSERT_TRUE(queue.wait_for(i));
+  }
+  queue.turn_off();
+  plane_->unwatch(queue);
+}
+
+TEST_F(WatchTest, TheHelperSleepsWithoutWhatIsOff) {
+  Queue queue;
+  ASSERT_TRUE(plane_->watch(queue).ok());
+  settle();
+  const std::uint64_t before = wakeups();
+  queue.add();
+  settle();
+  EXPECT_EQ(wakeups(), before);
+  EXPECT_EQ(queue.served(), 0U);
+  queue.turn_on();  // finds what has come before
+  ASSERT_TRUE(queue.wait_for(1));
+  queue.turn_off();
+  settle();
+  // the first item afterwards may wake it, and no other
+  const std::uint64_t after = wakeups();
+  for (int i = 0; i < 20; ++i) {
+    queue.add();
+    settle();
+    queue.take();
+  }
+  EXPECT_LE(wakeups(), after + 1);
+  plane_->unwatch(queue);
+}
+
+TEST_F(WatchTest, TurningOnAndOffWakesNobodyWhileItIsArmed) {
+  Queue queue;
+  ASSERT_TRUE(plane_->watch(queue).ok());
+  queue.turn_on();
+  queue.add();
+  ASSERT_TRUE(queue.wait_for(1));
+  settle();
+  const std::uint64_t before = wakeups();
+  for (int i = 0; i < 10'000; ++i) {
+    queue.turn_off();
+    queue.turn_on();
+  }
+  settle();
+  EXPECT_EQ(wakeups(), before);
+  queue.add();
+  EXPECT_TRUE(queue.wait_for(2));
+  plane_->unwatch(queue);
+}
+
+TEST_F(WatchTest, OnBeforeItIsWatched) {
+  Queue queue;
+  queue.turn_on();
+  queue.add();
+  ASSERT_TRUE(plane_->watch(queue).ok());
+  EXPECT_TRUE(queue.wait_for(1));
+  plane_->unwatch(queue);
+}
+
+TEST_F(WatchTest, UsesAreCounted) {
+  Queue queue;
+  ASSERT_TRUE(plane_->watch(queue).ok());
+  queue.turn_on();
+  queue.turn_on();
+  queue.turn_off();
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    queue.add();
+    ASSERT_TRUE(queue.wait_for(i));
+    settle();
+  }
+  plane_->unwatch(queue);
+}
+
+TEST_F(WatchTest, NothingIsServedAfterUnwatch) {
+  for (int i = 0; i < 300; ++i) {
+    Queue queue;
+    ASSERT_TRUE(plane_->watch(queue).ok());
+    queue.turn_on();
+    std::thread other([&] {
+      for (int j = 0; j < 10; ++j) queue.add();
+    });
+    plane_->unwatch(queue);
+    const std::uint64_t served = queue.served();
+    const std::uint64_t armings = queue.armings();
+    other.join();
+    EXPECT_EQ(queue.served(), served);
+    EXPECT_EQ(queue.armings(), armings);
+  }  // and it is destroyed
+}
+
+/// Unwatches itself, and the other one, when it is served.
+class Leaver : public Queue {
+ public:
+  Leaver(Plane& plane, Watched& other) : plane_(plane), other_(other) {}
+  void serve() override {
+    plane_.unwatch(*this);
+    plane_.unwatch(other_);
+    Queue::serve();
+  }
+
+ private:
+  Plane& plane_;
+  Watched& other_;
+};
+
+TEST_F(WatchTest, UnwatchFromWithin) {
+  Queue other;
+  Leaver leaver(*plane_, other);
+  ASSERT_TRUE(plane_->watch(leaver).ok());
+  ASSERT_TRUE(plane_->watch(other).ok());
+  other.turn_on();
+  leaver.turn_on();
+  other.add();
+  leaver.add();
+  ASSERT_TRUE(leaver.wait_for(1));
+  const std::uint64_t served = other.served();
+  other.add();
+  settle();
+  EXPECT_EQ(other.served(), served);
+}
+
+TEST_F(WatchTest, NoDescriptor) {
+  class Broken : public Queue {
+    int fd() const noexcept override { return 1'000'000; }
+  } broken;
+  EXPECT_EQ(plane_->watch(broken), Status(Errc::kInvalidArgument, EBADF));
+}
+
+TEST_F(WatchTest, WhatCannotBeSleptOnIsPolled) {
+  class File : public Queue {
+   public:
+    int fd() const noexcept override { return file_.get(); }
+
+   private:
+    const UniqueFd file_{::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)};
+  } file;
+  ASSERT_TRUE(plane_->watch(file).ok());
+  file.turn_on();
+  file.add();
+  ASSERT_TRUE(file.wait_for(1));
+  file.add();
+  EXPECT_TRUE(file.wait_for(2));
+  expect_warning({"can't be slept on", "polled"});
+  plane_->unwatch(file);
+}
+
+TEST_F(WatchTest, RecordsAreServedBesidesABusyQueue) {
+  class Busy : public Queue {
+   public:
+    bool before_sleep() override { return false; }
+  } busy;
+  Peer* const self = must_connect(*plane_, plane_->own_address());
+  ASSERT_TRUE(plane_->watch(busy).ok());
+  busy.turn_on();
+  for (std::uint16_t i = 0; i < 100; ++i) ASSERT_TRUE(self->send(i, {}).ok());
+  EXPECT_TRUE(in_.wait_for_records(100));
+  plane_->unwatch(busy);
+}
+
+/// Rounds that open and close again and again, by several threads: whoever has one open and an item
+/// in the queue must not wait for ever. Sometimes the thread polls by itself, as a waiting one
+/// does.
+TEST_F(WatchTest, NoWakeUpIsLost) {
+  constexpr int kThreads = 3;
+  constexpr std::uint32_t kRounds = 4000;
+  constexpr int kQueues = 2;
+  Queue queues[kQueues];
+  for (Queue& queue : queues) ASSERT_TRUE(plane_->watch(queue).ok());
+  std::atomic<bool> is_lost{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::uint32_t random = 12345U + static_cast<std::uint32_t>(t);
+      // relaxed: a flag that ends the test
+      for (std::uint32_t i = 0; i < kRounds && !is_lost.load(std::memory_order_relaxed); ++i) {
+        random = random * 1664525U + 1013904223U;
+        Queue& queue = queues[(random >> 16) % kQueues];
+        queue.turn_on();
+        const std::uint64_t before = queue.served();
+        queue.add();
+        if ((random >> 20) % 4 == 0) queue.take();
+        if (!queue.wait_for(before + 1)) is_lost.store(true, std::memory_order_relaxed);
+        queue.turn_off();
+        if ((random >> 24) % 4 == 0) queue.add();  // comes when nobody waits
+        if ((random >> 26) % 8 == 0) std::this_thread::yield();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(is_lost.load(std::memory_order_relaxed));  // relaxed: joined
+  for (Queue& queue : queues) plane_->unwatch(queue);
+}
+
+}  // namespace
+}  // namespace larklane::control
