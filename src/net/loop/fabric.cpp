@@ -1,0 +1,232 @@
+#include "net/loop/fabric.hpp"
+
+#include <utility>
+
+#include "net/loop/wire.hpp"
+
+namespace larklane::loop {
+namespace {
+
+/// A call of a lane's: one at a time, and in a callback only by the thread that polls.
+class Call {
+ public:
+  Call(Wire& wire, Port& port, bool is_poll) : port_(port) {
+    static thread_local char self;
+    const void* user = nullptr;
+    // relaxed: finds out, orders nothing
+    is_outer_ = port.user.compare_exchange_strong(user, &self, std::memory_order_relaxed,
+                                                  std::memory_order_relaxed);
+    if (!is_outer_ && (is_poll || user != &self))
+      wire.report(Offence::not_serial, user == &self ? "a poll in a callback" : "two threads");
+    ++port.calls_count;
+  }
+  ~Call() {
+    if (is_outer_) port_.user.store(nullptr, std::memory_order_relaxed);  // relaxed: as above
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+ private:
+  Port& port_;
+  bool is_outer_;
+};
+
+class WireMemory final : public net::Memory {
+ public:
+  WireMemory(std::shared_ptr<Wire> wire, const Region& region)
+      : wire_(std::move(wire)), remote_(wire_->add_region(region)) {}
+  ~WireMemory() override { wire_->remove_region(remote_.key); }
+  net::RemoteMemory remote() const noexcept override { return remote_; }
+  const Wire* wire() const noexcept { return wire_.get(); }
+
+ private:
+  const std::shared_ptr<Wire> wire_;
+  const net::RemoteMemory remote_;
+};
+
+class WireLink final : public net::Link {
+ public:
+  WireLink(std::shared_ptr<Wire> wire, Port& port) : wire_(std::move(wire)) {
+    end_.port = &port;
+    wire_->add_end(end_);
+  }
+  ~WireLink() override { wire_->remove_end(end_); }
+
+  std::span<const std::byte> offer() const noexcept override {
+    static_assert(sizeof end_.offer <= net::kOfferBytesMax);
+    return std::as_bytes(std::span(&end_.offer, 1));
+  }
+  Status connect(std::span<const std::byte> peer_offer) override {
+    const Call call(*wire_, *end_.port, false);
+    return wire_->connect(end_, peer_offer);
+  }
+  Result<net::Post> write(const net::Transfer& transfer, net::Operation& operation) override {
+    return post({.transfer = transfer}, operation);
+  }
+  Result<net::Post> write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
+                                    net::Operation& operation) override {
+    return post({.transfer = transfer, .immediate = immediate}, operation);
+  }
+  Result<net::Post> write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
+                                net::Operation& operation) override {
+    return post(small(bytes, to), operation);
+  }
+  Result<net::Post> write_small_immediate(std::span<const std::byte> bytes, net::RemoteMemory to,
+                                          std::uint32_t immediate,
+                                          net::Operation& operation) override {
+    Request request = small(bytes, to);
+    request.immediate = immediate;
+    return post(request, operation);
+  }
+  Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override {
+    return post({.is_read = true, .transfer = transfer}, operation);
+  }
+
+ private:
+  static Request small(std::span<const std::byte> bytes, net::RemoteMemory to) {
+    return {.is_small = true, .small = bytes, .transfer = {nullptr, nullptr, to, bytes.size()}};
+  }
+  Result<net::Post> post(const Request& request, net::Operation& operation) {
+    const Call call(*wire_, *end_.port, false);
+    const auto* memory = dynamic_cast<const WireMemory*>(request.transfer.memory);
+    const bool is_ours = memory != nullptr && memory->wire() == wire_.get();
+    return wire_->post(end_, request, is_ours ? memory->remote().key : 0, operation);
+  }
+
+  const std::shared_ptr<Wire> wire_;
+  End end_;
+};
+
+class WireEndpoint final : public net::Endpoint {
+ public:
+  WireEndpoint(std::shared_ptr<Wire> wire, std::uint32_t process, net::Receiver& receiver)
+      : wire_(std::move(wire)) {
+    port_.receiver = &receiver;
+    port_.process = process;
+  }
+  Status enter() {
+    const Status status = wire_->add_port(port_);
+    has_entered_ = status.ok();
+    return status;
+  }
+  ~WireEndpoint() override {
+    if (has_entered_) wire_->remove_port(port_);
+  }
+
+  Result<std::unique_ptr<net::Link>> open_link() override {
+    const Call call(*wire_, port_, false);
+    return std::unique_ptr<net::Link>(std::make_unique<WireLink>(wire_, port_));
+  }
+  Result<std::uint32_t> poll(std::uint32_t most) override {
+    const Call call(*wire_, port_, true);
+    wire_->turn_for_poll(port_);
+    std::uint32_t served = 0;
+    for (Delivery delivery; served < most && wire_->take(port_, delivery); ++served) {
+      if (delivery.operation != nullptr)
+        delivery.operation->complete(*delivery.operation, delivery.status);
+      else
+        port_.receiver->on_immediate(delivery.immediate);
+    }
+    if (served == 0) LARKLANE_TRY(wire_->verdict(port_));
+    return served;
+  }
+  Status reserve_immediates(std::uint32_t count) override {
+    const Call call(*wire_, port_, false);
+    return wire_->reserve(port_, count);
+  }
+  void release_immediates(std::uint32_t count) override {
+    const Call call(*wire_, port_, false);
+    wire_->release(port_, count);
+  }
+  int wait_fd() const noexcept override { return port_.bell.get(); }
+  bool arm() override {
+    const Call call(*wire_, port_, false);
+    return wire_->arm(port_);
+  }
+
+ private:
+  const std::shared_ptr<Wire> wire_;
+  Port port_;
+  bool has_entered_ = false;
+};
+
+class ProcessFabric final : public net::Fabric {
+ public:
+  explicit ProcessFabric(std::shared_ptr<Wire> wire)
+      : wire_(std::move(wire)), process_(wire_->add_process()) {}
+  ~ProcessFabric() override { wire_->remove_process(process_); }
+
+  const net::Limits& limits() const noexcept override { return wire_->limits(); }
+  Result<std::unique_ptr<net::Memory>> register_memory(void* start, std::uint64_t bytes) override {
+    const Region region{static_cast<std::byte*>(start), bytes, 0, process_};
+    return std::unique_ptr<net::Memory>(std::make_unique<WireMemory>(wire_, region));
+  }
+  Result<std::unique_ptr<net::Endpoint>> open_endpoint(net::Receiver& receiver) override {
+    auto endpoint = std::make_unique<WireEndpoint>(wire_, process_, receiver);
+    LARKLANE_TRY(endpoint->enter());
+    return std::unique_ptr<net::Endpoint>(std::move(endpoint));
+  }
+
+ private:
+  const std::shared_ptr<Wire> wire_;
+  const std::uint32_t process_;
+};
+
+}  // namespace
+
+const char* offence_name(Offence offence) noexcept {
+  switch (offence) {
+    case Offence::outside_memory:
+      return "outside of registered memory";
+    case Offence::memory_busy:
+      return "memory deregistered while it is used";
+    case Offence::foreign_memory:
+      return "memory of another fabric";
+    case Offence::receiver_not_ready:
+      return "receiver not ready";
+    case Offence::released_too_many:
+      return "more released than reserved";
+    case Offence::operation_busy:
+      return "operation posted twice";
+    case Offence::operation_touched:
+      return "operation written while under way";
+    case Offence::no_callback:
+      return "operation without callback";
+    case Offence::link_busy:
+      return "link destroyed while it is used";
+    case Offence::endpoint_busy:
+      return "endpoint destroyed before its links";
+    case Offence::fabric_busy:
+      return "fabric destroyed while it is used";
+    case Offence::not_connected:
+      return "post before both sides are connected";
+    case Offence::too_long:
+      return "longer than the limits allow";
+    case Offence::not_serial:
+      return "calls at the same time";
+  }
+  return "unknown";
+}
+
+Fabric::Fabric(Options options)
+    : wire_(std::make_shared<Wire>(std::move(options))),
+      own_(std::make_unique<ProcessFabric>(wire_)) {}
+Fabric::~Fabric() = default;
+
+const net::Limits& Fabric::limits() const noexcept { return own_->limits(); }
+Result<std::unique_ptr<net::Memory>> Fabric::register_memory(void* start, std::uint64_t bytes) {
+  return own_->register_memory(start, bytes);
+}
+Result<std::unique_ptr<net::Endpoint>> Fabric::open_endpoint(net::Receiver& receiver) {
+  return own_->open_endpoint(receiver);
+}
+std::unique_ptr<net::Fabric> Fabric::for_process() {
+  return std::make_unique<ProcessFabric>(wire_);
+}
+std::uint64_t Fabric::turn(std::uint64_t most) { return wire_->turn(most); }
+std::uint64_t Fabric::settle() { return wire_->settle(); }
+std::size_t Fabric::under_way_count() { return wire_->under_way_count(); }
+void Fabric::kill_endpoint(std::uint32_t number) { wire_->kill_endpoint(number); }
+std::vector<Violation> Fabric::take_violations() { return wire_->take_violations(); }
+
+}  // namespace larklane::loop

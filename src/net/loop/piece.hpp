@@ -1,0 +1,51 @@
+#pragma once
+// How bytes of a piece are moved, so that the thread sanitizer sees what a network does to memory:
+// words that a peer may look at meanwhile as atomics, everything else as plain bytes.
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace larklane::loop {
+
+inline constexpr std::uint64_t kWordBytes = sizeof(std::uint64_t);
+
+/// Thread safety: immutable.
+struct Piece {
+  std::byte* local;
+  std::byte* remote;
+  std::uint64_t bytes;
+};
+
+inline std::uint64_t misalignment(const std::byte* at) {
+  return reinterpret_cast<std::uintptr_t>(at) % kWordBytes;
+}
+
+inline std::atomic_ref<std::uint64_t> word_at(std::byte* at) {
+  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at));
+}
+
+inline void write(const Piece& piece) { std::memcpy(piece.remote, piece.local, piece.bytes); }
+
+inline void store_word(const Piece& piece) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, piece.local, kWordBytes);
+  // release: pairs with the acquire load by which the peer looks at the word
+  word_at(piece.remote).store(value, std::memory_order_release);
+}
+
+inline void read(const Piece& piece) {
+  std::uint64_t done =
+      std::min(piece.bytes, (kWordBytes - misalignment(piece.remote)) % kWordBytes);
+  std::memcpy(piece.local, piece.remote, done);
+  for (; piece.bytes - done >= kWordBytes; done += kWordBytes) {
+    // acquire: pairs with the release store of a word by its owner
+    const std::uint64_t value = word_at(piece.remote + done).load(std::memory_order_acquire);
+    std::memcpy(piece.local + done, &value, kWordBytes);
+  }
+  std::memcpy(piece.local + done, piece.remote + done, piece.bytes - done);
+}
+
+}  // namespace larklane::loop
