@@ -1,0 +1,117 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "net/immediate.hpp"
+
+namespace larklane::net {
+namespace {
+
+TEST(PaperImmediate, EveryValueIsARunOrNothing) {
+  std::uint64_t runs = 0;
+  for (std::uint64_t value = 0; value <= 0xffffffff; value += 257) {  // prime to 2^32
+    const auto immediate = static_cast<std::uint32_t>(value);
+    const auto run = paper::decode(immediate);
+    const std::uint32_t first = immediate >> 16, count = immediate & 0xffff;
+    ASSERT_EQ(run.has_value(), count >= 1 && first + count <= paper::kPartitionsMax) << immediate;
+    if (!run) continue;
+    ++runs;
+    ASSERT_EQ(paper::encode(*run), immediate);
+  }
+  EXPECT_GT(runs, 8'000'000u);
+}
+
+TEST(PaperImmediate, TheEnds) {
+  EXPECT_EQ(paper::encode({3, 5}), 0x0003'0005u);
+  EXPECT_EQ(paper::decode(0x0000'ffff), (net::Run{0, 65535}));
+  EXPECT_EQ(paper::decode(0xfffe'0001), (net::Run{65534, 1}));
+  EXPECT_FALSE(paper::decode(0xffff'0001));
+  EXPECT_FALSE(paper::decode(0x0001'0000));
+}
+
+TEST(RunToken, EveryRunHasATokenOfItsOwnAndComesBack) {
+  std::vector<bool> seen(kRunTokens);
+  for (std::uint32_t first = 0; first < kCellsMax; ++first) {
+    for (std::uint32_t count = 1; first + count <= kCellsMax; ++count) {
+      const net::Run run{first, count};
+      const std::uint16_t token = run_token(run);
+      ASSERT_LT(token, kRunTokens) << first << "+" << count;
+      ASSERT_FALSE(seen[token]) << first << "+" << count;
+      seen[token] = true;
+      ASSERT_EQ(decode_token(token), (Token{run, false})) << first << "+" << count;
+    }
+  }
+  for (std::uint32_t token = 0; token < kRunTokens; ++token) ASSERT_TRUE(seen[token]) << token;
+}
+
+TEST(RunToken, EveryTokenIsARunANoticeOrNothing) {
+  std::uint32_t runs = 0, notices = 0, nothing = 0;
+  for (std::uint32_t value = 0; value <= 0xffff; ++value) {
+    const auto token = decode_token(static_cast<std::uint16_t>(value));
+    if (!token) {
+      ++nothing;
+    } else if (token->is_notice) {
+      ++notices;
+      ASSERT_EQ(token->run.count, 0u);
+      ASSERT_LT(token->run.first, kCellsMax);
+      ASSERT_EQ(notice_token(token->run.first), value);
+    } else {
+      ++runs;
+      ASSERT_GE(token->run.count, 1u);
+      ASSERT_LE(token->run.first + token->run.count, kCellsMax);
+      ASSERT_EQ(run_token(token->run), value);
+    }
+  }
+  EXPECT_EQ(runs, 32896u);
+  EXPECT_EQ(notices, 256u);
+  EXPECT_EQ(nothing, 65536u - 32896u - 256u);
+}
+
+TEST(Immediate, CarriesSlotAndToken) {
+  constexpr std::uint32_t immediate = make_immediate(0xabcd, 0x1234);
+  static_assert(immediate == 0xabcd'1234 && channel_slot_of(immediate) == 0xabcd &&
+                token_of(immediate) == 0x1234);
+  static_assert(decode_token(run_token({200, 56})) == Token{{200, 56}, false});
+}
+
+TEST(Cells, CoverEveryPartitionOnceInOrder) {
+  for (std::uint32_t partitions = 1; partitions <= 65536; ++partitions) {
+    const Cells cells(partitions);
+    ASSERT_EQ(cells.count(), std::min(partitions, 256u));
+    ASSERT_EQ(cells.begin(0), 0u);
+    ASSERT_EQ(cells.begin(cells.count()), partitions);
+    const std::uint32_t floor = partitions / cells.count();
+    for (std::uint32_t cell = 0; cell < cells.count(); ++cell) {
+      const std::uint32_t length = cells.begin(cell + 1) - cells.begin(cell);
+      ASSERT_GE(length, floor) << partitions << " cell " << cell;
+      ASSERT_LE(length, floor + 1) << partitions << " cell " << cell;
+    }
+  }
+}
+
+TEST(Cells, APartitionsCellHoldsIt) {
+  for (std::uint32_t partitions = 1; partitions <= 65536;
+       partitions += partitions < 2000 ? 1 : 61) {
+    const Cells cells(partitions);
+    for (std::uint32_t cell = 0; cell < cells.count(); ++cell) {
+      for (std::uint32_t p = cells.begin(cell); p < cells.begin(cell + 1); ++p) {
+        ASSERT_EQ(cells.cell_of(p), cell) << p << " of " << partitions;
+      }
+    }
+  }
+  const Cells whole(1000);
+  EXPECT_EQ(whole.partitions({0, 256}), (net::Run{0, 1000}));
+  EXPECT_EQ(whole.partitions({1, 2}), (net::Run{3, 8}));  // 1000 / 256: cells begin at 0, 3, 7, 11
+}
+
+TEST(Cells, PartitionNumbersNearTheLimitOf32Bits) {
+  const Cells cells(0xffffffff);
+  EXPECT_EQ(cells.begin(256), 0xffffffffu);
+  EXPECT_EQ(cells.cell_of(0xfffffffe), 255u);
+  EXPECT_EQ(cells.cell_of(0), 0u);
+}
+
+}  // namespace
+}  // namespace larklane::net
