@@ -1,0 +1,36 @@
+#pragma once
+// Which device, which port of it, and under which address we are known there.
+
+#include <cstdint>
+#include <string>
+
+#include "net/provider.hpp"
+#include "net/verbs/handles.hpp"
+#include "net/verbs/offer.hpp"
+
+namespace larklane::verbs {
+
+/// An open device and one active port. Thread safety: immutable.
+struct Device {
+  Context context;
+  std::string name;
+  std::uint8_t port_number;
+  ibv_device_attr attributes;
+  ibv_port_attr port;
+  bool is_ethernet;
+  std::uint8_t gid_index;
+  Gid gid;
+  std::uint8_t service_level;
+  std::uint8_t mtu_code;  ///< enum ibv_mtu
+};
+
+/// @param[out] reason  of an error: the cause, and the remedy
+/// @errors kUnreachable: no such device or port, or it is down; kBadOption; kSystem
+Result<Device> open_device(const net::FabricOptions& options, std::string* reason);
+
+/// "64 KiB", or "unlimited": what of RLIMIT_MEMLOCK a message has to name.
+std::string locked_memory_limit();
+/// Whether what is locked in memory is limited at all for this process.
+bool is_locked_memory_limited() noexcept;
+
+}  // namespace larklane::verbs

@@ -1,0 +1,329 @@
+#include "net/verbs/endpoint.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/log.hpp"
+#include "net/verbs/link.hpp"
+
+namespace larklane::verbs {
+namespace {
+
+constexpr int kCompletionsFirst = 4096;
+constexpr std::uint32_t kReceiveChain = 16;  // receives that are posted by one call
+
+/// Of a call that made something on the device: what is used up, and what helps.
+Status refusal(const char* what, int error, const std::string& limits, std::string* reason) {
+  *reason = std::string(what) + ": " + std::strerror(error) + " (" + limits + ")";
+  if (error == ENOMEM && is_locked_memory_limited()) {
+    *reason += ": locked memory is limited to " + locked_memory_limit() +
+               " (RLIMIT_MEMLOCK): raise it, `ulimit -l unlimited` or in"
+               " /etc/security/limits.d, for the daemon that starts the ranks, too";
+  } else if (error == ENOMEM) {
+    *reason += ": the device has no more, take fewer lanes or fewer processes on this host";
+  }
+  return {error == ENOMEM ? Errc::kNoMemory : Errc::kSystem, error};
+}
+
+Status start(ibv_qp* pair, const Device& device, std::string* reason) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = device.port_number;
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  const int error = ibv_modify_qp(
+      pair, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  if (error == 0) return {};
+  return refusal("a queue pair can't be initialized", error, device.name, reason);
+}
+
+}  // namespace
+
+std::uint32_t immediates_max(const Device& device) noexcept {
+  const int device_max = std::max(device.attributes.max_srq_wr, 0);
+  return std::min(kImmediatesMax, static_cast<std::uint32_t>(device_max));
+}
+
+Result<std::unique_ptr<Endpoint>> Endpoint::create(const Device& device, ibv_pd* domain,
+                                                   net::Receiver& receiver, std::string* reason) {
+  std::unique_ptr<Endpoint> endpoint(new Endpoint(device, domain, receiver));
+  ibv_context* context = device.context.get();
+  endpoint->channel_.reset(ibv_create_comp_channel(context));
+  if (!endpoint->channel_) return refusal("no completion channel", errno, device.name, reason);
+  const int fd = endpoint->channel_->fd;
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+    return refusal("the completion channel can't be made non-blocking", errno, device.name, reason);
+  }
+  const int completions = std::min(kCompletionsFirst, device.attributes.max_cqe);
+  endpoint->completions_.reset(
+      ibv_create_cq(context, completions, nullptr, endpoint->channel_.get(), 0));
+  if (!endpoint->completions_) {
+    return refusal("no completion queue", errno,
+                   device.name + " has " + std::to_string(device.attributes.max_cq), reason);
+  }
+  ibv_srq_init_attr attributes{};
+  attributes.attr.max_wr = immediates_max(device);
+  attributes.attr.max_sge = 1;
+  endpoint->receives_.reset(ibv_create_srq(domain, &attributes));
+  if (!endpoint->receives_) {
+    return refusal("no shared receive queue", errno,
+                   device.name + " has " + std::to_string(device.attributes.max_srq) + " of " +
+                       std::to_string(device.attributes.max_srq_wr) + " work requests",
+                   reason);
+  }
+  return endpoint;
+}
+
+Result<std::unique_ptr<net::Link>> Endpoint::open_link() {
+  if (!dead_.ok()) return dead_;
+  std::string reason;
+  auto link = Link::create(*this, &reason);
+  if (!link) {
+    log_warn("verbs: no further link: %s", reason.c_str());
+    return link.error();
+  }
+  return std::unique_ptr<net::Link>(std::move(*link));
+}
+
+Status Endpoint::make_room(std::uint64_t queues, std::uint64_t receives, std::string* reason) {
+  const std::uint64_t needed = queues + retired_room_ + receives;
+  const auto present = static_cast<std::uint64_t>(completions_->cqe);
+  if (needed <= present) return {};
+  const auto most = static_cast<std::uint64_t>(std::max(device_.attributes.max_cqe, 0));
+  const std::string numbers = std::to_string(needed) + " entries are needed, " + device_.name +
+                              " allows " + std::to_string(most);
+  if (needed > most) return refusal("the completion queue is full", ENOMEM, numbers, reason);
+  const std::uint64_t wanted = std::min(most, std::max(needed, 2 * present));
+  const int error = ibv_resize_cq(completions_.get(), static_cast<int>(wanted));
+  if (error != 0) return refusal("the completion queue can't grow", error, numbers, reason);
+  return {};
+}
+
+Result<std::unique_ptr<SendQueue>> Endpoint::open_queue(SendQueue::Shape shape,
+                                                        std::uint32_t inline_bytes,
+                                                        std::string* reason) {
+  const auto place = static_cast<std::size_t>(std::find(queues_.begin(), queues_.end(), nullptr) -
+                                              queues_.begin());
+  if (place >= 0xffff) return refusal("no further queue pair", ENOMEM, "65535 are in use", reason);
+  LARKLANE_TRY(
+      make_room(queues_room_ + shape.depth, std::max(reserved_, posted_receives_), reason));
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = attributes.recv_cq = completions_.get();
+  attributes.srq = receives_.get();
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.cap.max_send_wr = shape.depth;
+  attributes.cap.max_send_sge = 1;
+  attributes.cap.max_inline_data = inline_bytes;
+  QueuePair pair(ibv_create_qp(domain_, &attributes));
+  if (!pair) {
+    return refusal("no queue pair", errno,
+                   device_.name + " has " + std::to_string(device_.attributes.max_qp) + " of " +
+                       std::to_string(device_.attributes.max_qp_wr) + " work requests",
+                   reason);
+  }
+  LARKLANE_TRY(start(pair.get(), device_, reason));
+  if (place == queues_.size()) {
+    queues_.push_back(nullptr);
+    lives_.push_back(0);
+  }
+  const auto id = static_cast<std::uint32_t>(lives_[place] << 16 | place);
+  auto queue = std::make_unique<SendQueue>(std::move(pair), shape, id, counters_);
+  queues_[place] = queue.get();
+  queues_room_ += shape.depth;
+  return queue;
+}
+
+void Endpoint::close_queue(SendQueue& queue) noexcept {
+  SendQueue** at = &pending_first_;
+  pending_last_ = nullptr;
+  while (*at != nullptr) {
+    if (*at == &queue) {
+      *at = queue.next_pending;
+    } else {
+      pending_last_ = *at;
+      at = &(*at)->next_pending;
+    }
+  }
+  const std::size_t place = queue.id() & 0xffff;
+  queues_[place] = nullptr;
+  ++lives_[place];
+  queues_room_ -= queue.shape().depth;
+  retired_room_ += queue.shape().depth;
+}
+
+void Endpoint::set_pending(SendQueue& queue) noexcept {
+  if (queue.is_pending) return;
+  queue.is_pending = true;
+  queue.next_pending = nullptr;
+  (pending_last_ != nullptr ? pending_last_->next_pending : pending_first_) = &queue;
+  pending_last_ = &queue;
+}
+
+SendQueue* Endpoint::queue_of(std::uint32_t id) noexcept {
+  const std::size_t place = id & 0xffff;
+  SendQueue* queue = place < queues_.size() ? queues_[place] : nullptr;
+  return queue != nullptr && queue->id() == id ? queue : nullptr;
+}
+
+Status Endpoint::reserve_immediates(std::uint32_t count) {
+  if (!dead_.ok()) return dead_;
+  const std::uint32_t most = immediates_max(device_);
+  if (count > most - reserved_) {
+    log_warn("verbs: no room for %u more immediates: %u of %u are reserved (%s: max_srq_wr %d)",
+             count, reserved_, most, device_.name.c_str(), device_.attributes.max_srq_wr);
+    return {Errc::kNoMemory, ENOMEM};
+  }
+  std::string reason;
+  const std::uint32_t wanted = std::max(reserved_ + count, posted_receives_);
+  if (const Status status = make_room(queues_room_, wanted, &reason); !status.ok()) {
+    log_warn("verbs: no room for %u more immediates: %s", count, reason.c_str());
+    return status;
+  }
+  if (const Status status = post_receives(wanted - posted_receives_); !status.ok()) {
+    log_warn("verbs: no room for %u more immediates: receives are refused: %s", count,
+             std::strerror(status.detail()));
+    return status;
+  }
+  reserved_ += count;
+  return {};
+}
+
+void Endpoint::release_immediates(std::uint32_t count) { reserved_ -= std::min(count, reserved_); }
+
+Status Endpoint::post_receives(std::uint32_t count) noexcept {
+  std::array<ibv_recv_wr, kReceiveChain> chain{};
+  while (count != 0) {
+    const std::uint32_t now = std::min(count, kReceiveChain);
+    for (std::uint32_t index = 0; index < now; ++index) {
+      chain[index].wr_id = std::uint64_t{kReceiveQueue} << 32;
+      chain[index].next = index + 1 < now ? &chain[index + 1] : nullptr;
+    }
+    ibv_recv_wr* bad = nullptr;
+    const int error = ibv_post_srq_recv(receives_.get(), chain.data(), &bad);
+    const std::uint32_t posted =
+        error == 0 ? now : static_cast<std::uint32_t>(bad != nullptr ? bad - chain.data() : 0);
+    posted_receives_ += posted;
+    counters_.receives += posted;
+    ++counters_.receive_posts;
+    if (error != 0) return {error == ENOMEM ? Errc::kNoMemory : Errc::kSystem, error};
+    count -= now;
+  }
+  return {};
+}
+
+Status Endpoint::replenish() noexcept {
+  if (posted_receives_ >= reserved_) return {};
+  return post_receives(reserved_ - posted_receives_);
+}
+
+Result<std::uint32_t> Endpoint::fetch(std::uint32_t most) noexcept {
+  const int got = ibv_poll_cq(completions_.get(), static_cast<int>(most), fetched_.data());
+  if (got < 0) return Status(Errc::kSystem, EIO);
+  const auto count = static_cast<std::uint32_t>(got);
+  if (count < most) retired_room_ = 0;
+  fetched_begin_ = 0;
+  fetched_end_ = count;
+  for (std::uint32_t index = 0; index < count; ++index) {
+    if (fetched_[index].wr_id >> 32 == kReceiveQueue) --posted_receives_;
+  }
+  LARKLANE_TRY(replenish());
+  return count;
+}
+
+std::uint32_t Endpoint::serve(const ibv_wc& completion) {
+  const auto id = static_cast<std::uint32_t>(completion.wr_id >> 32);
+  if (id == kReceiveQueue) {
+    if (completion.status != IBV_WC_SUCCESS || (completion.wc_flags & IBV_WC_WITH_IMM) == 0) {
+      return 0;
+    }
+    ++counters_.immediates;
+    receiver_.on_immediate(ntohl(completion.imm_data));
+    return 1;
+  }
+  SendQueue* queue = queue_of(id);
+  if (queue == nullptr) return 0;  // of a link that is gone
+  const auto sequence = static_cast<std::uint32_t>(completion.wr_id);
+  if (completion.status == IBV_WC_SUCCESS) {
+    queue->finish(sequence);
+  } else {
+    const Status error = status_of(completion.status);
+    queue->fail(sequence, error);
+    queue->partner->fail_all(error);
+    set_pending(*queue->partner);
+  }
+  set_pending(*queue);
+  return 0;
+}
+
+std::uint32_t Endpoint::deliver(std::uint32_t most) {
+  std::uint32_t served = 0;
+  while (pending_first_ != nullptr) {
+    SendQueue* queue = pending_first_;
+    if (!queue->has_deliverable()) {
+      queue->settle();  // after the callbacks: what they have posted may have made it superfluous
+      if (queue->has_deliverable()) continue;
+      pending_first_ = queue->next_pending;
+      if (pending_first_ == nullptr) pending_last_ = nullptr;
+      queue->is_pending = false;
+      continue;
+    }
+    if (served == most) break;
+    Status status;
+    net::Operation* operation = queue->take(&status);
+    if (operation == nullptr) continue;
+    ++served;
+    operation->complete(*operation, status);  // the queue may be gone from here on
+  }
+  return served;
+}
+
+Status Endpoint::die(Status error) {
+  dead_ = error;
+  for (SendQueue* queue : queues_) {
+    if (queue == nullptr) continue;
+    queue->fail_all(error);
+    set_pending(*queue);
+  }
+  deliver(~0u);
+  return error;
+}
+
+Result<std::uint32_t> Endpoint::poll(std::uint32_t most) {
+  std::uint32_t served = deliver(most);
+  if (!dead_.ok()) [[unlikely]]
+    return dead_;
+  while (served < most) {
+    if (fetched_begin_ == fetched_end_) {
+      const auto fetched = fetch(std::min(kBatch, most - served));
+      if (!fetched) [[unlikely]]
+        return die(fetched.error());
+      if (fetched_end_ == 0) break;
+    }
+    served += serve(fetched_[fetched_begin_++]);
+    served += deliver(most - served);
+  }
+  return served;
+}
+
+bool Endpoint::arm() {
+  if (!dead_.ok() || pending_first_ != nullptr || fetched_begin_ != fetched_end_) return false;
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  unsigned events = 0;
+  while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) ++events;
+  if (events != 0) ibv_ack_cq_events(completions_.get(), events);
+  if (ibv_req_notify_cq(completions_.get(), 0) != 0) return false;
+  // What came before the request raises no event.
+  if (const auto fetched = fetch(kBatch); !fetched) {
+    static_cast<void>(die(fetched.error()));
+    return false;
+  }
+  return fetched_begin_ == fetched_end_;
+}
+
+}  // namespace larklane::verbs

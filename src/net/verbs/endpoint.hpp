@@ -1,0 +1,94 @@
+#pragma once
+// One completion queue, one shared receive queue, and the links that use them.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net/provider.hpp"
+#include "net/verbs/device.hpp"
+#include "net/verbs/handles.hpp"
+#include "net/verbs/send_queue.hpp"
+
+namespace larklane::verbs {
+
+/// Receives of one endpoint at most: 512 KiB of an adapter's memory structures.
+inline constexpr std::uint32_t kImmediatesMax = 16384;
+
+std::uint32_t immediates_max(const Device& device) noexcept;
+
+/// Thread safety: vci-serial.
+// Invariants:
+// 1. Whenever a receiver is called, and after poll(), as many receives are posted as are reserved.
+// 2. The completion queue has room for every receive that is posted and for every work request of
+//    every queue: after an error each of them completes by itself.
+// 3. A queue is in the list of pending ones while it has something to deliver, or unsignalled
+//    requests behind the last signalled one.
+class Endpoint final : public net::Endpoint {
+ public:
+  /// @param device, domain  outlive it @param[out] reason  of an error: cause and remedy
+  static Result<std::unique_ptr<Endpoint>> create(const Device& device, ibv_pd* domain,
+                                                  net::Receiver& receiver, std::string* reason);
+  ~Endpoint() override = default;
+
+  Result<std::unique_ptr<net::Link>> open_link() override;
+  Result<std::uint32_t> poll(std::uint32_t most) override;
+  Status reserve_immediates(std::uint32_t count) override;
+  void release_immediates(std::uint32_t count) override;
+  int wait_fd() const noexcept override { return channel_->fd; }
+  bool arm() override;
+
+  const Counters& counters() const noexcept { return counters_; }
+
+  // For links.
+  /// @errors kNoMemory, kSystem; `reason` says what is used up
+  Result<std::unique_ptr<SendQueue>> open_queue(SendQueue::Shape shape, std::uint32_t inline_bytes,
+                                                std::string* reason);
+  void close_queue(SendQueue& queue) noexcept;
+  /// It has operations to deliver.
+  void set_pending(SendQueue& queue) noexcept;
+  const Device& device() const noexcept { return device_; }
+  ibv_pd* domain() const noexcept { return domain_; }
+
+ private:
+  static constexpr std::uint32_t kBatch = 16;  // completions that are taken at once
+
+  Endpoint(const Device& device, ibv_pd* domain, net::Receiver& receiver)
+      : device_(device), domain_(domain), receiver_(receiver) {}
+
+  /// In the completion queue, for what all queues and `receives` receives can leave there.
+  Status make_room(std::uint64_t queues, std::uint64_t receives, std::string* reason);
+  Status post_receives(std::uint32_t count) noexcept;
+  /// Take up to `most` completions from the device. @return how many
+  Result<std::uint32_t> fetch(std::uint32_t most) noexcept;
+  Status replenish() noexcept;
+  /// @return 1 for an immediate
+  std::uint32_t serve(const ibv_wc& completion);
+  std::uint32_t deliver(std::uint32_t most);
+  Status die(Status error);
+  SendQueue* queue_of(std::uint32_t id) noexcept;
+
+  const Device& device_;
+  ibv_pd* const domain_;
+  net::Receiver& receiver_;
+  CompletionChannel channel_;
+  CompletionQueue completions_;
+  SharedReceiveQueue receives_;
+  Counters counters_;
+  std::vector<SendQueue*> queues_;    // by the low 16 bits of their id; null: free
+  std::vector<std::uint16_t> lives_;  // high 16 bits of the id of the next queue in that place
+  std::uint64_t queues_room_ = 0;     // completions that queues may leave
+  std::uint64_t retired_room_ = 0;    // closed queues have left, until none is seen any more
+  std::uint32_t reserved_ = 0;
+  std::uint32_t posted_receives_ = 0;
+  std::array<ibv_wc, kBatch> fetched_{};  // what arm() found, and poll() has not served
+  std::uint32_t fetched_begin_ = 0;
+  std::uint32_t fetched_end_ = 0;
+  SendQueue* pending_first_ = nullptr;
+  SendQueue* pending_last_ = nullptr;
+  Status dead_;
+};
+
+}  // namespace larklane::verbs

@@ -1,0 +1,102 @@
+#include "net/verbs/fabric.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/log.hpp"
+#include "net/verbs/endpoint.hpp"
+#include "net/verbs/link.hpp"
+#include "net/verbs/memory.hpp"
+
+namespace larklane::verbs {
+namespace {
+
+class Nobody final : public net::Receiver {
+ public:
+  void on_immediate(std::uint32_t) override {}
+};
+
+Status probe(const Device& device, ibv_pd* domain, std::string* reason) {
+  Nobody nobody;
+  auto endpoint = Endpoint::create(device, domain, nobody, reason);
+  if (!endpoint) return endpoint.error();
+  auto link = Link::create(**endpoint, reason);
+  return link ? Status() : link.error();
+}
+
+}  // namespace
+
+Fabric::Fabric(Device device, ProtectionDomain domain)
+    : device_(std::move(device)),
+      domain_(std::move(domain)),
+      limits_{
+          .write_bytes_max = device_.port.max_msg_sz,
+          .read_bytes_max = device_.port.max_msg_sz,
+          .small_bytes_max = kSmallBytesMax,
+          .immediates_max = immediates_max(device_),
+          .is_progress_manual = false,
+          .provider = "verbs " + device_.name + " port " + std::to_string(device_.port_number)} {}
+
+Result<std::unique_ptr<net::Fabric>> Fabric::open(const net::FabricOptions& options,
+                                                  std::string* reason) {
+  std::string detail;
+  auto device = open_device(options, &detail);
+  if (!device) {
+    *reason = "verbs: " + detail;
+    return device.error();
+  }
+  ProtectionDomain domain(ibv_alloc_pd(device->context.get()));
+  if (!domain) {
+    *reason = "verbs: " + device->name + ": no protection domain: " + std::strerror(errno);
+    return Status(Errc::kSystem, errno);
+  }
+  if (const Status status = probe(*device, domain.get(), &detail); !status.ok()) {
+    *reason = "verbs: " + device->name + ": " + detail;
+    return status;
+  }
+  return std::unique_ptr<net::Fabric>(new Fabric(std::move(*device), std::move(domain)));
+}
+
+Result<std::unique_ptr<net::Memory>> Fabric::register_memory(void* start, std::uint64_t bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(start);
+  if (bytes == 0) return std::unique_ptr<net::Memory>(new Memory(address, nullptr));
+  Registration registration(
+      ibv_reg_mr(domain_.get(), start, bytes,
+                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ));
+  if (!registration && (errno == EFAULT || errno == EACCES || errno == EPERM)) {
+    // A send buffer may be constant.
+    registration.reset(ibv_reg_mr(domain_.get(), start, bytes, IBV_ACCESS_REMOTE_READ));
+  }
+  if (!registration) {
+    const int error = errno;
+    log_warn_once("verbs: register",
+                  "verbs: %llu bytes can't be registered: %s (locked memory: %s, `ulimit -l`)",
+                  static_cast<unsigned long long>(bytes), std::strerror(error),
+                  locked_memory_limit().c_str());
+    const bool no_memory = error == ENOMEM || error == EAGAIN;
+    return Status(no_memory ? Errc::kNoMemory : Errc::kSystem, error);
+  }
+  return std::unique_ptr<net::Memory>(new Memory(address, std::move(registration)));
+}
+
+Result<std::unique_ptr<net::Endpoint>> Fabric::open_endpoint(net::Receiver& receiver) {
+  std::string reason;
+  auto endpoint = Endpoint::create(device_, domain_.get(), receiver, &reason);
+  if (!endpoint) {
+    log_warn("verbs: no further endpoint: %s", reason.c_str());
+    return endpoint.error();
+  }
+  return std::unique_ptr<net::Endpoint>(std::move(*endpoint));
+}
+
+}  // namespace larklane::verbs
+
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wreturn-type-c-linkage"  // the caller is C++, the name is C
+#endif
+/// net::OpenFabric of this module.
+extern "C" [[gnu::visibility("default")]] larklane::Result<std::unique_ptr<larklane::net::Fabric>>
+larklane_open_verbs(const larklane::net::FabricOptions& options, std::string* reason) {
+  return larklane::verbs::Fabric::open(options, reason);
+}

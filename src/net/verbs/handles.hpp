@@ -1,0 +1,28 @@
+#pragma once
+// What libibverbs hands out, with one owner each. Thread safety: single-owner.
+
+#include <infiniband/verbs.h>
+
+#include <memory>
+
+namespace larklane::verbs {
+
+/// Gives back by libibverbs' own call. What that returns is not looked at: all that could fail is
+/// an object that others still use, and members are destroyed in the reverse of that order.
+template <auto release>
+struct Release {
+  template <class T>
+  void operator()(T* object) const noexcept {
+    release(object);
+  }
+};
+
+using Context = std::unique_ptr<ibv_context, Release<&ibv_close_device>>;
+using ProtectionDomain = std::unique_ptr<ibv_pd, Release<&ibv_dealloc_pd>>;
+using CompletionChannel = std::unique_ptr<ibv_comp_channel, Release<&ibv_destroy_comp_channel>>;
+using CompletionQueue = std::unique_ptr<ibv_cq, Release<&ibv_destroy_cq>>;
+using SharedReceiveQueue = std::unique_ptr<ibv_srq, Release<&ibv_destroy_srq>>;
+using QueuePair = std::unique_ptr<ibv_qp, Release<&ibv_destroy_qp>>;
+using Registration = std::unique_ptr<ibv_mr, Release<&ibv_dereg_mr>>;
+
+}  // namespace larklane::verbs

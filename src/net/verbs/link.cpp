@@ -1,0 +1,206 @@
+#include "net/verbs/link.hpp"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "net/verbs/memory.hpp"
+
+namespace larklane::verbs {
+namespace {
+
+constexpr std::uint8_t kHopLimit = 64;
+constexpr std::uint8_t kAckTimeout = 18;  // 4.096 us * 2^18: 1 s
+constexpr std::uint8_t kAckRetries = 7;
+constexpr std::uint8_t kReadsAtOnceMax = 16;
+
+/// So that packets of an earlier queue pair of this number are not taken for ours.
+std::uint32_t any_packet_number(std::uint32_t queue_number) noexcept {
+  std::uint32_t random = 0;
+  if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random) random = queue_number;
+  return random & kNumberBits24;
+}
+
+std::uint8_t at_once(int device_max) noexcept {
+  return static_cast<std::uint8_t>(std::clamp(device_max, 1, int{kReadsAtOnceMax}));
+}
+
+Status connect_error(int error) noexcept {
+  const bool is_path = error == ENETUNREACH || error == EHOSTUNREACH || error == ETIMEDOUT;
+  return {is_path ? Errc::kUnreachable : Errc::kSystem, error};
+}
+
+}  // namespace
+
+Link::Link(Endpoint& endpoint, std::unique_ptr<SendQueue> writes, std::unique_ptr<SendQueue> reads)
+    : endpoint_(endpoint), writes_(std::move(writes)), reads_(std::move(reads)) {
+  writes_->partner = reads_.get();
+  reads_->partner = writes_.get();
+  const Device& device = endpoint.device();
+  const auto address_of = [](const SendQueue& queue) {
+    return QueueAddress{queue.pair()->qp_num, any_packet_number(queue.pair()->qp_num)};
+  };
+  offer_ = {.is_ethernet = device.is_ethernet,
+            .mtu_code = device.mtu_code,
+            .reads_at_once = at_once(device.attributes.max_qp_rd_atom),
+            .lid = device.port.lid,
+            .gid = device.gid,
+            .write_queue = address_of(*writes_),
+            .read_queue = address_of(*reads_)};
+  offer_bytes_ = encode(offer_);
+}
+
+Link::~Link() {
+  endpoint_.close_queue(*writes_);
+  endpoint_.close_queue(*reads_);
+}
+
+Result<std::unique_ptr<Link>> Link::create(Endpoint& endpoint, std::string* reason) {
+  auto writes = endpoint.open_queue(kWriteShape, kSmallBytesMax, reason);
+  const bool copies = !writes && writes.error() == Status(Errc::kSystem, EINVAL);
+  if (copies) writes = endpoint.open_queue(kWriteShape, 0, reason);  // it sends nothing inline
+  if (!writes) return writes.error();
+  auto reads = endpoint.open_queue(kReadShape, 0, reason);
+  if (!reads) {
+    endpoint.close_queue(**writes);
+    return reads.error();
+  }
+  std::unique_ptr<Link> link(new Link(endpoint, std::move(*writes), std::move(*reads)));
+  if (copies) LARKLANE_TRY(link->make_copies(reason));
+  return link;
+}
+
+Status Link::make_copies(std::string* reason) {
+  const std::size_t bytes = std::size_t{kWriteShape.depth} * kSmallBytesMax;
+  auto copies = std::make_unique<std::byte[]>(bytes);
+  Registration registration(
+      ibv_reg_mr(endpoint_.domain(), copies.get(), bytes, IBV_ACCESS_LOCAL_WRITE));
+  if (!registration) {
+    *reason = std::string("small writes can't be registered: ") + std::strerror(errno);
+    return {Errc::kNoMemory, errno};
+  }
+  writes_->use_copies(std::move(copies), std::move(registration));
+  return {};
+}
+
+Status Link::connect(std::span<const std::byte> peer_offer) {
+  auto peer = decode(peer_offer);
+  if (!peer) return peer.error();
+  if (is_connected_) return Errc::kProtocol;
+  if (peer->is_ethernet != offer_.is_ethernet) return {Errc::kUnreachable, EPROTONOSUPPORT};
+  LARKLANE_TRY(connect_pair(writes_->pair(), offer_.write_queue, peer->write_queue, *peer));
+  LARKLANE_TRY(connect_pair(reads_->pair(), offer_.read_queue, peer->read_queue, *peer));
+  is_connected_ = true;
+  return {};
+}
+
+Status Link::connect_pair(ibv_qp* pair, const QueueAddress& own, const QueueAddress& peers,
+                          const Offer& peer) {
+  const Device& device = endpoint_.device();
+  ibv_qp_attr ready_to_receive{};
+  ready_to_receive.qp_state = IBV_QPS_RTR;
+  ready_to_receive.path_mtu = static_cast<ibv_mtu>(std::min(device.mtu_code, peer.mtu_code));
+  ready_to_receive.dest_qp_num = peers.number;
+  ready_to_receive.rq_psn = peers.first_packet;
+  ready_to_receive.max_dest_rd_atomic = offer_.reads_at_once;
+  ready_to_receive.min_rnr_timer = 12;  // never used: no receiver is ever not ready
+  ibv_ah_attr& path = ready_to_receive.ah_attr;
+  path.port_num = device.port_number;
+  path.sl = device.service_level;
+  path.dlid = peer.lid;
+  // Within an InfiniBand subnet the LID is enough.
+  const bool same_subnet = std::equal(device.gid.begin(), device.gid.begin() + 8, peer.gid.begin());
+  if (device.is_ethernet || !same_subnet || peer.lid == 0) {
+    path.is_global = 1;
+    path.grh.hop_limit = kHopLimit;
+    path.grh.sgid_index = device.gid_index;
+    std::memcpy(path.grh.dgid.raw, peer.gid.data(), peer.gid.size());
+  }
+  int error = ibv_modify_qp(pair, &ready_to_receive,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (error != 0) return connect_error(error);
+  ibv_qp_attr ready_to_send{};
+  ready_to_send.qp_state = IBV_QPS_RTS;
+  ready_to_send.timeout = kAckTimeout;
+  ready_to_send.retry_cnt = kAckRetries;
+  ready_to_send.rnr_retry = 0;  // a receiver that is not ready is our error: seen at once
+  ready_to_send.sq_psn = own.first_packet;
+  ready_to_send.max_rd_atomic =
+      std::min(at_once(device.attributes.max_qp_init_rd_atom), peer.reads_at_once);
+  error = ibv_modify_qp(pair, &ready_to_send,
+                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                            IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+  return error != 0 ? connect_error(error) : Status();
+}
+
+Result<net::Post> Link::post(SendQueue& queue, const SendQueue::Request& request,
+                             net::Operation& operation) {
+  auto posted = queue.post(request, operation);
+  if (!posted) [[unlikely]] {
+    queue.partner->fail_all(posted.error());
+    endpoint_.set_pending(queue);
+    endpoint_.set_pending(*queue.partner);
+  }
+  return posted;
+}
+
+Result<net::Post> Link::post_transfer(SendQueue& queue, ibv_wr_opcode opcode,
+                                      const net::Transfer& transfer, std::uint32_t immediate,
+                                      net::Operation& operation) {
+  if (transfer.bytes > endpoint_.device().port.max_msg_sz) return Errc::kInvalidArgument;
+  const auto* memory = static_cast<const Memory*>(transfer.memory);
+  return post(queue,
+              {.opcode = opcode,
+               .local = transfer.local,
+               .bytes = static_cast<std::uint32_t>(transfer.bytes),
+               .local_key = memory != nullptr ? memory->local_key() : 0,
+               .remote = transfer.remote,
+               .immediate = immediate,
+               .is_small = false},
+              operation);
+}
+
+Result<net::Post> Link::post_small(ibv_wr_opcode opcode, std::span<const std::byte> bytes,
+                                   net::RemoteMemory to, std::uint32_t immediate,
+                                   net::Operation& operation) {
+  if (bytes.size() > kSmallBytesMax) return Errc::kInvalidArgument;
+  return post(*writes_,
+              {.opcode = opcode,
+               .local = const_cast<std::byte*>(bytes.data()),  // read only
+               .bytes = static_cast<std::uint32_t>(bytes.size()),
+               .local_key = 0,
+               .remote = to,
+               .immediate = immediate,
+               .is_small = true},
+              operation);
+}
+
+Result<net::Post> Link::write(const net::Transfer& transfer, net::Operation& operation) {
+  return post_transfer(*writes_, IBV_WR_RDMA_WRITE, transfer, 0, operation);
+}
+
+Result<net::Post> Link::write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
+                                        net::Operation& operation) {
+  return post_transfer(*writes_, IBV_WR_RDMA_WRITE_WITH_IMM, transfer, immediate, operation);
+}
+
+Result<net::Post> Link::write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
+                                    net::Operation& operation) {
+  return post_small(IBV_WR_RDMA_WRITE, bytes, to, 0, operation);
+}
+
+Result<net::Post> Link::write_small_immediate(std::span<const std::byte> bytes,
+                                              net::RemoteMemory to, std::uint32_t immediate,
+                                              net::Operation& operation) {
+  return post_small(IBV_WR_RDMA_WRITE_WITH_IMM, bytes, to, immediate, operation);
+}
+
+Result<net::Post> Link::read(const net::Transfer& transfer, net::Operation& operation) {
+  return post_transfer(*reads_, IBV_WR_RDMA_READ, transfer, 0, operation);
+}
+
+}  // namespace larklane::verbs

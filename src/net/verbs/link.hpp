@@ -1,0 +1,57 @@
+#pragma once
+// Two queue pairs to one endpoint of one peer: one for writes, one for reads, so that a read that
+// waits for its turn (max_rd_atomic) never holds up writes.
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "net/provider.hpp"
+#include "net/verbs/endpoint.hpp"
+#include "net/verbs/offer.hpp"
+
+namespace larklane::verbs {
+
+/// Thread safety: vci-serial.
+class Link final : public net::Link {
+ public:
+  static Result<std::unique_ptr<Link>> create(Endpoint& endpoint, std::string* reason);
+  ~Link() override;
+
+  std::span<const std::byte> offer() const noexcept override { return offer_bytes_; }
+  Status connect(std::span<const std::byte> peer_offer) override;
+
+  Result<net::Post> write(const net::Transfer& transfer, net::Operation& operation) override;
+  Result<net::Post> write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
+                                    net::Operation& operation) override;
+  Result<net::Post> write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
+                                net::Operation& operation) override;
+  Result<net::Post> write_small_immediate(std::span<const std::byte> bytes, net::RemoteMemory to,
+                                          std::uint32_t immediate,
+                                          net::Operation& operation) override;
+  Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override;
+
+ private:
+  Link(Endpoint& endpoint, std::unique_ptr<SendQueue> writes, std::unique_ptr<SendQueue> reads);
+
+  Status make_copies(std::string* reason);
+  Status connect_pair(ibv_qp* pair, const QueueAddress& own, const QueueAddress& peers,
+                      const Offer& peer);
+  Result<net::Post> post(SendQueue& queue, const SendQueue::Request& request,
+                         net::Operation& operation);
+  Result<net::Post> post_transfer(SendQueue& queue, ibv_wr_opcode opcode,
+                                  const net::Transfer& transfer, std::uint32_t immediate,
+                                  net::Operation& operation);
+  Result<net::Post> post_small(ibv_wr_opcode opcode, std::span<const std::byte> bytes,
+                               net::RemoteMemory to, std::uint32_t immediate,
+                               net::Operation& operation);
+
+  Endpoint& endpoint_;
+  std::unique_ptr<SendQueue> writes_;
+  std::unique_ptr<SendQueue> reads_;
+  Offer offer_{};
+  std::array<std::byte, kOfferBytes> offer_bytes_{};
+  bool is_connected_ = false;
+};
+
+}  // namespace larklane::verbs

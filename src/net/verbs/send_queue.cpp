@@ -1,0 +1,131 @@
+#include "net/verbs/send_queue.hpp"
+
+#include <arpa/inet.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace larklane::verbs {
+
+Status status_of(ibv_wc_status status) noexcept {
+  switch (status) {
+    case IBV_WC_SUCCESS:
+      return {};
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RESP_TIMEOUT_ERR:
+    case IBV_WC_WR_FLUSH_ERR:
+      return {Errc::kPeerDown, status};
+    default:
+      return {Errc::kTransfer, status};
+  }
+}
+
+SendQueue::SendQueue(QueuePair pair, Shape shape, std::uint32_t id, Counters& counters)
+    : pair_(std::move(pair)),
+      shape_(shape),
+      id_(id),
+      counters_(counters),
+      operations_(std::make_unique<net::Operation*[]>(shape.depth)) {
+  work_.sg_list = &element_;
+}
+
+void SendQueue::use_copies(std::unique_ptr<std::byte[]> copies, Registration registration) {
+  copies_registration_.reset();
+  copies_ = std::move(copies);
+  copies_registration_ = std::move(registration);
+}
+
+Result<net::Post> SendQueue::post(const Request& request, net::Operation& operation) {
+  if (is_dead()) [[unlikely]]
+    return error_;
+  if (posted_ - delivered_ >= shape_.depth - 1) {
+    ++counters_.full;
+    return net::Post::retry;
+  }
+  const bool none_outstanding = static_cast<std::int32_t>(last_signalled_ - finished_) <= 0;
+  const bool signalled = none_outstanding || posted_ + 1 - last_signalled_ >= shape_.signal_every;
+  slot(posted_) = &operation;
+  return post_request(request, signalled);
+}
+
+Result<net::Post> SendQueue::post_request(const Request& request, bool signalled) noexcept {
+  work_.wr_id = std::uint64_t{id_} << 32 | posted_;
+  work_.opcode = request.opcode;
+  work_.send_flags = signalled ? unsigned{IBV_SEND_SIGNALED} : 0u;
+  work_.num_sge = request.bytes == 0 ? 0 : 1;
+  work_.imm_data = htonl(request.immediate);
+  work_.wr.rdma.remote_addr = request.remote.address;
+  work_.wr.rdma.rkey = static_cast<std::uint32_t>(request.remote.key);
+  element_ = {reinterpret_cast<std::uintptr_t>(request.local), request.bytes, request.local_key};
+  if (request.is_small && request.bytes != 0) {
+    if (copies_ == nullptr) {
+      work_.send_flags |= IBV_SEND_INLINE;
+    } else {
+      std::byte* copy = copies_.get() + (posted_ & (shape_.depth - 1)) * kSmallBytesMax;
+      std::memcpy(copy, request.local, request.bytes);
+      element_.addr = reinterpret_cast<std::uintptr_t>(copy);
+      element_.lkey = copies_registration_->lkey;
+    }
+  }
+  ibv_send_wr* bad = nullptr;
+  if (const int error = ibv_post_send(pair_.get(), &work_, &bad); error != 0) [[unlikely]] {
+    if (error == ENOMEM && !is_idle()) {  // full by the device's own count
+      ++counters_.full;
+      return net::Post::retry;
+    }
+    const Status status(Errc::kSystem, error);
+    fail_all(status);
+    return status;
+  }
+  ++posted_;
+  if (signalled) last_signalled_ = posted_;
+  ++(signalled ? counters_.signalled : counters_.unsignalled);
+  return net::Post::posted;
+}
+
+void SendQueue::finish(std::uint32_t sequence) noexcept {
+  if (is_dead() || sequence - finished_ >= posted_ - finished_) return;  // of an earlier life
+  finished_ = sequence + 1;
+}
+
+void SendQueue::fail(std::uint32_t sequence, Status error) noexcept {
+  if (is_dead()) return;
+  if (sequence - finished_ > posted_ - finished_) sequence = finished_;
+  // What the device has not begun it may not begin any more: the posters get their memory back.
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;
+  static_cast<void>(ibv_modify_qp(pair_.get(), &attributes, IBV_QP_STATE));
+  error_ = error;
+  failed_from_ = sequence;
+  finished_ = posted_;
+}
+
+net::Operation* SendQueue::take(Status* status) noexcept {
+  const std::uint32_t sequence = delivered_++;
+  const bool failed = is_dead() && static_cast<std::int32_t>(sequence - failed_from_) >= 0;
+  *status = failed ? error_ : Status();
+  return std::exchange(slot(sequence), nullptr);
+}
+
+void SendQueue::settle() {
+  if (is_dead() || finished_ == posted_) return;
+  if (static_cast<std::int32_t>(last_signalled_ - finished_) > 0) return;
+  static constexpr Request kFlush{.opcode = IBV_WR_RDMA_WRITE,
+                                  .local = nullptr,
+                                  .bytes = 0,
+                                  .local_key = 0,
+                                  .remote = {0, 0},
+                                  .immediate = 0,
+                                  .is_small = false};
+  slot(posted_) = nullptr;
+  auto posted = post_request(kFlush, true);
+  if (!posted) return;
+  if (*posted == net::Post::retry) {  // although one place is kept: nothing would ever complete
+    fail_all({Errc::kSystem, ENOMEM});
+    return;
+  }
+  ++counters_.flushes;
+}
+
+}  // namespace larklane::verbs

@@ -1,0 +1,125 @@
+#pragma once
+// One queue pair and the operations that are under way on it, in the order in which they were
+// posted: RC completes in that order, so a completion completes all before it.
+//
+// Which work requests are signalled. Whoever posts does not know whether it is the last one, so:
+// * one that finds no signalled one outstanding is signalled; of those behind it every
+//   kSignalEvery-th is;
+// * when the last signalled one has completed and unsignalled ones are left behind it, a write of
+//   no bytes is posted, signalled: the flush. One slot of the queue is kept for it.
+// So while anything is under way a signalled one is, nothing has to be posted for the rest to
+// complete, and lone operations, one after the other, need no flush.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "net/provider.hpp"
+#include "net/verbs/handles.hpp"
+
+namespace larklane::verbs {
+
+inline constexpr std::uint32_t kSmallBytesMax = 32;
+
+/// What is counted for people and tests; never decides anything.
+struct Counters {
+  std::uint64_t signalled = 0;
+  std::uint64_t unsignalled = 0;
+  std::uint64_t flushes = 0;        ///< among the signalled
+  std::uint64_t full = 0;           ///< posts that were told to retry
+  std::uint64_t immediates = 0;     ///< received
+  std::uint64_t receives = 0;       ///< receive work requests posted
+  std::uint64_t receive_posts = 0;  ///< calls that posted them
+};
+
+/// Names a queue in a work completion, also after its end. 0xffff'ffff: a receive.
+inline constexpr std::uint32_t kReceiveQueue = 0xffff'ffff;
+
+/// Thread safety: vci-serial.
+// Invariants:
+// 1. delivered <= finished <= posted, all modulo 2^32, posted - delivered <= depth.
+// 2. While finished != posted and the queue is alive, a signalled request lies in [finished,
+// posted),
+//    or the queue waits in its endpoint's list for settle().
+class SendQueue {
+ public:
+  struct Shape {
+    std::uint32_t depth;         ///< work requests: a power of two, at least 2 * signal_every
+    std::uint32_t signal_every;  ///< 1: all
+  };
+
+  SendQueue(QueuePair pair, Shape shape, std::uint32_t id, Counters& counters);
+
+  ibv_qp* pair() const noexcept { return pair_.get(); }
+  std::uint32_t id() const noexcept { return id_; }
+  const Shape& shape() const noexcept { return shape_; }
+  /// Copies of small data lie there, when the device takes none with the work request.
+  void use_copies(std::unique_ptr<std::byte[]> copies, Registration registration);
+
+  /// A work request, its variable part.
+  struct Request {
+    ibv_wr_opcode opcode;
+    std::byte* local;
+    std::uint32_t bytes;
+    std::uint32_t local_key;
+    net::RemoteMemory remote;
+    std::uint32_t immediate;
+    bool is_small;
+  };
+  Result<net::Post> post(const Request& request, net::Operation& operation);
+
+  /// The work request numbered `sequence` has completed, with all before it.
+  void finish(std::uint32_t sequence) noexcept;
+  /// Work request `sequence` has failed: those before it had completed, it and all behind it fail
+  /// with `error`; nothing can be posted any more.
+  void fail(std::uint32_t sequence, Status error) noexcept;
+  /// As fail() with the first one that has not finished.
+  void fail_all(Status error) noexcept { fail(finished_, error); }
+
+  bool has_deliverable() const noexcept { return delivered_ != finished_; }
+  bool is_idle() const noexcept { return delivered_ == posted_; }
+  bool is_dead() const noexcept { return !error_.ok(); }
+  /// Take the next finished one. @return null: a flush, nobody waits for it
+  net::Operation* take(Status* status) noexcept;
+  /// Post the flush if it is needed.
+  void settle();
+
+  SendQueue* partner = nullptr;  ///< of the same link: the two end together
+  // The endpoint's list of queues with something to deliver or to settle.
+  SendQueue* next_pending = nullptr;
+  bool is_pending = false;
+
+ private:
+  net::Operation*& slot(std::uint32_t sequence) noexcept {
+    return operations_[sequence & (shape_.depth - 1)];
+  }
+  /// @return retry: the device says that its queue is full
+  Result<net::Post> post_request(const Request& request, bool signalled) noexcept;
+
+  QueuePair pair_;
+  Shape shape_;
+  std::uint32_t id_;
+  std::uint32_t posted_ = 0;          // work requests, sequence numbers below
+  std::uint32_t finished_ = 0;        // completed by the device, or failed
+  std::uint32_t delivered_ = 0;       // told to their posters
+  std::uint32_t failed_from_ = 0;     // while !error_.ok(): this one and those behind it
+  std::uint32_t last_signalled_ = 0;  // sequence + 1; of what is outstanding, if any
+  Status error_;
+  Counters& counters_;
+  std::unique_ptr<net::Operation*[]> operations_;
+  Registration copies_registration_;  // after the memory: ends before it
+  std::unique_ptr<std::byte[]> copies_;
+  ibv_sge element_{};
+  ibv_send_wr work_{};
+};
+
+inline constexpr SendQueue::Shape kWriteShape{128, 16};
+/// Reads move much each, and a record waits for the completion of each: all are signalled.
+inline constexpr SendQueue::Shape kReadShape{32, 1};
+static_assert(kWriteShape.depth >= 2 * kWriteShape.signal_every);
+
+/// What went wrong, from a work completion; detail: its status.
+Status status_of(ibv_wc_status status) noexcept;
+
+}  // namespace larklane::verbs
