@@ -38,6 +38,7 @@ DEBIAN = {
     "the Fortran entry points and examples are not built": "gfortran",
     "nothing is tested on MPICH 4.0": "mpich libmpich-dev",
     "nothing is tested on Open MPI 4.1": "openmpi-bin libopenmpi-dev openssh-client",
+    "there is no provider for libfabric": "libfabric-dev",
     "the pkg-config file is not tested": "pkg-config",
     "the page of `larklane report` is not tested in a browser": "chromium",
 }

@@ -1,0 +1,206 @@
+#include "net/ofi/demands.hpp"
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace larklane::ofi {
+namespace {
+
+constexpr std::uint64_t kCaps =
+    FI_MSG | FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+/// FI_MR_ENDPOINT is not among them: a key has to hold for all endpoints of a fabric.
+constexpr int kMrModes = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+constexpr int kAllMrModes =
+    kMrModes | FI_MR_RAW | FI_MR_MMU_NOTIFY | FI_MR_RMA_EVENT | FI_MR_ENDPOINT | FI_MR_HMEM;
+constexpr std::uint64_t kModes = FI_CONTEXT | FI_CONTEXT2;
+constexpr std::uint64_t kAllModes = ~std::uint64_t{0};
+
+struct Demand {
+  const char* what;
+  const char* remedy;
+  void (*ask)(fi_info& hints);
+};
+
+// Sources: fi_getinfo(3), fi_endpoint(3), fi_domain(3), fi_mr(3), fi_cq(3).
+constexpr Demand kDemands[] = {
+    {"reliable datagram endpoints (FI_EP_RDM)", "put ofi_rxm over it (`PROVIDER;ofi_rxm`)",
+     [](fi_info& hints) { hints.ep_attr->type = FI_EP_RDM; }},
+    {"remote writes and reads (FI_RMA)", "choose another provider",
+     [](fi_info& hints) { hints.caps = kCaps; }},
+    {"4 bytes of data with a remote write (cq_data_size)", "choose another provider",
+     [](fi_info& hints) { hints.domain_attr->cq_data_size = 4; }},
+    {"immediates that take no posted receive (mode bits FI_CONTEXT and FI_CONTEXT2 only)",
+     "choose another provider", [](fi_info& hints) { hints.mode = kModes; }},
+    {"memory that is registered once for all endpoints, by keys of at most 8 bytes (no "
+     "FI_MR_ENDPOINT, FI_MR_RAW, FI_MR_MMU_NOTIFY)",
+     "choose another provider", [](fi_info& hints) { hints.domain_attr->mr_mode = kMrModes; }},
+    {"endpoints that several threads may use (FI_THREAD_SAFE)", "choose another provider",
+     [](fi_info& hints) { hints.domain_attr->threading = FI_THREAD_SAFE; }},
+    {"completion queues that do not overrun (FI_RM_ENABLED)", "choose another provider",
+     [](fi_info& hints) { hints.domain_attr->resource_mgmt = FI_RM_ENABLED; }},
+    {"address vectors that are tables (FI_AV_TABLE)", "choose another provider",
+     [](fi_info& hints) { hints.domain_attr->av_type = FI_AV_TABLE; }},
+};
+constexpr const char* kNoFinish =
+    "neither order (FI_ORDER_RAW, FI_ORDER_WAW) nor completion at delivery (FI_DELIVERY_COMPLETE)";
+/// inject_size; what is asked for would be all that is given.
+constexpr std::size_t kSmallBytesMin = 8;
+
+/// A copy that asks for nothing and can do everything.
+Info blank_hints(const Device& device) {
+  Info hints(::fi_allocinfo());
+  if (hints == nullptr) return hints;
+  hints->mode = kAllModes;
+  hints->domain_attr->mr_mode = kAllMrModes;
+  if (!device.provider.empty()) hints->fabric_attr->prov_name = ::strdup(device.provider.c_str());
+  if (!device.domain.empty()) hints->domain_attr->name = ::strdup(device.domain.c_str());
+  return hints;
+}
+
+Info get_info(const fi_info* hints) {
+  fi_info* list = nullptr;
+  if (hints == nullptr || ::fi_getinfo(kApiVersion, nullptr, nullptr, 0, hints, &list) != 0)
+    return nullptr;
+  return Info(list);
+}
+
+void ask_finish(fi_info& hints, Finish finish) {
+  // Without order the shm provider copies into the peer by itself: past the keys, past what waits
+  // in the queue.
+  constexpr std::uint64_t kOrder = FI_ORDER_RAW | FI_ORDER_WAW;
+  hints.tx_attr->msg_order = finish == Finish::ordered ? kOrder : 0;
+  hints.rx_attr->msg_order = hints.tx_attr->msg_order;
+  hints.tx_attr->op_flags = finish == Finish::delivered ? FI_DELIVERY_COMPLETE : 0;
+}
+
+Info all_hints(const Device& device, Finish finish) {
+  Info hints = blank_hints(device);
+  if (hints == nullptr) return hints;
+  for (const Demand& demand : kDemands) demand.ask(*hints);
+  ask_finish(*hints, finish);
+  // Not a demand: whoever needs no polling may be asked to do without threads of its own, too. Our
+  // receives are none, so their queues may be short.
+  hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+  hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+  hints->tx_attr->size = kQueueDepth;
+  return hints;
+}
+
+bool names(const fi_info& info, const char* part) {
+  return std::strstr(info.fabric_attr->prov_name, part) != nullptr;
+}
+
+/// Lower ones are tried first; negative: only when asked for by name.
+int rank(const fi_info& info) {
+  for (const char* slow : {"sockets", "udp", "ofi_rxd", "mrail", "lnx", "sm2"})
+    if (names(info, slow)) return -1;
+  if (is_host_only(info)) return 3;
+  if (std::strcmp(info.domain_attr->name, "lo") == 0) return 2;
+  // net: what became tcp in version 1.18, still under way in 1.17.
+  const bool is_socket =
+      names(info, "tcp") || std::strncmp(info.fabric_attr->prov_name, "net", 3) == 0;
+  return is_socket ? 1 : 0;
+}
+
+std::string known_providers() {
+  const Info list = get_info(blank_hints(Device("")).get());
+  std::set<std::string> all;
+  for (const fi_info* info = list.get(); info != nullptr; info = info->next)
+    all.insert(info->fabric_attr->prov_name);
+  std::string text;
+  for (const std::string& name : all) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
+std::string version() {
+  const std::uint32_t version = ::fi_version();
+  return "libfabric " + std::to_string(FI_MAJOR(version)) + "." + std::to_string(FI_MINOR(version));
+}
+
+/// What is not there at all, in words.
+std::string why_nothing(const Device& device) {
+  const std::string has = version() + " has ";
+  if (device.provider.empty() && device.domain.empty())
+    return has +
+           "no provider at all: its providers may be separate files: set FI_PROVIDER_PATH to "
+           "their folder";
+  const Info any =
+      device.domain.empty() ? nullptr : get_info(blank_hints(Device(device.provider)).get());
+  if (any == nullptr)
+    return has + "no working provider " + device.provider + ", it has: " + known_providers();
+  std::set<std::string> domains;
+  for (const fi_info* info = any.get(); info != nullptr; info = info->next)
+    domains.insert(info->domain_attr->name);
+  std::string text =
+      has + "no " + device.domain + " for provider " + device.provider + ", it has: ";
+  for (const std::string& name : domains) text += (name == *domains.begin() ? "" : ", ") + name;
+  return text;
+}
+
+bool is_seen(const std::vector<Candidate>& found, const fi_info& info) {
+  return std::ranges::any_of(found, [&](const Candidate& other) {
+    return std::strcmp(other.info->fabric_attr->prov_name, info.fabric_attr->prov_name) == 0 &&
+           std::strcmp(other.info->domain_attr->name, info.domain_attr->name) == 0;
+  });
+}
+
+}  // namespace
+
+Device::Device(std::string_view name) {
+  const std::size_t at = name.find('@');
+  provider = name.substr(0, at);
+  if (at != std::string_view::npos) domain = name.substr(at + 1);
+}
+
+bool is_host_only(const fi_info& info) noexcept {
+  // shm 1.17 leaves the capabilities out of what it answers.
+  const bool says_so = (info.domain_attr->caps & FI_LOCAL_COMM) != 0 &&
+                       (info.domain_attr->caps & FI_REMOTE_COMM) == 0;
+  return says_so || names(info, "shm") || names(info, "sm2");
+}
+
+std::vector<Candidate> candidates(const Device& device) {
+  std::vector<Candidate> found;
+  for (const Finish finish : {Finish::ordered, Finish::delivered}) {
+    const Info list = get_info(all_hints(device, finish).get());
+    for (const fi_info* info = list.get(); info != nullptr; info = info->next) {
+      if (info->tx_attr->inject_size < kSmallBytesMin || is_seen(found, *info)) continue;
+      if (device.provider.empty() && rank(*info) < 0) continue;
+      if (!device.domain.empty() && device.domain != info->domain_attr->name) continue;
+      found.push_back({Info(::fi_dupinfo(info)), finish});
+    }
+  }
+  std::ranges::stable_sort(found, {}, [](const Candidate& each) { return rank(*each.info); });
+  return found;
+}
+
+std::string why_none(const Device& device) {
+  if (get_info(blank_hints(device).get()) == nullptr) return why_nothing(device);
+  const std::string who = device.provider.empty() ? "each provider" : "provider " + device.provider;
+  const std::string lacks = who + " of " + version() + " lacks ";
+  for (const Demand& demand : kDemands) {
+    const Info hints = blank_hints(device);
+    if (hints == nullptr) return "out of memory";
+    demand.ask(*hints);
+    if (get_info(hints.get()) == nullptr) return lacks + demand.what + ": " + demand.remedy;
+  }
+  bool has_finish = false;
+  for (const Finish finish : {Finish::ordered, Finish::delivered}) {
+    if (get_info(all_hints(device, finish).get()) != nullptr)
+      return lacks + "copies of 8 bytes (inject_size): choose another provider";
+    const Info hints = blank_hints(device);
+    if (hints == nullptr) return "out of memory";
+    ask_finish(*hints, finish);
+    has_finish |= get_info(hints.get()) != nullptr;
+  }
+  if (!has_finish)
+    return who + " of " + version() + " has " + kNoFinish + ": choose another provider";
+  return who + " of " + version() +
+         " meets each demand, and not all together: choose another provider";
+}
+
+}  // namespace larklane::ofi

@@ -1,0 +1,45 @@
+#pragma once
+// What we demand of a libfabric provider, in one table: it is what fi_getinfo is asked for, and,
+// one row after the other, why there is nothing. Thread safety: thread-safe.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "net/ofi/handles.hpp"
+
+namespace larklane::ofi {
+
+/// Old enough for every libfabric since 2020, new enough for what we use.
+inline constexpr std::uint32_t kApiVersion = FI_VERSION(1, 11);
+/// Operations under way on one endpoint.
+inline constexpr std::size_t kQueueDepth = 256;
+
+/// What makes the completion of a write mean that whatever is posted after it takes effect after
+/// it.
+enum class Finish : std::uint8_t {
+  ordered,    ///< the provider keeps writes after writes and reads after writes
+  delivered,  ///< a write completes when its bytes are in the peer's memory
+};
+
+/// `tcp@eth0`: provider tcp, domain eth0. Empty parts: any.
+struct Device {
+  explicit Device(std::string_view name);
+  std::string provider;
+  std::string domain;
+};
+
+struct Candidate {
+  Info info;  ///< of one
+  Finish finish;
+};
+
+/// All that meet every demand, those to be tried first in front.
+std::vector<Candidate> candidates(const Device& device);
+/// Why there are none: the provider that is missing, or the demand that is not met; and the remedy.
+std::string why_none(const Device& device);
+
+/// A provider within one host.
+bool is_host_only(const fi_info& info) noexcept;
+
+}  // namespace larklane::ofi

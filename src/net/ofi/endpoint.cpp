@@ -1,0 +1,173 @@
+#include "net/ofi/endpoint.hpp"
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_errno.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "net/ofi/link.hpp"
+
+namespace larklane::ofi {
+namespace {
+
+/// Of one fi_cq_read: 640 bytes of stack.
+constexpr std::uint32_t kEntriesAtOnce = 16;
+/// A look at a peer's process costs a system call.
+constexpr std::uint32_t kIdlePollsPerLook = 4096;
+/// As many as may be under way, and as many immediates before they wait elsewhere.
+constexpr std::size_t kCompletions = 4 * kQueueDepth;
+
+}  // namespace
+
+Status status_of(int error, Errc code) noexcept {
+  switch (error) {
+    case FI_ECANCELED:  // what waits on a connection that ends
+    case FI_ECONNRESET:
+    case FI_ECONNABORTED:
+    case FI_ECONNREFUSED:
+    case FI_ENOTCONN:
+    case FI_ESHUTDOWN:
+    case FI_EHOSTUNREACH:
+    case FI_EHOSTDOWN:
+    case FI_ENETUNREACH:
+    case FI_ETIMEDOUT:
+    case EPIPE:
+      return Status(Errc::kPeerDown, error);
+    case FI_ENOMEM:
+      return Status(code == Errc::kTransfer ? code : Errc::kNoMemory, error);
+    default:
+      return Status(code, error);
+  }
+}
+
+Endpoint::Endpoint(const Domain& domain, net::Receiver& receiver)
+    : domain_(domain), receiver_(receiver) {}
+
+Result<std::unique_ptr<net::Endpoint>> Endpoint::open(const Domain& domain,
+                                                      net::Receiver& receiver) {
+  std::unique_ptr<Endpoint> endpoint(new Endpoint(domain, receiver));
+  LARKLANE_TRY(endpoint->open_queue());
+  LARKLANE_TRY(endpoint->open_endpoint());
+  LARKLANE_TRY(endpoint->make_offer());
+  return std::unique_ptr<net::Endpoint>(std::move(endpoint));
+}
+
+Status Endpoint::open_queue() {
+  fi_cq_attr attributes{};
+  attributes.size = kCompletions;
+  attributes.format = FI_CQ_FORMAT_DATA;
+  attributes.wait_obj = FI_WAIT_FD;
+  fid_cq* queue = nullptr;
+  int error = ::fi_cq_open(domain_.domain.get(), &attributes, &queue, nullptr);
+  const bool can_wait = error == 0;
+  if (!can_wait) {
+    attributes.wait_obj = FI_WAIT_NONE;
+    error = ::fi_cq_open(domain_.domain.get(), &attributes, &queue, nullptr);
+  }
+  if (error != 0) return status_of(-error, Errc::kSystem);
+  queue_.reset(queue);
+  if (can_wait && ::fi_control(&queue->fid, FI_GETWAIT, &wait_fd_) != 0) wait_fd_ = -1;
+
+  error = addresses_.open(*domain_.domain);
+  if (error != 0) return status_of(error, Errc::kSystem);
+  return Status();
+}
+
+Status Endpoint::open_endpoint() {
+  fid_ep* endpoint = nullptr;
+  int error = ::fi_endpoint(domain_.domain.get(), domain_.choice.info.get(), &endpoint, nullptr);
+  if (error != 0) return status_of(-error, Errc::kSystem);
+  endpoint_.reset(endpoint);
+  error = ::fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_RECV);
+  if (error == 0) error = ::fi_ep_bind(endpoint, &addresses_.table().fid, 0);
+  if (error == 0) error = ::fi_enable(endpoint);
+  return error == 0 ? Status() : status_of(-error, Errc::kSystem);
+}
+
+Status Endpoint::make_offer() {
+  std::array<std::byte, net::kOfferBytesMax / 2> name{};
+  std::size_t length = name.size();
+  const int error = ::fi_getname(&endpoint_->fid, name.data(), &length);
+  if (error != 0) return status_of(-error, Errc::kSystem);
+  origin_ = {domain_.info().addr_format, this_host(), ::getpid()};
+  offer_ = encode_offer(origin_, std::span(name).first(length));
+  return Status();
+}
+
+Result<std::unique_ptr<net::Link>> Endpoint::open_link() {
+  if (!failure_.ok()) return failure_;
+  return std::unique_ptr<net::Link>(std::make_unique<Link>(*this));
+}
+
+Result<std::uint32_t> Endpoint::poll(std::uint32_t most) {
+  if (!failure_.ok()) [[unlikely]]
+    return failure_;
+  std::array<fi_cq_data_entry, kEntriesAtOnce> entries;
+  std::uint32_t served = 0;
+  while (served < most) {
+    const std::size_t wanted = std::min(most - served, kEntriesAtOnce);
+    const ssize_t count = ::fi_cq_read(queue_.get(), entries.data(), wanted);
+    if (count > 0) {
+      for (ssize_t i = 0; i < count; ++i) serve(entries[static_cast<std::size_t>(i)]);
+      served += static_cast<std::uint32_t>(count);
+      if (static_cast<std::size_t>(count) < wanted) break;
+    } else if (count == -FI_EAVAIL) {
+      if (!serve_error_slow()) break;
+      ++served;
+    } else if (count == -FI_EAGAIN || count == 0 || count == -FI_EINTR) {
+      break;
+    } else {
+      return die_slow(static_cast<int>(-count));
+    }
+  }
+  if (served == 0 && ++idle_polls_ % kIdlePollsPerLook == 0) [[unlikely]]
+    look_at_peers_slow();
+  return served;
+}
+
+void Endpoint::serve(const fi_cq_data_entry& entry) {
+  if (Slot* slot = slots_.find(entry.op_context)) {
+    if (net::Operation* operation = slots_.give_back(*slot))
+      operation->complete(*operation, Status());
+  } else if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) {
+    receiver_.on_immediate(static_cast<std::uint32_t>(entry.data));
+  }
+}
+
+bool Endpoint::serve_error_slow() {
+  fi_cq_err_entry entry{};
+  if (::fi_cq_readerr(queue_.get(), &entry, 0) <= 0) return false;
+  // Without a slot of ours it is something that a peer has tried and that has been refused.
+  Slot* slot = slots_.find(entry.op_context);
+  if (slot == nullptr) return true;
+  const Status status = status_of(entry.err, Errc::kTransfer);
+  Link* link = slot->link;
+  if (net::Operation* operation = slots_.give_back(*slot)) {
+    link->fail(status);
+    operation->complete(*operation, status);
+  }
+  return true;
+}
+
+Status Endpoint::die_slow(int error) {
+  failure_ = Status(Errc::kSystem, error);
+  slots_.end_slow(nullptr, failure_);
+  return failure_;
+}
+
+/// Within a host, libfabric tells nobody that a process is gone.
+void Endpoint::look_at_peers_slow() {
+  for (std::size_t i = 0; i < links_.size(); ++i) links_[i]->look_at_peer_slow();
+}
+
+bool Endpoint::arm() {
+  if (wait_fd_ < 0 || !failure_.ok()) return false;
+  fid* waited = &queue_->fid;
+  return ::fi_trywait(domain_.fabric.get(), &waited, 1) == 0;
+}
+
+}  // namespace larklane::ofi

@@ -1,0 +1,150 @@
+#include "net/ofi/link.hpp"
+
+#include <poll.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/clock.hpp"
+#include "net/ofi/memory.hpp"
+
+namespace larklane::ofi {
+namespace {
+
+/// A look at the clock and at the peer's process.
+constexpr std::uint32_t kRefusalsPerLook = 1024;
+
+void* descriptor_of(const net::Transfer& transfer) {
+  return static_cast<const Memory*>(transfer.memory)->descriptor();
+}
+
+}  // namespace
+
+Link::Link(Endpoint& endpoint)
+    : endpoint_(endpoint),
+      finish_flag_(endpoint.domain().choice.finish == Finish::delivered ? FI_DELIVERY_COMPLETE
+                                                                        : 0) {
+  endpoint_.add(*this);
+}
+
+Link::~Link() {
+  // What is refused by the peer's keys is never heard of again from shm: then something is.
+  endpoint_.slots().end_slow(this, Status(Errc::kPeerDown));
+  endpoint_.remove(*this);
+  if (peer_ != FI_ADDR_UNSPEC) endpoint_.addresses().remove(peer_);
+}
+
+Status Link::connect(std::span<const std::byte> peer_offer) {
+  auto offer = decode_offer(peer_offer, endpoint_.offer());
+  if (!offer) return offer.error();
+  const bool is_host_bound = is_host_only(endpoint_.domain().info());
+  if (is_host_bound && offer->origin.host != endpoint_.origin().host)
+    return Status(Errc::kUnreachable, EHOSTUNREACH);
+  peer_ = endpoint_.addresses().add(offer->address);
+  if (peer_ == FI_ADDR_UNSPEC) return Status(Errc::kUnreachable, EADDRNOTAVAIL);
+  if (is_host_bound) watch_process(offer->origin);
+  failure_ = Status();
+  return Status();
+}
+
+/// Best effort: a process in another name space can't be watched.
+void Link::watch_process(const Origin& peer) noexcept {
+  process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, peer.process, 0)));
+}
+
+void Link::look_at_peer_slow() {
+  if (!process_) return;
+  pollfd look{process_.get(), POLLIN, 0};
+  if (::poll(&look, 1, 0) != 1) return;
+  process_.reset();
+  fail(Status(Errc::kPeerDown, ESRCH));
+  endpoint_.slots().end_slow(this, failure_);
+}
+
+Result<net::Post> Link::write_out(const Out& out, net::Operation& operation) {
+  if (!failure_.ok()) [[unlikely]]
+    return failure_;
+  Slot* slot = endpoint_.slots().take(*this, operation);
+  if (slot == nullptr) return net::Post::retry;
+  const iovec local{const_cast<void*>(out.bytes), out.length};
+  const fi_rma_iov remote{out.to.address, out.length, out.to.key};
+  void* descriptor = out.descriptor;
+  fi_msg_rma message{};
+  message.msg_iov = &local;
+  message.desc = &descriptor;
+  message.iov_count = 1;
+  message.addr = peer_;
+  message.rma_iov = &remote;
+  message.rma_iov_count = 1;
+  message.context = slot;
+  message.data = out.immediate;
+  return posted(*slot,
+                ::fi_writemsg(endpoint_.raw(), &message, out.flags | finish_flag_ | FI_COMPLETION));
+}
+
+Result<net::Post> Link::posted(Slot& slot, ssize_t result) {
+  if (result == 0) [[likely]] {
+    refused_ = 0;
+    return net::Post::posted;
+  }
+  endpoint_.slots().give_back(slot);
+  if (result == -FI_EAGAIN) return refused_slow();
+  fail(status_of(static_cast<int>(-result), Errc::kTransfer));
+  return failure_;
+}
+
+/// The queue is full, or there is no connection yet, or there will be none.
+Result<net::Post> Link::refused_slow() {
+  if (++refused_ == 1) refused_since_ns_ = now_ns();
+  if (refused_ % kRefusalsPerLook != 0) return net::Post::retry;
+  look_at_peer_slow();
+  if (!failure_.ok()) return failure_;
+  if (now_ns() - refused_since_ns_ < kUnreachableNs) return net::Post::retry;
+  fail(Status(Errc::kUnreachable, ETIMEDOUT));
+  endpoint_.slots().end_slow(this, failure_);
+  return failure_;
+}
+
+Result<net::Post> Link::write(const net::Transfer& transfer, net::Operation& operation) {
+  return write_out({transfer.local, transfer.bytes, descriptor_of(transfer), transfer.remote, 0, 0},
+                   operation);
+}
+
+Result<net::Post> Link::write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
+                                        net::Operation& operation) {
+  return write_out({transfer.local, transfer.bytes, descriptor_of(transfer), transfer.remote,
+                    FI_REMOTE_CQ_DATA, immediate},
+                   operation);
+}
+
+// FI_INJECT, not fi_inject_write: that one is never heard of again, and what it has queued on a
+// full socket goes out only while somebody polls.
+Result<net::Post> Link::write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
+                                    net::Operation& operation) {
+  return write_out({bytes.data(), bytes.size(), nullptr, to, FI_INJECT, 0}, operation);
+}
+
+Result<net::Post> Link::write_small_immediate(std::span<const std::byte> bytes,
+                                              net::RemoteMemory to, std::uint32_t immediate,
+                                              net::Operation& operation) {
+  return write_out(
+      {bytes.data(), bytes.size(), nullptr, to, FI_INJECT | FI_REMOTE_CQ_DATA, immediate},
+      operation);
+}
+
+Result<net::Post> Link::read(const net::Transfer& transfer, net::Operation& operation) {
+  if (!failure_.ok()) [[unlikely]]
+    return failure_;
+  Slot* slot = endpoint_.slots().take(*this, operation);
+  if (slot == nullptr) return net::Post::retry;
+  return posted(*slot,
+                ::fi_read(endpoint_.raw(), transfer.local, transfer.bytes, descriptor_of(transfer),
+                          peer_, transfer.remote.address, transfer.remote.key, slot));
+}
+
+}  // namespace larklane::ofi

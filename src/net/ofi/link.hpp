@@ -1,0 +1,70 @@
+#pragma once
+// One peer's endpoint, as ours sees it: a row in its table of addresses.
+
+#include <rdma/fabric.h>
+
+#include <cstdint>
+#include <span>
+
+#include "base/unique_fd.hpp"
+#include "net/ofi/endpoint.hpp"
+#include "net/provider.hpp"
+
+namespace larklane::ofi {
+
+/// How long posts may be refused while nothing is under way, before the peer counts as unreachable.
+/// libfabric connects, and connects again, without an error of its own.
+inline constexpr std::uint64_t kUnreachableNs = 20'000'000'000;
+
+/// Thread safety: vci-serial.
+class Link final : public net::Link {
+ public:
+  explicit Link(Endpoint& endpoint);
+  ~Link() override;
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  std::span<const std::byte> offer() const noexcept override { return endpoint_.offer(); }
+  Status connect(std::span<const std::byte> peer_offer) override;
+
+  Result<net::Post> write(const net::Transfer& transfer, net::Operation& operation) override;
+  Result<net::Post> write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
+                                    net::Operation& operation) override;
+  Result<net::Post> write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
+                                net::Operation& operation) override;
+  Result<net::Post> write_small_immediate(std::span<const std::byte> bytes, net::RemoteMemory to,
+                                          std::uint32_t immediate,
+                                          net::Operation& operation) override;
+  Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override;
+
+  // For its endpoint.
+  /// Every later post returns `status`.
+  void fail(Status status) noexcept {
+    if (failure_.ok()) failure_ = status;
+  }
+  void look_at_peer_slow();
+
+ private:
+  struct Out {
+    const void* bytes;
+    std::uint64_t length;
+    void* descriptor;
+    net::RemoteMemory to;
+    std::uint64_t flags;
+    std::uint32_t immediate;
+  };
+  Result<net::Post> write_out(const Out& out, net::Operation& operation);
+  Result<net::Post> posted(Slot& slot, ssize_t result);
+  Result<net::Post> refused_slow();
+  void watch_process(const Origin& peer) noexcept;
+
+  Endpoint& endpoint_;
+  const std::uint64_t finish_flag_;
+  fi_addr_t peer_ = FI_ADDR_UNSPEC;
+  UniqueFd process_;  ///< of a peer that only its process tells about
+  Status failure_{Errc::kUnreachable, 0};
+  std::uint32_t refused_ = 0;  ///< posts in a row
+  std::uint64_t refused_since_ns_ = 0;
+};
+
+}  // namespace larklane::ofi

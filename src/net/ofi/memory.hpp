@@ -1,0 +1,48 @@
+#pragma once
+// Registered memory, by whatever rules the provider has (fi_mr(3)).
+
+#include <rdma/fabric.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "net/ofi/handles.hpp"
+#include "net/provider.hpp"
+
+namespace larklane::ofi {
+
+/// Thread safety: immutable.
+class Memory final : public net::Memory {
+ public:
+  /// @param start  counted from by peers, or nullptr if they count from 0
+  Memory(Fid<fid_mr> region, std::unique_ptr<std::byte> nothing, const void* start) noexcept;
+  net::RemoteMemory remote() const noexcept override { return remote_; }
+  /// What local buffers in it are posted with.
+  void* descriptor() const noexcept { return descriptor_; }
+
+ private:
+  std::unique_ptr<std::byte> nothing_;
+  Fid<fid_mr> region_;
+  net::RemoteMemory remote_;
+  void* descriptor_;
+};
+
+/// Registers memory with one domain. Thread safety: thread-safe.
+class Registrar {
+ public:
+  /// @param domain  outlives it
+  Registrar(fid_domain& domain, const fi_domain_attr& attributes) noexcept;
+  /// @errors kNoMemory, kSystem
+  Result<std::unique_ptr<net::Memory>> add(void* start, std::uint64_t bytes);
+
+ private:
+  std::uint64_t next_key() noexcept;
+
+  fid_domain& domain_;
+  const int mode_;
+  const std::uint64_t key_mask_;
+  std::atomic<std::uint64_t> keys_{0};
+};
+
+}  // namespace larklane::ofi

@@ -1,0 +1,89 @@
+#include "net/registry.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace larklane::net {
+namespace {
+
+struct Provider {
+  std::string_view name;
+  std::string_view package;  ///< whose libraries the module needs
+  const char* symbol;        ///< an OpenFabric
+};
+constexpr Provider kProviders[] = {
+    {"ofi", "libfabric", "larklane_open_ofi"},
+    {"verbs", "libibverbs", "larklane_open_verbs"},
+};
+
+/// With the last slash. Empty: not known, the loader's own paths are searched.
+std::string own_folder() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr)
+    return {};
+  const std::string path = info.dli_fname;
+  return path.substr(0, path.rfind('/') + 1);
+}
+
+std::string module_path(const Provider& provider, const std::string& folder) {
+  std::string path = folder.empty() ? own_folder() : folder;
+  if (!path.empty() && path.back() != '/') path += '/';
+  return path + "liblarklane_" + std::string(provider.name) + LARKLANE_LIBRARY_SUFFIX;
+}
+
+/// Of a module that could not be opened.
+std::string why_not(const Provider& provider, const std::string& path, const std::string& error) {
+  const std::string name(provider.name);
+  if (path.find('/') != std::string::npos && ::access(path.c_str(), R_OK) != 0)
+    return "provider " + name + ": " + path + " can't be read: Larklane was built without it (" +
+           std::string(provider.package) + " was not found), or not installed whole";
+  return "provider " + name + ": " + error + ": install " + std::string(provider.package);
+}
+
+/// A function of a module.
+struct Opener {
+  OpenFabric open;
+};
+
+Result<Opener> find_provider(const Provider& provider, const std::string& folder,
+                             std::string* reason) {
+  const std::string path = module_path(provider, folder);
+  void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (module == nullptr) {
+    const char* error = ::dlerror();
+    *reason = why_not(provider, path, error != nullptr ? error : "unknown error");
+    return Status(Errc::kUnreachable, ENOENT);
+  }
+  void* symbol = ::dlsym(module, provider.symbol);
+  if (symbol == nullptr) {
+    *reason = "provider " + std::string(provider.name) + ": " + path + " has no " +
+              provider.symbol + ": it belongs to another version of Larklane";
+    return Errc::kVersion;
+  }
+  return Opener{reinterpret_cast<OpenFabric>(symbol)};
+}
+
+}  // namespace
+
+std::string provider_names() {
+  std::string names;
+  for (const Provider& provider : kProviders)
+    names += (names.empty() ? "" : ", ") + std::string(provider.name);
+  return names;
+}
+
+Result<std::unique_ptr<Fabric>> open_fabric(std::string_view name, const FabricOptions& options,
+                                            std::string* reason, const std::string& folder) {
+  for (const Provider& provider : kProviders) {
+    if (provider.name != name) continue;
+    auto opener = find_provider(provider, folder, reason);
+    if (!opener) return opener.error();
+    return opener->open(options, reason);
+  }
+  *reason = "no provider is called " + std::string(name) + ": there are " + provider_names();
+  return Errc::kBadOption;
+}
+
+}  // namespace larklane::net

@@ -1,0 +1,25 @@
+#pragma once
+// The only place that knows providers by name. Each is a module of its own beside our library,
+// opened when it is wanted: what is preloaded depends on libc and threads alone.
+// Thread safety: thread-safe.
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "net/provider.hpp"
+
+namespace larklane::net {
+
+/// "ofi, verbs": for messages about a name that is not one of them.
+std::string provider_names();
+
+/// Open provider `name`. Its module stays loaded until the process ends.
+/// @param folder  where the modules are; empty: the folder of our own library
+/// @param[out] reason  why there is none, for people
+/// @errors kBadOption: no such provider; kUnreachable: no module, or a library that it needs is
+/// missing; else the provider's
+Result<std::unique_ptr<Fabric>> open_fabric(std::string_view name, const FabricOptions& options,
+                                            std::string* reason, const std::string& folder = {});
+
+}  // namespace larklane::net
