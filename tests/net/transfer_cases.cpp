@@ -1,0 +1,308 @@
+// Bytes and immediates: all there, each once, whatever the order.
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <numeric>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "cases.hpp"
+
+namespace larklane::provider_test {
+namespace {
+
+constexpr std::size_t kSizes[] = {0, 1, 8, 4096, std::size_t{1} << 20, std::size_t{32} << 20};
+constexpr std::size_t kGuardBytes = 64;
+constexpr std::size_t kSpaceBytes = kSizes[std::size(kSizes) - 1] + 2 * kGuardBytes;
+constexpr std::uint32_t kGuardSeed = 0xdead;
+
+/// A link, memory to send from and memory that the other side writes to and reads from.
+struct Pair {
+  explicit Pair(Side& side_)
+      : side(side_),
+        node(side.open_node()),
+        link(side.open_link(node)),
+        source(kSpaceBytes),
+        target(kSpaceBytes),
+        source_memory(side.share(source)),
+        target_memory(side.share(target)),
+        remote_target(side.swap(target_memory->remote())),
+        remote_source(side.swap(source_memory->remote())) {
+    side.meet();
+  }
+  /// Into the other side's target, behind the guard.
+  net::Transfer out(std::size_t bytes) {
+    return {source.data(), source_memory.get(), to(kGuardBytes), bytes};
+  }
+  net::RemoteMemory to(std::size_t place) const {
+    return {remote_target.address + place, remote_target.key};
+  }
+  /// An immediate with nothing: what has been completed before is there when it is.
+  void ring(std::uint32_t immediate) {
+    side.complete([&](net::Operation& operation) {
+      return link->write_small_immediate({}, to(0), immediate, operation);
+    });
+  }
+  void await_immediate(std::uint32_t immediate) {
+    side.wait("an immediate", [&] { return !node.heard.empty(); });
+    CHECK(node.heard.size() == 1 && node.heard[0] == immediate);
+    node.heard.clear();
+  }
+  void expect_target(std::size_t bytes, std::uint32_t seed) const {
+    const auto all = std::span<const std::byte>(target);
+    CHECK(first_wrong(all.subspan(kGuardBytes, bytes), seed) == -1);
+    CHECK(first_wrong(all.first(kGuardBytes), kGuardSeed) == -1);
+    CHECK(first_wrong(all.subspan(kGuardBytes + bytes, kGuardBytes), kGuardSeed) == -1);
+  }
+  void prepare(std::size_t bytes, std::uint32_t seed) {
+    fill(std::span(source).first(bytes), seed + static_cast<std::uint32_t>(side.rank));
+    fill(std::span(target).first(kGuardBytes), kGuardSeed);
+    fill(std::span(target).subspan(kGuardBytes + bytes, kGuardBytes), kGuardSeed);
+    std::ranges::fill(std::span(target).subspan(kGuardBytes, bytes), std::byte{0});
+    side.meet();
+  }
+  std::uint32_t other_seed(std::uint32_t seed) const {
+    return seed + static_cast<std::uint32_t>(1 - side.rank);
+  }
+
+  Side& side;
+  Node& node;
+  std::unique_ptr<net::Link> link;
+  std::vector<std::byte> source, target;
+  std::unique_ptr<net::Memory> source_memory, target_memory;
+  net::RemoteMemory remote_target, remote_source;
+};
+
+void write(Side& side) {
+  Pair pair(side);
+  for (std::uint32_t i = 0; i < std::size(kSizes); ++i) {
+    pair.prepare(kSizes[i], i);
+    side.complete([&](net::Operation& operation) {
+      return pair.link->write(pair.out(kSizes[i]), operation);
+    });
+    std::ranges::fill(std::span(pair.source).first(kSizes[i]), std::byte{0});  // ours again
+    pair.ring(i);
+    pair.await_immediate(i);
+    pair.expect_target(kSizes[i], pair.other_seed(i));
+    side.meet();
+  }
+}
+
+void write_immediate(Side& side) {
+  Pair pair(side);
+  for (std::uint32_t i = 0; i < std::size(kSizes); ++i) {
+    pair.prepare(kSizes[i], i);
+    const std::uint32_t immediate = 0xffffffffU - i;
+    side.complete([&](net::Operation& operation) {
+      return pair.link->write_immediate(pair.out(kSizes[i]), immediate, operation);
+    });
+    pair.await_immediate(immediate);
+    pair.expect_target(kSizes[i], pair.other_seed(i));
+    side.meet();
+  }
+}
+
+void write_small(Side& side) {
+  Pair pair(side);
+  const std::size_t most = std::min<std::size_t>(side.fabric->limits().small_bytes_max, 65536);
+  CHECK(most >= 8);
+  std::uint32_t seed = 0;
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{8}, most / 2, most}) {
+    for (const bool is_with_immediate : {false, true}) {
+      pair.prepare(bytes, ++seed);
+      std::vector<std::byte> elsewhere(pair.source.begin(),
+                                       pair.source.begin() + static_cast<std::ptrdiff_t>(bytes));
+      side.complete([&](net::Operation& operation) {
+        auto post =
+            is_with_immediate
+                ? pair.link->write_small_immediate(elsewhere, pair.to(kGuardBytes), seed, operation)
+                : pair.link->write_small(elsewhere, pair.to(kGuardBytes), operation);
+        if (post && *post != net::Post::retry) std::ranges::fill(elsewhere, std::byte{0});
+        return post;
+      });
+      if (!is_with_immediate) pair.ring(seed);
+      pair.await_immediate(seed);
+      pair.expect_target(bytes, pair.other_seed(seed));
+      side.meet();
+    }
+  }
+}
+
+void read(Side& side) {
+  Pair pair(side);
+  for (std::uint32_t i = 0; i < std::size(kSizes); ++i) {
+    pair.prepare(kSizes[i], i);
+    const net::Transfer in{pair.target.data() + kGuardBytes, pair.target_memory.get(),
+                           pair.remote_source, kSizes[i]};
+    side.complete([&](net::Operation& operation) { return pair.link->read(in, operation); });
+    pair.expect_target(kSizes[i], pair.other_seed(i));
+    side.meet();
+  }
+}
+
+/// What is posted after a completion takes effect after it: a read sees what was written.
+void completion_orders(Side& side) {
+  Pair pair(side);
+  std::vector<std::byte> back(kSizes[4]);
+  const auto back_memory = side.share(back);
+  for (std::uint32_t i = 0; i < 2000; ++i) {
+    const std::size_t bytes = i % 100 == 99 ? back.size() : 8;
+    fill(std::span(pair.source).first(bytes), i);
+    side.complete([&](net::Operation& operation) {
+      return bytes == 8 && i % 2 == 0
+                 ? pair.link->write_small(std::span(pair.source).first(8), pair.to(0), operation)
+                 : pair.link->write(
+                       {pair.source.data(), pair.source_memory.get(), pair.to(0), bytes},
+                       operation);
+    });
+    side.complete([&](net::Operation& operation) {
+      return pair.link->read({back.data(), back_memory.get(), pair.to(0), bytes}, operation);
+    });
+    CHECK(first_wrong(std::span(back).first(bytes), i) == -1);
+  }
+  side.meet();
+}
+
+/// Odd multiplier: 2^32 values, each once.
+std::uint32_t scrambled(std::uint32_t i) { return i * 2654435761U + 12345; }
+
+void immediates_each_once(Side& side) {
+  constexpr std::uint32_t kCount = 20000;
+  constexpr std::uint32_t kAtOnce = 32;  // no more than are reserved: Node::kReserved
+  Pair pair(side);
+  std::vector<Note> notes(kCount);
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    side.wait("a place in the queue", [&] {
+      auto post = i % 3 == 0 ? pair.link->write_immediate(pair.out(i % 512), scrambled(i), notes[i])
+                             : pair.link->write_small_immediate(std::span(pair.source).first(i % 8),
+                                                                pair.to(0), scrambled(i), notes[i]);
+      CHECK(bool(post));
+      if (*post == net::Post::done) notes[i].ends = 1;
+      return *post != net::Post::retry;
+    });
+    if ((i + 1) % kAtOnce == 0)
+      side.wait("the other side's immediates", [&] { return pair.node.heard.size() > i; });
+    if ((i + 1) % kAtOnce == 0) side.meet();
+  }
+  side.wait("all completions", [&] {
+    return std::ranges::all_of(notes, [](const Note& note) { return note.ends > 0; });
+  });
+  side.wait("all immediates", [&] { return pair.node.heard.size() >= kCount; });
+  side.meet();
+  CHECK(pair.node.heard.size() == kCount);
+  for (const Note& note : notes) CHECK(note.ends == 1 && note.status.ok());
+  std::vector<std::uint32_t> wanted(kCount);
+  for (std::uint32_t i = 0; i < kCount; ++i) wanted[i] = scrambled(i);
+  std::ranges::sort(wanted);
+  std::ranges::sort(pair.node.heard);
+  CHECK(wanted == pair.node.heard);
+}
+
+/// 8 bytes arrive as a whole: a thread that looks all the time never sees a half, although the
+/// stream that they come in is cut anywhere.
+void words_are_whole(Side& side) {
+  constexpr std::uint32_t kCount = 20000;
+  constexpr std::size_t kStreamBytes = 1021;
+  Pair pair(side);
+  if (side.rank == 1) {
+    std::atomic<bool> is_over{false};
+    std::atomic<std::uint64_t> torn{0};
+    auto* word = reinterpret_cast<std::uint64_t*>(pair.target.data() + kGuardBytes);
+    *word = 0;
+    std::thread reader([&] {
+      // relaxed: the word is the only thing that is shared
+      while (!is_over.load(std::memory_order_relaxed)) {
+        const std::uint64_t seen =
+            std::atomic_ref<std::uint64_t>(*word).load(std::memory_order_relaxed);
+        if (seen != 0 && seen != ~std::uint64_t{0}) torn.store(seen, std::memory_order_relaxed);
+      }
+    });
+    side.meet();
+    side.wait("the last word", [&] { return !pair.node.heard.empty(); });
+    is_over.store(true, std::memory_order_relaxed);
+    reader.join();
+    const std::uint64_t seen = torn.load(std::memory_order_relaxed);
+    if (seen != 0)
+      std::fprintf(stderr, "a torn word: %#llx\n", static_cast<unsigned long long>(seen));
+    CHECK(seen == 0);
+    side.meet();
+    return;
+  }
+  side.meet();
+  std::vector<Note> notes(2 * kCount);
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    const std::uint64_t word = i % 2 == 0 ? ~std::uint64_t{0} : 0;
+    const auto post_all = [&](Note& note, const auto& post) {
+      side.wait("a place in the queue", [&] {
+        auto result = post(note);
+        CHECK(bool(result));
+        if (*result == net::Post::done) note.ends = 1;
+        return *result != net::Post::retry;
+      });
+    };
+    post_all(notes[2 * i], [&](Note& note) {
+      return pair.link->write_small(std::as_bytes(std::span(&word, 1)), pair.to(kGuardBytes), note);
+    });
+    post_all(notes[2 * i + 1], [&](Note& note) {
+      return pair.link->write(
+          {pair.source.data(), pair.source_memory.get(), pair.to(4096), kStreamBytes + i % 64},
+          note);
+    });
+  }
+  side.wait("all completions", [&] {
+    return std::ranges::all_of(notes, [](const Note& note) { return note.ends == 1; });
+  });
+  pair.ring(1);
+  side.meet();
+}
+
+constexpr Case kCases[] = {
+    {"write", write},
+    {"write_immediate", write_immediate},
+    {"write_small", write_small},
+    {"read", read},
+    {"completion_orders", completion_orders},
+    {"immediates_each_once", immediates_each_once},
+    {"words_are_whole", words_are_whole},
+};
+
+}  // namespace
+
+std::span<const Case> transfer_cases() { return kCases; }
+
+void print_latency(Side& side) {
+  constexpr std::size_t kWarmUp = 200;
+  constexpr std::size_t kRounds = 1000;
+  Pair pair(side);
+  std::vector<std::uint64_t> half_ns;
+  const std::uint64_t word = 1;
+  std::vector<Note> notes(kWarmUp + kRounds);
+  for (std::uint32_t i = 0; i < kWarmUp + kRounds; ++i) {
+    const std::uint64_t start = now_ns();
+    if (side.rank == 1) side.wait("ping", [&] { return pair.node.heard.size() > i; });
+    side.wait("a place in the queue", [&] {
+      auto post = pair.link->write_small_immediate(std::as_bytes(std::span(&word, 1)), pair.to(0),
+                                                   i, notes[i]);
+      CHECK(bool(post));
+      if (*post == net::Post::done) notes[i].ends = 1;
+      return *post != net::Post::retry;
+    });
+    if (side.rank == 0) side.wait("pong", [&] { return pair.node.heard.size() > i; });
+    if (i >= kWarmUp) half_ns.push_back((now_ns() - start) / 2);
+  }
+  side.wait("all completions", [&] {
+    return std::ranges::all_of(notes, [](const Note& note) { return note.ends == 1; });
+  });
+  side.meet();
+  if (side.rank != 0) return;
+  std::ranges::sort(half_ns);
+  std::printf("%s: half round trip of 8 bytes: median %llu ns, least %llu ns, 99 %% %llu ns\n",
+              side.fabric->limits().provider.c_str(),
+              static_cast<unsigned long long>(half_ns[kRounds / 2]),
+              static_cast<unsigned long long>(half_ns[0]),
+              static_cast<unsigned long long>(half_ns[kRounds * 99 / 100]));
+  std::fflush(stdout);
+}
+
+}  // namespace larklane::provider_test

@@ -1,0 +1,244 @@
+// Full queues, writes that are not allowed, dead peers.
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+
+#include "base/clock.hpp"
+#include "cases.hpp"
+
+namespace larklane::provider_test {
+namespace {
+
+/// Posts without a poll until the queue is full; the other side does not poll either.
+void full_queue(Side& side) {
+  constexpr std::size_t kBytes = 4096;
+  constexpr std::size_t kMost = 200000;
+  Node& node = side.open_node();
+  const auto link = side.open_link(node);
+  std::vector<std::byte> bytes(kBytes);
+  const auto memory = side.share(bytes);
+  const auto remote = side.swap(memory->remote());
+  side.complete([&](net::Operation& operation) {  // connected
+    return link->write({bytes.data(), memory.get(), remote, kBytes}, operation);
+  });
+  side.meet();
+  if (side.rank == 1) {
+    side.hear_idle<std::uint8_t>();
+    side.meet();
+    return;
+  }
+  std::vector<std::unique_ptr<Note>> notes;
+  const auto post = [&] {
+    notes.push_back(std::make_unique<Note>());
+    auto result = link->write({bytes.data(), memory.get(), remote, kBytes}, *notes.back());
+    CHECK(bool(result));
+    if (*result == net::Post::done) notes.back()->ends = 1;
+    if (*result == net::Post::retry) notes.pop_back();
+    return *result != net::Post::retry;
+  };
+  while (post()) CHECK(notes.size() < kMost);
+  const std::size_t full = notes.size();
+  for (int i = 0; i < 10; ++i) CHECK(!post());  // nothing has happened
+  side.say(std::uint8_t{1});
+  side.wait("a place in the queue", post);
+  for (std::size_t i = 0; i < 4 * full; ++i) side.wait("a place in the queue", post);
+  side.wait("all completions", [&] {
+    return std::ranges::all_of(notes, [](const auto& note) { return note->ends > 0; });
+  });
+  for (const auto& note : notes) CHECK(note->ends == 1 && note->status.ok());
+  std::printf("  full after %zu writes\n", full);
+  side.meet();
+}
+
+/// Three parts, of which the middle one is registered.
+class Fenced {
+ public:
+  static constexpr std::size_t kPart = std::size_t{1} << 20;
+  Fenced() {
+    void* place =
+        ::mmap(nullptr, 3 * kPart, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(place != MAP_FAILED);
+    base_ = static_cast<std::byte*>(place);
+  }
+  ~Fenced() { ::munmap(base_, 3 * kPart); }
+  Fenced(const Fenced&) = delete;
+  Fenced& operator=(const Fenced&) = delete;
+  std::span<std::byte> all() { return {base_, 3 * kPart}; }
+  std::span<std::byte> middle() { return all().subspan(kPart, kPart); }
+  bool is_outside_zero() {
+    const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };
+    return std::ranges::all_of(all().first(kPart), is_zero) &&
+           std::ranges::all_of(all().last(kPart), is_zero);
+  }
+
+ private:
+  std::byte* base_;
+};
+
+struct Attack {
+  const char* what;
+  std::uint64_t offset;  ///< from the first byte that is registered
+  std::size_t bytes;
+  std::uint64_t key_change;
+};
+constexpr std::size_t kLarge = std::size_t{1} << 19;  // more than is copied at once
+constexpr Attack kAttacks[] = {
+    {"behind", Fenced::kPart, kLarge, 0},
+    {"half behind", Fenced::kPart - kLarge / 2, kLarge, 0},
+    {"before", std::uint64_t{0} - kLarge, kLarge, 0},
+    {"with another key", 0, kLarge, 0x5a5a5a},
+    {"small behind", Fenced::kPart, 64, 0},
+    {"small half behind", Fenced::kPart - 32, 64, 0},
+    {"small before", std::uint64_t{0} - 64, 64, 0},
+    {"small with another key", 0, 64, 0x5a5a5a},
+};
+
+constexpr std::uint64_t kAnswerNs = 2'000'000'000;
+
+/// Try what is not allowed, then something that is. A completion may say only that the bytes have
+/// gone: then the refusal comes with what follows.
+void attempt(Side& side, net::Link& link, const Attack& attack, const net::Transfer& allowed) {
+  net::Transfer wrong = allowed;
+  wrong.remote.address += attack.offset;
+  wrong.remote.key ^= attack.key_change;
+  wrong.bytes = attack.bytes;
+  Note note;
+  const std::uint64_t start = now_ns();
+  side.wait("a post", [&] {
+    auto post = link.write(wrong, note);
+    if (!post) note = Note(1, post.error());
+    return !post || *post != net::Post::retry;
+  });
+  side.wait("an answer", [&] { return note.ends > 0 || now_ns() - start > kAnswerNs; });
+  if (note.ends == 0) {
+    std::printf("  %s: no answer\n", attack.what);
+    CHECK(side.are_refusals_silent);
+    return;
+  }
+  std::printf("  %s: %s, %d\n", attack.what, errc_name(note.status.code()), note.status.detail());
+  if (!note.status.ok()) return;
+  const Status next =
+      side.outcome([&](net::Operation& operation) { return link.read(allowed, operation); });
+  std::printf("    the read after it: %s, %d\n", errc_name(next.code()), next.detail());
+  CHECK(!next.ok() || side.are_refusals_silent);
+}
+
+/// Each on an endpoint of its own: it may not survive.
+void bounds(Side& side) {
+  for (const Attack& attack : kAttacks) {
+    Fenced fenced;
+    std::vector<std::byte> source(Fenced::kPart);
+    const auto memory = side.share(fenced.middle());
+    const auto source_memory = side.share(source);
+    const auto remote = side.swap(memory->remote());
+    Node& node = side.open_node();
+    side.poll_only(node);
+    auto link = side.open_link(node);
+    std::ranges::fill(source, std::byte{0xff});
+    if (side.rank == 0) {
+      const net::Transfer allowed{source.data(), source_memory.get(), remote, Fenced::kPart};
+      side.complete([&](net::Operation& operation) { return link->write(allowed, operation); });
+      attempt(side, *link, attack, allowed);
+    }
+    side.meet();
+    CHECK(fenced.is_outside_zero());
+    side.meet();
+  }
+}
+
+/// What process 0 has under way when process 1 dies, and what it posts afterwards, ends with an
+/// error.
+void killed_peer(Side& side) {
+  constexpr std::size_t kBytes = std::size_t{32} << 20;
+  Node& node = side.open_node();
+  const auto link = side.open_link(node);
+  std::vector<std::byte> bytes(kBytes);
+  const auto memory = side.share(bytes);
+  const auto remote = side.swap(memory->remote());
+  side.complete([&](net::Operation& operation) {
+    return link->write_small_immediate({}, remote, 1, operation);
+  });
+  side.wait("an immediate", [&] { return !node.heard.empty(); });
+  side.meet();
+  if (side.rank == 1) {
+    side.hear_idle<std::uint8_t>();
+    ::kill(::getpid(), SIGKILL);
+  }
+  std::vector<Note> notes(3);
+  const net::Transfer transfer{bytes.data(), memory.get(), remote, kBytes};
+  std::vector<Note*> under_way;
+  const auto take_up = [&](Note& note, Result<net::Post> post) {
+    CHECK(bool(post));
+    if (*post == net::Post::posted) under_way.push_back(&note);
+  };
+  const std::uint64_t start = now_ns();
+  take_up(notes[0], link->read(transfer, notes[0]));
+  take_up(notes[1], link->read(transfer, notes[1]));
+  take_up(notes[2], link->write(transfer, notes[2]));
+  CHECK(!under_way.empty() && under_way[0] == &notes[0]);
+  side.say(std::uint8_t{1});
+  side.wait("what the dead have not answered", [&] {
+    return std::ranges::all_of(under_way, [](const Note* note) { return note->ends == 1; });
+  });
+  std::printf("  %zu under way: %s, %d after %.2f s\n", under_way.size(),
+              errc_name(notes[0].status.code()), notes[0].status.detail(),
+              static_cast<double>(now_ns() - start) * 1e-9);
+  CHECK(!notes[0].status.ok());
+  // Later posts: one that still goes out into nothing may be followed by others, not for ever.
+  Status status;
+  side.wait("a post to the dead", [&] {
+    status = side.outcome([&](net::Operation& operation) {
+      return link->write_small({bytes.data(), 8}, remote, operation);
+    });
+    return !status.ok();
+  });
+  std::printf("  later posts: %s, %d after %.2f s\n", errc_name(status.code()), status.detail(),
+              static_cast<double>(now_ns() - start) * 1e-9);
+}
+
+/// Nothing is under way when process 1 dies: the next posts find out.
+void killed_idle_peer(Side& side) {
+  Node& node = side.open_node();
+  const auto link = side.open_link(node);
+  std::vector<std::byte> bytes(64);
+  const auto memory = side.share(bytes);
+  const auto remote = side.swap(memory->remote());
+  side.complete([&](net::Operation& operation) {
+    return link->write_small_immediate({}, remote, 1, operation);
+  });
+  side.wait("an immediate", [&] { return !node.heard.empty(); });
+  side.meet();
+  if (side.rank == 1) {
+    side.hear_idle<std::uint8_t>();
+    ::kill(::getpid(), SIGKILL);
+  }
+  side.say(std::uint8_t{1});
+  for (int i = 0; i < 1000; ++i) side.poll_all();
+  const std::uint64_t start = now_ns();
+  Status status;
+  side.wait("an error", [&] {
+    status = side.outcome([&](net::Operation& operation) {
+      return link->write_small({bytes.data(), 8}, remote, operation);
+    });
+    return !status.ok();
+  });
+  std::printf("  %s, %d after %.2f s\n", errc_name(status.code()), status.detail(),
+              static_cast<double>(now_ns() - start) * 1e-9);
+}
+
+constexpr Case kCases[] = {
+    {"full_queue", full_queue},
+    {"bounds", bounds},
+    {"killed_peer", killed_peer, true},
+    {"killed_idle_peer", killed_idle_peer, true},
+};
+
+}  // namespace
+
+std::span<const Case> trouble_cases() { return kCases; }
+
+}  // namespace larklane::provider_test
