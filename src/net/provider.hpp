@@ -63,6 +63,9 @@ struct Limits {
   std::uint32_t immediates_max;        ///< that one endpoint can reserve; 0: they need no reserve
   bool is_progress_manual;             ///< what peers do takes effect only while somebody polls here
   std::string provider;                ///< as users know it: "ofi tcp", "verbs mlx5_0 port 1"
+  /// 8 bytes at an address that is a multiple of 8 arrive as a whole. Where not (streams of a
+  /// socket), who reads them waits for an immediate that follows, or tells halves from wholes.
+  bool are_words_whole = true;
 };
 
 /// To one endpoint of one peer. Both sides make one, exchange their offers, and connect.
@@ -82,8 +85,7 @@ class Link {
   /// When the bytes are there, the peer's `on_immediate` is called. 0 bytes are legal.
   virtual Result<Post> write_immediate(const Transfer& transfer, std::uint32_t immediate,
                                        Operation& operation) = 0;
-  /// At most small_bytes_max bytes, which are copied before it returns, from any memory. 8 bytes at
-  /// an address that is a multiple of 8 arrive as a whole.
+  /// At most small_bytes_max bytes, which are copied before it returns, from any memory.
   virtual Result<Post> write_small(std::span<const std::byte> bytes, RemoteMemory to,
                                    Operation& operation) = 0;
   virtual Result<Post> write_small_immediate(std::span<const std::byte> bytes, RemoteMemory to,
