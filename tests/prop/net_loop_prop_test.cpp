@@ -59,6 +59,7 @@ struct Case {
   loop::Fabric::Options options{};
   fault::Plan plan{};
   std::uint32_t operations = 60;
+  std::uint32_t death_at = ~0u;  ///< so many operations later side 1 dies
 };
 
 /// One run.
@@ -77,8 +78,12 @@ class Run {
     }
   }
 
-  void go(std::uint32_t operations) {
+  void go(std::uint32_t operations, std::uint32_t death_at) {
     for (std::uint32_t posted = 0, idle = 0; posted < operations && idle < 100'000; ++idle) {
+      if (posted >= death_at && !is_dead_) {
+        loop_.kill_endpoint(1);
+        is_dead_ = true;
+      }
       if (random_.one_in(3)) posted += post() ? 1 : 0;
       move_on();
     }
@@ -193,12 +198,13 @@ class Run {
   }
 
   bool is_over(const Op& op) const {
-    const bool will_be_heard = op.has_immediate() && op.sent.status.ok();
+    const bool will_be_heard =
+        op.has_immediate() && op.sent.status.ok() && !(is_dead_ && op.remote.side == 1);
     return op.sent.times > 0 && (!will_be_heard || op.heard_count > 0);
   }
-  /// Its ranges may be used again. Those of a failed one may not: it may still be heard.
+  /// Its ranges may be used again, unless it may still be heard.
   void end(const Op& op) {
-    if (!is_over(op) || (!op.sent.status.ok() && op.has_immediate())) return;
+    if (!is_over(op) || (op.has_immediate() && op.heard_count == 0)) return;
     set_busy(op.local, false);
     set_busy(op.remote, false);
   }
@@ -230,6 +236,7 @@ class Run {
   std::array<std::vector<char>, 2> busy_{std::vector<char>(kSideBytes),
                                          std::vector<char>(kSideBytes)};
   std::uint64_t failed_count_ = 0;
+  bool is_dead_ = false;
   Pair pair_;
 };
 
@@ -250,7 +257,7 @@ loop::Fabric::Options any_network(loop::Random& random) {
 std::uint64_t run(const Case& c) {
   SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(c.seed));
   Run one(c);
-  one.go(c.operations);
+  one.go(c.operations, c.death_at);
   return one.failed_count();
 }
 
@@ -314,6 +321,19 @@ TEST(NetLoopProp, LinksMayDieAtAnyOperation) {
                           .endpoint = static_cast<std::uint32_t>(random.below(2))}},
               .held_one_in = 3,
               .late_one_in = 3};
+    return c;
+  });
+  if (std::getenv("LARKLANE_SEED") == nullptr) {
+    EXPECT_GT(failed, 2000 / kShare);
+  }
+}
+
+TEST(NetLoopProp, AnEndpointMayDieAtAnyTime) {
+  const std::uint64_t failed = for_seeds(2000, [](std::uint64_t seed) {
+    loop::Random random(seed);
+    Case c{seed, any_network(random)};
+    c.death_at = static_cast<std::uint32_t>(random.below(40));
+    c.plan = {.seed = seed, .late_one_in = static_cast<std::uint32_t>(random.below(3))};
     return c;
   });
   if (std::getenv("LARKLANE_SEED") == nullptr) {

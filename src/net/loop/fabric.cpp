@@ -202,6 +202,8 @@ const char* offence_name(Offence offence) noexcept {
       return "post before both sides are connected";
     case Offence::too_long:
       return "longer than the limits allow";
+    case Offence::completed_twice:
+      return "operation completed twice";
     case Offence::not_serial:
       return "calls at the same time";
   }

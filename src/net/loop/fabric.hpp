@@ -38,6 +38,7 @@ enum class Offence : std::uint8_t {
   fabric_busy,         ///< destroyed before its endpoints or memory
   not_connected,       ///< a post before both sides had connected
   too_long,            ///< longer than the limits allow
+  completed_twice,     ///< an operation; a fault of this network itself
   not_serial,          ///< two threads at once, or a poll within a callback
 };
 const char* offence_name(Offence offence) noexcept;

@@ -310,6 +310,7 @@ bool Wire::take(Port& port, Delivery& delivery) {
       operations_.erase(flight.operation);
       delivery = {std::exchange(flight.operation, nullptr), flight.status, 0};
     } else {  // its link was destroyed
+      if (flight.end != nullptr) report_locked(Offence::completed_twice, "in a poll");
       drop_locked(flight);
       continue;
     }
