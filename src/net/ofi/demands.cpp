@@ -57,7 +57,6 @@ Info blank_hints(const Device& device) {
   hints->mode = kAllModes;
   hints->domain_attr->mr_mode = kAllMrModes;
   if (!device.provider.empty()) hints->fabric_attr->prov_name = ::strdup(device.provider.c_str());
-  if (!device.domain.empty()) hints->domain_attr->name = ::strdup(device.domain.c_str());
   return hints;
 }
 
@@ -100,10 +99,7 @@ int rank(const fi_info& info) {
     if (names(info, slow)) return -1;
   if (is_host_only(info)) return 3;
   if (std::strcmp(info.domain_attr->name, "lo") == 0) return 2;
-  // net: what became tcp in version 1.18, still under way in 1.17.
-  const bool is_socket =
-      names(info, "tcp") || std::strncmp(info.fabric_attr->prov_name, "net", 3) == 0;
-  return is_socket ? 1 : 0;
+  return is_over_sockets(info) ? 1 : 0;
 }
 
 std::string known_providers() {
@@ -121,23 +117,23 @@ std::string version() {
   return "libfabric " + std::to_string(FI_MAJOR(version)) + "." + std::to_string(FI_MINOR(version));
 }
 
+bool has_domain(const fi_info* list, const std::string& domain) {
+  while (list != nullptr && domain != list->domain_attr->name) list = list->next;
+  return domain.empty() || list != nullptr;
+}
+
 /// What is not there at all, in words.
-std::string why_nothing(const Device& device) {
+std::string why_nothing(const Device& device, const fi_info* list) {
   const std::string has = version() + " has ";
-  if (device.provider.empty() && device.domain.empty())
+  if (list == nullptr && device.provider.empty())
     return has +
-           "no provider at all: its providers may be separate files: set FI_PROVIDER_PATH to "
-           "their folder";
-  const Info any =
-      device.domain.empty() ? nullptr : get_info(blank_hints(Device(device.provider)).get());
-  if (any == nullptr)
+           "no provider at all: they may be separate files: set FI_PROVIDER_PATH to their folder";
+  if (list == nullptr)
     return has + "no working provider " + device.provider + ", it has: " + known_providers();
   std::set<std::string> domains;
-  for (const fi_info* info = any.get(); info != nullptr; info = info->next)
-    domains.insert(info->domain_attr->name);
-  std::string text =
-      has + "no " + device.domain + " for provider " + device.provider + ", it has: ";
-  for (const std::string& name : domains) text += (name == *domains.begin() ? "" : ", ") + name;
+  for (; list != nullptr; list = list->next) domains.insert(list->domain_attr->name);
+  std::string text = has + "no " + device.domain + " for this provider, it has:";
+  for (const std::string& name : domains) text += " " + name;
   return text;
 }
 
@@ -163,6 +159,12 @@ bool is_host_only(const fi_info& info) noexcept {
   return says_so || names(info, "shm") || names(info, "sm2");
 }
 
+bool is_over_sockets(const fi_info& info) noexcept {
+  // net: what became tcp in version 1.18, still under way in 1.17.
+  return names(info, "tcp") || names(info, "sockets") || names(info, "udp") ||
+         std::strncmp(info.fabric_attr->prov_name, "net", 3) == 0;
+}
+
 std::vector<Candidate> candidates(const Device& device) {
   std::vector<Candidate> found;
   for (const Finish finish : {Finish::ordered, Finish::delivered}) {
@@ -170,6 +172,7 @@ std::vector<Candidate> candidates(const Device& device) {
     for (const fi_info* info = list.get(); info != nullptr; info = info->next) {
       if (info->tx_attr->inject_size < kSmallBytesMin || is_seen(found, *info)) continue;
       if (device.provider.empty() && rank(*info) < 0) continue;
+      // 1.17 does not look at the hint for it.
       if (!device.domain.empty() && device.domain != info->domain_attr->name) continue;
       found.push_back({Info(::fi_dupinfo(info)), finish});
     }
@@ -179,7 +182,9 @@ std::vector<Candidate> candidates(const Device& device) {
 }
 
 std::string why_none(const Device& device) {
-  if (get_info(blank_hints(device).get()) == nullptr) return why_nothing(device);
+  const Info list = get_info(blank_hints(device).get());
+  if (list == nullptr || !has_domain(list.get(), device.domain))
+    return why_nothing(device, list.get());
   const std::string who = device.provider.empty() ? "each provider" : "provider " + device.provider;
   const std::string lacks = who + " of " + version() + " lacks ";
   for (const Demand& demand : kDemands) {

@@ -41,5 +41,7 @@ std::string why_none(const Device& device);
 
 /// A provider within one host.
 bool is_host_only(const fi_info& info) noexcept;
+/// One that receives from sockets of the kernel, piece by piece.
+bool is_over_sockets(const fi_info& info) noexcept;
 
 }  // namespace larklane::ofi

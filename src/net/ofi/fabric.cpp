@@ -32,6 +32,7 @@ net::Limits limits_of(const fi_info& info) {
   limits.immediates_max = 0;
   limits.is_progress_manual = info.domain_attr->data_progress == FI_PROGRESS_MANUAL;
   limits.provider = "ofi " + name_of(info);
+  limits.are_words_whole = !is_over_sockets(info);
   return limits;
 }
 
