@@ -101,12 +101,12 @@ constexpr std::uint64_t kAnswerNs = 2'000'000'000;
 
 /// Try what is not allowed, then something that is. A completion may say only that the bytes have
 /// gone: then the refusal comes with what follows.
-void attempt(Side& side, net::Link& link, const Attack& attack, const net::Transfer& allowed) {
+void attempt(Side& side, net::Link& link, const Attack& attack, const net::Transfer& allowed,
+             Note& note) {
   net::Transfer wrong = allowed;
   wrong.remote.address += attack.offset;
   wrong.remote.key ^= attack.key_change;
   wrong.bytes = attack.bytes;
-  Note note;
   const std::uint64_t start = now_ns();
   side.wait("a post", [&] {
     auto post = link.write(wrong, note);
@@ -137,15 +137,18 @@ void bounds(Side& side) {
     const auto remote = side.swap(memory->remote());
     Node& node = side.open_node();
     side.poll_only(node);
+    Note note;  // outlives the link, which ends it at last
     auto link = side.open_link(node);
     std::ranges::fill(source, std::byte{0xff});
     if (side.rank == 0) {
       const net::Transfer allowed{source.data(), source_memory.get(), remote, Fenced::kPart};
       side.complete([&](net::Operation& operation) { return link->write(allowed, operation); });
-      attempt(side, *link, attack, allowed);
+      attempt(side, *link, attack, allowed, note);
     }
     side.meet();
     CHECK(fenced.is_outside_zero());
+    link.reset();
+    CHECK(side.rank == 1 || note.ends == 1);
     side.meet();
   }
 }
