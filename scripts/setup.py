@@ -30,6 +30,7 @@ DEBIAN = {
     "`larklane info` does not show the topology": "libhwloc-dev",
     "microbenchmarks are not built": "libbenchmark-dev",
     "tests that refuse system calls are skipped": "libseccomp-dev",
+    "the provider verbs is neither built nor tested": "libibverbs-dev ibverbs-providers",
     "the ThreadSanitizer stage is skipped": "clang-14 libclang-rt-14-dev",
     "the format is not checked": "clang-format-14",
     "profiles of programs with LLVM's OpenMP are not tested": "libomp-14-dev clang-14",

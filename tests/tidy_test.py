@@ -55,7 +55,7 @@ CLIENTS = {
 FOREIGN_HEADERS = {
     r"mpi\.h": ("src/mpi/", "bench/", "examples/", "demo/", "include/larklane/mpi_partitioned.h")
     + tuple(f"tests/{kind}/" for kind in ("conformance", "mp", "fault", "consume", "unit/mpi")),
-    r"infiniband/.*": ("src/net/verbs/", "tests/rdma/"),
+    r"infiniband/.*": ("src/net/verbs/", "tests/rdma/", "tests/unit/net_verbs/"),
     r"rdma/.*": ("src/net/ofi/", "src/net/verbs/", "tests/rdma/"),
     r"(CLI|nlohmann|fmt|hwloc)[/.].*": ("tools/", "bench/", "tests/unit/bench_traces_test.cpp"),
     r"gtest/.*": ("tests/",),

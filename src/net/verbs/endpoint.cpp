@@ -91,6 +91,13 @@ Result<std::unique_ptr<net::Link>> Endpoint::open_link() {
 }
 
 Status Endpoint::make_room(std::uint64_t queues, std::uint64_t receives, std::string* reason) {
+  const auto is_short = [&] {
+    return queues + retired_room_ + receives > static_cast<std::uint64_t>(completions_->cqe);
+  };
+  // Closed queues have left something, or nobody has looked since.
+  if (is_short() && retired_room_ != 0 && fetched_begin_ == fetched_end_) {
+    if (const auto fetched = fetch(kBatch); !fetched) return fetched.error();
+  }
   const std::uint64_t needed = queues + retired_room_ + receives;
   const auto present = static_cast<std::uint64_t>(completions_->cqe);
   if (needed <= present) return {};
@@ -153,7 +160,7 @@ void Endpoint::close_queue(SendQueue& queue) noexcept {
   queues_[place] = nullptr;
   ++lives_[place];
   queues_room_ -= queue.shape().depth;
-  retired_room_ += queue.shape().depth;
+  if (queue.may_be_heard_of()) retired_room_ += queue.shape().depth;
 }
 
 void Endpoint::set_pending(SendQueue& queue) noexcept {

@@ -21,7 +21,8 @@ std::uint32_t immediates_max(const Device& device) noexcept;
 
 /// Thread safety: vci-serial.
 // Invariants:
-// 1. Whenever a receiver is called, and after poll(), as many receives are posted as are reserved.
+// 1. Whenever a receiver is called, and after poll(), as many receives are posted as are reserved,
+//    those included whose immediates have come and not been taken from the completion queue.
 // 2. The completion queue has room for every receive that is posted and for every work request of
 //    every queue: after an error each of them completes by itself.
 // 3. A queue is in the list of pending ones while it has something to deliver, or unsignalled

@@ -79,6 +79,8 @@ class SendQueue {
 
   bool has_deliverable() const noexcept { return delivered_ != finished_; }
   bool is_idle() const noexcept { return delivered_ == posted_; }
+  /// The device may still report something of it.
+  bool may_be_heard_of() const noexcept { return is_dead() || finished_ != posted_; }
   bool is_dead() const noexcept { return !error_.ok(); }
   /// Take the next finished one. @return null: a flush, nobody waits for it
   net::Operation* take(Status* status) noexcept;

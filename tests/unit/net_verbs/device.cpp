@@ -1,0 +1,205 @@
+#include "device.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace larklane::verbs {
+namespace {
+
+FakeDevice* current = nullptr;
+
+FakeQueuePair& fake(ibv_qp* pair) { return *static_cast<FakeQueuePair*>(pair); }
+FakeCompletionQueue& fake(ibv_cq* queue) { return *static_cast<FakeCompletionQueue*>(queue); }
+FakeReceiveQueue& fake(ibv_srq* queue) { return *static_cast<FakeReceiveQueue*>(queue); }
+
+bool is_signalled(const FakeRequest& request) {
+  return (request.work.send_flags & IBV_SEND_SIGNALED) != 0;
+}
+
+int post_send(ibv_qp* pair, ibv_send_wr* work, ibv_send_wr** bad) {
+  FakeQueuePair& queue = fake(pair);
+  for (; work != nullptr; work = work->next) {
+    *bad = work;
+    if (current->post_send_error != 0) return current->post_send_error;
+    if (queue.requests.size() + queue.unfreed >= queue.made.cap.max_send_wr) return ENOMEM;
+    FakeRequest request{*work, {work->sg_list, work->sg_list + work->num_sge}, {}};
+    if ((work->send_flags & IBV_SEND_INLINE) != 0) {
+      for (ibv_sge& element : request.elements) {
+        if (element.length > queue.made.cap.max_inline_data) return EINVAL;
+        const auto* from = reinterpret_cast<const std::byte*>(element.addr);
+        request.inlined.assign(from, from + element.length);
+      }
+    }
+    if (queue.state == IBV_QPS_ERR) {
+      ibv_wc flushed{};
+      flushed.wr_id = work->wr_id;
+      flushed.status = IBV_WC_WR_FLUSH_ERR;
+      current->complete(fake(queue.send_cq), flushed);
+      continue;
+    }
+    queue.requests.push_back(std::move(request));
+  }
+  return 0;
+}
+
+int poll_cq(ibv_cq* queue, int most, ibv_wc* completions) {
+  if (current->is_poll_broken) return -1;
+  auto& waiting = fake(queue).completions;
+  int count = 0;
+  for (; count < most && !waiting.empty(); ++count) {
+    completions[count] = waiting.front();
+    waiting.pop_front();
+    const auto pair = current->pairs.find(completions[count].qp_num);
+    if (pair != current->pairs.end()) pair->second->unfreed = 0;
+  }
+  return count;
+}
+
+int req_notify_cq(ibv_cq* queue, int) {
+  fake(queue).is_armed = true;
+  return 0;
+}
+
+int post_srq_recv(ibv_srq* queue, ibv_recv_wr* work, ibv_recv_wr** bad) {
+  for (; work != nullptr; work = work->next) {
+    *bad = work;
+    if (current->post_receive_error != 0) return current->post_receive_error;
+    if (fake(queue).posted == fake(queue).posted_max) return ENOMEM;
+    ++fake(queue).posted;
+  }
+  return 0;
+}
+
+/// Where a request's bytes are on our side.
+std::byte* local_bytes(FakeRequest& request) {
+  if (!request.inlined.empty()) return request.inlined.data();
+  return reinterpret_cast<std::byte*>(request.elements[0].addr);
+}
+
+}  // namespace
+
+FakeDevice::FakeDevice() {
+  current = this;
+  std::strcpy(device.name, "fake0");
+  context.device = &device;
+  context.ops.post_send = &post_send;
+  context.ops.poll_cq = &poll_cq;
+  context.ops.req_notify_cq = &req_notify_cq;
+  context.ops.post_srq_recv = &post_srq_recv;
+  attributes.phys_port_cnt = 1;
+  attributes.max_srq_wr = 1000;
+  attributes.max_cq = 10;
+  attributes.max_cqe = 32767;
+  attributes.max_qp = 1000;
+  attributes.max_qp_wr = 4096;
+  attributes.max_qp_rd_atom = 128;
+  attributes.max_qp_init_rd_atom = 8;
+  port.state = IBV_PORT_ACTIVE;
+  port.active_mtu = IBV_MTU_4096;
+  port.max_msg_sz = 1u << 23;
+  port.gid_tbl_len = 1;
+  port.link_layer = IBV_LINK_LAYER_ETHERNET;
+  ibv_gid_entry gid{};
+  gid.gid_type = IBV_GID_TYPE_ROCE_V2;
+  gid.gid.raw[10] = gid.gid.raw[11] = 0xff;
+  gid.gid.raw[12] = 10;
+  gid.gid.raw[15] = 1;
+  gids = {gid};
+  if (::pipe2(event_pipe, O_CLOEXEC | O_NONBLOCK) != 0) std::abort();
+}
+
+FakeDevice::~FakeDevice() {
+  ::close(event_pipe[0]);
+  ::close(event_pipe[1]);
+  current = nullptr;
+}
+
+FakeDevice& FakeDevice::get() { return *current; }
+
+void FakeDevice::complete(FakeCompletionQueue& queue, const ibv_wc& completion) {
+  if (queue.completions.size() >= static_cast<std::size_t>(queue.cqe)) {
+    ++overruns;
+    return;
+  }
+  queue.completions.push_back(completion);
+  if (!std::exchange(queue.is_armed, false)) return;
+  const char event = 1;
+  if (::write(event_pipe[1], &event, 1) == 1) ++events_unacknowledged;
+}
+
+void FakeDevice::fail(FakeQueuePair& pair, ibv_wc_status status) {
+  pair.state = IBV_QPS_ERR;
+  pair.unfreed = 0;
+  while (!pair.requests.empty()) {
+    ibv_wc failed{};
+    failed.wr_id = pair.requests.front().work.wr_id;
+    failed.status = std::exchange(status, IBV_WC_WR_FLUSH_ERR);
+    failed.qp_num = pair.qp_num;
+    pair.requests.pop_front();
+    complete(fake(pair.send_cq), failed);
+  }
+}
+
+void FakeDevice::carry_out(FakeQueuePair& pair, const FakeRequest& posted) {
+  FakeRequest request = posted;
+  const bool has_immediate = request.work.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  const auto peer = pairs.find(pair.peer);
+  if (peer == pairs.end()) return fail(pair, IBV_WC_RETRY_EXC_ERR);
+  FakeReceiveQueue& receives = fake(peer->second->srq);
+  if (has_immediate && receives.posted == 0) {
+    ++not_ready;
+    return fail(pair, IBV_WC_RNR_RETRY_EXC_ERR);
+  }
+  pair.requests.pop_front();
+  if (!request.elements.empty()) {
+    auto* remote = reinterpret_cast<std::byte*>(request.work.wr.rdma.remote_addr);
+    const bool is_read = request.work.opcode == IBV_WR_RDMA_READ;
+    std::byte* local = local_bytes(request);
+    std::memcpy(is_read ? local : remote, is_read ? remote : local, request.elements[0].length);
+  }
+  if (has_immediate) {
+    --receives.posted;
+    ibv_wc arrived{};
+    arrived.wr_id = std::uint64_t{0xffff'ffff} << 32;
+    arrived.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+    arrived.wc_flags = IBV_WC_WITH_IMM;
+    arrived.imm_data = request.work.imm_data;
+    complete(fake(peer->second->recv_cq), arrived);
+  }
+  if (!is_signalled(request)) {
+    ++pair.unfreed;
+    return;
+  }
+  ibv_wc done{};
+  done.wr_id = request.work.wr_id;
+  done.qp_num = pair.qp_num;
+  complete(fake(pair.send_cq), done);
+}
+
+std::uint32_t FakeDevice::run(std::uint32_t most) {
+  std::uint32_t count = 0;
+  for (bool moved = true; moved && count < most;) {
+    moved = false;
+    for (const auto& [number, pair] : pairs) {
+      if (pair->requests.empty() || count == most) continue;
+      const FakeRequest request = pair->requests.front();
+      carry_out(*pair, request);
+      moved = true;
+      ++count;
+    }
+  }
+  return count;
+}
+
+std::uint32_t FakeDevice::waiting() const {
+  std::size_t count = 0;
+  for (const auto& [number, pair] : pairs) count += pair->requests.size();
+  return static_cast<std::uint32_t>(count);
+}
+
+}  // namespace larklane::verbs

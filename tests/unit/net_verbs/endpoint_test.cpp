@@ -1,0 +1,204 @@
+// Immediates and their receives, sleeping, and the end of an endpoint.
+
+#include <poll.h>
+
+#include "base/log.hpp"
+#include "pair.hpp"
+
+namespace larklane::verbs {
+namespace {
+
+class EndpointTest : public Pair {
+ protected:
+  ~EndpointTest() override { set_log_sink({}); }
+  Result<net::Post> ring(std::uint32_t immediate, Note& note) {
+    return links[0]->write_immediate(transfer(0), immediate, note);
+  }
+};
+
+TEST_F(EndpointTest, ConsumedReceivesAreReplenishedBeforeAnybodyHears) {
+  start();
+  struct Checking final : net::Receiver {
+    void on_immediate(std::uint32_t) override {
+      std::size_t posted = 0;  // or arrived, and not taken from the device yet
+      for (const FakeReceiveQueue* queue : FakeDevice::get().receive_queues)
+        posted += queue->posted;
+      for (const FakeCompletionQueue* queue : FakeDevice::get().completion_queues) {
+        posted += queue->completions.size();
+      }
+      ++count;
+      EXPECT_EQ(posted, 40u);
+    }
+    int count = 0;
+  } receiver;
+  links[1].reset();
+  endpoints[1] = must(fabric->open_endpoint(receiver));
+  links[0].reset();
+  connect();
+  ASSERT_TRUE(endpoints[1]->reserve_immediates(40).ok());
+  for (int round = 0; round < 5; ++round) {
+    std::array<Note, 40> notes;
+    for (Note& note : notes) ASSERT_EQ(must(ring(1, note)), net::Post::posted);
+    settle(0);
+    while (must(endpoints[1]->poll(7)) != 0) {
+    }
+  }
+  EXPECT_EQ(receiver.count, 200);
+  EXPECT_EQ(device.not_ready, 0u);
+  EXPECT_EQ(counters(1).receives, 240u);
+  EXPECT_LT(counters(1).receive_posts, 60u);  // in chains
+}
+
+TEST_F(EndpointTest, AnImmediateTooManyEndsTheLink) {
+  start();
+  ASSERT_TRUE(endpoints[1]->reserve_immediates(1).ok());
+  std::array<Note, 2> notes;
+  for (Note& note : notes) ASSERT_EQ(must(ring(7, note)), net::Post::posted);
+  settle();
+  EXPECT_TRUE(notes[0].status.ok());
+  EXPECT_EQ(notes[1].status, Status(Errc::kTransfer, IBV_WC_RNR_RETRY_EXC_ERR));
+  EXPECT_EQ(queue(0).to_send.rnr_retry, 0);
+}
+
+TEST_F(EndpointTest, ImmediatesCarryAll32Bits) {
+  start();
+  ASSERT_TRUE(endpoints[1]->reserve_immediates(2).ok());
+  std::array<Note, 2> notes;
+  ASSERT_EQ(must(ring(0x1234'5678, notes[0])), net::Post::posted);
+  ASSERT_EQ(must(ring(0xffff'ffff, notes[1])), net::Post::posted);
+  settle(0);
+  settle(1);
+  EXPECT_EQ(heard[1].all, (std::vector<std::uint32_t>{0x1234'5678, 0xffff'ffff}));
+}
+
+TEST_F(EndpointTest, ReservesNoMoreThanTheDeviceHasAndSaysSo) {
+  start();
+  EXPECT_EQ(fabric->limits().immediates_max, 1000u);
+  std::string said;
+  set_log_sink([&](LogLevel, std::string_view message) { said = message; });
+  ASSERT_TRUE(endpoints[0]->reserve_immediates(900).ok());
+  EXPECT_EQ(endpoints[0]->reserve_immediates(101).code(), Errc::kNoMemory);
+  EXPECT_NE(said.find("101"), std::string::npos) << said;
+  EXPECT_NE(said.find("900 of 1000"), std::string::npos) << said;
+  ASSERT_TRUE(endpoints[0]->reserve_immediates(100).ok());
+  endpoints[0]->release_immediates(500);
+  ASSERT_TRUE(endpoints[0]->reserve_immediates(500).ok());
+  EXPECT_EQ(counters().receives, 1000u);  // what was posted is used again
+  EXPECT_EQ(endpoints[0]->reserve_immediates(0xffff'ffff).code(), Errc::kNoMemory);
+}
+
+TEST_F(EndpointTest, ReleasedReceivesAreNotReplenished) {
+  start();
+  ASSERT_TRUE(endpoints[1]->reserve_immediates(10).ok());
+  endpoints[1]->release_immediates(6);
+  std::array<Note, 8> notes;
+  for (Note& note : notes) ASSERT_EQ(must(ring(1, note)), net::Post::posted);
+  settle(0);
+  settle(1);
+  EXPECT_EQ(counters(1).receives, 12u);  // 10 - 8, then up to 4
+}
+
+TEST_F(EndpointTest, TheCompletionQueueGrowsWithLinksAndReceives) {
+  start();
+  std::vector<std::unique_ptr<net::Link>> more;
+  for (int i = 0; i < 60; ++i) {
+    auto link = endpoints[0]->open_link();
+    ASSERT_TRUE(link) << i;
+    more.push_back(std::move(*link));
+  }
+  ASSERT_TRUE(endpoints[0]->reserve_immediates(1000).ok());
+  int largest = 0;
+  for (const FakeCompletionQueue* each : device.completion_queues) {
+    largest = std::max(largest, each->cqe);
+  }
+  EXPECT_GE(largest, 61 * 160 + 1000);
+}
+
+TEST_F(EndpointTest, RefusesALinkThatTheCompletionQueueHasNoRoomFor) {
+  device.attributes.max_cqe = 1000;
+  start();
+  set_log_sink([](LogLevel, std::string_view) {});
+  std::vector<std::unique_ptr<net::Link>> more;
+  for (int i = 1; i < 6; ++i) more.push_back(must(endpoints[0]->open_link()));
+  EXPECT_EQ(endpoints[0]->open_link().error().code(), Errc::kNoMemory);
+  more.pop_back();
+  EXPECT_TRUE(endpoints[0]->open_link());
+}
+
+TEST_F(EndpointTest, RoomOfClosedLinksIsUsedAgainWithoutAPoll) {
+  device.attributes.max_cqe = 1000;
+  start();
+  for (int i = 0; i < 100; ++i) {
+    Note note;
+    ASSERT_EQ(must(write(note)), net::Post::posted);
+    device.fail(queue(0), IBV_WC_RETRY_EXC_ERR);
+    ASSERT_EQ(must(endpoints[0]->poll(1)), 1u);
+    links[0].reset();
+    links[1].reset();
+    connect();
+  }
+}
+
+TEST_F(EndpointTest, AnEventIsSleptOnAndNoneIsMissed) {
+  start();
+  const auto is_readable = [&] {
+    pollfd fd{endpoints[0]->wait_fd(), POLLIN, 0};
+    return ::poll(&fd, 1, 0) == 1;
+  };
+  EXPECT_TRUE(endpoints[0]->arm());
+  EXPECT_FALSE(is_readable());
+  Note note;
+  ASSERT_EQ(must(write(note)), net::Post::posted);
+  device.run();
+  EXPECT_TRUE(is_readable());
+  EXPECT_FALSE(endpoints[0]->arm());  // there is something
+  EXPECT_FALSE(is_readable());
+  EXPECT_EQ(device.events_unacknowledged, 0u);
+  EXPECT_EQ(note.ends, 0);
+  EXPECT_FALSE(endpoints[0]->arm());  // still
+  EXPECT_EQ(must(endpoints[0]->poll(8)), 1u);
+  EXPECT_EQ(note.ends, 1);
+  EXPECT_TRUE(endpoints[0]->arm());
+}
+
+TEST_F(EndpointTest, NobodySleepsWhileAFlushIsToBePosted) {
+  start();
+  std::array<Note, 2> notes;
+  for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
+  device.run();
+  EXPECT_EQ(must(endpoints[0]->poll(1)), 1u);
+  EXPECT_FALSE(endpoints[0]->arm() && device.waiting() == 0);
+  settle();
+  EXPECT_EQ(notes[1].ends, 1);
+}
+
+TEST_F(EndpointTest, ABrokenCompletionQueueEndsEverythingOnce) {
+  start();
+  std::array<Note, 40> notes;
+  for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
+  Note read;
+  ASSERT_EQ(must(links[0]->read(transfer(1), read)), net::Post::posted);
+  device.is_poll_broken = true;
+  EXPECT_EQ(endpoints[0]->poll(1).error(), Status(Errc::kSystem, EIO));
+  for (const Note& note : notes) ASSERT_EQ(note.ends, 1);
+  EXPECT_EQ(read.ends, 1);
+  device.is_poll_broken = false;
+  EXPECT_FALSE(endpoints[0]->poll(1));
+  EXPECT_FALSE(endpoints[0]->open_link());
+  EXPECT_FALSE(endpoints[0]->reserve_immediates(1).ok());
+  EXPECT_FALSE(write(notes[0]));
+  for (const Note& note : notes) ASSERT_EQ(note.ends, 1);
+}
+
+TEST_F(EndpointTest, ReceivesThatCantBeReplenishedEndIt) {
+  start();
+  ASSERT_TRUE(endpoints[1]->reserve_immediates(1).ok());
+  Note note;
+  ASSERT_EQ(must(ring(1, note)), net::Post::posted);
+  device.run();
+  device.post_receive_error = EINVAL;
+  EXPECT_EQ(endpoints[1]->poll(1).error(), Status(Errc::kSystem, EINVAL));
+}
+
+}  // namespace
+}  // namespace larklane::verbs

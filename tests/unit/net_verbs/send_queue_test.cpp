@@ -1,0 +1,258 @@
+// Which work requests are signalled, when a post has to be made again, how operations end.
+
+#include "pair.hpp"
+
+namespace larklane::verbs {
+namespace {
+
+using SendQueueTest = Pair;
+
+TEST_F(SendQueueTest, LoneOperationsAreSignalledAndNeedNoFlush) {
+  start();
+  for (int i = 0; i < 1000; ++i) {
+    Note note;
+    ASSERT_EQ(must(write(note)), net::Post::posted);
+    settle();
+    ASSERT_EQ(note.ends, 1);
+    ASSERT_TRUE(note.status.ok());
+  }
+  EXPECT_EQ(counters().signalled, 1000u);
+  EXPECT_EQ(counters().unsignalled, 0u);
+  EXPECT_EQ(counters().flushes, 0u);
+}
+
+TEST_F(SendQueueTest, OfABurstEverySixteenthIsSignalledAndTheRestIsFlushed) {
+  start();
+  std::array<Note, 100> notes;
+  for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
+  EXPECT_EQ(counters().signalled, 7u);  // 1, 17, 33, 49, 65, 81, 97
+  EXPECT_EQ(counters().unsignalled, 93u);
+  settle();
+  for (const Note& note : notes) ASSERT_EQ(note.ends, 1);
+  EXPECT_EQ(counters().signalled, 8u);
+  EXPECT_EQ(counters().flushes, 1u);
+}
+
+TEST_F(SendQueueTest, NothingIsLeftBehindWhateverTheLengthOfTheBurst) {
+  start();
+  for (std::size_t length = 1; length <= 127; ++length) {
+    std::vector<Note> notes(length);
+    for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted) << length;
+    settle();
+    for (const Note& note : notes) ASSERT_EQ(note.ends, 1) << length;
+  }
+}
+
+TEST_F(SendQueueTest, FullIsRetryAndGoesOnAfterAPoll) {
+  start();
+  std::vector<Note> notes(127);
+  for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
+  Note late;
+  ASSERT_EQ(must(write(late)), net::Post::retry);
+  EXPECT_EQ(counters().full, 1u);
+  settle();
+  ASSERT_EQ(late.ends, 0);
+  ASSERT_EQ(must(write(late)), net::Post::posted);
+  settle();
+  EXPECT_EQ(late.ends, 1);
+}
+
+TEST_F(SendQueueTest, WhatTheDeviceCallsFullIsRetry) {
+  start();
+  Note first, second;
+  ASSERT_EQ(must(write(first)), net::Post::posted);
+  device.post_send_error = ENOMEM;
+  ASSERT_EQ(must(write(second)), net::Post::retry);
+  device.post_send_error = 0;
+  ASSERT_EQ(must(write(second)), net::Post::posted);
+  settle();
+  EXPECT_EQ(first.ends + second.ends, 2);
+}
+
+TEST_F(SendQueueTest, ManyRandomBurstsAndPollsEndEveryOperationOnce) {
+  start();
+  std::uint32_t state = 12345;
+  const auto random = [&](std::uint32_t below) {
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % below;
+  };
+  std::vector<Note> notes(20000);
+  std::size_t next = 0;
+  while (next < notes.size()) {
+    for (std::uint32_t burst = random(40); burst > 0 && next < notes.size(); --burst) {
+      if (must(write(notes[next])) == net::Post::retry) break;
+      ++next;
+    }
+    device.run(random(60));
+    ASSERT_LE(must(endpoints[0]->poll(3)), 3u);
+  }
+  settle();
+  for (const Note& note : notes) ASSERT_EQ(note.ends, 1);
+  EXPECT_LT(counters().signalled, counters().unsignalled);
+}
+
+TEST_F(SendQueueTest, PollServesNoMoreThanAskedFor) {
+  start();
+  std::array<Note, 40> notes;
+  for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
+  device.run();
+  for (int turn = 0; turn < 33; ++turn) ASSERT_EQ(must(endpoints[0]->poll(1)), 1u);
+  EXPECT_EQ(must(endpoints[0]->poll(1)), 0u);  // the flush is under way
+  device.run();
+  EXPECT_EQ(must(endpoints[0]->poll(64)), 7u);
+}
+
+TEST_F(SendQueueTest, SmallDataIsCopiedAtOnce) {
+  start();
+  std::array<std::byte, 8> small{};
+  small.fill(std::byte{7});
+  Note note;
+  ASSERT_EQ(must(links[0]->write_small(small, target_memory->remote(), note)), net::Post::posted);
+  EXPECT_NE(queue(0).requests[0].work.send_flags & IBV_SEND_INLINE, 0u);
+  small.fill(std::byte{9});
+  settle();
+  EXPECT_EQ(target[0], std::byte{7});
+  EXPECT_EQ(target[7], std::byte{7});
+  EXPECT_EQ(target[8], std::byte{0});
+}
+
+TEST_F(SendQueueTest, SmallDataIsCopiedAtOnceByADeviceWithoutInline) {
+  device.inline_max = 0;
+  start();
+  std::array<Note, 100> notes;
+  for (std::size_t i = 0; i < notes.size(); ++i) {
+    const std::array<std::byte, 2> small{static_cast<std::byte>(i), std::byte{1}};
+    auto to = target_memory->remote();
+    to.address += 2 * i;
+    ASSERT_EQ(must(links[0]->write_small(small, to, notes[i])), net::Post::posted);
+  }
+  EXPECT_EQ(queue(0).requests[0].work.send_flags & IBV_SEND_INLINE, 0u);
+  settle();
+  for (std::size_t i = 0; i < 100; ++i) ASSERT_EQ(target[2 * i], static_cast<std::byte>(i));
+}
+
+TEST_F(SendQueueTest, ReadsHaveAQueueOfTheirOwnAndAllAreSignalled) {
+  start();
+  target[3] = std::byte{42};
+  std::array<Note, 31> notes;
+  for (Note& note : notes) ASSERT_EQ(must(links[0]->read(transfer(16), note)), net::Post::posted);
+  Note late;
+  EXPECT_EQ(must(links[0]->read(transfer(16), late)), net::Post::retry);
+  EXPECT_EQ(must(links[0]->write(transfer(0), late)), net::Post::posted);  // not held up
+  EXPECT_EQ(queue(0).requests.size(), 1u);
+  EXPECT_EQ(queue(0, true).requests.size(), 31u);
+  settle();
+  EXPECT_EQ(source[3], std::byte{42});
+  for (const Note& note : notes) ASSERT_EQ(note.ends, 1);
+  EXPECT_EQ(counters().flushes, 0u);
+}
+
+struct ErrorCase {
+  ibv_wc_status status;
+  Errc code;
+};
+
+class ErrorTest : public Pair, public testing::WithParamInterface<ErrorCase> {};
+
+TEST_P(ErrorTest, EndsAllOnceWithTheFirstCause) {
+  start();
+  std::array<Note, 50> notes;
+  std::array<Note, 3> reads;
+  for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
+  for (Note& note : reads) ASSERT_EQ(must(links[0]->read(transfer(8), note)), net::Post::posted);
+  FakeQueuePair& failing = queue(0);
+  for (int i = 0; i < 5; ++i) device.carry_out(failing, FakeRequest(failing.requests.front()));
+  device.fail(failing, GetParam().status);
+  settle();
+  const Status error(GetParam().code, GetParam().status);
+  for (std::size_t i = 0; i < notes.size(); ++i) {
+    ASSERT_EQ(notes[i].ends, 1) << i;
+    // Those before it had arrived, although only the first of them said so.
+    ASSERT_EQ(notes[i].status, i < 5 ? Status() : error) << i;
+  }
+  for (const Note& note : reads) {
+    ASSERT_EQ(note.ends, 1);
+    ASSERT_EQ(note.status, error);
+  }
+  Note late;
+  EXPECT_EQ(write(late).error(), error);
+  EXPECT_EQ(links[0]->read(transfer(8), late).error(), error);
+  settle();
+  EXPECT_EQ(late.ends, 0);
+  EXPECT_EQ(device.overruns, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Statuses, ErrorTest,
+                         testing::Values(ErrorCase{IBV_WC_RETRY_EXC_ERR, Errc::kPeerDown},
+                                         ErrorCase{IBV_WC_WR_FLUSH_ERR, Errc::kPeerDown},
+                                         ErrorCase{IBV_WC_REM_ACCESS_ERR, Errc::kTransfer},
+                                         ErrorCase{IBV_WC_LOC_PROT_ERR, Errc::kTransfer},
+                                         ErrorCase{IBV_WC_RNR_RETRY_EXC_ERR, Errc::kTransfer}));
+
+TEST_F(SendQueueTest, ARefusedPostEndsWhatWasUnderWay) {
+  start();
+  std::array<Note, 20> notes;
+  for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
+  Note refused;
+  device.post_send_error = EINVAL;
+  EXPECT_EQ(write(refused).error(), Status(Errc::kSystem, EINVAL));
+  settle();
+  EXPECT_EQ(refused.ends, 0);
+  for (const Note& note : notes) {
+    ASSERT_EQ(note.ends, 1);
+    ASSERT_EQ(note.status, Status(Errc::kSystem, EINVAL));
+  }
+}
+
+TEST_F(SendQueueTest, AFlushThatIsRefusedEndsWhatItWasFor) {
+  start();
+  std::array<Note, 3> notes;
+  for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
+  device.run();
+  device.post_send_error = ENOMEM;
+  settle();
+  EXPECT_TRUE(notes[0].status.ok());
+  for (const Note& note : notes) ASSERT_EQ(note.ends, 1);
+  EXPECT_EQ(notes[2].status.code(), Errc::kSystem);
+}
+
+TEST_F(SendQueueTest, AnOperationMayPostAndMayEndItsLink) {
+  start();
+  struct Chain : Note {
+    static void again(net::Operation& operation, Status status) {
+      ended(operation, status);
+      auto& chain = static_cast<Chain&>(operation);
+      if (chain.ends < 10) {
+        ASSERT_EQ(must(chain.test->write(chain)), net::Post::posted);
+      } else {
+        chain.test->links[0].reset();
+      }
+    }
+    SendQueueTest* test;
+  } chain;
+  chain.complete = &Chain::again;
+  chain.test = this;
+  ASSERT_EQ(must(write(chain)), net::Post::posted);
+  settle();
+  EXPECT_EQ(chain.ends, 10);
+  EXPECT_EQ(counters().flushes, 0u);  // posted before the flush was decided on
+}
+
+TEST_F(SendQueueTest, ALinkInThePlaceOfAClosedOneHearsNothingOfIt) {
+  start();
+  std::array<Note, 3> notes;
+  for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
+  device.fail(queue(0), IBV_WC_RETRY_EXC_ERR);
+  ASSERT_EQ(must(endpoints[0]->poll(3)), 3u);  // completions of the flushed ones are left
+  links[0].reset();
+  links[1].reset();
+  connect();
+  Note note;
+  ASSERT_EQ(must(write(note)), net::Post::posted);
+  settle();
+  EXPECT_EQ(note.ends, 1);
+  EXPECT_TRUE(note.status.ok());
+}
+
+}  // namespace
+}  // namespace larklane::verbs
