@@ -5,23 +5,18 @@
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <mutex>
 #include <vector>
 
 namespace larklane::control {
 namespace {
 
-/// A socket is known by its inode: its number may be another file's by now.
-struct Kept {
-  int fd;
-  ino_t inode;
-};
-
-bool is_open(const Kept& kept) noexcept {
+/// The number may be another file's by now: a socket is known by its inode.
+bool is_socket(int fd, ino_t inode) noexcept {
   struct stat status {};
-  return ::fstat(kept.fd, &status) == 0 && S_ISSOCK(status.st_mode) && status.st_ino == kept.inode;
+  return ::fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) && status.st_ino == inode;
 }
 
 // Invariants: 1. Under the mutex no socket exists that is not listed. 2. fork holds the mutex.
@@ -36,14 +31,14 @@ class Guard {
   UniqueFd keep(int (*make)(void*), void* argument) {
     const std::lock_guard lock(mutex_);
     if (!dummy_) dummy_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (kept_.size() == kept_.capacity()) {
-      std::erase_if(kept_, [](const Kept& kept) { return !is_open(kept); });
-      kept_.reserve(2 * kept_.size() + 16);
-    }
     UniqueFd fd(make(argument));
     struct stat status {};
     const int error = errno;
-    if (fd && ::fstat(fd.get(), &status) == 0) kept_.push_back({fd.get(), status.st_ino});
+    if (fd && ::fstat(fd.get(), &status) == 0) {
+      const auto number = static_cast<std::size_t>(fd.get());
+      if (number >= inodes_.size()) inodes_.resize(number + 1);
+      inodes_[number] = status.st_ino;
+    }
     errno = error;
     return fd;
   }
@@ -56,16 +51,19 @@ class Guard {
   /// System calls only: another thread may have held any lock of the library at the fork. The
   /// numbers stay in use, since their owners will close them.
   void in_child() noexcept {
-    for (const Kept& kept : kept_) {
-      if (is_open(kept)) ::dup3(dummy_.get(), kept.fd, O_CLOEXEC);
+    for (std::size_t number = 0; number < inodes_.size(); ++number) {
+      const int fd = static_cast<int>(number);
+      if (inodes_[number] != 0 && is_socket(fd, inodes_[number])) {
+        ::dup3(dummy_.get(), fd, O_CLOEXEC);
+      }
     }
-    kept_.clear();
+    inodes_.clear();
     mutex_.unlock();
   }
 
   std::mutex mutex_;
   UniqueFd dummy_;
-  std::vector<Kept> kept_;
+  std::vector<ino_t> inodes_;  // by number, of all sockets so far; 0: none
 };
 
 }  // namespace
