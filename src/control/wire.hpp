@@ -1,5 +1,6 @@
 #pragma once
 // What travels on a control connection: one Hello, then records. Same host, so native byte order.
+// Between hosts the records are these, and what comes before them is remote_wire.hpp's.
 // A change of anything here but what the comment of Hello promises raises kProtocolVersion.
 
 #include <array>
