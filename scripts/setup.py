@@ -3,7 +3,8 @@
 
 * Debian packages, if there is apt-get and we are root;
 * two MPI libraries and some Python packages, each set in a virtual environment of its own under .deps/ (both MPI wheels own
-  bin/mpicc, so they can't share one).
+  bin/mpicc, so they can't share one);
+* a kernel of Debian's under .deps/, for the guest that has an RDMA device.
 
 What can't be installed is named, with what it costs, and the rest goes on. What is there already is not touched: a second run
 takes less than a second. Exit status: 0, or 1 with --strict if something is missing.
@@ -41,6 +42,8 @@ DEBIAN = {
     "nothing is tested on Open MPI 4.1": "openmpi-bin libopenmpi-dev openssh-client",
     "there is no provider for libfabric": "libfabric-dev",
     "the pkg-config file is not tested": "pkg-config",
+    "MPI jobs across hosts are not tested": "iproute2 util-linux hostname",
+    "nothing is tested on an RDMA device": "qemu-system-x86 busybox-static kmod ibverbs-utils ibverbs-providers iproute2",
     "the page of `larklane report` is not tested in a browser": "chromium",
 }
 
@@ -53,6 +56,16 @@ VENVS = {
         "no pictures, no test of the scripts, of mpi4py and of OTF2",
     ),
 }
+
+# Made by scripts of their own (which say with --check whether something is to be done): what it is, and what is lost without it.
+MADE = {
+    "rdma-vm": ("tests/rdma/prepare.py", "Debian's kernel for a guest, not installed", "nothing is tested on an RDMA device"),
+}
+
+
+def missing_made():
+    """@return the names of MADE that are not there, or not as they should be"""
+    return [name for name, (script, _, _) in MADE.items() if subprocess.run([sys.executable, ROOT / script, "--check"], check=False).returncode]
 
 
 def missing_packages():
@@ -120,6 +133,7 @@ def say_what_is_missing(packages):
     """@return whether anything is missing"""
     gaps = [(package, loss) for package, loss in packages.items()]
     gaps += [(f".deps/{name}", loss) for name, (_, loss) in VENVS.items() if missing_requirements(name)]
+    gaps += [(f".deps/{name}", MADE[name][2]) for name in missing_made()]
     if gaps:
         print("setup: going on without")
         for name, loss in gaps:
@@ -137,19 +151,24 @@ def main():
     may_apt = os.geteuid() == 0 and shutil.which("apt-get")
     packages = missing_packages()
     venvs = {name: missing for name in VENVS if (missing := missing_requirements(name))}
-    if packages or venvs:
+    made = missing_made()
+    if packages or venvs or made:
         print("setup: to be installed")
         if packages:
             how = "by apt-get" if may_apt else "not by us: that takes root and apt-get"
             print(f"  Debian packages ({how}): {' '.join(packages)}")
         for name, requirements in venvs.items():
             print(f"  Python packages in .deps/{name} (by pip): {' '.join(requirements)}")
+        for name in made:
+            print(f"  {MADE[name][1]}, in .deps/{name} (by {MADE[name][0]})")
         sys.stdout.flush()
         if not arguments.dry_run:
             if packages and may_apt:
                 install_packages(packages)
             for name, requirements in venvs.items():
                 install_venv(name, requirements)
+            for name in made:
+                run(sys.executable, str(ROOT / MADE[name][0]))
             packages = missing_packages()
     gaps = say_what_is_missing(packages)
     print(f"setup: {'ready as far as possible' if gaps else 'everything is there'} ({time.monotonic() - started:.1f} s)")

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPS = pathlib.Path(os.environ.get("LARKLANE_DEPS_DIR", ROOT / ".deps"))
@@ -100,12 +101,14 @@ EVERY = {**MPIS, **PEERS}
 
 @dataclasses.dataclass
 class Outcome:
-    """What a launch gave: `status` as the shell would see it, the ranks' `output` in rank order, where logs were kept."""
+    """What a launch gave: `status` as the shell would see it, the ranks' `output` in rank order and the launcher's, the ranks' alone, where
+    logs were kept."""
 
     status: int
     output: str
     logs: str | None
     seconds: float
+    by_rank: dict[int, str] = dataclasses.field(default_factory=dict)
 
 
 def _marked(mark: str) -> list[int]:
@@ -171,19 +174,20 @@ def _wait(process: subprocess.Popen, timeout_s: float) -> int:
 
 
 def launch(mpi: Mpi, ranks: int, command: list[str], timeout_s: float, environment=None,
-           launcher_flags=(), keep_logs_in=None) -> Outcome:
+           launcher_flags=(), keep_logs_in=None, started: Callable[[str], object] | None = None) -> Outcome:
     """Runs `command` on `ranks` processes of `mpi` for at most `timeout_s` seconds.
 
     `environment` is added to ours; None as a value removes a variable. Logs are kept under `keep_logs_in` if the launch fails.
+    `started` is told where the logs are while it runs: rank0.log and so on.
     """
     for _ in range(LAUNCHES):
-        outcome = _launch_once(mpi, ranks, command, timeout_s, environment, launcher_flags, keep_logs_in)
+        outcome = _launch_once(mpi, ranks, command, timeout_s, environment, launcher_flags, keep_logs_in, started)
         if NOT_STARTED not in outcome.output:
             break
     return outcome
 
 
-def _launch_once(mpi, ranks, command, timeout_s, environment, launcher_flags, keep_logs_in) -> Outcome:
+def _launch_once(mpi, ranks, command, timeout_s, environment, launcher_flags, keep_logs_in, started) -> Outcome:
     mark = uuid.uuid4().hex
     logs = tempfile.mkdtemp(prefix="launch-")
     env = {**os.environ, "OMP_WAIT_POLICY": "passive", **mpi.environment, MARK: mark}
@@ -201,19 +205,21 @@ def _launch_once(mpi, ranks, command, timeout_s, environment, launcher_flags, ke
             ["sh", "-c", 'ulimit -c 0; exec "$@"', "sh", *argv], env=env, stdout=launcher_log,
             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
+            if started:
+                started(logs)
             status = _wait(process, timeout_s)
         finally:
             _end(process, mark)
     seconds = time.monotonic() - begin
-    files = sorted(pathlib.Path(logs).glob("rank*.log")) + [pathlib.Path(logs, "launcher.log")]
-    output = "".join(f.read_text(errors="replace") for f in files)
+    by_rank = {int(f.stem[len("rank"):]): f.read_text(errors="replace") for f in pathlib.Path(logs).glob("rank[0-9]*.log")}
+    output = "".join(by_rank[rank] for rank in sorted(by_rank)) + pathlib.Path(logs, "launcher.log").read_text(errors="replace")
     kept = None
     if status not in (0, SKIP) and keep_logs_in is not None:
         kept = os.path.join(keep_logs_in, os.path.basename(logs))
         shutil.move(logs, kept)
     else:
         shutil.rmtree(logs, ignore_errors=True)
-    return Outcome(status, output, kept, seconds)
+    return Outcome(status, output, kept, seconds, by_rank)
 
 
 def main() -> int:

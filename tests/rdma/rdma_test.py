@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""What is tested on a Soft-RoCE device: commands in a guest, by boots. Prints how each ended, and `N passed, N failed`.
+
+Exit status: 0, 1 if a command failed, 77 if there is no guest or none of the boot's commands can be run.
+"""
+
+import argparse
+import dataclasses
+import pathlib
+import re
+import shutil
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import guest  # noqa: E402
+import prepare  # noqa: E402
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """A command: {build}, {deps} and {tests} in its text are folders. `expected`: patterns that its output must contain. `needs`: programs and files without
+    which it is skipped."""
+
+    name: str
+    text: str
+    limit_s: int
+    expected: tuple = ()
+    needs: tuple = ()
+
+
+# Two processes: the server listens before the client calls.
+PINGPONG = """
+pingpong="ibv_rc_pingpong -d rxe0 -g 1 -s 65536 -n 200 -c"
+$pingpong & until ss -Hltn 'sport = 18515' | grep -q .; do kill -0 $! || exit 1; sleep 0.1; done
+$pingpong 127.0.0.1 && wait $!"""
+MPIEXEC = "HYDRA_LAUNCHER=fork {deps}/mpich/bin/mpiexec"
+# MPICH's own messages over the device: what its network-native path can be compared with.
+MPICH_VERBS = "UCX_TLS=rc,self UCX_NET_DEVICES=rxe0:1 UCX_IB_GID_INDEX=1 MPIR_CVAR_NOLOCAL=1"
+EXCHANGE = "{build}/tests/hosts/mpich5/exchange"
+IN_MPICH = ("{deps}/mpich/bin/mpiexec", EXCHANGE)
+
+# All commands of one boot run in one guest, one after the other. Add here what needs the device; a boot takes 10 to 20 s.
+BOOTS = {
+    "device": (
+        Check("the device is there and its port is active", "ibv_devinfo -d rxe0", 30, (r"hca_id:\s*rxe0", "PORT_ACTIVE"), ("ibv_devinfo",)),
+        Check("RC ping-pong of two processes", PINGPONG, 60, (r"200 iters in",), ("ibv_rc_pingpong",)),
+        Check("MPICH over shared memory", f"{MPIEXEC} -n 2 {EXCHANGE} 1", 90, ("exchange: 2 ranks on 1 hosts: ok",), IN_MPICH),
+        Check("MPICH over verbs", f"{MPICH_VERBS} {MPIEXEC} -n 2 {EXCHANGE} 1", 120, ("exchange: 2 ranks on 1 hosts: ok",), IN_MPICH),
+    ),
+}
+
+
+def folders(build: pathlib.Path) -> dict[str, str]:
+    return {"build": str(build.resolve()), "deps": str(prepare.DEPS.resolve()), "tests": str(prepare.HERE.parent)}
+
+
+def missing(check: Check, places: dict[str, str]) -> list[str]:
+    return [need for need in (need.format(**places) for need in check.needs) if not shutil.which(need, path=prepare.PATH) and not pathlib.Path(need).exists()]
+
+
+def verdict(check: Check, result: guest.Result) -> str:
+    """@return what is wrong; empty: nothing"""
+    if result.status == guest.NOT_REACHED:
+        return "the guest was off before its end"
+    if result.status == guest.TIMED_OUT:
+        return f"no end within {check.limit_s} s"
+    if result.status:
+        return f"status {result.status}"
+    absent = [pattern for pattern in check.expected if not re.search(pattern, result.output)]
+    return f"its output has no {absent[0]!r}" if absent else ""
+
+
+def keep(name: str, outcome: guest.Boot) -> pathlib.Path:
+    """Keeps console and outputs. @return the folder"""
+    place = prepare.ROOT / "results" / "rdma" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "console").write_text(outcome.console)
+    for number, result in enumerate(outcome.results):
+        (place / f"{number}.out").write_text(f"# {result.command.name}\n{result.command.text}\n# {result.status}\n{result.output}")
+    return place
+
+
+def run(name: str, build: pathlib.Path) -> int:
+    places = folders(build)
+    lacks = {check: missing(check, places) for check in BOOTS[name]}
+    for check, what in lacks.items():
+        if what:
+            print(f"skip {check.name}: no {', '.join(what)}")
+    checks = [check for check, what in lacks.items() if not what]
+    if not checks:
+        return prepare.SKIP
+    commands = [guest.Command(check.name, check.text.format(**places), check.limit_s) for check in checks]
+    outcome = guest.boot(commands, folder=prepare.ROOT)
+    print(f"the guest was ready after {outcome.ready_s} s, off after {outcome.seconds:.1f} s")
+    failed = 0
+    for check, result in zip(checks, outcome.results):
+        wrong = verdict(check, result)
+        failed += bool(wrong)
+        print(f"{'not ok' if wrong else 'ok'} {check.name} ({result.seconds:.1f} s){': ' + wrong if wrong else ''}")
+        if wrong:
+            print(result.output)
+    if failed:
+        print(outcome.console if outcome.ready_s is None else "", f"kept in {keep(name, outcome)}")
+    print(f"{len(checks) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def limit_s(name: str) -> int:
+    """Seconds that a boot may take at most."""
+    return guest.BOOT_LIMIT_S + sum(check.limit_s + guest.GRACE_S for check in BOOTS[name]) + 2 * guest.GRACE_S
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="names of the boots, and how many seconds each may take")
+    parser.add_argument("--build", type=pathlib.Path, default=prepare.ROOT / "build/release", metavar="DIR")
+    parser.add_argument("boot", nargs="?", choices=BOOTS)
+    args = parser.parse_args()
+    if args.list or not args.boot:
+        print("\n".join(f"{name} {limit_s(name)}" for name in BOOTS))
+        return 0
+    why = guest.problem()
+    if why:
+        print(f"skipped: {why}")
+        return prepare.SKIP
+    return run(args.boot, args.build)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
