@@ -1,6 +1,8 @@
-// What every MPI must be able to do between hosts: `exchange [ROUNDS] [--wait]`. All ranks send to all others, with Isend and Irecv, from 0 B
-// to 1 MiB, then one partitioned message to the next rank (if this MPI has them; one round: Open MPI's later ones may be wrong).
-// Rank 0 prints `exchange: R ranks on H hosts: ok`. With --wait each rank prints `waiting` after the last round and exchanges until it is killed.
+// What every MPI must be able to do between hosts: `exchange [ROUNDS] [--wait]`. All ranks send to
+// all, with Isend and Irecv, from 0 B to 1 MiB, then one partitioned message to the next rank (if
+// this MPI has them; one round: Open MPI's later ones may be wrong). Rank 0 prints
+// `exchange: R ranks on H hosts: ok`. With --wait each rank then prints `waiting` and goes on until
+// it is killed.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +28,8 @@ static void exchange(int round, int bytes, unsigned char* to_send, unsigned char
     for (int at = 0; at < bytes; ++at) {
       out[at] = expected(rank, peer, round, at);
     }
-    MPI_Irecv(received + (size_t)peer * kSizeMax, bytes, MPI_BYTE, peer, round, MPI_COMM_WORLD, &requests[2 * peer]);
+    MPI_Irecv(received + (size_t)peer * kSizeMax, bytes, MPI_BYTE, peer, round, MPI_COMM_WORLD,
+              &requests[2 * peer]);
     MPI_Isend(out, bytes, MPI_BYTE, peer, round, MPI_COMM_WORLD, &requests[2 * peer + 1]);
   }
   MPI_Waitall(2 * ranks, requests, MPI_STATUSES_IGNORE);
@@ -48,8 +51,10 @@ static void partitioned(unsigned char* to_send, unsigned char* received) {
   for (int at = 0; at < kPartitions * kPartitionBytes; ++at) {
     to_send[at] = expected(rank, to, -1, at);
   }
-  MPI_Psend_init(to_send, kPartitions, kPartitionBytes, MPI_BYTE, to, 9, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]);
-  MPI_Precv_init(received, kPartitions, kPartitionBytes, MPI_BYTE, from, 9, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]);
+  MPI_Psend_init(to_send, kPartitions, kPartitionBytes, MPI_BYTE, to, 9, MPI_COMM_WORLD,
+                 MPI_INFO_NULL, &requests[0]);
+  MPI_Precv_init(received, kPartitions, kPartitionBytes, MPI_BYTE, from, 9, MPI_COMM_WORLD,
+                 MPI_INFO_NULL, &requests[1]);
   MPI_Startall(2, requests);
   for (int partition = 0; partition < kPartitions; ++partition) {
     MPI_Pready(partition, requests[0]);
