@@ -1,0 +1,179 @@
+#include "vci/vci.hpp"
+
+#include <utility>
+
+namespace larklane::vci {
+
+class LARKLANE_SCOPED_CAPABILITY Vci::Guard {
+ public:
+  explicit Guard(Vci& vci) noexcept LARKLANE_ACQUIRE(vci.lock_) : vci_(vci) { vci_.lock_.lock(); }
+  ~Guard() LARKLANE_RELEASE() { vci_.unlock(); }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+ private:
+  Vci& vci_;
+};
+
+Vci::Vci(const net::Limits& limits, net::Receiver& receiver) noexcept
+    : write_bytes_max_(limits.write_bytes_max),
+      read_bytes_max_(limits.read_bytes_max),
+      receiver_(receiver) {
+  for (Chunk& chunk : chunks_) {
+    chunk.vci = this;
+    chunk.complete = &Vci::chunk_complete;
+    chunk.next = std::exchange(free_chunks_, &chunk);
+  }
+}
+
+Result<std::unique_ptr<Vci>> Vci::create(net::Fabric& fabric, net::Receiver& receiver) {
+  std::unique_ptr<Vci> vci(new Vci(fabric.limits(), receiver));
+  auto endpoint = fabric.open_endpoint(*vci);
+  if (!endpoint) return endpoint.error();
+  vci->owned_endpoint_ = std::move(endpoint).value();
+  const Guard guard(*vci);
+  vci->endpoint_ = vci->owned_endpoint_.get();
+  return vci;
+}
+
+void Vci::post(Work& work) noexcept {
+  if (!lock_.lock_or_queue(work)) return;
+  accept_locked(work);
+  unlock();
+}
+
+std::uint32_t Vci::progress() noexcept {
+  if (!lock_.try_lock()) return 0;
+  std::uint32_t served = 0;
+  if (dead_.ok()) {
+    send_deferred_locked();
+    count(counters_.polls);
+    auto polled = endpoint_->poll(kPollMost);
+    if (polled)
+      served = *polled;
+    else
+      dead_ = polled.error();
+    if (served == 0) count(counters_.empty_polls);
+  }
+  send_deferred_locked();
+  unlock();
+  return served;
+}
+
+void Vci::on_immediate(std::uint32_t immediate) {
+  count(counters_.immediates);
+  receiver_.on_immediate(immediate);
+}
+
+/// What others have queued meanwhile goes out first.
+LARKLANE_NOT_FOLLOWED void Vci::unlock() noexcept {
+  while (Work* queued = lock_.try_unlock())
+    while (queued != nullptr) {
+      Work& work = *std::exchange(queued, queued->next);
+      count(counters_.queued);
+      accept_locked(work);
+    }
+}
+
+void Vci::accept_locked(Work& work) noexcept {
+  count(counters_.posts);
+  work.cut = {};
+  if (deferred_.empty() && dead_.ok() && send_locked(work)) return;
+  if (dead_.ok())
+    deferred_.push_back(work);
+  else
+    work.complete(work, dead_);
+}
+
+void Vci::send_deferred_locked() noexcept {
+  while (!deferred_.empty()) {
+    Work& work = deferred_.pop_front();
+    if (!dead_.ok())
+      work.complete(work, dead_);  // nothing of it is under way: the endpoint has ended that
+    else if (!send_locked(work))
+      return deferred_.push_front(work);
+  }
+}
+
+bool Vci::send_locked(Work& work) noexcept {
+  const std::span<const std::byte> small(work.small, work.small_bytes);
+  switch (work.kind) {
+    case Work::Kind::small:
+      return is_answered_locked(work, work.link->write_small(small, work.transfer.remote, work));
+    case Work::Kind::small_immediate:
+      return is_answered_locked(work, work.link->write_small_immediate(small, work.transfer.remote,
+                                                                       work.immediate, work));
+    default:
+      break;
+  }
+  if (work.transfer.bytes > bytes_max(work)) return send_cut_slow(work);
+  if (work.kind == Work::Kind::write)
+    return is_answered_locked(work, work.link->write(work.transfer, work));
+  if (work.kind == Work::Kind::read)
+    return is_answered_locked(work, work.link->read(work.transfer, work));
+  return is_answered_locked(work, work.link->write_immediate(work.transfer, work.immediate, work));
+}
+
+bool Vci::is_answered_locked(Work& work, Result<net::Post> answer) noexcept {
+  if (!answer) {
+    work.complete(work, answer.error());
+    return true;
+  }
+  switch (*answer) {
+    case net::Post::posted:
+      return true;
+    case net::Post::done:
+      work.complete(work, {});
+      return true;
+    case net::Post::retry:
+      break;
+  }
+  count(counters_.retries);
+  return false;
+}
+
+Result<std::unique_ptr<net::Link>> Vci::open_link() {
+  const Guard guard(*this);
+  return endpoint_->open_link();
+}
+
+Status Vci::connect(net::Link& link, std::span<const std::byte> peer_offer) {
+  const Guard guard(*this);
+  return link.connect(peer_offer);
+}
+
+void Vci::close_link(std::unique_ptr<net::Link> link) {
+  const Guard guard(*this);
+  link.reset();
+}
+
+Status Vci::reserve_immediates(std::uint32_t count) {
+  const Guard guard(*this);
+  return endpoint_->reserve_immediates(count);
+}
+
+void Vci::release_immediates(std::uint32_t count) {
+  const Guard guard(*this);
+  endpoint_->release_immediates(count);
+}
+
+int Vci::wait_fd() noexcept {
+  const Guard guard(*this);
+  return endpoint_->wait_fd();
+}
+
+bool Vci::arm() {
+  const Guard guard(*this);
+  return dead_.ok() && endpoint_->arm();
+}
+
+VciCounts Vci::counts() const noexcept {
+  const auto value = [](const std::atomic<std::uint64_t>& counter) {
+    return counter.load(std::memory_order_relaxed);  // relaxed: statistics
+  };
+  return {value(counters_.posts),       value(counters_.queued),      value(counters_.retries),
+          value(counters_.chunks),      value(counters_.chunk_waits), value(counters_.polls),
+          value(counters_.empty_polls), value(counters_.immediates)};
+}
+
+}  // namespace larklane::vci

@@ -1,0 +1,144 @@
+#pragma once
+// A lane, or virtual communication interface: one endpoint, one completion queue, one lock, one
+// queue of posts that wait for it. Threads that use different lanes never meet.
+// (Zambre et al., ICS'20.)
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/status.hpp"
+#include "base/thread_safety.hpp"
+#include "net/provider.hpp"
+#include "vci/lane_lock.hpp"
+#include "vci/work.hpp"
+
+namespace larklane::vci {
+
+inline constexpr std::size_t kLineBytes = 64;
+
+/// What a lane has done, by reason. Thread safety: immutable.
+struct VciCounts {
+  std::uint64_t posts;        ///< works
+  std::uint64_t queued;       ///< of these: because the lock was held, by whomever
+  std::uint64_t retries;      ///< by the provider: its queue was full
+  std::uint64_t chunks;       ///< operations of works that had to be cut
+  std::uint64_t chunk_waits;  ///< for a chunk operation: all were under way
+  std::uint64_t polls;
+  std::uint64_t empty_polls;  ///< of these: found nothing
+  std::uint64_t immediates;   ///< that peers have sent
+};
+
+// Thread safety: thread-safe.
+// Invariants:
+// 1. Every Work that was posted is completed exactly once, after post() has begun, maybe before it
+//    has returned; with an error if the link or the endpoint is dead.
+// 2. Nothing waits in the queue while nobody holds the lock. What the provider has refused with
+//    `retry`, or what waits for the completion of chunks, goes out with the progress() that finds
+//    room, and all that was posted after it follows it.
+// 3. Operation::complete and on_immediate run with the lock held. They may post(): it queues, and
+//    goes out before the lock is given back.
+// 4. Works are handed to the provider in the order in which they have got or found the lock. A cut
+//    write_immediate hands on its last chunk when its others are complete; later works do not wait
+//    for that.
+class Vci final : private net::Receiver {
+ public:
+  /// @param receiver  outlives the lane
+  static Result<std::unique_ptr<Vci>> create(net::Fabric& fabric, net::Receiver& receiver);
+  ~Vci() override = default;  ///< its links are closed, and nothing that was posted is under way
+
+  /// Never blocks, never allocates, never says retry. Whoever holds the lock posts what others have
+  /// queued meanwhile.
+  void post(Work& work) noexcept;
+  /// One turn, unless another thread is at it. @return completions and immediates that were served
+  std::uint32_t progress() noexcept;
+
+  // To set up and to sleep: these wait for the lock, so not from Operation::complete or
+  // on_immediate.
+  Result<std::unique_ptr<net::Link>> open_link();
+  Status connect(net::Link& link, std::span<const std::byte> peer_offer);
+  /// Nothing of it is under way.
+  void close_link(std::unique_ptr<net::Link> link);
+  Status reserve_immediates(std::uint32_t count);
+  void release_immediates(std::uint32_t count);
+  /// Run `change` with the lock held: no callback runs meanwhile.
+  template <class Change>
+  void exclusively(Change&& change) LARKLANE_NOT_FOLLOWED {
+    lock_.lock();
+    change();
+    unlock();
+  }
+  /// As net::Endpoint's.
+  int wait_fd() noexcept;
+  /// Before a sleep on wait_fd(). False: do not sleep, call progress().
+  bool arm();
+
+  VciCounts counts() const noexcept;
+
+ private:
+  /// An operation of a work that had to be cut.
+  struct Chunk : net::Operation {
+    Vci* vci = nullptr;
+    Work* work = nullptr;
+    Chunk* next = nullptr;  // while it is free
+  };
+  /// Of all works together: enough for several large transfers to overlap, few enough to be had
+  /// for nothing where none is ever cut.
+  static constexpr std::size_t kChunkCount = 16;
+  /// Completions and immediates of one turn: bounds how long posts of others wait in the queue.
+  static constexpr std::uint32_t kPollMost = 32;
+
+  class Guard;
+  friend class Guard;
+  /// Written by the lock's holder only.
+  struct alignas(kLineBytes) Counters {
+    std::atomic<std::uint64_t> posts{0}, queued{0}, retries{0}, chunks{0}, chunk_waits{0}, polls{0},
+        empty_polls{0}, immediates{0};
+  };
+  static void count(std::atomic<std::uint64_t>& counter) noexcept {
+    // relaxed: statistics. No read-modify-write: the lock has one holder.
+    counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+  Vci(const net::Limits& limits, net::Receiver& receiver) noexcept;
+  void on_immediate(std::uint32_t immediate) override;
+
+  void unlock() noexcept LARKLANE_RELEASE(lock_);
+  void accept_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
+  void send_deferred_locked() noexcept LARKLANE_REQUIRES(lock_);
+  /// False: `work` has to wait. True: it is none of the caller's business any more, maybe gone.
+  bool send_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
+  bool is_answered_locked(Work& work, Result<net::Post> answer) noexcept LARKLANE_REQUIRES(lock_);
+  std::uint64_t bytes_max(const Work& work) const noexcept {
+    return work.kind == Work::Kind::read ? read_bytes_max_ : write_bytes_max_;
+  }
+
+  // Works that are longer than one operation may be: cut.cpp.
+  bool send_cut_slow(Work& work) noexcept LARKLANE_REQUIRES(lock_);
+  bool send_chunks_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
+  bool send_chunk_locked(Work& work, std::uint64_t bytes) noexcept LARKLANE_REQUIRES(lock_);
+  bool send_last_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
+  void free_chunk_locked(Chunk& chunk) noexcept LARKLANE_REQUIRES(lock_);
+  static void chunk_complete(net::Operation& operation, Status status);
+
+  // The line that all posters write.
+  alignas(kLineBytes) LaneLock lock_;
+
+  // The line that only the holder needs.
+  alignas(kLineBytes) net::Endpoint* endpoint_ LARKLANE_GUARDED_BY(lock_) = nullptr;
+  WorkRow deferred_ LARKLANE_GUARDED_BY(lock_);  // empty, or its first one waits for a poll
+  Status dead_ LARKLANE_GUARDED_BY(lock_);       // why the endpoint is dead
+  Chunk* free_chunks_ LARKLANE_GUARDED_BY(lock_) = nullptr;
+  const std::uint64_t write_bytes_max_;
+  const std::uint64_t read_bytes_max_;
+
+  Counters counters_;
+
+  net::Receiver& receiver_;
+  Chunk chunks_[kChunkCount];
+  std::unique_ptr<net::Endpoint> owned_endpoint_;
+};
+
+}  // namespace larklane::vci
