@@ -94,7 +94,7 @@ std::optional<std::uint64_t> parse_in_range(std::string_view text, const Option&
 }
 
 /// @param form  one alternative: "word", "word:N" (a count), "word[:BYTES]", or "word[:DELAY]" and
-/// "word[:DEADLINE]" (times); all but delays are at least 1
+/// "word[:DEADLINE]" (times); all but delays are at least 1; "word[:DEVICE]": any name
 bool matches_form(std::string_view text, std::string_view form) {
   const std::size_t word_end = form.find_first_of("[:");
   const std::string_view word = form.substr(0, word_end);
@@ -103,6 +103,7 @@ bool matches_form(std::string_view text, std::string_view form) {
   if (word_end == std::string_view::npos) return rest.empty();
   if (rest.empty()) return form[word_end] == '[';
   if (rest[0] != ':') return false;
+  if (form.find("DEVICE") != std::string_view::npos) return rest.size() > 1;
   const bool is_bytes = form.find("BYTES") != std::string_view::npos;
   const bool is_delay = form.find("DELAY") != std::string_view::npos;
   const bool is_time = is_delay || form.find("DEADLINE") != std::string_view::npos;

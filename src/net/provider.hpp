@@ -57,12 +57,12 @@ struct Transfer {
 
 /// What a fabric can do. Thread safety: immutable.
 struct Limits {
-  std::uint64_t write_bytes_max;       ///< of one write; longer ones are cut by the poster
-  std::uint64_t read_bytes_max;        ///< of one read
-  std::uint32_t small_bytes_max;       ///< of write_small; at least 8
-  std::uint32_t immediates_max;        ///< that one endpoint can reserve; 0: they need no reserve
-  bool is_progress_manual;             ///< what peers do takes effect only while somebody polls here
-  std::string provider;                ///< as users know it: "ofi tcp", "verbs mlx5_0 port 1"
+  std::uint64_t write_bytes_max;  ///< of one write; longer ones are cut by the poster
+  std::uint64_t read_bytes_max;   ///< of one read
+  std::uint32_t small_bytes_max;  ///< of write_small; at least 8
+  std::uint32_t immediates_max;   ///< that one endpoint can reserve; 0: they need no reserve
+  bool is_progress_manual;        ///< what peers do takes effect only while somebody polls here
+  std::string provider;           ///< as users know it: "ofi tcp", "verbs mlx5_0 port 1"
   /// 8 bytes at an address that is a multiple of 8 arrive as a whole. Where not (streams of a
   /// socket), who reads them waits for an immediate that follows, or tells halves from wholes.
   bool are_words_whole = true;
@@ -135,7 +135,7 @@ class Fabric {
 
 /// How a provider is asked for.
 struct FabricOptions {
-  std::string device;       ///< as the provider names it; empty: it chooses
+  std::string device;               ///< as the provider names it; empty: it chooses
   std::int32_t gid_index = -1;      ///< verbs; -1: chosen
   std::int32_t service_level = -1;  ///< verbs; -1: 0
   std::uint32_t mtu_bytes = 0;      ///< verbs; 0: the port's active one

@@ -116,6 +116,11 @@ class InUse {
     // acq_rel: as in leave().
     return (movers_.fetch_or(kShut, std::memory_order_acq_rel) & ~kShut) == 0;
   }
+  /// Nobody is in it.
+  bool is_free() const noexcept {
+    // acquire: as in is_quiet().
+    return (movers_.load(std::memory_order_acquire) & ~kShut) == 0;
+  }
   bool is_quiet() const noexcept {
     // acquire: pairs with leave()'s release.
     return movers_.load(std::memory_order_acquire) == kShut;

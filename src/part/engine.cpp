@@ -5,14 +5,16 @@
 
 #include "base/log.hpp"
 #include "model/tuning_file.hpp"
+#include "net/registry.hpp"
 #include "part/engine_impl.hpp"
 
 namespace larklane::part {
 
 Result<std::unique_ptr<Engine>> Engine::create(std::vector<control::Listener> own, Config config,
-                                               std::shared_ptr<const shm::Regions> regions) {
+                                               std::shared_ptr<const shm::Regions> regions,
+                                               std::unique_ptr<net::Fabric> fabric) {
   auto engine = std::make_unique<EngineImpl>(std::move(config), std::move(regions));
-  LARKLANE_TRY(engine->open(std::move(own)));
+  LARKLANE_TRY(engine->open(std::move(own), std::move(fabric)));
   return std::unique_ptr<Engine>(std::move(engine));
 }
 
@@ -36,14 +38,46 @@ void Backoff::idle() noexcept {
   ::nanosleep(&pause, nullptr);
 }
 
-Status EngineImpl::open(std::vector<control::Listener> own) {
+/// What option `provider` asks for; null: nothing, or it can't be had, which has been said.
+static std::unique_ptr<net::Fabric> open_provider(const std::string& option) {
+  if (option == "auto") return nullptr;
+  const std::size_t colon = option.find(':');
+  net::FabricOptions options;
+  if (colon != std::string::npos) options.device = option.substr(colon + 1);
+  std::string reason;
+  auto fabric = net::open_fabric(option.substr(0, colon), options, &reason);
+  if (fabric) return std::move(fabric).value();
+  log_warn(
+      "provider %s can't be opened: %s; going on through shared memory, which fails with "
+      "peers that have opened it",
+      option.c_str(), reason.c_str());
+  return nullptr;
+}
+
+Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net::Fabric> fabric) {
+  own_address_ = own.front().address;
+  if (!fabric) fabric = open_provider(config_.provider);
+  if (fabric) {
+    auto network = Network::create(std::move(fabric), counters_);
+    if (!network) return network.error();
+    network_ = std::move(network).value();
+  }
   auto plane = control::Plane::create(std::move(own), *this);
   if (!plane) return plane.error();
   plane_ = std::move(plane).value();
+  if (network_ && !plane_->watch(*network_).ok())
+    log_warn("%s has no wait object: bytes move only while both sides are in calls of the MPI",
+             network_->limits().provider.c_str());
   return {};
 }
 
-EngineImpl::~EngineImpl() { plane_.reset(); }
+EngineImpl::~EngineImpl() {
+  if (network_) {
+    network_->settle();
+    plane_->unwatch(*network_);
+  }
+  plane_.reset();
+}
 
 std::shared_ptr<PeerState> EngineImpl::shared_state_locked(control::Peer& peer) {
   auto& state = peers_[&peer];
@@ -73,11 +107,11 @@ Status EngineImpl::reachable(const control::Address& peer) {
   return who_left_locked(peer) ? Status{} : state.error();
 }
 
-std::shared_ptr<PeerState> EngineImpl::who_left_locked(const control::Address& address) const {
-  for (const auto& [key, queue] : unexpected_)
-    for (const Incoming& incoming : queue)
-      if (incoming.peer->peer->address() == address) return incoming.peer;
-  return nullptr;
+std::shared_ptr<PeerState> EngineImpl::who_left_locked(const control::Address& address) {
+  const Incoming* const left = matching_.find_incoming(
+      [&](const Incoming& incoming) { return incoming.peer->peer->address() == address; });
+  if (left != nullptr) return left->peer;
+  return network_ ? network_->who_left(address) : nullptr;
 }
 
 Result<Policy> EngineImpl::policy_of(const InitArgs& args) {
@@ -143,6 +177,17 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   if (!peer) return peer.error();
   if (is_down(**peer)) return Errc::kPeerDown;
 
+  if (uses_network(*(*peer)->peer)) {
+    // What others of a group hold back is asked for in shared memory only (ADR 0012).
+    if (policy->kind == Policy::Kind::learned || policy->kind == Policy::Kind::timer)
+      policy->kind = Policy::Kind::none;
+    auto channel =
+        network_->send_init(args, *peer,
+                            policy->boundaries(static_cast<std::uint32_t>(args.partitions),
+                                               args.count * args.type->size_bytes()));
+    if (channel) note_network_peer(**peer, args, Kind::send);
+    return channel;
+  }
   const Mode mode = mode_for(**peer, args);
   auto plan = plan_of(args, *policy, mode);
   if (!plan) return plan.error();
@@ -272,27 +317,41 @@ void EngineImpl::note_peer_locked(PeerState& peer, Mode mode, const InitArgs& ar
   log_info("%s with %s: %s", describe(args, kind).c_str(), args.peer.c_str(), how);
 }
 
+void EngineImpl::note_network_peer(PeerState& peer, const InitArgs& args, Kind kind) {
+  const std::scoped_lock lock(mutex_);
+  Counters::add(kind == Kind::send ? counters_.sends : counters_.receives);
+  ++peer.channels;
+  peer.provider = network_->limits().provider;
+  peer.policy = args.policy.empty() ? config_.policy : args.policy;
+  if (peer.policy == "learned" || peer.policy.starts_with("timer")) peer.policy += " (as none)";
+  log_info("%s with %s: %s", describe(args, kind).c_str(), args.peer.c_str(),
+           peer.provider.c_str());
+}
+
 Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
   LARKLANE_TRY(check(args));
   auto peer = connect(args.peer);
-  const Key key{args.context, args.source, args.tag};
+  const MatchKey key{args.context, args.source, args.tag};
 
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (!peer) {
     // What it sent before it went still counts.
     auto gone = who_left_locked(args.peer);
     if (!gone) return peer.error();
     peer = std::move(gone);
   }
+  if (uses_network(*(*peer)->peer)) {
+    lock.unlock();
+    auto channel = network_->recv_init(args, *peer);
+    if (channel) note_network_peer(**peer, args, Kind::receive);
+    return channel;
+  }
   auto channel = std::make_shared<RecvChannel>(args, *peer, &counters_, config_.shm_piece_bytes);
-  if (auto found = unexpected_.find(key); found != unexpected_.end()) {
-    Incoming incoming = std::move(found->second.front());
-    found->second.pop_front();
-    if (found->second.empty()) unexpected_.erase(found);
-    (void)match_locked(channel, std::move(incoming));  // not started yet: nothing to open
+  if (auto incoming = matching_.take_incoming(key)) {
+    (void)match_locked(channel, std::move(*incoming));  // not started yet: nothing to open
   } else {
     if (is_down(**peer)) return Errc::kPeerDown;
-    posted_[key].push_back(channel);
+    matching_.post(key, channel);
   }
   requests_.emplace(channel.get(), channel);
   Counters::add(counters_.receives);
@@ -302,7 +361,8 @@ Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
 Status EngineImpl::free(Request* request) {
   const std::scoped_lock lock(mutex_);
   auto found = requests_.find(request);
-  if (found == requests_.end()) return Errc::kInvalidArgument;
+  if (found == requests_.end())
+    return network_ ? network_->free(request) : Status(Errc::kInvalidArgument);
   if (request->active()) return Errc::kAlreadyActive;
   auto owned = std::move(found->second);
   requests_.erase(found);
@@ -347,9 +407,7 @@ void EngineImpl::free_recv_locked(RecvChannel& channel) {
     receives_.erase({channel.peer().peer, channel.channel()});
     return;
   }
-  // A tombstone keeps its place, so that later pairs still match in order.
-  for (auto& entry : posted_[{channel.args().context, channel.args().source, channel.args().tag}])
-    if (entry.get() == &channel) entry.reset();
+  matching_.bury({channel.args().context, channel.args().source, channel.args().tag}, channel);
 }
 
 RoundTotals EngineImpl::totals_of(const Request& request) {
@@ -362,6 +420,7 @@ Summary EngineImpl::summary() const {
   RoundTotals sent = freed_sends_, received = freed_receives_;
   for (const auto& [key, request] : requests_)
     (request->kind() == Kind::send ? sent : received).add(totals_of(*request));
+  if (network_) network_->add_totals(&sent, &received);
   // relaxed throughout: statistics.
   constexpr auto relaxed = std::memory_order_relaxed;
   const auto moved = [&](MovedBy by) {

@@ -14,6 +14,7 @@
 #include "base/status.hpp"
 #include "base/typemap.hpp"
 #include "control/plane.hpp"
+#include "net/provider.hpp"
 #include "net/shm/copy.hpp"
 #include "net/shm/region.hpp"
 #include "part/block.hpp"
@@ -171,10 +172,12 @@ class Engine {
   /// Starts the helper.
   /// @param regions  the program's mapped memory, if it has asked for some: buffers in it are
   /// copied without attach
+  /// @param fabric   by which all peers are reached; null: as option `provider` says
   /// @errors kNoThread, kNoMemory, kSystem
   static Result<std::unique_ptr<Engine>> create(
       std::vector<control::Listener> own, Config config,
-      std::shared_ptr<const shm::Regions> regions = nullptr);
+      std::shared_ptr<const shm::Regions> regions = nullptr,
+      std::unique_ptr<net::Fabric> fabric = nullptr);
   virtual ~Engine() = default;  ///< every request has been freed
 
   /// Can `peer` be served by us (it runs under Larklane on this host, as this user)? Both sides of

@@ -8,15 +8,15 @@
 // ended.
 // 3. No copy of user data under mutex_.
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <tuple>
 #include <unordered_map>
 
 #include "part/channel.hpp"
+#include "part/matching.hpp"
+#include "part/network.hpp"
 #include "part/policy.hpp"
 
 namespace larklane::part {
@@ -33,7 +33,7 @@ class EngineImpl final : public Engine, private control::Handler {
   EngineImpl(Config config, std::shared_ptr<const shm::Regions> regions)
       : config_(std::move(config)), regions_(std::move(regions)) {}
   ~EngineImpl() override;
-  Status open(std::vector<control::Listener> own);
+  Status open(std::vector<control::Listener> own, std::unique_ptr<net::Fabric> fabric);
 
   Status reachable(const control::Address& peer) override;
   Result<SendRequest*> send_init(const InitArgs& args) override;
@@ -42,12 +42,6 @@ class EngineImpl final : public Engine, private control::Handler {
   Summary summary() const override;
 
  private:
-  struct Key {
-    ContextId context;
-    std::int32_t source;
-    std::int32_t tag;
-    friend auto operator<=>(const Key&, const Key&) = default;
-  };
   /// An INIT that no receive has asked for yet.
   struct Incoming {
     std::shared_ptr<PeerState> peer;
@@ -67,6 +61,13 @@ class EngineImpl final : public Engine, private control::Handler {
   void on_move(control::Peer& from, const record::Move& move);
   void on_close(control::Peer& from, const record::Close& close);
   void on_fail(control::Peer& from, const record::Fail& fail);
+  void on_network_record(control::Peer& from, const control::Record& record);
+  void refuse_network_init(PeerState& peer, const record::NetInit& init);
+  void refuse_shm_init(control::Peer& from, const record::Init& init);
+  /// A process of its own has nothing to gain from a network.
+  bool uses_network(const control::Peer& peer) const {
+    return network_ && peer.address() != own_address_;
+  }
 
   static Status check(const InitArgs& args);
   /// What a channel needs in shared memory.
@@ -84,9 +85,10 @@ class EngineImpl final : public Engine, private control::Handler {
   Mode mode_for(const PeerState& peer, const InitArgs& args) const;
   Result<std::shared_ptr<PeerState>> connect(const control::Address& address);
   /// A peer that is gone, and has left an INIT that nobody has asked for; null if there is none.
-  std::shared_ptr<PeerState> who_left_locked(const control::Address& address) const;
+  std::shared_ptr<PeerState> who_left_locked(const control::Address& address);
   std::shared_ptr<PeerState> shared_state_locked(control::Peer& peer);
   void note_peer_locked(PeerState& peer, Mode mode, const InitArgs& args, Kind kind);
+  void note_network_peer(PeerState& peer, const InitArgs& args, Kind kind);
   std::optional<shm::Mapped> mapped(const InitArgs& args) const;
   void send_map(PeerState& peer, std::uint64_t channel, const InitArgs& args);
   void on_map(control::Peer& from, const control::Record& record);
@@ -125,9 +127,10 @@ class EngineImpl final : public Engine, private control::Handler {
   std::unordered_map<std::uint64_t, std::shared_ptr<SendChannel>> sends_;
   std::map<std::pair<control::Peer*, std::uint64_t>, std::shared_ptr<RecvChannel>> receives_;
   std::unordered_map<std::uint64_t, Closing> closing_;
-  std::map<Key, std::deque<std::shared_ptr<RecvChannel>>> posted_;  // null: tombstone
-  std::map<Key, std::deque<Incoming>> unexpected_;
+  Matching<RecvChannel, Incoming> matching_;
 
+  control::Address own_address_;
+  std::unique_ptr<Network> network_;       ///< null: every pair goes through shared memory
   std::unique_ptr<control::Plane> plane_;  // last: its helper calls the handler until it is gone
 };
 

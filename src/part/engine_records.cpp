@@ -28,6 +28,8 @@ bool plausible(const record::Init& init) {
 }  // namespace
 
 void EngineImpl::on_record(control::Peer& from, const control::Record& record) {
+  if (record.kind >= static_cast<std::uint16_t>(record::NetType::offer))
+    return on_network_record(from, record);
   switch (static_cast<record::Type>(record.kind)) {
     case record::Type::init:
       return on_init(from, record);
@@ -128,6 +130,7 @@ void EngineImpl::on_map(control::Peer& from, const control::Record& record) {
 void EngineImpl::on_init(control::Peer& from, const control::Record& record) {
   record::Init init;
   if (!record::read(record.payload, init)) return;
+  if (uses_network(from)) return refuse_shm_init(from, init);
   std::shared_ptr<RecvChannel> channel;
   bool open = false;
   {
@@ -143,15 +146,10 @@ void EngineImpl::on_init(control::Peer& from, const control::Record& record) {
       incoming.match.error = match.error();
       send_fail(*peer, init.channel, false, match.error());
     }
-    const Key key{{init.context_high, init.context_low}, init.source, init.tag};
-    auto posted = posted_.find(key);
-    if (posted == posted_.end()) {
-      unexpected_[key].push_back(std::move(incoming));
-      return;
-    }
-    channel = std::move(posted->second.front());
-    posted->second.pop_front();
-    if (posted->second.empty()) posted_.erase(posted);
+    const MatchKey key{{init.context_high, init.context_low}, init.source, init.tag};
+    auto posted = matching_.take_posted(key);
+    if (!posted) return matching_.keep(key, std::move(incoming));
+    channel = std::move(*posted);
     if (!channel) return send_close(*peer, init.channel, false);
     open = match_locked(channel, std::move(incoming));
   }
@@ -253,10 +251,10 @@ void EngineImpl::on_close(control::Peer& from, const record::Close& close) {
   }
   if (auto found = receives_.find({&from, close.channel}); found != receives_.end())
     return found->second->on_peer_closed();
-  for (auto& [key, queue] : unexpected_)
-    for (Incoming& incoming : queue)
-      if (incoming.peer->peer == &from && incoming.match.channel == close.channel)
-        incoming.match.sender_closed = true;
+  if (Incoming* const incoming = matching_.find_incoming([&](const Incoming& one) {
+        return one.peer->peer == &from && one.match.channel == close.channel;
+      }))
+    incoming->match.sender_closed = true;
 }
 
 void EngineImpl::on_fail(control::Peer& from, const record::Fail& fail) {
@@ -276,7 +274,47 @@ void EngineImpl::on_fail(control::Peer& from, const record::Fail& fail) {
   }
 }
 
+void EngineImpl::on_network_record(control::Peer& from, const control::Record& record) {
+  std::shared_ptr<PeerState> peer;
+  {
+    const std::scoped_lock lock(mutex_);
+    peer = shared_state_locked(from);
+  }
+  if (network_) return network_->on_record(peer, record);
+  record::NetInit init;
+  if (static_cast<record::NetType>(record.kind) == record::NetType::init &&
+      record::read(record.payload, init))
+    refuse_network_init(*peer, init);
+}
+
+constexpr const char* kUnlike =
+    ": one side uses a network provider, the other shared memory; set LARKLANE_PROVIDER alike, and "
+    "look for a warning of a provider that can't be opened";
+
+/// The peer uses a network that this process has not opened: the pair can't work.
+void EngineImpl::refuse_network_init(PeerState& peer, const record::NetInit& init) {
+  const record::Fail fail{init.channel, 0, static_cast<std::int32_t>(Errc::kUnreachable), 0, 0, 0};
+  (void)peer.peer->send(static_cast<std::uint16_t>(record::NetType::fail),
+                        std::as_bytes(std::span(&fail, 1)));
+  const std::scoped_lock lock(mutex_);
+  auto posted =
+      matching_.take_posted({{init.context_high, init.context_low}, init.source, init.tag});
+  if (posted && *posted)
+    (*posted)->fail(Errc::kUnreachable, "the " + describe((*posted)->args(), Kind::receive) +
+                                            " from " + (*posted)->args().peer + kUnlike);
+}
+
+/// The reverse.
+void EngineImpl::refuse_shm_init(control::Peer& from, const record::Init& init) {
+  {
+    const std::scoped_lock lock(mutex_);
+    send_fail(*shared_state_locked(from), init.channel, false, Errc::kUnreachable);
+  }
+  network_->fail_posted({{init.context_high, init.context_low}, init.source, init.tag}, kUnlike);
+}
+
 void EngineImpl::on_peer_down(control::Peer& peer) {
+  if (network_) network_->on_peer_down(peer);
   const std::scoped_lock lock(mutex_);
   // release: pairs with is_down's acquire and the channels'.
   shared_state_locked(peer)->down.store(true, std::memory_order_release);

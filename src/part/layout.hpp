@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "net/immediate.hpp"
 
 namespace larklane::part {
 
@@ -21,12 +22,7 @@ constexpr std::uint32_t low_mask(std::uint32_t count) noexcept {
   return count >= 32 ? ~0u : (1u << count) - 1u;
 }
 
-/// Partitions [first, first + count).
-struct Run {
-  std::uint32_t first;
-  std::uint32_t count;
-  friend constexpr bool operator==(const Run&, const Run&) noexcept = default;
-};
+using net::Run;  ///< of partitions
 
 /// Call `visit(Run)` for each maximal run of set bits, `base` being the partition of bit 0.
 template <class Visit>

@@ -5,15 +5,16 @@
  * in the next generation. A push writes the receive buffer when it is delivered; the sender's processor and the network interleave freely
  * (sequentially consistent: "set my ready word" and "look at the block again" are seq_cst operations in the code).
  *
- *  1. Every store, notice and push carries {generation, round}; ACCEPT carries the generation; what is older than what stands there changes nothing.
+ *  1. Every credit and FIN carries {generation, round}; ACCEPT carries the generation; what is older than what stands there changes nothing. (Notices carry
+ *     them, too, for checks only: none is late, since its sender waits for the FIN that answers it.)
  *  2. With credit for the round the sender pushes a group, and only then.
- *  3. Accepted, no credit: the sender sends a notice for the group. From then on the group is the receiver's to pull.
- *  4. Not accepted: the sender sets the group's ready word, THEN looks at the block again; if it has been accepted meanwhile, it sends a notice.
- *     A group that has been left to the receiver is never pushed.
- *  5. The receiver accepts, waits for the completion of that store, then reads all ready words.
+ *  3. Without, it sends a notice for the group. From then on the group is the receiver's to pull, and never pushed.
+ *  4. A group travels when it is ready and its channel has been accepted. Both are bits of one word of the sender's: Pready sets the one, the
+ *     helper that takes ACCEPT in the other, each in one read-modify-write; the second one sends.
+ *  5. The sender's Start and the helper's ACCEPT agree under a lock who opens the words of the round: Start, if it has been accepted; else the helper.
  *  6. The receiver's Start opens the round, stores the credit, and looks once at the notices.
  *  7. Every notice rings the helper's bell.
- *  8. Notices are claimed by Start and helper, each group by one compare-and-swap: one of them pulls.
+ *  8. Notices are claimed by Start and helper, each group by one read-modify-write: one of them pulls.
  *  9. Who has pulled sends FIN after the read's completion; the sender completes a group at its FIN or at its push's completion.
  * 10. The slot is used again when both sides have closed.
  *
@@ -27,14 +28,15 @@
  * @unreached nic_sender -end-
  * @unreached nic_receiver -end-
  * @unreached helper -end-
+ * @unreached sender_helper -end-
  * @mutant 1 rule 2: pushes without credit => open_round
- * @mutant 2 rule 4: forgets to look again => deadlock
- * @mutant 3 rule 4: pushes although it has left a ready word => open_round
- * @mutant 4 rule 5: reads the ready words, then accepts => deadlock
+ * @mutant 2 rule 4: Pready looks whether the word is open, then marks: two steps => deadlock
+ * @mutant 3 rule 4: the helper opens the word, then looks what is ready: two steps => sent
+ * @mutant 4 rule 5: the helper looks whether a Start waits, then accepts: two steps => deadlock
  * @mutant 5 rule 9: pulls and sends no FIN => deadlock
- * @mutant 6 rule 5: does not wait for the completion of ACCEPT before it reads => deadlock
+ * @mutant 6 rule 5: Start opens the words whether it has been accepted or not => accepted
  * @mutant 7 rule 7: a notice rings nobody => deadlock
- * @mutant 8 rule 1: notices carry no generation => open_round
+ * @mutant 8 rule 6: Start does not look at the notices => deadlock
  * @mutant 9 rule 8: looks at the claim, then writes it: two steps => open_round
  * @mutant 10 rule 1: the credit carries no generation => open_round
  */
@@ -48,7 +50,7 @@
 #define GENERATIONS 2
 #endif
 #define NAME(g, r) (4 * (g) + (r))                 /* generation and round in one number that only grows */
-mtype = { ACCEPT, CREDIT, READ, FIN, NOTICE, PUSH, READ_REPLY };
+mtype = { ACCEPT, CREDIT, FIN, NOTICE, PUSH };
 
 /* kind, group, value; sorted, because messages in flight have no order */
 chan to_sender = [6] of { mtype, byte, byte };
@@ -57,7 +59,9 @@ chan to_receiver = [6] of { mtype, byte, byte };
 /* sender's memory */
 byte accepted;                                     /* generation of the last ACCEPT */
 byte credit;                                       /* last round that the receiver has opened */
-byte ready_word[2];                                /* round in which the group was left for the receiver before acceptance */
+bool is_ready[2], is_open[2];                      /* the group's word in this round: rule 4 */
+bool start_waits;                                  /* for ACCEPT: rule 5 */
+byte sent[2];                                      /* last round in which the group was sent */
 byte stable[2];                                    /* round whose data the group holds, between Pready and completion; else 0 */
 byte pushed[2], finished[2];                       /* last round whose push, whose FIN is complete */
 
@@ -75,25 +79,13 @@ proctype nic_sender() {                            /* applies what the receiver 
   byte i, v;
 end:
   do
-  :: atomic { to_sender ?? ACCEPT(i, v) -> RAISE(accepted, v); v = 0 }
   :: atomic { to_sender ?? CREDIT(i, v) ->
 #if MUTATE == 10
        v = NAME(s_closed + 1, v & 3);
 #endif
        RAISE(credit, v); v = 0 }
-  :: atomic { to_sender ?? READ(i, v) ->           /* both ready words */
-       if
-       :: ready_word[0] || ready_word[1] -> to_receiver !! READ_REPLY, ready_word[0], ready_word[1]
-       :: else                                     /* tells nothing: left out */
-       fi }
   :: atomic { to_sender ?? FIN(i, v) -> RAISE(finished[i], v); i = 0; v = 0 }
   od
-}
-inline notice(group, name) {
-#if MUTATE == 8
-  name = NAME(r_closed + 1, name & 3);
-#endif
-  RAISE(noticed[group], name)
 }
 proctype nic_receiver() {
   byte i, v;
@@ -104,48 +96,89 @@ end:
        assert(arrived[i] != v);                    /* exactly once */
        assert(stable[i] == v);
        arrived[i] = v; pushed[i] = v; i = 0; v = 0 }             /* (the acknowledgement is folded in) */
-  :: atomic { to_receiver ?? NOTICE(i, v) -> notice(i, v);
+  :: atomic { to_receiver ?? NOTICE(i, v) -> RAISE(noticed[i], v);
 #if MUTATE != 7
        bell = true;
 #endif
        i = 0; v = 0 }
-  :: atomic { to_receiver ?? READ_REPLY(i, v) ->
-       if :: i -> notice(0, i) :: else fi;
-       if :: v -> notice(1, v) :: else fi;
-       bell = true; i = 0; v = 0 }
   od
 }
 
+inline send(i, v) {
+  atomic {
+    assert(accepted == v / 4);                     /* else it would not know where to */
+    assert(sent[i] != v);                          /* once a round */
+    sent[i] = v;
+    if
+#if MUTATE == 1
+    :: to_receiver !! PUSH, i, v
+#else
+    :: credit == v -> to_receiver !! PUSH, i, v    /* rule 2 */
+    :: credit < v -> to_receiver !! NOTICE, i, v   /* rule 3 */
+#endif
+    fi
+  }
+}
 inline ready(i) {                                  /* Pready of the last partition of group i */
   stable[i] = v;
-  if
-  :: atomic { accepted == g && credit == v -> to_receiver !! PUSH, i, v }            /* rule 2 */
-  :: atomic { accepted == g && credit < v ->
-#if MUTATE == 1
-       to_receiver !! PUSH, i, v
+#if MUTATE == 2
+  mine = is_open[i];
+  is_ready[i] = true;
 #else
-       to_receiver !! NOTICE, i, v                 /* rule 3 */
+  atomic { mine = is_open[i]; is_ready[i] = true };               /* rule 4 */
 #endif
-     }
-  :: accepted < g ->
-     ready_word[i] = v;                            /* rule 4 */
-#if MUTATE != 2
-     if
+  if :: mine -> mine = false; send(i, v) :: else fi
+}
+inline start() {                                   /* MPI_Start: no group is ready */
+  atomic {
+    is_ready[0] = false; is_ready[1] = false;
+    is_open[0] = false; is_open[1] = false;
+#if MUTATE == 6
+    is_open[0] = true; is_open[1] = true
+#else
+    if                                             /* rule 5 */
+    :: accepted == g -> is_open[0] = true; is_open[1] = true
+    :: else -> start_waits = true
+    fi
+#endif
+  }
+}
+inline open(i) {
 #if MUTATE == 3
-     :: atomic { accepted == g && credit == v -> to_receiver !! PUSH, i, v }
+  is_open[i] = true;
+  mine = is_ready[i];
+#else
+  atomic { is_open[i] = true; mine = is_ready[i] };               /* rule 4 */
 #endif
-     :: atomic { accepted == g -> to_receiver !! NOTICE, i, v }
-     :: accepted < g
-     fi
+  if :: mine -> mine = false; send(i, v) :: else fi
+}
+proctype sender_helper() {                         /* takes control records */
+  byte i, g, v; bool mine, waits;
+end:
+  do
+  :: atomic { to_sender ?? ACCEPT(i, g) ->
+#if MUTATE == 4
+       waits = start_waits; start_waits = false };
+     accepted = g;
+     atomic {
+#else
+       accepted = g; waits = start_waits; start_waits = false;    /* rule 5 */
 #endif
-  fi
+       v = NAME(g, 1) };
+     if
+     :: waits -> waits = false; open(0); open(1)
+     :: else
+     fi;
+     g = 0; v = 0
+  od
 }
 #define MOVED(i) (pushed[i] == v || finished[i] == v)
 proctype sender() {
-  byte g, r, v;
+  byte g, r, v; bool mine;
   for (g : 1 .. GENERATIONS) {
     for (r : 1 .. ROUNDS) {
       v = NAME(g, r);
+      start();
       ready(0);
       ready(1);
       atomic { MOVED(0) && MOVED(1) ->             /* MPI_Wait: rule 9 */
@@ -194,17 +227,7 @@ end:
      v = 0
   od
 }
-inline accept() {
-#if MUTATE == 4
-  atomic { to_sender !! READ, 0, 0; to_sender !! ACCEPT, 0, g }
-#elif MUTATE == 6
-  atomic { to_sender !! ACCEPT, 0, g; to_sender !! READ, 0, 0 }
-#else
-  to_sender !! ACCEPT, 0, g;
-  accepted == g;                                   /* rule 5: its completion */
-  to_sender !! READ, 0, 0
-#endif
-}
+inline accept() { to_sender !! ACCEPT, 0, g }
 proctype receiver() {
   byte g, r, v; bool mine, late;
   for (g : 1 .. GENERATIONS) {
@@ -220,8 +243,10 @@ proctype receiver() {
       :: else
       fi;
       to_sender !! CREDIT, 0, v;
+#if MUTATE != 8
       claim_and_pull(0, v);
       claim_and_pull(1, v);
+#endif
       atomic { arrived[0] == v && arrived[1] == v -> open_round = 0 }   /* sits in a native call meanwhile */
     };
     r_closed = g;
@@ -229,5 +254,5 @@ proctype receiver() {
   }
 }
 init {
-  atomic { run nic_sender(); run nic_receiver(); run sender(); run helper(); run receiver() }
+  atomic { run nic_sender(); run nic_receiver(); run sender(); run sender_helper(); run helper(); run receiver() }
 }

@@ -16,6 +16,7 @@
 
 #include "base/config.hpp"
 #include "control/plane.hpp"
+#include "net/loop/fabric.hpp"
 #include "part/engine.hpp"
 
 namespace larklane::part {
@@ -27,9 +28,12 @@ inline constexpr std::chrono::seconds kPatience{60};
 struct Way {
   const char* name;
   const char* slot_bytes_max;
+  bool is_network = false;
 };
 inline constexpr Way kSlots{"slots", "8M"};
 inline constexpr Way kDirect{"direct", "0"};
+/// A network that keeps no order, between the two engines.
+inline constexpr Way kNetwork{"network", "0", true};
 
 inline Config config_of(const Way& way, std::string_view policy = "none",
                         std::string_view min_bytes = "16K") {
@@ -47,12 +51,13 @@ inline control::Address fresh_address() {
   return "larklane-engine-" + std::to_string(::getpid()) + "-" + std::to_string(count++);
 }
 
-inline std::unique_ptr<Engine> make_engine(const control::Address& address, Config config) {
+inline std::unique_ptr<Engine> make_engine(const control::Address& address, Config config,
+                                           std::unique_ptr<net::Fabric> fabric = nullptr) {
   auto listener = control::Listener::bind(address);
   EXPECT_TRUE(listener.has_value());
   std::vector<control::Listener> own;
   own.push_back(std::move(listener).value());
-  auto engine = Engine::create(std::move(own), std::move(config));
+  auto engine = Engine::create(std::move(own), std::move(config), nullptr, std::move(fabric));
   EXPECT_TRUE(engine.has_value());
   return std::move(engine).value();
 }
@@ -61,10 +66,14 @@ inline std::unique_ptr<Engine> make_engine(const control::Address& address, Conf
 struct EnginePair {
   explicit EnginePair(const Way& way, std::string_view policy = "none",
                       std::string_view min_bytes = "16K")
-      : send_address(fresh_address()),
+      : network(way.is_network ? std::make_unique<loop::Fabric>(loop::Fabric::Options{}) : nullptr),
+        send_address(fresh_address()),
         recv_address(fresh_address()),
-        sender(make_engine(send_address, config_of(way, policy, min_bytes))),
-        receiver(make_engine(recv_address, config_of(way, policy, min_bytes))) {}
+        sender(make_engine(send_address, config_of(way, policy, min_bytes), fabric())),
+        receiver(make_engine(recv_address, config_of(way, policy, min_bytes), fabric())) {}
+  std::unique_ptr<net::Fabric> fabric() const { return network ? network->for_process() : nullptr; }
+
+  std::unique_ptr<loop::Fabric> network;  ///< null: shared memory
   control::Address send_address, recv_address;
   std::unique_ptr<Engine> sender, receiver;
 };

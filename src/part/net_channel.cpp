@@ -1,0 +1,86 @@
+#include "part/net_channel.hpp"
+
+#include <new>
+
+namespace larklane::part {
+
+Result<NetBuffer> NetBuffer::make(net::Fabric& fabric, const InitArgs& args) {
+  const std::uint64_t bytes =
+      static_cast<std::uint64_t>(args.partitions) * args.count * args.type->size_bytes();
+  NetBuffer buffer;
+  if (args.type->is_contiguous() || bytes == 0) {
+    buffer.start_ = static_cast<std::byte*>(args.buffer);
+  } else {
+    buffer.user_ = {args.type.get(), reinterpret_cast<std::uintptr_t>(args.buffer)};
+    buffer.packed_.reset(new (std::nothrow) std::byte[bytes]);
+    if (!buffer.packed_) return Errc::kNoMemory;
+    buffer.start_ = buffer.packed_.get();
+  }
+  auto memory = fabric.register_memory(buffer.start_, bytes);
+  if (!memory) return memory.error();
+  buffer.memory_ = std::move(memory).value();
+  return buffer;
+}
+
+void NetBuffer::pack(std::uint64_t offset, std::uint64_t length) const noexcept {
+  if (packed_ && length != 0) shm::pack(user_, offset, length, at(offset));
+}
+
+void NetBuffer::unpack(std::uint64_t offset, std::uint64_t length) const noexcept {
+  if (packed_ && length != 0) shm::unpack(user_, offset, length, at(offset));
+}
+
+bool NetHalf::peer_is_gone() const noexcept {
+  // acquire: pairs with on_peer_down's release.
+  return path_.peer->down.load(std::memory_order_acquire) || peer_closed();
+}
+
+bool NetHalf::lacks_peer(std::uint64_t round) const noexcept {
+  // acquire: as in peer_is_gone().
+  return path_.peer->down.load(std::memory_order_acquire) ||
+         round > peer_rounds_.load(std::memory_order_acquire);
+}
+
+void NetHalf::drain() noexcept {
+  // Bounded by what one peer can have sent before it went.
+  for (int turns = 0; turns < 1000 && path_.vci->progress() != 0; ++turns) {
+  }
+}
+
+void NetHalf::give_up(Status status, std::string text) {
+  failure_.set(status, std::move(text));
+  if (in_use_.shut()) tell_failure();
+}
+
+/// Nothing is posted from here any more, and nothing is under way.
+void NetHalf::tell_failure() {
+  // relaxed: once is enough, whoever does it.
+  if (told_.exchange(true, std::memory_order_relaxed)) return;
+  const record::Fail record{channel(),
+                            kind_ == Kind::send ? 1u : 0u,
+                            static_cast<std::int32_t>(failure_.status().code()),
+                            failure_.status().detail(),
+                            0,
+                            0};
+  // A peer that can't be told is gone, and the engine hears of that by itself.
+  (void)path_.peer->peer->send(static_cast<std::uint16_t>(record::NetType::fail),
+                               std::as_bytes(std::span(&record, 1)));
+}
+
+void NetHalf::on_peer_fail(Status status, std::string text) {
+  failure_.set(status, std::move(text));
+  // release: pairs with failed_once_quiet()'s acquire.
+  peer_quiet_.store(true, std::memory_order_release);
+  if (in_use_.shut()) tell_failure();
+}
+
+/// Failed, but the program gets its buffer back only when nobody on either side moves any more.
+Completion NetHalf::failed_once_quiet() {
+  if (in_use_.shut()) tell_failure();
+  if (!in_use_.is_quiet()) (void)path_.vci->progress();
+  // acquire: pairs with on_peer_fail()'s release.
+  const bool peer_is_quiet = peer_quiet_.load(std::memory_order_acquire) || peer_is_gone();
+  return in_use_.is_quiet() && peer_is_quiet ? Completion::failed : Completion::pending;
+}
+
+}  // namespace larklane::part

@@ -1,0 +1,320 @@
+#pragma once
+// The two halves of a channel over a network: push or pull. Model: tests/protocol/push_or_pull.pml.
+//
+// The sender decides alone. A run of cells that is complete is pushed (write with immediate) if the
+// receiver's credit for the round is here; otherwise a ready notice is left in the receiver's
+// memory, which rings it, and from then on the run is the receiver's to pull. Nothing rests on the
+// network's order: every word says of which channel and round it is.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "control/watched.hpp"
+#include "net/immediate.hpp"
+#include "net/provider.hpp"
+#include "part/arrival.hpp"
+#include "part/channel.hpp"
+#include "part/net_records.hpp"
+#include "part/net_words.hpp"
+#include "part/side.hpp"
+#include "vci/vci.hpp"
+
+namespace larklane::part {
+
+/// A set of cells. Thread safety: thread-safe.
+class NetCellSet {
+ public:
+  // seq_cst: store-then-look; each caller says against what.
+  void add(std::uint32_t cell) noexcept {
+    bits_[cell / 64].fetch_or(bit(cell), std::memory_order_seq_cst);
+  }
+  /// True: it was there, and this call has removed it.
+  bool take(std::uint32_t cell) noexcept {
+    return (bits_[cell / 64].fetch_and(~bit(cell), std::memory_order_seq_cst) & bit(cell)) != 0;
+  }
+  template <class See>
+  void for_each(See&& see) const {
+    for (std::uint32_t w = 0; w < bits_.size(); ++w)
+      for (std::uint64_t left = bits_[w].load(std::memory_order_seq_cst); left != 0;
+           left &= left - 1)
+        see(w * 64 + static_cast<std::uint32_t>(__builtin_ctzll(left)));
+  }
+
+ private:
+  static constexpr std::uint64_t bit(std::uint32_t cell) noexcept {
+    return std::uint64_t{1} << (cell % 64);
+  }
+  std::array<std::atomic<std::uint64_t>, net::kCellsMax / 64> bits_{};
+};
+
+/// A control block that no other process sees.
+class PrivateBlock {
+ public:
+  PrivateBlock(const BlockShape& shape)
+      : bytes_(new (std::align_val_t{kLineBytes}) std::byte[BlockOffsets::of(shape).end]),
+        view_(bytes_.get(), shape) {
+    view_.construct(shape, 0);
+  }
+  const BlockView<RealPlatform>& view() const noexcept { return view_; }
+
+ private:
+  struct Delete {
+    void operator()(std::byte* bytes) const noexcept {
+      ::operator delete[](bytes, std::align_val_t{kLineBytes});
+    }
+  };
+  std::unique_ptr<std::byte[], Delete> bytes_;
+  BlockView<RealPlatform> view_;
+};
+
+/// The bytes of a buffer as the network sees them: the buffer itself, or, of a strided one, a
+/// packed copy. Thread safety: immutable but for the bytes.
+class NetBuffer {
+ public:
+  static Result<NetBuffer> make(net::Fabric& fabric, const InitArgs& args);
+  std::byte* at(std::uint64_t offset) const noexcept { return start_ + offset; }
+  const net::Memory* memory() const noexcept { return memory_.get(); }
+  void pack(std::uint64_t offset, std::uint64_t length) const noexcept;
+  void unpack(std::uint64_t offset, std::uint64_t length) const noexcept;
+
+ private:
+  shm::Buffer user_{};
+  std::byte* start_ = nullptr;
+  std::unique_ptr<std::byte[]> packed_;  ///< null: contiguous
+  std::unique_ptr<net::Memory> memory_;
+};
+
+/// What both halves have of their peer.
+struct NetPath {
+  vci::Vci* vci;
+  net::Link* link;
+  std::shared_ptr<PeerState> peer;
+  bool is_progress_manual;   ///< what the peer has stored is seen only after a poll
+  control::Watched* helper;  ///< serves the lane while it is on
+};
+
+/// Common to both halves: failing together, leaving, and the peer's end.
+/// Thread safety: thread-safe.
+class NetHalf {
+ public:
+  NetHalf(NetPath path, Kind kind) : path_(std::move(path)), kind_(kind) {}
+  void on_peer_fail(Status status, std::string text);
+  /// The peer has freed its half after `rounds` rounds, whose last bytes may still be on their way.
+  void on_peer_closed(std::uint64_t rounds) noexcept {
+    // release: pairs with peer_closed()'s and lacks_peer()'s acquire.
+    peer_rounds_.store(rounds, std::memory_order_release);
+  }
+  bool peer_closed() const noexcept {
+    return peer_rounds_.load(std::memory_order_acquire) != kNotClosed;
+  }
+  /// From now on nothing new is posted. Any thread.
+  void give_up(Status status, std::string text);
+  bool is_idle() const noexcept { return in_use_.is_free(); }
+  /// It has been freed, and is idle.
+  void leave_watch() noexcept { end_watch(); }
+  bool has_failed() const noexcept { return failure_.failed(); }
+  const NetPath& path() const noexcept { return path_; }
+  bool is_closed = false;  ///< the peer has been told that it is freed; guarded by the network
+  std::uint64_t channel() const noexcept { return channel_.load(std::memory_order_relaxed); }
+
+ protected:
+  /// True: the caller may post one Work, whose completion leaves.
+  [[nodiscard]] bool enter() noexcept {
+    if (in_use_.enter()) return true;
+    leave();
+    return false;
+  }
+  void leave() noexcept {
+    if (in_use_.leave()) tell_failure();
+  }
+  /// Nothing more will come of the peer for `round`, but what is on its way already.
+  bool lacks_peer(std::uint64_t round) const noexcept;
+  /// The same whatever the round.
+  bool peer_is_gone() const noexcept;
+  /// In Start: from now on somebody serves the lane although the program does not call.
+  void begin_watch() noexcept {
+    if (!std::exchange(is_watched_, true)) path_.helper->turn_on();
+  }
+  /// A round is over: as long as something is under way the lane is served on.
+  void end_watch() noexcept {
+    if (is_watched_ && in_use_.is_free()) path_.helper->turn_off(), is_watched_ = false;
+  }
+  /// Progress until there is nothing more: what a peer that is gone has sent still counts.
+  void drain() noexcept;
+  Completion failed_once_quiet();
+  void tell_failure();
+
+  const NetPath path_;
+  const Kind kind_;
+  bool is_watched_ = false;                // whoever calls Start and ends rounds
+  std::atomic<std::uint64_t> channel_{0};  // relaxed: written before the peer is told of it
+  FailureSlot failure_;
+  InUse in_use_;
+  std::atomic<bool> told_{false}, peer_quiet_{false};
+  static constexpr std::uint64_t kNotClosed = ~std::uint64_t{0};
+  std::atomic<std::uint64_t> peer_rounds_{kNotClosed};
+};
+
+/// Thread safety: as SendRequest; on_accept belongs to the helper.
+class NetSend final : public SendRequest, public NetHalf {
+ public:
+  struct Parts {
+    std::uint64_t id;
+    InitArgs args;
+    BlockShape shape;
+    std::vector<std::uint32_t> boundaries;
+    NetBuffer buffer;
+    NetWords words;  ///< credit and FINs
+    NetPath path;
+    Counters* counters;
+  };
+  explicit NetSend(Parts parts);
+
+  Status start() override;
+  Status pready(std::int32_t first, std::int32_t count) override;
+  Completion poll() override;
+  void finish() override;
+  Status error() const noexcept override { return failure_.status(); }
+  std::string error_text() const override { return failure_.text(); }
+
+  void on_accept(const record::NetAccept& accept);
+  record::NetInit init_record() const;
+  const InitArgs& args() const noexcept { return args_; }
+  const NetWords& words() const noexcept { return net_words_; }
+  RoundTotals totals() const noexcept;
+  void forget_buffer() { buffer_.reset(); }
+
+ private:
+  struct CellWork : vci::Work {
+    NetSend* channel = nullptr;
+    Run cells{};
+  };
+  Status mark_further(const Cell& cell, std::uint64_t old) override;
+  void open(std::uint64_t round);
+  void move(Run run);
+  void send(Run cells);
+  bool has_credit() const noexcept;
+  void push(CellWork& work, Run run);
+  void leave_notice(CellWork& work);
+  void look_for_fins();
+  void lost(Status status);
+  bool complete() const;
+  static void pushed(net::Operation& operation, Status status);
+  static void noticed(net::Operation& operation, Status status);
+  void moved(Run cells, MovedBy by);
+  std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
+
+  const InitArgs args_;
+  const std::uint64_t partition_bytes_;
+  std::optional<NetBuffer> buffer_;
+  const NetWords net_words_;
+  Counters& counters_;
+  const net::Cells cells_;
+  PrivateBlock block_;
+  SendSide<RealPlatform> side_;
+  std::unique_ptr<CellWork[]> works_;  // by first cell
+  /// Partitions of a cell that have been given to move(), never reset: only of cells that are
+  /// larger than a group can be.
+  std::unique_ptr<std::atomic<std::uint64_t>[]> parts_;
+  NetCellSet awaited_;                   ///< cells whose notice is out, until their FIN
+  std::atomic<std::uint64_t> round_{0};  // relaxed: the caller orders its own calls
+  std::mutex start_mutex_;               // a Start against the acceptance
+  bool start_waits_ = false;             // guarded by start_mutex_
+  // Written by on_accept(), then published.
+  record::NetAccept accept_{};
+  std::atomic<bool> accepted_{false};
+};
+
+/// Thread safety: as RecvRequest; match() belongs to who holds the network's mutex.
+class NetRecv final : public RecvRequest, public NetHalf {
+ public:
+  NetRecv(InitArgs args, NetBuffer buffer, NetPath path, Counters* counters);
+
+  Status start() override;
+  Completion poll() override;
+  void finish() override;
+  Status error() const noexcept override { return failure_.status(); }
+  std::string error_text() const override { return failure_.text(); }
+
+  /// The sender's half, from its INIT.
+  struct Match {
+    record::NetInit init{};
+    NetWords notices;
+    std::uint16_t slot = 0;
+  };
+  /// @return what the sender is to be told once the link is ready
+  record::NetAccept match(Match match);
+  /// The sender has been told: Starts give credit from now on.
+  void accept();
+  bool matched() const noexcept { return matched_.load(std::memory_order_acquire); }
+  void fail_unmatched(std::uint64_t channel, Status status, std::string text);
+
+  /// An immediate with this channel's slot. On whoever polls.
+  void on_push(Run cells);
+  void on_notice(std::uint32_t cell);
+
+  const InitArgs& args() const noexcept { return args_; }
+  const Match& its_match() const noexcept { return *match_; }
+  bool usable() const noexcept { return usable_.load(std::memory_order_acquire); }
+  RoundTotals totals() const noexcept;
+  void forget_buffer() { buffer_.reset(); }
+
+ private:
+  struct CellWork : vci::Work {
+    NetRecv* channel = nullptr;
+    Run cells{};
+  };
+  struct FinWork : vci::Work {
+    NetRecv* channel = nullptr;
+    std::uint64_t again = 0;  ///< to be sent after the one that is under way; 0: nothing
+    bool is_busy = false;
+  };
+  Status look(std::int32_t partition, bool* arrived) override;
+  void open(std::uint64_t round);
+  void give_credit(std::uint64_t round);
+  void claim(std::uint32_t cell);
+  void pull(Run cells);
+  void arrived(Run cells, MovedBy by);
+  void send_fin(std::uint32_t cell, std::uint64_t word);
+  void post_fin(FinWork& work, std::uint32_t cell, std::uint64_t word);
+  static void pulled(net::Operation& operation, Status status);
+  static void fin_sent(net::Operation& operation, Status status);
+  static void credit_sent(net::Operation& operation, Status status);
+  void lost(Status status);
+  void break_off();
+  bool complete() const;
+  std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
+
+  const InitArgs args_;
+  Counters& counters_;
+  std::atomic<std::uint64_t> round_{0};  // relaxed: the caller orders its own calls
+  /// The round whose bytes may be written; 0: none. seq_cst: see open() and on_notice().
+  std::atomic<std::uint64_t> open_round_{0};
+  NetCellSet noticed_;  ///< cells of which a run begins that is ours to pull
+  std::optional<NetBuffer> buffer_;
+  // Written by match(), then published.
+  std::optional<Match> match_;
+  std::optional<net::Cells> cells_;
+  std::optional<PrivateBlock> block_;
+  std::optional<Arrival<RealPlatform>> arrival_;
+  std::unique_ptr<CellWork[]> reads_;  // by first cell
+  std::unique_ptr<FinWork[]> fins_;    // by first cell; guarded by the lane
+  struct CreditWork : vci::Work {
+    NetRecv* channel = nullptr;
+    std::atomic<bool> is_busy{false};
+  };
+  CreditWork credits_[2];  // by round parity
+  std::atomic<bool> matched_{false}, usable_{false};
+  std::mutex start_mutex_;    // a Start against the acceptance
+  bool is_accepted_ = false;  // guarded by start_mutex_
+  bool start_waits_ = false;  // guarded by start_mutex_
+};
+
+}  // namespace larklane::part

@@ -1,0 +1,286 @@
+#include <cstring>
+#include <utility>
+
+#include "part/net_channel.hpp"
+
+namespace larklane::part {
+
+NetRecv::NetRecv(InitArgs args, NetBuffer buffer, NetPath path, Counters* counters)
+    : RecvRequest(
+          Kind::receive, args.partitions,
+          static_cast<std::uint64_t>(args.partitions) * args.count * args.type->size_bytes()),
+      NetHalf(std::move(path), Kind::receive),
+      args_(std::move(args)),
+      counters_(*counters),
+      buffer_(std::move(buffer)) {
+  for (CreditWork& credit : credits_) {
+    credit.channel = this;
+    credit.link = path_.link;
+  }
+}
+
+record::NetAccept NetRecv::match(Match match) {
+  channel_.store(match.init.channel, std::memory_order_relaxed);
+  const BlockShape shape{
+      Mode::direct, match.init.partitions, 0, 0, 0, 0, match.init.partition_bytes};
+  cells_.emplace(shape.partitions);
+  block_.emplace(shape);
+  arrival_.emplace(block_->view(), shape.partitions, static_cast<std::uint32_t>(partitions_));
+  reads_ = std::make_unique<CellWork[]>(cells_->count());
+  fins_ = std::make_unique<FinWork[]>(cells_->count());
+  for (std::uint32_t cell = 0; cell < cells_->count(); ++cell) {
+    reads_[cell].channel = this;
+    reads_[cell].link = path_.link;
+    fins_[cell].channel = this;
+    fins_[cell].link = path_.link;
+  }
+  const record::NetAccept accept{match.init.channel, match.notices.generation, match.slot,
+                                 buffer_->memory()->remote(), match.notices.remote};
+  match_.emplace(std::move(match));
+  // release: pairs with usable()'s acquire.
+  usable_.store(true, std::memory_order_release);
+  arrival_marks_ = arrival_->marks();
+  // release: `arrival_marks_`; pairs with parrived()'s acquire.
+  if (arrival_marks_ != nullptr)
+    marks_count_.store(static_cast<std::uint32_t>(partitions_), std::memory_order_release);
+  // release: pairs with matched()'s acquire.
+  matched_.store(true, std::memory_order_release);
+  return accept;
+}
+
+void NetRecv::fail_unmatched(std::uint64_t channel, Status status, std::string text) {
+  channel_.store(channel, std::memory_order_relaxed);
+  failure_.set(status, std::move(text));
+  // release: pairs with matched()'s acquire.
+  matched_.store(true, std::memory_order_release);
+}
+
+void NetRecv::accept() {
+  {
+    const std::scoped_lock lock(start_mutex_);
+    is_accepted_ = true;
+    if (!std::exchange(start_waits_, false)) return;
+  }
+  open(1);
+}
+
+Status NetRecv::start() {
+  if (active()) return Errc::kAlreadyActive;
+  if (failure_.failed()) return failure_.status();
+  const std::uint64_t next = round() + 1;
+  // relaxed, here and below: the caller orders its own calls.
+  round_.store(next, std::memory_order_relaxed);
+  round_mark_.store(mark_of(next), std::memory_order_relaxed);
+  active_.store(true, std::memory_order_relaxed);
+  begin_watch();
+  {
+    const std::scoped_lock lock(start_mutex_);
+    start_waits_ = !is_accepted_;
+    if (start_waits_) return {};
+  }
+  open(next);
+  return {};
+}
+
+/// The buffer may be written. seq_cst: store-then-look against on_notice(): of a notice that comes
+/// meanwhile one of both sees the other.
+void NetRecv::open(std::uint64_t round) {
+  open_round_.store(round, std::memory_order_seq_cst);
+  give_credit(round);
+  noticed_.for_each([this](std::uint32_t cell) { claim(cell); });
+}
+
+/// Without credit the sender leaves notices, so a credit that can't be sent now need not be.
+void NetRecv::give_credit(std::uint64_t round) {
+  CreditWork& work = credits_[round & 1];
+  // acquire: pairs with credit_sent()'s release.
+  if (work.is_busy.load(std::memory_order_acquire) || !enter()) return;
+  work.is_busy.store(true, std::memory_order_relaxed);  // relaxed: only Start sets it
+  const std::uint64_t word = net_word::make(match_->init.generation, round);
+  std::memcpy(work.small, &word, sizeof(word));
+  work.small_bytes = sizeof(word);
+  work.kind = vci::Work::Kind::small;
+  work.transfer.remote = match_->init.control;
+  work.complete = &NetRecv::credit_sent;
+  path_.vci->post(work);
+}
+
+void NetRecv::credit_sent(net::Operation& operation, Status status) {
+  auto& work = static_cast<CreditWork&>(operation);
+  NetRecv& channel = *work.channel;
+  if (!status.ok()) channel.lost(status);
+  // release: pairs with give_credit()'s acquire.
+  work.is_busy.store(false, std::memory_order_release);
+  channel.leave();
+}
+
+void NetRecv::on_push(Run cells) {
+  // relaxed: an immediate of a round comes after the credit that Start gave.
+  if (!usable() || open_round_.load(std::memory_order_relaxed) == 0 || cells.count == 0 ||
+      cells.first + cells.count > cells_->count())
+    return break_off();
+  if (!enter()) return;
+  arrived(cells, MovedBy::sender);
+  leave();
+}
+
+/// Of this round, or of the next one: then it waits for its Start.
+void NetRecv::on_notice(std::uint32_t cell) {
+  if (!usable() || cell >= cells_->count()) return break_off();
+  const std::uint64_t word = match_->notices.read(cell);
+  if (net_word::generation(word) != match_->notices.generation ||
+      cell + net_word::cells(word) > cells_->count())
+    return break_off();
+  // seq_cst: store-then-look against open().
+  noticed_.add(cell);
+  claim(cell);
+}
+
+/// Start, the helper and threads that wait: one of them pulls.
+void NetRecv::claim(std::uint32_t cell) {
+  const std::uint64_t word = match_->notices.read(cell);
+  const std::uint64_t round = open_round_.load(std::memory_order_seq_cst);
+  if (round == 0 || !net_word::of_round(word, round) || !noticed_.take(cell)) return;
+  pull({cell, net_word::cells(word)});
+}
+
+void NetRecv::pull(Run cells) {
+  if (!enter()) return;
+  CellWork& work = reads_[cells.first];
+  work.cells = cells;
+  const Run run = cells_->partitions(cells);
+  const std::uint64_t offset = run.first * match_->init.partition_bytes;
+  work.kind = vci::Work::Kind::read;
+  work.transfer = {buffer_->at(offset),
+                   buffer_->memory(),
+                   {match_->init.data.address + offset, match_->init.data.key},
+                   run.count * match_->init.partition_bytes};
+  work.complete = &NetRecv::pulled;
+  path_.vci->post(work);
+}
+
+void NetRecv::pulled(net::Operation& operation, Status status) {
+  auto& work = static_cast<CellWork&>(operation);
+  NetRecv& channel = *work.channel;
+  const Run cells = work.cells;
+  if (status.ok()) {
+    // Before the round can be over, and others follow.
+    const std::uint64_t round = channel.open_round_.load(std::memory_order_relaxed);
+    channel.send_fin(cells.first, net_word::make(channel.match_->init.generation, round));
+    channel.arrived(cells, MovedBy::receiver);
+  } else {
+    channel.lost(status);
+  }
+  channel.leave();
+}
+
+/// The sender may fill the run again. Runs with the lane's lock held, as fin_sent() does.
+void NetRecv::send_fin(std::uint32_t cell, std::uint64_t word) {
+  FinWork& work = fins_[cell];
+  if (work.is_busy)
+    work.again = word;
+  else
+    post_fin(work, cell, word);
+}
+
+void NetRecv::post_fin(FinWork& work, std::uint32_t cell, std::uint64_t word) {
+  if (!enter()) return;
+  work.is_busy = true;
+  std::memcpy(work.small, &word, sizeof(word));
+  work.small_bytes = sizeof(word);
+  work.kind = vci::Work::Kind::small;
+  work.transfer.remote = {match_->init.control.address + (kFinWords + cell) * sizeof(word),
+                          match_->init.control.key};
+  work.complete = &NetRecv::fin_sent;
+  path_.vci->post(work);
+}
+
+void NetRecv::fin_sent(net::Operation& operation, Status status) {
+  auto& work = static_cast<FinWork&>(operation);
+  NetRecv& channel = *work.channel;
+  work.is_busy = false;
+  if (!status.ok())
+    channel.lost(status);
+  else if (const std::uint64_t word = std::exchange(work.again, 0); word != 0)
+    channel.post_fin(work, static_cast<std::uint32_t>(&work - channel.fins_.get()), word);
+  channel.leave();
+}
+
+void NetRecv::lost(Status status) {
+  failure_.set(status, "the " + describe(args_, Kind::receive) + " from " + args_.peer +
+                           ": the network could not read the sender's memory (" +
+                           errc_name(status.code()) + " " + std::to_string(status.detail()) + ")");
+  (void)in_use_.shut();  // the caller is in it: who leaves last tells the peer
+}
+
+/// The peer has sent what makes no sense.
+void NetRecv::break_off() {
+  give_up(Errc::kProtocol, "the " + describe(args_, Kind::receive) + " from " + args_.peer +
+                               ": the sender's immediate makes no sense");
+}
+
+void NetRecv::arrived(Run cells, MovedBy by) {
+  const Run run = cells_->partitions(cells);
+  const std::uint64_t bytes = match_->init.partition_bytes;
+  buffer_->unpack(run.first * bytes, run.count * bytes);
+  const std::uint64_t round = open_round_.load(std::memory_order_relaxed);
+  // relaxed: statistics.
+  const std::uint64_t moved =
+      block_->view().header().moved_count.load(std::memory_order_relaxed) + run.count;
+  if (by == MovedBy::receiver)
+    counters_.add_moved(by, run, run.count * bytes, moved < round * match_->init.partitions);
+  else
+    ++runs_moved;
+  publish_moved(block_->view(), round, run);
+}
+
+Status NetRecv::look(std::int32_t partition, bool* arrived) {
+  if (partition < 0 || partition >= partitions_) return Errc::kInvalidArgument;
+  const auto is_there = [&] {
+    return !active() ||
+           (usable() && arrival_->arrived(round(), static_cast<std::uint32_t>(partition)));
+  };
+  *arrived = is_there();
+  if (*arrived) return {};
+  if (failure_.failed() || lacks_peer(round()))
+    return poll() == Completion::failed ? failure_.status() : Status{};
+  (void)path_.vci->progress();
+  *arrived = is_there();
+  return {};
+}
+
+bool NetRecv::complete() const {
+  return usable() && rounds_moved(block_->view(), match_->init.partitions, round());
+}
+
+Completion NetRecv::poll() {
+  if (!active()) return Completion::complete;
+  if (complete()) return Completion::complete;
+  if (failure_.failed()) return usable() ? failed_once_quiet() : Completion::failed;
+  (void)path_.vci->progress();
+  if (complete()) return Completion::complete;
+  if (!lacks_peer(round())) return Completion::pending;
+  drain();
+  if (complete()) return Completion::complete;
+  // acquire: as in lacks_peer().
+  path_.peer->down.load(std::memory_order_acquire)
+      ? give_up(Errc::kPeerDown, "the process of the " + describe(args_, Kind::send) + " at " +
+                                     args_.peer + " is gone")
+      : give_up(Errc::kPeerFreed,
+                "the " + describe(args_, Kind::send) + " at " + args_.peer + " has been freed");
+  return usable() ? failed_once_quiet() : Completion::failed;
+}
+
+void NetRecv::finish() {
+  // seq_cst: as in open(). The buffer is the program's again.
+  open_round_.store(0, std::memory_order_seq_cst);
+  active_.store(false, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
+  end_watch();
+}
+
+RoundTotals NetRecv::totals() const noexcept {
+  const std::uint64_t rounds = round() - (active() ? 1 : 0);
+  return {rounds, rounds * total_bytes_, 0, 0};
+}
+
+}  // namespace larklane::part

@@ -1,0 +1,236 @@
+#include <algorithm>
+#include <cstring>
+
+#include "net/immediate.hpp"
+#include "part/net_channel.hpp"
+
+namespace larklane::part {
+
+NetSend::NetSend(Parts parts)
+    : SendRequest(Kind::send, parts.args.partitions,
+                  parts.shape.partition_bytes * static_cast<std::uint64_t>(parts.args.partitions)),
+      NetHalf(std::move(parts.path), Kind::send),
+      args_(std::move(parts.args)),
+      partition_bytes_(parts.shape.partition_bytes),
+      buffer_(std::move(parts.buffer)),
+      net_words_(parts.words),
+      counters_(*parts.counters),
+      cells_(parts.shape.partitions),
+      block_(parts.shape),
+      side_(block_.view(), parts.shape),
+      works_(std::make_unique<CellWork[]>(cells_.count())) {
+  channel_.store(parts.id, std::memory_order_relaxed);
+  (void)side_.choose(parts.boundaries);  // the block was made for these
+  for (std::uint32_t cell = 0; cell < cells_.count(); ++cell) {
+    works_[cell].channel = this;
+    works_[cell].link = path_.link;
+  }
+  if (parts.shape.partitions > net::kCellsMax * kGroupPartitionsMax)
+    parts_ = std::make_unique<std::atomic<std::uint64_t>[]>(cells_.count());
+}
+
+record::NetInit NetSend::init_record() const {
+  return {channel(),
+          args_.context.high,
+          args_.context.low,
+          args_.source,
+          args_.tag,
+          partition_bytes_,
+          static_cast<std::uint32_t>(partitions_),
+          net_words_.generation,
+          buffer_->memory()->remote(),
+          net_words_.remote};
+}
+
+Status NetSend::start() {
+  if (active()) return Errc::kAlreadyActive;
+  if (failure_.failed()) return failure_.status();
+  const std::uint64_t next = round() + 1;
+  // relaxed, here and below: the caller orders its own calls.
+  round_.store(next, std::memory_order_relaxed);
+  side_.start(next);
+  words_ = side_.word_window(next);
+  open_words_.store(static_cast<std::uint32_t>(partitions_), std::memory_order_relaxed);
+  active_.store(true, std::memory_order_relaxed);
+  begin_watch();
+  {
+    const std::scoped_lock lock(start_mutex_);
+    start_waits_ = !accepted_.load(std::memory_order_relaxed);  // under the mutex
+    if (start_waits_) return {};
+  }
+  open(next);
+  return {};
+}
+
+/// What is ready may travel from now on. The receiver's credit is asked for run by run.
+void NetSend::open(std::uint64_t round) {
+  side_.rendezvous().open(round, [this](Run run) { move(run); });
+}
+
+void NetSend::on_accept(const record::NetAccept& accept) {
+  std::uint64_t waiting = 0;
+  {
+    const std::scoped_lock lock(start_mutex_);
+    // relaxed: only the helper writes it.
+    if (accepted_.load(std::memory_order_relaxed)) return;
+    accept_ = accept;
+    // release: pairs with move()'s acquire.
+    accepted_.store(true, std::memory_order_release);
+    if (start_waits_) waiting = round();
+    start_waits_ = false;
+  }
+  if (waiting != 0) open(waiting);
+}
+
+Status NetSend::pready(std::int32_t first, std::int32_t count) {
+  if (!active()) return Errc::kNotActive;
+  if (first < 0 || count < 0 || first > partitions_ - count) return Errc::kInvalidArgument;
+  if (count == 0) return {};
+  Run run{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)};
+  auto mover = [this](Run moved) { move(moved); };
+  return side_.rendezvous().mark(round(), run.first, run.count, mover);
+}
+
+Status NetSend::mark_further(const Cell& cell, std::uint64_t old) {
+  return side_.rendezvous().mark_further(round(), cell, old, [this](Run run) { move(run); });
+}
+
+/// Whole cells, but of cells that are larger than a group can be.
+void NetSend::move(Run run) {
+  const std::uint32_t first = cells_.cell_of(run.first);
+  const std::uint32_t last = cells_.cell_of(run.first + run.count - 1);
+  if (!parts_) return send({first, last - first + 1});
+  for (std::uint32_t cell = first; cell <= last; ++cell) {
+    const Run whole = cells_.partitions({cell, 1});
+    const std::uint32_t begin = std::max(run.first, whole.first);
+    const std::uint32_t end = std::min(run.first + run.count, whole.first + whole.count);
+    // acq_rel: whoever completes the cell has the others' partitions behind it.
+    const std::uint64_t parts =
+        parts_[cell].fetch_add(end - begin, std::memory_order_acq_rel) + (end - begin);
+    if (parts == round() * whole.count) send({cell, 1});
+  }
+}
+
+bool NetSend::has_credit() const noexcept {
+  return net_words_.read(0) == net_word::make(net_words_.generation, round());
+}
+
+void NetSend::send(Run cells) {
+  if (!enter()) return;
+  CellWork& work = works_[cells.first];
+  work.cells = cells;
+  const Run run = cells_.partitions(cells);
+  buffer_->pack(run.first * partition_bytes_, run.count * partition_bytes_);
+  bool may_push = has_credit();
+  if (!may_push && path_.is_progress_manual) {
+    (void)path_.vci->progress();
+    may_push = has_credit();
+  }
+  may_push ? push(work, run) : leave_notice(work);
+  path_.vci->post(work);
+}
+
+void NetSend::push(CellWork& work, Run run) {
+  const std::uint64_t offset = run.first * partition_bytes_;
+  work.kind = vci::Work::Kind::write_immediate;
+  work.immediate =
+      net::make_immediate(static_cast<std::uint16_t>(accept_.slot), net::run_token(work.cells));
+  work.transfer = {buffer_->at(offset),
+                   buffer_->memory(),
+                   {accept_.data.address + offset, accept_.data.key},
+                   run.count * partition_bytes_};
+  work.complete = &NetSend::pushed;
+}
+
+/// From now on the run is the receiver's to pull.
+void NetSend::leave_notice(CellWork& work) {
+  const std::uint64_t word = net_word::make(accept_.generation, round(), work.cells.count);
+  std::memcpy(work.small, &word, sizeof(word));
+  work.small_bytes = sizeof(word);
+  work.kind = vci::Work::Kind::small_immediate;
+  work.immediate = net::make_immediate(static_cast<std::uint16_t>(accept_.slot),
+                                       net::notice_token(work.cells.first));
+  work.transfer.remote = {accept_.notices.address + work.cells.first * sizeof(word),
+                          accept_.notices.key};
+  work.complete = &NetSend::noticed;
+  awaited_.add(work.cells.first);
+}
+
+void NetSend::pushed(net::Operation& operation, Status status) {
+  auto& work = static_cast<CellWork&>(operation);
+  NetSend& channel = *work.channel;
+  const Run cells = work.cells;
+  if (status.ok())
+    channel.moved(cells, MovedBy::sender);
+  else
+    channel.lost(status);
+  channel.leave();
+}
+
+void NetSend::noticed(net::Operation& operation, Status status) {
+  NetSend& channel = *static_cast<CellWork&>(operation).channel;
+  if (!status.ok()) channel.lost(status);
+  channel.leave();
+}
+
+void NetSend::lost(Status status) {
+  failure_.set(status, "the " + describe(args_, Kind::send) + " to " + args_.peer +
+                           ": the network could not write into the receiver's memory (" +
+                           errc_name(status.code()) + " " + std::to_string(status.detail()) + ")");
+  (void)in_use_.shut();  // the caller is in it: who leaves last tells the peer
+}
+
+void NetSend::moved(Run cells, MovedBy by) {
+  const Run run = cells_.partitions(cells);
+  if (by == MovedBy::sender)  // the receiver counts what it has pulled
+    counters_.add_moved(by, run, run.count * partition_bytes_,
+                        !side_.rendezvous().all_marked(round()));
+  publish_moved(block_.view(), round(), run);
+}
+
+void NetSend::look_for_fins() {
+  awaited_.for_each([this](std::uint32_t cell) {
+    if (net_words_.read(kFinWords + cell) != net_word::make(net_words_.generation, round())) return;
+    const Run cells = works_[cell].cells;  // before others may take the cell for the next round
+    if (awaited_.take(cell)) moved(cells, MovedBy::receiver);
+  });
+}
+
+Completion NetSend::poll() {
+  if (!active()) return Completion::complete;
+  if (complete()) return Completion::complete;
+  if (failure_.failed()) return failed_once_quiet();
+  (void)path_.vci->progress();
+  look_for_fins();
+  if (complete()) return Completion::complete;
+  if (!lacks_peer(round())) return Completion::pending;
+  drain();
+  look_for_fins();
+  if (complete()) return Completion::complete;
+  // acquire: as in lacks_peer().
+  path_.peer->down.load(std::memory_order_acquire)
+      ? give_up(Errc::kPeerDown, "the process of the " + describe(args_, Kind::receive) + " at " +
+                                     args_.peer + " is gone")
+      : give_up(Errc::kPeerFreed,
+                "the " + describe(args_, Kind::receive) + " at " + args_.peer + " has been freed");
+  return failed_once_quiet();
+}
+
+/// All has been moved, and no Work of the round is under way any more.
+bool NetSend::complete() const {
+  return rounds_moved(block_.view(), static_cast<std::uint32_t>(partitions_), round()) && is_idle();
+}
+
+void NetSend::finish() {
+  // relaxed: the caller orders its own calls.
+  open_words_.store(0, std::memory_order_relaxed);
+  active_.store(false, std::memory_order_relaxed);
+  end_watch();
+}
+
+RoundTotals NetSend::totals() const noexcept {
+  const std::uint64_t rounds = round() - (active() ? 1 : 0);
+  return {rounds, rounds * total_bytes_, 0, 0};
+}
+
+}  // namespace larklane::part

@@ -1,0 +1,326 @@
+// Channels over a network that keeps no order: two processes' engines in one thread, and every step
+// that anybody can take (programs, helpers, control connection, network) in a seeded order. Against
+// a plain model: whose bytes are in which buffer, when, and who may complete.
+// LARKLANE_SEED=N repeats one run.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "net/loop/fabric.hpp"
+#include "net/loop/random.hpp"
+#include "part/net_cells.hpp"
+#include "part/network.hpp"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LARKLANE_PROP_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define LARKLANE_PROP_SANITIZED 1
+#endif
+#endif
+
+namespace larklane::part {
+namespace {
+
+#ifdef LARKLANE_PROP_SANITIZED
+constexpr std::uint64_t kSeeds = 200;
+#else
+constexpr std::uint64_t kSeeds = 4000;
+#endif
+constexpr std::byte kCanary{0xEE};
+constexpr int kStepsMost = 5'000'000;
+
+/// The other process as one process sees it: records keep their order, and come when they come.
+class ScriptedPeer final : public control::Peer {
+ public:
+  explicit ScriptedPeer(std::string name) : name_(std::move(name)) {}
+  const control::Address& address() const noexcept override { return name_; }
+  pid_t pid() const noexcept override { return 0; }
+  bool same_process() const noexcept override { return false; }
+  bool is_remote() const noexcept override { return false; }
+  bool is_down() const noexcept override { return false; }
+  std::string down_reason() override { return {}; }
+  bool has_ended() override { return false; }
+  Status send(std::uint16_t kind, std::span<const std::byte> payload,
+              std::span<const int>) override {
+    sent.emplace_back(kind, std::vector(payload.begin(), payload.end()));
+    return {};
+  }
+  std::deque<std::pair<std::uint16_t, std::vector<std::byte>>> sent;
+
+ private:
+  const control::Address name_;
+};
+
+/// One process.
+struct Side {
+  Side(std::unique_ptr<net::Fabric> fabric, const std::string& others_name)
+      : other(others_name), state(std::make_shared<PeerState>()) {
+    state->peer = &other;
+    auto made = Network::create(std::move(fabric), counters);
+    EXPECT_TRUE(made.has_value());
+    network = std::move(made).value();
+  }
+  Counters counters;
+  ScriptedPeer other;
+  std::shared_ptr<PeerState> state;
+  std::unique_ptr<Network> network;
+};
+
+std::byte byte_of(std::uint64_t channel, std::uint64_t round, std::uint64_t index) {
+  return std::byte(1 + (index * 7 + round * 41 + channel * 19) % 230);
+}
+
+/// What one pair of programs does: each round in the same way, at its own pace.
+struct Pair {
+  std::uint64_t number = 0;
+  std::int32_t send_partitions = 1, recv_partitions = 1;
+  std::uint64_t bytes = 0, rounds = 1;
+  std::vector<std::uint32_t> groups;
+  bool receiver_sits = false;  ///< it asks only when nothing else can happen
+  std::vector<std::byte> from, to;
+  SendRequest* send = nullptr;
+  RecvRequest* recv = nullptr;
+  std::uint64_t send_round = 0, recv_round = 0;
+  std::vector<std::int32_t> unready;
+  bool send_freed = false, recv_freed = false;
+
+  bool is_over() const { return send_freed && recv_freed; }
+};
+
+class World {
+ public:
+  explicit World(std::uint64_t seed) : random_(seed), wire_(options(seed)) {
+    sides_[0] = std::make_unique<Side>(wire_.for_process(), "receiver");
+    sides_[1] = std::make_unique<Side>(wire_.for_process(), "sender");
+    const std::uint64_t count = 1 + random_.below(3);
+    for (std::uint64_t n = 0; n < count; ++n) pairs_.push_back(make_pair(n));
+  }
+
+  void run() {
+    for (int step = 0; step < kStepsMost && !testing::Test::HasFailure(); ++step) {
+      if (std::all_of(pairs_.begin(), pairs_.end(), [](const Pair& p) { return p.is_over(); }))
+        return end();
+      take_step();
+    }
+    if (!testing::Test::HasFailure()) ADD_FAILURE() << "somebody waits for ever: " << text();
+  }
+
+ private:
+  loop::Fabric::Options options(std::uint64_t seed) {
+    loop::Fabric::Options o;
+    o.seed = seed;
+    o.turns_per_poll = 0;
+    o.queue_depth = random_.one_in(3) ? 2 : 64;
+    o.limits.is_progress_manual = random_.one_in(2);
+    is_cut_ = random_.one_in(3);
+    if (is_cut_) o.limits.write_bytes_max = o.limits.read_bytes_max = 64;
+    if (random_.one_in(3)) o.limits.immediates_max = 0;
+    return o;
+  }
+
+  Pair make_pair(std::uint64_t number) {
+    Pair p;
+    p.number = number;
+    const std::uint64_t unit = random_.below(4) == 0 ? 0 : 1 + random_.below(is_cut_ ? 4 : 40);
+    const auto s = 1 + random_.below(random_.one_in(4) ? 300 : 12);
+    const auto r = 1 + random_.below(12);
+    p.send_partitions = static_cast<std::int32_t>(s);
+    p.recv_partitions = static_cast<std::int32_t>(r);
+    p.bytes = unit * std::lcm(s, r);
+    p.rounds = 1 + random_.below(5);
+    p.groups = {0};
+    for (std::uint32_t b = 1; b < s; ++b)
+      if (random_.one_in(1 + random_.below(4))) p.groups.push_back(b);
+    p.receiver_sits = random_.one_in(2);
+    p.from.assign(p.bytes, std::byte{0});
+    p.to.assign(p.bytes, kCanary);
+    return p;
+  }
+
+  InitArgs args(const Pair& p, bool is_send) {
+    InitArgs a;
+    a.context = {1, 2};
+    a.tag = static_cast<std::int32_t>(random_tag_of(p));
+    a.peer = is_send ? "receiver" : "sender";
+    a.buffer = const_cast<std::byte*>(is_send ? p.from.data() : p.to.data());
+    a.partitions = is_send ? p.send_partitions : p.recv_partitions;
+    a.count = p.bytes / static_cast<std::uint64_t>(a.partitions);
+    a.type = std::make_shared<const Typemap>(Typemap::contiguous(1));
+    return a;
+  }
+  static std::uint64_t random_tag_of(const Pair& p) { return p.number; }
+
+  void take_step() {
+    const std::uint64_t what = random_.below(10);
+    if (what < 2) return deliver(random_.below(2));
+    if (what < 4) return (void)sides_[random_.below(2)]->network->lane().progress();
+    if (what < 7) return (void)wire_.turn(1 + random_.below(3));
+    Pair& p = pairs_[random_.below(pairs_.size())];
+    what == 7 ? receiver_step(p) : sender_step(p);
+  }
+
+  /// A record of process `from` reaches the other.
+  void deliver(std::uint64_t from) {
+    auto& sent = sides_[from]->other.sent;
+    if (sent.empty()) return;
+    auto [kind, payload] = std::move(sent.front());
+    sent.pop_front();
+    Side& to = *sides_[1 - from];
+    to.network->on_record(to.state, {kind, payload, {}});
+  }
+
+  void sender_step(Pair& p) {
+    if (p.send_freed) return;
+    Network& network = *sides_[0]->network;
+    if (p.send == nullptr) {
+      auto made = network.send_init(args(p, true), sides_[0]->state, p.groups);
+      ASSERT_TRUE(made.has_value()) << errc_name(made.error().code());
+      p.send = *made;
+    } else if (!p.send->active()) {
+      if (p.send_round == p.rounds) {
+        ASSERT_TRUE(network.free(p.send).ok());
+        p.send_freed = true;
+        return;
+      }
+      ++p.send_round;
+      for (std::uint64_t i = 0; i < p.bytes; ++i) p.from[i] = byte_of(p.number, p.send_round, i);
+      ASSERT_TRUE(p.send->start().ok());
+      p.unready.resize(static_cast<std::size_t>(p.send_partitions));
+      std::iota(p.unready.begin(), p.unready.end(), 0);
+    } else if (!p.unready.empty()) {
+      const std::size_t at = random_.below(p.unready.size());
+      ASSERT_TRUE(p.send->pready(p.unready[at]).ok());
+      p.unready.erase(p.unready.begin() + static_cast<std::ptrdiff_t>(at));
+      if (!p.unready.empty() && random_.one_in(8)) {
+        EXPECT_EQ(p.send->poll(), Completion::pending) << "complete before it is ready";
+      }
+    } else if (p.send->poll() == Completion::complete) {
+      p.send->finish();
+      std::fill(p.from.begin(), p.from.end(), std::byte{0});  // the program's again
+    }
+  }
+
+  void receiver_step(Pair& p) {
+    if (p.recv_freed) return;
+    Network& network = *sides_[1]->network;
+    if (p.recv == nullptr) {
+      auto made = network.recv_init(args(p, false), sides_[1]->state);
+      ASSERT_TRUE(made.has_value()) << errc_name(made.error().code());
+      p.recv = *made;
+    } else if (!p.recv->active()) {
+      for (const std::byte b : p.to) ASSERT_EQ(b, kCanary) << "written outside of a round";
+      if (p.recv_round == p.rounds) {
+        ASSERT_TRUE(network.free(p.recv).ok());
+        p.recv_freed = true;
+        return;
+      }
+      ++p.recv_round;
+      ASSERT_TRUE(p.recv->start().ok());
+    } else if (!p.receiver_sits || is_quiet()) {
+      if (p.receiver_sits) expect_early(p);
+      ask(p);
+      if (p.recv->poll() != Completion::complete) return;
+      p.recv->finish();
+      for (std::uint64_t i = 0; i < p.bytes; ++i)
+        ASSERT_EQ(p.to[i], byte_of(p.number, p.recv_round, i)) << "round " << p.recv_round;
+      std::fill(p.to.begin(), p.to.end(), kCanary);
+    }
+  }
+
+  /// Nothing is on its way but what the programs have to do: helpers have had their turns.
+  bool is_quiet() {
+    for (auto& side : sides_) (void)side->network->lane().progress();
+    return sides_[0]->other.sent.empty() && sides_[1]->other.sent.empty() &&
+           wire_.under_way_count() == 0;
+  }
+
+  /// What was ready has arrived, although its receiver has not asked, and others are not ready.
+  void expect_early(Pair& p) {
+    if (p.send == nullptr || !p.send->active() || p.send_round != p.recv_round) return;
+    const auto s = static_cast<std::uint32_t>(p.send_partitions);
+    const auto groups = cell_boundaries(s, p.groups);
+    std::vector<bool> travels(s, true);
+    for (const std::int32_t unready : p.unready) {
+      const auto next = std::upper_bound(groups.begin(), groups.end(), std::uint32_t(unready));
+      std::fill(travels.begin() + *(next - 1),
+                next == groups.end() ? travels.end() : travels.begin() + *next, false);
+    }
+    for (std::int32_t j = 0; j < p.recv_partitions; ++j) {
+      const Run under =
+          overlap(static_cast<std::uint32_t>(j), static_cast<std::uint32_t>(p.recv_partitions), s);
+      if (!std::all_of(travels.begin() + under.first, travels.begin() + under.first + under.count,
+                       [](bool one) { return one; }))
+        continue;
+      bool arrived = false;
+      ASSERT_TRUE(p.recv->parrived(j, &arrived).ok());
+      EXPECT_TRUE(arrived) << "partition " << j << " is ready, and not there" << text();
+    }
+  }
+
+  void ask(Pair& p) {
+    const auto partition =
+        static_cast<std::int32_t>(random_.below(static_cast<std::uint64_t>(p.recv_partitions)));
+    bool arrived = false;
+    ASSERT_TRUE(p.recv->parrived(partition, &arrived).ok());
+    if (!arrived) return;
+    const std::uint64_t share = p.bytes / static_cast<std::uint64_t>(p.recv_partitions);
+    const std::uint64_t begin = static_cast<std::uint64_t>(partition) * share;
+    for (std::uint64_t i = begin; i < begin + share; ++i)
+      ASSERT_EQ(p.to[i], byte_of(p.number, p.recv_round, i)) << "said to have arrived";
+  }
+
+  /// All has been freed: nothing is left.
+  void end() {
+    for (int turn = 0; turn < 1000; ++turn) {
+      deliver(0);
+      deliver(1);
+      (void)wire_.settle();
+      for (auto& side : sides_) (void)side->network->lane().progress();
+    }
+    for (auto& side : sides_) side->network->settle();
+    for (auto& side : sides_) side->network.reset();
+    for (const loop::Violation& violation : wire_.take_violations())
+      ADD_FAILURE() << loop::offence_name(violation.offence) << ": " << violation.detail;
+  }
+
+  std::string text() const {
+    std::string all;
+    for (const Pair& p : pairs_)
+      all += "\n  S " + std::to_string(p.send_partitions) + " R " +
+             std::to_string(p.recv_partitions) + " bytes " + std::to_string(p.bytes) +
+             " send round " + std::to_string(p.send_round) + " receive round " +
+             std::to_string(p.recv_round) + " of " + std::to_string(p.rounds);
+    return all;
+  }
+
+  loop::Random random_;
+  bool is_cut_ = false;  ///< what is longer than 64 bytes
+  loop::Fabric wire_;
+  std::unique_ptr<Side> sides_[2];  // sender, receiver
+  std::vector<Pair> pairs_;
+};
+
+void run_seed(std::uint64_t seed) {
+  SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
+  World(seed).run();
+}
+
+TEST(NetworkProperty, EveryScheduleMovesEveryByteOnceAndNobodyWaitsForEver) {
+  if (const char* const given = std::getenv("LARKLANE_SEED"))
+    return run_seed(std::strtoull(given, nullptr, 10));
+  for (std::uint64_t seed = 1; seed <= kSeeds && !HasFailure(); ++seed) run_seed(seed);
+}
+
+}  // namespace
+}  // namespace larklane::part
