@@ -39,24 +39,34 @@ void Backoff::idle() noexcept {
 }
 
 /// What option `provider` asks for; null: nothing, or it can't be had, which has been said.
-static std::unique_ptr<net::Fabric> open_provider(const std::string& option) {
-  if (option == "auto") return nullptr;
+/// @errors kUnreachable: it can't be had, and nothing else is wanted
+static Result<std::unique_ptr<net::Fabric>> open_provider(const Config& config) {
+  const std::string& option = config.provider;
+  if (option == "auto") return std::unique_ptr<net::Fabric>();
   const std::size_t colon = option.find(':');
   net::FabricOptions options;
   if (colon != std::string::npos) options.device = option.substr(colon + 1);
   std::string reason;
   auto fabric = net::open_fabric(option.substr(0, colon), options, &reason);
   if (fabric) return std::move(fabric).value();
+  if (config.unreachable == "refuse") {
+    log_error("provider %s can't be opened: %s", option.c_str(), reason.c_str());
+    return Errc::kUnreachable;
+  }
   log_warn(
-      "provider %s can't be opened: %s; going on through shared memory, which fails with "
-      "peers that have opened it",
+      "provider %s can't be opened: %s; going on through shared memory, which fails with peers "
+      "that have opened it",
       option.c_str(), reason.c_str());
-  return nullptr;
+  return std::unique_ptr<net::Fabric>();
 }
 
 Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net::Fabric> fabric) {
   own_address_ = own.front().address;
-  if (!fabric) fabric = open_provider(config_.provider);
+  if (!fabric) {
+    auto opened = open_provider(config_);
+    if (!opened) return opened.error();
+    fabric = std::move(opened).value();
+  }
   if (fabric) {
     auto network = Network::create(std::move(fabric), counters_);
     if (!network) return network.error();

@@ -32,6 +32,9 @@ MODES = {
     # Aggregated, and early all the same: who asks takes.
     "learned": {**OURS, "LARKLANE_SHM_SLOT_BYTES_MAX": "0", "LARKLANE_POLICY": "learned"},
     "slots": {**OURS, "LARKLANE_SHM_ATTACH": "off"},
+    # Over a network, though on one host: each pushes or pulls.
+    "ofi": {**OURS, "LARKLANE_PROVIDER": "ofi:tcp@lo"},
+    "verbs": {**OURS, "LARKLANE_PROVIDER": "verbs"},
 }
 # Nothing has to match on both sides: rank 0 groups its partitions in another way than the others.
 OTHER_POLICIES = ("sh", "-c", 'if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = 0 ]; then LARKLANE_POLICY=static:3; '
@@ -101,6 +104,7 @@ class Runner:
         self.deadline_s = args.deadline or 20
         self.logs = args.logs
         self.spawn_hangs = args.mpi in SPAWN_HANGS
+        self.is_emulated = args.emulated
         self.hung_spawns: collections.Counter = collections.Counter()
         self.results: list[Result] = []
         self.notes: list[str] = []
@@ -169,6 +173,9 @@ class Runner:
         return True
 
     def add(self, result: Result) -> None:
+        if self.is_emulated and result.kind == "late":
+            self.notes.append(f"late, which says nothing on an emulated machine: {result.name}: {result.text}")
+            result = dataclasses.replace(result, kind="ok")
         self.results.append(result)
         if result.kind not in ("ok", "skip") and result.text != NOT_RUN:
             print(f"not ok {result.name}: {result.kind}: {result.text}", flush=True)
@@ -239,6 +246,8 @@ def main() -> int:
     parser.add_argument("--big", action="store_true", help="only the cases that need gigabytes")
     parser.add_argument("--each", action="store_true", help="a launch for each case")
     parser.add_argument("--deadline", type=float, help="seconds a case may take at most")
+    parser.add_argument("--emulated", action="store_true",
+                        help="processors are emulated in software: nothing is prompt, so what is only late has passed")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--logs", help="folder for the logs of failed launches")
     parser.add_argument("--json", help="write all results there")

@@ -38,11 +38,24 @@ MPIEXEC = "HYDRA_LAUNCHER=fork {deps}/mpich/bin/mpiexec"
 EXCHANGE = "{build}/tests/hosts/mpich5/exchange"
 IN_MPICH = ("{deps}/mpich/bin/mpiexec", EXCHANGE)
 
+# The suite under Larklane over verbs, on MPICH: what moves in which order, what is refused, types, many requests at once; what needs minutes here is left out.
+CONFORMANCE = (
+    "python3 {tests}/conformance/run.py --mpi mpich5 --mode verbs --emulated --deadline 60 --logs /tmp/conformance"
+    " --program {build}/tests/conformance/mpich5/conformance --larklane {build}/bin/larklane"
+)
+IN_CONFORMANCE = ("{deps}/mpich/bin/mpiexec", "{build}/tests/conformance/mpich5/conformance", "{build}/bin/larklane")
+CASES = (
+    "I1_send_side_needs_no_peer I2_equal_tags_match_in_init_order I9_vector_to_vector S1_startall_of_fresh_requests R3_double_pready"
+    " C2_test_before_every_pready C5_free_between_rounds C8_waitall C8_testsome E1_sizes_differ T1_threads_mark_and_ask M_sender_asleep_after_pready"
+)
+
 # All commands of one boot run in one guest, one after the other. Add here what needs the device; a boot takes 10 to 20 s.
 BOOTS = {
     "device": (
         Check("the device is there and its port is active", "ibv_devinfo -d rxe0", 30, (r"hca_id:\s*rxe0", "PORT_ACTIVE"), ("ibv_devinfo",)),
         Check("RC ping-pong of two processes", PINGPONG, 60, (r"200 iters in",), ("ibv_rc_pingpong",)),
+        Check("early bird over verbs", CONFORMANCE + " --rule P5", 150, ("passed, 0 failed",), IN_CONFORMANCE),
+        Check("conformance over verbs", CONFORMANCE + " --run " + CASES, 150, ("passed, 0 failed",), IN_CONFORMANCE),
         Check("MPICH over shared memory", f"{MPIEXEC} -n 2 {EXCHANGE} 1", 90, ("exchange: 2 ranks on 1 hosts: ok",), IN_MPICH),
     ),
 }
