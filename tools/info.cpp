@@ -157,7 +157,7 @@ Facts collect(bool options_only) {
         {std::string(name), std::string(family_title(name)), place.library(name).string()});
   }
   facts.mpi = environment("LARKLANE_MPI");
-  facts.abilities = probe();
+  facts.abilities = probe(facts.folder);
   facts.crossover = measure_crossover();
   facts.host = larklane::model::this_host();
   facts.tuning =

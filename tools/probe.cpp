@@ -12,6 +12,9 @@
 #include <cstring>
 #include <fstream>
 #include <new>
+#include <utility>
+
+#include "net/registry.hpp"
 
 namespace larklane::tools {
 namespace {
@@ -126,17 +129,24 @@ std::string attach_note(int error) {
   return note + "; large partitions take slots too";
 }
 
+Ability probe_network(const std::string& name, const std::string& folder) {
+  std::string reason;
+  auto fabric = net::open_fabric(name, {}, &reason, folder);
+  if (!fabric) return {name, false, reason};
+  return {name, true, fabric.value()->limits().provider + "; with LARKLANE_PROVIDER=" + name};
+}
+
 }  // namespace
 
-std::vector<Ability> probe() {
+std::vector<Ability> probe(const std::string& folder) {
   const AttachResult attach = AttachProbe().run();
   return {
       probe_memfd(),
       {"shm attach read", attach.read_errno == 0, attach_note(attach.read_errno)},
       {"shm attach write", attach.write_errno == 0, attach_note(attach.write_errno)},
       probe_pidfd(),
-      {"networks", false,
-       "not in this version: pairs on different hosts use the MPI's own partitioned calls"},
+      probe_network("ofi", folder),
+      probe_network("verbs", folder),
   };
 }
 

@@ -13,7 +13,8 @@ struct Ability {
   std::string note;  ///< why not, and what would help; or a fact worth knowing
 };
 
-/// Takes a few milliseconds and leaves nothing behind.
-std::vector<Ability> probe();
+/// Takes a tenth of a second, most of it for the networks, and leaves nothing behind.
+/// @param folder  of the libraries: network providers lie there
+std::vector<Ability> probe(const std::string& folder);
 
 }  // namespace larklane::tools
