@@ -138,7 +138,7 @@ Result<std::unique_ptr<SendQueue>> Endpoint::open_queue(SendQueue::Shape shape,
     queues_.push_back(nullptr);
     lives_.push_back(0);
   }
-  const auto id = static_cast<std::uint32_t>(lives_[place] << 16 | place);
+  const auto id = static_cast<std::uint32_t>(std::size_t{lives_[place]} << 16 | place);
   auto queue = std::make_unique<SendQueue>(std::move(pair), shape, id, counters_);
   queues_[place] = queue.get();
   queues_room_ += shape.depth;

@@ -61,12 +61,12 @@ Result<std::unique_ptr<net::Fabric>> Fabric::open(const net::FabricOptions& opti
 Result<std::unique_ptr<net::Memory>> Fabric::register_memory(void* start, std::uint64_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(start);
   if (bytes == 0) return std::unique_ptr<net::Memory>(new Memory(address, nullptr));
-  Registration registration(
-      ibv_reg_mr(domain_.get(), start, bytes,
-                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ));
+  constexpr int kReadOnly = IBV_ACCESS_REMOTE_READ;
+  constexpr int kAll = kReadOnly | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  Registration registration(ibv_reg_mr(domain_.get(), start, bytes, kAll));
   if (!registration && (errno == EFAULT || errno == EACCES || errno == EPERM)) {
     // A send buffer may be constant.
-    registration.reset(ibv_reg_mr(domain_.get(), start, bytes, IBV_ACCESS_REMOTE_READ));
+    registration.reset(ibv_reg_mr(domain_.get(), start, bytes, kReadOnly));
   }
   if (!registration) {
     const int error = errno;

@@ -76,8 +76,8 @@ Result<std::unique_ptr<Link>> Link::create(Endpoint& endpoint, std::string* reas
 Status Link::make_copies(std::string* reason) {
   const std::size_t bytes = std::size_t{kWriteShape.depth} * kSmallBytesMax;
   auto copies = std::make_unique<std::byte[]>(bytes);
-  Registration registration(
-      ibv_reg_mr(endpoint_.domain(), copies.get(), bytes, IBV_ACCESS_LOCAL_WRITE));
+  constexpr int kLocal = IBV_ACCESS_LOCAL_WRITE;
+  Registration registration(ibv_reg_mr(endpoint_.domain(), copies.get(), bytes, kLocal));
   if (!registration) {
     *reason = std::string("small writes can't be registered: ") + std::strerror(errno);
     return {Errc::kNoMemory, errno};

@@ -49,7 +49,7 @@ class Pair : public testing::Test {
     auto opened = Fabric::open({}, &reason);
     ASSERT_TRUE(opened) << reason;
     fabric = std::move(*opened);
-    for (int side = 0; side < 2; ++side) {
+    for (std::size_t side = 0; side < 2; ++side) {
       auto endpoint = fabric->open_endpoint(heard[side]);
       ASSERT_TRUE(endpoint);
       endpoints[side] = std::move(*endpoint);
@@ -63,12 +63,12 @@ class Pair : public testing::Test {
     source_memory = std::move(*registered);
   }
   void connect() {
-    for (int side = 0; side < 2; ++side) {
+    for (std::size_t side = 0; side < 2; ++side) {
       auto link = endpoints[side]->open_link();
       ASSERT_TRUE(link);
       links[side] = std::move(*link);
     }
-    for (int side = 0; side < 2; ++side) {
+    for (std::size_t side = 0; side < 2; ++side) {
       ASSERT_TRUE(links[side]->connect(links[1 - side]->offer()).ok());
     }
   }
@@ -79,11 +79,11 @@ class Pair : public testing::Test {
   Result<net::Post> write(net::Operation& operation) {
     return links[0]->write(transfer(16), operation);
   }
-  const Counters& counters(int side = 0) {
+  const Counters& counters(std::size_t side = 0) {
     return static_cast<Endpoint&>(*endpoints[side]).counters();
   }
   /// All that can happen does.
-  void settle(int side = 0) {
+  void settle(std::size_t side = 0) {
     for (int turn = 0; turn < 100; ++turn) {
       const std::uint32_t moved = device.run();
       auto served = endpoints[side]->poll(64);
@@ -91,11 +91,11 @@ class Pair : public testing::Test {
     }
     FAIL() << "no end";
   }
-  FakeQueuePair& queue(int side, bool reads = false) {
+  FakeQueuePair& queue(std::size_t side, bool reads = false) {
     // In the order in which they were made: two of the probe are gone, then writes, reads, writes,
     // reads.
     auto at = device.pairs.begin();
-    std::advance(at, 2 * side + (reads ? 1 : 0));
+    std::advance(at, static_cast<std::ptrdiff_t>(2 * side + (reads ? 1 : 0)));
     return *at->second;
   }
 
