@@ -127,10 +127,6 @@ void NetRecv::on_push(Run cells) {
 /// Of this round, or of the next one: then it waits for its Start.
 void NetRecv::on_notice(std::uint32_t cell) {
   if (!usable() || cell >= cells_->count()) return break_off();
-  const std::uint64_t word = match_->notices.read(cell);
-  if (net_word::generation(word) != match_->notices.generation ||
-      cell + net_word::cells(word) > cells_->count())
-    return break_off();
   // seq_cst: store-then-look against open().
   noticed_.add(cell);
   claim(cell);
@@ -138,9 +134,12 @@ void NetRecv::on_notice(std::uint32_t cell) {
 
 /// Start, the helper and threads that wait: one of them pulls.
 void NetRecv::claim(std::uint32_t cell) {
-  const std::uint64_t word = match_->notices.read(cell);
+  const std::uint64_t word = match_->notices.read(cell);  // copied: the sender can write there
   const std::uint64_t round = open_round_.load(std::memory_order_seq_cst);
   if (round == 0 || !net_word::of_round(word, round) || !noticed_.take(cell)) return;
+  if (net_word::generation(word) != match_->notices.generation ||
+      cell + net_word::cells(word) > cells_->count())
+    return break_off();
   pull({cell, net_word::cells(word)});
 }
 
