@@ -103,4 +103,13 @@ std::string describe(const InitArgs& args, Kind kind) {
          " bytes)";
 }
 
+std::string reported(const InitArgs& args, Kind kind, const record::Fail& fail) {
+  const auto code = static_cast<Errc>(fail.code);
+  return code == Errc::kSizeMismatch
+             ? "the " + describe(args, kind) + " was matched by a receive of " +
+                   std::to_string(fail.bytes) + " bytes at " + args.peer
+             : "the " + describe(args, kind) + ": " + args.peer + " reports " + errc_name(code) +
+                   " (errno " + std::to_string(fail.detail) + ")";
+}
+
 }  // namespace larklane::part

@@ -259,18 +259,11 @@ void EngineImpl::on_close(control::Peer& from, const record::Close& close) {
 
 void EngineImpl::on_fail(control::Peer& from, const record::Fail& fail) {
   const Status status(static_cast<Errc>(fail.code), fail.detail);
-  const auto text = [&](const InitArgs& args, Kind kind) {
-    return status.code() == Errc::kSizeMismatch
-               ? "the " + describe(args, kind) + " was matched by a receive of " +
-                     std::to_string(fail.bytes) + " bytes at " + args.peer
-               : "the " + describe(args, kind) + ": " + args.peer + " reports " +
-                     errc_name(status.code()) + " (errno " + std::to_string(fail.detail) + ")";
-  };
   if (fail.by_sender != 0) {
     if (auto channel = receive_of(from, fail.channel))
-      channel->on_fail(status, text(channel->args(), Kind::receive));
+      channel->on_fail(status, reported(channel->args(), Kind::receive, fail));
   } else if (auto channel = send_of(from, fail.channel)) {
-    channel->on_fail(status, text(channel->args(), Kind::send));
+    channel->on_fail(status, reported(channel->args(), Kind::send, fail));
   }
 }
 

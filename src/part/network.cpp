@@ -390,19 +390,12 @@ void Network::on_close_locked(const control::Peer& from, const record::NetClose&
 
 void Network::on_fail_locked(const control::Peer& from, const record::Fail& fail) {
   const Status status(static_cast<Errc>(fail.code), fail.detail);
-  const auto text = [&](const InitArgs& args, Kind kind) {
-    return status.code() == Errc::kSizeMismatch
-               ? "the " + describe(args, kind) + " was matched by a receive of " +
-                     std::to_string(fail.bytes) + " bytes at " + args.peer
-               : "the " + describe(args, kind) + ": " + args.peer + " reports " +
-                     errc_name(status.code()) + " (" + std::to_string(fail.detail) + ")";
-  };
   if (fail.by_sender != 0) {
     if (auto found = matched_.find({&from, fail.channel}); found != matched_.end())
-      found->second->on_peer_fail(status, text(found->second->args(), Kind::receive));
+      found->second->on_peer_fail(status, reported(found->second->args(), Kind::receive, fail));
   } else if (auto found = sends_by_id_.find(fail.channel);
              found != sends_by_id_.end() && found->second->path().peer->peer == &from) {
-    found->second->on_peer_fail(status, text(found->second->args(), Kind::send));
+    found->second->on_peer_fail(status, reported(found->second->args(), Kind::send, fail));
   }
 }
 

@@ -48,7 +48,7 @@ class ScriptedPeer final : public control::Peer {
   pid_t pid() const noexcept override { return 0; }
   bool same_process() const noexcept override { return false; }
   bool is_remote() const noexcept override { return false; }
-  bool is_down() const noexcept override { return false; }
+  bool is_down() const noexcept override { return is_dead; }
   std::string down_reason() override { return {}; }
   bool has_ended() override { return false; }
   Status send(std::uint16_t kind, std::span<const std::byte> payload,
@@ -57,6 +57,7 @@ class ScriptedPeer final : public control::Peer {
     return {};
   }
   std::deque<std::pair<std::uint16_t, std::vector<std::byte>>> sent;
+  bool is_dead = false;
 
  private:
   const control::Address name_;
@@ -107,6 +108,13 @@ class World {
     for (std::uint64_t n = 0; n < count; ++n) pairs_.push_back(make_pair(n));
   }
 
+  /// One process ends at any time; the other one's programs hear of it, or have what they need.
+  void run_until_one_dies() {
+    const std::uint64_t dead = random_.below(2), steps = random_.below(4000);
+    for (std::uint64_t step = 0; step < steps && !testing::Test::HasFailure(); ++step) take_step();
+    survive(dead);
+  }
+
   void run() {
     for (int step = 0; step < kStepsMost && !testing::Test::HasFailure(); ++step) {
       if (std::all_of(pairs_.begin(), pairs_.end(), [](const Pair& p) { return p.is_over(); }))
@@ -127,6 +135,48 @@ class World {
     if (is_cut_) o.limits.write_bytes_max = o.limits.read_bytes_max = 64;
     if (random_.one_in(3)) o.limits.immediates_max = 0;
     return o;
+  }
+
+  void survive(std::uint64_t dead) {
+    Side& side = *sides_[1 - dead];
+    // Its control connection has been read to its end before anybody hears that it is gone.
+    while (!sides_[dead]->other.sent.empty()) deliver(dead);
+    wire_.kill_endpoint(static_cast<std::uint32_t>(dead));
+    side.other.is_dead = true;
+    side.state->down.store(true, std::memory_order_release);
+    side.network->on_peer_down(side.other);
+    for (Pair& p : pairs_) {
+      Request* const request = dead == 0 ? static_cast<Request*>(p.recv) : p.send;
+      if (request == nullptr || (dead == 0 ? p.recv_freed : p.send_freed)) continue;
+      end_round(p, *request);
+      ASSERT_TRUE(side.network->free(request).ok()) << "active after its peer has died";
+    }
+    for (int turn = 0; turn < 100; ++turn) {
+      (void)wire_.settle();
+      (void)side.network->lane().progress();
+    }
+    side.network->settle();
+    for (auto& one : sides_) one->network.reset();
+    (void)wire_.take_violations();  // of the dead process
+  }
+
+  /// A round that is open when the peer dies is complete, and then its bytes are right, or fails.
+  void end_round(Pair& p, Request& request) {
+    Completion completion = request.active() ? request.poll() : Completion::complete;
+    for (int poll = 0; poll < 10'000 && completion == Completion::pending; ++poll) {
+      (void)wire_.turn(3);
+      completion = request.poll();
+    }
+    ASSERT_NE(completion, Completion::pending) << "waits for a dead process" << text();
+    if (!request.active()) return;
+    if (completion == Completion::failed) {
+      EXPECT_FALSE(request.error().ok());
+      EXPECT_NE(request.error_text(), "");
+    } else if (&request == p.recv) {
+      for (std::uint64_t i = 0; i < p.bytes; ++i)
+        ASSERT_EQ(p.to[i], byte_of(p.number, p.recv_round, i)) << "said to be complete";
+    }
+    request.finish();
   }
 
   Pair make_pair(std::uint64_t number) {
@@ -311,15 +361,24 @@ class World {
   std::vector<Pair> pairs_;
 };
 
-void run_seed(std::uint64_t seed) {
-  SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
-  World(seed).run();
+template <class Run>
+void for_seeds(std::uint64_t count, Run&& run) {
+  const auto one = [&](std::uint64_t seed) {
+    SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
+    World world(seed);
+    run(world);
+  };
+  if (const char* const given = std::getenv("LARKLANE_SEED"))
+    return one(std::strtoull(given, nullptr, 10));
+  for (std::uint64_t seed = 1; seed <= count && !testing::Test::HasFailure(); ++seed) one(seed);
 }
 
 TEST(NetworkProperty, EveryScheduleMovesEveryByteOnceAndNobodyWaitsForEver) {
-  if (const char* const given = std::getenv("LARKLANE_SEED"))
-    return run_seed(std::strtoull(given, nullptr, 10));
-  for (std::uint64_t seed = 1; seed <= kSeeds && !HasFailure(); ++seed) run_seed(seed);
+  for_seeds(kSeeds, [](World& world) { world.run(); });
+}
+
+TEST(NetworkProperty, WhoeverDiesTheOtherOneHearsOfIt) {
+  for_seeds(kSeeds / 2, [](World& world) { world.run_until_one_dies(); });
 }
 
 }  // namespace
