@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint8_t kHopLimit = 64;
 constexpr std::uint8_t kAckTimeout = 18;  // 4.096 us * 2^18: 1 s
-constexpr std::uint8_t kAckRetries = 7;
+constexpr std::uint8_t kAckRetries = 6;   // Soft-RoCE takes 7, the most, for no limit at all
 constexpr std::uint8_t kReadsAtOnceMax = 16;
 
 /// So that packets of an earlier queue pair of this number are not taken for ours.

@@ -108,6 +108,10 @@ TEST_F(OpenTest, BothSidesQueuesMeetByTheirPurpose) {
   EXPECT_EQ(queue(0, true).peer, queue(1, true).qp_num);
   EXPECT_EQ(queue(0).to_receive.rq_psn, queue(1).to_send.sq_psn);
   EXPECT_EQ(queue(1, true).to_receive.rq_psn, queue(0, true).to_send.sq_psn);
+  for (const auto& [number, pair] : device.pairs) {
+    EXPECT_LT(pair->to_send.retry_cnt, 7);  // Soft-RoCE would ask the dead for ever
+    EXPECT_EQ(pair->to_send.rnr_retry, 0);
+  }
   EXPECT_EQ(queue(0).to_send.max_rd_atomic, 8);             // what the device begins at once
   EXPECT_FALSE(links[0]->connect(links[1]->offer()).ok());  // again
 }
