@@ -103,8 +103,13 @@ std::string describe(const InitArgs& args, Kind kind) {
          " bytes)";
 }
 
+Status status_of(const record::Fail& fail) {
+  const bool is_known = fail.code > 0 && fail.code <= static_cast<std::int32_t>(Errc::kBadOption);
+  return is_known ? Status(static_cast<Errc>(fail.code), fail.detail) : Status(Errc::kProtocol);
+}
+
 std::string reported(const InitArgs& args, Kind kind, const record::Fail& fail) {
-  const auto code = static_cast<Errc>(fail.code);
+  const Errc code = status_of(fail).code();
   return code == Errc::kSizeMismatch
              ? "the " + describe(args, kind) + " was matched by a receive of " +
                    std::to_string(fail.bytes) + " bytes at " + args.peer

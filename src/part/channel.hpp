@@ -396,6 +396,8 @@ bool lies_within(const shm::Segment& region, std::uint64_t offset, const Typemap
 
 /// A pair for error texts: partitions, bytes, tag, source.
 std::string describe(const InitArgs& args, Kind kind);
+/// Why the peer has failed; never ok.
+Status status_of(const record::Fail& fail);
 /// What the peer says of the pair.
 std::string reported(const InitArgs& args, Kind kind, const record::Fail& fail);
 

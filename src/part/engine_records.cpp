@@ -258,7 +258,7 @@ void EngineImpl::on_close(control::Peer& from, const record::Close& close) {
 }
 
 void EngineImpl::on_fail(control::Peer& from, const record::Fail& fail) {
-  const Status status(static_cast<Errc>(fail.code), fail.detail);
+  const Status status = status_of(fail);
   if (fail.by_sender != 0) {
     if (auto channel = receive_of(from, fail.channel))
       channel->on_fail(status, reported(channel->args(), Kind::receive, fail));

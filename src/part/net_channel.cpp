@@ -41,11 +41,7 @@ bool NetHalf::lacks_peer(std::uint64_t round) const noexcept {
          round > peer_rounds_.load(std::memory_order_acquire);
 }
 
-void NetHalf::drain() noexcept {
-  // Bounded by what one peer can have sent before it went.
-  for (int turns = 0; turns < 1000 && path_.vci->progress() != 0; ++turns) {
-  }
-}
+void NetHalf::drain() noexcept { path_.vci->drain(); }
 
 void NetHalf::give_up(Status status, std::string text) {
   failure_.set(status, std::move(text));

@@ -270,6 +270,7 @@ class NetRecv final : public RecvRequest, public NetHalf {
   struct CellWork : vci::Work {
     NetRecv* channel = nullptr;
     Run cells{};
+    std::atomic<bool> is_busy{false};
   };
   struct FinWork : vci::Work {
     NetRecv* channel = nullptr;

@@ -93,9 +93,13 @@ void NetRecv::open(std::uint64_t round) {
 /// Without credit the sender leaves notices, so a credit that can't be sent now need not be.
 void NetRecv::give_credit(std::uint64_t round) {
   CreditWork& work = credits_[round & 1];
-  // acquire: pairs with credit_sent()'s release.
-  if (work.is_busy.load(std::memory_order_acquire) || !enter()) return;
-  work.is_busy.store(true, std::memory_order_relaxed);  // relaxed: only Start sets it
+  // acquire: pairs with credit_sent()'s release. An exchange: the helper makes up for a first
+  // Start.
+  if (work.is_busy.exchange(true, std::memory_order_acquire)) return;
+  if (!enter()) {
+    work.is_busy.store(false, std::memory_order_release);  // release: as credit_sent()'s
+    return;
+  }
   const std::uint64_t word = net_word::make(match_->init.generation, round);
   std::memcpy(work.small, &word, sizeof(word));
   work.small_bytes = sizeof(word);
@@ -132,11 +136,18 @@ void NetRecv::on_notice(std::uint32_t cell) {
   claim(cell);
 }
 
-/// Start, the helper and threads that wait: one of them pulls.
+/// Start, the helper and threads that wait: one of them pulls. Who was held up between its look and
+/// the taking may have taken what another round has left: then it puts that back, and looks again.
 void NetRecv::claim(std::uint32_t cell) {
-  const std::uint64_t word = match_->notices.read(cell);  // copied: the sender can write there
-  const std::uint64_t round = open_round_.load(std::memory_order_seq_cst);
-  if (round == 0 || !net_word::of_round(word, round) || !noticed_.take(cell)) return;
+  std::uint64_t word = 0;
+  while (true) {
+    word = match_->notices.read(cell);  // copied: the sender can write there
+    const std::uint64_t round = open_round_.load(std::memory_order_seq_cst);
+    if (round == 0 || !net_word::of_round(word, round) || !noticed_.take(cell)) return;
+    if (match_->notices.read(cell) == word && open_round_.load(std::memory_order_seq_cst) == round)
+      break;
+    noticed_.add(cell);
+  }
   if (net_word::generation(word) != match_->notices.generation ||
       cell + net_word::cells(word) > cells_->count())
     return break_off();
@@ -144,8 +155,10 @@ void NetRecv::claim(std::uint32_t cell) {
 }
 
 void NetRecv::pull(Run cells) {
-  if (!enter()) return;
   CellWork& work = reads_[cells.first];
+  // acquire: pairs with pulled()'s release. A second notice of one run makes no sense.
+  if (work.is_busy.exchange(true, std::memory_order_acquire)) return break_off();
+  if (!enter()) return;
   work.cells = cells;
   const Run run = cells_->partitions(cells);
   const std::uint64_t offset = run.first * match_->init.partition_bytes;
@@ -162,6 +175,8 @@ void NetRecv::pulled(net::Operation& operation, Status status) {
   auto& work = static_cast<CellWork&>(operation);
   NetRecv& channel = *work.channel;
   const Run cells = work.cells;
+  // release: pairs with pull()'s acquire. Its next notice comes after the FIN.
+  work.is_busy.store(false, std::memory_order_release);
   if (status.ok()) {
     // Before the round can be over, and others follow.
     const std::uint64_t round = channel.open_round_.load(std::memory_order_relaxed);

@@ -105,9 +105,10 @@ void NetSend::move(Run run) {
     const std::uint32_t begin = std::max(run.first, whole.first);
     const std::uint32_t end = std::min(run.first + run.count, whole.first + whole.count);
     // acq_rel: whoever completes the cell has the others' partitions behind it.
+    const std::uint64_t all = round() * whole.count;  // the addition may be the last touch
     const std::uint64_t parts =
         parts_[cell].fetch_add(end - begin, std::memory_order_acq_rel) + (end - begin);
-    if (parts == round() * whole.count) send({cell, 1});
+    if (parts == all) send({cell, 1});
   }
 }
 

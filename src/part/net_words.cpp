@@ -13,6 +13,9 @@ Result<NetWords> NetWordPool::take(std::uint32_t count) {
   if (auto& free = free_[room]; !free.empty()) {
     words = free.back();
     free.pop_back();
+    // relaxed: nobody knows them before they are told of. Generations come again, after 16 million.
+    for (std::uint32_t i = 0; i < room; ++i)
+      std::atomic_ref(words.words[i]).store(0, std::memory_order_relaxed);
   } else {
     if (kSlabWords - used_ < room) {
       Slab slab{std::unique_ptr<std::uint64_t[]>(new (std::nothrow) std::uint64_t[kSlabWords]{}),

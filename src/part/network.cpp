@@ -191,11 +191,13 @@ void Network::reap_locked() {
   std::erase_if(leaving_sends_, [&](const std::shared_ptr<NetSend>& channel) {
     channel->forget_buffer();
     if (!channel->is_idle()) return false;
+    // Whoever had the last completion of one that has failed is telling the peer yet.
+    if (channel->has_failed()) vci_->exclusively([] {});
     channel->leave_watch();
     channel->is_closed = true;
     send_record(*channel->path().peer, record::NetType::close,
                 record::NetClose{channel->channel(), 1, 0, channel->totals().rounds});
-    if (!channel->peer_closed() && !channel->path().peer->peer->is_down()) return true;
+    if (!channel->peer_closed() && !channel->path().peer->peer->has_ended()) return true;
     if (!channel->has_failed()) controls_.give_back(channel->words());
     sends_by_id_.erase(channel->channel());
     return true;
@@ -211,7 +213,7 @@ void Network::reap_locked() {
     channel->is_closed = true;
     send_record(*channel->path().peer, record::NetType::close,
                 record::NetClose{channel->channel(), 0, 0, channel->totals().rounds});
-    if (channel->peer_closed() || channel->path().peer->peer->is_down()) release_locked(*channel);
+    if (channel->peer_closed() || channel->path().peer->peer->has_ended()) release_locked(*channel);
     return true;
   });
 }
@@ -298,6 +300,13 @@ void Network::on_init_locked(const std::shared_ptr<PeerState>& peer, const recor
 void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incoming& incoming) {
   const record::NetInit& init = incoming.init;
   const std::uint64_t send_bytes = init.partition_bytes * init.partitions;
+  if (incoming.peer->peer != channel->path().peer->peer) {
+    send_fail(*incoming.peer, init.channel, Errc::kProtocol, 0);
+    return channel->fail_unmatched(0, Errc::kProtocol,
+                                   "the " + describe(channel->args(), Kind::receive) + " from " +
+                                       channel->args().peer + " was matched by a send of " +
+                                       incoming.peer->peer->address());
+  }
   matched_.emplace(ChannelKey{incoming.peer->peer, init.channel}, channel);
   if (incoming.sender_rounds) channel->on_peer_closed(*incoming.sender_rounds);
   const std::string who =
@@ -389,7 +398,7 @@ void Network::on_close_locked(const control::Peer& from, const record::NetClose&
 }
 
 void Network::on_fail_locked(const control::Peer& from, const record::Fail& fail) {
-  const Status status(static_cast<Errc>(fail.code), fail.detail);
+  const Status status = status_of(fail);
   if (fail.by_sender != 0) {
     if (auto found = matched_.find({&from, fail.channel}); found != matched_.end())
       found->second->on_peer_fail(status, reported(found->second->args(), Kind::receive, fail));

@@ -44,6 +44,22 @@ void Vci::post(Work& work) noexcept {
 
 std::uint32_t Vci::progress() noexcept {
   if (!lock_.try_lock()) return 0;
+  const std::uint32_t served = turn_locked();
+  unlock();
+  return served;
+}
+
+void Vci::drain() noexcept {
+  // Where progress is manual a turn may move bytes and complete nothing: several have to be empty.
+  constexpr int kEmptyTurns = 8, kTurnsMost = 100'000;
+  for (int turns = 0, empty = 0; empty < kEmptyTurns && turns < kTurnsMost; ++turns) {
+    lock_.lock();
+    empty = turn_locked() == 0 ? empty + 1 : 0;
+    unlock();
+  }
+}
+
+std::uint32_t Vci::turn_locked() noexcept {
   std::uint32_t served = 0;
   if (dead_.ok()) {
     send_deferred_locked();
@@ -56,7 +72,6 @@ std::uint32_t Vci::progress() noexcept {
     if (served == 0) count(counters_.empty_polls);
   }
   send_deferred_locked();
-  unlock();
   return served;
 }
 
@@ -164,7 +179,7 @@ int Vci::wait_fd() noexcept {
 
 bool Vci::arm() {
   const Guard guard(*this);
-  return dead_.ok() && endpoint_->arm();
+  return !dead_.ok() || endpoint_->arm();  // a dead one has nothing more to say
 }
 
 VciCounts Vci::counts() const noexcept {

@@ -54,6 +54,8 @@ class Vci final : private net::Receiver {
   void post(Work& work) noexcept;
   /// One turn, unless another thread is at it. @return completions and immediates that were served
   std::uint32_t progress() noexcept;
+  /// All that is there to be served, whoever else is at it: waits for the lock.
+  void drain() noexcept;
 
   // To set up and to sleep: these wait for the lock, so not from Operation::complete or
   // on_immediate.
@@ -106,6 +108,7 @@ class Vci final : private net::Receiver {
   void on_immediate(std::uint32_t immediate) override;
 
   void unlock() noexcept LARKLANE_RELEASE(lock_);
+  std::uint32_t turn_locked() noexcept LARKLANE_REQUIRES(lock_);
   void accept_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
   void send_deferred_locked() noexcept LARKLANE_REQUIRES(lock_);
   /// False: `work` has to wait. True: it is none of the caller's business any more, maybe gone.
