@@ -367,6 +367,8 @@ TEST_F(RemoteTest, AHalfClosedPeerIsNotWaitedForForEver) {
   RawRemote raw;
   ASSERT_TRUE(raw.introduce(address) && raw.send_record(0, "first"));
   Peer* const peer = must_connect(*plane, raw.listener.address.text());
+  // Who has introduced himself already is connected to when there is something to say.
+  ASSERT_TRUE(peer->send(0, {}).ok());
   raw.accept_and_prove().reset();
   ASSERT_TRUE(in_.wait_for_down());
   EXPECT_EQ(in_.down()[0], std::make_pair(peer, std::size_t{1}));
