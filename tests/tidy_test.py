@@ -31,7 +31,7 @@ LAYERS = {
     "model": {"base"},
     "profile": {"base"},
     "boot": {"base"},
-    "vci": {"base", "control", "net", "model"},
+    "vci": {"base", "net"},
     "part": {"base", "control", "net", "model", "vci"},
     "msg": {"base", "control", "net", "model", "vci"},
     "sim": {"base", "control", "net", "model", "vci", "part"},
@@ -146,6 +146,8 @@ def check_layers(path, text):
             yield line, f"{parts[0]} sees include/larklane only, not {name}"
         elif parts[0] == "src" and target[0] != parts[1] and target[0] not in LAYERS[parts[1]]:
             yield line, f"layer {parts[1]} must not include {name}"
+        elif parts[:2] == ["src", "vci"] and target[0] == "net" and name != "net/provider.hpp":
+            yield line, f"lanes know no provider: {name}"
         elif parts[:2] == ["src", "net"] and len(parts) > 3 and len(target) > 2 and target[1] != parts[2]:
             yield line, f"provider {parts[2]} must not include {name}"
 
@@ -400,6 +402,9 @@ def test_layers():
     assert complains(check_layers, "src/part/a.cpp", '#include "mpi/face.hpp"\n') == [1]
     assert complains(check_layers, "src/net/shm/a.cpp", '#include "net/verbs/b.hpp"\n') == [1]
     assert complains(check_layers, "tools/a.cpp", '#include "part/engine.hpp"\n') == [1]
+    assert complains(check_layers, "src/vci/a.cpp", '#include "control/plane.hpp"\n') == [1]
+    assert complains(check_layers, "src/vci/a.cpp", '#include "net/ofi/endpoint.hpp"\n') == [1]
+    assert not complains(check_layers, "src/vci/a.cpp", '#include "net/provider.hpp"\n')
     assert complains(check_layers, "src/part/a.cpp", '#include "sim/scenario.hpp"\n') == [1]
     assert complains(check_layers, "src/sim/a.cpp", '#include "mpi/face.hpp"\n') == [1]
     assert not complains(check_layers, "tools/a.cpp", '#include "sim/scenario.hpp"\n')

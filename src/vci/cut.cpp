@@ -86,8 +86,13 @@ void Vci::chunk_complete(net::Operation& operation, Status status) {
   --work.cut.under_way;
   if (!status.ok() && work.cut.failure.ok()) work.cut.failure = status;
   if (!work.cut.is_out || work.cut.under_way != 0) return;
-  // A poll, or a post, of this lane goes through what is deferred before the lock is given back.
-  if (!vci.send_cut_slow(work)) vci.deferred_.push_front(work);
+  if (work.cut.failure.ok() && has_immediate(work)) {
+    // Before what waits: it is older. It goes out after the poll that we are in: no provider is
+    // given a post while it polls.
+    vci.deferred_.push_front(work);
+  } else {
+    work.complete(work, work.cut.failure);
+  }
 }
 
 }  // namespace larklane::vci

@@ -65,11 +65,10 @@ std::uint32_t Vci::turn_locked() noexcept {
     send_deferred_locked();
     count(counters_.polls);
     auto polled = endpoint_->poll(kPollMost);
-    if (polled)
-      served = *polled;
-    else
+    if (!polled)
       dead_ = polled.error();
-    if (served == 0) count(counters_.empty_polls);
+    else if ((served = *polled) == 0)
+      count(counters_.empty_polls);
   }
   send_deferred_locked();
   return served;
@@ -179,7 +178,9 @@ int Vci::wait_fd() noexcept {
 
 bool Vci::arm() {
   const Guard guard(*this);
-  return !dead_.ok() || endpoint_->arm();  // a dead one has nothing more to say
+  if (!dead_.ok()) return true;  // it has nothing more to say
+  // What is deferred waits for a poll, and not every refusal ends with something that wakes us.
+  return deferred_.empty() && endpoint_->arm();
 }
 
 VciCounts Vci::counts() const noexcept {

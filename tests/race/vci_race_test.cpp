@@ -1,0 +1,126 @@
+// Many threads on one lane, whose provider takes no lock of its own.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "unit/vci_fake.hpp"
+
+namespace larklane::vci {
+namespace {
+
+constexpr int kThreads = 4, kEach = 400;
+
+/// Runs body(thread) on kThreads threads that begin together.
+template <class Body>
+void together(Body&& body) {
+  std::atomic<int> there{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      there.fetch_add(1, std::memory_order_acq_rel);  // pairs with the loads of the others
+      while (there.load(std::memory_order_acquire) != kThreads) std::this_thread::yield();
+      body(t);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+struct Works {
+  Works(FakeSide& side, Work::Kind kind, std::uint64_t bytes) : all(kThreads * kEach) {
+    for (std::size_t i = 0; i < all.size(); ++i) all[i].make(*side.link, kind, i, bytes);
+  }
+  CountedWork& of(int thread, int i) { return all[static_cast<std::size_t>(thread * kEach + i)]; }
+  std::vector<CountedWork> all;
+};
+
+// All threads end with their last post, and nobody polls: it is all at the provider, each thread's
+// in its order.
+TEST(VciRace, NothingIsStrandedWhenThePostersAreGone) {
+  for (int turn = 0; turn < 50; ++turn) {
+    FakeSide side;
+    Works works(side, Work::Kind::write, 8);
+    together([&](int t) {
+      for (int i = 0; i < kEach; ++i) side.vci->post(works.of(t, i));
+    });
+    ASSERT_EQ(side.lane().posted.size(), works.all.size());
+    std::vector<std::uint64_t> next(kThreads, 0);
+    for (const FakeLane::Posted& one : side.lane().posted) {
+      const std::uint64_t thread = one.offset / kEach;
+      ASSERT_EQ(one.offset, thread * kEach + next[thread]++);
+    }
+    EXPECT_EQ(side.lane().polls, 0u);
+  }
+}
+
+// A work that is done at once is complete, also where its own completion has posted it again.
+TEST(VciRace, WhatIsDoneAtOnceIsCompleteWhenThePostersAreGone) {
+  FakeSide side;
+  side.lane().answer = net::Post::done;
+  Works works(side, Work::Kind::small, 8);
+  for (CountedWork& work : works.all)
+    work.then = [&] {
+      if (work.times == 1) side.vci->post(work);
+    };
+  together([&](int t) {
+    for (int i = 0; i < kEach; ++i) side.vci->post(works.of(t, i));
+  });
+  for (CountedWork& work : works.all) EXPECT_EQ(work.times, 2);
+}
+
+// Posts against turns: refusals, and works that are cut. Then turns until all is complete.
+TEST(VciRace, PostsAndTurnsMeetAndEachWorkCompletesOnce) {
+  FakeSide side;
+  FakeLane& lane = side.lane();
+  std::uint64_t chance = 1;  // the provider's, under the lane's lock
+  std::size_t finished = 0;
+  lane.during_post = [&] {
+    chance = chance * 6364136223846793005u + 1442695040888963407u;
+    lane.answers.clear();
+    lane.answers.emplace_back(chance >> 62 == 0 ? net::Post::retry : net::Post::posted);
+  };
+  lane.during_poll = [&] {
+    while (finished < lane.posted.size()) lane.finish(finished++);
+  };
+  Works works(side, Work::Kind::write_immediate, 350);
+  together([&](int t) {
+    for (int i = 0; i < kEach; ++i) {
+      side.vci->post(works.of(t, i));
+      if (i % 3 == t % 3) (void)side.vci->progress();
+    }
+  });
+  const auto is_over = [&] {
+    return std::all_of(works.all.begin(), works.all.end(),
+                       [](const CountedWork& work) { return work.times != 0; });
+  };
+  for (int turn = 0; turn < 100'000 && !is_over(); ++turn) (void)side.vci->progress();
+  for (const CountedWork& work : works.all) {
+    ASSERT_EQ(work.times, 1);
+    EXPECT_TRUE(work.status.ok());
+  }
+  EXPECT_EQ(lane.posted.size(), works.all.size() * 4);
+  EXPECT_FALSE(lane.was_entered_while_polling);
+}
+
+// The helper's calls wait for the lock; what queues meanwhile goes out when they give it back.
+TEST(VciRace, SetUpBetweenPostsStrandsNothing) {
+  FakeSide side;
+  Works works(side, Work::Kind::small, 8);
+  together([&](int t) {
+    for (int i = 0; i < kEach; ++i) {
+      if (t == 0) {
+        (void)side.vci->arm();
+        EXPECT_TRUE(side.vci->reserve_immediates(1).ok());
+      }
+      side.vci->post(works.of(t, i));
+    }
+  });
+  EXPECT_EQ(side.lane().posted.size(), works.all.size());
+  EXPECT_EQ(side.lane().reserved, static_cast<std::uint32_t>(kEach));
+}
+
+}  // namespace
+}  // namespace larklane::vci

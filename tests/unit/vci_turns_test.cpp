@@ -1,0 +1,281 @@
+// Lanes on a provider that does what it is told: who goes when, deterministic.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "vci/lane_lock.hpp"
+#include "vci_fake.hpp"
+
+namespace larklane::vci {
+namespace {
+
+using Kind = Work::Kind;
+using net::Post;
+
+std::vector<std::uint64_t> offsets(const FakeLane& lane) {
+  std::vector<std::uint64_t> found;
+  for (const FakeLane::Posted& one : lane.posted) found.push_back(one.offset);
+  return found;
+}
+using Offsets = std::vector<std::uint64_t>;
+
+TEST(LaneLock, WhoCannotHaveItIsFoundByWhoGivesItBackTheOldestFirst) {
+  LaneLock lock;
+  Work own, first, second, third;
+  ASSERT_TRUE(lock.lock_or_queue(own));
+  EXPECT_FALSE(lock.try_lock());
+  EXPECT_FALSE(lock.lock_or_queue(first));
+  EXPECT_FALSE(lock.lock_or_queue(second));
+  EXPECT_FALSE(lock.lock_or_queue(third));
+  Work* const queued = lock.try_unlock();
+  ASSERT_EQ(queued, &first);
+  EXPECT_EQ(first.next, &second);
+  EXPECT_EQ(second.next, &third);
+  EXPECT_EQ(third.next, nullptr);
+  EXPECT_FALSE(lock.try_lock()) << "who got works still holds it";
+  EXPECT_EQ(lock.try_unlock(), nullptr);
+  EXPECT_TRUE(lock.try_lock());
+}
+
+// Another thread posts while the holder polls, and sleeps from then on.
+TEST(VciTurns, WhatQueuesWhileTheHolderPollsGoesOutBeforeTheLockIsGivenBack) {
+  FakeSide side;
+  std::array<CountedWork, 3> works;
+  for (std::uint64_t i = 0; i < works.size(); ++i) works[i].make(*side.link, Kind::write, i, 8);
+  side.lane().during_poll = [&] {
+    std::thread([&] {
+      for (CountedWork& work : works) side.vci->post(work);
+    }).join();
+    EXPECT_TRUE(side.lane().posted.empty()) << "two threads in one endpoint";
+  };
+  EXPECT_EQ(side.vci->progress(), 0u);
+  EXPECT_EQ(offsets(side.lane()), (Offsets{0, 1, 2}));
+  EXPECT_EQ(side.vci->counts().queued, 3u);
+  EXPECT_EQ(side.vci->counts().empty_polls, 1u);
+}
+
+// The window between the holder's look at the queue and the moment at which the lock is free.
+TEST(VciTurns, WhatQueuesWhileTheQueueIsEmptiedGoesOutToo) {
+  FakeSide side;
+  std::array<CountedWork, 3> works;
+  for (std::uint64_t i = 0; i < works.size(); ++i) works[i].make(*side.link, Kind::write, i, 8);
+  std::size_t next = 1;
+  side.lane().during_post = [&] {
+    if (next == works.size()) return;
+    CountedWork& late = works[next++];
+    std::thread([&] { side.vci->post(late); }).join();
+    EXPECT_EQ(side.vci->progress(), 0u) << "the lock is held";
+  };
+  side.vci->post(works[0]);
+  EXPECT_EQ(offsets(side.lane()), (Offsets{0, 1, 2}));
+  EXPECT_EQ(side.lane().polls, 0u);
+}
+
+TEST(VciTurns, CallbacksPostAndNothingIsNested) {
+  FakeSide side;
+  side.lane().answer = Post::done;
+  CountedWork chain;
+  chain.make(*side.link, Kind::small, 0, 8);
+  int depth = 0, deepest = 0;
+  chain.then = [&] {
+    deepest = std::max(deepest, ++depth);
+    if (chain.times < 1000) side.vci->post(chain);
+    --depth;
+  };
+  side.vci->post(chain);
+  EXPECT_EQ(chain.times, 1000);
+  EXPECT_EQ(deepest, 1);
+  EXPECT_EQ(side.vci->counts().queued, 999u);
+}
+
+TEST(VciTurns, WhatWasRefusedStaysAtTheHead) {
+  FakeSide side;
+  std::array<CountedWork, 4> works;
+  for (std::uint64_t i = 0; i < works.size(); ++i) works[i].make(*side.link, Kind::small, i, 8);
+  side.lane().answers = {Post::posted, Post::retry};
+  for (CountedWork& work : works) side.vci->post(work);
+  EXPECT_EQ(offsets(side.lane()), Offsets{0});
+  EXPECT_EQ(side.lane().attempts, 2u) << "nothing overtakes, nothing is tried before a turn";
+  EXPECT_FALSE(side.vci->arm()) << "what is deferred waits for a poll: no sleep";
+  side.lane().answers = {Post::posted, Post::retry, Post::retry};
+  (void)side.vci->progress();
+  EXPECT_EQ(offsets(side.lane()), (Offsets{0, 1}));
+  (void)side.vci->progress();
+  EXPECT_EQ(offsets(side.lane()), (Offsets{0, 1, 2, 3}));
+  EXPECT_TRUE(side.vci->arm());
+  EXPECT_EQ(side.vci->counts().retries, 3u);
+}
+
+TEST(VciTurns, PostsAreCompletedOnceWhateverTheAnswer) {
+  FakeSide side;
+  std::array<CountedWork, 3> works;
+  for (CountedWork& work : works) work.make(*side.link, Kind::write, 0, 8);
+  side.lane().answers = {Post::done, Status(Errc::kPeerDown, 3), Post::posted};
+  for (CountedWork& work : works) side.vci->post(work);
+  EXPECT_EQ(works[0].times, 1);
+  EXPECT_TRUE(works[0].status.ok());
+  EXPECT_EQ(works[1].times, 1);
+  EXPECT_EQ(works[1].status, Status(Errc::kPeerDown, 3));
+  EXPECT_EQ(works[2].times, 0);
+  side.lane().finish(1);
+  EXPECT_EQ(side.vci->progress(), 1u);
+  EXPECT_EQ(works[2].times, 1);
+}
+
+TEST(VciTurns, ADeadEndpointFailsWhatWaitsAndAllThatComes) {
+  FakeSide side;
+  CountedWork out, refused, behind, cut, late, late_cut;
+  for (CountedWork* work : {&out, &refused, &behind, &late})
+    work->make(*side.link, Kind::write, 0, 8);
+  for (CountedWork* work : {&cut, &late_cut}) work->make(*side.link, Kind::write_immediate, 0, 350);
+  side.lane().answers = {Post::posted, Post::retry, Post::retry};
+  for (CountedWork* work : {&out, &refused, &behind, &cut}) side.vci->post(*work);
+  side.lane().finish(0, Errc::kTransfer);
+  side.lane().poll_error = Status(Errc::kSystem, 5);
+  (void)side.vci->progress();
+  EXPECT_EQ(out.status, Status(Errc::kTransfer));
+  const std::uint32_t attempts = side.lane().attempts, polls = side.lane().polls;
+  for (CountedWork* work : {&late, &late_cut}) side.vci->post(*work);
+  for (CountedWork* work : {&refused, &behind, &cut, &late, &late_cut}) {
+    EXPECT_EQ(work->times, 1);
+    EXPECT_EQ(work->status, Status(Errc::kSystem, 5));
+  }
+  EXPECT_EQ(side.vci->progress(), 0u);
+  EXPECT_TRUE(side.vci->arm()) << "nothing comes: who sleeps may sleep";
+  EXPECT_EQ(side.lane().attempts, attempts);
+  EXPECT_EQ(side.lane().polls, polls) << "nobody polls what is dead";
+}
+
+// --- works that are longer than one operation may be: 100 bytes of a write, 50 of a read
+// ----------
+
+TEST(VciCut, WhatFitsIsNotCut) {
+  FakeSide side;
+  std::array<CountedWork, 3> works;
+  works[0].make(*side.link, Kind::write, 0, 100);
+  works[1].make(*side.link, Kind::write_immediate, 0, 0, 9);
+  works[2].make(*side.link, Kind::read, 0, 50);
+  for (CountedWork& work : works) side.vci->post(work);
+  ASSERT_EQ(side.lane().posted.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(side.lane().posted[i].operation, &works[i]);
+  EXPECT_EQ(side.vci->counts().chunks, 0u);
+}
+
+TEST(VciCut, TheImmediateGoesWhenTheOthersAreCompleteAndNotFromWithinAPoll) {
+  FakeSide side;
+  CountedWork work, after;
+  work.make(*side.link, Kind::write_immediate, 1000, 250, 9);
+  after.make(*side.link, Kind::write, 5, 8);
+  side.vci->post(work);
+  side.vci->post(after);
+  EXPECT_EQ(offsets(side.lane()), (Offsets{1000, 1100, 5})) << "nobody waits for the last chunk";
+  side.lane().finish(1);
+  (void)side.vci->progress();
+  EXPECT_EQ(side.lane().posted.size(), 3u);
+  side.lane().finish(0);
+  (void)side.vci->progress();
+  ASSERT_EQ(side.lane().posted.size(), 4u);
+  EXPECT_FALSE(side.lane().was_entered_while_polling);
+  const FakeLane::Posted last = side.lane().posted[3];
+  EXPECT_EQ(last.kind, Kind::write_immediate);
+  EXPECT_EQ(last.offset, 1200u);
+  EXPECT_EQ(last.bytes, 50u);
+  EXPECT_EQ(last.immediate, 9u);
+  EXPECT_EQ(work.times, 0);
+  side.lane().finish(3);
+  (void)side.vci->progress();
+  EXPECT_EQ(work.times, 1);
+  EXPECT_TRUE(work.status.ok());
+}
+
+TEST(VciCut, ALastChunkThatIsRefusedGoesBeforeWhatWaits) {
+  FakeSide side;
+  CountedWork work, after;
+  work.make(*side.link, Kind::write_immediate, 0, 150, 9);
+  after.make(*side.link, Kind::write, 5, 8);
+  side.lane().answers = {Post::posted, Post::retry, Post::retry, Post::retry};
+  side.vci->post(work);
+  side.vci->post(after);  // refused, now and before the poll
+  side.lane().finish(0);
+  (void)side.vci->progress();  // the last chunk is refused
+  EXPECT_EQ(side.lane().posted.size(), 1u);
+  (void)side.vci->progress();
+  EXPECT_EQ(offsets(side.lane()), (Offsets{0, 100, 5}));
+}
+
+TEST(VciCut, TheFirstErrorCompletesTheWorkWhenNothingIsUnderWay) {
+  FakeSide side;
+  CountedWork work;
+  work.make(*side.link, Kind::write_immediate, 0, 350, 9);
+  side.vci->post(work);
+  ASSERT_EQ(side.lane().posted.size(), 3u);
+  side.lane().finish(2, Status(Errc::kTransfer, 1));
+  (void)side.vci->progress();
+  side.lane().finish(0, Status(Errc::kTransfer, 2));
+  (void)side.vci->progress();
+  EXPECT_EQ(work.times, 0);
+  side.lane().finish(1);
+  (void)side.vci->progress();
+  EXPECT_EQ(work.times, 1);
+  EXPECT_EQ(work.status, Status(Errc::kTransfer, 1));
+  EXPECT_EQ(side.lane().posted.size(), 3u) << "no immediate tells of bytes that are not there";
+}
+
+TEST(VciCut, AnErrorAtAPostWaitsForWhatIsUnderWay) {
+  FakeSide side;
+  CountedWork work;
+  work.make(*side.link, Kind::read, 0, 200);
+  side.lane().answers = {Post::posted, Post::done, Status(Errc::kPeerDown)};
+  side.vci->post(work);
+  EXPECT_EQ(side.lane().attempts, 3u);
+  EXPECT_EQ(work.times, 0);
+  side.lane().finish(0);
+  (void)side.vci->progress();
+  EXPECT_EQ(work.times, 1);
+  EXPECT_EQ(work.status, Status(Errc::kPeerDown));
+}
+
+TEST(VciCut, WhereAllChunksAreUnderWayTheRestWaitsInOrder) {
+  FakeSide side;
+  CountedWork large, after;
+  large.make(*side.link, Kind::write, 0, 10'000);
+  after.make(*side.link, Kind::write, 77, 8);
+  side.vci->post(large);
+  const std::size_t at_once = side.lane().posted.size();
+  EXPECT_GE(at_once, 4u);
+  EXPECT_LT(at_once, 100u);
+  side.vci->post(after);
+  EXPECT_EQ(side.lane().posted.size(), at_once);
+  for (std::size_t done = 0; done < side.lane().posted.size(); ++done) {
+    side.lane().finish(done);
+    EXPECT_EQ(side.vci->progress(), 1u);
+  }
+  EXPECT_EQ(large.times, 1);
+  EXPECT_EQ(after.times, 1);
+  std::uint64_t bytes = 0;
+  for (const FakeLane::Posted& one : side.lane().posted) bytes += one.bytes;
+  EXPECT_EQ(bytes, 10'008u);
+}
+
+TEST(VciCut, AChunkThatFailsWhileOthersWaitEndsTheWork) {
+  FakeSide side;
+  CountedWork large;
+  large.make(*side.link, Kind::write, 0, 10'000);
+  side.vci->post(large);
+  const std::size_t at_once = side.lane().posted.size();
+  side.lane().finish(0, Errc::kTransfer);
+  (void)side.vci->progress();
+  EXPECT_EQ(side.lane().posted.size(), at_once) << "no more of it";
+  for (std::size_t i = 1; i < at_once; ++i) side.lane().finish(i);
+  (void)side.vci->progress();
+  EXPECT_EQ(large.times, 1);
+  EXPECT_EQ(large.status, Status(Errc::kTransfer));
+}
+
+}  // namespace
+}  // namespace larklane::vci
