@@ -30,18 +30,32 @@ void NetBuffer::unpack(std::uint64_t offset, std::uint64_t length) const noexcep
   if (packed_ && length != 0) shm::unpack(user_, offset, length, at(offset));
 }
 
-bool NetHalf::peer_is_gone() const noexcept {
-  // acquire: pairs with on_peer_down's release.
-  return path_.peer->down.load(std::memory_order_acquire) || peer_closed();
+bool NetHalf::is_cut_off() const noexcept {
+  // acquire: pairs with on_peer_down's and lose_link_locked's release.
+  return path_.peer->down.load(std::memory_order_acquire) ||
+         path_.peer->link_lost.load(std::memory_order_acquire) || path_.vci->is_dead();
 }
+
+bool NetHalf::peer_is_gone() const noexcept { return is_cut_off() || peer_closed(); }
 
 bool NetHalf::lacks_peer(std::uint64_t round) const noexcept {
-  // acquire: as in peer_is_gone().
-  return path_.peer->down.load(std::memory_order_acquire) ||
-         round > peer_rounds_.load(std::memory_order_acquire);
+  // acquire: pairs with on_peer_closed()'s release.
+  return is_cut_off() || round > peer_rounds_.load(std::memory_order_acquire);
 }
 
-void NetHalf::drain() noexcept { path_.vci->drain(); }
+void NetHalf::give_up_on_peer(const InitArgs& args) {
+  const std::string other =
+      describe(args, kind_ == Kind::send ? Kind::receive : Kind::send) + " at " + args.peer;
+  // acquire: as in is_cut_off().
+  if (path_.peer->down.load(std::memory_order_acquire))
+    give_up(Errc::kPeerDown, "the process of the " + other + " is gone");
+  else if (is_cut_off())
+    give_up(Errc::kUnreachable,
+            "there is no way over the network to the " + other +
+                ": the link is refused or the device is lost, see the warnings");
+  else
+    give_up(Errc::kPeerFreed, "the " + other + " has been freed");
+}
 
 void NetHalf::give_up(Status status, std::string text) {
   failure_.set(status, std::move(text));

@@ -117,8 +117,13 @@ class NetHalf {
   /// From now on nothing new is posted. Any thread.
   void give_up(Status status, std::string text);
   bool is_idle() const noexcept { return in_use_.is_free(); }
-  /// It has been freed, and is idle.
-  void leave_watch() noexcept { end_watch(); }
+  /// A round is over, or the half is freed: as long as something is under way the lane is served
+  /// on.
+  void end_watch() noexcept {
+    if (!is_watched_ || !in_use_.is_free()) return;
+    path_.helper->turn_off();
+    is_watched_ = false;
+  }
   bool has_failed() const noexcept { return failure_.failed(); }
   const NetPath& path() const noexcept { return path_; }
   bool is_closed = false;  ///< the peer has been told that it is freed; guarded by the network
@@ -134,6 +139,8 @@ class NetHalf {
   void leave() noexcept {
     if (in_use_.leave()) tell_failure();
   }
+  /// Its process, the link or the device is lost.
+  bool is_cut_off() const noexcept;
   /// Nothing more will come of the peer for `round`, but what is on its way already.
   bool lacks_peer(std::uint64_t round) const noexcept;
   /// The same whatever the round.
@@ -142,12 +149,8 @@ class NetHalf {
   void begin_watch() noexcept {
     if (!std::exchange(is_watched_, true)) path_.helper->turn_on();
   }
-  /// A round is over: as long as something is under way the lane is served on.
-  void end_watch() noexcept {
-    if (is_watched_ && in_use_.is_free()) path_.helper->turn_off(), is_watched_ = false;
-  }
-  /// Progress until there is nothing more: what a peer that is gone has sent still counts.
-  void drain() noexcept;
+  /// Why a round that lacks its peer can't end.
+  void give_up_on_peer(const InitArgs& args);
   Completion failed_once_quiet();
   void tell_failure();
 

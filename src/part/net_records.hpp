@@ -25,9 +25,10 @@ struct NetOffer {
   std::uint32_t reserved;
 };
 
-/// The link to the peer is connected: the peer may use it.
+/// The link to the peer is connected: the peer may use it. Or it can't be had: nobody may.
 struct NetReady {
-  std::uint64_t reserved;
+  std::int32_t code;  ///< Errc; 0: connected
+  std::int32_t detail;
 };
 
 /// Sender to receiver, once a channel, in the order of the Psend_init calls.

@@ -205,15 +205,10 @@ Completion NetSend::poll() {
   look_for_fins();
   if (complete()) return Completion::complete;
   if (!lacks_peer(round())) return Completion::pending;
-  drain();
+  path_.vci->drain();  // what a peer that is gone has sent still counts
   look_for_fins();
   if (complete()) return Completion::complete;
-  // acquire: as in lacks_peer().
-  path_.peer->down.load(std::memory_order_acquire)
-      ? give_up(Errc::kPeerDown, "the process of the " + describe(args_, Kind::receive) + " at " +
-                                     args_.peer + " is gone")
-      : give_up(Errc::kPeerFreed,
-                "the " + describe(args_, Kind::receive) + " at " + args_.peer + " has been freed");
+  give_up_on_peer(args_);
   return failed_once_quiet();
 }
 

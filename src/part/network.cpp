@@ -83,6 +83,8 @@ void Network::fail_posted(const MatchKey& key, const char* why) {
 }
 
 Result<Network::NetPeer*> Network::peer_locked(const std::shared_ptr<PeerState>& state) {
+  // relaxed: under the mutex, as it is stored.
+  if (state->link_lost.load(std::memory_order_relaxed)) return Errc::kUnreachable;
   NetPeer& peer = peers_[state->peer];
   if (peer.link) return &peer;
   peer.state = state;
@@ -193,7 +195,7 @@ void Network::reap_locked() {
     if (!channel->is_idle()) return false;
     // Whoever had the last completion of one that has failed is telling the peer yet.
     if (channel->has_failed()) vci_->exclusively([] {});
-    channel->leave_watch();
+    channel->end_watch();
     channel->is_closed = true;
     send_record(*channel->path().peer, record::NetType::close,
                 record::NetClose{channel->channel(), 1, 0, channel->totals().rounds});
@@ -209,7 +211,7 @@ void Network::reap_locked() {
       return true;
     }
     if (!channel->is_idle()) return false;
-    channel->leave_watch();
+    channel->end_watch();
     channel->is_closed = true;
     send_record(*channel->path().peer, record::NetType::close,
                 record::NetClose{channel->channel(), 0, 0, channel->totals().rounds});
@@ -243,11 +245,16 @@ void Network::on_record(const std::shared_ptr<PeerState>& peer, const control::R
     return;
   }
   const std::scoped_lock lock(mutex_);
-  if (type == record::NetType::offer || type == record::NetType::ready) {
+  if (record::NetReady ready; type == record::NetType::offer) {
     auto known = peer_locked(peer);
-    if (!known) return;  // it is going
-    type == record::NetType::offer ? on_offer_locked(**known, record.payload)
-                                   : on_ready_locked(**known);
+    if (!known) {
+      if (!peer->peer->is_down()) lose_link_locked(*peer, known.error(), false);
+      return;
+    }
+    on_offer_locked(**known, record.payload);
+  } else if (type == record::NetType::ready && record::read(record.payload, ready)) {
+    if (auto known = peers_.find(peer->peer); known != peers_.end())
+      on_ready_locked(known->second, ready);
   } else if (record::NetInit init;
              type == record::NetType::init && record::read(record.payload, init)) {
     on_init_locked(peer, init);
@@ -266,16 +273,26 @@ void Network::on_offer_locked(NetPeer& peer, std::span<const std::byte> payload)
       head.bytes > payload.size() - sizeof(head))
     return;
   const auto offer = payload.subspan(sizeof(head), head.bytes);
-  if (const Status status = vci_->connect(*peer.link, offer); !status.ok()) {
-    log_warn("%s: no link to %s: its offer is refused: %s (%d)", limits().provider.c_str(),
-             peer.state->peer->address().c_str(), errc_name(status.code()), status.detail());
-    return;
-  }
+  if (const Status status = vci_->connect(*peer.link, offer); !status.ok())
+    return lose_link_locked(*peer.state, status, false);
   peer.is_connected = true;
-  send_record(*peer.state, record::NetType::ready, record::NetReady{0});
+  send_record(*peer.state, record::NetType::ready, record::NetReady{0, 0});
 }
 
-void Network::on_ready_locked(NetPeer& peer) {
+/// All rounds with the peer fail, on both sides. @param is_told  it is the peer who says so
+void Network::lose_link_locked(PeerState& peer, Status status, bool is_told) {
+  // release: pairs with is_cut_off()'s acquire.
+  if (peer.link_lost.exchange(true, std::memory_order_release)) return;
+  log_warn("%s: no link %s %s: %s (%d)", limits().provider.c_str(), is_told ? "back from" : "to",
+           peer.peer->address().c_str(), errc_name(status.code()), status.detail());
+  if (!is_told)
+    send_record(peer, record::NetType::ready,
+                record::NetReady{static_cast<std::int32_t>(status.code()), status.detail()});
+}
+
+void Network::on_ready_locked(NetPeer& peer, const record::NetReady& ready) {
+  if (ready.code != 0)
+    return lose_link_locked(*peer.state, Status(Errc::kUnreachable, ready.detail), true);
   if (!peer.is_connected) return;
   peer.is_ready = true;
   for (auto& [channel, accept] : std::exchange(peer.accepts, {}))

@@ -90,7 +90,8 @@ class Network final : public control::Watched, private net::Receiver {
   Result<NetPeer*> peer_locked(const std::shared_ptr<PeerState>& state);
   Result<NetPath> path_locked(const std::shared_ptr<PeerState>& state);
   void on_offer_locked(NetPeer& peer, std::span<const std::byte> payload);
-  void on_ready_locked(NetPeer& peer);
+  void on_ready_locked(NetPeer& peer, const record::NetReady& ready);
+  void lose_link_locked(PeerState& peer, Status status, bool is_told);
   void on_init_locked(const std::shared_ptr<PeerState>& peer, const record::NetInit& init);
   void on_accept(const control::Peer& from, const record::NetAccept& accept);
   void on_close_locked(const control::Peer& from, const record::NetClose& close);

@@ -65,9 +65,10 @@ std::uint32_t Vci::turn_locked() noexcept {
     send_deferred_locked();
     count(counters_.polls);
     auto polled = endpoint_->poll(kPollMost);
-    if (!polled)
+    if (!polled) {
       dead_ = polled.error();
-    else if ((served = *polled) == 0)
+      is_dead_.store(true, std::memory_order_release);  // pairs with is_dead()
+    } else if ((served = *polled) == 0)
       count(counters_.empty_polls);
   }
   send_deferred_locked();

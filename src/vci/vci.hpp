@@ -54,6 +54,9 @@ class Vci final : private net::Receiver {
   void post(Work& work) noexcept;
   /// One turn, unless another thread is at it. @return completions and immediates that were served
   std::uint32_t progress() noexcept;
+  /// Its endpoint is: whatever is posted fails, and nothing more comes. acquire: pairs with
+  /// turn_locked()'s release; what had come is served.
+  bool is_dead() const noexcept { return is_dead_.load(std::memory_order_acquire); }
   /// All that is there to be served, whoever else is at it: waits for the lock.
   void drain() noexcept;
 
@@ -132,7 +135,8 @@ class Vci final : private net::Receiver {
   // The line that only the holder needs.
   alignas(kLineBytes) net::Endpoint* endpoint_ LARKLANE_GUARDED_BY(lock_) = nullptr;
   WorkRow deferred_ LARKLANE_GUARDED_BY(lock_);  // empty, or its first one waits for a poll
-  Status dead_ LARKLANE_GUARDED_BY(lock_);       // why the endpoint is dead
+  std::atomic<bool> is_dead_{false};
+  Status dead_ LARKLANE_GUARDED_BY(lock_);  // why the endpoint is dead
   Chunk* free_chunks_ LARKLANE_GUARDED_BY(lock_) = nullptr;
   const std::uint64_t write_bytes_max_;
   const std::uint64_t read_bytes_max_;

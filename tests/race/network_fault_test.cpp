@@ -1,0 +1,84 @@
+// What a network refuses, between two engines: every wait ends, on both sides.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/log.hpp"
+#include "engine_pair.hpp"
+#include "net/fault/fault.hpp"
+
+namespace larklane::part {
+namespace {
+
+/// Two engines, of which `is_sender`'s network has the faults of `plan`.
+class Refusing {
+ public:
+  Refusing(bool is_sender, fault::Plan plan) : network_(loop::Fabric::Options{}) {
+    set_log_level(LogLevel::error);  // the warnings are what it is about
+    auto broken = std::make_unique<fault::Fabric>(network_.for_process(), std::move(plan));
+    std::unique_ptr<net::Fabric> whole = network_.for_process();
+    sender = make_engine(send_address, config_of(kNetwork),
+                         is_sender ? std::move(broken) : std::move(whole));
+    receiver = make_engine(recv_address, config_of(kNetwork),
+                           is_sender ? std::move(whole) : std::move(broken));
+  }
+  ~Refusing() {
+    sender.reset();
+    receiver.reset();
+    set_log_level(LogLevel::warn);
+    (void)network_.take_violations();  // a network that dies leaves things under way
+  }
+
+ private:
+  loop::Fabric network_;
+
+ public:
+  control::Address send_address = fresh_address(), recv_address = fresh_address();
+  std::unique_ptr<Engine> sender, receiver;
+};
+
+/// A round of a pair on it: each half that could be made fails, or could not be made.
+void expect_both_to_fail(bool is_sender, fault::Fault fault) {
+  Refusing pair(is_sender, {.faults = {fault}});
+  std::vector<std::byte> from(4096), to(4096);
+  auto recv = pair.receiver->recv_init(args_of(pair.send_address, to.data(), 4, 1024));
+  auto send = pair.sender->send_init(args_of(pair.recv_address, from.data(), 4, 1024));
+  const auto fails = [](Engine& engine, auto& made, auto&& begin) {
+    if (!made) return;
+    const Status started = (*made)->start();
+    if (started.ok()) {
+      begin();
+      EXPECT_EQ(complete(**made), Completion::failed);
+    }
+    EXPECT_FALSE((*made)->error().ok());
+    EXPECT_NE((*made)->error_text(), "");
+    EXPECT_TRUE(engine.free(*made).ok());
+  };
+  fails(*pair.receiver, recv, [] {});
+  fails(*pair.sender, send, [&] { EXPECT_TRUE((*send)->pready(0, 4).ok()); });
+}
+
+TEST(NetworkFault, ALinkThatIsRefusedFailsBothSides) {
+  for (const bool is_sender : {false, true}) {
+    SCOPED_TRACE(is_sender ? "at the sender" : "at the receiver");
+    expect_both_to_fail(is_sender, {fault::Call::connect, fault::What::refuse, 1});
+    expect_both_to_fail(is_sender, {fault::Call::open_link, fault::What::refuse, 1, 1000});
+  }
+}
+
+TEST(NetworkFault, AReceiveHearsThatItsDeviceIsLost) {
+  Refusing pair(false, {.faults = {{fault::Call::poll, fault::What::refuse, 3}}});
+  std::vector<std::byte> to(4096);
+  RecvRequest* recv =
+      made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), 4, 1024)));
+  ASSERT_TRUE(recv->start().ok());
+  EXPECT_EQ(complete(*recv), Completion::failed);
+  EXPECT_EQ(recv->error().code(), Errc::kUnreachable);
+  EXPECT_TRUE(pair.receiver->free(recv).ok());
+}
+
+}  // namespace
+}  // namespace larklane::part
