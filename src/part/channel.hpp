@@ -232,8 +232,6 @@ class SendChannel final : public SendRequest {
   Status mark_further(const Cell& cell, std::uint64_t old) override;
   void plan_ahead();
   void learn();
-  [[gnu::noinline]] static Status mark_sampled(SendChannel& channel, Run run);
-  [[gnu::noinline]] Status mark(Run run);
   Status push_or_mark(std::uint32_t partition);
   bool push_past_slot(std::uint32_t partition);
   bool receiver_is_gone() const noexcept;
@@ -271,7 +269,6 @@ class SendChannel final : public SendRequest {
     std::vector<std::uint32_t> base;  ///< first partition of each group
     Learner learner;
     RoundWatch watch;
-    bool is_sampled = false;  ///< this round; written by Start, which the program orders
   };
   std::unique_ptr<Learning> learning_;
   /// Policy `timer`.

@@ -52,7 +52,7 @@ Status SendChannel::start() {
   side_.start(next);
   const auto open = static_cast<std::uint32_t>(partitions_);
   // relaxed: as above.
-  if (timed_ || (learning_ && learning_->is_sampled)) {
+  if (timed_) {
     // Every Pready goes the long way, by the clock.
   } else if (side_.mode() == Mode::direct) {
     words_ = side_.word_window(next);
@@ -62,18 +62,15 @@ Status SendChannel::start() {
     open_slots_.store(open, std::memory_order_relaxed);
   }
   active_.store(true, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
-  if (learning_ && learning_->is_sampled) {
-    fetch_code(&SendChannel::mark_sampled);
-    (void)mark_sampled(*this, {0, 0});
-  }
+  if (watch_ != nullptr) watch_->warm();
   return {};
 }
 
 /// The groups of the rounds after the one that is started.
 void SendChannel::plan_ahead() {
   const Learner::Turn turn = learning_->learner.turn();
-  learning_->is_sampled = turn.is_sampled;
-  if (turn.is_sampled) learning_->watch.begin();
+  watch_ = turn.is_sampled ? &learning_->watch : nullptr;
+  if (watch_ != nullptr) watch_->begin();
   if (!turn.has_changed) return;
   const Learner& learner = learning_->learner;
   const std::vector<std::uint32_t> boundaries =
@@ -94,27 +91,11 @@ void SendChannel::learn() {
     });
 }
 
-/// Pready in a sampled round, as much as one partition takes in one place: most rounds do without.
-Status SendChannel::mark_sampled(SendChannel& channel, Run run) {
-  if (run.count == 0) return {};
-  channel.learning_->watch.ready(run);
-  if (run.count != 1 || channel.timed_) return channel.mark(run);
-  return channel.side_.word_window(channel.round())
-      .mark_one(run.first, [&](const Cell& cell, std::uint64_t old) {
-        return channel.mark_further(cell, old);
-      });
-}
-
 Status SendChannel::pready(std::int32_t first, std::int32_t count) {
   if (!active()) return Errc::kNotActive;
   if (first < 0 || count < 0 || first > partitions_ - count) return Errc::kInvalidArgument;
   const Run run{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)};
-  if (learning_ && learning_->is_sampled) return mark_sampled(*this, run);
-  return mark(run);
-}
-
-Status SendChannel::mark(Run run) {
-  const std::uint32_t count = run.count;
+  if (watch_ != nullptr && count != 0) watch_->ready(run);
   if (timed_ && count != 0) {
     const std::uint64_t busy = this_timed_thread.copied_in(timed_.get(), round());
     return timed_->marks.mark(side_.rendezvous(), round(), run, now_ns(), busy,
@@ -204,7 +185,7 @@ void SendChannel::on_fail(Status status, std::string text) {
 }
 
 void SendChannel::finish() {
-  if (learning_ && active() && learning_->is_sampled) learn();
+  if (watch_ != nullptr && active()) learn();
   // relaxed: the caller orders its own calls.
   open_slots_.store(0, std::memory_order_relaxed);
   open_words_.store(0, std::memory_order_relaxed);
@@ -218,7 +199,7 @@ RoundTotals SendChannel::totals() const noexcept {
 
 void SendChannel::moved(Run run, MovedBy by) {
   counters_.add_moved(by, run, bytes_of(run).length, !side_.rendezvous().all_marked(round()));
-  if (learning_ && by == MovedBy::sender && learning_->is_sampled) learning_->watch.ended(run);
+  if (by == MovedBy::sender && watch_ != nullptr) watch_->ended(run);
   publish_moved(side_.block(), round(), run);
 }
 
@@ -261,8 +242,8 @@ Status SendChannel::work() {
 void SendChannel::move(Run run) {
   const Moving moving(*this);
   if (!moving) return;
-  const bool is_watched = learning_ && learning_->is_sampled, is_timed = timed_ != nullptr;
-  const std::uint64_t began = is_watched ? learning_->watch.began(run) : is_timed ? now_ns() : 0;
+  const bool is_watched = watch_ != nullptr, is_timed = timed_ != nullptr;
+  const std::uint64_t began = is_watched ? watch_->began(run) : is_timed ? now_ns() : 0;
   move_now(run);
   if (is_watched) RoundWatch::left(began);
   if (is_timed) this_timed_thread.copied += now_ns() - began;

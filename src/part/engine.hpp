@@ -47,6 +47,10 @@ struct InitArgs {
 enum class Kind : std::uint8_t { send, receive };
 enum class Completion : std::uint8_t { pending, complete, failed };
 
+class RoundWatch;
+/// Pready of `partition` in a sampled round. Out of line: most rounds do without.
+void note_ready(RoundWatch& watch, std::uint32_t partition) noexcept;
+
 /// A partitioned request, made by Engine, ended by Engine::free.
 /// Thread safety: pready on disjoint partitions, parrived and arrival in other requests may run at
 /// the same time on any threads (MPI 11.6; rules T1, T2). start, test and free: one thread at a
@@ -99,9 +103,12 @@ class SendRequest : public Request {
                              [this](std::byte* slot, std::uint64_t offset, std::uint64_t length) {
                                shm::copy_small(slot, contiguous_from_ + offset, length);
                              });
-    if (index < open_words_.load(std::memory_order_relaxed))
+    if (index < open_words_.load(std::memory_order_relaxed)) {
+      if (watch_ != nullptr) [[unlikely]]
+        note_ready(*watch_, index);
       return words_.mark_one(
           index, [this](const Cell& cell, std::uint64_t old) { return mark_further(cell, old); });
+    }
     return pready(partition, 1);
   }
 
@@ -115,6 +122,7 @@ class SendRequest : public Request {
   WordWindow<RealPlatform> words_;
   std::atomic<std::uint32_t> open_slots_{0};  ///< partitions that may be marked through slots_
   std::atomic<std::uint32_t> open_words_{0};  ///< through words_
+  RoundWatch* watch_ = nullptr;               ///< of a sampled round; else null
 };
 
 class RecvRequest : public Request {

@@ -42,12 +42,4 @@ inline void own_first_lines(const void* from, std::uint64_t bytes) noexcept {
     own_line(start + at);
 }
 
-/// Ask for the code of a function that is seldom called, to run it soon.
-template <class Function>
-void fetch_code(Function* function) noexcept {
-  constexpr std::size_t kBytes = 10 * kLineBytes;
-  const auto* start = reinterpret_cast<const char*>(function);
-  for (std::size_t at = 0; at < kBytes; at += kLineBytes) __builtin_prefetch(start + at);
-}
-
 }  // namespace larklane::part

@@ -1,13 +1,10 @@
 #pragma once
 // When the cells of a sampled round became ready, and when runs of it went: what a Learner sees.
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -18,39 +15,31 @@
 namespace larklane::part {
 
 /// What a thread has copied for all channels, in a unit of time: each copy delays what it makes
-/// ready next.
-struct CopyingThread {
-  std::uint32_t number = 0;  ///< from 1 on
+/// ready next. One line, since a mark in a sampled round finds cold what it touches.
+struct alignas(kLineBytes) CopyingThread {
+  /// Of one channel: what had been copied when the thread first made something ready in its round.
+  struct Since {
+    const void* watch = nullptr;
+    std::uint64_t round = 0, copied = 0;
+  };
   std::uint64_t copied = 0;
+  Since since;               ///< of the channel that was asked for last
+  std::uint32_t number = 0;  ///< from 1 on
 
-  /// What copied_in() looks at is on its way.
-  void own(const void* watch) noexcept {
-    own_line(&copied);
-    own_line(&place_of(watch));
-  }
-  /// Since it first made something ready in that round. A thread with more channels than places
-  /// may be told less.
+  /// Since it first made something ready in that round. @param round  >= 1
   std::uint64_t copied_in(const void* watch, std::uint64_t round) noexcept {
-    Since& since = place_of(watch);
-    if (since.watch != watch || since.round != round) [[unlikely]] {
-      static std::atomic<std::uint32_t> threads{0};
-      // relaxed: a number of its own is all that is wanted.
-      if (number == 0) number = threads.fetch_add(1, std::memory_order_relaxed) + 1;
-      since = {watch, round, copied};
+    if (since.watch != watch) [[unlikely]]
+      turn_to(watch);
+    if (since.round != round) {
+      since.round = round;
+      since.copied = copied;
     }
     return copied - since.copied;
   }
 
  private:
-  static constexpr std::size_t kPlaces = 64;
-  struct Since {
-    const void* watch = nullptr;
-    std::uint64_t round = 0, copied = 0;
-  };
-  Since& place_of(const void* watch) noexcept {
-    return places[reinterpret_cast<std::uintptr_t>(watch) / kLineBytes % kPlaces];
-  }
-  std::array<Since, kPlaces> places{};
+  /// A thread with more channels than there are places may be told less.
+  void turn_to(const void* watch) noexcept;
 };
 inline constinit thread_local CopyingThread this_copying_thread{};  ///< ticks
 inline constinit thread_local CopyingThread this_timed_thread{};    ///< ns
@@ -73,18 +62,12 @@ class RoundWatch {
     for (auto& ticks : began_) ticks.store(0, std::memory_order_relaxed);
     run_count_.store(0, std::memory_order_relaxed);
     own_first_lines(ready_.data(), ready_.size() * sizeof(ready_[0]));
-    this_copying_thread.own(this);
+    own_line(&this_copying_thread);
     started_ = Instant::now();
   }
-  void ready(Run run) {
-    CopyingThread& caller = this_copying_thread;
-    const std::uint64_t when = now_ticks() - caller.copied_in(this, round_) - started_.ticks;
-    const std::uint64_t ready = when << kThreadBits | (caller.number & kThreads);
-    const std::uint32_t first = cells_.of(run.first);
-    const std::uint32_t last = run.count == 1 ? first : cells_.of(run.first + run.count - 1);
-    for (std::uint32_t cell = first; cell <= last; ++cell)
-      ready_[cell].store(ready, std::memory_order_relaxed);
-  }
+  /// The first ready() is soon to come: what it executes and touches is in the caches.
+  void warm();
+  void ready(Run run);
   /// A mover of this process takes `run`. @return when
   std::uint64_t began(Run run) {
     const std::uint64_t now = now_ticks();
@@ -102,34 +85,7 @@ class RoundWatch {
     if (at < runs_.size()) runs_[at] = {run.count * partition_bytes_, begin, now_ticks()};
   }
   /// The round, which is complete. Nothing: its times make no sense (a clock that went back).
-  std::optional<SeenRound> seen() const {
-    const Instant ended = Instant::now();
-    const std::uint64_t end = ended.ticks, ns_passed = ended.ns - started_.ns;
-    // An instant that was held up between its two clocks would bend all times of the round.
-    if (end <= started_.ticks || ns_passed < kSlackMost * (started_.slack_ns + ended.slack_ns))
-      return std::nullopt;
-    const double ns_per_tick =
-        static_cast<double>(ns_passed) / static_cast<double>(end - started_.ticks);
-    bool is_sound = true;
-    const auto ns = [&](std::uint64_t ticks) {
-      is_sound = is_sound && ticks >= started_.ticks && ticks <= end;
-      return static_cast<double>(ticks - started_.ticks) * ns_per_tick;
-    };
-    SeenRound round;
-    for (const auto& cell : ready_) {
-      const std::uint64_t ready = cell.load(std::memory_order_relaxed);
-      // A time before the round's begin stays one.
-      const auto ticks = static_cast<std::int64_t>(ready) >> kThreadBits;
-      round.ready_ns.push_back(ns(started_.ticks + static_cast<std::uint64_t>(ticks)));
-      round.threads.push_back(static_cast<std::uint32_t>(ready & kThreads));
-    }
-    const std::size_t count =
-        std::min<std::size_t>(run_count_.load(std::memory_order_relaxed), runs_.size());
-    for (std::size_t i = 0; i < count; ++i)
-      round.runs.push_back({runs_[i].bytes, ns(runs_[i].begin), ns(runs_[i].end)});
-    round.end_ns = ns(end);
-    return is_sound ? std::optional(std::move(round)) : std::nullopt;
-  }
+  std::optional<SeenRound> seen() const;
 
  private:
   static constexpr std::uint64_t kSlackMost = 20;  ///< 5 %
