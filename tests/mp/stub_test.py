@@ -8,7 +8,9 @@ Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
 """
 
 import argparse
+import concurrent.futures
 import json
+import math
 import os
 import pathlib
 import re
@@ -27,6 +29,7 @@ INCLUDE = HERE.parents[1] / "src"
 SKIP = 77
 REFUSED = 2
 FAMILY = {"mpich5": "mpich", "mpich5_abi": "abi", "openmpi5": "ompi", "mpich4": "mpich", "openmpi4": "ompi"}
+SPAWN_HANGS = ("openmpi4",)  # now and then, natively too
 PYTHON = launch.DEPS / "python/bin/python"
 # Where mpi4py finds each MPI, and the ABI that it has to take.
 MPI4PY = {
@@ -57,6 +60,25 @@ def system(*command, env=None, status=0, seconds=60):
     expect(result.returncode == status, f"{' '.join(map(str, command))}: status {result.returncode}, not {status}",
            result.stdout)
     return result.stdout
+
+
+def instructions_of(*command, options=(), env=None):
+    """Output of a command under callgrind, and how many instructions it executed there."""
+    # Fair: without it a thread that spins keeps valgrind's lock while the thread that it waits for sleeps before it, on free
+    # cores for minutes.
+    output = system("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--fair-sched=yes", *options, *command, env=env)
+    return output, int(re.search(r"Collected : (\d+)", output)[1])
+
+
+def expect_few_more(count_plain, count_ours, most):
+    """Our count exceeds the plain one by no more than the share `most`: the least of up to three runs, as some wait longer."""
+    plain = ours = math.inf
+    for _ in range(3):
+        plain, ours = min(plain, count_plain()), min(ours, count_ours())
+        if ours <= (1 + most) * plain:
+            break
+    print(f"{plain} instructions, with us {ours}, {100 * (ours / plain - 1):+.3f} %")
+    expect(ours <= (1 + most) * plain, f"more than {100 * most} % more instructions")
 
 
 class Bench:
@@ -211,31 +233,46 @@ def spawned(bench):
     environment = {"PATH": f"{bench.scratch}:{os.environ['PATH']}"}
     reports = re.compile(r"^(?:child|parent): .*|.*(?:execvp error|access\n?.*executable).*", re.M)
 
-    def outcome(command, words, seconds):
-        found = launch.launch(bench.mpi, 1, [str(word) for word in (*command, program, *words)], seconds, environment)
-        return found, sorted(re.sub(r"0x\w+|\d{4,}", "N", line) for line in reports.findall(found.output))
+    def outcome(argv):
+        for _ in range(3 if bench.mpi.name in SPAWN_HANGS else 1):
+            found = launch.launch(bench.mpi, 1, argv, 12, environment)
+            if found.status != launch.TIMED_OUT:
+                break
+        return found
 
-    oversubscribe = "map_by=:OVERSUBSCRIBE"
-    for words in ([program], ["spawner"], ["./folder/hidden", f"wdir={bench.scratch}"], ["hidden", f"path={hidden}"],
-                  ["hidden", f"wdir={hidden}"], [bench.scratch / "nothing"], [hidden]):
-        native, wanted = outcome([], [*words, oversubscribe], 8)
-        ours, found = outcome([bench.command, "run"], [*words, oversubscribe], 8)
+    # Side by side, because an MPI may wait until its time is up for what it could not spawn.
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+
+        def start(command, *words):
+            return pool.submit(outcome, [str(word) for word in (*command, program, *words)])
+
+        oversubscribe = "map_by=:OVERSUBSCRIBE"
+        run = [bench.command, "run"]
+        asked = ([hidden], [bench.scratch / "nothing"], ["hidden", f"wdir={hidden}"], [program], ["spawner"],
+                 ["./folder/hidden", f"wdir={bench.scratch}"], ["hidden", f"path={hidden}"])
+        pairs = [(words, start([], *words, oversubscribe), start(run, *words, oversubscribe)) for words in asked]
+        # A child's command is given the choice of its parents, even one that they were warned of.
+        chosen = [start(command, program, oversubscribe) for command in (
+            ["env", "LARKLANE_MPI=auto", *run], ["env", f"LD_PRELOAD={bench.preload}", "LARKLANE_MPI=zzz"])]
+        off = start(run, program, oversubscribe, "larklane=off")
+        on = start([*run, "--option", "policy=none", "--option", "wait_sleep_ns_max=2ms"], program, oversubscribe)
+
+    def reported(job):
+        return sorted(re.sub(r"0x\w+|\d{4,}", "N", line) for line in reports.findall(job.result().output))
+
+    for words, natively, under_us in pairs:
+        native, ours, wanted, found = natively.result(), under_us.result(), reported(natively), reported(under_us)
         print(words, wanted)
         expect(found == wanted, f"{words}: natively {wanted}, under Larklane {found}", native.output + ours.output)
         expect(ours.status == native.status, f"{words}: status {ours.status}, natively {native.status}", ours.output)
         if any(line.startswith("child:") for line in found):
             expect("ours: yes, variable gone" in ours.output, f"{words}: not under Larklane", ours.output)
-    # A child's command is given the choice of its parents, even one that they were warned of.
-    for command in (["env", "LARKLANE_MPI=auto", bench.command, "run"], ["env", f"LD_PRELOAD={bench.preload}", "LARKLANE_MPI=zzz"]):
-        native, wanted = outcome([], [program, oversubscribe], 8)
-        ours, found = outcome(command, [program, oversubscribe], 8)
-        expect(found == wanted, f"{command}: natively {wanted}, under Larklane {found}", native.output + ours.output)
-    off, _ = outcome([bench.command, "run"], [program, oversubscribe, "larklane=off"], 8)
-    on, _ = outcome([bench.command, "run", "--option", "policy=none", "--option", "wait_sleep_ns_max=2ms"],
-                    [program, oversubscribe], 8)
-    if "parent: spawned" in on.output:
-        expect("ours: no, variable gone" in off.output, "the info key larklane = off starts it under Larklane", off.output)
-        expect("ours: yes, variable gone" in on.output, "with options it is not spawned under Larklane", on.output)
+    wanted = next(reported(natively) for words, natively, _ in pairs if words == [program])
+    for job in chosen:
+        expect(reported(job) == wanted, f"natively {wanted}, under Larklane {reported(job)}", job.result().output)
+    if "parent: spawned" in on.result().output:
+        expect("ours: no, variable gone" in off.result().output, "the info key larklane = off starts it under Larklane", off.result().output)
+        expect("ours: yes, variable gone" in on.result().output, "with options it is not spawned under Larklane", on.result().output)
 
 
 def dry_run(bench):
@@ -541,21 +578,12 @@ def instructions(bench):
         raise Skip("no valgrind")
     program = bench.program()
 
-    def count(rounds, preload):
-        output = system("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, rounds,
-                        env={**bench.mpi.environment, "LD_PRELOAD": preload})
+    def count(preload):
+        output, found = instructions_of(program, 60000, env={**bench.mpi.environment, "LD_PRELOAD": preload})
         expect("rank 0 of 1 ok" in output, "the program is not well", output)
-        return int(re.search(r"Collected : (\d+)", output)[1])
+        return found
 
-    def more(rounds):
-        # What libmpi polls varies from run to run; the least is what the program needs.
-        native = min(count(rounds, None) for _ in range(2))
-        ours = min(count(rounds, str(bench.preload)) for _ in range(2))
-        print(f"instructions, {rounds} rounds: native {native}, under Larklane {ours}, {100 * (ours / native - 1):+.3f} %")
-        return ours / native - 1
-
-    more(0)
-    expect(more(60000) <= 0.01, "more than 1 % more instructions")
+    expect_few_more(lambda: count(None), lambda: count(str(bench.preload)), 0.01)
 
 
 ON_EVERY_MPI = (plain, same_calls, ptracer, tool, linked, wrapper, spawned, dry_run)
