@@ -198,6 +198,7 @@ class NetSend final : public SendRequest, public NetHalf {
   struct CellWork : vci::Work {
     NetSend* channel = nullptr;
     Run cells{};
+    bool is_early = false;  ///< posted before all of its round was ready
   };
   Status mark_further(const Cell& cell, std::uint64_t old) override;
   void open(std::uint64_t round);
@@ -211,7 +212,6 @@ class NetSend final : public SendRequest, public NetHalf {
   bool complete() const;
   static void pushed(net::Operation& operation, Status status);
   static void noticed(net::Operation& operation, Status status);
-  void moved(Run cells, MovedBy by);
   std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
 
   const InitArgs args_;

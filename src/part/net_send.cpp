@@ -140,6 +140,8 @@ void NetSend::push(CellWork& work, Run run) {
                    buffer_->memory(),
                    {accept_.data.address + offset, accept_.data.key},
                    run.count * partition_bytes_};
+  // Now: when the work completes, the rest may be ready, though the receiver has had this for long.
+  work.is_early = !side_.rendezvous().all_marked(round());
   work.complete = &NetSend::pushed;
 }
 
@@ -160,11 +162,14 @@ void NetSend::leave_notice(CellWork& work) {
 void NetSend::pushed(net::Operation& operation, Status status) {
   auto& work = static_cast<CellWork&>(operation);
   NetSend& channel = *work.channel;
-  const Run cells = work.cells;
-  if (status.ok())
-    channel.moved(cells, MovedBy::sender);
-  else
+  if (status.ok()) {
+    const Run run = channel.cells_.partitions(work.cells);
+    channel.counters_.add_moved(MovedBy::sender, run, run.count * channel.partition_bytes_,
+                                work.is_early);
+    publish_moved(channel.block_.view(), channel.round(), run);
+  } else {
     channel.lost(status);
+  }
   channel.leave();
 }
 
@@ -181,19 +186,12 @@ void NetSend::lost(Status status) {
   (void)in_use_.shut();  // the caller is in it: who leaves last tells the peer
 }
 
-void NetSend::moved(Run cells, MovedBy by) {
-  const Run run = cells_.partitions(cells);
-  if (by == MovedBy::sender)  // the receiver counts what it has pulled
-    counters_.add_moved(by, run, run.count * partition_bytes_,
-                        !side_.rendezvous().all_marked(round()));
-  publish_moved(block_.view(), round(), run);
-}
-
+/// The receiver has counted what it has pulled.
 void NetSend::look_for_fins() {
   awaited_.for_each([this](std::uint32_t cell) {
     if (net_words_.read(kFinWords + cell) != net_word::make(net_words_.generation, round())) return;
     const Run cells = works_[cell].cells;  // before others may take the cell for the next round
-    if (awaited_.take(cell)) moved(cells, MovedBy::receiver);
+    if (awaited_.take(cell)) publish_moved(block_.view(), round(), cells_.partitions(cells));
   });
 }
 
