@@ -3,7 +3,7 @@
 
 Stages, in this order (without --stage: all of them):
   release      gcc, everything: unit, property, conformance, protocol models, tidy
-  tsan         clang-14 with ThreadSanitizer: the engine (tests/unit, tests/prop, tests/race)
+  tsan         clang-14 with ThreadSanitizer: the engine: what has threads (of tests/unit, tests/race)
   asan-ubsan   gcc with AddressSanitizer and UBSan: the engine and the MPI face's unit tests
 
 The last line is `N passed, N failed`, with `, N skipped` where tests were skipped. Exit status: 0 if nothing failed.
@@ -23,10 +23,12 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# Tests of one process that may share the cores. All others start several processes that want both cores, and run alone.
+# Tests of one process. All others start several, which mostly wait for each other: of these, too, two run at a time, but for those
+# that say RUN_SERIAL or PROCESSORS because they measure, or need both cores or much memory.
 PARALLEL_LABELS = "^(unit|prop|tidy|protocol|consume)$"
 FAST_LABELS = "^(unit|prop|tidy|quick)$"
-SOAK_LABELS = "^(prop|race|mp|fault|conformance)$"
+SOAK_LABELS = "^(prop|race|mp|fault|conformance|again)$"
+AGAIN_LABELS = "^again$"  # what others prove, in one more place or at full length: for the soak alone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +170,7 @@ class Driver:
             return problem
         jobs = ["--no-tests=ignore", "-j", str(cores())]
         count = self.ctest(stage, "tests of one process", "-L", PARALLEL_LABELS, *jobs)
-        count.add(self.ctest(stage, "tests that want all cores", "-LE", PARALLEL_LABELS, "--no-tests=ignore"))
+        count.add(self.ctest(stage, "tests of several processes", "-LE", f"{PARALLEL_LABELS}|{AGAIN_LABELS}", *jobs))
         if count.passed + count.failed == 0:
             count.add(one_failure(f"{stage.name}: no tests"))
         return count
