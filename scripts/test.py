@@ -105,6 +105,7 @@ def environment():
         env.setdefault(name, "1")
     env.setdefault("HYDRA_LAUNCHER", "fork")
     env.setdefault("OMP_WAIT_POLICY", "passive")
+    env.setdefault("CCACHE_NOHASHDIR", "1")  # tests/consume builds the library once more, in a folder of its own
     env.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(cores()))
     if shutil.which("ninja"):
         env.setdefault("CMAKE_GENERATOR", "Ninja")
