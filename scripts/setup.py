@@ -11,6 +11,7 @@ takes less than a second. Exit status: 0, or 1 with --strict if something is mis
 """
 
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import shutil
@@ -165,10 +166,12 @@ def main():
         if not arguments.dry_run:
             if packages and may_apt:
                 install_packages(packages)
-            for name, requirements in venvs.items():
-                install_venv(name, requirements)
-            for name in made:
-                run(sys.executable, str(ROOT / MADE[name][0]))
+            # Downloads, mostly: side by side.
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                jobs = [pool.submit(install_venv, name, requirements) for name, requirements in venvs.items()]
+                jobs += [pool.submit(run, sys.executable, str(ROOT / MADE[name][0])) for name in made]
+            for job in jobs:
+                job.result()
             packages = missing_packages()
     gaps = say_what_is_missing(packages)
     print(f"setup: {'ready as far as possible' if gaps else 'everything is there'} ({time.monotonic() - started:.1f} s)")
