@@ -10,6 +10,7 @@
 
 #include "mpi/exports.hpp"
 #include "mpi/handles.hpp"
+#include "mpi/launcher_board.hpp"
 #include "mpi/next.hpp"
 #include "mpi/profile/threads.hpp"
 #include "mpi/profile/tracer.hpp"
@@ -80,6 +81,7 @@ void attach(FindNext* find_next, const LarklaneStub* stub) noexcept {
   find_mpi(find_next, mpi);
   find_handles(find_next, found);
   const TrafficTables traffic = is_profiled ? find_traffic(find_next) : TrafficTables{};
+  if (stub != nullptr) stub->before_commit(put_before_commit);
   const std::lock_guard lock(mutex);
   if (find_next_of_all != nullptr) return;
   find_next_of_all = find_next;

@@ -40,7 +40,9 @@ class Side {
     // Taken even if nothing comes of it: the others count it, too.
     const part::ContextId ordinal = communicator_->child(Origin::meeting);
     const Communicator::Members& members = communicator_->members();
-    if (!members.known || !all_known(members.peers)) return;
+    // What follows is told by local sockets.
+    if (!members.known || !all_known(members.peers) || !Process::get().are_here(members.peers))
+      return;
     const std::string text = text_of(std::span(members.peers));
     if (text.size() > kSideBytesMax) return;
     own_ = {ContextHash(Origin::meeting).add(ordinal).add(text).id(), members.peers};

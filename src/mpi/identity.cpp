@@ -57,7 +57,8 @@ std::optional<std::string> proxy_of(const std::string& pmi_fd) {
   return "hydra-" + process_name(peer.pid);
 }
 
-/// A name that fits into an address and into text_of(members); others are hashed.
+}  // namespace
+
 Job job_named(const std::string& name) {
   const bool is_plain =
       name.size() <= kJobNameBytesMax &&
@@ -68,8 +69,6 @@ Job job_named(const std::string& name) {
   return std::make_shared<const std::string>(
       is_plain ? name : "h" + text_of(ContextHash(Origin::world).add(std::string_view(name)).id()));
 }
-
-}  // namespace
 
 Identity Identity::of_this_process(const Birth* birth) {
   const std::string pmix = environment("PMIX_NAMESPACE");

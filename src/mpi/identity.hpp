@@ -18,6 +18,8 @@ struct Identity {
   static Identity of_this_process(const Birth* birth);
 };
 
+/// A job's name as it fits into an address and into text_of(members); others are hashed.
+Job job_named(const std::string& name);
 /// A socket name of this version and this user.
 control::Address address_named(const std::string& rest);
 /// Socket name of a process: its job and rank.

@@ -1,9 +1,11 @@
 #include "mpi/process.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "base/log.hpp"
+#include "control/socket.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/communicator.hpp"
 #include "mpi/summary.hpp"
@@ -23,6 +25,43 @@ void Process::identify_locked() {
   identity_ = Identity::of_this_process(birth_ ? &*birth_ : nullptr);
 }
 
+/// Before the address is made: on several hosts the world may need another name.
+void Process::find_hosts_locked() {
+  if (hosts_ || identity_.job == nullptr) return;
+  hosts_ = Hosts::open();
+  const std::string world = hosts_ ? hosts_->world() : std::string();
+  if (!world.empty() && !birth_) identity_.job = job_named(world);
+}
+
+/// After the MPI's exchange.
+void Process::learn_hosts_locked() {
+  if (!hosts_ || hosts_->has_learnt()) return;
+  MPI_Group world = world_group_locked();
+  int ranks = 0;
+  if (world == handles().group_null || next_pmpi().Group_size(world, &ranks) != MPI_SUCCESS) return;
+  next_pmpi().Group_free(&world);
+  hosts_->learn(ranks, identity_.rank, config_);
+}
+
+bool Process::is_own_world(const Member& member) const {
+  return identity_.job != nullptr && *member.job == *identity_.job;
+}
+
+Process::Reach Process::reach(const Member& member) const {
+  if (!hosts_ || !hosts_->has_learnt() || !is_own_world(member)) return {address_of(member), {}};
+  Hosts::Way way = hosts_->way_to(member.rank);
+  if (way.is_here) return {address_of(member), {}};
+  if (way.address.empty()) return {std::nullopt, std::move(way.why_not)};
+  return {std::move(way.address), {}};
+}
+
+bool Process::are_here(const std::vector<Member>& members) const {
+  return std::all_of(members.begin(), members.end(), [&](const Member& member) {
+    if (!is_own_world(member)) return control::connect_to(address_of(member)).has_value();
+    return !hosts_ || !hosts_->has_learnt() || hosts_->is_here(member.rank);
+  });
+}
+
 bool Process::prepare() {
   const std::scoped_lock lock(mutex_);
   if (prepared_) return true;
@@ -30,6 +69,7 @@ bool Process::prepare() {
   std::vector<Config::Problem> problems;
   auto config = Config::load(&problems);
   if (config) config_ = std::move(config).value();
+  find_hosts_locked();
   set_log_rank(identity_.rank);
   set_log_level(log_level_named(config_.log_level));
   for (const Config::Problem& problem : problems) {
@@ -52,6 +92,7 @@ bool Process::prepare() {
   auto listener = control::Listener::bind(address);
   if (listener) {
     listener_ = std::move(*listener);
+    if (hosts_) hosts_->announce(address, config_);
   } else {
     unusable_ =
         "socket " + address + " can't be bound: " + std::strerror(listener.error().detail());
@@ -61,8 +102,10 @@ bool Process::prepare() {
 
 // open_ and world_ are stored relaxed: see is_open().
 void Process::world_opened() {
+  const std::scoped_lock lock(mutex_);
   world_.store(true, std::memory_order_relaxed);
   open_.store(true, std::memory_order_relaxed);
+  learn_hosts_locked();
 }
 
 void Process::world_closed() {
@@ -157,9 +200,13 @@ part::Engine* Process::create_engine_slow() {
     if (!create_private_comm_locked()) {
       unusable_ = "the MPI made no private communicator";
     } else {
+      // Of sessions alone the MPI may have exchanged what it has to only for a communicator.
+      learn_hosts_locked();
       std::vector<control::Listener> own;
       own.push_back(*std::exchange(listener_, std::nullopt));
-      auto engine = part::Engine::create(std::move(own), config_, regions_);
+      auto engine = part::Engine::create(
+          std::move(own), config_, regions_, nullptr,
+          hosts_ && hosts_->has_learnt() ? hosts_->for_engine(config_) : std::nullopt);
       if (engine) {
         owned_engine_ = std::move(engine).value();
         engine_.store(owned_engine_.get(),
@@ -178,13 +225,16 @@ part::Engine* Process::create_engine_slow() {
 }
 
 MPI_Group Process::world_group() const {
+  if (has_world()) return world_group_locked();  // the mutex may be held
+  const std::scoped_lock lock(mutex_);
+  return world_group_locked();
+}
+
+MPI_Group Process::world_group_locked() const {
   MPI_Group group = handles().group_null;
   if (has_world()) {
     next_pmpi().Comm_group(handles().comm_world, &group);
-    return group;
-  }
-  const std::scoped_lock lock(mutex_);
-  if (!sessions_.empty()) {
+  } else if (!sessions_.empty()) {
     next_pmpi().Group_from_session_pset(sessions_.front(), "mpi://WORLD", &group);
   }
   return group;

@@ -10,6 +10,7 @@
 
 #include "base/config.hpp"
 #include "mpi/handles.hpp"
+#include "mpi/hosts.hpp"
 #include "mpi/identity.hpp"
 #include "mpi/next.hpp"
 #include "part/engine.hpp"
@@ -45,6 +46,14 @@ class Process {
   part::Engine* engine();
   const Config& config() const noexcept { return config_; }
   const Identity& identity() const noexcept { return identity_; }
+  /// Where a process of any world is reached.
+  struct Reach {
+    std::optional<control::Address> address;
+    std::string why_not;
+  };
+  Reach reach(const Member& member) const;
+  /// All of them are on this host, as far as it can be known.
+  bool are_here(const std::vector<Member>& members) const;
   /// This process in other worlds' eyes; unknown if its job is.
   Member self() const { return {identity_.job, identity_.rank}; }
   /// What the parents said, if processes under Larklane spawned this one.
@@ -68,6 +77,10 @@ class Process {
  private:
   Process() = default;
   void identify_locked();
+  MPI_Group world_group_locked() const;
+  void find_hosts_locked();
+  void learn_hosts_locked();
+  bool is_own_world(const Member& member) const;
   part::Engine* create_engine_slow();
   bool create_private_comm_locked();
   bool rank_is_right_locked();
@@ -86,6 +99,7 @@ class Process {
   Config config_;
   Identity identity_;
   std::optional<Birth> birth_;
+  std::unique_ptr<Hosts> hosts_;  ///< null: one host, or none that can be known
   const std::shared_ptr<shm::Regions> regions_ = std::make_shared<shm::Regions>();
   MPI_Comm private_comm_{};
   MPI_Request probe_{};                ///< see poke_native(); guarded by poking_

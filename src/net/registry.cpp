@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 
 namespace larklane::net {
 namespace {
@@ -31,6 +33,12 @@ std::string module_path(const Provider& provider, const std::string& folder) {
   std::string path = folder.empty() ? own_folder() : folder;
   if (!path.empty() && path.back() != '/') path += '/';
   return path + "liblarklane_" + std::string(provider.name) + LARKLANE_LIBRARY_SUFFIX;
+}
+
+bool has_rdma_device() {
+  std::error_code error;  // no such folder: the kernel has no such devices
+  const std::filesystem::directory_iterator first("/sys/class/infiniband", error);
+  return !error && first != std::filesystem::directory_iterator();
 }
 
 /// Of a module that could not be opened.
@@ -84,6 +92,18 @@ Result<std::unique_ptr<Fabric>> open_fabric(std::string_view name, const FabricO
   }
   *reason = "no provider is called " + std::string(name) + ": there are " + provider_names();
   return Errc::kBadOption;
+}
+
+Result<std::unique_ptr<Fabric>> open_fabric_named(const std::string& option, std::string* reason) {
+  const std::size_t colon = option.find(':');
+  FabricOptions options;
+  if (colon != std::string::npos) options.device = option.substr(colon + 1);
+  return open_fabric(option.substr(0, colon), options, reason);
+}
+
+std::vector<std::string> providers_between_hosts() {
+  if (has_rdma_device()) return {"verbs", "ofi"};
+  return {"ofi"};
 }
 
 }  // namespace larklane::net

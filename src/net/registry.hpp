@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "net/provider.hpp"
 
@@ -21,5 +22,12 @@ std::string provider_names();
 /// missing; else the provider's
 Result<std::unique_ptr<Fabric>> open_fabric(std::string_view name, const FabricOptions& options,
                                             std::string* reason, const std::string& folder = {});
+
+/// The same, as option `provider` names it: NAME[:DEVICE].
+Result<std::unique_ptr<Fabric>> open_fabric_named(const std::string& option, std::string* reason);
+
+/// Providers that may connect hosts, the fastest first. Without those that need a device of which
+/// this host has none.
+std::vector<std::string> providers_between_hosts();
 
 }  // namespace larklane::net

@@ -12,9 +12,10 @@ namespace larklane::part {
 
 Result<std::unique_ptr<Engine>> Engine::create(std::vector<control::Listener> own, Config config,
                                                std::shared_ptr<const shm::Regions> regions,
-                                               std::unique_ptr<net::Fabric> fabric) {
+                                               std::unique_ptr<net::Fabric> fabric,
+                                               std::optional<OtherHosts> others) {
   auto engine = std::make_unique<EngineImpl>(std::move(config), std::move(regions));
-  LARKLANE_TRY(engine->open(std::move(own), std::move(fabric)));
+  LARKLANE_TRY(engine->open(std::move(own), std::move(fabric), std::move(others)));
   return std::unique_ptr<Engine>(std::move(engine));
 }
 
@@ -43,11 +44,8 @@ void Backoff::idle() noexcept {
 static Result<std::unique_ptr<net::Fabric>> open_provider(const Config& config) {
   const std::string& option = config.provider;
   if (option == "auto") return std::unique_ptr<net::Fabric>();
-  const std::size_t colon = option.find(':');
-  net::FabricOptions options;
-  if (colon != std::string::npos) options.device = option.substr(colon + 1);
   std::string reason;
-  auto fabric = net::open_fabric(option.substr(0, colon), options, &reason);
+  auto fabric = net::open_fabric_named(option, &reason);
   if (fabric) return std::move(fabric).value();
   if (config.unreachable == "refuse") {
     log_error("provider %s can't be opened: %s", option.c_str(), reason.c_str());
@@ -60,8 +58,11 @@ static Result<std::unique_ptr<net::Fabric>> open_provider(const Config& config) 
   return std::unique_ptr<net::Fabric>();
 }
 
-Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net::Fabric> fabric) {
+Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net::Fabric> fabric,
+                        std::optional<OtherHosts> others) {
   own_address_ = own.front().address;
+  is_all_network_ = fabric != nullptr || config_.provider != "auto";
+  if (others) fabric = std::move(others->fabric);
   if (!fabric) {
     auto opened = open_provider(config_);
     if (!opened) return opened.error();
@@ -72,7 +73,9 @@ Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net:
     if (!network) return network.error();
     network_ = std::move(network).value();
   }
-  auto plane = control::Plane::create(std::move(own), *this);
+  std::optional<control::Remote> remote;
+  if (others) remote = std::move(others->remote);
+  auto plane = control::Plane::create(std::move(own), *this, std::move(remote));
   if (!plane) return plane.error();
   plane_ = std::move(plane).value();
   if (network_ && !plane_->watch(*network_).ok())
@@ -94,7 +97,7 @@ std::shared_ptr<PeerState> EngineImpl::shared_state_locked(control::Peer& peer) 
   if (!state) {
     state = std::make_shared<PeerState>();
     state->peer = &peer;
-    const bool attach = config_.shm_attach != "off";
+    const bool attach = config_.shm_attach != "off" && !peer.is_remote();
     state->push_allowed = attach && shm::attach_allowed(shm::Direction::write, peer.pid());
     state->pull_allowed = attach && shm::attach_allowed(shm::Direction::read, peer.pid());
     // relaxed: published by the engine's mutex.

@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -174,6 +175,12 @@ struct Summary {
   std::vector<std::string> warnings;
 };
 
+/// What an engine needs for peers on other hosts.
+struct OtherHosts {
+  control::Remote remote;
+  std::unique_ptr<net::Fabric> fabric;  ///< of the network that their engines have, too
+};
+
 /// Thread safety: thread-safe.
 class Engine {
  public:
@@ -181,15 +188,17 @@ class Engine {
   /// @param regions  the program's mapped memory, if it has asked for some: buffers in it are
   /// copied without attach
   /// @param fabric   by which all peers are reached; null: as option `provider` says
+  /// @param others   without it there are no peers on other hosts
   /// @errors kNoThread, kNoMemory, kSystem
   static Result<std::unique_ptr<Engine>> create(
       std::vector<control::Listener> own, Config config,
       std::shared_ptr<const shm::Regions> regions = nullptr,
-      std::unique_ptr<net::Fabric> fabric = nullptr);
+      std::unique_ptr<net::Fabric> fabric = nullptr,
+      std::optional<OtherHosts> others = std::nullopt);
   virtual ~Engine() = default;  ///< every request has been freed
 
   /// Can `peer` be served by us (it runs under Larklane on this host, as this user)? Both sides of
-  /// a pair get the same answer.
+  /// a pair get the same answer. One on another host is taken to be: whoever has its address knows.
   virtual Status reachable(const control::Address& peer) = 0;
   /// Local: returns whatever the peer does (rule I1). Pairs match in the order of these calls (rule
   /// I2).

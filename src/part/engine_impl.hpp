@@ -33,7 +33,8 @@ class EngineImpl final : public Engine, private control::Handler {
   EngineImpl(Config config, std::shared_ptr<const shm::Regions> regions)
       : config_(std::move(config)), regions_(std::move(regions)) {}
   ~EngineImpl() override;
-  Status open(std::vector<control::Listener> own, std::unique_ptr<net::Fabric> fabric);
+  Status open(std::vector<control::Listener> own, std::unique_ptr<net::Fabric> fabric,
+              std::optional<OtherHosts> others);
 
   Status reachable(const control::Address& peer) override;
   Result<SendRequest*> send_init(const InitArgs& args) override;
@@ -66,7 +67,7 @@ class EngineImpl final : public Engine, private control::Handler {
   void refuse_shm_init(control::Peer& from, const record::Init& init);
   /// A process of its own has nothing to gain from a network.
   bool uses_network(const control::Peer& peer) const {
-    return network_ && peer.address() != own_address_;
+    return network_ && (peer.is_remote() || (is_all_network_ && peer.address() != own_address_));
   }
 
   static Status check(const InitArgs& args);
@@ -130,6 +131,7 @@ class EngineImpl final : public Engine, private control::Handler {
   Matching<RecvChannel, Incoming> matching_;
 
   control::Address own_address_;
+  bool is_all_network_ = false;            ///< peers on this host go through it, too
   std::unique_ptr<Network> network_;       ///< null: every pair goes through shared memory
   std::unique_ptr<control::Plane> plane_;  // last: its helper calls the handler until it is gone
 };

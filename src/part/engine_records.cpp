@@ -273,7 +273,7 @@ void EngineImpl::on_network_record(control::Peer& from, const control::Record& r
     const std::scoped_lock lock(mutex_);
     peer = shared_state_locked(from);
   }
-  if (network_) return network_->on_record(peer, record);
+  if (uses_network(from)) return network_->on_record(peer, record);
   record::NetInit init;
   if (static_cast<record::NetType>(record.kind) == record::NetType::init &&
       record::read(record.payload, init))

@@ -7,6 +7,7 @@ number of ranks share a launch; if one crashes or hangs, the cases after it are 
 
 import argparse
 import collections
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -16,7 +17,8 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "mp"))
+sys.path[:0] = [str(HERE.parent / "mp"), str(HERE.parent / "hosts")]
+import hosts  # noqa: E402
 import launch  # noqa: E402
 
 LEVELS = ("single", "funneled", "serialized", "multiple")
@@ -35,6 +37,8 @@ MODES = {
     # Over a network, though on one host: each pushes or pulls.
     "ofi": {**OURS, "LARKLANE_PROVIDER": "ofi:tcp@lo"},
     "verbs": {**OURS, "LARKLANE_PROVIDER": "verbs"},
+    # Between two hosts (tests/hosts), one rank on each.
+    "hosts": {**OURS, "LARKLANE_PROVIDER": "ofi:tcp@eth0", "CONFORMANCE_BOARD": "/tmp"},
 }
 # Nothing has to match on both sides: rank 0 groups its partitions in another way than the others.
 OTHER_POLICIES = ("sh", "-c", 'if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = 0 ]; then LARKLANE_POLICY=static:3; '
@@ -95,6 +99,7 @@ class Runner:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.mpi = launch.EVERY[args.mpi]
+        self.hosts: hosts.Hosts | None = None
         self.program = args.program
         self.before: tuple = ()
         self.prefix = [] if args.mode == "native" else [args.larklane, "run"]
@@ -110,8 +115,10 @@ class Runner:
         self.notes: list[str] = []
 
     def launch(self, ranks: int, arguments: list[str], timeout_s: float) -> launch.Outcome:
-        return launch.launch(self.mpi, ranks, [*self.before, *self.prefix, self.program, *self.deadline, *arguments],
-                             timeout_s, self.environment, keep_logs_in=self.logs)
+        command = [*self.before, *self.prefix, self.program, *self.deadline, *arguments]
+        if self.hosts:
+            return self.hosts.run(self.mpi, 1, command, timeout_s, self.environment, keep_logs_in=self.logs)
+        return launch.launch(self.mpi, ranks, command, timeout_s, self.environment, keep_logs_in=self.logs)
 
     def one(self, case: Case, suffix: str = "") -> None:
         """A launch for one case alone: a crash afterwards counts, too."""
@@ -270,9 +277,16 @@ def main() -> int:
     begin = time.monotonic()
     runner = Runner(args)
     whole = not (args.run or args.rule or args.big)
-    run_all(runner, cases, args.mode == "native" or args.each, whole)
-    if whole:
-        companions(runner, args.program)
+    if args.mode == "hosts":
+        cases = [c for c in cases if c.ranks == len(hosts.Hosts.NAMES)]
+    try:
+        with hosts.Hosts() if args.mode == "hosts" else contextlib.nullcontext() as runner.hosts:
+            run_all(runner, cases, args.mode == "native" or args.each, whole)
+            if whole:
+                companions(runner, args.program)
+    except hosts.Unavailable as why:
+        print(f"skipped: {why}")
+        return launch.SKIP
     for note in runner.notes:
         print(note)
     kinds = collections.Counter(r.kind for r in runner.results)

@@ -39,6 +39,8 @@ typedef struct LarklaneStub {
   void (*watch_threads)(LarklaneThreadHook* hook);
   /// Partitioned communication is left to the MPI. Only the profiling stub comes here then.
   int is_native;
+  /// `hook` is called before what this process tells its launcher goes out (PMIx_Commit).
+  void (*before_commit)(void (*hook)(void));
 } LarklaneStub;
 
 /// The one entry point of a family's library, exported as larklane_mpi_attach: fills its tables of

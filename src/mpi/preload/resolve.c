@@ -191,9 +191,30 @@ static void set_functions(void* const* functions) {
   }
 }
 
+static _Atomic(void (*)(void)) commit_hook;
+
+static void before_commit(void (*hook)(void)) {
+  atomic_store_explicit(&commit_hook, hook, memory_order_release);  // pairs with PMIx_Commit
+}
+
+// The MPI's, on its way through its initialisation; and anybody else's.
+__attribute__((visibility("default"))) int PMIx_Commit(void);
+int PMIx_Commit(void) {
+  void (*hook)(void) = atomic_load_explicit(&commit_hook, memory_order_acquire);
+  if (hook) hook();
+  int (*real)(void);
+  *(void**)&real = find_next("PMIx_Commit");
+  if (!real) {  // its library is in a scope of its own
+    void* library = dlopen("libpmix.so.2", RTLD_NOLOAD | RTLD_LAZY);
+    if (library) *(void**)&real = dlsym(library, "PMIx_Commit");
+  }
+  enum { kPmixErrInit = -31 };
+  return real ? real() : kPmixErrInit;
+}
+
 // Our library of `family` takes the calls. @return false after a warning if it can't
 static bool use_family(const char* family, const struct Object* self, bool is_native) {
-  static LarklaneStub stub = {find_next, set_functions, WATCH_THREADS, 0};
+  static LarklaneStub stub = {find_next, set_functions, WATCH_THREADS, 0, before_commit};
   stub.is_native = is_native;
   char path[kPathBytes + 64];
   const char* slash = strrchr(self->path, '/');

@@ -36,7 +36,8 @@ Fabric::Fabric(Device device, ProtectionDomain domain)
           .small_bytes_max = kSmallBytesMax,
           .immediates_max = immediates_max(device_),
           .is_progress_manual = false,
-          .provider = "verbs " + device_.name + " port " + std::to_string(device_.port_number)} {}
+          .provider = "verbs " + device_.name + " port " + std::to_string(device_.port_number),
+          .network = "verbs"} {}
 
 Result<std::unique_ptr<net::Fabric>> Fabric::open(const net::FabricOptions& options,
                                                   std::string* reason) {

@@ -1,0 +1,117 @@
+#include "mpi/host_card.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <map>
+
+#include "mpi/context_id.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+constexpr std::size_t kHexDigits = 16;
+constexpr std::size_t kNetworksMax = 4;
+constexpr char kSeparator = '|';
+
+std::string hex(std::uint64_t value) {
+  char digits[kHexDigits];
+  const auto [end, error] = std::to_chars(digits, digits + kHexDigits, value, 16);
+  const std::string used(digits, end);
+  return std::string(kHexDigits - used.size(), '0') + used;
+}
+
+bool take_hex(std::string_view text, std::uint64_t* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value, 16);
+  return error == std::errc{} && end == text.data() + text.size() && text.size() == kHexDigits;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> words;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    words.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return words;
+    text.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace
+
+std::string HostCard::text() const {
+  std::uint64_t words[2];
+  static_assert(sizeof words == sizeof secret);
+  __builtin_memcpy(words, secret.data(), sizeof words);
+  std::string text = LARKLANE_VERSION;
+  text += kSeparator + hex(host) + kSeparator + hex(words[0]) + hex(words[1]) + kSeparator;
+  for (const std::string& network : networks)
+    text += (&network == &networks.front() ? "" : ",") + network;
+  return text + kSeparator + address;
+}
+
+std::optional<HostCard> HostCard::of_text(std::string_view text) {
+  const auto words = split(text, kSeparator);
+  if (words.size() != 5 || words[0] != LARKLANE_VERSION || words[2].size() != 2 * kHexDigits)
+    return std::nullopt;
+  HostCard card;
+  std::uint64_t secret[2];
+  if (!take_hex(words[1], &card.host) || !take_hex(words[2].substr(0, kHexDigits), &secret[0]) ||
+      !take_hex(words[2].substr(kHexDigits), &secret[1]))
+    return std::nullopt;
+  __builtin_memcpy(card.secret.data(), secret, sizeof secret);
+  if (!words[3].empty()) {
+    for (const std::string_view network : split(words[3], ',')) card.networks.emplace_back(network);
+  }
+  card.address = words[4];
+  const bool is_right = card.address.empty() || control::RemoteAddress::parse(card.address);
+  if (!is_right || card.networks.size() > kNetworksMax) return std::nullopt;
+  return card;
+}
+
+bool HostCard::has(std::string_view network) const {
+  return std::find(networks.begin(), networks.end(), network) != networks.end();
+}
+
+std::uint64_t this_host() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  struct stat name_space {};
+  ::stat("/proc/self/ns/net", &name_space);
+  return ContextHash(Origin::world)
+      .add(std::string_view(boot))
+      .add(name_space.st_dev)
+      .add(name_space.st_ino)
+      .id()
+      .high;
+}
+
+std::string common_network(const std::vector<std::optional<HostCard>>& cards) {
+  std::map<std::string, std::size_t> counts;
+  for (const auto& card : cards) {
+    if (!card || card->address.empty()) continue;
+    for (const std::string& network : card->networks) ++counts[network];
+  }
+  const auto best =
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
+        if (a.second != b.second) return a.second < b.second;
+        return (b.first == "verbs" && a.first != "verbs");  // the first of equals stays
+      });
+  return best == counts.end() ? std::string() : best->first;
+}
+
+std::string ranks_text(const std::vector<int>& ascending) {
+  std::string text;
+  for (std::size_t i = 0; i < ascending.size();) {
+    std::size_t last = i;
+    while (last + 1 < ascending.size() && ascending[last + 1] == ascending[last] + 1) ++last;
+    if (!text.empty()) text += ", ";
+    text += std::to_string(ascending[i]);
+    if (last > i) text += "-" + std::to_string(ascending[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+}  // namespace larklane::mpi

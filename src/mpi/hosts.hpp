@@ -1,0 +1,70 @@
+#pragma once
+// The hosts of this process's world: who is where, and by what network hosts are joined. Everybody
+// has the same cards, so both sides of a pair decide alike. No MPI call.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "control/plane.hpp"
+#include "mpi/host_card.hpp"
+#include "mpi/launcher_board.hpp"
+#include "net/provider.hpp"
+#include "part/engine.hpp"
+
+namespace larklane::mpi {
+
+/// Of a world that is on several hosts. Lives as long as the process: the MPI exchanges cards once.
+/// Thread safety: single-owner until learn() has returned; then way_to() and is_here() are
+/// thread-safe.
+class Hosts {
+ public:
+  /// Null: this process's world is on one host, or its launcher has no board.
+  static std::unique_ptr<Hosts> open();
+
+  /// Empty: the launcher's own name for the world is the same on all hosts.
+  std::string world() const { return board_->world(); }
+  /// Before the MPI's own initialisation: listen to other hosts, open what may join them, and say
+  /// so. Once. @param name  of this process on its host
+  void announce(const control::Address& name, const Config& config);
+  /// After it, once. @param rank  own
+  void learn(int ranks, int rank, const Config& config);
+  bool has_learnt() const noexcept { return !cards_.empty(); }
+
+  /// How a process of the own world is reached.
+  struct Way {
+    bool is_here = false;      ///< on this host, by its local name
+    control::Address address;  ///< else; empty: not at all
+    std::string why_not;       ///< for people
+  };
+  Way way_to(int rank) const;
+  bool is_here(int rank) const;
+
+  /// For an engine; nothing if this process can't be reached from other hosts.
+  std::optional<part::OtherHosts> for_engine(const Config& config);
+
+ private:
+  struct Network {
+    std::string option;  ///< as option `provider` names it
+    std::unique_ptr<net::Fabric> fabric;
+    std::string name;  ///< net::Limits::network
+  };
+  explicit Hosts(std::unique_ptr<LauncherBoard> board) : board_(std::move(board)) {}
+  void open_networks(const Config& config);
+  void name_the_absent() const;
+  const HostCard* card_of(int rank) const;
+
+  const std::unique_ptr<LauncherBoard> board_;
+  std::optional<control::RemoteListener> listener_;
+  std::vector<Network> networks_;
+  HostCard own_;
+  std::string problem_;  ///< why this process can't be reached; empty: it can
+  bool is_announced_ = false;
+  int rank_ = 0;
+  std::vector<std::optional<HostCard>> cards_;  ///< by rank
+  std::string network_;                         ///< by which all go
+};
+
+}  // namespace larklane::mpi

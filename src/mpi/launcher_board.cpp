@@ -1,0 +1,39 @@
+#include "mpi/launcher_board.hpp"
+
+#include <charconv>
+#include <optional>
+
+#include "base/config.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+std::optional<int> count_in(const char* variable) {
+  const std::string text = environment(variable);
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+bool spans_hosts() {
+  const auto more_than = [](const char* all, const char* here) {
+    const auto count = count_in(all), local = count_in(here);
+    return count && local && *local < *count;
+  };
+  return more_than("PMI_SIZE", "MPI_LOCALNRANKS") ||
+         more_than("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE") ||
+         count_in("SLURM_STEP_NUM_NODES").value_or(1) > 1;
+}
+
+}  // namespace
+
+std::unique_ptr<LauncherBoard> LauncherBoard::open() {
+  if (!spans_hosts()) return nullptr;
+  if (!environment("PMIX_NAMESPACE").empty()) return open_pmix_board();
+  // Hydra's; others (Slurm's PMI-2) speak something else on a descriptor of the same name.
+  if (count_in("MPI_LOCALNRANKS")) return open_pmi_board();
+  return nullptr;
+}
+
+}  // namespace larklane::mpi

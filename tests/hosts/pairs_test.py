@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Partitioned pairs between two hosts, under Larklane, over libfabric's tcp. Prints `N passed, N failed`.
+
+Exit status: 0, 1 if a test failed, 77 if hosts can't be made here or the MPI is not installed.
+"""
+
+import argparse
+import pathlib
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from hosts import HERE, Hosts, Unavailable, launch  # noqa: E402
+
+LOGS = HERE.parents[1] / "results" / "hosts"
+OURS = {"LARKLANE_UNREACHABLE": "refuse", "LARKLANE_PROVIDER": "ofi:tcp@eth0"}
+SILENCE_S = 3
+SLACK_S = 12  # of a busy machine
+# A rank sees its peer's end only if its launcher lets it.
+SURVIVE = {"mpich5": ("-disable-auto-cleanup",), "openmpi5": ("--with-ft", "ulfm")}
+MIXED = 'if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = 2 ]; then shift 2; fi; exec "$@"'
+
+
+class Suite:
+    """One MPI on both hosts."""
+
+    def __init__(self, hosts: Hosts, name: str, build: pathlib.Path) -> None:
+        self.hosts, self.name, self.mpi = hosts, name, launch.MPIS[name]
+        self.run_command = [str(build / "bin/larklane"), "run"]
+        self.program = str(build / "tests/hosts" / name / "pairs")
+
+    def pairs(self, mode, folder, ranks_per_host, timeout_s=60, environment=None, before=(), **options):
+        command = [*before, *self.run_command, self.program, mode, folder]
+        return self.hosts.run(self.mpi, ranks_per_host, command, timeout_s, {**OURS, **(environment or {})}, keep_logs_in=str(LOGS), **options)
+
+    def early(self, folder):
+        outcome = self.pairs("early", folder, 1)
+        return outcome.status == 0 and outcome.output.count("ok") == 2, outcome
+
+    def pull(self, folder):
+        outcome = self.pairs("pull", folder, 1)
+        return outcome.status == 0 and outcome.output.count("ok") == 2, outcome
+
+    def chosen_by_itself(self, folder):
+        """Without a provider that is named; on one host pairs stay in shared memory."""
+        outcome = self.pairs("mixed", folder, 2, environment={"LARKLANE_PROVIDER": "auto", "LARKLANE_LOG_LEVEL": "info"})
+        lines = outcome.output.splitlines()
+        across = [line for line in lines if " with tcp://" in line]
+        beside = [line for line in lines if " with larklane." in line]
+        good = len(across) == 16 and all("ofi" in line for line in across) and len(beside) == 8 and all("shm" in line for line in beside)
+        return outcome.status == 0 and good, outcome
+
+    def one_without_larklane(self, folder):
+        """Rank 2 is started natively: who has Larklane names it once, and all data is right."""
+        environment = {"LARKLANE_UNREACHABLE": "forward", "LARKLANE_CONTROL_CONNECT_NS": "2s"}
+        outcome = self.pairs("mixed", folder, 2, environment=environment, before=("sh", "-c", MIXED, "sh"))
+        return outcome.status == 0 and outcome.output.count("rank 2 runs without") == 1, outcome
+
+    def lost(self, folder, harm):
+        """@return whether all survivors said so in time and went on, with whom they still had"""
+        survivors = [0, 1] if harm == "kill" else [0, 1, 2, 3]
+        command = [*self.run_command, self.program, "lost", folder]
+        job = self.hosts.start(self.mpi, 2, command, 90, {**OURS, "LARKLANE_CONTROL_SILENCE_NS": f"{SILENCE_S}s"},
+                               launcher_flags=SURVIVE[self.name], keep_logs_in=str(LOGS))
+        ran = all(job.wait_for(rank, "in rounds", 40) for rank in range(4))
+        begun = time.monotonic()
+        if harm == "kill":
+            self.hosts.kill_host("host1")
+        else:
+            self.hosts.set_link(False)
+        noticed = all(job.wait_for(rank, "lost after", SILENCE_S + SLACK_S) for rank in survivors)
+        print(f"# {harm}: noticed after {time.monotonic() - begun:.1f} s", flush=True)
+        went_on = all(job.wait_for(rank, "went on", 30) for rank in survivors)
+        self.hosts.kill_host("host1")
+        self.hosts.kill_host("host0")
+        outcome = job.result()
+        self.hosts.set_link(True)
+        named = all("lost: " in outcome.by_rank.get(rank, "") for rank in survivors)
+        return ran and noticed and went_on and named, outcome
+
+    def peer_killed(self, folder):
+        return self.lost(folder, "kill")
+
+    def link_down(self, folder):
+        return self.lost(folder, "link")
+
+
+CASES = (Suite.early, Suite.pull, Suite.chosen_by_itself, Suite.one_without_larklane, Suite.peer_killed, Suite.link_down)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build/release", metavar="DIR")
+    parser.add_argument("--run", nargs="+", metavar="NAME", help="only these cases")
+    parser.add_argument("mpi", choices=launch.MPIS)
+    args = parser.parse_args()
+    if not launch.MPIS[args.mpi].installed():
+        print(f"skipped: {launch.MPIS[args.mpi].title} is not installed")
+        return launch.SKIP
+    LOGS.mkdir(parents=True, exist_ok=True)
+    passed = failed = 0
+    try:
+        with Hosts() as hosts:
+            suite = Suite(hosts, args.mpi, args.build.resolve())
+            for case in CASES:
+                if args.run and case.__name__ not in args.run:
+                    continue
+                with tempfile.TemporaryDirectory(prefix="larklane-pairs-") as folder:
+                    good, outcome = case(suite, folder)
+                print(f"{'ok' if good else 'not ok'} {args.mpi}: {case.__name__} ({outcome.seconds:.1f} s)", flush=True)
+                passed, failed = passed + bool(good), failed + (not good)
+                if not good:
+                    print(f"status {outcome.status}, logs {outcome.logs}\n{outcome.output}", flush=True)
+    except Unavailable as why:
+        print(f"skipped: {why}")
+        return launch.SKIP
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
