@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <optional>
+#include <utility>
 
 #include "base/config.hpp"
 
@@ -16,14 +17,14 @@ std::optional<int> count_in(const char* variable) {
   return value;
 }
 
+/// Hydra's and Open MPI's own counts before those of the job in which they may have been started.
 bool spans_hosts() {
-  const auto more_than = [](const char* all, const char* here) {
+  for (const auto& [all, here] : {std::pair{"PMI_SIZE", "MPI_LOCALNRANKS"},
+                                  {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}}) {
     const auto count = count_in(all), local = count_in(here);
-    return count && local && *local < *count;
-  };
-  return more_than("PMI_SIZE", "MPI_LOCALNRANKS") ||
-         more_than("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE") ||
-         count_in("SLURM_STEP_NUM_NODES").value_or(1) > 1;
+    if (count && local) return *local < *count;
+  }
+  return count_in("SLURM_STEP_NUM_NODES").value_or(1) > 1;
 }
 
 }  // namespace

@@ -56,9 +56,10 @@ std::string summary_text(const part::Summary& summary, std::uint64_t forwarded,
       break;
     }
     const auto& peer = summary.peers[i];
-    const auto rank_at = peer.address.rfind('.') + 1;
-    const bool is_own = peer.address.substr(0, rank_at) == own.substr(0, own.rfind('.') + 1);
-    line("peer rank " + peer.address.substr(rank_at) + (is_own ? ": " : " of another world: ") +
+    const auto name = peer.address.substr(peer.address.rfind('/') + 1);  // without its hosts
+    const auto rank_at = name.rfind('.') + 1;
+    const bool is_own = name.substr(0, rank_at) == own.substr(0, own.rfind('.') + 1);
+    line("peer rank " + name.substr(rank_at) + (is_own ? ": " : " of another world: ") +
          peer.provider + (peer.policy.empty() ? "" : ", policy " + peer.policy) + ", " +
          n(peer.channels) + " channels");
   }

@@ -94,6 +94,10 @@ class Link {
   virtual Result<Post> write_small_immediate(std::span<const std::byte> bytes, RemoteMemory to,
                                              std::uint32_t immediate, Operation& operation) = 0;
   virtual Result<Post> read(const Transfer& transfer, Operation& operation) = 0;
+
+  /// The peer is gone, or there is no way to it any more: what is under way ends with `status` now,
+  /// and so does every later post. Nothing needs to be done where operations end by themselves.
+  virtual void end(Status) {}
 };
 inline constexpr std::size_t kOfferBytesMax = 512;
 

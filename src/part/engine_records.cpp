@@ -308,10 +308,13 @@ void EngineImpl::refuse_shm_init(control::Peer& from, const record::Init& init) 
 
 void EngineImpl::on_peer_down(control::Peer& peer) {
   if (network_) network_->on_peer_down(peer);
-  const std::scoped_lock lock(mutex_);
-  // release: pairs with is_down's acquire and the channels'.
-  shared_state_locked(peer)->down.store(true, std::memory_order_release);
-  release_ended_locked();
+  {
+    const std::scoped_lock lock(mutex_);
+    // release: pairs with is_down's acquire and the channels'.
+    shared_state_locked(peer)->down.store(true, std::memory_order_release);
+    release_ended_locked();
+  }
+  if (network_) network_->end_links(peer);
 }
 
 }  // namespace larklane::part

@@ -436,6 +436,13 @@ void Network::on_peer_down(const control::Peer& peer) {
   for (const auto& channel : closed) release_locked(*channel);
 }
 
+void Network::end_links(const control::Peer& peer) {
+  const std::scoped_lock lock(mutex_);
+  const auto known = peers_.find(&peer);
+  if (known != peers_.end() && known->second.link)
+    vci_->end_link(*known->second.link, Errc::kPeerDown);
+}
+
 void Network::add_totals(RoundTotals* sent, RoundTotals* received) const {
   const std::scoped_lock lock(mutex_);
   sent->add(freed_sends_);

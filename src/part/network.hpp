@@ -51,6 +51,8 @@ class Network final : public control::Watched, private net::Receiver {
   /// On the helper. @param peer  who has sent it
   void on_record(const std::shared_ptr<PeerState>& peer, const control::Record& record);
   void on_peer_down(const control::Peer& peer);
+  /// Of a peer that is known to be down: what is under way with it ends.
+  void end_links(const control::Peer& peer);
 
   void add_totals(RoundTotals* sent, RoundTotals* received) const;
   const net::Limits& limits() const noexcept { return fabric_->limits(); }

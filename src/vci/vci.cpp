@@ -157,6 +157,13 @@ Status Vci::connect(net::Link& link, std::span<const std::byte> peer_offer) {
   return link.connect(peer_offer);
 }
 
+void Vci::end_link(net::Link& link, Status status) {
+  drain();
+  const Guard guard(*this);
+  link.end(status);
+  send_deferred_locked();
+}
+
 void Vci::close_link(std::unique_ptr<net::Link> link) {
   const Guard guard(*this);
   link.reset();

@@ -64,6 +64,8 @@ class Vci final : private net::Receiver {
   // on_immediate.
   Result<std::unique_ptr<net::Link>> open_link();
   Status connect(net::Link& link, std::span<const std::byte> peer_offer);
+  /// Its peer is gone: serves what has come, then ends what is under way.
+  void end_link(net::Link& link, Status status);
   /// Nothing of it is under way.
   void close_link(std::unique_ptr<net::Link> link);
   Status reserve_immediates(std::uint32_t count);

@@ -5,7 +5,10 @@ Exit status: 0, 1 if a test failed, 77 if hosts can't be made here or the MPI is
 """
 
 import argparse
+import contextlib
+import os
 import pathlib
+import signal
 import sys
 import tempfile
 import time
@@ -59,14 +62,16 @@ class Suite:
 
     def lost(self, folder, harm):
         """@return whether all survivors said so in time and went on, with whom they still had"""
-        survivors = [0, 1] if harm == "kill" else [0, 1, 2, 3]
+        survivors = [0, 1, 2, 3] if harm == "link" else [0, 1]
         command = [*self.run_command, self.program, "lost", folder]
         job = self.hosts.start(self.mpi, 2, command, 90, {**OURS, "LARKLANE_CONTROL_SILENCE_NS": f"{SILENCE_S}s"},
                                launcher_flags=SURVIVE[self.name], keep_logs_in=str(LOGS))
         ran = all(job.wait_for(rank, "in rounds", 40) for rank in range(4))
         begun = time.monotonic()
-        if harm == "kill":
-            self.hosts.kill_host("host1")
+        if harm == "processes":
+            self.kill_programs("host1")
+        elif harm == "host":
+            self.hosts.kill_host("host1", silently=True)
         else:
             self.hosts.set_link(False)
         noticed = all(job.wait_for(rank, "lost after", SILENCE_S + SLACK_S) for rank in survivors)
@@ -79,14 +84,24 @@ class Suite:
         named = all("lost: " in outcome.by_rank.get(rank, "") for rank in survivors)
         return ran and noticed and went_on and named, outcome
 
-    def peer_killed(self, folder):
-        return self.lost(folder, "kill")
+    def kill_programs(self, host):
+        """The launcher lives on; the host's kernel closes their connections."""
+        for pid in self.hosts.processes(host):
+            with contextlib.suppress(OSError):
+                if pathlib.Path(f"/proc/{pid}/comm").read_text() == "pairs\n":
+                    os.kill(pid, signal.SIGKILL)
+
+    def peers_killed(self, folder):
+        return self.lost(folder, "processes")
+
+    def host_gone(self, folder):
+        return self.lost(folder, "host")
 
     def link_down(self, folder):
         return self.lost(folder, "link")
 
 
-CASES = (Suite.early, Suite.pull, Suite.chosen_by_itself, Suite.one_without_larklane, Suite.peer_killed, Suite.link_down)
+CASES = (Suite.early, Suite.pull, Suite.chosen_by_itself, Suite.one_without_larklane, Suite.peers_killed, Suite.host_gone, Suite.link_down)
 
 
 def main() -> int:

@@ -22,7 +22,9 @@ TEST(MpiSummary, SaysWhatWasSentAndMovedAndHow) {
   summary.control.helper_wakeups = 4;
   const std::string own = address_of({job("slurm-7"), 1});
   const std::string other = address_of({job("slurm-8"), 0});
-  summary.peers = {{own, "shm slots", "", 1}, {other, "shm attach", "min_bytes", 2}};
+  summary.peers = {{own, "shm slots", "", 1},
+                   {other, "shm attach", "min_bytes", 2},
+                   {"tcp://10.0.0.1,10.1.0.1:4711/" + own, "ofi tcp@eth0", "none", 3}};
   EXPECT_EQ(
       summary_text(summary, 5, rank_3()),
       "larklane: rank 3: sends: 2, rounds 20, 3.0 MiB; receives: 1, rounds 10, 512 B\n"
@@ -33,7 +35,8 @@ TEST(MpiSummary, SaysWhatWasSentAndMovedAndHow) {
       "larklane: rank 3: 5 requests left to the MPI\n"
       "larklane: rank 3: peer rank 1: shm slots, 1 channels\n"
       "larklane: rank 3: peer rank 0 of another world: shm attach, policy min_bytes, 2 "
-      "channels\n");
+      "channels\n"
+      "larklane: rank 3: peer rank 1: ofi tcp@eth0, policy none, 3 channels\n");
 }
 
 TEST(MpiSummary, SaysThatThereWasNothing) {

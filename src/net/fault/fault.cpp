@@ -58,6 +58,7 @@ class FaultLink final : public net::Link {
   Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override {
     return traffic_.post(state_, {Call::read, transfer}, operation);
   }
+  void end(Status status) override { inner_->end(status); }
 
  private:
   Traffic& traffic_;

@@ -36,7 +36,20 @@ Link::~Link() {
   // What is refused by the peer's keys is never heard of again from shm: then something is.
   endpoint_.slots().end_slow(this, Status(Errc::kPeerDown));
   endpoint_.remove(*this);
+  forget_peer();
+}
+
+/// Closes the connection to it: nothing comes through it any more.
+void Link::forget_peer() {
   if (peer_ != FI_ADDR_UNSPEC) endpoint_.addresses().remove(peer_);
+  peer_ = FI_ADDR_UNSPEC;
+}
+
+// tcp waits for a host that is silent as long as the kernel does, which is a quarter of an hour.
+void Link::end(Status status) {
+  fail(status);
+  endpoint_.slots().end_slow(this, failure_);
+  forget_peer();
 }
 
 Status Link::connect(std::span<const std::byte> peer_offer) {

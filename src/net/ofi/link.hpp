@@ -37,6 +37,8 @@ class Link final : public net::Link {
                                           net::Operation& operation) override;
   Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override;
 
+  void end(Status status) override;
+
   // For its endpoint.
   /// Every later post returns `status`.
   void fail(Status status) noexcept {
@@ -57,6 +59,7 @@ class Link final : public net::Link {
   Result<net::Post> posted(Slot& slot, ssize_t result);
   Result<net::Post> refused_slow();
   void watch_process(const Origin& peer) noexcept;
+  void forget_peer();
 
   Endpoint& endpoint_;
   const std::uint64_t finish_flag_;
