@@ -95,8 +95,8 @@ class Link {
                                              std::uint32_t immediate, Operation& operation) = 0;
   virtual Result<Post> read(const Transfer& transfer, Operation& operation) = 0;
 
-  /// The peer is gone, or there is no way to it any more: what is under way ends with `status` now,
-  /// and so does every later post. Nothing needs to be done where operations end by themselves.
+  /// The peer is gone, or there is no way to it any more: what is under way ends within seconds,
+  /// and every later post fails with `status`. Nothing needs to be done where both come by itself.
   virtual void end(Status) {}
 };
 inline constexpr std::size_t kOfferBytesMax = 512;

@@ -232,48 +232,9 @@ void killed_idle_peer(Side& side) {
               static_cast<double>(now_ns() - start) * 1e-9);
 }
 
-/// Process 1 says nothing for a while, as a host that is cut off. What process 0 has under way ends
-/// when it gives the link up, and nothing of it comes afterwards.
-void silent_peer(Side& side) {
-  if (!side.fabric->limits().is_progress_manual) return;  // it is answered without the process
-  constexpr std::size_t kBytes = std::size_t{32} << 20;
-  Node& node = side.open_node();
-  auto link = side.open_link(node);
-  std::vector<std::byte> bytes(kBytes, side.rank == 0 ? std::byte{0} : std::byte{1});
-  const auto memory = side.share(bytes);
-  const auto remote = side.swap(memory->remote());
-  side.complete([&](net::Operation& operation) {  // connected
-    return link->write_small_immediate({}, remote, 1, operation);
-  });
-  side.wait("an immediate", [&] { return !node.heard.empty(); });
-  side.meet();
-  if (side.rank == 1) {
-    side.hear_idle<std::uint8_t>();
-    const std::uint64_t start = now_ns();
-    while (now_ns() - start < 500'000'000) side.poll_all();
-    return side.meet();
-  }
-  Note note;
-  auto post = link->read({bytes.data(), memory.get(), remote, kBytes}, note);
-  CHECK(bool(post));
-  for (int i = 0; i < 1000; ++i) side.poll_all();
-  const bool was_served = note.ends == 1;  // whoever reads may need no answer
-  link->end(Errc::kPeerDown);
-  CHECK(note.ends == 1);
-  CHECK(was_served || note.status.code() == Errc::kPeerDown);
-  Note later;
-  CHECK(!link->write_small({bytes.data(), 8}, remote, later));
-  const auto first = bytes.front(), last = bytes.back();
-  side.say(std::uint8_t{1});
-  side.meet();
-  CHECK(note.ends == 1 && bytes.front() == first && bytes.back() == last);
-  std::printf("  under way: %s\n", errc_name(note.status.code()));
-}
-
 constexpr Case kCases[] = {
     {"full_queue", full_queue},
     {"bounds", bounds},
-    {"silent_peer", silent_peer},
     {"killed_peer", killed_peer, true},
     {"killed_idle_peer", killed_idle_peer, true},
 };

@@ -1,6 +1,7 @@
 #include "net/ofi/link.hpp"
 
 #include <poll.h>
+#include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
@@ -8,10 +9,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "base/clock.hpp"
 #include "net/ofi/memory.hpp"
+#include "net/ofi/silent_sockets.hpp"
 
 namespace larklane::ofi {
 namespace {
@@ -36,20 +40,19 @@ Link::~Link() {
   // What is refused by the peer's keys is never heard of again from shm: then something is.
   endpoint_.slots().end_slow(this, Status(Errc::kPeerDown));
   endpoint_.remove(*this);
-  forget_peer();
-}
-
-/// Closes the connection to it: nothing comes through it any more.
-void Link::forget_peer() {
   if (peer_ != FI_ADDR_UNSPEC) endpoint_.addresses().remove(peer_);
-  peer_ = FI_ADDR_UNSPEC;
 }
 
-// tcp waits for a host that is silent as long as the kernel does, which is a quarter of an hour.
+// What is under way must not be ended behind libfabric's back: it would still write into the
+// buffers. So its connection is.
 void Link::end(Status status) {
   fail(status);
-  endpoint_.slots().end_slow(this, failure_);
-  forget_peer();
+  sockaddr_storage own{};
+  std::size_t length = sizeof own;
+  if (peer_name_.ss_family != AF_UNSPEC &&
+      ::fi_getname(&endpoint_.raw()->fid, &own, &length) == 0) {
+    end_silent_sockets(own, peer_name_);
+  }
 }
 
 Status Link::connect(std::span<const std::byte> peer_offer) {
@@ -61,6 +64,10 @@ Status Link::connect(std::span<const std::byte> peer_offer) {
   peer_ = endpoint_.addresses().add(offer->address);
   if (peer_ == FI_ADDR_UNSPEC) return Status(Errc::kUnreachable, EADDRNOTAVAIL);
   if (is_host_bound) watch_process(offer->origin);
+  if (is_over_sockets(endpoint_.domain().info())) {
+    std::memcpy(&peer_name_, offer->address.data(),
+                std::min(sizeof peer_name_, offer->address.size()));
+  }
   failure_ = Status();
   return Status();
 }

@@ -2,6 +2,7 @@
 // One peer's endpoint, as ours sees it: a row in its table of addresses.
 
 #include <rdma/fabric.h>
+#include <sys/socket.h>
 
 #include <cstdint>
 #include <span>
@@ -59,12 +60,12 @@ class Link final : public net::Link {
   Result<net::Post> posted(Slot& slot, ssize_t result);
   Result<net::Post> refused_slow();
   void watch_process(const Origin& peer) noexcept;
-  void forget_peer();
 
   Endpoint& endpoint_;
   const std::uint64_t finish_flag_;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
-  UniqueFd process_;  ///< of a peer that only its process tells about
+  sockaddr_storage peer_name_{};  ///< AF_UNSPEC: not over sockets
+  UniqueFd process_;              ///< of a peer that only its process tells about
   Status failure_{Errc::kUnreachable, 0};
   std::uint32_t refused_ = 0;  ///< posts in a row
   std::uint64_t refused_since_ns_ = 0;
