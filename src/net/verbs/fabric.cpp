@@ -30,14 +30,13 @@ Status probe(const Device& device, ibv_pd* domain, std::string* reason) {
 Fabric::Fabric(Device device, ProtectionDomain domain)
     : device_(std::move(device)),
       domain_(std::move(domain)),
-      limits_{
-          .write_bytes_max = device_.port.max_msg_sz,
-          .read_bytes_max = device_.port.max_msg_sz,
-          .small_bytes_max = kSmallBytesMax,
-          .immediates_max = immediates_max(device_),
-          .is_progress_manual = false,
-          .provider = "verbs " + device_.name + " port " + std::to_string(device_.port_number),
-          .network = "verbs"} {}
+      limits_{.write_bytes_max = device_.port.max_msg_sz,
+              .read_bytes_max = device_.port.max_msg_sz,
+              .small_bytes_max = kSmallBytesMax,
+              .immediates_max = immediates_max(device_),
+              .is_progress_manual = false,
+              .provider = "verbs " + device_.name + " port " + std::to_string(device_.port_number),
+              .network = "verbs"} {}
 
 Result<std::unique_ptr<net::Fabric>> Fabric::open(const net::FabricOptions& options,
                                                   std::string* reason) {
