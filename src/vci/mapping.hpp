@@ -2,6 +2,7 @@
 // Which lane a channel gets, and when a thread looks at others than its own. Pure functions.
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "base/status.hpp"
@@ -9,21 +10,21 @@
 namespace larklane::vci {
 
 enum class Mapping : std::uint8_t {
-  round_robin,  ///< each channel the next lane
-  thread,       ///< channels that one thread makes have one lane; threads take them in turn
-  one,          ///< all channels have one lane
+  spread,        ///< each channel a lane that has the fewest
+  thread,        ///< channels that one thread makes have one lane; threads take them in turn
+  communicator,  ///< channels on one communicator have one lane
+  one,           ///< all channels have one lane
 };
 
-/// @param text  `round_robin`, `thread` or `one` @errors kBadOption
+/// @param text  a name as above @errors kBadOption
 Result<Mapping> parse_mapping(std::string_view text) noexcept;
 
-/// @param channel  how many were made before  @param thread  how many threads made one before
-/// @param lanes    >= 1  @return less than `lanes`
-std::uint32_t lane_of(Mapping mapping, std::uint64_t channel, std::uint64_t thread,
-                      std::uint32_t lanes) noexcept;
+/// The first of those that have the fewest channels, looked at from `from` on, and round.
+/// @param channels  by lane; not empty @param from  less than their number
+std::uint32_t least_used(std::span<const std::uint32_t> channels, std::uint32_t from) noexcept;
 
 /// How many lanes there may be. @param wanted  option vci_count_max  @param cores  of this process
-std::uint32_t lane_count(std::uint32_t wanted, std::uint32_t cores) noexcept;
+std::uint32_t lane_count(Mapping mapping, std::uint32_t wanted, std::uint32_t cores) noexcept;
 
 /// When a thread that waits has to look at all lanes: what it waits for may hang on one that nobody
 /// else polls (Zambre et al., figure 9). A turn that found something counts, too, for a sixteenth:

@@ -43,7 +43,10 @@ void Vci::post(Work& work) noexcept {
 }
 
 std::uint32_t Vci::progress() noexcept {
-  if (!lock_.try_lock()) return 0;
+  if (!lock_.try_lock()) {
+    contended_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
+    return 0;
+  }
   const std::uint32_t served = turn_locked();
   unlock();
   return served;
@@ -197,7 +200,7 @@ VciCounts Vci::counts() const noexcept {
   };
   return {value(counters_.posts),       value(counters_.queued),      value(counters_.retries),
           value(counters_.chunks),      value(counters_.chunk_waits), value(counters_.polls),
-          value(counters_.empty_polls), value(counters_.immediates)};
+          value(counters_.empty_polls), value(counters_.immediates),  value(contended_)};
 }
 
 }  // namespace larklane::vci

@@ -29,6 +29,7 @@ struct VciCounts {
   std::uint64_t polls;
   std::uint64_t empty_polls;  ///< of these: found nothing
   std::uint64_t immediates;   ///< that peers have sent
+  std::uint64_t contended;    ///< turns that were not taken: another thread was at it
 };
 
 // Thread safety: thread-safe.
@@ -144,6 +145,7 @@ class Vci final : private net::Receiver {
   const std::uint64_t read_bytes_max_;
 
   Counters counters_;
+  alignas(kLineBytes) std::atomic<std::uint64_t> contended_{0};  // by who does not have the lock
 
   net::Receiver& receiver_;
   Chunk chunks_[kChunkCount];

@@ -28,29 +28,41 @@ std::uint64_t thread_ordinal() noexcept {
 Result<VciPool::Options> VciPool::Options::of(const Config& config) {
   Result<Mapping> mapping = parse_mapping(config.vci_mapping);
   if (!mapping) return mapping.error();
-  return Options{lane_count(config.vci_count_max, core_count()), *mapping, config.vci_misses_max};
+  return Options{lane_count(*mapping, config.vci_count_max, core_count()), *mapping,
+                 config.vci_misses_max};
 }
 
-VciPool::VciPool(net::Fabric& fabric, net::Receiver& receiver, Options options) noexcept
-    : fabric_(fabric), receiver_(receiver), options_(options) {}
+VciPool::VciPool(net::Fabric& fabric, Receivers& receivers, Options options) noexcept
+    : fabric_(fabric), receivers_(receivers), options_(options) {}
 
-Result<Vci*> VciPool::for_channel() {
-  // relaxed: numbers, nothing hangs on them.
-  const std::uint64_t channel = channels_.fetch_add(1, std::memory_order_relaxed);
-  // Only where it is asked for: a thread has one number in all pools.
-  const std::uint64_t thread = options_.mapping == Mapping::thread ? thread_ordinal() : 0;
-  return at(lane_of(options_.mapping, channel, thread, options_.count_max));
+std::uint32_t VciPool::choose(std::uint32_t from, std::uint64_t communicator) const noexcept {
+  constexpr std::uint32_t kDead = ~0u;
+  std::array<std::uint32_t, kCountMax> channels;
+  for (std::uint32_t index = 0; index < options_.count_max; ++index) {
+    const Vci* const vci = made(index);
+    // relaxed: numbers. Who chooses at the same time may choose the same.
+    channels[index] =
+        vci != nullptr && vci->is_dead() ? kDead : channels_[index].load(std::memory_order_relaxed);
+  }
+  const std::span used(channels.data(), options_.count_max);
+  std::uint32_t chosen = from;
+  if (options_.mapping == Mapping::thread)
+    chosen = static_cast<std::uint32_t>(thread_ordinal() % options_.count_max);
+  else if (options_.mapping == Mapping::communicator)
+    chosen = static_cast<std::uint32_t>(communicator % options_.count_max);
+  else
+    return least_used(used, from);
+  return used[chosen] == kDead ? least_used(used, from) : chosen;
 }
 
 Result<Vci*> VciPool::at(std::uint32_t index) {
-  // acquire: pairs with the release below.
-  if (Vci* const made = made_[index].load(std::memory_order_acquire)) return made;
+  if (Vci* const vci = made(index)) return vci;
   const std::scoped_lock lock(mutex_);
   if (owned_[index] != nullptr) return owned_[index].get();
-  auto vci = Vci::create(fabric_, receiver_);
+  auto vci = Vci::create(fabric_, receivers_.of_lane(index));
   if (!vci) return vci.error();
   owned_[index] = std::move(vci).value();
-  // release: of a lane that is ready; pairs with the acquires of who finds it.
+  // release: of a lane that is ready; pairs with made()'s acquire.
   made_[index].store(owned_[index].get(), std::memory_order_release);
   return owned_[index].get();
 }

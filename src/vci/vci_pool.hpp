@@ -1,11 +1,13 @@
 #pragma once
 // The lanes of one fabric: made when the first channel wants them, up to a limit.
+// (Zambre et al., ICS'20, sections 4 and 5.)
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "base/config.hpp"
 #include "base/status.hpp"
@@ -17,24 +19,56 @@ namespace larklane::vci {
 
 // Thread safety: thread-safe.
 // Invariants:
-// 1. A lane that was made lives as long as the pool.
+// 1. A lane that was made lives as long as the pool; a place on it is free again when its channel
+//    gives it back.
 // 2. A thread that calls progress() again and again polls every lane again and again.
 class VciPool {
  public:
   static constexpr std::uint32_t kCountMax = 64;  ///< range of option vci_count_max
   struct Options {
     std::uint32_t count_max = 1;  ///< 1..kCountMax
-    Mapping mapping = Mapping::round_robin;
+    Mapping mapping = Mapping::spread;
     std::uint32_t misses_max = 256;
     /// @errors kBadOption
     static Result<Options> of(const Config& config);
   };
 
-  /// @param receiver  outlives the pool; several lanes may call it at the same time
-  VciPool(net::Fabric& fabric, net::Receiver& receiver, Options options) noexcept;
+  /// Who hears what comes in on a lane.
+  class Receivers {
+   public:
+    virtual ~Receivers() = default;
+    /// Before the lane is made; the answer outlives the pool.
+    virtual net::Receiver& of_lane(std::uint32_t index) = 0;
+  };
+  /// A channel's place on a lane, until it is destroyed. Thread safety: single-owner.
+  class Place {
+   public:
+    Place() noexcept = default;
+    explicit Place(std::atomic<std::uint32_t>& count) noexcept : count_(&count) {
+      count.fetch_add(1, std::memory_order_relaxed);  // relaxed: numbers, as in choose()
+    }
+    Place(Place&& other) noexcept : count_(std::exchange(other.count_, nullptr)) {}
+    Place& operator=(Place&& other) noexcept {
+      std::swap(count_, other.count_);
+      return *this;
+    }
+    ~Place() {
+      if (count_ != nullptr) count_->fetch_sub(1, std::memory_order_relaxed);
+    }
 
-  /// The lane of a new channel that the calling thread makes. @errors those of Vci::create
-  Result<Vci*> for_channel();
+   private:
+    std::atomic<std::uint32_t>* count_ = nullptr;
+  };
+
+  VciPool(net::Fabric& fabric, Receivers& receivers, Options options) noexcept;
+
+  std::uint32_t count_max() const noexcept { return options_.count_max; }
+  /// The lane of a new channel that the calling thread makes; a dead one only if all are.
+  /// @param from  below count_max: the first of those that are as good
+  /// @param communicator  any number of it
+  std::uint32_t choose(std::uint32_t from, std::uint64_t communicator) const noexcept;
+  /// @param index  below count_max
+  Place take_place(std::uint32_t index) noexcept { return Place(channels_[index]); }
   /// @param index  below count_max; made if it is not there @errors those of Vci::create
   Result<Vci*> at(std::uint32_t index);
 
@@ -46,20 +80,22 @@ class VciPool {
 
   /// visit(Vci&), for every lane that was made.
   template <class Visit>
-  void for_each(Visit&& visit) {
-    for (std::atomic<Vci*>& place : made_) {
-      // acquire: pairs with at()'s release.
-      if (Vci* const vci = place.load(std::memory_order_acquire)) visit(*vci);
-    }
+  void for_each(Visit&& visit) const {
+    for (std::uint32_t index = 0; index < options_.count_max; ++index)
+      if (Vci* const vci = made(index)) visit(*vci);
   }
 
  private:
   std::uint32_t progress_others(const Vci* own) noexcept;
+  /// Null: not yet. acquire: pairs with at()'s release.
+  Vci* made(std::uint32_t index) const noexcept {
+    return made_[index].load(std::memory_order_acquire);
+  }
 
   net::Fabric& fabric_;
-  net::Receiver& receiver_;
+  Receivers& receivers_;
   const Options options_;
-  std::atomic<std::uint64_t> channels_{0};
+  std::array<std::atomic<std::uint32_t>, kCountMax> channels_{};
   std::array<std::atomic<Vci*>, kCountMax> made_{};
   std::mutex mutex_;                                   // of who makes one
   std::array<std::unique_ptr<Vci>, kCountMax> owned_;  // guarded by mutex_

@@ -4,9 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,26 +16,29 @@ namespace larklane::vci {
 namespace {
 
 TEST(Mapping, NamesAreParsed) {
-  EXPECT_EQ(parse_mapping("round_robin").value(), Mapping::round_robin);
+  EXPECT_EQ(parse_mapping("spread").value(), Mapping::spread);
   EXPECT_EQ(parse_mapping("thread").value(), Mapping::thread);
+  EXPECT_EQ(parse_mapping("communicator").value(), Mapping::communicator);
   EXPECT_EQ(parse_mapping("one").value(), Mapping::one);
   EXPECT_EQ(parse_mapping("two").error().code(), Errc::kBadOption);
 }
 
-TEST(Mapping, EachPolicyHasItsLane) {
-  for (std::uint32_t lanes = 1; lanes <= 8; ++lanes)
-    for (std::uint64_t i = 0; i < 20; ++i) {
-      EXPECT_EQ(lane_of(Mapping::round_robin, i, 3, lanes), i % lanes);
-      EXPECT_EQ(lane_of(Mapping::thread, 3, i, lanes), i % lanes);
-      EXPECT_EQ(lane_of(Mapping::one, i, i, lanes), 0u);
-    }
+TEST(Mapping, TheFirstOfTheLeastUsedFromAPlaceOn) {
+  const std::uint32_t equal[] = {1, 1, 1, 1};
+  for (std::uint32_t from = 0; from < 4; ++from) EXPECT_EQ(least_used(equal, from), from);
+  const std::uint32_t used[] = {2, 0, 3, 0};
+  EXPECT_EQ(least_used(used, 0), 1u);
+  EXPECT_EQ(least_used(used, 2), 3u);
+  EXPECT_EQ(least_used(used, 3), 3u);
+  EXPECT_EQ(least_used(std::span(used, 1), 0), 0u);
 }
 
 TEST(Mapping, ByItselfThereIsALaneForEachCore) {
-  EXPECT_EQ(lane_count(0, 0), 1u);
-  EXPECT_EQ(lane_count(0, 6), 6u);
-  EXPECT_EQ(lane_count(0, 128), 16u);
-  EXPECT_EQ(lane_count(40, 2), 40u);
+  EXPECT_EQ(lane_count(Mapping::spread, 0, 0), 1u);
+  EXPECT_EQ(lane_count(Mapping::spread, 0, 6), 6u);
+  EXPECT_EQ(lane_count(Mapping::thread, 0, 128), 16u);
+  EXPECT_EQ(lane_count(Mapping::communicator, 40, 2), 40u);
+  EXPECT_EQ(lane_count(Mapping::one, 40, 6), 1u);
 }
 
 TEST(Mapping, AllLanesAreDueAfterSoManyTurnsThatFoundNothing) {
@@ -46,87 +48,113 @@ TEST(Mapping, AllLanesAreDueAfterSoManyTurnsThatFoundNothing) {
   for (int turn = 1; turn <= 16 * 256; ++turn) EXPECT_EQ(turns.add(true, 256), turn == 16 * 256);
 }
 
-TEST(VciPool, LanesAreMadeWhenTheyAreWanted) {
+/// All lanes have one.
+struct OneReceiver final : VciPool::Receivers {
+  explicit OneReceiver(net::Receiver& one) : receiver(one) {}
+  net::Receiver& of_lane(std::uint32_t) override { return receiver; }
+  net::Receiver& receiver;
+};
+
+/// A pool on a network that does what it is told.
+struct FakePool {
+  explicit FakePool(VciPool::Options options) : pool(fabric, receivers, options) {}
   FakeFabric fabric;
   NoReceiver receiver;
-  VciPool pool(fabric, receiver, {3, Mapping::round_robin, 4});
-  EXPECT_TRUE(fabric.lanes.empty());
-  std::vector<Vci*> lanes;
-  for (std::size_t i = 0; i < 7; ++i) {
-    lanes.push_back(pool.for_channel().value());
-    EXPECT_EQ(fabric.lanes.size(), std::min<std::size_t>(i + 1, 3));
-  }
-  EXPECT_EQ(std::set<Vci*>(lanes.begin(), lanes.end()).size(), 3u);
-  EXPECT_EQ(lanes[0], lanes[3]);
-  EXPECT_EQ(pool.at(1).value(), lanes[1]);
+  OneReceiver receivers{receiver};
+  VciPool pool;
+};
+
+TEST(VciPool, LanesAreMadeWhenTheyAreWanted) {
+  FakePool of({3, Mapping::spread, 4});
+  EXPECT_TRUE(of.fabric.lanes.empty());
+  Vci* const second = of.pool.at(1).value();
+  EXPECT_EQ(of.fabric.lanes.size(), 1u);
+  EXPECT_EQ(of.pool.at(1).value(), second);
+  EXPECT_NE(of.pool.at(2).value(), second);
+  EXPECT_EQ(of.fabric.lanes.size(), 2u);
 }
 
-TEST(VciPool, AThreadsChannelsShareALane) {
-  FakeFabric fabric;
-  NoReceiver receiver;
-  VciPool pool(fabric, receiver, {64, Mapping::thread, 4});
-  Vci* const mine = pool.for_channel().value();
-  EXPECT_EQ(pool.for_channel().value(), mine);
-  Vci* others = nullptr;
-  std::thread([&] { others = pool.for_channel().value(); }).join();
+TEST(VciPool, ChannelsAreSpreadAndGiveTheirPlacesBack) {
+  FakePool of({3, Mapping::spread, 4});
+  std::vector<VciPool::Place> places;
+  for (const std::uint32_t expected : {1u, 2u, 0u, 1u, 2u, 0u}) {
+    EXPECT_EQ(of.pool.choose(1, 0), expected);
+    places.push_back(of.pool.take_place(expected));
+  }
+  places.erase(places.begin() + 2);  // a place on lane 0
+  EXPECT_EQ(of.pool.choose(1, 0), 0u);
+}
+
+TEST(VciPool, AThreadsChannelsShareALaneAndACommunicatorsDo) {
+  FakePool thread({64, Mapping::thread, 4}), communicator({5, Mapping::communicator, 4});
+  const std::uint32_t mine = thread.pool.choose(0, 1);
+  const auto place = thread.pool.take_place(mine);
+  EXPECT_EQ(thread.pool.choose(0, 2), mine);
+  std::uint32_t others = mine;
+  std::thread([&] { others = thread.pool.choose(0, 1); }).join();
   EXPECT_NE(others, mine);
-  EXPECT_EQ(fabric.lanes.size(), 2u);
+  EXPECT_EQ(communicator.pool.choose(0, 12), 2u);
+}
+
+TEST(VciPool, ADeadLaneGetsNoChannelAsLongAsOthersLive) {
+  for (const Mapping mapping : {Mapping::spread, Mapping::communicator}) {
+    FakePool of({2, mapping, 4});
+    for (std::uint32_t index = 0; index < 2; ++index) ASSERT_TRUE(of.pool.at(index).has_value());
+    of.fabric.lanes[0]->poll_error = Errc::kSystem;
+    (void)of.pool.at(0).value()->progress();
+    EXPECT_EQ(of.pool.choose(0, 0), 1u);
+    of.fabric.lanes[1]->poll_error = Errc::kSystem;
+    (void)of.pool.at(1).value()->progress();
+    EXPECT_EQ(of.pool.choose(0, 0), 0u);
+  }
 }
 
 TEST(VciPool, ALaneThatCannotBeMadeIsToldAndTriedAgain) {
-  FakeFabric fabric;
-  NoReceiver receiver;
-  fabric.open_error = Errc::kNoMemory;
-  VciPool pool(fabric, receiver, {1, Mapping::one, 4});
-  EXPECT_EQ(pool.for_channel().error().code(), Errc::kNoMemory);
-  fabric.open_error = {};
-  EXPECT_TRUE(pool.for_channel().has_value());
+  FakePool of({1, Mapping::one, 4});
+  of.fabric.open_error = Errc::kNoMemory;
+  EXPECT_EQ(of.pool.at(0).error().code(), Errc::kNoMemory);
+  of.fabric.open_error = {};
+  EXPECT_TRUE(of.pool.at(0).has_value());
 }
 
 // What figure 9 of the lanes' paper hangs on: what a thread waits for depends on a lane on which
 // nobody waits.
 TEST(VciPool, AWaitingThreadPollsItsOwnLaneFirstAndSometimesAll) {
-  FakeFabric fabric;
-  NoReceiver receiver;
   constexpr std::uint32_t kMisses = 4;
-  VciPool pool(fabric, receiver, {3, Mapping::round_robin, kMisses});
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(pool.for_channel().has_value());
-  Vci& own = *pool.at(1).value();
-  const auto polls = [&](std::size_t lane) { return fabric.lanes[lane]->polls; };
-  for (std::uint32_t turn = 0; polls(0) == 0 && turn < 100; ++turn) (void)pool.progress(own);
+  FakePool of({3, Mapping::spread, kMisses});
+  for (std::uint32_t index = 0; index < 3; ++index) ASSERT_TRUE(of.pool.at(index).has_value());
+  Vci& own = *of.pool.at(1).value();
+  const auto polls = [&](std::size_t lane) { return of.fabric.lanes[lane]->polls; };
+  for (std::uint32_t turn = 0; polls(0) == 0 && turn < 100; ++turn) (void)of.pool.progress(own);
   ASSERT_EQ(polls(0), 1u) << "whatever the thread had missed before";
   const std::uint32_t before = polls(1);
-  fabric.lanes[2]->arrived = {8};
-  for (std::uint32_t turn = 1; turn < kMisses; ++turn) EXPECT_EQ(pool.progress(own), 0u);
+  of.fabric.lanes[2]->arrived = {8};
+  for (std::uint32_t turn = 1; turn < kMisses; ++turn) EXPECT_EQ(of.pool.progress(own), 0u);
   EXPECT_EQ(polls(0), 1u);
-  EXPECT_TRUE(receiver.heard.empty());
-  EXPECT_EQ(pool.progress(own), 1u);
-  EXPECT_EQ(receiver.heard, std::vector<std::uint32_t>{8});
+  EXPECT_TRUE(of.receiver.heard.empty());
+  EXPECT_EQ(of.pool.progress(own), 1u);
+  EXPECT_EQ(of.receiver.heard, std::vector<std::uint32_t>{8});
   EXPECT_EQ(polls(0), 2u);
   EXPECT_EQ(polls(1), before + kMisses) << "its own has had its turn";
 }
 
 TEST(VciPool, ALaneThatIsAlwaysBusyKeepsNobodyFromTheOthers) {
-  FakeFabric fabric;
-  NoReceiver receiver;
   constexpr std::uint32_t kMisses = 4;
-  VciPool pool(fabric, receiver, {2, Mapping::round_robin, kMisses});
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(pool.for_channel().has_value());
+  FakePool of({2, Mapping::spread, kMisses});
+  for (std::uint32_t index = 0; index < 2; ++index) ASSERT_TRUE(of.pool.at(index).has_value());
   for (std::uint32_t turn = 0; turn < 16 * kMisses; ++turn) {
-    fabric.lanes[0]->arrived = {1};
-    (void)pool.progress(*pool.at(0).value());
+    of.fabric.lanes[0]->arrived = {1};
+    (void)of.pool.progress(*of.pool.at(0).value());
   }
-  EXPECT_GE(fabric.lanes[1]->polls, 1u);
+  EXPECT_GE(of.fabric.lanes[1]->polls, 1u);
 }
 
 TEST(VciPool, TheHelperPollsAll) {
-  FakeFabric fabric;
-  NoReceiver receiver;
-  VciPool pool(fabric, receiver, {2, Mapping::round_robin, 4});
-  EXPECT_EQ(pool.progress_all(), 0u);
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(pool.for_channel().has_value());
-  for (auto& lane : fabric.lanes) lane->arrived = {1};
-  EXPECT_EQ(pool.progress_all(), 2u);
+  FakePool of({2, Mapping::spread, 4});
+  EXPECT_EQ(of.pool.progress_all(), 0u);
+  for (std::uint32_t index = 0; index < 2; ++index) ASSERT_TRUE(of.pool.at(index).has_value());
+  for (auto& lane : of.fabric.lanes) lane->arrived = {1};
+  EXPECT_EQ(of.pool.progress_all(), 2u);
 }
 
 TEST(VciPool, OptionsAreRead) {
