@@ -90,6 +90,8 @@ class Fabric final : public net::Fabric {
   /// The process of the endpoint that was opened as the `number`-th (from 0) dies, as far as peers
   /// can tell: what is under way to and from it completes with kPeerDown, and its poll fails.
   void kill_endpoint(std::uint32_t number);
+  /// The same of all endpoints of a process: of the n-th for_process(), from 1.
+  void kill_process(std::uint32_t process);
 
   std::vector<Violation> take_violations();
 

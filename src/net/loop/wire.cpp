@@ -155,14 +155,23 @@ void Wire::kill_endpoint(std::uint32_t number) {
   const net::UnseenGuard guard(lock_);
   const auto dies = std::find_if(ports_.begin(), ports_.end(),
                                  [&](const Port* port) { return port->number == number; });
-  if (dies == ports_.end()) return;
-  (*dies)->dead = Errc::kPeerDown;
+  if (dies != ports_.end()) kill_locked(**dies);
+}
+
+void Wire::kill_process(std::uint32_t process) {
+  const net::UnseenGuard guard(lock_);
+  for (Port* const port : ports_)
+    if (port->process == process) kill_locked(*port);
+}
+
+void Wire::kill_locked(Port& port) {
+  port.dead = Errc::kPeerDown;
   for (const auto& [own, end] : ends_) {
     const auto peer = ends_.find(end->peer);
-    const bool is_of_peer = peer != ends_.end() && peer->second->port == *dies;
-    if (end->port == *dies || is_of_peer) break_locked(*end, Errc::kPeerDown);
+    const bool is_of_peer = peer != ends_.end() && peer->second->port == &port;
+    if (end->port == &port || is_of_peer) break_locked(*end, Errc::kPeerDown);
   }
-  ring_locked(*dies);
+  ring_locked(&port);
 }
 
 // --- posts --------------------------------------------------------------------------------------

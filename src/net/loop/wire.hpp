@@ -160,6 +160,7 @@ class Wire {
   std::uint64_t settle();
   std::size_t under_way_count();
   void kill_endpoint(std::uint32_t number);
+  void kill_process(std::uint32_t process);
   void report(Offence offence, const std::string& detail);
   std::vector<Violation> take_violations();
 
@@ -193,6 +194,7 @@ class Wire {
   void complete_locked(Flight& flight);
   void fail_locked(Flight& flight, Status status);
   void break_locked(End& end, Status status);
+  void kill_locked(Port& port);
 
   const Fabric::Options options_;
   net::UnseenLock lock_;
