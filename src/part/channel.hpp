@@ -71,7 +71,6 @@ struct PeerState {
   bool push_allowed = false;  ///< attach, from here into its memory
   bool pull_allowed = false;
   std::atomic<bool> down{false};
-  std::atomic<bool> link_lost{false};  ///< over the network there is no way to it, nor back
   std::set<std::uint32_t> segments_sent;
   std::unordered_map<std::uint32_t, std::shared_ptr<shm::Segment>> segments;  ///< its shared ones
   std::unordered_map<std::uint32_t, UniqueFd> unmapped;  ///< those for which memory was refused

@@ -69,7 +69,9 @@ Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net:
     fabric = std::move(opened).value();
   }
   if (fabric) {
-    auto network = Network::create(std::move(fabric), counters_);
+    auto lanes = vci::VciPool::Options::of(config_);
+    if (!lanes) return lanes.error();
+    auto network = Network::create(std::move(fabric), *lanes, counters_);
     if (!network) return network.error();
     network_ = std::move(network).value();
   }
@@ -78,7 +80,7 @@ Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net:
   auto plane = control::Plane::create(std::move(own), *this, std::move(remote));
   if (!plane) return plane.error();
   plane_ = std::move(plane).value();
-  if (network_ && !plane_->watch(*network_).ok())
+  if (network_ && !network_->watch_by(*plane_))
     log_warn("%s has no wait object: bytes move only while both sides are in calls of the MPI",
              network_->limits().provider.c_str());
   return {};
@@ -87,7 +89,7 @@ Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net:
 EngineImpl::~EngineImpl() {
   if (network_) {
     network_->settle();
-    plane_->unwatch(*network_);
+    network_->unwatch(*plane_);
   }
   plane_.reset();
 }

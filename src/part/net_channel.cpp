@@ -31,9 +31,10 @@ void NetBuffer::unpack(std::uint64_t offset, std::uint64_t length) const noexcep
 }
 
 bool NetHalf::is_cut_off() const noexcept {
-  // acquire: pairs with on_peer_down's and lose_link_locked's release.
+  const NetLink& way = link();
+  // acquire: pairs with on_peer_down's and NetLinks::lose()'s release.
   return path_.peer->down.load(std::memory_order_acquire) ||
-         path_.peer->link_lost.load(std::memory_order_acquire) || path_.vci->is_dead();
+         way.is_lost.load(std::memory_order_acquire) || way.vci.is_dead();
 }
 
 bool NetHalf::peer_is_gone() const noexcept { return is_cut_off() || peer_closed(); }
@@ -87,7 +88,7 @@ void NetHalf::on_peer_fail(Status status, std::string text) {
 /// Failed, but the program gets its buffer back only when nobody on either side moves any more.
 Completion NetHalf::failed_once_quiet() {
   if (in_use_.shut()) tell_failure();
-  if (!in_use_.is_quiet()) (void)path_.vci->progress();
+  if (!in_use_.is_quiet()) progress();
   // acquire: pairs with on_peer_fail()'s release.
   const bool peer_is_quiet = peer_quiet_.load(std::memory_order_acquire) || peer_is_gone();
   return in_use_.is_quiet() && peer_is_quiet ? Completion::failed : Completion::pending;

@@ -16,11 +16,11 @@
 #include <utility>
 #include <vector>
 
-#include "control/watched.hpp"
 #include "net/immediate.hpp"
 #include "net/provider.hpp"
 #include "part/arrival.hpp"
 #include "part/channel.hpp"
+#include "part/net_links.hpp"
 #include "part/net_records.hpp"
 #include "part/net_words.hpp"
 #include "part/side.hpp"
@@ -93,18 +93,17 @@ class NetBuffer {
 
 /// What both halves have of their peer.
 struct NetPath {
-  vci::Vci* vci;
-  net::Link* link;
+  NetLink* link;  ///< at first; a receive's may change when it is matched
+  vci::VciPool* lanes;
   std::shared_ptr<PeerState> peer;
-  bool is_progress_manual;   ///< what the peer has stored is seen only after a poll
-  control::Watched* helper;  ///< serves the lane while it is on
+  bool is_progress_manual;  ///< what the peer has stored is seen only after a poll
 };
 
 /// Common to both halves: failing together, leaving, and the peer's end.
 /// Thread safety: thread-safe.
 class NetHalf {
  public:
-  NetHalf(NetPath path, Kind kind) : path_(std::move(path)), kind_(kind) {}
+  NetHalf(NetPath path, Kind kind) : path_(std::move(path)), link_(path_.link), kind_(kind) {}
   void on_peer_fail(Status status, std::string text);
   /// The peer has freed its half after `rounds` rounds, whose last bytes may still be on their way.
   void on_peer_closed(std::uint64_t rounds) noexcept {
@@ -120,12 +119,15 @@ class NetHalf {
   /// A round is over, or the half is freed: as long as something is under way the lane is served
   /// on.
   void end_watch() noexcept {
-    if (!is_watched_ || !in_use_.is_free()) return;
-    path_.helper->turn_off();
-    is_watched_ = false;
+    // relaxed, twice: the lane outlives all of this, and its word orders what it has to.
+    if (watched_.load(std::memory_order_relaxed) == nullptr || !in_use_.is_free()) return;
+    if (NetLane* const lane = watched_.exchange(nullptr, std::memory_order_relaxed))
+      lane->turn_off();
   }
   bool has_failed() const noexcept { return failure_.failed(); }
   const NetPath& path() const noexcept { return path_; }
+  /// acquire: pairs with take_link()'s release.
+  NetLink& link() const noexcept { return *link_.load(std::memory_order_acquire); }
   bool is_closed = false;  ///< the peer has been told that it is freed; guarded by the network
   std::uint64_t channel() const noexcept { return channel_.load(std::memory_order_relaxed); }
 
@@ -145,9 +147,20 @@ class NetHalf {
   bool lacks_peer(std::uint64_t round) const noexcept;
   /// The same whatever the round.
   bool peer_is_gone() const noexcept;
+  /// From now on all goes this way, which nothing has gone yet. Before anybody is told of the
+  /// match.
+  void take_link(NetLink& link) {
+    place_ = path_.lanes->take_place(link.lane_index);
+    link_.store(&link, std::memory_order_release);  // pairs with link()'s acquire
+  }
+  vci::Vci& vci() const noexcept { return link().vci; }
+  /// One turn of whoever waits.
+  void progress() const noexcept { (void)path_.lanes->progress(vci()); }
   /// In Start: from now on somebody serves the lane although the program does not call.
   void begin_watch() noexcept {
-    if (!std::exchange(is_watched_, true)) path_.helper->turn_on();
+    NetLane& lane = link().lane;
+    // relaxed: as in end_watch().
+    if (watched_.exchange(&lane, std::memory_order_relaxed) == nullptr) lane.turn_on();
   }
   /// Why a round that lacks its peer can't end.
   void give_up_on_peer(const InitArgs& args);
@@ -155,9 +168,11 @@ class NetHalf {
   void tell_failure();
 
   const NetPath path_;
+  std::atomic<NetLink*> link_;
+  vci::VciPool::Place place_;  // guarded by the network's mutex
   const Kind kind_;
-  bool is_watched_ = false;                // whoever calls Start and ends rounds
-  std::atomic<std::uint64_t> channel_{0};  // relaxed: written before the peer is told of it
+  std::atomic<NetLane*> watched_{nullptr};  // whose helper's watch has been turned on
+  std::atomic<std::uint64_t> channel_{0};   // relaxed: written before the peer is told of it
   FailureSlot failure_;
   InUse in_use_;
   std::atomic<bool> told_{false}, peer_quiet_{false};
@@ -252,8 +267,8 @@ class NetRecv final : public RecvRequest, public NetHalf {
     NetWords notices;
     std::uint16_t slot = 0;
   };
-  /// @return what the sender is to be told once the link is ready
-  record::NetAccept match(Match match);
+  /// @return what the sender is to be told once `link`, which it has chosen, is ready
+  record::NetAccept match(Match match, NetLink& link);
   /// The sender has been told: Starts give credit from now on.
   void accept();
   bool matched() const noexcept { return matched_.load(std::memory_order_acquire); }

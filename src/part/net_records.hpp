@@ -19,16 +19,18 @@ enum class NetType : std::uint16_t {
   fail = 21,  ///< Fail
 };
 
-/// Either side, once: what the other one's link connects to; followed by `bytes` bytes.
+/// Either side, once a link: what the other one's connects to; followed by `bytes` bytes.
 struct NetOffer {
   std::uint32_t bytes;
-  std::uint32_t reserved;
+  std::uint32_t link;
 };
 
 /// The link to the peer is connected: the peer may use it. Or it can't be had: nobody may.
 struct NetReady {
   std::int32_t code;  ///< Errc; 0: connected
   std::int32_t detail;
+  std::uint32_t link;
+  std::uint32_t reserved;
 };
 
 /// Sender to receiver, once a channel, in the order of the Psend_init calls.
@@ -41,6 +43,8 @@ struct NetInit {
   std::uint32_t generation;   ///< of what the receiver stores into `control`
   net::RemoteMemory data;     ///< the packed bytes
   net::RemoteMemory control;  ///< credit, then from kFinWords on one FIN a cell
+  std::uint32_t link;         ///< by which all of the channel travels
+  std::uint32_t reserved;
 };
 
 /// Receiver to sender: matched, and the link is ready.

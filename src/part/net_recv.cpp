@@ -13,13 +13,11 @@ NetRecv::NetRecv(InitArgs args, NetBuffer buffer, NetPath path, Counters* counte
       args_(std::move(args)),
       counters_(*counters),
       buffer_(std::move(buffer)) {
-  for (CreditWork& credit : credits_) {
-    credit.channel = this;
-    credit.link = path_.link;
-  }
+  for (CreditWork& credit : credits_) credit.channel = this;
 }
 
-record::NetAccept NetRecv::match(Match match) {
+record::NetAccept NetRecv::match(Match match, NetLink& link) {
+  take_link(link);
   channel_.store(match.init.channel, std::memory_order_relaxed);
   const BlockShape shape{
       Mode::direct, match.init.partitions, 0, 0, 0, 0, match.init.partition_bytes};
@@ -30,10 +28,11 @@ record::NetAccept NetRecv::match(Match match) {
   fins_ = std::make_unique<FinWork[]>(cells_->count());
   for (std::uint32_t cell = 0; cell < cells_->count(); ++cell) {
     reads_[cell].channel = this;
-    reads_[cell].link = path_.link;
+    reads_[cell].link = link.link.get();
     fins_[cell].channel = this;
-    fins_[cell].link = path_.link;
+    fins_[cell].link = link.link.get();
   }
+  for (CreditWork& credit : credits_) credit.link = link.link.get();
   const record::NetAccept accept{match.init.channel, match.notices.generation, match.slot,
                                  buffer_->memory()->remote(), match.notices.remote};
   match_.emplace(std::move(match));
@@ -61,6 +60,7 @@ void NetRecv::accept() {
     is_accepted_ = true;
     if (!std::exchange(start_waits_, false)) return;
   }
+  begin_watch();
   open(1);
 }
 
@@ -72,12 +72,12 @@ Status NetRecv::start() {
   round_.store(next, std::memory_order_relaxed);
   round_mark_.store(mark_of(next), std::memory_order_relaxed);
   active_.store(true, std::memory_order_relaxed);
-  begin_watch();
   {
     const std::scoped_lock lock(start_mutex_);
     start_waits_ = !is_accepted_;
     if (start_waits_) return {};
   }
+  begin_watch();
   open(next);
   return {};
 }
@@ -106,7 +106,7 @@ void NetRecv::give_credit(std::uint64_t round) {
   work.kind = vci::Work::Kind::small;
   work.transfer.remote = match_->init.control;
   work.complete = &NetRecv::credit_sent;
-  path_.vci->post(work);
+  vci().post(work);
 }
 
 void NetRecv::credit_sent(net::Operation& operation, Status status) {
@@ -168,7 +168,7 @@ void NetRecv::pull(Run cells) {
                    {match_->init.data.address + offset, match_->init.data.key},
                    run.count * match_->init.partition_bytes};
   work.complete = &NetRecv::pulled;
-  path_.vci->post(work);
+  vci().post(work);
 }
 
 void NetRecv::pulled(net::Operation& operation, Status status) {
@@ -206,7 +206,7 @@ void NetRecv::post_fin(FinWork& work, std::uint32_t cell, std::uint64_t word) {
   work.transfer.remote = {match_->init.control.address + (kFinWords + cell) * sizeof(word),
                           match_->init.control.key};
   work.complete = &NetRecv::fin_sent;
-  path_.vci->post(work);
+  vci().post(work);
 }
 
 void NetRecv::fin_sent(net::Operation& operation, Status status) {
@@ -258,7 +258,7 @@ Status NetRecv::look(std::int32_t partition, bool* arrived) {
   if (*arrived) return {};
   if (failure_.failed() || lacks_peer(round()))
     return poll() == Completion::failed ? failure_.status() : Status{};
-  (void)path_.vci->progress();
+  progress();
   *arrived = is_there();
   return {};
 }
@@ -271,10 +271,10 @@ Completion NetRecv::poll() {
   if (!active()) return Completion::complete;
   if (complete()) return Completion::complete;
   if (failure_.failed()) return usable() ? failed_once_quiet() : Completion::failed;
-  (void)path_.vci->progress();
+  progress();
   if (complete()) return Completion::complete;
   if (!lacks_peer(round())) return Completion::pending;
-  path_.vci->drain();  // what a peer that is gone has sent still counts
+  vci().drain();  // what a peer that is gone has sent still counts
   if (complete()) return Completion::complete;
   give_up_on_peer(args_);
   return usable() ? failed_once_quiet() : Completion::failed;

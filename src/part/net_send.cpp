@@ -21,9 +21,10 @@ NetSend::NetSend(Parts parts)
       works_(std::make_unique<CellWork[]>(cells_.count())) {
   channel_.store(parts.id, std::memory_order_relaxed);
   (void)side_.choose(parts.boundaries);  // the block was made for these
+  take_link(*path_.link);
   for (std::uint32_t cell = 0; cell < cells_.count(); ++cell) {
     works_[cell].channel = this;
-    works_[cell].link = path_.link;
+    works_[cell].link = path_.link->link.get();
   }
   if (parts.shape.partitions > net::kCellsMax * kGroupPartitionsMax)
     parts_ = std::make_unique<std::atomic<std::uint64_t>[]>(cells_.count());
@@ -39,7 +40,9 @@ record::NetInit NetSend::init_record() const {
           static_cast<std::uint32_t>(partitions_),
           net_words_.generation,
           buffer_->memory()->remote(),
-          net_words_.remote};
+          net_words_.remote,
+          link().number,
+          0};
 }
 
 Status NetSend::start() {
@@ -124,11 +127,11 @@ void NetSend::send(Run cells) {
   buffer_->pack(run.first * partition_bytes_, run.count * partition_bytes_);
   bool may_push = has_credit();
   if (!may_push && path_.is_progress_manual) {
-    (void)path_.vci->progress();
+    (void)vci().progress();
     may_push = has_credit();
   }
   may_push ? push(work, run) : leave_notice(work);
-  path_.vci->post(work);
+  vci().post(work);
 }
 
 void NetSend::push(CellWork& work, Run run) {
@@ -199,11 +202,11 @@ Completion NetSend::poll() {
   if (!active()) return Completion::complete;
   if (complete()) return Completion::complete;
   if (failure_.failed()) return failed_once_quiet();
-  (void)path_.vci->progress();
+  progress();
   look_for_fins();
   if (complete()) return Completion::complete;
   if (!lacks_peer(round())) return Completion::pending;
-  path_.vci->drain();  // what a peer that is gone has sent still counts
+  vci().drain();  // what a peer that is gone has sent still counts
   look_for_fins();
   if (complete()) return Completion::complete;
   give_up_on_peer(args_);

@@ -41,13 +41,20 @@ MatchKey key_of(const record::NetInit& init) {
 }  // namespace
 
 Result<std::unique_ptr<Network>> Network::create(std::unique_ptr<net::Fabric> fabric,
-                                                 Counters& counters) {
+                                                 vci::VciPool::Options lanes, Counters& counters) {
   std::unique_ptr<Network> network(new Network(std::move(fabric), counters));
-  auto vci = vci::Vci::create(*network->fabric_, *network);
-  if (!vci) return vci.error();
-  network->vci_ = std::move(vci).value();
-  network->wait_fd_ = network->vci_->wait_fd();
+  auto links = NetLinks::create(*network->fabric_, lanes);
+  if (!links) return links.error();
+  network->links_ = std::move(links).value();
   return network;
+}
+
+void Network::unwatch(control::Plane& plane) {
+  {
+    const std::scoped_lock lock(mutex_);
+    (void)links_->watch_by(nullptr);  // no lane is added from now on
+  }
+  links_->unwatch(plane);  // not under the mutex: the helper may want it
 }
 
 void Network::settle() {
@@ -58,12 +65,7 @@ void Network::settle() {
     return leaving_sends_.empty() && leaving_receives_.empty();
   };
   while (!is_empty() && std::chrono::steady_clock::now() < deadline)
-    if (vci_->progress() == 0) ::sched_yield();
-}
-
-Network::~Network() {
-  for (auto& [peer, of_peer] : peers_)
-    if (of_peer.link) vci_->close_link(std::move(of_peer.link));
+    if (lanes().progress_all() == 0) ::sched_yield();
 }
 
 std::shared_ptr<PeerState> Network::who_left(const control::Address& address) {
@@ -80,30 +82,6 @@ void Network::fail_posted(const MatchKey& key, const char* why) {
     (*posted)->fail_unmatched(0, Errc::kUnreachable,
                               "the " + describe((*posted)->args(), Kind::receive) + " from " +
                                   (*posted)->args().peer + why);
-}
-
-Result<Network::NetPeer*> Network::peer_locked(const std::shared_ptr<PeerState>& state) {
-  // relaxed: under the mutex, as it is stored.
-  if (state->link_lost.load(std::memory_order_relaxed)) return Errc::kUnreachable;
-  NetPeer& peer = peers_[state->peer];
-  if (peer.link) return &peer;
-  peer.state = state;
-  auto link = vci_->open_link();
-  if (!link) return link.error();
-  peer.link = std::move(link).value();
-  const auto offer = peer.link->offer();
-  const record::NetOffer head{static_cast<std::uint32_t>(offer.size()), 0};
-  std::vector<std::byte> payload(sizeof(head) + offer.size());
-  std::memcpy(payload.data(), &head, sizeof(head));
-  std::memcpy(payload.data() + sizeof(head), offer.data(), offer.size());
-  LARKLANE_TRY(state->peer->send(static_cast<std::uint16_t>(record::NetType::offer), payload));
-  return &peer;
-}
-
-Result<NetPath> Network::path_locked(const std::shared_ptr<PeerState>& state) {
-  auto peer = peer_locked(state);
-  if (!peer) return peer.error();
-  return NetPath{vci_.get(), (*peer)->link.get(), state, limits().is_progress_manual, this};
 }
 
 Result<SendRequest*> Network::send_init(const InitArgs& args,
@@ -126,13 +104,13 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
 
   const std::scoped_lock lock(mutex_);
   reap_locked();
-  auto path = path_locked(peer);
-  if (!path) return path.error();
+  auto link = links_->for_send(peer, args.context.low);
+  if (!link) return link.error();
   auto words = controls_.take(kFinWords + cells.count());
   if (!words) return words.error();
   auto channel = std::make_shared<NetSend>(NetSend::Parts{++last_channel_, args, shape, groups,
                                                           std::move(buffer).value(), *words,
-                                                          std::move(path).value(), &counters_});
+                                                          path_locked(**link), &counters_});
   const record::NetInit init = channel->init_record();
   if (const Status sent = peer->peer->send(static_cast<std::uint16_t>(record::NetType::init),
                                            std::as_bytes(std::span(&init, 1)));
@@ -151,10 +129,10 @@ Result<RecvRequest*> Network::recv_init(const InitArgs& args,
   if (!buffer) return buffer.error();
   const std::scoped_lock lock(mutex_);
   reap_locked();
-  auto path = path_locked(peer);
-  if (!path) return path.error();
-  auto channel = std::make_shared<NetRecv>(args, std::move(buffer).value(), std::move(path).value(),
-                                           &counters_);
+  auto link = links_->first_of(peer);
+  if (!link) return link.error();
+  auto channel =
+      std::make_shared<NetRecv>(args, std::move(buffer).value(), path_locked(**link), &counters_);
   if (auto incoming = matching_.take_incoming(key_of(args)))
     match_locked(channel, *incoming);
   else if (peer->down.load(
@@ -194,7 +172,7 @@ void Network::reap_locked() {
     channel->forget_buffer();
     if (!channel->is_idle()) return false;
     // Whoever had the last completion of one that has failed is telling the peer yet.
-    if (channel->has_failed()) vci_->exclusively([] {});
+    if (channel->has_failed()) channel->link().vci.exclusively([] {});
     channel->end_watch();
     channel->is_closed = true;
     send_record(*channel->path().peer, record::NetType::close,
@@ -224,14 +202,12 @@ void Network::reap_locked() {
 void Network::release_locked(NetRecv& channel) {
   if (channel.usable()) {
     const NetRecv::Match& match = channel.its_match();
-    vci_->exclusively([&] {
-      // relaxed: the lane's lock orders it.
-      slots_[match.slot].store(nullptr, std::memory_order_relaxed);
-    });
-    vci_->release_immediates(2 * net::Cells(match.init.partitions).count());
+    NetLink& link = channel.link();
+    link.lane.clear_slot(match.slot);
+    link.vci.release_immediates(2 * net::Cells(match.init.partitions).count());
     if (!channel.has_failed()) {
       notices_.give_back(match.notices);
-      free_slots_.push_back(match.slot);
+      link.lane.give_back(match.slot);
     }
   }
   matched_.erase({channel.path().peer->peer, channel.channel()});
@@ -246,15 +222,9 @@ void Network::on_record(const std::shared_ptr<PeerState>& peer, const control::R
   }
   const std::scoped_lock lock(mutex_);
   if (record::NetReady ready; type == record::NetType::offer) {
-    auto known = peer_locked(peer);
-    if (!known) {
-      if (!peer->peer->is_down()) lose_link_locked(*peer, known.error(), false);
-      return;
-    }
-    on_offer_locked(**known, record.payload);
+    links_->on_offer(peer, record.payload);
   } else if (type == record::NetType::ready && record::read(record.payload, ready)) {
-    if (auto known = peers_.find(peer->peer); known != peers_.end())
-      on_ready_locked(known->second, ready);
+    on_ready_locked(peer, ready);
   } else if (record::NetInit init;
              type == record::NetType::init && record::read(record.payload, init)) {
     on_init_locked(peer, init);
@@ -267,42 +237,18 @@ void Network::on_record(const std::shared_ptr<PeerState>& peer, const control::R
   }
 }
 
-void Network::on_offer_locked(NetPeer& peer, std::span<const std::byte> payload) {
-  record::NetOffer head;
-  if (peer.is_connected || !record::read(payload, head) ||
-      head.bytes > payload.size() - sizeof(head))
-    return;
-  const auto offer = payload.subspan(sizeof(head), head.bytes);
-  if (const Status status = vci_->connect(*peer.link, offer); !status.ok())
-    return lose_link_locked(*peer.state, status, false);
-  peer.is_connected = true;
-  send_record(*peer.state, record::NetType::ready, record::NetReady{0, 0});
+void Network::on_ready_locked(const std::shared_ptr<PeerState>& peer,
+                              const record::NetReady& ready) {
+  NetLink* const link = links_->on_ready(peer, ready);
+  if (link == nullptr) return;
+  for (auto& [channel, accept] : std::exchange(link->accepts, {}))
+    send_accept_locked(*link, channel, accept);
 }
 
-/// All rounds with the peer fail, on both sides. @param is_told  it is the peer who says so
-void Network::lose_link_locked(PeerState& peer, Status status, bool is_told) {
-  // release: pairs with is_cut_off()'s acquire.
-  if (peer.link_lost.exchange(true, std::memory_order_release)) return;
-  log_warn("%s: no link %s %s: %s (%d)", limits().provider.c_str(), is_told ? "back from" : "to",
-           peer.peer->address().c_str(), errc_name(status.code()), status.detail());
-  if (!is_told)
-    send_record(peer, record::NetType::ready,
-                record::NetReady{static_cast<std::int32_t>(status.code()), status.detail()});
-}
-
-void Network::on_ready_locked(NetPeer& peer, const record::NetReady& ready) {
-  if (ready.code != 0)
-    return lose_link_locked(*peer.state, Status(Errc::kUnreachable, ready.detail), true);
-  if (!peer.is_connected) return;
-  peer.is_ready = true;
-  for (auto& [channel, accept] : std::exchange(peer.accepts, {}))
-    send_accept_locked(peer, channel, accept);
-}
-
-void Network::send_accept_locked(NetPeer& peer, const std::shared_ptr<NetRecv>& channel,
+void Network::send_accept_locked(NetLink& link, const std::shared_ptr<NetRecv>& channel,
                                  const record::NetAccept& accept) {
-  if (!peer.is_ready) return peer.accepts.emplace_back(channel, accept), void();
-  send_record(*peer.state, record::NetType::accept, accept);
+  if (!link.is_ready) return link.accepts.emplace_back(channel, accept), void();
+  send_record(*link.peer, record::NetType::accept, accept);
   channel->accept();
 }
 
@@ -334,50 +280,36 @@ void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incomi
         init.channel, Errc::kSizeMismatch,
         who + " was matched by a send of " + std::to_string(send_bytes) + " bytes");
   }
+  // Its INIT follows the offer of the link. A link that is lost fails the round that uses it.
+  NetLink* const link = links_->find(*incoming.peer->peer, init.link);
   NetRecv::Match match;
-  if (const Status status = take_match_locked(*channel, init, &match); !status.ok()) {
+  const Status status = link == nullptr || !link->link
+                            ? Status(Errc::kUnreachable)
+                            : take_match_locked(*channel, init, *link, &match);
+  if (!status.ok()) {
     send_fail(*incoming.peer, init.channel, status, 0);
     return channel->fail_unmatched(init.channel, status,
                                    who + " can't be taken up: " + errc_name(status.code()));
   }
-  send_accept_locked(peers_[incoming.peer->peer], channel, channel->match(match));
+  send_accept_locked(*link, channel, channel->match(match, *link));
 }
 
 /// What a matched receive needs of this process.
-Status Network::take_match_locked(NetRecv& channel, const record::NetInit& init,
+Status Network::take_match_locked(NetRecv& channel, const record::NetInit& init, NetLink& link,
                                   NetRecv::Match* match) {
   const std::uint32_t cells = net::Cells(init.partitions).count();
-  if (free_slots_.empty() && used_slots_ == kSlots) return Errc::kNoMemory;
   // A push or a notice a cell in one round, a notice a cell in the next one: no more can come
   // before some have been served.
-  LARKLANE_TRY(vci_->reserve_immediates(2 * cells));
+  LARKLANE_TRY(link.vci.reserve_immediates(2 * cells));
   auto notices = notices_.take(cells);
-  if (!notices) {
-    vci_->release_immediates(2 * cells);
-    return notices.error();
+  auto slot = notices ? link.lane.take_slot(channel) : Result<std::uint16_t>(notices.error());
+  if (!slot) {
+    if (notices) notices_.give_back(*notices);
+    link.vci.release_immediates(2 * cells);
+    return slot.error();
   }
-  match->init = init;
-  match->notices = *notices;
-  if (free_slots_.empty()) {
-    match->slot = static_cast<std::uint16_t>(used_slots_++);
-  } else {
-    match->slot = free_slots_.back();
-    free_slots_.pop_back();
-  }
-  vci_->exclusively([&] {
-    // relaxed: the lane's lock orders it.
-    slots_[match->slot].store(&channel, std::memory_order_relaxed);
-  });
+  *match = {init, *notices, *slot};
   return {};
-}
-
-void Network::on_immediate(std::uint32_t immediate) {
-  // relaxed: the lane's lock orders it.
-  NetRecv* const channel = slots_[net::channel_slot_of(immediate)].load(std::memory_order_relaxed);
-  if (channel == nullptr) return;  // of a channel that has failed and is closed
-  const auto token = net::decode_token(net::token_of(immediate));
-  if (token && token->is_notice) return channel->on_notice(token->run.first);
-  channel->on_push(token ? token->run : Run{0, 0});
 }
 
 void Network::on_accept(const control::Peer& from, const record::NetAccept& accept) {

@@ -1,14 +1,11 @@
 #pragma once
-// The channels of this process that go over a network: links to peers, and the matching of sends
-// with receives. Thread safety: thread-safe.
-// Invariants:
+// The channels of this process that go over a network, and the matching of sends with receives.
+// Thread safety: thread-safe. Invariants:
 // 1. Control words and slots are used again only after both sides have closed the channel, and
 // never those of a channel that has failed: something of it may still be on its way.
-// 2. The lane's callbacks never take mutex_.
+// 2. Callbacks of lanes never take mutex_.
 // 3. A channel is destroyed when nothing of it is under way.
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -23,15 +20,19 @@
 #include "net/provider.hpp"
 #include "part/matching.hpp"
 #include "part/net_channel.hpp"
-#include "vci/vci.hpp"
+#include "part/net_links.hpp"
+#include "vci/vci_pool.hpp"
 
 namespace larklane::part {
 
-class Network final : public control::Watched, private net::Receiver {
+class Network final {
  public:
   static Result<std::unique_ptr<Network>> create(std::unique_ptr<net::Fabric> fabric,
-                                                 Counters& counters);
-  ~Network() override;  ///< no record comes any more
+                                                 vci::VciPool::Options lanes, Counters& counters);
+  /// No record comes any more. Links go before the channels: nothing completes after them.
+  ~Network() {
+    if (links_) links_->close();
+  }
 
   /// @param boundaries  first partition of each group
   Result<SendRequest*> send_init(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
@@ -56,29 +57,19 @@ class Network final : public control::Watched, private net::Receiver {
 
   void add_totals(RoundTotals* sent, RoundTotals* received) const;
   const net::Limits& limits() const noexcept { return fabric_->limits(); }
-  vci::Vci& lane() noexcept { return *vci_; }
+  vci::VciPool& lanes() noexcept { return links_->lanes(); }
 
-  // control::Watched: the helper serves the lane while rounds are open.
-  int fd() const noexcept override { return wait_fd_; }
-  bool before_sleep() override { return vci_->arm(); }
-  void serve() override { (void)vci_->progress(); }
+  /// The helper of `plane` serves each lane while rounds are open on it. @return it can
+  bool watch_by(control::Plane& plane) {
+    const std::scoped_lock lock(mutex_);
+    return links_->watch_by(&plane);
+  }
+  /// Before the plane goes.
+  void unwatch(control::Plane& plane);
 
  private:
   explicit Network(std::unique_ptr<net::Fabric> fabric, Counters& counters)
-      : fabric_(std::move(fabric)),
-        counters_(counters),
-        controls_(*fabric_),
-        notices_(*fabric_),
-        slots_(std::make_unique<std::atomic<NetRecv*>[]>(kSlots)) {}
-
-  /// A peer and our link to it.
-  struct NetPeer {
-    std::shared_ptr<PeerState> state;
-    std::unique_ptr<net::Link> link;
-    bool is_connected = false;  ///< it may use our link
-    bool is_ready = false;      ///< we may use it
-    std::vector<std::pair<std::shared_ptr<NetRecv>, record::NetAccept>> accepts;  ///< until then
-  };
+      : fabric_(std::move(fabric)), counters_(counters), controls_(*fabric_), notices_(*fabric_) {}
   struct Incoming {
     std::shared_ptr<PeerState> peer;
     record::NetInit init{};
@@ -86,42 +77,31 @@ class Network final : public control::Watched, private net::Receiver {
   };
   using ChannelKey = std::pair<const control::Peer*, std::uint64_t>;
 
-  // net::Receiver, with the lane's lock held.
-  void on_immediate(std::uint32_t immediate) override;
-
-  Result<NetPeer*> peer_locked(const std::shared_ptr<PeerState>& state);
-  Result<NetPath> path_locked(const std::shared_ptr<PeerState>& state);
-  void on_offer_locked(NetPeer& peer, std::span<const std::byte> payload);
-  void on_ready_locked(NetPeer& peer, const record::NetReady& ready);
-  void lose_link_locked(PeerState& peer, Status status, bool is_told);
+  NetPath path_locked(NetLink& link) {
+    return {&link, &links_->lanes(), link.peer, limits().is_progress_manual};
+  }
+  void on_ready_locked(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready);
   void on_init_locked(const std::shared_ptr<PeerState>& peer, const record::NetInit& init);
   void on_accept(const control::Peer& from, const record::NetAccept& accept);
   void on_close_locked(const control::Peer& from, const record::NetClose& close);
   void on_fail_locked(const control::Peer& from, const record::Fail& fail);
   void match_locked(const std::shared_ptr<NetRecv>& channel, const Incoming& incoming);
-  Status take_match_locked(NetRecv& channel, const record::NetInit& init, NetRecv::Match* match);
-  void send_accept_locked(NetPeer& peer, const std::shared_ptr<NetRecv>& channel,
-                          const record::NetAccept& accept);
+  Status take_match_locked(NetRecv& channel, const record::NetInit& init, NetLink& link,
+                           NetRecv::Match* match);
+  static void send_accept_locked(NetLink& link, const std::shared_ptr<NetRecv>& channel,
+                                 const record::NetAccept& accept);
   void reap_locked();
   void release_locked(NetRecv& channel);
-
-  static constexpr std::uint32_t kSlots = 1u << 16;
 
   const std::unique_ptr<net::Fabric> fabric_;
   Counters& counters_;
   NetWordPool controls_, notices_;
-  /// Receives by slot. Stored with the lane's lock held, as they are read.
-  const std::unique_ptr<std::atomic<NetRecv*>[]> slots_;
-  std::unique_ptr<vci::Vci> vci_;
-  int wait_fd_ = -1;
+  std::unique_ptr<NetLinks> links_;
 
   mutable std::mutex mutex_;
   // guarded by mutex_
   std::uint64_t last_channel_ = 0;
   RoundTotals freed_sends_, freed_receives_;
-  std::map<const control::Peer*, NetPeer> peers_;
-  std::vector<std::uint16_t> free_slots_;
-  std::uint32_t used_slots_ = 0;
   std::unordered_map<const Request*, std::shared_ptr<NetSend>> sends_;
   std::unordered_map<const Request*, std::shared_ptr<NetRecv>> receives_;
   std::map<std::uint64_t, std::shared_ptr<NetSend>> sends_by_id_;  ///< until both have closed

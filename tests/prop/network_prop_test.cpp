@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -18,8 +17,8 @@
 
 #include "net/loop/fabric.hpp"
 #include "net/loop/random.hpp"
+#include "network_side.hpp"
 #include "part/net_cells.hpp"
-#include "part/network.hpp"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LARKLANE_PROP_SANITIZED 1
@@ -39,44 +38,6 @@ constexpr std::uint64_t kSeeds = 4000;
 #endif
 constexpr std::byte kCanary{0xEE};
 constexpr int kStepsMost = 5'000'000;
-
-/// The other process as one process sees it: records keep their order, and come when they come.
-class ScriptedPeer final : public control::Peer {
- public:
-  explicit ScriptedPeer(std::string name) : name_(std::move(name)) {}
-  const control::Address& address() const noexcept override { return name_; }
-  pid_t pid() const noexcept override { return 0; }
-  bool same_process() const noexcept override { return false; }
-  bool is_remote() const noexcept override { return false; }
-  bool is_down() const noexcept override { return is_dead; }
-  std::string down_reason() override { return {}; }
-  bool has_ended() override { return false; }
-  Status send(std::uint16_t kind, std::span<const std::byte> payload,
-              std::span<const int>) override {
-    sent.emplace_back(kind, std::vector(payload.begin(), payload.end()));
-    return {};
-  }
-  std::deque<std::pair<std::uint16_t, std::vector<std::byte>>> sent;
-  bool is_dead = false;
-
- private:
-  const control::Address name_;
-};
-
-/// One process.
-struct Side {
-  Side(std::unique_ptr<net::Fabric> fabric, const std::string& others_name)
-      : other(others_name), state(std::make_shared<PeerState>()) {
-    state->peer = &other;
-    auto made = Network::create(std::move(fabric), counters);
-    EXPECT_TRUE(made.has_value());
-    network = std::move(made).value();
-  }
-  Counters counters;
-  ScriptedPeer other;
-  std::shared_ptr<PeerState> state;
-  std::unique_ptr<Network> network;
-};
 
 std::byte byte_of(std::uint64_t channel, std::uint64_t round, std::uint64_t index) {
   return std::byte(1 + (index * 7 + round * 41 + channel * 19) % 230);
@@ -102,8 +63,8 @@ struct Pair {
 class World {
  public:
   explicit World(std::uint64_t seed) : random_(seed), wire_(options(seed)) {
-    sides_[0] = std::make_unique<Side>(wire_.for_process(), "receiver");
-    sides_[1] = std::make_unique<Side>(wire_.for_process(), "sender");
+    sides_[0] = std::make_unique<Side>(wire_.for_process(), lanes(), "receiver");
+    sides_[1] = std::make_unique<Side>(wire_.for_process(), lanes(), "sender");
     const std::uint64_t count = 1 + random_.below(3);
     for (std::uint64_t n = 0; n < count; ++n) pairs_.push_back(make_pair(n));
   }
@@ -137,11 +98,27 @@ class World {
     return o;
   }
 
+  /// The sides need not have as many.
+  vci::VciPool::Options lanes() {
+    constexpr vci::Mapping kMappings[] = {vci::Mapping::spread, vci::Mapping::thread,
+                                          vci::Mapping::communicator};
+    return {1u << random_.below(3), kMappings[random_.below(3)],
+            static_cast<std::uint32_t>(1 + random_.below(4))};
+  }
+
+  /// A turn of one of its lanes.
+  void turn_lane(Side& side) {
+    std::uint64_t skip = random_.below(side.network->lanes().count_max());
+    side.network->lanes().for_each([&](vci::Vci& lane) {
+      if (skip-- == 0) (void)lane.progress();
+    });
+  }
+
   void survive(std::uint64_t dead) {
     Side& side = *sides_[1 - dead];
     // Its control connection has been read to its end before anybody hears that it is gone.
     while (!sides_[dead]->other.sent.empty()) deliver(dead);
-    wire_.kill_endpoint(static_cast<std::uint32_t>(dead));
+    wire_.kill_process(static_cast<std::uint32_t>(dead + 1));
     side.other.is_dead = true;
     side.state->down.store(true, std::memory_order_release);
     side.network->on_peer_down(side.other);
@@ -153,7 +130,7 @@ class World {
     }
     for (int turn = 0; turn < 100; ++turn) {
       (void)wire_.settle();
-      (void)side.network->lane().progress();
+      (void)side.network->lanes().progress_all();
     }
     side.network->settle();
     for (auto& one : sides_) one->network.reset();
@@ -200,7 +177,7 @@ class World {
 
   InitArgs args(const Pair& p, bool is_send) {
     InitArgs a;
-    a.context = {1, 2};
+    a.context = {1, 2 + p.number};
     a.tag = static_cast<std::int32_t>(random_tag_of(p));
     a.peer = is_send ? "receiver" : "sender";
     a.buffer = const_cast<std::byte*>(is_send ? p.from.data() : p.to.data());
@@ -214,21 +191,14 @@ class World {
   void take_step() {
     const std::uint64_t what = random_.below(10);
     if (what < 2) return deliver(random_.below(2));
-    if (what < 4) return (void)sides_[random_.below(2)]->network->lane().progress();
+    if (what < 4) return turn_lane(*sides_[random_.below(2)]);
     if (what < 7) return (void)wire_.turn(1 + random_.below(3));
     Pair& p = pairs_[random_.below(pairs_.size())];
     what == 7 ? receiver_step(p) : sender_step(p);
   }
 
   /// A record of process `from` reaches the other.
-  void deliver(std::uint64_t from) {
-    auto& sent = sides_[from]->other.sent;
-    if (sent.empty()) return;
-    auto [kind, payload] = std::move(sent.front());
-    sent.pop_front();
-    Side& to = *sides_[1 - from];
-    to.network->on_record(to.state, {kind, payload, {}});
-  }
+  void deliver(std::uint64_t from) { (void)sides_[from]->deliver_to(*sides_[1 - from]); }
 
   void sender_step(Pair& p) {
     if (p.send_freed) return;
@@ -290,7 +260,7 @@ class World {
 
   /// Nothing is on its way but what the programs have to do: helpers have had their turns.
   bool is_quiet() {
-    for (auto& side : sides_) (void)side->network->lane().progress();
+    for (auto& side : sides_) (void)side->network->lanes().progress_all();
     return sides_[0]->other.sent.empty() && sides_[1]->other.sent.empty() &&
            wire_.under_way_count() == 0;
   }
@@ -336,7 +306,7 @@ class World {
       deliver(0);
       deliver(1);
       (void)wire_.settle();
-      for (auto& side : sides_) (void)side->network->lane().progress();
+      for (auto& side : sides_) (void)side->network->lanes().progress_all();
     }
     for (auto& side : sides_) side->network->settle();
     for (auto& side : sides_) side->network.reset();

@@ -29,17 +29,21 @@ struct Way {
   const char* name;
   const char* slot_bytes_max;
   bool is_network = false;
+  const char* lanes = "1";
 };
 inline constexpr Way kSlots{"slots", "8M"};
 inline constexpr Way kDirect{"direct", "0"};
 /// A network that keeps no order, between the two engines.
 inline constexpr Way kNetwork{"network", "0", true};
+inline constexpr Way kTwoLanes{"network_2_lanes", "0", true, "2"};
+inline constexpr Way kFourLanes{"network_4_lanes", "0", true, "4"};
 
 inline Config config_of(const Way& way, std::string_view policy = "none",
                         std::string_view min_bytes = "16K") {
   Config config;
   std::string problem;
   EXPECT_TRUE(config.set("shm_slot_bytes_max", way.slot_bytes_max, &problem).ok()) << problem;
+  EXPECT_TRUE(config.set("vci_count_max", way.lanes, &problem).ok()) << problem;
   EXPECT_TRUE(config.set("shm_piece_bytes", "64K", &problem).ok()) << problem;
   EXPECT_TRUE(config.set("policy", policy, &problem).ok()) << problem;
   EXPECT_TRUE(config.set("min_bytes", min_bytes, &problem).ok()) << problem;

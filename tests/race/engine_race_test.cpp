@@ -34,7 +34,9 @@ constexpr bool kSanitized = false;
 class EngineRace : public testing::TestWithParam<Way> {};
 
 std::string way_name(const testing::TestParamInfo<Way>& way) { return way.param.name; }
-INSTANTIATE_TEST_SUITE_P(Ways, EngineRace, testing::Values(kSlots, kDirect, kNetwork), way_name);
+INSTANTIATE_TEST_SUITE_P(Ways, EngineRace,
+                         testing::Values(kSlots, kDirect, kNetwork, kTwoLanes, kFourLanes),
+                         way_name);
 
 /// One round of a pair in one thread.
 void exchange(SendRequest& send, RecvRequest& recv, bool send_first) {

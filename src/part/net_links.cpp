@@ -1,0 +1,195 @@
+#include "part/net_links.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "net/immediate.hpp"
+#include "part/net_channel.hpp"
+
+namespace larklane::part {
+
+Result<std::uint16_t> NetLane::take_slot(NetRecv& channel) {
+  std::uint16_t slot = 0;
+  if (!free_slots_.empty()) {
+    slot = free_slots_.back();
+    free_slots_.pop_back();
+    vci_->exclusively([&] { slots_[slot] = &channel; });
+    return slot;
+  }
+  if (slots_.size() == kSlots) return Errc::kNoMemory;
+  slot = static_cast<std::uint16_t>(slots_.size());
+  vci_->exclusively([&] { slots_.push_back(&channel); });
+  return slot;
+}
+
+void NetLane::clear_slot(std::uint16_t slot) {
+  vci_->exclusively([&] { slots_[slot] = nullptr; });
+}
+
+void NetLane::on_immediate(std::uint32_t immediate) {
+  const std::uint16_t slot = net::channel_slot_of(immediate);
+  NetRecv* const channel = slot < slots_.size() ? slots_[slot] : nullptr;
+  if (channel == nullptr) return;  // of a channel that has failed and is closed
+  const auto token = net::decode_token(net::token_of(immediate));
+  if (token && token->is_notice) return channel->on_notice(token->run.first);
+  channel->on_push(token ? token->run : Run{0, 0});
+}
+
+Result<std::unique_ptr<NetLinks>> NetLinks::create(net::Fabric& fabric,
+                                                   vci::VciPool::Options options) {
+  std::unique_ptr<NetLinks> links(new NetLinks(fabric, options));
+  LARKLANE_TRY(links->make_lane(0));
+  return links;
+}
+
+void NetLinks::close() {
+  for (auto& [peer, of_peer] : peers_)
+    for (auto& [number, link] : of_peer.links)
+      if (link->link) link->vci.close_link(std::move(link->link));
+}
+
+Status NetLinks::make_lane(std::uint32_t index) {
+  auto& lane = net_lanes_[index];
+  if (lane) return {};
+  lane = std::make_unique<NetLane>();
+  auto vci = lanes_.at(index);
+  if (!vci) {
+    lane.reset();
+    return vci.error();
+  }
+  lane->begin(**vci);
+  if (plane_ != nullptr) (void)plane_->watch(*lane);  // the first one could be watched
+  return {};
+}
+
+bool NetLinks::watch_by(control::Plane* plane) {
+  plane_ = plane;
+  return plane == nullptr || std::all_of(net_lanes_.begin(), net_lanes_.end(), [&](auto& lane) {
+           return !lane || plane->watch(*lane).ok();
+         });
+}
+
+void NetLinks::unwatch(control::Plane& plane) {
+  for (auto& lane : net_lanes_)
+    if (lane) plane.unwatch(*lane);
+}
+
+NetLinks::NetPeer& NetLinks::peer_of(const control::Peer& peer) {
+  const auto first = static_cast<std::uint32_t>(peers_.size()) % lanes_.count_max();
+  return peers_.try_emplace(&peer, NetPeer{first, {}}).first->second;
+}
+
+NetLink* NetLinks::find(const control::Peer& peer, std::uint32_t number) {
+  const auto of_peer = peers_.find(&peer);
+  if (of_peer == peers_.end()) return nullptr;
+  const auto found = of_peer->second.links.find(number);
+  return found == of_peer->second.links.end() ? nullptr : found->second.get();
+}
+
+Result<NetLink*> NetLinks::for_send(const std::shared_ptr<PeerState>& peer,
+                                    std::uint64_t communicator) {
+  const std::uint32_t count = lanes_.count_max(), first = peer_of(*peer->peer).first_lane;
+  const std::uint32_t lane = lanes_.choose(first, communicator);
+  return usable(peer, (lane + count - first) % count);
+}
+
+Result<NetLink*> NetLinks::usable(const std::shared_ptr<PeerState>& peer, std::uint32_t number) {
+  auto made = link(peer, number);
+  // relaxed: under the mutex, as it is stored.
+  if (made && !(*made)->is_lost.load(std::memory_order_relaxed)) return made;
+  if (number != 0) return usable(peer, 0);
+  return made ? Status(Errc::kUnreachable) : made.error();
+}
+
+NetLink& NetLinks::entry(const std::shared_ptr<PeerState>& peer, std::uint32_t number) {
+  NetPeer& of_peer = peer_of(*peer->peer);
+  auto& known = of_peer.links[number];
+  if (known) return *known;
+  std::uint32_t index = (number + of_peer.first_lane) % lanes_.count_max();
+  if (const Status made = make_lane(index); !made.ok()) {
+    log_warn_once("lanes", "%s: no more than some lanes can be had: %s (%d)",
+                  fabric_.limits().provider.c_str(), errc_name(made.code()), made.detail());
+    index = 0;
+  }
+  known.reset(new NetLink{.number = number,
+                          .lane_index = index,
+                          .peer = peer,
+                          .vci = net_lanes_[index]->vci(),
+                          .lane = *net_lanes_[index],
+                          .link = nullptr,
+                          .accepts = {}});
+  return *known;
+}
+
+Result<NetLink*> NetLinks::link(const std::shared_ptr<PeerState>& peer, std::uint32_t number) {
+  NetLink& link = entry(peer, number);
+  // relaxed: under the mutex, as it is stored.
+  if (link.link || link.is_lost.load(std::memory_order_relaxed)) return &link;
+  auto opened = link.vci.open_link();
+  if (!opened) {
+    lose(link, opened.error(), false);
+    return &link;
+  }
+  link.link = std::move(opened).value();
+  if (const Status sent = send_offer(link); !sent.ok()) return sent;
+  return &link;
+}
+
+Status NetLinks::send_offer(NetLink& link) {
+  const auto offer = link.link->offer();
+  const record::NetOffer head{static_cast<std::uint32_t>(offer.size()), link.number};
+  std::vector<std::byte> payload(sizeof(head) + offer.size());
+  std::memcpy(payload.data(), &head, sizeof(head));
+  std::memcpy(payload.data() + sizeof(head), offer.data(), offer.size());
+  return link.peer->peer->send(static_cast<std::uint16_t>(record::NetType::offer), payload);
+}
+
+void NetLinks::on_offer(const std::shared_ptr<PeerState>& peer,
+                        std::span<const std::byte> payload) {
+  record::NetOffer head;
+  if (!record::read(payload, head) || head.bytes > payload.size() - sizeof(head) ||
+      head.link >= vci::VciPool::kCountMax)
+    return;
+  auto made = link(peer, head.link);
+  if (!made) return;  // the peer is gone
+  NetLink& link = **made;
+  // relaxed: under the mutex, as it is stored.
+  if (link.is_connected || link.is_lost.load(std::memory_order_relaxed)) return;
+  const auto offer = payload.subspan(sizeof(head), head.bytes);
+  if (const Status status = link.vci.connect(*link.link, offer); !status.ok())
+    return lose(link, status, false);
+  link.is_connected = true;
+  const record::NetReady ready{0, 0, link.number, 0};
+  (void)peer->peer->send(static_cast<std::uint16_t>(record::NetType::ready),
+                         std::as_bytes(std::span(&ready, 1)));
+}
+
+NetLink* NetLinks::on_ready(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready) {
+  if (ready.link >= vci::VciPool::kCountMax) return nullptr;
+  if (ready.code != 0) {
+    lose(entry(peer, ready.link), Status(Errc::kUnreachable, ready.detail), true);
+    return nullptr;
+  }
+  NetLink* const link = find(*peer->peer, ready.link);
+  if (link == nullptr || !link->is_connected) return nullptr;
+  link->is_ready = true;
+  return link;
+}
+
+/// All rounds over it fail, on both sides. @param is_told  it is the peer who says so
+void NetLinks::lose(NetLink& link, Status status, bool is_told) {
+  // release: pairs with is_cut_off()'s acquire.
+  if (link.is_lost.exchange(true, std::memory_order_release)) return;
+  const control::Peer& peer = *link.peer->peer;
+  log_warn("%s: no link %s %s on lane %u: %s (%d)", fabric_.limits().provider.c_str(),
+           is_told ? "back from" : "to", peer.address().c_str(), link.lane_index,
+           errc_name(status.code()), status.detail());
+  if (is_told) return;
+  const record::NetReady ready{static_cast<std::int32_t>(status.code()), status.detail(),
+                               link.number, 0};
+  (void)link.peer->peer->send(static_cast<std::uint16_t>(record::NetType::ready),
+                              std::as_bytes(std::span(&ready, 1)));
+}
+
+}  // namespace larklane::part

@@ -1,0 +1,134 @@
+#pragma once
+// The lanes of this process on its network, and its links to peers, of which each lies on a lane.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/status.hpp"
+#include "control/plane.hpp"
+#include "net/provider.hpp"
+#include "part/channel.hpp"
+#include "part/net_records.hpp"
+#include "vci/vci_pool.hpp"
+
+namespace larklane::part {
+
+class NetRecv;
+
+/// Who hears what comes in on one lane, and the helper's watch of it: on while one of its channels
+/// has a round open.
+/// Thread safety: take_slot and what follows belong to who holds the network's mutex.
+class NetLane final : public control::Watched, public net::Receiver {
+ public:
+  static constexpr std::uint32_t kSlots = 1u << 16;  ///< bits of an immediate
+
+  /// Once, before anything else.
+  void begin(vci::Vci& vci) {
+    vci_ = &vci;
+    fd_ = vci.wait_fd();
+  }
+  vci::Vci& vci() const noexcept { return *vci_; }
+
+  /// @errors kNoMemory: all are taken
+  Result<std::uint16_t> take_slot(NetRecv& channel);
+  /// From now on its immediates are heard by nobody.
+  void clear_slot(std::uint16_t slot);
+  /// No immediate with it is on its way any more.
+  void give_back(std::uint16_t slot) { free_slots_.push_back(slot); }
+
+  // control::Watched
+  int fd() const noexcept override { return fd_; }
+  bool before_sleep() override { return vci_->arm(); }
+  void serve() override { (void)vci_->progress(); }
+
+  void on_immediate(std::uint32_t immediate) override;
+
+ private:
+  vci::Vci* vci_ = nullptr;
+  int fd_ = -1;
+  std::vector<NetRecv*> slots_;  ///< changed and read with the lane's lock held
+  std::vector<std::uint16_t> free_slots_;
+};
+
+/// A link to a peer, on a lane of ours: the peer has one with the same number. One whose lane or
+/// whose link could not be had is lost.
+/// Thread safety: what is const or atomic may be read by anybody; the rest belongs to who holds the
+/// network's mutex.
+struct NetLink {
+  const std::uint32_t number, lane_index;
+  const std::shared_ptr<PeerState> peer;
+  vci::Vci& vci;
+  NetLane& lane;
+  std::unique_ptr<net::Link> link;
+  std::atomic<bool> is_lost{false};  ///< there is no way over it, nor back
+  bool is_connected = false;         ///< the peer may use it
+  bool is_ready = false;             ///< we may use it
+  std::vector<std::pair<std::shared_ptr<NetRecv>, record::NetAccept>> accepts;  ///< until then
+};
+
+// Thread safety: the network's mutex, but for lanes().
+// Invariants:
+// 1. Link n to a peer lies on lane (n + first) modulo the number of lanes, which each side counts
+//    for itself, so that both sides know their own lane from the link's number. `first` differs
+//    from peer to peer, so that the first channels of many peers don't meet on one lane.
+// 2. Link 0 of a peer is there when any is. What can't have its own takes that one.
+// 3. A link lives as long as the network.
+class NetLinks final : private vci::VciPool::Receivers {
+ public:
+  /// @errors those of Vci::create
+  static Result<std::unique_ptr<NetLinks>> create(net::Fabric& fabric,
+                                                  vci::VciPool::Options options);
+  /// All links, at the end.
+  void close();
+
+  vci::VciPool& lanes() noexcept { return lanes_; }
+  /// The helper serves lanes from now on, those that are made later, too. Null: not those.
+  /// @return it can
+  bool watch_by(control::Plane* plane);
+  void unwatch(control::Plane& plane);
+
+  /// For a send that the calling thread makes. @errors kUnreachable
+  Result<NetLink*> for_send(const std::shared_ptr<PeerState>& peer, std::uint64_t communicator);
+  /// For a receive whose sender has not chosen yet. @errors kUnreachable
+  Result<NetLink*> first_of(const std::shared_ptr<PeerState>& peer) { return usable(peer, 0); }
+  /// Null: there is none.
+  NetLink* find(const control::Peer& peer, std::uint32_t number);
+
+  void on_offer(const std::shared_ptr<PeerState>& peer, std::span<const std::byte> payload);
+  /// @return the link, if it can be used from now on; else null
+  NetLink* on_ready(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready);
+
+ private:
+  struct NetPeer {
+    std::uint32_t first_lane = 0;
+    std::map<std::uint32_t, std::unique_ptr<NetLink>> links;
+  };
+
+  NetLinks(net::Fabric& fabric, vci::VciPool::Options options)
+      : fabric_(fabric), lanes_(fabric, *this, options) {}
+  net::Receiver& of_lane(std::uint32_t index) override { return *net_lanes_[index]; }
+
+  NetPeer& peer_of(const control::Peer& peer);
+  Result<NetLink*> usable(const std::shared_ptr<PeerState>& peer, std::uint32_t number);
+  /// Made, as far as its lane, if it is not there.
+  NetLink& entry(const std::shared_ptr<PeerState>& peer, std::uint32_t number);
+  /// Offered to the peer, too.
+  Result<NetLink*> link(const std::shared_ptr<PeerState>& peer, std::uint32_t number);
+  Status make_lane(std::uint32_t index);
+  Status send_offer(NetLink& link);
+  void lose(NetLink& link, Status status, bool is_told);
+
+  net::Fabric& fabric_;
+  std::array<std::unique_ptr<NetLane>, vci::VciPool::kCountMax> net_lanes_;
+  vci::VciPool lanes_;
+  control::Plane* plane_ = nullptr;
+  std::map<const control::Peer*, NetPeer> peers_;
+};
+
+}  // namespace larklane::part
