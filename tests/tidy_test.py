@@ -43,7 +43,7 @@ LAYERS = {
 CLIENTS = {
     # base: the option table and the names of errors, until include/larklane has them in C++; model: pure functions, which no program
     # of a user's calls; sim: runs on a simulated network only; net: `larklane info` opens each provider
-    "tools": {"base", "model", "net", "sim"},
+    "tools": {"base", "model", "net", "sim", "vci"},
     "bench": set(),
     "python": set(),
     "examples": set(),

@@ -57,6 +57,8 @@ void print_abilities(const Facts& facts) {
     std::printf("  %-18s %-4s%s%s\n", ability.name.c_str(), ability.available ? "yes" : "no",
                 ability.note.empty() ? "" : " ", ability.note.c_str());
   }
+  std::printf("\nLanes\n");
+  print_wrapped(facts.lanes, 2);
 }
 
 /// @param attach_from  bytes from which on attach is faster
@@ -157,7 +159,8 @@ Facts collect(bool options_only) {
         {std::string(name), std::string(family_title(name)), place.library(name).string()});
   }
   facts.mpi = environment("LARKLANE_MPI");
-  facts.abilities = probe(facts.folder);
+  facts.abilities = probe(facts.folder, facts.config);
+  facts.lanes = describe_lanes(facts.config);
   facts.crossover = measure_crossover();
   facts.host = larklane::model::this_host();
   facts.tuning =

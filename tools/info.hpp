@@ -29,6 +29,7 @@ struct Facts {
   std::vector<Family> families;
   std::string mpi;  ///< what LARKLANE_MPI says; empty if it is not set
   std::vector<Ability> abilities;
+  std::string lanes;
   Crossover crossover;
   larklane::model::HostType host;
   larklane::model::TuningFile tuning;

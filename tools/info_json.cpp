@@ -19,6 +19,7 @@ std::string to_json(const Facts& facts) {
       root["providers"].push_back(
           {{"name", ability.name}, {"available", ability.available}, {"note", ability.note}});
     }
+    root["lanes"] = facts.lanes;
     auto& crossover = root["crossover"];
     crossover["problem"] = facts.crossover.problem;
     crossover["points"] = nlohmann::ordered_json::array();

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "net/registry.hpp"
+#include "vci/vci_pool.hpp"
 
 namespace larklane::tools {
 namespace {
@@ -129,25 +130,43 @@ std::string attach_note(int error) {
   return note + "; large partitions take slots too";
 }
 
-Ability probe_network(const std::string& name, const std::string& folder) {
+/// With the device that option `provider` names, if it is of this one.
+Ability probe_network(const std::string& name, const std::string& folder, const Config& config) {
+  const bool is_named = config.provider.starts_with(name + ':');
+  const std::string device = is_named ? config.provider.substr(name.size() + 1) : std::string();
   std::string reason;
-  auto fabric = net::open_fabric(name, {}, &reason, folder);
+  auto fabric = net::open_fabric(name, net::fabric_options(config, device), &reason, folder);
   if (!fabric) return {name, false, reason};
-  return {name, true, fabric.value()->limits().provider + "; with LARKLANE_PROVIDER=" + name};
+  const net::Limits& limits = fabric.value()->limits();
+  return {name, true,
+          limits.provider + "; with LARKLANE_PROVIDER=" + (is_named ? config.provider : name) +
+              (limits.choices.empty() ? "" : "; " + limits.choices)};
 }
 
 }  // namespace
 
-std::vector<Ability> probe(const std::string& folder) {
+std::vector<Ability> probe(const std::string& folder, const Config& config) {
   const AttachResult attach = AttachProbe().run();
   return {
       probe_memfd(),
       {"shm attach read", attach.read_errno == 0, attach_note(attach.read_errno)},
       {"shm attach write", attach.write_errno == 0, attach_note(attach.write_errno)},
       probe_pidfd(),
-      probe_network("ofi", folder),
-      probe_network("verbs", folder),
+      probe_network("ofi", folder, config),
+      probe_network("verbs", folder, config),
   };
+}
+
+std::string describe_lanes(const Config& config) {
+  const auto lanes = vci::VciPool::Options::of(config);
+  if (!lanes) return "vci_mapping " + config.vci_mapping + ": no such policy";
+  const char* why = config.vci_mapping == "one" ? "vci_mapping one"
+                    : config.vci_count_max == 0 ? "as many as cores, at most 16"
+                                                : "vci_count_max";
+  return "on a network at most " + std::to_string(lanes->count_max) + " (" + why +
+         "), made when channels want them; channels by policy " + config.vci_mapping +
+         "; a thread that waits polls all after " + std::to_string(lanes->misses_max) +
+         " turns that found nothing";
 }
 
 }  // namespace larklane::tools

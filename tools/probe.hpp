@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/config.hpp"
+
 namespace larklane::tools {
 
 struct Ability {
@@ -15,6 +17,8 @@ struct Ability {
 
 /// Takes a tenth of a second, most of it for the networks, and leaves nothing behind.
 /// @param folder  of the libraries: network providers lie there
-std::vector<Ability> probe(const std::string& folder);
+std::vector<Ability> probe(const std::string& folder, const Config& config);
+/// How many lanes a network would have, and who would get which.
+std::string describe_lanes(const Config& config);
 
 }  // namespace larklane::tools

@@ -23,7 +23,7 @@ void Hosts::open_networks(const Config& config) {
   for (const std::string& option :
        is_free ? net::providers_between_hosts() : std::vector{config.provider}) {
     std::string reason;
-    auto fabric = net::open_fabric_named(option, &reason);
+    auto fabric = net::open_fabric_named(config, option, &reason);
     if (!fabric) {
       log_info("between hosts: %s", reason.c_str());
       problem_ += (problem_.empty() ? "" : "; ") + reason;
@@ -133,7 +133,7 @@ std::optional<part::OtherHosts> Hosts::for_engine(const Config& config) {
   Network& network = networks_.front();
   if (!network.fabric) {  // a second engine
     std::string reason;
-    auto again = net::open_fabric_named(network.option, &reason);
+    auto again = net::open_fabric_named(config, network.option, &reason);
     if (!again) {
       log_error("between hosts: %s", reason.c_str());
       return std::nullopt;

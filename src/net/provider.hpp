@@ -69,6 +69,7 @@ struct Limits {
   /// Links of fabrics with the same one connect across hosts, whatever the device: "ofi/tcp",
   /// "verbs"; no blanks. Empty: it stays within a host.
   std::string network{};
+  std::string choices{};  ///< for people: what was chosen where there was a choice, and why
 };
 
 /// To one endpoint of one peer. Both sides make one, exchange their offers, and connect.

@@ -82,6 +82,17 @@ std::string provider_names() {
   return names;
 }
 
+FabricOptions fabric_options(const Config& config, std::string_view device) {
+  constexpr std::uint32_t kChosen = 256;
+  FabricOptions options;
+  options.device = device;
+  if (config.verbs_gid_index != kChosen)
+    options.gid_index = static_cast<std::int32_t>(config.verbs_gid_index);
+  options.service_level = static_cast<std::int32_t>(config.verbs_service_level);
+  options.mtu_bytes = static_cast<std::uint32_t>(config.verbs_mtu);
+  return options;
+}
+
 Result<std::unique_ptr<Fabric>> open_fabric(std::string_view name, const FabricOptions& options,
                                             std::string* reason, const std::string& folder) {
   for (const Provider& provider : kProviders) {
@@ -94,11 +105,11 @@ Result<std::unique_ptr<Fabric>> open_fabric(std::string_view name, const FabricO
   return Errc::kBadOption;
 }
 
-Result<std::unique_ptr<Fabric>> open_fabric_named(const std::string& option, std::string* reason) {
+Result<std::unique_ptr<Fabric>> open_fabric_named(const Config& config, const std::string& option,
+                                                  std::string* reason) {
   const std::size_t colon = option.find(':');
-  FabricOptions options;
-  if (colon != std::string::npos) options.device = option.substr(colon + 1);
-  return open_fabric(option.substr(0, colon), options, reason);
+  const std::string device = colon == std::string::npos ? std::string() : option.substr(colon + 1);
+  return open_fabric(option.substr(0, colon), fabric_options(config, device), reason);
 }
 
 std::vector<std::string> providers_between_hosts() {

@@ -8,12 +8,16 @@
 #include <string_view>
 #include <vector>
 
+#include "base/config.hpp"
 #include "net/provider.hpp"
 
 namespace larklane::net {
 
 /// "ofi, verbs": for messages about a name that is not one of them.
 std::string provider_names();
+
+/// What the options of `config` say of providers. @param device  as in option provider
+FabricOptions fabric_options(const Config& config, std::string_view device);
 
 /// Open provider `name`. Its module stays loaded until the process ends.
 /// @param folder  where the modules are; empty: the folder of our own library
@@ -24,7 +28,8 @@ Result<std::unique_ptr<Fabric>> open_fabric(std::string_view name, const FabricO
                                             std::string* reason, const std::string& folder = {});
 
 /// The same, as option `provider` names it: NAME[:DEVICE].
-Result<std::unique_ptr<Fabric>> open_fabric_named(const std::string& option, std::string* reason);
+Result<std::unique_ptr<Fabric>> open_fabric_named(const Config& config, const std::string& option,
+                                                  std::string* reason);
 
 /// Providers that may connect hosts, the fastest first. Without those that need a device of which
 /// this host has none.

@@ -45,7 +45,7 @@ static Result<std::unique_ptr<net::Fabric>> open_provider(const Config& config) 
   const std::string& option = config.provider;
   if (option == "auto") return std::unique_ptr<net::Fabric>();
   std::string reason;
-  auto fabric = net::open_fabric_named(option, &reason);
+  auto fabric = net::open_fabric_named(config, option, &reason);
   if (fabric) return std::move(fabric).value();
   if (config.unreachable == "refuse") {
     log_error("provider %s can't be opened: %s", option.c_str(), reason.c_str());

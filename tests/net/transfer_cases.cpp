@@ -13,6 +13,10 @@ namespace larklane::provider_test {
 namespace {
 
 constexpr std::size_t kSizes[] = {0, 1, 8, 4096, std::size_t{1} << 20, std::size_t{32} << 20};
+/// What is longer is cut by the layer above.
+std::size_t as_allowed(std::size_t bytes, std::uint64_t most) {
+  return static_cast<std::size_t>(std::min<std::uint64_t>(bytes, most));
+}
 constexpr std::size_t kGuardBytes = 64;
 constexpr std::size_t kSpaceBytes = kSizes[std::size(kSizes) - 1] + 2 * kGuardBytes;
 constexpr std::uint32_t kGuardSeed = 0xdead;
@@ -77,14 +81,14 @@ struct Pair {
 void write(Side& side) {
   Pair pair(side);
   for (std::uint32_t i = 0; i < std::size(kSizes); ++i) {
-    pair.prepare(kSizes[i], i);
-    side.complete([&](net::Operation& operation) {
-      return pair.link->write(pair.out(kSizes[i]), operation);
-    });
-    std::ranges::fill(std::span(pair.source).first(kSizes[i]), std::byte{0});  // ours again
+    const std::size_t bytes = as_allowed(kSizes[i], side.fabric->limits().write_bytes_max);
+    pair.prepare(bytes, i);
+    side.complete(
+        [&](net::Operation& operation) { return pair.link->write(pair.out(bytes), operation); });
+    std::ranges::fill(std::span(pair.source).first(bytes), std::byte{0});  // ours again
     pair.ring(i);
     pair.await_immediate(i);
-    pair.expect_target(kSizes[i], pair.other_seed(i));
+    pair.expect_target(bytes, pair.other_seed(i));
     side.meet();
   }
 }
@@ -92,13 +96,14 @@ void write(Side& side) {
 void write_immediate(Side& side) {
   Pair pair(side);
   for (std::uint32_t i = 0; i < std::size(kSizes); ++i) {
-    pair.prepare(kSizes[i], i);
+    const std::size_t bytes = as_allowed(kSizes[i], side.fabric->limits().write_bytes_max);
+    pair.prepare(bytes, i);
     const std::uint32_t immediate = 0xffffffffU - i;
     side.complete([&](net::Operation& operation) {
-      return pair.link->write_immediate(pair.out(kSizes[i]), immediate, operation);
+      return pair.link->write_immediate(pair.out(bytes), immediate, operation);
     });
     pair.await_immediate(immediate);
-    pair.expect_target(kSizes[i], pair.other_seed(i));
+    pair.expect_target(bytes, pair.other_seed(i));
     side.meet();
   }
 }
@@ -132,11 +137,12 @@ void write_small(Side& side) {
 void read(Side& side) {
   Pair pair(side);
   for (std::uint32_t i = 0; i < std::size(kSizes); ++i) {
-    pair.prepare(kSizes[i], i);
+    const std::size_t bytes = as_allowed(kSizes[i], side.fabric->limits().read_bytes_max);
+    pair.prepare(bytes, i);
     const net::Transfer in{pair.target.data() + kGuardBytes, pair.target_memory.get(),
-                           pair.remote_source, kSizes[i]};
+                           pair.remote_source, bytes};
     side.complete([&](net::Operation& operation) { return pair.link->read(in, operation); });
-    pair.expect_target(kSizes[i], pair.other_seed(i));
+    pair.expect_target(bytes, pair.other_seed(i));
     side.meet();
   }
 }

@@ -156,10 +156,12 @@ void bounds(Side& side) {
 /// What process 0 has under way when process 1 dies ends, whichever of the two was faster; what it
 /// posts afterwards ends with an error.
 void killed_peer(Side& side) {
-  constexpr std::size_t kBytes = std::size_t{32} << 20;
+  const net::Limits& limits = side.fabric->limits();
+  const auto bytes_most = std::min(limits.read_bytes_max, limits.write_bytes_max);
+  const auto most_bytes = static_cast<std::size_t>(std::min(bytes_most, std::uint64_t{32} << 20));
   Node& node = side.open_node();
   const auto link = side.open_link(node);
-  std::vector<std::byte> bytes(kBytes);
+  std::vector<std::byte> bytes(most_bytes);
   const auto memory = side.share(bytes);
   const auto remote = side.swap(memory->remote());
   side.complete([&](net::Operation& operation) {
@@ -172,7 +174,7 @@ void killed_peer(Side& side) {
     ::kill(::getpid(), SIGKILL);
   }
   std::vector<Note> notes(3);
-  const net::Transfer transfer{bytes.data(), memory.get(), remote, kBytes};
+  const net::Transfer transfer{bytes.data(), memory.get(), remote, most_bytes};
   std::vector<Note*> under_way;
   const auto take_up = [&](Note& note, Result<net::Post> post) {
     CHECK(bool(post));

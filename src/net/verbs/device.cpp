@@ -1,8 +1,10 @@
 #include "net/verbs/device.hpp"
 
+#include <arpa/inet.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -95,6 +97,24 @@ int worth(const ibv_gid_entry& entry) {
   return (entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 2 : 0) + (is_ipv4(entry.gid) ? 1 : 0);
 }
 
+const char* type_name(const ibv_gid_entry& entry) {
+  switch (entry.gid_type) {
+    case IBV_GID_TYPE_ROCE_V2:
+      return "RoCE v2";
+    case IBV_GID_TYPE_ROCE_V1:
+      return "RoCE v1";
+    default:
+      return "InfiniBand";
+  }
+}
+
+/// "1 (RoCE v2, ::ffff:10.0.2.15)"
+std::string gid_text(const ibv_gid_entry& entry) {
+  std::array<char, INET6_ADDRSTRLEN> address{};
+  static_cast<void>(::inet_ntop(AF_INET6, entry.gid.raw, address.data(), address.size()));
+  return std::to_string(entry.gid_index) + " (" + type_name(entry) + ", " + address.data() + ")";
+}
+
 Status choose_gid(Device& device, std::int32_t wished, std::string* reason) {
   ibv_gid_entry best{};
   bool found = false;
@@ -122,6 +142,9 @@ Status choose_gid(Device& device, std::int32_t wished, std::string* reason) {
     return Errc::kBadOption;
   }
   device.gid_index = static_cast<std::uint8_t>(best.gid_index);
+  device.choices =
+      "GID " + gid_text(best) +
+      (wished >= 0 ? " as asked for" : ", of those that there are the one that reaches furthest");
   std::memcpy(device.gid.data(), best.gid.raw, device.gid.size());
   return {};
 }
@@ -133,7 +156,12 @@ Status choose_path(Device& device, const net::FabricOptions& options, std::strin
   }
   device.service_level = static_cast<std::uint8_t>(std::max(options.service_level, 0));
   device.mtu_code = static_cast<std::uint8_t>(device.port.active_mtu);
-  if (options.mtu_bytes == 0) return {};
+  device.choices += "; service level " + std::to_string(device.service_level);
+  if (options.mtu_bytes == 0) {
+    device.choices +=
+        "; MTU " + std::to_string(128u << device.mtu_code) + ", the port's active one";
+    return {};
+  }
   std::uint8_t code = 0;
   for (std::uint8_t known = 1; known <= 5; ++known) {
     if (options.mtu_bytes == 128u << known) code = known;
@@ -145,6 +173,7 @@ Status choose_path(Device& device, const net::FabricOptions& options, std::strin
     return Errc::kBadOption;
   }
   device.mtu_code = code;
+  device.choices += "; MTU " + std::to_string(options.mtu_bytes) + " as asked for";
   return {};
 }
 
@@ -198,6 +227,11 @@ Result<Device> open_device(const net::FabricOptions& options, std::string* reaso
     *reason = "no usable port: " + tried + "see `ibv_devinfo`";
   }
   return Status(Errc::kUnreachable, ENODEV);
+}
+
+bool is_software(const Device& device) noexcept {
+  constexpr std::uint32_t kSoftRoce = 0xffffff, kSoftIwarp = 0x626d74;
+  return device.attributes.vendor_id == kSoftRoce || device.attributes.vendor_id == kSoftIwarp;
 }
 
 bool is_locked_memory_limited() noexcept {

@@ -22,7 +22,11 @@ struct Device {
   Gid gid;
   std::uint8_t service_level;
   std::uint8_t mtu_code;  ///< enum ibv_mtu
+  std::string choices;    ///< of these, for people
 };
+
+/// Soft-RoCE and Soft-iWARP: the kernel copies bytes, in no particular pieces.
+bool is_software(const Device& device) noexcept;
 
 /// @param[out] reason  of an error: the cause, and the remedy
 /// @errors kUnreachable: no such device or port, or it is down; kBadOption; kSystem

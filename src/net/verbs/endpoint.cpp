@@ -76,7 +76,40 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(const Device& device, ibv_pd*
                        std::to_string(device.attributes.max_srq_wr) + " work requests",
                    reason);
   }
+  endpoint->take_thread_domain();
   return endpoint;
+}
+
+void Endpoint::take_thread_domain() noexcept {
+  ibv_td_init_attr none{};
+  thread_domain_.reset(ibv_alloc_td(device_.context.get(), &none));
+  if (!thread_domain_) return;
+  ibv_parent_domain_init_attr parent{};
+  parent.pd = domain_;
+  parent.td = thread_domain_.get();
+  parent_domain_.reset(ibv_alloc_parent_domain(device_.context.get(), &parent));
+}
+
+QueuePair Endpoint::make_pair(ibv_qp_init_attr_ex attributes, ibv_qp_ex** extended) noexcept {
+  attributes.pd = parent_domain_ ? parent_domain_.get() : domain_;
+  attributes.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  attributes.send_ops_flags =
+      IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ;
+  *extended = nullptr;
+  if (takes_extended_) {
+    QueuePair pair(ibv_create_qp_ex(device_.context.get(), &attributes));
+    if (pair) *extended = ibv_qp_to_qp_ex(pair.get());
+    if (pair) return pair;
+    if (errno == EOPNOTSUPP || errno == ENOSYS) takes_extended_ = false;
+    // Whatever else it is, the plain call says it, or does without.
+  }
+  attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
+  return QueuePair(ibv_create_qp_ex(device_.context.get(), &attributes));
+}
+
+std::string Endpoint::offers() const {
+  return std::string("posts by ") + (takes_extended_ ? "ibv_wr_*" : "ibv_post_send") +
+         (parent_domain_ ? ", a thread domain for each lane" : ", no thread domains");
 }
 
 Result<std::unique_ptr<net::Link>> Endpoint::open_link() {
@@ -119,14 +152,15 @@ Result<std::unique_ptr<SendQueue>> Endpoint::open_queue(SendQueue::Shape shape,
   if (place >= 0xffff) return refusal("no further queue pair", ENOMEM, "65535 are in use", reason);
   LARKLANE_TRY(
       make_room(queues_room_ + shape.depth, std::max(reserved_, posted_receives_), reason));
-  ibv_qp_init_attr attributes{};
+  ibv_qp_init_attr_ex attributes{};
   attributes.send_cq = attributes.recv_cq = completions_.get();
   attributes.srq = receives_.get();
   attributes.qp_type = IBV_QPT_RC;
   attributes.cap.max_send_wr = shape.depth;
   attributes.cap.max_send_sge = 1;
   attributes.cap.max_inline_data = inline_bytes;
-  QueuePair pair(ibv_create_qp(domain_, &attributes));
+  ibv_qp_ex* extended = nullptr;
+  QueuePair pair = make_pair(attributes, &extended);
   if (!pair) {
     return refusal("no queue pair", errno,
                    device_.name + " has " + std::to_string(device_.attributes.max_qp) + " of " +
@@ -139,7 +173,7 @@ Result<std::unique_ptr<SendQueue>> Endpoint::open_queue(SendQueue::Shape shape,
     lives_.push_back(0);
   }
   const auto id = static_cast<std::uint32_t>(std::size_t{lives_[place]} << 16 | place);
-  auto queue = std::make_unique<SendQueue>(std::move(pair), shape, id, counters_);
+  auto queue = std::make_unique<SendQueue>(std::move(pair), extended, shape, id, counters_);
   queues_[place] = queue.get();
   queues_room_ += shape.depth;
   return queue;

@@ -52,6 +52,8 @@ class Endpoint final : public net::Endpoint {
   void set_pending(SendQueue& queue) noexcept;
   const Device& device() const noexcept { return device_; }
   ibv_pd* domain() const noexcept { return domain_; }
+  /// What the device offers of what a lane's lock makes possible; for people.
+  std::string offers() const;
 
  private:
   static constexpr std::uint32_t kBatch = 16;  // completions that are taken at once
@@ -62,6 +64,11 @@ class Endpoint final : public net::Endpoint {
   /// In the completion queue, for what all queues and `receives` receives can leave there.
   Status make_room(std::uint64_t queues, std::uint64_t receives, std::string* reason);
   Status post_receives(std::uint32_t count) noexcept;
+  /// A domain of our own, so that the device's library takes no lock; where there is none, all
+  /// queues are made in the common one.
+  void take_thread_domain() noexcept;
+  /// @param[out] extended  null: the device takes no ibv_wr_*
+  QueuePair make_pair(ibv_qp_init_attr_ex attributes, ibv_qp_ex** extended) noexcept;
   /// Take up to `most` completions from the device. @return how many
   Result<std::uint32_t> fetch(std::uint32_t most) noexcept;
   Status replenish() noexcept;
@@ -74,6 +81,9 @@ class Endpoint final : public net::Endpoint {
   const Device& device_;
   ibv_pd* const domain_;
   net::Receiver& receiver_;
+  ThreadDomain thread_domain_;
+  ProtectionDomain parent_domain_;  // `domain_`, used by one thread at a time; null: there is none
+  bool takes_extended_ = true;      // until the device has said no
   CompletionChannel channel_;
   CompletionQueue completions_;
   SharedReceiveQueue receives_;

@@ -17,12 +17,14 @@ class Nobody final : public net::Receiver {
   void on_immediate(std::uint32_t) override {}
 };
 
-Status probe(const Device& device, ibv_pd* domain, std::string* reason) {
+Status probe(Device& device, ibv_pd* domain, std::string* reason) {
   Nobody nobody;
   auto endpoint = Endpoint::create(device, domain, nobody, reason);
   if (!endpoint) return endpoint.error();
   auto link = Link::create(**endpoint, reason);
-  return link ? Status() : link.error();
+  if (!link) return link.error();
+  device.choices += "; " + (*endpoint)->offers();
+  return {};
 }
 
 }  // namespace
@@ -36,7 +38,9 @@ Fabric::Fabric(Device device, ProtectionDomain domain)
               .immediates_max = immediates_max(device_),
               .is_progress_manual = false,
               .provider = "verbs " + device_.name + " port " + std::to_string(device_.port_number),
-              .network = "verbs"} {}
+              .are_words_whole = !is_software(device_),
+              .network = "verbs",
+              .choices = device_.choices} {}
 
 Result<std::unique_ptr<net::Fabric>> Fabric::open(const net::FabricOptions& options,
                                                   std::string* reason) {

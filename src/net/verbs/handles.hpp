@@ -17,6 +17,12 @@ struct Release {
   }
 };
 
+/// That one lane's lock keeps what is made in it from being used by two threads at once.
+struct EndThreadDomain {
+  void operator()(ibv_td* domain) const noexcept { ibv_dealloc_td(domain); }
+};
+using ThreadDomain = std::unique_ptr<ibv_td, EndThreadDomain>;
+
 using Context = std::unique_ptr<ibv_context, Release<&ibv_close_device>>;
 using ProtectionDomain = std::unique_ptr<ibv_pd, Release<&ibv_dealloc_pd>>;
 using CompletionChannel = std::unique_ptr<ibv_comp_channel, Release<&ibv_destroy_comp_channel>>;

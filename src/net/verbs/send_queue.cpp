@@ -21,8 +21,10 @@ Status status_of(ibv_wc_status status) noexcept {
   }
 }
 
-SendQueue::SendQueue(QueuePair pair, Shape shape, std::uint32_t id, Counters& counters)
+SendQueue::SendQueue(QueuePair pair, ibv_qp_ex* extended, Shape shape, std::uint32_t id,
+                     Counters& counters)
     : pair_(std::move(pair)),
+      extended_(extended),
       shape_(shape),
       id_(id),
       counters_(counters),
@@ -50,26 +52,12 @@ Result<net::Post> SendQueue::post(const Request& request, net::Operation& operat
 }
 
 Result<net::Post> SendQueue::post_request(const Request& request, bool signalled) noexcept {
-  work_.wr_id = std::uint64_t{id_} << 32 | posted_;
-  work_.opcode = request.opcode;
-  work_.send_flags = signalled ? unsigned{IBV_SEND_SIGNALED} : 0u;
-  work_.num_sge = request.bytes == 0 ? 0 : 1;
-  work_.imm_data = htonl(request.immediate);
-  work_.wr.rdma.remote_addr = request.remote.address;
-  work_.wr.rdma.rkey = static_cast<std::uint32_t>(request.remote.key);
-  element_ = {reinterpret_cast<std::uintptr_t>(request.local), request.bytes, request.local_key};
-  if (request.is_small && request.bytes != 0) {
-    if (copies_ == nullptr) {
-      work_.send_flags |= IBV_SEND_INLINE;
-    } else {
-      std::byte* copy = copies_.get() + (posted_ & (shape_.depth - 1)) * kSmallBytesMax;
-      std::memcpy(copy, request.local, request.bytes);
-      element_.addr = reinterpret_cast<std::uintptr_t>(copy);
-      element_.lkey = copies_registration_->lkey;
-    }
-  }
-  ibv_send_wr* bad = nullptr;
-  if (const int error = ibv_post_send(pair_.get(), &work_, &bad); error != 0) [[unlikely]] {
+  const ibv_sge source = source_of(request);
+  unsigned flags = signalled ? unsigned{IBV_SEND_SIGNALED} : 0u;
+  if (request.is_small && request.bytes != 0 && copies_ == nullptr) flags |= IBV_SEND_INLINE;
+  const int error = extended_ != nullptr ? post_extended(request, source, flags)
+                                         : post_plain(request, source, flags);
+  if (error != 0) [[unlikely]] {
     if (error == ENOMEM && !is_idle()) {  // full by the device's own count
       ++counters_.full;
       return net::Post::retry;
@@ -82,6 +70,49 @@ Result<net::Post> SendQueue::post_request(const Request& request, bool signalled
   if (signalled) last_signalled_ = posted_;
   ++(signalled ? counters_.signalled : counters_.unsignalled);
   return net::Post::posted;
+}
+
+ibv_sge SendQueue::source_of(const Request& request) noexcept {
+  if (!request.is_small || request.bytes == 0 || copies_ == nullptr)
+    return {reinterpret_cast<std::uintptr_t>(request.local), request.bytes, request.local_key};
+  std::byte* const copy = copies_.get() + (posted_ & (shape_.depth - 1)) * kSmallBytesMax;
+  std::memcpy(copy, request.local, request.bytes);
+  return {reinterpret_cast<std::uintptr_t>(copy), request.bytes, copies_registration_->lkey};
+}
+
+int SendQueue::post_plain(const Request& request, const ibv_sge& source, unsigned flags) noexcept {
+  work_.wr_id = std::uint64_t{id_} << 32 | posted_;
+  work_.opcode = request.opcode;
+  work_.send_flags = flags;
+  work_.num_sge = request.bytes == 0 ? 0 : 1;
+  work_.imm_data = htonl(request.immediate);
+  work_.wr.rdma.remote_addr = request.remote.address;
+  work_.wr.rdma.rkey = static_cast<std::uint32_t>(request.remote.key);
+  element_ = source;
+  ibv_send_wr* bad = nullptr;
+  return ibv_post_send(pair_.get(), &work_, &bad);
+}
+
+/// Straight into the device's queue: no list to be walked, no opcode to be looked up.
+int SendQueue::post_extended(const Request& request, const ibv_sge& source,
+                             unsigned flags) noexcept {
+  const auto key = static_cast<std::uint32_t>(request.remote.key);
+  ibv_wr_start(extended_);
+  extended_->wr_id = std::uint64_t{id_} << 32 | posted_;
+  extended_->wr_flags = flags & ~unsigned{IBV_SEND_INLINE};  // its data say that
+  if (request.opcode == IBV_WR_RDMA_WRITE)
+    ibv_wr_rdma_write(extended_, key, request.remote.address);
+  else if (request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+    ibv_wr_rdma_write_imm(extended_, key, request.remote.address, htonl(request.immediate));
+  else
+    ibv_wr_rdma_read(extended_, key, request.remote.address);
+  if ((flags & IBV_SEND_INLINE) != 0)
+    ibv_wr_set_inline_data(extended_, request.local, request.bytes);
+  else
+    ibv_wr_set_sge(extended_, source.lkey, source.addr, source.length);
+  const int error = ibv_wr_complete(extended_);
+  if (error == 0) ++counters_.extended;
+  return error;
 }
 
 void SendQueue::finish(std::uint32_t sequence) noexcept {

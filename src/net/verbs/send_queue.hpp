@@ -26,10 +26,11 @@ inline constexpr std::uint32_t kSmallBytesMax = 32;
 struct Counters {
   std::uint64_t signalled = 0;
   std::uint64_t unsignalled = 0;
-  std::uint64_t flushes = 0;        ///< among the signalled
-  std::uint64_t full = 0;           ///< posts that were told to retry
-  std::uint64_t immediates = 0;     ///< received
-  std::uint64_t receives = 0;       ///< receive work requests posted
+  std::uint64_t flushes = 0;     ///< among the signalled
+  std::uint64_t full = 0;        ///< posts that were told to retry
+  std::uint64_t extended = 0;    ///< of all posted: by ibv_wr_*, without a work request in memory
+  std::uint64_t immediates = 0;  ///< received
+  std::uint64_t receives = 0;    ///< receive work requests posted
   std::uint64_t receive_posts = 0;  ///< calls that posted them
 };
 
@@ -49,7 +50,8 @@ class SendQueue {
     std::uint32_t signal_every;  ///< 1: all
   };
 
-  SendQueue(QueuePair pair, Shape shape, std::uint32_t id, Counters& counters);
+  /// @param extended  the pair's, where the device takes ibv_wr_*; null: ibv_post_send
+  SendQueue(QueuePair pair, ibv_qp_ex* extended, Shape shape, std::uint32_t id, Counters& counters);
 
   ibv_qp* pair() const noexcept { return pair_.get(); }
   std::uint32_t id() const noexcept { return id_; }
@@ -98,8 +100,14 @@ class SendQueue {
   }
   /// @return retry: the device says that its queue is full
   Result<net::Post> post_request(const Request& request, bool signalled) noexcept;
+  /// Where the bytes are, and by which key; small ones may be copied there.
+  ibv_sge source_of(const Request& request) noexcept;
+  // @return errno of the device's call
+  int post_plain(const Request& request, const ibv_sge& source, unsigned flags) noexcept;
+  int post_extended(const Request& request, const ibv_sge& source, unsigned flags) noexcept;
 
   QueuePair pair_;
+  ibv_qp_ex* const extended_;
   Shape shape_;
   std::uint32_t id_;
   std::uint32_t posted_ = 0;          // work requests, sequence numbers below

@@ -81,7 +81,88 @@ std::byte* local_bytes(FakeRequest& request) {
   return reinterpret_cast<std::byte*>(request.elements[0].addr);
 }
 
+// ibv_wr_*, built up and then posted as above.
+
+FakeQueuePair& fake(ibv_qp_ex* pair) {
+  return *static_cast<FakeQueuePair*>(pair->qp_base.qp_context);
+}
+
+void build(ibv_qp_ex* pair, ibv_wr_opcode opcode, std::uint32_t key, std::uint64_t address) {
+  ibv_send_wr& work = fake(pair).building;
+  work = {};
+  work.wr_id = pair->wr_id;
+  work.send_flags = pair->wr_flags;
+  work.opcode = opcode;
+  work.wr.rdma.remote_addr = address;
+  work.wr.rdma.rkey = key;
+}
+void wr_write(ibv_qp_ex* pair, std::uint32_t key, std::uint64_t address) {
+  build(pair, IBV_WR_RDMA_WRITE, key, address);
+}
+void wr_write_immediate(ibv_qp_ex* pair, std::uint32_t key, std::uint64_t address, __be32 data) {
+  build(pair, IBV_WR_RDMA_WRITE_WITH_IMM, key, address);
+  fake(pair).building.imm_data = data;
+}
+void wr_read(ibv_qp_ex* pair, std::uint32_t key, std::uint64_t address) {
+  build(pair, IBV_WR_RDMA_READ, key, address);
+}
+void wr_element(ibv_qp_ex* pair, std::uint32_t key, std::uint64_t address, std::uint32_t bytes) {
+  FakeQueuePair& queue = fake(pair);
+  queue.element = {address, bytes, key};
+  queue.building.num_sge = bytes == 0 ? 0 : 1;
+}
+void wr_inline(ibv_qp_ex* pair, void* from, std::size_t bytes) {
+  wr_element(pair, 0, reinterpret_cast<std::uintptr_t>(from), static_cast<std::uint32_t>(bytes));
+  fake(pair).building.send_flags |= IBV_SEND_INLINE;
+}
+void wr_start(ibv_qp_ex*) {}
+int wr_complete(ibv_qp_ex* pair) {
+  FakeQueuePair& queue = fake(pair);
+  queue.building.sg_list = &queue.element;
+  ibv_send_wr* bad = nullptr;
+  return post_send(&queue, &queue.building, &bad);
+}
+
+ibv_qp* create_extended(ibv_context*, ibv_qp_init_attr_ex* attributes) {
+  // The plain attributes are the beginning of these.
+  ibv_qp* const made =
+      ibv_create_qp(attributes->pd, reinterpret_cast<ibv_qp_init_attr*>(attributes));
+  if (made == nullptr) return nullptr;
+  ibv_qp_ex& extended = fake(made).extended;
+  extended.qp_base.qp_context = &fake(made);
+  extended.wr_rdma_write = &wr_write;
+  extended.wr_rdma_write_imm = &wr_write_immediate;
+  extended.wr_rdma_read = &wr_read;
+  extended.wr_set_sge = &wr_element;
+  extended.wr_set_inline_data = &wr_inline;
+  extended.wr_start = &wr_start;
+  extended.wr_complete = &wr_complete;
+  return made;
+}
+
+ibv_td* make_thread_domain(ibv_context* context, ibv_td_init_attr*) {
+  ++current->thread_domains;
+  return new ibv_td{context};
+}
+int end_thread_domain(ibv_td* domain) {
+  --current->thread_domains;
+  delete domain;
+  return 0;
+}
+ibv_pd* make_parent_domain(ibv_context* context, ibv_parent_domain_init_attr*) {
+  return *current->parent_domains.insert(new ibv_pd{context, 0}).first;
+}
+
 }  // namespace
+
+void FakeDevice::offer_extended() {
+  context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+  whole_context.sz = sizeof whole_context;
+  whole_context.create_qp_ex = &create_extended;
+  whole_context.alloc_td = &make_thread_domain;
+  whole_context.dealloc_td = &end_thread_domain;
+  whole_context.alloc_parent_domain = &make_parent_domain;
+}
 
 FakeDevice::FakeDevice() {
   current = this;

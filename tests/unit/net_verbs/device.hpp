@@ -28,6 +28,11 @@ struct FakeQueuePair : ibv_qp {
   ibv_qp_attr to_send{};
   std::deque<FakeRequest> requests;
   std::uint32_t unfreed = 0;  ///< carried out, unsignalled: their places are not free yet
+  ibv_pd* domain = nullptr;
+  // ibv_wr_*: the request that is being built.
+  ibv_qp_ex extended{};
+  ibv_send_wr building{};
+  ibv_sge element{};
 };
 
 struct FakeCompletionQueue : ibv_cq {
@@ -59,6 +64,8 @@ class FakeDevice {
   ibv_port_attr port{};
   std::vector<ibv_gid_entry> gids;
   std::uint32_t inline_max = 64;
+  /// Thread domains and ibv_wr_*.
+  void offer_extended();
   // ... and at any time: the errno of calls that shall fail.
   int create_cq_error = 0;
   int create_qp_error = 0;
@@ -68,6 +75,8 @@ class FakeDevice {
   int post_receive_error = 0;
   bool is_poll_broken = false;
   // What happened.
+  std::uint32_t thread_domains = 0;  ///< those that are there
+  std::set<ibv_pd*> parent_domains;
   std::uint32_t not_ready = 0;  ///< immediates that met no receive
   std::uint32_t overruns = 0;   ///< of completion queues
   std::uint32_t events_unacknowledged = 0;
@@ -75,7 +84,8 @@ class FakeDevice {
   // The calls' own.
   void complete(FakeCompletionQueue& queue, const ibv_wc& completion);
   void carry_out(FakeQueuePair& pair, const FakeRequest& request);
-  ibv_context context{};
+  verbs_context whole_context{};
+  ibv_context& context = whole_context.context;
   ibv_device device{};
   std::map<std::uint32_t, FakeQueuePair*> pairs;
   std::set<FakeReceiveQueue*> receive_queues;

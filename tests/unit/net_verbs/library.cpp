@@ -58,6 +58,7 @@ int _ibv_query_gid_ex(ibv_context*, std::uint32_t, std::uint32_t index, ibv_gid_
 
 ibv_pd* ibv_alloc_pd(ibv_context* context) { return new ibv_pd{context, 0}; }
 int ibv_dealloc_pd(ibv_pd* domain) {
+  device().parent_domains.erase(domain);
   delete domain;
   return 0;
 }
@@ -143,10 +144,12 @@ ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
   pair->recv_cq = attributes->recv_cq;
   pair->srq = attributes->srq;
   pair->made = *attributes;
+  pair->domain = domain;
   pair->qp_num = device().next_number++;
   device().pairs[pair->qp_num] = pair;
   return pair;
 }
+ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* pair) { return &static_cast<FakeQueuePair*>(pair)->extended; }
 int ibv_modify_qp(ibv_qp* pair, ibv_qp_attr* attributes, int mask) {
   auto& own = *static_cast<FakeQueuePair*>(pair);
   if (attributes->qp_state == IBV_QPS_ERR) {

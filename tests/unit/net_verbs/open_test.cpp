@@ -31,9 +31,30 @@ TEST_F(OpenTest, TellsItsLimits) {
   EXPECT_EQ(limits.provider, "verbs fake0 port 1");
   EXPECT_EQ(limits.write_bytes_max, 1u << 23);
   EXPECT_FALSE(limits.is_progress_manual);
+  EXPECT_TRUE(limits.are_words_whole);
   EXPECT_GE(limits.small_bytes_max, 8u);
   Note note;
   EXPECT_EQ(links[0]->write(transfer((1u << 23) + 1), note).error(), Errc::kInvalidArgument);
+}
+
+TEST_F(OpenTest, TellsWhatItHasChosenAndWhy) {
+  start();
+  const std::string chosen = fabric->limits().choices;
+  expect_part(chosen, "GID 0 (RoCE v2, ::ffff:10.");
+  expect_part(chosen, "reaches furthest");
+  expect_part(chosen, "service level 0");
+  expect_part(chosen, "MTU 4096, the port's active one");
+  std::string reason;
+  auto asked = Fabric::open({"", 0, 5, 1024}, &reason);
+  ASSERT_TRUE(asked) << reason;
+  const std::string wished = asked.value()->limits().choices;
+  expect_part(wished, "as asked for; service level 5; MTU 1024 as asked for");
+}
+
+TEST_F(OpenTest, SoftwareTearsWords) {
+  device.attributes.vendor_id = 0xffffff;  // Soft-RoCE
+  start();
+  EXPECT_FALSE(fabric->limits().are_words_whole);
 }
 
 TEST_F(OpenTest, NamesEveryCauseAndRemedy) {

@@ -5,9 +5,37 @@
 namespace larklane::verbs {
 namespace {
 
-using SendQueueTest = Pair;
+/// With ibv_wr_* and thread domains, and without.
+class SendQueueTest : public Pair, public testing::WithParamInterface<bool> {
+ public:
+  SendQueueTest() {
+    if (GetParam()) device.offer_extended();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Posts, SendQueueTest, testing::Bool(), [](const auto& is_extended) {
+  return is_extended.param ? "extended" : "plain";
+});
 
-TEST_F(SendQueueTest, LoneOperationsAreSignalledAndNeedNoFlush) {
+TEST_P(SendQueueTest, EachLaneHasAThreadDomainAndPostsByWhatTheDeviceTakes) {
+  start();
+  std::array<Note, 30> notes;
+  for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
+  settle();
+  EXPECT_EQ(counters().extended, GetParam() ? counters().signalled + counters().unsignalled : 0u);
+  EXPECT_EQ(device.thread_domains, GetParam() ? 2u : 0u);
+  for (const auto& [number, pair] : device.pairs)
+    EXPECT_EQ(device.parent_domains.contains(pair->domain), GetParam());
+  const std::string chosen = fabric->limits().choices;
+  EXPECT_NE(chosen.find(GetParam() ? "ibv_wr_*, a thread domain" : "ibv_post_send, no thread"),
+            std::string::npos)
+      << chosen;
+  for (auto& link : links) link.reset();
+  for (auto& endpoint : endpoints) endpoint.reset();
+  EXPECT_EQ(device.thread_domains, 0u);
+  EXPECT_TRUE(device.parent_domains.empty());
+}
+
+TEST_P(SendQueueTest, LoneOperationsAreSignalledAndNeedNoFlush) {
   start();
   for (int i = 0; i < 1000; ++i) {
     Note note;
@@ -21,7 +49,7 @@ TEST_F(SendQueueTest, LoneOperationsAreSignalledAndNeedNoFlush) {
   EXPECT_EQ(counters().flushes, 0u);
 }
 
-TEST_F(SendQueueTest, OfABurstEverySixteenthIsSignalledAndTheRestIsFlushed) {
+TEST_P(SendQueueTest, OfABurstEverySixteenthIsSignalledAndTheRestIsFlushed) {
   start();
   std::array<Note, 100> notes;
   for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
@@ -33,7 +61,7 @@ TEST_F(SendQueueTest, OfABurstEverySixteenthIsSignalledAndTheRestIsFlushed) {
   EXPECT_EQ(counters().flushes, 1u);
 }
 
-TEST_F(SendQueueTest, NothingIsLeftBehindWhateverTheLengthOfTheBurst) {
+TEST_P(SendQueueTest, NothingIsLeftBehindWhateverTheLengthOfTheBurst) {
   start();
   for (std::size_t length = 1; length <= 127; ++length) {
     std::vector<Note> notes(length);
@@ -43,7 +71,7 @@ TEST_F(SendQueueTest, NothingIsLeftBehindWhateverTheLengthOfTheBurst) {
   }
 }
 
-TEST_F(SendQueueTest, FullIsRetryAndGoesOnAfterAPoll) {
+TEST_P(SendQueueTest, FullIsRetryAndGoesOnAfterAPoll) {
   start();
   std::vector<Note> notes(127);
   for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
@@ -57,7 +85,7 @@ TEST_F(SendQueueTest, FullIsRetryAndGoesOnAfterAPoll) {
   EXPECT_EQ(late.ends, 1);
 }
 
-TEST_F(SendQueueTest, WhatTheDeviceCallsFullIsRetry) {
+TEST_P(SendQueueTest, WhatTheDeviceCallsFullIsRetry) {
   start();
   Note first, second;
   ASSERT_EQ(must(write(first)), net::Post::posted);
@@ -69,7 +97,7 @@ TEST_F(SendQueueTest, WhatTheDeviceCallsFullIsRetry) {
   EXPECT_EQ(first.ends + second.ends, 2);
 }
 
-TEST_F(SendQueueTest, ManyRandomBurstsAndPollsEndEveryOperationOnce) {
+TEST_P(SendQueueTest, ManyRandomBurstsAndPollsEndEveryOperationOnce) {
   start();
   std::uint32_t state = 12345;
   const auto random = [&](std::uint32_t below) {
@@ -91,7 +119,7 @@ TEST_F(SendQueueTest, ManyRandomBurstsAndPollsEndEveryOperationOnce) {
   EXPECT_LT(counters().signalled, counters().unsignalled);
 }
 
-TEST_F(SendQueueTest, PollServesNoMoreThanAskedFor) {
+TEST_P(SendQueueTest, PollServesNoMoreThanAskedFor) {
   start();
   std::array<Note, 40> notes;
   for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
@@ -102,7 +130,7 @@ TEST_F(SendQueueTest, PollServesNoMoreThanAskedFor) {
   EXPECT_EQ(must(endpoints[0]->poll(64)), 7u);
 }
 
-TEST_F(SendQueueTest, SmallDataIsCopiedAtOnce) {
+TEST_P(SendQueueTest, SmallDataIsCopiedAtOnce) {
   start();
   std::array<std::byte, 8> small{};
   small.fill(std::byte{7});
@@ -116,7 +144,7 @@ TEST_F(SendQueueTest, SmallDataIsCopiedAtOnce) {
   EXPECT_EQ(target[8], std::byte{0});
 }
 
-TEST_F(SendQueueTest, SmallDataIsCopiedAtOnceByADeviceWithoutInline) {
+TEST_P(SendQueueTest, SmallDataIsCopiedAtOnceByADeviceWithoutInline) {
   device.inline_max = 0;
   start();
   std::array<Note, 100> notes;
@@ -131,7 +159,7 @@ TEST_F(SendQueueTest, SmallDataIsCopiedAtOnceByADeviceWithoutInline) {
   for (std::size_t i = 0; i < 100; ++i) ASSERT_EQ(target[2 * i], static_cast<std::byte>(i));
 }
 
-TEST_F(SendQueueTest, ReadsHaveAQueueOfTheirOwnAndAllAreSignalled) {
+TEST_P(SendQueueTest, ReadsHaveAQueueOfTheirOwnAndAllAreSignalled) {
   start();
   target[3] = std::byte{42};
   std::array<Note, 31> notes;
@@ -189,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(Statuses, ErrorTest,
                                          ErrorCase{IBV_WC_LOC_PROT_ERR, Errc::kTransfer},
                                          ErrorCase{IBV_WC_RNR_RETRY_EXC_ERR, Errc::kTransfer}));
 
-TEST_F(SendQueueTest, ARefusedPostEndsWhatWasUnderWay) {
+TEST_P(SendQueueTest, ARefusedPostEndsWhatWasUnderWay) {
   start();
   std::array<Note, 20> notes;
   for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
@@ -204,7 +232,7 @@ TEST_F(SendQueueTest, ARefusedPostEndsWhatWasUnderWay) {
   }
 }
 
-TEST_F(SendQueueTest, AFlushThatIsRefusedEndsWhatItWasFor) {
+TEST_P(SendQueueTest, AFlushThatIsRefusedEndsWhatItWasFor) {
   start();
   std::array<Note, 3> notes;
   for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
@@ -216,7 +244,7 @@ TEST_F(SendQueueTest, AFlushThatIsRefusedEndsWhatItWasFor) {
   EXPECT_EQ(notes[2].status.code(), Errc::kSystem);
 }
 
-TEST_F(SendQueueTest, AnOperationMayPostAndMayEndItsLink) {
+TEST_P(SendQueueTest, AnOperationMayPostAndMayEndItsLink) {
   start();
   struct Chain : Note {
     static void again(net::Operation& operation, Status status) {
@@ -238,7 +266,7 @@ TEST_F(SendQueueTest, AnOperationMayPostAndMayEndItsLink) {
   EXPECT_EQ(counters().flushes, 0u);  // posted before the flush was decided on
 }
 
-TEST_F(SendQueueTest, ALinkInThePlaceOfAClosedOneHearsNothingOfIt) {
+TEST_P(SendQueueTest, ALinkInThePlaceOfAClosedOneHearsNothingOfIt) {
   start();
   std::array<Note, 3> notes;
   for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
