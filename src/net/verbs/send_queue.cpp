@@ -99,7 +99,7 @@ int SendQueue::post_extended(const Request& request, const ibv_sge& source,
   const auto key = static_cast<std::uint32_t>(request.remote.key);
   ibv_wr_start(extended_);
   extended_->wr_id = std::uint64_t{id_} << 32 | posted_;
-  extended_->wr_flags = flags & ~unsigned{IBV_SEND_INLINE};  // its data say that
+  extended_->wr_flags = flags;  // Soft-RoCE wants to be told of inline data here, too
   if (request.opcode == IBV_WR_RDMA_WRITE)
     ibv_wr_rdma_write(extended_, key, request.remote.address);
   else if (request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
