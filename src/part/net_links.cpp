@@ -75,6 +75,13 @@ void NetLinks::unwatch(control::Plane& plane) {
     if (lane) plane.unwatch(*lane);
 }
 
+void NetLinks::end(const control::Peer& peer) {
+  const auto known = peers_.find(&peer);
+  if (known == peers_.end()) return;
+  for (const auto& [number, link] : known->second.links)
+    if (link->link) link->vci.end_link(*link->link, Errc::kPeerDown);
+}
+
 NetLinks::NetPeer& NetLinks::peer_of(const control::Peer& peer) {
   const auto first = static_cast<std::uint32_t>(peers_.size()) % lanes_.count_max();
   return peers_.try_emplace(&peer, NetPeer{first, {}}).first->second;

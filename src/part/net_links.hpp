@@ -103,6 +103,8 @@ class NetLinks final : private vci::VciPool::Receivers {
   void on_offer(const std::shared_ptr<PeerState>& peer, std::span<const std::byte> payload);
   /// @return the link, if it can be used from now on; else null
   NetLink* on_ready(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready);
+  /// What is under way over the links to a peer that is gone has failed.
+  void end(const control::Peer& peer);
 
  private:
   struct NetPeer {

@@ -370,9 +370,7 @@ void Network::on_peer_down(const control::Peer& peer) {
 
 void Network::end_links(const control::Peer& peer) {
   const std::scoped_lock lock(mutex_);
-  const auto known = peers_.find(&peer);
-  if (known != peers_.end() && known->second.link)
-    vci_->end_link(*known->second.link, Errc::kPeerDown);
+  links_->end(peer);
 }
 
 void Network::add_totals(RoundTotals* sent, RoundTotals* received) const {
