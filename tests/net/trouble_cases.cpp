@@ -206,11 +206,12 @@ void killed_peer(Side& side) {
               static_cast<double>(now_ns() - start) * 1e-9);
 }
 
-/// Nothing is under way when process 1 dies: the next posts find out.
+/// Nothing is under way when process 1 dies: the next posts find out, all of them.
 void killed_idle_peer(Side& side) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
   Node& node = side.open_node();
   const auto link = side.open_link(node);
-  std::vector<std::byte> bytes(64);
+  std::vector<std::byte> bytes(kBytes);
   const auto memory = side.share(bytes);
   const auto remote = side.swap(memory->remote());
   side.complete([&](net::Operation& operation) {
@@ -225,15 +226,29 @@ void killed_idle_peer(Side& side) {
   side.say(std::uint8_t{1});
   for (int i = 0; i < 1000; ++i) side.poll_all();
   const std::uint64_t start = now_ns();
-  Status status;
+  Note notes[3];
+  const net::Transfer transfer{bytes.data(), memory.get(), remote, kBytes};
+  const auto take_up = [](Note& note, const auto& post) {
+    note.ends = 0;
+    auto posted = post(note);
+    if (posted && *posted == net::Post::posted) return;
+    note.ends = 1;
+    note.status = posted ? Status() : posted.error();
+  };
   side.wait("an error", [&] {
-    status = side.outcome([&](net::Operation& operation) {
-      return link->write_small({bytes.data(), 8}, remote, operation);
+    take_up(notes[0], [&](Note& note) {
+      return link->write_small({bytes.data(), 8}, remote, note);
     });
-    return !status.ok();
+    take_up(notes[1], [&](Note& note) { return link->write(transfer, note); });
+    take_up(notes[2], [&](Note& note) { return link->read(transfer, note); });
+    side.wait("what goes to the dead", [&] {
+      return std::ranges::all_of(notes, [](const Note& note) { return note.ends == 1; });
+    });
+    return std::ranges::all_of(notes, [](const Note& note) { return !note.status.ok(); });
   });
-  std::printf("  %s, %d after %.2f s\n", errc_name(status.code()), status.detail(),
-              static_cast<double>(now_ns() - start) * 1e-9);
+  for (const Note& note : notes)
+    std::printf("  %s, %d after %.2f s\n", errc_name(note.status.code()), note.status.detail(),
+                static_cast<double>(now_ns() - start) * 1e-9);
 }
 
 constexpr Case kCases[] = {

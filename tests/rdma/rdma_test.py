@@ -49,11 +49,15 @@ CASES = (
     " C2_test_before_every_pready C5_free_between_rounds C8_waitall C8_testsome E1_sizes_differ T1_threads_mark_and_ask M_sender_asleep_after_pready"
 )
 
+# What the provider itself has to do: posts of small data by whatever way the device takes them, and what is on its way to the dead. The rest takes minutes here.
+PROVIDER = "for case in limits links_and_endpoints write_small killed_idle_peer; do {build}/tests/net/provider_test --folder {build}/lib --case $case verbs || exit 1; done"
+
 # All commands of one boot run in one guest, one after the other. Add here what needs the device; a boot takes 10 to 20 s.
 BOOTS = {
     "device": (
         Check("the device is there and its port is active", "ibv_devinfo -d rxe0", 30, (r"hca_id:\s*rxe0", "PORT_ACTIVE"), ("ibv_devinfo",)),
         Check("RC ping-pong of two processes", PINGPONG, 60, (r"200 iters in",), ("ibv_rc_pingpong",)),
+        Check("the verbs provider by itself", PROVIDER, 150, ("write_small: ok", "killed_idle_peer: ok"), ("{build}/tests/net/provider_test",)),
         Check("early bird over verbs", CONFORMANCE + " --rule P5", 150, ("passed, 0 failed",), IN_CONFORMANCE),
         Check("conformance over verbs", CONFORMANCE + " --run " + CASES, 150, ("passed, 0 failed",), IN_CONFORMANCE),
         Check("MPICH over shared memory", f"{MPIEXEC} -n 2 {EXCHANGE} 1", 90, ("exchange: 2 ranks on 1 hosts: ok",), IN_MPICH),
