@@ -44,6 +44,7 @@ TEST(HostCard, NothingElseIsACard) {
   for (std::size_t bytes = 0; bytes < text.find("tcp"); ++bytes) {
     if (text[bytes] != '|') continue;
     EXPECT_FALSE(HostCard::of_text(text.substr(0, bytes))) << bytes;
+    if (bytes > text.find("verbs")) continue;
     EXPECT_FALSE(HostCard::of_text(text.substr(0, bytes) + "x" + text.substr(bytes))) << bytes;
   }
   std::string without_port = text;
