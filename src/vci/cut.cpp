@@ -54,6 +54,7 @@ bool Vci::send_chunk_locked(Work& work, std::uint64_t bytes) noexcept {
     return false;
   }
   count(counters_.chunks);
+  if (answer) count_operation(work.kind == Work::Kind::read ? Work::Kind::read : Work::Kind::write);
   work.cut.bytes += bytes;
   if (answer && *answer == net::Post::posted) {
     ++work.cut.under_way;

@@ -96,7 +96,7 @@ LARKLANE_NOT_FOLLOWED void Vci::unlock() noexcept {
 void Vci::accept_locked(Work& work) noexcept {
   count(counters_.posts);
   work.cut = {};
-  if (deferred_.empty() && dead_.ok() && send_locked(work)) return;
+  if (!deferred_.has_some_of(*work.link) && dead_.ok() && send_locked(work)) return;
   if (dead_.ok())
     deferred_.push_back(work);
   else
@@ -104,13 +104,12 @@ void Vci::accept_locked(Work& work) noexcept {
 }
 
 void Vci::send_deferred_locked() noexcept {
-  while (!deferred_.empty()) {
-    Work& work = deferred_.pop_front();
-    if (!dead_.ok())
-      work.complete(work, dead_);  // nothing of it is under way: the endpoint has ended that
-    else if (!send_locked(work))
-      return deferred_.push_front(work);
-  }
+  deferred_.send_each([this](Work& work) {
+    lock_.assert_held();
+    if (dead_.ok()) return send_locked(work);
+    work.complete(work, dead_);  // nothing of it is under way: the endpoint has ended that
+    return true;
+  });
 }
 
 bool Vci::send_locked(Work& work) noexcept {
@@ -139,8 +138,10 @@ bool Vci::is_answered_locked(Work& work, Result<net::Post> answer) noexcept {
   }
   switch (*answer) {
     case net::Post::posted:
+      count_operation(work.kind);
       return true;
     case net::Post::done:
+      count_operation(work.kind);
       work.complete(work, {});
       return true;
     case net::Post::retry:
@@ -198,9 +199,19 @@ VciCounts Vci::counts() const noexcept {
   const auto value = [](const std::atomic<std::uint64_t>& counter) {
     return counter.load(std::memory_order_relaxed);  // relaxed: statistics
   };
-  return {value(counters_.posts),       value(counters_.queued),      value(counters_.retries),
-          value(counters_.chunks),      value(counters_.chunk_waits), value(counters_.polls),
-          value(counters_.empty_polls), value(counters_.immediates),  value(contended_)};
+  VciCounts counts{value(counters_.posts),
+                   value(counters_.queued),
+                   value(counters_.retries),
+                   value(counters_.chunks),
+                   value(counters_.chunk_waits),
+                   value(counters_.polls),
+                   value(counters_.empty_polls),
+                   value(counters_.immediates),
+                   value(contended_),
+                   {}};
+  for (std::size_t kind = 0; kind < Work::kKindCount; ++kind)
+    counts.operations[kind] = value(counters_.operations[kind]);
+  return counts;
 }
 
 }  // namespace larklane::vci

@@ -3,6 +3,7 @@
 // queue of posts that wait for it. Threads that use different lanes never meet.
 // (Zambre et al., ICS'20.)
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +31,11 @@ struct VciCounts {
   std::uint64_t empty_polls;  ///< of these: found nothing
   std::uint64_t immediates;   ///< that peers have sent
   std::uint64_t contended;    ///< turns that were not taken: another thread was at it
+  /// What the provider was given and has taken, by Work::Kind; of a cut work each chunk.
+  std::array<std::uint64_t, Work::kKindCount> operations;
+  std::uint64_t operations_of(Work::Kind kind) const noexcept {
+    return operations[static_cast<std::size_t>(kind)];
+  }
 };
 
 // Thread safety: thread-safe.
@@ -38,10 +44,10 @@ struct VciCounts {
 //    has returned; with an error if the link or the endpoint is dead.
 // 2. Nothing waits in the queue while nobody holds the lock. What the provider has refused with
 //    `retry`, or what waits for the completion of chunks, goes out with the progress() that finds
-//    room, and all that was posted after it follows it.
+//    room, and all that was posted after it on the same link follows it. Other links do not wait.
 // 3. Operation::complete and on_immediate run with the lock held. They may post(): it queues, and
 //    goes out before the lock is given back.
-// 4. Works are handed to the provider in the order in which they have got or found the lock. A cut
+// 4. Works of a link are handed on in the order in which they have got or found the lock. A cut
 //    write_immediate hands on its last chunk when its others are complete; later works do not wait
 //    for that.
 class Vci final : private net::Receiver {
@@ -104,7 +110,11 @@ class Vci final : private net::Receiver {
   struct alignas(kLineBytes) Counters {
     std::atomic<std::uint64_t> posts{0}, queued{0}, retries{0}, chunks{0}, chunk_waits{0}, polls{0},
         empty_polls{0}, immediates{0};
+    std::array<std::atomic<std::uint64_t>, Work::kKindCount> operations{};
   };
+  void count_operation(Work::Kind kind) noexcept {
+    count(counters_.operations[static_cast<std::size_t>(kind)]);
+  }
   static void count(std::atomic<std::uint64_t>& counter) noexcept {
     // relaxed: statistics. No read-modify-write: the lock has one holder.
     counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -137,7 +147,7 @@ class Vci final : private net::Receiver {
 
   // The line that only the holder needs.
   alignas(kLineBytes) net::Endpoint* endpoint_ LARKLANE_GUARDED_BY(lock_) = nullptr;
-  WorkRow deferred_ LARKLANE_GUARDED_BY(lock_);  // empty, or its first one waits for a poll
+  WaitingWorks deferred_ LARKLANE_GUARDED_BY(lock_);  // each link's first one waits for a poll
   std::atomic<bool> is_dead_{false};
   Status dead_ LARKLANE_GUARDED_BY(lock_);  // why the endpoint is dead
   Chunk* free_chunks_ LARKLANE_GUARDED_BY(lock_) = nullptr;

@@ -13,6 +13,7 @@ namespace larklane::vci {
 /// Thread safety: single-owner.
 struct Work : net::Operation {
   enum class Kind : std::uint8_t { write, write_immediate, small, small_immediate, read };
+  static constexpr std::size_t kKindCount = 5;
   static constexpr std::size_t kSmallBytesMax = 16;
 
   Kind kind = Kind::write;
@@ -33,30 +34,83 @@ struct Work : net::Operation {
   } cut;
 };
 
-/// Works in a row, through Work::next. Thread safety: single-owner.
-class WorkRow {
+/// Works that wait for room on their links, in order for each link; through Work::next and
+/// net::Link::lane_space. Thread safety: single-owner.
+class WaitingWorks {
  public:
-  bool empty() const noexcept { return first_ == nullptr; }
+  bool empty() const noexcept { return links_ == nullptr; }
+  bool has_some_of(const net::Link& link) const noexcept { return link.lane_space[kFirst]; }
+
   void push_back(Work& work) noexcept {
-    work.next = nullptr;
-    (first_ == nullptr ? first_ : last_->next) = &work;
-    last_ = &work;
+    Row row(*work.link);
+    if (row.empty()) add(*work.link);
+    row.push_back(work);
   }
   void push_front(Work& work) noexcept {
-    work.next = first_;
-    if (first_ == nullptr) last_ = &work;
-    first_ = &work;
+    Row row(*work.link);
+    if (row.empty()) add(*work.link);
+    row.push_front(work);
   }
-  /// @pre not empty
-  Work& pop_front() noexcept {
-    Work& work = *first_;
-    first_ = work.next;
-    return work;
+  /// Of each link, as long as send(work) says that it need not wait any more. What that calls adds
+  /// none.
+  template <class Send>
+  void send_each(Send&& send) noexcept {
+    void** at = &links_;
+    while (*at != nullptr) {
+      net::Link& link = *static_cast<net::Link*>(*at);
+      Row row(link);
+      bool has_room = true;
+      while (has_room && !row.empty()) {
+        Work& work = row.pop_front();
+        has_room = send(work);
+        if (!has_room) row.push_front(work);
+      }
+      if (has_room)
+        *at = link.lane_space[kNextLink];
+      else
+        at = &link.lane_space[kNextLink];
+    }
   }
 
  private:
-  Work* first_ = nullptr;
-  Work* last_ = nullptr;  // of an empty row: whatever
+  enum : std::size_t { kFirst, kLast, kNextLink };
+
+  /// Of one link.
+  class Row {
+   public:
+    explicit Row(net::Link& link) noexcept : space_(link.lane_space) {}
+    bool empty() const noexcept { return space_[kFirst] == nullptr; }
+    void push_back(Work& work) noexcept {
+      work.next = nullptr;
+      if (empty())
+        space_[kFirst] = &work;
+      else
+        static_cast<Work*>(space_[kLast])->next = &work;
+      space_[kLast] = &work;
+    }
+    void push_front(Work& work) noexcept {
+      work.next = static_cast<Work*>(space_[kFirst]);
+      if (empty()) space_[kLast] = &work;
+      space_[kFirst] = &work;
+    }
+    /// @pre not empty
+    Work& pop_front() noexcept {
+      Work& work = *static_cast<Work*>(space_[kFirst]);
+      space_[kFirst] = work.next;
+      return work;
+    }
+
+   private:
+    void** space_;
+  };
+  void add(net::Link& link) noexcept {
+    void** at = &links_;
+    while (*at != nullptr) at = &static_cast<net::Link*>(*at)->lane_space[kNextLink];
+    link.lane_space[kNextLink] = nullptr;
+    *at = &link;
+  }
+
+  void* links_ = nullptr;  // those of which works wait, the first
 };
 
 }  // namespace larklane::vci

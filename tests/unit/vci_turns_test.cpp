@@ -111,6 +111,53 @@ TEST(VciTurns, WhatWasRefusedStaysAtTheHead) {
   EXPECT_EQ(side.vci->counts().retries, 3u);
 }
 
+TEST(VciTurns, ALinkWithoutRoomHoldsUpNoOther) {
+  FakeSide side;
+  auto others = std::move(side.vci->open_link()).value();
+  auto third = std::move(side.vci->open_link()).value();
+  std::array<CountedWork, 6> works;
+  for (std::uint64_t i = 0; i < works.size(); ++i)
+    works[i].make(i < 3 ? *side.link : i < 5 ? *others : *third, Kind::small, i, 8);
+  side.lane().answers = {Post::retry, Post::posted, Post::retry};
+  for (const std::size_t i : {0u, 3u, 1u, 4u, 2u, 5u}) side.vci->post(works[i]);
+  EXPECT_EQ(offsets(side.lane()), (Offsets{3, 5})) << "each waits for its own link alone";
+  EXPECT_EQ(side.lane().attempts, 4u);
+  side.lane().answers = {Post::retry, Post::posted, Post::posted, Post::retry};
+  (void)side.vci->progress();
+  EXPECT_EQ(offsets(side.lane()), (Offsets{3, 5, 4, 0}));
+  EXPECT_FALSE(side.vci->arm());
+  (void)side.vci->progress();
+  EXPECT_EQ(offsets(side.lane()), (Offsets{3, 5, 4, 0, 1, 2}));
+  EXPECT_TRUE(side.vci->arm());
+  side.vci->close_link(std::move(others));
+  side.vci->close_link(std::move(third));
+}
+
+TEST(VciTurns, WhatTheProviderHasTakenIsCountedByKind) {
+  FakeSide side;
+  std::array<CountedWork, 6> works;
+  works[0].make(*side.link, Kind::write, 0, 100);
+  works[1].make(*side.link, Kind::write_immediate, 0, 350);  // three chunks, then itself
+  works[2].make(*side.link, Kind::small, 0, 8);
+  works[3].make(*side.link, Kind::small_immediate, 0, 8);
+  works[4].make(*side.link, Kind::read, 0, 120);  // three chunks
+  works[5].make(*side.link, Kind::small, 0, 8);
+  side.lane().answers = {Post::retry, Post::posted};
+  for (CountedWork& work : works) side.vci->post(work);
+  for (std::size_t done = 0; done < 9; ++done) {
+    (void)side.vci->progress();
+    if (done < side.lane().posted.size()) side.lane().finish(done);
+  }
+  (void)side.vci->progress();
+  const VciCounts counts = side.vci->counts();
+  EXPECT_EQ(counts.operations_of(Kind::write), 1u + 3u);
+  EXPECT_EQ(counts.operations_of(Kind::write_immediate), 1u);
+  EXPECT_EQ(counts.operations_of(Kind::small), 2u);
+  EXPECT_EQ(counts.operations_of(Kind::small_immediate), 1u);
+  EXPECT_EQ(counts.operations_of(Kind::read), 3u);
+  EXPECT_EQ(counts.posts, works.size());
+}
+
 TEST(VciTurns, PostsAreCompletedOnceWhateverTheAnswer) {
   FakeSide side;
   std::array<CountedWork, 3> works;
