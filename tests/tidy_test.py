@@ -54,7 +54,7 @@ CLIENTS = {
 # Headers of others: where they may be included. An entry that ends in / is a folder.
 FOREIGN_HEADERS = {
     r"mpi\.h": ("src/mpi/", "bench/", "examples/", "demo/", "include/larklane/mpi_partitioned.h")
-    + tuple(f"tests/{kind}/" for kind in ("conformance", "mp", "fault", "hosts", "consume", "unit/mpi")),
+    + tuple(f"tests/{kind}/" for kind in ("conformance", "mp", "fault", "hosts", "rdma", "consume", "unit/mpi")),
     r"infiniband/.*": ("src/net/verbs/", "tests/rdma/", "tests/unit/net_verbs/"),
     r"rdma/.*": ("src/net/ofi/", "src/net/verbs/", "tests/rdma/"),
     r"(CLI|nlohmann|fmt|hwloc)[/.].*": ("tools/", "bench/", "tests/unit/bench_traces_test.cpp"),

@@ -44,6 +44,8 @@ CONFORMANCE = (
     " --program {build}/tests/conformance/mpich5/conformance --larklane {build}/bin/larklane"
 )
 IN_CONFORMANCE = ("{deps}/mpich/bin/mpiexec", "{build}/tests/conformance/mpich5/conformance", "{build}/bin/larklane")
+CROWD = f"LARKLANE_PROVIDER=verbs {MPIEXEC} -n 2 {{build}}/bin/larklane run {{build}}/tests/rdma/crowd"
+IN_CROWD = ("{deps}/mpich/bin/mpiexec", "{build}/tests/rdma/crowd", "{build}/bin/larklane")
 CASES = (
     "I1_send_side_needs_no_peer I2_equal_tags_match_in_init_order I9_vector_to_vector S1_startall_of_fresh_requests R3_double_pready"
     " C2_test_before_every_pready C5_free_between_rounds C8_waitall C8_testsome E1_sizes_differ T1_threads_mark_and_ask M_sender_asleep_after_pready"
@@ -60,6 +62,7 @@ BOOTS = {
         Check("the verbs provider by itself", PROVIDER, 150, ("write_small: ok", "killed_idle_peer: ok"), ("{build}/tests/net/provider_test",)),
         Check("early bird over verbs", CONFORMANCE + " --rule P5", 150, ("passed, 0 failed",), IN_CONFORMANCE),
         Check("conformance over verbs", CONFORMANCE + " --run " + CASES, 150, ("passed, 0 failed",), IN_CONFORMANCE),
+        Check("1,000 channels whose receivers do not look", CROWD, 120, (r"crowd: 1000 channels: ok",), IN_CROWD),
         Check("MPICH over shared memory", f"{MPIEXEC} -n 2 {EXCHANGE} 1", 90, ("exchange: 2 ranks on 1 hosts: ok",), IN_MPICH),
     ),
 }
