@@ -96,6 +96,7 @@ class Cells {
   constexpr std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(cells_); }
   /// First partition of `cell`; of count(): one behind the last partition.
   constexpr std::uint32_t begin(std::uint32_t cell) const noexcept {
+    if (partitions_ == cells_) return cell;  // no division
     return static_cast<std::uint32_t>(cell * partitions_ / cells_);
   }
   /// @param cells  1 <= count, first + count <= count()
@@ -105,6 +106,7 @@ class Cells {
   }
   /// @param partition  < the number of partitions
   constexpr std::uint32_t cell_of(std::uint32_t partition) const noexcept {
+    if (partitions_ == cells_) return partition;
     return static_cast<std::uint32_t>(((partition + std::uint64_t{1}) * cells_ - 1) / partitions_);
   }
 

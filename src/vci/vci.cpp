@@ -36,10 +36,77 @@ Result<std::unique_ptr<Vci>> Vci::create(net::Fabric& fabric, net::Receiver& rec
   return vci;
 }
 
+/// False: `work` has to wait.
+[[gnu::always_inline]] inline bool Vci::send_locked(Work& work) noexcept {
+  if (work.kind == Work::Kind::write_immediate && work.transfer.bytes <= write_bytes_max_)
+      [[likely]]
+    return is_answered_locked(work,
+                              work.link->write_immediate(work.transfer, work.immediate, work));
+  return send_other_locked(work);
+}
+
+bool Vci::send_other_locked(Work& work) noexcept {
+  const std::span<const std::byte> small(work.small, work.small_bytes);
+  switch (work.kind) {
+    case Work::Kind::small:
+      return is_answered_locked(work, work.link->write_small(small, work.transfer.remote, work));
+    case Work::Kind::small_immediate:
+      return is_answered_locked(work, work.link->write_small_immediate(small, work.transfer.remote,
+                                                                       work.immediate, work));
+    default:
+      break;
+  }
+  if (work.transfer.bytes > bytes_max(work)) return send_cut_slow(work);
+  if (work.kind == Work::Kind::write)
+    return is_answered_locked(work, work.link->write(work.transfer, work));
+  if (work.kind == Work::Kind::read)
+    return is_answered_locked(work, work.link->read(work.transfer, work));
+  return is_answered_locked(work, work.link->write_immediate(work.transfer, work.immediate, work));
+}
+
+bool Vci::is_answered_locked(Work& work, Result<net::Post> answer) noexcept {
+  if (!answer) {
+    work.complete(work, answer.error());
+    return true;
+  }
+  switch (*answer) {
+    case net::Post::posted:
+      count_operation(work.kind);
+      return true;
+    case net::Post::done:
+      count_operation(work.kind);
+      work.complete(work, {});
+      return true;
+    case net::Post::retry:
+      break;
+  }
+  count(counters_.retries);
+  return false;
+}
+
+[[gnu::always_inline]] inline void Vci::accept_locked(Work& work) noexcept {
+  count(counters_.posts);
+  work.cut = {};
+  if (!deferred_.has_some_of(*work.link) && dead_.ok() && send_locked(work)) return;
+  if (dead_.ok())
+    deferred_.push_back(work);
+  else
+    work.complete(work, dead_);
+}
+
 void Vci::post(Work& work) noexcept {
   if (!lock_.lock_or_queue(work)) return;
   accept_locked(work);
   unlock();
+}
+
+void Vci::send_deferred_locked() noexcept {
+  deferred_.send_each([this](Work& work) {
+    lock_.assert_held();
+    if (dead_.ok()) return send_locked(work);
+    work.complete(work, dead_);  // nothing of it is under way: the endpoint has ended that
+    return true;
+  });
 }
 
 std::uint32_t Vci::progress() noexcept {
@@ -91,64 +158,6 @@ LARKLANE_NOT_FOLLOWED void Vci::unlock() noexcept {
       count(counters_.queued);
       accept_locked(work);
     }
-}
-
-void Vci::accept_locked(Work& work) noexcept {
-  count(counters_.posts);
-  work.cut = {};
-  if (!deferred_.has_some_of(*work.link) && dead_.ok() && send_locked(work)) return;
-  if (dead_.ok())
-    deferred_.push_back(work);
-  else
-    work.complete(work, dead_);
-}
-
-void Vci::send_deferred_locked() noexcept {
-  deferred_.send_each([this](Work& work) {
-    lock_.assert_held();
-    if (dead_.ok()) return send_locked(work);
-    work.complete(work, dead_);  // nothing of it is under way: the endpoint has ended that
-    return true;
-  });
-}
-
-bool Vci::send_locked(Work& work) noexcept {
-  const std::span<const std::byte> small(work.small, work.small_bytes);
-  switch (work.kind) {
-    case Work::Kind::small:
-      return is_answered_locked(work, work.link->write_small(small, work.transfer.remote, work));
-    case Work::Kind::small_immediate:
-      return is_answered_locked(work, work.link->write_small_immediate(small, work.transfer.remote,
-                                                                       work.immediate, work));
-    default:
-      break;
-  }
-  if (work.transfer.bytes > bytes_max(work)) return send_cut_slow(work);
-  if (work.kind == Work::Kind::write)
-    return is_answered_locked(work, work.link->write(work.transfer, work));
-  if (work.kind == Work::Kind::read)
-    return is_answered_locked(work, work.link->read(work.transfer, work));
-  return is_answered_locked(work, work.link->write_immediate(work.transfer, work.immediate, work));
-}
-
-bool Vci::is_answered_locked(Work& work, Result<net::Post> answer) noexcept {
-  if (!answer) {
-    work.complete(work, answer.error());
-    return true;
-  }
-  switch (*answer) {
-    case net::Post::posted:
-      count_operation(work.kind);
-      return true;
-    case net::Post::done:
-      count_operation(work.kind);
-      work.complete(work, {});
-      return true;
-    case net::Post::retry:
-      break;
-  }
-  count(counters_.retries);
-  return false;
 }
 
 Result<std::unique_ptr<net::Link>> Vci::open_link() {

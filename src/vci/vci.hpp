@@ -129,6 +129,7 @@ class Vci final : private net::Receiver {
   void send_deferred_locked() noexcept LARKLANE_REQUIRES(lock_);
   /// False: `work` has to wait. True: it is none of the caller's business any more, maybe gone.
   bool send_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
+  bool send_other_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
   bool is_answered_locked(Work& work, Result<net::Post> answer) noexcept LARKLANE_REQUIRES(lock_);
   std::uint64_t bytes_max(const Work& work) const noexcept {
     return work.kind == Work::Kind::read ? read_bytes_max_ : write_bytes_max_;

@@ -15,7 +15,6 @@ namespace larklane::verbs {
 namespace {
 
 constexpr int kCompletionsFirst = 4096;
-constexpr std::uint32_t kReceiveChain = 16;  // receives that are posted by one call
 
 /// Of a call that made something on the device: what is used up, and what helps.
 Status refusal(const char* what, int error, const std::string& limits, std::string* reason) {
@@ -129,7 +128,7 @@ Status Endpoint::make_room(std::uint64_t queues, std::uint64_t receives, std::st
   };
   // Closed queues have left something, or nobody has looked since.
   if (is_short() && retired_room_ != 0 && fetched_begin_ == fetched_end_) {
-    if (const auto fetched = fetch(kBatch); !fetched) return fetched.error();
+    LARKLANE_TRY(fetch(kBatch));
   }
   const std::uint64_t needed = queues + retired_room_ + receives;
   const auto present = static_cast<std::uint64_t>(completions_->cqe);
@@ -236,35 +235,48 @@ Status Endpoint::reserve_immediates(std::uint32_t count) {
 
 void Endpoint::release_immediates(std::uint32_t count) { reserved_ -= std::min(count, reserved_); }
 
+Endpoint::Endpoint(const Device& device, ibv_pd* domain, net::Receiver& receiver)
+    : device_(device), domain_(domain), receiver_(receiver) {
+  for (std::uint32_t index = 0; index < kReceiveChain; ++index) {
+    chain_[index].wr_id = std::uint64_t{kReceiveQueue} << 32;
+    chain_[index].next = index + 1 < kReceiveChain ? &chain_[index + 1] : nullptr;
+  }
+}
+
+/// @param count  at most kReceiveChain
+inline Status Endpoint::post_chain(std::uint32_t count) noexcept {
+  ibv_recv_wr* const first = &chain_[kReceiveChain - count];
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_srq_recv(receives_.get(), first, &bad);
+  const std::uint32_t posted =
+      error == 0 ? count : static_cast<std::uint32_t>(bad != nullptr ? bad - first : 0);
+  posted_receives_ += posted;
+  counters_.receives += posted;
+  ++counters_.receive_posts;
+  if (error != 0) [[unlikely]]
+    return {error == ENOMEM ? Errc::kNoMemory : Errc::kSystem, error};
+  return {};
+}
+
 Status Endpoint::post_receives(std::uint32_t count) noexcept {
-  std::array<ibv_recv_wr, kReceiveChain> chain{};
   while (count != 0) {
     const std::uint32_t now = std::min(count, kReceiveChain);
-    for (std::uint32_t index = 0; index < now; ++index) {
-      chain[index].wr_id = std::uint64_t{kReceiveQueue} << 32;
-      chain[index].next = index + 1 < now ? &chain[index + 1] : nullptr;
-    }
-    ibv_recv_wr* bad = nullptr;
-    const int error = ibv_post_srq_recv(receives_.get(), chain.data(), &bad);
-    const std::uint32_t posted =
-        error == 0 ? now : static_cast<std::uint32_t>(bad != nullptr ? bad - chain.data() : 0);
-    posted_receives_ += posted;
-    counters_.receives += posted;
-    ++counters_.receive_posts;
-    if (error != 0) return {error == ENOMEM ? Errc::kNoMemory : Errc::kSystem, error};
+    LARKLANE_TRY(post_chain(now));
     count -= now;
   }
   return {};
 }
 
-Status Endpoint::replenish() noexcept {
+inline Status Endpoint::replenish() noexcept {
   if (posted_receives_ >= reserved_) return {};
-  return post_receives(reserved_ - posted_receives_);
+  const std::uint32_t count = reserved_ - posted_receives_;
+  return count <= kReceiveChain ? post_chain(count) : post_receives(count);
 }
 
-Result<std::uint32_t> Endpoint::fetch(std::uint32_t most) noexcept {
+Status Endpoint::fetch(std::uint32_t most) noexcept {
   const int got = ibv_poll_cq(completions_.get(), static_cast<int>(most), fetched_.data());
-  if (got < 0) return Status(Errc::kSystem, EIO);
+  if (got < 0) [[unlikely]]
+    return {Errc::kSystem, EIO};
   const auto count = static_cast<std::uint32_t>(got);
   if (count < most) retired_room_ = 0;
   fetched_begin_ = 0;
@@ -272,11 +284,10 @@ Result<std::uint32_t> Endpoint::fetch(std::uint32_t most) noexcept {
   for (std::uint32_t index = 0; index < count; ++index) {
     if (fetched_[index].wr_id >> 32 == kReceiveQueue) --posted_receives_;
   }
-  LARKLANE_TRY(replenish());
-  return count;
+  return replenish();
 }
 
-std::uint32_t Endpoint::serve(const ibv_wc& completion) {
+inline std::uint32_t Endpoint::serve(const ibv_wc& completion) {
   const auto id = static_cast<std::uint32_t>(completion.wr_id >> 32);
   if (id == kReceiveQueue) {
     if (completion.status != IBV_WC_SUCCESS || (completion.wc_flags & IBV_WC_WITH_IMM) == 0) {
@@ -335,18 +346,21 @@ Status Endpoint::die(Status error) {
 }
 
 Result<std::uint32_t> Endpoint::poll(std::uint32_t most) {
-  std::uint32_t served = deliver(most);
+  std::uint32_t served = pending_first_ != nullptr ? deliver(most) : 0;
   if (!dead_.ok()) [[unlikely]]
     return dead_;
+  bool may_be_more = true;
   while (served < most) {
     if (fetched_begin_ == fetched_end_) {
-      const auto fetched = fetch(std::min(kBatch, most - served));
-      if (!fetched) [[unlikely]]
-        return die(fetched.error());
+      if (!may_be_more) break;
+      const std::uint32_t wanted = std::min(kBatch, most - served);
+      if (const Status status = fetch(wanted); !status.ok()) [[unlikely]]
+        return die(status);
       if (fetched_end_ == 0) break;
+      may_be_more = fetched_end_ == wanted;  // what comes later the next poll finds
     }
     served += serve(fetched_[fetched_begin_++]);
-    served += deliver(most - served);
+    if (pending_first_ != nullptr) served += deliver(most - served);
   }
   return served;
 }
@@ -360,8 +374,8 @@ bool Endpoint::arm() {
   if (events != 0) ibv_ack_cq_events(completions_.get(), events);
   if (ibv_req_notify_cq(completions_.get(), 0) != 0) return false;
   // What came before the request raises no event.
-  if (const auto fetched = fetch(kBatch); !fetched) {
-    static_cast<void>(die(fetched.error()));
+  if (const Status status = fetch(kBatch); !status.ok()) {
+    static_cast<void>(die(status));
     return false;
   }
   return fetched_begin_ == fetched_end_;

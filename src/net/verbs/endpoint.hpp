@@ -58,8 +58,7 @@ class Endpoint final : public net::Endpoint {
  private:
   static constexpr std::uint32_t kBatch = 16;  // completions that are taken at once
 
-  Endpoint(const Device& device, ibv_pd* domain, net::Receiver& receiver)
-      : device_(device), domain_(domain), receiver_(receiver) {}
+  Endpoint(const Device& device, ibv_pd* domain, net::Receiver& receiver);
 
   /// In the completion queue, for what all queues and `receives` receives can leave there.
   Status make_room(std::uint64_t queues, std::uint64_t receives, std::string* reason);
@@ -69,8 +68,9 @@ class Endpoint final : public net::Endpoint {
   void take_thread_domain() noexcept;
   /// @param[out] extended  null: the device takes no ibv_wr_*
   QueuePair make_pair(ibv_qp_init_attr_ex attributes, ibv_qp_ex** extended) noexcept;
-  /// Take up to `most` completions from the device. @return how many
-  Result<std::uint32_t> fetch(std::uint32_t most) noexcept;
+  Status post_chain(std::uint32_t count) noexcept;
+  /// Take up to `most` completions from the device.
+  Status fetch(std::uint32_t most) noexcept;
   Status replenish() noexcept;
   /// @return 1 for an immediate
   std::uint32_t serve(const ibv_wc& completion);
@@ -94,7 +94,9 @@ class Endpoint final : public net::Endpoint {
   std::uint64_t retired_room_ = 0;    // closed queues have left, until none is seen any more
   std::uint32_t reserved_ = 0;
   std::uint32_t posted_receives_ = 0;
-  std::array<ibv_wc, kBatch> fetched_{};  // what arm() found, and poll() has not served
+  static constexpr std::uint32_t kReceiveChain = 16;  // receives that are posted by one call
+  std::array<ibv_recv_wr, kReceiveChain> chain_{};    // any number of the last ones
+  std::array<ibv_wc, kBatch> fetched_{};              // what arm() found, and poll() has not served
   std::uint32_t fetched_begin_ = 0;
   std::uint32_t fetched_end_ = 0;
   SendQueue* pending_first_ = nullptr;

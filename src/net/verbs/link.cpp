@@ -36,7 +36,10 @@ Status connect_error(int error) noexcept {
 }  // namespace
 
 Link::Link(Endpoint& endpoint, std::unique_ptr<SendQueue> writes, std::unique_ptr<SendQueue> reads)
-    : endpoint_(endpoint), writes_(std::move(writes)), reads_(std::move(reads)) {
+    : endpoint_(endpoint),
+      bytes_max_(endpoint.device().port.max_msg_sz),
+      writes_(std::move(writes)),
+      reads_(std::move(reads)) {
   writes_->partner = reads_.get();
   reads_->partner = writes_.get();
   const Device& device = endpoint.device();
@@ -137,21 +140,29 @@ Status Link::connect_pair(ibv_qp* pair, const QueueAddress& own, const QueueAddr
   return error != 0 ? connect_error(error) : Status();
 }
 
-Result<net::Post> Link::post(SendQueue& queue, const SendQueue::Request& request,
-                             net::Operation& operation) {
+[[gnu::always_inline]] inline Result<net::Post> Link::post(SendQueue& queue,
+                                                           const SendQueue::Request& request,
+                                                           net::Operation& operation) {
   auto posted = queue.post(request, operation);
-  if (!posted) [[unlikely]] {
-    queue.partner->fail_all(posted.error());
-    endpoint_.set_pending(queue);
-    endpoint_.set_pending(*queue.partner);
-  }
+  if (!posted) [[unlikely]]
+    return broken_slow(queue, posted.error());
   return posted;
 }
 
-Result<net::Post> Link::post_transfer(SendQueue& queue, ibv_wr_opcode opcode,
-                                      const net::Transfer& transfer, std::uint32_t immediate,
-                                      net::Operation& operation) {
-  if (transfer.bytes > endpoint_.device().port.max_msg_sz) return Errc::kInvalidArgument;
+Result<net::Post> Link::broken_slow(SendQueue& queue, Status error) {
+  queue.partner->fail_all(error);
+  endpoint_.set_pending(queue);
+  endpoint_.set_pending(*queue.partner);
+  return error;
+}
+
+[[gnu::always_inline]] inline Result<net::Post> Link::post_transfer(SendQueue& queue,
+                                                                    ibv_wr_opcode opcode,
+                                                                    const net::Transfer& transfer,
+                                                                    std::uint32_t immediate,
+                                                                    net::Operation& operation) {
+  if (transfer.bytes > bytes_max_) [[unlikely]]
+    return Errc::kInvalidArgument;
   const auto* memory = static_cast<const Memory*>(transfer.memory);
   return post(queue,
               {.opcode = opcode,

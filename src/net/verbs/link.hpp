@@ -46,7 +46,10 @@ class Link final : public net::Link {
                                net::RemoteMemory to, std::uint32_t immediate,
                                net::Operation& operation);
 
+  Result<net::Post> broken_slow(SendQueue& queue, Status error);
+
   Endpoint& endpoint_;
+  const std::uint64_t bytes_max_;  ///< of one operation
   std::unique_ptr<SendQueue> writes_;
   std::unique_ptr<SendQueue> reads_;
   Offer offer_{};

@@ -12,14 +12,17 @@ class Memory final : public net::Memory {
  public:
   /// @param registration  null: no bytes, nothing to be registered
   Memory(std::uint64_t address, Registration registration)
-      : address_(address), registration_(std::move(registration)) {}
+      : address_(address),
+        local_key_(registration ? registration->lkey : 0),
+        registration_(std::move(registration)) {}
   net::RemoteMemory remote() const noexcept override {
     return {address_, registration_ ? registration_->rkey : 0};
   }
-  std::uint32_t local_key() const noexcept { return registration_ ? registration_->lkey : 0; }
+  std::uint32_t local_key() const noexcept { return local_key_; }
 
  private:
   std::uint64_t address_;
+  std::uint32_t local_key_;
   Registration registration_;
 };
 

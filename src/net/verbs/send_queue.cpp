@@ -1,7 +1,5 @@
 #include "net/verbs/send_queue.hpp"
 
-#include <arpa/inet.h>
-
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -38,64 +36,27 @@ void SendQueue::use_copies(std::unique_ptr<std::byte[]> copies, Registration reg
   copies_registration_ = std::move(registration);
 }
 
-Result<net::Post> SendQueue::post(const Request& request, net::Operation& operation) {
-  if (is_dead()) [[unlikely]]
-    return error_;
-  if (posted_ - delivered_ >= shape_.depth - 1) {
+/// The device has not taken it.
+Result<net::Post> SendQueue::refused_slow(int error) noexcept {
+  if (error == ENOMEM && !is_idle()) {  // full by the device's own count
     ++counters_.full;
     return net::Post::retry;
   }
-  const bool none_outstanding = static_cast<std::int32_t>(last_signalled_ - finished_) <= 0;
-  const bool signalled = none_outstanding || posted_ + 1 - last_signalled_ >= shape_.signal_every;
-  slot(posted_) = &operation;
-  return post_request(request, signalled);
+  const Status status(Errc::kSystem, error);
+  fail_all(status);
+  return status;
 }
 
-Result<net::Post> SendQueue::post_request(const Request& request, bool signalled) noexcept {
-  const ibv_sge source = source_of(request);
-  unsigned flags = signalled ? unsigned{IBV_SEND_SIGNALED} : 0u;
-  if (request.is_small && request.bytes != 0 && copies_ == nullptr) flags |= IBV_SEND_INLINE;
-  const int error = extended_ != nullptr ? post_extended(request, source, flags)
-                                         : post_plain(request, source, flags);
-  if (error != 0) [[unlikely]] {
-    if (error == ENOMEM && !is_idle()) {  // full by the device's own count
-      ++counters_.full;
-      return net::Post::retry;
-    }
-    const Status status(Errc::kSystem, error);
-    fail_all(status);
-    return status;
-  }
-  ++posted_;
-  if (signalled) last_signalled_ = posted_;
-  ++(signalled ? counters_.signalled : counters_.unsignalled);
-  return net::Post::posted;
-}
-
-ibv_sge SendQueue::source_of(const Request& request) noexcept {
-  if (!request.is_small || request.bytes == 0 || copies_ == nullptr)
-    return {reinterpret_cast<std::uintptr_t>(request.local), request.bytes, request.local_key};
-  std::byte* const copy = copies_.get() + (posted_ & (shape_.depth - 1)) * kSmallBytesMax;
+/// The device takes none with the work request: it gets a copy that stays.
+void SendQueue::copy_small_slow(const Request& request) noexcept {
+  std::byte* copy = copies_.get() + (posted_ & (shape_.depth - 1)) * kSmallBytesMax;
   std::memcpy(copy, request.local, request.bytes);
-  return {reinterpret_cast<std::uintptr_t>(copy), request.bytes, copies_registration_->lkey};
-}
-
-int SendQueue::post_plain(const Request& request, const ibv_sge& source, unsigned flags) noexcept {
-  work_.wr_id = std::uint64_t{id_} << 32 | posted_;
-  work_.opcode = request.opcode;
-  work_.send_flags = flags;
-  work_.num_sge = request.bytes == 0 ? 0 : 1;
-  work_.imm_data = htonl(request.immediate);
-  work_.wr.rdma.remote_addr = request.remote.address;
-  work_.wr.rdma.rkey = static_cast<std::uint32_t>(request.remote.key);
-  element_ = source;
-  ibv_send_wr* bad = nullptr;
-  return ibv_post_send(pair_.get(), &work_, &bad);
+  element_.addr = reinterpret_cast<std::uintptr_t>(copy);
+  element_.lkey = copies_registration_->lkey;
 }
 
 /// Straight into the device's queue: no list to be walked, no opcode to be looked up.
-int SendQueue::post_extended(const Request& request, const ibv_sge& source,
-                             unsigned flags) noexcept {
+int SendQueue::post_extended(const Request& request, unsigned flags) noexcept {
   const auto key = static_cast<std::uint32_t>(request.remote.key);
   ibv_wr_start(extended_);
   extended_->wr_id = std::uint64_t{id_} << 32 | posted_;
@@ -109,7 +70,7 @@ int SendQueue::post_extended(const Request& request, const ibv_sge& source,
   if ((flags & IBV_SEND_INLINE) != 0)
     ibv_wr_set_inline_data(extended_, request.local, request.bytes);
   else
-    ibv_wr_set_sge(extended_, source.lkey, source.addr, source.length);
+    ibv_wr_set_sge(extended_, element_.lkey, element_.addr, element_.length);
   const int error = ibv_wr_complete(extended_);
   if (error == 0) ++counters_.extended;
   return error;

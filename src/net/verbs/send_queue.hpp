@@ -10,6 +10,8 @@
 // So while anything is under way a signalled one is, nothing has to be posted for the rest to
 // complete, and lone operations, one after the other, need no flush.
 
+#include <arpa/inet.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -100,11 +102,11 @@ class SendQueue {
   }
   /// @return retry: the device says that its queue is full
   Result<net::Post> post_request(const Request& request, bool signalled) noexcept;
-  /// Where the bytes are, and by which key; small ones may be copied there.
-  ibv_sge source_of(const Request& request) noexcept;
-  // @return errno of the device's call
-  int post_plain(const Request& request, const ibv_sge& source, unsigned flags) noexcept;
-  int post_extended(const Request& request, const ibv_sge& source, unsigned flags) noexcept;
+  // Of `element_`. @return errno of the device's call
+  int post_plain(const Request& request, unsigned flags) noexcept;
+  int post_extended(const Request& request, unsigned flags) noexcept;
+  Result<net::Post> refused_slow(int error) noexcept;
+  void copy_small_slow(const Request& request) noexcept;
 
   QueuePair pair_;
   ibv_qp_ex* const extended_;
@@ -123,6 +125,55 @@ class SendQueue {
   ibv_sge element_{};
   ibv_send_wr work_{};
 };
+
+// Inline: all that a post takes, in the link's function.
+
+[[gnu::always_inline]] inline int SendQueue::post_plain(const Request& request,
+                                                        unsigned flags) noexcept {
+  work_.wr_id = std::uint64_t{id_} << 32 | posted_;
+  work_.opcode = request.opcode;
+  work_.send_flags = flags;
+  work_.num_sge = request.bytes == 0 ? 0 : 1;
+  work_.imm_data = htonl(request.immediate);
+  work_.wr.rdma.remote_addr = request.remote.address;
+  work_.wr.rdma.rkey = static_cast<std::uint32_t>(request.remote.key);
+  ibv_send_wr* bad = nullptr;
+  return ibv_post_send(pair_.get(), &work_, &bad);
+}
+
+[[gnu::always_inline]] inline Result<net::Post> SendQueue::post_request(const Request& request,
+                                                                        bool signalled) noexcept {
+  unsigned flags = signalled ? unsigned{IBV_SEND_SIGNALED} : 0u;
+  element_ = {reinterpret_cast<std::uintptr_t>(request.local), request.bytes, request.local_key};
+  if (request.is_small && request.bytes != 0) {
+    if (copies_ == nullptr)
+      flags |= IBV_SEND_INLINE;
+    else
+      copy_small_slow(request);
+  }
+  const int error =
+      extended_ != nullptr ? post_extended(request, flags) : post_plain(request, flags);
+  if (error != 0) [[unlikely]]
+    return refused_slow(error);
+  ++posted_;
+  if (signalled) last_signalled_ = posted_;
+  ++(signalled ? counters_.signalled : counters_.unsignalled);
+  return net::Post::posted;
+}
+
+[[gnu::always_inline]] inline Result<net::Post> SendQueue::post(const Request& request,
+                                                                net::Operation& operation) {
+  if (is_dead()) [[unlikely]]
+    return error_;
+  if (posted_ - delivered_ >= shape_.depth - 1) [[unlikely]] {
+    ++counters_.full;
+    return net::Post::retry;
+  }
+  const bool none_outstanding = static_cast<std::int32_t>(last_signalled_ - finished_) <= 0;
+  const bool signalled = none_outstanding || posted_ + 1 - last_signalled_ >= shape_.signal_every;
+  slot(posted_) = &operation;
+  return post_request(request, signalled);
+}
 
 inline constexpr SendQueue::Shape kWriteShape{128, 16};
 /// Reads move much each, and a record waits for the completion of each: all are signalled.
