@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -57,10 +58,15 @@ class NetCellSet {
 /// A control block that no other process sees.
 class PrivateBlock {
  public:
-  PrivateBlock(const BlockShape& shape)
-      : bytes_(new (std::align_val_t{kLineBytes}) std::byte[BlockOffsets::of(shape).end]),
-        view_(bytes_.get(), shape) {
-    view_.construct(shape, 0);
+  /// @errors kNoMemory
+  static Result<PrivateBlock> make(const BlockShape& shape) {
+    PrivateBlock block;
+    block.bytes_.reset(new (std::align_val_t{kLineBytes}, std::nothrow)
+                           std::byte[BlockOffsets::of(shape).end]);
+    if (!block.bytes_) return Errc::kNoMemory;
+    block.view_ = BlockView<RealPlatform>(block.bytes_.get(), shape);
+    block.view_.construct(shape, 0);
+    return block;
   }
   const BlockView<RealPlatform>& view() const noexcept { return view_; }
 
@@ -81,6 +87,7 @@ class NetBuffer {
   static Result<NetBuffer> make(net::Fabric& fabric, const InitArgs& args);
   std::byte* at(std::uint64_t offset) const noexcept { return start_ + offset; }
   const net::Memory* memory() const noexcept { return memory_.get(); }
+  bool is_packed() const noexcept { return packed_ != nullptr; }
   void pack(std::uint64_t offset, std::uint64_t length) const noexcept;
   void unpack(std::uint64_t offset, std::uint64_t length) const noexcept;
 
@@ -187,6 +194,7 @@ class NetSend final : public SendRequest, public NetHalf {
     std::uint64_t id;
     InitArgs args;
     BlockShape shape;
+    PrivateBlock block;
     std::vector<std::uint32_t> boundaries;
     NetBuffer buffer;
     NetWords words;  ///< credit and FINs
@@ -214,11 +222,16 @@ class NetSend final : public SendRequest, public NetHalf {
     NetSend* channel = nullptr;
     Run cells{};
     bool is_early = false;  ///< posted before all of its round was ready
+    bool is_made = false;   ///< it pushes the whole group that begins here
   };
   Status mark_further(const Cell& cell, std::uint64_t old) override;
   void open(std::uint64_t round);
   void move(Run run);
   void send(Run cells);
+  void send_group(std::uint32_t first);
+  void move_group_slow(std::uint32_t first);
+  std::uint32_t group_partitions(std::uint32_t first) const noexcept;
+  bool is_group(Run run) const noexcept;
   bool has_credit() const noexcept;
   void push(CellWork& work, Run run);
   void leave_notice(CellWork& work);
@@ -237,7 +250,8 @@ class NetSend final : public SendRequest, public NetHalf {
   const net::Cells cells_;
   PrivateBlock block_;
   SendSide<RealPlatform> side_;
-  std::unique_ptr<CellWork[]> works_;  // by first cell
+  std::unique_ptr<CellWork[]> works_;        // by first cell
+  const std::vector<std::uint32_t> groups_;  // their first partitions, ascending
   /// Partitions of a cell that have been given to move(), never reset: only of cells that are
   /// larger than a group can be.
   std::unique_ptr<std::atomic<std::uint64_t>[]> parts_;
@@ -268,7 +282,8 @@ class NetRecv final : public RecvRequest, public NetHalf {
     std::uint16_t slot = 0;
   };
   /// @return what the sender is to be told once `link`, which it has chosen, is ready
-  record::NetAccept match(Match match, NetLink& link);
+  /// @errors kNoMemory: nothing has changed
+  Result<record::NetAccept> match(const Match& match, NetLink& link);
   /// The sender has been told: Starts give credit from now on.
   void accept();
   bool matched() const noexcept { return matched_.load(std::memory_order_acquire); }

@@ -152,28 +152,30 @@ Status NetLinks::send_offer(NetLink& link) {
   return link.peer->peer->send(static_cast<std::uint16_t>(record::NetType::offer), payload);
 }
 
-void NetLinks::on_offer(const std::shared_ptr<PeerState>& peer,
+bool NetLinks::on_offer(const std::shared_ptr<PeerState>& peer,
                         std::span<const std::byte> payload) {
   record::NetOffer head;
   if (!record::read(payload, head) || head.bytes > payload.size() - sizeof(head) ||
       head.link >= vci::VciPool::kCountMax)
-    return;
+    return false;
   auto made = link(peer, head.link);
-  if (!made) return;  // the peer is gone
+  if (!made) return true;  // the peer is gone
   NetLink& link = **made;
   // relaxed: under the mutex, as it is stored.
-  if (link.is_connected || link.is_lost.load(std::memory_order_relaxed)) return;
+  if (link.is_connected || link.is_lost.load(std::memory_order_relaxed)) return true;
   const auto offer = payload.subspan(sizeof(head), head.bytes);
-  if (const Status status = link.vci.connect(*link.link, offer); !status.ok())
-    return lose(link, status, false);
+  if (const Status status = link.vci.connect(*link.link, offer); !status.ok()) {
+    lose(link, status, false);
+    return true;
+  }
   link.is_connected = true;
   const record::NetReady ready{0, 0, link.number, 0};
   (void)peer->peer->send(static_cast<std::uint16_t>(record::NetType::ready),
                          std::as_bytes(std::span(&ready, 1)));
+  return true;
 }
 
 NetLink* NetLinks::on_ready(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready) {
-  if (ready.link >= vci::VciPool::kCountMax) return nullptr;
   if (ready.code != 0) {
     lose(entry(peer, ready.link), Status(Errc::kUnreachable, ready.detail), true);
     return nullptr;
@@ -182,6 +184,13 @@ NetLink* NetLinks::on_ready(const std::shared_ptr<PeerState>& peer, const record
   if (link == nullptr || !link->is_connected) return nullptr;
   link->is_ready = true;
   return link;
+}
+
+bool NetLinks::lose_all(const std::shared_ptr<PeerState>& peer, Status status) {
+  // relaxed: under the mutex, as it is stored.
+  if (entry(peer, 0).is_lost.load(std::memory_order_relaxed)) return false;
+  for (const auto& [number, link] : peer_of(*peer->peer).links) lose(*link, status, false);
+  return true;
 }
 
 /// All rounds over it fail, on both sides. @param is_told  it is the peer who says so

@@ -100,7 +100,12 @@ class NetLinks final : private vci::VciPool::Receivers {
   /// Null: there is none.
   NetLink* find(const control::Peer& peer, std::uint32_t number);
 
-  void on_offer(const std::shared_ptr<PeerState>& peer, std::span<const std::byte> payload);
+  /// @return false: it makes no sense
+  [[nodiscard]] bool on_offer(const std::shared_ptr<PeerState>& peer,
+                              std::span<const std::byte> payload);
+  /// All rounds with the peer fail. @return false: it was lost before
+  bool lose_all(const std::shared_ptr<PeerState>& peer, Status status);
+  /// @param ready  of a link below VciPool::kCountMax
   /// @return the link, if it can be used from now on; else null
   NetLink* on_ready(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready);
   /// What is under way over the links to a peer that is gone has failed.

@@ -90,4 +90,12 @@ constexpr bool of_round(std::uint64_t word, std::uint64_t round) noexcept {
 /// A sender's control words: the credit has a line of its own.
 inline constexpr std::uint32_t kFinWords = 8;
 
+/// Of a channel without bytes: its marks are all that it needs memory for, and no buffer says how
+/// many there may be.
+inline constexpr std::uint32_t kEmptyPartitionsMax = 1u << 20;
+constexpr bool are_too_many_empty(std::uint64_t partitions,
+                                  std::uint64_t partition_bytes) noexcept {
+  return partition_bytes == 0 && partitions > kEmptyPartitionsMax;
+}
+
 }  // namespace larklane::part

@@ -16,16 +16,21 @@ NetRecv::NetRecv(InitArgs args, NetBuffer buffer, NetPath path, Counters* counte
   for (CreditWork& credit : credits_) credit.channel = this;
 }
 
-record::NetAccept NetRecv::match(Match match, NetLink& link) {
-  take_link(link);
-  channel_.store(match.init.channel, std::memory_order_relaxed);
+Result<record::NetAccept> NetRecv::match(const Match& match, NetLink& link) {
   const BlockShape shape{
       Mode::direct, match.init.partitions, 0, 0, 0, 0, match.init.partition_bytes};
-  cells_.emplace(shape.partitions);
-  block_.emplace(shape);
+  const net::Cells cells(shape.partitions);
+  auto block = PrivateBlock::make(shape);
+  std::unique_ptr<CellWork[]> reads(new (std::nothrow) CellWork[cells.count()]);
+  std::unique_ptr<FinWork[]> fins(new (std::nothrow) FinWork[cells.count()]);
+  if (!block || !reads || !fins) return Errc::kNoMemory;
+  take_link(link);
+  channel_.store(match.init.channel, std::memory_order_relaxed);
+  cells_ = cells;
+  block_.emplace(std::move(block).value());
   arrival_.emplace(block_->view(), shape.partitions, static_cast<std::uint32_t>(partitions_));
-  reads_ = std::make_unique<CellWork[]>(cells_->count());
-  fins_ = std::make_unique<FinWork[]>(cells_->count());
+  reads_ = std::move(reads);
+  fins_ = std::move(fins);
   for (std::uint32_t cell = 0; cell < cells_->count(); ++cell) {
     reads_[cell].channel = this;
     reads_[cell].link = link.link.get();
@@ -35,7 +40,7 @@ record::NetAccept NetRecv::match(Match match, NetLink& link) {
   for (CreditWork& credit : credits_) credit.link = link.link.get();
   const record::NetAccept accept{match.init.channel, match.notices.generation, match.slot,
                                  buffer_->memory()->remote(), match.notices.remote};
-  match_.emplace(std::move(match));
+  match_.emplace(match);
   // release: pairs with usable()'s acquire.
   usable_.store(true, std::memory_order_release);
   arrival_marks_ = arrival_->marks();

@@ -16,11 +16,12 @@ NetSend::NetSend(Parts parts)
       net_words_(parts.words),
       counters_(*parts.counters),
       cells_(parts.shape.partitions),
-      block_(parts.shape),
+      block_(std::move(parts.block)),
       side_(block_.view(), parts.shape),
-      works_(std::make_unique<CellWork[]>(cells_.count())) {
+      works_(std::make_unique<CellWork[]>(cells_.count())),
+      groups_(std::move(parts.boundaries)) {
   channel_.store(parts.id, std::memory_order_relaxed);
-  (void)side_.choose(parts.boundaries);  // the block was made for these
+  (void)side_.choose(groups_);  // the block was made for these
   take_link(*path_.link);
   for (std::uint32_t cell = 0; cell < cells_.count(); ++cell) {
     works_[cell].channel = this;
@@ -94,8 +95,17 @@ Status NetSend::pready(std::int32_t first, std::int32_t count) {
   return side_.rendezvous().mark(round(), run.first, run.count, mover);
 }
 
-Status NetSend::mark_further(const Cell& cell, std::uint64_t old) {
-  return side_.rendezvous().mark_further(round(), cell, old, [this](Run run) { move(run); });
+/// The group that begins at partition `first` is complete: most of what is sent. If it was pushed
+/// the last time, its Work has all that it takes.
+[[gnu::always_inline]] inline void NetSend::send_group(std::uint32_t first) {
+  const std::uint32_t cell = cells_.cell_of(first);
+  CellWork& work = works_[cell];
+  if (!work.is_made || !has_credit()) [[unlikely]]
+    return move_group_slow(first);
+  if (!enter()) [[unlikely]]
+    return;
+  work.is_early = !side_.rendezvous().all_marked(round());
+  vci().post(work);
 }
 
 /// Whole cells, but of cells that are larger than a group can be.
@@ -115,6 +125,27 @@ void NetSend::move(Run run) {
   }
 }
 
+Status NetSend::mark_further(const Cell& cell, std::uint64_t old) {
+  if ((old & cell.bit_mask) != 0) [[unlikely]]
+    return Errc::kAlreadyReady;
+  if (parts_) [[unlikely]]
+    return side_.rendezvous().mark_further(round(), cell, old, [this](Run run) { move(run); });
+  if (const auto first = side_.rendezvous().completed_group(round(), cell)) send_group(*first);
+  return {};
+}
+
+void NetSend::move_group_slow(std::uint32_t first) { move({first, group_partitions(first)}); }
+
+std::uint32_t NetSend::group_partitions(std::uint32_t first) const noexcept {
+  const auto next = std::upper_bound(groups_.begin(), groups_.end(), first);
+  return (next == groups_.end() ? static_cast<std::uint32_t>(partitions_) : *next) - first;
+}
+
+bool NetSend::is_group(Run run) const noexcept {
+  return std::binary_search(groups_.begin(), groups_.end(), run.first) &&
+         group_partitions(run.first) == run.count;
+}
+
 bool NetSend::has_credit() const noexcept {
   return net_words_.read(0) == net_word::make(net_words_.generation, round());
 }
@@ -130,6 +161,7 @@ void NetSend::send(Run cells) {
     (void)vci().progress();
     may_push = has_credit();
   }
+  work.is_made = may_push && !parts_ && !buffer_->is_packed() && is_group(run);
   may_push ? push(work, run) : leave_notice(work);
   vci().post(work);
 }

@@ -30,7 +30,12 @@ void send_fail(PeerState& peer, std::uint64_t channel, Status status, std::uint6
 
 bool plausible(const record::NetInit& init) {
   return init.partitions != 0 && init.partitions <= 0x7fffffffu &&
-         init.partition_bytes <= (std::uint64_t{1} << 62) / init.partitions;
+         init.partition_bytes <= (std::uint64_t{1} << 62) / init.partitions &&
+         !are_too_many_empty(init.partitions, init.partition_bytes) &&
+         init.generation < net_word::kGenerations;
+}
+bool plausible(const record::NetAccept& accept) {
+  return accept.slot <= 0xffff && accept.generation < net_word::kGenerations;
 }
 
 MatchKey key_of(const InitArgs& args) { return {args.context, args.source, args.tag}; }
@@ -88,6 +93,7 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
                                         const std::shared_ptr<PeerState>& peer,
                                         const std::vector<std::uint32_t>& boundaries) {
   const auto partitions = static_cast<std::uint32_t>(args.partitions);
+  if (are_too_many_empty(partitions, args.count * args.type->size_bytes())) return Errc::kNoMemory;
   const net::Cells cells(partitions);
   const auto groups = cell_boundaries(partitions, boundaries);
   auto layout = Layout::make(partitions, groups);
@@ -99,6 +105,8 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
                          static_cast<std::uint32_t>(layout->roots().size()),
                          0,
                          args.count * args.type->size_bytes()};
+  auto block = PrivateBlock::make(shape);
+  if (!block) return block.error();
   auto buffer = NetBuffer::make(*fabric_, args);
   if (!buffer) return buffer.error();
 
@@ -108,9 +116,9 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
   if (!link) return link.error();
   auto words = controls_.take(kFinWords + cells.count());
   if (!words) return words.error();
-  auto channel = std::make_shared<NetSend>(NetSend::Parts{++last_channel_, args, shape, groups,
-                                                          std::move(buffer).value(), *words,
-                                                          path_locked(**link), &counters_});
+  auto channel = std::make_shared<NetSend>(
+      NetSend::Parts{++last_channel_, args, shape, std::move(block).value(), groups,
+                     std::move(buffer).value(), *words, path_locked(**link), &counters_});
   const record::NetInit init = channel->init_record();
   if (const Status sent = peer->peer->send(static_cast<std::uint16_t>(record::NetType::init),
                                            std::as_bytes(std::span(&init, 1)));
@@ -125,6 +133,9 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
 
 Result<RecvRequest*> Network::recv_init(const InitArgs& args,
                                         const std::shared_ptr<PeerState>& peer) {
+  if (are_too_many_empty(static_cast<std::uint64_t>(args.partitions),
+                         args.count * args.type->size_bytes()))
+    return Errc::kNoMemory;
   auto buffer = NetBuffer::make(*fabric_, args);
   if (!buffer) return buffer.error();
   const std::scoped_lock lock(mutex_);
@@ -215,15 +226,14 @@ void Network::release_locked(NetRecv& channel) {
 
 void Network::on_record(const std::shared_ptr<PeerState>& peer, const control::Record& record) {
   const auto type = static_cast<record::NetType>(record.kind);
-  if (type == record::NetType::accept) {
-    record::NetAccept accept;
-    if (record::read(record.payload, accept)) on_accept(*peer->peer, accept);
-    return;
-  }
+  if (record::NetAccept accept;
+      type == record::NetType::accept && record::read(record.payload, accept) && plausible(accept))
+    return on_accept(*peer->peer, accept);
   const std::scoped_lock lock(mutex_);
-  if (record::NetReady ready; type == record::NetType::offer) {
-    links_->on_offer(peer, record.payload);
-  } else if (type == record::NetType::ready && record::read(record.payload, ready)) {
+  if (type == record::NetType::offer && links_->on_offer(peer, record.payload)) return;
+  if (record::NetReady ready; type == record::NetType::ready &&
+                              record::read(record.payload, ready) &&
+                              ready.link < vci::VciPool::kCountMax) {
     on_ready_locked(peer, ready);
   } else if (record::NetInit init;
              type == record::NetType::init && record::read(record.payload, init)) {
@@ -234,6 +244,8 @@ void Network::on_record(const std::shared_ptr<PeerState>& peer, const control::R
   } else if (record::Fail fail;
              type == record::NetType::fail && record::read(record.payload, fail)) {
     on_fail_locked(*peer->peer, fail);
+  } else {
+    refuse_locked(peer, record.kind, record.payload.size());
   }
 }
 
@@ -245,6 +257,16 @@ void Network::on_ready_locked(const std::shared_ptr<PeerState>& peer,
     send_accept_locked(*link, channel, accept);
 }
 
+/// What can't be read, or makes no sense. Who waits for what it should have said fails.
+void Network::refuse_locked(const std::shared_ptr<PeerState>& peer, std::uint16_t kind,
+                            std::size_t bytes) {
+  if (!links_->lose_all(peer, Errc::kProtocol)) return;
+  log_warn(
+      "%s: a control record of %s makes no sense (kind %u, %zu bytes): its process runs another "
+      "version of larklane, or its memory is damaged; run the same version on all hosts",
+      limits().provider.c_str(), peer->peer->address().c_str(), unsigned{kind}, bytes);
+}
+
 void Network::send_accept_locked(NetLink& link, const std::shared_ptr<NetRecv>& channel,
                                  const record::NetAccept& accept) {
   if (!link.is_ready) return link.accepts.emplace_back(channel, accept), void();
@@ -253,7 +275,10 @@ void Network::send_accept_locked(NetLink& link, const std::shared_ptr<NetRecv>& 
 }
 
 void Network::on_init_locked(const std::shared_ptr<PeerState>& peer, const record::NetInit& init) {
-  if (!plausible(init)) return send_fail(*peer, init.channel, Errc::kProtocol, 0);
+  std::uint64_t& last = last_inits_[peer->peer];
+  if (init.channel <= last)  // numbers ascend, and none comes again
+    return refuse_locked(peer, static_cast<std::uint16_t>(record::NetType::init), sizeof(init));
+  last = init.channel;
   auto posted = matching_.take_posted(key_of(init));
   if (!posted) return matching_.keep(key_of(init), {peer, init});
   if (*posted) return match_locked(*posted, {peer, init});
@@ -274,6 +299,11 @@ void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incomi
   if (incoming.sender_rounds) channel->on_peer_closed(*incoming.sender_rounds);
   const std::string who =
       "the " + describe(channel->args(), Kind::receive) + " from " + channel->args().peer;
+  if (!plausible(init)) {
+    send_fail(*incoming.peer, init.channel, Errc::kProtocol, 0);
+    return channel->fail_unmatched(init.channel, Errc::kProtocol,
+                                   who + " was matched by a send whose counts are impossible");
+  }
   if (send_bytes != channel->total_bytes()) {
     send_fail(*incoming.peer, init.channel, Errc::kSizeMismatch, channel->total_bytes());
     return channel->fail_unmatched(
@@ -291,7 +321,20 @@ void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incomi
     return channel->fail_unmatched(init.channel, status,
                                    who + " can't be taken up: " + errc_name(status.code()));
   }
-  send_accept_locked(*link, channel, channel->match(match, *link));
+  auto accept = channel->match(match, *link);
+  if (!accept) {
+    give_back_locked(match, *link);
+    send_fail(*incoming.peer, init.channel, accept.error(), 0);
+    return channel->fail_unmatched(init.channel, accept.error(), who + " finds no memory");
+  }
+  send_accept_locked(*link, channel, *accept);
+}
+
+void Network::give_back_locked(const NetRecv::Match& match, NetLink& link) {
+  link.lane.clear_slot(match.slot);
+  link.vci.release_immediates(2 * net::Cells(match.init.partitions).count());
+  notices_.give_back(match.notices);
+  link.lane.give_back(match.slot);
 }
 
 /// What a matched receive needs of this process.

@@ -81,6 +81,7 @@ class Network final {
     return {&link, &links_->lanes(), link.peer, limits().is_progress_manual};
   }
   void on_ready_locked(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready);
+  void refuse_locked(const std::shared_ptr<PeerState>& peer, std::uint16_t kind, std::size_t bytes);
   void on_init_locked(const std::shared_ptr<PeerState>& peer, const record::NetInit& init);
   void on_accept(const control::Peer& from, const record::NetAccept& accept);
   void on_close_locked(const control::Peer& from, const record::NetClose& close);
@@ -88,6 +89,8 @@ class Network final {
   void match_locked(const std::shared_ptr<NetRecv>& channel, const Incoming& incoming);
   Status take_match_locked(NetRecv& channel, const record::NetInit& init, NetLink& link,
                            NetRecv::Match* match);
+  /// What nobody has been told of.
+  void give_back_locked(const NetRecv::Match& match, NetLink& link);
   static void send_accept_locked(NetLink& link, const std::shared_ptr<NetRecv>& channel,
                                  const record::NetAccept& accept);
   void reap_locked();
@@ -101,6 +104,7 @@ class Network final {
   mutable std::mutex mutex_;
   // guarded by mutex_
   std::uint64_t last_channel_ = 0;
+  std::map<const control::Peer*, std::uint64_t> last_inits_;  ///< number of the last one
   RoundTotals freed_sends_, freed_receives_;
   std::unordered_map<const Request*, std::shared_ptr<NetSend>> sends_;
   std::unordered_map<const Request*, std::shared_ptr<NetRecv>> receives_;

@@ -56,9 +56,11 @@ class RunJoiner {
 /// the channel.
 template <class P>
 void publish_moved(const BlockView<P>& block, std::uint64_t round, Run run) {
+  const std::uint8_t arrived = mark_of(round);
+  auto* const marks = block.arrived() + run.first;
   // release: the copied bytes; pairs with Arrival's acquire.
-  for (std::uint32_t p = run.first; p < run.first + run.count; ++p)
-    block.arrived()[p].store(mark_of(round), std::memory_order_release);
+  for (auto* mark = marks; mark != marks + run.count; ++mark)
+    mark->store(arrived, std::memory_order_release);
   // acq_rel: release the bytes and marks to both sides' completion (acquire in rounds_moved);
   // acquire chains the movers.
   block.header().moved_count.fetch_add(run.count, std::memory_order_acq_rel);
@@ -148,6 +150,25 @@ class Rendezvous {
     const Word word = plans_.of(round).words()[cell.word];  // as in mark_by()
     after_mark(round, word, {old, old | cell.bit_mask}, runs);
     return {};
+  }
+
+  /// WordWindow::mark_one()'s `further` where nothing ever expires: at most the mark's own group
+  /// is complete now, and open. @return its first partition; nothing: it is not
+  std::optional<std::uint32_t> completed_group(std::uint64_t round, const Cell& cell) const {
+    const Layout& layout = plans_.of(round);
+    const Word& word = layout.words()[cell.word];
+    if (!cell.is_leaf)
+      return word.first + static_cast<std::uint32_t>(__builtin_ctz(cell.group_mask));
+    const Root& root = layout.roots()[word.root];
+    const std::uint32_t first = layout.words()[root.first_word].first;
+    const std::uint64_t unit = std::uint64_t{1} << word.unit;
+    const std::uint32_t full = low_mask(root.word_count);
+    // seq_cst: as in mark(); acquires the other leaves' partitions. It may be the last touch.
+    const std::uint64_t before =
+        block_.root(round, word.root).state.fetch_or(unit, std::memory_order_seq_cst);
+    if ((before & word_state::kOpen) == 0) return std::nullopt;
+    if (word_state::units(before | unit) != full) return std::nullopt;
+    return first;
   }
 
   /// The receiver's Start: its buffer may be written from now on.
