@@ -8,7 +8,7 @@ set(LARKLANE_SANITIZE "" CACHE STRING "Sanitizers: thread, or address,undefined"
 set(LARKLANE_WITH_MPI AUTO CACHE STRING "The MPI face: AUTO (for the ABI families whose headers are found), ON or OFF")
 set(LARKLANE_WITH_OFI AUTO CACHE STRING "The network provider on libfabric: AUTO (if libfabric is found), ON or OFF")
 set(LARKLANE_WITH_VERBS AUTO CACHE STRING "The network provider on libibverbs: AUTO (if libibverbs is found), ON or OFF")
-set(LARKLANE_TEST_KINDS "unit;prop;mp;race;fault;net;conformance;protocol;consume;python;rdma;hosts;tidy" CACHE STRING
+set(LARKLANE_TEST_KINDS "unit;prop;mp;race;fault;net;cost;conformance;protocol;consume;python;rdma;hosts;tidy" CACHE STRING
   "Folders of tests/ that are built")
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)

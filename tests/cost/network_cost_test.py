@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Instructions that a message costs over verbs, on a device made of memory: from the last MPI_Pready to the post, and from the polled
+completion to MPI_Parrived. Prints what each scenario takes, what it may take, and the bar that is aimed at.
+
+Exit status: 0, 1 if one takes more than it may, 77 without valgrind.
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+# The bars are not reached yet. What is held is what the path takes today: it may become shorter, not longer.
+POST_BAR, ARRIVAL_BAR = 150, 150
+POST_MAX, ARRIVAL_MAX = 280, 370
+PER_PARTITION = 6  # of either side, whichever has more
+
+
+def product_cost(dump: str) -> int:
+    """Instructions of all functions but those of the test itself and of the device."""
+    names: dict[str, str] = {}
+    total, is_ours, is_call = 0, False, False
+    for line in dump.splitlines():
+        if function := re.match(r"fn=(\(\d+\))(?: (.*))?$", line):
+            name = names.setdefault(function[1], function[2] or "")
+            is_ours = "larklane::cost::" not in name
+        elif called := re.match(r"cfn=(\(\d+\)) (.*)$", line):
+            names.setdefault(called[1], called[2])
+        elif line.startswith("calls="):
+            is_call = True  # the next line is what was called, counted where it is
+        elif cost := re.match(r"[+*-]?\d* (\d+)$", line):
+            total += int(cost[1]) if is_ours and not is_call else 0
+            is_call = False
+    return total
+
+
+def counted(program: str) -> dict[tuple[str, int, int], int]:
+    """@return instructions by (what, send partitions, receive partitions)"""
+    with tempfile.TemporaryDirectory(prefix="network-cost-") as folder:
+        out = pathlib.Path(folder) / "out"
+        done = subprocess.run(["env", "LD_BIND_NOW=1", "valgrind", "--tool=callgrind", "--collect-atstart=no", f"--callgrind-out-file={out}", program],
+                              capture_output=True, text=True, check=False)
+        if done.returncode or done.stdout != "ok\n":
+            sys.exit(f"the program is not well: {done.returncode}\n{done.stdout}{done.stderr}")
+        found = {}
+        for path in sorted(pathlib.Path(folder).glob("out.*")):
+            text = path.read_text()
+            name = re.search(r"^desc: Trigger: Client Request: (\w+) (\d+) (\d+)$", text, re.MULTILINE)
+            if name:
+                found[name[1], int(name[2]), int(name[3])] = product_cost(text)
+        return found
+
+
+def main() -> int:
+    if not shutil.which("valgrind"):
+        print("skipped: no valgrind")
+        return 77
+    found = counted(sys.argv[1])
+    print("scenario, S, R: instructions, at most, bar")
+    failed = not found
+    for (what, send, receive), count in sorted(found.items()):
+        marks = PER_PARTITION * max(send, receive)
+        most, bar = (POST_MAX, POST_BAR) if what == "send" else (ARRIVAL_MAX + marks, ARRIVAL_BAR + marks)
+        is_over = not 0 < count <= most
+        failed |= is_over
+        print(f"{what} {send} {receive}: {count}, {most}, {bar}{': TOO MUCH' if is_over else ''}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
