@@ -228,6 +228,7 @@ std::unique_ptr<net::Fabric> Fabric::for_process() {
 std::uint64_t Fabric::turn(std::uint64_t most) { return wire_->turn(most); }
 std::uint64_t Fabric::settle() { return wire_->settle(); }
 std::size_t Fabric::under_way_count() { return wire_->under_way_count(); }
+std::size_t Fabric::registrations_count() { return wire_->registrations_count(); }
 void Fabric::kill_endpoint(std::uint32_t number) { wire_->kill_endpoint(number); }
 void Fabric::kill_process(std::uint32_t process) { wire_->kill_process(process + 1); }
 std::vector<Violation> Fabric::take_violations() { return wire_->take_violations(); }

@@ -86,6 +86,7 @@ class Fabric final : public net::Fabric {
   std::uint64_t settle();
   /// Operations that have not completed, and immediates that have not been heard.
   std::size_t under_way_count();
+  std::size_t registrations_count();
 
   /// The process of the endpoint that was opened as the `number`-th (from 0) dies, as far as peers
   /// can tell: what is under way to and from it completes with kPeerDown, and its poll fails.

@@ -402,6 +402,11 @@ std::size_t Wire::under_way_count() {
   return flights_.size();
 }
 
+std::size_t Wire::registrations_count() {
+  const net::UnseenGuard guard(lock_);
+  return regions_.size();
+}
+
 bool Wire::skip_wait_locked() {
   if (parts_.empty()) return false;
   const auto first =

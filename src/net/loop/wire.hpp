@@ -159,6 +159,7 @@ class Wire {
   std::uint64_t turn(std::uint64_t most);
   std::uint64_t settle();
   std::size_t under_way_count();
+  std::size_t registrations_count();
   void kill_endpoint(std::uint32_t number);
   void kill_process(std::uint32_t process);
   void report(Offence offence, const std::string& detail);

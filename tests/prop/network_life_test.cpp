@@ -1,0 +1,301 @@
+// Channels come and go for days: what they take while they are there, and that nothing is left
+// when both sides have freed them. Heap, registrations, descriptors, slots.
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "net/loop/fabric.hpp"
+#include "net/registry.hpp"
+#include "network_pair.hpp"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LARKLANE_LIFE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define LARKLANE_LIFE_SANITIZED 1
+#endif
+#endif
+
+namespace {
+std::atomic<std::int64_t> heap_bytes{0};  // relaxed: statistics
+}
+
+#ifndef LARKLANE_LIFE_SANITIZED  // they count by themselves what is left
+namespace {
+void* counted(void* memory) {
+  if (memory == nullptr) std::abort();
+  heap_bytes.fetch_add(static_cast<std::int64_t>(::malloc_usable_size(memory)),
+                       std::memory_order_relaxed);
+  return memory;
+}
+void release(void* memory) noexcept {
+  if (memory != nullptr)
+    heap_bytes.fetch_sub(static_cast<std::int64_t>(::malloc_usable_size(memory)),
+                         std::memory_order_relaxed);
+  std::free(memory);
+}
+}  // namespace
+void* operator new(std::size_t bytes) { return counted(std::malloc(bytes)); }
+void* operator new[](std::size_t bytes) { return counted(std::malloc(bytes)); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return counted(std::malloc(bytes));
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return counted(std::malloc(bytes));
+}
+void* operator new(std::size_t bytes, std::align_val_t to) {
+  const auto align = static_cast<std::size_t>(to);
+  return counted(std::aligned_alloc(align, (bytes + align - 1) / align * align));
+}
+void* operator new[](std::size_t bytes, std::align_val_t to) { return operator new(bytes, to); }
+void* operator new[](std::size_t bytes, std::align_val_t to, const std::nothrow_t&) noexcept {
+  return operator new(bytes, to);
+}
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete[](void* memory) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+#endif
+
+namespace larklane::part::pair {
+namespace {
+
+std::int64_t heap() { return heap_bytes.load(std::memory_order_relaxed); }
+std::size_t descriptors() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& one : std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
+  return count;
+}
+
+struct World {
+  World() : wire(options()) {}
+  static loop::Fabric::Options options() {
+    loop::Fabric::Options o;
+    o.turns_per_poll = 0;
+    o.limits.immediates_max = 1u << 20;
+    return o;
+  }
+  void settle() {
+    for (int idle = 0; idle < 2;) {
+      bool moved = wire.settle() != 0;
+      for (Side& side : sides) moved |= side.network->lane().progress() != 0;
+      moved |= sides[0].deliver_to(sides[1]);
+      moved |= deliver_back();
+      idle = moved ? 0 : idle + 1;
+    }
+  }
+  bool deliver_back() {
+    auto& sent = sides[1].other.sent;
+    if (record::NetAccept accept;
+        !sent.empty() &&
+        sent.front().first == static_cast<std::uint16_t>(record::NetType::accept) &&
+        record::read(sent.front().second, accept))
+      slot_most = std::max(slot_most, accept.slot);
+    return sides[1].deliver_to(sides[0]);
+  }
+  void end() {
+    for (Side& side : sides) side.network.reset();
+    for (const loop::Violation& violation : wire.take_violations())
+      ADD_FAILURE() << loop::offence_name(violation.offence) << ": " << violation.detail;
+  }
+
+  loop::Fabric wire;
+  Side sides[2] = {{wire.for_process(), "receiver"}, {wire.for_process(), "sender"}};
+  std::uint32_t slot_most = 0;
+};
+
+/// Both inits, perhaps a round, both frees, in either order.
+template <class Settle>
+void cycle(Side (&sides)[2], int number, std::vector<std::byte>& from, std::vector<std::byte>& to,
+           Settle&& settle) {
+  constexpr std::int32_t kPartitions = 8;
+  RecvRequest* receive = nullptr;
+  const auto init_receive = [&] {
+    receive =
+        must(sides[1].network->recv_init(args_of("sender", 1, to, kPartitions), sides[1].state));
+  };
+  if (number % 2 == 0) init_receive();
+  SendRequest* const send = must(sides[0].network->send_init(
+      args_of("receiver", 1, from, kPartitions), sides[0].state, {0, 4}));
+  if (number % 2 != 0) {
+    if (number % 4 == 1) settle();
+    init_receive();
+  }
+  if (number % 10 < 3) {
+    if (number % 3 != 0) settle();
+    std::fill(from.begin(), from.end(), static_cast<std::byte>(number));
+    ASSERT_TRUE(send->start().ok() && receive->start().ok());
+    ASSERT_TRUE(send->pready(0, kPartitions).ok());
+    for (int turn = 0; turn < 100'000 && (send->poll() == Completion::pending ||
+                                          receive->poll() == Completion::pending);
+         ++turn)
+      settle();
+    ASSERT_EQ(send->poll(), Completion::complete);
+    ASSERT_EQ(receive->poll(), Completion::complete);
+    send->finish();
+    receive->finish();
+    ASSERT_EQ(from, to);
+  }
+  const auto free_send = [&] { ASSERT_TRUE(sides[0].network->free(send).ok()); };
+  if (number % 7 < 3) free_send();
+  if (number % 5 == 0) settle();
+  ASSERT_TRUE(sides[1].network->free(receive).ok());
+  if (number % 7 >= 3) free_send();
+  settle();
+}
+
+TEST(NetworkLife, TenThousandCyclesLeaveNothing) {
+  std::vector<std::byte> from(512), to(512);
+  const std::size_t descriptors_before = descriptors();
+  World world;
+  std::int64_t heap_early = 0;
+  std::size_t descriptors_early = 0;
+  const auto settle = [&] { world.settle(); };
+  for (int number = 0; number < 10'000 && !testing::Test::HasFatalFailure(); ++number) {
+    if (number == 1000) {
+      EXPECT_EQ(world.wire.registrations_count(), 2u) << "the words of both sides";
+      heap_early = heap();
+      descriptors_early = descriptors();
+    }
+    cycle(world.sides, number, from, to, settle);
+  }
+  EXPECT_LE(heap(), heap_early + 4096) << "in 9,000 cycles";
+  EXPECT_EQ(world.wire.registrations_count(), 2u);
+  EXPECT_EQ(descriptors(), descriptors_early);
+  EXPECT_LE(world.slot_most, 2u) << "slots are used again";
+  world.end();
+  EXPECT_EQ(world.wire.registrations_count(), 0u);
+  EXPECT_EQ(descriptors(), descriptors_before);
+}
+
+/// What a channel of `partitions` takes on its two sides.
+struct ChannelBytes {
+  std::int64_t sender, receiver;
+};
+ChannelBytes bytes_of_a_channel(std::int32_t partitions) {
+  constexpr std::int32_t kChannels = 1000;
+  World world;
+  std::vector<std::byte> from(static_cast<std::size_t>(partitions)), to(from.size());
+  std::vector<SendRequest*> sends;
+  std::vector<RecvRequest*> receives;
+  const auto own = [&](std::int32_t tag) {
+    sends.push_back(must(world.sides[0].network->send_init(
+        args_of("receiver", tag, from, partitions), world.sides[0].state, {0})));
+    world.settle();
+  };
+  const auto others = [&](std::int32_t tag) {
+    receives.push_back(must(world.sides[1].network->recv_init(
+        args_of("sender", tag, to, partitions), world.sides[1].state)));
+    world.settle();
+  };
+  sends.reserve(kChannels + 1);
+  receives.reserve(kChannels + 1);
+  own(0);
+  others(0);
+  std::int64_t sender = 0, receiver = 0;
+  for (std::int32_t tag = 1; tag <= kChannels; ++tag) {
+    const std::int64_t before = heap();
+    own(tag);
+    const std::int64_t between = heap();
+    others(tag);
+    sender += between - before;
+    receiver += heap() - between;
+  }
+  for (std::size_t n = 0; n < sends.size(); ++n)
+    EXPECT_TRUE(world.sides[0].network->free(sends[n]).ok() &&
+                world.sides[1].network->free(receives[n]).ok());
+  world.settle();
+  world.end();
+  return {sender / kChannels, receiver / kChannels};
+}
+
+// docs/memory_model.md states these.
+TEST(NetworkLife, MemoryOfAChannelIsBounded) {
+#ifdef LARKLANE_LIFE_SANITIZED
+  GTEST_SKIP() << "the sanitizers have a heap of their own";
+#endif
+  for (const std::int32_t partitions : {1, 8, 32, 256}) {
+    const ChannelBytes bytes = bytes_of_a_channel(partitions);
+    std::printf("a channel of %d partitions: sender %lld B, receiver %lld B\n", partitions,
+                static_cast<long long>(bytes.sender), static_cast<long long>(bytes.receiver));
+    EXPECT_LE(bytes.sender, 4096 + 320 * partitions);
+    EXPECT_LE(bytes.receiver, 4096 + 512 * partitions);
+  }
+}
+
+class Deaf final : public net::Receiver {
+  void on_immediate(std::uint32_t) override {}
+};
+
+TEST(NetworkLife, SixtyFourLanes) {
+  const std::size_t descriptors_before = descriptors();
+  loop::Fabric wire(World::options());
+  Deaf deaf;
+  const std::int64_t before = heap();
+  {
+    std::vector<std::unique_ptr<vci::Vci>> lanes;
+    for (int n = 0; n < 64; ++n) {
+      auto lane = vci::Vci::create(wire, deaf);
+      ASSERT_TRUE(lane.has_value());
+      lanes.push_back(std::move(lane).value());
+      (void)lanes.back()->progress();
+    }
+    EXPECT_LE((heap() - before) / 64, 16 * 1024) << "of a lane";
+  }
+  EXPECT_LE(heap(), before + 4096);
+  EXPECT_EQ(descriptors(), descriptors_before);
+}
+
+// The same over sockets. libfabric keeps what it once had: descriptors and its heap stay where they
+// are after the first hundred.
+TEST(NetworkLife, CyclesOverTcpLeaveNothing) {
+  std::string reason;
+  const net::FabricOptions options{"tcp@lo"};
+  auto mine = net::open_fabric("ofi", options, &reason, LARKLANE_MODULES);
+  if (!mine) GTEST_SKIP() << reason;
+  auto others = net::open_fabric("ofi", options, &reason, LARKLANE_MODULES);
+  ASSERT_TRUE(others.has_value()) << reason;
+  {
+    Side sides[2] = {{std::move(mine).value(), "receiver"}, {std::move(others).value(), "sender"}};
+    const auto settle = [&] {
+      while (sides[0].deliver_to(sides[1]) || sides[1].deliver_to(sides[0])) {
+      }
+      for (int turn = 0; turn < 3; ++turn)
+        for (Side& side : sides) side.progress();
+    };
+    std::vector<std::byte> from(512), to(512);
+    std::size_t descriptors_early = 0;
+    std::size_t heap_early = 0;
+    for (int number = 0; number < 500 && !testing::Test::HasFatalFailure(); ++number) {
+      if (number == 100) {
+        descriptors_early = descriptors();
+        heap_early = ::mallinfo2().uordblks;
+      }
+      cycle(sides, number, from, to, settle);
+    }
+    for (int turn = 0; turn < 1000; ++turn) settle();
+    for (Side& side : sides) side.network->settle();
+    EXPECT_EQ(descriptors(), descriptors_early);
+#ifndef LARKLANE_LIFE_SANITIZED
+    EXPECT_LE(::mallinfo2().uordblks, heap_early + 64 * 1024);
+#endif
+    for (Side& side : sides) side.network.reset();
+  }
+}
+
+}  // namespace
+}  // namespace larklane::part::pair

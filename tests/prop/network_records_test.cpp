@@ -1,0 +1,281 @@
+// Control records that make no sense: cut off, impossible, twice, of another version. Nobody writes
+// or reads outside of a request's buffer, nobody waits for ever, and what is refused is said.
+// LARKLANE_SEED=N repeats one run.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.hpp"
+#include "net/loop/fabric.hpp"
+#include "net/loop/random.hpp"
+#include "network_pair.hpp"
+
+namespace larklane::part::pair {
+namespace {
+
+using record::NetType;
+
+constexpr std::size_t kMargin = 4096;
+constexpr std::byte kCanary{0xEE};
+
+struct World {
+  explicit World(std::uint64_t seed = 1) : random(seed), wire(options(seed)) {
+    set_log_sink(
+        [this](LogLevel, std::string_view message) { said += std::string(message) + "\n"; });
+  }
+  ~World() {
+    for (Side& side : sides) side.network.reset();
+    (void)wire.take_violations();  // of whoever was told nonsense
+    set_log_sink({});
+  }
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  static loop::Fabric::Options options(std::uint64_t seed) {
+    loop::Fabric::Options o;
+    o.seed = seed;
+    o.turns_per_poll = 0;
+    return o;
+  }
+  Result<SendRequest*> send_init(std::int32_t partitions, std::int32_t tag = 1) {
+    return sides[0].network->send_init(args("receiver", partitions, tag, from), sides[0].state,
+                                       {0});
+  }
+  Result<RecvRequest*> recv_init(std::int32_t partitions, std::int32_t tag = 1) {
+    return sides[1].network->recv_init(args("sender", partitions, tag, to), sides[1].state);
+  }
+  InitArgs args(const char* peer, std::int32_t partitions, std::int32_t tag,
+                std::vector<std::byte>& memory) {
+    std::vector<std::byte> nothing;
+    InitArgs a = args_of(peer, tag, nothing, partitions);
+    a.buffer = memory.data() + kMargin;
+    a.count = bytes / static_cast<std::uint64_t>(partitions);
+    return a;
+  }
+  void settle() {
+    for (int turn = 0; turn < 50; ++turn) {
+      (void)wire.settle();
+      for (Side& side : sides) side.progress();
+      while (sides[0].deliver_to(sides[1]) || sides[1].deliver_to(sides[0])) {
+      }
+    }
+  }
+  /// A record as if the sender's process had sent it.
+  template <class T>
+  void tell_receiver(NetType type, const T& record, std::size_t cut = 0) {
+    const auto whole = std::as_bytes(std::span(&record, 1));
+    sides[1].network->on_record(
+        sides[1].state, {static_cast<std::uint16_t>(type), whole.first(whole.size() - cut), {}});
+  }
+  /// Both processes hear that the other one is gone.
+  void part() {
+    for (Side& side : sides) {
+      side.other.is_dead = true;
+      side.state->down.store(true, std::memory_order_release);
+      side.network->on_peer_down(side.other);
+    }
+  }
+  /// @return how its round ends
+  Completion end_of(Request& request) {
+    Completion completion = request.poll();
+    for (int poll = 0; poll < 10'000 && completion == Completion::pending; ++poll) {
+      (void)wire.turn(10);
+      for (Side& side : sides) side.progress();
+      completion = request.poll();
+    }
+    return completion;
+  }
+  void expect_margins(const std::vector<std::byte>& memory) {
+    const auto is_whole = [](auto first, auto last) {
+      return std::all_of(first, last, [](std::byte one) { return one == kCanary; });
+    };
+    EXPECT_TRUE(is_whole(memory.begin(), memory.begin() + kMargin));
+    EXPECT_TRUE(is_whole(memory.end() - kMargin, memory.end()));
+  }
+
+  std::uint64_t bytes = 960;
+  std::string said;
+  loop::Random random;
+  loop::Fabric wire;
+  Side sides[2] = {{wire.for_process(), "receiver"}, {wire.for_process(), "sender"}};
+  std::vector<std::byte> from = std::vector<std::byte>(bytes + 2 * kMargin, kCanary);
+  std::vector<std::byte> to = from;
+};
+
+record::NetInit init_of(const World& world, std::uint64_t channel, std::int32_t tag) {
+  record::NetInit init{};
+  init.channel = channel;
+  init.context_high = 1;
+  init.context_low = 2;
+  init.tag = tag;
+  init.partitions = 4;
+  init.partition_bytes = world.bytes / 4;
+  init.generation = 1;
+  return init;
+}
+
+/// The receive has failed by name, and does not wait.
+void expect_refused(World& world, RecvRequest& receive) {
+  ASSERT_TRUE(receive.start().ok() || !receive.error().ok());
+  if (receive.active()) {
+    EXPECT_EQ(world.end_of(receive), Completion::failed);
+    receive.finish();
+  }
+  EXPECT_NE(receive.error_text(), "");
+  EXPECT_TRUE(world.sides[1].network->free(&receive).ok());
+}
+
+TEST(NetworkRecords, AnInitWithImpossibleCountsFailsTheReceiveThatItIsFor) {
+  for (const bool is_early : {false, true}) {
+    World world;
+    RecvRequest* receive = is_early ? nullptr : must(world.recv_init(4));
+    record::NetInit init = init_of(world, 1, 1);
+    init.partitions = 0;
+    world.tell_receiver(NetType::init, init);
+    if (is_early) receive = must(world.recv_init(4));
+    expect_refused(world, *receive);
+  }
+}
+
+TEST(NetworkRecords, TwoThousandMillionEmptyPartitionsAreRefused) {
+  World world;
+  world.bytes = 0;
+  EXPECT_FALSE(world.send_init(std::numeric_limits<std::int32_t>::max()).has_value());
+  RecvRequest* const receive = must(world.recv_init(4));
+  record::NetInit init = init_of(world, 1, 1);
+  init.partitions = 0x7fffffff;
+  world.tell_receiver(NetType::init, init);
+  expect_refused(world, *receive);
+}
+
+TEST(NetworkRecords, AChannelNumberComesOnce) {
+  World world;
+  RecvRequest* const first = must(world.recv_init(4, 1));
+  RecvRequest* const second = must(world.recv_init(4, 2));
+  SendRequest* const send = must(world.send_init(4, 1));
+  world.settle();
+  world.tell_receiver(NetType::init, init_of(world, 1, 2));
+  EXPECT_NE(world.said.find("larklane"), std::string::npos) << world.said;
+  ASSERT_TRUE(second->start().ok() || !second->error().ok());
+  if (second->active()) {
+    EXPECT_EQ(world.end_of(*second), Completion::failed);
+    second->finish();
+  }
+  world.settle();
+  world.part();
+  for (Request* const one : {static_cast<Request*>(first), static_cast<Request*>(second)})
+    EXPECT_TRUE(world.sides[1].network->free(one).ok());
+  EXPECT_TRUE(world.sides[0].network->free(send).ok());
+}
+
+TEST(NetworkRecords, WhatCannotBeReadEndsTheLinkAndIsSaid) {
+  World world;
+  RecvRequest* const receive = must(world.recv_init(4));
+  ASSERT_TRUE(receive->start().ok());
+  world.tell_receiver(NetType::init, init_of(world, 1, 1), 8);
+  EXPECT_NE(world.said.find("makes no sense"), std::string::npos) << world.said;
+  EXPECT_NE(world.said.find("the same version"), std::string::npos) << world.said;
+  EXPECT_EQ(world.end_of(*receive), Completion::failed);
+  EXPECT_NE(receive->error_text(), "");
+  receive->finish();
+  EXPECT_TRUE(world.sides[1].network->free(receive).ok());
+}
+
+class Fuzz {
+ public:
+  explicit Fuzz(std::uint64_t seed) : world_(seed) {}
+
+  void run() {
+    const auto s = static_cast<std::int32_t>(1u << world_.random.below(6));
+    auto send = world_.send_init(s);
+    auto receive = world_.recv_init(4);
+    ASSERT_TRUE(send && receive);
+    const bool is_early = world_.random.one_in(2);
+    if (!is_early) exchange();
+    const bool sends = (*send)->start().ok(), receives = (*receive)->start().ok();
+    for (std::int32_t p = 0; sends && p < s; ++p) (void)(*send)->pready(p);
+    for (int turn = 0; turn < 20; ++turn) {
+      exchange();
+      if (sends) (void)(*send)->poll();
+      if (receives) (void)(*receive)->poll();
+    }
+    world_.part();
+    end(**send, 0);
+    end(**receive, 1);
+    world_.expect_margins(world_.from);
+    world_.expect_margins(world_.to);
+  }
+
+ private:
+  void end(Request& request, std::size_t side) {
+    if (request.active()) {
+      const Completion completion = world_.end_of(request);
+      ASSERT_NE(completion, Completion::pending) << "it waits for ever";
+      if (completion == Completion::failed) {
+        EXPECT_NE(request.error_text(), "");
+      }
+      request.finish();
+    }
+    EXPECT_TRUE(world_.sides[side].network->free(&request).ok());
+  }
+  void exchange() {
+    for (std::size_t from : {0u, 1u}) {
+      auto& sent = world_.sides[from].other.sent;
+      if (!sent.empty() && world_.random.one_in(3)) spoil(sent);
+      (void)world_.sides[from].deliver_to(world_.sides[1 - from]);
+      world_.sides[from].progress();
+    }
+    (void)world_.wire.turn(20);
+  }
+  template <class Sent>
+  void spoil(Sent& sent) {
+    loop::Random& random = world_.random;
+    auto& [kind, payload] = sent.front();
+    switch (random.below(5)) {
+      case 0:
+        payload.resize(random.below(payload.size() + 1));
+        return;
+      case 1:
+        for (std::uint64_t n = 1 + random.below(4); n != 0 && !payload.empty(); --n)
+          payload[random.below(payload.size())] = static_cast<std::byte>(random.below(256));
+        return;
+      case 2: {
+        constexpr std::uint64_t kValues[] = {0, 1, 0x7fffffff, 0x80000000, 1ull << 62, ~0ull};
+        if (payload.size() < 8) return;
+        const std::size_t width = random.one_in(2) ? 4 : 8;
+        const std::uint64_t value = kValues[random.below(std::size(kValues))];
+        std::memcpy(payload.data() + random.below(payload.size() / width) * width, &value, width);
+        return;
+      }
+      case 3:
+        sent.push_front(sent.front());
+        return;
+      default:
+        kind = static_cast<std::uint16_t>(16 + random.below(8));
+        return;
+    }
+  }
+  World world_;
+};
+
+TEST(NetworkRecords, WhateverComesNobodyLeavesABufferAndNobodyWaitsForEver) {
+  constexpr std::uint64_t kSeeds = 3000;
+  const auto one = [](std::uint64_t seed) {
+    SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
+    Fuzz(seed).run();
+  };
+  if (const char* const given = std::getenv("LARKLANE_SEED"))
+    return one(std::strtoull(given, nullptr, 10));
+  for (std::uint64_t seed = 1; seed <= kSeeds && !testing::Test::HasFailure(); ++seed) one(seed);
+}
+
+}  // namespace
+}  // namespace larklane::part::pair
