@@ -279,7 +279,7 @@ TEST(NetworkLife, CyclesOverTcpLeaveNothing) {
     };
     std::vector<std::byte> from(512), to(512);
     std::size_t descriptors_early = 0;
-    std::size_t heap_early = 0;
+    [[maybe_unused]] std::size_t heap_early = 0;
     for (int number = 0; number < 500 && !testing::Test::HasFatalFailure(); ++number) {
       if (number == 100) {
         descriptors_early = descriptors();
