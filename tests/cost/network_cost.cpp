@@ -111,7 +111,7 @@ struct Side {
     std::string reason;
     auto fabric = verbs::Fabric::open({}, &reason);
     require(fabric.has_value(), reason.c_str());
-    network = must(part::Network::create(std::move(fabric).value(), counters), "network");
+    network = must(part::Network::create(std::move(fabric).value(), {}, counters), "network");
   }
   part::Counters counters;
   ScriptedPeer other;
@@ -213,7 +213,7 @@ class Case {
           from->other.sent.pop_front();
           to->network->on_record(to->state, {kind, payload, {}});
         }
-        (void)from->network->lane().progress();
+        (void)from->network->lanes().progress_all();
       }
       device_.run();
     }

@@ -13,10 +13,10 @@
 
 #include "net/loop/fabric.hpp"
 #include "net/loop/random.hpp"
-#include "network_pair.hpp"
+#include "network_side.hpp"
 #include "part/net_cells.hpp"
 
-namespace larklane::part::pair {
+namespace larklane::part {
 namespace {
 
 using Kind = vci::Work::Kind;
@@ -179,7 +179,7 @@ class World {
       moved = wire_.settle() != 0;
       moved |= sides_[0].deliver_to(sides_[1]);
       moved |= sides_[1].deliver_to(sides_[0]);
-      for (Side& side : sides_) moved |= side.network->lane().progress() != 0;
+      for (Side& side : sides_) moved |= side.progress() != 0;
       if (send_ != nullptr && send_->active()) (void)send_->poll();  // it looks for FINs
       moved |= wire_.under_way_count() != 0;
     }
@@ -242,8 +242,7 @@ void crowd(bool is_started) {
   const auto let_happen = [&](bool receiver_looks) {
     for (int idle = 0; idle < 3;) {
       const std::uint64_t turned = wire.settle();
-      const std::uint32_t served = sender.network->lane().progress() +
-                                   (receiver_looks ? receiver.network->lane().progress() : 0);
+      const std::uint32_t served = sender.progress() + (receiver_looks ? receiver.progress() : 0);
       idle = turned + served == 0 ? idle + 1 : 0;
     }
   };
@@ -282,4 +281,4 @@ TEST(NetworkCounts, AThousandChannelsWhoseReceiversNeverLookMeetNoReceiverThatIs
 }
 
 }  // namespace
-}  // namespace larklane::part::pair
+}  // namespace larklane::part

@@ -15,7 +15,7 @@
 
 #include "net/loop/fabric.hpp"
 #include "net/registry.hpp"
-#include "network_pair.hpp"
+#include "network_side.hpp"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LARKLANE_LIFE_SANITIZED 1
@@ -70,7 +70,7 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { rel
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
 #endif
 
-namespace larklane::part::pair {
+namespace larklane::part {
 namespace {
 
 std::int64_t heap() { return heap_bytes.load(std::memory_order_relaxed); }
@@ -92,7 +92,7 @@ struct World {
   void settle() {
     for (int idle = 0; idle < 2;) {
       bool moved = wire.settle() != 0;
-      for (Side& side : sides) moved |= side.network->lane().progress() != 0;
+      for (Side& side : sides) moved |= side.progress() != 0;
       moved |= sides[0].deliver_to(sides[1]);
       moved |= deliver_back();
       idle = moved ? 0 : idle + 1;
@@ -298,4 +298,4 @@ TEST(NetworkLife, CyclesOverTcpLeaveNothing) {
 }
 
 }  // namespace
-}  // namespace larklane::part::pair
+}  // namespace larklane::part

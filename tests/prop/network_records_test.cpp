@@ -16,9 +16,9 @@
 #include "base/log.hpp"
 #include "net/loop/fabric.hpp"
 #include "net/loop/random.hpp"
-#include "network_pair.hpp"
+#include "network_side.hpp"
 
-namespace larklane::part::pair {
+namespace larklane::part {
 namespace {
 
 using record::NetType;
@@ -78,7 +78,7 @@ struct World {
   /// Both processes hear that the other one is gone.
   void part() {
     for (Side& side : sides) {
-      side.other.is_dead = true;
+      side.other.is_dead = side.other.has_been_ended = true;
       side.state->down.store(true, std::memory_order_release);
       side.network->on_peer_down(side.other);
     }
@@ -278,4 +278,4 @@ TEST(NetworkRecords, WhateverComesNobodyLeavesABufferAndNobodyWaitsForEver) {
 }
 
 }  // namespace
-}  // namespace larklane::part::pair
+}  // namespace larklane::part

@@ -28,14 +28,14 @@ class ScriptedPeer final : public control::Peer {
   bool is_remote() const noexcept override { return false; }
   bool is_down() const noexcept override { return is_dead; }
   std::string down_reason() override { return {}; }
-  bool has_ended() override { return false; }
+  bool has_ended() override { return has_been_ended; }
   Status send(std::uint16_t kind, std::span<const std::byte> payload,
               std::span<const int>) override {
     sent.emplace_back(kind, std::vector(payload.begin(), payload.end()));
     return {};
   }
   std::deque<std::pair<std::uint16_t, std::vector<std::byte>>> sent;
-  bool is_dead = false;
+  bool is_dead = false, has_been_ended = false;
 
  private:
   const control::Address name_;
@@ -51,7 +51,10 @@ struct Side {
     EXPECT_TRUE(made.has_value());
     network = std::move(made).value();
   }
-  /// A record reaches the other process. @return there was one
+  /// With one lane.
+  Side(std::unique_ptr<net::Fabric> fabric, const std::string& others_name)
+      : Side(std::move(fabric), vci::VciPool::Options{}, others_name) {}
+  /// The oldest record reaches the other process. @return there was one
   bool deliver_to(Side& to) {
     if (other.sent.empty()) return false;
     auto [kind, payload] = std::move(other.sent.front());
@@ -59,11 +62,34 @@ struct Side {
     to.network->on_record(to.state, {kind, payload, {}});
     return true;
   }
+  std::uint32_t progress() { return network->lanes().progress_all(); }
+  /// Of the first lane.
+  vci::VciCounts counts() { return network->lanes().at(0).value()->counts(); }
 
   Counters counters;
   ScriptedPeer other;
   std::shared_ptr<PeerState> state;
   std::unique_ptr<Network> network;
 };
+
+/// What has to succeed.
+template <class T>
+T must(Result<T> result) {
+  EXPECT_TRUE(result.has_value()) << errc_name(result.error().code());
+  return std::move(result).value();
+}
+
+inline InitArgs args_of(std::string peer, std::int32_t tag, std::vector<std::byte>& buffer,
+                        std::int32_t partitions) {
+  InitArgs a;
+  a.context = {1, 2};
+  a.tag = tag;
+  a.peer = std::move(peer);
+  a.buffer = buffer.data();
+  a.partitions = partitions;
+  a.count = buffer.size() / static_cast<std::uint64_t>(partitions);
+  a.type = std::make_shared<const Typemap>(Typemap::contiguous(1));
+  return a;
+}
 
 }  // namespace larklane::part
