@@ -158,7 +158,7 @@ std::vector<Ability> probe(const std::string& folder, const Config& config) {
 }
 
 std::string describe_lanes(const Config& config) {
-  const auto lanes = vci::VciPool::Options::of(config);
+  auto lanes = vci::VciPool::Options::of(config);
   if (!lanes) return "vci_mapping " + config.vci_mapping + ": no such policy";
   const char* why = config.vci_mapping == "one" ? "vci_mapping one"
                     : config.vci_count_max == 0 ? "as many as cores, at most 16"

@@ -63,16 +63,18 @@ Status NetLinks::make_lane(std::uint32_t index) {
   return {};
 }
 
-bool NetLinks::watch_by(control::Plane* plane) {
-  plane_ = plane;
-  return plane == nullptr || std::all_of(net_lanes_.begin(), net_lanes_.end(), [&](auto& lane) {
-           return !lane || plane->watch(*lane).ok();
-         });
+bool NetLinks::watch_by(control::Plane& plane) {
+  plane_ = &plane;
+  return std::all_of(net_lanes_.begin(), net_lanes_.end(),
+                     [&](auto& lane) { return !lane || plane.watch(*lane).ok(); });
 }
 
-void NetLinks::unwatch(control::Plane& plane) {
+std::vector<NetLane*> NetLinks::stop_watching() {
+  plane_ = nullptr;
+  std::vector<NetLane*> watched;
   for (auto& lane : net_lanes_)
-    if (lane) plane.unwatch(*lane);
+    if (lane) watched.push_back(lane.get());
+  return watched;
 }
 
 void NetLinks::end(const control::Peer& peer) {

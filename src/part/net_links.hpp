@@ -88,10 +88,10 @@ class NetLinks final : private vci::VciPool::Receivers {
   void close();
 
   vci::VciPool& lanes() noexcept { return lanes_; }
-  /// The helper serves lanes from now on, those that are made later, too. Null: not those.
-  /// @return it can
-  bool watch_by(control::Plane* plane);
-  void unwatch(control::Plane& plane);
+  /// The helper serves lanes from now on, those that are made later, too. @return it can
+  bool watch_by(control::Plane& plane);
+  /// Lanes that are made later are not watched. @return those that are: the caller unwatches them
+  std::vector<NetLane*> stop_watching();
 
   /// For a send that the calling thread makes. @errors kUnreachable
   Result<NetLink*> for_send(const std::shared_ptr<PeerState>& peer, std::uint64_t communicator);

@@ -55,11 +55,12 @@ Result<std::unique_ptr<Network>> Network::create(std::unique_ptr<net::Fabric> fa
 }
 
 void Network::unwatch(control::Plane& plane) {
+  std::vector<NetLane*> watched;
   {
     const std::scoped_lock lock(mutex_);
-    (void)links_->watch_by(nullptr);  // no lane is added from now on
+    watched = links_->stop_watching();
   }
-  links_->unwatch(plane);  // not under the mutex: the helper may want it
+  for (NetLane* const lane : watched) plane.unwatch(*lane);  // which waits for the helper
 }
 
 void Network::settle() {

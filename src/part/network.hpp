@@ -62,7 +62,7 @@ class Network final {
   /// The helper of `plane` serves each lane while rounds are open on it. @return it can
   bool watch_by(control::Plane& plane) {
     const std::scoped_lock lock(mutex_);
-    return links_->watch_by(&plane);
+    return links_->watch_by(plane);
   }
   /// Before the plane goes.
   void unwatch(control::Plane& plane);
