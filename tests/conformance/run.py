@@ -55,6 +55,7 @@ RESTARTS_MAX = 12
 # Their own spawning hangs now and then, natively too: the children never leave PMIx_Init (4 of 30 native launches of the cases that spawn).
 SPAWN_HANGS = ("openmpi4",)
 HUNG_SPAWNS_MAX = 4  # then it is a failure
+LATES_MAX = 3  # likewise: what is never early is late each time, what had to wait for a core is not
 NOT_RUN = "not run"
 VERDICT = re.compile(r"^(ok|not ok|skip) ([A-Za-z0-9_]+)(?:: (.*))?$", re.MULTILINE)
 GAVE_UP = re.compile(r"^gave up ([A-Za-z0-9_]+)$", re.MULTILINE)
@@ -119,6 +120,7 @@ class Runner:
         self.spawn_hangs = args.mpi in SPAWN_HANGS
         self.is_emulated = args.emulated
         self.hung_spawns: collections.Counter = collections.Counter()
+        self.lates: collections.Counter = collections.Counter()
         self.results: list[Result] = []
         self.notes: list[str] = []
 
@@ -154,12 +156,14 @@ class Runner:
                 self.notes.append(f"skipped level {level}{suffix}: not offered by this MPI")
                 return
             found = verdicts(outcome.output)
+            again = []
             for name in [n for n in left if n in found]:
                 result = dataclasses.replace(found[name], name=name + suffix)
-                if self.is_hung_spawn(result):
-                    continue
-                self.add(result)
                 left.remove(name)
+                if self.is_hung_spawn(result) or self.is_late_by_chance(result):
+                    again.append(name)
+                else:
+                    self.add(result)
             if not left:
                 if outcome.status not in (0, 1) and not GAVE_UP.search(outcome.output):
                     late = found.get("FINALIZE")
@@ -170,6 +174,7 @@ class Runner:
                 self.add(Result(name + suffix,
                                 "hang" if outcome.status == launch.TIMED_OUT else "crash",
                                 last_words(outcome)))
+            left += again
             restarts += 1
             if restarts > RESTARTS_MAX and left:
                 self.notes.append(f"{len(left)} cases not run: more than {RESTARTS_MAX} restarts")
@@ -185,6 +190,16 @@ class Runner:
         if self.hung_spawns[result.name] >= HUNG_SPAWNS_MAX:
             return False
         self.notes.append(f"tried again: {result.name}: {result.text}, as it may natively")
+        return True
+
+    def is_late_by_chance(self, result: Result) -> bool:
+        """It was late, perhaps because the machine was busy: to be tried again, and noted."""
+        if result.kind != "late" or self.is_emulated:
+            return False
+        self.lates[result.name] += 1
+        if self.lates[result.name] >= LATES_MAX:
+            return False
+        self.notes.append(f"tried again: {result.name}: late: {result.text}")
         return True
 
     def add(self, result: Result) -> None:
