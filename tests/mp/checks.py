@@ -33,7 +33,7 @@ def instructions_of(*command, options=(), env=None):
     """Output of a command under callgrind, and how many instructions it executed there."""
     # Fair: without it a thread that spins keeps valgrind's lock while the thread that it waits for sleeps before it, on free
     # cores for minutes.
-    output = system("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--fair-sched=yes", *options, *command, env=env)
+    output = system("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--fair-sched=yes", *options, *command, env=env, seconds=140)
     return output, int(re.search(r"Collected : (\d+)", output)[1])
 
 
