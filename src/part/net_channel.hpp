@@ -233,6 +233,7 @@ class NetSend final : public SendRequest, public NetHalf {
   std::uint32_t group_partitions(std::uint32_t first) const noexcept;
   bool is_group(Run run) const noexcept;
   bool has_credit() const noexcept;
+  bool count_sent(Run cells) noexcept;
   void push(CellWork& work, Run run);
   void leave_notice(CellWork& work);
   void look_for_fins();
@@ -255,6 +256,7 @@ class NetSend final : public SendRequest, public NetHalf {
   /// Partitions of a cell that have been given to move(), never reset: only of cells that are
   /// larger than a group can be.
   std::unique_ptr<std::atomic<std::uint64_t>[]> parts_;
+  std::atomic<std::uint64_t> sent_{0};   ///< cells, of all rounds
   NetCellSet awaited_;                   ///< cells whose notice is out, until their FIN
   std::atomic<std::uint64_t> round_{0};  // relaxed: the caller orders its own calls
   std::mutex start_mutex_;               // a Start against the acceptance

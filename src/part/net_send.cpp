@@ -104,8 +104,15 @@ Status NetSend::pready(std::int32_t first, std::int32_t count) {
     return move_group_slow(first);
   if (!enter()) [[unlikely]]
     return;
-  work.is_early = !side_.rendezvous().all_marked(round());
+  work.is_early = !count_sent(work.cells);
   vci().post(work);
+}
+
+/// @return they were the last of the round
+bool NetSend::count_sent(Run cells) noexcept {
+  // relaxed: statistics.
+  return sent_.fetch_add(cells.count, std::memory_order_relaxed) + cells.count ==
+         round() * cells_.count();
 }
 
 /// Whole cells, but of cells that are larger than a group can be.
@@ -152,6 +159,7 @@ bool NetSend::has_credit() const noexcept {
 
 void NetSend::send(Run cells) {
   if (!enter()) return;
+  (void)count_sent(cells);
   CellWork& work = works_[cells.first];
   work.cells = cells;
   const Run run = cells_.partitions(cells);
