@@ -37,6 +37,15 @@ class Suite:
         command = [*before, *self.run_command, self.program, mode, folder]
         return self.hosts.run(self.mpi, ranks_per_host, command, timeout_s, {**OURS, **(environment or {})}, keep_logs_in=str(LOGS), **options)
 
+    def mixed(self, folder, environment, **options):
+        """MPICH over UCX blocks in MPI_Finalize, in its launcher's barrier, while a message that it has taken is still to be sent: the rank that
+        waits for it hangs, natively too (2 of 12 runs of this program). A run that hangs is tried again; one that fails is not."""
+        for _ in range(5):
+            outcome = self.pairs("mixed", folder, 2, 20, environment=environment, **options)
+            if outcome.status != launch.TIMED_OUT:
+                break
+        return outcome
+
     def early(self, folder):
         outcome = self.pairs("early", folder, 1)
         return outcome.status == 0 and outcome.output.count("ok") == 2, outcome
@@ -47,7 +56,7 @@ class Suite:
 
     def chosen_by_itself(self, folder):
         """Without a provider that is named; on one host pairs stay in shared memory."""
-        outcome = self.pairs("mixed", folder, 2, environment={"LARKLANE_PROVIDER": "auto", "LARKLANE_LOG_LEVEL": "info"})
+        outcome = self.mixed(folder, {"LARKLANE_PROVIDER": "auto", "LARKLANE_LOG_LEVEL": "info"})
         lines = outcome.output.splitlines()
         across = [line for line in lines if " with tcp://" in line]
         beside = [line for line in lines if " with larklane." in line]
@@ -57,7 +66,7 @@ class Suite:
     def one_without_larklane(self, folder):
         """Rank 2 is started natively: who has Larklane names it once, and all data is right."""
         environment = {"LARKLANE_UNREACHABLE": "forward", "LARKLANE_CONTROL_CONNECT_NS": "2s"}
-        outcome = self.pairs("mixed", folder, 2, environment=environment, before=("sh", "-c", MIXED, "sh"))
+        outcome = self.mixed(folder, environment, before=("sh", "-c", MIXED, "sh"))
         return outcome.status == 0 and outcome.output.count("rank 2 runs without") == 1, outcome
 
     def lost(self, folder, harm):
