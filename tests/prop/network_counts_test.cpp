@@ -66,6 +66,7 @@ class World {
   }
   ~World() {
     EXPECT_TRUE(sides_[0].network->free(send_).ok() && sides_[1].network->free(receive_).ok());
+    send_ = nullptr;
     settle();
     for (Side& side : sides_) side.network.reset();
     for (const loop::Violation& violation : wire_.take_violations())
