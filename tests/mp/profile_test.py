@@ -247,7 +247,8 @@ def nested(bench):
         programs.append(bench.scratch / "clang")
         system(bench.mpi.wrapper, HERE / "profile/nested.c", "-o", programs[1], "-O2", "-fopenmp", env=CLANG)
     for program in programs:
-        expect(bench.profile(program, options=["--overwrite"]).count("ok") == 2, f"{program}: the program is not well")
+        output = bench.profile(program, options=["--overwrite"])
+        expect(output.count("ok") == 2, f"{program}: the program is not well", output)
         for records in bench.load().records.values():
             members = [record for record in records if record.kind == Kind.MEMBER]
             numbers = collections.Counter(record.a for record in members)
