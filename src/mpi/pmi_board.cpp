@@ -67,9 +67,13 @@ class PmiBoard final : public LauncherBoard {
     std::string answer;
     while (answer.empty() || answer.back() != '\n') {
       pollfd polled{fd_, POLLIN, 0};
-      if (::poll(&polled, 1, kAnswerMs) <= 0 || answer.size() > 2 * kLineBytesMax) return give_up();
+      const int ready = ::poll(&polled, 1, kAnswerMs);
+      if (ready < 0 && errno == EINTR) continue;  // a rest would be the MPI's next answer
+      if (ready <= 0 || answer.size() > 2 * kLineBytesMax) return give_up();
       char letter = 0;  // no more than the line: what follows is the MPI's
-      if (::read(fd_, &letter, 1) != 1) return give_up();
+      const ssize_t got = ::read(fd_, &letter, 1);
+      if (got < 0 && errno == EINTR) continue;
+      if (got != 1) return give_up();
       answer += letter;
     }
     return answer;
