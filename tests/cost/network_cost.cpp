@@ -9,12 +9,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../prop/scripted_peer.hpp"
 #include "../unit/net_verbs/device.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/next.hpp"
@@ -82,28 +82,6 @@ int poll_cq(ibv_cq* queue, int most, ibv_wc* completions) {
   return got;
 }
 
-/// The other process as one process sees it.
-class ScriptedPeer final : public control::Peer {
- public:
-  explicit ScriptedPeer(std::string name) : name_(std::move(name)) {}
-  const control::Address& address() const noexcept override { return name_; }
-  pid_t pid() const noexcept override { return 0; }
-  bool same_process() const noexcept override { return false; }
-  bool is_remote() const noexcept override { return false; }
-  bool is_down() const noexcept override { return false; }
-  std::string down_reason() override { return {}; }
-  bool has_ended() override { return false; }
-  Status send(std::uint16_t kind, std::span<const std::byte> payload,
-              std::span<const int>) override {
-    sent.emplace_back(kind, std::vector(payload.begin(), payload.end()));
-    return {};
-  }
-  std::deque<std::pair<std::uint16_t, std::vector<std::byte>>> sent;
-
- private:
-  const control::Address name_;
-};
-
 struct Side {
   explicit Side(const std::string& others_name)
       : other(others_name), state(std::make_shared<part::PeerState>()) {
@@ -114,7 +92,7 @@ struct Side {
     network = must(part::Network::create(std::move(fabric).value(), {}, counters), "network");
   }
   part::Counters counters;
-  ScriptedPeer other;
+  part::ScriptedPeer other;
   std::shared_ptr<part::PeerState> state;
   std::unique_ptr<part::Network> network;
 };

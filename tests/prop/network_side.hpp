@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,31 +14,9 @@
 
 #include "net/loop/fabric.hpp"
 #include "part/network.hpp"
+#include "scripted_peer.hpp"
 
 namespace larklane::part {
-
-/// The other process as one process sees it: records keep their order, and come when they come.
-class ScriptedPeer final : public control::Peer {
- public:
-  explicit ScriptedPeer(std::string name) : name_(std::move(name)) {}
-  const control::Address& address() const noexcept override { return name_; }
-  pid_t pid() const noexcept override { return 0; }
-  bool same_process() const noexcept override { return false; }
-  bool is_remote() const noexcept override { return false; }
-  bool is_down() const noexcept override { return is_dead; }
-  std::string down_reason() override { return {}; }
-  bool has_ended() override { return has_been_ended; }
-  Status send(std::uint16_t kind, std::span<const std::byte> payload,
-              std::span<const int>) override {
-    sent.emplace_back(kind, std::vector(payload.begin(), payload.end()));
-    return {};
-  }
-  std::deque<std::pair<std::uint16_t, std::vector<std::byte>>> sent;
-  bool is_dead = false, has_been_ended = false;
-
- private:
-  const control::Address name_;
-};
 
 /// One process.
 struct Side {
