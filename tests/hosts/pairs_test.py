@@ -48,11 +48,11 @@ class Suite:
 
     def early(self, folder):
         outcome = self.pairs("early", folder, 1)
-        return outcome.status == 0 and outcome.output.count("ok") == 2, outcome
+        return outcome.status == 0 and outcome.output.split("\n").count("ok") == 2, outcome
 
     def pull(self, folder):
         outcome = self.pairs("pull", folder, 1)
-        return outcome.status == 0 and outcome.output.count("ok") == 2, outcome
+        return outcome.status == 0 and outcome.output.split("\n").count("ok") == 2, outcome
 
     def chosen_by_itself(self, folder):
         """Without a provider that is named; on one host pairs stay in shared memory."""
