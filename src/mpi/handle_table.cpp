@@ -6,8 +6,8 @@
 namespace larklane::mpi {
 
 void HandleTable::put(Slot& slot, std::uint64_t handle, void* value) noexcept {
-  slot.value.store(value,
-                   std::memory_order_release);  // release: pairs with find() acquire of the value
+  // relaxed: the key's release covers it
+  slot.value.store(value, std::memory_order_relaxed);
   slot.key.store(handle,
                  std::memory_order_release);  // release: pairs with find() acquire of the key
 }

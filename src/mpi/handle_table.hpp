@@ -16,8 +16,7 @@ namespace larklane::mpi {
 /// same time is the caller's mistake (MPI 11.6 forbids using a handle while it is made or freed);
 /// `find` of any other handle is exact at any time. Invariants:
 /// 1. A slot's value is stored before its key, and its key is withdrawn before the next value is
-/// stored: who reads key, value and
-///    the same key again holds that key's value.
+/// stored: who reads the key of a handle that stays reads its value.
 /// 2. At least three quarters of the slots are empty (neither taken nor removed), so every probe
 /// ends. Tables only double: handles come back, and a table that has room for all of an MPI's is
 /// never replaced.
@@ -39,12 +38,11 @@ class HandleTable {
           slot.key.load(std::memory_order_acquire);  // acquire: pairs with put() release
       if (key == kEmpty) return nullptr;
       if (key != handle) continue;
-      void* const value = slot.value.load(
-          std::memory_order_acquire);  // acquire: pairs with put() release (invariant 1)
-      // relaxed: if `value` belongs to a later key, the load above has made this key's withdrawal
-      // visible
-      if (slot.key.load(std::memory_order_relaxed) == handle) [[likely]]
-        return value;
+      // relaxed: the key's acquire has made it visible (invariant 1), and it changes only when the
+      // handle is removed
+      void* const value = slot.value.load(std::memory_order_relaxed);
+      if (value == nullptr) __builtin_unreachable();
+      return value;
     }
   }
 

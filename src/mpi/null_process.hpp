@@ -40,6 +40,9 @@ class NullProcessSend final : public NullProcessRequest<part::SendRequest> {
     if (!active()) return Errc::kNotActive;
     return in_range(first, count) ? Status() : Status(Errc::kInvalidArgument);
   }
+
+ private:
+  void mark_further(const part::Cell&, std::size_t, std::uint64_t) override {}  // it has no words
 };
 
 class NullProcessReceive final : public NullProcessRequest<part::RecvRequest> {

@@ -40,6 +40,28 @@ namespace {
                                : not_partitioned("MPI_Pready", request);
 }
 
+[[gnu::noinline]] int pready_into_slot(const Partitioned& ours, int partition) {
+  const Status status = ours.send->fill_slot(static_cast<std::uint32_t>(partition));
+  return status.ok() ? MPI_SUCCESS : refused(ours, "MPI_Pready", status, partition, partition);
+}
+
+/// In a sampled round, or by a way of the request's own.
+[[gnu::noinline]] int pready_otherwise(const Partitioned& ours, int partition) {
+  const Status status = ours.send->pready(partition);
+  return status.ok() ? MPI_SUCCESS : refused(ours, "MPI_Pready", status, partition, partition);
+}
+
+/// Parrived of what no mark tells.
+[[gnu::noinline]] int look(const Partitioned& ours, int partition, int* flag) {
+  bool arrived = false;
+  const Status status = ours.receive->look(partition, &arrived);
+  if (!status.ok()) [[unlikely]]
+    return refused(ours, "MPI_Parrived", status, partition, partition);
+  *flag = arrived ? 1 : 0;
+  if (!arrived) poke_now_and_then();
+  return MPI_SUCCESS;
+}
+
 /// Not a receive of ours, or nowhere to answer.
 [[gnu::noinline]] int parrived_of_another(const Next& next, MPI_Request request, int partition,
                                           int* flag, const Partitioned* ours) {
@@ -61,7 +83,13 @@ int Pready(const Next& next, int partition, MPI_Request request) {
   const Partitioned* const ours = find_carrier(request);
   if (ours == nullptr || ours->send == nullptr) [[unlikely]]
     return pready_of_another(next, partition, request, ours);
-  const Status status = ours->send->pready(partition);
+  // Calls at the end of each way only: so none of them needs registers to be saved.
+  part::SendRequest& send = *ours->send;
+  const auto index = static_cast<std::uint32_t>(partition);
+  if (send.has_slot(index)) return pready_into_slot(*ours, partition);
+  if (!send.has_word(index)) [[unlikely]]
+    return pready_otherwise(*ours, partition);
+  const Status status = send.mark_word(index);
   if (!status.ok()) [[unlikely]]
     return refused(*ours, "MPI_Pready", status, partition, partition);
   return MPI_SUCCESS;
@@ -123,12 +151,9 @@ int Parrived(const Next& next, MPI_Request request, int partition, int* flag) {
   const Partitioned* const ours = find_carrier(request);
   if (ours == nullptr || ours->receive == nullptr || flag == nullptr) [[unlikely]]
     return parrived_of_another(next, request, partition, flag, ours);
-  bool arrived = false;
-  const Status status = ours->receive->parrived(partition, &arrived);
-  if (!status.ok()) [[unlikely]]
-    return refused(*ours, "MPI_Parrived", status, partition, partition);
-  *flag = arrived ? 1 : 0;
-  if (!arrived) poke_now_and_then();
+  if (!ours->receive->has_mark(static_cast<std::uint32_t>(partition)))
+    return look(*ours, partition, flag);
+  *flag = 1;
   return MPI_SUCCESS;
 }
 

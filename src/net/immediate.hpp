@@ -37,44 +37,43 @@ constexpr std::optional<Run> decode(std::uint32_t immediate) noexcept {
 }  // namespace paper
 
 inline constexpr std::uint32_t kCellsMax = 256;
-inline constexpr std::uint32_t kRunTokens = kCellsMax * (kCellsMax + 1) / 2;  ///< runs of cells
-inline constexpr std::uint32_t kNoticeTokens =
-    0xff00;  ///< + cell: a run that begins there is ready
 
-/// What a token says. `is_notice`: run.first is the cell, run.count 0.
+// A token is the first cell and, in its low half, how many follow it. Where that goes beyond
+// kCellsMax cells it names no run: some of these are the notices.
+
+/// What a token says. `is_notice`: a run that begins at run.first is ready; run.count is 0.
 struct Token {
   Run run;
   bool is_notice;
   friend constexpr bool operator==(const Token&, const Token&) noexcept = default;
 };
 
-// The runs that begin at cell f are 256 - f many; those of f and of 255 - f are 257 together, for
-// every f. So the triangle folds into 128 rows of 257 tokens: no table, one division by a constant.
-inline constexpr std::uint32_t kTokenRow = kCellsMax + 1;
-
 /// @param cells  1 <= count, first + count <= kCellsMax
 constexpr std::uint16_t run_token(Run cells) noexcept {
-  const std::uint32_t mirrored = kCellsMax - 1 - cells.first;
-  const bool is_low = cells.first < kCellsMax / 2;
-  const std::uint32_t row = is_low ? cells.first : mirrored;
-  const std::uint32_t column = cells.count - 1 + (is_low ? 0 : kCellsMax - row);
-  return static_cast<std::uint16_t>(row * kTokenRow + column);
+  return static_cast<std::uint16_t>(cells.first * kCellsMax + cells.count - 1);
 }
 
 /// @param cell  < kCellsMax
 constexpr std::uint16_t notice_token(std::uint32_t cell) noexcept {
-  return static_cast<std::uint16_t>(kNoticeTokens + cell);
+  // 255 and `cell` more; for no more, 254 and 255 more.
+  const std::uint32_t begin = (kCellsMax - 1) * kCellsMax;
+  return static_cast<std::uint16_t>(cell == 0 ? begin - 1 : begin + cell);
+}
+
+/// The cells from `token`'s first to its last, if it names a run: its last one is below kCellsMax
+/// then, and in a channel of fewer cells has to be below their number.
+constexpr std::uint32_t first_of(std::uint16_t token) noexcept { return token / kCellsMax; }
+constexpr std::uint32_t last_of(std::uint16_t token) noexcept {
+  return first_of(token) + token % kCellsMax;
 }
 
 /// Nothing: no token of ours. Whether the channel has those cells is the caller's to check.
 constexpr std::optional<Token> decode_token(std::uint16_t token) noexcept {
-  if (token >= kNoticeTokens) return Token{{token - kNoticeTokens, 0}, true};
-  if (token >= kRunTokens) return std::nullopt;
-  const std::uint32_t row = token / kTokenRow;
-  const std::uint32_t column = token % kTokenRow;
-  const std::uint32_t low_runs = kCellsMax - row;
-  if (column < low_runs) return Token{{row, column + 1}, false};
-  return Token{{kCellsMax - 1 - row, column - low_runs + 1}, false};
+  const std::uint32_t first = first_of(token), last = last_of(token);
+  if (last < kCellsMax) return Token{{first, last - first + 1}, false};
+  const std::uint32_t cell = first == kCellsMax - 1 ? token % kCellsMax : 0;
+  if (token == notice_token(cell)) return Token{{cell, 0}, true};
+  return std::nullopt;
 }
 
 constexpr std::uint32_t make_immediate(std::uint16_t channel_slot, std::uint16_t token) noexcept {

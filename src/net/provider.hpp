@@ -37,7 +37,9 @@ struct Operation {
   /// Called once, by whoever polls the endpoint, with the lane's lock held: never polls, never
   /// waits. A failed one has moved nothing, or some, or all.
   void (*complete)(Operation& operation, Status status) = nullptr;
-  std::byte* provider_space[8] = {};  ///< the provider's, while the operation is under way
+  /// The provider's, while the operation is under way; of a prepared one until it is posted as
+  /// something else.
+  std::byte* provider_space[8] = {};
 };
 
 /// A post that could be made, is complete already, or has to be made again after a poll.
@@ -46,6 +48,9 @@ enum class Post : std::uint8_t {
   posted,  ///< Operation::complete will be called
   retry,   ///< nothing has happened: the queue is full
 };
+
+/// Posts what the operation was prepared for: as Link::write_immediate() does.
+using PostPrepared = Result<Post> (*)(Operation& operation);
 
 /// What is moved: [local, local + bytes) in `memory`, and as many bytes from `remote` on.
 struct Transfer {
@@ -89,6 +94,11 @@ class Link {
   /// When the bytes are there, the peer's `on_immediate` is called. 0 bytes are legal.
   virtual Result<Post> write_immediate(const Transfer& transfer, std::uint32_t immediate,
                                        Operation& operation) = 0;
+  /// Work out now what of a write_immediate stays the same when it is posted again and again.
+  /// @return posts it, as often as wanted; null: the provider has nothing to work out
+  virtual PostPrepared prepare(const Transfer&, std::uint32_t /*immediate*/, Operation&) {
+    return nullptr;
+  }
   /// At most small_bytes_max bytes, which are copied before it returns, from any memory.
   virtual Result<Post> write_small(std::span<const std::byte> bytes, RemoteMemory to,
                                    Operation& operation) = 0;

@@ -20,8 +20,7 @@ void FailureSlot::set(Status status, std::string text) {
 }
 
 void InUse::wait_until_free() const noexcept {
-  // acquire: pairs with leave()'s release.
-  while ((movers_.load(std::memory_order_acquire) & ~kShut) != 0) ::sched_yield();
+  while (!is_free()) ::sched_yield();
 }
 
 Status FailureSlot::status() const noexcept { return failed() ? status_ : Status{}; }

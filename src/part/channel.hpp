@@ -101,36 +101,52 @@ class FailureSlot {
 class InUse {
  public:
   /// Call leave(), whatever the answer. False: shut, nothing may be moved.
-  [[nodiscard]] bool enter() noexcept {
+  [[nodiscard]] bool enter() noexcept { return enter(kOne).may_move; }
+
+  /// The same, with a cargo that is added up, modulo 2^32.
+  struct Entry {
+    bool may_move;
+    std::uint32_t cargo;  ///< of all that have entered
+  };
+  /// @param one  one_with(cargo)
+  [[nodiscard]] Entry enter(std::uint64_t one) noexcept {
     // acquire: pairs with shut()'s release.
-    return (movers_.fetch_add(1, std::memory_order_acquire) & kShut) == 0;
+    const std::uint64_t before = movers_.fetch_add(one, std::memory_order_acquire);
+    return {(movers(before) & kShut) == 0, static_cast<std::uint32_t>((before + one) >> 32)};
+  }
+  static constexpr std::uint64_t one_with(std::uint32_t cargo) noexcept {
+    return std::uint64_t{cargo} << 32 | kOne;
   }
   /// True: it is quiet now.
   bool leave() noexcept {
     // acq_rel: the last one has everybody's copies behind it; pairs with wait_until_free(),
     // is_quiet() and the other movers.
-    return movers_.fetch_sub(1, std::memory_order_acq_rel) == kShut + 1;
+    return movers(movers_.fetch_sub(kOne, std::memory_order_acq_rel)) == kShut + 1;
   }
   /// From now on nobody enters. True: it is quiet.
   bool shut() noexcept {
     // acq_rel: as in leave().
-    return (movers_.fetch_or(kShut, std::memory_order_acq_rel) & ~kShut) == 0;
+    return (movers(movers_.fetch_or(kShut, std::memory_order_acq_rel)) & ~kShut) == 0;
   }
   /// Nobody is in it.
   bool is_free() const noexcept {
     // acquire: as in is_quiet().
-    return (movers_.load(std::memory_order_acquire) & ~kShut) == 0;
+    return (movers(movers_.load(std::memory_order_acquire)) & ~kShut) == 0;
   }
   bool is_quiet() const noexcept {
     // acquire: pairs with leave()'s release.
-    return movers_.load(std::memory_order_acquire) == kShut;
+    return movers(movers_.load(std::memory_order_acquire)) == kShut;
   }
   /// No round is active: the movers that are left are leaving, at most a piece away.
   void wait_until_free() const noexcept;
 
  private:
+  static constexpr std::uint64_t kOne = 1;
   static constexpr std::uint32_t kShut = std::uint32_t{1} << 31;
-  std::atomic<std::uint32_t> movers_{0};
+  static constexpr std::uint32_t movers(std::uint64_t word) noexcept {
+    return static_cast<std::uint32_t>(word);
+  }
+  std::atomic<std::uint64_t> movers_{0};  ///< the high half: their cargo
 };
 
 /// A mover's stay in a channel. Thread safety: single-owner.
@@ -228,7 +244,7 @@ class SendChannel final : public SendRequest {
 
  private:
   friend class Moving<SendChannel>;
-  Status mark_further(const Cell& cell, std::uint64_t old) override;
+  void mark_further(const Cell& cell, std::size_t partition, std::uint64_t old) override;
   void plan_ahead();
   void learn();
   Status push_or_mark(std::uint32_t partition);

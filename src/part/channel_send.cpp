@@ -56,7 +56,7 @@ Status SendChannel::start() {
     // Every Pready goes the long way, by the clock.
   } else if (side_.mode() == Mode::direct) {
     words_ = side_.word_window(next);
-    open_words_.store(open, std::memory_order_relaxed);
+    open_words(open);
   } else if (contiguous_from_ != nullptr && !has_large_slots_) {
     slots_ = side_.slot_window(next);
     open_slots_.store(open, std::memory_order_relaxed);
@@ -102,8 +102,9 @@ Status SendChannel::pready(std::int32_t first, std::int32_t count) {
                               [this](Run moved) { move(moved); });
   }
   if (count == 1 && side_.mode() == Mode::direct)
-    return side_.word_window(round()).mark_one(
-        run.first, [this](const Cell& cell, std::uint64_t old) { return mark_further(cell, old); });
+    return side_.word_window(round()).mark_one(run.first, [&](const Cell& cell, std::uint64_t old) {
+      mark_further(cell, run.first, old);
+    });
   if (!has_large_slots_) return count == 0 ? Status{} : side_.mark(round(), run, *this);
   Status status;
   for (std::uint32_t p = run.first; p < run.first + run.count; ++p)
@@ -130,8 +131,8 @@ bool SendChannel::push_past_slot(std::uint32_t partition) {
   return true;
 }
 
-Status SendChannel::mark_further(const Cell& cell, std::uint64_t old) {
-  return side_.rendezvous().mark_further(round(), cell, old, [this](Run run) { move(run); });
+void SendChannel::mark_further(const Cell& cell, std::size_t, std::uint64_t old) {
+  side_.rendezvous().mark_further(round(), cell, old, [this](Run run) { move(run); });
 }
 
 bool SendChannel::receiver_is_gone() const noexcept {
@@ -188,7 +189,7 @@ void SendChannel::finish() {
   if (watch_ != nullptr && active()) learn();
   // relaxed: the caller orders its own calls.
   open_slots_.store(0, std::memory_order_relaxed);
-  open_words_.store(0, std::memory_order_relaxed);
+  open_words(0);
   active_.store(false, std::memory_order_relaxed);
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -98,32 +99,55 @@ class SendRequest : public Request {
   /// group.
   [[gnu::always_inline]] Status pready(std::int32_t partition) {
     const auto index = static_cast<std::uint32_t>(partition);
-    // relaxed: Start wrote both, and the program orders Start before its Pready.
-    if (index < open_slots_.load(std::memory_order_relaxed)) [[likely]]
-      return slots_.mark_one(index,
-                             [this](std::byte* slot, std::uint64_t offset, std::uint64_t length) {
-                               shm::copy_small(slot, contiguous_from_ + offset, length);
-                             });
-    if (index < open_words_.load(std::memory_order_relaxed)) {
-      if (watch_ != nullptr) [[unlikely]]
-        note_ready(*watch_, index);
-      return words_.mark_one(
-          index, [this](const Cell& cell, std::uint64_t old) { return mark_further(cell, old); });
-    }
-    return pready(partition, 1);
+    if (has_slot(index)) [[likely]]
+      return fill_slot(index);
+    if (has_word(index)) return mark_word(index);
+    // relaxed: as in has_slot().
+    if (index >= watched_words_.load(std::memory_order_relaxed)) return pready(partition, 1);
+    note_ready(*watch_, index);
+    return mark_word(index);
+  }
+
+  // Its steps, for who wants a way of its own for each.
+  // relaxed: Start wrote both, and the program orders Start before its Pready.
+  bool has_slot(std::uint32_t index) const noexcept {
+    return index < open_slots_.load(std::memory_order_relaxed);
+  }
+  /// Not in a sampled round.
+  bool has_word(std::uint32_t index) const noexcept {
+    return index < open_words_.load(std::memory_order_relaxed);
+  }
+  [[gnu::always_inline]] Status fill_slot(std::uint32_t index) {
+    return slots_.mark_one(index,
+                           [this](std::byte* slot, std::uint64_t offset, std::uint64_t length) {
+                             shm::copy_small(slot, contiguous_from_ + offset, length);
+                           });
+  }
+  [[gnu::always_inline]] Status mark_word(std::uint32_t index) {
+    return words_.mark_one(index, [this, index](const Cell& cell, std::uint64_t old) {
+      mark_further(cell, index, old);
+    });
   }
 
  protected:
   /// WordWindow::mark_one()'s `further`, of a request that opens words.
-  virtual Status mark_further(const Cell&, std::uint64_t) { return Errc::kNotActive; }
+  virtual void mark_further(const Cell& cell, std::size_t partition, std::uint64_t old) = 0;
+  /// In Start and finish: `count` partitions may be marked through words_.
+  void open_words(std::uint32_t count) noexcept {
+    // relaxed: the caller orders its own calls.
+    open_words_.store(watch_ == nullptr ? count : 0, std::memory_order_relaxed);
+    watched_words_.store(watch_ == nullptr ? 0 : count, std::memory_order_relaxed);
+  }
 
   const std::byte* contiguous_from_ = nullptr;  ///< the buffer; null if strided or empty
   // Of the active round.
   SlotWindow<RealPlatform> slots_;
   WordWindow<RealPlatform> words_;
   std::atomic<std::uint32_t> open_slots_{0};  ///< partitions that may be marked through slots_
-  std::atomic<std::uint32_t> open_words_{0};  ///< through words_
   RoundWatch* watch_ = nullptr;               ///< of a sampled round; else null
+
+ private:
+  std::atomic<std::uint32_t> open_words_{0}, watched_words_{0};  ///< through words_
 };
 
 class RecvRequest : public Request {
@@ -133,22 +157,25 @@ class RecvRequest : public Request {
   /// is in the buffer
   /// @errors kInvalidArgument (range), and what error() says
   [[gnu::always_inline]] Status parrived(std::int32_t partition, bool* arrived) {
-    const auto index = static_cast<std::uint32_t>(partition);
-    // acquire: pairs with the match's release of `arrival_marks_`, and with the mark's of the
-    // bytes. relaxed: written by Start, which the program orders before its Parrived.
-    if (index < marks_count_.load(std::memory_order_acquire) &&
-        arrival_marks_[index].load(std::memory_order_acquire) ==
-            round_mark_.load(std::memory_order_relaxed)) [[likely]] {
+    if (has_mark(static_cast<std::uint32_t>(partition))) [[likely]] {
       *arrived = true;
       return {};
     }
     return look(partition, arrived);
   }
 
- protected:
+  // Its steps, for who wants a way of its own for each.
+  [[gnu::always_inline]] bool has_mark(std::uint32_t index) const noexcept {
+    // acquire: pairs with the match's release of `arrival_marks_`, and with the mark's of the
+    // bytes. relaxed: written by Start, which the program orders before its Parrived.
+    return index < marks_count_.load(std::memory_order_acquire) &&
+           arrival_marks_[index].load(std::memory_order_acquire) ==
+               round_mark_.load(std::memory_order_relaxed);
+  }
   /// parrived() of what its mark does not tell.
   virtual Status look(std::int32_t partition, bool* arrived) = 0;
 
+ protected:
   /// By partition, if they are the send's: the mark of its last arrival.
   const std::atomic<std::uint8_t>* arrival_marks_ = nullptr;
   std::atomic<std::uint32_t> marks_count_{0};

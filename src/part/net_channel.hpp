@@ -162,7 +162,9 @@ class NetHalf {
   }
   vci::Vci& vci() const noexcept { return link().vci; }
   /// One turn of whoever waits.
-  void progress() const noexcept { (void)path_.lanes->progress(vci()); }
+  void progress() const noexcept {
+    if (path_.lanes->progress(vci()) != 0) ++runs_moved;
+  }
   /// In Start: from now on somebody serves the lane although the program does not call.
   void begin_watch() noexcept {
     NetLane& lane = link().lane;
@@ -221,19 +223,19 @@ class NetSend final : public SendRequest, public NetHalf {
   struct CellWork : vci::Work {
     NetSend* channel = nullptr;
     Run cells{};
-    bool is_early = false;  ///< posted before all of its round was ready
-    bool is_made = false;   ///< it pushes the whole group that begins here
+    LeafGroup leaves{};                ///< its group, once it is a ready Work
+    std::uint64_t entry = 0;           ///< InUse's, with its cells
+    std::uint32_t posted_by_then = 0;  ///< in_use_'s cargo, with this
   };
-  Status mark_further(const Cell& cell, std::uint64_t old) override;
+  void mark_further(const Cell& cell, std::size_t partition, std::uint64_t old) override;
+  void mark_further_slow(const Cell& cell, std::uint64_t old);
   void open(std::uint64_t round);
   void move(Run run);
   void send(Run cells);
-  void send_group(std::uint32_t first);
-  void move_group_slow(std::uint32_t first);
   std::uint32_t group_partitions(std::uint32_t first) const noexcept;
   bool is_group(Run run) const noexcept;
-  bool has_credit() const noexcept;
-  bool count_sent(Run cells) noexcept;
+  bool has_credit() const noexcept { return net_words_.read(0) == credit_; }
+  void remember(Run run, CellWork* work) noexcept;
   void push(CellWork& work, Run run);
   void leave_notice(CellWork& work);
   void look_for_fins();
@@ -253,10 +255,15 @@ class NetSend final : public SendRequest, public NetHalf {
   SendSide<RealPlatform> side_;
   std::unique_ptr<CellWork[]> works_;        // by first cell
   const std::vector<std::uint32_t> groups_;  // their first partitions, ascending
+  vci::Vci& lane_;                           // vci(), which stays
   /// Partitions of a cell that have been given to move(), never reset: only of cells that are
   /// larger than a group can be.
   std::unique_ptr<std::atomic<std::uint64_t>[]> parts_;
-  std::atomic<std::uint64_t> sent_{0};   ///< cells, of all rounds
+  std::uint64_t credit_ = 0;  ///< what stands in the first word when the round is open
+  /// By partition: the Work that pushes its whole group, complete but for the post; null: there is
+  /// none. Written when the group is complete, read in later rounds.
+  std::unique_ptr<CellWork*[]> ready_works_;
+  std::uint32_t sent_last_ = 0;          ///< in_use_'s cargo when all cells of the round are posted
   NetCellSet awaited_;                   ///< cells whose notice is out, until their FIN
   std::atomic<std::uint64_t> round_{0};  // relaxed: the caller orders its own calls
   std::mutex start_mutex_;               // a Start against the acceptance
@@ -291,9 +298,11 @@ class NetRecv final : public RecvRequest, public NetHalf {
   bool matched() const noexcept { return matched_.load(std::memory_order_acquire); }
   void fail_unmatched(std::uint64_t channel, Status status, std::string text);
 
-  /// An immediate with this channel's slot. On whoever polls.
-  void on_push(Run cells);
-  void on_notice(std::uint32_t cell);
+  // An immediate with this channel's slot. On whoever polls, with the lane's lock held.
+  /// @return false: no push of a run that could come now; nothing has happened
+  [[nodiscard]] bool on_push(std::uint16_t token);
+  /// Any other.
+  void on_other(std::uint16_t token);
 
   const InitArgs& args() const noexcept { return args_; }
   const Match& its_match() const noexcept { return *match_; }
@@ -317,13 +326,16 @@ class NetRecv final : public RecvRequest, public NetHalf {
   void give_credit(std::uint64_t round);
   void claim(std::uint32_t cell);
   void pull(Run cells);
-  void arrived(Run cells, MovedBy by);
+  void on_notice(std::uint32_t cell);
+  void push_slow(Run cells);
+  void pulled_in(Run cells);
   void send_fin(std::uint32_t cell, std::uint64_t word);
   void post_fin(FinWork& work, std::uint32_t cell, std::uint64_t word);
   static void pulled(net::Operation& operation, Status status);
   static void fin_sent(net::Operation& operation, Status status);
   static void credit_sent(net::Operation& operation, Status status);
   void lost(Status status);
+  /// The peer has sent what makes no sense.
   void break_off();
   bool complete() const;
   std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
@@ -340,8 +352,13 @@ class NetRecv final : public RecvRequest, public NetHalf {
   std::optional<net::Cells> cells_;
   std::optional<PrivateBlock> block_;
   std::optional<Arrival<RealPlatform>> arrival_;
-  std::unique_ptr<CellWork[]> reads_;  // by first cell
-  std::unique_ptr<FinWork[]> fins_;    // by first cell; guarded by the lane
+  // For on_push().
+  std::uint32_t cell_count_ = 0;  ///< cells_'s
+  bool is_plain_ = false;  ///< each partition has a cell of its own, and its bytes arrive in place
+  std::atomic<std::uint8_t>* arrived_ = nullptr;       ///< the block's marks
+  std::atomic<std::uint64_t>* moved_count_ = nullptr;  ///< the block's
+  std::unique_ptr<CellWork[]> reads_;                  // by first cell
+  std::unique_ptr<FinWork[]> fins_;                    // by first cell; guarded by the lane
   struct CreditWork : vci::Work {
     NetRecv* channel = nullptr;
     std::atomic<bool> is_busy{false};
@@ -352,5 +369,20 @@ class NetRecv final : public RecvRequest, public NetHalf {
   bool is_accepted_ = false;  // guarded by start_mutex_
   bool start_waits_ = false;  // guarded by start_mutex_
 };
+
+// Inline: with the lane's step, all that a push takes. It need not enter: who frees the channel
+// takes its slot away with the lane's lock held, and of one that has failed only marks are written.
+[[gnu::always_inline]] inline bool NetRecv::on_push(std::uint16_t token) {
+  const std::uint32_t first = net::first_of(token), last = net::last_of(token);
+  // relaxed: an immediate of a round comes after the credit that Start gave, once it was matched.
+  const std::uint64_t round = open_round_.load(std::memory_order_relaxed);
+  if (last >= cell_count_ || round == 0) [[unlikely]]
+    return false;
+  if (!is_plain_) [[unlikely]]
+    push_slow({first, last - first + 1});
+  else
+    publish_moved(arrived_, *moved_count_, round, {first, last - first + 1});
+  return true;
+}
 
 }  // namespace larklane::part

@@ -19,7 +19,11 @@ Result<std::uint16_t> NetLane::take_slot(NetRecv& channel) {
   }
   if (slots_.size() == kSlots) return Errc::kNoMemory;
   slot = static_cast<std::uint16_t>(slots_.size());
-  vci_->exclusively([&] { slots_.push_back(&channel); });
+  vci_->exclusively([&] {
+    slots_.push_back(&channel);
+    slot_table_ = slots_.data();
+    slot_count_ = static_cast<std::uint32_t>(slots_.size());
+  });
   return slot;
 }
 
@@ -28,12 +32,13 @@ void NetLane::clear_slot(std::uint16_t slot) {
 }
 
 void NetLane::on_immediate(std::uint32_t immediate) {
-  const std::uint16_t slot = net::channel_slot_of(immediate);
-  NetRecv* const channel = slot < slots_.size() ? slots_[slot] : nullptr;
-  if (channel == nullptr) return;  // of a channel that has failed and is closed
-  const auto token = net::decode_token(net::token_of(immediate));
-  if (token && token->is_notice) return channel->on_notice(token->run.first);
-  channel->on_push(token ? token->run : Run{0, 0});
+  const std::uint32_t slot = net::channel_slot_of(immediate);
+  NetRecv* const channel = slot < slot_count_ ? slot_table_[slot] : nullptr;
+  if (channel == nullptr) [[unlikely]]
+    return;  // of a channel that has failed and is closed
+  const std::uint16_t token = net::token_of(immediate);
+  if (!channel->on_push(token)) [[unlikely]]
+    channel->on_other(token);
 }
 
 Result<std::unique_ptr<NetLinks>> NetLinks::create(net::Fabric& fabric,

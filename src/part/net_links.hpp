@@ -24,7 +24,7 @@ class NetRecv;
 /// Who hears what comes in on one lane, and the helper's watch of it: on while one of its channels
 /// has a round open.
 /// Thread safety: take_slot and what follows belong to who holds the network's mutex.
-class NetLane final : public control::Watched, public net::Receiver {
+class NetLane final : public net::Receiver, public control::Watched {
  public:
   static constexpr std::uint32_t kSlots = 1u << 16;  ///< bits of an immediate
 
@@ -52,7 +52,9 @@ class NetLane final : public control::Watched, public net::Receiver {
  private:
   vci::Vci* vci_ = nullptr;
   int fd_ = -1;
-  std::vector<NetRecv*> slots_;  ///< changed and read with the lane's lock held
+  std::vector<NetRecv*> slots_;  ///< this and the next two: with the lane's lock held
+  NetRecv** slot_table_ = nullptr;
+  std::uint32_t slot_count_ = 0;
   std::vector<std::uint16_t> free_slots_;
 };
 

@@ -29,6 +29,10 @@ Result<record::NetAccept> NetRecv::match(const Match& match, NetLink& link) {
   cells_ = cells;
   block_.emplace(std::move(block).value());
   arrival_.emplace(block_->view(), shape.partitions, static_cast<std::uint32_t>(partitions_));
+  cell_count_ = cells.count();
+  is_plain_ = cells.count() == shape.partitions && !buffer_->is_packed();
+  arrived_ = block_->view().arrived();
+  moved_count_ = &block_->view().header().moved_count;
   reads_ = std::move(reads);
   fins_ = std::move(fins);
   for (std::uint32_t cell = 0; cell < cells_->count(); ++cell) {
@@ -123,14 +127,22 @@ void NetRecv::credit_sent(net::Operation& operation, Status status) {
   channel.leave();
 }
 
-void NetRecv::on_push(Run cells) {
-  // relaxed: an immediate of a round comes after the credit that Start gave.
-  if (!usable() || open_round_.load(std::memory_order_relaxed) == 0 || cells.count == 0 ||
-      cells.first + cells.count > cells_->count())
-    return break_off();
+/// Of cells of several partitions, or of bytes that have to go where the program wants them.
+void NetRecv::push_slow(Run cells) {
   if (!enter()) return;
-  arrived(cells, MovedBy::sender);
+  const Run run = cells_->partitions(cells);
+  const std::uint64_t bytes = match_->init.partition_bytes;
+  buffer_->unpack(run.first * bytes, run.count * bytes);
+  publish_moved(block_->view(), open_round_.load(std::memory_order_relaxed), run);
   leave();
+}
+
+void NetRecv::on_other(std::uint16_t token) {
+  const auto decoded = net::decode_token(token);
+  if (decoded && decoded->is_notice)
+    on_notice(decoded->run.first);
+  else
+    break_off();
 }
 
 /// Of this round, or of the next one: then it waits for its Start.
@@ -186,7 +198,7 @@ void NetRecv::pulled(net::Operation& operation, Status status) {
     // Before the round can be over, and others follow.
     const std::uint64_t round = channel.open_round_.load(std::memory_order_relaxed);
     channel.send_fin(cells.first, net_word::make(channel.match_->init.generation, round));
-    channel.arrived(cells, MovedBy::receiver);
+    channel.pulled_in(cells);
   } else {
     channel.lost(status);
   }
@@ -232,13 +244,12 @@ void NetRecv::lost(Status status) {
   (void)in_use_.shut();  // the caller is in it: who leaves last tells the peer
 }
 
-/// The peer has sent what makes no sense.
 void NetRecv::break_off() {
   give_up(Errc::kProtocol, "the " + describe(args_, Kind::receive) + " from " + args_.peer +
                                ": the sender's immediate makes no sense");
 }
 
-void NetRecv::arrived(Run cells, MovedBy by) {
+void NetRecv::pulled_in(Run cells) {
   const Run run = cells_->partitions(cells);
   const std::uint64_t bytes = match_->init.partition_bytes;
   buffer_->unpack(run.first * bytes, run.count * bytes);
@@ -246,25 +257,23 @@ void NetRecv::arrived(Run cells, MovedBy by) {
   // relaxed: statistics.
   const std::uint64_t moved =
       block_->view().header().moved_count.load(std::memory_order_relaxed) + run.count;
-  if (by == MovedBy::receiver)
-    counters_.add_moved(by, run, run.count * bytes, moved < round * match_->init.partitions);
-  else
-    ++runs_moved;
+  counters_.add_moved(MovedBy::receiver, run, run.count * bytes,
+                      moved < round * match_->init.partitions);
   publish_moved(block_->view(), round, run);
 }
 
 Status NetRecv::look(std::int32_t partition, bool* arrived) {
   if (partition < 0 || partition >= partitions_) return Errc::kInvalidArgument;
+  const auto index = static_cast<std::uint32_t>(partition);
   const auto is_there = [&] {
-    return !active() ||
-           (usable() && arrival_->arrived(round(), static_cast<std::uint32_t>(partition)));
+    return !active() || (usable() && arrival_->arrived(round(), index));
   };
   *arrived = is_there();
   if (*arrived) return {};
   if (failure_.failed() || lacks_peer(round()))
     return poll() == Completion::failed ? failure_.status() : Status{};
   progress();
-  *arrived = is_there();
+  *arrived = has_mark(index) || is_there();
   return {};
 }
 

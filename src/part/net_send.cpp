@@ -19,7 +19,9 @@ NetSend::NetSend(Parts parts)
       block_(std::move(parts.block)),
       side_(block_.view(), parts.shape),
       works_(std::make_unique<CellWork[]>(cells_.count())),
-      groups_(std::move(parts.boundaries)) {
+      groups_(std::move(parts.boundaries)),
+      lane_(path_.link->vci),
+      ready_works_(std::make_unique<CellWork*[]>(parts.shape.partitions)) {
   channel_.store(parts.id, std::memory_order_relaxed);
   (void)side_.choose(groups_);  // the block was made for these
   take_link(*path_.link);
@@ -52,9 +54,11 @@ Status NetSend::start() {
   const std::uint64_t next = round() + 1;
   // relaxed, here and below: the caller orders its own calls.
   round_.store(next, std::memory_order_relaxed);
+  credit_ = net_word::make(net_words_.generation, next);
+  sent_last_ = static_cast<std::uint32_t>(next) * cells_.count();
   side_.start(next);
   words_ = side_.word_window(next);
-  open_words_.store(static_cast<std::uint32_t>(partitions_), std::memory_order_relaxed);
+  open_words(static_cast<std::uint32_t>(partitions_));
   active_.store(true, std::memory_order_relaxed);
   begin_watch();
   {
@@ -95,26 +99,6 @@ Status NetSend::pready(std::int32_t first, std::int32_t count) {
   return side_.rendezvous().mark(round(), run.first, run.count, mover);
 }
 
-/// The group that begins at partition `first` is complete: most of what is sent. If it was pushed
-/// the last time, its Work has all that it takes.
-[[gnu::always_inline]] inline void NetSend::send_group(std::uint32_t first) {
-  const std::uint32_t cell = cells_.cell_of(first);
-  CellWork& work = works_[cell];
-  if (!work.is_made || !has_credit()) [[unlikely]]
-    return move_group_slow(first);
-  if (!enter()) [[unlikely]]
-    return;
-  work.is_early = !count_sent(work.cells);
-  vci().post(work);
-}
-
-/// @return they were the last of the round
-bool NetSend::count_sent(Run cells) noexcept {
-  // relaxed: statistics.
-  return sent_.fetch_add(cells.count, std::memory_order_relaxed) + cells.count ==
-         round() * cells_.count();
-}
-
 /// Whole cells, but of cells that are larger than a group can be.
 void NetSend::move(Run run) {
   const std::uint32_t first = cells_.cell_of(run.first);
@@ -132,16 +116,28 @@ void NetSend::move(Run run) {
   }
 }
 
-Status NetSend::mark_further(const Cell& cell, std::uint64_t old) {
-  if ((old & cell.bit_mask) != 0) [[unlikely]]
-    return Errc::kAlreadyReady;
-  if (parts_) [[unlikely]]
-    return side_.rendezvous().mark_further(round(), cell, old, [this](Run run) { move(run); });
-  if (const auto first = side_.rendezvous().completed_group(round(), cell)) send_group(*first);
-  return {};
+/// Most of what is sent: the mark completes its group, the receiver has given credit, and the Work
+/// of the group has all that it takes from an earlier round.
+void NetSend::mark_further(const Cell& cell, std::size_t partition, std::uint64_t old) {
+  CellWork* const work = ready_works_[partition];
+  if (work == nullptr || !has_credit()) [[unlikely]]
+    return mark_further_slow(cell, old);
+  if (cell.is_leaf && !words_.mark_leaf(work->leaves, cell.word)) return;
+  const auto entry = in_use_.enter(work->entry);
+  if (!entry.may_move) [[unlikely]]
+    return leave();
+  // Noted now: when it completes the rest may have been posted, though this is long there.
+  work->posted_by_then = entry.cargo;
+  lane_.post(*work);
 }
 
-void NetSend::move_group_slow(std::uint32_t first) { move({first, group_partitions(first)}); }
+void NetSend::mark_further_slow(const Cell& cell, std::uint64_t old) {
+  side_.rendezvous().mark_further(round(), cell, old, [this](Run run) { move(run); });
+}
+
+void NetSend::remember(Run run, CellWork* work) noexcept {
+  for (std::uint32_t p = run.first; p < run.first + run.count; ++p) ready_works_[p] = work;
+}
 
 std::uint32_t NetSend::group_partitions(std::uint32_t first) const noexcept {
   const auto next = std::upper_bound(groups_.begin(), groups_.end(), first);
@@ -153,15 +149,13 @@ bool NetSend::is_group(Run run) const noexcept {
          group_partitions(run.first) == run.count;
 }
 
-bool NetSend::has_credit() const noexcept {
-  return net_words_.read(0) == net_word::make(net_words_.generation, round());
-}
-
 void NetSend::send(Run cells) {
-  if (!enter()) return;
-  (void)count_sent(cells);
   CellWork& work = works_[cells.first];
+  work.entry = InUse::one_with(cells.count);
+  const auto entry = in_use_.enter(work.entry);
+  if (!entry.may_move) return leave();
   work.cells = cells;
+  work.posted_by_then = entry.cargo;
   const Run run = cells_.partitions(cells);
   buffer_->pack(run.first * partition_bytes_, run.count * partition_bytes_);
   bool may_push = has_credit();
@@ -169,8 +163,14 @@ void NetSend::send(Run cells) {
     (void)vci().progress();
     may_push = has_credit();
   }
-  work.is_made = may_push && !parts_ && !buffer_->is_packed() && is_group(run);
-  may_push ? push(work, run) : leave_notice(work);
+  if (may_push)
+    push(work, run);
+  else
+    leave_notice(work);
+  const bool is_again = may_push && !parts_ && !buffer_->is_packed() && is_group(run);
+  work.post_prepared = is_again ? work.link->prepare(work.transfer, work.immediate, work) : nullptr;
+  if (is_again) work.leaves = side_.rendezvous().leaf_group(round(), run.first);
+  remember(run, is_again ? &work : nullptr);
   vci().post(work);
 }
 
@@ -183,8 +183,6 @@ void NetSend::push(CellWork& work, Run run) {
                    buffer_->memory(),
                    {accept_.data.address + offset, accept_.data.key},
                    run.count * partition_bytes_};
-  // Now: when the work completes, the rest may be ready, though the receiver has had this for long.
-  work.is_early = !side_.rendezvous().all_marked(round());
   work.complete = &NetSend::pushed;
 }
 
@@ -208,7 +206,7 @@ void NetSend::pushed(net::Operation& operation, Status status) {
   if (status.ok()) {
     const Run run = channel.cells_.partitions(work.cells);
     channel.counters_.add_moved(MovedBy::sender, run, run.count * channel.partition_bytes_,
-                                work.is_early);
+                                work.posted_by_then != channel.sent_last_);
     publish_moved(channel.block_.view(), channel.round(), run);
   } else {
     channel.lost(status);
@@ -260,7 +258,7 @@ bool NetSend::complete() const {
 
 void NetSend::finish() {
   // relaxed: the caller orders its own calls.
-  open_words_.store(0, std::memory_order_relaxed);
+  open_words(0);
   active_.store(false, std::memory_order_relaxed);
   end_watch();
 }

@@ -52,18 +52,25 @@ class RunJoiner {
   Run run_{0, 0};
 };
 
-/// Direct mode: publish that `run` of `round` is in the receive buffer. The mover's last touch of
-/// the channel.
-template <class P>
-void publish_moved(const BlockView<P>& block, std::uint64_t round, Run run) {
+/// Direct mode: publish that `run` of `round`, not empty, is in the receive buffer. The mover's
+/// last touch of the channel.
+/// @param marks, moved_count  the block's
+template <class Atomic8, class Atomic64>
+[[gnu::always_inline]] inline void publish_moved(Atomic8* marks, Atomic64& moved_count,
+                                                 std::uint64_t round, Run run) {
   const std::uint8_t arrived = mark_of(round);
-  auto* const marks = block.arrived() + run.first;
   // release: the copied bytes; pairs with Arrival's acquire.
-  for (auto* mark = marks; mark != marks + run.count; ++mark)
-    mark->store(arrived, std::memory_order_release);
+  auto* mark = marks + run.first;
+  auto* const end = mark + run.count;
+  do mark->store(arrived, std::memory_order_release);
+  while (++mark != end);
   // acq_rel: release the bytes and marks to both sides' completion (acquire in rounds_moved);
   // acquire chains the movers.
-  block.header().moved_count.fetch_add(run.count, std::memory_order_acq_rel);
+  moved_count.fetch_add(run.count, std::memory_order_acq_rel);
+}
+template <class P>
+void publish_moved(const BlockView<P>& block, std::uint64_t round, Run run) {
+  publish_moved(block.arrived(), block.header().moved_count, round, run);
 }
 
 /// True when every partition of rounds 1 to `round` has been moved.
@@ -137,38 +144,22 @@ class Rendezvous {
     return status;
   }
 
+  /// Of `round`, which is not over: the group that begins at partition `first`.
+  LeafGroup leaf_group(std::uint64_t round, std::uint32_t first) const noexcept {
+    return plans_.of(round).leaf_group(first);
+  }
+
   /// What Pready of one partition needs in `round`.
   WordWindow<P> window(std::uint64_t round) const noexcept {
-    return {plans_.of(round).cells().data(), &block_.word(round, 0)};
+    return {plans_.of(round).cells().data(), &block_.word(round, 0), &block_.root(round, 0)};
   }
 
   /// WordWindow::mark_one()'s `further`.
   template <class Move>
-  Status mark_further(std::uint64_t round, const Cell& cell, std::uint64_t old, Move&& move) const {
-    if ((old & cell.bit_mask) != 0) return Errc::kAlreadyReady;
+  void mark_further(std::uint64_t round, const Cell& cell, std::uint64_t old, Move&& move) const {
     RunJoiner<std::remove_reference_t<Move>> runs(move);
     const Word word = plans_.of(round).words()[cell.word];  // as in mark_by()
     after_mark(round, word, {old, old | cell.bit_mask}, runs);
-    return {};
-  }
-
-  /// WordWindow::mark_one()'s `further` where nothing ever expires: at most the mark's own group
-  /// is complete now, and open. @return its first partition; nothing: it is not
-  std::optional<std::uint32_t> completed_group(std::uint64_t round, const Cell& cell) const {
-    const Layout& layout = plans_.of(round);
-    const Word& word = layout.words()[cell.word];
-    if (!cell.is_leaf)
-      return word.first + static_cast<std::uint32_t>(__builtin_ctz(cell.group_mask));
-    const Root& root = layout.roots()[word.root];
-    const std::uint32_t first = layout.words()[root.first_word].first;
-    const std::uint64_t unit = std::uint64_t{1} << word.unit;
-    const std::uint32_t full = low_mask(root.word_count);
-    // seq_cst: as in mark(); acquires the other leaves' partitions. It may be the last touch.
-    const std::uint64_t before =
-        block_.root(round, word.root).state.fetch_or(unit, std::memory_order_seq_cst);
-    if ((before & word_state::kOpen) == 0) return std::nullopt;
-    if (word_state::units(before | unit) != full) return std::nullopt;
-    return first;
   }
 
   /// The receiver's Start: its buffer may be written from now on.

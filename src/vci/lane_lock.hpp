@@ -42,17 +42,11 @@ class LARKLANE_CAPABILITY("lane") LaneLock {
   /// gone already.
   bool lock_or_queue(Work& work) noexcept LARKLANE_TRY_ACQUIRE(true) {
     std::uintptr_t word = kFree;
-    while (true) {
-      std::uintptr_t wanted = kHeld;
-      if (word != kFree) {
-        work.next = work_of(word);
-        wanted |= reinterpret_cast<std::uintptr_t>(&work);
-      }
-      // acquire: as in try_lock(). release: of the work; pairs with try_unlock()'s acquire.
-      if (word_.compare_exchange_weak(word, wanted, std::memory_order_acq_rel,
-                                      std::memory_order_relaxed))
-        return wanted == kHeld;
-    }
+    // acquire: as in try_lock().
+    if (word_.compare_exchange_strong(word, kHeld, std::memory_order_acquire,
+                                      std::memory_order_relaxed)) [[likely]]
+      return true;
+    return lock_or_queue_slow(work, word);
   }
 
   /// Null: the lock has been given back. Otherwise it is still held, and the caller has what had
@@ -63,22 +57,16 @@ class LARKLANE_CAPABILITY("lane") LaneLock {
     if (word_.compare_exchange_strong(word, kFree, std::memory_order_release,
                                       std::memory_order_relaxed))
       return nullptr;
-    // acquire: pairs with the release in lock_or_queue() of each of them (a release sequence).
-    Work* youngest = work_of(word_.exchange(kHeld, std::memory_order_acquire));
-    Work* oldest = nullptr;
-    while (youngest != nullptr) {
-      Work* const older = youngest->next;
-      youngest->next = oldest;
-      oldest = youngest;
-      youngest = older;
-    }
-    return oldest;
+    return queued_slow();
   }
 
   /// For the compiler, where the lock is held by a way that it can't follow.
   void assert_held() const noexcept LARKLANE_ASSERT_HELD(this) {}
 
  private:
+  Work* queued_slow() noexcept;
+  bool lock_or_queue_slow(Work& work, std::uintptr_t word) noexcept LARKLANE_NOT_FOLLOWED;
+
   static constexpr std::uintptr_t kFree = 0, kHeld = 1;
   static_assert(alignof(Work) > kHeld);
   static Work* work_of(std::uintptr_t word) noexcept {
@@ -87,5 +75,33 @@ class LARKLANE_CAPABILITY("lane") LaneLock {
 
   std::atomic<std::uintptr_t> word_{kFree};
 };
+
+[[gnu::noinline]] inline Work* LaneLock::queued_slow() noexcept {
+  // acquire: pairs with the release in lock_or_queue() of each of them (a release sequence).
+  Work* youngest = work_of(word_.exchange(kHeld, std::memory_order_acquire));
+  Work* oldest = nullptr;
+  while (youngest != nullptr) {
+    Work* const older = youngest->next;
+    youngest->next = oldest;
+    oldest = youngest;
+    youngest = older;
+  }
+  return oldest;
+}
+
+[[gnu::noinline]] inline bool LaneLock::lock_or_queue_slow(Work& work,
+                                                           std::uintptr_t word) noexcept {
+  while (true) {
+    std::uintptr_t wanted = kHeld;
+    if (word != kFree) {
+      work.next = work_of(word);
+      wanted |= reinterpret_cast<std::uintptr_t>(&work);
+    }
+    // acquire: as in try_lock(). release: of the work; pairs with try_unlock()'s acquire.
+    if (word_.compare_exchange_weak(word, wanted, std::memory_order_acq_rel,
+                                    std::memory_order_relaxed))
+      return wanted == kHeld;
+  }
+}
 
 }  // namespace larklane::vci

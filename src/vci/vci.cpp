@@ -15,10 +15,8 @@ class LARKLANE_SCOPED_CAPABILITY Vci::Guard {
   Vci& vci_;
 };
 
-Vci::Vci(const net::Limits& limits, net::Receiver& receiver) noexcept
-    : write_bytes_max_(limits.write_bytes_max),
-      read_bytes_max_(limits.read_bytes_max),
-      receiver_(receiver) {
+Vci::Vci(const net::Limits& limits) noexcept
+    : write_bytes_max_(limits.write_bytes_max), read_bytes_max_(limits.read_bytes_max) {
   for (Chunk& chunk : chunks_) {
     chunk.vci = this;
     chunk.complete = &Vci::chunk_complete;
@@ -27,8 +25,8 @@ Vci::Vci(const net::Limits& limits, net::Receiver& receiver) noexcept
 }
 
 Result<std::unique_ptr<Vci>> Vci::create(net::Fabric& fabric, net::Receiver& receiver) {
-  std::unique_ptr<Vci> vci(new Vci(fabric.limits(), receiver));
-  auto endpoint = fabric.open_endpoint(*vci);
+  std::unique_ptr<Vci> vci(new Vci(fabric.limits()));
+  auto endpoint = fabric.open_endpoint(receiver);
   if (!endpoint) return endpoint.error();
   vci->owned_endpoint_ = std::move(endpoint).value();
   const Guard guard(*vci);
@@ -37,15 +35,8 @@ Result<std::unique_ptr<Vci>> Vci::create(net::Fabric& fabric, net::Receiver& rec
 }
 
 /// False: `work` has to wait.
-[[gnu::always_inline]] inline bool Vci::send_locked(Work& work) noexcept {
-  if (work.kind == Work::Kind::write_immediate && work.transfer.bytes <= write_bytes_max_)
-      [[likely]]
-    return is_answered_locked(work,
-                              work.link->write_immediate(work.transfer, work.immediate, work));
-  return send_other_locked(work);
-}
-
-bool Vci::send_other_locked(Work& work) noexcept {
+bool Vci::send_locked(Work& work) noexcept {
+  if (work.post_prepared != nullptr) return is_answered_locked(work, work.post_prepared(work));
   const std::span<const std::byte> small(work.small, work.small_bytes);
   switch (work.kind) {
     case Work::Kind::small:
@@ -84,7 +75,7 @@ bool Vci::is_answered_locked(Work& work, Result<net::Post> answer) noexcept {
   return false;
 }
 
-[[gnu::always_inline]] inline void Vci::accept_locked(Work& work) noexcept {
+void Vci::accept_locked(Work& work) noexcept {
   count(counters_.posts);
   work.cut = {};
   if (!deferred_.has_some_of(*work.link) && dead_.ok() && send_locked(work)) return;
@@ -94,19 +85,56 @@ bool Vci::is_answered_locked(Work& work, Result<net::Post> answer) noexcept {
     work.complete(work, dead_);
 }
 
-void Vci::post(Work& work) noexcept {
-  if (!lock_.lock_or_queue(work)) return;
-  accept_locked(work);
-  unlock();
-}
-
-void Vci::send_deferred_locked() noexcept {
+/// What the provider has had no room for.
+void Vci::send_deferred_slow() noexcept {
   deferred_.send_each([this](Work& work) {
     lock_.assert_held();
     if (dead_.ok()) return send_locked(work);
     work.complete(work, dead_);  // nothing of it is under way: the endpoint has ended that
     return true;
   });
+}
+
+[[gnu::always_inline]] inline void Vci::send_deferred_locked() noexcept {
+  if (!deferred_.empty()) [[unlikely]]
+    send_deferred_slow();
+}
+
+void Vci::unlock_slow(Work* queued) noexcept {
+  for (; queued != nullptr; queued = lock_.try_unlock())
+    while (queued != nullptr) {
+      Work& work = *std::exchange(queued, queued->next);
+      count(counters_.queued);
+      accept_locked(work);
+    }
+}
+
+void Vci::post(Work& work) noexcept {
+  if (!lock_.lock_or_queue(work)) return;
+  // Where the endpoint is dead the provider says so.
+  if (work.post_prepared != nullptr && deferred_.empty()) [[likely]] {
+    if (!is_answered_locked(work, work.post_prepared(work))) deferred_.push_back(work);
+    count(counters_.posts);
+  } else {
+    accept_locked(work);
+  }
+  unlock();
+}
+
+[[gnu::always_inline]] inline std::uint32_t Vci::turn_locked() noexcept {
+  std::uint32_t served = 0;
+  if (dead_.ok()) {
+    send_deferred_locked();
+    count(counters_.polls);
+    auto polled = endpoint_->poll(kPollMost);
+    if (!polled) {
+      dead_ = polled.error();
+      is_dead_.store(true, std::memory_order_release);  // pairs with is_dead()
+    } else if ((served = *polled) == 0)
+      count(counters_.empty_polls);
+  }
+  send_deferred_locked();
+  return served;
 }
 
 std::uint32_t Vci::progress() noexcept {
@@ -127,37 +155,6 @@ void Vci::drain() noexcept {
     empty = turn_locked() == 0 ? empty + 1 : 0;
     unlock();
   }
-}
-
-std::uint32_t Vci::turn_locked() noexcept {
-  std::uint32_t served = 0;
-  if (dead_.ok()) {
-    send_deferred_locked();
-    count(counters_.polls);
-    auto polled = endpoint_->poll(kPollMost);
-    if (!polled) {
-      dead_ = polled.error();
-      is_dead_.store(true, std::memory_order_release);  // pairs with is_dead()
-    } else if ((served = *polled) == 0)
-      count(counters_.empty_polls);
-  }
-  send_deferred_locked();
-  return served;
-}
-
-void Vci::on_immediate(std::uint32_t immediate) {
-  count(counters_.immediates);
-  receiver_.on_immediate(immediate);
-}
-
-/// What others have queued meanwhile goes out first.
-LARKLANE_NOT_FOLLOWED void Vci::unlock() noexcept {
-  while (Work* queued = lock_.try_unlock())
-    while (queued != nullptr) {
-      Work& work = *std::exchange(queued, queued->next);
-      count(counters_.queued);
-      accept_locked(work);
-    }
 }
 
 Result<std::unique_ptr<net::Link>> Vci::open_link() {
@@ -215,7 +212,6 @@ VciCounts Vci::counts() const noexcept {
                    value(counters_.chunk_waits),
                    value(counters_.polls),
                    value(counters_.empty_polls),
-                   value(counters_.immediates),
                    value(contended_),
                    {}};
   for (std::size_t kind = 0; kind < Work::kKindCount; ++kind)

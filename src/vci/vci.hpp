@@ -29,7 +29,6 @@ struct VciCounts {
   std::uint64_t chunk_waits;  ///< for a chunk operation: all were under way
   std::uint64_t polls;
   std::uint64_t empty_polls;  ///< of these: found nothing
-  std::uint64_t immediates;   ///< that peers have sent
   std::uint64_t contended;    ///< turns that were not taken: another thread was at it
   /// What the provider was given and has taken, by Work::Kind; of a cut work each chunk.
   std::array<std::uint64_t, Work::kKindCount> operations;
@@ -50,11 +49,11 @@ struct VciCounts {
 // 4. Works of a link are handed on in the order in which they have got or found the lock. A cut
 //    write_immediate hands on its last chunk when its others are complete; later works do not wait
 //    for that.
-class Vci final : private net::Receiver {
+class Vci final {
  public:
   /// @param receiver  outlives the lane
   static Result<std::unique_ptr<Vci>> create(net::Fabric& fabric, net::Receiver& receiver);
-  ~Vci() override = default;  ///< its links are closed, and nothing that was posted is under way
+  ~Vci() = default;  ///< its links are closed, and nothing that was posted is under way
 
   /// Never blocks, never allocates, never says retry. Whoever holds the lock posts what others have
   /// queued meanwhile.
@@ -109,7 +108,7 @@ class Vci final : private net::Receiver {
   /// Written by the lock's holder only.
   struct alignas(kLineBytes) Counters {
     std::atomic<std::uint64_t> posts{0}, queued{0}, retries{0}, chunks{0}, chunk_waits{0}, polls{0},
-        empty_polls{0}, immediates{0};
+        empty_polls{0};
     std::array<std::atomic<std::uint64_t>, Work::kKindCount> operations{};
   };
   void count_operation(Work::Kind kind) noexcept {
@@ -120,16 +119,20 @@ class Vci final : private net::Receiver {
     counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  Vci(const net::Limits& limits, net::Receiver& receiver) noexcept;
-  void on_immediate(std::uint32_t immediate) override;
+  explicit Vci(const net::Limits& limits) noexcept;
 
-  void unlock() noexcept LARKLANE_RELEASE(lock_);
+  /// What others have queued meanwhile goes out first.
+  void unlock() noexcept LARKLANE_RELEASE(lock_) LARKLANE_NOT_FOLLOWED {
+    if (Work* const queued = lock_.try_unlock()) [[unlikely]]
+      unlock_slow(queued);
+  }
+  void unlock_slow(Work* queued) noexcept LARKLANE_NOT_FOLLOWED;
   std::uint32_t turn_locked() noexcept LARKLANE_REQUIRES(lock_);
   void accept_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
   void send_deferred_locked() noexcept LARKLANE_REQUIRES(lock_);
+  void send_deferred_slow() noexcept LARKLANE_REQUIRES(lock_);
   /// False: `work` has to wait. True: it is none of the caller's business any more, maybe gone.
   bool send_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
-  bool send_other_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
   bool is_answered_locked(Work& work, Result<net::Post> answer) noexcept LARKLANE_REQUIRES(lock_);
   std::uint64_t bytes_max(const Work& work) const noexcept {
     return work.kind == Work::Kind::read ? read_bytes_max_ : write_bytes_max_;
@@ -158,7 +161,6 @@ class Vci final : private net::Receiver {
   Counters counters_;
   alignas(kLineBytes) std::atomic<std::uint64_t> contended_{0};  // by who does not have the lock
 
-  net::Receiver& receiver_;
   Chunk chunks_[kChunkCount];
   std::unique_ptr<net::Endpoint> owned_endpoint_;
 };

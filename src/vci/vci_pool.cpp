@@ -74,7 +74,7 @@ std::uint32_t VciPool::progress(Vci& own) noexcept {
   return found + progress_others(&own);
 }
 
-std::uint32_t VciPool::progress_others(const Vci* own) noexcept {
+[[gnu::noinline]] std::uint32_t VciPool::progress_others(const Vci* own) noexcept {
   std::uint32_t found = 0;
   for_each([&](Vci& vci) {
     if (&vci != own) found += vci.progress();

@@ -20,7 +20,8 @@ struct Work : net::Operation {
   std::uint8_t small_bytes = 0;  ///< no more than Limits::small_bytes_max
   std::uint32_t immediate = 0;
   net::Link* link = nullptr;
-  net::Transfer transfer{};  ///< of any length; of small ones: `remote` only
+  net::PostPrepared post_prepared = nullptr;  ///< its link's, of a write_immediate; null: it is not
+  net::Transfer transfer{};                   ///< of any length; of small ones: `remote` only
   std::byte small[kSmallBytesMax] = {};
 
   // The lane's, from post() to Operation::complete.

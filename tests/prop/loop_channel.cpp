@@ -330,8 +330,7 @@ Status World::mark(std::uint64_t round, Run run, Mover& mover) {
   if (run.count != 1) return send_.mark(round, run, mover);
   if (case_.mode == Mode::direct)
     return send_.word_window(round).mark_one(run.first, [&](const Cell& cell, std::uint64_t old) {
-      return send_.rendezvous().mark_further(round, cell, old,
-                                             [&](Run moved) { mover.move(moved); });
+      send_.rendezvous().mark_further(round, cell, old, [&](Run moved) { mover.move(moved); });
     });
   auto& slots = send_.slots();
   if (slots.is_open(round) && !slots.is_ready(round, run.first) && below(3) == 0) {

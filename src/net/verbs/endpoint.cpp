@@ -127,8 +127,8 @@ Status Endpoint::make_room(std::uint64_t queues, std::uint64_t receives, std::st
     return queues + retired_room_ + receives > static_cast<std::uint64_t>(completions_->cqe);
   };
   // Closed queues have left something, or nobody has looked since.
-  if (is_short() && retired_room_ != 0 && fetched_begin_ == fetched_end_) {
-    LARKLANE_TRY(fetch(kBatch));
+  if (is_short() && retired_room_ != 0 && left_begin_ == left_end_) {
+    LARKLANE_TRY(look_for_left());
   }
   const std::uint64_t needed = queues + retired_room_ + receives;
   const auto present = static_cast<std::uint64_t>(completions_->cqe);
@@ -149,8 +149,8 @@ Result<std::unique_ptr<SendQueue>> Endpoint::open_queue(SendQueue::Shape shape,
   const auto place = static_cast<std::size_t>(std::find(queues_.begin(), queues_.end(), nullptr) -
                                               queues_.begin());
   if (place >= 0xffff) return refusal("no further queue pair", ENOMEM, "65535 are in use", reason);
-  LARKLANE_TRY(
-      make_room(queues_room_ + shape.depth, std::max(reserved_, posted_receives_), reason));
+  LARKLANE_TRY(make_room(queues_room_ + shape.depth,
+                         std::max(reserved_ + kReceiveChain, posted_receives_), reason));
   ibv_qp_init_attr_ex attributes{};
   attributes.send_cq = attributes.recv_cq = completions_.get();
   attributes.srq = receives_.get();
@@ -267,38 +267,31 @@ Status Endpoint::post_receives(std::uint32_t count) noexcept {
   return {};
 }
 
-inline Status Endpoint::replenish() noexcept {
-  if (posted_receives_ >= reserved_) return {};
-  const std::uint32_t count = reserved_ - posted_receives_;
-  return count <= kReceiveChain ? post_chain(count) : post_receives(count);
-}
-
-Status Endpoint::fetch(std::uint32_t most) noexcept {
+[[gnu::always_inline]] inline Result<std::uint32_t> Endpoint::fetch(std::uint32_t most) noexcept {
   const int got = ibv_poll_cq(completions_.get(), static_cast<int>(most), fetched_.data());
   if (got < 0) [[unlikely]]
-    return {Errc::kSystem, EIO};
+    return Status(Errc::kSystem, EIO);
   const auto count = static_cast<std::uint32_t>(got);
   if (count < most) retired_room_ = 0;
-  fetched_begin_ = 0;
-  fetched_end_ = count;
-  for (std::uint32_t index = 0; index < count; ++index) {
-    if (fetched_[index].wr_id >> 32 == kReceiveQueue) --posted_receives_;
-  }
-  return replenish();
+  return count;
 }
 
-inline std::uint32_t Endpoint::serve(const ibv_wc& completion) {
-  const auto id = static_cast<std::uint32_t>(completion.wr_id >> 32);
-  if (id == kReceiveQueue) {
-    if (completion.status != IBV_WC_SUCCESS || (completion.wc_flags & IBV_WC_WITH_IMM) == 0) {
-      return 0;
-    }
-    ++counters_.immediates;
-    receiver_.on_immediate(ntohl(completion.imm_data));
-    return 1;
-  }
-  SendQueue* queue = queue_of(id);
-  if (queue == nullptr) return 0;  // of a link that is gone
+/// An immediate that came. Its receive is replaced before anybody hears of it.
+[[gnu::always_inline]] inline Status Endpoint::hear(const ibv_wc& completion) {
+  if (--posted_receives_ < reserved_) [[unlikely]]
+    LARKLANE_TRY(post_chain(kReceiveChain));
+  if (completion.status != IBV_WC_SUCCESS || (completion.wc_flags & IBV_WC_WITH_IMM) == 0)
+      [[unlikely]]
+    return {};
+  ++counters_.immediates;
+  receiver_.on_immediate(ntohl(completion.imm_data));
+  return {};
+}
+
+/// Of work requests, on some queue.
+void Endpoint::finish(const ibv_wc& completion) {
+  SendQueue* queue = queue_of(static_cast<std::uint32_t>(completion.wr_id >> 32));
+  if (queue == nullptr) return;  // of a link that is gone
   const auto sequence = static_cast<std::uint32_t>(completion.wr_id);
   if (completion.status == IBV_WC_SUCCESS) {
     queue->finish(sequence);
@@ -309,7 +302,6 @@ inline std::uint32_t Endpoint::serve(const ibv_wc& completion) {
     set_pending(*queue->partner);
   }
   set_pending(*queue);
-  return 0;
 }
 
 std::uint32_t Endpoint::deliver(std::uint32_t most) {
@@ -345,28 +337,61 @@ Status Endpoint::die(Status error) {
   return error;
 }
 
+/// For a later poll. @pre nothing is left
+Status Endpoint::look_for_left() noexcept {
+  auto got = fetch(kBatch);
+  if (!got) return got.error();
+  left_begin_ = 0;
+  left_end_ = *got;
+  return {};
+}
+
+/// What has been fetched, but for what is pending. @errors as hear()'s
+[[gnu::always_inline]] inline Status Endpoint::serve(const ibv_wc* at, const ibv_wc* end,
+                                                     std::uint32_t* served) {
+  for (; at != end; ++at) {
+    if (at->wr_id >> 32 == kReceiveQueue) [[likely]] {
+      ++*served;
+      LARKLANE_TRY(hear(*at));
+    } else {
+      finish(*at);
+    }
+  }
+  return {};
+}
+
+/// What an earlier poll and arm() have left.
+Status Endpoint::serve_left(std::uint32_t most, std::uint32_t* served) {
+  const std::uint32_t count = std::min(most, left_end_ - left_begin_);
+  const ibv_wc* const at = fetched_.data() + left_begin_;
+  left_begin_ += count;
+  LARKLANE_TRY(serve(at, at + count, served));
+  *served += deliver(most - *served);
+  return {};
+}
+
 Result<std::uint32_t> Endpoint::poll(std::uint32_t most) {
-  std::uint32_t served = pending_first_ != nullptr ? deliver(most) : 0;
+  std::uint32_t served = 0;
+  if (pending_first_ != nullptr || left_begin_ != left_end_) [[unlikely]]
+    if (const Status status = serve_left(most, &served); !status.ok()) return die(status);
   if (!dead_.ok()) [[unlikely]]
     return dead_;
-  bool may_be_more = true;
   while (served < most) {
-    if (fetched_begin_ == fetched_end_) {
-      if (!may_be_more) break;
-      const std::uint32_t wanted = std::min(kBatch, most - served);
-      if (const Status status = fetch(wanted); !status.ok()) [[unlikely]]
-        return die(status);
-      if (fetched_end_ == 0) break;
-      may_be_more = fetched_end_ == wanted;  // what comes later the next poll finds
-    }
-    served += serve(fetched_[fetched_begin_++]);
+    const std::uint32_t wanted = std::min(kBatch, most - served);
+    auto got = fetch(wanted);
+    if (!got) [[unlikely]]
+      return die(got.error());
+    const Status status = serve(fetched_.data(), fetched_.data() + *got, &served);
+    if (!status.ok()) [[unlikely]]
+      return die(status);
     if (pending_first_ != nullptr) served += deliver(most - served);
+    if (*got < wanted) break;  // what comes later the next poll finds
   }
   return served;
 }
 
 bool Endpoint::arm() {
-  if (!dead_.ok() || pending_first_ != nullptr || fetched_begin_ != fetched_end_) return false;
+  if (!dead_.ok() || pending_first_ != nullptr || left_begin_ != left_end_) return false;
   ibv_cq* queue = nullptr;
   void* context = nullptr;
   unsigned events = 0;
@@ -374,11 +399,11 @@ bool Endpoint::arm() {
   if (events != 0) ibv_ack_cq_events(completions_.get(), events);
   if (ibv_req_notify_cq(completions_.get(), 0) != 0) return false;
   // What came before the request raises no event.
-  if (const Status status = fetch(kBatch); !status.ok()) {
+  if (const Status status = look_for_left(); !status.ok()) {
     static_cast<void>(die(status));
     return false;
   }
-  return fetched_begin_ == fetched_end_;
+  return left_begin_ == left_end_;
 }
 
 }  // namespace larklane::verbs

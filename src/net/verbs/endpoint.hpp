@@ -70,10 +70,12 @@ class Endpoint final : public net::Endpoint {
   QueuePair make_pair(ibv_qp_init_attr_ex attributes, ibv_qp_ex** extended) noexcept;
   Status post_chain(std::uint32_t count) noexcept;
   /// Take up to `most` completions from the device.
-  Status fetch(std::uint32_t most) noexcept;
-  Status replenish() noexcept;
-  /// @return 1 for an immediate
-  std::uint32_t serve(const ibv_wc& completion);
+  Result<std::uint32_t> fetch(std::uint32_t most) noexcept;
+  Status look_for_left() noexcept;
+  Status serve(const ibv_wc* at, const ibv_wc* end, std::uint32_t* served);
+  Status serve_left(std::uint32_t most, std::uint32_t* served);
+  Status hear(const ibv_wc& completion);
+  void finish(const ibv_wc& completion);
   std::uint32_t deliver(std::uint32_t most);
   Status die(Status error);
   SendQueue* queue_of(std::uint32_t id) noexcept;
@@ -97,8 +99,8 @@ class Endpoint final : public net::Endpoint {
   static constexpr std::uint32_t kReceiveChain = 16;  // receives that are posted by one call
   std::array<ibv_recv_wr, kReceiveChain> chain_{};    // any number of the last ones
   std::array<ibv_wc, kBatch> fetched_{};              // what arm() found, and poll() has not served
-  std::uint32_t fetched_begin_ = 0;
-  std::uint32_t fetched_end_ = 0;
+  std::uint32_t left_begin_ = 0;
+  std::uint32_t left_end_ = 0;
   SendQueue* pending_first_ = nullptr;
   SendQueue* pending_last_ = nullptr;
   Status dead_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "net/verbs/memory.hpp"
@@ -197,6 +198,35 @@ Result<net::Post> Link::write(const net::Transfer& transfer, net::Operation& ope
 Result<net::Post> Link::write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
                                         net::Operation& operation) {
   return post_transfer(*writes_, IBV_WR_RDMA_WRITE_WITH_IMM, transfer, immediate, operation);
+}
+
+net::PostPrepared Link::prepare(const net::Transfer& transfer, std::uint32_t immediate,
+                                net::Operation& operation) {
+  const auto* memory = static_cast<const Memory*>(transfer.memory);
+  if (transfer.bytes == 0 || transfer.bytes > bytes_max_ || memory == nullptr) return nullptr;
+  new (operation.provider_space) SendQueue::Prepared{
+      {reinterpret_cast<std::uintptr_t>(transfer.local), static_cast<std::uint32_t>(transfer.bytes),
+       memory->local_key()},
+      {transfer.remote.address, static_cast<std::uint32_t>(transfer.remote.key)},
+      htonl(immediate),
+      this,
+      writes_.get()};
+  return &Link::post_prepared;
+}
+
+Result<net::Post> Link::post_prepared(net::Operation& operation) {
+  const auto& prepared =
+      *std::launder(reinterpret_cast<const SendQueue::Prepared*>(operation.provider_space));
+  SendQueue& queue = *prepared.queue;
+  const int error = queue.hand_over(prepared, operation);
+  if (error != 0) [[unlikely]]
+    return prepared.link->not_posted_slow(queue, error);
+  return queue.posted();
+}
+
+Result<net::Post> Link::not_posted_slow(SendQueue& queue, int error) {
+  auto answer = queue.not_posted_slow(error);
+  return answer ? answer : broken_slow(queue, answer.error());
 }
 
 Result<net::Post> Link::write_small(std::span<const std::byte> bytes, net::RemoteMemory to,

@@ -24,6 +24,8 @@ class Link final : public net::Link {
   Result<net::Post> write(const net::Transfer& transfer, net::Operation& operation) override;
   Result<net::Post> write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
                                     net::Operation& operation) override;
+  net::PostPrepared prepare(const net::Transfer& transfer, std::uint32_t immediate,
+                            net::Operation& operation) override;
   Result<net::Post> write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
                                 net::Operation& operation) override;
   Result<net::Post> write_small_immediate(std::span<const std::byte> bytes, net::RemoteMemory to,
@@ -46,6 +48,8 @@ class Link final : public net::Link {
                                net::RemoteMemory to, std::uint32_t immediate,
                                net::Operation& operation);
 
+  static Result<net::Post> post_prepared(net::Operation& operation);
+  Result<net::Post> not_posted_slow(SendQueue& queue, int error);
   Result<net::Post> broken_slow(SendQueue& queue, Status error);
 
   Endpoint& endpoint_;

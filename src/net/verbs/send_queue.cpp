@@ -24,10 +24,26 @@ SendQueue::SendQueue(QueuePair pair, ibv_qp_ex* extended, Shape shape, std::uint
     : pair_(std::move(pair)),
       extended_(extended),
       shape_(shape),
+      slot_mask_(shape.depth - 1),
       id_(id),
+      tag_(std::uint64_t{id} << 32),
       counters_(counters),
       operations_(std::make_unique<net::Operation*[]>(shape.depth)) {
-  work_.sg_list = &element_;
+  work_.sg_list = prepared_work_.sg_list = &element_;
+  prepared_work_.num_sge = 1;
+  prepared_work_.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  set_room();
+}
+
+/// The last place is the flush's.
+void SendQueue::set_room() noexcept {
+  const bool has_room = !is_dead() && posted_ - delivered_ < shape_.depth - 1;
+  room_end_ = has_room ? delivered_ + shape_.depth - 1 : posted_;
+}
+
+void SendQueue::set_signal() noexcept {
+  const bool none_outstanding = static_cast<std::int32_t>(last_signalled_ - finished_) <= 0;
+  signal_at_ = none_outstanding ? posted_ : last_signalled_ + shape_.signal_every - 1;
 }
 
 void SendQueue::use_copies(std::unique_ptr<std::byte[]> copies, Registration registration) {
@@ -36,9 +52,9 @@ void SendQueue::use_copies(std::unique_ptr<std::byte[]> copies, Registration reg
   copies_registration_ = std::move(registration);
 }
 
-/// The device has not taken it.
-Result<net::Post> SendQueue::refused_slow(int error) noexcept {
-  if (error == ENOMEM && !is_idle()) {  // full by the device's own count
+Result<net::Post> SendQueue::not_posted_slow(int error) noexcept {
+  if (is_dead()) return error_;
+  if (error == kNoRoom || (error == ENOMEM && !is_idle())) {  // or full by the device's own count
     ++counters_.full;
     return net::Post::retry;
   }
@@ -49,26 +65,28 @@ Result<net::Post> SendQueue::refused_slow(int error) noexcept {
 
 /// The device takes none with the work request: it gets a copy that stays.
 void SendQueue::copy_small_slow(const Request& request) noexcept {
-  std::byte* copy = copies_.get() + (posted_ & (shape_.depth - 1)) * kSmallBytesMax;
+  std::byte* copy = copies_.get() + (posted_ & slot_mask_) * kSmallBytesMax;
   std::memcpy(copy, request.local, request.bytes);
   element_.addr = reinterpret_cast<std::uintptr_t>(copy);
   element_.lkey = copies_registration_->lkey;
 }
 
 /// Straight into the device's queue: no list to be walked, no opcode to be looked up.
-int SendQueue::post_extended(const Request& request, unsigned flags) noexcept {
-  const auto key = static_cast<std::uint32_t>(request.remote.key);
+/// @param immediate  as it travels
+int SendQueue::post_extended(ibv_wr_opcode opcode, net::RemoteMemory remote,
+                             std::uint32_t immediate, unsigned flags) noexcept {
+  const auto key = static_cast<std::uint32_t>(remote.key);
   ibv_wr_start(extended_);
-  extended_->wr_id = std::uint64_t{id_} << 32 | posted_;
+  extended_->wr_id = tag_ | posted_;
   extended_->wr_flags = flags;  // Soft-RoCE wants to be told of inline data here, too
-  if (request.opcode == IBV_WR_RDMA_WRITE)
-    ibv_wr_rdma_write(extended_, key, request.remote.address);
-  else if (request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
-    ibv_wr_rdma_write_imm(extended_, key, request.remote.address, htonl(request.immediate));
+  if (opcode == IBV_WR_RDMA_WRITE)
+    ibv_wr_rdma_write(extended_, key, remote.address);
+  else if (opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+    ibv_wr_rdma_write_imm(extended_, key, remote.address, immediate);
   else
-    ibv_wr_rdma_read(extended_, key, request.remote.address);
+    ibv_wr_rdma_read(extended_, key, remote.address);
   if ((flags & IBV_SEND_INLINE) != 0)
-    ibv_wr_set_inline_data(extended_, request.local, request.bytes);
+    ibv_wr_set_inline_data(extended_, reinterpret_cast<void*>(element_.addr), element_.length);
   else
     ibv_wr_set_sge(extended_, element_.lkey, element_.addr, element_.length);
   const int error = ibv_wr_complete(extended_);
@@ -79,6 +97,7 @@ int SendQueue::post_extended(const Request& request, unsigned flags) noexcept {
 void SendQueue::finish(std::uint32_t sequence) noexcept {
   if (is_dead() || sequence - finished_ >= posted_ - finished_) return;  // of an earlier life
   finished_ = sequence + 1;
+  set_signal();
 }
 
 void SendQueue::fail(std::uint32_t sequence, Status error) noexcept {
@@ -91,10 +110,12 @@ void SendQueue::fail(std::uint32_t sequence, Status error) noexcept {
   error_ = error;
   failed_from_ = sequence;
   finished_ = posted_;
+  set_room();
 }
 
 net::Operation* SendQueue::take(Status* status) noexcept {
   const std::uint32_t sequence = delivered_++;
+  set_room();
   const bool failed = is_dead() && static_cast<std::int32_t>(sequence - failed_from_) >= 0;
   *status = failed ? error_ : Status();
   return std::exchange(slot(sequence), nullptr);
@@ -111,8 +132,9 @@ void SendQueue::settle() {
                                   .immediate = 0,
                                   .is_small = false};
   slot(posted_) = nullptr;
-  auto posted = post_request(kFlush, true);
+  auto posted = post_request(kFlush);  // signalled: none is outstanding
   if (!posted) return;
+  set_room();
   if (*posted == net::Post::retry) {  // although one place is kept: nothing would ever complete
     fail_all({Errc::kSystem, ENOMEM});
     return;

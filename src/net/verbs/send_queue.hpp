@@ -22,6 +22,8 @@
 
 namespace larklane::verbs {
 
+class Link;
+
 inline constexpr std::uint32_t kSmallBytesMax = 32;
 
 /// What is counted for people and tests; never decides anything.
@@ -41,7 +43,7 @@ inline constexpr std::uint32_t kReceiveQueue = 0xffff'ffff;
 
 /// Thread safety: vci-serial.
 // Invariants:
-// 1. delivered <= finished <= posted, all modulo 2^32, posted - delivered <= depth.
+// 1. delivered <= finished <= posted <= room_end, all modulo 2^32, posted - delivered <= depth.
 // 2. While finished != posted and the queue is alive, a signalled request lies in [finished,
 // posted),
 //    or the queue waits in its endpoint's list for settle().
@@ -73,6 +75,20 @@ class SendQueue {
   };
   Result<net::Post> post(const Request& request, net::Operation& operation);
 
+  /// A write with immediate, all that stays the same: in net::Operation::provider_space.
+  struct Prepared {
+    ibv_sge element;
+    decltype(ibv_send_wr::wr.rdma) remote;
+    std::uint32_t immediate;  ///< as it travels
+    Link* link;
+    SendQueue* queue;
+  };
+  static_assert(sizeof(Prepared) <= sizeof(net::Operation::provider_space));
+  /// @return 0: posted() counts it; else: not_posted_slow() says what became of it
+  int hand_over(const Prepared& prepared, net::Operation& operation) noexcept;
+  Result<net::Post> posted() noexcept;
+  Result<net::Post> not_posted_slow(int error) noexcept;
+
   /// The work request numbered `sequence` has completed, with all before it.
   void finish(std::uint32_t sequence) noexcept;
   /// Work request `sequence` has failed: those before it had completed, it and all behind it fail
@@ -97,26 +113,34 @@ class SendQueue {
   bool is_pending = false;
 
  private:
+  static constexpr int kNoRoom = -1;  ///< not an errno
   net::Operation*& slot(std::uint32_t sequence) noexcept {
-    return operations_[sequence & (shape_.depth - 1)];
+    return operations_[sequence & slot_mask_];
   }
   /// @return retry: the device says that its queue is full
-  Result<net::Post> post_request(const Request& request, bool signalled) noexcept;
+  Result<net::Post> post_request(const Request& request) noexcept;
   // Of `element_`. @return errno of the device's call
   int post_plain(const Request& request, unsigned flags) noexcept;
-  int post_extended(const Request& request, unsigned flags) noexcept;
-  Result<net::Post> refused_slow(int error) noexcept;
+  int post_extended(ibv_wr_opcode opcode, net::RemoteMemory remote, std::uint32_t immediate,
+                    unsigned flags) noexcept;
+  /// After a change of what they follow from: how far may be posted, what is signalled next.
+  void set_room() noexcept;
+  void set_signal() noexcept;
   void copy_small_slow(const Request& request) noexcept;
 
   QueuePair pair_;
   ibv_qp_ex* const extended_;
-  Shape shape_;
-  std::uint32_t id_;
+  const Shape shape_;
+  const std::uint32_t slot_mask_;
+  const std::uint32_t id_;
+  const std::uint64_t tag_;           // of its completions: id, then a sequence number
   std::uint32_t posted_ = 0;          // work requests, sequence numbers below
   std::uint32_t finished_ = 0;        // completed by the device, or failed
   std::uint32_t delivered_ = 0;       // told to their posters
   std::uint32_t failed_from_ = 0;     // while !error_.ok(): this one and those behind it
   std::uint32_t last_signalled_ = 0;  // sequence + 1; of what is outstanding, if any
+  std::uint32_t room_end_ = 0;        // sequence numbers below may be posted
+  std::uint32_t signal_at_ = 0;       // this one is the next to be signalled; >= posted_
   Status error_;
   Counters& counters_;
   std::unique_ptr<net::Operation*[]> operations_;
@@ -124,26 +148,39 @@ class SendQueue {
   std::unique_ptr<std::byte[]> copies_;
   ibv_sge element_{};
   ibv_send_wr work_{};
+  ibv_send_wr prepared_work_{};  // without flags, but for a post that is signalled
+  ibv_send_wr* bad_ = nullptr;   // nobody asks which
 };
 
 // Inline: all that a post takes, in the link's function.
 
 [[gnu::always_inline]] inline int SendQueue::post_plain(const Request& request,
                                                         unsigned flags) noexcept {
-  work_.wr_id = std::uint64_t{id_} << 32 | posted_;
+  work_.wr_id = tag_ | posted_;
   work_.opcode = request.opcode;
   work_.send_flags = flags;
   work_.num_sge = request.bytes == 0 ? 0 : 1;
   work_.imm_data = htonl(request.immediate);
   work_.wr.rdma.remote_addr = request.remote.address;
   work_.wr.rdma.rkey = static_cast<std::uint32_t>(request.remote.key);
-  ibv_send_wr* bad = nullptr;
-  return ibv_post_send(pair_.get(), &work_, &bad);
+  return ibv_post_send(pair_.get(), &work_, &bad_);
 }
 
-[[gnu::always_inline]] inline Result<net::Post> SendQueue::post_request(const Request& request,
-                                                                        bool signalled) noexcept {
-  unsigned flags = signalled ? unsigned{IBV_SEND_SIGNALED} : 0u;
+[[gnu::always_inline]] inline Result<net::Post> SendQueue::posted() noexcept {
+  if (posted_++ == signal_at_) {
+    last_signalled_ = posted_;
+    signal_at_ = posted_ + shape_.signal_every - 1;
+    prepared_work_.send_flags = 0;
+    ++counters_.signalled;
+  } else {
+    ++counters_.unsignalled;
+  }
+  return net::Post::posted;
+}
+
+[[gnu::always_inline]] inline Result<net::Post> SendQueue::post_request(
+    const Request& request) noexcept {
+  unsigned flags = posted_ == signal_at_ ? unsigned{IBV_SEND_SIGNALED} : 0u;
   element_ = {reinterpret_cast<std::uintptr_t>(request.local), request.bytes, request.local_key};
   if (request.is_small && request.bytes != 0) {
     if (copies_ == nullptr)
@@ -151,28 +188,37 @@ class SendQueue {
     else
       copy_small_slow(request);
   }
-  const int error =
-      extended_ != nullptr ? post_extended(request, flags) : post_plain(request, flags);
+  const int error = extended_ != nullptr ? post_extended(request.opcode, request.remote,
+                                                         htonl(request.immediate), flags)
+                                         : post_plain(request, flags);
   if (error != 0) [[unlikely]]
-    return refused_slow(error);
-  ++posted_;
-  if (signalled) last_signalled_ = posted_;
-  ++(signalled ? counters_.signalled : counters_.unsignalled);
-  return net::Post::posted;
+    return not_posted_slow(error);
+  return posted();
+}
+
+[[gnu::always_inline]] inline int SendQueue::hand_over(const Prepared& prepared,
+                                                       net::Operation& operation) noexcept {
+  if (posted_ == room_end_) [[unlikely]]
+    return kNoRoom;
+  slot(posted_) = &operation;
+  element_ = prepared.element;
+  if (posted_ == signal_at_) prepared_work_.send_flags = IBV_SEND_SIGNALED;
+  if (extended_ != nullptr)
+    return post_extended(IBV_WR_RDMA_WRITE_WITH_IMM,
+                         {prepared.remote.remote_addr, prepared.remote.rkey}, prepared.immediate,
+                         prepared_work_.send_flags);
+  prepared_work_.wr_id = tag_ | posted_;
+  prepared_work_.imm_data = prepared.immediate;
+  prepared_work_.wr.rdma = prepared.remote;
+  return ibv_post_send(pair_.get(), &prepared_work_, &bad_);
 }
 
 [[gnu::always_inline]] inline Result<net::Post> SendQueue::post(const Request& request,
                                                                 net::Operation& operation) {
-  if (is_dead()) [[unlikely]]
-    return error_;
-  if (posted_ - delivered_ >= shape_.depth - 1) [[unlikely]] {
-    ++counters_.full;
-    return net::Post::retry;
-  }
-  const bool none_outstanding = static_cast<std::int32_t>(last_signalled_ - finished_) <= 0;
-  const bool signalled = none_outstanding || posted_ + 1 - last_signalled_ >= shape_.signal_every;
+  if (posted_ == room_end_) [[unlikely]]
+    return not_posted_slow(kNoRoom);
   slot(posted_) = &operation;
-  return post_request(request, signalled);
+  return post_request(request);
 }
 
 inline constexpr SendQueue::Shape kWriteShape{128, 16};
