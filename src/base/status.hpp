@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -60,20 +61,33 @@ template <class T>
 class [[nodiscard]] Result {
  public:
   Result(T value) : value_(std::move(value)) {}
+  /// @pre an error
   Result(Status error) : error_(error) {}
   Result(Errc code) : error_(code) {}
 
-  bool has_value() const noexcept { return value_.has_value(); }
+  bool has_value() const noexcept { return error_.ok(); }
   explicit operator bool() const noexcept { return has_value(); }
-  T& value() & noexcept { return *value_; }
-  T&& value() && noexcept { return std::move(*value_); }
-  T& operator*() & noexcept { return *value_; }
-  T* operator->() noexcept { return &*value_; }
+  T& value() & noexcept { return get(); }
+  T&& value() && noexcept { return std::move(get()); }
+  T& operator*() & noexcept { return get(); }
+  T* operator->() noexcept { return &get(); }
   Status error() const noexcept { return error_; }
 
  private:
-  std::optional<T> value_;
-  Status error_;
+  // What can be there without a value needs no second flag: a number and its Status are returned in
+  // registers.
+  static constexpr bool kIsPlain =
+      std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T>;
+
+  T& get() noexcept {
+    if constexpr (kIsPlain)
+      return value_;
+    else
+      return *value_;
+  }
+
+  std::conditional_t<kIsPlain, T, std::optional<T>> value_{};
+  alignas(8) Status error_;  // a register of its own
 };
 
 }  // namespace larklane

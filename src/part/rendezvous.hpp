@@ -59,11 +59,15 @@ template <class Atomic8, class Atomic64>
 [[gnu::always_inline]] inline void publish_moved(Atomic8* marks, Atomic64& moved_count,
                                                  std::uint64_t round, Run run) {
   const std::uint8_t arrived = mark_of(round);
-  // release: the copied bytes; pairs with Arrival's acquire.
   auto* mark = marks + run.first;
   auto* const end = mark + run.count;
-  do mark->store(arrived, std::memory_order_release);
-  while (++mark != end);
+  // release: the copied bytes; pairs with Arrival's acquire.
+  const auto publish = [&] { mark++->store(arrived, std::memory_order_release); };
+  publish();
+  if (run.count != 1) [[unlikely]] {
+    while (end - mark >= 4) publish(), publish(), publish(), publish();
+    while (mark != end) publish();
+  }
   // acq_rel: release the bytes and marks to both sides' completion (acquire in rounds_moved);
   // acquire chains the movers.
   moved_count.fetch_add(run.count, std::memory_order_acq_rel);

@@ -35,7 +35,10 @@ class MissedTurns {
   /// After each turn on one's own lane. @param most  turns that found nothing, >= 1
   /// @return are all lanes due?
   bool add(bool found, std::uint32_t most) noexcept {
-    sixteenths_ += found ? 1 : 16;
+    if (found)
+      ++sixteenths_;
+    else
+      sixteenths_ += 16;
     if (sixteenths_ < 16 * std::uint64_t{most}) return false;
     sixteenths_ = 0;
     return true;

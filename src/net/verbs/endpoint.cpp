@@ -146,11 +146,11 @@ Status Endpoint::make_room(std::uint64_t queues, std::uint64_t receives, std::st
 Result<std::unique_ptr<SendQueue>> Endpoint::open_queue(SendQueue::Shape shape,
                                                         std::uint32_t inline_bytes,
                                                         std::string* reason) {
-  const auto place = static_cast<std::size_t>(std::find(queues_.begin(), queues_.end(), nullptr) -
-                                              queues_.begin());
+  const auto free = std::find(queues_.begin() + 1, queues_.end(), nullptr);
+  const auto place = static_cast<std::size_t>(free - queues_.begin());
   if (place >= 0xffff) return refusal("no further queue pair", ENOMEM, "65535 are in use", reason);
   LARKLANE_TRY(make_room(queues_room_ + shape.depth,
-                         std::max(reserved_ + kReceiveChain, posted_receives_), reason));
+                         std::max(receives_most(reserved_), posted_receives()), reason));
   ibv_qp_init_attr_ex attributes{};
   attributes.send_cq = attributes.recv_cq = completions_.get();
   attributes.srq = receives_.get();
@@ -219,38 +219,45 @@ Status Endpoint::reserve_immediates(std::uint32_t count) {
     return {Errc::kNoMemory, ENOMEM};
   }
   std::string reason;
-  const std::uint32_t wanted = std::max(reserved_ + count, posted_receives_);
-  if (const Status status = make_room(queues_room_, wanted, &reason); !status.ok()) {
+  const std::uint32_t posted = posted_receives();
+  const std::uint32_t wanted = std::max(reserved_ + count, posted);
+  const std::uint32_t room = std::max(receives_most(reserved_ + count), posted);
+  if (const Status status = make_room(queues_room_, room, &reason); !status.ok()) {
     log_warn("verbs: no room for %u more immediates: %s", count, reason.c_str());
     return status;
   }
-  if (const Status status = post_receives(wanted - posted_receives_); !status.ok()) {
+  if (const Status status = post_receives(wanted - posted); !status.ok()) {
     log_warn("verbs: no room for %u more immediates: receives are refused: %s", count,
              std::strerror(status.detail()));
     return status;
   }
   reserved_ += count;
+  receives_ahead_ -= static_cast<std::int32_t>(count);
   return {};
 }
 
-void Endpoint::release_immediates(std::uint32_t count) { reserved_ -= std::min(count, reserved_); }
+void Endpoint::release_immediates(std::uint32_t count) {
+  const std::uint32_t released = std::min(count, reserved_);
+  reserved_ -= released;
+  receives_ahead_ += static_cast<std::int32_t>(released);
+}
 
 Endpoint::Endpoint(const Device& device, ibv_pd* domain, net::Receiver& receiver)
     : device_(device), domain_(domain), receiver_(receiver) {
   for (std::uint32_t index = 0; index < kReceiveChain; ++index) {
-    chain_[index].wr_id = std::uint64_t{kReceiveQueue} << 32;
+    chain_[index].wr_id = kReceiveId;
     chain_[index].next = index + 1 < kReceiveChain ? &chain_[index + 1] : nullptr;
   }
 }
 
 /// @param count  at most kReceiveChain
-inline Status Endpoint::post_chain(std::uint32_t count) noexcept {
+Status Endpoint::post_chain(std::uint32_t count) noexcept {
   ibv_recv_wr* const first = &chain_[kReceiveChain - count];
   ibv_recv_wr* bad = nullptr;
   const int error = ibv_post_srq_recv(receives_.get(), first, &bad);
   const std::uint32_t posted =
       error == 0 ? count : static_cast<std::uint32_t>(bad != nullptr ? bad - first : 0);
-  posted_receives_ += posted;
+  receives_ahead_ += static_cast<std::int32_t>(posted);
   counters_.receives += posted;
   ++counters_.receive_posts;
   if (error != 0) [[unlikely]]
@@ -267,19 +274,19 @@ Status Endpoint::post_receives(std::uint32_t count) noexcept {
   return {};
 }
 
-[[gnu::always_inline]] inline Result<std::uint32_t> Endpoint::fetch(std::uint32_t most) noexcept {
-  const int got = ibv_poll_cq(completions_.get(), static_cast<int>(most), fetched_.data());
-  if (got < 0) [[unlikely]]
-    return Status(Errc::kSystem, EIO);
-  const auto count = static_cast<std::uint32_t>(got);
-  if (count < most) retired_room_ = 0;
-  return count;
+std::uint32_t Endpoint::receives_most(std::uint32_t reserved) const noexcept {
+  return std::min(reserved + kReceiveChain, immediates_max(device_));
+}
+
+[[gnu::noinline]] Status Endpoint::replace_receives() noexcept {
+  const std::uint32_t posted = posted_receives();
+  return post_chain(std::min(kReceiveChain, immediates_max(device_) - posted));
 }
 
 /// An immediate that came. Its receive is replaced before anybody hears of it.
 [[gnu::always_inline]] inline Status Endpoint::hear(const ibv_wc& completion) {
-  if (--posted_receives_ < reserved_) [[unlikely]]
-    LARKLANE_TRY(post_chain(kReceiveChain));
+  if (--receives_ahead_ < 0) [[unlikely]]
+    LARKLANE_TRY(replace_receives());
   if (completion.status != IBV_WC_SUCCESS || (completion.wc_flags & IBV_WC_WITH_IMM) == 0)
       [[unlikely]]
     return {};
@@ -339,55 +346,72 @@ Status Endpoint::die(Status error) {
 
 /// For a later poll. @pre nothing is left
 Status Endpoint::look_for_left() noexcept {
-  auto got = fetch(kBatch);
-  if (!got) return got.error();
+  const int got = ibv_poll_cq(completions_.get(), int{kBatch}, fetched_.data());
+  if (got < 0) return {Errc::kSystem, EIO};
+  if (got < int{kBatch}) retired_room_ = 0;
   left_begin_ = 0;
-  left_end_ = *got;
+  left_end_ = static_cast<std::uint32_t>(got);
   return {};
 }
 
-/// What has been fetched, but for what is pending. @errors as hear()'s
+/// What has been fetched, but for what is pending. @errors as hear()'s @pre at != end
 [[gnu::always_inline]] inline Status Endpoint::serve(const ibv_wc* at, const ibv_wc* end,
                                                      std::uint32_t* served) {
-  for (; at != end; ++at) {
-    if (at->wr_id >> 32 == kReceiveQueue) [[likely]] {
+  do
+    if (at->wr_id == kReceiveId) [[likely]] {
       ++*served;
       LARKLANE_TRY(hear(*at));
     } else {
       finish(*at);
     }
-  }
+  while (++at != end);
   return {};
 }
 
-/// What an earlier poll and arm() have left.
-Status Endpoint::serve_left(std::uint32_t most, std::uint32_t* served) {
-  const std::uint32_t count = std::min(most, left_end_ - left_begin_);
-  const ibv_wc* const at = fetched_.data() + left_begin_;
-  left_begin_ += count;
-  LARKLANE_TRY(serve(at, at + count, served));
-  *served += deliver(most - *served);
-  return {};
+[[gnu::noinline]] Result<std::uint32_t> Endpoint::poll_broken(Status status) { return die(status); }
+
+// One construction of what is returned, and calls: what is held in registers costs an arrival.
+[[gnu::always_inline]] inline Result<std::uint32_t> Endpoint::poll_device(std::uint32_t most,
+                                                                          std::uint32_t served) {
+  const ibv_wc* const first = fetched_.data();
+  while (true) {
+    const int got =
+        ibv_poll_cq(completions_.get(), int(std::min(kBatch, most - served)), fetched_.data());
+    if (got <= 0) {
+      if (got < 0) [[unlikely]]
+        return poll_broken({Errc::kSystem, EIO});
+      retired_room_ = 0;
+      return served;
+    }
+    const ibv_wc* const end = first + got;
+    if (const Status status = serve(first, end, &served); !status.ok()) [[unlikely]]
+      return poll_broken(status);
+    if (pending_first_ != nullptr) [[unlikely]]
+      served += deliver(most - served);
+    if (end != first + kBatch || served >= most) [[likely]]
+      return served;  // what comes later the next poll finds
+  }
 }
 
 Result<std::uint32_t> Endpoint::poll(std::uint32_t most) {
+  if (pending_first_ != nullptr || left_begin_ != left_end_ || !dead_.ok()) [[unlikely]]
+    return poll_left(most);
+  return poll_device(most, 0);
+}
+
+/// First what an earlier poll and arm() have left.
+[[gnu::noinline]] Result<std::uint32_t> Endpoint::poll_left(std::uint32_t most) {
   std::uint32_t served = 0;
-  if (pending_first_ != nullptr || left_begin_ != left_end_) [[unlikely]]
-    if (const Status status = serve_left(most, &served); !status.ok()) return die(status);
-  if (!dead_.ok()) [[unlikely]]
-    return dead_;
-  while (served < most) {
-    const std::uint32_t wanted = std::min(kBatch, most - served);
-    auto got = fetch(wanted);
-    if (!got) [[unlikely]]
-      return die(got.error());
-    const Status status = serve(fetched_.data(), fetched_.data() + *got, &served);
-    if (!status.ok()) [[unlikely]]
-      return die(status);
-    if (pending_first_ != nullptr) served += deliver(most - served);
-    if (*got < wanted) break;  // what comes later the next poll finds
+  const std::uint32_t count = std::min(most, left_end_ - left_begin_);
+  if (count != 0) {
+    const ibv_wc* const at = fetched_.data() + left_begin_;
+    left_begin_ += count;
+    if (const Status status = serve(at, at + count, &served); !status.ok()) return die(status);
   }
-  return served;
+  served += deliver(most - served);
+  if (!dead_.ok()) return dead_;
+  if (served >= most) return served;
+  return poll_device(most, served);
 }
 
 bool Endpoint::arm() {

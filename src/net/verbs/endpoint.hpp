@@ -69,11 +69,17 @@ class Endpoint final : public net::Endpoint {
   /// @param[out] extended  null: the device takes no ibv_wr_*
   QueuePair make_pair(ibv_qp_init_attr_ex attributes, ibv_qp_ex** extended) noexcept;
   Status post_chain(std::uint32_t count) noexcept;
-  /// Take up to `most` completions from the device.
-  Result<std::uint32_t> fetch(std::uint32_t most) noexcept;
+  Status replace_receives() noexcept;
+  /// As many as are ever posted while so many are reserved: replaced in chains, some are ahead.
+  std::uint32_t receives_most(std::uint32_t reserved) const noexcept;
+  std::uint32_t posted_receives() const noexcept {
+    return reserved_ + static_cast<std::uint32_t>(receives_ahead_);
+  }
   Status look_for_left() noexcept;
   Status serve(const ibv_wc* at, const ibv_wc* end, std::uint32_t* served);
-  Status serve_left(std::uint32_t most, std::uint32_t* served);
+  Result<std::uint32_t> poll_device(std::uint32_t most, std::uint32_t served);
+  Result<std::uint32_t> poll_left(std::uint32_t most);
+  Result<std::uint32_t> poll_broken(Status status);
   Status hear(const ibv_wc& completion);
   void finish(const ibv_wc& completion);
   std::uint32_t deliver(std::uint32_t most);
@@ -90,12 +96,12 @@ class Endpoint final : public net::Endpoint {
   CompletionQueue completions_;
   SharedReceiveQueue receives_;
   Counters counters_;
-  std::vector<SendQueue*> queues_;    // by the low 16 bits of their id; null: free
-  std::vector<std::uint16_t> lives_;  // high 16 bits of the id of the next queue in that place
-  std::uint64_t queues_room_ = 0;     // completions that queues may leave
-  std::uint64_t retired_room_ = 0;    // closed queues have left, until none is seen any more
+  std::vector<SendQueue*> queues_{nullptr};  // by the low 16 bits of their id; null: free, but 0
+  std::vector<std::uint16_t> lives_{0};  // high 16 bits of the id of the next queue in that place
+  std::uint64_t queues_room_ = 0;        // completions that queues may leave
+  std::uint64_t retired_room_ = 0;       // closed queues have left, until none is seen any more
   std::uint32_t reserved_ = 0;
-  std::uint32_t posted_receives_ = 0;
+  std::int32_t receives_ahead_ = 0;  // posted, but not reserved; below 0: to be replaced
   static constexpr std::uint32_t kReceiveChain = 16;  // receives that are posted by one call
   std::array<ibv_recv_wr, kReceiveChain> chain_{};    // any number of the last ones
   std::array<ibv_wc, kBatch> fetched_{};              // what arm() found, and poll() has not served

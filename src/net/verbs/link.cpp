@@ -224,7 +224,7 @@ Result<net::Post> Link::post_prepared(net::Operation& operation) {
   return queue.posted();
 }
 
-Result<net::Post> Link::not_posted_slow(SendQueue& queue, int error) {
+[[gnu::noinline]] Result<net::Post> Link::not_posted_slow(SendQueue& queue, int error) {
   auto answer = queue.not_posted_slow(error);
   return answer ? answer : broken_slow(queue, answer.error());
 }

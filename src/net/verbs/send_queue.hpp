@@ -38,8 +38,9 @@ struct Counters {
   std::uint64_t receive_posts = 0;  ///< calls that posted them
 };
 
-/// Names a queue in a work completion, also after its end. 0xffff'ffff: a receive.
-inline constexpr std::uint32_t kReceiveQueue = 0xffff'ffff;
+/// Of a receive's work completion. Of others the upper half, never 0, names a queue, also after its
+/// end.
+inline constexpr std::uint64_t kReceiveId = 0;
 
 /// Thread safety: vci-serial.
 // Invariants:

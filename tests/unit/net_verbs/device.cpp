@@ -71,6 +71,7 @@ int post_srq_recv(ibv_srq* queue, ibv_recv_wr* work, ibv_recv_wr** bad) {
     if (current->post_receive_error != 0) return current->post_receive_error;
     if (fake(queue).posted == fake(queue).posted_max) return ENOMEM;
     ++fake(queue).posted;
+    fake(queue).wr_id = work->wr_id;
   }
   return 0;
 }
@@ -246,7 +247,7 @@ void FakeDevice::carry_out(FakeQueuePair& pair, const FakeRequest& posted) {
   if (has_immediate) {
     --receives.posted;
     ibv_wc arrived{};
-    arrived.wr_id = std::uint64_t{0xffff'ffff} << 32;
+    arrived.wr_id = receives.wr_id;
     arrived.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
     arrived.wc_flags = IBV_WC_WITH_IMM;
     arrived.imm_data = request.work.imm_data;

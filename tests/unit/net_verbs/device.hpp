@@ -43,6 +43,7 @@ struct FakeCompletionQueue : ibv_cq {
 struct FakeReceiveQueue : ibv_srq {
   std::uint32_t posted = 0;
   std::uint32_t posted_max = 0;
+  std::uint64_t wr_id = 0;  // of all receives: the last one's
 };
 
 /// What the calls below work on, afresh for each test. Thread safety: single-owner.
