@@ -18,7 +18,7 @@ constexpr std::uint64_t kDrainNsMax = 2'000'000'000;  // of the destructor
 /// Far above what a socket buffer holds: only a peer that is alive and sends on and on reaches it.
 constexpr int kDrainReadsMax = 65536;
 constexpr int kEventsMax = 64;
-constexpr std::uint64_t kNever = ~std::uint64_t{0};
+constexpr std::uint64_t kNever = Watched::kNever;
 
 }  // namespace
 
@@ -63,7 +63,7 @@ int PlaneImpl::timeout_ms() const {
 }
 
 std::uint64_t PlaneImpl::next_deadline_ns() const {
-  std::uint64_t next = kNever;
+  std::uint64_t next = watches_.next_time_ns();
   for (const RemotePeer* peer : dialing_) {
     if (peer->deadline_ns() != 0) next = std::min(next, peer->deadline_ns());
   }
@@ -73,8 +73,10 @@ std::uint64_t PlaneImpl::next_deadline_ns() const {
 }
 
 void PlaneImpl::on_time() {
-  if (dialing_.empty() && strangers_.empty() && dying_.empty()) return;
+  const bool is_watched = watches_.next_time_ns() != kNever;
+  if (!is_watched && dialing_.empty() && strangers_.empty() && dying_.empty()) return;
   const std::uint64_t now = now_ns();
+  if (is_watched) watches_.on_time(now);
   for (RemotePeer* const peer : dialing_) {
     if (!peer->buried) doom_if(*peer, peer->on_time(now));
   }

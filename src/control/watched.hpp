@@ -22,6 +22,10 @@ class Watched {
   virtual bool before_sleep() = 0;
   /// There may be something. Leaves nothing that before_sleep() would not find.
   virtual void serve() = 0;
+  /// While it is on: when on_time() is due, by now_ns(). kNever: not at all.
+  virtual std::uint64_t next_time_ns() const noexcept { return kNever; }
+  virtual void on_time(std::uint64_t) {}
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
   /// On while it has been turned on more often than off. One read-modify-write, and a ring of the
   /// helper's bell where it may be asleep without this one: not when it has been on since the

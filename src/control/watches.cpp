@@ -77,14 +77,30 @@ void Watches::disarm(Entry& entry) {
   entry.is_armed = false;
 }
 
-void Watches::serve(Entry& entry) {
+bool Watches::is_on(Entry& entry) {
   std::uint32_t off = Watched::kArmed;
   // acquire in any case: pairs with turn_on() acq_rel and turn_off() release
-  if (entry.watched->state_.compare_exchange_strong(off, 0, std::memory_order_acq_rel,
-                                                    std::memory_order_acquire)) {
-    disarm(entry);
-  } else {
-    entry.watched->serve();
+  if (!entry.watched->state_.compare_exchange_strong(off, 0, std::memory_order_acq_rel,
+                                                     std::memory_order_acquire))
+    return true;
+  disarm(entry);
+  return false;
+}
+
+std::uint64_t Watches::next_time_ns() const noexcept {
+  std::uint64_t next = Watched::kNever;
+  for (const auto& entry : entries_)
+    if (entry->watched != nullptr && entry->is_armed)
+      next = std::min(next, entry->watched->next_time_ns());
+  return next;
+}
+
+void Watches::on_time(std::uint64_t now_ns) {
+  // by index: it may add and remove
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = *entries_[i];
+    if (entry.watched == nullptr || !entry.is_armed) continue;
+    if (entry.watched->next_time_ns() <= now_ns && is_on(entry)) entry.watched->on_time(now_ns);
   }
 }
 

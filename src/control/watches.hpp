@@ -39,6 +39,9 @@ class Watches {
   bool before_sleep();
   /// Its descriptor is readable, or broken.
   void on_event(void* entry);
+  /// The first time at which on_time() has something to do; Watched::kNever.
+  std::uint64_t next_time_ns() const noexcept;
+  void on_time(std::uint64_t now_ns);
   /// What has been removed is not needed any more: a batch of events is over.
   void end_of_batch() { removed_.clear(); }
   /// One of those that are on can't be slept on.
@@ -54,8 +57,12 @@ class Watches {
   /// False: it is off, or can't be slept on.
   bool arm(Entry& entry);
   void disarm(Entry& entry);
-  /// Serves it if it is on; else the helper sleeps without it from now on.
-  void serve(Entry& entry);
+  /// If it is on; else the helper sleeps without it from now on.
+  void serve(Entry& entry) {
+    if (is_on(entry)) entry.watched->serve();
+  }
+  /// False: it was off, and is not slept on any more.
+  bool is_on(Entry& entry);
 
   void take_added();
 

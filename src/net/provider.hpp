@@ -75,6 +75,9 @@ struct Limits {
   /// "verbs"; no blanks. Empty: it stays within a host.
   std::string network{};
   std::string choices{};  ///< for people: what was chosen where there was a choice, and why
+  /// An operation that the peer's host does not answer fails after about as long, so a probe tells
+  /// whether it is there. 0: none does, or nobody needs a probe to hear of its end.
+  std::uint64_t unanswered_ns = 0;
 };
 
 /// To one endpoint of one peer. Both sides make one, exchange their offers, and connect.
@@ -105,6 +108,9 @@ class Link {
   virtual Result<Post> write_small_immediate(std::span<const std::byte> bytes, RemoteMemory to,
                                              std::uint32_t immediate, Operation& operation) = 0;
   virtual Result<Post> read(const Transfer& transfer, Operation& operation) = 0;
+  /// Completes when the peer's host has answered, which takes none of its processes; touches no
+  /// memory. Where Limits::unanswered_ns is 0 it says nothing.
+  virtual Result<Post> probe(Operation&) { return Post::done; }
 
   /// The peer is gone, or there is no way to it any more: what is under way ends within seconds,
   /// and every later post fails with `status`. Nothing needs to be done where both come by itself.
@@ -151,14 +157,19 @@ class Fabric {
   virtual Result<std::unique_ptr<Memory>> register_memory(void* start, std::uint64_t bytes) = 0;
   /// @param receiver  outlives the endpoint
   virtual Result<std::unique_ptr<Endpoint>> open_endpoint(Receiver& receiver) = 0;
+  /// An error of an operation, for people; empty: its code says all.
+  virtual std::string explain(Status) const { return {}; }
+  /// Now and then: hears what the device says outside of its queues, and tells people. If it is
+  /// lost, its endpoints find that out when they are armed.
+  virtual void look() {}
 };
 
 /// How a provider is asked for.
 struct FabricOptions {
-  std::string device;               ///< as the provider names it; empty: it chooses
-  std::int32_t gid_index = -1;      ///< verbs; -1: chosen
-  std::int32_t service_level = -1;  ///< verbs; -1: 0
-  std::uint32_t mtu_bytes = 0;      ///< verbs; 0: the port's active one
+  std::string device;                  ///< as the provider names it; empty: it chooses
+  std::int32_t gid_index = -1;         ///< verbs; -1: chosen
+  std::int32_t service_level = -1;     ///< verbs; -1: 0
+  std::uint32_t mtu_bytes = 0;         ///< verbs; 0: the port's active one
 };
 
 /// @param[out] reason  why there is none, for people: what failed, and the remedy

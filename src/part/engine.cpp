@@ -71,7 +71,7 @@ Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net:
   if (fabric) {
     auto lanes = vci::VciPool::Options::of(config_);
     if (!lanes) return lanes.error();
-    auto network = Network::create(std::move(fabric), *lanes, counters_);
+    auto network = Network::create(std::move(fabric), *lanes, counters_, config_.link_silence_ns);
     if (!network) return network.error();
     network_ = std::move(network).value();
   }

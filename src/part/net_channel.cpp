@@ -50,10 +50,12 @@ void NetHalf::give_up_on_peer(const InitArgs& args) {
   // acquire: as in is_cut_off().
   if (path_.peer->down.load(std::memory_order_acquire))
     give_up(Errc::kPeerDown, "the process of the " + other + " is gone");
-  else if (is_cut_off())
+  else if (link().is_lost.load(std::memory_order_acquire))
     give_up(Errc::kUnreachable,
-            "there is no way over the network to the " + other +
-                ": the link is refused or the device is lost, see the warnings");
+            "there is no way over the network to the " + other + ": " + link().why_lost);
+  else if (is_cut_off())
+    give_up(Errc::kUnreachable, "there is no way over the network to the " + other +
+                                    ": the device is lost, see the warnings");
   else
     give_up(Errc::kPeerFreed, "the " + other + " has been freed");
 }

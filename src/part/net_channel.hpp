@@ -216,6 +216,10 @@ class NetSend final : public SendRequest, public NetHalf {
   record::NetInit init_record() const;
   const InitArgs& args() const noexcept { return args_; }
   const NetWords& words() const noexcept { return net_words_; }
+  /// Partitions, of all rounds. relaxed: whether it grows.
+  std::uint64_t moved() const noexcept {
+    return block_.view().header().moved_count.load(std::memory_order_relaxed);
+  }
   RoundTotals totals() const noexcept;
   void forget_buffer() { buffer_.reset(); }
 
@@ -307,6 +311,10 @@ class NetRecv final : public RecvRequest, public NetHalf {
   const InitArgs& args() const noexcept { return args_; }
   const Match& its_match() const noexcept { return *match_; }
   bool usable() const noexcept { return usable_.load(std::memory_order_acquire); }
+  /// As NetSend's.
+  std::uint64_t moved() const noexcept {
+    return usable() ? block_->view().header().moved_count.load(std::memory_order_relaxed) : 0;
+  }
   RoundTotals totals() const noexcept;
   void forget_buffer() { buffer_.reset(); }
 

@@ -42,8 +42,9 @@ void NetLane::on_immediate(std::uint32_t immediate) {
 }
 
 Result<std::unique_ptr<NetLinks>> NetLinks::create(net::Fabric& fabric,
-                                                   vci::VciPool::Options options) {
-  std::unique_ptr<NetLinks> links(new NetLinks(fabric, options));
+                                                   vci::VciPool::Options options,
+                                                   LinkKeeper* keeper) {
+  std::unique_ptr<NetLinks> links(new NetLinks(fabric, options, keeper));
   LARKLANE_TRY(links->make_lane(0));
   return links;
 }
@@ -63,7 +64,7 @@ Status NetLinks::make_lane(std::uint32_t index) {
     lane.reset();
     return vci.error();
   }
-  lane->begin(**vci);
+  lane->begin(**vci, keeper_);
   if (plane_ != nullptr) (void)plane_->watch(*lane);  // the first one could be watched
   return {};
 }
@@ -80,6 +81,13 @@ std::vector<NetLane*> NetLinks::stop_watching() {
   for (auto& lane : net_lanes_)
     if (lane) watched.push_back(lane.get());
   return watched;
+}
+
+bool NetLinks::are_probes_under_way() const {
+  for (const auto& [peer, of_peer] : peers_)
+    for (const auto& [number, link] : of_peer.links)
+      if (link->probe.state() == LinkProbe::State::under_way) return true;
+  return false;
 }
 
 void NetLinks::end(const control::Peer& peer) {
@@ -132,7 +140,9 @@ NetLink& NetLinks::entry(const std::shared_ptr<PeerState>& peer, std::uint32_t n
                           .vci = net_lanes_[index]->vci(),
                           .lane = *net_lanes_[index],
                           .link = nullptr,
-                          .accepts = {}});
+                          .why_lost = {},
+                          .accepts = {},
+                          .probe = {}});
   return *known;
 }
 
@@ -184,7 +194,7 @@ bool NetLinks::on_offer(const std::shared_ptr<PeerState>& peer,
 
 NetLink* NetLinks::on_ready(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready) {
   if (ready.code != 0) {
-    lose(entry(peer, ready.link), Status(Errc::kUnreachable, ready.detail), true);
+    lose(entry(peer, ready.link), Status(static_cast<Errc>(ready.code), ready.detail), true);
     return nullptr;
   }
   NetLink* const link = find(*peer->peer, ready.link);
@@ -202,12 +212,18 @@ bool NetLinks::lose_all(const std::shared_ptr<PeerState>& peer, Status status) {
 
 /// All rounds over it fail, on both sides. @param is_told  it is the peer who says so
 void NetLinks::lose(NetLink& link, Status status, bool is_told) {
-  // release: pairs with is_cut_off()'s acquire.
-  if (link.is_lost.exchange(true, std::memory_order_release)) return;
+  // relaxed: under the mutex, as it is stored.
+  if (link.is_lost.load(std::memory_order_relaxed)) return;
+  std::string why = fabric_.explain(status);
+  if (why.empty())
+    why = std::string(errc_name(status.code())) + " (" + std::to_string(status.detail()) + ")";
+  link.why_lost = (is_told ? "the other side has lost it: " : "") + why;
+  // release: of `why_lost`; pairs with is_cut_off()'s acquire.
+  link.is_lost.store(true, std::memory_order_release);
   const control::Peer& peer = *link.peer->peer;
-  log_warn("%s: no link %s %s on lane %u: %s (%d)", fabric_.limits().provider.c_str(),
+  log_warn("%s: no link %s %s on lane %u: %s", fabric_.limits().provider.c_str(),
            is_told ? "back from" : "to", peer.address().c_str(), link.lane_index,
-           errc_name(status.code()), status.detail());
+           link.why_lost.c_str());
   if (is_told) return;
   const record::NetReady ready{static_cast<std::int32_t>(status.code()), status.detail(),
                                link.number, 0};

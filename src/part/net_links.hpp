@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,12 +15,22 @@
 #include "control/plane.hpp"
 #include "net/provider.hpp"
 #include "part/channel.hpp"
+#include "part/net_probe.hpp"
 #include "part/net_records.hpp"
 #include "vci/vci_pool.hpp"
 
 namespace larklane::part {
 
 class NetRecv;
+class NetLane;
+
+/// Finds out what has become of the links of a lane. Thread safety: thread-safe.
+class LinkKeeper {
+ public:
+  virtual ~LinkKeeper() = default;
+  /// On the helper, while rounds are open on `lane`. @return when it wants to be called again
+  virtual std::uint64_t look_after(NetLane& lane, std::uint64_t now_ns) = 0;
+};
 
 /// Who hears what comes in on one lane, and the helper's watch of it: on while one of its channels
 /// has a round open.
@@ -28,9 +39,10 @@ class NetLane final : public net::Receiver, public control::Watched {
  public:
   static constexpr std::uint32_t kSlots = 1u << 16;  ///< bits of an immediate
 
-  /// Once, before anything else.
-  void begin(vci::Vci& vci) {
+  /// Once, before anything else. @param keeper  null: nobody looks after its links
+  void begin(vci::Vci& vci, LinkKeeper* keeper) {
     vci_ = &vci;
+    keeper_ = keeper;
     fd_ = vci.wait_fd();
   }
   vci::Vci& vci() const noexcept { return *vci_; }
@@ -46,11 +58,21 @@ class NetLane final : public net::Receiver, public control::Watched {
   int fd() const noexcept override { return fd_; }
   bool before_sleep() override { return vci_->arm(); }
   void serve() override { (void)vci_->progress(); }
+  std::uint64_t next_time_ns() const noexcept override {
+    return keeper_ != nullptr ? next_time_ns_ : kNever;
+  }
+  void on_time(std::uint64_t now_ns) override {
+    next_time_ns_ = keeper_->look_after(*this, now_ns);
+  }
 
   void on_immediate(std::uint32_t immediate) override;
 
+  std::uint64_t next_look_ns = 0;  ///< at its links' silence; the keeper's
+
  private:
   vci::Vci* vci_ = nullptr;
+  LinkKeeper* keeper_ = nullptr;
+  std::uint64_t next_time_ns_ = 0;  // the helper's
   int fd_ = -1;
   std::vector<NetRecv*> slots_;  ///< this and the next two: with the lane's lock held
   NetRecv** slot_table_ = nullptr;
@@ -69,9 +91,11 @@ struct NetLink {
   NetLane& lane;
   std::unique_ptr<net::Link> link;
   std::atomic<bool> is_lost{false};  ///< there is no way over it, nor back
+  std::string why_lost;              ///< written before that
   bool is_connected = false;         ///< the peer may use it
   bool is_ready = false;             ///< we may use it
   std::vector<std::pair<std::shared_ptr<NetRecv>, record::NetAccept>> accepts;  ///< until then
+  LinkProbe probe;
 };
 
 // Thread safety: the network's mutex, but for lanes().
@@ -83,9 +107,10 @@ struct NetLink {
 // 3. A link lives as long as the network.
 class NetLinks final : private vci::VciPool::Receivers {
  public:
-  /// @errors those of Vci::create
+  /// @param keeper  of all lanes; null: there is none @errors those of Vci::create
   static Result<std::unique_ptr<NetLinks>> create(net::Fabric& fabric,
-                                                  vci::VciPool::Options options);
+                                                  vci::VciPool::Options options,
+                                                  LinkKeeper* keeper);
   /// All links, at the end.
   void close();
 
@@ -112,6 +137,16 @@ class NetLinks final : private vci::VciPool::Receivers {
   NetLink* on_ready(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready);
   /// What is under way over the links to a peer that is gone has failed.
   void end(const control::Peer& peer);
+  /// visit(NetLink&), for each on `lane`.
+  template <class Visit>
+  void for_each_of(const NetLane& lane, Visit&& visit) {
+    for (auto& [peer, of_peer] : peers_)
+      for (auto& [number, link] : of_peer.links)
+        if (&link->lane == &lane) visit(*link);
+  }
+  /// Its host does not answer. All rounds over it fail, on both sides.
+  void lose(NetLink& link, Status status) { lose(link, status, false); }
+  bool are_probes_under_way() const;
 
  private:
   struct NetPeer {
@@ -119,8 +154,8 @@ class NetLinks final : private vci::VciPool::Receivers {
     std::map<std::uint32_t, std::unique_ptr<NetLink>> links;
   };
 
-  NetLinks(net::Fabric& fabric, vci::VciPool::Options options)
-      : fabric_(fabric), lanes_(fabric, *this, options) {}
+  NetLinks(net::Fabric& fabric, vci::VciPool::Options options, LinkKeeper* keeper)
+      : fabric_(fabric), keeper_(keeper), lanes_(fabric, *this, options) {}
   net::Receiver& of_lane(std::uint32_t index) override { return *net_lanes_[index]; }
 
   NetPeer& peer_of(const control::Peer& peer);
@@ -134,6 +169,7 @@ class NetLinks final : private vci::VciPool::Receivers {
   void lose(NetLink& link, Status status, bool is_told);
 
   net::Fabric& fabric_;
+  LinkKeeper* const keeper_;
   std::array<std::unique_ptr<NetLane>, vci::VciPool::kCountMax> net_lanes_;
   vci::VciPool lanes_;
   control::Plane* plane_ = nullptr;

@@ -46,9 +46,11 @@ MatchKey key_of(const record::NetInit& init) {
 }  // namespace
 
 Result<std::unique_ptr<Network>> Network::create(std::unique_ptr<net::Fabric> fabric,
-                                                 vci::VciPool::Options lanes, Counters& counters) {
-  std::unique_ptr<Network> network(new Network(std::move(fabric), counters));
-  auto links = NetLinks::create(*network->fabric_, lanes);
+                                                 vci::VciPool::Options lanes, Counters& counters,
+                                                 std::uint64_t silence_ns) {
+  std::unique_ptr<Network> network(new Network(std::move(fabric), counters, silence_ns));
+  const bool is_kept = silence_ns != 0 && network->limits().unanswered_ns != 0;
+  auto links = NetLinks::create(*network->fabric_, lanes, is_kept ? network.get() : nullptr);
   if (!links) return links.error();
   network->links_ = std::move(links).value();
   return network;
@@ -68,7 +70,7 @@ void Network::settle() {
   const auto is_empty = [&] {
     const std::scoped_lock lock(mutex_);
     reap_locked();
-    return leaving_sends_.empty() && leaving_receives_.empty();
+    return leaving_sends_.empty() && leaving_receives_.empty() && !links_->are_probes_under_way();
   };
   while (!is_empty() && std::chrono::steady_clock::now() < deadline)
     if (lanes().progress_all() == 0) ::sched_yield();

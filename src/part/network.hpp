@@ -25,12 +25,14 @@
 
 namespace larklane::part {
 
-class Network final {
+class Network final : private LinkKeeper {
  public:
+  /// @param silence_ns  option link_silence_ns
   static Result<std::unique_ptr<Network>> create(std::unique_ptr<net::Fabric> fabric,
-                                                 vci::VciPool::Options lanes, Counters& counters);
+                                                 vci::VciPool::Options lanes, Counters& counters,
+                                                 std::uint64_t silence_ns = 0);
   /// No record comes any more. Links go before the channels: nothing completes after them.
-  ~Network() {
+  ~Network() override {
     if (links_) links_->close();
   }
 
@@ -66,10 +68,18 @@ class Network final {
   }
   /// Before the plane goes.
   void unwatch(control::Plane& plane);
+  /// Every so often while rounds are open: links on `lane` that are silent are probed, and those
+  /// whose probe has failed are lost.
+  std::uint64_t look_after(NetLane& lane, std::uint64_t now_ns) override;
 
  private:
-  explicit Network(std::unique_ptr<net::Fabric> fabric, Counters& counters)
-      : fabric_(std::move(fabric)), counters_(counters), controls_(*fabric_), notices_(*fabric_) {}
+  explicit Network(std::unique_ptr<net::Fabric> fabric, Counters& counters,
+                   std::uint64_t silence_ns)
+      : fabric_(std::move(fabric)),
+        counters_(counters),
+        silence_ns_(silence_ns),
+        controls_(*fabric_),
+        notices_(*fabric_) {}
   struct Incoming {
     std::shared_ptr<PeerState> peer;
     record::NetInit init{};
@@ -93,11 +103,13 @@ class Network final {
   void give_back_locked(const NetRecv::Match& match, NetLink& link);
   static void send_accept_locked(NetLink& link, const std::shared_ptr<NetRecv>& channel,
                                  const record::NetAccept& accept);
+  void look_for_silence_locked(NetLane& lane);
   void reap_locked();
   void release_locked(NetRecv& channel);
 
   const std::unique_ptr<net::Fabric> fabric_;
   Counters& counters_;
+  const std::uint64_t silence_ns_;
   NetWordPool controls_, notices_;
   std::unique_ptr<NetLinks> links_;
 

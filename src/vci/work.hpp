@@ -12,8 +12,8 @@ namespace larklane::vci {
 /// which may post it again, or free it.
 /// Thread safety: single-owner.
 struct Work : net::Operation {
-  enum class Kind : std::uint8_t { write, write_immediate, small, small_immediate, read };
-  static constexpr std::size_t kKindCount = 5;
+  enum class Kind : std::uint8_t { write, write_immediate, small, small_immediate, read, probe };
+  static constexpr std::size_t kKindCount = 6;
   static constexpr std::size_t kSmallBytesMax = 16;
 
   Kind kind = Kind::write;

@@ -21,10 +21,10 @@ namespace larklane::part {
 /// One process.
 struct Side {
   Side(std::unique_ptr<net::Fabric> fabric, vci::VciPool::Options lanes,
-       const std::string& others_name)
+       const std::string& others_name, std::uint64_t silence_ns = 0)
       : other(others_name), state(std::make_shared<PeerState>()) {
     state->peer = &other;
-    auto made = Network::create(std::move(fabric), lanes, counters);
+    auto made = Network::create(std::move(fabric), lanes, counters, silence_ns);
     EXPECT_TRUE(made.has_value());
     network = std::move(made).value();
   }

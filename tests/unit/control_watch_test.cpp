@@ -241,6 +241,54 @@ TEST_F(WatchTest, RecordsAreServedBesidesABusyQueue) {
   plane_->unwatch(busy);
 }
 
+/// Wants to be called ten times, a millisecond apart, and then never.
+class Timed : public Queue {
+ public:
+  std::uint64_t next_time_ns() const noexcept override { return next_ns_; }
+  void on_time(std::uint64_t now_ns) override {
+    EXPECT_GE(now_ns, next_ns_);
+    next_ns_ = ++times_ < 10 ? now_ns + 1'000'000 : kNever;
+    add();
+    take();
+  }
+
+ private:
+  std::uint64_t next_ns_ = 0, times_ = 0;  // the helper's
+};
+
+TEST_F(WatchTest, CalledWhenItIsTimeWhileItIsOn) {
+  Timed timed;
+  ASSERT_TRUE(plane_->watch(timed).ok());
+  settle();
+  EXPECT_EQ(timed.served(), 0U);
+  timed.turn_on();
+  EXPECT_TRUE(timed.wait_for(10));
+  settle();
+  EXPECT_EQ(timed.served(), 10U);
+  timed.turn_off();
+  plane_->unwatch(timed);
+}
+
+TEST_F(WatchTest, WhatIsOffHasNoTime) {
+  class Endless : public Queue {
+    std::uint64_t next_time_ns() const noexcept override { return 1; }
+    void on_time(std::uint64_t) override {
+      add();
+      take();
+    }
+  } endless;
+  ASSERT_TRUE(plane_->watch(endless).ok());
+  endless.turn_on();
+  ASSERT_TRUE(endless.wait_for(3));
+  endless.turn_off();
+  settle();
+  const std::uint64_t served = endless.served(), before = wakeups();
+  settle();
+  EXPECT_EQ(endless.served(), served);
+  EXPECT_EQ(wakeups(), before);
+  plane_->unwatch(endless);
+}
+
 /// Rounds that open and close again and again, by several threads: whoever has one open and an item
 /// in the queue must not wait for ever. Sometimes the thread polls by itself, as a waiting one
 /// does.

@@ -58,6 +58,9 @@ class FaultLink final : public net::Link {
   Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override {
     return traffic_.post(state_, {Call::read, transfer}, operation);
   }
+  Result<net::Post> probe(net::Operation& operation) override {
+    return traffic_.post(state_, {Call::probe, {}}, operation);
+  }
   void end(Status status) override { inner_->end(status); }
 
  private:

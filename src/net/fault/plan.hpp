@@ -15,6 +15,7 @@ enum class Call : std::uint8_t {
   write_immediate,
   write_small,
   write_small_immediate,
+  probe,
   read,
   register_memory,
   open_endpoint,
@@ -22,9 +23,9 @@ enum class Call : std::uint8_t {
   connect,
   reserve,
   poll,
-  post,  ///< any of the first five, which are counted together here
+  post,  ///< any of the first six, which are counted together here
 };
-inline constexpr std::size_t kCalls = 12;
+inline constexpr std::size_t kCalls = 13;
 
 enum class What : std::uint8_t {
   retry,  ///< a post has to be made again

@@ -96,6 +96,8 @@ Result<net::Post> Traffic::forward(Posted& posted) {
                                         posted);
     case Call::read:
       return link.read(request.transfer, posted);
+    case Call::probe:
+      return link.probe(posted);
     default:
       return link.write(request.transfer, posted);
   }

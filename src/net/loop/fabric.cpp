@@ -81,6 +81,7 @@ class WireLink final : public net::Link {
   Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override {
     return post({.is_read = true, .transfer = transfer}, operation);
   }
+  Result<net::Post> probe(net::Operation& operation) override { return post({}, operation); }
 
  private:
   static Request small(std::span<const std::byte> bytes, net::RemoteMemory to) {

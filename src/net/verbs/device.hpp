@@ -1,7 +1,9 @@
 #pragma once
 // Which device, which port of it, and under which address we are known there.
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "net/provider.hpp"
@@ -10,7 +12,7 @@
 
 namespace larklane::verbs {
 
-/// An open device and one active port. Thread safety: immutable.
+/// An open device and one active port. Thread safety: immutable, but for `is_lost`.
 struct Device {
   Context context;
   std::string name;
@@ -23,6 +25,9 @@ struct Device {
   std::uint8_t service_level;
   std::uint8_t mtu_code;  ///< enum ibv_mtu
   std::string choices;    ///< of these, for people
+  /// The kernel or the device has said so: nothing completes any more. relaxed: nothing hangs on it
+  /// but that those who look end.
+  std::shared_ptr<std::atomic<bool>> is_lost = std::make_shared<std::atomic<bool>>(false);
 };
 
 /// Soft-RoCE and Soft-iWARP: the kernel copies bytes, in no particular pieces.

@@ -334,6 +334,8 @@ std::uint32_t Endpoint::deliver(std::uint32_t most) {
 }
 
 Status Endpoint::die(Status error) {
+  log_error("verbs: the queues of a lane on %s are lost: %s", device_.name.c_str(),
+            std::strerror(error.detail()));
   dead_ = error;
   for (SendQueue* queue : queues_) {
     if (queue == nullptr) continue;
@@ -415,6 +417,11 @@ Result<std::uint32_t> Endpoint::poll(std::uint32_t most) {
 }
 
 bool Endpoint::arm() {
+  // relaxed: see Device.
+  if (dead_.ok() && device_.is_lost->load(std::memory_order_relaxed)) {
+    static_cast<void>(die({Errc::kSystem, ENODEV}));
+    return false;
+  }
   if (!dead_.ok() || pending_first_ != nullptr || left_begin_ != left_end_) return false;
   ibv_cq* queue = nullptr;
   void* context = nullptr;

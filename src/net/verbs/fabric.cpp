@@ -1,5 +1,7 @@
 #include "net/verbs/fabric.hpp"
 
+#include <fcntl.h>
+
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -40,7 +42,8 @@ Fabric::Fabric(Device device, ProtectionDomain domain)
               .provider = "verbs " + device_.name + " port " + std::to_string(device_.port_number),
               .are_words_whole = !is_software(device_),
               .network = "verbs",
-              .choices = device_.choices} {}
+              .choices = device_.choices,
+              .unanswered_ns = kUnansweredNs} {}
 
 Result<std::unique_ptr<net::Fabric>> Fabric::open(const net::FabricOptions& options,
                                                   std::string* reason) {
@@ -59,6 +62,8 @@ Result<std::unique_ptr<net::Fabric>> Fabric::open(const net::FabricOptions& opti
     *reason = "verbs: " + device->name + ": " + detail;
     return status;
   }
+  const int events = device->context->async_fd;  // look() must not wait
+  static_cast<void>(::fcntl(events, F_SETFL, ::fcntl(events, F_GETFL) | O_NONBLOCK));
   return std::unique_ptr<net::Fabric>(new Fabric(std::move(*device), std::move(domain)));
 }
 
@@ -92,6 +97,35 @@ Result<std::unique_ptr<net::Endpoint>> Fabric::open_endpoint(net::Receiver& rece
     return endpoint.error();
   }
   return std::unique_ptr<net::Endpoint>(std::move(*endpoint));
+}
+
+std::string Fabric::explain(Status error) const {
+  const bool is_completion = error.code() == Errc::kPeerDown || error.code() == Errc::kTransfer;
+  if (!is_completion || error.detail() == 0) return {};
+  if (error.detail() == IBV_WC_RETRY_EXC_ERR || error.detail() == IBV_WC_RESP_TIMEOUT_ERR)
+    return "its host does not answer, or there is no way to it any more";
+  return ibv_wc_status_str(static_cast<ibv_wc_status>(error.detail()));
+}
+
+void Fabric::look() {
+  const auto lose = [&](const char* why) {
+    // relaxed: see Device.
+    if (!device_.is_lost->exchange(true, std::memory_order_relaxed))
+      log_error("%s is lost: %s; see the kernel's log", limits_.provider.c_str(), why);
+  };
+  ibv_async_event event;
+  while (ibv_get_async_event(device_.context.get(), &event) == 0) {
+    const ibv_event_type type = event.event_type;
+    const int port = event.element.port_num;  // of events of ports
+    ibv_ack_async_event(&event);
+    if (type == IBV_EVENT_DEVICE_FATAL)
+      lose("it has failed");
+    else if (type == IBV_EVENT_PORT_ERR && port == device_.port_number)
+      log_warn("%s is down", limits_.provider.c_str());
+    else if (type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_QP_FATAL)
+      log_warn("%s says: %s", limits_.provider.c_str(), ibv_event_type_str(type));
+  }
+  if (errno == EIO) lose("the kernel has taken it away");
 }
 
 }  // namespace larklane::verbs

@@ -21,6 +21,8 @@ class Fabric final : public net::Fabric {
   const net::Limits& limits() const noexcept override { return limits_; }
   Result<std::unique_ptr<net::Memory>> register_memory(void* start, std::uint64_t bytes) override;
   Result<std::unique_ptr<net::Endpoint>> open_endpoint(net::Receiver& receiver) override;
+  std::string explain(Status error) const override;
+  void look() override;
 
  private:
   Fabric(Device device, ProtectionDomain domain);

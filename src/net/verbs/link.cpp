@@ -14,8 +14,6 @@ namespace larklane::verbs {
 namespace {
 
 constexpr std::uint8_t kHopLimit = 64;
-constexpr std::uint8_t kAckTimeout = 18;  // 4.096 us * 2^18: 1 s
-constexpr std::uint8_t kAckRetries = 6;   // Soft-RoCE takes 7, the most, for no limit at all
 constexpr std::uint8_t kReadsAtOnceMax = 16;
 
 /// So that packets of an earlier queue pair of this number are not taken for ours.
@@ -242,6 +240,11 @@ Result<net::Post> Link::write_small_immediate(std::span<const std::byte> bytes,
 
 Result<net::Post> Link::read(const net::Transfer& transfer, net::Operation& operation) {
   return post_transfer(*reads_, IBV_WR_RDMA_READ, transfer, 0, operation);
+}
+
+/// A write of no bytes: the peer's device acknowledges it, and looks at no key (IBTA, C9-88).
+Result<net::Post> Link::probe(net::Operation& operation) {
+  return post_transfer(*writes_, IBV_WR_RDMA_WRITE, {}, 0, operation);
 }
 
 }  // namespace larklane::verbs

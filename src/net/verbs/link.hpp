@@ -12,6 +12,13 @@
 
 namespace larklane::verbs {
 
+/// How long the device waits for an answer, and how often again.
+inline constexpr std::uint8_t kAckTimeout = 18;  // 4.096 us * 2^18: 1 s
+inline constexpr std::uint8_t kAckRetries = 6;   // Soft-RoCE takes 7, the most, for no limit at all
+/// 7.5 s by these numbers; a device may wait up to four times as long (IBTA, 9.7.6.1.3).
+inline constexpr std::uint64_t kUnansweredNs =
+    (kAckRetries + 1) * (std::uint64_t{4096} << kAckTimeout);
+
 /// Thread safety: vci-serial.
 class Link final : public net::Link {
  public:
@@ -32,6 +39,7 @@ class Link final : public net::Link {
                                           std::uint32_t immediate,
                                           net::Operation& operation) override;
   Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override;
+  Result<net::Post> probe(net::Operation& operation) override;
 
  private:
   Link(Endpoint& endpoint, std::unique_ptr<SendQueue> writes, std::unique_ptr<SendQueue> reads);

@@ -169,6 +169,7 @@ FakeDevice::FakeDevice() {
   current = this;
   std::strcpy(device.name, "fake0");
   context.device = &device;
+  context.async_fd = -1;
   context.ops.post_send = &post_send;
   context.ops.poll_cq = &poll_cq;
   context.ops.req_notify_cq = &req_notify_cq;

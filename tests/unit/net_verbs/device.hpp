@@ -5,6 +5,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -75,6 +76,9 @@ class FakeDevice {
   int post_send_error = 0;
   int post_receive_error = 0;
   bool is_poll_broken = false;
+  std::uint32_t receives_memory = ~0u;   ///< more receives of a queue than this: ENOMEM
+  std::deque<ibv_async_event> events{};  ///< that nobody has read
+  int events_end = EAGAIN;               ///< errno when there are none
   // What happened.
   std::uint32_t thread_domains = 0;  ///< those that are there
   std::set<ibv_pd*> parent_domains;

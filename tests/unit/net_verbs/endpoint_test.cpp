@@ -205,6 +205,56 @@ TEST_F(EndpointTest, ABrokenCompletionQueueEndsEverythingOnce) {
   for (const Note& note : notes) ASSERT_EQ(note.ends, 1);
 }
 
+TEST_F(EndpointTest, AProbeTouchesNoMemoryAndTellsWhetherThePeerAnswers) {
+  start();
+  Note answered, lost;
+  ASSERT_EQ(must(links[0]->probe(answered)), net::Post::posted);
+  settle();
+  EXPECT_EQ(answered.ends, 1);
+  EXPECT_TRUE(answered.status.ok());
+  EXPECT_TRUE(heard[1].all.empty());
+  ASSERT_EQ(must(links[0]->probe(lost)), net::Post::posted);
+  device.fail(queue(0), IBV_WC_RETRY_EXC_ERR);
+  settle();
+  EXPECT_EQ(lost.status, Status(Errc::kPeerDown, IBV_WC_RETRY_EXC_ERR));
+  Note late;
+  EXPECT_FALSE(links[0]->probe(late));
+  EXPECT_EQ(fabric->explain(lost.status),
+            "its host does not answer, or there is no way to it any more");
+  EXPECT_EQ(fabric->limits().unanswered_ns / 1'000'000, 7516u);
+}
+
+TEST_F(EndpointTest, ADeviceThatIsLostEndsItsEndpoints) {
+  for (const bool is_taken_away : {false, true}) {
+    start();
+    std::vector<std::string> said;
+    set_log_sink([&](LogLevel, std::string_view message) { said.emplace_back(message); });
+    Note note;
+    ASSERT_EQ(must(write(note)), net::Post::posted);
+    fabric->look();
+    EXPECT_TRUE(endpoints[0]->arm());
+    EXPECT_TRUE(said.empty());
+    ibv_async_event event{};
+    event.event_type = is_taken_away ? IBV_EVENT_PORT_ERR : IBV_EVENT_DEVICE_FATAL;
+    event.element.port_num = 1;
+    device.events.push_back(event);
+    if (is_taken_away) device.events_end = EIO;
+    fabric->look();
+    EXPECT_FALSE(endpoints[0]->arm());
+    EXPECT_EQ(note.ends, 1);
+    EXPECT_EQ(endpoints[0]->poll(1).error(), Status(Errc::kSystem, ENODEV));
+    EXPECT_FALSE(endpoints[0]->open_link());
+    ASSERT_GE(said.size(), 2u);
+    EXPECT_NE(said.front().find(is_taken_away ? "is down" : "it has failed"), std::string::npos);
+    device.events_end = EAGAIN;
+    for (auto& link : links) link.reset();
+    for (auto& endpoint : endpoints) endpoint.reset();
+    target_memory.reset();
+    source_memory.reset();
+    set_log_sink({});
+  }
+}
+
 TEST_F(EndpointTest, ReceivesThatCantBeReplenishedEndIt) {
   start();
   ASSERT_TRUE(endpoints[1]->reserve_immediates(1).ok());

@@ -121,7 +121,21 @@ int ibv_destroy_cq(ibv_cq* queue) {
   return 0;
 }
 
+int ibv_get_async_event(ibv_context*, ibv_async_event* event) {
+  if (device().events.empty()) {
+    errno = device().events_end;
+    return -1;
+  }
+  *event = device().events.front();
+  device().events.pop_front();
+  return 0;
+}
+void ibv_ack_async_event(ibv_async_event*) {}
+const char* ibv_event_type_str(ibv_event_type) { return "an event"; }
+const char* ibv_wc_status_str(ibv_wc_status) { return "a status"; }
+
 ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
+  if (attributes->attr.max_wr > device().receives_memory) return refuse<ibv_srq>(ENOMEM);
   auto* queue = new FakeReceiveQueue{};
   queue->context = domain->context;
   queue->posted_max = attributes->attr.max_wr;

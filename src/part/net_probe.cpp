@@ -1,0 +1,70 @@
+#include "part/net_probe.hpp"
+
+#include <algorithm>
+
+#include "part/network.hpp"
+
+namespace larklane::part {
+namespace {
+
+/// While a probe is under way: its failure is told so soon after it has come.
+constexpr std::uint64_t kProbeLookNs = 100'000'000;
+
+}  // namespace
+
+bool LinkProbe::end_look() noexcept {
+  const bool is_silent = is_open_ && was_open_ && moved_ == last_moved_;
+  was_open_ = is_open_;
+  last_moved_ = moved_;
+  silent_looks_ = is_silent ? silent_looks_ + 1 : 0;
+  if (silent_looks_ < kSilentLooks) return false;
+  silent_looks_ = 0;
+  return true;
+}
+
+void LinkProbe::post(vci::Vci& vci, net::Link& to) {
+  link = &to;
+  // relaxed: the mutex orders who posts; the completion comes after the post.
+  state_.store(State::under_way, std::memory_order_relaxed);
+  vci.post(*this);
+}
+
+void LinkProbe::ended(net::Operation& operation, Status status) {
+  auto& probe = static_cast<LinkProbe&>(operation);
+  if (!status.ok()) probe.failure_ = status;
+  // release: pairs with state()'s acquire.
+  probe.state_.store(status.ok() ? State::idle : State::failed, std::memory_order_release);
+}
+
+std::uint64_t Network::look_after(NetLane& lane, std::uint64_t now_ns) {
+  const std::scoped_lock lock(mutex_);
+  fabric_->look();
+  if (now_ns >= lane.next_look_ns) {
+    lane.next_look_ns = now_ns + silence_ns_ / LinkProbe::kSilentLooks;
+    look_for_silence_locked(lane);
+  }
+  bool is_under_way = false;
+  links_->for_each_of(lane, [&](NetLink& link) {
+    is_under_way |= link.probe.state() == LinkProbe::State::under_way;
+    if (link.probe.state() == LinkProbe::State::failed) links_->lose(link, link.probe.failure());
+  });
+  return is_under_way ? std::min(lane.next_look_ns, now_ns + kProbeLookNs) : lane.next_look_ns;
+}
+
+void Network::look_for_silence_locked(NetLane& lane) {
+  links_->for_each_of(lane, [](NetLink& link) { link.probe.begin_look(); });
+  const auto see = [&](const auto& channel) {
+    NetLink& link = channel.link();
+    if (&link.lane == &lane) link.probe.see(channel.active(), channel.moved());
+  };
+  for (const auto& [request, channel] : sends_) see(*channel);
+  for (const auto& [request, channel] : receives_) see(*channel);
+  links_->for_each_of(lane, [](NetLink& link) {
+    const bool is_due = link.probe.end_look();
+    // relaxed: under the mutex, as it is stored.
+    if (!is_due || !link.is_ready || link.is_lost.load(std::memory_order_relaxed)) return;
+    if (link.probe.state() == LinkProbe::State::idle) link.probe.post(link.vci, *link.link);
+  });
+}
+
+}  // namespace larklane::part
