@@ -170,6 +170,7 @@ struct FabricOptions {
   std::int32_t gid_index = -1;         ///< verbs; -1: chosen
   std::int32_t service_level = -1;     ///< verbs; -1: 0
   std::uint32_t mtu_bytes = 0;         ///< verbs; 0: the port's active one
+  std::uint32_t receives_max = 32768;  ///< verbs; of one endpoint, if the device has as many
 };
 
 /// @param[out] reason  why there is none, for people: what failed, and the remedy

@@ -90,6 +90,7 @@ FabricOptions fabric_options(const Config& config, std::string_view device) {
     options.gid_index = static_cast<std::int32_t>(config.verbs_gid_index);
   options.service_level = static_cast<std::int32_t>(config.verbs_service_level);
   options.mtu_bytes = static_cast<std::uint32_t>(config.verbs_mtu);
+  options.receives_max = config.verbs_receives_max;
   return options;
 }
 

@@ -30,14 +30,17 @@ TEST(Registry, OptionsOfVerbsAreHandedOn) {
   EXPECT_EQ(chosen.gid_index, -1);
   EXPECT_EQ(chosen.service_level, 0);
   EXPECT_EQ(chosen.mtu_bytes, 0u);
+  EXPECT_EQ(chosen.receives_max, FabricOptions().receives_max);
   std::string problem;
   ASSERT_TRUE(config.set("verbs_gid_index", "3", &problem).ok()) << problem;
   ASSERT_TRUE(config.set("verbs_service_level", "5", &problem).ok()) << problem;
   ASSERT_TRUE(config.set("verbs_mtu", "1K", &problem).ok()) << problem;
+  ASSERT_TRUE(config.set("verbs_receives_max", "65536", &problem).ok()) << problem;
   const FabricOptions asked = fabric_options(config, "");
   EXPECT_EQ(asked.gid_index, 3);
   EXPECT_EQ(asked.service_level, 5);
   EXPECT_EQ(asked.mtu_bytes, 1024u);
+  EXPECT_EQ(asked.receives_max, 65536u);
   EXPECT_FALSE(config.set("verbs_service_level", "16", &problem).ok());
 }
 

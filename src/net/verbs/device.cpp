@@ -219,6 +219,9 @@ Result<Device> open_device(const net::FabricOptions& options, std::string* reaso
     if (!open_one(device, listed, wanted.port, &tried)) continue;
     LARKLANE_TRY(choose_gid(device, options.gid_index, reason));
     LARKLANE_TRY(choose_path(device, options, reason));
+    device.receives_max =
+        std::min(options.receives_max,
+                 static_cast<std::uint32_t>(std::max(device.attributes.max_srq_wr, 0)));
     return device;
   }
   if (tried.empty()) {

@@ -15,6 +15,8 @@ namespace larklane::verbs {
 namespace {
 
 constexpr int kCompletionsFirst = 4096;
+/// With less than this for receives there is no use in going on.
+constexpr std::uint32_t kReceivesLeast = 512;
 
 /// Of a call that made something on the device: what is used up, and what helps.
 Status refusal(const char* what, int error, const std::string& limits, std::string* reason) {
@@ -42,11 +44,6 @@ Status start(ibv_qp* pair, const Device& device, std::string* reason) {
 
 }  // namespace
 
-std::uint32_t immediates_max(const Device& device) noexcept {
-  const int device_max = std::max(device.attributes.max_srq_wr, 0);
-  return std::min(kImmediatesMax, static_cast<std::uint32_t>(device_max));
-}
-
 Result<std::unique_ptr<Endpoint>> Endpoint::create(const Device& device, ibv_pd* domain,
                                                    net::Receiver& receiver, std::string* reason) {
   std::unique_ptr<Endpoint> endpoint(new Endpoint(device, domain, receiver));
@@ -65,18 +62,25 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(const Device& device, ibv_pd*
     return refusal("no completion queue", errno,
                    device.name + " has " + std::to_string(device.attributes.max_cq), reason);
   }
-  ibv_srq_init_attr attributes{};
-  attributes.attr.max_wr = immediates_max(device);
-  attributes.attr.max_sge = 1;
-  endpoint->receives_.reset(ibv_create_srq(domain, &attributes));
-  if (!endpoint->receives_) {
-    return refusal("no shared receive queue", errno,
-                   device.name + " has " + std::to_string(device.attributes.max_srq) + " of " +
-                       std::to_string(device.attributes.max_srq_wr) + " work requests",
-                   reason);
-  }
+  LARKLANE_TRY(endpoint->open_receives(reason));
   endpoint->take_thread_domain();
   return endpoint;
+}
+
+/// As many as are wished; where memory is short, fewer: most programs do with a few hundred.
+Status Endpoint::open_receives(std::string* reason) {
+  ibv_srq_init_attr attributes{};
+  attributes.attr.max_sge = 1;
+  for (receives_max_ = device_.receives_max; !receives_; receives_max_ /= 2) {
+    attributes.attr.max_wr = receives_max_;
+    receives_.reset(ibv_create_srq(domain_, &attributes));
+    if (receives_) return {};
+    if (errno != ENOMEM || receives_max_ / 2 < kReceivesLeast) break;
+  }
+  return refusal("no shared receive queue", errno,
+                 device_.name + " has " + std::to_string(device_.attributes.max_srq) + " of " +
+                     std::to_string(device_.attributes.max_srq_wr) + " work requests",
+                 reason);
 }
 
 void Endpoint::take_thread_domain() noexcept {
@@ -212,10 +216,12 @@ SendQueue* Endpoint::queue_of(std::uint32_t id) noexcept {
 
 Status Endpoint::reserve_immediates(std::uint32_t count) {
   if (!dead_.ok()) return dead_;
-  const std::uint32_t most = immediates_max(device_);
-  if (count > most - reserved_) {
-    log_warn("verbs: no room for %u more immediates: %u of %u are reserved (%s: max_srq_wr %d)",
-             count, reserved_, most, device_.name.c_str(), device_.attributes.max_srq_wr);
+  if (count > receives_max_ - reserved_) {
+    log_warn(
+        "verbs: no room for %u more immediates: %u of %u are reserved on this lane (%s: max_srq_wr "
+        "%d); take more lanes (LARKLANE_VCI_COUNT_MAX), or more of them if the device has them "
+        "(LARKLANE_VERBS_RECEIVES_MAX)",
+        count, reserved_, receives_max_, device_.name.c_str(), device_.attributes.max_srq_wr);
     return {Errc::kNoMemory, ENOMEM};
   }
   std::string reason;
@@ -275,12 +281,12 @@ Status Endpoint::post_receives(std::uint32_t count) noexcept {
 }
 
 std::uint32_t Endpoint::receives_most(std::uint32_t reserved) const noexcept {
-  return std::min(reserved + kReceiveChain, immediates_max(device_));
+  return std::min(reserved + kReceiveChain, receives_max_);
 }
 
 [[gnu::noinline]] Status Endpoint::replace_receives() noexcept {
   const std::uint32_t posted = posted_receives();
-  return post_chain(std::min(kReceiveChain, immediates_max(device_) - posted));
+  return post_chain(std::min(kReceiveChain, receives_max_ - posted));
 }
 
 /// An immediate that came. Its receive is replaced before anybody hears of it.

@@ -14,11 +14,6 @@
 
 namespace larklane::verbs {
 
-/// Receives of one endpoint at most: 512 KiB of an adapter's memory structures.
-inline constexpr std::uint32_t kImmediatesMax = 16384;
-
-std::uint32_t immediates_max(const Device& device) noexcept;
-
 /// Thread safety: vci-serial.
 // Invariants:
 // 1. Whenever a receiver is called, and after poll(), as many receives are posted as are reserved,
@@ -42,6 +37,8 @@ class Endpoint final : public net::Endpoint {
   bool arm() override;
 
   const Counters& counters() const noexcept { return counters_; }
+  /// Receives that it has room for: what was wished, or what memory there was for.
+  std::uint32_t receives_max() const noexcept { return receives_max_; }
 
   // For links.
   /// @errors kNoMemory, kSystem; `reason` says what is used up
@@ -60,6 +57,7 @@ class Endpoint final : public net::Endpoint {
 
   Endpoint(const Device& device, ibv_pd* domain, net::Receiver& receiver);
 
+  Status open_receives(std::string* reason);
   /// In the completion queue, for what all queues and `receives` receives can leave there.
   Status make_room(std::uint64_t queues, std::uint64_t receives, std::string* reason);
   Status post_receives(std::uint32_t count) noexcept;
@@ -100,6 +98,7 @@ class Endpoint final : public net::Endpoint {
   std::vector<std::uint16_t> lives_{0};  // high 16 bits of the id of the next queue in that place
   std::uint64_t queues_room_ = 0;        // completions that queues may leave
   std::uint64_t retired_room_ = 0;       // closed queues have left, until none is seen any more
+  std::uint32_t receives_max_ = 0;
   std::uint32_t reserved_ = 0;
   std::int32_t receives_ahead_ = 0;  // posted, but not reserved; below 0: to be replaced
   static constexpr std::uint32_t kReceiveChain = 16;  // receives that are posted by one call

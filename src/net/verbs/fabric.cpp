@@ -25,6 +25,7 @@ Status probe(Device& device, ibv_pd* domain, std::string* reason) {
   if (!endpoint) return endpoint.error();
   auto link = Link::create(**endpoint, reason);
   if (!link) return link.error();
+  device.receives_max = (*endpoint)->receives_max();  // no more could be had
   device.choices += "; " + (*endpoint)->offers();
   return {};
 }
@@ -37,7 +38,7 @@ Fabric::Fabric(Device device, ProtectionDomain domain)
       limits_{.write_bytes_max = device_.port.max_msg_sz,
               .read_bytes_max = device_.port.max_msg_sz,
               .small_bytes_max = kSmallBytesMax,
-              .immediates_max = immediates_max(device_),
+              .immediates_max = device_.receives_max,
               .is_progress_manual = false,
               .provider = "verbs " + device_.name + " port " + std::to_string(device_.port_number),
               .are_words_whole = !is_software(device_),

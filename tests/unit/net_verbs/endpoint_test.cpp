@@ -102,6 +102,31 @@ TEST_F(EndpointTest, ReservesNoMoreThanTheDeviceHasAndSaysSo) {
   EXPECT_EQ(endpoints[0]->reserve_immediates(0xffff'ffff).code(), Errc::kNoMemory);
 }
 
+TEST_F(EndpointTest, TakesAsManyReceivesAsAreAskedForAndAsThereIsMemoryFor) {
+  device.attributes.max_srq_wr = 1 << 20;
+  device.attributes.max_cqe = 1 << 22;
+  start();
+  EXPECT_EQ(fabric->limits().immediates_max, 32768u);
+  // 64 channels of 256 cells.
+  for (int channel = 0; channel < 64; ++channel)
+    ASSERT_TRUE(endpoints[0]->reserve_immediates(512).ok()) << channel;
+  set_log_sink([](LogLevel, std::string_view) {});
+  EXPECT_EQ(endpoints[0]->reserve_immediates(1).code(), Errc::kNoMemory);
+
+  const auto immediates_of = [](const net::FabricOptions& options) {
+    std::string reason;
+    auto opened = Fabric::open(options, &reason);
+    return opened ? (*opened)->limits().immediates_max : 0;
+  };
+  net::FabricOptions many;
+  many.receives_max = 100'000;
+  EXPECT_EQ(immediates_of(many), 100'000u);
+  device.receives_memory = 5000;
+  EXPECT_EQ(immediates_of({}), 4096u);
+  device.receives_memory = 100;
+  EXPECT_EQ(immediates_of({}), 0u);
+}
+
 TEST_F(EndpointTest, ReleasedReceivesAreNotReplenished) {
   start();
   ASSERT_TRUE(endpoints[1]->reserve_immediates(10).ok());
