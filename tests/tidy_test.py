@@ -42,8 +42,9 @@ LAYERS = {
 # Folders that see include/larklane and themselves, and which layers as an exception.
 CLIENTS = {
     # base: the option table and the names of errors, until include/larklane has them in C++; model: pure functions, which no program
-    # of a user's calls; sim: runs on a simulated network only; net: `larklane info` opens each provider
-    "tools": {"base", "model", "net", "sim", "vci"},
+    # of a user's calls; sim: runs on a simulated network only; net: `larklane info` opens each provider;
+    # mpi: on which host a rank is, as its launcher says: no MPI call
+    "tools": {"base", "model", "mpi", "net", "sim", "vci"},
     "bench": set(),
     "python": set(),
     "examples": set(),

@@ -57,8 +57,22 @@ void print_abilities(const Facts& facts) {
     std::printf("  %-18s %-4s%s%s\n", ability.name.c_str(), ability.available ? "yes" : "no",
                 ability.note.empty() ? "" : " ", ability.note.c_str());
   }
+}
+
+void print_lanes(const Facts& facts) {
   std::printf("\nLanes\n");
   print_wrapped(facts.lanes, 2);
+}
+
+void print_peer(const PeerFacts& peer) {
+  std::printf("Pairs of this process with %s\n", peer.asked.c_str());
+  const auto print = [](const char* name, const std::string& what, const std::string& why) {
+    std::printf("  %s\n", name);
+    print_wrapped(what + (why.empty() ? "" : ": " + why), 6);
+  };
+  print("where it is", peer.where, peer.why);
+  print("what they go by", peer.goes_by, peer.reason);
+  if (!peer.change.empty()) print("how to change that", peer.change, "");
 }
 
 /// @param attach_from  bytes from which on attach is faster
@@ -168,6 +182,43 @@ Facts collect(bool options_only) {
   return facts;
 }
 
+/// What concerns one peer. @param[out] problem  why nothing does; else empty
+Facts collect_peer(const std::string& asked, std::string* problem) {
+  Facts facts;
+  auto config = Config::load(&facts.problems);
+  if (config) facts.config = *config;
+  facts.folder = Place::find().folder.string();
+  facts.peer = find_peer(asked, facts.config, facts.folder, problem);
+  if (problem->empty() && facts.peer->is_told) facts.abilities = probe(facts.folder, facts.config);
+  return facts;
+}
+
+int report_problems(const Facts& facts) {
+  bool fatal = false;
+  for (const Config::Problem& problem : facts.problems) {
+    std::fprintf(stderr, "larklane info: %s%s\n",
+                 problem.fatal ? "" : "warning: ", problem.text.c_str());
+    fatal |= problem.fatal;
+  }
+  return fatal ? 2 : 0;
+}
+
+int info_of_peer(const InfoRequest& request) {
+  std::string problem;
+  const Facts facts = collect_peer(request.peer, &problem);
+  if (!problem.empty()) {
+    std::fprintf(stderr, "larklane info: --peer %s: %s\n", request.peer.c_str(), problem.c_str());
+    return 2;
+  }
+  if (facts.peer->is_told && request.json) {
+    std::printf("%s\n", to_json(facts).c_str());
+  } else if (facts.peer->is_told) {
+    print_peer(*facts.peer);
+    print_abilities(facts);
+  }
+  return report_problems(facts);
+}
+
 }  // namespace
 
 const char* source_name(Config::Source source) {
@@ -185,6 +236,7 @@ const char* source_name(Config::Source source) {
 }
 
 int info(const InfoRequest& request) {
+  if (!request.peer.empty()) return info_of_peer(request);
   const Facts facts = collect(request.options_only);
   if (request.json) {
     std::printf("%s\n", to_json(facts).c_str());
@@ -193,18 +245,13 @@ int info(const InfoRequest& request) {
     if (!facts.options_only) {
       print_families(facts);
       print_abilities(facts);
+      print_lanes(facts);
       print_crossover(facts);
       print_tuning(facts);
     }
     print_options(facts);
   }
-  bool fatal = false;
-  for (const Config::Problem& problem : facts.problems) {
-    std::fprintf(stderr, "larklane info: %s%s\n",
-                 problem.fatal ? "" : "warning: ", problem.text.c_str());
-    fatal |= problem.fatal;
-  }
-  return fatal ? 2 : 0;
+  return report_problems(facts);
 }
 
 }  // namespace larklane::tools

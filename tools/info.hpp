@@ -1,12 +1,14 @@
 #pragma once
 // `larklane info`: what this installation can do on this machine. Thread safety: single-owner.
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/config.hpp"
 #include "crossover.hpp"
 #include "model/tuning_file.hpp"
+#include "peer.hpp"
 #include "place.hpp"
 #include "probe.hpp"
 
@@ -15,6 +17,7 @@ namespace larklane::tools {
 struct InfoRequest {
   bool options_only = false;
   bool json = false;
+  std::string peer;  ///< only what concerns pairs with it; empty: everything
 };
 
 struct Family {
@@ -30,6 +33,7 @@ struct Facts {
   std::string mpi;  ///< what LARKLANE_MPI says; empty if it is not set
   std::vector<Ability> abilities;
   std::string lanes;
+  std::optional<PeerFacts> peer;  ///< then of the rest only `abilities`
   Crossover crossover;
   larklane::model::HostType host;
   larklane::model::TuningFile tuning;

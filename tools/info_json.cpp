@@ -3,11 +3,28 @@
 #include "info.hpp"
 
 namespace larklane::tools {
+namespace {
+
+void add_providers(const Facts& facts, nlohmann::ordered_json* root) {
+  for (const Ability& ability : facts.abilities) {
+    (*root)["providers"].push_back(
+        {{"name", ability.name}, {"available", ability.available}, {"note", ability.note}});
+  }
+}
+
+}  // namespace
 
 std::string to_json(const Facts& facts) {
   nlohmann::ordered_json root;
   root["schema"] = 1;
   root["version"] = LARKLANE_VERSION;
+  if (facts.peer) {
+    const PeerFacts& peer = *facts.peer;
+    root["peer"] = {{"asked", peer.asked},     {"where", peer.where},   {"why", peer.why},
+                    {"goes_by", peer.goes_by}, {"reason", peer.reason}, {"change", peer.change}};
+    add_providers(facts, &root);
+    return root.dump(2);
+  }
   if (!facts.options_only) {
     root["folder"] = facts.folder;
     for (const Family& family : facts.families) {
@@ -15,10 +32,7 @@ std::string to_json(const Facts& facts) {
           {{"name", family.name}, {"title", family.title}, {"library", family.library}});
     }
     root["mpi"] = facts.mpi;
-    for (const Ability& ability : facts.abilities) {
-      root["providers"].push_back(
-          {{"name", ability.name}, {"available", ability.available}, {"note", ability.note}});
-    }
+    add_providers(facts, &root);
     root["lanes"] = facts.lanes;
     auto& crossover = root["crossover"];
     crossover["problem"] = facts.crossover.problem;

@@ -48,7 +48,9 @@ constexpr const char* kInfoExamples = R"(
 Examples:
   larklane info              everything
   larklane info --options    the options: value, where it comes from, unit, range
-  larklane info --json       for programs)";
+  larklane info --json       for programs
+  larklane info --peer node7              by what pairs with a process of that host would go, and why
+  mpirun -n 2 larklane info --peer 1      the same of a rank: one process of the launcher tells)";
 
 constexpr const char* kNoiseExamples = R"(
 A thread on each core that this process may use reads the clock over and over; where the clock jumps, the core did something else.
@@ -291,6 +293,19 @@ void add_simulate_options(CLI::App* command, larklane::tools::SimulateRequest* r
   command->footer(kSimulateExamples);
 }
 
+void add_info_options(CLI::App* command, larklane::tools::InfoRequest* request) {
+  command->add_flag("--options", request->options_only, "the options only");
+  command->add_flag("--json", request->json, "as JSON");
+  command
+      ->add_option(
+          "--peer", request->peer,
+          "by what pairs with this rank of the launcher, or a process of this host, go, and "
+          "why")
+      ->type_name("RANK|HOST")
+      ->excludes("--options");
+  command->footer(kInfoExamples);
+}
+
 /// @param rest  what follows the command's own words and the first `--`, which is part of them only
 /// before the program
 /// @return false after a message
@@ -357,9 +372,7 @@ int main(int argc, char** argv) {
   InfoRequest info_request;
   CLI::App* info_command =
       app.add_subcommand("info", "what this installation can do on this machine");
-  info_command->add_flag("--options", info_request.options_only, "the options only");
-  info_command->add_flag("--json", info_request.json, "as JSON");
-  info_command->footer(kInfoExamples);
+  add_info_options(info_command, &info_request);
 
   NoiseRequest noise_request;
   CLI::App* noise_command =

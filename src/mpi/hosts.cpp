@@ -18,12 +18,12 @@ std::unique_ptr<Hosts> Hosts::open() {
   return board ? std::unique_ptr<Hosts>(new Hosts(std::move(board))) : nullptr;
 }
 
-void Hosts::open_networks(const Config& config) {
+void Hosts::open_networks(const Config& config, const std::string& folder) {
   const bool is_free = config.provider == "auto";
   for (const std::string& option :
        is_free ? net::providers_between_hosts() : std::vector{config.provider}) {
     std::string reason;
-    auto fabric = net::open_fabric_named(config, option, &reason);
+    auto fabric = net::open_fabric_named(config, option, &reason, folder);
     if (!fabric) {
       log_info("between hosts: %s", reason.c_str());
       problem_ += (problem_.empty() ? "" : "; ") + reason;
@@ -41,11 +41,12 @@ void Hosts::open_networks(const Config& config) {
   if (!networks_.empty()) problem_.clear();
 }
 
-void Hosts::announce(const control::Address& name, const Config& config) {
+void Hosts::announce(const control::Address& name, const Config& config,
+                     const std::string& folder) {
   if (std::exchange(is_announced_, true)) return;
   own_.host = this_host();
   ::getrandom(own_.secret.data(), own_.secret.size(), 0);
-  open_networks(config);
+  open_networks(config, folder);
   if (problem_.empty()) {
     auto listener = control::RemoteListener::bind(name, config.control_interface, &problem_);
     if (listener) {

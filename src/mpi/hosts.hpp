@@ -27,8 +27,10 @@ class Hosts {
   /// Empty: the launcher's own name for the world is the same on all hosts.
   std::string world() const { return board_->world(); }
   /// Before the MPI's own initialisation: listen to other hosts, open what may join them, and say
-  /// so. Once. @param name  of this process on its host
-  void announce(const control::Address& name, const Config& config);
+  /// so. Once. @param name  of this process on its host @param folder  of providers; empty: our own
+  void announce(const control::Address& name, const Config& config, const std::string& folder = {});
+  /// Instead of it, for a process without an MPI. false: this launcher tells MPI programs only.
+  bool meet() { return board_->meet(); }
   /// After it, once. @param rank  own
   void learn(int ranks, int rank, const Config& config);
   bool has_learnt() const noexcept { return !cards_.empty(); }
@@ -52,7 +54,7 @@ class Hosts {
     std::string name;  ///< net::Limits::network
   };
   explicit Hosts(std::unique_ptr<LauncherBoard> board) : board_(std::move(board)) {}
-  void open_networks(const Config& config);
+  void open_networks(const Config& config, const std::string& folder);
   void name_the_absent() const;
   const HostCard* card_of(int rank) const;
 

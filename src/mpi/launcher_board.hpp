@@ -24,6 +24,9 @@ class LauncherBoard {
   /// Before the MPI's own initialisation. @param text  without blanks, kTextBytesMax at most
   /// @return false: nobody will see it
   virtual bool put(const std::string& text) = 0;
+  /// For a process that has no MPI: its part of that exchange. false: this launcher has none for
+  /// it.
+  virtual bool meet() { return false; }
   /// After it. @return by rank; empty: that one has put none, or nothing came within `wait_ns`
   virtual std::vector<std::string> get_all(int ranks, std::uint64_t wait_ns) = 0;
 

@@ -43,6 +43,8 @@ class PmiBoard final : public LauncherBoard {
     return is_good(ask("cmd=put kvsname=" + world_ + " key=larklane-" + rank_ + " value=" + text));
   }
 
+  bool meet() override { return ask("cmd=barrier_in").starts_with("cmd=barrier_out"); }
+
   std::vector<std::string> get_all(int ranks, std::uint64_t) override {
     std::vector<std::string> texts(static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks && !is_broken_; ++rank) {

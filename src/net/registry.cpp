@@ -107,10 +107,10 @@ Result<std::unique_ptr<Fabric>> open_fabric(std::string_view name, const FabricO
 }
 
 Result<std::unique_ptr<Fabric>> open_fabric_named(const Config& config, const std::string& option,
-                                                  std::string* reason) {
+                                                  std::string* reason, const std::string& folder) {
   const std::size_t colon = option.find(':');
   const std::string device = colon == std::string::npos ? std::string() : option.substr(colon + 1);
-  return open_fabric(option.substr(0, colon), fabric_options(config, device), reason);
+  return open_fabric(option.substr(0, colon), fabric_options(config, device), reason, folder);
 }
 
 std::vector<std::string> providers_between_hosts() {

@@ -29,7 +29,8 @@ Result<std::unique_ptr<Fabric>> open_fabric(std::string_view name, const FabricO
 
 /// The same, as option `provider` names it: NAME[:DEVICE].
 Result<std::unique_ptr<Fabric>> open_fabric_named(const Config& config, const std::string& option,
-                                                  std::string* reason);
+                                                  std::string* reason,
+                                                  const std::string& folder = {});
 
 /// Providers that may connect hosts, the fastest first. Without those that need a device of which
 /// this host has none.

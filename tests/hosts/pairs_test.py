@@ -6,6 +6,7 @@ Exit status: 0, 1 if a test failed, 77 if hosts can't be made here or the MPI is
 
 import argparse
 import contextlib
+import json
 import os
 import pathlib
 import signal
@@ -108,7 +109,19 @@ class Suite:
         return self.lost(folder, "link")
 
 
-CASES = (Suite.early, Suite.pull, Suite.chosen_by_itself, Suite.one_without_larklane, Suite.peers_killed, Suite.host_gone, Suite.link_down)
+    def explained(self, folder):
+        """`larklane info --peer`: one rank tells what all ranks' cards say, where the launcher shows them to programs without an MPI."""
+        command = [self.run_command[0], "info", "--json", "--peer", "1"]
+        outcome = self.hosts.run(self.mpi, 1, command, 60, {**OURS, "LARKLANE_PROVIDER": "auto"}, keep_logs_in=str(LOGS))
+        told = outcome.by_rank.get(0, "") if outcome.by_rank else ""
+        peer = json.loads(told)["peer"] if told.startswith("{") else {}
+        is_hydra = self.name.startswith("mpich")
+        where, goes_by = ("another host", "ofi") if is_hydra else ("not known", "not known")
+        good = peer.get("where") == where and peer.get("goes_by", "").startswith(goes_by) and not outcome.by_rank.get(1, "").strip()
+        return outcome.status == 0 and good and (not is_hydra or "both sides have it" in peer["reason"]), outcome
+
+
+CASES = (Suite.early, Suite.pull, Suite.explained, Suite.chosen_by_itself, Suite.one_without_larklane, Suite.peers_killed, Suite.host_gone, Suite.link_down)
 
 
 def main() -> int:
