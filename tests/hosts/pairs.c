@@ -4,8 +4,9 @@
 //   pull   the sender marks all, leaves the MPI, and the receiver starts and completes meanwhile
 //   mixed  all ranks with all, one round; and a message to each rank that it takes with wildcards
 //   lost   rounds between neighbours, on one host and across, until a peer is lost; those with
-//   other
-//          peers go on
+//          other peers go on
+//   silent across hosts a round stays half marked while both sides wait, until the way is lost;
+//          rounds on one host go on
 #include <errno.h>
 #include <fcntl.h>
 #include <mpi.h>
@@ -265,11 +266,55 @@ static void lost(void) {
   _exit(0);  // without the other host the MPI does not end in order
 }
 
+static double lose_while_waiting(MPI_Request* request) {
+  const double begin = now_s();
+  const int code = MPI_Wait(request, MPI_STATUS_IGNORE);
+  if (code == MPI_SUCCESS) fail("half a round is complete");
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length;
+  MPI_Error_string(code, text, &length);
+  printf("lost: %s\n", text);
+  return now_s() - begin;
+}
+
+// Four ranks, two on each host; 0 sends to 2.
+static void silent(unsigned char* buffer) {
+  Pair beside = open_pair(rank ^ 1);
+  const int is_sender = rank == 0, is_across = rank % 2 == 0;
+  MPI_Request across = MPI_REQUEST_NULL;
+  if (is_across) across = is_sender ? send_to(buffer, 2, 6) : receive_from(buffer, 0, 6);
+  int round = 0;
+  for (; round < 3; ++round) {
+    if (!is_round_whole(&beside, round)) fail("the peer on this host is lost");
+    if (!is_across) continue;
+    if (is_sender) fill(buffer, 1, round);
+    good(MPI_Start(&across), "Start");
+    if (is_sender) good(MPI_Pready_range(0, kPartitions - 1, across), "Pready_range");
+    good(MPI_Wait(&across, MPI_STATUS_IGNORE), "Wait");
+    check(buffer, 1, round, kBytes);
+  }
+  if (is_across) {
+    good(MPI_Start(&across), "Start");
+    if (is_sender) good(MPI_Pready_range(0, kPartitions / 2 - 1, across), "Pready_range");
+    printf("waits\n");
+    fflush(stdout);
+    printf("lost after %.1f s\n", lose_while_waiting(&across));
+    fflush(stdout);
+  }
+  for (const int end = round + kRoundsAfter; round < end; ++round)
+    if (!is_round_whole(&beside, round)) fail("the peer on this host is lost afterwards");
+  tell("went on", rank);
+  wait_to_be_told("went on", rank ^ 1);  // as in lost()
+  printf("went on\nok\n");
+  fflush(stdout);
+  _exit(0);
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (argc != 3) fail("usage: pairs early|pull|mixed|lost FOLDER");
+  if (argc != 3) fail("usage: pairs early|pull|mixed|lost|silent FOLDER");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   folder = argv[2];
   unsigned char* buffer = calloc(1, kBytes);
@@ -277,6 +322,7 @@ int main(int argc, char** argv) {
   if (strcmp(argv[1], "pull") == 0) pull(buffer);
   if (strcmp(argv[1], "mixed") == 0) mixed();
   if (strcmp(argv[1], "lost") == 0) lost();
+  if (strcmp(argv[1], "silent") == 0) silent(buffer);
   MPI_Finalize();
   printf("ok\n");
   return 0;
