@@ -1,8 +1,8 @@
 /* Measurements of a pair of ranks: plain MPI-4, native or under Larklane.
  *
- * The last line on standard output is {"samples": [...], "wrong": n}: every round's figure, and the
- * rounds whose payload or completion was wrong. Ranks 0 and 1 take part; warm-up rounds are not
- * reported.
+ * The last line on standard output (the last ones, one for each --at) is {"samples": [...],
+ * "wrong": n}: every round's figure, and the rounds whose payload or completion was wrong. Ranks 0
+ * and 1 take part; warm-up rounds are not reported.
  */
 #define _GNU_SOURCE
 #include "pair.h"
@@ -11,6 +11,7 @@
 #include <getopt.h>
 #include <limits.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +21,14 @@
 
 static const char usage[] =
     "usage: pair WHAT [options]\n"
-    "  latency   half round trip, ns           --way partitioned | persistent | isend | line\n"
+    "  latency   half round trip, ns           --way partitioned | persistent | isend | line |\n"
+    "            socket | asleep: a TCP connection of its own, asking all the time or not\n"
     "  exposed   last arrival - last ready, ns --way partitioned | persistent | join | threads\n"
     "  one-copy  the same of one partition, ns --way push | pull, no MPI\n"
     "  early     ns from the first of the partitions being ready to its arrival, the others held\n"
     "            (--way surprise: in one round of three)\n"
+    "  packets | doorbells   of an exposed round, both ranks, without the barrier: of the RDMA\n"
+    "            device, or of what doorbells.so counts that is preloaded\n"
     "  calls     ns above an empty call        --way pready | contended | marks | parrived\n"
     "            (--way marks: before the receiver has started: by attach no call copies)\n"
     "            ns above the library's call   --way isend | waitall\n"
@@ -47,7 +51,12 @@ static const char usage[] =
     "                   first, which is late; the second one shares its core with the receiver\n"
     "  --rounds N       measured rounds (1000)\n"
     "  --warmup N       rounds before them (10 percent)\n"
-    "  --live           keep a partitioned channel alive beside native calls\n";
+    "  --hold-us N      early: how long the others are held (300)\n"
+    "  --live           keep a partitioned channel alive beside native calls\n"
+    "  --at NAME=N,...  this point (bytes, partitions, rounds, warmup), then those of further "
+    "--at:\n"
+    "                   a line for each; what is not named stays\n"
+    "  --limit-s N      a point that takes longer ends the program (none)\n";
 
 int rank_of_this(void) {
   int rank;
@@ -129,107 +138,172 @@ void await_news(struct news* news, int round) {
   while (atomic_load(&news->round) != round) usleep(20);
 }
 
-static struct options parse(int argc, char** argv) {
-  struct options o = {"", "partitioned", 8, 1, 1, 0, 0, 1000, -1, 0};
-  enum { WAY = 1, BYTES, PARTITIONS, THREADS, LATE, BOUND, ROUNDS, WARMUP, LIVE, HELP };
+enum { POINTS_MAX = 64 };
+
+/* What is measured, one after the other. */
+struct plan {
+  struct options points[POINTS_MAX];
+  int count;
+  unsigned limit_s;
+};
+
+static void misused(const char* why) {
+  fprintf(stderr, "%s%s\n", usage, why);
+  exit(2);
+}
+
+/* The same but for what `text` says: "bytes=8,rounds=10". */
+static struct options changed(struct options o, char* text) {
+  static char* const names[] = {"bytes", "partitions", "rounds", "warmup", NULL};
+  char* value = NULL;
+  while (*text) {
+    const int name = getsubopt(&text, names, &value);
+    if (name < 0 || !value) misused("--at takes names with values");
+    if (name == 0)
+      o.bytes = (size_t)atoll(value);
+    else
+      *(int*[]){&o.partitions, &o.rounds, &o.warmup}[name - 1] = atoi(value);
+  }
+  return o;
+}
+
+static void check(struct options* o) {
+  if (o->partitions < 1 || o->threads < 1 || o->rounds < 1 ||
+      o->bytes % (size_t)o->partitions != 0 || o->partitions % o->threads != 0 ||
+      (o->bound && o->threads != 2))
+    misused("the bytes must be a multiple of the partitions, and these of the threads");
+  if (o->warmup < 0) o->warmup = o->rounds / 10 + 1;
+}
+
+enum {
+  WAY = 1,
+  BYTES,
+  PARTITIONS,
+  THREADS,
+  LATE,
+  ROUNDS,
+  WARMUP,
+  HOLD,
+  BOUND,
+  LIVE,
+  AT,
+  LIMIT,
+  HELP
+};
+
+/* Where an option's number is kept. */
+static int* number_of(struct options* o, int option) {
+  return (int*[]){
+      &o->partitions, &o->threads, &o->late_us, &o->rounds, &o->warmup, &o->hold_us}[option -
+                                                                                     PARTITIONS];
+}
+
+static void take(struct options* o, int option) {
+  if (option == WAY)
+    o->way = optarg;
+  else if (option == BYTES)
+    o->bytes = (size_t)atoll(optarg);
+  else if (option >= PARTITIONS && option <= HOLD)
+    *number_of(o, option) = atoi(optarg);
+  else if (option == BOUND)
+    o->bound = 1;
+  else if (option == LIVE)
+    o->live = 1;
+  else if (option == HELP) {
+    fputs(usage, stdout);
+    exit(0);
+  } else {
+    misused("");
+  }
+}
+
+static struct plan parse(int argc, char** argv) {
+  struct plan plan = {.count = 0};
+  struct options o = {"", "partitioned", 8, 1, 1, 0, 0, 1000, -1, 0, 300};
   static const struct option known[] = {{"way", 1, NULL, WAY},
                                         {"bytes", 1, NULL, BYTES},
                                         {"partitions", 1, NULL, PARTITIONS},
                                         {"threads", 1, NULL, THREADS},
                                         {"late-us", 1, NULL, LATE},
-                                        {"bound", 0, NULL, BOUND},
                                         {"rounds", 1, NULL, ROUNDS},
                                         {"warmup", 1, NULL, WARMUP},
+                                        {"hold-us", 1, NULL, HOLD},
+                                        {"bound", 0, NULL, BOUND},
                                         {"live", 0, NULL, LIVE},
+                                        {"at", 1, NULL, AT},
+                                        {"limit-s", 1, NULL, LIMIT},
                                         {"help", 0, NULL, HELP},
                                         {NULL, 0, NULL, 0}};
+  char* at[POINTS_MAX];
   int option;
   while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-    const long long value = optarg ? atoll(optarg) : 0;
-    switch (option) {
-      case WAY:
-        o.way = optarg;
-        break;
-      case BYTES:
-        o.bytes = (size_t)value;
-        break;
-      case PARTITIONS:
-        o.partitions = (int)value;
-        break;
-      case THREADS:
-        o.threads = (int)value;
-        break;
-      case LATE:
-        o.late_us = (int)value;
-        break;
-      case BOUND:
-        o.bound = 1;
-        break;
-      case ROUNDS:
-        o.rounds = (int)value;
-        break;
-      case WARMUP:
-        o.warmup = (int)value;
-        break;
-      case LIVE:
-        o.live = 1;
-        break;
-      case HELP:
-        fputs(usage, stdout);
-        exit(0);
-      default:
-        fputs(usage, stderr);
-        exit(2);
-    }
+    if (option == LIMIT)
+      plan.limit_s = (unsigned)atoi(optarg);
+    else if (option != AT)
+      take(&o, option);
+    else if (plan.count < POINTS_MAX)
+      at[plan.count++] = optarg;
+    else
+      misused("too many points");
   }
-  if (optind + 1 != argc || o.partitions < 1 || o.threads < 1 || o.rounds < 1 ||
-      o.bytes % (size_t)o.partitions != 0 || o.partitions % o.threads != 0 ||
-      (o.bound && o.threads != 2)) {
-    fputs(usage, stderr);
-    fputs("the bytes must be a multiple of the partitions, and these of the threads\n", stderr);
-    exit(2);
-  }
+  if (optind + 1 != argc) misused("one thing is measured");
   o.what = argv[optind];
-  if (o.warmup < 0) o.warmup = o.rounds / 10 + 1;
-  return o;
+  for (int i = 0; i < plan.count; ++i) plan.points[i] = changed(o, at[i]);
+  if (plan.count == 0) plan.points[plan.count++] = o;
+  for (int i = 0; i < plan.count; ++i) check(&plan.points[i]);
+  return plan;
 }
 
-int main(int argc, char** argv) {
-  const struct options options = parse(argc, argv);
-  int provided;
-  MPI_Init_thread(&argc, &argv, options.threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
-                  &provided);
-  int size;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (size != 2 || (options.threads > 1 && provided < MPI_THREAD_MULTIPLE)) {
-    fprintf(stderr, "pair: two ranks are needed, and MPI_THREAD_MULTIPLE for several threads\n");
+static void measure(const struct options* o) {
+  static const struct {
+    const char* name;
+    void (*measure)(const struct options*, struct samples*);
+  } all[] = {{"latency", measure_latency},   {"exposed", measure_exposed},
+             {"one-copy", measure_one_copy}, {"early", measure_early},
+             {"calls", measure_calls},       {"cost", measure_cost},
+             {"packets", count_packets},     {"doorbells", count_doorbells}};
+  struct samples samples = {calloc((size_t)o->rounds, sizeof(double)), 0, 0};
+  size_t which = 0;
+  while (which < sizeof all / sizeof *all && strcmp(o->what, all[which].name) != 0) ++which;
+  if (which == sizeof all / sizeof *all) {
+    fprintf(stderr, "pair: no measurement is called %s\n%s", o->what, usage);
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
-  struct samples samples = {calloc((size_t)options.rounds, sizeof(double)), 0, 0};
-  if (strcmp(options.what, "latency") == 0)
-    measure_latency(&options, &samples);
-  else if (strcmp(options.what, "exposed") == 0)
-    measure_exposed(&options, &samples);
-  else if (strcmp(options.what, "one-copy") == 0)
-    measure_one_copy(&options, &samples);
-  else if (strcmp(options.what, "early") == 0)
-    measure_early(&options, &samples);
-  else if (strcmp(options.what, "calls") == 0)
-    measure_calls(&options, &samples);
-  else if (strcmp(options.what, "cost") == 0)
-    measure_cost(&options, &samples);
-  else {
-    fprintf(stderr, "pair: no measurement is called %s\n%s", options.what, usage);
-    MPI_Abort(MPI_COMM_WORLD, 2);
-  }
+  all[which].measure(o, &samples);
   long wrong = 0;
   MPI_Reduce(&samples.wrong, &wrong, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
   if (rank_of_this() == 0) {
     printf("{\"samples\": [");
     for (int i = 0; i < samples.count; ++i) printf("%s%.1f", i ? ", " : "", samples.values[i]);
     printf("], \"wrong\": %ld}\n", wrong);
+    fflush(stdout);
   }
   free(samples.values);
+}
+
+enum { TIMED_OUT = 124 }; /* as timeout(1) has it */
+
+static void end_late(int signal) {
+  (void)signal;
+  _exit(TIMED_OUT);
+}
+
+int main(int argc, char** argv) {
+  const struct plan plan = parse(argc, argv);
+  const int threads = plan.points[0].threads;
+  int provided;
+  MPI_Init_thread(&argc, &argv, threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
+  int size;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (size != 2 || (threads > 1 && provided < MPI_THREAD_MULTIPLE)) {
+    fprintf(stderr, "pair: two ranks are needed, and MPI_THREAD_MULTIPLE for several threads\n");
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  signal(SIGALRM, end_late);
+  for (int i = 0; i < plan.count; ++i) {
+    alarm(plan.limit_s);
+    measure(&plan.points[i]);
+  }
   MPI_Finalize();
   return 0;
 }

@@ -18,7 +18,8 @@ struct options {
                   core with the receiver */
   int rounds;
   int warmup;
-  int live; /* keep a partitioned channel alive beside what is measured */
+  int live;    /* keep a partitioned channel alive beside what is measured */
+  int hold_us; /* early: between the first partition and the others */
 };
 
 /* Samples of one measurement, in the unit that the row names. */
@@ -56,6 +57,9 @@ void measure_latency(const struct options* options, struct samples* samples);
 void measure_exposed(const struct options* options, struct samples* samples);
 void measure_one_copy(const struct options* options, struct samples* samples);
 void measure_cost(const struct options* options, struct samples* samples);
+void measure_socket(const struct options* options, struct samples* samples);
+void count_packets(const struct options* options, struct samples* samples);
+void count_doorbells(const struct options* options, struct samples* samples);
 void measure_calls(const struct options* options, struct samples* samples);
 
 #endif

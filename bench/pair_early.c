@@ -7,7 +7,7 @@
 
 #include "pair.h"
 
-enum { TAG = 5, HOLD_US = 300 };
+enum { TAG = 5 };
 
 void measure_early(const struct options* o, struct samples* s) {
   const int sender = rank_of_this() == 0;
@@ -34,7 +34,7 @@ void measure_early(const struct options* o, struct samples* s) {
     if (sender) {
       const double ready = now_ns();
       MPI_Pready(0, request);
-      while (held && now_ns() < ready + HOLD_US * 1e3) {
+      while (held && now_ns() < ready + o->hold_us * 1e3) {
       }
       if (o->partitions > 1) MPI_Pready_range(1, o->partitions - 1, request);
       MPI_Wait(&request, MPI_STATUS_IGNORE);

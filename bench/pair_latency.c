@@ -75,6 +75,10 @@ void measure_latency(const struct options* o, struct samples* s) {
     measure_line(o, s);
     return;
   }
+  if (strcmp(o->way, "socket") == 0 || strcmp(o->way, "asleep") == 0) {
+    measure_socket(o, s);
+    return;
+  }
   struct ends e;
   make(o, &e);
   for (int round = -o->warmup; round < o->rounds; ++round) {

@@ -9,9 +9,11 @@ The rows are bench/rows.json; each is
    "claims": [["larklane", "other"], ["larklane", 10], ["larklane", "other", 0.125]]}
 
 `native MPI ...` and `larklane MPI ...` run bench/pair with these arguments on two ranks, words NAME=VALUE going into its environment;
-any other command runs as it is. `quantile` (default 0.5; or "mean"): which of its samples a run stands for. A claim compares a candidate with a
+with `hosts` before that, the ranks are on two hosts (tests/hosts/hosts.py). Any other command runs as it is. `quantile` (default 0.5; or "mean"): which of its samples a run stands for. A claim compares a candidate with a
 baseline, with a limit in the row's unit, or with a share of a baseline. A point may have `repetitions` of its own. `lenient`: contenders
-that may hang, of which the runs count that end.
+that may hang, of which the runs count that end. `guest_s`: the row is measured in a guest with an RDMA device (tests/rdma/guest.py), all its points
+in one boot of at most so many seconds, where each run of a contender answers them all: `{at}` in its command stands for the points, `--at bytes=8 --at ...`,
+and it prints a line for each. From where it ends too soon it is run again.
 
 A command is run once per turn and contender, from the repository's root, and prints as its last line {"samples": [numbers],
 "wrong": 0}: one sample of the turn is their median (or `quantile`), smaller is better; `wrong` counts rounds with a wrong payload or completion. A
@@ -33,7 +35,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp")]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp"), str(ROOT / "tests/rdma")]
+import guest  # noqa: E402
 import launch  # noqa: E402
 
 from larklane import stats  # noqa: E402
@@ -119,66 +122,147 @@ def context():
 def parse_output(text, quantile=0.5):
     """@return (sample, wrong) of a program's output. Raises ValueError if its last line is not what it should be."""
     lines = text.strip().splitlines()
-    result = json.loads(lines[-1]) if lines else {}
+    return parse_line(lines[-1] if lines else "{}", quantile)
+
+
+def parse_line(line, quantile):
+    result = json.loads(line)
     if not isinstance(result, dict) or not result.get("samples"):
         raise ValueError("the last line is not {\"samples\": [...], \"wrong\": n}")
     samples = result["samples"]
     return statistics.fmean(samples) if quantile == "mean" else stats.quantile(samples, quantile), int(result.get("wrong", 0))
 
 
+def split(command):
+    """@return (between hosts?, "native" or "larklane", the MPI, what follows) of a contender's command; no MPI: it is a command of its own"""
+    words = command.split()
+    across = words[0] == "hosts"
+    how, mpi, *arguments = words[across:] + [""]
+    return (across, how, mpi, arguments[:-1]) if how in ("native", "larklane") else (False, "", "", words)
+
+
 def words_of(command, timeout_s):
     """A contender's command as a list of words, launcher included."""
-    how, mpi, *arguments = command.split()
-    if how not in ("native", "larklane"):
+    across, how, mpi, arguments = split(command)
+    if not mpi:
         return command.split()
-    variables = [word for word in arguments if re.match(r"[A-Z_]+=", word)]
+    variables = [word for word in arguments if re.match(r"[A-Z]\w*=", word)]
     arguments = [word for word in arguments if word not in variables]
     start = ["python3", "tests/mp/launch.py", "--mpi", mpi, "-n", "2", "--timeout", str(timeout_s), "--"]
+    if across:
+        start = ["python3", "tests/hosts/hosts.py", "--mpi", mpi, "--ranks-per-host", "1", "--timeout", str(timeout_s)]
     larklane = ["build/release/bin/larklane", "run"] if how == "larklane" else []
     return [*start, "env", *variables, *larklane, f"build/release/bench/{launch.EVERY[mpi].program_folder()}/pair", *arguments]
 
 
-def run_once(command, parameters, timeout_s, quantile):
-    """One run of a contender. @return (sample or None, what was wrong or None)"""
-    words = words_of(command.format(**parameters), timeout_s)
+def run_words(words, timeout_s):
+    """@return (what it printed, why it did not end well or None)"""
     try:
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s + 10, check=False)
     except subprocess.TimeoutExpired:
-        return None, f"no end after {timeout_s} s"
-    if done.returncode:
-        why = done.stderr.strip()[-300:].replace(f"{ROOT}/", "")
-        return None, f"exit status {done.returncode}: {why}"
+        return "", f"no end after {timeout_s} s"
+    why = f"exit status {done.returncode}: " + done.stderr.strip()[-300:].replace(f"{ROOT}/", "")
+    return done.stdout, why if done.returncode else None
+
+
+def result_of(line, quantile):
+    """@return (sample or None, what was wrong or None) of a line that a run has printed"""
     try:
-        sample, wrong = parse_output(done.stdout, quantile)
+        sample, wrong = parse_output(line, quantile)
     except (ValueError, TypeError) as error:
         return None, str(error)
     return (None, f"{wrong} wrong rounds") if wrong else (sample, None)
 
 
-def measure(row, parameters, contenders, runner=run_once):
-    """All turns of one point. A contender that fails once is out: its figure would not count. One of the row's `lenient` has null for
-    a run that hangs, and is out if its first HOPELESS runs do, or all.
+def run_once(command, parameters, timeout_s, quantile):
+    """One run of a contender. @return (sample or None, what was wrong or None)"""
+    text, why = run_words(words_of(command.format(**parameters), timeout_s), timeout_s)
+    return (None, why) if why else result_of(text, quantile)
 
-    @return {"parameters", "series": {contender: samples in turn order}, "failed": {contender: why}}
+
+def at_word(parameters):
+    return "--at " + ",".join(assignments({name: value for name, value in parameters.items() if name != "repetitions"}))
+
+
+def run_together(command, points, timeout_s, quantile, runner=run_words):
+    """One run of a contender for several points; one more for those behind each point at which it ends. @return what run_once does, for each"""
+    found = []
+    while len(found) < len(points):
+        at = " ".join(at_word(parameters) for parameters in points[len(found) :])
+        text, why = runner(words_of(command.format(at=at), timeout_s), timeout_s)
+        lines = [line for line in text.splitlines() if line.startswith('{"samples"')][: len(points) - len(found)]
+        found += [result_of(line, quantile) for line in lines]
+        if len(found) < len(points):
+            found.append((None, why or "it says nothing of this point"))
+    return found
+
+
+def note(row, point, name, sample, why):
+    """A run of a contender at a point."""
+    plain = name.removesuffix("'")
+    if why and not (plain in row.get("lenient", ()) and HANG.match(why)):
+        point["failed"][plain] = why
+    point["series"][name].append(sample)
+    if point["series"][name] == [None] * HOPELESS:
+        point["failed"][plain] = why
+
+
+def measure_together(row, points, contenders, runner=run_together):
+    """All turns of these points, each run for all of them. A contender that fails once at a point is out there: its figure would not count. One of the row's
+    `lenient` has null for a run that hangs, and is out if its first HOPELESS runs do, or all.
+
+    @return [{"parameters", "series": {contender: samples in turn order}, "failed": {contender: why}}]
     """
-    series = {name: [] for name in stats.turns(contenders, 0)}
-    failed = {}
-    for turn in range(parameters.get("repetitions", row["repetitions"])):
+    found = [{"parameters": parameters, "series": {name: [] for name in stats.turns(contenders, 0)}, "failed": {}} for parameters in points]
+
+    def is_due(point, turn, name):
+        return turn < point["parameters"].get("repetitions", row["repetitions"]) and name.removesuffix("'") not in point["failed"]
+
+    for turn in range(max(parameters.get("repetitions", row["repetitions"]) for parameters in points)):
         for name in stats.turns(contenders, turn):
-            plain = name.removesuffix("'")
-            if plain not in failed:
-                sample, why = runner(row["contenders"][plain], parameters, row.get("timeout_s", 120), row.get("quantile", 0.5))
-                if why and not (plain in row.get("lenient", ()) and HANG.match(why)):
-                    failed[plain] = why
-                series[name].append(sample)
-                if series[name] == [None] * HOPELESS:
-                    failed[plain] = why
+            due = [point for point in found if is_due(point, turn, name)]
+            command = row["contenders"][name.removesuffix("'")]
+            options = (row.get("timeout_s", 120), row.get("quantile", 0.5))
+            results = runner(command, [point["parameters"] for point in due], *options) if due else []
+            for point, (sample, why) in zip(due, results):
+                note(row, point, name, sample, why)
+    for point in found:
+        drop_failed(point)
+    return found
+
+
+def drop_failed(point):
+    series, failed = point["series"], point["failed"]
     for name in (name for name, samples in series.items() if not any(sample is not None for sample in samples)):
         failed.setdefault(name.removesuffix("'"), "no run ends")
     for name in failed:
         series.pop(name, None)
         series.pop(name + "'", None)
-    return {"parameters": parameters, "series": series, "failed": failed}
+
+
+def measure(row, parameters, contenders, runner=run_once):
+    """The same of one point."""
+    return measure_together(row, [parameters], contenders, lambda command, points, *options: [runner(command, points[0], *options)])[0]
+
+
+INSIDE = "point of a row: "
+
+
+def measure_in_guest(row, points, contenders):
+    """measure_together() in one boot of a guest. Raises RuntimeError"""
+    here = {**row, "points": points, "contenders": {name: row["contenders"][name] for name in contenders}}
+    text = f"python3 scripts/bars.py --inside {shlex.quote(json.dumps(here))}"
+    [result] = guest.boot([guest.Command(row["row"], text, row["guest_s"])], folder=ROOT).results
+    found = [json.loads(line.removeprefix(INSIDE)) for line in result.output.splitlines() if line.startswith(INSIDE)]
+    if result.status or len(found) != len(points):
+        raise RuntimeError(f"{row['row']}: in the guest: status {result.status}: {result.output[-1000:]}")
+    return found
+
+
+def inside(row):
+    """What is done in the guest."""
+    for point in measure_together(row, row["points"], list(row["contenders"])):
+        print(INSIDE + json.dumps(point), flush=True)
 
 
 def paired(first, second):
@@ -214,8 +298,11 @@ def judge(row, point):
 def available(row):
     """Contenders whose program is here; the others are named."""
     found = {}
+    if "guest_s" in row and (why := guest.problem()):
+        print(f"  {row['row']}: left out, {why}")
+        return []
     for name, command in row["contenders"].items():
-        mpi = command.split()[1]
+        mpi = split(command)[2]
         if mpi in launch.EVERY and not launch.EVERY[mpi].installed():
             print(f"  {row['row']}: {name} left out, {launch.EVERY[mpi].title} is not installed")
             continue
@@ -229,7 +316,17 @@ def available(row):
 
 def measured_and_judged(row, parameters, contenders, runner=run_once):
     """@return a point of a record"""
-    point = measure(row, parameters, contenders, runner)
+    return judged(row, measure(row, parameters, contenders, runner))
+
+
+def all_measured(row, points, contenders):
+    """@return the points of a record, one after the other"""
+    if points and "guest_s" in row:
+        return (judged(row, point) for point in measure_in_guest(row, points, contenders))
+    return (measured_and_judged(row, parameters, contenders) for parameters in points)
+
+
+def judged(row, point):
     point["summary"] = {name: stats.summary([sample for sample in samples if sample is not None]) for name, samples in point["series"].items()}
     point["verdicts"] = judge(row, point)
     return point
@@ -241,13 +338,12 @@ def run_row(row, about):
     record = json.loads(kept.read_text()) if kept.exists() else {**about, "row": row["row"], "unit": row["unit"], "points": []}
     done = [point["parameters"] for point in record["points"]]
     contenders = available(row)
-    for parameters in row["points"]:
-        if parameters not in done and contenders:
-            point = measured_and_judged(row, parameters, contenders)
-            record["points"].append(point)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_text(json.dumps(record, indent=1))
-            show(row, point)
+    missing = [parameters for parameters in row["points"] if parameters not in done and contenders]
+    for point in all_measured(row, missing, contenders):
+        record["points"].append(point)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(record, indent=1))
+        show(row, point)
     return record
 
 
@@ -263,11 +359,12 @@ def run_again(row, about, at=None):
             return set(shlex.split(at)) <= set(assignments(point["parameters"]))
         return any(verdict["verdict"] == "too noisy" for verdict in point["verdicts"])
 
-    chosen = [number for number, point in enumerate(record["points"] if record else ()) if is_chosen(point)]
-    for number in chosen:
-        before = record["points"][number]
+    def more(before):
         count = (1 if at and "again" in before else AGAIN) * max(len(samples) for samples in before["series"].values())
-        point = measured_and_judged(row, {**before["parameters"], "repetitions": count}, contenders)
+        return {**before["parameters"], "repetitions": count}
+
+    chosen = [number for number, point in enumerate(record["points"] if record else ()) if is_chosen(point)]
+    for number, point in zip(chosen, all_measured(row, [more(record["points"][number]) for number in chosen], contenders)):
         record["points"][number] = {**point, "again": {"commit": about["commit"], "measured": about["measured"]}}
         show(row, point)
         (RECORDS / name).write_text(json.dumps(record, indent=1) + "\n")
@@ -343,7 +440,11 @@ def main():
     parser.add_argument("--again", action="store_true", help=f"only points at which a claim was too noisy, {AGAIN} times as often; they replace those")
     parser.add_argument("--at", metavar="TEXT", help='with --again: these points instead, whatever was found there, no more often if it was again ("bytes=1048576 partitions=8"; what has blanks in quotes of its own)')
     parser.add_argument("--fresh", action="store_true", help="forget what an interrupted run has measured")
+    parser.add_argument("--inside", metavar="ROW", type=json.loads, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.inside:
+        inside(arguments.inside)
+        return 0
     if arguments.at and not arguments.again:
         parser.error("--at goes with --again")
     if not ROWS.exists():

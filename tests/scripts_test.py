@@ -463,6 +463,35 @@ def test_lenient_with_hangs_only():
     assert apart["verdicts"][0]["verdict"] == "no turn in which both end", apart
 
 
+def test_together():
+    """A run answers several points; the one at which it ends has no figure, those behind it have those of one more run."""
+    asked = []
+
+    def runner(words, timeout_s):
+        asked.append([int(word.split("=")[1]) for word in words if word.startswith("bytes=")])
+        lines = [f'{{"samples": [{size}], "wrong": {int(size == 4)}}}' for size in asked[-1]]
+        stops = asked[-1].index(2) if 2 in asked[-1] else len(lines)
+        return "banner\n" + "\n".join(lines[:stops]), "exit status 124: " if stops < len(lines) else None
+
+    points = [{"bytes": size, "repetitions": 3} for size in (1, 2, 3, 4)]
+    found = bars.run_together("program {at}", points, 1, 0.5, runner)
+    assert found == [(1, None), (None, "exit status 124: "), (3, None), (None, "1 wrong rounds")] and asked == [[1, 2, 3, 4], [3, 4]]
+
+    row = {"margin": 0.0, "repetitions": 2, "contenders": {"x": "program {at}", "y": "other {at}"}, "claims": [], "lenient": ["y"]}
+    found = bars.measure_together(row, [{"bytes": 1}, {"bytes": 2}, {"bytes": 4}], ["x", "y"], lambda *arguments: bars.run_together(*arguments, runner))
+    assert [point["series"] for point in found] == [{"x": [1, 1], "y": [1, 1], "x'": [1, 1]}, {}, {}]
+    assert set(found[1]["failed"]) == {"x", "y"} and found[2]["failed"]["y"] == "1 wrong rounds"
+
+
+def test_places():
+    """Where a contender's ranks are."""
+    assert bars.split("hosts larklane mpich5 A=b early") == (True, "larklane", "mpich5", ["A=b", "early"])
+    assert bars.split("python3 native x") == (False, "", "", ["python3", "native", "x"])
+    here, across = (bars.words_of(f"{where}native openmpi5 OMPI_MCA_pml=ucx early", 9) for where in ("", "hosts "))
+    assert here[:2] == ["python3", "tests/mp/launch.py"] and across[:2] == ["python3", "tests/hosts/hosts.py"]
+    assert here[-4:] == across[-4:] == ["env", "OMPI_MCA_pml=ucx", "build/release/bench/openmpi5/pair", "early"]
+
+
 def test_again():
     """Points that were too noisy, or are chosen, are measured four times as often; the others stay."""
     row = {"row": "r", "margin": 0.0, "repetitions": 5, "contenders": {"a": "a", "b": "b"}, "claims": [["a", "b"]]}
