@@ -14,6 +14,7 @@ namespace larklane::control {
 namespace {
 
 constexpr int kRetryMs = 5;
+constexpr int kRestMs = 1;  // until a queue is the helper's again that nobody else serves any more
 constexpr std::uint64_t kDrainNsMax = 2'000'000'000;  // of the destructor
 /// Far above what a socket buffer holds: only a peer that is alive and sends on and on reaches it.
 constexpr int kDrainReadsMax = 65536;
@@ -50,6 +51,7 @@ void PlaneImpl::run() {
 }
 
 int PlaneImpl::timeout_ms() const {
+  if (watches_.has_resting()) return kRestMs;
   const bool is_waiting = !retrying_.empty() || !is_listening_ || watches_.must_poll() ||
                           is_ending_.load(std::memory_order_acquire);  // acquire: as in run()
   if (is_waiting) return kRetryMs;

@@ -20,6 +20,9 @@ class Watched {
   virtual int fd() const noexcept = 0;
   /// Before each sleep. False: do not sleep, call serve() at once.
   virtual bool before_sleep() = 0;
+  /// Threads of the application have looked after it since the helper last asked, or served it:
+  /// then no event is wanted, of which each would wake the helper beside them. It asks again soon.
+  virtual bool is_served_by_others() { return false; }
   /// There may be something. Leaves nothing that before_sleep() would not find.
   virtual void serve() = 0;
   /// While it is on: when on_time() is due, by now_ns(). kNever: not at all.

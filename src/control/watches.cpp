@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "base/log.hpp"
 
@@ -45,11 +46,9 @@ void Watches::remove(Watched& watched) {
                                [&](const auto& entry) { return entry->watched == &watched; });
   if (at == entries_.end()) return;
   Entry& entry = **at;
-  if (entry.is_armed) {
-    disarm(entry);
-    // relaxed: nothing is published through kArmed, and the helper alone changes it
-    watched.state_.fetch_and(~Watched::kArmed, std::memory_order_relaxed);
-  }
+  disarm(entry);
+  // relaxed: nothing is published through kArmed, and the helper alone changes it
+  watched.state_.fetch_and(~Watched::kArmed, std::memory_order_relaxed);
   watched.bell_ = -1;
   entry.watched = nullptr;  // out of entries_ when nobody goes through them
 }
@@ -73,8 +72,21 @@ bool Watches::arm(Entry& entry) {
 }
 
 void Watches::disarm(Entry& entry) {
-  control::unwatch(epoll_, entry.watched->fd());
-  entry.is_armed = false;
+  if (entry.is_armed) control::unwatch(epoll_, entry.watched->fd());
+  entry.is_armed = entry.is_resting = false;
+}
+
+bool Watches::rests(Entry& entry) {
+  Watched& watched = *entry.watched;
+  const bool was_resting = std::exchange(entry.is_resting, false);
+  // acquire: pairs with turn_on() acq_rel
+  if (watched.state_.load(std::memory_order_acquire) == 0) return false;
+  if (!watched.is_served_by_others() || !is_on(entry)) return false;
+  if (was_resting) return entry.is_resting = true;
+  disarm(entry);
+  // acq_rel: as in arm()
+  watched.state_.fetch_or(Watched::kArmed, std::memory_order_acq_rel);
+  return entry.is_resting = true;
 }
 
 bool Watches::is_on(Entry& entry) {
@@ -90,7 +102,7 @@ bool Watches::is_on(Entry& entry) {
 std::uint64_t Watches::next_time_ns() const noexcept {
   std::uint64_t next = Watched::kNever;
   for (const auto& entry : entries_)
-    if (entry->watched != nullptr && entry->is_armed)
+    if (entry->watched != nullptr && (entry->is_armed || entry->is_resting))
       next = std::min(next, entry->watched->next_time_ns());
   return next;
 }
@@ -99,7 +111,7 @@ void Watches::on_time(std::uint64_t now_ns) {
   // by index: it may add and remove
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = *entries_[i];
-    if (entry.watched == nullptr || !entry.is_armed) continue;
+    if (entry.watched == nullptr || !(entry.is_armed || entry.is_resting)) continue;
     if (entry.watched->next_time_ns() <= now_ns && is_on(entry)) entry.watched->on_time(now_ns);
   }
 }
@@ -107,11 +119,16 @@ void Watches::on_time(std::uint64_t now_ns) {
 bool Watches::before_sleep() {
   take_added();
   bool may_sleep = true;
-  must_poll_ = false;
+  must_poll_ = has_resting_ = false;
   // by index: serve() may add and remove
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = *entries_[i];
-    if (entry.watched == nullptr || (!entry.is_armed && !arm(entry))) continue;
+    if (entry.watched == nullptr) continue;
+    if (rests(entry)) {
+      has_resting_ = true;
+      continue;
+    }
+    if (!entry.is_armed && !arm(entry)) continue;
     if (entry.watched->before_sleep()) continue;
     if (entry.watched != nullptr) serve(entry);
     may_sleep = false;

@@ -12,9 +12,10 @@ namespace larklane::control {
 
 // Thread safety: single-owner (the helper), but for add(), which is thread-safe.
 // Invariants:
-// 1. kArmed is set exactly while the descriptor is in the epoll set or is being put there, and only
-// the helper changes it.
-// 2. The helper goes to sleep only after before_sleep() of every armed one has said true.
+// 1. kArmed is set exactly while the descriptor is in the epoll set or is being put there, or it
+// rests, and only the helper changes it.
+// 2. The helper goes to sleep only after before_sleep() of every armed one has said true, and where
+// one rests, for a moment only.
 // 3. turn_on() rings whenever it is the first use and has found kArmed unset.
 //
 // No wake-up is lost. All uses and kArmed lie in one word, whose changes have one order. Take a
@@ -26,7 +27,8 @@ namespace larklane::control {
 // helper, awake again, looks anew. If the look comes first and left kArmed set, the helper sleeps
 // on the descriptor by 2, so nobody has to ring: when something comes, it wakes, and tries to
 // exchange "armed, no use" for 0. That fails if the turn_on() has come by then, and it serves; if
-// it succeeds, a later turn_on() finds kArmed unset.
+// it succeeds, a later turn_on() finds kArmed unset. One that rests is looked at anew after a
+// moment, which is as good as something that comes.
 class Watches {
  public:
   Watches(int epoll) noexcept : epoll_(epoll) {}
@@ -46,14 +48,19 @@ class Watches {
   void end_of_batch() { removed_.clear(); }
   /// One of those that are on can't be slept on.
   bool must_poll() const noexcept { return must_poll_; }
+  /// One of those that are on is served by others.
+  bool has_resting() const noexcept { return has_resting_; }
 
  private:
   struct Entry {
     Watched* watched;  // null: removed
     bool is_armed = false;
+    bool is_resting = false;
     Source source{SourceKind::watched, this};
   };
 
+  /// It is on, and others serve it: its descriptor is not slept on meanwhile.
+  bool rests(Entry& entry);
   /// False: it is off, or can't be slept on.
   bool arm(Entry& entry);
   void disarm(Entry& entry);
@@ -69,7 +76,7 @@ class Watches {
   int epoll_;
   std::mutex mutex_;
   std::vector<Watched*> added_;  // guarded by mutex_
-  bool must_poll_ = false;
+  bool must_poll_ = false, has_resting_ = false;
   std::vector<std::unique_ptr<Entry>> entries_;
   std::vector<std::unique_ptr<Entry>> removed_;
 };

@@ -57,7 +57,14 @@ class NetLane final : public net::Receiver, public control::Watched {
   // control::Watched
   int fd() const noexcept override { return fd_; }
   bool before_sleep() override { return vci_->arm(); }
-  void serve() override { (void)vci_->progress(); }
+  bool is_served_by_others() override {
+    const std::uint64_t turns = vci_->turns();
+    return std::exchange(turns_, turns) != turns;
+  }
+  void serve() override {
+    (void)vci_->progress();
+    turns_ = vci_->turns();
+  }
   std::uint64_t next_time_ns() const noexcept override {
     return keeper_ != nullptr ? next_time_ns_ : kNever;
   }
@@ -73,6 +80,7 @@ class NetLane final : public net::Receiver, public control::Watched {
   vci::Vci* vci_ = nullptr;
   LinkKeeper* keeper_ = nullptr;
   std::uint64_t next_time_ns_ = 0;  // the helper's
+  std::uint64_t turns_ = 0;         // that the helper has seen
   int fd_ = -1;
   std::vector<NetRecv*> slots_;  ///< this and the next two: with the lane's lock held
   NetRecv** slot_table_ = nullptr;

@@ -88,6 +88,12 @@ class Vci final {
   /// Before a sleep on wait_fd(). False: do not sleep, call progress().
   bool arm();
 
+  /// Of whoever makes progress, or tries to.
+  std::uint64_t turns() const noexcept {
+    return counters_.polls.load(std::memory_order_relaxed) +  // relaxed: statistics
+           contended_.load(std::memory_order_relaxed);
+  }
+
   VciCounts counts() const noexcept;
 
  private:

@@ -67,6 +67,24 @@ class Queue : public Watched {
   std::uint64_t armings_ = 0;
 };
 
+/// One that threads of the application poll, too, and that says so. Thread safety: thread-safe.
+class PolledQueue : public Queue {
+ public:
+  bool is_served_by_others() override {
+    // relaxed: a number
+    return std::exchange(seen_, polls_.load(std::memory_order_relaxed)) !=
+           polls_.load(std::memory_order_relaxed);
+  }
+  void poll() {
+    polls_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a number
+    take();
+  }
+
+ private:
+  std::uint64_t seen_ = 0;  // the helper's
+  std::atomic<std::uint64_t> polls_{0};
+};
+
 class WatchTest : public ControlTest {
  protected:
   /// Returns when the helper has fallen asleep again, as far as anybody can tell.
@@ -292,25 +310,25 @@ TEST_F(WatchTest, WhatIsOffHasNoTime) {
 /// Rounds that open and close again and again, by several threads: whoever has one open and an item
 /// in the queue must not wait for ever. Sometimes the thread polls by itself, as a waiting one
 /// does.
-TEST_F(WatchTest, NoWakeUpIsLost) {
+template <class Queue>
+void expect_none_lost(Plane& plane, std::uint32_t rounds, void (*poll)(Queue&)) {
   constexpr int kThreads = 3;
-  constexpr std::uint32_t kRounds = 4000;
   constexpr int kQueues = 2;
   Queue queues[kQueues];
-  for (Queue& queue : queues) ASSERT_TRUE(plane_->watch(queue).ok());
+  for (Queue& queue : queues) ASSERT_TRUE(plane.watch(queue).ok());
   std::atomic<bool> is_lost{false};
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       std::uint32_t random = 12345U + static_cast<std::uint32_t>(t);
       // relaxed: a flag that ends the test
-      for (std::uint32_t i = 0; i < kRounds && !is_lost.load(std::memory_order_relaxed); ++i) {
+      for (std::uint32_t i = 0; i < rounds && !is_lost.load(std::memory_order_relaxed); ++i) {
         random = random * 1664525U + 1013904223U;
         Queue& queue = queues[(random >> 16) % kQueues];
         queue.turn_on();
         const std::uint64_t before = queue.served();
         queue.add();
-        if ((random >> 20) % 4 == 0) queue.take();
+        if ((random >> 20) % 4 == 0) poll(queue);
         if (!queue.wait_for(before + 1)) is_lost.store(true, std::memory_order_relaxed);
         queue.turn_off();
         if ((random >> 24) % 4 == 0) queue.add();  // comes when nobody waits
@@ -320,7 +338,38 @@ TEST_F(WatchTest, NoWakeUpIsLost) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_FALSE(is_lost.load(std::memory_order_relaxed));  // relaxed: joined
-  for (Queue& queue : queues) plane_->unwatch(queue);
+  for (Queue& queue : queues) plane.unwatch(queue);
+}
+
+TEST_F(WatchTest, NoWakeUpIsLost) {
+  expect_none_lost<Queue>(*plane_, 4000, [](Queue& queue) { queue.take(); });
+}
+
+TEST_F(WatchTest, NoWakeUpIsLostBesideThreadsThatPoll) {
+  expect_none_lost<PolledQueue>(*plane_, 1000, [](PolledQueue& queue) { queue.poll(); });
+}
+
+TEST_F(WatchTest, WhatOthersServeWakesTheHelperOnceInAWhile) {
+  constexpr int kItems = 2000;
+  PolledQueue queue;
+  ASSERT_TRUE(plane_->watch(queue).ok());
+  queue.turn_on();
+  queue.poll();
+  const std::uint64_t before = wakeups();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kItems; ++i) {
+    queue.add();
+    for (int turn = 0; turn < 10; ++turn) queue.poll();
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  // once in a millisecond, and now and then it finds one before the thread does
+  EXPECT_LE(static_cast<double>(wakeups() - before), 2 * took.count() + 20);
+  const std::uint64_t served = queue.served();
+  queue.add();  // and nobody polls any more
+  EXPECT_TRUE(queue.wait_for(served + 1));
+  queue.turn_off();
+  plane_->unwatch(queue);
 }
 
 }  // namespace
