@@ -16,7 +16,7 @@
 #include "net/shm/segment.hpp"
 #include "part/deadline.hpp"
 #include "part/engine.hpp"
-#include "part/learner.hpp"
+#include "part/learning.hpp"
 #include "part/records.hpp"
 #include "part/round_watch.hpp"
 #include "part/shared_copy.hpp"
@@ -246,7 +246,6 @@ class SendChannel final : public SendRequest {
   friend class Moving<SendChannel>;
   void mark_further(const Cell& cell, std::size_t partition, std::uint64_t old) override;
   void plan_ahead();
-  void learn();
   Status push_or_mark(std::uint32_t partition);
   bool push_past_slot(std::uint32_t partition);
   bool receiver_is_gone() const noexcept;
@@ -277,15 +276,7 @@ class SendChannel final : public SendRequest {
   SendSide<RealPlatform> side_;
   SharedCopy<RealPlatform> shared_copy_;
   Wire wire_;
-  /// Policy `learned`.
-  struct Learning {
-    control::Plane& plane;
-    Cells cells;
-    std::vector<std::uint32_t> base;  ///< first partition of each group
-    Learner learner;
-    RoundWatch watch;
-  };
-  std::unique_ptr<Learning> learning_;
+  std::unique_ptr<Learning> learning_;  // policy `learned`
   /// Policy `timer`.
   struct Timed {
     TimedMarks<RealPlatform> marks;

@@ -33,10 +33,9 @@ SendChannel::SendChannel(Parts parts)
     timed_.reset(new Timed{{side_.block(), parts.shape.words_max, after},
                            {side_.block(), parts.shape.words_max, after}});
   if (parts.learns_on == nullptr) return;
-  const Cells cells(parts.shape.partitions);
-  Learner learner(parts.shape.partitions, partition_bytes_, cells.firsts(parts.boundaries), id_);
-  learning_.reset(new Learning{*parts.learns_on, cells, std::move(parts.boundaries),
-                               std::move(learner), RoundWatch(cells, partition_bytes_)});
+  learning_ =
+      std::make_unique<Learning>(*parts.learns_on, Learning::Medium::copies, parts.shape.partitions,
+                                 partition_bytes_, std::move(parts.boundaries), id_);
 }
 
 Status SendChannel::start() {
@@ -68,27 +67,12 @@ Status SendChannel::start() {
 
 /// The groups of the rounds after the one that is started.
 void SendChannel::plan_ahead() {
-  const Learner::Turn turn = learning_->learner.turn();
-  watch_ = turn.is_sampled ? &learning_->watch : nullptr;
-  if (watch_ != nullptr) watch_->begin();
-  if (!turn.has_changed) return;
-  const Learner& learner = learning_->learner;
-  const std::vector<std::uint32_t> boundaries =
-      learner.is_at_base() ? learning_->base : learning_->cells.boundaries(learner.firsts());
-  (void)side_.choose(boundaries);  // the block was made for any
+  watch_ = learning_->start() ? &learning_->watch() : nullptr;
+  const auto boundaries = learning_->changed_groups();
+  if (!boundaries) return;
+  (void)side_.choose(*boundaries);  // the block was made for any
   log_info("%s to %s: %zu groups after round %llu", describe(args_, Kind::send).c_str(),
-           args_.peer.c_str(), boundaries.size(), static_cast<unsigned long long>(round()));
-}
-
-/// From the sampled round that is over.
-void SendChannel::learn() {
-  if (!side_.complete(round())) return;  // it has failed
-  auto seen = learning_->watch.seen();
-  if (!seen) return;
-  if (auto study = learning_->learner.see(std::move(*seen)))
-    learning_->plane.post([study] {
-      if (study.use_count() > 1) study->run();  // the channel is still there
-    });
+           args_.peer.c_str(), boundaries->size(), static_cast<unsigned long long>(round()));
 }
 
 Status SendChannel::pready(std::int32_t first, std::int32_t count) {
@@ -186,7 +170,8 @@ void SendChannel::on_fail(Status status, std::string text) {
 }
 
 void SendChannel::finish() {
-  if (watch_ != nullptr && active()) learn();
+  // One that is not complete has failed.
+  if (watch_ != nullptr && active() && side_.complete(round())) learning_->end();
   // relaxed: the caller orders its own calls.
   open_slots_.store(0, std::memory_order_relaxed);
   open_words(0);
