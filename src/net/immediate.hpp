@@ -41,6 +41,9 @@ inline constexpr std::uint32_t kCellsMax = 256;
 // A token is the first cell and, in its low half, how many follow it. Where that goes beyond
 // kCellsMax cells it names no run: some of these are the notices.
 
+/// To a sender: its receiver wants what is held back. No token of decode_token().
+inline constexpr std::uint16_t kDemandToken = 0xfefe;
+
 /// What a token says. `is_notice`: a run that begins at run.first is ready; run.count is 0.
 struct Token {
   Run run;
@@ -75,6 +78,8 @@ constexpr std::optional<Token> decode_token(std::uint16_t token) noexcept {
   if (token == notice_token(cell)) return Token{{cell, 0}, true};
   return std::nullopt;
 }
+
+static_assert(!decode_token(kDemandToken));
 
 constexpr std::uint32_t make_immediate(std::uint16_t channel_slot, std::uint16_t token) noexcept {
   return std::uint32_t{channel_slot} << 16 | token;

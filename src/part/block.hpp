@@ -29,7 +29,7 @@ struct RealPlatform {
 namespace word_state {
 inline constexpr std::uint64_t kOpen = std::uint64_t{1} << 32;
 inline constexpr std::uint64_t kExpired = std::uint64_t{1} << 33;
-inline constexpr int kTagShift = 34;
+inline constexpr int kTagShift = 34, kTagBits = 64 - kTagShift;
 
 constexpr std::uint64_t fresh(std::uint64_t round) noexcept { return round << kTagShift; }
 constexpr bool of_round(std::uint64_t state, std::uint64_t round) noexcept {

@@ -193,13 +193,13 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   if (is_down(**peer)) return Errc::kPeerDown;
 
   if (uses_network(*(*peer)->peer)) {
-    // What others of a group hold back is asked for in shared memory only (ADR 0012).
-    if (policy->kind == Policy::Kind::learned || policy->kind == Policy::Kind::timer)
-      policy->kind = Policy::Kind::none;
+    const GroupRules rules{policy->kind == Policy::Kind::learned, policy->deadline_ns(),
+                           std::max(config_.demand_after_ns, policy->deadline_ns())};
     auto channel =
         network_->send_init(args, *peer,
                             policy->boundaries(static_cast<std::uint32_t>(args.partitions),
-                                               args.count * args.type->size_bytes()));
+                                               args.count * args.type->size_bytes()),
+                            rules, plane_.get());
     if (channel) note_network_peer(**peer, args, Kind::send);
     return channel;
   }
@@ -338,7 +338,6 @@ void EngineImpl::note_network_peer(PeerState& peer, const InitArgs& args, Kind k
   ++peer.channels;
   peer.provider = network_->limits().provider;
   peer.policy = args.policy.empty() ? config_.policy : args.policy;
-  if (peer.policy == "learned" || peer.policy.starts_with("timer")) peer.policy += " (as none)";
   log_info("%s with %s: %s", describe(args, kind).c_str(), args.peer.c_str(),
            peer.provider.c_str());
 }

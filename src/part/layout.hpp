@@ -55,11 +55,6 @@ struct Root {
   std::uint32_t word_count;
 };
 
-/// What a mark needs of a group that is larger than a word. full 0: it is not larger.
-struct LeafGroup {
-  std::uint32_t root, first_word, full;
-};
-
 /// Where a partition's mark is.
 struct Cell {
   std::uint32_t word;
@@ -87,12 +82,6 @@ class Layout {
   const std::vector<Word>& words() const noexcept { return words_; }
   const std::vector<Root>& roots() const noexcept { return roots_; }
   const std::vector<Cell>& cells() const noexcept { return cells_; }
-  /// The group that begins at partition `first`.
-  LeafGroup leaf_group(std::uint32_t first) const noexcept {
-    const std::uint32_t root = words_[cells_[first].word].root;
-    if (root == kNoRoot) return {0, 0, 0};
-    return {root, roots_[root].first_word, low_mask(roots_[root].word_count)};
-  }
   /// Does any partition wait for another one?
   bool has_groups() const noexcept { return has_groups_; }
 

@@ -5,12 +5,15 @@
 #include <vector>
 
 #include "net/immediate.hpp"
+#include "part/layout.hpp"
 
 namespace larklane::part {
 
 /// The same groups, each a number of whole cells, and none larger than a layout leaves whole,
-/// unless it is one cell. @param wanted  first partition of each group
+/// unless it is one cell. @param wanted  first partition of each group @param most  partitions of
+/// one
 std::vector<std::uint32_t> cell_boundaries(std::uint32_t partitions,
-                                           const std::vector<std::uint32_t>& wanted);
+                                           const std::vector<std::uint32_t>& wanted,
+                                           std::uint32_t most = kGroupPartitionsMax);
 
 }  // namespace larklane::part

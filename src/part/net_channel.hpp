@@ -21,6 +21,9 @@
 #include "net/provider.hpp"
 #include "part/arrival.hpp"
 #include "part/channel.hpp"
+#include "part/deadline.hpp"
+#include "part/learning.hpp"
+#include "part/net_demand.hpp"
 #include "part/net_links.hpp"
 #include "part/net_records.hpp"
 #include "part/net_words.hpp"
@@ -199,9 +202,12 @@ class NetSend final : public SendRequest, public NetHalf {
     PrivateBlock block;
     std::vector<std::uint32_t> boundaries;
     NetBuffer buffer;
-    NetWords words;  ///< credit and FINs
+    NetWords words;  ///< credit, demand and FINs
     NetPath path;
     Counters* counters;
+    GroupRules rules{};
+    std::optional<std::uint16_t> demand_slot{};
+    control::Plane* learns_on = nullptr;  ///< policy `learned`
   };
   explicit NetSend(Parts parts);
 
@@ -213,6 +219,14 @@ class NetSend final : public SendRequest, public NetHalf {
   std::string error_text() const override { return failure_.text(); }
 
   void on_accept(const record::NetAccept& accept);
+  /// An immediate with its slot. On whoever polls.
+  void on_demand();
+  std::optional<std::uint16_t> demand_slot() const noexcept { return demand_slot_; }
+  /// The receiver has closed, and has sent so many. relaxed, twice: guarded by the network's mutex.
+  void await_demands(std::uint32_t count) noexcept { demands_awaited_ = count; }
+  bool has_heard_all() const noexcept {
+    return demands_heard_.load(std::memory_order_relaxed) == demands_awaited_;
+  }
   record::NetInit init_record() const;
   const InitArgs& args() const noexcept { return args_; }
   const NetWords& words() const noexcept { return net_words_; }
@@ -233,12 +247,17 @@ class NetSend final : public SendRequest, public NetHalf {
   };
   void mark_further(const Cell& cell, std::size_t partition, std::uint64_t old) override;
   void mark_further_slow(const Cell& cell, std::uint64_t old);
+  void plan_ahead();
   void open(std::uint64_t round);
+  void answer_demand();
+  void send_heard();
   void move(Run run);
+  bool completes_cell(std::uint32_t cell, Run run) noexcept;
   void send(Run cells);
   std::uint32_t group_partitions(std::uint32_t first) const noexcept;
   bool is_group(Run run) const noexcept;
   bool has_credit() const noexcept { return net_words_.read(0) == credit_; }
+  bool is_made_again(Run run) const noexcept;
   void remember(Run run, CellWork* work) noexcept;
   void push(CellWork& work, Run run);
   void leave_notice(CellWork& work);
@@ -246,6 +265,8 @@ class NetSend final : public SendRequest, public NetHalf {
   void lost(Status status);
   bool complete() const;
   static void pushed(net::Operation& operation, Status status);
+  static void pushed_in_watched_round(net::Operation& operation, Status status);
+  static void heard_sent(net::Operation& operation, Status status);
   static void noticed(net::Operation& operation, Status status);
   std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
 
@@ -257,13 +278,32 @@ class NetSend final : public SendRequest, public NetHalf {
   const net::Cells cells_;
   PrivateBlock block_;
   SendSide<RealPlatform> side_;
-  std::unique_ptr<CellWork[]> works_;        // by first cell
-  const std::vector<std::uint32_t> groups_;  // their first partitions, ascending
-  vci::Vci& lane_;                           // vci(), which stays
-  /// Partitions of a cell that have been given to move(), never reset: only of cells that are
-  /// larger than a group can be.
-  std::unique_ptr<std::atomic<std::uint64_t>[]> parts_;
-  std::uint64_t credit_ = 0;  ///< what stands in the first word when the round is open
+  std::unique_ptr<CellWork[]> works_;  // by first cell
+  vci::Vci& lane_;                     // vci(), which stays
+  // Their first partitions, ascending: of the round, and, if they change, of the next one.
+  std::vector<std::uint32_t> groups_, next_groups_;
+  bool do_groups_change_ = false;
+  const GroupRules rules_;
+  const std::optional<std::uint16_t> demand_slot_;
+  std::unique_ptr<Learning> learning_;  // policy `learned`
+  /// Policy `timer`.
+  struct Timed {
+    TimedMarks<RealPlatform> marks;
+    DeadlineWatch<RealPlatform> watch;
+  };
+  std::unique_ptr<Timed> timed_;
+  HeardWork heard_;
+  /// The last round of which a demand has been heard, been answered. seq_cst: open(), on_accept()
+  /// and on_demand() say against what.
+  std::atomic<std::uint64_t> demanded_{0}, answered_{0};
+  std::atomic<std::uint32_t> demands_heard_{0};
+  std::uint32_t demands_awaited_ = 0;
+  /// Partitions of a cell that have been given to move() while it lacks others: only of cells that
+  /// are larger than a group can be, or of which a part may come because a word has expired.
+  std::unique_ptr<std::atomic<std::uint32_t>[]> parts_;
+  /// What stands in the first word when the round is open; what has to stand there for a ready Work.
+  std::uint64_t credit_ = 0, fast_credit_ = 0;
+  static constexpr std::uint64_t kNoCredit = ~std::uint64_t{0};
   /// By partition: the Work that pushes its whole group, complete but for the post; null: there is
   /// none. Written when the group is complete, read in later rounds.
   std::unique_ptr<CellWork*[]> ready_works_;
@@ -315,6 +355,10 @@ class NetRecv final : public RecvRequest, public NetHalf {
   std::uint64_t moved() const noexcept {
     return usable() ? block_->view().header().moved_count.load(std::memory_order_relaxed) : 0;
   }
+  /// relaxed: nothing of it is under way.
+  std::uint32_t demand_count() const noexcept {
+    return demand_ ? demand_->count.load(std::memory_order_relaxed) : 0;
+  }
   RoundTotals totals() const noexcept;
   void forget_buffer() { buffer_.reset(); }
 
@@ -332,6 +376,8 @@ class NetRecv final : public RecvRequest, public NetHalf {
   Status look(std::int32_t partition, bool* arrived) override;
   void open(std::uint64_t round);
   void give_credit(std::uint64_t round);
+  void demand();
+  bool may_demand(std::uint64_t round) const;
   void claim(std::uint32_t cell);
   void pull(Run cells);
   void on_notice(std::uint32_t cell);
@@ -342,6 +388,7 @@ class NetRecv final : public RecvRequest, public NetHalf {
   static void pulled(net::Operation& operation, Status status);
   static void fin_sent(net::Operation& operation, Status status);
   static void credit_sent(net::Operation& operation, Status status);
+  static void demand_sent(net::Operation& operation, Status status);
   void lost(Status status);
   /// The peer has sent what makes no sense.
   void break_off();
@@ -367,6 +414,7 @@ class NetRecv final : public RecvRequest, public NetHalf {
   std::atomic<std::uint64_t>* moved_count_ = nullptr;  ///< the block's
   std::unique_ptr<CellWork[]> reads_;                  // by first cell
   std::unique_ptr<FinWork[]> fins_;                    // by first cell; guarded by the lane
+  std::unique_ptr<DemandWork> demand_;                 // null: the sender takes none
   struct CreditWork : vci::Work {
     NetRecv* channel = nullptr;
     std::atomic<bool> is_busy{false};

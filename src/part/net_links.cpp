@@ -34,11 +34,19 @@ void NetLane::clear_slot(std::uint16_t slot) {
 void NetLane::on_immediate(std::uint32_t immediate) {
   const std::uint32_t slot = net::channel_slot_of(immediate);
   NetRecv* const channel = slot < slot_count_ ? slot_table_[slot] : nullptr;
-  if (channel == nullptr) [[unlikely]]
-    return;  // of a channel that has failed and is closed
   const std::uint16_t token = net::token_of(immediate);
-  if (!channel->on_push(token)) [[unlikely]]
+  if (channel == nullptr || !channel->on_push(token)) [[unlikely]]
+    on_other(channel, immediate);
+}
+
+/// @param channel  null: that one has failed and is closed
+void NetLane::on_other(NetRecv* channel, std::uint32_t immediate) {
+  const std::uint16_t token = net::token_of(immediate);
+  if (token == net::kDemandToken) {
+    if (NetSend* const send = demands_.find(net::channel_slot_of(immediate))) send->on_demand();
+  } else if (channel != nullptr) {
     channel->on_other(token);
+  }
 }
 
 Result<std::unique_ptr<NetLinks>> NetLinks::create(net::Fabric& fabric,

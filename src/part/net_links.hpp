@@ -15,6 +15,7 @@
 #include "control/plane.hpp"
 #include "net/provider.hpp"
 #include "part/channel.hpp"
+#include "part/net_demand.hpp"
 #include "part/net_probe.hpp"
 #include "part/net_records.hpp"
 #include "vci/vci_pool.hpp"
@@ -51,6 +52,10 @@ class NetLane final : public net::Receiver, public control::Watched {
   Result<std::uint16_t> take_slot(NetRecv& channel);
   /// From now on its immediates are heard by nobody.
   void clear_slot(std::uint16_t slot);
+  DemandSlots& demands() noexcept { return demands_; }
+  void set_demands(std::uint16_t slot, NetSend* channel) {
+    vci_->exclusively([&] { demands_.set(slot, channel); });
+  }
   /// No immediate with it is on its way any more.
   void give_back(std::uint16_t slot) { free_slots_.push_back(slot); }
 
@@ -77,6 +82,8 @@ class NetLane final : public net::Receiver, public control::Watched {
   std::uint64_t next_look_ns = 0;  ///< at its links' silence; the keeper's
 
  private:
+  void on_other(NetRecv* channel, std::uint32_t immediate);
+
   vci::Vci* vci_ = nullptr;
   LinkKeeper* keeper_ = nullptr;
   std::uint64_t next_time_ns_ = 0;  // the helper's
@@ -86,6 +93,7 @@ class NetLane final : public net::Receiver, public control::Watched {
   NetRecv** slot_table_ = nullptr;
   std::uint32_t slot_count_ = 0;
   std::vector<std::uint16_t> free_slots_;
+  DemandSlots demands_;
 };
 
 /// A link to a peer, on a lane of ours: the peer has one with the same number. One whose lane or

@@ -40,11 +40,12 @@ struct NetInit {
   std::int32_t source, tag;
   std::uint64_t partition_bytes;
   std::uint32_t partitions;
-  std::uint32_t generation;   ///< of what the receiver stores into `control`
-  net::RemoteMemory data;     ///< the packed bytes
-  net::RemoteMemory control;  ///< credit, then from kFinWords on one FIN a cell
-  std::uint32_t link;         ///< by which all of the channel travels
-  std::uint32_t reserved;
+  std::uint32_t generation;       ///< of what the receiver stores into `control`
+  net::RemoteMemory data;         ///< the packed bytes
+  net::RemoteMemory control;      ///< credit, demand, then from kFinWords on one FIN a cell
+  std::uint32_t link;             ///< by which all of the channel travels
+  std::uint32_t demand_slot;      ///< 1 + that in the immediates of demands; 0: it takes none
+  std::uint64_t demand_after_ns;  ///< in which nothing comes, until there is to be one
 };
 
 /// Receiver to sender: matched, and the link is ready.
@@ -53,15 +54,15 @@ struct NetAccept {
   std::uint32_t generation;  ///< of the notices
   std::uint32_t slot;        ///< in the immediates
   net::RemoteMemory data;
-  net::RemoteMemory notices;  ///< one a cell
+  net::RemoteMemory notices;  ///< one a cell; then, if there may be demands, the last one heard
 };
 
 /// One side has freed its request, and nothing of it is under way.
 struct NetClose {
   std::uint64_t channel;
   std::uint32_t by_sender;
-  std::uint32_t reserved;
-  std::uint64_t rounds;  ///< that it has completed
+  std::uint32_t demands;  ///< that the receiver has sent
+  std::uint64_t rounds;   ///< that it has completed
 };
 
 }  // namespace larklane::part::record
@@ -89,6 +90,7 @@ constexpr bool of_round(std::uint64_t word, std::uint64_t round) noexcept {
 
 /// A sender's control words: the credit has a line of its own.
 inline constexpr std::uint32_t kFinWords = 8;
+inline constexpr std::uint32_t kDemandWord = 1;  ///< behind the credit, on its line
 
 /// Of a channel without bytes: its marks are all that it needs memory for, and no buffer says how
 /// many there may be.

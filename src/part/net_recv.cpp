@@ -23,7 +23,9 @@ Result<record::NetAccept> NetRecv::match(const Match& match, NetLink& link) {
   auto block = PrivateBlock::make(shape);
   std::unique_ptr<CellWork[]> reads(new (std::nothrow) CellWork[cells.count()]);
   std::unique_ptr<FinWork[]> fins(new (std::nothrow) FinWork[cells.count()]);
-  if (!block || !reads || !fins) return Errc::kNoMemory;
+  const bool may_demand = match.init.demand_slot != 0;
+  std::unique_ptr<DemandWork> demand(may_demand ? new (std::nothrow) DemandWork : nullptr);
+  if (!block || !reads || !fins || (may_demand && !demand)) return Errc::kNoMemory;
   take_link(link);
   channel_.store(match.init.channel, std::memory_order_relaxed);
   cells_ = cells;
@@ -42,6 +44,11 @@ Result<record::NetAccept> NetRecv::match(const Match& match, NetLink& link) {
     fins_[cell].link = link.link.get();
   }
   for (CreditWork& credit : credits_) credit.link = link.link.get();
+  demand_ = std::move(demand);
+  if (demand_) {
+    demand_->channel = this;
+    demand_->link = link.link.get();
+  }
   const record::NetAccept accept{match.init.channel, match.notices.generation, match.slot,
                                  buffer_->memory()->remote(), match.notices.remote};
   match_.emplace(match);
@@ -95,6 +102,7 @@ Status NetRecv::start() {
 /// meanwhile one of both sees the other.
 void NetRecv::open(std::uint64_t round) {
   open_round_.store(round, std::memory_order_seq_cst);
+  if (demand_) demand_->silence.begin();
   give_credit(round);
   noticed_.for_each([this](std::uint32_t cell) { claim(cell); });
 }
@@ -274,6 +282,7 @@ Status NetRecv::look(std::int32_t partition, bool* arrived) {
     return poll() == Completion::failed ? failure_.status() : Status{};
   progress();
   *arrived = has_mark(index) || is_there();
+  if (!*arrived && usable() && demand_) demand();
   return {};
 }
 

@@ -1,10 +1,21 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/log.hpp"
 #include "net/immediate.hpp"
+#include "part/net_cells.hpp"
 #include "part/net_channel.hpp"
 
 namespace larklane::part {
+
+namespace {
+
+/// May a part of a cell be given to move()?
+bool counts_cells(std::uint32_t partitions, const GroupRules& rules) noexcept {
+  return partitions > net::kCellsMax * (rules.take_demands() ? 1 : kGroupPartitionsMax);
+}
+
+}  // namespace
 
 NetSend::NetSend(Parts parts)
     : SendRequest(Kind::send, parts.args.partitions,
@@ -19,8 +30,10 @@ NetSend::NetSend(Parts parts)
       block_(std::move(parts.block)),
       side_(block_.view(), parts.shape),
       works_(std::make_unique<CellWork[]>(cells_.count())),
-      groups_(std::move(parts.boundaries)),
       lane_(path_.link->vci),
+      groups_(std::move(parts.boundaries)),
+      rules_(parts.rules),
+      demand_slot_(parts.demand_slot),
       ready_works_(std::make_unique<CellWork*[]>(parts.shape.partitions)) {
   channel_.store(parts.id, std::memory_order_relaxed);
   (void)side_.choose(groups_);  // the block was made for these
@@ -29,8 +42,17 @@ NetSend::NetSend(Parts parts)
     works_[cell].channel = this;
     works_[cell].link = path_.link->link.get();
   }
-  if (parts.shape.partitions > net::kCellsMax * kGroupPartitionsMax)
-    parts_ = std::make_unique<std::atomic<std::uint64_t>[]>(cells_.count());
+  if (counts_cells(parts.shape.partitions, rules_))
+    parts_ = std::make_unique<std::atomic<std::uint32_t>[]>(cells_.count());
+  heard_.channel = this;
+  heard_.link = path_.link->link.get();
+  if (const std::uint64_t after = rules_.deadline_ns; after != 0)
+    timed_.reset(new Timed{{block_.view(), parts.shape.words_max, after},
+                           {block_.view(), parts.shape.words_max, after}});
+  if (parts.learns_on != nullptr)
+    learning_ =
+        std::make_unique<Learning>(*parts.learns_on, Learning::Medium::network,
+                                   parts.shape.partitions, partition_bytes_, groups_, parts.id);
 }
 
 record::NetInit NetSend::init_record() const {
@@ -45,7 +67,8 @@ record::NetInit NetSend::init_record() const {
           buffer_->memory()->remote(),
           net_words_.remote,
           link().number,
-          0};
+          demand_slot_ ? *demand_slot_ + 1u : 0u,
+          rules_.demand_after_ns};
 }
 
 Status NetSend::start() {
@@ -56,11 +79,19 @@ Status NetSend::start() {
   round_.store(next, std::memory_order_relaxed);
   credit_ = net_word::make(net_words_.generation, next);
   sent_last_ = static_cast<std::uint32_t>(next) * cells_.count();
+  if (learning_) plan_ahead();
+  if (timed_) {
+    timed_->marks.start(next);
+    timed_->watch.start();
+  }
   side_.start(next);
   words_ = side_.word_window(next);
-  open_words(static_cast<std::uint32_t>(partitions_));
+  fast_credit_ = watch_ == nullptr ? credit_ : kNoCredit;
+  // Where there are deadlines every Pready goes the long way, by the clock.
+  open_words(timed_ ? 0 : static_cast<std::uint32_t>(partitions_));
   active_.store(true, std::memory_order_relaxed);
   begin_watch();
+  if (watch_ != nullptr) watch_->warm();
   {
     const std::scoped_lock lock(start_mutex_);
     start_waits_ = !accepted_.load(std::memory_order_relaxed);  // under the mutex
@@ -70,9 +101,30 @@ Status NetSend::start() {
   return {};
 }
 
+/// The groups of the rounds after the one that is started. Nobody else needs to know: what is sent
+/// says which partitions it is.
+void NetSend::plan_ahead() {
+  if (do_groups_change_) {
+    groups_.swap(next_groups_);
+    remember({0, static_cast<std::uint32_t>(partitions_)}, nullptr);
+  }
+  watch_ = learning_->start() ? &learning_->watch() : nullptr;
+  const auto wanted = learning_->changed_groups();
+  do_groups_change_ = wanted.has_value();
+  if (!wanted) return;
+  next_groups_ = cell_boundaries(static_cast<std::uint32_t>(partitions_), *wanted);
+  (void)side_.choose(next_groups_);  // the block was made for any
+  log_info("%s to %s: %zu groups after round %llu", describe(args_, Kind::send).c_str(),
+           args_.peer.c_str(), next_groups_.size(), static_cast<unsigned long long>(round()));
+}
+
 /// What is ready may travel from now on. The receiver's credit is asked for run by run.
 void NetSend::open(std::uint64_t round) {
-  side_.rendezvous().open(round, [this](Run run) { move(run); });
+  const auto mover = [this](Run run) { move(run); };
+  side_.rendezvous().open(round, mover);
+  // seq_cst: store-then-look, after the words, against on_demand(). The round may be over.
+  if (rules_.take_demands() && demanded_.load(std::memory_order_seq_cst) == round)
+    side_.rendezvous().expire_all(round, mover);
 }
 
 void NetSend::on_accept(const record::NetAccept& accept) {
@@ -82,12 +134,13 @@ void NetSend::on_accept(const record::NetAccept& accept) {
     // relaxed: only the helper writes it.
     if (accepted_.load(std::memory_order_relaxed)) return;
     accept_ = accept;
-    // release: pairs with move()'s acquire.
-    accepted_.store(true, std::memory_order_release);
+    // seq_cst: releases accept_; store-then-look against on_demand().
+    accepted_.store(true, std::memory_order_seq_cst);
     if (start_waits_) waiting = round();
     start_waits_ = false;
   }
   if (waiting != 0) open(waiting);
+  answer_demand();
 }
 
 Status NetSend::pready(std::int32_t first, std::int32_t count) {
@@ -96,33 +149,55 @@ Status NetSend::pready(std::int32_t first, std::int32_t count) {
   if (count == 0) return {};
   Run run{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)};
   auto mover = [this](Run moved) { move(moved); };
+  if (watch_ != nullptr) watch_->ready(run);
+  if (timed_)
+    return timed_->marks.mark(side_.rendezvous(), round(), run, now_ns(),
+                              this_timed_thread.copied_in(timed_.get(), round()), mover);
   return side_.rendezvous().mark(round(), run.first, run.count, mover);
 }
 
-/// Whole cells, but of cells that are larger than a group can be.
+/// Whole cells, but of cells that are larger than a group can be, and of words that have expired.
 void NetSend::move(Run run) {
   const std::uint32_t first = cells_.cell_of(run.first);
   const std::uint32_t last = cells_.cell_of(run.first + run.count - 1);
   if (!parts_) return send({first, last - first + 1});
+  Run complete{first, 0};
   for (std::uint32_t cell = first; cell <= last; ++cell) {
-    const Run whole = cells_.partitions({cell, 1});
-    const std::uint32_t begin = std::max(run.first, whole.first);
-    const std::uint32_t end = std::min(run.first + run.count, whole.first + whole.count);
-    // acq_rel: whoever completes the cell has the others' partitions behind it.
-    const std::uint64_t all = round() * whole.count;  // the addition may be the last touch
-    const std::uint64_t parts =
-        parts_[cell].fetch_add(end - begin, std::memory_order_acq_rel) + (end - begin);
-    if (parts == all) send({cell, 1});
+    if (completes_cell(cell, run)) {
+      if (complete.count++ == 0) complete.first = cell;
+    } else if (complete.count != 0) {
+      send(std::exchange(complete, {0, 0}));
+    }
   }
+  if (complete.count != 0) send(complete);
+}
+
+/// With `run` all of the cell is ready. If not, this was the last touch of the channel.
+bool NetSend::completes_cell(std::uint32_t cell, Run run) noexcept {
+  const Run whole = cells_.partitions({cell, 1});
+  const std::uint32_t begin = std::max(run.first, whole.first);
+  const std::uint32_t end = std::min(run.first + run.count, whole.first + whole.count);
+  if (end - begin == whole.count) return true;
+  // acq_rel: whoever completes the cell has the others' partitions behind it.
+  const std::uint32_t before = parts_[cell].fetch_add(end - begin, std::memory_order_acq_rel);
+  if (before + (end - begin) != whole.count) return false;
+  parts_[cell].store(0, std::memory_order_relaxed);  // relaxed: the next round comes after the send
+  return true;
 }
 
 /// Most of what is sent: the mark completes its group, the receiver has given credit, and the Work
 /// of the group has all that it takes from an earlier round.
 void NetSend::mark_further(const Cell& cell, std::size_t partition, std::uint64_t old) {
   CellWork* const work = ready_works_[partition];
-  if (work == nullptr || !has_credit()) [[unlikely]]
+  if (work == nullptr || net_words_.read(0) != fast_credit_) [[unlikely]]
     return mark_further_slow(cell, old);
-  if (cell.is_leaf && !words_.mark_leaf(work->leaves, cell.word)) return;
+  if (cell.is_leaf) {
+    const LeafMark leaf = words_.mark_leaf(work->leaves, cell.word);
+    if (leaf != LeafMark::completes) [[unlikely]]
+      return leaf == LeafMark::expired ? mark_further_slow(cell, old) : void();
+  } else if ((old & word_state::kExpired) != 0) [[unlikely]] {
+    return mark_further_slow(cell, old);
+  }
   const auto entry = in_use_.enter(work->entry);
   if (!entry.may_move) [[unlikely]]
     return leave();
@@ -149,6 +224,13 @@ bool NetSend::is_group(Run run) const noexcept {
          group_partitions(run.first) == run.count;
 }
 
+/// By the next round's mark_further(), just as it was pushed now.
+bool NetSend::is_made_again(Run run) const noexcept {
+  // One that is larger than a layout leaves whole is sent when all of its groups are complete.
+  return watch_ == nullptr && !timed_ && !buffer_->is_packed() && run.count <= kGroupPartitionsMax &&
+         is_group(run);
+}
+
 void NetSend::send(Run cells) {
   CellWork& work = works_[cells.first];
   work.entry = InUse::one_with(cells.count);
@@ -163,11 +245,13 @@ void NetSend::send(Run cells) {
     (void)vci().progress();
     may_push = has_credit();
   }
+  const bool is_watched = watch_ != nullptr;
+  if (is_watched) watch_->began(run);
   if (may_push)
     push(work, run);
   else
     leave_notice(work);
-  const bool is_again = may_push && !parts_ && !buffer_->is_packed() && is_group(run);
+  const bool is_again = may_push && is_made_again(run);
   work.post_prepared = is_again ? work.link->prepare(work.transfer, work.immediate, work) : nullptr;
   if (is_again) work.leaves = side_.rendezvous().leaf_group(round(), run.first);
   remember(run, is_again ? &work : nullptr);
@@ -183,7 +267,7 @@ void NetSend::push(CellWork& work, Run run) {
                    buffer_->memory(),
                    {accept_.data.address + offset, accept_.data.key},
                    run.count * partition_bytes_};
-  work.complete = &NetSend::pushed;
+  work.complete = watch_ != nullptr ? &NetSend::pushed_in_watched_round : &NetSend::pushed;
 }
 
 /// From now on the run is the receiver's to pull.
@@ -214,6 +298,12 @@ void NetSend::pushed(net::Operation& operation, Status status) {
   channel.leave();
 }
 
+void NetSend::pushed_in_watched_round(net::Operation& operation, Status status) {
+  const auto& work = static_cast<CellWork&>(operation);
+  if (status.ok()) work.channel->watch_->ended(work.channel->cells_.partitions(work.cells));
+  pushed(operation, status);
+}
+
 void NetSend::noticed(net::Operation& operation, Status status) {
   NetSend& channel = *static_cast<CellWork&>(operation).channel;
   if (!status.ok()) channel.lost(status);
@@ -240,6 +330,8 @@ Completion NetSend::poll() {
   if (!active()) return Completion::complete;
   if (complete()) return Completion::complete;
   if (failure_.failed()) return failed_once_quiet();
+  if (timed_)
+    timed_->watch.look(side_.rendezvous(), round(), now_ns(), [this](Run run) { move(run); });
   progress();
   look_for_fins();
   if (complete()) return Completion::complete;
@@ -257,6 +349,8 @@ bool NetSend::complete() const {
 }
 
 void NetSend::finish() {
+  // One that is not complete has failed.
+  if (watch_ != nullptr && active() && complete()) learning_->end();
   // relaxed: the caller orders its own calls.
   open_words(0);
   active_.store(false, std::memory_order_relaxed);

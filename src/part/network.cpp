@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "model/plan.hpp"
 #include "net/immediate.hpp"
 #include "part/net_cells.hpp"
 
@@ -32,10 +33,37 @@ bool plausible(const record::NetInit& init) {
   return init.partitions != 0 && init.partitions <= 0x7fffffffu &&
          init.partition_bytes <= (std::uint64_t{1} << 62) / init.partitions &&
          !are_too_many_empty(init.partitions, init.partition_bytes) &&
-         init.generation < net_word::kGenerations;
+         init.generation < net_word::kGenerations && init.demand_slot <= NetLane::kSlots;
 }
 bool plausible(const record::NetAccept& accept) {
   return accept.slot <= 0xffff && accept.generation < net_word::kGenerations;
+}
+
+/// Neighbours that share a cell travel together whatever anybody wants, and a deadline is a word's.
+bool can_break_up(std::uint32_t partitions, const GroupRules& rules) {
+  return partitions > 1 && (rules.deadline_ns == 0 || partitions <= net::kCellsMax * kUnitsPerWord);
+}
+
+/// Of the sender's words. Where groups may change there is room for any.
+Result<BlockShape> shape_of(const InitArgs& args, const std::vector<std::uint32_t>& groups,
+                            const GroupRules& rules) {
+  const auto partitions = static_cast<std::uint32_t>(args.partitions);
+  auto layout = Layout::make(partitions, groups);
+  if (!layout) return layout.error();
+  const auto count = static_cast<std::uint32_t>(groups.size());
+  const auto words = static_cast<std::uint32_t>(layout->words().size());
+  const auto roots = static_cast<std::uint32_t>(layout->roots().size());
+  BlockShape shape{
+      Mode::direct, partitions, count, words, roots, 0, args.count * args.type->size_bytes()};
+  if (!rules.is_learned) return shape;
+  // Of more cells than Cells::kMax, groups that are too large are cut at any.
+  const std::uint32_t planned =
+      partitions > net::kCellsMax ? net::Cells(partitions).count() : Cells(partitions).count();
+  const LayoutSize most = LayoutSize::most(partitions, planned);
+  shape.groups_max = std::max(planned, count);
+  shape.words_max = std::max(most.words, words);
+  shape.roots_max = std::max(most.roots, roots);
+  return shape;
 }
 
 MatchKey key_of(const InitArgs& args) { return {args.context, args.source, args.tag}; }
@@ -94,39 +122,69 @@ void Network::fail_posted(const MatchKey& key, const char* why) {
 
 Result<SendRequest*> Network::send_init(const InitArgs& args,
                                         const std::shared_ptr<PeerState>& peer,
-                                        const std::vector<std::uint32_t>& boundaries) {
+                                        const std::vector<std::uint32_t>& boundaries,
+                                        GroupRules rules, control::Plane* learns_on) {
   const auto partitions = static_cast<std::uint32_t>(args.partitions);
   if (are_too_many_empty(partitions, args.count * args.type->size_bytes())) return Errc::kNoMemory;
-  const net::Cells cells(partitions);
-  const auto groups = cell_boundaries(partitions, boundaries);
-  auto layout = Layout::make(partitions, groups);
-  if (!layout) return layout.error();
-  const BlockShape shape{Mode::direct,
-                         partitions,
-                         static_cast<std::uint32_t>(groups.size()),
-                         static_cast<std::uint32_t>(layout->words().size()),
-                         static_cast<std::uint32_t>(layout->roots().size()),
-                         0,
-                         args.count * args.type->size_bytes()};
-  auto block = PrivateBlock::make(shape);
+  if (!can_break_up(partitions, rules)) rules = {};
+  auto place = take_place(args, peer, rules.take_demands());
+  if (!place) return place.error();
+  std::vector<std::uint32_t> groups = cell_boundaries(
+      partitions, boundaries, rules.deadline_ns != 0 ? kUnitsPerWord : kGroupPartitionsMax);
+  if (rules.take_demands() && !place->demand_slot) {
+    // Nobody could ask for what others of its group hold back.
+    rules = {};
+    groups = cell_boundaries(partitions, model::equal_groups(partitions, partitions));
+  }
+  auto made =
+      make_send(args, *place, std::move(groups), rules, rules.is_learned ? learns_on : nullptr);
+  if (!made) {
+    const std::scoped_lock lock(mutex_);
+    release_demands_locked(*place, true);  // the peer has never heard of it
+  }
+  return made;
+}
+
+Result<Network::SendPlace> Network::take_place(const InitArgs& args,
+                                               const std::shared_ptr<PeerState>& peer,
+                                               bool takes_demands) {
+  const std::scoped_lock lock(mutex_);
+  reap_locked();
+  auto link = links_->for_send(peer, args.context.low);
+  if (!link) return link.error();
+  SendPlace place{*link};
+  if (!takes_demands || !(*link)->vci.reserve_immediates(1).ok()) return place;
+  if (auto slot = (*link)->lane.demands().take())
+    place.demand_slot = *slot;
+  else
+    (*link)->vci.release_immediates(1);
+  return place;
+}
+
+Result<SendRequest*> Network::make_send(const InitArgs& args, const SendPlace& place,
+                                        std::vector<std::uint32_t> groups, GroupRules rules,
+                                        control::Plane* learns_on) {
+  auto shape = shape_of(args, groups, rules);
+  if (!shape) return shape.error();
+  auto block = PrivateBlock::make(*shape);
   if (!block) return block.error();
   auto buffer = NetBuffer::make(*fabric_, args);
   if (!buffer) return buffer.error();
 
   const std::scoped_lock lock(mutex_);
-  reap_locked();
-  auto link = links_->for_send(peer, args.context.low);
-  if (!link) return link.error();
-  auto words = controls_.take(kFinWords + cells.count());
+  auto words = controls_.take(kFinWords + net::Cells(shape->partitions).count());
   if (!words) return words.error();
   auto channel = std::make_shared<NetSend>(
-      NetSend::Parts{++last_channel_, args, shape, std::move(block).value(), groups,
-                     std::move(buffer).value(), *words, path_locked(**link), &counters_});
+      NetSend::Parts{++last_channel_, args, *shape, std::move(block).value(), std::move(groups),
+                     std::move(buffer).value(), *words, path_locked(*place.link), &counters_, rules,
+                     place.demand_slot, learns_on});
+  if (place.demand_slot) place.link->lane.set_demands(*place.demand_slot, channel.get());
   const record::NetInit init = channel->init_record();
-  if (const Status sent = peer->peer->send(static_cast<std::uint16_t>(record::NetType::init),
-                                           std::as_bytes(std::span(&init, 1)));
+  if (const Status sent = place.link->peer->peer->send(
+          static_cast<std::uint16_t>(record::NetType::init), std::as_bytes(std::span(&init, 1)));
       !sent.ok()) {
     controls_.give_back(*words);  // the peer has never heard of it
+    if (place.demand_slot) place.link->lane.set_demands(*place.demand_slot, nullptr);
     return sent;
   }
   sends_by_id_.emplace(channel->channel(), channel);
@@ -192,7 +250,7 @@ void Network::reap_locked() {
     send_record(*channel->path().peer, record::NetType::close,
                 record::NetClose{channel->channel(), 1, 0, channel->totals().rounds});
     if (!channel->peer_closed() && !channel->path().peer->peer->has_ended()) return true;
-    if (!channel->has_failed()) controls_.give_back(channel->words());
+    release_locked(*channel);
     sends_by_id_.erase(channel->channel());
     return true;
   });
@@ -205,11 +263,31 @@ void Network::reap_locked() {
     if (!channel->is_idle()) return false;
     channel->end_watch();
     channel->is_closed = true;
-    send_record(*channel->path().peer, record::NetType::close,
-                record::NetClose{channel->channel(), 0, 0, channel->totals().rounds});
+    send_record(
+        *channel->path().peer, record::NetType::close,
+        record::NetClose{channel->channel(), 0, channel->demand_count(), channel->totals().rounds});
     if (channel->peer_closed() || channel->path().peer->peer->has_ended()) release_locked(*channel);
     return true;
   });
+}
+
+/// Both sides have closed.
+void Network::release_locked(NetSend& channel) {
+  if (!channel.has_failed()) controls_.give_back(channel.words());
+  if (!channel.demand_slot()) return;
+  const bool has_ended = channel.path().peer->peer->has_ended();
+  if (!has_ended && !channel.has_heard_all()) channel.link().vci.drain();
+  // One that comes late all the same finds nobody, but a receive: that is lost.
+  release_demands_locked({&channel.link(), channel.demand_slot()},
+                         has_ended || channel.has_heard_all());
+}
+
+void Network::release_demands_locked(const SendPlace& place, bool are_over) {
+  if (!place.demand_slot) return;
+  place.link->lane.set_demands(*place.demand_slot, nullptr);
+  if (!are_over) return;
+  place.link->vci.release_immediates(1);
+  place.link->lane.demands().give_back(*place.demand_slot);
 }
 
 /// Both sides have closed.
@@ -347,7 +425,7 @@ Status Network::take_match_locked(NetRecv& channel, const record::NetInit& init,
   // A push or a notice a cell in one round, a notice a cell in the next one: no more can come
   // before some have been served.
   LARKLANE_TRY(link.vci.reserve_immediates(2 * cells));
-  auto notices = notices_.take(cells);
+  auto notices = notices_.take(cells + (init.demand_slot != 0 ? 1 : 0));
   auto slot = notices ? link.lane.take_slot(channel) : Result<std::uint16_t>(notices.error());
   if (!slot) {
     if (notices) notices_.give_back(*notices);
@@ -374,9 +452,10 @@ void Network::on_close_locked(const control::Peer& from, const record::NetClose&
     auto found = sends_by_id_.find(close.channel);
     if (found == sends_by_id_.end() || found->second->path().peer->peer != &from) return;
     NetSend& channel = *found->second;
+    channel.await_demands(close.demands);
     channel.on_peer_closed(close.rounds);
     if (!channel.is_closed) return;
-    if (!channel.has_failed()) controls_.give_back(channel.words());
+    release_locked(channel);
     sends_by_id_.erase(found);
     return;
   }
@@ -406,7 +485,10 @@ void Network::on_fail_locked(const control::Peer& from, const record::Fail& fail
 void Network::on_peer_down(const control::Peer& peer) {
   const std::scoped_lock lock(mutex_);
   std::erase_if(sends_by_id_, [&](const auto& entry) {
-    return entry.second->is_closed && entry.second->path().peer->peer == &peer;
+    NetSend& channel = *entry.second;
+    if (!channel.is_closed || channel.path().peer->peer != &peer) return false;
+    release_demands_locked({&channel.link(), channel.demand_slot()}, false);
+    return true;
   });
   std::vector<std::shared_ptr<NetRecv>> closed;
   for (const auto& [key, channel] : matched_)

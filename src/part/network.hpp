@@ -37,8 +37,11 @@ class Network final : private LinkKeeper {
   }
 
   /// @param boundaries  first partition of each group
+  /// @param rules       of policies whose groups may be broken up
+  /// @param learns_on   policy `learned`: its helper makes the plans; else null
   Result<SendRequest*> send_init(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
-                                 const std::vector<std::uint32_t>& boundaries);
+                                 const std::vector<std::uint32_t>& boundaries,
+                                 GroupRules rules = {}, control::Plane* learns_on = nullptr);
   Result<RecvRequest*> recv_init(const InitArgs& args, const std::shared_ptr<PeerState>& peer);
   /// @errors kInvalidArgument: it is none of ours; kAlreadyActive
   Status free(Request* request);
@@ -90,6 +93,16 @@ class Network final : private LinkKeeper {
   NetPath path_locked(NetLink& link) {
     return {&link, &links_->lanes(), link.peer, limits().is_progress_manual};
   }
+  /// What a send has been given before it is made.
+  struct SendPlace {
+    NetLink* link;
+    std::optional<std::uint16_t> demand_slot{};
+  };
+  Result<SendPlace> take_place(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
+                               bool takes_demands);
+  Result<SendRequest*> make_send(const InitArgs& args, const SendPlace& place,
+                                 std::vector<std::uint32_t> groups, GroupRules rules,
+                                 control::Plane* learns_on);
   void on_ready_locked(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready);
   void refuse_locked(const std::shared_ptr<PeerState>& peer, std::uint16_t kind, std::size_t bytes);
   void on_init_locked(const std::shared_ptr<PeerState>& peer, const record::NetInit& init);
@@ -106,6 +119,9 @@ class Network final : private LinkKeeper {
   void look_for_silence_locked(NetLane& lane);
   void reap_locked();
   void release_locked(NetRecv& channel);
+  void release_locked(NetSend& channel);
+  /// @param are_over  none is on its way any more
+  static void release_demands_locked(const SendPlace& place, bool are_over);
 
   const std::unique_ptr<net::Fabric> fabric_;
   Counters& counters_;

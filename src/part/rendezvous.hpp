@@ -150,7 +150,12 @@ class Rendezvous {
 
   /// Of `round`, which is not over: the group that begins at partition `first`.
   LeafGroup leaf_group(std::uint64_t round, std::uint32_t first) const noexcept {
-    return plans_.of(round).leaf_group(first);
+    const Layout& layout = plans_.of(round);
+    const std::uint32_t index = layout.words()[layout.cells()[first].word].root;
+    if (index == kNoRoot) return {};
+    const Root& root = layout.roots()[index];
+    return {index, root.first_word,
+            (word_state::kOpen | low_mask(root.word_count)) << word_state::kTagBits};
   }
 
   /// What Pready of one partition needs in `round`.
@@ -199,6 +204,15 @@ class Rendezvous {
     if (!held || index >= held->words().size()) return;
     RunJoiner<std::remove_reference_t<Move>> runs(move);
     expire_word(*held, round, index, runs);
+  }
+
+  /// The same for all words.
+  template <class Move>
+  void expire_all(std::uint64_t round, Move&& move) const {
+    const auto held = plans_.hold(round);
+    if (!held) return;
+    RunJoiner<std::remove_reference_t<Move>> runs(move);
+    for (std::uint32_t w = 0; w < held->words().size(); ++w) expire_word(*held, round, w, runs);
   }
 
   /// Somebody needs `run`: once all of it is ready nothing of it waits for its group. No effect if

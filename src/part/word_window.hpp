@@ -10,6 +10,16 @@
 
 namespace larklane::part {
 
+/// What a mark needs of a group that is larger than a word.
+struct LeafGroup {
+  std::uint32_t root = 0, first_word = 0;
+  std::uint64_t complete = 0;  ///< its root when it may move, without the round: shifted out
+};
+
+/// What comes of a complete leaf. `waits` was the last touch of the channel: its group is not
+/// complete, or may not move. `expired`: others of its group don't wait for each other any more.
+enum class LeafMark : std::uint8_t { waits, completes, expired };
+
 /// The rendezvous words of one round as Pready of single partitions needs them. Thread safety:
 /// immutable.
 template <class P>
@@ -38,13 +48,16 @@ struct WordWindow {
     return {};
   }
 
-  /// Word `word`, a leaf of `group`, is complete. @return so is the group, and it may move: if not,
-  /// this was the last touch of the channel
-  bool mark_leaf(const LeafGroup& group, std::uint32_t word) const {
+  /// Word `word`, a leaf of `group`, is complete; or it has expired: then its group has, too.
+  LeafMark mark_leaf(const LeafGroup& group, std::uint32_t word) const {
     const std::uint64_t unit = std::uint64_t{1} << (word - group.first_word);
     // seq_cst: as mark_one()'s; acquires the other leaves' partitions.
-    const std::uint64_t old = roots[group.root].state.fetch_or(unit, std::memory_order_seq_cst);
-    return (old & word_state::kOpen) != 0 && word_state::units(old | unit) == group.full;
+    const std::uint64_t now =
+        roots[group.root].state.fetch_or(unit, std::memory_order_seq_cst) | unit;
+    if (now << word_state::kTagBits == group.complete) [[likely]]
+      return LeafMark::completes;
+    constexpr std::uint64_t kBoth = word_state::kOpen | word_state::kExpired;
+    return (now & kBoth) == kBoth ? LeafMark::expired : LeafMark::waits;
   }
 };
 

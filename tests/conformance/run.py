@@ -36,6 +36,9 @@ MODES = {
     "slots": {**OURS, "LARKLANE_SHM_ATTACH": "off"},
     # Over a network, though on one host: each pushes or pulls.
     "ofi": {**OURS, "LARKLANE_PROVIDER": "ofi:tcp@lo"},
+    "ofi-none": {**OURS, "LARKLANE_PROVIDER": "ofi:tcp@lo", "LARKLANE_POLICY": "none"},
+    # Aggregated, and early all the same: whoever asks again and again demands.
+    "ofi-timer": {**OURS, "LARKLANE_PROVIDER": "ofi:tcp@lo", "LARKLANE_POLICY": "timer:20us"},
     "verbs": {**OURS, "LARKLANE_PROVIDER": "verbs"},
     # Between two hosts (tests/hosts), one rank on each.
     "hosts": {**OURS, "LARKLANE_PROVIDER": "ofi:tcp@eth0", "CONFORMANCE_BOARD": "/tmp"},
@@ -48,6 +51,10 @@ BETWEEN_HOSTS = {
     "X1_spawned_child_of_plain_MPI": "Open MPI 5's launcher may crash when it spawns across hosts",
     "C3_ten_thousand_rounds": "takes long; the mode ofi has it", "C5_reused_10000_times": "likewise",
 }
+# Over a network, where groups are held together: an answer takes as long as a message.
+ASKED_ONCE = dict.fromkeys(("P5_early_bird_asked_once_after_a_pause", "P5_early_bird_bound_to_one_core_each"),
+                           "whoever asks once has asked too late; the mode ofi-none has it")
+LEAVES_OUT = {"ofi": ASKED_ONCE, "ofi-timer": ASKED_ONCE, "verbs": ASKED_ONCE, "hosts": {**ASKED_ONCE, **BETWEEN_HOSTS}}
 # Nothing has to match on both sides: rank 0 groups its partitions in another way than the others.
 OTHER_POLICIES = ("sh", "-c", 'if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = 0 ]; then LARKLANE_POLICY=static:3; '
                   'else LARKLANE_POLICY=single; fi; export LARKLANE_POLICY; exec "$@"', "sh")
@@ -307,7 +314,7 @@ def main() -> int:
         cases = [c for c in list_cases(args.program) if c.name in args.run]
     if args.rule:
         cases = [c for c in cases if c.rule == args.rule]
-    reasons = BETWEEN_HOSTS if args.mode == "hosts" and not args.run else {}
+    reasons = {} if args.run else LEAVES_OUT.get(args.mode, {})
     for case in [c for c in cases if c.name in args.without or c.name in reasons]:
         print(f"left out: {case.name}{': ' if case.name in reasons else ''}{reasons.get(case.name, '')}")
         cases.remove(case)

@@ -49,12 +49,16 @@ struct Pair {
   std::int32_t send_partitions = 1, recv_partitions = 1;
   std::uint64_t bytes = 0, rounds = 1;
   std::vector<std::uint32_t> groups;
+  GroupRules rules{};
   bool receiver_sits = false;  ///< it asks only when nothing else can happen
+  bool is_answered = false;    ///< what was ready before has to be seen, before more gets ready
   std::vector<std::byte> from, to;
   SendRequest* send = nullptr;
   RecvRequest* recv = nullptr;
   std::uint64_t send_round = 0, recv_round = 0;
   std::vector<std::int32_t> unready;
+  std::int32_t last_ready = -1;
+  std::vector<bool> seen;  ///< by receive partition, in the receiver's round
   bool send_freed = false, recv_freed = false;
 
   bool is_over() const { return send_freed && recv_freed; }
@@ -170,9 +174,21 @@ class World {
     for (std::uint32_t b = 1; b < s; ++b)
       if (random_.one_in(1 + random_.below(4))) p.groups.push_back(b);
     p.receiver_sits = random_.one_in(2);
+    choose_rules(p);
     p.from.assign(p.bytes, std::byte{0});
     p.to.assign(p.bytes, kCanary);
     return p;
+  }
+
+  /// Deadlines that are over at once, or never: the schedule alone decides.
+  void choose_rules(Pair& p) {
+    constexpr std::uint64_t kHour = 3'600'000'000'000;
+    if (random_.one_in(2)) return;
+    p.is_answered = p.send_partitions <= 12 && random_.one_in(2);
+    p.rules.demand_after_ns = p.is_answered || random_.one_in(2) ? 0 : kHour;
+    p.rules.is_learned = random_.one_in(2);
+    if (!p.rules.is_learned) p.rules.deadline_ns = random_.one_in(2) ? 1 : kHour;
+    if (p.is_answered) p.recv_partitions = p.send_partitions;
   }
 
   InitArgs args(const Pair& p, bool is_send) {
@@ -204,7 +220,7 @@ class World {
     if (p.send_freed) return;
     Network& network = *sides_[0]->network;
     if (p.send == nullptr) {
-      auto made = network.send_init(args(p, true), sides_[0]->state, p.groups);
+      auto made = network.send_init(args(p, true), sides_[0]->state, p.groups, p.rules);
       ASSERT_TRUE(made.has_value()) << errc_name(made.error().code());
       p.send = *made;
     } else if (!p.send->active()) {
@@ -218,9 +234,14 @@ class World {
       ASSERT_TRUE(p.send->start().ok());
       p.unready.resize(static_cast<std::size_t>(p.send_partitions));
       std::iota(p.unready.begin(), p.unready.end(), 0);
+      p.last_ready = -1;
     } else if (!p.unready.empty()) {
+      if (p.is_answered && p.last_ready >= 0 &&
+          (p.recv_round != p.send_round || !p.seen[static_cast<std::size_t>(p.last_ready)]))
+        return;
       const std::size_t at = random_.below(p.unready.size());
-      ASSERT_TRUE(p.send->pready(p.unready[at]).ok());
+      p.last_ready = p.unready[at];
+      ASSERT_TRUE(p.send->pready(p.last_ready).ok());
       p.unready.erase(p.unready.begin() + static_cast<std::ptrdiff_t>(at));
       if (!p.unready.empty() && random_.one_in(8)) {
         EXPECT_EQ(p.send->poll(), Completion::pending) << "complete before it is ready";
@@ -246,14 +267,16 @@ class World {
         return;
       }
       ++p.recv_round;
+      p.seen.assign(static_cast<std::size_t>(p.recv_partitions), false);
       ASSERT_TRUE(p.recv->start().ok());
     } else if (!p.receiver_sits || is_quiet()) {
-      if (p.receiver_sits) expect_early(p);
+      if (p.receiver_sits && !p.rules.take_demands()) expect_early(p);
       ask(p);
       if (p.recv->poll() != Completion::complete) return;
       p.recv->finish();
       for (std::uint64_t i = 0; i < p.bytes; ++i)
-        ASSERT_EQ(p.to[i], byte_of(p.number, p.recv_round, i)) << "round " << p.recv_round;
+        ASSERT_EQ(p.to[i], byte_of(p.number, p.recv_round, i))
+            << "round " << p.recv_round << " i " << i << " of " << p.number << text();
       std::fill(p.to.begin(), p.to.end(), kCanary);
     }
   }
@@ -294,6 +317,7 @@ class World {
     bool arrived = false;
     ASSERT_TRUE(p.recv->parrived(partition, &arrived).ok());
     if (!arrived) return;
+    p.seen[static_cast<std::size_t>(partition)] = true;
     const std::uint64_t share = p.bytes / static_cast<std::uint64_t>(p.recv_partitions);
     const std::uint64_t begin = static_cast<std::uint64_t>(partition) * share;
     for (std::uint64_t i = begin; i < begin + share; ++i)
@@ -317,10 +341,11 @@ class World {
   std::string text() const {
     std::string all;
     for (const Pair& p : pairs_)
-      all += "\n  S " + std::to_string(p.send_partitions) + " R " +
-             std::to_string(p.recv_partitions) + " bytes " + std::to_string(p.bytes) +
-             " send round " + std::to_string(p.send_round) + " receive round " +
-             std::to_string(p.recv_round) + " of " + std::to_string(p.rounds);
+      all += "\n learned " + std::to_string(p.rules.is_learned) + " dl " +
+             std::to_string(p.rules.deadline_ns) + " groups " + std::to_string(p.groups.size()) +
+             " S " + std::to_string(p.send_partitions) + " R " + std::to_string(p.recv_partitions) +
+             " bytes " + std::to_string(p.bytes) + " send round " + std::to_string(p.send_round) +
+             " receive round " + std::to_string(p.recv_round) + " of " + std::to_string(p.rounds);
     return all;
   }
 

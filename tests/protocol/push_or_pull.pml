@@ -18,13 +18,22 @@
  *  9. Who has pulled sends FIN after the read's completion; the sender completes a group at its FIN or at its push's completion.
  * 10. The slot is used again when both sides have closed.
  *
+ * With -DJOINED both partitions are one group, and in some rounds the sender marks the second one only after it has heard by other means that the first one has arrived:
+ * 11. A receiver that asks sends a demand, at most once a round, and only when the sender has heard the last one; it rings the sender's helper.
+ * 12. Whoever hears it notes its round, then, if the channel is accepted, expires the group's word if that is the round's and open (so it is with a leaf; a word that is
+ *     none expires before, too, which is less than what this needs), moves what is ready in it, and says that it has heard. Not accepted: so does who takes ACCEPT.
+ * 13. Whoever opens the word looks, after that, whether there is a demand of its round, and expires it.
+ * 14. A Pready in an expired word sends its own.
+ *
  * Checked: the receive buffer is written only while its round is open, exactly once a group and round, from a group that is ready; the send
  * completes only when its data has been moved; nobody waits for ever although the receiver looks once in Start and then sits in a native call;
- * duplicate and late notices do no harm.
+ * duplicate and late notices do no harm. At most one demand is ever there that has not been heard.
  *
  * @cc -DCOLLAPSE
  * @model two_generations -DROUNDS=1
  * @model three_rounds -DROUNDS=3 -DGENERATIONS=1
+ * @model demands -DROUNDS=2 -DGENERATIONS=1 -DJOINED
+ * @model demands_of_two -DROUNDS=1 -DJOINED
  * @unreached nic_sender -end-
  * @unreached nic_receiver -end-
  * @unreached helper -end-
@@ -39,6 +48,12 @@
  * @mutant 8 rule 6: Start does not look at the notices => deadlock
  * @mutant 9 rule 8: looks at the claim, then writes it: two steps => open_round
  * @mutant 10 rule 1: the credit carries no generation => open_round
+ * @mutant 11 -DROUNDS=2 -DGENERATIONS=1 -DJOINED rule 11: a demand rings nobody => deadlock
+ * @mutant 12 -DROUNDS=3 -DGENERATIONS=1 -DJOINED rule 11: the next demand does not wait until the last has been heard => unheard
+ * @mutant 13 -DROUNDS=2 -DGENERATIONS=1 -DJOINED rule 12: expires what is open, then notes the round => deadlock
+ * @mutant 14 -DROUNDS=2 -DGENERATIONS=1 -DJOINED rule 12: ACCEPT answers none that came before => deadlock
+ * @mutant 15 -DROUNDS=2 -DGENERATIONS=1 -DJOINED rule 13: looks for a demand, then opens => deadlock
+ * @mutant 16 -DROUNDS=3 -DGENERATIONS=1 -DJOINED rule 12: expires the word of whatever round => sent
  */
 #ifndef MUTATE
 #define MUTATE 0
@@ -50,10 +65,10 @@
 #define GENERATIONS 2
 #endif
 #define NAME(g, r) (4 * (g) + (r))                 /* generation and round in one number that only grows */
-mtype = { ACCEPT, CREDIT, FIN, NOTICE, PUSH };
+mtype = { ACCEPT, CREDIT, FIN, NOTICE, PUSH, DEMAND, HEARD };
 
 /* kind, group, value; sorted, because messages in flight have no order */
-chan to_sender = [6] of { mtype, byte, byte };
+chan to_sender = [7] of { mtype, byte, byte };
 chan to_receiver = [6] of { mtype, byte, byte };
 
 /* sender's memory */
@@ -73,6 +88,17 @@ bool bell;                                         /* wakes the helper */
 
 byte s_closed, r_closed;                           /* generations that either side has closed */
 
+#ifdef JOINED
+/* sender's memory */
+bool expired;                                      /* the word, whose other bits are is_open[0] and is_ready */
+byte word_round;                                   /* its tag */
+byte demand_word, noted, answered;
+chan demands = [2] of { byte };                    /* immediates that the helper has not heard */
+/* receiver's memory */
+byte heard;
+byte unheard[GENERATIONS + 1];                     /* demands: what the sender has reserved receives for */
+#endif
+
 #define RAISE(where, value) if :: value > where -> where = value :: else fi
 
 proctype nic_sender() {                            /* applies what the receiver sent */
@@ -85,6 +111,13 @@ end:
 #endif
        RAISE(credit, v); v = 0 }
   :: atomic { to_sender ?? FIN(i, v) -> RAISE(finished[i], v); i = 0; v = 0 }
+#ifdef JOINED
+  :: atomic { to_sender ?? DEMAND(i, v) -> RAISE(demand_word, v);
+#if MUTATE != 11
+       demands ! v;
+#endif
+       v = 0 }
+#endif
   od
 }
 proctype nic_receiver() {
@@ -101,6 +134,9 @@ end:
        bell = true;
 #endif
        i = 0; v = 0 }
+#ifdef JOINED
+  :: atomic { to_receiver ?? HEARD(i, v) -> RAISE(heard, v); v = 0 }
+#endif
   od
 }
 
@@ -119,6 +155,103 @@ inline send(i, v) {
     fi
   }
 }
+#ifdef JOINED
+inline send_mine(v) {                              /* of `mine` and `other` */
+  do
+  :: mine -> mine = false; k = 0; send(k, v)
+  :: !mine && other -> other = false; k = 1; send(k, v)
+  :: else -> break
+  od;
+  k = 0
+}
+inline expire(v) {                                 /* rule 12 */
+  atomic {
+    if
+#if MUTATE == 16
+    :: is_open[0] && !expired && !(is_ready[0] && is_ready[1]) ->
+#else
+    :: word_round == v && is_open[0] && !expired && !(is_ready[0] && is_ready[1]) ->
+#endif
+       expired = true; mine = is_ready[0]; other = is_ready[1]
+    :: else
+    fi
+  }
+}
+inline ready(i) {
+  stable[i] = v;
+  atomic {
+    is_ready[i] = true;
+    mine = is_open[0] && (expired -> (i) == 0 : is_ready[0] && is_ready[1]);           /* rule 14 */
+    other = is_open[0] && (expired -> (i) == 1 : is_ready[0] && is_ready[1])
+  };
+  send_mine(v)
+}
+inline open_word() {
+#if MUTATE == 15
+  looked = (noted == v);
+#endif
+  atomic { is_open[0] = true; mine = is_ready[0] && is_ready[1]; other = mine };
+#if MUTATE != 15
+  looked = (noted == v);                           /* rule 13 */
+#endif
+  if :: looked -> looked = false; expire(v) :: else fi;
+  send_mine(v)
+}
+inline start() {                                   /* nothing is ready: nothing is sent */
+  atomic {
+    is_ready[0] = false; is_ready[1] = false; is_open[0] = false; expired = false; word_round = v;
+    opens = (accepted == g);
+    if :: opens :: else -> start_waits = true fi
+  };
+#if MUTATE == 15
+  looked = (noted == v);
+#endif
+  if :: opens -> opens = false; is_open[0] = true :: else fi;
+#if MUTATE != 15
+  looked = (noted == v);                           /* rule 13 */
+#endif
+  if :: looked -> looked = false; expire(v) :: else fi
+}
+inline answer() {                                  /* rule 12: whatever was noted last */
+  atomic {
+    waits = (noted != answered && accepted == noted / 4);
+    if :: waits -> answered = noted; w = noted :: else fi
+  };
+  if
+  :: waits -> waits = false;
+#if MUTATE != 13
+     expire(w); send_mine(w);
+#endif
+     to_receiver !! HEARD, 0, w; w = 0
+  :: else
+  fi
+}
+proctype sender_helper() {
+  byte i, g, v, w, k; bool mine, other, waits, looked;
+end:
+  if
+  :: atomic { to_sender ?? ACCEPT(i, g) -> accepted = g; waits = start_waits; start_waits = false; v = NAME(g, 1) };
+     if :: waits -> waits = false; open_word() :: else fi
+  :: atomic { demands ? v -> unheard[v / 4]--; v = demand_word };
+     if
+     :: v / 4 == s_closed + 1 ->
+#if MUTATE == 13
+        expire(v); send_mine(v);
+#endif
+        noted = v
+     :: else                                       /* of a channel before this one */
+     fi
+  fi;
+  v = 0;
+#if MUTATE == 14
+  if :: g == 0 -> answer() :: else fi;
+#else
+  answer();
+#endif
+  g = 0;
+  goto end
+}
+#else
 inline ready(i) {                                  /* Pready of the last partition of group i */
   stable[i] = v;
 #if MUTATE == 2
@@ -172,15 +305,29 @@ end:
      g = 0; v = 0
   od
 }
+#endif
 #define MOVED(i) (pushed[i] == v || finished[i] == v)
 proctype sender() {
   byte g, r, v; bool mine;
+#ifdef JOINED
+  bool other, opens, looked, must_hear; byte k, p, q;
+#endif
   for (g : 1 .. GENERATIONS) {
     for (r : 1 .. ROUNDS) {
       v = NAME(g, r);
       start();
+#ifdef JOINED
+      if :: p = 0; q = 1 :: p = 1; q = 0 fi;
+      if :: must_hear = true :: must_hear = false fi;
+      ready(p);
+      if                                           /* that this one is there, by other means */
+      :: !must_hear || arrived[p] == v
+      fi;
+      ready(q);
+#else
       ready(0);
       ready(1);
+#endif
       atomic { MOVED(0) && MOVED(1) ->             /* MPI_Wait: rule 9 */
         assert(arrived[0] == v && arrived[1] == v);
         stable[0] = 0; stable[1] = 0 }             /* the application writes its buffer */
@@ -230,6 +377,9 @@ end:
 inline accept() { to_sender !! ACCEPT, 0, g }
 proctype receiver() {
   byte g, r, v; bool mine, late;
+#ifdef JOINED
+  byte demanded;
+#endif
   for (g : 1 .. GENERATIONS) {
     if
     :: late = true                                 /* the channel is accepted in its first Start ... */
@@ -247,8 +397,25 @@ proctype receiver() {
       claim_and_pull(0, v);
       claim_and_pull(1, v);
 #endif
+#ifdef JOINED
+      do
+      :: atomic { arrived[0] == v && arrived[1] == v -> open_round = 0; break }
+#if MUTATE == 12
+      :: atomic { demanded != v ->
+#else
+      :: atomic { demanded != v && (demanded == 0 || heard == demanded) ->            /* rule 11 */
+#endif
+           demanded = v; unheard[g]++;
+           assert(unheard[g] <= 1);
+           to_sender !! DEMAND, 0, v }
+      od
+#else
       atomic { arrived[0] == v && arrived[1] == v -> open_round = 0 }   /* sits in a native call meanwhile */
+#endif
     };
+#ifdef JOINED
+    demanded = 0;
+#endif
     r_closed = g;
     s_closed == g
   }

@@ -1,0 +1,100 @@
+#pragma once
+// A demand: a receiver that asks for a partition and is told no, though nothing has come for some
+// time, rings the sender, which from then on holds nothing of the round back (docs/adr/0018).
+// Model: tests/protocol/push_or_pull.pml, rules 11 to 13.
+//
+// One is under way at most: the next one waits until the sender has said that it has heard the
+// last. So the sender reserves one receive.
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.hpp"
+#include "part/net_words.hpp"
+#include "vci/work.hpp"
+
+namespace larklane::part {
+
+class NetRecv;
+class NetSend;
+
+/// Policies whose groups may be broken up in a round. Thread safety: immutable.
+struct GroupRules {
+  bool is_learned = false;
+  std::uint64_t deadline_ns = 0;      ///< policy `timer`; 0: none
+  std::uint64_t demand_after_ns = 0;  ///< in which nothing comes, until the receiver demands
+  bool take_demands() const noexcept { return is_learned || deadline_ns != 0; }
+};
+
+/// How long nothing has come, as those who ask see it. Thread safety: thread-safe.
+class Silence {
+ public:
+  /// Start.
+  void begin() noexcept { since_.store(0, std::memory_order_relaxed); }  // relaxed: as below
+  /// Somebody has asked in vain. @param moved  what has come so far @param now  not 0
+  /// @return it has lasted for `after_ns`
+  bool lasts(std::uint64_t moved, std::uint64_t now, std::uint64_t after_ns) noexcept {
+    // relaxed throughout: when a demand is sent is all that follows from it.
+    const std::uint64_t since = since_.load(std::memory_order_relaxed);
+    if (since == 0 || moved_.exchange(moved, std::memory_order_relaxed) != moved) {
+      since_.store(now, std::memory_order_relaxed);
+      return false;
+    }
+    return now > since && now - since >= after_ns;
+  }
+
+ private:
+  std::atomic<std::uint64_t> since_{0};  ///< 0: nobody has asked in this round
+  std::atomic<std::uint64_t> moved_{0};
+};
+
+/// The receiver's demands. Thread safety: what is not atomic belongs to who has made it busy.
+struct DemandWork : vci::Work {
+  NetRecv* channel = nullptr;
+  std::atomic<bool> is_busy{false};
+  std::atomic<std::uint64_t> round{0};  ///< of the last one; relaxed
+  std::atomic<std::uint32_t> count{0};  ///< relaxed
+  Silence silence{};
+};
+
+/// What the sender says of them. Thread safety: as DemandWork.
+struct HeardWork : vci::Work {
+  NetSend* channel = nullptr;
+  std::atomic<bool> is_busy{false};
+  std::uint64_t round = 0;
+};
+
+/// By slot in the immediates of demands, which is none of those of runs: who takes them. Thread
+/// safety: the lane's lock for find() and set(), the network's mutex for take() and give_back().
+class DemandSlots {
+ public:
+  /// @errors kNoMemory: all are taken
+  Result<std::uint16_t> take() {
+    if (!free_.empty()) {
+      const std::uint16_t slot = free_.back();
+      free_.pop_back();
+      return slot;
+    }
+    if (taken_ == kSlots) return Errc::kNoMemory;
+    return static_cast<std::uint16_t>(taken_++);
+  }
+  /// No demand with it is on its way any more.
+  void give_back(std::uint16_t slot) { free_.push_back(slot); }
+  void set(std::uint16_t slot, NetSend* channel) {
+    if (slot >= channels_.size()) channels_.resize(slot + std::size_t{1});
+    channels_[slot] = channel;
+  }
+  /// Null: of a channel that is gone.
+  NetSend* find(std::uint16_t slot) const {
+    return slot < channels_.size() ? channels_[slot] : nullptr;
+  }
+
+ private:
+  static constexpr std::uint32_t kSlots = 1u << 16;  ///< bits of an immediate
+  std::uint32_t taken_ = 0;
+  std::vector<std::uint16_t> free_;
+  std::vector<NetSend*> channels_;
+};
+
+}  // namespace larklane::part

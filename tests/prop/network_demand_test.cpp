@@ -1,0 +1,374 @@
+// Groups over a network that may be broken up: demands, deadlines, and groups that are learned. Two
+// processes in one thread on the simulated network, and what they post, to the operation.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "net/loop/fabric.hpp"
+#include "network_side.hpp"
+
+namespace larklane::part {
+namespace {
+
+using Kind = vci::Work::Kind;
+constexpr std::uint64_t kHour = 3'600'000'000'000;
+constexpr GroupRules kAtOnce{.is_learned = true};
+constexpr GroupRules kNever{.is_learned = true, .demand_after_ns = kHour};
+
+/// A helper that does at once what it is given.
+class ScriptedPlane final : public control::Plane {
+ public:
+  Result<control::Peer*> connect(const control::Address&) override { return Errc::kUnreachable; }
+  void post(std::function<void()> work) override { work(); }
+  const control::Address& own_address() const noexcept override { return address_; }
+  Status watch(control::Watched&) override { return {}; }
+  void unwatch(control::Watched&) override {}
+  control::PlaneCounters counters() const noexcept override { return {}; }
+
+ private:
+  const control::Address address_ = "scripted";
+};
+
+/// What both sides have posted.
+struct Posted {
+  std::uint64_t runs = 0, demands = 0, heard = 0;
+  friend bool operator==(const Posted&, const Posted&) = default;
+};
+std::ostream& operator<<(std::ostream& out, const Posted& p) {
+  return out << p.runs << " runs, " << p.demands << " demands, " << p.heard << " heard";
+}
+
+/// One channel, as many receive partitions as send partitions. Thread safety: single-owner.
+class World {
+ public:
+  World(std::int32_t partitions, std::vector<std::uint32_t> groups, GroupRules rules,
+        control::Plane* learns_on = nullptr)
+      : partitions_(partitions),
+        from_(static_cast<std::size_t>(partitions) * kBytes),
+        to_(from_.size()) {
+    send_ = must(sides[0].network->send_init(args_of("receiver", 3, from_, partitions),
+                                             sides[0].state, groups, rules, learns_on));
+    receive_ =
+        must(sides[1].network->recv_init(args_of("sender", 3, to_, partitions), sides[1].state));
+  }
+  ~World() {
+    EXPECT_TRUE(sides[0].network->free(send_).ok() && sides[1].network->free(receive_).ok());
+    settle();
+    for (Side& side : sides) side.network->settle();
+    for (Side& side : sides) side.network.reset();
+    for (const loop::Violation& violation : wire_.take_violations())
+      ADD_FAILURE() << loop::offence_name(violation.offence) << ": " << violation.detail;
+  }
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  /// All that helpers and network do by themselves. @param hands_over  control records, too
+  void settle(bool hands_over = true) {
+    for (bool moved = true; moved;) {
+      moved = wire_.settle() != 0;
+      moved |= hands_over && sides[0].deliver_to(sides[1]);
+      moved |= hands_over && sides[1].deliver_to(sides[0]);
+      for (Side& side : sides) moved |= side.progress() != 0;
+      moved |= wire_.under_way_count() != 0;
+    }
+  }
+  void start_send() {
+    ++round_;
+    for (std::size_t i = 0; i < from_.size(); ++i)
+      from_[i] = static_cast<std::byte>(round_ * 41 + i * 7);
+    ASSERT_TRUE(send_->start().ok());
+  }
+  void start_receive() { ASSERT_TRUE(receive_->start().ok()); }
+  void start() {
+    start_receive();
+    start_send();
+    settle();
+  }
+  void ready(std::int32_t first, std::int32_t count = 1) {
+    ASSERT_TRUE(send_->pready(first, count).ok());
+    settle();
+  }
+  /// @return has it come, of several times that the receiver asks?
+  bool arrives(std::int32_t partition, bool hands_over = true) {
+    bool arrived = false;
+    for (int asked = 0; asked < 5 && !arrived; ++asked) {
+      EXPECT_TRUE(receive_->parrived(partition, &arrived).ok());
+      settle(hands_over);
+    }
+    EXPECT_TRUE(receive_->parrived(partition, &arrived).ok());
+    return arrived;
+  }
+  Completion poll_send() { return send_->poll(); }
+  Completion poll_receive() { return receive_->poll(); }
+  void finish() {
+    settle();
+    ASSERT_EQ(send_->poll(), Completion::complete);
+    ASSERT_EQ(receive_->poll(), Completion::complete);
+    send_->finish();
+    receive_->finish();
+    EXPECT_EQ(from_, to_) << "round " << round_;
+  }
+  /// Since it was asked last.
+  Posted posted() {
+    const vci::VciCounts sender = sides[0].counts(), receiver = sides[1].counts();
+    const Posted all{
+        sender.operations_of(Kind::write_immediate) + sender.operations_of(Kind::small_immediate),
+        receiver.operations_of(Kind::small_immediate), sender.operations_of(Kind::small)};
+    const Posted before = std::exchange(last_, all);
+    return {all.runs - before.runs, all.demands - before.demands, all.heard - before.heard};
+  }
+
+  static constexpr std::size_t kBytes = 8;
+
+ private:
+  static loop::Fabric::Options options() {
+    loop::Fabric::Options o;
+    o.turns_per_poll = 0;
+    o.limits.immediates_max = 4096;
+    return o;
+  }
+  loop::Fabric wire_{options()};
+
+ public:
+  Side sides[2] = {{wire_.for_process(), "receiver"}, {wire_.for_process(), "sender"}};
+
+ private:
+  const std::int32_t partitions_;
+  std::vector<std::byte> from_, to_;
+  std::uint64_t round_ = 0;
+  Posted last_{};
+  SendRequest* send_ = nullptr;
+  RecvRequest* receive_ = nullptr;
+};
+
+TEST(NetworkDemand, WhatIsReadyComesAtOnceAndEachLaterOneByItself) {
+  World world(8, {0}, kAtOnce);
+  world.settle();
+  for (int round = 0; round < 3; ++round) {
+    world.start();
+    for (const std::int32_t p : {3, 4, 0}) world.ready(p);
+    EXPECT_EQ(world.posted(), Posted{});
+    EXPECT_FALSE(world.arrives(7)) << "not ready";
+    EXPECT_TRUE(world.arrives(3) && world.arrives(4) && world.arrives(0));
+    EXPECT_EQ(world.posted(), (Posted{2, 1, 1})) << "3 and 4 are one run";
+    world.ready(7);
+    EXPECT_TRUE(world.arrives(7));
+    EXPECT_FALSE(world.arrives(6));
+    world.ready(5, 2);
+    EXPECT_EQ(world.posted(), (Posted{2, 0, 0}));
+    world.ready(1, 2);
+    world.finish();
+    world.posted();
+  }
+  world.start();  // the next one has its group again
+  world.ready(0, 8);
+  world.finish();
+  EXPECT_EQ(world.posted(), (Posted{1, 0, 0}));
+}
+
+TEST(NetworkDemand, WhoOnlyWaitsOrAsksForAShortTimeDemandsNothing) {
+  const auto demands = [](GroupRules rules, bool asks) {
+    World world(8, {0}, rules);
+    world.settle();
+    world.start();
+    world.ready(0, 7);
+    for (int turn = 0; turn < 20; ++turn) {
+      EXPECT_EQ(world.poll_receive(), Completion::pending);
+      EXPECT_FALSE(asks && world.arrives(0));
+    }
+    EXPECT_EQ(world.posted(), Posted{});
+    world.ready(7);
+    world.finish();
+    EXPECT_EQ(world.posted(), (Posted{1, 0, 0}));
+  };
+  demands(kAtOnce, false);
+  demands(kNever, true);
+  demands({}, true);  // whose groups are the program's
+}
+
+TEST(NetworkDemand, OneThatComesBeforeTheSendersStartHoldsForThatRound) {
+  for (const std::int32_t partitions : {8, 100}) {  // a word; leaves
+    World world(partitions, {0}, kAtOnce);
+    world.settle();
+    world.start();
+    world.ready(0, partitions);
+    world.finish();
+    world.posted();
+    world.start_receive();
+    EXPECT_FALSE(world.arrives(5));
+    EXPECT_EQ(world.posted(), (Posted{0, 1, 1}));
+    world.start_send();
+    world.ready(5);
+    EXPECT_TRUE(world.arrives(5));
+    EXPECT_EQ(world.posted(), (Posted{1, 0, 0}));
+    world.ready(0, 5);
+    world.ready(6, partitions - 6);
+    world.finish();
+  }
+}
+
+TEST(NetworkDemand, OneThatComesBeforeTheAcceptanceIsAnsweredThen) {
+  for (const std::int32_t partitions : {8, 100})
+    for (const bool is_started : {false, true}) {
+      World world(partitions, {0}, kAtOnce);
+      while (world.sides[0].deliver_to(world.sides[1]) || world.sides[1].other.sent.size() > 1) {
+        if (world.sides[1].other.sent.size() > 1) world.sides[1].deliver_to(world.sides[0]);
+      }
+      ASSERT_EQ(world.sides[1].other.sent.size(), 1u) << "the acceptance";
+      world.start_receive();
+      if (is_started) world.start_send();
+      EXPECT_FALSE(world.arrives(5, false));
+      EXPECT_EQ(world.posted(), (Posted{0, 1, 0})) << "where it could be answered is not known";
+      world.settle();
+      if (!is_started) world.start_send();
+      world.ready(5);
+      EXPECT_TRUE(world.arrives(5));
+      EXPECT_EQ(world.posted(), (Posted{1, 0, 1}));
+      world.ready(0, 5);
+      world.ready(6, partitions - 6);
+      world.finish();
+    }
+}
+
+TEST(NetworkDemand, OfManyPartitionsACellIsWhatTravels) {
+  World world(600, {0, 300}, kAtOnce);  // 256 cells
+  world.settle();
+  world.start();
+  world.ready(4);
+  world.ready(6);
+  EXPECT_FALSE(world.arrives(4));
+  world.ready(5);
+  world.ready(7);
+  EXPECT_TRUE(world.arrives(4) && world.arrives(5)) << "a cell is 4 and 5, or 4 to 6";
+  EXPECT_EQ(world.posted().demands, 1u);
+  world.ready(0, 4);
+  world.ready(8, 592);
+  world.finish();
+}
+
+TEST(NetworkDemand, WhereTheSenderHasNoReceiveForOneNothingWaits) {
+  loop::Fabric::Options o;
+  o.turns_per_poll = 0;
+  o.limits.immediates_max = 64;
+  loop::Fabric wire(o);
+  Side sender(wire.for_process(), "receiver"), receiver(wire.for_process(), "sender");
+  ASSERT_TRUE(sender.network->lanes().at(0).value()->reserve_immediates(64).ok());
+  std::vector<std::byte> from(8), to(8);
+  SendRequest* const send =
+      must(sender.network->send_init(args_of("receiver", 3, from, 8), sender.state, {0}, kAtOnce));
+  RecvRequest* const receive =
+      must(receiver.network->recv_init(args_of("sender", 3, to, 8), receiver.state));
+  const auto settle = [&] {
+    for (bool moved = true; moved;) {
+      moved = wire.settle() != 0;
+      moved |= sender.deliver_to(receiver) || receiver.deliver_to(sender);
+      moved |= (sender.progress() | receiver.progress()) != 0;
+    }
+  };
+  settle();
+  EXPECT_TRUE(receive->start().ok() && send->start().ok());
+  settle();
+  for (std::int32_t p = 0; p < 8; ++p) {
+    EXPECT_TRUE(send->pready(p).ok());
+    settle();
+    bool arrived = false;
+    EXPECT_TRUE(receive->parrived(p, &arrived).ok());
+    EXPECT_TRUE(arrived);
+  }
+  EXPECT_EQ(send->poll(), Completion::complete);
+  EXPECT_EQ(receive->poll(), Completion::complete);
+  send->finish();
+  receive->finish();
+  EXPECT_TRUE(sender.network->free(send).ok() && receiver.network->free(receive).ok());
+  settle();
+  sender.network.reset();
+  receiver.network.reset();
+}
+
+TEST(NetworkDeadline, TheNextMarkSeesItOrWhoeverWaitsForTheSendOrWhoAsks) {
+  World world(8, {0}, {.deadline_ns = 1, .demand_after_ns = 0});
+  world.settle();
+  world.start();
+  world.ready(0);
+  EXPECT_EQ(world.posted(), Posted{});
+  world.ready(1);
+  EXPECT_EQ(world.posted(), (Posted{1, 0, 0})) << "both in one";
+  world.ready(3);
+  EXPECT_EQ(world.posted(), (Posted{1, 0, 0}));
+  world.ready(2);
+  world.ready(4, 4);
+  world.finish();
+  world.posted();
+  world.start();
+  world.ready(6);
+  EXPECT_EQ(world.poll_send(), Completion::pending);
+  world.settle();
+  EXPECT_EQ(world.posted(), (Posted{1, 0, 0}));
+  world.ready(0, 6);
+  world.ready(7);
+  world.finish();
+  world.posted();
+  world.start();
+  world.ready(6);
+  EXPECT_TRUE(world.arrives(6));
+  EXPECT_EQ(world.posted(), (Posted{1, 1, 1}));
+  world.ready(0, 6);
+  world.ready(7);
+  world.finish();
+}
+
+TEST(NetworkDeadline, BeforeItAGroupWaits) {
+  World world(8, {0}, {.deadline_ns = kHour, .demand_after_ns = kHour});
+  world.settle();
+  for (int round = 0; round < 5; ++round) {
+    world.start();
+    for (std::int32_t p = 0; p < 7; ++p) world.ready(p);
+    EXPECT_EQ(world.poll_send(), Completion::pending);
+    EXPECT_FALSE(world.arrives(0));
+    world.ready(7);
+    world.finish();
+    EXPECT_EQ(world.posted(), (Posted{1, 0, 0}));
+  }
+}
+
+TEST(NetworkLearned, GroupsChangeFromRoundToRoundAndEveryByteArrives) {
+  for (const std::int32_t partitions : {16, 300, 1500}) {
+    ScriptedPlane plane;
+    World world(partitions, {0}, kNever, &plane);
+    world.settle();
+    std::set<std::uint64_t> runs;
+    for (int round = 1; round <= 24; ++round) {
+      world.start();
+      for (std::int32_t p = 0; p < partitions; ++p) world.ready((p * 7 + 3) % partitions);
+      world.finish();
+      const Posted posted = world.posted();
+      runs.insert(posted.runs);
+      EXPECT_TRUE(round > 3 || posted.runs == (partitions > 1024 ? 2u : 1u)) << "the base";
+      EXPECT_EQ(posted.demands, 0u);
+    }
+    EXPECT_GT(runs.size(), 1u) << "no other groups have been tried";
+  }
+}
+
+TEST(NetworkLearned, WhateverTheGroupsADemandBreaksThemUp) {
+  ScriptedPlane plane;
+  World world(16, {0}, kAtOnce, &plane);
+  world.settle();
+  for (int round = 1; round <= 24; ++round) {
+    world.start();
+    for (std::int32_t p = 0; p < 16; ++p) {
+      world.ready((p * 7 + 3) % 16);
+      EXPECT_TRUE(world.arrives((p * 7 + 3) % 16)) << "round " << round;
+    }
+    EXPECT_LE(world.posted().demands, 1u);
+    world.finish();
+  }
+}
+
+}  // namespace
+}  // namespace larklane::part
