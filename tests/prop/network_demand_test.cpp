@@ -73,8 +73,9 @@ class World {
       moved = wire_.settle() != 0;
       moved |= hands_over && sides[0].deliver_to(sides[1]);
       moved |= hands_over && sides[1].deliver_to(sides[0]);
-      for (Side& side : sides) moved |= side.progress() != 0;
-      moved |= wire_.under_way_count() != 0;
+      if (!is_sender_deaf) moved |= sides[0].progress() != 0;
+      moved |= sides[1].progress() != 0;
+      moved |= !is_sender_deaf && wire_.under_way_count() != 0;
     }
   }
   void start_send() {
@@ -105,12 +106,18 @@ class World {
   }
   Completion poll_send() { return send_->poll(); }
   Completion poll_receive() { return receive_->poll(); }
+  void finish_receive() {
+    ASSERT_EQ(receive_->poll(), Completion::complete);
+    receive_->finish();
+  }
+  void finish_send() {
+    ASSERT_EQ(send_->poll(), Completion::complete);
+    send_->finish();
+  }
   void finish() {
     settle();
-    ASSERT_EQ(send_->poll(), Completion::complete);
-    ASSERT_EQ(receive_->poll(), Completion::complete);
-    send_->finish();
-    receive_->finish();
+    finish_send();
+    finish_receive();
     EXPECT_EQ(from_, to_) << "round " << round_;
   }
   /// Since it was asked last.
@@ -124,6 +131,7 @@ class World {
   }
 
   static constexpr std::size_t kBytes = 8;
+  bool is_sender_deaf = false;  ///< neither its program nor its helper polls
 
  private:
   static loop::Fabric::Options options() {
@@ -189,6 +197,32 @@ TEST(NetworkDemand, WhoOnlyWaitsOrAsksForAShortTimeDemandsNothing) {
   demands(kAtOnce, false);
   demands(kNever, true);
   demands({}, true);  // whose groups are the program's
+}
+
+TEST(NetworkDemand, NoOtherComesBeforeTheLastOneHasBeenHeard) {
+  World world(8, {0}, kAtOnce);
+  world.settle();
+  world.start();
+  world.ready(0, 7);
+  world.is_sender_deaf = true;
+  EXPECT_FALSE(world.arrives(0));
+  world.ready(7);  // now the group goes as it is
+  world.finish_receive();
+  EXPECT_EQ(world.posted(), (Posted{1, 1, 0}));
+  world.start_receive();
+  EXPECT_FALSE(world.arrives(3));
+  EXPECT_EQ(world.posted(), Posted{}) << "the sender has reserved one receive";
+  world.is_sender_deaf = false;
+  world.settle();
+  world.finish_send();
+  world.start_send();
+  world.ready(3);
+  EXPECT_EQ(world.posted(), (Posted{0, 0, 1})) << "that was for the round before";
+  EXPECT_TRUE(world.arrives(3));
+  EXPECT_EQ(world.posted(), (Posted{1, 1, 1}));
+  world.ready(0, 3);
+  world.ready(4, 4);
+  world.finish();
 }
 
 TEST(NetworkDemand, OneThatComesBeforeTheSendersStartHoldsForThatRound) {
