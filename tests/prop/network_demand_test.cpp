@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <functional>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "net/loop/fabric.hpp"
 #include "network_side.hpp"
+#include "scripted_plane.hpp"
 
 namespace larklane::part {
 namespace {
@@ -19,20 +19,6 @@ using Kind = vci::Work::Kind;
 constexpr std::uint64_t kHour = 3'600'000'000'000;
 constexpr GroupRules kAtOnce{.is_learned = true};
 constexpr GroupRules kNever{.is_learned = true, .demand_after_ns = kHour};
-
-/// A helper that does at once what it is given.
-class ScriptedPlane final : public control::Plane {
- public:
-  Result<control::Peer*> connect(const control::Address&) override { return Errc::kUnreachable; }
-  void post(std::function<void()> work) override { work(); }
-  const control::Address& own_address() const noexcept override { return address_; }
-  Status watch(control::Watched&) override { return {}; }
-  void unwatch(control::Watched&) override {}
-  control::PlaneCounters counters() const noexcept override { return {}; }
-
- private:
-  const control::Address address_ = "scripted";
-};
 
 /// What both sides have posted.
 struct Posted {

@@ -16,6 +16,7 @@
 #include "net/loop/fabric.hpp"
 #include "net/registry.hpp"
 #include "network_side.hpp"
+#include "scripted_plane.hpp"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LARKLANE_LIFE_SANITIZED 1
@@ -81,12 +82,14 @@ std::size_t descriptors() {
   return count;
 }
 
+constexpr std::uint32_t kImmediatesMax = 1u << 20;
+
 struct World {
   World() : wire(options()) {}
   static loop::Fabric::Options options() {
     loop::Fabric::Options o;
     o.turns_per_poll = 0;
-    o.limits.immediates_max = 1u << 20;
+    o.limits.immediates_max = kImmediatesMax;
     return o;
   }
   void settle() {
@@ -130,7 +133,7 @@ void cycle(Side (&sides)[2], int number, std::vector<std::byte>& from, std::vect
   };
   if (number % 2 == 0) init_receive();
   SendRequest* const send = must(sides[0].network->send_init(
-      args_of("receiver", 1, from, kPartitions), sides[0].state, {0, 4}));
+      args_of("receiver", 1, from, kPartitions), sides[0].state, {0, 4}, {.is_learned = true}));
   if (number % 2 != 0) {
     if (number % 4 == 1) settle();
     init_receive();
@@ -139,6 +142,11 @@ void cycle(Side (&sides)[2], int number, std::vector<std::byte>& from, std::vect
     if (number % 3 != 0) settle();
     std::fill(from.begin(), from.end(), static_cast<std::byte>(number));
     ASSERT_TRUE(send->start().ok() && receive->start().ok());
+    for (int asked = 0; asked < number % 8; ++asked) {  // from the third time on it demands
+      bool arrived = false;
+      ASSERT_TRUE(receive->parrived(asked, &arrived).ok());
+      if (number % 3 == 0) settle();
+    }
     ASSERT_TRUE(send->pready(0, kPartitions).ok());
     for (int turn = 0; turn < 100'000 && (send->poll() == Completion::pending ||
                                           receive->poll() == Completion::pending);
@@ -177,6 +185,9 @@ TEST(NetworkLife, TenThousandCyclesLeaveNothing) {
   EXPECT_EQ(world.wire.registrations_count(), 2u);
   EXPECT_EQ(descriptors(), descriptors_early);
   EXPECT_LE(world.slot_most, 2u) << "slots are used again";
+  for (Side& side : world.sides)
+    EXPECT_TRUE(side.network->lanes().at(0).value()->reserve_immediates(kImmediatesMax).ok())
+        << "receives are still reserved";
   world.end();
   EXPECT_EQ(world.wire.registrations_count(), 0u);
   EXPECT_EQ(descriptors(), descriptors_before);
@@ -186,7 +197,8 @@ TEST(NetworkLife, TenThousandCyclesLeaveNothing) {
 struct ChannelBytes {
   std::int64_t sender, receiver;
 };
-ChannelBytes bytes_of_a_channel(std::int32_t partitions) {
+ChannelBytes bytes_of_a_channel(std::int32_t partitions, GroupRules rules) {
+  ScriptedPlane plane;
   constexpr std::int32_t kChannels = 1000;
   World world;
   std::vector<std::byte> from(static_cast<std::size_t>(partitions)), to(from.size());
@@ -194,7 +206,7 @@ ChannelBytes bytes_of_a_channel(std::int32_t partitions) {
   std::vector<RecvRequest*> receives;
   const auto own = [&](std::int32_t tag) {
     sends.push_back(must(world.sides[0].network->send_init(
-        args_of("receiver", tag, from, partitions), world.sides[0].state, {0})));
+        args_of("receiver", tag, from, partitions), world.sides[0].state, {0}, rules, &plane)));
     world.settle();
   };
   const auto others = [&](std::int32_t tag) {
@@ -229,11 +241,16 @@ TEST(NetworkLife, MemoryOfAChannelIsBounded) {
   GTEST_SKIP() << "the sanitizers have a heap of their own";
 #endif
   for (const std::int32_t partitions : {1, 8, 32, 256}) {
-    const ChannelBytes bytes = bytes_of_a_channel(partitions);
+    const ChannelBytes bytes = bytes_of_a_channel(partitions, {});
     std::printf("a channel of %d partitions: sender %lld B, receiver %lld B\n", partitions,
                 static_cast<long long>(bytes.sender), static_cast<long long>(bytes.receiver));
     EXPECT_LE(bytes.sender, 4096 + 320 * partitions);
     EXPECT_LE(bytes.receiver, 4096 + 512 * partitions);
+    const ChannelBytes learned = bytes_of_a_channel(partitions, {.is_learned = true});
+    std::printf("learned: sender %lld B, receiver %lld B\n", static_cast<long long>(learned.sender),
+                static_cast<long long>(learned.receiver));
+    EXPECT_LE(learned.sender, 8192 + 640 * partitions);
+    EXPECT_LE(learned.receiver, 5120 + 520 * partitions);
   }
 }
 
