@@ -152,7 +152,11 @@ Status NetSend::pready(std::int32_t first, std::int32_t count) {
   if (watch_ != nullptr) watch_->ready(run);
   if (timed_)
     return timed_->marks.mark(side_.rendezvous(), round(), run, now_ns(),
-                              this_timed_thread.copied_in(timed_.get(), round()), mover);
+                              this_timed_thread.copied_in(timed_.get(), round()), [&](Run moved) {
+                                const std::uint64_t began = now_ns();
+                                mover(moved);
+                                this_timed_thread.copied += now_ns() - began;  // see send()
+                              });
   return side_.rendezvous().mark(round(), run.first, run.count, mover);
 }
 
@@ -239,14 +243,14 @@ void NetSend::send(Run cells) {
   work.cells = cells;
   work.posted_by_then = entry.cargo;
   const Run run = cells_.partitions(cells);
+  const bool is_watched = watch_ != nullptr;
+  const std::uint64_t began = is_watched ? watch_->began(run) : 0;
   buffer_->pack(run.first * partition_bytes_, run.count * partition_bytes_);
   bool may_push = has_credit();
   if (!may_push && path_.is_progress_manual) {
     (void)vci().progress();
     may_push = has_credit();
   }
-  const bool is_watched = watch_ != nullptr;
-  if (is_watched) watch_->began(run);
   if (may_push)
     push(work, run);
   else
@@ -256,6 +260,9 @@ void NetSend::send(Run cells) {
   if (is_again) work.leaves = side_.rendezvous().leaf_group(round(), run.first);
   remember(run, is_again ? &work : nullptr);
   vci().post(work);
+  // A post is a call to the system with some providers: what the thread makes ready next is late
+  // by that, whatever the program does. It is the message's cost, not the partition's.
+  if (is_watched) RoundWatch::left(began);
 }
 
 void NetSend::push(CellWork& work, Run run) {
