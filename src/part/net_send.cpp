@@ -245,6 +245,9 @@ void NetSend::send(Run cells) {
   const Run run = cells_.partitions(cells);
   const bool is_watched = watch_ != nullptr;
   const std::uint64_t began = is_watched ? watch_->began(run) : 0;
+  const std::uint64_t began_ns = is_watched ? now_ns() : 0;
+  // The channel may be gone once its last run has been posted.
+  const std::shared_ptr<GivingTimes> giving = is_watched ? learning_->giving() : nullptr;
   buffer_->pack(run.first * partition_bytes_, run.count * partition_bytes_);
   bool may_push = has_credit();
   if (!may_push && path_.is_progress_manual) {
@@ -260,9 +263,11 @@ void NetSend::send(Run cells) {
   if (is_again) work.leaves = side_.rendezvous().leaf_group(round(), run.first);
   remember(run, is_again ? &work : nullptr);
   vci().post(work);
+  if (!is_watched) return;
   // A post is a call to the system with some providers: what the thread makes ready next is late
   // by that, whatever the program does. It is the message's cost, not the partition's.
-  if (is_watched) RoundWatch::left(began);
+  RoundWatch::left(began);
+  giving->add(now_ns() - began_ns);
 }
 
 void NetSend::push(CellWork& work, Run run) {

@@ -14,6 +14,7 @@
 #include "model/plan.hpp"
 #include "model/readiness.hpp"
 #include "part/learner.hpp"
+#include "part/learning.hpp"
 
 namespace larklane::part {
 namespace {
@@ -504,6 +505,14 @@ TEST(PartLearner, KeepsWhatIsLittleBetterThanTheBase) {
     study.run();
     EXPECT_EQ(study.findings().firsts, used.empty() ? question.base : used);
   }
+}
+
+TEST(Learning, CompletionsThatAreHeardTogetherDidNotComeTogether) {
+  std::vector<model::SeenRun> runs{{8, 20, 101}, {8, 0, 100}, {8, 10, 102}, {8, 500, 503}};
+  space_ends(runs, 10);
+  std::vector<double> ends_ns;
+  for (const model::SeenRun& run : runs) ends_ns.push_back(run.end_ns);
+  EXPECT_EQ(ends_ns, (std::vector<double>{100, 110, 120, 503}));
 }
 
 }  // namespace
