@@ -126,6 +126,13 @@ class NetHalf {
   /// From now on nothing new is posted. Any thread.
   void give_up(Status status, std::string text);
   bool is_idle() const noexcept { return in_use_.is_free(); }
+  /// It is freed, and has not failed: from now on nothing is posted, and of that nobody is told.
+  /// @return nothing is under way
+  bool end_posts() noexcept {
+    told_.store(true, std::memory_order_relaxed);  // relaxed: as in tell_failure()
+    (void)in_use_.shut();
+    return in_use_.is_quiet();
+  }
   /// A round is over, or the half is freed: as long as something is under way the lane is served
   /// on.
   void end_watch() noexcept {
@@ -301,7 +308,8 @@ class NetSend final : public SendRequest, public NetHalf {
   /// Partitions of a cell that have been given to move() while it lacks others: only of cells that
   /// are larger than a group can be, or of which a part may come because a word has expired.
   std::unique_ptr<std::atomic<std::uint32_t>[]> parts_;
-  /// What stands in the first word when the round is open; what has to stand there for a ready Work.
+  /// What stands in the first word when the round is open; what has to stand there for a ready
+  /// Work.
   std::uint64_t credit_ = 0, fast_credit_ = 0;
   static constexpr std::uint64_t kNoCredit = ~std::uint64_t{0};
   /// By partition: the Work that pushes its whole group, complete but for the post; null: there is

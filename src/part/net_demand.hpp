@@ -36,8 +36,9 @@ class Silence {
   /// @return it has lasted for `after_ns`
   bool lasts(std::uint64_t moved, std::uint64_t now, std::uint64_t after_ns) noexcept {
     // relaxed throughout: when a demand is sent is all that follows from it.
+    const bool has_more = moved_.exchange(moved, std::memory_order_relaxed) != moved;
     const std::uint64_t since = since_.load(std::memory_order_relaxed);
-    if (since == 0 || moved_.exchange(moved, std::memory_order_relaxed) != moved) {
+    if (since == 0 || has_more) {
       since_.store(now, std::memory_order_relaxed);
       return false;
     }

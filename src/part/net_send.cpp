@@ -230,9 +230,9 @@ bool NetSend::is_group(Run run) const noexcept {
 
 /// By the next round's mark_further(), just as it was pushed now.
 bool NetSend::is_made_again(Run run) const noexcept {
-  // One that is larger than a layout leaves whole is sent when all of its groups are complete.
-  return watch_ == nullptr && !timed_ && !buffer_->is_packed() && run.count <= kGroupPartitionsMax &&
-         is_group(run);
+  if (watch_ != nullptr || timed_ || buffer_->is_packed()) return false;
+  // What is larger a layout does not leave whole.
+  return run.count <= kGroupPartitionsMax && is_group(run);
 }
 
 void NetSend::send(Run cells) {

@@ -244,7 +244,10 @@ void Network::reap_locked() {
     channel->forget_buffer();
     if (!channel->is_idle()) return false;
     // Whoever had the last completion of one that has failed is telling the peer yet.
-    if (channel->has_failed()) channel->link().vci.exclusively([] {});
+    if (channel->has_failed())
+      channel->link().vci.exclusively([] {});
+    else if (!channel->end_posts())  // a demand that comes late would be answered
+      return false;
     channel->end_watch();
     channel->is_closed = true;
     send_record(*channel->path().peer, record::NetType::close,

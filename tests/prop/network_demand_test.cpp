@@ -43,7 +43,8 @@ class World {
         must(sides[1].network->recv_init(args_of("sender", 3, to_, partitions), sides[1].state));
   }
   ~World() {
-    EXPECT_TRUE(sides[0].network->free(send_).ok() && sides[1].network->free(receive_).ok());
+    if (send_ != nullptr) free_send();
+    EXPECT_TRUE(sides[1].network->free(receive_).ok());
     settle();
     for (Side& side : sides) side.network->settle();
     for (Side& side : sides) side.network.reset();
@@ -77,9 +78,29 @@ class World {
     settle();
   }
   void ready(std::int32_t first, std::int32_t count = 1) {
-    ASSERT_TRUE(send_->pready(first, count).ok());
+    ASSERT_TRUE((count == 1 ? send_->pready(first) : send_->pready(first, count)).ok());
     settle();
   }
+  /// One after the other, but for `but`.
+  void ready_each(std::int32_t but = -1) {
+    for (std::int32_t p = 0; p < partitions_; ++p) ASSERT_TRUE(p == but || send_->pready(p).ok());
+    settle();
+  }
+  /// What has been posted moves, and only the sender looks.
+  void reach_sender() {
+    while (wire_.settle() != 0 || sides[0].progress() != 0) {
+    }
+  }
+  /// While another thread has the lane: what has come meanwhile is not seen.
+  bool arrives_unseen(std::int32_t partition) {
+    bool arrived = false;
+    sides[1].network->lanes().at(0).value()->exclusively([&] {
+      for (int asked = 0; asked < 3; ++asked)
+        EXPECT_TRUE(receive_->parrived(partition, &arrived).ok());
+    });
+    return arrived;
+  }
+  void free_send() { EXPECT_TRUE(sides[0].network->free(std::exchange(send_, nullptr)).ok()); }
   /// @return has it come, of several times that the receiver asks?
   bool arrives(std::int32_t partition, bool hands_over = true) {
     bool arrived = false;
@@ -90,6 +111,7 @@ class World {
     EXPECT_TRUE(receive_->parrived(partition, &arrived).ok());
     return arrived;
   }
+  SendRequest& send() { return *send_; }
   Completion poll_send() { return send_->poll(); }
   Completion poll_receive() { return receive_->poll(); }
   void finish_receive() {
@@ -139,6 +161,20 @@ class World {
   SendRequest* send_ = nullptr;
   RecvRequest* receive_ = nullptr;
 };
+
+TEST(Silence, LastsFromTheFirstAskingOfARoundAndBeginsAgainWithWhatComes) {
+  Silence silence;
+  constexpr std::uint64_t kAfter = 5;
+  silence.begin();
+  EXPECT_FALSE(silence.lasts(0, 1, kAfter));
+  EXPECT_FALSE(silence.lasts(0, 5, kAfter));
+  EXPECT_TRUE(silence.lasts(0, 6, kAfter));
+  EXPECT_FALSE(silence.lasts(3, 7, kAfter)) << "something has come";
+  EXPECT_TRUE(silence.lasts(3, 12, kAfter));
+  silence.begin();
+  EXPECT_FALSE(silence.lasts(8, 20, kAfter));
+  EXPECT_TRUE(silence.lasts(8, 25, kAfter)) << "what came before Start breaks no silence";
+}
 
 TEST(NetworkDemand, WhatIsReadyComesAtOnceAndEachLaterOneByItself) {
   World world(8, {0}, kAtOnce);
@@ -253,6 +289,50 @@ TEST(NetworkDemand, OneThatComesBeforeTheAcceptanceIsAnsweredThen) {
       world.ready(6, partitions - 6);
       world.finish();
     }
+}
+
+TEST(NetworkDemand, WhatWasPreparedForTheGroupIsNotSentForAPartOfIt) {
+  for (const std::int32_t partitions : {8, 40, 100, 600, 1 << 16}) {
+    World world(partitions, {0}, kAtOnce);
+    world.settle();
+    const std::uint64_t groups = partitions > 1024 ? static_cast<unsigned>(partitions) / 1024 : 1;
+    const std::int32_t last = partitions - 1;
+    for (int round = 0; round < 9; ++round) {
+      world.start();
+      if (round % 3 != 2) {
+        world.ready_each();
+        EXPECT_EQ(world.posted(), (Posted{groups, 0, 0})) << partitions << " round " << round;
+      } else {  // in the next one of these in another order
+        world.ready_each(last);
+        EXPECT_TRUE(world.arrives(round == 2 ? 0 : last / 2));
+        EXPECT_FALSE(world.arrives(last));
+        world.ready(last);
+        EXPECT_TRUE(world.arrives(last));
+        EXPECT_EQ(world.posted(), (Posted{groups + 1, 1, 1})) << partitions << " round " << round;
+      }
+      world.finish();
+    }
+    world.start();
+    EXPECT_FALSE(world.arrives(0)) << "before anything is ready";
+    world.ready_each();
+    EXPECT_TRUE(world.arrives(last));
+    world.finish();
+  }
+}
+
+TEST(NetworkDemand, OneThatComesAfterTheSendHasBeenFreedIsNotAnswered) {
+  World world(8, {0}, kAtOnce);
+  world.settle();
+  world.start();
+  world.posted();
+  EXPECT_TRUE(world.send().pready(0, 8).ok());
+  world.reach_sender();
+  world.finish_send();
+  world.free_send();
+  EXPECT_FALSE(world.arrives_unseen(3));
+  world.settle();
+  EXPECT_EQ(world.posted(), (Posted{1, 1, 0})) << "by whom would it be?";
+  world.finish_receive();
 }
 
 TEST(NetworkDemand, OfManyPartitionsACellIsWhatTravels) {
