@@ -547,11 +547,11 @@ TEST_P(EngineRace, GroupsThatAreLearnedChangeBetweenRounds) {
   // The first trials; slots have no groups. Of 300 groups each has a partition, a cell has several;
   // over a network there are 256 cells, and so many groups.
   const bool has_groups = GetParam().slot_bytes_max[0] == '0';
-  const char* const finest =
-      GetParam().is_network ? " 256 groups after round 4\n" : " 300 groups after round 4\n";
-  for (const char* change :
-       {" 32 groups after round 3\n", " 48 groups after round 4\n", " 64 groups after round 3\n",
-        finest, " 2 groups after round 3\n", " 1 groups after round 4\n"})
+  const std::string finest = GetParam().is_network ? " 256" : " 300";
+  for (const std::string& change :
+       {std::string(" 32 groups after round 3\n"), std::string(" 48 groups after round 4\n"),
+        std::string(" 64 groups after round 3\n"), finest + " groups after round 4\n",
+        std::string(" 2 groups after round 3\n"), std::string(" 1 groups after round 4\n")})
     EXPECT_EQ(said.find(change) != std::string::npos, has_groups) << change << said;
 }
 
