@@ -1,9 +1,12 @@
 // The helper's loop, and the end of peers.
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <ctime>
 
 #include "base/clock.hpp"
 #include "control/local_peer.hpp"
@@ -14,12 +17,26 @@ namespace larklane::control {
 namespace {
 
 constexpr int kRetryMs = 5;
-constexpr int kRestMs = 1;  // until a queue is the helper's again that nobody else serves any more
+/// Until a queue is the helper's again that nobody else serves any more.
+constexpr long kRestNs = 100'000;
+constexpr std::uint64_t kNsPerMs = 1'000'000;
 constexpr std::uint64_t kDrainNsMax = 2'000'000'000;  // of the destructor
 /// Far above what a socket buffer holds: only a peer that is alive and sends on and on reaches it.
 constexpr int kDrainReadsMax = 65536;
 constexpr int kEventsMax = 64;
 constexpr std::uint64_t kNever = Watched::kNever;
+
+/// For kRestNs; before Linux 5.11 a millisecond. @return as epoll_wait()
+int wait_briefly(int epoll, std::span<epoll_event> events) {
+  const auto most = static_cast<int>(events.size());
+#ifdef SYS_epoll_pwait2
+  const timespec rest{0, kRestNs};
+  const long count =
+      ::syscall(SYS_epoll_pwait2, epoll, events.data(), most, &rest, nullptr, std::size_t{0});
+  if (count >= 0 || errno != ENOSYS) return static_cast<int>(count);
+#endif
+  return ::epoll_wait(epoll, events.data(), most, 1);
+}
 
 }  // namespace
 
@@ -29,8 +46,7 @@ void PlaneImpl::run() {
   std::array<epoll_event, kEventsMax> events{};
   for (;;) {
     const bool may_sleep = watches_.before_sleep();
-    const int count =
-        ::epoll_wait(epoll(), events.data(), kEventsMax, may_sleep ? timeout_ms() : 0);
+    const int count = wait(events, may_sleep);
     // relaxed: statistics
     helper_wakeups_.fetch_add(1, std::memory_order_relaxed);
     retry_all();  // before new failures are added: those wait for kRetryMs
@@ -50,15 +66,19 @@ void PlaneImpl::run() {
   }
 }
 
+int PlaneImpl::wait(std::span<epoll_event> events, bool may_sleep) const {
+  if (may_sleep && watches_.has_resting()) return wait_briefly(epoll(), events);
+  return ::epoll_wait(epoll(), events.data(), static_cast<int>(events.size()),
+                      may_sleep ? timeout_ms() : 0);
+}
+
 int PlaneImpl::timeout_ms() const {
-  if (watches_.has_resting()) return kRestMs;
   const bool is_waiting = !retrying_.empty() || !is_listening_ || watches_.must_poll() ||
                           is_ending_.load(std::memory_order_acquire);  // acquire: as in run()
   if (is_waiting) return kRetryMs;
   const std::uint64_t deadline_ns = next_deadline_ns();
   if (deadline_ns == kNever) return -1;
   const std::uint64_t now = now_ns();
-  constexpr std::uint64_t kNsPerMs = 1'000'000;
   constexpr std::uint64_t kLongestMs = 1'000'000;
   if (deadline_ns <= now) return 0;
   return static_cast<int>(std::min((deadline_ns - now) / kNsPerMs + 1, kLongestMs));

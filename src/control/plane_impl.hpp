@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,8 @@ class PlaneImpl final : public Plane, private PeerHost {
 
   // On the helper.
   void run();
+  /// @return as epoll_wait()
+  int wait(std::span<epoll_event> events, bool may_sleep) const;
   int timeout_ms() const;
   std::uint64_t next_deadline_ns() const;
   void serve_event(const epoll_event& event);

@@ -41,10 +41,9 @@ class NetLane final : public net::Receiver, public control::Watched {
   static constexpr std::uint32_t kSlots = 1u << 16;  ///< bits of an immediate
 
   /// Once, before anything else. @param keeper  null: nobody looks after its links
-  void begin(vci::Vci& vci, LinkKeeper* keeper, const net::Limits& limits) {
+  void begin(vci::Vci& vci, LinkKeeper* keeper) {
     vci_ = &vci;
     keeper_ = keeper;
-    may_rest_ = !limits.is_progress_manual;
     fd_ = vci.wait_fd();
   }
   vci::Vci& vci() const noexcept { return *vci_; }
@@ -63,11 +62,10 @@ class NetLane final : public net::Receiver, public control::Watched {
   // control::Watched
   int fd() const noexcept override { return fd_; }
   bool before_sleep() override { return vci_->arm(); }
-  /// Where progress is manual, who has posted and left would wait for the helper's next look.
+  /// By a loop: who has posted, or looked once, has left.
   bool is_served_by_others() override {
-    if (!may_rest_) return false;
     const std::uint64_t turns = vci_->turns();
-    return std::exchange(turns_, turns) != turns;
+    return turns - std::exchange(turns_, turns) >= kTurnsOfALoop;
   }
   void serve() override {
     (void)vci_->progress();
@@ -89,9 +87,9 @@ class NetLane final : public net::Receiver, public control::Watched {
 
   vci::Vci* vci_ = nullptr;
   LinkKeeper* keeper_ = nullptr;
-  std::uint64_t next_time_ns_ = 0;  // the helper's
-  std::uint64_t turns_ = 0;         // that the helper has seen
-  bool may_rest_ = false;
+  std::uint64_t next_time_ns_ = 0;                    // the helper's
+  std::uint64_t turns_ = 0;                           // that the helper has seen
+  static constexpr std::uint64_t kTurnsOfALoop = 16;  // at least, while the helper rests
   int fd_ = -1;
   std::vector<NetRecv*> slots_;  ///< this and the next two: with the lane's lock held
   NetRecv** slot_table_ = nullptr;
