@@ -77,10 +77,14 @@ class Learning {
     }
     return turn_.is_sampled;
   }
-  /// First partition of each group after this round; nothing: as before.
+  /// First partition of each group after this round.
+  std::vector<std::uint32_t> groups() const {
+    return learner_.is_at_base() ? base_ : cells_.boundaries(learner_.firsts());
+  }
+  /// The same; nothing: as before.
   std::optional<std::vector<std::uint32_t>> changed_groups() const {
     if (!turn_.has_changed) return std::nullopt;
-    return learner_.is_at_base() ? base_ : cells_.boundaries(learner_.firsts());
+    return groups();
   }
   /// A watched round is complete.
   void end() {

@@ -255,6 +255,7 @@ class NetSend final : public SendRequest, public NetHalf {
   void mark_further(const Cell& cell, std::size_t partition, std::uint64_t old) override;
   void mark_further_slow(const Cell& cell, std::uint64_t old);
   void plan_ahead();
+  std::optional<std::vector<std::uint32_t>> wanted_groups();
   void open(std::uint64_t round);
   void answer_demand();
   void send_heard();
@@ -290,6 +291,8 @@ class NetSend final : public SendRequest, public NetHalf {
   // Their first partitions, ascending: of the round, and, if they change, of the next one.
   std::vector<std::uint32_t> groups_, next_groups_;
   bool do_groups_change_ = false;
+  AskingHabit asking_;
+  bool holds_nothing_ = false;  // in rounds after this one
   const GroupRules rules_;
   const std::optional<std::uint16_t> demand_slot_;
   std::unique_ptr<Learning> learning_;  // policy `learned`

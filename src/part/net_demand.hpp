@@ -6,6 +6,7 @@
 // One is under way at most: the next one waits until the sender has said that it has heard the
 // last. So the sender reserves one receive.
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <vector>
@@ -48,6 +49,31 @@ class Silence {
  private:
   std::atomic<std::uint64_t> since_{0};  ///< 0: nobody has asked in this round
   std::atomic<std::uint64_t> moved_{0};
+};
+
+/// Whether a receiver demands round after round: then nothing is held back from it, without its
+/// asking, until groups are tried again. Thread safety: single-owner.
+class AskingHabit {
+ public:
+  static constexpr std::uint32_t kRoundsBefore = 3;  ///< that are demanded, one after the other
+  static constexpr std::uint32_t kRoundsFirst = 64, kRoundsMost = 4096;  ///< without groups
+
+  /// In every Start. @param has_demanded  the round before this one
+  /// @return hold nothing back in those after this one
+  bool see(bool has_demanded) noexcept {
+    if (left_ != 0) return --left_ != 0;
+    demanded_ = has_demanded ? demanded_ + 1 : 0;
+    if (demanded_ < kRoundsBefore) return false;
+    demanded_ = 0;
+    left_ = next_;
+    next_ = std::min(2 * next_, kRoundsMost);
+    return true;
+  }
+
+ private:
+  std::uint32_t demanded_ = 0;  // rounds, up to the last one
+  std::uint32_t left_ = 0;
+  std::uint32_t next_ = kRoundsFirst;
 };
 
 /// The receiver's demands. Thread safety: what is not atomic belongs to who has made it busy.

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "model/plan.hpp"
 #include "net/immediate.hpp"
 #include "part/net_cells.hpp"
 #include "part/net_channel.hpp"
@@ -108,14 +109,28 @@ void NetSend::plan_ahead() {
     groups_.swap(next_groups_);
     remember({0, static_cast<std::uint32_t>(partitions_)}, nullptr);
   }
-  watch_ = learning_->start() ? &learning_->watch() : nullptr;
-  const auto wanted = learning_->changed_groups();
+  const auto wanted = wanted_groups();
   do_groups_change_ = wanted.has_value();
   if (!wanted) return;
   next_groups_ = cell_boundaries(static_cast<std::uint32_t>(partitions_), *wanted);
   (void)side_.choose(next_groups_);  // the block was made for any
   log_info("%s to %s: %zu groups after round %llu", describe(args_, Kind::send).c_str(),
            args_.peer.c_str(), next_groups_.size(), static_cast<unsigned long long>(round()));
+}
+
+/// @return nothing: as before. While the receiver has a habit of asking nothing is to be learned.
+std::optional<std::vector<std::uint32_t>> NetSend::wanted_groups() {
+  const bool held_nothing = holds_nothing_;
+  // relaxed: of a round that is over. The receiver may be one ahead.
+  const std::uint64_t demanded = answered_.load(std::memory_order_relaxed);
+  holds_nothing_ = asking_.see(demanded != 0 && demanded >= round() - 1);
+  watch_ = nullptr;
+  const auto partitions = static_cast<std::uint32_t>(partitions_);
+  if (holds_nothing_)
+    return held_nothing ? std::nullopt : std::optional(model::equal_groups(partitions, partitions));
+  if (held_nothing) return learning_->groups();
+  if (learning_->start()) watch_ = &learning_->watch();
+  return learning_->changed_groups();
 }
 
 /// What is ready may travel from now on. The receiver's credit is asked for run by run.

@@ -176,6 +176,22 @@ TEST(Silence, LastsFromTheFirstAskingOfARoundAndBeginsAgainWithWhatComes) {
   EXPECT_TRUE(silence.lasts(8, 25, kAfter)) << "what came before Start breaks no silence";
 }
 
+TEST(AskingHabit, ThreeRoundsMakeOneAndItIsDoubtedEverMoreRarely) {
+  AskingHabit habit;
+  for (int round = 0; round < 10; ++round) {
+    EXPECT_FALSE(habit.see(true));
+    EXPECT_FALSE(habit.see(true));
+    EXPECT_FALSE(habit.see(false)) << "not one after the other";
+  }
+  for (std::uint32_t rounds : {64u, 128u, 256u, 512u, 1024u, 2048u, 4096u, 4096u}) {
+    EXPECT_FALSE(habit.see(true));
+    EXPECT_FALSE(habit.see(true));
+    std::uint32_t lasted = 0;
+    while (habit.see(lasted == 0)) ++lasted;
+    EXPECT_EQ(lasted, rounds);
+  }
+}
+
 TEST(NetworkDemand, WhatIsReadyComesAtOnceAndEachLaterOneByItself) {
   World world(8, {0}, kAtOnce);
   world.settle();
@@ -468,6 +484,29 @@ TEST(NetworkLearned, WhateverTheGroupsADemandBreaksThemUp) {
     EXPECT_LE(world.posted().demands, 1u);
     world.finish();
   }
+}
+
+TEST(NetworkLearned, WhoAsksInEveryRoundNeedsNotAskAnyMore) {
+  ScriptedPlane plane;
+  World world(16, {0}, kAtOnce, &plane);
+  world.settle();
+  constexpr int kRounds = 200;
+  int demanded = 0, asked_for_nothing = 0;
+  for (int round = 1; round <= kRounds; ++round) {
+    world.start();
+    world.ready(5);
+    EXPECT_TRUE(world.arrives(5)) << "round " << round;
+    const Posted posted = world.posted();
+    demanded += posted.demands == 1;
+    asked_for_nothing += posted == Posted{1, 0, 0};
+    world.ready(0, 5);
+    world.ready(6, 10);
+    world.finish();
+    world.posted();
+  }
+  EXPECT_EQ(demanded + asked_for_nothing, kRounds);
+  EXPECT_GE(demanded, 6) << "groups are tried again";
+  EXPECT_LE(demanded, 16);
 }
 
 }  // namespace
