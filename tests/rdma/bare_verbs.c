@@ -3,8 +3,9 @@
  *
  *   bare_verbs DEVICE [--at bytes=N,rounds=N,...]...
  *
- * Prints for each --at {"samples": [...], "wrong": n}: every round's figure in ns, and the rounds
- * that brought other bytes. GID 1, as Soft-RoCE has its IPv4 address there; port 1.
+ * With partitions=N of that many bytes each takes its share. Prints for each --at {"samples":
+ * [...], "wrong": n}: every round's figure in ns, and the rounds that brought other bytes. GID 1,
+ * as Soft-RoCE has its IPv4 address there; port 1.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -196,14 +197,18 @@ static void run(struct side* s, struct point p, int is_first) {
 }
 
 static struct point parsed(char* text) {
-  static char* const names[] = {"bytes", "rounds", NULL};
+  static char* const names[] = {"bytes", "rounds", "partitions", NULL};
   struct point p = {8, 1000};
+  size_t partitions = 1;
   char* value = NULL;
   while (*text) {
     const int name = getsubopt(&text, names, &value);
+    need(name >= 0 && value != NULL, "--at takes bytes=N, rounds=N and partitions=N");
     if (name == 0) p.bytes = (size_t)atoll(value);
     if (name == 1) p.rounds = atoi(value);
+    if (name == 2) partitions = (size_t)atoll(value);
   }
+  p.bytes /= partitions;
   return p;
 }
 
