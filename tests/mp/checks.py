@@ -38,9 +38,9 @@ def instructions_of(*command, options=(), env=None):
 
 
 def expect_few_more(count_plain, count_ours, most):
-    """Our count exceeds the plain one by no more than the share `most`: the least of up to three runs, as some wait longer."""
+    """Our count exceeds the plain one by no more than the share `most`: the least of up to six runs, as some wait longer."""
     plain = ours = math.inf
-    for _ in range(3):
+    for _ in range(6):
         plain, ours = min(plain, count_plain()), min(ours, count_ours())
         if ours <= (1 + most) * plain:
             break

@@ -544,12 +544,14 @@ TEST_P(EngineRace, GroupsThatAreLearnedChangeBetweenRounds) {
   four_threads_a_side(GetParam(), Shape{1, 1, 4096, "learned"});
   set_log_sink({});
   set_log_level(LogLevel::warn);
-  // The first trials; slots have no groups. Of 300 groups each has a partition, or a cell.
-  const std::string finest = GetParam().is_network ? " 256" : " 300";
-  for (const std::string& change :
-       {std::string(" 32 groups after round 3\n"), std::string(" 48 groups after round 4\n"),
-        std::string(" 64 groups after round 3\n"), finest + " groups after round 4\n",
-        std::string(" 2 groups after round 3\n"), std::string(" 1 groups after round 4\n")})
+  // The first trials; slots have no groups.
+  std::vector<std::string> changes{" 32 groups after round 3\n", " 64 groups after round 3\n",
+                                   " 2 groups after round 3\n"};
+  // Over a network a receiver that has asked in each round so far ends the trials.
+  if (!GetParam().is_network)
+    changes.insert(changes.end(), {" 48 groups after round 4\n", " 300 groups after round 4\n",
+                                   " 1 groups after round 4\n"});
+  for (const std::string& change : changes)
     EXPECT_EQ(said.find(change) != std::string::npos, GetParam().slot_bytes_max[0] == '0')
         << change << said;
 }
