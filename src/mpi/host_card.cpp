@@ -93,10 +93,11 @@ std::string common_network(const std::vector<std::optional<HostCard>>& cards) {
     if (!card || card->address.empty()) continue;
     for (const std::string& network : card->networks) ++counts[network];
   }
+  const auto is_verbs = [](const std::string& name) { return name.starts_with("verbs"); };
   const auto best =
-      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
+      std::max_element(counts.begin(), counts.end(), [&](const auto& a, const auto& b) {
         if (a.second != b.second) return a.second < b.second;
-        return (b.first == "verbs" && a.first != "verbs");  // the first of equals stays
+        return is_verbs(b.first) && !is_verbs(a.first);  // the first of equals stays
       });
   return best == counts.end() ? std::string() : best->first;
 }

@@ -41,6 +41,8 @@ inline constexpr std::uint32_t kCellsMax = 256;
 // A token is the first cell and, in its low half, how many follow it. Where that goes beyond
 // kCellsMax cells it names no run: some of these are the notices.
 
+/// Nothing that anybody sends.
+inline constexpr std::uint16_t kNoToken = 0xfefd;
 /// To a sender: its receiver wants what is held back. No token of decode_token().
 inline constexpr std::uint16_t kDemandToken = 0xfefe;
 
@@ -79,7 +81,7 @@ constexpr std::optional<Token> decode_token(std::uint16_t token) noexcept {
   return std::nullopt;
 }
 
-static_assert(!decode_token(kDemandToken));
+static_assert(!decode_token(kDemandToken) && !decode_token(kNoToken));
 
 constexpr std::uint32_t make_immediate(std::uint16_t channel_slot, std::uint16_t token) noexcept {
   return std::uint32_t{channel_slot} << 16 | token;
@@ -118,5 +120,35 @@ class Cells {
   std::uint64_t partitions_;
   std::uint64_t cells_;
 };
+
+namespace paper {
+
+// What we send beside runs the paper does not have: its count is 0.
+inline constexpr std::uint32_t kDemand = kPartitionsMax << 16;
+
+/// @param token  of a run or a notice of these cells, or kDemandToken
+constexpr std::uint32_t of_token(std::uint16_t token, const Cells& cells) noexcept {
+  const auto decoded = decode_token(token);
+  if (!decoded) return kDemand;
+  if (decoded->is_notice) return cells.begin(decoded->run.first) << 16;
+  return encode(cells.partitions(decoded->run));
+}
+
+/// @return kNoToken: no cells of the channel end where this begins or ends
+constexpr std::uint16_t to_token(std::uint32_t immediate, const Cells& cells) noexcept {
+  if (immediate == kDemand) return kDemandToken;
+  const std::uint32_t first = immediate >> 16, partitions = cells.begin(cells.count());
+  if (first >= partitions) return kNoToken;
+  const std::uint32_t cell = cells.cell_of(first);
+  if (cells.begin(cell) != first) return kNoToken;
+  if (immediate == first << 16) return notice_token(cell);
+  const auto run = decode(immediate);
+  if (!run || first + run->count > partitions) return kNoToken;
+  const std::uint32_t last = cells.cell_of(first + run->count - 1);
+  if (cells.begin(last + 1) != first + run->count) return kNoToken;
+  return run_token({cell, last - cell + 1});
+}
+
+}  // namespace paper
 
 }  // namespace larklane::net

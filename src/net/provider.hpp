@@ -78,7 +78,12 @@ struct Limits {
   /// An operation that the peer's host does not answer fails after about as long, so a probe tells
   /// whether it is there. 0: none does, or nobody needs a probe to hear of its end.
   std::uint64_t unanswered_ns = 0;
+  /// Not 0: a link carries one channel, of at most so many partitions (Link::carry_only()).
+  std::uint32_t channel_partitions_max = 0;
 };
+
+/// Whose slot a link that carries one channel has to name when an immediate comes in.
+enum class ChannelHalf : std::uint8_t { send, receive };
 
 /// To one endpoint of one peer. Both sides make one, exchange their offers, and connect.
 /// Thread safety: vci-serial.
@@ -91,6 +96,10 @@ class Link {
   /// control record.
   /// @errors kProtocol: no offer of this provider; kUnreachable; kSystem
   virtual Status connect(std::span<const std::byte> peer_offer) = 0;
+
+  /// Where Limits::channel_partitions_max is not 0, and before anything with an immediate is posted
+  /// or comes: all is of one channel, whose half here has `slot` in this endpoint's immediates.
+  virtual void carry_only(ChannelHalf, std::uint16_t /*slot*/, std::uint32_t /*partitions*/) {}
 
   // Posts. An error: nothing has been posted, and the link is of no use any more.
   virtual Result<Post> write(const Transfer& transfer, Operation& operation) = 0;
@@ -171,6 +180,7 @@ struct FabricOptions {
   std::int32_t service_level = -1;     ///< verbs; -1: 0
   std::uint32_t mtu_bytes = 0;         ///< verbs; 0: the port's active one
   std::uint32_t receives_max = 32768;  ///< verbs; of one endpoint, if the device has as many
+  std::uint32_t channel_queues = 0;    ///< verbs; of each channel; 0: channels share
 };
 
 /// @param[out] reason  why there is none, for people: what failed, and the remedy

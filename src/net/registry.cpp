@@ -91,6 +91,7 @@ FabricOptions fabric_options(const Config& config, std::string_view device) {
   options.service_level = static_cast<std::int32_t>(config.verbs_service_level);
   options.mtu_bytes = static_cast<std::uint32_t>(config.verbs_mtu);
   options.receives_max = config.verbs_receives_max;
+  options.channel_queues = config.verbs_channel_queues;
   return options;
 }
 

@@ -145,6 +145,12 @@ class NetHalf {
   const NetPath& path() const noexcept { return path_; }
   /// acquire: pairs with take_link()'s release.
   NetLink& link() const noexcept { return *link_.load(std::memory_order_acquire); }
+  /// From now on all goes this way, which nothing has gone yet. Before anybody is told of the
+  /// match; with the network's mutex held.
+  void take_link(NetLink& link) {
+    place_ = path_.lanes->take_place(link.lane_index);
+    link_.store(&link, std::memory_order_release);  // pairs with link()'s acquire
+  }
   bool is_closed = false;  ///< the peer has been told that it is freed; guarded by the network
   std::uint64_t channel() const noexcept { return channel_.load(std::memory_order_relaxed); }
 
@@ -164,12 +170,6 @@ class NetHalf {
   bool lacks_peer(std::uint64_t round) const noexcept;
   /// The same whatever the round.
   bool peer_is_gone() const noexcept;
-  /// From now on all goes this way, which nothing has gone yet. Before anybody is told of the
-  /// match.
-  void take_link(NetLink& link) {
-    place_ = path_.lanes->take_place(link.lane_index);
-    link_.store(&link, std::memory_order_release);  // pairs with link()'s acquire
-  }
   vci::Vci& vci() const noexcept { return link().vci; }
   /// One turn of whoever waits.
   void progress() const noexcept {
@@ -345,9 +345,10 @@ class NetRecv final : public RecvRequest, public NetHalf {
     NetWords notices;
     std::uint16_t slot = 0;
   };
-  /// @return what the sender is to be told once `link`, which it has chosen, is ready
+  /// @pre take_link(), of the one that the sender has chosen
+  /// @return what the sender is to be told once that is ready
   /// @errors kNoMemory: nothing has changed
-  Result<record::NetAccept> match(const Match& match, NetLink& link);
+  Result<record::NetAccept> match(const Match& match);
   /// The sender has been told: Starts give credit from now on.
   void accept();
   bool matched() const noexcept { return matched_.load(std::memory_order_acquire); }

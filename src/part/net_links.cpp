@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/log.hpp"
 #include "net/immediate.hpp"
@@ -57,7 +58,7 @@ Result<std::unique_ptr<NetLinks>> NetLinks::create(net::Fabric& fabric,
   return links;
 }
 
-void NetLinks::close() {
+void NetLinks::close_all() {
   for (auto& [peer, of_peer] : peers_)
     for (auto& [number, link] : of_peer.links)
       if (link->link) link->vci.close_link(std::move(link->link));
@@ -107,7 +108,7 @@ void NetLinks::end(const control::Peer& peer) {
 
 NetLinks::NetPeer& NetLinks::peer_of(const control::Peer& peer) {
   const auto first = static_cast<std::uint32_t>(peers_.size()) % lanes_.count_max();
-  return peers_.try_emplace(&peer, NetPeer{first, {}}).first->second;
+  return peers_.try_emplace(&peer, NetPeer{first, 0, {}}).first->second;
 }
 
 NetLink* NetLinks::find(const control::Peer& peer, std::uint32_t number) {
@@ -120,8 +121,52 @@ NetLink* NetLinks::find(const control::Peer& peer, std::uint32_t number) {
 Result<NetLink*> NetLinks::for_send(const std::shared_ptr<PeerState>& peer,
                                     std::uint64_t communicator) {
   const std::uint32_t count = lanes_.count_max(), first = peer_of(*peer->peer).first_lane;
-  const std::uint32_t lane = lanes_.choose(first, communicator);
-  return usable(peer, (lane + count - first) % count);
+  const std::uint32_t lane = (lanes_.choose(first, communicator) + count - first) % count;
+  return has_channel_links() ? for_channel(peer, lane) : usable(peer, lane);
+}
+
+/// Nothing goes over it where channels have links of their own.
+Result<NetLink*> NetLinks::first_of(const std::shared_ptr<PeerState>& peer) {
+  if (!has_channel_links()) return usable(peer, 0);
+  NetLink& first = entry(peer, 0);
+  // relaxed: under the mutex, as it is stored.
+  if (first.is_lost.load(std::memory_order_relaxed)) return Errc::kUnreachable;
+  return &first;
+}
+
+NetLink* NetLinks::for_receive(const control::Peer& peer, std::uint32_t number) {
+  NetLink* const link = find(peer, number);
+  if (link == nullptr || !has_channel_links()) return link;
+  if ((number & NetLink::kOfPeer) == 0 || std::exchange(link->is_taken, true)) return nullptr;
+  return link;
+}
+
+Result<NetLink*> NetLinks::for_channel(const std::shared_ptr<PeerState>& peer, std::uint32_t lane) {
+  constexpr std::uint32_t kChannelsMax = NetLink::kOfPeer / NetLink::kCountMax - 1;
+  std::uint32_t& channels = peer_of(*peer->peer).channels_made;
+  if (channels == kChannelsMax) return Errc::kNoMemory;
+  const std::uint32_t number = ++channels * NetLink::kCountMax + lane;
+  auto made = link(peer, number);
+  // relaxed: under the mutex, as it is stored.
+  const bool is_lost = made && (*made)->is_lost.load(std::memory_order_relaxed);
+  if (made && !is_lost) return made;
+  close(*find(*peer->peer, number));
+  return made ? Status(Errc::kUnreachable) : made.error();
+}
+
+void NetLinks::close(NetLink& link) {
+  if (!NetLink::is_of_channel(link.number)) return;
+  closed_.push_back(&link);
+  end_closed();
+}
+
+void NetLinks::end_closed() {
+  std::erase_if(closed_, [&](NetLink* link) {
+    if (link->probe.state() == LinkProbe::State::under_way) return false;
+    if (link->link) link->vci.close_link(std::move(link->link));
+    peer_of(*link->peer->peer).links.erase(link->number);
+    return true;
+  });
 }
 
 Result<NetLink*> NetLinks::usable(const std::shared_ptr<PeerState>& peer, std::uint32_t number) {
@@ -136,7 +181,7 @@ NetLink& NetLinks::entry(const std::shared_ptr<PeerState>& peer, std::uint32_t n
   NetPeer& of_peer = peer_of(*peer->peer);
   auto& known = of_peer.links[number];
   if (known) return *known;
-  std::uint32_t index = (number + of_peer.first_lane) % lanes_.count_max();
+  std::uint32_t index = (number % NetLink::kCountMax + of_peer.first_lane) % lanes_.count_max();
   if (const Status made = make_lane(index); !made.ok()) {
     log_warn_once("lanes", "%s: no more than some lanes can be had: %s (%d)",
                   fabric_.limits().provider.c_str(), errc_name(made.code()), made.detail());
@@ -170,7 +215,7 @@ Result<NetLink*> NetLinks::link(const std::shared_ptr<PeerState>& peer, std::uin
 
 Status NetLinks::send_offer(NetLink& link) {
   const auto offer = link.link->offer();
-  const record::NetOffer head{static_cast<std::uint32_t>(offer.size()), link.number};
+  const record::NetOffer head{static_cast<std::uint32_t>(offer.size()), link.number_there()};
   std::vector<std::byte> payload(sizeof(head) + offer.size());
   std::memcpy(payload.data(), &head, sizeof(head));
   std::memcpy(payload.data() + sizeof(head), offer.data(), offer.size());
@@ -181,8 +226,12 @@ bool NetLinks::on_offer(const std::shared_ptr<PeerState>& peer,
                         std::span<const std::byte> payload) {
   record::NetOffer head;
   if (!record::read(payload, head) || head.bytes > payload.size() - sizeof(head) ||
-      head.link >= vci::VciPool::kCountMax)
+      !is_possible(head.link))
     return false;
+  // An answer: ours may be closed already.
+  if (NetLink::is_of_channel(head.link) && (head.link & NetLink::kOfPeer) == 0 &&
+      find(*peer->peer, head.link) == nullptr)
+    return true;
   auto made = link(peer, head.link);
   if (!made) return true;  // the peer is gone
   NetLink& link = **made;
@@ -194,18 +243,19 @@ bool NetLinks::on_offer(const std::shared_ptr<PeerState>& peer,
     return true;
   }
   link.is_connected = true;
-  const record::NetReady ready{0, 0, link.number, 0};
+  const record::NetReady ready{0, 0, link.number_there(), 0};
   (void)peer->peer->send(static_cast<std::uint16_t>(record::NetType::ready),
                          std::as_bytes(std::span(&ready, 1)));
   return true;
 }
 
 NetLink* NetLinks::on_ready(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready) {
+  NetLink* link = find(*peer->peer, ready.link);
   if (ready.code != 0) {
-    lose(entry(peer, ready.link), Status(static_cast<Errc>(ready.code), ready.detail), true);
+    if (link == nullptr && !NetLink::is_of_channel(ready.link)) link = &entry(peer, ready.link);
+    if (link != nullptr) lose(*link, Status(static_cast<Errc>(ready.code), ready.detail), true);
     return nullptr;
   }
-  NetLink* const link = find(*peer->peer, ready.link);
   if (link == nullptr || !link->is_connected) return nullptr;
   link->is_ready = true;
   return link;
@@ -234,7 +284,7 @@ void NetLinks::lose(NetLink& link, Status status, bool is_told) {
            link.why_lost.c_str());
   if (is_told) return;
   const record::NetReady ready{static_cast<std::int32_t>(status.code()), status.detail(),
-                               link.number, 0};
+                               link.number_there(), 0};
   (void)link.peer->peer->send(static_cast<std::uint16_t>(record::NetType::ready),
                               std::as_bytes(std::span(&ready, 1)));
 }

@@ -98,11 +98,25 @@ class NetLane final : public net::Receiver, public control::Watched {
   DemandSlots demands_;
 };
 
-/// A link to a peer, on a lane of ours: the peer has one with the same number. One whose lane or
+/// A link to a peer, on a lane of ours: the peer has one with the number_there(). One whose lane or
 /// whose link could not be had is lost.
 /// Thread safety: what is const or atomic may be read by anybody; the rest belongs to who holds the
 /// network's mutex.
 struct NetLink {
+  /// Those below kCountMax carry many channels; others one of ours, or, with kOfPeer, of the
+  /// peer's.
+  static constexpr std::uint32_t kCountMax = vci::VciPool::kCountMax, kOfPeer = 1u << 31;
+  static constexpr bool is_of_channel(std::uint32_t number) noexcept { return number >= kCountMax; }
+  std::uint32_t number_there() const noexcept {
+    return is_of_channel(number) ? number ^ kOfPeer : number;
+  }
+
+  /// @param slot  of the half of the channel that is here; of a link that carries others, too,
+  /// nothing
+  void carry(net::ChannelHalf half, std::uint16_t slot, std::uint32_t partitions) {
+    if (is_of_channel(number)) vci.exclusively([&] { link->carry_only(half, slot, partitions); });
+  }
+
   const std::uint32_t number, lane_index;
   const std::shared_ptr<PeerState> peer;
   vci::Vci& vci;
@@ -112,17 +126,20 @@ struct NetLink {
   std::string why_lost;              ///< written before that
   bool is_connected = false;         ///< the peer may use it
   bool is_ready = false;             ///< we may use it
+  bool is_taken = false;             ///< of a channel of the peer's: its receive has been found
   std::vector<std::pair<std::shared_ptr<NetRecv>, record::NetAccept>> accepts;  ///< until then
   LinkProbe probe;
 };
 
 // Thread safety: the network's mutex, but for lanes().
 // Invariants:
-// 1. Link n to a peer lies on lane (n + first) modulo the number of lanes, which each side counts
-//    for itself, so that both sides know their own lane from the link's number. `first` differs
-//    from peer to peer, so that the first channels of many peers don't meet on one lane.
-// 2. Link 0 of a peer is there when any is. What can't have its own takes that one.
-// 3. A link lives as long as the network.
+// 1. Link n to a peer lies on lane (n % kCountMax + first) modulo the number of lanes, which each
+//    side counts for itself, so that both sides know their own lane from the link's number. `first`
+//    differs from peer to peer, so that the first channels of many peers don't meet on one lane.
+// 2. Where links carry many channels, link 0 of a peer is there when any is. What can't have its
+//    own takes that one.
+// 3. A link that carries many channels lives as long as the network; a channel's, until the channel
+//    is closed on both sides.
 class NetLinks final : private vci::VciPool::Receivers {
  public:
   /// @param keeper  of all lanes; null: there is none @errors those of Vci::create
@@ -130,7 +147,7 @@ class NetLinks final : private vci::VciPool::Receivers {
                                                   vci::VciPool::Options options,
                                                   LinkKeeper* keeper);
   /// All links, at the end.
-  void close();
+  void close_all();
 
   vci::VciPool& lanes() noexcept { return lanes_; }
   /// The helper serves lanes from now on, those that are made later, too. @return it can
@@ -141,7 +158,13 @@ class NetLinks final : private vci::VciPool::Receivers {
   /// For a send that the calling thread makes. @errors kUnreachable
   Result<NetLink*> for_send(const std::shared_ptr<PeerState>& peer, std::uint64_t communicator);
   /// For a receive whose sender has not chosen yet. @errors kUnreachable
-  Result<NetLink*> first_of(const std::shared_ptr<PeerState>& peer) { return usable(peer, 0); }
+  Result<NetLink*> first_of(const std::shared_ptr<PeerState>& peer);
+  /// As a peer may name it.
+  bool is_possible(std::uint32_t number) const noexcept {
+    return !NetLink::is_of_channel(number) || has_channel_links();
+  }
+  /// The one that a sender has chosen for a channel. Null: it can't be that one.
+  NetLink* for_receive(const control::Peer& peer, std::uint32_t number);
   /// Null: there is none.
   NetLink* find(const control::Peer& peer, std::uint32_t number);
 
@@ -150,7 +173,6 @@ class NetLinks final : private vci::VciPool::Receivers {
                               std::span<const std::byte> payload);
   /// All rounds with the peer fail. @return false: it was lost before
   bool lose_all(const std::shared_ptr<PeerState>& peer, Status status);
-  /// @param ready  of a link below VciPool::kCountMax
   /// @return the link, if it can be used from now on; else null
   NetLink* on_ready(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready);
   /// What is under way over the links to a peer that is gone has failed.
@@ -162,6 +184,8 @@ class NetLinks final : private vci::VciPool::Receivers {
       for (auto& [number, link] : of_peer.links)
         if (&link->lane == &lane) visit(*link);
   }
+  /// The channel that it may have carried alone is closed on both sides.
+  void close(NetLink& link);
   /// Its host does not answer. All rounds over it fail, on both sides.
   void lose(NetLink& link, Status status) { lose(link, status, false); }
   bool are_probes_under_way() const;
@@ -169,6 +193,7 @@ class NetLinks final : private vci::VciPool::Receivers {
  private:
   struct NetPeer {
     std::uint32_t first_lane = 0;
+    std::uint32_t channels_made = 0;  ///< of ours that have a link of their own, ever
     std::map<std::uint32_t, std::unique_ptr<NetLink>> links;
   };
 
@@ -177,7 +202,11 @@ class NetLinks final : private vci::VciPool::Receivers {
   net::Receiver& of_lane(std::uint32_t index) override { return *net_lanes_[index]; }
 
   NetPeer& peer_of(const control::Peer& peer);
+  bool has_channel_links() const noexcept { return fabric_.limits().channel_partitions_max != 0; }
   Result<NetLink*> usable(const std::shared_ptr<PeerState>& peer, std::uint32_t number);
+  /// @param lane  the number's remainder @errors kNoMemory, kUnreachable
+  Result<NetLink*> for_channel(const std::shared_ptr<PeerState>& peer, std::uint32_t lane);
+  void end_closed();
   /// Made, as far as its lane, if it is not there.
   NetLink& entry(const std::shared_ptr<PeerState>& peer, std::uint32_t number);
   /// Offered to the peer, too.
@@ -192,6 +221,7 @@ class NetLinks final : private vci::VciPool::Receivers {
   vci::VciPool lanes_;
   control::Plane* plane_ = nullptr;
   std::map<const control::Peer*, NetPeer> peers_;
+  std::vector<NetLink*> closed_;  ///< but a probe may be under way
 };
 
 }  // namespace larklane::part

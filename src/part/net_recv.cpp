@@ -16,7 +16,8 @@ NetRecv::NetRecv(InitArgs args, NetBuffer buffer, NetPath path, Counters* counte
   for (CreditWork& credit : credits_) credit.channel = this;
 }
 
-Result<record::NetAccept> NetRecv::match(const Match& match, NetLink& link) {
+Result<record::NetAccept> NetRecv::match(const Match& match) {
+  NetLink& link = this->link();
   const BlockShape shape{
       Mode::direct, match.init.partitions, 0, 0, 0, 0, match.init.partition_bytes};
   const net::Cells cells(shape.partitions);
@@ -26,7 +27,6 @@ Result<record::NetAccept> NetRecv::match(const Match& match, NetLink& link) {
   const bool may_demand = match.init.demand_slot != 0;
   std::unique_ptr<DemandWork> demand(may_demand ? new (std::nothrow) DemandWork : nullptr);
   if (!block || !reads || !fins || (may_demand && !demand)) return Errc::kNoMemory;
-  take_link(link);
   channel_.store(match.init.channel, std::memory_order_relaxed);
   cells_ = cells;
   block_.emplace(std::move(block).value());

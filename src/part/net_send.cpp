@@ -67,7 +67,7 @@ record::NetInit NetSend::init_record() const {
           net_words_.generation,
           buffer_->memory()->remote(),
           net_words_.remote,
-          link().number,
+          link().number_there(),
           demand_slot_ ? *demand_slot_ + 1u : 0u,
           rules_.demand_after_ns};
 }

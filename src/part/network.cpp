@@ -126,6 +126,11 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
                                         GroupRules rules, control::Plane* learns_on) {
   const auto partitions = static_cast<std::uint32_t>(args.partitions);
   if (are_too_many_empty(partitions, args.count * args.type->size_bytes())) return Errc::kNoMemory;
+  if (const std::uint32_t most = limits().channel_partitions_max; most != 0 && partitions > most) {
+    log_warn("%s: %u partitions are too many, where channels have queue pairs of their own: %u",
+             limits().provider.c_str(), partitions, most);
+    return Errc::kNoMemory;
+  }
   if (!can_break_up(partitions, rules)) rules = {};
   auto place = take_place(args, peer, rules.take_demands());
   if (!place) return place.error();
@@ -141,6 +146,7 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
   if (!made) {
     const std::scoped_lock lock(mutex_);
     release_demands_locked(*place, true);  // the peer has never heard of it
+    links_->close(*place->link);
   }
   return made;
 }
@@ -179,6 +185,7 @@ Result<SendRequest*> Network::make_send(const InitArgs& args, const SendPlace& p
                      std::move(buffer).value(), *words, path_locked(*place.link), &counters_, rules,
                      place.demand_slot, learns_on});
   if (place.demand_slot) place.link->lane.set_demands(*place.demand_slot, channel.get());
+  place.link->carry(net::ChannelHalf::send, place.demand_slot.value_or(0), shape->partitions);
   const record::NetInit init = channel->init_record();
   if (const Status sent = place.link->peer->peer->send(
           static_cast<std::uint16_t>(record::NetType::init), std::as_bytes(std::span(&init, 1)));
@@ -276,13 +283,13 @@ void Network::reap_locked() {
 
 /// Both sides have closed.
 void Network::release_locked(NetSend& channel) {
+  NetLink& link = channel.link();
   if (!channel.has_failed()) controls_.give_back(channel.words());
-  if (!channel.demand_slot()) return;
   const bool has_ended = channel.path().peer->peer->has_ended();
-  if (!has_ended && !channel.has_heard_all()) channel.link().vci.drain();
+  if (channel.demand_slot() && !has_ended && !channel.has_heard_all()) link.vci.drain();
   // One that comes late all the same finds nobody, but a receive: that is lost.
-  release_demands_locked({&channel.link(), channel.demand_slot()},
-                         has_ended || channel.has_heard_all());
+  release_demands_locked({&link, channel.demand_slot()}, has_ended || channel.has_heard_all());
+  links_->close(link);
 }
 
 void Network::release_demands_locked(const SendPlace& place, bool are_over) {
@@ -295,9 +302,9 @@ void Network::release_demands_locked(const SendPlace& place, bool are_over) {
 
 /// Both sides have closed.
 void Network::release_locked(NetRecv& channel) {
+  NetLink& link = channel.link();
   if (channel.usable()) {
     const NetRecv::Match& match = channel.its_match();
-    NetLink& link = channel.link();
     link.lane.clear_slot(match.slot);
     link.vci.release_immediates(2 * net::Cells(match.init.partitions).count());
     if (!channel.has_failed()) {
@@ -305,6 +312,7 @@ void Network::release_locked(NetRecv& channel) {
       link.lane.give_back(match.slot);
     }
   }
+  links_->close(link);
   matched_.erase({channel.path().peer->peer, channel.channel()});
 }
 
@@ -317,7 +325,7 @@ void Network::on_record(const std::shared_ptr<PeerState>& peer, const control::R
   if (type == record::NetType::offer && links_->on_offer(peer, record.payload)) return;
   if (record::NetReady ready; type == record::NetType::ready &&
                               record::read(record.payload, ready) &&
-                              ready.link < vci::VciPool::kCountMax) {
+                              links_->is_possible(ready.link)) {
     on_ready_locked(peer, ready);
   } else if (record::NetInit init;
              type == record::NetType::init && record::read(record.payload, init)) {
@@ -366,6 +374,8 @@ void Network::on_init_locked(const std::shared_ptr<PeerState>& peer, const recor
   auto posted = matching_.take_posted(key_of(init));
   if (!posted) return matching_.keep(key_of(init), {peer, init});
   if (*posted) return match_locked(*posted, {peer, init});
+  // Its receive has been freed.
+  if (NetLink* const link = links_->for_receive(*peer->peer, init.link)) links_->close(*link);
   send_record(*peer, record::NetType::close, record::NetClose{init.channel, 0, 0, 0});
 }
 
@@ -380,6 +390,9 @@ void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incomi
                                        incoming.peer->peer->address());
   }
   matched_.emplace(ChannelKey{incoming.peer->peer, init.channel}, channel);
+  // Its INIT follows the offer of the link. A link that is lost fails the round that uses it.
+  NetLink* const link = links_->for_receive(*incoming.peer->peer, init.link);
+  if (link != nullptr) channel->take_link(*link);
   if (incoming.sender_rounds) channel->on_peer_closed(*incoming.sender_rounds);
   const std::string who =
       "the " + describe(channel->args(), Kind::receive) + " from " + channel->args().peer;
@@ -394,8 +407,6 @@ void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incomi
         init.channel, Errc::kSizeMismatch,
         who + " was matched by a send of " + std::to_string(send_bytes) + " bytes");
   }
-  // Its INIT follows the offer of the link. A link that is lost fails the round that uses it.
-  NetLink* const link = links_->find(*incoming.peer->peer, init.link);
   NetRecv::Match match;
   const Status status = link == nullptr || !link->link
                             ? Status(Errc::kUnreachable)
@@ -405,7 +416,7 @@ void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incomi
     return channel->fail_unmatched(init.channel, status,
                                    who + " can't be taken up: " + errc_name(status.code()));
   }
-  auto accept = channel->match(match, *link);
+  auto accept = channel->match(match);
   if (!accept) {
     give_back_locked(match, *link);
     send_fail(*incoming.peer, init.channel, accept.error(), 0);
@@ -435,6 +446,7 @@ Status Network::take_match_locked(NetRecv& channel, const record::NetInit& init,
     link.vci.release_immediates(2 * cells);
     return slot.error();
   }
+  link.carry(net::ChannelHalf::receive, *slot, init.partitions);
   *match = {init, *notices, *slot};
   return {};
 }
@@ -491,6 +503,7 @@ void Network::on_peer_down(const control::Peer& peer) {
     NetSend& channel = *entry.second;
     if (!channel.is_closed || channel.path().peer->peer != &peer) return false;
     release_demands_locked({&channel.link(), channel.demand_slot()}, false);
+    links_->close(channel.link());
     return true;
   });
   std::vector<std::shared_ptr<NetRecv>> closed;

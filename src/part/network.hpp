@@ -33,7 +33,7 @@ class Network final : private LinkKeeper {
                                                  std::uint64_t silence_ns = 0);
   /// No record comes any more. Links go before the channels: nothing completes after them.
   ~Network() override {
-    if (links_) links_->close();
+    if (links_) links_->close_all();
   }
 
   /// @param boundaries  first partition of each group

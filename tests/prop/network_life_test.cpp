@@ -85,11 +85,12 @@ std::size_t descriptors() {
 constexpr std::uint32_t kImmediatesMax = 1u << 20;
 
 struct World {
-  World() : wire(options()) {}
-  static loop::Fabric::Options options() {
+  explicit World(bool has_channel_links = false) : wire(options(has_channel_links)) {}
+  static loop::Fabric::Options options(bool has_channel_links = false) {
     loop::Fabric::Options o;
     o.turns_per_poll = 0;
     o.limits.immediates_max = kImmediatesMax;
+    if (has_channel_links) o.limits.channel_partitions_max = 65535;
     return o;
   }
   void settle() {
@@ -166,10 +167,13 @@ void cycle(Side (&sides)[2], int number, std::vector<std::byte>& from, std::vect
   settle();
 }
 
-TEST(NetworkLife, TenThousandCyclesLeaveNothing) {
+/// @param has_channel_links  each channel has a link of its own
+class NetworkLifeCycles : public testing::TestWithParam<bool> {};
+
+TEST_P(NetworkLifeCycles, TenThousandLeaveNothing) {
   std::vector<std::byte> from(512), to(512);
   const std::size_t descriptors_before = descriptors();
-  World world;
+  World world(GetParam());
   std::int64_t heap_early = 0;
   std::size_t descriptors_early = 0;
   const auto settle = [&] { world.settle(); };
@@ -192,6 +196,7 @@ TEST(NetworkLife, TenThousandCyclesLeaveNothing) {
   EXPECT_EQ(world.wire.registrations_count(), 0u);
   EXPECT_EQ(descriptors(), descriptors_before);
 }
+INSTANTIATE_TEST_SUITE_P(Links, NetworkLifeCycles, testing::Bool());
 
 /// What a channel of `partitions` takes on its two sides.
 struct ChannelBytes {

@@ -99,6 +99,7 @@ class World {
     is_cut_ = random_.one_in(3);
     if (is_cut_) o.limits.write_bytes_max = o.limits.read_bytes_max = 64;
     if (random_.one_in(3)) o.limits.immediates_max = 0;
+    if (random_.one_in(3)) o.limits.channel_partitions_max = net::paper::kPartitionsMax;
     return o;
   }
 

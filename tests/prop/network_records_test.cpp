@@ -43,6 +43,7 @@ struct World {
     loop::Fabric::Options o;
     o.seed = seed;
     o.turns_per_poll = 0;
+    if (seed % 2 == 0) o.limits.channel_partitions_max = net::paper::kPartitionsMax;
     return o;
   }
   Result<SendRequest*> send_init(std::int32_t partitions, std::int32_t tag = 1) {

@@ -50,6 +50,7 @@ CASES = (
     "I1_send_side_needs_no_peer I2_equal_tags_match_in_init_order I9_vector_to_vector S1_startall_of_fresh_requests R3_double_pready"
     " C2_test_before_every_pready C5_free_between_rounds C8_waitall C8_testsome E1_sizes_differ T1_threads_mark_and_ask M_sender_asleep_after_pready"
 )
+OWN_QUEUES = "I2_equal_tags_match_in_init_order I9_vector_to_vector C5_free_between_rounds M_sender_asleep_after_pready P5_early_bird_is_prompt"
 
 # What the provider itself has to do: posts of small data by whatever way the device takes them, and what is on its way to the dead. The rest takes minutes here.
 PROVIDER = "for case in limits links_and_endpoints write_small killed_idle_peer; do {build}/tests/net/provider_test --folder {build}/lib --case $case verbs || exit 1; done"
@@ -67,6 +68,8 @@ BOOTS = {
         Check("the verbs provider by itself", PROVIDER, 150, ("write_small: ok", "killed_idle_peer: ok"), ("{build}/tests/net/provider_test",)),
         Check("early bird over verbs", CONFORMANCE + " --rule P5", 150, ("passed, 0 failed",), IN_CONFORMANCE),
         Check("conformance over verbs", CONFORMANCE + " --run " + CASES, 150, ("passed, 0 failed",), IN_CONFORMANCE),
+        Check("conformance over queue pairs of each channel's own", "LARKLANE_VERBS_CHANNEL_QUEUES=4 " + CONFORMANCE + " --run " + OWN_QUEUES, 150,
+              ("passed, 0 failed",), IN_CONFORMANCE),
         Check("1,000 channels whose receivers do not look", CROWD, 200, (r"crowd: 1000 channels: ok",), IN_CROWD),
         Check("what a pair goes by, and a provider that is skipped", PEER, 60, (r"verbs \(verbs rxe0", r"ofi \(ofi [^)]*\).*skipped: verbs: [^;]*GID"),
               ("{build}/bin/larklane",)),

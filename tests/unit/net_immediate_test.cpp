@@ -104,6 +104,40 @@ TEST(Cells, APartitionsCellHoldsIt) {
   EXPECT_EQ(whole.partitions({1, 2}), (net::Run{3, 8}));  // 1000 / 256: cells begin at 0, 3, 7, 11
 }
 
+// Every run of every number of cells, and nothing else, has an immediate in the paper's way.
+TEST(PaperImmediate, TokensGoThereAndComeBack) {
+  for (std::uint32_t partitions = 1; partitions <= paper::kPartitionsMax;
+       partitions += partitions < 300 ? 1 : 6521) {
+    const Cells cells(partitions);
+    const auto comes_back = [&](std::uint16_t token, std::uint32_t immediate) {
+      return paper::of_token(token, cells) == immediate &&
+             paper::to_token(immediate, cells) == token;
+    };
+    ASSERT_TRUE(comes_back(kDemandToken, 0xffff'0000u));
+    for (std::uint32_t first = 0; first < cells.count(); ++first) {
+      ASSERT_TRUE(comes_back(notice_token(first), cells.begin(first) << 16));
+      for (std::uint32_t count = 1; first + count <= cells.count(); ++count)
+        ASSERT_TRUE(
+            comes_back(run_token({first, count}), paper::encode(cells.partitions({first, count}))))
+            << first << "+" << count << " of " << partitions;
+    }
+  }
+}
+
+TEST(PaperImmediate, WhatEndsInNoCellIsNothing) {
+  for (const std::uint32_t partitions : {1u, 2u, 7u, 255u, 256u, 257u, 600u}) {
+    const Cells cells(partitions);
+    std::uint32_t valid = 0;
+    for (std::uint32_t first = 0; first < partitions + 3; ++first)
+      for (std::uint32_t count = 0; count < partitions + 3; ++count)
+        valid += paper::to_token(first << 16 | count, cells) != kNoToken ? 1 : 0;
+    EXPECT_EQ(valid, cells.count() * (cells.count() + 1) / 2 + cells.count()) << partitions;
+    for (const std::uint32_t immediate : {0xffff'0001u, 0xffff'ffffu, 0xfffe'0001u, 0x0000'ffffu})
+      EXPECT_EQ(paper::to_token(immediate, cells), kNoToken);
+  }
+  EXPECT_EQ(paper::to_token(0x0000'ffff, Cells(paper::kPartitionsMax)), run_token({0, 256}));
+}
+
 TEST(Cells, PartitionNumbersNearTheLimitOf32Bits) {
   const Cells cells(0xffffffff);
   EXPECT_EQ(cells.begin(256), 0xffffffffu);

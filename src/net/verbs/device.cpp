@@ -222,6 +222,7 @@ Result<Device> open_device(const net::FabricOptions& options, std::string* reaso
     device.receives_max =
         std::min(options.receives_max,
                  static_cast<std::uint32_t>(std::max(device.attributes.max_srq_wr, 0)));
+    device.channel_queues = std::min(options.channel_queues, kWriteQueuesMax);
     return device;
   }
   if (tried.empty()) {

@@ -23,9 +23,10 @@ struct Device {
   std::uint8_t gid_index;
   Gid gid;
   std::uint8_t service_level;
-  std::uint8_t mtu_code;       ///< enum ibv_mtu
-  std::uint32_t receives_max;  ///< of one endpoint
-  std::string choices;         ///< of these, for people
+  std::uint8_t mtu_code;         ///< enum ibv_mtu
+  std::uint32_t receives_max;    ///< of one endpoint
+  std::uint32_t channel_queues;  ///< for writes, of each channel; 0: channels share a link
+  std::string choices;           ///< of these, for people
   /// The kernel or the device has said so: nothing completes any more. relaxed: nothing hangs on it
   /// but that those who look end.
   std::shared_ptr<std::atomic<bool>> is_lost = std::make_shared<std::atomic<bool>>(false);

@@ -251,7 +251,7 @@ void Endpoint::release_immediates(std::uint32_t count) {
 Endpoint::Endpoint(const Device& device, ibv_pd* domain, net::Receiver& receiver)
     : device_(device), domain_(domain), receiver_(receiver) {
   for (std::uint32_t index = 0; index < kReceiveChain; ++index) {
-    chain_[index].wr_id = kReceiveId;
+    chain_[index].wr_id = device.channel_queues == 0 ? kReceiveId : kChannelReceiveId;
     chain_[index].next = index + 1 < kReceiveChain ? &chain_[index + 1] : nullptr;
   }
 }
@@ -301,6 +301,20 @@ std::uint32_t Endpoint::receives_most(std::uint32_t reserved) const noexcept {
   return {};
 }
 
+/// The paper's immediate, as a lane's receiver knows it.
+[[gnu::noinline]] Status Endpoint::hear_of_channel(const ibv_wc& completion) {
+  ibv_wc heard = completion;
+  const auto known = channels_.find(completion.qp_num);
+  const auto immediate = known == channels_.end()
+                             ? std::nullopt
+                             : known->second->immediate_here(ntohl(completion.imm_data));
+  if (immediate)
+    heard.imm_data = htonl(*immediate);
+  else
+    heard.wc_flags &= ~static_cast<unsigned>(IBV_WC_WITH_IMM);
+  return hear(heard);
+}
+
 /// Of work requests, on some queue.
 void Endpoint::finish(const ibv_wc& completion) {
   SendQueue* queue = queue_of(static_cast<std::uint32_t>(completion.wr_id >> 32));
@@ -311,10 +325,16 @@ void Endpoint::finish(const ibv_wc& completion) {
   } else {
     const Status error = status_of(completion.status);
     queue->fail(sequence, error);
-    queue->partner->fail_all(error);
-    set_pending(*queue->partner);
+    fail_partners(*queue, error);
   }
   set_pending(*queue);
+}
+
+void Endpoint::fail_partners(SendQueue& queue, Status error) noexcept {
+  for (SendQueue* other = queue.partner; other != &queue; other = other->partner) {
+    other->fail_all(error);
+    set_pending(*other);
+  }
 }
 
 std::uint32_t Endpoint::deliver(std::uint32_t most) {
@@ -369,6 +389,9 @@ Status Endpoint::look_for_left() noexcept {
     if (at->wr_id == kReceiveId) [[likely]] {
       ++*served;
       LARKLANE_TRY(hear(*at));
+    } else if (at->wr_id == kChannelReceiveId) {
+      ++*served;
+      LARKLANE_TRY(hear_of_channel(*at));
     } else {
       finish(*at);
     }

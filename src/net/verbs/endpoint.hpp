@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "net/provider.hpp"
@@ -47,6 +48,11 @@ class Endpoint final : public net::Endpoint {
   void close_queue(SendQueue& queue) noexcept;
   /// It has operations to deliver.
   void set_pending(SendQueue& queue) noexcept;
+  /// With one of a link's queues all end.
+  void fail_partners(SendQueue& queue, Status error) noexcept;
+  /// What comes in on `pair` goes through `link`, which carries one channel.
+  void hear_by(const ibv_qp& pair, Link& link) { channels_[pair.qp_num] = &link; }
+  void stop_hearing_by(const ibv_qp& pair) noexcept { channels_.erase(pair.qp_num); }
   const Device& device() const noexcept { return device_; }
   ibv_pd* domain() const noexcept { return domain_; }
   /// What the device offers of what a lane's lock makes possible; for people.
@@ -79,6 +85,7 @@ class Endpoint final : public net::Endpoint {
   Result<std::uint32_t> poll_left(std::uint32_t most);
   Result<std::uint32_t> poll_broken(Status status);
   Status hear(const ibv_wc& completion);
+  Status hear_of_channel(const ibv_wc& completion);
   void finish(const ibv_wc& completion);
   std::uint32_t deliver(std::uint32_t most);
   Status die(Status error);
@@ -94,6 +101,7 @@ class Endpoint final : public net::Endpoint {
   CompletionQueue completions_;
   SharedReceiveQueue receives_;
   Counters counters_;
+  std::unordered_map<std::uint32_t, Link*> channels_;  // by their pairs' numbers
   std::vector<SendQueue*> queues_{nullptr};  // by the low 16 bits of their id; null: free, but 0
   std::vector<std::uint16_t> lives_{0};  // high 16 bits of the id of the next queue in that place
   std::uint64_t queues_room_ = 0;        // completions that queues may leave

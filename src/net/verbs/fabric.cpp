@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "net/immediate.hpp"
 #include "net/verbs/endpoint.hpp"
 #include "net/verbs/link.hpp"
 #include "net/verbs/memory.hpp"
@@ -27,7 +28,17 @@ Status probe(Device& device, ibv_pd* domain, std::string* reason) {
   if (!link) return link.error();
   device.receives_max = (*endpoint)->receives_max();  // no more could be had
   device.choices += "; " + (*endpoint)->offers();
+  if (device.channel_queues != 0)
+    device.choices += "; " + std::to_string(device.channel_queues) +
+                      " queue pairs for writes and one for reads for each channel, whose immediates"
+                      " are first partition and count";
   return {};
+}
+
+/// Both sides of a link have as many queue pairs, and the same immediates.
+std::string network_name(const Device& device) {
+  if (device.channel_queues == 0) return "verbs";
+  return "verbs/" + std::to_string(device.channel_queues) + "-a-channel";
 }
 
 }  // namespace
@@ -35,16 +46,18 @@ Status probe(Device& device, ibv_pd* domain, std::string* reason) {
 Fabric::Fabric(Device device, ProtectionDomain domain)
     : device_(std::move(device)),
       domain_(std::move(domain)),
-      limits_{.write_bytes_max = device_.port.max_msg_sz,
-              .read_bytes_max = device_.port.max_msg_sz,
-              .small_bytes_max = kSmallBytesMax,
-              .immediates_max = device_.receives_max,
-              .is_progress_manual = false,
-              .provider = "verbs " + device_.name + " port " + std::to_string(device_.port_number),
-              .are_words_whole = !is_software(device_),
-              .network = "verbs",
-              .choices = device_.choices,
-              .unanswered_ns = kUnansweredNs} {}
+      limits_{
+          .write_bytes_max = device_.port.max_msg_sz,
+          .read_bytes_max = device_.port.max_msg_sz,
+          .small_bytes_max = kSmallBytesMax,
+          .immediates_max = device_.receives_max,
+          .is_progress_manual = false,
+          .provider = "verbs " + device_.name + " port " + std::to_string(device_.port_number),
+          .are_words_whole = !is_software(device_),
+          .network = network_name(device_),
+          .choices = device_.choices,
+          .unanswered_ns = kUnansweredNs,
+          .channel_partitions_max = device_.channel_queues != 0 ? net::paper::kPartitionsMax : 0} {}
 
 Result<std::unique_ptr<net::Fabric>> Fabric::open(const net::FabricOptions& options,
                                                   std::string* reason) {
@@ -101,6 +114,8 @@ Result<std::unique_ptr<net::Endpoint>> Fabric::open_endpoint(net::Receiver& rece
 }
 
 std::string Fabric::explain(Status error) const {
+  if (error == Status(Errc::kUnreachable, EPROTOTYPE))
+    return "one side has other queue pairs: set LARKLANE_VERBS_CHANNEL_QUEUES alike on all";
   const bool is_completion = error.code() == Errc::kPeerDown || error.code() == Errc::kTransfer;
   if (!is_completion || error.detail() == 0) return {};
   if (error.detail() == IBV_WC_RETRY_EXC_ERR || error.detail() == IBV_WC_RESP_TIMEOUT_ERR)

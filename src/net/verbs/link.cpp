@@ -34,13 +34,13 @@ Status connect_error(int error) noexcept {
 
 }  // namespace
 
-Link::Link(Endpoint& endpoint, std::unique_ptr<SendQueue> writes, std::unique_ptr<SendQueue> reads)
+Link::Link(Endpoint& endpoint, std::vector<std::unique_ptr<SendQueue>> writes,
+           std::unique_ptr<SendQueue> reads)
     : endpoint_(endpoint),
       bytes_max_(endpoint.device().port.max_msg_sz),
       writes_(std::move(writes)),
-      reads_(std::move(reads)) {
-  writes_->partner = reads_.get();
-  reads_->partner = writes_.get();
+      reads_(std::move(reads)),
+      first_writes_(*writes_.front()) {
   const Device& device = endpoint.device();
   const auto address_of = [](const SendQueue& queue) {
     return QueueAddress{queue.pair()->qp_num, any_packet_number(queue.pair()->qp_num)};
@@ -50,32 +50,52 @@ Link::Link(Endpoint& endpoint, std::unique_ptr<SendQueue> writes, std::unique_pt
             .reads_at_once = at_once(device.attributes.max_qp_rd_atom),
             .lid = device.port.lid,
             .gid = device.gid,
-            .write_queue = address_of(*writes_),
-            .read_queue = address_of(*reads_)};
+            .is_of_channel = device.channel_queues != 0,
+            .read_queue = address_of(*reads_),
+            .write_queues = {}};
+  SendQueue* last = reads_.get();
+  for (const auto& queue : writes_) {
+    last = last->partner = queue.get();
+    offer_.write_queues.push_back(address_of(*queue));
+    if (offer_.is_of_channel) endpoint_.hear_by(*queue->pair(), *this);
+  }
+  last->partner = reads_.get();
   offer_bytes_ = encode(offer_);
 }
 
 Link::~Link() {
-  endpoint_.close_queue(*writes_);
+  for (const auto& queue : writes_) {
+    endpoint_.stop_hearing_by(*queue->pair());
+    endpoint_.close_queue(*queue);
+  }
   endpoint_.close_queue(*reads_);
 }
 
 Result<std::unique_ptr<Link>> Link::create(Endpoint& endpoint, std::string* reason) {
-  auto writes = endpoint.open_queue(kWriteShape, kSmallBytesMax, reason);
-  const bool copies = !writes && writes.error() == Status(Errc::kSystem, EINVAL);
-  if (copies) writes = endpoint.open_queue(kWriteShape, 0, reason);  // it sends nothing inline
-  if (!writes) return writes.error();
-  auto reads = endpoint.open_queue(kReadShape, 0, reason);
-  if (!reads) {
-    endpoint.close_queue(**writes);
-    return reads.error();
+  std::vector<std::unique_ptr<SendQueue>> writes;
+  const auto give_up = [&](Status error) {
+    for (const auto& queue : writes) endpoint.close_queue(*queue);
+    return error;
+  };
+  std::uint32_t inline_bytes = kSmallBytesMax;
+  while (writes.size() < std::max(endpoint.device().channel_queues, 1u)) {
+    auto queue = endpoint.open_queue(kWriteShape, inline_bytes, reason);
+    if (!queue && inline_bytes != 0 && queue.error() == Status(Errc::kSystem, EINVAL)) {
+      inline_bytes = 0;  // it sends nothing inline
+      continue;
+    }
+    if (!queue) return give_up(queue.error());
+    writes.push_back(std::move(*queue));
   }
-  std::unique_ptr<Link> link(new Link(endpoint, std::move(*writes), std::move(*reads)));
-  if (copies) LARKLANE_TRY(link->make_copies(reason));
+  auto reads = endpoint.open_queue(kReadShape, 0, reason);
+  if (!reads) return give_up(reads.error());
+  std::unique_ptr<Link> link(new Link(endpoint, std::move(writes), std::move(*reads)));
+  for (const auto& queue : link->writes_)
+    if (inline_bytes == 0) LARKLANE_TRY(link->make_copies(*queue, reason));
   return link;
 }
 
-Status Link::make_copies(std::string* reason) {
+Status Link::make_copies(SendQueue& writes, std::string* reason) {
   const std::size_t bytes = std::size_t{kWriteShape.depth} * kSmallBytesMax;
   auto copies = std::make_unique<std::byte[]>(bytes);
   constexpr int kLocal = IBV_ACCESS_LOCAL_WRITE;
@@ -84,7 +104,7 @@ Status Link::make_copies(std::string* reason) {
     *reason = std::string("small writes can't be registered: ") + std::strerror(errno);
     return {Errc::kNoMemory, errno};
   }
-  writes_->use_copies(std::move(copies), std::move(registration));
+  writes.use_copies(std::move(copies), std::move(registration));
   return {};
 }
 
@@ -93,7 +113,12 @@ Status Link::connect(std::span<const std::byte> peer_offer) {
   if (!peer) return peer.error();
   if (is_connected_) return Errc::kProtocol;
   if (peer->is_ethernet != offer_.is_ethernet) return {Errc::kUnreachable, EPROTONOSUPPORT};
-  LARKLANE_TRY(connect_pair(writes_->pair(), offer_.write_queue, peer->write_queue, *peer));
+  if (peer->is_of_channel != offer_.is_of_channel ||
+      peer->write_queues.size() != offer_.write_queues.size())
+    return {Errc::kUnreachable, EPROTOTYPE};
+  for (std::size_t i = 0; i < writes_.size(); ++i)
+    LARKLANE_TRY(
+        connect_pair(writes_[i]->pair(), offer_.write_queues[i], peer->write_queues[i], *peer));
   LARKLANE_TRY(connect_pair(reads_->pair(), offer_.read_queue, peer->read_queue, *peer));
   is_connected_ = true;
   return {};
@@ -149,10 +174,33 @@ Status Link::connect_pair(ibv_qp* pair, const QueueAddress& own, const QueueAddr
 }
 
 Result<net::Post> Link::broken_slow(SendQueue& queue, Status error) {
-  queue.partner->fail_all(error);
+  endpoint_.fail_partners(queue, error);
   endpoint_.set_pending(queue);
-  endpoint_.set_pending(*queue.partner);
   return error;
+}
+
+void Link::carry_only(net::ChannelHalf half, std::uint16_t slot, std::uint32_t partitions) {
+  channel_ = {half, slot, net::Cells(partitions)};
+}
+
+std::optional<std::uint32_t> Link::immediate_here(std::uint32_t immediate) const noexcept {
+  if (!channel_) return std::nullopt;
+  const std::uint16_t token = net::paper::to_token(immediate, channel_->cells);
+  const bool is_to_send = token == net::kDemandToken;
+  if (is_to_send != (channel_->half == net::ChannelHalf::send)) return std::nullopt;
+  return net::make_immediate(channel_->slot, token);
+}
+
+std::uint32_t Link::immediate_there(std::uint32_t immediate) const noexcept {
+  if (!channel_) return immediate;
+  return net::paper::of_token(net::token_of(immediate), channel_->cells);
+}
+
+/// Neighbours go by one queue.
+SendQueue& Link::queue_of(std::uint32_t immediate) const noexcept {
+  if (!channel_ || net::token_of(immediate) == net::kDemandToken) return first_writes_;
+  const std::uint32_t cell = net::first_of(net::token_of(immediate));
+  return *writes_[cell * writes_.size() / channel_->cells.count()];
 }
 
 [[gnu::always_inline]] inline Result<net::Post> Link::post_transfer(SendQueue& queue,
@@ -178,7 +226,7 @@ Result<net::Post> Link::post_small(ibv_wr_opcode opcode, std::span<const std::by
                                    net::RemoteMemory to, std::uint32_t immediate,
                                    net::Operation& operation) {
   if (bytes.size() > kSmallBytesMax) return Errc::kInvalidArgument;
-  return post(*writes_,
+  return post(first_writes_,
               {.opcode = opcode,
                .local = const_cast<std::byte*>(bytes.data()),  // read only
                .bytes = static_cast<std::uint32_t>(bytes.size()),
@@ -190,12 +238,13 @@ Result<net::Post> Link::post_small(ibv_wr_opcode opcode, std::span<const std::by
 }
 
 Result<net::Post> Link::write(const net::Transfer& transfer, net::Operation& operation) {
-  return post_transfer(*writes_, IBV_WR_RDMA_WRITE, transfer, 0, operation);
+  return post_transfer(first_writes_, IBV_WR_RDMA_WRITE, transfer, 0, operation);
 }
 
 Result<net::Post> Link::write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
                                         net::Operation& operation) {
-  return post_transfer(*writes_, IBV_WR_RDMA_WRITE_WITH_IMM, transfer, immediate, operation);
+  return post_transfer(queue_of(immediate), IBV_WR_RDMA_WRITE_WITH_IMM, transfer,
+                       immediate_there(immediate), operation);
 }
 
 net::PostPrepared Link::prepare(const net::Transfer& transfer, std::uint32_t immediate,
@@ -206,9 +255,9 @@ net::PostPrepared Link::prepare(const net::Transfer& transfer, std::uint32_t imm
       {reinterpret_cast<std::uintptr_t>(transfer.local), static_cast<std::uint32_t>(transfer.bytes),
        memory->local_key()},
       {transfer.remote.address, static_cast<std::uint32_t>(transfer.remote.key)},
-      htonl(immediate),
+      htonl(immediate_there(immediate)),
       this,
-      writes_.get()};
+      &queue_of(immediate)};
   return &Link::post_prepared;
 }
 
@@ -235,7 +284,7 @@ Result<net::Post> Link::write_small(std::span<const std::byte> bytes, net::Remot
 Result<net::Post> Link::write_small_immediate(std::span<const std::byte> bytes,
                                               net::RemoteMemory to, std::uint32_t immediate,
                                               net::Operation& operation) {
-  return post_small(IBV_WR_RDMA_WRITE_WITH_IMM, bytes, to, immediate, operation);
+  return post_small(IBV_WR_RDMA_WRITE_WITH_IMM, bytes, to, immediate_there(immediate), operation);
 }
 
 Result<net::Post> Link::read(const net::Transfer& transfer, net::Operation& operation) {
@@ -244,7 +293,7 @@ Result<net::Post> Link::read(const net::Transfer& transfer, net::Operation& oper
 
 /// A write of no bytes: the peer's device acknowledges it, and looks at no key (IBTA, C9-88).
 Result<net::Post> Link::probe(net::Operation& operation) {
-  return post_transfer(*writes_, IBV_WR_RDMA_WRITE, {}, 0, operation);
+  return post_transfer(first_writes_, IBV_WR_RDMA_WRITE, {}, 0, operation);
 }
 
 }  // namespace larklane::verbs

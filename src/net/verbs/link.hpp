@@ -1,11 +1,15 @@
 #pragma once
-// Two queue pairs to one endpoint of one peer: one for writes, one for reads, so that a read that
-// waits for its turn (max_rd_atomic) never holds up writes.
+// Queue pairs to one endpoint of one peer: for writes, and one for reads, so that a read that waits
+// for its turn (max_rd_atomic) never holds up writes. One is for writes where channels share a
+// link. Where each has its own (Temucin et al., CLUSTER'23, section IV.A) there may be several:
+// partitions that are neighbours go by one, and the immediates are the paper's.
 
-#include <array>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "net/immediate.hpp"
 #include "net/provider.hpp"
 #include "net/verbs/endpoint.hpp"
 #include "net/verbs/offer.hpp"
@@ -28,6 +32,11 @@ class Link final : public net::Link {
   std::span<const std::byte> offer() const noexcept override { return offer_bytes_; }
   Status connect(std::span<const std::byte> peer_offer) override;
 
+  void carry_only(net::ChannelHalf half, std::uint16_t slot, std::uint32_t partitions) override;
+  /// One that has come in on a link that carries one channel, in the lane's way. Nothing: of no
+  /// half that is here.
+  std::optional<std::uint32_t> immediate_here(std::uint32_t immediate) const noexcept;
+
   Result<net::Post> write(const net::Transfer& transfer, net::Operation& operation) override;
   Result<net::Post> write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
                                     net::Operation& operation) override;
@@ -42,9 +51,19 @@ class Link final : public net::Link {
   Result<net::Post> probe(net::Operation& operation) override;
 
  private:
-  Link(Endpoint& endpoint, std::unique_ptr<SendQueue> writes, std::unique_ptr<SendQueue> reads);
+  /// The one channel that it carries.
+  struct Channel {
+    net::ChannelHalf half;
+    std::uint16_t slot;
+    net::Cells cells;
+  };
 
-  Status make_copies(std::string* reason);
+  Link(Endpoint& endpoint, std::vector<std::unique_ptr<SendQueue>> writes,
+       std::unique_ptr<SendQueue> reads);
+
+  Status make_copies(SendQueue& writes, std::string* reason);
+  std::uint32_t immediate_there(std::uint32_t immediate) const noexcept;
+  SendQueue& queue_of(std::uint32_t immediate) const noexcept;
   Status connect_pair(ibv_qp* pair, const QueueAddress& own, const QueueAddress& peers,
                       const Offer& peer);
   Result<net::Post> post(SendQueue& queue, const SendQueue::Request& request,
@@ -62,10 +81,12 @@ class Link final : public net::Link {
 
   Endpoint& endpoint_;
   const std::uint64_t bytes_max_;  ///< of one operation
-  std::unique_ptr<SendQueue> writes_;
+  std::vector<std::unique_ptr<SendQueue>> writes_;
   std::unique_ptr<SendQueue> reads_;
+  SendQueue& first_writes_;
+  std::optional<Channel> channel_;
   Offer offer_{};
-  std::array<std::byte, kOfferBytes> offer_bytes_{};
+  std::vector<std::byte> offer_bytes_;
   bool is_connected_ = false;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <concepts>
 #include <cstring>
+#include <set>
+#include <utility>
 
 namespace larklane::verbs {
 namespace {
@@ -11,22 +13,23 @@ constexpr std::uint8_t kLinkInfiniBand = 1;
 constexpr std::uint8_t kLinkEthernet = 2;
 constexpr std::uint16_t kUnicastLidLast = 0xbfff;
 
+constexpr std::size_t kHeadBytes = 4 + 2 + 4 + 2 + 16, kQueueBytes = 2 * 4;
+
 class Writer {
  public:
-  explicit Writer(std::byte* to) noexcept : to_(to) {}
   template <std::unsigned_integral T>
-  void put(T value) noexcept {
-    for (std::size_t byte = 0; byte < sizeof(T); ++byte) {
-      *to_++ = static_cast<std::byte>(value >> (8 * byte));
-    }
+  void put(T value) {
+    for (std::size_t byte = 0; byte < sizeof(T); ++byte)
+      bytes_.push_back(static_cast<std::byte>(value >> (8 * byte)));
   }
-  void put(const QueueAddress& queue) noexcept {
+  void put(const QueueAddress& queue) {
     put(queue.number);
     put(queue.first_packet);
   }
+  std::vector<std::byte> take() { return std::move(bytes_); }
 
  private:
-  std::byte* to_;
+  std::vector<std::byte> bytes_;
 };
 
 class Reader {
@@ -54,36 +57,38 @@ bool is_possible(const QueueAddress& queue) noexcept {
 }
 
 bool is_possible(const Offer& offer) noexcept {
+  std::set<std::uint32_t> numbers{offer.read_queue.number};
+  for (const QueueAddress& queue : offer.write_queues) numbers.insert(queue.number);
   const bool has_gid = std::any_of(offer.gid.begin(), offer.gid.end(), [](auto b) { return b; });
   const bool has_address =
       offer.is_ethernet ? has_gid : offer.lid <= kUnicastLidLast && (offer.lid != 0 || has_gid);
   return has_address && offer.mtu_code >= 1 && offer.mtu_code <= 5 && offer.reads_at_once >= 1 &&
-         is_possible(offer.write_queue) && is_possible(offer.read_queue) &&
-         offer.write_queue.number != offer.read_queue.number;
+         is_possible(offer.read_queue) && !offer.write_queues.empty() &&
+         (offer.is_of_channel || offer.write_queues.size() == 1) &&
+         std::all_of(offer.write_queues.begin(), offer.write_queues.end(),
+                     [](const QueueAddress& queue) { return is_possible(queue); }) &&
+         numbers.size() == 1 + offer.write_queues.size();
 }
 
 }  // namespace
 
-std::array<std::byte, kOfferBytes> encode(const Offer& offer) noexcept {
-  std::array<std::byte, kOfferBytes> bytes{};
-  Writer writer(bytes.data());
+std::vector<std::byte> encode(const Offer& offer) {
+  Writer writer;
   writer.put(kOfferMagic);
   writer.put(kOfferVersion);
   writer.put(offer.is_ethernet ? kLinkEthernet : kLinkInfiniBand);
   writer.put(offer.mtu_code);
   writer.put(offer.reads_at_once);
-  writer.put(std::uint8_t{0});
+  writer.put(static_cast<std::uint8_t>(offer.is_of_channel ? offer.write_queues.size() : 0));
   writer.put(offer.lid);
   for (const std::uint8_t byte : offer.gid) writer.put(byte);
-  writer.put(offer.write_queue);
   writer.put(offer.read_queue);
-  static_assert(kOfferBytes == 4 + 2 + 4 + 2 + 16 + 2 * 8 + 2);
-  writer.put(std::uint16_t{0});
-  return bytes;
+  for (const QueueAddress& queue : offer.write_queues) writer.put(queue);
+  return writer.take();
 }
 
-Result<Offer> decode(std::span<const std::byte> bytes) noexcept {
-  if (bytes.size() != kOfferBytes) return Errc::kProtocol;
+Result<Offer> decode(std::span<const std::byte> bytes) {
+  if (bytes.size() < kHeadBytes + 2 * kQueueBytes) return Errc::kProtocol;
   Reader reader(bytes.data());
   if (reader.get<std::uint32_t>() != kOfferMagic) return Errc::kProtocol;
   if (reader.get<std::uint16_t>() != kOfferVersion) return Errc::kProtocol;
@@ -93,12 +98,16 @@ Result<Offer> decode(std::span<const std::byte> bytes) noexcept {
   offer.is_ethernet = link_layer == kLinkEthernet;
   offer.mtu_code = reader.get<std::uint8_t>();
   offer.reads_at_once = reader.get<std::uint8_t>();
-  if (reader.get<std::uint8_t>() != 0) return Errc::kProtocol;
+  const auto queues = reader.get<std::uint8_t>();
+  offer.is_of_channel = queues != 0;
+  const std::size_t writes = std::max<std::size_t>(queues, 1);
+  if (writes > kWriteQueuesMax || bytes.size() != kHeadBytes + (1 + writes) * kQueueBytes)
+    return Errc::kProtocol;
   offer.lid = reader.get<std::uint16_t>();
   for (std::uint8_t& byte : offer.gid) byte = reader.get<std::uint8_t>();
-  offer.write_queue = reader.queue();
   offer.read_queue = reader.queue();
-  if (reader.get<std::uint16_t>() != 0 || !is_possible(offer)) return Errc::kProtocol;
+  for (std::size_t queue = 0; queue < writes; ++queue) offer.write_queues.push_back(reader.queue());
+  if (!is_possible(offer)) return Errc::kProtocol;
   return offer;
 }
 

@@ -41,6 +41,8 @@ struct Counters {
 /// Of a receive's work completion. Of others the upper half, never 0, names a queue, also after its
 /// end.
 inline constexpr std::uint64_t kReceiveId = 0;
+/// Where each link carries one channel.
+inline constexpr std::uint64_t kChannelReceiveId = 1;
 
 /// Thread safety: vci-serial.
 // Invariants:
@@ -108,7 +110,7 @@ class SendQueue {
   /// Post the flush if it is needed.
   void settle();
 
-  SendQueue* partner = nullptr;  ///< of the same link: the two end together
+  SendQueue* partner = nullptr;  ///< the next one of the same link, and round: they end together
   // The endpoint's list of queues with something to deliver or to settle.
   SendQueue* next_pending = nullptr;
   bool is_pending = false;

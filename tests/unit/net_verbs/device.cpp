@@ -252,6 +252,7 @@ void FakeDevice::carry_out(FakeQueuePair& pair, const FakeRequest& posted) {
     arrived.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
     arrived.wc_flags = IBV_WC_WITH_IMM;
     arrived.imm_data = request.work.imm_data;
+    arrived.qp_num = peer->second->qp_num;
     complete(fake(peer->second->recv_cq), arrived);
   }
   if (!is_signalled(request)) {

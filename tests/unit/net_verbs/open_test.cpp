@@ -156,7 +156,7 @@ TEST_F(OpenTest, MemoryIsRegisteredFromConstructionToDestruction) {
   expect_part(said, "ulimit -l");
 }
 
-constexpr Offer kOffer{true, 5, 16, 3, {1, 2, 3}, {17, 0xabcdef}, {18, 1}};
+const Offer kOffer{true, 5, 16, 3, {1, 2, 3}, true, {18, 1}, {{17, 0xabcdef}, {19, 2}}};
 
 TEST(VerbsOffer, ComesBack) {
   const auto bytes = encode(kOffer);
@@ -183,9 +183,15 @@ TEST(VerbsOffer, NothingBrokenIsBelieved) {
   EXPECT_TRUE(broken([](Offer& o) { o.mtu_code = 6; }));
   EXPECT_TRUE(broken([](Offer& o) { o.reads_at_once = 0; }));
   EXPECT_TRUE(broken([](Offer& o) { o.gid = {}; }));
-  EXPECT_TRUE(broken([](Offer& o) { o.write_queue.number = 0; }));
-  EXPECT_TRUE(broken([](Offer& o) { o.write_queue.number = 1 << 24; }));
-  EXPECT_TRUE(broken([](Offer& o) { o.read_queue.number = o.write_queue.number; }));
+  EXPECT_TRUE(broken([](Offer& o) { o.write_queues[1].number = 0; }));
+  EXPECT_TRUE(broken([](Offer& o) { o.write_queues[0].number = 1 << 24; }));
+  EXPECT_TRUE(broken([](Offer& o) { o.read_queue.number = o.write_queues[1].number; }));
+  EXPECT_TRUE(broken([](Offer& o) { o.write_queues[0].number = o.write_queues[1].number; }));
+  EXPECT_TRUE(broken([](Offer& o) { o.write_queues.clear(); }));
+  EXPECT_TRUE(broken([](Offer& o) { o.is_of_channel = false; }));
+  EXPECT_TRUE(broken([](Offer& o) {
+    for (std::uint32_t n = 0; n < kWriteQueuesMax; ++n) o.write_queues.push_back({100 + n, 1});
+  }));
   EXPECT_TRUE(broken([](Offer& o) { o.read_queue.first_packet = 1 << 24; }));
   const auto infiniband = [&](std::uint16_t lid, Gid gid) {
     return broken([&](Offer& o) {

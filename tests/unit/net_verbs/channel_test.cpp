@@ -1,0 +1,212 @@
+// Channels with queue pairs of their own and the paper's immediates (Temucin et al., CLUSTER'23,
+// section IV.A): two processes' channels on one device made of memory.
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.hpp"
+#include "device.hpp"
+#include "net/immediate.hpp"
+#include "net/verbs/fabric.hpp"
+#include "prop/network_side.hpp"
+#include "prop/scripted_plane.hpp"
+
+namespace larklane::part {
+namespace {
+
+constexpr std::int32_t kPartitions = 8;
+
+class ChannelTest : public testing::Test {
+ protected:
+  ChannelTest() {
+    set_log_sink(
+        [this](LogLevel, std::string_view message) { said_ += std::string(message) + "\n"; });
+  }
+  ~ChannelTest() override { set_log_sink({}); }
+
+  void open(std::uint32_t senders_queues, std::uint32_t receivers_queues) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      net::FabricOptions options;
+      options.channel_queues = i == 0 ? senders_queues : receivers_queues;
+      std::string reason;
+      auto fabric = verbs::Fabric::open(options, &reason);
+      ASSERT_TRUE(fabric) << reason;
+      names_[i] = (*fabric)->limits().network;
+      sides_[i] = std::make_unique<Side>(std::move(fabric).value(), i == 0 ? "receiver" : "sender");
+    }
+    pairs_before_ = device_.pairs.size();
+  }
+  void init(std::int32_t tag = 1, GroupRules rules = {}) {
+    const std::vector<std::uint32_t> groups =
+        rules.is_learned ? std::vector<std::uint32_t>{0} : std::vector<std::uint32_t>{0, 2, 4, 6};
+    send_ = must(sides_[0]->network->send_init(args_of("receiver", tag, from_, kPartitions),
+                                               sides_[0]->state, groups, rules, &plane_));
+    receive_ = must(
+        sides_[1]->network->recv_init(args_of("sender", tag, to_, kPartitions), sides_[1]->state));
+    settle();
+  }
+  void free() {
+    EXPECT_TRUE(sides_[0]->network->free(send_).ok() && sides_[1]->network->free(receive_).ok());
+    settle();
+  }
+  void settle() {
+    for (bool moved = true; moved;) {
+      moved = sides_[0]->deliver_to(*sides_[1]);
+      moved |= sides_[1]->deliver_to(*sides_[0]);
+      moved |= device_.run() != 0;
+      for (auto& side : sides_) moved |= side->progress() != 0;
+    }
+  }
+  void start() {
+    ++round_;
+    std::fill(from_.begin(), from_.end(), static_cast<std::byte>(round_));
+    ASSERT_TRUE(receive_->start().ok() && send_->start().ok());
+  }
+  void end_round() {
+    settle();
+    ASSERT_EQ(send_->poll(), Completion::complete) << send_->error_text() << said_;
+    ASSERT_EQ(receive_->poll(), Completion::complete) << receive_->error_text() << said_;
+    send_->finish();
+    receive_->finish();
+    EXPECT_EQ(from_, to_);
+  }
+  /// Immediates that are posted and not carried out, by queue pair.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> posted() const {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> all;
+    for (const auto& [number, pair] : device_.pairs)
+      for (const auto& request : pair->requests)
+        if (request.work.opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+          all.emplace_back(number, ntohl(request.work.imm_data));
+    return all;
+  }
+
+  std::string said_;
+  verbs::FakeDevice device_;
+  ScriptedPlane plane_;
+  std::vector<std::byte> from_ = std::vector<std::byte>(64);
+  std::vector<std::byte> to_ = std::vector<std::byte>(64);
+  std::string names_[2];
+  std::unique_ptr<Side> sides_[2];
+  std::size_t pairs_before_ = 0;
+  int round_ = 0;
+  SendRequest* send_ = nullptr;
+  RecvRequest* receive_ = nullptr;
+};
+
+TEST_F(ChannelTest, NeighboursGoByOneQueueAndTheImmediateSaysFirstAndCount) {
+  open(2, 2);
+  init();
+  EXPECT_EQ(device_.pairs.size(), pairs_before_ + 2 * 3);
+  for (int round = 0; round < 3; ++round) {  // from the second on the posts are prepared
+    start();
+    settle();
+    for (std::int32_t group = 0; group < 4; ++group) ASSERT_TRUE(send_->pready(2 * group, 2).ok());
+    const auto on_their_way = posted();
+    ASSERT_EQ(on_their_way.size(), 4u);
+    for (std::uint32_t group = 0; group < 4; ++group)
+      EXPECT_EQ(on_their_way[group].second, (2 * group) << 16 | 2u);
+    EXPECT_EQ(on_their_way[0].first, on_their_way[1].first);
+    EXPECT_NE(on_their_way[1].first, on_their_way[2].first);
+    EXPECT_EQ(on_their_way[2].first, on_their_way[3].first);
+    end_round();
+  }
+  free();
+  EXPECT_EQ(device_.pairs.size(), pairs_before_);
+}
+
+TEST_F(ChannelTest, WithoutCreditAndOnDemand) {
+  open(3, 3);
+  init(1, {.is_learned = true});
+  start();  // no credit is there yet: a notice, and a pull
+  ASSERT_TRUE(send_->pready(0, kPartitions).ok());
+  ASSERT_EQ(posted().size(), 1u);
+  EXPECT_EQ(posted()[0].second, 0u) << "a notice of the run that begins at 0";
+  end_round();
+  start();
+  settle();
+  ASSERT_TRUE(send_->pready(0, 3).ok());
+  settle();
+  bool arrived = false;
+  bool is_demanded = false;
+  for (int asked = 0; asked < 5 && !arrived; ++asked) {
+    ASSERT_TRUE(receive_->parrived(1, &arrived).ok());
+    for (const auto& [pair, immediate] : posted()) is_demanded |= immediate == 0xffff'0000u;
+    settle();
+  }
+  EXPECT_TRUE(arrived && is_demanded);
+  ASSERT_TRUE(send_->pready(3, kPartitions - 3).ok());
+  end_round();
+  free();
+  EXPECT_EQ(device_.pairs.size(), pairs_before_);
+}
+
+TEST_F(ChannelTest, AThousandLeaveNothing) {
+  open(4, 4);
+  for (std::int32_t number = 0; number < 1000; ++number) {
+    init(number, {.is_learned = number % 3 == 0});
+    if (number % 2 == 0) {
+      start();
+      ASSERT_TRUE(send_->pready(0, kPartitions).ok());
+      end_round();
+    }
+    free();
+    ASSERT_EQ(device_.pairs.size(), pairs_before_) << number;
+  }
+  EXPECT_EQ(said_, "");
+}
+
+TEST_F(ChannelTest, WhatIsNoImmediateOfTheChannelFailsIt) {
+  open(1, 1);
+  init();
+  start();
+  settle();
+  ASSERT_TRUE(send_->pready(0, 2).ok());
+  for (auto& [number, pair] : device_.pairs)
+    for (auto& request : pair->requests) request.work.imm_data = htonl(7u << 16 | 2);
+  settle();
+  EXPECT_EQ(receive_->poll(), Completion::failed);
+  EXPECT_EQ(receive_->error().code(), Errc::kProtocol);
+}
+
+TEST_F(ChannelTest, QueuesOfALinkEndTogether) {
+  open(4, 4);
+  init();
+  start();
+  settle();
+  ASSERT_TRUE(send_->pready(0, kPartitions).ok());
+  const std::uint32_t broken = posted().front().first;
+  device_.fail(*device_.pairs[broken], IBV_WC_RETRY_EXC_ERR);
+  settle();
+  EXPECT_NE(send_->poll(), Completion::complete);
+  EXPECT_EQ(send_->error().code(), Errc::kPeerDown);
+}
+
+TEST_F(ChannelTest, SidesThatDifferAreToldSo) {
+  open(2, 0);
+  EXPECT_EQ(names_[0], "verbs/2-a-channel");
+  EXPECT_EQ(names_[1], "verbs");
+  receive_ =
+      must(sides_[1]->network->recv_init(args_of("sender", 1, to_, kPartitions), sides_[1]->state));
+  settle();
+  EXPECT_NE(said_.find("LARKLANE_VERBS_CHANNEL_QUEUES"), std::string::npos) << said_;
+}
+
+TEST_F(ChannelTest, MorePartitionsThanTheImmediateHoldsAreRefused) {
+  open(1, 1);
+  std::vector<std::byte> many(65536);
+  auto refused = sides_[0]->network->send_init(args_of("receiver", 1, many, 65536),
+                                               sides_[0]->state, {0}, {}, &plane_);
+  EXPECT_FALSE(refused);
+  EXPECT_NE(said_.find("65536 partitions are too many"), std::string::npos) << said_;
+  many.resize(65535);
+  EXPECT_TRUE(sides_[0]->network->send_init(args_of("receiver", 1, many, 65535), sides_[0]->state,
+                                            {0}, {}, &plane_));
+}
+
+}  // namespace
+}  // namespace larklane::part
