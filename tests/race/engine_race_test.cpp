@@ -545,15 +545,14 @@ TEST_P(EngineRace, GroupsThatAreLearnedChangeBetweenRounds) {
   set_log_sink({});
   set_log_level(LogLevel::warn);
   // The first trials; slots have no groups.
-  std::vector<std::string> changes{" 32 groups after round 3\n", " 64 groups after round 3\n",
-                                   " 2 groups after round 3\n"};
+  std::vector<std::string> changes{" 32 groups after round 3", " 64 groups after round 3",
+                                   " 2 groups after round 3"};
   // Over a network a receiver that has asked in each round so far ends the trials.
   if (!GetParam().is_network)
-    changes.insert(changes.end(), {" 48 groups after round 4\n", " 300 groups after round 4\n",
-                                   " 1 groups after round 4\n"});
+    for (const char* count : {" 48", " 300", " 1"})
+      changes.push_back(std::string(count) + " groups after round 4");
   for (const std::string& change : changes)
-    EXPECT_EQ(said.find(change) != std::string::npos, GetParam().slot_bytes_max[0] == '0')
-        << change << said;
+    EXPECT_EQ(said.find(change) != std::string::npos, GetParam().slot_bytes_max[0] == '0') << said;
 }
 
 void asked_one_by_one(const Way& way, const char* min_bytes) {
