@@ -13,7 +13,7 @@ struct options {
   size_t bytes; /* of one message, all partitions */
   int partitions;
   int threads; /* on the sending side */
-  int late_us; /* how much longer the last thread computes; bound: the first */
+  int late_us; /* how much longer the last thread computes; bound: the first; early: all of them */
   int bound;   /* two threads end computing together, on a core each; the second one shares its
                   core with the receiver */
   int rounds;

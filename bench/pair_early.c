@@ -9,6 +9,11 @@
 
 enum { TAG = 5 };
 
+static void compute_until(double end_ns) {
+  while (now_ns() < end_ns) {
+  }
+}
+
 void measure_early(const struct options* o, struct samples* s) {
   const int sender = rank_of_this() == 0;
   const MPI_Count count = (MPI_Count)(o->bytes / (size_t)o->partitions);
@@ -32,10 +37,10 @@ void measure_early(const struct options* o, struct samples* s) {
     MPI_Start(&request);
     MPI_Barrier(MPI_COMM_WORLD);
     if (sender) {
+      compute_until(now_ns() + o->late_us * 1e3);
       const double ready = now_ns();
       MPI_Pready(0, request);
-      while (held && now_ns() < ready + o->hold_us * 1e3) {
-      }
+      if (held) compute_until(ready + o->hold_us * 1e3);
       if (o->partitions > 1) MPI_Pready_range(1, o->partitions - 1, request);
       MPI_Wait(&request, MPI_STATUS_IGNORE);
       await_news(news, round);
