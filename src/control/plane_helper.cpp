@@ -33,7 +33,7 @@ int wait_briefly(int epoll, std::span<epoll_event> events) {
   const timespec rest{0, kRestNs};
   const long count =
       ::syscall(SYS_epoll_pwait2, epoll, events.data(), most, &rest, nullptr, std::size_t{0});
-  if (count >= 0 || errno != ENOSYS) return static_cast<int>(count);
+  if (count >= 0 || errno == EINTR) return static_cast<int>(count);  // else: filtered, or unknown
 #endif
   return ::epoll_wait(epoll, events.data(), most, 1);
 }

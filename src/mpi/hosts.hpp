@@ -44,6 +44,8 @@ class Hosts {
   Way way_to(int rank) const;
   bool is_here(int rank) const;
 
+  /// There will be no engine: whoever wants to reach it is refused.
+  void refuse() noexcept { listener_.reset(); }
   /// For an engine; nothing if this process can't be reached from other hosts.
   std::optional<part::OtherHosts> for_engine(const Config& config);
 

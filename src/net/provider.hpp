@@ -7,9 +7,11 @@
 // they were posted. Where one has to follow another, its poster waits for the first one's
 // completion.
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -82,6 +84,9 @@ struct Limits {
   std::uint32_t channel_partitions_max = 0;
 };
 
+/// Of a link: the other side's carry one channel each and ours many, or the reverse.
+inline constexpr Status kUnlikeLinks{Errc::kUnreachable, EPROTOTYPE};
+
 /// Whose slot a link that carries one channel has to name when an immediate comes in.
 enum class ChannelHalf : std::uint8_t { send, receive };
 
@@ -98,8 +103,10 @@ class Link {
   virtual Status connect(std::span<const std::byte> peer_offer) = 0;
 
   /// Where Limits::channel_partitions_max is not 0, and before anything with an immediate is posted
-  /// or comes: all is of one channel, whose half here has `slot` in this endpoint's immediates.
-  virtual void carry_only(ChannelHalf, std::uint16_t /*slot*/, std::uint32_t /*partitions*/) {}
+  /// or comes: all is of one channel, whose half here has `slot` in this endpoint's immediates, or
+  /// gets none.
+  virtual void carry_only(ChannelHalf, std::optional<std::uint16_t> /*slot*/,
+                          std::uint32_t /*partitions*/) {}
 
   // Posts. An error: nothing has been posted, and the link is of no use any more.
   virtual Result<Post> write(const Transfer& transfer, Operation& operation) = 0;
@@ -121,6 +128,8 @@ class Link {
   /// memory. Where Limits::unanswered_ns is 0 it says nothing.
   virtual Result<Post> probe(Operation&) { return Post::done; }
 
+  /// Not ok: every post fails with it.
+  virtual Status failure() const noexcept { return {}; }
   /// The peer is gone, or there is no way to it any more: what is under way ends within seconds,
   /// and every later post fails with `status`. Nothing needs to be done where both come by itself.
   virtual void end(Status) {}

@@ -289,6 +289,9 @@ void EngineImpl::refuse_network_init(PeerState& peer, const record::NetInit& ini
   const record::Fail fail{init.channel, 0, static_cast<std::int32_t>(Errc::kUnreachable), 0, 0, 0};
   (void)peer.peer->send(static_cast<std::uint16_t>(record::NetType::fail),
                         std::as_bytes(std::span(&fail, 1)));
+  const record::NetClose close{init.channel, 0, 0, 0};
+  (void)peer.peer->send(static_cast<std::uint16_t>(record::NetType::close),
+                        std::as_bytes(std::span(&close, 1)));
   const std::scoped_lock lock(mutex_);
   auto posted =
       matching_.take_posted({{init.context_high, init.context_low}, init.source, init.tag});
@@ -307,14 +310,15 @@ void EngineImpl::refuse_shm_init(control::Peer& from, const record::Init& init) 
 }
 
 void EngineImpl::on_peer_down(control::Peer& peer) {
-  if (network_) network_->on_peer_down(peer);
   {
     const std::scoped_lock lock(mutex_);
     // release: pairs with is_down's acquire and the channels'.
     shared_state_locked(peer)->down.store(true, std::memory_order_release);
     release_ended_locked();
   }
-  if (network_) network_->end_links(peer);
+  if (!network_) return;
+  network_->end_links(peer);  // before others get the slots by which it can still reach us
+  network_->on_peer_down(peer);
 }
 
 }  // namespace larklane::part

@@ -33,8 +33,7 @@ void NetBuffer::unpack(std::uint64_t offset, std::uint64_t length) const noexcep
 bool NetHalf::is_cut_off() const noexcept {
   const NetLink& way = link();
   // acquire: pairs with on_peer_down's and NetLinks::lose()'s release.
-  return path_.peer->down.load(std::memory_order_acquire) ||
-         way.is_lost.load(std::memory_order_acquire) || way.vci.is_dead();
+  return peer_is_down() || way.is_lost.load(std::memory_order_acquire) || way.vci.is_dead();
 }
 
 bool NetHalf::peer_is_gone() const noexcept { return is_cut_off() || peer_closed(); }
@@ -48,7 +47,7 @@ void NetHalf::give_up_on_peer(const InitArgs& args) {
   const std::string other =
       describe(args, kind_ == Kind::send ? Kind::receive : Kind::send) + " at " + args.peer;
   // acquire: as in is_cut_off().
-  if (path_.peer->down.load(std::memory_order_acquire))
+  if (peer_is_down())
     give_up(Errc::kPeerDown, "the process of the " + other + " is gone");
   else if (link().is_lost.load(std::memory_order_acquire))
     give_up(Errc::kUnreachable,

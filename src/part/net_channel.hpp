@@ -125,6 +125,10 @@ class NetHalf {
   }
   /// From now on nothing new is posted. Any thread.
   void give_up(Status status, std::string text);
+  /// acquire: pairs with on_peer_down's release.
+  bool peer_is_down() const noexcept { return path_.peer->down.load(std::memory_order_acquire); }
+  /// The peer can't use what its half has been told of any more.
+  bool is_over() const { return peer_closed() || path_.peer->peer->has_ended(); }
   bool is_idle() const noexcept { return in_use_.is_free(); }
   /// It is freed, and has not failed: from now on nothing is posted, and of that nobody is told.
   /// @return nothing is under way
@@ -372,7 +376,11 @@ class NetRecv final : public RecvRequest, public NetHalf {
     return demand_ ? demand_->count.load(std::memory_order_relaxed) : 0;
   }
   RoundTotals totals() const noexcept;
-  void forget_buffer() { buffer_.reset(); }
+  void forget_buffer() {
+    // A sender that repeats itself may have somebody unpack into it right now.
+    if (buffer_ && buffer_->is_packed() && usable()) vci().exclusively([] {});
+    buffer_.reset();
+  }
 
  private:
   struct CellWork : vci::Work {

@@ -108,7 +108,7 @@ void NetLinks::end(const control::Peer& peer) {
 
 NetLinks::NetPeer& NetLinks::peer_of(const control::Peer& peer) {
   const auto first = static_cast<std::uint32_t>(peers_.size()) % lanes_.count_max();
-  return peers_.try_emplace(&peer, NetPeer{first, 0, {}}).first->second;
+  return peers_.try_emplace(&peer, NetPeer{.first_lane = first, .links = {}}).first->second;
 }
 
 NetLink* NetLinks::find(const control::Peer& peer, std::uint32_t number) {
@@ -143,6 +143,7 @@ NetLink* NetLinks::for_receive(const control::Peer& peer, std::uint32_t number) 
 
 Result<NetLink*> NetLinks::for_channel(const std::shared_ptr<PeerState>& peer, std::uint32_t lane) {
   constexpr std::uint32_t kChannelsMax = NetLink::kOfPeer / NetLink::kCountMax - 1;
+  if (auto first = first_of(peer); !first) return first.error();
   std::uint32_t& channels = peer_of(*peer->peer).channels_made;
   if (channels == kChannelsMax) return Errc::kNoMemory;
   const std::uint32_t number = ++channels * NetLink::kCountMax + lane;
@@ -160,10 +161,28 @@ void NetLinks::close(NetLink& link) {
   end_closed();
 }
 
+void NetLinks::give_up(NetLink& link, Status why) {
+  if (!NetLink::is_of_channel(link.number)) return;
+  send_ready(*link.peer, link.number_there(), why);
+  close(link);
+}
+
+void NetLinks::close_untaken(const control::Peer& peer) {
+  const auto known = peers_.find(&peer);
+  if (known == peers_.end()) return;
+  for (const auto& [number, link] : known->second.links)
+    if ((number & NetLink::kOfPeer) != 0 && !std::exchange(link->is_taken, true))
+      closed_.push_back(link.get());
+  end_closed();
+}
+
 void NetLinks::end_closed() {
   std::erase_if(closed_, [&](NetLink* link) {
     if (link->probe.state() == LinkProbe::State::under_way) return false;
-    if (link->link) link->vci.close_link(std::move(link->link));
+    if (link->link) {
+      link->vci.drain();  // an immediate that nobody hears has used a receive all the same
+      link->vci.close_link(std::move(link->link));
+    }
     peer_of(*link->peer->peer).links.erase(link->number);
     return true;
   });
@@ -171,10 +190,18 @@ void NetLinks::end_closed() {
 
 Result<NetLink*> NetLinks::usable(const std::shared_ptr<PeerState>& peer, std::uint32_t number) {
   auto made = link(peer, number);
+  if (made) look_for_failure(**made);
   // relaxed: under the mutex, as it is stored.
   if (made && !(*made)->is_lost.load(std::memory_order_relaxed)) return made;
   if (number != 0) return usable(peer, 0);
   return made ? Status(Errc::kUnreachable) : made.error();
+}
+
+void NetLinks::look_for_failure(NetLink& link) {
+  if (!link.is_connected || !link.link) return;
+  Status failure;
+  link.vci.exclusively([&] { failure = link.link->failure(); });
+  if (!failure.ok()) lose(link, failure);
 }
 
 NetLink& NetLinks::entry(const std::shared_ptr<PeerState>& peer, std::uint32_t number) {
@@ -225,13 +252,18 @@ Status NetLinks::send_offer(NetLink& link) {
 bool NetLinks::on_offer(const std::shared_ptr<PeerState>& peer,
                         std::span<const std::byte> payload) {
   record::NetOffer head;
-  if (!record::read(payload, head) || head.bytes > payload.size() - sizeof(head) ||
-      !is_possible(head.link))
-    return false;
-  // An answer: ours may be closed already.
-  if (NetLink::is_of_channel(head.link) && (head.link & NetLink::kOfPeer) == 0 &&
-      find(*peer->peer, head.link) == nullptr)
+  if (!record::read(payload, head) || head.bytes > payload.size() - sizeof(head)) return false;
+  if (!is_possible(head.link)) {
+    send_ready(*peer, head.link ^ NetLink::kOfPeer, net::kUnlikeLinks);
+    (void)lose_all(peer, net::kUnlikeLinks);
     return true;
+  }
+  if (NetLink::is_of_channel(head.link)) {
+    NetPeer& of_peer = peer_of(*peer->peer);
+    const bool is_answer = (head.link & NetLink::kOfPeer) == 0;
+    if (is_answer && find(*peer->peer, head.link) == nullptr) return true;  // closed already
+    if (!is_answer && head.link <= std::exchange(of_peer.last_offered, head.link)) return false;
+  }
   auto made = link(peer, head.link);
   if (!made) return true;  // the peer is gone
   NetLink& link = **made;
@@ -243,17 +275,26 @@ bool NetLinks::on_offer(const std::shared_ptr<PeerState>& peer,
     return true;
   }
   link.is_connected = true;
-  const record::NetReady ready{0, 0, link.number_there(), 0};
-  (void)peer->peer->send(static_cast<std::uint16_t>(record::NetType::ready),
-                         std::as_bytes(std::span(&ready, 1)));
+  send_ready(*peer, link.number_there(), {});
   return true;
+}
+
+void NetLinks::send_ready(const PeerState& peer, std::uint32_t number_there, Status status) {
+  const record::NetReady ready{static_cast<std::int32_t>(status.code()), status.detail(),
+                               number_there, 0};
+  (void)peer.peer->send(static_cast<std::uint16_t>(record::NetType::ready),
+                        std::as_bytes(std::span(&ready, 1)));
 }
 
 NetLink* NetLinks::on_ready(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready) {
   NetLink* link = find(*peer->peer, ready.link);
   if (ready.code != 0) {
     if (link == nullptr && !NetLink::is_of_channel(ready.link)) link = &entry(peer, ready.link);
-    if (link != nullptr) lose(*link, Status(static_cast<Errc>(ready.code), ready.detail), true);
+    const bool is_untaken = (ready.link & NetLink::kOfPeer) != 0;
+    if (link != nullptr && is_untaken && !std::exchange(link->is_taken, true))
+      close(*link);  // no channel will come
+    else if (link != nullptr)
+      lose(*link, Status(static_cast<Errc>(ready.code), ready.detail), true);
     return nullptr;
   }
   if (link == nullptr || !link->is_connected) return nullptr;
@@ -282,11 +323,8 @@ void NetLinks::lose(NetLink& link, Status status, bool is_told) {
   log_warn("%s: no link %s %s on lane %u: %s", fabric_.limits().provider.c_str(),
            is_told ? "back from" : "to", peer.address().c_str(), link.lane_index,
            link.why_lost.c_str());
-  if (is_told) return;
-  const record::NetReady ready{static_cast<std::int32_t>(status.code()), status.detail(),
-                               link.number_there(), 0};
-  (void)link.peer->peer->send(static_cast<std::uint16_t>(record::NetType::ready),
-                              std::as_bytes(std::span(&ready, 1)));
+  if (!is_told) send_ready(*link.peer, link.number_there(), status);
+  if (link.link) link.vci.end_link(*link.link, status);  // nor does the peer use it
 }
 
 }  // namespace larklane::part

@@ -64,6 +64,7 @@ class NetLane final : public net::Receiver, public control::Watched {
   bool before_sleep() override { return vci_->arm(); }
   /// By a loop: who has posted, or looked once, has left.
   bool is_served_by_others() override {
+    if (std::exchange(is_to_be_armed_, false)) return false;
     const std::uint64_t turns = vci_->turns();
     return turns - std::exchange(turns_, turns) >= kTurnsOfALoop;
   }
@@ -76,6 +77,7 @@ class NetLane final : public net::Receiver, public control::Watched {
   }
   void on_time(std::uint64_t now_ns) override {
     next_time_ns_ = keeper_->look_after(*this, now_ns);
+    is_to_be_armed_ = true;  // a device that is lost says so then alone
   }
 
   void on_immediate(std::uint32_t immediate) override;
@@ -87,7 +89,9 @@ class NetLane final : public net::Receiver, public control::Watched {
 
   vci::Vci* vci_ = nullptr;
   LinkKeeper* keeper_ = nullptr;
-  std::uint64_t next_time_ns_ = 0;                    // the helper's
+  // The helper's.
+  std::uint64_t next_time_ns_ = 0;
+  bool is_to_be_armed_ = false;
   std::uint64_t turns_ = 0;                           // that the helper has seen
   static constexpr std::uint64_t kTurnsOfALoop = 16;  // at least, while the helper rests
   int fd_ = -1;
@@ -113,7 +117,7 @@ struct NetLink {
 
   /// @param slot  of the half of the channel that is here; of a link that carries others, too,
   /// nothing
-  void carry(net::ChannelHalf half, std::uint16_t slot, std::uint32_t partitions) {
+  void carry(net::ChannelHalf half, std::optional<std::uint16_t> slot, std::uint32_t partitions) {
     if (is_of_channel(number)) vci.exclusively([&] { link->carry_only(half, slot, partitions); });
   }
 
@@ -175,6 +179,8 @@ class NetLinks final : private vci::VciPool::Receivers {
   bool lose_all(const std::shared_ptr<PeerState>& peer, Status status);
   /// @return the link, if it can be used from now on; else null
   NetLink* on_ready(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready);
+  /// The peer is gone: no channel of its will take one any more.
+  void close_untaken(const control::Peer& peer);
   /// What is under way over the links to a peer that is gone has failed.
   void end(const control::Peer& peer);
   /// visit(NetLink&), for each on `lane`.
@@ -186,14 +192,21 @@ class NetLinks final : private vci::VciPool::Receivers {
   }
   /// The channel that it may have carried alone is closed on both sides.
   void close(NetLink& link);
+  /// That channel has never come to be: the peer is told.
+  void give_up(NetLink& link, Status why);
+  /// What is closed and could not end yet.
+  void end_closed();
   /// Its host does not answer. All rounds over it fail, on both sides.
   void lose(NetLink& link, Status status) { lose(link, status, false); }
+  /// One that has failed under a channel carries no other.
+  void look_for_failure(NetLink& link);
   bool are_probes_under_way() const;
 
  private:
   struct NetPeer {
     std::uint32_t first_lane = 0;
     std::uint32_t channels_made = 0;  ///< of ours that have a link of their own, ever
+    std::uint32_t last_offered = 0;   ///< number of the last link for a channel of the peer's
     std::map<std::uint32_t, std::unique_ptr<NetLink>> links;
   };
 
@@ -206,7 +219,7 @@ class NetLinks final : private vci::VciPool::Receivers {
   Result<NetLink*> usable(const std::shared_ptr<PeerState>& peer, std::uint32_t number);
   /// @param lane  the number's remainder @errors kNoMemory, kUnreachable
   Result<NetLink*> for_channel(const std::shared_ptr<PeerState>& peer, std::uint32_t lane);
-  void end_closed();
+  static void send_ready(const PeerState& peer, std::uint32_t number_there, Status status);
   /// Made, as far as its lane, if it is not there.
   NetLink& entry(const std::shared_ptr<PeerState>& peer, std::uint32_t number);
   /// Offered to the peer, too.

@@ -39,12 +39,14 @@ void LinkProbe::ended(net::Operation& operation, Status status) {
 std::uint64_t Network::look_after(NetLane& lane, std::uint64_t now_ns) {
   const std::scoped_lock lock(mutex_);
   fabric_->look();
+  links_->end_closed();
   if (now_ns >= lane.next_look_ns) {
     lane.next_look_ns = now_ns + silence_ns_ / LinkProbe::kSilentLooks;
     look_for_silence_locked(lane);
   }
   bool is_under_way = false;
   links_->for_each_of(lane, [&](NetLink& link) {
+    links_->look_for_failure(link);
     is_under_way |= link.probe.state() == LinkProbe::State::under_way;
     if (link.probe.state() == LinkProbe::State::failed) links_->lose(link, link.probe.failure());
   });
@@ -55,7 +57,8 @@ void Network::look_for_silence_locked(NetLane& lane) {
   links_->for_each_of(lane, [](NetLink& link) { link.probe.begin_look(); });
   const auto see = [&](const auto& channel) {
     NetLink& link = channel.link();
-    if (&link.lane == &lane) link.probe.see(channel.active(), channel.moved());
+    if (&link.lane == &lane)
+      link.probe.see(channel.active() && !channel.peer_closed(), channel.moved());
   };
   for (const auto& [request, channel] : sends_) see(*channel);
   for (const auto& [request, channel] : receives_) see(*channel);

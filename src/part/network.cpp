@@ -146,7 +146,7 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
   if (!made) {
     const std::scoped_lock lock(mutex_);
     release_demands_locked(*place, true);  // the peer has never heard of it
-    links_->close(*place->link);
+    links_->give_up(*place->link, made.error());
   }
   return made;
 }
@@ -185,7 +185,7 @@ Result<SendRequest*> Network::make_send(const InitArgs& args, const SendPlace& p
                      std::move(buffer).value(), *words, path_locked(*place.link), &counters_, rules,
                      place.demand_slot, learns_on});
   if (place.demand_slot) place.link->lane.set_demands(*place.demand_slot, channel.get());
-  place.link->carry(net::ChannelHalf::send, place.demand_slot.value_or(0), shape->partitions);
+  place.link->carry(net::ChannelHalf::send, place.demand_slot, shape->partitions);
   const record::NetInit init = channel->init_record();
   if (const Status sent = place.link->peer->peer->send(
           static_cast<std::uint16_t>(record::NetType::init), std::as_bytes(std::span(&init, 1)));
@@ -247,6 +247,7 @@ Status Network::free(Request* request) {
 
 /// What has been freed goes as soon as nothing of it is under way.
 void Network::reap_locked() {
+  links_->end_closed();
   std::erase_if(leaving_sends_, [&](const std::shared_ptr<NetSend>& channel) {
     channel->forget_buffer();
     if (!channel->is_idle()) return false;
@@ -259,9 +260,12 @@ void Network::reap_locked() {
     channel->is_closed = true;
     send_record(*channel->path().peer, record::NetType::close,
                 record::NetClose{channel->channel(), 1, 0, channel->totals().rounds});
-    if (!channel->peer_closed() && !channel->path().peer->peer->has_ended()) return true;
-    release_locked(*channel);
-    sends_by_id_.erase(channel->channel());
+    if (channel->is_over()) {
+      release_locked(*channel);
+      sends_by_id_.erase(channel->channel());
+    } else if (channel->peer_is_down()) {  // and has not ended
+      links_->close(channel->link());
+    }
     return true;
   });
   std::erase_if(leaving_receives_, [&](const std::shared_ptr<NetRecv>& channel) {
@@ -276,7 +280,10 @@ void Network::reap_locked() {
     send_record(
         *channel->path().peer, record::NetType::close,
         record::NetClose{channel->channel(), 0, channel->demand_count(), channel->totals().rounds});
-    if (channel->peer_closed() || channel->path().peer->peer->has_ended()) release_locked(*channel);
+    if (channel->is_over())
+      release_locked(*channel);
+    else if (channel->peer_is_down())
+      links_->close(channel->link());
     return true;
   });
 }
@@ -306,6 +313,7 @@ void Network::release_locked(NetRecv& channel) {
   if (channel.usable()) {
     const NetRecv::Match& match = channel.its_match();
     link.lane.clear_slot(match.slot);
+    link.vci.drain();  // what has come and not been heard has used a receive
     link.vci.release_immediates(2 * net::Cells(match.init.partitions).count());
     if (!channel.has_failed()) {
       notices_.give_back(match.notices);
@@ -384,6 +392,9 @@ void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incomi
   const std::uint64_t send_bytes = init.partition_bytes * init.partitions;
   if (incoming.peer->peer != channel->path().peer->peer) {
     send_fail(*incoming.peer, init.channel, Errc::kProtocol, 0);
+    send_record(*incoming.peer, record::NetType::close, record::NetClose{init.channel, 0, 0, 0});
+    if (NetLink* const link = links_->for_receive(*incoming.peer->peer, init.link))
+      links_->close(*link);
     return channel->fail_unmatched(0, Errc::kProtocol,
                                    "the " + describe(channel->args(), Kind::receive) + " from " +
                                        channel->args().peer + " was matched by a send of " +
@@ -408,8 +419,9 @@ void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incomi
         who + " was matched by a send of " + std::to_string(send_bytes) + " bytes");
   }
   NetRecv::Match match;
+  const bool is_down = channel->peer_is_down();
   const Status status = link == nullptr || !link->link
-                            ? Status(Errc::kUnreachable)
+                            ? Status(is_down ? Errc::kPeerDown : Errc::kUnreachable)
                             : take_match_locked(*channel, init, *link, &match);
   if (!status.ok()) {
     send_fail(*incoming.peer, init.channel, status, 0);
@@ -499,6 +511,7 @@ void Network::on_fail_locked(const control::Peer& from, const record::Fail& fail
 
 void Network::on_peer_down(const control::Peer& peer) {
   const std::scoped_lock lock(mutex_);
+  links_->close_untaken(peer);
   std::erase_if(sends_by_id_, [&](const auto& entry) {
     NetSend& channel = *entry.second;
     if (!channel.is_closed || channel.path().peer->peer != &peer) return false;

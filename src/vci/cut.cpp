@@ -39,7 +39,8 @@ bool Vci::send_chunks_locked(Work& work) noexcept {
 }
 
 bool Vci::send_chunk_locked(Work& work, std::uint64_t bytes) noexcept {
-  if (free_chunks_ == nullptr) {
+  // Not all for one Work: its link may never answer.
+  if (free_chunks_ == nullptr || work.cut.under_way == kChunkCount / 2) {
     count(counters_.chunk_waits);
     return false;
   }

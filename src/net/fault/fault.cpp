@@ -62,6 +62,11 @@ class FaultLink final : public net::Link {
     return traffic_.post(state_, {Call::probe, {}}, operation);
   }
   void end(Status status) override { inner_->end(status); }
+  Status failure() const noexcept override { return inner_->failure(); }
+  void carry_only(net::ChannelHalf half, std::optional<std::uint16_t> slot,
+                  std::uint32_t partitions) override {
+    inner_->carry_only(half, slot, partitions);
+  }
 
  private:
   Traffic& traffic_;

@@ -44,9 +44,11 @@ Link::~Link() {
 }
 
 // What is under way must not be ended behind libfabric's back: it would still write into the
-// buffers. So its connection is.
+// buffers. So its connection is. Without anything under way there is no reason to touch connections
+// to that host, of which some may be to processes that are well.
 void Link::end(Status status) {
   fail(status);
+  if (!endpoint_.slots().has_some_of(*this)) return;
   sockaddr_storage own{};
   std::size_t length = sizeof own;
   if (peer_name_.ss_family != AF_UNSPEC &&
@@ -125,8 +127,9 @@ Result<net::Post> Link::refused_slow() {
   look_at_peer_slow();
   if (!failure_.ok()) return failure_;
   if (now_ns() - refused_since_ns_ < kUnreachableNs) return net::Post::retry;
+  // What libfabric has it may still do: whoever knows that the peer is gone ends that.
+  if (endpoint_.slots().has_some_of(*this)) return net::Post::retry;
   fail(Status(Errc::kUnreachable, ETIMEDOUT));
-  endpoint_.slots().end_slow(this, failure_);
   return failure_;
 }
 

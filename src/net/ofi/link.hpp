@@ -38,6 +38,7 @@ class Link final : public net::Link {
                                           net::Operation& operation) override;
   Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override;
 
+  Status failure() const noexcept override { return failure_; }
   void end(Status status) override;
 
   // For its endpoint.

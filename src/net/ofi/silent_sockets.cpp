@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -87,6 +88,9 @@ void end_silent_sockets(const sockaddr_storage& own, const sockaddr_storage& pee
     const std::string text = entry->path().filename();
     int number = -1;
     std::from_chars(text.data(), text.data() + text.size(), number);
+    // A copy of another file would, when it is closed, end the process's locks on that.
+    struct stat about {};
+    if (::fstat(number, &about) != 0 || !S_ISSOCK(about.st_mode)) continue;
     // A copy: nobody else closes it, and takes its number for something else, meanwhile.
     const UniqueFd copy(::dup(number));
     if (!copy) continue;

@@ -61,6 +61,12 @@ class Slots {
     }
     return nullptr;
   }
+  bool has_some_of(const Link& link) const noexcept {
+    for (const Chunk& chunk : chunks_)
+      for (std::size_t i = 0; i < chunk.count; ++i)
+        if (chunk.slots[i].operation != nullptr && chunk.slots[i].link == &link) return true;
+    return false;
+  }
   /// End all operations of `link`, or all (nullptr), with `status`.
   void end_slow(const Link* link, Status status) {
     std::vector<net::Operation*> ended;

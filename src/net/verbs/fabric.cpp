@@ -114,7 +114,7 @@ Result<std::unique_ptr<net::Endpoint>> Fabric::open_endpoint(net::Receiver& rece
 }
 
 std::string Fabric::explain(Status error) const {
-  if (error == Status(Errc::kUnreachable, EPROTOTYPE))
+  if (error == net::kUnlikeLinks)
     return "one side has other queue pairs: set LARKLANE_VERBS_CHANNEL_QUEUES alike on all";
   const bool is_completion = error.code() == Errc::kPeerDown || error.code() == Errc::kTransfer;
   if (!is_completion || error.detail() == 0) return {};

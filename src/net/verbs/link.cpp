@@ -115,7 +115,7 @@ Status Link::connect(std::span<const std::byte> peer_offer) {
   if (peer->is_ethernet != offer_.is_ethernet) return {Errc::kUnreachable, EPROTONOSUPPORT};
   if (peer->is_of_channel != offer_.is_of_channel ||
       peer->write_queues.size() != offer_.write_queues.size())
-    return {Errc::kUnreachable, EPROTOTYPE};
+    return net::kUnlikeLinks;
   for (std::size_t i = 0; i < writes_.size(); ++i)
     LARKLANE_TRY(
         connect_pair(writes_[i]->pair(), offer_.write_queues[i], peer->write_queues[i], *peer));
@@ -179,16 +179,17 @@ Result<net::Post> Link::broken_slow(SendQueue& queue, Status error) {
   return error;
 }
 
-void Link::carry_only(net::ChannelHalf half, std::uint16_t slot, std::uint32_t partitions) {
+void Link::carry_only(net::ChannelHalf half, std::optional<std::uint16_t> slot,
+                      std::uint32_t partitions) {
   channel_ = {half, slot, net::Cells(partitions)};
 }
 
 std::optional<std::uint32_t> Link::immediate_here(std::uint32_t immediate) const noexcept {
-  if (!channel_) return std::nullopt;
+  if (!channel_ || !channel_->slot) return std::nullopt;
   const std::uint16_t token = net::paper::to_token(immediate, channel_->cells);
   const bool is_to_send = token == net::kDemandToken;
   if (is_to_send != (channel_->half == net::ChannelHalf::send)) return std::nullopt;
-  return net::make_immediate(channel_->slot, token);
+  return net::make_immediate(*channel_->slot, token);
 }
 
 std::uint32_t Link::immediate_there(std::uint32_t immediate) const noexcept {
@@ -289,6 +290,12 @@ Result<net::Post> Link::write_small_immediate(std::span<const std::byte> bytes,
 
 Result<net::Post> Link::read(const net::Transfer& transfer, net::Operation& operation) {
   return post_transfer(*reads_, IBV_WR_RDMA_READ, transfer, 0, operation);
+}
+
+void Link::end(Status status) {
+  first_writes_.fail_all(status);
+  endpoint_.set_pending(first_writes_);
+  endpoint_.fail_partners(first_writes_, status);
 }
 
 /// A write of no bytes: the peer's device acknowledges it, and looks at no key (IBTA, C9-88).

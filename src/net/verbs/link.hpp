@@ -32,7 +32,8 @@ class Link final : public net::Link {
   std::span<const std::byte> offer() const noexcept override { return offer_bytes_; }
   Status connect(std::span<const std::byte> peer_offer) override;
 
-  void carry_only(net::ChannelHalf half, std::uint16_t slot, std::uint32_t partitions) override;
+  void carry_only(net::ChannelHalf half, std::optional<std::uint16_t> slot,
+                  std::uint32_t partitions) override;
   /// One that has come in on a link that carries one channel, in the lane's way. Nothing: of no
   /// half that is here.
   std::optional<std::uint32_t> immediate_here(std::uint32_t immediate) const noexcept;
@@ -49,12 +50,15 @@ class Link final : public net::Link {
                                           net::Operation& operation) override;
   Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override;
   Result<net::Post> probe(net::Operation& operation) override;
+  Status failure() const noexcept override { return first_writes_.error(); }
+  /// The peer can't use it any more either.
+  void end(Status status) override;
 
  private:
   /// The one channel that it carries.
   struct Channel {
     net::ChannelHalf half;
-    std::uint16_t slot;
+    std::optional<std::uint16_t> slot;
     net::Cells cells;
   };
 

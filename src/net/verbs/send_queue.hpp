@@ -105,6 +105,7 @@ class SendQueue {
   /// The device may still report something of it.
   bool may_be_heard_of() const noexcept { return is_dead() || finished_ != posted_; }
   bool is_dead() const noexcept { return !error_.ok(); }
+  Status error() const noexcept { return error_; }
   /// Take the next finished one. @return null: a flush, nobody waits for it
   net::Operation* take(Status* status) noexcept;
   /// Post the flush if it is needed.

@@ -196,6 +196,49 @@ TEST_F(ChannelTest, SidesThatDifferAreToldSo) {
   EXPECT_NE(said_.find("LARKLANE_VERBS_CHANNEL_QUEUES"), std::string::npos) << said_;
 }
 
+TEST_F(ChannelTest, SidesThatDifferAreToldSoAlsoByTheSender) {
+  open(2, 0);
+  send_ = must(sides_[0]->network->send_init(args_of("receiver", 1, from_, kPartitions),
+                                             sides_[0]->state, {0}, {}, &plane_));
+  ASSERT_TRUE(send_->start().ok() && send_->pready(0, kPartitions).ok());
+  settle();
+  EXPECT_NE(said_.find("LARKLANE_VERBS_CHANNEL_QUEUES"), std::string::npos) << said_;
+  EXPECT_NE(send_->poll(), Completion::complete);
+  EXPECT_EQ(send_->error().code(), Errc::kUnreachable);
+  EXPECT_FALSE(
+      sides_[1]->network->recv_init(args_of("sender", 1, to_, kPartitions), sides_[1]->state));
+}
+
+TEST_F(ChannelTest, ASendThatCannotBeMadeLeavesNothing) {
+  open(2, 2);
+  init();
+  free();
+  for (int turn = 0; turn < 3; ++turn) {
+    device_.register_error = ENOMEM;
+    EXPECT_FALSE(sides_[0]->network->send_init(args_of("receiver", 1, from_, kPartitions),
+                                               sides_[0]->state, {0}, {}, &plane_));
+    device_.register_error = 0;
+    settle();
+    EXPECT_EQ(device_.pairs.size(), pairs_before_);
+  }
+}
+
+TEST_F(ChannelTest, TheLinksOfAPeerThatIsGoneEnd) {
+  open(2, 2);
+  send_ = must(sides_[0]->network->send_init(args_of("receiver", 1, from_, kPartitions),
+                                             sides_[0]->state, {0}, {}, &plane_));
+  settle();
+  EXPECT_EQ(device_.pairs.size(), pairs_before_ + 2 * 3);
+  Side& receiver = *sides_[1];
+  receiver.other.is_dead = receiver.other.has_been_ended = true;
+  receiver.state->down.store(true, std::memory_order_release);
+  receiver.network->on_peer_down(receiver.other);
+  EXPECT_EQ(device_.pairs.size(), pairs_before_ + 3);
+  receive_ =
+      must(receiver.network->recv_init(args_of("sender", 1, to_, kPartitions), receiver.state));
+  EXPECT_EQ(receive_->error().code(), Errc::kPeerDown);
+}
+
 TEST_F(ChannelTest, MorePartitionsThanTheImmediateHoldsAreRefused) {
   open(1, 1);
   std::vector<std::byte> many(65536);
