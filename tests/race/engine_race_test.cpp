@@ -547,8 +547,7 @@ TEST_P(EngineRace, GroupsThatAreLearnedChangeBetweenRounds) {
   // The first trials; slots have no groups.
   std::vector<std::string> changes{" 32 groups after round 3", " 64 groups after round 3",
                                    " 2 groups after round 3"};
-  // Over a network a receiver that has asked in each round so far ends the trials.
-  if (!GetParam().is_network)
+  if (!GetParam().is_network)  // there a receiver that has asked in each round ends the trials
     for (const char* count : {" 48", " 300", " 1"})
       changes.push_back(std::string(count) + " groups after round 4");
   for (const std::string& change : changes)
