@@ -29,7 +29,8 @@ class ChannelTest : public testing::Test {
   }
   ~ChannelTest() override { set_log_sink({}); }
 
-  void open(std::uint32_t senders_queues, std::uint32_t receivers_queues) {
+  void open(std::uint32_t senders_queues, std::uint32_t receivers_queues,
+            vci::VciPool::Options lanes = {}) {
     for (std::size_t i = 0; i < 2; ++i) {
       net::FabricOptions options;
       options.channel_queues = i == 0 ? senders_queues : receivers_queues;
@@ -37,7 +38,8 @@ class ChannelTest : public testing::Test {
       auto fabric = verbs::Fabric::open(options, &reason);
       ASSERT_TRUE(fabric) << reason;
       names_[i] = (*fabric)->limits().network;
-      sides_[i] = std::make_unique<Side>(std::move(fabric).value(), i == 0 ? "receiver" : "sender");
+      sides_[i] =
+          std::make_unique<Side>(std::move(fabric).value(), lanes, i == 0 ? "receiver" : "sender");
     }
     pairs_before_ = device_.pairs.size();
   }
@@ -184,6 +186,28 @@ TEST_F(ChannelTest, QueuesOfALinkEndTogether) {
   settle();
   EXPECT_NE(send_->poll(), Completion::complete);
   EXPECT_EQ(send_->error().code(), Errc::kPeerDown);
+}
+
+TEST_F(ChannelTest, ALinkOfManyThatHasFailedUnderOneCarriesNoOther) {
+  open(0, 0, {.count_max = 2});
+  init(1);
+  init(2);
+  start();
+  settle();
+  ASSERT_TRUE(send_->pready(0, kPartitions).ok());
+  device_.fail(*device_.pairs[posted().front().first], IBV_WC_RETRY_EXC_ERR);
+  settle();
+  ASSERT_EQ(send_->poll(), Completion::failed);
+  EXPECT_EQ(receive_->poll(), Completion::failed);
+  send_->finish();
+  receive_->finish();
+  free();
+  init(3);  // on the lane that has none
+  EXPECT_NE(said_.find("no link to receiver on lane 1"), std::string::npos) << said_;
+  start();
+  settle();
+  ASSERT_TRUE(send_->pready(0, kPartitions).ok());
+  end_round();
 }
 
 TEST_F(ChannelTest, SidesThatDifferAreToldSo) {

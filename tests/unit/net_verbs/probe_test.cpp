@@ -214,7 +214,14 @@ TEST_F(ProbeTest, ADeviceThatIsLostFailsWhatWaitsWithTheReason) {
   ibv_async_event event{};
   event.event_type = IBV_EVENT_DEVICE_FATAL;
   device_.events.push_back(event);
+  const auto is_served_by_others = [this] {
+    for (int turn = 0; turn < 100; ++turn) sides_[0]->progress();
+    return helpers_[0].lanes.front()->is_served_by_others();
+  };
+  EXPECT_FALSE(is_served_by_others()) << "it has looked just now";
+  EXPECT_TRUE(is_served_by_others());
   at(kLookNs);
+  EXPECT_FALSE(is_served_by_others()) << "only who would sleep hears of it";
   for (Helper& helper : helpers_) (void)helper.lanes.front()->before_sleep();  // as the helper does
   for (auto& side : sides_) side->progress();
   // The first look of both has taken the event: the other process has a device of its own.
