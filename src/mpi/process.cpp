@@ -220,7 +220,7 @@ part::Engine* Process::create_engine_slow() {
                        : std::string(" (") + std::strerror(engine.error().detail()) + ")");
     }
   }
-  if (hosts_) hosts_->refuse();
+  if (hosts_ && !unusable_.empty()) hosts_->refuse();
   log_warn_once("unusable", "partitioned communication is left to the MPI: %s", unusable_.c_str());
   return nullptr;
 }

@@ -13,8 +13,8 @@
 #include "device.hpp"
 #include "net/immediate.hpp"
 #include "net/verbs/fabric.hpp"
-#include "prop/network_side.hpp"
 #include "prop/scripted_plane.hpp"
+#include "two_sides.hpp"
 
 namespace larklane::part {
 namespace {
@@ -56,14 +56,7 @@ class ChannelTest : public testing::Test {
     EXPECT_TRUE(sides_[0]->network->free(send_).ok() && sides_[1]->network->free(receive_).ok());
     settle();
   }
-  void settle() {
-    for (bool moved = true; moved;) {
-      moved = sides_[0]->deliver_to(*sides_[1]);
-      moved |= sides_[1]->deliver_to(*sides_[0]);
-      moved |= device_.run() != 0;
-      for (auto& side : sides_) moved |= side->progress() != 0;
-    }
-  }
+  void settle() { part::settle(device_, sides_); }
   void start() {
     ++round_;
     std::fill(from_.begin(), from_.end(), static_cast<std::byte>(round_));

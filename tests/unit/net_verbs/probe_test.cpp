@@ -10,7 +10,7 @@
 #include "base/log.hpp"
 #include "device.hpp"
 #include "net/verbs/fabric.hpp"
-#include "prop/network_side.hpp"
+#include "two_sides.hpp"
 
 namespace larklane::part {
 namespace {
@@ -64,15 +64,7 @@ class ProbeTest : public testing::Test {
   }
   ~ProbeTest() override { set_log_sink({}); }
 
-  /// What can happen does.
-  void settle() {
-    for (bool moved = true; moved;) {
-      moved = sides_[0]->deliver_to(*sides_[1]);
-      moved |= sides_[1]->deliver_to(*sides_[0]);
-      moved |= device_.run() != 0;
-      for (auto& side : sides_) moved |= side->progress() != 0;
-    }
-  }
+  void settle() { part::settle(device_, sides_); }
   void start_and_send(std::int32_t partitions) {
     ASSERT_TRUE(receive_->start().ok() && send_->start().ok());
     settle();
