@@ -84,6 +84,11 @@ double now_ns(void) {
   return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
+void compute_until(double end_ns) {
+  while (now_ns() < end_ns) {
+  }
+}
+
 static uint64_t word_of(size_t index, int round) {
   return (uint64_t)index * 0x9e3779b97f4a7c15u + (uint64_t)round * 0xd1342543de82ef95u;
 }

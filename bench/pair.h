@@ -34,6 +34,8 @@ int rank_of_this(void);
 void bind_to(int core);
 /* CLOCK_MONOTONIC in nanoseconds: one clock for all processes of a host. */
 double now_ns(void);
+/* Takes the core, as a program that computes does. */
+void compute_until(double end_ns);
 /* Every 8-byte word of a round's message differs from its neighbours and from its value in other
  * rounds. */
 void fill(char* buffer, size_t bytes, size_t offset, int round);

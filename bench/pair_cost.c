@@ -70,12 +70,6 @@ static size_t piece_bytes_of(const struct pair* p) {
   return (size_t)PIECE_BYTES_MIN << turn_of(p) % PIECE_SIZES;
 }
 
-static void compute(double us) {
-  const double end = now_ns() + us * 1e3;
-  while (now_ns() < end) {
-  }
-}
-
 static void meet(struct pair* p) {
   atomic_fetch_add(&p->met, 1);
   while (atomic_load(&p->met) < 2 * (int)id_of(p)) {
@@ -129,7 +123,7 @@ static void copy_share(struct pair* p, int index) {
     return;
   }
   if (index != (column_of(p) == SECOND)) return; /* the second one's core is the receiver's */
-  compute(SETTLE_US);
+  compute_until(now_ns() + SETTLE_US * 1e3);
   if (is_of_both(p)) {
     atomic_store(called(p), id_of(p));
     while (atomic_load(answered(p)) != id_of(p)) {
@@ -141,7 +135,7 @@ static void copy_share(struct pair* p, int index) {
 /* The second thread leaves its core to the receiver, which yields; the first keeps its own. */
 static void switch_share(struct pair* p, int index) {
   meet(p);
-  compute(BUSY_US);
+  compute_until(now_ns() + BUSY_US * 1e3);
   if (index == 1) {
     atomic_store(left_at(p), (uint64_t)now_ns());
     return;
@@ -239,7 +233,7 @@ static double move_cost(struct pair* p, MPI_Request request) {
 /* The first Pready after a pause; in every other round the second of calls that copy. */
 static double first_cost(struct pair* p, MPI_Request request) {
   const int call_alone = p->round % 2 != 0;
-  compute(PAUSE_US);
+  compute_until(now_ns() + PAUSE_US * 1e3);
   if (call_alone) attach_copy(p, 0, MOVED_BYTES);
   const double began = now_ns();
   call_alone ? attach_copy(p, MOVED_BYTES, MOVED_BYTES) : (void)MPI_Pready(0, request);

@@ -9,11 +9,6 @@
 
 enum { TAG = 5 };
 
-static void compute_until(double end_ns) {
-  while (now_ns() < end_ns) {
-  }
-}
-
 void measure_early(const struct options* o, struct samples* s) {
   const int sender = rank_of_this() == 0;
   const MPI_Count count = (MPI_Count)(o->bytes / (size_t)o->partitions);

@@ -27,12 +27,6 @@ struct member {
   int index;
 };
 
-static void compute(int late_us) {
-  const double end = now_ns() + late_us * 1e3;
-  while (now_ns() < end) {
-  }
-}
-
 /* Until both threads have filled their part in this round. */
 static void meet(struct team* t) {
   const int both = (t->round + t->o->warmup + 1) * 2;
@@ -48,7 +42,7 @@ static void share(struct team* t, int index) {
   fill(t->buffer, bytes, (size_t)index * bytes, t->round);
   const int late = index == (o->bound ? 0 : o->threads - 1);
   if (o->bound) meet(t);
-  if (late) compute(o->late_us);
+  if (late) compute_until(now_ns() + o->late_us * 1e3);
   t->ready[index] = now_ns();
   if (strcmp(o->way, "partitioned") == 0) {
     const int each = o->partitions / o->threads;
