@@ -17,8 +17,6 @@ namespace larklane::control {
 namespace {
 
 constexpr int kRetryMs = 5;
-/// Until a queue is the helper's again that nobody else serves any more.
-constexpr long kRestNs = 100'000;
 constexpr std::uint64_t kNsPerMs = 1'000'000;
 constexpr std::uint64_t kDrainNsMax = 2'000'000'000;  // of the destructor
 /// Far above what a socket buffer holds: only a peer that is alive and sends on and on reaches it.
@@ -26,16 +24,16 @@ constexpr int kDrainReadsMax = 65536;
 constexpr int kEventsMax = 64;
 constexpr std::uint64_t kNever = Watched::kNever;
 
-/// For kRestNs; before Linux 5.11 a millisecond. @return as epoll_wait()
-int wait_briefly(int epoll, std::span<epoll_event> events) {
+/// @param rest_ns  less than a second; before Linux 5.11 in milliseconds @return as epoll_wait()
+int wait_briefly(int epoll, std::span<epoll_event> events, std::uint64_t rest_ns) {
   const auto most = static_cast<int>(events.size());
 #ifdef SYS_epoll_pwait2
-  const timespec rest{0, kRestNs};
+  const timespec rest{0, static_cast<long>(rest_ns)};
   const long count =
       ::syscall(SYS_epoll_pwait2, epoll, events.data(), most, &rest, nullptr, std::size_t{0});
   if (count >= 0 || errno == EINTR) return static_cast<int>(count);  // else: filtered, or unknown
 #endif
-  return ::epoll_wait(epoll, events.data(), most, 1);
+  return ::epoll_wait(epoll, events.data(), most, static_cast<int>(rest_ns / kNsPerMs) + 1);
 }
 
 }  // namespace
@@ -67,7 +65,8 @@ void PlaneImpl::run() {
 }
 
 int PlaneImpl::wait(std::span<epoll_event> events, bool may_sleep) const {
-  if (may_sleep && watches_.has_resting()) return wait_briefly(epoll(), events);
+  if (may_sleep && watches_.rest_ns() != 0)
+    return wait_briefly(epoll(), events, watches_.rest_ns());
   return ::epoll_wait(epoll(), events.data(), static_cast<int>(events.size()),
                       may_sleep ? timeout_ms() : 0);
 }

@@ -23,6 +23,12 @@ class Watched {
   /// Threads of the application have looked after it since the helper last asked, or served it:
   /// then no event is wanted, of which each would wake the helper beside them. It asks again soon.
   virtual bool is_served_by_others() { return false; }
+  /// By a thread of the application that looks after it in a loop: the helper, which sleeps on it,
+  /// need not wake when something comes. A ring of its bell, once for each sleep, before there is
+  /// anything to be late for.
+  void take_over() noexcept;
+  /// relaxed: a hint.
+  bool is_slept_on() const noexcept { return is_slept_on_.load(std::memory_order_relaxed); }
   /// There may be something. Leaves nothing that before_sleep() would not find.
   virtual void serve() = 0;
   /// While it is on: when on_time() is due, by now_ns(). kNever: not at all.
@@ -45,6 +51,7 @@ class Watched {
 
   // kArmed, written by the helper only, and kUse for every turn_on without its turn_off.
   std::atomic<std::uint32_t> state_{0};
+  std::atomic<bool> is_slept_on_{false};
   int bell_ = -1;  // the plane's; before the first watch() there is none
 };
 

@@ -12,12 +12,28 @@
 
 namespace larklane::control {
 
+namespace {
+
+/// The first rest, and the longest: until a queue is the helper's again that nobody else serves any
+/// more. Each that finds the others still at it is twice as long as the one before.
+constexpr std::uint64_t kRestNsMin = 100'000, kRestNsMax = 1'600'000;
+
+void ring(int bell) noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(bell, &one, sizeof one);
+}
+
+}  // namespace
+
 void Watched::turn_on() noexcept {
   // acq_rel: what the caller has prepared is seen by the helper, which reads the word with acquire
   const std::uint32_t before = state_.fetch_add(kUse, std::memory_order_acq_rel);
-  if (before != 0 || bell_ < 0) return;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(bell_, &one, sizeof one);
+  if (before == 0 && bell_ >= 0) ring(bell_);
+}
+
+void Watched::take_over() noexcept {
+  // relaxed: a hint, which costs a ring if it is old
+  if (is_slept_on_.exchange(false, std::memory_order_relaxed)) ring(bell_);
 }
 
 void Watched::turn_off() noexcept {
@@ -74,6 +90,7 @@ bool Watches::arm(Entry& entry) {
 void Watches::disarm(Entry& entry) {
   if (entry.is_armed) control::unwatch(epoll_, entry.watched->fd());
   entry.is_armed = entry.is_resting = false;
+  entry.watched->is_slept_on_.store(false, std::memory_order_relaxed);  // relaxed: a hint
 }
 
 bool Watches::rests(Entry& entry) {
@@ -82,8 +99,12 @@ bool Watches::rests(Entry& entry) {
   // acquire: pairs with turn_on() acq_rel
   if (watched.state_.load(std::memory_order_acquire) == 0) return false;
   if (!watched.is_served_by_others() || !is_on(entry)) return false;
-  if (was_resting) return entry.is_resting = true;
+  if (was_resting) {
+    entry.rest_ns = std::min(2 * entry.rest_ns, kRestNsMax);
+    return entry.is_resting = true;
+  }
   disarm(entry);
+  entry.rest_ns = kRestNsMin;
   // acq_rel: as in arm()
   watched.state_.fetch_or(Watched::kArmed, std::memory_order_acq_rel);
   return entry.is_resting = true;
@@ -119,17 +140,21 @@ void Watches::on_time(std::uint64_t now_ns) {
 bool Watches::before_sleep() {
   take_added();
   bool may_sleep = true;
-  must_poll_ = has_resting_ = false;
+  must_poll_ = false;
+  rest_ns_ = 0;
   // by index: serve() may add and remove
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = *entries_[i];
     if (entry.watched == nullptr) continue;
     if (rests(entry)) {
-      has_resting_ = true;
+      rest_ns_ = rest_ns_ == 0 ? entry.rest_ns : std::min(rest_ns_, entry.rest_ns);
       continue;
     }
     if (!entry.is_armed && !arm(entry)) continue;
-    if (entry.watched->before_sleep()) continue;
+    if (entry.watched->before_sleep()) {
+      entry.watched->is_slept_on_.store(true, std::memory_order_relaxed);  // relaxed: a hint
+      continue;
+    }
     if (entry.watched != nullptr) serve(entry);
     may_sleep = false;
   }

@@ -48,14 +48,15 @@ class Watches {
   void end_of_batch() { removed_.clear(); }
   /// One of those that are on can't be slept on.
   bool must_poll() const noexcept { return must_poll_; }
-  /// One of those that are on is served by others.
-  bool has_resting() const noexcept { return has_resting_; }
+  /// Not 0: one of those that are on is served by others, and is to be looked at after so long.
+  std::uint64_t rest_ns() const noexcept { return rest_ns_; }
 
  private:
   struct Entry {
     Watched* watched;  // null: removed
     bool is_armed = false;
     bool is_resting = false;
+    std::uint64_t rest_ns = 0;  // while it rests
     Source source{SourceKind::watched, this};
   };
 
@@ -76,7 +77,8 @@ class Watches {
   int epoll_;
   std::mutex mutex_;
   std::vector<Watched*> added_;  // guarded by mutex_
-  bool must_poll_ = false, has_resting_ = false;
+  bool must_poll_ = false;
+  std::uint64_t rest_ns_ = 0;
   std::vector<std::unique_ptr<Entry>> entries_;
   std::vector<std::unique_ptr<Entry>> removed_;
 };
