@@ -39,6 +39,9 @@ struct Operation {
   /// Called once, by whoever polls the endpoint, with the lane's lock held: never polls, never
   /// waits. A failed one has moved nothing, or some, or all.
   void (*complete)(Operation& operation, Status status) = nullptr;
+  /// Its completion ends a sleep after arm(Wake::needed): something has to follow it, whether
+  /// anybody polls or not.
+  bool wakes = true;
   /// The provider's, while the operation is under way; of a prepared one until it is posted as
   /// something else.
   std::byte* provider_space[8] = {};
@@ -49,6 +52,15 @@ enum class Post : std::uint8_t {
   done,    ///< complete: Operation::complete is not called
   posted,  ///< Operation::complete will be called
   retry,   ///< nothing has happened: the queue is full
+};
+
+/// What a sleep on Endpoint::wait_fd() has to end for.
+enum class Wake : std::uint8_t {
+  all,  ///< whatever a poll would find
+  /// What can't wait until somebody polls: small immediates of peers, completions of operations
+  /// that wake, room for what was told to retry. A provider that can't tell wakes for all. An error
+  /// of the network may go unheard until then.
+  needed,
 };
 
 /// Posts what the operation was prepared for: as Link::write_immediate() does.
@@ -110,17 +122,20 @@ class Link {
 
   // Posts. An error: nothing has been posted, and the link is of no use any more.
   virtual Result<Post> write(const Transfer& transfer, Operation& operation) = 0;
-  /// When the bytes are there, the peer's `on_immediate` is called. 0 bytes are legal.
+  /// When the bytes are there, the peer's `on_immediate` is called, as soon as it polls. 0 bytes
+  /// are legal.
   virtual Result<Post> write_immediate(const Transfer& transfer, std::uint32_t immediate,
                                        Operation& operation) = 0;
   /// Work out now what of a write_immediate stays the same when it is posted again and again.
-  /// @return posts it, as often as wanted; null: the provider has nothing to work out
+  /// @return posts it, as often as wanted; null: the provider has nothing to work out, or the
+  /// operation wakes
   virtual PostPrepared prepare(const Transfer&, std::uint32_t /*immediate*/, Operation&) {
     return nullptr;
   }
   /// At most small_bytes_max bytes, which are copied before it returns, from any memory.
   virtual Result<Post> write_small(std::span<const std::byte> bytes, RemoteMemory to,
                                    Operation& operation) = 0;
+  /// Also wakes the peer, if it sleeps.
   virtual Result<Post> write_small_immediate(std::span<const std::byte> bytes, RemoteMemory to,
                                              std::uint32_t immediate, Operation& operation) = 0;
   virtual Result<Post> read(const Transfer& transfer, Operation& operation) = 0;
@@ -162,8 +177,8 @@ class Endpoint {
   /// A descriptor that is readable when a poll may find something, to sleep on after arm(); -1:
   /// there is none.
   virtual int wait_fd() const noexcept = 0;
-  /// Before a sleep on wait_fd(). False: do not sleep, poll.
-  virtual bool arm() = 0;
+  /// Before a sleep on wait_fd(), which ends for `wake`. False: do not sleep, poll.
+  virtual bool arm(Wake wake) = 0;
 };
 
 /// An opened network device. Thread safety: thread-safe.

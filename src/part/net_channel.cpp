@@ -65,6 +65,14 @@ void NetHalf::give_up(Status status, std::string text) {
 }
 
 /// Nothing is posted from here any more, and nothing is under way.
+bool NetHalf::settle() {
+  NetLane& lane = link().lane;
+  if (!is_idle() && !std::exchange(is_awaited_, true)) lane.want_all_at_once();
+  if (!is_idle()) return false;
+  if (std::exchange(is_awaited_, false)) lane.want_needed();
+  return true;
+}
+
 void NetHalf::tell_failure() {
   // relaxed: once is enough, whoever does it.
   if (told_.exchange(true, std::memory_order_relaxed)) return;

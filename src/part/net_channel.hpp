@@ -155,6 +155,9 @@ class NetHalf {
     place_ = path_.lanes->take_place(link.lane_index);
     link_.store(&link, std::memory_order_release);  // pairs with link()'s acquire
   }
+  /// It is freed. @return nothing of it is under way; of what is the helper hears, whoever else
+  /// polls. With the network's mutex held.
+  bool settle();
   bool is_closed = false;  ///< the peer has been told that it is freed; guarded by the network
   std::uint64_t channel() const noexcept { return channel_.load(std::memory_order_relaxed); }
 
@@ -177,7 +180,11 @@ class NetHalf {
   vci::Vci& vci() const noexcept { return link().vci; }
   /// One turn of whoever waits.
   void progress() const noexcept {
-    if (path_.lanes->progress(vci()) != 0) ++runs_moved;
+    NetLink& link = this->link();
+    if (path_.lanes->progress(link.vci) != 0)
+      ++runs_moved;
+    else
+      link.lane.on_empty_turn();
   }
   /// In Start: from now on somebody serves the lane although the program does not call.
   void begin_watch() noexcept {
@@ -194,6 +201,7 @@ class NetHalf {
   std::atomic<NetLink*> link_;
   vci::VciPool::Place place_;  // guarded by the network's mutex
   const Kind kind_;
+  bool is_awaited_ = false;                 // settle() has asked for that; guarded by the network
   std::atomic<NetLane*> watched_{nullptr};  // whose helper's watch has been turned on
   std::atomic<std::uint64_t> channel_{0};   // relaxed: written before the peer is told of it
   FailureSlot failure_;
@@ -296,7 +304,8 @@ class NetSend final : public SendRequest, public NetHalf {
   std::vector<std::uint32_t> groups_, next_groups_;
   bool do_groups_change_ = false;
   AskingHabit asking_;
-  bool holds_nothing_ = false;  // in rounds after this one
+  bool holds_nothing_ = false;                        // in rounds after this one
+  std::atomic<std::uint64_t> nothing_held_until_{0};  // the last of these; 0: there is none
   const GroupRules rules_;
   const std::optional<std::uint16_t> demand_slot_;
   std::unique_ptr<Learning> learning_;  // policy `learned`
@@ -376,6 +385,8 @@ class NetRecv final : public RecvRequest, public NetHalf {
     return demand_ ? demand_->count.load(std::memory_order_relaxed) : 0;
   }
   RoundTotals totals() const noexcept;
+  /// What arrives has to be put where the program wants it.
+  bool unpacks() const noexcept { return unpacks_; }
   void forget_buffer() {
     // A sender that repeats itself may have somebody unpack into it right now.
     if (buffer_ && buffer_->is_packed() && usable()) vci().exclusively([] {});
@@ -422,6 +433,7 @@ class NetRecv final : public RecvRequest, public NetHalf {
   std::atomic<std::uint64_t> open_round_{0};
   NetCellSet noticed_;  ///< cells of which a run begins that is ours to pull
   std::optional<NetBuffer> buffer_;
+  const bool unpacks_;
   // Written by match(), then published.
   std::optional<Match> match_;
   std::optional<net::Cells> cells_;

@@ -1,5 +1,6 @@
 #include "part/net_demand.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/clock.hpp"
@@ -36,12 +37,18 @@ void NetRecv::demand() {
   vci().post(work);
 }
 
-/// Once a round, while it is open, and only when the sender has heard the one before.
+/// Once a round, while it is open, and only when the sender has heard the one before, and has not
+/// said that it holds nothing back in this one.
 bool NetRecv::may_demand(std::uint64_t round) const {
   const std::uint64_t last = demand_->round.load(std::memory_order_relaxed);
-  return last < round && open_round_.load(std::memory_order_seq_cst) == round &&
-         (last == 0 || match_->notices.read(cells_->count()) ==
-                           net_word::make(match_->notices.generation, last));
+  if (last >= round || open_round_.load(std::memory_order_seq_cst) != round) return false;
+  if (last == 0) return true;
+  const std::uint64_t heard = match_->notices.read(cells_->count());
+  const auto is_behind = [low = static_cast<std::uint32_t>(heard)](std::uint64_t other) {
+    return static_cast<std::int32_t>(low - static_cast<std::uint32_t>(other)) < 0;
+  };
+  return net_word::generation(heard) == match_->notices.generation && !is_behind(last) &&
+         is_behind(round);
 }
 
 void NetRecv::demand_sent(net::Operation& operation, Status status) {
@@ -83,7 +90,9 @@ void NetSend::send_heard() {
   if (heard_.is_busy.exchange(true, std::memory_order_seq_cst)) return;
   if (!enter()) return;  // it stays busy: nothing is sent any more
   heard_.round = answered_.load(std::memory_order_seq_cst);
-  const std::uint64_t word = net_word::make(accept_.generation, heard_.round);
+  // relaxed: an older one costs demands
+  const std::uint64_t free = nothing_held_until_.load(std::memory_order_relaxed);
+  const std::uint64_t word = net_word::make(accept_.generation, std::max(heard_.round, free));
   std::memcpy(heard_.small, &word, sizeof(word));
   heard_.small_bytes = sizeof(word);
   heard_.kind = vci::Work::Kind::small;

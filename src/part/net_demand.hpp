@@ -4,7 +4,8 @@
 // Model: tests/protocol/push_or_pull.pml, rules 11 to 13.
 //
 // One is under way at most: the next one waits until the sender has said that it has heard the
-// last. So the sender reserves one receive.
+// last. So the sender reserves one receive. What it says is a round: of that one and of those
+// before it nothing is held back any more, asked or not.
 
 #include <algorithm>
 #include <atomic>
@@ -69,6 +70,8 @@ class AskingHabit {
     next_ = std::min(2 * next_, kRoundsMost);
     return true;
   }
+  /// Rounds after this one in which nothing is held back.
+  std::uint32_t rounds_left() const noexcept { return left_; }
 
  private:
   std::uint32_t demanded_ = 0;  // rounds, up to the last one

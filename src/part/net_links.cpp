@@ -11,6 +11,7 @@
 namespace larklane::part {
 
 Result<std::uint16_t> NetLane::take_slot(NetRecv& channel) {
+  if (channel.unpacks()) want_all();  // while the program computes
   std::uint16_t slot = 0;
   if (!free_slots_.empty()) {
     slot = free_slots_.back();
@@ -18,7 +19,10 @@ Result<std::uint16_t> NetLane::take_slot(NetRecv& channel) {
     vci_->exclusively([&] { slots_[slot] = &channel; });
     return slot;
   }
-  if (slots_.size() == kSlots) return Errc::kNoMemory;
+  if (slots_.size() == kSlots) {
+    if (channel.unpacks()) want_needed();
+    return Errc::kNoMemory;
+  }
   slot = static_cast<std::uint16_t>(slots_.size());
   vci_->exclusively([&] {
     slots_.push_back(&channel);
@@ -29,7 +33,9 @@ Result<std::uint16_t> NetLane::take_slot(NetRecv& channel) {
 }
 
 void NetLane::clear_slot(std::uint16_t slot) {
-  vci_->exclusively([&] { slots_[slot] = nullptr; });
+  NetRecv* channel = nullptr;
+  vci_->exclusively([&] { channel = std::exchange(slots_[slot], nullptr); });
+  if (channel != nullptr && channel->unpacks()) want_needed();
 }
 
 void NetLane::on_immediate(std::uint32_t immediate) {

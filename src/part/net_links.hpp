@@ -61,7 +61,12 @@ class NetLane final : public net::Receiver, public control::Watched {
 
   // control::Watched
   int fd() const noexcept override { return fd_; }
-  bool before_sleep() override { return vci_->arm(); }
+  bool before_sleep() override {
+    // relaxed: a number.
+    turns_at_sleep_.store(vci_->turns(), std::memory_order_relaxed);
+    const bool is_all_wanted = all_wanted_.load(std::memory_order_relaxed) != 0;  // a hint
+    return vci_->arm(is_all_wanted ? net::Wake::all : net::Wake::needed);
+  }
   /// By a loop: who has posted, or looked once, has left.
   bool is_served_by_others() override {
     if (std::exchange(is_to_be_armed_, false)) return false;
@@ -82,6 +87,24 @@ class NetLane final : public net::Receiver, public control::Watched {
 
   void on_immediate(std::uint32_t immediate) override;
 
+  /// Whatever comes wakes the helper, the next time it sleeps; once more, and once less.
+  void want_all() noexcept { all_wanted_.fetch_add(1, std::memory_order_relaxed); }  // a number
+  void want_needed() noexcept { all_wanted_.fetch_sub(1, std::memory_order_relaxed); }
+  /// And if it is asleep already. Not with the lane's lock held.
+  void want_all_at_once() {
+    want_all();
+    (void)vci_->arm(net::Wake::all);
+    vci_->drain();  // what had come before raises no event
+  }
+
+  /// After a turn that has found nothing, by a thread that waits.
+  void on_empty_turn() noexcept {
+    // relaxed: a number.
+    if (is_slept_on() &&
+        vci_->turns() - turns_at_sleep_.load(std::memory_order_relaxed) >= kTurnsToTakeOver)
+      take_over();
+  }
+
   std::uint64_t next_look_ns = 0;  ///< at its links' silence; the keeper's
 
  private:
@@ -94,6 +117,9 @@ class NetLane final : public net::Receiver, public control::Watched {
   bool is_to_be_armed_ = false;
   std::uint64_t turns_ = 0;                           // that the helper has seen
   static constexpr std::uint64_t kTurnsOfALoop = 16;  // at least, while the helper rests
+  static constexpr std::uint64_t kTurnsToTakeOver = 4 * kTurnsOfALoop;
+  std::atomic<std::uint64_t> turns_at_sleep_{0};  // written by the helper
+  std::atomic<std::uint32_t> all_wanted_{0};
   int fd_ = -1;
   std::vector<NetRecv*> slots_;  ///< this and the next two: with the lane's lock held
   NetRecv** slot_table_ = nullptr;

@@ -12,8 +12,12 @@ NetRecv::NetRecv(InitArgs args, NetBuffer buffer, NetPath path, Counters* counte
       NetHalf(std::move(path), Kind::receive),
       args_(std::move(args)),
       counters_(*counters),
-      buffer_(std::move(buffer)) {
-  for (CreditWork& credit : credits_) credit.channel = this;
+      buffer_(std::move(buffer)),
+      unpacks_(buffer_->is_packed()) {
+  for (CreditWork& credit : credits_) {
+    credit.channel = this;
+    credit.wakes = false;
+  }
 }
 
 Result<record::NetAccept> NetRecv::match(const Match& match) {
@@ -32,7 +36,7 @@ Result<record::NetAccept> NetRecv::match(const Match& match) {
   block_.emplace(std::move(block).value());
   arrival_.emplace(block_->view(), shape.partitions, static_cast<std::uint32_t>(partitions_));
   cell_count_ = cells.count();
-  is_plain_ = cells.count() == shape.partitions && !buffer_->is_packed();
+  is_plain_ = cells.count() == shape.partitions && !unpacks_;
   arrived_ = block_->view().arrived();
   moved_count_ = &block_->view().header().moved_count;
   reads_ = std::move(reads);

@@ -124,6 +124,9 @@ std::optional<std::vector<std::uint32_t>> NetSend::wanted_groups() {
   // relaxed: of a round that is over. The receiver may be one ahead.
   const std::uint64_t demanded = answered_.load(std::memory_order_relaxed);
   holds_nothing_ = asking_.see(demanded != 0 && demanded >= round() - 1);
+  // relaxed: a hint, see send_heard().
+  nothing_held_until_.store(holds_nothing_ ? round() + asking_.rounds_left() : 0,
+                            std::memory_order_relaxed);
   watch_ = nullptr;
   const auto partitions = static_cast<std::uint32_t>(partitions_);
   if (holds_nothing_)
@@ -295,6 +298,7 @@ void NetSend::push(CellWork& work, Run run) {
                    {accept_.data.address + offset, accept_.data.key},
                    run.count * partition_bytes_};
   work.complete = watch_ != nullptr ? &NetSend::pushed_in_watched_round : &NetSend::pushed;
+  work.wakes = watch_ != nullptr;  // else it can wait until somebody completes the round
 }
 
 /// From now on the run is the receiver's to pull.
@@ -308,6 +312,7 @@ void NetSend::leave_notice(CellWork& work) {
   work.transfer.remote = {accept_.notices.address + work.cells.first * sizeof(word),
                           accept_.notices.key};
   work.complete = &NetSend::noticed;
+  work.wakes = false;
   awaited_.add(work.cells.first);
 }
 

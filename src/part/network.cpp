@@ -250,7 +250,7 @@ void Network::reap_locked() {
   links_->end_closed();
   std::erase_if(leaving_sends_, [&](const std::shared_ptr<NetSend>& channel) {
     channel->forget_buffer();
-    if (!channel->is_idle()) return false;
+    if (!channel->settle()) return false;
     // Whoever had the last completion of one that has failed is telling the peer yet.
     if (channel->has_failed())
       channel->link().vci.exclusively([] {});
@@ -274,7 +274,7 @@ void Network::reap_locked() {
       matching_.bury(key_of(channel->args()), *channel);
       return true;
     }
-    if (!channel->is_idle()) return false;
+    if (!channel->settle()) return false;
     channel->end_watch();
     channel->is_closed = true;
     send_record(

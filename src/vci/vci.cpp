@@ -196,11 +196,11 @@ int Vci::wait_fd() noexcept {
   return endpoint_->wait_fd();
 }
 
-bool Vci::arm() {
+bool Vci::arm(net::Wake wake) {
   const Guard guard(*this);
   if (!dead_.ok()) return true;  // it has nothing more to say
   // What is deferred waits for a poll, and not every refusal ends with something that wakes us.
-  return deferred_.empty() && endpoint_->arm();
+  return deferred_.empty() && endpoint_->arm(wake);
 }
 
 VciCounts Vci::counts() const noexcept {

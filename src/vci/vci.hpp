@@ -85,8 +85,8 @@ class Vci final {
   }
   /// As net::Endpoint's.
   int wait_fd() noexcept;
-  /// Before a sleep on wait_fd(). False: do not sleep, call progress().
-  bool arm();
+  /// As net::Endpoint's: before a sleep. False: do not sleep, call progress().
+  bool arm(net::Wake wake);
 
   /// Of whoever makes progress, or tries to.
   std::uint64_t turns() const noexcept {

@@ -31,7 +31,7 @@ bool is_asleep(pid_t process) {
 void sleep_and_serve(Side& side, Node& node) {
   std::uint32_t sleeps = 0;
   while (node.heard.empty() || node.heard.back() != kOver) {
-    if (node.endpoint->arm()) {
+    if (node.endpoint->arm(net::Wake::needed)) {
       pollfd look{node.endpoint->wait_fd(), POLLIN, 0};
       CHECK(::poll(&look, 1, static_cast<int>(kLimitNs / 1'000'000)) == 1);
       ++sleeps;

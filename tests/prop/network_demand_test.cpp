@@ -509,5 +509,26 @@ TEST(NetworkLearned, WhoAsksInEveryRoundNeedsNotAskAnyMore) {
   EXPECT_LE(demanded, 16);
 }
 
+TEST(NetworkLearned, WhoAsksInVainIsToldForHowLongNothingIsHeldBack) {
+  ScriptedPlane plane;
+  World world(16, {0}, kAtOnce, &plane);
+  world.settle();
+  std::uint64_t demands = 0;
+  for (int round = 1; round <= 200; ++round) {
+    world.start();
+    EXPECT_FALSE(world.arrives(5)) << "round " << round;
+    demands += world.posted().demands;
+    world.ready(5);
+    EXPECT_TRUE(world.arrives(5)) << "round " << round;
+    demands += world.posted().demands;
+    world.ready(0, 5);
+    world.ready(6, 10);
+    world.finish();
+    world.posted();
+  }
+  EXPECT_GE(demands, 6u) << "groups are tried again";
+  EXPECT_LE(demands, 16u);
+}
+
 }  // namespace
 }  // namespace larklane::part

@@ -112,7 +112,7 @@ TEST(VciRace, SetUpBetweenPostsStrandsNothing) {
   together([&](int t) {
     for (int i = 0; i < kEach; ++i) {
       if (t == 0) {
-        (void)side.vci->arm();
+        (void)side.vci->arm(net::Wake::all);
         EXPECT_TRUE(side.vci->reserve_immediates(1).ok());
       }
       side.vci->post(works.of(t, i));

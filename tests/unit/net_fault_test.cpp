@@ -258,7 +258,8 @@ TEST(NetFault, AnEndpointDiesAtItsNthPoll) {
   EXPECT_TRUE(net.a.endpoint->poll(0));
   Result<std::uint32_t> served = 0u;
   std::uint32_t polls = 0;
-  while ((served = net.a.endpoint->poll(1)) && ++polls < 1000) EXPECT_FALSE(net.a.endpoint->arm());
+  while ((served = net.a.endpoint->poll(1)) && ++polls < 1000)
+    EXPECT_FALSE(net.a.endpoint->arm(net::Wake::all));
   ASSERT_FALSE(served);
   EXPECT_EQ(served.error(), kBroken);
   for (Sent& one : sent) {
@@ -321,7 +322,7 @@ TEST(NetFault, AHeldSmallWriteHasItsOwnCopy) {
   std::string text = "before";
   expect_posted(net.a.link->write_small(bytes_of(text), net.b.at(0), sent));
   text = "after!";
-  EXPECT_FALSE(net.a.endpoint->arm());
+  EXPECT_FALSE(net.a.endpoint->arm(net::Wake::all));
   EXPECT_TRUE(net.is_over(sent));
   EXPECT_EQ(net.b.text(0, 6), "before");
 }
@@ -370,7 +371,7 @@ TEST(NetFault, TheDescriptorFiresNeverOrAlways) {
     loop::Fabric below(orderly());
     Fabric fabric(below.for_process(), {.wait_fd = kind});
     net::Pair pair(below, fabric);
-    EXPECT_TRUE(pair.b.endpoint->arm());
+    EXPECT_TRUE(pair.b.endpoint->arm(net::Wake::all));
     const int fd = pair.b.endpoint->wait_fd();
     EXPECT_EQ(is_readable(fd), kind == WaitFd::always);
     Sent sent;

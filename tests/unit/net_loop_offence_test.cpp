@@ -287,7 +287,7 @@ TEST_F(NetLoopOffence, APollInACallback) {
 // Not under the thread sanitizer, which sees it, too: tests/race.
 #ifndef LARKLANE_NET_TSAN
 TEST_F(NetLoopOffence, TwoThreadsAtOnce) {
-  sent_.then = [&](Sent&) { std::thread([&] { (void)a().endpoint->arm(); }).join(); };
+  sent_.then = [&](Sent&) { std::thread([&] { (void)a().endpoint->arm(net::Wake::all); }).join(); };
   expect_posted(a().link->write_small(bytes_of("x"), b().at(0), sent_));
   settle();
   expect_only(Offence::not_serial);
@@ -352,7 +352,7 @@ TEST_F(NetLoopOffence, AKilledEndpointTakesAllThatIsUnderWayWithIt) {
     a().poll();
     EXPECT_TRUE(!answer ? answer.error() == Status(Errc::kPeerDown)
                         : late.status == Status(Errc::kPeerDown));
-    EXPECT_FALSE(b().endpoint->arm());
+    EXPECT_FALSE(b().endpoint->arm(net::Wake::all));
   }
 }
 

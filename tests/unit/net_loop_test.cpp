@@ -302,7 +302,7 @@ bool is_readable(int fd) {
 TEST(NetLoop, TheDescriptorFiresWhenAPollWouldFindSomething) {
   Net net(turned(1));
   const int fd = net.b.endpoint->wait_fd();
-  EXPECT_TRUE(net.b.endpoint->arm());
+  EXPECT_TRUE(net.b.endpoint->arm(net::Wake::all));
   EXPECT_FALSE(is_readable(fd));
   Sent sent;
   expect_posted(net.a.link->write_small_immediate(bytes_of("x"), net.b.at(0), 1, sent));
@@ -310,13 +310,13 @@ TEST(NetLoop, TheDescriptorFiresWhenAPollWouldFindSomething) {
   EXPECT_FALSE(is_readable(net.a.endpoint->wait_fd()));
   net.fabric.settle();
   EXPECT_TRUE(is_readable(fd));
-  EXPECT_FALSE(net.b.endpoint->arm());  // there is still something
+  EXPECT_FALSE(net.b.endpoint->arm(net::Wake::all));  // there is still something
   net.b.poll();
-  EXPECT_TRUE(net.b.endpoint->arm());
+  EXPECT_TRUE(net.b.endpoint->arm(net::Wake::all));
   EXPECT_FALSE(is_readable(fd));
-  EXPECT_FALSE(net.a.endpoint->arm());
+  EXPECT_FALSE(net.a.endpoint->arm(net::Wake::all));
   net.a.poll();
-  EXPECT_TRUE(net.a.endpoint->arm());
+  EXPECT_TRUE(net.a.endpoint->arm(net::Wake::all));
 }
 
 TEST(NetLoop, TheDescriptorFiresWhenAPollWouldTurnTheWire) {
@@ -324,17 +324,18 @@ TEST(NetLoop, TheDescriptorFiresWhenAPollWouldTurnTheWire) {
     Fabric::Options options = seeded(1);
     options.limits.is_progress_manual = is_manual;
     Net net(options);
-    EXPECT_TRUE(net.a.endpoint->arm());
-    EXPECT_TRUE(net.b.endpoint->arm());
+    EXPECT_TRUE(net.a.endpoint->arm(net::Wake::all));
+    EXPECT_TRUE(net.b.endpoint->arm(net::Wake::all));
     Sent sent;
     expect_posted(net.a.link->write_small_immediate(bytes_of("x"), net.b.at(0), 1, sent));
     EXPECT_TRUE(is_readable(net.b.endpoint->wait_fd()));
-    EXPECT_FALSE(net.a.endpoint->arm());
+    EXPECT_FALSE(net.a.endpoint->arm(net::Wake::all));
     // Whoever sleeps only when he may, and polls only when he is rung, gets everything.
     while (!sent.is_over() || net.b.ear.heard.empty()) {
       bool has_polled = false;
       for (net::Side* side : {&net.a, &net.b}) {
-        if (side->endpoint->arm() && !is_readable(side->endpoint->wait_fd())) continue;
+        if (side->endpoint->arm(net::Wake::all) && !is_readable(side->endpoint->wait_fd()))
+          continue;
         side->poll();
         has_polled = true;
       }

@@ -111,7 +111,7 @@ class FakeEndpoint final : public net::Endpoint {
   }
   void release_immediates(std::uint32_t count) override { lane_.reserved -= count; }
   int wait_fd() const noexcept override { return 7; }
-  bool arm() override { return true; }
+  bool arm(net::Wake) override { return true; }
 
  private:
   FakeLane& lane_;

@@ -101,13 +101,13 @@ TEST(VciTurns, WhatWasRefusedStaysAtTheHead) {
   for (CountedWork& work : works) side.vci->post(work);
   EXPECT_EQ(offsets(side.lane()), Offsets{0});
   EXPECT_EQ(side.lane().attempts, 2u) << "nothing overtakes, nothing is tried before a turn";
-  EXPECT_FALSE(side.vci->arm()) << "what is deferred waits for a poll: no sleep";
+  EXPECT_FALSE(side.vci->arm(net::Wake::all)) << "what is deferred waits for a poll: no sleep";
   side.lane().answers = {Post::posted, Post::retry, Post::retry};
   (void)side.vci->progress();
   EXPECT_EQ(offsets(side.lane()), (Offsets{0, 1}));
   (void)side.vci->progress();
   EXPECT_EQ(offsets(side.lane()), (Offsets{0, 1, 2, 3}));
-  EXPECT_TRUE(side.vci->arm());
+  EXPECT_TRUE(side.vci->arm(net::Wake::all));
   EXPECT_EQ(side.vci->counts().retries, 3u);
 }
 
@@ -125,10 +125,10 @@ TEST(VciTurns, ALinkWithoutRoomHoldsUpNoOther) {
   side.lane().answers = {Post::retry, Post::posted, Post::posted, Post::retry};
   (void)side.vci->progress();
   EXPECT_EQ(offsets(side.lane()), (Offsets{3, 5, 4, 0}));
-  EXPECT_FALSE(side.vci->arm());
+  EXPECT_FALSE(side.vci->arm(net::Wake::all));
   (void)side.vci->progress();
   EXPECT_EQ(offsets(side.lane()), (Offsets{3, 5, 4, 0, 1, 2}));
-  EXPECT_TRUE(side.vci->arm());
+  EXPECT_TRUE(side.vci->arm(net::Wake::all));
   side.vci->close_link(std::move(others));
   side.vci->close_link(std::move(third));
 }
@@ -193,7 +193,7 @@ TEST(VciTurns, ADeadEndpointFailsWhatWaitsAndAllThatComes) {
     EXPECT_EQ(work->status, Status(Errc::kSystem, 5));
   }
   EXPECT_EQ(side.vci->progress(), 0u);
-  EXPECT_TRUE(side.vci->arm()) << "nothing comes: who sleeps may sleep";
+  EXPECT_TRUE(side.vci->arm(net::Wake::all)) << "nothing comes: who sleeps may sleep";
   EXPECT_EQ(side.lane().attempts, attempts);
   EXPECT_EQ(side.lane().polls, polls) << "nobody polls what is dead";
 }

@@ -13,6 +13,7 @@ std::unique_ptr<Posted> Traffic::make(LinkState& link, const Request& request,
                                       net::Operation& outer) {
   auto posted = std::make_unique<Posted>();
   posted->complete = &completed;
+  posted->wakes = outer.wakes;
   posted->request = request;
   posted->small.assign(request.small.begin(), request.small.end());
   posted->traffic = this;

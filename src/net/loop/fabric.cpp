@@ -140,9 +140,9 @@ class WireEndpoint final : public net::Endpoint {
     wire_->release(port_, count);
   }
   int wait_fd() const noexcept override { return port_.bell.get(); }
-  bool arm() override {
+  bool arm(net::Wake wake) override {
     const Call call(*wire_, port_, false);
-    return wire_->arm(port_);
+    return wire_->arm(port_, wake);
   }
 
  private:

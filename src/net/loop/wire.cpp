@@ -219,7 +219,11 @@ Result<net::Post> Wire::post(End& end, const Request& request, std::uint64_t loc
   if (!check_locked(end, request, local_key, operation)) return Errc::kInvalidArgument;
   // Both are legal: who posts may learn of the link's end now or later.
   if (!end.broken.ok() && choose_locked(2) == 0) return end.broken;
-  if (end.under_way_count >= options_.queue_depth) return net::Post::retry;
+  if (end.under_way_count >= options_.queue_depth) {
+    end.port->wakes_for_all = true;
+    if (!end.port->events.empty()) ring_locked(end.port);
+    return net::Post::retry;
+  }
   Flight& flight = launch_locked(end, request, local_key);
   if (happens_at_once_locked(flight)) {
     drop_locked(flight);
@@ -365,12 +369,13 @@ bool Wire::is_concerned_locked(const Port& port) const {
   });
 }
 
-bool Wire::arm(Port& port) {
+bool Wire::arm(Port& port, net::Wake wake) {
   const net::UnseenGuard guard(lock_);
   std::uint64_t rung = 0;
   (void)!::read(port.bell.get(), &rung, sizeof rung);
   port.is_armed = port.events.empty() && port.door.empty() && port.dead.ok() &&
                   (options_.turns_per_poll == 0 || !is_concerned_locked(port));
+  port.wakes_for_all = wake == net::Wake::all;
   return port.is_armed;
 }
 
@@ -531,14 +536,14 @@ void Wire::give_immediate_locked(Flight& flight) {
   ++target->waiting_count;
   ++flight.references;
   target->events.push_back({&flight, true});
-  ring_locked(target);
+  if (flight.request.is_small || target->wakes_for_all) ring_locked(target);
 }
 
 void Wire::give_completion_locked(Flight& flight) {
   if (flight.end == nullptr) return;
   ++flight.references;
   flight.end->port->events.push_back({&flight, false});
-  ring_locked(flight.end->port);
+  if (flight.operation->wakes || flight.end->port->wakes_for_all) ring_locked(flight.end->port);
 }
 
 void Wire::complete_locked(Flight& flight) {

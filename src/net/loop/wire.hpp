@@ -90,6 +90,7 @@ struct Port {
   std::uint32_t number = 0;
   UniqueFd bell;
   bool is_armed = false;
+  bool wakes_for_all = true;  ///< while it is armed
   std::deque<Event> events;
   std::vector<Part> door;  ///< manual progress: what has come and waits for a poll
   std::uint32_t reserved_count = 0;
@@ -154,7 +155,7 @@ class Wire {
   Status verdict(Port& port);
   Status reserve(Port& port, std::uint32_t count);
   void release(Port& port, std::uint32_t count);
-  bool arm(Port& port);
+  bool arm(Port& port, net::Wake wake);
 
   std::uint64_t turn(std::uint64_t most);
   std::uint64_t settle();

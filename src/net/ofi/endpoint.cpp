@@ -164,7 +164,8 @@ void Endpoint::look_at_peers_slow() {
   for (std::size_t i = 0; i < links_.size(); ++i) links_[i]->look_at_peer_slow();
 }
 
-bool Endpoint::arm() {
+/// Progress is manual: whatever comes needs us.
+bool Endpoint::arm(net::Wake /*wake*/) {
   if (wait_fd_ < 0 || !failure_.ok()) return false;
   fid* waited = &queue_->fid;
   return ::fi_trywait(domain_.fabric.get(), &waited, 1) == 0;

@@ -33,7 +33,7 @@ class Endpoint final : public net::Endpoint {
   Status reserve_immediates(std::uint32_t) override { return Status(); }
   void release_immediates(std::uint32_t) override {}
   int wait_fd() const noexcept override { return wait_fd_; }
-  bool arm() override;
+  bool arm(net::Wake wake) override;
 
   // For its links.
   const Domain& domain() const noexcept { return domain_; }

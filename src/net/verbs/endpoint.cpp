@@ -176,7 +176,7 @@ Result<std::unique_ptr<SendQueue>> Endpoint::open_queue(SendQueue::Shape shape,
     lives_.push_back(0);
   }
   const auto id = static_cast<std::uint32_t>(std::size_t{lives_[place]} << 16 | place);
-  auto queue = std::make_unique<SendQueue>(std::move(pair), extended, shape, id, counters_);
+  auto queue = std::make_unique<SendQueue>(std::move(pair), extended, shape, id, counters_, alarm_);
   queues_[place] = queue.get();
   queues_room_ += shape.depth;
   return queue;
@@ -445,7 +445,7 @@ Result<std::uint32_t> Endpoint::poll(std::uint32_t most) {
   return poll_device(most, served);
 }
 
-bool Endpoint::arm() {
+bool Endpoint::arm(net::Wake wake) {
   // relaxed: see Device.
   if (dead_.ok() && device_.is_lost->load(std::memory_order_relaxed)) {
     static_cast<void>(die({Errc::kSystem, ENODEV}));
@@ -457,7 +457,7 @@ bool Endpoint::arm() {
   unsigned events = 0;
   while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) ++events;
   if (events != 0) ibv_ack_cq_events(completions_.get(), events);
-  if (ibv_req_notify_cq(completions_.get(), 0) != 0) return false;
+  if (!alarm_.set(completions_.get(), wake).ok()) return false;
   // What came before the request raises no event.
   if (const Status status = look_for_left(); !status.ok()) {
     static_cast<void>(die(status));

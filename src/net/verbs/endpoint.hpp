@@ -35,7 +35,7 @@ class Endpoint final : public net::Endpoint {
   Status reserve_immediates(std::uint32_t count) override;
   void release_immediates(std::uint32_t count) override;
   int wait_fd() const noexcept override { return channel_->fd; }
-  bool arm() override;
+  bool arm(net::Wake wake) override;
 
   const Counters& counters() const noexcept { return counters_; }
   /// Receives that it has room for: what was wished, or what memory there was for.
@@ -101,6 +101,7 @@ class Endpoint final : public net::Endpoint {
   CompletionQueue completions_;
   SharedReceiveQueue receives_;
   Counters counters_;
+  Alarm alarm_;
   std::unordered_map<std::uint32_t, Link*> channels_;  // by their pairs' numbers
   std::vector<SendQueue*> queues_{nullptr};  // by the low 16 bits of their id; null: free, but 0
   std::vector<std::uint16_t> lives_{0};  // high 16 bits of the id of the next queue in that place

@@ -218,13 +218,12 @@ SendQueue& Link::queue_of(std::uint32_t immediate) const noexcept {
                .bytes = static_cast<std::uint32_t>(transfer.bytes),
                .local_key = memory != nullptr ? memory->local_key() : 0,
                .remote = transfer.remote,
-               .immediate = immediate,
-               .is_small = false},
+               .immediate = immediate},
               operation);
 }
 
 Result<net::Post> Link::post_small(ibv_wr_opcode opcode, std::span<const std::byte> bytes,
-                                   net::RemoteMemory to, std::uint32_t immediate,
+                                   net::RemoteMemory to, std::uint32_t immediate, unsigned flags,
                                    net::Operation& operation) {
   if (bytes.size() > kSmallBytesMax) return Errc::kInvalidArgument;
   return post(first_writes_,
@@ -234,7 +233,8 @@ Result<net::Post> Link::post_small(ibv_wr_opcode opcode, std::span<const std::by
                .local_key = 0,
                .remote = to,
                .immediate = immediate,
-               .is_small = true},
+               .is_small = true,
+               .flags = flags},
               operation);
 }
 
@@ -251,7 +251,8 @@ Result<net::Post> Link::write_immediate(const net::Transfer& transfer, std::uint
 net::PostPrepared Link::prepare(const net::Transfer& transfer, std::uint32_t immediate,
                                 net::Operation& operation) {
   const auto* memory = static_cast<const Memory*>(transfer.memory);
-  if (transfer.bytes == 0 || transfer.bytes > bytes_max_ || memory == nullptr) return nullptr;
+  if (operation.wakes || transfer.bytes == 0 || transfer.bytes > bytes_max_ || memory == nullptr)
+    return nullptr;
   new (operation.provider_space) SendQueue::Prepared{
       {reinterpret_cast<std::uintptr_t>(transfer.local), static_cast<std::uint32_t>(transfer.bytes),
        memory->local_key()},
@@ -268,24 +269,27 @@ Result<net::Post> Link::post_prepared(net::Operation& operation) {
   SendQueue& queue = *prepared.queue;
   const int error = queue.hand_over(prepared, operation);
   if (error != 0) [[unlikely]]
-    return prepared.link->not_posted_slow(queue, error);
+    return prepared.link->not_posted_slow(queue, operation, error);
   return queue.posted();
 }
 
-[[gnu::noinline]] Result<net::Post> Link::not_posted_slow(SendQueue& queue, int error) {
+[[gnu::noinline]] Result<net::Post> Link::not_posted_slow(SendQueue& queue,
+                                                          net::Operation& operation, int error) {
+  if (error == SendQueue::kNoRoom && queue.find_room_slow()) return post_prepared(operation);
   auto answer = queue.not_posted_slow(error);
   return answer ? answer : broken_slow(queue, answer.error());
 }
 
 Result<net::Post> Link::write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
                                     net::Operation& operation) {
-  return post_small(IBV_WR_RDMA_WRITE, bytes, to, 0, operation);
+  return post_small(IBV_WR_RDMA_WRITE, bytes, to, 0, 0, operation);
 }
 
 Result<net::Post> Link::write_small_immediate(std::span<const std::byte> bytes,
                                               net::RemoteMemory to, std::uint32_t immediate,
                                               net::Operation& operation) {
-  return post_small(IBV_WR_RDMA_WRITE_WITH_IMM, bytes, to, immediate_there(immediate), operation);
+  return post_small(IBV_WR_RDMA_WRITE_WITH_IMM, bytes, to, immediate_there(immediate),
+                    IBV_SEND_SOLICITED, operation);
 }
 
 Result<net::Post> Link::read(const net::Transfer& transfer, net::Operation& operation) {

@@ -76,11 +76,11 @@ class Link final : public net::Link {
                                   const net::Transfer& transfer, std::uint32_t immediate,
                                   net::Operation& operation);
   Result<net::Post> post_small(ibv_wr_opcode opcode, std::span<const std::byte> bytes,
-                               net::RemoteMemory to, std::uint32_t immediate,
+                               net::RemoteMemory to, std::uint32_t immediate, unsigned flags,
                                net::Operation& operation);
 
   static Result<net::Post> post_prepared(net::Operation& operation);
-  Result<net::Post> not_posted_slow(SendQueue& queue, int error);
+  Result<net::Post> not_posted_slow(SendQueue& queue, net::Operation& operation, int error);
   Result<net::Post> broken_slow(SendQueue& queue, Status error);
 
   Endpoint& endpoint_;

@@ -20,7 +20,7 @@ Status status_of(ibv_wc_status status) noexcept {
 }
 
 SendQueue::SendQueue(QueuePair pair, ibv_qp_ex* extended, Shape shape, std::uint32_t id,
-                     Counters& counters)
+                     Counters& counters, Alarm& alarm)
     : pair_(std::move(pair)),
       extended_(extended),
       shape_(shape),
@@ -28,6 +28,7 @@ SendQueue::SendQueue(QueuePair pair, ibv_qp_ex* extended, Shape shape, std::uint
       id_(id),
       tag_(std::uint64_t{id} << 32),
       counters_(counters),
+      alarm_(alarm),
       operations_(std::make_unique<net::Operation*[]>(shape.depth)) {
   work_.sg_list = prepared_work_.sg_list = &element_;
   prepared_work_.num_sge = 1;
@@ -37,8 +38,22 @@ SendQueue::SendQueue(QueuePair pair, ibv_qp_ex* extended, Shape shape, std::uint
 
 /// The last place is the flush's.
 void SendQueue::set_room() noexcept {
-  const bool has_room = !is_dead() && posted_ - delivered_ < shape_.depth - 1;
-  room_end_ = has_room ? delivered_ + shape_.depth - 1 : posted_;
+  const std::uint32_t used = posted_ - delivered_, half = shape_.depth / 2;
+  if (is_crowded_ && (is_dead() || used < half)) {
+    is_crowded_ = false;
+    alarm_.no_longer();
+  }
+  const std::uint32_t most = is_crowded_ ? shape_.depth - 1 : half;
+  room_end_ = !is_dead() && used < most ? delivered_ + most : posted_;
+}
+
+[[gnu::noinline]] bool SendQueue::find_room_slow() noexcept {
+  if (is_dead() || is_crowded_) return false;
+  is_crowded_ = true;
+  alarm_.await();
+  static_cast<void>(alarm_.want_all());
+  set_room();
+  return posted_ != room_end_;
 }
 
 void SendQueue::set_signal() noexcept {
@@ -118,7 +133,9 @@ net::Operation* SendQueue::take(Status* status) noexcept {
   set_room();
   const bool failed = is_dead() && static_cast<std::int32_t>(sequence - failed_from_) >= 0;
   *status = failed ? error_ : Status();
-  return std::exchange(slot(sequence), nullptr);
+  net::Operation* const operation = std::exchange(slot(sequence), nullptr);
+  if (operation != nullptr && operation->wakes) alarm_.no_longer();
+  return operation;
 }
 
 void SendQueue::settle() {
@@ -129,8 +146,7 @@ void SendQueue::settle() {
                                   .bytes = 0,
                                   .local_key = 0,
                                   .remote = {0, 0},
-                                  .immediate = 0,
-                                  .is_small = false};
+                                  .immediate = 0};
   slot(posted_) = nullptr;
   auto posted = post_request(kFlush);  // signalled: none is outstanding
   if (!posted) return;

@@ -18,6 +18,7 @@
 #include <memory>
 
 #include "net/provider.hpp"
+#include "net/verbs/alarm.hpp"
 #include "net/verbs/handles.hpp"
 
 namespace larklane::verbs {
@@ -50,6 +51,8 @@ inline constexpr std::uint64_t kChannelReceiveId = 1;
 // 2. While finished != posted and the queue is alive, a signalled request lies in [finished,
 // posted),
 //    or the queue waits in its endpoint's list for settle().
+// 3. More than half of the depth is posted only while every completion raises an event: so there is
+//    one before the queue is full, and whoever sleeps makes room.
 class SendQueue {
  public:
   struct Shape {
@@ -58,7 +61,9 @@ class SendQueue {
   };
 
   /// @param extended  the pair's, where the device takes ibv_wr_*; null: ibv_post_send
-  SendQueue(QueuePair pair, ibv_qp_ex* extended, Shape shape, std::uint32_t id, Counters& counters);
+  /// @param alarm  its completion queue's
+  SendQueue(QueuePair pair, ibv_qp_ex* extended, Shape shape, std::uint32_t id, Counters& counters,
+            Alarm& alarm);
 
   ibv_qp* pair() const noexcept { return pair_.get(); }
   std::uint32_t id() const noexcept { return id_; }
@@ -74,7 +79,8 @@ class SendQueue {
     std::uint32_t local_key;
     net::RemoteMemory remote;
     std::uint32_t immediate;
-    bool is_small;
+    bool is_small = false;
+    unsigned flags = 0;  ///< IBV_SEND_SOLICITED: the peer is to wake
   };
   Result<net::Post> post(const Request& request, net::Operation& operation);
 
@@ -87,10 +93,14 @@ class SendQueue {
     SendQueue* queue;
   };
   static_assert(sizeof(Prepared) <= sizeof(net::Operation::provider_space));
-  /// @return 0: posted() counts it; else: not_posted_slow() says what became of it
+  static constexpr int kNoRoom = -1;  ///< not an errno
+  /// @return 0: posted() counts it; kNoRoom: maybe find_room_slow() has some; else, or then:
+  /// not_posted_slow() says what became of it
   int hand_over(const Prepared& prepared, net::Operation& operation) noexcept;
   Result<net::Post> posted() noexcept;
   Result<net::Post> not_posted_slow(int error) noexcept;
+  /// Where room_end_ is reached. @return there is room behind it
+  bool find_room_slow() noexcept;
 
   /// The work request numbered `sequence` has completed, with all before it.
   void finish(std::uint32_t sequence) noexcept;
@@ -117,7 +127,6 @@ class SendQueue {
   bool is_pending = false;
 
  private:
-  static constexpr int kNoRoom = -1;  ///< not an errno
   net::Operation*& slot(std::uint32_t sequence) noexcept {
     return operations_[sequence & slot_mask_];
   }
@@ -143,10 +152,12 @@ class SendQueue {
   std::uint32_t delivered_ = 0;       // told to their posters
   std::uint32_t failed_from_ = 0;     // while !error_.ok(): this one and those behind it
   std::uint32_t last_signalled_ = 0;  // sequence + 1; of what is outstanding, if any
-  std::uint32_t room_end_ = 0;        // sequence numbers below may be posted
+  std::uint32_t room_end_ = 0;        // sequence numbers below may be posted: find_room_slow()
   std::uint32_t signal_at_ = 0;       // this one is the next to be signalled; >= posted_
   Status error_;
+  bool is_crowded_ = false;  // more than half is posted, or was, and room has not been set since
   Counters& counters_;
+  Alarm& alarm_;
   std::unique_ptr<net::Operation*[]> operations_;
   Registration copies_registration_;  // after the memory: ends before it
   std::unique_ptr<std::byte[]> copies_;
@@ -184,7 +195,7 @@ class SendQueue {
 
 [[gnu::always_inline]] inline Result<net::Post> SendQueue::post_request(
     const Request& request) noexcept {
-  unsigned flags = posted_ == signal_at_ ? unsigned{IBV_SEND_SIGNALED} : 0u;
+  unsigned flags = request.flags | (posted_ == signal_at_ ? unsigned{IBV_SEND_SIGNALED} : 0u);
   element_ = {reinterpret_cast<std::uintptr_t>(request.local), request.bytes, request.local_key};
   if (request.is_small && request.bytes != 0) {
     if (copies_ == nullptr)
@@ -219,10 +230,14 @@ class SendQueue {
 
 [[gnu::always_inline]] inline Result<net::Post> SendQueue::post(const Request& request,
                                                                 net::Operation& operation) {
-  if (posted_ == room_end_) [[unlikely]]
+  if (posted_ == room_end_ && !find_room_slow()) [[unlikely]]
     return not_posted_slow(kNoRoom);
   slot(posted_) = &operation;
-  return post_request(request);
+  if (!operation.wakes) return post_request(request);
+  if (alarm_.want_all()) signal_at_ = posted_;
+  auto answer = post_request(request);
+  if (answer && *answer == net::Post::posted) alarm_.await();
+  return answer;
 }
 
 inline constexpr SendQueue::Shape kWriteShape{128, 16};

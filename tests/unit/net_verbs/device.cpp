@@ -60,8 +60,10 @@ int poll_cq(ibv_cq* queue, int most, ibv_wc* completions) {
   return count;
 }
 
-int req_notify_cq(ibv_cq* queue, int) {
-  fake(queue).is_armed = true;
+int req_notify_cq(ibv_cq* queue, int only_solicited) {
+  FakeCompletionQueue& armed = fake(queue);
+  armed.is_for_solicited = only_solicited != 0 && (armed.is_for_solicited || !armed.is_armed);
+  armed.is_armed = true;
   return 0;
 }
 
@@ -204,13 +206,15 @@ FakeDevice::~FakeDevice() {
 
 FakeDevice& FakeDevice::get() { return *current; }
 
-void FakeDevice::complete(FakeCompletionQueue& queue, const ibv_wc& completion) {
+/// As Soft-RoCE does: of those that are not solicited those with errors raise no event, either.
+void FakeDevice::complete(FakeCompletionQueue& queue, const ibv_wc& completion, bool is_solicited) {
   if (queue.completions.size() >= static_cast<std::size_t>(queue.cqe)) {
     ++overruns;
     return;
   }
   queue.completions.push_back(completion);
-  if (!std::exchange(queue.is_armed, false)) return;
+  if (!queue.is_armed || (queue.is_for_solicited && !is_solicited)) return;
+  queue.is_armed = false;
   const char event = 1;
   if (::write(event_pipe[1], &event, 1) == 1) ++events_unacknowledged;
 }
@@ -253,7 +257,8 @@ void FakeDevice::carry_out(FakeQueuePair& pair, const FakeRequest& posted) {
     arrived.wc_flags = IBV_WC_WITH_IMM;
     arrived.imm_data = request.work.imm_data;
     arrived.qp_num = peer->second->qp_num;
-    complete(fake(peer->second->recv_cq), arrived);
+    complete(fake(peer->second->recv_cq), arrived,
+             (request.work.send_flags & IBV_SEND_SOLICITED) != 0);
   }
   if (!is_signalled(request)) {
     ++pair.unfreed;

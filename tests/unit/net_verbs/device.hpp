@@ -39,6 +39,7 @@ struct FakeQueuePair : ibv_qp {
 struct FakeCompletionQueue : ibv_cq {
   std::deque<ibv_wc> completions;
   bool is_armed = false;
+  bool is_for_solicited = false;  ///< while it is armed: what is posted so is what raises an event
 };
 
 struct FakeReceiveQueue : ibv_srq {
@@ -87,7 +88,7 @@ class FakeDevice {
   std::uint32_t events_unacknowledged = 0;
 
   // The calls' own.
-  void complete(FakeCompletionQueue& queue, const ibv_wc& completion);
+  void complete(FakeCompletionQueue& queue, const ibv_wc& completion, bool is_solicited = false);
   void carry_out(FakeQueuePair& pair, const FakeRequest& request);
   verbs_context whole_context{};
   ibv_context& context = whole_context.context;

@@ -185,20 +185,110 @@ TEST_F(EndpointTest, AnEventIsSleptOnAndNoneIsMissed) {
     pollfd fd{endpoints[0]->wait_fd(), POLLIN, 0};
     return ::poll(&fd, 1, 0) == 1;
   };
-  EXPECT_TRUE(endpoints[0]->arm());
+  EXPECT_TRUE(endpoints[0]->arm(net::Wake::all));
   EXPECT_FALSE(is_readable());
   Note note;
   ASSERT_EQ(must(write(note)), net::Post::posted);
   device.run();
   EXPECT_TRUE(is_readable());
-  EXPECT_FALSE(endpoints[0]->arm());  // there is something
+  EXPECT_FALSE(endpoints[0]->arm(net::Wake::all));  // there is something
   EXPECT_FALSE(is_readable());
   EXPECT_EQ(device.events_unacknowledged, 0u);
   EXPECT_EQ(note.ends, 0);
-  EXPECT_FALSE(endpoints[0]->arm());  // still
+  EXPECT_FALSE(endpoints[0]->arm(net::Wake::all));  // still
   EXPECT_EQ(must(endpoints[0]->poll(8)), 1u);
   EXPECT_EQ(note.ends, 1);
-  EXPECT_TRUE(endpoints[0]->arm());
+  EXPECT_TRUE(endpoints[0]->arm(net::Wake::all));
+}
+
+/// Somebody sleeps on a queue for what is needed.
+class NeededTest : public EndpointTest {
+ protected:
+  bool is_woken(int side = 0) {
+    pollfd fd{endpoints[side]->wait_fd(), POLLIN, 0};
+    return ::poll(&fd, 1, 0) == 1;
+  }
+  static Note idle() {
+    Note note;
+    note.wakes = false;
+    return note;
+  }
+};
+
+TEST_F(NeededTest, DataWakesNobody) {
+  start();
+  ASSERT_TRUE(endpoints[1]->reserve_immediates(2).ok());
+  for (auto& endpoint : endpoints) EXPECT_TRUE(endpoint->arm(net::Wake::needed));
+  Note note = idle();
+  ASSERT_EQ(must(ring(1, note)), net::Post::posted);
+  device.run();
+  EXPECT_FALSE(is_woken(0));
+  EXPECT_FALSE(is_woken(1));
+  EXPECT_EQ(must(endpoints[0]->poll(8)) + must(endpoints[1]->poll(8)), 2u);
+  EXPECT_EQ(note.ends, 1);
+}
+
+TEST_F(NeededTest, ASmallImmediateWakes) {
+  start();
+  ASSERT_TRUE(endpoints[1]->reserve_immediates(1).ok());
+  EXPECT_TRUE(endpoints[1]->arm(net::Wake::needed));
+  Note note = idle();
+  ASSERT_EQ(must(links[0]->write_small_immediate({}, {}, 1, note)), net::Post::posted);
+  device.run();
+  EXPECT_TRUE(is_woken(1));
+}
+
+TEST_F(NeededTest, ACompletionThatWakesDoesWheneverItWasPosted) {
+  start();
+  Note before;
+  ASSERT_EQ(must(write(before)), net::Post::posted);
+  EXPECT_TRUE(endpoints[0]->arm(net::Wake::needed));
+  device.run();
+  EXPECT_TRUE(is_woken());
+  settle();
+  EXPECT_TRUE(endpoints[0]->arm(net::Wake::needed));
+  Note idle_one = idle(), after;
+  ASSERT_EQ(must(write(idle_one)), net::Post::posted);
+  device.run();  // signalled, and seen by nobody
+  EXPECT_FALSE(is_woken());
+  ASSERT_EQ(must(write(after)), net::Post::posted);
+  device.run();
+  EXPECT_TRUE(is_woken());
+  settle();
+  EXPECT_EQ(after.ends, 1);
+  EXPECT_TRUE(endpoints[0]->arm(net::Wake::needed));
+  ASSERT_EQ(must(write(idle_one)), net::Post::posted);
+  device.run();
+  EXPECT_FALSE(is_woken()) << "nothing is awaited any more";
+}
+
+TEST_F(NeededTest, WhatFollowsOneThatWakesIsFlushedWhileOthersSleep) {
+  start();
+  Note first, second;
+  EXPECT_TRUE(endpoints[0]->arm(net::Wake::needed));
+  ASSERT_EQ(must(write(first)), net::Post::posted);
+  ASSERT_EQ(must(write(second)), net::Post::posted);  // unsignalled
+  for (int wakes = 0; wakes < 2; ++wakes) {
+    device.run();
+    EXPECT_TRUE(is_woken()) << wakes;
+    while (!endpoints[0]->arm(net::Wake::needed)) (void)must(endpoints[0]->poll(8));
+  }
+  EXPECT_EQ(first.ends + second.ends, 2);
+}
+
+TEST_F(NeededTest, AQueueThatFillsUpWakesBeforeItIsFull) {
+  start();
+  std::vector<Note> notes(kWriteShape.depth, idle());
+  EXPECT_TRUE(endpoints[0]->arm(net::Wake::needed));
+  std::uint32_t posted = 0;
+  for (; !is_woken() && must(write(notes[posted])) == net::Post::posted; ++posted) device.run();
+  EXPECT_TRUE(is_woken());
+  EXPECT_GT(posted, kWriteShape.depth / 2);
+  settle();
+  EXPECT_TRUE(endpoints[0]->arm(net::Wake::needed));
+  ASSERT_EQ(must(write(notes[0])), net::Post::posted);
+  device.run();
+  EXPECT_FALSE(is_woken()) << "it is empty again";
 }
 
 TEST_F(EndpointTest, NobodySleepsWhileAFlushIsToBePosted) {
@@ -207,7 +297,7 @@ TEST_F(EndpointTest, NobodySleepsWhileAFlushIsToBePosted) {
   for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
   device.run();
   EXPECT_EQ(must(endpoints[0]->poll(1)), 1u);
-  EXPECT_FALSE(endpoints[0]->arm() && device.waiting() == 0);
+  EXPECT_FALSE(endpoints[0]->arm(net::Wake::all) && device.waiting() == 0);
   settle();
   EXPECT_EQ(notes[1].ends, 1);
 }
@@ -257,7 +347,7 @@ TEST_F(EndpointTest, ADeviceThatIsLostEndsItsEndpoints) {
     Note note;
     ASSERT_EQ(must(write(note)), net::Post::posted);
     fabric->look();
-    EXPECT_TRUE(endpoints[0]->arm());
+    EXPECT_TRUE(endpoints[0]->arm(net::Wake::all));
     EXPECT_TRUE(said.empty());
     ibv_async_event event{};
     event.event_type = is_taken_away ? IBV_EVENT_PORT_ERR : IBV_EVENT_DEVICE_FATAL;
@@ -265,7 +355,7 @@ TEST_F(EndpointTest, ADeviceThatIsLostEndsItsEndpoints) {
     device.events.push_back(event);
     if (is_taken_away) device.events_end = EIO;
     fabric->look();
-    EXPECT_FALSE(endpoints[0]->arm());
+    EXPECT_FALSE(endpoints[0]->arm(net::Wake::all));
     EXPECT_EQ(note.ends, 1);
     EXPECT_EQ(endpoints[0]->poll(1).error(), Status(Errc::kSystem, ENODEV));
     EXPECT_FALSE(endpoints[0]->open_link());

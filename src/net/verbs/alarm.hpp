@@ -1,0 +1,46 @@
+#pragma once
+// Which completions raise an event, for who sleeps on the completion channel.
+
+#include <cerrno>
+#include <cstdint>
+
+#include "base/status.hpp"
+#include "net/provider.hpp"
+#include "net/verbs/handles.hpp"
+
+namespace larklane::verbs {
+
+/// Thread safety: vci-serial.
+// Invariants:
+// 1. While it is set for what is needed alone, only what peers post as solicited raises an event,
+//    and nothing is awaited.
+// 2. What begins to be awaited meanwhile is posted after want_all(), and signalled: so a completion
+//    that nobody has seen yet raises an event.
+class Alarm {
+ public:
+  /// The next completion raises an event; of those that have come already nobody is told.
+  Status set(ibv_cq* completions, net::Wake wake) noexcept {
+    const bool is_lazy = wake == net::Wake::needed && awaited_ == 0;
+    const int error = ibv_req_notify_cq(completions, is_lazy ? 1 : 0);
+    if (error != 0) return {Errc::kSystem, error};
+    completions_ = is_lazy ? completions : nullptr;
+    return {};
+  }
+  /// Before a post. @return true: not every completion before it has raised, or will raise, an
+  /// event
+  bool want_all() noexcept {
+    if (completions_ == nullptr) return false;
+    static_cast<void>(ibv_req_notify_cq(completions_, 0));  // refused: as set() was not
+    completions_ = nullptr;
+    return true;
+  }
+  void await() noexcept { ++awaited_; }
+  void no_longer() noexcept { --awaited_; }
+
+ private:
+  ibv_cq* completions_ =
+      nullptr;                 ///< of which only the solicited raise an event; null: all, or none
+  std::uint32_t awaited_ = 0;  ///< operations that wake, and queues that fill up
+};
+
+}  // namespace larklane::verbs
