@@ -23,9 +23,12 @@ class Watched {
   /// Threads of the application have looked after it since the helper last asked, or served it:
   /// then no event is wanted, of which each would wake the helper beside them. It asks again soon.
   virtual bool is_served_by_others() { return false; }
+  /// What before_sleep() goes by has changed: the helper calls it anew. A ring of its bell; from
+  /// watch() to unwatch().
+  void look_again() noexcept;
   /// By a thread of the application that looks after it in a loop: the helper, which sleeps on it,
   /// need not wake when something comes. A ring of its bell, once for each sleep, before there is
-  /// anything to be late for.
+  /// anything to be late for. From watch() to unwatch().
   void take_over() noexcept;
   /// relaxed: a hint.
   bool is_slept_on() const noexcept { return is_slept_on_.load(std::memory_order_relaxed); }

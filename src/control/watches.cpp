@@ -14,8 +14,8 @@ namespace larklane::control {
 
 namespace {
 
-/// The first rest, and the longest: until a queue is the helper's again that nobody else serves any
-/// more. Each that finds the others still at it is twice as long as the one before.
+/// The first rest, and the longest. Each that finds the others still at it is twice as long as the
+/// one before; what counts is what they have done in the last kRestNsMin of it.
 constexpr std::uint64_t kRestNsMin = 100'000, kRestNsMax = 1'600'000;
 
 void ring(int bell) noexcept {
@@ -29,6 +29,10 @@ void Watched::turn_on() noexcept {
   // acq_rel: what the caller has prepared is seen by the helper, which reads the word with acquire
   const std::uint32_t before = state_.fetch_add(kUse, std::memory_order_acq_rel);
   if (before == 0 && bell_ >= 0) ring(bell_);
+}
+
+void Watched::look_again() noexcept {
+  if (bell_ >= 0) ring(bell_);
 }
 
 void Watched::take_over() noexcept {
@@ -100,11 +104,13 @@ bool Watches::rests(Entry& entry) {
   if (watched.state_.load(std::memory_order_acquire) == 0) return false;
   if (!watched.is_served_by_others() || !is_on(entry)) return false;
   if (was_resting) {
-    entry.rest_ns = std::min(2 * entry.rest_ns, kRestNsMax);
+    entry.is_counting = !entry.is_counting && entry.rest_ns != kRestNsMin;
+    if (!entry.is_counting) entry.rest_ns = std::min(2 * entry.rest_ns, kRestNsMax);
     return entry.is_resting = true;
   }
   disarm(entry);
   entry.rest_ns = kRestNsMin;
+  entry.is_counting = false;
   // acq_rel: as in arm()
   watched.state_.fetch_or(Watched::kArmed, std::memory_order_acq_rel);
   return entry.is_resting = true;
@@ -147,7 +153,8 @@ bool Watches::before_sleep() {
     Entry& entry = *entries_[i];
     if (entry.watched == nullptr) continue;
     if (rests(entry)) {
-      rest_ns_ = rest_ns_ == 0 ? entry.rest_ns : std::min(rest_ns_, entry.rest_ns);
+      const std::uint64_t rest_ns = entry.is_counting ? kRestNsMin : entry.rest_ns;
+      rest_ns_ = rest_ns_ == 0 ? rest_ns : std::min(rest_ns_, rest_ns);
       continue;
     }
     if (!entry.is_armed && !arm(entry)) continue;

@@ -56,7 +56,8 @@ class Watches {
     Watched* watched;  // null: removed
     bool is_armed = false;
     bool is_resting = false;
-    std::uint64_t rest_ns = 0;  // while it rests
+    std::uint64_t rest_ns = 0;  // while it rests; kRestNsMin is added
+    bool is_counting = false;   // and that is being spent: others' turns count
     Source source{SourceKind::watched, this};
   };
 

@@ -64,12 +64,14 @@ void NetHalf::give_up(Status status, std::string text) {
   if (in_use_.shut()) tell_failure();
 }
 
-/// Nothing is posted from here any more, and nothing is under way.
 bool NetHalf::settle() {
-  NetLane& lane = link().lane;
-  if (!is_idle() && !std::exchange(is_awaited_, true)) lane.want_all_at_once();
-  if (!is_idle()) return false;
-  if (std::exchange(is_awaited_, false)) lane.want_needed();
+  NetLink& link = this->link();
+  if (!is_idle()) (void)link.vci.progress();  // most have completed, and nobody has looked
+  if (!is_idle()) {
+    if (!std::exchange(is_awaited_, true)) link.lane.want_all();
+    return false;
+  }
+  if (std::exchange(is_awaited_, false)) link.lane.want_needed();
   return true;
 }
 
@@ -91,7 +93,10 @@ void NetHalf::on_peer_fail(Status status, std::string text) {
   failure_.set(status, std::move(text));
   // release: pairs with failed_once_quiet()'s acquire.
   peer_quiet_.store(true, std::memory_order_release);
-  if (in_use_.shut()) tell_failure();
+  if (in_use_.shut())
+    tell_failure();
+  else
+    (void)settle();  // the last completion tells the peer, which waits for that
 }
 
 /// Failed, but the program gets its buffer back only when nobody on either side moves any more.

@@ -114,7 +114,7 @@ struct NetPath {
 class NetHalf {
  public:
   NetHalf(NetPath path, Kind kind) : path_(std::move(path)), link_(path_.link), kind_(kind) {}
-  void on_peer_fail(Status status, std::string text);
+  void on_peer_fail(Status status, std::string text);  ///< with the network's mutex held
   /// The peer has freed its half after `rounds` rounds, whose last bytes may still be on their way.
   void on_peer_closed(std::uint64_t rounds) noexcept {
     // release: pairs with peer_closed()'s and lacks_peer()'s acquire.
@@ -155,8 +155,8 @@ class NetHalf {
     place_ = path_.lanes->take_place(link.lane_index);
     link_.store(&link, std::memory_order_release);  // pairs with link()'s acquire
   }
-  /// It is freed. @return nothing of it is under way; of what is the helper hears, whoever else
-  /// polls. With the network's mutex held.
+  /// It is freed, or has failed. @return nothing of it is under way; of what is the helper hears,
+  /// whoever else polls. With the network's mutex held.
   bool settle();
   bool is_closed = false;  ///< the peer has been told that it is freed; guarded by the network
   std::uint64_t channel() const noexcept { return channel_.load(std::memory_order_relaxed); }
@@ -304,8 +304,9 @@ class NetSend final : public SendRequest, public NetHalf {
   std::vector<std::uint32_t> groups_, next_groups_;
   bool do_groups_change_ = false;
   AskingHabit asking_;
-  bool holds_nothing_ = false;                        // in rounds after this one
-  std::atomic<std::uint64_t> nothing_held_until_{0};  // the last of these; 0: there is none
+  bool holds_nothing_ = false;  // in rounds after this one
+  /// From this round on nothing is held, up to that one; 0: something is, now or soon.
+  std::atomic<std::uint64_t> nothing_held_until_{0};
   const GroupRules rules_;
   const std::optional<std::uint16_t> demand_slot_;
   std::unique_ptr<Learning> learning_;  // policy `learned`

@@ -44,11 +44,8 @@ bool NetRecv::may_demand(std::uint64_t round) const {
   if (last >= round || open_round_.load(std::memory_order_seq_cst) != round) return false;
   if (last == 0) return true;
   const std::uint64_t heard = match_->notices.read(cells_->count());
-  const auto is_behind = [low = static_cast<std::uint32_t>(heard)](std::uint64_t other) {
-    return static_cast<std::int32_t>(low - static_cast<std::uint32_t>(other)) < 0;
-  };
-  return net_word::generation(heard) == match_->notices.generation && !is_behind(last) &&
-         is_behind(round);
+  return net_word::generation(heard) == match_->notices.generation &&
+         is_called_for(round, last, static_cast<std::uint32_t>(heard));
 }
 
 void NetRecv::demand_sent(net::Operation& operation, Status status) {

@@ -1,7 +1,7 @@
 #pragma once
 // A demand: a receiver that asks for a partition and is told no, though nothing has come for some
 // time, rings the sender, which from then on holds nothing of the round back (docs/adr/0018).
-// Model: tests/protocol/push_or_pull.pml, rules 11 to 13.
+// Model: tests/protocol/push_or_pull.pml, rules 11 to 15.
 //
 // One is under way at most: the next one waits until the sender has said that it has heard the
 // last. So the sender reserves one receive. What it says is a round: of that one and of those
@@ -28,6 +28,15 @@ struct GroupRules {
   std::uint64_t demand_after_ns = 0;  ///< in which nothing comes, until the receiver demands
   bool take_demands() const noexcept { return is_learned || deadline_ns != 0; }
 };
+
+/// Whether a demand of `round` is called for. Rounds of which the words have the low half.
+/// @param last  that was demanded, less than `round`; not 0
+/// @param heard  what the sender has said: none is called for up to that one
+constexpr bool is_called_for(std::uint64_t round, std::uint64_t last,
+                             std::uint32_t heard) noexcept {
+  const auto ahead = static_cast<std::int32_t>(heard - static_cast<std::uint32_t>(last));
+  return ahead >= 0 && last + static_cast<std::uint64_t>(ahead) < round;
+}
 
 /// How long nothing has come, as those who ask see it. Thread safety: thread-safe.
 class Silence {

@@ -64,7 +64,8 @@ class NetLane final : public net::Receiver, public control::Watched {
   bool before_sleep() override {
     // relaxed: a number.
     turns_at_sleep_.store(vci_->turns(), std::memory_order_relaxed);
-    const bool is_all_wanted = all_wanted_.load(std::memory_order_relaxed) != 0;  // a hint
+    // acquire: pairs with want_all()'s release.
+    const bool is_all_wanted = all_wanted_.load(std::memory_order_acquire) != 0;
     return vci_->arm(is_all_wanted ? net::Wake::all : net::Wake::needed);
   }
   /// By a loop: who has posted, or looked once, has left.
@@ -87,15 +88,13 @@ class NetLane final : public net::Receiver, public control::Watched {
 
   void on_immediate(std::uint32_t immediate) override;
 
-  /// Whatever comes wakes the helper, the next time it sleeps; once more, and once less.
-  void want_all() noexcept { all_wanted_.fetch_add(1, std::memory_order_relaxed); }  // a number
-  void want_needed() noexcept { all_wanted_.fetch_sub(1, std::memory_order_relaxed); }
-  /// And if it is asleep already. Not with the lane's lock held.
-  void want_all_at_once() {
-    want_all();
-    (void)vci_->arm(net::Wake::all);
-    vci_->drain();  // what had come before raises no event
+  /// Whatever comes wakes the helper, from now on; once more, and once less.
+  void want_all() noexcept {
+    // release: pairs with before_sleep()'s acquire, after the ring.
+    all_wanted_.fetch_add(1, std::memory_order_release);
+    look_again();
   }
+  void want_needed() noexcept { all_wanted_.fetch_sub(1, std::memory_order_relaxed); }  // a number
 
   /// After a turn that has found nothing, by a thread that waits.
   void on_empty_turn() noexcept {

@@ -124,8 +124,8 @@ std::optional<std::vector<std::uint32_t>> NetSend::wanted_groups() {
   // relaxed: of a round that is over. The receiver may be one ahead.
   const std::uint64_t demanded = answered_.load(std::memory_order_relaxed);
   holds_nothing_ = asking_.see(demanded != 0 && demanded >= round() - 1);
-  // relaxed: a hint, see send_heard().
-  nothing_held_until_.store(holds_nothing_ ? round() + asking_.rounds_left() : 0,
+  // Of this round, too: its groups were chosen in the Start before. relaxed: see send_heard().
+  nothing_held_until_.store(held_nothing && holds_nothing_ ? round() + asking_.rounds_left() : 0,
                             std::memory_order_relaxed);
   watch_ = nullptr;
   const auto partitions = static_cast<std::uint32_t>(partitions_);

@@ -176,6 +176,20 @@ TEST(Silence, LastsFromTheFirstAskingOfARoundAndBeginsAgainWithWhatComes) {
   EXPECT_TRUE(silence.lasts(8, 25, kAfter)) << "what came before Start breaks no silence";
 }
 
+TEST(Demand, IsCalledForOnceTheLastIsHeardAndBeyondWhatIsFree) {
+  EXPECT_FALSE(is_called_for(9, 8, 7)) << "the last one has not been heard";
+  EXPECT_TRUE(is_called_for(9, 8, 8));
+  EXPECT_FALSE(is_called_for(9, 8, 9));
+  EXPECT_FALSE(is_called_for(72, 8, 72));
+  EXPECT_TRUE(is_called_for(73, 8, 72));
+  for (const std::uint64_t far : {1ull << 31, (1ull << 31) + 1, 1ull << 32, (1ull << 32) + 8})
+    EXPECT_TRUE(is_called_for(8 + far, 8, 8)) << far;
+  constexpr std::uint64_t kWrapped = (1ull << 32) + 3;
+  EXPECT_TRUE(is_called_for(kWrapped, kWrapped - 5, 0xffff'fffe));
+  EXPECT_FALSE(is_called_for(kWrapped, kWrapped - 5, 3));
+  EXPECT_FALSE(is_called_for(kWrapped, kWrapped - 5, 0xffff'fffd));
+}
+
 TEST(AskingHabit, ThreeRoundsMakeOneAndItIsDoubtedEverMoreRarely) {
   AskingHabit habit;
   for (int round = 0; round < 10; ++round) {

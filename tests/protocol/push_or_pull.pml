@@ -24,6 +24,8 @@
  *     none expires before, too, which is less than what this needs), moves what is ready in it, and says that it has heard. Not accepted: so does who takes ACCEPT.
  * 13. Whoever opens the word looks, after that, whether there is a demand of its round, and expires it.
  * 14. A Pready in an expired word sends its own.
+ * With -DTOLD the sender decides, in the Start before, that a round begins with its word expired:
+ * 15. Once such a round has begun, what it says of demands that it hears names the next one, if that is to be such a round, too: of rounds up to that nothing is demanded.
  *
  * Checked: the receive buffer is written only while its round is open, exactly once a group and round, from a group that is ready; the send
  * completes only when its data has been moved; nobody waits for ever although the receiver looks once in Start and then sits in a native call;
@@ -34,6 +36,7 @@
  * @model three_rounds -DROUNDS=3 -DGENERATIONS=1
  * @model demands -DROUNDS=2 -DGENERATIONS=1 -DJOINED
  * @model demands_of_two -DROUNDS=1 -DJOINED
+ * @model told -DROUNDS=2 -DGENERATIONS=1 -DJOINED -DTOLD
  * @unreached nic_sender -end-
  * @unreached nic_receiver -end-
  * @unreached helper -end-
@@ -54,6 +57,8 @@
  * @mutant 14 -DROUNDS=2 -DGENERATIONS=1 -DJOINED rule 12: ACCEPT answers none that came before => deadlock
  * @mutant 15 -DROUNDS=2 -DGENERATIONS=1 -DJOINED rule 13: looks for a demand, then opens => deadlock
  * @mutant 16 -DROUNDS=3 -DGENERATIONS=1 -DJOINED rule 12: expires the word of whatever round => sent
+ * @mutant 17 -DROUNDS=2 -DGENERATIONS=1 -DJOINED -DTOLD rule 15: names the next round while this one still holds something => deadlock
+ * @mutant 18 -DROUNDS=2 -DGENERATIONS=1 -DJOINED -DTOLD rule 15: names the next round although that one will hold something => deadlock
  */
 #ifndef MUTATE
 #define MUTATE 0
@@ -93,6 +98,10 @@ byte s_closed, r_closed;                           /* generations that either si
 bool expired;                                      /* the word, whose other bits are is_open[0] and is_ready */
 byte word_round;                                   /* its tag */
 byte demand_word, noted, answered;
+#ifdef TOLD
+bool is_free, is_next_free;                        /* the round begins expired */
+byte free_until;
+#endif
 chan demands = [2] of { byte };                    /* immediates that the helper has not heard */
 /* receiver's memory */
 byte heard;
@@ -190,7 +199,9 @@ inline open_word() {
 #if MUTATE == 15
   looked = (noted == v);
 #endif
-  atomic { is_open[0] = true; mine = is_ready[0] && is_ready[1]; other = mine };
+  atomic {
+    is_open[0] = true; mine = is_ready[0] && (expired || is_ready[1]); other = is_ready[1] && (expired || is_ready[0])
+  };
 #if MUTATE != 15
   looked = (noted == v);                           /* rule 13 */
 #endif
@@ -200,6 +211,17 @@ inline open_word() {
 inline start() {                                   /* nothing is ready: nothing is sent */
   atomic {
     is_ready[0] = false; is_ready[1] = false; is_open[0] = false; expired = false; word_round = v;
+#ifdef TOLD
+    is_free = is_next_free; expired = is_free;
+    if :: is_next_free = true :: is_next_free = false fi;
+#if MUTATE == 17
+    free_until = (is_next_free -> v + 1 : 0);
+#elif MUTATE == 18
+    free_until = (is_free -> v + 1 : 0);
+#else
+    free_until = (is_free && is_next_free -> v + 1 : 0);                               /* rule 15 */
+#endif
+#endif
     opens = (accepted == g);
     if :: opens :: else -> start_waits = true fi
   };
@@ -222,7 +244,11 @@ inline answer() {                                  /* rule 12: whatever was note
 #if MUTATE != 13
      expire(w); send_mine(w);
 #endif
+#ifdef TOLD
+     atomic { RAISE(w, free_until); to_receiver !! HEARD, 0, w; w = 0 }
+#else
      to_receiver !! HEARD, 0, w; w = 0
+#endif
   :: else
   fi
 }
@@ -311,6 +337,9 @@ proctype sender() {
   byte g, r, v; bool mine;
 #ifdef JOINED
   bool other, opens, looked, must_hear; byte k, p, q;
+#endif
+#ifdef TOLD
+  if :: is_next_free = true :: is_next_free = false fi;
 #endif
   for (g : 1 .. GENERATIONS) {
     for (r : 1 .. ROUNDS) {
@@ -403,7 +432,7 @@ proctype receiver() {
 #if MUTATE == 12
       :: atomic { demanded != v ->
 #else
-      :: atomic { demanded != v && (demanded == 0 || heard == demanded) ->            /* rule 11 */
+      :: atomic { demanded != v && (demanded == 0 || heard >= demanded && heard < v) ->   /* rules 11, 15 */
 #endif
            demanded = v; unheard[g]++;
            assert(unheard[g] <= 1);

@@ -346,7 +346,10 @@ TEST_F(WatchTest, NoWakeUpIsLost) {
 }
 
 TEST_F(WatchTest, NoWakeUpIsLostBesideThreadsThatPoll) {
-  expect_none_lost<PolledQueue>(*plane_, 1000, [](PolledQueue& queue) { queue.poll(); });
+  expect_none_lost<PolledQueue>(*plane_, 1000, [](PolledQueue& queue) {
+    queue.poll();
+    if (queue.is_slept_on()) queue.take_over();
+  });
 }
 
 TEST_F(WatchTest, WhoLooksAfterItInALoopTakesItOver) {
@@ -364,6 +367,29 @@ TEST_F(WatchTest, WhoLooksAfterItInALoopTakesItOver) {
   const std::uint64_t served = queue.served();
   queue.add();  // and nobody polls any more
   EXPECT_TRUE(queue.wait_for(served + 1));
+  queue.turn_off();
+  plane_->unwatch(queue);
+}
+
+/// However short their looks are, and however long they have looked before.
+TEST_F(WatchTest, TheHelperIsBackBesideThoseWhoLookOnlyNowAndThen) {
+  PolledQueue queue;
+  ASSERT_TRUE(plane_->watch(queue).ok());
+  queue.turn_on();
+  const auto look_for = [&](std::chrono::microseconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < end) queue.poll();
+  };
+  while (!queue.is_slept_on()) settle();
+  queue.take_over();
+  look_for(std::chrono::milliseconds(10));  // it rests for long by now
+  EXPECT_FALSE(queue.is_slept_on());
+  const std::uint64_t before = queue.armings();
+  for (int bursts = 0; bursts < 1000 && queue.armings() == before; ++bursts) {
+    look_for(std::chrono::microseconds(5));
+    ::poll(nullptr, 0, 1);
+  }
+  EXPECT_NE(queue.armings(), before);
   queue.turn_off();
   plane_->unwatch(queue);
 }

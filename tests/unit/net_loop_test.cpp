@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "net/loop/fabric.hpp"
@@ -317,6 +318,32 @@ TEST(NetLoop, TheDescriptorFiresWhenAPollWouldFindSomething) {
   EXPECT_FALSE(net.a.endpoint->arm(net::Wake::all));
   net.a.poll();
   EXPECT_TRUE(net.a.endpoint->arm(net::Wake::all));
+}
+
+TEST(NetLoop, ASleepForWhatIsNeededEndsForThatAlone) {
+  Net net(turned(1));
+  const auto wakes = [&](bool operation_wakes, const auto& post) {
+    for (net::Side* side : {&net.a, &net.b}) {
+      while (!side->endpoint->arm(net::Wake::needed)) side->poll();
+    }
+    Sent sent;
+    sent.wakes = operation_wakes;
+    expect_posted(post(sent));
+    net.fabric.settle();
+    const std::pair woken(is_readable(net.a.endpoint->wait_fd()),
+                          is_readable(net.b.endpoint->wait_fd()));
+    while (!sent.is_over()) net.a.poll();
+    return woken;
+  };
+  const auto small = [&](Sent& sent) {
+    return net.a.link->write_small_immediate(bytes_of("x"), net.b.at(0), 1, sent);
+  };
+  const auto large = [&](Sent& sent) {
+    return net.a.link->write_immediate(net.a.to(net.b, 0, 0, 100), 1, sent);
+  };
+  EXPECT_EQ(wakes(false, large), std::pair(false, false));
+  EXPECT_EQ(wakes(true, large), std::pair(true, false));
+  EXPECT_EQ(wakes(false, small), std::pair(false, true));
 }
 
 TEST(NetLoop, TheDescriptorFiresWhenAPollWouldTurnTheWire) {

@@ -35,6 +35,7 @@ struct FakeLane {
   // What it was asked.
   std::vector<Posted> posted;  ///< those that were not refused
   std::uint32_t attempts = 0, polls = 0, reserved = 0;
+  net::Wake armed_for = net::Wake::all;  // last
   bool is_polling = false, was_entered_while_polling = false;
 
   Result<net::Post> post(Posted one) {
@@ -111,7 +112,10 @@ class FakeEndpoint final : public net::Endpoint {
   }
   void release_immediates(std::uint32_t count) override { lane_.reserved -= count; }
   int wait_fd() const noexcept override { return 7; }
-  bool arm(net::Wake) override { return true; }
+  bool arm(net::Wake wake) override {
+    lane_.armed_for = wake;
+    return true;
+  }
 
  private:
   FakeLane& lane_;

@@ -107,7 +107,10 @@ TEST(VciTurns, WhatWasRefusedStaysAtTheHead) {
   EXPECT_EQ(offsets(side.lane()), (Offsets{0, 1}));
   (void)side.vci->progress();
   EXPECT_EQ(offsets(side.lane()), (Offsets{0, 1, 2, 3}));
-  EXPECT_TRUE(side.vci->arm(net::Wake::all));
+  for (const net::Wake wake : {net::Wake::needed, net::Wake::all}) {
+    EXPECT_TRUE(side.vci->arm(wake));
+    EXPECT_EQ(side.lane().armed_for, wake);
+  }
   EXPECT_EQ(side.vci->counts().retries, 3u);
 }
 

@@ -71,6 +71,7 @@ Result<net::Post> SendQueue::not_posted_slow(int error) noexcept {
   if (is_dead()) return error_;
   if (error == kNoRoom || (error == ENOMEM && !is_idle())) {  // or full by the device's own count
     ++counters_.full;
+    if (!is_crowded_) static_cast<void>(find_room_slow());
     return net::Post::retry;
   }
   const Status status(Errc::kSystem, error);
