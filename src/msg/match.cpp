@@ -1,0 +1,302 @@
+#include "msg/match.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <new>
+#include <type_traits>
+
+namespace larklane::msg {
+namespace {
+
+// A word: kind (1 bit), policy (2), rank (29), tag (32); 0 where the policy does not compare.
+constexpr std::uint64_t kMessageBit = std::uint64_t{1} << 63;
+constexpr int kPolicyShift = 61, kRankShift = 32;
+constexpr std::uint32_t kRankMask = MatchingEngine::kRankCount - 1;
+
+constexpr std::uint64_t word_of(MatchPolicy policy, std::uint32_t rank, std::uint32_t tag) {
+  const auto bits = static_cast<std::uint64_t>(policy);
+  // The mask: whatever the rank, a receive is no message.
+  const std::uint64_t compared_rank = (bits & 2) != 0 ? 0 : rank & kRankMask;
+  const std::uint64_t compared_tag = (bits & 1) != 0 ? 0 : tag;
+  return bits << kPolicyShift | compared_rank << kRankShift | compared_tag;
+}
+constexpr bool is_message(std::uint64_t word) { return (word & kMessageBit) != 0; }
+constexpr std::size_t policy_of(std::uint64_t word) {
+  return static_cast<std::size_t>(word >> kPolicyShift & 3);
+}
+constexpr bool is_same_key(std::uint64_t a, std::uint64_t b) {
+  return ((a ^ b) & ~kMessageBit) == 0;
+}
+/// A receive that only messages of `rank` match.
+constexpr bool is_receive_of(std::uint64_t word, std::uint32_t rank) {
+  return !is_message(word) && (policy_of(word) & 2) == 0 &&
+         (word >> kRankShift & kRankMask) == rank;
+}
+
+/// Of 64 bits the first ones choose the bucket. The golden ratio and the root of two: neighbouring
+/// tags and neighbouring ranks are spread evenly, so that they have different buckets as long as
+/// there are enough (Knuth, The Art of Computer Programming 3, section 6.4).
+constexpr std::uint64_t hash_of(std::uint64_t word) {
+  return (word & 0xffff'ffffu) * 0x9e37'79b9'7f4a'7c15u +
+         ((word & ~kMessageBit) >> kRankShift) * 0x6a09'e667'f3bc'c909u;
+}
+
+MatchReceive& receive_of(MatchLink& link) { return static_cast<MatchReceive&>(link); }
+MatchMessage& message_of(MatchLink& link) {
+  static_assert(std::is_standard_layout_v<MatchMessage>);
+  MatchLink* const first = &link - policy_of(link.word);
+  return *reinterpret_cast<MatchMessage*>(reinterpret_cast<std::byte*>(first) -
+                                          offsetof(MatchMessage, links));
+}
+
+}  // namespace
+
+// Thread safety: as a container; guarded by lock_of() it.
+// Invariants:
+// 1. Each key that something waits with has one queue, a ring that `first` leads to: in a slot, or
+//    in the chain if there was none free. Of a slot's first one next_key is null.
+// 2. `waiting` is what `posted` and `unexpected` have counted and that has not left.
+struct alignas(MatchingEngine::kLineBytes) MatchingEngine::Bucket {
+  struct Slot {
+    std::uint64_t word = 0;
+    MatchLink* first = nullptr;
+  };
+
+  SpinLock lock;  // if exact
+  std::uint32_t waiting = 0;
+  std::uint64_t posted = 0, unexpected = 0;
+  std::array<Slot, 2> slots{};
+  MatchLink* chain = nullptr;
+
+  /// The queue of the first key that is(word).
+  template <class Is>
+  Found find_if(Is&& is) noexcept {
+    std::uint32_t keys = 0;
+    for (Slot& slot : slots)
+      if (slot.first != nullptr) {
+        if (is(slot.word)) return {&slot.first, keys};
+        ++keys;
+      }
+    for (MatchLink** at = &chain; *at != nullptr; at = &(*at)->next_key, ++keys)
+      if (is((*at)->word)) return {at, keys};
+    return {nullptr, keys};
+  }
+  /// The queue of a key, of whichever kind.
+  Found find(std::uint64_t word) noexcept {
+    return find_if([word](std::uint64_t other) { return is_same_key(word, other); });
+  }
+
+  /// @param found  what find() has said of link.word
+  void push_back(Found found, MatchLink& link) noexcept {
+    if (found.place == nullptr) return push_key(link);
+    MatchLink& first = **found.place;
+    link.next = &first;
+    link.prev = first.prev;
+    first.prev->next = &link;
+    first.prev = &link;
+  }
+
+  /// @param place  find()'s, of link.word
+  void remove(MatchLink** place, MatchLink& link) noexcept {
+    if (link.next == &link) {
+      *place = link.next_key;
+    } else {
+      if (*place == &link) {
+        link.next->next_key = link.next_key;
+        *place = link.next;
+      }
+      link.prev->next = link.next;
+      link.next->prev = link.prev;
+    }
+    link.next = nullptr;
+  }
+
+ private:
+  void push_key(MatchLink& link) noexcept {
+    link.next = link.prev = &link;
+    link.next_key = nullptr;
+    for (Slot& slot : slots)
+      if (slot.first == nullptr) {
+        slot = {link.word, &link};
+        return;
+      }
+    link.next_key = chain;
+    chain = &link;
+  }
+};
+
+MatchingEngine::MatchingEngine(Kind kind, std::uint32_t bucket_bits,
+                               std::unique_ptr<Bucket[]> buckets) noexcept
+    : kind_(kind), bucket_bits_(bucket_bits), buckets_(std::move(buckets)) {
+  static_assert(sizeof(Bucket) == kLineBytes);
+}
+MatchingEngine::~MatchingEngine() = default;
+
+Result<std::unique_ptr<MatchingEngine>> MatchingEngine::create(Options options) {
+  if (!std::has_single_bit(options.bucket_count) || options.bucket_count > kBucketCountMax)
+    return Errc::kInvalidArgument;
+  std::unique_ptr<Bucket[]> buckets(new (std::nothrow) Bucket[options.bucket_count]);
+  if (buckets == nullptr) return Errc::kNoMemory;
+  std::unique_ptr<MatchingEngine> engine(new (std::nothrow) MatchingEngine(
+      options.kind, static_cast<std::uint32_t>(std::countr_zero(options.bucket_count)),
+      std::move(buckets)));
+  if (engine == nullptr) return Errc::kNoMemory;
+  return engine;
+}
+
+inline MatchingEngine::Bucket& MatchingEngine::bucket_of(std::uint64_t word) const noexcept {
+  return buckets_[hash_of(word) >> 1 >> (63 - bucket_bits_)];  // in two: there may be one bucket
+}
+inline SpinLock& MatchingEngine::lock_of(Bucket& bucket) noexcept {
+  return kind_ == Kind::exact ? bucket.lock : lock_;
+}
+
+/// @param found  what the bucket has said of `word`
+inline void MatchingEngine::push_locked(Bucket& bucket, Found found, MatchLink& link,
+                                        std::uint64_t word) noexcept {
+  link.word = word;
+  bucket.push_back(found, link);
+  if (found.place == nullptr) note_chain(found.keys + 1);
+}
+
+// Relaxed: statistics.
+inline void MatchingEngine::note_chain(std::uint32_t keys) noexcept {
+  std::uint32_t longest = longest_chain_.load(std::memory_order_relaxed);
+  while (keys > longest)
+    [[unlikely]] if (longest_chain_.compare_exchange_weak(longest, keys, std::memory_order_relaxed,
+                                                          std::memory_order_relaxed)) return;
+}
+
+/// @param place  the bucket's, of its queue
+inline void MatchingEngine::take_locked(Bucket& bucket, MatchLink** place,
+                                        MatchReceive& receive) noexcept {
+  bucket.remove(place, receive);
+  --bucket.waiting;
+  if (kind_ == Kind::ordered) --posted_[policy_of(receive.word)];
+}
+
+MatchMessage* MatchingEngine::insert_receive(MatchReceive& receive) noexcept {
+  const std::uint64_t word = word_of(receive.policy, receive.rank, receive.tag);
+  Bucket& bucket = bucket_of(word);
+  const SpinGuard guard(lock_of(bucket));
+  const Found found = bucket.find(word);
+  if (found.place != nullptr && is_message((*found.place)->word)) {
+    MatchMessage& message = message_of(**found.place);
+    if (kind_ == Kind::exact) {
+      bucket.remove(found.place, **found.place);
+      --bucket.waiting;
+    } else {
+      take_ordered(message);
+    }
+    return &message;
+  }
+  push_locked(bucket, found, receive, word);
+  ++bucket.posted;
+  ++bucket.waiting;
+  if (kind_ == Kind::ordered) {
+    receive.sequence = sequence_++;
+    ++posted_[policy_of(word)];
+  }
+  return nullptr;
+}
+
+MatchReceive* MatchingEngine::insert_message(MatchMessage& message) noexcept {
+  if (kind_ == Kind::ordered) return insert_ordered(message);
+  const std::uint64_t word = word_of(message.policy, message.rank, message.tag);
+  Bucket& bucket = bucket_of(word);
+  const SpinGuard guard(bucket.lock);
+  const Found found = bucket.find(word);
+  if (found.place != nullptr && !is_message((*found.place)->word)) {
+    MatchReceive& receive = receive_of(**found.place);
+    take_locked(bucket, found.place, receive);
+    return &receive;
+  }
+  push_locked(bucket, found, message.links[policy_of(word)], word | kMessageBit);
+  ++bucket.unexpected;
+  ++bucket.waiting;
+  return nullptr;
+}
+
+MatchReceive* MatchingEngine::insert_ordered(MatchMessage& message) noexcept {
+  std::array<std::uint64_t, kMatchPolicyCount> words;
+  for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy)
+    words[policy] = word_of(static_cast<MatchPolicy>(policy), message.rank, message.tag);
+  const SpinGuard guard(lock_);
+  MatchLink** first = nullptr;  // of the queue whose first receive was posted before the others'
+  for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy) {
+    if (posted_[policy] == 0) continue;
+    MatchLink** const place = bucket_of(words[policy]).find(words[policy]).place;
+    if (place != nullptr && !is_message((*place)->word) &&
+        (first == nullptr || receive_of(**place).sequence < receive_of(**first).sequence))
+      first = place;
+  }
+  if (first != nullptr) {
+    MatchReceive& receive = receive_of(**first);
+    take_locked(bucket_of(receive.word), first, receive);
+    return &receive;
+  }
+  for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy) {
+    Bucket& bucket = bucket_of(words[policy]);
+    push_locked(bucket, bucket.find(words[policy]), message.links[policy],
+                words[policy] | kMessageBit);
+  }
+  Bucket& own = bucket_of(words[0]);
+  ++own.unexpected;
+  ++own.waiting;
+  return nullptr;
+}
+
+void MatchingEngine::take_ordered(MatchMessage& message) noexcept {
+  for (MatchLink& link : message.links) {
+    Bucket& bucket = bucket_of(link.word);
+    bucket.remove(bucket.find(link.word).place, link);
+  }
+  --bucket_of(message.links[0].word).waiting;
+}
+
+bool MatchingEngine::cancel(MatchReceive& receive) noexcept {
+  const std::uint64_t word = word_of(receive.policy, receive.rank, receive.tag);
+  Bucket& bucket = bucket_of(word);
+  {
+    const SpinGuard guard(lock_of(bucket));
+    if (receive.next == nullptr) return false;
+    take_locked(bucket, bucket.find(word).place, receive);
+  }
+  cancelled_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
+  return true;
+}
+
+MatchReceive* MatchingEngine::take_receive_of(std::uint32_t rank, Sweep& sweep) noexcept {
+  for (; sweep.bucket >> bucket_bits_ == 0; ++sweep.bucket) {
+    Bucket& bucket = buckets_[sweep.bucket];
+    const SpinGuard guard(lock_of(bucket));
+    const Found found =
+        bucket.find_if([rank](std::uint64_t word) { return is_receive_of(word, rank); });
+    if (found.place == nullptr) continue;
+    MatchReceive& receive = receive_of(**found.place);
+    take_locked(bucket, found.place, receive);
+    orphaned_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
+    return &receive;
+  }
+  return nullptr;
+}
+
+MatchCounts MatchingEngine::counts() noexcept {
+  MatchCounts counts{};
+  // Relaxed: statistics. Before the buckets: what has left one by then is not missed below.
+  counts.cancelled = cancelled_.load(std::memory_order_relaxed);
+  counts.orphaned = orphaned_.load(std::memory_order_relaxed);
+  counts.longest_chain = longest_chain_.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i >> bucket_bits_ == 0; ++i) {
+    Bucket& bucket = buckets_[i];
+    const SpinGuard guard(lock_of(bucket));
+    counts.posted += bucket.posted;
+    counts.unexpected += bucket.unexpected;
+    counts.waiting += bucket.waiting;
+  }
+  counts.matched =
+      counts.posted + counts.unexpected - counts.waiting - counts.cancelled - counts.orphaned;
+  return counts;
+}
+
+}  // namespace larklane::msg
