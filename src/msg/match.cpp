@@ -51,7 +51,7 @@ MatchMessage& message_of(MatchLink& link) {
 
 }  // namespace
 
-// Thread safety: as a container; guarded by lock_of() it.
+// Thread safety: as a container, with the lock that lock_of() says.
 // Invariants:
 // 1. Each key that something waits with has one queue, a ring that `first` leads to: in a slot, or
 //    in the chain if there was none free. Of a slot's first one next_key is null.
@@ -162,9 +162,10 @@ inline void MatchingEngine::push_locked(Bucket& bucket, Found found, MatchLink& 
 // Relaxed: statistics.
 inline void MatchingEngine::note_chain(std::uint32_t keys) noexcept {
   std::uint32_t longest = longest_chain_.load(std::memory_order_relaxed);
-  while (keys > longest)
-    [[unlikely]] if (longest_chain_.compare_exchange_weak(longest, keys, std::memory_order_relaxed,
-                                                          std::memory_order_relaxed)) return;
+  while (keys > longest &&
+         !longest_chain_.compare_exchange_weak(longest, keys, std::memory_order_relaxed,
+                                               std::memory_order_relaxed)) {
+  }
 }
 
 /// @param place  the bucket's, of its queue
@@ -283,7 +284,7 @@ MatchReceive* MatchingEngine::take_receive_of(std::uint32_t rank, Sweep& sweep) 
 
 MatchCounts MatchingEngine::counts() noexcept {
   MatchCounts counts{};
-  // Relaxed: statistics. Before the buckets: what has left one by then is not missed below.
+  // Relaxed: statistics. Before the buckets, or `matched` might be negative.
   counts.cancelled = cancelled_.load(std::memory_order_relaxed);
   counts.orphaned = orphaned_.load(std::memory_order_relaxed);
   counts.longest_chain = longest_chain_.load(std::memory_order_relaxed);

@@ -75,7 +75,8 @@ class MatchingEngine final {
   };
   struct Options {
     Kind kind = Kind::exact;
-    /// A power of two, a line of memory each. Up to twice as many keys, nothing waits in a chain.
+    /// A power of two; each is a line of memory with room for two keys. By default 64 KiB: some
+    /// hundreds of threads have lines of their own.
     std::uint32_t bucket_count = 1024;
   };
   static constexpr std::uint32_t kRankCount = 1u << 29;
@@ -92,7 +93,8 @@ class MatchingEngine final {
   MatchMessage* insert_receive(MatchReceive& receive) noexcept;
   /// @param message  in no engine @return the receive that gets it; null: it waits
   MatchReceive* insert_message(MatchMessage& message) noexcept;
-  /// @param receive  was inserted here, and its memory is as it was then, whoever has got it
+  /// @param receive  in no other engine; its memory stays meanwhile, with rank, tag and policy as
+  ///   they were when it was inserted, also where it has a message by now
   /// @return it was still waiting and is the caller's again
   bool cancel(MatchReceive& receive) noexcept;
 
@@ -132,9 +134,9 @@ class MatchingEngine final {
   std::atomic<std::uint32_t> longest_chain_{0};  // seldom written
   const std::unique_ptr<Bucket[]> buckets_;
 
-  // If ordered.
+  // If ordered: the lock, and what only its holder touches.
   alignas(kLineBytes) SpinLock lock_;
-  std::uint64_t sequence_ = 0;
+  std::uint64_t sequence_ = 0;                             // of the next receive that waits
   std::array<std::uint32_t, kMatchPolicyCount> posted_{};  // waiting receives, by policy
 
   alignas(kLineBytes) std::atomic<std::uint64_t> cancelled_{0};

@@ -308,18 +308,18 @@ TEST(MatchDead, ReceivesThatOnlyItCouldMatchAreHandedBack) {
       const auto engine = make(kind, bucket_count);
       std::vector<MatchReceive*> orphans, others;
       for (std::uint32_t tag = 0; tag < 3; ++tag)
-        for (const std::uint32_t rank : {1u, 2u, 1u})
+        for (const std::uint32_t rank : {0u, 1u, 0u})
           for (const Policy policy : kPolicies) {
             MatchReceive& receive = nodes.receives.add(rank, tag, policy);
             EXPECT_EQ(engine->insert_receive(receive), nullptr);
             const bool has_rank = policy == Policy::rank_tag || policy == Policy::rank;
-            (has_rank && rank == 1 ? orphans : others).push_back(&receive);
+            (has_rank && rank == 0 ? orphans : others).push_back(&receive);
           }
       std::vector<MatchReceive*> taken;
       MatchingEngine::Sweep sweep;
-      while (MatchReceive* const receive = engine->take_receive_of(1, sweep))
+      while (MatchReceive* const receive = engine->take_receive_of(0, sweep))
         taken.push_back(receive);
-      EXPECT_EQ(engine->take_receive_of(1, sweep), nullptr);
+      EXPECT_EQ(engine->take_receive_of(0, sweep), nullptr);
       std::sort(taken.begin(), taken.end());
       std::sort(orphans.begin(), orphans.end());
       EXPECT_EQ(taken, orphans);
