@@ -1,0 +1,93 @@
+#pragma once
+// Operating errors as values. Thread safety: immutable.
+
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace larklane {
+
+/// What went wrong, grouped by the largest thing that it kills.
+enum class Errc : std::int32_t {
+  kOk = 0,
+  // one call: nothing changed
+  kInvalidArgument,    ///< partition count, index or range
+  kNotActive,          ///< the call needs an active request
+  kAlreadyActive,      ///< Start on, or free of, an active request
+  kAlreadyReady,       ///< a partition marked twice in one round
+  kWrongKind,          ///< Pready on a receive, Parrived on a send
+  kUnsupportedBuffer,  ///< device memory
+  // one request
+  kSizeMismatch,  ///< the two sides' buffers differ in size
+  kTransfer,      ///< bytes could not be moved; detail is the errno
+  kVersion,       ///< the peer runs another version of Larklane
+  kPeerFreed,     ///< the other side has freed its request: the round can't complete
+  // one peer
+  kPeerDown,     ///< the peer's process is gone
+  kUnreachable,  ///< nobody listens at the peer's address; detail is the errno
+  kForeignUser,  ///< the peer belongs to another user
+  kProtocol,     ///< the peer sent a record that makes no sense
+  // the process
+  kNoMemory,   ///< memory for shared segments refused
+  kNoThread,   ///< the helper thread could not be created
+  kSystem,     ///< a system call failed; detail is the errno
+  kBadOption,  ///< an option's value is malformed or out of range
+};
+
+/// Stable lower-case name of a code, for messages and tests.
+const char* errc_name(Errc code) noexcept;
+
+/// An error code and the native errno behind it (0 where there is none). Eight bytes, no heap.
+class [[nodiscard]] Status {
+ public:
+  constexpr Status() noexcept = default;
+  constexpr Status(Errc code, std::int32_t detail = 0) noexcept : code_(code), detail_(detail) {}
+
+  constexpr bool ok() const noexcept { return code_ == Errc::kOk; }
+  constexpr Errc code() const noexcept { return code_; }
+  constexpr std::int32_t detail() const noexcept { return detail_; }
+  friend constexpr bool operator==(const Status&, const Status&) noexcept = default;
+
+ private:
+  Errc code_ = Errc::kOk;
+  std::int32_t detail_ = 0;
+};
+static_assert(sizeof(Status) == 8);
+
+/// A value or the reason why there is none; member names of std::expected.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}
+  /// @pre an error
+  Result(Status error) : error_(error) {}
+  Result(Errc code) : error_(code) {}
+
+  bool has_value() const noexcept { return error_.ok(); }
+  explicit operator bool() const noexcept { return has_value(); }
+  T& value() & noexcept { return get(); }
+  T&& value() && noexcept { return std::move(get()); }
+  T& operator*() & noexcept { return get(); }
+  T* operator->() noexcept { return &get(); }
+  Status error() const noexcept { return error_; }
+
+ private:
+  // What can be there without a value needs no second flag: a number and its Status are returned in
+  // registers.
+  static constexpr bool kIsPlain =
+      std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T>;
+
+  T& get() noexcept {
+    if constexpr (kIsPlain)
+      return value_;
+    else
+      return *value_;
+  }
+
+  std::conditional_t<kIsPlain, T, std::optional<T>> value_{};
+  alignas(8) Status error_;  // a register of its own
+};
+
+}  // namespace larklane
