@@ -1,0 +1,198 @@
+// The four completion objects.
+
+#include "larklane/completion.hpp"
+
+#include <atomic>
+#include <memory>
+#include <new>
+
+#include "msg/completion_domain.hpp"
+#include "msg/node_queue.hpp"
+#include "msg/pool.hpp"
+
+namespace larklane {
+namespace {
+
+using msg::kLineBytes;
+using msg::Node;
+using msg::Object;
+
+/// Invariants:
+/// 1. Who has taken place i < signals writes completion i, then counts itself as arrived; nobody
+///    writes there again before reset().
+/// 2. reset() changes nothing before all those have arrived.
+struct SynchronizerObject final : Object {
+  SynchronizerObject(std::unique_ptr<Completion[]> completions_, std::uint32_t signals_) noexcept
+      : Object(signal), signals(signals_), completions(std::move(completions_)) {}
+
+  static bool signal(Object& object, Node& node) noexcept {
+    auto& self = static_cast<SynchronizerObject&>(object);
+    // acquire: of the reads before reset(); pairs with its release.
+    const std::uint64_t place = self.taken.fetch_add(1, std::memory_order_acquire);
+    if (place < self.signals) {
+      self.completions[place] = node.completion;
+      // release: of the completion and of what the operation did; pairs with is_ready()'s acquire.
+      self.arrived.fetch_add(1, std::memory_order_release);
+    }
+    return true;
+  }
+  bool is_ready() const noexcept {
+    // acquire: pairs with the release of each of them (a release sequence).
+    return arrived.load(std::memory_order_acquire) == signals;
+  }
+
+  const std::uint32_t signals;
+  const std::unique_ptr<Completion[]> completions;
+  alignas(kLineBytes) std::atomic<std::uint64_t> taken{0};
+  std::atomic<std::uint32_t> arrived{0};
+};
+
+struct QueueObject final : Object {
+  QueueObject() noexcept : Object(signal) {}
+  ~QueueObject() override {
+    while (Node* const node = queue.pop()) node->home->give_back(*node);
+  }
+
+  static bool signal(Object& object, Node& node) noexcept {
+    static_cast<QueueObject&>(object).queue.push(node);
+    return false;
+  }
+
+  msg::NodeQueue<msg::RealPlatform> queue;
+};
+
+struct CounterObject final : Object {
+  CounterObject() noexcept : Object(signal) {}
+
+  static bool signal(Object& object, Node& node) noexcept {
+    auto& self = static_cast<CounterObject&>(object);
+    // relaxed: the other count's release covers it.
+    if (!node.completion.status.ok()) self.failed.fetch_add(1, std::memory_order_relaxed);
+    // release: of what the operation did; pairs with completed()'s acquire.
+    self.completed.fetch_add(1, std::memory_order_release);
+    return true;
+  }
+
+  alignas(kLineBytes) std::atomic<std::uint64_t> completed{0};
+  std::atomic<std::uint64_t> failed{0};
+};
+
+struct HandlerObject final : Object {
+  HandlerObject(Handler::Function function_, void* state_) noexcept
+      : Object(signal), function(function_), state(state_) {}
+
+  static bool signal(Object& object, Node& node) noexcept {
+    const auto& self = static_cast<HandlerObject&>(object);
+    self.function(node.completion, self.state);
+    return true;
+  }
+
+  const Handler::Function function;
+  void* const state;
+};
+
+template <class Kind>
+Kind& as(Object* object) noexcept {
+  return static_cast<Kind&>(*object);
+}
+
+/// @param made  null: no memory
+Result<Object*> adopted(CompletionDomain& domain, Object* made) noexcept {
+  if (made == nullptr) return Errc::kNoMemory;
+  LARKLANE_TRY(domain.adopt(std::unique_ptr<Object>(made)));
+  return made;
+}
+
+}  // namespace
+
+CompletionObject::~CompletionObject() {
+  if (inside_ != nullptr) inside_->domain->destroy(*inside_);
+}
+
+Status CompletionObject::free() noexcept {
+  LARKLANE_TRY(inside_->domain->free(*inside_));
+  inside_ = nullptr;
+  return {};
+}
+
+Result<RemoteCompletion> CompletionObject::register_remote() noexcept {
+  return inside_->domain->register_remote(*inside_);
+}
+
+void CompletionObject::deregister_remote() noexcept {
+  inside_->domain->deregister_remote(*inside_);
+}
+
+Result<Synchronizer> Synchronizer::create(CompletionDomain& domain,
+                                          std::uint32_t signals) noexcept {
+  if (signals == 0) return Errc::kInvalidArgument;
+  std::unique_ptr<Completion[]> completions(new (std::nothrow) Completion[signals]);
+  if (completions == nullptr) return Errc::kNoMemory;
+  Result<Object*> object =
+      adopted(domain, new (std::nothrow) SynchronizerObject(std::move(completions), signals));
+  if (!object) return object.error();
+  return Synchronizer(**object);
+}
+
+bool Synchronizer::test() const noexcept { return as<SynchronizerObject>(inside()).is_ready(); }
+
+std::span<const Completion> Synchronizer::completions() const noexcept {
+  const auto& self = as<SynchronizerObject>(inside());
+  if (!self.is_ready()) return {};
+  return {self.completions.get(), self.signals};
+}
+
+Status Synchronizer::reset() noexcept {
+  auto& self = as<SynchronizerObject>(inside());
+  if (!self.is_ready()) return Errc::kNotActive;
+  // relaxed: the next release covers it.
+  self.arrived.store(0, std::memory_order_relaxed);
+  // release: of what was read; pairs with the acquire of those who signal next.
+  self.taken.store(0, std::memory_order_release);
+  return {};
+}
+
+std::uint64_t Synchronizer::excess() const noexcept {
+  const auto& self = as<SynchronizerObject>(inside());
+  const std::uint64_t taken = self.taken.load(std::memory_order_relaxed);  // relaxed: a number
+  return taken > self.signals ? taken - self.signals : 0;
+}
+
+Result<CompletionQueue> CompletionQueue::create(CompletionDomain& domain) noexcept {
+  Result<Object*> object = adopted(domain, new (std::nothrow) QueueObject);
+  if (!object) return object.error();
+  return CompletionQueue(**object);
+}
+
+std::optional<Completion> CompletionQueue::pop() noexcept {
+  Node* const node = as<QueueObject>(inside()).queue.pop();
+  if (node == nullptr) return std::nullopt;
+  const Completion completion = node->completion;
+  node->home->give_back(*node);
+  return completion;
+}
+
+Result<Counter> Counter::create(CompletionDomain& domain) noexcept {
+  Result<Object*> object = adopted(domain, new (std::nothrow) CounterObject);
+  if (!object) return object.error();
+  return Counter(**object);
+}
+
+std::uint64_t Counter::completed() const noexcept {
+  // acquire: pairs with the release of each of them (a release sequence).
+  return as<CounterObject>(inside()).completed.load(std::memory_order_acquire);
+}
+
+std::uint64_t Counter::failed() const noexcept {
+  // relaxed: the acquire of the other count covers what it counted.
+  return as<CounterObject>(inside()).failed.load(std::memory_order_relaxed);
+}
+
+Result<Handler> Handler::create(CompletionDomain& domain, Function function, void* state) noexcept {
+  if (function == nullptr) return Errc::kInvalidArgument;
+  Result<Object*> object = adopted(domain, new (std::nothrow) HandlerObject(function, state));
+  if (!object) return object.error();
+  return Handler(**object);
+}
+
+}  // namespace larklane

@@ -1,0 +1,99 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "msg/pool.hpp"
+
+namespace larklane::msg {
+namespace {
+
+template <class T = Node>
+Pool<T> pool_of(std::uint32_t nodes_max) {
+  return std::move(Pool<T>::create(nodes_max)).value();
+}
+
+struct Record : Node {
+  std::uint64_t more[10] = {7};
+};
+
+TEST(MsgPool, GivesNoMoreThanItsLimitAndEachToOne) {
+  for (const std::uint32_t nodes_max : {0u, 1u, 63u, 64u, 200u}) {
+    Pool<Node> pool = pool_of(nodes_max);
+    std::set<Node*> out;
+    while (Node* const node = pool.get()) EXPECT_TRUE(out.insert(node).second);
+    EXPECT_EQ(out.size(), nodes_max);
+    if (out.empty()) continue;
+    pool.put(**out.begin());
+    EXPECT_EQ(pool.get(), *out.begin());
+    EXPECT_EQ(pool.get(), nullptr);
+    for (Node* const node : out) node->home->give_back(*node);
+    std::set<Node*> again;
+    while (Node* const node = pool.get()) again.insert(node);
+    EXPECT_EQ(again, out);
+    for (Node* const node : again) pool.put(*node);
+  }
+}
+
+TEST(MsgPool, LargerRecordsAreWholeAndOnTheirOwnLines) {
+  Pool<Record> pool = pool_of<Record>(100);
+  std::vector<Record*> out;
+  while (Record* const record = pool.get()) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(record) % kLineBytes, 0u);
+    EXPECT_EQ(record->more[0], 7u);
+    EXPECT_EQ(record->more[9], 0u);
+    std::fill_n(record->more, 10, out.size());
+    out.push_back(record);
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    EXPECT_EQ(out[i]->more[0], i);
+    EXPECT_EQ(out[i]->more[9], i);
+    pool.put(*out[i]);
+  }
+}
+
+TEST(MsgPool, AnotherPoolsNodeGoesHome) {
+  Pool<Node> one = pool_of(1), other = pool_of(1);
+  Node* const node = one.get();
+  other.put(*node);
+  EXPECT_NE(other.get(), node);
+  EXPECT_EQ(other.get(), nullptr);
+  EXPECT_EQ(one.get(), node);
+  one.put(*node);
+}
+
+TEST(MsgPool, NodesComeBackFromAnotherThread) {
+  Pool<Node> pool = pool_of(2);
+  Node* const node = pool.get();
+  std::thread([node] {
+    node->completion.tag = 5;
+    node->home->give_back(*node);
+  }).join();
+  std::vector<Node*> out{pool.get(), pool.get()};
+  EXPECT_NE(std::find(out.begin(), out.end(), node), out.end());
+  EXPECT_EQ(node->completion.tag, 5u);
+}
+
+// The address sanitizer says whether the slabs live as long as they must, and no longer.
+TEST(MsgPool, NodesOutliveTheirPool) {
+  for (const std::size_t back_before : {0u, 1u, 3u}) {
+    std::vector<Node*> out;
+    {
+      Pool<Node> pool = pool_of(100);
+      for (int i = 0; i < 3; ++i) out.push_back(pool.get());
+      for (std::size_t i = 0; i < back_before; ++i) out[i]->home->give_back(*out[i]);
+    }
+    for (std::size_t i = back_before; i < out.size(); ++i) out[i]->completion.tag = i;
+    for (std::size_t i = back_before; i < out.size(); ++i) {
+      EXPECT_EQ(out[i]->completion.tag, i);
+      out[i]->home->give_back(*out[i]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace larklane::msg
