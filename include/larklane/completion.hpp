@@ -15,7 +15,7 @@ namespace larklane {
 
 /// What a finished operation tells. Thread safety: immutable.
 struct Completion {
-  Status status;                 ///< what went wrong, and the native errno
+  Status status{};               ///< what went wrong, and the native errno
   std::int32_t rank = -1;        ///< the peer; -1: there is none
   std::uint64_t tag = 0;         ///< the message's
   void* buffer = nullptr;        ///< where the bytes are, or were

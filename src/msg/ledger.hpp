@@ -76,7 +76,7 @@ class Ledger {
  public:
   /// @param domain  outlives it @errors kNoMemory
   static Result<std::unique_ptr<Ledger>> create(CompletionDomain& domain) noexcept;
-  ~Ledger();  ///< what it has posted is over
+  ~Ledger();  ///< what it has posted may be signalled on others
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 
