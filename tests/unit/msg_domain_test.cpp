@@ -152,8 +152,9 @@ TEST_F(MsgDomain, WhatALaneHasPostedCountsWhenItIsGone) {
   Counter counter = this->counter();
   Node* const first = posting->post(counter);
   Node* const second = posting->post(counter);
-  signalling->signal(counter, *first, {});
   posting.reset();
+  EXPECT_EQ(counter.free(), Status(Errc::kAlreadyActive));
+  signalling->signal(counter, *first, {});
   EXPECT_EQ(counter.free(), Status(Errc::kAlreadyActive));
   signalling->signal(counter, *second, {});
   signalling.reset();

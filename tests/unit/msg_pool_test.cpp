@@ -2,12 +2,31 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <new>
 #include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "msg/pool.hpp"
+
+namespace {
+int live_blocks = 0;  // stores and slabs, which are the only ones that are aligned
+}  // namespace
+
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  ++live_blocks;
+  const auto line = static_cast<std::size_t>(alignment);
+  return std::aligned_alloc(line, (bytes + line - 1) / line * line);
+}
+void operator delete(void* block, std::align_val_t) noexcept {
+  --live_blocks;
+  std::free(block);
+}
+void operator delete(void* block, std::size_t, std::align_val_t alignment) noexcept {
+  operator delete(block, alignment);
+}
 
 namespace larklane::msg {
 namespace {
@@ -60,8 +79,10 @@ TEST(MsgPool, AnotherPoolsNodeGoesHome) {
   Pool<Node> one = pool_of(1), other = pool_of(1);
   Node* const node = one.get();
   other.put(*node);
-  EXPECT_NE(other.get(), node);
+  Node* const others = other.get();
+  EXPECT_NE(others, node);
   EXPECT_EQ(other.get(), nullptr);
+  other.put(*others);
   EXPECT_EQ(one.get(), node);
   one.put(*node);
 }
@@ -79,7 +100,6 @@ TEST(MsgPool, NodesComeBackFromAnotherThread) {
   for (Node* const each : out) pool.put(*each);
 }
 
-// The address sanitizer says whether the slabs live as long as they must, and no longer.
 TEST(MsgPool, NodesOutliveTheirPool) {
   for (const std::size_t back_before : {0u, 1u, 3u}) {
     std::vector<Node*> out;
@@ -88,10 +108,12 @@ TEST(MsgPool, NodesOutliveTheirPool) {
       for (int i = 0; i < 3; ++i) out.push_back(pool.get());
       for (std::size_t i = 0; i < back_before; ++i) out[i]->home->give_back(*out[i]);
     }
+    EXPECT_EQ(live_blocks, back_before == out.size() ? 0 : 2);
     for (std::size_t i = back_before; i < out.size(); ++i) out[i]->completion.tag = i;
     for (std::size_t i = back_before; i < out.size(); ++i) {
       EXPECT_EQ(out[i]->completion.tag, i);
       out[i]->home->give_back(*out[i]);
+      EXPECT_EQ(live_blocks, i + 1 == out.size() ? 0 : 2);
     }
   }
 }
