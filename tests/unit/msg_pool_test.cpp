@@ -12,7 +12,9 @@
 #include "msg/pool.hpp"
 
 namespace {
-int live_blocks = 0;  // stores and slabs, which are the only ones that are aligned
+// Stores and slabs, which are the only ones that are aligned. (The thread sanitizer has such
+// operators of its own; msg_race_test is for it.)
+int live_blocks = 0;
 }  // namespace
 
 void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
