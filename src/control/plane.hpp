@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
+#include "base/siphash.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "control/address.hpp"
-#include "control/siphash.hpp"
 #include "control/watched.hpp"
 
 namespace larklane::control {

@@ -18,8 +18,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/siphash.hpp"
 #include "control/address.hpp"
-#include "control/siphash.hpp"
 #include "control/wire.hpp"
 
 namespace larklane::control {

@@ -7,15 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include "base/siphash.hpp"
 #include "control/address.hpp"
-#include "control/siphash.hpp"
 
 namespace larklane::mpi {
 
 /// Thread safety: immutable.
 struct HostCard {
   std::uint64_t host = 0;  ///< equal: they reach each other's local sockets
-  control::Secret secret{};
+  Secret secret{};
   control::Address address;           ///< remote; empty: it can't be reached from other hosts
   std::vector<std::string> networks;  ///< net::Limits::network of those that it has opened
 
@@ -34,8 +34,5 @@ std::uint64_t this_host();
 /// first in the alphabet, but `verbs` before all. Everybody computes it from the same cards.
 /// @param cards  by rank; nothing: runs without Larklane
 std::string common_network(const std::vector<std::optional<HostCard>>& cards);
-
-/// `2, 5-7`
-std::string ranks_text(const std::vector<int>& ascending);
 
 }  // namespace larklane::mpi

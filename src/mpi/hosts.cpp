@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "base/ranks_text.hpp"
 #include "control/fork_guard.hpp"
 #include "net/registry.hpp"
 

@@ -2,9 +2,9 @@
 
 #include <cerrno>
 
+#include "base/siphash.hpp"
 #include "control/address.hpp"
 #include "control/plane.hpp"
-#include "control/siphash.hpp"
 
 namespace larklane::control {
 namespace {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "base/ranks_text.hpp"
 #include "mpi/host_card.hpp"
 
 namespace larklane::mpi {

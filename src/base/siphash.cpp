@@ -1,9 +1,9 @@
-#include "control/siphash.hpp"
+#include "base/siphash.hpp"
 
 #include <bit>
 #include <cstring>
 
-namespace larklane::control {
+namespace larklane {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "words are read as they lie in memory");
@@ -54,4 +54,4 @@ std::uint64_t siphash(const Secret& secret, std::span<const std::byte> text) noe
   return state.v0 ^ state.v1 ^ state.v2 ^ state.v3;
 }
 
-}  // namespace larklane::control
+}  // namespace larklane

@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <span>
 
-namespace larklane::control {
+namespace larklane {
 
 /// Known to the processes of one job and to nobody else.
 using Secret = std::array<std::byte, 16>;
 
 std::uint64_t siphash(const Secret& secret, std::span<const std::byte> text) noexcept;
 
-}  // namespace larklane::control
+}  // namespace larklane
