@@ -20,8 +20,7 @@ constexpr std::string_view kPrefix = "LARKLANE_";
 
 /// Variables that carry facts from the launching command to the process; not options.
 constexpr std::string_view kInternalVariables[] = {
-    "LARKLANE_CONFIG", "LARKLANE_SEED",       "LARKLANE_JOB",     "LARKLANE_RANK",
-    "LARKLANE_MPI",    "LARKLANE_FAMILY_DIR", "LARKLANE_SPAWNED",
+    "LARKLANE_CONFIG", "LARKLANE_SEED", "LARKLANE_MPI", "LARKLANE_FAMILY_DIR", "LARKLANE_SPAWNED",
 };
 
 struct Option {
@@ -353,6 +352,11 @@ std::vector<Config::Row> Config::rows() const {
 #include "base/options.def"
 #undef LARKLANE_OPTION
   return rows;
+}
+
+bool Config::is_given(std::string_view name) const {
+  const auto index = find_option(name);
+  return index && sources_[*index] != Source::default_value;
 }
 
 std::string environment(const char* name) {

@@ -232,8 +232,8 @@ TEST_F(ConfigTest, UnknownNamesAreWarningsWithTheNearest) {
 }
 
 TEST_F(ConfigTest, InternalVariablesAreKnown) {
-  for (const char* name : {"LARKLANE_SEED", "LARKLANE_JOB", "LARKLANE_RANK", "LARKLANE_MPI",
-                           "LARKLANE_FAMILY_DIR", "LARKLANE_SPAWNED"}) {
+  for (const char* name :
+       {"LARKLANE_SEED", "LARKLANE_MPI", "LARKLANE_FAMILY_DIR", "LARKLANE_SPAWNED"}) {
     set_variable(name, "x");
   }
   load(false, {});

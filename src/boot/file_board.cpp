@@ -1,0 +1,242 @@
+// Cards in a folder that all processes see. A job has a folder of its own in it, named after its
+// secret, so that what earlier jobs have left is not seen. In it:
+//
+//   rank.R     process R has come
+//   card.R     its card; written under another name, then renamed: it is there or not
+//   fence.K.R  process R is at fence K
+//   passed.K   all were, says rank 0
+//
+// Nobody knows when the last one has read, so nobody removes the folder but the user.
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/ranks_text.hpp"
+#include "base/unique_fd.hpp"
+#include "boot/boards.hpp"
+#include "boot/wait_text.hpp"
+#include "boot/wire.hpp"
+
+namespace larklane::boot {
+namespace {
+
+constexpr std::uint64_t kLookNsMin = 1'000'000, kLookNsMax = 50'000'000;
+
+struct FileHeader {
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t proof = 0;  ///< of the rest and the card
+};
+static_assert(sizeof(FileHeader) == 32);
+
+std::uint64_t proof_of(const Secret& secret, FileHeader header, std::span<const std::byte> card) {
+  header.proof = 0;
+  std::vector<std::byte> text(sizeof header);
+  std::memcpy(text.data(), &header, sizeof header);
+  text.insert(text.end(), card.begin(), card.end());
+  return siphash(secret, text);
+}
+
+std::string hex(const Secret& secret) {
+  std::string text;
+  for (const std::byte byte : secret) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", std::to_integer<unsigned>(byte));
+    text += digits;
+  }
+  return text;
+}
+
+/// Calls `is_there` until it is true. @return false: not by `deadline_ns`
+template <class IsThere>
+bool wait_until(std::uint64_t deadline_ns, IsThere is_there) {
+  for (std::uint64_t look_ns = kLookNsMin; !is_there();
+       look_ns = std::min(2 * look_ns, kLookNsMax)) {
+    if (now_ns() >= deadline_ns) return false;
+    const timespec pause{0, static_cast<long>(look_ns)};
+    ::nanosleep(&pause, nullptr);
+  }
+  return true;
+}
+
+bool write_all(int fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+class FileBoard final : public Board {
+ public:
+  FileBoard(const Member& member, std::string folder)
+      : Board(member.rank, member.size),
+        folder_(std::move(folder)),
+        secret_(secret_of("card " + member.job)),
+        wait_ns_(member.wait_ns) {}
+
+  /// @errors kSystem; EEXIST: a process of this rank has been here
+  Status come() const { return make_empty("rank." + std::to_string(rank())); }
+  const std::string& folder() const noexcept { return folder_; }
+
+ private:
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  bool is_there(const std::string& name) const { return ::access(path(name).c_str(), F_OK) == 0; }
+  Status make_empty(const std::string& name) const {
+    const UniqueFd fd(::open(path(name).c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
+    return fd ? Status() : Status(Errc::kSystem, errno);
+  }
+  Status refuse(const std::string& what, int error, std::string* problem) const {
+    *problem = path(what) + ": " + std::strerror(error);
+    return Status(Errc::kSystem, error);
+  }
+
+  Status publish_locked(std::span<const std::byte> card, std::string* problem) override {
+    FileHeader header;
+    header.rank = static_cast<std::uint32_t>(rank());
+    header.size = static_cast<std::uint32_t>(size());
+    header.bytes = card.size();
+    header.proof = proof_of(secret_, header, card);
+    const std::string name = "card." + std::to_string(rank());
+    const std::string unfinished = "." + name;
+    const UniqueFd fd(
+        ::open(path(unfinished).c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600));
+    if (!fd || !write_all(fd.get(), std::as_bytes(std::span(&header, 1))) ||
+        !write_all(fd.get(), card) || ::fsync(fd.get()) != 0 ||
+        ::rename(path(unfinished).c_str(), path(name).c_str()) != 0)
+      return refuse(unfinished, errno, problem);
+    return {};
+  }
+
+  Result<Card> fetch_locked(int rank, std::string* problem) override {
+    const std::string name = "card." + std::to_string(rank);
+    UniqueFd fd;
+    int error = 0;
+    const bool is_open = wait_until(now_ns() + wait_ns_, [&] {
+      fd.reset(::open(path(name).c_str(), O_RDONLY | O_CLOEXEC));
+      error = fd ? 0 : errno;
+      return error != ENOENT;
+    });
+    if (!is_open) {
+      *problem = unpublished_text(rank, wait_ns_);
+      return Status(Errc::kUnreachable, ETIMEDOUT);
+    }
+    if (error != 0) return refuse(name, error, problem);
+    return read_card(fd.get(), rank, name, problem);
+  }
+
+  Result<Card> read_card(int fd, int rank, const std::string& name, std::string* problem) const {
+    FileHeader header;
+    Card all(sizeof header + kCardBytesMax + 1);
+    std::size_t had = 0;
+    for (ssize_t got = 1; got > 0 && had < all.size(); had += static_cast<std::size_t>(got)) {
+      got = ::read(fd, all.data() + had, all.size() - had);
+      if (got < 0) return refuse(name, errno, problem);
+    }
+    if (had >= sizeof header) std::memcpy(&header, all.data(), sizeof header);
+    const std::span<const std::byte> card =
+        had >= sizeof header ? std::span(all).subspan(sizeof header, had - sizeof header)
+                             : std::span<const std::byte>();
+    if (had < sizeof header || header.magic != kMagic || header.version != kVersion ||
+        header.rank != static_cast<std::uint32_t>(rank) || header.bytes != card.size() ||
+        header.proof != proof_of(secret_, header, card)) {
+      *problem = path(name) + " is no card of this job and this version of Larklane";
+      return Errc::kProtocol;
+    }
+    if (header.size != static_cast<std::uint32_t>(size())) {
+      *problem = "LARKLANE_SIZE is " + std::to_string(size()) + " here, but " +
+                 std::to_string(header.size) + " for rank " + std::to_string(rank);
+      return Errc::kProtocol;
+    }
+    return Card(card.begin(), card.end());
+  }
+
+  std::string at_fence(int rank) const {
+    return "fence." + std::to_string(fences_) + "." + std::to_string(rank);
+  }
+
+  Status fence_locked(std::string* problem) override {
+    ++fences_;
+    const std::string passed = "passed." + std::to_string(fences_);
+    const std::uint64_t deadline_ns = now_ns() + wait_ns_;
+    if (rank() != 0) {
+      const Status status = make_empty(at_fence(rank()));
+      if (!status.ok()) return refuse(at_fence(rank()), status.detail(), problem);
+      if (!wait_until(deadline_ns, [&] { return is_there(passed); })) return name_absent(problem);
+      ::unlink(path(at_fence(rank())).c_str());
+      return {};
+    }
+    for (int other = 1; other < size(); ++other)
+      if (!wait_until(deadline_ns, [&] { return is_there(at_fence(other)); }))
+        return name_absent(problem);
+    const Status status = make_empty(passed);
+    if (!status.ok()) return refuse(passed, status.detail(), problem);
+    // All are here, so all have left the one before.
+    ::unlink(path("passed." + std::to_string(fences_ - 1)).c_str());
+    return {};
+  }
+
+  Status name_absent(std::string* problem) const {
+    std::vector<int> absent;
+    for (int other = 1; other < size(); ++other)
+      if (!is_there(at_fence(other))) absent.push_back(other);
+    if (absent.empty()) absent.push_back(0);  // it would have said that all are there
+    *problem = absent_text(ranks_text(absent), wait_ns_);
+    return Status(Errc::kUnreachable, ETIMEDOUT);
+  }
+
+  const std::string folder_;
+  const Secret secret_;
+  const std::uint64_t wait_ns_;
+  std::uint64_t fences_ = 0;
+};
+
+/// @return an errno; EPERM: it is somebody else's
+int make_own_folder(const std::string& folder) {
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return errno;
+  struct stat found;
+  if (::lstat(folder.c_str(), &found) != 0) return errno;
+  if (!S_ISDIR(found.st_mode)) return ENOTDIR;
+  return found.st_uid == ::geteuid() && (found.st_mode & 0022) == 0 ? 0 : EPERM;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Board>> open_file_board(const Member& member, std::string* problem) {
+  auto board = std::make_unique<FileBoard>(
+      member, member.folder + "/larklane-" + hex(secret_of("folder " + member.job)));
+  const std::string variable = "LARKLANE_BOARD is \"" + member.folder + "\": ";
+  if (const int error = make_own_folder(board->folder()); error != 0) {
+    *problem = variable + board->folder() + ": " + std::strerror(error) +
+               "; accepted: a folder in which this user may make others";
+    return Status(Errc::kSystem, error);
+  }
+  const Status status = board->come();
+  if (status.detail() == EEXIST) {
+    *problem = variable + "rank " + std::to_string(member.rank) +
+               " has come before: LARKLANE_RANK is another for each process, LARKLANE_JOB for each "
+               "job";
+    return Errc::kProtocol;
+  }
+  if (!status.ok()) {
+    *problem = variable + std::strerror(status.detail());
+    return status;
+  }
+  return std::unique_ptr<Board>(std::move(board));
+}
+
+}  // namespace larklane::boot

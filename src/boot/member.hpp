@@ -1,0 +1,28 @@
+#pragma once
+// What the environment tells a process of its job. Thread safety: immutable.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/config.hpp"
+
+namespace larklane::boot {
+
+inline constexpr std::size_t kJobBytesMax = 64;
+
+struct Member {
+  enum class Way : std::uint8_t { alone, served, folder };
+  Way way = Way::alone;
+  int rank = 0;
+  int size = 1;
+  std::string job;         ///< the same for all processes of the job; a secret
+  std::string host, port;  ///< of `root`; a host's name or number, without brackets
+  std::string folder;
+  std::uint64_t wait_ns = 0;
+
+  /// Nothing after a problem, which names variable, value and accepted form.
+  static std::optional<Member> of(const Config& config, std::string* problem);
+};
+
+}  // namespace larklane::boot

@@ -1,0 +1,307 @@
+// Cards over TCP. Somebody listens at `root`: `larklane launch`, or rank 0, if nobody does yet.
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/unique_fd.hpp"
+#include "boot/boards.hpp"
+#include "boot/card_server.hpp"
+#include "boot/tcp.hpp"
+#include "boot/wait_text.hpp"
+#include "boot/wire.hpp"
+
+namespace larklane::boot {
+namespace {
+
+constexpr std::uint64_t kNsPerMs = 1'000'000;
+constexpr std::uint64_t kRetryNsMin = 10 * kNsPerMs, kRetryNsMax = 200 * kNsPerMs;
+/// What one attempt may take: a stranger at the port may never answer.
+constexpr std::uint64_t kAttemptNs = 5'000 * kNsPerMs;
+/// For an answer that whoever serves has at hand.
+constexpr std::uint64_t kAnswerNs = 2'000 * kNsPerMs;
+
+/// Serves in a thread of its own while it lives. Thread safety: single-owner.
+class Serving {
+ public:
+  /// Null: the system refuses.
+  static std::unique_ptr<Serving> begin(std::unique_ptr<CardServer> server) {
+    UniqueFd stop(::eventfd(0, EFD_CLOEXEC));
+    if (!stop) return nullptr;
+    return std::unique_ptr<Serving>(new Serving(std::move(server), std::move(stop)));
+  }
+  ~Serving() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof one);
+    thread_.join();
+  }
+
+ private:
+  Serving(std::unique_ptr<CardServer> server, UniqueFd stop)
+      : server_(std::move(server)), stop_(std::move(stop)) {
+    sigset_t all, before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread inherits it
+    thread_ = std::thread([this] { run(); });
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  void run() {
+    for (;;) {
+      pollfd polled[] = {{stop_.get(), POLLIN, 0}, {server_->wait_fd(), POLLIN, 0}};
+      ::poll(polled, 2, server_->wait_ms());
+      if (polled[0].revents != 0) return;
+      server_->serve();
+    }
+  }
+
+  const std::unique_ptr<CardServer> server_;
+  const UniqueFd stop_;
+  std::thread thread_;
+};
+
+bool send_all(int socket, std::string_view bytes, std::uint64_t deadline_ns) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent > 0)
+      bytes.remove_prefix(static_cast<std::size_t>(sent));
+    else if (sent < 0 && errno == EAGAIN) {
+      if (!wait_by(socket, POLLOUT, deadline_ns)) return false;
+    } else if (errno != EINTR)
+      return false;
+  }
+  return true;
+}
+
+/// Exactly one of the messages with which a connection begins.
+template <class Message>
+bool receive(int socket, Message* message, std::uint64_t deadline_ns) {
+  for (std::size_t had = 0; had < sizeof *message;) {
+    if (!wait_by(socket, POLLIN, deadline_ns)) return false;
+    const ssize_t got =
+        ::recv(socket, reinterpret_cast<char*>(message) + had, sizeof *message - had, 0);
+    if (got > 0)
+      had += static_cast<std::size_t>(got);
+    else if (got == 0 || (errno != EAGAIN && errno != EINTR))
+      return false;
+  }
+  return true;
+}
+
+/// What one attempt to reach whoever serves has come to.
+struct Attempt {
+  UniqueFd socket;        ///< none: it failed
+  std::string why;        ///< then
+  bool is_final = false;  ///< then: whoever serves does not want it
+};
+
+Attempt refused_by(Verdict verdict, const Member& member) {
+  if (verdict == Verdict::other_size)
+    return {{}, "LARKLANE_SIZE is " + std::to_string(member.size) + " here, but not there", true};
+  return {
+      {},
+      "rank " + std::to_string(member.rank) +
+          " has come before; LARKLANE_RANK is another for each process, which meets others once",
+      true};
+}
+
+Attempt introduce(UniqueFd socket, const Member& member, std::uint64_t deadline_ns) {
+  const Secret secret = secret_of(member.job);
+  Challenge challenge;
+  if (!receive(socket.get(), &challenge, deadline_ns))
+    return {{}, "whoever listens there does not say who it is"};
+  if (challenge.magic != kMagic) return {{}, "whoever listens there is not Larklane"};
+  if (challenge.version != kVersion) return {{}, "another version of Larklane listens there"};
+  Hello hello;
+  hello.rank = static_cast<std::uint32_t>(member.rank);
+  hello.size = static_cast<std::uint32_t>(member.size);
+  hello.nonce = fresh_nonce();
+  hello.proof = proof_of(secret, challenge, hello);
+  const std::string_view bytes(reinterpret_cast<const char*>(&hello), sizeof hello);
+  Welcome welcome;
+  if (!send_all(socket.get(), bytes, deadline_ns) ||
+      !receive(socket.get(), &welcome, deadline_ns) || welcome.magic != kMagic ||
+      welcome.proof != answer_to(secret, challenge, hello, welcome.verdict))
+    return {{}, "another job listens there (LARKLANE_JOB is not the same)"};
+  if (welcome.verdict != Verdict::welcome) return refused_by(welcome.verdict, member);
+  return {std::move(socket), {}};
+}
+
+Attempt attempt(const std::vector<SocketName>& names, const Member& member,
+                std::uint64_t deadline_ns) {
+  Attempt last;
+  for (const SocketName& name : names) {
+    auto socket = connect_by(name, deadline_ns);
+    if (!socket) {
+      if (last.why.empty()) last.why = std::strerror(socket.error().detail());
+      continue;
+    }
+    tune(socket->get());
+    last = introduce(std::move(socket).value(), member, deadline_ns);
+    if (last.socket || last.is_final) break;
+  }
+  return last;
+}
+
+class ServedBoard final : public Board {
+ public:
+  ServedBoard(const Member& member, std::unique_ptr<Serving> serving, UniqueFd socket)
+      : Board(member.rank, member.size),
+        wait_ns_(member.wait_ns),
+        who_((serving || member.rank == 0 ? "whoever serves"
+                                          : "rank 0 or the launcher, who serves") +
+             std::string(" the cards at ") + member.host + ":" + member.port),
+        serving_(std::move(serving)),
+        socket_(std::move(socket)) {}
+
+ private:
+  Status publish_locked(std::span<const std::byte> card, std::string* problem) override {
+    return send(packed(Kind::publish, 0, card), problem);
+  }
+
+  Result<Card> fetch_locked(int rank, std::string* problem) override {
+    const auto number = static_cast<std::uint32_t>(rank);
+    LARKLANE_TRY(send(packed(Kind::ask, number), problem));
+    const std::uint64_t deadline_ns = now_ns() + wait_ns_;
+    for (;;) {
+      Record record;
+      const Status status = next(&record, deadline_ns, problem);
+      if (status.code() == Errc::kUnreachable) *problem = unpublished_text(rank, wait_ns_);
+      LARKLANE_TRY(status);
+      if (record.rank != number) continue;  // an answer to a question that is given up
+      if (record.kind == Kind::card) return std::move(record.bytes);
+      if (record.kind == Kind::gone) {
+        *problem = "rank " + std::to_string(rank) + " has ended before it published its card";
+        return Errc::kPeerDown;
+      }
+    }
+  }
+
+  Status fence_locked(std::string* problem) override {
+    LARKLANE_TRY(send(packed(Kind::fence, 0), problem));
+    const std::uint64_t deadline_ns = now_ns() + wait_ns_;
+    for (;;) {
+      Record record;
+      const Status status = next(&record, deadline_ns, problem);
+      if (status.code() == Errc::kUnreachable) *problem = text_of_absent();
+      LARKLANE_TRY(status);
+      if (record.kind == Kind::passed) return {};
+      if (record.kind == Kind::gone) {
+        *problem = "rank " + std::to_string(record.rank) + " has ended before the fence";
+        return Errc::kPeerDown;
+      }
+    }
+  }
+
+  std::string text_of_absent() {
+    std::string problem;
+    const std::uint64_t deadline_ns = now_ns() + kAnswerNs;
+    Record record;
+    if (!send(packed(Kind::who, 0), &problem).ok()) return problem;
+    do {
+      if (!next(&record, deadline_ns, &problem).ok())
+        return who_ + ", does not say who is not at the fence";
+    } while (record.kind != Kind::absent);
+    return absent_text({reinterpret_cast<const char*>(record.bytes.data()), record.bytes.size()},
+                       wait_ns_);
+  }
+
+  Status send(const std::string& record, std::string* problem) {
+    if (send_all(socket_.get(), record, now_ns() + wait_ns_)) return {};
+    return lost(problem);
+  }
+
+  /// @errors kUnreachable: not by `deadline_ns`
+  Status next(Record* record, std::uint64_t deadline_ns, std::string* problem) {
+    for (;;) {
+      if (auto taken = stream_.take()) {
+        *record = std::move(*taken);
+        return {};
+      }
+      if (stream_.is_broken()) {
+        *problem = who_ + ", has sent nonsense";
+        return Errc::kProtocol;
+      }
+      if (!wait_by(socket_.get(), POLLIN, deadline_ns))
+        return Status(Errc::kUnreachable, ETIMEDOUT);
+      std::byte space[4096];
+      const ssize_t got = ::recv(socket_.get(), space, sizeof space, 0);
+      if (got > 0)
+        stream_.add({space, static_cast<std::size_t>(got)});
+      else if (got == 0 || (errno != EAGAIN && errno != EINTR))
+        return lost(problem);
+    }
+  }
+
+  Status lost(std::string* problem) {
+    *problem = who_ + ", has ended, or has dropped this process";
+    return Status(Errc::kSystem, ECONNRESET);
+  }
+
+  const std::uint64_t wait_ns_;
+  const std::string who_;
+  const std::unique_ptr<Serving> serving_;
+  const UniqueFd socket_;
+  RecordStream stream_;
+};
+
+/// Rank 0 serves, unless somebody listens there already: then that one does.
+/// @return null: not this process
+Result<std::unique_ptr<Serving>> serve_if_free(const std::vector<SocketName>& names,
+                                               const Member& member) {
+  auto listener = listen_at(names);
+  if (!listener) {
+    if (listener.error().detail() == EADDRINUSE) return std::unique_ptr<Serving>();
+    return listener.error();
+  }
+  auto server = CardServer::create(std::move(listener).value(), member.job, member.size);
+  if (!server) return server.error();
+  auto serving = Serving::begin(std::move(server).value());
+  if (!serving) return Status(Errc::kSystem, errno);
+  return serving;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Board>> open_served_board(const Member& member, std::string* problem) {
+  const std::uint64_t deadline_ns = now_ns() + member.wait_ns;
+  const std::string root = "LARKLANE_ROOT is " + member.host + ":" + member.port;
+  std::string reason;
+  const std::vector<SocketName> names = resolve(member.host, member.port, &reason);
+  if (names.empty()) {
+    *problem = root + ": " + reason;
+    return Errc::kBadOption;
+  }
+  std::unique_ptr<Serving> serving;
+  if (member.rank == 0) {
+    auto served = serve_if_free(names, member);
+    if (!served) {
+      *problem = root + ": rank 0 can't listen there: " + std::strerror(served.error().detail());
+      return served.error();
+    }
+    serving = std::move(served).value();
+  }
+  for (std::uint64_t retry_ns = kRetryNsMin;; retry_ns = std::min(2 * retry_ns, kRetryNsMax)) {
+    Attempt made = attempt(names, member, std::min(deadline_ns, now_ns() + kAttemptNs));
+    if (made.socket)
+      return std::unique_ptr<Board>(
+          std::make_unique<ServedBoard>(member, std::move(serving), std::move(made.socket)));
+    if (made.is_final || now_ns() + retry_ns >= deadline_ns) {
+      *problem = root + ": " + made.why;
+      if (made.is_final) return Errc::kProtocol;
+      *problem += ", for " + seconds_text(member.wait_ns);
+      return Status(Errc::kUnreachable, ETIMEDOUT);
+    }
+    const timespec pause{0, static_cast<long>(retry_ns)};
+    ::nanosleep(&pause, nullptr);
+  }
+}
+
+}  // namespace larklane::boot

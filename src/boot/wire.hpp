@@ -1,0 +1,105 @@
+#pragma once
+// What travels between a process and whoever has the cards. Both prove that they know the job's
+// secret, then records follow. All hosts of a job have one byte order: another is noticed by the
+// magic.
+//
+//   who serves   Challenge  ->
+//                           <-  Hello     a process
+//   who serves   Welcome    ->
+//                           <-> records
+//
+// That keeps out who can reach the port and is not of the job: other jobs, other users, port
+// scanners; and a process does not take a stranger at the same port for its job's. Records are
+// neither encrypted nor signed.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/siphash.hpp"
+#include "boot/board.hpp"
+
+namespace larklane::boot {
+
+inline constexpr std::uint32_t kMagic = 0x4c4c4231;
+inline constexpr std::uint32_t kVersion = 1;
+
+using Nonce = std::array<std::uint64_t, 2>;
+
+/// Every version starts with magic and version.
+struct Challenge {
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  Nonce nonce{};
+};
+static_assert(sizeof(Challenge) == 24);
+
+/// Every version starts with magic and version.
+struct Hello {
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+  Nonce nonce{};
+  std::uint64_t proof = 0;
+};
+static_assert(sizeof(Hello) == 40);
+
+enum class Verdict : std::uint32_t { welcome, other_size, rank_taken };
+
+struct Welcome {
+  std::uint32_t magic = kMagic;
+  Verdict verdict = Verdict::welcome;
+  std::uint64_t proof = 0;
+};
+static_assert(sizeof(Welcome) == 16);
+
+/// As `job` in the environment says.
+Secret secret_of(const std::string& job);
+/// The hello's. @param hello  its own `proof` does not count
+std::uint64_t proof_of(const Secret& secret, const Challenge& challenge, const Hello& hello);
+/// The welcome's. @param hello  that it answers
+std::uint64_t answer_to(const Secret& secret, const Challenge& challenge, const Hello& hello,
+                        Verdict verdict);
+Nonce fresh_nonce();
+
+enum class Kind : std::uint32_t {
+  publish,  ///< bytes: the card of the process
+  ask,      ///< for the card of `rank`
+  card,     ///< the answer: of `rank`
+  gone,     ///< the answer to `ask` and `fence`: `rank` has ended before
+  fence,    ///< the process is at it
+  passed,   ///< all are
+  who,      ///< is not at the fence?
+  absent,   ///< the answer, for people
+  kCount,
+};
+
+struct Record {
+  Kind kind = Kind::publish;
+  std::uint32_t rank = 0;
+  std::vector<std::byte> bytes;
+};
+
+std::string packed(Kind kind, std::uint32_t rank, std::span<const std::byte> bytes = {});
+
+/// Records out of a stream. Thread safety: single-owner.
+// Invariant: keeps less than two records and what one add() has brought.
+class RecordStream {
+ public:
+  void add(std::span<const std::byte> bytes);
+  /// The next one; nothing: not all of it has come, or is_broken().
+  std::optional<Record> take();
+  /// What came is no record; nor is what follows.
+  bool is_broken() const noexcept { return is_broken_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  bool is_broken_ = false;
+};
+
+}  // namespace larklane::boot
