@@ -43,8 +43,8 @@ LAYERS = {
 CLIENTS = {
     # base: the option table and the names of errors, until include/larklane has them in C++; model: pure functions, which no program
     # of a user's calls; sim: runs on a simulated network only; net: `larklane info` opens each provider;
-    # mpi: on which host a rank is, as its launcher says: no MPI call
-    "tools": {"base", "model", "mpi", "net", "sim", "vci"},
+    # mpi: on which host a rank is, as its launcher says: no MPI call; boot: `larklane launch` serves cards
+    "tools": {"base", "boot", "model", "mpi", "net", "sim", "vci"},
     "bench": set(),
     "python": set(),
     "examples": set(),
@@ -54,7 +54,7 @@ CLIENTS = {
 
 # Headers of others: where they may be included. An entry that ends in / is a folder.
 FOREIGN_HEADERS = {
-    r"mpi\.h": ("src/mpi/", "bench/", "examples/", "demo/", "include/larklane/mpi_partitioned.h")
+    r"mpi\.h": ("src/mpi/", "bench/", "examples/", "demo/", "include/larklane/mpi_partitioned.h", "include/larklane/boot_mpi.hpp")
     + tuple(f"tests/{kind}/" for kind in ("conformance", "mp", "fault", "hosts", "rdma", "consume", "unit/mpi")),
     r"infiniband/.*": ("src/net/verbs/", "tests/rdma/", "tests/unit/net_verbs/"),
     r"rdma/.*": ("src/net/ofi/", "src/net/verbs/", "tests/rdma/"),

@@ -12,6 +12,7 @@
 #include "base/mpi_choices.h"
 #include "bench.hpp"
 #include "info.hpp"
+#include "launch.hpp"
 #include "model.hpp"
 #include "noise.hpp"
 #include "profile.hpp"
@@ -31,6 +32,19 @@ Examples:
   mpirun -n 4 larklane run --mpi native ./app     the same command without Larklane's engine
 
 Scripts and wrappers work: what they start inherits Larklane. Exit status: the program's; 2 if it was not started.)";
+
+constexpr const char* kLaunchExamples = R"(
+For native programs, which use Larklane without an MPI. MPI programs have a launcher: mpirun -n 4 larklane run ./app
+
+Examples:
+  larklane launch -n 4 ./app input.dat            four processes on this host that know each other
+  larklane launch -n 2 --tag-output ./app         [0] and [1] before each line of output
+  larklane launch -n 8 --timeout 60 ./test
+
+Standard input is rank 0's. Lines of output stay whole. When a process fails, the others get SIGTERM, and SIGKILL after 2 s; so it is
+after --timeout. SIGINT, SIGTERM and SIGHUP are passed on; a second one kills. What the processes have started ends with them.
+Exit status: 0 if all had it; that of the first one that failed (128 + its signal); 124 after --timeout; 126 or 127 if the program
+can't be started; 2 for wrong options.)";
 
 constexpr const char* kProfileExamples = R"(
 Examples:
@@ -137,6 +151,18 @@ CLI::Validator number_from(double low, double high) {
                                                                         : text + " is no number";
   };
   return CLI::Range(low, high) & CLI::Validator(refuse_nan, "");
+}
+
+void add_launch_options(CLI::App* command, larklane::tools::LaunchRequest* request) {
+  command->formatter(std::make_shared<RunFormatter>());
+  command->add_option("-n", request->count, "processes")
+      ->check(CLI::Range(1, larklane::tools::LaunchRequest::kCountMax))
+      ->capture_default_str();
+  command->add_option("--timeout", request->timeout_s, "seconds after which all are ended")
+      ->check(number_from(0.001, 1e6));
+  command->add_flag("--tag-output", request->tags_output, "the rank before each line of output");
+  command->prefix_command();
+  command->footer(kLaunchExamples);
 }
 
 void add_noise_options(CLI::App* command, larklane::tools::NoiseRequest* request) {
@@ -308,21 +334,26 @@ void add_info_options(CLI::App* command, larklane::tools::InfoRequest* request) 
 
 /// @param rest  what follows the command's own words and the first `--`, which is part of them only
 /// before the program
+/// @param program  null: the command starts none
 /// @return false after a message
 bool take_program(const CLI::App& command, char** rest, char** end,
-                  larklane::tools::RunRequest* request) {
-  request->command = command.remaining();
-  if (rest != end && request->command.empty()) ++rest;
-  request->command.insert(request->command.end(), rest, end);
+                  std::vector<std::string>* program) {
+  if (program == nullptr) {
+    if (rest != end) std::fprintf(stderr, "larklane: nothing can follow %s\n", *rest);
+    return rest == end;
+  }
+  *program = command.remaining();
+  if (rest != end && program->empty()) ++rest;
+  program->insert(program->end(), rest, end);
   const std::string& name = command.get_name();
-  if (request->command.empty()) {
+  if (program->empty()) {
     std::fprintf(stderr, "larklane %s: no program given\nTry: larklane %s --help\n", name.c_str(),
                  name.c_str());
     return false;
   }
-  if (request->command.front().starts_with("-")) {
+  if (program->front().starts_with("-")) {
     std::fprintf(stderr, "larklane %s: %s is not an option\nTry: larklane %s --help\n",
-                 name.c_str(), request->command.front().c_str(), name.c_str());
+                 name.c_str(), program->front().c_str(), name.c_str());
     return false;
   }
   return true;
@@ -338,12 +369,13 @@ std::optional<int> other_command(int argc, char** argv) {
   if (word == "tune") return tune(words);
   if (word == "report") return run_python("larklane.report", words);
   if (word.starts_with('-') || word == "run" || word == "profile" || word == "noise" ||
-      word == "model" || word == "simulate" || word == "info")
+      word == "model" || word == "simulate" || word == "info" || word == "launch")
     return std::nullopt;
-  std::fprintf(stderr,
-               "larklane: '%s' is no command of ours; there are run, profile, bench, noise, model, "
-               "simulate, tune, report and info. To start a program: larklane run PROGRAM\n",
-               argv[1]);
+  std::fprintf(
+      stderr,
+      "larklane: '%s' is no command of ours; there are run, launch, profile, bench, noise, "
+      "model, simulate, tune, report and info. To start a program: larklane run PROGRAM\n",
+      argv[1]);
   return kRefused;
 }
 
@@ -363,6 +395,11 @@ int main(int argc, char** argv) {
   add_run_options(run_command, &run_request);
   run_command->add_option("--spawned", run_request.spawned)->group("");  // by MPI_Comm_spawn
   run_command->footer(kRunExamples);
+
+  LaunchRequest launch_request;
+  CLI::App* launch_command =
+      app.add_subcommand("launch", "start processes of a native program on this host");
+  add_launch_options(launch_command, &launch_request);
 
   ProfileRequest profile_request;
   CLI::App* profile_command = app.add_subcommand(
@@ -401,19 +438,16 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kRefused;
   }
-  const bool starts_program = run_command->parsed() || profile_command->parsed();
-  if (!starts_program && own != argc) {
-    std::fprintf(stderr, "larklane: nothing can follow %s\n", argv[own]);
+  std::vector<std::string>* program = nullptr;
+  if (run_command->parsed()) program = &run_request.command;
+  if (profile_command->parsed()) program = &profile_request.run.command;
+  if (launch_command->parsed()) program = &launch_request.command;
+  if (!take_program(*app.get_subcommands().front(), argv + own, argv + argc, program))
     return kRefused;
-  }
   if (info_command->parsed()) return info(info_request);
   if (noise_command->parsed()) return noise(noise_request);
   if (model_command->parsed()) return model(model_request);
   if (simulate_command->parsed()) return simulate(simulate_request);
-  const bool profiles = profile_command->parsed();
-  if (!take_program(profiles ? *profile_command : *run_command, argv + own, argv + argc,
-                    profiles ? &profile_request.run : &run_request)) {
-    return kRefused;
-  }
-  return profiles ? profile(profile_request) : run(run_request);
+  if (launch_command->parsed()) return launch(launch_request);
+  return profile_command->parsed() ? profile(profile_request) : run(run_request);
 }

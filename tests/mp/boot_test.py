@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""Native programs, and `larklane launch`: processes that find each other, and those that fail to.
+
+  boot_test.py --build DIR CASE [MPI]     one case
+  boot_test.py --list                     `CASE` or `CASE MPI` of every case, one a line
+
+Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
+"""
+
+import os
+import pathlib
+import pty
+import re
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import launch
+import stub_test
+from stub_test import REFUSED, Skip, expect, system
+
+GRACE_S = 2  # between SIGTERM and SIGKILL: tools/launch.cpp
+CLEAN = {name: None for name in ("RANK", "SIZE", "ROOT", "BOARD", "JOB", "BOOT_WAIT_NS")}
+
+
+class Bench:
+    """A build folder, a scratch folder and perhaps an MPI."""
+
+    def __init__(self, build, scratch, mpi):
+        self.mpi = launch.MPIS.get(mpi)
+        if self.mpi and not self.mpi.installed():
+            raise Skip(f"{self.mpi.title} is not installed")
+        self.command = build / "bin/larklane"
+        self.native = build / "tests/mp/boot/native"
+        self.scratch = scratch
+
+    def launched(self, count, *command, status=0, options=(), env=None):
+        return system(self.command, "launch", "-n", count, *options, *command, status=status, env=env)
+
+    def ranks(self, size, start, *words):
+        """Processes started by hand: outputs and exit statuses. `start(rank)` gives the variables of one."""
+        processes = [subprocess.Popen([self.native, *map(str, words)], env=variables(size=size, rank=rank, **start(rank)), text=True, stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in range(size)]
+        return [(process.communicate(timeout=60)[0], process.returncode) for process in processes]
+
+
+def variables(**ours):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("LARKLANE_")}
+    return {**clean, **{f"LARKLANE_{name.upper()}": str(value) for name, value in ours.items()}}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def expect_all(output, count):
+    ranks = sorted(map(int, re.findall(rf"^rank (\d+) of {count} ok$", output, re.M)))
+    expect(ranks == list(range(count)), f"not all of {count}", output)
+
+
+def is_alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def expect_ended(pids, output=""):
+    """All are gone, or go soon."""
+    deadline = time.monotonic() + 20
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
+        select.select([], [], [], 0.01)
+    expect(not any(map(is_alive, pids)), f"left behind: {[pid for pid in pids if is_alive(pid)]}", output)
+
+
+def start(bench, count, *command, **options):
+    """A launch that is under way, in a process group of its own."""
+    return subprocess.Popen([str(word) for word in (bench.command, "launch", "-n", count, *command)], text=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, start_new_session=True, env=variables(), **options)
+
+
+def pids_of(process, count):
+    return [int(re.fullmatch(r"pid (\d+)\n", process.stdout.readline())[1]) for _ in range(count)]
+
+
+def alone(bench):
+    output = system(bench.native, env={f"LARKLANE_{name}": None for name in CLEAN})
+    expect_all(output, 1)
+
+
+def meets(bench):
+    """1, 2, 8 and 64 processes."""
+    for count in (1, 2, 8, 64):
+        expect_all(bench.launched(count, bench.native), count)
+
+
+def by_hand(bench):
+    """Without the launcher rank 0 serves; or a folder does."""
+    for start_of in (lambda port: {"root": f"127.0.0.1:{port}"}, lambda port: {"root": f"localhost:{port}"}, lambda _: {"board": bench.scratch}):
+        way = {**start_of(free_port()), "job": secrets.token_hex(8)}
+        outcomes = bench.ranks(8, lambda _, way=way: way)
+        expect(all(status == 0 for _, status in outcomes), f"by hand, {way}", str(outcomes))
+        expect_all("".join(output for output, _ in outcomes), 8)
+
+
+def two_jobs(bench):
+    """Two launches at once, and two jobs in one folder: nobody sees the other's cards."""
+    launches = [start(bench, 8, bench.native, word) for word in ("this", "that")]
+    for process in launches:
+        output, errors = process.communicate(timeout=60)
+        expect(process.returncode == 0 and not errors, "two jobs", output + errors)
+        expect_all(output, 8)
+    jobs = {word: secrets.token_hex(8) for word in ("this", "that")}
+    processes = [subprocess.Popen([bench.native, word], env=variables(size=2, rank=rank, board=bench.scratch, job=job))
+                 for word, job in jobs.items() for rank in range(2)]
+    expect([process.wait(timeout=60) for process in processes] == [0] * 4, "two jobs in one folder")
+
+
+def early_death(bench):
+    """Who dies before it has published is named at once; so is who never comes, in time."""
+    output = bench.launched(4, "sh", "-c", f"trap '' TERM; {bench.native} early 2 7", status=3)
+    expect("rank 2 has ended before it published its card" in output, "not named", output)
+    for way in ({"root": f"127.0.0.1:{free_port()}", "job": "a"}, {"board": bench.scratch, "job": "b"}):
+        outcomes = bench.ranks(3, lambda _, way=way: {**way, "boot_wait_ns": "500ms" if "board" in way else "60s"}, "early", 2, 7)
+        expect([status for _, status in outcomes] == [3, 3, 7], f"early death, {way}", str(outcomes))
+        expect("rank 2 has" in outcomes[1][0] or "rank 0 or the launcher" in outcomes[1][0], "rank 2 is not named", str(outcomes))
+    outcome = subprocess.run([bench.native], env=variables(rank=0, size=2, root=f"127.0.0.1:{free_port()}", job="c", boot_wait_ns="200ms"), text=True,
+                             capture_output=True, timeout=60, check=False)
+    expect(outcome.returncode == 3 and "rank 1 has not published its card within 200 ms" in outcome.stderr, "rank 1 never came", outcome.stderr)
+
+
+def wrong_variables(bench):
+    whole = {"rank": 1, "size": 2, "root": "127.0.0.1:1", "job": "j"}
+    for change, parts in (({"rank": "x"}, ('LARKLANE_RANK is "x"', "accepted: 0..1048575")),
+                          ({"rank": 2}, ('LARKLANE_RANK is "2"', "accepted: 0..1")),
+                          ({"size": 0}, ('LARKLANE_SIZE is "0"', "accepted: 1..1048576")),
+                          ({"size": "-1"}, ('LARKLANE_SIZE is "-1"', "accepted: 1..1048576")),
+                          ({"root": "nowhere"}, ('LARKLANE_ROOT is "nowhere"', "accepted: HOST:PORT")),
+                          ({"job": ""}, ("LARKLANE_JOB is not set", "accepted: up to 64 characters")),
+                          ({"boot_wait_ns": "soon"}, ('LARKLANE_BOOT_WAIT_NS is "soon"', "accepted: 10ms..3600s"))):
+        outcome = subprocess.run([bench.native], env=variables(**{**whole, **change}), text=True, capture_output=True, timeout=60, check=False)
+        expect(outcome.returncode == 3, f"{change}: status {outcome.returncode}", outcome.stderr)
+        for part in parts:
+            expect(part in outcome.stderr, f"{change}: no '{part}'", outcome.stderr)
+
+
+def statuses(bench):
+    """The first failure is the launch's; the others end, be it by SIGKILL."""
+    rank = "$LARKLANE_RANK"
+    output = bench.launched(3, "sh", "-c", f"[ {rank} = 1 ] && exit 5; exec sleep 300", status=5)
+    expect("rank 1 ended with status 5; the others are ended" in output, "not named", output)
+    output = bench.launched(3, "sh", "-c", f"[ {rank} = 2 ] && kill -SEGV $$; exec sleep 300", status=128 + signal.SIGSEGV)
+    expect("rank 2 was ended by signal 11 (Segmentation fault)" in output, "not named", output)
+    begin = time.monotonic()
+    bench.launched(2, "sh", "-c", f"[ {rank} = 1 ] && exit 5; trap '' TERM; while :; do sleep 300; done", status=5)
+    expect(time.monotonic() - begin >= GRACE_S, "no time to end")
+    output = bench.launched(2, "sleep", 300, status=124, options=("--timeout", 0.2))
+    expect("not ended after 0.2 s: ranks 0-1" in output, "not named", output)
+    expect(bench.launched(2, "true") == "", "a message without need")
+
+
+def misuse(bench):
+    for words, status, parts in ((("-n", 0, "true"), REFUSED, ("-n", "1 to 1024")), (("-n", 1025, "true"), REFUSED, ("-n", "1 to 1024")),
+                                 (("-n", "x", "true"), REFUSED, ("-n",)), (("-n", 2), REFUSED, ("no program given",)),
+                                 (("--timeout", 0, "true"), REFUSED, ("--timeout",)), (("--nonsense", "true"), REFUSED, ("--nonsense",)),
+                                 (("-n", 2, bench.scratch / "nothing"), 127, ("nothing: No such file",)),
+                                 (("-n", 2, "no-such-program"), 127, ("no-such-program: No such file",)),
+                                 (("-n", 2, bench.scratch), 126, ("Permission denied",))):
+        output = system(bench.command, "launch", *words, status=status)
+        for part in parts:
+            expect(part in output, f"{words}: no '{part}'", output)
+    output = system("sh", "-c", f"ulimit -n 64; exec {bench.command} launch -n 64 true", status=REFUSED)
+    expect("needs 208 file descriptors, but ulimit -n is 64" in output, "too many", output)
+
+
+def output(bench):
+    """Lines stay whole and are tagged; input is rank 0's."""
+    script = bench.scratch / "lines.sh"
+    script.write_text("i=0; while [ $i -lt 200 ]; do printf '%s' $LARKLANE_RANK; printf '%s\\n' -$i; i=$((i+1)); done; echo error >&2; printf end", encoding="utf-8")
+    plain = bench.launched(4, "sh", script)
+    lines = re.findall(r"^(\d)-(\d+)$", plain, re.M)
+    expect(len(lines) == 800, "lines are broken", plain)
+    for rank in "0123":
+        expect([int(number) for of, number in lines if of == rank] == list(range(200)), f"lines of rank {rank}", plain)
+    tagged = bench.launched(2, "sh", script, options=("--tag-output",))
+    for rank in "01":
+        for text in (f"{rank}-199", "error", "end"):
+            expect(re.search(rf"^\[{rank}\] {text}$", tagged, re.M), f"no '[{rank}] {text}'", tagged)
+    expect(bench.launched(1, "printf", "abc") == "abc", "one process's output is not its own")
+    process = start(bench, 2, "--tag-output", "cat", stdin=subprocess.PIPE)
+    expect(process.communicate("to rank 0\n", timeout=60)[0] == "[0] to rank 0\n", "input")
+    long = bench.launched(2, sys.executable, "-c", "print('x' * 300000)")
+    expect(long.count("x") == 600000, "a long line is lost")
+
+
+def terminal(bench):
+    """From a terminal input goes to rank 0 as it is typed."""
+    ours, theirs = pty.openpty()
+    process = start(bench, 2, "--tag-output", "cat", stdin=theirs)
+    os.close(theirs)
+    os.write(ours, b"typed\n")
+    expect(process.stdout.readline() == "[0] typed\n", "not passed on")
+    os.write(ours, b"\x04")
+    expect(process.wait(timeout=60) == 0, "its end is not passed on")
+    os.close(ours)
+
+
+def signals(bench):
+    """SIGINT and SIGTERM reach every process; one that stays is killed by the second."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        process = start(bench, 3, bench.native, "wait")
+        pids = pids_of(process, 3)
+        process.send_signal(number)
+        expect(process.wait(timeout=60) == 128 + number, f"status {process.returncode} after {number}", process.stderr.read())
+        expect_ended(pids)
+    process = start(bench, 2, "sh", "-c", "trap 'echo kept' INT; echo pid $$; while :; do sleep 0.05; done")
+    pids = pids_of(process, 2)
+    process.send_signal(signal.SIGINT)
+    expect([process.stdout.readline() for _ in range(2)] == ["kept\n"] * 2, "not passed on")
+    process.send_signal(signal.SIGINT)
+    expect(process.wait(timeout=60) == 128 + signal.SIGKILL, f"status {process.returncode}", process.stderr.read())
+    expect_ended(pids)
+
+
+def orphans(bench):
+    """Nothing outlives the launcher, however it ends, nor does what the processes have left behind."""
+    left = "sleep 300 & echo pid $!; "
+    for number, script in ((signal.SIGKILL, left + "wait"), (None, left + "exit 0"), (None, left + "exit 4")):
+        process = start(bench, 2, "sh", "-c", script)
+        pids = pids_of(process, 2 if number else 1)
+        if number:
+            process.send_signal(number)
+        process.wait(timeout=60)
+        expect_ended(pids, process.stderr.read())
+    process = start(bench, 2, "yes")
+    expect(process.stdout.readline() == "y\n", "no output")
+    process.stdout.close()
+    expect(process.wait(timeout=60) == 128 + signal.SIGPIPE, f"status {process.returncode}: nobody reads", process.stderr.read())
+
+
+def over_mpi(bench):
+    """A communicator says who the processes are: larklane/boot_mpi.hpp."""
+    outcome = launch.launch(bench.mpi, 4, [str(bench.native.parent / bench.mpi.name / "native_mpi")], 60, {})
+    expect(outcome.status == 0, f"status {outcome.status}", outcome.output)
+    expect_all(outcome.output, 4)
+
+
+def cases():
+    return [(over_mpi, name) for name in launch.MPIS] + [(case, None) for case in (alone, meets, by_hand, two_jobs, early_death, wrong_variables, statuses, misuse, output, terminal, signals, orphans)]
+
+
+if __name__ == "__main__":
+    sys.exit(stub_test.main(cases, Bench, __doc__))
