@@ -35,7 +35,7 @@ LAYERS = {
     "part": {"base", "control", "net", "model", "vci"},
     "msg": {"base", "control", "net", "model", "vci"},
     "sim": {"base", "control", "net", "model", "vci", "part"},
-    "mpi": {"base", "control", "net", "model", "vci", "part", "profile"},
+    "mpi": {"base", "boot", "control", "net", "model", "vci", "part", "profile"},
     "capi": {"base", "control", "net", "model", "vci", "part", "msg"},
     "parcel": set(),
 }

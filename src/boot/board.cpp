@@ -31,6 +31,8 @@ Result<std::unique_ptr<Board>> Board::open(const Config& config, std::string* pr
       return open_served_board(*member, problem);
     case Member::Way::folder:
       return open_file_board(*member, problem);
+    case Member::Way::pmix:
+      return open_pmix_board(*member, problem);
   }
   return std::unique_ptr<Board>(std::make_unique<AloneBoard>());
 }

@@ -28,8 +28,9 @@ inline constexpr std::size_t kCardBytesMax = 4096;
 //    that is not one peer's, all calls fail with the same.
 class Board {
  public:
-  /// As the environment says (options `rank`, `size`, `root`, `board`, `job`): a process that is
-  /// told nothing is alone. One board in the life of a process: the others know it once.
+  /// As the environment says (options `rank`, `size`, `root`, `board`, `job`), or PMIx: a
+  /// process that is told nothing is alone. One board in the life of a process: the others know it
+  /// once.
   /// @errors kBadOption; kUnreachable with ETIMEDOUT: nobody has answered; kSystem; kProtocol: its
   /// rank or the size does not fit those of others
   static Result<std::unique_ptr<Board>> open(const Config& config, std::string* problem);

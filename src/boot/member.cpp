@@ -55,7 +55,10 @@ std::optional<Member> Member::of(const Config& config, std::string* problem) {
   Member member;
   member.wait_ns = config.boot_wait_ns;
   const bool has_rank = config.is_given("rank"), has_size = config.is_given("size");
-  if (!has_rank && !has_size && config.root.empty() && config.board.empty()) return member;
+  if (!has_rank && !has_size && config.root.empty() && config.board.empty()) {
+    if (!environment("PMIX_NAMESPACE").empty()) member.way = Way::pmix;
+    return member;
+  }
 
   if (!has_size)
     return refuse("LARKLANE_SIZE", "not set", "the number of processes, the same for all", problem);

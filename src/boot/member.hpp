@@ -12,8 +12,8 @@ namespace larklane::boot {
 inline constexpr std::size_t kJobBytesMax = 64;
 
 struct Member {
-  enum class Way : std::uint8_t { alone, served, folder };
-  Way way = Way::alone;
+  enum class Way : std::uint8_t { alone, served, folder, pmix };
+  Way way = Way::alone;  ///< pmix: it knows what follows
   int rank = 0;
   int size = 1;
   std::string job;         ///< the same for all processes of the job; a secret

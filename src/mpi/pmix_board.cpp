@@ -1,7 +1,6 @@
 // PMIx (Open MPI, Slurm). It can't be initialised before the MPI does it (Open MPI does not find
 // its own rank then), so what this process has to say is put in between: the stub stands before
-// PMIx_Commit. The types are those of the PMIx standard, whose library fixes their layout
-// (libpmix.so.2).
+// PMIx_Commit.
 
 #include <dlfcn.h>
 
@@ -10,40 +9,19 @@
 #include <mutex>
 
 #include "base/config.hpp"
+#include "boot/pmix.hpp"
 #include "mpi/launcher_board.hpp"
 
 namespace larklane::mpi {
 namespace {
 
-struct Proc {
-  char nspace[256];
-  std::uint32_t rank;
-};
-struct Value {
-  std::uint16_t type;
-  union {
-    const char* string;
-    int integer;
-    char space[64];  // more than any version's
-  } data;
-};
-struct Info {
-  char key[512];
-  std::uint32_t flags;
-  Value value;
-};
-constexpr std::uint16_t kString = 3, kInteger = 6;
-constexpr std::uint8_t kGlobal = 3;
-constexpr char kKey[] = "larklane";
+namespace pmix = boot::pmix;
 
-using Done = void (*)(int status, Value* value, void* of);
-using Put = int (*)(std::uint8_t scope, const char* key, Value* value);
-using Get = int (*)(const Proc* proc, const char* key, const Info* infos, std::size_t count,
-                    Done done, void* of);
+constexpr char kKey[] = "larklane";
 
 template <class Function>
 Function find(const char* name) {
-  void* const library = ::dlopen("libpmix.so.2", RTLD_NOLOAD | RTLD_LAZY);
+  void* const library = ::dlopen(pmix::kLibrary, RTLD_NOLOAD | RTLD_LAZY);
   return library == nullptr ? nullptr : reinterpret_cast<Function>(::dlsym(library, name));
 }
 
@@ -70,15 +48,16 @@ struct Answers {
 struct Question {
   std::shared_ptr<Answers> answers;
   std::size_t rank;
-  Proc proc;
-  Info timeout;
+  pmix::Proc proc;
+  pmix::Info timeout;
 };
 
-void answered(int status, Value* value, void* of) {
+void answered(int status, pmix::Value* value, void* of) {
   const std::unique_ptr<Question> question(static_cast<Question*>(of));
   Answers& answers = *question->answers;
   const std::scoped_lock lock(answers.mutex);
-  if (status == 0 && value != nullptr && value->type == kString && value->data.string != nullptr)
+  if (status == 0 && value != nullptr && value->type == pmix::kString &&
+      value->data.string != nullptr)
     answers.texts[question->rank] = value->data.string;
   --answers.missing;
   answers.all_there.notify_all();
@@ -94,7 +73,7 @@ class PmixBoard final : public LauncherBoard {
   }
 
   std::vector<std::string> get_all(int ranks, std::uint64_t wait_ns) override {
-    const auto get = find<Get>("PMIx_Get_nb");
+    const auto get = find<pmix::GetLater>("PMIx_Get_nb");
     Pending& pending = Pending::get();
     const std::scoped_lock pending_lock(pending.mutex);
     const auto count = static_cast<std::size_t>(ranks);
@@ -113,12 +92,13 @@ class PmixBoard final : public LauncherBoard {
   }
 
  private:
-  void ask(Get get, const std::shared_ptr<Answers>& answers, std::size_t rank, int seconds) {
+  void ask(pmix::GetLater get, const std::shared_ptr<Answers>& answers, std::size_t rank,
+           int seconds) {
     auto question = std::make_unique<Question>(Question{answers, rank, {}, {}});
     nspace_.copy(question->proc.nspace, sizeof question->proc.nspace - 1);
     question->proc.rank = static_cast<std::uint32_t>(rank);
-    std::strcpy(question->timeout.key, "pmix.timeout");
-    question->timeout.value.type = kInteger;
+    std::strcpy(question->timeout.key, pmix::kTimeoutKey);
+    question->timeout.value.type = pmix::kInteger;
     question->timeout.value.data.integer = seconds;
     Question* const asked = question.release();
     if (get(&asked->proc, kKey, &asked->timeout, 1, answered, asked) != 0)
@@ -133,12 +113,12 @@ class PmixBoard final : public LauncherBoard {
 void put_before_commit() {
   Pending& pending = Pending::get();
   const std::scoped_lock lock(pending.mutex);
-  const auto put = find<Put>("PMIx_Put");
+  const auto put = find<pmix::Put>("PMIx_Put");
   if (pending.text.empty() || pending.is_put || put == nullptr) return;
-  Value value{};
-  value.type = kString;
+  pmix::Value value{};
+  value.type = pmix::kString;
   value.data.string = pending.text.c_str();
-  pending.is_put = put(kGlobal, kKey, &value) == 0;
+  pending.is_put = put(pmix::kGlobal, kKey, &value) == 0;
 }
 
 std::unique_ptr<LauncherBoard> open_pmix_board() { return std::make_unique<PmixBoard>(); }

@@ -252,8 +252,18 @@ def over_mpi(bench):
     expect_all(outcome.output, 4)
 
 
+def by_pmix(bench):
+    """A launcher that speaks PMIx says who the processes are, without an MPI."""
+    outcome = launch.launch(bench.mpi, 4, [str(bench.native)], 60, {})
+    expect(outcome.status == 0, f"status {outcome.status}", outcome.output)
+    expect_all(outcome.output, 4)
+    outcome = launch.launch(bench.mpi, 3, [str(bench.native), "late", "2"], 60, {"LARKLANE_BOOT_WAIT_NS": "1s"})
+    expect("rank 2 has not published its card within 1 s" in outcome.output, "rank 2 is not named", outcome.output)
+    expect(re.search("came to the fence within 1 s|has ended before the fence", outcome.output), "no end of a fence", outcome.output)
+
+
 def cases():
-    return [(over_mpi, name) for name in launch.MPIS] + [(case, None) for case in (alone, meets, by_hand, two_jobs, early_death, wrong_variables, statuses, misuse, output, terminal, signals, orphans)]
+    return [(over_mpi, name) for name in launch.MPIS] + [(by_pmix, "openmpi5"), (by_pmix, "openmpi4")] + [(case, None) for case in (alone, meets, by_hand, two_jobs, early_death, wrong_variables, statuses, misuse, output, terminal, signals, orphans)]
 
 
 if __name__ == "__main__":

@@ -21,13 +21,32 @@ namespace {
 
 using larklane::boot::Board;
 using larklane::boot::fail;
+using larklane::boot::kWrong;
 
 int lose(Board& board, int dying, int status) {
   if (board.rank() == dying) ::_exit(status);
   std::string problem;
   if (!board.publish({}, &problem).ok()) return fail(problem);
   if (!board.card_of(dying, &problem)) return fail(problem);
-  return larklane::boot::kWrong;
+  return kWrong;
+}
+
+/// Rank 0 asks for the card of `late`, others fence: neither has an answer in time.
+int give_up(Board& board, int late) {
+  std::string problem;
+  if (board.rank() == late) return board.fence(&problem).ok() ? kWrong : 0;
+  if (!board.publish({}, &problem).ok()) return fail(problem);
+  if (board.rank() == 0) {
+    if (board.card_of(late, &problem).error().code() != larklane::Errc::kUnreachable)
+      return fail(problem);
+    std::printf("native: %s\n", problem.c_str());
+    return 0;
+  }
+  const auto code = board.fence(&problem).code();  // rank 0 may have ended meanwhile
+  if (code != larklane::Errc::kUnreachable && code != larklane::Errc::kPeerDown)
+    return fail(problem);
+  std::printf("native: %s\n", problem.c_str());
+  return 0;
 }
 
 }  // namespace
@@ -43,6 +62,7 @@ int main(int argc, char** argv) {
   if (!board) return fail(problem);
   if (words.size() == 3 && words[0] == "early")
     return lose(**board, std::atoi(words[1].c_str()), std::atoi(words[2].c_str()));
+  if (words.size() == 2 && words[0] == "late") return give_up(**board, std::atoi(words[1].c_str()));
   if (!words.empty() && words[0] == "wait") {
     std::printf("pid %d\n", ::getpid());
     std::fflush(stdout);
