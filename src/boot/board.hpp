@@ -31,8 +31,8 @@ class Board {
   /// As the environment says (options `rank`, `size`, `root`, `board`, `job`), or PMIx: a
   /// process that is told nothing is alone. One board in the life of a process: the others know it
   /// once.
-  /// @errors kBadOption; kUnreachable with ETIMEDOUT: nobody has answered; kSystem; kProtocol: its
-  /// rank or the size does not fit those of others
+  /// @errors kBadOption; kUnreachable with ETIMEDOUT: nobody has answered; kSystem; kNoThread;
+  /// kProtocol: its rank or the size does not fit those of others
   static Result<std::unique_ptr<Board>> open(const Config& config, std::string* problem);
   /// As the program says. @errors kInvalidArgument
   static Result<std::unique_ptr<Board>> open(Peers peers, std::string* problem);

@@ -43,9 +43,9 @@ static_assert(sizeof(FileHeader) == 32);
 
 std::uint64_t proof_of(const Secret& secret, FileHeader header, std::span<const std::byte> card) {
   header.proof = 0;
-  std::vector<std::byte> text(sizeof header);
+  std::vector<std::byte> text(sizeof header + card.size());
   std::memcpy(text.data(), &header, sizeof header);
-  text.insert(text.end(), card.begin(), card.end());
+  std::ranges::copy(card, text.begin() + sizeof header);
   return siphash(secret, text);
 }
 

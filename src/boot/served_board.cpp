@@ -1,6 +1,7 @@
 // Cards over TCP. Somebody listens at `root`: `larklane launch`, or rank 0, if nobody does yet.
 
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -8,7 +9,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -32,39 +32,44 @@ constexpr std::uint64_t kAnswerNs = 2'000 * kNsPerMs;
 /// Serves in a thread of its own while it lives. Thread safety: single-owner.
 class Serving {
  public:
-  /// Null: the system refuses.
-  static std::unique_ptr<Serving> begin(std::unique_ptr<CardServer> server) {
+  /// @errors kNoThread, kSystem
+  static Result<std::unique_ptr<Serving>> begin(std::unique_ptr<CardServer> server) {
     UniqueFd stop(::eventfd(0, EFD_CLOEXEC));
-    if (!stop) return nullptr;
-    return std::unique_ptr<Serving>(new Serving(std::move(server), std::move(stop)));
-  }
-  ~Serving() {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof one);
-    thread_.join();
-  }
-
- private:
-  Serving(std::unique_ptr<CardServer> server, UniqueFd stop)
-      : server_(std::move(server)), stop_(std::move(stop)) {
+    if (!stop) return Status(Errc::kSystem, errno);
+    std::unique_ptr<Serving> serving(new Serving(std::move(server), std::move(stop)));
     sigset_t all, before;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread inherits it
-    thread_ = std::thread([this] { run(); });
+    const int error = ::pthread_create(&serving->thread_, nullptr, run, serving.get());
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    serving->is_running_ = error == 0;
+    if (error != 0) return Status(Errc::kNoThread, error);
+    return serving;
   }
-  void run() {
+  ~Serving() {
+    if (!is_running_) return;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof one);
+    ::pthread_join(thread_, nullptr);
+  }
+
+ private:
+  Serving(std::unique_ptr<CardServer> server, UniqueFd stop) noexcept
+      : server_(std::move(server)), stop_(std::move(stop)) {}
+  static void* run(void* of) {
+    const Serving& serving = *static_cast<const Serving*>(of);
     for (;;) {
-      pollfd polled[] = {{stop_.get(), POLLIN, 0}, {server_->wait_fd(), POLLIN, 0}};
-      ::poll(polled, 2, server_->wait_ms());
-      if (polled[0].revents != 0) return;
-      server_->serve();
+      pollfd polled[] = {{serving.stop_.get(), POLLIN, 0}, {serving.server_->wait_fd(), POLLIN, 0}};
+      ::poll(polled, 2, serving.server_->wait_ms());
+      if (polled[0].revents != 0) return nullptr;
+      serving.server_->serve();
     }
   }
 
   const std::unique_ptr<CardServer> server_;
   const UniqueFd stop_;
-  std::thread thread_;
+  pthread_t thread_{};
+  bool is_running_ = false;
 };
 
 bool send_all(int socket, std::string_view bytes, std::uint64_t deadline_ns) {
@@ -263,9 +268,7 @@ Result<std::unique_ptr<Serving>> serve_if_free(const std::vector<SocketName>& na
   }
   auto server = CardServer::create(std::move(listener).value(), member.job, member.size);
   if (!server) return server.error();
-  auto serving = Serving::begin(std::move(server).value());
-  if (!serving) return Status(Errc::kSystem, errno);
-  return serving;
+  return Serving::begin(std::move(server).value());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 
 #include "base/clock.hpp"
@@ -290,6 +291,51 @@ TEST_F(OpenTest, AStrangerAtThePortIsNamed) {
   stranger.join();
 }
 
+TEST_F(OpenTest, WhoDoesNotKnowTheJobIsNotBelieved) {
+  auto listener = listen_at({loopback(0)});
+  const std::string root = "127.0.0.1:" + std::to_string(port_of(listener->get()));
+  std::thread impostor([&] {
+    pollfd polled{listener->get(), POLLIN, 0};
+    ::poll(&polled, 1, 20'000);
+    const UniqueFd fd(::accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const Challenge challenge;
+    ::send(fd.get(), &challenge, sizeof challenge, MSG_NOSIGNAL);
+    Hello hello;
+    ::recv(fd.get(), &hello, sizeof hello, MSG_WAITALL);
+    Welcome welcome;
+    welcome.proof = hello.proof;  // the only one that it has seen
+    ::send(fd.get(), &welcome, sizeof welcome, MSG_NOSIGNAL);
+    listener->reset();
+  });
+  expect_refused(
+      {{"root", root}, {"rank", "1"}, {"size", "2"}, {"job", "j"}, {"boot_wait_ns", "10ms"}},
+      {root, "another job"}, Errc::kUnreachable);
+  impostor.join();
+}
+
+TEST_F(OpenTest, ALateAnswerIsNotTakenForAnother) {
+  const ServerThread server(3);
+  std::string problem;
+  auto board = Board::open(config_of({{"root", server.root()},
+                                      {"rank", "0"},
+                                      {"size", "3"},
+                                      {"job", kJob},
+                                      {"boot_wait_ns", "100ms"}}),
+                           &problem);
+  ASSERT_TRUE(board) << problem;
+  ASSERT_TRUE((*board)->publish(bytes_of("zero"), &problem).ok());
+  RawProcess one(server.port()), two(server.port());
+  ASSERT_TRUE(one.introduce(1, 3) && two.introduce(2, 3));
+  EXPECT_EQ((*board)->card_of(1, &problem).error(), Status(Errc::kUnreachable, ETIMEDOUT));
+  for (const auto& [process, card] : {std::pair{&one, "one"}, {&two, "two"}}) {
+    process->send(packed(Kind::publish, 0, bytes_of(card)));
+    process->send(packed(Kind::who, 0));  // answered when the card has been passed on
+    ASSERT_TRUE(process->next());
+  }
+  EXPECT_EQ(text_of((*board)->card_of(2, &problem).value()), "two");
+  EXPECT_EQ(text_of((*board)->card_of(1, &problem).value()), "one");
+}
+
 TEST_F(OpenTest, TwoOfOneRankAndOtherSizesAreRefusedAtOnce) {
   const ServerThread server(2);
   const Settings settings{{"root", server.root()}, {"rank", "1"}, {"size", "2"}, {"job", kJob}};
@@ -370,6 +416,13 @@ TEST_F(FolderTest, DamagedCardsAreNamed) {
   board(settings(1, "job"));
   const auto path = job_folder() / "card.1";
   const auto size = std::filesystem::file_size(path);
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(size) - 1);
+    file.put('x');
+  }
+  const auto reader = board(settings(90, "job", "100"));
+  EXPECT_EQ(reader->card_of(1, &problem_).error().code(), Errc::kProtocol);
   for (const auto bytes : {size - 1, std::uintmax_t{31}, std::uintmax_t{0}}) {
     std::filesystem::resize_file(path, bytes);
     const auto again = board(settings(2 + static_cast<int>(bytes), "job", "100"));
