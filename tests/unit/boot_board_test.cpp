@@ -423,6 +423,7 @@ TEST_F(FolderTest, DamagedCardsAreNamed) {
   }
   const auto reader = board(settings(90, "job", "100"));
   EXPECT_EQ(reader->card_of(1, &problem_).error().code(), Errc::kProtocol);
+  EXPECT_NE(problem_.find("card.1 is no card"), std::string::npos) << problem_;
   for (const auto bytes : {size - 1, std::uintmax_t{31}, std::uintmax_t{0}}) {
     std::filesystem::resize_file(path, bytes);
     const auto again = board(settings(2 + static_cast<int>(bytes), "job", "100"));
