@@ -37,7 +37,9 @@ Result<std::unique_ptr<Vci>> Vci::create(net::Fabric& fabric, net::Receiver& rec
 /// False: `work` has to wait.
 bool Vci::send_locked(Work& work) noexcept {
   if (work.post_prepared != nullptr) return is_answered_locked(work, work.post_prepared(work));
-  const std::span<const std::byte> small(work.small, work.small_bytes);
+  std::span<const std::byte> small(work.small, work.small_bytes);
+  if (work.small_bytes == Work::kSmallOfTransfer)
+    small = {work.transfer.local, work.transfer.bytes};
   switch (work.kind) {
     case Work::Kind::small:
       return is_answered_locked(work, work.link->write_small(small, work.transfer.remote, work));

@@ -15,13 +15,15 @@ struct Work : net::Operation {
   enum class Kind : std::uint8_t { write, write_immediate, small, small_immediate, read, probe };
   static constexpr std::size_t kKindCount = 6;
   static constexpr std::size_t kSmallBytesMax = 16;
+  /// As small_bytes: they are those that `transfer` names, of any memory that stays.
+  static constexpr std::uint8_t kSmallOfTransfer = 0xff;
 
   Kind kind = Kind::write;
-  std::uint8_t small_bytes = 0;  ///< no more than Limits::small_bytes_max
+  std::uint8_t small_bytes = 0;  ///< in `small`; no more than Limits::small_bytes_max
   std::uint32_t immediate = 0;
   net::Link* link = nullptr;
   net::PostPrepared post_prepared = nullptr;  ///< its link's, of a write_immediate; null: it is not
-  net::Transfer transfer{};                   ///< of any length; of small ones: `remote` only
+  net::Transfer transfer{};  ///< of any length; of small ones in `small`: `remote` only
   std::byte small[kSmallBytesMax] = {};
 
   // The lane's, from post() to Operation::complete.
