@@ -1,0 +1,102 @@
+#pragma once
+// The ring of one pair at its receiving side: peers write records into it in any order, and they
+// are delivered in the order of their positions.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "base/status.hpp"
+#include "msg/packet_wire.hpp"
+#include "net/provider.hpp"
+
+namespace larklane::msg {
+
+// Thread safety: vci-serial, but freed() and credit(): thread-safe.
+// Invariants:
+// 1. What lies before the head has been delivered and is the peer's again; the record at the head
+//    has not been heard of. A mark says so of one behind the head: marks are in our own memory, so
+//    that no peer can set or clear any.
+// 2. A record is believed when it is at the head, once: its stamp and length are checked in a copy.
+//    No cell, stamp or length leads outside of the ring. A mark that no record has set is found by
+//    the stamp when the head comes to it.
+class PacketInbox final {
+ public:
+  /// @errors kInvalidArgument: shape; kNoMemory, and what register_memory says
+  static Result<std::unique_ptr<PacketInbox>> create(net::Fabric& fabric, RingShape shape,
+                                                     std::uint32_t generation);
+
+  const RingShape& shape() const noexcept { return shape_; }
+  std::uint32_t generation() const noexcept { return generation_; }
+  net::RemoteMemory remote() const noexcept { return memory_->remote(); }
+
+  /// The bytes of a record that begins in `cell` are there: deliver(const RecordHead&,
+  /// std::span<const std::byte>) -> Status is called for each record whose turn it is now. In
+  /// place: the cells are the peer's when it returns.
+  /// @errors kProtocol: what makes no sense; deliver's. Then this is of no use any more.
+  template <class Deliver>
+  Status arrive(std::uint32_t cell, Deliver&& deliver) {
+    if (cell >= shape_.cells) return Errc::kProtocol;
+    if (cell != shape_.index_of(head_)) return mark(cell);
+    do LARKLANE_TRY(deliver_head(deliver));
+    while (take_mark(shape_.index_of(head_)));
+    return {};
+  }
+
+  /// Positions before it are the peer's. acquire: pairs with deliver_head()'s release; what was
+  /// delivered has been read.
+  std::uint64_t freed() const noexcept { return freed_.load(std::memory_order_acquire); }
+  /// The credit word: how far the peer has freed its ring. acquire: pairs with the network's store,
+  /// and with what the peer did before it.
+  std::uint64_t credit() const noexcept {
+    return std::atomic_ref(lines_[0].words[0]).load(std::memory_order_acquire);
+  }
+
+ private:
+  struct alignas(kCellBytes) Line {
+    std::uint64_t words[kCellBytes / sizeof(std::uint64_t)];
+  };
+
+  PacketInbox(RingShape shape, std::uint32_t generation);
+
+  Status mark(std::uint32_t cell) noexcept {
+    const std::uint64_t bit = std::uint64_t{1} << cell % 64;
+    if ((marks_[cell / 64] & bit) != 0) return Errc::kProtocol;
+    marks_[cell / 64] |= bit;
+    return {};
+  }
+  bool take_mark(std::uint32_t cell) noexcept {
+    const std::uint64_t bit = std::uint64_t{1} << cell % 64;
+    if ((marks_[cell / 64] & bit) == 0) return false;
+    marks_[cell / 64] &= ~bit;
+    return true;
+  }
+
+  template <class Deliver>
+  Status deliver_head(Deliver&& deliver) {
+    const auto* const record =
+        reinterpret_cast<const std::byte*>(&lines_[1 + shape_.index_of(head_)]);
+    RecordHead head;
+    std::memcpy(&head, record, sizeof head);
+    const std::uint32_t bytes = head.payload_bytes();
+    if (head.stamp != stamp_of(head_, generation_) || bytes > shape_.payload_bytes_max())
+      return Errc::kProtocol;
+    LARKLANE_TRY(deliver(head, std::span(record + sizeof head, bytes)));
+    head_ += record_cells_of(bytes);
+    freed_.store(head_, std::memory_order_release);  // pairs with freed()
+    return {};
+  }
+
+  const RingShape shape_;
+  const std::uint32_t generation_;
+  std::uint64_t head_;
+  std::unique_ptr<Line[]> lines_;
+  std::unique_ptr<std::uint64_t[]> marks_;  // a bit a cell
+  std::unique_ptr<net::Memory> memory_;
+  alignas(kCellBytes) std::atomic<std::uint64_t> freed_;  // posters read it
+};
+
+}  // namespace larklane::msg

@@ -1,0 +1,99 @@
+#pragma once
+// Packets of one lane: those that it sends, and which pair those that come in belong to.
+// (docs/protocols.md, "Packets")
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/status.hpp"
+#include "msg/packet_pool.hpp"
+#include "net/provider.hpp"
+#include "vci/vci.hpp"
+
+namespace larklane::msg {
+
+class PacketLink;
+
+/// What the links of a lane have done, by reason. Thread safety: immutable.
+struct PacketCounts {
+  std::uint64_t no_room;       ///< posts that have to be made again: the peer's ring was full
+  std::uint64_t no_packet;     ///< the same: all were under way
+  std::uint64_t delivered;     ///< records
+  std::uint64_t credit_words;  ///< that were written to peers
+  std::uint64_t strays;        ///< immediates of no link
+};
+
+// Thread safety: thread-safe.
+// Invariants:
+// 1. An immediate leads to the link that has its slot, or to none. A slot is given out again after
+//    all others that are free.
+class PacketLane final : public net::Receiver {
+ public:
+  struct Options {
+    /// Records that are under way at a time, of all links together. With the length below: 2 MiB.
+    std::uint32_t packets = 256;
+    /// Of the longest record, both ways: 8 KiB.
+    std::uint32_t record_cells = 128;
+  };
+
+  /// @errors kInvalidArgument; kNoMemory, and what register_memory says; kBadOption: links of this
+  ///   fabric carry one channel each
+  static Result<std::unique_ptr<PacketLane>> create(net::Fabric& fabric, Options options);
+  ~PacketLane() override = default;  ///< its links are gone, and all packets have been given back
+
+  /// Once, before anything else. @param vci  whose receiver this is
+  void begin(vci::Vci& vci) noexcept { vci_ = &vci; }
+  vci::Vci& vci() const noexcept { return *vci_; }
+
+  /// For a record that the caller assembles in place. Null: none is free (counted).
+  Packet* take_packet() noexcept {
+    Packet* const packet = pool_->take();
+    if (packet == nullptr) [[unlikely]]
+      note(no_packet_);
+    return packet;
+  }
+  /// One that was not posted.
+  void give_back(Packet& packet) noexcept { pool_->give_back(packet); }
+
+  PacketCounts counts() const noexcept;
+
+  void on_immediate(std::uint32_t immediate) override;
+
+ private:
+  friend class PacketLink;
+
+  PacketLane(net::Fabric& fabric, Options options, std::unique_ptr<PacketPool> pool) noexcept
+      : fabric_(fabric), options_(options), pool_(std::move(pool)) {}
+
+  /// @errors kNoMemory: all are taken
+  Result<std::uint16_t> take_slot(PacketLink& link);
+  void clear_slot(std::uint16_t slot);
+
+  // relaxed, here and below: statistics
+  static void note(std::atomic<std::uint64_t>& counter) noexcept {
+    counter.fetch_add(1, std::memory_order_relaxed);
+  }
+  /// With the lane's lock held: no read-modify-write.
+  static void note_locked(std::atomic<std::uint64_t>& counter) noexcept {
+    counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+  net::Fabric& fabric_;
+  const Options options_;
+  const std::unique_ptr<PacketPool> pool_;
+  vci::Vci* vci_ = nullptr;
+  std::atomic<std::uint32_t> generation_{0};  // of the ring that was made last
+
+  // With the lane's lock held.
+  std::vector<PacketLink*> slots_;
+  std::uint32_t next_slot_ = 0;  // from which a free one is looked for
+  std::atomic<std::uint64_t> delivered_{0}, credit_words_{0}, strays_{0};
+
+  alignas(kCellBytes) std::atomic<std::uint64_t> no_room_{0};  // by who has to wait
+  std::atomic<std::uint64_t> no_packet_{0};
+};
+
+}  // namespace larklane::msg

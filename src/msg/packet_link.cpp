@@ -1,0 +1,276 @@
+#include "msg/packet_link.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace larklane::msg {
+
+PacketLink::PacketLink(PacketLane& lane, PacketListener& listener,
+                       std::unique_ptr<PacketInbox> inbox) noexcept
+    : lane_(lane),
+      listener_(listener),
+      inbox_(std::move(inbox)),
+      worded_(inbox_->freed()),
+      told_(inbox_->freed()) {
+  word_.complete = &PacketLink::told;
+  word_.owner = this;
+}
+
+Result<std::unique_ptr<PacketLink>> PacketLink::open(PacketLane& lane, PacketListener& listener,
+                                                     std::uint32_t cells) {
+  // relaxed: a number, no order
+  const std::uint32_t generation = lane.generation_.fetch_add(1, std::memory_order_relaxed);
+  auto inbox = PacketInbox::create(lane.fabric_, {cells, lane.options_.record_cells}, generation);
+  if (!inbox) return inbox.error();
+  std::unique_ptr<PacketLink> link(new (std::nothrow)
+                                       PacketLink(lane, listener, std::move(inbox).value()));
+  if (link == nullptr) return Errc::kNoMemory;
+  auto opened = lane.vci().open_link();
+  if (!opened) return opened.error();
+  link->link_ = std::move(opened).value();
+  if (Status status = lane.vci().reserve_immediates(cells); !status.ok()) return status;
+  link->has_reserved_ = true;
+  auto slot = lane.take_slot(*link);
+  if (!slot) return slot.error();
+  link->slot_ = *slot;
+  link->has_slot_ = true;
+  return link;
+}
+
+PacketLink::~PacketLink() {
+  if (has_slot_) lane_.clear_slot(slot_);
+  if (link_ != nullptr) lane_.vci().close_link(std::move(link_));
+  if (has_reserved_) lane_.vci().release_immediates(inbox_->shape().cells);
+}
+
+std::vector<std::byte> PacketLink::offer() const {
+  PacketOffer offer{};
+  offer.slot = slot_;
+  offer.shape = inbox_->shape();
+  offer.generation = inbox_->generation();
+  offer.ring = inbox_->remote();
+  return write_packet_offer(offer, link_->offer());
+}
+
+Status PacketLink::connect(std::span<const std::byte> peer_offer) {
+  auto parsed = parse_packet_offer(peer_offer);
+  if (!parsed) return parsed.error();
+  const PacketOffer& peer = parsed->offer;
+  peer_slot_ = peer.slot;
+  peer_shape_ = peer.shape;
+  peer_generation_ = peer.generation;
+  peer_ring_ = peer.ring;
+  payload_bytes_max_ =
+      std::min(peer_shape_.payload_bytes_max(), inbox_->shape().payload_bytes_max());
+  small_bytes_max_ = lane_.fabric_.limits().small_bytes_max;
+  const std::uint64_t first = peer_shape_.first_position();
+  // relaxed: nobody else knows of the link before the lane's lock has been held by connect().
+  next_.store(first, std::memory_order_relaxed);
+  completed_.store(first, std::memory_order_relaxed);
+  limit_.store(first + peer_shape_.cells, std::memory_order_relaxed);
+  return lane_.vci().connect(*link_, parsed->link);
+}
+
+// --- posts --------------------------------------------------------------------------------------
+
+inline Status PacketLink::refusal(std::size_t payload_bytes) const noexcept {
+  if (is_failed_.load(std::memory_order_acquire)) [[unlikely]]  // pairs with fail_locked()
+    return failure_;
+  if (payload_bytes > payload_bytes_max_) [[unlikely]]
+    return Errc::kInvalidArgument;
+  return {};
+}
+
+/// False: there is no room (counted).
+inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first) noexcept {
+  // relaxed: positions are numbers; what may be written there is said by limit_.
+  first = next_.load(std::memory_order_relaxed);
+  do {
+    // acquire: pairs with raise_limit()'s release; the peer has read what was there.
+    if (first + cells > limit_.load(std::memory_order_acquire) && !find_room_slow(first + cells))
+        [[unlikely]] {
+      lane_.note(lane_.no_room_);
+      return false;
+    }
+  } while (!next_.compare_exchange_weak(first, first + cells, std::memory_order_relaxed,
+                                        std::memory_order_relaxed));
+  return true;
+}
+
+/// Does the credit word say that positions up to `end` are free?
+[[gnu::noinline]] bool PacketLink::find_room_slow(std::uint64_t end) noexcept {
+  const auto low = credit_word::freed_low(inbox_->credit(), inbox_->generation());
+  const std::uint64_t limit = limit_.load(std::memory_order_acquire);  // as in take_positions()
+  if (low) {
+    const std::uint64_t known = limit - peer_shape_.cells;
+    const std::uint32_t more = *low - static_cast<std::uint32_t>(known);
+    // An older one, or of no sense: more than has been posted. relaxed: what was freed was posted.
+    if (more <= next_.load(std::memory_order_relaxed) - known) raise_limit(known + more);
+  }
+  return end <= limit_.load(std::memory_order_acquire);
+}
+
+void PacketLink::raise_limit(std::uint64_t freed) noexcept {
+  const std::uint64_t limit = freed + peer_shape_.cells;
+  std::uint64_t old = limit_.load(std::memory_order_relaxed);
+  // release: the peer has read what was there; pairs with the acquires of posters.
+  while (old < limit && !limit_.compare_exchange_weak(old, limit, std::memory_order_acq_rel,
+                                                      std::memory_order_relaxed)) {
+  }
+}
+
+/// What a record says that the caller is going to post.
+inline std::uint64_t PacketLink::freed_to_tell() noexcept {
+  const std::uint64_t freed = inbox_->freed();
+  // acquire: pairs with the release below and in tell_locked(), of others that have read freed().
+  const std::uint64_t told = told_.load(std::memory_order_acquire);
+  // relaxed: an older one makes us tell less.
+  if (freed <= told || freed - worded_.load(std::memory_order_relaxed) > kWordAgeMax) return told;
+  told_.store(freed, std::memory_order_release);
+  return freed;
+}
+
+inline void PacketLink::send(Packet& packet, std::uint64_t position, const PacketHeader& header,
+                             std::uint32_t payload_bytes) noexcept {
+  const RecordHead head{freed_to_tell() << RecordHead::kBytesBits | payload_bytes,
+                        stamp_of(position, peer_generation_), header};
+  std::memcpy(packet.record_, &head, sizeof head);
+  const std::uint32_t cell = peer_shape_.index_of(position);
+  const std::uint32_t bytes = static_cast<std::uint32_t>(sizeof head) + payload_bytes;
+  packet.owner_ = this;
+  packet.cells_ = record_cells_of(payload_bytes);
+  packet.complete = &PacketLink::sent;
+  packet.kind = bytes <= small_bytes_max_ ? vci::Work::Kind::small_immediate
+                                          : vci::Work::Kind::write_immediate;
+  packet.small_bytes = vci::Work::kSmallOfTransfer;
+  packet.immediate = packet_immediate(peer_slot_, cell);
+  packet.link = link_.get();
+  packet.transfer = {packet.record_,
+                     &lane_.pool_->memory(),
+                     {peer_ring_.address + ring_offset_of(cell), peer_ring_.key},
+                     bytes};
+  lane_.vci().post(packet);
+}
+
+Result<net::Post> PacketLink::post(const PacketHeader& header,
+                                   std::span<const std::byte> payload) noexcept {
+  LARKLANE_TRY(refusal(payload.size()));
+  Packet* const packet = lane_.take_packet();
+  if (packet == nullptr) [[unlikely]]
+    return net::Post::retry;
+  const auto bytes = static_cast<std::uint32_t>(payload.size());
+  std::uint64_t position = 0;
+  if (!take_positions(record_cells_of(bytes), position)) [[unlikely]] {
+    lane_.give_back(*packet);
+    return net::Post::retry;
+  }
+  if (bytes != 0) std::memcpy(packet->payload().data(), payload.data(), bytes);
+  send(*packet, position, header, bytes);
+  return net::Post::done;
+}
+
+Result<net::Post> PacketLink::post(Packet& packet, const PacketHeader& header,
+                                   std::uint32_t payload_bytes) noexcept {
+  LARKLANE_TRY(refusal(payload_bytes));
+  std::uint64_t position = 0;
+  if (!take_positions(record_cells_of(payload_bytes), position)) [[unlikely]]
+    return net::Post::retry;
+  send(packet, position, header, payload_bytes);
+  return net::Post::done;
+}
+
+void PacketLink::sent(net::Operation& operation, Status status) {
+  auto& packet = static_cast<Packet&>(operation);
+  PacketLink& link = *packet.owner_;
+  const std::uint32_t cells = packet.cells_;
+  link.lane_.give_back(packet);
+  if (!status.ok()) [[unlikely]]
+    link.fail_locked(status);
+  // The last touch. No read-modify-write: with the lane's lock held. release: pairs with
+  // is_quiet().
+  link.completed_.store(link.completed_.load(std::memory_order_relaxed) + cells,
+                        std::memory_order_release);
+}
+
+// --- what comes in ------------------------------------------------------------------------------
+
+void PacketLink::arrive(std::uint32_t cell) {
+  if (is_deaf_) [[unlikely]]
+    return;
+  const Status status =
+      inbox_->arrive(cell, [this](const RecordHead& head, std::span<const std::byte> payload) {
+        return deliver_locked(head, payload);
+      });
+  if (!status.ok()) [[unlikely]] {
+    is_deaf_ = true;
+    fail_locked(status);
+  }
+  tell_locked();
+}
+
+Status PacketLink::deliver_locked(const RecordHead& head, std::span<const std::byte> payload) {
+  // relaxed: what was freed had been posted.
+  if (head.freed() > next_.load(std::memory_order_relaxed)) return Errc::kProtocol;
+  raise_limit(head.freed());
+  lane_.note_locked(lane_.delivered_);
+  listener_.on_packet(*this, head.header, payload);
+  return {};
+}
+
+void PacketLink::tell_locked() noexcept {
+  // relaxed: a flag of who holds the lock
+  if (is_telling_.load(std::memory_order_relaxed) || !is_word_due_locked()) return;
+  is_telling_.store(true, std::memory_order_relaxed);
+  post_word_locked();
+}
+
+/// Is much free of which the peer has not been told?
+bool PacketLink::is_word_due_locked() const noexcept {
+  // acquire: as in freed_to_tell(). relaxed: written with the lock held.
+  const std::uint64_t told = told_.load(std::memory_order_acquire);
+  return inbox_->freed() > told + inbox_->shape().untold_max() &&
+         !is_failed_.load(std::memory_order_relaxed);
+}
+
+void PacketLink::post_word_locked() noexcept {
+  word_.freed = inbox_->freed();
+  told_.store(word_.freed, std::memory_order_release);  // pairs with freed_to_tell()
+  const std::uint64_t word = credit_word::make(word_.freed, peer_generation_);
+  std::memcpy(word_.small, &word, sizeof word);
+  word_.kind = vci::Work::Kind::small;
+  word_.small_bytes = sizeof word;
+  word_.link = link_.get();
+  word_.transfer.remote = peer_ring_;
+  lane_.note_locked(lane_.credit_words_);
+  lane_.vci().post(word_);
+}
+
+void PacketLink::told(net::Operation& operation, Status status) {
+  PacketLink& link = *static_cast<WordWork&>(operation).owner;
+  if (status.ok()) [[likely]]
+    link.worded_.store(link.word_.freed, std::memory_order_relaxed);  // as freed_to_tell() reads it
+  else
+    link.fail_locked(status);
+  if (link.is_word_due_locked())
+    link.post_word_locked();
+  else
+    link.is_telling_.store(false, std::memory_order_release);  // pairs with is_quiet()
+}
+
+// --- the end ------------------------------------------------------------------------------------
+
+void PacketLink::fail_locked(Status status) {
+  if (is_failed_.load(std::memory_order_relaxed)) return;  // relaxed: written with the lock held
+  failure_ = status;
+  is_failed_.store(true, std::memory_order_release);  // pairs with failure()
+  listener_.on_failure(*this, status);
+}
+
+void PacketLink::end(Status status) {
+  lane_.vci().end_link(*link_, status);
+  lane_.vci().exclusively([&] { fail_locked(status); });
+}
+
+}  // namespace larklane::msg

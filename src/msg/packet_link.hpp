@@ -1,0 +1,156 @@
+#pragma once
+// One end of a pair of lanes that send each other records: in order, none into cells that are not
+// free. (docs/protocols.md, "Packets")
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.hpp"
+#include "msg/packet_inbox.hpp"
+#include "msg/packet_lane.hpp"
+#include "msg/packet_pool.hpp"
+#include "msg/packet_wire.hpp"
+#include "net/provider.hpp"
+#include "vci/vci.hpp"
+#include "vci/work.hpp"
+
+namespace larklane::msg {
+
+/// Who hears of one link: called with the lane's lock held, by whoever holds it. May post, never
+/// waits, polls, or ends the link.
+class PacketListener {
+ public:
+  virtual ~PacketListener() = default;
+  /// @param payload  in place, 8-byte aligned: what is wanted later is copied before this returns
+  virtual void on_packet(PacketLink& link, const PacketHeader& header,
+                         std::span<const std::byte> payload) = 0;
+  /// Once: every later post fails with `status`. What has come from the peer may still be
+  /// delivered, unless its records make no sense (kProtocol).
+  virtual void on_failure(PacketLink& link, Status status) = 0;
+};
+
+// Thread safety: thread-safe; open, connect and the destructor belong to one owner.
+// Invariants:
+// 1. A post takes its positions in the peer's ring by one exchange on `next_`, which succeeds only
+//    if they are below `limit_`. So no two records share a cell, and the order of the exchanges is
+//    the order of delivery, in whatever order threads, lane and network hand the records on: posts
+//    of one thread, or of two of which one knows of the other's, keep their order.
+// 2. After that exchange nothing can be refused: the packet was taken before. A record that
+//    has positions is posted on the lane, and fails with the link if at all.
+// 3. `limit_` is what the peer has said to be free, and a ring more. It only grows.
+// 4. Of the cells that we have freed, `told_` have been told, by a record or a credit word that is
+//    posted. If more than RingShape::untold_max() have not, a credit word is under way, or the link
+//    has failed. One credit word is under way at a time.
+// 5. What records tell is never more than kWordAgeMax ahead of the last credit word that has taken
+//    effect: so its half of a position is never taken for another one.
+class PacketLink final {
+ public:
+  static constexpr std::uint64_t kWordAgeMax = 1u << 20;
+  /// By default a ring of 64 KiB.
+  static constexpr std::uint32_t kCellsDefault = 1024;
+
+  /// Reserves as many immediates as the ring has cells: no more records can be unheard.
+  /// @param lane  outlives the link, as `listener` does
+  /// @param cells  a power of two from the lane's record_cells up, to RingShape::kCellsMax
+  /// @errors kInvalidArgument; kNoMemory; those of Endpoint::open_link and register_memory
+  static Result<std::unique_ptr<PacketLink>> open(PacketLane& lane, PacketListener& listener,
+                                                  std::uint32_t cells = kCellsDefault);
+  /// is_quiet(), nobody posts, and nothing comes from the peer any more.
+  ~PacketLink();
+  PacketLink(const PacketLink&) = delete;
+  PacketLink& operator=(const PacketLink&) = delete;
+
+  /// What the peer's connect() takes.
+  std::vector<std::byte> offer() const;
+  /// From now on the peer may post; we may when it has said that it has connected, too.
+  /// @errors kVersion; kProtocol: no offer; those of Link::connect. The link is of no use then.
+  Status connect(std::span<const std::byte> peer_offer);
+  /// Of one record. Both sides' lanes limit it.
+  std::uint32_t payload_bytes_max() const noexcept { return payload_bytes_max_; }
+
+  /// Never blocks. done: copied, the caller has its memory back; whatever goes wrong later is told
+  /// to the listener. retry: nothing has happened; post again after progress.
+  /// @errors kInvalidArgument: too long; failure()
+  Result<net::Post> post(const PacketHeader& header, std::span<const std::byte> payload) noexcept;
+  /// The same of a payload that lies in `packet`, one of this lane's. Not done: it is still the
+  /// caller's.
+  Result<net::Post> post(Packet& packet, const PacketHeader& header,
+                         std::uint32_t payload_bytes) noexcept;
+
+  /// Why every post fails; ok: none does. acquire: pairs with fail()'s release.
+  Status failure() const noexcept {
+    return is_failed_.load(std::memory_order_acquire) ? failure_ : Status();
+  }
+  /// The peer is gone: serves what has come, then ends what is under way. Not from a callback.
+  void end(Status status);
+  /// Nothing that was posted here is under way. acquire: pairs with the releases of completions.
+  bool is_quiet() const noexcept {
+    return completed_.load(std::memory_order_acquire) == next_.load(std::memory_order_relaxed) &&
+           !is_telling_.load(std::memory_order_acquire);
+  }
+
+ private:
+  friend class PacketLane;
+  struct WordWork final : vci::Work {
+    PacketLink* owner = nullptr;
+    std::uint64_t freed = 0;
+  };
+
+  PacketLink(PacketLane& lane, PacketListener& listener,
+             std::unique_ptr<PacketInbox> inbox) noexcept;
+
+  // Posters.
+  Status refusal(std::size_t payload_bytes) const noexcept;
+  bool take_positions(std::uint32_t cells, std::uint64_t& first) noexcept;
+  bool find_room_slow(std::uint64_t end) noexcept;
+  void send(Packet& packet, std::uint64_t position, const PacketHeader& header,
+            std::uint32_t payload_bytes) noexcept;
+  std::uint64_t freed_to_tell() noexcept;
+  void raise_limit(std::uint64_t freed) noexcept;
+
+  // With the lane's lock held.
+  void arrive(std::uint32_t cell);
+  Status deliver_locked(const RecordHead& head, std::span<const std::byte> payload);
+  void tell_locked() noexcept;
+  bool is_word_due_locked() const noexcept;
+  void post_word_locked() noexcept;
+  void fail_locked(Status status);
+  static void sent(net::Operation& operation, Status status);
+  static void told(net::Operation& operation, Status status);
+
+  // Constant once it is connected.
+  PacketLane& lane_;
+  PacketListener& listener_;
+  const std::unique_ptr<PacketInbox> inbox_;
+  std::unique_ptr<net::Link> link_;
+  std::uint16_t slot_ = 0;
+  bool has_slot_ = false, has_reserved_ = false;
+  std::uint16_t peer_slot_ = 0;
+  std::uint32_t payload_bytes_max_ = 0;
+  std::uint32_t small_bytes_max_ = 0;
+  std::uint32_t peer_generation_ = 0;
+  RingShape peer_shape_{1, 1};
+  net::RemoteMemory peer_ring_{};
+
+  // Read by posters, seldom written.
+  alignas(kCellBytes) std::atomic<std::uint64_t> limit_{0};
+  std::atomic<std::uint64_t> worded_;  // what the last credit word that has taken effect says
+  std::atomic<bool> is_failed_{false};
+  Status failure_;  // written before is_failed_
+
+  // Written by posters.
+  alignas(kCellBytes) std::atomic<std::uint64_t> next_{0};  // position of the next record
+  std::atomic<std::uint64_t> told_;
+
+  // With the lane's lock held.
+  alignas(kCellBytes) std::atomic<std::uint64_t> completed_{0};  // as many positions
+  std::atomic<bool> is_telling_{false};
+  bool is_deaf_ = false;  // its records made no sense
+  WordWork word_;
+};
+
+}  // namespace larklane::msg

@@ -1,0 +1,73 @@
+#pragma once
+// The packets of a lane: what a record is assembled in, and travels from.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/status.hpp"
+#include "msg/packet_wire.hpp"
+#include "net/provider.hpp"
+#include "vci/work.hpp"
+
+namespace larklane::msg {
+
+class PacketLink;
+class PacketPool;
+
+/// Registered memory for one record, and the work that sends it. Thread safety: single-owner: who
+/// has taken it, until it is posted or given back.
+class alignas(kCellBytes) Packet final : private vci::Work {
+ public:
+  /// Where the payload goes.
+  std::span<std::byte> payload() noexcept {
+    return {record_ + sizeof(RecordHead), payload_bytes_max_};
+  }
+
+ private:
+  friend class PacketLink;
+  friend class PacketPool;
+
+  std::byte* record_ = nullptr;
+  std::uint32_t payload_bytes_max_ = 0;
+  std::uint32_t cells_ = 0;  // while it is under way
+  PacketLink* owner_ = nullptr;
+  std::uint32_t number_ = 0;  // from 1
+  std::atomic<std::uint32_t> next_{0};
+};
+
+// Thread safety: thread-safe.
+// Invariants:
+// 1. A packet is free, or somebody's: who has taken it, or its link's, until its work is complete.
+// 2. `free_` is the number of the first free packet (0: none) and, in its high half, how often one
+//    has been taken: so no exchange succeeds that has looked at another list.
+class PacketPool final {
+ public:
+  static constexpr std::uint32_t kCountMax = 1u << 20;
+
+  /// @errors kInvalidArgument; kNoMemory, and what register_memory says
+  static Result<std::unique_ptr<PacketPool>> create(net::Fabric& fabric, std::uint32_t count,
+                                                    std::uint32_t record_cells);
+
+  /// Null: there is none.
+  Packet* take() noexcept;
+  void give_back(Packet& packet) noexcept;
+
+  const net::Memory& memory() const noexcept { return *memory_; }
+
+ private:
+  struct alignas(kCellBytes) Line {
+    std::byte bytes[kCellBytes];
+  };
+
+  PacketPool(std::uint32_t count, std::uint32_t record_cells);
+
+  std::unique_ptr<Packet[]> packets_;
+  std::unique_ptr<Line[]> lines_;
+  std::unique_ptr<net::Memory> memory_;
+  alignas(kCellBytes) std::atomic<std::uint64_t> free_{0};
+};
+
+}  // namespace larklane::msg

@@ -1,0 +1,67 @@
+#include "msg/packet_wire.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace larklane::msg {
+
+bool RingShape::is_legal() const noexcept {
+  return std::has_single_bit(cells) && cells <= kCellsMax && record_cells >= 1 &&
+         record_cells <= kRecordCellsMax && record_cells <= cells;
+}
+
+std::uint32_t RingShape::untold_max() const noexcept {
+  const std::uint32_t half = std::max(cells / 2, 1u);
+  return std::min(half - 1, cells - record_cells);
+}
+
+namespace credit_word {
+namespace {
+
+/// One to one, and each bit of the half goes into most of its bytes: so neither the beginning of a
+/// new word and the end of an old one, nor any other mixture, has a half that fits.
+std::uint32_t check_of(std::uint32_t low, std::uint32_t generation) noexcept {
+  std::uint32_t mixed = (low ^ generation) * 0x9e37'79b1u;  // odd: the golden ratio's
+  mixed ^= mixed >> 15;
+  return mixed * 0x85eb'ca77u;
+}
+
+}  // namespace
+
+std::uint64_t make(std::uint64_t freed, std::uint32_t generation) noexcept {
+  const auto low = static_cast<std::uint32_t>(freed);
+  return std::uint64_t{check_of(low, generation)} << 32 | low;
+}
+
+std::optional<std::uint32_t> freed_low(std::uint64_t word, std::uint32_t generation) noexcept {
+  const auto low = static_cast<std::uint32_t>(word);
+  if (make(low, generation) != word) return std::nullopt;
+  return low;
+}
+
+}  // namespace credit_word
+
+std::vector<std::byte> write_packet_offer(PacketOffer offer, std::span<const std::byte> link) {
+  offer.link_bytes = static_cast<std::uint32_t>(link.size());
+  std::vector<std::byte> bytes(sizeof offer + link.size());
+  std::memcpy(bytes.data(), &offer, sizeof offer);
+  std::copy(link.begin(), link.end(), bytes.begin() + sizeof offer);
+  return bytes;
+}
+
+Result<ParsedPacketOffer> parse_packet_offer(std::span<const std::byte> bytes) {
+  ParsedPacketOffer parsed{};
+  PacketOffer& offer = parsed.offer;
+  if (bytes.size() < sizeof offer) return Errc::kProtocol;
+  std::memcpy(&offer, bytes.data(), sizeof offer);
+  if (offer.magic != PacketOffer::kMagic) return Errc::kProtocol;
+  if (offer.version != PacketOffer::kVersion) return Errc::kVersion;
+  parsed.link = bytes.subspan(sizeof offer);
+  if (parsed.link.size() != offer.link_bytes || offer.link_bytes > net::kOfferBytesMax ||
+      !offer.shape.is_legal())
+    return Errc::kProtocol;
+  return parsed;
+}
+
+}  // namespace larklane::msg
