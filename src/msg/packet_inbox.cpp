@@ -19,6 +19,7 @@ Result<std::unique_ptr<PacketInbox>> PacketInbox::create(net::Fabric& fabric, Ri
   std::unique_ptr<PacketInbox> inbox(new (std::nothrow) PacketInbox(shape, generation));
   if (inbox == nullptr || inbox->lines_ == nullptr || inbox->marks_ == nullptr)
     return Errc::kNoMemory;
+  inbox->lines_[0].words[0] = credit_word::none(generation);
   auto memory = fabric.register_memory(inbox->lines_.get(), sizeof(Line) * shape.lines());
   if (!memory) return memory.error();
   inbox->memory_ = std::move(memory).value();

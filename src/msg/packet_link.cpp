@@ -15,7 +15,9 @@ PacketLink::PacketLink(PacketLane& lane, PacketListener& listener,
       worded_(inbox_->freed()),
       told_(inbox_->freed()) {
   word_.complete = &PacketLink::told;
-  word_.owner = this;
+  probe_.complete = &PacketLink::probed;
+  probe_.kind = vci::Work::Kind::probe;
+  word_.owner = probe_.owner = this;
 }
 
 Result<std::unique_ptr<PacketLink>> PacketLink::open(PacketLane& lane, PacketListener& listener,
@@ -91,7 +93,7 @@ inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first
     // acquire: pairs with raise_limit()'s release; the peer has read what was there.
     if (first + cells > limit_.load(std::memory_order_acquire) && !find_room_slow(first + cells))
         [[unlikely]] {
-      lane_.note(lane_.no_room_);
+      refuse_slow();
       return false;
     }
   } while (!next_.compare_exchange_weak(first, first + cells, std::memory_order_relaxed,
@@ -110,6 +112,18 @@ inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first
     if (more <= next_.load(std::memory_order_relaxed) - known) raise_limit(known + more);
   }
   return end <= limit_.load(std::memory_order_acquire);
+}
+
+[[gnu::noinline]] void PacketLink::refuse_slow() noexcept {
+  lane_.note(lane_.no_room_);
+  // relaxed: a number
+  if (refusals_.fetch_add(1, std::memory_order_relaxed) % kRefusalsOfAProbe !=
+      kRefusalsOfAProbe - 1)
+    return;
+  // acquire: pairs with probed()'s release of the work.
+  if (is_probing_.exchange(true, std::memory_order_acquire)) return;
+  probe_.link = link_.get();
+  lane_.vci().post(probe_);
 }
 
 void PacketLink::raise_limit(std::uint64_t freed) noexcept {
@@ -248,7 +262,7 @@ void PacketLink::post_word_locked() noexcept {
 }
 
 void PacketLink::told(net::Operation& operation, Status status) {
-  PacketLink& link = *static_cast<WordWork&>(operation).owner;
+  PacketLink& link = *static_cast<OwnWork&>(operation).owner;
   if (status.ok()) [[likely]]
     link.worded_.store(link.word_.freed, std::memory_order_relaxed);  // as freed_to_tell() reads it
   else
@@ -257,6 +271,12 @@ void PacketLink::told(net::Operation& operation, Status status) {
     link.post_word_locked();
   else
     link.is_telling_.store(false, std::memory_order_release);  // pairs with is_quiet()
+}
+
+void PacketLink::probed(net::Operation& operation, Status status) {
+  PacketLink& link = *static_cast<OwnWork&>(operation).owner;
+  if (!status.ok()) link.fail_locked(status);
+  link.is_probing_.store(false, std::memory_order_release);  // pairs with the next one, is_quiet()
 }
 
 // --- the end ------------------------------------------------------------------------------------

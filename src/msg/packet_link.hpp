@@ -50,6 +50,9 @@ class PacketListener {
 class PacketLink final {
  public:
   static constexpr std::uint64_t kWordAgeMax = 1u << 20;
+  /// One of so many posts without room probes the link: the peer may have died when all that was
+  /// under way had completed.
+  static constexpr std::uint32_t kRefusalsOfAProbe = 256;
   /// By default a ring of 64 KiB.
   static constexpr std::uint32_t kCellsDefault = 1024;
 
@@ -90,14 +93,16 @@ class PacketLink final {
   /// Nothing that was posted here is under way. acquire: pairs with the releases of completions.
   bool is_quiet() const noexcept {
     return completed_.load(std::memory_order_acquire) == next_.load(std::memory_order_relaxed) &&
-           !is_telling_.load(std::memory_order_acquire);
+           !is_telling_.load(std::memory_order_acquire) &&
+           !is_probing_.load(std::memory_order_acquire);
   }
 
  private:
   friend class PacketLane;
-  struct WordWork final : vci::Work {
+  /// What is posted besides records.
+  struct OwnWork final : vci::Work {
     PacketLink* owner = nullptr;
-    std::uint64_t freed = 0;
+    std::uint64_t freed = 0;  // of a credit word
   };
 
   PacketLink(PacketLane& lane, PacketListener& listener,
@@ -107,6 +112,7 @@ class PacketLink final {
   Status refusal(std::size_t payload_bytes) const noexcept;
   bool take_positions(std::uint32_t cells, std::uint64_t& first) noexcept;
   bool find_room_slow(std::uint64_t end) noexcept;
+  void refuse_slow() noexcept;
   void send(Packet& packet, std::uint64_t position, const PacketHeader& header,
             std::uint32_t payload_bytes) noexcept;
   std::uint64_t freed_to_tell() noexcept;
@@ -121,6 +127,7 @@ class PacketLink final {
   void fail_locked(Status status);
   static void sent(net::Operation& operation, Status status);
   static void told(net::Operation& operation, Status status);
+  static void probed(net::Operation& operation, Status status);
 
   // Constant once it is connected.
   PacketLane& lane_;
@@ -145,12 +152,14 @@ class PacketLink final {
   // Written by posters.
   alignas(kCellBytes) std::atomic<std::uint64_t> next_{0};  // position of the next record
   std::atomic<std::uint64_t> told_;
+  std::atomic<std::uint32_t> refusals_{0};
+  std::atomic<bool> is_probing_{false};
 
   // With the lane's lock held.
   alignas(kCellBytes) std::atomic<std::uint64_t> completed_{0};  // as many positions
   std::atomic<bool> is_telling_{false};
   bool is_deaf_ = false;  // its records made no sense
-  WordWork word_;
+  OwnWork word_, probe_;
 };
 
 }  // namespace larklane::msg

@@ -34,6 +34,10 @@ std::uint64_t make(std::uint64_t freed, std::uint32_t generation) noexcept {
   return std::uint64_t{check_of(low, generation)} << 32 | low;
 }
 
+std::uint64_t none(std::uint32_t generation) noexcept {
+  return make(0, generation) ^ std::uint64_t{1} << 63;
+}
+
 std::optional<std::uint32_t> freed_low(std::uint64_t word, std::uint32_t generation) noexcept {
   const auto low = static_cast<std::uint32_t>(word);
   if (make(low, generation) != word) return std::nullopt;

@@ -86,6 +86,8 @@ inline std::uint32_t packet_immediate(std::uint16_t slot, std::uint32_t cell) no
 /// only a part has been stored.
 namespace credit_word {
 std::uint64_t make(std::uint64_t freed, std::uint32_t generation) noexcept;
+/// None yet.
+std::uint64_t none(std::uint32_t generation) noexcept;
 /// The low half. Nothing: it is no such word.
 std::optional<std::uint32_t> freed_low(std::uint64_t word, std::uint32_t generation) noexcept;
 }  // namespace credit_word

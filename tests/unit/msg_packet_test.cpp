@@ -293,6 +293,23 @@ TEST(Packets, ADeadPeerIsToldOnceAndEveryLaterPostFails) {
   expect_received(pair.b, 1);
 }
 
+// All that was posted is complete, and the ring is full: no post can find out by itself.
+TEST(Packets, APeerThatDiedWithAFullRingIsNoticed) {
+  loop::Fabric::Options network;
+  network.turns_per_poll = 0;
+  PacketPair pair(network, {32, 4});
+  EXPECT_EQ(fill(pair, pair.a, 8), 16u);
+  pair.wire.settle();
+  pair.sides[0].vci->drain();
+  ASSERT_TRUE(pair.a.link->is_quiet());
+  pair.wire.kill_process(1);
+  for (std::uint32_t i = 1; i < PacketLink::kRefusalsOfAProbe; ++i)
+    ASSERT_EQ(pair.a.post(16, 8), net::Post::retry);
+  pair.settle();
+  ASSERT_EQ(pair.a.failures, std::vector<Status>{Errc::kPeerDown});
+  EXPECT_EQ(pair.a.link->post({}, {}).error(), Status(Errc::kPeerDown));
+}
+
 TEST(Packets, EndFailsALinkThatHasNothingUnderWay) {
   PacketPair pair;
   pair.a.link->end(Errc::kPeerDown);
@@ -410,7 +427,7 @@ TEST(PacketWire, MemoryOfAPairAndOfALane) {
   // docs/protocols.md says these numbers.
   EXPECT_EQ((RingShape{PacketLink::kCellsDefault, PacketLane::Options().record_cells}).lines() * 64,
             73'728u);
-  EXPECT_LE(sizeof(PacketLink), 576u);
+  EXPECT_LE(sizeof(PacketLink), 768u);
   EXPECT_LE(sizeof(PacketInbox), 128u);
   EXPECT_LE(sizeof(Packet), 256u);
   EXPECT_EQ(PacketLane::Options().packets * PacketLane::Options().record_cells * 64, 2u << 20);
@@ -430,6 +447,11 @@ TEST(PacketWire, WhatIsUntoldLeavesRoomForARecord) {
       EXPECT_GE(cells - untold, record);
       EXPECT_LT(untold, std::max(cells / 2, 1u));
     }
+}
+
+TEST(PacketWire, NoCreditWordIsNone) {
+  for (const std::uint32_t generation : {0u, 1u, 77u, ~0u})
+    EXPECT_FALSE(credit_word::freed_low(credit_word::none(generation), generation));
 }
 
 // A word of which a part is of another one is no word, wherever it is torn.

@@ -1,0 +1,152 @@
+// Threads that post on the same pairs of one lane, while others make progress on both sides.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "msg/packet_link.hpp"
+#include "net/loop/random.hpp"
+#include "unit/msg_packet_pair.hpp"
+
+namespace larklane::msg {
+namespace {
+
+constexpr std::uint32_t kThreads = 3, kEach = 250, kPairs = 2;
+constexpr std::uint64_t kTriesMax = 50'000'000;  // some minutes
+
+/// Hears records of several threads. Plain members: callbacks have the lane's lock.
+struct Hearer {
+  void hear(const PacketHeader& header, std::span<const std::byte> payload) {
+    expect_intact(header, payload);
+    ASSERT_LT(header[2], kThreads);
+    ASSERT_EQ(header[0], next[header[2]]) << "thread " << header[2];
+    ++next[header[2]];
+    count.fetch_add(1, std::memory_order_release);  // pairs with the acquire of who waits
+  }
+  std::uint32_t next[kThreads] = {};
+  std::atomic<std::uint32_t> count{0};
+};
+
+/// As a thread of a program does: again after some progress.
+void post(PacketEnd& end, const PacketHeader& header, bool is_assembled) {
+  for (std::uint64_t tries = 0; tries < kTriesMax; ++tries) {
+    Result<net::Post> answer = net::Post::retry;
+    if (!is_assembled) {
+      answer = end.link->post(header, payload_of(header));
+    } else if (Packet* const packet = end.side.lane->take_packet()) {
+      fill_payload(packet->payload().first(header[1]), header);
+      answer = end.link->post(*packet, header, header[1]);
+      if (answer && *answer == net::Post::retry) end.side.lane->give_back(*packet);
+    }
+    ASSERT_TRUE(answer) << errc_name(answer.error().code());
+    if (*answer == net::Post::done) return;
+    (void)end.side.vci->progress();
+    std::this_thread::yield();
+  }
+  ADD_FAILURE() << "no room for ever";
+}
+
+void exchange(std::uint64_t seed, PacketLane::Options lane, std::uint32_t cells, bool both_ways) {
+  SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
+  loop::Fabric::Options network;
+  network.seed = seed;
+  network.limits.small_bytes_max = 32;
+  PacketPair pair(network, lane, cells, cells);
+  PacketEnd c(pair.sides[0], cells), d(pair.sides[1], cells);
+  c.connect(d);
+  d.connect(c);
+  PacketEnd* const from[2][kPairs] = {{&pair.a, &c}, {&pair.b, &d}};
+  Hearer hearers[2][kPairs];
+  for (std::uint32_t side = 0; side < 2; ++side)
+    for (std::uint32_t p = 0; p < kPairs; ++p)
+      from[side][p]->react = [&, side, p](const PacketHeader& header,
+                                          std::span<const std::byte> payload) {
+        hearers[side][p].hear(header, payload);
+      };
+  const std::uint32_t speaking = both_ways ? 2 : 1;
+  const auto is_over = [&] {
+    for (std::uint32_t side = 0; side < speaking; ++side)
+      for (const Hearer& hearer : hearers[1 - side])
+        // acquire: of what was heard
+        if (hearer.count.load(std::memory_order_acquire) != kThreads * kEach) return false;
+    return true;
+  };
+  std::vector<std::thread> threads;
+  for (std::uint32_t side = 0; side < speaking; ++side)
+    for (std::uint32_t t = 0; t < kThreads; ++t)
+      threads.emplace_back([&, side, t] {
+        loop::Random random(seed * 100 + side * 10 + t);
+        for (std::uint32_t i = 0; i < kEach; ++i)
+          for (std::uint32_t p = 0; p < kPairs; ++p) {
+            PacketEnd& end = *from[side][p];
+            const auto bytes =
+                static_cast<std::uint32_t>(random.below(end.link->payload_bytes_max() + 1));
+            post(end, header_of(i, bytes, t), random.one_in(2));
+          }
+      });
+  for (PacketSide& side : pair.sides)
+    threads.emplace_back([&] {
+      for (std::uint64_t tries = 0; tries < kTriesMax && !is_over(); ++tries)
+        if (side.vci->progress() == 0) std::this_thread::yield();
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(is_over());
+  pair.settle();
+  EXPECT_TRUE(c.link->is_quiet());
+  EXPECT_TRUE(d.link->is_quiet());
+  c.link.reset();
+  d.link.reset();
+}
+
+TEST(PacketRace, ThreadsOnTheSamePairs) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    exchange(seed, {8, 4}, 16, false);
+    exchange(seed, {8, 4}, 16, true);
+    exchange(seed, {64, 2}, 64, true);
+  }
+}
+
+// Few packets: they go round.
+TEST(PacketRace, ThreadsWithFewPackets) {
+  exchange(11, {2, 4}, 64, true);
+  exchange(12, {1, 1}, 1, true);
+}
+
+// A peer dies while threads post: each of them hears of it by a post, the owner once.
+TEST(PacketRace, APeerDiesMeanwhile) {
+  for (std::uint64_t seed = 21; seed <= 24; ++seed) {
+    SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
+    loop::Fabric::Options network;
+    network.seed = seed;
+    PacketPair pair(network, {8, 4});
+    pair.b.react = [](const PacketHeader&, std::span<const std::byte>) {};
+    std::vector<std::thread> threads;
+    std::atomic<std::uint32_t> posting{kThreads};
+    for (std::uint32_t t = 0; t < kThreads; ++t)
+      threads.emplace_back([&, t] {
+        for (std::uint64_t tries = 0; tries < kTriesMax; ++tries) {
+          const PacketHeader header = header_of(0, 100, t);
+          if (!pair.a.link->post(header, payload_of(header))) break;
+          (void)pair.sides[0].vci->progress();
+          if (t == 0 && tries == 100) pair.wire.kill_endpoint(1);
+        }
+        EXPECT_EQ(pair.a.link->failure(), Status(Errc::kPeerDown));
+        posting.fetch_sub(1, std::memory_order_release);  // pairs with the acquire below
+      });
+    while (posting.load(std::memory_order_acquire) != 0) {
+      (void)pair.sides[1].vci->progress();
+      std::this_thread::yield();
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(pair.a.failures, std::vector<Status>{Errc::kPeerDown});
+  }
+}
+
+}  // namespace
+}  // namespace larklane::msg
