@@ -110,6 +110,21 @@ TEST(BadRecords, AGoodOneIsDelivered) {
   EXPECT_TRUE(peer.end.failures.empty());
 }
 
+// What is being read is not the peer's yet.
+TEST(BadRecords, AnAnswerDoesNotFreeWhatItAnswers) {
+  BadPeer peer;
+  peer.end.react = [&](const PacketHeader&, std::span<const std::byte>) {
+    EXPECT_EQ(peer.end.link->post({}, {}).value(), net::Post::done);
+  };
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    peer.write(peer.head(peer.first() + i, 8), i);
+    RecordHead answer;
+    std::memcpy(&answer, peer.raw.bytes.data() + ring_offset_of(i), sizeof answer);
+    EXPECT_EQ(answer.stamp, stamp_of(kShape.first_position() + i, kPeerGeneration));
+    EXPECT_EQ(answer.freed(), peer.first() + i);
+  }
+}
+
 TEST(BadRecords, ALengthThatIsTooGreat) {
   for (const std::uint32_t bytes : {233u, 1000u, 65'535u}) {
     BadPeer peer;

@@ -302,9 +302,12 @@ TEST(Packets, APeerThatDiedWithAFullRingIsNoticed) {
   pair.wire.settle();
   pair.sides[0].vci->drain();
   ASSERT_TRUE(pair.a.link->is_quiet());
-  pair.wire.kill_process(1);
-  for (std::uint32_t i = 1; i < PacketLink::kRefusalsOfAProbe; ++i)
+  // So many that a second probe would be due: one is under way.
+  for (std::uint32_t i = 1; i < 2 * PacketLink::kRefusalsOfAProbe; ++i)
     ASSERT_EQ(pair.a.post(16, 8), net::Post::retry);
+  EXPECT_EQ(pair.sides[0].vci->counts().operations_of(vci::Work::Kind::probe), 1u);
+  EXPECT_FALSE(pair.a.link->is_quiet());
+  pair.wire.kill_process(1);
   pair.settle();
   ASSERT_EQ(pair.a.failures, std::vector<Status>{Errc::kPeerDown});
   EXPECT_EQ(pair.a.link->post({}, {}).error(), Status(Errc::kPeerDown));
