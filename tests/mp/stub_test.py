@@ -395,7 +395,7 @@ def mistakes(bench):
         output = system(bench.command, "run", orphan, status=REFUSED)
         expect(word in output, f"{first_line}: no '{word}'", output)
     output = system(bench.command, "frobnicate", status=REFUSED)
-    expect("'frobnicate'" in output and "run, profile, bench, noise, model, simulate, tune, report and info" in output,
+    expect("'frobnicate'" in output and "run, launch, profile, bench, noise, model, simulate, tune, report and info" in output,
            "the word is missing", output)
     output = system(bench.command, "run", "--mpi", "native", "--summary", "/bin/true")
     expect("no summary" in output, "nobody says that there is no summary", output)
