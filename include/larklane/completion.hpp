@@ -34,8 +34,9 @@ using RemoteCompletion = std::uint32_t;
 /// What all completion objects have in common: a handle of something that the library owns.
 ///
 /// Destroyed while operations that name it are in flight, it leaves them harmless: what they would
-/// have told is lost, no handler is called that has not begun, and the memory stays until the last
-/// of them is over. Who has to know that first calls free().
+/// have told is lost, but that a handler may still be called, and the memory goes with a later call
+/// that makes, frees or destroys an object. Who has to know when the last is over, so who owns a
+/// handler's state, calls free().
 ///
 /// Thread safety: thread-safe, but that making, moving, freeing and destroying a handle are its
 /// owner's, while nobody else uses it. A handle that was moved from, or freed, may be assigned or
@@ -43,14 +44,6 @@ using RemoteCompletion = std::uint32_t;
 class CompletionObject {
  public:
   struct Inside;  ///< the library's
-
-  CompletionObject(CompletionObject&& other) noexcept
-      : inside_(std::exchange(other.inside_, nullptr)) {}
-  CompletionObject& operator=(CompletionObject&& other) noexcept {
-    std::swap(inside_, other.inside_);
-    return *this;
-  }
-  ~CompletionObject();
 
   /// Destroy the object, if no operation that names it is in flight.
   ///
@@ -78,6 +71,14 @@ class CompletionObject {
 
  protected:
   explicit CompletionObject(Inside& inside) noexcept : inside_(&inside) {}
+  CompletionObject(CompletionObject&& other) noexcept
+      : inside_(std::exchange(other.inside_, nullptr)) {}
+  CompletionObject& operator=(CompletionObject&& other) noexcept {
+    CompletionObject taken(std::move(other));
+    std::swap(inside_, taken.inside_);
+    return *this;
+  }
+  ~CompletionObject();
 
  private:
   Inside* inside_;
@@ -102,11 +103,12 @@ class Synchronizer : public CompletionObject {
   /// Begin anew. @pre nobody reads completions()
   ///
   /// @errors  kNotActive: it is not ready, and nothing has changed
-  /// @threads one at a time; others may signal, which counts for the next time
-  /// @cost    two stores: wait-free
+  /// @threads one at a time; who signals meanwhile is in excess, who begins afterwards counts for
+  ///          the next time
+  /// @cost    two stores and an exchange: wait-free
   Status reset() noexcept;
-  /// How often it has been signalled beyond that since it was made or reset: a mistake of the
-  /// program. What those told is lost.
+  /// How often it has been signalled beyond that since it was made: a mistake of the program. What
+  /// those told is lost. Exact while nobody signals.
   std::uint64_t excess() const noexcept;
 
  private:

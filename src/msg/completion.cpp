@@ -45,6 +45,7 @@ struct SynchronizerObject final : Object {
   const std::unique_ptr<Completion[]> completions;
   alignas(kLineBytes) std::atomic<std::uint64_t> taken{0};
   std::atomic<std::uint32_t> arrived{0};
+  std::atomic<std::uint64_t> excess{0};  // before the last reset
 };
 
 struct QueueObject final : Object {
@@ -148,14 +149,18 @@ Status Synchronizer::reset() noexcept {
   // relaxed: the next release covers it.
   self.arrived.store(0, std::memory_order_relaxed);
   // release: of what was read; pairs with the acquire of those who signal next.
-  self.taken.store(0, std::memory_order_release);
+  const std::uint64_t taken = self.taken.exchange(0, std::memory_order_release);
+  // relaxed: a number, which reset() alone changes.
+  self.excess.store(self.excess.load(std::memory_order_relaxed) + taken - self.signals,
+                    std::memory_order_relaxed);
   return {};
 }
 
 std::uint64_t Synchronizer::excess() const noexcept {
   const auto& self = as<SynchronizerObject>(inside());
   const std::uint64_t taken = self.taken.load(std::memory_order_relaxed);  // relaxed: a number
-  return taken > self.signals ? taken - self.signals : 0;
+  return self.excess.load(std::memory_order_relaxed) +                     // relaxed: a number
+         (taken > self.signals ? taken - self.signals : 0);
 }
 
 Result<CompletionQueue> CompletionQueue::create(CompletionDomain& domain) noexcept {

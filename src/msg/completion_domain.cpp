@@ -76,6 +76,7 @@ void CompletionDomain::withdraw_locked(Object& object) noexcept {
 
 Status CompletionDomain::free(Object& object) noexcept {
   const std::scoped_lock lock(mutex_);
+  delete_closing_locked();
   withdraw_locked(object);
   return delete_if_unused_locked(object) ? Errc::kOk : Errc::kAlreadyActive;
 }
@@ -106,8 +107,10 @@ void CompletionDomain::deregister_remote(Object& object) noexcept {
 
 Status CompletionDomain::attach(msg::Ledger& ledger) noexcept {
   const std::scoped_lock lock(mutex_);
+  LARKLANE_TRY(ledger.counts_.cover_all(gone_));
   ledger.next_ = std::exchange(ledgers_, &ledger);
-  return ledger.counts_.cover_all(gone_);
+  ledger.is_attached_ = true;
+  return {};
 }
 
 void CompletionDomain::detach(msg::Ledger& ledger) noexcept {

@@ -20,8 +20,9 @@ namespace larklane {
 //    ledgers, as many are over as were posted. Those that are over are read first, so none is
 //    counted as over that is not counted as posted.
 // 2. Numbers of ledgers that are gone are kept: an operation may begin on one and end on another.
-// 3. An object that is destroyed while it is in use is told nothing any more, and is deleted by the
-//    first call afterwards that finds it unused.
+// 3. An object that is destroyed while it is in use keeps nothing of what it is told afterwards,
+// and
+//    is deleted by the first adopt(), free() or destroy() that finds it unused.
 class CompletionDomain {
  public:
   CompletionDomain() noexcept = default;

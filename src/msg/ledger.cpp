@@ -33,6 +33,8 @@ Result<std::unique_ptr<Ledger>> Ledger::create(CompletionDomain& domain) noexcep
   return Result<std::unique_ptr<Ledger>>(std::move(ledger));
 }
 
-Ledger::~Ledger() { domain_.detach(*this); }
+Ledger::~Ledger() {
+  if (is_attached_) domain_.detach(*this);
+}
 
 }  // namespace larklane::msg

@@ -100,6 +100,7 @@ class Ledger {
 
   CompletionDomain& domain_;
   Ledger* next_ = nullptr;  // of the domain's
+  bool is_attached_ = false;
   Counts counts_;
 };
 

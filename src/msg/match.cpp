@@ -14,8 +14,8 @@ constexpr int kPolicyShift = 61, kRankShift = 32;
 constexpr std::uint32_t kRankMask = MatchingEngine::kRankCount - 1;
 
 constexpr std::uint64_t word_of(MatchPolicy policy, std::uint32_t rank, std::uint32_t tag) {
-  const auto bits = static_cast<std::uint64_t>(policy);
-  // The mask: whatever the rank, a receive is no message.
+  // The masks: whatever policy and rank, a receive is no message.
+  const std::uint64_t bits = static_cast<std::uint64_t>(policy) & 3;
   const std::uint64_t compared_rank = (bits & 2) != 0 ? 0 : rank & kRankMask;
   const std::uint64_t compared_tag = (bits & 1) != 0 ? 0 : tag;
   return bits << kPolicyShift | compared_rank << kRankShift | compared_tag;
@@ -30,7 +30,7 @@ constexpr bool is_same_key(std::uint64_t a, std::uint64_t b) {
 /// A receive that only messages of `rank` match.
 constexpr bool is_receive_of(std::uint64_t word, std::uint32_t rank) {
   return !is_message(word) && (policy_of(word) & 2) == 0 &&
-         (word >> kRankShift & kRankMask) == rank;
+         (word >> kRankShift & kRankMask) == (rank & kRankMask);
 }
 
 /// Of 64 bits the first ones choose the bucket. The golden ratio and the root of two: neighbouring

@@ -188,7 +188,6 @@ void World::check(Modelled& modelled, Synchronizer& synchronizer) {
   EXPECT_EQ(synchronizer.reset().ok(), is_ready);
   if (!is_ready) return;
   modelled.told.clear();
-  modelled.excess = 0;
 }
 void World::check(Modelled& modelled, CompletionQueue& queue) {
   const auto said = queue.pop();

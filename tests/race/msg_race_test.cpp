@@ -203,6 +203,27 @@ struct Heard {
   }
 };
 
+TEST(MsgRace, ASignalBesideAResetIsKeptOrInExcess) {
+  const auto domain = std::make_unique<CompletionDomain>();
+  Synchronizer synchronizer = Synchronizer::create(*domain, 1).value();
+  std::atomic<std::uint64_t> lanes_left{kLanes};
+  std::uint64_t kept = 0;
+  together(kLanes + 1, [&](std::uint64_t t) {
+    if (t < kLanes) {
+      Lane lane(*domain);
+      for (std::uint64_t i = 0; i < kEach; ++i) EXPECT_TRUE(lane.operate(synchronizer, {}));
+      lanes_left.fetch_sub(1, std::memory_order_release);  // pairs with the load below
+      return;
+    }
+    while (lanes_left.load(std::memory_order_acquire) != 0 || synchronizer.test())
+      if (synchronizer.reset().ok())
+        ++kept;
+      else
+        std::this_thread::yield();
+  });
+  EXPECT_EQ(kept + synchronizer.excess(), kLanes * kEach);
+}
+
 // One thread registers, frees and makes anew; peers' operations come under numbers that are right,
 // or were. Each that is accepted reaches the object whose number it was, none that is freed.
 TEST(MsgRace, ANumberNeverReachesWhatIsFreedOrCameLater) {
@@ -225,7 +246,10 @@ TEST(MsgRace, ANumberNeverReachesWhatIsFreedOrCameLater) {
           std::this_thread::yield();
         if (g % 4 == 3) continue;  // destroyed: what has found it is told nothing, harmlessly
         bool is_freed = false;
-        for (int i = 0; i < 1'000'000 && !is_freed; ++i) is_freed = handler.free().ok();
+        for (int i = 0; i < 1'000'000 && !is_freed; ++i) {
+          is_freed = handler.free().ok();
+          if (!is_freed) std::this_thread::yield();  // who has found it may wait for this core
+        }
         if (!is_freed) {
           ADD_FAILURE() << "what was refused, or is over, holds up " << g;
           break;
