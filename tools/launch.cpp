@@ -70,6 +70,7 @@ Result<std::unique_ptr<boot::CardServer>> serve_here(const std::string& job, int
 /// Of this process while it lives; blocked, so that they come through the descriptor.
 UniqueFd signals_of_launch() {
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGCHLD, SIG_DFL);  // whoever ignored it: ranks are waited for
   sigset_t wanted;
   ::sigemptyset(&wanted);
   for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&wanted, number);
@@ -100,6 +101,7 @@ class Launch {
   void take_end(std::size_t rank, int status);
   void take_output(UniqueFd& fd, Lines& lines, bool to_end);
   void forward_input();
+  void signal_all(int number) const noexcept;
   void end_others(int exit_status);
 
   const LaunchRequest& request_;
@@ -247,7 +249,7 @@ void Launch::take_signals() {
     if (number == SIGCHLD) continue;
     // The first is the program's to handle; who sends another has no more patience.
     if (++passed_on_ == 1)
-      group_->signal(number);
+      signal_all(number);
     else
       kill_at_ns_ = now_ns();
   }
@@ -277,10 +279,19 @@ void Launch::take_end(std::size_t rank, int status) {
   end_others(by_signal ? 128 + number : number);
 }
 
+/// The group, if it is still there, and those ranks that have left it, as timeout(1) does.
+void Launch::signal_all(int number) const noexcept {
+  if (!group_) return;
+  group_->signal(number);
+  for (const Rank& rank : ranks_)
+    if (rank.is_running && ::getpgid(rank.process.pid) != group_->id())
+      ::kill(rank.process.pid, number);
+}
+
 void Launch::end_others(int exit_status) {
   if (!failure_) failure_ = exit_status;
   if (kill_at_ns_ != 0) return;
-  group_->signal(SIGTERM);
+  signal_all(SIGTERM);
   kill_at_ns_ = now_ns() + kGraceNs;
 }
 
@@ -297,7 +308,7 @@ void Launch::look_at_clock() {
     end_others(kTimedOut);
   }
   if (kill_at_ns_ != 0 && now >= kill_at_ns_) {
-    group_->signal(SIGKILL);
+    signal_all(SIGKILL);
     kill_at_ns_ = now + kGraceNs;  // for what the kernel holds up
   }
 }

@@ -170,6 +170,9 @@ def statuses(bench):
     expect(time.monotonic() - begin >= GRACE_S, "no time to end")
     output = bench.launched(2, "sleep", 300, status=124, options=("--timeout", 0.2))
     expect("not ended after 0.2 s: ranks 0-1" in output, "not named", output)
+    bench.launched(1, "timeout", 300, "sleep", 300, status=124, options=("--timeout", 0.2))  # it leaves the group
+    text = f"{bench.command} launch -n 1 sh -c 'sleep 0.1; printf hello; sleep 100 &' | true; [[ ${{PIPESTATUS[0]}} =~ ^(0|141)$ ]]"
+    system("bash", "-c", text)  # whichever end comes first
     expect(bench.launched(2, "true") == "", "a message without need")
 
 
