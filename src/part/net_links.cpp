@@ -11,6 +11,7 @@
 namespace larklane::part {
 
 Result<std::uint16_t> NetLane::take_slot(NetRecv& channel) {
+  if (free_slots_.empty() && slots_.size() == kSlots) return Errc::kNoMemory;
   if (channel.unpacks()) want_all();  // while the program computes
   std::uint16_t slot = 0;
   if (!free_slots_.empty()) {
@@ -18,10 +19,6 @@ Result<std::uint16_t> NetLane::take_slot(NetRecv& channel) {
     free_slots_.pop_back();
     vci_->exclusively([&] { slots_[slot] = &channel; });
     return slot;
-  }
-  if (slots_.size() == kSlots) {
-    if (channel.unpacks()) want_needed();
-    return Errc::kNoMemory;
   }
   slot = static_cast<std::uint16_t>(slots_.size());
   vci_->exclusively([&] {
