@@ -354,11 +354,6 @@ std::vector<Config::Row> Config::rows() const {
   return rows;
 }
 
-bool Config::is_given(std::string_view name) const {
-  const auto index = find_option(name);
-  return index && sources_[*index] != Source::default_value;
-}
-
 std::string environment(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? std::string() : std::string(value);

@@ -44,8 +44,6 @@ struct Config {
   /// Set one option from text, as a program would. @errors kBadOption; then `problem` says why
   Status set(std::string_view name, std::string_view value, std::string* problem);
   std::vector<Row> rows() const;
-  /// By file, environment or program. @param name  of an option
-  bool is_given(std::string_view name) const;
 
  private:
   /// @param where  what the message calls the option: variable, file and line, or name

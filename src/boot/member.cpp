@@ -7,6 +7,7 @@
 namespace larklane::boot {
 namespace {
 
+constexpr int kSizeMax = 1 << 20;
 constexpr const char* kRootForm = "HOST:PORT, where rank 0 or the launcher is reached";
 
 std::optional<Member> refuse(const std::string& variable, const std::string& state,
@@ -24,10 +25,11 @@ std::string quoted(std::string_view text) {
   return out;
 }
 
-bool is_port(std::string_view text) {
-  std::uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return error == std::errc{} && end == text.data() + text.size() && port != 0;
+std::optional<int> number_of(std::string_view text, int least, int most) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_whole = error == std::errc{} && end == text.data() + text.size();
+  return is_whole && number >= least && number <= most ? std::optional(number) : std::nullopt;
 }
 
 /// `node1:4711`, `[::1]:4711`
@@ -41,7 +43,7 @@ bool parse_root(std::string_view root, Member* member) {
     return false;
   member->host = host;
   member->port = root.substr(colon + 1);
-  return !host.empty() && is_port(member->port);
+  return !host.empty() && number_of(member->port, 1, 65535);
 }
 
 bool is_job(std::string_view text) {
@@ -54,24 +56,27 @@ bool is_job(std::string_view text) {
 std::optional<Member> Member::of(const Config& config, std::string* problem) {
   Member member;
   member.wait_ns = config.boot_wait_ns;
-  const bool has_rank = config.is_given("rank"), has_size = config.is_given("size");
-  if (!has_rank && !has_size && config.root.empty() && config.board.empty()) {
+  if (config.rank.empty() && config.size.empty() && config.root.empty() && config.board.empty()) {
     if (!environment("PMIX_NAMESPACE").empty()) member.way = Way::pmix;
     return member;
   }
 
-  if (!has_size)
+  if (config.size.empty())
     return refuse("LARKLANE_SIZE", "not set", "the number of processes, the same for all", problem);
-  const std::string ranks = "0.." + std::to_string(config.size - 1);
-  if (!has_rank)
+  const auto size = number_of(config.size, 1, kSizeMax);
+  if (!size)
+    return refuse("LARKLANE_SIZE", quoted(config.size), "1.." + std::to_string(kSizeMax), problem);
+  const std::string ranks = "0.." + std::to_string(*size - 1);
+  if (config.rank.empty())
     return refuse("LARKLANE_RANK", "not set", ranks + ", another for each process", problem);
-  if (config.rank >= config.size)
-    return refuse("LARKLANE_RANK", quoted(std::to_string(config.rank)),
-                  ranks + " (LARKLANE_SIZE is " + std::to_string(config.size) + ")", problem);
-  member.rank = static_cast<int>(config.rank);
-  member.size = static_cast<int>(config.size);
+  const auto rank = number_of(config.rank, 0, *size - 1);
+  if (!rank)
+    return refuse("LARKLANE_RANK", quoted(config.rank),
+                  ranks + " (LARKLANE_SIZE is " + config.size + ")", problem);
+  member.rank = *rank;
+  member.size = *size;
   if (config.root.empty() && config.board.empty()) {
-    if (config.size == 1) return member;
+    if (member.size == 1) return member;
     return refuse("LARKLANE_ROOT", "not set",
                   std::string(kRootForm) + "; or a folder of all processes in LARKLANE_BOARD",
                   problem);
@@ -80,7 +85,9 @@ std::optional<Member> Member::of(const Config& config, std::string* problem) {
     return refuse("LARKLANE_BOARD", quoted(config.board),
                   "nothing, since LARKLANE_ROOT is " + quoted(config.root), problem);
   if (!is_job(config.job))
-    return refuse("LARKLANE_JOB", config.job.empty() ? "not set" : quoted(config.job),
+    return refuse("LARKLANE_JOB",  // which may be secret
+                  config.job.empty() ? "not set"
+                                     : "a text of " + std::to_string(config.job.size()) + " bytes",
                   "up to 64 characters without blanks, the same for all processes of this job "
                   "and of no other, and hard to guess",
                   problem);

@@ -62,6 +62,9 @@ struct Answer {
   std::condition_variable is_there;
   bool has_come = false;
   int status = 0;
+  // Of the question: PMIx looks at them until it answers.
+  pmix::Proc proc{};
+  pmix::Info limit{};
   Card card;  // of a byte object
   std::uint32_t number = 0;
 
@@ -133,11 +136,13 @@ class PmixBoard final : public Board {
   Result<Card> fetch_locked(int rank, std::string* problem) override {
     pmix::Proc of = self_;
     of.rank = static_cast<std::uint32_t>(rank);
-    const pmix::Info limit = timeout();
     std::shared_ptr<Answer> answer;
     const std::uint64_t deadline_ns = now_ns() + wait_ns_;
     const auto begin = [&](void* held) {
-      return library_.get(&of, kKey, &limit, 1, Answer::got, held);
+      Answer& asked = **static_cast<std::shared_ptr<Answer>*>(held);
+      asked.proc = of;
+      asked.limit = timeout();
+      return library_.get(&asked.proc, kKey, &asked.limit, 1, Answer::got, held);
     };
     int status = ask(wait_ns_, begin, &answer);
     // A launcher may know the process before it knows the card: then it does not wait for that.
@@ -156,12 +161,13 @@ class PmixBoard final : public Board {
   }
 
   Status fence_locked(std::string* problem) override {
-    const pmix::Info limit = timeout();
     std::shared_ptr<Answer> answer;
-    const int status = ask(
-        wait_ns_,
-        [&](void* held) { return library_.fence(nullptr, 0, &limit, 1, Answer::done, held); },
-        &answer);
+    const auto begin = [&](void* held) {
+      Answer& asked = **static_cast<std::shared_ptr<Answer>*>(held);
+      asked.limit = timeout();
+      return library_.fence(nullptr, 0, &asked.limit, 1, Answer::done, held);
+    };
+    const int status = ask(wait_ns_, begin, &answer);
     if (status == pmix::kTimedOut) {
       *problem = "not all processes came to the fence within " + seconds_text(wait_ns_);
       return Status(Errc::kUnreachable, ETIMEDOUT);
