@@ -160,6 +160,7 @@ class PmixBoard final : public Board {
     return std::move(answer->card);
   }
 
+  /// PMIx does not wait for a process that has ended well, and does not tell of it.
   Status fence_locked(std::string* problem) override {
     std::shared_ptr<Answer> answer;
     const auto begin = [&](void* held) {

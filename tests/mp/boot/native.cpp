@@ -40,9 +40,11 @@ int give_up(Board& board, int late) {
     if (board.card_of(late, &problem).error().code() != larklane::Errc::kUnreachable)
       return fail(problem);
     std::printf("native: %s\n", problem.c_str());
+    std::fflush(stdout);
+    ::sleep(3);  // PMIx does not wait at a fence for who has ended
     return 0;
   }
-  const auto code = board.fence(&problem).code();  // rank 0 may have ended meanwhile
+  const auto code = board.fence(&problem).code();  // `late` may have ended meanwhile
   if (code != larklane::Errc::kUnreachable && code != larklane::Errc::kPeerDown)
     return fail(problem);
   std::printf("native: %s\n", problem.c_str());
