@@ -70,6 +70,7 @@ class [[nodiscard]] Result {
   T& value() & noexcept { return get(); }
   T&& value() && noexcept { return std::move(get()); }
   T& operator*() & noexcept { return get(); }
+  T&& operator*() && noexcept { return std::move(get()); }
   T* operator->() noexcept { return &get(); }
   Status error() const noexcept { return error_; }
 

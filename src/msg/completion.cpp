@@ -80,7 +80,7 @@ struct CounterObject final : Object {
 
 struct HandlerObject final : Object {
   HandlerObject(Handler::Function function_, void* state_) noexcept
-      : Object(signal), function(function_), state(state_) {}
+      : Object(signal, true), function(function_), state(state_) {}
 
   static bool signal(Object& object, Node& node) noexcept {
     const auto& self = static_cast<HandlerObject&>(object);

@@ -17,8 +17,8 @@ namespace larklane::msg {
 inline constexpr std::uint32_t kObjectsMax = 1u << 16;
 
 /// How many operations were posted and are over, by object. Numbers wrap.
-// Thread safety: add_posted() and add_found() vci-serial; add_over(), posted() and over()
-// thread-safe; the others under the domain's mutex.
+// Thread safety: add_posted(), add_found(), add_over(), posted() and over() thread-safe; the others
+// under the domain's mutex.
 class Counts {
  public:
   /// Room for an object. @pre nobody has heard of it yet @errors kNoMemory
@@ -29,11 +29,8 @@ class Counts {
   void absorb(const Counts& other) noexcept;
 
   void add_posted(std::uint32_t index, std::uint32_t count) noexcept {
-    Entry& entry = at(index);
-    // relaxed: what is posted before free() is called happens before it. No read-modify-write: one
-    // thread at a time writes it.
-    entry.posted.store(entry.posted.load(std::memory_order_relaxed) + count,
-                       std::memory_order_relaxed);
+    // relaxed: what is posted before free() is called happens before it.
+    at(index).posted.fetch_add(count, std::memory_order_relaxed);
   }
   /// For who has found the object by its number: seq_cst, before he looks at the number again.
   /// Pairs with CompletionDomain::in_flight_locked(), which looks after the number was withdrawn.
@@ -66,7 +63,7 @@ class Counts {
 };
 
 /// A lane's counts, and what its operations do to completion objects.
-// Thread safety: post() vci-serial; signal() thread-safe. An operation that one lane has posted may
+// Thread safety: thread-safe. An operation that one lane has posted may
 // be signalled on another.
 // Invariants:
 // 1. The object of an operation lives from post(), or CompletionDomain::find(), to the end of its
@@ -82,6 +79,9 @@ class Ledger {
 
   /// An operation that will signal `object` begins.
   void post(const Object& object) noexcept { counts_.add_posted(object.index, 1); }
+
+  /// It has not begun after all.
+  void take_back(const Object& object) noexcept { counts_.add_over(object.index, 1); }
 
   /// It is over, as `node.completion` tells. Runs handlers, so no lock is held.
   /// @param object  may be gone when it returns

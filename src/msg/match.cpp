@@ -201,8 +201,8 @@ MatchMessage* MatchingEngine::insert_receive(MatchReceive& receive) noexcept {
   return nullptr;
 }
 
-MatchReceive* MatchingEngine::insert_message(MatchMessage& message) noexcept {
-  if (kind_ == Kind::ordered) return insert_ordered(message);
+MatchReceive* MatchingEngine::match(MatchMessage& message, bool waits) noexcept {
+  if (kind_ == Kind::ordered) return match_ordered(message, waits);
   const std::uint64_t word = word_of(message.policy, message.rank, message.tag);
   Bucket& bucket = bucket_of(word);
   const SpinGuard guard(bucket.lock);
@@ -212,13 +212,14 @@ MatchReceive* MatchingEngine::insert_message(MatchMessage& message) noexcept {
     take_locked(bucket, found.place, receive);
     return &receive;
   }
+  if (!waits) return nullptr;
   push_locked(bucket, found, message.links[policy_of(word)], word | kMessageBit);
   ++bucket.unexpected;
   ++bucket.waiting;
   return nullptr;
 }
 
-MatchReceive* MatchingEngine::insert_ordered(MatchMessage& message) noexcept {
+MatchReceive* MatchingEngine::match_ordered(MatchMessage& message, bool waits) noexcept {
   std::array<std::uint64_t, kMatchPolicyCount> words;
   for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy)
     words[policy] = word_of(static_cast<MatchPolicy>(policy), message.rank, message.tag);
@@ -236,6 +237,7 @@ MatchReceive* MatchingEngine::insert_ordered(MatchMessage& message) noexcept {
     take_locked(bucket_of(receive.word), first, receive);
     return &receive;
   }
+  if (!waits) return nullptr;
   for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy) {
     Bucket& bucket = bucket_of(words[policy]);
     push_locked(bucket, bucket.find(words[policy]), message.links[policy],
@@ -267,17 +269,44 @@ bool MatchingEngine::cancel(MatchReceive& receive) noexcept {
   return true;
 }
 
-MatchReceive* MatchingEngine::take_receive_of(std::uint32_t rank, Sweep& sweep) noexcept {
+/// @param is  says of a word whether it is wanted
+template <class Is>
+MatchReceive* MatchingEngine::take_receive_if(Sweep& sweep, Is is) noexcept {
   for (; sweep.bucket >> bucket_bits_ == 0; ++sweep.bucket) {
     Bucket& bucket = buckets_[sweep.bucket];
     const SpinGuard guard(lock_of(bucket));
-    const Found found =
-        bucket.find_if([rank](std::uint64_t word) { return is_receive_of(word, rank); });
+    const Found found = bucket.find_if(is);
     if (found.place == nullptr) continue;
     MatchReceive& receive = receive_of(**found.place);
     take_locked(bucket, found.place, receive);
     orphaned_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
     return &receive;
+  }
+  return nullptr;
+}
+
+MatchReceive* MatchingEngine::take_receive_of(std::uint32_t rank, Sweep& sweep) noexcept {
+  return take_receive_if(sweep, [rank](std::uint64_t word) { return is_receive_of(word, rank); });
+}
+
+MatchReceive* MatchingEngine::take_receive(Sweep& sweep) noexcept {
+  return take_receive_if(sweep, [](std::uint64_t word) { return !is_message(word); });
+}
+
+MatchMessage* MatchingEngine::take_message(Sweep& sweep) noexcept {
+  for (; sweep.bucket >> bucket_bits_ == 0; ++sweep.bucket) {
+    Bucket& bucket = buckets_[sweep.bucket];
+    const SpinGuard guard(lock_of(bucket));
+    const Found found = bucket.find_if(is_message);
+    if (found.place == nullptr) continue;
+    MatchMessage& message = message_of(**found.place);
+    if (kind_ == Kind::ordered) {
+      take_ordered(message);
+    } else {
+      bucket.remove(found.place, **found.place);
+      --bucket.waiting;
+    }
+    return &message;
   }
   return nullptr;
 }

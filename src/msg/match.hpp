@@ -92,7 +92,9 @@ class MatchingEngine final {
   /// @param receive  in no engine @return the message that it gets; null: it waits
   MatchMessage* insert_receive(MatchReceive& receive) noexcept;
   /// @param message  in no engine @return the receive that gets it; null: it waits
-  MatchReceive* insert_message(MatchMessage& message) noexcept;
+  MatchReceive* insert_message(MatchMessage& message) noexcept { return match(message, true); }
+  /// As insert_message(), of one that can't wait: in no engine afterwards, either.
+  MatchReceive* match_now(MatchMessage& message) noexcept { return match(message, false); }
   /// @param receive  in no other engine; its memory stays meanwhile, with rank, tag and policy as
   ///   they were when it was inserted, also where it has a message by now
   /// @return it was still waiting and is the caller's again
@@ -106,6 +108,10 @@ class MatchingEngine final {
   /// none left. Messages of that rank that have come stay. Who says that the rank is dead before
   /// the first call, and looks for that after each insert_receive(), misses none: see protocols.md.
   MatchReceive* take_receive_of(std::uint32_t rank, Sweep& sweep) noexcept;
+
+  /// The next that waits, taken out, whatever it is; null: there is none left.
+  MatchReceive* take_receive(Sweep& sweep) noexcept;
+  MatchMessage* take_message(Sweep& sweep) noexcept;
 
   /// Takes each lock once; threads that are at it meanwhile may or may not be seen.
   MatchCounts counts() noexcept;
@@ -125,7 +131,10 @@ class MatchingEngine final {
   void push_locked(Bucket& bucket, Found found, MatchLink& link, std::uint64_t word) noexcept;
   void note_chain(std::uint32_t keys) noexcept;
   void take_locked(Bucket& bucket, MatchLink** place, MatchReceive& receive) noexcept;
-  MatchReceive* insert_ordered(MatchMessage& message) noexcept;
+  MatchReceive* match(MatchMessage& message, bool waits) noexcept;
+  template <class Is>
+  MatchReceive* take_receive_if(Sweep& sweep, Is is) noexcept;
+  MatchReceive* match_ordered(MatchMessage& message, bool waits) noexcept;
   void take_ordered(MatchMessage& message) noexcept;
 
   // Read by all.

@@ -14,11 +14,13 @@ struct CompletionObject::Inside {
   /// @return is the node still the caller's?
   using Deliver = bool (*)(Inside& object, msg::Node& node) noexcept;
 
-  explicit Inside(Deliver deliver_) noexcept : deliver(deliver_) {}
+  explicit Inside(Deliver deliver_, bool runs_user_code_ = false) noexcept
+      : runs_user_code(runs_user_code_), deliver(deliver_) {}
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
   virtual ~Inside() = default;
 
+  const bool runs_user_code;     ///< when it is told: so no lock is held then
   std::atomic<Deliver> deliver;  ///< changes once, when the object is destroyed while it is in use
   CompletionDomain* domain = nullptr;
   std::uint32_t index = 0;      ///< in the domain, and in the ledgers

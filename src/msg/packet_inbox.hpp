@@ -18,8 +18,8 @@ namespace larklane::msg {
 // Thread safety: vci-serial, but freed() and credit(): thread-safe.
 // Invariants:
 // 1. What lies before the head has been delivered and is the peer's again; the record at the head
-//    has not been heard of. A mark says so of one behind the head: marks are in our own memory, so
-//    that no peer can set or clear any.
+//    has not been heard of, or it is held. A mark says so of one behind the head: marks are in our
+//    own memory, so that no peer can set or clear any.
 // 2. A record is believed when it is at the head, once: its stamp and length are checked in a copy.
 //    No cell, stamp or length leads outside of the ring. A mark that no record has set is found by
 //    the stamp when the head comes to it.
@@ -34,16 +34,22 @@ class PacketInbox final {
   net::RemoteMemory remote() const noexcept { return memory_->remote(); }
 
   /// The bytes of a record that begins in `cell` are there: deliver(const RecordHead&,
-  /// std::span<const std::byte>) -> Status is called for each record whose turn it is now. In
-  /// place: the cells are the peer's when it returns.
+  /// std::span<const std::byte>) -> Result<bool> is called for each record whose turn it is now. In
+  /// place: the cells are the peer's when it returns true. False: not now; resume() asks again.
   /// @errors kProtocol: what makes no sense; deliver's. Then this is of no use any more.
   template <class Deliver>
   Status arrive(std::uint32_t cell, Deliver&& deliver) {
     if (cell >= shape_.cells) return Errc::kProtocol;
-    if (cell != shape_.index_of(head_)) return mark(cell);
-    do LARKLANE_TRY(deliver_head(deliver));
-    while (take_mark(shape_.index_of(head_)));
-    return {};
+    if (is_held_ || cell != shape_.index_of(head_)) return mark(cell);
+    return deliver_all(deliver);
+  }
+  /// Is the record at the head there, but not wanted yet?
+  bool is_held() const noexcept { return is_held_; }
+  /// @pre is_held() @errors as arrive()
+  template <class Deliver>
+  Status resume(Deliver&& deliver) {
+    is_held_ = false;
+    return deliver_all(deliver);
   }
 
   /// Positions before it are the peer's. acquire: pairs with deliver_head()'s release; what was
@@ -76,7 +82,20 @@ class PacketInbox final {
   }
 
   template <class Deliver>
-  Status deliver_head(Deliver&& deliver) {
+  Status deliver_all(Deliver&& deliver) {
+    do {
+      auto delivered = deliver_head(deliver);
+      if (!delivered) return delivered.error();
+      if (!*delivered) {
+        is_held_ = true;
+        return {};
+      }
+    } while (take_mark(shape_.index_of(head_)));
+    return {};
+  }
+
+  template <class Deliver>
+  Result<bool> deliver_head(Deliver&& deliver) {
     const auto* const record =
         reinterpret_cast<const std::byte*>(&lines_[1 + shape_.index_of(head_)]);
     RecordHead head;
@@ -84,15 +103,17 @@ class PacketInbox final {
     const std::uint32_t bytes = head.payload_bytes();
     if (head.stamp != stamp_of(head_, generation_) || bytes > shape_.payload_bytes_max())
       return Errc::kProtocol;
-    LARKLANE_TRY(deliver(head, std::span(record + sizeof head, bytes)));
+    Result<bool> delivered = deliver(head, std::span(record + sizeof head, bytes));
+    if (!delivered || !*delivered) return delivered;
     head_ += record_cells_of(bytes);
     freed_.store(head_, std::memory_order_release);  // pairs with freed()
-    return {};
+    return true;
   }
 
   const RingShape shape_;
   const std::uint32_t generation_;
   std::uint64_t head_;
+  bool is_held_ = false;  // the record at the head: it has no mark
   std::unique_ptr<Line[]> lines_;
   std::unique_ptr<std::uint64_t[]> marks_;  // a bit a cell
   std::unique_ptr<net::Memory> memory_;

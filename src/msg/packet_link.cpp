@@ -213,10 +213,22 @@ void PacketLink::sent(net::Operation& operation, Status status) {
 void PacketLink::arrive(std::uint32_t cell) {
   if (is_deaf_) [[unlikely]]
     return;
-  const Status status =
+  heard_locked(
       inbox_->arrive(cell, [this](const RecordHead& head, std::span<const std::byte> payload) {
         return deliver_locked(head, payload);
-      });
+      }));
+}
+
+void PacketLink::resume() {
+  lane_.vci().exclusively([this] {
+    if (is_deaf_ || !inbox_->is_held()) return;
+    heard_locked(inbox_->resume([this](const RecordHead& head, std::span<const std::byte> payload) {
+      return deliver_locked(head, payload);
+    }));
+  });
+}
+
+void PacketLink::heard_locked(Status status) {
   if (!status.ok()) [[unlikely]] {
     is_deaf_ = true;
     fail_locked(status);
@@ -224,13 +236,15 @@ void PacketLink::arrive(std::uint32_t cell) {
   tell_locked();
 }
 
-Status PacketLink::deliver_locked(const RecordHead& head, std::span<const std::byte> payload) {
+Result<bool> PacketLink::deliver_locked(const RecordHead& head,
+                                        std::span<const std::byte> payload) {
   // relaxed: what was freed had been posted.
   if (head.freed() > next_.load(std::memory_order_relaxed)) return Errc::kProtocol;
   raise_limit(head.freed());
-  lane_.note_locked(lane_.delivered_);
-  listener_.on_packet(*this, head.header, payload);
-  return {};
+  Result<bool> taken = listener_.on_packet(*this, head.header, payload);
+  if (taken && *taken) [[likely]]
+    lane_.note_locked(lane_.delivered_);
+  return taken;
 }
 
 void PacketLink::tell_locked() noexcept {

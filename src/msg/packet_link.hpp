@@ -26,8 +26,11 @@ class PacketListener {
  public:
   virtual ~PacketListener() = default;
   /// @param payload  in place, 8-byte aligned: what is wanted later is copied before this returns
-  virtual void on_packet(PacketLink& link, const PacketHeader& header,
-                         std::span<const std::byte> payload) = 0;
+  /// @return false: not now, and nothing has happened. The record stays where it is, with all that
+  ///   come behind it, until resume(): so the peer's room runs out, and it has to wait
+  /// @errors any: the link fails with it, and delivers no more
+  virtual Result<bool> on_packet(PacketLink& link, const PacketHeader& header,
+                                 std::span<const std::byte> payload) = 0;
   /// Once: every later post fails with `status`. What has come from the peer may still be
   /// delivered, unless its records make no sense (kProtocol).
   virtual void on_failure(PacketLink& link, Status status) = 0;
@@ -84,6 +87,11 @@ class PacketLink final {
   Result<net::Post> post(Packet& packet, const PacketHeader& header,
                          std::uint32_t payload_bytes) noexcept;
 
+  /// What the listener did not want is offered again. Not from a callback.
+  void resume();
+  /// For reads and writes of the same peer's memory, by works on the same lane.
+  net::Link& net_link() const noexcept { return *link_; }
+
   /// Why every post fails; ok: none does. acquire: pairs with fail()'s release.
   Status failure() const noexcept {
     return is_failed_.load(std::memory_order_acquire) ? failure_ : Status();
@@ -120,7 +128,8 @@ class PacketLink final {
 
   // With the lane's lock held.
   void arrive(std::uint32_t cell);
-  Status deliver_locked(const RecordHead& head, std::span<const std::byte> payload);
+  void heard_locked(Status status);
+  Result<bool> deliver_locked(const RecordHead& head, std::span<const std::byte> payload);
   void tell_locked() noexcept;
   bool is_word_due_locked() const noexcept;
   void post_word_locked() noexcept;

@@ -56,6 +56,40 @@ TEST(Match, SizesArePinned) {
   EXPECT_EQ(sizeof(MatchMessage), 144u);
 }
 
+TEST(Match, WhatCantWaitIsMatchedNowOrInNoEngine) {
+  for (const Kind kind : kKinds) {
+    const auto engine = make(kind);
+    Both nodes;
+    MatchReceive& posted = nodes.receives.add(3, 5);
+    EXPECT_EQ(engine->match_now(nodes.messages.add(3, 5)), nullptr);
+    EXPECT_EQ(engine->insert_receive(posted), nullptr);
+    EXPECT_EQ(engine->match_now(nodes.messages.add(3, 6)), nullptr);
+    EXPECT_EQ(engine->match_now(nodes.messages.add(3, 5)), &posted);
+    EXPECT_EQ(engine->counts().waiting, 0u);
+  }
+}
+
+TEST(Match, AllThatWaitsIsTakenOutOnce) {
+  for (const Kind kind : kKinds) {
+    const auto engine = make(kind, 2);
+    Both nodes;
+    std::vector<MatchReceive*> receives;
+    std::vector<MatchMessage*> messages;
+    for (std::uint32_t i = 0; i < 9; ++i) {
+      EXPECT_EQ(engine->insert_receive(nodes.receives.add(1, i / 2)), nullptr);
+      EXPECT_EQ(engine->insert_message(nodes.messages.add(2, i / 2)), nullptr);
+    }
+    MatchingEngine::Sweep of_receives, of_messages;
+    while (MatchReceive* const receive = engine->take_receive(of_receives))
+      receives.push_back(receive);
+    while (MatchMessage* const message = engine->take_message(of_messages))
+      messages.push_back(message);
+    for (auto& receive : nodes.receives.all) EXPECT_EQ(std::ranges::count(receives, &receive), 1);
+    for (auto& message : nodes.messages.all) EXPECT_EQ(std::ranges::count(messages, &message), 1);
+    EXPECT_EQ(engine->counts().waiting, 0u);
+  }
+}
+
 TEST(Match, TheSecondToComeGetsTheFirst) {
   for (const Kind kind : kKinds) {
     Both nodes;

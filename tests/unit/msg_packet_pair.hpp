@@ -44,14 +44,15 @@ struct PacketEnd final : PacketListener {
     EXPECT_TRUE(opened) << errc_name(opened.error().code());
     if (opened) link = std::move(opened).value();
   }
-  void on_packet(PacketLink& from, const PacketHeader& header,
-                 std::span<const std::byte> payload) override {
+  Result<bool> on_packet(PacketLink& from, const PacketHeader& header,
+                         std::span<const std::byte> payload) override {
     EXPECT_EQ(&from, link.get());
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(payload.data()) % 8, 0u);
     if (react)
       react(header, payload);
     else
       received.push_back({header, {payload.begin(), payload.end()}});
+    return true;
   }
   void on_failure(PacketLink& from, Status status) override {
     EXPECT_EQ(&from, link.get());

@@ -1,0 +1,110 @@
+#pragma once
+// What a process has of the library: the context, the lanes (virtual communication interfaces) on
+// which it posts, and memory that its peers may use.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "larklane/boot.hpp"
+#include "larklane/completion.hpp"
+#include "larklane/status.hpp"
+
+namespace larklane {
+
+namespace msg {
+class Engine;
+class MessageLane;
+struct LocalRegion;
+}  // namespace msg
+
+/// Memory of some process that others may put to, get from and change by atomics, until it is
+/// freed. Plain bytes: send it to whom it concerns. Thread safety: immutable.
+struct RemoteRegion {
+  std::uint64_t bytes = 0;
+  std::uint64_t address = 0;  ///< the network's
+  std::uint64_t key = 0;      ///< the network's
+  std::int32_t rank = -1;     ///< whose
+  std::uint32_t number = 0;   ///< there
+};
+
+/// Memory of this process that the network knows: peers may use it, and what is sent from it, or
+/// received into it, need not be registered for each operation.
+/// Thread safety: immutable; making, moving, freeing and destroying it are its owner's.
+class Region {
+ public:
+  Region(Region&& other) noexcept : inside_(std::exchange(other.inside_, nullptr)) {}
+  Region& operator=(Region&& other) noexcept {
+    std::swap(inside_, other.inside_);
+    return *this;
+  }
+  /// Returns when no operation of a peer is in it any more; what comes later is refused.
+  /// @pre no operation of this process uses it
+  ~Region();
+
+  /// What peers need.
+  RemoteRegion remote() const noexcept;
+  explicit Region(msg::LocalRegion& inside) noexcept : inside_(&inside) {}  ///< the library's
+  msg::LocalRegion* inside() const noexcept { return inside_; }             ///< the library's
+
+ private:
+  msg::LocalRegion* inside_;
+};
+
+/// A user's place on a lane. Threads with different lanes never meet; there may be more of these
+/// than lanes. Thread safety: thread-safe; destroyed by its owner, before the context.
+class Vci {
+ public:
+  /// Serve what has come, on this lane, and now and then on all others: what one waits for may
+  /// hang on a lane that nobody else looks at. Never blocks. Runs handlers.
+  ///
+  /// @return  how much was served; 0: nothing, or another thread is at it
+  std::uint32_t progress() noexcept;
+
+  explicit Vci(msg::MessageLane& inside) noexcept : inside_(&inside) {}  ///< the library's
+  msg::MessageLane& inside() const noexcept { return *inside_; }         ///< the library's
+
+ private:
+  msg::MessageLane* inside_;
+};
+
+/// One process of a job, as the library has it. All that is made of it is destroyed before it.
+/// Thread safety: thread-safe.
+class Context {
+ public:
+  /// As the environment says (`larklane launch`, PMIx, LARKLANE_RANK ...); alone, if it says
+  /// nothing. One in the life of a process.
+  ///
+  /// @param problem  what is wrong, for people: names the variable, the rank, the remedy
+  /// @errors  kBadOption; kUnreachable, kSystem, kNoMemory, kNoThread
+  static Result<std::unique_ptr<Context>> create(std::string* problem);
+  /// Of a program that knows its processes.
+  static Result<std::unique_ptr<Context>> create(boot::Peers peers, std::string* problem);
+  /// Waits, for a bounded time, until what this process has sent is out, and says goodbye.
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  int rank() const noexcept;
+  int size() const noexcept;
+  CompletionDomain& completions() noexcept;
+  /// Returns when all processes have called it as often; makes progress meanwhile.
+  Status fence(std::string* problem);
+
+  /// A place on the lane with the fewest; no collective call.
+  /// @errors kNoMemory, kSystem: of the network
+  Result<Vci> create_vci();
+  /// @param bytes  0 is legal @errors kNoMemory (locked memory), kSystem
+  Result<Region> register_region(void* start, std::uint64_t bytes);
+
+  msg::Engine& inside() noexcept;  ///< the library's
+
+ private:
+  struct Inside;
+  explicit Context(std::unique_ptr<Inside> inside) noexcept;
+  std::unique_ptr<Inside> inside_;
+};
+
+}  // namespace larklane

@@ -1,0 +1,113 @@
+#pragma once
+// Messages: send and receive with matching, active messages, put and get with or without a signal,
+// atomics. Each names a lane, and an object that hears of its end.
+//
+// What a post answers is Post: done (it is over, and the object is not signalled), posted (the
+// object will be signalled, once), retry (nothing has happened: make progress, and post again). An
+// error: nothing has happened, and it would not help to post again. Later errors are in the
+// completion, with the rank. No call here blocks, polls, or makes progress; none takes more locks
+// than one try of its lane's.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "larklane/completion.hpp"
+#include "larklane/context.hpp"
+#include "larklane/status.hpp"
+
+namespace larklane {
+
+enum class Post : std::uint8_t { done, posted, retry };
+
+/// What a receive and a message must have in common. A message matches receives of its own policy
+/// only, in its own space. Messages of one thread (or of two of which one knows of the other's) to
+/// one process over one lane match in their order.
+enum class Match : std::uint8_t { rank_tag, rank, tag, none };
+
+/// A receive of an ordered space may name any rank or any tag, whatever the sender said: MPI's
+/// rules. Costs a lock for the whole space.
+struct MatchSpace {
+  std::uint8_t number = 0;  ///< 0..7, of its own counting for each kind
+  bool is_ordered = false;
+};
+
+/// What all posts may say. Thread safety: immutable.
+struct PostOptions {
+  /// Hears of the end; null: nobody, so that a failure is not heard of, either.
+  const CompletionObject* completion = nullptr;
+  void* user_context = nullptr;  ///< comes back in the completion
+  /// Local memory lies in it: not registered anew. Null: the library registers what it has to.
+  const Region* region = nullptr;
+  /// Never `done`: the object is signalled in any case.
+  bool signals_always = false;
+  /// Never `retry` but for want of memory for the operation: the lane keeps it and posts it as soon
+  /// as it can. The buffer stays the library's until the completion.
+  bool queues = false;
+};
+
+/// @param bytes  any length. Up to Vci's eager limit they are copied: `done`, and the buffer is the
+///               caller's again. Longer ones are fetched by the receiver from where they lie
+/// @param rank   this process's own is legal
+/// @errors  kInvalidArgument: rank, buffer, space; kPeerDown and others: there is no way to it
+/// @threads thread-safe
+/// @owns    posted: the buffer is not written until the completion
+Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag, const void* buffer,
+                       std::uint64_t bytes, const PostOptions& options = {}, Match match = {},
+                       MatchSpace space = {}) noexcept;
+
+/// A message that is longer than `bytes` leaves the buffer undefined and completes with
+/// kSizeMismatch and its own length.
+///
+/// @param rank   of the source; ignored by Match::tag and none
+/// @param[out] done  what a `done` receive tells. Null: it is signalled
+/// @errors  kInvalidArgument: rank, buffer, space
+/// @threads thread-safe
+/// @owns    posted: the buffer is the library's until the completion
+Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void* buffer, std::uint64_t bytes,
+                       const PostOptions& options, Completion* done = nullptr, Match match = {},
+                       MatchSpace space = {}) noexcept;
+
+/// An active message: `there`, an object of the peer's, is signalled with the bytes, in memory that
+/// is allocated on arrival (Completion::buffer), and with our rank and the tag. What the peer has
+/// deregistered loses it; a long one completes here with the error then.
+///
+/// @errors, @threads, @owns  as post_send
+Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, std::uint32_t tag,
+                     const void* buffer, std::uint64_t bytes,
+                     const PostOptions& options = {}) noexcept;
+/// Give back what an active message has brought. Null is legal. Thread-safe.
+void free_buffer(void* buffer) noexcept;
+
+/// Write `bytes` bytes at `offset` of `region`. With `there`, that object of the peer's is
+/// signalled when they are there: our rank, the tag, how many. Puts have no order among each other.
+///
+/// @errors  kInvalidArgument: outside of the region; those of post_send
+/// @threads thread-safe
+Result<Post> post_put(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
+                      const void* buffer, std::uint64_t bytes, const PostOptions& options,
+                      RemoteCompletion there = 0, std::uint32_t tag = 0) noexcept;
+/// Read them. With `there`, that object of the peer's is signalled when they have been read.
+Result<Post> post_get(Vci& vci, const RemoteRegion& region, std::uint64_t offset, void* buffer,
+                      std::uint64_t bytes, const PostOptions& options, RemoteCompletion there = 0,
+                      std::uint32_t tag = 0) noexcept;
+
+/// Add `value` to the 8 bytes at `offset`, a multiple of 8. Atomics of one location happen one
+/// after the other, whoever posts them; those of one thread over one lane in its order. With
+/// atomics of the owner's own (std::atomic_ref), too.
+///
+/// @param[out] before  what was there; stays the library's until the completion. Null: not wanted
+/// @errors  as post_put; kInvalidArgument: no multiple of 8
+Result<Post> post_fetch_add(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
+                            std::uint64_t value, std::uint64_t* before,
+                            const PostOptions& options) noexcept;
+/// Store `value` there if `expected` is there. It was done if `*before` is `expected`.
+Result<Post> post_compare_swap(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
+                               std::uint64_t expected, std::uint64_t value, std::uint64_t* before,
+                               const PostOptions& options) noexcept;
+/// Add `count` doubles to those at `offset`, each atomically. @param count  as many as an eager
+/// message holds, at most
+Result<Post> post_accumulate(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
+                             const double* values, std::uint32_t count,
+                             const PostOptions& options) noexcept;
+
+}  // namespace larklane

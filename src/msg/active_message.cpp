@@ -1,0 +1,56 @@
+// Active messages: bytes for an object of the peer's, in memory that is allocated when they come.
+
+#include <cstring>
+#include <utility>
+
+#include "msg/connection.hpp"
+#include "msg/engine.hpp"
+
+namespace larklane::msg {
+
+Result<Post> Connection::active_message(RemoteCompletion there, std::uint32_t tag, UserBytes from,
+                                        const PostOptions& options) {
+  if (from.bytes <= eager_bytes_max())
+    return post_bytes({first_word(RecordKind::am, there), tag, 0}, {}, from, tag, options);
+  return post_offer({first_word(RecordKind::am_offer, there), tag, 0}, from, tag, options);
+}
+
+Result<bool> Connection::on_active_message(const PacketHeader& header,
+                                           std::span<const std::byte> payload) noexcept {
+  if (!lane_.make_room_locked(static_cast<std::uint32_t>(payload.size()))) return false;
+  std::byte* buffer = nullptr;
+  if (!payload.empty()) {
+    buffer = lane_.take_buffer_locked();
+    std::memcpy(buffer, payload.data(), payload.size());
+  }
+  signal(rest_of(header), completion_of(header[1], buffer, payload.size()), true);
+  return true;
+}
+
+Result<bool> Connection::on_active_offer(const PacketHeader& header,
+                                         std::span<const std::byte> payload) noexcept {
+  const auto offered = front_of<Offered>(payload);
+  if (!offered) return Errc::kProtocol;
+  if (!lane_.make_room_locked(0)) return false;
+  auto object = lane_.engine().domain().find(lane_.ledger(), rest_of(header));
+  if (!object) {
+    lane_.note_lost_locked();
+    answer(RecordKind::fetched, header[2], object.error(), 0);
+    return true;
+  }
+  Operation& operation = lane_.take_arrival_locked();
+  operation.connection = this;
+  operation.object = *object;
+  operation.offered = *offered;
+  operation.there = header[2];
+  operation.region = nullptr;
+  operation.local = allocate_buffer(offered->bytes);
+  operation.local_bytes = offered->bytes;
+  operation.is_dynamic = true;
+  operation.completion = completion_of(header[1], operation.local, offered->bytes);
+  if (operation.local == nullptr) operation.completion.status = Errc::kNoMemory;
+  fetch(operation);
+  return true;
+}
+
+}  // namespace larklane::msg

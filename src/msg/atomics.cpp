@@ -1,0 +1,94 @@
+// Atomics: records that the owner's lane carries out, one after the other, and answers. With
+// several lanes the processor's atomics keep them apart.
+
+#include <atomic>
+#include <cstring>
+
+#include "msg/connection.hpp"
+#include "msg/engine.hpp"
+
+namespace larklane::msg {
+namespace {
+
+bool is_word_within(const RemoteRegion& region, std::uint64_t offset, std::uint64_t bytes) {
+  return offset % sizeof(std::uint64_t) == 0 && offset <= region.bytes &&
+         bytes <= region.bytes - offset;
+}
+
+}  // namespace
+
+Result<Post> Connection::atomic(RecordKind kind, const RemoteRegion& region,
+                                const AtomicOrder& order, std::uint64_t* before,
+                                const PostOptions& options) {
+  if (!is_word_within(region, order.offset, sizeof(std::uint64_t))) return Errc::kInvalidArgument;
+  Operation* const operation = begin_operation(
+      {reinterpret_cast<std::byte*>(before), sizeof(std::uint64_t)}, region.number, options);
+  if (operation == nullptr) return Post::retry;
+  operation->header = {first_word(kind, 0), region.number, 0};
+  operation->set_small(order);
+  operation->before = before;
+  operation->then = Operation::Then::await;
+  return post_record(*operation, options.queues);
+}
+
+Result<Post> Connection::accumulate(const RemoteRegion& region, std::uint64_t offset,
+                                    const double* values, std::uint32_t count,
+                                    const PostOptions& options) {
+  const std::uint64_t bytes = std::uint64_t{count} * sizeof(double);
+  if (!is_word_within(region, offset, bytes) || sizeof offset + bytes > eager_bytes_max())
+    return Errc::kInvalidArgument;
+  const auto* const from = reinterpret_cast<const std::byte*>(values);
+  Operation* const operation =
+      begin_operation({const_cast<std::byte*>(from), bytes}, region.number, options);
+  if (operation == nullptr) return Post::retry;
+  operation->header = {first_word(RecordKind::accumulate, 0), region.number, 0};
+  operation->set_small(offset);
+  operation->payload = {from, bytes};
+  operation->then = Operation::Then::await;
+  return post_record(*operation, options.queues);
+}
+
+Result<bool> Connection::on_atomic(RecordKind kind, const PacketHeader& header,
+                                   std::span<const std::byte> payload) noexcept {
+  const auto order = front_of<AtomicOrder>(payload);
+  if (!order || order->offset % sizeof(std::uint64_t) != 0) return Errc::kProtocol;
+  if (!lane_.make_room_locked(0)) return false;
+  std::byte* const at = lane_.engine().find(header[1], order->offset, sizeof(std::uint64_t));
+  if (at == nullptr) {
+    answer(RecordKind::reply, header[2], Errc::kInvalidArgument, 0);
+    return true;
+  }
+  const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(at));
+  std::uint64_t before = order->expected;
+  // acq_rel: locks and counters are made of these; pairs with the peers' own.
+  if (kind == RecordKind::fetch_add)
+    before = word.fetch_add(order->value, std::memory_order_acq_rel);
+  else
+    word.compare_exchange_strong(before, order->value, std::memory_order_acq_rel,
+                                 std::memory_order_acquire);
+  answer(RecordKind::reply, header[2], {}, before);
+  return true;
+}
+
+Result<bool> Connection::on_accumulate(const PacketHeader& header,
+                                       std::span<const std::byte> payload) noexcept {
+  const auto offset = front_of<std::uint64_t>(payload);
+  if (!offset || *offset % sizeof(double) != 0 || payload.size() % sizeof(double) != 0)
+    return Errc::kProtocol;
+  if (!lane_.make_room_locked(0)) return false;
+  const std::span<const std::byte> bytes = payload.subspan(sizeof *offset);
+  std::byte* const at = lane_.engine().find(header[1], *offset, bytes.size());
+  if (at != nullptr) {
+    for (std::size_t place = 0; place < bytes.size(); place += sizeof(double)) {
+      double value = 0;
+      std::memcpy(&value, bytes.data() + place, sizeof value);
+      // acq_rel: as in on_atomic()
+      std::atomic_ref(*reinterpret_cast<double*>(at + place))
+          .fetch_add(value, std::memory_order_acq_rel);
+    }
+  }
+  answer(RecordKind::reply, header[2], at == nullptr ? Errc::kInvalidArgument : Errc::kOk, 0);
+  return true;
+}
+
+}  // namespace larklane::msg

@@ -1,0 +1,67 @@
+#include "msg/awaited.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace larklane::msg {
+
+bool Awaited::grow_locked() noexcept {
+  constexpr std::uint32_t kFirst = 64;
+  const std::uint32_t size = std::min({std::max(2 * size_, kFirst), most_, kPlaceMask});
+  if (size == size_) return false;
+  std::unique_ptr<Place[]> places(new (std::nothrow) Place[size]);
+  if (places == nullptr) return false;
+  std::copy_n(places_.get(), size_, places.get());
+  for (std::uint32_t number = size; number > size_; --number)
+    places[number - 1].next_free = std::exchange(free_, number);
+  places_ = std::move(places);
+  size_ = size;
+  return true;
+}
+
+bool Awaited::add(Operation& operation) noexcept {
+  const SpinGuard guard(lock_);
+  if (free_ == 0 && !grow_locked()) return false;
+  const std::uint32_t number = free_;
+  Place& place = places_[number - 1];
+  free_ = place.next_free;
+  place.operation = &operation;
+  ++place.uses;
+  ++count_;
+  operation.awaited = place.uses << kPlaceBits | number;
+  return true;
+}
+
+Operation* Awaited::take_locked(std::uint32_t number) noexcept {
+  Place& place = places_[number - 1];
+  place.next_free = std::exchange(free_, number);
+  --count_;
+  place.operation->awaited = 0;
+  return std::exchange(place.operation, nullptr);
+}
+
+Operation* Awaited::take(std::uint32_t number, const Connection& connection) noexcept {
+  const SpinGuard guard(lock_);
+  const std::uint32_t place = number & kPlaceMask;
+  if (place == 0 || place > size_) return nullptr;
+  const Operation* const operation = places_[place - 1].operation;
+  if (operation == nullptr || operation->awaited != number || operation->connection != &connection)
+    return nullptr;
+  return take_locked(place);
+}
+
+Operation* Awaited::take_one_of(const Connection& connection) noexcept {
+  const SpinGuard guard(lock_);
+  for (std::uint32_t i = 0; i < size_; ++i)
+    if (places_[i].operation != nullptr && places_[i].operation->connection == &connection)
+      return take_locked(i + 1);
+  return nullptr;
+}
+
+std::uint32_t Awaited::count() noexcept {
+  const SpinGuard guard(lock_);
+  return count_;
+}
+
+}  // namespace larklane::msg

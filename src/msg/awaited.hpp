@@ -1,0 +1,50 @@
+#pragma once
+// Operations that wait for a peer's answer, by numbers that the peer sends back.
+
+#include <cstdint>
+#include <memory>
+
+#include "base/spin_lock.hpp"
+#include "base/status.hpp"
+#include "base/thread_safety.hpp"
+#include "msg/operation.hpp"
+
+namespace larklane::msg {
+
+// Thread safety: thread-safe.
+// Invariants:
+// 1. A number is a place (from 1) and how often it has been used: a late or invented one finds
+//    nothing, or, after 4096 uses, an operation that waits for the same peer all the same.
+// 2. What was added is taken out once.
+class Awaited {
+ public:
+  explicit Awaited(std::uint32_t most) noexcept : most_(most) {}
+
+  /// @return false: as many wait as may, or there is no memory
+  bool add(Operation& operation) noexcept;
+  /// @param number  what a peer has sent @return null: nothing of that connection waits under it
+  Operation* take(std::uint32_t number, const Connection& connection) noexcept;
+  /// One that waits for an answer over `connection`; null: none does.
+  Operation* take_one_of(const Connection& connection) noexcept;
+  std::uint32_t count() noexcept;
+
+ private:
+  static constexpr std::uint32_t kPlaceBits = 20;
+  static constexpr std::uint32_t kPlaceMask = (1u << kPlaceBits) - 1;
+  struct Place {
+    Operation* operation = nullptr;
+    std::uint32_t uses = 0;
+    std::uint32_t next_free = 0;
+  };
+  bool grow_locked() noexcept LARKLANE_REQUIRES(lock_);
+  Operation* take_locked(std::uint32_t place) noexcept LARKLANE_REQUIRES(lock_);
+
+  const std::uint32_t most_;
+  SpinLock lock_;
+  std::unique_ptr<Place[]> places_ LARKLANE_GUARDED_BY(lock_);
+  std::uint32_t size_ LARKLANE_GUARDED_BY(lock_) = 0;
+  std::uint32_t free_ LARKLANE_GUARDED_BY(lock_) = 0;  // the number of the first; 0: none
+  std::uint32_t count_ LARKLANE_GUARDED_BY(lock_) = 0;
+};
+
+}  // namespace larklane::msg

@@ -1,0 +1,67 @@
+#pragma once
+// Memory for bytes that come before anybody has said where they go: of active messages, and of
+// messages whose receive is not posted yet.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "base/status.hpp"
+#include "msg/node.hpp"
+#include "msg/pool.hpp"
+
+namespace larklane::msg {
+
+/// Of one size. What it begins with says where it belongs, so that whoever has only the bytes can
+/// give it back.
+template <std::size_t kBytes>
+struct SizedBuffer : Node {
+  std::byte bytes[kBytes];
+};
+
+/// Give back the bytes of take() or allocate(). Null is legal. Thread-safe.
+void give_back_buffer(void* bytes) noexcept;
+
+/// Bytes of any length, from the heap. Null: there are none.
+std::byte* allocate_buffer(std::uint64_t bytes) noexcept;
+
+// Thread safety: vci-serial.
+/// Buffers for what a record may carry, of some sizes.
+class BufferPool {
+ public:
+  static constexpr std::uint32_t kSmallBytes = 192, kMiddleBytes = 1984, kLargeBytes = 8192;
+
+  /// @param most  of each size @errors kNoMemory
+  static Result<BufferPool> create(std::uint32_t most) noexcept;
+
+  /// Of the smallest that holds `bytes`. @pre bytes <= kLargeBytes
+  static std::uint32_t size_of(std::uint32_t bytes) noexcept {
+    if (bytes <= kSmallBytes) return kSmallBytes;
+    return bytes <= kMiddleBytes ? kMiddleBytes : kLargeBytes;
+  }
+  /// Null: as many are out as may be, or there is no memory. @param size  one of the three
+  std::byte* take(std::uint32_t size) noexcept {
+    if (size == kSmallBytes) return bytes_of(small_.get());
+    if (size == kMiddleBytes) return bytes_of(middle_.get());
+    return bytes_of(large_.get());
+  }
+
+ private:
+  using Small = SizedBuffer<kSmallBytes>;
+  using Middle = SizedBuffer<kMiddleBytes>;
+  using Large = SizedBuffer<kLargeBytes>;
+
+  template <class Sized>
+  static std::byte* bytes_of(Sized* buffer) noexcept {
+    return buffer == nullptr ? nullptr : buffer->bytes;
+  }
+  BufferPool(Pool<Small> small, Pool<Middle> middle, Pool<Large> large) noexcept
+      : small_(std::move(small)), middle_(std::move(middle)), large_(std::move(large)) {}
+
+  Pool<Small> small_;
+  Pool<Middle> middle_;
+  Pool<Large> large_;
+};
+
+}  // namespace larklane::msg

@@ -1,0 +1,342 @@
+#include "msg/connection.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "msg/engine.hpp"
+
+namespace larklane::msg {
+
+void Connection::begin(PacketLink& link) noexcept {
+  // release: of the link; pairs with the acquires of posters.
+  link_.store(&link, std::memory_order_release);
+}
+
+void Connection::refuse(Status status) noexcept {
+  refused_ = status;
+  is_refused_.store(true, std::memory_order_release);  // pairs with failure()
+}
+
+Status Connection::failure() const noexcept {
+  if (const PacketLink* const link = link_.load(std::memory_order_acquire)) return link->failure();
+  return is_refused_.load(std::memory_order_acquire) ? refused_ : Status();
+}
+
+bool Connection::is_quiet() noexcept {
+  const PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
+  // relaxed: who asks has posted, or knows of it.
+  return backlog_.load(std::memory_order_relaxed) == 0 && (link == nullptr || link->is_quiet());
+}
+
+std::uint32_t Connection::eager_bytes_max() const noexcept {
+  return lane_.engine().eager_bytes_max();
+}
+
+// --- posts --------------------------------------------------------------------------------------
+
+Operation* Connection::begin_operation(UserBytes user, std::uint32_t tag,
+                                       const PostOptions& options) noexcept {
+  Operation* const operation = lane_.take();
+  if (operation == nullptr) return nullptr;
+  operation->connection = this;
+  operation->completion = completion_of(tag, user.start, user.bytes);
+  operation->completion.user_context = options.user_context;
+  operation->local = user.start;
+  operation->local_bytes = user.bytes;
+  operation->payload = {};
+  operation->small_bytes = 0;
+  operation->then = Operation::Then::finish;
+  operation->object = options.completion == nullptr ? nullptr : options.completion->inside();
+  if (operation->object != nullptr) lane_.ledger().post(*operation->object);
+  return operation;
+}
+
+void Connection::take_back(Operation& operation) noexcept {
+  release_memory(operation);
+  if (operation.object != nullptr) lane_.ledger().take_back(*operation.object);
+  lane_.give_back(operation);
+}
+
+void Connection::release_memory(Operation& operation) noexcept {
+  delete std::exchange(operation.registered, nullptr);
+}
+
+namespace {
+
+Result<Post> answered(Result<net::Post> answer) noexcept {
+  if (!answer) return answer.error();
+  return *answer == net::Post::retry ? Post::retry : Post::done;
+}
+
+}  // namespace
+
+Result<net::Post> Connection::post_parts(PacketLink& link, const PacketHeader& header,
+                                         std::span<const std::byte> own,
+                                         std::span<const std::byte> user) noexcept {
+  if (own.empty()) return link.post(header, user);
+  if (user.empty()) return link.post(header, own);
+  Packet* const packet = lane_.packets().take_packet();
+  if (packet == nullptr) return net::Post::retry;
+  std::byte* const payload = packet->payload().data();
+  std::memcpy(payload, own.data(), own.size());
+  std::memcpy(payload + own.size(), user.data(), user.size());
+  auto answer = link.post(*packet, header, static_cast<std::uint32_t>(own.size() + user.size()));
+  if (!answer || *answer == net::Post::retry) lane_.packets().give_back(*packet);
+  return answer;
+}
+
+Result<Post> Connection::post_bytes(const PacketHeader& header, std::span<const std::byte> own,
+                                    UserBytes user, std::uint32_t tag,
+                                    const PostOptions& options) noexcept {
+  if (!options.signals_always && !options.queues) [[likely]] {
+    PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
+    // relaxed: as in post_record()
+    if (link != nullptr && backlog_.load(std::memory_order_relaxed) == 0) [[likely]]
+      return answered(post_parts(*link, header, own, user.span()));
+  }
+  Operation* const operation = begin_operation(user, tag, options);
+  if (operation == nullptr) return Post::retry;
+  operation->header = header;
+  std::copy(own.begin(), own.end(), operation->small.begin());
+  operation->small_bytes = static_cast<std::uint32_t>(own.size());
+  operation->payload = user.span();
+  return post_record(*operation, options.queues);
+}
+
+Result<Post> Connection::post_offer(const PacketHeader& header, UserBytes user, std::uint32_t tag,
+                                    const PostOptions& options) noexcept {
+  Operation* const operation = begin_operation(user, tag, options);
+  if (operation == nullptr) return Post::retry;
+  net::Transfer place{};
+  if (const Status status = prepare_local(*operation, options, place); !status.ok()) {
+    take_back(*operation);
+    return status;
+  }
+  net::RemoteMemory memory = place.memory->remote();
+  memory.address += lane_.engine().offset_in(options.region, user.start);
+  operation->header = header;
+  operation->set_small(Offered{user.bytes, memory});
+  operation->then = Operation::Then::await;
+  return post_record(*operation, options.queues);
+}
+
+Status Connection::prepare_local(Operation& operation, const PostOptions& options,
+                                 net::Transfer& transfer) noexcept {
+  transfer.local = operation.local;
+  transfer.bytes = operation.local_bytes;
+  if (options.region != nullptr) {
+    transfer.memory = lane_.engine().memory_of(*options.region, operation.local, transfer.bytes);
+    return transfer.memory == nullptr ? Errc::kInvalidArgument : Errc::kOk;
+  }
+  auto registered = lane_.engine().fabric().register_memory(operation.local, transfer.bytes);
+  if (!registered) return registered.error();
+  operation.registered = std::move(registered).value().release();
+  transfer.memory = operation.registered;
+  return {};
+}
+
+Result<Post> Connection::post_record(Operation& operation, bool queues) noexcept {
+  if (const Status status = failure(); !status.ok()) {
+    take_back(operation);
+    return status;
+  }
+  PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
+  // relaxed: what this thread has queued, or knows of, it sees.
+  if (link != nullptr && backlog_.load(std::memory_order_relaxed) == 0) {
+    const Operation::Then then = operation.then;  // it may be over when it is posted
+    auto answer = try_record(*link, operation);
+    if (!answer) {
+      take_back(operation);
+      return answer.error();
+    }
+    if (*answer != net::Post::retry) {
+      if (then == Operation::Then::finish) lane_.finish(operation, {});
+      return Post::posted;
+    }
+  } else {
+    link == nullptr ? lane_.note_no_connection() : lane_.note_behind();
+  }
+  if (!queues) {
+    take_back(operation);
+    return Post::retry;
+  }
+  join_backlog(operation);
+  return Post::posted;
+}
+
+Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation) noexcept {
+  if (operation.then == Operation::Then::transfer) {
+    LARKLANE_TRY(link.failure());
+    operation.work.link = &link.net_link();
+    lane_.vci().post(operation.work);
+    return net::Post::posted;
+  }
+  const std::span own(operation.small.data(), operation.small_bytes);
+  if (operation.then != Operation::Then::await)
+    return post_parts(link, operation.header, own, operation.payload);
+  if (!lane_.awaited().add(operation)) return net::Post::retry;
+  const std::uint32_t number = operation.header[2] = operation.awaited;
+  auto answer = post_parts(link, operation.header, own, operation.payload);
+  if (answer && *answer != net::Post::retry) return answer;
+  // If the link has failed meanwhile, on_failure() may have finished it.
+  if (lane_.awaited().take(number, *this) == nullptr) return net::Post::posted;
+  return answer;
+}
+
+void Connection::send_record(Operation& operation) noexcept {
+  PacketLink* const link = link_.load(std::memory_order_acquire);          // pairs with begin()
+  if (link != nullptr && backlog_.load(std::memory_order_relaxed) == 0) {  // relaxed: no order
+    auto answer = try_record(*link, operation);
+    if (!answer || *answer != net::Post::retry) return record_is_out(operation, answer.error());
+  }
+  join_backlog(operation);
+}
+
+/// Or it never will be. @pre it awaits nothing
+void Connection::record_is_out(Operation& operation, Status status) noexcept {
+  if (operation.then != Operation::Then::finish_anyway && operation.completion.status.ok())
+    operation.completion.status = status;
+  release_memory(operation);
+  lane_.finish(operation);
+}
+
+void Connection::join_backlog(Operation& operation) noexcept {
+  bool is_first = false;
+  {
+    const SpinGuard guard(backlog_lock_);
+    operation.next = nullptr;
+    (first_ == nullptr ? first_ : last_->next) = &operation;
+    last_ = &operation;
+    // relaxed: under the lock; who reads it without has a number.
+    is_first = backlog_.fetch_add(1, std::memory_order_relaxed) == 0;
+  }
+  if (is_first) lane_.add_backlog(*this);
+}
+
+/// By one thread at a time.
+void Connection::send_backlog() noexcept {
+  while (true) {
+    PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
+    const Status status = failure();
+    if (link == nullptr && status.ok()) return lane_.add_backlog(*this);
+    Node* node = nullptr;
+    {
+      const SpinGuard guard(backlog_lock_);
+      node = std::exchange(first_, first_->next);
+    }
+    auto& operation = static_cast<Operation&>(*node);
+    const Operation::Then then = operation.then;  // it may be over when it is posted
+    Result<net::Post> answer =
+        status.ok() ? try_record(*link, operation) : Result<net::Post>(status);
+    if (answer && *answer == net::Post::retry) {
+      const SpinGuard guard(backlog_lock_);
+      node->next = first_;
+      if (first_ == nullptr) last_ = node;
+      first_ = node;
+      return lane_.add_backlog(*this);
+    }
+    if (!answer)
+      record_is_out(operation, answer.error());
+    else if (then == Operation::Then::finish || then == Operation::Then::finish_anyway)
+      record_is_out(operation, {});
+    const SpinGuard guard(backlog_lock_);
+    if (backlog_.fetch_sub(1, std::memory_order_relaxed) == 1) return;  // relaxed: as above
+  }
+}
+
+// --- what comes in ------------------------------------------------------------------------------
+
+Result<bool> Connection::on_packet(PacketLink& link, const PacketHeader& header,
+                                   std::span<const std::byte> payload) {
+  const auto handle = [&]() -> Result<bool> {
+    // The peer may be ahead of who tells us that the link can be used.
+    if (link_.load(std::memory_order_relaxed) == nullptr) [[unlikely]]  // relaxed: as posters do
+      return false;
+    const auto kind = static_cast<RecordKind>(header[0] & 0xff);
+    switch (kind) {
+      case RecordKind::send:
+        return on_send(header, payload);
+      case RecordKind::send_offer:
+        return on_send_offer(header, payload);
+      case RecordKind::am:
+        return on_active_message(header, payload);
+      case RecordKind::am_offer:
+        return on_active_offer(header, payload);
+      case RecordKind::put:
+        return on_put(header, payload);
+      case RecordKind::signal:
+        return on_signal(header, payload);
+      case RecordKind::fetch_add:
+      case RecordKind::compare_swap:
+        return on_atomic(kind, header, payload);
+      case RecordKind::accumulate:
+        return on_accumulate(header, payload);
+      case RecordKind::fetched:
+      case RecordKind::reply:
+        return on_answer(header, payload);
+    }
+    return Errc::kProtocol;
+  };
+  Result<bool> taken = handle();
+  if (taken && !*taken) [[unlikely]] {
+    held_link_ = &link;
+    lane_.hold_locked(*this);
+  }
+  return taken;
+}
+
+void Connection::resume() noexcept {
+  PacketLink* link = nullptr;
+  lane_.vci().exclusively([&] {
+    is_held_ = false;
+    link = held_link_;
+  });
+  link->resume();
+}
+
+void Connection::on_failure(PacketLink&, Status status) {
+  while (Operation* const operation = lane_.awaited().take_one_of(*this)) {
+    release_memory(*operation);
+    lane_.finish(*operation, status);
+  }
+  lane_.engine().lose(rank_, status);
+}
+
+Result<bool> Connection::on_answer(const PacketHeader& header,
+                                   std::span<const std::byte> payload) noexcept {
+  Operation* const operation = lane_.awaited().take(header[2], *this);
+  if (operation == nullptr) return Errc::kProtocol;
+  if (operation->before != nullptr)
+    if (const auto value = front_of<std::uint64_t>(payload)) *operation->before = *value;
+  release_memory(*operation);
+  lane_.finish(*operation, status_of(rest_of(header)));
+  return true;
+}
+
+void Connection::answer(RecordKind kind, std::uint32_t there, Status status,
+                        std::uint64_t value) noexcept {
+  Operation& operation = lane_.take_arrival_locked();
+  operation.connection = this;
+  operation.object = nullptr;
+  operation.header = {first_word(kind, static_cast<std::uint32_t>(status.code())), 0, there};
+  operation.set_small(value);
+  operation.payload = {};
+  operation.then = Operation::Then::finish;
+  send_record(operation);
+}
+
+void Connection::signal(RemoteCompletion number, const Completion& completion,
+                        bool is_dynamic) noexcept {
+  auto object = lane_.engine().domain().find(lane_.ledger(), number);
+  if (!object) {
+    if (is_dynamic) give_back_buffer(completion.buffer);
+    return lane_.note_lost_locked();
+  }
+  Operation& operation = lane_.take_arrival_locked();
+  operation.object = *object;
+  operation.completion = completion;
+  lane_.finish(operation);
+}
+
+}  // namespace larklane::msg

@@ -1,0 +1,165 @@
+#pragma once
+// One lane's way to one peer: what is posted to it, and what comes from it. Each flow has a file:
+// send_receive.cpp, active_message.cpp, one_sided.cpp, atomics.cpp; connection.cpp is what they
+// share.
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "base/spin_lock.hpp"
+#include "base/status.hpp"
+#include "base/thread_safety.hpp"
+#include "larklane/context.hpp"
+#include "larklane/message.hpp"
+#include "msg/message_lane.hpp"
+#include "msg/operation.hpp"
+#include "msg/packet_link.hpp"
+#include "msg/wire.hpp"
+
+namespace larklane::msg {
+
+struct LocalRegion;
+
+/// Bytes that a post names.
+struct UserBytes {
+  std::byte* start;
+  std::uint64_t bytes;
+  std::span<const std::byte> span() const noexcept { return {start, bytes}; }
+};
+
+/// A receive, on a lane; it may be served by any.
+Result<Post> receive(MessageLane& lane, MatchWord match, int rank, std::uint32_t tag, UserBytes to,
+                     Completion* done, const PostOptions& options) noexcept;
+
+// Thread safety: thread-safe, but on_packet(), on_failure() and what they call: the lane's lock is
+// held.
+// Invariants:
+// 1. What one thread posts goes out in its order: who finds a backlog joins it, or posts again.
+// 2. A failed connection has nothing in flight for long: what waits for the peer's answer is
+//    finished by on_failure(), what is on the network by the network, the backlog by its turn.
+// 3. Nothing that a peer sends is believed: numbers are looked up, lengths compared.
+class Connection final : public PacketListener {
+ public:
+  Connection(MessageLane& lane, int rank) noexcept : lane_(lane), rank_(rank) {}
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  int rank() const noexcept { return rank_; }
+
+  /// From now on what is posted goes out. The link outlives all use.
+  void begin(PacketLink& link) noexcept;
+  /// There will never be a link.
+  void refuse(Status status) noexcept;
+  bool is_quiet() noexcept;
+
+  // Posts.
+  Result<Post> send(MatchWord match, std::uint32_t tag, UserBytes from, const PostOptions& options);
+  Result<Post> active_message(RemoteCompletion there, std::uint32_t tag, UserBytes from,
+                              const PostOptions& options);
+  Result<Post> put(const RemoteRegion& region, std::uint64_t offset, UserBytes from,
+                   RemoteCompletion there, std::uint32_t tag, const PostOptions& options);
+  Result<Post> get(const RemoteRegion& region, std::uint64_t offset, UserBytes to,
+                   RemoteCompletion there, std::uint32_t tag, const PostOptions& options);
+  Result<Post> atomic(RecordKind kind, const RemoteRegion& region, const AtomicOrder& order,
+                      std::uint64_t* before, const PostOptions& options);
+  Result<Post> accumulate(const RemoteRegion& region, std::uint64_t offset, const double* values,
+                          std::uint32_t count, const PostOptions& options);
+
+  /// A receive that has its message fetches what was offered. Any thread.
+  void begin_fetch(Operation& receive, const MatchMessage& message, const Offered& offered,
+                   std::uint32_t there) noexcept;
+
+  // PacketListener
+  Result<bool> on_packet(PacketLink& link, const PacketHeader& header,
+                         std::span<const std::byte> payload) override;
+  void on_failure(PacketLink& link, Status status) override;
+
+ private:
+  friend class MessageLane;
+
+  std::uint32_t eager_bytes_max() const noexcept;
+  /// What most posts begin with. Null: none is free.
+  Operation* begin_operation(UserBytes user, std::uint32_t tag,
+                             const PostOptions& options) noexcept;
+  /// Nothing has happened.
+  void take_back(Operation& operation) noexcept;
+  /// Without an operation, where nobody has to be told.
+  Result<Post> post_bytes(const PacketHeader& header, std::span<const std::byte> own,
+                          UserBytes user, std::uint32_t tag, const PostOptions& options) noexcept;
+  /// Bytes that the peer is told of, and fetches.
+  Result<Post> post_offer(const PacketHeader& header, UserBytes user, std::uint32_t tag,
+                          const PostOptions& options) noexcept;
+  /// Of an operation whose record is complete. Not posted: nothing has happened.
+  Result<Post> post_record(Operation& operation, bool queues) noexcept;
+  Result<net::Post> try_record(PacketLink& link, Operation& operation) noexcept;
+  Result<net::Post> post_parts(PacketLink& link, const PacketHeader& header,
+                               std::span<const std::byte> own,
+                               std::span<const std::byte> user) noexcept;
+  /// Of ours: goes out, or waits.
+  void send_record(Operation& operation) noexcept;
+  void record_is_out(Operation& operation, Status status) noexcept;
+  void join_backlog(Operation& operation) noexcept;
+  void send_backlog() noexcept;
+  void resume() noexcept;
+  Status failure() const noexcept;
+
+  Status prepare_local(Operation& operation, const PostOptions& options,
+                       net::Transfer& transfer) noexcept;
+  Result<Post> transfer(vci::Work::Kind kind, const RemoteRegion& region, std::uint64_t offset,
+                        UserBytes user, RemoteCompletion there, std::uint32_t tag,
+                        const PostOptions& options) noexcept;
+  void fetch(Operation& operation) noexcept;
+  static void transferred(net::Operation& work, Status status);
+  static void fetched(net::Operation& work, Status status);
+  static void release_memory(Operation& operation) noexcept;
+  Completion completion_of(std::uint32_t tag, void* buffer, std::uint64_t bytes) const noexcept {
+    return {.status = {},
+            .rank = rank_,
+            .tag = tag,
+            .buffer = buffer,
+            .bytes = bytes,
+            .user_context = nullptr};
+  }
+
+  // What comes in. False: not now; an error: it makes no sense.
+  Result<bool> on_send(const PacketHeader& header, std::span<const std::byte> payload) noexcept;
+  Result<bool> on_send_offer(const PacketHeader& header,
+                             std::span<const std::byte> payload) noexcept;
+  Result<bool> on_active_message(const PacketHeader& header,
+                                 std::span<const std::byte> payload) noexcept;
+  Result<bool> on_active_offer(const PacketHeader& header,
+                               std::span<const std::byte> payload) noexcept;
+  Result<bool> on_answer(const PacketHeader& header, std::span<const std::byte> payload) noexcept;
+  Result<bool> on_put(const PacketHeader& header, std::span<const std::byte> payload) noexcept;
+  Result<bool> on_signal(const PacketHeader& header, std::span<const std::byte> payload) noexcept;
+  Result<bool> on_atomic(RecordKind kind, const PacketHeader& header,
+                         std::span<const std::byte> payload) noexcept;
+  Result<bool> on_accumulate(const PacketHeader& header,
+                             std::span<const std::byte> payload) noexcept;
+  void describe(MatchMessage& message, MatchWord match, std::uint32_t tag) noexcept;
+  void wait(Operation& message, std::span<const std::byte> payload) noexcept;
+  void answer(RecordKind kind, std::uint32_t there, Status status, std::uint64_t value) noexcept;
+  /// The object of ours that a peer has named. @pre make_room_locked()
+  void signal(RemoteCompletion number, const Completion& completion, bool is_dynamic) noexcept;
+
+  MessageLane& lane_;
+  const int rank_;
+  std::atomic<PacketLink*> link_{nullptr};
+  std::atomic<bool> is_refused_{false};
+  Status refused_;  // written before is_refused_
+
+  // With the lane's lock held.
+  PacketLink* held_link_ = nullptr;
+  bool is_held_ = false;
+  Connection* next_held_ = nullptr;
+
+  alignas(kLineBytes) SpinLock backlog_lock_;
+  Node* first_ LARKLANE_GUARDED_BY(backlog_lock_) = nullptr;
+  Node* last_ LARKLANE_GUARDED_BY(backlog_lock_) = nullptr;
+  /// Of records that are not out: also the one that is being tried.
+  std::atomic<std::uint32_t> backlog_{0};
+  Connection* next_backlog_ = nullptr;  // the lane's
+};
+
+}  // namespace larklane::msg

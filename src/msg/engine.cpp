@@ -1,0 +1,246 @@
+#include "msg/engine.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "vci/mapping.hpp"
+
+namespace larklane::msg {
+namespace {
+
+constexpr std::uint32_t kRegionMask = Engine::kRegionsMax - 1;
+
+std::uint32_t page_count(int size, std::uint32_t page) noexcept {
+  return (static_cast<std::uint32_t>(size) + page - 1) / page;
+}
+
+}  // namespace
+
+Engine::Engine(net::Fabric& fabric, CompletionDomain& domain, Connector& connector, Options options)
+    : fabric_(fabric),
+      domain_(domain),
+      connector_(connector),
+      options_(options),
+      eager_bytes_max_(
+          RingShape{RingShape::kCellsMax, options.lane.packets.record_cells}.payload_bytes_max()),
+      small_bytes_max_(fabric.limits().small_bytes_max),
+      pages_(new std::atomic<Page*>[page_count(options.size, kPagePeers)] {}),
+      pool_(fabric, *this, options.lanes) {}
+
+Engine::~Engine() {
+  for (std::uint32_t i = 0; i < page_count(options_.size, kPagePeers); ++i) {
+    const std::unique_ptr<Page> page(pages_[i].load(std::memory_order_relaxed));  // alone by now
+    if (page == nullptr) continue;
+    for (const std::atomic<Peer*>& of_page : *page) {
+      const std::unique_ptr<Peer> peer(of_page.load(std::memory_order_relaxed));
+      if (peer == nullptr) continue;
+      for (std::uint32_t number = 0; number < vci::VciPool::kCountMax; ++number)
+        delete peer->connections[number].load(std::memory_order_relaxed);
+    }
+  }
+  for (auto& of_kind : spaces_)
+    for (const auto& place : of_kind) {
+      const std::unique_ptr<MatchingEngine> space(place.load(std::memory_order_relaxed));
+      if (space != nullptr) empty(*space);
+    }
+}
+
+/// What nobody has received, and what has received nothing.
+void Engine::empty(MatchingEngine& space) noexcept {
+  MatchingEngine::Sweep messages, receives;
+  while (MatchMessage* const message = space.take_message(messages)) {
+    Operation& operation = *static_cast<PartOf<MatchMessage>&>(*message).whole;
+    if (!operation.is_offer) give_back_buffer(operation.local);
+    operation.lane->give_back(operation);
+  }
+  while (MatchReceive* const receive = space.take_receive(receives)) {
+    Operation& operation = *static_cast<PartOf<MatchReceive>&>(*receive).whole;
+    operation.lane->finish(operation, Errc::kNotActive);
+  }
+}
+
+// --- lanes --------------------------------------------------------------------------------------
+
+Result<MessageLane*> Engine::lane_of(std::uint32_t number) {
+  const std::uint32_t index = number % pool_.count_max();
+  // acquire: pairs with the release below.
+  if (MessageLane* const made = made_[index].load(std::memory_order_acquire)) return made;
+  const std::scoped_lock lock(mutex_);
+  if (MessageLane* const made = made_[index].load(std::memory_order_relaxed)) return made;
+  auto lane = MessageLane::create(*this, index, fabric_, domain_, options_.lane);
+  if (!lane) return lane.error();
+  lanes_[index] = std::move(lane).value();
+  auto vci = pool_.at(index);
+  if (!vci) {
+    lanes_[index] = nullptr;
+    return vci.error();
+  }
+  lanes_[index]->packets().begin(**vci);
+  made_[index].store(lanes_[index].get(), std::memory_order_release);  // of a lane that is ready
+  return lanes_[index].get();
+}
+
+Result<MessageLane*> Engine::take_lane() {
+  std::uint32_t index = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    index = vci::least_used(std::span(users_).first(pool_.count_max()), 0);
+    ++users_[index];
+  }
+  return lane_of(index);
+}
+
+std::uint32_t Engine::progress(MessageLane& own) noexcept {
+  thread_local constinit vci::MissedTurns missed;
+  const std::uint32_t found = own.progress();
+  if (!missed.add(found != 0, options_.lanes.misses_max)) return found;
+  return found + progress_all();
+}
+
+std::uint32_t Engine::progress_all() noexcept {
+  std::uint32_t found = 0;
+  for (std::uint32_t index = 0; index < pool_.count_max(); ++index)
+    // acquire: pairs with lane_of()'s release.
+    if (MessageLane* const lane = made_[index].load(std::memory_order_acquire))
+      found += lane->progress();
+  return found;
+}
+
+// --- peers --------------------------------------------------------------------------------------
+
+Engine::Peer* Engine::make_peer_locked(int rank) noexcept {
+  if (Peer* const found = find_peer(rank)) return found;
+  const auto at = static_cast<std::uint32_t>(rank);
+  Page* page = pages_[at / kPagePeers].load(std::memory_order_relaxed);  // written under the mutex
+  if (page == nullptr) {
+    page = new (std::nothrow) Page{};
+    if (page == nullptr) return nullptr;
+    pages_[at / kPagePeers].store(page, std::memory_order_release);  // pairs with find_peer()
+  }
+  std::unique_ptr<Peer> peer(new (std::nothrow) Peer);
+  if (peer == nullptr) return nullptr;
+  peer->connections.reset(new (std::nothrow) std::atomic<Connection*>[vci::VciPool::kCountMax] {});
+  if (peer->connections == nullptr) return nullptr;
+  (*page)[at % kPagePeers].store(peer.get(), std::memory_order_release);  // pairs with find_peer()
+  return peer.release();
+}
+
+Connection* Engine::make_connection_slow(int rank, std::uint32_t number, bool is_wanted) noexcept {
+  Connection* made = nullptr;
+  {
+    // acquire: of a lane that is there.
+    MessageLane* const lane = made_[number % pool_.count_max()].load(std::memory_order_acquire);
+    const std::scoped_lock lock(mutex_);
+    Peer* const peer = make_peer_locked(rank);
+    if (peer == nullptr) return nullptr;
+    // relaxed: written under the mutex
+    if (Connection* const found = peer->connections[number].load(std::memory_order_relaxed))
+      return found;
+    made = new (std::nothrow) Connection(*lane, rank);
+    if (made == nullptr) return nullptr;
+    peer->connections[number].store(made, std::memory_order_release);  // pairs with find_…()
+  }
+  if (is_wanted) connector_.want(rank, number);
+  return made;
+}
+
+Connection* Engine::connection_of_link(int rank, std::uint32_t number) noexcept {
+  if (Connection* const found = find_connection(rank, number)) return found;
+  return make_connection_slow(rank, number, false);
+}
+
+void Engine::lose(int rank, Status status) noexcept {
+  Peer* const peer = find_peer(rank);
+  if (peer == nullptr) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (peer->is_lost.load(std::memory_order_relaxed)) return;  // written under the mutex
+    peer->why = status;
+    // release: of the reason; pairs with is_lost(). Before the search: see docs/protocols.md.
+    peer->is_lost.store(true, std::memory_order_release);
+  }
+  for (auto& of_kind : spaces_)
+    for (const auto& made : of_kind) {
+      // acquire: pairs with make_space_slow()
+      MatchingEngine* const space = made.load(std::memory_order_acquire);
+      if (space == nullptr) continue;
+      MatchingEngine::Sweep sweep;
+      while (MatchReceive* const receive =
+                 space->take_receive_of(static_cast<std::uint32_t>(rank), sweep)) {
+        Operation& operation = *static_cast<PartOf<MatchReceive>&>(*receive).whole;
+        operation.lane->finish(operation, status);
+      }
+    }
+}
+
+bool Engine::is_lost(int rank) const noexcept {
+  const Peer* const peer = find_peer(rank);
+  return peer != nullptr && peer->is_lost.load(std::memory_order_acquire);  // pairs with lose()
+}
+
+Status Engine::why_lost(int rank) const noexcept { return find_peer(rank)->why; }
+
+MatchingEngine* Engine::make_space_slow(MatchSpace space) noexcept {
+  const std::scoped_lock lock(mutex_);
+  std::atomic<MatchingEngine*>& place = spaces_[space.is_ordered][space.number];
+  // relaxed: written under the mutex
+  if (MatchingEngine* const made = place.load(std::memory_order_relaxed)) return made;
+  using Kind = MatchingEngine::Kind;
+  auto made = MatchingEngine::create({.kind = space.is_ordered ? Kind::ordered : Kind::exact});
+  if (!made) return nullptr;
+  place.store(made->get(), std::memory_order_release);  // pairs with space()
+  return std::move(made).value().release();
+}
+
+// --- regions ------------------------------------------------------------------------------------
+
+Result<LocalRegion*> Engine::add_region(void* start, std::uint64_t bytes) noexcept {
+  auto memory = fabric_.register_memory(start, bytes);
+  if (!memory) return memory.error();
+  std::unique_ptr<LocalRegion> region(new (std::nothrow) LocalRegion{
+      *this, std::move(memory).value(), static_cast<std::byte*>(start), bytes, 0});
+  if (region == nullptr) return Errc::kNoMemory;
+  const std::scoped_lock lock(mutex_);
+  for (std::uint32_t index = 0; index < kRegionsMax; ++index) {
+    if (regions_[index].load(std::memory_order_relaxed) != nullptr) continue;  // under the mutex
+    region->number = ++region_uses_[index] * kRegionsMax | index;
+    regions_[index].store(region.get(), std::memory_order_release);  // pairs with find()
+    return region.release();
+  }
+  return Errc::kNoMemory;
+}
+
+void Engine::remove_region(LocalRegion& region) noexcept {
+  const std::unique_ptr<LocalRegion> owned(&region);
+  regions_[region.number & kRegionMask].store(nullptr, std::memory_order_relaxed);  // locks follow
+  pool_.for_each([](vci::Vci& vci) { vci.exclusively([] {}); });
+}
+
+std::byte* Engine::find(std::uint32_t number, std::uint64_t offset,
+                        std::uint64_t bytes) const noexcept {
+  // acquire: pairs with add_region()'s release.
+  const LocalRegion* const region = regions_[number & kRegionMask].load(std::memory_order_acquire);
+  if (region == nullptr || region->number != number || offset > region->bytes ||
+      bytes > region->bytes - offset)
+    return nullptr;
+  return region->start + offset;
+}
+
+const net::Memory* Engine::memory_of(const Region& region, const void* start,
+                                     std::uint64_t bytes) const noexcept {
+  const LocalRegion& inside = *region.inside();
+  const auto* const first = static_cast<const std::byte*>(start);
+  // As numbers: pointers of different objects can't be compared.
+  const auto at = reinterpret_cast<std::uintptr_t>(first);
+  const auto from = reinterpret_cast<std::uintptr_t>(inside.start);
+  if (at < from || at - from > inside.bytes || bytes > inside.bytes - (at - from)) return nullptr;
+  return inside.memory.get();
+}
+
+std::uint64_t Engine::offset_in(const Region* region, const void* start) const noexcept {
+  if (region == nullptr) return 0;
+  return static_cast<std::uint64_t>(static_cast<const std::byte*>(start) - region->inside()->start);
+}
+
+}  // namespace larklane::msg

@@ -1,0 +1,151 @@
+#pragma once
+// The message engine of one process: its lanes, its way to each peer, the spaces in which messages
+// are matched, and the memory that peers may use.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "base/status.hpp"
+#include "larklane/context.hpp"
+#include "msg/completion_domain.hpp"
+#include "msg/connection.hpp"
+#include "msg/match.hpp"
+#include "msg/message_lane.hpp"
+#include "msg/wire.hpp"
+#include "net/provider.hpp"
+#include "vci/vci_pool.hpp"
+
+namespace larklane::msg {
+
+/// Who connects lanes. Thread safety: thread-safe.
+class Connector {
+ public:
+  virtual ~Connector() = default;
+  /// Link `number` to `rank` is wanted: Connection::begin() or refuse() will be called. Never
+  /// blocks; once for each.
+  virtual void want(int rank, std::uint32_t number) = 0;
+};
+
+/// What Region is. Thread safety: immutable.
+struct LocalRegion {
+  Engine& engine;
+  std::unique_ptr<net::Memory> memory;
+  std::byte* start;
+  std::uint64_t bytes;
+  std::uint32_t number;
+};
+
+// Thread safety: thread-safe.
+// Invariants:
+// 1. A connection, a space and a lane, once made, live as long as the engine.
+// 2. A region that a peer's record is using is not freed: find() is called with a lane's lock held,
+//    and who frees a region takes every lane's lock once after it can't be found any more.
+class Engine final : private vci::VciPool::Receivers {
+ public:
+  struct Options {
+    int rank = 0;
+    int size = 1;
+    vci::VciPool::Options lanes{};
+    MessageLane::Options lane{};
+  };
+  static constexpr std::uint32_t kRegionsMax = 1u << 12;
+
+  Engine(net::Fabric& fabric, CompletionDomain& domain, Connector& connector, Options options);
+  /// Nothing is in flight; no link leads to a lane.
+  ~Engine() override;
+
+  net::Fabric& fabric() const noexcept { return fabric_; }
+  CompletionDomain& domain() const noexcept { return domain_; }
+  int rank() const noexcept { return options_.rank; }
+  int size() const noexcept { return options_.size; }
+  std::uint32_t eager_bytes_max() const noexcept { return eager_bytes_max_; }
+  std::uint32_t small_bytes_max() const noexcept { return small_bytes_max_; }
+
+  /// A place on the lane that has the fewest. @errors those of MessageLane and Vci::create
+  Result<MessageLane*> take_lane();
+  /// Of link `number`, made if it is not there. @errors as take_lane()
+  Result<MessageLane*> lane_of(std::uint32_t number);
+  std::uint32_t progress(MessageLane& own) noexcept;
+  std::uint32_t progress_all() noexcept;
+
+  /// The way from `lane` to `rank`: made, and wanted, if it is not there. Null: no memory.
+  /// @pre 0 <= rank < size
+  Connection* connection(MessageLane& lane, int rank) noexcept {
+    if (Connection* const found = find_connection(rank, lane.index())) [[likely]]
+      return found;
+    return make_connection_slow(rank, lane.index(), true);
+  }
+  /// Of a link that a peer wants. @pre as above, of a lane that is there
+  Connection* connection_of_link(int rank, std::uint32_t number) noexcept;
+
+  /// Nothing more comes from `rank`.
+  void lose(int rank, Status status) noexcept;
+  bool is_lost(int rank) const noexcept;
+  Status why_lost(int rank) const noexcept;
+
+  /// Null: no memory.
+  MatchingEngine* space(MatchSpace space) noexcept {
+    // acquire: pairs with make_space_slow()'s release.
+    MatchingEngine* const made =
+        spaces_[space.is_ordered][space.number].load(std::memory_order_acquire);
+    return made != nullptr ? made : make_space_slow(space);
+  }
+
+  Result<LocalRegion*> add_region(void* start, std::uint64_t bytes) noexcept;
+  void remove_region(LocalRegion& region) noexcept;
+  /// Null: there is none, or not there. With a lane's lock held, as long as it is used.
+  std::byte* find(std::uint32_t number, std::uint64_t offset, std::uint64_t bytes) const noexcept;
+  /// Null: they are not in it.
+  const net::Memory* memory_of(const Region& region, const void* start,
+                               std::uint64_t bytes) const noexcept;
+  std::uint64_t offset_in(const Region* region, const void* start) const noexcept;
+
+ private:
+  /// What is known of a rank. Thread safety: thread-safe.
+  struct Peer {
+    std::atomic<bool> is_lost{false};
+    Status why;                                               // written before is_lost
+    std::unique_ptr<std::atomic<Connection*>[]> connections;  // by link
+  };
+  static constexpr std::uint32_t kPagePeers = 256;
+  using Page = std::array<std::atomic<Peer*>, kPagePeers>;
+
+  net::Receiver& of_lane(std::uint32_t index) override { return lanes_[index]->packets(); }
+  Peer* find_peer(int rank) const noexcept {
+    const auto at = static_cast<std::uint32_t>(rank);
+    // acquire, here and below: pairs with make_peer_locked()'s and make_connection_slow()'s release
+    const Page* const page = pages_[at / kPagePeers].load(std::memory_order_acquire);
+    return page == nullptr ? nullptr : (*page)[at % kPagePeers].load(std::memory_order_acquire);
+  }
+  Connection* find_connection(int rank, std::uint32_t number) const noexcept {
+    const Peer* const peer = find_peer(rank);
+    return peer == nullptr ? nullptr : peer->connections[number].load(std::memory_order_acquire);
+  }
+  Peer* make_peer_locked(int rank) noexcept;
+  Connection* make_connection_slow(int rank, std::uint32_t number, bool is_wanted) noexcept;
+  MatchingEngine* make_space_slow(MatchSpace space) noexcept;
+  static void empty(MatchingEngine& space) noexcept;
+
+  net::Fabric& fabric_;
+  CompletionDomain& domain_;
+  Connector& connector_;
+  const Options options_;
+  const std::uint32_t eager_bytes_max_;
+  const std::uint32_t small_bytes_max_;
+  const std::unique_ptr<std::atomic<Page*>[]> pages_;
+  std::array<std::array<std::atomic<MatchingEngine*>, kSpaces>, 2> spaces_{};
+
+  std::mutex mutex_;  // of who makes something
+  std::array<std::unique_ptr<MessageLane>, vci::VciPool::kCountMax> lanes_;
+  std::array<std::atomic<MessageLane*>, vci::VciPool::kCountMax> made_{};
+  vci::VciPool pool_;
+  std::array<std::uint32_t, vci::VciPool::kCountMax> users_{};  // guarded by mutex_
+
+  std::array<std::atomic<LocalRegion*>, kRegionsMax> regions_{};
+  std::array<std::uint32_t, kRegionsMax> region_uses_{};  // guarded by mutex_
+};
+
+}  // namespace larklane::msg

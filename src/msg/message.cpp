@@ -1,0 +1,131 @@
+// The public calls: what they refuse, and whose business they are.
+
+#include "larklane/message.hpp"
+
+#include "msg/buffer.hpp"
+#include "msg/connection.hpp"
+#include "msg/engine.hpp"
+
+namespace larklane {
+namespace {
+
+using msg::Connection;
+using msg::UserBytes;
+
+UserBytes bytes_at(const void* start, std::uint64_t bytes) noexcept {
+  return {const_cast<std::byte*>(static_cast<const std::byte*>(start)), bytes};
+}
+bool is_legal(const void* start, std::uint64_t bytes) noexcept {
+  return start != nullptr || bytes == 0;
+}
+bool is_rank(const Vci& vci, int rank) noexcept {
+  return rank >= 0 && rank < vci.inside().engine().size();
+}
+bool is_legal(MatchSpace space, Match match) noexcept {
+  return space.number < msg::kSpaces && match <= Match::none;
+}
+
+/// What `post` of a connection to `rank` answers.
+template <class Call>
+Result<Post> post_to(Vci& vci, int rank, Call&& call) noexcept {
+  if (!is_rank(vci, rank)) return Errc::kInvalidArgument;
+  msg::MessageLane& lane = vci.inside();
+  Connection* const connection = lane.engine().connection(lane, rank);
+  if (connection == nullptr) return Errc::kNoMemory;
+  return call(*connection);
+}
+
+constexpr RemoteCompletion kNumbers = 1u << 24;
+
+}  // namespace
+
+std::uint32_t Vci::progress() noexcept { return inside_->engine().progress(*inside_); }
+
+Region::~Region() {
+  if (inside_ != nullptr) inside_->engine.remove_region(*inside_);
+}
+
+RemoteRegion Region::remote() const noexcept {
+  const net::RemoteMemory memory = inside_->memory->remote();
+  return {inside_->bytes, memory.address, memory.key, inside_->engine.rank(), inside_->number};
+}
+
+Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag, const void* buffer,
+                       std::uint64_t bytes, const PostOptions& options, Match match,
+                       MatchSpace space) noexcept {
+  if (!is_legal(buffer, bytes) || !is_legal(space, match)) return Errc::kInvalidArgument;
+  return post_to(vci, rank, [&](Connection& connection) {
+    return connection.send({match, space}, tag, bytes_at(buffer, bytes), options);
+  });
+}
+
+Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void* buffer, std::uint64_t bytes,
+                       const PostOptions& options, Completion* done, Match match,
+                       MatchSpace space) noexcept {
+  if (!is_legal(buffer, bytes) || !is_legal(space, match) || options.completion == nullptr)
+    return Errc::kInvalidArgument;
+  msg::MessageLane& lane = vci.inside();
+  const bool names_rank = match == Match::rank_tag || match == Match::rank;
+  if (names_rank && !is_rank(vci, rank)) return Errc::kInvalidArgument;
+  // Connected, so that we hear if it dies.
+  if (names_rank && lane.engine().connection(lane, rank) == nullptr) return Errc::kNoMemory;
+  return msg::receive(lane, {match, space}, names_rank ? rank : 0, tag, bytes_at(buffer, bytes),
+                      done, options);
+}
+
+Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, std::uint32_t tag,
+                     const void* buffer, std::uint64_t bytes, const PostOptions& options) noexcept {
+  if (!is_legal(buffer, bytes) || there == 0 || there >= kNumbers) return Errc::kInvalidArgument;
+  return post_to(vci, rank, [&](Connection& connection) {
+    return connection.active_message(there, tag, bytes_at(buffer, bytes), options);
+  });
+}
+
+void free_buffer(void* buffer) noexcept { msg::give_back_buffer(buffer); }
+
+Result<Post> post_put(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
+                      const void* buffer, std::uint64_t bytes, const PostOptions& options,
+                      RemoteCompletion there, std::uint32_t tag) noexcept {
+  if (!is_legal(buffer, bytes) || there >= kNumbers) return Errc::kInvalidArgument;
+  return post_to(vci, region.rank, [&](Connection& connection) {
+    return connection.put(region, offset, bytes_at(buffer, bytes), there, tag, options);
+  });
+}
+
+Result<Post> post_get(Vci& vci, const RemoteRegion& region, std::uint64_t offset, void* buffer,
+                      std::uint64_t bytes, const PostOptions& options, RemoteCompletion there,
+                      std::uint32_t tag) noexcept {
+  if (!is_legal(buffer, bytes) || there >= kNumbers) return Errc::kInvalidArgument;
+  return post_to(vci, region.rank, [&](Connection& connection) {
+    return connection.get(region, offset, bytes_at(buffer, bytes), there, tag, options);
+  });
+}
+
+Result<Post> post_fetch_add(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
+                            std::uint64_t value, std::uint64_t* before,
+                            const PostOptions& options) noexcept {
+  return post_to(vci, region.rank, [&](Connection& connection) {
+    return connection.atomic(msg::RecordKind::fetch_add, region, {offset, value, 0}, before,
+                             options);
+  });
+}
+
+Result<Post> post_compare_swap(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
+                               std::uint64_t expected, std::uint64_t value, std::uint64_t* before,
+                               const PostOptions& options) noexcept {
+  return post_to(vci, region.rank, [&](Connection& connection) {
+    return connection.atomic(msg::RecordKind::compare_swap, region, {offset, value, expected},
+                             before, options);
+  });
+}
+
+Result<Post> post_accumulate(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
+                             const double* values, std::uint32_t count,
+                             const PostOptions& options) noexcept {
+  if (!is_legal(values, count)) return Errc::kInvalidArgument;
+  return post_to(vci, region.rank, [&](Connection& connection) {
+    return connection.accumulate(region, offset, values, count, options);
+  });
+}
+
+}  // namespace larklane

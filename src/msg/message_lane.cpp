@@ -1,0 +1,173 @@
+#include "msg/message_lane.hpp"
+
+#include <new>
+
+#include "msg/connection.hpp"
+
+namespace larklane::msg {
+
+MessageLane::MessageLane(Engine& engine, std::uint32_t index, std::uint32_t operations,
+                         std::unique_ptr<PacketLane> packets, std::unique_ptr<Ledger> ledger,
+                         Pool<Operation> pool, Pool<Operation> arrivals,
+                         BufferPool buffers) noexcept
+    : engine_(engine),
+      index_(index),
+      packets_(std::move(packets)),
+      ledger_(std::move(ledger)),
+      awaited_(operations),
+      arrivals_(std::move(arrivals)),
+      buffers_(std::move(buffers)),
+      pool_(std::move(pool)) {}
+
+Result<std::unique_ptr<MessageLane>> MessageLane::create(Engine& engine, std::uint32_t index,
+                                                         net::Fabric& fabric,
+                                                         CompletionDomain& domain,
+                                                         Options options) {
+  if (RingShape{RingShape::kCellsMax, options.packets.record_cells}.payload_bytes_max() >
+      BufferPool::kLargeBytes)
+    return Errc::kInvalidArgument;
+  auto packets = PacketLane::create(fabric, options.packets);
+  if (!packets) return packets.error();
+  auto ledger = Ledger::create(domain);
+  if (!ledger) return ledger.error();
+  auto pool = Pool<Operation>::create(options.operations);
+  if (!pool) return pool.error();
+  auto arrivals = Pool<Operation>::create(options.operations);
+  if (!arrivals) return arrivals.error();
+  auto buffers = BufferPool::create(options.buffers);
+  if (!buffers) return buffers.error();
+  std::unique_ptr<MessageLane> lane(new (std::nothrow) MessageLane(
+      engine, index, options.operations, std::move(packets).value(), std::move(ledger).value(),
+      std::move(pool).value(), std::move(arrivals).value(), std::move(buffers).value()));
+  if (lane == nullptr) return Errc::kNoMemory;
+  return lane;
+}
+
+MessageLane::~MessageLane() {
+  run_handlers();
+  if (arrival_ != nullptr) give_back(*arrival_);
+  give_back_buffer(buffer_);
+}
+
+Operation* MessageLane::take() noexcept {
+  Operation* operation = nullptr;
+  {
+    const SpinGuard guard(pool_lock_);
+    operation = pool_.get();
+  }
+  if (operation == nullptr) [[unlikely]] {
+    note(no_operation_);
+    return nullptr;
+  }
+  prepare(*operation, *this);
+  return operation;
+}
+
+void MessageLane::prepare(Operation& operation, MessageLane& lane) noexcept {
+  operation.lane = &lane;
+  operation.connection = nullptr;
+  operation.registered = nullptr;
+  operation.region = nullptr;
+  operation.before = nullptr;
+  operation.signals = 0;
+  operation.is_dynamic = false;
+}
+
+void MessageLane::finish(Operation& operation) noexcept {
+  Object* const object = operation.object;
+  if (object == nullptr) return give_back(operation);
+  if (object->runs_user_code) return handlers_.push(operation);
+  if (ledger_->signal(*object, operation)) give_back(operation);
+}
+
+void MessageLane::run_handlers() noexcept {
+  while (Node* const node = handlers_.pop()) {
+    auto& operation = static_cast<Operation&>(*node);
+    if (ledger_->signal(*operation.object, operation)) give_back(operation);
+  }
+}
+
+std::uint32_t MessageLane::progress() noexcept {
+  const std::uint32_t served = vci().progress();
+  run_handlers();
+  // relaxed: hints; who sets them has made, or will make, progress, too.
+  if (has_backlog_.load(std::memory_order_relaxed)) [[unlikely]]
+    send_backlog_slow();
+  if (has_held_.load(std::memory_order_relaxed)) [[unlikely]]
+    resume_held_slow();
+  return served;
+}
+
+bool MessageLane::make_room_locked(std::uint32_t bytes) noexcept {
+  if (arrival_ == nullptr) {
+    arrival_ = arrivals_.get();
+    if (arrival_ != nullptr) prepare(*arrival_, *this);
+  }
+  if (const std::uint32_t size = BufferPool::size_of(bytes);
+      bytes != 0 && (buffer_ == nullptr || buffer_bytes_ != size)) {
+    give_back_buffer(std::exchange(buffer_, buffers_.take(size)));
+    buffer_bytes_ = size;
+  }
+  if (arrival_ != nullptr && (bytes == 0 || buffer_ != nullptr)) [[likely]]
+    return true;
+  note(held_count_);
+  return false;
+}
+
+void MessageLane::put_arrival_locked(Operation& operation) noexcept {
+  if (arrival_ == nullptr && operation.lane == this)
+    arrival_ = &operation;
+  else
+    give_back(operation);
+}
+
+void MessageLane::hold_locked(Connection& connection) noexcept {
+  if (std::exchange(connection.is_held_, true)) return;
+  connection.next_held_ = std::exchange(held_, &connection);
+  has_held_.store(true, std::memory_order_relaxed);  // a hint
+}
+
+void MessageLane::resume_held_slow() noexcept {
+  Connection* held = nullptr;
+  vci().exclusively([&] {
+    held = std::exchange(held_, nullptr);
+    has_held_.store(false, std::memory_order_relaxed);  // a hint
+  });
+  while (held != nullptr) {
+    Connection& connection = *std::exchange(held, held->next_held_);
+    connection.resume();
+  }
+}
+
+void MessageLane::add_backlog(Connection& connection) noexcept {
+  const SpinGuard guard(backlog_lock_);
+  connection.next_backlog_ = std::exchange(backlog_, &connection);
+  has_backlog_.store(true, std::memory_order_relaxed);  // a hint
+}
+
+/// By one thread at a time: each connection's records keep their order.
+void MessageLane::send_backlog_slow() noexcept {
+  // acquire: pairs with the release below, of what the one before has done to the backlogs.
+  if (is_sending_.exchange(true, std::memory_order_acquire)) return;
+  Connection* waiting = nullptr;
+  {
+    const SpinGuard guard(backlog_lock_);
+    waiting = std::exchange(backlog_, nullptr);
+    has_backlog_.store(false, std::memory_order_relaxed);  // a hint
+  }
+  while (waiting != nullptr) {
+    Connection& connection = *std::exchange(waiting, waiting->next_backlog_);
+    connection.send_backlog();
+  }
+  is_sending_.store(false, std::memory_order_release);
+}
+
+MessageCounts MessageLane::counts() const noexcept {
+  const auto value = [](const std::atomic<std::uint64_t>& counter) {
+    return counter.load(std::memory_order_relaxed);  // relaxed: statistics
+  };
+  return {value(no_connection_), value(no_operation_), value(behind_), value(held_count_),
+          value(lost_)};
+}
+
+}  // namespace larklane::msg

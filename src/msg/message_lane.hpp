@@ -1,0 +1,142 @@
+#pragma once
+// A lane, as messages use it: packets, what is in flight, and what has to be done when its lock is
+// not held: handlers are called, records go out that had no room, listeners who had none go on.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "base/spin_lock.hpp"
+#include "base/status.hpp"
+#include "base/thread_safety.hpp"
+#include "msg/awaited.hpp"
+#include "msg/buffer.hpp"
+#include "msg/ledger.hpp"
+#include "msg/node_queue.hpp"
+#include "msg/operation.hpp"
+#include "msg/packet_lane.hpp"
+#include "msg/pool.hpp"
+#include "vci/vci.hpp"
+
+namespace larklane::msg {
+
+class Connection;
+class Engine;
+
+/// What a lane has not done at once, by reason. Thread safety: immutable.
+struct MessageCounts {
+  std::uint64_t no_connection;  ///< posts that have to be made again: the peer is not connected yet
+  std::uint64_t no_operation;   ///< the same: as many are in flight as may be
+  std::uint64_t behind;         ///< the same: others wait already
+  std::uint64_t held;           ///< records that could not be taken in yet: no memory for them
+  std::uint64_t lost;           ///< signals of peers for objects that are not there any more
+};
+
+// Thread safety: thread-safe, but for what says that the lane's lock is held.
+// Invariants:
+// 1. An operation is the pool's, its poster's, or in exactly one of: a matching engine, the
+//    awaited, a connection's backlog, the network, the handlers. It is finished once.
+// 2. Handlers run, and records go out that had to wait, in progress() only, with no lock held.
+class MessageLane final {
+ public:
+  struct Options {
+    PacketLane::Options packets{};
+    /// In flight at a time; and, of what has come, messages that wait for their receive and
+    /// completions that wait to be popped. Some 700 bytes each, made when they are needed.
+    std::uint32_t operations = 1u << 16;
+    /// Of each size, for what comes unexpected and for active messages: 10 KiB each, made when they
+    /// are needed.
+    std::uint32_t buffers = 1u << 12;
+  };
+
+  /// @errors those of PacketLane::create; kNoMemory; kInvalidArgument: longer records than buffers
+  static Result<std::unique_ptr<MessageLane>> create(Engine& engine, std::uint32_t index,
+                                                     net::Fabric& fabric, CompletionDomain& domain,
+                                                     Options options);
+  ~MessageLane();
+
+  Engine& engine() const noexcept { return engine_; }
+  std::uint32_t index() const noexcept { return index_; }
+  PacketLane& packets() noexcept { return *packets_; }
+  vci::Vci& vci() const noexcept { return packets_->vci(); }
+  Awaited& awaited() noexcept { return awaited_; }
+  Ledger& ledger() noexcept { return *ledger_; }
+
+  /// A turn of the lane, and what comes of it. @return as Vci::progress()
+  std::uint32_t progress() noexcept;
+
+  /// Null: as many are in flight as may be (counted).
+  Operation* take() noexcept;
+  void give_back(Operation& operation) noexcept { operation.home->give_back(operation); }
+  /// What its completion says is told to its object, or to nobody. @pre it is over
+  void finish(Operation& operation) noexcept;
+  void finish(Operation& operation, Status status) noexcept {
+    operation.completion.status = status;
+    finish(operation);
+  }
+
+  // With the lane's lock held.
+  /// Room for what comes in: an operation that take_arrival() will give, and `bytes` of memory that
+  /// take_buffer() will. False: there is none (counted).
+  bool make_room_locked(std::uint32_t bytes) noexcept;
+  Operation& arrival_locked() noexcept { return *arrival_; }
+  Operation& take_arrival_locked() noexcept { return *std::exchange(arrival_, nullptr); }
+  /// Of take_arrival_locked(), not needed.
+  void put_arrival_locked(Operation& operation) noexcept;
+  /// @pre make_room_locked() of more than no bytes
+  std::byte* take_buffer_locked() noexcept { return std::exchange(buffer_, nullptr); }
+  /// `connection` has said "not now".
+  void hold_locked(Connection& connection) noexcept;
+  void note_lost_locked() noexcept { note(lost_); }
+
+  /// Of a connection that has records to send, until it has none.
+  void add_backlog(Connection& connection) noexcept;
+
+  void note_no_connection() noexcept { note(no_connection_); }
+  void note_behind() noexcept { note(behind_); }
+  MessageCounts counts() const noexcept;
+
+ private:
+  MessageLane(Engine& engine, std::uint32_t index, std::uint32_t operations,
+              std::unique_ptr<PacketLane> packets, std::unique_ptr<Ledger> ledger,
+              Pool<Operation> pool, Pool<Operation> arrivals, BufferPool buffers) noexcept;
+
+  void run_handlers() noexcept;
+  void send_backlog_slow() noexcept;
+  void resume_held_slow() noexcept;
+  static void note(std::atomic<std::uint64_t>& counter) noexcept {
+    counter.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
+  }
+
+  Engine& engine_;
+  const std::uint32_t index_;
+  const std::unique_ptr<PacketLane> packets_;
+  const std::unique_ptr<Ledger> ledger_;
+  Awaited awaited_;
+
+  static void prepare(Operation& operation, MessageLane& lane) noexcept;
+
+  // With the lane's lock held. A pool of its own: who posts can't take what it needs to go on.
+  Pool<Operation> arrivals_;
+  BufferPool buffers_;
+  Operation* arrival_ = nullptr;
+  std::byte* buffer_ = nullptr;
+  std::uint32_t buffer_bytes_ = 0;
+  Connection* held_ = nullptr;
+
+  NodeQueue<RealPlatform> handlers_;
+  std::atomic<bool> has_held_{false};
+
+  alignas(kLineBytes) SpinLock pool_lock_;
+  Pool<Operation> pool_ LARKLANE_GUARDED_BY(pool_lock_);
+
+  alignas(kLineBytes) SpinLock backlog_lock_;
+  Connection* backlog_ LARKLANE_GUARDED_BY(backlog_lock_) = nullptr;
+  std::atomic<bool> has_backlog_{false}, is_sending_{false};
+
+  alignas(kLineBytes) std::atomic<std::uint64_t> no_connection_{0};
+  std::atomic<std::uint64_t> no_operation_{0}, behind_{0}, held_count_{0}, lost_{0};
+};
+
+}  // namespace larklane::msg

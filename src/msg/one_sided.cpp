@@ -1,0 +1,98 @@
+// Put and get: the network's writes and reads. The signal of one follows when it is complete, since
+// networks keep no order; a short put with a signal travels as one record, which the peer copies.
+
+#include <cstring>
+#include <utility>
+
+#include "msg/connection.hpp"
+#include "msg/engine.hpp"
+
+namespace larklane::msg {
+namespace {
+
+bool is_within(const RemoteRegion& region, std::uint64_t offset, std::uint64_t bytes) noexcept {
+  return offset <= region.bytes && bytes <= region.bytes - offset;
+}
+
+}  // namespace
+
+Result<Post> Connection::put(const RemoteRegion& region, std::uint64_t offset, UserBytes from,
+                             RemoteCompletion there, std::uint32_t tag,
+                             const PostOptions& options) {
+  if (!is_within(region, offset, from.bytes)) return Errc::kInvalidArgument;
+  if (there == 0 || sizeof(PutPlace) + from.bytes > eager_bytes_max())
+    return transfer(vci::Work::Kind::write, region, offset, from, there, tag, options);
+  const PutPlace place{offset};
+  return post_bytes({first_word(RecordKind::put, there), tag, region.number},
+                    std::as_bytes(std::span(&place, 1)), from, tag, options);
+}
+
+Result<Post> Connection::get(const RemoteRegion& region, std::uint64_t offset, UserBytes to,
+                             RemoteCompletion there, std::uint32_t tag,
+                             const PostOptions& options) {
+  if (!is_within(region, offset, to.bytes)) return Errc::kInvalidArgument;
+  return transfer(vci::Work::Kind::read, region, offset, to, there, tag, options);
+}
+
+Result<Post> Connection::transfer(vci::Work::Kind kind, const RemoteRegion& region,
+                                  std::uint64_t offset, UserBytes user, RemoteCompletion there,
+                                  std::uint32_t tag, const PostOptions& options) noexcept {
+  Operation* const operation = begin_operation(user, tag, options);
+  if (operation == nullptr) return Post::retry;
+  vci::Work& work = operation->work;
+  work.kind = kind;
+  work.transfer = {user.start, nullptr, {region.address + offset, region.key}, user.bytes};
+  if (kind == vci::Work::Kind::write && user.bytes <= lane_.engine().small_bytes_max()) {
+    work.kind = vci::Work::Kind::small;  // of any memory
+    work.small_bytes = vci::Work::kSmallOfTransfer;
+  } else if (const Status status = prepare_local(*operation, options, work.transfer);
+             !status.ok()) {
+    take_back(*operation);
+    return status;
+  }
+  work.complete = &Connection::transferred;
+  operation->signals = there;
+  operation->then = Operation::Then::transfer;
+  return post_record(*operation, options.queues);
+}
+
+void Connection::transferred(net::Operation& work, Status status) {
+  Operation& operation = *static_cast<PartOf<vci::Work>&>(work).whole;
+  Connection& connection = *operation.connection;
+  release_memory(operation);
+  operation.completion.status = status;
+  if (!status.ok() || operation.signals == 0) return connection.lane_.finish(operation);
+  operation.header = {first_word(RecordKind::signal, operation.signals),
+                      static_cast<std::uint32_t>(operation.completion.tag), 0};
+  operation.set_small(operation.completion.bytes);
+  operation.payload = {};
+  operation.then = Operation::Then::finish;
+  connection.send_record(operation);
+}
+
+Result<bool> Connection::on_put(const PacketHeader& header,
+                                std::span<const std::byte> payload) noexcept {
+  const auto place = front_of<PutPlace>(payload);
+  if (!place) return Errc::kProtocol;
+  if (!lane_.make_room_locked(0)) return false;
+  const std::span<const std::byte> bytes = payload.subspan(sizeof(PutPlace));
+  std::byte* const to = lane_.engine().find(header[2], place->offset, bytes.size());
+  if (to == nullptr) {
+    lane_.note_lost_locked();
+    return true;
+  }
+  if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+  signal(rest_of(header), completion_of(header[1], to, bytes.size()), false);
+  return true;
+}
+
+Result<bool> Connection::on_signal(const PacketHeader& header,
+                                   std::span<const std::byte> payload) noexcept {
+  const auto bytes = front_of<std::uint64_t>(payload);
+  if (!bytes) return Errc::kProtocol;
+  if (!lane_.make_room_locked(0)) return false;
+  signal(rest_of(header), completion_of(header[1], nullptr, *bytes), false);
+  return true;
+}
+
+}  // namespace larklane::msg

@@ -1,0 +1,88 @@
+#pragma once
+// What is in flight: a post that is not over, or a message that has come and waits for its receive.
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "larklane/context.hpp"
+#include "msg/match.hpp"
+#include "msg/node.hpp"
+#include "msg/object.hpp"
+#include "msg/wire.hpp"
+#include "net/provider.hpp"
+#include "vci/work.hpp"
+
+namespace larklane::msg {
+
+class Connection;
+class MessageLane;
+struct Operation;
+
+/// One of its parts, as others see it: leads back to the whole.
+template <class T>
+struct PartOf : T {
+  Operation* whole = nullptr;
+};
+
+/// From post or arrival to its completion, which travels in it. The lane's pool makes it once; who
+/// takes one sets what it needs.
+/// Thread safety: single-owner, by turns: its poster, the engine that it waits in, the lane.
+struct Operation : Node {
+  /// What remains to be done when its record is out.
+  enum class Then : std::uint8_t {
+    finish,         ///< with an error if the record can't go out
+    finish_anyway,  ///< as its completion says: the record is for the peer only
+    await,          ///< an answer
+    transfer,       ///< it is no record: its work goes out
+  };
+
+  Object* object = nullptr;  ///< null: nobody is told
+  MessageLane* lane = nullptr;
+  Connection* connection = nullptr;
+
+  // Its memory: of the user, or a buffer of ours.
+  std::byte* local = nullptr;
+  std::uint64_t local_bytes = 0;
+  const Region* region = nullptr;     ///< the user's, that it lies in
+  net::Memory* registered = nullptr;  ///< by us, for this one operation
+
+  // A record that has to go out, and has not yet: what is ours of its payload, then the user's.
+  PacketHeader header{};
+  std::array<std::byte, 32> small{};
+  std::uint32_t small_bytes = 0;
+  std::span<const std::byte> payload;
+  Then then = Then::finish;
+
+  std::uint32_t awaited = 0;     ///< its number among those that wait for an answer; 0: it does not
+  std::uint32_t there = 0;       ///< of the peer's operation that waits for ours
+  RemoteCompletion signals = 0;  ///< when its transfer is over: that object of the peer's
+  std::uint64_t* before = nullptr;  ///< where an atomic's answer goes
+  bool is_offer = false;            ///< a message whose bytes are still at the sender
+  bool is_dynamic = false;          ///< `local` is a buffer of ours, for an active message
+
+  PartOf<MatchReceive> receive;
+  PartOf<MatchMessage> message;
+  /// Of a message: who comes second, its receive or its bytes, does the rest. Null; the receive; or
+  /// message_is_here().
+  std::atomic<Operation*> met{nullptr};
+  Offered offered{};
+  PartOf<vci::Work> work;
+
+  Operation() noexcept { receive.whole = message.whole = work.whole = this; }
+  static Operation* message_is_here() noexcept {
+    return reinterpret_cast<Operation*>(std::uintptr_t{1});
+  }
+
+  template <class T>
+  void set_small(const T& value) noexcept {
+    static_assert(sizeof(T) <= sizeof small);
+    std::memcpy(small.data(), &value, sizeof value);
+    small_bytes = sizeof value;
+  }
+};
+
+}  // namespace larklane::msg

@@ -1,0 +1,89 @@
+#pragma once
+// What records say: the header's three words, and what their payload begins with where that is not
+// the user's bytes. Wire layout: docs/protocols.md, "Messages", which changes in the same commit.
+// Thread safety: immutable.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "base/status.hpp"
+#include "larklane/completion.hpp"
+#include "larklane/message.hpp"
+#include "msg/packet_wire.hpp"
+#include "net/provider.hpp"
+
+namespace larklane::msg {
+
+enum class RecordKind : std::uint8_t {
+  send,          ///< MatchWord; tag; -; the bytes
+  send_offer,    ///< MatchWord; tag; operation there; Offered
+  am,            ///< completion; tag; -; the bytes
+  am_offer,      ///< completion; tag; operation there; Offered
+  fetched,       ///< Errc; -; operation here: an offer's bytes have been fetched, or not
+  put,           ///< completion; tag; region; PutPlace, the bytes
+  signal,        ///< completion; tag; -; number of bytes
+  fetch_add,     ///< -; region; operation there; AtomicOrder
+  compare_swap,  ///< -; region; operation there; AtomicOrder
+  accumulate,    ///< -; region; operation there; offset, doubles
+  reply,         ///< Errc; -; operation here; what was there before an atomic
+};
+inline constexpr std::uint32_t kRecordKinds = 11;
+
+/// The first word: a kind, and 24 bits that belong to it.
+inline constexpr std::uint32_t first_word(RecordKind kind, std::uint32_t rest) noexcept {
+  return static_cast<std::uint32_t>(kind) | rest << 8;
+}
+inline constexpr std::uint32_t rest_of(const PacketHeader& header) noexcept {
+  return header[0] >> 8;
+}
+
+inline constexpr std::uint32_t kSpaces = 8;  ///< of each kind
+
+/// How a message is matched, in a first word.
+struct MatchWord {
+  Match match;
+  MatchSpace space;
+
+  constexpr std::uint32_t word() const noexcept {
+    return static_cast<std::uint32_t>(match) | std::uint32_t{space.number} << 2 |
+           std::uint32_t{space.is_ordered} << 5;
+  }
+  /// Nothing: it makes no sense.
+  static constexpr std::optional<MatchWord> of(std::uint32_t word) noexcept {
+    if (word >= 1u << 6) return std::nullopt;
+    return MatchWord{static_cast<Match>(word & 3),
+                     {static_cast<std::uint8_t>(word >> 2 & (kSpaces - 1)), word >> 5 != 0}};
+  }
+};
+
+/// Bytes that lie at the sender, to be fetched.
+struct Offered {
+  std::uint64_t bytes;
+  net::RemoteMemory memory;
+};
+struct PutPlace {
+  std::uint64_t offset;
+};
+struct AtomicOrder {
+  std::uint64_t offset, value, expected;
+};
+
+/// An error code that a peer has sent: anything.
+inline Status status_of(std::uint32_t code) noexcept {
+  return code <= static_cast<std::uint32_t>(Errc::kBadOption) ? Status(static_cast<Errc>(code))
+                                                              : Status(Errc::kProtocol);
+}
+
+/// What `payload` begins with. Nothing: it is shorter.
+template <class T>
+std::optional<T> front_of(std::span<const std::byte> payload) noexcept {
+  if (payload.size() < sizeof(T)) return std::nullopt;
+  T value;
+  std::memcpy(&value, payload.data(), sizeof value);
+  return value;
+}
+
+}  // namespace larklane::msg
