@@ -148,7 +148,7 @@ std::optional<int> Launch::start_all() {
     const std::vector<std::pair<std::string, std::string>> variables{
         {"LARKLANE_RANK", number},
         {"LARKLANE_SIZE", std::to_string(request_.count)},
-        {"LARKLANE_ROOT", "127.0.0.1:" + std::to_string(port_)},
+        {"LARKLANE_MEET", "127.0.0.1:" + std::to_string(port_)},
         {"LARKLANE_JOB", job_},
         {"LARKLANE_BOARD", ""}};
     Rank& rank = ranks_[index];

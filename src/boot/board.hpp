@@ -28,7 +28,7 @@ inline constexpr std::size_t kCardBytesMax = 4096;
 //    that is not one peer's, all calls fail with the same.
 class Board {
  public:
-  /// As the environment says (options `rank`, `size`, `root`, `board`, `job`), or PMIx: a
+  /// As the environment says (options `rank`, `size`, `meet`, `board`, `job`), or PMIx: a
   /// process that is told nothing is alone. One board in the life of a process: the others know it
   /// once.
   /// @errors kBadOption; kUnreachable with ETIMEDOUT: nobody has answered; kSystem; kNoThread;

@@ -9,7 +9,7 @@
 
 namespace larklane::boot {
 
-/// Somebody at `root` has the cards, and serves them by TCP: the launcher, or else rank 0.
+/// Somebody at `meet` has the cards, and serves them by TCP: the launcher, or else rank 0.
 Result<std::unique_ptr<Board>> open_served_board(const Member& member, std::string* problem);
 /// Cards are files in a folder that all processes see.
 Result<std::unique_ptr<Board>> open_file_board(const Member& member, std::string* problem);

@@ -8,7 +8,7 @@ namespace larklane::boot {
 namespace {
 
 constexpr int kSizeMax = 1 << 20;
-constexpr const char* kRootForm = "HOST:PORT, where rank 0 or the launcher is reached";
+constexpr const char* kMeetForm = "HOST:PORT, where rank 0 or the launcher is reached";
 
 std::optional<Member> refuse(const std::string& variable, const std::string& state,
                              const std::string& accepted, std::string* problem) {
@@ -33,16 +33,16 @@ std::optional<int> number_of(std::string_view text, int least, int most) {
 }
 
 /// `node1:4711`, `[::1]:4711`
-bool parse_root(std::string_view root, Member* member) {
-  const std::size_t colon = root.rfind(':');
+bool parse_meet(std::string_view text, Member* member) {
+  const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return false;
-  std::string_view host = root.substr(0, colon);
+  std::string_view host = text.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']'))
     host = host.substr(1, host.size() - 2);
   else if (host.find(':') != std::string_view::npos)
     return false;
   member->host = host;
-  member->port = root.substr(colon + 1);
+  member->port = text.substr(colon + 1);
   return !host.empty() && number_of(member->port, 1, 65535);
 }
 
@@ -56,7 +56,7 @@ bool is_job(std::string_view text) {
 std::optional<Member> Member::of(const Config& config, std::string* problem) {
   Member member;
   member.wait_ns = config.boot_wait_ns;
-  if (config.rank.empty() && config.size.empty() && config.root.empty() && config.board.empty()) {
+  if (config.rank.empty() && config.size.empty() && config.meet.empty() && config.board.empty()) {
     if (!environment("PMIX_NAMESPACE").empty()) member.way = Way::pmix;
     return member;
   }
@@ -75,15 +75,15 @@ std::optional<Member> Member::of(const Config& config, std::string* problem) {
                   ranks + " (LARKLANE_SIZE is " + config.size + ")", problem);
   member.rank = *rank;
   member.size = *size;
-  if (config.root.empty() && config.board.empty()) {
+  if (config.meet.empty() && config.board.empty()) {
     if (member.size == 1) return member;
-    return refuse("LARKLANE_ROOT", "not set",
-                  std::string(kRootForm) + "; or a folder of all processes in LARKLANE_BOARD",
+    return refuse("LARKLANE_MEET", "not set",
+                  std::string(kMeetForm) + "; or a folder of all processes in LARKLANE_BOARD",
                   problem);
   }
-  if (!config.root.empty() && !config.board.empty())
+  if (!config.meet.empty() && !config.board.empty())
     return refuse("LARKLANE_BOARD", quoted(config.board),
-                  "nothing, since LARKLANE_ROOT is " + quoted(config.root), problem);
+                  "nothing, since LARKLANE_MEET is " + quoted(config.meet), problem);
   if (!is_job(config.job))
     return refuse("LARKLANE_JOB",  // which may be secret
                   config.job.empty() ? "not set"
@@ -93,9 +93,9 @@ std::optional<Member> Member::of(const Config& config, std::string* problem) {
                   problem);
   member.job = config.job;
   member.folder = config.board;
-  member.way = config.root.empty() ? Way::folder : Way::served;
-  if (member.way == Way::served && !parse_root(config.root, &member))
-    return refuse("LARKLANE_ROOT", quoted(config.root), kRootForm, problem);
+  member.way = config.meet.empty() ? Way::folder : Way::served;
+  if (member.way == Way::served && !parse_meet(config.meet, &member))
+    return refuse("LARKLANE_MEET", quoted(config.meet), kMeetForm, problem);
   return member;
 }
 

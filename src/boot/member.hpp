@@ -17,7 +17,7 @@ struct Member {
   int rank = 0;
   int size = 1;
   std::string job;         ///< the same for all processes of the job; a secret
-  std::string host, port;  ///< of `root`; a host's name or number, without brackets
+  std::string host, port;  ///< of `meet`; a host's name or number, without brackets
   std::string folder;
   std::uint64_t wait_ns = 0;
 

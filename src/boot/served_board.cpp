@@ -1,4 +1,4 @@
-// Cards over TCP. Somebody listens at `root`: `larklane launch`, or rank 0, if nobody does yet.
+// Cards over TCP. Somebody listens at `meet`: `larklane launch`, or rank 0, if nobody does yet.
 
 #include <poll.h>
 #include <pthread.h>
@@ -275,18 +275,18 @@ Result<std::unique_ptr<Serving>> serve_if_free(const std::vector<SocketName>& na
 
 Result<std::unique_ptr<Board>> open_served_board(const Member& member, std::string* problem) {
   const std::uint64_t deadline_ns = now_ns() + member.wait_ns;
-  const std::string root = "LARKLANE_ROOT is " + member.host + ":" + member.port;
+  const std::string place = "LARKLANE_MEET is " + member.host + ":" + member.port;
   std::string reason;
   const std::vector<SocketName> names = resolve(member.host, member.port, &reason);
   if (names.empty()) {
-    *problem = root + ": " + reason;
+    *problem = place + ": " + reason;
     return Errc::kBadOption;
   }
   std::unique_ptr<Serving> serving;
   if (member.rank == 0) {
     auto served = serve_if_free(names, member);
     if (!served) {
-      *problem = root + ": rank 0 can't listen there: " + std::strerror(served.error().detail());
+      *problem = place + ": rank 0 can't listen there: " + std::strerror(served.error().detail());
       return served.error();
     }
     serving = std::move(served).value();
@@ -297,7 +297,7 @@ Result<std::unique_ptr<Board>> open_served_board(const Member& member, std::stri
       return std::unique_ptr<Board>(
           std::make_unique<ServedBoard>(member, std::move(serving), std::move(made.socket)));
     if (made.is_final || now_ns() + retry_ns >= deadline_ns) {
-      *problem = root + ": " + made.why;
+      *problem = place + ": " + made.why;
       if (made.is_final) return Errc::kProtocol;
       *problem += ", for " + seconds_text(member.wait_ns);
       return Status(Errc::kUnreachable, ETIMEDOUT);

@@ -24,7 +24,7 @@ import stub_test
 from stub_test import REFUSED, Skip, expect, system
 
 GRACE_S = 2  # between SIGTERM and SIGKILL: tools/launch.cpp
-CLEAN = {name: None for name in ("RANK", "SIZE", "ROOT", "BOARD", "JOB", "BOOT_WAIT_NS")}
+CLEAN = {name: None for name in ("RANK", "SIZE", "MEET", "BOARD", "JOB", "BOOT_WAIT_NS")}
 
 
 class Bench:
@@ -103,7 +103,7 @@ def meets(bench):
 
 def by_hand(bench):
     """Without the launcher rank 0 serves; or a folder does."""
-    for start_of in (lambda port: {"root": f"127.0.0.1:{port}"}, lambda port: {"root": f"localhost:{port}"}, lambda _: {"board": bench.scratch}):
+    for start_of in (lambda port: {"meet": f"127.0.0.1:{port}"}, lambda port: {"meet": f"localhost:{port}"}, lambda _: {"board": bench.scratch}):
         way = {**start_of(free_port()), "job": secrets.token_hex(8)}
         outcomes = bench.ranks(8, lambda _, way=way: way)
         expect(all(status == 0 for _, status in outcomes), f"by hand, {way}", str(outcomes))
@@ -130,24 +130,24 @@ def early_death(bench):
     # One that has not even come: the launcher knows.
     output = bench.launched(3, "sh", "-c", f"[ $LARKLANE_RANK = 2 ] && exit 0; exec {bench.native} early 2 0", status=3, env={"LARKLANE_BOOT_WAIT_NS": "10s"})
     expect("rank 2 has ended before it published its card" in output, "not named", output)
-    for way in ({"root": f"127.0.0.1:{free_port()}", "job": "a"}, {"board": bench.scratch, "job": "b"}):
+    for way in ({"meet": f"127.0.0.1:{free_port()}", "job": "a"}, {"board": bench.scratch, "job": "b"}):
         outcomes = bench.ranks(3, lambda _, way=way: {**way, "boot_wait_ns": "500ms" if "board" in way else "2s"}, "early", 2, 7)
         expect([status for _, status in outcomes] == [3, 3, 7], f"early death, {way}", str(outcomes))
         expect("rank 2 has" in outcomes[0][0], "rank 2 is not named", str(outcomes))
         # Rank 0, which serves by TCP, may have ended by then, or even before rank 1 has come.
-        expect(re.search("rank 2 has|rank 0 or the launcher|LARKLANE_ROOT is", outcomes[1][0]), "nobody is named", str(outcomes))
-    outcome = subprocess.run([bench.native], env=variables(rank=0, size=2, root=f"127.0.0.1:{free_port()}", job="c", boot_wait_ns="200ms"), text=True,
+        expect(re.search("rank 2 has|rank 0 or the launcher|LARKLANE_MEET is", outcomes[1][0]), "nobody is named", str(outcomes))
+    outcome = subprocess.run([bench.native], env=variables(rank=0, size=2, meet=f"127.0.0.1:{free_port()}", job="c", boot_wait_ns="200ms"), text=True,
                              capture_output=True, timeout=60, check=False)
     expect(outcome.returncode == 3 and "rank 1 has not published its card within 200 ms" in outcome.stderr, "rank 1 never came", outcome.stderr)
 
 
 def wrong_variables(bench):
-    whole = {"rank": 1, "size": 2, "root": "127.0.0.1:1", "job": "j"}
+    whole = {"rank": 1, "size": 2, "meet": "127.0.0.1:1", "job": "j"}
     for change, parts in (({"rank": "x"}, ('LARKLANE_RANK is "x"', "accepted: 0..1")),
                           ({"rank": 2}, ('LARKLANE_RANK is "2"', "accepted: 0..1")),
                           ({"size": 0}, ('LARKLANE_SIZE is "0"', "accepted: 1..1048576")),
                           ({"size": "-1"}, ('LARKLANE_SIZE is "-1"', "accepted: 1..1048576")),
-                          ({"root": "nowhere"}, ('LARKLANE_ROOT is "nowhere"', "accepted: HOST:PORT")),
+                          ({"meet": "nowhere"}, ('LARKLANE_MEET is "nowhere"', "accepted: HOST:PORT")),
                           ({"job": ""}, ("LARKLANE_JOB is not set", "accepted: up to 64 characters")),
                           ({"boot_wait_ns": "soon"}, ('LARKLANE_BOOT_WAIT_NS is "soon"', "accepted: 10ms..3600s"))):
         outcome = subprocess.run([bench.native], env=variables(**{**whole, **change}), text=True, capture_output=True, timeout=60, check=False)

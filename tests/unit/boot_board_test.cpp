@@ -34,9 +34,9 @@ class BoardTest : public testing::TestWithParam<Way> {
     Settings settings{{"size", std::to_string(size)}, {"job", kJob}, {"boot_wait_ns", wait}};
     if (GetParam() == Way::launcher) {
       server = std::make_unique<ServerThread>(size);
-      settings.emplace_back("root", server->root());
+      settings.emplace_back("meet", server->place());
     } else if (GetParam() == Way::rank_0) {
-      settings.emplace_back("root", "127.0.0.1:" + std::to_string(free_port()));
+      settings.emplace_back("meet", "127.0.0.1:" + std::to_string(free_port()));
     } else {
       settings.emplace_back("board", folder_);
     }
@@ -224,7 +224,7 @@ TEST_F(OpenTest, WhoIsToldNothingIsAlone) {
 }
 
 TEST_F(OpenTest, WrongVariablesAreNamed) {
-  const Settings whole{{"rank", "1"}, {"size", "2"}, {"root", "h:1"}, {"job", "j"}};
+  const Settings whole{{"rank", "1"}, {"size", "2"}, {"meet", "h:1"}, {"job", "j"}};
   const auto without = [&](std::string_view name) {
     Settings less;
     for (const auto& one : whole)
@@ -238,47 +238,47 @@ TEST_F(OpenTest, WrongVariablesAreNamed) {
   };
   expect_refused(without("size"), {"LARKLANE_SIZE is not set", "accepted:"});
   expect_refused(without("rank"), {"LARKLANE_RANK is not set", "accepted: 0..1"});
-  expect_refused(without("root"), {"LARKLANE_ROOT is not set", "HOST:PORT", "LARKLANE_BOARD"});
+  expect_refused(without("meet"), {"LARKLANE_MEET is not set", "HOST:PORT", "LARKLANE_BOARD"});
   expect_refused(without("job"), {"LARKLANE_JOB is not set", "64 characters"});
   expect_refused(with("rank", "2"), {"LARKLANE_RANK is \"2\"", "0..1", "LARKLANE_SIZE is 2"});
   expect_refused(with("job", std::string(65, 'j')),
                  {"LARKLANE_JOB is a text of 65 bytes", "64 characters"});
   expect_refused(with("job", "two words"), {"LARKLANE_JOB is a text of 9 bytes", "without blanks"});
-  expect_refused(with("board", "/tmp"), {"LARKLANE_BOARD is \"/tmp\"", "LARKLANE_ROOT is \"h:1\""});
-  for (const char* root : {"h", ":1", "h:", "h:x", "h:0", "h:65536", "h:-1", "[]:1", "::1:5"})
-    expect_refused(with("root", root), {std::string("LARKLANE_ROOT is \"") + root, "HOST:PORT"});
+  expect_refused(with("board", "/tmp"), {"LARKLANE_BOARD is \"/tmp\"", "LARKLANE_MEET is \"h:1\""});
+  for (const char* place : {"h", ":1", "h:", "h:x", "h:0", "h:65536", "h:-1", "[]:1", "::1:5"})
+    expect_refused(with("meet", place), {std::string("LARKLANE_MEET is \"") + place, "HOST:PORT"});
   expect_refused({{"board", "/nonexistent/folder"}, {"rank", "0"}, {"size", "1"}, {"job", "j"}},
                  {"LARKLANE_BOARD is \"/nonexistent/folder\"", "No such file", "accepted:"},
                  Errc::kSystem);
-  expect_refused({{"root", "no host:1"}, {"rank", "1"}, {"size", "2"}, {"job", "j"}},
-                 {"LARKLANE_ROOT is no host:1"});
+  expect_refused({{"meet", "no host:1"}, {"rank", "1"}, {"size", "2"}, {"job", "j"}},
+                 {"LARKLANE_MEET is no host:1"});
 }
 
 TEST_F(OpenTest, NobodyListens) {
-  std::string root;
+  std::string place;
   {
     const ServerThread gone(2);
-    root = gone.root();
+    place = gone.place();
   }
   expect_refused(
-      {{"root", root}, {"rank", "1"}, {"size", "2"}, {"job", "j"}, {"boot_wait_ns", "100ms"}},
-      {root, "Connection refused", "for 100 ms"}, Errc::kUnreachable);
+      {{"meet", place}, {"rank", "1"}, {"size", "2"}, {"job", "j"}, {"boot_wait_ns", "100ms"}},
+      {place, "Connection refused", "for 100 ms"}, Errc::kUnreachable);
 }
 
 TEST_F(OpenTest, AnotherJobIsNotJoined) {
   const ServerThread server(2);
-  expect_refused({{"root", server.root()},
+  expect_refused({{"meet", server.place()},
                   {"rank", "1"},
                   {"size", "2"},
                   {"job", "other"},
                   {"boot_wait_ns", "100ms"}},
-                 {server.root(), "another job", "LARKLANE_JOB"}, Errc::kUnreachable);
+                 {server.place(), "another job", "LARKLANE_JOB"}, Errc::kUnreachable);
   EXPECT_NE(warnings_.take().find("LARKLANE_JOB"), std::string::npos);
 }
 
 TEST_F(OpenTest, AStrangerAtThePortIsNamed) {
   auto listener = listen_at({loopback(0)});
-  const std::string root = "127.0.0.1:" + std::to_string(port_of(listener->get()));
+  const std::string place = "127.0.0.1:" + std::to_string(port_of(listener->get()));
   std::thread stranger([&] {
     pollfd polled{listener->get(), POLLIN, 0};
     ::poll(&polled, 1, 20'000);
@@ -289,14 +289,14 @@ TEST_F(OpenTest, AStrangerAtThePortIsNamed) {
   });
   // Rank 0: it does not serve where somebody is already.
   expect_refused(
-      {{"root", root}, {"rank", "0"}, {"size", "2"}, {"job", "j"}, {"boot_wait_ns", "10ms"}},
-      {root, "is not Larklane"}, Errc::kUnreachable);
+      {{"meet", place}, {"rank", "0"}, {"size", "2"}, {"job", "j"}, {"boot_wait_ns", "10ms"}},
+      {place, "is not Larklane"}, Errc::kUnreachable);
   stranger.join();
 }
 
 TEST_F(OpenTest, WhoDoesNotKnowTheJobIsNotBelieved) {
   auto listener = listen_at({loopback(0)});
-  const std::string root = "127.0.0.1:" + std::to_string(port_of(listener->get()));
+  const std::string place = "127.0.0.1:" + std::to_string(port_of(listener->get()));
   std::thread impostor([&] {
     pollfd polled{listener->get(), POLLIN, 0};
     ::poll(&polled, 1, 20'000);
@@ -311,15 +311,15 @@ TEST_F(OpenTest, WhoDoesNotKnowTheJobIsNotBelieved) {
     listener->reset();
   });
   expect_refused(
-      {{"root", root}, {"rank", "1"}, {"size", "2"}, {"job", "j"}, {"boot_wait_ns", "10ms"}},
-      {root, "another job"}, Errc::kUnreachable);
+      {{"meet", place}, {"rank", "1"}, {"size", "2"}, {"job", "j"}, {"boot_wait_ns", "10ms"}},
+      {place, "another job"}, Errc::kUnreachable);
   impostor.join();
 }
 
 TEST_F(OpenTest, ALateAnswerIsNotTakenForAnother) {
   const ServerThread server(3);
   std::string problem;
-  auto board = Board::open(config_of({{"root", server.root()},
+  auto board = Board::open(config_of({{"meet", server.place()},
                                       {"rank", "0"},
                                       {"size", "3"},
                                       {"job", kJob},
@@ -341,7 +341,7 @@ TEST_F(OpenTest, ALateAnswerIsNotTakenForAnother) {
 
 TEST_F(OpenTest, TwoOfOneRankAndOtherSizesAreRefusedAtOnce) {
   const ServerThread server(2);
-  const Settings settings{{"root", server.root()}, {"rank", "1"}, {"size", "2"}, {"job", kJob}};
+  const Settings settings{{"meet", server.place()}, {"rank", "1"}, {"size", "2"}, {"job", kJob}};
   std::string problem;
   const auto board = Board::open(config_of(settings), &problem);
   ASSERT_TRUE(board) << problem;
@@ -355,7 +355,7 @@ TEST_F(OpenTest, TheEndOfWhoServesIsTold) {
   ServerThread server(2);
   std::string problem;
   auto board = Board::open(
-      config_of({{"root", server.root()}, {"rank", "1"}, {"size", "2"}, {"job", kJob}}), &problem);
+      config_of({{"meet", server.place()}, {"rank", "1"}, {"size", "2"}, {"job", kJob}}), &problem);
   ASSERT_TRUE(board) << problem;
   ASSERT_TRUE((*board)->publish(bytes_of("x"), &problem).ok());
   server.stop();

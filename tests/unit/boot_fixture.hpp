@@ -107,7 +107,7 @@ class ServerThread {
     server_.reset();
   }
   std::uint16_t port() const { return port_; }
-  std::string root() const { return "127.0.0.1:" + std::to_string(port_); }
+  std::string place() const { return "127.0.0.1:" + std::to_string(port_); }
 
  private:
   std::unique_ptr<CardServer> server_;
