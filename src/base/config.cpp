@@ -134,6 +134,10 @@ bool parse_path(std::string_view text, const Option&, Config::path* value) {
   *value = text;
   return true;
 }
+bool parse_secret(std::string_view text, const Option&, Config::secret* value) {
+  *value = text;
+  return true;
+}
 bool parse_flag(std::string_view text, const Option& option, Config::flag* value) {
   if (!matches_range(text, option.range)) return false;
   *value = text == "on" || text == "1";
@@ -165,7 +169,10 @@ bool parse_option(std::size_t index, std::string_view text, Config* config) {
   return false;
 }
 
-std::string value_text(const Config::text& value, const Option&) { return value; }
+std::string value_text(const Config::text& value, const Option& option) {
+  if (option.type != "secret" || value.empty()) return value;
+  return "(" + std::to_string(value.size()) + " characters)";
+}
 std::string value_text(Config::flag value, const Option&) { return value ? "on" : "off"; }
 std::string value_text(Config::count value, const Option&) { return std::to_string(value); }
 std::string value_text(std::uint64_t value, const Option& option) {

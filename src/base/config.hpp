@@ -17,6 +17,7 @@ namespace larklane {
 struct Config {
   using text = std::string;
   using path = std::string;
+  using secret = std::string;  ///< rows() and messages say how long it is
   using bytes = std::uint64_t;
   using count = std::uint32_t;
   using nanos = std::uint64_t;

@@ -141,6 +141,17 @@ TEST_F(ConfigTest, ValuesThatAreAccepted) {
   }
 }
 
+TEST_F(ConfigTest, ASecretIsShownByItsLength) {
+  Config config;
+  std::string problem;
+  ASSERT_TRUE(config.set("job", "open sesame", &problem).ok()) << problem;
+  EXPECT_EQ(config.job, "open sesame");
+  for (const Config::Row& row : config.rows()) {
+    EXPECT_EQ(row.value_text.find("sesame"), std::string::npos) << row.name;
+    EXPECT_TRUE(row.name != "job" || row.value_text == "(11 characters)") << row.value_text;
+  }
+}
+
 TEST_F(ConfigTest, ValuesThatAreRefused) {
   const struct {
     const char *name, *value;
