@@ -91,12 +91,12 @@ Result<Post> post_get(Vci& vci, const RemoteRegion& region, std::uint64_t offset
                       std::uint64_t bytes, const PostOptions& options, RemoteCompletion there = 0,
                       std::uint32_t tag = 0) noexcept;
 
-/// Add `value` to the 8 bytes at `offset`, a multiple of 8. Atomics of one location happen one
-/// after the other, whoever posts them; those of one thread over one lane in its order. With
-/// atomics of the owner's own (std::atomic_ref), too.
+/// Add `value` to the 8 bytes at `offset`; they begin at a multiple of 8. Atomics of one location
+/// happen one after the other, whoever posts them; those of one thread over one lane in its order.
+/// With atomics of the owner's own (std::atomic_ref), too.
 ///
 /// @param[out] before  what was there; stays the library's until the completion. Null: not wanted
-/// @errors  as post_put; kInvalidArgument: no multiple of 8
+/// @errors  as post_put; kInvalidArgument, perhaps in the completion: no multiple of 8
 Result<Post> post_fetch_add(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
                             std::uint64_t value, std::uint64_t* before,
                             const PostOptions& options) noexcept;

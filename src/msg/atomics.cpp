@@ -15,6 +15,13 @@ bool is_word_within(const RemoteRegion& region, std::uint64_t offset, std::uint6
          bytes <= region.bytes - offset;
 }
 
+/// Null: it can't be changed atomically, or find()'s.
+std::byte* find_words(const Engine& engine, std::uint32_t region, std::uint64_t offset,
+                      std::uint64_t bytes) noexcept {
+  std::byte* const at = engine.find(region, offset, bytes);
+  return reinterpret_cast<std::uintptr_t>(at) % sizeof(std::uint64_t) == 0 ? at : nullptr;
+}
+
 }  // namespace
 
 Result<Post> Connection::atomic(RecordKind kind, const RemoteRegion& region,
@@ -51,9 +58,9 @@ Result<Post> Connection::accumulate(const RemoteRegion& region, std::uint64_t of
 Result<bool> Connection::on_atomic(RecordKind kind, const PacketHeader& header,
                                    std::span<const std::byte> payload) noexcept {
   const auto order = front_of<AtomicOrder>(payload);
-  if (!order || order->offset % sizeof(std::uint64_t) != 0) return Errc::kProtocol;
+  if (!order) return Errc::kProtocol;
   if (!lane_.make_room_locked(0)) return false;
-  std::byte* const at = lane_.engine().find(header[1], order->offset, sizeof(std::uint64_t));
+  std::byte* const at = find_words(lane_.engine(), header[1], order->offset, sizeof(std::uint64_t));
   if (at == nullptr) {
     answer(RecordKind::reply, header[2], Errc::kInvalidArgument, 0);
     return true;
@@ -73,11 +80,10 @@ Result<bool> Connection::on_atomic(RecordKind kind, const PacketHeader& header,
 Result<bool> Connection::on_accumulate(const PacketHeader& header,
                                        std::span<const std::byte> payload) noexcept {
   const auto offset = front_of<std::uint64_t>(payload);
-  if (!offset || *offset % sizeof(double) != 0 || payload.size() % sizeof(double) != 0)
-    return Errc::kProtocol;
+  if (!offset || payload.size() % sizeof(double) != 0) return Errc::kProtocol;
   if (!lane_.make_room_locked(0)) return false;
   const std::span<const std::byte> bytes = payload.subspan(sizeof *offset);
-  std::byte* const at = lane_.engine().find(header[1], *offset, bytes.size());
+  std::byte* const at = find_words(lane_.engine(), header[1], *offset, bytes.size());
   if (at != nullptr) {
     for (std::size_t place = 0; place < bytes.size(); place += sizeof(double)) {
       double value = 0;

@@ -210,6 +210,9 @@ TEST_F(EngineTest, AtomicsAnswerWithWhatWasThere) {
   EXPECT_EQ(sums[0], 1);
   EXPECT_EQ(sums[1], 2.5);
   EXPECT_EQ(sums[2], 3.25);
+  const Region crooked = job_.at(1).add_region(reinterpret_cast<std::byte*>(words) + 4, 12);
+  expect_posted(post_fetch_add(vci(0), crooked.remote(), 0, 1, &before, telling(mine)));
+  EXPECT_EQ(next(mine).status.code(), Errc::kInvalidArgument);
   for (const std::uint64_t offset : {4ull, 32ull})
     EXPECT_EQ(post_fetch_add(vci(0), region.remote(), offset, 1, &before, telling(mine)).error(),
               Status(Errc::kInvalidArgument));
@@ -349,6 +352,89 @@ TEST(EngineLimits, AReceiverWithoutMemoryMakesItsSenderWaitAndLosesNothing) {
     while (received.pop()) {
     }
   }
+}
+
+TEST(EngineLimits, AReceiveForTheOneAtTheHeadNeedsNoMemory) {
+  for (const bool is_offer : {false, true}) {
+    SCOPED_TRACE(is_offer ? "offer" : "bytes");
+    Job::Options options;
+    options.lane = {{16, 8}, 6, 3};
+    Job job(options);
+    job.connect_all();
+    auto told = std::move(CompletionQueue::create(job.at(1).domain).value());
+    auto sent = std::move(CompletionQueue::create(job.at(0).domain).value());
+    Vci &zero = *job.at(0).vci, &one = *job.at(1).vci;
+    const auto post = [&](std::uint32_t tag, std::uint64_t bytes) {
+      const auto from = random_bytes(bytes, tag);
+      PostOptions telling;
+      telling.completion = &sent;
+      auto answer = post_send(zero, 1, tag, from.data(), bytes, telling);
+      ASSERT_TRUE(answer);
+      ASSERT_NE(*answer, Post::retry);
+      job.settle();
+    };
+    // As many as there is memory for, and one more, for which there is a receive soon.
+    for (int i = 0; i < (is_offer ? 6 : 3); ++i) post(1, is_offer ? 0 : 300);
+    EXPECT_EQ(one.inside().counts().held, 0u);
+    const std::uint64_t bytes = is_offer ? 700 : 300;
+    const auto from = random_bytes(bytes, 2);
+    PostOptions telling;
+    telling.completion = &sent;
+    ASSERT_NE(*post_send(zero, 1, 2, from.data(), bytes, telling), Post::retry);
+    job.settle();
+    EXPECT_GT(one.inside().counts().held, 0u);
+    std::vector<std::byte> into(bytes);
+    telling.completion = &told;
+    ASSERT_EQ(*post_recv(one, 0, 2, into.data(), bytes, telling), Post::posted);
+    job.settle();
+    auto completion = told.pop();
+    ASSERT_TRUE(completion);
+    EXPECT_TRUE(completion->status.ok());
+    EXPECT_EQ(into, from);
+  }
+}
+
+/// Records that no engine writes.
+TEST(EngineLimits, WhatAPeerMakesUpEndsItsLinkOrNothing) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
+    loop::Random random(seed);
+    Job job{{}};
+    job.connect_all();
+    auto told = std::move(CompletionQueue::create(job.at(1).domain).value());
+    const RemoteCompletion number = told.register_remote().value();
+    alignas(8) std::uint64_t words[2] = {1, 2};
+    const Region region = job.at(1).add_region(words, sizeof words);
+    PacketLink& link = *job.at(0).links.back();
+    for (int i = 0; i < 10; ++i) {
+      const auto kind = static_cast<RecordKind>(random.below(kRecordKinds + 2));
+      const std::uint32_t rest[] = {number, number + 1, 0, static_cast<std::uint32_t>(seed % 64),
+                                    (1u << 24) - 1};
+      // No address of an offer: a peer may say where its own memory is, and the network looks.
+      const bool is_offer = kind == RecordKind::send_offer || kind == RecordKind::am_offer;
+      const auto bytes = random_bytes(random.below(is_offer ? 16 : 60), seed + 7);
+      const PacketHeader header{
+          first_word(kind, rest[random.below(5)]),
+          random.one_in(2) ? region.remote().number : static_cast<std::uint32_t>(random.next()),
+          random.one_in(2) ? region.remote().number : static_cast<std::uint32_t>(random.next())};
+      if (!link.failure().ok() || *link.post(header, bytes) == net::Post::retry) break;
+      job.step();
+    }
+    job.settle();
+    while (auto completion = told.pop()) free_buffer(completion->buffer);
+    for (auto& links : {&job.at(0).links, &job.at(1).links})
+      for (auto& one : *links) one->end(Errc::kPeerDown);
+    job.settle();
+  }
+}
+
+TEST(EngineLimits, AnAnswerThatNobodyWaitsForEndsTheLink) {
+  Job job{{}};
+  job.connect_all();
+  PacketLink& link = *job.at(0).links.back();
+  ASSERT_EQ(*link.post({first_word(RecordKind::fetched, 0), 0, 5}, {}), net::Post::done);
+  job.settle();
+  EXPECT_EQ(job.at(1).links.front()->failure(), Status(Errc::kProtocol));
 }
 
 TEST(EngineLimits, ADeadPeerEndsWhatWaitsForIt) {
