@@ -225,6 +225,7 @@ TEST_F(EngineTest, ARegionThatIsGoneIsRefused) {
     const Region region = job_.at(1).add_region(&word, sizeof word);
     gone = region.remote();
   }
+  const Region another = job_.at(1).add_region(&word, sizeof word);  // in its place
   CompletionQueue mine = queue(0), there = queue(1);
   std::uint64_t before = 0;
   expect_posted(post_fetch_add(vci(0), gone, 0, 1, &before, telling(mine)));
@@ -435,6 +436,60 @@ TEST(EngineLimits, AnAnswerThatNobodyWaitsForEndsTheLink) {
   ASSERT_EQ(*link.post({first_word(RecordKind::fetched, 0), 0, 5}, {}), net::Post::done);
   job.settle();
   EXPECT_EQ(job.at(1).links.front()->failure(), Status(Errc::kProtocol));
+}
+
+TEST(EngineLimits, AnAnswerIsBelievedFromWhomItIsAwaited) {
+  Job::Options options;
+  options.size = 3;
+  Job job(options);
+  job.connect_all();
+  auto sent = std::move(CompletionQueue::create(job.at(0).domain).value());
+  const auto from = random_bytes(900, 1);
+  PostOptions telling;
+  telling.completion = &sent;
+  ASSERT_EQ(*post_send(*job.at(0).vci, 1, 0, from.data(), 900, telling), Post::posted);
+  job.settle();
+  ASSERT_EQ(job.at(0).vci->inside().awaited().count(), 1u);
+  // The first number that there is, from rank 2 to rank 0.
+  ASSERT_EQ(
+      *job.at(2).links.front()->post({first_word(RecordKind::fetched, 0), 0, 1u << 20 | 1}, {}),
+      net::Post::done);
+  job.settle();
+  EXPECT_FALSE(sent.pop());
+  EXPECT_EQ(job.at(0).vci->inside().awaited().count(), 1u);
+  for (auto& link : job.at(0).links) link->end(Errc::kPeerDown);
+  job.settle();
+  EXPECT_TRUE(sent.pop());
+}
+
+TEST(EngineLimits, WhatWasFetchedIsThereThoughItsSenderCanNotBeTold) {
+  Job job{{}};
+  job.connect_all();
+  Vci &zero = *job.at(0).vci, &one = *job.at(1).vci;
+  auto received = std::move(CompletionQueue::create(job.at(1).domain).value());
+  const auto from = random_bytes(900, 1);
+  std::vector<std::byte> into(900);
+  PostOptions telling;
+  telling.completion = &received;
+  ASSERT_EQ(*post_recv(one, 0, 0, into.data(), 900, telling), Post::posted);
+  for (int i = 0; i < 100; ++i) {  // to the last cell
+    (void)post_send(one, 0, 1, from.data(), 0);
+    job.wire.settle();
+    (void)one.progress();
+  }
+  ASSERT_EQ(*post_send(zero, 1, 0, from.data(), 900), Post::posted);
+  for (int i = 0; i < 20; ++i) {
+    job.wire.settle();
+    (void)one.progress();
+  }
+  EXPECT_FALSE(received.pop());  // the answer has no room, and its operation waits with it
+  job.at(1).links.front()->end(Errc::kPeerDown);
+  (void)one.progress();
+  auto completion = received.pop();
+  ASSERT_TRUE(completion);
+  EXPECT_TRUE(completion->status.ok());
+  EXPECT_EQ(into, from);
+  for (auto& link : job.at(0).links) link->end(Errc::kPeerDown);
 }
 
 TEST(EngineLimits, ADeadPeerEndsWhatWaitsForIt) {
