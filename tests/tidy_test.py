@@ -33,7 +33,7 @@ LAYERS = {
     "boot": {"base"},
     "vci": {"base", "net"},
     "part": {"base", "control", "net", "model", "vci"},
-    "msg": {"base", "control", "net", "model", "vci"},
+    "msg": {"base", "boot", "control", "net", "model", "vci"},
     "sim": {"base", "control", "net", "model", "vci", "part"},
     "mpi": {"base", "boot", "control", "net", "model", "vci", "part", "profile"},
     "capi": {"base", "control", "net", "model", "vci", "part", "msg"},

@@ -150,6 +150,33 @@ Connection* Engine::connection_of_link(int rank, std::uint32_t number) noexcept 
   return make_connection_slow(rank, number, false);
 }
 
+template <class Visit>
+void Engine::for_each_connection(Visit&& visit) const {
+  for (std::uint32_t i = 0; i < page_count(options_.size, kPagePeers); ++i) {
+    const Page* const page = pages_[i].load(std::memory_order_acquire);  // as in find_peer()
+    if (page == nullptr) continue;
+    for (const std::atomic<Peer*>& of_page : *page) {
+      const Peer* const peer = of_page.load(std::memory_order_acquire);  // as in find_peer()
+      if (peer == nullptr) continue;
+      for (std::uint32_t number = 0; number < vci::VciPool::kCountMax; ++number)
+        // acquire: as in find_connection()
+        if (auto* const made = peer->connections[number].load(std::memory_order_acquire))
+          visit(*made);
+    }
+  }
+}
+
+bool Engine::is_quiet() const noexcept {
+  bool is_quiet = true;
+  for_each_connection([&](Connection& connection) { is_quiet &= connection.is_quiet(); });
+  return is_quiet;
+}
+
+void Engine::refuse(int rank, std::uint32_t number, Status status) noexcept {
+  if (Connection* const connection = connection_of_link(rank, number)) connection->refuse(status);
+  lose(rank, status);
+}
+
 void Engine::lose(int rank, Status status) noexcept {
   Peer* const peer = find_peer(rank);
   if (peer == nullptr) return;

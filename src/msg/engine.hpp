@@ -81,6 +81,10 @@ class Engine final : private vci::VciPool::Receivers {
   /// Of a link that a peer wants. @pre as above, of a lane that is there
   Connection* connection_of_link(int rank, std::uint32_t number) noexcept;
 
+  /// Link `number` to `rank` will never be.
+  void refuse(int rank, std::uint32_t number, Status status) noexcept;
+  /// What was posted is out.
+  bool is_quiet() const noexcept;
   /// Nothing more comes from `rank`.
   void lose(int rank, Status status) noexcept;
   bool is_lost(int rank) const noexcept;
@@ -124,6 +128,9 @@ class Engine final : private vci::VciPool::Receivers {
     const Peer* const peer = find_peer(rank);
     return peer == nullptr ? nullptr : peer->connections[number].load(std::memory_order_acquire);
   }
+  /// visit(Connection&), for all.
+  template <class Visit>
+  void for_each_connection(Visit&& visit) const;
   Peer* make_peer_locked(int rank) noexcept;
   Connection* make_connection_slow(int rank, std::uint32_t number, bool is_wanted) noexcept;
   MatchingEngine* make_space_slow(MatchSpace space) noexcept;

@@ -1,0 +1,166 @@
+// The context: who the processes are (boot), how they reach each other (net), how lanes get
+// connected (mesh), and what is sent (engine), put together.
+
+#include "larklane/context.hpp"
+
+#include <sched.h>
+
+#include <atomic>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/config.hpp"
+#include "base/log.hpp"
+#include "boot/board.hpp"
+#include "msg/engine.hpp"
+#include "msg/mesh.hpp"
+#include "net/registry.hpp"
+
+namespace larklane {
+namespace {
+
+/// How long the end waits for what is on its way out.
+constexpr std::uint64_t kOutNs = 2'000'000'000;
+
+/// Nothing after a problem.
+std::optional<Config> config_of_environment(std::string* problem) {
+  std::vector<Config::Problem> problems;
+  auto config = Config::load(&problems);
+  for (const Config::Problem& one : problems)
+    if (one.fatal)
+      *problem = one.text;
+    else
+      log_warn("%s", one.text.c_str());
+  if (!config) return std::nullopt;
+  return std::move(config).value();
+}
+
+/// By default processes of one host use its memory: those that `larklane launch` has started, or
+/// one that is alone.
+std::string provider_of(const Config& config) {
+  if (config.provider != "auto") return config.provider;
+  const bool is_one_host = config.meet.starts_with("127.") || config.size.empty();
+  return is_one_host ? "shm" : net::providers_between_hosts().front();
+}
+
+}  // namespace
+
+// Thread safety: thread-safe, once it is open.
+struct Context::Inside final : msg::MeshUser, msg::Connector {
+  static Result<std::unique_ptr<Inside>> open(const Config& config,
+                                              std::unique_ptr<boot::Board> board,
+                                              std::string* problem);
+  ~Inside() override;
+
+  // msg::Connector
+  void want(int rank, std::uint32_t number) override { mesh->want(rank, number); }
+
+  // msg::MeshUser
+  Result<msg::PacketLane*> lane_of(std::uint32_t number) override {
+    auto lane = engine->lane_of(number);
+    if (!lane) return lane.error();
+    return &(*lane)->packets();
+  }
+  msg::PacketListener* listener_of(int rank, std::uint32_t number) override {
+    return engine->connection_of_link(rank, number);
+  }
+  void on_ready(int rank, std::uint32_t number, msg::PacketLink& link) override {
+    engine->connection_of_link(rank, number)->begin(link);
+  }
+  void on_unreachable(int rank, std::uint32_t number, Status status) override {
+    engine->refuse(rank, number, status);
+  }
+  void on_peer_down(int rank, Status status) override { engine->lose(rank, status); }
+
+  std::unique_ptr<boot::Board> board;
+  std::unique_ptr<net::Fabric> fabric;
+  CompletionDomain domain;
+  std::unique_ptr<msg::Engine> engine;
+  std::unique_ptr<msg::Mesh> mesh;
+};
+
+Result<std::unique_ptr<Context::Inside>> Context::Inside::open(const Config& config,
+                                                               std::unique_ptr<boot::Board> board,
+                                                               std::string* problem) {
+  auto lanes = vci::VciPool::Options::of(config);
+  if (!lanes) return lanes.error();
+  auto fabric = net::open_fabric_named(config, provider_of(config), problem);
+  if (!fabric) return fabric.error();
+  auto inside = std::make_unique<Inside>();
+  inside->board = std::move(board);
+  inside->fabric = std::move(fabric).value();
+  const msg::Engine::Options options{inside->board->rank(), inside->board->size(), *lanes, {}};
+  inside->engine = std::make_unique<msg::Engine>(*inside->fabric, inside->domain, *inside, options);
+  auto mesh = msg::Mesh::create(config, *inside->board, *inside, problem);
+  if (!mesh) return mesh.error();
+  inside->mesh = std::move(mesh).value();
+  return inside;
+}
+
+Context::Inside::~Inside() {
+  if (mesh == nullptr) return;
+  const std::uint64_t deadline_ns = now_ns() + kOutNs;
+  while (!engine->is_quiet() && now_ns() < deadline_ns)
+    if (engine->progress_all() == 0) ::sched_yield();
+  mesh->close([this] { (void)engine->progress_all(); });
+}
+
+Context::Context(std::unique_ptr<Inside> inside) noexcept : inside_(std::move(inside)) {}
+Context::~Context() = default;
+
+Result<std::unique_ptr<Context>> Context::create(std::string* problem) {
+  const auto config = config_of_environment(problem);
+  if (!config) return Errc::kBadOption;
+  auto board = boot::Board::open(*config, problem);
+  if (!board) return board.error();
+  auto inside = Inside::open(*config, std::move(board).value(), problem);
+  if (!inside) return inside.error();
+  return std::unique_ptr<Context>(new Context(std::move(inside).value()));
+}
+
+Result<std::unique_ptr<Context>> Context::create(boot::Peers peers, std::string* problem) {
+  const auto config = config_of_environment(problem);
+  if (!config) return Errc::kBadOption;
+  auto board = boot::Board::open(std::move(peers), problem);
+  if (!board) return board.error();
+  auto inside = Inside::open(*config, std::move(board).value(), problem);
+  if (!inside) return inside.error();
+  return std::unique_ptr<Context>(new Context(std::move(inside).value()));
+}
+
+int Context::rank() const noexcept { return inside_->engine->rank(); }
+int Context::size() const noexcept { return inside_->engine->size(); }
+CompletionDomain& Context::completions() noexcept { return inside_->domain; }
+msg::Engine& Context::inside() noexcept { return *inside_->engine; }
+
+Status Context::fence(std::string* problem) {
+  Status status;
+  std::atomic<bool> is_over{false};
+  // A thread of its own waits: what others wait for before they come may hang on our progress.
+  std::thread waiting([&] {
+    status = inside_->board->fence(problem);
+    is_over.store(true, std::memory_order_release);  // pairs with the acquire below
+  });
+  while (!is_over.load(std::memory_order_acquire))
+    if (inside_->engine->progress_all() == 0) ::sched_yield();
+  waiting.join();
+  return status;
+}
+
+Result<Vci> Context::create_vci() {
+  auto lane = inside_->engine->take_lane();
+  if (!lane) return lane.error();
+  return Vci(**lane);
+}
+
+Result<Region> Context::register_region(void* start, std::uint64_t bytes) {
+  if (start == nullptr && bytes != 0) return Errc::kInvalidArgument;
+  auto region = inside_->engine->add_region(start, bytes);
+  if (!region) return region.error();
+  return Region(**region);
+}
+
+}  // namespace larklane

@@ -1,0 +1,371 @@
+#include "msg/mesh.hpp"
+
+#include <sched.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <new>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/ranks_text.hpp"
+#include "msg/wire.hpp"
+
+namespace larklane::msg {
+namespace {
+
+constexpr std::uint64_t kGoodbyeNs = 2'000'000'000;
+
+/// What the processes of one host, and of one network namespace, have in common.
+std::string host_id() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat net {};
+  (void)::stat("/proc/self/ns/net", &net);
+  return boot + "-" + std::to_string(net.st_ino);
+}
+
+template <std::size_t kBytes>
+void set_text(std::array<char, kBytes>& to, const std::string& text) {
+  std::copy_n(text.begin(), std::min(text.size(), kBytes - 1), to.begin());
+}
+template <std::size_t kBytes>
+std::string text_of(const std::array<char, kBytes>& from) {
+  return {from.begin(), std::find(from.begin(), from.end(), '\0')};
+}
+
+Secret fresh_secret() {
+  Secret secret;
+  (void)::getrandom(secret.data(), secret.size(), 0);  // so few bytes come at once
+  return secret;
+}
+std::string fresh_name() {
+  const Secret random = fresh_secret();
+  std::string name = "larklane-native-" + std::to_string(::getuid()) + "-";
+  for (const std::byte byte : random) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    name += kDigits[std::to_integer<unsigned>(byte) >> 4];
+    name += kDigits[std::to_integer<unsigned>(byte) & 15];
+  }
+  return name;
+}
+
+std::optional<MeshCard> parse_card(const boot::Card& bytes) {
+  const auto card = front_of<MeshCard>(bytes);
+  if (!card || bytes.size() != sizeof(MeshCard) || card->magic != MeshCard::kMagic)
+    return std::nullopt;
+  return card;
+}
+
+template <class T>
+void send(control::Peer& peer, MeshRecord kind, const T& record,
+          std::span<const std::byte> rest = {}) {
+  std::vector<std::byte> payload(sizeof record + rest.size());
+  std::memcpy(payload.data(), &record, sizeof record);
+  std::copy(rest.begin(), rest.end(), payload.begin() + sizeof record);
+  // A peer that is down is reported by on_peer_down().
+  (void)peer.send(static_cast<std::uint16_t>(kind), payload);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Mesh>> Mesh::create(const Config& config, boot::Board& board, MeshUser& user,
+                                           std::string* problem) {
+  std::unique_ptr<Mesh> mesh(new (std::nothrow) Mesh(board, user));
+  if (mesh == nullptr) return Errc::kNoMemory;
+  const std::string name = fresh_name();
+  auto local = control::Listener::bind(name);
+  if (!local) {
+    *problem =
+        "a socket for this host's processes: " + std::string(std::strerror(local.error().detail()));
+    return local.error();
+  }
+  auto remote = control::RemoteListener::bind(name, config.control_interface, problem);
+  if (!remote) return remote.error();
+  set_text(mesh->card_.host, host_id());
+  set_text(mesh->card_.local, name);
+  set_text(mesh->card_.remote, remote->address);
+  mesh->card_.secret = fresh_secret();
+  LARKLANE_TRY(board.publish(std::as_bytes(std::span(&mesh->card_, 1)), problem));
+  auto first = board.card_of(0, problem);
+  if (!first) return first.error();
+  const auto card = parse_card(*first);
+  if (!card || card->version != MeshCard::kVersion) {
+    *problem = "rank 0 runs another version of Larklane";
+    return Errc::kVersion;
+  }
+  std::vector<control::Listener> own;
+  own.push_back(std::move(local).value());
+  auto plane =
+      control::Plane::create(std::move(own), *mesh,
+                             control::Remote{std::move(remote).value(), card->secret,
+                                             config.control_connect_ns, config.control_silence_ns});
+  if (!plane) {
+    *problem = std::string("the helper thread: ") + errc_name(plane.error().code());
+    return plane.error();
+  }
+  const std::scoped_lock lock(mesh->mutex_);  // records wait for the plane
+  mesh->plane_ = std::move(plane).value();
+  return mesh;
+}
+
+Mesh::~Mesh() { plane_.reset(); }
+
+// --- wants --------------------------------------------------------------------------------------
+
+void Mesh::want(int rank, std::uint32_t number) {
+  const std::scoped_lock lock(mutex_);
+  if (is_closing_) return user_.on_unreachable(rank, number, Errc::kPeerDown);
+  wanted_.emplace_back(rank, number);
+  if (!fetcher_.joinable())
+    fetcher_ = std::thread([this] { fetch_wanted(); });
+  else
+    wanted_changed_.notify_one();
+}
+
+void Mesh::fetch_wanted() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wanted_changed_.wait(lock, [this] { return is_closing_ || !wanted_.empty(); });
+    if (is_closing_) return;
+    const auto [rank, number] = wanted_.front();
+    wanted_.erase(wanted_.begin());
+    lock.unlock();
+    connect(rank, number);
+    lock.lock();
+  }
+}
+
+void Mesh::connect(int rank, std::uint32_t number) {
+  std::string problem;
+  if (rank == board_.rank()) {
+    const std::scoped_lock lock(mutex_);
+    const Status status = connect_to_self_locked(number);
+    if (!status.ok()) give_up_locked(rank, number, status, errc_name(status.code()));
+    return;
+  }
+  auto peer = peer_of(rank, &problem);
+  const std::scoped_lock lock(mutex_);
+  if (!peer) return give_up_locked(rank, number, peer.error(), problem);
+  ranks_.emplace(*peer, rank);
+  peers_.emplace(rank, *peer);
+  if (auto link = open_locked(rank, number, **peer); !link)
+    give_up_locked(rank, number, link.error(), errc_name(link.error().code()));
+}
+
+Result<control::Peer*> Mesh::peer_of(int rank, std::string* problem) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto known = peers_.find(rank); known != peers_.end()) return known->second;
+  }
+  auto bytes = board_.card_of(rank, problem);
+  if (!bytes) return bytes.error();
+  const auto card = parse_card(*bytes);
+  if (!card || card->version != MeshCard::kVersion) {
+    *problem = "it runs another version of Larklane";
+    return Errc::kVersion;
+  }
+  const bool is_here = text_of(card->host) == text_of(card_.host);
+  auto peer = plane_->connect(is_here ? text_of(card->local) : text_of(card->remote));
+  if (!peer) *problem = errc_name(peer.error().code());
+  return peer;
+}
+
+Status Mesh::connect_to_self_locked(std::uint32_t number) {
+  const int rank = board_.rank();
+  auto lane = user_.lane_of(number);
+  if (!lane) return lane.error();
+  PacketListener* const listener = user_.listener_of(rank, number);
+  if (listener == nullptr) return Errc::kNoMemory;
+  auto end = PacketLink::open(**lane, *listener);
+  if (!end) return end.error();
+  auto other = PacketLink::open(**lane, *listener);
+  if (!other) return other.error();
+  LARKLANE_TRY((*end)->connect((*other)->offer()));
+  LARKLANE_TRY((*other)->connect((*end)->offer()));
+  Link& link = links_[{rank, number}];
+  link.end = std::move(end).value();
+  link.other_end = std::move(other).value();
+  link.is_connected = link.is_peer_ready = true;
+  user_.on_ready(rank, number, *link.end);
+  return {};
+}
+
+Result<Mesh::Link*> Mesh::open_locked(int rank, std::uint32_t number, control::Peer& peer) {
+  Link& link = links_[{rank, number}];
+  if (link.end != nullptr) return &link;
+  auto lane = user_.lane_of(number);
+  if (!lane) return lane.error();
+  PacketListener* const listener = user_.listener_of(rank, number);
+  if (listener == nullptr) return Errc::kNoMemory;
+  auto end = PacketLink::open(**lane, *listener);
+  if (!end) return end.error();
+  link.end = std::move(end).value();
+  send(peer, MeshRecord::offer, MeshOffer{board_.rank(), number}, link.end->offer());
+  return &link;
+}
+
+void Mesh::give_up_locked(int rank, std::uint32_t number, Status status, const std::string& why) {
+  log_warn("rank %d can't be reached over lane %u: %s", rank, number, why.c_str());
+  user_.on_unreachable(rank, number, status);
+}
+
+// --- what peers say -----------------------------------------------------------------------------
+
+void Mesh::on_record(control::Peer& from, const control::Record& record) {
+  const std::scoped_lock lock(mutex_);
+  Status status = Errc::kProtocol;
+  switch (static_cast<MeshRecord>(record.kind)) {
+    case MeshRecord::offer:
+      status = on_offer_locked(from, record.payload);
+      break;
+    case MeshRecord::ready:
+      status = on_ready_locked(from, record.payload);
+      break;
+    case MeshRecord::goodbye:
+      status = on_goodbye_locked(from);
+      if (status.ok()) send(from, MeshRecord::farewell, MeshGoodbye{board_.rank()});
+      break;
+    case MeshRecord::farewell:
+      status = on_goodbye_locked(from);
+      break;
+  }
+  if (status.ok()) return;
+  log_warn_once("mesh record", "%s sends records that make no sense", from.address().c_str());
+  if (const auto known = ranks_.find(&from); known != ranks_.end())
+    end_all_locked(known->second, status);
+}
+
+Status Mesh::meet_locked(control::Peer& from, std::int32_t rank) {
+  if (rank < 0 || rank >= board_.size() || rank == board_.rank()) return Errc::kProtocol;
+  const int known = ranks_.emplace(&from, rank).first->second;
+  control::Peer* const peer = peers_.emplace(rank, &from).first->second;
+  return known == rank && peer == &from ? Errc::kOk : Errc::kProtocol;
+}
+
+Status Mesh::on_offer_locked(control::Peer& from, std::span<const std::byte> payload) {
+  const auto offer = front_of<MeshOffer>(payload);
+  if (!offer || offer->number >= kLinksMax) return Errc::kProtocol;
+  LARKLANE_TRY(meet_locked(from, offer->rank));
+  MeshReady ready{board_.rank(), offer->number, 0};
+  auto opened = open_locked(offer->rank, offer->number, from);
+  Status status = opened.error();
+  if (opened) {
+    Link& link = **opened;
+    if (link.is_connected) return Errc::kProtocol;
+    status = link.end->connect(payload.subspan(sizeof *offer));
+    link.is_connected = status.ok();
+  }
+  ready.error = static_cast<std::uint32_t>(status.code());
+  send(from, MeshRecord::ready, ready);
+  if (!status.ok()) {
+    give_up_locked(offer->rank, offer->number, status, errc_name(status.code()));
+    return {};
+  }
+  begin_if_ready_locked({offer->rank, offer->number}, **opened);
+  return {};
+}
+
+Status Mesh::on_ready_locked(control::Peer& from, std::span<const std::byte> payload) {
+  const auto ready = front_of<MeshReady>(payload);
+  if (!ready) return Errc::kProtocol;
+  LARKLANE_TRY(meet_locked(from, ready->rank));
+  const auto known = links_.find({ready->rank, ready->number});
+  if (known == links_.end() || known->second.end == nullptr || known->second.is_peer_ready)
+    return Errc::kProtocol;
+  if (const Status status = status_of(ready->error); !status.ok()) {
+    give_up_locked(ready->rank, ready->number, status, errc_name(status.code()));
+    return {};
+  }
+  known->second.is_peer_ready = true;
+  begin_if_ready_locked(known->first, known->second);
+  return {};
+}
+
+void Mesh::begin_if_ready_locked(const Key& key, Link& link) {
+  if (link.is_connected && link.is_peer_ready) user_.on_ready(key.first, key.second, *link.end);
+}
+
+Status Mesh::on_goodbye_locked(control::Peer& from) {
+  const auto known = ranks_.find(&from);
+  if (known == ranks_.end()) return Errc::kProtocol;
+  end_all_locked(known->second, Errc::kPeerDown);
+  return {};
+}
+
+void Mesh::on_peer_down(control::Peer& peer) {
+  const std::scoped_lock lock(mutex_);
+  if (const auto known = ranks_.find(&peer); known != ranks_.end())
+    end_all_locked(known->second, Errc::kPeerDown);
+}
+
+/// What has come is served first.
+void Mesh::end_all_locked(int rank, Status status) {
+  bool was_there = false;
+  for (auto& [key, link] : links_) {
+    if (key.first != rank || link.is_over) continue;
+    link.is_over = was_there = true;
+    if (link.end != nullptr) link.end->end(status);
+    if (!link.is_peer_ready) user_.on_unreachable(rank, key.second, status);
+  }
+  if (was_there) user_.on_peer_down(rank, status);
+}
+
+// --- the end ------------------------------------------------------------------------------------
+
+bool Mesh::is_over_locked() const {
+  return std::ranges::all_of(links_, [this](const auto& one) {
+    return one.first.first == board_.rank() || one.second.end == nullptr || one.second.is_over;
+  });
+}
+
+void Mesh::close(const std::function<void()>& progress) {
+  {
+    const std::scoped_lock lock(mutex_);
+    is_closing_ = true;
+    wanted_changed_.notify_one();
+    for (const auto& [rank, peer] : peers_)
+      send(*peer, MeshRecord::goodbye, MeshGoodbye{board_.rank()});
+  }
+  if (fetcher_.joinable()) fetcher_.join();
+  const auto wait_for = [&](auto&& is_so) {
+    const std::uint64_t deadline_ns = now_ns() + kGoodbyeNs;
+    while (now_ns() < deadline_ns) {
+      {
+        const std::scoped_lock lock(mutex_);
+        if (is_so()) return;
+      }
+      progress();
+      ::sched_yield();
+    }
+  };
+  wait_for([this] { return is_over_locked(); });
+  {
+    const std::scoped_lock lock(mutex_);
+    for (auto& [key, link] : links_)
+      for (PacketLink* const end : {link.end.get(), link.other_end.get()})
+        if (end != nullptr) end->end(Errc::kPeerDown);
+  }
+  const auto is_quiet = [](const std::unique_ptr<PacketLink>& end) {
+    return end == nullptr || end->is_quiet();
+  };
+  wait_for([&] {
+    return std::ranges::all_of(links_, [&](const auto& one) {
+      return is_quiet(one.second.end) && is_quiet(one.second.other_end);
+    });
+  });
+  plane_.reset();  // no record comes any more
+  for (auto& [key, link] : links_)
+    for (auto* const end : {&link.end, &link.other_end})
+      if (!is_quiet(*end)) {
+        log_warn("a link to rank %d does not end: its memory is kept", key.first);
+        (void)end->release();
+      }
+  links_.clear();
+}
+
+}  // namespace larklane::msg

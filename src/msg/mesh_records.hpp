@@ -1,0 +1,50 @@
+#pragma once
+// What processes publish of themselves, and say to each other in order to connect their lanes.
+// Wire layout: docs/protocols.md, "Connections of native programs".
+// Thread safety: immutable.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/siphash.hpp"
+#include "control/address.hpp"
+#include "msg/packet_wire.hpp"
+
+namespace larklane::msg {
+
+/// A process's card.
+struct MeshCard {
+  static constexpr std::uint32_t kMagic = 0x686d'6b6c;  // "lkmh"
+  static constexpr std::uint32_t kVersion = 1;
+
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::array<char, 64> host{};  ///< processes with the same one reach each other's local address
+  std::array<char, control::kAddressBytes> local{};
+  std::array<char, control::kRemoteAddressBytes> remote{};  ///< empty: from other hosts it is not
+  Secret secret{};                                          ///< rank 0's is the job's
+};
+static_assert(sizeof(MeshCard) == 8 + 64 + 96 + 512 + 16);
+
+enum class MeshRecord : std::uint16_t {
+  offer = 1,  ///< MeshOffer, then the packet offer
+  ready,      ///< MeshReady
+  goodbye,    ///< MeshGoodbye: the sender posts nothing more on any link
+  farewell,   ///< the same, as the answer to goodbye
+};
+
+struct MeshOffer {
+  std::int32_t rank;  ///< the sender's
+  std::uint32_t number;
+};
+struct MeshReady {
+  std::int32_t rank;
+  std::uint32_t number;
+  std::uint32_t error;  ///< an Errc; not 0: the link never will be
+};
+struct MeshGoodbye {
+  std::int32_t rank;
+};
+
+}  // namespace larklane::msg
