@@ -114,9 +114,9 @@ class PacketInbox final {
   const std::uint32_t generation_;
   std::uint64_t head_;
   bool is_held_ = false;  // the record at the head: it has no mark
-  std::unique_ptr<Line[]> lines_;
   std::unique_ptr<std::uint64_t[]> marks_;  // a bit a cell
-  std::unique_ptr<net::Memory> memory_;
+  std::unique_ptr<net::AllocatedMemory> memory_;
+  Line* lines_ = nullptr;                                 // in memory_
   alignas(kCellBytes) std::atomic<std::uint64_t> freed_;  // posters read it
 };
 

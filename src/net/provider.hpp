@@ -1,7 +1,8 @@
 #pragma once
 // What a network is to the layers above: memory that peers may write and read, links to their
 // endpoints, operations that complete later, and immediates that arrive. A provider implements it:
-// loop (one process, any order), ofi (libfabric), verbs (libibverbs). `fault` decorates one.
+// loop (one process, any order), ofi (libfabric), verbs (libibverbs), shm (processes of one host).
+// `fault` decorates one.
 //
 // No order: two operations may take effect at the peer in any order, whatever the order in which
 // they were posted. Where one has to follow another, its poster waits for the first one's
@@ -11,9 +12,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
@@ -31,6 +34,15 @@ class Memory {
  public:
   virtual ~Memory() = default;
   /// What peers need in order to write or read it.
+  virtual RemoteMemory remote() const noexcept = 0;
+};
+
+/// Memory of the library's own that peers may write and read, until it is destroyed: what they
+/// write often lies where that is cheap. No local side of a transfer. Thread safety: immutable.
+class AllocatedMemory {
+ public:
+  virtual ~AllocatedMemory() = default;
+  virtual std::byte* start() const noexcept = 0;
   virtual RemoteMemory remote() const noexcept = 0;
 };
 
@@ -188,6 +200,9 @@ class Fabric {
   virtual const Limits& limits() const noexcept = 0;
   /// @param bytes  0 is legal @errors kNoMemory (locked memory), kSystem
   virtual Result<std::unique_ptr<Memory>> register_memory(void* start, std::uint64_t bytes) = 0;
+  /// Zeroed, aligned to 64 bytes. Unless the provider has better memory: from the heap.
+  /// @errors kNoMemory, and what register_memory says
+  virtual Result<std::unique_ptr<AllocatedMemory>> allocate_memory(std::uint64_t bytes);
   /// @param receiver  outlives the endpoint
   virtual Result<std::unique_ptr<Endpoint>> open_endpoint(Receiver& receiver) = 0;
   /// An error of an operation, for people; empty: its code says all.
@@ -197,6 +212,35 @@ class Fabric {
   virtual void look() {}
 };
 
+/// Heap memory, registered. Thread safety: immutable.
+class HeapMemory final : public AllocatedMemory {
+ public:
+  static Result<std::unique_ptr<AllocatedMemory>> create(Fabric& fabric, std::uint64_t bytes) {
+    std::unique_ptr<HeapMemory> heap(new (std::nothrow) HeapMemory(bytes));
+    if (heap == nullptr || heap->lines_ == nullptr) return Errc::kNoMemory;
+    auto memory = fabric.register_memory(heap->lines_.get(), bytes);
+    if (!memory) return memory.error();
+    heap->memory_ = std::move(memory).value();
+    return std::unique_ptr<AllocatedMemory>(std::move(heap));
+  }
+  std::byte* start() const noexcept override { return lines_[0].bytes; }
+  RemoteMemory remote() const noexcept override { return memory_->remote(); }
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  explicit HeapMemory(std::uint64_t bytes) noexcept
+      : lines_(new (std::nothrow) Line[(bytes + sizeof(Line) - 1) / sizeof(Line)]()) {}
+
+  std::unique_ptr<Line[]> lines_;
+  std::unique_ptr<Memory> memory_;  // goes first
+};
+
+inline Result<std::unique_ptr<AllocatedMemory>> Fabric::allocate_memory(std::uint64_t bytes) {
+  return HeapMemory::create(*this, bytes);
+}
+
 /// How a provider is asked for.
 struct FabricOptions {
   std::string device;                  ///< as the provider names it; empty: it chooses
@@ -205,6 +249,7 @@ struct FabricOptions {
   std::uint32_t mtu_bytes = 0;         ///< verbs; 0: the port's active one
   std::uint32_t receives_max = 32768;  ///< verbs; of one endpoint, if the device has as many
   std::uint32_t channel_queues = 0;    ///< verbs; of each channel; 0: channels share
+  bool is_attach_allowed = true;       ///< shm
 };
 
 /// @param[out] reason  why there is none, for people: what failed, and the remedy

@@ -124,6 +124,11 @@ Result<std::unique_ptr<net::Memory>> Fabric::register_memory(void* start, std::u
   return inner_->register_memory(start, bytes);
 }
 
+Result<std::unique_ptr<net::AllocatedMemory>> Fabric::allocate_memory(std::uint64_t bytes) {
+  LARKLANE_TRY(refusal(score_->next(Call::register_memory)));
+  return inner_->allocate_memory(bytes);
+}
+
 Result<std::unique_ptr<net::Endpoint>> Fabric::open_endpoint(net::Receiver& receiver) {
   LARKLANE_TRY(refusal(score_->next(Call::open_endpoint)));
   auto endpoint = std::make_unique<FaultEndpoint>(score_, receiver);

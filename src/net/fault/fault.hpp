@@ -24,6 +24,7 @@ class Fabric final : public net::Fabric {
 
   const net::Limits& limits() const noexcept override { return inner_->limits(); }
   Result<std::unique_ptr<net::Memory>> register_memory(void* start, std::uint64_t bytes) override;
+  Result<std::unique_ptr<net::AllocatedMemory>> allocate_memory(std::uint64_t bytes) override;
   Result<std::unique_ptr<net::Endpoint>> open_endpoint(net::Receiver& receiver) override;
   std::string explain(Status error) const override { return inner_->explain(error); }
   void look() override { inner_->look(); }
