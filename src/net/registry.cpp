@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "net/shm/network_fabric.hpp"
+
 namespace larklane::net {
 namespace {
 
@@ -19,6 +21,9 @@ constexpr Provider kProviders[] = {
     {"ofi", "libfabric", "larklane_open_ofi"},
     {"verbs", "libibverbs", "larklane_open_verbs"},
 };
+
+/// Needs no library of others: it is part of ours.
+constexpr std::string_view kShm = "shm";
 
 /// With the last slash. Empty: not known, the loader's own paths are searched.
 std::string own_folder() {
@@ -76,9 +81,8 @@ Result<Opener> find_provider(const Provider& provider, const std::string& folder
 }  // namespace
 
 std::string provider_names() {
-  std::string names;
-  for (const Provider& provider : kProviders)
-    names += (names.empty() ? "" : ", ") + std::string(provider.name);
+  std::string names(kShm);
+  for (const Provider& provider : kProviders) names += ", " + std::string(provider.name);
   return names;
 }
 
@@ -92,11 +96,13 @@ FabricOptions fabric_options(const Config& config, std::string_view device) {
   options.mtu_bytes = static_cast<std::uint32_t>(config.verbs_mtu);
   options.receives_max = config.verbs_receives_max;
   options.channel_queues = config.verbs_channel_queues;
+  options.is_attach_allowed = config.shm_attach != "off";
   return options;
 }
 
 Result<std::unique_ptr<Fabric>> open_fabric(std::string_view name, const FabricOptions& options,
                                             std::string* reason, const std::string& folder) {
+  if (name == kShm) return shm::open_network(options, reason);
   for (const Provider& provider : kProviders) {
     if (provider.name != name) continue;
     auto opener = find_provider(provider, folder, reason);

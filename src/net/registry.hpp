@@ -1,6 +1,7 @@
 #pragma once
-// The only place that knows providers by name. Each is a module of its own beside our library,
-// opened when it is wanted: what is preloaded depends on libc and threads alone.
+// The only place that knows providers by name. Each that needs libraries of others is a module of
+// its own beside ours, opened when it is wanted: what is preloaded depends on libc and threads
+// alone.
 // Thread safety: thread-safe.
 
 #include <memory>
@@ -13,7 +14,7 @@
 
 namespace larklane::net {
 
-/// "ofi, verbs": for messages about a name that is not one of them.
+/// "shm, ofi, verbs": for messages about a name that is not one of them.
 std::string provider_names();
 
 /// What the options of `config` say of providers. @param device  as in option provider

@@ -1,0 +1,118 @@
+#include "net/shm/network_catalogue.hpp"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace larklane::shm {
+namespace {
+
+constexpr std::uint64_t kPageBytes = 4096;
+/// More than there is, and offsets have room for it.
+constexpr std::uint64_t kPieceBytesMax = std::uint64_t{1} << 46;
+/// Of the first segments: some rings and a queue.
+constexpr std::uint64_t kSegmentBytesMin = std::uint64_t{2} << 20;
+/// After so many they are twice as large, so that there is no end.
+constexpr std::uint32_t kSegmentsOfASize = 32;
+/// Generations fit behind a row's number.
+constexpr std::uint64_t kNumberMask = (std::uint64_t{1} << (64 - MemoryRow::kRowBits)) - 1;
+
+std::uint64_t whole_pages(std::uint64_t bytes) noexcept {
+  return (std::max(bytes, std::uint64_t{1}) + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+}  // namespace
+
+Catalogue::Catalogue(std::shared_ptr<Segment> segment, std::uint64_t nonce)
+    // Any number: so that a key of another process is hardly ever one of ours.
+    : segment_(std::move(segment)), nonce_(nonce), last_number_(nonce >> 32) {}
+
+Result<std::unique_ptr<Catalogue>> Catalogue::create() {
+  std::uint64_t nonce = 0;
+  if (::getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) return Status(Errc::kSystem, errno);
+  auto segment = Segment::create(whole_pages(sizeof(CatalogueArea)));
+  if (!segment) return segment.error();
+  auto* const area = new ((*segment)->base()) CatalogueArea{};
+  area->head = {nonce, 0};
+  return std::unique_ptr<Catalogue>(new Catalogue(std::move(segment).value(), nonce));
+}
+
+std::uint64_t Catalogue::next_number() noexcept {
+  const std::scoped_lock lock(mutex_);
+  return ++last_number_ & kNumberMask;
+}
+
+Result<std::uint64_t> Catalogue::add(const void* start, std::uint64_t bytes, Place place) {
+  const std::uint64_t generation = next_number();
+  std::uint32_t number = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!free_rows_.empty()) {
+      number = free_rows_.back();
+      free_rows_.pop_back();
+    } else if (used_rows_ < CatalogueArea::kRows) {
+      number = used_rows_++;
+    } else {
+      return Status(Errc::kNoMemory, ENOSPC);
+    }
+  }
+  MemoryRow& row = area().rows[number];
+  // release, all: who sees one of them (acquire) sees also that the generation before is gone.
+  row.base.store(reinterpret_cast<std::uintptr_t>(start), std::memory_order_release);
+  row.bytes.store(bytes, std::memory_order_release);
+  row.place.store(place.word(), std::memory_order_release);
+  row.generation.store(generation, std::memory_order_release);
+  return generation << MemoryRow::kRowBits | number;
+}
+
+void Catalogue::remove(std::uint64_t key) noexcept {
+  const std::uint32_t number = static_cast<std::uint32_t>(key) & (CatalogueArea::kRows - 1);
+  area().rows[number].generation.store(0, std::memory_order_release);  // pairs with Peer::find()
+  const std::scoped_lock lock(mutex_);
+  free_rows_.push_back(number);
+}
+
+Status Catalogue::add_segment_locked(std::uint64_t bytes) {
+  const auto count = static_cast<std::uint32_t>(segments_.size());
+  if (count == CatalogueArea::kSegments) return Status(Errc::kNoMemory, ENOSPC);
+  const std::uint64_t least = kSegmentBytesMin << count / kSegmentsOfASize;
+  auto segment = Segment::create(std::max(least, bytes + kPageBytes));
+  if (!segment) return segment.error();
+  new ((*segment)->base()) SegmentHead{nonce_, count + 1};
+  SegmentRow& row = area().segments[count];
+  row.fd.store((*segment)->fd(), std::memory_order_relaxed);
+  row.bytes.store((*segment)->bytes(), std::memory_order_release);  // pairs with Peer's acquire
+  segments_.push_back(std::move(segment).value());
+  open_offset_ = kPageBytes;
+  return {};
+}
+
+Result<Catalogue::Piece> Catalogue::allocate(std::uint64_t bytes) {
+  if (bytes > kPieceBytesMax) return Errc::kNoMemory;
+  const std::uint64_t size = whole_pages(bytes);
+  const std::scoped_lock lock(mutex_);
+  if (auto& free = free_pieces_[size]; !free.empty()) {
+    const Piece piece = free.back();
+    free.pop_back();
+    std::memset(piece.start, 0, piece.bytes);
+    return piece;
+  }
+  if (segments_.empty() || segments_.back()->bytes() - open_offset_ < size)
+    LARKLANE_TRY(add_segment_locked(size));
+  const Piece piece{segments_.back()->base() + open_offset_,
+                    size,
+                    {static_cast<std::uint32_t>(segments_.size()), open_offset_}};
+  open_offset_ += size;
+  return piece;
+}
+
+void Catalogue::release(const Piece& piece) {
+  const std::scoped_lock lock(mutex_);
+  free_pieces_[piece.bytes].push_back(piece);
+}
+
+}  // namespace larklane::shm

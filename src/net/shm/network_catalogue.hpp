@@ -1,0 +1,67 @@
+#pragma once
+// What this process shows its peers: the memory that it has registered, and library memory that
+// they map. (docs/protocols.md, "Shared memory as a network")
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/status.hpp"
+#include "net/shm/network_layout.hpp"
+#include "net/shm/segment.hpp"
+
+namespace larklane::shm {
+
+// Thread safety: thread-safe.
+// Invariants:
+// 1. A key is given out once. A row says nothing of a key that was taken back.
+// 2. Memory that was mapped stays memory of this catalogue until it ends: a late store of a peer
+//    hits nobody else's.
+class Catalogue {
+ public:
+  /// Part of a segment that peers map.
+  struct Piece {
+    std::byte* start;
+    std::uint64_t bytes;
+    Place place;
+  };
+
+  /// @errors kNoMemory; kSystem: no random numbers
+  static Result<std::unique_ptr<Catalogue>> create();
+
+  std::uint64_t nonce() const noexcept { return nonce_; }
+  int fd() const noexcept { return segment_->fd(); }
+
+  /// @param place  where peers map it @return its key @errors kNoMemory: all rows are taken
+  Result<std::uint64_t> add(const void* start, std::uint64_t bytes, Place place = {});
+  void remove(std::uint64_t key) noexcept;
+
+  /// Zeroed, of whole pages. @errors kNoMemory
+  Result<Piece> allocate(std::uint64_t bytes);
+  void release(const Piece& piece);
+  /// Never 0, never twice.
+  std::uint64_t next_number() noexcept;
+
+ private:
+  explicit Catalogue(std::shared_ptr<Segment> segment, std::uint64_t nonce);
+  Status add_segment_locked(std::uint64_t bytes);
+  CatalogueArea& area() const noexcept {
+    return *reinterpret_cast<CatalogueArea*>(segment_->base());
+  }
+
+  const std::shared_ptr<Segment> segment_;
+  const std::uint64_t nonce_;
+
+  std::mutex mutex_;
+  std::uint64_t last_number_;  // of generations and endpoints
+  std::vector<std::uint32_t> free_rows_;
+  std::uint32_t used_rows_ = 0;
+  std::vector<std::shared_ptr<Segment>> segments_;           // number 1 is the first
+  std::uint64_t open_offset_ = 0;                            // in the last one
+  std::map<std::uint64_t, std::vector<Piece>> free_pieces_;  // by size
+};
+
+}  // namespace larklane::shm

@@ -1,0 +1,180 @@
+#include "net/shm/network_link.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "base/typemap.hpp"
+
+namespace larklane::shm {
+namespace {
+
+/// Of all posts, and of those that find no room: one of so many looks at the peer's process.
+constexpr std::uint32_t kPostsPerLook = 1u << 16;
+constexpr std::uint32_t kRefusalsPerLook = 256;
+/// Beyond what was written, small records follow soon: so many bytes on, the line is fetched.
+constexpr std::uint64_t kFetchAheadBytes = 256;
+
+const Typemap& plain_bytes() {
+  static const Typemap type = Typemap::contiguous(1);
+  return type;
+}
+
+/// Words are stored as a whole: who reads them need not wait for an immediate.
+void store(std::byte* to, const std::byte* from, std::uint64_t bytes) noexcept {
+  if (bytes == sizeof(std::uint64_t) && reinterpret_cast<std::uintptr_t>(to) % bytes == 0) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, from, sizeof word);
+    // release: of what this process did before; pairs with the reader's acquire.
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_release);
+    return;
+  }
+  copy_small(to, from, bytes);
+}
+
+}  // namespace
+
+NetworkLink::NetworkLink(NetworkEndpoint& endpoint) : endpoint_(endpoint) { endpoint_.add(*this); }
+
+NetworkLink::~NetworkLink() { endpoint_.remove(*this); }
+
+Status NetworkLink::connect(std::span<const std::byte> peer_offer) {
+  auto offer = parse_network_offer(peer_offer);
+  if (!offer) return offer.error();
+  auto peer = endpoint_.domain().peers.get(*offer);
+  if (!peer) return peer.error();
+  if (!(*peer)->is_own_process()) {
+    if (!endpoint_.domain().is_attach_allowed) return Status(Errc::kUnreachable, ECANCELED);
+    for (const Direction direction : {Direction::read, Direction::write})
+      if (!attach_allowed(direction, (*peer)->process())) return Status(Errc::kUnreachable, EPERM);
+  }
+  auto queue = (*peer)->queue(Place::of(offer->queue));
+  if (!queue) return queue.error();
+  sender_ = QueueSender(**queue, offer->endpoint);
+  if (!sender_.is_open()) return Status(Errc::kPeerDown, ENOTCONN);
+  peer_ = std::move(peer).value();
+  failure_ = {};
+  return {};
+}
+
+void NetworkLink::look_at_peer_slow() {
+  if (!failure_.ok()) return;
+  if (Status status = peer_->look(); !status.ok()) fail(status);
+}
+
+/// What every post asks first.
+inline Status NetworkLink::ready_to_post() noexcept {
+  if (!failure_.ok()) [[unlikely]]
+    return failure_;
+  if (++posts_ % kPostsPerLook == 0) [[unlikely]]
+    look_at_peer_slow();
+  if (!sender_.is_open()) [[unlikely]]
+    fail(Status(Errc::kPeerDown, ENOTCONN));
+  return failure_;
+}
+
+Status NetworkLink::find_slow(net::RemoteMemory remote, std::uint64_t bytes) {
+  auto found = peer_->find(remote.key);
+  if (!found) return found.error();
+  region_ = *found;
+  return region_.holds(remote, bytes) ? Status() : Status(Errc::kTransfer, EFAULT);
+}
+
+/// In `region_`, which peers can't map.
+Status NetworkLink::move_slow(Direction direction, std::byte* local, net::RemoteMemory remote,
+                              std::uint64_t bytes) {
+  if (peer_->is_own_process()) {
+    auto* const there = reinterpret_cast<std::byte*>(remote.address);
+    if (direction == Direction::write)
+      store(there, local, bytes);
+    else
+      std::memmove(local, there, bytes);
+    return {};
+  }
+  LARKLANE_TRY(peer_->look());  // another process may have its number
+  const Status moved = attach_copy(
+      direction, peer_->process(), {&plain_bytes(), reinterpret_cast<std::uintptr_t>(local)},
+      {&plain_bytes(), static_cast<std::uintptr_t>(remote.address)}, 0, bytes);
+  return moved.detail() == ESRCH ? Status(Errc::kPeerDown, ESRCH) : moved;
+}
+
+inline Status NetworkLink::move(Direction direction, std::byte* local, net::RemoteMemory remote,
+                                std::uint64_t bytes) {
+  if (bytes == 0) return {};
+  if (!region_.holds(remote, bytes)) [[unlikely]] {
+    if (Status status = find_slow(remote, bytes); !status.ok()) {
+      fail(status);
+      return status;
+    }
+  }
+  std::byte* const there = region_.at(remote);
+  if (there == nullptr) {
+    const Status status = move_slow(direction, local, remote, bytes);
+    if (!status.ok()) fail(status);
+    return status;
+  }
+  if (direction == Direction::read) {
+    std::memcpy(local, there, bytes);
+  } else {
+    store(there, local, bytes);
+    fetch_for_write(there + bytes + kFetchAheadBytes);
+  }
+  return {};
+}
+
+Result<net::Post> NetworkLink::refused_slow() {
+  if (posts_ % kRefusalsPerLook == 0) look_at_peer_slow();
+  if (!failure_.ok()) return failure_;
+  return net::Post::retry;
+}
+
+inline Result<net::Post> NetworkLink::with_immediate(std::byte* local, net::RemoteMemory to,
+                                                     std::uint64_t bytes, std::uint32_t immediate) {
+  LARKLANE_TRY(ready_to_post());
+  if (!sender_.has_room()) [[unlikely]]
+    return refused_slow();
+  LARKLANE_TRY(move(Direction::write, local, to, bytes));
+  // Others may have filled the queue meanwhile: then the same bytes are written again.
+  if (!sender_.push(immediate)) [[unlikely]]
+    return refused_slow();
+  return net::Post::done;
+}
+
+Result<net::Post> NetworkLink::write(const net::Transfer& transfer, net::Operation&) {
+  LARKLANE_TRY(ready_to_post());
+  LARKLANE_TRY(move(Direction::write, transfer.local, transfer.remote, transfer.bytes));
+  return net::Post::done;
+}
+
+Result<net::Post> NetworkLink::write_immediate(const net::Transfer& transfer,
+                                               std::uint32_t immediate, net::Operation&) {
+  return with_immediate(transfer.local, transfer.remote, transfer.bytes, immediate);
+}
+
+Result<net::Post> NetworkLink::write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
+                                           net::Operation&) {
+  LARKLANE_TRY(ready_to_post());
+  LARKLANE_TRY(
+      move(Direction::write, const_cast<std::byte*>(bytes.data()), to, bytes.size()));  // is read
+  return net::Post::done;
+}
+
+Result<net::Post> NetworkLink::write_small_immediate(std::span<const std::byte> bytes,
+                                                     net::RemoteMemory to, std::uint32_t immediate,
+                                                     net::Operation&) {
+  return with_immediate(const_cast<std::byte*>(bytes.data()), to, bytes.size(), immediate);
+}
+
+Result<net::Post> NetworkLink::read(const net::Transfer& transfer, net::Operation&) {
+  LARKLANE_TRY(ready_to_post());
+  LARKLANE_TRY(move(Direction::read, transfer.local, transfer.remote, transfer.bytes));
+  return net::Post::done;
+}
+
+Result<net::Post> NetworkLink::probe(net::Operation&) {
+  look_at_peer_slow();
+  LARKLANE_TRY(ready_to_post());
+  return net::Post::done;
+}
+
+}  // namespace larklane::shm

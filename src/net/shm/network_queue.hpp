@@ -1,0 +1,126 @@
+#pragma once
+// The queue of immediates of one endpoint, from both ends.
+//
+// One ring for all senders, so that a poll that finds nothing is one load of a line that nobody
+// writes, whatever the number of peers. A sender claims a slot and fills it by the same
+// compare-and-swap: one that is killed leaves no slot that is taken and never filled, as it would
+// with tickets, and nobody waits for another. A sender that is alone knows where the tail is and
+// touches no other line of senders; with several, the shared tail leads close to it.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "net/shm/network_layout.hpp"
+
+namespace larklane::shm {
+
+/// The line will be written soon: it is fetched for that, meanwhile.
+inline void fetch_for_write(const void* line) noexcept {
+#ifdef __x86_64__
+  // The builtin fetches it for reading where the compiler may not assume this instruction, which
+  // does nothing on processors that have none.
+  asm("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
+/// Thread safety: single-owner.
+/// Invariants:
+/// 1. No slot is written whose immediate has not been heard: the receiver's head was seen beyond.
+class QueueSender {
+ public:
+  QueueSender() noexcept = default;
+  /// @param area  stays mapped @param endpoint  whose it has to be
+  QueueSender(QueueArea& area, std::uint64_t endpoint) noexcept : area_(&area), id_(endpoint) {
+    (void)look_slow();
+  }
+
+  /// The endpoint is still there. relaxed: a late one is heard by nobody, or as a stray.
+  bool is_open() const noexcept { return area_->endpoint.load(std::memory_order_relaxed) == id_; }
+  bool has_room() noexcept { return next_ - head_ < QueueArea::kSlots || look_slow(); }
+  /// False: there is no room. What was written before is there when the immediate is heard.
+  bool push(std::uint32_t immediate) noexcept {
+    for (std::uint32_t tries = 0; tries < kTriesMost && has_room(); ++tries) {
+      std::atomic<std::uint64_t>& slot = area_->at(next_);
+      // relaxed: the exchange compares it.
+      std::uint64_t before = slot.load(std::memory_order_relaxed);
+      // release: pairs with poll()'s acquire.
+      if (QueueArea::lap_in(before) == QueueArea::lap_before(next_) &&
+          slot.compare_exchange_strong(before, QueueArea::slot_of(next_, immediate),
+                                       std::memory_order_release, std::memory_order_relaxed))
+          [[likely]] {
+        ++next_;
+        area_->tail.store(next_, std::memory_order_relaxed);  // relaxed: a hint
+        fetch_for_write(&area_->at(next_ + kFetchAhead));
+        return true;
+      }
+      pass_slow();
+    }
+    return false;
+  }
+
+ private:
+  /// Slots that others have filled, before the post is told to come again.
+  static constexpr std::uint32_t kTriesMost = 256;
+  /// A line of slots further.
+  static constexpr std::uint32_t kFetchAhead = 8;
+
+  /// Another sender has filled the slot.
+  void pass_slow() noexcept {
+    const std::uint64_t tail = area_->tail.load(std::memory_order_relaxed);  // relaxed: a hint
+    ++next_;
+    if (tail - next_ < QueueArea::kSlots) next_ = tail;
+  }
+  [[gnu::noinline]] bool look_slow() noexcept {
+    // acquire: pairs with poll()'s release; what was there is heard.
+    head_ = area_->head.load(std::memory_order_acquire);
+    // Behind: others were here. Far ahead: the tail that led there made no sense.
+    if (next_ - head_ > QueueArea::kSlots) {
+      next_ = head_;
+      const std::uint64_t tail = area_->tail.load(std::memory_order_relaxed);  // relaxed: a hint
+      if (tail - next_ < QueueArea::kSlots) next_ = tail;
+    }
+    return next_ - head_ < QueueArea::kSlots;
+  }
+
+  QueueArea* area_ = nullptr;
+  std::uint64_t id_ = 0;
+  std::uint64_t next_ = 0;  // no slot before it is free
+  std::uint64_t head_ = 0;  // of the receiver, as last seen
+};
+
+/// Thread safety: single-owner.
+class QueueReceiver {
+ public:
+  /// @param area  zeroed
+  QueueReceiver(QueueArea& area, std::uint64_t endpoint) noexcept : area_(area) {
+    area_.endpoint.store(endpoint, std::memory_order_relaxed);  // relaxed: an offer follows
+  }
+  ~QueueReceiver() { area_.endpoint.store(0, std::memory_order_relaxed); }  // relaxed: is_open()
+  QueueReceiver(const QueueReceiver&) = delete;
+  QueueReceiver& operator=(const QueueReceiver&) = delete;
+
+  /// hear(immediate), of up to `most`. @return how many
+  template <class Hear>
+  std::uint32_t poll(std::uint32_t most, Hear&& hear) {
+    std::uint32_t served = 0;
+    for (; served < most; ++served) {
+      // acquire: pairs with push()'s release.
+      const std::uint64_t slot = area_.at(head_).load(std::memory_order_acquire);
+      if (QueueArea::lap_in(slot) != QueueArea::lap_before(head_) + 1) break;
+      ++head_;
+      hear(static_cast<std::uint32_t>(slot));
+    }
+    // release: the slots have been read; pairs with look_slow()'s acquire.
+    if (served != 0) area_.head.store(head_, std::memory_order_release);
+    return served;
+  }
+
+ private:
+  QueueArea& area_;
+  std::uint64_t head_ = 0;
+};
+
+}  // namespace larklane::shm
