@@ -148,11 +148,10 @@ inline std::uint64_t PacketLink::freed_to_tell() noexcept {
 
 inline void PacketLink::send(Packet& packet, std::uint64_t position, const PacketHeader& header,
                              std::uint32_t payload_bytes) noexcept {
-  const RecordHead head{freed_to_tell() << RecordHead::kBytesBits | payload_bytes,
-                        stamp_of(position, peer_generation_), header};
-  std::memcpy(packet.record_, &head, sizeof head);
+  write_record_head(packet.record_, freed_to_tell() << RecordHead::kBytesBits | payload_bytes,
+                    stamp_of(position, peer_generation_), header);
   const std::uint32_t cell = peer_shape_.index_of(position);
-  const std::uint32_t bytes = static_cast<std::uint32_t>(sizeof head) + payload_bytes;
+  const std::uint32_t bytes = static_cast<std::uint32_t>(sizeof(RecordHead)) + payload_bytes;
   packet.owner_ = this;
   packet.cells_ = record_cells_of(payload_bytes);
   packet.complete = &PacketLink::sent;
