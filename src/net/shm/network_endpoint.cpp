@@ -37,10 +37,15 @@ Result<std::unique_ptr<net::Link>> NetworkEndpoint::open_link() {
 }
 
 Result<std::uint32_t> NetworkEndpoint::poll(std::uint32_t most) {
+  if (polls_aside_ != 0) {
+    --polls_aside_;
+    return 0u;
+  }
   const std::uint32_t served =
       queue_.poll(most, [this](std::uint32_t immediate) { receiver_.on_immediate(immediate); });
   if (served == 0 && ++idle_polls_ % kIdlePollsPerLook == 0) [[unlikely]]
     look_at_a_peer_slow();
+  if (served != 0 && served < kSlotsOfALine) polls_aside_ = kPollsAside;
   return served;
 }
 

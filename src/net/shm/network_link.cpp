@@ -20,16 +20,20 @@ const Typemap& plain_bytes() {
   return type;
 }
 
-/// Words are stored as a whole: who reads them need not wait for an immediate.
+/// Words are stored as a whole: who reads them need not wait for an immediate. In what is short all
+/// are words: it was written just now, by words, and wider loads would wait for those stores.
 void store(std::byte* to, const std::byte* from, std::uint64_t bytes) noexcept {
-  if (bytes == sizeof(std::uint64_t) && reinterpret_cast<std::uintptr_t>(to) % bytes == 0) {
+  constexpr std::uint64_t kWord = sizeof(std::uint64_t), kShort = 64;
+  if (bytes > kShort || (bytes | reinterpret_cast<std::uintptr_t>(to)) % kWord != 0) {
+    copy_small(to, from, bytes);
+    return;
+  }
+  for (; bytes != 0; bytes -= kWord, to += kWord, from += kWord) {
     std::uint64_t word = 0;
     std::memcpy(&word, from, sizeof word);
     // release: of what this process did before; pairs with the reader's acquire.
     std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_release);
-    return;
   }
-  copy_small(to, from, bytes);
 }
 
 }  // namespace

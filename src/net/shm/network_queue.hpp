@@ -42,7 +42,7 @@ class QueueSender {
   bool has_room() noexcept { return next_ - head_ < QueueArea::kSlots || look_slow(); }
   /// False: there is no room. What was written before is there when the immediate is heard.
   bool push(std::uint32_t immediate) noexcept {
-    for (std::uint32_t tries = 0; tries < kTriesMost && has_room(); ++tries) {
+    while (has_room()) {
       std::atomic<std::uint64_t>& slot = area_->at(next_);
       // relaxed: the exchange compares it.
       std::uint64_t before = slot.load(std::memory_order_relaxed);
@@ -62,8 +62,6 @@ class QueueSender {
   }
 
  private:
-  /// Slots that others have filled, before the post is told to come again.
-  static constexpr std::uint32_t kTriesMost = 256;
   /// A line of slots further.
   static constexpr std::uint32_t kFetchAhead = 8;
 
