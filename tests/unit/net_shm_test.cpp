@@ -253,7 +253,10 @@ TEST(ShmPeer, SegmentsThatAreNoneAreNotMapped) {
       loose(::memfd_create("loose", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(loose.get(), 2 << 20), 0);
   Shown first;
-  for (const int fd : {reads.get(), null.get(), loose.get(), first.catalogue->fd(), -1, 100'000}) {
+  ASSERT_TRUE(first.catalogue->allocate(1));
+  const int others = first.area.segments[0].fd.load(std::memory_order_relaxed);
+  for (const int fd :
+       {reads.get(), null.get(), loose.get(), first.catalogue->fd(), others, -1, 100'000}) {
     Shown shown;  // what is mapped stays
     const Catalogue::Piece piece = shown.catalogue->allocate(4096).value();
     const std::uint64_t key = shown.catalogue->add(piece.start, 4096, piece.place).value();
