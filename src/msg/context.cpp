@@ -41,7 +41,7 @@ std::optional<Config> config_of_environment(std::string* problem) {
 /// By default processes of one host use its memory: those that `larklane launch` has started, or
 /// one that is alone.
 std::string provider_of(const Config& config) {
-  if (config.provider != "auto") return config.provider;
+  if (config.message_provider != "auto") return config.message_provider;
   const bool is_one_host = config.meet.starts_with("127.") || config.size.empty();
   return is_one_host ? "shm" : net::providers_between_hosts().front();
 }

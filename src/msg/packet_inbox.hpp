@@ -113,7 +113,7 @@ class PacketInbox final {
   const RingShape shape_;
   const std::uint32_t generation_;
   std::uint64_t head_;
-  bool is_held_ = false;  // the record at the head: it has no mark
+  bool is_held_ = false;                    // the record at the head: it has no mark
   std::unique_ptr<std::uint64_t[]> marks_;  // a bit a cell
   std::unique_ptr<net::AllocatedMemory> memory_;
   Line* lines_ = nullptr;                                 // in memory_
