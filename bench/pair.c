@@ -32,6 +32,9 @@ static const char usage[] =
     "  calls     ns above an empty call        --way pready | contended | marks | parrived\n"
     "            (--way marks: before the receiver has started: by attach no call copies)\n"
     "            ns above the library's call   --way isend | waitall\n"
+    "  messages  ns for one of as many non-blocking messages as there are partitions, each with\n"
+    "            its share of the bytes, and then an answer; or half a round trip  --way rate | "
+    "half\n"
     "  cost      what larklane simulate --costs takes, ns; N a multiple of 64 KiB\n"
     "            of a call of attach that copies 2, 4, 8, 16, 32 KiB out of N bytes, by the "
     "sender's\n"
@@ -264,10 +267,10 @@ static void measure(const struct options* o) {
   static const struct {
     const char* name;
     void (*measure)(const struct options*, struct samples*);
-  } all[] = {{"latency", measure_latency},   {"exposed", measure_exposed},
-             {"one-copy", measure_one_copy}, {"early", measure_early},
-             {"calls", measure_calls},       {"cost", measure_cost},
-             {"packets", count_packets},     {"doorbells", count_doorbells}};
+  } all[] = {
+      {"latency", measure_latency}, {"exposed", measure_exposed},   {"one-copy", measure_one_copy},
+      {"early", measure_early},     {"calls", measure_calls},       {"cost", measure_cost},
+      {"packets", count_packets},   {"doorbells", count_doorbells}, {"messages", measure_messages}};
   struct samples samples = {calloc((size_t)o->rounds, sizeof(double)), 0, 0};
   size_t which = 0;
   while (which < sizeof all / sizeof *all && strcmp(o->what, all[which].name) != 0) ++which;

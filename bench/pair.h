@@ -63,5 +63,6 @@ void measure_socket(const struct options* options, struct samples* samples);
 void count_packets(const struct options* options, struct samples* samples);
 void count_doorbells(const struct options* options, struct samples* samples);
 void measure_calls(const struct options* options, struct samples* samples);
+void measure_messages(const struct options* options, struct samples* samples);
 
 #endif

@@ -1,10 +1,9 @@
-// Messages between two native processes: rate and half round trip.
+// Messages between two native processes: time of one among many, or half a round trip.
 //
-//   larklane launch -n 2 messages rate|latency [--bytes N] [--window N] [--rounds N] [--way
-//   send|am]
+//   larklane launch -n 2 messages rate|half [--bytes N] [--window N] [--rounds N] [--way send|am]
 //
 // Every message carries its number, which is checked. Last line, of rank 0: {"samples": [ns ...],
-// "wrong": N}, a sample for each of 20 groups of rounds: of `rate` the time for one message.
+// "wrong": N}, as bench/pair prints it.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -29,12 +28,12 @@ using larklane::PostOptions;
 using larklane::RemoteCompletion;
 using larklane::Vci;
 
-constexpr int kGroups = 20;
+constexpr std::uint64_t kTurns = 200, kWarmup = 2;  // turns of a sample; samples before
 constexpr std::uint32_t kData = 1, kAnswer = 2, kNumber = 3;
 
 struct Options {
   std::string what = "rate", way = "send";
-  std::uint64_t bytes = 8, window = 64, rounds = 2000;
+  std::uint64_t bytes = 8, window = 64, rounds = 20;
 };
 
 template <class T>
@@ -168,14 +167,16 @@ void round(Side& side, int rank, const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Messages between two native processes: rate and half round trip.");
-  app.add_option("what", options.what)->required()->check(CLI::IsMember({"rate", "latency"}));
+  CLI::App app(
+      "Messages between two native processes: time of one among many, or half a round trip.");
+  app.add_option("what", options.what)->required()->check(CLI::IsMember({"rate", "half"}));
   app.add_option("--bytes", options.bytes, "of a message")->check(CLI::Range(0u, 1u << 26));
-  app.add_option("--window", options.window, "messages of `rate` before an answer");
-  app.add_option("--rounds", options.rounds, "in each of 20 groups");
+  app.add_option("--window", options.window, "messages of `rate` before an answer")
+      ->check(CLI::Range(1u, 65536u));
+  app.add_option("--rounds", options.rounds, "samples");
   app.add_option("--way", options.way)->check(CLI::IsMember({"send", "am"}));
   CLI11_PARSE(app, argc, argv);
-  if (options.what == "latency") options.window = 1;
+  if (options.what == "half") options.window = 1;
   std::string problem;
   auto context = Context::create(&problem);
   if (!context) {
@@ -191,15 +192,14 @@ int main(int argc, char** argv) {
   std::uint64_t wrong = 0;
   {
     Side side(**context, options);
-    const double messages = options.what == "rate"
-                                ? static_cast<double>(options.rounds * options.window)
-                                : 2.0 * static_cast<double>(options.rounds);
-    for (int group = -2; group < kGroups; ++group) {
+    const double messages = options.what == "rate" ? static_cast<double>(kTurns * options.window)
+                                                   : static_cast<double>(2 * kTurns);
+    for (std::uint64_t sample = 0; sample < kWarmup + options.rounds; ++sample) {
       const auto begin = std::chrono::steady_clock::now();
-      for (std::uint64_t i = 0; i < options.rounds; ++i) round(side, rank, options);
+      for (std::uint64_t i = 0; i < kTurns; ++i) round(side, rank, options);
       const std::chrono::duration<double, std::nano> took =
           std::chrono::steady_clock::now() - begin;
-      if (group >= 0) samples.push_back(took.count() / messages);
+      if (sample >= kWarmup) samples.push_back(took.count() / messages);
     }
     wrong = side.wrong();
   }
