@@ -252,6 +252,11 @@ Status Mesh::on_offer_locked(control::Peer& from, std::span<const std::byte> pay
   if (!offer || offer->number >= kLinksMax) return Errc::kProtocol;
   LARKLANE_TRY(meet_locked(from, offer->rank));
   MeshReady ready{board_.rank(), offer->number, 0};
+  if (is_closing_ && !links_.contains({offer->rank, offer->number})) {
+    ready.error = static_cast<std::uint32_t>(Errc::kPeerDown);
+    send(from, MeshRecord::ready, ready);
+    return {};
+  }
   auto opened = open_locked(offer->rank, offer->number, from);
   Status status = opened.error();
   if (opened) {
