@@ -97,6 +97,8 @@ struct Limits {
   /// 8 bytes at an address that is a multiple of 8 arrive as a whole. Where not (streams of a
   /// socket), who reads them waits for an immediate that follows, or tells halves from wholes.
   bool are_words_whole = true;
+  /// Small writes are complete when their post returns, if it does not say retry.
+  bool are_small_writes_done = false;
   /// Links of fabrics with the same one connect across hosts, whatever the device: "ofi/tcp",
   /// "verbs"; no blanks. Empty: it stays within a host.
   std::string network{};

@@ -116,7 +116,11 @@ class FaultEndpoint final : public net::Endpoint {
 }  // namespace
 
 Fabric::Fabric(std::unique_ptr<net::Fabric> inner, Plan plan)
-    : inner_(std::move(inner)), score_(std::make_shared<Score>(std::move(plan))) {}
+    : inner_(std::move(inner)),
+      limits_(inner_->limits()),
+      score_(std::make_shared<Score>(std::move(plan))) {
+  limits_.are_small_writes_done = false;  // they may be held
+}
 Fabric::~Fabric() = default;
 
 Result<std::unique_ptr<net::Memory>> Fabric::register_memory(void* start, std::uint64_t bytes) {

@@ -22,7 +22,7 @@ class Fabric final : public net::Fabric {
   Fabric(std::unique_ptr<net::Fabric> inner, Plan plan);
   ~Fabric() override;
 
-  const net::Limits& limits() const noexcept override { return inner_->limits(); }
+  const net::Limits& limits() const noexcept override { return limits_; }
   Result<std::unique_ptr<net::Memory>> register_memory(void* start, std::uint64_t bytes) override;
   Result<std::unique_ptr<net::AllocatedMemory>> allocate_memory(std::uint64_t bytes) override;
   Result<std::unique_ptr<net::Endpoint>> open_endpoint(net::Receiver& receiver) override;
@@ -34,6 +34,7 @@ class Fabric final : public net::Fabric {
 
  private:
   std::unique_ptr<net::Fabric> inner_;
+  net::Limits limits_;
   std::shared_ptr<Score> score_;
 };
 

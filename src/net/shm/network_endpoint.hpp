@@ -57,8 +57,9 @@ class NetworkEndpoint final : public net::Endpoint {
   /// A look at one peer's process costs a system call.
   static constexpr std::uint32_t kIdlePollsPerLook = 4096;
   /// After a poll that has found less than a line of slots, so many look at nothing: what a sender
-  /// writes meanwhile comes together, and it keeps the line as long. (An answer takes longer.)
-  static constexpr std::uint32_t kPollsAside = 4, kSlotsOfALine = 8;
+  /// writes meanwhile comes together, and it keeps the line as long. An answer takes longer. Fewer
+  /// than the empty turns after which Vci::drain() believes that nothing is there.
+  static constexpr std::uint32_t kPollsAside = 6, kSlotsOfALine = 8;
 
   NetworkEndpoint(NetworkDomain& domain, net::Receiver& receiver, Catalogue::Piece piece,
                   std::uint64_t number);

@@ -20,6 +20,7 @@ net::Limits own_limits() {
   limits.provider = "shm";
   // Nobody promises that of attach. In allocated memory they are.
   limits.are_words_whole = false;
+  limits.are_small_writes_done = true;
   limits.unanswered_ns = 1'000'000;
   return limits;
 }
