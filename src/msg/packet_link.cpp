@@ -17,7 +17,8 @@ PacketLink::PacketLink(PacketLane& lane, PacketListener& listener,
   word_.complete = &PacketLink::told;
   probe_.complete = &PacketLink::probed;
   probe_.kind = vci::Work::Kind::probe;
-  word_.owner = probe_.owner = this;
+  direct_.complete = &PacketLink::sent_directly;
+  word_.owner = probe_.owner = direct_.owner = this;
 }
 
 Result<std::unique_ptr<PacketLink>> PacketLink::open(PacketLane& lane, PacketListener& listener,
@@ -66,7 +67,9 @@ Status PacketLink::connect(std::span<const std::byte> peer_offer) {
   peer_ring_ = peer.ring;
   payload_bytes_max_ =
       std::min(peer_shape_.payload_bytes_max(), inbox_->shape().payload_bytes_max());
-  small_bytes_max_ = lane_.fabric_.limits().small_bytes_max;
+  const net::Limits& limits = lane_.fabric_.limits();
+  small_bytes_max_ = limits.small_bytes_max;
+  are_small_writes_done_ = limits.are_small_writes_done && small_bytes_max_ >= kCellBytes;
   const std::uint64_t first = peer_shape_.first_position();
   // relaxed: nobody else knows of the link before the lane's lock has been held by connect().
   next_.store(first, std::memory_order_relaxed);
@@ -146,11 +149,18 @@ inline std::uint64_t PacketLink::freed_to_tell() noexcept {
   return freed;
 }
 
+inline net::RemoteMemory PacketLink::place_of(std::uint64_t position) const noexcept {
+  return {peer_ring_.address + ring_offset_of(peer_shape_.index_of(position)), peer_ring_.key};
+}
+
+inline std::uint32_t PacketLink::immediate_of(std::uint64_t position) const noexcept {
+  return packet_immediate(peer_slot_, peer_shape_.index_of(position));
+}
+
 inline void PacketLink::send(Packet& packet, std::uint64_t position, const PacketHeader& header,
                              std::uint32_t payload_bytes) noexcept {
   write_record_head(packet.record_, freed_to_tell() << RecordHead::kBytesBits | payload_bytes,
                     stamp_of(position, peer_generation_), header);
-  const std::uint32_t cell = peer_shape_.index_of(position);
   const std::uint32_t bytes = static_cast<std::uint32_t>(sizeof(RecordHead)) + payload_bytes;
   packet.owner_ = this;
   packet.cells_ = record_cells_of(payload_bytes);
@@ -158,18 +168,51 @@ inline void PacketLink::send(Packet& packet, std::uint64_t position, const Packe
   packet.kind = bytes <= small_bytes_max_ ? vci::Work::Kind::small_immediate
                                           : vci::Work::Kind::write_immediate;
   packet.small_bytes = vci::Work::kSmallOfTransfer;
-  packet.immediate = packet_immediate(peer_slot_, cell);
+  packet.immediate = immediate_of(position);
   packet.link = link_.get();
-  packet.transfer = {packet.record_,
-                     &lane_.pool_->memory(),
-                     {peer_ring_.address + ring_offset_of(cell), peer_ring_.key},
-                     bytes};
+  packet.transfer = {packet.record_, &lane_.pool_->memory(), place_of(position), bytes};
   lane_.vci().post(packet);
+}
+
+/// A record of one cell, where it is complete at once: no packet goes round for it. It is assembled
+/// in the link's own line, which is free: nothing of the link waits.
+bool PacketLink::post_directly_locked(const PacketHeader& header,
+                                      std::span<const std::byte> payload,
+                                      net::Post& answer) noexcept {
+  std::uint64_t position = 0;
+  if (!take_positions(1, position)) [[unlikely]]
+    return false;
+  answer = net::Post::done;
+  const auto bytes = static_cast<std::uint32_t>(payload.size());
+  write_record_head(direct_record_, freed_to_tell() << RecordHead::kBytesBits | bytes,
+                    stamp_of(position, peer_generation_), header);
+  if (bytes != 0) std::memcpy(direct_record_ + sizeof(RecordHead), payload.data(), bytes);
+  const std::span<const std::byte> record(direct_record_, sizeof(RecordHead) + bytes);
+  auto posted =
+      link_->write_small_immediate(record, place_of(position), immediate_of(position), direct_);
+  if (posted && *posted == net::Post::retry) [[unlikely]] {
+    direct_.kind = vci::Work::Kind::small_immediate;
+    direct_.small_bytes = vci::Work::kSmallOfTransfer;
+    direct_.immediate = immediate_of(position);
+    direct_.link = link_.get();
+    direct_.transfer = {direct_record_, nullptr, place_of(position), record.size()};
+    lane_.vci().post(direct_);
+    return false;
+  }
+  complete_locked(1, posted.error());
+  return true;
 }
 
 Result<net::Post> PacketLink::post(const PacketHeader& header,
                                    std::span<const std::byte> payload) noexcept {
   LARKLANE_TRY(refusal(payload.size()));
+  if (are_small_writes_done_ && payload.size() <= kCellBytes - sizeof(RecordHead)) {
+    net::Post answer = net::Post::retry;
+    const bool is_answered = lane_.vci().post_directly(
+        *link_, [&] { return post_directly_locked(header, payload, answer); });
+    if (is_answered) [[likely]]
+      return answer;
+  }
   Packet* const packet = lane_.take_packet();
   if (packet == nullptr) [[unlikely]]
     return net::Post::retry;
@@ -199,12 +242,19 @@ void PacketLink::sent(net::Operation& operation, Status status) {
   PacketLink& link = *packet.owner_;
   const std::uint32_t cells = packet.cells_;
   link.lane_.give_back(packet);
+  link.complete_locked(cells, status);
+}
+
+void PacketLink::sent_directly(net::Operation& operation, Status status) {
+  static_cast<OwnWork&>(operation).owner->complete_locked(1, status);
+}
+
+inline void PacketLink::complete_locked(std::uint32_t cells, Status status) {
   if (!status.ok()) [[unlikely]]
-    link.fail_locked(status);
+    fail_locked(status);
   // The last touch. No read-modify-write: with the lane's lock held. release: pairs with
   // is_quiet().
-  link.completed_.store(link.completed_.load(std::memory_order_relaxed) + cells,
-                        std::memory_order_release);
+  completed_.store(completed_.load(std::memory_order_relaxed) + cells, std::memory_order_release);
 }
 
 // --- what comes in ------------------------------------------------------------------------------

@@ -42,8 +42,9 @@ class PacketListener {
 //    if they are below `limit_`. So no two records share a cell, and the order of the exchanges is
 //    the order of delivery, in whatever order threads, lane and network hand the records on: posts
 //    of one thread, or of two of which one knows of the other's, keep their order.
-// 2. After that exchange nothing can be refused: the packet was taken before. A record that
-//    has positions is posted on the lane, and fails with the link if at all.
+// 2. After that exchange nothing can be refused: the packet was taken before, or the record goes
+//    out at once, or by the link's own work, which is free. A record that has positions is posted
+//    on the lane, and fails with the link if at all.
 // 3. `limit_` is what the peer has said to be free, and a ring more. It only grows.
 // 4. Of the cells that we have freed, `told_` have been told, by a record or a credit word that is
 //    posted. If more than RingShape::untold_max() have not, a credit word is under way, or the link
@@ -121,6 +122,10 @@ class PacketLink final {
   bool take_positions(std::uint32_t cells, std::uint64_t& first) noexcept;
   bool find_room_slow(std::uint64_t end) noexcept;
   void refuse_slow() noexcept;
+  bool post_directly_locked(const PacketHeader& header, std::span<const std::byte> payload,
+                            net::Post& answer) noexcept;
+  net::RemoteMemory place_of(std::uint64_t position) const noexcept;
+  std::uint32_t immediate_of(std::uint64_t position) const noexcept;
   void send(Packet& packet, std::uint64_t position, const PacketHeader& header,
             std::uint32_t payload_bytes) noexcept;
   std::uint64_t freed_to_tell() noexcept;
@@ -134,7 +139,9 @@ class PacketLink final {
   bool is_word_due_locked() const noexcept;
   void post_word_locked() noexcept;
   void fail_locked(Status status);
+  void complete_locked(std::uint32_t cells, Status status);
   static void sent(net::Operation& operation, Status status);
+  static void sent_directly(net::Operation& operation, Status status);
   static void told(net::Operation& operation, Status status);
   static void probed(net::Operation& operation, Status status);
 
@@ -148,6 +155,7 @@ class PacketLink final {
   std::uint16_t peer_slot_ = 0;
   std::uint32_t payload_bytes_max_ = 0;
   std::uint32_t small_bytes_max_ = 0;
+  bool are_small_writes_done_ = false;
   std::uint32_t peer_generation_ = 0;
   RingShape peer_shape_{1, 1};
   net::RemoteMemory peer_ring_{};
@@ -169,6 +177,8 @@ class PacketLink final {
   std::atomic<bool> is_telling_{false};
   bool is_deaf_ = false;  // its records made no sense
   OwnWork word_, probe_;
+  OwnWork direct_;  // of a record that was posted directly, while it waits for room
+  alignas(kCellBytes) std::byte direct_record_[kCellBytes];
 };
 
 }  // namespace larklane::msg

@@ -58,6 +58,20 @@ class Vci final {
   /// Never blocks, never allocates, never says retry. Whoever holds the lock posts what others have
   /// queued meanwhile.
   void post(Work& work) noexcept;
+  /// What is complete at once, or not posted, needs no Work: post() runs with the lock held, unless
+  /// somebody has it, something of `link` waits, or the endpoint is dead. It says whether it has
+  /// posted, a small write with an immediate. False: it did not run.
+  template <class Post>
+  bool post_directly(const net::Link& link, Post&& post) LARKLANE_NOT_FOLLOWED {
+    if (!lock_.try_lock()) return false;
+    const bool does_run = dead_.ok() && !deferred_.has_some_of(link);
+    if (does_run && post()) {
+      count(counters_.posts);
+      count_operation(Work::Kind::small_immediate);
+    }
+    unlock();
+    return does_run;
+  }
   /// One turn, unless another thread is at it. @return completions and immediates that were served
   std::uint32_t progress() noexcept;
   /// Its endpoint is: whatever is posted fails, and nothing more comes. acquire: pairs with

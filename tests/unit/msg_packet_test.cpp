@@ -430,7 +430,7 @@ TEST(PacketWire, MemoryOfAPairAndOfALane) {
   // docs/protocols.md says these numbers.
   EXPECT_EQ((RingShape{PacketLink::kCellsDefault, PacketLane::Options().record_cells}).lines() * 64,
             73'728u);
-  EXPECT_LE(sizeof(PacketLink), 832u);
+  EXPECT_LE(sizeof(PacketLink), 1152u);
   EXPECT_LE(sizeof(PacketInbox), 128u);
   EXPECT_LE(sizeof(Packet), 256u);
   EXPECT_EQ(PacketLane::Options().packets * PacketLane::Options().record_cells * 64, 2u << 20);

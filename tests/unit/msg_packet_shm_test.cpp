@@ -1,0 +1,132 @@
+// Packets over shared memory, both lanes in one process: small records are complete at once, and
+// need no packet.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "msg/packet_link.hpp"
+#include "net/shm/network_fabric.hpp"
+#include "net/shm/network_layout.hpp"
+#include "unit/msg_packet_pair.hpp"
+#include "unit/net_pair.hpp"
+
+namespace larklane::msg {
+namespace {
+
+constexpr PacketLane::Options kLane{4, 4};
+constexpr std::uint32_t kCells = 16;
+/// What is left of a cell.
+constexpr std::uint32_t kSmallBytesMax = 40;
+
+std::unique_ptr<net::Fabric> open_shm() {
+  std::string reason;
+  auto fabric = shm::open_network({}, &reason);
+  EXPECT_TRUE(fabric) << reason;
+  return std::move(fabric).value();
+}
+
+struct ShmPair {
+  ShmPair()
+      : fabrics{open_shm(), open_shm()},
+        sides{{*fabrics[0], kLane}, {*fabrics[1], kLane}},
+        a(sides[0], kCells),
+        b(sides[1], kCells) {
+    a.connect(b);
+    b.connect(a);
+  }
+  ~ShmPair() {
+    settle();
+    EXPECT_TRUE(a.link->is_quiet() && b.link->is_quiet());
+    a.link.reset();
+    b.link.reset();
+  }
+  void settle() {
+    for (int i = 0; i < 4; ++i)
+      for (PacketSide& side : sides) side.vci->drain();
+  }
+  void expect_heard(std::uint32_t count) const {
+    ASSERT_EQ(b.received.size(), count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      EXPECT_EQ(b.received[i].header[0], i);
+      expect_intact(b.received[i].header, b.received[i].payload);
+    }
+  }
+  std::unique_ptr<net::Fabric> fabrics[2];
+  PacketSide sides[2];
+  PacketEnd a, b;
+};
+
+TEST(ShmPackets, SmallRecordsNeedNoPacket) {
+  ShmPair pair;
+  PacketLane& lane = *pair.sides[0].lane;
+  std::vector<Packet*> packets;
+  while (Packet* const packet = lane.take_packet()) packets.push_back(packet);
+  EXPECT_EQ(packets.size(), kLane.packets);
+  EXPECT_EQ(pair.a.post(0, kSmallBytesMax), net::Post::done);
+  EXPECT_EQ(pair.a.post(1, 0), net::Post::done);
+  EXPECT_EQ(pair.a.post(2, kSmallBytesMax + 1), net::Post::retry);
+  EXPECT_TRUE(pair.a.link->is_quiet());
+  for (Packet* const packet : packets) lane.give_back(*packet);
+  EXPECT_EQ(pair.a.post(2, kSmallBytesMax + 1), net::Post::done);
+  pair.settle();
+  pair.expect_heard(3);
+  const vci::VciCounts counts = pair.sides[0].vci->counts();
+  EXPECT_EQ(counts.posts, 3u);
+  EXPECT_EQ(counts.operations_of(vci::Work::Kind::small_immediate), 3u);
+}
+
+TEST(ShmPackets, AFullRingTakesNoneAndLosesNone) {
+  ShmPair pair;
+  std::uint32_t posted = 0;
+  for (int round = 0; round < 200; ++round) {
+    while (pair.a.post(posted, posted % (kSmallBytesMax + 10)) == net::Post::done) ++posted;
+    pair.settle();
+  }
+  pair.expect_heard(posted);
+  EXPECT_GE(posted, 200 * kCells / 2);
+}
+
+// A peer has left no room for immediates: what has a position goes out later, in its turn.
+TEST(ShmPackets, ARecordThatFindsNoRoomGoesOutLater) {
+  ShmPair pair;
+  const auto greedy = open_shm();
+  net::Side raw;
+  raw.open(*greedy);
+  const std::vector<std::byte> offer = pair.b.link->offer();
+  ASSERT_TRUE(raw.link->connect(parse_packet_offer(offer)->link).ok());
+  net::Sent sent;
+  std::uint32_t strays = 0;
+  while (raw.link->write_small_immediate({}, {}, packet_immediate(0xffff, 0), sent).value() ==
+         net::Post::done)
+    ++strays;
+  EXPECT_EQ(strays, shm::QueueArea::kSlots);
+  EXPECT_EQ(pair.a.post(0, 8), net::Post::done);
+  EXPECT_EQ(pair.a.post(1, 8), net::Post::done);
+  EXPECT_EQ(pair.a.post(2, 100), net::Post::done);
+  EXPECT_FALSE(pair.a.link->is_quiet());
+  EXPECT_GE(pair.sides[0].vci->counts().retries, 1u);
+  pair.settle();
+  EXPECT_EQ(pair.a.post(3, 8), net::Post::done);
+  pair.settle();
+  pair.expect_heard(4);
+  EXPECT_EQ(pair.sides[1].lane->counts().strays, strays);
+}
+
+// What has no place at the peer any more: the post is done, the listener hears of it.
+TEST(ShmPackets, ARefusedRecordFailsTheLink) {
+  ShmPair pair;
+  pair.b.link.reset();
+  EXPECT_EQ(pair.a.post(0, 8), net::Post::done);
+  ASSERT_EQ(pair.a.failures.size(), 1u);
+  EXPECT_EQ(pair.a.failures[0].code(), Errc::kTransfer);
+  EXPECT_TRUE(pair.a.link->is_quiet());
+  EXPECT_FALSE(pair.a.link->post({}, {}));
+  pair.b.link = std::move(PacketLink::open(*pair.sides[1].lane, pair.b, kCells).value());
+}
+
+}  // namespace
+}  // namespace larklane::msg
