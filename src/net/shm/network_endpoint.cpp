@@ -30,7 +30,10 @@ Result<std::unique_ptr<net::Endpoint>> NetworkEndpoint::open(NetworkDomain& doma
       new NetworkEndpoint(domain, receiver, *piece, domain.catalogue->next_number()));
 }
 
-NetworkEndpoint::~NetworkEndpoint() { domain_.catalogue->release(piece_); }
+NetworkEndpoint::~NetworkEndpoint() {
+  queue_.close();
+  domain_.catalogue->release(piece_);
+}
 
 Result<std::unique_ptr<net::Link>> NetworkEndpoint::open_link() {
   return std::unique_ptr<net::Link>(std::make_unique<NetworkLink>(*this));

@@ -96,9 +96,8 @@ class QueueReceiver {
   QueueReceiver(QueueArea& area, std::uint64_t endpoint) noexcept : area_(area) {
     area_.endpoint.store(endpoint, std::memory_order_relaxed);  // relaxed: an offer follows
   }
-  ~QueueReceiver() { area_.endpoint.store(0, std::memory_order_relaxed); }  // relaxed: is_open()
-  QueueReceiver(const QueueReceiver&) = delete;
-  QueueReceiver& operator=(const QueueReceiver&) = delete;
+  /// Before the area is used for anything else.
+  void close() noexcept { area_.endpoint.store(0, std::memory_order_relaxed); }  // as is_open()
 
   /// hear(immediate), of up to `most`. @return how many
   template <class Hear>
