@@ -43,6 +43,8 @@ class PacketInbox final {
     if (is_held_ || cell != shape_.index_of(head_)) return mark(cell);
     return deliver_all(deliver);
   }
+  /// Where the next record begins.
+  const void* head_place() const noexcept { return &lines_[1 + shape_.index_of(head_)]; }
   /// Is the record at the head there, but not wanted yet?
   bool is_held() const noexcept { return is_held_; }
   /// @pre is_held() @errors as arrive()

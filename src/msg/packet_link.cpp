@@ -278,6 +278,7 @@ void PacketLink::resume() {
 }
 
 void PacketLink::heard_locked(Status status) {
+  lane_.expected_bytes = inbox_->head_place();
   if (!status.ok()) [[unlikely]] {
     is_deaf_ = true;
     fail_locked(status);

@@ -173,6 +173,9 @@ class Receiver {
   virtual ~Receiver() = default;
   /// The bytes of its write are there. acquire: they may be read.
   virtual void on_immediate(std::uint32_t immediate) = 0;
+  /// Where the next bytes will be written, if that can be guessed: a provider in whose memory they
+  /// are may fetch them while it waits for their immediate. Null: nobody knows.
+  const void* expected_bytes = nullptr;
 };
 
 /// One endpoint and its completion queue. Thread safety: vci-serial.

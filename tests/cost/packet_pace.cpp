@@ -111,13 +111,14 @@ class End final : msg::PacketListener {
   msg::PacketCounts counts() const { return lane_->counts(); }
 
  private:
-  void on_packet(msg::PacketLink&, const msg::PacketHeader& header,
+  Result<bool> on_packet(msg::PacketLink&, const msg::PacketHeader& header,
                  std::span<const std::byte> payload) override {
     std::uint64_t word = 0;
     if (payload.size() == sizeof word) std::memcpy(&word, payload.data(), sizeof word);
     if (header[0] != static_cast<std::uint32_t>(heard_) || word != payload_of(heard_))
       fail("wrong record " + std::to_string(heard_));
     ++heard_;
+    return true;
   }
   void on_failure(msg::PacketLink&, Status status) override { fail(errc_name(status.code())); }
 

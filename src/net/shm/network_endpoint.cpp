@@ -46,6 +46,7 @@ Result<std::uint32_t> NetworkEndpoint::poll(std::uint32_t most) {
   }
   const std::uint32_t served =
       queue_.poll(most, [this](std::uint32_t immediate) { receiver_.on_immediate(immediate); });
+  if (served == 0) __builtin_prefetch(receiver_.expected_bytes);
   if (served == 0 && ++idle_polls_ % kIdlePollsPerLook == 0) [[unlikely]]
     look_at_a_peer_slow();
   if (served != 0 && served < kSlotsOfALine) polls_aside_ = kPollsAside;

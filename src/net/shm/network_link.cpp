@@ -137,6 +137,7 @@ inline Result<net::Post> NetworkLink::with_immediate(std::byte* local, net::Remo
   LARKLANE_TRY(ready_to_post());
   if (!sender_.has_room()) [[unlikely]]
     return refused_slow();
+  sender_.prepare_slot();
   LARKLANE_TRY(move(Direction::write, local, to, bytes));
   // Others may have filled the queue meanwhile: then the same bytes are written again.
   if (!sender_.push(immediate)) [[unlikely]]

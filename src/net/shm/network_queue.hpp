@@ -40,6 +40,8 @@ class QueueSender {
   /// The endpoint is still there. relaxed: a late one is heard by nobody, or as a stray.
   bool is_open() const noexcept { return area_->endpoint.load(std::memory_order_relaxed) == id_; }
   bool has_room() noexcept { return next_ - head_ < QueueArea::kSlots || look_slow(); }
+  /// The receiver, who polls it, has the line of the next slot: it comes while bytes are written.
+  void prepare_slot() const noexcept { fetch_for_write(&area_->at(next_)); }
   /// False: there is no room. What was written before is there when the immediate is heard.
   bool push(std::uint32_t immediate) noexcept {
     while (has_room()) {
