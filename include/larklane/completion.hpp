@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "larklane/export.h"
 #include "larklane/status.hpp"
 
 namespace larklane {
@@ -41,9 +42,9 @@ using RemoteCompletion = std::uint32_t;
 /// Thread safety: thread-safe, but that making, moving, freeing and destroying a handle are its
 /// owner's, while nobody else uses it. A handle that was moved from, or freed, may be assigned or
 /// destroyed only. All of a domain's are destroyed before the domain.
-class CompletionObject {
+class LARKLANE_API CompletionObject {
  public:
-  struct Inside;  ///< the library's
+  struct LARKLANE_HIDDEN Inside;  ///< the library's
 
   /// Destroy the object, if no operation that names it is in flight.
   ///
@@ -85,7 +86,7 @@ class CompletionObject {
 };
 
 /// Ready when it has been signalled a given number of times; keeps what the completions told.
-class Synchronizer : public CompletionObject {
+class LARKLANE_API Synchronizer : public CompletionObject {
  public:
   /// @param signals  until it is ready, >= 1
   /// @errors  kInvalidArgument; kNoMemory
@@ -116,7 +117,7 @@ class Synchronizer : public CompletionObject {
 };
 
 /// Keeps completions until they are popped: the oldest first, each once.
-class CompletionQueue : public CompletionObject {
+class LARKLANE_API CompletionQueue : public CompletionObject {
  public:
   /// @errors  kNoMemory
   /// @cost    a mutex and the heap
@@ -137,7 +138,7 @@ class CompletionQueue : public CompletionObject {
 };
 
 /// Counts completions, and forgets what they told.
-class Counter : public CompletionObject {
+class LARKLANE_API Counter : public CompletionObject {
  public:
   /// @errors  kNoMemory
   /// @cost    a mutex and the heap
@@ -154,7 +155,7 @@ class Counter : public CompletionObject {
 };
 
 /// Calls a function with each completion.
-class Handler : public CompletionObject {
+class LARKLANE_API Handler : public CompletionObject {
  public:
   /// Called by whoever makes progress, by several threads at the same time, with no lock of the
   /// library held. It may post; it must not block, make progress or throw.

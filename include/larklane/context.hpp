@@ -10,6 +10,7 @@
 
 #include "larklane/boot.hpp"
 #include "larklane/completion.hpp"
+#include "larklane/export.h"
 #include "larklane/status.hpp"
 
 namespace larklane {
@@ -33,7 +34,7 @@ struct RemoteRegion {
 /// Memory of this process that the network knows: peers may use it, and what is sent from it, or
 /// received into it, need not be registered for each operation.
 /// Thread safety: immutable; making, moving, freeing and destroying it are its owner's.
-class Region {
+class LARKLANE_API Region {
  public:
   Region(Region&& other) noexcept : inside_(std::exchange(other.inside_, nullptr)) {}
   Region& operator=(Region&& other) noexcept {
@@ -55,7 +56,7 @@ class Region {
 
 /// A user's place on a lane. Threads with different lanes never meet; there may be more of these
 /// than lanes. Thread safety: thread-safe; destroyed by its owner, before the context.
-class Vci {
+class LARKLANE_API Vci {
  public:
   /// Serve what has come, on this lane, and now and then on all others: what one waits for may
   /// hang on a lane that nobody else looks at. Never blocks. Runs handlers.
@@ -72,7 +73,7 @@ class Vci {
 
 /// One process of a job, as the library has it. All that is made of it is destroyed before it.
 /// Thread safety: thread-safe.
-class Context {
+class LARKLANE_API Context {
  public:
   /// As the environment says (`larklane launch`, PMIx, LARKLANE_RANK ...); alone, if it says
   /// nothing. One in the life of a process.
@@ -102,7 +103,7 @@ class Context {
   msg::Engine& inside() noexcept;  ///< the library's
 
  private:
-  struct Inside;
+  struct LARKLANE_HIDDEN Inside;
   explicit Context(std::unique_ptr<Inside> inside) noexcept;
   std::unique_ptr<Inside> inside_;
 };

@@ -13,6 +13,7 @@
 
 #include "larklane/completion.hpp"
 #include "larklane/context.hpp"
+#include "larklane/export.h"
 #include "larklane/status.hpp"
 
 namespace larklane {
@@ -51,9 +52,9 @@ struct PostOptions {
 /// @errors  kInvalidArgument: rank, buffer, space; kPeerDown and others: there is no way to it
 /// @threads thread-safe
 /// @owns    posted: the buffer is not written until the completion
-Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag, const void* buffer,
-                       std::uint64_t bytes, const PostOptions& options = {}, Match match = {},
-                       MatchSpace space = {}) noexcept;
+LARKLANE_API Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag, const void* buffer,
+                                    std::uint64_t bytes, const PostOptions& options = {},
+                                    Match match = {}, MatchSpace space = {}) noexcept;
 
 /// A message that is longer than `bytes` leaves the buffer undefined and completes with
 /// kSizeMismatch and its own length.
@@ -63,33 +64,35 @@ Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag, const void* buffer
 /// @errors  kInvalidArgument: rank, buffer, space
 /// @threads thread-safe
 /// @owns    posted: the buffer is the library's until the completion
-Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void* buffer, std::uint64_t bytes,
-                       const PostOptions& options, Completion* done = nullptr, Match match = {},
-                       MatchSpace space = {}) noexcept;
+LARKLANE_API Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void* buffer,
+                                    std::uint64_t bytes, const PostOptions& options,
+                                    Completion* done = nullptr, Match match = {},
+                                    MatchSpace space = {}) noexcept;
 
 /// An active message: `there`, an object of the peer's, is signalled with the bytes, in memory that
 /// is allocated on arrival (Completion::buffer), and with our rank and the tag. What the peer has
 /// deregistered loses it; a long one completes here with the error then.
 ///
 /// @errors, @threads, @owns  as post_send
-Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, std::uint32_t tag,
-                     const void* buffer, std::uint64_t bytes,
-                     const PostOptions& options = {}) noexcept;
+LARKLANE_API Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, std::uint32_t tag,
+                                  const void* buffer, std::uint64_t bytes,
+                                  const PostOptions& options = {}) noexcept;
 /// Give back what an active message has brought. Null is legal. Thread-safe.
-void free_buffer(void* buffer) noexcept;
+LARKLANE_API void free_buffer(void* buffer) noexcept;
 
 /// Write `bytes` bytes at `offset` of `region`. With `there`, that object of the peer's is
 /// signalled when they are there: our rank, the tag, how many. Puts have no order among each other.
 ///
 /// @errors  kInvalidArgument: outside of the region; those of post_send
 /// @threads thread-safe
-Result<Post> post_put(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
-                      const void* buffer, std::uint64_t bytes, const PostOptions& options,
-                      RemoteCompletion there = 0, std::uint32_t tag = 0) noexcept;
+LARKLANE_API Result<Post> post_put(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
+                                   const void* buffer, std::uint64_t bytes,
+                                   const PostOptions& options, RemoteCompletion there = 0,
+                                   std::uint32_t tag = 0) noexcept;
 /// Read them. With `there`, that object of the peer's is signalled when they have been read.
-Result<Post> post_get(Vci& vci, const RemoteRegion& region, std::uint64_t offset, void* buffer,
-                      std::uint64_t bytes, const PostOptions& options, RemoteCompletion there = 0,
-                      std::uint32_t tag = 0) noexcept;
+LARKLANE_API Result<Post> post_get(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
+                                   void* buffer, std::uint64_t bytes, const PostOptions& options,
+                                   RemoteCompletion there = 0, std::uint32_t tag = 0) noexcept;
 
 /// Add `value` to the 8 bytes at `offset`; they begin at a multiple of 8. Atomics of one location
 /// happen one after the other, whoever posts them; those of one thread over one lane in its order.
@@ -97,17 +100,18 @@ Result<Post> post_get(Vci& vci, const RemoteRegion& region, std::uint64_t offset
 ///
 /// @param[out] before  what was there; stays the library's until the completion. Null: not wanted
 /// @errors  as post_put; kInvalidArgument, perhaps in the completion: no multiple of 8
-Result<Post> post_fetch_add(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
-                            std::uint64_t value, std::uint64_t* before,
-                            const PostOptions& options) noexcept;
+LARKLANE_API Result<Post> post_fetch_add(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
+                                         std::uint64_t value, std::uint64_t* before,
+                                         const PostOptions& options) noexcept;
 /// Store `value` there if `expected` is there. It was done if `*before` is `expected`.
-Result<Post> post_compare_swap(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
-                               std::uint64_t expected, std::uint64_t value, std::uint64_t* before,
-                               const PostOptions& options) noexcept;
+LARKLANE_API Result<Post> post_compare_swap(Vci& vci, const RemoteRegion& region,
+                                            std::uint64_t offset, std::uint64_t expected,
+                                            std::uint64_t value, std::uint64_t* before,
+                                            const PostOptions& options) noexcept;
 /// Add `count` doubles to those at `offset`, each atomically. @param count  as many as an eager
 /// message holds, at most
-Result<Post> post_accumulate(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
-                             const double* values, std::uint32_t count,
-                             const PostOptions& options) noexcept;
+LARKLANE_API Result<Post> post_accumulate(Vci& vci, const RemoteRegion& region,
+                                          std::uint64_t offset, const double* values,
+                                          std::uint32_t count, const PostOptions& options) noexcept;
 
 }  // namespace larklane

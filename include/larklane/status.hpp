@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "larklane/export.h"
 namespace larklane {
 
 /// What went wrong, grouped by the largest thing that it kills.
@@ -37,7 +38,7 @@ enum class Errc : std::int32_t {
 };
 
 /// Stable lower-case name of a code, for messages and tests.
-const char* errc_name(Errc code) noexcept;
+LARKLANE_API const char* errc_name(Errc code) noexcept;
 
 /// An error code and the native errno behind it (0 where there is none). Eight bytes, no heap.
 class [[nodiscard]] Status {
