@@ -1,5 +1,5 @@
-# The targets that other projects link, and what `cmake --install` leaves behind: headers, libraries, the CMake package and
-# larklane.pc. Included last, by the top level.
+# The targets that other projects link, and what `cmake --install` leaves behind: headers, libraries, the CMake package,
+# larklane.pc (of the MPI families) and larklane-native.pc. Included last, by the top level.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 option(LARKLANE_INSTALL "Make the install rules" ${PROJECT_IS_TOP_LEVEL})
@@ -10,6 +10,11 @@ add_library(larklane::headers ALIAS larklane_headers)
 set_target_properties(larklane_headers PROPERTIES EXPORT_NAME headers)
 target_include_directories(larklane_headers INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+
+# What native programs link: larklane::larklane.
+target_include_directories(larklane_native INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+set_target_properties(larklane_native PROPERTIES EXPORT_NAME larklane
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
 # One library for each ABI family that was built: larklane::mpi_mpich, larklane::mpi_ompi, larklane::mpi_abi.
 set(LARKLANE_FAMILIES)
@@ -29,7 +34,7 @@ if(NOT LARKLANE_INSTALL)
 endif()
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/larklane DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS larklane_headers ${family_targets} EXPORT larklaneTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS larklane_headers larklane_native ${family_targets} EXPORT larklaneTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/larklane)
 install(EXPORT larklaneTargets NAMESPACE larklane:: DESTINATION ${package_dir})
@@ -40,5 +45,7 @@ install(FILES ${PROJECT_BINARY_DIR}/larklaneConfig.cmake ${PROJECT_BINARY_DIR}/l
   DESTINATION ${package_dir})
 
 file(RELATIVE_PATH LARKLANE_PC_TO_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
-configure_file(${PROJECT_SOURCE_DIR}/cmake/larklane.pc.in ${PROJECT_BINARY_DIR}/larklane.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/larklane.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+foreach(package larklane larklane-native)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/${package}.pc.in ${PROJECT_BINARY_DIR}/${package}.pc @ONLY)
+endforeach()
+install(FILES ${PROJECT_BINARY_DIR}/larklane.pc ${PROJECT_BINARY_DIR}/larklane-native.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,39 @@
+/* A program of somebody else: C11, pedantic, our header, one message to itself. */
+#include <larklane/larklane.h>
+#include <stdio.h>
+#include <string.h>
+
+static int failed(const char *what) {
+  printf("%s: %s\n", what, larklane_last_error());
+  return 1;
+}
+
+int main(void) {
+  char in[6] = "", *out = "hello";
+  larklane_context *context;
+  larklane_vci *vci;
+  larklane_completion_object *arrived;
+  larklane_post post;
+  int is_ready = 0;
+  if (larklane_context_create(&context)) return failed("context");
+  if (larklane_vci_create(context, &vci)) return failed("vci");
+  if (larklane_synchronizer_create(context, 1, &arrived)) return failed("synchronizer");
+  larklane_post_options options = LARKLANE_POST_OPTIONS_INIT;
+  options.completion = arrived;
+  options.signals_always = 1;
+  do {
+    if (larklane_vci_progress(vci, NULL)) return failed("progress");
+    if (larklane_post_recv(vci, 0, 1, in, sizeof in, &options, NULL, &post)) return failed("recv");
+  } while (post == LARKLANE_RETRY);
+  do {
+    if (larklane_vci_progress(vci, NULL)) return failed("progress");
+    if (larklane_post_send(vci, 0, 1, out, sizeof in, NULL, &post)) return failed("send");
+  } while (post == LARKLANE_RETRY);
+  while (!is_ready)
+    if (larklane_vci_progress(vci, NULL) || larklane_synchronizer_test(arrived, &is_ready))
+      return failed("wait");
+  if (larklane_completion_object_free(arrived)) return failed("free");
+  if (larklane_vci_destroy(vci) || larklane_context_destroy(context)) return failed("destroy");
+  printf("%s\n", in);
+  return strcmp(in, out) != 0;
+}
