@@ -38,11 +38,12 @@ class LARKLANE_API Region {
  public:
   Region(Region&& other) noexcept : inside_(std::exchange(other.inside_, nullptr)) {}
   Region& operator=(Region&& other) noexcept {
-    std::swap(inside_, other.inside_);
+    Region taken(std::move(other));
+    std::swap(inside_, taken.inside_);
     return *this;
   }
-  /// Returns when no operation of a peer is in it any more; what comes later is refused.
-  /// @pre no operation of this process uses it
+  /// What peers' records do in it is over when this returns, and what comes later is refused: waits
+  /// for each lane's lock once, makes no progress. @pre no operation of this process uses it
   ~Region();
 
   /// What peers need.
@@ -65,7 +66,11 @@ class LARKLANE_API Vci {
   std::uint32_t progress() noexcept;
 
   explicit Vci(msg::MessageLane& inside) noexcept : inside_(&inside) {}  ///< the library's
-  msg::MessageLane& inside() const noexcept { return *inside_; }         ///< the library's
+  /// Bytes of the longest message that is copied: a longer one is fetched from where it lies. Also
+  /// what post_accumulate() takes, and 8 bytes more. The same for all lanes.
+  std::uint64_t eager_bytes_max() const noexcept;
+
+  msg::MessageLane& inside() const noexcept { return *inside_; }  ///< the library's
 
  private:
   msg::MessageLane* inside_;
@@ -83,7 +88,9 @@ class LARKLANE_API Context {
   static Result<std::unique_ptr<Context>> create(std::string* problem);
   /// Of a program that knows its processes.
   static Result<std::unique_ptr<Context>> create(boot::Peers peers, std::string* problem);
-  /// Waits, for a bounded time, until what this process has sent is out, and says goodbye.
+  /// Waits, for some seconds at most, until what this process has sent is out, and says goodbye.
+  /// Receives that are still posted are dropped: nobody is told. Messages that nobody has received
+  /// are lost.
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;

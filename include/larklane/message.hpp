@@ -5,8 +5,9 @@
 // What a post answers is Post: done (it is over, and the object is not signalled), posted (the
 // object will be signalled, once), retry (nothing has happened: make progress, and post again). An
 // error: nothing has happened, and it would not help to post again. Later errors are in the
-// completion, with the rank. No call here blocks, polls, or makes progress; none takes more locks
-// than one try of its lane's.
+// completion, with the rank; what was `done` is not heard of again, though it may still be lost
+// with its peer. No call here blocks, polls, or makes progress. Beside one try of its lane's lock
+// there are those of an ordered space, and what it takes to register memory that lies in no region.
 
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +35,9 @@ struct MatchSpace {
 
 /// What all posts may say. Thread safety: immutable.
 struct PostOptions {
-  /// Hears of the end; null: nobody, so that a failure is not heard of, either.
+  /// Hears of the end; null: nobody, so that a failure is not heard of, either. Refused where the
+  /// library would write memory of which nobody hears when it is over: receives, gets, atomics that
+  /// answer.
   const CompletionObject* completion = nullptr;
   void* user_context = nullptr;  ///< comes back in the completion
   /// Local memory lies in it: not registered anew. Null: the library registers what it has to.
@@ -46,7 +49,8 @@ struct PostOptions {
   bool queues = false;
 };
 
-/// @param bytes  any length. Up to Vci's eager limit they are copied: `done`, and the buffer is the
+/// @param bytes  any length. Up to Vci::eager_bytes_max() they are copied: `done`, and the buffer
+/// is the
 ///               caller's again. Longer ones are fetched by the receiver from where they lie
 /// @param rank   this process's own is legal
 /// @errors  kInvalidArgument: rank, buffer, space; kPeerDown and others: there is no way to it
@@ -77,7 +81,8 @@ LARKLANE_API Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void*
 LARKLANE_API Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, std::uint32_t tag,
                                   const void* buffer, std::uint64_t bytes,
                                   const PostOptions& options = {}) noexcept;
-/// Give back what an active message has brought. Null is legal. Thread-safe.
+/// Give back what an active message has brought, also when the context is gone. Null is legal.
+/// Thread-safe.
 LARKLANE_API void free_buffer(void* buffer) noexcept;
 
 /// Write `bytes` bytes at `offset` of `region`. With `there`, that object of the peer's is
@@ -108,8 +113,8 @@ LARKLANE_API Result<Post> post_compare_swap(Vci& vci, const RemoteRegion& region
                                             std::uint64_t offset, std::uint64_t expected,
                                             std::uint64_t value, std::uint64_t* before,
                                             const PostOptions& options) noexcept;
-/// Add `count` doubles to those at `offset`, each atomically. @param count  as many as an eager
-/// message holds, at most
+/// Add `count` doubles to those at `offset`, each atomically. @param count  as many as
+/// Vci::eager_bytes_max() holds behind 8 bytes
 LARKLANE_API Result<Post> post_accumulate(Vci& vci, const RemoteRegion& region,
                                           std::uint64_t offset, const double* values,
                                           std::uint32_t count, const PostOptions& options) noexcept;

@@ -18,6 +18,10 @@ UserBytes bytes_at(const void* start, std::uint64_t bytes) noexcept {
 bool is_legal(const void* start, std::uint64_t bytes) noexcept {
   return start != nullptr || bytes == 0;
 }
+/// Who is lent memory to write has to say when it is over.
+bool may_write(const void* start, const PostOptions& options) noexcept {
+  return start == nullptr || options.completion != nullptr;
+}
 bool is_rank(const Vci& vci, int rank) noexcept {
   return rank >= 0 && rank < vci.inside().engine().size();
 }
@@ -40,6 +44,8 @@ constexpr RemoteCompletion kNumbers = 1u << 24;
 }  // namespace
 
 std::uint32_t Vci::progress() noexcept { return inside_->engine().progress(*inside_); }
+
+std::uint64_t Vci::eager_bytes_max() const noexcept { return inside_->engine().eager_bytes_max(); }
 
 Region::~Region() {
   if (inside_ != nullptr) inside_->engine.remove_region(*inside_);
@@ -95,7 +101,8 @@ Result<Post> post_put(Vci& vci, const RemoteRegion& region, std::uint64_t offset
 Result<Post> post_get(Vci& vci, const RemoteRegion& region, std::uint64_t offset, void* buffer,
                       std::uint64_t bytes, const PostOptions& options, RemoteCompletion there,
                       std::uint32_t tag) noexcept {
-  if (!is_legal(buffer, bytes) || there >= kNumbers) return Errc::kInvalidArgument;
+  if (!is_legal(buffer, bytes) || !may_write(buffer, options) || there >= kNumbers)
+    return Errc::kInvalidArgument;
   return post_to(vci, region.rank, [&](Connection& connection) {
     return connection.get(region, offset, bytes_at(buffer, bytes), there, tag, options);
   });
@@ -104,6 +111,7 @@ Result<Post> post_get(Vci& vci, const RemoteRegion& region, std::uint64_t offset
 Result<Post> post_fetch_add(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
                             std::uint64_t value, std::uint64_t* before,
                             const PostOptions& options) noexcept {
+  if (!may_write(before, options)) return Errc::kInvalidArgument;
   return post_to(vci, region.rank, [&](Connection& connection) {
     return connection.atomic(msg::RecordKind::fetch_add, region, {offset, value, 0}, before,
                              options);
@@ -113,6 +121,7 @@ Result<Post> post_fetch_add(Vci& vci, const RemoteRegion& region, std::uint64_t 
 Result<Post> post_compare_swap(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
                                std::uint64_t expected, std::uint64_t value, std::uint64_t* before,
                                const PostOptions& options) noexcept {
+  if (!may_write(before, options)) return Errc::kInvalidArgument;
   return post_to(vci, region.rank, [&](Connection& connection) {
     return connection.atomic(msg::RecordKind::compare_swap, region, {offset, value, expected},
                              before, options);

@@ -112,7 +112,7 @@ class End final : msg::PacketListener {
 
  private:
   Result<bool> on_packet(msg::PacketLink&, const msg::PacketHeader& header,
-                 std::span<const std::byte> payload) override {
+                         std::span<const std::byte> payload) override {
     std::uint64_t word = 0;
     if (payload.size() == sizeof word) std::memcpy(&word, payload.data(), sizeof word);
     if (header[0] != static_cast<std::uint32_t>(heard_) || word != payload_of(heard_))

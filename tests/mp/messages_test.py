@@ -20,7 +20,7 @@ class Bench:
     def __init__(self, build, scratch, provider):
         self.provider = PROVIDERS.get(provider)
         self.command = build / "bin/larklane"
-        self.folder = build / "lib"
+        self.folder = build / "tests/mp/messages"
         self.scratch = scratch
 
     def launched(self, count, program, *words, status=0):

@@ -218,6 +218,33 @@ TEST_F(EngineTest, AtomicsAnswerWithWhatWasThere) {
               Status(Errc::kInvalidArgument));
 }
 
+TEST_F(EngineTest, MemoryIsNotWrittenWithoutAWordWhenItIsOver) {
+  alignas(8) std::uint64_t words[2] = {5, 6};
+  const Region region = job_.at(1).add_region(words, sizeof words);
+  std::uint64_t into = 0;
+  const Status refused(Errc::kInvalidArgument);
+  EXPECT_EQ(post_recv(vci(0), 1, 0, &into, 8, {}).error(), refused);
+  EXPECT_EQ(post_get(vci(0), region.remote(), 0, &into, 8, {}).error(), refused);
+  EXPECT_EQ(post_fetch_add(vci(0), region.remote(), 0, 1, &into, {}).error(), refused);
+  EXPECT_EQ(post_compare_swap(vci(0), region.remote(), 0, 5, 1, &into, {}).error(), refused);
+  expect_posted(post_fetch_add(vci(0), region.remote(), 0, 1, nullptr, {}));
+  job_.settle();
+  EXPECT_EQ(words[0], 6u);
+}
+
+TEST_F(EngineTest, WhatIsAssignedAnewFreesWhatItHad) {
+  alignas(8) std::uint64_t words[2] = {5, 6};
+  Region region = job_.at(1).add_region(words, 8);
+  const RemoteRegion old = region.remote();
+  Region other = job_.at(1).add_region(words + 1, 8);
+  region = std::move(other);
+  CompletionQueue mine = queue(0);
+  std::uint64_t before = 0;
+  expect_posted(post_fetch_add(vci(0), old, 0, 1, &before, telling(mine)));
+  EXPECT_EQ(next(mine).status.code(), Errc::kInvalidArgument);
+  EXPECT_EQ(words[0], 5u);
+}
+
 TEST_F(EngineTest, ARegionThatIsGoneIsRefused) {
   alignas(8) std::uint64_t word = 5;
   RemoteRegion gone;
