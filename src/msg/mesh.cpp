@@ -175,15 +175,19 @@ Result<control::Peer*> Mesh::peer_of(int rank, std::string* problem) {
   return peer;
 }
 
-Status Mesh::connect_to_self_locked(std::uint32_t number) {
-  const int rank = board_.rank();
+Result<std::unique_ptr<PacketLink>> Mesh::open_end_locked(int rank, std::uint32_t number) {
   auto lane = user_.lane_of(number);
   if (!lane) return lane.error();
   PacketListener* const listener = user_.listener_of(rank, number);
   if (listener == nullptr) return Errc::kNoMemory;
-  auto end = PacketLink::open(**lane, *listener);
+  return PacketLink::open(**lane, *listener);
+}
+
+Status Mesh::connect_to_self_locked(std::uint32_t number) {
+  const int rank = board_.rank();
+  auto end = open_end_locked(rank, number);
   if (!end) return end.error();
-  auto other = PacketLink::open(**lane, *listener);
+  auto other = open_end_locked(rank, number);
   if (!other) return other.error();
   LARKLANE_TRY((*end)->connect((*other)->offer()));
   LARKLANE_TRY((*other)->connect((*end)->offer()));
@@ -198,11 +202,7 @@ Status Mesh::connect_to_self_locked(std::uint32_t number) {
 Result<Mesh::Link*> Mesh::open_locked(int rank, std::uint32_t number, control::Peer& peer) {
   Link& link = links_[{rank, number}];
   if (link.end != nullptr) return &link;
-  auto lane = user_.lane_of(number);
-  if (!lane) return lane.error();
-  PacketListener* const listener = user_.listener_of(rank, number);
-  if (listener == nullptr) return Errc::kNoMemory;
-  auto end = PacketLink::open(**lane, *listener);
+  auto end = open_end_locked(rank, number);
   if (!end) return end.error();
   link.end = std::move(end).value();
   send(peer, MeshRecord::offer, MeshOffer{board_.rank(), number}, link.end->offer());

@@ -87,6 +87,7 @@ class Mesh final : private control::Handler {
   void connect(int rank, std::uint32_t number);
   Result<control::Peer*> peer_of(int rank, std::string* problem);
 
+  Result<std::unique_ptr<PacketLink>> open_end_locked(int rank, std::uint32_t number);
   Status connect_to_self_locked(std::uint32_t number);
   /// Opened, and offered, if it is not.
   Result<Link*> open_locked(int rank, std::uint32_t number, control::Peer& peer);
