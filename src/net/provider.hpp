@@ -29,7 +29,9 @@ struct RemoteMemory {
   std::uint64_t key;
 };
 
-/// Registered memory of this process, until it is destroyed. Thread safety: immutable.
+/// Registered memory of this process, until it is destroyed. An operation of a peer that is under
+/// way then may still take effect, or fail: who destroys it knows that there is none, or that its
+/// bytes do not matter. The same of AllocatedMemory. Thread safety: immutable.
 class Memory {
  public:
   virtual ~Memory() = default;
@@ -63,7 +65,9 @@ struct Operation {
 enum class Post : std::uint8_t {
   done,    ///< complete: Operation::complete is not called
   posted,  ///< Operation::complete will be called
-  retry,   ///< nothing has happened: the queue is full
+  /// The queue is full, and nothing has happened, but that the bytes of a write with an immediate
+  /// may be there already.
+  retry,
 };
 
 /// What a sleep on Endpoint::wait_fd() has to end for.
@@ -183,8 +187,9 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;  ///< its links are gone
   virtual Result<std::unique_ptr<Link>> open_link() = 0;
-  /// Serve up to `most` completions and immediates. @return how many. @errors the endpoint is dead:
-  /// every operation under way has been completed with the error
+  /// Serve up to `most` completions and immediates; what is there is found by one of a few calls,
+  /// not always by the first. @return how many. @errors the endpoint is dead: every operation under
+  /// way has been completed with the error
   virtual Result<std::uint32_t> poll(std::uint32_t most) = 0;
   /// Room for `count` more immediates that peers may send before we poll. A peer that sends no more
   /// than was reserved for it never meets a receiver that is not ready.

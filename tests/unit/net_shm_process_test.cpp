@@ -223,5 +223,23 @@ TEST(ShmProcesses, WhereTheKernelForbidsAttachNobodyIsReached) {
   EXPECT_EQ(child.end(), 0);
 }
 
+/// As static objects do when a child ends.
+TEST(ShmProcesses, AForkedChildThatEndsItsCopyEndsNothingHere) {
+  Half half(open_shm()), other(open_shm());
+  ASSERT_TRUE(half.end.link->connect(other.end.link->offer()).ok());
+  ASSERT_TRUE(other.end.link->connect(half.end.link->offer()).ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::destroy_at(&half);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(other.end.post(1, 20), net::Post::done);
+  for (int turn = 0; turn < 100; ++turn) (void)half.side.vci->progress();
+  EXPECT_EQ(half.end.received.size(), 1u);
+}
+
 }  // namespace
 }  // namespace larklane::msg

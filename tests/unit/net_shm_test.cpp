@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,11 +13,13 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.hpp"
 #include "net/loop/random.hpp"
 #include "net/shm/network_catalogue.hpp"
 #include "net/shm/network_endpoint.hpp"
@@ -112,6 +115,25 @@ TEST(ShmQueue, ATailThatIsBehindIsPassed) {
   ASSERT_TRUE(second.push(100));
   ASSERT_TRUE(first.push(101));
   for (std::uint32_t i = 0; i < 102; ++i) ASSERT_EQ(queue.take(1), std::vector{i});
+}
+
+// It was stopped in a push, and the endpoint is gone; another one has its place.
+TEST(ShmQueue, ALateSenderDoesNotReachTheNextOne) {
+  for (const std::uint32_t before : {0u, 5u, 5000u}) {
+    const auto area = std::make_unique<QueueArea>();
+    QueueReceiver first(*area, 1);
+    QueueSender late(*area, 1);
+    for (std::uint32_t i = 0; i < before; ++i) ASSERT_TRUE(late.push(i));
+    first.close();
+    QueueReceiver second(*area, 2);
+    QueueSender one(*area, 2), two(*area, 2);
+    EXPECT_TRUE(one.push(1));
+    EXPECT_FALSE(late.push(77));
+    EXPECT_TRUE(two.push(2));
+    std::vector<std::uint32_t> heard;
+    EXPECT_EQ(second.poll(8, [&](std::uint32_t each) { heard.push_back(each); }), 2u);
+    EXPECT_EQ(heard, (std::vector{1u, 2u}));
+  }
 }
 
 // Whatever stands there, nobody goes on for ever, or leaves the ring.
@@ -221,6 +243,19 @@ TEST(ShmPeer, AllocatedMemoryIsZeroedAndMappedOnce) {
   EXPECT_TRUE(std::all_of(again.start, again.start + again.bytes,
                           [](std::byte byte) { return byte == std::byte{0}; }));
   EXPECT_EQ(shown.catalogue->allocate(~std::uint64_t{0}).error().code(), Errc::kNoMemory);
+}
+
+TEST(ShmPeer, MemoryThatIsGivenBackIsUsedForOthersOfAboutItsSize) {
+  const auto catalogue = std::move(Catalogue::create().value());
+  const Catalogue::Piece first = catalogue->allocate(70'000).value();
+  EXPECT_GE(first.bytes, 70'000u);
+  EXPECT_LE(first.bytes, 70'000u * 5 / 4);
+  catalogue->release(first);
+  for (const std::uint64_t bytes : {66'000u, 80'000u, 73'728u}) {
+    const Catalogue::Piece again = catalogue->allocate(bytes).value();
+    EXPECT_EQ(again.start, first.start) << bytes;
+    catalogue->release(again);
+  }
 }
 
 TEST(ShmPeer, RowsThatMakeNoSenseLeadNowhere) {
@@ -401,6 +436,58 @@ TEST(ShmNetwork, PostsToAnEndpointThatIsClosedFail) {
   net::Side other;  // in the same place
   other.open(*second);
   EXPECT_EQ(other.poll(), 0u);
+}
+
+TEST(ShmNetwork, APollOfFewFindsWhatIsThere) {
+  const auto first = open_shm(), second = open_shm();
+  net::Pair pair(*first, *second);
+  net::Sent sent;
+  for (std::uint32_t i = 0; i < 3; ++i)
+    ASSERT_TRUE(pair.a.link->write_small_immediate({}, {}, i, sent));
+  for (std::uint32_t i = 0; i < 3; ++i) EXPECT_EQ(pair.b.poll(1), 1u);
+  EXPECT_EQ(pair.b.ear.heard, (std::vector{0u, 1u, 2u}));
+}
+
+/// So many descriptors are left, until it ends.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(std::size_t left) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit now = before_;
+    now.rlim_cur = std::min<rlim_t>(now.rlim_cur, 256);
+    ::setrlimit(RLIMIT_NOFILE, &now);
+    for (int fd = 0; (fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;)
+      taken_.emplace_back(fd);
+    taken_.resize(taken_.size() - left);
+  }
+  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+  std::vector<UniqueFd> taken_;
+};
+
+TEST(ShmNetwork, WantOfDescriptorsIsNobodysDeath) {
+  const auto first = open_shm(), second = open_shm();
+  net::Side a, b;
+  a.open(*first);
+  b.open(*second);
+  for (std::size_t left = 0; left < 3; ++left) {
+    const FewDescriptors few(left);
+    EXPECT_EQ(a.link->connect(b.link->offer()).code(), Errc::kUnreachable) << left;
+  }
+  ASSERT_TRUE(a.link->connect(b.link->offer()).ok());
+  // In a segment that is not mapped yet.
+  const auto memory = std::move(second->allocate_memory(4u << 20).value());
+  const std::uint64_t word = 5;
+  const auto bytes = std::as_bytes(std::span(&word, 1));
+  net::Sent sent;
+  {
+    const FewDescriptors none(0);
+    EXPECT_EQ(a.link->write_small(bytes, memory->remote(), sent).value(), net::Post::retry);
+  }
+  EXPECT_EQ(a.link->write_small(bytes, memory->remote(), sent).value(), net::Post::done);
+  EXPECT_EQ(std::memcmp(memory->start(), &word, sizeof word), 0);
 }
 
 TEST(ShmNetwork, ImmediatesAreReserved) {

@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -21,6 +22,13 @@ constexpr std::uint32_t kSegmentsOfASize = 32;
 /// Generations fit behind a row's number.
 constexpr std::uint64_t kNumberMask = (std::uint64_t{1} << (64 - MemoryRow::kRowBits)) - 1;
 
+/// Four sizes between a power of two and the next: pieces are used again by others of about their
+/// size, and no more than a fifth of one is lost.
+std::uint64_t piece_size(std::uint64_t bytes) noexcept {
+  const std::uint64_t step = std::max(std::bit_floor(bytes) / 4, kPageBytes);
+  return (std::max(bytes, std::uint64_t{1}) + step - 1) / step * step;
+}
+
 std::uint64_t whole_pages(std::uint64_t bytes) noexcept {
   return (std::max(bytes, std::uint64_t{1}) + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
@@ -29,7 +37,7 @@ std::uint64_t whole_pages(std::uint64_t bytes) noexcept {
 
 Catalogue::Catalogue(std::shared_ptr<Segment> segment, std::uint64_t nonce)
     // Any number: so that a key of another process is hardly ever one of ours.
-    : segment_(std::move(segment)), nonce_(nonce), last_number_(nonce >> 32) {}
+    : segment_(std::move(segment)), nonce_(nonce), owner_(::getpid()), last_number_(nonce >> 32) {}
 
 Result<std::unique_ptr<Catalogue>> Catalogue::create() {
   std::uint64_t nonce = 0;
@@ -70,6 +78,7 @@ Result<std::uint64_t> Catalogue::add(const void* start, std::uint64_t bytes, Pla
 }
 
 void Catalogue::remove(std::uint64_t key) noexcept {
+  if (!is_owners()) return;
   const std::uint32_t number = static_cast<std::uint32_t>(key) & (CatalogueArea::kRows - 1);
   area().rows[number].generation.store(0, std::memory_order_release);  // pairs with Peer::find()
   const std::scoped_lock lock(mutex_);
@@ -93,7 +102,7 @@ Status Catalogue::add_segment_locked(std::uint64_t bytes) {
 
 Result<Catalogue::Piece> Catalogue::allocate(std::uint64_t bytes) {
   if (bytes > kPieceBytesMax) return Errc::kNoMemory;
-  const std::uint64_t size = whole_pages(bytes);
+  const std::uint64_t size = piece_size(bytes);
   const std::scoped_lock lock(mutex_);
   if (auto& free = free_pieces_[size]; !free.empty()) {
     const Piece piece = free.back();
@@ -111,6 +120,7 @@ Result<Catalogue::Piece> Catalogue::allocate(std::uint64_t bytes) {
 }
 
 void Catalogue::release(const Piece& piece) {
+  if (!is_owners()) return;
   const std::scoped_lock lock(mutex_);
   free_pieces_[piece.bytes].push_back(piece);
 }

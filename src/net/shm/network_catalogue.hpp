@@ -2,6 +2,8 @@
 // What this process shows its peers: the memory that it has registered, and library memory that
 // they map. (docs/protocols.md, "Shared memory as a network")
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -34,12 +36,14 @@ class Catalogue {
 
   std::uint64_t nonce() const noexcept { return nonce_; }
   int fd() const noexcept { return segment_->fd(); }
+  /// Not a forked child's, which has the same memory: what it ends must not end here.
+  bool is_owners() const noexcept { return ::getpid() == owner_; }
 
   /// @param place  where peers map it @return its key @errors kNoMemory: all rows are taken
   Result<std::uint64_t> add(const void* start, std::uint64_t bytes, Place place = {});
   void remove(std::uint64_t key) noexcept;
 
-  /// Zeroed, of whole pages. @errors kNoMemory
+  /// Zeroed, of whole pages, a fifth more than wanted at most. @errors kNoMemory
   Result<Piece> allocate(std::uint64_t bytes);
   void release(const Piece& piece);
   /// Never 0, never twice.
@@ -54,6 +58,7 @@ class Catalogue {
 
   const std::shared_ptr<Segment> segment_;
   const std::uint64_t nonce_;
+  const pid_t owner_;
 
   std::mutex mutex_;
   std::uint64_t last_number_;  // of generations and endpoints

@@ -1,5 +1,6 @@
 #include "net/shm/network_endpoint.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 
@@ -31,7 +32,7 @@ Result<std::unique_ptr<net::Endpoint>> NetworkEndpoint::open(NetworkDomain& doma
 }
 
 NetworkEndpoint::~NetworkEndpoint() {
-  queue_.close();
+  if (domain_.catalogue->is_owners()) queue_.close();
   domain_.catalogue->release(piece_);
 }
 
@@ -49,7 +50,7 @@ Result<std::uint32_t> NetworkEndpoint::poll(std::uint32_t most) {
   if (served == 0) __builtin_prefetch(receiver_.expected_bytes);
   if (served == 0 && ++idle_polls_ % kIdlePollsPerLook == 0) [[unlikely]]
     look_at_a_peer_slow();
-  if (served != 0 && served < kSlotsOfALine) polls_aside_ = kPollsAside;
+  if (served != 0 && served < std::min(kSlotsOfALine, most)) polls_aside_ = kPollsAside;
   return served;
 }
 

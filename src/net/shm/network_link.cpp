@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/log.hpp"
 #include "base/typemap.hpp"
 
 namespace larklane::shm {
@@ -102,12 +103,32 @@ Status NetworkLink::move_slow(Direction direction, std::byte* local, net::Remote
   return moved.detail() == ESRCH ? Status(Errc::kPeerDown, ESRCH) : moved;
 }
 
+namespace {
+
+/// It passes: descriptors or address space to map more of the peer's memory.
+bool is_shortage(Status status) noexcept {
+  return status.detail() == EMFILE || status.detail() == ENFILE || status.detail() == ENOMEM;
+}
+
+Result<net::Post> answer_to(Status moved) noexcept {
+  if (moved.ok()) [[likely]]
+    return net::Post::done;
+  if (!is_shortage(moved)) return moved;
+  log_warn_once("shm shortage",
+                "shm: a peer's memory can't be mapped now: %s; what is posted to it waits. Remedy: "
+                "more open files (ulimit -n) or less memory in use",
+                std::strerror(moved.detail()));
+  return net::Post::retry;
+}
+
+}  // namespace
+
 inline Status NetworkLink::move(Direction direction, std::byte* local, net::RemoteMemory remote,
                                 std::uint64_t bytes) {
   if (bytes == 0) return {};
   if (!region_.holds(remote, bytes)) [[unlikely]] {
     if (Status status = find_slow(remote, bytes); !status.ok()) {
-      fail(status);
+      if (!is_shortage(status)) fail(status);
       return status;
     }
   }
@@ -138,7 +159,8 @@ inline Result<net::Post> NetworkLink::with_immediate(std::byte* local, net::Remo
   if (!sender_.has_room()) [[unlikely]]
     return refused_slow();
   sender_.prepare_slot();
-  LARKLANE_TRY(move(Direction::write, local, to, bytes));
+  if (const Status moved = move(Direction::write, local, to, bytes); !moved.ok()) [[unlikely]]
+    return answer_to(moved);
   // Others may have filled the queue meanwhile: then the same bytes are written again.
   if (!sender_.push(immediate)) [[unlikely]]
     return refused_slow();
@@ -147,8 +169,7 @@ inline Result<net::Post> NetworkLink::with_immediate(std::byte* local, net::Remo
 
 Result<net::Post> NetworkLink::write(const net::Transfer& transfer, net::Operation&) {
   LARKLANE_TRY(ready_to_post());
-  LARKLANE_TRY(move(Direction::write, transfer.local, transfer.remote, transfer.bytes));
-  return net::Post::done;
+  return answer_to(move(Direction::write, transfer.local, transfer.remote, transfer.bytes));
 }
 
 Result<net::Post> NetworkLink::write_immediate(const net::Transfer& transfer,
@@ -159,9 +180,8 @@ Result<net::Post> NetworkLink::write_immediate(const net::Transfer& transfer,
 Result<net::Post> NetworkLink::write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
                                            net::Operation&) {
   LARKLANE_TRY(ready_to_post());
-  LARKLANE_TRY(
+  return answer_to(
       move(Direction::write, const_cast<std::byte*>(bytes.data()), to, bytes.size()));  // is read
-  return net::Post::done;
 }
 
 Result<net::Post> NetworkLink::write_small_immediate(std::span<const std::byte> bytes,
@@ -172,8 +192,7 @@ Result<net::Post> NetworkLink::write_small_immediate(std::span<const std::byte> 
 
 Result<net::Post> NetworkLink::read(const net::Transfer& transfer, net::Operation&) {
   LARKLANE_TRY(ready_to_post());
-  LARKLANE_TRY(move(Direction::read, transfer.local, transfer.remote, transfer.bytes));
-  return net::Post::done;
+  return answer_to(move(Direction::read, transfer.local, transfer.remote, transfer.bytes));
 }
 
 Result<net::Post> NetworkLink::probe(net::Operation&) {

@@ -28,30 +28,33 @@ std::uint32_t checksum_of(NetworkOffer offer) noexcept {
   return static_cast<std::uint32_t>(all ^ all >> 32);
 }
 
-/// The first bytes of a small file; empty: it can't be read.
+/// The first bytes of a small file; empty: it can't be read, as errno says.
 std::string_view read_file(const std::string& path, std::span<char> space) noexcept {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  const ssize_t count = file ? ::read(file.get(), space.data(), space.size()) : 0;
+  const ssize_t count = file ? ::read(file.get(), space.data(), space.size()) : -1;
   return {space.data(), count > 0 ? static_cast<std::size_t>(count) : 0};
 }
 
 }  // namespace
 
-std::uint64_t process_start(pid_t process) {
+Result<std::uint64_t> process_start(pid_t process) {
+  constexpr Status kGone{Errc::kPeerDown, ESRCH};
   constexpr int kStateField = 3, kStartField = 22;
   std::array<char, 1024> space;
   std::string_view text = read_file("/proc/" + std::to_string(process) + "/stat", space);
+  if (text.empty() && errno != ENOENT && errno != ESRCH) return Status(Errc::kUnreachable, errno);
   const std::size_t name_ends = text.rfind(')');  // a name may hold anything
-  if (name_ends == std::string_view::npos) return 0;
+  if (name_ends == std::string_view::npos) return kGone;
   text.remove_prefix(name_ends + 1);
   for (int field = kStateField; !text.empty(); ++field) {
     text.remove_prefix(1);
     const std::string_view value = text.substr(0, text.find(' '));
-    if (field == kStateField && (value == "Z" || value == "X")) return 0;
-    if (field == kStartField) return std::strtoull(std::string(value).c_str(), nullptr, 10);
+    if (field == kStateField && (value == "Z" || value == "X")) return kGone;
+    if (field == kStartField)
+      return std::uint64_t{std::strtoull(std::string(value).c_str(), nullptr, 10)};
     text.remove_prefix(value.size());
   }
-  return 0;
+  return kGone;
 }
 
 Result<ProcessIdentity> ProcessIdentity::own() {
@@ -60,9 +63,9 @@ Result<ProcessIdentity> ProcessIdentity::own() {
   struct stat info {};
   if (boot.empty() || ::stat("/proc/self/ns/pid", &info) != 0) return Status(Errc::kSystem, ENOSYS);
   const pid_t process = ::getpid();
-  const std::uint64_t start = process_start(process);
-  if (start == 0) return Status(Errc::kSystem, ENOSYS);
-  return ProcessIdentity{hash(std::as_bytes(std::span(boot))), info.st_ino, start, process};
+  auto start = process_start(process);
+  if (!start) return Status(Errc::kSystem, ENOSYS);
+  return ProcessIdentity{hash(std::as_bytes(std::span(boot))), info.st_ino, *start, process};
 }
 
 NetworkOfferBytes write_network_offer(NetworkOffer offer) noexcept {

@@ -28,8 +28,9 @@ struct ProcessIdentity {
   static Result<ProcessIdentity> own();
 };
 
-/// When it was started; 0: it is not there, or dead and not yet waited for.
-std::uint64_t process_start(pid_t process);
+/// When it was started. @errors kPeerDown: it is not there, or dead and not yet waited for;
+/// kUnreachable: that can't be told, for want of descriptors
+Result<std::uint64_t> process_start(pid_t process);
 
 struct NetworkOffer {
   static constexpr std::uint32_t kMagic = 0x6d68'6b6c;  // "lkhm"

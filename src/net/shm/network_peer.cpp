@@ -29,6 +29,13 @@ Result<std::shared_ptr<Segment>> open_segment(pid_t process, int fd, std::uint64
   return Segment::map(std::move(file), bytes);
 }
 
+/// The process that had the number then is still there.
+Status expect_process(pid_t process, std::uint64_t start) {
+  auto now = process_start(process);
+  if (!now) return now.error();
+  return *now == start ? Status() : Status(Errc::kPeerDown, ESRCH);
+}
+
 constexpr std::uint64_t kCatalogueBytes = (sizeof(CatalogueArea) + 4095) / 4096 * 4096;
 
 bool is_head(const Segment& segment, std::uint64_t nonce, std::uint32_t number) noexcept {
@@ -54,7 +61,7 @@ Result<std::shared_ptr<Peer>> Peer::open(const NetworkOffer& offer, const Proces
     return Status(Errc::kUnreachable, EXDEV);
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, its.process, 0)));
   // After that: the descriptor is of the process that started then.
-  if (process_start(its.process) != its.start) return Status(Errc::kPeerDown, ESRCH);
+  LARKLANE_TRY(expect_process(its.process, its.start));
   auto catalogue = open_segment(its.process, offer.catalogue_fd, kCatalogueBytes);
   if (!catalogue) return catalogue.error();
   if (!is_head(**catalogue, offer.nonce, 0)) return Errc::kProtocol;
@@ -64,7 +71,10 @@ Result<std::shared_ptr<Peer>> Peer::open(const NetworkOffer& offer, const Proces
 
 Status Peer::look() {
   if (is_own_process_) return {};
-  if (!pidfd_) return process_start(process_) == start_ ? Status() : Status(Errc::kPeerDown, ESRCH);
+  if (!pidfd_) {
+    const Status status = expect_process(process_, start_);
+    return status.code() == Errc::kPeerDown ? status : Status();  // or it can't be told now
+  }
   pollfd look{pidfd_.get(), POLLIN, 0};
   return ::poll(&look, 1, 0) == 1 ? Status(Errc::kPeerDown, ESRCH) : Status();
 }

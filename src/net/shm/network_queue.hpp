@@ -58,6 +58,7 @@ class QueueSender {
         fetch_for_write(&area_->at(next_ + kFetchAhead));
         return true;
       }
+      if (!is_open()) return false;  // the queue may be another endpoint's by now
       pass_slow();
     }
     return false;
@@ -82,7 +83,7 @@ class QueueSender {
       const std::uint64_t tail = area_->tail.load(std::memory_order_relaxed);  // relaxed: a hint
       if (tail - next_ < QueueArea::kSlots) next_ = tail;
     }
-    return next_ - head_ < QueueArea::kSlots;
+    return is_open() && next_ - head_ < QueueArea::kSlots;
   }
 
   QueueArea* area_ = nullptr;
@@ -94,9 +95,16 @@ class QueueSender {
 /// Thread safety: single-owner.
 class QueueReceiver {
  public:
-  /// @param area  zeroed
-  QueueReceiver(QueueArea& area, std::uint64_t endpoint) noexcept : area_(area) {
-    area_.endpoint.store(endpoint, std::memory_order_relaxed);  // relaxed: an offer follows
+  /// Begins at a lap of its own: a sender that was stopped in a push to the endpoint before, in the
+  /// same place, compares in vain.
+  QueueReceiver(QueueArea& area, std::uint64_t endpoint) noexcept
+      : area_(area), head_(first_position(endpoint)) {
+    // relaxed, here and below: an offer follows
+    for (std::atomic<std::uint64_t>& slot : area_.slots)
+      slot.store(std::uint64_t{QueueArea::lap_before(head_)} << 32, std::memory_order_relaxed);
+    area_.tail.store(head_, std::memory_order_relaxed);
+    area_.head.store(head_, std::memory_order_relaxed);
+    area_.endpoint.store(endpoint, std::memory_order_relaxed);
   }
   /// Before the area is used for anything else.
   void close() noexcept { area_.endpoint.store(0, std::memory_order_relaxed); }  // as is_open()
@@ -118,8 +126,14 @@ class QueueReceiver {
   }
 
  private:
+  /// Of a lap that is another one's with any other endpoint, but for one in 2^31. (The golden
+  /// ratio.)
+  static std::uint64_t first_position(std::uint64_t endpoint) noexcept {
+    return (endpoint * 0x9e37'79b9'7f4a'7c15u >> 33) << QueueArea::kSlotBits;
+  }
+
   QueueArea& area_;
-  std::uint64_t head_ = 0;
+  std::uint64_t head_;
 };
 
 }  // namespace larklane::shm
