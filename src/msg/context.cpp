@@ -6,7 +6,7 @@
 #include <sched.h>
 
 #include <atomic>
-#include <new>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -40,9 +40,9 @@ std::optional<Config> config_of_environment(std::string* problem) {
 
 /// By default processes of one host use its memory: those that `larklane launch` has started, or
 /// one that is alone.
-std::string provider_of(const Config& config) {
+std::string provider_of(const Config& config, int size) {
   if (config.message_provider != "auto") return config.message_provider;
-  const bool is_one_host = config.meet.starts_with("127.") || config.size.empty();
+  const bool is_one_host = config.meet.starts_with("127.") || size == 1;
   return is_one_host ? "shm" : net::providers_between_hosts().front();
 }
 
@@ -87,7 +87,7 @@ Result<std::unique_ptr<Context::Inside>> Context::Inside::open(const Config& con
                                                                std::string* problem) {
   auto lanes = vci::VciPool::Options::of(config);
   if (!lanes) return lanes.error();
-  auto fabric = net::open_fabric_named(config, provider_of(config), problem);
+  auto fabric = net::open_fabric_named(config, provider_of(config, board->size()), problem);
   if (!fabric) return fabric.error();
   auto inside = std::make_unique<Inside>();
   inside->board = std::move(board);

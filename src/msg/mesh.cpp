@@ -12,7 +12,6 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
-#include "base/ranks_text.hpp"
 #include "msg/wire.hpp"
 
 namespace larklane::msg {
@@ -153,6 +152,9 @@ void Mesh::connect(int rank, std::uint32_t number) {
   if (!peer) return give_up_locked(rank, number, peer.error(), problem);
   ranks_.emplace(*peer, rank);
   peers_.emplace(rank, *peer);
+  // It may have gone before we knew whose end that was.
+  if ((*peer)->is_down()) gone_.insert(rank);
+  if (gone_.contains(rank)) return user_.on_unreachable(rank, number, Errc::kPeerDown);
   if (auto link = open_locked(rank, number, **peer); !link)
     give_up_locked(rank, number, link.error(), errc_name(link.error().code()));
 }
@@ -211,6 +213,7 @@ Result<Mesh::Link*> Mesh::open_locked(int rank, std::uint32_t number, control::P
 
 void Mesh::give_up_locked(int rank, std::uint32_t number, Status status, const std::string& why) {
   log_warn("rank %d can't be reached over lane %u: %s", rank, number, why.c_str());
+  links_[{rank, number}].is_over = true;
   user_.on_unreachable(rank, number, status);
 }
 
@@ -218,12 +221,18 @@ void Mesh::give_up_locked(int rank, std::uint32_t number, Status status, const s
 
 void Mesh::on_record(control::Peer& from, const control::Record& record) {
   const std::scoped_lock lock(mutex_);
+  const auto is_gone = [&] {
+    const auto known = ranks_.find(&from);
+    return known != ranks_.end() && gone_.contains(known->second);
+  };
   Status status = Errc::kProtocol;
   switch (static_cast<MeshRecord>(record.kind)) {
     case MeshRecord::offer:
+      if (is_gone()) return;
       status = on_offer_locked(from, record.payload);
       break;
     case MeshRecord::ready:
+      if (is_gone()) return;
       status = on_ready_locked(from, record.payload);
       break;
     case MeshRecord::goodbye:
@@ -310,14 +319,14 @@ void Mesh::on_peer_down(control::Peer& peer) {
 
 /// What has come is served first.
 void Mesh::end_all_locked(int rank, Status status) {
-  bool was_there = false;
+  if (!gone_.insert(rank).second) return;
   for (auto& [key, link] : links_) {
     if (key.first != rank || link.is_over) continue;
-    link.is_over = was_there = true;
+    link.is_over = true;
     if (link.end != nullptr) link.end->end(status);
     if (!link.is_peer_ready) user_.on_unreachable(rank, key.second, status);
   }
-  if (was_there) user_.on_peer_down(rank, status);
+  user_.on_peer_down(rank, status);
 }
 
 // --- the end ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -50,7 +51,8 @@ class MeshUser {
 //    peer's. It is ready when the peer has said that it has connected, too.
 // 2. Nobody waits for a card but the fetcher, a thread that is there from the first want to
 //    close().
-// 3. An end is destroyed when the peer has said that it posts nothing more, or is gone.
+// 3. Who is gone, by its goodbye or its end, stays gone: what is wanted of it later is refused.
+// 4. An end is destroyed when the peer has said that it posts nothing more, or is gone.
 class Mesh final : private control::Handler {
  public:
   static constexpr std::uint32_t kLinksMax = 64;  ///< to one rank
@@ -113,6 +115,7 @@ class Mesh final : private control::Handler {
   std::map<control::Peer*, int> ranks_;
   std::map<int, control::Peer*> peers_;
   std::map<Key, Link> links_;
+  std::set<int> gone_;
   std::thread fetcher_;
 };
 

@@ -24,7 +24,7 @@ class Bench:
         self.scratch = scratch
 
     def launched(self, count, program, *words, status=0):
-        env = {"LARKLANE_MESSAGE_PROVIDER": self.provider}
+        env = {"LARKLANE_MESSAGE_PROVIDER": self.provider, "LARKLANE_VCI_COUNT_MAX": "2"}
         output = system(self.command, "launch", "-n", count, self.folder / program, *words, status=status, env=env)
         if "no module" in output:
             raise Skip(output)
@@ -37,8 +37,16 @@ def exchange(bench):
     expect(re.search(r"exchange: \d+ messages", output), "no end", output)
 
 
+def leaves(bench):
+    """A peer that has left, or has ended without a word: what is posted to it ends with an error, over a new lane, too."""
+    for how in ("orderly", "sudden"):
+        output = bench.launched(2, "leaver", how)
+        expect("leaver: all has ended" in output, how, output)
+        expect("warn" not in output, f"a warning, {how}", output)
+
+
 def cases():
-    return [(exchange, name) for name in PROVIDERS]
+    return [(case, name) for case in (exchange, leaves) for name in PROVIDERS]
 
 
 if __name__ == "__main__":
