@@ -1,8 +1,8 @@
 // Active messages: bytes for an object of the peer's, in memory that is allocated when they come.
 
-#include <cstring>
 #include <utility>
 
+#include "base/copy_small.hpp"
 #include "msg/connection.hpp"
 #include "msg/engine.hpp"
 
@@ -21,14 +21,14 @@ Result<bool> Connection::on_active_message(const PacketHeader& header,
   std::byte* buffer = nullptr;
   if (!payload.empty()) {
     buffer = lane_.take_buffer_locked();
-    std::memcpy(buffer, payload.data(), payload.size());
+    copy_small(buffer, payload.data(), payload.size());
   }
   signal(rest_of(header), completion_of(header[1], buffer, payload.size()), true);
   return true;
 }
 
-Result<bool> Connection::on_active_offer(const PacketHeader& header,
-                                         std::span<const std::byte> payload) noexcept {
+[[gnu::noinline]] Result<bool> Connection::on_active_offer(
+    const PacketHeader& header, std::span<const std::byte> payload) noexcept {
   const auto offered = front_of<Offered>(payload);
   if (!offered) return Errc::kProtocol;
   if (!lane_.make_room_locked(0)) return false;

@@ -55,8 +55,8 @@ Result<Post> Connection::accumulate(const RemoteRegion& region, std::uint64_t of
   return post_record(*operation, options.queues);
 }
 
-Result<bool> Connection::on_atomic(RecordKind kind, const PacketHeader& header,
-                                   std::span<const std::byte> payload) noexcept {
+[[gnu::noinline]] Result<bool> Connection::on_atomic(RecordKind kind, const PacketHeader& header,
+                                                     std::span<const std::byte> payload) noexcept {
   const auto order = front_of<AtomicOrder>(payload);
   if (!order) return Errc::kProtocol;
   if (!lane_.make_room_locked(0)) return false;
@@ -77,8 +77,8 @@ Result<bool> Connection::on_atomic(RecordKind kind, const PacketHeader& header,
   return true;
 }
 
-Result<bool> Connection::on_accumulate(const PacketHeader& header,
-                                       std::span<const std::byte> payload) noexcept {
+[[gnu::noinline]] Result<bool> Connection::on_accumulate(
+    const PacketHeader& header, std::span<const std::byte> payload) noexcept {
   const auto offset = front_of<std::uint64_t>(payload);
   if (!offset || payload.size() % sizeof(double) != 0) return Errc::kProtocol;
   if (!lane_.make_room_locked(0)) return false;

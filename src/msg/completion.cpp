@@ -51,7 +51,18 @@ struct SynchronizerObject final : Object {
 struct QueueObject final : Object {
   QueueObject() noexcept : Object(signal) {}
   ~QueueObject() override {
-    while (Node* const node = queue.pop()) node->home->give_back(*node);
+    while (pop()) {
+    }
+  }
+
+  std::optional<Completion> pop() noexcept {
+    std::optional<Completion> popped;
+    (void)queue.pop([&](Node& node, bool is_last) {
+      popped = node.completion;
+      put_aside(node);
+      if (is_last || aside_count == kAsideMost) give_back_aside();
+    });
+    return popped;
   }
 
   static bool signal(Object& object, Node& node) noexcept {
@@ -60,6 +71,26 @@ struct QueueObject final : Object {
   }
 
   msg::NodeQueue<msg::RealPlatform> queue;
+
+ private:
+  /// What was popped goes back together, so many at most, and all when the queue is empty.
+  static constexpr std::uint32_t kAsideMost = 16;
+
+  // Called while a pop keeps the others out.
+  void put_aside(Node& node) noexcept {
+    if (aside_count != 0 && aside_first->home != node.home) give_back_aside();
+    node.next = aside_first;
+    aside_first = &node;
+    if (aside_count++ == 0) aside_last = &node;
+  }
+  void give_back_aside() noexcept {
+    aside_first->home->give_back(*aside_first, *aside_last, aside_count);
+    aside_count = 0;
+  }
+
+  Node* aside_first = nullptr;
+  Node* aside_last = nullptr;
+  std::uint32_t aside_count = 0;
 };
 
 struct CounterObject final : Object {
@@ -170,11 +201,7 @@ Result<CompletionQueue> CompletionQueue::create(CompletionDomain& domain) noexce
 }
 
 std::optional<Completion> CompletionQueue::pop() noexcept {
-  Node* const node = as<QueueObject>(inside()).queue.pop();
-  if (node == nullptr) return std::nullopt;
-  const Completion completion = node->completion;
-  node->home->give_back(*node);
-  return completion;
+  return as<QueueObject>(inside()).pop();
 }
 
 Result<Counter> Counter::create(CompletionDomain& domain) noexcept {

@@ -37,7 +37,8 @@ std::uint32_t Connection::eager_bytes_max() const noexcept {
 
 Operation* Connection::begin_operation(UserBytes user, std::uint32_t tag,
                                        const PostOptions& options) noexcept {
-  Operation* const operation = lane_.take();
+  Operation* const operation =
+      lane_.take(options.completion == nullptr ? nullptr : options.completion->inside());
   if (operation == nullptr) return nullptr;
   operation->connection = this;
   operation->completion = completion_of(tag, user.start, user.bytes);
@@ -47,8 +48,6 @@ Operation* Connection::begin_operation(UserBytes user, std::uint32_t tag,
   operation->payload = {};
   operation->small_bytes = 0;
   operation->then = Operation::Then::finish;
-  operation->object = options.completion == nullptr ? nullptr : options.completion->inside();
-  if (operation->object != nullptr) lane_.ledger().post(*operation->object);
   return operation;
 }
 
@@ -303,8 +302,8 @@ void Connection::on_failure(PacketLink&, Status status) {
   lane_.engine().lose(rank_, status);
 }
 
-Result<bool> Connection::on_answer(const PacketHeader& header,
-                                   std::span<const std::byte> payload) noexcept {
+[[gnu::noinline]] Result<bool> Connection::on_answer(const PacketHeader& header,
+                                                     std::span<const std::byte> payload) noexcept {
   Operation* const operation = lane_.awaited().take(header[2], *this);
   if (operation == nullptr) return Errc::kProtocol;
   if (operation->before != nullptr)
@@ -336,7 +335,7 @@ void Connection::signal(RemoteCompletion number, const Completion& completion,
   Operation& operation = lane_.take_arrival_locked();
   operation.object = *object;
   operation.completion = completion;
-  lane_.finish(operation);
+  lane_.finish_locked(operation);
 }
 
 }  // namespace larklane::msg

@@ -67,7 +67,7 @@ class Connection final : public PacketListener {
                           std::uint32_t count, const PostOptions& options);
 
   /// A receive that has its message fetches what was offered. Any thread.
-  void begin_fetch(Operation& receive, const MatchMessage& message, const Offered& offered,
+  void begin_fetch(Operation& receive, const MatchKey& message, const Offered& offered,
                    std::uint32_t there) noexcept;
 
   // PacketListener
@@ -137,7 +137,7 @@ class Connection final : public PacketListener {
                          std::span<const std::byte> payload) noexcept;
   Result<bool> on_accumulate(const PacketHeader& header,
                              std::span<const std::byte> payload) noexcept;
-  void describe(MatchMessage& message, MatchWord match, std::uint32_t tag) noexcept;
+  MatchKey key_of(MatchWord match, std::uint32_t tag) const noexcept;
   void wait(Operation& message, std::span<const std::byte> payload) noexcept;
   void answer(RecordKind kind, std::uint32_t there, Status status, std::uint64_t value) noexcept;
   /// The object of ours that a peer has named. @pre make_room_locked()

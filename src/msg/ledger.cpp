@@ -21,7 +21,7 @@ Status Counts::cover_all(const Counts& other) noexcept {
 void Counts::absorb(const Counts& other) noexcept {
   for (std::uint32_t index = 0; index < kObjectsMax; ++index) {
     if (other.pages_[index / kPageEntries] == nullptr) continue;
-    add_posted(index, other.posted(index));
+    at(index).posted.fetch_add(other.posted(index), std::memory_order_relaxed);  // under the mutex
     add_over(index, other.over(index));
   }
 }

@@ -17,8 +17,8 @@ namespace larklane::msg {
 inline constexpr std::uint32_t kObjectsMax = 1u << 16;
 
 /// How many operations were posted and are over, by object. Numbers wrap.
-// Thread safety: add_posted(), add_found(), add_over(), posted() and over() thread-safe; the others
-// under the domain's mutex.
+// Thread safety: add_found(), add_over(), posted() and over() thread-safe; those that end in
+// serially(): as they say; the others under the domain's mutex.
 class Counts {
  public:
   /// Room for an object. @pre nobody has heard of it yet @errors kNoMemory
@@ -28,9 +28,9 @@ class Counts {
   /// @pre all that `other` has room for is covered; nobody uses it any more
   void absorb(const Counts& other) noexcept;
 
-  void add_posted(std::uint32_t index, std::uint32_t count) noexcept {
-    // relaxed: what is posted before free() is called happens before it.
-    at(index).posted.fetch_add(count, std::memory_order_relaxed);
+  /// By one thread at a time. relaxed: what is posted before free() is called happens before it.
+  void add_posted_serially(std::uint32_t index) noexcept {
+    add_serially(at(index).posted_serially, std::memory_order_relaxed);
   }
   /// For who has found the object by its number: seq_cst, before he looks at the number again.
   /// Pairs with CompletionDomain::in_flight_locked(), which looks after the number was withdrawn.
@@ -41,20 +41,31 @@ class Counts {
     // release: of the last touch of the object; pairs with over()'s acquire.
     at(index).over.fetch_add(count, std::memory_order_release);
   }
+  /// The same, by one thread at a time.
+  void add_over_serially(std::uint32_t index) noexcept {
+    add_serially(at(index).over_serially, std::memory_order_release);
+  }
   std::uint32_t posted(std::uint32_t index) const noexcept {
-    return at(index).posted.load(std::memory_order_seq_cst);  // pairs with add_found()
+    // seq_cst: pairs with add_found(). relaxed: as add_posted_serially().
+    return at(index).posted.load(std::memory_order_seq_cst) +
+           at(index).posted_serially.load(std::memory_order_relaxed);
   }
   std::uint32_t over(std::uint32_t index) const noexcept {
-    return at(index).over.load(std::memory_order_acquire);  // pairs with add_over()
+    // acquire: pairs with add_over() and add_over_serially().
+    return at(index).over.load(std::memory_order_acquire) +
+           at(index).over_serially.load(std::memory_order_acquire);
   }
 
  private:
   struct Entry {
-    std::atomic<std::uint32_t> posted{0}, over{0};
+    std::atomic<std::uint32_t> posted{0}, over{0}, posted_serially{0}, over_serially{0};
   };
   static constexpr std::uint32_t kPageEntries = 512;
   using Page = std::array<Entry, kPageEntries>;
 
+  static void add_serially(std::atomic<std::uint32_t>& count, std::memory_order order) noexcept {
+    count.store(count.load(std::memory_order_relaxed) + 1, order);
+  }
   Entry& at(std::uint32_t index) const noexcept {
     return (*pages_[index / kPageEntries])[index % kPageEntries];
   }
@@ -63,8 +74,8 @@ class Counts {
 };
 
 /// A lane's counts, and what its operations do to completion objects.
-// Thread safety: thread-safe. An operation that one lane has posted may
-// be signalled on another.
+// Thread safety: thread-safe, but post() and signal_serially(): by one thread at a time each. An
+// operation that one lane has posted may be signalled on another.
 // Invariants:
 // 1. The object of an operation lives from post(), or CompletionDomain::find(), to the end of its
 //    one signal().
@@ -78,7 +89,7 @@ class Ledger {
   Ledger& operator=(const Ledger&) = delete;
 
   /// An operation that will signal `object` begins.
-  void post(const Object& object) noexcept { counts_.add_posted(object.index, 1); }
+  void post(const Object& object) noexcept { counts_.add_posted_serially(object.index); }
 
   /// It has not begun after all.
   void take_back(const Object& object) noexcept { counts_.add_over(object.index, 1); }
@@ -91,6 +102,13 @@ class Ledger {
     // relaxed: functions; they are there.
     const bool is_callers = object.deliver.load(std::memory_order_relaxed)(object, node);
     counts_.add_over(index, 1);
+    return is_callers;
+  }
+  [[nodiscard]] bool signal_serially(Object& object, Node& node) noexcept {
+    const std::uint32_t index = object.index;
+    const bool is_callers =
+        object.deliver.load(std::memory_order_relaxed)(object, node);  // as above
+    counts_.add_over_serially(index);
     return is_callers;
   }
 

@@ -201,9 +201,9 @@ MatchMessage* MatchingEngine::insert_receive(MatchReceive& receive) noexcept {
   return nullptr;
 }
 
-MatchReceive* MatchingEngine::match(MatchMessage& message, bool waits) noexcept {
-  if (kind_ == Kind::ordered) return match_ordered(message, waits);
-  const std::uint64_t word = word_of(message.policy, message.rank, message.tag);
+MatchReceive* MatchingEngine::match(const MatchKey& key, MatchMessage* waits) noexcept {
+  if (kind_ == Kind::ordered) return match_ordered(key, waits);
+  const std::uint64_t word = word_of(key.policy, key.rank, key.tag);
   Bucket& bucket = bucket_of(word);
   const SpinGuard guard(bucket.lock);
   const Found found = bucket.find(word);
@@ -212,17 +212,17 @@ MatchReceive* MatchingEngine::match(MatchMessage& message, bool waits) noexcept 
     take_locked(bucket, found.place, receive);
     return &receive;
   }
-  if (!waits) return nullptr;
-  push_locked(bucket, found, message.links[policy_of(word)], word | kMessageBit);
+  if (waits == nullptr) return nullptr;
+  push_locked(bucket, found, waits->links[policy_of(word)], word | kMessageBit);
   ++bucket.unexpected;
   ++bucket.waiting;
   return nullptr;
 }
 
-MatchReceive* MatchingEngine::match_ordered(MatchMessage& message, bool waits) noexcept {
+MatchReceive* MatchingEngine::match_ordered(const MatchKey& key, MatchMessage* waits) noexcept {
   std::array<std::uint64_t, kMatchPolicyCount> words;
   for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy)
-    words[policy] = word_of(static_cast<MatchPolicy>(policy), message.rank, message.tag);
+    words[policy] = word_of(static_cast<MatchPolicy>(policy), key.rank, key.tag);
   const SpinGuard guard(lock_);
   MatchLink** first = nullptr;  // of the queue whose first receive was posted before the others'
   for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy) {
@@ -237,10 +237,10 @@ MatchReceive* MatchingEngine::match_ordered(MatchMessage& message, bool waits) n
     take_locked(bucket_of(receive.word), first, receive);
     return &receive;
   }
-  if (!waits) return nullptr;
+  if (waits == nullptr) return nullptr;
   for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy) {
     Bucket& bucket = bucket_of(words[policy]);
-    push_locked(bucket, bucket.find(words[policy]), message.links[policy],
+    push_locked(bucket, bucket.find(words[policy]), waits->links[policy],
                 words[policy] | kMessageBit);
   }
   Bucket& own = bucket_of(words[0]);

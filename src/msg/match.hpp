@@ -35,13 +35,27 @@ struct MatchReceive : MatchLink {
   std::uint64_t sequence = 0;  ///< the engine's, if ordered: its place among all receives
 };
 
+/// What a message says. Thread safety: immutable.
+struct MatchKey {
+  std::uint32_t rank;  ///< as of a receive
+  std::uint32_t tag;
+  MatchPolicy policy;  ///< an ordered engine looks at rank and tag
+};
+
 /// A message that has come, or its announcement. Its owner's memory until a receive gets it.
 /// Thread safety: single-owner.
 struct MatchMessage {
-  std::uint32_t rank = 0;  ///< as of a receive
+  std::uint32_t rank = 0;  ///< as its key's
   std::uint32_t tag = 0;
-  MatchPolicy policy = MatchPolicy::rank_tag;        ///< an ordered engine looks at rank and tag
+  MatchPolicy policy = MatchPolicy::rank_tag;
   std::array<MatchLink, kMatchPolicyCount> links{};  ///< the engine's, by policy of the receives
+
+  MatchKey key() const noexcept { return {rank, tag, policy}; }
+  void set(const MatchKey& key) noexcept {
+    rank = key.rank;
+    tag = key.tag;
+    policy = key.policy;
+  }
 };
 
 /// What an engine has done, by reason. Thread safety: immutable.
@@ -92,9 +106,11 @@ class MatchingEngine final {
   /// @param receive  in no engine @return the message that it gets; null: it waits
   MatchMessage* insert_receive(MatchReceive& receive) noexcept;
   /// @param message  in no engine @return the receive that gets it; null: it waits
-  MatchReceive* insert_message(MatchMessage& message) noexcept { return match(message, true); }
-  /// As insert_message(), of one that can't wait: in no engine afterwards, either.
-  MatchReceive* match_now(MatchMessage& message) noexcept { return match(message, false); }
+  MatchReceive* insert_message(MatchMessage& message) noexcept {
+    return match(message.key(), &message);
+  }
+  /// As insert_message(), of one that does not wait.
+  MatchReceive* match_now(const MatchKey& key) noexcept { return match(key, nullptr); }
   /// @param receive  in no other engine; its memory stays meanwhile, with rank, tag and policy as
   ///   they were when it was inserted, also where it has a message by now
   /// @return it was still waiting and is the caller's again
@@ -131,10 +147,11 @@ class MatchingEngine final {
   void push_locked(Bucket& bucket, Found found, MatchLink& link, std::uint64_t word) noexcept;
   void note_chain(std::uint32_t keys) noexcept;
   void take_locked(Bucket& bucket, MatchLink** place, MatchReceive& receive) noexcept;
-  MatchReceive* match(MatchMessage& message, bool waits) noexcept;
+  /// @param waits  null: it does not
+  MatchReceive* match(const MatchKey& key, MatchMessage* waits) noexcept;
   template <class Is>
   MatchReceive* take_receive_if(Sweep& sweep, Is is) noexcept;
-  MatchReceive* match_ordered(MatchMessage& message, bool waits) noexcept;
+  MatchReceive* match_ordered(const MatchKey& key, MatchMessage* waits) noexcept;
   void take_ordered(MatchMessage& message) noexcept;
 
   // Read by all.

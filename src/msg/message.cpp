@@ -1,4 +1,5 @@
-// The public calls: what they refuse, and whose business they are.
+// The public calls: what they refuse, and whose business they are. Those of short messages have all
+// that they call inlined (gnu::flatten), but what is seldom needed: that is marked noinline.
 
 #include "larklane/message.hpp"
 
@@ -56,18 +57,18 @@ RemoteRegion Region::remote() const noexcept {
   return {inside_->bytes, memory.address, memory.key, inside_->engine.rank(), inside_->number};
 }
 
-Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag, const void* buffer,
-                       std::uint64_t bytes, const PostOptions& options, Match match,
-                       MatchSpace space) noexcept {
+[[gnu::flatten]] Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag, const void* buffer,
+                                        std::uint64_t bytes, const PostOptions& options,
+                                        Match match, MatchSpace space) noexcept {
   if (!is_legal(buffer, bytes) || !is_legal(space, match)) return Errc::kInvalidArgument;
   return post_to(vci, rank, [&](Connection& connection) {
     return connection.send({match, space}, tag, bytes_at(buffer, bytes), options);
   });
 }
 
-Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void* buffer, std::uint64_t bytes,
-                       const PostOptions& options, Completion* done, Match match,
-                       MatchSpace space) noexcept {
+[[gnu::flatten]] Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void* buffer,
+                                        std::uint64_t bytes, const PostOptions& options,
+                                        Completion* done, Match match, MatchSpace space) noexcept {
   if (!is_legal(buffer, bytes) || !is_legal(space, match) || options.completion == nullptr)
     return Errc::kInvalidArgument;
   msg::MessageLane& lane = vci.inside();
@@ -79,8 +80,9 @@ Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void* buffer, std:
                       done, options);
 }
 
-Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, std::uint32_t tag,
-                     const void* buffer, std::uint64_t bytes, const PostOptions& options) noexcept {
+[[gnu::flatten]] Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, std::uint32_t tag,
+                                      const void* buffer, std::uint64_t bytes,
+                                      const PostOptions& options) noexcept {
   if (!is_legal(buffer, bytes) || there == 0 || there >= kNumbers) return Errc::kInvalidArgument;
   return post_to(vci, rank, [&](Connection& connection) {
     return connection.active_message(there, tag, bytes_at(buffer, bytes), options);

@@ -44,22 +44,24 @@ Result<std::unique_ptr<MessageLane>> MessageLane::create(Engine& engine, std::ui
 }
 
 MessageLane::~MessageLane() {
-  run_handlers();
+  run_handlers_slow();
   if (arrival_ != nullptr) give_back(*arrival_);
   give_back_buffer(buffer_);
 }
 
-Operation* MessageLane::take() noexcept {
+Operation* MessageLane::take(Object* object) noexcept {
   Operation* operation = nullptr;
   {
     const SpinGuard guard(pool_lock_);
     operation = pool_.get();
+    if (operation != nullptr && object != nullptr) ledger_->post(*object);
   }
   if (operation == nullptr) [[unlikely]] {
     note(no_operation_);
     return nullptr;
   }
   prepare(*operation, *this);
+  operation->object = object;
   return operation;
 }
 
@@ -80,7 +82,14 @@ void MessageLane::finish(Operation& operation) noexcept {
   if (ledger_->signal(*object, operation)) give_back(operation);
 }
 
-void MessageLane::run_handlers() noexcept {
+void MessageLane::finish_locked(Operation& operation) noexcept {
+  Object* const object = operation.object;
+  if (object == nullptr) return give_back(operation);
+  if (object->runs_user_code) return handlers_.push(operation);
+  if (ledger_->signal_serially(*object, operation)) give_back(operation);
+}
+
+[[gnu::noinline]] void MessageLane::run_handlers_slow() noexcept {
   while (Node* const node = handlers_.pop()) {
     auto& operation = static_cast<Operation&>(*node);
     if (ledger_->signal(*operation.object, operation)) give_back(operation);
@@ -89,7 +98,8 @@ void MessageLane::run_handlers() noexcept {
 
 std::uint32_t MessageLane::progress() noexcept {
   const std::uint32_t served = vci().progress();
-  run_handlers();
+  if (!handlers_.looks_empty()) [[unlikely]]
+    run_handlers_slow();
   // relaxed: hints; who sets them has made, or will make, progress, too.
   if (has_backlog_.load(std::memory_order_relaxed)) [[unlikely]]
     send_backlog_slow();

@@ -66,8 +66,8 @@ class MessageLane final {
   /// A turn of the lane, and what comes of it. @return as Vci::progress()
   std::uint32_t progress() noexcept;
 
-  /// Null: as many are in flight as may be (counted).
-  Operation* take() noexcept;
+  /// One that will signal `object`, or nobody. Null: as many are in flight as may be (counted).
+  Operation* take(Object* object) noexcept;
   void give_back(Operation& operation) noexcept { operation.home->give_back(operation); }
   /// What its completion says is told to its object, or to nobody. @pre it is over
   void finish(Operation& operation) noexcept;
@@ -77,6 +77,7 @@ class MessageLane final {
   }
 
   // With the lane's lock held.
+  void finish_locked(Operation& operation) noexcept;
   /// Room for what comes in: an operation that take_arrival() will give, and `bytes` of memory that
   /// take_buffer() will. False: there is none (counted).
   bool make_room_locked(std::uint32_t bytes) noexcept;
@@ -102,7 +103,7 @@ class MessageLane final {
               std::unique_ptr<PacketLane> packets, std::unique_ptr<Ledger> ledger,
               Pool<Operation> pool, Pool<Operation> arrivals, BufferPool buffers) noexcept;
 
-  void run_handlers() noexcept;
+  void run_handlers_slow() noexcept;
   void send_backlog_slow() noexcept;
   void resume_held_slow() noexcept;
   static void note(std::atomic<std::uint64_t>& counter) noexcept {

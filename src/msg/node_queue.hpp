@@ -47,19 +47,35 @@ class NodeQueue {
 
   /// Null: there is nothing now.
   Node* pop() noexcept {
+    Node* popped = nullptr;
+    (void)pop([&](Node& node, bool) { popped = &node; });
+    return popped;
+  }
+  /// relaxed: a hint; who polls an empty queue shall not take the lines from those who use it.
+  bool looks_empty() const noexcept {
+    return ready_.load(std::memory_order_relaxed) == nullptr &&
+           incoming_.load(std::memory_order_relaxed) == nullptr;
+  }
+  /// use(Node&, bool is_last), of what pop() would return, while the others are kept out. is_last:
+  /// nothing was behind it. False: there is nothing now.
+  template <class Use>
+  bool pop(Use&& use) noexcept {
     // relaxed: hints; who polls an empty queue shall not take the lines from those who use it.
     Node* oldest = ready_.load(std::memory_order_relaxed);
     if (oldest == taken() ||
         (oldest == nullptr && incoming_.load(std::memory_order_relaxed) == nullptr))
-      return nullptr;
+      return false;
     // acquire: pairs with the release of the pop() before.
     oldest = ready_.exchange(taken(), std::memory_order_acquire);
-    if (oldest == taken()) return nullptr;
+    if (oldest == taken()) return false;
     // acquire: pairs with push()'s release of each of them (a release sequence).
     if (oldest == nullptr) oldest = turned(incoming_.exchange(nullptr, std::memory_order_acquire));
+    Node* const rest = oldest == nullptr ? nullptr : oldest->next;
+    if (oldest != nullptr)  // relaxed: a hint
+      use(*oldest, rest == nullptr && incoming_.load(std::memory_order_relaxed) == nullptr);
     // release: of the list; pairs with the acquire of the next pop().
-    ready_.store(oldest == nullptr ? nullptr : oldest->next, std::memory_order_release);
-    return oldest;
+    ready_.store(rest, std::memory_order_release);
+    return oldest != nullptr;
   }
 
  private:

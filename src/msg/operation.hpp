@@ -47,6 +47,8 @@ struct Operation : Node {
   // Its memory: of the user, or a buffer of ours.
   std::byte* local = nullptr;
   std::uint64_t local_bytes = 0;
+  PartOf<MatchReceive> receive;
+
   const Region* region = nullptr;     ///< the user's, that it lies in
   net::Memory* registered = nullptr;  ///< by us, for this one operation
 
@@ -64,7 +66,6 @@ struct Operation : Node {
   bool is_offer = false;            ///< a message whose bytes are still at the sender
   bool is_dynamic = false;          ///< `local` is a buffer of ours, for an active message
 
-  PartOf<MatchReceive> receive;
   PartOf<MatchMessage> message;
   /// Of a message: who comes second, its receive or its bytes, does the rest. Null; the receive; or
   /// message_is_here().

@@ -5,9 +5,10 @@
 
 namespace larklane::msg {
 
-PacketInbox::PacketInbox(RingShape shape, std::uint32_t generation)
+PacketInbox::PacketInbox(RingShape shape, std::uint32_t generation, bool is_first_word_last)
     : shape_(shape),
       generation_(generation),
+      is_first_word_last_(is_first_word_last),
       head_(shape.first_position()),
       marks_(new (std::nothrow) std::uint64_t[(shape.cells + 63) / 64]()),
       freed_(head_) {}
@@ -15,7 +16,13 @@ PacketInbox::PacketInbox(RingShape shape, std::uint32_t generation)
 Result<std::unique_ptr<PacketInbox>> PacketInbox::create(net::Fabric& fabric, RingShape shape,
                                                          std::uint32_t generation) {
   if (!shape.is_legal()) return Errc::kInvalidArgument;
-  std::unique_ptr<PacketInbox> inbox(new (std::nothrow) PacketInbox(shape, generation));
+  const net::Limits& limits = fabric.limits();
+  // What is cut arrives in any order; and the credit word and its neighbour are written at once.
+  const bool is_first_word_last = limits.is_first_word_last &&
+                                  limits.write_bytes_max >= shape.record_cells * kCellBytes &&
+                                  limits.small_bytes_max >= 2 * sizeof(std::uint64_t);
+  std::unique_ptr<PacketInbox> inbox(new (std::nothrow)
+                                         PacketInbox(shape, generation, is_first_word_last));
   if (inbox == nullptr || inbox->marks_ == nullptr) return Errc::kNoMemory;
   auto memory = fabric.allocate_memory(sizeof(Line) * shape.lines());
   if (!memory) return memory.error();

@@ -23,6 +23,9 @@ namespace larklane::msg {
 // 2. A record is believed when it is at the head, once: its stamp and length are checked in a copy.
 //    No cell, stamp or length leads outside of the ring. A mark that no record has set is found by
 //    the stamp when the head comes to it.
+// 3. Where the first word of a record arrives last, that is what is looked at, and there are no
+//    marks: an immediate says only that there may be something. No cell that a record may begin in
+//    holds a payload when it is the peer's again.
 class PacketInbox final {
  public:
   /// @errors kInvalidArgument: shape; kNoMemory, and what register_memory says
@@ -39,9 +42,24 @@ class PacketInbox final {
   /// @errors kProtocol: what makes no sense; deliver's. Then this is of no use any more.
   template <class Deliver>
   Status arrive(std::uint32_t cell, Deliver&& deliver) {
+    if (is_first_word_last_) return deliver_seen(shape_.cells, deliver);
     if (cell >= shape_.cells) return Errc::kProtocol;
     if (is_held_ || cell != shape_.index_of(head_)) return mark(cell);
     return deliver_all(deliver);
+  }
+  /// The first word of a record arrives last.
+  bool is_first_word_last() const noexcept { return is_first_word_last_; }
+  /// Is there something at the head that was not heard of? @pre is_first_word_last()
+  bool has_seen() const noexcept { return is_at_head() && !is_held_; }
+  /// The same as arrive(), of up to `most` records that can be seen. @pre as has_seen()
+  template <class Deliver>
+  Status deliver_seen(std::uint32_t most, Deliver&& deliver) {
+    while (most-- != 0 && has_seen()) {
+      auto delivered = deliver_head(deliver);
+      if (!delivered) return delivered.error();
+      is_held_ = !*delivered;
+    }
+    return {};
   }
   /// Where the next record begins.
   const void* head_place() const noexcept { return &lines_[1 + shape_.index_of(head_)]; }
@@ -51,6 +69,7 @@ class PacketInbox final {
   template <class Deliver>
   Status resume(Deliver&& deliver) {
     is_held_ = false;
+    if (is_first_word_last_) return deliver_seen(shape_.cells, deliver);
     return deliver_all(deliver);
   }
 
@@ -62,13 +81,33 @@ class PacketInbox final {
   std::uint64_t credit() const noexcept {
     return std::atomic_ref(lines_[0].words[0]).load(std::memory_order_acquire);
   }
+  /// The peer looks at its ring. relaxed: either way it finds what is posted.
+  bool is_peer_watching() const noexcept {
+    return std::atomic_ref(lines_[0].words[1]).load(std::memory_order_relaxed) == kWatched;
+  }
 
  private:
   struct alignas(kCellBytes) Line {
     std::uint64_t words[kCellBytes / sizeof(std::uint64_t)];
   };
 
-  PacketInbox(RingShape shape, std::uint32_t generation);
+  PacketInbox(RingShape shape, std::uint32_t generation, bool is_first_word_last);
+
+  bool is_at_head() const noexcept {
+    // acquire: of the record; pairs with the network's store of its first word.
+    const std::uint64_t word = std::atomic_ref(lines_[1 + shape_.index_of(head_)].words[0])
+                                   .load(std::memory_order_acquire);
+    std::uint32_t stamp = 0;
+    std::memcpy(&stamp, &word, sizeof stamp);
+    return stamp == stamp_of(head_, generation_);
+  }
+  /// Of a record of several cells: what its payload has left where others will begin.
+  void clear(std::uint32_t cells) noexcept {
+    const std::uint32_t first = shape_.index_of(head_);
+    for (std::uint32_t cell = 1; cell < cells && first + cell < shape_.cells; ++cell)
+      // relaxed: freed_ follows.
+      std::atomic_ref(lines_[1 + first + cell].words[0]).store(0, std::memory_order_relaxed);
+  }
 
   Status mark(std::uint32_t cell) noexcept {
     const std::uint64_t bit = std::uint64_t{1} << cell % 64;
@@ -107,13 +146,16 @@ class PacketInbox final {
       return Errc::kProtocol;
     Result<bool> delivered = deliver(head, std::span(record + sizeof head, bytes));
     if (!delivered || !*delivered) return delivered;
-    head_ += record_cells_of(bytes);
+    const std::uint32_t cells = record_cells_of(bytes);
+    if (is_first_word_last_ && cells > 1) clear(cells);
+    head_ += cells;
     freed_.store(head_, std::memory_order_release);  // pairs with freed()
     return true;
   }
 
   const RingShape shape_;
   const std::uint32_t generation_;
+  const bool is_first_word_last_;
   std::uint64_t head_;
   bool is_held_ = false;                    // the record at the head: it has no mark
   std::unique_ptr<std::uint64_t[]> marks_;  // a bit a cell

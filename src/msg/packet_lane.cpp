@@ -1,6 +1,8 @@
 #include "msg/packet_lane.hpp"
 
+#include <algorithm>
 #include <new>
+#include <span>
 #include <utility>
 
 #include "msg/packet_link.hpp"
@@ -35,15 +37,41 @@ Result<std::uint16_t> PacketLane::take_slot(PacketLink& link) {
 }
 
 void PacketLane::clear_slot(std::uint16_t slot) {
-  vci_->exclusively([&] { slots_[slot] = nullptr; });
+  vci_->exclusively([&] {
+    const auto all = std::span(watched_).first(watched_count_);
+    const auto at = std::find(all.begin(), all.end(), slots_[slot]);
+    if (at != all.end()) {
+      *at = all.back();
+      has_watched = --watched_count_ != 0;
+    }
+    slots_[slot] = nullptr;
+  });
 }
 
-void PacketLane::on_immediate(std::uint32_t immediate) {
+bool PacketLane::watch_locked(PacketLink& link) noexcept {
+  if (watched_count_ == kWatchedMax) return false;
+  watched_[watched_count_++] = &link;
+  has_watched = true;
+  return true;
+}
+
+[[gnu::flatten]] void PacketLane::on_immediate(std::uint32_t immediate) {
   const std::uint32_t slot = immediate >> 16;
   PacketLink* const link = slot < slots_.size() ? slots_[slot] : nullptr;
   if (link == nullptr) [[unlikely]]
     return note_locked(strays_);
   link->arrive(immediate & 0xffff);
+}
+
+[[gnu::flatten]] std::uint32_t PacketLane::look(std::uint32_t most) {
+  if (looks_aside_ != 0) {
+    --looks_aside_;
+    return 0;
+  }
+  std::uint32_t seen = 0;
+  for (std::uint32_t i = 0; i < watched_count_; ++i) seen += watched_[i]->look_locked(most);
+  if (seen != 0 && seen < std::min(kFew, most)) looks_aside_ = kLooksAside;
+  return seen;
 }
 
 PacketCounts PacketLane::counts() const noexcept {

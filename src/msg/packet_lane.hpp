@@ -2,6 +2,7 @@
 // Packets of one lane: those that it sends, and which pair those that come in belong to.
 // (docs/protocols.md, "Packets")
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -61,6 +62,7 @@ class PacketLane final : public net::Receiver {
   PacketCounts counts() const noexcept;
 
   void on_immediate(std::uint32_t immediate) override;
+  std::uint32_t look(std::uint32_t most) override;
 
  private:
   friend class PacketLink;
@@ -68,9 +70,18 @@ class PacketLane final : public net::Receiver {
   PacketLane(net::Fabric& fabric, Options options, std::unique_ptr<PacketPool> pool) noexcept
       : fabric_(fabric), options_(options), pool_(std::move(pool)) {}
 
+  /// So many links are watched, the first ones that are worth it: each costs a look at a line in
+  /// each turn.
+  static constexpr std::uint32_t kWatchedMax = 8;
+  /// After a look that has found less than a few, so many turns don't look: what senders write
+  /// meanwhile comes together, and they keep their lines as long. An answer takes longer.
+  static constexpr std::uint32_t kLooksAside = 6, kFew = 8;
+
   /// @errors kNoMemory: all are taken
   Result<std::uint16_t> take_slot(PacketLink& link);
   void clear_slot(std::uint16_t slot);
+  /// look() looks at its ring, until clear_slot(). False: others have all places.
+  bool watch_locked(PacketLink& link) noexcept;
 
   // relaxed, here and below: statistics
   static void note(std::atomic<std::uint64_t>& counter) noexcept {
@@ -89,7 +100,9 @@ class PacketLane final : public net::Receiver {
 
   // With the lane's lock held.
   std::vector<PacketLink*> slots_;
-  std::uint32_t next_slot_ = 0;  // from which a free one is looked for
+  std::uint32_t next_slot_ = 0;                     // from which a free one is looked for
+  std::array<PacketLink*, kWatchedMax> watched_{};  // the first of them
+  std::uint32_t watched_count_ = 0, looks_aside_ = 0;
   std::atomic<std::uint64_t> delivered_{0}, credit_words_{0}, strays_{0};
 
   alignas(kCellBytes) std::atomic<std::uint64_t> no_room_{0};  // by who has to wait

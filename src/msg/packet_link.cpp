@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "base/copy_small.hpp"
+
 namespace larklane::msg {
 
 PacketLink::PacketLink(PacketLane& lane, PacketListener& listener,
@@ -131,11 +133,10 @@ inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first
 
 void PacketLink::raise_limit(std::uint64_t freed) noexcept {
   const std::uint64_t limit = freed + peer_shape_.cells;
-  std::uint64_t old = limit_.load(std::memory_order_relaxed);
-  // release: the peer has read what was there; pairs with the acquires of posters.
-  while (old < limit && !limit_.compare_exchange_weak(old, limit, std::memory_order_acq_rel,
-                                                      std::memory_order_relaxed)) {
-  }
+  // No read-modify-write: of two at a time the lower one may stay, until the next record or look at
+  // the credit word. release: the peer has read what was there; pairs with the acquires of posters.
+  if (limit_.load(std::memory_order_relaxed) < limit)
+    limit_.store(limit, std::memory_order_release);
 }
 
 /// What a record says that the caller is going to post.
@@ -165,8 +166,11 @@ inline void PacketLink::send(Packet& packet, std::uint64_t position, const Packe
   packet.owner_ = this;
   packet.cells_ = record_cells_of(payload_bytes);
   packet.complete = &PacketLink::sent;
-  packet.kind = bytes <= small_bytes_max_ ? vci::Work::Kind::small_immediate
-                                          : vci::Work::Kind::write_immediate;
+  using Kind = vci::Work::Kind;
+  if (inbox_->is_peer_watching())
+    packet.kind = bytes <= small_bytes_max_ ? Kind::small : Kind::write;
+  else
+    packet.kind = bytes <= small_bytes_max_ ? Kind::small_immediate : Kind::write_immediate;
   packet.small_bytes = vci::Work::kSmallOfTransfer;
   packet.immediate = immediate_of(position);
   packet.link = link_.get();
@@ -176,31 +180,34 @@ inline void PacketLink::send(Packet& packet, std::uint64_t position, const Packe
 
 /// A record of one cell, where it is complete at once: no packet goes round for it. It is assembled
 /// in the link's own line, which is free: nothing of the link waits.
-bool PacketLink::post_directly_locked(const PacketHeader& header,
-                                      std::span<const std::byte> payload,
-                                      net::Post& answer) noexcept {
+std::optional<vci::Work::Kind> PacketLink::post_directly_locked(const PacketHeader& header,
+                                                                std::span<const std::byte> payload,
+                                                                net::Post& answer) noexcept {
   std::uint64_t position = 0;
   if (!take_positions(1, position)) [[unlikely]]
-    return false;
+    return std::nullopt;
   answer = net::Post::done;
   const auto bytes = static_cast<std::uint32_t>(payload.size());
   write_record_head(direct_record_, freed_to_tell() << RecordHead::kBytesBits | bytes,
                     stamp_of(position, peer_generation_), header);
-  if (bytes != 0) std::memcpy(direct_record_ + sizeof(RecordHead), payload.data(), bytes);
+  copy_small(direct_record_ + sizeof(RecordHead), payload.data(), bytes);
   const std::span<const std::byte> record(direct_record_, sizeof(RecordHead) + bytes);
-  auto posted =
-      link_->write_small_immediate(record, place_of(position), immediate_of(position), direct_);
+  using Kind = vci::Work::Kind;
+  const Kind kind = inbox_->is_peer_watching() ? Kind::small : Kind::small_immediate;
+  auto posted = kind == Kind::small ? link_->write_small(record, place_of(position), direct_)
+                                    : link_->write_small_immediate(record, place_of(position),
+                                                                   immediate_of(position), direct_);
   if (posted && *posted == net::Post::retry) [[unlikely]] {
-    direct_.kind = vci::Work::Kind::small_immediate;
+    direct_.kind = kind;
     direct_.small_bytes = vci::Work::kSmallOfTransfer;
     direct_.immediate = immediate_of(position);
     direct_.link = link_.get();
     direct_.transfer = {direct_record_, nullptr, place_of(position), record.size()};
     lane_.vci().post(direct_);
-    return false;
+    return std::nullopt;
   }
   complete_locked(1, posted.error());
-  return true;
+  return kind;
 }
 
 Result<net::Post> PacketLink::post(const PacketHeader& header,
@@ -222,7 +229,7 @@ Result<net::Post> PacketLink::post(const PacketHeader& header,
     lane_.give_back(*packet);
     return net::Post::retry;
   }
-  if (bytes != 0) std::memcpy(packet->payload().data(), payload.data(), bytes);
+  copy_small(packet->payload().data(), payload.data(), bytes);
   send(*packet, position, header, bytes);
   return net::Post::done;
 }
@@ -268,6 +275,17 @@ void PacketLink::arrive(std::uint32_t cell) {
       }));
 }
 
+std::uint32_t PacketLink::look_locked(std::uint32_t most) {
+  if (is_deaf_ || !inbox_->has_seen()) return 0;
+  std::uint32_t seen = 0;
+  heard_locked(
+      inbox_->deliver_seen(most, [&](const RecordHead& head, std::span<const std::byte> payload) {
+        ++seen;
+        return deliver_locked(head, payload);
+      }));
+  return seen;
+}
+
 void PacketLink::resume() {
   lane_.vci().exclusively([this] {
     if (is_deaf_ || !inbox_->is_held()) return;
@@ -279,6 +297,9 @@ void PacketLink::resume() {
 
 void PacketLink::heard_locked(Status status) {
   lane_.expected_bytes = inbox_->head_place();
+  // The lane looks before the peer hears of it.
+  if (!is_watching_ && ++heard_ == kHeardBeforeWatch && inbox_->is_first_word_last())
+    is_watching_ = lane_.watch_locked(*this);
   if (!status.ok()) [[unlikely]] {
     is_deaf_ = true;
     fail_locked(status);
@@ -291,7 +312,7 @@ Result<bool> PacketLink::deliver_locked(const RecordHead& head,
   // relaxed: what was freed had been posted.
   if (head.freed() > next_.load(std::memory_order_relaxed)) return Errc::kProtocol;
   raise_limit(head.freed());
-  Result<bool> taken = listener_.on_packet(*this, head.header, payload);
+  Result<bool> taken = listener_.on_packet(*this, head.header(), payload);
   if (taken && *taken) [[likely]]
     lane_.note_locked(lane_.delivered_);
   return taken;
@@ -304,21 +325,26 @@ void PacketLink::tell_locked() noexcept {
   post_word_locked();
 }
 
-/// Is much free of which the peer has not been told?
+/// Has the peer not been told that we watch, or of much that is free?
 bool PacketLink::is_word_due_locked() const noexcept {
+  return is_watching_ != has_told_watching_ || is_credit_due_locked();
+}
+
+bool PacketLink::is_credit_due_locked() const noexcept {
   // acquire: as in freed_to_tell(). relaxed: written with the lock held.
   const std::uint64_t told = told_.load(std::memory_order_acquire);
   return inbox_->freed() > told + inbox_->shape().untold_max() &&
          !is_failed_.load(std::memory_order_relaxed);
 }
 
-void PacketLink::post_word_locked() noexcept {
+[[gnu::noinline]] void PacketLink::post_word_locked() noexcept {
   word_.freed = inbox_->freed();
   told_.store(word_.freed, std::memory_order_release);  // pairs with freed_to_tell()
-  const std::uint64_t word = credit_word::make(word_.freed, peer_generation_);
-  std::memcpy(word_.small, &word, sizeof word);
+  const std::uint64_t words[] = {credit_word::make(word_.freed, peer_generation_), kWatched};
+  std::memcpy(word_.small, words, sizeof words);
   word_.kind = vci::Work::Kind::small;
-  word_.small_bytes = sizeof word;
+  word_.small_bytes = is_watching_ ? sizeof words : sizeof words[0];
+  has_told_watching_ = is_watching_;
   word_.link = link_.get();
   word_.transfer.remote = peer_ring_;
   lane_.note_locked(lane_.credit_words_);
@@ -345,7 +371,7 @@ void PacketLink::probed(net::Operation& operation, Status status) {
 
 // --- the end ------------------------------------------------------------------------------------
 
-void PacketLink::fail_locked(Status status) {
+[[gnu::noinline]] void PacketLink::fail_locked(Status status) {
   if (is_failed_.load(std::memory_order_relaxed)) return;  // relaxed: written with the lock held
   failure_ = status;
   is_failed_.store(true, std::memory_order_release);  // pairs with failure()

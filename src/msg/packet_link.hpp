@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -45,11 +46,13 @@ class PacketListener {
 // 2. After that exchange nothing can be refused: the packet was taken before, or the record goes
 //    out at once, or by the link's own work, which is free. A record that has positions is posted
 //    on the lane, and fails with the link if at all.
-// 3. `limit_` is what the peer has said to be free, and a ring more. It only grows.
+// 3. `limit_` is at most what the peer has said to be free, and a ring more.
 // 4. Of the cells that we have freed, `told_` have been told, by a record or a credit word that is
 //    posted. If more than RingShape::untold_max() have not, a credit word is under way, or the link
 //    has failed. One credit word is under way at a time.
-// 5. What records tell is never more than kWordAgeMax ahead of the last credit word that has taken
+// 5. Who watches its ring, and has said so, looks at it as long as the link is open; the other side
+//    posts without immediates from when it sees that. Those that are heard later say nothing new.
+// 6. What records tell is never more than kWordAgeMax ahead of the last credit word that has taken
 //    effect: so its half of a position is never taken for another one.
 class PacketLink final {
  public:
@@ -59,6 +62,8 @@ class PacketLink final {
   static constexpr std::uint32_t kRefusalsOfAProbe = 256;
   /// By default a ring of 64 KiB.
   static constexpr std::uint32_t kCellsDefault = 1024;
+  /// Of so many deliveries a link is worth being watched, if the lane has a place left.
+  static constexpr std::uint32_t kHeardBeforeWatch = 16;
 
   /// Reserves as many immediates as the ring has cells: no more records can be unheard.
   /// @param lane  outlives the link, as `listener` does
@@ -122,8 +127,9 @@ class PacketLink final {
   bool take_positions(std::uint32_t cells, std::uint64_t& first) noexcept;
   bool find_room_slow(std::uint64_t end) noexcept;
   void refuse_slow() noexcept;
-  bool post_directly_locked(const PacketHeader& header, std::span<const std::byte> payload,
-                            net::Post& answer) noexcept;
+  std::optional<vci::Work::Kind> post_directly_locked(const PacketHeader& header,
+                                                      std::span<const std::byte> payload,
+                                                      net::Post& answer) noexcept;
   net::RemoteMemory place_of(std::uint64_t position) const noexcept;
   std::uint32_t immediate_of(std::uint64_t position) const noexcept;
   void send(Packet& packet, std::uint64_t position, const PacketHeader& header,
@@ -133,10 +139,12 @@ class PacketLink final {
 
   // With the lane's lock held.
   void arrive(std::uint32_t cell);
+  std::uint32_t look_locked(std::uint32_t most);
   void heard_locked(Status status);
   Result<bool> deliver_locked(const RecordHead& head, std::span<const std::byte> payload);
   void tell_locked() noexcept;
   bool is_word_due_locked() const noexcept;
+  bool is_credit_due_locked() const noexcept;
   void post_word_locked() noexcept;
   void fail_locked(Status status);
   void complete_locked(std::uint32_t cells, Status status);
@@ -176,6 +184,8 @@ class PacketLink final {
   alignas(kCellBytes) std::atomic<std::uint64_t> completed_{0};  // as many positions
   std::atomic<bool> is_telling_{false};
   bool is_deaf_ = false;  // its records made no sense
+  bool is_watching_ = false, has_told_watching_ = false;
+  std::uint32_t heard_ = 0;  // until it is watched
   OwnWork word_, probe_;
   OwnWork direct_;  // of a record that was posted directly, while it waits for room
   alignas(kCellBytes) std::byte direct_record_[kCellBytes];

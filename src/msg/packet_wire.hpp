@@ -29,10 +29,12 @@ inline constexpr std::uint32_t kCellBytes = 64;
 struct RecordHead {
   static constexpr std::uint32_t kBytesBits = 16;
 
-  std::uint64_t freed_and_bytes;  ///< positions that the poster has freed (48 bits), payload bytes
   std::uint32_t stamp;            ///< stamp_of() its position and the ring's generation
-  PacketHeader header;
+  std::uint32_t first;            ///< of the header
+  std::uint64_t freed_and_bytes;  ///< positions that the poster has freed (48 bits), payload bytes
+  std::array<std::uint32_t, 2> others;  ///< of the header
 
+  PacketHeader header() const noexcept { return {first, others[0], others[1]}; }
   std::uint64_t freed() const noexcept { return freed_and_bytes >> kBytesBits; }
   std::uint32_t payload_bytes() const noexcept {
     return static_cast<std::uint32_t>(freed_and_bytes & ((1u << kBytesBits) - 1));
@@ -47,7 +49,7 @@ inline void write_record_head(std::byte* to, std::uint64_t freed_and_bytes, std:
   const auto word = [](std::uint64_t first, std::uint64_t second) {
     return std::endian::native == std::endian::little ? first | second << 32 : first << 32 | second;
   };
-  const std::uint64_t words[] = {freed_and_bytes, word(stamp, header[0]),
+  const std::uint64_t words[] = {word(stamp, header[0]), freed_and_bytes,
                                  word(header[1], header[2])};
   static_assert(sizeof words == sizeof(RecordHead));
   std::memcpy(to, words, sizeof words);
@@ -89,8 +91,9 @@ inline std::uint32_t record_cells_of(std::uint32_t payload_bytes) noexcept {
 inline std::uint64_t ring_offset_of(std::uint32_t cell) noexcept {
   return (std::uint64_t{1} + cell) * kCellBytes;
 }
+/// Never 0: what was never written, or was cleared, is no record.
 inline std::uint32_t stamp_of(std::uint64_t position, std::uint32_t generation) noexcept {
-  return static_cast<std::uint32_t>(position) + generation;
+  return (static_cast<std::uint32_t>(position) + generation) << 1 | 1;
 }
 
 inline std::uint32_t packet_immediate(std::uint16_t slot, std::uint32_t cell) noexcept {
@@ -107,10 +110,14 @@ std::uint64_t none(std::uint32_t generation) noexcept;
 std::optional<std::uint32_t> freed_low(std::uint64_t word, std::uint32_t generation) noexcept;
 }  // namespace credit_word
 
+/// The word behind the credit word, from then on: the owner of the peer's ring looks at it, so
+/// records need no immediate.
+inline constexpr std::uint64_t kWatched = 0x6465'6863'7461'776b;  // "kwatched"
+
 /// One end of a pair, as the other one has to know it. Followed by the offer of its link.
 struct PacketOffer {
   static constexpr std::uint32_t kMagic = 0x6b70'6b6c;  // "lkpk"
-  static constexpr std::uint16_t kVersion = 1;
+  static constexpr std::uint16_t kVersion = 2;
 
   std::uint32_t magic = kMagic;
   std::uint16_t version = kVersion;

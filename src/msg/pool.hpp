@@ -30,15 +30,17 @@ class NodeStore {
   NodeStore& operator=(const NodeStore&) = delete;
 
   /// Of this store. Lock-free; touches nothing after the node is on the list.
-  void give_back(Node& node) noexcept {
+  void give_back(Node& node) noexcept { give_back(node, node, 1); }
+  /// Several, which `next` connects.
+  void give_back(Node& first, Node& last, std::uint32_t count) noexcept {
     // relaxed: nothing is read through it.
     Node* youngest = returned_.load(std::memory_order_relaxed);
     do {
       if (youngest == retired()) [[unlikely]]
-        return count_missing(-1);
-      node.next = youngest;
-      // release: of the node's last use; pairs with take_slow()'s and retire()'s acquire.
-    } while (!returned_.compare_exchange_weak(youngest, &node, std::memory_order_release,
+        return count_missing(-std::int64_t{count});
+      last.next = youngest;
+      // release: of the nodes' last use; pairs with take_slow()'s and retire()'s acquire.
+    } while (!returned_.compare_exchange_weak(youngest, &first, std::memory_order_release,
                                               std::memory_order_relaxed));
   }
 

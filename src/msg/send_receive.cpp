@@ -2,9 +2,9 @@
 // there is none yet, into a buffer. Of a long one the record says where it lies; who has the
 // receive reads it from there, and says so.
 
-#include <cstring>
 #include <utility>
 
+#include "base/copy_small.hpp"
 #include "msg/connection.hpp"
 #include "msg/engine.hpp"
 
@@ -19,31 +19,28 @@ Operation& whole_of(MatchMessage& message) noexcept {
 }
 
 /// What the completion of `receive` says of its message.
-void describe(Operation& receive, const MatchMessage& message, std::uint64_t bytes) noexcept {
+void describe(Operation& receive, const MatchKey& message, std::uint64_t bytes) noexcept {
   receive.completion.rank = static_cast<std::int32_t>(message.rank);
   receive.completion.tag = message.tag;
   receive.completion.bytes = bytes;
   receive.completion.status = bytes > receive.local_bytes ? Status(Errc::kSizeMismatch) : Status();
 }
 
-void copy_to(Operation& receive, const MatchMessage& message,
+void copy_to(Operation& receive, const MatchKey& message,
              std::span<const std::byte> bytes) noexcept {
   describe(receive, message, bytes.size());
-  if (receive.completion.status.ok() && !bytes.empty())
-    std::memcpy(receive.local, bytes.data(), bytes.size());
+  if (receive.completion.status.ok()) copy_small(receive.local, bytes.data(), bytes.size());
 }
 
 }  // namespace
 
-void Connection::describe(MatchMessage& message, MatchWord match, std::uint32_t tag) noexcept {
-  message.rank = static_cast<std::uint32_t>(rank_);
-  message.tag = tag;
-  message.policy = static_cast<MatchPolicy>(match.match);
+MatchKey Connection::key_of(MatchWord match, std::uint32_t tag) const noexcept {
+  return {static_cast<std::uint32_t>(rank_), tag, static_cast<MatchPolicy>(match.match)};
 }
 
 /// What lies at the sender. @pre `receive` is the caller's alone
-void Connection::begin_fetch(Operation& receive, const MatchMessage& message,
-                             const Offered& offered, std::uint32_t there) noexcept {
+void Connection::begin_fetch(Operation& receive, const MatchKey& message, const Offered& offered,
+                             std::uint32_t there) noexcept {
   msg::describe(receive, message, offered.bytes);
   receive.connection = this;
   receive.offered = offered;
@@ -63,7 +60,7 @@ Result<Post> receive(MessageLane& lane, MatchWord match, int rank, std::uint32_t
   Engine& engine = lane.engine();
   MatchingEngine* const space = engine.space(match.space);
   if (space == nullptr) return Errc::kNoMemory;
-  Operation* const operation = lane.take();
+  Operation* const operation = lane.take(options.completion->inside());
   if (operation == nullptr) return Post::retry;
   operation->completion = {.status = {},
                            .rank = rank,
@@ -74,11 +71,9 @@ Result<Post> receive(MessageLane& lane, MatchWord match, int rank, std::uint32_t
   operation->local = to.start;
   operation->local_bytes = to.bytes;
   operation->region = options.region;
-  operation->object = options.completion->inside();
   operation->receive.rank = static_cast<std::uint32_t>(rank);
   operation->receive.tag = tag;
   operation->receive.policy = static_cast<MatchPolicy>(match.match);
-  lane.ledger().post(*operation->object);
 
   MatchMessage* const matched = space->insert_receive(operation->receive);
   if (matched == nullptr) {
@@ -93,11 +88,12 @@ Result<Post> receive(MessageLane& lane, MatchWord match, int rank, std::uint32_t
   if (message.met.exchange(operation, std::memory_order_acq_rel) != Operation::message_is_here())
     return Post::posted;
   if (message.is_offer) {
-    message.connection->begin_fetch(*operation, message.message, message.offered, message.there);
+    message.connection->begin_fetch(*operation, message.message.key(), message.offered,
+                                    message.there);
     message.lane->give_back(message);
     return Post::posted;
   }
-  copy_to(*operation, message.message, {message.local, message.local_bytes});
+  copy_to(*operation, message.message.key(), {message.local, message.local_bytes});
   give_back_buffer(message.local);
   message.lane->give_back(message);
   if (done == nullptr || options.signals_always) {
@@ -112,77 +108,73 @@ Result<Post> receive(MessageLane& lane, MatchWord match, int rank, std::uint32_t
 
 Result<bool> Connection::on_send(const PacketHeader& header,
                                  std::span<const std::byte> payload) noexcept {
-  const auto match = MatchWord::of(rest_of(header));
-  if (!match) return Errc::kProtocol;
-  MatchingEngine* const space = lane_.engine().space(match->space);
+  if (!MatchWord::is_legal(rest_of(header))) return Errc::kProtocol;
+  const MatchWord match = MatchWord::of(rest_of(header));
+  MatchingEngine* const space = lane_.engine().space(match.space);
   if (space == nullptr) return false;
-  MatchMessage alone;
-  const bool may_wait = lane_.make_room_locked(static_cast<std::uint32_t>(payload.size()));
-  MatchMessage& message = may_wait ? lane_.arrival_locked().message : alone;
-  describe(message, *match, header[1]);
-  if (!may_wait) {
-    MatchReceive* const matched = space->match_now(message);
-    if (matched == nullptr) return false;
-    copy_to(whole_of(*matched), message, payload);
-    lane_.finish(whole_of(*matched));
+  const MatchKey key = key_of(match, header[1]);
+  if (MatchReceive* const matched = space->match_now(key)) [[likely]] {
+    copy_to(whole_of(*matched), key, payload);
+    lane_.finish_locked(whole_of(*matched));
     return true;
   }
+  if (!lane_.make_room_locked(static_cast<std::uint32_t>(payload.size()))) return false;
   Operation& operation = lane_.take_arrival_locked();
+  operation.message.set(key);
   operation.is_offer = false;
   operation.met.store(nullptr, std::memory_order_relaxed);  // the engine's lock publishes it
-  if (MatchReceive* const matched = space->insert_message(message)) [[likely]] {
-    copy_to(whole_of(*matched), message, payload);
-    lane_.put_arrival_locked(operation);
-    lane_.finish(whole_of(*matched));
-  } else {
+  MatchReceive* const matched = space->insert_message(operation.message);
+  if (matched == nullptr) {
     wait(operation, payload);
+    return true;
   }
+  copy_to(whole_of(*matched), key, payload);
+  lane_.put_arrival_locked(operation);
+  lane_.finish_locked(whole_of(*matched));
   return true;
 }
 
 /// Nobody has wanted it yet.
-void Connection::wait(Operation& message, std::span<const std::byte> payload) noexcept {
+[[gnu::noinline]] void Connection::wait(Operation& message,
+                                        std::span<const std::byte> payload) noexcept {
   message.local = payload.empty() ? nullptr : lane_.take_buffer_locked();
   message.local_bytes = payload.size();
-  if (!payload.empty()) std::memcpy(message.local, payload.data(), payload.size());
+  copy_small(message.local, payload.data(), payload.size());
   // acq_rel: of the bytes; pairs with receive()'s, of the receive.
   Operation* const receive =
       message.met.exchange(Operation::message_is_here(), std::memory_order_acq_rel);
   if (receive == nullptr) return;
-  copy_to(*receive, message.message, payload);
+  copy_to(*receive, message.message.key(), payload);
   give_back_buffer(message.local);
   lane_.put_arrival_locked(message);
-  lane_.finish(*receive);
+  lane_.finish_locked(*receive);
 }
 
-Result<bool> Connection::on_send_offer(const PacketHeader& header,
-                                       std::span<const std::byte> payload) noexcept {
-  const auto match = MatchWord::of(rest_of(header));
+[[gnu::noinline]] Result<bool> Connection::on_send_offer(
+    const PacketHeader& header, std::span<const std::byte> payload) noexcept {
   const auto offered = front_of<Offered>(payload);
-  if (!match || !offered) return Errc::kProtocol;
-  MatchingEngine* const space = lane_.engine().space(match->space);
+  if (!MatchWord::is_legal(rest_of(header)) || !offered) return Errc::kProtocol;
+  const MatchWord match = MatchWord::of(rest_of(header));
+  MatchingEngine* const space = lane_.engine().space(match.space);
   if (space == nullptr) return false;
-  MatchMessage alone;
-  const bool may_wait = lane_.make_room_locked(0);
-  MatchMessage& message = may_wait ? lane_.arrival_locked().message : alone;
-  describe(message, *match, header[1]);
-  if (may_wait) {
-    Operation& operation = lane_.arrival_locked();
+  const MatchKey key = key_of(match, header[1]);
+  MatchReceive* matched = space->match_now(key);
+  if (matched == nullptr) {
+    if (!lane_.make_room_locked(0)) return false;
+    Operation& operation = lane_.take_arrival_locked();
+    operation.message.set(key);
     operation.is_offer = true;
     operation.offered = *offered;
     operation.there = header[2];
     operation.connection = this;
     // relaxed: the engine's lock publishes it.
     operation.met.store(Operation::message_is_here(), std::memory_order_relaxed);
+    matched = space->insert_message(operation.message);
+    if (matched == nullptr) return true;
+    lane_.put_arrival_locked(operation);
   }
-  MatchReceive* const matched =
-      may_wait ? space->insert_message(message) : space->match_now(message);
-  if (matched != nullptr) {
-    begin_fetch(whole_of(*matched), message, *offered, header[2]);
-    return true;
-  }
-  if (may_wait) (void)lane_.take_arrival_locked();  // the engine's
-  return may_wait;
+  begin_fetch(whole_of(*matched), key, *offered, header[2]);
+  return true;
 }
 
 // --- fetching -----------------------------------------------------------------------------------

@@ -51,11 +51,11 @@ struct MatchWord {
     return static_cast<std::uint32_t>(match) | std::uint32_t{space.number} << 2 |
            std::uint32_t{space.is_ordered} << 5;
   }
-  /// Nothing: it makes no sense.
-  static constexpr std::optional<MatchWord> of(std::uint32_t word) noexcept {
-    if (word >= 1u << 6) return std::nullopt;
-    return MatchWord{static_cast<Match>(word & 3),
-                     {static_cast<std::uint8_t>(word >> 2 & (kSpaces - 1)), word >> 5 != 0}};
+  static constexpr bool is_legal(std::uint32_t word) noexcept { return word < 1u << 6; }
+  /// @pre is_legal()
+  static constexpr MatchWord of(std::uint32_t word) noexcept {
+    return {static_cast<Match>(word & 3),
+            {static_cast<std::uint8_t>(word >> 2 & (kSpaces - 1)), word >> 5 != 0}};
   }
 };
 

@@ -103,6 +103,10 @@ struct Limits {
   bool are_words_whole = true;
   /// Small writes are complete when their post returns, if it does not say retry.
   bool are_small_writes_done = false;
+  /// Of a write of 8 bytes or more to an address in allocated memory that is a multiple of 8, the
+  /// first 8 bytes arrive last, as a whole: who sees them (acquire) may read the others, and needs
+  /// no immediate.
+  bool is_first_word_last = false;
   /// Links of fabrics with the same one connect across hosts, whatever the device: "ofi/tcp",
   /// "verbs"; no blanks. Empty: it stays within a host.
   std::string network{};
@@ -180,6 +184,10 @@ class Receiver {
   /// Where the next bytes will be written, if that can be guessed: a provider in whose memory they
   /// are may fetch them while it waits for their immediate. Null: nobody knows.
   const void* expected_bytes = nullptr;
+  /// Look at memory that peers write without immediates (Limits::is_first_word_last).
+  /// @param most  about as many @return how many came
+  virtual std::uint32_t look(std::uint32_t /*most*/) { return 0; }
+  bool has_watched = false;  ///< look() is called before each poll
 };
 
 /// One endpoint and its completion queue. Thread safety: vci-serial.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/copy_small.hpp"
 #include "part/channel.hpp"
 
 namespace larklane::part {
@@ -187,7 +188,7 @@ void RecvChannel::empty(const std::byte* slot, std::uint64_t offset,
   ++runs_moved;
   bytes_emptied += length;
   if (args_.type->is_contiguous())
-    shm::copy_small(static_cast<std::byte*>(args_.buffer) + offset, slot, length);
+    copy_small(static_cast<std::byte*>(args_.buffer) + offset, slot, length);
   else if (length != 0)
     shm::unpack(buffer(), offset, length, slot);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/copy_small.hpp"
 #include "base/status.hpp"
 #include "base/typemap.hpp"
 #include "control/plane.hpp"
@@ -120,7 +121,7 @@ class SendRequest : public Request {
   [[gnu::always_inline]] Status fill_slot(std::uint32_t index) {
     return slots_.mark_one(index,
                            [this](std::byte* slot, std::uint64_t offset, std::uint64_t length) {
-                             shm::copy_small(slot, contiguous_from_ + offset, length);
+                             copy_small(slot, contiguous_from_ + offset, length);
                            });
   }
   [[gnu::always_inline]] Status mark_word(std::uint32_t index) {

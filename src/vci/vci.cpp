@@ -15,8 +15,10 @@ class LARKLANE_SCOPED_CAPABILITY Vci::Guard {
   Vci& vci_;
 };
 
-Vci::Vci(const net::Limits& limits) noexcept
-    : write_bytes_max_(limits.write_bytes_max), read_bytes_max_(limits.read_bytes_max) {
+Vci::Vci(const net::Limits& limits, net::Receiver& receiver) noexcept
+    : receiver_(receiver),
+      write_bytes_max_(limits.write_bytes_max),
+      read_bytes_max_(limits.read_bytes_max) {
   for (Chunk& chunk : chunks_) {
     chunk.vci = this;
     chunk.complete = &Vci::chunk_complete;
@@ -25,7 +27,7 @@ Vci::Vci(const net::Limits& limits) noexcept
 }
 
 Result<std::unique_ptr<Vci>> Vci::create(net::Fabric& fabric, net::Receiver& receiver) {
-  std::unique_ptr<Vci> vci(new Vci(fabric.limits()));
+  std::unique_ptr<Vci> vci(new Vci(fabric.limits(), receiver));
   auto endpoint = fabric.open_endpoint(receiver);
   if (!endpoint) return endpoint.error();
   vci->owned_endpoint_ = std::move(endpoint).value();
@@ -130,11 +132,12 @@ void Vci::post(Work& work) noexcept {
   if (dead_.ok()) {
     send_deferred_locked();
     count(counters_.polls);
+    if (receiver_.has_watched) served = receiver_.look(kPollMost);
     auto polled = endpoint_->poll(kPollMost);
     if (!polled) {
       dead_ = polled.error();
       is_dead_.store(true, std::memory_order_release);  // pairs with is_dead()
-    } else if ((served = *polled) == 0)
+    } else if ((served += *polled) == 0)
       count(counters_.empty_polls);
   }
   send_deferred_locked();

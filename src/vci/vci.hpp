@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "base/status.hpp"
@@ -59,15 +60,17 @@ class Vci final {
   /// queued meanwhile.
   void post(Work& work) noexcept;
   /// What is complete at once, or not posted, needs no Work: post() runs with the lock held, unless
-  /// somebody has it, something of `link` waits, or the endpoint is dead. It says whether it has
-  /// posted, a small write with an immediate. False: it did not run.
+  /// somebody has it, something of `link` waits, or the endpoint is dead. It says what it has
+  /// posted, if anything. False: it did not run.
   template <class Post>
   bool post_directly(const net::Link& link, Post&& post) LARKLANE_NOT_FOLLOWED {
     if (!lock_.try_lock()) return false;
     const bool does_run = dead_.ok() && !deferred_.has_some_of(link);
-    if (does_run && post()) {
-      count(counters_.posts);
-      count_operation(Work::Kind::small_immediate);
+    if (does_run) {
+      if (const std::optional<Work::Kind> posted = post()) {
+        count(counters_.posts);
+        count_operation(*posted);
+      }
     }
     unlock();
     return does_run;
@@ -139,7 +142,7 @@ class Vci final {
     counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  explicit Vci(const net::Limits& limits) noexcept;
+  Vci(const net::Limits& limits, net::Receiver& receiver) noexcept;
 
   /// What others have queued meanwhile goes out first.
   void unlock() noexcept LARKLANE_RELEASE(lock_) LARKLANE_NOT_FOLLOWED {
@@ -171,6 +174,7 @@ class Vci final {
 
   // The line that only the holder needs.
   alignas(kLineBytes) net::Endpoint* endpoint_ LARKLANE_GUARDED_BY(lock_) = nullptr;
+  net::Receiver& receiver_ LARKLANE_GUARDED_BY(lock_);
   WaitingWorks deferred_ LARKLANE_GUARDED_BY(lock_);  // each link's first one waits for a poll
   std::atomic<bool> is_dead_{false};
   Status dead_ LARKLANE_GUARDED_BY(lock_);  // why the endpoint is dead

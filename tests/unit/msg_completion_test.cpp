@@ -57,10 +57,12 @@ TEST_F(MsgCompletion, AQueueIsBoundedByTheNodesOfTheLanesOnly) {
   EXPECT_TRUE(lane.operate(queue, numbered(2)));
   EXPECT_FALSE(lane.operate(queue, numbered(3)));
   EXPECT_EQ(queue.pop()->tag, 1u);
+  EXPECT_EQ(queue.pop()->tag, 2u);
   // What is no queue gives the node back at once.
+  EXPECT_TRUE(lane.operate(queue, numbered(3)));
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(lane.operate(counter, numbered(4)));
   EXPECT_EQ(counter.completed(), 5u);
-  EXPECT_EQ(queue.pop()->tag, 2u);
+  EXPECT_EQ(queue.pop()->tag, 3u);
 }
 
 TEST_F(MsgCompletion, AQueuesNodesGoHomeWithIt) {
@@ -76,6 +78,24 @@ TEST_F(MsgCompletion, AQueuesNodesGoHomeWithIt) {
   ASSERT_TRUE(one != nullptr && two != nullptr);
   lane.signal(counter, *one, {});
   lane.signal(counter, *two, {});
+}
+
+// They go back together, and each to its own.
+TEST_F(MsgCompletion, PoppedNodesGoBackWhereTheyBelong) {
+  constexpr std::uint32_t kNodes = 40;
+  Lane one(*domain_, kNodes), two(*domain_, kNodes);
+  CompletionQueue queue = std::move(CompletionQueue::create(*domain_).value());
+  for (int round = 0; round < 5; ++round) {
+    for (std::uint32_t i = 0; i < kNodes; ++i)
+      for (Lane* const lane : {&one, &two}) ASSERT_TRUE(lane->operate(queue, numbered(i))) << round;
+    EXPECT_FALSE(one.operate(queue, {}));
+    for (std::uint32_t i = 0; i < 2 * kNodes; ++i) {
+      const auto told = queue.pop();
+      ASSERT_TRUE(told);
+      EXPECT_EQ(told->tag, i / 2);
+    }
+    EXPECT_FALSE(queue.pop());
+  }
 }
 
 TEST_F(MsgCompletion, AQueueOutlivesTheLanesThatSignalledIt) {

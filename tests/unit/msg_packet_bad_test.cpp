@@ -59,8 +59,11 @@ struct BadPeer {
   std::uint64_t first() const { return ring.shape.first_position(); }
   RecordHead head(std::uint64_t position, std::uint32_t bytes) const {
     // Nothing of ours has been freed.
-    return {kShape.first_position() << RecordHead::kBytesBits | bytes,
-            stamp_of(position, ring.generation), header_of(7, bytes)};
+    const PacketHeader header = header_of(7, bytes);
+    return {stamp_of(position, ring.generation),
+            header[0],
+            kShape.first_position() << RecordHead::kBytesBits | bytes,
+            {header[1], header[2]}};
   }
   void write(std::span<const std::byte> bytes, std::uint32_t cell, std::uint32_t immediate_cell) {
     net::Sent sent;
@@ -73,8 +76,8 @@ struct BadPeer {
   void write(const RecordHead& record, std::uint32_t cell) {
     std::vector<std::byte> bytes(std::max<std::size_t>(sizeof record, 256));
     std::memcpy(bytes.data(), &record, sizeof record);
-    fill_payload(std::span(bytes).subspan(sizeof record, std::min(record.header[1], 232u)),
-                 record.header);
+    fill_payload(std::span(bytes).subspan(sizeof record, std::min(record.header()[1], 232u)),
+                 record.header());
     write(bytes, cell, cell);
   }
   void write_credit(std::uint64_t word) {
@@ -242,7 +245,7 @@ TEST(BadRecords, AnyBytes) {
       }
       std::vector<std::byte> record(sizeof head + 232);
       std::memcpy(record.data(), &head, sizeof head);
-      fill_payload(std::span(record).subspan(sizeof head, bytes), head.header);
+      fill_payload(std::span(record).subspan(sizeof head, bytes), head.header());
       peer.write(record, cell, cell);
       for (const Received& received : peer.end.received)
         ASSERT_LE(received.payload.size(), kShape.payload_bytes_max());

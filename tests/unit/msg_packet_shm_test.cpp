@@ -116,6 +116,86 @@ TEST(ShmPackets, ARecordThatFindsNoRoomGoesOutLater) {
   EXPECT_EQ(pair.sides[1].lane->counts().strays, strays);
 }
 
+/// Until its ring is watched.
+std::uint32_t warm(ShmPair& pair) {
+  std::uint32_t number = 0;
+  for (; number < 2 * PacketLink::kHeardBeforeWatch; ++number) {
+    EXPECT_EQ(pair.a.post(number, number % 48), net::Post::done);
+    pair.settle();
+  }
+  return number;
+}
+
+TEST(ShmPackets, WhoIsWatchedNeedsNoImmediate) {
+  ShmPair pair;
+  const std::uint32_t before = warm(pair);
+  const auto immediates = [&] {
+    const vci::VciCounts counts = pair.sides[0].vci->counts();
+    return counts.operations_of(vci::Work::Kind::small_immediate) +
+           counts.operations_of(vci::Work::Kind::write_immediate);
+  };
+  const std::uint64_t until_now = immediates();
+  EXPECT_LT(until_now, before);
+  std::uint32_t number = before;
+  for (; number < 500; ++number) {
+    ASSERT_EQ(pair.a.post(number, number % 230), net::Post::done);
+    if (number % 2 == 0) pair.settle();
+  }
+  pair.settle();
+  pair.expect_heard(number);
+  EXPECT_EQ(immediates(), until_now);
+}
+
+// Payload looks like a record of the same place, a ring later.
+TEST(ShmPackets, PayloadIsNeverTakenForARecord) {
+  ShmPair pair;
+  std::uint32_t number = warm(pair);
+  const PacketOffer offer = parse_packet_offer(pair.b.link->offer())->offer;
+  const std::uint64_t first = offer.shape.first_position();
+  std::size_t heard = 0;
+  pair.b.react = [&](const PacketHeader&, std::span<const std::byte>) { ++heard; };
+  for (std::uint32_t round = 0; round < 40; ++round, ++number) {
+    // All stamps of some laps that are to come, at each place where a cell begins.
+    std::vector<std::uint64_t> words(29);
+    for (std::uint64_t ahead = 0; ahead < 60 * kCells; ++ahead) {
+      std::fill(words.begin(), words.end(), stamp_of(first + ahead, offer.generation));
+      const auto bytes = std::as_bytes(std::span(words));
+      while (*pair.a.link->post(header_of(number, 0), bytes) == net::Post::retry) pair.settle();
+      const std::size_t before = heard;
+      pair.settle();
+      ASSERT_LE(heard, before + 1);
+    }
+  }
+  EXPECT_EQ(heard, 40u * 60 * kCells);
+  EXPECT_TRUE(pair.b.failures.empty());
+}
+
+// Links beyond those that a lane watches, and those that follow when some of them are closed.
+TEST(ShmPackets, TheFirstOnesAreWatched) {
+  ShmPair pair;
+  (void)warm(pair);
+  std::vector<std::unique_ptr<PacketEnd>> ends;
+  for (int round = 0; round < 3; ++round) {
+    for (int more = 0; more < 12; ++more) {
+      auto a = std::make_unique<PacketEnd>(pair.sides[0], kCells);
+      auto b = std::make_unique<PacketEnd>(pair.sides[1], kCells);
+      a->connect(*b);
+      b->connect(*a);
+      for (std::uint32_t number = 0; number < 60; ++number) {
+        ASSERT_EQ(a->post(number, 8), net::Post::done);
+        pair.settle();
+      }
+      EXPECT_EQ(b->received.size(), 60u);
+      ends.push_back(std::move(a));
+      ends.push_back(std::move(b));
+    }
+    ends.clear();
+  }
+  ASSERT_EQ(pair.a.post(2 * PacketLink::kHeardBeforeWatch, 8), net::Post::done);
+  pair.settle();
+  pair.expect_heard(2 * PacketLink::kHeardBeforeWatch + 1);
+}
+
 // What has no place at the peer any more: the post is done, the listener hears of it.
 TEST(ShmPackets, ARefusedRecordFailsTheLink) {
   ShmPair pair;

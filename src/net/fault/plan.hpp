@@ -39,7 +39,7 @@ enum class What : std::uint8_t {
 /// Of the bytes of an operation that fails: legal is everything.
 enum class Moved : std::uint8_t {
   nothing,
-  half,  ///< the first half, and no immediate
+  half,  ///< the last half, and no immediate
   all,   ///< the immediate, too: the peer sees no failure
 };
 

@@ -1,5 +1,6 @@
 #include "net/fault/traffic.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace larklane::fault {
@@ -104,11 +105,21 @@ Result<net::Post> Traffic::forward(Posted& posted) {
   }
 }
 
-/// A word is never seen in parts.
+/// A word is never seen in parts. The last half: the first word may have to arrive last.
 void Traffic::halve(Posted& posted) {
   Request& request = posted.request;
-  request.transfer.bytes /= 2;
-  posted.small.resize(posted.small.size() / 2 / kWordBytes * kWordBytes);
+  net::Transfer& transfer = request.transfer;
+  const std::uint64_t bytes = posted.small.empty() ? transfer.bytes : posted.small.size();
+  const std::uint64_t cut = (bytes / 2 + kWordBytes - 1) / kWordBytes * kWordBytes;
+  const std::uint64_t left_out = std::min(cut, bytes);
+  transfer.remote.address += left_out;
+  if (posted.small.empty()) {
+    transfer.local += left_out;
+    transfer.bytes -= left_out;
+  } else {
+    posted.small.erase(posted.small.begin(),
+                       posted.small.begin() + static_cast<std::ptrdiff_t>(left_out));
+  }
   if (request.call == Call::write_immediate) request.call = Call::write;
   if (request.call == Call::write_small_immediate) request.call = Call::write_small;
 }

@@ -27,13 +27,21 @@ inline std::atomic_ref<std::uint64_t> word_at(std::byte* at) {
   return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at));
 }
 
-inline void write(const Piece& piece) { std::memcpy(piece.remote, piece.local, piece.bytes); }
-
 inline void store_word(const Piece& piece) {
   std::uint64_t value = 0;
   std::memcpy(&value, piece.local, kWordBytes);
   // release: pairs with the acquire load by which the peer looks at the word
   word_at(piece.remote).store(value, std::memory_order_release);
+}
+
+/// As Limits::is_first_word_last wants it.
+inline void write(const Piece& piece) {
+  if (piece.bytes < kWordBytes || misalignment(piece.remote) != 0) {
+    std::memcpy(piece.remote, piece.local, piece.bytes);
+    return;
+  }
+  std::memcpy(piece.remote + kWordBytes, piece.local + kWordBytes, piece.bytes - kWordBytes);
+  store_word(piece);
 }
 
 inline void read(const Piece& piece) {

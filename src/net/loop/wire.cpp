@@ -278,7 +278,8 @@ bool Wire::happens_at_once_locked(Flight& flight) {
 void Wire::cut_locked(Flight& flight) {
   const net::Transfer& transfer = flight.request.transfer;
   std::vector<std::uint64_t> cuts{0, transfer.bytes};
-  if (!flight.request.is_word()) {
+  const bool is_in_order = options_.limits.is_first_word_last && !flight.request.is_read;
+  if (!flight.request.is_word() && !is_in_order) {
     const std::uint64_t pieces = std::min<std::uint64_t>(options_.pieces_max, transfer.bytes);
     for (std::uint64_t more = choose_locked(pieces); more > 0; --more) {
       std::uint64_t at = choose_locked(transfer.bytes);

@@ -7,8 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <type_traits>
 
 #include "base/status.hpp"
 #include "base/typemap.hpp"
@@ -26,28 +24,6 @@ void pack(const Buffer& from, std::uint64_t offset, std::uint64_t length, std::b
 /// The reverse.
 void unpack(const Buffer& to, std::uint64_t offset, std::uint64_t length,
             const std::byte* slot) noexcept;
-/// memcpy without its call for what fits in a cache line: the ends of the range in two moves that
-/// may overlap.
-inline void copy_small(std::byte* to, const std::byte* from, std::uint64_t length) noexcept {
-  const auto both_ends = [&](auto width) {
-    std::memcpy(to, from, width());
-    std::memcpy(to + length - width(), from + length - width(), width());
-  };
-  if (length > 64) {
-    std::memcpy(to, from, length);
-  } else if (length > 32) {
-    both_ends(std::integral_constant<std::size_t, 32>{});
-  } else if (length >= 16) {
-    both_ends(std::integral_constant<std::size_t, 16>{});
-  } else if (length >= 8) {
-    both_ends(std::integral_constant<std::size_t, 8>{});
-  } else if (length >= 4) {
-    both_ends(std::integral_constant<std::size_t, 4>{});
-  } else {
-    for (; length != 0; --length) *to++ = *from++;
-  }
-}
-
 /// Between two buffers of this process.
 void copy(const Buffer& from, const Buffer& to, std::uint64_t offset,
           std::uint64_t length) noexcept;

@@ -21,6 +21,7 @@ net::Limits own_limits() {
   // Nobody promises that of attach. In allocated memory they are.
   limits.are_words_whole = false;
   limits.are_small_writes_done = true;
+  limits.is_first_word_last = true;
   limits.unanswered_ns = 1'000'000;
   return limits;
 }

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/copy_small.hpp"
 #include "base/log.hpp"
 #include "base/typemap.hpp"
 
@@ -21,20 +22,26 @@ const Typemap& plain_bytes() {
   return type;
 }
 
-/// Words are stored as a whole: who reads them need not wait for an immediate. In what is short all
-/// are words: it was written just now, by words, and wider loads would wait for those stores.
+/// The first word last, and as a whole (Limits::is_first_word_last). In what is short all are
+/// words: it was written just now, by words, and wider loads would wait for those stores.
 void store(std::byte* to, const std::byte* from, std::uint64_t bytes) noexcept {
   constexpr std::uint64_t kWord = sizeof(std::uint64_t), kShort = 64;
-  if (bytes > kShort || (bytes | reinterpret_cast<std::uintptr_t>(to)) % kWord != 0) {
+  if (bytes < kWord || reinterpret_cast<std::uintptr_t>(to) % kWord != 0) {
     copy_small(to, from, bytes);
     return;
   }
-  for (; bytes != 0; bytes -= kWord, to += kWord, from += kWord) {
+  const auto store_word = [&](std::uint64_t at, std::memory_order order) {
     std::uint64_t word = 0;
-    std::memcpy(&word, from, sizeof word);
-    // release: of what this process did before; pairs with the reader's acquire.
-    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to)).store(word, std::memory_order_release);
-  }
+    std::memcpy(&word, from + at, sizeof word);
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to + at)).store(word, order);
+  };
+  if (bytes <= kShort && bytes % kWord == 0)
+    for (std::uint64_t at = bytes - kWord; at != 0; at -= kWord)
+      store_word(at, std::memory_order_relaxed);  // the first one follows
+  else
+    copy_small(to + kWord, from + kWord, bytes - kWord);
+  // release: of the others, and of what this process did before; pairs with the reader's acquire.
+  store_word(0, std::memory_order_release);
 }
 
 }  // namespace
@@ -177,16 +184,16 @@ Result<net::Post> NetworkLink::write_immediate(const net::Transfer& transfer,
   return with_immediate(transfer.local, transfer.remote, transfer.bytes, immediate);
 }
 
-Result<net::Post> NetworkLink::write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
-                                           net::Operation&) {
+[[gnu::flatten]] Result<net::Post> NetworkLink::write_small(std::span<const std::byte> bytes,
+                                                            net::RemoteMemory to, net::Operation&) {
   LARKLANE_TRY(ready_to_post());
   return answer_to(
       move(Direction::write, const_cast<std::byte*>(bytes.data()), to, bytes.size()));  // is read
 }
 
-Result<net::Post> NetworkLink::write_small_immediate(std::span<const std::byte> bytes,
-                                                     net::RemoteMemory to, std::uint32_t immediate,
-                                                     net::Operation&) {
+[[gnu::flatten]] Result<net::Post> NetworkLink::write_small_immediate(
+    std::span<const std::byte> bytes, net::RemoteMemory to, std::uint32_t immediate,
+    net::Operation&) {
   return with_immediate(const_cast<std::byte*>(bytes.data()), to, bytes.size(), immediate);
 }
 
