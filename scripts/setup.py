@@ -37,7 +37,7 @@ DEBIAN = {
     "the format is not checked": "clang-format-14",
     "profiles of programs with LLVM's OpenMP are not tested": "libomp-14-dev clang-14",
     "the protocol models are not checked": "spin",
-    "instructions are not counted": "valgrind",
+    "instructions are not counted": "valgrind libcapstone-dev",
     "the Fortran entry points and examples are not built": "gfortran",
     "nothing is tested on MPICH 4.0": "mpich libmpich-dev",
     "nothing is tested on Open MPI 4.1": "openmpi-bin libopenmpi-dev openssh-client",

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/ usr / bin / env python3
 """Instructions that a message costs over verbs, on a device made of memory: from the last MPI_Pready to the post, and from the polled
 completion to MPI_Parrived. Prints what each scenario takes, and what it may take.
 

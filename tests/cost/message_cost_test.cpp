@@ -1,0 +1,237 @@
+// What a short message costs in software, over shared memory: instructions, atomics, system calls
+// and allocations of each call, and lines of memory that two processes share. Both are in one
+// process here, with the same layout; what is counted is one side's at a time.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/config.hpp"
+#include "net/registry.hpp"
+#include "steps.hpp"
+#include "unit/msg_job.hpp"
+
+namespace larklane::cost {
+namespace {
+
+using msg::Job;
+using msg::JobProcess;
+
+constexpr const char* kNothing = "nothing";
+constexpr int kWarmup = 40, kRepeats = 41;
+
+Job::Options over_shm() {
+  Job::Options options;
+  options.decorate = [](std::unique_ptr<net::Fabric>, int) {
+    std::string reason;
+    auto fabric = net::open_fabric_named(Config(), "shm", &reason);
+    return std::move(fabric).value();
+  };
+  return options;
+}
+
+/// @tparam kName  of what `call` is measured as, if it is a round that counts
+template <class Call>
+auto counted(const char* name, bool counts, Call&& call) {
+  if (counts) begin_steps(name);
+  auto answer = call();
+  if (counts) end_steps();
+  return answer;
+}
+
+/// Two processes that talk.
+class Talk {
+ public:
+  Talk() : job_(over_shm()) {
+    job_.connect_all();
+    options_.completion = &told_;
+    here_ = told_.register_remote().value();
+    region_.emplace(there_.add_region(memory_, sizeof memory_));
+  }
+
+  bool run() {
+    for (int round = 0; round < kWarmup + kRepeats; ++round) {
+      counts_ = round >= kWarmup;
+      sent_ = static_cast<std::uint64_t>(round) * 0x9e37'79b9'7f4a'7c15;
+      (void)counted(kNothing, counts_, [] { return true; });
+      if (!lookup() || !awaited() || !unexpected() || !active_message() || !put() || !signal() ||
+          !fetch_add())
+        return false;
+    }
+    return true;
+  }
+
+ private:
+  template <class Call>
+  bool posts(const char* name, Post wanted, Call&& call) {
+    auto answer = counted(name, counts_, call);
+    return answer && *answer == wanted;
+  }
+  /// What has come is found by this turn. @param name  null: not counted
+  template <class Object>
+  std::optional<Completion> arrival(const char* name, JobProcess& at, Object& object) {
+    return counted(name, counts_ && name != nullptr, [&] {
+      (void)at.vci->progress();
+      return object.pop();
+    });
+  }
+  bool send() {
+    return posts("send: post", Post::done,
+                 [&] { return post_send(*here_side_.vci, 1, 7, &sent_, sizeof sent_); });
+  }
+  /// Credit goes back now and then; and a turn after one that has found little looks at nothing.
+  void settle() {
+    constexpr int kTurns = 10;
+    for (int turn = 0; turn < kTurns; ++turn)
+      for (JobProcess* const side : {&here_side_, &there_}) (void)side->vci->progress();
+  }
+
+  bool lookup() {
+    msg::MessageLane& lane = here_side_.vci->inside();
+    const bool has_lane = counted("lookup of a lane", counts_,
+                                  [&] { return &here_side_.vci->inside().vci(); }) != nullptr;
+    return counted("lookup of a connection", counts_,
+                   [&] { return lane.engine().connection(lane, 1); }) != nullptr &&
+           has_lane;
+  }
+  bool awaited() {
+    if (!posts("receive: post", Post::posted, [&] {
+          return post_recv(*there_.vci, 0, 7, &received_, sizeof received_, options_);
+        }))
+      return false;
+    if (!send()) return false;
+    const auto told = arrival("send: arrival, awaited", there_, told_);
+    settle();
+    return told && told->status.ok() && received_ == sent_;
+  }
+  bool unexpected() {
+    if (!send()) return false;
+    (void)counted("send: arrival, unexpected", counts_, [&] { return there_.vci->progress(); });
+    Completion done;
+    const bool is_done = posts("receive: of a message that is there", Post::done, [&] {
+      return post_recv(*there_.vci, 0, 7, &received_, sizeof received_, options_, &done);
+    });
+    settle();
+    return is_done && received_ == sent_;
+  }
+  bool active_message() {
+    if (!posts("active message: post", Post::done,
+               [&] { return post_am(*here_side_.vci, 1, here_, 3, &sent_, sizeof sent_); }))
+      return false;
+    const auto told = arrival("active message: arrival", there_, told_);
+    settle();
+    if (!told || std::memcmp(told->buffer, &sent_, sizeof sent_) != 0) return false;
+    (void)counted("active message: free_buffer", counts_,
+                  [&] { return free_buffer(told->buffer), true; });
+    return true;
+  }
+  bool put() {
+    auto answer = counted("put: post", counts_, [&] {
+      return post_put(*here_side_.vci, region_->remote(), 8, &sent_, 8, options_here_);
+    });
+    settle();
+    return answer && *answer != Post::retry && memory_[1] == sent_ &&
+           (*answer == Post::done || told_here_.pop());
+  }
+  bool signal() {
+    auto answer = counted("put with a signal: post", counts_, [&] {
+      return post_put(*here_side_.vci, region_->remote(), 0, &sent_, 8, options_here_, here_, 5);
+    });
+    if (!answer || *answer == Post::retry) return false;
+    const auto told = arrival("put with a signal: arrival", there_, told_);
+    settle();
+    return told && told->tag == 5 && memory_[0] == sent_ &&
+           (*answer == Post::done || told_here_.pop());
+  }
+  bool fetch_add() {
+    std::uint64_t before = 0;
+    const std::uint64_t was = memory_[0];
+    if (!posts("fetch-and-add: post", Post::posted, [&] {
+          return post_fetch_add(*here_side_.vci, region_->remote(), 0, 1, &before, options_here_);
+        }))
+      return false;
+    (void)counted("fetch-and-add: arrival", counts_, [&] { return there_.vci->progress(); });
+    const auto told = arrival("fetch-and-add: answer", here_side_, told_here_);
+    settle();
+    return told && told->status.ok() && before == was && memory_[0] == was + 1;
+  }
+
+  Job job_;
+  JobProcess &here_side_ = job_.at(0), &there_ = job_.at(1);
+  CompletionQueue told_ = CompletionQueue::create(there_.domain).value();
+  CompletionQueue told_here_ = CompletionQueue::create(here_side_.domain).value();
+  PostOptions options_, options_here_{.completion = &told_here_};
+  RemoteCompletion here_ = 0;
+  alignas(64) std::uint64_t memory_[8]{};
+  std::optional<Region> region_;
+  bool counts_ = false;
+  std::uint64_t sent_ = 0, received_ = 0;
+};
+
+/// Of most repeats: now and then a turn looks at more, or gives credit back.
+template <class Number>
+std::uint64_t median(const std::vector<Steps>& all, Number&& number) {
+  std::vector<std::uint64_t> values;
+  for (const Steps& steps : all) values.push_back(number(steps));
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+/// docs/messages.md has the same numbers. Read-modify-writes: the locks are among them.
+struct Most {
+  const char* name;
+  std::uint64_t instructions, atomics, lines_written;
+};
+constexpr Most kMost[] = {
+    {"lookup of a lane", 11, 0, 0},
+    {"lookup of a connection", 18, 0, 0},
+    {"send: post", 400, 3, 1},
+    {"send: arrival, awaited", 850, 7, 0},
+    {"send: arrival, unexpected", 850, 5, 0},
+    {"receive: post", 270, 2, 0},
+    {"receive: of a message that is there", 350, 7, 0},
+    {"active message: post", 380, 3, 1},
+    {"active message: arrival", 800, 7, 0},
+    {"active message: free_buffer", 25, 1, 0},
+    {"put: post", 780, 5, 0},
+    {"put with a signal: post", 950, 5, 1},
+    {"put with a signal: arrival", 800, 7, 0},
+    {"fetch-and-add: post", 800, 5, 1},
+    {"fetch-and-add: arrival", 1300, 11, 1},
+    {"fetch-and-add: answer", 780, 8, 0},
+};
+
+TEST(MessageCost, OfEachCallIsBounded) {
+  const auto all = steps_of([] {
+    Talk talk;
+    return talk.run() && !testing::Test::HasFailure();
+  });
+  ASSERT_EQ(all.size(), std::size(kMost) + 1);
+  const std::uint64_t nothing =
+      median(all.at(kNothing), [](const Steps& steps) { return steps.instructions; });
+  std::printf("%-40s %22s %16s %16s\n", "", "instructions, at most", "atomics", "lines written");
+  for (const Most& most : kMost) {
+    SCOPED_TRACE(most.name);
+    ASSERT_TRUE(all.contains(most.name));
+    const std::vector<Steps>& each = all.at(most.name);
+    const std::uint64_t instructions =
+        median(each, [](const Steps& steps) { return steps.instructions; }) - nothing;
+    const std::uint64_t atomics = median(each, [](const Steps& steps) { return steps.atomics; });
+    const std::uint64_t lines =
+        median(each, [](const Steps& steps) { return steps.lines_written.size(); });
+    std::printf("%-40s %14lu, %6lu %8lu, %6lu %8lu, %6lu\n", most.name, instructions,
+                most.instructions, atomics, most.atomics, lines, most.lines_written);
+    EXPECT_LE(instructions, most.instructions);
+    EXPECT_LE(atomics, most.atomics);
+    EXPECT_LE(lines, most.lines_written);
+    EXPECT_EQ(median(each, [](const Steps& steps) { return steps.system_calls; }), 0u);
+    EXPECT_EQ(median(each, [](const Steps& steps) { return steps.allocations; }), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace larklane::cost
