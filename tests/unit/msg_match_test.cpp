@@ -61,10 +61,10 @@ TEST(Match, WhatCantWaitIsMatchedNowOrInNoEngine) {
     const auto engine = make(kind);
     Both nodes;
     MatchReceive& posted = nodes.receives.add(3, 5);
-    EXPECT_EQ(engine->match_now(nodes.messages.add(3, 5)), nullptr);
+    EXPECT_EQ(engine->match_now({3, 5, MatchPolicy::rank_tag}), nullptr);
     EXPECT_EQ(engine->insert_receive(posted), nullptr);
-    EXPECT_EQ(engine->match_now(nodes.messages.add(3, 6)), nullptr);
-    EXPECT_EQ(engine->match_now(nodes.messages.add(3, 5)), &posted);
+    EXPECT_EQ(engine->match_now({3, 6, MatchPolicy::rank_tag}), nullptr);
+    EXPECT_EQ(engine->match_now({3, 5, MatchPolicy::rank_tag}), &posted);
     EXPECT_EQ(engine->counts().waiting, 0u);
   }
 }

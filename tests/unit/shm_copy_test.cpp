@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/copy_small.hpp"
 #include "net/loop/random.hpp"
 #include "net/shm/copy.hpp"
 
