@@ -47,9 +47,12 @@ Result<std::unique_ptr<Board>> Board::open(Peers peers, std::string* problem) {
   return make_gathered_board(std::move(peers));
 }
 
-Status Board::end_locked(Status status, const std::string& problem) {
-  end_ = status;
-  why_ = problem;
+Status Board::end(Status status, const std::string& problem) {
+  const std::scoped_lock lock(mutex_);
+  if (end_.ok()) {
+    end_ = status;
+    why_ = problem;
+  }
   return status;
 }
 
@@ -58,50 +61,63 @@ Status Board::ended_locked(std::string* problem) const {
   return end_;
 }
 
-Status Board::publish(std::span<const std::byte> card, std::string* problem) {
+Status Board::ended(std::string* problem) {
   const std::scoped_lock lock(mutex_);
-  LARKLANE_TRY(ended_locked(problem));
-  if (card.size() > kCardBytesMax) {
-    *problem = "a card of " + std::to_string(card.size()) +
-               " bytes; accepted: " + std::to_string(kCardBytesMax) + " at most";
-    return Errc::kInvalidArgument;
-  }
-  if (is_published_) {
-    *problem = "the card of rank " + std::to_string(rank_) + " is published already";
-    return Errc::kAlreadyActive;
+  return ended_locked(problem);
+}
+
+Status Board::publish(std::span<const std::byte> card, std::string* problem) {
+  const std::scoped_lock alone(fence_mutex_, fetch_mutex_);
+  {
+    const std::scoped_lock lock(mutex_);
+    LARKLANE_TRY(ended_locked(problem));
+    if (card.size() > kCardBytesMax) {
+      *problem = "a card of " + std::to_string(card.size()) +
+                 " bytes; accepted: " + std::to_string(kCardBytesMax) + " at most";
+      return Errc::kInvalidArgument;
+    }
+    if (is_published_) {
+      *problem = "the card of rank " + std::to_string(rank_) + " is published already";
+      return Errc::kAlreadyActive;
+    }
   }
   const Status status = publish_locked(card, problem);
-  if (!status.ok()) return end_locked(status, *problem);
+  if (!status.ok()) return end(status, *problem);
+  const std::scoped_lock lock(mutex_);
   own_.assign(card.begin(), card.end());
   is_published_ = true;
   return {};
 }
 
 Result<Card> Board::card_of(int rank, std::string* problem) {
-  const std::scoped_lock lock(mutex_);
-  LARKLANE_TRY(ended_locked(problem));
-  if (rank < 0 || rank >= size_) {
-    *problem =
-        "there is no rank " + std::to_string(rank) + "; accepted: 0.." + std::to_string(size_ - 1);
-    return Errc::kInvalidArgument;
+  const std::scoped_lock one(fetch_mutex_);
+  {
+    const std::scoped_lock lock(mutex_);
+    LARKLANE_TRY(ended_locked(problem));
+    if (rank < 0 || rank >= size_) {
+      *problem = "there is no rank " + std::to_string(rank) + "; accepted: 0.." +
+                 std::to_string(size_ - 1);
+      return Errc::kInvalidArgument;
+    }
+    if (!is_published_) {
+      *problem =
+          "rank " + std::to_string(rank_) + " asks for a card before it has published its own";
+      return Errc::kNotActive;
+    }
+    if (rank == rank_) return own_;
   }
-  if (!is_published_) {
-    *problem = "rank " + std::to_string(rank_) + " asks for a card before it has published its own";
-    return Errc::kNotActive;
-  }
-  if (rank == rank_) return own_;
   auto card = fetch_locked(rank, problem);
   const Errc code = card.error().code();
   if (code != Errc::kOk && code != Errc::kUnreachable && code != Errc::kPeerDown)
-    return end_locked(card.error(), *problem);
+    return end(card.error(), *problem);
   return card;
 }
 
 Status Board::fence(std::string* problem) {
-  const std::scoped_lock lock(mutex_);
-  LARKLANE_TRY(ended_locked(problem));
+  const std::scoped_lock one(fence_mutex_);
+  LARKLANE_TRY(ended(problem));
   const Status status = fence_locked(problem);
-  return status.ok() ? status : end_locked(status, *problem);
+  return status.ok() ? status : end(status, *problem);
 }
 
 }  // namespace larklane::boot

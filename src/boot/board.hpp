@@ -19,7 +19,8 @@ namespace larklane::boot {
 using Card = std::vector<std::byte>;
 inline constexpr std::size_t kCardBytesMax = 4096;
 
-// Thread safety: thread-safe. A call waits for those that came before it.
+// Thread safety: thread-safe. A call waits for those of its kind that came before it; card_of() for
+// no fence: it may be what others need before they come there.
 // Invariants:
 // 1. A call that has to wait for another process ends after option `boot_wait_ns` at the latest,
 //    and names the rank. (Peers: the all-gather is the program's, and so are its waits.)
@@ -55,17 +56,20 @@ class Board {
   Board(int rank, int size) noexcept : rank_(rank), size_(size) {}
 
  private:
+  // One of each at a time, and nothing else while publish_locked() runs.
   virtual Status publish_locked(std::span<const std::byte> card, std::string* problem) = 0;
   /// @param rank  of another process
   virtual Result<Card> fetch_locked(int rank, std::string* problem) = 0;
   virtual Status fence_locked(std::string* problem) = 0;
-  Status end_locked(Status status, const std::string& problem);
+  Status end(Status status, const std::string& problem);
   Status ended_locked(std::string* problem) const;
+  Status ended(std::string* problem);
 
   const int rank_;
   const int size_;
-  std::mutex mutex_;
-  bool is_published_ = false;  // this and what follows: guarded by mutex_
+  std::mutex fence_mutex_, fetch_mutex_;  // of the calls; first this one
+  std::mutex mutex_;                      // nobody waits with it
+  bool is_published_ = false;             // this and what follows: guarded by mutex_
   Card own_;
   Status end_;  ///< ok: it works
   std::string why_;

@@ -7,8 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstring>
+#include <deque>
+#include <mutex>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -177,7 +181,7 @@ class ServedBoard final : public Board {
     const std::uint64_t deadline_ns = now_ns() + wait_ns_;
     for (;;) {
       Record record;
-      const Status status = next(&record, deadline_ns, problem);
+      const Status status = next(fetched_, &record, deadline_ns, problem);
       if (status.code() == Errc::kUnreachable) *problem = unpublished_text(rank, wait_ns_);
       LARKLANE_TRY(status);
       if (record.rank != number) continue;  // an answer to a question that is given up
@@ -190,11 +194,22 @@ class ServedBoard final : public Board {
   }
 
   Status fence_locked(std::string* problem) override {
+    {
+      const std::scoped_lock lock(mutex_);
+      is_at_fence_ = true;
+    }
+    const Status status = wait_at_fence(problem);
+    const std::scoped_lock lock(mutex_);
+    is_at_fence_ = false;
+    return status;
+  }
+
+  Status wait_at_fence(std::string* problem) {
     LARKLANE_TRY(send(packed(Kind::fence, 0), problem));
     const std::uint64_t deadline_ns = now_ns() + wait_ns_;
     for (;;) {
       Record record;
-      const Status status = next(&record, deadline_ns, problem);
+      const Status status = next(of_fence_, &record, deadline_ns, problem);
       if (status.code() == Errc::kUnreachable) *problem = text_of_absent();
       LARKLANE_TRY(status);
       if (record.kind == Kind::passed) return {};
@@ -211,7 +226,7 @@ class ServedBoard final : public Board {
     Record record;
     if (!send(packed(Kind::who, 0), &problem).ok()) return problem;
     do {
-      if (!next(&record, deadline_ns, &problem).ok())
+      if (!next(of_fence_, &record, deadline_ns, &problem).ok())
         return who_ + ", does not say who is not at the fence";
     } while (record.kind != Kind::absent);
     return absent_text({reinterpret_cast<const char*>(record.bytes.data()), record.bytes.size()},
@@ -219,30 +234,57 @@ class ServedBoard final : public Board {
   }
 
   Status send(const std::string& record, std::string* problem) {
+    const std::scoped_lock lock(send_mutex_);
     if (send_all(socket_.get(), record, now_ns() + wait_ns_)) return {};
     return lost(problem);
   }
 
+  /// The next of `mine`. Who waits and finds nobody reading reads, for both.
   /// @errors kUnreachable: not by `deadline_ns`
-  Status next(Record* record, std::uint64_t deadline_ns, std::string* problem) {
-    for (;;) {
-      if (auto taken = stream_.take()) {
-        *record = std::move(*taken);
-        return {};
+  Status next(std::deque<Record>& mine, Record* record, std::uint64_t deadline_ns,
+              std::string* problem) {
+    const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline_ns)};
+    std::unique_lock lock(mutex_);
+    while (mine.empty()) {
+      if (is_reading_) {
+        if (changed_.wait_until(lock, until) == std::cv_status::timeout)
+          return Status(Errc::kUnreachable, ETIMEDOUT);
+        continue;
       }
-      if (stream_.is_broken()) {
-        *problem = who_ + ", has sent nonsense";
-        return Errc::kProtocol;
-      }
-      if (!wait_by(socket_.get(), POLLIN, deadline_ns))
-        return Status(Errc::kUnreachable, ETIMEDOUT);
-      std::byte space[4096];
-      const ssize_t got = ::recv(socket_.get(), space, sizeof space, 0);
-      if (got > 0)
-        stream_.add({space, static_cast<std::size_t>(got)});
-      else if (got == 0 || (errno != EAGAIN && errno != EINTR))
-        return lost(problem);
+      is_reading_ = true;
+      lock.unlock();
+      const Status status = read_some(deadline_ns, problem);
+      lock.lock();
+      is_reading_ = false;
+      while (auto taken = stream_.take()) sort_locked(std::move(*taken));
+      changed_.notify_all();
+      if (!status.ok() && mine.empty()) return status;
     }
+    *record = std::move(mine.front());
+    mine.pop_front();
+    return {};
+  }
+
+  Status read_some(std::uint64_t deadline_ns, std::string* problem) {
+    if (stream_.is_broken()) {
+      *problem = who_ + ", has sent nonsense";
+      return Errc::kProtocol;
+    }
+    if (!wait_by(socket_.get(), POLLIN, deadline_ns)) return Status(Errc::kUnreachable, ETIMEDOUT);
+    std::byte space[4096];
+    const ssize_t got = ::recv(socket_.get(), space, sizeof space, 0);
+    if (got > 0)
+      stream_.add({space, static_cast<std::size_t>(got)});
+    else if (got == 0 || (errno != EAGAIN && errno != EINTR))
+      return lost(problem);
+    return {};
+  }
+
+  /// Whom a record concerns: that a rank has ended, both.
+  void sort_locked(Record record) {
+    if (is_at_fence_ && record.kind != Kind::card) of_fence_.push_back(record);
+    if (record.kind == Kind::card || record.kind == Kind::gone)
+      fetched_.push_back(std::move(record));
   }
 
   Status lost(std::string* problem) {
@@ -254,7 +296,13 @@ class ServedBoard final : public Board {
   const std::string who_;
   const std::unique_ptr<Serving> serving_;
   const UniqueFd socket_;
-  RecordStream stream_;
+  std::mutex send_mutex_;
+  RecordStream stream_;  // of who reads
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  bool is_reading_ = false, is_at_fence_ = false;
+  std::deque<Record> fetched_, of_fence_;
 };
 
 /// Rank 0 serves, unless somebody listens there already: then that one does.

@@ -45,8 +45,14 @@ def leaves(bench):
         expect("warn" not in output, f"a warning, {how}", output)
 
 
+def scatters(bench):
+    """Who is at the fence is connected all the same, to peers who wait for that."""
+    output = bench.launched(4, "scatterer")
+    expect("scatterer: all have heard" in output, "no end", output)
+
+
 def cases():
-    return [(case, name) for case in (exchange, leaves) for name in PROVIDERS]
+    return [(case, name) for case in (exchange, leaves, scatters) for name in PROVIDERS]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // Boards of processes, as threads: what each gets of the others, and what it is told if it does
 // not.
 
+#include <sched.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -116,6 +117,33 @@ TEST_P(BoardTest, CardsOfSomePeersAndFences) {
       ASSERT_TRUE(board.fence(&problem).ok()) << problem;
       EXPECT_GE(at_fence.load(std::memory_order_relaxed), fence * kSize);
     }
+  });
+}
+
+TEST_P(BoardTest, CardsComeWhileAnotherThreadIsAtTheFence) {
+  std::atomic<bool> has_cards{false};
+  run(2, 2, "5s", [&](Board& board) {
+    std::string problem;
+    ASSERT_TRUE(board.publish(bytes_of(card_text(board.rank())), &problem).ok()) << problem;
+    if (board.rank() == 1) {  // comes when rank 0 has them
+      has_cards.wait(false, std::memory_order_acquire);
+      EXPECT_TRUE(board.fence(&problem).ok()) << problem;
+      return;
+    }
+    std::thread at_fence([&] {
+      std::string why;
+      EXPECT_TRUE(board.fence(&why).ok()) << why;
+    });
+    for (int i = 0; i < 500; ++i) {
+      auto card = board.card_of(1, &problem);
+      EXPECT_TRUE(card) << problem;
+      if (!card) break;
+      EXPECT_EQ(text_of(*card), card_text(1));
+      ::sched_yield();
+    }
+    has_cards.store(true, std::memory_order_release);  // pairs with the acquire above
+    has_cards.notify_all();
+    at_fence.join();
   });
 }
 
