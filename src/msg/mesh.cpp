@@ -251,9 +251,15 @@ void Mesh::on_record(control::Peer& from, const control::Record& record) {
 
 Status Mesh::meet_locked(control::Peer& from, std::int32_t rank) {
   if (rank < 0 || rank >= board_.size() || rank == board_.rank()) return Errc::kProtocol;
-  const int known = ranks_.emplace(&from, rank).first->second;
-  control::Peer* const peer = peers_.emplace(rank, &from).first->second;
-  return known == rank && peer == &from ? Errc::kOk : Errc::kProtocol;
+  const auto known = ranks_.find(&from);
+  const auto peer = peers_.find(rank);
+  if (known == ranks_.end() && peer == peers_.end()) {
+    ranks_.emplace(&from, rank);
+    peers_.emplace(rank, &from);
+    return {};
+  }
+  const bool is_known = known != ranks_.end() && known->second == rank;
+  return is_known && peer != peers_.end() && peer->second == &from ? Errc::kOk : Errc::kProtocol;
 }
 
 Status Mesh::on_offer_locked(control::Peer& from, std::span<const std::byte> payload) {

@@ -1,0 +1,175 @@
+// How the lanes of processes get connected, and what those do who speak wrongly, leave, or never
+// come.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "prop/msg_seeds.hpp"
+#include "unit/msg_job.hpp"
+#include "unit/msg_mesh_job.hpp"
+
+namespace larklane::msg {
+namespace {
+
+constexpr std::uint32_t kLanes = 4;
+
+class MeshTest : public testing::Test {
+ protected:
+  MeshProcess& add(int rank, int size) {
+    processes_.push_back(std::make_unique<MeshProcess>(network_, table_, rank, size, kLanes));
+    return *processes_.back();
+  }
+  void step() {
+    network_.settle();
+    for (auto& process : processes_) process->step();
+  }
+  /// What `process` is told next.
+  Status next(MeshProcess& process) {
+    std::optional<Completion> completion;
+    if (!comes([&] { return (completion = process.told->pop()).has_value(); }, [&] { step(); }))
+      ADD_FAILURE() << "nothing comes";
+    return completion ? completion->status : Status(Errc::kSystem);
+  }
+  void expect_exchange(MeshProcess& from, MeshProcess& to, int rank_from, int rank_to,
+                       std::uint32_t lane = 0) {
+    std::uint64_t into = 0;
+    EXPECT_TRUE(to.receive(rank_from, 1, &into, lane));
+    EXPECT_TRUE(from.send(rank_to, 1, lane));
+    EXPECT_TRUE(next(to).ok());
+    EXPECT_TRUE(next(from).ok());
+    EXPECT_EQ(into, 0x1234'5678u);
+  }
+  MeshCard card_of(int rank) {
+    MeshCard card;
+    std::memcpy(&card, table_.wait_for(rank).value().data(), sizeof card);
+    return card;
+  }
+  void put_card(int rank, const Speaker& speaker) {
+    MeshCard card = card_of(0);
+    card.local = {};
+    std::copy(speaker.name().begin(), speaker.name().end(), card.local.begin());
+    table_.put(rank, std::as_bytes(std::span(&card, 1)));
+  }
+  static void say_anything(Speaker& two, std::uint64_t seed) {
+    loop::Random random(seed);
+    for (int i = 0; i < 10; ++i) {
+      const std::int32_t ranks[] = {2, 2, 2, 1, 0, -1, 3, static_cast<std::int32_t>(random.next())};
+      const std::uint32_t numbers[] = {0, 1, Mesh::kLinksMax - 1, Mesh::kLinksMax,
+                                       static_cast<std::uint32_t>(random.next())};
+      const std::int32_t rank = ranks[random.below(8)];
+      const std::uint32_t number = numbers[random.below(5)];
+      const auto rest = random_bytes(random.below(random.one_in(8) ? 8000 : 60), random.next());
+      if (random.one_in(3))
+        two.say(MeshRecord::offer, MeshOffer{rank, number}, rest);
+      else if (random.one_in(2))
+        two.say(MeshRecord::ready,
+                MeshReady{rank, number, static_cast<std::uint32_t>(random.below(30))}, rest);
+      else
+        two.say(static_cast<MeshRecord>(random.below(6)), std::span<const std::byte>(rest));
+    }
+  }
+  /// Each at its own time, as processes do.
+  void close_all() {
+    std::vector<std::thread> threads;
+    for (auto& process : processes_) threads.emplace_back([&process] { process->close(); });
+    for (std::thread& thread : threads) thread.join();
+  }
+  void TearDown() override {
+    table_.clear();
+    close_all();
+    processes_.clear();
+    for (const loop::Violation& violation : network_.take_violations())
+      ADD_FAILURE() << loop::offence_name(violation.offence) << ": " << violation.detail;
+  }
+
+  loop::Fabric network_{{}};
+  Table table_;
+  std::vector<std::unique_ptr<MeshProcess>> processes_;
+  WarningLog warnings_;
+};
+
+TEST_F(MeshTest, EachLinkIsMadeOnceWhenItIsWanted) {
+  MeshProcess &zero = add(0, 2), &one = add(1, 2);
+  EXPECT_EQ(zero.ready.count() + one.ready.count(), 0);
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+    expect_exchange(zero, one, 0, 1, lane);
+    expect_exchange(one, zero, 1, 0, lane);
+    EXPECT_EQ(zero.ready.count(), static_cast<int>(lane + 1));
+    EXPECT_EQ(one.ready.count(), static_cast<int>(lane + 1));
+  }
+  expect_exchange(zero, zero, 0, 0);
+  close_all();
+  EXPECT_EQ(zero.down.count(), 1);
+  EXPECT_EQ(one.down.count(), 1);
+}
+
+TEST_F(MeshTest, BothWantTheSameLinksAtTheSameTime) {
+  for (int i = 0; i < 2; ++i) (void)add(i, 2);
+  std::uint64_t into[2][kLanes] = {};
+  std::vector<std::thread> threads;
+  for (int rank : {0, 1})
+    threads.emplace_back([&, rank] {
+      MeshProcess& own = *processes_[static_cast<std::size_t>(rank)];
+      for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+        EXPECT_TRUE(own.receive(1 - rank, lane, &into[rank][lane], lane));
+        EXPECT_TRUE(own.send(1 - rank, lane, lane));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (auto& process : processes_) {
+    for (std::uint32_t i = 0; i < 2 * kLanes; ++i) EXPECT_TRUE(next(*process).ok());
+    EXPECT_EQ(process->ready.count(), static_cast<int>(kLanes));
+    EXPECT_EQ(process->unreachable.count(), 0);
+  }
+}
+
+TEST_F(MeshTest, AStrangerEndsNobodysLinks) {
+  MeshProcess &zero = add(0, 3), &one = add(1, 3);
+  expect_exchange(zero, one, 0, 1);
+  const std::string address = card_of(0).local.data();
+  const auto bytes = random_bytes(100, 1);
+  {
+    Speaker stranger(address + "-stranger");
+    stranger.call(address);
+    stranger.say(MeshRecord::goodbye, MeshGoodbye{1});
+    stranger.say(MeshRecord::offer, MeshOffer{1, 0}, bytes);
+    stranger.say(MeshRecord::ready, MeshReady{1, 0, 0});
+    stranger.say(MeshRecord::offer, MeshOffer{2, 0}, bytes);
+    stranger.say(MeshRecord::goodbye, MeshGoodbye{2});
+    EXPECT_TRUE(comes([&] { return stranger.heard(MeshRecord::farewell) != 0; }));
+  }
+  ASSERT_FALSE(zero.engine->is_lost(1));
+  expect_exchange(zero, one, 0, 1);
+  expect_exchange(one, zero, 1, 0, 1);
+  (void)warnings_.take("sends records that make no sense");  // of a process once
+  EXPECT_EQ(warnings_.take("rank 2 can't be reached"), 1u);
+}
+
+/// Records that no mesh writes: nobody but who sends them loses anything.
+TEST_F(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
+  for_seeds(200, [&](std::uint64_t seed) {
+    MeshProcess &zero = add(0, 3), &one = add(1, 3);
+    expect_exchange(zero, one, 0, 1);
+    {
+      Speaker two(std::string(card_of(0).local.data()) + "-two");
+      two.call(card_of(0).local.data());
+      say_anything(two, seed);
+    }
+    EXPECT_FALSE(zero.engine->is_lost(1));
+    expect_exchange(zero, one, 0, 1);
+    expect_exchange(one, zero, 1, 0, 1);
+    close_all();
+    processes_.clear();
+  });
+  (void)warnings_.take("sends records that make no sense");
+  (void)warnings_.take("rank 2 can't be reached");
+}
+
+}  // namespace
+}  // namespace larklane::msg
