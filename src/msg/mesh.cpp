@@ -149,6 +149,7 @@ void Mesh::connect(int rank, std::uint32_t number) {
   }
   auto peer = peer_of(rank, &problem);
   const std::scoped_lock lock(mutex_);
+  if (is_closing_) return user_.on_unreachable(rank, number, Errc::kPeerDown);
   if (!peer) return give_up_locked(rank, number, peer.error(), problem);
   ranks_.emplace(*peer, rank);
   peers_.emplace(rank, *peer);

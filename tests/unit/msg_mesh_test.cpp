@@ -151,6 +151,20 @@ TEST_F(MeshTest, AStrangerEndsNobodysLinks) {
   EXPECT_EQ(warnings_.take("rank 2 can't be reached"), 1u);
 }
 
+TEST_F(MeshTest, WhoLeavesOpensNoLinkThatNobodyWillEnd) {
+  MeshProcess &zero = add(0, 3), &two = add(2, 3);
+  expect_exchange(zero, two, 0, 2);
+  std::uint64_t into = 0;
+  ASSERT_TRUE(zero.receive(1, 1, &into));
+  ASSERT_TRUE(comes([&] { return table_.waiting() == 1; }));
+  std::thread leaving([&] { zero.close(); });
+  EXPECT_TRUE(comes([&] { return two.down.count() != 0; }));
+  MeshProcess& one = add(1, 3);  // whose card zero still waits for
+  leaving.join();
+  EXPECT_EQ(one.ready.count(), 0);
+  EXPECT_EQ(zero.unreachable.count(), 1);
+}
+
 /// Records that no mesh writes: nobody but who sends them loses anything.
 TEST_F(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
   for_seeds(200, [&](std::uint64_t seed) {
