@@ -331,7 +331,7 @@ void Mesh::end_all_locked(int rank, Status status) {
     if (key.first != rank || link.is_over) continue;
     link.is_over = true;
     if (link.end != nullptr) link.end->end(status);
-    if (!link.is_peer_ready) user_.on_unreachable(rank, key.second, status);
+    if (!link.is_connected || !link.is_peer_ready) user_.on_unreachable(rank, key.second, status);
   }
   user_.on_peer_down(rank, status);
 }

@@ -165,6 +165,18 @@ TEST_F(MeshTest, WhoLeavesOpensNoLinkThatNobodyWillEnd) {
   EXPECT_EQ(zero.unreachable.count(), 1);
 }
 
+TEST_F(MeshTest, WhoIsReadyAndOffersNothingLeavesNothingWaiting) {
+  MeshProcess& zero = add(0, 2);
+  Speaker one(std::string(card_of(0).local.data()) + "-one");
+  one.call(card_of(0).local.data());
+  put_card(1, one);
+  ASSERT_TRUE(zero.send(1, 1));
+  ASSERT_TRUE(comes([&] { return one.heard(MeshRecord::offer) != 0; }));
+  one.say(MeshRecord::ready, MeshReady{1, 0, 0});
+  one.say(MeshRecord::goodbye, MeshGoodbye{1});
+  EXPECT_EQ(next(zero).code(), Errc::kPeerDown);
+}
+
 /// Records that no mesh writes: nobody but who sends them loses anything.
 TEST_F(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
   for_seeds(200, [&](std::uint64_t seed) {
