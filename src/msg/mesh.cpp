@@ -268,7 +268,8 @@ Status Mesh::on_offer_locked(control::Peer& from, std::span<const std::byte> pay
   if (!offer || offer->number >= kLinksMax) return Errc::kProtocol;
   LARKLANE_TRY(meet_locked(from, offer->rank));
   MeshReady ready{board_.rank(), offer->number, 0};
-  if (is_closing_ && !links_.contains({offer->rank, offer->number})) {
+  const auto known = links_.find({offer->rank, offer->number});
+  if (known == links_.end() ? is_closing_ : known->second.is_over) {
     ready.error = static_cast<std::uint32_t>(Errc::kPeerDown);
     send(from, MeshRecord::ready, ready);
     return {};
@@ -296,8 +297,8 @@ Status Mesh::on_ready_locked(control::Peer& from, std::span<const std::byte> pay
   if (!ready) return Errc::kProtocol;
   LARKLANE_TRY(meet_locked(from, ready->rank));
   const auto known = links_.find({ready->rank, ready->number});
-  if (known == links_.end() || known->second.end == nullptr || known->second.is_peer_ready)
-    return Errc::kProtocol;
+  if (known == links_.end() || known->second.is_peer_ready) return Errc::kProtocol;
+  if (known->second.is_over) return {};  // as the peer has been told, or has told us
   if (const Status status = status_of(ready->error); !status.ok()) {
     give_up_locked(ready->rank, ready->number, status, errc_name(status.code()));
     return {};

@@ -177,6 +177,25 @@ TEST_F(MeshTest, WhoIsReadyAndOffersNothingLeavesNothingWaiting) {
   EXPECT_EQ(next(zero).code(), Errc::kPeerDown);
 }
 
+TEST_F(MeshTest, ALinkThatWasGivenUpStaysSo) {
+  MeshProcess& zero = add(0, 2);
+  Speaker one(std::string(card_of(0).local.data()) + "-one");
+  one.call(card_of(0).local.data());
+  put_card(1, one);
+  const auto nonsense = random_bytes(100, 1);
+  for (int i = 1; i <= 3; ++i) {
+    one.say(MeshRecord::offer, MeshOffer{1, 0}, nonsense);
+    one.say(MeshRecord::ready, MeshReady{1, 0, static_cast<std::uint32_t>(Errc::kNoMemory)});
+    EXPECT_TRUE(comes([&] { return one.heard(MeshRecord::ready) == i; }));
+  }
+  one.say(MeshRecord::goodbye, MeshGoodbye{1});
+  EXPECT_TRUE(comes([&] { return one.heard(MeshRecord::farewell) != 0; }));
+  EXPECT_EQ(zero.unreachable.count(), 1);
+  EXPECT_EQ(zero.ready.count(), 0);
+  EXPECT_EQ(zero.send(1, 1).error().code(), Errc::kProtocol);
+  EXPECT_EQ(warnings_.take("rank 1 can't be reached"), 1u);
+}
+
 /// Records that no mesh writes: nobody but who sends them loses anything.
 TEST_F(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
   for_seeds(200, [&](std::uint64_t seed) {
