@@ -354,6 +354,11 @@ void Mesh::close(const std::function<void()>& progress) {
       send(*peer, MeshRecord::goodbye, MeshGoodbye{board_.rank()});
   }
   if (fetcher_.joinable()) fetcher_.join();
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [rank, number] : std::exchange(wanted_, {}))
+      user_.on_unreachable(rank, number, Errc::kPeerDown);
+  }
   const auto wait_for = [&](auto&& is_so) {
     const std::uint64_t deadline_ns = now_ns() + kGoodbyeNs;
     while (now_ns() < deadline_ns) {
@@ -380,6 +385,7 @@ void Mesh::close(const std::function<void()>& progress) {
       return is_quiet(one.second.end) && is_quiet(one.second.other_end);
     });
   });
+  progress();      // what waited for links that never were ends
   plane_.reset();  // no record comes any more
   for (auto& [key, link] : links_)
     for (auto* const end : {&link.end, &link.other_end})

@@ -156,7 +156,6 @@ class MeshProcess final : public Connector, public MeshUser {
   void close() {
     if (mesh_ == nullptr) return;
     mesh_->close([this] { (void)engine->progress_all(); });
-    (void)engine->progress_all();
     mesh_.reset();
   }
 

@@ -165,6 +165,24 @@ TEST_F(MeshTest, WhoLeavesOpensNoLinkThatNobodyWillEnd) {
   EXPECT_EQ(zero.unreachable.count(), 1);
 }
 
+TEST_F(MeshTest, WhatWaitsForALinkEndsWhenItsOwnerLeaves) {
+  MeshProcess &zero = add(0, 4), &three = add(3, 4);
+  expect_exchange(zero, three, 0, 3);
+  const auto bytes = random_bytes(5000, 1);
+  for (const int rank : {1, 2})
+    ASSERT_TRUE(post_send(zero.vcis[0], rank, 1, bytes.data(), bytes.size(), zero.telling()));
+  ASSERT_TRUE(comes([&] { return table_.waiting() == 1; }));
+  std::thread leaving([&] { zero.close(); });
+  EXPECT_TRUE(comes([&] { return three.down.count() != 0; }));
+  table_.clear();
+  leaving.join();
+  for (int i = 0; i < 2; ++i) {
+    const auto completion = zero.told->pop();
+    ASSERT_TRUE(completion);
+    EXPECT_EQ(completion->status.code(), Errc::kPeerDown);
+  }
+}
+
 TEST_F(MeshTest, WhoIsReadyAndOffersNothingLeavesNothingWaiting) {
   MeshProcess& zero = add(0, 2);
   Speaker one(std::string(card_of(0).local.data()) + "-one");
