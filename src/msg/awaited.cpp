@@ -51,11 +51,13 @@ Operation* Awaited::take(std::uint32_t number, const Connection& connection) noe
   return take_locked(place);
 }
 
-Operation* Awaited::take_one_of(const Connection& connection) noexcept {
+Operation* Awaited::take_one_of(const Connection& connection, Sweep& sweep) noexcept {
   const SpinGuard guard(lock_);
-  for (std::uint32_t i = 0; i < size_; ++i)
-    if (places_[i].operation != nullptr && places_[i].operation->connection == &connection)
-      return take_locked(i + 1);
+  while (sweep.place < size_) {
+    const Operation* const operation = places_[sweep.place++].operation;
+    if (operation != nullptr && operation->connection == &connection)
+      return take_locked(sweep.place);
+  }
   return nullptr;
 }
 

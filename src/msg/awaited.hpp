@@ -24,8 +24,13 @@ class Awaited {
   bool add(Operation& operation) noexcept;
   /// @param number  what a peer has sent @return null: nothing of that connection waits under it
   Operation* take(std::uint32_t number, const Connection& connection) noexcept;
-  /// One that waits for an answer over `connection`; null: none does.
-  Operation* take_one_of(const Connection& connection) noexcept;
+  /// How far the search for what waits over a connection has come. Thread safety: single-owner.
+  struct Sweep {
+    std::uint32_t place = 0;
+  };
+  /// The next that waits for an answer over `connection`; null: of those that waited when the
+  /// search began none is left.
+  Operation* take_one_of(const Connection& connection, Sweep& sweep) noexcept;
   std::uint32_t count() noexcept;
 
  private:

@@ -295,7 +295,8 @@ void Connection::resume() noexcept {
 }
 
 void Connection::on_failure(PacketLink&, Status status) {
-  while (Operation* const operation = lane_.awaited().take_one_of(*this)) {
+  Awaited::Sweep sweep;
+  while (Operation* const operation = lane_.awaited().take_one_of(*this, sweep)) {
     release_memory(*operation);
     lane_.finish(*operation, status);
   }

@@ -1,0 +1,67 @@
+// What programs do wrongly, and what ends wrongly: an error, and nothing is lost or left behind.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "unit/msg_job.hpp"
+
+namespace larklane::msg {
+namespace {
+
+class EngineBadTest : public testing::Test {
+ protected:
+  explicit EngineBadTest(Job::Options options = {}) : job_(std::move(options)) {
+    job_.connect_all();
+    told_.emplace(std::move(CompletionQueue::create(job_.at(1).domain).value()));
+  }
+  Vci& vci(int rank) { return *job_.at(rank).vci; }
+  PostOptions telling() {
+    PostOptions options;
+    options.completion = &*told_;
+    options.signals_always = true;
+    return options;
+  }
+
+  Job job_;
+  std::optional<CompletionQueue> told_;
+};
+
+/// All that waits for answers of a peer ends when the peer does, in a time that goes with their
+/// number.
+TEST(EngineEnds, ThatOfAPeerTakesNoLongerThanWhatWaitsForIt) {
+  const auto ns_of = [](std::uint32_t waiting) {
+    Job::Options options;
+    options.lane = {{16, 8}, 1u << 17, 64};
+    Job job(options);
+    job.connect_all();
+    Vci& zero = *job.at(0).vci;
+    auto told = std::move(Counter::create(job.at(0).domain).value());
+    PostOptions telling;
+    telling.completion = &told;
+    std::uint64_t word = 0;
+    const Region region = job.at(1).add_region(&word, sizeof word);
+    PacketLink& link = *job.at(0).links.back();
+    Awaited& awaited = zero.inside().awaited();
+    for (std::uint32_t i = 0; i < waiting; ++i) {
+      Operation& operation = *zero.inside().take();
+      operation.connection = &job.at(0).to(1);
+      operation.object = told.inside();
+      zero.inside().ledger().post(*told.inside());
+      EXPECT_TRUE(awaited.add(operation));
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    link.end(Errc::kPeerDown);
+    const auto took = std::chrono::steady_clock::now() - begin;
+    EXPECT_EQ(told.failed(), waiting);
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(took).count();
+  };
+  const auto few = ns_of(1 << 12), many = ns_of(1 << 16);
+  EXPECT_LT(many, 128 * few);  // 16 times as many
+}
+
+}  // namespace
+}  // namespace larklane::msg
