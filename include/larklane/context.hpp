@@ -56,9 +56,18 @@ class LARKLANE_API Region {
 };
 
 /// A user's place on a lane. Threads with different lanes never meet; there may be more of these
-/// than lanes. Thread safety: thread-safe; destroyed by its owner, before the context.
+/// than lanes. Thread safety: thread-safe; making, moving and destroying it are its owner's, before
+/// the context. Destroyed, it gives its place back; what was posted on it goes on.
 class LARKLANE_API Vci {
  public:
+  Vci(Vci&& other) noexcept : inside_(std::exchange(other.inside_, nullptr)) {}
+  Vci& operator=(Vci&& other) noexcept {
+    Vci taken(std::move(other));
+    std::swap(inside_, taken.inside_);
+    return *this;
+  }
+  ~Vci();
+
   /// Serve what has come, on this lane, and now and then on all others: what one waits for may
   /// hang on a lane that nobody else looks at. Never blocks. Runs handlers.
   ///

@@ -93,7 +93,7 @@ int larklane_vci_create(larklane_context* context, larklane_vci** vci_p) {
   return guarded(__func__, [&, call = __func__] {
     Result<Vci> vci = context->inside->create_vci();
     if (!vci) return fail(call, vci.error());
-    *vci_p = new larklane_vci(*context, *vci);
+    *vci_p = new larklane_vci(*context, std::move(vci).value());
     return 0;
   });
 }

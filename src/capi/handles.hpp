@@ -66,7 +66,8 @@ class Made {
 // Thread safety, of the three: thread-safe; destroyed by their owners.
 
 struct larklane_vci {
-  larklane_vci(larklane_context& context, larklane::Vci vci_) noexcept : made(context), vci(vci_) {}
+  larklane_vci(larklane_context& context, larklane::Vci vci_) noexcept
+      : made(context), vci(std::move(vci_)) {}
 
   const larklane::capi::Made made;
   larklane::Vci vci;

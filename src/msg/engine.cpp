@@ -88,7 +88,16 @@ Result<MessageLane*> Engine::take_lane() {
     index = vci::least_used(std::span(users_).first(pool_.count_max()), 0);
     ++users_[index];
   }
-  return lane_of(index);
+  auto lane = lane_of(index);
+  if (!lane) leave(index);
+  return lane;
+}
+
+void Engine::give_back(const MessageLane& lane) noexcept { leave(lane.index()); }
+
+void Engine::leave(std::uint32_t index) noexcept {
+  const std::scoped_lock lock(mutex_);
+  --users_[index];
 }
 
 std::uint32_t Engine::progress(MessageLane& own) noexcept {

@@ -66,6 +66,8 @@ class Engine final : private vci::VciPool::Receivers {
 
   /// A place on the lane that has the fewest. @errors those of MessageLane and Vci::create
   Result<MessageLane*> take_lane();
+  /// The place that take_lane() has given.
+  void give_back(const MessageLane& lane) noexcept;
   /// Of link `number`, made if it is not there. @errors as take_lane()
   Result<MessageLane*> lane_of(std::uint32_t number);
   std::uint32_t progress(MessageLane& own) noexcept;
@@ -117,6 +119,7 @@ class Engine final : private vci::VciPool::Receivers {
   static constexpr std::uint32_t kPagePeers = 256;
   using Page = std::array<std::atomic<Peer*>, kPagePeers>;
 
+  void leave(std::uint32_t index) noexcept;
   net::Receiver& of_lane(std::uint32_t index) override { return lanes_[index]->packets(); }
   Peer* find_peer(int rank) const noexcept {
     const auto at = static_cast<std::uint32_t>(rank);

@@ -44,6 +44,10 @@ constexpr RemoteCompletion kNumbers = 1u << 24;
 
 }  // namespace
 
+Vci::~Vci() {
+  if (inside_ != nullptr) inside_->engine().give_back(*inside_);
+}
+
 std::uint32_t Vci::progress() noexcept { return inside_->engine().progress(*inside_); }
 
 std::uint64_t Vci::eager_bytes_max() const noexcept { return inside_->engine().eager_bytes_max(); }

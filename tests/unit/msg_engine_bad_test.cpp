@@ -30,6 +30,18 @@ class EngineBadTest : public testing::Test {
   std::optional<CompletionQueue> told_;
 };
 
+TEST_F(EngineBadTest, APlaceThatWasGivenBackIsTakenAgain) {
+  Job::Options options;
+  options.lanes.count_max = 2;
+  Job job(options);
+  Engine& engine = *job.at(0).engine;  // of which a place on lane 0 is taken
+  const std::uint32_t first = job.at(0).vci->inside().index();
+  for (int i = 0; i < 10; ++i) {
+    const Vci vci(*engine.take_lane().value());
+    EXPECT_NE(vci.inside().index(), first) << i;
+  }
+}
+
 /// All that waits for answers of a peer ends when the peer does, in a time that goes with their
 /// number.
 TEST(EngineEnds, ThatOfAPeerTakesNoLongerThanWhatWaitsForIt) {

@@ -52,6 +52,7 @@ struct Job {
     loop::Fabric::Options network{};
     MessageLane::Options lane{{16, 8}, 256, 64};
     std::uint32_t cells = 32;
+    vci::VciPool::Options lanes{};
     /// Puts something around the network of one process.
     std::function<std::unique_ptr<net::Fabric>(std::unique_ptr<net::Fabric>, int rank)> decorate{};
   };
@@ -59,7 +60,7 @@ struct Job {
     for (int rank = 0; rank < options.size; ++rank) {
       auto fabric = wire.for_process();
       if (options.decorate) fabric = options.decorate(std::move(fabric), rank);
-      Engine::Options engine{rank, options.size, {}, options.lane};
+      Engine::Options engine{rank, options.size, options.lanes, options.lane};
       processes.push_back(std::make_unique<JobProcess>(
           std::move(fabric), engine,
           [this, rank](int peer, std::uint32_t number) { want(rank, peer, number); }));
