@@ -234,8 +234,10 @@ MatchingEngine* Engine::make_space_slow(MatchSpace space) noexcept {
 Result<LocalRegion*> Engine::add_region(void* start, std::uint64_t bytes) noexcept {
   auto memory = fabric_.register_memory(start, bytes);
   if (!memory) return memory.error();
-  std::unique_ptr<LocalRegion> region(new (std::nothrow) LocalRegion{
-      *this, std::move(memory).value(), static_cast<std::byte*>(start), bytes, 0});
+  // Of no bytes it may be anywhere, but for null: find() says by that that there is none.
+  auto* const first = start != nullptr ? static_cast<std::byte*>(start) : no_bytes_;
+  std::unique_ptr<LocalRegion> region(
+      new (std::nothrow) LocalRegion{*this, std::move(memory).value(), first, bytes, 0});
   if (region == nullptr) return Errc::kNoMemory;
   const std::scoped_lock lock(mutex_);
   for (std::uint32_t index = 0; index < kRegionsMax; ++index) {

@@ -154,6 +154,7 @@ class Engine final : private vci::VciPool::Receivers {
   vci::VciPool pool_;
   std::array<std::uint32_t, vci::VciPool::kCountMax> users_{};  // guarded by mutex_
 
+  std::byte no_bytes_[1] = {};
   std::array<std::atomic<LocalRegion*>, kRegionsMax> regions_{};
   std::array<std::uint32_t, kRegionsMax> region_uses_{};  // guarded by mutex_
 };

@@ -30,6 +30,16 @@ class EngineBadTest : public testing::Test {
   std::optional<CompletionQueue> told_;
 };
 
+TEST_F(EngineBadTest, ARegionOfNothingHearsSignals) {
+  const Region nothing = job_.at(1).add_region(nullptr, 0);
+  const RemoteCompletion number = told_->register_remote().value();
+  EXPECT_EQ(*post_put(vci(0), nothing.remote(), 0, nullptr, 0, {}, number, 7), Post::done);
+  job_.settle();
+  const auto heard = told_->pop();
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->tag, 7u);
+}
+
 TEST_F(EngineBadTest, APlaceThatWasGivenBackIsTakenAgain) {
   Job::Options options;
   options.lanes.count_max = 2;
