@@ -268,7 +268,8 @@ typedef struct larklane_post_options {
   /* Hears of the end; null: nobody, so that a failure is not heard of, either. */
   const larklane_completion_object *completion;
   void *user_context; /* comes back in the completion */
-  /* Local memory lies in it: not registered anew. Null: the library registers what it has to. */
+  /* Local memory lies in it, or the post is refused: not registered anew. Null: the library
+   * registers what it has to. */
   const larklane_region *region;
   int signals_always; /* not 0: never LARKLANE_DONE, the object is signalled in any case */
   int queues;         /* not 0: RETRY only for want of memory; the lane keeps it and posts it */

@@ -40,7 +40,8 @@ struct PostOptions {
   /// answer.
   const CompletionObject* completion = nullptr;
   void* user_context = nullptr;  ///< comes back in the completion
-  /// Local memory lies in it: not registered anew. Null: the library registers what it has to.
+  /// Local memory lies in it, or the post is refused: not registered anew. Null: the library
+  /// registers what it has to.
   const Region* region = nullptr;
   /// Never `done`: the object is signalled in any case.
   bool signals_always = false;

@@ -267,7 +267,9 @@ std::byte* Engine::find(std::uint32_t number, std::uint64_t offset,
 
 const net::Memory* Engine::memory_of(const Region& region, const void* start,
                                      std::uint64_t bytes) const noexcept {
+  if (region.inside() == nullptr) return nullptr;
   const LocalRegion& inside = *region.inside();
+  if (bytes == 0) return inside.memory.get();
   const auto* const first = static_cast<const std::byte*>(start);
   // As numbers: pointers of different objects can't be compared.
   const auto at = reinterpret_cast<std::uintptr_t>(first);

@@ -20,8 +20,17 @@ bool is_legal(const void* start, std::uint64_t bytes) noexcept {
   return start != nullptr || bytes == 0;
 }
 /// Who is lent memory to write has to say when it is over.
+bool is_told(const PostOptions& options) noexcept {
+  return options.completion != nullptr && options.completion->inside() != nullptr;
+}
 bool may_write(const void* start, const PostOptions& options) noexcept {
-  return start == nullptr || options.completion != nullptr;
+  return start == nullptr || is_told(options);
+}
+/// What is said to lie in a region does.
+bool lies_as_told(const Vci& vci, const void* start, std::uint64_t bytes,
+                  const PostOptions& options) noexcept {
+  return options.region == nullptr ||
+         vci.inside().engine().memory_of(*options.region, start, bytes) != nullptr;
 }
 bool is_rank(const Vci& vci, int rank) noexcept {
   return rank >= 0 && rank < vci.inside().engine().size();
@@ -64,7 +73,9 @@ RemoteRegion Region::remote() const noexcept {
 [[gnu::flatten]] Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag, const void* buffer,
                                         std::uint64_t bytes, const PostOptions& options,
                                         Match match, MatchSpace space) noexcept {
-  if (!is_legal(buffer, bytes) || !is_legal(space, match)) return Errc::kInvalidArgument;
+  if (!is_legal(buffer, bytes) || !is_legal(space, match) ||
+      !lies_as_told(vci, buffer, bytes, options))
+    return Errc::kInvalidArgument;
   return post_to(vci, rank, [&](Connection& connection) {
     return connection.send({match, space}, tag, bytes_at(buffer, bytes), options);
   });
@@ -73,7 +84,8 @@ RemoteRegion Region::remote() const noexcept {
 [[gnu::flatten]] Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void* buffer,
                                         std::uint64_t bytes, const PostOptions& options,
                                         Completion* done, Match match, MatchSpace space) noexcept {
-  if (!is_legal(buffer, bytes) || !is_legal(space, match) || options.completion == nullptr)
+  if (!is_legal(buffer, bytes) || !is_legal(space, match) || !is_told(options) ||
+      !lies_as_told(vci, buffer, bytes, options))
     return Errc::kInvalidArgument;
   msg::MessageLane& lane = vci.inside();
   const bool names_rank = match == Match::rank_tag || match == Match::rank;
@@ -87,7 +99,9 @@ RemoteRegion Region::remote() const noexcept {
 [[gnu::flatten]] Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, std::uint32_t tag,
                                       const void* buffer, std::uint64_t bytes,
                                       const PostOptions& options) noexcept {
-  if (!is_legal(buffer, bytes) || there == 0 || there >= kNumbers) return Errc::kInvalidArgument;
+  if (!is_legal(buffer, bytes) || there == 0 || there >= kNumbers ||
+      !lies_as_told(vci, buffer, bytes, options))
+    return Errc::kInvalidArgument;
   return post_to(vci, rank, [&](Connection& connection) {
     return connection.active_message(there, tag, bytes_at(buffer, bytes), options);
   });
@@ -98,7 +112,8 @@ void free_buffer(void* buffer) noexcept { msg::give_back_buffer(buffer); }
 Result<Post> post_put(Vci& vci, const RemoteRegion& region, std::uint64_t offset,
                       const void* buffer, std::uint64_t bytes, const PostOptions& options,
                       RemoteCompletion there, std::uint32_t tag) noexcept {
-  if (!is_legal(buffer, bytes) || there >= kNumbers) return Errc::kInvalidArgument;
+  if (!is_legal(buffer, bytes) || there >= kNumbers || !lies_as_told(vci, buffer, bytes, options))
+    return Errc::kInvalidArgument;
   return post_to(vci, region.rank, [&](Connection& connection) {
     return connection.put(region, offset, bytes_at(buffer, bytes), there, tag, options);
   });
@@ -107,7 +122,8 @@ Result<Post> post_put(Vci& vci, const RemoteRegion& region, std::uint64_t offset
 Result<Post> post_get(Vci& vci, const RemoteRegion& region, std::uint64_t offset, void* buffer,
                       std::uint64_t bytes, const PostOptions& options, RemoteCompletion there,
                       std::uint32_t tag) noexcept {
-  if (!is_legal(buffer, bytes) || !may_write(buffer, options) || there >= kNumbers)
+  if (!is_legal(buffer, bytes) || !may_write(buffer, options) || there >= kNumbers ||
+      !lies_as_told(vci, buffer, bytes, options))
     return Errc::kInvalidArgument;
   return post_to(vci, region.rank, [&](Connection& connection) {
     return connection.get(region, offset, bytes_at(buffer, bytes), there, tag, options);

@@ -30,6 +30,24 @@ class EngineBadTest : public testing::Test {
   std::optional<CompletionQueue> told_;
 };
 
+TEST_F(EngineBadTest, ABufferThatIsNotInItsRegionIsRefused) {
+  std::vector<std::byte> memory(2000), outside(2000);
+  const Region region = job_.at(1).add_region(memory.data(), 1000);
+  PostOptions options = telling();
+  options.region = &region;
+  const Status refused(Errc::kInvalidArgument);
+  for (std::byte* const start : {outside.data(), memory.data() + 1})
+    EXPECT_EQ(post_recv(vci(1), 0, 1, start, 1000, options).error(), refused);
+  for (const std::uint64_t bytes : {10u, 1000u}) {
+    EXPECT_EQ(post_send(vci(1), 0, 1, outside.data(), bytes, options).error(), refused) << bytes;
+    EXPECT_EQ(post_am(vci(1), 0, 1, 1, outside.data(), bytes, options).error(), refused) << bytes;
+  }
+  ASSERT_TRUE(post_recv(vci(1), 0, 1, memory.data(), 1000, options));
+  EXPECT_EQ(*post_send(vci(0), 1, 1, outside.data(), 10), Post::done);
+  job_.settle();
+  EXPECT_TRUE(told_->pop());
+}
+
 TEST_F(EngineBadTest, ARegionOfNothingHearsSignals) {
   const Region nothing = job_.at(1).add_region(nullptr, 0);
   const RemoteCompletion number = told_->register_remote().value();
@@ -38,6 +56,15 @@ TEST_F(EngineBadTest, ARegionOfNothingHearsSignals) {
   const auto heard = told_->pop();
   ASSERT_TRUE(heard);
   EXPECT_EQ(heard->tag, 7u);
+}
+
+TEST_F(EngineBadTest, AHandleThatWasFreedIsRefused) {
+  auto gone = std::move(CompletionQueue::create(job_.at(1).domain).value());
+  const CompletionQueue other = std::move(gone);
+  PostOptions options;
+  options.completion = &gone;
+  std::uint64_t into = 0;
+  EXPECT_EQ(post_recv(vci(1), 0, 1, &into, 8, options).error(), Status(Errc::kInvalidArgument));
 }
 
 TEST_F(EngineBadTest, APlaceThatWasGivenBackIsTakenAgain) {
