@@ -20,17 +20,16 @@ bool Awaited::grow_locked() noexcept {
   return true;
 }
 
-bool Awaited::add(Operation& operation) noexcept {
+std::uint32_t Awaited::add(Operation& operation) noexcept {
   const SpinGuard guard(lock_);
-  if (free_ == 0 && !grow_locked()) return false;
+  if (free_ == 0 && !grow_locked()) return 0;
   const std::uint32_t number = free_;
   Place& place = places_[number - 1];
   free_ = place.next_free;
   place.operation = &operation;
   ++place.uses;
   ++count_;
-  operation.awaited = place.uses << kPlaceBits | number;
-  return true;
+  return operation.awaited = place.uses << kPlaceBits | number;
 }
 
 Operation* Awaited::take_locked(std::uint32_t number) noexcept {

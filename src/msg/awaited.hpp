@@ -20,8 +20,10 @@ class Awaited {
  public:
   explicit Awaited(std::uint32_t most) noexcept : most_(most) {}
 
-  /// @return false: as many wait as may, or there is no memory
-  bool add(Operation& operation) noexcept;
+  /// From now on an answer or a failure may finish it: it is the caller's again when take() says
+  /// so.
+  /// @return its number; 0: as many wait as may, or there is no memory
+  std::uint32_t add(Operation& operation) noexcept;
   /// @param number  what a peer has sent @return null: nothing of that connection waits under it
   Operation* take(std::uint32_t number, const Connection& connection) noexcept;
   /// How far the search for what waits over a connection has come. Thread safety: single-owner.

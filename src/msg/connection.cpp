@@ -70,16 +70,24 @@ Result<Post> answered(Result<net::Post> answer) noexcept {
 
 }  // namespace
 
+/// Null: there is no packet.
+Packet* Connection::assemble(std::span<const std::byte> own,
+                             std::span<const std::byte> user) noexcept {
+  Packet* const packet = lane_.packets().take_packet();
+  if (packet == nullptr) return nullptr;
+  std::byte* const payload = packet->payload().data();
+  std::memcpy(payload, own.data(), own.size());
+  std::memcpy(payload + own.size(), user.data(), user.size());
+  return packet;
+}
+
 Result<net::Post> Connection::post_parts(PacketLink& link, const PacketHeader& header,
                                          std::span<const std::byte> own,
                                          std::span<const std::byte> user) noexcept {
   if (own.empty()) return link.post(header, user);
   if (user.empty()) return link.post(header, own);
-  Packet* const packet = lane_.packets().take_packet();
+  Packet* const packet = assemble(own, user);
   if (packet == nullptr) return net::Post::retry;
-  std::byte* const payload = packet->payload().data();
-  std::memcpy(payload, own.data(), own.size());
-  std::memcpy(payload + own.size(), user.data(), user.size());
   auto answer = link.post(*packet, header, static_cast<std::uint32_t>(own.size() + user.size()));
   if (!answer || *answer == net::Post::retry) lane_.packets().give_back(*packet);
   return answer;
@@ -172,14 +180,29 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
     return net::Post::posted;
   }
   const std::span own(operation.small.data(), operation.small_bytes);
-  if (operation.then != Operation::Then::await)
-    return post_parts(link, operation.header, own, operation.payload);
-  if (!lane_.awaited().add(operation)) return net::Post::retry;
-  const std::uint32_t number = operation.header[2] = operation.awaited;
-  auto answer = post_parts(link, operation.header, own, operation.payload);
+  if (operation.then == Operation::Then::await) return try_awaited(link, operation);
+  return post_parts(link, operation.header, own, operation.payload);
+}
+
+/// If the link fails meanwhile, on_failure() may finish the operation: what its record takes is
+/// copied before it is known.
+Result<net::Post> Connection::try_awaited(PacketLink& link, Operation& operation) noexcept {
+  PacketHeader header = operation.header;
+  const auto small = operation.small;
+  const auto own = std::span(small).first(operation.small_bytes);
+  const auto bytes = static_cast<std::uint32_t>(own.size() + operation.payload.size());
+  Packet* packet = nullptr;
+  if (!operation.payload.empty()) {
+    packet = assemble(own, operation.payload);
+    if (packet == nullptr) return net::Post::retry;
+  }
+  header[2] = lane_.awaited().add(operation);
+  Result<net::Post> answer = net::Post::retry;
+  if (header[2] != 0)
+    answer = packet == nullptr ? link.post(header, own) : link.post(*packet, header, bytes);
   if (answer && *answer != net::Post::retry) return answer;
-  // If the link has failed meanwhile, on_failure() may have finished it.
-  if (lane_.awaited().take(number, *this) == nullptr) return net::Post::posted;
+  if (packet != nullptr) lane_.packets().give_back(*packet);
+  if (header[2] != 0 && lane_.awaited().take(header[2], *this) == nullptr) return net::Post::posted;
   return answer;
 }
 

@@ -93,6 +93,8 @@ class Connection final : public PacketListener {
   /// Of an operation whose record is complete. Not posted: nothing has happened.
   Result<Post> post_record(Operation& operation, bool queues) noexcept;
   Result<net::Post> try_record(PacketLink& link, Operation& operation) noexcept;
+  Result<net::Post> try_awaited(PacketLink& link, Operation& operation) noexcept;
+  Packet* assemble(std::span<const std::byte> own, std::span<const std::byte> user) noexcept;
   Result<net::Post> post_parts(PacketLink& link, const PacketHeader& header,
                                std::span<const std::byte> own,
                                std::span<const std::byte> user) noexcept;

@@ -132,5 +132,49 @@ TEST(EngineRace, AMessageAndItsReceiveMeetOnTheWay) {
   network.join();
 }
 
+/// The link to one peer fails while a thread posts to it and another posts to another peer.
+TEST(EngineRace, AFailureTouchesNothingOfOthers) {
+  for (std::uint64_t seed = 1; seed <= 300 && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
+    Job::Options options = roomy();
+    options.size = 3;
+    options.network.seed = seed;
+    Job job(options);
+    job.connect_all();
+    alignas(8) std::uint64_t words[2] = {};
+    const Region doomed = job.at(1).add_region(&words[0], 8),
+                 safe = job.at(2).add_region(&words[1], 8);
+    auto told = std::move(Counter::create(job.at(0).domain).value());
+    std::atomic<std::uint64_t> posted{0};
+    std::atomic<bool> is_over{false};
+    const auto post = [&](const Region& region) {
+      PostOptions telling;
+      telling.completion = &told;
+      const RemoteRegion remote = region.remote();
+      std::uint64_t done = 0;
+      while (true) {
+        auto answer = post_fetch_add(*job.at(0).vci, remote, 0, 1, nullptr, telling);
+        if (!answer) break;
+        if (*answer == Post::posted) ++done;
+        if (is_over.load(std::memory_order_relaxed) && remote.rank == 2) break;
+      }
+      posted.fetch_add(done, std::memory_order_relaxed);  // relaxed: joined before it is read
+      return done;
+    };
+    std::uint64_t safely = 0;
+    std::thread to_doomed([&] { (void)post(doomed); });
+    std::thread to_safe([&] { safely = post(safe); });
+    loop::Random random(seed);
+    for (std::uint64_t steps = random.below(50); steps != 0; --steps) job.step();
+    job.at(0).links[2]->end(Errc::kPeerDown);  // the first two are to itself
+    to_doomed.join();
+    is_over.store(true, std::memory_order_relaxed);  // relaxed: a hint
+    to_safe.join();
+    job.settle();
+    EXPECT_EQ(told.completed(), posted.load(std::memory_order_relaxed));
+    EXPECT_EQ(words[1], safely);
+  }
+}
+
 }  // namespace
 }  // namespace larklane::msg
