@@ -69,7 +69,8 @@ class LARKLANE_API Vci {
   ~Vci();
 
   /// Serve what has come, on this lane, and now and then on all others: what one waits for may
-  /// hang on a lane that nobody else looks at. Never blocks. Runs handlers.
+  /// hang on a lane that nobody else looks at. One that nobody serves as his own is served as often
+  /// as this one while something comes there. Never blocks. Runs handlers.
   ///
   /// @return  how much was served; 0: nothing, or another thread is at it
   std::uint32_t progress() noexcept;

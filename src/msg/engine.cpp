@@ -1,6 +1,7 @@
 #include "msg/engine.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <new>
 #include <utility>
 
@@ -101,10 +102,36 @@ void Engine::leave(std::uint32_t index) noexcept {
 }
 
 std::uint32_t Engine::progress(MessageLane& own) noexcept {
-  thread_local constinit vci::MissedTurns missed;
+  thread_local constinit Others others;
+  own.attend();
   const std::uint32_t found = own.progress();
-  if (!missed.add(found != 0, options_.lanes.misses_max)) return found;
-  return found + progress_all();
+  if (!others.turns.add(found != 0)) [[likely]]
+    return found;
+  return found + progress_others_slow(own, others);
+}
+
+[[gnu::noinline]] std::uint32_t Engine::progress_others_slow(const MessageLane& own,
+                                                             Others& others) noexcept {
+  static_assert(vci::VciPool::kCountMax <= 64);
+  const std::uint32_t most = options_.lanes.misses_max;
+  const bool are_all_due = others.turns.are_all_due(most);
+  if (are_all_due) others.strays = 0;
+  std::uint32_t found = 0, found_on_strays = 0;
+  for (std::uint64_t left = are_all_due ? ~std::uint64_t{0} >> (64 - pool_.count_max())
+                                        : others.strays;
+       left != 0; left &= left - 1) {
+    const int index = std::countr_zero(left);
+    // acquire: pairs with lane_of()'s release.
+    MessageLane* const lane =
+        made_[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
+    if (lane == nullptr || lane == &own) continue;
+    if (are_all_due && !lane->take_attended()) others.strays |= std::uint64_t{1} << index;
+    const std::uint32_t of_lane = lane->progress();
+    found += of_lane;
+    if ((others.strays >> index & 1) != 0) found_on_strays += of_lane;
+  }
+  others.turns.pause(others.strays != 0, found_on_strays != 0, most);
+  return found;
 }
 
 std::uint32_t Engine::progress_all() noexcept {

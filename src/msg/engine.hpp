@@ -16,6 +16,7 @@
 #include "msg/message_lane.hpp"
 #include "msg/wire.hpp"
 #include "net/provider.hpp"
+#include "vci/mapping.hpp"
 #include "vci/vci_pool.hpp"
 
 namespace larklane::msg {
@@ -119,8 +120,15 @@ class Engine final : private vci::VciPool::Receivers {
   static constexpr std::uint32_t kPagePeers = 256;
   using Page = std::array<std::atomic<Peer*>, kPagePeers>;
 
+  /// What a thread knows of lanes that are not its own.
+  struct Others {
+    vci::SharedTurns turns;
+    std::uint64_t strays = 0;  // a bit a lane
+  };
+
   void leave(std::uint32_t index) noexcept;
   net::Receiver& of_lane(std::uint32_t index) override { return lanes_[index]->packets(); }
+  std::uint32_t progress_others_slow(const MessageLane& own, Others& others) noexcept;
   Peer* find_peer(int rank) const noexcept {
     const auto at = static_cast<std::uint32_t>(rank);
     // acquire, here and below: pairs with make_peer_locked()'s and make_connection_slow()'s release

@@ -65,6 +65,17 @@ class MessageLane final {
 
   /// A turn of the lane, and what comes of it. @return as Vci::progress()
   std::uint32_t progress() noexcept;
+  /// By a thread whose own it is. relaxed, here and below: a hint.
+  void attend() noexcept {
+    if (!is_attended_.load(std::memory_order_relaxed)) [[unlikely]]
+      is_attended_.store(true, std::memory_order_relaxed);
+  }
+  /// Has anybody, since it was asked last?
+  bool take_attended() noexcept {
+    if (!is_attended_.load(std::memory_order_relaxed)) return false;
+    is_attended_.store(false, std::memory_order_relaxed);
+    return true;
+  }
 
   /// One that will signal `object`, or nobody. Null: as many are in flight as may be (counted).
   Operation* take(Object* object) noexcept;
@@ -127,7 +138,7 @@ class MessageLane final {
   Connection* held_ = nullptr;
 
   NodeQueue<RealPlatform> handlers_;
-  std::atomic<bool> has_held_{false};
+  std::atomic<bool> has_held_{false}, is_attended_{false};
 
   alignas(kLineBytes) SpinLock pool_lock_;
   Pool<Operation> pool_ LARKLANE_GUARDED_BY(pool_lock_);

@@ -1,6 +1,7 @@
 #pragma once
 // Which lane a channel gets, and when a thread looks at others than its own. Pure functions.
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -46,6 +47,35 @@ class MissedTurns {
 
  private:
   std::uint64_t sixteenths_ = 0;
+};
+
+/// The same for threads that are all there is: nothing serves a lane that none of them has taken,
+/// or whose threads do something else. Such a *stray* lane gets as many turns as one's own while
+/// they find something, so that its senders don't starve behind a lane that is always busy; else
+/// half as many each time, so that it costs next to nothing. Thread safety: single-owner.
+class SharedTurns {
+ public:
+  /// After each turn on one's own lane. @return is it time to look at strays, or at all lanes?
+  bool add(bool found) noexcept { return (left_ -= found ? 1 : kOfMiss) <= 0; }
+  /// @pre add() said so @param most  as MissedTurns::add()'s
+  bool are_all_due(std::uint32_t most) noexcept {
+    all_left_ -= pause_ - left_;
+    if (all_left_ > 0) return false;
+    all_left_ = kOfMiss * std::int64_t{most};
+    return true;
+  }
+  /// After that look. @param has_found  on strays
+  void pause(bool has_strays, bool has_found, std::uint32_t most) noexcept {
+    const std::int64_t longest = kOfMiss * std::int64_t{most};
+    pause_ = has_found ? 1 : has_strays ? std::min(2 * pause_, longest) : longest;
+    left_ = pause_;
+  }
+
+ private:
+  static constexpr std::int64_t kOfMiss = 16;
+
+  std::int64_t left_ = 0, pause_ = 0;  // till the next look; from the last one
+  std::int64_t all_left_ = 0;
 };
 
 }  // namespace larklane::vci

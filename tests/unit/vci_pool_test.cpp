@@ -48,6 +48,56 @@ TEST(Mapping, AllLanesAreDueAfterSoManyTurnsThatFoundNothing) {
   for (int turn = 1; turn <= 16 * 256; ++turn) EXPECT_EQ(turns.add(true, 256), turn == 16 * 256);
 }
 
+/// Turns until others are looked at.
+int turns_till_look(SharedTurns& turns, bool found) {
+  int count = 1;
+  while (!turns.add(found)) ++count;
+  return count;
+}
+
+TEST(Mapping, WithoutStraysAllLanesAreDueAfterSoManyTurns) {
+  SharedTurns turns;
+  EXPECT_EQ(turns_till_look(turns, false), 1);
+  for (const bool found : {false, true, false}) {
+    EXPECT_TRUE(turns.are_all_due(256));
+    turns.pause(false, false, 256);
+    EXPECT_EQ(turns_till_look(turns, found), found ? 16 * 256 : 256);
+  }
+}
+
+TEST(Mapping, AStrayOnWhichSomethingIsFoundHasAsManyTurns) {
+  SharedTurns turns;
+  EXPECT_EQ(turns_till_look(turns, true), 1);
+  EXPECT_TRUE(turns.are_all_due(256));
+  for (int turn = 1; turn < 16 * 256; ++turn) {
+    turns.pause(true, true, 256);
+    EXPECT_EQ(turns_till_look(turns, true), 1);
+    EXPECT_FALSE(turns.are_all_due(256)) << turn;
+  }
+  turns.pause(true, true, 256);
+  EXPECT_EQ(turns_till_look(turns, true), 1);
+  EXPECT_TRUE(turns.are_all_due(256)) << "a busy stray must not keep us from the rest";
+}
+
+TEST(Mapping, AStrayOnWhichNothingIsFoundHasEverFewerTurns) {
+  SharedTurns turns;
+  EXPECT_EQ(turns_till_look(turns, true), 1);
+  EXPECT_TRUE(turns.are_all_due(256));
+  turns.pause(true, true, 256);
+  EXPECT_EQ(turns_till_look(turns, true), 1);
+  for (int pause = 2; pause < 16 * 256; pause *= 2) {
+    EXPECT_EQ(turns.are_all_due(256), false) << pause;
+    turns.pause(true, false, 256);
+    EXPECT_EQ(turns_till_look(turns, true), pause);
+  }
+  (void)turns.are_all_due(256);
+  for (int again = 0; again < 2; ++again) {
+    turns.pause(true, false, 256);
+    EXPECT_EQ(turns_till_look(turns, true), 16 * 256);
+    EXPECT_TRUE(turns.are_all_due(256));
+  }
+}
+
 /// All lanes have one.
 struct OneReceiver final : VciPool::Receivers {
   explicit OneReceiver(net::Receiver& one) : receiver(one) {}
