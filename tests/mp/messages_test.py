@@ -23,18 +23,24 @@ class Bench:
         self.folder = build / "tests/mp/messages"
         self.scratch = scratch
 
-    def launched(self, count, program, *words, status=0):
-        env = {"LARKLANE_MESSAGE_PROVIDER": self.provider, "LARKLANE_VCI_COUNT_MAX": "2"}
-        output = system(self.command, "launch", "-n", count, self.folder / program, *words, status=status, env=env)
+    def launched(self, count, program, *words, lanes=2, seconds=60):
+        env = {"LARKLANE_MESSAGE_PROVIDER": self.provider, "LARKLANE_VCI_COUNT_MAX": str(lanes)}
+        command = (self.command, "launch", "-n", count, self.folder / program)
+        output = system(*command, *words, env=env, seconds=seconds)
         if "no module" in output:
             raise Skip(output)
         return output
 
 
-def exchange(bench):
+def exchange(bench, count=1_000_000):
     """4 processes of 4 threads: every byte and every completion once."""
-    output = bench.launched(4, "exchange", 4, 1_000_000 if bench.provider == "shm" else 100_000)
+    output = bench.launched(4, "exchange", 4, count, seconds=500)
     expect(re.search(r"exchange: \d+ messages", output), "no end", output)
+
+
+def exchange_long(bench):
+    """Ten times as many."""
+    exchange(bench, 10_000_000)
 
 
 def leaves(bench):
@@ -51,8 +57,41 @@ def scatters(bench):
     expect("scatterer: all have heard" in output, "no end", output)
 
 
+def crowded(bench):
+    """More threads than lanes: 16 on 2."""
+    output = bench.launched(2, "exchange", 16, 200_000)
+    expect(re.search(r"exchange: \d+ messages", output), "no end", output)
+
+
+def crossed(bench):
+    """Threads that wait for what hangs on another's lane: a paper's two programs, and one with puts."""
+    for what in ("sends", "gets", "puts"):
+        output = bench.launched(2, "crossed", what, 100)
+        expect(f"crossed: {what} of 100 rounds are over" in output, what, output)
+
+
+def incast(bench):
+    """3 processes of 4 threads send to one thread: none starves, on one lane, or on one that nobody else serves."""
+    for lanes in (1, 2):
+        window = 8_000_000 if bench.provider == "shm" else 200_000
+        print(bench.launched(4, "incast", 4, window, 10, lanes=lanes))
+
+
+def bystander(bench):
+    """Two threads post on one lane, and one of them makes progress for both."""
+    output = bench.launched(2, "bystander", 2000, lanes=1)
+    expect("bystander: 2000 messages of each thread" in output, "no end", output)
+
+
+def killed(bench):
+    """A peer that is killed: what is under way to it ends with an error in time, whether it was running or stopped."""
+    for how in ("stopped", "running"):
+        print(bench.launched(3, "survivor", how, 10))
+
+
 def cases():
-    return [(case, name) for case in (exchange, leaves, scatters) for name in PROVIDERS]
+    everywhere = (exchange, exchange_long, leaves, scatters, crowded, crossed, incast, bystander, killed)
+    return [(case, name) for case in everywhere for name in PROVIDERS]
 
 
 if __name__ == "__main__":

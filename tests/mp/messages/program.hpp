@@ -1,0 +1,80 @@
+#pragma once
+// What the programs of this folder have in common. Exit status: 0; 1 something is not as it has to
+// be; 3 a call has failed.
+
+#include <errno.h>
+#include <sched.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "larklane/context.hpp"
+#include "larklane/message.hpp"
+
+namespace larklane::program {
+
+using Clock = std::chrono::steady_clock;
+
+[[noreturn]] inline void fail(int status, const std::string& text) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, text.c_str());
+  std::_Exit(status);
+}
+template <class T>
+T got(Result<T> result, const char* what) {
+  if (!result) fail(3, std::string(what) + ": " + errc_name(result.error().code()));
+  return std::move(result).value();
+}
+inline std::unique_ptr<Context> begin() {
+  std::string problem;
+  auto context = Context::create(&problem);
+  if (!context) fail(3, problem);
+  return std::move(context).value();
+}
+inline void meet(Context& context) {
+  std::string problem;
+  if (!context.fence(&problem).ok()) fail(3, problem);
+}
+
+/// Until it is so: `turn` is what is done meanwhile.
+template <class IsSo, class Turn>
+void wait_until(const std::string& what, IsSo&& is_so, Turn&& turn) {
+  const auto deadline = Clock::now() + std::chrono::seconds(20);
+  while (!is_so()) {
+    if (Clock::now() > deadline) fail(1, what + " does not come");
+    turn();
+  }
+}
+/// By a thread that makes progress.
+template <class IsSo>
+void wait_for(Vci& vci, const std::string& what, IsSo&& is_so) {
+  wait_until(what, is_so, [&] {
+    if (vci.progress() == 0) ::sched_yield();
+  });
+}
+/// What `call` posts, sooner or later.
+template <class Call>
+Post posted(Vci& vci, const std::string& what, Call&& call) {
+  Post post = Post::retry;
+  wait_for(vci, what, [&] { return (post = got(call(), what.c_str())) != Post::retry; });
+  return post;
+}
+
+/// Words that follow from a number, other ones for each.
+inline void fill(std::span<std::uint64_t> words, std::uint64_t number) {
+  for (std::uint64_t& word : words)
+    word = (number += 0x9e37'79b9'7f4a'7c15u) * 0xbf58'476d'1ce4'e5b9u;
+}
+inline bool is_filled(std::span<const std::uint64_t> words, std::uint64_t number) {
+  for (const std::uint64_t word : words)
+    if (word != (number += 0x9e37'79b9'7f4a'7c15u) * 0xbf58'476d'1ce4'e5b9u) return false;
+  return true;
+}
+
+}  // namespace larklane::program

@@ -1,0 +1,251 @@
+// Rank 1 is killed by SIGKILL while all kinds of operations to it are under way: each of rank 0's
+// ends, once, with an error where it is not complete; what is posted later is refused; rank 2 does
+// not notice.
+//
+//   survivor stopped|running SECONDS    stopped: when they are posted rank 1 does not run any more
+//                                       SECONDS: from the kill to the last end, at most
+//
+// Exit status: of program.hpp; 1: something does not end in time, ends twice or without an error,
+// or payload is not what was sent.
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "program.hpp"
+
+namespace {
+
+using namespace larklane;
+using namespace larklane::program;
+
+constexpr std::size_t kLongWords = 4000, kShortWords = 20, kEach = 300;
+constexpr std::uint32_t kIntroduction = 50, kTag = 1, kNever = 2;
+
+struct Introduction {
+  pid_t pid;
+  RemoteRegion region;
+};
+
+enum Kind : std::uint32_t { send, message, put, kKinds };
+
+/// What each process has.
+class Place {
+ public:
+  explicit Place(Context& context)
+      : rank_(context.rank()),
+        vci_(got(context.create_vci(), "create_vci")),
+        told_(got(CompletionQueue::create(context.completions()), "queue")),
+        mail_(got(CompletionQueue::create(context.completions()), "queue")),
+        there_(got(mail_.register_remote(), "register_remote")),
+        exposed_(kLongWords),
+        region_(got(context.register_region(exposed_.data(), kLongWords * sizeof exposed_[0]),
+                    "register_region")) {}
+
+  PostOptions telling(std::uint64_t which) {
+    PostOptions options;
+    options.completion = &told_;
+    options.user_context = reinterpret_cast<void*>(which);
+    options.signals_always = options.queues = true;
+    return options;
+  }
+  Result<Post> post(Kind kind, const Introduction& to, int rank,
+                    std::span<const std::uint64_t> words, const PostOptions& options) {
+    switch (kind) {
+      case send:
+        return post_send(vci_, rank, kTag, words.data(), words.size_bytes(), options);
+      case message:
+        return post_am(vci_, rank, there_, kTag, words.data(), words.size_bytes(), options);
+      default:
+        return post_put(vci_, to.region, 0, words.data(), words.size_bytes(), options, there_,
+                        kTag);
+    }
+  }
+  Completion next_told() { return next(told_, "a completion"); }
+  Completion next_mail() { return next(mail_, "a signal"); }
+
+  void introduce(int to) {
+    const Introduction mine{::getpid(), region_.remote()};
+    (void)got(post_send(vci_, to, kIntroduction, &mine, sizeof mine, telling(0)), "post_send");
+    (void)next_told();
+  }
+  Introduction introduced(int by) {
+    Introduction theirs{};
+    (void)got(post_recv(vci_, by, kIntroduction, &theirs, sizeof theirs, telling(0)), "post_recv");
+    (void)next_told();
+    return theirs;
+  }
+  /// One of each kind, long and short, comes as it was sent.
+  void send_some(const Introduction& to, int rank) {
+    std::vector<std::uint64_t> words(kLongWords);
+    for (const std::size_t count : {kShortWords, kLongWords})
+      for (std::uint32_t kind = 0; kind < kKinds; ++kind) {
+        fill(words, number(rank_, Kind{kind}, count));
+        (void)got(post(Kind{kind}, to, rank, std::span(words).first(count), telling(0)), "a post");
+        if (!next_told().status.ok()) fail(1, "an operation has failed");
+      }
+  }
+  void receive_some(int from) {
+    std::vector<std::uint64_t> words(kLongWords);
+    for (const std::size_t count : {kShortWords, kLongWords})
+      for (std::uint32_t kind = 0; kind < kKinds; ++kind) {
+        if (kind == send)
+          (void)got(
+              post_recv(vci_, from, kTag, words.data(), kLongWords * sizeof words[0], telling(0)),
+              "post_recv");
+        const Completion completion = kind == send ? next_told() : next_mail();
+        const void* const bytes = kind == put ? exposed_.data() : completion.buffer;
+        std::vector<std::uint64_t> came(count);
+        if (!completion.status.ok() || completion.rank != from ||
+            completion.bytes != count * sizeof came[0])
+          fail(1, "what came is not what was sent");
+        std::memcpy(came.data(), bytes, completion.bytes);
+        if (!is_filled(came, number(from, Kind{kind}, count))) fail(1, "payload");
+        if (kind == message) free_buffer(completion.buffer);
+      }
+  }
+  Vci& vci() { return vci_; }
+  CompletionQueue& told() { return told_; }
+
+ private:
+  static std::uint64_t number(int from, Kind kind, std::size_t count) {
+    return count << 16 | static_cast<std::uint64_t>(from) << 8 | kind;
+  }
+  Completion next(CompletionQueue& queue, const char* what) {
+    std::optional<Completion> completion;
+    wait_for(vci_, what, [&] { return (completion = queue.pop()).has_value(); });
+    return *completion;
+  }
+
+  const int rank_;
+  Vci vci_;
+  CompletionQueue told_, mail_;
+  const RemoteCompletion there_;
+  std::vector<std::uint64_t> exposed_;
+  Region region_;
+};
+
+/// Operations of which each has to end once.
+class UnderWay {
+ public:
+  explicit UnderWay(Place& place) : place_(place) {}
+
+  template <class Call>
+  void add(bool must_fail, Call&& call) {
+    ends_.push_back({must_fail, false});
+    const Post post = got(call(place_.telling(ends_.size() - 1)), "a post");
+    if (post != Post::posted) fail(1, "a post is not posted");
+  }
+  /// @return operations that have failed
+  std::size_t end() {
+    std::size_t failed = 0;
+    for (std::size_t ended = 0; ended < ends_.size(); ++ended) {
+      const Completion completion = place_.next_told();
+      End& end = ends_[reinterpret_cast<std::uintptr_t>(completion.user_context)];
+      if (std::exchange(end.is_there, true)) fail(1, "an operation ends twice");
+      if (completion.status.ok() ? end.must_fail : completion.status.code() != Errc::kPeerDown)
+        fail(1, std::string("an operation ends with ") + errc_name(completion.status.code()));
+      if (completion.rank != 1) fail(1, "a completion of another rank");
+      failed += !completion.status.ok();
+    }
+    return failed;
+  }
+  std::size_t count() const { return ends_.size(); }
+
+ private:
+  struct End {
+    bool must_fail, is_there;
+  };
+  Place& place_;
+  std::vector<End> ends_;
+};
+
+void stop(pid_t pid) {
+  if (::kill(pid, SIGSTOP) != 0) fail(3, "kill");
+  wait_until(
+      "the stop",
+      [&] {
+        std::string number, name, state;
+        std::ifstream("/proc/" + std::to_string(pid) + "/stat") >> number >> name >> state;
+        return state == "T";
+      },
+      [] { ::sched_yield(); });
+}
+
+void survive(Place& place, bool is_stopped, double seconds_max) {
+  const Introduction peer = place.introduced(1), other = place.introduced(2);
+  for (const int rank : {1, 2}) place.send_some(rank == 1 ? peer : other, rank);
+  if (is_stopped) stop(peer.pid);
+
+  std::vector<std::uint64_t> words(kLongWords), to(kLongWords);
+  UnderWay operations(place);
+  operations.add(true, [&](const PostOptions& options) {
+    return post_recv(place.vci(), 1, kNever, to.data(), sizeof to[0], options);
+  });
+  operations.add(is_stopped, [&](const PostOptions& options) {
+    return post_fetch_add(place.vci(), peer.region, 0, 1, &to[0], options);
+  });
+  for (std::size_t i = 0; i < kEach; ++i)
+    for (std::uint32_t kind = 0; kind < kKinds; ++kind)
+      for (const std::size_t count : {kShortWords, kLongWords})
+        operations.add(
+            is_stopped && count == kLongWords && kind != put, [&](const PostOptions& options) {
+              return place.post(Kind{kind}, peer, 1, std::span(words).first(count), options);
+            });
+
+  const auto killed = Clock::now();
+  if (::kill(peer.pid, SIGKILL) != 0) fail(3, "kill");
+  const std::size_t failed = operations.end();
+  for (std::uint32_t kind = 0; kind < kKinds; ++kind)
+    wait_for(place.vci(), "the refusal of a post", [&] {
+      return place.post(Kind{kind}, peer, 1, std::span(words).first(kShortWords), {})
+                 .error()
+                 .code() == Errc::kPeerDown;
+    });
+  const std::chrono::duration<double> seconds = Clock::now() - killed;
+  std::printf("survivor: %zu of %zu operations have failed, the last after %.3f s\n", failed,
+              operations.count(), seconds.count());
+  if (seconds.count() > seconds_max) fail(1, "later than it has to be");
+  if (place.told().pop()) fail(1, "an operation ends twice");
+  place.introduce(2);
+  place.send_some(other, 2);
+}
+
+int run(bool is_stopped, double seconds_max) {
+  auto context = begin();
+  Place place(*context);
+  switch (context->rank()) {
+    case 0:
+      survive(place, is_stopped, seconds_max);
+      break;
+    case 1:
+      place.introduce(0);
+      place.receive_some(0);
+      while (true)
+        if (place.vci().progress() == 0) ::sched_yield();
+    default:
+      place.introduce(0);
+      place.receive_some(0);
+      (void)place.introduced(0);
+      place.receive_some(0);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) fail(3, "survivor stopped|running SECONDS");
+  // The launcher would end all when one is killed: so that is a child of what it has started.
+  const pid_t child = ::fork();
+  if (child == 0) return run(std::string_view(argv[1]) == "stopped", std::strtod(argv[2], nullptr));
+  int status = 0;
+  if (child < 0 || ::waitpid(child, &status, 0) != child) fail(3, "no child");
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? 0 : WEXITSTATUS(status);
+}
