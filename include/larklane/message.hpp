@@ -88,6 +88,8 @@ LARKLANE_API void free_buffer(void* buffer) noexcept;
 
 /// Write `bytes` bytes at `offset` of `region`. With `there`, that object of the peer's is
 /// signalled when they are there: our rank, the tag, how many. Puts have no order among each other.
+/// The completion says that the buffer is the caller's again; that the bytes are there the peer
+/// hears by the signal, or by what is posted to it over the same lane after the completion.
 ///
 /// @errors  kInvalidArgument: outside of the region; those of post_send
 /// @threads thread-safe

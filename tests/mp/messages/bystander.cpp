@@ -3,7 +3,7 @@
 //
 //   bystander MESSAGES    of each thread, each way, half of them so long that they are fetched
 //
-// Exit status: of program.hpp; 1: something does not end in 20 s, or is not what was sent.
+// Exit status: of program.hpp; 1: something does not end in a minute, or is not what was sent.
 
 #include <array>
 #include <atomic>

@@ -5,7 +5,7 @@
 //
 //   crossed sends|gets|puts ROUNDS    sends: so long that each waits for its receive
 //
-// Exit status: of program.hpp; 1: a thread waits for 20 s, or payload is not what was sent.
+// Exit status: of program.hpp; 1: a thread waits for a minute, or payload is not what was sent.
 
 #include <array>
 #include <barrier>
@@ -39,6 +39,8 @@ class Lane {
         peer_(1 - context.rank()),
         vci_(got(context.create_vci(), "create_vci")),
         over_(got(Synchronizer::create(context.completions(), 1), "synchronizer")),
+        arrived_(got(Counter::create(context.completions()), "counter")),
+        there_(got(arrived_.register_remote(), "register_remote")),
         mine_(got(context.register_region(exposed_.data(), kBytes), "register_region")),
         tag_(static_cast<std::uint32_t>(index)) {
     options_.completion = &over_;
@@ -63,8 +65,9 @@ class Lane {
                    [&] { return post_get(vci_, theirs_, 0, words_.data(), kBytes, options_); });
     } else if (what_ == "puts") {
       fill(words_, number_of(1 - peer_, index_, round));
-      (void)posted(vci_, "a put",
-                   [&] { return post_put(vci_, theirs_, 0, words_.data(), kBytes, options_); });
+      (void)posted(vci_, "a put", [&] {
+        return post_put(vci_, theirs_, 0, words_.data(), kBytes, options_, there_);
+      });
     } else if (peer_ == 1) {
       fill(words_, number_of(0, index_, round));
       (void)posted(vci_, "a send",
@@ -80,8 +83,10 @@ class Lane {
     (void)over_.reset();
   }
   /// When all is over.
-  void check(std::uint64_t round) const {
+  void check(std::uint64_t round) {
     if (what_ == "sends" && peer_ == 1) return;
+    if (what_ == "puts")
+      wait_for(vci_, "the signal of a put", [&] { return arrived_.completed() > round; });
     const Words& came = what_ == "puts" ? exposed_ : words_;
     if (!is_filled(came, number_of(peer_, index_, round)))
       fail(1, "payload of lane " + std::to_string(index_) + ", round " + std::to_string(round));
@@ -102,6 +107,8 @@ class Lane {
   Words words_{}, exposed_{};
   Vci vci_;
   Synchronizer over_;
+  Counter arrived_;
+  const RemoteCompletion there_;
   Region mine_;
   RemoteRegion theirs_{};
   const std::uint32_t tag_;
@@ -151,7 +158,7 @@ int main(int argc, char** argv) {
       else
         run_rank_1({&first, &second}, round);
       meet(*context);
-      for (const Lane* const lane : {&first, &second}) lane->check(round);
+      for (Lane* const lane : {&first, &second}) lane->check(round);
     }
   }
   meet(*context);
