@@ -58,7 +58,9 @@ void Connection::take_back(Operation& operation) noexcept {
 }
 
 void Connection::release_memory(Operation& operation) noexcept {
+  if (operation.registered == nullptr) return;
   delete std::exchange(operation.registered, nullptr);
+  operation.lane->engine().note_given_back();
 }
 
 namespace {
@@ -116,10 +118,9 @@ Result<Post> Connection::post_offer(const PacketHeader& header, UserBytes user, 
   Operation* const operation = begin_operation(user, tag, options);
   if (operation == nullptr) return Post::retry;
   net::Transfer place{};
-  if (const Status status = prepare_local(*operation, options, place); !status.ok()) {
-    take_back(*operation);
-    return status;
-  }
+  const bool do_others_end = lane_.engine().has_registered();
+  if (const Status status = prepare_local(*operation, options, place, true); !status.ok())
+    return unprepared(*operation, status, do_others_end);
   net::RemoteMemory memory = place.memory->remote();
   memory.address += lane_.engine().offset_in(options.region, user.start);
   operation->header = header;
@@ -129,18 +130,32 @@ Result<Post> Connection::post_offer(const PacketHeader& header, UserBytes user, 
 }
 
 Status Connection::prepare_local(Operation& operation, const PostOptions& options,
-                                 net::Transfer& transfer) noexcept {
+                                 net::Transfer& transfer, bool is_for_peer) noexcept {
+  Engine& engine = lane_.engine();
   transfer.local = operation.local;
   transfer.bytes = operation.local_bytes;
   if (options.region != nullptr) {
-    transfer.memory = lane_.engine().memory_of(*options.region, operation.local, transfer.bytes);
+    transfer.memory = engine.memory_of(*options.region, operation.local, transfer.bytes);
     return transfer.memory == nullptr ? Errc::kInvalidArgument : Errc::kOk;
   }
-  auto registered = lane_.engine().fabric().register_memory(operation.local, transfer.bytes);
+  if (!is_for_peer && !engine.fabric().limits().is_local_memory_registered) {
+    transfer.memory = nullptr;
+    return {};
+  }
+  auto registered = engine.fabric().register_memory(operation.local, transfer.bytes);
   if (!registered) return registered.error();
+  engine.note_registered();
   operation.registered = std::move(registered).value().release();
   transfer.memory = operation.registered;
   return {};
+}
+
+Result<Post> Connection::unprepared(Operation& operation, Status status,
+                                    bool do_others_end) noexcept {
+  take_back(operation);
+  if (status.code() != Errc::kNoMemory || !do_others_end) return status;
+  lane_.note_no_memory();
+  return Post::retry;
 }
 
 Result<Post> Connection::post_record(Operation& operation, bool queues) noexcept {

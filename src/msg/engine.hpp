@@ -109,6 +109,10 @@ class Engine final : private vci::VciPool::Receivers {
   const net::Memory* memory_of(const Region& region, const void* start,
                                std::uint64_t bytes) const noexcept;
   std::uint64_t offset_in(const Region* region, const void* start) const noexcept;
+  /// Of operations' own memory. relaxed, all: a number.
+  void note_registered() noexcept { registered_.fetch_add(1, std::memory_order_relaxed); }
+  void note_given_back() noexcept { registered_.fetch_sub(1, std::memory_order_relaxed); }
+  bool has_registered() const noexcept { return registered_.load(std::memory_order_relaxed) != 0; }
 
  private:
   /// What is known of a rank. Thread safety: thread-safe.
@@ -165,6 +169,7 @@ class Engine final : private vci::VciPool::Receivers {
   std::byte no_bytes_[1] = {};
   std::array<std::atomic<LocalRegion*>, kRegionsMax> regions_{};
   std::array<std::uint32_t, kRegionsMax> region_uses_{};  // guarded by mutex_
+  std::atomic<std::uint32_t> registered_{0};
 };
 
 }  // namespace larklane::msg

@@ -176,8 +176,8 @@ MessageCounts MessageLane::counts() const noexcept {
   const auto value = [](const std::atomic<std::uint64_t>& counter) {
     return counter.load(std::memory_order_relaxed);  // relaxed: statistics
   };
-  return {value(no_connection_), value(no_operation_), value(behind_), value(held_count_),
-          value(lost_)};
+  return {value(no_connection_), value(no_operation_), value(no_memory_),
+          value(behind_),        value(held_count_),   value(lost_)};
 }
 
 }  // namespace larklane::msg

@@ -28,6 +28,7 @@ class Engine;
 struct MessageCounts {
   std::uint64_t no_connection;  ///< posts that have to be made again: the peer is not connected yet
   std::uint64_t no_operation;   ///< the same: as many are in flight as may be
+  std::uint64_t no_memory;      ///< the same: no more can be registered
   std::uint64_t behind;         ///< the same: others wait already
   std::uint64_t held;           ///< records that could not be taken in yet: no memory for them
   std::uint64_t lost;           ///< signals of peers for objects that are not there any more
@@ -106,6 +107,7 @@ class MessageLane final {
   void add_backlog(Connection& connection) noexcept;
 
   void note_no_connection() noexcept { note(no_connection_); }
+  void note_no_memory() noexcept { note(no_memory_); }
   void note_behind() noexcept { note(behind_); }
   MessageCounts counts() const noexcept;
 
@@ -148,7 +150,7 @@ class MessageLane final {
   std::atomic<bool> has_backlog_{false}, is_sending_{false};
 
   alignas(kLineBytes) std::atomic<std::uint64_t> no_connection_{0};
-  std::atomic<std::uint64_t> no_operation_{0}, behind_{0}, held_count_{0}, lost_{0};
+  std::atomic<std::uint64_t> no_operation_{0}, no_memory_{0}, behind_{0}, held_count_{0}, lost_{0};
 };
 
 }  // namespace larklane::msg

@@ -45,10 +45,11 @@ Result<Post> Connection::transfer(vci::Work::Kind kind, const RemoteRegion& regi
   if (kind == vci::Work::Kind::write && user.bytes <= lane_.engine().small_bytes_max()) {
     work.kind = vci::Work::Kind::small;  // of any memory
     work.small_bytes = vci::Work::kSmallOfTransfer;
-  } else if (const Status status = prepare_local(*operation, options, work.transfer);
-             !status.ok()) {
-    take_back(*operation);
-    return status;
+  } else {
+    const bool do_others_end = lane_.engine().has_registered();
+    if (const Status status = prepare_local(*operation, options, work.transfer, false);
+        !status.ok())
+      return unprepared(*operation, status, do_others_end);
   }
   work.complete = &Connection::transferred;
   operation->signals = there;

@@ -186,7 +186,7 @@ void Connection::fetch(Operation& operation) noexcept {
   Status status = operation.completion.status;
   if (status.ok()) {
     const std::uint64_t room = std::exchange(operation.local_bytes, operation.offered.bytes);
-    status = prepare_local(operation, options, transfer);
+    status = prepare_local(operation, options, transfer, false);
     operation.local_bytes = room;
   }
   if (!status.ok()) return fetched(operation.work, status);

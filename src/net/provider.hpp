@@ -107,6 +107,8 @@ struct Limits {
   /// first 8 bytes arrive last, as a whole: who sees them (acquire) may read the others, and needs
   /// no immediate.
   bool is_first_word_last = false;
+  /// What is moved lies in registered memory here, too. Where not, Transfer::memory may be null.
+  bool is_local_memory_registered = true;
   /// Links of fabrics with the same one connect across hosts, whatever the device: "ofi/tcp",
   /// "verbs"; no blanks. Empty: it stays within a host.
   std::string network{};

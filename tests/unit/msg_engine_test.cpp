@@ -349,35 +349,6 @@ TEST(EngineLimits, WhatIsNotConnectedYetIsRetriedOrQueued) {
   }
 }
 
-TEST(EngineLanes, OneThatNobodyServesHasAsManyTurnsAsABusyOne) {
-  Job::Options options;
-  options.lanes.count_max = 2;
-  Job job(options);
-  JobProcess &sender = job.at(0), &receiver = job.at(1);
-  Vci second(*sender.engine->take_lane().value());
-  ASSERT_NE(&second.inside(), &sender.vci->inside());
-  std::vector<Counter> heard;
-  std::vector<RemoteCompletion> there;
-  for (int lane = 0; lane < 2; ++lane) {
-    heard.push_back(std::move(Counter::create(receiver.domain).value()));
-    there.push_back(heard.back().register_remote().value());
-  }
-  for (int turn = 0; turn < 20'000; ++turn) {
-    for (std::size_t lane = 0; lane < 2; ++lane)
-      while (*post_am(lane == 0 ? *sender.vci : second, 1, there[lane], 0, nullptr, 0) !=
-             Post::retry) {
-      }
-    job.connect();
-    (void)sender.engine->progress_all();
-    job.wire.settle();
-    (void)receiver.vci->progress();
-  }
-  // 16 * 256 turns, at most, before the other lane is looked at.
-  EXPECT_GT(heard[0].completed(), 20'000u);
-  EXPECT_GT(heard[1].completed(), heard[0].completed() / 2);
-  EXPECT_LT(heard[1].completed(), heard[0].completed() * 2);
-}
-
 TEST(EngineLimits, AReceiverWithoutMemoryMakesItsSenderWaitAndLosesNothing) {
   Job::Options options;
   options.lane = {{16, 8}, 6, 3};

@@ -59,13 +59,14 @@ Result<std::uint64_t> Catalogue::add(const void* start, std::uint64_t bytes, Pla
   std::uint32_t number = 0;
   {
     const std::scoped_lock lock(mutex_);
+    const std::uint32_t most =
+        CatalogueArea::kRows - (place.segment == 0 ? CatalogueArea::kPieceRows : 0);
+    if (used_rows_ - free_rows_.size() >= most) return Status(Errc::kNoMemory, ENOSPC);
     if (!free_rows_.empty()) {
       number = free_rows_.back();
       free_rows_.pop_back();
-    } else if (used_rows_ < CatalogueArea::kRows) {
-      number = used_rows_++;
     } else {
-      return Status(Errc::kNoMemory, ENOSPC);
+      number = used_rows_++;
     }
   }
   MemoryRow& row = area().rows[number];

@@ -22,6 +22,7 @@ net::Limits own_limits() {
   limits.are_words_whole = false;
   limits.are_small_writes_done = true;
   limits.is_first_word_last = true;
+  limits.is_local_memory_registered = false;
   limits.unanswered_ns = 1'000'000;
   return limits;
 }

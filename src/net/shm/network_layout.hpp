@@ -55,6 +55,9 @@ struct CatalogueArea {
   static constexpr std::uint32_t kSegments = 256;
   static constexpr std::uint32_t kRows = 1u << 14;
   static_assert(kRows <= 1u << MemoryRow::kRowBits);
+  /// Of these: for pieces of segments alone, so that a new link's ring does not wait until others'
+  /// memory is given back.
+  static constexpr std::uint32_t kPieceRows = 1u << 10;
 
   SegmentHead head;
   SegmentRow segments[kSegments];  ///< number 1 is the first

@@ -1,0 +1,101 @@
+// What operations and lanes of one engine share: memory that can be registered, a thread's turns.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "unit/msg_job.hpp"
+
+namespace larklane::msg {
+namespace {
+
+/// A network that registers no more memory when it is told so.
+struct ScarceFabric final : net::Fabric {
+  ScarceFabric(std::unique_ptr<net::Fabric> inner_, const bool& is_full_)
+      : inner(std::move(inner_)), is_full(is_full_) {}
+  const net::Limits& limits() const noexcept override { return inner->limits(); }
+  Result<std::unique_ptr<net::Memory>> register_memory(void* start, std::uint64_t bytes) override {
+    if (is_full) return Errc::kNoMemory;
+    return inner->register_memory(start, bytes);
+  }
+  Result<std::unique_ptr<net::Endpoint>> open_endpoint(net::Receiver& receiver) override {
+    return inner->open_endpoint(receiver);
+  }
+
+  std::unique_ptr<net::Fabric> inner;
+  const bool& is_full;
+};
+
+TEST(EngineLimits, WithoutMemoryToRegisterAPostWaitsForOthersOrFails) {
+  bool is_full = false;
+  Job::Options options;
+  options.decorate = [&](std::unique_ptr<net::Fabric> fabric, int rank) {
+    if (rank != 0) return fabric;
+    return std::unique_ptr<net::Fabric>(new ScarceFabric(std::move(fabric), is_full));
+  };
+  Job job(options);
+  job.connect_all();
+  auto told = std::move(CompletionQueue::create(job.at(0).domain).value());
+  auto received = std::move(CompletionQueue::create(job.at(1).domain).value());
+  PostOptions posting, receiving;
+  posting.completion = &told;
+  receiving.completion = &received;
+  std::vector<std::byte> from = random_bytes(5000, 5), into(5000);
+  Vci& vci = *job.at(0).vci;
+  const auto send = [&] { return post_send(vci, 1, 1, from.data(), from.size(), posting); };
+  RemoteRegion elsewhere;
+  {
+    const Region region = job.at(1).add_region(into.data(), into.size());
+    elsewhere = region.remote();
+  }
+  const auto put = [&] { return post_put(vci, elsewhere, 0, from.data(), from.size(), posting); };
+  is_full = true;
+  EXPECT_EQ(send().error().code(), Errc::kNoMemory);
+  EXPECT_EQ(put().error().code(), Errc::kNoMemory);
+  is_full = false;
+  EXPECT_EQ(*send(), Post::posted);
+  is_full = true;
+  EXPECT_EQ(*send(), Post::retry);
+  EXPECT_EQ(*put(), Post::retry);
+  EXPECT_EQ(vci.inside().counts().no_memory, 2u);
+  (void)post_recv(*job.at(1).vci, 0, 1, into.data(), into.size(), receiving);
+  job.settle();
+  EXPECT_TRUE(told.pop());
+  EXPECT_EQ(into, from);
+  EXPECT_EQ(send().error().code(), Errc::kNoMemory);
+}
+
+TEST(EngineLanes, OneThatNobodyServesHasAsManyTurnsAsABusyOne) {
+  Job::Options options;
+  options.lanes.count_max = 2;
+  Job job(options);
+  JobProcess &sender = job.at(0), &receiver = job.at(1);
+  Vci second(*sender.engine->take_lane().value());
+  ASSERT_NE(&second.inside(), &sender.vci->inside());
+  std::vector<Counter> heard;
+  std::vector<RemoteCompletion> there;
+  for (int lane = 0; lane < 2; ++lane) {
+    heard.push_back(std::move(Counter::create(receiver.domain).value()));
+    there.push_back(heard.back().register_remote().value());
+  }
+  for (int turn = 0; turn < 20'000; ++turn) {
+    for (std::size_t lane = 0; lane < 2; ++lane)
+      while (*post_am(lane == 0 ? *sender.vci : second, 1, there[lane], 0, nullptr, 0) !=
+             Post::retry) {
+      }
+    job.connect();
+    (void)sender.engine->progress_all();
+    job.wire.settle();
+    (void)receiver.vci->progress();
+  }
+  // 16 * 256 turns, at most, before the other lane is looked at.
+  EXPECT_GT(heard[0].completed(), 20'000u);
+  EXPECT_GT(heard[1].completed(), heard[0].completed() / 2);
+  EXPECT_LT(heard[1].completed(), heard[0].completed() * 2);
+}
+
+}  // namespace
+}  // namespace larklane::msg
