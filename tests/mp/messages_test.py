@@ -89,8 +89,29 @@ def killed(bench):
         print(bench.launched(3, "survivor", how, 10))
 
 
+def pressure(bench, how, seconds=3):
+    print(bench.launched(2, "pressure", how, seconds, lanes=4, seconds=seconds + 100))
+
+
+def pressure_asleep(bench):
+    """A receiver without progress: senders hear `retry`, no memory grows, and all comes in the end."""
+    pressure(bench, "asleep")
+
+
+def pressure_unreceived(bench):
+    """The same of one that makes progress, but takes nothing."""
+    pressure(bench, "unreceived")
+
+
+def pressure_long(bench):
+    """Both, for two minutes."""
+    for how in ("asleep", "unreceived"):
+        pressure(bench, how, 120)
+
+
 def cases():
-    everywhere = (exchange, exchange_long, leaves, scatters, crowded, crossed, incast, bystander, killed)
+    everywhere = (exchange, exchange_long, leaves, scatters, crowded, crossed, incast, bystander, pressure_asleep, pressure_unreceived,
+                  pressure_long, killed)
     return [(case, name) for case in everywhere for name in PROVIDERS]
 
 
