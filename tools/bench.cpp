@@ -130,6 +130,15 @@ const Built* choose(const std::vector<Built>& built, const std::string& wanted) 
   return nullptr;
 }
 
+/// Without an MPI: messages of the library's own.
+int bench_messages(const std::vector<std::string>& words, bool asks) {
+  const fs::path program = Place::find_beside("libexec/larklane") / "larklane-messages";
+  std::vector<std::string> command{program.string()};
+  command.insert(command.end(), words.begin(), words.end());
+  if (!asks) command.insert(command.end(), {"--variant", "larklane"});
+  return execute(command);
+}
+
 }  // namespace
 
 std::string take(std::vector<std::string>& words, const std::string& name) {
@@ -174,7 +183,10 @@ int bench(const std::vector<std::string>& given) {
   const bool turns =
       words.front() == "all" || words.front().starts_with("-") || mentions(words, "--launcher");
   const bool asks = mentions(words, "--help") || mentions(words, "-h");
-  if (turns || (!is_launched() && !asks)) return run_python("larklane.bench", words);
+  const bool of_messages = words.front().starts_with("message-");
+  const bool by_larklane = of_messages && !environment("LARKLANE_RANK").empty();
+  if (turns || (!is_launched() && !by_larklane && !asks))
+    return run_python("larklane.bench", words);
   const std::string mpi = take(words, "--mpi");
   std::string variant = take(words, "--with");
   if (variant.empty()) variant = "larklane";
@@ -183,6 +195,7 @@ int bench(const std::vector<std::string>& given) {
         "--with " + variant +
         ": expected larklane or native; for both in turns give --launcher \"mpirun -n 2\" "
         "instead of starting it under mpirun");
+  if (of_messages && variant == "larklane") return bench_messages(words, asks);
   const std::vector<Built> built = built_programs();
   const Built* const chosen = choose(built, mpi);
   if (chosen == nullptr) return kRefused;

@@ -10,6 +10,17 @@
 namespace larklane::bench {
 namespace {
 
+constexpr const char* kMessageExamples = R"(
+Examples:
+  larklane bench message-rate --threads 1,2,4 --sizes 8      Larklane's, without an MPI; a page at the end
+  larklane bench message-rate --launcher "mpirun -n {processes}"       ... beside those of an MPI
+  larklane launch -n 2 larklane bench message-latency --threads 2      started by hand
+  mpirun -n 2 larklane bench message-rate --with native --json r.json  of an MPI
+
+Way `shared`: threads have one lane together (or --lanes), or one communicator; `own`: one each; `everywhere`: processes instead of
+threads, in a launch of 2 x --threads of them. Without --threads outside of a launcher: 1, 2, 4 ... as cores allow.
+)";
+
 constexpr const char* kExamples = R"(
 Examples:
   mpirun -n 2 larklane bench perceived-bandwidth --threads 8 --noise uniform --json pb.json
@@ -26,9 +37,10 @@ struct Benchmark {
   const char* name;
   const char* what;
   const char* noise;
-  std::vector<std::string> ways;
+  std::vector<std::string> ways;  ///< by default
   const char* sizes = "64K:4M";
   bool has_partitions = true, computes = true, is_pattern = false;
+  std::uint32_t window = 0;  ///< not 0: of messages between threads
 };
 
 const std::vector<Benchmark>& benchmarks() {
@@ -72,6 +84,24 @@ const std::vector<Benchmark>& benchmarks() {
        "single", of_faces, "64K:4M", true, true, true},
       {"halo3d", "7 points on a grid of ranks; ways as sweep3d", "single", of_faces, "64K:4M", true,
        true, true},
+      {"message-rate",
+       "messages a second that threads send, in windows that are answered",
+       "none",
+       {"shared", "own"},
+       "8:64K",
+       false,
+       false,
+       false,
+       64},
+      {"message-latency",
+       "half round trip of a window of messages, of each thread",
+       "none",
+       {"shared", "own"},
+       "8:64K",
+       false,
+       false,
+       false,
+       1},
   };
   return list;
 }
@@ -123,11 +153,27 @@ std::string parse_sizes(const std::string& text, std::vector<std::uint64_t>* siz
   return sizes->empty() ? expected : std::string();
 }
 
+std::string check_messages(const Options& o) {
+  constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 31;
+  for (const std::string& way : o.ways)
+    if (way == "everywhere" && o.ways.size() > 1)
+      return "--ways everywhere: processes instead of threads: a launch of its own";
+  for (const std::uint64_t size : o.sizes)
+    if (size > kBytesMax / o.window / o.threads)
+      return "size " + std::to_string(size) + ": --threads x --window of them are more than " +
+             std::to_string(kBytesMax) + " bytes";
+  return {};
+}
+
 std::string check(const Options& o) {
   std::string error;
   Noise::parse(o.noise, o.noise_percent, o.seed, &error);
   if (!error.empty()) return error;
   if (o.ways.empty()) return "--without: no way is left";
+  if (o.operation == "am" && (o.completion == "counter" || o.completion == "synchronizer"))
+    return "--completion " + o.completion +
+           ": active messages bring buffers: queue or handler with --operation am";
+  if (is_of_messages(o.benchmark)) return check_messages(o);
   for (const std::uint64_t size : o.sizes) {
     const std::uint64_t bytes = o.bytes_of(size);
     const std::string where = "size " + std::to_string(bytes) + ": ";
@@ -154,7 +200,8 @@ struct Words {
 void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& words) {
   o.benchmark = benchmark.name;
   if (sub.get_option("--sizes")->empty()) words.sizes = benchmark.sizes;
-  if (sub.get_option("--noise")->empty()) o.noise = benchmark.noise;
+  const CLI::Option* noise = sub.get_option_no_throw("--noise");
+  if (noise == nullptr || noise->empty()) o.noise = benchmark.noise;
   if (o.ways.empty()) o.ways = benchmark.ways;
   std::erase_if(
       o.ways, [&](const std::string& way) { return std::ranges::count(words.without, way) != 0; });
@@ -163,13 +210,41 @@ void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& 
     o.compute_ns = 0;
     o.noise = "none";
   }
+  if (sub.get_option("--threads")->empty())
+    o.threads = benchmark.window > 0 ? 1 : Options().threads;
+  if (benchmark.window > 0 && sub.get_option("--window")->empty()) o.window = benchmark.window;
   if (!benchmark.has_partitions) {
-    o.threads = o.partitions_per_thread = 1;
+    if (benchmark.window == 0) o.threads = 1;
+    o.partitions_per_thread = 1;
     o.recv_partitions = 0;
   }
   if (!benchmark.computes || benchmark.is_pattern) o.neighbours = 1;
   if (!benchmark.computes) o.compute_split = ComputeSplit::thread;
   if (benchmark.is_pattern) o.compute_split = ComputeSplit::partition;
+}
+
+/// Of messages between threads: who sends what over which lanes.
+void add_messages(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& words) {
+  const auto add = [&](const char* name, auto& value, const char* what) {
+    return sub->add_option(name, value, what)->capture_default_str();
+  };
+  o.threads = 1;
+  o.window = benchmark.window;  // shown as defaults
+  add("--sizes", words.sizes, "bytes of a message: N, FROM:TO (doubled), or A,B,C; with K, M, G");
+  add("--threads", o.threads, "that send in each process, and as many that receive")
+      ->check(CLI::Range(1, 256));
+  add("--window", o.window, "messages of a thread before it waits for an answer")
+      ->check(CLI::Range(1, 65536));
+  add("--lanes", o.lanes, "lanes (communicators) that the threads of way `shared` have together")
+      ->check(CLI::Range(1, 256));
+  add("--operation", o.operation, "send, put, or am (active messages, which no MPI has)")
+      ->check(CLI::IsMember({"send", "put", "am"}));
+  add("--completion", o.completion,
+      "what hears of ends: queue, counter, synchronizer, handler; not of an MPI")
+      ->check(CLI::IsMember({"queue", "counter", "synchronizer", "handler"}));
+  add("--progress", o.progress,
+      "made by workers while they wait, or by a dedicated thread of each process; not of an MPI")
+      ->check(CLI::IsMember({"workers", "dedicated"}));
 }
 
 /// How threads and messages are cut.
@@ -235,7 +310,8 @@ void add_method(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& wo
       ->check(CLI::NonNegativeNumber & a_number());
   add("--limit", o.limit_s, "seconds after which a round counts as hung")
       ->check(CLI::PositiveNumber & a_number());
-  add("--traces", o.traces, "rounds of each way whose events are kept in the JSON");
+  if (benchmark.window == 0)
+    add("--traces", o.traces, "rounds of each way whose events are kept in the JSON");
   sub->add_option("--json", o.json, "write samples and environment there");
   sub->add_option("--csv", o.csv, "write the samples there");
   sub->add_option("--variant", o.variant)->group("");
@@ -250,6 +326,13 @@ const Benchmark* find_benchmark(const std::string& name) {
 
 }  // namespace
 
+bool Options::is_everywhere() const { return ways == std::vector<std::string>{"everywhere"}; }
+
+bool is_of_messages(const std::string& benchmark) {
+  const Benchmark* const found = find_benchmark(benchmark);
+  return found != nullptr && found->window > 0;
+}
+
 int parse_options(int argc, char** argv, bool print, Options* options) {
   CLI::App app{"Micro-benchmarks of partitioned communication against its alternatives."};
   app.name("larklane bench");
@@ -260,9 +343,15 @@ int parse_options(int argc, char** argv, bool print, Options* options) {
   for (const Benchmark& benchmark : benchmarks()) {
     words.sizes = benchmark.sizes;
     o.noise = benchmark.noise;
+    o.threads = Options().threads;
     CLI::App* sub = app.add_subcommand(benchmark.name, benchmark.what);
-    add_shape(sub, o, words);
-    add_work(sub, o, words);
+    if (benchmark.window > 0) {
+      sub->footer(kMessageExamples);
+      add_messages(sub, benchmark, o, words);
+    } else {
+      add_shape(sub, o, words);
+      add_work(sub, o, words);
+    }
     add_method(sub, benchmark, o, words);
   }
   const std::string word = argc > 1 ? argv[1] : "";

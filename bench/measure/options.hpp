@@ -41,6 +41,12 @@ struct Options {
   double budget_s = 0;           ///< 0: none
   double limit_s = 30;           ///< of one round, then it counts as hung
   std::uint32_t traces = 3;
+  // Of messages between threads.
+  std::string operation = "send";  ///< put, am
+  std::uint32_t window = 64;       ///< messages of a thread before an answer
+  std::uint32_t lanes = 1;         ///< that all threads share
+  std::string completion = "queue", progress = "workers";  ///< of Larklane's
+  bool yields = false;  ///< to others while it waits: there are more threads than cores
   std::string json, csv;
   bool quiet = false;
 
@@ -51,7 +57,12 @@ struct Options {
   std::uint64_t bytes_of(std::uint64_t size) const noexcept {
     return scaling == Scaling::weak ? size * threads : size;
   }
+  /// Of way `everywhere`, processes are measured instead of threads.
+  bool is_everywhere() const;
+  std::uint32_t threads_of_process() const { return is_everywhere() ? 1 : threads; }
 };
+
+bool is_of_messages(const std::string& benchmark);
 
 /// Every rank parses the same words.
 /// @return  -1: go on with *options; otherwise the exit status, after `print`ing what is to be

@@ -97,25 +97,35 @@ std::string without_folder(const std::string& noise) {
 
 Json json_of(const Options& o) {
   const char* const orders[] = {"ascending", "descending", "strided", "random"};
-  return {{"benchmark", o.benchmark},
-          {"ways", o.ways},
-          {"sizes", o.sizes},
-          {"threads", o.threads},
-          {"partitions_per_thread", o.partitions_per_thread},
-          {"send_partitions", o.send_partitions()},
-          {"recv_partitions", o.receive_partitions()},
-          {"iterations", o.iterations},
-          {"warmup", o.warmup},
-          {"compute_ns", o.compute_ns},
-          {"compute_split", o.compute_split == ComputeSplit::thread ? "thread" : "partition"},
-          {"noise", without_folder(o.noise)},
-          {"noise_percent", o.noise_percent},
-          {"seed", o.seed},
-          {"cache", o.cold ? "cold" : "hot"},
-          {"scaling", o.scaling == Scaling::weak ? "weak" : "strong"},
-          {"order", orders[static_cast<int>(o.order)]},
-          {"neighbours", o.neighbours},
-          {"budget_s", o.budget_s}};
+  Json json{{"benchmark", o.benchmark},
+            {"ways", o.ways},
+            {"sizes", o.sizes},
+            {"threads", o.threads},
+            {"partitions_per_thread", o.partitions_per_thread},
+            {"send_partitions", o.send_partitions()},
+            {"recv_partitions", o.receive_partitions()},
+            {"iterations", o.iterations},
+            {"warmup", o.warmup},
+            {"compute_ns", o.compute_ns},
+            {"compute_split", o.compute_split == ComputeSplit::thread ? "thread" : "partition"},
+            {"noise", without_folder(o.noise)},
+            {"noise_percent", o.noise_percent},
+            {"seed", o.seed},
+            {"cache", o.cold ? "cold" : "hot"},
+            {"scaling", o.scaling == Scaling::weak ? "weak" : "strong"},
+            {"order", orders[static_cast<int>(o.order)]},
+            {"neighbours", o.neighbours},
+            {"budget_s", o.budget_s}};
+  if (is_of_messages(o.benchmark)) {
+    json["operation"] = o.operation;
+    json["window"] = o.window;
+    json["lanes"] = o.lanes;
+    if (o.variant == "larklane") {
+      json["completion"] = o.completion;
+      json["progress"] = o.progress;
+    }
+  }
+  return json;
 }
 
 Json json_of(const Environment& e, const std::string& variant) {
@@ -172,6 +182,26 @@ std::string exact(double value) {
   return {text, std::to_chars(std::begin(text), std::end(text), value).ptr};
 }
 
+/// Threads, and what they do.
+std::string shape_text(const Options& o) {
+  std::ostringstream text;
+  text << o.threads << " threads, ";
+  if (is_of_messages(o.benchmark)) {
+    text << (o.is_everywhere() ? "each a process; " : "") << o.operation << " in windows of "
+         << o.window;
+    if (o.lanes > 1) text << ", " << o.lanes << " lanes shared";
+    if (o.variant == "larklane")
+      text << ", completion " << o.completion << ", progress by "
+           << (o.progress == "workers" ? "workers" : "a dedicated thread");
+    return text.str();
+  }
+  text << o.send_partitions() << " send and " << o.receive_partitions()
+       << " receive partitions, compute " << number(o.compute_ns * 1e-6) << " ms, noise " << o.noise
+       << (o.noise == "none" ? "" : " " + number(o.noise_percent) + " %") << ", "
+       << (o.cold ? "cold" : "hot") << " caches";
+  return text.str();
+}
+
 }  // namespace
 
 std::string write_json(const Record& record, const std::string& path) {
@@ -217,17 +247,13 @@ std::string table_head(const Record& record) {
   const Environment& e = record.environment;
   std::ostringstream text;
   text << "# larklane bench " << o.benchmark << ", " << o.variant << ", " << e.mpi << "\n# "
-       << e.ranks << " ranks on " << e.hosts << (e.hosts == 1 ? " host, " : " hosts, ") << o.threads
-       << " threads, " << o.send_partitions() << " send and " << o.receive_partitions()
-       << " receive partitions, compute " << number(o.compute_ns * 1e-6) << " ms, noise " << o.noise
-       << (o.noise == "none" ? "" : " " + number(o.noise_percent) + " %") << ", "
-       << (o.cold ? "cold" : "hot") << " caches\n# timer " << number(e.timer_ns)
-       << " ns, subtracted; ";
-  if (e.grid.empty()) {
-    text << "clocks agree within " << number(e.clock_error_ns) << " ns";
-  } else {
-    text << "grid of ranks:";
+       << e.ranks << " ranks on " << e.hosts << (e.hosts == 1 ? " host, " : " hosts, ")
+       << shape_text(o) << "\n# timer " << number(e.timer_ns) << " ns, subtracted";
+  if (!e.grid.empty()) {
+    text << "; grid of ranks:";
     for (const int side : e.grid) text << ' ' << side;
+  } else if (!is_of_messages(o.benchmark)) {
+    text << "; clocks agree within " << number(e.clock_error_ns) << " ns";
   }
   const Headline headline = headline_of(o.benchmark);
   text << (headline.is_share ? "; points: above" : "; ratio: to")

@@ -6,6 +6,7 @@
 #include <climits>
 
 #include "face.hpp"
+#include "measure/pairs.hpp"
 #include "partitioned.hpp"
 #include "way.hpp"
 
@@ -20,7 +21,8 @@ int tag_upper_bound() {
 }
 
 std::string refusal_of_ranks(const Options& o, const Benchmark& benchmark, int ranks) {
-  if (benchmark.axes == 0) {
+  if (benchmark.ranks == Ranks::pairs) return refusal_of_pairs(o, ranks, "mpirun -n");
+  if (benchmark.ranks == Ranks::links) {
     const int needed = static_cast<int>(o.neighbours) + 1;
     const std::string asked =
         o.benchmark + (needed > 2 ? " --neighbours " + std::to_string(o.neighbours) : "");
@@ -40,21 +42,24 @@ std::string refusal_of_ranks(const Options& o, const Benchmark& benchmark, int r
 
 Benchmark benchmark_of(const std::string& name) {
   static const std::vector<std::string> partitioned{"partitioned"};
-  if (name == "latency") return {measure_latency, 0, latency_way_names()};
-  if (name == "prtt") return {measure_prtt, 0, prtt_way_names(), kPrttMessages};
-  if (name == "call-cost") return {measure_call_cost, 0, partitioned};
-  if (name == "sweep3d") return {measure_sweep3d, 2, face_way_names()};
-  if (name == "halo3d") return {measure_halo3d, 3, face_way_names()};
-  return {measure_pair, 0, way_names()};
+  if (name == "latency") return {measure_latency, Ranks::links, 0, latency_way_names()};
+  if (name == "prtt") return {measure_prtt, Ranks::links, 0, prtt_way_names(), kPrttMessages};
+  if (name == "call-cost") return {measure_call_cost, Ranks::links, 0, partitioned};
+  if (name == "sweep3d") return {measure_sweep3d, Ranks::grid, 2, face_way_names()};
+  if (name == "halo3d") return {measure_halo3d, Ranks::grid, 3, face_way_names()};
+  if (is_of_messages(name)) return {measure_messages, Ranks::pairs, 0, message_way_names()};
+  return {measure_pair, Ranks::links, 0, way_names()};
 }
 
 std::string refusal(const Options& o, int ranks, int thread_level) {
   const Benchmark benchmark = benchmark_of(o.benchmark);
   const std::string of_ranks = refusal_of_ranks(o, benchmark, ranks);
   if (!of_ranks.empty()) return of_ranks;
-  if (thread_level < MPI_THREAD_MULTIPLE && o.threads > 1)
+  if (o.operation == "am")
+    return o.benchmark + " --operation am: an MPI has no active messages: --with larklane";
+  if (thread_level < MPI_THREAD_MULTIPLE && o.threads_of_process() > 1)
     return "this MPI does not give MPI_THREAD_MULTIPLE: --threads 1";
-  if (benchmark.axes != 0 && tag_max(o.threads) > tag_upper_bound())
+  if (benchmark.ranks == Ranks::grid && tag_max(o.threads) > tag_upper_bound())
     return "--threads " + std::to_string(o.threads) + ": more than this MPI has tags for";
   for (const std::uint64_t size : o.sizes)
     if (o.bytes_of(size) > INT_MAX / benchmark.messages)

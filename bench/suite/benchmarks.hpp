@@ -14,21 +14,29 @@
 namespace larklane::bench {
 
 /// One size. Collective over all ranks. @return complete on rank 0
-/// @param links      none if the benchmark has a grid
+/// @param links      those of Ranks::links
 /// @param timer_ns   what reading the clock costs
 /// @param budget_ns  with --budget: rounds are dropped when more would take longer
 using Measure = Point(const Options& options, std::uint64_t size, const std::vector<Link>& links,
                       double timer_ns, double budget_ns, const Watcher& watcher);
 Measure measure_pair, measure_latency, measure_prtt, measure_call_cost, measure_sweep3d,
-    measure_halo3d;
+    measure_halo3d, measure_messages;
 
 const std::vector<std::string>& latency_way_names();
 const std::vector<std::string>& prtt_way_names();
 inline constexpr std::uint64_t kPrttMessages = 16;  ///< of its longest train
 
+/// Who sends to whom.
+enum class Ranks {
+  links,  ///< rank 0 to its neighbours
+  grid,
+  pairs,  ///< the first half, each to one of the second half
+};
+
 struct Benchmark {
   Measure* measure;
-  std::size_t axes;  ///< of the grid of ranks; 0: rank 0 and its neighbours, no grid
+  Ranks ranks;
+  std::size_t axes;  ///< of the grid
   const std::vector<std::string>& ways;
   std::uint64_t messages = 1;  ///< of a size that lie side by side in memory
 };

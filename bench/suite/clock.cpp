@@ -3,9 +3,6 @@
 #include <array>
 #include <cstring>
 #include <fstream>
-#include <vector>
-
-#include "measure/statistics.hpp"
 
 namespace larklane::bench {
 namespace {
@@ -21,15 +18,6 @@ std::array<char, 64> boot_id() {
 }
 
 }  // namespace
-
-double timer_cost_ns() {
-  std::vector<double> costs(1001);
-  for (double& cost : costs) {
-    const double began = now_ns();
-    cost = now_ns() - began;
-  }
-  return quantile(costs, 0.5);
-}
 
 Offset clock_offset(MPI_Comm pair) {
   int rank;

@@ -15,11 +15,12 @@
 
 #include "measure/machine.hpp"
 #include "measure/record.hpp"
+#include "measure/session.hpp"
+#include "measure/watchdog.hpp"
 #include "suite/benchmarks.hpp"
 #include "suite/clock.hpp"
 #include "suite/grid.hpp"
 #include "suite/link.hpp"
-#include "suite/watchdog.hpp"
 
 namespace larklane::bench {
 namespace {
@@ -35,8 +36,9 @@ int rank_of_this() {
 /// That work in a round.
 int threads_of_this(const Options& o) {
   const Benchmark benchmark = benchmark_of(o.benchmark);
+  if (benchmark.ranks == Ranks::pairs) return static_cast<int>(o.threads_of_process());
   const bool sends = benchmark.measure == measure_pair && rank_of_this() == 0;
-  return benchmark.axes > 0 || sends ? static_cast<int>(o.threads) : 1;
+  return benchmark.ranks == Ranks::grid || sends ? static_cast<int>(o.threads) : 1;
 }
 
 /// On any host. Collective. @param host  the ranks of this one
@@ -86,101 +88,31 @@ Environment environment_of_all(const Options& options) {
   _exit(kFailed);
 }
 
-void save(const Record& record) {
-  const auto write = [](const std::string& path, auto&& writer) {
-    if (path.empty()) return;
-    const std::string problem = writer(path);
-    if (problem.empty()) return;
-    std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
-    MPI_Abort(MPI_COMM_WORLD, kFailed);
-  };
-  write(record.options.json, [&](const std::string& path) { return write_json(record, path); });
-  write(record.options.csv, [&](const std::string& path) { return write_csv(record, path); });
-}
-
-/// "[2/7] 262144 bytes  45 %, 12 s left", over itself on a terminal.
-class Progress {
- public:
-  Progress(const Options& options) : options_(options), began_ns_(now_ns()) {}
-  void show(std::size_t point, double share) {
-    const double done =
-        (static_cast<double>(point) + share) / static_cast<double>(options_.sizes.size());
-    if (options_.quiet || !isatty(STDERR_FILENO) || now_ns() - shown_ns_ < 2e8) return;
-    shown_ns_ = now_ns();
-    const double left_s = (shown_ns_ - began_ns_) * 1e-9 * (1 - done) / done;
-    std::fprintf(stderr, "\r[%zu/%zu] %llu bytes  %3.0f %%, %.0f s left \033[K", point + 1,
-                 options_.sizes.size(), static_cast<unsigned long long>(options_.sizes[point]),
-                 100 * share, left_s);
-  }
-  void clear() const {
-    if (!options_.quiet && isatty(STDERR_FILENO)) std::fputs("\r\033[K", stderr);
-  }
-
- private:
-  const Options& options_;
-  const double began_ns_;
-  double shown_ns_ = 0;
-};
-
 int measure(Record& record) {
+  Environment& environment = record.environment;
+  record.options.yields = environment.is_oversubscribed;
   const Options& o = record.options;
   const Benchmark benchmark = benchmark_of(o.benchmark);
-  const bool tells = rank_of_this() == 0;
   std::optional<Links> links;
-  if (benchmark.axes == 0) links.emplace();
+  if (benchmark.ranks == Ranks::links) links.emplace();
   const std::vector<Link> none;
-  if (links) record.environment.clock_error_ns = links->clock_error_ns();
-  record.environment.timer_ns = timer_cost_ns();
-  if (benchmark.axes > 0) {
-    const Grid grid(record.environment.ranks, benchmark.axes);
-    record.environment.grid = grid.sides();
-    for (int r = 0; r < record.environment.ranks; ++r)
-      record.environment.neighbours.push_back(grid.neighbours(r));
+  if (links) environment.clock_error_ns = links->clock_error_ns();
+  environment.timer_ns = timer_cost_ns();
+  if (benchmark.ranks == Ranks::grid) {
+    const Grid grid(environment.ranks, benchmark.axes);
+    environment.grid = grid.sides();
+    for (int r = 0; r < environment.ranks; ++r)
+      environment.neighbours.push_back(grid.neighbours(r));
   }
-  if (tells) std::fputs(table_head(record).c_str(), stdout);
-  if (tells && record.environment.is_oversubscribed)
-    std::fputs(
-        "larklane bench: more threads than cores: computing, a wait for a clock, is not slowed\n",
-        stderr);
-  std::size_t at = 0;
-  Progress progress(o);
-  std::optional<Watchdog> watchdog;
-  const auto on_hang = [&](const std::string& way) {
-    record.failures.push_back(
-        {way, o.bytes_of(o.sizes[at]),
-         "it was not made, or a round not over, after " + std::to_string(o.limit_s) + " s"});
-    if (!o.json.empty()) write_json(record, o.json);
-    std::fprintf(stderr, "\nlarklane bench: %s hangs at %llu bytes: %s\n", way.c_str(),
-                 static_cast<unsigned long long>(record.failures.back().bytes),
-                 record.failures.back().what.c_str());
-    end_launch();
-  };
-  if (tells) watchdog.emplace(o.limit_s, on_hang);
-  const Watcher watcher{[&](const std::string& way) { watchdog->feed(way); },
-                        [&](double share) { progress.show(at, share); }};
-  const double ends_ns = now_ns() + o.budget_s * 1e9;
-  std::uint64_t wrong = 0;
-  for (; at < o.sizes.size(); ++at) {
+  const auto measure_size = [&](std::uint64_t size, double budget_ns, const Watcher& watcher) {
     if (links) {
       links->read_clocks();
-      record.environment.clock_error_ns =
-          std::max(record.environment.clock_error_ns, links->clock_error_ns());
+      environment.clock_error_ns = std::max(environment.clock_error_ns, links->clock_error_ns());
     }
-    const double budget_ns = (ends_ns - now_ns()) / static_cast<double>(o.sizes.size() - at);
-    Point point = benchmark.measure(o, o.sizes[at], links ? links->own() : none,
-                                    record.environment.timer_ns, budget_ns, watcher);
-    if (!tells) continue;
-    watchdog->feed({});
-    progress.clear();
-    for (const Series& series : point.series) wrong += series.wrong + !series.refused.empty();
-    std::fputs(table_lines(record, point).c_str(), stdout);
-    if (point.rounds < o.iterations && point.rounds > 0)
-      std::printf("# %u of %u rounds: the time budget\n", point.rounds, o.iterations);
-    std::fflush(stdout);
-    record.points.push_back(std::move(point));
-    save(record);
-  }
-  return wrong == 0 ? 0 : kFailed;
+    return benchmark.measure(o, size, links ? links->own() : none, environment.timer_ns, budget_ns,
+                             watcher);
+  };
+  return measure_sizes({&record, rank_of_this() == 0, end_launch}, measure_size);
 }
 
 bool asks_for_help(int argc, char** argv) {

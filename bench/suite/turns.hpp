@@ -15,16 +15,10 @@
 #include "clock.hpp"
 #include "measure/options.hpp"
 #include "measure/series.hpp"
+#include "measure/session.hpp"
 #include "partitioned.hpp"
 
 namespace larklane::bench {
-
-/// What the measuring is told while it goes on. Called on rank 0 only.
-struct Watcher {
-  /// And before the way is made: what hangs if that never ends.
-  std::function<void(const std::string& way)> before_round;
-  std::function<void(double share_done)> progress;
-};
 
 /// One at least where a budget asks what a round takes.
 inline std::uint32_t warmup_rounds(const Options& o) {

@@ -1,0 +1,308 @@
+#pragma once
+// Messages between the threads of pairs of processes, over any transport: what is measured, and
+// what is checked. `World` is one: Larklane (native.cpp), or an MPI (suite/messages.cpp).
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "measure/clock.hpp"
+#include "measure/options.hpp"
+#include "measure/series.hpp"
+#include "measure/session.hpp"
+#include "suite/buffer.hpp"
+#include "suite/payload.hpp"
+#include "suite/team.hpp"
+
+namespace larklane::bench {
+
+/// One process's part, the same for all ways of a size.
+struct Shape {
+  const Options* options;
+  std::uint64_t bytes;   ///< of a message
+  std::uint64_t stride;  ///< of its place in memory
+  std::uint32_t threads;
+  int peer;
+  bool is_first;                 ///< it begins: sends, or sends first
+  std::span<std::byte> out, in;  ///< a window for each thread, one after the other
+
+  std::uint64_t place(std::uint32_t thread, std::uint32_t slot) const noexcept {
+    return (std::uint64_t{thread} * options->window + slot) * stride;
+  }
+  std::byte* out_of(std::uint32_t thread, std::uint32_t slot) const noexcept {
+    return out.data() + place(thread, slot);
+  }
+  std::byte* in_of(std::uint32_t thread, std::uint32_t slot) const noexcept {
+    return in.data() + place(thread, slot);
+  }
+  /// How many lanes a way has; thread t uses number t modulo that.
+  std::uint32_t lanes(const std::string& way) const noexcept {
+    return way == "shared" ? std::min(options->lanes, threads) : threads;
+  }
+};
+
+/// A message begins and ends with its number. @return the bytes of it that there is room for
+inline std::uint64_t stamp_bytes(std::uint64_t bytes) { return std::min<std::uint64_t>(8, bytes); }
+
+inline void stamp(std::byte* message, std::uint64_t bytes, std::uint64_t number) {
+  std::memcpy(message, &number, stamp_bytes(bytes));
+  if (bytes >= 16) std::memcpy(message + bytes - 8, &number, 8);
+}
+inline bool has_stamp(const std::byte* message, std::uint64_t bytes, std::uint64_t number) {
+  return std::memcmp(message, &number, stamp_bytes(bytes)) == 0 &&
+         (bytes < 16 || std::memcmp(message + bytes - 8, &number, 8) == 0);
+}
+
+/// Ways in turns: A B A', as the other benchmarks. World has
+///   rank(), size(), gather(number): that of each rank; collective,
+///   make_way(name, shape): collective, in the same order everywhere. A way has begin_round(),
+///     end_round(), and an end(thread) for each thread, which is that thread's alone:
+///     post_receives(): a window of them; wait_receives(): until all are there;
+///     message(slot): what came, until release(); release(): before post_receives() and at the end
+///     post_send(slot); wait_sends(): until what was posted may be written again
+///     answer(), wait_answer(): a message of no bytes.
+/// Thread safety: single-owner.
+template <class World>
+class Exchange {
+  using Way = typename World::Way;
+  using End = typename World::End;
+
+ public:
+  Exchange(const Options& options, std::uint64_t bytes, World& world, double timer_ns,
+           const Watcher& watcher)
+      : o_(options),
+        world_(world),
+        timer_ns_(timer_ns),
+        watcher_(watcher),
+        pairs_(world.size() / 2),
+        threads_(options.threads_of_process()),
+        stride_((bytes + kLineBytes - 1) / kLineBytes * kLineBytes),
+        out_(stride_ * threads_ * options.window),
+        in_(stride_ * threads_ * options.window),
+        shape_{&options,
+               bytes,
+               stride_,
+               threads_,
+               world.rank() < pairs_ ? world.rank() + pairs_ : world.rank() - pairs_,
+               world.rank() < pairs_,
+               out_.span(),
+               in_.span()},
+        team_(threads_),
+        of_thread_(threads_) {}
+
+  Point run(double budget_ns) {
+    Point point{shape_.bytes, 1, 1, 0, {}};
+    std::vector<std::unique_ptr<Way>> ways;
+    std::vector<std::uint64_t> turns;
+    for (const std::string& name : o_.ways) {
+      feed(name);
+      ways.push_back(world_.make_way(name, shape_));
+      point.series.push_back({.way = name});
+    }
+    for (std::size_t w = 0; w < ways.size(); ++w)
+      turns.push_back(turns_of_round(*ways[w], point.series[w]));
+    const double began = now_ns();
+    const std::uint32_t warmup = std::max(o_.warmup, o_.budget_s > 0 ? 1u : 0u);
+    for (std::uint32_t i = 0; i < warmup; ++i)
+      for (std::size_t w = 0; w < ways.size(); ++w)
+        round(*ways[w], turns[w], point.series[w], false);
+    const auto of_ways = static_cast<double>(ways.size());
+    point.rounds = rounds_within(budget_ns, (now_ns() - began) * (of_ways + 1) / of_ways, warmup);
+    Series again{.way = point.series[0].way + "'"};
+    for (std::uint32_t i = 0; i < point.rounds; ++i) {
+      round(*ways[0], turns[0], point.series[0], true);
+      for (std::size_t k = 1; k < ways.size(); ++k) {
+        const std::size_t w = i % 2 == 0 ? k : ways.size() - k;
+        round(*ways[w], turns[w], point.series[w], true);
+      }
+      round(*ways[0], turns[0], again, true);
+      if (world_.rank() == 0) watcher_.progress(static_cast<double>(i + 1) / point.rounds);
+    }
+    point.series.push_back(std::move(again));
+    return point;
+  }
+
+ private:
+  static constexpr std::uint64_t kLineBytes = 64;
+  static constexpr double kRoundNs = 5e6;  ///< so that the start of threads does not count
+  static constexpr std::uint64_t kTurnsMax = 1u << 20;
+
+  struct alignas(64) OfThread {
+    std::uint64_t sent = 0, received = 0;  ///< numbers of messages
+    std::uint64_t wrong = 0;
+    double began_ns = 0, ended_ns = 0;
+  };
+
+  bool is_latency() const { return o_.benchmark == "message-latency"; }
+  bool receives() const { return is_latency() || !shape_.is_first; }
+
+  void feed(const std::string& way) const {
+    if (world_.rank() == 0) watcher_.before_round(way);
+  }
+
+  void send(End& end, std::uint32_t thread) {
+    OfThread& mine = of_thread_[thread];
+    for (std::uint32_t slot = 0; slot < o_.window; ++slot) {
+      stamp(shape_.out_of(thread, slot), shape_.bytes, ++mine.sent);
+      end.post_send(slot);
+    }
+    end.wait_sends();
+  }
+  void receive(End& end, std::uint32_t thread) {
+    OfThread& mine = of_thread_[thread];
+    end.wait_receives();
+    for (std::uint32_t slot = 0; slot < o_.window; ++slot) {
+      const std::span<const std::byte> message = end.message(slot);
+      ++mine.received;
+      mine.wrong +=
+          message.size() != shape_.bytes || !has_stamp(message.data(), shape_.bytes, mine.received);
+    }
+  }
+  void next_receives(End& end, bool is_last) {
+    if (is_last) return;  // and leave the last window, which is checked whole
+    end.release();
+    end.post_receives();
+  }
+
+  /// Receives are posted before the other side may send.
+  void take_turns(End& end, std::uint32_t thread, std::uint64_t turns) {
+    for (std::uint64_t turn = 1; turn <= turns; ++turn) {
+      if (shape_.is_first) {
+        send(end, thread);
+        if (is_latency()) {
+          receive(end, thread);
+          next_receives(end, turn == turns);
+        } else {
+          end.wait_answer();
+        }
+      } else {
+        receive(end, thread);
+        next_receives(end, turn == turns);
+        if (is_latency())
+          send(end, thread);
+        else
+          end.answer();
+      }
+    }
+  }
+
+  /// Another for each rank, thread and slot of each round.
+  std::uint64_t key(int rank, std::uint32_t thread, std::uint32_t slot) const {
+    const auto ranks = static_cast<std::uint64_t>(world_.size());
+    return ((round_ * ranks + static_cast<std::uint64_t>(rank)) * threads_ + thread) * o_.window +
+           slot;
+  }
+  template <class Each>
+  void for_each_message(Each&& each) const {
+    for (std::uint32_t thread = 0; thread < threads_; ++thread)
+      for (std::uint32_t slot = 0; slot < o_.window; ++slot) each(thread, slot);
+  }
+  /// Of what lies between the numbers.
+  std::uint64_t wrong_inside(Way& way) {
+    std::uint64_t wrong = 0;
+    for_each_message([&](std::uint32_t thread, std::uint32_t slot) {
+      const std::span<const std::byte> message = way.end(thread).message(slot);
+      if (message.size() != shape_.bytes || message.size() <= 16) return;
+      wrong +=
+          wrong_words(message.subspan(8, message.size() - 16), 8, key(shape_.peer, thread, slot));
+    });
+    return wrong;
+  }
+
+  /// @return what it took, on the side that begins: from the first thread's begin to the last one's
+  ///         end, the longest of all pairs
+  double round(Way& way, std::uint64_t turns, Series& series, bool counts) {
+    feed(series.way);
+    ++round_;
+    if (is_latency() || shape_.is_first)
+      for_each_message([&](std::uint32_t thread, std::uint32_t slot) {
+        fill({shape_.out_of(thread, slot), shape_.bytes}, 0, key(world_.rank(), thread, slot));
+      });
+    way.begin_round();
+    if (receives())
+      for (std::uint32_t thread = 0; thread < threads_; ++thread) way.end(thread).post_receives();
+    (void)world_.gather(0);
+    team_.run([&](std::uint32_t thread) {
+      of_thread_[thread].wrong = 0;
+      of_thread_[thread].began_ns = now_ns();
+      take_turns(way.end(thread), thread, turns);
+      of_thread_[thread].ended_ns = now_ns();
+    });
+    std::uint64_t wrong = 0;
+    if (receives()) {
+      wrong = wrong_inside(way);
+      for (std::uint32_t thread = 0; thread < threads_; ++thread) way.end(thread).release();
+    }
+    way.end_round();
+    const double took_ns = longest_ns();
+    for (const OfThread& mine : of_thread_) wrong += mine.wrong;
+    double all_wrong = 0;
+    for (const double of_rank : world_.gather(static_cast<double>(wrong))) all_wrong += of_rank;
+    series.wrong += all_wrong > 0;
+    if (counts) add_samples(took_ns, turns, series);
+    return took_ns;
+  }
+
+  double longest_ns() {
+    double began_ns = of_thread_[0].began_ns, ended_ns = of_thread_[0].ended_ns;
+    for (const OfThread& mine : of_thread_) {
+      began_ns = std::min(began_ns, mine.began_ns);
+      ended_ns = std::max(ended_ns, mine.ended_ns);
+    }
+    const double mine_ns = shape_.is_first ? ended_ns - began_ns - timer_ns_ : 0;
+    return std::ranges::max(world_.gather(mine_ns));
+  }
+
+  void add_samples(double took_ns, std::uint64_t turns, Series& series) const {
+    const auto windows = static_cast<double>(turns);
+    if (is_latency()) {
+      series.samples["half_round_trip_ns"].push_back(took_ns / (2 * windows));
+    } else {
+      const double messages = windows * o_.window * threads_ * pairs_;
+      series.samples["rate_per_s"].push_back(messages / took_ns * 1e9);
+    }
+    series.samples["round_ns"].push_back(took_ns);
+  }
+
+  /// So many that a round takes kRoundNs. Collective.
+  std::uint64_t turns_of_round(Way& way, Series& series) {
+    std::uint64_t turns = 1;
+    for (;;) {
+      const double took_ns = std::max(round(way, turns, series, false), 1.0);
+      if (took_ns >= kRoundNs || turns >= kTurnsMax) return turns;
+      const auto wanted =
+          static_cast<std::uint64_t>(static_cast<double>(turns) * kRoundNs / took_ns * 1.2);
+      turns = std::min(std::clamp(wanted, turns + 1, 8 * turns), kTurnsMax);
+    }
+  }
+
+  /// How many fit into --budget beside the warm-up; rank 0's clock decides. Collective.
+  std::uint32_t rounds_within(double budget_ns, double warmup_ns, std::uint32_t warmup) {
+    constexpr double kRoundsMin = 5;
+    double rounds = o_.iterations;
+    if (o_.budget_s > 0)
+      rounds = std::clamp((budget_ns - warmup_ns) / (warmup_ns / warmup),
+                          std::min(kRoundsMin, rounds), rounds);
+    return static_cast<std::uint32_t>(world_.gather(rounds)[0]);
+  }
+
+  const Options& o_;
+  World& world_;
+  const double timer_ns_;
+  const Watcher& watcher_;
+  const int pairs_;
+  const std::uint32_t threads_;
+  const std::uint64_t stride_;
+  Buffer out_, in_;
+  const Shape shape_;
+  Team team_;
+  std::vector<OfThread> of_thread_;
+  std::uint64_t round_ = 0;
+};
+
+}  // namespace larklane::bench

@@ -1,0 +1,80 @@
+#pragma once
+// Messages between threads by Larklane: what suite/messages.cpp does with an MPI.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "exchange.hpp"
+#include "heard.hpp"
+#include "world.hpp"
+
+namespace larklane::bench {
+
+/// What the threads of a way share. Thread safety: immutable.
+struct Memory {
+  const Region* out;
+  const Region* in;
+  RemoteRegion theirs;  ///< that the peer receives into
+};
+
+/// What one thread calls. Thread safety: single-owner.
+class NativeEnd {
+ public:
+  NativeEnd(NativeWorld& world, const Shape& shape, const Memory& memory, std::uint32_t thread,
+            Vci& vci);
+
+  /// Both sides of a pair, thread by thread, before anything else.
+  void meet(NativeWorld& world);
+
+  void post_receives();
+  void wait_receives();
+  std::span<const std::byte> message(std::uint32_t slot) const;
+  void release();
+  void post_send(std::uint32_t slot);
+  void wait_sends();
+  void answer() { send_nothing(answer_tag_); }
+  void wait_answer();
+
+ private:
+  void send_nothing(std::uint32_t tag);
+  void receive_nothing(std::uint32_t tag);
+  void wait_nothing();
+
+  const Shape& shape_;
+  const Memory& memory_;
+  const std::uint32_t thread_, data_tag_, answer_tag_;
+  const bool puts_;
+  Waiter waiter_;
+  std::unique_ptr<Heard> sends_, receives_;
+  std::unique_ptr<Arrivals> arrivals_;  ///< of active messages; null: there are none
+  CompletionQueue control_;             ///< hears of receives of no bytes
+  PostOptions of_send_, of_receive_, of_control_;
+  RemoteCompletion there_ = 0;  ///< the peer's arrivals
+  std::uint64_t posted_ = 0;    ///< sends that will be heard of
+};
+
+/// Making and destroying it is collective.
+class NativeWay {
+ public:
+  NativeWay(NativeWorld& world, const std::string& name, const Shape& shape);
+  NativeWay(const NativeWay&) = delete;
+  NativeWay& operator=(const NativeWay&) = delete;
+
+  NativeEnd& end(std::uint32_t thread) { return *ends_[thread]; }
+  /// With --progress dedicated a thread serves all lanes from then on.
+  void begin_round();
+  void end_round() { progress_ = {}; }
+
+ private:
+  const Shape shape_;
+  std::vector<Vci*> lanes_;
+  Region out_, in_;
+  Memory memory_;
+  std::vector<std::unique_ptr<NativeEnd>> ends_;
+  std::jthread progress_;
+};
+
+}  // namespace larklane::bench

@@ -1,0 +1,94 @@
+#pragma once
+// The processes of a native job, and what they have in common.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "larklane/context.hpp"
+#include "larklane/message.hpp"
+
+namespace larklane::bench {
+
+struct Shape;
+class NativeEnd;
+class NativeWay;
+
+/// What an operation or a call says that can't be done: ends the process, and so the job.
+[[noreturn]] void give_up(const char* what, Status status);
+
+template <class T>
+T must(Result<T> result, const char* what) {
+  if (!result) give_up(what, result.error());
+  return std::move(result).value();
+}
+
+/// Progress of one lane by one who waits. Thread safety: single-owner.
+class Waiter {
+ public:
+  /// @param yields    to others, if there are more threads than cores
+  /// @param progress  false: somebody else makes it
+  Waiter(Vci& vci, bool yields, bool progresses)
+      : vci_(vci), yields_(yields), progresses_(progresses) {}
+
+  /// Once, between two looks.
+  void turn();
+  template <class Done>
+  void until(Done&& done) {
+    while (!done()) turn();
+  }
+  /// `post()` until it is not `retry`. @return was it posted?
+  template <class Call>
+  bool post(Call&& call, const char* what) {
+    for (;;) {
+      const Post answer = must(call(), what);
+      if (answer != Post::retry) return answer == Post::posted;
+      turn();
+    }
+  }
+  Vci& vci() const noexcept { return vci_; }
+
+ private:
+  static constexpr unsigned kMissesMax = 200;  ///< before it yields
+
+  Vci& vci_;
+  const bool yields_, progresses_;
+  unsigned misses_ = 0;
+};
+
+/// Thread safety: single-owner.
+class NativeWorld {
+ public:
+  using Way = NativeWay;
+  using End = NativeEnd;
+
+  explicit NativeWorld(Context& context);
+
+  Context& context() noexcept { return context_; }
+  int rank() const noexcept { return context_.rank(); }
+  int size() const noexcept { return context_.size(); }
+  /// Lane `index` of this process, made when it is first asked for.
+  Vci& lane(std::size_t index);
+
+  /// `bytes` bytes of each rank, in their order. Collective.
+  void gather(const void* mine, std::size_t bytes, void* all);
+  std::vector<double> gather(double mine);
+  /// With one other process, which calls it, too.
+  void swap(int peer, const void* mine, std::size_t bytes, void* theirs);
+
+  std::unique_ptr<NativeWay> make_way(const std::string& name, const Shape& shape);
+
+ private:
+  void send(int rank, const void* bytes, std::size_t count);
+  void receive(int rank, void* bytes, std::size_t count);
+
+  Context& context_;
+  std::deque<Vci> lanes_;  ///< stay where they are
+  CompletionQueue told_;
+};
+
+}  // namespace larklane::bench
