@@ -29,9 +29,13 @@ from typing import Any
 
 BENCHMARKS = ("overhead", "perceived-bandwidth", "availability", "early-bird", "recv-compute",
               "latency", "prtt", "call-cost", "sweep3d", "halo3d")
+# Between threads; Larklane needs no MPI for them. Way `everywhere` takes a launch of its own, a process in the place of each thread.
+MESSAGES = ("message-rate", "message-latency")
+EVERYWHERE, PROCESSES = "everywhere", "{processes}"
 VARIANTS = ("native", "larklane")
 # Everything once, in minutes on a laptop: enough to see what the figures will look like.
 QUICK = (("--sizes", "4K,64K,1M"), ("--threads", "4"), ("--iterations", "20"), ("--warmup", "3"), ("--compute-us", "1000"))
+QUICK_MESSAGES = (("--sizes", "8,512,64K"), ("--iterations", "20"), ("--warmup", "3"))
 CSV_HEAD = ("benchmark", "variant", "mpi", "bytes", "send_partitions", "recv_partitions", "way", "metric", "launch", "round", "value")
 PATIENCE_S = 5  # with a launcher that was asked to end
 LIMIT_SHARE = 0.8  # of a launch's time limit for its rounds; the rest is for its start, guards and warm-up
@@ -50,15 +54,42 @@ class Launch:
     benchmark: str
     variant: str
     turn: int
+    threads: int = 0  # 0: the benchmark's own affair
+    ways: tuple[str, ...] = ()  # as threads
 
     def title(self) -> str:
-        return f"{self.benchmark} {self.variant} {self.turn + 1}"
+        shape = f" {self.threads} threads {','.join(self.ways)}" if self.threads else ""
+        return f"{self.benchmark} {self.variant}{shape} {self.turn + 1}"
+
+    @property
+    def processes(self) -> int:
+        return 2 * self.threads if self.ways == (EVERYWHERE,) else 2
 
 
-def launches(benchmarks: list[str], variants: list[str], turn: int) -> list[Launch]:
+@dataclasses.dataclass(frozen=True)
+class Threads:
+    """Of messages: each number of threads, and processes in their place, is a launch."""
+
+    counts: tuple[int, ...]
+    ways: tuple[str, ...]
+    launcher: str
+
+    def shapes(self, variant: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+        for count in self.counts:
+            together = tuple(way for way in self.ways if way != EVERYWHERE)
+            if together:
+                yield count, together
+            if EVERYWHERE in self.ways and (variant == "larklane" or count == 1 or PROCESSES in self.launcher):
+                yield count, (EVERYWHERE,)
+
+
+def launches(benchmarks: list[str], variants: list[str], turn: int, threads: Threads | None = None) -> list[Launch]:
     """One turn. In turns: A B, B A, A B, ... so that no variant always comes first."""
     order = variants if turn % 2 == 0 else variants[::-1]
-    return [Launch(benchmark, variant, turn) for benchmark in benchmarks for variant in order]
+    if threads is None:
+        return [Launch(benchmark, variant, turn) for benchmark in benchmarks for variant in order]
+    found = [Launch(benchmark, variant, turn, *shape) for benchmark in benchmarks for variant in order for shape in threads.shapes(variant)]
+    return sorted(found, key=lambda launch: (launch.threads, launch.ways == (EVERYWHERE,)))  # variants next to each other: it is stable
 
 
 def end_group(process: "subprocess.Popen[str]") -> None:
@@ -234,6 +265,16 @@ def seconds(text: str) -> float:
     return value
 
 
+def thread_counts(text: str) -> tuple[int, ...]:
+    return tuple(whole_number(word) for word in text.split(","))
+
+
+def usual_counts() -> tuple[int, ...]:
+    """Powers of two, as far as both processes have cores for them."""
+    most = max(len(os.sched_getaffinity(0)) // 2, 1)
+    return tuple(1 << power for power in range(most.bit_length()))
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="larklane bench", formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -242,11 +283,13 @@ def parser() -> argparse.ArgumentParser:
                "Examples:\n"
                "  larklane bench all --quick\n"
                "  larklane bench early-bird --with native,larklane --launcher 'mpirun -n 2' --threads 8 --sizes 64K:4M\n"
+               "  larklane bench message-rate --threads 1,2,4             messages between threads, without an MPI\n"
+               "  larklane bench message-rate --launcher 'mpirun -n {processes}'     ... and those of an MPI\n"
                "  mpirun -n 2 larklane bench overhead --with native      one variant, started by hand")
-    made.add_argument("benchmark", choices=("all", *BENCHMARKS))
-    made.add_argument("--with", dest="variants", default="native,larklane", metavar="VARIANTS",
-                      help="native, larklane, or both in turns (default)")
-    made.add_argument("--launcher", default="mpirun -n 2", help="how ranks are started (default: %(default)s)")
+    made.add_argument("benchmark", choices=("all", *BENCHMARKS, *MESSAGES), help="all: those of partitioned communication")
+    made.add_argument("--with", dest="variants", metavar="VARIANTS",
+                      help="native, larklane, or both in turns (default; of messages without --launcher: larklane)")
+    made.add_argument("--launcher", help="how ranks of an MPI are started (default: mpirun -n 2); of messages {processes} in it stands for their number")
     made.add_argument("--repetitions", type=whole_number, metavar="N", help="launches of each variant (default: 3, quick: 1)")
     made.add_argument("--quick", action="store_true", help="a few minutes: " + " ".join(" ".join(option) for option in QUICK))
     made.add_argument("--budget", type=seconds, metavar="S",
@@ -267,6 +310,14 @@ def benchmark_words(own: Sequence[tuple[str, ...]], given: list[str]) -> list[st
     return [*(word for option in own if option[0] not in names for word in option), *given]
 
 
+def of_messages(further: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """What launches differ in, and the other words."""
+    made = argparse.ArgumentParser(prog="larklane bench", add_help=False, allow_abbrev=False)
+    made.add_argument("--threads", type=thread_counts)
+    made.add_argument("--ways", type=lambda text: tuple(text.split(",")))
+    return made.parse_known_args(further)
+
+
 class Turns:
     """All launches, one after the other. With a time budget a turn is begun only if one as long as the longest so far still fits;
     of the first one rounds are dropped, if need be."""
@@ -283,17 +334,25 @@ class Turns:
     def command(self, launch: Launch, file: str, without: list[str]) -> list[str]:
         share = (self.ends - time.monotonic()) / self.left_of_turn
         budget = min(LIMIT_SHARE * self.options.launch_limit, max(share, 1))
-        own = (("--with", launch.variant), ("--json", file), ("--quiet",), ("--budget", f"{budget:.1f}"),
-               *(QUICK if self.options.quick else ()))
-        words = [*shlex.split(self.options.launcher), self.larklane, "bench", launch.benchmark, *benchmark_words(own, self.further)]
+        own: list[tuple[str, ...]] = [("--with", launch.variant), ("--json", file), ("--quiet",), ("--budget", f"{budget:.1f}")]
+        if launch.threads:
+            own += [("--threads", str(launch.threads)), ("--ways", ",".join(launch.ways))]
+        if self.options.quick:
+            own += QUICK_MESSAGES if launch.threads else QUICK
+        words = [*self.launcher(launch), self.larklane, "bench", launch.benchmark, *benchmark_words(own, self.further)]
         return [*words, "--without", ",".join(without)] if without else words
+
+    def launcher(self, launch: Launch) -> list[str]:
+        if launch.threads and launch.variant == "larklane":
+            return [self.larklane, "launch", "-n", str(launch.processes)]
+        return shlex.split(self.options.launcher.replace(PROCESSES, str(launch.processes)) if launch.threads else self.options.launcher)
 
     def measure_turn(self, turn: list[Launch]) -> None:
         """@raises Refused, OSError"""
         for number, launch in enumerate(turn):
             self.progress.begin(launch)
             self.left_of_turn = len(turn) - number
-            kind = (launch.benchmark, launch.variant)
+            kind = (launch.benchmark, f"{launch.variant} {launch.threads} {launch.ways}")
             if kind not in self.refused and not measure(launch, self.command, self.options.launch_limit, self.results,
                                                         self.left_out.setdefault(kind, set())):
                 self.refused.add(kind)
@@ -312,14 +371,29 @@ class Turns:
             longest = max(longest, time.monotonic() - began)
 
 
+def settle(options: argparse.Namespace, further: list[str]) -> tuple[Threads | None, list[str]]:
+    """What was not said. @return what launches of messages differ in, and the words that each gets"""
+    is_of_messages = options.benchmark in MESSAGES
+    if options.variants is None:
+        options.variants = "larklane" if is_of_messages and options.launcher is None else "native,larklane"
+    if options.launcher is None:
+        options.launcher = f"mpirun -n {PROCESSES}" if is_of_messages else "mpirun -n 2"
+    if not is_of_messages:
+        return None, further
+    told, others = of_messages(further)
+    return Threads(told.threads or usual_counts(), told.ways or ("shared", "own", EVERYWHERE), options.launcher), others
+
+
 def set_of(options: argparse.Namespace) -> pathlib.Path:
     return options.out / "bench.json"
 
 
-def problem_of(options: argparse.Namespace) -> str:
+def problem_of(options: argparse.Namespace, threads: Threads | None) -> str:
     """What is wrong with them, or nothing."""
     if not set(options.variants.split(",")) <= set(VARIANTS):
         return f"--with {options.variants}: expected native, larklane or both"
+    if threads and threads.ways == (EVERYWHERE,) and not all(any(threads.shapes(variant)) for variant in options.variants.split(",")):
+        return f"--ways {EVERYWHERE}: --launcher {options.launcher} does not say where their number stands, as in \"mpirun -n {PROCESSES}\""
     if options.json:
         return (f"--json {options.json}: the records of launches in turns are kept in bench.json in the folder of --out: "
                 "give --out DIR instead")
@@ -348,7 +422,8 @@ def measure_all(turns: Turns) -> int:
 
 def run(options: argparse.Namespace, further: list[str]) -> int:
     """@return exit status"""
-    problem = problem_of(options)
+    threads, further = settle(options, further)
+    problem = problem_of(options, threads)
     if problem:
         print(f"larklane bench: {problem}", file=sys.stderr)
         return USAGE
@@ -360,7 +435,7 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
     benchmarks = list(BENCHMARKS) if options.benchmark == "all" else [options.benchmark]
     repetitions = options.repetitions or (1 if options.quick else 3)
     results = Set(set_of(options), options.csv)
-    plan = [launches(benchmarks, options.variants.split(","), turn) for turn in range(repetitions)]
+    plan = [launches(benchmarks, options.variants.split(","), turn, threads) for turn in range(repetitions)]
     status = measure_all(Turns(options, further, plan, results))
     if status:
         return status
@@ -368,7 +443,8 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
         print(f"{results.turns['run']} of {results.turns['asked']} turns: the time budget")
     print(f"measured: {results.path}")
     if any(run["context"].get("oversubscribed") for run in results.runs):
-        print("larklane bench: more threads than cores: computing, a wait for a clock, is not slowed", file=sys.stderr)
+        slowed = "" if threads else ": computing, a wait for a clock, is not slowed"
+        print(f"larklane bench: more threads than cores{slowed}", file=sys.stderr)
     if not results.runs:
         return FAILED
     if not options.no_report:

@@ -10,7 +10,9 @@ from larklane.schema import Collection, Context, Options, Point, Run, Series
 
 PARTITIONED = "partitioned"
 CALLS = "call-cost"  # a benchmark whose ways are calls
-NO_OPTION = re.compile(r"LARKLANE_(BENCH_\w+|JOB|RANK|SEED|FAMILY|MPI|SPAWNED)")  # what launching sets
+MESSAGES = ("message-rate", "message-latency")  # of threads; of every way there is an MPI's and Larklane's own
+NO_MPI = "none"  # in the place of its name
+NO_OPTION = re.compile(r"LARKLANE_(BENCH_\w+|BOARD|JOB|MEET|RANK|SEED|SIZE|FAMILY|MPI|SPAWNED)")  # what launching sets
 ELSEWHERE = frozenset(("version", "machine"))  # what differs between two measurements of the same thing
 PLACEMENT = frozenset(("bindings", "openmp"))  # named only where they differ; a report's table of machines has them
 
@@ -28,9 +30,9 @@ def set_options(context: Context) -> dict[str, str]:
     return {name: value for name, value in sorted(context.environment.items()) if not NO_OPTION.fullmatch(name)}
 
 
-def _placement(context: Context) -> tuple[Parameter, Parameter]:
+def _placement(context: Context, bindings: tuple[str, ...]) -> tuple[Parameter, Parameter]:
     openmp = tuple((name, value) for name, value in set_options(context).items() if name.startswith("OMP_"))
-    return (Parameter("bindings", context.bindings, f"bound to {' | '.join(dict.fromkeys(context.bindings)) or 'unknown'}"),
+    return (Parameter("bindings", bindings, f"bound to {' | '.join(dict.fromkeys(context.bindings)) or 'unknown'}"),
             Parameter("openmp", openmp, " ".join(f"{name}={value}" for name, value in openmp) or "no OMP_* variables"))
 
 
@@ -45,7 +47,24 @@ def _noise(options: Options) -> Parameter:
     return Parameter("noise", (kind, 0.0), f"{kind} noise")
 
 
+def _parameters_of_messages(options: Options, context: Context) -> tuple[Parameter, ...]:
+    """How many processes there are follows from the way; which MPI it is, or none, stands in the case's title."""
+    cpu = context.machine.get("cpu", "unknown")
+    return (
+        Parameter("ranks", context.hosts, f"on {wording.count(context.hosts, 'host')}"),
+        Parameter("threads", options.threads, wording.count(options.threads, "thread")),
+        Parameter("operation", options.operation, f"operation {options.operation}"),
+        Parameter("window", options.window, f"window {options.window}"),
+        Parameter("lanes", options.lanes, f"{wording.count(options.lanes, 'lane')} shared"),
+        *_placement(context, tuple(dict.fromkeys(context.bindings))),
+        Parameter("version", context.version, f"Larklane {context.version}"),
+        Parameter("machine", cpu, cpu),
+    )
+
+
 def _parameters(options: Options, context: Context, point: Point) -> tuple[Parameter, ...]:
+    if options.benchmark in MESSAGES:
+        return _parameters_of_messages(options, context)
     sends, receives = point.send_partitions, point.recv_partitions
     split = wording.count(sends, "partition") if sends == receives else f"{sends} to {receives} partitions"
     grid = f" ({' x '.join(map(str, context.grid))})" if context.grid else ""
@@ -62,7 +81,7 @@ def _parameters(options: Options, context: Context, point: Point) -> tuple[Param
         Parameter("cache", ("hot", "cold").index(options.cache) if options.cache in ("hot", "cold") else 2, f"{options.cache} cache"),
         Parameter("scaling", options.scaling, f"{options.scaling} scaling"),
         Parameter("order", options.order, f"{options.order} order"),
-        *_placement(context),
+        *_placement(context, context.bindings),
         Parameter("version", context.version, f"Larklane {context.version}"),
         Parameter("machine", cpu, cpu),
     )
@@ -88,8 +107,13 @@ class Case:
     @property
     def title(self) -> str:
         """The variant in words, with the options that were set for Larklane."""
+        if self.benchmark in MESSAGES and self.variant == "native":
+            return self.run.context.mpi
         options = set_options(self.run.context).items() if self.variant == "larklane" else ()
         words = [f"{name.removeprefix('LARKLANE_')}={value}" for name, value in options if name.startswith("LARKLANE_")]
+        asked = self.run.options
+        words += [f"{name}={value}" for name, value, usual in (("completion", asked.completion, "queue"), ("progress", asked.progress, "workers"))
+                  if value not in ("", usual)]
         return " ".join([wording.VARIANTS.get(self.variant, self.variant), *words])
 
     @property
@@ -207,6 +231,10 @@ HEADLINES = {
     "recv-compute": Metric("extra compute time", "µs", "higher", "linear", "Time between the first and the last arrival: what the "
                            "receiver may compute on parts that are there, where it would wait otherwise (SAND2019-11403, "
                            "section 5).", _scaled("extra_compute_ns", 1e-3), baseline_is_constant=True),
+    "message-rate": Metric("message rate", "million/s", "higher", "log", "Messages that all threads send in windows, each of which is answered, over the "
+                           "time from the first thread's begin to the last one's end.", _scaled("rate_per_s", 1e-6)),
+    "message-latency": Metric("half round trip", "µs", "lower", "log", "Half the time of a window of messages there and one back, all threads at the "
+                              "same time.", _scaled("half_round_trip_ns", 1e-3)),
 }
 EXPOSED = Metric("exposed time", "µs", "lower", "log", "Time from the last thread's end to the last arrival: the communication that a "
                  "program waits for.", _scaled("exposed_ns", 1e-3))
@@ -254,5 +282,5 @@ def by_benchmark(cases: Sequence[Case]) -> dict[str, list[Case]]:
 def line_ways(cases: Sequence[Case]) -> list[Case]:
     """Without what a figure need not show twice: ways other than partitions are the MPI's own under Larklane, too."""
     native = {(case.way, case.point.bytes, case.key()) for case in cases if case.variant == "native"}
-    return [case for case in cases if case.way == PARTITIONED or case.variant == "native"
+    return [case for case in cases if case.way == PARTITIONED or case.benchmark in MESSAGES or case.variant == "native"
             or (case.way, case.point.bytes, case.key()) not in native]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from larklane import wording
-from larklane.cases import CALLS, ELSEWHERE, PARTITIONED, Case, Metric, metrics, pooled
+from larklane.cases import CALLS, ELSEWHERE, MESSAGES, PARTITIONED, Case, Metric, metrics, pooled
 from larklane.stats import RankTest, bootstrap, mann_whitney, median
 
 SURE = 0.01  # p below which a difference counts
@@ -65,7 +65,7 @@ def _apart(metric: Metric, first: Sequence[float], second: Sequence[float]) -> f
 
 def _own_calls(*cases: Case) -> list[Case]:
     """The baselines of two runs, if they are the same calls of the MPI's own: equal things, whatever the variant."""
-    bases = [case.baseline for case in cases if case.baseline and case.baseline.way != PARTITIONED and case.benchmark != CALLS]
+    bases = [case.baseline for case in cases if case.baseline and case.baseline.way != PARTITIONED and case.benchmark not in (CALLS, *MESSAGES)]
     return [base for base in bases if base] if len(bases) == 2 and bases[0].way == bases[1].way else []
 
 
@@ -138,11 +138,11 @@ def compare(candidate: Case, baseline: Case, metric: Metric, names: tuple[str, s
 
 
 def _groups(cases: Sequence[Case]) -> Iterator[list[Case]]:
-    """Partitioned series, and calls, at equal parameters, native ones first, then in the order of the files; the launches that a
+    """Partitioned series, calls, and messages, at equal parameters, native ones first, then in the order of the files; the launches that a
     file holds of one thing are one."""
     found: dict[object, dict[object, list[Case]]] = {}
     for case in cases:
-        if case.way == PARTITIONED or case.benchmark == CALLS:
+        if case.way == PARTITIONED or case.benchmark in (CALLS, *MESSAGES):
             launches = found.setdefault((case.benchmark, case.way, case.key(*ELSEWHERE), case.point.bytes), {})
             launches.setdefault((case.title, case.run.context.version, case.run.source), []).append(case)
     for launches in found.values():
@@ -183,7 +183,7 @@ def within_runs(cases: Sequence[Case]) -> list[Comparison]:
     found = []
     for case in itertools.chain.from_iterable(_groups(cases)):
         baseline = case.baseline
-        if baseline and baseline.way != PARTITIONED and case.benchmark != CALLS:
+        if baseline and baseline.way != PARTITIONED and case.way == PARTITIONED:
             names = (f"partitions, {case.title}", wording.way(baseline.way))
             made = compare(case, baseline, metrics([case])[0], names)
             if made:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from larklane import wording
 from larklane.advice import Advice, advise, by_sizes, gaps, reason
-from larklane.cases import CALLS, ELSEWHERE, HEADLINES, PARTITIONED, PLACEMENT, Case, Metric, Parameter, by_benchmark, labels, measured, metrics, pooled, set_options, varying
+from larklane.cases import CALLS, ELSEWHERE, HEADLINES, MESSAGES, PARTITIONED, PLACEMENT, Case, Metric, Parameter, by_benchmark, labels, measured, metrics, pooled, set_options, varying
 from larklane.compare import Comparison, between_runs, within_runs
 from larklane.figures import Figure, figures
 from larklane.projection import Projection
@@ -73,14 +73,16 @@ class Digest:
 def digest(collection: Collection, projections: Sequence[Projection] = ()) -> Digest:
     cases = measured(collection)
     advice = advise(cases)
+    partitioned = [case for case in cases if case.benchmark not in MESSAGES]
     return Digest(collection, tuple(cases), tuple(figures(cases, projections)), tuple(between_runs(cases)), tuple(within_runs(cases)),
-                  tuple(advice), tuple(gaps(cases, advice)), tuple(projections))
+                  tuple(advice), tuple(gaps(partitioned, advice) if partitioned or not cases else ()), tuple(projections))
 
 
 def machines(made: Digest) -> Table:
     """A column for what is asked, and one with the answers of all runs."""
     contexts = [run.context for run in made.collection.runs]
-    crowded = ", ".join(dict.fromkeys(run.options.benchmark for run in made.collection.runs if run.context.oversubscribed))
+    crowded = dict.fromkeys(run.options.benchmark for run in made.collection.runs if run.context.oversubscribed)
+    slowed = "" if set(crowded) <= set(MESSAGES) else ": computing, a wait for a clock, is not slowed by what shares its core"
 
     def answers(values: Iterable[str]) -> str:
         return "; ".join(dict.fromkeys(value for value in values if value)) or "-"
@@ -95,7 +97,7 @@ def machines(made: Digest) -> Table:
         ("variants", answers(wording.VARIANTS.get(c.variant, c.variant) for c in contexts)),
         ("processes", answers(f"{wording.count(c.ranks, 'rank')} on {wording.count(c.hosts, 'host')}, bound to "
                               f"{' | '.join(dict.fromkeys(c.bindings)) or 'unknown'}" for c in contexts)),
-        ("more threads than cores", f"{crowded}: computing, a wait for a clock, is not slowed by what shares its core" if crowded else "-"),
+        ("more threads than cores", f"{', '.join(crowded)}{slowed}" if crowded else "-"),
         ("environment", answers(f"{name}={value}" for c in contexts for name, value in set_options(c).items())),
         ("clock", answers(f"{wording.number(c.timer_ns)} ns to read (subtracted), ranks agree within {wording.number(c.clock_error_ns)} ns"
                           for c in sorted(contexts, key=lambda c: c.timer_ns + c.clock_error_ns)[-1:])),
@@ -127,7 +129,7 @@ def headlines(made: Digest) -> Table:
         if c.candidate.variant != c.baseline.variant}
     groups: dict[tuple[str, tuple[Parameter, ...]], list[Case]] = {}
     for benchmark, members in by_benchmark(made.cases).items():
-        for case in members if benchmark != CALLS else ():
+        for case in members if benchmark not in (CALLS, *MESSAGES) else ():
             groups.setdefault((benchmark, case.key(*ELSEWHERE)), []).append(case)
     rows = []
     for (benchmark, key), group in groups.items():
@@ -148,11 +150,14 @@ def headlines(made: Digest) -> Table:
 def overall(made: Digest) -> list[str]:
     """What to take away, in a sentence or two."""
     found = []
-    for baseline, comparisons in (("the MPI's own partitions", [c for c in made.between if c.candidate.variant != c.baseline.variant]),
-                                  ("one message", [c for c in made.within if c.candidate.variant == "larklane"])):
+    between = [c for c in made.between if c.candidate.variant != c.baseline.variant]
+    for what, comparisons in (
+            ("Partitions under Larklane against the MPI's own partitions", [c for c in between if c.candidate.benchmark not in MESSAGES]),
+            ("Partitions under Larklane against one message", [c for c in made.within if c.candidate.variant == "larklane"]),
+            ("Messages of Larklane against those of the MPI", [c for c in between if c.candidate.benchmark in MESSAGES])):
         if comparisons:
             words = Counter(comparison.verdict for comparison in comparisons)
-            found.append(f"Partitions under Larklane against {baseline}: better at {words['better']}, worse at {words['worse']}, no clear "
+            found.append(f"{what}: better at {words['better']}, worse at {words['worse']}, no clear "
                          f"difference at {words['no clear difference']} of {wording.count(len(comparisons), 'point')}.")
     return found
 
@@ -225,20 +230,38 @@ def early(collection: Collection) -> Table:
 
 def call_costs(made: Digest) -> Table:
     """The benchmark that has no figure: medians of all launches, in brackets p10 to p90."""
+    return _side_by_side(made, "call", [case for case in made.cases if case.benchmark == CALLS], {"partitions"}, {"threads"})
+
+
+def messages(made: Digest) -> Table:
+    """The same of messages: of the smallest and the largest size, and one between them."""
+    sizes = sorted({case.point.bytes for case in made.cases if case.benchmark in MESSAGES})
+    shown = {sizes[0], sizes[len(sizes) // 2], sizes[-1]} if sizes else set()
+    return _side_by_side(made, "way", [case for case in made.cases if case.benchmark in MESSAGES and case.point.bytes in shown], {"threads"}, set())
+
+
+def _side_by_side(made: Digest, head: str, cases: Sequence[Case], named: set[str], unnamed: set[str]) -> Table:
+    """A column for each variant.
+
+    @param named, unnamed  parameters that are said in any case, or in none
+    """
     verdicts: dict[tuple[str, str], str] = {}
     cells: dict[tuple[str, str], dict[str, list[Case]]] = {}
 
     def row(case: Case) -> tuple[str, str]:
-        return case.way, f"{wording.size(case.point.bytes)}, {labels(case.key(*ELSEWHERE), made.said[CALLS] - {'threads'} | {'partitions'})}"
+        said = labels(case.key(*ELSEWHERE), made.said[case.benchmark] - unnamed | named)
+        what = case.way if case.benchmark == CALLS else f"{case.benchmark}, {wording.way(case.way)}"
+        return what, f"{wording.size(case.point.bytes)}, {said}"
 
+    places = {row(case) for case in cases}
     for comparison in made.between:
-        if comparison.candidate.benchmark == CALLS and comparison.candidate.variant != comparison.baseline.variant:
-            verdicts[row(comparison.candidate)] = comparison.verdict
-    for case in made.cases:
-        if case.benchmark == CALLS:
-            cells.setdefault(row(case), {}).setdefault(case.title, []).append(case)
+        where = row(comparison.candidate)
+        if where in places and comparison.candidate.variant != comparison.baseline.variant:
+            verdicts[where] = comparison.verdict
+    for case in cases:
+        cells.setdefault(row(case), {}).setdefault(case.title, []).append(case)
     titles = list(dict.fromkeys(title for launches in cells.values() for title in launches))
-    return Table(("call", "at", *titles, "Larklane against native"),
+    return Table((head, "at", *titles, "Larklane against native"),
                  tuple((*key, *(_spread_text(launches.get(title, ())) for title in titles), verdicts.get(key, "-"))
                        for key, launches in cells.items()))
 

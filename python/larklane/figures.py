@@ -1,6 +1,7 @@
 """What each figure shows, as numbers: which measurements make which curve of which panel. Drawn by plot.py, and written as CSV.
 
-The figures are those of Temucin et al., ICPP'22, and of Dosanjh and Grant, SAND2019-11403, as far as records hold their data.
+The figures are those of Temucin et al., ICPP'22, of Dosanjh and Grant, SAND2019-11403, and of Zambre et al., ICS'20, as far as
+records hold their data.
 """
 
 import csv
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from larklane import wording
-from larklane.cases import CALLS, ELSEWHERE, EXPOSED, PARTITIONED, PLACEMENT, Case, Metric, Parameter, by_benchmark, labels, line_ways, metrics, varying
+from larklane.cases import CALLS, ELSEWHERE, EXPOSED, MESSAGES, NO_MPI, PARTITIONED, PLACEMENT, Case, Metric, Parameter, by_benchmark, labels, line_ways, metrics, varying
 from larklane.projection import Projection
 from larklane.schema import Trace
 from larklane.stats import median, quantile
@@ -27,13 +28,15 @@ TITLES = {
     "recv-compute": ("What can the receiver compute while it would wait?", "SAND2019-11403, figure 7-2"),
     "sweep3d": ("How fast is a wave over a plane of processes?", "ICPP'22, figures 9 and 10"),
     "halo3d": ("How fast is a halo exchange in three dimensions?", "ICPP'22, figures 11 and 12"),
+    "message-rate": ("How many messages a second?", "ICS'20, figure 11"),
+    "message-latency": ("How long does a message take?", ""),
 }
 
 
 class Mark(NamedTuple):
     """One point of a curve."""
 
-    bytes: int
+    at: int  # bytes, or whatever the chart is over
     n: int
     p10: float
     median: float
@@ -82,15 +85,16 @@ class Figure:
 
 @dataclass(frozen=True)
 class Chart(Figure):
-    """A metric over the message size."""
+    """A metric over the message size, or over the number of threads."""
 
     label: str
     scale: str
     panels: tuple[Panel, ...]
     columns: int  # 0: as the number of panels suggests
+    over: str = "bytes"  # "threads"
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        yield "panel", "curve", "way", "variant", "bytes", "n", "p10", "median", "p90", "metric"
+        yield "panel", "curve", "way", "variant", self.over, "n", "p10", "median", "p90", "metric"
         for panel in self.panels:
             for curve in panel.curves:
                 for mark in curve.marks:
@@ -153,10 +157,10 @@ def footer(cases: Sequence[Case]) -> str:
     machines = [f"{cpu}, {cores} cores, Linux {kernel}, governor {governor}, turbo {turbo}"
                 for cpu, cores, kernel, governor, turbo in contexts]
     versions = _ordered(f"Larklane {case.run.context.version} ({case.run.context.build or 'unknown'})" for case in cases)
-    mpis = _ordered(case.run.context.mpi for case in cases)
+    mpis = _ordered(case.run.context.mpi for case in cases if case.run.context.mpi != NO_MPI)
     counts = _ordered(len(values) for case in cases for values in case.series.samples.values())
     n = f"n = {counts[0]}" if counts[0] == counts[-1] else f"n = {counts[0]} to {counts[-1]}"
-    return f"{' | '.join(machines)}; {', '.join(versions)}; {', '.join(mpis)}; {n} rounds a point"
+    return "; ".join(filter(None, (" | ".join(machines), ", ".join(versions), ", ".join(mpis), f"{n} rounds a point")))
 
 
 def stamp(cases: Iterable[Case]) -> str:
@@ -166,11 +170,15 @@ def stamp(cases: Iterable[Case]) -> str:
 
 def _marks(cases: Iterable[Case], metric: Metric) -> tuple[Mark, ...]:
     """Cases of one curve, those of one size pooled."""
-    by_size: dict[int, list[float]] = {}
+    return _marks_over(lambda case: case.point.bytes, cases, metric)
+
+
+def _marks_over(place: Callable[[Case], int], cases: Iterable[Case], metric: Metric) -> tuple[Mark, ...]:
+    found: dict[int, list[float]] = {}
     for case in cases:
-        by_size.setdefault(case.point.bytes, []).extend(metric.values(case))
-    return tuple(Mark(size, len(values), quantile(values, 0.1), median(values), quantile(values, 0.9))
-                 for size, values in sorted(by_size.items()) if values)
+        found.setdefault(place(case), []).extend(metric.values(case))
+    return tuple(Mark(at, len(values), quantile(values, 0.1), median(values), quantile(values, 0.9))
+                 for at, values in sorted(found.items()) if values)
 
 
 def _sort_key(parameters: Iterable[Parameter]) -> tuple[Any, ...]:
@@ -227,7 +235,7 @@ def _last(case: Case, names: set[str]) -> str:
 
 def _of_way(case: Case) -> Curve:
     name = wording.way(case.way)
-    label = f"{name}, {case.title}" if case.way == PARTITIONED else name
+    label = f"{name}, {case.title}" if case.way == PARTITIONED or case.benchmark in MESSAGES else name
     ways = list(wording.WAYS)
     rank = ways.index(case.way) if case.way in ways else len(ways)
     return Curve(label, case.way, case.variant, (), (rank, case.variant != "native", label))
@@ -264,6 +272,28 @@ def _benchmark_charts(cases: Sequence[Case]) -> Iterator[Chart]:
         yield from _chart(_Plan(f"{benchmark}-noise", metric, ("noise",), _of_parameter(parts, "noise"), " By noise", True), parts)
     if benchmark == "recv-compute" and parts:
         yield from _against_communication(parts, metric)
+    if benchmark in MESSAGES and "threads" in varying(cases):
+        yield _over_threads(cases, metric)
+
+
+def _over_threads(cases: Sequence[Case], metric: Metric) -> Chart:
+    """A panel for the smallest size, one for the largest, and one between them."""
+    sizes = _ordered(case.point.bytes for case in cases)
+    names = varying(cases) - {"threads"}
+    first = cases[0].key("threads", *ELSEWHERE, *PLACEMENT)
+    groups: dict[tuple[Any, ...], dict[Curve, list[Case]]] = {}
+    for case in cases:
+        if case.point.bytes in (sizes[0], sizes[len(sizes) // 2], sizes[-1]):
+            groups.setdefault((case.point.bytes, case.key("threads")), {}).setdefault(_of_way(case), []).append(case)
+    panels = []
+    for (size, key), curves in sorted(groups.items(), key=lambda item: (item[0][0], _sort_key(item[0][1]))):
+        drawn = [replace(curve, marks=_marks_over(lambda case: case.run.options.threads, members, metric)) for curve, members in curves.items()]
+        title = ", ".join(filter(None, (wording.size(size), labels(key, names))))
+        panels.append(Panel(title, tuple(sorted((c for c in drawn if c.marks), key=lambda c: c.order))))
+    shared = labels(first, {parameter.name for parameter in first} - names)
+    caption = f"{metric.what} {shared[:1].upper()}{shared[1:]}. Line: median; band: p10 to p90. ICS'20, figure 10"
+    return Chart(f"{cases[0].benchmark}-threads", f"{TITLES[cases[0].benchmark][0]} By number of threads", caption, footer(cases), stamp(cases),
+                 metric.label, metric.scale, tuple(panels[:PANELS_MAX]), 0, "threads")
 
 
 def _against_communication(parts: Sequence[Case], metric: Metric) -> Iterator[Chart]:

@@ -7,7 +7,7 @@ from html import escape
 
 from larklane import wording
 from larklane.cases import EXPOSED, by_benchmark, metrics
-from larklane.digest import Digest, Table, advice_table, call_costs, comparison_table, counts, early, headlines, machines, overall, shortened, troubles
+from larklane.digest import Digest, Table, advice_table, call_costs, comparison_table, counts, early, headlines, machines, messages, overall, shortened, troubles
 from larklane.figures import Figure
 from larklane.profile_digest import ProfileDigest
 
@@ -114,7 +114,7 @@ def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: 
     """
     of_profiles = {figure.name for profile in profiles for figure in profile.figures}
     pictures = "".join(_figure(figure, drawings[figure.name]) for figure in made.figures if figure.name in drawings and figure.name not in of_profiles)
-    costs = call_costs(made)
+    costs, rates = call_costs(made), messages(made)
     stamp = f'<p class="stamp">{escape(made.stamp)}</p>' if made.stamp else ""
     sections = {
         "profiles": ("Profiles", "".join(_profile(profile, drawings) for profile in profiles)),
@@ -127,6 +127,7 @@ def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: 
         "comparisons": ("Comparisons", _comparisons(made)),
         "advice": ("How many partitions to use", _advice(made)),
         "calls": ("What the calls cost", _table(costs, "All calls")),
+        "messages": ("Messages between threads", _table(rates, "All ways")),
         "failures": ("Failures and refusals", _failures(made)),
         "glossary": ("What the words mean", _terms(wording.GLOSSARY) + "<h3>Ways of sending</h3>" + _terms(
             {wording.WAYS[name]: what for name, what in wording.WAY_MEANINGS.items()})),
@@ -134,6 +135,10 @@ def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: 
     }
     if not costs.rows:
         del sections["calls"]
+    if not rates.rows:
+        del sections["messages"]
+    if not made.advice and not made.gaps:
+        del sections["advice"]
     if not profiles:
         del sections["profiles"]
     elif not made.collection.sources:

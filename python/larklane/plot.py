@@ -23,10 +23,11 @@ from larklane.projection import project  # noqa: E402
 
 # Okabe and Ito's colours, which the colour-blind can tell apart; the marks differ in shape too.
 COLOURS = {"partitioned": "#0072B2", "join": "#444444", "single": "#444444", "persistent": "#9A9A9A", "threads": "#D55E00",
-           "multiple": "#D55E00", "thread-comms": "#E69F00", "rma": "#009E73", "pretended": "#CC79A7"}
+           "multiple": "#D55E00", "thread-comms": "#E69F00", "rma": "#009E73", "pretended": "#CC79A7", "shared": "#D55E00", "own": "#0072B2",
+           "everywhere": "#444444"}
 OTHER_COLOUR = "#CC79A7"
 MARKERS = {"partitioned": "o", "join": "s", "single": "s", "persistent": "D", "threads": "^", "multiple": "^", "thread-comms": "v",
-           "rma": "P", "pretended": "X"}
+           "rma": "P", "pretended": "X", "shared": "^", "own": "o", "everywhere": "s"}
 SHADES = LinearSegmentedColormap.from_list("larklane", ["#8fc1e0", "#0072B2", "#06243d"])
 SHADE_MARKERS = "osD^vPX*"
 STYLES = {"native": (0, (4, 2)), "larklane": "-"}
@@ -94,18 +95,18 @@ def _legend(panels: Iterable[Panel]) -> list[Line2D]:
     return [Line2D([], [], label=label, **_look(curve)) for label, curve in {curve.label: curve for curve in curves}.items()]
 
 
-def _size_axis(axes: Axes, sizes: Iterable[int]) -> None:
-    """Log2, a tick at each size as far as they fit."""
-    ticks = sorted(set(sizes))
+def _place_axis(axes: Axes, over: str, places: Iterable[int]) -> None:
+    """Log2, a tick at each place as far as they fit."""
+    ticks = sorted(set(places))
     axes.set_xscale("log", base=2)
     room = 13 if axes.get_position().width > 0.6 else 7 if axes.get_position().width > 0.35 else 4
     step = math.ceil(len(ticks) / room)
     axes.xaxis.set_major_locator(FixedLocator(ticks[::step]))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.size(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.size(value) if over == "bytes" else f"{value:g}"))
     if len(ticks) == 1:
         axes.set_xlim(ticks[0] / 2, ticks[0] * 2)
-    axes.set_xlabel("message size")
+    axes.set_xlabel("message size" if over == "bytes" else over)
 
 
 def _value_axis(axes: Axes, chart: Chart, low: float, high: float) -> None:
@@ -129,13 +130,13 @@ def _draw_chart(chart: Chart) -> Canvas:
     marks = [mark for panel in chart.panels for curve in panel.curves for mark in curve.marks]
     sheet = _Sheet(chart, len(chart.panels), 4.2 if len(chart.panels) == 1 else 3.0, _legend(chart.panels), chart.columns)
     for number, (axes, panel) in enumerate(zip(sheet.axes, chart.panels)):
-        _size_axis(axes, (mark.bytes for curve in panel.curves for mark in curve.marks))
+        _place_axis(axes, chart.over, (mark.at for curve in panel.curves for mark in curve.marks))
         _value_axis(axes, chart, min(mark.p10 for mark in marks), max(mark.p90 for mark in marks))
         alpha = 0.13 if len(panel.curves) <= 4 else 0.08
         for curve in panel.curves:
-            look, sizes = _look(curve), [mark.bytes for mark in curve.marks]
-            axes.plot(sizes, [mark.median for mark in curve.marks], zorder=3, **look)
-            axes.fill_between(sizes, [mark.p10 for mark in curve.marks], [mark.p90 for mark in curve.marks], color=look["color"],
+            look, places = _look(curve), [mark.at for mark in curve.marks]
+            axes.plot(places, [mark.median for mark in curve.marks], zorder=3, **look)
+            axes.fill_between(places, [mark.p10 for mark in curve.marks], [mark.p90 for mark in curve.marks], color=look["color"],
                               alpha=alpha, linewidth=0, zorder=2)
         if number % sheet.columns == 0:
             axes.set_ylabel(chart.label)

@@ -78,6 +78,12 @@ class Options:
     cache: str
     scaling: str
     order: str
+    # Of messages between threads.
+    operation: str  # "send", "put", "am"; empty: another benchmark
+    window: int
+    lanes: int  # that all threads of way `shared` have together
+    completion: str  # of Larklane's
+    progress: str
 
 
 @dataclass(frozen=True)
@@ -218,7 +224,9 @@ def _point(node: _Node) -> Point:
 def _options(node: _Node) -> Options:
     return Options(node.get("benchmark", str), node.get("iterations", int, 0), node.get("threads", int), node.get("compute_ns", float),
                    node.get("compute_split", str, "thread"), node.get("noise", str),
-                   node.get("noise_percent", float), node.get("cache", str), node.get("scaling", str), node.get("order", str))
+                   node.get("noise_percent", float), node.get("cache", str), node.get("scaling", str), node.get("order", str),
+                   node.get("operation", str, ""), node.get("window", int, 0), node.get("lanes", int, 0), node.get("completion", str, ""),
+                   node.get("progress", str, ""))
 
 
 def _library(text: str) -> str:

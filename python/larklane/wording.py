@@ -14,6 +14,9 @@ WAYS = {
     "rma": "a put per thread (RMA)",
     "partitioned": "partitioned",
     "pretended": "partitioned in name only",
+    "shared": "threads share lanes",
+    "own": "a lane a thread",
+    "everywhere": "a process a thread",
 }
 
 WAY_MEANINGS = {
@@ -24,6 +27,9 @@ WAY_MEANINGS = {
     "thread-comms": "The same, each thread in a communicator of its own.",
     "rma": "Each thread puts its share into a window of the receiver, and a mark after it.",
     "partitioned": "MPI_Psend_init and MPI_Precv_init; each thread marks its partitions with MPI_Pready.",
+    "shared": "Messages of threads that have one lane together, or, of an MPI, one communicator; or as many as --lanes says.",
+    "own": "The same with a lane, or a communicator, for each thread.",
+    "everywhere": "The same with a process in the place of each thread (\"MPI everywhere\").",
 }
 
 GLOSSARY = {
@@ -34,7 +40,7 @@ GLOSSARY = {
     "exposed time": "Time from the last thread's end to the last arrival: the communication that a program waits for.",
     "smallest timer": "The shortest time after the first part for which a sender has to wait to send all parts but those of the last thread "
     "in one go (CLUSTER'23, figure 12).",
-    "native": "The MPI library's own partitioned communication.",
+    "native": "The MPI library's own communication.",
     "Larklane": "The same program and the same MPI, started under `larklane run`, which serves the partitioned calls.",
     "round": "The same message once: threads compute, mark or send, the receiver gets everything; verified each time.",
     "noise": "What makes threads finish at different times; here made on purpose, of a known kind and amount, the same for all ways.",
@@ -47,6 +53,8 @@ GLOSSARY = {
     "(Mann-Whitney). Small is sure.",
     "guard": "A round before the measurement in which the last partition is held back: a way that claims to be complete, or shows "
     "wrong data, is refused and gets no figures.",
+    "lane": "What threads post messages on, with a queue and a lock of its own (virtual communication interface, VCI).",
+    "ICS'20": "Zambre, Chandramowlishwaran, Balaji: How I Learned to Stop Worrying About User-Visible Endpoints and Love MPI, ICS 2020.",
     "ICPP'22": "Temuçin, Grant, Afsahi: Micro-Benchmarking MPI Partitioned Point-to-Point Communication, ICPP 2022.",
     "SAND2019-11403": "Dosanjh, Grant: Receive-Side Partitioned Communication, Sandia National Laboratories, 2019.",
     "not publishable": "The build or the machine (turbo unknown) does not allow absolute figures to be quoted; ratios hold for longer.",

@@ -22,7 +22,9 @@ RANK_S = 60  # how long a rank runs that nobody ends
 # A stand-in for `larklane bench BENCHMARK --with VARIANT --json FILE ...`; what it does is told by MODE.
 COMMAND = """#!{python}
 import json, os, signal, subprocess, sys
-words = sys.argv[1:]
+words, launched = sys.argv[1:], os.environ.get("N", "")
+if words[0] == "launch":  # -n N COMMAND
+    words, launched = words[4:], "larklane " + words[2]
 value = lambda name: words[words.index(name) + 1] if name in words else None
 options = [word for word in words if word.startswith("--")]
 twice = next((option for option in options if options.count(option) > 1), None)
@@ -42,7 +44,7 @@ points = [{{"bytes": 64, "send_partitions": 2, "recv_partitions": 4, "series": s
 context = {{"variant": variant, "mpi": "MPI 1, patched", "oversubscribed": mode == "crowded"}}
 record = {{"options": {{"benchmark": benchmark}}, "context": context, "points": points, "failures": failures}}
 with open(os.environ["LOG"], "a") as log:
-    log.write(" ".join(words) + "\\n")
+    log.write((launched + ": " if launched else "") + " ".join(words) + "\\n")
 if mode == "refuse" or (mode == "refuse call-cost" and (benchmark, variant) == ("call-cost", "native")):
     sys.exit(print("--threads 0: expected 1 or more", file=sys.stderr) or 2)
 if mode == "die":
@@ -95,7 +97,7 @@ class Runner(unittest.TestCase):
         self.errors = io.StringIO()
         with mock.patch.dict(os.environ, self.environment(mode)), contextlib.redirect_stderr(self.errors), \
                 contextlib.redirect_stdout(io.StringIO()):
-            status = bench.main([*words, "--launcher", "env", "--no-report", "--out", str(out)])
+            status = bench.main(["--launcher", "env", *words, "--no-report", "--out", str(out)])
         return status, json.loads((out / "bench.json").read_text()), self.launches()
 
     def launches(self) -> list[str]:
@@ -115,6 +117,29 @@ class Runner(unittest.TestCase):
         variants = [run["context"]["variant"] for run in found["runs"]]
         self.assertEqual(variants, ["native", "larklane", "larklane", "native", "native", "larklane"])
         self.assertTrue(all(line.startswith("bench overhead --with") for line in launches))
+
+    def shapes(self, *words: str, launcher: str = "env N={processes}") -> list[str]:
+        """@return of each launch who has started how many processes, the variant, and what followed"""
+        self.measured("well", "message-rate", *words, "--repetitions", "1", "--launcher", launcher)
+        return [f"{line.partition('bench')[0]}{line.partition('--with ')[2].partition(' ')[0]} {line.partition('--threads ')[2]}" for line in self.launches()]
+
+    def test_numbers_of_threads_and_processes_in_their_place_are_launches(self) -> None:
+        self.assertEqual(self.shapes("--threads", "1,2", "--window", "8"), [
+            "2: native 1 --ways shared,own --window 8", "larklane 2: larklane 1 --ways shared,own --window 8",
+            "2: native 1 --ways everywhere --window 8", "larklane 2: larklane 1 --ways everywhere --window 8",
+            "2: native 2 --ways shared,own --window 8", "larklane 2: larklane 2 --ways shared,own --window 8",
+            "4: native 2 --ways everywhere --window 8", "larklane 4: larklane 2 --ways everywhere --window 8"])
+
+    def test_a_launcher_without_a_place_for_their_number_starts_two(self) -> None:
+        self.assertEqual(self.shapes("--threads", "2", launcher="env"), [
+            "native 2 --ways shared,own", "larklane 2: larklane 2 --ways shared,own",
+            "larklane 4: larklane 2 --ways everywhere"])
+
+    def test_messages_need_no_launcher(self) -> None:
+        with mock.patch.dict(os.environ, self.environment("well")), contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(bench.main(["message-rate", "--threads", "1", "--ways", "own", "--no-report", "--out", str(self.folder / "out")]), 0)
+        self.assertEqual(len(self.launches()), 3)
+        self.assertTrue(all(line.startswith("larklane 2: bench message-rate --with larklane") for line in self.launches()))
 
     def test_all_means_every_benchmark_once_in_a_quick_run(self) -> None:
         _, found, _ = self.measured("well", "all", "--quick", "--with", "larklane")
@@ -291,11 +316,11 @@ class Runner(unittest.TestCase):
             self.assertEqual(bench.main(["overhead", "--with", "both", "--out", str(self.folder)]), 2)
         self.assertIn("--with both", errors.getvalue())
 
-    def refusal(self, *words: str) -> str:
+    def refusal(self, *words: str, benchmark: str = "overhead") -> str:
         """@return what it said"""
         with contextlib.redirect_stderr(io.StringIO()) as errors:
             try:
-                status = bench.main(["overhead", "--launcher", "env", "--out", str(self.folder), *words])
+                status = bench.main([benchmark, "--launcher", "env", "--out", str(self.folder), *words])
             except SystemExit as end:
                 status = int(end.code or 0)
         self.assertEqual(status, 2, words)
@@ -309,6 +334,11 @@ class Runner(unittest.TestCase):
                                (("--launch-limit", "-3"), "--launch-limit: -3: expected seconds above 0"),
                                (("--launch-limit", "soon"), "--launch-limit: soon: expected seconds above 0")):
             self.assertIn(message, self.refusal(*words))
+
+    def test_shapes_that_can_not_be_launched_are_refused(self) -> None:
+        for words, message in ((("--threads", "1,0"), "--threads: 0: expected a whole number from 1"),
+                               (("--ways", "everywhere", "--threads", "2"), "--ways everywhere: --launcher env does not say where their number stands")):
+            self.assertIn(message, self.refusal(*words, benchmark="message-rate"))
 
     def test_an_earlier_set_is_not_replaced_unless_it_is_said(self) -> None:
         out = self.folder / "out"

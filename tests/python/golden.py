@@ -133,6 +133,23 @@ def pattern(benchmark: str, variant: str, threads: int, rounds: int = 20) -> Jso
     return run
 
 
+def messages(variant: str, per_thread: float) -> list[Json]:
+    """Runs of message-rate: lanes of their own, and processes, scale with the threads; a shared lane does not."""
+    runs = []
+    for threads in (1, 2):
+        rates = {"shared": per_thread, "own": per_thread * threads, "everywhere": per_thread * threads}
+        for ways in (("shared", "own"), ("everywhere",)):
+            run = record("message-rate", variant=variant, threads=threads, operation="send", window=64, lanes=1, compute_ns=0,
+                         **({"completion": "queue", "progress": "workers"} if variant == "larklane" else {}))
+            ranks = 2 * threads if ways == ("everywhere",) else 2
+            run["context"].update(ranks=ranks, bindings=["0-3"] * ranks, mpi="none" if variant == "larklane" else "Model MPI 1.0")
+            for size in (8, 1024, 65536):
+                again = [series(f"{ways[0]}'", {"rate_per_s": [rates[ways[0]]] * 20})]
+                run["points"].append(point(size, 1, *(series(way, {"rate_per_s": [rates[way]] * 20}) for way in ways), *again))
+            runs.append(run)
+    return runs
+
+
 def suite() -> Json:
     """Every benchmark in little, native and under Larklane, with what went wrong in some."""
     sizes = [1 << power for power in range(16, 23, 2)]

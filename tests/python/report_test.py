@@ -79,10 +79,11 @@ class Figures(Folder):
 
     def test_metrics(self) -> None:
         samples = {"overhead": [1.0], "availability": [75.0], "early_bird_share": [0.25], "extra_compute_ns": [3e3],
-                   "perceived_bandwidth_bps": [5e9]}
+                   "perceived_bandwidth_bps": [5e9], "rate_per_s": [8e6], "half_round_trip_ns": [250.0]}
         [case] = measured(self.load(golden.record("availability", golden.point(8, 4, golden.series("join", samples)))))
         found = {name: metric.values(case)[0] for name, metric in HEADLINES.items()}
-        self.assertEqual(found, {"overhead": 1, "availability": 75, "early-bird": 25, "recv-compute": 3, "perceived-bandwidth": 5000})
+        self.assertEqual(found, {"overhead": 1, "availability": 75, "early-bird": 25, "recv-compute": 3, "perceived-bandwidth": 5000, "message-rate": 8,
+                                 "message-latency": 0.25})
 
     def test_wrong_data_is_not_drawn(self) -> None:
         ways = [golden.series("join", {"overhead": [1]}), golden.series("rma", {"overhead": [1]}, wrong=1)]
@@ -103,6 +104,18 @@ class Figures(Folder):
         self.assertEqual([panel.title for panel in by_count],
                          ["native, hot cache", "Larklane, hot cache", "native, cold cache", "Larklane, cold cache"])
         self.assertEqual([(curve.label, curve.shade) for curve in by_count[0].curves], [("2 partitions", 0), ("4 partitions", 1)])
+
+    def test_messages_over_sizes_and_over_threads(self) -> None:
+        """Curves of every way natively and of Larklane; which MPI it is, and how many processes there are, keeps nothing apart."""
+        made = self.charts(*golden.messages("native", 1e6), *golden.messages("larklane", 2e6))
+        self.assertEqual(list(made), ["message-rate", "message-rate-threads"])
+        self.assertEqual([panel.title for panel in made["message-rate"].panels], ["1 thread", "2 threads"])
+        over = made["message-rate-threads"]
+        self.assertEqual(([panel.title for panel in over.panels], over.over), (["8 B", "1 KiB", "64 KiB"], "threads"))
+        self.assertEqual([curve.label for curve in over.panels[0].curves],
+                         [f"{way}, {title}" for way in ("threads share lanes", "a lane a thread", "a process a thread") for title in ("Model MPI 1.0", "Larklane")])
+        self.assertEqual([[(mark.at, mark.median) for mark in curve.marks] for curve in over.panels[0].curves[2:4]], [[(1, 1.0), (2, 2.0)], [(1, 2.0), (2, 4.0)]])
+        self.assertEqual(next(over.rows())[4], "threads")
 
     def test_bindings_and_openmp_variables_keep_runs_apart(self) -> None:
         def run(bindings: list[str], **environment: str) -> golden.Json:
