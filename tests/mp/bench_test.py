@@ -257,6 +257,70 @@ def noise(suite):
     assert [path.name for path in folder.glob("*none*")] + [path.name for path in folder.glob("*.part")] == []
 
 
+def messages(suite):
+    """Threads, windows and communicators, and processes in the place of threads; what came is looked at from end to end."""
+    samples = {"message-rate": {"rate_per_s", "round_ns"}, "message-latency": {"half_round_trip_ns", "round_ns"}}
+    for benchmark, ranks, words, ways in (
+        ("message-rate", 2, ["--threads", "2", "--window", "8"], ["shared", "own", "shared'"]),
+        ("message-rate", 2, ["--threads", "2", "--window", "8", "--operation", "put", "--lanes", "2"], ["shared", "own", "shared'"]),
+        ("message-rate", 4, ["--threads", "2", "--ways", "everywhere"], ["everywhere", "everywhere'"]),
+        ("message-latency", 2, ["--window", "2", "--ways", "own"], ["own", "own'"]),
+        ("message-latency", 2, ["--operation", "put", "--ways", "own"], ["own", "own'"]),
+    ):
+        outcome, record = suite.run(benchmark, "--sizes", "1,8,100K", *words, *QUICK, variant="native", ranks=ranks)
+        assert outcome.status == 0 and record["context"]["ranks"] == ranks, outcome.output
+        check_mpi(suite, record)
+        assert [point["bytes"] for point in record["points"]] == [1, 8, 102400]
+        for point in record["points"]:
+            assert [series["way"] for series in point["series"]] == ways, outcome.output
+            for series in point["series"]:
+                assert series["wrong"] == 0 and set(series["samples"]) == samples[benchmark], (series, outcome.output)
+                assert all(len(values) == 3 and min(values) > 0 for values in series["samples"].values()), series
+        assert "completion" not in record["options"], "what an MPI has none of"
+
+
+def messages_hasty(suite):
+    """A byte inside of a message that is wrong, and messages that don't come, are seen."""
+    for fault, words, is_wrong in (("none", [], False), ("inside", [], True), ("put", ["--operation", "put"], True)):
+        outcome, record = run_hasty(suite, fault, "message-rate", "--sizes", "4K", *words, *QUICK)
+        assert outcome.status == is_wrong and record is not None, (fault, outcome.output)
+        assert all((series["wrong"] > 0) == is_wrong for series in series_of(record)), (fault, outcome.output)
+
+
+def messages_misuse(suite):
+    for ranks, words, expected in (
+        (3, [], "message-rate needs 2 ranks, here are 3"),
+        (2, ["--ways", "everywhere", "--threads", "2"], "needs 4 ranks, here are 2: mpirun -n 4 larklane bench message-rate --ways everywhere --threads 2"),
+        (2, ["--ways", "own,everywhere"], "--ways everywhere: processes instead of threads: a launch of its own"),
+        (2, ["--ways", "join"], "--ways join: expected some of shared own everywhere"),
+        (2, ["--operation", "am"], "--operation am: an MPI has no active messages: --with larklane"),
+        (2, ["--operation", "shout"], "--operation: shout not in {send,put,am}"),
+        (2, ["--window", "0"], "--window"),
+        (2, ["--lanes", "0"], "--lanes"),
+        (2, ["--progress", "none"], "--progress: none not in {workers,dedicated}"),
+        (2, ["--sizes", "1G", "--window", "64"], "size 1073741824: --threads x --window"),
+        (2, ["--compute-us", "1"], "compute-us"),
+    ):
+        outcome, record = suite.run("message-rate", *words, variant="native", ranks=ranks)
+        assert outcome.status == 2 and outcome.output.count(expected) == 1 and record is None, (words, outcome.status, outcome.output)
+
+
+def messages_turns(suite):
+    """Both variants and both shapes from outside of a launcher, and what the page says of them."""
+    launcher = " ".join([str(suite.mpi.launcher), *suite.mpi.flags, "-n", "{processes}"])
+    out = pathlib.Path(suite.folder.name, "out")
+    command = [suite.command, "bench", "message-rate", "--launcher", launcher, "--out", str(out), "--quick", "--threads", "1,2", *QUICK]
+    done = subprocess.run(command, env={**os.environ, **suite.mpi.environment}, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = json.loads((out / "bench.json").read_text())["runs"]
+    assert [(run["context"]["variant"], run["options"]["threads"], run["context"]["ranks"], run["options"]["ways"]) for run in runs] == [
+        (variant, threads, 2 * threads if ways == ["everywhere"] else 2, ways)
+        for threads in (1, 2) for ways in (["shared", "own"], ["everywhere"]) for variant in ("native", "larklane")], runs
+    assert "Messages of Larklane against those of the MPI" in done.stdout, done.stdout
+    html = (out / "index.html").read_text()
+    assert "import matplotlib" in html or figures_in(html) == ["message-rate", "message-rate-threads"], figures_in(html)
+
+
 def neighbours(suite):
     """A message to each of two receivers."""
     words = ["--neighbours", "2", "--ways", "join,persistent,threads,thread-comms,rma,partitioned,pretended", "--traces", "1"]
@@ -441,11 +505,11 @@ def quick(suite, words=("--sizes", "4K,64K", "--iterations", "4", "--warmup", "1
 
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
          **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
-         "faces": faces, "options": options, "splits": splits, "oversubscribed": oversubscribed, "replay": replay, "noise": noise, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "stuck": stuck, "misuse": misuse, "program": program, "turns": turns, "quick": quick, "minutes": minutes, "missing": missing, "uneven": uneven}
-EVERY = [case for case in CASES if case not in ("missing", "guarded", "hasty", "stuck", "quick", "minutes")]
+         "faces": faces, "options": options, "splits": splits, "oversubscribed": oversubscribed, "replay": replay, "noise": noise, "messages": messages, "messages_hasty": messages_hasty, "messages_misuse": messages_misuse, "messages_turns": messages_turns, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "stuck": stuck, "misuse": misuse, "program": program, "turns": turns, "quick": quick, "minutes": minutes, "missing": missing, "uneven": uneven}
+EVERY = [case for case in CASES if case not in ("missing", "guarded", "hasty", "messages_hasty", "messages_misuse", "stuck", "quick", "minutes")]
 # Enough to see that the program of an MPI is there and is the one that starts.
 SOME = ["early-bird", "halo3d", "faces"]
-LISTED = {"mpich5": [*EVERY, "hasty", "stuck", "quick", "minutes"], "openmpi5": [*EVERY, "guarded"], ABI: SOME, "mpich4": SOME, "openmpi4": [*SOME, "missing"]}
+LISTED = {"mpich5": [*EVERY, "hasty", "messages_hasty", "messages_misuse", "stuck", "quick", "minutes"], "openmpi5": [*EVERY, "guarded"], ABI: SOME, "mpich4": SOME, "openmpi4": [*SOME, "missing"]}
 
 
 def main():

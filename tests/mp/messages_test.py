@@ -7,6 +7,7 @@
 Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
 """
 
+import json
 import re
 import sys
 
@@ -23,10 +24,10 @@ class Bench:
         self.folder = build / "tests/mp/messages"
         self.scratch = scratch
 
-    def launched(self, count, program, *words, lanes=2, seconds=60):
-        env = {"LARKLANE_MESSAGE_PROVIDER": self.provider, "LARKLANE_VCI_COUNT_MAX": str(lanes)}
+    def launched(self, count, program, *words, status=0, lanes=2, seconds=60):
+        env = {"LARKLANE_MESSAGE_PROVIDER": self.provider or "auto", "LARKLANE_VCI_COUNT_MAX": str(lanes)}
         command = (self.command, "launch", "-n", count, self.folder / program)
-        output = system(*command, *words, env=env, seconds=seconds)
+        output = system(*command, *words, status=status, env=env, seconds=seconds)
         if "no module" in output:
             raise Skip(output)
         return output
@@ -109,10 +110,64 @@ def pressure_long(bench):
         pressure(bench, how, 120)
 
 
+def measured(bench, count, benchmark, *words, status=0):
+    """@return output and record of `larklane bench`"""
+    file = bench.scratch / "record.json"
+    file.unlink(missing_ok=True)
+    output = bench.launched(count, bench.command, "bench", benchmark, "--iterations", 3, "--warmup", 1, "--limit", 20, "--json", file, *words, status=status)
+    return output, json.loads(file.read_text()) if file.exists() else None
+
+
+SHAPES = (  # processes, words, ways
+    (2, ["--threads", 2, "--window", 8], ["shared", "own", "shared'"]),
+    (2, ["--threads", 3, "--lanes", 2, "--window", 8, "--ways", "shared"], ["shared", "shared'"]),
+    (4, ["--threads", 2, "--ways", "everywhere"], ["everywhere", "everywhere'"]),
+    *((2, ["--ways", "own", "--window", 8, "--operation", operation, "--completion", completion], ["own", "own'"])
+      for operation, completion in (("send", "counter"), ("send", "synchronizer"), ("send", "handler"), ("put", "queue"), ("put", "synchronizer"),
+                                    ("am", "queue"), ("am", "handler"))),
+    (2, ["--ways", "own", "--window", 8, "--progress", "dedicated"], ["own", "own'"]),
+)
+
+
+def rates(bench):
+    """`larklane bench message-rate` and `message-latency`: each shape, operation and completion; what came is looked at from end to end."""
+    for benchmark, metric in (("message-rate", "rate_per_s"), ("message-latency", "half_round_trip_ns")):
+        for count, words, ways in SHAPES if bench.provider == "shm" else SHAPES[::4]:
+            output, record = measured(bench, count, benchmark, "--sizes", "1,8,100K", *words)
+            expect((record["context"]["variant"], record["context"]["mpi"], record["context"]["ranks"]) == ("larklane", "none", count), "context", output)
+            expect([point["bytes"] for point in record["points"]] == [1, 8, 102400], "sizes", output)
+            for point in record["points"]:
+                expect([series["way"] for series in point["series"]] == ways, "ways", output)
+                for series in point["series"]:
+                    samples = series["samples"]
+                    expect(series["wrong"] == 0 and set(samples) == {metric, "round_ns"}, series["way"], output)
+                    expect(all(len(values) == 3 and min(values) > 0 for values in samples.values()), series["way"], output)
+            for name in ("LARKLANE_MEET", "LARKLANE_JOB"):
+                expect(name not in record["context"]["environment"], f"{name} is in the record", output)
+
+
+def refusals(bench):
+    """Said once, by name, and nothing is measured."""
+    for count, words, expected in (
+        (3, [], "message-rate needs 2 ranks, here are 3: larklane launch -n 2 larklane bench message-rate"),
+        (2, ["--ways", "everywhere", "--threads", 2], "needs 4 ranks, here are 2: larklane launch -n 4"),
+        (2, ["--ways", "join"], "--ways join: expected some of shared own everywhere"),
+        (2, ["--operation", "am", "--completion", "counter"], "--completion counter: active messages bring buffers"),
+        (2, ["--completion", "bell"], "--completion: bell not in {queue,counter,synchronizer,handler}"),
+        (2, ["--threads", 0], "--threads"),
+        (2, ["--sizes", "nonsense"], "--sizes nonsense"),
+        (2, ["--mpi-calls"], "--mpi-calls"),
+    ):
+        output, record = measured(bench, count, "message-rate", *words, status=2)
+        expect(output.count(expected) == 1 and record is None, words, output)
+    output, _ = measured(bench, 2, "message-rate", "--sizes", 8, "--csv", "/nonexistent/x.csv", status=1)
+    expect("/nonexistent/x.csv: not written: No such file or directory" in output, "no folder", output)
+
+
 def cases():
     everywhere = (exchange, exchange_long, leaves, scatters, crowded, crossed, incast, bystander, pressure_asleep, pressure_unreceived,
-                  pressure_long, killed)
-    return [(case, name) for case in everywhere for name in PROVIDERS]
+                  pressure_long, killed, rates)
+    return [*((case, name) for case in everywhere for name in PROVIDERS), (refusals, None)]
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 //   receive  says so
 //   arrival  of the partition in the middle is said from the start on
 //   put      of bytes: nothing comes
+//   inside   of what MPI_Isend sends: a byte between its ends is another
 //   made     a send never is
 //   end      MPI_Finalize never returns
 // Preloaded before a real MPI.
@@ -96,6 +97,12 @@ int MPI_Parrived(MPI_Request request, int partition, int* flag) {
   PMPI_Request_get_status(request, flag, MPI_STATUS_IGNORE);
   if (is("arrival") && partition == m->partitions / 2) *flag = 1;
   return MPI_SUCCESS;
+}
+
+int MPI_Isend(const void* buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  if (is("inside") && count > 24) ((char*)buffer)[count / 2] = 0x5a;
+  return PMPI_Isend(buffer, count, type, peer, tag, comm, request);
 }
 
 int MPI_Put(const void* from, int count, MPI_Datatype type, int peer, MPI_Aint at, int there_count,
