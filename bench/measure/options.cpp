@@ -237,8 +237,10 @@ void add_messages(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& 
       ->check(CLI::Range(1, 65536));
   add("--lanes", o.lanes, "lanes (communicators) that the threads of way `shared` have together")
       ->check(CLI::Range(1, 256));
-  add("--operation", o.operation, "send, put, or am (active messages, which no MPI has)")
-      ->check(CLI::IsMember({"send", "put", "am"}));
+  add("--operation", o.operation,
+      "send, put (a window of them, then a message), and, not of an MPI, put-signal (each tells of "
+      "itself) and am (active messages)")
+      ->check(CLI::IsMember({"send", "put", "put-signal", "am"}));
   add("--completion", o.completion,
       "what hears of ends: queue, counter, synchronizer, handler; not of an MPI")
       ->check(CLI::IsMember({"queue", "counter", "synchronizer", "handler"}));

@@ -16,7 +16,7 @@ class OfQueue final : public Heard {
  public:
   explicit OfQueue(CompletionDomain& domain)
       : queue_(must(CompletionQueue::create(domain), "completion queue")) {}
-  const CompletionObject& object() const noexcept override { return queue_; }
+  CompletionObject& object() noexcept override { return queue_; }
   bool has(std::uint64_t ends) override {
     while (heard_ < ends) {
       const auto told = queue_.pop();
@@ -37,7 +37,7 @@ class OfCounter final : public Heard {
  public:
   explicit OfCounter(CompletionDomain& domain)
       : counter_(must(Counter::create(domain), "counter")) {}
-  const CompletionObject& object() const noexcept override { return counter_; }
+  CompletionObject& object() noexcept override { return counter_; }
   bool has(std::uint64_t ends) override {
     if (counter_.completed() - before_ < ends) return false;
     if (counter_.failed() != 0) give_up("an operation", Errc::kTransfer);
@@ -55,7 +55,7 @@ class OfSynchronizer final : public Heard {
  public:
   OfSynchronizer(CompletionDomain& domain, std::uint32_t signals)
       : synchronizer_(must(Synchronizer::create(domain, signals), "synchronizer")) {}
-  const CompletionObject& object() const noexcept override { return synchronizer_; }
+  CompletionObject& object() noexcept override { return synchronizer_; }
   bool has(std::uint64_t) override { return synchronizer_.test(); }
   void restart() override {
     for (const Completion& told : synchronizer_.completions()) check(told.status);
@@ -76,7 +76,7 @@ class OfHandler final : public Heard {
   OfHandler(CompletionDomain& domain, Waiter& waiter)
       : waiter_(waiter), handler_(must(Handler::create(domain, &take, this), "handler")) {}
   ~OfHandler() override { free_handler(handler_, waiter_); }
-  const CompletionObject& object() const noexcept override { return handler_; }
+  CompletionObject& object() noexcept override { return handler_; }
   bool has(std::uint64_t ends) override {
     // acquire: what the operations did; pairs with take()'s release
     if (heard_.load(std::memory_order_acquire) < ends) return false;

@@ -17,7 +17,7 @@ namespace larklane::bench {
 class Heard {
  public:
   virtual ~Heard() = default;
-  virtual const CompletionObject& object() const noexcept = 0;
+  virtual CompletionObject& object() noexcept = 0;
   /// Of as many since the last restart()?
   virtual bool has(std::uint64_t ends) = 0;
   /// @pre it has heard of all that will come

@@ -14,6 +14,7 @@ NativeEnd::NativeEnd(NativeWorld& world, const Shape& shape, const Memory& memor
       data_tag_(2 * thread),
       answer_tag_(data_tag_ + 1),
       puts_(shape.options->operation == "put"),
+      signals_(shape.options->operation == "put-signal"),
       waiter_(vci, shape.options->yields, shape.options->progress == "workers"),
       control_(must(CompletionQueue::create(world.context().completions()), "queue")) {
   const Options& o = *shape.options;
@@ -30,8 +31,10 @@ NativeEnd::NativeEnd(NativeWorld& world, const Shape& shape, const Memory& memor
 }
 
 void NativeEnd::meet(NativeWorld& world) {
-  if (!arrivals_) return;
-  const RemoteCompletion mine = arrivals_->register_remote();
+  if (!arrivals_ && !signals_) return;
+  const RemoteCompletion mine = signals_
+                                    ? must(receives_->object().register_remote(), "register_remote")
+                                    : arrivals_->register_remote();
   world.swap(shape_.peer, &mine, sizeof mine, &there_);
 }
 
@@ -39,6 +42,7 @@ void NativeEnd::post_receives() {
   if (arrivals_) return;
   if (puts_) return receive_nothing(data_tag_);
   receives_->restart();
+  if (signals_) return;
   for (std::uint32_t slot = 0; slot < shape_.options->window; ++slot)
     waiter_.post(
         [&] {
@@ -70,9 +74,9 @@ void NativeEnd::post_send(std::uint32_t slot) {
         if (arrivals_)
           return larklane::post_am(waiter_.vci(), shape_.peer, there_, slot, from, shape_.bytes,
                                    of_send_);
-        if (puts_)
+        if (puts_ || signals_)
           return larklane::post_put(waiter_.vci(), memory_.theirs, shape_.place(thread_, slot),
-                                    from, shape_.bytes, of_send_);
+                                    from, shape_.bytes, of_send_, there_, slot);
         return larklane::post_send(waiter_.vci(), shape_.peer, data_tag_, from, shape_.bytes,
                                    of_send_);
       },

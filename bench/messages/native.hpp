@@ -46,13 +46,13 @@ class NativeEnd {
   const Shape& shape_;
   const Memory& memory_;
   const std::uint32_t thread_, data_tag_, answer_tag_;
-  const bool puts_;
+  const bool puts_, signals_;  ///< puts that end with a message, or that signal each
   Waiter waiter_;
   std::unique_ptr<Heard> sends_, receives_;
   std::unique_ptr<Arrivals> arrivals_;  ///< of active messages; null: there are none
   CompletionQueue control_;             ///< hears of receives of no bytes
   PostOptions of_send_, of_receive_, of_control_;
-  RemoteCompletion there_ = 0;  ///< the peer's arrivals
+  RemoteCompletion there_ = 0;  ///< what hears of arrivals at the peer
   std::uint64_t posted_ = 0;    ///< sends that will be heard of
 };
 

@@ -55,8 +55,9 @@ std::string refusal(const Options& o, int ranks, int thread_level) {
   const Benchmark benchmark = benchmark_of(o.benchmark);
   const std::string of_ranks = refusal_of_ranks(o, benchmark, ranks);
   if (!of_ranks.empty()) return of_ranks;
-  if (o.operation == "am")
-    return o.benchmark + " --operation am: an MPI has no active messages: --with larklane";
+  if (o.operation == "am" || o.operation == "put-signal")
+    return o.benchmark + " --operation " + o.operation + ": an MPI has no " +
+           (o.operation == "am" ? "active messages" : "signals of puts") + ": --with larklane";
   if (thread_level < MPI_THREAD_MULTIPLE && o.threads_of_process() > 1)
     return "this MPI does not give MPI_THREAD_MULTIPLE: --threads 1";
   if (benchmark.ranks == Ranks::grid && tag_max(o.threads) > tag_upper_bound())

@@ -124,6 +124,7 @@ SHAPES = (  # processes, words, ways
     (4, ["--threads", 2, "--ways", "everywhere"], ["everywhere", "everywhere'"]),
     *((2, ["--ways", "own", "--window", 8, "--operation", operation, "--completion", completion], ["own", "own'"])
       for operation, completion in (("send", "counter"), ("send", "synchronizer"), ("send", "handler"), ("put", "queue"), ("put", "synchronizer"),
+                                    ("put-signal", "queue"), ("put-signal", "counter"), ("put-signal", "synchronizer"), ("put-signal", "handler"),
                                     ("am", "queue"), ("am", "handler"))),
     (2, ["--ways", "own", "--window", 8, "--progress", "dedicated"], ["own", "own'"]),
 )

@@ -76,6 +76,23 @@ TEST(Record, SaysOfAWayWithoutFiguresWhy) {
   expect_in(json, R"("failures":[{"way":"threads","bytes":128,"what":"aroundwasnotover"}])");
 }
 
+TEST(Record, SaysOfMessagesHowTheyAreSent) {
+  Record record;
+  record.options.benchmark = "message-rate";
+  record.options.threads = 2;
+  record.options.window = 16;
+  Point point{8, 1, 1, 2, {}};
+  point.series.push_back({.way = "own", .samples = {{"rate_per_s", {2e6, 4e6}}}});
+  record.points.push_back(point);
+  expect_in(json_of(record), R"("operation":"send","window":16,"lanes":1})");
+  expect_in(json_of(record),
+            R"("headline":{"name":"messagerate","unit":"million/s","n":2,"min":2.0,)");
+  record.options.variant = "larklane";
+  record.options.progress = "dedicated";
+  expect_in(json_of(record), R"("lanes":1,"completion":"queue","progress":"dedicated"})");
+  expect_in(table_head(record), "send in windows of 16, completion queue, progress by a dedicated");
+}
+
 TEST(Record, SaysWhetherThereAreMoreThreadsThanCores) {
   Record record = by_hand();
   expect_in(json_of(record), R"("oversubscribed":false)");
