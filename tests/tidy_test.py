@@ -61,6 +61,8 @@ FOREIGN_HEADERS = {
     r"(CLI|nlohmann|fmt|hwloc)[/.].*": ("tools/", "bench/", "tests/unit/bench_traces_test.cpp"),
     r"gtest/.*": ("tests/",),
     r"seccomp\.h": ("tests/",),
+    r"capstone/.*": ("tests/cost/",),
+    r"lci\.hpp": ("bench/messages/lci.cpp",),
 }
 
 # Words that code may not use: pattern, why, {path or folder: reason of the exception}.
