@@ -135,7 +135,7 @@ def test_paper_host():
             "runs": [run, run | {"partitions": 4, "delta_us": None}, run | {"bytes": 128, "delta_us": 9.0}]}
     assert [[tuple(bar) for bar in panel.bars] for panel in paper.paper_host.panels(host, 64)] == [[(-3.0, 1.0, 2)]]
     panel, = paper.paper_host.delta_panels(host, (4, 32))
-    assert [(curve.label, [(mark.bytes, mark.median) for mark in curve.marks]) for curve in panel.curves] == [("32 partitions", [(64, 7.0), (128, 9.0)])]
+    assert [(curve.label, [(mark.at, mark.median) for mark in curve.marks]) for curve in panel.curves] == [("32 partitions", [(64, 7.0), (128, 9.0)])]
     assert "Moon" in paper.paper_host.footer(host) and "load 0.5" in paper.paper_host.footer(host)
     nothing = paper.paper_host.read(pathlib.Path("/nowhere"))
     assert not paper.paper_host.panels(nothing, 64) and not paper.paper_host.delta_panels(nothing, (4,)) and not paper.paper_host.footer(nothing)
@@ -238,7 +238,7 @@ def test_paper_shm_page():
     assert "0.50 (0.50 to 0.50) (14a)" in page.row_14(seen)[1]
     six = shm.figures(host, None)[0]
     one = next(curve for curve in six.panels[1].curves if curve.label == "1 group")
-    assert [(mark.bytes, mark.n, mark.median) for mark in one.marks] == [(1 << 10, 2, 3.0), (64 << 10, 2, 3.0), (512 << 10, 2, 0.5), (4 << 20, 2, 0.5)]
+    assert [(mark.at, mark.n, mark.median) for mark in one.marks] == [(1 << 10, 2, 3.0), (64 << 10, 2, 3.0), (512 << 10, 2, 0.5), (4 << 20, 2, 0.5)]
     assert "share 2 cores" in six.caption and "Moon" in six.footer
     nothing = {**host, "points": [{**point, "series": {}} for point in host["points"]]}
     assert "Not clear: one transfer" in page.row_6(shm.Seen(nothing))[2] and page.row_9(shm.Seen(nothing))[2].startswith("Not clear")
@@ -267,7 +267,7 @@ def test_paper_row_by_size():
     record = {"row": "exposed-128", "commit": "c", "measured": "2026-01-02T03", "why_not": [], "machine": {"cpu": "Moon", "cores": 2}, "points": points}
     drawn, = paper.paper_shm.figures({"runs": []}, record)
     assert drawn.name == "exposed-128" and [panel.title for panel in drawn.panels] == ["2 threads", "128 threads"]
-    assert [(curve.label, [(mark.bytes, mark.median) for mark in curve.marks]) for curve in drawn.panels[0].curves] == [
+    assert [(curve.label, [(mark.at, mark.median) for mark in curve.marks]) for curve in drawn.panels[0].curves] == [
         ("policy learned", [(8, 2.0), (64, 2.0)]), ("none: each partition by itself", [(8, 4.0), (64, 4.0)])]
     assert "Of 3 points, learned / none: ahead at 2, slower at 1." in " ".join(paper.paper_shm_page.section({"runs": []}, record))
 

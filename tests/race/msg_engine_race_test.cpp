@@ -40,10 +40,10 @@ TEST(EngineRace, ThreadsOfOneLaneSendAndReceiveAndNothingIsStranded) {
     auto told = std::move(CompletionQueue::create(job.at(rank).domain).value());
     PostOptions options;
     options.completion = &told;
-    std::uint64_t sent = 0, over = 0, posted = 0, received = 0;
+    std::uint64_t sent = 0, over = 0, under_way = 0, received = 0;
     std::vector<std::byte> from, into;
     bool is_receiving = false, is_sending = false;
-    while (sent < kMessages || over < posted || received < kMessages) {
+    while (sent < kMessages || over < under_way || received < kMessages) {
       if (sent < kMessages && !is_sending) {
         from = bytes_of(thread, sent, length_of(sent, eager));
         options.user_context = &from;
@@ -52,7 +52,7 @@ TEST(EngineRace, ThreadsOfOneLaneSendAndReceiveAndNothingIsStranded) {
         ASSERT_TRUE(answer);
         if (*answer != Post::retry) ++sent;
         is_sending = *answer == Post::posted;
-        posted += is_sending;
+        under_way += is_sending;
       }
       if (received < kMessages && !is_receiving) {
         into.assign(eager + 60, std::byte{});
@@ -145,7 +145,7 @@ TEST(EngineRace, AFailureTouchesNothingOfOthers) {
     const Region doomed = job.at(1).add_region(&words[0], 8),
                  safe = job.at(2).add_region(&words[1], 8);
     auto told = std::move(Counter::create(job.at(0).domain).value());
-    std::atomic<std::uint64_t> posted{0};
+    std::atomic<std::uint64_t> under_way{0};
     std::atomic<bool> is_over{false};
     const auto post = [&](const Region& region) {
       PostOptions telling;
@@ -158,7 +158,7 @@ TEST(EngineRace, AFailureTouchesNothingOfOthers) {
         if (*answer == Post::posted) ++done;
         if (is_over.load(std::memory_order_relaxed) && remote.rank == 2) break;
       }
-      posted.fetch_add(done, std::memory_order_relaxed);  // relaxed: joined before it is read
+      under_way.fetch_add(done, std::memory_order_relaxed);  // relaxed: joined before it is read
       return done;
     };
     std::uint64_t safely = 0;
@@ -171,7 +171,7 @@ TEST(EngineRace, AFailureTouchesNothingOfOthers) {
     is_over.store(true, std::memory_order_relaxed);  // relaxed: a hint
     to_safe.join();
     job.settle();
-    EXPECT_EQ(told.completed(), posted.load(std::memory_order_relaxed));
+    EXPECT_EQ(told.completed(), under_way.load(std::memory_order_relaxed));
     EXPECT_EQ(words[1], safely);
   }
 }
