@@ -96,10 +96,8 @@ TEST(EngineEnds, ThatOfAPeerTakesNoLongerThanWhatWaitsForIt) {
     PacketLink& link = *job.at(0).links.back();
     Awaited& awaited = zero.inside().awaited();
     for (std::uint32_t i = 0; i < waiting; ++i) {
-      Operation& operation = *zero.inside().take();
+      Operation& operation = *zero.inside().take(told.inside());
       operation.connection = &job.at(0).to(1);
-      operation.object = told.inside();
-      zero.inside().ledger().post(*told.inside());
       EXPECT_TRUE(awaited.add(operation));
     }
     const auto begin = std::chrono::steady_clock::now();
