@@ -68,7 +68,9 @@ class PacketLane final : public net::Receiver {
   friend class PacketLink;
 
   PacketLane(net::Fabric& fabric, Options options, std::unique_ptr<PacketPool> pool) noexcept
-      : fabric_(fabric), options_(options), pool_(std::move(pool)) {}
+      : fabric_(fabric), options_(options), pool_(std::move(pool)) {
+    sleeps = false;  // who waits makes progress
+  }
 
   /// So many links are watched, the first ones that are worth it: each costs a look at a line in
   /// each turn.

@@ -190,6 +190,9 @@ class Receiver {
   /// @param most  about as many @return how many came
   virtual std::uint32_t look(std::uint32_t /*most*/) { return 0; }
   bool has_watched = false;  ///< look() is called before each poll
+  /// Does anybody sleep on the endpoint's wait_fd()? Before it is opened. False: it may have none,
+  /// where that makes what comes cheaper.
+  bool sleeps = true;
 };
 
 /// One endpoint and its completion queue. Thread safety: vci-serial.

@@ -57,8 +57,8 @@ void Side::hear_bytes(std::span<std::byte> bytes, bool do_poll) {
   });
 }
 
-Node& Side::open_node() {
-  all_nodes_.push_back(std::make_unique<Node>(*fabric));
+Node& Side::open_node(bool does_sleep) {
+  all_nodes_.push_back(std::make_unique<Node>(*fabric, does_sleep));
   nodes_.push_back(all_nodes_.back().get());
   return *nodes_.back();
 }

@@ -65,7 +65,9 @@ struct Note : net::Operation {
 /// An endpoint and what it has heard. Thread safety: single-owner.
 class Node final : public net::Receiver {
  public:
-  explicit Node(net::Fabric& fabric) : endpoint(TAKE(fabric.open_endpoint(*this))) {
+  explicit Node(net::Fabric& fabric, bool does_sleep = true) {
+    sleeps = does_sleep;
+    endpoint = TAKE(fabric.open_endpoint(*this));
     CHECK_OK(endpoint->reserve_immediates(kReserved));
   }
   ~Node() override { endpoint->release_immediates(kReserved); }
@@ -108,7 +110,7 @@ class Side {
   }
   void meet() { swap(std::uint8_t{1}); }
 
-  Node& open_node();
+  Node& open_node(bool does_sleep = true);
   /// The node stays, but is not polled any more.
   void poll_only(Node& node) { nodes_ = {&node}; }
   /// Links of both sides to each other, made at the same time.

@@ -24,14 +24,16 @@ void limits(Side& side) {
   side.meet();
 }
 
-/// Two endpoints on each side, five links, of which two are between the same two endpoints.
+/// Two endpoints on each side, one of which nobody sleeps on, five links, of which two are between
+/// the same two endpoints.
 void links_and_endpoints(Side& side) {
   struct Way {
     int own, other;
   };
   constexpr Way kWays[] = {{0, 0}, {0, 0}, {1, 1}, {0, 1}, {1, 0}};
   constexpr std::size_t kBytes = 10000;
-  Node* nodes[] = {&side.open_node(), &side.open_node()};
+  Node* nodes[] = {&side.open_node(), &side.open_node(false)};
+  if (nodes[1]->endpoint->wait_fd() < 0) CHECK(!nodes[1]->endpoint->arm(net::Wake::all));
   std::vector<std::unique_ptr<net::Link>> links;
   for (const Way& way : kWays)
     links.push_back(side.open_link(*nodes[side.rank == 0 ? way.own : way.other]));

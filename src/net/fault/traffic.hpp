@@ -45,7 +45,9 @@ struct Posted final : net::Operation {
 class Traffic final : public net::Receiver {
  public:
   Traffic(Score& score, std::uint32_t endpoint, net::Receiver& receiver)
-      : plan_(score.plan()), chance_(score.hits(), endpoint), receiver_(receiver) {}
+      : plan_(score.plan()), chance_(score.hits(), endpoint), receiver_(receiver) {
+    sleeps = receiver.sleeps;
+  }
 
   Chance& chance() noexcept { return chance_; }
   Result<net::Post> post(LinkState& link, const Request& request, net::Operation& outer);

@@ -60,11 +60,13 @@ Status Endpoint::open_queue() {
   fi_cq_attr attributes{};
   attributes.size = kCompletions;
   attributes.format = FI_CQ_FORMAT_DATA;
-  attributes.wait_obj = FI_WAIT_FD;
+  // With a descriptor the tcp provider watches its sockets by epoll, for which the sender's system
+  // call pays.
+  attributes.wait_obj = receiver_.sleeps ? FI_WAIT_FD : FI_WAIT_NONE;
   fid_cq* queue = nullptr;
   int error = ::fi_cq_open(domain_.domain.get(), &attributes, &queue, nullptr);
-  const bool can_wait = error == 0;
-  if (!can_wait) {
+  const bool can_wait = error == 0 && receiver_.sleeps;
+  if (error != 0 && receiver_.sleeps) {
     attributes.wait_obj = FI_WAIT_NONE;
     error = ::fi_cq_open(domain_.domain.get(), &attributes, &queue, nullptr);
   }
