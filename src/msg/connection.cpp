@@ -201,7 +201,8 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
 
 /// If the link fails meanwhile, on_failure() may finish the operation: what its record takes is
 /// copied before it is known.
-Result<net::Post> Connection::try_awaited(PacketLink& link, Operation& operation) noexcept {
+[[gnu::noinline]] Result<net::Post> Connection::try_awaited(PacketLink& link,
+                                                            Operation& operation) noexcept {
   PacketHeader header = operation.header;
   const auto small = operation.small;
   const auto own = std::span(small).first(operation.small_bytes);
