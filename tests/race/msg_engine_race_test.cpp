@@ -145,7 +145,7 @@ TEST(EngineRace, AFailureTouchesNothingOfOthers) {
     const Region doomed = job.at(1).add_region(&words[0], 8),
                  safe = job.at(2).add_region(&words[1], 8);
     auto told = std::move(Counter::create(job.at(0).domain).value());
-    std::atomic<std::uint64_t> under_way{0};
+    std::atomic<std::uint64_t> all_posted{0};
     std::atomic<bool> is_over{false};
     const auto post = [&](const Region& region) {
       PostOptions telling;
@@ -158,7 +158,7 @@ TEST(EngineRace, AFailureTouchesNothingOfOthers) {
         if (*answer == Post::posted) ++done;
         if (is_over.load(std::memory_order_relaxed) && remote.rank == 2) break;
       }
-      under_way.fetch_add(done, std::memory_order_relaxed);  // relaxed: joined before it is read
+      all_posted.fetch_add(done, std::memory_order_relaxed);  // relaxed: joined before it is read
       return done;
     };
     std::uint64_t safely = 0;
@@ -171,7 +171,7 @@ TEST(EngineRace, AFailureTouchesNothingOfOthers) {
     is_over.store(true, std::memory_order_relaxed);  // relaxed: a hint
     to_safe.join();
     job.settle();
-    EXPECT_EQ(told.completed(), under_way.load(std::memory_order_relaxed));
+    EXPECT_EQ(told.completed(), all_posted.load(std::memory_order_relaxed));
     EXPECT_EQ(words[1], safely);
   }
 }

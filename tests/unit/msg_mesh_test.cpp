@@ -36,6 +36,10 @@ class MeshTest : public testing::Test {
       ADD_FAILURE() << "nothing comes";
     return completion ? completion->status : Status(Errc::kSystem);
   }
+  /// Whether it was refused, or is told later.
+  Status end_of(MeshProcess& process, Result<Post> post) {
+    return post ? next(process) : post.error();
+  }
   void expect_exchange(MeshProcess& from, MeshProcess& to, int rank_from, int rank_to,
                        std::uint32_t lane = 0) {
     std::uint64_t into = 0;
@@ -127,6 +131,42 @@ TEST_F(MeshTest, BothWantTheSameLinksAtTheSameTime) {
     EXPECT_EQ(process->ready.count(), static_cast<int>(kLanes));
     EXPECT_EQ(process->unreachable.count(), 0);
   }
+}
+
+TEST_F(MeshTest, WhoHasGoneStaysGone) {
+  MeshProcess &zero = add(0, 2), &one = add(1, 2);
+  expect_exchange(zero, one, 0, 1);
+  one.close();
+  EXPECT_EQ(one.down.count(), 1);  // it has heard the farewell
+  EXPECT_EQ(zero.down.count(), 1);
+  EXPECT_EQ(end_of(zero, zero.send(1, 1, 2)).code(), Errc::kPeerDown);  // over another lane
+  std::uint64_t into = 0;
+  ASSERT_TRUE(zero.receive(1, 1, &into));
+  EXPECT_EQ(next(zero).code(), Errc::kPeerDown);
+}
+
+TEST_F(MeshTest, WhoEndsWithoutAWordLeavesNothingWaiting) {
+  MeshProcess& zero = add(0, 2);
+  {
+    Speaker one(std::string(card_of(0).local.data()) + "-one");
+    one.call(card_of(0).local.data());
+    put_card(1, one);
+    ASSERT_TRUE(zero.send(1, 1));
+    ASSERT_TRUE(comes([&] { return one.heard(MeshRecord::offer) != 0; }));
+  }
+  EXPECT_EQ(next(zero).code(), Errc::kPeerDown);
+}
+
+TEST_F(MeshTest, CardsOfOtherVersionsAndOfNoSenseAreRefused) {
+  MeshProcess& zero = add(0, 3);
+  MeshCard card = card_of(0);
+  ++card.version;
+  table_.put(1, std::as_bytes(std::span(&card, 1)));
+  table_.put(2, random_bytes(sizeof card, 1));
+  for (const int rank : {1, 2}) {
+    EXPECT_EQ(end_of(zero, zero.send(rank, 1)).code(), Errc::kVersion);
+  }
+  EXPECT_EQ(warnings_.take("runs another version"), 2u);
 }
 
 TEST_F(MeshTest, AStrangerEndsNobodysLinks) {
