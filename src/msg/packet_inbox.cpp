@@ -17,10 +17,9 @@ Result<std::unique_ptr<PacketInbox>> PacketInbox::create(net::Fabric& fabric, Ri
                                                          std::uint32_t generation) {
   if (!shape.is_legal()) return Errc::kInvalidArgument;
   const net::Limits& limits = fabric.limits();
-  // What is cut arrives in any order; and the credit word and its neighbour are written at once.
-  const bool is_first_word_last = limits.is_first_word_last &&
-                                  limits.write_bytes_max >= shape.record_cells * kCellBytes &&
-                                  limits.small_bytes_max >= 2 * sizeof(std::uint64_t);
+  // What is cut arrives in any order.
+  const bool is_first_word_last =
+      limits.is_first_word_last && limits.write_bytes_max >= shape.record_cells * kCellBytes;
   std::unique_ptr<PacketInbox> inbox(new (std::nothrow)
                                          PacketInbox(shape, generation, is_first_word_last));
   if (inbox == nullptr || inbox->marks_ == nullptr) return Errc::kNoMemory;

@@ -338,16 +338,22 @@ bool PacketLink::is_credit_due_locked() const noexcept {
 }
 
 [[gnu::noinline]] void PacketLink::post_word_locked() noexcept {
-  word_.freed = inbox_->freed();
-  told_.store(word_.freed, std::memory_order_release);  // pairs with freed_to_tell()
-  const std::uint64_t words[] = {credit_word::make(word_.freed, peer_generation_), kWatched};
-  std::memcpy(word_.small, words, sizeof words);
-  word_.kind = vci::Work::Kind::small;
-  word_.small_bytes = is_watching_ ? sizeof words : sizeof words[0];
-  has_told_watching_ = is_watching_;
-  word_.link = link_.get();
+  std::uint64_t word = kWatched;
   word_.transfer.remote = peer_ring_;
-  lane_.note_locked(lane_.credit_words_);
+  word_.freed = worded_.load(std::memory_order_relaxed);  // as freed_to_tell() reads it
+  if (is_watching_ != has_told_watching_) {
+    has_told_watching_ = true;
+    word_.transfer.remote.address += sizeof word;
+  } else {
+    word_.freed = inbox_->freed();
+    told_.store(word_.freed, std::memory_order_release);  // pairs with freed_to_tell()
+    word = credit_word::make(word_.freed, peer_generation_);
+    lane_.note_locked(lane_.credit_words_);
+  }
+  std::memcpy(word_.small, &word, sizeof word);
+  word_.kind = vci::Work::Kind::small;
+  word_.small_bytes = sizeof word;
+  word_.link = link_.get();
   lane_.vci().post(word_);
 }
 

@@ -224,7 +224,7 @@ TEST(ShmPeer, RowsAreAsManyAsThereAre) {
   EXPECT_EQ(shown.catalogue->add(nullptr, 0).error().code(), Errc::kNoMemory);
   const Catalogue::Piece ring = shown.catalogue->allocate(64).value();
   EXPECT_TRUE(shown.catalogue->add(ring.start, 64, ring.place)) << "one of those that are left";
-  for (const std::size_t one : {5, 6}) shown.catalogue->remove(keys[one]);
+  for (const std::size_t one : {5u, 6u}) shown.catalogue->remove(keys[one]);
   EXPECT_TRUE(shown.catalogue->add(nullptr, 0));
 }
 

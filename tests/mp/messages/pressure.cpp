@@ -150,8 +150,10 @@ void send_all(Context& context, RemoteCompletion there, bool is_asleep,
   CompletionQueue told = got(CompletionQueue::create(context.completions()), "queue");
   PostOptions options;
   options.completion = &told;
-  (void)got(post_recv(sender.lane(), 1, kPidTag, &pid, sizeof pid, options), "post_recv");
-  wait_for(sender.lane(), "a process number", [&] { return told.pop().has_value(); });
+  for (std::size_t kind = 0; kind < kKinds; ++kind) {
+    (void)got(post_recv(sender.lane(), 1, kPidTag, &pid, sizeof pid, options), "post_recv");
+    wait_for(sender.lane(), "a process number", [&] { return told.pop().has_value(); });
+  }
   meet(context);
 
   // Until all is full.
@@ -278,8 +280,10 @@ class Receiver {
 void receive_all(Context& context, CompletionQueue& mail, bool is_asleep) {
   std::vector<Vci> lanes = make_lanes(context);
   const pid_t pid = ::getpid();
-  (void)posted(lanes[0], "room for a process number",
-               [&] { return post_send(lanes[0], 0, kPidTag, &pid, sizeof pid); });
+  // Over each lane, so that all are connected: who is asleep accepts no connection.
+  for (Vci& lane : lanes)
+    (void)posted(lane, "room for a process number",
+                 [&] { return post_send(lane, 0, kPidTag, &pid, sizeof pid); });
   meet(context);
   take_nothing(lanes, is_asleep);
   Receiver(context, lanes, mail).take_all();
