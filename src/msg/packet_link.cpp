@@ -133,8 +133,18 @@ inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first
 
 void PacketLink::raise_limit(std::uint64_t freed) noexcept {
   const std::uint64_t limit = freed + peer_shape_.cells;
-  // No read-modify-write: of two at a time the lower one may stay, until the next record or look at
-  // the credit word. release: the peer has read what was there; pairs with the acquires of posters.
+  std::uint64_t old = limit_.load(std::memory_order_relaxed);
+  // Never over what a record has said meanwhile: it is not said again. release: the peer has read
+  // what was there; pairs with the acquires of posters.
+  while (old < limit && !limit_.compare_exchange_weak(old, limit, std::memory_order_acq_rel,
+                                                      std::memory_order_relaxed)) {
+  }
+}
+
+/// As a record says. No read-modify-write: if that undoes what the credit word has said, the next
+/// look finds it there. release: as above.
+inline void PacketLink::raise_limit_locked(std::uint64_t freed) noexcept {
+  const std::uint64_t limit = freed + peer_shape_.cells;
   if (limit_.load(std::memory_order_relaxed) < limit)
     limit_.store(limit, std::memory_order_release);
 }
@@ -311,7 +321,7 @@ Result<bool> PacketLink::deliver_locked(const RecordHead& head,
                                         std::span<const std::byte> payload) {
   // relaxed: what was freed had been posted.
   if (head.freed() > next_.load(std::memory_order_relaxed)) return Errc::kProtocol;
-  raise_limit(head.freed());
+  raise_limit_locked(head.freed());
   Result<bool> taken = listener_.on_packet(*this, head.header(), payload);
   if (taken && *taken) [[likely]]
     lane_.note_locked(lane_.delivered_);

@@ -46,7 +46,8 @@ class PacketListener {
 // 2. After that exchange nothing can be refused: the packet was taken before, or the record goes
 //    out at once, or by the link's own work, which is free. A record that has positions is posted
 //    on the lane, and fails with the link if at all.
-// 3. `limit_` is at most what the peer has said to be free, and a ring more.
+// 3. `limit_` is what the peer has said to be free, and a ring more; less only where its credit
+//    word says so, which stands there until the next look.
 // 4. Of the cells that we have freed, `told_` have been told, by a record or a credit word that is
 //    posted. If more than RingShape::untold_max() have not, a credit word is under way, or the link
 //    has failed. One credit word is under way at a time.
@@ -136,6 +137,7 @@ class PacketLink final {
             std::uint32_t payload_bytes) noexcept;
   std::uint64_t freed_to_tell() noexcept;
   void raise_limit(std::uint64_t freed) noexcept;
+  void raise_limit_locked(std::uint64_t freed) noexcept;
 
   // With the lane's lock held.
   void arrive(std::uint32_t cell);
