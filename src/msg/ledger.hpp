@@ -74,8 +74,8 @@ class Counts {
 };
 
 /// A lane's counts, and what its operations do to completion objects.
-// Thread safety: thread-safe, but post() and signal_serially(): by one thread at a time each. An
-// operation that one lane has posted may be signalled on another.
+// Thread safety: thread-safe, but post(): by one thread at a time. An operation that one lane has
+// posted may be signalled on another.
 // Invariants:
 // 1. The object of an operation lives from post(), or CompletionDomain::find(), to the end of its
 //    one signal().
@@ -97,18 +97,15 @@ class Ledger {
   /// It is over, as `node.completion` tells. Runs handlers, so no lock is held.
   /// @param object  may be gone when it returns
   /// @return is the node still the caller's? Otherwise it travels in a queue
-  [[nodiscard]] bool signal(Object& object, Node& node) noexcept {
+  /// @param is_serial  by one thread at a time, of all that say so
+  [[nodiscard]] bool signal(Object& object, Node& node, bool is_serial = false) noexcept {
     const std::uint32_t index = object.index;
     // relaxed: functions; they are there.
     const bool is_callers = object.deliver.load(std::memory_order_relaxed)(object, node);
-    counts_.add_over(index, 1);
-    return is_callers;
-  }
-  [[nodiscard]] bool signal_serially(Object& object, Node& node) noexcept {
-    const std::uint32_t index = object.index;
-    const bool is_callers =
-        object.deliver.load(std::memory_order_relaxed)(object, node);  // as above
-    counts_.add_over_serially(index);
+    if (is_serial)
+      counts_.add_over_serially(index);
+    else
+      counts_.add_over(index, 1);
     return is_callers;
   }
 

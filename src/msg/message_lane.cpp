@@ -75,18 +75,17 @@ void MessageLane::prepare(Operation& operation, MessageLane& lane) noexcept {
   operation.is_dynamic = false;
 }
 
-void MessageLane::finish(Operation& operation) noexcept {
+inline void MessageLane::conclude(Operation& operation, Held held) noexcept {
   Object* const object = operation.object;
   if (object == nullptr) return give_back(operation);
   if (object->runs_user_code) return handlers_.push(operation);
-  if (ledger_->signal(*object, operation)) give_back(operation);
+  if (ledger_->signal(*object, operation, held == Held::lane_lock)) give_back(operation);
 }
 
+void MessageLane::finish(Operation& operation) noexcept { conclude(operation, Held::nothing); }
+
 void MessageLane::finish_locked(Operation& operation) noexcept {
-  Object* const object = operation.object;
-  if (object == nullptr) return give_back(operation);
-  if (object->runs_user_code) return handlers_.push(operation);
-  if (ledger_->signal_serially(*object, operation)) give_back(operation);
+  conclude(operation, Held::lane_lock);
 }
 
 [[gnu::noinline]] void MessageLane::run_handlers_slow() noexcept {

@@ -116,6 +116,8 @@ class MessageLane final {
               std::unique_ptr<PacketLane> packets, std::unique_ptr<Ledger> ledger,
               Pool<Operation> pool, Pool<Operation> arrivals, BufferPool buffers) noexcept;
 
+  enum class Held : bool { nothing, lane_lock };
+  void conclude(Operation& operation, Held held) noexcept;
   void run_handlers_slow() noexcept;
   void send_backlog_slow() noexcept;
   void resume_held_slow() noexcept;
