@@ -14,14 +14,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "larklane/context.hpp"
-#include "larklane/message.hpp"
+#include "program.hpp"
 
 namespace {
 
@@ -32,18 +30,10 @@ using larklane::Post;
 using larklane::PostOptions;
 using larklane::RemoteCompletion;
 using larklane::Vci;
+using larklane::program::fail;
+using larklane::program::got;
 
 constexpr std::size_t kLongest = 20000;
-
-[[noreturn]] void fail(int status, const std::string& text) {
-  std::fprintf(stderr, "exchange: %s\n", text.c_str());
-  std::exit(status);
-}
-template <class T>
-T got(larklane::Result<T> result, const char* what) {
-  if (!result) fail(3, std::string(what) + ": " + larklane::errc_name(result.error().code()));
-  return std::move(result).value();
-}
 
 /// Of one thread's messages to another's: what follows from whose and which.
 struct Row {

@@ -5,18 +5,15 @@
 // Exit status: 0; 1 something that was posted to rank 1 has not ended with an error in 10 s; 3 a
 // call has failed, as standard error says.
 
-#include <sched.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
-#include "larklane/context.hpp"
-#include "larklane/message.hpp"
+#include "program.hpp"
 
 namespace {
 
@@ -26,25 +23,9 @@ using larklane::Errc;
 using larklane::Post;
 using larklane::PostOptions;
 using larklane::Vci;
-
-[[noreturn]] void fail(int status, const std::string& text) {
-  std::fprintf(stderr, "leaver: %s\n", text.c_str());
-  std::_Exit(status);
-}
-template <class T>
-T got(larklane::Result<T> result, const char* what) {
-  if (!result) fail(3, std::string(what) + ": " + larklane::errc_name(result.error().code()));
-  return std::move(result).value();
-}
-/// Until it is so; the one that waits makes progress.
-template <class IsSo>
-void wait_for(Vci& vci, const char* what, IsSo&& is_so) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!is_so()) {
-    if (std::chrono::steady_clock::now() > deadline) fail(1, what);
-    if (vci.progress() == 0) ::sched_yield();
-  }
-}
+using larklane::program::fail;
+using larklane::program::got;
+using larklane::program::wait_for;
 
 void stay(Context& context) {
   Vci vci = got(context.create_vci(), "create_vci"),
