@@ -30,11 +30,11 @@ std::unique_ptr<net::Fabric> open_shm() {
 }
 
 struct ShmPair {
-  ShmPair()
+  explicit ShmPair(std::uint32_t cells = kCells)
       : fabrics{open_shm(), open_shm()},
         sides{{*fabrics[0], kLane}, {*fabrics[1], kLane}},
-        a(sides[0], kCells),
-        b(sides[1], kCells) {
+        a(sides[0], cells),
+        b(sides[1], cells) {
     a.connect(b);
     b.connect(a);
   }
@@ -116,64 +116,65 @@ TEST(ShmPackets, ARecordThatFindsNoRoomGoesOutLater) {
   EXPECT_EQ(pair.sides[1].lane->counts().strays, strays);
 }
 
-/// Until its ring is watched.
-std::uint32_t warm(ShmPair& pair) {
-  std::uint32_t number = 0;
-  for (; number < 2 * PacketLink::kHeardBeforeWatch; ++number) {
-    EXPECT_EQ(pair.a.post(number, number % 48), net::Post::done);
-    pair.settle();
-  }
-  return number;
+std::uint64_t immediates_of(const ShmPair& pair) {
+  const vci::VciCounts counts = pair.sides[0].vci->counts();
+  return counts.operations_of(vci::Work::Kind::small_immediate) +
+         counts.operations_of(vci::Work::Kind::write_immediate);
 }
 
+/// Records of one cell, each heard at once, until the ring is watched.
+void warm(ShmPair& pair) {
+  for (std::uint32_t number = 0; number < PacketLink::kHeardBeforeWatch; ++number) {
+    EXPECT_EQ(pair.a.post(number, 8), net::Post::done);
+    pair.settle();
+  }
+}
+
+// It hears so at once, in a ring that has room for a while.
 TEST(ShmPackets, WhoIsWatchedNeedsNoImmediate) {
-  ShmPair pair;
-  const std::uint32_t before = warm(pair);
-  const auto immediates = [&] {
-    const vci::VciCounts counts = pair.sides[0].vci->counts();
-    return counts.operations_of(vci::Work::Kind::small_immediate) +
-           counts.operations_of(vci::Work::Kind::write_immediate);
-  };
-  const std::uint64_t until_now = immediates();
-  EXPECT_LT(until_now, before);
-  std::uint32_t number = before;
+  ShmPair pair(16 * kCells);
+  warm(pair);
+  std::uint32_t number = PacketLink::kHeardBeforeWatch;
+  EXPECT_EQ(immediates_of(pair), number);
   for (; number < 500; ++number) {
     ASSERT_EQ(pair.a.post(number, number % 230), net::Post::done);
     if (number % 2 == 0) pair.settle();
   }
   pair.settle();
   pair.expect_heard(number);
-  EXPECT_EQ(immediates(), until_now);
+  EXPECT_EQ(immediates_of(pair), PacketLink::kHeardBeforeWatch);
 }
 
-// Payload looks like a record of the same place, a ring later.
+// It looks like the record that the cell will have a lap later, and nobody has written that yet.
 TEST(ShmPackets, PayloadIsNeverTakenForARecord) {
+  constexpr std::uint32_t kLongCells = 4;
   ShmPair pair;
-  std::uint32_t number = warm(pair);
+  warm(pair);
   const PacketOffer offer = parse_packet_offer(pair.b.link->offer())->offer;
-  const std::uint64_t first = offer.shape.first_position();
-  std::size_t heard = 0;
+  std::uint64_t position = offer.shape.first_position() + PacketLink::kHeardBeforeWatch;
+  std::size_t posted = 0, heard = 0;
   pair.b.react = [&](const PacketHeader&, std::span<const std::byte>) { ++heard; };
-  for (std::uint32_t round = 0; round < 40; ++round, ++number) {
-    // All stamps of some laps that are to come, at each place where a cell begins.
-    std::vector<std::uint64_t> words(29);
-    for (std::uint64_t ahead = 0; ahead < 60 * kCells; ++ahead) {
-      std::fill(words.begin(), words.end(), stamp_of(first + ahead, offer.generation));
-      const auto bytes = std::as_bytes(std::span(words));
-      while (*pair.a.link->post(header_of(number, 0), bytes) == net::Post::retry) pair.settle();
-      const std::size_t before = heard;
-      pair.settle();
-      ASSERT_LE(heard, before + 1);
+  const auto post = [&](std::span<const std::byte> payload) {
+    ASSERT_EQ(*pair.a.link->post(header_of(0, 0), payload), net::Post::done);
+    position += record_cells_of(static_cast<std::uint32_t>(payload.size()));
+    pair.settle();
+    ASSERT_EQ(heard, ++posted) << position;
+  };
+  for (std::uint32_t round = 0; round < 20; ++round)
+    for (std::uint32_t cell = 1; cell < kLongCells; ++cell) {
+      const std::vector<std::uint64_t> words(29,
+                                             stamp_of(position + kCells + cell, offer.generation));
+      ASSERT_EQ(record_cells_of(29 * 8), kLongCells);
+      post(std::as_bytes(std::span(words)));
+      for (std::uint32_t more = kLongCells; more < kCells + cell; ++more) post({});
     }
-  }
-  EXPECT_EQ(heard, 40u * 60 * kCells);
   EXPECT_TRUE(pair.b.failures.empty());
 }
 
 // Links beyond those that a lane watches, and those that follow when some of them are closed.
 TEST(ShmPackets, TheFirstOnesAreWatched) {
   ShmPair pair;
-  (void)warm(pair);
+  warm(pair);
   std::vector<std::unique_ptr<PacketEnd>> ends;
   for (int round = 0; round < 3; ++round) {
     for (int more = 0; more < 12; ++more) {
@@ -191,9 +192,9 @@ TEST(ShmPackets, TheFirstOnesAreWatched) {
     }
     ends.clear();
   }
-  ASSERT_EQ(pair.a.post(2 * PacketLink::kHeardBeforeWatch, 8), net::Post::done);
+  ASSERT_EQ(pair.a.post(PacketLink::kHeardBeforeWatch, 8), net::Post::done);
   pair.settle();
-  pair.expect_heard(2 * PacketLink::kHeardBeforeWatch + 1);
+  pair.expect_heard(PacketLink::kHeardBeforeWatch + 1);
 }
 
 // What has no place at the peer any more: the post is done, the listener hears of it.
