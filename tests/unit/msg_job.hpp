@@ -69,6 +69,9 @@ struct Job {
   ~Job() {
     settle();
     for (auto& process : processes)
+      for (auto& link : process->links) link->end(Errc::kPeerDown);
+    settle();  // what has waited for a peer that has ended its own ends
+    for (auto& process : processes)
       for (auto& link : process->links) EXPECT_TRUE(link->is_quiet());
     for (auto& process : processes) process->links.clear();
     for (auto& process : processes) process->vci.reset();
