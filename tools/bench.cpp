@@ -130,9 +130,15 @@ const Built* choose(const std::vector<Built>& built, const std::string& wanted) 
   return nullptr;
 }
 
+/// A program of its own: where things lie in memory is the compiler's.
+bool is_packed(std::vector<std::string> words) { return take(words, "--layout") == "packed"; }
+
 /// Without an MPI: messages of the library's own.
 int bench_messages(const std::vector<std::string>& words, bool asks) {
-  const fs::path program = Place::find_beside("libexec/larklane") / "larklane-messages";
+  std::string name = "larklane-messages";
+  if (words.front() == "lanes")
+    name = is_packed(words) ? "larklane-lanes-packed" : "larklane-lanes";
+  const fs::path program = Place::find_beside("libexec/larklane") / name;
   std::vector<std::string> command{program.string()};
   command.insert(command.end(), words.begin(), words.end());
   if (!asks) command.insert(command.end(), {"--variant", "larklane"});
@@ -183,7 +189,7 @@ int bench(const std::vector<std::string>& given) {
   const bool turns =
       words.front() == "all" || words.front().starts_with("-") || mentions(words, "--launcher");
   const bool asks = mentions(words, "--help") || mentions(words, "-h");
-  const bool of_messages = words.front().starts_with("message-");
+  const bool of_messages = words.front().starts_with("message-") || words.front() == "lanes";
   const bool by_larklane = of_messages && !environment("LARKLANE_RANK").empty();
   if (turns || (!is_launched() && !by_larklane && !asks))
     return run_python("larklane.bench", words);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <sstream>
+#include <string_view>
 
 #include "noise.hpp"
 
@@ -19,6 +20,17 @@ Examples:
 
 Way `shared`: threads have one lane together (or --lanes), or one communicator; `own`: one each; `everywhere`: processes instead of
 threads, in a launch of 2 x --threads of them. Without --threads outside of a launcher: 1, 2, 4 ... as cores allow.
+)";
+
+constexpr const char* kLanesExamples = R"(
+Examples:
+  larklane launch -n 1 larklane bench lanes --threads 2      posts alone: threads of one process, to itself
+  larklane launch -n 2 larklane bench lanes --threads 2      whole exchanges, as message-rate
+  larklane launch -n 1 larklane bench lanes --threads 2 --layout packed
+
+Ways: `own`, a lane a thread; `shared`, one lane; lanes of their own, but `process-lock`: whoever uses one has one lock of the process
+first, `one-pool`: operations of all come from one pool, `progress-all`: each turn serves all, `progress-own`: only one's own;
+`nothing`: one lane, and all of that.
 )";
 
 constexpr const char* kExamples = R"(
@@ -48,6 +60,8 @@ const std::vector<Benchmark>& benchmarks() {
                                             "thread-comms", "rma",        "partitioned"};
   static const std::vector<std::string> of_faces{"single",       "persistent", "multiple",
                                                  "thread-comms", "rma",        "partitioned"};
+  static const std::vector<std::string> of_lanes{
+      "own", "shared", "process-lock", "one-pool", "progress-all", "progress-own", "nothing"};
   static const std::vector<Benchmark> list{
       {"overhead", "time from the first Pready to the last arrival, over that of one send", "none",
        all},
@@ -93,6 +107,8 @@ const std::vector<Benchmark>& benchmarks() {
        false,
        false,
        64},
+      {"lanes", "messages a second with each of what keeps lanes apart turned off; not of an MPI",
+       "none", of_lanes, "8", false, false, false, 64},
       {"message-latency",
        "half round trip of a window of messages, of each thread",
        "none",
@@ -247,6 +263,9 @@ void add_messages(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& 
   add("--progress", o.progress,
       "made by workers while they wait, or by a dedicated thread of each process; not of an MPI")
       ->check(CLI::IsMember({"workers", "dedicated"}));
+  if (benchmark.name == std::string_view("lanes"))
+    add("--layout", o.layout, "of lanes: on cache lines of their own, or packed")
+        ->check(CLI::IsMember({"own", "packed"}));
 }
 
 /// How threads and messages are cut.
@@ -348,7 +367,7 @@ int parse_options(int argc, char** argv, bool print, Options* options) {
     o.threads = Options().threads;
     CLI::App* sub = app.add_subcommand(benchmark.name, benchmark.what);
     if (benchmark.window > 0) {
-      sub->footer(kMessageExamples);
+      sub->footer(benchmark.name == std::string_view("lanes") ? kLanesExamples : kMessageExamples);
       add_messages(sub, benchmark, o, words);
     } else {
       add_shape(sub, o, words);

@@ -46,7 +46,8 @@ struct Options {
   std::uint32_t window = 64;       ///< messages of a thread before an answer
   std::uint32_t lanes = 1;         ///< that all threads share
   std::string completion = "queue", progress = "workers";  ///< of Larklane's
-  bool yields = false;  ///< to others while it waits: there are more threads than cores
+  std::string layout = "own";  ///< of lanes: on lines of their own, or packed
+  bool yields = false;         ///< to others while it waits: there are more threads than cores
   std::string json, csv;
   bool quiet = false;
 

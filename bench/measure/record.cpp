@@ -123,6 +123,7 @@ Json json_of(const Options& o) {
     if (o.variant == "larklane") {
       json["completion"] = o.completion;
       json["progress"] = o.progress;
+      json["layout"] = o.layout;
     }
   }
   return json;
@@ -190,6 +191,7 @@ std::string shape_text(const Options& o) {
     text << (o.is_everywhere() ? "each a process; " : "") << o.operation << " in windows of "
          << o.window;
     if (o.lanes > 1) text << ", " << o.lanes << " lanes shared";
+    if (o.layout != "own") text << ", lanes " << o.layout;
     if (o.variant == "larklane")
       text << ", completion " << o.completion << ", progress by "
            << (o.progress == "workers" ? "workers" : "a dedicated thread");

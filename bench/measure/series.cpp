@@ -36,7 +36,7 @@ Headline headline_of(const std::string& benchmark) {
   if (benchmark == "prtt") return {"round trip of one message", "us"};
   if (benchmark == "call-cost") return {"cost of a call", "ns"};
   if (benchmark == "sweep3d" || benchmark == "halo3d") return {"throughput", "MB/s"};
-  if (benchmark == "message-rate") return {"message rate", "million/s"};
+  if (benchmark == "message-rate" || benchmark == "lanes") return {"message rate", "million/s"};
   if (benchmark == "message-latency") return {"half round trip", "us"};
   return {"extra compute time", "us"};
 }
@@ -49,7 +49,8 @@ std::vector<double> headline_values(const std::string& benchmark, const Series& 
     return scaled(samples.at("perceived_bandwidth_bps"), 1e-6);
   if (benchmark == "early-bird") return scaled(samples.at("early_bird_share"), 100);
   if (benchmark == "recv-compute") return scaled(samples.at("extra_compute_ns"), 1e-3);
-  if (benchmark == "message-rate") return scaled(samples.at("rate_per_s"), 1e-6);
+  if (benchmark == "message-rate" || benchmark == "lanes")
+    return scaled(samples.at("rate_per_s"), 1e-6);
   if (benchmark == "latency" || benchmark == "message-latency")
     return scaled(samples.at("half_round_trip_ns"), 1e-3);
   if (benchmark == "prtt") return scaled(samples.at("round_trip_ns"), 1e-3);

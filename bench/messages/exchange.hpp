@@ -42,7 +42,7 @@ struct Shape {
   }
   /// How many lanes a way has; thread t uses number t modulo that.
   std::uint32_t lanes(const std::string& way) const noexcept {
-    return way == "shared" ? std::min(options->lanes, threads) : threads;
+    return way == "shared" || way == "nothing" ? std::min(options->lanes, threads) : threads;
   }
 };
 
@@ -272,6 +272,7 @@ class Exchange {
   /// So many that a round takes kRoundNs. Collective.
   std::uint64_t turns_of_round(Way& way, Series& series) {
     std::uint64_t turns = 1;
+    (void)round(way, turns, series, false);  // lanes are connected
     for (;;) {
       const double took_ns = std::max(round(way, turns, series, false), 1.0);
       if (took_ns >= kRoundNs || turns >= kTurnsMax) return turns;

@@ -115,7 +115,9 @@ void NativeEnd::wait_nothing() {
 }
 
 NativeWay::NativeWay(NativeWorld& world, const std::string& name, const Shape& shape)
-    : shape_(shape),
+    : world_(world),
+      name_(name),
+      shape_(shape),
       out_(must(world.context().register_region(shape.out.data(), shape.out.size()),
                 "register_region")),
       in_(must(world.context().register_region(shape.in.data(), shape.in.size()),
@@ -133,6 +135,7 @@ NativeWay::NativeWay(NativeWorld& world, const std::string& name, const Shape& s
 }
 
 void NativeWay::begin_round() {
+  world_.before_round(name_);
   if (shape_.options->progress != "dedicated") return;
   progress_ = std::jthread([this](const std::stop_token& stop) {
     while (!stop.stop_requested()) {

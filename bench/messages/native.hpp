@@ -69,6 +69,8 @@ class NativeWay {
   void end_round() { progress_ = {}; }
 
  private:
+  NativeWorld& world_;
+  const std::string name_;
   const Shape shape_;
   std::vector<Vci*> lanes_;
   Region out_, in_;

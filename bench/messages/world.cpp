@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 namespace larklane::bench {
 namespace {
@@ -25,8 +26,9 @@ void Waiter::turn() {
   }
 }
 
-NativeWorld::NativeWorld(Context& context)
+NativeWorld::NativeWorld(Context& context, BeforeRound before_round)
     : context_(context),
+      before_round_(std::move(before_round)),
       told_(must(CompletionQueue::create(context.completions()), "completion queue")) {}
 
 Vci& NativeWorld::lane(std::size_t index) {

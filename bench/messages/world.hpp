@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,14 +61,20 @@ class Waiter {
   unsigned misses_ = 0;
 };
 
+/// Called on each process before a round of a way begins, while nothing is under way.
+using BeforeRound = std::function<void(const std::string& way)>;
+
 /// Thread safety: single-owner.
 class NativeWorld {
  public:
   using Way = NativeWay;
   using End = NativeEnd;
 
-  explicit NativeWorld(Context& context);
+  NativeWorld(Context& context, BeforeRound before_round);
 
+  void before_round(const std::string& way) const {
+    if (before_round_) before_round_(way);
+  }
   Context& context() noexcept { return context_; }
   int rank() const noexcept { return context_.rank(); }
   int size() const noexcept { return context_.size(); }
@@ -87,6 +94,7 @@ class NativeWorld {
   void receive(int rank, void* bytes, std::size_t count);
 
   Context& context_;
+  const BeforeRound before_round_;
   std::deque<Vci> lanes_;  ///< stay where they are
   CompletionQueue told_;
 };

@@ -30,7 +30,8 @@ from typing import Any
 BENCHMARKS = ("overhead", "perceived-bandwidth", "availability", "early-bird", "recv-compute",
               "latency", "prtt", "call-cost", "sweep3d", "halo3d")
 # Between threads; Larklane needs no MPI for them. Way `everywhere` takes a launch of its own, a process in the place of each thread.
-MESSAGES = ("message-rate", "message-latency")
+LANES = "lanes"  # of one process, Larklane's only
+MESSAGES = ("message-rate", "message-latency", LANES)
 EVERYWHERE, PROCESSES = "everywhere", "{processes}"
 VARIANTS = ("native", "larklane")
 # Everything once, in minutes on a laptop: enough to see what the figures will look like.
@@ -55,14 +56,17 @@ class Launch:
     variant: str
     turn: int
     threads: int = 0  # 0: the benchmark's own affair
-    ways: tuple[str, ...] = ()  # as threads
+    ways: tuple[str, ...] = ()  # as threads; none: all
+    layout: str = ""  # of lanes
 
     def title(self) -> str:
-        shape = f" {self.threads} threads {','.join(self.ways)}" if self.threads else ""
+        shape = f" {self.threads} threads {','.join(self.ways) or self.layout}" if self.threads else ""
         return f"{self.benchmark} {self.variant}{shape} {self.turn + 1}"
 
     @property
     def processes(self) -> int:
+        if self.benchmark == LANES:
+            return 1
         return 2 * self.threads if self.ways == (EVERYWHERE,) else 2
 
 
@@ -73,14 +77,19 @@ class Threads:
     counts: tuple[int, ...]
     ways: tuple[str, ...]
     launcher: str
+    layouts: tuple[str, ...] = ()  # of lanes, a launch each
 
-    def shapes(self, variant: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+    def shapes(self, variant: str) -> Iterator[tuple[int, tuple[str, ...], str]]:
         for count in self.counts:
+            for layout in self.layouts:
+                yield count, self.ways, layout
+            if self.layouts:
+                continue
             together = tuple(way for way in self.ways if way != EVERYWHERE)
             if together:
-                yield count, together
+                yield count, together, ""
             if EVERYWHERE in self.ways and (variant == "larklane" or count == 1 or PROCESSES in self.launcher):
-                yield count, (EVERYWHERE,)
+                yield count, (EVERYWHERE,), ""
 
 
 def launches(benchmarks: list[str], variants: list[str], turn: int, threads: Threads | None = None) -> list[Launch]:
@@ -269,9 +278,9 @@ def thread_counts(text: str) -> tuple[int, ...]:
     return tuple(whole_number(word) for word in text.split(","))
 
 
-def usual_counts() -> tuple[int, ...]:
-    """Powers of two, as far as both processes have cores for them."""
-    most = max(len(os.sched_getaffinity(0)) // 2, 1)
+def usual_counts(processes: int = 2) -> tuple[int, ...]:
+    """Powers of two, as far as all processes have cores for them."""
+    most = max(len(os.sched_getaffinity(0)) // processes, 1)
     return tuple(1 << power for power in range(most.bit_length()))
 
 
@@ -285,6 +294,7 @@ def parser() -> argparse.ArgumentParser:
                "  larklane bench early-bird --with native,larklane --launcher 'mpirun -n 2' --threads 8 --sizes 64K:4M\n"
                "  larklane bench message-rate --threads 1,2,4             messages between threads, without an MPI\n"
                "  larklane bench message-rate --launcher 'mpirun -n {processes}'     ... and those of an MPI\n"
+               "  larklane bench lanes                                    what each of the things that keep lanes apart is worth\n"
                "  mpirun -n 2 larklane bench overhead --with native      one variant, started by hand")
     made.add_argument("benchmark", choices=("all", *BENCHMARKS, *MESSAGES), help="all: those of partitioned communication")
     made.add_argument("--with", dest="variants", metavar="VARIANTS",
@@ -315,6 +325,7 @@ def of_messages(further: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     made = argparse.ArgumentParser(prog="larklane bench", add_help=False, allow_abbrev=False)
     made.add_argument("--threads", type=thread_counts)
     made.add_argument("--ways", type=lambda text: tuple(text.split(",")))
+    made.add_argument("--layout")
     return made.parse_known_args(further)
 
 
@@ -336,7 +347,9 @@ class Turns:
         budget = min(LIMIT_SHARE * self.options.launch_limit, max(share, 1))
         own: list[tuple[str, ...]] = [("--with", launch.variant), ("--json", file), ("--quiet",), ("--budget", f"{budget:.1f}")]
         if launch.threads:
-            own += [("--threads", str(launch.threads)), ("--ways", ",".join(launch.ways))]
+            own += [("--threads", str(launch.threads))]
+        own += [("--ways", ",".join(launch.ways))] if launch.ways else []
+        own += [("--layout", launch.layout)] if launch.layout else []
         if self.options.quick:
             own += QUICK_MESSAGES if launch.threads else QUICK
         words = [*self.launcher(launch), self.larklane, "bench", launch.benchmark, *benchmark_words(own, self.further)]
@@ -375,12 +388,14 @@ def settle(options: argparse.Namespace, further: list[str]) -> tuple[Threads | N
     """What was not said. @return what launches of messages differ in, and the words that each gets"""
     is_of_messages = options.benchmark in MESSAGES
     if options.variants is None:
-        options.variants = "larklane" if is_of_messages and options.launcher is None else "native,larklane"
+        options.variants = "larklane" if is_of_messages and (options.launcher is None or options.benchmark == LANES) else "native,larklane"
     if options.launcher is None:
         options.launcher = f"mpirun -n {PROCESSES}" if is_of_messages else "mpirun -n 2"
     if not is_of_messages:
         return None, further
     told, others = of_messages(further)
+    if options.benchmark == LANES:
+        return Threads(told.threads or usual_counts(1), told.ways or (), "", (told.layout,) if told.layout else ("own", "packed")), others
     return Threads(told.threads or usual_counts(), told.ways or ("shared", "own", EVERYWHERE), options.launcher), others
 
 
@@ -392,6 +407,8 @@ def problem_of(options: argparse.Namespace, threads: Threads | None) -> str:
     """What is wrong with them, or nothing."""
     if not set(options.variants.split(",")) <= set(VARIANTS):
         return f"--with {options.variants}: expected native, larklane or both"
+    if options.benchmark == LANES and options.variants != "larklane":
+        return f"--with {options.variants}: an MPI has no lanes to take apart"
     if threads and threads.ways == (EVERYWHERE,) and not all(any(threads.shapes(variant)) for variant in options.variants.split(",")):
         return f"--ways {EVERYWHERE}: --launcher {options.launcher} does not say where their number stands, as in \"mpirun -n {PROCESSES}\""
     if options.json:

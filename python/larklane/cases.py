@@ -10,7 +10,7 @@ from larklane.schema import Collection, Context, Options, Point, Run, Series
 
 PARTITIONED = "partitioned"
 CALLS = "call-cost"  # a benchmark whose ways are calls
-MESSAGES = ("message-rate", "message-latency")  # of threads; of every way there is an MPI's and Larklane's own
+MESSAGES = ("message-rate", "message-latency", "lanes")  # of threads; of every way there is an MPI's and Larklane's own
 NO_MPI = "none"  # in the place of its name
 NO_OPTION = re.compile(r"LARKLANE_(BENCH_\w+|BOARD|JOB|MEET|RANK|SEED|SIZE|FAMILY|MPI|SPAWNED)")  # what launching sets
 ELSEWHERE = frozenset(("version", "machine"))  # what differs between two measurements of the same thing
@@ -56,6 +56,7 @@ def _parameters_of_messages(options: Options, context: Context) -> tuple[Paramet
         Parameter("operation", options.operation, f"operation {options.operation}"),
         Parameter("window", options.window, f"window {options.window}"),
         Parameter("lanes", options.lanes, f"{wording.count(options.lanes, 'lane')} shared"),
+        Parameter("layout", options.layout, f"lanes {'on lines of their own' if options.layout == 'own' else options.layout}"),
         *_placement(context, tuple(dict.fromkeys(context.bindings))),
         Parameter("version", context.version, f"Larklane {context.version}"),
         Parameter("machine", cpu, cpu),
@@ -233,6 +234,8 @@ HEADLINES = {
                            "section 5).", _scaled("extra_compute_ns", 1e-3), baseline_is_constant=True),
     "message-rate": Metric("message rate", "million/s", "higher", "log", "Messages that all threads send in windows, each of which is answered, over the "
                            "time from the first thread's begin to the last one's end.", _scaled("rate_per_s", 1e-6)),
+    "lanes": Metric("message rate", "million/s", "higher", "log", "Messages that all threads post: windows, each over its time, to lanes of their own process, "
+                    "which take them in afterwards.", _scaled("rate_per_s", 1e-6)),
     "message-latency": Metric("half round trip", "µs", "lower", "log", "Half the time of a window of messages there and one back, all threads at the "
                               "same time.", _scaled("half_round_trip_ns", 1e-3)),
 }

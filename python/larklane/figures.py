@@ -29,6 +29,7 @@ TITLES = {
     "sweep3d": ("How fast is a wave over a plane of processes?", "ICPP'22, figures 9 and 10"),
     "halo3d": ("How fast is a halo exchange in three dimensions?", "ICPP'22, figures 11 and 12"),
     "message-rate": ("How many messages a second?", "ICS'20, figure 11"),
+    "lanes": ("What is each part of a lane worth?", "ICS'20, figures 6 to 8"),
     "message-latency": ("How long does a message take?", ""),
 }
 
@@ -262,7 +263,8 @@ def _of_parameter(cases: Sequence[Case], *names: str) -> Callable[[Case], Curve]
 
 def _benchmark_charts(cases: Sequence[Case]) -> Iterator[Chart]:
     benchmark, metric = cases[0].benchmark, metrics(cases)[0]
-    yield from _chart(_Plan(benchmark, metric, (), _of_way), line_ways(cases))
+    if benchmark != "lanes" or len({case.point.bytes for case in cases}) > 1:
+        yield from _chart(_Plan(benchmark, metric, (), _of_way), line_ways(cases))
     parts = [case for case in cases if case.way == PARTITIONED]
     differing = varying(parts)
     if "partitions" in differing:
@@ -291,7 +293,7 @@ def _over_threads(cases: Sequence[Case], metric: Metric) -> Chart:
         title = ", ".join(filter(None, (wording.size(size), labels(key, names))))
         panels.append(Panel(title, tuple(sorted((c for c in drawn if c.marks), key=lambda c: c.order))))
     shared = labels(first, {parameter.name for parameter in first} - names)
-    caption = f"{metric.what} {shared[:1].upper()}{shared[1:]}. Line: median; band: p10 to p90. ICS'20, figure 10"
+    caption = f"{metric.what} {shared[:1].upper()}{shared[1:]}. Line: median; band: p10 to p90. ICS'20, {'figures 6 to 8' if cases[0].benchmark == 'lanes' else 'figure 10'}"
     return Chart(f"{cases[0].benchmark}-threads", f"{TITLES[cases[0].benchmark][0]} By number of threads", caption, footer(cases), stamp(cases),
                  metric.label, metric.scale, tuple(panels[:PANELS_MAX]), 0, "threads")
 

@@ -84,6 +84,7 @@ class Options:
     lanes: int  # that all threads of way `shared` have together
     completion: str  # of Larklane's
     progress: str
+    layout: str  # of its lanes: "own", "packed"
 
 
 @dataclass(frozen=True)
@@ -226,7 +227,7 @@ def _options(node: _Node) -> Options:
                    node.get("compute_split", str, "thread"), node.get("noise", str),
                    node.get("noise_percent", float), node.get("cache", str), node.get("scaling", str), node.get("order", str),
                    node.get("operation", str, ""), node.get("window", int, 0), node.get("lanes", int, 0), node.get("completion", str, ""),
-                   node.get("progress", str, ""))
+                   node.get("progress", str, ""), node.get("layout", str, "own"))
 
 
 def _library(text: str) -> str:

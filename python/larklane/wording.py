@@ -17,6 +17,11 @@ WAYS = {
     "shared": "threads share lanes",
     "own": "a lane a thread",
     "everywhere": "a process a thread",
+    "process-lock": "one lock around all lanes",
+    "one-pool": "one pool of operations",
+    "progress-all": "each turn serves all lanes",
+    "progress-own": "a turn serves its lane only",
+    "nothing": "one lane, nothing kept apart",
 }
 
 WAY_MEANINGS = {
@@ -30,6 +35,11 @@ WAY_MEANINGS = {
     "shared": "Messages of threads that have one lane together, or, of an MPI, one communicator; or as many as --lanes says.",
     "own": "The same with a lane, or a communicator, for each thread.",
     "everywhere": "The same with a process in the place of each thread (\"MPI everywhere\").",
+    "process-lock": "A lane a thread, but whoever uses one has one lock of the process first.",
+    "one-pool": "A lane a thread, but the operations of all come from one pool; short messages that nobody is told of need none.",
+    "progress-all": "A lane a thread, but each turn of progress serves all lanes.",
+    "progress-own": "A lane a thread, and a turn serves no other, not even now and then (which may deadlock: ICS'20, figure 9).",
+    "nothing": "One lane for all threads, one lock, one pool, and progress of all.",
 }
 
 GLOSSARY = {

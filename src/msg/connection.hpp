@@ -160,7 +160,7 @@ class Connection final : public PacketListener {
   bool is_held_ = false;
   Connection* next_held_ = nullptr;
 
-  alignas(kLineBytes) SpinLock backlog_lock_;
+  alignas(vci::kOwnLineBytes) SpinLock backlog_lock_;
   Node* first_ LARKLANE_GUARDED_BY(backlog_lock_) = nullptr;
   Node* last_ LARKLANE_GUARDED_BY(backlog_lock_) = nullptr;
   /// Of records that are not out: also the one that is being tried.

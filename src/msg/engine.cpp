@@ -103,8 +103,11 @@ void Engine::leave(std::uint32_t index) noexcept {
 
 std::uint32_t Engine::progress(MessageLane& own) noexcept {
   thread_local constinit Others others;
+  using Progress = vci::Switches::Progress;
+  if (vci::switches.progress == Progress::all_lanes) return progress_all();
   own.attend();
   const std::uint32_t found = own.progress();
+  if (vci::switches.progress == Progress::own_lane) return found;
   if (!others.turns.add(found != 0)) [[likely]]
     return found;
   return found + progress_others_slow(own, others);

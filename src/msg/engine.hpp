@@ -71,6 +71,11 @@ class Engine final : private vci::VciPool::Receivers {
   void give_back(const MessageLane& lane) noexcept;
   /// Of link `number`, made if it is not there. @errors as take_lane()
   Result<MessageLane*> lane_of(std::uint32_t number);
+  /// `other`, if that has not been made. acquire: pairs with lane_of()'s release.
+  MessageLane& first_lane(MessageLane& other) const noexcept {
+    MessageLane* const first = made_[0].load(std::memory_order_acquire);
+    return first == nullptr ? other : *first;
+  }
   std::uint32_t progress(MessageLane& own) noexcept;
   std::uint32_t progress_all() noexcept;
 

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "msg/connection.hpp"
+#include "msg/engine.hpp"
 
 namespace larklane::msg {
 
@@ -52,8 +53,9 @@ MessageLane::~MessageLane() {
 Operation* MessageLane::take(Object* object) noexcept {
   Operation* operation = nullptr;
   {
-    const SpinGuard guard(pool_lock_);
-    operation = pool_.get();
+    MessageLane& of_pool = vci::switches.has_own_requests ? *this : engine_.first_lane(*this);
+    const SpinGuard guard(of_pool.pool_lock_);
+    operation = of_pool.pool_.get();
     if (operation != nullptr && object != nullptr) ledger_->post(*object);
   }
   if (operation == nullptr) [[unlikely]] {

@@ -144,14 +144,14 @@ class MessageLane final {
   NodeQueue<RealPlatform> handlers_;
   std::atomic<bool> has_held_{false}, is_attended_{false};
 
-  alignas(kLineBytes) SpinLock pool_lock_;
+  alignas(vci::kOwnLineBytes) SpinLock pool_lock_;
   Pool<Operation> pool_ LARKLANE_GUARDED_BY(pool_lock_);
 
-  alignas(kLineBytes) SpinLock backlog_lock_;
+  alignas(vci::kOwnLineBytes) SpinLock backlog_lock_;
   Connection* backlog_ LARKLANE_GUARDED_BY(backlog_lock_) = nullptr;
   std::atomic<bool> has_backlog_{false}, is_sending_{false};
 
-  alignas(kLineBytes) std::atomic<std::uint64_t> no_connection_{0};
+  alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> no_connection_{0};
   std::atomic<std::uint64_t> no_operation_{0}, no_memory_{0}, behind_{0}, held_count_{0}, lost_{0};
 };
 

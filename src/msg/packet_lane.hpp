@@ -107,7 +107,7 @@ class PacketLane final : public net::Receiver {
   std::uint32_t watched_count_ = 0, looks_aside_ = 0;
   std::atomic<std::uint64_t> delivered_{0}, credit_words_{0}, strays_{0};
 
-  alignas(kCellBytes) std::atomic<std::uint64_t> no_room_{0};  // by who has to wait
+  alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> no_room_{0};  // by who has to wait
   std::atomic<std::uint64_t> no_packet_{0};
 };
 

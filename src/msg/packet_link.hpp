@@ -171,19 +171,19 @@ class PacketLink final {
   net::RemoteMemory peer_ring_{};
 
   // Read by posters, seldom written.
-  alignas(kCellBytes) std::atomic<std::uint64_t> limit_{0};
+  alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> limit_{0};
   std::atomic<std::uint64_t> worded_;  // what the last credit word that has taken effect says
   std::atomic<bool> is_failed_{false};
   Status failure_;  // written before is_failed_
 
   // Written by posters.
-  alignas(kCellBytes) std::atomic<std::uint64_t> next_{0};  // position of the next record
+  alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> next_{0};  // position of the next record
   std::atomic<std::uint64_t> told_;
   std::atomic<std::uint32_t> refusals_{0};
   std::atomic<bool> is_probing_{false};
 
   // With the lane's lock held.
-  alignas(kCellBytes) std::atomic<std::uint64_t> completed_{0};  // as many positions
+  alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> completed_{0};  // as many positions
   std::atomic<bool> is_telling_{false};
   bool is_deaf_ = false;  // its records made no sense
   bool is_watching_ = false, has_told_watching_ = false;

@@ -10,6 +10,7 @@
 #include "base/status.hpp"
 #include "msg/packet_wire.hpp"
 #include "net/provider.hpp"
+#include "vci/switches.hpp"
 #include "vci/work.hpp"
 
 namespace larklane::msg {
@@ -67,7 +68,7 @@ class PacketPool final {
   std::unique_ptr<Packet[]> packets_;
   std::unique_ptr<Line[]> lines_;
   std::unique_ptr<net::Memory> memory_;
-  alignas(kCellBytes) std::atomic<std::uint64_t> free_{0};
+  alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> free_{0};
 };
 
 }  // namespace larklane::msg

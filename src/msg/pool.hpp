@@ -11,6 +11,7 @@
 
 #include "base/status.hpp"
 #include "msg/node.hpp"
+#include "vci/switches.hpp"
 
 namespace larklane::msg {
 
@@ -66,7 +67,7 @@ class NodeStore {
   const std::uint32_t nodes_max_;
   std::uint32_t nodes_ = 0;
   Slab* slabs_ = nullptr;
-  alignas(kLineBytes) std::atomic<Node*> returned_{nullptr};
+  alignas(vci::kOwnLineBytes) std::atomic<Node*> returned_{nullptr};
   std::atomic<std::int64_t> missing_{0};
 };
 

@@ -12,6 +12,7 @@ class LARKLANE_SCOPED_CAPABILITY Vci::Guard {
   Guard& operator=(const Guard&) = delete;
 
  private:
+  const ProcessSection section_;
   Vci& vci_;
 };
 
@@ -116,6 +117,7 @@ void Vci::unlock_slow(Work* queued) noexcept {
 }
 
 void Vci::post(Work& work) noexcept {
+  const ProcessSection section;
   if (!lock_.lock_or_queue(work)) return;
   // Where the endpoint is dead the provider says so.
   if (work.post_prepared != nullptr && deferred_.empty()) [[likely]] {
@@ -145,6 +147,7 @@ void Vci::post(Work& work) noexcept {
 }
 
 std::uint32_t Vci::progress() noexcept {
+  const ProcessSection section;
   if (!lock_.try_lock()) {
     contended_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
     return 0;
@@ -158,6 +161,7 @@ void Vci::drain() noexcept {
   // Where progress is manual a turn may move bytes and complete nothing: several have to be empty.
   constexpr int kEmptyTurns = 8, kTurnsMost = 100'000;
   for (int turns = 0, empty = 0; empty < kEmptyTurns && turns < kTurnsMost; ++turns) {
+    const ProcessSection section;
     lock_.lock();
     empty = turn_locked() == 0 ? empty + 1 : 0;
     unlock();

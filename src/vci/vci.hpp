@@ -15,6 +15,7 @@
 #include "base/thread_safety.hpp"
 #include "net/provider.hpp"
 #include "vci/lane_lock.hpp"
+#include "vci/switches.hpp"
 #include "vci/work.hpp"
 
 namespace larklane::vci {
@@ -64,6 +65,7 @@ class Vci final {
   /// posted, if anything. False: it did not run.
   template <class Post>
   bool post_directly(const net::Link& link, Post&& post) LARKLANE_NOT_FOLLOWED {
+    const ProcessSection section;
     if (!lock_.try_lock()) return false;
     const bool does_run = dead_.ok() && !deferred_.has_some_of(link);
     if (does_run) {
@@ -96,6 +98,7 @@ class Vci final {
   /// Run `change` with the lock held: no callback runs meanwhile.
   template <class Change>
   void exclusively(Change&& change) LARKLANE_NOT_FOLLOWED {
+    const ProcessSection section;
     lock_.lock();
     change();
     unlock();
@@ -129,7 +132,7 @@ class Vci final {
   class Guard;
   friend class Guard;
   /// Written by the lock's holder only.
-  struct alignas(kLineBytes) Counters {
+  struct alignas(kOwnLineBytes) Counters {
     std::atomic<std::uint64_t> posts{0}, queued{0}, retries{0}, chunks{0}, chunk_waits{0}, polls{0},
         empty_polls{0};
     std::array<std::atomic<std::uint64_t>, Work::kKindCount> operations{};
@@ -170,10 +173,10 @@ class Vci final {
   static void chunk_complete(net::Operation& operation, Status status);
 
   // The line that all posters write.
-  alignas(kLineBytes) LaneLock lock_;
+  alignas(kOwnLineBytes) LaneLock lock_;
 
   // The line that only the holder needs.
-  alignas(kLineBytes) net::Endpoint* endpoint_ LARKLANE_GUARDED_BY(lock_) = nullptr;
+  alignas(kOwnLineBytes) net::Endpoint* endpoint_ LARKLANE_GUARDED_BY(lock_) = nullptr;
   net::Receiver& receiver_ LARKLANE_GUARDED_BY(lock_);
   WaitingWorks deferred_ LARKLANE_GUARDED_BY(lock_);  // each link's first one waits for a poll
   std::atomic<bool> is_dead_{false};
@@ -183,7 +186,7 @@ class Vci final {
   const std::uint64_t read_bytes_max_;
 
   Counters counters_;
-  alignas(kLineBytes) std::atomic<std::uint64_t> contended_{0};  // by who does not have the lock
+  alignas(kOwnLineBytes) std::atomic<std::uint64_t> contended_{0};  // by who does not have the lock
 
   Chunk chunks_[kChunkCount];
   std::unique_ptr<net::Endpoint> owned_endpoint_;

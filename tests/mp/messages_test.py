@@ -147,6 +147,25 @@ def rates(bench):
                 expect(name not in record["context"]["environment"], f"{name} is in the record", output)
 
 
+SWITCHES = ("own", "shared", "process-lock", "one-pool", "progress-all", "progress-own", "nothing")
+
+
+def switches(bench):
+    """`larklane bench lanes`: with each switch what was sent comes, and threads with lanes of their own don't meet."""
+    for layout in ("own", "packed"):
+        for count in (1, 2):
+            output, record = measured(bench, count, "lanes", "--sizes", "8,100K", "--threads", 2, "--window", 16, "--layout", layout)
+            expect(record["options"]["layout"] == layout, "layout", output)
+            for point in record["points"]:
+                expect([series["way"] for series in point["series"]] == [*SWITCHES, "own'"], "ways", output)
+                for series in point["series"]:
+                    samples = series["samples"]
+                    expect(series["wrong"] == 0 and len(samples["rate_per_s"]) == 3 and min(samples["rate_per_s"]) > 0, series["way"], output)
+                    # A lane's own credit goes out from its turns: a post in some hundred.
+                    if count == 1 and point["bytes"] == 8 and series["way"] in ("own", "own'", "progress-own"):
+                        expect(max(samples["held_share"]) < 0.02, f"{series['way']}: {samples['held_share']}", output)
+
+
 def refusals(bench):
     """Said once, by name, and nothing is measured."""
     for count, words, expected in (
@@ -168,7 +187,7 @@ def refusals(bench):
 def cases():
     everywhere = (exchange, exchange_long, leaves, scatters, crowded, crossed, incast, bystander, pressure_asleep, pressure_unreceived,
                   pressure_long, killed, rates)
-    return [*((case, name) for case in everywhere for name in PROVIDERS), (refusals, None)]
+    return [*((case, name) for case in everywhere for name in PROVIDERS), (switches, "shm"), (refusals, None)]
 
 
 if __name__ == "__main__":

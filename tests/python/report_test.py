@@ -82,7 +82,7 @@ class Figures(Folder):
                    "perceived_bandwidth_bps": [5e9], "rate_per_s": [8e6], "half_round_trip_ns": [250.0]}
         [case] = measured(self.load(golden.record("availability", golden.point(8, 4, golden.series("join", samples)))))
         found = {name: metric.values(case)[0] for name, metric in HEADLINES.items()}
-        self.assertEqual(found, {"overhead": 1, "availability": 75, "early-bird": 25, "recv-compute": 3, "perceived-bandwidth": 5000, "message-rate": 8,
+        self.assertEqual(found, {"overhead": 1, "availability": 75, "early-bird": 25, "recv-compute": 3, "perceived-bandwidth": 5000, "message-rate": 8, "lanes": 8,
                                  "message-latency": 0.25})
 
     def test_wrong_data_is_not_drawn(self) -> None:
