@@ -19,15 +19,18 @@ PROVIDERS = {"shm": "shm", "tcp": "ofi:tcp"}
 
 class Bench:
     def __init__(self, build, scratch, provider):
+        self.name = provider
         self.provider = PROVIDERS.get(provider)
         self.command = build / "bin/larklane"
         self.folder = build / "tests/mp/messages"
         self.scratch = scratch
 
-    def launched(self, count, program, *words, status=0, lanes=2, seconds=60):
-        env = {"LARKLANE_MESSAGE_PROVIDER": self.provider or "auto", "LARKLANE_VCI_COUNT_MAX": str(lanes)}
-        command = (self.command, "launch", "-n", count, self.folder / program)
-        output = system(*command, *words, status=status, env=env, seconds=seconds)
+    def launched(self, count, program, *words, **how):
+        return self.ran(self.command, "launch", "-n", count, self.folder / program, *words, **how)
+
+    def ran(self, *command, status=0, lanes=2, seconds=60, **env):
+        env |= {"LARKLANE_MESSAGE_PROVIDER": self.provider or "auto", "LARKLANE_VCI_COUNT_MAX": str(lanes)}
+        output = system(*command, status=status, env=env, seconds=seconds)
         if "no module" in output:
             raise Skip(output)
         return output
@@ -110,6 +113,21 @@ def pressure_long(bench):
         pressure(bench, how, 120)
 
 
+def footprint(bench):
+    """What a process takes in memory: context, lanes, peers, operations, none of them before it is used, all of them once."""
+    env = {"FI_OFI_RXM_MSG_RX_SIZE": "64"}  # libfabric's own: docs/messages.md
+    print(bench.launched(4, "footprint", "used", bench.name, 16 if bench.name == "shm" else 2, lanes=64, **env))
+    for size in (1, 1_000_000):
+        job = {"LARKLANE_RANK": "0", "LARKLANE_SIZE": str(size), "LARKLANE_BOARD": str(bench.scratch / f"board{size}"), "LARKLANE_JOB": "footprint"}
+        (bench.scratch / f"board{size}").mkdir()
+        print(bench.ran(bench.folder / "footprint", "unused", bench.name, lanes=64, **env, **job))
+
+
+def footprint_times(bench):
+    """... and in time, to begin and to end: lanes that nobody uses take none."""
+    print(bench.ran(bench.folder / "footprint", "times", FI_OFI_RXM_MSG_RX_SIZE="64"))
+
+
 def measured(bench, count, benchmark, *words, status=0):
     """@return output and record of `larklane bench`"""
     file = bench.scratch / "record.json"
@@ -186,7 +204,7 @@ def refusals(bench):
 
 def cases():
     everywhere = (exchange, exchange_long, leaves, scatters, crowded, crossed, incast, bystander, pressure_asleep, pressure_unreceived,
-                  pressure_long, killed, rates)
+                  pressure_long, killed, footprint, footprint_times, rates)
     return [*((case, name) for case in everywhere for name in PROVIDERS), (switches, "shm"), (refusals, None)]
 
 
