@@ -60,6 +60,16 @@ PEER = "{build}/bin/larklane info --peer 10.9.0.2 && LARKLANE_VERBS_GID_INDEX=20
 SILENT = "python3 {tests}/rdma/silent.py {build}"
 IN_SILENT = ("{deps}/mpich/bin/mpiexec", "{build}/tests/hosts/mpich5/pairs", "{build}/bin/larklane")
 
+# Messages between native processes, as tests/mp/messages_test.py has them over shm and tcp: fewer, as all is slow here.
+LAUNCH = "LARKLANE_MESSAGE_PROVIDER=verbs LARKLANE_VCI_COUNT_MAX={lanes} {{build}}/bin/larklane launch -n"
+PROGRAMS = "{build}/tests/mp/messages"
+
+
+def messages(name: str, program: str, ways: str, expected: str, processes: int, lanes: int = 2) -> Check:
+    text = f"for way in {ways}; do {LAUNCH.format(lanes=lanes)} {processes} {PROGRAMS}/{program} || exit 1; done"
+    return Check(f"messages over verbs: {name}", text, 90, (expected,), ("{build}/bin/larklane", f"{PROGRAMS}/{program.split()[0]}"))
+
+
 # All commands of one boot run in one guest, one after the other. Add here what needs the device; a boot takes 10 to 20 s.
 BOOTS = {
     "device": (
@@ -73,6 +83,12 @@ BOOTS = {
         Check("1,000 channels whose receivers do not look", CROWD, 200, (r"crowd: 1000 channels: ok",), IN_CROWD),
         Check("what a pair goes by, and a provider that is skipped", PEER, 60, (r"verbs \(verbs rxe0", r"ofi \(ofi [^)]*\).*skipped: verbs: [^;]*GID"),
               ("{build}/bin/larklane",)),
+        messages("4 processes of 4 threads", "exchange 4 $way", "20000", r"exchange: \d+ messages", 4),
+        messages("threads that wait for what hangs on another's lane", "crossed $way 5", "sends gets puts", r"sends of 5 .*gets of 5 .*puts of 5 rounds are over", 2),
+        messages("a peer that is killed", "survivor $way 20", "stopped running", r"have failed.*have failed", 3),
+        messages("a peer that leaves", "leaver $way", "orderly sudden", r"all has ended.*all has ended", 2),
+        messages("one lane of two threads", "bystander $way", "200", r"200 messages of each thread", 2, lanes=1),
+        messages("memory", "footprint used $way 2 2", "verbs", r"rounds more: heap", 4),
         Check("MPICH over shared memory", f"{MPIEXEC} -n 2 {EXCHANGE} 1", 90, ("exchange: 2 ranks on 1 hosts: ok",), IN_MPICH),
         # The last one: it takes the device's interface down.
         Check("the interface down in mid-round, while both sides wait", SILENT, 150, ("silent: ok",), IN_SILENT),

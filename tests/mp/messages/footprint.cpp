@@ -1,8 +1,10 @@
 // What a process takes: docs/messages.md, "What it takes", whose figures are the limits here.
 //
-//   footprint used shm|tcp LANES       in a job of 4: what is in use, and that it is used again
-//   footprint unused shm|tcp           of a job of any size, alone: what is not in use
-//   footprint times                    alone: to begin and to end, whatever number of lanes may be
+//   footprint used shm|tcp|verbs LANES ROUNDS    in a job of 4: what is in use, and, in ROUNDS more
+//                                                of messages, that it is used again
+//   footprint unused shm|tcp|verbs               of a job of any size, alone: what is not in use
+//   footprint times                              alone: to begin and to end, whatever number of
+//   lanes may be
 //
 // Exit status: of program.hpp; 1: it takes more than that.
 
@@ -25,6 +27,8 @@ namespace {
 
 using namespace larklane;
 using namespace larklane::program;
+
+constexpr const char* kUsage = "footprint used PROVIDER LANES ROUNDS | unused PROVIDER | times";
 
 /// Thread safety: immutable.
 struct Bytes {
@@ -85,6 +89,23 @@ constexpr Limits kTcp{
     .unexpected = {1024, 1300, 0},
     .long_send = {700, 800, 0},
 };
+
+/// Without what the kernel and the device have.
+constexpr Limits kVerbs{
+    .context = {384 * kKib, 1 * kMib, 0},
+    .lane = {2200 * kKib, 2200 * kKib, 0},
+    .first_use = {256 * kKib, 256 * kKib, 0},
+    .peer = {112 * kKib, 112 * kKib, 0},
+    .receive = {720, 800, 0},
+    .unexpected = {1024, 1100, 0},
+    .long_send = {160, 300, 0},
+};
+const Limits& limits_of(std::string_view provider) {
+  if (provider == "shm") return kShm;
+  if (provider == "tcp") return kTcp;
+  if (provider == "verbs") return kVerbs;
+  fail(3, "shm, tcp or verbs");
+}
 
 std::string text(const Bytes& bytes) {
   return "heap " + std::to_string(bytes.heap) + ", touched " + std::to_string(bytes.touched) +
@@ -182,8 +203,7 @@ class Exchange {
   std::vector<std::byte> from_, to_;
 };
 
-void use(const Limits& limits, std::size_t lanes) {
-  constexpr int kRounds = 10;
+void use(const Limits& limits, std::size_t lanes, int rounds) {
   const Bytes at_first = Bytes::now();
   {
     const auto made = begin();
@@ -214,8 +234,8 @@ void use(const Limits& limits, std::size_t lanes) {
     });
     round(tell_nothing);
     before = rest(context);
-    for (int i = 0; i < kRounds; ++i) round(tell_nothing);
-    (void)account(context, "ten rounds more", 1, before, kNoneLeft);
+    for (int i = 0; i < rounds; ++i) round(tell_nothing);
+    (void)account(context, "rounds more", 1, before, kNoneLeft);
   }
   expect(Bytes::now() - at_first, kNoneLeft, "in the end", false);
 }
@@ -304,12 +324,11 @@ void time_all() {
 int main(int argc, char** argv) {
   const std::string_view what = argc < 2 ? "" : argv[1];
   if (what == "times" && argc == 2) return time_all(), 0;
-  if (argc < 3) fail(3, "footprint used|unused shm|tcp [LANES] | times");
+  if (argc < 3) fail(3, kUsage);
   ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // touched is what was touched
-  const Limits& limits = std::string_view(argv[2]) == "shm" ? kShm : kTcp;
-  if (what == "unused")
-    use_nothing(limits);
-  else
-    use(limits, argc < 4 ? 1 : std::strtoul(argv[3], nullptr, 10));
+  const Limits& limits = limits_of(argv[2]);
+  if (what == "unused") return use_nothing(limits), 0;
+  if (what != "used" || argc != 5) fail(3, kUsage);
+  use(limits, std::strtoul(argv[3], nullptr, 10), std::atoi(argv[4]));
   return 0;
 }
