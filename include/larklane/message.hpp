@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "larklane/completion.hpp"
 #include "larklane/context.hpp"
@@ -61,6 +62,29 @@ LARKLANE_API Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag, const
                                     std::uint64_t bytes, const PostOptions& options = {},
                                     Match match = {}, MatchSpace space = {}) noexcept;
 
+/// One of the buffers of a message that lies in several. Thread safety: immutable.
+struct Buffer {
+  const void* start = nullptr;
+  std::uint64_t bytes = 0;  ///< 0 is legal
+};
+/// Of one message.
+inline constexpr std::size_t kBuffersMax = 8;
+
+/// The same of a message that lies in several buffers, one after the other in the order of
+/// `buffers`; its receiver can't tell.
+///
+/// @param buffers  kBuffersMax at most; the list is the caller's again when the call returns.
+///                 Together up to Vci::eager_bytes_max() bytes they are copied into the packet.
+///                 Longer ones are fetched from where each lies, one after the other
+/// @errors  kInvalidArgument: too many of them, or more bytes than 64 bits count; those of the
+/// other
+/// @threads, @owns  as the other
+/// @cost    a short one: that of the other, and a copy of each buffer: no allocation
+LARKLANE_API Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag,
+                                    std::span<const Buffer> buffers,
+                                    const PostOptions& options = {}, Match match = {},
+                                    MatchSpace space = {}) noexcept;
+
 /// A message that is longer than `bytes` leaves the buffer undefined and completes with
 /// kSizeMismatch and its own length.
 ///
@@ -81,6 +105,10 @@ LARKLANE_API Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void*
 /// @errors, @threads, @owns  as post_send
 LARKLANE_API Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, std::uint32_t tag,
                                   const void* buffer, std::uint64_t bytes,
+                                  const PostOptions& options = {}) noexcept;
+/// The same of several buffers, as post_send() has them.
+LARKLANE_API Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, std::uint32_t tag,
+                                  std::span<const Buffer> buffers,
                                   const PostOptions& options = {}) noexcept;
 /// Give back what an active message has brought, also when the context is gone. Null is legal.
 /// Thread-safe.

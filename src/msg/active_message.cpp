@@ -15,6 +15,13 @@ Result<Post> Connection::active_message(RemoteCompletion there, std::uint32_t ta
   return post_offer({first_word(RecordKind::am_offer, there), tag, 0}, from, tag, options);
 }
 
+Result<Post> Connection::active_message(RemoteCompletion there, std::uint32_t tag, UserBuffers from,
+                                        const PostOptions& options) {
+  if (from.bytes <= eager_bytes_max())
+    return post_buffers({first_word(RecordKind::am, there), tag, 0}, {}, from, tag, options);
+  return post_offer({first_word(RecordKind::am_offer, there), tag, 0}, from, tag, options);
+}
+
 Result<bool> Connection::on_active_message(const PacketHeader& header,
                                            std::span<const std::byte> payload) noexcept {
   if (!lane_.make_room_locked(static_cast<std::uint32_t>(payload.size()))) return false;
@@ -29,8 +36,8 @@ Result<bool> Connection::on_active_message(const PacketHeader& header,
 
 [[gnu::noinline]] Result<bool> Connection::on_active_offer(
     const PacketHeader& header, std::span<const std::byte> payload) noexcept {
-  const auto offered = front_of<Offered>(payload);
-  if (!offered) return Errc::kProtocol;
+  const auto offer = Offer::of(payload);
+  if (!offer) return Errc::kProtocol;
   if (!lane_.make_room_locked(0)) return false;
   auto object = lane_.engine().domain().find(lane_.ledger(), rest_of(header));
   if (!object) {
@@ -41,13 +48,13 @@ Result<bool> Connection::on_active_message(const PacketHeader& header,
   Operation& operation = lane_.take_arrival_locked();
   operation.connection = this;
   operation.object = *object;
-  operation.offered = *offered;
+  operation.offer = *offer;
   operation.there = header[2];
   operation.region = nullptr;
-  operation.local = allocate_buffer(offered->bytes);
-  operation.local_bytes = offered->bytes;
+  operation.local = allocate_buffer(offer->bytes);
+  operation.local_bytes = offer->bytes;
   operation.is_dynamic = true;
-  operation.completion = completion_of(header[1], operation.local, offered->bytes);
+  operation.completion = completion_of(header[1], operation.local, offer->bytes);
   if (operation.local == nullptr) operation.completion.status = Errc::kNoMemory;
   fetch(operation);
   return true;

@@ -63,14 +63,10 @@ void Connection::release_memory(Operation& operation) noexcept {
   operation.lane->engine().note_given_back();
 }
 
-namespace {
-
-Result<Post> answered(Result<net::Post> answer) noexcept {
+Result<Post> Connection::answered(Result<net::Post> answer) noexcept {
   if (!answer) return answer.error();
   return *answer == net::Post::retry ? Post::retry : Post::done;
 }
-
-}  // namespace
 
 /// Null: there is no packet.
 Packet* Connection::assemble(std::span<const std::byte> own,
@@ -173,7 +169,8 @@ Result<Post> Connection::post_record(Operation& operation, bool queues) noexcept
       return answer.error();
     }
     if (*answer != net::Post::retry) {
-      if (then == Operation::Then::finish) lane_.finish(operation, {});
+      if (then == Operation::Then::finish || then == Operation::Then::gather)
+        lane_.finish(operation, {});
       return Post::posted;
     }
   } else {
@@ -196,6 +193,10 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
   }
   const std::span own(operation.small.data(), operation.small_bytes);
   if (operation.then == Operation::Then::await) return try_awaited(link, operation);
+  if (operation.then == Operation::Then::gather)
+    return link.post_gathered(
+        operation.header, Gathered{own, std::span(operation.buffers).first(operation.buffer_count),
+                                   operation.local_bytes});
   return post_parts(link, operation.header, own, operation.payload);
 }
 
@@ -276,7 +277,7 @@ void Connection::send_backlog() noexcept {
     }
     if (!answer)
       record_is_out(operation, answer.error());
-    else if (then == Operation::Then::finish || then == Operation::Then::finish_anyway)
+    else if (then != Operation::Then::await && then != Operation::Then::transfer)
       record_is_out(operation, {});
     const SpinGuard guard(backlog_lock_);
     if (backlog_.fetch_sub(1, std::memory_order_relaxed) == 1) return;  // relaxed: as above

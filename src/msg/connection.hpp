@@ -1,7 +1,7 @@
 #pragma once
 // One lane's way to one peer: what is posted to it, and what comes from it. Each flow has a file:
 // send_receive.cpp, active_message.cpp, one_sided.cpp, atomics.cpp; connection.cpp is what they
-// share.
+// share, pieces.cpp what is the same of all messages that lie in several buffers.
 
 #include <atomic>
 #include <cstdint>
@@ -26,6 +26,16 @@ struct UserBytes {
   std::byte* start;
   std::uint64_t bytes;
   std::span<const std::byte> span() const noexcept { return {start, bytes}; }
+};
+
+/// The same in several buffers.
+struct UserBuffers {
+  std::span<const Buffer> all;  ///< the caller's, during the call
+  std::uint64_t bytes;
+  UserBytes whole() const noexcept { return {all.empty() ? nullptr : start_of(all[0]), bytes}; }
+  static std::byte* start_of(const Buffer& buffer) noexcept {
+    return const_cast<std::byte*>(static_cast<const std::byte*>(buffer.start));
+  }
 };
 
 /// A receive, on a lane; it may be served by any.
@@ -57,6 +67,10 @@ class Connection final : public PacketListener {
   Result<Post> send(MatchWord match, std::uint32_t tag, UserBytes from, const PostOptions& options);
   Result<Post> active_message(RemoteCompletion there, std::uint32_t tag, UserBytes from,
                               const PostOptions& options);
+  Result<Post> send(MatchWord match, std::uint32_t tag, UserBuffers from,
+                    const PostOptions& options);
+  Result<Post> active_message(RemoteCompletion there, std::uint32_t tag, UserBuffers from,
+                              const PostOptions& options);
   Result<Post> put(const RemoteRegion& region, std::uint64_t offset, UserBytes from,
                    RemoteCompletion there, std::uint32_t tag, const PostOptions& options);
   Result<Post> get(const RemoteRegion& region, std::uint64_t offset, UserBytes to,
@@ -67,7 +81,7 @@ class Connection final : public PacketListener {
                           std::uint32_t count, const PostOptions& options);
 
   /// A receive that has its message fetches what was offered. Any thread.
-  void begin_fetch(Operation& receive, const MatchKey& message, const Offered& offered,
+  void begin_fetch(Operation& receive, const MatchKey& message, const Offer& offer,
                    std::uint32_t there) noexcept;
 
   // PacketListener
@@ -79,6 +93,7 @@ class Connection final : public PacketListener {
   friend class MessageLane;
 
   std::uint32_t eager_bytes_max() const noexcept;
+  static Result<Post> answered(Result<net::Post> answer) noexcept;
   /// What most posts begin with. Null: none is free.
   Operation* begin_operation(UserBytes user, std::uint32_t tag,
                              const PostOptions& options) noexcept;
@@ -90,6 +105,17 @@ class Connection final : public PacketListener {
   /// Bytes that the peer is told of, and fetches.
   Result<Post> post_offer(const PacketHeader& header, UserBytes user, std::uint32_t tag,
                           const PostOptions& options) noexcept;
+  /// The two, of several buffers.
+  Result<Post> post_buffers(const PacketHeader& header, std::span<const std::byte> own,
+                            UserBuffers user, std::uint32_t tag,
+                            const PostOptions& options) noexcept;
+  Result<Post> post_offer(const PacketHeader& header, UserBuffers user, std::uint32_t tag,
+                          const PostOptions& options) noexcept;
+  Result<Post> post_buffers_slow(const PacketHeader& header, std::span<const std::byte> own,
+                                 UserBuffers user, std::uint32_t tag,
+                                 const PostOptions& options) noexcept;
+  Status offer_buffers(Operation& operation, std::span<const Buffer> buffers,
+                       const PostOptions& options) noexcept;
   /// Of an operation whose record is complete. Not posted: nothing has happened.
   Result<Post> post_record(Operation& operation, bool queues) noexcept;
   Result<net::Post> try_record(PacketLink& link, Operation& operation) noexcept;
@@ -116,6 +142,8 @@ class Connection final : public PacketListener {
                         UserBytes user, RemoteCompletion there, std::uint32_t tag,
                         const PostOptions& options) noexcept;
   void fetch(Operation& operation) noexcept;
+  void read_piece(Operation& operation) noexcept;
+  static void piece_read(net::Operation& work, Status status);
   static void transferred(net::Operation& work, Status status);
   static void fetched(net::Operation& work, Status status);
   static void release_memory(Operation& operation) noexcept;

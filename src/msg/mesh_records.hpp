@@ -16,7 +16,7 @@ namespace larklane::msg {
 /// A process's card.
 struct MeshCard {
   static constexpr std::uint32_t kMagic = 0x686d'6b6c;  // "lkmh"
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;

@@ -3,6 +3,8 @@
 
 #include "larklane/message.hpp"
 
+#include <optional>
+
 #include "msg/buffer.hpp"
 #include "msg/connection.hpp"
 #include "msg/engine.hpp"
@@ -31,6 +33,19 @@ bool lies_as_told(const Vci& vci, const void* start, std::uint64_t bytes,
                   const PostOptions& options) noexcept {
   return options.region == nullptr ||
          vci.inside().engine().memory_of(*options.region, start, bytes) != nullptr;
+}
+/// Nothing: they can't be sent.
+std::optional<msg::UserBuffers> legal(const Vci& vci, std::span<const Buffer> buffers,
+                                      const PostOptions& options) noexcept {
+  if (buffers.size() > kBuffersMax) return std::nullopt;
+  std::uint64_t bytes = 0;
+  for (const Buffer& buffer : buffers) {
+    if (!is_legal(buffer.start, buffer.bytes) || buffer.bytes > UINT64_MAX - bytes ||
+        !lies_as_told(vci, buffer.start, buffer.bytes, options))
+      return std::nullopt;
+    bytes += buffer.bytes;
+  }
+  return msg::UserBuffers{buffers, bytes};
 }
 bool is_rank(const Vci& vci, int rank) noexcept {
   return rank >= 0 && rank < vci.inside().engine().size();
@@ -81,6 +96,16 @@ RemoteRegion Region::remote() const noexcept {
   });
 }
 
+[[gnu::flatten]] Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag,
+                                        std::span<const Buffer> buffers, const PostOptions& options,
+                                        Match match, MatchSpace space) noexcept {
+  const auto from = legal(vci, buffers, options);
+  if (!from || !is_legal(space, match)) return Errc::kInvalidArgument;
+  return post_to(vci, rank, [&](Connection& connection) {
+    return connection.send({match, space}, tag, *from, options);
+  });
+}
+
 [[gnu::flatten]] Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void* buffer,
                                         std::uint64_t bytes, const PostOptions& options,
                                         Completion* done, Match match, MatchSpace space) noexcept {
@@ -104,6 +129,16 @@ RemoteRegion Region::remote() const noexcept {
     return Errc::kInvalidArgument;
   return post_to(vci, rank, [&](Connection& connection) {
     return connection.active_message(there, tag, bytes_at(buffer, bytes), options);
+  });
+}
+
+[[gnu::flatten]] Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, std::uint32_t tag,
+                                      std::span<const Buffer> buffers,
+                                      const PostOptions& options) noexcept {
+  const auto from = legal(vci, buffers, options);
+  if (!from || there == 0 || there >= kNumbers) return Errc::kInvalidArgument;
+  return post_to(vci, rank, [&](Connection& connection) {
+    return connection.active_message(there, tag, *from, options);
   });
 }
 

@@ -44,7 +44,7 @@ class MessageLane final {
   struct Options {
     PacketLane::Options packets{};
     /// In flight at a time; and, of what has come, messages that wait for their receive and
-    /// completions that wait to be popped. Some 700 bytes each, made when they are needed.
+    /// completions that wait to be popped. Some 900 bytes each, made when they are needed.
     std::uint32_t operations = 1u << 16;
     /// Of each size, for what comes unexpected and for active messages: 10 KiB each, made when they
     /// are needed.

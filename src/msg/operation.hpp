@@ -1,6 +1,7 @@
 #pragma once
 // What is in flight: a post that is not over, or a message that has come and waits for its receive.
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -38,6 +39,7 @@ struct Operation : Node {
     finish_anyway,  ///< as its completion says: the record is for the peer only
     await,          ///< an answer
     transfer,       ///< it is no record: its work goes out
+    gather,         ///< finish: its payload lies in `buffers`
   };
 
   Object* object = nullptr;  ///< null: nobody is told
@@ -70,14 +72,28 @@ struct Operation : Node {
   /// Of a message: who comes second, its receive or its bytes, does the rest. Null; the receive; or
   /// message_is_here().
   std::atomic<Operation*> met{nullptr};
-  Offered offered{};
   PartOf<vci::Work> work;
 
-  Operation() noexcept { receive.whole = message.whole = work.whole = this; }
+  // A message of several pieces.
+  std::uint32_t pieces_posted = 0;  ///< of a transfer, which moves one after the other
+  std::uint32_t buffer_count = 0;
+  union {
+    Offer offer;                              ///< of the one that fetches, or tells
+    std::array<Buffer, kBuffersMax> buffers;  ///< of a record, or a put
+  };
+
+  Operation() noexcept : offer{} { receive.whole = message.whole = work.whole = this; }
   static Operation* message_is_here() noexcept {
     return reinterpret_cast<Operation*>(std::uintptr_t{1});
   }
 
+  /// @pre no more than kBuffersMax
+  void set_buffers(std::span<const Buffer> all) noexcept {
+    std::array<Buffer, kBuffersMax> copied;
+    std::copy(all.begin(), all.end(), copied.begin());
+    buffers = copied;
+    buffer_count = static_cast<std::uint32_t>(all.size());
+  }
   template <class T>
   void set_small(const T& value) noexcept {
     static_assert(sizeof(T) <= sizeof small);

@@ -190,18 +190,19 @@ inline void PacketLink::send(Packet& packet, std::uint64_t position, const Packe
 
 /// A record of one cell, where it is complete at once: no packet goes round for it. It is assembled
 /// in the link's own line, which is free: nothing of the link waits.
+template <class Copy>
 std::optional<vci::Work::Kind> PacketLink::post_directly_locked(const PacketHeader& header,
-                                                                std::span<const std::byte> payload,
+                                                                std::uint32_t payload_bytes,
+                                                                Copy&& copy,
                                                                 net::Post& answer) noexcept {
   std::uint64_t position = 0;
   if (!take_positions(1, position)) [[unlikely]]
     return std::nullopt;
   answer = net::Post::done;
-  const auto bytes = static_cast<std::uint32_t>(payload.size());
-  write_record_head(direct_record_, freed_to_tell() << RecordHead::kBytesBits | bytes,
+  write_record_head(direct_record_, freed_to_tell() << RecordHead::kBytesBits | payload_bytes,
                     stamp_of(position, peer_generation_), header);
-  copy_small(direct_record_ + sizeof(RecordHead), payload.data(), bytes);
-  const std::span<const std::byte> record(direct_record_, sizeof(RecordHead) + bytes);
+  copy(direct_record_ + sizeof(RecordHead));
+  const std::span<const std::byte> record(direct_record_, sizeof(RecordHead) + payload_bytes);
   using Kind = vci::Work::Kind;
   const Kind kind = inbox_->is_peer_watching() ? Kind::small : Kind::small_immediate;
   auto posted = kind == Kind::small ? link_->write_small(record, place_of(position), direct_)
@@ -220,28 +221,51 @@ std::optional<vci::Work::Kind> PacketLink::post_directly_locked(const PacketHead
   return kind;
 }
 
-Result<net::Post> PacketLink::post(const PacketHeader& header,
-                                   std::span<const std::byte> payload) noexcept {
-  LARKLANE_TRY(refusal(payload.size()));
-  if (are_small_writes_done_ && payload.size() <= kCellBytes - sizeof(RecordHead)) {
+template <class Copy>
+inline Result<net::Post> PacketLink::post_copied(const PacketHeader& header,
+                                                 std::uint64_t payload_bytes,
+                                                 Copy&& copy) noexcept {
+  LARKLANE_TRY(refusal(payload_bytes));
+  const auto bytes = static_cast<std::uint32_t>(payload_bytes);
+  if (are_small_writes_done_ && payload_bytes <= kCellBytes - sizeof(RecordHead)) {
     net::Post answer = net::Post::retry;
     const bool is_answered = lane_.vci().post_directly(
-        *link_, [&] { return post_directly_locked(header, payload, answer); });
+        *link_, [&] { return post_directly_locked(header, bytes, copy, answer); });
     if (is_answered) [[likely]]
       return answer;
   }
   Packet* const packet = lane_.take_packet();
   if (packet == nullptr) [[unlikely]]
     return net::Post::retry;
-  const auto bytes = static_cast<std::uint32_t>(payload.size());
   std::uint64_t position = 0;
   if (!take_positions(record_cells_of(bytes), position)) [[unlikely]] {
     lane_.give_back(*packet);
     return net::Post::retry;
   }
-  copy_small(packet->payload().data(), payload.data(), bytes);
+  copy(packet->payload().data());
   send(*packet, position, header, bytes);
   return net::Post::done;
+}
+
+Result<net::Post> PacketLink::post(const PacketHeader& header,
+                                   std::span<const std::byte> payload) noexcept {
+  return post_copied(header, payload.size(), [payload](std::byte* to) {
+    copy_small(to, payload.data(), static_cast<std::uint32_t>(payload.size()));
+  });
+}
+
+void Gathered::copy_to(std::byte* to) const noexcept {
+  copy_small(to, own.data(), own.size());
+  to += own.size();
+  for (const Buffer& buffer : buffers) {
+    copy_small(to, static_cast<const std::byte*>(buffer.start), buffer.bytes);
+    to += buffer.bytes;
+  }
+}
+
+Result<net::Post> PacketLink::post_gathered(const PacketHeader& header,
+                                            const Gathered& payload) noexcept {
+  return post_copied(header, payload.size(), [&](std::byte* to) { payload.copy_to(to); });
 }
 
 Result<net::Post> PacketLink::post(Packet& packet, const PacketHeader& header,

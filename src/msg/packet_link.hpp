@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "larklane/message.hpp"
 #include "msg/packet_inbox.hpp"
 #include "msg/packet_lane.hpp"
 #include "msg/packet_pool.hpp"
@@ -35,6 +36,16 @@ class PacketListener {
   /// Once: every later post fails with `status`. What has come from the peer may still be
   /// delivered, unless its records make no sense (kProtocol).
   virtual void on_failure(PacketLink& link, Status status) = 0;
+};
+
+/// A payload that lies in several places. Thread safety: immutable.
+struct Gathered {
+  std::span<const std::byte> own;   ///< what comes before the user's
+  std::span<const Buffer> buffers;  ///< the user's
+  std::uint64_t bytes;              ///< of these
+
+  std::uint64_t size() const noexcept { return own.size() + bytes; }
+  void copy_to(std::byte* to) const noexcept;
 };
 
 // Thread safety: thread-safe; open, connect and the destructor belong to one owner.
@@ -89,6 +100,7 @@ class PacketLink final {
   /// to the listener. retry: nothing has happened; post again after progress.
   /// @errors kInvalidArgument: too long; failure()
   Result<net::Post> post(const PacketHeader& header, std::span<const std::byte> payload) noexcept;
+  Result<net::Post> post_gathered(const PacketHeader& header, const Gathered& payload) noexcept;
   /// The same of a payload that lies in `packet`, one of this lane's. Not done: it is still the
   /// caller's.
   Result<net::Post> post(Packet& packet, const PacketHeader& header,
@@ -128,8 +140,13 @@ class PacketLink final {
   bool take_positions(std::uint32_t cells, std::uint64_t& first) noexcept;
   bool find_room_slow(std::uint64_t end) noexcept;
   void refuse_slow() noexcept;
+  /// @param copy  (std::byte* to): writes the payload there
+  template <class Copy>
+  Result<net::Post> post_copied(const PacketHeader& header, std::uint64_t payload_bytes,
+                                Copy&& copy) noexcept;
+  template <class Copy>
   std::optional<vci::Work::Kind> post_directly_locked(const PacketHeader& header,
-                                                      std::span<const std::byte> payload,
+                                                      std::uint32_t payload_bytes, Copy&& copy,
                                                       net::Post& answer) noexcept;
   net::RemoteMemory place_of(std::uint64_t position) const noexcept;
   std::uint32_t immediate_of(std::uint64_t position) const noexcept;

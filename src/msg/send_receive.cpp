@@ -39,11 +39,11 @@ MatchKey Connection::key_of(MatchWord match, std::uint32_t tag) const noexcept {
 }
 
 /// What lies at the sender. @pre `receive` is the caller's alone
-void Connection::begin_fetch(Operation& receive, const MatchKey& message, const Offered& offered,
+void Connection::begin_fetch(Operation& receive, const MatchKey& message, const Offer& offer,
                              std::uint32_t there) noexcept {
-  msg::describe(receive, message, offered.bytes);
+  msg::describe(receive, message, offer.bytes);
   receive.connection = this;
-  receive.offered = offered;
+  receive.offer = offer;
   receive.there = there;
   fetch(receive);
 }
@@ -52,6 +52,14 @@ Result<Post> Connection::send(MatchWord match, std::uint32_t tag, UserBytes from
                               const PostOptions& options) {
   if (from.bytes <= eager_bytes_max())
     return post_bytes({first_word(RecordKind::send, match.word()), tag, 0}, {}, from, tag, options);
+  return post_offer({first_word(RecordKind::send_offer, match.word()), tag, 0}, from, tag, options);
+}
+
+Result<Post> Connection::send(MatchWord match, std::uint32_t tag, UserBuffers from,
+                              const PostOptions& options) {
+  if (from.bytes <= eager_bytes_max())
+    return post_buffers({first_word(RecordKind::send, match.word()), tag, 0}, {}, from, tag,
+                        options);
   return post_offer({first_word(RecordKind::send_offer, match.word()), tag, 0}, from, tag, options);
 }
 
@@ -88,7 +96,7 @@ Result<Post> receive(MessageLane& lane, MatchWord match, int rank, std::uint32_t
   if (message.met.exchange(operation, std::memory_order_acq_rel) != Operation::message_is_here())
     return Post::posted;
   if (message.is_offer) {
-    message.connection->begin_fetch(*operation, message.message.key(), message.offered,
+    message.connection->begin_fetch(*operation, message.message.key(), message.offer,
                                     message.there);
     message.lane->give_back(message);
     return Post::posted;
@@ -152,8 +160,8 @@ Result<bool> Connection::on_send(const PacketHeader& header,
 
 [[gnu::noinline]] Result<bool> Connection::on_send_offer(
     const PacketHeader& header, std::span<const std::byte> payload) noexcept {
-  const auto offered = front_of<Offered>(payload);
-  if (!MatchWord::is_legal(rest_of(header)) || !offered) return Errc::kProtocol;
+  const auto offer = Offer::of(payload);
+  if (!MatchWord::is_legal(rest_of(header)) || !offer) return Errc::kProtocol;
   const MatchWord match = MatchWord::of(rest_of(header));
   MatchingEngine* const space = lane_.engine().space(match.space);
   if (space == nullptr) return false;
@@ -164,7 +172,7 @@ Result<bool> Connection::on_send(const PacketHeader& header,
     Operation& operation = lane_.take_arrival_locked();
     operation.message.set(key);
     operation.is_offer = true;
-    operation.offered = *offered;
+    operation.offer = *offer;
     operation.there = header[2];
     operation.connection = this;
     // relaxed: the engine's lock publishes it.
@@ -173,7 +181,7 @@ Result<bool> Connection::on_send(const PacketHeader& header,
     if (matched == nullptr) return true;
     lane_.put_arrival_locked(operation);
   }
-  begin_fetch(whole_of(*matched), key, *offered, header[2]);
+  begin_fetch(whole_of(*matched), key, *offer, header[2]);
   return true;
 }
 
@@ -185,16 +193,31 @@ void Connection::fetch(Operation& operation) noexcept {
   net::Transfer& transfer = operation.work.transfer;
   Status status = operation.completion.status;
   if (status.ok()) {
-    const std::uint64_t room = std::exchange(operation.local_bytes, operation.offered.bytes);
+    const std::uint64_t room = std::exchange(operation.local_bytes, operation.offer.bytes);
     status = prepare_local(operation, options, transfer, false);
     operation.local_bytes = room;
   }
   if (!status.ok()) return fetched(operation.work, status);
-  transfer.remote = operation.offered.memory;
   operation.work.kind = vci::Work::Kind::read;
-  operation.work.complete = &Connection::fetched;
+  operation.work.complete = &Connection::piece_read;
   operation.work.link = &link_.load(std::memory_order_acquire)->net_link();  // pairs with begin()
+  operation.pieces_posted = 0;
+  read_piece(operation);
+}
+
+void Connection::read_piece(Operation& operation) noexcept {
+  const Offered& piece = operation.offer.pieces[operation.pieces_posted++];
+  operation.work.transfer.remote = piece.memory;
+  operation.work.transfer.bytes = piece.bytes;
   lane_.vci().post(operation.work);
+}
+
+void Connection::piece_read(net::Operation& work, Status status) {
+  Operation& operation = *static_cast<PartOf<vci::Work>&>(work).whole;
+  if (!status.ok() || operation.pieces_posted == operation.offer.count)
+    return fetched(work, status);
+  operation.work.transfer.local += operation.work.transfer.bytes;
+  operation.connection->read_piece(operation);
 }
 
 void Connection::fetched(net::Operation& work, Status status) {

@@ -3,6 +3,7 @@
 // the user's bytes. Wire layout: docs/protocols.md, "Messages", which changes in the same commit.
 // Thread safety: immutable.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,9 +20,9 @@ namespace larklane::msg {
 
 enum class RecordKind : std::uint8_t {
   send,          ///< MatchWord; tag; -; the bytes
-  send_offer,    ///< MatchWord; tag; operation there; Offered
+  send_offer,    ///< MatchWord; tag; operation there; Offered, up to kBuffersMax of them
   am,            ///< completion; tag; -; the bytes
-  am_offer,      ///< completion; tag; operation there; Offered
+  am_offer,      ///< completion; tag; operation there; as of send_offer
   fetched,       ///< Errc; -; operation here: an offer's bytes have been fetched, or not
   put,           ///< completion; tag; region; PutPlace, the bytes
   signal,        ///< completion; tag; -; number of bytes
@@ -63,6 +64,30 @@ struct MatchWord {
 struct Offered {
   std::uint64_t bytes;
   net::RemoteMemory memory;
+};
+/// A message that is to be fetched, by pieces.
+struct Offer {
+  std::array<Offered, kBuffersMax> pieces;
+  std::uint32_t count;
+  std::uint64_t bytes;  ///< of all
+
+  std::span<const std::byte> payload() const noexcept {
+    return std::as_bytes(std::span(pieces).first(count));
+  }
+  /// Nothing: it makes no sense.
+  static std::optional<Offer> of(std::span<const std::byte> payload) noexcept {
+    Offer offer{};
+    if (payload.empty() || payload.size() % sizeof(Offered) != 0 ||
+        payload.size() > sizeof offer.pieces)
+      return std::nullopt;
+    std::memcpy(offer.pieces.data(), payload.data(), payload.size());
+    offer.count = static_cast<std::uint32_t>(payload.size() / sizeof(Offered));
+    for (const Offered& piece : std::span(offer.pieces).first(offer.count)) {
+      if (piece.bytes > UINT64_MAX - offer.bytes) return std::nullopt;
+      offer.bytes += piece.bytes;
+    }
+    return offer;
+  }
 };
 struct PutPlace {
   std::uint64_t offset;

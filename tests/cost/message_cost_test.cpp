@@ -58,8 +58,8 @@ class Talk {
       counts_ = round >= kWarmup;
       sent_ = static_cast<std::uint64_t>(round) * 0x9e37'79b9'7f4a'7c15;
       (void)counted(kNothing, counts_, [] { return true; });
-      if (!lookup() || !awaited() || !unexpected() || !active_message() || !put() || !signal() ||
-          !fetch_add())
+      if (!lookup() || !awaited() || !unexpected() || !active_message() || !buffers() || !put() ||
+          !signal() || !fetch_add())
         return false;
     }
     return true;
@@ -127,6 +127,27 @@ class Talk {
     if (!told || std::memcmp(told->buffer, &sent_, sizeof sent_) != 0) return false;
     (void)counted("active message: free_buffer", counts_,
                   [&] { return free_buffer(told->buffer), true; });
+    return true;
+  }
+  /// What lies in 3 of them: 24 bytes together.
+  bool buffers() {
+    const std::uint64_t words[] = {sent_, sent_ + 1, sent_ + 2};
+    const auto* const bytes = reinterpret_cast<const std::byte*>(words);
+    const Buffer pieces[] = {{bytes, 8}, {bytes + 8, 3}, {bytes + 11, 13}};
+    std::uint64_t into[3]{};
+    if (!post_recv(*there_.vci, 0, 7, into, sizeof into, options_) ||
+        !posts("send of 3 buffers: post", Post::done,
+               [&] { return post_send(*here_side_.vci, 1, 7, pieces); }) ||
+        !arrival(nullptr, there_, told_) || std::memcmp(into, words, sizeof into) != 0)
+      return false;
+    settle();
+    if (!posts("active message of 3 buffers: post", Post::done,
+               [&] { return post_am(*here_side_.vci, 1, here_, 3, pieces); }))
+      return false;
+    const auto told = arrival(nullptr, there_, told_);
+    settle();
+    if (!told || std::memcmp(told->buffer, words, sizeof words) != 0) return false;
+    free_buffer(told->buffer);
     return true;
   }
   bool put() {
@@ -197,6 +218,8 @@ constexpr Most kMost[] = {
     {"active message: post", 380, 3, 1},
     {"active message: arrival", 800, 7, 0},
     {"active message: free_buffer", 25, 1, 0},
+    {"send of 3 buffers: post", 500, 3, 1},
+    {"active message of 3 buffers: post", 500, 3, 1},
     {"put: post", 780, 5, 0},
     {"put with a signal: post", 950, 5, 1},
     {"put with a signal: arrival", 800, 7, 0},

@@ -158,6 +158,23 @@ class Field {
     const std::uint64_t most = random_.one_in(4) ? 3 * eager : eager + 2;
     return random_bytes(random_.below(most + 1), posted_.size() + 1000);
   }
+  /// As one buffer, or at random places in several, of which some are empty.
+  std::vector<Buffer> some_buffers(const std::vector<std::byte>& bytes) {
+    // Where records are shorter than the list of a long one, fewer.
+    const std::uint64_t most = std::min<std::uint64_t>(
+        kBuffersMax, job_.at(0).engine->eager_bytes_max() / sizeof(Offered));
+    std::vector<std::uint64_t> ends(random_.below(most));
+    for (std::uint64_t& end : ends) end = random_.below(bytes.size() + 1);
+    ends.push_back(bytes.size());
+    std::ranges::sort(ends);
+    std::vector<Buffer> buffers;
+    std::uint64_t begin = 0;
+    for (const std::uint64_t end : ends) {
+      buffers.push_back({bytes.data() + begin, end - begin});
+      begin = end;
+    }
+    return buffers;
+  }
   PostOptions telling() {
     PostOptions options;
     options.signals_always = true;
@@ -199,9 +216,12 @@ class Field {
         return;
       case 4:
         post_one({Kind::active, from, to, tag, some_bytes()}, [&](Posted& one, auto& options) {
-          return post_am(vci(from), to, ranks_at(to).number,
-                         static_cast<std::uint32_t>(posted_.size()), one.bytes.data(),
-                         one.bytes.size(), options);
+          const auto id = static_cast<std::uint32_t>(posted_.size());
+          if (random_.one_in(2))
+            return post_am(vci(from), to, ranks_at(to).number, id, some_buffers(one.bytes),
+                           options);
+          return post_am(vci(from), to, ranks_at(to).number, id, one.bytes.data(), one.bytes.size(),
+                         options);
         });
         return;
       case 5:
@@ -231,6 +251,8 @@ class Field {
   }
   void send(int from, int to, Match match, std::uint32_t tag) {
     if (post_one({Kind::send, from, to, tag, some_bytes()}, [&](Posted& one, auto& options) {
+          if (random_.one_in(2))
+            return post_send(vci(from), to, tag, some_buffers(one.bytes), options, match);
           return post_send(vci(from), to, tag, one.bytes.data(), one.bytes.size(), options, match);
         }))
       sends_[key_of(from, to, match, tag)].push_back(posted_.size() - 1);

@@ -12,13 +12,14 @@
 namespace larklane::msg {
 namespace {
 
-/// A network that registers no more memory when it is told so.
+/// A network that registers so many pieces of memory.
 struct ScarceFabric final : net::Fabric {
-  ScarceFabric(std::unique_ptr<net::Fabric> inner_, const bool& is_full_)
-      : inner(std::move(inner_)), is_full(is_full_) {}
+  ScarceFabric(std::unique_ptr<net::Fabric> inner_, std::uint64_t& left_)
+      : inner(std::move(inner_)), left(left_) {}
   const net::Limits& limits() const noexcept override { return inner->limits(); }
   Result<std::unique_ptr<net::Memory>> register_memory(void* start, std::uint64_t bytes) override {
-    if (is_full) return Errc::kNoMemory;
+    if (left == 0) return Errc::kNoMemory;
+    --left;
     return inner->register_memory(start, bytes);
   }
   Result<std::unique_ptr<net::Endpoint>> open_endpoint(net::Receiver& receiver) override {
@@ -26,17 +27,23 @@ struct ScarceFabric final : net::Fabric {
   }
 
   std::unique_ptr<net::Fabric> inner;
-  const bool& is_full;
+  std::uint64_t& left;
 };
 
-TEST(EngineLimits, WithoutMemoryToRegisterAPostWaitsForOthersOrFails) {
-  bool is_full = false;
+constexpr std::uint64_t kEnough = 100;
+
+Job::Options with_scarce_memory(std::uint64_t& left) {
   Job::Options options;
-  options.decorate = [&](std::unique_ptr<net::Fabric> fabric, int rank) {
+  options.decorate = [&left](std::unique_ptr<net::Fabric> fabric, int rank) {
     if (rank != 0) return fabric;
-    return std::unique_ptr<net::Fabric>(new ScarceFabric(std::move(fabric), is_full));
+    return std::unique_ptr<net::Fabric>(new ScarceFabric(std::move(fabric), left));
   };
-  Job job(options);
+  return options;
+}
+
+TEST(EngineLimits, WithoutMemoryToRegisterAPostWaitsForOthersOrFails) {
+  std::uint64_t left = kEnough;
+  Job job(with_scarce_memory(left));
   job.connect_all();
   auto told = std::move(CompletionQueue::create(job.at(0).domain).value());
   auto received = std::move(CompletionQueue::create(job.at(1).domain).value());
@@ -52,12 +59,12 @@ TEST(EngineLimits, WithoutMemoryToRegisterAPostWaitsForOthersOrFails) {
     elsewhere = region.remote();
   }
   const auto put = [&] { return post_put(vci, elsewhere, 0, from.data(), from.size(), posting); };
-  is_full = true;
+  left = 0;
   EXPECT_EQ(send().error().code(), Errc::kNoMemory);
   EXPECT_EQ(put().error().code(), Errc::kNoMemory);
-  is_full = false;
+  left = kEnough;
   EXPECT_EQ(*send(), Post::posted);
-  is_full = true;
+  left = 0;
   EXPECT_EQ(*send(), Post::retry);
   EXPECT_EQ(*put(), Post::retry);
   EXPECT_EQ(vci.inside().counts().no_memory, 2u);
@@ -66,6 +73,30 @@ TEST(EngineLimits, WithoutMemoryToRegisterAPostWaitsForOthersOrFails) {
   EXPECT_TRUE(told.pop());
   EXPECT_EQ(into, from);
   EXPECT_EQ(send().error().code(), Errc::kNoMemory);
+}
+
+TEST(EngineLimits, APieceThatCannotBeRegisteredGivesTheOthersBack) {
+  std::uint64_t left = kEnough;
+  Job job(with_scarce_memory(left));
+  job.connect_all();
+  const std::vector<std::byte> from = random_bytes(3000, 5);
+  std::vector<std::byte> into(from.size());
+  const Buffer pieces[] = {
+      {from.data(), 1000}, {from.data() + 1000, 1500}, {from.data() + 2500, 500}};
+  const auto send = [&] { return post_send(*job.at(0).vci, 1, 1, pieces); };
+  left = 2;
+  EXPECT_EQ(send().error().code(), Errc::kNoMemory);
+  EXPECT_FALSE(job.at(0).engine->has_registered());
+  left = 3;
+  EXPECT_EQ(*send(), Post::posted);
+  EXPECT_EQ(*send(), Post::retry);  // when the first is over there may be some
+  auto received = std::move(CompletionQueue::create(job.at(1).domain).value());
+  PostOptions receiving;
+  receiving.completion = &received;
+  (void)post_recv(*job.at(1).vci, 0, 1, into.data(), into.size(), receiving);
+  job.settle();
+  EXPECT_EQ(into, from);
+  EXPECT_FALSE(job.at(0).engine->has_registered());
 }
 
 TEST(EngineLanes, OneThatNobodyServesHasAsManyTurnsAsABusyOne) {

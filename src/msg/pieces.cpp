@@ -1,0 +1,91 @@
+// Messages that lie in several buffers. What is short is gathered where a record is assembled. Of
+// what is long the record says where each piece lies.
+
+#include <array>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "msg/connection.hpp"
+#include "msg/engine.hpp"
+
+namespace larklane::msg {
+namespace {
+
+/// Of one operation: given back together. Thread safety: single-owner.
+struct RegisteredPieces final : net::Memory {
+  std::array<std::unique_ptr<net::Memory>, kBuffersMax> pieces;
+  net::RemoteMemory remote() const noexcept override { return pieces[0]->remote(); }
+};
+
+}  // namespace
+
+Result<Post> Connection::post_buffers(const PacketHeader& header, std::span<const std::byte> own,
+                                      UserBuffers user, std::uint32_t tag,
+                                      const PostOptions& options) noexcept {
+  if (!options.signals_always && !options.queues) [[likely]] {
+    PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
+    // relaxed: as in post_record()
+    if (link != nullptr && backlog_.load(std::memory_order_relaxed) == 0) [[likely]]
+      return answered(link->post_gathered(header, Gathered{own, user.all, user.bytes}));
+  }
+  return post_buffers_slow(header, own, user, tag, options);
+}
+
+[[gnu::noinline]] Result<Post> Connection::post_buffers_slow(const PacketHeader& header,
+                                                             std::span<const std::byte> own,
+                                                             UserBuffers user, std::uint32_t tag,
+                                                             const PostOptions& options) noexcept {
+  Operation* const operation = begin_operation(user.whole(), tag, options);
+  if (operation == nullptr) return Post::retry;
+  operation->header = header;
+  std::copy(own.begin(), own.end(), operation->small.begin());
+  operation->small_bytes = static_cast<std::uint32_t>(own.size());
+  operation->set_buffers(user.all);
+  operation->then = Operation::Then::gather;
+  return post_record(*operation, options.queues);
+}
+
+[[gnu::noinline]] Result<Post> Connection::post_offer(const PacketHeader& header, UserBuffers user,
+                                                      std::uint32_t tag,
+                                                      const PostOptions& options) noexcept {
+  Operation* const operation = begin_operation(user.whole(), tag, options);
+  if (operation == nullptr) return Post::retry;
+  const bool do_others_end = lane_.engine().has_registered();
+  if (const Status status = offer_buffers(*operation, user.all, options); !status.ok())
+    return unprepared(*operation, status, do_others_end);
+  operation->header = header;
+  operation->payload = operation->offer.payload();
+  operation->then = Operation::Then::await;
+  return post_record(*operation, options.queues);
+}
+
+Status Connection::offer_buffers(Operation& operation, std::span<const Buffer> buffers,
+                                 const PostOptions& options) noexcept {
+  Engine& engine = lane_.engine();
+  RegisteredPieces* registered = nullptr;
+  if (options.region == nullptr) {
+    operation.registered = registered = new (std::nothrow) RegisteredPieces;
+    if (registered == nullptr) return Errc::kNoMemory;
+    engine.note_registered();
+  }
+  Offer offer{};
+  for (const Buffer& buffer : buffers) {
+    if (buffer.bytes == 0) continue;
+    net::RemoteMemory memory{};
+    if (registered != nullptr) {
+      auto piece = engine.fabric().register_memory(UserBuffers::start_of(buffer), buffer.bytes);
+      if (!piece) return piece.error();
+      memory = (registered->pieces[offer.count] = std::move(piece).value())->remote();
+    } else {
+      memory = engine.memory_of(*options.region, buffer.start, buffer.bytes)->remote();
+      memory.address += engine.offset_in(options.region, buffer.start);
+    }
+    offer.pieces[offer.count++] = {buffer.bytes, memory};
+  }
+  operation.offer = offer;
+  // Where records are shorter than the list.
+  return offer.payload().size() <= eager_bytes_max() ? Errc::kOk : Errc::kInvalidArgument;
+}
+
+}  // namespace larklane::msg
