@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "larklane/completion.hpp"
 #include "larklane/context.hpp"
@@ -85,6 +86,60 @@ LARKLANE_API Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag,
                                     const PostOptions& options = {}, Match match = {},
                                     MatchSpace space = {}) noexcept;
 
+/// Memory of a lane for one short message, which the program writes there itself: posted without
+/// another copy. Of those that a lane has, 256, posts need some, too.
+/// Thread safety: single-owner. Destroyed, before the context, it gives the memory back.
+class LARKLANE_API Packet {
+ public:
+  Packet() noexcept = default;
+  Packet(Packet&& other) noexcept
+      : lane_(other.lane_),
+        number_(std::exchange(other.number_, 0)),
+        start_(std::exchange(other.start_, nullptr)) {}
+  Packet& operator=(Packet&& other) noexcept {
+    Packet taken(std::move(other));
+    std::swap(lane_, taken.lane_);
+    std::swap(number_, taken.number_);
+    std::swap(start_, taken.start_);
+    return *this;
+  }
+  ~Packet();
+
+  /// Where the message goes: Vci::eager_bytes_max() bytes, aligned to 8. Null: there is none, since
+  /// none was free, or it has been posted.
+  void* start() const noexcept { return start_; }
+  explicit operator bool() const noexcept { return start_ != nullptr; }
+
+  Packet(msg::MessageLane& lane, std::uint64_t number, void* start) noexcept  ///< the library's
+      : lane_(&lane), number_(number), start_(start) {}
+  msg::MessageLane* lane() const noexcept { return lane_; }  ///< the library's
+  std::uint64_t number() const noexcept { return number_; }  ///< the library's
+  void forget() noexcept { number_ = 0, start_ = nullptr; }  ///< the library's
+
+ private:
+  msg::MessageLane* lane_ = nullptr;
+  std::uint64_t number_ = 0;
+  void* start_ = nullptr;
+};
+
+/// @return  empty: all are out; make progress, and ask again
+/// @threads thread-safe
+/// @cost    one atomic exchange; no allocation, no lock
+LARKLANE_API Packet take_packet(Vci& vci) noexcept;
+
+/// Send the first `bytes` bytes of `packet`, as post_send() does: what it is to its receive is the
+/// same.
+///
+/// @param packet  of the lane of `vci`. `done`, `posted`: the library's, and the handle is empty.
+///                `retry`, an error: it is still the caller's, with all that is in it
+/// @param bytes   Vci::eager_bytes_max() at most
+/// @errors  kInvalidArgument: an empty packet, or another lane's; too many bytes; those of
+///          post_send()
+/// @cost    that of post_send(); nothing is copied here
+LARKLANE_API Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag, Packet& packet,
+                                    std::uint64_t bytes, const PostOptions& options = {},
+                                    Match match = {}, MatchSpace space = {}) noexcept;
+
 /// A message that is longer than `bytes` leaves the buffer undefined and completes with
 /// kSizeMismatch and its own length.
 ///
@@ -109,6 +164,10 @@ LARKLANE_API Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, st
 /// The same of several buffers, as post_send() has them.
 LARKLANE_API Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, std::uint32_t tag,
                                   std::span<const Buffer> buffers,
+                                  const PostOptions& options = {}) noexcept;
+/// The same of a packet, as post_send() has it.
+LARKLANE_API Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, std::uint32_t tag,
+                                  Packet& packet, std::uint64_t bytes,
                                   const PostOptions& options = {}) noexcept;
 /// Give back what an active message has brought, also when the context is gone. Null is legal.
 /// Thread-safe.

@@ -169,7 +169,7 @@ Result<Post> Connection::post_record(Operation& operation, bool queues) noexcept
       return answer.error();
     }
     if (*answer != net::Post::retry) {
-      if (then == Operation::Then::finish || then == Operation::Then::gather)
+      if (then != Operation::Then::await && then != Operation::Then::transfer)
         lane_.finish(operation, {});
       return Post::posted;
     }
@@ -197,6 +197,9 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
     return link.post_gathered(
         operation.header, Gathered{own, std::span(operation.buffers).first(operation.buffer_count),
                                    operation.local_bytes});
+  if (operation.then == Operation::Then::post_packet)
+    return link.post(*operation.packet, operation.header,
+                     static_cast<std::uint32_t>(operation.local_bytes));
   return post_parts(link, operation.header, own, operation.payload);
 }
 
@@ -275,10 +278,12 @@ void Connection::send_backlog() noexcept {
       first_ = node;
       return lane_.add_backlog(*this);
     }
-    if (!answer)
+    if (!answer) {
+      if (then == Operation::Then::post_packet) lane_.packets().give_back(*operation.packet);
       record_is_out(operation, answer.error());
-    else if (then != Operation::Then::await && then != Operation::Then::transfer)
+    } else if (then != Operation::Then::await && then != Operation::Then::transfer) {
       record_is_out(operation, {});
+    }
     const SpinGuard guard(backlog_lock_);
     if (backlog_.fetch_sub(1, std::memory_order_relaxed) == 1) return;  // relaxed: as above
   }

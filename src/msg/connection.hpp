@@ -71,6 +71,9 @@ class Connection final : public PacketListener {
                     const PostOptions& options);
   Result<Post> active_message(RemoteCompletion there, std::uint32_t tag, UserBuffers from,
                               const PostOptions& options);
+  /// Not posted: the packet is the caller's. @param bytes  of it
+  Result<Post> post_packet(const PacketHeader& header, Packet& packet, std::uint32_t bytes,
+                           std::uint32_t tag, const PostOptions& options) noexcept;
   Result<Post> put(const RemoteRegion& region, std::uint64_t offset, UserBytes from,
                    RemoteCompletion there, std::uint32_t tag, const PostOptions& options);
   Result<Post> get(const RemoteRegion& region, std::uint64_t offset, UserBytes to,
@@ -111,6 +114,8 @@ class Connection final : public PacketListener {
                             const PostOptions& options) noexcept;
   Result<Post> post_offer(const PacketHeader& header, UserBuffers user, std::uint32_t tag,
                           const PostOptions& options) noexcept;
+  Result<Post> post_packet_slow(const PacketHeader& header, Packet& packet, std::uint32_t bytes,
+                                std::uint32_t tag, const PostOptions& options) noexcept;
   Result<Post> post_buffers_slow(const PacketHeader& header, std::span<const std::byte> own,
                                  UserBuffers user, std::uint32_t tag,
                                  const PostOptions& options) noexcept;

@@ -211,6 +211,15 @@ bool Engine::is_quiet() const noexcept {
   return is_quiet;
 }
 
+std::uint32_t Engine::held_packet_count() const noexcept {
+  std::uint32_t held = 0;
+  for (const auto& made : made_)
+    // acquire: pairs with lane_of()'s release.
+    if (MessageLane* const lane = made.load(std::memory_order_acquire))
+      held += lane->packets().pool().held_count();
+  return held;
+}
+
 void Engine::refuse(int rank, std::uint32_t number, Status status) noexcept {
   if (Connection* const connection = connection_of_link(rank, number)) connection->refuse(status);
   lose(rank, status);

@@ -93,6 +93,8 @@ class Engine final : private vci::VciPool::Receivers {
   void refuse(int rank, std::uint32_t number, Status status) noexcept;
   /// What was posted is out.
   bool is_quiet() const noexcept;
+  /// Packets that users have.
+  std::uint32_t held_packet_count() const noexcept;
   /// Nothing more comes from `rank`.
   void lose(int rank, Status status) noexcept;
   bool is_lost(int rank) const noexcept;

@@ -64,6 +64,26 @@ Result<Post> post_to(Vci& vci, int rank, Call&& call) noexcept {
   return call(*connection);
 }
 
+/// What `call` of a connection and the packet answers. Not posted: it is the user's as before.
+template <class Call>
+Result<Post> post_packet_to(Vci& vci, int rank, Packet& packet, std::uint64_t bytes,
+                            Call&& call) noexcept {
+  if (packet.lane() != &vci.inside() || bytes > vci.eager_bytes_max())
+    return Errc::kInvalidArgument;
+  msg::Packet* const held = vci.inside().packets().pool().held(packet.number());
+  if (held == nullptr) return Errc::kInvalidArgument;
+  // Before: when it is posted, others may have it.
+  msg::PacketPool::let_go(*held);
+  Result<Post> answer =
+      post_to(vci, rank, [&](Connection& connection) { return call(connection, *held); });
+  if (answer && *answer != Post::retry) [[likely]] {
+    packet.forget();
+    return answer;
+  }
+  msg::PacketPool::hold_again(*held, packet.number());
+  return answer;
+}
+
 constexpr RemoteCompletion kNumbers = 1u << 24;
 
 }  // namespace
@@ -106,6 +126,33 @@ RemoteRegion Region::remote() const noexcept {
   });
 }
 
+Packet take_packet(Vci& vci) noexcept {
+  msg::MessageLane& lane = vci.inside();
+  msg::Packet* const taken = lane.packets().take_packet();
+  if (taken == nullptr) return {};
+  return {lane, msg::PacketPool::hold(*taken), taken->payload().data()};
+}
+
+Packet::~Packet() {
+  if (number_ == 0) return;
+  msg::PacketLane& packets = lane_->packets();
+  msg::Packet* const held = packets.pool().held(number_);
+  if (held == nullptr) return;
+  msg::PacketPool::let_go(*held);
+  packets.give_back(*held);
+}
+
+[[gnu::flatten]] Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag, Packet& packet,
+                                        std::uint64_t bytes, const PostOptions& options,
+                                        Match match, MatchSpace space) noexcept {
+  if (!is_legal(space, match)) return Errc::kInvalidArgument;
+  const msg::MatchWord word{match, space};
+  return post_packet_to(vci, rank, packet, bytes, [&](Connection& connection, msg::Packet& held) {
+    return connection.post_packet({first_word(msg::RecordKind::send, word.word()), tag, 0}, held,
+                                  static_cast<std::uint32_t>(bytes), tag, options);
+  });
+}
+
 [[gnu::flatten]] Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void* buffer,
                                         std::uint64_t bytes, const PostOptions& options,
                                         Completion* done, Match match, MatchSpace space) noexcept {
@@ -139,6 +186,16 @@ RemoteRegion Region::remote() const noexcept {
   if (!from || there == 0 || there >= kNumbers) return Errc::kInvalidArgument;
   return post_to(vci, rank, [&](Connection& connection) {
     return connection.active_message(there, tag, *from, options);
+  });
+}
+
+[[gnu::flatten]] Result<Post> post_am(Vci& vci, int rank, RemoteCompletion there, std::uint32_t tag,
+                                      Packet& packet, std::uint64_t bytes,
+                                      const PostOptions& options) noexcept {
+  if (there == 0 || there >= kNumbers) return Errc::kInvalidArgument;
+  return post_packet_to(vci, rank, packet, bytes, [&](Connection& connection, msg::Packet& held) {
+    return connection.post_packet({first_word(msg::RecordKind::am, there), tag, 0}, held,
+                                  static_cast<std::uint32_t>(bytes), tag, options);
   });
 }
 

@@ -21,6 +21,7 @@ namespace larklane::msg {
 
 class Connection;
 class MessageLane;
+class Packet;
 struct Operation;
 
 /// One of its parts, as others see it: leads back to the whole.
@@ -40,6 +41,7 @@ struct Operation : Node {
     await,          ///< an answer
     transfer,       ///< it is no record: its work goes out
     gather,         ///< finish: its payload lies in `buffers`
+    post_packet,    ///< finish: its payload lies in `packet`
   };
 
   Object* object = nullptr;  ///< null: nobody is told
@@ -79,7 +81,8 @@ struct Operation : Node {
   std::uint32_t buffer_count = 0;
   union {
     Offer offer;                              ///< of the one that fetches, or tells
-    std::array<Buffer, kBuffersMax> buffers;  ///< of a record, or a put
+    std::array<Buffer, kBuffersMax> buffers;  ///< of a record
+    Packet* packet;                           ///< the user's, until it is posted
   };
 
   Operation() noexcept : offer{} { receive.whole = message.whole = work.whole = this; }

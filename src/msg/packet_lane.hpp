@@ -59,6 +59,8 @@ class PacketLane final : public net::Receiver {
   /// One that was not posted.
   void give_back(Packet& packet) noexcept { pool_->give_back(packet); }
 
+  PacketPool& pool() noexcept { return *pool_; }
+
   PacketCounts counts() const noexcept;
 
   void on_immediate(std::uint32_t immediate) override;

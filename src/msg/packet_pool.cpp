@@ -12,7 +12,8 @@ constexpr std::uint64_t kOneTaken = kNumberMask + 1;
 }  // namespace
 
 PacketPool::PacketPool(std::uint32_t count, std::uint32_t record_cells)
-    : packets_(new (std::nothrow) Packet[count]),
+    : count_(count),
+      packets_(new (std::nothrow) Packet[count]),
       lines_(new (std::nothrow) Line[std::size_t{count} * record_cells]) {
   if (packets_ == nullptr || lines_ == nullptr) return;
   for (std::uint32_t i = count; i > 0; --i) {

@@ -37,6 +37,8 @@ class alignas(kCellBytes) Packet final : private vci::Work {
   PacketLink* owner_ = nullptr;
   std::uint32_t number_ = 0;  // from 1
   std::atomic<std::uint32_t> next_{0};
+  std::uint32_t uses_ = 0;              // by users
+  std::atomic<std::uint64_t> held_{0};  // by what its user names it
 };
 
 // Thread safety: thread-safe.
@@ -44,6 +46,8 @@ class alignas(kCellBytes) Packet final : private vci::Work {
 // 1. A packet is free, or somebody's: who has taken it, or its link's, until its work is complete.
 // 2. `free_` is the number of the first free packet (0: none) and, in its high half, how often one
 //    has been taken: so no exchange succeeds that has looked at another list.
+// 3. A user names a packet by its number and, in the high half, how often users have had it: so by
+//    a name that is over he gets none.
 class PacketPool final {
  public:
   static constexpr std::uint32_t kCountMax = 1u << 20;
@@ -56,6 +60,33 @@ class PacketPool final {
   Packet* take() noexcept;
   void give_back(Packet& packet) noexcept;
 
+  // By users. relaxed, all: the one that has a packet is alone with it, and other names don't fit.
+  /// Of one that was taken. @return what held() knows it by; never 0
+  static std::uint64_t hold(Packet& packet) noexcept {
+    const std::uint64_t name = std::uint64_t{++packet.uses_} << 32 | packet.number_;
+    packet.held_.store(name, std::memory_order_relaxed);
+    return name;
+  }
+  /// Null: nobody holds one by that name.
+  Packet* held(std::uint64_t name) const noexcept {
+    const std::uint64_t index = (name & UINT32_MAX) - 1;
+    if (index >= count_) return nullptr;
+    Packet& packet = packets_[index];
+    return packet.held_.load(std::memory_order_relaxed) == name ? &packet : nullptr;
+  }
+  /// Before it is posted or given back.
+  static void let_go(Packet& packet) noexcept { packet.held_.store(0, std::memory_order_relaxed); }
+  /// It was not posted.
+  static void hold_again(Packet& packet, std::uint64_t name) noexcept {
+    packet.held_.store(name, std::memory_order_relaxed);
+  }
+  std::uint32_t held_count() const noexcept {
+    std::uint32_t held = 0;
+    for (std::uint32_t i = 0; i < count_; ++i)
+      held += packets_[i].held_.load(std::memory_order_relaxed) != 0;
+    return held;
+  }
+
   const net::Memory& memory() const noexcept { return *memory_; }
 
  private:
@@ -65,6 +96,7 @@ class PacketPool final {
 
   PacketPool(std::uint32_t count, std::uint32_t record_cells);
 
+  const std::uint32_t count_;
   std::unique_ptr<Packet[]> packets_;
   std::unique_ptr<Line[]> lines_;
   std::unique_ptr<net::Memory> memory_;

@@ -1,5 +1,5 @@
-// Messages that lie in several buffers. What is short is gathered where a record is assembled. Of
-// what is long the record says where each piece lies.
+// Messages that lie in several buffers, or in a packet already. What is short is gathered where a
+// record is assembled. Of what is long the record says where each piece lies.
 
 #include <array>
 #include <memory>
@@ -43,6 +43,30 @@ Result<Post> Connection::post_buffers(const PacketHeader& header, std::span<cons
   operation->small_bytes = static_cast<std::uint32_t>(own.size());
   operation->set_buffers(user.all);
   operation->then = Operation::Then::gather;
+  return post_record(*operation, options.queues);
+}
+
+Result<Post> Connection::post_packet(const PacketHeader& header, Packet& packet,
+                                     std::uint32_t bytes, std::uint32_t tag,
+                                     const PostOptions& options) noexcept {
+  if (!options.signals_always && !options.queues) [[likely]] {
+    PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
+    // relaxed: as in post_record()
+    if (link != nullptr && backlog_.load(std::memory_order_relaxed) == 0) [[likely]]
+      return answered(link->post(packet, header, bytes));
+  }
+  return post_packet_slow(header, packet, bytes, tag, options);
+}
+
+[[gnu::noinline]] Result<Post> Connection::post_packet_slow(const PacketHeader& header,
+                                                            Packet& packet, std::uint32_t bytes,
+                                                            std::uint32_t tag,
+                                                            const PostOptions& options) noexcept {
+  Operation* const operation = begin_operation({nullptr, bytes}, tag, options);
+  if (operation == nullptr) return Post::retry;
+  operation->header = header;
+  operation->packet = &packet;
+  operation->then = Operation::Then::post_packet;
   return post_record(*operation, options.queues);
 }
 

@@ -58,8 +58,8 @@ class Talk {
       counts_ = round >= kWarmup;
       sent_ = static_cast<std::uint64_t>(round) * 0x9e37'79b9'7f4a'7c15;
       (void)counted(kNothing, counts_, [] { return true; });
-      if (!lookup() || !awaited() || !unexpected() || !active_message() || !buffers() || !put() ||
-          !signal() || !fetch_add())
+      if (!lookup() || !awaited() || !unexpected() || !active_message() || !buffers() ||
+          !packet() || !put() || !signal() || !fetch_add())
         return false;
     }
     return true;
@@ -150,6 +150,28 @@ class Talk {
     free_buffer(told->buffer);
     return true;
   }
+  /// Written by the program itself.
+  bool packet() {
+    Packet taken = counted("packet: take", counts_, [&] { return take_packet(*here_side_.vci); });
+    if (!taken) return false;
+    std::memcpy(taken.start(), &sent_, sizeof sent_);
+    if (!post_recv(*there_.vci, 0, 7, &received_, sizeof received_, options_) ||
+        !posts("send of a packet: post", Post::done,
+               [&] { return post_send(*here_side_.vci, 1, 7, taken, sizeof sent_); }) ||
+        !arrival(nullptr, there_, told_) || received_ != sent_)
+      return false;
+    settle();
+    taken = take_packet(*here_side_.vci);
+    std::memcpy(taken.start(), &sent_, sizeof sent_);
+    if (!posts("active message of a packet: post", Post::done,
+               [&] { return post_am(*here_side_.vci, 1, here_, 3, taken, sizeof sent_); }))
+      return false;
+    const auto told = arrival(nullptr, there_, told_);
+    settle();
+    if (!told || std::memcmp(told->buffer, &sent_, sizeof sent_) != 0) return false;
+    free_buffer(told->buffer);
+    return true;
+  }
   bool put() {
     auto answer = counted("put: post", counts_, [&] {
       return post_put(*here_side_.vci, region_->remote(), 8, &sent_, 8, options_here_);
@@ -220,6 +242,9 @@ constexpr Most kMost[] = {
     {"active message: free_buffer", 25, 1, 0},
     {"send of 3 buffers: post", 500, 3, 1},
     {"active message of 3 buffers: post", 500, 3, 1},
+    {"packet: take", 60, 1, 0},
+    {"send of a packet: post", 500, 4, 1},
+    {"active message of a packet: post", 500, 4, 1},
     {"put: post", 780, 5, 0},
     {"put with a signal: post", 950, 5, 1},
     {"put with a signal: arrival", 800, 7, 0},

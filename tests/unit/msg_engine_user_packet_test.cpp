@@ -1,0 +1,200 @@
+// Messages that the program has written into a packet itself, on a network inside one process.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unit/msg_job.hpp"
+
+namespace larklane::msg {
+namespace {
+
+using UserPacket = larklane::Packet;
+
+constexpr std::uint64_t kEager = 8 * 64 - 24;  // a record of 8 cells
+constexpr std::uint32_t kPackets = 16;
+
+class UserPacketTest : public testing::Test {
+ protected:
+  UserPacketTest() : sent_(queue(0)), heard_(queue(1)) { job_.connect_all(); }
+
+  Vci& vci(int rank) { return *job_.at(rank).vci; }
+  CompletionQueue queue(int rank) {
+    return std::move(CompletionQueue::create(job_.at(rank).domain).value());
+  }
+  PostOptions telling(CompletionObject& object, bool queues = false) {
+    PostOptions options;
+    options.completion = &object;
+    options.signals_always = true;
+    options.queues = queues;
+    return options;
+  }
+  /// With `bytes` in it.
+  UserPacket packet(const std::vector<std::byte>& bytes) {
+    UserPacket taken = take_packet(vci(0));
+    EXPECT_TRUE(taken);
+    if (!bytes.empty()) std::memcpy(taken.start(), bytes.data(), bytes.size());
+    return taken;
+  }
+  std::uint32_t free_packets() {
+    std::vector<UserPacket> all;
+    while (UserPacket taken = take_packet(vci(0))) all.push_back(std::move(taken));
+    return static_cast<std::uint32_t>(all.size());
+  }
+  static void expect_refused(Result<Post> answer) {
+    EXPECT_EQ(answer.error(), Status(Errc::kInvalidArgument));
+  }
+  void expect_receives(const std::vector<std::byte>& wanted) {
+    std::vector<std::byte> into(wanted.size());
+    ASSERT_TRUE(post_recv(vci(1), 0, 7, into.data(), into.size(), telling(heard_)));
+    job_.settle();
+    const auto completion = heard_.pop();
+    ASSERT_TRUE(completion);
+    EXPECT_TRUE(completion->status.ok());
+    EXPECT_EQ(completion->bytes, wanted.size());
+    EXPECT_EQ(into, wanted);
+  }
+
+  Job job_{{}};
+  CompletionQueue sent_, heard_;
+};
+
+TEST_F(UserPacketTest, IsAMessageLikeAnother) {
+  const RemoteCompletion number = heard_.register_remote().value();
+  for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{8}, std::uint64_t{100}, kEager})
+    for (const bool is_told : {false, true}) {
+      SCOPED_TRACE(std::to_string(bytes) + (is_told ? " told" : ""));
+      const PostOptions options = is_told ? telling(sent_) : PostOptions{};
+      const Post wanted = is_told ? Post::posted : Post::done;
+      const auto from = random_bytes(bytes, bytes + 1);
+      UserPacket taken = packet(from);
+      EXPECT_EQ(*post_send(vci(0), 1, 7, taken, bytes, options), wanted);
+      EXPECT_FALSE(taken);
+      expect_receives(from);
+      taken = packet(from);
+      EXPECT_EQ(*post_am(vci(0), 1, number, 3, taken, bytes, options), wanted);
+      EXPECT_FALSE(taken);
+      job_.settle();
+      const auto there = heard_.pop();
+      ASSERT_TRUE(there);
+      ASSERT_EQ(there->bytes, bytes);
+      EXPECT_TRUE(bytes == 0 || std::memcmp(there->buffer, from.data(), bytes) == 0);
+      free_buffer(there->buffer);
+      for (int i = 0; i < 2 * is_told; ++i) {
+        const auto here = sent_.pop();
+        ASSERT_TRUE(here);
+        EXPECT_EQ(here->bytes, bytes);
+      }
+      EXPECT_EQ(free_packets(), kPackets);
+    }
+}
+
+TEST_F(UserPacketTest, WhatIsNotPostedIsGivenBack) {
+  {
+    UserPacket taken = take_packet(vci(0)), other = take_packet(vci(0));
+    EXPECT_NE(taken.start(), other.start());
+    EXPECT_EQ(free_packets(), kPackets - 2);
+    EXPECT_EQ(job_.at(0).engine->held_packet_count(), 2u);
+    taken = std::move(other);
+    EXPECT_EQ(free_packets(), kPackets - 1);
+  }
+  EXPECT_EQ(free_packets(), kPackets);
+  EXPECT_EQ(job_.at(0).engine->held_packet_count(), 0u);
+}
+
+TEST_F(UserPacketTest, OnRetryItIsStillTheUsers) {
+  const auto from = random_bytes(400, 1);
+  UserPacket taken;
+  int posted = 0;
+  while (true) {
+    taken = packet(from);
+    auto answer = post_send(vci(0), 1, 7, taken, from.size());
+    ASSERT_TRUE(answer);
+    if (*answer == Post::retry) break;
+    ASSERT_LT(++posted, 100);
+  }
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(std::memcmp(taken.start(), from.data(), from.size()), 0);
+  EXPECT_EQ(*post_send(vci(0), 1, 7, taken, from.size(), telling(sent_)), Post::retry);
+  ASSERT_TRUE(taken);
+  // One that waits is the library's.
+  EXPECT_EQ(*post_send(vci(0), 1, 7, taken, from.size(), telling(sent_, true)), Post::posted);
+  EXPECT_FALSE(taken);
+  for (int i = 0; i < posted + 1; ++i) expect_receives(from);
+  EXPECT_TRUE(sent_.pop());
+  EXPECT_EQ(free_packets(), kPackets);
+}
+
+TEST_F(UserPacketTest, WhatMakesNoSenseIsRefusedAndLeavesIt) {
+  UserPacket none, elsewhere = take_packet(vci(1)), taken = packet(random_bytes(8, 1));
+  expect_refused(post_send(vci(0), 1, 7, none, 0));
+  expect_refused(post_am(vci(0), 1, 1, 7, none, 0));
+  expect_refused(post_send(vci(0), 1, 7, elsewhere, 8));
+  expect_refused(post_am(vci(0), 1, 1, 7, elsewhere, 8));
+  expect_refused(post_send(vci(0), 1, 7, taken, kEager + 1));
+  expect_refused(post_send(vci(0), 1, 7, taken, UINT64_MAX));
+  expect_refused(post_send(vci(0), 2, 7, taken, 8));
+  expect_refused(post_send(vci(0), 1, 7, taken, 8, {}, {}, {8, false}));
+  expect_refused(post_am(vci(0), 1, 0, 7, taken, 8));
+  EXPECT_TRUE(elsewhere);
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(*post_send(vci(0), 1, 7, taken, 8), Post::done);
+  expect_refused(post_send(vci(0), 1, 7, taken, 8));
+  expect_receives(random_bytes(8, 1));
+}
+
+/// A second handle of the same packet, as C can have it.
+TEST_F(UserPacketTest, ANameThatIsOverFindsNothing) {
+  UserPacket taken = packet({});
+  UserPacket copy(*taken.lane(), taken.number(), taken.start());
+  EXPECT_EQ(*post_send(vci(0), 1, 7, taken, 8), Post::done);
+  job_.settle();
+  expect_refused(post_send(vci(0), 1, 7, copy, 8));
+  std::vector<UserPacket> all;  // among them the same memory
+  while (UserPacket next = take_packet(vci(0))) all.push_back(std::move(next));
+  ASSERT_EQ(all.size(), kPackets);
+  expect_refused(post_send(vci(0), 1, 7, copy, 8));
+  { const UserPacket gone = std::move(copy); }
+  EXPECT_EQ(job_.at(0).engine->held_packet_count(), kPackets);
+  UserPacket invented(vci(0).inside(), UINT64_MAX, nullptr);
+  expect_refused(post_send(vci(0), 1, 7, invented, 8));
+}
+
+TEST_F(UserPacketTest, OutlivesTheVciThatItWasTakenFrom) {
+  auto other = std::make_unique<Vci>(*job_.at(0).engine->take_lane().value());
+  UserPacket taken = take_packet(*other);
+  ASSERT_TRUE(taken);
+  const bool is_same_lane = &other->inside() == &vci(0).inside();
+  other.reset();
+  if (is_same_lane) {
+    EXPECT_EQ(*post_send(vci(0), 1, 7, taken, 8), Post::done);
+  } else {
+    expect_refused(post_send(vci(0), 1, 7, taken, 8));
+  }
+}
+
+TEST_F(UserPacketTest, OfAPeerThatIsGoneItComesBack) {
+  UserPacket taken = packet(random_bytes(400, 1)), waits = packet({});
+  for (int i = 0; i < 100; ++i) {  // to the last cell
+    (void)post_send(vci(0), 1, 7, "a", 1);
+    job_.wire.settle();
+    (void)vci(0).progress();
+  }
+  EXPECT_EQ(*post_send(vci(0), 1, 7, waits, 400, telling(sent_, true)), Post::posted);
+  for (auto& link : job_.at(0).links) link->end(Errc::kPeerDown);
+  EXPECT_EQ(post_send(vci(0), 1, 7, taken, 400).error(), Status(Errc::kPeerDown));
+  EXPECT_TRUE(taken);
+  job_.settle();
+  const auto completion = sent_.pop();
+  ASSERT_TRUE(completion);
+  EXPECT_EQ(completion->status.code(), Errc::kPeerDown);
+  taken = {};
+  EXPECT_EQ(free_packets(), kPackets);
+}
+
+}  // namespace
+}  // namespace larklane::msg
