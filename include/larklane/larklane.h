@@ -313,6 +313,64 @@ LARKLANE_API int larklane_post_recv(larklane_vci *vci, int rank, uint32_t tag, v
 LARKLANE_API int larklane_post_am(larklane_vci *vci, int rank, larklane_remote_completion there,
                                   uint32_t tag, const void *buffer, uint64_t bytes,
                                   const larklane_post_options *options, larklane_post *post_p);
+/* One of the buffers of a message that lies in several. */
+typedef struct larklane_buffer {
+  const void *start;
+  uint64_t bytes; /* 0 is legal */
+} larklane_buffer;
+#define LARKLANE_BUFFERS_MAX 8 /* of one message */
+/* The same of a message that lies in `count` buffers, one after the other: its receiver can't tell.
+ * Long ones are fetched from where each lies.
+ *
+ * @param buffers  the list is the caller's again when the call returns
+ * @errors         INVALID_ARGUMENT: more than LARKLANE_BUFFERS_MAX */
+LARKLANE_API int larklane_post_send_buffers(larklane_vci *vci, int rank, uint32_t tag,
+                                            const larklane_buffer *buffers, size_t count,
+                                            const larklane_post_options *options,
+                                            larklane_post *post_p);
+LARKLANE_API int larklane_post_am_buffers(larklane_vci *vci, int rank,
+                                          larklane_remote_completion there, uint32_t tag,
+                                          const larklane_buffer *buffers, size_t count,
+                                          const larklane_post_options *options,
+                                          larklane_post *post_p);
+
+/* Memory of a lane for one short message, which the program writes there itself: posted without
+ * another copy. Its owner uses it alone. */
+typedef struct larklane_packet {
+  size_t struct_size;
+  void *buffer;       /* where the message goes, aligned to 8; null: there is none */
+  uint64_t bytes_max; /* the room */
+  void *lane;         /* the library's */
+  uint64_t number;    /* the library's */
+} larklane_packet;
+#define LARKLANE_PACKET_INIT \
+  { sizeof(larklane_packet), NULL, 0, NULL, 0 }
+/* Of the 256 that a lane has, posts need some, too.
+ *
+ * @param packet_p  its `buffer` is null if all are out: make progress, and ask again
+ * @cost            no lock, no allocation */
+LARKLANE_API int larklane_packet_take(larklane_vci *vci, larklane_packet *packet_p);
+/* One that is not posted, before the context is destroyed. An empty one is legal.
+ *
+ * @errors  INVALID_ARGUMENT: a copy of one that was posted or given back */
+LARKLANE_API int larklane_packet_give_back(larklane_packet *packet);
+/* Send, or signal, with the first `bytes` bytes of it.
+ *
+ * @param packet  of the lane of `vci`. DONE, POSTED: the library's, and it is emptied. RETRY, an
+ *                error: it is still the caller's, with all that is in it
+ * @errors        INVALID_ARGUMENT: an empty one, another lane's, one that was posted; too many
+ * bytes
+ */
+LARKLANE_API int larklane_post_send_packet(larklane_vci *vci, int rank, uint32_t tag,
+                                           larklane_packet *packet, uint64_t bytes,
+                                           const larklane_post_options *options,
+                                           larklane_post *post_p);
+LARKLANE_API int larklane_post_am_packet(larklane_vci *vci, int rank,
+                                         larklane_remote_completion there, uint32_t tag,
+                                         larklane_packet *packet, uint64_t bytes,
+                                         const larklane_post_options *options,
+                                         larklane_post *post_p);
+
 /* Give back what an active message has brought. Null is legal. */
 LARKLANE_API void larklane_free_buffer(void *buffer);
 

@@ -4,6 +4,7 @@
 
 #include "capi/error.hpp"
 #include "capi/handles.hpp"
+#include "msg/engine.hpp"
 
 using larklane::Context;
 using larklane::Errc;
@@ -59,6 +60,8 @@ int larklane_context_destroy(larklane_context* context) {
   if (const std::uint32_t left = context->made.load(std::memory_order_acquire); left != 0)
     return fail(__func__, Errc::kAlreadyActive,
                 "%u lanes, regions or completion objects of it are left", left);
+  if (const std::uint32_t held = context->inside->inside().held_packet_count(); held != 0)
+    return fail(__func__, Errc::kAlreadyActive, "%u packets of it are not given back", held);
   delete context;
   return 0;
 }

@@ -2,8 +2,13 @@
 
 #include "larklane/message.hpp"
 
+#include <algorithm>
+#include <array>
+#include <span>
+
 #include "capi/error.hpp"
 #include "capi/handles.hpp"
+#include "msg/message_lane.hpp"
 
 using larklane::Completion;
 using larklane::Errc;
@@ -53,6 +58,32 @@ RemoteRegion region_of(const larklane_remote_region& region) noexcept {
   return {region.bytes, region.address, region.key, region.rank, region.number};
 }
 
+/// Of larklane_buffer. Too many: what the C++ call refuses.
+class Buffers {
+ public:
+  Buffers(const larklane_buffer* buffers, std::size_t count) noexcept
+      : count_(std::min(count, all_.size())) {
+    for (std::size_t i = 0; i < count_; ++i) all_[i] = {buffers[i].start, buffers[i].bytes};
+  }
+  std::span<const larklane::Buffer> span() const noexcept { return std::span(all_).first(count_); }
+
+ private:
+  std::array<larklane::Buffer, larklane::kBuffersMax + 1> all_;
+  const std::size_t count_;
+};
+static_assert(LARKLANE_BUFFERS_MAX == larklane::kBuffersMax);
+
+/// What `post` of a C++ packet answers; C's is emptied with it. Not C++'s: whose handle ends here.
+template <class Call>
+Result<Post> post_packet(larklane_vci& vci, larklane_packet& packet, Call&& post) noexcept {
+  if (packet.lane != &vci.vci.inside()) return Errc::kInvalidArgument;
+  larklane::Packet held(vci.vci.inside(), packet.number, packet.buffer);
+  Result<Post> answer = post(held);
+  if (!held) packet = LARKLANE_PACKET_INIT;
+  held.forget();
+  return answer;
+}
+
 int answer(const char* call, Result<Post> post, larklane_post* post_p) noexcept {
   if (!post) [[unlikely]]
     return fail(call, post.error());
@@ -100,6 +131,81 @@ int larklane_post_am(larklane_vci* vci, int rank, larklane_remote_completion the
   LARKLANE_CAPI_POST_NEEDS(vci, options, post_p);
   return answer(__func__,
                 larklane::post_am(vci->vci, rank, there, tag, buffer, bytes, options_of(options)),
+                post_p);
+}
+
+int larklane_post_send_buffers(larklane_vci* vci, int rank, uint32_t tag,
+                               const larklane_buffer* buffers, size_t count,
+                               const larklane_post_options* options, larklane_post* post_p) {
+  LARKLANE_CAPI_POST_NEEDS(vci, options, post_p);
+  if (count != 0) LARKLANE_CAPI_NEEDS(buffers);
+  const Matching how(options);
+  return answer(__func__,
+                larklane::post_send(vci->vci, rank, tag, Buffers(buffers, count).span(),
+                                    options_of(options), how.match, how.space),
+                post_p);
+}
+
+int larklane_post_am_buffers(larklane_vci* vci, int rank, larklane_remote_completion there,
+                             uint32_t tag, const larklane_buffer* buffers, size_t count,
+                             const larklane_post_options* options, larklane_post* post_p) {
+  LARKLANE_CAPI_POST_NEEDS(vci, options, post_p);
+  if (count != 0) LARKLANE_CAPI_NEEDS(buffers);
+  return answer(__func__,
+                larklane::post_am(vci->vci, rank, there, tag, Buffers(buffers, count).span(),
+                                  options_of(options)),
+                post_p);
+}
+
+int larklane_packet_take(larklane_vci* vci, larklane_packet* packet_p) {
+  LARKLANE_CAPI_NEEDS(vci);
+  LARKLANE_CAPI_NEEDS_STRUCT(packet_p);
+  larklane::Packet taken = larklane::take_packet(vci->vci);
+  *packet_p = LARKLANE_PACKET_INIT;
+  if (!taken) return 0;
+  *packet_p = {sizeof *packet_p, taken.start(), vci->vci.eager_bytes_max(), taken.lane(),
+               taken.number()};
+  taken.forget();
+  return 0;
+}
+
+int larklane_packet_give_back(larklane_packet* packet) {
+  LARKLANE_CAPI_NEEDS_STRUCT(packet);
+  if (packet->buffer == nullptr) return 0;
+  auto& lane = *static_cast<larklane::msg::MessageLane*>(packet->lane);
+  if (lane.packets().pool().held(packet->number) == nullptr)
+    return fail(__func__, Errc::kInvalidArgument, "it was posted or given back");
+  const larklane::Packet held(lane, packet->number, packet->buffer);
+  *packet = LARKLANE_PACKET_INIT;
+  return 0;
+}
+
+int larklane_post_send_packet(larklane_vci* vci, int rank, uint32_t tag, larklane_packet* packet,
+                              uint64_t bytes, const larklane_post_options* options,
+                              larklane_post* post_p) {
+  LARKLANE_CAPI_POST_NEEDS(vci, options, post_p);
+  LARKLANE_CAPI_NEEDS_STRUCT(packet);
+  const Matching how(options);
+  return answer(__func__,
+                post_packet(*vci, *packet,
+                            [&](larklane::Packet& held) {
+                              return larklane::post_send(vci->vci, rank, tag, held, bytes,
+                                                         options_of(options), how.match, how.space);
+                            }),
+                post_p);
+}
+
+int larklane_post_am_packet(larklane_vci* vci, int rank, larklane_remote_completion there,
+                            uint32_t tag, larklane_packet* packet, uint64_t bytes,
+                            const larklane_post_options* options, larklane_post* post_p) {
+  LARKLANE_CAPI_POST_NEEDS(vci, options, post_p);
+  LARKLANE_CAPI_NEEDS_STRUCT(packet);
+  return answer(__func__,
+                post_packet(*vci, *packet,
+                            [&](larklane::Packet& held) {
+                              return larklane::post_am(vci->vci, rank, there, tag, held, bytes,
+                                                       options_of(options));
+                            }),
                 post_p);
 }
 

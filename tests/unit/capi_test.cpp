@@ -454,6 +454,85 @@ TEST_F(CapiTest, AHandlerThatIsDestroyedInUseDoesNoHarm) {
   EXPECT_LE(calls, 1);
 }
 
+TEST_F(CapiTest, AMessageOfSeveralBuffersIsOne) {
+  larklane_remote_completion there = 0;
+  expect_ok(larklane_completion_object_register_remote(queue_, &there));
+  for (const std::size_t bytes : {3u, 100'000u}) {
+    const std::vector<char> first(bytes, 'x'), second(bytes, 'y');
+    const larklane_buffer buffers[] = {{first.data(), bytes}, {nullptr, 0}, {second.data(), bytes}};
+    std::string wanted(bytes, 'x'), into(2 * bytes, 'z');
+    wanted.append(bytes, 'y');
+    EXPECT_EQ(posted([&](larklane_post* post) {
+                return larklane_post_recv(vci_, 0, 7, into.data(), 2 * bytes, &options_, nullptr,
+                                          post);
+              }),
+              LARKLANE_POSTED);
+    (void)posted([&](larklane_post* post) {
+      return larklane_post_send_buffers(vci_, 0, 7, buffers, 3, nullptr, post);
+    });
+    EXPECT_EQ(next().bytes, 2 * bytes);
+    EXPECT_EQ(into, wanted);
+    (void)posted([&](larklane_post* post) {
+      return larklane_post_am_buffers(vci_, 0, there, 9, buffers, 3, nullptr, post);
+    });
+    const larklane_completion told = next();
+    ASSERT_EQ(told.bytes, 2 * bytes);
+    EXPECT_EQ(std::memcmp(told.buffer, wanted.data(), wanted.size()), 0);
+    larklane_free_buffer(told.buffer);
+  }
+  const std::vector<larklane_buffer> many(LARKLANE_BUFFERS_MAX + 1);
+  larklane_post post = LARKLANE_RETRY;
+  const int refused = LARKLANE_ERR_INVALID_ARGUMENT;
+  for (const std::size_t count : {many.size(), std::size_t{1} << 40})
+    expect_refused(larklane_post_send_buffers(vci_, 0, 7, many.data(), count, nullptr, &post),
+                   refused, "larklane_post_send_buffers");
+  expect_refused(larklane_post_am_buffers(vci_, 0, there, 7, nullptr, 1, nullptr, &post), refused,
+                 "buffers is null");
+}
+
+TEST_F(CapiTest, APacketIsPostedOnceOrGivenBack) {
+  larklane_packet packet = LARKLANE_PACKET_INIT;
+  larklane_post post = LARKLANE_RETRY;
+  const int refused = LARKLANE_ERR_INVALID_ARGUMENT;
+  expect_refused(larklane_post_send_packet(vci_, 0, 7, &packet, 0, nullptr, &post), refused,
+                 "larklane_post_send_packet");
+  expect_ok(larklane_packet_give_back(&packet));
+  expect_ok(larklane_packet_take(vci_, &packet));
+  ASSERT_NE(packet.buffer, nullptr);
+  std::memcpy(packet.buffer, "hello", 6);
+  expect_refused(
+      larklane_post_send_packet(vci_, 0, 7, &packet, packet.bytes_max + 1, nullptr, &post), refused,
+      "larklane_post_send_packet");
+  larklane_packet copy = packet;
+  char into[6] = "";
+  (void)posted([&](larklane_post* answer) {
+    return larklane_post_recv(vci_, 0, 7, into, 6, &options_, nullptr, answer);
+  });
+  (void)posted([&](larklane_post* answer) {
+    return larklane_post_send_packet(vci_, 0, 7, &packet, 6, nullptr, answer);
+  });
+  EXPECT_EQ(packet.buffer, nullptr);
+  EXPECT_EQ(next().bytes, 6u);
+  EXPECT_STREQ(into, "hello");
+  expect_refused(larklane_post_send_packet(vci_, 0, 7, &copy, 6, nullptr, &post), refused,
+                 "larklane_post_send_packet");
+  expect_refused(larklane_packet_give_back(&copy), refused, "it was posted or given back");
+
+  larklane_remote_completion there = 0;
+  expect_ok(larklane_completion_object_register_remote(queue_, &there));
+  expect_ok(larklane_packet_take(vci_, &packet));
+  std::memcpy(packet.buffer, "again", 6);
+  (void)posted([&](larklane_post* answer) {
+    return larklane_post_am_packet(vci_, 0, there, 9, &packet, 6, nullptr, answer);
+  });
+  const larklane_completion told = next();
+  EXPECT_STREQ(static_cast<const char*>(told.buffer), "again");
+  larklane_free_buffer(told.buffer);
+  expect_ok(larklane_packet_take(vci_, &packet));
+  expect_ok(larklane_packet_give_back(&packet));
+  EXPECT_EQ(packet.buffer, nullptr);
+}
+
 TEST_F(CapiTest, AContextIsNotDestroyedUnderWhatIsMadeOfIt) {
   expect_refused(larklane_context_destroy(context_), LARKLANE_ERR_ALREADY_ACTIVE,
                  "2 lanes, regions or completion objects");

@@ -32,6 +32,34 @@ int main(void) {
   while (!is_ready)
     if (larklane_vci_progress(vci, NULL) || larklane_synchronizer_test(arrived, &is_ready))
       return failed("wait");
+  /* The same in two pieces, and in a packet, to a receive each. */
+  char pieces[6] = "", packed[6] = "";
+  larklane_buffer parts[2] = {{out, 2}, {out + 2, 4}};
+  larklane_packet packet = LARKLANE_PACKET_INIT;
+  if (larklane_synchronizer_reset(arrived)) return failed("reset");
+  if (larklane_post_recv(vci, 0, 2, pieces, sizeof pieces, &options, NULL, &post))
+    return failed("recv");
+  do {
+    if (larklane_vci_progress(vci, NULL)) return failed("progress");
+    if (larklane_post_send_buffers(vci, 0, 2, parts, 2, NULL, &post)) return failed("send");
+  } while (post == LARKLANE_RETRY);
+  for (is_ready = 0; !is_ready;)
+    if (larklane_vci_progress(vci, NULL) || larklane_synchronizer_test(arrived, &is_ready))
+      return failed("wait");
+  if (larklane_synchronizer_reset(arrived)) return failed("reset");
+  if (larklane_post_recv(vci, 0, 3, packed, sizeof packed, &options, NULL, &post))
+    return failed("recv");
+  if (larklane_packet_take(vci, &packet) || packet.buffer == NULL) return failed("take");
+  memcpy(packet.buffer, out, sizeof packed);
+  do {
+    if (larklane_vci_progress(vci, NULL)) return failed("progress");
+    if (larklane_post_send_packet(vci, 0, 3, &packet, sizeof packed, NULL, &post))
+      return failed("send");
+  } while (post == LARKLANE_RETRY);
+  for (is_ready = 0; !is_ready;)
+    if (larklane_vci_progress(vci, NULL) || larklane_synchronizer_test(arrived, &is_ready))
+      return failed("wait");
+  if (strcmp(pieces, out) != 0 || strcmp(packed, out) != 0) return failed("bytes");
   if (larklane_completion_object_free(arrived)) return failed("free");
   if (larklane_vci_destroy(vci) || larklane_context_destroy(context)) return failed("destroy");
   printf("%s\n", in);
