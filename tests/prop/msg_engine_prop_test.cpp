@@ -251,6 +251,13 @@ class Field {
   }
   void send(int from, int to, Match match, std::uint32_t tag) {
     if (post_one({Kind::send, from, to, tag, some_bytes()}, [&](Posted& one, auto& options) {
+          const bool fits = one.bytes.size() <= job_.at(from).engine->eager_bytes_max();
+          if (fits && random_.one_in(3)) {
+            larklane::Packet packet = take_packet(vci(from));
+            if (!packet) return Result<Post>(Post::retry);
+            if (!one.bytes.empty()) std::memcpy(packet.start(), one.bytes.data(), one.bytes.size());
+            return post_send(vci(from), to, tag, packet, one.bytes.size(), options, match);
+          }
           if (random_.one_in(2))
             return post_send(vci(from), to, tag, some_buffers(one.bytes), options, match);
           return post_send(vci(from), to, tag, one.bytes.data(), one.bytes.size(), options, match);
