@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <sstream>
 #include <string_view>
@@ -20,6 +21,16 @@ Examples:
 
 Way `shared`: threads have one lane together (or --lanes), or one communicator; `own`: one each; `everywhere`: processes instead of
 threads, in a launch of 2 x --threads of them. Without --threads outside of a launcher: 1, 2, 4 ... as cores allow.
+)";
+
+constexpr const char* kApplicationExamples = R"(
+Examples:
+  larklane bench bspmm --threads 1,2,4                       Larklane's, without an MPI; a page at the end
+  larklane bench ebms --launcher "mpirun -n {processes}"     ... beside those of an MPI
+  larklane launch -n 4 larklane bench stencil --threads 2    started by hand, in any number of processes from 2
+
+Way `shared`: threads have one lane together (or --lanes), or one communicator and window; `own`: some of their own; `everywhere`: processes
+instead of threads, --threads of them in the place of each. Without --threads outside of a launcher: 1, 2, 4 ... as cores allow.
 )";
 
 constexpr const char* kLanesExamples = R"(
@@ -52,16 +63,19 @@ struct Benchmark {
   std::vector<std::string> ways;  ///< by default
   const char* sizes = "64K:4M";
   bool has_partitions = true, computes = true, is_pattern = false;
-  std::uint32_t window = 0;  ///< not 0: of messages between threads
+  std::uint32_t window = 0;                 ///< not 0: of messages between threads
+  const char* application_sizes = nullptr;  ///< what sizes are of; null: it is none
+  const char* application_blocks = nullptr;
+  std::uint32_t blocks = 0;
+
+  bool is_of_lanes() const { return window > 0 || application_sizes != nullptr; }
 };
 
-const std::vector<Benchmark>& benchmarks() {
+const std::vector<Benchmark>& benchmarks_of_partitions() {
   static const std::vector<std::string> all{"join",         "persistent", "threads",
                                             "thread-comms", "rma",        "partitioned"};
   static const std::vector<std::string> of_faces{"single",       "persistent", "multiple",
                                                  "thread-comms", "rma",        "partitioned"};
-  static const std::vector<std::string> of_lanes{
-      "own", "shared", "process-lock", "one-pool", "progress-all", "progress-own", "nothing"};
   static const std::vector<Benchmark> list{
       {"overhead", "time from the first Pready to the last arrival, over that of one send", "none",
        all},
@@ -98,6 +112,14 @@ const std::vector<Benchmark>& benchmarks() {
        "single", of_faces, "64K:4M", true, true, true},
       {"halo3d", "7 points on a grid of ranks; ways as sweep3d", "single", of_faces, "64K:4M", true,
        true, true},
+  };
+  return list;
+}
+
+const std::vector<Benchmark>& benchmarks_of_lanes() {
+  static const std::vector<std::string> of_lanes{
+      "own", "shared", "process-lock", "one-pool", "progress-all", "progress-own", "nothing"};
+  static const std::vector<Benchmark> list{
       {"message-rate",
        "messages a second that threads send, in windows that are answered",
        "none",
@@ -118,7 +140,47 @@ const std::vector<Benchmark>& benchmarks() {
        false,
        false,
        1},
+      {.name = "stencil",
+       .what =
+           "halo exchange of a 2D 5-point stencil, threads of a process read each other's edges",
+       .noise = "none",
+       .ways = {"shared", "own"},
+       .sizes = "64:8K",
+       .has_partitions = false,
+       .computes = false,
+       .application_sizes = "an edge of a thread's square block, in cells of 8"},
+      {.name = "ebms",
+       .what =
+           "remote fetch: threads get their blocks of one band of cross sections after the other",
+       .noise = "none",
+       .ways = {"shared", "own"},
+       .sizes = "16K:4M",
+       .has_partitions = false,
+       .computes = false,
+       .application_sizes = "a thread's block of a band",
+       .application_blocks = "bands, of each of which a thread fetches a block in a round",
+       .blocks = 8},
+      {.name = "bspmm",
+       .what = "C += A B of tiles that are spread over ranks: get, compute, update; one counter "
+               "deals out the work",
+       .noise = "none",
+       .ways = {"shared", "own"},
+       .sizes = "2K,8K,32K",
+       .has_partitions = false,
+       .computes = false,
+       .application_sizes = "a tile of N x N doubles: 8 N N",
+       .application_blocks = "tiles along each side of the matrices, half of which are zero",
+       .blocks = 8},
   };
+  return list;
+}
+
+const std::vector<Benchmark>& benchmarks() {
+  static const std::vector<Benchmark> list = [] {
+    std::vector<Benchmark> all = benchmarks_of_partitions();
+    all.insert(all.end(), benchmarks_of_lanes().begin(), benchmarks_of_lanes().end());
+    return all;
+  }();
   return list;
 }
 
@@ -171,13 +233,38 @@ std::string parse_sizes(const std::string& text, std::vector<std::uint64_t>* siz
 
 std::string check_messages(const Options& o) {
   constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 31;
-  for (const std::string& way : o.ways)
-    if (way == "everywhere" && o.ways.size() > 1)
-      return "--ways everywhere: processes instead of threads: a launch of its own";
   for (const std::uint64_t size : o.sizes)
     if (size > kBytesMax / o.window / o.threads)
       return "size " + std::to_string(size) + ": --threads x --window of them are more than " +
              std::to_string(kBytesMax) + " bytes";
+  return {};
+}
+
+/// A size that is none of the application's, or of which there would be too many in a process.
+std::string check_application(const Options& o) {
+  constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 30;
+  const auto two = [](std::uint64_t below, std::uint64_t above) {
+    return ": " + (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(above);
+  };
+  for (const std::uint64_t size : o.sizes) {
+    const std::string where = "size " + std::to_string(size) + ": ";
+    std::uint64_t count = std::uint64_t{o.blocks} * o.threads;
+    if (o.benchmark == "stencil") {
+      if (size % 8 != 0)
+        return where + "an edge is of whole cells of 8 bytes" + two(size / 8 * 8, size / 8 * 8 + 8);
+      count = 2 * (size / 8) * o.threads;
+    } else if (o.benchmark == "bspmm") {
+      const auto side = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(size / 8)));
+      if (8 * side * side != size)
+        return where + "a tile of N x N doubles has 8 N N bytes" +
+               two(8 * side * side, 8 * (side + 1) * (side + 1));
+      count = std::uint64_t{o.blocks} * o.blocks;
+    }
+    if (size > kBytesMax / count)
+      return where + std::to_string(count) + " of them in a process are more than " +
+             std::to_string(kBytesMax) + " bytes: fewer" +
+             (o.blocks > 0 ? " --blocks" : " --threads") + ", or smaller --sizes";
+  }
   return {};
 }
 
@@ -189,7 +276,11 @@ std::string check(const Options& o) {
   if (o.operation == "am" && (o.completion == "counter" || o.completion == "synchronizer"))
     return "--completion " + o.completion +
            ": active messages bring buffers: queue or handler with --operation am";
+  for (const std::string& way : o.ways)
+    if (is_of_lanes(o.benchmark) && way == "everywhere" && o.ways.size() > 1)
+      return "--ways everywhere: processes instead of threads: a launch of its own";
   if (is_of_messages(o.benchmark)) return check_messages(o);
+  if (is_application(o.benchmark)) return check_application(o);
   for (const std::uint64_t size : o.sizes) {
     const std::uint64_t bytes = o.bytes_of(size);
     const std::string where = "size " + std::to_string(bytes) + ": ";
@@ -227,10 +318,12 @@ void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& 
     o.noise = "none";
   }
   if (sub.get_option("--threads")->empty())
-    o.threads = benchmark.window > 0 ? 1 : Options().threads;
+    o.threads = benchmark.is_of_lanes() ? 1 : Options().threads;
   if (benchmark.window > 0 && sub.get_option("--window")->empty()) o.window = benchmark.window;
+  const CLI::Option* blocks = sub.get_option_no_throw("--blocks");
+  if (blocks == nullptr || blocks->empty()) o.blocks = benchmark.blocks;
   if (!benchmark.has_partitions) {
-    if (benchmark.window == 0) o.threads = 1;
+    if (!benchmark.is_of_lanes()) o.threads = 1;
     o.partitions_per_thread = 1;
     o.recv_partitions = 0;
   }
@@ -266,6 +359,24 @@ void add_messages(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& 
   if (benchmark.name == std::string_view("lanes"))
     add("--layout", o.layout, "of lanes: on cache lines of their own, or packed")
         ->check(CLI::IsMember({"own", "packed"}));
+}
+
+/// Of applications: how large they are, and over which lanes.
+void add_application(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& words) {
+  const auto add = [&](const char* name, auto& value, const std::string& what) {
+    return sub->add_option(name, value, what)->capture_default_str();
+  };
+  o.threads = 1;
+  o.blocks = benchmark.blocks;  // shown as defaults
+  add("--sizes", words.sizes,
+      std::string("bytes of ") + benchmark.application_sizes +
+          "; N, FROM:TO (doubled), or A,B,C; with K, M, G");
+  add("--threads", o.threads, "that work in each process")->check(CLI::Range(1, 256));
+  add("--lanes", o.lanes,
+      "lanes (communicators, windows) that the threads of way `shared` have together")
+      ->check(CLI::Range(1, 256));
+  if (benchmark.blocks > 0)
+    add("--blocks", o.blocks, benchmark.application_blocks)->check(CLI::Range(1, 256));
 }
 
 /// How threads and messages are cut.
@@ -331,7 +442,7 @@ void add_method(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& wo
       ->check(CLI::NonNegativeNumber & a_number());
   add("--limit", o.limit_s, "seconds after which a round counts as hung")
       ->check(CLI::PositiveNumber & a_number());
-  if (benchmark.window == 0)
+  if (!benchmark.is_of_lanes())
     add("--traces", o.traces, "rounds of each way whose events are kept in the JSON");
   sub->add_option("--json", o.json, "write samples and environment there");
   sub->add_option("--csv", o.csv, "write the samples there");
@@ -354,6 +465,15 @@ bool is_of_messages(const std::string& benchmark) {
   return found != nullptr && found->window > 0;
 }
 
+bool is_application(const std::string& benchmark) {
+  return is_of_lanes(benchmark) && !is_of_messages(benchmark);
+}
+
+bool is_of_lanes(const std::string& benchmark) {
+  const Benchmark* const found = find_benchmark(benchmark);
+  return found != nullptr && found->is_of_lanes();
+}
+
 int parse_options(int argc, char** argv, bool print, Options* options) {
   CLI::App app{"Micro-benchmarks of partitioned communication against its alternatives."};
   app.name("larklane bench");
@@ -369,6 +489,9 @@ int parse_options(int argc, char** argv, bool print, Options* options) {
     if (benchmark.window > 0) {
       sub->footer(benchmark.name == std::string_view("lanes") ? kLanesExamples : kMessageExamples);
       add_messages(sub, benchmark, o, words);
+    } else if (benchmark.is_of_lanes()) {
+      sub->footer(kApplicationExamples);
+      add_application(sub, benchmark, o, words);
     } else {
       add_shape(sub, o, words);
       add_work(sub, o, words);

@@ -47,6 +47,7 @@ struct Options {
   std::uint32_t lanes = 1;         ///< that all threads share
   std::string completion = "queue", progress = "workers";  ///< of Larklane's
   std::string layout = "own";  ///< of lanes: on lines of their own, or packed
+  std::uint32_t blocks = 0;    ///< of applications: 0 where there are none
   bool yields = false;         ///< to others while it waits: there are more threads than cores
   std::string json, csv;
   bool quiet = false;
@@ -64,6 +65,9 @@ struct Options {
 };
 
 bool is_of_messages(const std::string& benchmark);
+bool is_application(const std::string& benchmark);
+/// One of both: threads that share lanes, or have one each.
+bool is_of_lanes(const std::string& benchmark);
 
 /// Every rank parses the same words.
 /// @return  -1: go on with *options; otherwise the exit status, after `print`ing what is to be

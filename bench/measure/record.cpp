@@ -126,6 +126,8 @@ Json json_of(const Options& o) {
       json["layout"] = o.layout;
     }
   }
+  if (is_application(o.benchmark)) json["lanes"] = o.lanes;
+  if (o.blocks > 0) json["blocks"] = o.blocks;
   return json;
 }
 
@@ -187,12 +189,15 @@ std::string exact(double value) {
 std::string shape_text(const Options& o) {
   std::ostringstream text;
   text << o.threads << " threads, ";
-  if (is_of_messages(o.benchmark)) {
-    text << (o.is_everywhere() ? "each a process; " : "") << o.operation << " in windows of "
-         << o.window;
+  if (is_of_lanes(o.benchmark)) {
+    text << (o.is_everywhere() ? "each a process; " : "");
+    if (is_of_messages(o.benchmark))
+      text << o.operation << " in windows of " << o.window;
+    else
+      text << "together" << (o.blocks > 0 ? ", --blocks " + std::to_string(o.blocks) : "");
     if (o.lanes > 1) text << ", " << o.lanes << " lanes shared";
     if (o.layout != "own") text << ", lanes " << o.layout;
-    if (o.variant == "larklane")
+    if (is_of_messages(o.benchmark) && o.variant == "larklane")
       text << ", completion " << o.completion << ", progress by "
            << (o.progress == "workers" ? "workers" : "a dedicated thread");
     return text.str();
@@ -254,7 +259,7 @@ std::string table_head(const Record& record) {
   if (!e.grid.empty()) {
     text << "; grid of ranks:";
     for (const int side : e.grid) text << ' ' << side;
-  } else if (!is_of_messages(o.benchmark)) {
+  } else if (!is_of_lanes(o.benchmark)) {
     text << "; clocks agree within " << number(e.clock_error_ns) << " ns";
   }
   const Headline headline = headline_of(o.benchmark);

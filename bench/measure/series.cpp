@@ -38,6 +38,9 @@ Headline headline_of(const std::string& benchmark) {
   if (benchmark == "sweep3d" || benchmark == "halo3d") return {"throughput", "MB/s"};
   if (benchmark == "message-rate" || benchmark == "lanes") return {"message rate", "million/s"};
   if (benchmark == "message-latency") return {"half round trip", "us"};
+  if (benchmark == "stencil") return {"halo exchange", "us"};
+  if (benchmark == "ebms") return {"time of a fetch", "us"};
+  if (benchmark == "bspmm") return {"time of the product", "us"};
   return {"extra compute time", "us"};
 }
 
@@ -53,6 +56,9 @@ std::vector<double> headline_values(const std::string& benchmark, const Series& 
     return scaled(samples.at("rate_per_s"), 1e-6);
   if (benchmark == "latency" || benchmark == "message-latency")
     return scaled(samples.at("half_round_trip_ns"), 1e-3);
+  if (benchmark == "stencil") return scaled(samples.at("exchange_ns"), 1e-3);
+  if (benchmark == "ebms") return scaled(samples.at("fetch_ns"), 1e-3);
+  if (benchmark == "bspmm") return scaled(samples.at("time_ns"), 1e-3);
   if (benchmark == "prtt") return scaled(samples.at("round_trip_ns"), 1e-3);
   if (benchmark == "call-cost") return samples.at("call_ns");
   if (benchmark == "sweep3d" || benchmark == "halo3d")

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "in_turns.hpp"
 #include "measure/clock.hpp"
 #include "measure/options.hpp"
 #include "measure/series.hpp"
@@ -106,24 +107,10 @@ class Exchange {
     }
     for (std::size_t w = 0; w < ways.size(); ++w)
       turns.push_back(turns_of_round(*ways[w], point.series[w]));
-    const double began = now_ns();
-    const std::uint32_t warmup = std::max(o_.warmup, o_.budget_s > 0 ? 1u : 0u);
-    for (std::uint32_t i = 0; i < warmup; ++i)
-      for (std::size_t w = 0; w < ways.size(); ++w)
-        round(*ways[w], turns[w], point.series[w], false);
-    const auto of_ways = static_cast<double>(ways.size());
-    point.rounds = rounds_within(budget_ns, (now_ns() - began) * (of_ways + 1) / of_ways, warmup);
-    Series again{.way = point.series[0].way + "'"};
-    for (std::uint32_t i = 0; i < point.rounds; ++i) {
-      round(*ways[0], turns[0], point.series[0], true);
-      for (std::size_t k = 1; k < ways.size(); ++k) {
-        const std::size_t w = i % 2 == 0 ? k : ways.size() - k;
-        round(*ways[w], turns[w], point.series[w], true);
-      }
-      round(*ways[0], turns[0], again, true);
-      if (world_.rank() == 0) watcher_.progress(static_cast<double>(i + 1) / point.rounds);
-    }
-    point.series.push_back(std::move(again));
+    measure_in_turns(o_, world_, watcher_, budget_ns, &point,
+                     [&](std::size_t w, Series& series, bool counts) {
+                       round(*ways[w], turns[w], series, counts);
+                     });
     return point;
   }
 
@@ -280,16 +267,6 @@ class Exchange {
           static_cast<std::uint64_t>(static_cast<double>(turns) * kRoundNs / took_ns * 1.2);
       turns = std::min(std::clamp(wanted, turns + 1, 8 * turns), kTurnsMax);
     }
-  }
-
-  /// How many fit into --budget beside the warm-up; rank 0's clock decides. Collective.
-  std::uint32_t rounds_within(double budget_ns, double warmup_ns, std::uint32_t warmup) {
-    constexpr double kRoundsMin = 5;
-    double rounds = o_.iterations;
-    if (o_.budget_s > 0)
-      rounds = std::clamp((budget_ns - warmup_ns) / (warmup_ns / warmup),
-                          std::min(kRoundsMin, rounds), rounds);
-    return static_cast<std::uint32_t>(world_.gather(rounds)[0]);
   }
 
   const Options& o_;

@@ -1,9 +1,16 @@
-// `larklane bench message-rate` and `message-latency` without an MPI.
+// `larklane bench message-rate` and its like, and applications, without an MPI.
 
-#include "measure/pairs.hpp"
+#include "applications/applications.hpp"
+#include "applications/ports.hpp"
+#include "measure/crew.hpp"
 #include "program.hpp"
 
 int main(int argc, char** argv) {
   using namespace larklane::bench;
-  return run_messages(argc, argv, {.ways = message_way_names()});
+  const auto measure = [](const Record& record, std::uint64_t bytes, double budget_ns,
+                          const Watcher& watcher, NativeWorld& world) {
+    return measure_application<Native>(record.options, bytes, world, record.environment.timer_ns,
+                                       budget_ns, watcher);
+  };
+  return run_messages(argc, argv, {.ways = lane_way_names(), .measure_application = measure});
 }

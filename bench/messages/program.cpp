@@ -13,8 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include "measure/crew.hpp"
 #include "measure/machine.hpp"
-#include "measure/pairs.hpp"
 #include "native.hpp"
 
 namespace larklane::bench {
@@ -72,7 +72,7 @@ std::string refusal(const Options& o, int ranks, const Program& program) {
           names.begin(), names.end(), "--ways " + way + ": expected some of",
           [](const std::string& text, const std::string& name) { return text + " " + name; });
   if (ranks == 1 && program.measure_alone) return {};
-  return refusal_of_pairs(o, ranks, "larklane launch -n");
+  return refusal_of_crew(o, ranks, "larklane launch -n");
 }
 
 /// The others are ended by whoever has started them.
@@ -85,6 +85,8 @@ int measure(const Program& program, NativeWorld& world, Record& record) {
   record.environment = environment_of_all(record.options, world);
   record.options.yields = record.environment.is_oversubscribed;
   const auto measure_size = [&](std::uint64_t size, double budget_ns, const Watcher& watcher) {
+    if (is_application(record.options.benchmark))
+      return program.measure_application(record, size, budget_ns, watcher, world);
     if (world.size() == 1) return program.measure_alone(record, size, budget_ns, watcher, world);
     return Exchange(record.options, size, world, record.environment.timer_ns, watcher)
         .run(budget_ns);
@@ -107,16 +109,17 @@ int run_messages(int argc, char** argv, const Program& program) {
   }
   const bool tells = (*context)->rank() == 0;
   int status = parse_options(argc, argv, tells, &record.options);
-  if (status >= 0) return status;
-  problem = refusal(record.options, (*context)->size(), program);
-  if (!problem.empty()) {
-    if (tells) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
-    return kUsage;
+  if (status < 0) {
+    problem = refusal(record.options, (*context)->size(), program);
+    if (!problem.empty() && tells) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
+    if (!problem.empty()) status = kUsage;
   }
-  {
+  if (status < 0) {
     NativeWorld world(**context, program.before_round);
     status = measure(program, world, record);
   }
+  // Also of who has been refused: the launcher ends all others when the first has ended, and rank 0
+  // has to have said why.
   if (!(*context)->fence(&problem).ok())
     std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
   return status;

@@ -11,14 +11,17 @@
 
 namespace larklane::bench {
 
+/// One size. Collective. @return complete on rank 0
+using MeasureNatively = std::function<Point(const Record&, std::uint64_t bytes, double budget_ns,
+                                            const Watcher&, NativeWorld&)>;
+
 /// What programs differ in.
 struct Program {
   std::vector<std::string> ways{};  ///< that --ways may name
   BeforeRound before_round{};
   /// By one rank; none: pairs of them are needed.
-  std::function<Point(const Record&, std::uint64_t bytes, double budget_ns, const Watcher&,
-                      NativeWorld&)>
-      measure_alone{};
+  MeasureNatively measure_alone{};
+  MeasureNatively measure_application{};
 };
 
 /// @return exit status

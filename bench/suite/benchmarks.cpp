@@ -6,7 +6,7 @@
 #include <climits>
 
 #include "face.hpp"
-#include "measure/pairs.hpp"
+#include "measure/crew.hpp"
 #include "partitioned.hpp"
 #include "way.hpp"
 
@@ -21,7 +21,7 @@ int tag_upper_bound() {
 }
 
 std::string refusal_of_ranks(const Options& o, const Benchmark& benchmark, int ranks) {
-  if (benchmark.ranks == Ranks::pairs) return refusal_of_pairs(o, ranks, "mpirun -n");
+  if (benchmark.ranks == Ranks::crew) return refusal_of_crew(o, ranks, "mpirun -n");
   if (benchmark.ranks == Ranks::links) {
     const int needed = static_cast<int>(o.neighbours) + 1;
     const std::string asked =
@@ -47,7 +47,8 @@ Benchmark benchmark_of(const std::string& name) {
   if (name == "call-cost") return {measure_call_cost, Ranks::links, 0, partitioned};
   if (name == "sweep3d") return {measure_sweep3d, Ranks::grid, 2, face_way_names()};
   if (name == "halo3d") return {measure_halo3d, Ranks::grid, 3, face_way_names()};
-  if (is_of_messages(name)) return {measure_messages, Ranks::pairs, 0, message_way_names()};
+  if (is_of_messages(name)) return {measure_messages, Ranks::crew, 0, lane_way_names()};
+  if (is_application(name)) return {measure_applications, Ranks::crew, 0, lane_way_names()};
   return {measure_pair, Ranks::links, 0, way_names()};
 }
 

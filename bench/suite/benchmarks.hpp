@@ -20,7 +20,7 @@ namespace larklane::bench {
 using Measure = Point(const Options& options, std::uint64_t size, const std::vector<Link>& links,
                       double timer_ns, double budget_ns, const Watcher& watcher);
 Measure measure_pair, measure_latency, measure_prtt, measure_call_cost, measure_sweep3d,
-    measure_halo3d, measure_messages;
+    measure_halo3d, measure_messages, measure_applications;
 
 const std::vector<std::string>& latency_way_names();
 const std::vector<std::string>& prtt_way_names();
@@ -30,7 +30,7 @@ inline constexpr std::uint64_t kPrttMessages = 16;  ///< of its longest train
 enum class Ranks {
   links,  ///< rank 0 to its neighbours
   grid,
-  pairs,  ///< the first half, each to one of the second half
+  crew,  ///< of messages between threads, and of applications: refusal_of_crew()
 };
 
 struct Benchmark {

@@ -36,7 +36,7 @@ int rank_of_this() {
 /// That work in a round.
 int threads_of_this(const Options& o) {
   const Benchmark benchmark = benchmark_of(o.benchmark);
-  if (benchmark.ranks == Ranks::pairs) return static_cast<int>(o.threads_of_process());
+  if (benchmark.ranks == Ranks::crew) return static_cast<int>(o.threads_of_process());
   const bool sends = benchmark.measure == measure_pair && rank_of_this() == 0;
   return benchmark.ranks == Ranks::grid || sends ? static_cast<int>(o.threads) : 1;
 }

@@ -4,7 +4,7 @@
 
 #include "benchmarks.hpp"
 #include "messages/exchange.hpp"
-#include "wait.hpp"
+#include "ranks.hpp"
 
 namespace larklane::bench {
 namespace {
@@ -70,16 +70,7 @@ class MpiEnd {
  private:
   void send_nothing(int tag) const { MPI_Send(nullptr, 0, MPI_BYTE, shape_.peer, tag, lane_.comm); }
   void wait_all(std::vector<MPI_Request>& requests) const {
-    const int count = static_cast<int>(requests.size());
-    if (!shape_.options->yields) {
-      MPI_Waitall(count, requests.data(), MPI_STATUSES_IGNORE);
-      return;
-    }
-    wait_until([&] {
-      int flag = 0;
-      MPI_Testall(count, requests.data(), &flag, MPI_STATUSES_IGNORE);
-      return flag != 0;
-    });
+    wait_for_all(requests, shape_.options->yields);
   }
 
   const Shape& shape_;
@@ -126,30 +117,14 @@ class MpiWay {
   std::vector<std::unique_ptr<MpiEnd>> ends_;
 };
 
-class MpiWorld {
+class MpiWorld : public MpiRanks {
  public:
   using Way = MpiWay;
   using End = MpiEnd;
 
-  MpiWorld() {
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-    MPI_Comm_size(MPI_COMM_WORLD, &size_);
-  }
-  int rank() const noexcept { return rank_; }
-  int size() const noexcept { return size_; }
-  std::vector<double> gather(double mine) const {
-    std::vector<double> all(static_cast<std::size_t>(size_));
-    MPI_Request request;
-    MPI_Iallgather(&mine, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, MPI_COMM_WORLD, &request);
-    wait_for(&request);
-    return all;
-  }
   std::unique_ptr<MpiWay> make_way(const std::string& name, const Shape& shape) const {
     return std::make_unique<MpiWay>(name, shape);
   }
-
- private:
-  int rank_ = 0, size_ = 0;
 };
 
 }  // namespace

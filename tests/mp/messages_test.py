@@ -165,6 +165,29 @@ def rates(bench):
                 expect(name not in record["context"]["environment"], f"{name} is in the record", output)
 
 
+APPLICATIONS = {  # words of three sizes, samples
+    "stencil": (["--sizes", "8,400,1600"], {"step_ns", "exchange_ns"}),
+    "ebms": (["--sizes", "8,1000,100001", "--blocks", 5], {"round_ns", "fetch_ns", "get_ns", "flush_ns"}),
+    "bspmm": (["--sizes", "8,800,20000", "--blocks", 5], {"time_ns", "counter_ns", "get_ns", "get_flush_ns", "accumulate_ns", "accumulate_flush_ns"}),
+}
+
+
+def applications(bench):
+    """Each in threads and in processes, on two and on six: what it has computed is what one thread computes."""
+    for benchmark, (words, metrics) in APPLICATIONS.items():
+        for count, shape, ways in ((2, ["--threads", 3, "--lanes", 2], ["shared", "own", "shared'"]), (6, ["--threads", 2], ["shared", "own", "shared'"]),
+                                   (4, ["--threads", 2, "--ways", "everywhere"], ["everywhere", "everywhere'"])):
+            output, record = measured(bench, count, benchmark, *words, *shape)
+            expect(record["context"]["ranks"] == count and len(record["points"]) == 3, "context", output)
+            for point in record["points"]:
+                expect([series["way"] for series in point["series"]] == ways, "ways", output)
+                for series in point["series"]:
+                    expect(series["wrong"] == 0 and set(series["samples"]) == metrics, series["way"], output)
+                    expect(all(len(values) == 3 for values in series["samples"].values()), series["way"], output)
+    output, record = measured(bench, 2, "stencil", "--sizes", 9600, "--ways", "own")  # edges that are fetched
+    expect([series["wrong"] for series in record["points"][0]["series"]] == [0, 0], "long edges", output)
+
+
 SWITCHES = ("own", "shared", "process-lock", "one-pool", "progress-all", "progress-own", "nothing")
 
 
@@ -198,13 +221,26 @@ def refusals(bench):
     ):
         output, record = measured(bench, count, "message-rate", *words, status=2)
         expect(output.count(expected) == 1 and record is None, words, output)
+    for count, words, expected in (
+        (1, ["bspmm"], "bspmm needs 2 ranks or more, here is 1: larklane launch -n 2 larklane bench bspmm"),
+        (5, ["bspmm", "--ways", "everywhere", "--threads", 2], "needs 4 ranks, or a multiple of 2, here are 5: larklane launch -n 4"),
+        (2, ["bspmm", "--sizes", 1000], "size 1000: a tile of N x N doubles has 8 N N bytes: 968 or 1152"),
+        (2, ["bspmm", "--sizes", "128M"], "size 134217728: 64 of them in a process are more than 1073741824 bytes: fewer --blocks, or smaller --sizes"),
+        (2, ["stencil", "--sizes", 12], "size 12: an edge is of whole cells of 8 bytes: 8 or 16"),
+        (2, ["stencil", "--sizes", 8, "--blocks", 2], "--blocks"),
+        (2, ["ebms", "--sizes", "8M", "--threads", 32], "size 8388608: 256 of them in a process"),
+        (2, ["bspmm", "--blocks", 0], "--blocks"),
+        (2, ["bspmm", "--window", 4], "--window"),
+    ):
+        output, record = measured(bench, count, *words, status=2)
+        expect(output.count(expected) == 1 and record is None, words, output)
     output, _ = measured(bench, 2, "message-rate", "--sizes", 8, "--csv", "/nonexistent/x.csv", status=1)
     expect("/nonexistent/x.csv: not written: No such file or directory" in output, "no folder", output)
 
 
 def cases():
     everywhere = (exchange, exchange_long, leaves, scatters, crowded, crossed, incast, bystander, pressure_asleep, pressure_unreceived,
-                  pressure_long, killed, footprint, footprint_times, rates)
+                  pressure_long, killed, footprint, footprint_times, rates, applications)
     return [*((case, name) for case in everywhere for name in PROVIDERS), (switches, "shm"), (refusals, None)]
 
 

@@ -94,6 +94,20 @@ TEST(Record, SaysOfMessagesHowTheyAreSent) {
   expect_in(table_head(record), "send in windows of 16, completion queue, progress by a dedicated");
 }
 
+TEST(Record, SaysOfApplicationsHowLargeTheyAre) {
+  Record record;
+  record.options.benchmark = "bspmm";
+  record.options.blocks = 3;
+  record.options.lanes = 2;
+  Point point{128, 1, 1, 2, {}};
+  point.series.push_back({.way = "own", .samples = {{"time_ns", {2e3, 4e3}}, {"get_ns", {1, 2}}}});
+  record.points.push_back(point);
+  expect_in(json_of(record), R"("lanes":2,"blocks":3})");
+  expect_in(json_of(record),
+            R"("headline":{"name":"timeoftheproduct","unit":"us","n":2,"min":2.0,)");
+  expect_in(table_head(record), "together, --blocks 3, 2 lanes shared");
+}
+
 TEST(Record, SaysWhetherThereAreMoreThreadsThanCores) {
   Record record = by_hand();
   expect_in(json_of(record), R"("oversubscribed":false)");

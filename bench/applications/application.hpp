@@ -1,0 +1,188 @@
+#pragma once
+// Applications at which the threads of several processes work together, over any transport: what is
+// measured, and how rounds follow each other. `Transport` is one: Larklane (ports.hpp), or an MPI
+// (suite/applications.cpp).
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "measure/clock.hpp"
+#include "measure/options.hpp"
+#include "measure/series.hpp"
+#include "measure/session.hpp"
+#include "messages/in_turns.hpp"
+#include "suite/team.hpp"
+
+namespace larklane::bench {
+
+/// Who works: as many threads in each process.
+struct Crew {
+  int rank, ranks;
+  std::uint32_t threads;
+
+  std::uint32_t workers() const noexcept { return static_cast<std::uint32_t>(ranks) * threads; }
+};
+
+/// One direction of two threads of different processes. What goes one way over one link keeps its
+/// order.
+struct Stream {
+  int rank;
+  std::uint32_t tag;     ///< the same on both sides, another for each link of two ranks
+  std::uint32_t stream;  ///< its communicator, where there is more than one
+};
+
+/// What the threads of a process post on in one way. Thread t uses lane t modulo their number.
+struct PortsShape {
+  const Options* options;
+  std::uint32_t threads, lanes;
+  std::uint32_t streams;       ///< 0: no messages
+  std::span<std::byte> open;   ///< memory that all ranks get from and change; may be empty
+  std::span<std::byte> local;  ///< that is got into, sent and received; may be empty
+};
+
+/// What a thread's calls of one kind took.
+struct Part {
+  double took_ns = 0;
+  double calls = 0;
+
+  template <class Call>
+  auto time(Call&& call) {
+    struct Timed {
+      Part& part;
+      const double began_ns = now_ns();
+      ~Timed() {
+        part.took_ns += now_ns() - began_ns;
+        part.calls += 1;
+      }
+    } const timed{*this};
+    return call();
+  }
+};
+
+/// Rounds of one application. A transport has
+///   World: rank(), size(), gather(number): that of each rank; collective
+///   Ports(world, shape): collective, in the same order everywhere; begin_round(): who has written
+///     open memory has done so; end_round(): he may read it; port(thread), which is its thread's:
+///       get(rank, offset, to, bytes), accumulate(rank, offset, values, count),
+///       receive(link, to, bytes), send(link, from, bytes): begin it
+///       wait(): until all is over, what was accumulated is there
+///       count_up(rank, offset): by one, and waits for what was there
+/// and an application, of which each process has one,
+///   kParts: samples that are means of calls; kWhole, kSteps: its round over steps is that sample
+///   App(options, bytes, crew); open(), local(), streams(): as PortsShape
+///   begin_round(number); work(port, thread, parts); wrong(): of the round
+/// Thread safety: single-owner.
+template <class Transport, class App>
+class Application {
+  using World = typename Transport::World;
+  using Ports = typename Transport::Ports;
+
+ public:
+  Application(const Options& options, std::uint64_t bytes, World& world, double timer_ns,
+              const Watcher& watcher)
+      : o_(options),
+        bytes_(bytes),
+        world_(world),
+        timer_ns_(timer_ns),
+        watcher_(watcher),
+        threads_(options.threads_of_process()),
+        app_(options, bytes, Crew{world.rank(), world.size(), threads_}),
+        team_(threads_),
+        of_thread_(threads_) {}
+
+  Point run(double budget_ns) {
+    Point point{bytes_, 1, 1, 0, {}};
+    std::vector<std::unique_ptr<Ports>> ways;
+    for (const std::string& name : o_.ways) {
+      feed(name);
+      const std::uint32_t lanes = name == "shared" ? std::min(o_.lanes, threads_) : threads_;
+      ways.push_back(std::make_unique<Ports>(
+          world_, PortsShape{&o_, threads_, lanes, app_.streams(), app_.open(), app_.local()}));
+      point.series.push_back({.way = name});
+    }
+    measure_in_turns(
+        o_, world_, watcher_, budget_ns, &point,
+        [&](std::size_t w, Series& series, bool counts) { round(*ways[w], series, counts); });
+    return point;
+  }
+
+ private:
+  static constexpr std::size_t kParts = App::kParts.size();
+
+  struct alignas(64) OfThread {
+    std::array<Part, kParts> parts;
+    double began_ns = 0, ended_ns = 0;
+  };
+
+  void feed(const std::string& way) const {
+    if (world_.rank() == 0) watcher_.before_round(way);
+  }
+
+  void round(Ports& ports, Series& series, bool counts) {
+    feed(series.way);
+    app_.begin_round(++round_);
+    ports.begin_round();
+    (void)world_.gather(0);
+    team_.run([&](std::uint32_t thread) {
+      OfThread& mine = of_thread_[thread];
+      mine.parts = {};
+      mine.began_ns = now_ns();
+      app_.work(ports.port(thread), thread, mine.parts);
+      mine.ended_ns = now_ns();
+    });
+    const double took_ns = longest_ns();  // and nobody works any more
+    ports.end_round();
+    series.wrong += sum(static_cast<double>(app_.wrong())) > 0;
+    add_samples(took_ns, counts, series);
+  }
+
+  double sum(double mine) {
+    double all = 0;
+    for (const double of_rank : world_.gather(mine)) all += of_rank;
+    return all;
+  }
+
+  /// From the first thread's begin to the last one's end, of the slowest process.
+  double longest_ns() {
+    double began_ns = of_thread_[0].began_ns, ended_ns = of_thread_[0].ended_ns;
+    for (const OfThread& mine : of_thread_) {
+      began_ns = std::min(began_ns, mine.began_ns);
+      ended_ns = std::max(ended_ns, mine.ended_ns);
+    }
+    return std::ranges::max(world_.gather(ended_ns - began_ns - timer_ns_));
+  }
+
+  void add_samples(double took_ns, bool counts, Series& series) {
+    for (std::size_t part = 0; part < kParts; ++part) {
+      Part of_rank;
+      for (const OfThread& mine : of_thread_) {
+        of_rank.took_ns += mine.parts[part].took_ns;
+        of_rank.calls += mine.parts[part].calls;
+      }
+      const double calls = sum(of_rank.calls);
+      const double mean_ns = sum(of_rank.took_ns) / calls - timer_ns_;
+      if (counts) series.samples[App::kParts[part]].push_back(mean_ns);
+    }
+    if (counts) series.samples[App::kWhole].push_back(took_ns / App::kSteps);
+  }
+
+  const Options& o_;
+  const std::uint64_t bytes_;
+  World& world_;
+  const double timer_ns_;
+  const Watcher& watcher_;
+  const std::uint32_t threads_;
+  App app_;
+  Team team_;
+  std::vector<OfThread> of_thread_;
+  std::uint64_t round_ = 0;
+};
+
+}  // namespace larklane::bench

@@ -1,0 +1,36 @@
+#include "crew.hpp"
+
+namespace larklane::bench {
+
+const std::vector<std::string>& lane_way_names() {
+  static const std::vector<std::string> names{"shared", "own", "everywhere"};
+  return names;
+}
+
+namespace {
+
+std::string refused(const Options& o, int ranks, const std::string& launcher, int needed,
+                    const std::string& or_more) {
+  const std::string asked =
+      o.benchmark + (o.is_everywhere() ? " --ways everywhere --threads " + std::to_string(o.threads)
+                                       : std::string());
+  return asked + " needs " + std::to_string(needed) + " ranks" + or_more + ", here " +
+         (ranks == 1 ? "is 1: " : "are " + std::to_string(ranks) + ": ") + launcher + " " +
+         std::to_string(needed) + " larklane bench " + asked;
+}
+
+}  // namespace
+
+std::string refusal_of_crew(const Options& o, int ranks, const std::string& launcher) {
+  const int in_place = o.is_everywhere() ? static_cast<int>(o.threads) : 1;
+  const int needed = 2 * in_place;
+  if (is_application(o.benchmark))
+    return ranks >= needed && ranks % in_place == 0
+               ? std::string()
+               : refused(
+                     o, ranks, launcher, needed,
+                     in_place > 1 ? ", or a multiple of " + std::to_string(in_place) : " or more");
+  return ranks == needed ? std::string() : refused(o, ranks, launcher, needed, "");
+}
+
+}  // namespace larklane::bench
