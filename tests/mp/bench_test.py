@@ -279,6 +279,27 @@ def messages(suite):
         assert "completion" not in record["options"], "what an MPI has none of"
 
 
+def applications(suite):
+    """In threads and in processes: what they have computed is what one thread computes."""
+    for benchmark, words, samples in (("stencil", ["--sizes", "8,400"], {"step_ns", "exchange_ns"}),
+                                      ("ebms", ["--sizes", "1000,100001", "--blocks", "3"], {"round_ns", "fetch_ns", "get_ns", "flush_ns"}),
+                                      ("bspmm", ["--sizes", "8,20000", "--blocks", "3"],
+                                       {"time_ns", "counter_ns", "get_ns", "get_flush_ns", "accumulate_ns", "accumulate_flush_ns"})):
+        for ranks, shape, ways in ((2, ["--threads", "2"], ["shared", "own", "shared'"]), (3, ["--ways", "own"], ["own", "own'"]),
+                                   (4, ["--threads", "2", "--ways", "everywhere"], ["everywhere", "everywhere'"])):
+            outcome, record = suite.run(benchmark, *words, *shape, *QUICK, variant="native", ranks=ranks)
+            assert outcome.status == 0 and record["context"]["ranks"] == ranks, outcome.output
+            check_mpi(suite, record)
+            assert len(record["points"]) == 2
+            for point in record["points"]:
+                assert [series["way"] for series in point["series"]] == ways, outcome.output
+                for series in point["series"]:
+                    assert series["wrong"] == 0 and set(series["samples"]) == samples, (series, outcome.output)
+    outcome, record = suite.run("bspmm", "--threads", "2", "--ways", "everywhere", variant="native", ranks=3)
+    assert outcome.status == 2 and record is None, outcome.output
+    assert outcome.output.count("needs 4 ranks, or a multiple of 2, here are 3: mpirun -n 4 larklane bench bspmm --ways everywhere --threads 2") == 1, outcome.output
+
+
 def messages_hasty(suite):
     """A byte inside of a message that is wrong, and messages that don't come, are seen."""
     for fault, words, is_wrong in (("none", [], False), ("inside", [], True), ("put", ["--operation", "put"], True)):
@@ -506,7 +527,7 @@ def quick(suite, words=("--sizes", "4K,64K", "--iterations", "4", "--warmup", "1
 
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
          **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
-         "faces": faces, "options": options, "splits": splits, "oversubscribed": oversubscribed, "replay": replay, "noise": noise, "messages": messages, "messages_hasty": messages_hasty, "messages_misuse": messages_misuse, "messages_turns": messages_turns, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "stuck": stuck, "misuse": misuse, "program": program, "turns": turns, "quick": quick, "minutes": minutes, "missing": missing, "uneven": uneven}
+         "faces": faces, "options": options, "splits": splits, "oversubscribed": oversubscribed, "replay": replay, "noise": noise, "messages": messages, "applications": applications, "messages_hasty": messages_hasty, "messages_misuse": messages_misuse, "messages_turns": messages_turns, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "stuck": stuck, "misuse": misuse, "program": program, "turns": turns, "quick": quick, "minutes": minutes, "missing": missing, "uneven": uneven}
 EVERY = [case for case in CASES if case not in ("missing", "guarded", "hasty", "messages_hasty", "messages_misuse", "stuck", "quick", "minutes")]
 # Enough to see that the program of an MPI is there and is the one that starts.
 SOME = ["early-bird", "halo3d", "faces"]
