@@ -32,11 +32,14 @@ BENCHMARKS = ("overhead", "perceived-bandwidth", "availability", "early-bird", "
 # Between threads; Larklane needs no MPI for them. Way `everywhere` takes a launch of its own, a process in the place of each thread.
 LANES = "lanes"  # of one process, Larklane's only
 MESSAGES = ("message-rate", "message-latency", LANES)
+APPLICATIONS = ("stencil", "ebms", "bspmm")
 EVERYWHERE, PROCESSES = "everywhere", "{processes}"
 VARIANTS = ("native", "larklane")
 # Everything once, in minutes on a laptop: enough to see what the figures will look like.
 QUICK = (("--sizes", "4K,64K,1M"), ("--threads", "4"), ("--iterations", "20"), ("--warmup", "3"), ("--compute-us", "1000"))
-QUICK_MESSAGES = (("--sizes", "8,512,64K"), ("--iterations", "20"), ("--warmup", "3"))
+QUICK_ROUNDS = (("--iterations", "20"), ("--warmup", "3"))
+QUICK_MESSAGES = (("--sizes", "8,512,64K"), *QUICK_ROUNDS)
+QUICK_SIZES = {"stencil": "64,1K", "ebms": "16K,1M", "bspmm": "2K,8K"}
 CSV_HEAD = ("benchmark", "variant", "mpi", "bytes", "send_partitions", "recv_partitions", "way", "metric", "launch", "round", "value")
 PATIENCE_S = 5  # with a launcher that was asked to end
 LIMIT_SHARE = 0.8  # of a launch's time limit for its rounds; the rest is for its start, guards and warm-up
@@ -294,9 +297,10 @@ def parser() -> argparse.ArgumentParser:
                "  larklane bench early-bird --with native,larklane --launcher 'mpirun -n 2' --threads 8 --sizes 64K:4M\n"
                "  larklane bench message-rate --threads 1,2,4             messages between threads, without an MPI\n"
                "  larklane bench message-rate --launcher 'mpirun -n {processes}'     ... and those of an MPI\n"
+               "  larklane bench bspmm --threads 1,2                      an application of them: also ebms, stencil\n"
                "  larklane bench lanes                                    what each of the things that keep lanes apart is worth\n"
                "  mpirun -n 2 larklane bench overhead --with native      one variant, started by hand")
-    made.add_argument("benchmark", choices=("all", *BENCHMARKS, *MESSAGES), help="all: those of partitioned communication")
+    made.add_argument("benchmark", choices=("all", *BENCHMARKS, *MESSAGES, *APPLICATIONS), help="all: those of partitioned communication")
     made.add_argument("--with", dest="variants", metavar="VARIANTS",
                       help="native, larklane, or both in turns (default; of messages without --launcher: larklane)")
     made.add_argument("--launcher", help="how ranks of an MPI are started (default: mpirun -n 2); of messages {processes} in it stands for their number")
@@ -351,7 +355,8 @@ class Turns:
         own += [("--ways", ",".join(launch.ways))] if launch.ways else []
         own += [("--layout", launch.layout)] if launch.layout else []
         if self.options.quick:
-            own += QUICK_MESSAGES if launch.threads else QUICK
+            sizes = QUICK_SIZES.get(launch.benchmark)
+            own += (("--sizes", sizes), *QUICK_ROUNDS) if sizes else QUICK_MESSAGES if launch.threads else QUICK
         words = [*self.launcher(launch), self.larklane, "bench", launch.benchmark, *benchmark_words(own, self.further)]
         return [*words, "--without", ",".join(without)] if without else words
 
@@ -386,7 +391,7 @@ class Turns:
 
 def settle(options: argparse.Namespace, further: list[str]) -> tuple[Threads | None, list[str]]:
     """What was not said. @return what launches of messages differ in, and the words that each gets"""
-    is_of_messages = options.benchmark in MESSAGES
+    is_of_messages = options.benchmark in (*MESSAGES, *APPLICATIONS)
     if options.variants is None:
         options.variants = "larklane" if is_of_messages and (options.launcher is None or options.benchmark == LANES) else "native,larklane"
     if options.launcher is None:

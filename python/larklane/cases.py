@@ -10,7 +10,12 @@ from larklane.schema import Collection, Context, Options, Point, Run, Series
 
 PARTITIONED = "partitioned"
 CALLS = "call-cost"  # a benchmark whose ways are calls
-MESSAGES = ("message-rate", "message-latency", "lanes")  # of threads; of every way there is an MPI's and Larklane's own
+APPLICATIONS = {  # and what parts of them take
+    "stencil": ("step_ns",),
+    "ebms": ("get_ns", "flush_ns"),
+    "bspmm": ("get_ns", "get_flush_ns", "accumulate_ns", "accumulate_flush_ns", "counter_ns"),
+}
+MESSAGES = ("message-rate", "message-latency", "lanes", *APPLICATIONS)  # of threads; of every way there is an MPI's and Larklane's own
 NO_MPI = "none"  # in the place of its name
 NO_OPTION = re.compile(r"LARKLANE_(BENCH_\w+|BOARD|JOB|MEET|RANK|SEED|SIZE|FAMILY|MPI|SPAWNED)")  # what launching sets
 ELSEWHERE = frozenset(("version", "machine"))  # what differs between two measurements of the same thing
@@ -47,14 +52,22 @@ def _noise(options: Options) -> Parameter:
     return Parameter("noise", (kind, 0.0), f"{kind} noise")
 
 
+def _workers(options: Options, context: Context) -> int:
+    """Processes stand in the place of threads, or have them."""
+    return context.ranks * (1 if options.is_everywhere else options.threads)
+
+
 def _parameters_of_messages(options: Options, context: Context) -> tuple[Parameter, ...]:
     """How many processes there are follows from the way; which MPI it is, or none, stands in the case's title."""
     cpu = context.machine.get("cpu", "unknown")
+    of_kind = (Parameter("operation", options.operation, f"operation {options.operation}"), Parameter("window", options.window, f"window {options.window}"))
+    if options.benchmark in APPLICATIONS:
+        of_kind = (Parameter("workers", _workers(options, context), wording.count(_workers(options, context), "worker")),
+                   Parameter("blocks", options.blocks, f"--blocks {options.blocks}" if options.blocks else "no --blocks"))
     return (
         Parameter("ranks", context.hosts, f"on {wording.count(context.hosts, 'host')}"),
         Parameter("threads", options.threads, wording.count(options.threads, "thread")),
-        Parameter("operation", options.operation, f"operation {options.operation}"),
-        Parameter("window", options.window, f"window {options.window}"),
+        *of_kind,
         Parameter("lanes", options.lanes, f"{wording.count(options.lanes, 'lane')} shared"),
         Parameter("layout", options.layout, f"lanes {'on lines of their own' if options.layout == 'own' else options.layout}"),
         *_placement(context, tuple(dict.fromkeys(context.bindings))),
@@ -236,6 +249,10 @@ HEADLINES = {
                            "time from the first thread's begin to the last one's end.", _scaled("rate_per_s", 1e-6)),
     "lanes": Metric("message rate", "million/s", "higher", "log", "Messages that all threads post: windows, each over its time, to lanes of their own process, "
                     "which take them in afterwards.", _scaled("rate_per_s", 1e-6)),
+    "stencil": Metric("halo exchange", "µs", "lower", "log", "Time of the exchange of a step with other processes, mean of all threads at their edges.",
+                      _scaled("exchange_ns", 1e-3)),
+    "ebms": Metric("time of a fetch", "µs", "lower", "log", "Time of a get of a block that another process owns, until it is there.", _scaled("fetch_ns", 1e-3)),
+    "bspmm": Metric("time of the product", "µs", "lower", "log", "Time of the whole product, computing included, of the slowest process.", _scaled("time_ns", 1e-3)),
     "message-latency": Metric("half round trip", "µs", "lower", "log", "Half the time of a window of messages there and one back, all threads at the "
                               "same time.", _scaled("half_round_trip_ns", 1e-3)),
 }
@@ -249,6 +266,12 @@ SAMPLES = {
     "round_trip_ns": "Time of a message there and one back.",
     "half_round_trip_ns": "Half the time of a message there and one back.",
     "call_ns": "What a call takes.",
+    "get_ns": "Until a get is posted; of bspmm, two of them.",
+    "flush_ns": "From then until the block is there.",
+    "get_flush_ns": "From then until both tiles are there.",
+    "accumulate_ns": "Until an accumulate of a tile is posted.",
+    "accumulate_flush_ns": "From then until the tile is added to the owner's.",
+    "counter_ns": "A fetch-and-add on the counter that deals out the work.",
 }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from larklane import wording
-from larklane.cases import CALLS, ELSEWHERE, EXPOSED, MESSAGES, NO_MPI, PARTITIONED, PLACEMENT, Case, Metric, Parameter, by_benchmark, labels, line_ways, metrics, varying
+from larklane.cases import APPLICATIONS, CALLS, ELSEWHERE, EXPOSED, MESSAGES, NO_MPI, PARTITIONED, PLACEMENT, Case, Metric, Parameter, by_benchmark, labels, line_ways, metrics, sample_metric, varying
 from larklane.projection import Projection
 from larklane.schema import Trace
 from larklane.stats import median, quantile
@@ -31,7 +31,11 @@ TITLES = {
     "message-rate": ("How many messages a second?", "ICS'20, figure 11"),
     "lanes": ("What is each part of a lane worth?", "ICS'20, figures 6 to 8"),
     "message-latency": ("How long does a message take?", ""),
+    "stencil": ("How long does the halo exchange of a stencil take?", "ICS'20, figure 22"),
+    "ebms": ("How long does a remote fetch take?", "ICS'20, figure 24"),
+    "bspmm": ("How long does a block-sparse product take?", ""),
 }
+PARTS = {"stencil": "", "ebms": "ICS'20, figure 25", "bspmm": "ICS'20, figure 27"}  # of applications
 
 
 class Mark(NamedTuple):
@@ -196,6 +200,7 @@ class _Plan:
     curve: Callable[[Case], Curve]  # without marks
     by: str = ""  # said in the title
     by_variant: bool = False  # a panel for each
+    source: str | None = None  # None: as TITLES says
 
 
 def _chart(plan: _Plan, cases: Sequence[Case]) -> list[Chart]:
@@ -218,6 +223,7 @@ def _chart(plan: _Plan, cases: Sequence[Case]) -> list[Chart]:
         panels.append(Panel(title, tuple(sorted((c for c in drawn if c.marks), key=lambda c: c.order))))
     panels = [panel for panel in panels if panel.curves]
     title, source = TITLES.get(cases[0].benchmark, (f"{cases[0].benchmark.capitalize()}: {plan.metric.name}", ""))
+    source = source if plan.source is None else plan.source
     inner = [parameter.value for case in cases for parameter in case.key(*plan.hidden) if parameter.name == _last(cases[0], names)]
     columns = variants if variants in (2, 3) else len(set(inner)) if len(set(inner)) in (2, 3) and len(panels) % len(set(inner)) == 0 else 0
     about = f"{shared[:1].upper()}{shared[1:]}." if shared else ""
@@ -274,6 +280,9 @@ def _benchmark_charts(cases: Sequence[Case]) -> Iterator[Chart]:
         yield from _chart(_Plan(f"{benchmark}-noise", metric, ("noise",), _of_parameter(parts, "noise"), " By noise", True), parts)
     if benchmark == "recv-compute" and parts:
         yield from _against_communication(parts, metric)
+    for part in APPLICATIONS.get(benchmark, ()):
+        of_part = sample_metric(part)
+        yield from _chart(_Plan(f"{benchmark}-{of_part.name.replace(' ', '-')}", of_part, (), _of_way, f" {of_part.name.capitalize()}", source=PARTS[benchmark]), cases)
     if benchmark in MESSAGES and "threads" in varying(cases):
         yield _over_threads(cases, metric)
 
@@ -281,19 +290,20 @@ def _benchmark_charts(cases: Sequence[Case]) -> Iterator[Chart]:
 def _over_threads(cases: Sequence[Case], metric: Metric) -> Chart:
     """A panel for the smallest size, one for the largest, and one between them."""
     sizes = _ordered(case.point.bytes for case in cases)
-    names = varying(cases) - {"threads"}
-    first = cases[0].key("threads", *ELSEWHERE, *PLACEMENT)
+    names = varying(cases) - {"threads", "workers"}
+    first = cases[0].key("threads", "workers", *ELSEWHERE, *PLACEMENT)
     groups: dict[tuple[Any, ...], dict[Curve, list[Case]]] = {}
     for case in cases:
         if case.point.bytes in (sizes[0], sizes[len(sizes) // 2], sizes[-1]):
-            groups.setdefault((case.point.bytes, case.key("threads")), {}).setdefault(_of_way(case), []).append(case)
+            groups.setdefault((case.point.bytes, case.key("threads", "workers")), {}).setdefault(_of_way(case), []).append(case)
     panels = []
     for (size, key), curves in sorted(groups.items(), key=lambda item: (item[0][0], _sort_key(item[0][1]))):
         drawn = [replace(curve, marks=_marks_over(lambda case: case.run.options.threads, members, metric)) for curve, members in curves.items()]
         title = ", ".join(filter(None, (wording.size(size), labels(key, names))))
         panels.append(Panel(title, tuple(sorted((c for c in drawn if c.marks), key=lambda c: c.order))))
     shared = labels(first, {parameter.name for parameter in first} - names)
-    caption = f"{metric.what} {shared[:1].upper()}{shared[1:]}. Line: median; band: p10 to p90. ICS'20, {'figures 6 to 8' if cases[0].benchmark == 'lanes' else 'figure 10'}"
+    figure = "" if cases[0].benchmark in APPLICATIONS else f" ICS'20, {'figures 6 to 8' if cases[0].benchmark == 'lanes' else 'figure 10'}"
+    caption = f"{metric.what} {shared[:1].upper()}{shared[1:]}. Line: median; band: p10 to p90.{figure}"
     return Chart(f"{cases[0].benchmark}-threads", f"{TITLES[cases[0].benchmark][0]} By number of threads", caption, footer(cases), stamp(cases),
                  metric.label, metric.scale, tuple(panels[:PANELS_MAX]), 0, "threads")
 

@@ -85,6 +85,13 @@ class Options:
     completion: str  # of Larklane's
     progress: str
     layout: str  # of its lanes: "own", "packed"
+    blocks: int  # of applications; 0: there are none
+    ways: tuple[str, ...]
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Processes instead of threads."""
+        return self.ways == ("everywhere",)
 
 
 @dataclass(frozen=True)
@@ -227,7 +234,8 @@ def _options(node: _Node) -> Options:
                    node.get("compute_split", str, "thread"), node.get("noise", str),
                    node.get("noise_percent", float), node.get("cache", str), node.get("scaling", str), node.get("order", str),
                    node.get("operation", str, ""), node.get("window", int, 0), node.get("lanes", int, 0), node.get("completion", str, ""),
-                   node.get("progress", str, ""), node.get("layout", str, "own"))
+                   node.get("progress", str, ""), node.get("layout", str, "own"), node.get("blocks", int, 0),
+                   tuple(map(str, node.get("ways", list, []))))
 
 
 def _library(text: str) -> str:

@@ -141,6 +141,11 @@ class Runner(unittest.TestCase):
         self.assertEqual(len(self.launches()), 3)
         self.assertTrue(all(line.startswith("larklane 2: bench message-rate --with larklane") for line in self.launches()))
 
+    def test_applications_are_started_like_messages(self) -> None:
+        _, found, launches = self.measured("well", "ebms", "--quick", "--threads", "2", "--launcher", "env N={processes}")
+        self.assertEqual(len(found["runs"]), 4)
+        self.assertTrue(all("--sizes 16K,1M --iterations 20" in line and "--threads 2" in line for line in launches), launches)
+
     def test_all_means_every_benchmark_once_in_a_quick_run(self) -> None:
         _, found, _ = self.measured("well", "all", "--quick", "--with", "larklane")
         self.assertEqual([run["options"]["benchmark"] for run in found["runs"]], list(bench.BENCHMARKS))

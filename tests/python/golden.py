@@ -150,6 +150,22 @@ def messages(variant: str, per_thread: float) -> list[Json]:
     return runs
 
 
+def application(variant: str, time_ns: float) -> list[Json]:
+    """Runs of bspmm, of which all parts take their shares."""
+    shares = {"get": 0.1, "get_flush": 0.3, "accumulate": 0.05, "accumulate_flush": 0.2, "counter": 0.1, "time": 1.0}
+    runs = []
+    for threads in (1, 2):
+        for ways in (["shared", "own"], ["everywhere"]):
+            run = record("bspmm", variant=variant, threads=threads, lanes=1, blocks=8, compute_ns=0, ways=ways)
+            ranks = 2 * threads if ways == ["everywhere"] else 2
+            run["context"].update(ranks=ranks, bindings=["0-3"] * ranks, mpi="none" if variant == "larklane" else "Model MPI 1.0")
+            for size in (2048, 8192):
+                samples = {f"{part}_ns": [time_ns * share] * 20 for part, share in shares.items()}
+                run["points"].append(point(size, 1, *(series(way, samples) for way in ways)))
+            runs.append(run)
+    return runs
+
+
 def suite() -> Json:
     """Every benchmark in little, native and under Larklane, with what went wrong in some."""
     sizes = [1 << power for power in range(16, 23, 2)]

@@ -79,11 +79,12 @@ class Figures(Folder):
 
     def test_metrics(self) -> None:
         samples = {"overhead": [1.0], "availability": [75.0], "early_bird_share": [0.25], "extra_compute_ns": [3e3],
-                   "perceived_bandwidth_bps": [5e9], "rate_per_s": [8e6], "half_round_trip_ns": [250.0]}
+                   "perceived_bandwidth_bps": [5e9], "rate_per_s": [8e6], "half_round_trip_ns": [250.0],
+                   "exchange_ns": [2e3], "fetch_ns": [4e3], "time_ns": [6e3]}
         [case] = measured(self.load(golden.record("availability", golden.point(8, 4, golden.series("join", samples)))))
         found = {name: metric.values(case)[0] for name, metric in HEADLINES.items()}
         self.assertEqual(found, {"overhead": 1, "availability": 75, "early-bird": 25, "recv-compute": 3, "perceived-bandwidth": 5000, "message-rate": 8, "lanes": 8,
-                                 "message-latency": 0.25})
+                                 "message-latency": 0.25, "stencil": 2, "ebms": 4, "bspmm": 6})
 
     def test_wrong_data_is_not_drawn(self) -> None:
         ways = [golden.series("join", {"overhead": [1]}), golden.series("rma", {"overhead": [1]}, wrong=1)]
@@ -116,6 +117,20 @@ class Figures(Folder):
                          [f"{way}, {title}" for way in ("threads share lanes", "a lane a thread", "a process a thread") for title in ("Model MPI 1.0", "Larklane")])
         self.assertEqual([[(mark.at, mark.median) for mark in curve.marks] for curve in over.panels[0].curves[2:4]], [[(1, 1.0), (2, 2.0)], [(1, 2.0), (2, 4.0)]])
         self.assertEqual(next(over.rows())[4], "threads")
+
+    def test_parts_of_applications(self) -> None:
+        """A figure of the whole, one of each part, and the whole over threads; of as many workers in threads and in processes in one panel."""
+        made = self.charts(*golden.application("native", 1e4), *golden.application("larklane", 5e3))
+        self.assertEqual(list(made), ["bspmm", "bspmm-get", "bspmm-get-flush", "bspmm-accumulate", "bspmm-accumulate-flush", "bspmm-counter", "bspmm-threads"])
+        self.assertEqual([panel.title for panel in made["bspmm"].panels], ["1 thread, 2 workers", "2 threads, 4 workers"])
+        self.assertEqual([(curve.label, [mark.median for mark in curve.marks]) for curve in made["bspmm-get-flush"].panels[1].curves],
+                         [(f"{way}, {title}", [median, median]) for way in ("threads share lanes", "a lane a thread", "a process a thread")
+                          for title, median in (("Model MPI 1.0", 3.0), ("Larklane", 1.5))])
+        self.assertIn("ICS'20, figure 27", made["bspmm-get-flush"].caption)
+        over = made["bspmm-threads"]
+        self.assertEqual([panel.title for panel in over.panels], ["2 KiB", "8 KiB"])
+        self.assertEqual([(mark.at, mark.median) for mark in over.panels[0].curves[0].marks], [(1, 10.0), (2, 10.0)])
+        self.assertNotIn("figure 10", over.caption)
 
     def test_bindings_and_openmp_variables_keep_runs_apart(self) -> None:
         def run(bindings: list[str], **environment: str) -> golden.Json:
