@@ -75,8 +75,8 @@ constexpr Limits kShm{
     .lane = {2200 * kKib, 96 * kKib, 2 * kMib},
     .first_use = {192 * kKib, 224 * kKib, 0},
     .peer = {32 * kKib, 48 * kKib, 80 * kKib},
-    .receive = {720, 800, 0},
-    .unexpected = {1024, 1100, 0},
+    .receive = {900, 900, 0},
+    .unexpected = {1200, 1300, 0},
     .long_send = {100, 200, 0},
 };
 /// Of libfabric 1.17 with FI_OFI_RXM_MSG_RX_SIZE=64.
@@ -85,8 +85,8 @@ constexpr Limits kTcp{
     .lane = {34 * kMib, 20 * kMib, 0},
     .first_use = {20 * kMib, 20 * kMib, 0},
     .peer = {160 * kKib, 160 * kKib, 0},
-    .receive = {720, 800, 0},
-    .unexpected = {1024, 1300, 0},
+    .receive = {900, 900, 0},
+    .unexpected = {1200, 1400, 0},
     .long_send = {700, 800, 0},
 };
 
@@ -96,8 +96,8 @@ constexpr Limits kVerbs{
     .lane = {2200 * kKib, 2200 * kKib, 0},
     .first_use = {256 * kKib, 256 * kKib, 0},
     .peer = {112 * kKib, 112 * kKib, 0},
-    .receive = {720, 800, 0},
-    .unexpected = {1024, 1100, 0},
+    .receive = {900, 900, 0},
+    .unexpected = {1200, 1300, 0},
     .long_send = {160, 300, 0},
 };
 const Limits& limits_of(std::string_view provider) {
