@@ -345,7 +345,7 @@ typedef struct larklane_packet {
 } larklane_packet;
 #define LARKLANE_PACKET_INIT \
   { sizeof(larklane_packet), NULL, 0, NULL, 0 }
-/* Of the 256 that a lane has, posts need some, too.
+/* A lane has 224 for programs; all other posts go on when those are out.
  *
  * @param packet_p  its `buffer` is null if all are out: make progress, and ask again
  * @cost            no lock, no allocation */

@@ -87,7 +87,8 @@ LARKLANE_API Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag,
                                     MatchSpace space = {}) noexcept;
 
 /// Memory of a lane for one short message, which the program writes there itself: posted without
-/// another copy. Of those that a lane has, 256, posts need some, too.
+/// another copy. A lane has 224 for programs, and some that they can't have: all other posts go on
+/// when those are out.
 /// Thread safety: single-owner. Destroyed, before the context, it gives the memory back.
 class LARKLANE_API Packet {
  public:

@@ -128,7 +128,7 @@ RemoteRegion Region::remote() const noexcept {
 
 Packet take_packet(Vci& vci) noexcept {
   msg::MessageLane& lane = vci.inside();
-  msg::Packet* const taken = lane.packets().take_packet();
+  msg::Packet* const taken = lane.packets().take_user_packet();
   if (taken == nullptr) return {};
   return {lane, msg::PacketPool::hold(*taken), taken->payload().data()};
 }

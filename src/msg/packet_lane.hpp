@@ -50,12 +50,9 @@ class PacketLane final : public net::Receiver {
   vci::Vci& vci() const noexcept { return *vci_; }
 
   /// For a record that the caller assembles in place. Null: none is free (counted).
-  Packet* take_packet() noexcept {
-    Packet* const packet = pool_->take();
-    if (packet == nullptr) [[unlikely]]
-      note(no_packet_);
-    return packet;
-  }
+  Packet* take_packet() noexcept { return counted(pool_->take()); }
+  /// The same, for a user's.
+  Packet* take_user_packet() noexcept { return counted(pool_->take_for_user()); }
   /// One that was not posted.
   void give_back(Packet& packet) noexcept { pool_->give_back(packet); }
 
@@ -72,6 +69,11 @@ class PacketLane final : public net::Receiver {
   PacketLane(net::Fabric& fabric, Options options, std::unique_ptr<PacketPool> pool) noexcept
       : fabric_(fabric), options_(options), pool_(std::move(pool)) {
     sleeps = false;  // who waits makes progress
+  }
+  Packet* counted(Packet* packet) noexcept {
+    if (packet == nullptr) [[unlikely]]
+      note(no_packet_);
+    return packet;
   }
 
   /// So many links are watched, the first ones that are worth it: each costs a look at a line in

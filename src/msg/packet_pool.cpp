@@ -40,26 +40,27 @@ Result<std::unique_ptr<PacketPool>> PacketPool::create(net::Fabric& fabric, std:
   return pool;
 }
 
-Packet* PacketPool::take() noexcept {
+Packet* PacketPool::take_of(List& list) noexcept {
   // acquire: pairs with give_back()'s release; those that come between are read-modify-writes.
-  std::uint64_t free = free_.load(std::memory_order_acquire);
+  std::uint64_t free = list.load(std::memory_order_acquire);
   while ((free & kNumberMask) != 0) {
     Packet& packet = packets_[(free & kNumberMask) - 1];
     // relaxed: of a packet that was taken meanwhile it may be anything, and the exchange fails.
     const std::uint64_t next = packet.next_.load(std::memory_order_relaxed);
-    if (free_.compare_exchange_weak(free, ((free & ~kNumberMask) + kOneTaken) | next,
-                                    std::memory_order_acquire, std::memory_order_acquire))
+    if (list.compare_exchange_weak(free, ((free & ~kNumberMask) + kOneTaken) | next,
+                                   std::memory_order_acquire, std::memory_order_acquire))
       return &packet;
   }
   return nullptr;
 }
 
 void PacketPool::give_back(Packet& packet) noexcept {
-  std::uint64_t free = free_.load(std::memory_order_relaxed);  // relaxed: the exchange compares it
+  List& list = packet.number_ <= count_ / kOneReservedOf ? reserved_ : free_;
+  std::uint64_t free = list.load(std::memory_order_relaxed);  // relaxed: the exchange compares it
   do packet.next_.store(static_cast<std::uint32_t>(free & kNumberMask), std::memory_order_relaxed);
   // release: of the packet; pairs with take()'s acquire.
-  while (!free_.compare_exchange_weak(free, (free & ~kNumberMask) | packet.number_,
-                                      std::memory_order_release, std::memory_order_relaxed));
+  while (!list.compare_exchange_weak(free, (free & ~kNumberMask) | packet.number_,
+                                     std::memory_order_release, std::memory_order_relaxed));
 }
 
 }  // namespace larklane::msg

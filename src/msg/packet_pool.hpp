@@ -44,20 +44,29 @@ class alignas(kCellBytes) Packet final : private vci::Work {
 // Thread safety: thread-safe.
 // Invariants:
 // 1. A packet is free, or somebody's: who has taken it, or its link's, until its work is complete.
-// 2. `free_` is the number of the first free packet (0: none) and, in its high half, how often one
+// 2. A list is the number of its first free packet (0: none) and, in its high half, how often one
 //    has been taken: so no exchange succeeds that has looked at another list.
 // 3. A user names a packet by its number and, in the high half, how often users have had it: so by
 //    a name that is over he gets none.
+// 4. Users never have those of `reserved_`: what they keep, or post to who has no room, stops
+//    nothing else.
 class PacketPool final {
  public:
   static constexpr std::uint32_t kCountMax = 1u << 20;
+  /// One of so many is no user's.
+  static constexpr std::uint32_t kOneReservedOf = 8;
 
   /// @errors kInvalidArgument; kNoMemory, and what register_memory says
   static Result<std::unique_ptr<PacketPool>> create(net::Fabric& fabric, std::uint32_t count,
                                                     std::uint32_t record_cells);
 
   /// Null: there is none.
-  Packet* take() noexcept;
+  Packet* take() noexcept {
+    Packet* const packet = take_of(free_);
+    return packet != nullptr ? packet : take_of(reserved_);
+  }
+  /// For a user. Null: there is none that users may have.
+  Packet* take_for_user() noexcept { return take_of(free_); }
   void give_back(Packet& packet) noexcept;
 
   // By users. relaxed, all: the one that has a packet is alone with it, and other names don't fit.
@@ -94,13 +103,18 @@ class PacketPool final {
     std::byte bytes[kCellBytes];
   };
 
+  using List = std::atomic<std::uint64_t>;
+
   PacketPool(std::uint32_t count, std::uint32_t record_cells);
+
+  Packet* take_of(List& list) noexcept;
 
   const std::uint32_t count_;
   std::unique_ptr<Packet[]> packets_;
   std::unique_ptr<Line[]> lines_;
   std::unique_ptr<net::Memory> memory_;
-  alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> free_{0};
+  alignas(vci::kOwnLineBytes) List free_{0};
+  List reserved_{0};
 };
 
 }  // namespace larklane::msg
