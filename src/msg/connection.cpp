@@ -114,9 +114,9 @@ Result<Post> Connection::post_offer(const PacketHeader& header, UserBytes user, 
   Operation* const operation = begin_operation(user, tag, options);
   if (operation == nullptr) return Post::retry;
   net::Transfer place{};
-  const bool do_others_end = lane_.engine().has_registered();
+  const std::uint64_t before = lane_.engine().registrations();
   if (const Status status = prepare_local(*operation, options, place, true); !status.ok())
-    return unprepared(*operation, status, do_others_end);
+    return unprepared(*operation, status, before);
   net::RemoteMemory memory = place.memory->remote();
   memory.address += lane_.engine().offset_in(options.region, user.start);
   operation->header = header;
@@ -147,7 +147,9 @@ Status Connection::prepare_local(Operation& operation, const PostOptions& option
 }
 
 Result<Post> Connection::unprepared(Operation& operation, Status status,
-                                    bool do_others_end) noexcept {
+                                    std::uint64_t before) noexcept {
+  const std::uint32_t own = operation.registered != nullptr ? 1 : 0;
+  const bool do_others_end = lane_.engine().have_others_registered(before, own);
   take_back(operation);
   if (status.code() != Errc::kNoMemory || !do_others_end) return status;
   lane_.note_no_memory();

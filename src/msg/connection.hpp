@@ -140,9 +140,9 @@ class Connection final : public PacketListener {
   /// @param is_for_peer  that reads or writes it
   Status prepare_local(Operation& operation, const PostOptions& options, net::Transfer& transfer,
                        bool is_for_peer) noexcept;
-  /// What a post answers whose memory can't be registered. @param do_others_end  there was memory
-  /// of others, which will be given back
-  Result<Post> unprepared(Operation& operation, Status status, bool do_others_end) noexcept;
+  /// What a post answers whose memory can't be registered. @param before  Engine::registrations(),
+  /// before it tried: what others have had since is given back
+  Result<Post> unprepared(Operation& operation, Status status, std::uint64_t before) noexcept;
   Result<Post> transfer(vci::Work::Kind kind, const RemoteRegion& region, std::uint64_t offset,
                         UserBytes user, RemoteCompletion there, std::uint32_t tag,
                         const PostOptions& options) noexcept;

@@ -116,10 +116,21 @@ class Engine final : private vci::VciPool::Receivers {
   const net::Memory* memory_of(const Region& region, const void* start,
                                std::uint64_t bytes) const noexcept;
   std::uint64_t offset_in(const Region* region, const void* start) const noexcept;
-  /// Of operations' own memory. relaxed, all: a number.
-  void note_registered() noexcept { registered_.fetch_add(1, std::memory_order_relaxed); }
-  void note_given_back() noexcept { registered_.fetch_sub(1, std::memory_order_relaxed); }
-  bool has_registered() const noexcept { return registered_.load(std::memory_order_relaxed) != 0; }
+  /// Of operations' own memory: how many have some and, in the high half, how many have given
+  /// theirs back. relaxed, all: numbers.
+  std::uint64_t registrations() const noexcept {
+    return registrations_.load(std::memory_order_relaxed);
+  }
+  void note_registered() noexcept { registrations_.fetch_add(1, std::memory_order_relaxed); }
+  void note_given_back() noexcept {
+    registrations_.fetch_add((std::uint64_t{1} << 32) - 1, std::memory_order_relaxed);
+  }
+  bool has_registered() const noexcept { return (registrations() & UINT32_MAX) != 0; }
+  /// Have others had some at any time since registrations() said `before`? @param own  the caller's
+  bool have_others_registered(std::uint64_t before, std::uint32_t own) const noexcept {
+    const std::uint64_t now = registrations();
+    return (before & UINT32_MAX) != 0 || now >> 32 != before >> 32 || (now & UINT32_MAX) > own;
+  }
 
  private:
   /// What is known of a rank. Thread safety: thread-safe.
@@ -176,7 +187,7 @@ class Engine final : private vci::VciPool::Receivers {
   std::byte no_bytes_[1] = {};
   std::array<std::atomic<LocalRegion*>, kRegionsMax> regions_{};
   std::array<std::uint32_t, kRegionsMax> region_uses_{};  // guarded by mutex_
-  std::atomic<std::uint32_t> registered_{0};
+  std::atomic<std::uint64_t> registrations_{0};
 };
 
 }  // namespace larklane::msg

@@ -46,10 +46,10 @@ Result<Post> Connection::transfer(vci::Work::Kind kind, const RemoteRegion& regi
     work.kind = vci::Work::Kind::small;  // of any memory
     work.small_bytes = vci::Work::kSmallOfTransfer;
   } else {
-    const bool do_others_end = lane_.engine().has_registered();
+    const std::uint64_t before = lane_.engine().registrations();
     if (const Status status = prepare_local(*operation, options, work.transfer, false);
         !status.ok())
-      return unprepared(*operation, status, do_others_end);
+      return unprepared(*operation, status, before);
   }
   work.complete = &Connection::transferred;
   operation->signals = there;

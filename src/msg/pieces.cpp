@@ -75,9 +75,9 @@ Result<Post> Connection::post_packet(const PacketHeader& header, Packet& packet,
                                                       const PostOptions& options) noexcept {
   Operation* const operation = begin_operation(user.whole(), tag, options);
   if (operation == nullptr) return Post::retry;
-  const bool do_others_end = lane_.engine().has_registered();
+  const std::uint64_t before = lane_.engine().registrations();
   if (const Status status = offer_buffers(*operation, user.all, options); !status.ok())
-    return unprepared(*operation, status, do_others_end);
+    return unprepared(*operation, status, before);
   operation->header = header;
   operation->payload = operation->offer.payload();
   operation->then = Operation::Then::await;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,14 +13,21 @@
 namespace larklane::msg {
 namespace {
 
-/// A network that registers so many pieces of memory.
+/// How many pieces of memory a network registers yet, and what others do before it answers.
+struct Scarcity {
+  std::uint64_t left;
+  std::function<void()> meanwhile{};
+};
+
 struct ScarceFabric final : net::Fabric {
-  ScarceFabric(std::unique_ptr<net::Fabric> inner_, std::uint64_t& left_)
-      : inner(std::move(inner_)), left(left_) {}
+  ScarceFabric(std::unique_ptr<net::Fabric> inner_, Scarcity& scarcity_)
+      : inner(std::move(inner_)), scarcity(scarcity_) {}
   const net::Limits& limits() const noexcept override { return inner->limits(); }
   Result<std::unique_ptr<net::Memory>> register_memory(void* start, std::uint64_t bytes) override {
-    if (left == 0) return Errc::kNoMemory;
-    --left;
+    const bool is_left = scarcity.left != 0;
+    if (is_left) --scarcity.left;
+    if (scarcity.meanwhile) scarcity.meanwhile();
+    if (!is_left) return Errc::kNoMemory;
     return inner->register_memory(start, bytes);
   }
   Result<std::unique_ptr<net::Endpoint>> open_endpoint(net::Receiver& receiver) override {
@@ -27,23 +35,23 @@ struct ScarceFabric final : net::Fabric {
   }
 
   std::unique_ptr<net::Fabric> inner;
-  std::uint64_t& left;
+  Scarcity& scarcity;
 };
 
 constexpr std::uint64_t kEnough = 100;
 
-Job::Options with_scarce_memory(std::uint64_t& left) {
+Job::Options with(Scarcity& scarcity) {
   Job::Options options;
-  options.decorate = [&left](std::unique_ptr<net::Fabric> fabric, int rank) {
+  options.decorate = [&scarcity](std::unique_ptr<net::Fabric> fabric, int rank) {
     if (rank != 0) return fabric;
-    return std::unique_ptr<net::Fabric>(new ScarceFabric(std::move(fabric), left));
+    return std::unique_ptr<net::Fabric>(new ScarceFabric(std::move(fabric), scarcity));
   };
   return options;
 }
 
 TEST(EngineLimits, WithoutMemoryToRegisterAPostWaitsForOthersOrFails) {
-  std::uint64_t left = kEnough;
-  Job job(with_scarce_memory(left));
+  Scarcity scarcity{kEnough};
+  Job job(with(scarcity));
   job.connect_all();
   auto told = std::move(CompletionQueue::create(job.at(0).domain).value());
   auto received = std::move(CompletionQueue::create(job.at(1).domain).value());
@@ -59,12 +67,12 @@ TEST(EngineLimits, WithoutMemoryToRegisterAPostWaitsForOthersOrFails) {
     elsewhere = region.remote();
   }
   const auto put = [&] { return post_put(vci, elsewhere, 0, from.data(), from.size(), posting); };
-  left = 0;
+  scarcity.left = 0;
   EXPECT_EQ(send().error().code(), Errc::kNoMemory);
   EXPECT_EQ(put().error().code(), Errc::kNoMemory);
-  left = kEnough;
+  scarcity.left = kEnough;
   EXPECT_EQ(*send(), Post::posted);
-  left = 0;
+  scarcity.left = 0;
   EXPECT_EQ(*send(), Post::retry);
   EXPECT_EQ(*put(), Post::retry);
   EXPECT_EQ(vci.inside().counts().no_memory, 2u);
@@ -76,18 +84,18 @@ TEST(EngineLimits, WithoutMemoryToRegisterAPostWaitsForOthersOrFails) {
 }
 
 TEST(EngineLimits, APieceThatCannotBeRegisteredGivesTheOthersBack) {
-  std::uint64_t left = kEnough;
-  Job job(with_scarce_memory(left));
+  Scarcity scarcity{kEnough};
+  Job job(with(scarcity));
   job.connect_all();
   const std::vector<std::byte> from = random_bytes(3000, 5);
   std::vector<std::byte> into(from.size());
   const Buffer pieces[] = {
       {from.data(), 1000}, {from.data() + 1000, 1500}, {from.data() + 2500, 500}};
   const auto send = [&] { return post_send(*job.at(0).vci, 1, 1, pieces); };
-  left = 2;
+  scarcity.left = 2;
   EXPECT_EQ(send().error().code(), Errc::kNoMemory);
   EXPECT_FALSE(job.at(0).engine->has_registered());
-  left = 3;
+  scarcity.left = 3;
   EXPECT_EQ(*send(), Post::posted);
   EXPECT_EQ(*send(), Post::retry);  // when the first is over there may be some
   auto received = std::move(CompletionQueue::create(job.at(1).domain).value());
@@ -97,6 +105,38 @@ TEST(EngineLimits, APieceThatCannotBeRegisteredGivesTheOthersBack) {
   job.settle();
   EXPECT_EQ(into, from);
   EXPECT_FALSE(job.at(0).engine->has_registered());
+}
+
+/// As two threads' posts may meet: neither is told that it would never fit.
+TEST(EngineLimits, WhatOthersRegisterMeanwhileIsWaitedFor) {
+  for (const bool ends : {false, true}) {
+    Scarcity scarcity{kEnough};
+    Job job(with(scarcity));
+    job.connect_all();
+    Vci& vci = *job.at(0).vci;
+    auto received = std::move(CompletionQueue::create(job.at(1).domain).value());
+    PostOptions receiving;
+    receiving.completion = &received;
+    std::vector<std::byte> from = random_bytes(3000, 5), into(from.size());
+    const Buffer pieces[] = {{from.data(), 1000}, {from.data() + 1000, 2000}};
+    (void)post_recv(*job.at(1).vci, 0, 1, into.data(), into.size(), receiving);
+    int calls = 0;
+    scarcity.left = 2;
+    scarcity.meanwhile = [&] {
+      ++calls;
+      if (calls == 1) {
+        EXPECT_EQ(*post_send(vci, 1, 1, from.data(), from.size()), Post::posted);
+      } else if (calls == 3 && ends) {
+        job.settle();
+      }
+    };
+    EXPECT_EQ(*post_send(vci, 1, 1, pieces), Post::retry) << ends;
+    EXPECT_EQ(calls, 3);
+    scarcity = {kEnough};
+    job.settle();
+    EXPECT_EQ(into, from);
+    EXPECT_FALSE(job.at(0).engine->has_registered());
+  }
 }
 
 TEST(EngineLanes, OneThatNobodyServesHasAsManyTurnsAsABusyOne) {
