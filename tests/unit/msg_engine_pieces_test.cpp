@@ -226,6 +226,71 @@ TEST(PiecesLimits, AnOfferOfNoSenseEndsTheLink) {
       }
 }
 
+/// Of which the places are never looked at.
+TEST(PiecesLimits, EmptyPiecesOfAPeerAreRead) {
+  const std::vector<std::byte> from = random_bytes(64, 3);
+  for (const std::uint64_t bytes : {64u, 0u}) {
+    Job job{{}};
+    job.connect_all();
+    auto heard = std::move(CompletionQueue::create(job.at(1).domain).value());
+    std::vector<std::byte> memory = from, into(bytes);
+    const Region region = job.at(0).add_region(memory.data(), memory.size());
+    std::vector<Offered> pieces(kBuffersMax, Offered{0, {12345, 999}});
+    pieces[3] = {bytes, {region.remote().address, region.remote().key}};
+    PostOptions told;
+    told.completion = &heard;
+    ASSERT_TRUE(post_recv(*job.at(1).vci, 0, 0, into.data(), bytes, told));
+    ASSERT_EQ(*job.at(0).links.back()->post({first_word(RecordKind::send_offer, 0), 0, 77},
+                                            std::as_bytes(std::span(pieces))),
+              net::Post::done);
+    job.settle();
+    const auto completion = heard.pop();
+    ASSERT_TRUE(completion);
+    EXPECT_TRUE(completion->status.ok());
+    EXPECT_EQ(completion->bytes, bytes);
+    EXPECT_TRUE(std::ranges::equal(into, std::span(from).first(bytes)));
+  }
+}
+
+TEST(PiecesLimits, ASenderThatDiesBetweenReadsEndsTheReceiveOnce) {
+  const std::vector<std::byte> from = random_bytes(8000, 3);
+  std::vector<Buffer> buffers;
+  for (std::size_t at = 0; at < from.size(); at += 1000) buffers.push_back({&from[at], 1000});
+  int whole = 0, cut = 0;
+  for (int turns = 0; turns < 400; turns += 4) {
+    Job::Options options;
+    options.network.turns_per_poll = 0;  // the turns below alone
+    Job job(options);
+    job.connect_all();
+    auto heard = std::move(CompletionQueue::create(job.at(1).domain).value());
+    std::vector<std::byte> into(from.size());
+    PostOptions receiving;
+    receiving.completion = &heard;
+    ASSERT_TRUE(post_recv(*job.at(1).vci, 0, 0, into.data(), into.size(), receiving));
+    ASSERT_EQ(*post_send(*job.at(0).vci, 1, 0, buffers), Post::posted);
+    for (int i = 0; i < turns; ++i) {
+      (void)job.wire.turn(1);
+      (void)job.at(1).engine->progress_all();
+    }
+    const bool had_begun =
+        std::ranges::equal(std::span(into).first(1000), std::span(from).first(1000));
+    job.wire.kill_process(1);  // rank 0
+    for (auto& link : job.at(1).links) link->end(Errc::kPeerDown);
+    job.settle();
+    const auto there = heard.pop();
+    ASSERT_TRUE(there) << turns;
+    if (there->status.ok()) {
+      EXPECT_EQ(into, from);
+    }
+    whole += there->status.ok();
+    cut += had_begun && !there->status.ok();
+    EXPECT_FALSE(heard.pop()) << turns;
+    EXPECT_FALSE(job.at(1).engine->has_registered()) << turns;
+  }
+  EXPECT_GT(cut, 5);
+  EXPECT_GT(whole, 5);
+}
+
 /// Records that are shorter than a list of kBuffersMax places.
 TEST(PiecesLimits, AListThatDoesNotFitInARecordIsRefused) {
   Job::Options options;
