@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 
 #include "larklane/context.hpp"
@@ -94,7 +95,7 @@ struct Operation : Node {
   void set_buffers(std::span<const Buffer> all) noexcept {
     std::array<Buffer, kBuffersMax> copied;
     std::copy(all.begin(), all.end(), copied.begin());
-    buffers = copied;
+    std::construct_at(&buffers, copied);
     buffer_count = static_cast<std::uint32_t>(all.size());
   }
   template <class T>
