@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "exchange.hpp"
+#include "in_turns.hpp"
 #include "measure/clock.hpp"
 #include "msg/message_lane.hpp"
 #include "suite/team.hpp"
@@ -97,10 +98,7 @@ class Injection {
       injectors_.push_back(std::make_unique<Injector>(world, shape_, thread, timer_ns));
   }
 
-  /// @return what it took
-  double round(Series& series, std::uint64_t turns, bool counts) {
-    const double began_ns = now_ns();
-    const std::string& way = of(series.way);
+  void round(const std::string& way, Series& series, std::uint64_t turns, bool counts) {
     const std::uint32_t lanes = shape_.lanes(way);
     for (std::uint32_t lane = 0; lane < lanes; ++lane) (void)world_.lane(lane);
     world_.before_round(way);
@@ -117,13 +115,15 @@ class Injection {
       const Uses after = uses(lanes);
       series.samples["held_share"].push_back((after.held - before.held) / (after.all - before.all));
     }
-    return now_ns() - began_ns;
   }
   /// So many that a round takes kRoundNs.
   std::uint64_t turns_of_round(Series& series) {
-    (void)round(series, 1, false);  // lanes are connected
-    for (std::uint64_t turns = 1;; turns *= 2)
-      if (round(series, turns, false) >= kRoundNs) return turns;
+    round(series.way, series, 1, false);  // lanes are connected
+    for (std::uint64_t turns = 1;; turns *= 2) {
+      const double began_ns = now_ns();
+      round(series.way, series, turns, false);
+      if (now_ns() - began_ns >= kRoundNs) return turns;
+    }
   }
 
  private:
@@ -141,10 +141,6 @@ class Injection {
       sum.held += static_cast<double>(counts.queued + counts.contended);
     }
     return sum;
-  }
-  /// Without the mark of a second series.
-  const std::string& of(const std::string& series) const {
-    return series.ends_with('\'') ? o_.ways.front() : series;
   }
   std::uint64_t wrong() const {
     std::uint64_t all = 0;
@@ -168,33 +164,18 @@ Point measure_injection(const Record& record, std::uint64_t bytes, double budget
                         const Watcher& watcher, NativeWorld& world) {
   const Options& o = record.options;
   Injection injection(o, bytes, world, record.environment.timer_ns);
-  Point point{bytes, 1, 1, o.iterations, {}};
-  for (const std::string& way : o.ways) point.series.push_back({.way = way});
-  point.series.push_back({.way = o.ways.front() + "'"});
+  Point point{bytes, 1, 1, 0, {}};
   std::vector<std::uint64_t> turns;
-  for (Series& series : point.series) {
-    watcher.before_round(series.way);
-    turns.push_back(injection.turns_of_round(series));
+  for (const std::string& way : o.ways) {
+    watcher.before_round(way);
+    point.series.push_back({.way = way});
+    turns.push_back(injection.turns_of_round(point.series.back()));
   }
-  const auto round_of_all = [&](bool counts) {
-    const double began_ns = now_ns();
-    for (std::size_t w = 0; w < turns.size(); ++w) {
-      watcher.before_round(point.series[w].way);
-      (void)injection.round(point.series[w], turns[w], counts);
-    }
-    return now_ns() - began_ns;
-  };
-  const double began_ns = now_ns();
-  double longest_ns = 0;
-  for (std::uint32_t i = 0; i < std::max(o.warmup, 1u); ++i)
-    longest_ns = std::max(longest_ns, round_of_all(false));
-  if (o.budget_s > 0)
-    point.rounds = static_cast<std::uint32_t>(
-        std::clamp((budget_ns - (now_ns() - began_ns)) / longest_ns, 5.0, double(o.iterations)));
-  for (std::uint32_t i = 0; i < point.rounds; ++i) {
-    (void)round_of_all(true);
-    watcher.progress(static_cast<double>(i + 1) / point.rounds);
-  }
+  measure_in_turns(o, world, watcher, budget_ns, &point,
+                   [&](std::size_t w, Series& series, bool counts) {
+                     watcher.before_round(series.way);
+                     injection.round(o.ways[w], series, turns[w], counts);
+                   });
   return point;
 }
 

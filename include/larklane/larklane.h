@@ -320,7 +320,8 @@ typedef struct larklane_buffer {
 } larklane_buffer;
 #define LARKLANE_BUFFERS_MAX 8 /* of one message */
 /* The same of a message that lies in `count` buffers, one after the other: its receiver can't tell.
- * Long ones are fetched from where each lies.
+ * Long ones are fetched from where each lies; with the options' region all of them lie in it. The
+ * completion names the first.
  *
  * @param buffers  the list is the caller's again when the call returns
  * @errors         INVALID_ARGUMENT: more than LARKLANE_BUFFERS_MAX */
@@ -347,6 +348,7 @@ typedef struct larklane_packet {
   { sizeof(larklane_packet), NULL, 0, NULL, 0 }
 /* A lane has 224 for programs; all other posts go on when those are out.
  *
+ * @pre             *packet_p holds none: it would be lost
  * @param packet_p  its `buffer` is null if all are out: make progress, and ask again
  * @cost            no lock, no allocation */
 LARKLANE_API int larklane_packet_take(larklane_vci *vci, larklane_packet *packet_p);

@@ -76,7 +76,8 @@ inline constexpr std::size_t kBuffersMax = 8;
 ///
 /// @param buffers  kBuffersMax at most; the list is the caller's again when the call returns.
 ///                 Together up to Vci::eager_bytes_max() bytes they are copied into the packet.
-///                 Longer ones are fetched from where each lies, one after the other
+///                 Longer ones are fetched from where each lies, one after the other; with
+///                 PostOptions::region all of them lie in it. The completion names the first
 /// @errors  kInvalidArgument: too many of them, or more bytes than 64 bits count; those of the
 /// other
 /// @threads, @owns  as the other
