@@ -18,7 +18,7 @@ Result<Post> Connection::active_message(RemoteCompletion there, std::uint32_t ta
 Result<Post> Connection::active_message(RemoteCompletion there, std::uint32_t tag, UserBuffers from,
                                         const PostOptions& options) {
   if (from.bytes <= eager_bytes_max())
-    return post_buffers({first_word(RecordKind::am, there), tag, 0}, {}, from, tag, options);
+    return post_buffers({first_word(RecordKind::am, there), tag, 0}, from, tag, options);
   return post_offer({first_word(RecordKind::am_offer, there), tag, 0}, from, tag, options);
 }
 

@@ -63,6 +63,14 @@ void Connection::release_memory(Operation& operation) noexcept {
   operation.lane->engine().note_given_back();
 }
 
+inline PacketLink* Connection::open_link(const PostOptions& options) const noexcept {
+  if (options.signals_always || options.queues) [[unlikely]]
+    return nullptr;
+  PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
+  // relaxed: as in post_record()
+  return backlog_.load(std::memory_order_relaxed) == 0 ? link : nullptr;
+}
+
 Result<Post> Connection::answered(Result<net::Post> answer) noexcept {
   if (!answer) return answer.error();
   return *answer == net::Post::retry ? Post::retry : Post::done;
@@ -94,12 +102,8 @@ Result<net::Post> Connection::post_parts(PacketLink& link, const PacketHeader& h
 Result<Post> Connection::post_bytes(const PacketHeader& header, std::span<const std::byte> own,
                                     UserBytes user, std::uint32_t tag,
                                     const PostOptions& options) noexcept {
-  if (!options.signals_always && !options.queues) [[likely]] {
-    PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
-    // relaxed: as in post_record()
-    if (link != nullptr && backlog_.load(std::memory_order_relaxed) == 0) [[likely]]
-      return answered(post_parts(*link, header, own, user.span()));
-  }
+  if (PacketLink* const link = open_link(options)) [[likely]]
+    return answered(post_parts(*link, header, own, user.span()));
   Operation* const operation = begin_operation(user, tag, options);
   if (operation == nullptr) return Post::retry;
   operation->header = header;
@@ -171,8 +175,7 @@ Result<Post> Connection::post_record(Operation& operation, bool queues) noexcept
       return answer.error();
     }
     if (*answer != net::Post::retry) {
-      if (then != Operation::Then::await && then != Operation::Then::transfer)
-        lane_.finish(operation, {});
+      if (is_over_when_out(then)) lane_.finish(operation, {});
       return Post::posted;
     }
   } else {
@@ -196,9 +199,9 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
   const std::span own(operation.small.data(), operation.small_bytes);
   if (operation.then == Operation::Then::await) return try_awaited(link, operation);
   if (operation.then == Operation::Then::gather)
-    return link.post_gathered(
-        operation.header, Gathered{own, std::span(operation.buffers).first(operation.buffer_count),
-                                   operation.local_bytes});
+    return link.post_gathered(operation.header,
+                              Gathered{std::span(operation.buffers).first(operation.buffer_count),
+                                       operation.local_bytes});
   if (operation.then == Operation::Then::post_packet)
     return link.post(*operation.packet, operation.header,
                      static_cast<std::uint32_t>(operation.local_bytes));
@@ -283,7 +286,7 @@ void Connection::send_backlog() noexcept {
     if (!answer) {
       if (then == Operation::Then::post_packet) lane_.packets().give_back(*operation.packet);
       record_is_out(operation, answer.error());
-    } else if (then != Operation::Then::await && then != Operation::Then::transfer) {
+    } else if (is_over_when_out(then)) {
       record_is_out(operation, {});
     }
     const SpinGuard guard(backlog_lock_);

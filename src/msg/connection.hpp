@@ -96,6 +96,8 @@ class Connection final : public PacketListener {
   friend class MessageLane;
 
   std::uint32_t eager_bytes_max() const noexcept;
+  /// Where a post needs no operation. Null: it needs one.
+  PacketLink* open_link(const PostOptions& options) const noexcept;
   static Result<Post> answered(Result<net::Post> answer) noexcept;
   /// What most posts begin with. Null: none is free.
   Operation* begin_operation(UserBytes user, std::uint32_t tag,
@@ -109,15 +111,13 @@ class Connection final : public PacketListener {
   Result<Post> post_offer(const PacketHeader& header, UserBytes user, std::uint32_t tag,
                           const PostOptions& options) noexcept;
   /// The two, of several buffers.
-  Result<Post> post_buffers(const PacketHeader& header, std::span<const std::byte> own,
-                            UserBuffers user, std::uint32_t tag,
+  Result<Post> post_buffers(const PacketHeader& header, UserBuffers user, std::uint32_t tag,
                             const PostOptions& options) noexcept;
   Result<Post> post_offer(const PacketHeader& header, UserBuffers user, std::uint32_t tag,
                           const PostOptions& options) noexcept;
   Result<Post> post_packet_slow(const PacketHeader& header, Packet& packet, std::uint32_t bytes,
                                 std::uint32_t tag, const PostOptions& options) noexcept;
-  Result<Post> post_buffers_slow(const PacketHeader& header, std::span<const std::byte> own,
-                                 UserBuffers user, std::uint32_t tag,
+  Result<Post> post_buffers_slow(const PacketHeader& header, UserBuffers user, std::uint32_t tag,
                                  const PostOptions& options) noexcept;
   Status offer_buffers(Operation& operation, std::span<const Buffer> buffers,
                        const PostOptions& options) noexcept;

@@ -106,4 +106,9 @@ struct Operation : Node {
   }
 };
 
+/// Nobody answers it.
+constexpr bool is_over_when_out(Operation::Then then) noexcept {
+  return then != Operation::Then::await && then != Operation::Then::transfer;
+}
+
 }  // namespace larklane::msg

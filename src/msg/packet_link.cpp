@@ -133,10 +133,10 @@ inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first
 
 void PacketLink::raise_limit(std::uint64_t freed) noexcept {
   const std::uint64_t limit = freed + peer_shape_.cells;
-  std::uint64_t old = limit_.load(std::memory_order_relaxed);
+  std::uint64_t old = limit_.load(std::memory_order_relaxed);  // relaxed: the exchange compares it
   // Never over what a record has said meanwhile: it is not said again. release: the peer has read
   // what was there; pairs with the acquires of posters.
-  while (old < limit && !limit_.compare_exchange_weak(old, limit, std::memory_order_acq_rel,
+  while (old < limit && !limit_.compare_exchange_weak(old, limit, std::memory_order_release,
                                                       std::memory_order_relaxed)) {
   }
 }
@@ -255,8 +255,6 @@ Result<net::Post> PacketLink::post(const PacketHeader& header,
 }
 
 void Gathered::copy_to(std::byte* to) const noexcept {
-  copy_small(to, own.data(), own.size());
-  to += own.size();
   for (const Buffer& buffer : buffers) {
     copy_small(to, static_cast<const std::byte*>(buffer.start), buffer.bytes);
     to += buffer.bytes;
@@ -265,7 +263,7 @@ void Gathered::copy_to(std::byte* to) const noexcept {
 
 Result<net::Post> PacketLink::post_gathered(const PacketHeader& header,
                                             const Gathered& payload) noexcept {
-  return post_copied(header, payload.size(), [&](std::byte* to) { payload.copy_to(to); });
+  return post_copied(header, payload.bytes, [&](std::byte* to) { payload.copy_to(to); });
 }
 
 Result<net::Post> PacketLink::post(Packet& packet, const PacketHeader& header,

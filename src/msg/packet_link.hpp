@@ -40,11 +40,9 @@ class PacketListener {
 
 /// A payload that lies in several places. Thread safety: immutable.
 struct Gathered {
-  std::span<const std::byte> own;   ///< what comes before the user's
-  std::span<const Buffer> buffers;  ///< the user's
-  std::uint64_t bytes;              ///< of these
+  std::span<const Buffer> buffers;
+  std::uint64_t bytes;  ///< of all
 
-  std::uint64_t size() const noexcept { return own.size() + bytes; }
   void copy_to(std::byte* to) const noexcept;
 };
 

@@ -20,27 +20,19 @@ struct RegisteredPieces final : net::Memory {
 
 }  // namespace
 
-Result<Post> Connection::post_buffers(const PacketHeader& header, std::span<const std::byte> own,
-                                      UserBuffers user, std::uint32_t tag,
-                                      const PostOptions& options) noexcept {
-  if (!options.signals_always && !options.queues) [[likely]] {
-    PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
-    // relaxed: as in post_record()
-    if (link != nullptr && backlog_.load(std::memory_order_relaxed) == 0) [[likely]]
-      return answered(link->post_gathered(header, Gathered{own, user.all, user.bytes}));
-  }
-  return post_buffers_slow(header, own, user, tag, options);
+Result<Post> Connection::post_buffers(const PacketHeader& header, UserBuffers user,
+                                      std::uint32_t tag, const PostOptions& options) noexcept {
+  if (PacketLink* const link = open_link(options)) [[likely]]
+    return answered(link->post_gathered(header, Gathered{user.all, user.bytes}));
+  return post_buffers_slow(header, user, tag, options);
 }
 
 [[gnu::noinline]] Result<Post> Connection::post_buffers_slow(const PacketHeader& header,
-                                                             std::span<const std::byte> own,
                                                              UserBuffers user, std::uint32_t tag,
                                                              const PostOptions& options) noexcept {
   Operation* const operation = begin_operation(user.whole(), tag, options);
   if (operation == nullptr) return Post::retry;
   operation->header = header;
-  std::copy(own.begin(), own.end(), operation->small.begin());
-  operation->small_bytes = static_cast<std::uint32_t>(own.size());
   operation->set_buffers(user.all);
   operation->then = Operation::Then::gather;
   return post_record(*operation, options.queues);
@@ -49,12 +41,8 @@ Result<Post> Connection::post_buffers(const PacketHeader& header, std::span<cons
 Result<Post> Connection::post_packet(const PacketHeader& header, Packet& packet,
                                      std::uint32_t bytes, std::uint32_t tag,
                                      const PostOptions& options) noexcept {
-  if (!options.signals_always && !options.queues) [[likely]] {
-    PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
-    // relaxed: as in post_record()
-    if (link != nullptr && backlog_.load(std::memory_order_relaxed) == 0) [[likely]]
-      return answered(link->post(packet, header, bytes));
-  }
+  if (PacketLink* const link = open_link(options)) [[likely]]
+    return answered(link->post(packet, header, bytes));
   return post_packet_slow(header, packet, bytes, tag, options);
 }
 

@@ -58,8 +58,7 @@ Result<Post> Connection::send(MatchWord match, std::uint32_t tag, UserBytes from
 Result<Post> Connection::send(MatchWord match, std::uint32_t tag, UserBuffers from,
                               const PostOptions& options) {
   if (from.bytes <= eager_bytes_max())
-    return post_buffers({first_word(RecordKind::send, match.word()), tag, 0}, {}, from, tag,
-                        options);
+    return post_buffers({first_word(RecordKind::send, match.word()), tag, 0}, from, tag, options);
   return post_offer({first_word(RecordKind::send_offer, match.word()), tag, 0}, from, tag, options);
 }
 

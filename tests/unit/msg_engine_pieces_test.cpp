@@ -50,34 +50,15 @@ const std::vector<std::vector<std::uint64_t>> kCuts = {
     {600, 600, 600, 600, 600, 600, 600, 600},
 };
 
-class PiecesTest : public testing::Test {
+class PiecesTest : public JobTest {
  protected:
-  PiecesTest() : sent_(queue(0)), heard_(queue(1)) { job_.connect_all(); }
+  PiecesTest() : sent_(queue(0)), heard_(queue(1)) {}
 
-  Vci& vci(int rank) { return *job_.at(rank).vci; }
   PostOptions telling(CompletionObject& object) {
     PostOptions options;
     options.completion = &object;
     options.signals_always = true;
     return options;
-  }
-  CompletionQueue queue(int rank) {
-    return std::move(CompletionQueue::create(job_.at(rank).domain).value());
-  }
-  Completion next(CompletionQueue& queue) {
-    for (int i = 0; i < 100; ++i) {
-      if (auto completion = queue.pop()) return *completion;
-      job_.step();
-    }
-    ADD_FAILURE() << "nothing comes";
-    return {};
-  }
-  void expect_posted(Result<Post> answer) {
-    ASSERT_TRUE(answer) << errc_name(answer.error().code());
-    EXPECT_EQ(*answer, Post::posted);
-  }
-  static void expect_refused(Result<Post> answer) {
-    EXPECT_EQ(answer.error(), Status(Errc::kInvalidArgument));
   }
   /// Any receive of `bytes` bytes, and that it brings `wanted`.
   void expect_receives(const std::vector<std::byte>& wanted) {
@@ -89,7 +70,6 @@ class PiecesTest : public testing::Test {
     EXPECT_EQ(into, wanted);
   }
 
-  Job job_{{}};
   CompletionQueue sent_, heard_;
 };
 

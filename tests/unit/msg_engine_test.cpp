@@ -14,13 +14,8 @@ namespace {
 constexpr std::uint64_t kEager = 8 * 64 - 24;  // a record of 8 cells
 constexpr std::uint64_t kLengths[] = {0, 1, 100, kEager, kEager + 1, 5000};
 
-class EngineTest : public testing::Test {
- public:
-  Vci& vci(int rank) { return *job_.at(rank).vci; }
-
+class EngineTest : public JobTest {
  protected:
-  EngineTest() { job_.connect_all(); }
-
   PostOptions telling(CompletionObject& object, bool always = true) {
     PostOptions options;
     options.completion = &object;
@@ -28,27 +23,10 @@ class EngineTest : public testing::Test {
     options.signals_always = always;
     return options;
   }
-  CompletionQueue queue(int rank) {
-    return std::move(CompletionQueue::create(job_.at(rank).domain).value());
-  }
-  Completion next(CompletionQueue& queue) {
-    for (int i = 0; i < 100; ++i) {
-      if (auto completion = queue.pop()) return *completion;
-      job_.step();
-    }
-    ADD_FAILURE() << "nothing comes";
-    return {};
-  }
-  static void expect_posted(Result<Post> answer) {
-    ASSERT_TRUE(answer) << errc_name(answer.error().code());
-    EXPECT_EQ(*answer, Post::posted);
-  }
   static void expect_is(Result<Post> answer, Post post) {
     ASSERT_TRUE(answer) << errc_name(answer.error().code());
     EXPECT_EQ(*answer, post);
   }
-
-  Job job_{{}};
 };
 
 TEST_F(EngineTest, AMessageMeetsItsReceiveWhicheverComesFirst) {

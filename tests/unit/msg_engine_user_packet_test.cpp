@@ -18,14 +18,10 @@ using UserPacket = larklane::Packet;
 constexpr std::uint64_t kEager = 8 * 64 - 24;  // a record of 8 cells
 constexpr std::uint32_t kPackets = 14;         // of 16: the others are never a user's
 
-class UserPacketTest : public testing::Test {
+class UserPacketTest : public JobTest {
  protected:
-  UserPacketTest() : sent_(queue(0)), heard_(queue(1)) { job_.connect_all(); }
+  UserPacketTest() : sent_(queue(0)), heard_(queue(1)) {}
 
-  Vci& vci(int rank) { return *job_.at(rank).vci; }
-  CompletionQueue queue(int rank) {
-    return std::move(CompletionQueue::create(job_.at(rank).domain).value());
-  }
   PostOptions telling(CompletionObject& object, bool queues = false) {
     PostOptions options;
     options.completion = &object;
@@ -45,9 +41,6 @@ class UserPacketTest : public testing::Test {
     while (UserPacket taken = take_packet(vci(0))) all.push_back(std::move(taken));
     return static_cast<std::uint32_t>(all.size());
   }
-  static void expect_refused(Result<Post> answer) {
-    EXPECT_EQ(answer.error(), Status(Errc::kInvalidArgument));
-  }
   void expect_receives(const std::vector<std::byte>& wanted) {
     std::vector<std::byte> into(wanted.size());
     ASSERT_TRUE(post_recv(vci(1), 0, 7, into.data(), into.size(), telling(heard_)));
@@ -59,7 +52,6 @@ class UserPacketTest : public testing::Test {
     EXPECT_EQ(into, wanted);
   }
 
-  Job job_{{}};
   CompletionQueue sent_, heard_;
 };
 

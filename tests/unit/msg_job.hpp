@@ -131,6 +131,35 @@ struct Job {
   std::vector<std::unique_ptr<JobProcess>> processes;
 };
 
+/// Posts and their ends, between processes that know each other.
+class JobTest : public testing::Test {
+ public:
+  Vci& vci(int rank) { return *job_.at(rank).vci; }
+
+ protected:
+  explicit JobTest(Job::Options options = {}) : job_(std::move(options)) { job_.connect_all(); }
+  CompletionQueue queue(int rank) {
+    return std::move(CompletionQueue::create(job_.at(rank).domain).value());
+  }
+  Completion next(CompletionQueue& queue) {
+    for (int i = 0; i < 100; ++i) {
+      if (auto completion = queue.pop()) return *completion;
+      job_.step();
+    }
+    ADD_FAILURE() << "nothing comes";
+    return {};
+  }
+  static void expect_posted(Result<Post> answer) {
+    ASSERT_TRUE(answer) << errc_name(answer.error().code());
+    EXPECT_EQ(*answer, Post::posted);
+  }
+  static void expect_refused(Result<Post> answer) {
+    EXPECT_EQ(answer.error(), Status(Errc::kInvalidArgument));
+  }
+
+  Job job_;
+};
+
 inline std::vector<std::byte> random_bytes(std::size_t bytes, std::uint64_t seed) {
   loop::Random random(seed);
   std::vector<std::byte> made(bytes);
