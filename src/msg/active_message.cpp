@@ -51,7 +51,7 @@ Result<bool> Connection::on_active_message(const PacketHeader& header,
   operation.offer = *offer;
   operation.there = header[2];
   operation.region = nullptr;
-  operation.local = allocate_buffer(offer->bytes);
+  operation.local = lane_.take_long_buffer_locked(offer->bytes);
   operation.local_bytes = offer->bytes;
   operation.is_dynamic = true;
   operation.completion = completion_of(header[1], operation.local, offer->bytes);

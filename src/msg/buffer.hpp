@@ -20,11 +20,8 @@ struct SizedBuffer : Node {
   std::byte bytes[kBytes];
 };
 
-/// Give back the bytes of take() or allocate(). Null is legal. Thread-safe.
+/// Give back the bytes of a take(). Null is legal. Thread-safe.
 void give_back_buffer(void* bytes) noexcept;
-
-/// Bytes of any length, from the heap. Null: there are none.
-std::byte* allocate_buffer(std::uint64_t bytes) noexcept;
 
 // Thread safety: vci-serial.
 /// Buffers for what a record may carry, of some sizes.
@@ -62,6 +59,34 @@ class BufferPool {
   Pool<Small> small_;
   Pool<Middle> middle_;
   Pool<Large> large_;
+};
+
+// Thread safety: vci-serial.
+/// Buffers of any length, for what is fetched. So many bytes of each of three sizes are kept for
+/// the next; the others are the heap's, which gives back to the system what it is given back, and
+/// has each page anew.
+class LongBufferPool {
+ public:
+  static constexpr std::uint32_t kKeptBytes = 4u << 20;
+
+  /// @errors kNoMemory
+  static Result<LongBufferPool> create() noexcept;
+  /// Null: there is no memory.
+  std::byte* take(std::uint64_t bytes) noexcept;
+
+ private:
+  static constexpr std::uint32_t kShortBytes = 16u << 10, kMiddleBytes = 64u << 10,
+                                 kLongBytes = 256u << 10;
+  using Short = SizedBuffer<kShortBytes>;
+  using Middle = SizedBuffer<kMiddleBytes>;
+  using Long = SizedBuffer<kLongBytes>;
+
+  LongBufferPool(Pool<Short> s, Pool<Middle> middle, Pool<Long> l) noexcept
+      : short_(std::move(s)), middle_(std::move(middle)), long_(std::move(l)) {}
+
+  Pool<Short> short_;
+  Pool<Middle> middle_;
+  Pool<Long> long_;
 };
 
 }  // namespace larklane::msg

@@ -9,8 +9,8 @@ namespace larklane::msg {
 
 MessageLane::MessageLane(Engine& engine, std::uint32_t index, std::uint32_t operations,
                          std::unique_ptr<PacketLane> packets, std::unique_ptr<Ledger> ledger,
-                         Pool<Operation> pool, Pool<Operation> arrivals,
-                         BufferPool buffers) noexcept
+                         Pool<Operation> pool, Pool<Operation> arrivals, BufferPool buffers,
+                         LongBufferPool long_buffers) noexcept
     : engine_(engine),
       index_(index),
       packets_(std::move(packets)),
@@ -18,6 +18,7 @@ MessageLane::MessageLane(Engine& engine, std::uint32_t index, std::uint32_t oper
       awaited_(operations),
       arrivals_(std::move(arrivals)),
       buffers_(std::move(buffers)),
+      long_buffers_(std::move(long_buffers)),
       pool_(std::move(pool)) {}
 
 Result<std::unique_ptr<MessageLane>> MessageLane::create(Engine& engine, std::uint32_t index,
@@ -37,9 +38,12 @@ Result<std::unique_ptr<MessageLane>> MessageLane::create(Engine& engine, std::ui
   if (!arrivals) return arrivals.error();
   auto buffers = BufferPool::create(options.buffers);
   if (!buffers) return buffers.error();
+  auto long_buffers = LongBufferPool::create();
+  if (!long_buffers) return long_buffers.error();
   std::unique_ptr<MessageLane> lane(new (std::nothrow) MessageLane(
       engine, index, options.operations, std::move(packets).value(), std::move(ledger).value(),
-      std::move(pool).value(), std::move(arrivals).value(), std::move(buffers).value()));
+      std::move(pool).value(), std::move(arrivals).value(), std::move(buffers).value(),
+      std::move(long_buffers).value()));
   if (lane == nullptr) return Errc::kNoMemory;
   return lane;
 }

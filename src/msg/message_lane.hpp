@@ -99,6 +99,10 @@ class MessageLane final {
   void put_arrival_locked(Operation& operation) noexcept;
   /// @pre make_room_locked() of more than no bytes
   std::byte* take_buffer_locked() noexcept { return std::exchange(buffer_, nullptr); }
+  /// For what is fetched. Null: no memory.
+  std::byte* take_long_buffer_locked(std::uint64_t bytes) noexcept {
+    return long_buffers_.take(bytes);
+  }
   /// `connection` has said "not now".
   void hold_locked(Connection& connection) noexcept;
   void note_lost_locked() noexcept { note(lost_); }
@@ -114,7 +118,8 @@ class MessageLane final {
  private:
   MessageLane(Engine& engine, std::uint32_t index, std::uint32_t operations,
               std::unique_ptr<PacketLane> packets, std::unique_ptr<Ledger> ledger,
-              Pool<Operation> pool, Pool<Operation> arrivals, BufferPool buffers) noexcept;
+              Pool<Operation> pool, Pool<Operation> arrivals, BufferPool buffers,
+              LongBufferPool long_buffers) noexcept;
 
   enum class Held : bool { nothing, lane_lock };
   void conclude(Operation& operation, Held held) noexcept;
@@ -136,6 +141,7 @@ class MessageLane final {
   // With the lane's lock held. A pool of its own: who posts can't take what it needs to go on.
   Pool<Operation> arrivals_;
   BufferPool buffers_;
+  LongBufferPool long_buffers_;
   Operation* arrival_ = nullptr;
   std::byte* buffer_ = nullptr;
   std::uint32_t buffer_bytes_ = 0;

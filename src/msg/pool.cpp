@@ -27,7 +27,8 @@ Node* NodeStore::take_slow() noexcept {
 }
 
 Node* NodeStore::grow() noexcept {
-  const std::uint32_t count = std::min(kSlabNodes, nodes_max_ - nodes_);
+  const auto fitting = static_cast<std::uint32_t>(kSlabBytes / node_bytes_);
+  const std::uint32_t count = std::min(std::clamp(fitting, 1u, kSlabNodes), nodes_max_ - nodes_);
   if (count == 0) return nullptr;
   void* const memory = ::operator new (sizeof(Slab) + count * node_bytes_,
                                        std::align_val_t{kLineBytes}, std::nothrow);

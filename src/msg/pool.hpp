@@ -54,7 +54,10 @@ class NodeStore {
   struct alignas(kLineBytes) Slab {
     Slab* next;
   };
-  static constexpr std::uint32_t kSlabNodes = 63;  // with its header 4 KiB of the smallest nodes
+  /// With its header 4 KiB of the smallest nodes.
+  static constexpr std::uint32_t kSlabNodes = 63;
+  /// Of large nodes as many as are about as long as so many bytes, at least one.
+  static constexpr std::size_t kSlabBytes = 512u << 10;
 
   ~NodeStore();
   Node* grow() noexcept;

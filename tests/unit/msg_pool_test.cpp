@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "msg/buffer.hpp"
 #include "msg/pool.hpp"
 
 namespace {
@@ -100,6 +102,39 @@ TEST(MsgPool, NodesComeBackFromAnotherThread) {
   EXPECT_NE(std::find(out.begin(), out.end(), node), out.end());
   EXPECT_EQ(node->completion.tag, 5u);
   for (Node* const each : out) pool.put(*each);
+}
+
+// A store and slabs of half a megabyte or a node; what is longer than all kept sizes is the heap's.
+TEST(MsgPool, LongBuffersAreKeptForTheNext) {
+  const int before = live_blocks;
+  {
+    LongBufferPool pool = std::move(LongBufferPool::create()).value();
+    for (const std::uint64_t bytes : {10'000u, 16'384u, 65'536u, 262'144u}) {
+      std::byte* const first = pool.take(bytes);
+      std::memset(first, 1, bytes);
+      give_back_buffer(first);
+      const int blocks = live_blocks;
+      std::set<std::byte*> again;
+      for (int i = 0; i < 1000; ++i) {
+        std::byte* const buffer = pool.take(bytes);
+        again.insert(buffer);
+        give_back_buffer(buffer);
+      }
+      EXPECT_TRUE(again.contains(first)) << bytes;
+      EXPECT_EQ(live_blocks, blocks) << bytes;
+    }
+    std::vector<std::byte*> out;
+    const std::uint64_t kept = LongBufferPool::kKeptBytes / 65'536;
+    for (std::uint64_t i = 0; i < kept; ++i) out.push_back(pool.take(65'536));
+    const int blocks = live_blocks;
+    out.push_back(pool.take(65'536));
+    out.push_back(pool.take(1u << 20));
+    EXPECT_EQ(live_blocks, blocks) << "beyond what is kept";
+    for (std::byte* const buffer : out) std::memset(buffer, 2, 65'536);
+    for (std::byte* const buffer : out) give_back_buffer(buffer);
+    EXPECT_EQ(pool.take(UINT64_MAX), nullptr);
+  }
+  EXPECT_EQ(live_blocks, before);
 }
 
 TEST(MsgPool, NodesOutliveTheirPool) {
