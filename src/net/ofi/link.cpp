@@ -27,12 +27,18 @@ void* descriptor_of(const net::Transfer& transfer) {
   return static_cast<const Memory*>(transfer.memory)->descriptor();
 }
 
+/// Of libfabric's shm: what it copies when it is asked to inject is what it copies anyway.
+std::uint64_t queued_bytes_max(const Domain& domain) {
+  const bool is_in_order = domain.choice.finish == Finish::ordered;
+  return is_host_only(domain.info()) && is_in_order ? domain.info().tx_attr->inject_size : 0;
+}
+
 }  // namespace
 
 Link::Link(Endpoint& endpoint)
     : endpoint_(endpoint),
-      finish_flag_(endpoint.domain().choice.finish == Finish::delivered ? FI_DELIVERY_COMPLETE
-                                                                        : 0) {
+      finish_flag_(endpoint.domain().choice.finish == Finish::delivered ? FI_DELIVERY_COMPLETE : 0),
+      queued_bytes_max_(queued_bytes_max(endpoint.domain())) {
   endpoint_.add(*this);
 }
 
@@ -140,9 +146,21 @@ Result<net::Post> Link::write(const net::Transfer& transfer, net::Operation& ope
 
 Result<net::Post> Link::write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
                                         net::Operation& operation) {
-  return write_out({transfer.local, transfer.bytes, descriptor_of(transfer), transfer.remote,
-                    FI_REMOTE_CQ_DATA, immediate},
-                   operation);
+  Out out{transfer.local,  transfer.bytes,    descriptor_of(transfer),
+          transfer.remote, FI_REMOTE_CQ_DATA, immediate};
+  if (out.length > queued_bytes_max_ && out.length <= 2 * queued_bytes_max_) {
+    if (!failure_.ok()) [[unlikely]]
+      return failure_;
+    const ssize_t result = ::fi_inject_write(endpoint_.raw(), out.bytes, queued_bytes_max_, peer_,
+                                             out.to.address, out.to.key);
+    if (result == -FI_EAGAIN) return refused_slow();
+    if (result == 0) {
+      out.bytes = transfer.local + queued_bytes_max_;
+      out.length -= queued_bytes_max_;
+      out.to.address += queued_bytes_max_;
+    }
+  }
+  return write_out(out, operation);
 }
 
 // FI_INJECT, not fi_inject_write: that one is never heard of again, and what it has queued on a

@@ -64,6 +64,9 @@ class Link final : public net::Link {
 
   Endpoint& endpoint_;
   const std::uint64_t finish_flag_;
+  /// Not 0: up to here bytes go through the peer's queue, in order; longer ones it fetches by a
+  /// system call.
+  const std::uint64_t queued_bytes_max_;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   sockaddr_storage peer_name_{};  ///< AF_UNSPEC: not over sockets
   UniqueFd process_;              ///< of a peer that only its process tells about
