@@ -70,8 +70,11 @@ class PacketLink final {
   /// One of so many posts without room probes the link: the peer may have died when all that was
   /// under way had completed.
   static constexpr std::uint32_t kRefusalsOfAProbe = 256;
-  /// By default a ring of 64 KiB.
-  static constexpr std::uint32_t kCellsDefault = 1024;
+  /// Of a ring of 64 KiB; of 256 KiB where a word of credit is a message that the software of both
+  /// sides sees to, so that there are few.
+  static constexpr std::uint32_t cells_on(const net::Limits& network) noexcept {
+    return network.is_progress_manual ? 4096 : 1024;
+  }
   /// Of so many deliveries a link is worth being watched, if the lane has a place left.
   static constexpr std::uint32_t kHeardBeforeWatch = 16;
 
@@ -80,7 +83,11 @@ class PacketLink final {
   /// @param cells  a power of two from the lane's record_cells up, to RingShape::kCellsMax
   /// @errors kInvalidArgument; kNoMemory; those of Endpoint::open_link and register_memory
   static Result<std::unique_ptr<PacketLink>> open(PacketLane& lane, PacketListener& listener,
-                                                  std::uint32_t cells = kCellsDefault);
+                                                  std::uint32_t cells);
+  /// The same of a ring as it should be on this network.
+  static Result<std::unique_ptr<PacketLink>> open(PacketLane& lane, PacketListener& listener) {
+    return open(lane, listener, cells_on(lane.fabric_.limits()));
+  }
   /// is_quiet(), nobody posts, and nothing comes from the peer any more.
   ~PacketLink();
   PacketLink(const PacketLink&) = delete;

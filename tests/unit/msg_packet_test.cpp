@@ -428,8 +428,14 @@ TEST(PacketOffers, SlotsAreNotReusedSoon) {
 
 TEST(PacketWire, MemoryOfAPairAndOfALane) {
   // docs/protocols.md says these numbers.
-  EXPECT_EQ((RingShape{PacketLink::kCellsDefault, PacketLane::Options().record_cells}).lines() * 64,
-            73'728u);
+  const auto ring_bytes = [](bool is_progress_manual) {
+    net::Limits network{};
+    network.is_progress_manual = is_progress_manual;
+    return RingShape{PacketLink::cells_on(network), PacketLane::Options().record_cells}.lines() *
+           64;
+  };
+  EXPECT_EQ(ring_bytes(false), 73'728u);
+  EXPECT_EQ(ring_bytes(true), 270'336u);
   EXPECT_LE(sizeof(PacketLink), 1152u);
   EXPECT_LE(sizeof(PacketInbox), 128u);
   EXPECT_LE(sizeof(Packet), 256u);

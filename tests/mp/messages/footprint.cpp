@@ -84,7 +84,7 @@ constexpr Limits kTcp{
     .context = {512 * kKib, 1 * kMib, 0},
     .lane = {34 * kMib, 20 * kMib, 0},
     .first_use = {20 * kMib, 20 * kMib, 0},
-    .peer = {160 * kKib, 160 * kKib, 0},
+    .peer = {352 * kKib, 352 * kKib, 0},
     .receive = {900, 900, 0},
     .unexpected = {1200, 1400, 0},
     .long_send = {700, 800, 0},
