@@ -39,9 +39,9 @@ Examples:
   larklane launch -n 2 larklane bench lanes --threads 2      whole exchanges, as message-rate
   larklane launch -n 1 larklane bench lanes --threads 2 --layout packed
 
-Ways: `own`, a lane a thread; `shared`, one lane; lanes of their own, but `process-lock`: whoever uses one has one lock of the process
-first, `one-pool`: operations of all come from one pool, `progress-all`: each turn serves all, `progress-own`: only one's own;
-`nothing`: one lane, and all of that.
+Ways: `own`, a lane a thread; `single-threaded`, the same without locks; `shared`, one lane; lanes of their own, but `process-lock`:
+whoever uses one has one lock of the process first, `one-pool`: operations of all come from one pool, `progress-all`: each turn serves
+all, `progress-own`: only one's own; `nothing`: one lane, and all of that.
 )";
 
 constexpr const char* kExamples = R"(
@@ -117,8 +117,9 @@ const std::vector<Benchmark>& benchmarks_of_partitions() {
 }
 
 const std::vector<Benchmark>& benchmarks_of_lanes() {
-  static const std::vector<std::string> of_lanes{
-      "own", "shared", "process-lock", "one-pool", "progress-all", "progress-own", "nothing"};
+  static const std::vector<std::string> of_lanes{"own",          "single-threaded", "shared",
+                                                 "process-lock", "one-pool",        "progress-all",
+                                                 "progress-own", "nothing"};
   static const std::vector<Benchmark> list{
       {"message-rate",
        "messages a second that threads send, in windows that are answered",

@@ -63,6 +63,7 @@ inline bool has_stamp(const std::byte* message, std::uint64_t bytes, std::uint64
 ///   rank(), size(), gather(number): that of each rank; collective,
 ///   make_way(name, shape): collective, in the same order everywhere. A way has begin_round(),
 ///     end_round(), and an end(thread) for each thread, which is that thread's alone:
+///     enter(), leave(): by the thread, around its turns of a round
 ///     post_receives(): a window of them; wait_receives(): until all are there;
 ///     message(slot): what came, until release(); release(): before post_receives() and at the end
 ///     post_send(slot); wait_sends(): until what was posted may be written again
@@ -216,9 +217,12 @@ class Exchange {
     (void)world_.gather(0);
     team_.run([&](std::uint32_t thread) {
       of_thread_[thread].wrong = 0;
+      End& end = way.end(thread);
+      end.enter();
       of_thread_[thread].began_ns = now_ns();
-      take_turns(way.end(thread), thread, turns);
+      take_turns(end, thread, turns);
       of_thread_[thread].ended_ns = now_ns();
+      end.leave();
     });
     std::uint64_t wrong = 0;
     if (receives()) {

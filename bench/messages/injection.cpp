@@ -105,7 +105,10 @@ class Injection {
     const std::uint64_t wrong_before = wrong();
     const Uses before = uses(lanes);
     team_.run([&](std::uint32_t thread) {
-      ns_[thread].value = injectors_[thread]->round(world_.lane(thread % lanes), turns);
+      Vci& vci = world_.lane(thread % lanes);
+      world_.enter(way, vci);
+      ns_[thread].value = injectors_[thread]->round(vci, turns);
+      world_.leave(way, vci);
     });
     series.wrong += wrong() != wrong_before;
     if (counts) {

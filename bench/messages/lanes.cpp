@@ -1,8 +1,10 @@
 // `larklane bench lanes`: the library with each of what keeps lanes apart turned off, way by way.
 
+#include <cerrno>
 #include <map>
 
 #include "injection.hpp"
+#include "msg/message_lane.hpp"
 #include "program.hpp"
 #include "vci/switches.hpp"
 
@@ -12,8 +14,11 @@ namespace {
 using vci::Switches;
 using Progress = Switches::Progress;
 
+constexpr const char* kSingleThreaded = "single-threaded";
+
 const std::map<std::string, Switches> kWays{
     {"own", {}},
+    {kSingleThreaded, {}},
     {"shared", {}},
     {"process-lock", {.has_own_locks = false}},
     {"one-pool", {.has_own_requests = false}},
@@ -23,13 +28,25 @@ const std::map<std::string, Switches> kWays{
      {.progress = Progress::all_lanes, .has_own_locks = false, .has_own_requests = false}},
 };
 
+/// As Context::create_vci() makes one; but here lanes stay, whatever the way.
+void enter(const std::string& way, Vci& vci) {
+  if (way == kSingleThreaded && !vci.inside().vci().own())
+    give_up("membarrier(2)", Status(Errc::kSystem, ENOSYS));
+}
+void leave(const std::string& way, Vci& vci) {
+  if (way == kSingleThreaded) vci.inside().vci().disown();
+}
+
 }  // namespace
 }  // namespace larklane::bench
 
 int main(int argc, char** argv) {
   using namespace larklane::bench;
   Program program{
-      .before_round = [](const std::string& way) { larklane::vci::switches = kWays.at(way); },
+      .around = {.before_round =
+                     [](const std::string& way) { larklane::vci::switches = kWays.at(way); },
+                 .enter = enter,
+                 .leave = leave},
       .measure_alone = measure_injection};
   for (const auto& [name, switches] : kWays) program.ways.push_back(name);
   return run_messages(argc, argv, program);

@@ -6,9 +6,11 @@
 
 namespace larklane::bench {
 
-NativeEnd::NativeEnd(NativeWorld& world, const Shape& shape, const Memory& memory,
-                     std::uint32_t thread, Vci& vci)
-    : shape_(shape),
+NativeEnd::NativeEnd(NativeWorld& world, const std::string& way, const Shape& shape,
+                     const Memory& memory, std::uint32_t thread, Vci& vci)
+    : world_(world),
+      way_(way),
+      shape_(shape),
       memory_(memory),
       thread_(thread),
       data_tag_(2 * thread),
@@ -30,12 +32,12 @@ NativeEnd::NativeEnd(NativeWorld& world, const Shape& shape, const Memory& memor
   of_control_.completion = &control_;
 }
 
-void NativeEnd::meet(NativeWorld& world) {
+void NativeEnd::meet() {
   if (!arrivals_ && !signals_) return;
   const RemoteCompletion mine = signals_
                                     ? must(receives_->object().register_remote(), "register_remote")
                                     : arrivals_->register_remote();
-  world.swap(shape_.peer, &mine, sizeof mine, &there_);
+  world_.swap(shape_.peer, &mine, sizeof mine, &there_);
 }
 
 void NativeEnd::post_receives() {
@@ -128,9 +130,9 @@ NativeWay::NativeWay(NativeWorld& world, const std::string& name, const Shape& s
   for (std::uint32_t lane = 0; lane < shape_.lanes(name); ++lane)
     lanes_.push_back(&world.lane(lane));
   for (std::uint32_t thread = 0; thread < shape_.threads; ++thread) {
-    ends_.push_back(std::make_unique<NativeEnd>(world, shape_, memory_, thread,
+    ends_.push_back(std::make_unique<NativeEnd>(world, name_, shape_, memory_, thread,
                                                 *lanes_[thread % lanes_.size()]));
-    ends_.back()->meet(world);
+    ends_.back()->meet();
   }
 }
 

@@ -23,12 +23,14 @@ struct Memory {
 /// What one thread calls. Thread safety: single-owner.
 class NativeEnd {
  public:
-  NativeEnd(NativeWorld& world, const Shape& shape, const Memory& memory, std::uint32_t thread,
-            Vci& vci);
+  NativeEnd(NativeWorld& world, const std::string& way, const Shape& shape, const Memory& memory,
+            std::uint32_t thread, Vci& vci);
 
   /// Both sides of a pair, thread by thread, before anything else.
-  void meet(NativeWorld& world);
+  void meet();
 
+  void enter() { world_.enter(way_, waiter_.vci()); }
+  void leave() { world_.leave(way_, waiter_.vci()); }
   void post_receives();
   void wait_receives();
   std::span<const std::byte> message(std::uint32_t slot) const;
@@ -43,6 +45,8 @@ class NativeEnd {
   void receive_nothing(std::uint32_t tag);
   void wait_nothing();
 
+  NativeWorld& world_;
+  const std::string& way_;
   const Shape& shape_;
   const Memory& memory_;
   const std::uint32_t thread_, data_tag_, answer_tag_;

@@ -115,7 +115,7 @@ int run_messages(int argc, char** argv, const Program& program) {
     if (!problem.empty()) status = kUsage;
   }
   if (status < 0) {
-    NativeWorld world(**context, program.before_round);
+    NativeWorld world(**context, program.around);
     status = measure(program, world, record);
   }
   // Also of who has been refused: the launcher ends all others when the first has ended, and rank 0

@@ -18,7 +18,7 @@ using MeasureNatively = std::function<Point(const Record&, std::uint64_t bytes, 
 /// What programs differ in.
 struct Program {
   std::vector<std::string> ways{};  ///< that --ways may name
-  BeforeRound before_round{};
+  Around around{};
   /// By one rank; none: pairs of them are needed.
   MeasureNatively measure_alone{};
   MeasureNatively measure_application{};

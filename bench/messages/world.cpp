@@ -26,9 +26,9 @@ void Waiter::turn() {
   }
 }
 
-NativeWorld::NativeWorld(Context& context, BeforeRound before_round)
+NativeWorld::NativeWorld(Context& context, Around around)
     : context_(context),
-      before_round_(std::move(before_round)),
+      around_(std::move(around)),
       told_(must(CompletionQueue::create(context.completions()), "completion queue")) {}
 
 Vci& NativeWorld::lane(std::size_t index) {

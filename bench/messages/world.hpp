@@ -61,8 +61,13 @@ class Waiter {
   unsigned misses_ = 0;
 };
 
-/// Called on each process before a round of a way begins, while nothing is under way.
-using BeforeRound = std::function<void(const std::string& way)>;
+/// What differs between ways besides their lanes. Each may be empty.
+struct Around {
+  /// On each process before a round begins, while nothing is under way.
+  std::function<void(const std::string& way)> before_round{};
+  /// By a thread before and after its turns on a lane.
+  std::function<void(const std::string&way, Vci&)> enter{}, leave{};
+};
 
 /// Thread safety: single-owner.
 class NativeWorld {
@@ -70,10 +75,16 @@ class NativeWorld {
   using Way = NativeWay;
   using End = NativeEnd;
 
-  NativeWorld(Context& context, BeforeRound before_round);
+  NativeWorld(Context& context, Around around);
 
   void before_round(const std::string& way) const {
-    if (before_round_) before_round_(way);
+    if (around_.before_round) around_.before_round(way);
+  }
+  void enter(const std::string& way, Vci& vci) const {
+    if (around_.enter) around_.enter(way, vci);
+  }
+  void leave(const std::string& way, Vci& vci) const {
+    if (around_.leave) around_.leave(way, vci);
   }
   Context& context() noexcept { return context_; }
   int rank() const noexcept { return context_.rank(); }
@@ -94,7 +105,7 @@ class NativeWorld {
   void receive(int rank, void* bytes, std::size_t count);
 
   Context& context_;
-  const BeforeRound before_round_;
+  const Around around_;
   std::deque<Vci> lanes_;  ///< stay where they are
   CompletionQueue told_;
 };

@@ -46,6 +46,8 @@ class MpiEnd {
     return {shape_.in_of(thread_, slot), shape_.bytes};
   }
   void release() {}
+  void enter() {}
+  void leave() {}
 
   void post_send(std::uint32_t slot) {
     std::byte* const from = shape_.out_of(thread_, slot);

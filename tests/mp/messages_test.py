@@ -188,7 +188,7 @@ def applications(bench):
     expect([series["wrong"] for series in record["points"][0]["series"]] == [0, 0], "long edges", output)
 
 
-SWITCHES = ("own", "shared", "process-lock", "one-pool", "progress-all", "progress-own", "nothing")
+SWITCHES = ("own", "single-threaded", "shared", "process-lock", "one-pool", "progress-all", "progress-own", "nothing")
 
 
 def switches(bench):
@@ -203,7 +203,7 @@ def switches(bench):
                     samples = series["samples"]
                     expect(series["wrong"] == 0 and len(samples["rate_per_s"]) == 3 and min(samples["rate_per_s"]) > 0, series["way"], output)
                     # A lane's own credit goes out from its turns: a post in some hundred.
-                    if count == 1 and point["bytes"] == 8 and series["way"] in ("own", "own'", "progress-own"):
+                    if count == 1 and point["bytes"] == 8 and series["way"] in ("own", "own'", "single-threaded", "progress-own"):
                         expect(max(samples["held_share"]) < 0.02, f"{series['way']}: {samples['held_share']}", output)
 
 
