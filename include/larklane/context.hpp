@@ -55,6 +55,14 @@ class LARKLANE_API Region {
   msg::LocalRegion* inside_;
 };
 
+struct VciOptions {
+  /// A lane that nobody else has, without a lock: for the thread that makes it. Only that thread
+  /// posts on it, and makes progress of it, so what comes there waits for that thread. A debug
+  /// build of the library ends the process where another one does. Where the kernel has no
+  /// membarrier(2), the lock stays.
+  bool is_single_threaded = false;
+};
+
 /// A user's place on a lane. Threads with different lanes never meet; there may be more of these
 /// than lanes. Thread safety: thread-safe; making, moving and destroying it are its owner's, before
 /// the context. Destroyed, it gives its place back; what was posted on it goes on.
@@ -112,8 +120,9 @@ class LARKLANE_API Context {
   Status fence(std::string* problem);
 
   /// A place on the lane with the fewest; no collective call.
-  /// @errors kNoMemory, kSystem: of the network
-  Result<Vci> create_vci();
+  /// @errors kNoMemory, kSystem: of the network. kNoMemory with EBUSY: there is no lane that could
+  ///   be had: more than `vci_count_max` are wanted, some of them by single threads
+  Result<Vci> create_vci(const VciOptions& options = {});
   /// @param bytes  0 is legal @errors kNoMemory (locked memory), kSystem
   Result<Region> register_region(void* start, std::uint64_t bytes);
 

@@ -112,6 +112,14 @@ typedef struct larklane_vci larklane_vci;
 
 /* On the lane with the fewest; no collective call. @errors NO_MEMORY, SYSTEM */
 LARKLANE_API int larklane_vci_create(larklane_context *context, larklane_vci **vci_p);
+/* The same on a lane that nobody else has, without a lock: for the calling thread. Only that thread
+ * posts on it, and makes progress of it, so what comes there waits for that thread. A debug build
+ * of the library ends the process where another one does. Where the kernel has no membarrier(2),
+ * the lock stays.
+ *
+ * @errors  as before. NO_MEMORY also: there is no lane that could be had (vci_count_max) */
+LARKLANE_API int larklane_vci_create_single_threaded(larklane_context *context,
+                                                     larklane_vci **vci_p);
 /* Null is legal. */
 LARKLANE_API int larklane_vci_destroy(larklane_vci *vci);
 /* Serve what has come, on this lane, and now and then on all others. Runs handlers.

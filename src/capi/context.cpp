@@ -1,5 +1,6 @@
 // Contexts, lanes and memory.
 
+#include <cerrno>
 #include <string>
 
 #include "capi/error.hpp"
@@ -12,6 +13,7 @@ using larklane::Region;
 using larklane::RemoteRegion;
 using larklane::Result;
 using larklane::Vci;
+using larklane::VciOptions;
 using larklane::capi::fail;
 using larklane::capi::guarded;
 
@@ -25,6 +27,20 @@ int created(const char* call, Result<std::unique_ptr<Context>> context, const st
                            : fail(call, context.error(), "%s", problem.c_str());
   *context_p = new larklane_context(std::move(context).value());
   return 0;
+}
+
+int create_vci(const char* call, larklane_context& context, const VciOptions& options,
+               larklane_vci** vci_p) {
+  return guarded(call, [&] {
+    Result<Vci> vci = context.inside->create_vci(options);
+    if (!vci && vci.error().detail() == EBUSY)
+      return fail(call, vci.error(),
+                  "all lanes are taken, some of them by single threads; remedy: more of them, by "
+                  "LARKLANE_VCI_COUNT_MAX");
+    if (!vci) return fail(call, vci.error());
+    *vci_p = new larklane_vci(context, std::move(vci).value());
+    return 0;
+  });
 }
 
 }  // namespace
@@ -93,12 +109,13 @@ int larklane_context_fence(larklane_context* context) {
 int larklane_vci_create(larklane_context* context, larklane_vci** vci_p) {
   LARKLANE_CAPI_NEEDS(context);
   LARKLANE_CAPI_NEEDS(vci_p);
-  return guarded(__func__, [&, call = __func__] {
-    Result<Vci> vci = context->inside->create_vci();
-    if (!vci) return fail(call, vci.error());
-    *vci_p = new larklane_vci(*context, std::move(vci).value());
-    return 0;
-  });
+  return create_vci(__func__, *context, {}, vci_p);
+}
+
+int larklane_vci_create_single_threaded(larklane_context* context, larklane_vci** vci_p) {
+  LARKLANE_CAPI_NEEDS(context);
+  LARKLANE_CAPI_NEEDS(vci_p);
+  return create_vci(__func__, *context, {.is_single_threaded = true}, vci_p);
 }
 
 int larklane_vci_destroy(larklane_vci* vci) {

@@ -150,8 +150,10 @@ Status Context::fence(std::string* problem) {
   return status;
 }
 
-Result<Vci> Context::create_vci() {
-  auto lane = inside_->engine->take_lane();
+Result<Vci> Context::create_vci(const VciOptions& options) {
+  using Use = msg::Engine::Use;
+  auto lane =
+      inside_->engine->take_lane(options.is_single_threaded ? Use::own_thread : Use::shared);
   if (!lane) return lane.error();
   return Vci(**lane);
 }

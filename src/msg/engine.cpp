@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <new>
 #include <utility>
 
@@ -82,23 +83,33 @@ Result<MessageLane*> Engine::lane_of(std::uint32_t number) {
   return lanes_[index].get();
 }
 
-Result<MessageLane*> Engine::take_lane() {
-  std::uint32_t index = 0;
-  {
-    const std::scoped_lock lock(mutex_);
-    index = vci::least_used(std::span(users_).first(pool_.count_max()), 0);
-    ++users_[index];
-  }
-  auto lane = lane_of(index);
-  if (!lane) leave(index);
+Result<std::uint32_t> Engine::find_place(Use use) noexcept {
+  const std::scoped_lock lock(mutex_);
+  const std::uint32_t index = vci::least_used(std::span(users_).first(pool_.count_max()), 0);
+  if (users_[index] >= (use == Use::shared ? kOwned : 1u)) return Status(Errc::kNoMemory, EBUSY);
+  users_[index] += use == Use::shared ? 1 : kOwned;
+  return index;
+}
+
+Result<MessageLane*> Engine::take_lane(Use use) {
+  auto index = find_place(use);
+  if (!index) return index.error();
+  auto lane = lane_of(*index);
+  if (!lane)
+    leave(*index);
+  else if (use == Use::own_thread)
+    (void)(*lane)->vci().own();  // where the kernel can't, the lock stays
   return lane;
 }
 
-void Engine::give_back(const MessageLane& lane) noexcept { leave(lane.index()); }
+void Engine::give_back(const MessageLane& lane) noexcept {
+  lane.vci().disown();
+  leave(lane.index());
+}
 
 void Engine::leave(std::uint32_t index) noexcept {
   const std::scoped_lock lock(mutex_);
-  --users_[index];
+  users_[index] = users_[index] == kOwned ? 0 : users_[index] - 1;
 }
 
 std::uint32_t Engine::progress(MessageLane& own) noexcept {
@@ -127,7 +138,7 @@ std::uint32_t Engine::progress(MessageLane& own) noexcept {
     // acquire: pairs with lane_of()'s release.
     MessageLane* const lane =
         made_[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
-    if (lane == nullptr || lane == &own) continue;
+    if (lane == nullptr || lane == &own || lane->vci().is_anothers()) continue;
     if (are_all_due && !lane->take_attended()) others.strays |= std::uint64_t{1} << index;
     const std::uint32_t of_lane = lane->progress();
     found += of_lane;
@@ -141,7 +152,8 @@ std::uint32_t Engine::progress_all() noexcept {
   std::uint32_t found = 0;
   for (std::uint32_t index = 0; index < pool_.count_max(); ++index)
     // acquire: pairs with lane_of()'s release.
-    if (MessageLane* const lane = made_[index].load(std::memory_order_acquire))
+    if (MessageLane* const lane = made_[index].load(std::memory_order_acquire);
+        lane != nullptr && !lane->vci().is_anothers())
       found += lane->progress();
   return found;
 }

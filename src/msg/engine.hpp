@@ -65,8 +65,10 @@ class Engine final : private vci::VciPool::Receivers {
   std::uint32_t eager_bytes_max() const noexcept { return eager_bytes_max_; }
   std::uint32_t small_bytes_max() const noexcept { return small_bytes_max_; }
 
-  /// A place on the lane that has the fewest. @errors those of MessageLane and Vci::create
-  Result<MessageLane*> take_lane();
+  enum class Use : std::uint8_t { shared, own_thread };
+  /// A place on the lane that has the fewest; or one that nobody has, for the calling thread alone.
+  /// @errors those of MessageLane and Vci::create; kNoMemory (EBUSY): all are taken
+  Result<MessageLane*> take_lane(Use use = Use::shared);
   /// The place that take_lane() has given.
   void give_back(const MessageLane& lane) noexcept;
   /// Of link `number`, made if it is not there. @errors as take_lane()
@@ -148,6 +150,7 @@ class Engine final : private vci::VciPool::Receivers {
     std::uint64_t strays = 0;  // a bit a lane
   };
 
+  Result<std::uint32_t> find_place(Use use) noexcept;
   void leave(std::uint32_t index) noexcept;
   net::Receiver& of_lane(std::uint32_t index) override { return lanes_[index]->packets(); }
   std::uint32_t progress_others_slow(const MessageLane& own, Others& others) noexcept;
@@ -182,6 +185,7 @@ class Engine final : private vci::VciPool::Receivers {
   std::array<std::unique_ptr<MessageLane>, vci::VciPool::kCountMax> lanes_;
   std::array<std::atomic<MessageLane*>, vci::VciPool::kCountMax> made_{};
   vci::VciPool pool_;
+  static constexpr std::uint32_t kOwned = 1u << 31;  // users of a lane that is a thread's
   std::array<std::uint32_t, vci::VciPool::kCountMax> users_{};  // guarded by mutex_
 
   std::byte no_bytes_[1] = {};

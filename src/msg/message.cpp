@@ -3,8 +3,10 @@
 
 #include "larklane/message.hpp"
 
+#include <cstdlib>
 #include <optional>
 
+#include "base/log.hpp"
 #include "msg/buffer.hpp"
 #include "msg/connection.hpp"
 #include "msg/engine.hpp"
@@ -54,9 +56,19 @@ bool is_legal(MatchSpace space, Match match) noexcept {
   return space.number < msg::kSpaces && match <= Match::none;
 }
 
+/// In debug builds: ends the process if the lane is another thread's.
+void expect_own([[maybe_unused]] const Vci& vci) noexcept {
+#ifndef NDEBUG
+  if (!vci.inside().vci().is_anothers()) return;
+  log_error("a thread uses a single-threaded lane that another one has made");
+  std::abort();
+#endif
+}
+
 /// What `post` of a connection to `rank` answers.
 template <class Call>
 Result<Post> post_to(Vci& vci, int rank, Call&& call) noexcept {
+  expect_own(vci);
   if (!is_rank(vci, rank)) return Errc::kInvalidArgument;
   msg::MessageLane& lane = vci.inside();
   Connection* const connection = lane.engine().connection(lane, rank);
@@ -92,7 +104,10 @@ Vci::~Vci() {
   if (inside_ != nullptr) inside_->engine().give_back(*inside_);
 }
 
-std::uint32_t Vci::progress() noexcept { return inside_->engine().progress(*inside_); }
+std::uint32_t Vci::progress() noexcept {
+  expect_own(*this);
+  return inside_->engine().progress(*inside_);
+}
 
 std::uint64_t Vci::eager_bytes_max() const noexcept { return inside_->engine().eager_bytes_max(); }
 
@@ -156,6 +171,7 @@ Packet::~Packet() {
 [[gnu::flatten]] Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void* buffer,
                                         std::uint64_t bytes, const PostOptions& options,
                                         Completion* done, Match match, MatchSpace space) noexcept {
+  expect_own(vci);
   if (!is_legal(buffer, bytes) || !is_legal(space, match) || !is_told(options) ||
       !lies_as_told(vci, buffer, bytes, options))
     return Errc::kInvalidArgument;

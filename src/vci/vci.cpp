@@ -168,6 +168,18 @@ void Vci::drain() noexcept {
   }
 }
 
+bool Vci::own() noexcept {
+  const Guard guard(*this);
+  return lock_.own();
+}
+
+void Vci::disown() noexcept LARKLANE_NOT_FOLLOWED {
+  const ProcessSection section;
+  lock_.lock_word();
+  lock_.disown();
+  unlock();
+}
+
 Result<std::unique_ptr<net::Link>> Vci::open_link() {
   const Guard guard(*this);
   return endpoint_->open_link();

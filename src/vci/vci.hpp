@@ -85,6 +85,15 @@ class Vci final {
   /// All that is there to be served, whoever else is at it: waits for the lock.
   void drain() noexcept;
 
+  /// From now on it is the calling thread's, which has it without a lock: progress() of all others
+  /// does nothing, and whatever else they do with it takes microseconds. @pre nobody's
+  /// @return false: this kernel can't do that (membarrier(2)); it is everybody's as before
+  bool own() noexcept;
+  /// It is everybody's again. By any thread. @pre nobody posts or makes progress on it
+  void disown() noexcept;
+  /// Another thread has it for itself.
+  bool is_anothers() const noexcept LARKLANE_NOT_FOLLOWED { return lock_.is_anothers(); }
+
   // To set up and to sleep: these wait for the lock, so not from Operation::complete or
   // on_immediate.
   Result<std::unique_ptr<net::Link>> open_link();

@@ -122,5 +122,53 @@ TEST(VciRace, SetUpBetweenPostsStrandsNothing) {
   EXPECT_EQ(side.lane().reserved, static_cast<std::uint32_t>(kEach));
 }
 
+// The owner takes no read-modify-write and no fence; others that ask have those. What they count is
+// no atomic.
+TEST(VciRace, AnOwnerAndWhoAsksAreNeverInsideTogether) {
+  FakeSide side;
+  constexpr std::uint64_t kOfOthers = 2000;
+  std::uint64_t counted = 0, of_owner = 0;
+  std::atomic<int> asking{kThreads - 1};
+  side.lane().during_poll = [&] { ++counted; };
+  together([&](int t) {
+    if (t != 0) {
+      for (std::uint64_t i = 0; i < kOfOthers; ++i) {
+        side.vci->exclusively([&] { ++counted; });
+        EXPECT_EQ(side.vci->progress(), 0u);
+      }
+      asking.fetch_sub(1, std::memory_order_acq_rel);  // pairs with the load below
+      return;
+    }
+    EXPECT_TRUE(side.vci->own());
+    const std::uint64_t before = side.vci->counts().polls;
+    while (asking.load(std::memory_order_acquire) != 0) (void)side.vci->progress();
+    of_owner = side.vci->counts().polls - before;
+  });
+  // Turns of others that came before it was anybody's are counted as polls, too.
+  EXPECT_EQ(counted, side.vci->counts().polls + (kThreads - 1) * kOfOthers);
+  EXPECT_GT(of_owner, 0u);
+  side.vci->disown();
+}
+
+// Posts of an owner and of others, of whom some are its own callbacks.
+TEST(VciRace, NothingIsStrandedOnALaneThatHasAnOwner) {
+  for (int turn = 0; turn < 20; ++turn) {
+    FakeSide side;
+    side.lane().answer = net::Post::done;
+    Works works(side, Work::Kind::small, 8);
+    for (CountedWork& work : works.all)
+      work.then = [&] {
+        if (work.times == 1) side.vci->post(work);
+      };
+    together([&](int t) {
+      const bool is_owner = t == 0 && side.vci->own();
+      EXPECT_EQ(is_owner, t == 0);
+      for (int i = 0; i < kEach; ++i) side.vci->post(works.of(t, i));
+    });
+    side.vci->disown();
+    for (CountedWork& work : works.all) ASSERT_EQ(work.times, 2);
+  }
+}
+
 }  // namespace
 }  // namespace larklane::vci

@@ -533,6 +533,28 @@ TEST_F(CapiTest, APacketIsPostedOnceOrGivenBack) {
   EXPECT_EQ(packet.buffer, nullptr);
 }
 
+TEST_F(CapiTest, ALaneOfASingleThreadIsMadeAndSaysWhenThereIsNone) {
+  std::vector<larklane_vci*> made;
+  int status = 0;
+  for (larklane_vci* vci = nullptr; status == 0 && made.size() < 64;) {
+    status = larklane_vci_create_single_threaded(context_, &vci);
+    if (status == 0) made.push_back(vci);
+  }
+  expect_refused(status, LARKLANE_ERR_NO_MEMORY, "LARKLANE_VCI_COUNT_MAX");
+  ASSERT_FALSE(made.empty());
+  std::swap(vci_, made.front());
+  int from = 5, into = 0;
+  larklane_post post = LARKLANE_RETRY;
+  expect_ok(larklane_post_recv(vci_, 0, 7, &into, sizeof into, &options_, nullptr, &post));
+  (void)posted([&](larklane_post* answer) {
+    return larklane_post_send(vci_, 0, 7, &from, sizeof from, nullptr, answer);
+  });
+  (void)next();
+  EXPECT_EQ(into, from);
+  std::swap(vci_, made.front());
+  for (larklane_vci* vci : made) expect_ok(larklane_vci_destroy(vci));
+}
+
 TEST_F(CapiTest, AContextIsNotDestroyedUnderWhatIsMadeOfIt) {
   expect_refused(larklane_context_destroy(context_), LARKLANE_ERR_ALREADY_ACTIVE,
                  "2 lanes, regions or completion objects");

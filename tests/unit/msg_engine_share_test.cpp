@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -167,6 +169,83 @@ TEST(EngineLanes, OneThatNobodyServesHasAsManyTurnsAsABusyOne) {
   EXPECT_GT(heard[1].completed(), heard[0].completed() / 2);
   EXPECT_LT(heard[1].completed(), heard[0].completed() * 2);
 }
+
+TEST(EngineLanes, OneOfASingleThreadIsNobodyElses) {
+  Job::Options options;
+  options.lanes.count_max = 2;
+  Job job(options);
+  Engine& engine = *job.at(0).engine;
+  using Use = Engine::Use;
+  auto taken = engine.take_lane(Use::own_thread);
+  ASSERT_TRUE(taken);
+  const MessageLane* const lane = *taken;
+  EXPECT_NE(lane, &job.at(0).vci->inside()) << "which has a user";
+  EXPECT_EQ(engine.take_lane(Use::own_thread).error(), Status(Errc::kNoMemory, EBUSY));
+  {
+    const Vci another(*engine.take_lane().value());
+    EXPECT_EQ(&another.inside(), &job.at(0).vci->inside()) << "the only one that is left";
+  }
+  {
+    const Vci own(**taken);
+    std::thread([&] { EXPECT_TRUE(own.inside().vci().is_anothers()); }).join();
+  }
+  std::thread([&] { EXPECT_FALSE(lane->vci().is_anothers()); }).join();
+  const Vci shared(*engine.take_lane().value());
+  EXPECT_EQ(&shared.inside(), lane);
+}
+
+TEST(EngineLanes, WhereAllAreSingleThreadsNobodyGetsOne) {
+  Job::Options options;
+  options.lanes.count_max = 1;
+  Job job(options);
+  JobProcess& process = job.at(0);
+  process.vci.reset();
+  {
+    const Vci own(*process.engine->take_lane(Engine::Use::own_thread).value());
+    EXPECT_EQ(process.engine->take_lane().error(), Status(Errc::kNoMemory, EBUSY));
+  }
+  process.vci.emplace(*process.engine->take_lane().value());
+}
+
+// What comes on it waits for its thread, whoever else makes progress.
+TEST(EngineLanes, OneOfASingleThreadMovesWhenThatThreadMakesProgress) {
+  Job::Options options;
+  options.lanes.count_max = 2;
+  options.size = 1;
+  Job job(options);
+  JobProcess& process = job.at(0);
+  auto told = std::move(CompletionQueue::create(process.domain).value());
+  const RemoteCompletion there = told.register_remote().value();
+  Vci own(*process.engine->take_lane(Engine::Use::own_thread).value());
+  EXPECT_EQ(*post_am(own, 0, there, 0, "hello", 6), Post::retry) << "not connected yet";
+  job.settle();
+  ASSERT_EQ(*post_am(own, 0, there, 0, "hello", 6), Post::done);
+  job.wire.settle();
+  std::thread([&] {
+    for (int turn = 0; turn < 1000; ++turn) {
+      EXPECT_EQ(process.engine->progress_all(), 0u);
+      EXPECT_EQ(process.vci->progress(), 0u);
+    }
+  }).join();
+  EXPECT_FALSE(told.pop());
+  job.settle();
+  const auto heard = told.pop();
+  ASSERT_TRUE(heard);
+  free_buffer(heard->buffer);
+}
+
+#ifndef NDEBUG
+TEST(EngineLanesDeathTest, AnotherThreadOnALaneOfASingleThreadEndsADebugBuild) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Job::Options options;
+  options.lanes.count_max = 2;
+  Job job(options);
+  Vci own(*job.at(0).engine->take_lane(Engine::Use::own_thread).value());
+  EXPECT_DEATH(std::thread([&] { (void)own.progress(); }).join(), "single-threaded lane");
+  EXPECT_DEATH(std::thread([&] { (void)post_send(own, 1, 1, "a", 1); }).join(),
+               "single-threaded lane");
+}
+#endif
 
 }  // namespace
 }  // namespace larklane::msg

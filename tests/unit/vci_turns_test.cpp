@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "vci/lane_lock.hpp"
@@ -40,6 +42,78 @@ TEST(LaneLock, WhoCannotHaveItIsFoundByWhoGivesItBackTheOldestFirst) {
   EXPECT_FALSE(lock.try_lock()) << "who got works still holds it";
   EXPECT_EQ(lock.try_unlock(), nullptr);
   EXPECT_TRUE(lock.try_lock());
+}
+
+template <class Body>
+void on_another_thread(Body&& body) {
+  std::thread(std::forward<Body>(body)).join();
+}
+
+TEST(LaneLock, IsItsOwnersAndOthersHaveItByAsking) {
+  LaneLock lock;
+  lock.lock();
+  ASSERT_TRUE(lock.own());
+  ASSERT_EQ(lock.try_unlock(), nullptr);
+  EXPECT_FALSE(lock.is_anothers());
+
+  Work own, first, second;
+  ASSERT_TRUE(lock.lock_or_queue(own));
+  EXPECT_FALSE(lock.try_lock()) << "it holds it already";
+  EXPECT_FALSE(lock.lock_or_queue(first));
+  EXPECT_FALSE(lock.lock_or_queue(second));
+  ASSERT_EQ(lock.try_unlock(), &first);
+  EXPECT_EQ(first.next, &second);
+  EXPECT_EQ(second.next, nullptr);
+  EXPECT_EQ(lock.try_unlock(), nullptr);
+
+  on_another_thread([&] {
+    EXPECT_TRUE(lock.is_anothers());
+    EXPECT_FALSE(lock.try_lock()) << "nobody else's turn";
+    lock.lock();
+    EXPECT_EQ(lock.try_unlock(), nullptr);
+  });
+  EXPECT_TRUE(lock.try_lock());
+  EXPECT_EQ(lock.try_unlock(), nullptr);
+}
+
+// Who has asked holds it: the owner queues, and is served like any other.
+TEST(LaneLock, ItsOwnerQueuesWhereAnotherHoldsIt) {
+  LaneLock lock;
+  lock.lock();
+  ASSERT_TRUE(lock.own());
+  ASSERT_EQ(lock.try_unlock(), nullptr);
+  std::atomic<int> step{0};
+  std::thread other([&] {
+    lock.lock();
+    step.store(1, std::memory_order_release);
+    while (step.load(std::memory_order_acquire) != 2) std::this_thread::yield();
+    Work* const queued = lock.try_unlock();
+    EXPECT_NE(queued, nullptr);
+    EXPECT_EQ(lock.try_unlock(), nullptr);
+  });
+  while (step.load(std::memory_order_acquire) != 1) std::this_thread::yield();
+  EXPECT_FALSE(lock.try_lock());
+  Work work;
+  EXPECT_FALSE(lock.lock_or_queue(work));
+  step.store(2, std::memory_order_release);
+  other.join();
+  EXPECT_TRUE(lock.try_lock());
+  EXPECT_EQ(lock.try_unlock(), nullptr);
+}
+
+TEST(LaneLock, IsEverybodysWhenItsOwnerIsGone) {
+  LaneLock lock;
+  on_another_thread([&] {
+    lock.lock();
+    ASSERT_TRUE(lock.own());
+    ASSERT_EQ(lock.try_unlock(), nullptr);
+  });
+  EXPECT_FALSE(lock.try_lock());
+  lock.lock_word();
+  lock.disown();
+  EXPECT_EQ(lock.try_unlock(), nullptr);
+  EXPECT_TRUE(lock.try_lock());
+  EXPECT_EQ(lock.try_unlock(), nullptr);
 }
 
 // Another thread posts while the holder polls, and sleeps from then on.
