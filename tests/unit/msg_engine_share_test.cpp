@@ -232,6 +232,22 @@ TEST(EngineLanes, OneOfASingleThreadMovesWhenThatThreadMakesProgress) {
   const auto heard = told.pop();
   ASSERT_TRUE(heard);
   free_buffer(heard->buffer);
+
+  // A handler that has something to do, of a receive of what was there already.
+  int calls = 0;
+  const auto count = [](const Completion&, void* state) { ++*static_cast<int*>(state); };
+  auto handler = std::move(Handler::create(process.domain, count, &calls)).value();
+  PostOptions options_of_receive;
+  options_of_receive.completion = &handler;
+  options_of_receive.signals_always = true;
+  int into = 0;
+  ASSERT_EQ(*post_send(own, 0, 1, &calls, sizeof calls), Post::done);
+  job.settle();
+  ASSERT_EQ(*post_recv(own, 0, 1, &into, sizeof into, options_of_receive), Post::posted);
+  std::thread([&] { (void)process.engine->progress_all(); }).join();
+  EXPECT_EQ(calls, 0);
+  job.settle();
+  EXPECT_EQ(calls, 1);
 }
 
 #ifndef NDEBUG
