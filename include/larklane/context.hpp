@@ -57,9 +57,10 @@ class LARKLANE_API Region {
 
 struct VciOptions {
   /// A lane that nobody else has, without a lock: for the thread that makes it. Only that thread
-  /// posts on it, and makes progress of it, so what comes there waits for that thread. A debug
-  /// build of the library ends the process where another one does. Where the kernel has no
-  /// membarrier(2), the lock stays.
+  /// posts on it, and makes progress of it: what comes there waits for that thread, also while
+  /// others are in fence(). A debug build of the library ends the process where another thread
+  /// does; elsewhere each such call takes microseconds. Where the kernel has no membarrier(2), the
+  /// lock stays.
   bool is_single_threaded = false;
 };
 
@@ -76,9 +77,9 @@ class LARKLANE_API Vci {
   }
   ~Vci();
 
-  /// Serve what has come, on this lane, and now and then on all others: what one waits for may
-  /// hang on a lane that nobody else looks at. One that nobody serves as his own is served as often
-  /// as this one while something comes there. Never blocks. Runs handlers.
+  /// Serve what has come, on this lane, and now and then on all but single threads': what one waits
+  /// for may hang on a lane that nobody else looks at. One that nobody serves as his own is served
+  /// as often as this one while something comes there. Never blocks. Runs handlers.
   ///
   /// @return  how much was served; 0: nothing, or another thread is at it
   std::uint32_t progress() noexcept;
@@ -116,7 +117,8 @@ class LARKLANE_API Context {
   int rank() const noexcept;
   int size() const noexcept;
   CompletionDomain& completions() noexcept;
-  /// Returns when all processes have called it as often; makes progress meanwhile.
+  /// Returns when all processes have called it as often; makes progress meanwhile, but not on lanes
+  /// that are other threads' (VciOptions).
   Status fence(std::string* problem);
 
   /// A place on the lane with the fewest; no collective call.

@@ -110,19 +110,23 @@ LARKLANE_API int larklane_context_fence(larklane_context *context);
 /* A user's place on a lane. Threads with different lanes never meet. */
 typedef struct larklane_vci larklane_vci;
 
-/* On the lane with the fewest; no collective call. @errors NO_MEMORY, SYSTEM */
+/* On the lane with the fewest; no collective call.
+ *
+ * @errors  SYSTEM; NO_MEMORY: also if all lanes are single threads' (vci_count_max) */
 LARKLANE_API int larklane_vci_create(larklane_context *context, larklane_vci **vci_p);
 /* The same on a lane that nobody else has, without a lock: for the calling thread. Only that thread
- * posts on it, and makes progress of it, so what comes there waits for that thread. A debug build
- * of the library ends the process where another one does. Where the kernel has no membarrier(2),
+ * posts on it, and makes progress of it: what comes there waits for that thread, also while others
+ * are in larklane_context_fence(). A debug build of the library ends the process where another
+ * thread does; elsewhere each such call takes microseconds. Where the kernel has no membarrier(2),
  * the lock stays.
  *
- * @errors  as before. NO_MEMORY also: there is no lane that could be had (vci_count_max) */
+ * @errors  SYSTEM; NO_MEMORY: also if no lane is left that nobody has (vci_count_max) */
 LARKLANE_API int larklane_vci_create_single_threaded(larklane_context *context,
                                                      larklane_vci **vci_p);
 /* Null is legal. */
 LARKLANE_API int larklane_vci_destroy(larklane_vci *vci);
-/* Serve what has come, on this lane, and now and then on all others. Runs handlers.
+/* Serve what has come, on this lane, and now and then on all others but single threads'. Runs
+ * handlers.
  *
  * @param served_p  how much; 0: nothing, or another thread is at it. May be null */
 LARKLANE_API int larklane_vci_progress(larklane_vci *vci, uint32_t *served_p);

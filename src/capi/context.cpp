@@ -12,6 +12,7 @@ using larklane::Errc;
 using larklane::Region;
 using larklane::RemoteRegion;
 using larklane::Result;
+using larklane::Status;
 using larklane::Vci;
 using larklane::VciOptions;
 using larklane::capi::fail;
@@ -33,10 +34,11 @@ int create_vci(const char* call, larklane_context& context, const VciOptions& op
                larklane_vci** vci_p) {
   return guarded(call, [&] {
     Result<Vci> vci = context.inside->create_vci(options);
-    if (!vci && vci.error().detail() == EBUSY)
+    if (!vci && vci.error() == Status(Errc::kNoMemory, EBUSY))
       return fail(call, vci.error(),
-                  "all lanes are taken, some of them by single threads; remedy: more of them, by "
-                  "LARKLANE_VCI_COUNT_MAX");
+                  options.is_single_threaded
+                      ? "no lane is left that nobody has; remedy: more, by LARKLANE_VCI_COUNT_MAX"
+                      : "all lanes are single threads'; remedy: more, by LARKLANE_VCI_COUNT_MAX");
     if (!vci) return fail(call, vci.error());
     *vci_p = new larklane_vci(context, std::move(vci).value());
     return 0;
@@ -100,7 +102,7 @@ int larklane_context_fence(larklane_context* context) {
   LARKLANE_CAPI_NEEDS(context);
   return guarded(__func__, [&, call = __func__] {
     std::string problem;
-    const larklane::Status status = context->inside->fence(&problem);
+    const Status status = context->inside->fence(&problem);
     if (status.ok()) return 0;
     return problem.empty() ? fail(call, status) : fail(call, status, "%s", problem.c_str());
   });

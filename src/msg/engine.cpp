@@ -103,13 +103,18 @@ Result<MessageLane*> Engine::take_lane(Use use) {
 }
 
 void Engine::give_back(const MessageLane& lane) noexcept {
-  lane.vci().disown();
+  if (is_owned(lane.index())) lane.vci().disown();
   leave(lane.index());
+}
+
+bool Engine::is_owned(std::uint32_t index) noexcept {
+  const std::scoped_lock lock(mutex_);
+  return users_[index] == kOwned;
 }
 
 void Engine::leave(std::uint32_t index) noexcept {
   const std::scoped_lock lock(mutex_);
-  users_[index] = users_[index] == kOwned ? 0 : users_[index] - 1;
+  users_[index] -= users_[index] == kOwned ? kOwned : 1;
 }
 
 std::uint32_t Engine::progress(MessageLane& own) noexcept {

@@ -151,6 +151,7 @@ class Engine final : private vci::VciPool::Receivers {
   };
 
   Result<std::uint32_t> find_place(Use use) noexcept;
+  bool is_owned(std::uint32_t index) noexcept;
   void leave(std::uint32_t index) noexcept;
   net::Receiver& of_lane(std::uint32_t index) override { return lanes_[index]->packets(); }
   std::uint32_t progress_others_slow(const MessageLane& own, Others& others) noexcept;

@@ -102,7 +102,7 @@ void MessageLane::finish_locked(Operation& operation) noexcept {
 }
 
 std::uint32_t MessageLane::progress() noexcept {
-  const std::uint32_t served = vci().progress();
+  const std::uint32_t served = vci().is_anothers() ? vci().progress_by_asking() : vci().progress();
   if (!handlers_.looks_empty()) [[unlikely]]
     run_handlers_slow();
   // relaxed: hints; who sets them has made, or will make, progress, too.

@@ -64,7 +64,8 @@ class MessageLane final {
   Awaited& awaited() noexcept { return awaited_; }
   Ledger& ledger() noexcept { return *ledger_; }
 
-  /// A turn of the lane, and what comes of it. @return as Vci::progress()
+  /// A turn of the lane, and what comes of it, whoever else has it for himself. @return as
+  /// Vci::progress()
   std::uint32_t progress() noexcept;
   /// By a thread whose own it is. relaxed, here and below: a hint.
   void attend() noexcept {

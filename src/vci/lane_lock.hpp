@@ -29,13 +29,13 @@ class LARKLANE_CAPABILITY("lane") LaneLock {
   /// False also for all but its owner, if it has one.
   bool try_lock() noexcept LARKLANE_TRY_ACQUIRE(true) LARKLANE_NOT_FOLLOWED {
     if (owner_.is_there()) [[unlikely]]
-      return owner_.is_caller() && !owner_.is_inside() && try_enter();
+      return try_lock_as_owner();
     return try_lock_word();
   }
 
   /// For what happens seldom: whoever holds the lock gives it back soon.
   void lock() noexcept LARKLANE_ACQUIRE() LARKLANE_NOT_FOLLOWED {
-    while (!(owner_.is_caller() ? try_enter() : try_lock_word())) ::sched_yield();
+    while (!(owner_.is_caller() ? try_lock_as_owner() : try_lock_word())) ::sched_yield();
   }
   /// The same, not by entering, even if the caller is the owner.
   void lock_word() noexcept LARKLANE_ACQUIRE() LARKLANE_NOT_FOLLOWED {
@@ -45,12 +45,12 @@ class LARKLANE_CAPABILITY("lane") LaneLock {
   /// True: the caller holds the lock. False: the holder will find `work`, which may be complete and
   /// gone already.
   bool lock_or_queue(Work& work) noexcept LARKLANE_TRY_ACQUIRE(true) LARKLANE_NOT_FOLLOWED {
-    if (owner_.is_caller()) [[unlikely]] {
-      if (owner_.is_inside()) {
+    if (Owner::Entry* const entry = owner_.own_entry()) [[unlikely]] {
+      if (entry->is_inside()) {
         work.next = std::exchange(youngest_, &work);
         return false;
       }
-      if (try_enter()) return true;
+      if (try_enter(*entry)) return true;
     }
     if (!word_.lock_or_queue(work)) return false;
     owner_.wait_until_out();
@@ -60,10 +60,11 @@ class LARKLANE_CAPABILITY("lane") LaneLock {
   /// Null: the lock has been given back. Otherwise it is still held, and the caller has what had
   /// queued, the oldest first.
   Work* try_unlock() noexcept LARKLANE_NOT_FOLLOWED {
-    if (!owner_.has_entered()) [[likely]]
+    Owner::Entry* const entry = owner_.own_entry();
+    if (entry == nullptr || !entry->is_inside()) [[likely]]
       return word_.try_unlock();
     if (youngest_ != nullptr) return LaneWord::oldest_first(std::exchange(youngest_, nullptr));
-    owner_.leave();
+    entry->leave();
     return nullptr;
   }
 
@@ -83,17 +84,25 @@ class LARKLANE_CAPABILITY("lane") LaneLock {
     owner_.wait_until_out();  // there may be one since this thread has looked
     return true;
   }
-  bool try_enter() noexcept {
-    owner_.enter();
-    if (word_.is_free()) [[likely]]
-      return true;
-    owner_.leave();
-    return false;
-  }
+  bool try_lock_as_owner() noexcept;
+  bool try_enter(Owner::Entry& entry) noexcept;
 
   LaneWord word_;
   Owner owner_;
   Work* youngest_ = nullptr;  // of those that the owner has posted since it has entered
 };
+
+inline bool LaneLock::try_lock_as_owner() noexcept {
+  Owner::Entry* const entry = owner_.own_entry();
+  return entry != nullptr && !entry->is_inside() && try_enter(*entry);
+}
+
+inline bool LaneLock::try_enter(Owner::Entry& entry) noexcept {
+  entry.enter();
+  if (word_.is_free() && owner_.is_current(entry)) [[likely]]
+    return true;
+  entry.leave();
+  return false;
+}
 
 }  // namespace larklane::vci

@@ -5,58 +5,88 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 namespace larklane::vci {
 
-// Thread safety: thread-safe. enter() and leave() are the owner's; set() and clear() of one who has
-// excluded all others by some word of his that is an atomic.
+// Thread safety: thread-safe. The word below is of whoever owns this object: an atomic by which one
+// at a time excludes all others but the owner.
 // Invariants:
-// 1. After its load of that word the owner is inside, or it has seen that somebody else is.
+// 1. Who has entered, then has seen the word free, then is_entry_current(), is inside alone.
+// Whoever
+//    has seen anything else leaves.
 // 2. When wait_until_out() returns, the owner has seen the caller's word, or will see it before it
-//    is inside again.
+// is
+//    inside again.
+// 3. `current_` changes while the word is held, and the owner is out. An entry is one thread's, for
+//    good: who enters one that is not current any more is in nobody's way.
 class Owner {
  public:
-  // relaxed, here and below: only the owner's own number makes a difference, and it writes that
-  // itself; who excludes all others has acquired it with their word.
-  bool is_there() const noexcept { return thread_.load(std::memory_order_relaxed) != kNobody; }
-  bool is_caller() const noexcept {
-    const std::uintptr_t thread = thread_.load(std::memory_order_relaxed);
-    return thread != kNobody && thread == caller();
-  }
+  Owner() noexcept = default;
+  ~Owner();
+  Owner(const Owner&) = delete;
+  Owner& operator=(const Owner&) = delete;
+
+  // acquire, here and below: of an entry; pairs with set()'s release.
+  bool is_there() const noexcept { return current_.load(std::memory_order_acquire) != nullptr; }
+  bool is_caller() const noexcept { return own_entry() != nullptr; }
   bool is_other() const noexcept { return is_there() && !is_caller(); }
 
-  /// Then looks at the word of the others.
-  void enter() noexcept {
-    is_inside_.store(true, std::memory_order_relaxed);
-    // The fence between this store and the look is the asker's: wait_until_out(). Here the compiler
-    // keeps their order.
-    std::atomic_signal_fence(std::memory_order_seq_cst);
+  class Entry;
+  /// The caller's. Null: it is not the owner.
+  Entry* own_entry() const noexcept {
+    Entry* const entry = current_.load(std::memory_order_acquire);
+    return entry != nullptr && entry->thread_ == caller() ? entry : nullptr;
   }
-  /// release: of what it has done; pairs with wait_until_out()'s acquire.
-  void leave() noexcept { is_inside_.store(false, std::memory_order_release); }
-  bool has_entered() const noexcept { return is_caller() && is_inside(); }
-  /// @pre the caller is the owner
-  bool is_inside() const noexcept { return is_inside_.load(std::memory_order_relaxed); }
+  /// After a look at the word that has acquired it.
+  bool is_current(const Entry& entry) const noexcept {
+    return current_.load(std::memory_order_relaxed) == &entry;  // relaxed: the word orders it
+  }
 
-  /// By who has excluded all others but the owner.
+  /// One thread's.
+  class alignas(64) Entry {
+   public:
+    /// Then looks at the word.
+    void enter() noexcept {
+      is_inside_.store(true, std::memory_order_relaxed);
+      // The fence between this store and the look is the asker's: wait_until_out(). Here the
+      // compiler keeps their order.
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+    /// release: of what it has done; pairs with wait_until_out()'s acquire.
+    void leave() noexcept { is_inside_.store(false, std::memory_order_release); }
+    /// By its thread.
+    bool is_inside() const noexcept { return is_inside_.load(std::memory_order_relaxed); }
+
+   private:
+    friend class Owner;
+    explicit Entry(std::uintptr_t thread) noexcept : thread_(thread) {}
+
+    const std::uintptr_t thread_;
+    std::atomic<bool> is_inside_{false};
+    std::unique_ptr<Entry> next_;
+  };
+
+  /// By who holds the word.
   void wait_until_out() const noexcept {
     if (is_there()) [[unlikely]]
       wait_until_out_slow();
   }
 
-  /// The caller is. False: this kernel has no such call, or forbids it.
+  /// The caller is. @pre it holds the word, and there is none. False: this kernel has no such call,
+  /// or forbids it; or there is no memory.
   bool set() noexcept;
-  void clear() noexcept { thread_.store(kNobody, std::memory_order_relaxed); }
+  /// @pre the caller holds the word, and the owner is out
+  void clear() noexcept { current_.store(nullptr, std::memory_order_release); }
 
  private:
-  static constexpr std::uintptr_t kNobody = 0;
   static std::uintptr_t caller() noexcept {
     return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
   }
   void wait_until_out_slow() const noexcept;
 
-  std::atomic<std::uintptr_t> thread_{kNobody};
-  std::atomic<bool> is_inside_{false};
+  std::atomic<Entry*> current_{nullptr};
+  std::unique_ptr<Entry> entries_;  // of all threads that have been owners; with the word held
 };
 
 }  // namespace larklane::vci

@@ -157,6 +157,14 @@ std::uint32_t Vci::progress() noexcept {
   return served;
 }
 
+std::uint32_t Vci::progress_by_asking() noexcept LARKLANE_NOT_FOLLOWED {
+  const ProcessSection section;
+  lock_.lock_word();
+  const std::uint32_t served = turn_locked();
+  unlock();
+  return served;
+}
+
 void Vci::drain() noexcept {
   // Where progress is manual a turn may move bytes and complete nothing: several have to be empty.
   constexpr int kEmptyTurns = 8, kTurnsMost = 100'000;

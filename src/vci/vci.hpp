@@ -57,7 +57,8 @@ class Vci final {
   static Result<std::unique_ptr<Vci>> create(net::Fabric& fabric, net::Receiver& receiver);
   ~Vci() = default;  ///< its links are closed, and nothing that was posted is under way
 
-  /// Never blocks, never allocates, never says retry. Whoever holds the lock posts what others have
+  /// Never blocks (but for a turn of its thread, if the lane is another thread's), never allocates,
+  /// never says retry. Whoever holds the lock posts what others have
   /// queued meanwhile.
   void post(Work& work) noexcept;
   /// What is complete at once, or not posted, needs no Work: post() runs with the lock held, unless
@@ -85,8 +86,11 @@ class Vci final {
   /// All that is there to be served, whoever else is at it: waits for the lock.
   void drain() noexcept;
 
+  /// One turn of a lane that is another thread's: makes that come out. Takes microseconds.
+  std::uint32_t progress_by_asking() noexcept;
   /// From now on it is the calling thread's, which has it without a lock: progress() of all others
-  /// does nothing, and whatever else they do with it takes microseconds. @pre nobody's
+  /// does nothing, and whatever else they do with it takes microseconds, or waits until this thread
+  /// is out. @pre nobody's
   /// @return false: this kernel can't do that (membarrier(2)); it is everybody's as before
   bool own() noexcept;
   /// It is everybody's again. By any thread. @pre nobody posts or makes progress on it

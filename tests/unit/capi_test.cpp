@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -26,6 +27,7 @@ void expect_ok(int status) { EXPECT_EQ(status, 0) << larklane_last_error(); }
 class CapiTest : public testing::Test {
  public:
   static void SetUpTestSuite() {
+    ::setenv("LARKLANE_VCI_COUNT_MAX", "4", 0);
     larklane_peers peers = LARKLANE_PEERS_INIT;
     peers.all_gather = [](const void* own, std::size_t bytes, void* all, void* state) {
       ++*static_cast<int*>(state);

@@ -29,8 +29,11 @@ void* descriptor_of(const net::Transfer& transfer) {
 
 /// Of libfabric's shm: what it copies when it is asked to inject is what it copies anyway.
 std::uint64_t queued_bytes_max(const Domain& domain) {
-  const bool is_in_order = domain.choice.finish == Finish::ordered;
-  return is_host_only(domain.info()) && is_in_order ? domain.info().tx_attr->inject_size : 0;
+  const fi_info& info = domain.info();
+  const std::uint64_t bytes = info.tx_attr->inject_size;
+  const bool is_in_order =
+      domain.choice.finish == Finish::ordered && info.ep_attr->max_order_waw_size >= 2 * bytes;
+  return is_host_only(info) && is_in_order ? bytes : 0;
 }
 
 }  // namespace
@@ -151,6 +154,7 @@ Result<net::Post> Link::write_immediate(const net::Transfer& transfer, std::uint
   if (out.length > queued_bytes_max_ && out.length <= 2 * queued_bytes_max_) {
     if (!failure_.ok()) [[unlikely]]
       return failure_;
+    if (endpoint_.slots().are_all_under_way()) return net::Post::retry;
     const ssize_t result = ::fi_inject_write(endpoint_.raw(), out.bytes, queued_bytes_max_, peer_,
                                              out.to.address, out.to.key);
     if (result == -FI_EAGAIN) return refused_slow();
