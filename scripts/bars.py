@@ -353,6 +353,8 @@ def run_again(row, about, at=None):
     @return the record, or None if there is no such point"""
     name, record = newest(row)
     contenders = available(row)
+    if "guest_s" in row:
+        row = {**row, "guest_s": AGAIN * row["guest_s"]}
 
     def is_chosen(point):
         if at:

@@ -16,9 +16,8 @@ namespace larklane::vci {
 // Thread safety: thread-safe.
 // Invariants:
 // 1. If it has no owner, its holder has taken the word.
-// 2. If it has one, that thread holds it by having entered, while the word was free; or by the
-// word,
-//    if others had asked for it. Others hold it by the word, after the owner has come out.
+// 2. If it has one, that thread holds it by having entered, while the word was free; or, if others
+//    had asked for it, by the word. Others hold it by the word, after the owner has come out.
 // 3. A work that is queued is returned by exactly one try_unlock().
 class LARKLANE_CAPABILITY("lane") LaneLock {
  public:

@@ -12,7 +12,7 @@ namespace larklane::vci {
 // Thread safety: thread-safe. The word below is of whoever owns this object: an atomic by which one
 // at a time excludes all others but the owner.
 // Invariants:
-// 1. Who has entered, then has seen the word free, then is_entry_current(), is inside alone.
+// 1. Who has entered, then has seen the word free, then is_current(), is inside alone.
 // Whoever
 //    has seen anything else leaves.
 // 2. When wait_until_out() returns, the owner has seen the caller's word, or will see it before it
