@@ -27,81 +27,94 @@ class LARKLANE_CAPABILITY("lane") LaneLock {
 
   /// False also for all but its owner, if it has one.
   bool try_lock() noexcept LARKLANE_TRY_ACQUIRE(true) LARKLANE_NOT_FOLLOWED {
-    if (owner_.is_there()) [[unlikely]]
-      return try_lock_as_owner();
-    return try_lock_word();
+    if (word_.has_owner()) [[unlikely]]
+      return try_enter();
+    return word_.is_free() && word_.try_lock();
   }
-
   /// For what happens seldom: whoever holds the lock gives it back soon.
   void lock() noexcept LARKLANE_ACQUIRE() LARKLANE_NOT_FOLLOWED {
-    while (!(owner_.is_caller() ? try_lock_as_owner() : try_lock_word())) ::sched_yield();
+    while (!(owner_.is_caller() ? try_enter() : try_ask())) ::sched_yield();
   }
   /// The same, not by entering, even if the caller is the owner.
   void lock_word() noexcept LARKLANE_ACQUIRE() LARKLANE_NOT_FOLLOWED {
-    while (!try_lock_word()) ::sched_yield();
+    while (!try_ask()) ::sched_yield();
   }
-
   /// True: the caller holds the lock. False: the holder will find `work`, which may be complete and
   /// gone already.
   bool lock_or_queue(Work& work) noexcept LARKLANE_TRY_ACQUIRE(true) LARKLANE_NOT_FOLLOWED {
-    if (Owner::Entry* const entry = owner_.own_entry()) [[unlikely]] {
-      if (entry->is_inside()) {
-        work.next = std::exchange(youngest_, &work);
-        return false;
-      }
-      if (try_enter(*entry)) return true;
-    }
-    if (!word_.lock_or_queue(work)) return false;
-    owner_.wait_until_out();
-    return true;
+    return word_.try_lock() || lock_or_queue_slow(work);
   }
-
   /// Null: the lock has been given back. Otherwise it is still held, and the caller has what had
   /// queued, the oldest first.
   Work* try_unlock() noexcept LARKLANE_NOT_FOLLOWED {
-    Owner::Entry* const entry = owner_.own_entry();
-    if (entry == nullptr || !entry->is_inside()) [[likely]]
-      return word_.try_unlock();
-    if (youngest_ != nullptr) return LaneWord::oldest_first(std::exchange(youngest_, nullptr));
-    entry->leave();
-    return nullptr;
+    return word_.try_unlock() ? nullptr : try_unlock_slow();
+  }
+  /// The same, without a read-modify-write where the caller has entered.
+  Work* try_unlock_or_leave() noexcept LARKLANE_NOT_FOLLOWED {
+    return word_.has_owner() ? try_unlock_slow() : try_unlock();
   }
 
   /// From now on the calling thread is the owner. @pre it holds the lock, which has none. False:
   /// the kernel can't make it.
-  bool own() noexcept { return owner_.set(); }
+  bool own() noexcept {
+    if (!owner_.set()) return false;
+    word_.set_owner();
+    return true;
+  }
   /// @pre lock_word()
-  void disown() noexcept { owner_.clear(); }
+  void disown() noexcept {
+    owner_.clear();
+    word_.clear_owner();
+  }
   bool is_anothers() const noexcept { return owner_.is_other(); }
 
   /// For the compiler, where the lock is held by a way that it can't follow.
   void assert_held() const noexcept LARKLANE_ASSERT_HELD(this) {}
 
  private:
-  bool try_lock_word() noexcept {
-    if (!word_.try_lock()) return false;
-    owner_.wait_until_out();  // there may be one since this thread has looked
-    return true;
+  using Taken = LaneWord::Taken;
+  bool is_taken(Taken taken) const noexcept {
+    if (taken == Taken::from_owner) owner_.wait_until_out();
+    return taken != Taken::no;
   }
-  bool try_lock_as_owner() noexcept;
-  bool try_enter(Owner::Entry& entry) noexcept;
+  bool try_ask() noexcept { return is_taken(word_.poll_lock()); }
+  bool try_enter() noexcept;
+  bool lock_or_queue_slow(Work& work) noexcept;
+  Work* try_unlock_slow() noexcept;
 
   LaneWord word_;
   Owner owner_;
   Work* youngest_ = nullptr;  // of those that the owner has posted since it has entered
 };
 
-inline bool LaneLock::try_lock_as_owner() noexcept {
+/// False also if it is inside: in a callback of its own.
+inline bool LaneLock::try_enter() noexcept {
   Owner::Entry* const entry = owner_.own_entry();
-  return entry != nullptr && !entry->is_inside() && try_enter(*entry);
+  if (entry == nullptr || entry->is_inside()) return false;
+  entry->enter();
+  if (word_.is_free() && owner_.is_current(*entry)) [[likely]]
+    return true;
+  entry->leave();
+  return false;
 }
 
-inline bool LaneLock::try_enter(Owner::Entry& entry) noexcept {
-  entry.enter();
-  if (word_.is_free() && owner_.is_current(entry)) [[likely]]
-    return true;
-  entry.leave();
-  return false;
+[[gnu::noinline]] inline bool LaneLock::lock_or_queue_slow(Work& work) noexcept {
+  if (Owner::Entry* const entry = owner_.own_entry()) {
+    if (entry->is_inside()) {
+      work.next = std::exchange(youngest_, &work);
+      return false;
+    }
+    if (try_enter()) return true;
+  }
+  return is_taken(word_.lock_or_queue(work));
+}
+
+[[gnu::noinline]] inline Work* LaneLock::try_unlock_slow() noexcept {
+  Owner::Entry* const entry = owner_.own_entry();
+  if (entry == nullptr || !entry->is_inside()) return word_.unlock_slow();
+  if (youngest_ != nullptr) return LaneWord::oldest_first(std::exchange(youngest_, nullptr));
+  entry->leave();
+  return nullptr;
 }
 
 }  // namespace larklane::vci

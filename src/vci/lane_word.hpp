@@ -12,48 +12,54 @@ namespace larklane::vci {
 
 // Thread safety: thread-safe.
 // Invariants:
-// 1. The word is free (0), or held: 1 + the address of the work that queued last (0: none), from
-//    which Work::next leads to the others, the youngest first.
-// 2. A work that is queued is returned by exactly one try_unlock().
+// 1. The word is free, or held with the address of the work that queued last (0: none), from which
+//    Work::next leads to the others, the youngest first. A bit says whether there is an owner, too
+//    (LaneLock): who sees a word that is free and has none needs to know no more.
+// 2. A work that is queued is returned by exactly one try_unlock() or unlock_slow().
 class LaneWord {
  public:
+  enum class Taken : std::uint8_t { no, yes, from_owner };
+
   LaneWord() noexcept = default;
   LaneWord(const LaneWord&) = delete;
   LaneWord& operator=(const LaneWord&) = delete;
 
+  // relaxed: a hint, or said by who holds it.
+  bool has_owner() const noexcept { return (word_.load(std::memory_order_relaxed) & kOwned) != 0; }
+  /// acquire: who sees it free has what its holders have done; pairs with the releases below.
+  bool is_free() const noexcept { return (word_.load(std::memory_order_acquire) & kHeld) == 0; }
+
+  /// If it is free, and has no owner.
   bool try_lock() noexcept {
-    // relaxed: a hint; who waits by polling shall not take the line from the holder.
-    if (word_.load(std::memory_order_relaxed) != kFree) return false;
     std::uintptr_t word = kFree;
-    // acquire: pairs with try_unlock()'s release.
+    // acquire: pairs with the releases of who gives it back.
     return word_.compare_exchange_strong(word, kHeld, std::memory_order_acquire,
                                          std::memory_order_relaxed);
   }
-
-  /// True: the caller holds the lock. False: the holder will find `work`, which may be complete and
-  /// gone already.
-  bool lock_or_queue(Work& work) noexcept {
-    std::uintptr_t word = kFree;
-    // acquire: as in try_lock().
-    if (word_.compare_exchange_strong(word, kHeld, std::memory_order_acquire,
-                                      std::memory_order_relaxed)) [[likely]]
-      return true;
-    return lock_or_queue_slow(work, word);
+  /// If it looks free: who waits by polling shall not take the line from the holder.
+  Taken poll_lock() noexcept {
+    std::uintptr_t word = word_.load(std::memory_order_relaxed);
+    if ((word & kHeld) != 0) return Taken::no;
+    return take(word, word | kHeld);
   }
+  /// Taken, or `work` has queued: it may be complete and gone already.
+  Taken lock_or_queue(Work& work) noexcept;
 
-  /// Null: the lock has been given back. Otherwise it is still held, and the caller has what had
-  /// queued, the oldest first.
-  Work* try_unlock() noexcept {
+  /// True: it has been given back. False: something has queued, or there is an owner.
+  bool try_unlock() noexcept {
     std::uintptr_t word = kHeld;
     // release: of all that the holder has done; pairs with the acquires of the next one.
-    if (word_.compare_exchange_strong(word, kFree, std::memory_order_release,
-                                      std::memory_order_relaxed))
-      return nullptr;
-    return queued_slow();
+    return word_.compare_exchange_strong(word, kFree, std::memory_order_release,
+                                         std::memory_order_relaxed);
   }
+  /// Null: it has been given back. Otherwise it is still held, and the caller has what had queued,
+  /// the oldest first.
+  Work* unlock_slow() noexcept;
 
-  /// acquire: as in try_lock(): who sees it free has what its holders have done.
-  bool is_free() const noexcept { return word_.load(std::memory_order_acquire) == kFree; }
+  /// @pre the caller holds it. release: of who it is
+  void set_owner() noexcept { word_.fetch_or(kOwned, std::memory_order_release); }
+  void clear_owner() noexcept { word_.fetch_and(~kOwned, std::memory_order_release); }
+
   /// Works that each lead to one that is older, the other way round.
   static Work* oldest_first(Work* youngest) noexcept {
     Work* oldest = nullptr;
@@ -67,35 +73,46 @@ class LaneWord {
   }
 
  private:
-  Work* queued_slow() noexcept;
-  bool lock_or_queue_slow(Work& work, std::uintptr_t word) noexcept;
-
-  static constexpr std::uintptr_t kFree = 0, kHeld = 1;
-  static_assert(alignof(Work) > kHeld);
+  static constexpr std::uintptr_t kFree = 0, kHeld = 1, kOwned = 2;
+  static_assert(alignof(Work) > (kHeld | kOwned));
   static Work* work_of(std::uintptr_t word) noexcept {
-    return reinterpret_cast<Work*>(word & ~kHeld);
+    return reinterpret_cast<Work*>(word & ~(kHeld | kOwned));
+  }
+  Taken take(std::uintptr_t& word, std::uintptr_t wanted) noexcept {
+    // acquire: as in try_lock(). release: of what queues; pairs with unlock_slow()'s acquire.
+    if (!word_.compare_exchange_strong(word, wanted, std::memory_order_acq_rel,
+                                       std::memory_order_relaxed))
+      return Taken::no;
+    return (word & kOwned) != 0 ? Taken::from_owner : Taken::yes;
   }
 
   std::atomic<std::uintptr_t> word_{kFree};
 };
 
-[[gnu::noinline]] inline Work* LaneWord::queued_slow() noexcept {
-  // acquire: pairs with the release in lock_or_queue() of each of them (a release sequence).
-  return oldest_first(work_of(word_.exchange(kHeld, std::memory_order_acquire)));
-}
-
-[[gnu::noinline]] inline bool LaneWord::lock_or_queue_slow(Work& work,
-                                                           std::uintptr_t word) noexcept {
+[[gnu::noinline]] inline LaneWord::Taken LaneWord::lock_or_queue(Work& work) noexcept {
+  std::uintptr_t word = word_.load(std::memory_order_relaxed);  // the exchange compares it
   while (true) {
-    std::uintptr_t wanted = kHeld;
-    if (word != kFree) {
+    const bool is_held = (word & kHeld) != 0;
+    std::uintptr_t wanted = (word & kOwned) | kHeld;
+    if (is_held) {
       work.next = work_of(word);
       wanted |= reinterpret_cast<std::uintptr_t>(&work);
     }
-    // acquire: as in try_lock(). release: of the work; pairs with try_unlock()'s acquire.
-    if (word_.compare_exchange_weak(word, wanted, std::memory_order_acq_rel,
-                                    std::memory_order_relaxed))
-      return wanted == kHeld;
+    if (const Taken taken = take(word, wanted); taken != Taken::no)
+      return is_held ? Taken::no : taken;
+  }
+}
+
+[[gnu::noinline]] inline Work* LaneWord::unlock_slow() noexcept {
+  std::uintptr_t word = word_.load(std::memory_order_relaxed);  // the exchange compares it
+  while (true) {
+    Work* const youngest = work_of(word);
+    const std::uintptr_t owned = word & kOwned;
+    // release: as in try_unlock(). acquire: pairs with the release of each that has queued (a
+    // release sequence).
+    if (word_.compare_exchange_weak(word, youngest != nullptr ? owned | kHeld : owned,
+                                    std::memory_order_acq_rel, std::memory_order_relaxed))
+      return oldest_first(youngest);
   }
 }
 

@@ -153,7 +153,7 @@ std::uint32_t Vci::progress() noexcept {
     return 0;
   }
   const std::uint32_t served = turn_locked();
-  unlock();
+  unlock_or_leave();
   return served;
 }
 

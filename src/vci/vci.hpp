@@ -75,7 +75,7 @@ class Vci final {
         count_operation(*posted);
       }
     }
-    unlock();
+    unlock_or_leave();
     return does_run;
   }
   /// One turn, unless another thread is at it. @return completions and immediates that were served
@@ -163,6 +163,10 @@ class Vci final {
   /// What others have queued meanwhile goes out first.
   void unlock() noexcept LARKLANE_RELEASE(lock_) LARKLANE_NOT_FOLLOWED {
     if (Work* const queued = lock_.try_unlock()) [[unlikely]]
+      unlock_slow(queued);
+  }
+  void unlock_or_leave() noexcept LARKLANE_RELEASE(lock_) LARKLANE_NOT_FOLLOWED {
+    if (Work* const queued = lock_.try_unlock_or_leave()) [[unlikely]]
       unlock_slow(queued);
   }
   void unlock_slow(Work* queued) noexcept LARKLANE_NOT_FOLLOWED;

@@ -265,8 +265,8 @@ constexpr Most kMostOfOwner[] = {
     {"send: arrival, unexpected", 850, 3, 0},
     {"active message: post", 380, 1, 1},
     {"active message: arrival", 800, 5, 0},
-    {"send of a packet: post", 500, 2, 1},
-    {"put: post", 780, 3, 0},
+    {"send of a packet: post", 560, 4, 1},
+    {"put: post", 800, 5, 0},
 };
 
 void expect_bounded(Talk::Use use, std::span<const Most> bounds) {
