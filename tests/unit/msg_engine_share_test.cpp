@@ -170,10 +170,35 @@ TEST(EngineLanes, OneThatNobodyServesHasAsManyTurnsAsABusyOne) {
   EXPECT_LT(heard[1].completed(), heard[0].completed() * 2);
 }
 
-TEST(EngineLanes, OneOfASingleThreadIsNobodyElses) {
+Job::Options of_lanes(int size, std::uint32_t lanes) {
   Job::Options options;
-  options.lanes.count_max = 2;
-  Job job(options);
+  options.size = size;
+  options.lanes.count_max = lanes;
+  return options;
+}
+
+/// It has a lane that is the calling thread's, and connected to itself.
+struct OneProcess {
+  OneProcess() {
+    EXPECT_EQ(*hello(), Post::retry) << "not connected yet";
+    job.settle();
+  }
+  Result<Post> hello() { return post_am(own, 0, there, 0, "hello", 6); }
+  bool has_heard() {
+    const auto heard = told.pop();
+    if (heard) free_buffer(heard->buffer);
+    return heard.has_value();
+  }
+
+  Job job{of_lanes(1, 2)};
+  JobProcess& process = job.at(0);
+  CompletionQueue told = CompletionQueue::create(process.domain).value();
+  RemoteCompletion there = told.register_remote().value();
+  Vci own{*process.engine->take_lane(Engine::Use::own_thread).value()};
+};
+
+TEST(EngineLanes, OneOfASingleThreadIsNobodyElses) {
+  Job job(of_lanes(2, 2));
   Engine& engine = *job.at(0).engine;
   using Use = Engine::Use;
   auto taken = engine.take_lane(Use::own_thread);
@@ -195,9 +220,7 @@ TEST(EngineLanes, OneOfASingleThreadIsNobodyElses) {
 }
 
 TEST(EngineLanes, WhereAllAreSingleThreadsNobodyGetsOne) {
-  Job::Options options;
-  options.lanes.count_max = 1;
-  Job job(options);
+  Job job(of_lanes(2, 1));
   JobProcess& process = job.at(0);
   process.vci.reset();
   {
@@ -209,76 +232,52 @@ TEST(EngineLanes, WhereAllAreSingleThreadsNobodyGetsOne) {
 
 // What comes on it waits for its thread, whoever else makes progress.
 TEST(EngineLanes, OneOfASingleThreadMovesWhenThatThreadMakesProgress) {
-  Job::Options options;
-  options.lanes.count_max = 2;
-  options.size = 1;
-  Job job(options);
-  JobProcess& process = job.at(0);
-  auto told = std::move(CompletionQueue::create(process.domain).value());
-  const RemoteCompletion there = told.register_remote().value();
-  Vci own(*process.engine->take_lane(Engine::Use::own_thread).value());
-  EXPECT_EQ(*post_am(own, 0, there, 0, "hello", 6), Post::retry) << "not connected yet";
-  job.settle();
-  ASSERT_EQ(*post_am(own, 0, there, 0, "hello", 6), Post::done);
-  job.wire.settle();
+  OneProcess one;
+  ASSERT_EQ(*one.hello(), Post::done);
+  one.job.wire.settle();
   std::thread([&] {
     for (int turn = 0; turn < 1000; ++turn) {
-      EXPECT_EQ(process.engine->progress_all(), 0u);
-      EXPECT_EQ(process.vci->progress(), 0u);
+      EXPECT_EQ(one.process.engine->progress_all(), 0u);
+      EXPECT_EQ(one.process.vci->progress(), 0u);
     }
   }).join();
-  EXPECT_FALSE(told.pop());
-  job.settle();
-  const auto heard = told.pop();
-  ASSERT_TRUE(heard);
-  free_buffer(heard->buffer);
+  EXPECT_FALSE(one.has_heard());
+  one.job.settle();
+  EXPECT_TRUE(one.has_heard());
 
   // A handler that has something to do, of a receive of what was there already.
   int calls = 0;
   const auto count = [](const Completion&, void* state) { ++*static_cast<int*>(state); };
-  auto handler = std::move(Handler::create(process.domain, count, &calls)).value();
+  auto handler = std::move(Handler::create(one.process.domain, count, &calls)).value();
   PostOptions options_of_receive;
   options_of_receive.completion = &handler;
   options_of_receive.signals_always = true;
   int into = 0;
-  ASSERT_EQ(*post_send(own, 0, 1, &calls, sizeof calls), Post::done);
-  job.settle();
-  ASSERT_EQ(*post_recv(own, 0, 1, &into, sizeof into, options_of_receive), Post::posted);
-  std::thread([&] { (void)process.engine->progress_all(); }).join();
+  ASSERT_EQ(*post_send(one.own, 0, 1, &calls, sizeof calls), Post::done);
+  one.job.settle();
+  ASSERT_EQ(*post_recv(one.own, 0, 1, &into, sizeof into, options_of_receive), Post::posted);
+  std::thread([&] { (void)one.process.engine->progress_all(); }).join();
   EXPECT_EQ(calls, 0);
-  job.settle();
+  one.job.settle();
   EXPECT_EQ(calls, 1);
 }
 
 #ifdef NDEBUG
 TEST(EngineLanes, AnotherThreadOnALaneOfASingleThreadIsServedSlowly) {
-  Job::Options options;
-  options.lanes.count_max = 2;
-  options.size = 1;
-  Job job(options);
-  JobProcess& process = job.at(0);
-  auto told = std::move(CompletionQueue::create(process.domain).value());
-  const RemoteCompletion there = told.register_remote().value();
-  Vci own(*process.engine->take_lane(Engine::Use::own_thread).value());
-  EXPECT_EQ(*post_am(own, 0, there, 0, "hello", 6), Post::retry) << "not connected yet";
-  job.settle();
+  OneProcess one;
   std::thread([&] {
-    ASSERT_EQ(*post_am(own, 0, there, 0, "hello", 6), Post::done);
+    ASSERT_EQ(*one.hello(), Post::done);
     for (int turn = 0; turn < 100; ++turn) {
-      job.wire.settle();
-      (void)own.progress();
+      one.job.wire.settle();
+      (void)one.own.progress();
     }
-    const auto heard = told.pop();
-    ASSERT_TRUE(heard);
-    free_buffer(heard->buffer);
+    EXPECT_TRUE(one.has_heard());
   }).join();
 }
 #else
 TEST(EngineLanesDeathTest, AnotherThreadOnALaneOfASingleThreadEndsADebugBuild) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  Job::Options options;
-  options.lanes.count_max = 2;
-  Job job(options);
+  Job job(of_lanes(2, 2));
   Vci own(*job.at(0).engine->take_lane(Engine::Use::own_thread).value());
   EXPECT_DEATH(std::thread([&] { (void)own.progress(); }).join(), "single-threaded lane");
   EXPECT_DEATH(std::thread([&] { (void)post_send(own, 1, 1, "a", 1); }).join(),
