@@ -105,7 +105,8 @@ struct Limits {
   bool are_small_writes_done = false;
   /// Of a write of 8 bytes or more to an address in allocated memory that is a multiple of 8, the
   /// first 8 bytes arrive last, as a whole: who sees them (acquire) may read the others, and needs
-  /// no immediate.
+  /// no immediate. So more immediates than were reserved may be unheard: those wait at the sender
+  /// (Post::retry), they fail nothing.
   bool is_first_word_last = false;
   /// What is moved lies in registered memory here, too. Where not, Transfer::memory may be null.
   bool is_local_memory_registered = true;

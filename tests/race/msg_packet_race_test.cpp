@@ -78,6 +78,12 @@ void exchange(std::uint64_t seed, PacketLane::Options lane, std::uint32_t cells,
         if (hearer.count.load(std::memory_order_acquire) != kThreads * kEach) return false;
     return true;
   };
+  const auto has_failed = [&] {
+    for (const auto& ends : from)
+      for (const PacketEnd* const end : ends)
+        if (!end->link->failure().ok()) return true;
+    return false;
+  };
   std::vector<std::thread> threads;
   for (std::uint32_t side = 0; side < speaking; ++side)
     for (std::uint32_t t = 0; t < kThreads; ++t)
@@ -93,7 +99,7 @@ void exchange(std::uint64_t seed, PacketLane::Options lane, std::uint32_t cells,
       });
   for (PacketSide& side : pair.sides)
     threads.emplace_back([&] {
-      for (std::uint64_t tries = 0; tries < kTriesMax && !is_over(); ++tries)
+      for (std::uint64_t tries = 0; tries < kTriesMax && !is_over() && !has_failed(); ++tries)
         if (side.vci->progress() == 0) std::this_thread::yield();
     });
   for (std::thread& thread : threads) thread.join();

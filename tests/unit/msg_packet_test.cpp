@@ -177,6 +177,35 @@ TEST(Packets, WordsAreWrittenNowAndThenAllTheSame) {
   EXPECT_EQ(pair.sides[0].lane->counts().no_room, 0u);
 }
 
+// Records are seen before their immediates come, so these may be more than the ring has cells.
+TEST(Packets, ImmediatesOfRecordsThatWereSeenMayComeLate) {
+  constexpr std::uint32_t kCells = 16, kLaps = 3;
+  loop::Fabric::Options network;
+  network.limits.is_first_word_last = true;
+  network.limits.immediates_max = kCells;
+  network.turns_per_poll = 0;
+  network.delayed_percent = 0;
+  network.choose = [](std::uint64_t bound) { return bound - 1; };  // what was added last
+  PacketPair pair(network, kLane, kCells, kCells);
+  for (std::uint32_t lap = 0; lap < kLaps; ++lap) {
+    for (std::uint32_t i = 0; i < kCells; ++i) {
+      ASSERT_EQ(pair.a.post(lap * kCells + i, 8), net::Post::done);
+      pair.wire.turn(2);  // its bytes and its completion
+      (void)pair.sides[0].vci->progress();
+    }
+    pair.wire.turn(1);  // the immediate of the last one
+    (void)pair.sides[1].vci->progress();
+    ASSERT_EQ(pair.b.received.size(), (lap + 1) * kCells);
+    pair.wire.turn(2);  // the credit word
+    (void)pair.sides[1].vci->progress();
+  }
+  pair.settle();
+  EXPECT_TRUE(pair.a.link->failure().ok());
+  EXPECT_EQ(pair.a.post(kLaps * kCells, 8), net::Post::done);
+  pair.settle();
+  EXPECT_EQ(pair.b.received.size(), kLaps * kCells + 1);
+}
+
 TEST(Packets, WithoutAPacketAPostSaysRetry) {
   PacketPair pair({}, {2, 4});
   Packet* const first = pair.sides[0].lane->take_packet();

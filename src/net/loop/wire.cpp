@@ -529,7 +529,9 @@ void Wire::land_locked(Flight& flight) {
 void Wire::give_immediate_locked(Flight& flight) {
   Port* const target = flight.target;
   if (target == nullptr || !target->dead.ok()) return;
-  if (options_.limits.immediates_max != 0 && target->waiting_count >= target->reserved_count) {
+  const net::Limits& limits = options_.limits;
+  if (limits.immediates_max != 0 && !limits.is_first_word_last &&
+      target->waiting_count >= target->reserved_count) {
     report_locked(Offence::receiver_not_ready,
                   std::to_string(target->reserved_count) + " reserved");
     return fail_locked(flight, Errc::kTransfer);
