@@ -50,6 +50,16 @@ Operation* Awaited::take(std::uint32_t number, const Connection& connection) noe
   return take_locked(place);
 }
 
+Operation* Awaited::take_asking(std::uint32_t place, const Connection& connection) noexcept {
+  const SpinGuard guard(lock_);
+  if (place >= size_) return nullptr;
+  const Operation* const operation = places_[place].operation;
+  if (operation == nullptr || operation->connection != &connection ||
+      !is_kind(operation->header, RecordKind::ask))
+    return nullptr;
+  return take_locked(place + 1);
+}
+
 Operation* Awaited::take_one_of(const Connection& connection, Sweep& sweep) noexcept {
   const SpinGuard guard(lock_);
   while (sweep.place < size_) {

@@ -24,8 +24,15 @@ class Awaited {
   /// so.
   /// @return its number; 0: as many wait as may, or there is no memory
   std::uint32_t add(Operation& operation) noexcept;
+  /// At most so many wait.
+  std::uint32_t most() const noexcept { return most_; }
+  /// The place in a number, from 0.
+  static std::uint32_t place_of(std::uint32_t number) noexcept { return (number & kPlaceMask) - 1; }
   /// @param number  what a peer has sent @return null: nothing of that connection waits under it
   Operation* take(std::uint32_t number, const Connection& connection) noexcept;
+  /// Of one that waits for a write into its memory, which names its place alone.
+  /// @param place  below most() @return null: none in that place waits for that of that connection
+  Operation* take_asking(std::uint32_t place, const Connection& connection) noexcept;
   /// How far the search for what waits over a connection has come. Thread safety: single-owner.
   struct Sweep {
     std::uint32_t place = 0;

@@ -117,16 +117,28 @@ Result<Post> Connection::post_offer(const PacketHeader& header, UserBytes user, 
                                     const PostOptions& options) noexcept {
   Operation* const operation = begin_operation(user, tag, options);
   if (operation == nullptr) return Post::retry;
-  net::Transfer place{};
+  net::Transfer& place = operation->work.transfer;  // for who asks
   const std::uint64_t before = lane_.engine().registrations();
   if (const Status status = prepare_local(*operation, options, place, true); !status.ok())
     return unprepared(*operation, status, before);
-  net::RemoteMemory memory = place.memory->remote();
-  memory.address += lane_.engine().offset_in(options.region, user.start);
   operation->header = header;
-  operation->set_small(Offered{user.bytes, memory});
+  operation->region = options.region;
+  operation->set_small(Offered{user.bytes, remote_of(*operation, place)});
   operation->then = Operation::Then::await;
   return post_record(*operation, options.queues);
+}
+
+net::RemoteMemory Connection::remote_of(const Operation& operation,
+                                        const net::Transfer& place) const noexcept {
+  net::RemoteMemory memory = place.memory->remote();
+  memory.address += lane_.engine().offset_in(operation.region, place.local);
+  return memory;
+}
+
+void Connection::set_status(Operation& operation, Status status) noexcept {
+  operation.completion.status = status;
+  if (!status.ok() && operation.is_dynamic)
+    give_back_buffer(std::exchange(operation.completion.buffer, nullptr));
 }
 
 Status Connection::prepare_local(Operation& operation, const PostOptions& options,
@@ -234,16 +246,19 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
 void Connection::send_record(Operation& operation) noexcept {
   PacketLink* const link = link_.load(std::memory_order_acquire);          // pairs with begin()
   if (link != nullptr && backlog_.load(std::memory_order_relaxed) == 0) {  // relaxed: no order
+    const Operation::Then then = operation.then;  // it may be over when it is posted
     auto answer = try_record(*link, operation);
-    if (!answer || *answer != net::Post::retry) return record_is_out(operation, answer.error());
+    if (!answer || (*answer != net::Post::retry && is_over_when_out(then)))
+      return record_is_out(operation, answer.error());
+    if (*answer != net::Post::retry) return;
   }
   join_backlog(operation);
 }
 
-/// Or it never will be. @pre it awaits nothing
+/// Or it never will be. @pre it awaits nothing (any more)
 void Connection::record_is_out(Operation& operation, Status status) noexcept {
   if (operation.then != Operation::Then::finish_anyway && operation.completion.status.ok())
-    operation.completion.status = status;
+    set_status(operation, status);
   release_memory(operation);
   lane_.finish(operation);
 }
@@ -324,6 +339,8 @@ Result<bool> Connection::on_packet(PacketLink& link, const PacketHeader& header,
       case RecordKind::fetched:
       case RecordKind::reply:
         return on_answer(header, payload);
+      case RecordKind::ask:
+        return on_ask(link, header, payload);
     }
     return Errc::kProtocol;
   };
@@ -348,7 +365,8 @@ void Connection::on_failure(PacketLink&, Status status) {
   Awaited::Sweep sweep;
   while (Operation* const operation = lane_.awaited().take_one_of(*this, sweep)) {
     release_memory(*operation);
-    lane_.finish(*operation, status);
+    set_status(*operation, status);
+    lane_.finish(*operation);
   }
   lane_.engine().lose(rank_, status);
 }
@@ -360,7 +378,8 @@ void Connection::on_failure(PacketLink&, Status status) {
   if (operation->before != nullptr)
     if (const auto value = front_of<std::uint64_t>(payload)) *operation->before = *value;
   release_memory(*operation);
-  lane_.finish(*operation, status_of(rest_of(header)));
+  set_status(*operation, status_of(rest_of(header)));
+  lane_.finish(*operation);
   return true;
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 // One lane's way to one peer: what is posted to it, and what comes from it. Each flow has a file:
 // send_receive.cpp, active_message.cpp, one_sided.cpp, atomics.cpp; connection.cpp is what they
-// share, pieces.cpp what is the same of all messages that lie in several buffers.
+// share, rendezvous.cpp what is the same of all long messages, pieces.cpp of all that lie in
+// several buffers.
 
 #include <atomic>
 #include <cstdint>
@@ -90,6 +91,7 @@ class Connection final : public PacketListener {
   // PacketListener
   Result<bool> on_packet(PacketLink& link, const PacketHeader& header,
                          std::span<const std::byte> payload) override;
+  Status on_notification(PacketLink& link, std::uint32_t number) override;
   void on_failure(PacketLink& link, Status status) override;
 
  private:
@@ -140,6 +142,9 @@ class Connection final : public PacketListener {
   /// @param is_for_peer  that reads or writes it
   Status prepare_local(Operation& operation, const PostOptions& options, net::Transfer& transfer,
                        bool is_for_peer) noexcept;
+  /// Where `place` lies for the peer. @pre prepare_local() of it, for the peer
+  net::RemoteMemory remote_of(const Operation& operation,
+                              const net::Transfer& place) const noexcept;
   /// What a post answers whose memory can't be registered. @param before  Engine::registrations(),
   /// before it tried: what others have had since is given back
   Result<Post> unprepared(Operation& operation, Status status, std::uint64_t before) noexcept;
@@ -147,11 +152,16 @@ class Connection final : public PacketListener {
                         UserBytes user, RemoteCompletion there, std::uint32_t tag,
                         const PostOptions& options) noexcept;
   void fetch(Operation& operation) noexcept;
+  void ask(Operation& operation, const net::Transfer& place) noexcept;
   void read_piece(Operation& operation) noexcept;
   static void piece_read(net::Operation& work, Status status);
   static void transferred(net::Operation& work, Status status);
   static void fetched(net::Operation& work, Status status);
+  static void written(net::Operation& work, Status status);
+  void tell_fetched(Operation& operation, Status status) noexcept;
   static void release_memory(Operation& operation) noexcept;
+  /// What it says when it is over.
+  static void set_status(Operation& operation, Status status) noexcept;
   Completion completion_of(std::uint32_t tag, void* buffer, std::uint64_t bytes) const noexcept {
     return {.status = {},
             .rank = rank_,
@@ -169,6 +179,8 @@ class Connection final : public PacketListener {
                                  std::span<const std::byte> payload) noexcept;
   Result<bool> on_active_offer(const PacketHeader& header,
                                std::span<const std::byte> payload) noexcept;
+  Result<bool> on_ask(PacketLink& link, const PacketHeader& header,
+                      std::span<const std::byte> payload) noexcept;
   Result<bool> on_answer(const PacketHeader& header, std::span<const std::byte> payload) noexcept;
   Result<bool> on_put(const PacketHeader& header, std::span<const std::byte> payload) noexcept;
   Result<bool> on_signal(const PacketHeader& header, std::span<const std::byte> payload) noexcept;

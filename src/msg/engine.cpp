@@ -27,6 +27,7 @@ Engine::Engine(net::Fabric& fabric, CompletionDomain& domain, Connector& connect
       eager_bytes_max_(
           RingShape{RingShape::kCellsMax, options.lane.packets.record_cells}.payload_bytes_max()),
       small_bytes_max_(fabric.limits().small_bytes_max),
+      asks_for_writes_(fabric.limits().is_progress_manual && fabric.limits().immediates_max == 0),
       pages_(new std::atomic<Page*>[page_count(options.size, kPagePeers)] {}),
       pool_(fabric, *this, options.lanes) {}
 

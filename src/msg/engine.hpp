@@ -64,6 +64,9 @@ class Engine final : private vci::VciPool::Receivers {
   int size() const noexcept { return options_.size; }
   std::uint32_t eager_bytes_max() const noexcept { return eager_bytes_max_; }
   std::uint32_t small_bytes_max() const noexcept { return small_bytes_max_; }
+  /// Long messages are written by their sender, who is asked for it: where the peer's software
+  /// serves a read in any case. (docs/protocols.md, "Eager and rendezvous")
+  bool asks_for_writes() const noexcept { return asks_for_writes_; }
 
   enum class Use : std::uint8_t { shared, own_thread };
   /// A place on the lane that has the fewest; or one that nobody has, for the calling thread alone.
@@ -179,6 +182,7 @@ class Engine final : private vci::VciPool::Receivers {
   const Options options_;
   const std::uint32_t eager_bytes_max_;
   const std::uint32_t small_bytes_max_;
+  const bool asks_for_writes_;
   const std::unique_ptr<std::atomic<Page*>[]> pages_;
   std::array<std::array<std::atomic<MatchingEngine*>, kSpaces>, 2> spaces_{};
 

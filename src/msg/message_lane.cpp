@@ -1,5 +1,6 @@
 #include "msg/message_lane.hpp"
 
+#include <algorithm>
 #include <new>
 
 #include "msg/connection.hpp"
@@ -15,7 +16,7 @@ MessageLane::MessageLane(Engine& engine, std::uint32_t index, std::uint32_t oper
       index_(index),
       packets_(std::move(packets)),
       ledger_(std::move(ledger)),
-      awaited_(operations),
+      awaited_(std::min(operations, kAwaitedMax)),
       arrivals_(std::move(arrivals)),
       buffers_(std::move(buffers)),
       long_buffers_(std::move(long_buffers)),

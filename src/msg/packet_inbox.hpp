@@ -39,11 +39,11 @@ class PacketInbox final {
   /// The bytes of a record that begins in `cell` are there: deliver(const RecordHead&,
   /// std::span<const std::byte>) -> Result<bool> is called for each record whose turn it is now. In
   /// place: the cells are the peer's when it returns true. False: not now; resume() asks again.
+  /// @pre cell < shape().cells
   /// @errors kProtocol: what makes no sense; deliver's. Then this is of no use any more.
   template <class Deliver>
   Status arrive(std::uint32_t cell, Deliver&& deliver) {
     if (is_first_word_last_) return deliver_seen(shape_.cells, deliver);
-    if (cell >= shape_.cells) return Errc::kProtocol;
     if (is_held_ || cell != shape_.index_of(head_)) return mark(cell);
     return deliver_all(deliver);
   }

@@ -301,6 +301,8 @@ inline void PacketLink::complete_locked(std::uint32_t cells, Status status) {
 void PacketLink::arrive(std::uint32_t cell) {
   if (is_deaf_) [[unlikely]]
     return;
+  if (const std::uint32_t cells = inbox_->shape().cells; cell >= cells) [[unlikely]]
+    return heard_locked(listener_.on_notification(*this, cell - cells));
   heard_locked(
       inbox_->arrive(cell, [this](const RecordHead& head, std::span<const std::byte> payload) {
         return deliver_locked(head, payload);

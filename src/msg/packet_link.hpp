@@ -33,6 +33,9 @@ class PacketListener {
   /// @errors any: the link fails with it, and delivers no more
   virtual Result<bool> on_packet(PacketLink& link, const PacketHeader& header,
                                  std::span<const std::byte> payload) = 0;
+  /// A write of the peer's that has no record is complete: see PacketLink::notifications().
+  /// @errors any: as on_packet()'s. By default no number makes sense
+  virtual Status on_notification(PacketLink&, std::uint32_t /*number*/) { return Errc::kProtocol; }
   /// Once: every later post fails with `status`. What has come from the peer may still be
   /// delivered, unless its records make no sense (kProtocol).
   virtual void on_failure(PacketLink& link, Status status) = 0;
@@ -73,8 +76,9 @@ class PacketLink final {
   /// Of a ring of 64 KiB; of 256 KiB where a word of credit is a message that the software of both
   /// sides sees to, so that there are few.
   static constexpr std::uint32_t cells_on(const net::Limits& network) noexcept {
-    return network.is_progress_manual ? 4096 : 1024;
+    return network.is_progress_manual ? kCellsMax : 1024;
   }
+  static constexpr std::uint32_t kCellsMax = 4096;
   /// Of so many deliveries a link is worth being watched, if the lane has a place left.
   static constexpr std::uint32_t kHeardBeforeWatch = 16;
 
@@ -115,6 +119,15 @@ class PacketLink final {
   void resume();
   /// For reads and writes of the same peer's memory, by works on the same lane.
   net::Link& net_link() const noexcept { return *link_; }
+
+  /// A peer's write into memory of ours may carry, as its immediate, one of so many numbers of
+  /// which the listener hears when its bytes are there. Nothing is reserved for them.
+  std::uint32_t notifications() const noexcept { return inbox_->shape().notifications(); }
+  /// That of number `number`, to the peer. Nothing: there is none.
+  std::optional<std::uint32_t> immediate_of_notification(std::uint32_t number) const noexcept {
+    if (number >= peer_shape_.notifications()) return std::nullopt;
+    return packet_immediate(peer_slot_, peer_shape_.cells + number);
+  }
 
   /// Why every post fails; ok: none does. acquire: pairs with fail()'s release.
   Status failure() const noexcept {

@@ -1,5 +1,6 @@
 #include "msg/packet_pool.hpp"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -55,7 +56,8 @@ Packet* PacketPool::take_of(List& list) noexcept {
 }
 
 void PacketPool::give_back(Packet& packet) noexcept {
-  List& list = packet.number_ <= count_ / kOneReservedOf ? reserved_ : free_;
+  const std::uint32_t reserved = std::max(count_ / kOneReservedOf, 1u);
+  List& list = packet.number_ <= reserved ? reserved_ : free_;
   std::uint64_t free = list.load(std::memory_order_relaxed);  // relaxed: the exchange compares it
   do packet.next_.store(static_cast<std::uint32_t>(free & kNumberMask), std::memory_order_relaxed);
   // release: of the packet; pairs with take()'s acquire.

@@ -53,7 +53,7 @@ class alignas(kCellBytes) Packet final : private vci::Work {
 class PacketPool final {
  public:
   static constexpr std::uint32_t kCountMax = 1u << 20;
-  /// One of so many is no user's.
+  /// One of so many is no user's, and one at least.
   static constexpr std::uint32_t kOneReservedOf = 8;
 
   /// @errors kInvalidArgument; kNoMemory, and what register_memory says

@@ -78,6 +78,8 @@ struct RingShape {
   }
   /// So many cells may be free untold, and the peer has room for a record all the same.
   std::uint32_t untold_max() const noexcept;
+  /// Immediates of a pair that are no record's.
+  std::uint32_t notifications() const noexcept { return kCellsMax - cells; }
   /// Lines of memory: of credit, of the cells, of the last one's record.
   std::uint32_t lines() const noexcept { return 1 + cells + record_cells - 1; }
 };
@@ -117,7 +119,7 @@ inline constexpr std::uint64_t kWatched = 0x6465'6863'7461'776b;  // "kwatched"
 /// One end of a pair, as the other one has to know it. Followed by the offer of its link.
 struct PacketOffer {
   static constexpr std::uint32_t kMagic = 0x6b70'6b6c;  // "lkpk"
-  static constexpr std::uint16_t kVersion = 2;
+  static constexpr std::uint16_t kVersion = 3;
 
   std::uint32_t magic = kMagic;
   std::uint16_t version = kVersion;

@@ -67,7 +67,10 @@ Result<Post> Connection::post_packet(const PacketHeader& header, Packet& packet,
   if (const Status status = offer_buffers(*operation, user.all, options); !status.ok())
     return unprepared(*operation, status, before);
   operation->header = header;
-  operation->payload = operation->offer.payload();
+  if (operation->offer.count == 1)
+    operation->set_small(operation->offer.pieces[0]);
+  else
+    operation->payload = operation->offer.payload();
   operation->then = Operation::Then::await;
   return post_record(*operation, options.queues);
 }
@@ -81,19 +84,21 @@ Status Connection::offer_buffers(Operation& operation, std::span<const Buffer> b
     if (registered == nullptr) return Errc::kNoMemory;
     engine.note_registered();
   }
+  operation.region = options.region;
   Offer offer{};
   for (const Buffer& buffer : buffers) {
     if (buffer.bytes == 0) continue;
-    net::RemoteMemory memory{};
+    std::byte* const start = UserBuffers::start_of(buffer);
+    const net::Memory* memory = nullptr;
     if (registered != nullptr) {
-      auto piece = engine.fabric().register_memory(UserBuffers::start_of(buffer), buffer.bytes);
+      auto piece = engine.fabric().register_memory(start, buffer.bytes);
       if (!piece) return piece.error();
-      memory = (registered->pieces[offer.count] = std::move(piece).value())->remote();
+      memory = (registered->pieces[offer.count] = std::move(piece).value()).get();
     } else {
-      memory = engine.memory_of(*options.region, buffer.start, buffer.bytes)->remote();
-      memory.address += engine.offset_in(options.region, buffer.start);
+      memory = engine.memory_of(*options.region, start, buffer.bytes);
     }
-    offer.pieces[offer.count++] = {buffer.bytes, memory};
+    operation.work.transfer = {start, memory, {}, buffer.bytes};  // of the only one, for who asks
+    offer.pieces[offer.count++] = {buffer.bytes, remote_of(operation, operation.work.transfer)};
   }
   operation.offer = offer;
   // Where records are shorter than the list.

@@ -1,6 +1,6 @@
 // Send and receive. A short message travels in its record, and is copied into its receive, or, if
-// there is none yet, into a buffer. Of a long one the record says where it lies; who has the
-// receive reads it from there, and says so.
+// there is none yet, into a buffer. Of a long one the record says where it lies
+// (rendezvous.cpp).
 
 #include <utility>
 
@@ -182,58 +182,6 @@ Result<bool> Connection::on_send(const PacketHeader& header,
   }
   begin_fetch(whole_of(*matched), key, *offer, header[2]);
   return true;
-}
-
-// --- fetching -----------------------------------------------------------------------------------
-
-void Connection::fetch(Operation& operation) noexcept {
-  PostOptions options;
-  options.region = operation.region;
-  net::Transfer& transfer = operation.work.transfer;
-  Status status = operation.completion.status;
-  if (status.ok()) {
-    const std::uint64_t room = std::exchange(operation.local_bytes, operation.offer.bytes);
-    status = prepare_local(operation, options, transfer, false);
-    operation.local_bytes = room;
-  }
-  if (!status.ok()) return fetched(operation.work, status);
-  operation.work.kind = vci::Work::Kind::read;
-  operation.work.complete = &Connection::piece_read;
-  operation.work.link = &link_.load(std::memory_order_acquire)->net_link();  // pairs with begin()
-  operation.pieces_posted = 0;
-  read_piece(operation);
-}
-
-void Connection::read_piece(Operation& operation) noexcept {
-  const Offered& piece = operation.offer.pieces[operation.pieces_posted++];
-  operation.work.transfer.remote = piece.memory;
-  operation.work.transfer.bytes = piece.bytes;
-  lane_.vci().post(operation.work);
-}
-
-void Connection::piece_read(net::Operation& work, Status status) {
-  Operation& operation = *static_cast<PartOf<vci::Work>&>(work).whole;
-  if (!status.ok() || operation.pieces_posted == operation.offer.count)
-    return fetched(work, status);
-  operation.work.transfer.local += operation.work.transfer.bytes;
-  operation.connection->read_piece(operation);
-}
-
-void Connection::fetched(net::Operation& work, Status status) {
-  Operation& operation = *static_cast<PartOf<vci::Work>&>(work).whole;
-  Connection& connection = *operation.connection;
-  release_memory(operation);
-  operation.completion.status = status;
-  if (!status.ok() && operation.is_dynamic)
-    give_back_buffer(std::exchange(operation.completion.buffer, nullptr));
-  // That a receive is too short is no matter of the sender's.
-  const Errc told = status.code() == Errc::kSizeMismatch ? Errc::kOk : status.code();
-  operation.header = {first_word(RecordKind::fetched, static_cast<std::uint32_t>(told)), 0,
-                      operation.there};
-  operation.payload = {};
-  operation.small_bytes = 0;
-  operation.then = Operation::Then::finish_anyway;
-  connection.send_record(operation);
 }
 
 }  // namespace larklane::msg

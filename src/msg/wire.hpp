@@ -30,8 +30,9 @@ enum class RecordKind : std::uint8_t {
   compare_swap,  ///< -; region; operation there; AtomicOrder
   accumulate,    ///< -; region; operation there; offset, doubles
   reply,         ///< Errc; -; operation here; what was there before an atomic
+  ask,           ///< -; -; operation there; Asked: an offer's bytes, to be written
 };
-inline constexpr std::uint32_t kRecordKinds = 11;
+inline constexpr std::uint32_t kRecordKinds = 12;
 
 /// The first word: a kind, and 24 bits that belong to it.
 inline constexpr std::uint32_t first_word(RecordKind kind, std::uint32_t rest) noexcept {
@@ -39,6 +40,9 @@ inline constexpr std::uint32_t first_word(RecordKind kind, std::uint32_t rest) n
 }
 inline constexpr std::uint32_t rest_of(const PacketHeader& header) noexcept {
   return header[0] >> 8;
+}
+inline constexpr bool is_kind(const PacketHeader& header, RecordKind kind) noexcept {
+  return (header[0] & 0xff) == static_cast<std::uint32_t>(kind);
 }
 
 inline constexpr std::uint32_t kSpaces = 8;  ///< of each kind
@@ -88,6 +92,12 @@ struct Offer {
     }
     return offer;
   }
+};
+/// Where the bytes of an offer shall go.
+struct Asked {
+  net::RemoteMemory to;
+  std::uint32_t offer;  ///< the operation here
+  std::uint32_t unused = 0;
 };
 struct PutPlace {
   std::uint64_t offset;

@@ -132,6 +132,10 @@ class Field {
     constexpr std::uint32_t kSmall[] = {8, 64, 300}, kWrite[] = {64, 1000, 1u << 20};
     made.network.seed = seed;
     made.network.limits.is_first_word_last = random_.one_in(2);
+    if (random_.one_in(2)) {  // long messages are written by their sender
+      made.network.limits.is_progress_manual = true;
+      made.network.limits.immediates_max = 0;
+    }
     made.network.limits.small_bytes_max = kSmall[random_.below(3)];
     made.network.limits.write_bytes_max = kWrite[random_.below(3)];
     made.network.limits.read_bytes_max = kWrite[random_.below(3)];

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "unit/msg_job.hpp"
@@ -22,8 +23,13 @@ std::size_t length_of(std::uint64_t number, std::uint64_t eager) {
   return number % 7 == 0 ? eager + number % 50 : number % 90;
 }
 
-Job::Options roomy() {
+/// @param asks  long messages are written by their sender, who is asked for it
+Job::Options roomy(bool asks = false) {
   Job::Options options;
+  if (asks) {
+    options.network.limits.is_progress_manual = true;
+    options.network.limits.immediates_max = 0;
+  }
   options.lane = {{16, 8}, 2000, 200};
   return options;
 }
@@ -47,9 +53,9 @@ Result<Post> post_somehow(Vci& vci, int rank, std::uint64_t thread, std::uint64_
 
 /// Both processes' threads send to the other's thread of the same number and receive from it, all
 /// on one lane a process.
-TEST(EngineRace, ThreadsOfOneLaneSendAndReceiveAndNothingIsStranded) {
+void send_and_receive(Job::Options options) {
   constexpr std::uint64_t kThreads = 3, kMessages = 2000;
-  Job job(roomy());
+  Job job(std::move(options));
   job.connect_all();
   const std::uint64_t eager = job.at(0).engine->eager_bytes_max();
   std::atomic<int> left{2 * kThreads};
@@ -109,6 +115,9 @@ TEST(EngineRace, ThreadsOfOneLaneSendAndReceiveAndNothingIsStranded) {
       threads.emplace_back(run, rank, thread);
   for (std::thread& thread : threads) thread.join();
 }
+
+TEST(EngineRace, ThreadsOfOneLaneSendAndReceiveAndNothingIsStranded) { send_and_receive(roomy()); }
+TEST(EngineRace, TheSameWhereLongMessagesAreAskedFor) { send_and_receive(roomy(true)); }
 
 /// What arrives meets a receive that another thread posts at the same moment.
 TEST(EngineRace, AMessageAndItsReceiveMeetOnTheWay) {

@@ -161,6 +161,29 @@ TEST(UserPackets, OfAPeerThatIsNotConnectedStopNoOther) {
   EXPECT_EQ(into, from);
 }
 
+/// Of few packets, too, one is no program's.
+TEST(UserPackets, OfALaneWithFewStopNoOther) {
+  for (const std::uint32_t packets : {1u, 2u, 7u}) {
+    Job::Options options;
+    options.lane.packets.packets = packets;
+    Job job(options);
+    job.connect_all();
+    auto heard = std::move(CompletionQueue::create(job.at(1).domain).value());
+    PostOptions told;
+    told.completion = &heard;
+    std::vector<UserPacket> all;
+    while (UserPacket next = take_packet(*job.at(0).vci)) all.push_back(std::move(next));
+    EXPECT_EQ(all.size(), packets - 1);
+    const auto from = random_bytes(400, 1);
+    std::vector<std::byte> into(400);
+    ASSERT_TRUE(post_recv(*job.at(1).vci, 0, 7, into.data(), into.size(), told));
+    ASSERT_EQ(*post_send(*job.at(0).vci, 1, 7, from.data(), from.size()), Post::done) << packets;
+    job.settle();
+    EXPECT_TRUE(heard.pop());
+    EXPECT_EQ(into, from);
+  }
+}
+
 TEST_F(UserPacketTest, WhatMakesNoSenseIsRefusedAndLeavesIt) {
   UserPacket none, elsewhere = take_packet(vci(1)), taken = packet(random_bytes(8, 1));
   expect_refused(post_send(vci(0), 1, 7, none, 0));

@@ -1,0 +1,125 @@
+// Long messages: an offer has said where the bytes lie. Who has a place for them reads them from
+// there, and says so; or he asks the sender to write them, whose immediate says that they are
+// there.
+
+#include <utility>
+
+#include "msg/connection.hpp"
+#include "msg/engine.hpp"
+
+namespace larklane::msg {
+
+/// @pre `operation` is the caller's alone
+void Connection::fetch(Operation& operation) noexcept {
+  // relaxed: who knows of an offer has the link.
+  PacketLink& link = *link_.load(std::memory_order_relaxed);
+  const bool asks = lane_.engine().asks_for_writes() && operation.offer.count == 1 &&
+                    link.notifications() >= lane_.awaited().most();
+  PostOptions options;
+  options.region = operation.region;
+  net::Transfer& transfer = operation.work.transfer;
+  Status status = operation.completion.status;
+  if (status.ok()) {
+    const std::uint64_t room = std::exchange(operation.local_bytes, operation.offer.bytes);
+    status = prepare_local(operation, options, transfer, asks);
+    operation.local_bytes = room;
+  }
+  if (!status.ok()) return fetched(operation.work, status);
+  if (asks) return ask(operation, transfer);
+  operation.work.kind = vci::Work::Kind::read;
+  operation.work.complete = &Connection::piece_read;
+  operation.work.link = &link.net_link();
+  operation.pieces_posted = 0;
+  read_piece(operation);
+}
+
+// --- reads --------------------------------------------------------------------------------------
+
+void Connection::read_piece(Operation& operation) noexcept {
+  const Offered& piece = operation.offer.pieces[operation.pieces_posted++];
+  operation.work.transfer.remote = piece.memory;
+  operation.work.transfer.bytes = piece.bytes;
+  lane_.vci().post(operation.work);
+}
+
+void Connection::piece_read(net::Operation& work, Status status) {
+  Operation& operation = *static_cast<PartOf<vci::Work>&>(work).whole;
+  if (!status.ok() || operation.pieces_posted == operation.offer.count)
+    return fetched(work, status);
+  operation.work.transfer.local += operation.work.transfer.bytes;
+  operation.connection->read_piece(operation);
+}
+
+void Connection::fetched(net::Operation& work, Status status) {
+  Operation& operation = *static_cast<PartOf<vci::Work>&>(work).whole;
+  set_status(operation, status);
+  // That a receive is too short is no matter of the sender's.
+  operation.connection->tell_fetched(operation,
+                                     status.code() == Errc::kSizeMismatch ? Status() : status);
+}
+
+/// The peer's operation is over.
+void Connection::tell_fetched(Operation& operation, Status status) noexcept {
+  release_memory(operation);
+  operation.header = {first_word(RecordKind::fetched, static_cast<std::uint32_t>(status.code())), 0,
+                      operation.there};
+  operation.payload = {};
+  operation.small_bytes = 0;
+  operation.then = Operation::Then::finish_anyway;
+  send_record(operation);
+}
+
+// --- writes -------------------------------------------------------------------------------------
+
+void Connection::ask(Operation& operation, const net::Transfer& place) noexcept {
+  operation.header = {first_word(RecordKind::ask, 0), 0, 0};
+  operation.set_small(Asked{remote_of(operation, place), operation.there});
+  operation.payload = {};
+  operation.then = Operation::Then::await;
+  send_record(operation);
+}
+
+[[gnu::noinline]] Result<bool> Connection::on_ask(PacketLink& link, const PacketHeader& header,
+                                                  std::span<const std::byte> payload) noexcept {
+  const auto asked = front_of<Asked>(payload);
+  const auto immediate = link.immediate_of_notification(Awaited::place_of(header[2]));
+  if (!asked || !immediate) return Errc::kProtocol;
+  Operation* const operation = lane_.awaited().take(asked->offer, *this);
+  if (operation == nullptr) return Errc::kProtocol;
+  const bool is_offer = is_kind(operation->header, RecordKind::send_offer) ||
+                        is_kind(operation->header, RecordKind::am_offer);
+  if (!is_offer || !operation->payload.empty()) {  // of several pieces none can be asked for
+    release_memory(*operation);
+    set_status(*operation, Errc::kProtocol);
+    lane_.finish(*operation);
+    return Errc::kProtocol;
+  }
+  operation->there = header[2];
+  vci::Work& work = operation->work;
+  work.kind = vci::Work::Kind::write_immediate;
+  work.immediate = *immediate;
+  work.complete = &Connection::written;
+  work.link = &link.net_link();
+  work.transfer.remote = asked->to;
+  lane_.vci().post(work);
+  return true;
+}
+
+void Connection::written(net::Operation& work, Status status) {
+  Operation& operation = *static_cast<PartOf<vci::Work>&>(work).whole;
+  Connection& connection = *operation.connection;
+  set_status(operation, status);
+  if (!status.ok()) return connection.tell_fetched(operation, status);
+  release_memory(operation);
+  connection.lane_.finish(operation);
+}
+
+Status Connection::on_notification(PacketLink&, std::uint32_t number) {
+  Operation* const operation = lane_.awaited().take_asking(number, *this);
+  if (operation == nullptr) return Errc::kProtocol;
+  release_memory(*operation);
+  lane_.finish_locked(*operation);
+  return {};
+}
+
+}  // namespace larklane::msg

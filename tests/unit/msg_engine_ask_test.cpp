@@ -1,0 +1,330 @@
+// Long messages that their sender is asked to write, on a network inside one process.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unit/msg_job.hpp"
+
+namespace larklane::msg {
+namespace {
+
+constexpr std::uint64_t kEager = 8 * 64 - 24;  // a record of 8 cells
+
+/// Where the software of both sides sees to all that happens.
+Job::Options asking() {
+  Job::Options options;
+  options.network.limits.is_progress_manual = true;
+  options.network.limits.immediates_max = 0;
+  options.network.limits.write_bytes_max = 1000;  // of longer ones the last part has the immediate
+  return options;
+}
+
+class AskTest : public JobTest {
+ protected:
+  AskTest() : JobTest(asking()), sent_(queue(0)), heard_(queue(1)) {}
+
+  PostOptions telling(CompletionObject& object, const Region* region = nullptr) {
+    PostOptions options;
+    options.completion = &object;
+    options.signals_always = true;
+    options.region = region;
+    return options;
+  }
+  std::uint64_t reads(int rank) {
+    return vci(rank).inside().vci().counts().operations_of(vci::Work::Kind::read);
+  }
+
+  CompletionQueue sent_, heard_;
+};
+
+TEST_F(AskTest, ALongMessageIsWrittenByItsSender) {
+  std::uint64_t seed = 1;
+  for (const std::uint64_t bytes : {kEager + 1, std::uint64_t{1000}, std::uint64_t{33'333}})
+    for (const bool is_expected : {true, false}) {
+      SCOPED_TRACE(std::to_string(bytes) + (is_expected ? " expected" : " unexpected"));
+      const auto from = random_bytes(bytes, ++seed);
+      std::vector<std::byte> into(bytes + 1);
+      const auto receive = [&] {
+        expect_posted(post_recv(vci(1), 0, 7, into.data(), into.size(), telling(heard_)));
+      };
+      if (is_expected) receive();
+      expect_posted(post_send(vci(0), 1, 7, from.data(), bytes, telling(sent_)));
+      if (!is_expected) {
+        job_.settle();
+        receive();
+      }
+      const Completion there = next(heard_), here = next(sent_);
+      EXPECT_TRUE(there.status.ok());
+      EXPECT_EQ(there.bytes, bytes);
+      EXPECT_EQ(there.rank, 0);
+      EXPECT_TRUE(here.status.ok());
+      EXPECT_EQ(std::memcmp(into.data(), from.data(), bytes), 0);
+      EXPECT_EQ(into.back(), std::byte{}) << "no more than was sent";
+    }
+  EXPECT_EQ(reads(1), 0u);
+  for (const int rank : {0, 1}) {
+    EXPECT_FALSE(job_.at(rank).engine->has_registered());
+    EXPECT_EQ(vci(rank).inside().awaited().count(), 0u);
+  }
+}
+
+TEST_F(AskTest, RegionsOfBothAreUsedAsTheyAre) {
+  auto from = random_bytes(5000, 3);
+  std::vector<std::byte> into(5000);
+  const Region of_sender = job_.at(0).add_region(from.data(), from.size());
+  const Region of_receiver = job_.at(1).add_region(into.data(), into.size());
+  expect_posted(post_recv(vci(1), 0, 7, &into[70], 3000, telling(heard_, &of_receiver)));
+  expect_posted(post_send(vci(0), 1, 7, &from[1300], 3000, telling(sent_, &of_sender)));
+  EXPECT_FALSE(job_.at(0).engine->has_registered());
+  EXPECT_TRUE(next(heard_).status.ok());
+  EXPECT_TRUE(next(sent_).status.ok());
+  EXPECT_EQ(std::memcmp(&into[70], &from[1300], 3000), 0);
+  EXPECT_EQ(reads(1), 0u);
+}
+
+TEST_F(AskTest, ALongActiveMessageIsWrittenByItsSender) {
+  const RemoteCompletion number = heard_.register_remote().value();
+  const auto from = random_bytes(7000, 3);
+  expect_posted(post_am(vci(0), 1, number, 5, from.data(), from.size(), telling(sent_)));
+  const Completion there = next(heard_);
+  ASSERT_EQ(there.bytes, from.size());
+  EXPECT_EQ(there.tag, 5u);
+  EXPECT_EQ(std::memcmp(there.buffer, from.data(), from.size()), 0);
+  free_buffer(there.buffer);
+  EXPECT_TRUE(next(sent_).status.ok());
+  EXPECT_EQ(reads(1), 0u);
+}
+
+TEST_F(AskTest, AReceiveThatIsTooShortAsksForNothing) {
+  const auto from = random_bytes(3000, 3);
+  std::vector<std::byte> into(2999);
+  expect_posted(post_recv(vci(1), 0, 7, into.data(), into.size(), telling(heard_)));
+  expect_posted(post_send(vci(0), 1, 7, from.data(), from.size(), telling(sent_)));
+  const Completion there = next(heard_);
+  EXPECT_EQ(there.status.code(), Errc::kSizeMismatch);
+  EXPECT_EQ(there.bytes, from.size());
+  EXPECT_TRUE(next(sent_).status.ok());
+  EXPECT_EQ(into, std::vector<std::byte>(2999));
+}
+
+TEST_F(AskTest, AMessageOfSeveralBuffersIsRead) {
+  const auto from = random_bytes(3000, 3);
+  std::vector<std::byte> into(3000);
+  const Buffer pieces[] = {{from.data(), 1000}, {&from[1000], 2000}};
+  expect_posted(post_recv(vci(1), 0, 7, into.data(), into.size(), telling(heard_)));
+  expect_posted(post_send(vci(0), 1, 7, pieces, telling(sent_)));
+  EXPECT_TRUE(next(heard_).status.ok());
+  EXPECT_TRUE(next(sent_).status.ok());
+  EXPECT_EQ(into, from);
+  EXPECT_GT(reads(1), 0u);
+}
+
+TEST_F(AskTest, OfSeveralBuffersTheOnlyOneThatIsNotEmptyIsWritten) {
+  const auto from = random_bytes(3000, 3);
+  std::vector<std::byte> into(3000);
+  const Buffer pieces[] = {{nullptr, 0}, {from.data(), from.size()}, {&from[10], 0}};
+  expect_posted(post_recv(vci(1), 0, 7, into.data(), into.size(), telling(heard_)));
+  expect_posted(post_send(vci(0), 1, 7, pieces, telling(sent_)));
+  EXPECT_TRUE(next(heard_).status.ok());
+  const Completion here = next(sent_);
+  EXPECT_TRUE(here.status.ok());
+  EXPECT_EQ(here.bytes, from.size());
+  EXPECT_EQ(here.buffer, nullptr) << "the first";
+  EXPECT_EQ(into, from);
+  EXPECT_EQ(reads(1), 0u);
+}
+
+// Who has asked ends with the link, whatever the sender is at.
+TEST(AskEnds, ASenderThatDiesEndsWhatWasAskedForOnce) {
+  const auto from = random_bytes(8000, 3);
+  int whole = 0, cut = 0;
+  for (int turns = 0; turns < 300; turns += 3)
+    for (const bool is_active : {false, true}) {
+      SCOPED_TRACE(std::to_string(turns) + " turns");
+      Job::Options options = asking();
+      options.network.turns_per_poll = 0;  // the turns below alone
+      Job job(options);
+      job.connect_all();
+      auto heard = std::move(CompletionQueue::create(job.at(1).domain).value());
+      const RemoteCompletion number = heard.register_remote().value();
+      std::vector<std::byte> into(from.size());
+      PostOptions told;
+      told.completion = &heard;
+      if (is_active) {
+        ASSERT_TRUE(post_am(*job.at(0).vci, 1, number, 0, from.data(), from.size()));
+      } else {
+        ASSERT_TRUE(post_recv(*job.at(1).vci, 0, 0, into.data(), into.size(), told));
+        ASSERT_TRUE(post_send(*job.at(0).vci, 1, 0, from.data(), from.size()));
+      }
+      for (int i = 0; i < turns; ++i) {
+        (void)job.wire.turn(1);
+        for (const int rank : {0, 1}) (void)job.at(rank).engine->progress_all();
+      }
+      job.wire.kill_process(1);  // rank 0
+      for (auto& link : job.at(1).links) link->end(Errc::kPeerDown);
+      job.settle();
+      const auto there = heard.pop();
+      EXPECT_TRUE(there || is_active);
+      if (there) {
+        there->status.ok() ? ++whole : ++cut;
+        if (is_active) {
+          EXPECT_EQ(there->buffer != nullptr, there->status.ok());
+          free_buffer(there->buffer);
+        }
+      }
+      EXPECT_FALSE(heard.pop());
+      EXPECT_FALSE(job.at(1).engine->has_registered());
+      EXPECT_EQ(job.at(1).vci->inside().awaited().count(), 0u);
+    }
+  EXPECT_GT(whole, 5);
+  EXPECT_GT(cut, 5);
+}
+
+// --- peers that make things up ------------------------------------------------------------------
+
+constexpr std::uint32_t kFirstNumber = 1u << 20 | 1;  // of what waits: the first place, once
+
+/// Rank 0 has offered rank 1 a message, for which there is no receive; what comes is made up.
+struct MadeUp {
+  explicit MadeUp(std::span<const Buffer> pieces = {}) {
+    job.connect_all();
+    PostOptions options;
+    options.completion = &sent;
+    const Buffer whole[] = {{from.data(), from.size()}};
+    EXPECT_TRUE(pieces.empty() ? post_send(*job.at(0).vci, 1, 7, whole[0].start, 3000, options)
+                               : post_send(*job.at(0).vci, 1, 7, pieces, options));
+    job.settle();
+    EXPECT_EQ(job.at(0).vci->inside().awaited().count(), 1u);
+  }
+  PacketLink& link(int rank) {
+    return rank == 0 ? *job.at(0).links.back() : *job.at(1).links.front();
+  }
+  net::RemoteMemory place() { return {region.remote().address, region.remote().key}; }
+  /// Rank 1 asks.
+  void ask(std::uint32_t number, std::span<const std::byte> payload) {
+    ASSERT_EQ(*link(1).post({first_word(RecordKind::ask, 0), 0, number}, payload), net::Post::done);
+    job.settle();
+  }
+  void ask(std::uint32_t number, const Asked& asked) {
+    ask(number, std::as_bytes(std::span(&asked, 1)));
+  }
+  /// Rank 1 says to rank 0 that it has written.
+  void notify(std::uint32_t number) {
+    vci::Work work;
+    work.kind = vci::Work::Kind::small_immediate;
+    work.complete = [](net::Operation&, Status) {};
+    work.link = &link(1).net_link();
+    work.immediate = *link(1).immediate_of_notification(number);
+    work.transfer.remote = {of_sender.remote().address, of_sender.remote().key};
+    work.small_bytes = 8;
+    job.at(1).vci->inside().vci().post(work);
+    job.settle();
+  }
+
+  Job job{asking()};
+  std::vector<std::byte> from = random_bytes(3000, 3), memory = std::vector<std::byte>(3000);
+  CompletionQueue sent = std::move(CompletionQueue::create(job.at(0).domain).value());
+  Region region = job.at(1).add_region(memory.data(), memory.size());
+  std::uint64_t word = 0;
+  Region of_sender = job.at(0).add_region(&word, sizeof word);
+};
+
+TEST(AskMadeUp, WhatIsAskedForIsWrittenOnce) {
+  MadeUp made;
+  // Nobody waits for the notification: rank 1 ends its link by it, when the bytes are there.
+  made.ask(kFirstNumber, {made.place(), kFirstNumber});
+  EXPECT_EQ(made.memory, made.from);
+  const auto there = made.sent.pop();
+  ASSERT_TRUE(there);
+  EXPECT_TRUE(there->status.ok());
+  EXPECT_EQ(made.link(1).failure(), Status(Errc::kProtocol));
+  EXPECT_TRUE(made.link(0).failure().ok());
+}
+
+TEST(AskMadeUp, WhatWasNotOfferedIsNotWritten) {
+  for (const std::uint32_t wrong : {0u, 1u, kFirstNumber + 1, kFirstNumber + (1u << 20)}) {
+    MadeUp made;
+    made.ask(kFirstNumber, {made.place(), wrong});
+    EXPECT_EQ(made.link(0).failure(), Status(Errc::kProtocol)) << wrong;
+    const auto there = made.sent.pop();
+    ASSERT_TRUE(there) << "it ends with the link";
+    EXPECT_EQ(there->status, Status(Errc::kProtocol));
+    EXPECT_FALSE(made.job.at(0).engine->has_registered());
+    EXPECT_EQ(made.memory, std::vector<std::byte>(3000));
+  }
+}
+
+TEST(AskMadeUp, ANumberThatNoNotificationHasIsRefused) {
+  for (const std::uint32_t wrong : {0u, 1u << 20, (1u << 16) - 32 + 1, (1u << 20) - 1}) {
+    MadeUp made;
+    made.ask(wrong, {made.place(), kFirstNumber});
+    EXPECT_EQ(made.link(0).failure(), Status(Errc::kProtocol)) << wrong;
+    EXPECT_EQ(made.memory, std::vector<std::byte>(3000));
+  }
+}
+
+TEST(AskMadeUp, ARecordThatIsTooShortIsRefused) {
+  MadeUp made;
+  const Asked asked{made.place(), kFirstNumber};
+  made.ask(kFirstNumber, std::as_bytes(std::span(&asked, 1)).first(sizeof asked - 1));
+  EXPECT_EQ(made.link(0).failure(), Status(Errc::kProtocol));
+}
+
+TEST(AskMadeUp, OfSeveralPiecesNoneCanBeAskedFor) {
+  const auto from = random_bytes(3000, 1);
+  const Buffer pieces[] = {{from.data(), 1000}, {&from[1000], 2000}};
+  MadeUp made(pieces);
+  made.ask(kFirstNumber, {made.place(), kFirstNumber});
+  EXPECT_EQ(made.link(0).failure(), Status(Errc::kProtocol));
+  EXPECT_TRUE(made.sent.pop()) << "it ends with the link";
+  EXPECT_FALSE(made.job.at(0).engine->has_registered());
+}
+
+TEST(AskMadeUp, AnAtomicIsNoOffer) {
+  MadeUp made;
+  std::uint64_t before = 0;
+  PostOptions options;
+  options.completion = &made.sent;
+  // Its answer waits: rank 1 makes no progress.
+  ASSERT_TRUE(post_fetch_add(*made.job.at(0).vci, made.region.remote(), 0, 1, &before, options));
+  const Asked asked{made.place(), 1u << 20 | 2};
+  ASSERT_EQ(*made.link(1).post({first_word(RecordKind::ask, 0), 0, kFirstNumber},
+                               std::as_bytes(std::span(&asked, 1))),
+            net::Post::done);
+  for (int i = 0; i < 100; ++i) {
+    made.job.wire.settle();
+    (void)made.job.at(0).engine->progress_all();
+  }
+  EXPECT_EQ(made.link(0).failure(), Status(Errc::kProtocol));
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(made.sent.pop()) << "it ends with the link";
+}
+
+// What the sender was asked to write can't be written: both hear of it.
+TEST(AskMadeUp, AWriteThatIsRefusedEndsBoth) {
+  MadeUp made;
+  made.ask(kFirstNumber, {{made.place().address, made.place().key + 4711}, kFirstNumber});
+  const auto there = made.sent.pop();
+  ASSERT_TRUE(there);
+  EXPECT_FALSE(there->status.ok());
+  EXPECT_FALSE(made.job.wire.take_violations().empty());
+  EXPECT_FALSE(made.job.at(0).engine->has_registered());
+}
+
+TEST(AskMadeUp, ANotificationThatNobodyWaitsForEndsTheLink) {
+  for (const std::uint32_t number : {0u, 1u, 60'000u}) {  // the first is an offer's
+    MadeUp made;
+    made.notify(number);
+    EXPECT_EQ(made.link(0).failure(), Status(Errc::kProtocol)) << number;
+    EXPECT_TRUE(made.sent.pop()) << "it ends with the link";
+    EXPECT_FALSE(made.sent.pop());
+  }
+}
+
+}  // namespace
+}  // namespace larklane::msg
