@@ -85,8 +85,8 @@ class LARKLANE_API Vci {
   std::uint32_t progress() noexcept;
 
   explicit Vci(msg::MessageLane& inside) noexcept : inside_(&inside) {}  ///< the library's
-  /// Bytes of the longest message that is copied: a longer one is fetched from where it lies. Also
-  /// what post_accumulate() takes, and 8 bytes more. The same for all lanes.
+  /// Bytes of the longest message that is copied: a longer one goes from where it lies to its
+  /// receive. Also what post_accumulate() takes, and 8 bytes more. The same for all lanes.
   std::uint64_t eager_bytes_max() const noexcept;
 
   msg::MessageLane& inside() const noexcept { return *inside_; }  ///< the library's

@@ -305,7 +305,7 @@ typedef struct larklane_post_options {
  * @cost           takes no more locks than one try of its lane's */
 
 /* @param bytes  any length. Up to an eager limit they are copied: DONE, and the buffer is the
- *               caller's again. Longer ones are fetched by the receiver from where they lie
+ *               caller's again. Longer ones go from where they lie to the receive, once it is there
  * @param rank   this process's own is legal */
 LARKLANE_API int larklane_post_send(larklane_vci *vci, int rank, uint32_t tag, const void *buffer,
                                     uint64_t bytes, const larklane_post_options *options,
@@ -332,7 +332,7 @@ typedef struct larklane_buffer {
 } larklane_buffer;
 #define LARKLANE_BUFFERS_MAX 8 /* of one message */
 /* The same of a message that lies in `count` buffers, one after the other: its receiver can't tell.
- * Long ones are fetched from where each lies; with the options' region all of them lie in it. The
+ * Long ones go from where each lies; with the options' region all of them lie in it. The
  * completion names the first.
  *
  * @param buffers  the list is the caller's again when the call returns

@@ -54,7 +54,8 @@ struct PostOptions {
 
 /// @param bytes  any length. Up to Vci::eager_bytes_max() they are copied: `done`, and the buffer
 /// is the
-///               caller's again. Longer ones are fetched by the receiver from where they lie
+///               caller's again. Longer ones go from where they lie to the receive, once it is
+///               there
 /// @param rank   this process's own is legal
 /// @errors  kInvalidArgument: rank, buffer, space; kPeerDown and others: there is no way to it
 /// @threads thread-safe
@@ -76,7 +77,7 @@ inline constexpr std::size_t kBuffersMax = 8;
 ///
 /// @param buffers  kBuffersMax at most; the list is the caller's again when the call returns.
 ///                 Together up to Vci::eager_bytes_max() bytes they are copied into the packet.
-///                 Longer ones are fetched from where each lies, one after the other; with
+///                 Longer ones go from where each lies, one after the other; with
 ///                 PostOptions::region all of them lie in it. The completion names the first
 /// @errors  kInvalidArgument: too many of them, or more bytes than 64 bits count; those of the
 /// other

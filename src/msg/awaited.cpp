@@ -2,9 +2,17 @@
 
 #include <algorithm>
 #include <new>
+#include <span>
 #include <utility>
 
 namespace larklane::msg {
+namespace {
+
+bool is_asking(const Operation& operation) noexcept {
+  return is_kind(operation.header, RecordKind::ask);
+}
+
+}  // namespace
 
 bool Awaited::grow_locked() noexcept {
   constexpr std::uint32_t kFirst = 64;
@@ -54,20 +62,32 @@ Operation* Awaited::take_asking(std::uint32_t place, const Connection& connectio
   const SpinGuard guard(lock_);
   if (place >= size_) return nullptr;
   const Operation* const operation = places_[place].operation;
-  if (operation == nullptr || operation->connection != &connection ||
-      !is_kind(operation->header, RecordKind::ask))
+  if (operation == nullptr || operation->connection != &connection || !is_asking(*operation))
     return nullptr;
   return take_locked(place + 1);
 }
 
-Operation* Awaited::take_one_of(const Connection& connection, Sweep& sweep) noexcept {
+Operation* Awaited::take_one_of(const Connection& connection, Which which, Sweep& sweep) noexcept {
   const SpinGuard guard(lock_);
   while (sweep.place < size_) {
     const Operation* const operation = places_[sweep.place++].operation;
-    if (operation != nullptr && operation->connection == &connection)
-      return take_locked(sweep.place);
+    if (operation == nullptr || operation->connection != &connection) continue;
+    if (which == Which::all || !is_asking(*operation)) return take_locked(sweep.place);
   }
   return nullptr;
+}
+
+bool Awaited::withdraw_asking(const Connection& connection, void (*withdraw)(Operation&)) noexcept {
+  const SpinGuard guard(lock_);
+  bool has_some = false;
+  for (const Place& place : std::span(places_.get(), size_)) {
+    if (place.operation == nullptr || place.operation->connection != &connection ||
+        !is_asking(*place.operation))
+      continue;
+    withdraw(*place.operation);
+    has_some = true;
+  }
+  return has_some;
 }
 
 std::uint32_t Awaited::count() noexcept {

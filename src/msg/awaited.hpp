@@ -24,8 +24,6 @@ class Awaited {
   /// so.
   /// @return its number; 0: as many wait as may, or there is no memory
   std::uint32_t add(Operation& operation) noexcept;
-  /// At most so many wait.
-  std::uint32_t most() const noexcept { return most_; }
   /// The place in a number, from 0.
   static std::uint32_t place_of(std::uint32_t number) noexcept { return (number & kPlaceMask) - 1; }
   /// @param number  what a peer has sent @return null: nothing of that connection waits under it
@@ -37,9 +35,12 @@ class Awaited {
   struct Sweep {
     std::uint32_t place = 0;
   };
-  /// The next that waits for an answer over `connection`; null: of those that waited when the
-  /// search began none is left.
-  Operation* take_one_of(const Connection& connection, Sweep& sweep) noexcept;
+  enum class Which : bool { answers, all };
+  /// The next that waits over `connection`, for an answer or also for a write into its memory;
+  /// null: of those that waited when the search began none is left.
+  Operation* take_one_of(const Connection& connection, Which which, Sweep& sweep) noexcept;
+  /// Calls `withdraw` for all that wait for writes into their memory, and still do. @return any?
+  bool withdraw_asking(const Connection& connection, void (*withdraw)(Operation&)) noexcept;
   std::uint32_t count() noexcept;
 
  private:

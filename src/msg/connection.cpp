@@ -234,6 +234,11 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
     if (packet == nullptr) return net::Post::retry;
   }
   header[2] = lane_.awaited().add(operation);
+  if (is_kind(header, RecordKind::ask) && Awaited::place_of(header[2]) >= link.notifications()) {
+    // No notification has its number, or it has none: it must not wait for others that wait.
+    if (header[2] == 0 || lane_.awaited().take(header[2], *this) != nullptr) read(operation);
+    return net::Post::posted;
+  }
   Result<net::Post> answer = net::Post::retry;
   if (header[2] != 0)
     answer = packet == nullptr ? link.post(header, own) : link.post(*packet, header, bytes);
@@ -338,7 +343,7 @@ Result<bool> Connection::on_packet(PacketLink& link, const PacketHeader& header,
         return on_accumulate(header, payload);
       case RecordKind::fetched:
       case RecordKind::reply:
-        return on_answer(header, payload);
+        return on_answer(link, header, payload);
       case RecordKind::ask:
         return on_ask(link, header, payload);
     }
@@ -363,23 +368,38 @@ void Connection::resume() noexcept {
 
 void Connection::on_failure(PacketLink&, Status status) {
   Awaited::Sweep sweep;
-  while (Operation* const operation = lane_.awaited().take_one_of(*this, sweep)) {
-    release_memory(*operation);
-    set_status(*operation, status);
-    lane_.finish(*operation);
-  }
+  while (Operation* const operation =
+             lane_.awaited().take_one_of(*this, Awaited::Which::answers, sweep))
+    end_awaited(*operation, status);
+  is_written_to_ = lane_.awaited().withdraw_asking(*this, &Connection::release_memory);
   lane_.engine().lose(rank_, status);
 }
 
-[[gnu::noinline]] Result<bool> Connection::on_answer(const PacketHeader& header,
+void Connection::on_settled(PacketLink& link) {
+  Awaited::Sweep sweep;
+  while (Operation* const operation =
+             lane_.awaited().take_one_of(*this, Awaited::Which::all, sweep))
+    end_awaited(*operation, link.failure());
+}
+
+void Connection::end_awaited(Operation& operation, Status status) noexcept {
+  release_memory(operation);
+  set_status(operation, status);
+  lane_.finish(operation);
+}
+
+Result<bool> Connection::unexpected(const PacketLink& link) noexcept {
+  if (link.failure().ok()) return Errc::kProtocol;
+  return true;
+}
+
+[[gnu::noinline]] Result<bool> Connection::on_answer(PacketLink& link, const PacketHeader& header,
                                                      std::span<const std::byte> payload) noexcept {
   Operation* const operation = lane_.awaited().take(header[2], *this);
-  if (operation == nullptr) return Errc::kProtocol;
+  if (operation == nullptr) return unexpected(link);
   if (operation->before != nullptr)
     if (const auto value = front_of<std::uint64_t>(payload)) *operation->before = *value;
-  release_memory(*operation);
-  set_status(*operation, status_of(rest_of(header)));
-  lane_.finish(*operation);
+  end_awaited(*operation, status_of(rest_of(header)));
   return true;
 }
 

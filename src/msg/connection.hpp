@@ -93,6 +93,8 @@ class Connection final : public PacketListener {
                          std::span<const std::byte> payload) override;
   Status on_notification(PacketLink& link, std::uint32_t number) override;
   void on_failure(PacketLink& link, Status status) override;
+  bool is_written_to() override { return is_written_to_; }
+  void on_settled(PacketLink& link) override;
 
  private:
   friend class MessageLane;
@@ -153,6 +155,7 @@ class Connection final : public PacketListener {
                         const PostOptions& options) noexcept;
   void fetch(Operation& operation) noexcept;
   void ask(Operation& operation, const net::Transfer& place) noexcept;
+  void read(Operation& operation) noexcept;
   void read_piece(Operation& operation) noexcept;
   static void piece_read(net::Operation& work, Status status);
   static void transferred(net::Operation& work, Status status);
@@ -181,7 +184,11 @@ class Connection final : public PacketListener {
                                std::span<const std::byte> payload) noexcept;
   Result<bool> on_ask(PacketLink& link, const PacketHeader& header,
                       std::span<const std::byte> payload) noexcept;
-  Result<bool> on_answer(const PacketHeader& header, std::span<const std::byte> payload) noexcept;
+  Result<bool> on_answer(PacketLink& link, const PacketHeader& header,
+                         std::span<const std::byte> payload) noexcept;
+  /// What names an operation that does not wait: it has failed with the link, or never did.
+  static Result<bool> unexpected(const PacketLink& link) noexcept;
+  void end_awaited(Operation& operation, Status status) noexcept;
   Result<bool> on_put(const PacketHeader& header, std::span<const std::byte> payload) noexcept;
   Result<bool> on_signal(const PacketHeader& header, std::span<const std::byte> payload) noexcept;
   Result<bool> on_atomic(RecordKind kind, const PacketHeader& header,
@@ -202,7 +209,7 @@ class Connection final : public PacketListener {
 
   // With the lane's lock held.
   PacketLink* held_link_ = nullptr;
-  bool is_held_ = false;
+  bool is_held_ = false, is_written_to_ = false;
   Connection* next_held_ = nullptr;
 
   alignas(vci::kOwnLineBytes) SpinLock backlog_lock_;

@@ -1,6 +1,5 @@
 #include "msg/message_lane.hpp"
 
-#include <algorithm>
 #include <new>
 
 #include "msg/connection.hpp"
@@ -16,7 +15,7 @@ MessageLane::MessageLane(Engine& engine, std::uint32_t index, std::uint32_t oper
       index_(index),
       packets_(std::move(packets)),
       ledger_(std::move(ledger)),
-      awaited_(std::min(operations, kAwaitedMax)),
+      awaited_(operations),
       arrivals_(std::move(arrivals)),
       buffers_(std::move(buffers)),
       long_buffers_(std::move(long_buffers)),

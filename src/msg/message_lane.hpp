@@ -16,7 +16,6 @@
 #include "msg/node_queue.hpp"
 #include "msg/operation.hpp"
 #include "msg/packet_lane.hpp"
-#include "msg/packet_link.hpp"
 #include "msg/pool.hpp"
 #include "vci/vci.hpp"
 
@@ -51,9 +50,6 @@ class MessageLane final {
     /// are needed.
     std::uint32_t buffers = 1u << 12;
   };
-
-  /// So many operations of a lane wait for a peer's answer: a notification has a number for each.
-  static constexpr std::uint32_t kAwaitedMax = RingShape::kCellsMax - PacketLink::kCellsMax;
 
   /// @errors those of PacketLane::create; kNoMemory; kInvalidArgument: longer records than buffers
   static Result<std::unique_ptr<MessageLane>> create(Engine& engine, std::uint32_t index,

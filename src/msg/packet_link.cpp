@@ -20,7 +20,9 @@ PacketLink::PacketLink(PacketLane& lane, PacketListener& listener,
   probe_.complete = &PacketLink::probed;
   probe_.kind = vci::Work::Kind::probe;
   direct_.complete = &PacketLink::sent_directly;
-  word_.owner = probe_.owner = direct_.owner = this;
+  settle_.complete = &PacketLink::settled;
+  settle_.kind = vci::Work::Kind::settle;
+  word_.owner = probe_.owner = direct_.owner = settle_.owner = this;
 }
 
 Result<std::unique_ptr<PacketLink>> PacketLink::open(PacketLane& lane, PacketListener& listener,
@@ -416,11 +418,24 @@ void PacketLink::probed(net::Operation& operation, Status status) {
   failure_ = status;
   is_failed_.store(true, std::memory_order_release);  // pairs with failure()
   listener_.on_failure(*this, status);
+  if (!listener_.is_written_to()) return;
+  is_settling_.store(true, std::memory_order_relaxed);  // pairs with settled()
+  settle_.link = link_.get();
+  settle_.transfer.remote = peer_ring_;
+  lane_.vci().post(settle_);
 }
 
+void PacketLink::settled(net::Operation& operation, Status) {
+  PacketLink& link = *static_cast<OwnWork&>(operation).owner;
+  link.listener_.on_settled(link);
+  link.is_settling_.store(false, std::memory_order_release);  // pairs with is_quiet()
+}
+
+/// What waits for the peer to settle is posted before the network hears of the end.
 void PacketLink::end(Status status) {
-  lane_.vci().end_link(*link_, status);
+  lane_.vci().drain();
   lane_.vci().exclusively([&] { fail_locked(status); });
+  lane_.vci().end_link(*link_, status);
 }
 
 }  // namespace larklane::msg

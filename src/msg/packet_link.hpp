@@ -39,6 +39,10 @@ class PacketListener {
   /// Once: every later post fails with `status`. What has come from the peer may still be
   /// delivered, unless its records make no sense (kProtocol).
   virtual void on_failure(PacketLink& link, Status status) = 0;
+  /// Then: has memory been deregistered that the peer may be writing into?
+  virtual bool is_written_to() { return false; }
+  /// If so, later, once: what the peer had begun to write is over.
+  virtual void on_settled(PacketLink&) {}
 };
 
 /// A payload that lies in several places. Thread safety: immutable.
@@ -76,9 +80,8 @@ class PacketLink final {
   /// Of a ring of 64 KiB; of 256 KiB where a word of credit is a message that the software of both
   /// sides sees to, so that there are few.
   static constexpr std::uint32_t cells_on(const net::Limits& network) noexcept {
-    return network.is_progress_manual ? kCellsMax : 1024;
+    return network.is_progress_manual ? 4096 : 1024;
   }
-  static constexpr std::uint32_t kCellsMax = 4096;
   /// Of so many deliveries a link is worth being watched, if the lane has a place left.
   static constexpr std::uint32_t kHeardBeforeWatch = 16;
 
@@ -139,7 +142,8 @@ class PacketLink final {
   bool is_quiet() const noexcept {
     return completed_.load(std::memory_order_acquire) == next_.load(std::memory_order_relaxed) &&
            !is_telling_.load(std::memory_order_acquire) &&
-           !is_probing_.load(std::memory_order_acquire);
+           !is_probing_.load(std::memory_order_acquire) &&
+           !is_settling_.load(std::memory_order_acquire);
   }
 
  private:
@@ -189,6 +193,7 @@ class PacketLink final {
   static void sent_directly(net::Operation& operation, Status status);
   static void told(net::Operation& operation, Status status);
   static void probed(net::Operation& operation, Status status);
+  static void settled(net::Operation& operation, Status status);
 
   // Constant once it is connected.
   PacketLane& lane_;
@@ -219,11 +224,11 @@ class PacketLink final {
 
   // With the lane's lock held.
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> completed_{0};  // as many positions
-  std::atomic<bool> is_telling_{false};
+  std::atomic<bool> is_telling_{false}, is_settling_{false};
   bool is_deaf_ = false;  // its records made no sense
   bool is_watching_ = false, has_told_watching_ = false;
   std::uint32_t heard_ = 0;  // until it is watched
-  OwnWork word_, probe_;
+  OwnWork word_, probe_, settle_;
   OwnWork direct_;  // of a record that was posted directly, while it waits for room
   alignas(kCellBytes) std::byte direct_record_[kCellBytes];
 };

@@ -11,10 +11,9 @@ namespace larklane::msg {
 
 /// @pre `operation` is the caller's alone
 void Connection::fetch(Operation& operation) noexcept {
-  // relaxed: who knows of an offer has the link.
-  PacketLink& link = *link_.load(std::memory_order_relaxed);
-  const bool asks = lane_.engine().asks_for_writes() && operation.offer.count == 1 &&
-                    link.notifications() >= lane_.awaited().most();
+  // Of a region the peer would keep the key when the operation has failed.
+  const bool asks =
+      lane_.engine().asks_for_writes() && operation.offer.count == 1 && operation.region == nullptr;
   PostOptions options;
   options.region = operation.region;
   net::Transfer& transfer = operation.work.transfer;
@@ -25,15 +24,19 @@ void Connection::fetch(Operation& operation) noexcept {
     operation.local_bytes = room;
   }
   if (!status.ok()) return fetched(operation.work, status);
-  if (asks) return ask(operation, transfer);
-  operation.work.kind = vci::Work::Kind::read;
-  operation.work.complete = &Connection::piece_read;
-  operation.work.link = &link.net_link();
-  operation.pieces_posted = 0;
-  read_piece(operation);
+  asks ? ask(operation, transfer) : read(operation);
 }
 
 // --- reads --------------------------------------------------------------------------------------
+
+void Connection::read(Operation& operation) noexcept {
+  operation.work.kind = vci::Work::Kind::read;
+  operation.work.complete = &Connection::piece_read;
+  // relaxed: who knows of an offer has the link.
+  operation.work.link = &link_.load(std::memory_order_relaxed)->net_link();
+  operation.pieces_posted = 0;
+  read_piece(operation);
+}
 
 void Connection::read_piece(Operation& operation) noexcept {
   const Offered& piece = operation.offer.pieces[operation.pieces_posted++];
@@ -85,13 +88,11 @@ void Connection::ask(Operation& operation, const net::Transfer& place) noexcept 
   const auto immediate = link.immediate_of_notification(Awaited::place_of(header[2]));
   if (!asked || !immediate) return Errc::kProtocol;
   Operation* const operation = lane_.awaited().take(asked->offer, *this);
-  if (operation == nullptr) return Errc::kProtocol;
+  if (operation == nullptr) return unexpected(link);
   const bool is_offer = is_kind(operation->header, RecordKind::send_offer) ||
                         is_kind(operation->header, RecordKind::am_offer);
   if (!is_offer || !operation->payload.empty()) {  // of several pieces none can be asked for
-    release_memory(*operation);
-    set_status(*operation, Errc::kProtocol);
-    lane_.finish(*operation);
+    end_awaited(*operation, Errc::kProtocol);
     return Errc::kProtocol;
   }
   operation->there = header[2];
@@ -114,9 +115,9 @@ void Connection::written(net::Operation& work, Status status) {
   connection.lane_.finish(operation);
 }
 
-Status Connection::on_notification(PacketLink&, std::uint32_t number) {
+Status Connection::on_notification(PacketLink& link, std::uint32_t number) {
   Operation* const operation = lane_.awaited().take_asking(number, *this);
-  if (operation == nullptr) return Errc::kProtocol;
+  if (operation == nullptr) return unexpected(link).error();
   release_memory(*operation);
   lane_.finish_locked(*operation);
   return {};

@@ -168,6 +168,11 @@ class Link {
   /// memory. Where Limits::unanswered_ns is 0 it says nothing.
   virtual Result<Post> probe(Operation&) { return Post::done; }
 
+  /// Completes, with whatever status, when no write that the peer has begun over this link touches
+  /// memory of ours any more that is not registered any more. Also of a link that has failed.
+  /// @param there  8 bytes that we may read
+  virtual Result<Post> settle(RemoteMemory /*there*/, Operation&) { return Post::done; }
+
   /// Not ok: every post fails with it.
   virtual Status failure() const noexcept { return {}; }
   /// The peer is gone, or there is no way to it any more: what is under way ends within seconds,

@@ -51,6 +51,8 @@ bool Vci::send_locked(Work& work) noexcept {
                                                                        work.immediate, work));
     case Work::Kind::probe:
       return is_answered_locked(work, work.link->probe(work));
+    case Work::Kind::settle:
+      return is_answered_locked(work, work.link->settle(work.transfer.remote, work));
     default:
       break;
   }

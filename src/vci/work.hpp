@@ -12,8 +12,16 @@ namespace larklane::vci {
 /// which may post it again, or free it.
 /// Thread safety: single-owner.
 struct Work : net::Operation {
-  enum class Kind : std::uint8_t { write, write_immediate, small, small_immediate, read, probe };
-  static constexpr std::size_t kKindCount = 6;
+  enum class Kind : std::uint8_t {
+    write,
+    write_immediate,
+    small,
+    small_immediate,
+    read,
+    probe,
+    settle,
+  };
+  static constexpr std::size_t kKindCount = 7;
   static constexpr std::size_t kSmallBytesMax = 16;
   /// As small_bytes: they are those that `transfer` names, of any memory that stays.
   static constexpr std::uint8_t kSmallOfTransfer = 0xff;

@@ -53,9 +53,9 @@ Result<Post> post_somehow(Vci& vci, int rank, std::uint64_t thread, std::uint64_
 
 /// Both processes' threads send to the other's thread of the same number and receive from it, all
 /// on one lane a process.
-void send_and_receive(Job::Options options) {
+void send_and_receive(Job::Options how) {
   constexpr std::uint64_t kThreads = 3, kMessages = 2000;
-  Job job(std::move(options));
+  Job job(std::move(how));
   job.connect_all();
   const std::uint64_t eager = job.at(0).engine->eager_bytes_max();
   std::atomic<int> left{2 * kThreads};

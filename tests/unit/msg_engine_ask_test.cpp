@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "net/fault/fault.hpp"
 #include "unit/msg_job.hpp"
 
 namespace larklane::msg {
@@ -74,18 +76,30 @@ TEST_F(AskTest, ALongMessageIsWrittenByItsSender) {
   }
 }
 
-TEST_F(AskTest, RegionsOfBothAreUsedAsTheyAre) {
+TEST_F(AskTest, ARegionOfTheSendersIsUsedAsItIs) {
   auto from = random_bytes(5000, 3);
-  std::vector<std::byte> into(5000);
-  const Region of_sender = job_.at(0).add_region(from.data(), from.size());
-  const Region of_receiver = job_.at(1).add_region(into.data(), into.size());
-  expect_posted(post_recv(vci(1), 0, 7, &into[70], 3000, telling(heard_, &of_receiver)));
-  expect_posted(post_send(vci(0), 1, 7, &from[1300], 3000, telling(sent_, &of_sender)));
+  std::vector<std::byte> into(3000);
+  const Region region = job_.at(0).add_region(from.data(), from.size());
+  expect_posted(post_recv(vci(1), 0, 7, into.data(), 3000, telling(heard_)));
+  expect_posted(post_send(vci(0), 1, 7, &from[1300], 3000, telling(sent_, &region)));
   EXPECT_FALSE(job_.at(0).engine->has_registered());
   EXPECT_TRUE(next(heard_).status.ok());
   EXPECT_TRUE(next(sent_).status.ok());
-  EXPECT_EQ(std::memcmp(&into[70], &from[1300], 3000), 0);
+  EXPECT_EQ(std::memcmp(into.data(), &from[1300], 3000), 0);
   EXPECT_EQ(reads(1), 0u);
+}
+
+// A peer that was asked could write there when the receive has failed.
+TEST_F(AskTest, IntoARegionOfTheReceiversItIsRead) {
+  const auto from = random_bytes(3000, 3);
+  std::vector<std::byte> into(5000);
+  const Region region = job_.at(1).add_region(into.data(), into.size());
+  expect_posted(post_recv(vci(1), 0, 7, &into[70], 3000, telling(heard_, &region)));
+  expect_posted(post_send(vci(0), 1, 7, from.data(), 3000, telling(sent_)));
+  EXPECT_TRUE(next(heard_).status.ok());
+  EXPECT_TRUE(next(sent_).status.ok());
+  EXPECT_EQ(std::memcmp(&into[70], from.data(), 3000), 0);
+  EXPECT_GT(reads(1), 0u);
 }
 
 TEST_F(AskTest, ALongActiveMessageIsWrittenByItsSender) {
@@ -138,6 +152,111 @@ TEST_F(AskTest, OfSeveralBuffersTheOnlyOneThatIsNotEmptyIsWritten) {
   EXPECT_EQ(here.buffer, nullptr) << "the first";
   EXPECT_EQ(into, from);
   EXPECT_EQ(reads(1), 0u);
+}
+
+// Who has no place for an ask reads: it must not wait for what waits for it.
+TEST(AskPlaces, OffersThatTakeAllOfBothStopNothing) {
+  constexpr std::uint32_t kOperations = 8;
+  for (const int to : {0, 1}) {
+    Job::Options options = asking();
+    options.lane.operations = kOperations;
+    Job job(options);
+    job.connect_all();
+    std::vector<CompletionQueue> heard, sent;
+    std::vector<RemoteCompletion> numbers;
+    for (const int rank : {0, 1}) {
+      heard.push_back(std::move(CompletionQueue::create(job.at(rank).domain).value()));
+      sent.push_back(std::move(CompletionQueue::create(job.at(rank).domain).value()));
+      numbers.push_back(heard.back().register_remote().value());
+    }
+    const auto from = random_bytes(3000, 1);
+    for (const int rank : {0, 1})
+      for (std::uint32_t i = 0; i < kOperations; ++i) {
+        PostOptions told;
+        told.completion = &sent[static_cast<std::size_t>(rank)];
+        told.queues = true;
+        const int peer = to == 0 ? rank : 1 - rank;
+        ASSERT_EQ(*post_am(*job.at(rank).vci, peer, numbers[static_cast<std::size_t>(peer)], i,
+                           from.data(), from.size(), told),
+                  Post::posted);
+      }
+    job.settle();
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      for (std::uint32_t i = 0; i < kOperations; ++i) {
+        const auto there = heard[rank].pop();
+        ASSERT_TRUE(there) << i;
+        EXPECT_EQ(std::memcmp(there->buffer, from.data(), from.size()), 0);
+        free_buffer(there->buffer);
+        EXPECT_TRUE(sent[rank].pop()) << i;
+      }
+  }
+}
+
+// The network goes on with a write that has begun, though its memory is not registered any more.
+TEST(AskEnds, WhatWasAskedForEndsWhenThePeerCanNotWriteAnyMore) {
+  Job::Options options = asking();
+  options.decorate = [](std::unique_ptr<net::Fabric> fabric, int) {
+    return std::make_unique<fault::Fabric>(std::move(fabric), fault::Plan{});
+  };
+  Job job(options);
+  job.connect_all();
+  auto heard = std::move(CompletionQueue::create(job.at(1).domain).value());
+  const auto from = random_bytes(3000, 3);
+  std::vector<std::byte> into(from.size());
+  PostOptions told;
+  told.completion = &heard;
+  ASSERT_TRUE(post_recv(*job.at(1).vci, 0, 0, into.data(), into.size(), told));
+  ASSERT_TRUE(post_recv(*job.at(1).vci, 0, 1, into.data(), into.size(), told));
+  ASSERT_TRUE(post_send(*job.at(0).vci, 1, 0, from.data(), from.size()));
+  for (int i = 0; i < 100 && job.at(1).vci->inside().awaited().count() == 0; ++i) {
+    job.wire.settle();
+    (void)job.at(0).vci->progress();
+    job.wire.settle();
+    (void)job.at(1).vci->progress();
+  }
+  PacketLink& link = *job.at(1).links.front();
+  link.end(Errc::kPeerDown);
+  EXPECT_FALSE(link.is_quiet());
+  EXPECT_FALSE(job.at(1).engine->has_registered()) << "the peer begins nothing more";
+  EXPECT_EQ(heard.pop()->tag, 1u) << "nobody was asked for it";
+  EXPECT_FALSE(heard.pop());
+  EXPECT_EQ(job.at(1).vci->inside().awaited().count(), 1u);
+  for (int i = 0; i < 100 && !link.is_quiet(); ++i) job.step();
+  const auto there = heard.pop();
+  ASSERT_TRUE(there);
+  EXPECT_EQ(there->tag, 0u);
+  const std::vector<std::byte> at_the_end = into;
+  job.settle();
+  EXPECT_EQ(into, at_the_end);
+  EXPECT_EQ(job.wire.take_violations().size(), 1u) << "the key of what the peer writes later";
+}
+
+// The sender's write fails, and its link does not: the receiver hears of it.
+TEST(AskEnds, AWriteThatFailsEndsBoth) {
+  const auto from = random_bytes(900, 3);
+  Job::Options options = asking();
+  options.decorate = [](std::unique_ptr<net::Fabric> fabric, int rank) {
+    fault::Plan plan;
+    if (rank == 0)
+      plan.faults = {{.call = fault::Call::write_immediate, .what = fault::What::fail, .nth = 1}};
+    return std::make_unique<fault::Fabric>(std::move(fabric), plan);
+  };
+  Job job(options);
+  job.connect_all();
+  auto heard = std::move(CompletionQueue::create(job.at(1).domain).value());
+  auto sent = std::move(CompletionQueue::create(job.at(0).domain).value());
+  std::vector<std::byte> into(from.size());
+  PostOptions receiving, sending;
+  receiving.completion = &heard;
+  sending.completion = &sent;
+  ASSERT_TRUE(post_recv(*job.at(1).vci, 0, 0, into.data(), into.size(), receiving));
+  ASSERT_TRUE(post_send(*job.at(0).vci, 1, 0, from.data(), from.size(), sending));
+  job.settle();
+  for (CompletionQueue* const queue : {&heard, &sent}) {
+    const auto end = queue->pop();
+    ASSERT_TRUE(end);
+    EXPECT_FALSE(end->status.ok());
+  }
 }
 
 // Who has asked ends with the link, whatever the sender is at.
@@ -305,8 +424,8 @@ TEST(AskMadeUp, AnAtomicIsNoOffer) {
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(made.sent.pop()) << "it ends with the link";
 }
 
-// What the sender was asked to write can't be written: both hear of it.
-TEST(AskMadeUp, AWriteThatIsRefusedEndsBoth) {
+// A key that is wrong: what the sender was asked to write can't be written.
+TEST(AskMadeUp, AWriteThatIsRefusedEndsTheSend) {
   MadeUp made;
   made.ask(kFirstNumber, {{made.place().address, made.place().key + 4711}, kFirstNumber});
   const auto there = made.sent.pop();
@@ -314,6 +433,22 @@ TEST(AskMadeUp, AWriteThatIsRefusedEndsBoth) {
   EXPECT_FALSE(there->status.ok());
   EXPECT_FALSE(made.job.wire.take_violations().empty());
   EXPECT_FALSE(made.job.at(0).engine->has_registered());
+}
+
+// Its operation may have failed with the link, and what has come is still delivered.
+TEST(AskMadeUp, WhatComesLateToALinkThatHasFailedSaysNothing) {
+  MadeUp made;
+  auto heard = std::move(CompletionQueue::create(made.job.at(0).domain).value());
+  const RemoteCompletion number = heard.register_remote().value();
+  made.link(0).end(Errc::kPeerDown);
+  made.notify(0);
+  made.ask(kFirstNumber, {made.place(), kFirstNumber});
+  ASSERT_EQ(*made.link(1).post({first_word(RecordKind::fetched, 0), 0, kFirstNumber}, {}),
+            net::Post::done);
+  ASSERT_EQ(*made.link(1).post({first_word(RecordKind::am, number), 5, 0}, {}), net::Post::done);
+  made.job.settle();
+  EXPECT_EQ(made.link(0).failure(), Status(Errc::kPeerDown));
+  EXPECT_TRUE(heard.pop());
 }
 
 TEST(AskMadeUp, ANotificationThatNobodyWaitsForEndsTheLink) {

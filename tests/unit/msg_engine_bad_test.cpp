@@ -109,7 +109,7 @@ TEST(EngineEnds, ThatOfAPeerTakesNoLongerThanWhatWaitsForIt) {
   // 16 times as many; in a square of that, 256 times as long. Whatever else runs here may take one.
   double ratio = 0;
   for (int tries = 0; tries == 0 || (ratio >= 128 && tries < 5); ++tries) {
-    const auto few = ns_of(1 << 11), many = ns_of(1 << 15);
+    const auto few = ns_of(1 << 12), many = ns_of(1 << 16);
     ratio = static_cast<double>(many) / static_cast<double>(few);
   }
   EXPECT_LT(ratio, 128);

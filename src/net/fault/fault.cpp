@@ -61,6 +61,10 @@ class FaultLink final : public net::Link {
   Result<net::Post> probe(net::Operation& operation) override {
     return traffic_.post(state_, {Call::probe, {}}, operation);
   }
+  /// Takes as long as a probe.
+  Result<net::Post> settle(net::RemoteMemory, net::Operation& operation) override {
+    return traffic_.post(state_, {Call::probe, {}}, operation);
+  }
   void end(Status status) override { inner_->end(status); }
   Status failure() const noexcept override { return inner_->failure(); }
   void carry_only(net::ChannelHalf half, std::optional<std::uint16_t> slot,

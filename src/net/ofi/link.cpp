@@ -185,11 +185,24 @@ Result<net::Post> Link::write_small_immediate(std::span<const std::byte> bytes,
 Result<net::Post> Link::read(const net::Transfer& transfer, net::Operation& operation) {
   if (!failure_.ok()) [[unlikely]]
     return failure_;
+  return read_out(transfer, descriptor_of(transfer), operation);
+}
+
+Result<net::Post> Link::read_out(const net::Transfer& transfer, void* descriptor,
+                                 net::Operation& operation) {
   Slot* slot = endpoint_.slots().take(*this, operation);
   if (slot == nullptr) return net::Post::retry;
-  return posted(*slot,
-                ::fi_read(endpoint_.raw(), transfer.local, transfer.bytes, descriptor_of(transfer),
-                          peer_, transfer.remote.address, transfer.remote.key, slot));
+  return posted(*slot, ::fi_read(endpoint_.raw(), transfer.local, transfer.bytes, descriptor, peer_,
+                                 transfer.remote.address, transfer.remote.key, slot));
+}
+
+// The tcp provider looks at a key when a message begins, and goes on with it whatever becomes of
+// the key. The answer to a read comes behind that on the same stream, and no answer when the stream
+// has ended. Local memory needs no registration there.
+Result<net::Post> Link::settle(net::RemoteMemory there, net::Operation& operation) {
+  if (!is_over_sockets(endpoint_.domain().info())) return net::Post::done;
+  return read_out({reinterpret_cast<std::byte*>(&settled_), nullptr, there, sizeof settled_},
+                  nullptr, operation);
 }
 
 }  // namespace larklane::ofi

@@ -37,6 +37,7 @@ class Link final : public net::Link {
                                           std::uint32_t immediate,
                                           net::Operation& operation) override;
   Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override;
+  Result<net::Post> settle(net::RemoteMemory there, net::Operation& operation) override;
 
   Status failure() const noexcept override { return failure_; }
   void end(Status status) override;
@@ -58,6 +59,8 @@ class Link final : public net::Link {
     std::uint32_t immediate;
   };
   Result<net::Post> write_out(const Out& out, net::Operation& operation);
+  Result<net::Post> read_out(const net::Transfer& transfer, void* descriptor,
+                             net::Operation& operation);
   Result<net::Post> posted(Slot& slot, ssize_t result);
   Result<net::Post> refused_slow();
   void watch_process(const Origin& peer) noexcept;
@@ -71,6 +74,7 @@ class Link final : public net::Link {
   sockaddr_storage peer_name_{};  ///< AF_UNSPEC: not over sockets
   UniqueFd process_;              ///< of a peer that only its process tells about
   Status failure_{Errc::kUnreachable, 0};
+  std::uint64_t settled_ = 0;  ///< what settle() has read
   std::uint32_t refused_ = 0;  ///< posts in a row
   std::uint64_t refused_since_ns_ = 0;
 };
