@@ -1,6 +1,6 @@
-// Rank 1 is killed by SIGKILL while all kinds of operations to it are under way: each of rank 0's
-// ends, once, with an error where it is not complete; what is posted later is refused; rank 2 does
-// not notice.
+// Rank 1 is killed by SIGKILL while all kinds of operations to it are under way, and long messages
+// from it: each of rank 0's ends, once, with an error where it is not complete, and then nothing
+// more is written into its memory; what is posted later is refused; rank 2 does not notice.
 //
 //   survivor stopped|running SECONDS    stopped: when they are posted rank 1 does not run any more
 //                                       SECONDS: from the kill to the last end, at most
@@ -12,7 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <optional>
 #include <string_view>
@@ -26,7 +28,9 @@ using namespace larklane;
 using namespace larklane::program;
 
 constexpr std::size_t kLongWords = 4000, kShortWords = 20, kEach = 300;
-constexpr std::uint32_t kIntroduction = 50, kTag = 1, kNever = 2;
+constexpr std::size_t kHugeWords = 1u << 18, kHuge = 12;
+constexpr std::uint32_t kIntroduction = 50, kTag = 1, kNever = 2, kHugeTag = 3;
+constexpr std::uint64_t kMine = 0x6d69'6e65;
 
 struct Introduction {
   pid_t pid;
@@ -110,6 +114,16 @@ class Place {
         if (kind == message) free_buffer(completion.buffer);
       }
   }
+  [[noreturn]] void send_huge(int to) {
+    std::vector<std::uint64_t> words(kHugeWords);
+    fill(words, kHugeTag);
+    for (std::size_t i = 0; i < kHuge; ++i)
+      (void)got(
+          post_send(vci_, to, kHugeTag, words.data(), words.size() * sizeof words[0], telling(0)),
+          "post_send");
+    while (true)
+      if (vci_.progress() == 0) ::sched_yield();
+  }
   Vci& vci() { return vci_; }
   CompletionQueue& told() { return told_; }
 
@@ -138,9 +152,22 @@ class UnderWay {
 
   template <class Call>
   void add(bool must_fail, Call&& call) {
-    ends_.push_back({must_fail, false});
+    ends_.push_back({must_fail, false, {}});
     const Post post = got(call(place_.telling(ends_.size() - 1)), "a post");
     if (post != Post::posted) fail(1, "a post is not posted");
+  }
+  void add_huge() {
+    ends_.push_back({false, false, std::vector<std::uint64_t>(kHugeWords)});
+    std::vector<std::uint64_t>& into = ends_.back().huge;
+    (void)got(post_recv(place_.vci(), 1, kHugeTag, into.data(), into.size() * sizeof into[0],
+                        place_.telling(ends_.size() - 1)),
+              "post_recv");
+  }
+  /// Is the memory of what has failed still as its owner has filled it?
+  void expect_untouched() const {
+    for (const End& end : ends_)
+      if (!end.huge.empty() && end.has_failed && !std::ranges::all_of(end.huge, is_mine))
+        fail(1, "memory of an operation that is over was written");
   }
   /// @return operations that have failed
   std::size_t end() {
@@ -152,7 +179,12 @@ class UnderWay {
       if (completion.status.ok() ? end.must_fail : completion.status.code() != Errc::kPeerDown)
         fail(1, std::string("an operation ends with ") + errc_name(completion.status.code()));
       if (completion.rank != 1) fail(1, "a completion of another rank");
-      failed += !completion.status.ok();
+      end.has_failed = !completion.status.ok();
+      failed += end.has_failed;
+      if (end.has_failed)
+        std::ranges::fill(end.huge, kMine);
+      else if (!end.huge.empty() && !is_filled(end.huge, kHugeTag))
+        fail(1, "payload of a long message");
     }
     return failed;
   }
@@ -161,9 +193,12 @@ class UnderWay {
  private:
   struct End {
     bool must_fail, is_there;
+    std::vector<std::uint64_t> huge;  // what it receives into, if that is watched
+    bool has_failed = false;
   };
+  static bool is_mine(std::uint64_t word) { return word == kMine; }
   Place& place_;
-  std::vector<End> ends_;
+  std::deque<End> ends_;
 };
 
 void stop(pid_t pid) {
@@ -181,10 +216,11 @@ void stop(pid_t pid) {
 void survive(Place& place, bool is_stopped, double seconds_max) {
   const Introduction peer = place.introduced(1), other = place.introduced(2);
   for (const int rank : {1, 2}) place.send_some(rank == 1 ? peer : other, rank);
+  UnderWay operations(place);
+  for (std::size_t i = 0; i < kHuge; ++i) operations.add_huge();
   if (is_stopped) stop(peer.pid);
 
   std::vector<std::uint64_t> words(kLongWords), to(kLongWords);
-  UnderWay operations(place);
   operations.add(true, [&](const PostOptions& options) {
     return post_recv(place.vci(), 1, kNever, to.data(), sizeof to[0], options);
   });
@@ -215,6 +251,7 @@ void survive(Place& place, bool is_stopped, double seconds_max) {
   if (place.told().pop()) fail(1, "an operation ends twice");
   (void)place.introduced(2);  // and has looked at what was put
   place.send_some(other, 2);
+  operations.expect_untouched();
 }
 
 int run(bool is_stopped, double seconds_max) {
@@ -227,8 +264,7 @@ int run(bool is_stopped, double seconds_max) {
     case 1:
       place.introduce(0);
       place.receive_some(0);
-      while (true)
-        if (place.vci().progress() == 0) ::sched_yield();
+      place.send_huge(0);
     default:
       place.introduce(0);
       place.receive_some(0);
