@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <new>
-#include <span>
 #include <utility>
 
 namespace larklane::msg {
@@ -28,9 +27,9 @@ bool Awaited::grow_locked() noexcept {
   return true;
 }
 
-std::uint32_t Awaited::add(Operation& operation) noexcept {
+std::uint32_t Awaited::add(Operation& operation, std::uint32_t places) noexcept {
   const SpinGuard guard(lock_);
-  if (free_ == 0 && !grow_locked()) return 0;
+  if ((free_ == 0 && !grow_locked()) || free_ > places) return 0;
   const std::uint32_t number = free_;
   Place& place = places_[number - 1];
   free_ = place.next_free;
@@ -77,17 +76,15 @@ Operation* Awaited::take_one_of(const Connection& connection, Which which, Sweep
   return nullptr;
 }
 
-bool Awaited::withdraw_asking(const Connection& connection, void (*withdraw)(Operation&)) noexcept {
+net::Memory* Awaited::take_memory_of_asking(const Connection& connection, Sweep& sweep) noexcept {
   const SpinGuard guard(lock_);
-  bool has_some = false;
-  for (const Place& place : std::span(places_.get(), size_)) {
-    if (place.operation == nullptr || place.operation->connection != &connection ||
-        !is_asking(*place.operation))
+  while (sweep.place < size_) {
+    Operation* const operation = places_[sweep.place++].operation;
+    if (operation == nullptr || operation->connection != &connection || !is_asking(*operation))
       continue;
-    withdraw(*place.operation);
-    has_some = true;
+    if (net::Memory* const memory = std::exchange(operation->registered, nullptr)) return memory;
   }
-  return has_some;
+  return nullptr;
 }
 
 std::uint32_t Awaited::count() noexcept {

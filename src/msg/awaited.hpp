@@ -22,14 +22,15 @@ class Awaited {
 
   /// From now on an answer or a failure may finish it: it is the caller's again when take() says
   /// so.
+  /// @param places  in one of the first so many
   /// @return its number; 0: as many wait as may, or there is no memory
-  std::uint32_t add(Operation& operation) noexcept;
+  std::uint32_t add(Operation& operation, std::uint32_t places = UINT32_MAX) noexcept;
   /// The place in a number, from 0.
   static std::uint32_t place_of(std::uint32_t number) noexcept { return (number & kPlaceMask) - 1; }
   /// @param number  what a peer has sent @return null: nothing of that connection waits under it
   Operation* take(std::uint32_t number, const Connection& connection) noexcept;
   /// Of one that waits for a write into its memory, which names its place alone.
-  /// @param place  below most() @return null: none in that place waits for that of that connection
+  /// @return null: none in that place waits for that of that connection
   Operation* take_asking(std::uint32_t place, const Connection& connection) noexcept;
   /// How far the search for what waits over a connection has come. Thread safety: single-owner.
   struct Sweep {
@@ -39,8 +40,9 @@ class Awaited {
   /// The next that waits over `connection`, for an answer or also for a write into its memory;
   /// null: of those that waited when the search began none is left.
   Operation* take_one_of(const Connection& connection, Which which, Sweep& sweep) noexcept;
-  /// Calls `withdraw` for all that wait for writes into their memory, and still do. @return any?
-  bool withdraw_asking(const Connection& connection, void (*withdraw)(Operation&)) noexcept;
+  /// The registered memory of the next one that waits for a write into it, and still does: the
+  /// caller's now. Null: of those that waited when the search began none has any.
+  net::Memory* take_memory_of_asking(const Connection& connection, Sweep& sweep) noexcept;
   std::uint32_t count() noexcept;
 
  private:

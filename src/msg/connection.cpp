@@ -233,10 +233,10 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
     packet = assemble(own, operation.payload);
     if (packet == nullptr) return net::Post::retry;
   }
-  header[2] = lane_.awaited().add(operation);
-  if (is_kind(header, RecordKind::ask) && Awaited::place_of(header[2]) >= link.notifications()) {
-    // No notification has its number, or it has none: it must not wait for others that wait.
-    if (header[2] == 0 || lane_.awaited().take(header[2], *this) != nullptr) read(operation);
+  const bool is_ask = is_kind(header, RecordKind::ask);
+  header[2] = lane_.awaited().add(operation, is_ask ? link.notifications() : UINT32_MAX);
+  if (is_ask && header[2] == 0) {  // it must not wait for others that wait
+    read(operation);
     return net::Post::posted;
   }
   Result<net::Post> answer = net::Post::retry;
@@ -371,7 +371,12 @@ void Connection::on_failure(PacketLink&, Status status) {
   while (Operation* const operation =
              lane_.awaited().take_one_of(*this, Awaited::Which::answers, sweep))
     end_awaited(*operation, status);
-  is_written_to_ = lane_.awaited().withdraw_asking(*this, &Connection::release_memory);
+  Awaited::Sweep asked;
+  while (const net::Memory* const memory = lane_.awaited().take_memory_of_asking(*this, asked)) {
+    delete memory;
+    lane_.engine().note_given_back();
+    is_written_to_ = true;
+  }
   lane_.engine().lose(rank_, status);
 }
 

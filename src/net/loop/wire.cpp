@@ -530,6 +530,7 @@ void Wire::give_immediate_locked(Flight& flight) {
   Port* const target = flight.target;
   if (target == nullptr || !target->dead.ok()) return;
   const net::Limits& limits = options_.limits;
+  // With is_first_word_last there may be more; this network takes them all.
   if (limits.immediates_max != 0 && !limits.is_first_word_last &&
       target->waiting_count >= target->reserved_count) {
     report_locked(Offence::receiver_not_ready,

@@ -57,7 +57,11 @@ Link::~Link() {
 // to that host, of which some may be to processes that are well.
 void Link::end(Status status) {
   fail(status);
-  if (!endpoint_.slots().has_some_of(*this)) return;
+  is_ended_ = true;
+  if (endpoint_.slots().has_some_of(*this)) end_sockets();
+}
+
+void Link::end_sockets() {
   sockaddr_storage own{};
   std::size_t length = sizeof own;
   if (peer_name_.ss_family != AF_UNSPEC &&
@@ -201,8 +205,10 @@ Result<net::Post> Link::read_out(const net::Transfer& transfer, void* descriptor
 // has ended. Local memory needs no registration there.
 Result<net::Post> Link::settle(net::RemoteMemory there, net::Operation& operation) {
   if (!is_over_sockets(endpoint_.domain().info())) return net::Post::done;
-  return read_out({reinterpret_cast<std::byte*>(&settled_), nullptr, there, sizeof settled_},
-                  nullptr, operation);
+  auto answer = read_out({reinterpret_cast<std::byte*>(&settled_), nullptr, there, sizeof settled_},
+                         nullptr, operation);
+  if (is_ended_ && answer && *answer == net::Post::posted) end_sockets();  // as end() would have
+  return answer;
 }
 
 }  // namespace larklane::ofi

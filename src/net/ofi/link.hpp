@@ -63,6 +63,7 @@ class Link final : public net::Link {
                              net::Operation& operation);
   Result<net::Post> posted(Slot& slot, ssize_t result);
   Result<net::Post> refused_slow();
+  void end_sockets();
   void watch_process(const Origin& peer) noexcept;
 
   Endpoint& endpoint_;
@@ -74,6 +75,7 @@ class Link final : public net::Link {
   sockaddr_storage peer_name_{};  ///< AF_UNSPEC: not over sockets
   UniqueFd process_;              ///< of a peer that only its process tells about
   Status failure_{Errc::kUnreachable, 0};
+  bool is_ended_ = false;
   std::uint64_t settled_ = 0;  ///< what settle() has read
   std::uint32_t refused_ = 0;  ///< posts in a row
   std::uint64_t refused_since_ns_ = 0;
