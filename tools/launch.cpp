@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,6 +43,13 @@ constexpr int kOwnDescriptors = 16, kDescriptorsEach = 3;
   std::vfprintf(stderr, format, arguments);
   std::fputc('\n', stderr);
   va_end(arguments);
+}
+
+bool is_same_file(int one, int other) {
+  struct stat a {
+  }, b{};
+  return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
 }
 
 std::string fresh_job() {
@@ -160,7 +168,8 @@ std::optional<int> Launch::start_all() {
     }
     const std::string tag = request_.tags_output ? "[" + number + "] " : std::string();
     rank.output = std::make_unique<Lines>(standard_output_, tag);
-    rank.errors = std::make_unique<Lines>(standard_error_, tag);
+    rank.errors = std::make_unique<Lines>(
+        is_same_file(STDOUT_FILENO, STDERR_FILENO) ? standard_output_ : standard_error_, tag);
     rank.is_running = true;
   }
   return std::nullopt;

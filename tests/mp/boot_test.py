@@ -203,6 +203,8 @@ def output(bench):
     for rank in "01":
         for text in (f"{rank}-199", "error", "end"):
             expect(re.search(rf"^\[{rank}\] {text}$", tagged, re.M), f"no '[{rank}] {text}'", tagged)
+    script.write_text('if [ $LARKLANE_RANK = 0 ]; then printf end; else sleep 0.3; echo error >&2; fi', encoding="utf-8")
+    expect(bench.launched(2, "sh", script, options=("--tag-output",)) == "[0] end\n[1] error\n", "a line without an end gets another one's")
     expect(bench.launched(1, "printf", "abc") == "abc", "one process's output is not its own")
     process = start(bench, 2, "--tag-output", "cat", stdin=subprocess.PIPE)
     expect(process.communicate("to rank 0\n", timeout=60)[0] == "[0] to rank 0\n", "input")
