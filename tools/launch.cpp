@@ -46,8 +46,8 @@ constexpr int kOwnDescriptors = 16, kDescriptorsEach = 3;
 }
 
 bool is_same_file(int one, int other) {
-  struct stat a {
-  }, b{};
+  using Stat = struct stat;
+  Stat a{}, b{};
   return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev &&
          a.st_ino == b.st_ino;
 }
