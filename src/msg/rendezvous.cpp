@@ -32,8 +32,7 @@ void Connection::fetch(Operation& operation) noexcept {
 void Connection::read(Operation& operation) noexcept {
   operation.work.kind = vci::Work::Kind::read;
   operation.work.complete = &Connection::piece_read;
-  // relaxed: who knows of an offer has the link.
-  operation.work.link = &link_.load(std::memory_order_relaxed)->net_link();
+  operation.work.link = &link_.load(std::memory_order_acquire)->net_link();  // pairs with begin()
   operation.pieces_posted = 0;
   read_piece(operation);
 }
