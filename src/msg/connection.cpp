@@ -260,7 +260,7 @@ void Connection::send_record(Operation& operation) noexcept {
   join_backlog(operation);
 }
 
-/// Or it never will be. @pre it awaits nothing (any more)
+/// Or it never will be. @pre it awaits nothing any more
 void Connection::record_is_out(Operation& operation, Status status) noexcept {
   if (operation.then != Operation::Then::finish_anyway && operation.completion.status.ok())
     set_status(operation, status);

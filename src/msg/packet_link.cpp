@@ -419,7 +419,8 @@ void PacketLink::probed(net::Operation& operation, Status status) {
   is_failed_.store(true, std::memory_order_release);  // pairs with failure()
   listener_.on_failure(*this, status);
   if (!listener_.is_written_to()) return;
-  is_settling_.store(true, std::memory_order_relaxed);  // pairs with settled()
+  // relaxed: with the lane's lock, which end() has had before anybody asks is_quiet().
+  is_settling_.store(true, std::memory_order_relaxed);
   settle_.link = link_.get();
   settle_.transfer.remote = peer_ring_;
   lane_.vci().post(settle_);
