@@ -12,8 +12,10 @@
 namespace {
 
 using larklane::Completion;
+using larklane::CompletionObject;
 using larklane::CompletionQueue;
 using larklane::Context;
+using larklane::Counter;
 using larklane::Post;
 using larklane::PostOptions;
 using larklane::RemoteCompletion;
@@ -32,12 +34,14 @@ T got(larklane::Result<T> result, const char* what) {
 
 class Messenger {
  public:
-  explicit Messenger(Context& context)
+  Messenger(Context& context, bool counts)
       : rank_(context.rank()),
+        counts_(counts),
         vci_(got(context.create_vci(), "create_vci")),
         told_(got(CompletionQueue::create(context.completions()), "queue")),
-        heard_(got(CompletionQueue::create(context.completions()), "queue")) {
-    options_.completion = &told_;
+        heard_(got(CompletionQueue::create(context.completions()), "queue")),
+        counter_(got(Counter::create(context.completions()), "counter")) {
+    options_.completion = counts ? static_cast<CompletionObject*>(&counter_) : &told_;
     // The number of `heard_` for the peer, who needs it for active messages.
     const RemoteCompletion mine = got(heard_.register_remote(), "register_remote");
     std::uint32_t pending = receive(kNumber, &there_, sizeof there_);
@@ -62,7 +66,12 @@ class Messenger {
       return larklane::post_recv(vci_, 1 - rank_, tag, buffer, bytes, options_, &done);
     });
   }
-  bool wait_one() { return wait(told_).status.ok(); }
+  bool wait_one() {
+    if (!counts_) return wait(told_).status.ok();
+    ++waited_;
+    while (counter_.completed() < waited_) (void)vci_.progress();
+    return counter_.failed() == 0;
+  }
   template <class Take>
   void hear(Take&& take) {
     const Completion completion = wait(heard_);
@@ -87,8 +96,11 @@ class Messenger {
   }
 
   const int rank_;
+  const bool counts_;
   Vci vci_;
   CompletionQueue told_, heard_;
+  Counter counter_;
+  std::uint64_t waited_ = 0;
   PostOptions options_;
   RemoteCompletion there_ = 0;
 };
@@ -111,7 +123,7 @@ int main(int argc, char** argv) {
   }
   std::uint64_t wrong = 0;
   {
-    Messenger messenger(**context);
+    Messenger messenger(**context, options.completion == "counter");
     wrong = one_pair::measure(messenger, options);
   }
   if (!(*context)->fence(&problem).ok()) std::fprintf(stderr, "messages: %s\n", problem.c_str());

@@ -2,7 +2,7 @@
 // Messages between two processes: time of one among many, or half a round trip, whatever moves
 // them.
 //
-//   PROGRAM rate|half [--bytes N] [--window N] [--rounds N] [--way send|am]
+//   PROGRAM rate|half [--bytes N] [--window N] [--rounds N] [--way send|am] [--completion KIND]
 //
 // Every message carries its number, which is checked. Last line, of rank 0: {"samples": [ns ...],
 // "wrong": N}, as bench/pair prints it.
@@ -23,7 +23,7 @@ constexpr std::uint64_t kTurns = 200, kWarmup = 2;  // turns of a sample; sample
 constexpr std::uint32_t kData = 1, kAnswer = 2;     // tags
 
 struct Options {
-  std::string what = "rate", way = "send";
+  std::string what = "rate", way = "send", completion = "queue";
   std::uint64_t bytes = 8, window = 64, rounds = 20;
 };
 
@@ -112,6 +112,8 @@ inline int parse(int argc, char** argv, Options* options) {
       ->check(CLI::Range(1u, 65536u));
   app.add_option("--rounds", options->rounds, "samples");
   app.add_option("--way", options->way)->check(CLI::IsMember({"send", "am"}));
+  app.add_option("--completion", options->completion, "what hears of sends and receives")
+      ->check(CLI::IsMember({"queue", "counter"}));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

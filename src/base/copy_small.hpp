@@ -10,7 +10,7 @@ namespace larklane {
 /// memcpy without its call for what fits in a cache line: the ends of the range in two moves that
 /// may overlap.
 inline void copy_small(std::byte* to, const std::byte* from, std::uint64_t length) noexcept {
-  const auto both_ends = [&](auto width) {
+  const auto both_ends = [&](auto width) __attribute__((always_inline)) {
     std::memcpy(to, from, width());
     std::memcpy(to + length - width(), from + length - width(), width());
   };

@@ -142,6 +142,8 @@ class PacketInbox final {
     RecordHead head;
     std::memcpy(&head, record, sizeof head);
     const std::uint32_t bytes = head.payload_bytes();
+    // Where the next one may be there, too: its line comes meanwhile.
+    __builtin_prefetch(&lines_[1 + shape_.index_of(head_ + 1)]);
     if (head.stamp != stamp_of(head_, generation_) || bytes > shape_.payload_bytes_max())
       return Errc::kProtocol;
     Result<bool> delivered = deliver(head, std::span(record + sizeof head, bytes));
