@@ -108,6 +108,8 @@ struct Limits {
   /// no immediate. So more immediates than were reserved may be unheard: those wait at the sender
   /// (Post::retry), they fail nothing.
   bool is_first_word_last = false;
+  /// Data that arrive end a sleep after arm(Wake::needed), too: the provider can't tell.
+  bool does_data_wake = true;
   /// What is moved lies in registered memory here, too. Where not, Transfer::memory may be null.
   bool is_local_memory_registered = true;
   /// Links of fabrics with the same one connect across hosts, whatever the device: "ofi/tcp",
