@@ -32,6 +32,7 @@ struct FakeLane {
   std::vector<std::pair<net::Operation*, Status>> finished;  ///< completed by the next poll
   std::vector<std::uint32_t> arrived;                        ///< heard in the next poll
   Status poll_error;
+  int fd = 7;  ///< to wait on
   // What it was asked.
   std::vector<Posted> posted;  ///< those that were not refused
   std::uint32_t attempts = 0, polls = 0, reserved = 0;
@@ -111,7 +112,7 @@ class FakeEndpoint final : public net::Endpoint {
     return {};
   }
   void release_immediates(std::uint32_t count) override { lane_.reserved -= count; }
-  int wait_fd() const noexcept override { return 7; }
+  int wait_fd() const noexcept override { return lane_.fd; }
   bool arm(net::Wake wake) override {
     lane_.armed_for = wake;
     return true;
