@@ -108,8 +108,6 @@ struct Limits {
   /// no immediate. So more immediates than were reserved may be unheard: those wait at the sender
   /// (Post::retry), they fail nothing.
   bool is_first_word_last = false;
-  /// Data that arrive end a sleep after arm(Wake::needed), too: the provider can't tell.
-  bool does_data_wake = true;
   /// What is moved lies in registered memory here, too. Where not, Transfer::memory may be null.
   bool is_local_memory_registered = true;
   /// Links of fabrics with the same one connect across hosts, whatever the device: "ofi/tcp",
@@ -222,6 +220,8 @@ class Endpoint {
   virtual int wait_fd() const noexcept = 0;
   /// Before a sleep on wait_fd(), which ends for `wake`. False: do not sleep, poll.
   virtual bool arm(Wake wake) = 0;
+  /// Does whatever comes end a sleep now, or only what is needed? Thread-safe: a hint.
+  virtual bool does_all_wake() const noexcept { return true; }
 };
 
 /// An opened network device. Thread safety: thread-safe.

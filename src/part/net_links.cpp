@@ -76,7 +76,7 @@ Status NetLinks::make_lane(std::uint32_t index) {
     lane.reset();
     return vci.error();
   }
-  lane->begin(**vci, keeper_, fabric_.limits().does_data_wake);
+  lane->begin(**vci, keeper_);
   if (plane_ != nullptr) (void)plane_->watch(*lane);  // the first one could be watched
   return {};
 }

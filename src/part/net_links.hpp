@@ -41,10 +41,9 @@ class NetLane final : public net::Receiver, public control::Watched {
   static constexpr std::uint32_t kSlots = 1u << 16;  ///< bits of an immediate
 
   /// Once, before anything else. @param keeper  null: nobody looks after its links
-  void begin(vci::Vci& vci, LinkKeeper* keeper, bool does_data_wake) {
+  void begin(vci::Vci& vci, LinkKeeper* keeper) {
     vci_ = &vci;
     keeper_ = keeper;
-    does_data_wake_ = does_data_wake;
     fd_ = vci.wait_fd();
   }
   vci::Vci& vci() const noexcept { return *vci_; }
@@ -67,8 +66,6 @@ class NetLane final : public net::Receiver, public control::Watched {
     turns_at_sleep_.store(vci_->turns(), std::memory_order_relaxed);
     // acquire: pairs with want_all()'s release.
     const bool is_all_wanted = all_wanted_.load(std::memory_order_acquire) != 0;
-    wakes_beside_others_.store(does_data_wake_ || is_all_wanted,
-                               std::memory_order_relaxed);  // hint
     return vci_->arm(is_all_wanted ? net::Wake::all : net::Wake::needed);
   }
   /// By a loop: who has posted, or looked once, has left.
@@ -102,8 +99,8 @@ class NetLane final : public net::Receiver, public control::Watched {
   /// After a turn that has found nothing, by a thread that waits. A helper that sleeps until there
   /// is something that can't wait is in nobody's way.
   void on_empty_turn() noexcept {
-    // relaxed: a hint, a number.
-    if (is_slept_on() && wakes_beside_others_.load(std::memory_order_relaxed) &&
+    // relaxed: a number.
+    if (is_slept_on() && vci_->does_all_wake() &&
         vci_->turns() - turns_at_sleep_.load(std::memory_order_relaxed) >= kTurnsToTakeOver)
       take_over();
   }
@@ -115,15 +112,13 @@ class NetLane final : public net::Receiver, public control::Watched {
 
   vci::Vci* vci_ = nullptr;
   LinkKeeper* keeper_ = nullptr;
-  bool does_data_wake_ = true;
   // The helper's.
   std::uint64_t next_time_ns_ = 0;
   bool is_to_be_armed_ = false;
   std::uint64_t turns_ = 0;                           // that the helper has seen
   static constexpr std::uint64_t kTurnsOfALoop = 16;  // at least, while the helper rests
   static constexpr std::uint64_t kTurnsToTakeOver = 4 * kTurnsOfALoop;
-  std::atomic<std::uint64_t> turns_at_sleep_{0};  // this and the next: written by the helper
-  std::atomic<bool> wakes_beside_others_{true};   // what comes ends its sleep, needed or not
+  std::atomic<std::uint64_t> turns_at_sleep_{0};  // written by the helper
   std::atomic<std::uint32_t> all_wanted_{0};
   int fd_ = -1;
   std::vector<NetRecv*> slots_;  ///< this and the next two: with the lane's lock held

@@ -2,6 +2,7 @@
 // A provider that does what a test says, call by call. It takes no lock: a lane is to keep its
 // callers apart, and the thread sanitizer says when it does not.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -33,6 +34,7 @@ struct FakeLane {
   std::vector<std::uint32_t> arrived;                        ///< heard in the next poll
   Status poll_error;
   int fd = 7;  ///< to wait on
+  bool can_tell_needed = false;
   // What it was asked.
   std::vector<Posted> posted;  ///< those that were not refused
   std::uint32_t attempts = 0, polls = 0, reserved = 0;
@@ -115,12 +117,17 @@ class FakeEndpoint final : public net::Endpoint {
   int wait_fd() const noexcept override { return lane_.fd; }
   bool arm(net::Wake wake) override {
     lane_.armed_for = wake;
+    all_wakes_.store(!lane_.can_tell_needed || wake == net::Wake::all, std::memory_order_relaxed);
     return true;
+  }
+  bool does_all_wake() const noexcept override {
+    return all_wakes_.load(std::memory_order_relaxed);
   }
 
  private:
   FakeLane& lane_;
   net::Receiver& receiver_;
+  std::atomic<bool> all_wakes_{true};
 };
 
 class FakeFabric final : public net::Fabric {

@@ -109,6 +109,7 @@ class FaultEndpoint final : public net::Endpoint {
   void release_immediates(std::uint32_t count) override { inner_->release_immediates(count); }
   int wait_fd() const noexcept override { return own_fd_ ? own_fd_.get() : inner_->wait_fd(); }
   bool arm(net::Wake wake) override { return !traffic_.has_work() && inner_->arm(wake); }
+  bool does_all_wake() const noexcept override { return inner_->does_all_wake(); }
 
  private:
   const std::shared_ptr<Score> score_;

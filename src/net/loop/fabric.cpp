@@ -144,6 +144,9 @@ class WireEndpoint final : public net::Endpoint {
     const Call call(*wire_, port_, false);
     return wire_->arm(port_, wake);
   }
+  bool does_all_wake() const noexcept override {
+    return port_.wakes_for_all.load(std::memory_order_relaxed);
+  }
 
  private:
   const std::shared_ptr<Wire> wire_;

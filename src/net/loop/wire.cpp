@@ -220,7 +220,7 @@ Result<net::Post> Wire::post(End& end, const Request& request, std::uint64_t loc
   // Both are legal: who posts may learn of the link's end now or later.
   if (!end.broken.ok() && choose_locked(2) == 0) return end.broken;
   if (end.under_way_count >= options_.queue_depth) {
-    end.port->wakes_for_all = true;
+    end.port->wakes_for_all.store(true, std::memory_order_relaxed);
     if (!end.port->events.empty()) ring_locked(end.port);
     return net::Post::retry;
   }
@@ -376,7 +376,7 @@ bool Wire::arm(Port& port, net::Wake wake) {
   (void)!::read(port.bell.get(), &rung, sizeof rung);
   port.is_armed = port.events.empty() && port.door.empty() && port.dead.ok() &&
                   (options_.turns_per_poll == 0 || !is_concerned_locked(port));
-  port.wakes_for_all = wake == net::Wake::all;
+  port.wakes_for_all.store(wake == net::Wake::all, std::memory_order_relaxed);
   return port.is_armed;
 }
 
@@ -540,14 +540,16 @@ void Wire::give_immediate_locked(Flight& flight) {
   ++target->waiting_count;
   ++flight.references;
   target->events.push_back({&flight, true});
-  if (flight.request.is_small || target->wakes_for_all) ring_locked(target);
+  if (flight.request.is_small || target->wakes_for_all.load(std::memory_order_relaxed))
+    ring_locked(target);
 }
 
 void Wire::give_completion_locked(Flight& flight) {
   if (flight.end == nullptr) return;
   ++flight.references;
   flight.end->port->events.push_back({&flight, false});
-  if (flight.operation->wakes || flight.end->port->wakes_for_all) ring_locked(flight.end->port);
+  if (flight.operation->wakes || flight.end->port->wakes_for_all.load(std::memory_order_relaxed))
+    ring_locked(flight.end->port);
 }
 
 void Wire::complete_locked(Flight& flight) {

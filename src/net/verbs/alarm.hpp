@@ -1,6 +1,7 @@
 #pragma once
 // Which completions raise an event, for who sleeps on the completion channel.
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 
@@ -10,7 +11,7 @@
 
 namespace larklane::verbs {
 
-/// Thread safety: vci-serial.
+/// Thread safety: vci-serial, but is_for_all(): thread-safe.
 // Invariants:
 // 1. While it is set for what is needed alone, only what peers post as solicited raises an event,
 //    and nothing is awaited.
@@ -23,23 +24,27 @@ class Alarm {
     const bool is_lazy = wake == net::Wake::needed && awaited_ == 0;
     const int error = ibv_req_notify_cq(completions, is_lazy ? 1 : 0);
     if (error != 0) return {Errc::kSystem, error};
-    completions_ = is_lazy ? completions : nullptr;
+    lazy_.store(is_lazy ? completions : nullptr, std::memory_order_relaxed);
     return {};
   }
   /// Before a post. @return true: not every completion before it has raised, or will raise, an
   /// event
   bool want_all() noexcept {
-    if (completions_ == nullptr) return false;
-    static_cast<void>(ibv_req_notify_cq(completions_, 0));  // refused: as set() was not
-    completions_ = nullptr;
+    ibv_cq* const completions = lazy_.load(std::memory_order_relaxed);
+    if (completions == nullptr) return false;
+    static_cast<void>(ibv_req_notify_cq(completions, 0));  // refused: as set() was not
+    lazy_.store(nullptr, std::memory_order_relaxed);
     return true;
   }
+  /// What comes raises an event, or there is none to be raised. A hint.
+  bool is_for_all() const noexcept { return lazy_.load(std::memory_order_relaxed) == nullptr; }
   void await() noexcept { ++awaited_; }
   void no_longer() noexcept { --awaited_; }
 
  private:
-  ibv_cq* completions_ =
-      nullptr;                 ///< of which only the solicited raise an event; null: all, or none
+  /// Of which only the solicited raise an event; null: all, or none. relaxed: with the lane's lock
+  /// held, or a hint.
+  std::atomic<ibv_cq*> lazy_{nullptr};
   std::uint32_t awaited_ = 0;  ///< operations that wake, and queues that fill up
 };
 

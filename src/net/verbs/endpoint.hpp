@@ -36,6 +36,7 @@ class Endpoint final : public net::Endpoint {
   void release_immediates(std::uint32_t count) override;
   int wait_fd() const noexcept override { return channel_->fd; }
   bool arm(net::Wake wake) override;
+  bool does_all_wake() const noexcept override { return alarm_.is_for_all(); }
 
   const Counters& counters() const noexcept { return counters_; }
   /// Receives that it has room for: what was wished, or what memory there was for.

@@ -54,7 +54,6 @@ Fabric::Fabric(Device device, ProtectionDomain domain)
           .is_progress_manual = false,
           .provider = "verbs " + device_.name + " port " + std::to_string(device_.port_number),
           .are_words_whole = !is_software(device_),
-          .does_data_wake = false,
           .network = network_name(device_),
           .choices = device_.choices,
           .unanswered_ns = kUnansweredNs,
