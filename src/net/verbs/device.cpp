@@ -137,7 +137,7 @@ Status choose_gid(Device& device, std::int32_t wished, std::string* reason) {
         device.name + " port " + std::to_string(device.port_number) + " has no GID " +
         (wished >= 0 ? "at index " + std::to_string(wished) : std::string("at all")) +
         " (its table has " + std::to_string(device.port.gid_tbl_len) + " places): " +
-        (wished >= 0 ? "leave the index to Larklane (-1), or take one that `ibv_devinfo -v` shows"
+        (wished >= 0 ? "unset LARKLANE_VERBS_GID_INDEX, or take one that `ibv_devinfo -v` shows"
                      : "give its network interface an address");
     return Errc::kBadOption;
   }

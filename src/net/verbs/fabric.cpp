@@ -138,7 +138,9 @@ void Fabric::look() {
       lose("it has failed");
     else if (type == IBV_EVENT_PORT_ERR && port == device_.port_number)
       log_warn("%s is down", limits_.provider.c_str());
-    else if (type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_QP_FATAL)
+    else if (type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_SRQ_ERR)
+      lose(ibv_event_type_str(type));  // what completes, or comes, would not be heard of
+    else if (type == IBV_EVENT_QP_FATAL)
       log_warn("%s says: %s", limits_.provider.c_str(), ibv_event_type_str(type));
   }
   if (errno == EIO) lose("the kernel has taken it away");

@@ -340,7 +340,14 @@ TEST_F(EndpointTest, AProbeTouchesNoMemoryAndTellsWhetherThePeerAnswers) {
 }
 
 TEST_F(EndpointTest, ADeviceThatIsLostEndsItsEndpoints) {
-  for (const bool is_taken_away : {false, true}) {
+  struct Case {
+    ibv_event_type type;
+    const char* said;
+    bool is_taken_away = false;
+  };
+  for (const Case& lost :
+       {Case{IBV_EVENT_DEVICE_FATAL, "it has failed"}, Case{IBV_EVENT_PORT_ERR, "is down", true},
+        Case{IBV_EVENT_CQ_ERR, "is lost"}, Case{IBV_EVENT_SRQ_ERR, "is lost"}}) {
     start();
     std::vector<std::string> said;
     set_log_sink([&](LogLevel, std::string_view message) { said.emplace_back(message); });
@@ -350,17 +357,17 @@ TEST_F(EndpointTest, ADeviceThatIsLostEndsItsEndpoints) {
     EXPECT_TRUE(endpoints[0]->arm(net::Wake::all));
     EXPECT_TRUE(said.empty());
     ibv_async_event event{};
-    event.event_type = is_taken_away ? IBV_EVENT_PORT_ERR : IBV_EVENT_DEVICE_FATAL;
+    event.event_type = lost.type;
     event.element.port_num = 1;
     device.events.push_back(event);
-    if (is_taken_away) device.events_end = EIO;
+    if (lost.is_taken_away) device.events_end = EIO;
     fabric->look();
     EXPECT_FALSE(endpoints[0]->arm(net::Wake::all));
     EXPECT_EQ(note.ends, 1);
     EXPECT_EQ(endpoints[0]->poll(1).error(), Status(Errc::kSystem, ENODEV));
     EXPECT_FALSE(endpoints[0]->open_link());
     ASSERT_GE(said.size(), 2u);
-    EXPECT_NE(said.front().find(is_taken_away ? "is down" : "it has failed"), std::string::npos);
+    EXPECT_NE(said.front().find(lost.said), std::string::npos) << said.front();
     device.events_end = EAGAIN;
     for (auto& link : links) link.reset();
     for (auto& endpoint : endpoints) endpoint.reset();
