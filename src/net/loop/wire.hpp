@@ -90,8 +90,8 @@ struct Port {
   std::uint32_t number = 0;
   UniqueFd bell;
   bool is_armed = false;
-  std::atomic<bool> wakes_for_all{
-      true};  ///< while it is armed; relaxed: with the wire's lock, or a hint
+  /// While it is armed. relaxed: with the wire's lock held, or a hint.
+  std::atomic<bool> wakes_for_all{true};
   std::deque<Event> events;
   std::vector<Part> door;  ///< manual progress: what has come and waits for a poll
   std::uint32_t reserved_count = 0;
