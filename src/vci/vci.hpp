@@ -120,6 +120,7 @@ class Vci final {
   int wait_fd() noexcept;
   /// As net::Endpoint's: before a sleep. False: do not sleep, call progress().
   bool arm(net::Wake wake);
+  /// As net::Endpoint's. Thread-safe, without the lock: the endpoint is never another one.
   bool does_all_wake() const noexcept { return owned_endpoint_->does_all_wake(); }
 
   /// Of whoever makes progress, or tries to.
