@@ -213,7 +213,9 @@ Result<Mesh::Link*> Mesh::open_locked(int rank, std::uint32_t number, control::P
 }
 
 void Mesh::give_up_locked(int rank, std::uint32_t number, Status status, const std::string& why) {
-  log_warn("rank %d can't be reached over lane %u: %s", rank, number, why.c_str());
+  // Of one that has gone the user hears as if it had gone later: by the status.
+  if (status.code() != Errc::kPeerDown)
+    log_warn("rank %d can't be reached over lane %u: %s", rank, number, why.c_str());
   links_[{rank, number}].is_over = true;
   user_.on_unreachable(rank, number, status);
 }

@@ -178,6 +178,33 @@ TEST(ShmProcesses, AnOfferOfTheDeadIsRefused) {
   EXPECT_EQ(half.end.link->connect(offer).code(), Errc::kPeerDown);
 }
 
+// Whatever of it is gone by then.
+TEST(ShmProcesses, AnOfferOfAProcessThatIsEndingIsRefusedAsOfTheDead) {
+  int refused = 0;
+  for (int turn = 0; turn < 200; ++turn) {
+    Child child([](int socket) {
+      Half half(open_shm());
+      const std::vector<std::byte> offer = half.end.link->offer();
+      EXPECT_GT(::send(socket, offer.data(), offer.size(), 0), 0);
+      ::pause();
+    });
+    std::vector<std::byte> offer(kPacketOfferBytesMax);
+    const ssize_t bytes = ::recv(child.socket.get(), offer.data(), offer.size(), 0);
+    ASSERT_GT(bytes, 0);
+    offer.resize(static_cast<std::size_t>(bytes));
+    Half half(open_shm());
+    ::kill(child.process, SIGKILL);
+    for (int wait = 0; wait < turn % 50; ++wait) ::sched_yield();
+    if (const Status status = half.end.link->connect(offer); !status.ok()) {
+      ++refused;
+      EXPECT_EQ(status.code(), Errc::kPeerDown)
+          << errc_name(status.code()) << " " << status.detail() << " in turn " << turn;
+    }
+    EXPECT_EQ(child.end(), 128 + SIGKILL);
+  }
+  EXPECT_GT(refused, 0);
+}
+
 void expect_unreachable(Half& half, int socket, int why) {
   const Status status = half.connect(socket);
   EXPECT_EQ(status, Status(Errc::kUnreachable, why));

@@ -109,8 +109,8 @@ void let_peers_attach() noexcept {
   (void)::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }
 
-bool attach_allowed(Direction direction, pid_t pid) noexcept {
-  if (pid <= 0) return false;
+Status probe_attach(Direction direction, pid_t pid) noexcept {
+  if (pid <= 0) return {Errc::kUnreachable, EINVAL};
   // The kernel asks for permission before it looks at the address; no program has memory at the top
   // of the address space.
   std::byte byte{};
@@ -119,7 +119,9 @@ bool attach_allowed(Direction direction, pid_t pid) noexcept {
   ours.entries[0] = {&byte, 1};
   theirs.entries[0] = {reinterpret_cast<void*>(~std::uintptr_t{4095}), 1};
   ours.count = theirs.count = 1;
-  return attach_call(direction, pid, ours, theirs) < 0 && errno == EFAULT;
+  const int error = attach_call(direction, pid, ours, theirs) < 0 ? errno : EPERM;
+  if (error == EFAULT) return {};
+  return {error == ESRCH ? Errc::kPeerDown : Errc::kUnreachable, error};
 }
 
 }  // namespace larklane::shm

@@ -41,6 +41,10 @@ Status attach_copy(Direction direction, pid_t pid, const Buffer& ours, const Buf
 void let_peers_attach() noexcept;
 
 /// Does the kernel let us write into (read from) process `pid`? Nothing is written.
-bool attach_allowed(Direction direction, pid_t pid) noexcept;
+/// @errors kPeerDown: it has no memory any more; kUnreachable: the kernel's reason
+Status probe_attach(Direction direction, pid_t pid) noexcept;
+inline bool attach_allowed(Direction direction, pid_t pid) noexcept {
+  return probe_attach(direction, pid).ok();
+}
 
 }  // namespace larklane::shm

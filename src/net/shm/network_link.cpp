@@ -53,16 +53,25 @@ NetworkLink::~NetworkLink() { endpoint_.remove(*this); }
 Status NetworkLink::connect(std::span<const std::byte> peer_offer) {
   auto offer = parse_network_offer(peer_offer);
   if (!offer) return offer.error();
-  auto peer = endpoint_.domain().peers.get(*offer);
+  const Status status = connect_to(*offer);
+  if (status.ok() || status.detail() == EXDEV) return status;
+  // A process that ends has first no memory, then no files, and then no number: none of it is
+  // what its offer says.
+  const Status there = probe_attach(Direction::read, offer->identity.process);
+  return there.code() == Errc::kPeerDown ? there : status;
+}
+
+Status NetworkLink::connect_to(const NetworkOffer& offer) {
+  auto peer = endpoint_.domain().peers.get(offer);
   if (!peer) return peer.error();
   if (!(*peer)->is_own_process()) {
     if (!endpoint_.domain().is_attach_allowed) return Status(Errc::kUnreachable, ECANCELED);
     for (const Direction direction : {Direction::read, Direction::write})
       if (!attach_allowed(direction, (*peer)->process())) return Status(Errc::kUnreachable, EPERM);
   }
-  auto queue = (*peer)->queue(Place::of(offer->queue));
+  auto queue = (*peer)->queue(Place::of(offer.queue));
   if (!queue) return queue.error();
-  sender_ = QueueSender(**queue, offer->endpoint);
+  sender_ = QueueSender(**queue, offer.endpoint);
   if (!sender_.is_open()) return Status(Errc::kPeerDown, ENOTCONN);
   peer_ = std::move(peer).value();
   failure_ = {};

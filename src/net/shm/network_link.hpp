@@ -50,6 +50,7 @@ class NetworkLink final : public net::Link {
   void fail(Status status) noexcept {
     if (failure_.ok()) failure_ = status;
   }
+  Status connect_to(const NetworkOffer& offer);
   Status ready_to_post() noexcept;
   Status move(Direction direction, std::byte* local, net::RemoteMemory remote, std::uint64_t bytes);
   Status move_slow(Direction direction, std::byte* local, net::RemoteMemory remote,
