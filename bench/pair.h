@@ -57,6 +57,8 @@ void await_news(struct news* news, int round);
 void measure_early(const struct options* options, struct samples* samples);
 void measure_latency(const struct options* options, struct samples* samples);
 void measure_exposed(const struct options* options, struct samples* samples);
+/* The same; both ranks look() after the warm-up and after the last round. */
+void run_exposed(const struct options* options, struct samples* samples, void (*look)(void));
 void measure_one_copy(const struct options* options, struct samples* samples);
 void measure_cost(const struct options* options, struct samples* samples);
 void measure_socket(const struct options* options, struct samples* samples);

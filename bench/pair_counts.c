@@ -1,4 +1,4 @@
-/* What an exposed round gives an RDMA device to do: N more rounds, less N barriers. A retransmitted
+/* What an exposed round gives an RDMA device to do: N rounds, less N barriers. A retransmitted
  * packet is one more. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -50,28 +50,25 @@ static long total_of(long (*count)(void)) {
   return total;
 }
 
-static long of_rounds(const struct options* o, int rounds, struct samples* s, long (*count)(void)) {
-  struct options some = *o;
-  struct samples ignored = {calloc((size_t)rounds, sizeof(double)), 0, 0};
-  some.rounds = rounds;
-  const long before = total_of(count);
-  measure_exposed(&some, &ignored);
-  const long after = total_of(count);
-  free(ignored.values);
-  s->wrong += ignored.wrong;
-  return after - before;
-}
+static long (*counted)(void);
+static long totals[2];
+static int looks;
 
+static void look(void) { totals[looks++] = total_of(counted); }
+
+/* One request's rounds after its warm-up: what it learns it has learned. */
 static void count_rounds(const struct options* o, struct samples* s, long (*count)(void)) {
-  const long few = of_rounds(o, o->rounds, s, count);
-  const long many = of_rounds(o, 2 * o->rounds, s, count);
+  counted = count;
+  looks = 0;
+  struct samples rounds = {calloc((size_t)o->rounds, sizeof(double)), 0, 0};
+  run_exposed(o, &rounds, look);
+  free(rounds.values);
+  s->wrong += rounds.wrong;
   const long before = total_of(count);
   for (int round = 0; round < o->rounds; ++round) MPI_Barrier(MPI_COMM_WORLD);
-  const long once = total_of(count);
-  for (int round = 0; round < 2 * o->rounds; ++round) MPI_Barrier(MPI_COMM_WORLD);
-  const long twice = total_of(count);
-  const long barriers = (twice - once) - (once - before);
-  if (rank_of_this() == 0) s->values[s->count++] = (double)(many - few - barriers) / o->rounds;
+  const long barriers = total_of(count) - before;
+  if (rank_of_this() == 0)
+    s->values[s->count++] = (double)(totals[1] - totals[0] - barriers) / o->rounds;
 }
 
 void count_packets(const struct options* o, struct samples* s) { count_rounds(o, s, packets_sent); }

@@ -149,7 +149,9 @@ void measure_one_copy(const struct options* o, struct samples* s) {
   free(own);
 }
 
-void measure_exposed(const struct options* o, struct samples* s) {
+void measure_exposed(const struct options* o, struct samples* s) { run_exposed(o, s, NULL); }
+
+void run_exposed(const struct options* o, struct samples* s, void (*look)(void)) {
   const int sender = rank_of_this() == 0;
   struct team t = {
       .o = o, .buffer = malloc(o->bytes + 8), .ready = calloc((size_t)o->threads, sizeof(double))};
@@ -168,6 +170,7 @@ void measure_exposed(const struct options* o, struct samples* s) {
   if (o->bound) bind_to(sender ? 0 : 1);
   for (int round = -o->warmup; round < o->rounds; ++round) {
     t.round = round;
+    if (look && round == 0) look();
     if (sender) {
       sender_round(&t);
       await_news(news, round);
@@ -180,6 +183,7 @@ void measure_exposed(const struct options* o, struct samples* s) {
       s->wrong += wrong_words(t.buffer, o->bytes, round) != 0;
     }
   }
+  if (look) look();
   t.stop = 1;
   if (sender && o->threads > 1) pthread_barrier_wait(&t.go);
   for (int i = 1; sender && i < o->threads; ++i) pthread_join(threads[i], NULL);
