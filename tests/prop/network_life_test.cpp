@@ -282,42 +282,129 @@ TEST(NetworkLife, SixtyFourLanes) {
   EXPECT_EQ(descriptors(), descriptors_before);
 }
 
-// The same over sockets. libfabric keeps what it once had: descriptors and its heap stay where they
-// are after the first hundred.
-TEST(NetworkLife, CyclesOverTcpLeaveNothing) {
+/// A network of this machine's.
+struct Real {
+  const char* provider;
+  net::FabricOptions options;
+  int cycles;
+  bool keeps_some;  ///< what it once had, of the heap and of descriptors
+};
+
+/// What the kernel has of RDMA objects: queue pairs, registrations and the like; empty: nobody
+/// says.
+std::string rdma_objects() {
+  std::string text;
+  FILE* const out = ::popen("rdma resource show 2>/dev/null", "r");
+  if (out == nullptr) return text;
+  for (int c = std::fgetc(out); c != EOF; c = std::fgetc(out)) text += static_cast<char>(c);
+  ::pclose(out);
+  return text;
+}
+
+class NetworkLifeOver : public testing::TestWithParam<Real> {
+ protected:
+  /// @return none: there is no such device here, and the test is skipped
+  std::unique_ptr<net::Fabric> open() {
+    auto fabric =
+        net::open_fabric(GetParam().provider, GetParam().options, &reason, LARKLANE_MODULES);
+    return fabric ? std::move(fabric).value() : nullptr;
+  }
+  static void settle(Side (&sides)[2]) {
+    while (sides[0].deliver_to(sides[1]) || sides[1].deliver_to(sides[0])) {
+    }
+    for (int turn = 0; turn < 3; ++turn)
+      for (Side& side : sides) side.progress();
+  }
+  /// All is over: what still comes finds nobody.
+  static void end(Side (&sides)[2]) {
+    for (int turn = 0; turn < 1000; ++turn) settle(sides);
+    for (Side& side : sides) side.network->settle();
+  }
+
   std::string reason;
-  const net::FabricOptions options{"tcp@lo"};
-  auto mine = net::open_fabric("ofi", options, &reason, LARKLANE_MODULES);
-  if (!mine) GTEST_SKIP() << reason;
-  auto others = net::open_fabric("ofi", options, &reason, LARKLANE_MODULES);
-  ASSERT_TRUE(others.has_value()) << reason;
+};
+
+TEST_P(NetworkLifeOver, CyclesLeaveNothing) {
+  const std::string objects_before = rdma_objects();
+  const std::size_t descriptors_before = descriptors();
+  auto mine = open(), others = open();
+  if (!mine || !others) GTEST_SKIP() << reason;
   {
-    Side sides[2] = {{std::move(mine).value(), "receiver"}, {std::move(others).value(), "sender"}};
-    const auto settle = [&] {
-      while (sides[0].deliver_to(sides[1]) || sides[1].deliver_to(sides[0])) {
-      }
-      for (int turn = 0; turn < 3; ++turn)
-        for (Side& side : sides) side.progress();
-    };
+    Side sides[2] = {{std::move(mine), "receiver"}, {std::move(others), "sender"}};
     std::vector<std::byte> from(512), to(512);
     std::size_t descriptors_early = 0;
     [[maybe_unused]] std::size_t heap_early = 0;
-    for (int number = 0; number < 500 && !testing::Test::HasFatalFailure(); ++number) {
-      if (number == 100) {
+    std::string objects_early;
+    const int early = GetParam().cycles / 5;
+    for (int number = 0; number < GetParam().cycles && !HasFatalFailure(); ++number) {
+      if (number == early) {
+        objects_early = rdma_objects();
         descriptors_early = descriptors();
         heap_early = ::mallinfo2().uordblks;
       }
-      cycle(sides, number, from, to, settle);
+      cycle(sides, number, from, to, [&] { settle(sides); });
     }
-    for (int turn = 0; turn < 1000; ++turn) settle();
-    for (Side& side : sides) side.network->settle();
+    end(sides);
     EXPECT_EQ(descriptors(), descriptors_early);
+    EXPECT_EQ(rdma_objects(), objects_early);
 #ifndef LARKLANE_LIFE_SANITIZED
     EXPECT_LE(::mallinfo2().uordblks, heap_early + 64 * 1024);
 #endif
     for (Side& side : sides) side.network.reset();
   }
+  if (GetParam().keeps_some) return;
+  EXPECT_EQ(descriptors(), descriptors_before);
+  EXPECT_EQ(rdma_objects(), objects_before);
 }
+
+TEST_P(NetworkLifeOver, SixtyFourLanesCarryAChannelEach) {
+  constexpr std::int32_t kLanes = 64, kPartitions = 2;
+  auto mine = open(), others = open();
+  if (!mine || !others) GTEST_SKIP() << reason;
+  const vci::VciPool::Options lanes{kLanes, vci::Mapping::spread, 1'000'000};
+  Side sides[2] = {{std::move(mine), lanes, "receiver"}, {std::move(others), lanes, "sender"}};
+  std::vector<std::vector<std::byte>> from(kLanes, std::vector<std::byte>(128)), to = from;
+  std::vector<SendRequest*> sends;
+  std::vector<RecvRequest*> receives;
+  for (std::int32_t n = 0; n < kLanes; ++n) {
+    const auto place = static_cast<std::size_t>(n);
+    sends.push_back(must(sides[0].network->send_init(
+        args_of("receiver", n, from[place], kPartitions), sides[0].state, {0, 1})));
+    receives.push_back(must(
+        sides[1].network->recv_init(args_of("sender", n, to[place], kPartitions), sides[1].state)));
+    settle(sides);
+  }
+  for (const Side& side : sides) {
+    int lanes_made = 0;
+    side.network->lanes().for_each([&](vci::Vci&) { ++lanes_made; });
+    EXPECT_EQ(lanes_made, kLanes);
+  }
+  for (std::int32_t round = 1; round <= 2; ++round) {
+    for (std::size_t n = 0; n < sends.size(); ++n) {
+      std::fill(from[n].begin(), from[n].end(), static_cast<std::byte>(n + 64 * round));
+      ASSERT_TRUE(sends[n]->start().ok() && receives[n]->start().ok());
+      ASSERT_TRUE(sends[n]->pready(0, kPartitions).ok());
+    }
+    for (std::size_t n = 0; n < sends.size(); ++n) {
+      for (int turn = 0; turn < 100'000 && (sends[n]->poll() == Completion::pending ||
+                                            receives[n]->poll() == Completion::pending);
+           ++turn)
+        settle(sides);
+      ASSERT_EQ(sends[n]->poll(), Completion::complete) << sends[n]->error_text();
+      ASSERT_EQ(receives[n]->poll(), Completion::complete) << receives[n]->error_text();
+      sends[n]->finish();
+      receives[n]->finish();
+      ASSERT_EQ(from[n], to[n]);
+    }
+  }
+  for (std::size_t n = 0; n < sends.size(); ++n)
+    ASSERT_TRUE(sides[0].network->free(sends[n]).ok() && sides[1].network->free(receives[n]).ok());
+  end(sides);
+  for (Side& side : sides) side.network.reset();
+}
+
+INSTANTIATE_TEST_SUITE_P(Tcp, NetworkLifeOver, testing::Values(Real{"ofi", {"tcp@lo"}, 500, true}));
+INSTANTIATE_TEST_SUITE_P(Verbs, NetworkLifeOver, testing::Values(Real{"verbs", {}, 10'000, false}));
 
 }  // namespace
 }  // namespace larklane::part

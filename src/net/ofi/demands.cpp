@@ -93,10 +93,19 @@ bool names(const fi_info& info, const char* part) {
   return std::strstr(info.fabric_attr->prov_name, part) != nullptr;
 }
 
-/// Lower ones are tried first; negative: only when asked for by name.
+/// Some are taken only when asked for by name: `verbs` is not `verbs;ofi_rxd`.
+bool is_wanted(const fi_info& info, const Device& device) {
+  bool is_slow = false;
+  for (const char* slow : {"sockets", "udp", "ofi_rxd", "mrail", "lnx", "sm2"}) {
+    if (!names(info, slow)) continue;
+    if (device.provider.find(slow) != std::string::npos) return true;
+    is_slow = true;
+  }
+  return !is_slow;
+}
+
+/// Lower ones are tried first.
 int rank(const fi_info& info) {
-  for (const char* slow : {"sockets", "udp", "ofi_rxd", "mrail", "lnx", "sm2"})
-    if (names(info, slow)) return -1;
   if (is_host_only(info)) return 3;
   if (std::strcmp(info.domain_attr->name, "lo") == 0) return 2;
   return is_over_sockets(info) ? 1 : 0;
@@ -171,7 +180,7 @@ std::vector<Candidate> candidates(const Device& device) {
     const Info list = get_info(all_hints(device, finish).get());
     for (const fi_info* info = list.get(); info != nullptr; info = info->next) {
       if (info->tx_attr->inject_size < kSmallBytesMin || is_seen(found, *info)) continue;
-      if (device.provider.empty() && rank(*info) < 0) continue;
+      if (!is_wanted(*info, device)) continue;
       // 1.17 does not look at the hint for it.
       if (!device.domain.empty() && device.domain != info->domain_attr->name) continue;
       found.push_back({Info(::fi_dupinfo(info)), finish});

@@ -32,7 +32,7 @@ net::Limits limits_of(const fi_info& info) {
   limits.immediates_max = 0;
   limits.is_progress_manual = info.domain_attr->data_progress == FI_PROGRESS_MANUAL;
   limits.provider = "ofi " + name_of(info);
-  limits.are_words_whole = !is_over_sockets(info);
+  limits.are_words_whole = false;  // libfabric promises nothing of the kind
   if (!is_host_only(info)) limits.network = std::string("ofi/") + info.fabric_attr->prov_name;
   return limits;
 }
@@ -65,7 +65,12 @@ class Nobody final : public net::Receiver {
 };
 
 std::string complaint(const fi_info& info, const char* call, int error) {
-  return name_of(info) + ": " + call + ": " + ::fi_strerror(error);
+  const bool is_too_large =
+      error == EINVAL && std::strstr(info.fabric_attr->prov_name, "ofi_rxm") != nullptr;
+  return name_of(info) + ": " + call + ": " + ::fi_strerror(error) +
+         (is_too_large ? " (its queues are for FI_UNIVERSE_SIZE processes, 256 where that is not "
+                         "set, and may be more than the device has: set it lower, in all processes)"
+                       : "");
 }
 
 /// With an endpoint, as a trial: providers find out only then what the machine lacks.
