@@ -111,7 +111,7 @@ TEST_P(ErrorTest, OfAReadItEndsTheWritesToo) {
 
 TEST(StatusTest, OfANumberThatNoHeaderHasATransferHasFailed) {
   EXPECT_TRUE(status_of(IBV_WC_SUCCESS).ok());
-  for (const int number : {kLast + 1, kLast + 2, 255})
+  for (const int number : {kLast + 1, kLast + 2, 31})
     EXPECT_EQ(status_of(static_cast<ibv_wc_status>(number)), Status(Errc::kTransfer, number));
 }
 
