@@ -58,7 +58,7 @@ FOREIGN_HEADERS = {
     r"mpi\.h": ("src/mpi/", "bench/", "examples/", "demo/", "include/larklane/mpi_partitioned.h", "include/larklane/boot_mpi.hpp")
     + tuple(f"tests/{kind}/" for kind in ("conformance", "mp", "fault", "hosts", "rdma", "consume", "unit/mpi")),
     r"infiniband/.*": ("src/net/verbs/", "tests/rdma/", "tests/unit/net_verbs/"),
-    r"rdma/.*": ("src/net/ofi/", "src/net/verbs/", "tests/rdma/"),
+    r"rdma/.*": ("src/net/ofi/", "src/net/verbs/", "tests/rdma/", "tests/unit/net_ofi/"),
     r"(CLI|nlohmann|fmt|hwloc)[/.].*": ("tools/", "bench/", "tests/unit/bench_traces_test.cpp"),
     r"gtest/.*": ("tests/",),
     r"seccomp\.h": ("tests/",),

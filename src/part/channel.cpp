@@ -107,13 +107,16 @@ Status status_of(const record::Fail& fail) {
   return is_known ? Status(static_cast<Errc>(fail.code), fail.detail) : Status(Errc::kProtocol);
 }
 
-std::string reported(const InitArgs& args, Kind kind, const record::Fail& fail) {
+std::string reported(const InitArgs& args, Kind kind, const record::Fail& fail,
+                     const std::string& cause) {
   const Errc code = status_of(fail).code();
-  return code == Errc::kSizeMismatch
-             ? "the " + describe(args, kind) + " was matched by a receive of " +
-                   std::to_string(fail.bytes) + " bytes at " + args.peer
-             : "the " + describe(args, kind) + ": " + args.peer + " reports " + errc_name(code) +
-                   " (errno " + std::to_string(fail.detail) + ")";
+  if (code == Errc::kSizeMismatch)
+    return "the " + describe(args, kind) + " was matched by a receive of " +
+           std::to_string(fail.bytes) + " bytes at " + args.peer;
+  return "the " + describe(args, kind) + ": " + args.peer + " reports " +
+         (cause.empty()
+              ? std::string(errc_name(code)) + " (errno " + std::to_string(fail.detail) + ")"
+              : cause);
 }
 
 }  // namespace larklane::part

@@ -403,6 +403,8 @@ std::string describe(const InitArgs& args, Kind kind);
 /// Why the peer has failed; never ok.
 Status status_of(const record::Fail& fail);
 /// What the peer says of the pair.
-std::string reported(const InitArgs& args, Kind kind, const record::Fail& fail);
+/// @param cause  as people know it; empty: its code and errno
+std::string reported(const InitArgs& args, Kind kind, const record::Fail& fail,
+                     const std::string& cause = {});
 
 }  // namespace larklane::part

@@ -421,7 +421,8 @@ class NetRecv final : public RecvRequest, public NetHalf {
   static void fin_sent(net::Operation& operation, Status status);
   static void credit_sent(net::Operation& operation, Status status);
   static void demand_sent(net::Operation& operation, Status status);
-  void lost(Status status);
+  static constexpr const char* kWrite = "write into";
+  void lost(Status status, const char* could_not);
   /// The peer has sent what makes no sense.
   void break_off();
   bool complete() const;

@@ -51,7 +51,7 @@ bool NetRecv::may_demand(std::uint64_t round) const {
 void NetRecv::demand_sent(net::Operation& operation, Status status) {
   auto& work = static_cast<DemandWork&>(operation);
   NetRecv& channel = *work.channel;
-  if (!status.ok()) channel.lost(status);
+  if (!status.ok()) channel.lost(status, kWrite);
   // release: pairs with demand()'s acquire.
   work.is_busy.store(false, std::memory_order_release);
   channel.leave();

@@ -61,6 +61,13 @@ Result<std::unique_ptr<NetLinks>> NetLinks::create(net::Fabric& fabric,
   return links;
 }
 
+std::string cause_of(const net::Fabric& fabric, Status status) {
+  const std::string why = fabric.explain(status);
+  if (!why.empty()) return why;
+  const std::string detail = std::to_string(status.detail());
+  return errc_name(status.code()) + (status.detail() != 0 ? " (" + detail + ")" : std::string());
+}
+
 void NetLinks::close_all() {
   for (auto& [peer, of_peer] : peers_)
     for (auto& [number, link] : of_peer.links)
@@ -316,10 +323,7 @@ bool NetLinks::lose_all(const std::shared_ptr<PeerState>& peer, Status status) {
 void NetLinks::lose(NetLink& link, Status status, bool is_told) {
   // relaxed: under the mutex, as it is stored.
   if (link.is_lost.load(std::memory_order_relaxed)) return;
-  std::string why = fabric_.explain(status);
-  if (why.empty())
-    why = std::string(errc_name(status.code())) + " (" + std::to_string(status.detail()) + ")";
-  link.why_lost = (is_told ? "the other side has lost it: " : "") + why;
+  link.why_lost = (is_told ? "the other side has lost it: " : "") + cause_of(fabric_, status);
   // release: of `why_lost`; pairs with is_cut_off()'s acquire.
   link.is_lost.store(true, std::memory_order_release);
   const control::Peer& peer = *link.peer->peer;

@@ -25,6 +25,9 @@ namespace larklane::part {
 class NetRecv;
 class NetLane;
 
+/// For people.
+std::string cause_of(const net::Fabric& fabric, Status status);
+
 /// Finds out what has become of the links of a lane. Thread safety: thread-safe.
 class LinkKeeper {
  public:

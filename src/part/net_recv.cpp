@@ -133,7 +133,7 @@ void NetRecv::give_credit(std::uint64_t round) {
 void NetRecv::credit_sent(net::Operation& operation, Status status) {
   auto& work = static_cast<CreditWork&>(operation);
   NetRecv& channel = *work.channel;
-  if (!status.ok()) channel.lost(status);
+  if (!status.ok()) channel.lost(status, kWrite);
   // release: pairs with give_credit()'s acquire.
   work.is_busy.store(false, std::memory_order_release);
   channel.leave();
@@ -212,7 +212,7 @@ void NetRecv::pulled(net::Operation& operation, Status status) {
     channel.send_fin(cells.first, net_word::make(channel.match_->init.generation, round));
     channel.pulled_in(cells);
   } else {
-    channel.lost(status);
+    channel.lost(status, "read");
   }
   channel.leave();
 }
@@ -243,16 +243,17 @@ void NetRecv::fin_sent(net::Operation& operation, Status status) {
   NetRecv& channel = *work.channel;
   work.is_busy = false;
   if (!status.ok())
-    channel.lost(status);
+    channel.lost(status, kWrite);
   else if (const std::uint64_t word = std::exchange(work.again, 0); word != 0)
     channel.post_fin(work, static_cast<std::uint32_t>(&work - channel.fins_.get()), word);
   channel.leave();
 }
 
-void NetRecv::lost(Status status) {
+/// @param could_not  do what
+void NetRecv::lost(Status status, const char* could_not) {
   failure_.set(status, "the " + describe(args_, Kind::receive) + " from " + args_.peer +
-                           ": the network could not read the sender's memory (" +
-                           errc_name(status.code()) + " " + std::to_string(status.detail()) + ")");
+                           ": the network could not " + could_not +
+                           " the sender's memory: " + cause_of(path_.lanes->fabric(), status));
   (void)in_use_.shut();  // the caller is in it: who leaves last tells the peer
 }
 

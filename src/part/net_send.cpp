@@ -344,8 +344,8 @@ void NetSend::noticed(net::Operation& operation, Status status) {
 
 void NetSend::lost(Status status) {
   failure_.set(status, "the " + describe(args_, Kind::send) + " to " + args_.peer +
-                           ": the network could not write into the receiver's memory (" +
-                           errc_name(status.code()) + " " + std::to_string(status.detail()) + ")");
+                           ": the network could not write into the receiver's memory: " +
+                           cause_of(path_.lanes->fabric(), status));
   (void)in_use_.shut();  // the caller is in it: who leaves last tells the peer
 }
 

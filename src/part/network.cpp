@@ -500,12 +500,20 @@ void Network::on_close_locked(const control::Peer& from, const record::NetClose&
 
 void Network::on_fail_locked(const control::Peer& from, const record::Fail& fail) {
   const Status status = status_of(fail);
+  const auto text = [&](const auto& channel, Kind kind) {
+    std::string cause = cause_of(*fabric_, status);
+    const NetLink& link = channel.link();
+    // relaxed: under the mutex, as it is stored.
+    if (status.code() == Errc::kUnreachable && link.is_lost.load(std::memory_order_relaxed))
+      cause += ": " + link.why_lost;
+    return reported(channel.args(), kind, fail, cause);
+  };
   if (fail.by_sender != 0) {
     if (auto found = matched_.find({&from, fail.channel}); found != matched_.end())
-      found->second->on_peer_fail(status, reported(found->second->args(), Kind::receive, fail));
+      found->second->on_peer_fail(status, text(*found->second, Kind::receive));
   } else if (auto found = sends_by_id_.find(fail.channel);
              found != sends_by_id_.end() && found->second->path().peer->peer == &from) {
-    found->second->on_peer_fail(status, reported(found->second->args(), Kind::send, fail));
+    found->second->on_peer_fail(status, text(*found->second, Kind::send));
   }
 }
 

@@ -61,6 +61,7 @@ class VciPool {
   };
 
   VciPool(net::Fabric& fabric, Receivers& receivers, Options options) noexcept;
+  const net::Fabric& fabric() const noexcept { return fabric_; }
 
   std::uint32_t count_max() const noexcept { return options_.count_max; }
   /// The lane of a new channel that the calling thread makes; a dead one only if all are.

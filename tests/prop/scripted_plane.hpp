@@ -1,7 +1,9 @@
 #pragma once
-// A control plane without a helper.
+// Control planes without a helper.
 
+#include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "control/plane.hpp"
 
@@ -19,6 +21,29 @@ class ScriptedPlane final : public control::Plane {
 
  private:
   const control::Address address_ = "scripted";
+};
+
+/// The helper's part of a plane: the test is the helper. Thread safety: single-owner.
+class WatchingPlane final : public control::Plane {
+ public:
+  Result<control::Peer*> connect(const control::Address&) override { return Errc::kUnreachable; }
+  void post(std::function<void()>) override {}
+  const control::Address& own_address() const noexcept override { return address_; }
+  Status watch(control::Watched& watched) override {
+    lanes.push_back(&watched);
+    return {};
+  }
+  void unwatch(control::Watched&) override {}
+  control::PlaneCounters counters() const noexcept override { return {}; }
+
+  void at(std::uint64_t now_ns) {
+    for (control::Watched* const lane : lanes)
+      if (lane->next_time_ns() <= now_ns) lane->on_time(now_ns);
+  }
+  std::vector<control::Watched*> lanes;
+
+ private:
+  const control::Address address_ = "watching";
 };
 
 }  // namespace larklane::part

@@ -241,6 +241,7 @@ TEST(NetFault, ALinkThatDiesTakesAllThatIsUnderWayWithIt) {
     }
     net.settle();
     for (Sent& one : sent) EXPECT_EQ(one.times, 1u);
+    EXPECT_EQ(net.a.link->failure(), Status(Errc::kPeerDown));
     // The peer's own link lives.
     Sent back;
     expect_posted(net.b.link->write_small_immediate(bytes_of("x"), net.a.at(0), 1, back));
@@ -248,6 +249,23 @@ TEST(NetFault, ALinkThatDiesTakesAllThatIsUnderWayWithIt) {
     EXPECT_TRUE(back.status.ok());
     net.settle();
   }
+}
+
+TEST(NetFault, ALinkThatIsEndedIsDead) {
+  Net net({.held_one_in = 2});
+  EXPECT_TRUE(net.a.link->failure().ok());
+  Sent sent[6], late;
+  for (Sent& one : sent) expect_posted(post(net, Call::write, one));
+  net.a.link->end(kBroken);
+  net.a.link->end(Errc::kPeerDown);
+  EXPECT_EQ(net.a.link->failure(), kBroken);
+  expect_posted(post(net, Call::read, late));
+  for (Sent* one : {&sent[0], &sent[1], &sent[2], &sent[3], &sent[4], &sent[5], &late}) {
+    EXPECT_TRUE(net.is_over(*one));
+    EXPECT_EQ(one->status, kBroken);
+  }
+  net.settle();
+  EXPECT_TRUE(net.b.link->failure().ok());
 }
 
 TEST(NetFault, AnEndpointDiesAtItsNthPoll) {

@@ -65,8 +65,13 @@ class FaultLink final : public net::Link {
   Result<net::Post> settle(net::RemoteMemory, net::Operation& operation) override {
     return traffic_.post(state_, {Call::probe, {}}, operation);
   }
-  void end(Status status) override { inner_->end(status); }
-  Status failure() const noexcept override { return inner_->failure(); }
+  void end(Status status) override {
+    traffic_.end(state_, status);
+    inner_->end(status);
+  }
+  Status failure() const noexcept override {
+    return state_.dead.ok() ? inner_->failure() : state_.dead;
+  }
   void carry_only(net::ChannelHalf half, std::optional<std::uint16_t> slot,
                   std::uint32_t partitions) override {
     inner_->carry_only(half, slot, partitions);

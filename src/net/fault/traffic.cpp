@@ -27,9 +27,8 @@ Result<net::Post> Traffic::post(LinkState& link, const Request& request, net::Op
   const Fault* fault = chance_.next(request.call);
   if (fault != nullptr && fault->what == What::retry) return net::Post::retry;
   if (fault != nullptr && fault->what == What::refuse) {
-    link.dead = fault->status;
-    drop_held(&link, link.dead);
-    return link.dead;
+    end(link, fault->status);
+    return fault->status;
   }
   auto posted = make(link, request, outer);
   if (!dead_.ok() || !link.dead.ok()) {
@@ -38,10 +37,7 @@ Result<net::Post> Traffic::post(LinkState& link, const Request& request, net::Op
   }
   if (fault != nullptr) {
     posted->verdict = fault->status;
-    if (fault->what == What::kill) {
-      link.dead = fault->status;
-      drop_held(&link, link.dead);
-    }
+    if (fault->what == What::kill) end(link, fault->status);
     if (fault->moved == Moved::half) halve(*posted);
     if (fault->moved == Moved::nothing) {
       add_due(std::move(posted), fault->status, true);
@@ -52,6 +48,11 @@ Result<net::Post> Traffic::post(LinkState& link, const Request& request, net::Op
     return net::Post::posted;
   }
   return pass(std::move(posted), false);
+}
+
+void Traffic::end(LinkState& link, Status status) {
+  if (link.dead.ok()) link.dead = status;
+  drop_held(&link, link.dead);
 }
 
 /// @param is_known  its poster has been told that it is posted

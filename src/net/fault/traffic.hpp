@@ -52,6 +52,8 @@ class Traffic final : public net::Receiver {
   Chance& chance() noexcept { return chance_; }
   Result<net::Post> post(LinkState& link, const Request& request, net::Operation& outer);
   Result<std::uint32_t> poll(net::Endpoint& inner, std::uint32_t most);
+  /// As net::Link's: also where the network below does nothing.
+  void end(LinkState& link, Status status);
   /// Is there something that a poll finds, whatever the network below says?
   bool has_work() const noexcept { return !held_.empty() || !due_.empty() || !dead_.ok(); }
 

@@ -289,13 +289,33 @@ std::uint32_t Endpoint::receives_most(std::uint32_t reserved) const noexcept {
   return post_chain(std::min(kReceiveChain, receives_max_ - posted));
 }
 
+/// A failed one has left its queue pair in the error state (IBTA, 9.9.3, the responder's class A):
+/// the link ends, though nothing may be under way on it. A flushed one does not say why; what is
+/// under way does.
+[[gnu::noinline]] void Endpoint::fail_receive_slow(const ibv_wc& completion) noexcept {
+  if (completion.status == IBV_WC_SUCCESS) return;  // without an immediate that is ours
+  const auto found = std::find_if(queues_.begin(), queues_.end(), [&](SendQueue* queue) {
+    return queue != nullptr && queue->pair()->qp_num == completion.qp_num;
+  });
+  if (found == queues_.end()) return;  // of a link that is gone
+  SendQueue& queue = **found;
+  const bool is_flushed = completion.status == IBV_WC_WR_FLUSH_ERR;
+  if (queue.is_dead() || (is_flushed && queue.may_be_heard_of())) return;
+  const Status error = status_of(completion.status);
+  queue.fail_all(error);
+  fail_partners(queue, error);
+  set_pending(queue);
+}
+
 /// An immediate that came. Its receive is replaced before anybody hears of it.
 [[gnu::always_inline]] inline Status Endpoint::hear(const ibv_wc& completion) {
   if (--receives_ahead_ < 0) [[unlikely]]
     LARKLANE_TRY(replace_receives());
   if (completion.status != IBV_WC_SUCCESS || (completion.wc_flags & IBV_WC_WITH_IMM) == 0)
-      [[unlikely]]
+      [[unlikely]] {
+    fail_receive_slow(completion);
     return {};
+  }
   ++counters_.immediates;
   receiver_.on_immediate(ntohl(completion.imm_data));
   return {};

@@ -87,6 +87,7 @@ class Endpoint final : public net::Endpoint {
   Result<std::uint32_t> poll_broken(Status status);
   Status hear(const ibv_wc& completion);
   Status hear_of_channel(const ibv_wc& completion);
+  void fail_receive_slow(const ibv_wc& completion) noexcept;
   void finish(const ibv_wc& completion);
   std::uint32_t deliver(std::uint32_t most);
   Status die(Status error);

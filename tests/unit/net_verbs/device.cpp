@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -230,6 +231,22 @@ void FakeDevice::fail(FakeQueuePair& pair, ibv_wc_status status) {
     pair.requests.pop_front();
     complete(fake(pair.send_cq), failed);
   }
+}
+
+void FakeDevice::fail_receive(FakeQueuePair& pair, ibv_wc_status status,
+                              ibv_wc_status request_status) {
+  FakeReceiveQueue& receives = fake(pair.srq);
+  if (receives.posted == 0) std::abort();
+  --receives.posted;
+  ibv_wc failed{};
+  failed.wr_id = receives.wr_id;
+  failed.status = status;
+  failed.qp_num = pair.qp_num;
+  // The other fields mean nothing.
+  failed.wc_flags = IBV_WC_WITH_IMM;
+  failed.imm_data = 1;
+  complete(fake(pair.recv_cq), failed);
+  fail(pair, request_status);
 }
 
 void FakeDevice::carry_out(FakeQueuePair& pair, const FakeRequest& posted) {

@@ -59,6 +59,9 @@ class FakeDevice {
   std::uint32_t run(std::uint32_t most = ~0u);
   /// The oldest request of `pair` fails, and all behind it are flushed.
   void fail(FakeQueuePair& pair, ibv_wc_status status);
+  /// A receive of `pair` fails, then its oldest request with `request_status`, and so on.
+  void fail_receive(FakeQueuePair& pair, ibv_wc_status status,
+                    ibv_wc_status request_status = IBV_WC_WR_FLUSH_ERR);
   std::uint32_t waiting() const;
 
   // What tests may change before they open anything.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include "device.hpp"
 
@@ -132,7 +133,11 @@ int ibv_get_async_event(ibv_context*, ibv_async_event* event) {
 }
 void ibv_ack_async_event(ibv_async_event*) {}
 const char* ibv_event_type_str(ibv_event_type) { return "an event"; }
-const char* ibv_wc_status_str(ibv_wc_status) { return "a status"; }
+const char* ibv_wc_status_str(ibv_wc_status status) {
+  static std::string text;
+  text = "status " + std::to_string(status);
+  return text.c_str();
+}
 
 ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
   if (attributes->attr.max_wr > device().receives_memory) return refuse<ibv_srq>(ENOMEM);

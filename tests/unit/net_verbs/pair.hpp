@@ -46,7 +46,7 @@ class Pair : public testing::Test {
  public:
   void start() {
     std::string reason;
-    auto opened = Fabric::open({}, &reason);
+    auto opened = Fabric::open(wanted, &reason);
     ASSERT_TRUE(opened) << reason;
     fabric = std::move(*opened);
     for (std::size_t side = 0; side < 2; ++side) {
@@ -100,6 +100,7 @@ class Pair : public testing::Test {
   }
 
   FakeDevice device;
+  net::FabricOptions wanted;
   std::unique_ptr<net::Fabric> fabric;
   std::array<Heard, 2> heard;
   std::array<std::unique_ptr<net::Endpoint>, 2> endpoints;

@@ -3,6 +3,7 @@
 // says so.
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/log.hpp"
 #include "device.hpp"
 #include "net/verbs/fabric.hpp"
+#include "prop/scripted_plane.hpp"
 #include "two_sides.hpp"
 
 namespace larklane::part {
@@ -20,29 +22,6 @@ using verbs::FakeQueuePair;
 
 constexpr std::uint64_t kSilenceNs = 10'000'000'000, kLookNs = kSilenceNs / 2;
 constexpr std::int32_t kPartitions = 4;
-
-/// The helper's part of a plane: the test is the helper.
-class Helper final : public control::Plane {
- public:
-  Result<control::Peer*> connect(const control::Address&) override { return Errc::kUnreachable; }
-  void post(std::function<void()>) override {}
-  const control::Address& own_address() const noexcept override { return name_; }
-  Status watch(control::Watched& watched) override {
-    lanes.push_back(&watched);
-    return {};
-  }
-  void unwatch(control::Watched&) override {}
-  control::PlaneCounters counters() const noexcept override { return {}; }
-
-  void at(std::uint64_t now_ns) {
-    for (control::Watched* const lane : lanes)
-      if (lane->next_time_ns() <= now_ns) lane->on_time(now_ns);
-  }
-  std::vector<control::Watched*> lanes;
-
- private:
-  const control::Address name_ = "helper";
-};
 
 class ProbeTest : public testing::Test {
  protected:
@@ -72,7 +51,7 @@ class ProbeTest : public testing::Test {
     settle();
   }
   void at(std::uint64_t now_ns) {
-    for (Helper& helper : helpers_) helper.at(now_ns);
+    for (WatchingPlane& helper : helpers_) helper.at(now_ns);
   }
   std::uint64_t probes(std::size_t side) {
     return sides_[side]->counts().operations_of(Kind::probe);
@@ -83,6 +62,11 @@ class ProbeTest : public testing::Test {
     for (const auto& [number, pair] : device_.pairs)
       if (!pair->requests.empty()) waiting.push_back(pair);
     return waiting.size() == 2 ? waiting[side] : nullptr;
+  }
+  /// Where the other side's writes arrive. Pairs are numbered as they are made: of each side the
+  /// writes, then the reads.
+  FakeQueuePair* pair_to(std::size_t side) {
+    return std::next(device_.pairs.begin(), static_cast<std::ptrdiff_t>(2 * side))->second;
   }
   void end_round() {
     settle();
@@ -99,7 +83,7 @@ class ProbeTest : public testing::Test {
   verbs::FakeDevice device_;
   std::vector<std::byte> from_ = std::vector<std::byte>(64, std::byte{7});
   std::vector<std::byte> to_ = std::vector<std::byte>(64);
-  Helper helpers_[2];
+  WatchingPlane helpers_[2];
   std::unique_ptr<Side> sides_[2];
   SendRequest* send_ = nullptr;
   RecvRequest* receive_ = nullptr;
@@ -183,6 +167,36 @@ TEST_F(ProbeTest, AReceiverThatWaitsForAHostThatIsGoneFails) {
   send_->finish();
 }
 
+// Its rounds end although nothing of it is under way, before a probe would find out.
+TEST_F(ProbeTest, AReceiverWhoseReceiveHasFailedFailsWithTheCause) {
+  start_and_send(2);
+  at(0);
+  device_.fail_receive(*pair_to(1), IBV_WC_LOC_PROT_ERR);
+  sides_[1]->progress();
+  EXPECT_EQ(receive_->poll(), Completion::pending) << "nobody has looked after the link";
+  at(kLookNs);
+  EXPECT_EQ(probes(1), 0u);
+  ASSERT_EQ(receive_->poll(), Completion::failed);
+  EXPECT_EQ(receive_->error().code(), Errc::kUnreachable);
+  EXPECT_NE(receive_->error_text().find("tag 1"), std::string::npos) << receive_->error_text();
+  EXPECT_NE(receive_->error_text().find("at sender: status 4"), std::string::npos)
+      << receive_->error_text();
+  EXPECT_TRUE(is_said("no link to sender on lane 0: status 4"));
+  receive_->finish();
+  EXPECT_TRUE(sides_[1]->network->free(receive_).ok());
+
+  while (sides_[1]->deliver_to(*sides_[0])) {
+  }
+  ASSERT_EQ(send_->poll(), Completion::failed);
+  EXPECT_NE(send_->error_text().find(
+                "receiver reports unreachable: the other side has lost it: status 4"),
+            std::string::npos)
+      << send_->error_text();
+  send_->finish();
+  EXPECT_TRUE(sides_[0]->network->free(send_).ok());
+  settle();
+}
+
 TEST_F(ProbeTest, ALinkThatAnotherChannelHasLostIsLostForAll) {
   start_and_send(1);
   at(0);
@@ -214,7 +228,8 @@ TEST_F(ProbeTest, ADeviceThatIsLostFailsWhatWaitsWithTheReason) {
   EXPECT_TRUE(is_served_by_others());
   at(kLookNs);
   EXPECT_FALSE(is_served_by_others()) << "only who would sleep hears of it";
-  for (Helper& helper : helpers_) (void)helper.lanes.front()->before_sleep();  // as the helper does
+  for (WatchingPlane& helper : helpers_)
+    (void)helper.lanes.front()->before_sleep();  // as the helper does
   for (auto& side : sides_) side->progress();
   // The first look of both has taken the event: the other process has a device of its own.
   EXPECT_EQ(send_->poll(), Completion::failed);

@@ -175,48 +175,6 @@ TEST_P(SendQueueTest, ReadsHaveAQueueOfTheirOwnAndAllAreSignalled) {
   EXPECT_EQ(counters().flushes, 0u);
 }
 
-struct ErrorCase {
-  ibv_wc_status status;
-  Errc code;
-};
-
-class ErrorTest : public Pair, public testing::WithParamInterface<ErrorCase> {};
-
-TEST_P(ErrorTest, EndsAllOnceWithTheFirstCause) {
-  start();
-  std::array<Note, 50> notes;
-  std::array<Note, 3> reads;
-  for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
-  for (Note& note : reads) ASSERT_EQ(must(links[0]->read(transfer(8), note)), net::Post::posted);
-  FakeQueuePair& failing = queue(0);
-  for (int i = 0; i < 5; ++i) device.carry_out(failing, FakeRequest(failing.requests.front()));
-  device.fail(failing, GetParam().status);
-  settle();
-  const Status error(GetParam().code, GetParam().status);
-  for (std::size_t i = 0; i < notes.size(); ++i) {
-    ASSERT_EQ(notes[i].ends, 1) << i;
-    // Those before it had arrived, although only the first of them said so.
-    ASSERT_EQ(notes[i].status, i < 5 ? Status() : error) << i;
-  }
-  for (const Note& note : reads) {
-    ASSERT_EQ(note.ends, 1);
-    ASSERT_EQ(note.status, error);
-  }
-  Note late;
-  EXPECT_EQ(write(late).error(), error);
-  EXPECT_EQ(links[0]->read(transfer(8), late).error(), error);
-  settle();
-  EXPECT_EQ(late.ends, 0);
-  EXPECT_EQ(device.overruns, 0u);
-}
-
-INSTANTIATE_TEST_SUITE_P(Statuses, ErrorTest,
-                         testing::Values(ErrorCase{IBV_WC_RETRY_EXC_ERR, Errc::kPeerDown},
-                                         ErrorCase{IBV_WC_WR_FLUSH_ERR, Errc::kPeerDown},
-                                         ErrorCase{IBV_WC_REM_ACCESS_ERR, Errc::kTransfer},
-                                         ErrorCase{IBV_WC_LOC_PROT_ERR, Errc::kTransfer},
-                                         ErrorCase{IBV_WC_RNR_RETRY_EXC_ERR, Errc::kTransfer}));
-
 TEST_P(SendQueueTest, ARefusedPostEndsWhatWasUnderWay) {
   start();
   std::array<Note, 20> notes;
