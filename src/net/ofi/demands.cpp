@@ -93,10 +93,13 @@ bool names(const fi_info& info, const char* part) {
   return std::strstr(info.fabric_attr->prov_name, part) != nullptr;
 }
 
-/// Lower ones are tried first; negative: only when asked for by name.
+/// Only when asked for by name.
+constexpr int kSlow = 4;
+
+/// Lower ones are tried first.
 int rank(const fi_info& info) {
   for (const char* slow : {"sockets", "udp", "ofi_rxd", "mrail", "lnx", "sm2"})
-    if (names(info, slow)) return -1;
+    if (names(info, slow)) return kSlow;
   if (is_host_only(info)) return 3;
   if (std::strcmp(info.domain_attr->name, "lo") == 0) return 2;
   return is_over_sockets(info) ? 1 : 0;
@@ -171,7 +174,7 @@ std::vector<Candidate> candidates(const Device& device) {
     const Info list = get_info(all_hints(device, finish).get());
     for (const fi_info* info = list.get(); info != nullptr; info = info->next) {
       if (info->tx_attr->inject_size < kSmallBytesMin || is_seen(found, *info)) continue;
-      if (device.provider.empty() && rank(*info) < 0) continue;
+      if (device.provider.empty() && rank(*info) == kSlow) continue;
       // 1.17 does not look at the hint for it.
       if (!device.domain.empty() && device.domain != info->domain_attr->name) continue;
       found.push_back({Info(::fi_dupinfo(info)), finish});
