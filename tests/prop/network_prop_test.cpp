@@ -94,7 +94,7 @@ class MortalWorld : private World {
     side.network->on_peer_down(side.other);
     for (Pair& p : pairs_) {
       Request* const request = dead == 0 ? static_cast<Request*>(p.recv) : p.send;
-      if (request == nullptr || (dead == 0 ? p.recv_freed : p.send_freed)) continue;
+      if (request == nullptr) continue;
       end_round(p, *request);
       ASSERT_TRUE(side.network->free(request).ok()) << "active after its peer has died";
     }

@@ -28,8 +28,8 @@ namespace larklane::part {
 namespace {
 
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
-constexpr std::uint64_t kEarlyNs = 10 * kSecondNs, kWorldNs = 60 * kSecondNs;
-constexpr unsigned kCallSeconds = 150;  ///< longer than a world that waits for what is early
+constexpr std::uint64_t kEarlyNs = 10 * kSecondNs, kWorldNs = 30 * kSecondNs;
+constexpr unsigned kCallSeconds = 60;  ///< more than a world and what is early may take
 
 struct Arguments {
   std::string folder, provider;
@@ -55,9 +55,10 @@ class RealMedium final : public Medium {
         is_long_(random.one_in(4)),
         is_disordered_(random.one_in(3)),
         are_receivers_slow_(random.one_in(3)),
+        channels_(1 + random.below(3)),
         deadline_ns_(now_ns() + kWorldNs) {}
 
-  Sizes sizes() const override { return {is_long_ ? 20'000u : 40u, 256 * 1024}; }
+  Sizes sizes() const override { return {is_long_ ? 20'000u : 40u, 256 * 1024, channels_}; }
   std::unique_ptr<net::Fabric> for_process() override {
     auto fabric = open_network(1);
     if (!is_disordered_) return fabric;
@@ -79,7 +80,7 @@ class RealMedium final : public Medium {
  private:
   const std::uint64_t seed_;
   const bool is_long_, is_disordered_, are_receivers_slow_;
-  const std::uint64_t deadline_ns_;
+  const std::uint64_t channels_, deadline_ns_;
   std::uint64_t processes_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "part/net_cells.hpp"
@@ -62,6 +63,7 @@ Pair World::make_pair(std::uint64_t number) {
   p.recv_partitions = static_cast<std::int32_t>(r);
   p.bytes = std::min(unit, sizes.bytes_max / std::lcm(s, r)) * std::lcm(s, r);
   p.rounds = 1 + random_.below(5);
+  p.channels = sizes.channels;
   p.groups = {0};
   for (std::uint32_t b = 1; b < s; ++b)
     if (random_.one_in(1 + random_.below(4))) p.groups.push_back(b);
@@ -108,16 +110,16 @@ void World::turn_all_lanes() {
 }
 
 void World::sender_step(Pair& p) {
-  if (p.send_freed) return;
+  if (p.sends_freed == p.channels) return;
   Network& network = *sides_[0]->network;
   if (p.send == nullptr) {
     auto made = network.send_init(args(p, true), sides_[0]->state, p.groups, p.rules);
     ASSERT_TRUE(made.has_value()) << errc_name(made.error().code());
     p.send = *made;
   } else if (!p.send->active()) {
-    if (p.send_round == p.rounds) {
-      ASSERT_TRUE(network.free(p.send).ok());
-      p.send_freed = true;
+    if (p.send_round == (p.sends_freed + 1) * p.rounds) {
+      ASSERT_TRUE(network.free(std::exchange(p.send, nullptr)).ok());
+      ++p.sends_freed;
       return;
     }
     ++p.send_round;
@@ -154,7 +156,7 @@ void World::make_ready(Pair& p) {
 }
 
 void World::receiver_step(Pair& p) {
-  if (p.recv_freed) return;
+  if (p.recvs_freed == p.channels) return;
   Network& network = *sides_[1]->network;
   if (p.recv == nullptr) {
     auto made = network.recv_init(args(p, false), sides_[1]->state);
@@ -162,9 +164,9 @@ void World::receiver_step(Pair& p) {
     p.recv = *made;
   } else if (!p.recv->active()) {
     for (const std::byte b : p.to) ASSERT_EQ(b, kCanary) << "written outside of a round";
-    if (p.recv_round == p.rounds) {
-      ASSERT_TRUE(network.free(p.recv).ok());
-      p.recv_freed = true;
+    if (p.recv_round == (p.recvs_freed + 1) * p.rounds) {
+      ASSERT_TRUE(network.free(std::exchange(p.recv, nullptr)).ok());
+      ++p.recvs_freed;
       return;
     }
     ++p.recv_round;
@@ -207,7 +209,7 @@ void World::expect_early(Pair& p) {
     if (!std::all_of(travels.begin() + under.first, travels.begin() + under.first + under.count,
                      [](bool one) { return one; }))
       continue;
-    EXPECT_TRUE(arrives(p, j)) << "partition " << j << " is ready, and not there" << text();
+    ASSERT_TRUE(arrives(p, j)) << "partition " << j << " is ready, and not there" << text();
   }
 }
 
@@ -258,7 +260,8 @@ std::string World::text() const {
            std::to_string(p.rules.deadline_ns) + " groups " + std::to_string(p.groups.size()) +
            " S " + std::to_string(p.send_partitions) + " R " + std::to_string(p.recv_partitions) +
            " bytes " + std::to_string(p.bytes) + " send round " + std::to_string(p.send_round) +
-           " receive round " + std::to_string(p.recv_round) + " of " + std::to_string(p.rounds);
+           " receive round " + std::to_string(p.recv_round) + " of " + std::to_string(p.channels) +
+           " times " + std::to_string(p.rounds);
   return all;
 }
 

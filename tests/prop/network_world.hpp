@@ -24,7 +24,8 @@ class Medium {
   /// Of a pair of programs.
   struct Sizes {
     std::uint64_t unit_bytes_max;
-    std::uint64_t bytes_max;  ///< of a buffer
+    std::uint64_t bytes_max;     ///< of a buffer
+    std::uint64_t channels = 1;  ///< one after the other, under one key
   };
 
   virtual ~Medium() = default;  ///< what it opened is gone
@@ -49,7 +50,8 @@ class Medium {
 struct Pair {
   std::uint64_t number = 0;
   std::int32_t send_partitions = 1, recv_partitions = 1;
-  std::uint64_t bytes = 0, rounds = 1;
+  std::uint64_t bytes = 0, rounds = 1;  ///< rounds of a channel
+  std::uint64_t channels = 1;
   std::vector<std::uint32_t> groups;
   GroupRules rules{};
   bool receiver_sits = false;  ///< it asks only when nothing else can happen
@@ -57,13 +59,13 @@ struct Pair {
   std::vector<std::byte> from, to;
   SendRequest* send = nullptr;
   RecvRequest* recv = nullptr;
-  std::uint64_t send_round = 0, recv_round = 0;
+  std::uint64_t send_round = 0, recv_round = 0;  ///< of all channels
   std::vector<std::int32_t> unready;
   std::int32_t last_ready = -1;
   std::vector<bool> seen;  ///< by receive partition, in the receiver's round
-  bool send_freed = false, recv_freed = false;
+  std::uint64_t sends_freed = 0, recvs_freed = 0;
 
-  bool is_over() const { return send_freed && recv_freed; }
+  bool is_over() const { return sends_freed == channels && recvs_freed == channels; }
   /// As the sender's program writes it.
   std::byte byte_at(std::uint64_t round, std::uint64_t index) const {
     return std::byte(1 + (index * 7 + round * 41 + number * 19) % 230);
