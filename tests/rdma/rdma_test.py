@@ -72,6 +72,11 @@ PAIRS = (
     f" {MPIEXEC} -n 2 {{build}}/bin/larklane run {{build}}/tests/hosts/mpich5/pairs $what /tmp/pairs || exit 1; done"
 )
 
+# Programs in seeded orders, against a model. libfabric sizes its queues for so many peers, and the device has not that much room for them.
+PROPERTY = "{build}/tests/prop/network_real_test --folder {build}/lib"
+IN_PROPERTY = ("{build}/tests/prop/network_real_test",)
+OFI_VERBS = f"FI_UNIVERSE_SIZE=8 {PROPERTY} --seeds 15 ofi:verbs"
+
 # Messages between native processes, as tests/mp/messages_test.py has them over shm and tcp: fewer, as all is slow here.
 LAUNCH = "LARKLANE_MESSAGE_PROVIDER=verbs LARKLANE_VCI_COUNT_MAX={lanes} {{build}}/bin/larklane launch -n"
 PROGRAMS = "{build}/tests/mp/messages"
@@ -88,6 +93,9 @@ BOOTS = {
         Check("the device is there and its port is active", "ibv_devinfo -d rxe0", 30, (r"hca_id:\s*rxe0", "PORT_ACTIVE"), ("ibv_devinfo",)),
         Check("RC ping-pong of two processes", PINGPONG, 60, (r"200 iters in",), ("ibv_rc_pingpong",)),
         Check("the verbs provider by itself", PROVIDER, 150, ("bounds: ok", "killed_peer: ok", "passed, 0 failed"), ("{build}/tests/net/provider_test",)),
+        Check("properties of channels over verbs", PROPERTY + " --seeds 60 verbs", 60, ("PASSED",), IN_PROPERTY),
+        Check("properties over queue pairs of each channel's own", f"LARKLANE_VERBS_CHANNEL_QUEUES=4 {PROPERTY} --seeds 40 verbs", 60, ("PASSED",), IN_PROPERTY),
+        Check("properties over ofi's verbs", OFI_VERBS, 60, ("ofi verbs;ofi_rxm@rxe0.*PASSED",), IN_PROPERTY),
         Check("early arrival and a sleeping sender, without a clock", PAIRS, 60, (r"ok.*ok.*ok.*ok",), IN_SILENT),
         Check("conformance over verbs", OVER_VERBS, 300, ("passed, 0 failed",), IN_CONFORMANCE),
         Check("conformance over queue pairs of each channel's own", "LARKLANE_VERBS_CHANNEL_QUEUES=4 " + OVER_VERBS + " --run " + OWN_QUEUES, 150,
