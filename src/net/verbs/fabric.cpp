@@ -11,6 +11,7 @@
 #include "net/verbs/endpoint.hpp"
 #include "net/verbs/link.hpp"
 #include "net/verbs/memory.hpp"
+#include "net/verbs/registration.hpp"
 
 namespace larklane::verbs {
 namespace {
@@ -86,10 +87,10 @@ Result<std::unique_ptr<net::Memory>> Fabric::register_memory(void* start, std::u
   if (bytes == 0) return std::unique_ptr<net::Memory>(new Memory(address, nullptr));
   constexpr int kReadOnly = IBV_ACCESS_REMOTE_READ;
   constexpr int kAll = kReadOnly | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  Registration registration(ibv_reg_mr(domain_.get(), start, bytes, kAll));
+  Registration registration = register_range(domain_.get(), start, bytes, kAll);
   if (!registration && (errno == EFAULT || errno == EACCES || errno == EPERM)) {
     // A send buffer may be constant.
-    registration.reset(ibv_reg_mr(domain_.get(), start, bytes, kReadOnly));
+    registration = register_range(domain_.get(), start, bytes, kReadOnly);
   }
   if (!registration) {
     const int error = errno;

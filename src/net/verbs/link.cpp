@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "net/verbs/memory.hpp"
+#include "net/verbs/registration.hpp"
 
 namespace larklane::verbs {
 namespace {
@@ -99,7 +100,7 @@ Status Link::make_copies(SendQueue& writes, std::string* reason) {
   const std::size_t bytes = std::size_t{kWriteShape.depth} * kSmallBytesMax;
   auto copies = std::make_unique<std::byte[]>(bytes);
   constexpr int kLocal = IBV_ACCESS_LOCAL_WRITE;
-  Registration registration(ibv_reg_mr(endpoint_.domain(), copies.get(), bytes, kLocal));
+  Registration registration = register_range(endpoint_.domain(), copies.get(), bytes, kLocal);
   if (!registration) {
     *reason = std::string("small writes can't be registered: ") + std::strerror(errno);
     return {Errc::kNoMemory, errno};

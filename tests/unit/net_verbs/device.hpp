@@ -80,6 +80,7 @@ class FakeDevice {
   int post_send_error = 0;
   int post_receive_error = 0;
   bool is_poll_broken = false;
+  bool does_withhold_at_fork = false;    ///< registered pages, as after ibv_fork_init()
   std::uint32_t receives_memory = ~0u;   ///< more receives of a queue than this: ENOMEM
   std::deque<ibv_async_event> events{};  ///< that nobody has read
   int events_end = EAGAIN;               ///< errno when there are none

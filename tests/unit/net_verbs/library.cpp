@@ -1,5 +1,6 @@
 // libibverbs' calls that make and change objects, on the device of the running test.
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,6 +18,10 @@ using namespace larklane::verbs;
 namespace {
 
 FakeDevice& device() { return FakeDevice::get(); }
+
+void* page_of(void* start) {
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(start) & ~std::uintptr_t{4095});
+}
 
 template <class T>
 T* refuse(int error) {
@@ -71,6 +76,7 @@ ibv_mr* ibv_reg_mr(ibv_pd* domain, void* start, std::size_t bytes, int access) {
     return refuse<ibv_mr>(error);
   }
   if (bytes == 0) return refuse<ibv_mr>(EINVAL);
+  if (device().does_withhold_at_fork) ::madvise(page_of(start), 4096, MADV_DONTFORK);
   auto* registration = new ibv_mr{domain->context, domain, start, bytes, 0, 0, 0};
   registration->lkey = registration->rkey = 100 + ++device().next_number;
   device().registrations.insert(registration);

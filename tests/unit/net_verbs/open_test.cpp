@@ -1,6 +1,9 @@
 // What is opened, and what is said when it can't be; offers; memory.
 
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/log.hpp"
 #include "net/verbs/offer.hpp"
@@ -49,6 +52,28 @@ TEST_F(OpenTest, TellsWhatItHasChosenAndWhy) {
   ASSERT_TRUE(asked) << reason;
   const std::string wished = asked.value()->limits().choices;
   expect_part(wished, "as asked for; service level 5; MTU 1024 as asked for");
+}
+
+// With ibv_fork_init(), which others in the process may have called.
+TEST_F(OpenTest, AForkedProcessKeepsWhatIsRegistered) {
+  device.does_withhold_at_fork = true;
+  start();
+  constexpr std::size_t kPage = 4096;
+  void* const page =
+      ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  auto* const bytes = static_cast<volatile char*>(page);
+  bytes[0] = 42;
+  auto memory = fabric->register_memory(static_cast<char*>(page) + 100, 8);
+  ASSERT_TRUE(memory.has_value());
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(bytes[0]);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 42);
+  memory->reset();
+  ::munmap(page, kPage);
 }
 
 TEST_F(OpenTest, SoftwareTearsWords) {
