@@ -62,7 +62,7 @@ TEST_F(OpenTest, AForkedProcessKeepsWhatIsRegistered) {
   void* const page =
       ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(page, MAP_FAILED);
-  auto* const bytes = static_cast<volatile char*>(page);
+  auto* const bytes = static_cast<char*>(page);
   bytes[0] = 42;
   auto memory = fabric->register_memory(static_cast<char*>(page) + 100, 8);
   ASSERT_TRUE(memory.has_value());
