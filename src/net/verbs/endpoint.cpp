@@ -193,6 +193,10 @@ void Endpoint::close_queue(SendQueue& queue) noexcept {
       at = &(*at)->next_pending;
     }
   }
+  // A queue pair made later may have its number: a receive that failed here counts, and fails none.
+  for (std::uint32_t left = left_begin_; left != left_end_; ++left)
+    if (fetched_[left].status != IBV_WC_SUCCESS && fetched_[left].qp_num == queue.pair()->qp_num)
+      fetched_[left].qp_num = 0;
   const std::size_t place = queue.id() & 0xffff;
   queues_[place] = nullptr;
   ++lives_[place];
@@ -289,7 +293,7 @@ std::uint32_t Endpoint::receives_most(std::uint32_t reserved) const noexcept {
   return post_chain(std::min(kReceiveChain, receives_max_ - posted));
 }
 
-/// A failed one has left its queue pair in the error state (IBTA, 9.9.3, the responder's class A):
+/// A failed one has left its queue pair in the error state (IBTA, 9.9.3, the responder's classes):
 /// the link ends, though nothing may be under way on it. A flushed one does not say why; what is
 /// under way does.
 [[gnu::noinline]] void Endpoint::fail_receive_slow(const ibv_wc& completion) noexcept {

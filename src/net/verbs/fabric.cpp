@@ -118,7 +118,8 @@ std::string Fabric::explain(Status error) const {
   if (error == net::kUnlikeLinks)
     return "one side has other queue pairs: set LARKLANE_VERBS_CHANNEL_QUEUES alike on all";
   const bool is_completion = error.code() == Errc::kPeerDown || error.code() == Errc::kTransfer;
-  if (!is_completion || error.detail() == 0) return {};
+  const bool is_known = error.detail() > 0 && error.detail() <= IBV_WC_TM_RNDV_INCOMPLETE;
+  if (!is_completion || !is_known) return {};  // a peer may have said it
   if (error.detail() == IBV_WC_RETRY_EXC_ERR || error.detail() == IBV_WC_RESP_TIMEOUT_ERR)
     return "its host does not answer, or there is no way to it any more";
   return ibv_wc_status_str(static_cast<ibv_wc_status>(error.detail()));

@@ -22,7 +22,7 @@ void give_to_children(void* start, std::uint64_t bytes) noexcept {
   if (!do_they_get_copies) return;
   const auto begin = reinterpret_cast<std::uintptr_t>(start) & ~(page - 1);
   const auto end = (reinterpret_cast<std::uintptr_t>(start) + bytes + page - 1) & ~(page - 1);
-  // Refused where a mapping is of a kind that is never inherited: as it was.
+  // Refused for some mappings, of huge pages or a device's: as it was.
   (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DOFORK);
 }
 
