@@ -216,7 +216,9 @@ void Mesh::give_up_locked(int rank, std::uint32_t number, Status status, const s
   // Of one that has gone the user hears as if it had gone later: by the status.
   if (status.code() != Errc::kPeerDown)
     log_warn("rank %d can't be reached over lane %u: %s", rank, number, why.c_str());
-  links_[{rank, number}].is_over = true;
+  Link& link = links_[{rank, number}];
+  link.is_over = true;
+  link.failure = status.code();
   user_.on_unreachable(rank, number, status);
 }
 
@@ -272,7 +274,8 @@ Status Mesh::on_offer_locked(control::Peer& from, std::span<const std::byte> pay
   MeshReady ready{board_.rank(), offer->number, 0};
   const auto known = links_.find({offer->rank, offer->number});
   if (known == links_.end() ? is_closing_ : known->second.is_over) {
-    ready.error = static_cast<std::uint32_t>(Errc::kPeerDown);
+    ready.error =
+        static_cast<std::uint32_t>(known == links_.end() ? Errc::kPeerDown : known->second.failure);
     send(from, MeshRecord::ready, ready);
     return {};
   }

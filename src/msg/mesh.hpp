@@ -76,7 +76,8 @@ class Mesh final : private control::Handler {
     std::unique_ptr<PacketLink> other_end;  // of one to ourselves
     bool is_connected = false;
     bool is_peer_ready = false;
-    bool is_over = false;  // the peer posts nothing more on it, or is gone
+    bool is_over = false;            // the peer posts nothing more on it, or is gone
+    Errc failure = Errc::kPeerDown;  // why, as the peer is told
   };
 
   Mesh(boot::Board& board, MeshUser& user) noexcept : board_(board), user_(user) {}

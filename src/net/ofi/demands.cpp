@@ -98,7 +98,7 @@ bool is_wanted(const fi_info& info, const Device& device) {
   bool is_slow = false;
   for (const char* slow : {"sockets", "udp", "ofi_rxd", "mrail", "lnx", "sm2"}) {
     if (!names(info, slow)) continue;
-    if (device.provider.find(slow) != std::string::npos) return true;
+    if (::strcasestr(device.provider.c_str(), slow) != nullptr) return true;
     is_slow = true;
   }
   return !is_slow;

@@ -66,11 +66,12 @@ class Nobody final : public net::Receiver {
 
 std::string complaint(const fi_info& info, const char* call, int error) {
   const bool is_too_large =
-      error == EINVAL && std::strstr(info.fabric_attr->prov_name, "ofi_rxm") != nullptr;
+      error == EINVAL && std::strcmp(info.fabric_attr->prov_name, "verbs;ofi_rxm") == 0;
   return name_of(info) + ": " + call + ": " + ::fi_strerror(error) +
-         (is_too_large ? " (its queues are for FI_UNIVERSE_SIZE processes, 256 where that is not "
-                         "set, and may be more than the device has: set it lower, in all processes)"
-                       : "");
+         (is_too_large
+              ? " (its queues are for FI_UNIVERSE_SIZE processes, 256 where that is not "
+                "set, which may be more than the device has: set it lower, in all processes)"
+              : "");
 }
 
 /// With an endpoint, as a trial: providers find out only then what the machine lacks.
