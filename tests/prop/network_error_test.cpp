@@ -91,7 +91,7 @@ class World {
     free();
   }
 
-  std::uint64_t hits_count() const { return faulty_->hits_count(fault_.what); }
+  std::uint64_t hits_count() const { return hits_count_; }
   std::size_t failed_count() const {
     return static_cast<std::size_t>(std::count_if(
         channels_.begin(), channels_.end(), [](const Channel& one) { return one.has_failed; }));
@@ -286,6 +286,7 @@ class World {
                       ->reserve_immediates(kImmediatesMax - lost[i])
                       .ok())
           << "receives are still reserved";
+    hits_count_ = faulty_->hits_count(fault_.what);
     for (auto& side : sides_) side->network.reset();
     EXPECT_EQ(wire_.registrations_count(), 0u);
     for (const loop::Violation& violation : wire_.take_violations())
@@ -296,7 +297,8 @@ class World {
   const fault::Fault fault_;
   loop::Fabric wire_;
   std::array<WatchingPlane, 3> planes_;
-  fault::Fabric* faulty_ = nullptr;
+  fault::Fabric* faulty_ = nullptr;             ///< the hub's network owns it
+  std::uint64_t hits_count_ = 0;                ///< in a run
   std::array<std::unique_ptr<Side>, 3> sides_;  ///< the hub, and its peers near and far
   ScriptedPeer far_{"far"};
   std::shared_ptr<PeerState> far_state_ = std::make_shared<PeerState>();
