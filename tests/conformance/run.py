@@ -244,6 +244,8 @@ def run_all(runner: Runner, cases: list[Case], native: bool, extras: bool) -> No
     for ranks in sorted({c.ranks for c in cases}):
         mine = [c for c in cases if c.ranks == ranks]
         runner.group(mine, "multiple")
+        if runner.is_emulated:  # once is enough where all is slow: thread levels and sessions are the MPI's
+            continue
         for level in LEVELS[:3]:
             again = [c for c in mine if "every-level" in c.traits
                      and LEVELS.index(c.level) <= LEVELS.index(level)]
