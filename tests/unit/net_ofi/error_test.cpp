@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "../net_heard.hpp"
 #include "net/ofi/endpoint.hpp"
 #include "net/ofi/link.hpp"
 #include "net/ofi/memory.hpp"
@@ -168,22 +169,8 @@ class FakeLibrary {
   fid_ep endpoint_{};
 };
 
-struct Note : net::Operation {
-  Note() {
-    complete = [](net::Operation& operation, Status result) {
-      auto& note = static_cast<Note&>(operation);
-      ++note.ends;
-      note.status = result;
-    };
-  }
-  int ends = 0;
-  Status status;
-};
-
-struct Heard final : net::Receiver {
-  void on_immediate(std::uint32_t immediate) override { all.push_back(immediate); }
-  std::vector<std::uint32_t> all;
-};
+using net::Heard;
+using net::Note;
 
 /// An endpoint with two links.
 class OfiError : public testing::Test {

@@ -138,6 +138,7 @@ class ReceiveErrorTest : public Pair, public testing::WithParamInterface<std::ui
   /// The receiver's: its own writes go by the first one, what comes by the last one.
   FakeQueuePair& first_pair() { return pair(0); }
   FakeQueuePair& last_pair() { return pair(writes_count() - 1); }
+  FakeQueuePair& first_of_later_link() { return pair_of(2, 0); }
   /// What the receiver has under way itself.
   void post_some() {
     for (std::size_t i = 0; i < notes.size(); ++i)
@@ -197,10 +198,11 @@ class ReceiveErrorTest : public Pair, public testing::WithParamInterface<std::ui
 
  private:
   static std::size_t writes_count() { return std::max(GetParam(), 1u); }
+  FakeQueuePair& pair(std::size_t place) { return pair_of(3, place); }
   /// Four links in the order in which they were made, each with its writes and its reads.
-  FakeQueuePair& pair(std::size_t place) {
+  FakeQueuePair& pair_of(std::size_t link, std::size_t place) {
     auto at = device.pairs.begin();
-    std::advance(at, static_cast<std::ptrdiff_t>(3 * (writes_count() + 1) + place));
+    std::advance(at, static_cast<std::ptrdiff_t>(link * (writes_count() + 1) + place));
     return *at->second;
   }
 };
@@ -253,6 +255,22 @@ TEST_P(ReceiveErrorTest, SaysNothingOfALinkThatIsClosed) {
   EXPECT_TRUE(links[1]->failure().ok());
   expect_works(links, 1);
   expect_works(others, 0);
+}
+
+// As a device may give it again at once.
+TEST_P(ReceiveErrorTest, LeftOfALinkThatIsClosedItSaysNothingOfALaterOneOfThatNumber) {
+  const std::uint32_t before = last_pair().qp_num, first = first_of_later_link().qp_num;
+  device.fail_receive(last_pair(), IBV_WC_LOC_LEN_ERR);
+  EXPECT_FALSE(endpoints[1]->arm(net::Wake::all)) << "it has come, and waits for a poll";
+  for (auto& link : links) link.reset();
+  device.next_number = first;
+  connect();
+  ASSERT_EQ(last_pair().qp_num, before);
+  carry(1);
+  settle(1);
+  EXPECT_TRUE(links[1]->failure().ok());
+  expect_receives();
+  expect_works(links, 1);
 }
 
 // However many fail: what comes over the others still finds as many as were reserved.

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "../net_heard.hpp"
 #include "device.hpp"
 #include "net/verbs/device.hpp"
 #include "net/verbs/endpoint.hpp"
@@ -25,21 +26,8 @@ T must(Result<T> result) {
   return std::move(*result);
 }
 
-struct Note : net::Operation {
-  Note() { complete = &ended; }
-  static void ended(net::Operation& operation, Status status) {
-    auto& note = static_cast<Note&>(operation);
-    ++note.ends;
-    note.status = status;
-  }
-  int ends = 0;
-  Status status;
-};
-
-struct Heard final : net::Receiver {
-  void on_immediate(std::uint32_t immediate) override { all.push_back(immediate); }
-  std::vector<std::uint32_t> all;
-};
+using net::Heard;
+using net::Note;
 
 /// Opened by start(), so that a test can change the device before.
 class Pair : public testing::Test {
