@@ -58,7 +58,8 @@ ASKED_ONCE = dict.fromkeys(("P5_early_bird_asked_once_after_a_pause", "P5_early_
                            "whoever asks once has asked too late; the mode ofi-none has it")
 # In the guest of tests/rdma one case would take as long as all others.
 LEAVES_OUT = {"ofi": ASKED_ONCE, "ofi-timer": ASKED_ONCE,
-              "verbs": {**ASKED_ONCE, "C5_reused_10000_times": "takes long; on the host other modes have it, and cycles over verbs are in network_life_test"}, "hosts": {**ASKED_ONCE, **BETWEEN_HOSTS}}
+              "verbs": {**ASKED_ONCE, "C5_reused_10000_times": "takes long; on the host other modes have it, and cycles over verbs are in network_life_test"},
+              "hosts": {**ASKED_ONCE, **BETWEEN_HOSTS}}
 # Nothing has to match on both sides: rank 0 groups its partitions in another way than the others.
 OTHER_POLICIES = ("sh", "-c", 'if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = 0 ]; then LARKLANE_POLICY=static:3; '
                   'else LARKLANE_POLICY=single; fi; export LARKLANE_POLICY; exec "$@"', "sh")

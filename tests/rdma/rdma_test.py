@@ -55,9 +55,11 @@ SOME = (
 OWN_QUEUES = "I2_equal_tags_match_in_init_order I9_vector_to_vector C5_free_between_rounds M_sender_asleep_after_pready P5_early_bird_is_prompt"
 
 PROVIDER = "{build}/tests/net/provider_test --folder {build}/lib verbs"
+# libfabric sizes its queues for so many processes: for 256 of them the device has no room.
+UNIVERSE = "FI_UNIVERSE_SIZE=16"
 OFI_PROVIDER = (
     "for case in memory broken_offers write_immediate read immediates_each_once full_queue bounds killed_peer; do"
-    " FI_UNIVERSE_SIZE=16 {build}/tests/net/provider_test --folder {build}/lib --case $case ofi 'verbs;ofi_rxm' || exit 1; done"
+    f" {UNIVERSE} {{build}}/tests/net/provider_test --folder {{build}}/lib --case $case ofi 'verbs;ofi_rxm' || exit 1; done"
 )
 LIFE = "{build}/tests/prop/network_life_test"
 
@@ -72,10 +74,10 @@ PAIRS = (
     f" {MPIEXEC} -n 2 {{build}}/bin/larklane run {{build}}/tests/hosts/mpich5/pairs $what /tmp/pairs || exit 1; done"
 )
 
-# Programs in seeded orders, against a model. libfabric sizes its queues for so many peers, and the device has not that much room for them.
+# Programs in seeded orders, against a model.
 PROPERTY = "{build}/tests/prop/network_real_test --folder {build}/lib"
 IN_PROPERTY = ("{build}/tests/prop/network_real_test",)
-OFI_VERBS = f"FI_UNIVERSE_SIZE=8 {PROPERTY} --seeds 15 ofi:verbs"
+OFI_VERBS = f"{UNIVERSE} {PROPERTY} --seeds 15 ofi:verbs"
 
 # Messages between native processes, as tests/mp/messages_test.py has them over shm and tcp: fewer, as all is slow here.
 LAUNCH = "LARKLANE_MESSAGE_PROVIDER=verbs LARKLANE_VCI_COUNT_MAX={lanes} {{build}}/bin/larklane launch -n"
