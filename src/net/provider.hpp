@@ -117,6 +117,9 @@ struct Limits {
   /// An operation that the peer's host does not answer fails after about as long, so a probe tells
   /// whether it is there. 0: none does, or nobody needs a probe to hear of its end.
   std::uint64_t unanswered_ns = 0;
+  /// A link's first operation connects it, whichever side's that is. Where both sides' first ones
+  /// cross, what one of them has moved may be lost: so one side's comes first, and is a settle().
+  bool is_connected_by_use = false;
   /// Not 0: a link carries one channel, of at most so many partitions (Link::carry_only()).
   std::uint32_t channel_partitions_max = 0;
 };

@@ -58,7 +58,29 @@ Result<std::unique_ptr<NetLinks>> NetLinks::create(net::Fabric& fabric,
                                                    LinkKeeper* keeper) {
   std::unique_ptr<NetLinks> links(new NetLinks(fabric, options, keeper));
   LARKLANE_TRY(links->make_lane(0));
+  if (!fabric.limits().is_connected_by_use) return links;
+  auto memory = fabric.register_memory(&links->greeting_, sizeof(links->greeting_));
+  if (!memory) return memory.error();
+  links->greeting_memory_ = std::move(memory).value();
   return links;
+}
+
+void LinkGreeting::post(net::RemoteMemory there) {
+  link = of_.link.get();
+  transfer.remote = there;
+  // relaxed: the mutex orders who posts; the completion comes after the post.
+  is_under_way_.store(true, std::memory_order_relaxed);
+  of_.vci.post(*this);
+}
+
+/// Of a failure we hear from the peer, as of all others of the link.
+void LinkGreeting::answered(net::Operation& operation, Status status) {
+  auto& greeting = static_cast<LinkGreeting&>(operation);
+  // relaxed: see keep_silent().
+  if (!greeting.is_silent_.load(std::memory_order_relaxed))
+    NetLinks::send_ready(*greeting.of_.peer, greeting.of_.number_there(), status);
+  // release: pairs with is_under_way()'s acquire.
+  greeting.is_under_way_.store(false, std::memory_order_release);
 }
 
 std::string cause_of(const net::Fabric& fabric, Status status) {
@@ -96,24 +118,29 @@ bool NetLinks::watch_by(control::Plane& plane) {
 
 std::vector<NetLane*> NetLinks::stop_watching() {
   plane_ = nullptr;
+  for (auto& [peer, of_peer] : peers_)
+    for (auto& [number, link] : of_peer.links) link->greeting.keep_silent();
   std::vector<NetLane*> watched;
   for (auto& lane : net_lanes_)
     if (lane) watched.push_back(lane.get());
   return watched;
 }
 
-bool NetLinks::are_probes_under_way() const {
+bool NetLinks::is_some_under_way() const {
   for (const auto& [peer, of_peer] : peers_)
     for (const auto& [number, link] : of_peer.links)
-      if (link->probe.state() == LinkProbe::State::under_way) return true;
+      if (link->probe.state() == LinkProbe::State::under_way || link->greeting.is_under_way())
+        return true;
   return false;
 }
 
 void NetLinks::end(const control::Peer& peer) {
   const auto known = peers_.find(&peer);
   if (known == peers_.end()) return;
-  for (const auto& [number, link] : known->second.links)
+  for (const auto& [number, link] : known->second.links) {
+    serve(*link, false);
     if (link->link) link->vci.end_link(*link->link, Errc::kPeerDown);
+  }
 }
 
 NetLinks::NetPeer& NetLinks::peer_of(const control::Peer& peer) {
@@ -252,7 +279,8 @@ Result<NetLink*> NetLinks::link(const std::shared_ptr<PeerState>& peer, std::uin
 
 Status NetLinks::send_offer(NetLink& link) {
   const auto offer = link.link->offer();
-  const record::NetOffer head{static_cast<std::uint32_t>(offer.size()), link.number_there()};
+  const record::NetOffer head{static_cast<std::uint32_t>(offer.size()), link.number_there(),
+                              greeting_memory_ ? greeting_memory_->remote() : net::RemoteMemory{}};
   std::vector<std::byte> payload(sizeof(head) + offer.size());
   std::memcpy(payload.data(), &head, sizeof(head));
   std::memcpy(payload.data() + sizeof(head), offer.data(), offer.size());
@@ -285,8 +313,36 @@ bool NetLinks::on_offer(const std::shared_ptr<PeerState>& peer,
     return true;
   }
   link.is_connected = true;
-  send_ready(*peer, link.number_there(), {});
+  if (greeting_memory_) {
+    const auto own = link.link->offer();
+    if (std::ranges::lexicographical_compare(own, offer)) link.first = NetLink::First::theirs;
+    if (std::ranges::lexicographical_compare(offer, own)) link.first = NetLink::First::ours;
+    link.greeting_there = head.greeting;
+    serve(link, link.first == NetLink::First::theirs);
+  }
+  if (link.first != NetLink::First::ours) send_ready(*peer, link.number_there(), {});
   return true;
+}
+
+/// The peer is ready. Who goes first greets it, is ready when the answer is there, and uses the
+/// link when the peer has heard of that.
+bool NetLinks::meet(NetLink& link) {
+  if (link.first == NetLink::First::ours && !std::exchange(link.is_met, true)) {
+    serve(link, true);
+    link.greeting.post(link.greeting_there);
+    return false;
+  }
+  serve(link, false);
+  if (link.first == NetLink::First::theirs) send_ready(*link.peer, link.number_there(), {});
+  return true;
+}
+
+void NetLinks::serve(NetLink& link, bool is_served) {
+  if (std::exchange(link.is_served, is_served) == is_served) return;
+  if (is_served)
+    link.lane.turn_on();
+  else
+    link.lane.turn_off();
 }
 
 void NetLinks::send_ready(const PeerState& peer, std::uint32_t number_there, Status status) {
@@ -304,12 +360,22 @@ NetLink* NetLinks::on_ready(const std::shared_ptr<PeerState>& peer, const record
     if (link != nullptr && is_untaken && !std::exchange(link->is_taken, true))
       close(*link);  // no channel will come
     else if (link != nullptr)
-      lose(*link, Status(static_cast<Errc>(ready.code), ready.detail), true);
+      lose_as_told(*link, Status(static_cast<Errc>(ready.code), ready.detail));
     return nullptr;
   }
-  if (link == nullptr || !link->is_connected) return nullptr;
-  link->is_ready = true;
-  return link;
+  // relaxed: under the mutex, as it is stored.
+  if (link == nullptr || !link->is_connected || link->is_ready ||
+      link->is_lost.load(std::memory_order_relaxed))
+    return nullptr;
+  link->is_ready = meet(*link);
+  return link->is_ready ? link : nullptr;
+}
+
+void NetLinks::lose_as_told(NetLink& link, Status status) {
+  // Whose greeting has failed hears it from here.
+  if (link.first == NetLink::First::theirs && !link.is_ready)
+    send_ready(*link.peer, link.number_there(), status);
+  lose(link, status, true);
 }
 
 bool NetLinks::lose_all(const std::shared_ptr<PeerState>& peer, Status status) {
@@ -331,6 +397,7 @@ void NetLinks::lose(NetLink& link, Status status, bool is_told) {
            is_told ? "back from" : "to", peer.address().c_str(), link.lane_index,
            link.why_lost.c_str());
   if (!is_told) send_ready(*link.peer, link.number_there(), status);
+  serve(link, false);
   if (link.link) link.vci.end_link(*link.link, status);  // nor does the peer use it
 }
 

@@ -131,6 +131,30 @@ class NetLane final : public net::Receiver, public control::Watched {
   DemandSlots demands_;
 };
 
+struct NetLink;
+
+/// The first operation over a link that is connected by it (Limits::is_connected_by_use).
+/// Thread safety: who holds the network's mutex, but for the completion and is_under_way().
+class LinkGreeting final : public vci::Work {
+ public:
+  explicit LinkGreeting(NetLink& of) noexcept : of_(of) {
+    kind = Kind::settle;
+    complete = &LinkGreeting::answered;
+  }
+  /// @param there  8 bytes that may be read
+  void post(net::RemoteMemory there);
+  /// The control plane goes. relaxed: nobody but the caller polls any more.
+  void keep_silent() noexcept { is_silent_.store(true, std::memory_order_relaxed); }
+  /// acquire: pairs with answered()'s release: it may go.
+  bool is_under_way() const noexcept { return is_under_way_.load(std::memory_order_acquire); }
+
+ private:
+  static void answered(net::Operation& operation, Status status);
+  NetLink& of_;
+  std::atomic<bool> is_silent_{false};
+  std::atomic<bool> is_under_way_{false};
+};
+
 /// A link to a peer, on a lane of ours: the peer has one with the number_there(). One whose lane or
 /// whose link could not be had is lost.
 /// Thread safety: what is const or atomic may be read by anybody; the rest belongs to who holds the
@@ -158,10 +182,16 @@ struct NetLink {
   std::atomic<bool> is_lost{false};  ///< there is no way over it, nor back
   std::string why_lost;              ///< written before that
   bool is_connected = false;         ///< the peer may use it
-  bool is_ready = false;             ///< we may use it
-  bool is_taken = false;             ///< of a channel of the peer's: its receive has been found
+  /// Who uses it before the other one may.
+  enum class First : std::uint8_t { anybody, ours, theirs } first = First::anybody;
+  net::RemoteMemory greeting_there{};
+  bool is_met = false;     ///< if somebody uses it first: the peer has connected
+  bool is_served = false;  ///< by the helper, whether rounds are open or not: until it is ready
+  bool is_ready = false;   ///< we may use it
+  bool is_taken = false;   ///< of a channel of the peer's: its receive has been found
   std::vector<std::pair<std::shared_ptr<NetRecv>, record::NetAccept>> accepts;  ///< until then
   LinkProbe probe;
+  LinkGreeting greeting{*this};
 };
 
 // Thread safety: the network's mutex, but for lanes().
@@ -185,7 +215,8 @@ class NetLinks final : private vci::VciPool::Receivers {
   vci::VciPool& lanes() noexcept { return lanes_; }
   /// The helper serves lanes from now on, those that are made later, too. @return it can
   bool watch_by(control::Plane& plane);
-  /// Lanes that are made later are not watched. @return those that are: the caller unwatches them
+  /// The control plane goes: lanes that are made later are not watched. @return those that are: the
+  /// caller unwatches them
   std::vector<NetLane*> stop_watching();
 
   /// For a send that the calling thread makes. @errors kUnreachable
@@ -229,7 +260,10 @@ class NetLinks final : private vci::VciPool::Receivers {
   void lose(NetLink& link, Status status) { lose(link, status, false); }
   /// One that has failed under a channel carries no other.
   void look_for_failure(NetLink& link);
-  bool are_probes_under_way() const;
+  /// No channel's: probes, greetings.
+  bool is_some_under_way() const;
+  /// The peer may use the link, or, if not ok, nobody may.
+  static void send_ready(const PeerState& peer, std::uint32_t number_there, Status status);
 
  private:
   struct NetPeer {
@@ -248,20 +282,25 @@ class NetLinks final : private vci::VciPool::Receivers {
   Result<NetLink*> usable(const std::shared_ptr<PeerState>& peer, std::uint32_t number);
   /// @param lane  the number's remainder @errors kNoMemory, kUnreachable
   Result<NetLink*> for_channel(const std::shared_ptr<PeerState>& peer, std::uint32_t lane);
-  static void send_ready(const PeerState& peer, std::uint32_t number_there, Status status);
   /// Made, as far as its lane, if it is not there.
   NetLink& entry(const std::shared_ptr<PeerState>& peer, std::uint32_t number);
   /// Offered to the peer, too.
   Result<NetLink*> link(const std::shared_ptr<PeerState>& peer, std::uint32_t number);
   Status make_lane(std::uint32_t index);
   Status send_offer(NetLink& link);
+  /// @return it can be used from now on
+  static bool meet(NetLink& link);
+  static void serve(NetLink& link, bool is_served);
   void lose(NetLink& link, Status status, bool is_told);
+  void lose_as_told(NetLink& link, Status status);
 
   net::Fabric& fabric_;
   LinkKeeper* const keeper_;
   std::array<std::unique_ptr<NetLane>, vci::VciPool::kCountMax> net_lanes_;
   vci::VciPool lanes_;
   control::Plane* plane_ = nullptr;
+  std::uint64_t greeting_ = 0;  ///< what peers read; their reads end before the memory goes
+  std::unique_ptr<net::Memory> greeting_memory_;  ///< null: nobody greets
   std::map<const control::Peer*, NetPeer> peers_;
   std::vector<NetLink*> closed_;  ///< but a probe may be under way
 };

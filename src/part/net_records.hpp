@@ -23,9 +23,11 @@ enum class NetType : std::uint16_t {
 struct NetOffer {
   std::uint32_t bytes;
   std::uint32_t link;
+  net::RemoteMemory greeting;  ///< 8 bytes to be read by who greets
 };
 
-/// The link to the peer is connected: the peer may use it. Or it can't be had: nobody may.
+/// The link to the peer is connected: the peer may use it, or greet, whose greeting has been
+/// answered when it says so, too; once more: that has been heard. Or it can't be had: nobody may.
 struct NetReady {
   std::int32_t code;  ///< Errc; 0: connected
   std::int32_t detail;

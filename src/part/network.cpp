@@ -98,7 +98,7 @@ void Network::settle() {
   const auto is_empty = [&] {
     const std::scoped_lock lock(mutex_);
     reap_locked();
-    return leaving_sends_.empty() && leaving_receives_.empty() && !links_->are_probes_under_way();
+    return leaving_sends_.empty() && leaving_receives_.empty() && !links_->is_some_under_way();
   };
   while (!is_empty() && std::chrono::steady_clock::now() < deadline)
     if (lanes().progress_all() == 0) ::sched_yield();

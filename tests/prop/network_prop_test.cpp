@@ -56,7 +56,10 @@ class LoopMedium final : public Medium {
     is_cut_ = random.one_in(3);
     if (is_cut_) o.limits.write_bytes_max = o.limits.read_bytes_max = 64;
     if (random.one_in(3)) o.limits.immediates_max = 0;
-    if (random.one_in(3)) o.limits.channel_partitions_max = net::paper::kPartitionsMax;
+    if (random.one_in(3))
+      o.limits.channel_partitions_max = net::paper::kPartitionsMax;
+    else
+      o.limits.is_connected_by_use = random.one_in(2);
     return o;
   }
 

@@ -220,6 +220,8 @@ bool World::arrives(Pair& p, std::int32_t partition) {
     if (arrived || now_ns() - began_ns >= medium_->patience_ns()) return arrived;
     medium_->turn(1);
     turn_all_lanes();
+    deliver(0);  // what a completion has said
+    deliver(1);
   }
 }
 

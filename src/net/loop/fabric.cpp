@@ -82,6 +82,10 @@ class WireLink final : public net::Link {
     return post({.is_read = true, .transfer = transfer}, operation);
   }
   Result<net::Post> probe(net::Operation& operation) override { return post({}, operation); }
+  Result<net::Post> settle(net::RemoteMemory, net::Operation& operation) override {
+    if (!wire_->limits().is_connected_by_use) return net::Post::done;
+    return post({}, operation);
+  }
 
  private:
   static Request small(std::span<const std::byte> bytes, net::RemoteMemory to) {
@@ -204,6 +208,8 @@ const char* offence_name(Offence offence) noexcept {
       return "fabric destroyed while it is used";
     case Offence::not_connected:
       return "post before both sides are connected";
+    case Offence::crossed:
+      return "first operations of both sides cross";
     case Offence::too_long:
       return "longer than the limits allow";
     case Offence::completed_twice:

@@ -37,6 +37,7 @@ enum class Offence : std::uint8_t {
   endpoint_busy,       ///< destroyed before its links
   fabric_busy,         ///< destroyed before its endpoints or memory
   not_connected,       ///< a post before both sides had connected
+  crossed,             ///< both sides' first operations, where one has to come first
   too_long,            ///< longer than the limits allow
   completed_twice,     ///< an operation; a fault of this network itself
   not_serial,          ///< two threads at once, or a poll within a callback

@@ -206,6 +206,9 @@ bool Wire::check_locked(const End& end, const Request& request, std::uint64_t lo
     report_locked(Offence::operation_busy, "a post");
   else if (end.peer == 0 || is_waiting)
     report_locked(Offence::not_connected, is_waiting ? "the peer" : "the poster");
+  else if (options_.limits.is_connected_by_use && peer != ends_.end() && peer->second->is_used &&
+           !end.is_met)
+    report_locked(Offence::crossed, "a post");
   else if (bytes > most)
     report_locked(Offence::too_long, std::to_string(bytes) + " bytes");
   else
@@ -230,6 +233,7 @@ Result<net::Post> Wire::post(End& end, const Request& request, std::uint64_t loc
     return net::Post::done;
   }
   ++end.under_way_count;
+  end.is_used = true;
   flight.operation = &operation;
   operations_.insert(&operation);
   for (std::size_t i = 0; i < std::size(operation.provider_space); ++i)
@@ -554,6 +558,10 @@ void Wire::give_completion_locked(Flight& flight) {
 
 void Wire::complete_locked(Flight& flight) {
   flight.is_completing = true;
+  if (flight.status.ok() && flight.end != nullptr) {
+    flight.end->is_met = true;
+    if (const auto peer = ends_.find(flight.peer); peer != ends_.end()) peer->second->is_met = true;
+  }
   add_part_locked({.kind = Part::Kind::completion, .flight = &flight});
 }
 

@@ -114,6 +114,8 @@ struct End {
   std::uint64_t peer = 0;  ///< number of its end; 0: not connected
   Status broken;
   std::uint32_t under_way_count = 0;
+  bool is_used = false;  ///< something has been posted
+  bool is_met = false;   ///< something of either side has been complete
 };
 
 /// What is served by one poll, outside of the lock.
