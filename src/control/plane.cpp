@@ -76,6 +76,11 @@ PlaneCounters PlaneImpl::counters() const noexcept {
           records_received_.load(std::memory_order_relaxed)};
 }
 
+/// Where no thread can be had the helper has to do it.
+void PlaneImpl::post_spare(std::function<void()> work) {
+  if (!spare_.post(work).ok()) post(std::move(work));
+}
+
 void PlaneImpl::post(std::function<void()> work) {
   {
     const std::lock_guard lock(work_mutex_);

@@ -147,6 +147,9 @@ class Plane {
   virtual Result<Peer*> connect(const Address& address) = 0;
   /// Run `work` on the helper thread, in order. Rings the bell: not for the common path.
   virtual void post(std::function<void()> work) = 0;
+  /// Run `work`, which may take long, on a thread that has less than the program's threads. What
+  /// has not begun when the plane goes is dropped.
+  virtual void post_spare(std::function<void()> work) = 0;
   virtual const Address& own_address() const noexcept = 0;
   /// Have the helper sleep on it, too, while it is on (watched.hpp). It outlives its watch.
   /// @errors kInvalidArgument: no descriptor

@@ -23,6 +23,7 @@
 #include "control/queued_peer.hpp"
 #include "control/remote_incoming.hpp"
 #include "control/source.hpp"
+#include "control/spare_thread.hpp"
 #include "control/watches.hpp"
 #include "control/wire.hpp"
 
@@ -48,6 +49,7 @@ class PlaneImpl final : public Plane, private PeerHost {
 
   Result<Peer*> connect(const Address& address) override;
   void post(std::function<void()> work) override;
+  void post_spare(std::function<void()> work) override;
   const Address& own_address() const noexcept override { return own_.front().address; }
   Status watch(Watched& watched) override;
   void unwatch(Watched& watched) override;
@@ -138,6 +140,7 @@ class PlaneImpl final : public Plane, private PeerHost {
 
   std::mutex work_mutex_;
   std::deque<std::function<void()>> work_;
+  SpareThread spare_;
 
   // The helper's own.
   std::map<std::pair<bool, std::uint64_t>, QueuedPeer*> by_nonce_;  // is remote, nonce

@@ -205,7 +205,7 @@ class SendChannel final : public SendRequest {
     std::shared_ptr<PeerState> peer;
     Counters* counters;
     std::uint64_t piece_bytes;
-    control::Plane* learns_on;  ///< its helper makes the plans; null: the groups stay as they are
+    control::Plane* learns_on;  ///< makes the plans; null: the groups stay as they are
   };
   explicit SendChannel(Parts parts);
 

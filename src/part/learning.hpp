@@ -57,7 +57,7 @@ class Learning {
     copies,   ///< who completes a group copies it
     network,  ///< which takes what it is given: threads don't keep each other
   };
-  /// @param plane  its helper makes the plans
+  /// @param plane  on whose spare thread plans are made
   /// @param base   first partition of each group
   Learning(control::Plane& plane, Medium medium, std::uint32_t partitions,
            std::uint64_t partition_bytes, std::vector<std::uint32_t> base, std::uint64_t seed)
@@ -95,7 +95,7 @@ class Learning {
       space_ends(seen->runs, giving_->mean_ns());
     }
     if (auto study = learner_.see(std::move(*seen)))
-      plane_.post([study] {
+      plane_.post_spare([study] {
         if (study.use_count() > 1) study->run();  // the channel is still there
       });
   }

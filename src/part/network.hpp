@@ -38,7 +38,7 @@ class Network final : private LinkKeeper {
 
   /// @param boundaries  first partition of each group
   /// @param rules       of policies whose groups may be broken up
-  /// @param learns_on   policy `learned`: its helper makes the plans; else null
+  /// @param learns_on   policy `learned`: makes the plans; else null
   Result<SendRequest*> send_init(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
                                  const std::vector<std::uint32_t>& boundaries,
                                  GroupRules rules = {}, control::Plane* learns_on = nullptr);

@@ -14,6 +14,7 @@ class ScriptedPlane final : public control::Plane {
  public:
   Result<control::Peer*> connect(const control::Address&) override { return Errc::kUnreachable; }
   void post(std::function<void()> work) override { work(); }
+  void post_spare(std::function<void()> work) override { work(); }
   const control::Address& own_address() const noexcept override { return address_; }
   Status watch(control::Watched&) override { return {}; }
   void unwatch(control::Watched&) override {}
@@ -28,6 +29,7 @@ class WatchingPlane final : public control::Plane {
  public:
   Result<control::Peer*> connect(const control::Address&) override { return Errc::kUnreachable; }
   void post(std::function<void()>) override {}
+  void post_spare(std::function<void()>) override {}
   const control::Address& own_address() const noexcept override { return address_; }
   Status watch(control::Watched& watched) override {
     lanes.push_back(&watched);
