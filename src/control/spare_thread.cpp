@@ -10,7 +10,7 @@
 namespace larklane::control {
 namespace {
 
-/// A program's threads have 1024 shares of a processor, one that is nice by 10 has 110
+/// A program's threads have 1024 shares of a processor, one that is nicer by 10 has 110
 /// (sched_prio_to_weight, Linux); by 19 it has 15, and might never get to the end.
 constexpr int kNice = 10;
 
@@ -46,8 +46,9 @@ Status SpareThread::post(std::function<void()> work) {
 }
 
 void SpareThread::run() {
-  // Linux: of this thread. Refused, it competes.
-  (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
+  // Linux: of this thread, which begins with its creator's.
+  const auto thread = static_cast<id_t>(::gettid());
+  (void)::setpriority(PRIO_PROCESS, thread, ::getpriority(PRIO_PROCESS, thread) + kNice);
   while (true) {
     news_.acquire();
     std::function<void()> work;

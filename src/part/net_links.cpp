@@ -73,14 +73,17 @@ void LinkGreeting::post(net::RemoteMemory there) {
   of_.vci.post(*this);
 }
 
-/// Of a failure we hear from the peer, as of all others of the link.
+/// Of a failure we hear from the peer: here the network's mutex can't be had.
 void LinkGreeting::answered(net::Operation& operation, Status status) {
   auto& greeting = static_cast<LinkGreeting&>(operation);
+  const PeerState& peer = *greeting.of_.peer;
+  const std::uint32_t number = greeting.of_.number_there();
+  greeting.failure_ = status;
+  // release: pairs with is_under_way()'s acquire; before anything can come back.
+  greeting.is_under_way_.store(false, std::memory_order_release);
   // relaxed: see keep_silent().
   if (!greeting.is_silent_.load(std::memory_order_relaxed))
-    NetLinks::send_ready(*greeting.of_.peer, greeting.of_.number_there(), status);
-  // release: pairs with is_under_way()'s acquire.
-  greeting.is_under_way_.store(false, std::memory_order_release);
+    NetLinks::send_ready(peer, number, status);
 }
 
 std::string cause_of(const net::Fabric& fabric, Status status) {
@@ -92,8 +95,10 @@ std::string cause_of(const net::Fabric& fabric, Status status) {
 
 void NetLinks::close_all() {
   for (auto& [peer, of_peer] : peers_)
-    for (auto& [number, link] : of_peer.links)
+    for (auto& [number, link] : of_peer.links) {
+      link->greeting.keep_silent();
       if (link->link) link->vci.close_link(std::move(link->link));
+    }
 }
 
 Status NetLinks::make_lane(std::uint32_t index) {
@@ -118,8 +123,6 @@ bool NetLinks::watch_by(control::Plane& plane) {
 
 std::vector<NetLane*> NetLinks::stop_watching() {
   plane_ = nullptr;
-  for (auto& [peer, of_peer] : peers_)
-    for (auto& [number, link] : of_peer.links) link->greeting.keep_silent();
   std::vector<NetLane*> watched;
   for (auto& lane : net_lanes_)
     if (lane) watched.push_back(lane.get());
@@ -129,8 +132,7 @@ std::vector<NetLane*> NetLinks::stop_watching() {
 bool NetLinks::is_some_under_way() const {
   for (const auto& [peer, of_peer] : peers_)
     for (const auto& [number, link] : of_peer.links)
-      if (link->probe.state() == LinkProbe::State::under_way || link->greeting.is_under_way())
-        return true;
+      if (link->is_some_under_way()) return true;
   return false;
 }
 
@@ -215,7 +217,7 @@ void NetLinks::close_untaken(const control::Peer& peer) {
 
 void NetLinks::end_closed() {
   std::erase_if(closed_, [&](NetLink* link) {
-    if (link->probe.state() == LinkProbe::State::under_way) return false;
+    if (link->is_some_under_way()) return false;
     if (link->link) {
       link->vci.drain();  // an immediate that nobody hears has used a receive all the same
       link->vci.close_link(std::move(link->link));
@@ -372,8 +374,11 @@ NetLink* NetLinks::on_ready(const std::shared_ptr<PeerState>& peer, const record
 }
 
 void NetLinks::lose_as_told(NetLink& link, Status status) {
-  // Whose greeting has failed hears it from here.
-  if (link.first == NetLink::First::theirs && !link.is_ready)
+  // Whose greeting has failed hears it from the other side.
+  if (!link.greeting.failure().ok()) return lose(link, link.greeting.failure());
+  // relaxed: under the mutex, as it is stored.
+  const bool is_news = !link.is_lost.load(std::memory_order_relaxed);
+  if (is_news && link.first == NetLink::First::theirs && !link.is_ready)
     send_ready(*link.peer, link.number_there(), status);
   lose(link, status, true);
 }

@@ -143,14 +143,17 @@ class LinkGreeting final : public vci::Work {
   }
   /// @param there  8 bytes that may be read
   void post(net::RemoteMemory there);
-  /// The control plane goes. relaxed: nobody but the caller polls any more.
+  /// The control plane is gone. relaxed: nobody but the caller polls any more.
   void keep_silent() noexcept { is_silent_.store(true, std::memory_order_relaxed); }
-  /// acquire: pairs with answered()'s release: it may go.
+  /// What it came to, once it is over.
+  Status failure() const noexcept { return is_under_way() ? Status() : failure_; }
+  /// acquire: pairs with answered()'s release, of failure(): it may go.
   bool is_under_way() const noexcept { return is_under_way_.load(std::memory_order_acquire); }
 
  private:
   static void answered(net::Operation& operation, Status status);
   NetLink& of_;
+  Status failure_;
   std::atomic<bool> is_silent_{false};
   std::atomic<bool> is_under_way_{false};
 };
@@ -192,6 +195,11 @@ struct NetLink {
   std::vector<std::pair<std::shared_ptr<NetRecv>, record::NetAccept>> accepts;  ///< until then
   LinkProbe probe;
   LinkGreeting greeting{*this};
+
+  /// No channel's.
+  bool is_some_under_way() const noexcept {
+    return probe.state() == LinkProbe::State::under_way || greeting.is_under_way();
+  }
 };
 
 // Thread safety: the network's mutex, but for lanes().
@@ -215,7 +223,7 @@ class NetLinks final : private vci::VciPool::Receivers {
   vci::VciPool& lanes() noexcept { return lanes_; }
   /// The helper serves lanes from now on, those that are made later, too. @return it can
   bool watch_by(control::Plane& plane);
-  /// The control plane goes: lanes that are made later are not watched. @return those that are: the
+  /// Lanes that are made later are not watched. @return those that are: the
   /// caller unwatches them
   std::vector<NetLane*> stop_watching();
 

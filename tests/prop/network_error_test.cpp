@@ -37,6 +37,7 @@ constexpr GroupRules kAsked{.is_learned = true};
 struct Setting {
   bool hub_sends;
   bool has_channel_links;
+  bool is_connected_by_use = false;
   std::uint64_t seed = 1;  ///< of the network's order; even: its queues are short
 };
 
@@ -116,6 +117,7 @@ class World {
     o.limits.immediates_max = kImmediatesMax;
     o.limits.write_bytes_max = 64;  // a group of 4 partitions is cut
     o.limits.unanswered_ns = 1;
+    o.limits.is_connected_by_use = setting.is_connected_by_use;
     if (setting.has_channel_links) o.limits.channel_partitions_max = net::paper::kPartitionsMax;
     return o;
   }
@@ -277,7 +279,8 @@ class World {
     settle();
     for (auto& side : sides_) side->network->settle();
     settle();
-    EXPECT_EQ(wire_.registrations_count(), 3u) << "the words of each process";
+    EXPECT_EQ(wire_.registrations_count(), setting_.is_connected_by_use ? 6u : 3u)
+        << "the words of each process";
     for (std::size_t i = is_device_lost ? 1 : 0; i < 3; ++i)
       EXPECT_TRUE(sides_[i]
                       ->network->lanes()
@@ -323,10 +326,13 @@ class NetworkError : public testing::TestWithParam<Setting> {
 };
 INSTANTIATE_TEST_SUITE_P(Hub, NetworkError,
                          testing::Values(Setting{true, false}, Setting{false, false},
-                                         Setting{true, true}, Setting{false, true}),
+                                         Setting{true, true}, Setting{false, true},
+                                         Setting{true, false, true}, Setting{false, false, true}),
                          [](const auto& setting) {
                            return std::string(setting.param.hub_sends ? "Sends" : "Receives") +
-                                  (setting.param.has_channel_links ? "OverLinksOfChannels" : "");
+                                  (setting.param.has_channel_links     ? "OverLinksOfChannels"
+                                   : setting.param.is_connected_by_use ? "OverLinksThatAreGreeted"
+                                                                       : "");
                          });
 
 /// The n-th call, for each n that there is. @return how many
