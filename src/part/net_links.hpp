@@ -223,8 +223,7 @@ class NetLinks final : private vci::VciPool::Receivers {
   vci::VciPool& lanes() noexcept { return lanes_; }
   /// The helper serves lanes from now on, those that are made later, too. @return it can
   bool watch_by(control::Plane& plane);
-  /// Lanes that are made later are not watched. @return those that are: the
-  /// caller unwatches them
+  /// Lanes that are made later are not watched. @return those that are: the caller unwatches them
   std::vector<NetLane*> stop_watching();
 
   /// For a send that the calling thread makes. @errors kUnreachable
