@@ -22,6 +22,7 @@ interrupted goes on where it stopped.
 """
 
 import argparse
+import copy
 import datetime
 import json
 import os
@@ -207,10 +208,11 @@ def note(row, point, name, sample, why):
         point["failed"][plain] = why
 
 
-def measure_together(row, points, contenders, runner=run_together):
+def measure_together(row, points, contenders, runner=run_together, after_turn=lambda found: None):
     """All turns of these points, each run for all of them. A contender that fails once at a point is out there: its figure would not count. One of the row's
     `lenient` has null for a run that hangs, and is out if its first HOPELESS runs do, or all.
 
+    @param after_turn  called with what it would return if that turn were the last one
     @return [{"parameters", "series": {contender: samples in turn order}, "failed": {contender: why}}]
     """
     found = [{"parameters": parameters, "series": {name: [] for name in stats.turns(contenders, 0)}, "failed": {}} for parameters in points]
@@ -226,6 +228,7 @@ def measure_together(row, points, contenders, runner=run_together):
             results = runner(command, [point["parameters"] for point in due], *options) if due else []
             for point, (sample, why) in zip(due, results):
                 note(row, point, name, sample, why)
+        after_turn([drop_failed(copy.deepcopy(point)) for point in found])
     for point in found:
         drop_failed(point)
     return found
@@ -238,6 +241,7 @@ def drop_failed(point):
     for name in failed:
         series.pop(name, None)
         series.pop(name + "'", None)
+    return point
 
 
 def measure(row, parameters, contenders, runner=run_once):
@@ -245,24 +249,25 @@ def measure(row, parameters, contenders, runner=run_once):
     return measure_together(row, [parameters], contenders, lambda command, points, *options: [runner(command, points[0], *options)])[0]
 
 
-INSIDE = "point of a row: "
+INSIDE = "points of a row after a turn: "
 
 
 def measure_in_guest(row, points, contenders):
-    """measure_together() in one boot of a guest. Raises RuntimeError"""
+    """measure_together() in one boot of a guest; if that is cut off, what its last whole turn has left. Raises RuntimeError"""
     here = {**row, "points": points, "contenders": {name: row["contenders"][name] for name in contenders}}
     text = f"python3 scripts/bars.py --inside {shlex.quote(json.dumps(here))}"
     [result] = guest.boot([guest.Command(row["row"], text, row["guest_s"])], folder=ROOT).results
-    found = [json.loads(line.removeprefix(INSIDE)) for line in result.output.splitlines() if line.startswith(INSIDE)]
-    if result.status or len(found) != len(points):
+    turns = [json.loads(line.removeprefix(INSIDE)) for line in result.output.split("\n")[:-1] if line.startswith(INSIDE)]
+    if not turns:
         raise RuntimeError(f"{row['row']}: in the guest: status {result.status}: {result.output[-1000:]}")
-    return found
+    if result.status:
+        print(f"  {row['row']}: cut off in the guest after {len(turns)} turns (status {result.status})")
+    return turns[-1]
 
 
 def inside(row):
     """What is done in the guest."""
-    for point in measure_together(row, row["points"], list(row["contenders"])):
-        print(INSIDE + json.dumps(point), flush=True)
+    measure_together(row, row["points"], list(row["contenders"]), after_turn=lambda found: print(INSIDE + json.dumps(found), flush=True))
 
 
 def paired(first, second):

@@ -11,6 +11,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import types
 from unittest import mock
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent.parent / "scripts"
@@ -481,6 +482,23 @@ def test_together():
     found = bars.measure_together(row, [{"bytes": 1}, {"bytes": 2}, {"bytes": 4}], ["x", "y"], lambda *arguments: bars.run_together(*arguments, runner))
     assert [point["series"] for point in found] == [{"x": [1, 1], "y": [1, 1], "x'": [1, 1]}, {}, {}]
     assert set(found[1]["failed"]) == {"x", "y"} and found[2]["failed"]["y"] == "1 wrong rounds"
+
+
+def test_a_guest_that_is_cut_off():
+    """What the turns before have found stays; a turn's line that was cut off doesn't count."""
+    turns = []
+    row = {"row": "r", "repetitions": 2, "contenders": {"x": "x"}, "guest_s": 1}
+    bars.measure_together(row, [{"bytes": 1}], ["x"], lambda *_: [(1.0, None)], turns.append)
+    assert [turn[0]["series"]["x"] for turn in turns] == [[1.0], [1.0, 1.0]]
+    lines = [bars.INSIDE + json.dumps(turn) for turn in turns]
+    kept = bars.guest.boot
+    try:
+        for output, expected in ((lines[0] + "\n" + lines[1][:-9], turns[0]), ("\n".join(lines) + "\n", turns[1])):
+            result = types.SimpleNamespace(status=124, output=output)
+            bars.guest.boot = lambda *_, result=result, **__: types.SimpleNamespace(results=[result])
+            assert bars.measure_in_guest(row, [{"bytes": 1}], ["x"]) == expected
+    finally:
+        bars.guest.boot = kept
 
 
 def test_places():
