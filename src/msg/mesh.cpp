@@ -1,6 +1,7 @@
 #include "msg/mesh.hpp"
 
 #include <sched.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +19,8 @@ namespace larklane::msg {
 namespace {
 
 constexpr std::uint64_t kGoodbyeNs = 2'000'000'000;
+/// Between turns of the helper, which matter only where the program makes none.
+constexpr std::uint64_t kGreeterTurnNs = 1'000'000;
 
 /// What the processes of one host, and of one network namespace, have in common.
 std::string host_id() {
@@ -109,6 +112,8 @@ Result<std::unique_ptr<Mesh>> Mesh::create(const Config& config, boot::Board& bo
   }
   const std::scoped_lock lock(mesh->mutex_);  // records wait for the plane
   mesh->plane_ = std::move(plane).value();
+  LARKLANE_TRY(mesh->greeter_.open());
+  LARKLANE_TRY(mesh->plane_->watch(mesh->greeter_));
   return mesh;
 }
 
@@ -197,7 +202,7 @@ Status Mesh::connect_to_self_locked(std::uint32_t number) {
   Link& link = links_[{rank, number}];
   link.end = std::move(end).value();
   link.other_end = std::move(other).value();
-  link.is_connected = link.is_peer_ready = true;
+  link.is_connected = link.is_ready = true;
   user_.on_ready(rank, number, *link.end);
   return {};
 }
@@ -271,12 +276,9 @@ Status Mesh::on_offer_locked(control::Peer& from, std::span<const std::byte> pay
   const auto offer = front_of<MeshOffer>(payload);
   if (!offer || offer->number >= kLinksMax) return Errc::kProtocol;
   LARKLANE_TRY(meet_locked(from, offer->rank));
-  MeshReady ready{board_.rank(), offer->number, 0};
   const auto known = links_.find({offer->rank, offer->number});
   if (known == links_.end() ? is_closing_ : known->second.is_over) {
-    ready.error =
-        static_cast<std::uint32_t>(known == links_.end() ? Errc::kPeerDown : known->second.failure);
-    send(from, MeshRecord::ready, ready);
+    say_ready(from, offer->number, known == links_.end() ? Errc::kPeerDown : known->second.failure);
     return {};
   }
   auto opened = open_locked(offer->rank, offer->number, from);
@@ -284,17 +286,30 @@ Status Mesh::on_offer_locked(control::Peer& from, std::span<const std::byte> pay
   if (opened) {
     Link& link = **opened;
     if (link.is_connected) return Errc::kProtocol;
-    status = link.end->connect(payload.subspan(sizeof *offer));
+    const auto theirs = payload.subspan(sizeof *offer);
+    status = link.end->connect(theirs);
     link.is_connected = status.ok();
+    if (link.end->is_connected_by_use()) {
+      const auto ours = link.end->offer();
+      if (std::ranges::lexicographical_compare(ours, theirs)) link.first = Link::First::theirs;
+      if (std::ranges::lexicographical_compare(theirs, ours)) link.first = Link::First::ours;
+      if (link.is_connected) serve_greeted_locked();
+    }
   }
-  ready.error = static_cast<std::uint32_t>(status.code());
-  send(from, MeshRecord::ready, ready);
   if (!status.ok()) {
+    say_ready(from, offer->number, status);
     give_up_locked(offer->rank, offer->number, status, errc_name(status.code()));
     return {};
   }
-  begin_if_ready_locked({offer->rank, offer->number}, **opened);
-  return {};
+  Link& link = **opened;
+  if (link.first != Link::First::ours) say_ready(from, offer->number, {});
+  if (!link.is_peer_ready) return {};
+  return hear_ready_locked(from, {offer->rank, offer->number}, link);
+}
+
+void Mesh::say_ready(control::Peer& to, std::uint32_t number, Status status) const {
+  send(to, MeshRecord::ready,
+       MeshReady{board_.rank(), number, static_cast<std::uint32_t>(status.code())});
 }
 
 Status Mesh::on_ready_locked(control::Peer& from, std::span<const std::byte> payload) {
@@ -302,19 +317,65 @@ Status Mesh::on_ready_locked(control::Peer& from, std::span<const std::byte> pay
   if (!ready) return Errc::kProtocol;
   LARKLANE_TRY(meet_locked(from, ready->rank));
   const auto known = links_.find({ready->rank, ready->number});
-  if (known == links_.end() || known->second.is_peer_ready) return Errc::kProtocol;
-  if (known->second.is_over) return {};  // as the peer has been told, or has told us
+  if (known == links_.end()) return Errc::kProtocol;
+  Link& link = known->second;
+  if (link.is_ready) return Errc::kProtocol;
+  if (link.is_over) return {};  // as the peer has been told, or has told us
   if (const Status status = status_of(ready->error); !status.ok()) {
+    // Whose greeting has failed hears it from the other side.
+    if (link.first == Link::First::theirs) say_ready(from, ready->number, status);
     give_up_locked(ready->rank, ready->number, status, errc_name(status.code()));
     return {};
   }
-  known->second.is_peer_ready = true;
-  begin_if_ready_locked(known->first, known->second);
+  if (link.is_connected) return hear_ready_locked(from, known->first, link);
+  return std::exchange(link.is_peer_ready, true) ? Errc::kProtocol : Errc::kOk;
+}
+
+/// Who goes first greets, and is ready when the peer has heard that the answer is there.
+Status Mesh::hear_ready_locked(control::Peer& from, const Key& key, Link& link) {
+  if (is_closing_) return {};  // nothing is posted after our goodbye
+  if (link.first == Link::First::ours && !std::exchange(link.is_greeted, true)) {
+    // In the answer's callback the mesh's lock can't be had.
+    link.end->greet(
+        [this, &from, number = key.second](Status status) { say_ready(from, number, status); });
+    return {};
+  }
+  if (link.first == Link::First::ours && !link.end->is_greeting_over()) return Errc::kProtocol;
+  link.is_ready = true;
+  if (link.first == Link::First::theirs) say_ready(from, key.second, {});
+  user_.on_ready(key.first, key.second, *link.end);
   return {};
 }
 
-void Mesh::begin_if_ready_locked(const Key& key, Link& link) {
-  if (link.is_connected && link.is_peer_ready) user_.on_ready(key.first, key.second, *link.end);
+// --- greetings ----------------------------------------------------------------------------------
+
+Status Mesh::Greeter::open() {
+  never_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  return never_ ? Status() : Status(Errc::kSystem, errno);
+}
+
+void Mesh::Greeter::on_time(std::uint64_t now_ns) {
+  next_turn_ns_ = now_ns + kGreeterTurnNs;
+  std::vector<PacketLink*> links;
+  {
+    const std::scoped_lock lock(mesh_.mutex_);
+    links = mesh_.greeted_locked();
+  }
+  // Without the mesh's lock: what comes in may want links. None goes while the helper is there.
+  for (PacketLink* const link : links) link->make_progress();
+}
+
+void Mesh::serve_greeted_locked() {
+  if (!is_closing_ && !std::exchange(is_greeter_on_, true)) greeter_.turn_on();
+}
+
+std::vector<PacketLink*> Mesh::greeted_locked() {
+  std::vector<PacketLink*> links;
+  for (const auto& [key, link] : links_)
+    if (link.first != Link::First::anybody && !link.is_ready && !link.is_over)
+      links.push_back(link.end.get());
+  if (links.empty() && std::exchange(is_greeter_on_, false)) greeter_.turn_off();
+  return links;
 }
 
 Status Mesh::on_goodbye_locked(control::Peer& from) {
@@ -337,7 +398,7 @@ void Mesh::end_all_locked(int rank, Status status) {
     if (key.first != rank || link.is_over) continue;
     link.is_over = true;
     if (link.end != nullptr) link.end->end(status);
-    if (!link.is_connected || !link.is_peer_ready) user_.on_unreachable(rank, key.second, status);
+    if (!link.is_ready) user_.on_unreachable(rank, key.second, status);
   }
   user_.on_peer_down(rank, status);
 }
@@ -390,7 +451,13 @@ void Mesh::close(const std::function<void()>& progress) {
       return is_quiet(one.second.end) && is_quiet(one.second.other_end);
     });
   });
-  progress();      // what waited for links that never were ends
+  {
+    const std::scoped_lock lock(mutex_);
+    for (auto& [key, link] : links_)
+      if (!is_quiet(link.end)) link.end->keep_silent();
+  }
+  progress();  // what waited for links that never were ends
+  plane_->unwatch(greeter_);
   plane_.reset();  // no record comes any more
   for (auto& [key, link] : links_)
     for (auto* const end : {&link.end, &link.other_end})

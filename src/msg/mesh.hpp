@@ -18,8 +18,10 @@
 
 #include "base/config.hpp"
 #include "base/status.hpp"
+#include "base/unique_fd.hpp"
 #include "boot/board.hpp"
 #include "control/plane.hpp"
+#include "control/watched.hpp"
 #include "msg/mesh_records.hpp"
 #include "msg/packet_lane.hpp"
 #include "msg/packet_link.hpp"
@@ -48,7 +50,8 @@ class MeshUser {
 // 1. Link `number` lies on lane_of(number) on either side. Each side opens its end when it wants
 // the
 //    link or when the peer's offer comes, sends that end's offer once, and connects when it has the
-//    peer's. It is ready when the peer has said that it has connected, too.
+//    peer's. It is ready when the peer has said that it has connected, too; where links are
+//    connected by use, when one of the two has greeted the other, and both know it.
 // 2. Nobody waits for a card but the fetcher, a thread that is there from the first want to
 //    close().
 // 3. Who is gone, by its goodbye or its end, stays gone: what is wanted of it later is refused.
@@ -76,8 +79,31 @@ class Mesh final : private control::Handler {
     std::unique_ptr<PacketLink> other_end;  // of one to ourselves
     bool is_connected = false;
     bool is_peer_ready = false;
+    /// Who uses it before the other one may.
+    enum class First : std::uint8_t { anybody, ours, theirs } first = First::anybody;
+    bool is_greeted = false;         // by us, if we go first: the answer may be out
+    bool is_ready = false;           // we may use it
     bool is_over = false;            // the peer posts nothing more on it, or is gone
     Errc failure = Errc::kPeerDown;  // why, as the peer is told
+  };
+
+  /// Has the helper make turns of the lanes whose links are being greeted: a program that computes,
+  /// or that only receives, may make none.
+  class Greeter final : public control::Watched {
+   public:
+    explicit Greeter(Mesh& mesh) noexcept : mesh_(mesh) {}
+    /// @errors kSystem
+    Status open();
+    int fd() const noexcept override { return never_.get(); }
+    bool before_sleep() override { return true; }
+    void serve() override {}
+    std::uint64_t next_time_ns() const noexcept override { return next_turn_ns_; }
+    void on_time(std::uint64_t now_ns) override;
+
+   private:
+    Mesh& mesh_;
+    UniqueFd never_;  // that is ever readable
+    std::uint64_t next_turn_ns_ = 0;
   };
 
   Mesh(boot::Board& board, MeshUser& user) noexcept : board_(board), user_(user) {}
@@ -99,7 +125,12 @@ class Mesh final : private control::Handler {
   Status on_goodbye_locked(control::Peer& from);
   /// Whom a record says that it comes from. @errors kProtocol
   Status meet_locked(control::Peer& from, std::int32_t rank);
-  void begin_if_ready_locked(const Key& key, Link& link);
+  /// The peer has said so, of a link that is connected. @errors kProtocol: once too often
+  Status hear_ready_locked(control::Peer& from, const Key& key, Link& link);
+  void say_ready(control::Peer& to, std::uint32_t number, Status status) const;
+  void serve_greeted_locked();
+  /// Those links that are not ready yet, nor over. None: the greeter is off.
+  std::vector<PacketLink*> greeted_locked();
   void end_all_locked(int rank, Status status);
   void give_up_locked(int rank, std::uint32_t number, Status status, const std::string& why);
   bool is_over_locked() const;
@@ -107,12 +138,14 @@ class Mesh final : private control::Handler {
   boot::Board& board_;
   MeshUser& user_;
   MeshCard card_{};
+  Greeter greeter_{*this};  // outlives the plane
   std::unique_ptr<control::Plane> plane_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wanted_changed_;
   std::vector<Key> wanted_;
   bool is_closing_ = false;
+  bool is_greeter_on_ = false;
   std::map<control::Peer*, int> ranks_;
   std::map<int, control::Peer*> peers_;
   std::map<Key, Link> links_;

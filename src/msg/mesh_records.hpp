@@ -16,7 +16,7 @@ namespace larklane::msg {
 /// A process's card.
 struct MeshCard {
   static constexpr std::uint32_t kMagic = 0x686d'6b6c;  // "lkmh"
-  static constexpr std::uint32_t kVersion = 2;
+  static constexpr std::uint32_t kVersion = 3;
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
@@ -29,7 +29,7 @@ static_assert(sizeof(MeshCard) == 8 + 64 + 96 + 512 + 16);
 
 enum class MeshRecord : std::uint16_t {
   offer = 1,  ///< MeshOffer, then the packet offer
-  ready,      ///< MeshReady
+  ready,      ///< MeshReady; of a link that is greeted each side says it when the other may go on
   goodbye,    ///< MeshGoodbye: the sender posts nothing more on any link
   farewell,   ///< the same, as the answer to goodbye
 };

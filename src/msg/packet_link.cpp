@@ -22,7 +22,9 @@ PacketLink::PacketLink(PacketLane& lane, PacketListener& listener,
   direct_.complete = &PacketLink::sent_directly;
   settle_.complete = &PacketLink::settled;
   settle_.kind = vci::Work::Kind::settle;
-  word_.owner = probe_.owner = direct_.owner = settle_.owner = this;
+  greeting_.complete = &PacketLink::greeted;
+  greeting_.kind = vci::Work::Kind::settle;
+  word_.owner = probe_.owner = direct_.owner = settle_.owner = greeting_.owner = this;
 }
 
 Result<std::unique_ptr<PacketLink>> PacketLink::open(PacketLane& lane, PacketListener& listener,
@@ -80,6 +82,31 @@ Status PacketLink::connect(std::span<const std::byte> peer_offer) {
   completed_.store(first, std::memory_order_relaxed);
   limit_.store(first + peer_shape_.cells, std::memory_order_relaxed);
   return lane_.vci().connect(*link_, parsed->link);
+}
+
+void PacketLink::greet(std::function<void(Status)> answered) {
+  on_answer_ = std::move(answered);
+  // relaxed: who asks is_quiet() has had the mesh's lock since.
+  is_greeting_.store(true, std::memory_order_relaxed);
+  greeting_.link = link_.get();
+  greeting_.transfer.remote = peer_ring_;
+  lane_.vci().post(greeting_);
+}
+
+void PacketLink::keep_silent() {
+  lane_.vci().exclusively([this] { on_answer_ = nullptr; });
+}
+
+void PacketLink::make_progress() noexcept {
+  vci::Vci& vci = lane_.vci();
+  (void)(vci.is_anothers() ? vci.progress_by_asking() : vci.progress());
+}
+
+void PacketLink::greeted(net::Operation& operation, Status status) {
+  PacketLink& link = *static_cast<OwnWork&>(operation).owner;
+  link.is_greeting_over_.store(true, std::memory_order_release);  // pairs with is_greeting_over()
+  if (link.on_answer_) link.on_answer_(status);
+  link.is_greeting_.store(false, std::memory_order_release);  // pairs with is_quiet()
 }
 
 // --- posts --------------------------------------------------------------------------------------

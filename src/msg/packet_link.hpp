@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -105,6 +106,19 @@ class PacketLink final {
   /// From now on the peer may post; we may when it has said that it has connected, too.
   /// @errors kVersion; kProtocol: no offer; those of Link::connect. The link is of no use then.
   Status connect(std::span<const std::byte> peer_offer);
+  /// Whether one side has to greet the other one before anything else is posted on either.
+  bool is_connected_by_use() const noexcept { return lane_.fabric_.limits().is_connected_by_use; }
+  /// The first operation, over a link that both sides have connected. Once.
+  /// @param answered  what it came to; with the lane's lock held, by whoever holds it
+  void greet(std::function<void(Status)> answered);
+  /// acquire: pairs with greeted()'s release, before anybody is told.
+  bool is_greeting_over() const noexcept {
+    return is_greeting_over_.load(std::memory_order_acquire);
+  }
+  /// Nobody hears any more what a greeting comes to.
+  void keep_silent();
+  /// One turn of its lane, whoever's that is. Not from a callback.
+  void make_progress() noexcept;
   /// Of one record. Both sides' lanes limit it.
   std::uint32_t payload_bytes_max() const noexcept { return payload_bytes_max_; }
 
@@ -143,7 +157,8 @@ class PacketLink final {
     return completed_.load(std::memory_order_acquire) == next_.load(std::memory_order_relaxed) &&
            !is_telling_.load(std::memory_order_acquire) &&
            !is_probing_.load(std::memory_order_acquire) &&
-           !is_settling_.load(std::memory_order_acquire);
+           !is_settling_.load(std::memory_order_acquire) &&
+           !is_greeting_.load(std::memory_order_acquire);
   }
 
  private:
@@ -194,6 +209,7 @@ class PacketLink final {
   static void told(net::Operation& operation, Status status);
   static void probed(net::Operation& operation, Status status);
   static void settled(net::Operation& operation, Status status);
+  static void greeted(net::Operation& operation, Status status);
 
   // Constant once it is connected.
   PacketLane& lane_;
@@ -222,13 +238,15 @@ class PacketLink final {
   std::atomic<std::uint32_t> refusals_{0};
   std::atomic<bool> is_probing_{false};
 
-  // With the lane's lock held.
+  // With the lane's lock held, but for the begin of a greeting.
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> completed_{0};  // as many positions
-  std::atomic<bool> is_telling_{false}, is_settling_{false};
+  std::atomic<bool> is_telling_{false}, is_settling_{false}, is_greeting_{false};
+  std::atomic<bool> is_greeting_over_{false};
   bool is_deaf_ = false;  // its records made no sense
   bool is_watching_ = false, has_told_watching_ = false;
   std::uint32_t heard_ = 0;  // until it is watched
-  OwnWork word_, probe_, settle_;
+  OwnWork word_, probe_, settle_, greeting_;
+  std::function<void(Status)> on_answer_;
   OwnWork direct_;  // of a record that was posted directly, while it waits for room
   alignas(kCellBytes) std::byte direct_record_[kCellBytes];
 };

@@ -27,7 +27,7 @@
 #include "larklane/message.hpp"
 #include "msg/engine.hpp"
 #include "msg/mesh.hpp"
-#include "net/loop/fabric.hpp"
+#include "net/provider.hpp"
 
 namespace larklane::msg {
 
@@ -137,8 +137,9 @@ class MeshProcess final : public Connector, public MeshUser {
   TableBoard board_;
 
  public:
-  MeshProcess(loop::Fabric& network, Table& table, int rank, int size, std::uint32_t lanes)
-      : fabric_(network.for_process()), board_(rank, size, table) {
+  MeshProcess(std::unique_ptr<net::Fabric> fabric, Table& table, int rank, int size,
+              std::uint32_t lanes)
+      : fabric_(std::move(fabric)), board_(rank, size, table) {
     Engine::Options options{rank, size, {}, {{16, 8}, 256, 64}};
     options.lanes.count_max = lanes;
     engine = std::make_unique<Engine>(*fabric_, domain, *this, options);

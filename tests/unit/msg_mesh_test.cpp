@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "net/fault/fault.hpp"
+#include "net/loop/fabric.hpp"
 #include "prop/msg_seeds.hpp"
 #include "unit/msg_job.hpp"
 #include "unit/msg_mesh_job.hpp"
@@ -19,10 +21,19 @@ namespace {
 
 constexpr std::uint32_t kLanes = 4;
 
-class MeshTest : public testing::Test {
+loop::Fabric::Options network_options(bool is_connected_by_use) {
+  loop::Fabric::Options options;
+  options.limits.is_connected_by_use = is_connected_by_use;
+  return options;
+}
+
+/// Over a network whose links are connected by use, and over another one.
+class MeshTest : public testing::TestWithParam<bool> {
  protected:
-  MeshProcess& add(int rank, int size) {
-    processes_.push_back(std::make_unique<MeshProcess>(network_, table_, rank, size, kLanes));
+  MeshProcess& add(int rank, int size, const fault::Plan& plan = {}) {
+    auto fabric = std::make_unique<fault::Fabric>(network_.for_process(), plan);
+    processes_.push_back(
+        std::make_unique<MeshProcess>(std::move(fabric), table_, rank, size, kLanes));
     return *processes_.back();
   }
   void step() {
@@ -92,13 +103,13 @@ class MeshTest : public testing::Test {
       ADD_FAILURE() << loop::offence_name(violation.offence) << ": " << violation.detail;
   }
 
-  loop::Fabric network_{{}};
+  loop::Fabric network_{network_options(GetParam())};
   Table table_;
   std::vector<std::unique_ptr<MeshProcess>> processes_;
   WarningLog warnings_;
 };
 
-TEST_F(MeshTest, EachLinkIsMadeOnceWhenItIsWanted) {
+TEST_P(MeshTest, EachLinkIsMadeOnceWhenItIsWanted) {
   MeshProcess &zero = add(0, 2), &one = add(1, 2);
   EXPECT_EQ(zero.ready.count() + one.ready.count(), 0);
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
@@ -113,7 +124,7 @@ TEST_F(MeshTest, EachLinkIsMadeOnceWhenItIsWanted) {
   EXPECT_EQ(one.down.count(), 1);
 }
 
-TEST_F(MeshTest, BothWantTheSameLinksAtTheSameTime) {
+TEST_P(MeshTest, BothWantTheSameLinksAtTheSameTime) {
   for (int i = 0; i < 2; ++i) (void)add(i, 2);
   std::uint64_t into[2][kLanes] = {};
   std::vector<std::thread> threads;
@@ -133,7 +144,7 @@ TEST_F(MeshTest, BothWantTheSameLinksAtTheSameTime) {
   }
 }
 
-TEST_F(MeshTest, WhoHasGoneStaysGone) {
+TEST_P(MeshTest, WhoHasGoneStaysGone) {
   MeshProcess &zero = add(0, 2), &one = add(1, 2);
   expect_exchange(zero, one, 0, 1);
   one.close();
@@ -145,7 +156,7 @@ TEST_F(MeshTest, WhoHasGoneStaysGone) {
   EXPECT_EQ(next(zero).code(), Errc::kPeerDown);
 }
 
-TEST_F(MeshTest, WhoEndsWithoutAWordLeavesNothingWaiting) {
+TEST_P(MeshTest, WhoEndsWithoutAWordLeavesNothingWaiting) {
   MeshProcess& zero = add(0, 2);
   {
     Speaker one(std::string(card_of(0).local.data()) + "-one");
@@ -157,7 +168,7 @@ TEST_F(MeshTest, WhoEndsWithoutAWordLeavesNothingWaiting) {
   EXPECT_EQ(next(zero).code(), Errc::kPeerDown);
 }
 
-TEST_F(MeshTest, CardsOfOtherVersionsAndOfNoSenseAreRefused) {
+TEST_P(MeshTest, CardsOfOtherVersionsAndOfNoSenseAreRefused) {
   MeshProcess& zero = add(0, 3);
   MeshCard card = card_of(0);
   ++card.version;
@@ -169,7 +180,7 @@ TEST_F(MeshTest, CardsOfOtherVersionsAndOfNoSenseAreRefused) {
   EXPECT_EQ(warnings_.take("runs another version"), 2u);
 }
 
-TEST_F(MeshTest, AStrangerEndsNobodysLinks) {
+TEST_P(MeshTest, AStrangerEndsNobodysLinks) {
   MeshProcess &zero = add(0, 3), &one = add(1, 3);
   expect_exchange(zero, one, 0, 1);
   const std::string address = card_of(0).local.data();
@@ -191,7 +202,7 @@ TEST_F(MeshTest, AStrangerEndsNobodysLinks) {
   EXPECT_EQ(warnings_.take("rank 2 can't be reached"), 1u);
 }
 
-TEST_F(MeshTest, WhoLeavesOpensNoLinkThatNobodyWillEnd) {
+TEST_P(MeshTest, WhoLeavesOpensNoLinkThatNobodyWillEnd) {
   MeshProcess &zero = add(0, 3), &two = add(2, 3);
   expect_exchange(zero, two, 0, 2);
   std::uint64_t into = 0;
@@ -205,7 +216,7 @@ TEST_F(MeshTest, WhoLeavesOpensNoLinkThatNobodyWillEnd) {
   EXPECT_EQ(zero.unreachable.count(), 1);
 }
 
-TEST_F(MeshTest, WhatWaitsForALinkEndsWhenItsOwnerLeaves) {
+TEST_P(MeshTest, WhatWaitsForALinkEndsWhenItsOwnerLeaves) {
   MeshProcess &zero = add(0, 4), &three = add(3, 4);
   expect_exchange(zero, three, 0, 3);
   const auto bytes = random_bytes(5000, 1);
@@ -223,7 +234,7 @@ TEST_F(MeshTest, WhatWaitsForALinkEndsWhenItsOwnerLeaves) {
   }
 }
 
-TEST_F(MeshTest, WhoIsReadyAndOffersNothingLeavesNothingWaiting) {
+TEST_P(MeshTest, WhoIsReadyAndOffersNothingLeavesNothingWaiting) {
   MeshProcess& zero = add(0, 2);
   Speaker one(std::string(card_of(0).local.data()) + "-one");
   one.call(card_of(0).local.data());
@@ -235,7 +246,7 @@ TEST_F(MeshTest, WhoIsReadyAndOffersNothingLeavesNothingWaiting) {
   EXPECT_EQ(next(zero).code(), Errc::kPeerDown);
 }
 
-TEST_F(MeshTest, ALinkThatWasGivenUpStaysSo) {
+TEST_P(MeshTest, ALinkThatWasGivenUpStaysSo) {
   MeshProcess& zero = add(0, 2);
   Speaker one(std::string(card_of(0).local.data()) + "-one");
   one.call(card_of(0).local.data());
@@ -255,7 +266,7 @@ TEST_F(MeshTest, ALinkThatWasGivenUpStaysSo) {
 }
 
 /// Records that no mesh writes: nobody but who sends them loses anything.
-TEST_F(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
+TEST_P(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
   for_seeds(200, [&](std::uint64_t seed) {
     MeshProcess &zero = add(0, 3), &one = add(1, 3);
     expect_exchange(zero, one, 0, 1);
@@ -273,6 +284,43 @@ TEST_F(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
   (void)warnings_.take("sends records that make no sense");
   (void)warnings_.take("rank 2 can't be reached");
 }
+
+class GreetedMeshTest : public MeshTest {};
+
+/// Whichever of the two goes first: nothing waits for the link on either side.
+TEST_P(GreetedMeshTest, AGreetingThatFailsIsHeardOnBothSides) {
+  for (const fault::What what : {fault::What::fail, fault::What::kill, fault::What::refuse}) {
+    const fault::Plan plan{
+        .faults = {
+            {.call = fault::Call::probe, .what = what, .nth = 1, .status = Errc::kTransfer}}};
+    MeshProcess &zero = add(0, 2, plan), &one = add(1, 2, plan);
+    const Result<Post> posted[] = {zero.send(1, 1), one.send(0, 1)};
+    for (MeshProcess* process : {&zero, &one}) {
+      EXPECT_EQ(end_of(*process, posted[process == &one]).code(), Errc::kTransfer);
+      EXPECT_EQ(process->unreachable.count(), 1);
+      EXPECT_EQ(process->ready.count(), 0);
+    }
+    EXPECT_EQ(warnings_.take("can't be reached"), 2u);
+    close_all();
+    processes_.clear();
+  }
+}
+
+/// One only receives, and neither makes a turn.
+TEST_P(GreetedMeshTest, NoProgramNeedsToMakeProgressForAGreeting) {
+  MeshProcess &zero = add(0, 2), &one = add(1, 2);
+  std::uint64_t into = 0;
+  ASSERT_TRUE(zero.receive(1, 1, &into));
+  EXPECT_TRUE(comes([&] { return zero.ready.count() == 1 && one.ready.count() == 1; }));
+  ASSERT_TRUE(one.send(0, 1));
+  EXPECT_TRUE(next(zero).ok());
+  EXPECT_TRUE(next(one).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(, GreetedMeshTest, testing::Values(true));
+INSTANTIATE_TEST_SUITE_P(, MeshTest, testing::Bool(), [](const auto& setting) {
+  return std::string(setting.param ? "OverLinksThatAreGreeted" : "OverLinks");
+});
 
 }  // namespace
 }  // namespace larklane::msg
