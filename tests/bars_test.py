@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Tests of scripts/bars.py: contenders that hang, fail or say nonsense, rows that are cut off, points that are measured again. Run by ctest; needs the
+standard library only."""
+
+import json
+import pathlib
+import sys
+import tempfile
+import types
+
+SCRIPTS = pathlib.Path(__file__).resolve().parent.parent / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+import bars  # noqa: E402
+
+stats = bars.stats
+
+
+def test_turns():
+    assert stats.turns(["a", "b", "c"], 0) == ["a", "b", "c", "a'"]
+    assert stats.turns(["a", "b", "c"], 1) == ["a", "c", "b", "a'"]
+
+
+def test_measure():
+    """A contender with a wrong round gives no figure; the others do, in turn order."""
+    order = []
+
+    def runner(command, parameters, timeout_s, quantile):
+        order.append(command)
+        return (None, "1 wrong rounds") if command == "bad" and order.count("bad") == 2 else (len(order), None)
+
+    row = {"row": "r", "unit": "ns", "margin": 0.03, "repetitions": 2, "claims": [["x", "y"], ["x", "z"]]}
+    row["contenders"] = {"x": "good", "y": "other", "z": "bad"}
+    point = bars.measure(row, {"bytes": 8}, ["x", "y", "z"], runner)
+    assert order == ["good", "other", "bad", "good", "good", "bad", "other", "good"]
+    assert point["series"] == {"x": [1, 5], "y": [2, 7], "x'": [4, 8]} and point["failed"] == {"z": "1 wrong rounds"}
+    verdicts = bars.judge(row, point)
+    assert verdicts[0]["ratio"] == 3 / 4.5 and verdicts[1]["verdict"] == "no figure for z"
+
+
+def test_lenient():
+    """One that may hang has the figures of its runs that end, by turn; one that never ends has none."""
+    for ends, found in ((4, [None, None, None, 8, None, 8, None, 8]), (9, None)):
+        turns = []
+
+        def runner(command, parameters, timeout_s, quantile):
+            turns.append(command)
+            count = turns.count("other")
+            return (None, "exit status 124: launch") if command == "other" and (count < ends or count % 2) else (8 if command == "other" else count, None)
+
+        row = {"row": "r", "margin": 0.0, "repetitions": 8, "contenders": {"x": "good", "y": "other"}, "claims": [["x", "y", 0.5], ["x", "y"]], "lenient": ["y"]}
+        point = bars.measured_and_judged(row, {}, ["x", "y"], runner)
+        assert point["series"].get("y") == found and ("y" in point["failed"]) == (found is None)
+        share, whole = bars.judge(row, point)
+        if found:
+            assert share["median"] == 5 / 8 and share["limit"] == 0.5 and whole["ratio"] == 5 / 8
+            assert "8 (8 to 8, 3 of 8 runs)" in bars.table({"points": [point]}) and bars.label(share) == "x / y at most 0.5"
+        else:
+            assert turns.count("other") == bars.HOPELESS and share["verdict"] == whole["verdict"] == "no figure for y"
+
+
+def test_lenient_with_hangs_only():
+    """A wrong payload is never let go by; where runs are missing, the others are still judged."""
+    row = {"row": "r", "margin": 0.0, "repetitions": 8, "contenders": {"x": "x", "y": "y"}, "claims": [["x", "y"], ["x", 5]], "lenient": ["x", "y"]}
+
+    def point_of(runner, repetitions=8):
+        count = iter(range(1000))
+        return bars.measured_and_judged({**row, "repetitions": repetitions}, {}, ["x", "y"], lambda command, *_: runner(command, next(count)))
+
+    hang = (None, "no end after 1 s")
+    assert point_of(lambda command, at: (None, "17 wrong rounds") if at == 4 else (1, None))["failed"] == {"y": "17 wrong rounds"}
+    some = point_of(lambda command, at: hang if at in (0, 4) else (1, None))
+    assert some["verdicts"][0]["ratio"] == 1 and some["verdicts"][1]["verdict"] == "within" and some["failed"] == {}
+    none = point_of(lambda command, at: hang, repetitions=2)
+    assert set(none["failed"]) == {"x", "y"} and none["series"] == {}
+    apart = point_of(lambda command, at: (1, None) if (command == "x") == (at // 3 % 2 == 0) else hang)
+    assert apart["verdicts"][0]["verdict"] == "no turn in which both end", apart
+
+
+def test_together():
+    """A run answers several points; the one at which it ends has no figure, those behind it have those of one more run."""
+    asked = []
+
+    def runner(words, timeout_s):
+        asked.append([int(word.split("=")[1]) for word in words if word.startswith("bytes=")])
+        lines = [f'{{"samples": [{size}], "wrong": {int(size == 4)}}}' for size in asked[-1]]
+        stops = asked[-1].index(2) if 2 in asked[-1] else len(lines)
+        return "banner\n" + "\n".join(lines[:stops]), "exit status 124: " if stops < len(lines) else None
+
+    points = [{"bytes": size, "repetitions": 3} for size in (1, 2, 3, 4)]
+    found = bars.run_together("program {at}", points, 1, 0.5, runner)
+    assert found == [(1, None), (None, "exit status 124: "), (3, None), (None, "1 wrong rounds")] and asked == [[1, 2, 3, 4], [3, 4]]
+
+    row = {"margin": 0.0, "repetitions": 2, "contenders": {"x": "program {at}", "y": "other {at}"}, "claims": [], "lenient": ["y"]}
+    found = bars.measure_together(row, [{"bytes": 1}, {"bytes": 2}, {"bytes": 4}], ["x", "y"], lambda *arguments: bars.run_together(*arguments, runner))
+    assert [point["series"] for point in found] == [{"x": [1, 1], "y": [1, 1], "x'": [1, 1]}, {}, {}]
+    assert set(found[1]["failed"]) == {"x", "y"} and found[2]["failed"]["y"] == "1 wrong rounds"
+
+
+def test_a_guest_that_is_cut_off():
+    """What the turns before have found stays; a turn's line that was cut off doesn't count."""
+    turns = []
+    row = {"row": "r", "repetitions": 2, "contenders": {"x": "x"}, "guest_s": 1}
+    bars.measure_together(row, [{"bytes": 1}], ["x"], lambda *_: [(1.0, None)], turns.append)
+    assert [turn[0]["series"]["x"] for turn in turns] == [[1.0], [1.0, 1.0]]
+    lines = [bars.INSIDE + json.dumps(turn) for turn in turns]
+    kept = bars.guest.boot
+    try:
+        for output, expected in ((lines[0] + "\n" + lines[1][:-9], turns[0]), ("\n".join(lines) + "\n", turns[1])):
+            result = types.SimpleNamespace(status=124, output=output)
+            bars.guest.boot = lambda *_, result=result, **__: types.SimpleNamespace(results=[result])
+            assert bars.measure_in_guest(row, [{"bytes": 1}], ["x"]) == expected
+    finally:
+        bars.guest.boot = kept
+
+
+def test_places():
+    """Where a contender's ranks are."""
+    assert bars.split("hosts larklane mpich5 A=b early") == (True, "larklane", "mpich5", ["A=b", "early"])
+    assert bars.split("python3 native x") == (False, "", "", ["python3", "native", "x"])
+    here, across = (bars.words_of(f"{where}native openmpi5 OMPI_MCA_pml=ucx early", 9) for where in ("", "hosts "))
+    assert here[:2] == ["python3", "tests/mp/launch.py"] and across[:2] == ["python3", "tests/hosts/hosts.py"]
+    assert here[-4:] == across[-4:] == ["env", "OMPI_MCA_pml=ucx", "build/release/bench/openmpi5/pair", "early"]
+
+
+def test_again():
+    """Points that were too noisy, or are chosen, are measured four times as often; the others stay."""
+    row = {"row": "r", "margin": 0.0, "repetitions": 5, "contenders": {"a": "a", "b": "b"}, "claims": [["a", "b"]]}
+    noisy = {"parameters": {"bytes": 8}, "series": {"a": [1.0] * 5, "b": [1.0] * 5}, "verdicts": [{"verdict": "too noisy"}]}
+    clear = {"parameters": {"bytes": 64, "options": "--n 3"}, "series": {"a": [1.0] * 5}, "verdicts": [{"verdict": "ahead"}]}
+    kept = bars.RECORDS, bars.available, bars.measure, bars.show
+    with tempfile.TemporaryDirectory() as folder:
+        bars.RECORDS = pathlib.Path(folder)
+        path = bars.RECORDS / "r-0123456789ab.json"
+        path.write_text(json.dumps({"measured": "2000", "points": [noisy, clear]}))
+        bars.available, bars.show = list, lambda *_: None
+        bars.measure = lambda row, parameters, *_: {"parameters": parameters, "series": {"a": [1.0] * parameters["repetitions"], "b": [2.0] * parameters["repetitions"]}, "failed": {}}
+        try:
+            assert bars.run_again(row, {"commit": "c", "measured": "2001"}) is not None
+            again, other = json.loads(path.read_text())["points"]
+            assert again["parameters"] == {"bytes": 8, "repetitions": 20} and len(again["series"]["a"]) == 20 and other == clear
+            assert again["verdicts"][0]["verdict"] == "ahead" and again["again"] == {"commit": "c", "measured": "2001"}
+            assert bars.run_again(row, {}) is None and bars.run_again(row, {}, "bytes=6") is None
+            assert bars.run_again(row, {"commit": "d", "measured": "2002"}, "bytes=64 'options=--n 3'") is not None
+            assert [point["again"]["commit"] for point in json.loads(path.read_text())["points"]] == ["c", "d"]
+        finally:
+            bars.RECORDS, bars.available, bars.measure, bars.show = kept
+
+
+def test_table():
+    point = {"parameters": {"bytes": 8}, "summary": {"x": {"median": 2.0, "p10": 1.0, "p90": 3.0}}, "failed": {"y": "no | end"}, "series": {}}
+    other = {**point, "summary": {**point["summary"], "y": {"median": 4.0, "p10": 4.0, "p90": 4.0}}, "failed": {}}
+    verdict = {"verdicts": [{"candidate": "x", "baseline": "y", "verdict": "ahead"}]}
+    text = bars.table({"points": [{**point, **verdict}, {**other, **verdict}]})
+    assert "| bytes 8 | 2 (1 to 3) | no / end | x / y: ahead |" in text and "| 4 (4 to 4) |" in text
+
+
+def test_limits():
+    assert stats.within([8, 9, 10, 9, 8, 9, 9], 10)["verdict"] == "within"
+    assert stats.within([12, 13, 14, 13, 12, 13, 13], 10)["verdict"] == "above"
+    assert stats.within([5, 15, 5, 15, 5, 15, 5], 10)["verdict"] == "too noisy"
+    row = {"margin": 0, "claims": [["x", 10], ["z", 10]]}
+    verdicts = bars.judge(row, {"series": {"x": [1] * 9, "x'": [0] * 9}})  # a difference may be 0
+    assert [verdict["verdict"] for verdict in verdicts] == ["within", "no figure for z"]
+
+
+def test_program_output():
+    assert bars.parse_output('# banner\n{"samples": [3, 1, 2], "wrong": 0}\n') == (2, 0)
+    for text in ("", "12", '{"samples": []}', "not json"):
+        try:
+            bars.parse_output(text)
+        except ValueError:
+            continue
+        raise AssertionError(text)
+
+
+def test_publishable():
+    facts = {"turbo": "off"}
+    assert bars.reasons_not_to_publish(False, "Release", facts) == []
+    assert len(bars.reasons_not_to_publish(True, "Debug", {"turbo": "unknown"})) == 3
+
+
+if __name__ == "__main__":
+    for test in [name for name in globals() if name.startswith("test_")]:
+        globals()[test]()
+        print(f"{test}: ok")
