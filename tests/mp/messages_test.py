@@ -61,6 +61,12 @@ def scatters(bench):
     expect("scatterer: all have heard" in output, "no end", output)
 
 
+def idle(bench):
+    """A first message, while neither process makes progress, is accepted all the same: helpers connect the two."""
+    output = bench.launched(2, "idle", bench.scratch / "accepted")
+    expect("idle: it has come" in output, "no end", output)
+
+
 def crowded(bench):
     """More threads than lanes: 16 on 2."""
     output = bench.launched(2, "exchange", 16, 200_000)
@@ -239,7 +245,7 @@ def refusals(bench):
 
 
 def cases():
-    everywhere = (exchange, exchange_long, leaves, scatters, crowded, crossed, incast, bystander, pressure_asleep, pressure_unreceived,
+    everywhere = (exchange, exchange_long, leaves, scatters, idle, crowded, crossed, incast, bystander, pressure_asleep, pressure_unreceived,
                   pressure_long, killed, footprint, footprint_times, rates, applications)
     return [*((case, name) for case in everywhere for name in PROVIDERS), (switches, "shm"), (refusals, None)]
 
