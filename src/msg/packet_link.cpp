@@ -22,9 +22,7 @@ PacketLink::PacketLink(PacketLane& lane, PacketListener& listener,
   direct_.complete = &PacketLink::sent_directly;
   settle_.complete = &PacketLink::settled;
   settle_.kind = vci::Work::Kind::settle;
-  greeting_.complete = &PacketLink::greeted;
-  greeting_.kind = vci::Work::Kind::settle;
-  word_.owner = probe_.owner = direct_.owner = settle_.owner = greeting_.owner = this;
+  word_.owner = probe_.owner = direct_.owner = settle_.owner = this;
 }
 
 Result<std::unique_ptr<PacketLink>> PacketLink::open(PacketLane& lane, PacketListener& listener,
@@ -86,11 +84,13 @@ Status PacketLink::connect(std::span<const std::byte> peer_offer) {
 
 void PacketLink::greet(std::function<void(Status)> answered) {
   on_answer_ = std::move(answered);
-  // relaxed: who asks is_quiet() has had the mesh's lock since.
-  is_greeting_.store(true, std::memory_order_relaxed);
-  greeting_.link = link_.get();
-  greeting_.transfer.remote = peer_ring_;
-  lane_.vci().post(greeting_);
+  // relaxed: nobody posts, and so probes, yet; who asks is_quiet() has had the mesh's lock since.
+  is_probing_.store(true, std::memory_order_relaxed);
+  probe_.complete = &PacketLink::greeted;
+  probe_.kind = vci::Work::Kind::settle;
+  probe_.link = link_.get();
+  probe_.transfer.remote = peer_ring_;
+  lane_.vci().post(probe_);
 }
 
 void PacketLink::keep_silent() {
@@ -103,10 +103,13 @@ void PacketLink::make_progress() noexcept {
 }
 
 void PacketLink::greeted(net::Operation& operation, Status status) {
-  PacketLink& link = *static_cast<OwnWork&>(operation).owner;
+  auto& work = static_cast<OwnWork&>(operation);
+  PacketLink& link = *work.owner;
+  work.complete = &PacketLink::probed;
+  work.kind = vci::Work::Kind::probe;
   link.is_greeting_over_.store(true, std::memory_order_release);  // pairs with is_greeting_over()
   if (link.on_answer_) link.on_answer_(status);
-  link.is_greeting_.store(false, std::memory_order_release);  // pairs with is_quiet()
+  link.is_probing_.store(false, std::memory_order_release);  // pairs with is_quiet(), probes
 }
 
 // --- posts --------------------------------------------------------------------------------------

@@ -157,8 +157,7 @@ class PacketLink final {
     return completed_.load(std::memory_order_acquire) == next_.load(std::memory_order_relaxed) &&
            !is_telling_.load(std::memory_order_acquire) &&
            !is_probing_.load(std::memory_order_acquire) &&
-           !is_settling_.load(std::memory_order_acquire) &&
-           !is_greeting_.load(std::memory_order_acquire);
+           !is_settling_.load(std::memory_order_acquire);
   }
 
  private:
@@ -238,14 +237,15 @@ class PacketLink final {
   std::atomic<std::uint32_t> refusals_{0};
   std::atomic<bool> is_probing_{false};
 
-  // With the lane's lock held, but for the begin of a greeting.
+  // With the lane's lock held.
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> completed_{0};  // as many positions
-  std::atomic<bool> is_telling_{false}, is_settling_{false}, is_greeting_{false};
+  std::atomic<bool> is_telling_{false}, is_settling_{false};
   std::atomic<bool> is_greeting_over_{false};
   bool is_deaf_ = false;  // its records made no sense
   bool is_watching_ = false, has_told_watching_ = false;
   std::uint32_t heard_ = 0;  // until it is watched
-  OwnWork word_, probe_, settle_, greeting_;
+  OwnWork word_, settle_;
+  OwnWork probe_;  // before all posts: the greeting
   std::function<void(Status)> on_answer_;
   OwnWork direct_;  // of a record that was posted directly, while it waits for room
   alignas(kCellBytes) std::byte direct_record_[kCellBytes];
