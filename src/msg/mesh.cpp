@@ -112,9 +112,11 @@ Result<std::unique_ptr<Mesh>> Mesh::create(const Config& config, boot::Board& bo
   }
   const std::scoped_lock lock(mesh->mutex_);  // records wait for the plane
   mesh->plane_ = std::move(plane).value();
-  LARKLANE_TRY(mesh->greeter_.open());
-  LARKLANE_TRY(mesh->plane_->watch(mesh->greeter_));
-  return mesh;
+  Status watched = mesh->greeter_.open();
+  if (watched.ok()) watched = mesh->plane_->watch(mesh->greeter_);
+  if (watched.ok()) return mesh;
+  *problem = std::string("what the helper watches: ") + std::strerror(watched.detail());
+  return watched;
 }
 
 Mesh::~Mesh() { plane_.reset(); }
