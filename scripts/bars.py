@@ -441,9 +441,14 @@ def summarise():
     (RECORDS / "summary.md").write_text("\n\n".join(parts) + "\n")
 
 
+def chosen_rows(rows, text):
+    """The row of that name, or else those whose name contains it."""
+    return [row for row in rows if row["row"] == text] or [row for row in rows if text in row["row"]]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", metavar="TEXT", default="", help="rows whose name contains TEXT")
+    parser.add_argument("--only", metavar="TEXT", default="", help="the row of that name, or else rows whose name contains TEXT")
     parser.add_argument("--again", action="store_true", help=f"only points at which a claim was too noisy, {AGAIN} times as often; they replace those")
     parser.add_argument("--at", metavar="TEXT", help='with --again: these points instead, whatever was found there, no more often if it was again ("bytes=1048576 partitions=8"; what has blanks in quotes of its own)')
     parser.add_argument("--fresh", action="store_true", help="forget what an interrupted run has measured")
@@ -462,14 +467,13 @@ def main():
     about = context()
     print(f"commit {about['commit']}; " + (f"not publishable: {', '.join(about['why_not'])}" if about["why_not"] else "publishable"))
     slower = 0
-    for row in json.loads(ROWS.read_text()):
-        if arguments.only in row["row"]:
-            record = run_again(row, about, arguments.at) if arguments.again else run_row(row, about)
-            if record and record["points"] and not arguments.again:
-                path = RECORDS / f"{row['row']}-{about['commit']}.json"
-                path.write_text(json.dumps(record, indent=1) + "\n")
-                print(f"  written: {path.relative_to(ROOT)}")
-            slower += sum(verdict["verdict"] in ("slower", "above") for point in (record["points"] if record else ()) for verdict in point["verdicts"])
+    for row in chosen_rows(json.loads(ROWS.read_text()), arguments.only):
+        record = run_again(row, about, arguments.at) if arguments.again else run_row(row, about)
+        if record and record["points"] and not arguments.again:
+            path = RECORDS / f"{row['row']}-{about['commit']}.json"
+            path.write_text(json.dumps(record, indent=1) + "\n")
+            print(f"  written: {path.relative_to(ROOT)}")
+        slower += sum(verdict["verdict"] in ("slower", "above") for point in (record["points"] if record else ()) for verdict in point["verdicts"])
     summarise()
     return 1 if slower else 0
 

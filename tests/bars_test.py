@@ -173,6 +173,13 @@ def test_program_output():
         raise AssertionError(text)
 
 
+def test_chosen_rows():
+    rows = [{"row": "rate-other"}, {"row": "rate"}, {"row": "half"}]
+    assert bars.chosen_rows(rows, "rate") == [{"row": "rate"}]
+    assert bars.chosen_rows(rows, "rat") == rows[:2]
+    assert bars.chosen_rows(rows, "") == rows
+
+
 def test_publishable():
     facts = {"turbo": "off"}
     assert bars.reasons_not_to_publish(False, "Release", facts) == []
