@@ -6,15 +6,9 @@
 
 #include <mutex>
 
-#if defined(__SANITIZE_THREAD__)
-#define LARKLANE_NET_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define LARKLANE_NET_TSAN 1
-#endif
-#endif
+#include "base/sanitized.hpp"
 
-#ifdef LARKLANE_NET_TSAN
+#ifdef LARKLANE_TSAN
 extern "C" {  // of the sanitizer's runtime; its header has only the last two
 void AnnotateIgnoreReadsBegin(const char* file, int line);
 void AnnotateIgnoreReadsEnd(const char* file, int line);
@@ -31,13 +25,13 @@ namespace larklane::net {
 
 /// What the calling thread did before this call ...
 inline void happens_before([[maybe_unused]] void* token) noexcept {
-#ifdef LARKLANE_NET_TSAN
+#ifdef LARKLANE_TSAN
   __tsan_release(token);
 #endif
 }
 /// ... is seen by whoever comes after this one. Not while an UnseenGuard lives, but in a Seen.
 inline void happens_after([[maybe_unused]] void* token) noexcept {
-#ifdef LARKLANE_NET_TSAN
+#ifdef LARKLANE_TSAN
   __tsan_acquire(token);
 #endif
 }
@@ -66,14 +60,14 @@ class UnseenGuard {
  private:
   friend class Seen;
   static void look_away() noexcept {
-#ifdef LARKLANE_NET_TSAN
+#ifdef LARKLANE_TSAN
     AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
     AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
     AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
 #endif
   }
   static void look_again() noexcept {
-#ifdef LARKLANE_NET_TSAN
+#ifdef LARKLANE_TSAN
     AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
     AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
     AnnotateIgnoreReadsEnd(__FILE__, __LINE__);

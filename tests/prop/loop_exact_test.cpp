@@ -10,22 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitized.hpp"
 #include "loop_channel.hpp"
 #include "net/loop/random.hpp"
 #include "part/policy.hpp"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LARKLANE_PROP_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define LARKLANE_PROP_SANITIZED 1
-#endif
-#endif
-
 namespace larklane::part::prop {
 namespace {
 
-#ifdef LARKLANE_PROP_SANITIZED
+#ifdef LARKLANE_SANITIZED
 constexpr std::uint64_t kShare =
     16;  ///< a sixteenth of the cases: an instrumented run is that much slower
 #else

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitized.hpp"
 #include "net/fault/fault.hpp"
 #include "net/loop/fabric.hpp"
 #include "net/loop/random.hpp"
@@ -23,7 +24,7 @@
 namespace larklane::net {
 namespace {
 
-#if defined(LARKLANE_NET_TSAN) || defined(__SANITIZE_ADDRESS__)
+#ifdef LARKLANE_SANITIZED
 constexpr std::uint64_t kShare = 16;  ///< of the seeds: an instrumented run is that much slower
 #else
 constexpr std::uint64_t kShare = 1;

@@ -13,24 +13,17 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitized.hpp"
 #include "net/loop/fabric.hpp"
 #include "net/registry.hpp"
 #include "network_side.hpp"
 #include "scripted_plane.hpp"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LARKLANE_LIFE_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define LARKLANE_LIFE_SANITIZED 1
-#endif
-#endif
-
 namespace {
 std::atomic<std::int64_t> heap_bytes{0};  // relaxed: statistics
 }
 
-#ifndef LARKLANE_LIFE_SANITIZED  // they count by themselves what is left
+#ifndef LARKLANE_SANITIZED  // they count by themselves what is left
 namespace {
 void* counted(void* memory) {
   if (memory == nullptr) std::abort();
@@ -242,7 +235,7 @@ ChannelBytes bytes_of_a_channel(std::int32_t partitions, GroupRules rules) {
 
 // docs/memory_model.md states these.
 TEST(NetworkLife, MemoryOfAChannelIsBounded) {
-#ifdef LARKLANE_LIFE_SANITIZED
+#ifdef LARKLANE_SANITIZED
   GTEST_SKIP() << "the sanitizers have a heap of their own";
 #endif
   for (const std::int32_t partitions : {1, 8, 32, 256}) {
@@ -348,7 +341,7 @@ TEST_P(NetworkLifeOver, CyclesLeaveNothing) {
     EXPECT_EQ(descriptors(), descriptors_early);
     EXPECT_NE(objects_early, "") << "`rdma resource show` says nothing";
     EXPECT_EQ(rdma_objects(GetParam()), objects_early);
-#ifndef LARKLANE_LIFE_SANITIZED
+#ifndef LARKLANE_SANITIZED
     EXPECT_LE(::mallinfo2().uordblks, heap_early + 64 * 1024);
 #endif
     for (Side& side : sides) side.network.reset();

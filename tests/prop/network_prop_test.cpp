@@ -7,22 +7,15 @@
 #include <memory>
 #include <utility>
 
+#include "base/sanitized.hpp"
 #include "net/immediate.hpp"
 #include "net/loop/fabric.hpp"
 #include "network_world.hpp"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LARKLANE_PROP_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define LARKLANE_PROP_SANITIZED 1
-#endif
-#endif
-
 namespace larklane::part {
 namespace {
 
-#ifdef LARKLANE_PROP_SANITIZED
+#ifdef LARKLANE_SANITIZED
 constexpr std::uint64_t kSeeds = 200;
 #else
 constexpr std::uint64_t kSeeds = 4000;

@@ -12,20 +12,13 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/sanitized.hpp"
 #include "engine_pair.hpp"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LARKLANE_RACE_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define LARKLANE_RACE_SANITIZED 1
-#endif
-#endif
 
 namespace larklane::part {
 namespace {
 
-#ifdef LARKLANE_RACE_SANITIZED
+#ifdef LARKLANE_SANITIZED
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/sanitized.hpp"
 #include "net/fault/fault.hpp"
 #include "net/loop/fabric.hpp"
 #include "net/loop/piece.hpp"
@@ -24,7 +25,7 @@ namespace {
 
 constexpr std::size_t kMessageBytes = 1024;
 constexpr std::size_t kWordAt = 2048;
-#ifdef LARKLANE_NET_TSAN
+#ifdef LARKLANE_TSAN
 constexpr std::uint32_t kRounds = 300;
 #else
 constexpr std::uint32_t kRounds = 2000;
@@ -222,7 +223,7 @@ TEST(NetLoopRace, WhoSleepsIsRung) {
   }
 }
 
-#ifdef LARKLANE_NET_TSAN
+#ifdef LARKLANE_TSAN
 // What a layer above does wrong has to be seen, although all of them meet in one lock.
 class NetLoopRaceDeathTest : public testing::Test {
  protected:

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/sanitized.hpp"
 #include "net/loop/fabric.hpp"
 #include "net/unseen_lock.hpp"
 #include "net_pair.hpp"
@@ -285,7 +286,7 @@ TEST_F(NetLoopOffence, APollInACallback) {
 }
 
 // Not under the thread sanitizer, which sees it, too: tests/race.
-#ifndef LARKLANE_NET_TSAN
+#ifndef LARKLANE_TSAN
 TEST_F(NetLoopOffence, TwoThreadsAtOnce) {
   sent_.then = [&](Sent&) { std::thread([&] { (void)a().endpoint->arm(net::Wake::all); }).join(); };
   expect_posted(a().link->write_small(bytes_of("x"), b().at(0), sent_));

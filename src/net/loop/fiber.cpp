@@ -8,26 +8,13 @@
 #include <cstdlib>
 #include <utility>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define LARKLANE_LOOP_ASAN 1
-#endif
-#if __has_feature(thread_sanitizer)
-#define LARKLANE_LOOP_TSAN 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define LARKLANE_LOOP_ASAN 1
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define LARKLANE_LOOP_TSAN 1
-#endif
+#include "base/sanitized.hpp"
 
-#ifdef LARKLANE_LOOP_ASAN
+#ifdef LARKLANE_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
-#ifdef LARKLANE_LOOP_TSAN
+#ifdef LARKLANE_TSAN
 #include <sanitizer/tsan_interface.h>
 #endif
 
@@ -44,7 +31,7 @@ std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZ
 }  // namespace
 
 Fiber::Fiber() {
-#ifdef LARKLANE_LOOP_TSAN
+#ifdef LARKLANE_TSAN
   tsan_fiber_ = __tsan_get_current_fiber();
 #endif
 }
@@ -66,17 +53,17 @@ Fiber::Fiber(std::function<void()> body) : body_(std::move(body)) {
   const auto self = reinterpret_cast<std::uintptr_t>(this);
   ::makecontext(&context_, reinterpret_cast<void (*)()>(&Fiber::enter), 2,
                 static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
-#ifdef LARKLANE_LOOP_TSAN
+#ifdef LARKLANE_TSAN
   tsan_fiber_ = __tsan_create_fiber(0);
 #endif
 }
 
 Fiber::~Fiber() {
   if (mapping_ == nullptr) return;
-#ifdef LARKLANE_LOOP_TSAN
+#ifdef LARKLANE_TSAN
   __tsan_destroy_fiber(tsan_fiber_);
 #endif
-#ifdef LARKLANE_LOOP_ASAN
+#ifdef LARKLANE_ASAN
   // A stack that was left for good keeps the poison of its frames, and its addresses come again.
   ASAN_UNPOISON_MEMORY_REGION(mapping_ + page_bytes(), kStackBytes);
 #endif
@@ -92,10 +79,10 @@ void Fiber::enter(unsigned high, unsigned low) {
 
 void Fiber::switch_to(Fiber& next) {
   next.came_from_ = this;
-#ifdef LARKLANE_LOOP_ASAN
+#ifdef LARKLANE_ASAN
   __sanitizer_start_switch_fiber(&fake_stack_, next.stack_bottom_, next.stack_bytes_);
 #endif
-#ifdef LARKLANE_LOOP_TSAN
+#ifdef LARKLANE_TSAN
   __tsan_switch_to_fiber(next.tsan_fiber_, 0);
 #endif
   if (::swapcontext(&context_, &next.context_) != 0) die("switch of virtual threads");
@@ -103,7 +90,7 @@ void Fiber::switch_to(Fiber& next) {
 }
 
 void Fiber::arrived() {
-#ifdef LARKLANE_LOOP_ASAN
+#ifdef LARKLANE_ASAN
   // The first switch away from the system's stack tells where that is.
   const void* bottom = nullptr;
   std::size_t bytes = 0;
