@@ -275,11 +275,15 @@ void NetRecv::pulled_in(Run cells) {
   publish_moved(block_->view(), round, run);
 }
 
+inline bool NetRecv::complete() const {
+  return usable() && rounds_moved(*moved_count_, match_->init.partitions, round());
+}
+
 Status NetRecv::look(std::int32_t partition, bool* arrived) {
   if (partition < 0 || partition >= partitions_) return Errc::kInvalidArgument;
   const auto index = static_cast<std::uint32_t>(partition);
   const auto is_there = [&] {
-    return !active() || (usable() && arrival_->arrived(round(), index));
+    return complete() || !active() || (usable() && arrival_->arrived(round(), index));
   };
   *arrived = is_there();
   if (*arrived) return {};
@@ -289,10 +293,6 @@ Status NetRecv::look(std::int32_t partition, bool* arrived) {
   *arrived = has_mark(index) || is_there();
   if (!*arrived && usable() && demand_) demand();
   return {};
-}
-
-bool NetRecv::complete() const {
-  return usable() && rounds_moved(block_->view(), match_->init.partitions, round());
 }
 
 Completion NetRecv::poll() {

@@ -23,6 +23,7 @@
 #include "base/status.hpp"
 #include "part/block.hpp"
 #include "part/layout.hpp"
+#include "part/mark_run.hpp"
 #include "part/marked_prefix.hpp"
 #include "part/own_lines.hpp"
 #include "part/plans.hpp"
@@ -58,16 +59,12 @@ class RunJoiner {
 template <class Atomic8, class Atomic64>
 [[gnu::always_inline]] inline void publish_moved(Atomic8* marks, Atomic64& moved_count,
                                                  std::uint64_t round, Run run) {
-  const std::uint8_t arrived = mark_of(round);
-  auto* mark = marks + run.first;
-  auto* const end = mark + run.count;
-  // release: the copied bytes; pairs with Arrival's acquire.
-  const auto publish = [&] { mark++->store(arrived, std::memory_order_release); };
-  publish();
-  if (run.count != 1) [[unlikely]] {
-    while (end - mark >= 4) publish(), publish(), publish(), publish();
-    while (mark != end) publish();
-  }
+  Atomic8* const mark = marks + run.first;
+  // release, both: the copied bytes; pairs with Arrival's acquire.
+  if (run.count == 1) [[likely]]
+    mark->store(mark_of(round), std::memory_order_release);
+  else
+    mark_run(mark, mark + run.count, mark_of(round));
   // acq_rel: release the bytes and marks to both sides' completion (acquire in rounds_moved);
   // acquire chains the movers.
   moved_count.fetch_add(run.count, std::memory_order_acq_rel);
@@ -78,10 +75,14 @@ void publish_moved(const BlockView<P>& block, std::uint64_t round, Run run) {
 }
 
 /// True when every partition of rounds 1 to `round` has been moved.
+template <class Atomic64>
+bool rounds_moved(const Atomic64& moved_count, std::uint32_t partitions, std::uint64_t round) {
+  // acquire: pairs with publish_moved's fetch_add.
+  return moved_count.load(std::memory_order_acquire) >= round * partitions;
+}
 template <class P>
 bool rounds_moved(const BlockView<P>& block, std::uint32_t partitions, std::uint64_t round) {
-  // acquire: pairs with publish_moved's fetch_add.
-  return block.header().moved_count.load(std::memory_order_acquire) >= round * partitions;
+  return rounds_moved(block.header().moved_count, partitions, round);
 }
 
 template <class P>

@@ -1,0 +1,41 @@
+#pragma once
+// Arrival marks of many partitions at once.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "base/sanitized.hpp"
+
+namespace larklane::part {
+
+/// May eight marks be one store? Who loads one of them has to acquire what is before the store: x86
+/// keeps all stores in order, and in Arm's model a load reads each byte from the store that wrote
+/// it. The thread sanitizer looks for a store of that very address.
+#if (defined(__x86_64__) || defined(__aarch64__)) && !defined(LARKLANE_TSAN)
+inline constexpr bool kAreMarksStoredWide = true;
+#else
+inline constexpr bool kAreMarksStoredWide = false;
+#endif
+
+/// Stores `value` into the marks from `mark` to `end`. release: what was done before is seen by who
+/// acquires one of them. Thread safety: thread-safe; others store other marks.
+template <class Atomic8>
+[[gnu::always_inline]] inline void mark_run(Atomic8* mark, Atomic8* const end,
+                                            std::uint8_t value) noexcept {
+  const auto one = [&] { mark++->store(value, std::memory_order_release); };
+  if constexpr (kAreMarksStoredWide && std::is_same_v<Atomic8, std::atomic<std::uint8_t>>) {
+    using Eight [[gnu::may_alias]] = std::uint64_t;
+    static_assert(sizeof(Atomic8) == 1);
+    constexpr std::size_t kEight = sizeof(Eight);
+    while (mark != end && reinterpret_cast<std::uintptr_t>(mark) % kEight != 0) one();
+    const Eight values = value * 0x0101'0101'0101'0101u;
+    Atomic8* const last = mark + static_cast<std::size_t>(end - mark) / kEight * kEight;
+    for (; mark != last; mark += kEight)
+      __atomic_store_n(reinterpret_cast<Eight*>(mark), values, __ATOMIC_RELEASE);
+  }
+  while (mark != end) one();
+}
+
+}  // namespace larklane::part
