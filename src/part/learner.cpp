@@ -40,6 +40,9 @@ constexpr double kControlShare = 100, kControlLeast = 16, kControlMost = 100'000
 /// leave more, since the base has other groups than the cells.)
 constexpr double kTrialMost = 1.1, kTrialDear = 3;
 constexpr int kDearMost = 2;
+/// A trial is one round, which may have been lucky: it has to have left so little of what the base
+/// leaves.
+constexpr double kTried = 0.9;
 
 std::uint64_t mixed(std::uint64_t x) noexcept {
   // SplitMix64 (Steele, Lea, Flood, 2014).
@@ -176,6 +179,8 @@ const Learner::Firsts& Learner::next_trial() {
   const bool is_bulk = base_.size() == 1;
   if (is_dear() || explored_ == (is_bulk ? cells_ : 1)) {
     is_exploring_ = false;
+    if (base_ns_.count() != 0 && best_trial_ns_ < kTried * base_ns_.median())
+      use(best_trial_, base_ns_.median(), best_trial_ns_);
     return plan_;
   }
   trial_ns_.clear();
@@ -199,6 +204,7 @@ void Learner::explore() {
   explored_ = static_cast<std::uint32_t>(base_.size());
   dear_ = 0;
   trial_ns_.clear();
+  best_trial_ns_ = kNoTrial;
   runs_.clear();
 }
 
@@ -213,7 +219,10 @@ std::shared_ptr<Study> Learner::see(SeenRound round) {
   if (is_exploring_) return nullptr;
   if (current_ == plan_) {
     ++since_adoption_;
-    if (!study_ && !is_due_) judge();
+    if (!study_ && !is_due_)
+      judge();
+    else if (plan_ != base_ && against_base() > 0)
+      plan_ = base_;
   }
   if (!is_exploring_ && rounds_.count() >= kRoundsMin) next_sample_ = round_ + next_gap();
   return study();
@@ -223,9 +232,16 @@ void Learner::measure(double exposed_ns) {
   if (current_ == base_)
     base_ns_.add(exposed_ns);
   else if (is_exploring_)
-    trial_ns_.add(exposed_ns);
+    measure_trial(exposed_ns);
   else if (current_ == plan_)
     plan_ns_.add(exposed_ns);
+}
+
+void Learner::measure_trial(double exposed_ns) {
+  trial_ns_.add(exposed_ns);
+  if (exposed_ns >= best_trial_ns_) return;
+  best_trial_ns_ = exposed_ns;
+  best_trial_ = current_;
 }
 
 std::uint64_t Learner::next_gap() {
@@ -256,17 +272,21 @@ void Learner::adopt(const Study::Findings& findings) {
   usual_ns_ = findings.usual_ns;
   spread_ns_ = std::max({findings.spread_ns, kSpreadLeast * usual_ns_, kSpreadLeast_ns});
   drift_ns_ = 0;
-  const bool is_new = findings.firsts != plan_;
-  plan_ = findings.firsts;
-  if (plan_ == base_ && rest_ == 0) rest();
-  if (is_new)
+  if (findings.firsts != plan_) {
+    use(findings.firsts, findings.base_ns, usual_ns_);
     next_study_ = kStudyLeast;
-  else if (findings.has_searched)
+  } else if (findings.has_searched) {
     next_study_ = std::min(2 * next_study_, kStudyMost);
-  if (!is_new) return;
+  }
+  if (plan_ == base_ && rest_ == 0) rest();
+}
+
+/// @param base_ns, plan_ns  what they leave, as far as it is known
+void Learner::use(const Firsts& plan, double base_ns, double plan_ns) {
+  plan_ = plan;
   since_adoption_ = 0;
   plan_ns_.clear();
-  space_controls(findings.base_ns, usual_ns_);
+  space_controls(base_ns, plan_ns);
   next_control_ = round_ + control_gap_;
 }
 

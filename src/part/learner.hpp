@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -134,7 +135,9 @@ class Study {
 /// 2. Both are measured again and again: the base in single rounds, the more seldom the more it
 /// leaves.
 /// Those rounds come by chance, lest a program with a period is always measured at one point of it.
-/// 3. What costs were once is forgotten after each retreat: they are tried out anew.
+/// 3. Between its trials and its first plan it uses the trial that left least, if that was far less
+/// than the base.
+/// 4. What costs were once is forgotten after each retreat: they are tried out anew.
 class Learner {
  public:
   /// @param base  first cell of each group, ascending from 0: the groups of the first rounds
@@ -163,6 +166,8 @@ class Learner {
   bool is_dear();
   void adopt(const Study::Findings& findings);
   void measure(double exposed_ns);
+  void measure_trial(double exposed_ns);
+  void use(const Firsts& plan, double base_ns, double plan_ns);
   void judge();
   void give_up();
   void rest();
@@ -191,6 +196,9 @@ class Learner {
   std::uint32_t explored_;         ///< groups of the last trial
   int dear_ = 0;                   ///< trials in a row that cost too much
   Recent trial_ns_{1};             ///< what the last one left
+  static constexpr double kNoTrial = std::numeric_limits<double>::infinity();
+  Firsts best_trial_;  ///< the one that left least
+  double best_trial_ns_ = kNoTrial;
 
   SeenReadiness rounds_;
   std::map<std::size_t, std::vector<std::vector<model::SeenRun>>> runs_;  ///< by number of groups

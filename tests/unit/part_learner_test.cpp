@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitized.hpp"
 #include "model/plan.hpp"
 #include "model/readiness.hpp"
 #include "part/learner.hpp"
@@ -21,7 +22,7 @@ namespace {
 
 using Times = std::vector<double>;
 using Firsts = std::vector<std::uint32_t>;
-#ifdef LARKLANE_LEARNER_SANITIZED
+#ifdef LARKLANE_SANITIZED
 constexpr std::uint64_t kStep = 64;  ///< an instrumented run is ten times as slow
 constexpr std::uint32_t kPartitionCounts[] = {4, 32};
 #else
@@ -489,6 +490,64 @@ TEST(PartLearner, DoesNotCallTrialsCheapForAColdStart) {
     if (learner.turn().is_sampled) (void)learner.see({Times(64, 0), {}, {{4096, 0, 500}}, left});
   }
   EXPECT_EQ(trials, (std::vector<std::size_t>{32, 16}));
+}
+
+/// A learner whose studies take for ever, of 32 partitions each by itself. left: by number of
+/// groups.
+class WithoutPlans {
+ public:
+  explicit WithoutPlans(std::map<std::size_t, double> left) : left_(std::move(left)) {}
+
+  /// @return how often each number of groups was had in so many rounds
+  std::map<std::size_t, int> run(int rounds) {
+    std::map<std::size_t, int> had;
+    for (; rounds > 0; --rounds) {
+      const std::size_t groups = learner_.firsts().size();
+      ++had[groups];
+      if (learner_.turn().is_sampled)
+        if (auto study = learner_.see({Times(32, 0), {}, {}, left_.at(groups)})) study_ = study;
+    }
+    return had;
+  }
+  void change(std::size_t groups, double left) { left_[groups] = left; }
+  bool finish_study() {
+    if (study_) study_->run();
+    return study_ != nullptr;
+  }
+
+ private:
+  Learner learner_{32, 4096, singles(32)};
+  std::map<std::size_t, double> left_;
+  std::shared_ptr<Study> study_;
+};
+
+// On busy processors a study may take as long as a thousand rounds.
+TEST(PartLearner, UsesTheBestTrialUntilThereIsAPlan) {
+  WithoutPlans world({{32, 1000}, {16, 700}, {8, 400}, {4, 500}, {2, 600}, {1, 900}});
+  world.run(13);
+  auto had = world.run(100);
+  EXPECT_GE(had[8], 90);
+  EXPECT_EQ(had[8] + had[32], 100) << "and the base, to compare with";
+  ASSERT_TRUE(world.finish_study());
+  world.run(2);
+  EXPECT_EQ(world.run(20)[32], 20) << "no runs were seen, so there is no plan";
+}
+
+TEST(PartLearner, DoesNotUseATrialThatIsLittleBetterThanTheBase) {
+  WithoutPlans world({{32, 1000}, {16, 950}, {8, 910}, {4, 920}, {2, 950}, {1, 990}});
+  world.run(13);
+  EXPECT_EQ(world.run(100)[32], 100);
+}
+
+TEST(PartLearner, LeavesATrialThatWasLucky) {
+  WithoutPlans world({{32, 1000}, {16, 700}, {8, 400}, {4, 500}, {2, 600}, {1, 900}});
+  world.run(13);
+  world.change(8, 1100);
+  world.run(60);
+  EXPECT_EQ(world.run(40)[32], 40);
+  for (const std::size_t groups : {16u, 4u, 2u, 1u}) world.change(groups, 1200);
+  ASSERT_TRUE(world.finish_study());
+  EXPECT_LE(world.run(400)[8], 4) << "trials, which are dear now";
 }
 
 // What is in use does not come and go because it is little better than the base.
