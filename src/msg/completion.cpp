@@ -59,8 +59,8 @@ struct QueueObject final : Object {
     std::optional<Completion> popped;
     (void)queue.pop([&](Node& node, bool is_last) {
       popped = node.completion;
-      put_aside(node);
-      if (is_last || aside_count == kAsideMost) give_back_aside();
+      aside_.add(node);
+      if (is_last || aside_.count() == kAsideMost) aside_.give_back();
     });
     return popped;
   }
@@ -76,21 +76,7 @@ struct QueueObject final : Object {
   /// What was popped goes back together, so many at most, and all when the queue is empty.
   static constexpr std::uint32_t kAsideMost = 16;
 
-  // Called while a pop keeps the others out.
-  void put_aside(Node& node) noexcept {
-    if (aside_count != 0 && aside_first->home != node.home) give_back_aside();
-    node.next = aside_first;
-    aside_first = &node;
-    if (aside_count++ == 0) aside_last = &node;
-  }
-  void give_back_aside() noexcept {
-    aside_first->home->give_back(*aside_first, *aside_last, aside_count);
-    aside_count = 0;
-  }
-
-  Node* aside_first = nullptr;
-  Node* aside_last = nullptr;
-  std::uint32_t aside_count = 0;
+  msg::ReturningNodes aside_;  // touched while a pop keeps the others out
 };
 
 struct CounterObject final : Object {

@@ -92,6 +92,7 @@ class Connection final : public PacketListener {
   Result<bool> on_packet(PacketLink& link, const PacketHeader& header,
                          std::span<const std::byte> payload) override;
   Status on_notification(PacketLink& link, std::uint32_t number) override;
+  void on_all_heard() override { lane_.give_back_heard_locked(); }
   void on_failure(PacketLink& link, Status status) override;
   bool is_written_to() override { return is_written_to_; }
   void on_settled(PacketLink& link) override;

@@ -179,7 +179,7 @@ inline void MatchingEngine::take_locked(Bucket& bucket, MatchLink** place,
 MatchMessage* MatchingEngine::insert_receive(MatchReceive& receive) noexcept {
   const std::uint64_t word = word_of(receive.policy, receive.rank, receive.tag);
   Bucket& bucket = bucket_of(word);
-  const SpinGuard guard(lock_of(bucket));
+  const vci::BiasedGuard guard(bias_, lock_of(bucket));
   const Found found = bucket.find(word);
   if (found.place != nullptr && is_message((*found.place)->word)) {
     MatchMessage& message = message_of(**found.place);
@@ -205,7 +205,7 @@ MatchReceive* MatchingEngine::match(const MatchKey& key, MatchMessage* waits) no
   if (kind_ == Kind::ordered) return match_ordered(key, waits);
   const std::uint64_t word = word_of(key.policy, key.rank, key.tag);
   Bucket& bucket = bucket_of(word);
-  const SpinGuard guard(bucket.lock);
+  const vci::BiasedGuard guard(bias_, bucket.lock);
   const Found found = bucket.find(word);
   if (found.place != nullptr && !is_message((*found.place)->word)) {
     MatchReceive& receive = receive_of(**found.place);
@@ -223,7 +223,7 @@ MatchReceive* MatchingEngine::match_ordered(const MatchKey& key, MatchMessage* w
   std::array<std::uint64_t, kMatchPolicyCount> words;
   for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy)
     words[policy] = word_of(static_cast<MatchPolicy>(policy), key.rank, key.tag);
-  const SpinGuard guard(lock_);
+  const vci::BiasedGuard guard(bias_, lock_);
   MatchLink** first = nullptr;  // of the queue whose first receive was posted before the others'
   for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy) {
     if (posted_[policy] == 0) continue;
@@ -261,7 +261,7 @@ bool MatchingEngine::cancel(MatchReceive& receive) noexcept {
   const std::uint64_t word = word_of(receive.policy, receive.rank, receive.tag);
   Bucket& bucket = bucket_of(word);
   {
-    const SpinGuard guard(lock_of(bucket));
+    const vci::BiasedGuard guard(bias_, lock_of(bucket));
     if (receive.next == nullptr) return false;
     take_locked(bucket, bucket.find(word).place, receive);
   }
@@ -274,7 +274,7 @@ template <class Is>
 MatchReceive* MatchingEngine::take_receive_if(Sweep& sweep, Is is) noexcept {
   for (; sweep.bucket >> bucket_bits_ == 0; ++sweep.bucket) {
     Bucket& bucket = buckets_[sweep.bucket];
-    const SpinGuard guard(lock_of(bucket));
+    const vci::BiasedGuard guard(bias_, lock_of(bucket));
     const Found found = bucket.find_if(is);
     if (found.place == nullptr) continue;
     MatchReceive& receive = receive_of(**found.place);
@@ -296,7 +296,7 @@ MatchReceive* MatchingEngine::take_receive(Sweep& sweep) noexcept {
 MatchMessage* MatchingEngine::take_message(Sweep& sweep) noexcept {
   for (; sweep.bucket >> bucket_bits_ == 0; ++sweep.bucket) {
     Bucket& bucket = buckets_[sweep.bucket];
-    const SpinGuard guard(lock_of(bucket));
+    const vci::BiasedGuard guard(bias_, lock_of(bucket));
     const Found found = bucket.find_if(is_message);
     if (found.place == nullptr) continue;
     MatchMessage& message = message_of(**found.place);
@@ -319,7 +319,7 @@ MatchCounts MatchingEngine::counts() noexcept {
   counts.longest_chain = longest_chain_.load(std::memory_order_relaxed);
   for (std::uint32_t i = 0; i >> bucket_bits_ == 0; ++i) {
     Bucket& bucket = buckets_[i];
-    const SpinGuard guard(lock_of(bucket));
+    const vci::BiasedGuard guard(bias_, lock_of(bucket));
     counts.posted += bucket.posted;
     counts.unexpected += bucket.unexpected;
     counts.waiting += bucket.waiting;

@@ -10,6 +10,7 @@
 
 #include "base/spin_lock.hpp"
 #include "base/status.hpp"
+#include "vci/bias.hpp"
 
 namespace larklane::msg {
 
@@ -154,8 +155,11 @@ class MatchingEngine final {
   MatchReceive* match_ordered(const MatchKey& key, MatchMessage* waits) noexcept;
   void take_ordered(MatchMessage& message) noexcept;
 
+  // While one thread alone uses the engine it takes no lock.
+  alignas(kLineBytes) vci::Bias bias_;
+
   // Read by all.
-  const Kind kind_;
+  alignas(kLineBytes) const Kind kind_;
   const std::uint32_t bucket_bits_;
   std::atomic<std::uint32_t> longest_chain_{0};  // seldom written
   const std::unique_ptr<Bucket[]> buckets_;

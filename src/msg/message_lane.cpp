@@ -58,7 +58,7 @@ Operation* MessageLane::take(Object* object) noexcept {
   Operation* operation = nullptr;
   {
     MessageLane& of_pool = vci::switches.has_own_requests ? *this : engine_.first_lane(*this);
-    const SpinGuard guard(of_pool.pool_lock_);
+    const vci::BiasedGuard guard(of_pool.pool_bias_, of_pool.pool_lock_);
     operation = of_pool.pool_.get();
     if (operation != nullptr && object != nullptr) ledger_->post(*object);
   }
@@ -92,6 +92,11 @@ void MessageLane::finish(Operation& operation) noexcept { conclude(operation, He
 
 void MessageLane::finish_locked(Operation& operation) noexcept {
   conclude(operation, Held::lane_lock);
+}
+
+void MessageLane::finish_heard_locked(Operation& receive) noexcept {
+  if (receive.object->runs_user_code) return handlers_.push(receive);
+  if (ledger_->signal(*receive.object, receive, true)) heard_.add(receive);
 }
 
 [[gnu::noinline]] void MessageLane::run_handlers_slow() noexcept {

@@ -91,6 +91,10 @@ class MessageLane final {
 
   // With the lane's lock held.
   void finish_locked(Operation& operation) noexcept;
+  /// The same of a receive whose message came in a record; it goes back by
+  /// give_back_heard_locked().
+  void finish_heard_locked(Operation& receive) noexcept;
+  void give_back_heard_locked() noexcept { heard_.give_back(); }
   /// Room for what comes in: an operation that take_arrival() will give, and `bytes` of memory that
   /// take_buffer() will. False: there is none (counted).
   bool make_room_locked(std::uint32_t bytes) noexcept;
@@ -144,6 +148,7 @@ class MessageLane final {
   BufferPool buffers_;
   LongBufferPool long_buffers_;
   Operation* arrival_ = nullptr;
+  ReturningNodes heard_;  // receives that are over, until all that was there has been heard
   std::byte* buffer_ = nullptr;
   std::uint32_t buffer_bytes_ = 0;
   Connection* held_ = nullptr;
@@ -151,7 +156,8 @@ class MessageLane final {
   NodeQueue<RealPlatform> handlers_;
   std::atomic<bool> has_held_{false}, is_attended_{false};
 
-  alignas(vci::kOwnLineBytes) SpinLock pool_lock_;
+  alignas(vci::kOwnLineBytes) vci::Bias pool_bias_;
+  SpinLock pool_lock_;
   Pool<Operation> pool_ LARKLANE_GUARDED_BY(pool_lock_);
 
   alignas(vci::kOwnLineBytes) SpinLock backlog_lock_;

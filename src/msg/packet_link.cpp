@@ -362,6 +362,7 @@ void PacketLink::resume() {
 }
 
 void PacketLink::heard_locked(Status status) {
+  listener_.on_all_heard();
   lane_.expected_bytes = inbox_->head_place();
   // The lane looks before the peer hears of it.
   if (!is_watching_ && ++heard_ == kHeardBeforeWatch && inbox_->is_first_word_last())

@@ -34,6 +34,8 @@ class PacketListener {
   /// @errors any: the link fails with it, and delivers no more
   virtual Result<bool> on_packet(PacketLink& link, const PacketHeader& header,
                                  std::span<const std::byte> payload) = 0;
+  /// After on_packet(), of one record or of several that were there.
+  virtual void on_all_heard() {}
   /// A write of the peer's that has no record is complete: see PacketLink::notifications().
   /// @errors any: as on_packet()'s. By default no number makes sense
   virtual Status on_notification(PacketLink&, std::uint32_t /*number*/) { return Errc::kProtocol; }

@@ -74,6 +74,29 @@ class NodeStore {
   std::atomic<std::int64_t> missing_{0};
 };
 
+/// Nodes that go back together, by one exchange for those of one store. Thread safety:
+/// single-owner. Whoever has put some in gives them back before long: pools lack them.
+class ReturningNodes {
+ public:
+  void add(Node& node) noexcept {
+    if (count_ != 0 && first_->home != node.home) give_back();
+    node.next = first_;
+    first_ = &node;
+    if (count_++ == 0) last_ = &node;
+  }
+  void give_back() noexcept {
+    if (count_ != 0) first_->home->give_back(*first_, *last_, count_);
+    first_ = nullptr;
+    count_ = 0;
+  }
+  std::uint32_t count() const noexcept { return count_; }
+
+ private:
+  Node* first_ = nullptr;
+  Node* last_ = nullptr;
+  std::uint32_t count_ = 0;
+};
+
 /// A lane's nodes of type T, which begins with a Node. They are made once: who gets one finds what
 /// its last user left there.
 // Thread safety: vci-serial. Nodes go back through their home from any thread.

@@ -122,7 +122,7 @@ Result<bool> Connection::on_send(const PacketHeader& header,
   const MatchKey key = key_of(match, header[1]);
   if (MatchReceive* const matched = space->match_now(key)) [[likely]] {
     copy_to(whole_of(*matched), key, payload);
-    lane_.finish_locked(whole_of(*matched));
+    lane_.finish_heard_locked(whole_of(*matched));
     return true;
   }
   if (!lane_.make_room_locked(static_cast<std::uint32_t>(payload.size()))) return false;
@@ -137,7 +137,7 @@ Result<bool> Connection::on_send(const PacketHeader& header,
   }
   copy_to(whole_of(*matched), key, payload);
   lane_.put_arrival_locked(operation);
-  lane_.finish_locked(whole_of(*matched));
+  lane_.finish_heard_locked(whole_of(*matched));
   return true;
 }
 

@@ -1,23 +1,23 @@
 #pragma once
 // A thread that has something for itself, and leaves it when others ask: entering it takes no
 // read-modify-write and no fence. Who asks makes up for both, by a system call that runs a fence on
-// every thread of the process. (membarrier(2), MEMBARRIER_CMD_PRIVATE_EXPEDITED; docs/adr/0021)
+// every thread of the process. (docs/adr/0021)
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+
+#include "vci/membarrier.hpp"
 
 namespace larklane::vci {
 
 // Thread safety: thread-safe. The word below is of whoever owns this object: an atomic by which one
 // at a time excludes all others but the owner.
 // Invariants:
-// 1. Who has entered, then has seen the word free, then is_current(), is inside alone.
-// Whoever
+// 1. Who has entered, then has seen the word free, then is_current(), is inside alone. Whoever
 //    has seen anything else leaves.
 // 2. When wait_until_out() returns, the owner has seen the caller's word, or will see it before it
-// is
-//    inside again.
+//    is inside again.
 // 3. `current_` changes while the word is held, and the owner is out. An entry is one thread's, for
 //    good: who enters one that is not current any more is in nobody's way.
 class Owner {
@@ -36,7 +36,7 @@ class Owner {
   /// The caller's. Null: it is not the owner.
   Entry* own_entry() const noexcept {
     Entry* const entry = current_.load(std::memory_order_acquire);
-    return entry != nullptr && entry->thread_ == caller() ? entry : nullptr;
+    return entry != nullptr && entry->thread_ == this_thread_number() ? entry : nullptr;
   }
   /// After a look at the word that has acquired it.
   bool is_current(const Entry& entry) const noexcept {
@@ -80,9 +80,6 @@ class Owner {
   void clear() noexcept { current_.store(nullptr, std::memory_order_release); }
 
  private:
-  static std::uintptr_t caller() noexcept {
-    return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
-  }
   void wait_until_out_slow() const noexcept;
 
   std::atomic<Entry*> current_{nullptr};

@@ -147,7 +147,7 @@ void exact_keys(Kind kind, std::uint32_t bucket_count, std::uint64_t seed) {
 }
 
 TEST(MatchRace, EachIsMatchedOnceAndInOrder) {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed)
+  for (std::uint64_t seed = 1; seed <= 100; ++seed)
     for (const Kind kind : {Kind::exact, Kind::ordered}) {
       exact_keys(kind, 1, seed);
       exact_keys(kind, 64, seed);

@@ -85,6 +85,29 @@ TEST(EngineLimits, WithoutMemoryToRegisterAPostWaitsForOthersOrFails) {
   EXPECT_EQ(send().error().code(), Errc::kNoMemory);
 }
 
+TEST(EngineLimits, ReceivesThatAreOverMakeRoomForOthers) {
+  constexpr std::uint32_t kOperations = 8;
+  Job::Options options;
+  options.lane.operations = kOperations;
+  Job job(options);
+  job.connect_all();
+  auto received = std::move(Counter::create(job.at(1).domain).value());
+  PostOptions receiving;
+  receiving.completion = &received;
+  std::uint64_t into = 0;
+  const auto receive = [&] {
+    return *post_recv(*job.at(1).vci, 0, 1, &into, sizeof into, receiving);
+  };
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    for (std::uint32_t i = 0; i < kOperations; ++i) ASSERT_EQ(receive(), Post::posted) << round;
+    EXPECT_EQ(receive(), Post::retry);
+    for (std::uint32_t i = 0; i < kOperations; ++i)
+      ASSERT_TRUE(post_send(*job.at(0).vci, 1, 1, &round, sizeof round));
+    job.settle();
+    EXPECT_EQ(received.completed(), round * kOperations);
+  }
+}
+
 TEST(EngineLimits, APieceThatCannotBeRegisteredGivesTheOthersBack) {
   Scarcity scarcity{kEnough};
   Job job(with(scarcity));
