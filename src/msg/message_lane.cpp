@@ -96,7 +96,9 @@ void MessageLane::finish_locked(Operation& operation) noexcept {
 
 void MessageLane::finish_heard_locked(Operation& receive) noexcept {
   if (receive.object->runs_user_code) return handlers_.push(receive);
-  if (ledger_->signal(*receive.object, receive, true)) heard_.add(receive);
+  if (!ledger_->signal(*receive.object, receive, true)) return;
+  heard_.add(receive);
+  if (heard_.count() == kHeardMost) heard_.give_back();
 }
 
 [[gnu::noinline]] void MessageLane::run_handlers_slow() noexcept {

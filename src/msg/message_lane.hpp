@@ -149,6 +149,7 @@ class MessageLane final {
   LongBufferPool long_buffers_;
   Operation* arrival_ = nullptr;
   ReturningNodes heard_;  // receives that are over, until all that was there has been heard
+  static constexpr std::uint32_t kHeardMost = 64;  // of them
   std::byte* buffer_ = nullptr;
   std::uint32_t buffer_bytes_ = 0;
   Connection* held_ = nullptr;

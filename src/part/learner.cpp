@@ -179,8 +179,10 @@ const Learner::Firsts& Learner::next_trial() {
   const bool is_bulk = base_.size() == 1;
   if (is_dear() || explored_ == (is_bulk ? cells_ : 1)) {
     is_exploring_ = false;
-    if (base_ns_.count() != 0 && best_trial_ns_ < kTried * base_ns_.median())
+    if (base_ns_.count() != 0 && best_trial_ns_ < kTried * base_ns_.median()) {
       use(best_trial_, base_ns_.median(), best_trial_ns_);
+      is_provisional_ = true;
+    }
     return plan_;
   }
   trial_ns_.clear();
@@ -221,8 +223,8 @@ std::shared_ptr<Study> Learner::see(SeenRound round) {
     ++since_adoption_;
     if (!study_ && !is_due_)
       judge();
-    else if (plan_ != base_ && against_base() > 0)
-      plan_ = base_;
+    else if (is_provisional_ && plan_ != base_ && against_base() > 0)
+      plan_ = base_;  // what was tried out is still to be studied
   }
   if (!is_exploring_ && rounds_.count() >= kRoundsMin) next_sample_ = round_ + next_gap();
   return study();
@@ -268,6 +270,7 @@ std::shared_ptr<Study> Learner::study() {
 }
 
 void Learner::adopt(const Study::Findings& findings) {
+  is_provisional_ = false;
   network_ = findings.network;
   usual_ns_ = findings.usual_ns;
   spread_ns_ = std::max({findings.spread_ns, kSpreadLeast * usual_ns_, kSpreadLeast_ns});

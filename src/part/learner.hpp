@@ -199,6 +199,7 @@ class Learner {
   static constexpr double kNoTrial = std::numeric_limits<double>::infinity();
   Firsts best_trial_;  ///< the one that left least
   double best_trial_ns_ = kNoTrial;
+  bool is_provisional_ = false;  ///< it is in use, and no study has said so
 
   SeenReadiness rounds_;
   std::map<std::size_t, std::vector<std::vector<model::SeenRun>>> runs_;  ///< by number of groups

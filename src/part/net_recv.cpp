@@ -283,7 +283,9 @@ Status NetRecv::look(std::int32_t partition, bool* arrived) {
   if (partition < 0 || partition >= partitions_) return Errc::kInvalidArgument;
   const auto index = static_cast<std::uint32_t>(partition);
   const auto is_there = [&] {
-    return complete() || !active() || (usable() && arrival_->arrived(round(), index));
+    // Where its own mark says it, who asks again and again leaves the count to who adds to it.
+    return !active() || (arrival_marks_ == nullptr && complete()) ||
+           (usable() && arrival_->arrived(round(), index));
   };
   *arrived = is_there();
   if (*arrived) return {};

@@ -4,6 +4,7 @@
 // for good, and pays for it. (docs/adr/0024)
 
 #include <atomic>
+#include <cassert>
 #include <cstdint>
 
 #include "base/spin_lock.hpp"
@@ -29,6 +30,7 @@ class Bias {
     // relaxed: who is the owner has said so itself; others synchronise in end().
     const std::uintptr_t owner = owner_.load(std::memory_order_relaxed);
     if (owner != this_thread_number()) return owner == kNobodyYet && claim_slow();
+    assert(!is_inside_.load(std::memory_order_relaxed));  // a handler of a signal
     is_inside_.store(true, std::memory_order_relaxed);
     // The fence between this store and the look is end_slow()'s: here the compiler keeps their
     // order.

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/sanitized.hpp"
@@ -59,6 +60,7 @@ class World {
   std::uint64_t seen() const { return seen_; }
   /// Rounds that were no bulk.
   std::uint64_t grouped() const { return grouped_; }
+  std::uint64_t bulks() const { return round_ - grouped_; }
   const Firsts& groups() const { return settled_; }
   /// Rounds of the base between two of a plan.
   std::uint64_t controls(std::uint64_t odd) const { return controls_[odd]; }
@@ -79,6 +81,13 @@ class World {
   void count_anew() { left_ns_ = base_left_ns_ = 0; }
   /// Messages of this world take longer than anybody can see from the runs.
   void charge_each_run(double ns) { hidden_ns_ = ns; }
+  void charge_bulk(double ns) { bulk_hidden_ns_ = ns; }
+  /// From now on studies take for ever; or no more.
+  void hold_studies(bool holds) {
+    holds_studies_ = holds;
+    if (!holds && held_) std::exchange(held_, nullptr)->run();
+  }
+  bool has_held() const { return held_ != nullptr; }
 
  private:
   template <class Ask>
@@ -107,7 +116,8 @@ class World {
       runs.push_back({part.bytes, part.ready_ns, arrived});
       end = std::max(end, arrived);
     }
-    return end + hidden_ns_ * static_cast<double>(groups.size());
+    return end + hidden_ns_ * static_cast<double>(groups.size()) +
+           (groups.size() == 1 ? bulk_hidden_ns_ : 0);
   }
 
   void one_round() {
@@ -123,8 +133,12 @@ class World {
     base_left_ns_ += transfer(ready, base_, base_runs) - last;
     if (turn.is_sampled) {
       ++seen_;
-      if (const auto study = learner_.see({of_cells(ready), {}, std::move(runs), end}))
-        study->run();
+      if (auto study = learner_.see({of_cells(ready), {}, std::move(runs), end})) {
+        if (holds_studies_)
+          held_ = std::move(study);
+        else
+          study->run();
+      }
     }
     // Single rounds of the base are there to compare with.
     if (!turn.has_changed) settled_ = groups_;
@@ -149,7 +163,9 @@ class World {
   const Firsts base_;
   Firsts groups_ = base_, settled_ = base_;
   std::uint64_t round_ = 0, seen_ = 0, grouped_ = 0;
-  double left_ns_ = 0, base_left_ns_ = 0, hidden_ns_ = 0;
+  double left_ns_ = 0, base_left_ns_ = 0, hidden_ns_ = 0, bulk_hidden_ns_ = 0;
+  bool holds_studies_ = false;
+  std::shared_ptr<Study> held_;
   std::uint64_t controls_[2] = {};
 };
 
@@ -548,6 +564,27 @@ TEST(PartLearner, LeavesATrialThatWasLucky) {
   for (const std::size_t groups : {16u, 4u, 2u, 1u}) world.change(groups, 1200);
   ASSERT_TRUE(world.finish_study());
   EXPECT_LE(world.run(400)[8], 4) << "trials, which are dear now";
+}
+
+// The model may be wrong for ever: what was given up does not come back with the next study.
+TEST(PartLearner, GivesUpAPlanThatAStudyWouldKeep) {
+  World world(kDear, 32, 16 * kKi, pattern(model::Pattern::simultaneous, 0, 32), 1, singles(32));
+  world.hold_studies(true);
+  while (!world.has_held()) world.run(1);
+  world.hold_studies(false);
+  world.run(1);
+  ASSERT_EQ(world.groups(), Firsts{0});
+  world.hold_studies(true);
+  while (!world.has_held()) world.run(1);
+  world.charge_bulk(1e6);
+  world.run(60);
+  EXPECT_EQ(world.groups(), Firsts{0}) << "the study may have something better";
+  world.hold_studies(false);
+  world.run(60);
+  EXPECT_EQ(world.groups(), singles(32));
+  const std::uint64_t before = world.bulks();
+  world.run(1000);
+  EXPECT_LE(world.bulks() - before, 60u);
 }
 
 // What is in use does not come and go because it is little better than the base.
