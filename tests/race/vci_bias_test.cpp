@@ -68,8 +68,7 @@ TEST(VciBias, ItsFirstUserAndWhoComesLaterAreNeverAtOneThingTogether) {
       for (int r = 0; r < kRounds; ++r) {
         // acquire: pairs with the store below.
         while (round.load(std::memory_order_acquire) < r) std::this_thread::yield();
-        for (int wait = r * 7 % 97; wait != 0; --wait)
-          std::atomic_signal_fence(std::memory_order_seq_cst);  // some instructions
+        for (int wait = r * 7 % 97; wait != 0; --wait) (void)left.load(std::memory_order_relaxed);
         for (int i = 0; i < kTimes; ++i) all[static_cast<std::size_t>(r)].once(t, r % 2 != 0);
         left.fetch_add(1, std::memory_order_release);  // pairs with the load below
       }
