@@ -72,7 +72,7 @@ BANNED = (
     (
         r"\batomic_(thread|signal)_fence\b",
         "fences are not seen by TSan; use a seq_cst read-modify-write",
-        {"src/vci/owner.hpp": "the compiler's alone: the fence that belongs to it is a system call of another thread"},
+        {"src/vci/membarrier.hpp": "the compiler's alone: the fence that belongs to it is a system call of another thread"},
     ),
     (
         r"\b(secure_)?getenv\b",

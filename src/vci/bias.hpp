@@ -32,9 +32,7 @@ class Bias {
     if (owner != this_thread_number()) return owner == kNobodyYet && claim_slow();
     assert(!is_inside_.load(std::memory_order_relaxed));  // a handler of a signal
     is_inside_.store(true, std::memory_order_relaxed);
-    // The fence between this store and the look is end_slow()'s: here the compiler keeps their
-    // order.
-    std::atomic_signal_fence(std::memory_order_seq_cst);
+    leave_fence_to_others();  // end_slow()'s
     if (owner_.load(std::memory_order_relaxed) == owner) [[likely]]
       return true;
     leave();

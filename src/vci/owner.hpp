@@ -49,9 +49,7 @@ class Owner {
     /// Then looks at the word.
     void enter() noexcept {
       is_inside_.store(true, std::memory_order_relaxed);
-      // The fence between this store and the look is the asker's: wait_until_out(). Here the
-      // compiler keeps their order.
-      std::atomic_signal_fence(std::memory_order_seq_cst);
+      leave_fence_to_others();  // wait_until_out()'s
     }
     /// release: of what it has done; pairs with wait_until_out()'s acquire.
     void leave() noexcept { is_inside_.store(false, std::memory_order_release); }
