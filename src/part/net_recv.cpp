@@ -283,8 +283,9 @@ Status NetRecv::look(std::int32_t partition, bool* arrived) {
   if (partition < 0 || partition >= partitions_) return Errc::kInvalidArgument;
   const auto index = static_cast<std::uint32_t>(partition);
   const auto is_there = [&] {
-    // Where its own mark says it, who asks again and again leaves the count to who adds to it.
-    return !active() || (arrival_marks_ == nullptr && complete()) ||
+    // The count is asked only where no marks of its own say it: who asks again and again shall
+    // leave its line to who adds to it. relaxed: a hint, either way is right.
+    return !active() || (marks_count_.load(std::memory_order_relaxed) == 0 && complete()) ||
            (usable() && arrival_->arrived(round(), index));
   };
   *arrived = is_there();
