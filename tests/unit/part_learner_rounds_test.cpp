@@ -148,7 +148,7 @@ TEST(PartLearner, LeavesATrialThatWasLucky) {
   EXPECT_EQ(world.run(40)[32], 40);
   for (const std::size_t groups : {16u, 4u, 2u, 1u}) world.change(groups, 1200);
   ASSERT_TRUE(world.finish_study());
-  EXPECT_LE(world.run(400)[8], 4) << "trials, which are dear now";
+  EXPECT_LE(world.run(2000)[8], 4) << "trials, which are dear now";
 }
 
 // What is in use does not come and go because it is little better than the base.
