@@ -28,11 +28,12 @@ class Messenger {
   Messenger& operator=(const Messenger&) = delete;
 
   int rank() const { return rank_; }
-  bool send(std::uint32_t tag, const void* buffer, std::uint64_t bytes) {
+  // LCI's posts can't say that more follow.
+  bool send(std::uint32_t tag, const void* buffer, std::uint64_t bytes, bool) {
     return posted(
         [&] { return lci::post_send(1 - rank_, const_cast<void*>(buffer), bytes, tag, told_); });
   }
-  bool am(const void* buffer, std::uint64_t bytes) {
+  bool am(const void* buffer, std::uint64_t bytes, bool) {
     return posted(
         [&] { return lci::post_am(1 - rank_, const_cast<void*>(buffer), bytes, told_, there_); });
   }
@@ -85,6 +86,10 @@ int main(int argc, char** argv) {
   one_pair::Options options;
   if (const int status = one_pair::parse(argc, argv, &options); status != 0)
     return status < 0 ? 0 : status;
+  if (options.tells_more) {
+    std::fprintf(stderr, "messages-lci: --more-follow: LCI's posts can't say that\n");
+    return 2;
+  }
   lci::g_runtime_init();
   if (lci::get_rank_n() != 2) {
     std::fprintf(stderr, "messages-lci: 2 processes are needed, not %d\n", lci::get_rank_n());

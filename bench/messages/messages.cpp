@@ -45,17 +45,19 @@ class Messenger {
     // The number of `heard_` for the peer, who needs it for active messages.
     const RemoteCompletion mine = got(heard_.register_remote(), "register_remote");
     std::uint32_t pending = receive(kNumber, &there_, sizeof there_);
-    pending += send(kNumber, &mine, sizeof mine);
+    pending += send(kNumber, &mine, sizeof mine, false);
     for (; pending != 0; --pending) (void)wait_one();
   }
 
   int rank() const { return rank_; }
-  bool send(std::uint32_t tag, const void* buffer, std::uint64_t bytes) {
+  bool send(std::uint32_t tag, const void* buffer, std::uint64_t bytes, bool do_more_follow) {
+    options_.more_follow = do_more_follow;
     return posted("post_send", [&] {
       return larklane::post_send(vci_, 1 - rank_, tag, buffer, bytes, options_);
     });
   }
-  bool am(const void* buffer, std::uint64_t bytes) {
+  bool am(const void* buffer, std::uint64_t bytes, bool do_more_follow) {
+    options_.more_follow = do_more_follow;
     return posted("post_am", [&] {
       return larklane::post_am(vci_, 1 - rank_, there_, 0, buffer, bytes, options_);
     });

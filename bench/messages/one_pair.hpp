@@ -3,6 +3,7 @@
 // them.
 //
 //   PROGRAM rate|half [--bytes N] [--window N] [--rounds N] [--way send|am] [--completion KIND]
+//           [--more-follow]
 //
 // Every message carries its number, which is checked. Last line, of rank 0: {"samples": [ns ...],
 // "wrong": N}, as bench/pair prints it.
@@ -25,11 +26,13 @@ constexpr std::uint32_t kData = 1, kAnswer = 2;     // tags
 struct Options {
   std::string what = "rate", way = "send", completion = "queue";
   std::uint64_t bytes = 8, window = 64, rounds = 20;
+  bool tells_more = false;
 };
 
 /// One of the two processes. A messenger moves messages between them, and makes progress:
 ///   int rank()
-///   bool send(tag, buffer, bytes), am(buffer, bytes)  false: the buffer is the caller's again
+///   bool send(tag, buffer, bytes, do_more_follow), am(buffer, bytes, do_more_follow)
+///                                                     false: the buffer is the caller's again
 ///   bool receive(tag, buffer, bytes)                  false: the message is there
 ///   bool wait_one()   for one of those that answered true; false: it has failed
 ///   void hear(take)   one active message: calls take(buffer, bytes)
@@ -59,18 +62,19 @@ class Side {
   }
   void receive_and_answer() {
     receive_window();
-    wait(messenger_.send(kAnswer, nullptr, 0));
+    wait(messenger_.send(kAnswer, nullptr, 0, false));
   }
   void send_window() {
     std::uint64_t pending = 0;
-    for (std::uint64_t i = 0; i < options_.window; ++i) pending += send_next(&out_[i * stride_]);
+    for (std::uint64_t i = 0; i < options_.window; ++i)
+      pending += send_next(&out_[i * stride_], options_.tells_more && i + 1 < options_.window);
     wait(pending);
   }
-  bool send_next(std::byte* buffer) {
+  bool send_next(std::byte* buffer, bool do_more_follow) {
     std::memcpy(buffer, &sent_, numbered());
     ++sent_;
-    if (options_.way == "am") return messenger_.am(buffer, options_.bytes);
-    return messenger_.send(kData, buffer, options_.bytes);
+    if (options_.way == "am") return messenger_.am(buffer, options_.bytes, do_more_follow);
+    return messenger_.send(kData, buffer, options_.bytes, do_more_follow);
   }
   void receive_window() {
     if (options_.way == "am") {
@@ -111,6 +115,8 @@ inline int parse(int argc, char** argv, Options* options) {
   app.add_option("--window", options->window, "messages of `rate` before an answer")
       ->check(CLI::Range(1u, 65536u));
   app.add_option("--rounds", options->rounds, "samples");
+  app.add_flag("--more-follow", options->tells_more,
+               "each post of a window but the last says that more follow");
   app.add_option("--way", options->way)->check(CLI::IsMember({"send", "am"}));
   app.add_option("--completion", options->completion, "what hears of sends and receives")
       ->check(CLI::IsMember({"queue", "counter"}));

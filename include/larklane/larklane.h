@@ -290,9 +290,13 @@ typedef struct larklane_post_options {
   /* Of send and receive: not 0: a receive may name any rank or any tag, whatever the sender said.
    * Such spaces are counted apart. */
   int is_ordered;
+  /* Not 0: more posts over this lane follow at once. A short message may wait for them and travel
+   * together with its followers to the same process, until a post that does not say this, or a turn
+   * of the lane. */
+  int more_follow;
 } larklane_post_options;
 #define LARKLANE_POST_OPTIONS_INIT \
-  { sizeof(larklane_post_options), NULL, NULL, NULL, 0, 0, LARKLANE_MATCH_RANK_TAG, 0, 0 }
+  { sizeof(larklane_post_options), NULL, NULL, NULL, 0, 0, LARKLANE_MATCH_RANK_TAG, 0, 0, 0 }
 
 /* What holds for every post, unless it says otherwise:
  *

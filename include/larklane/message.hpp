@@ -50,6 +50,12 @@ struct PostOptions {
   /// Never `retry` but for want of memory for the operation: the lane keeps it and posts it as soon
   /// as it can. The buffer stays the library's until the completion.
   bool queues = false;
+  /// More posts over this lane follow at once. A short message or active message (but of a Packet)
+  /// may wait for them, to go to its process together with those to the same one, in one write:
+  /// until a post over the lane that does not say this, or a turn of the lane (Vci::progress(), by
+  /// anybody). Order, `done` and `retry` are what they are without. Worth it where a post costs
+  /// more than a copy, over `ofi` and `verbs`; over `shm` it changes nothing.
+  bool more_follow = false;
 };
 
 /// @param bytes  any length. Up to Vci::eager_bytes_max() they are copied: `done`, and the buffer

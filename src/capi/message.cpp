@@ -37,7 +37,8 @@ PostOptions options_of(const larklane_post_options* options) noexcept {
           .user_context = options->user_context,
           .region = options->region == nullptr ? nullptr : &options->region->region,
           .signals_always = options->signals_always != 0,
-          .queues = options->queues != 0};
+          .queues = options->queues != 0,
+          .more_follow = options->more_follow != 0};
 }
 
 /// How messages are matched. Out of range: what the C++ call refuses.

@@ -89,8 +89,9 @@ Packet* Connection::assemble(std::span<const std::byte> own,
 
 Result<net::Post> Connection::post_parts(PacketLink& link, const PacketHeader& header,
                                          std::span<const std::byte> own,
-                                         std::span<const std::byte> user) noexcept {
-  if (own.empty()) return link.post(header, user);
+                                         std::span<const std::byte> user,
+                                         bool more_follow) noexcept {
+  if (own.empty()) return link.post(header, user, more_follow);
   if (user.empty()) return link.post(header, own);
   Packet* const packet = assemble(own, user);
   if (packet == nullptr) return net::Post::retry;
@@ -103,7 +104,7 @@ Result<Post> Connection::post_bytes(const PacketHeader& header, std::span<const 
                                     UserBytes user, std::uint32_t tag,
                                     const PostOptions& options) noexcept {
   if (PacketLink* const link = open_link(options)) [[likely]]
-    return answered(post_parts(*link, header, own, user.span()));
+    return answered(post_parts(*link, header, own, user.span(), options.more_follow));
   Operation* const operation = begin_operation(user, tag, options);
   if (operation == nullptr) return Post::retry;
   operation->header = header;
@@ -217,7 +218,7 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
   if (operation.then == Operation::Then::post_packet)
     return link.post(*operation.packet, operation.header,
                      static_cast<std::uint32_t>(operation.local_bytes));
-  return post_parts(link, operation.header, own, operation.payload);
+  return post_parts(link, operation.header, own, operation.payload, false);
 }
 
 /// If the link fails meanwhile, on_failure() may finish the operation: what its record takes is

@@ -132,8 +132,8 @@ class Connection final : public PacketListener {
   Result<net::Post> try_awaited(PacketLink& link, Operation& operation) noexcept;
   Packet* assemble(std::span<const std::byte> own, std::span<const std::byte> user) noexcept;
   Result<net::Post> post_parts(PacketLink& link, const PacketHeader& header,
-                               std::span<const std::byte> own,
-                               std::span<const std::byte> user) noexcept;
+                               std::span<const std::byte> own, std::span<const std::byte> user,
+                               bool more_follow) noexcept;
   /// Of ours: goes out, or waits.
   void send_record(Operation& operation) noexcept;
   void record_is_out(Operation& operation, Status status) noexcept;

@@ -22,7 +22,8 @@ namespace larklane::msg {
 //    own memory, so that no peer can set or clear any.
 // 2. A record is believed when it is at the head, once: its stamp and length are checked in a copy.
 //    No cell, stamp or length leads outside of the ring. A mark that no record has set is found by
-//    the stamp when the head comes to it.
+//    the stamp when the head comes to it. A record that has come with the one before it needs none:
+//    that one says so.
 // 3. Where the first word of a record arrives last, that is what is looked at, and there are no
 //    marks: an immediate says only that there may be something. No cell that a record may begin in
 //    holds a payload when it is the peer's again.
@@ -131,7 +132,7 @@ class PacketInbox final {
         is_held_ = true;
         return {};
       }
-    } while (take_mark(shape_.index_of(head_)));
+    } while (is_followed_ || take_mark(shape_.index_of(head_)));
     return {};
   }
 
@@ -151,6 +152,7 @@ class PacketInbox final {
     const std::uint32_t cells = record_cells_of(bytes);
     if (is_first_word_last_ && cells > 1) clear(cells);
     head_ += cells;
+    is_followed_ = head.is_followed();
     freed_.store(head_, std::memory_order_release);  // pairs with freed()
     return true;
   }
@@ -160,6 +162,7 @@ class PacketInbox final {
   const bool is_first_word_last_;
   std::uint64_t head_;
   bool is_held_ = false;                    // the record at the head: it has no mark
+  bool is_followed_ = false;                // the record before the head: it has brought the head's
   std::unique_ptr<std::uint64_t[]> marks_;  // a bit a cell
   std::unique_ptr<net::AllocatedMemory> memory_;
   Line* lines_ = nullptr;                                 // in memory_

@@ -13,8 +13,14 @@ Result<std::unique_ptr<PacketLane>> PacketLane::create(net::Fabric& fabric, Opti
   if (fabric.limits().channel_partitions_max != 0) return Errc::kBadOption;
   auto pool = PacketPool::create(fabric, options.packets, options.record_cells);
   if (!pool) return pool.error();
-  std::unique_ptr<PacketLane> lane(new (std::nothrow)
-                                       PacketLane(fabric, options, std::move(pool).value()));
+  std::unique_ptr<PacketPool> long_pool;
+  if (fabric.limits().is_progress_manual && !fabric.limits().are_small_writes_done) {
+    auto made = PacketPool::create(fabric, kLongPackets, kLongPacketCells);
+    if (!made) return made.error();
+    long_pool = std::move(made).value();
+  }
+  std::unique_ptr<PacketLane> lane(new (std::nothrow) PacketLane(
+      fabric, options, std::move(pool).value(), std::move(long_pool)));
   if (lane == nullptr) return Errc::kNoMemory;
   return lane;
 }
@@ -78,8 +84,8 @@ PacketCounts PacketLane::counts() const noexcept {
   const auto value = [](const std::atomic<std::uint64_t>& counter) {
     return counter.load(std::memory_order_relaxed);
   };
-  return {value(no_room_), value(no_packet_), value(delivered_), value(credit_words_),
-          value(strays_)};
+  return {value(no_room_),      value(no_packet_), value(delivered_),
+          value(credit_words_), value(coalesced_), value(strays_)};
 }
 
 }  // namespace larklane::msg

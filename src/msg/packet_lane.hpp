@@ -24,6 +24,7 @@ struct PacketCounts {
   std::uint64_t no_packet;     ///< the same: all were under way
   std::uint64_t delivered;     ///< records
   std::uint64_t credit_words;  ///< that were written to peers
+  std::uint64_t coalesced;     ///< records that went out with one before them
   std::uint64_t strays;        ///< immediates of no link
 };
 
@@ -54,9 +55,12 @@ class PacketLane final : public net::Receiver {
   /// The same, for a user's.
   Packet* take_user_packet() noexcept { return counted(pool_->take_for_user()); }
   /// One that was not posted.
-  void give_back(Packet& packet) noexcept { pool_->give_back(packet); }
+  static void give_back(Packet& packet) noexcept { PacketPool::give_back(packet); }
 
   PacketPool& pool() noexcept { return *pool_; }
+
+  /// For several records. Null: none is free, or this network is not worth it.
+  Packet* take_long_packet() noexcept { return long_pool_ ? long_pool_->take() : nullptr; }
 
   PacketCounts counts() const noexcept;
 
@@ -66,8 +70,12 @@ class PacketLane final : public net::Receiver {
  private:
   friend class PacketLink;
 
-  PacketLane(net::Fabric& fabric, Options options, std::unique_ptr<PacketPool> pool) noexcept
-      : fabric_(fabric), options_(options), pool_(std::move(pool)) {
+  PacketLane(net::Fabric& fabric, Options options, std::unique_ptr<PacketPool> pool,
+             std::unique_ptr<PacketPool> long_pool) noexcept
+      : fabric_(fabric),
+        options_(options),
+        pool_(std::move(pool)),
+        long_pool_(std::move(long_pool)) {
     sleeps = false;  // who waits makes progress
   }
   Packet* counted(Packet* packet) noexcept {
@@ -82,6 +90,8 @@ class PacketLane final : public net::Receiver {
   /// After a look that has found less than a few, so many turns don't look: what senders write
   /// meanwhile comes together, and they keep their lines as long. An answer takes longer.
   static constexpr std::uint32_t kLooksAside = 6, kFew = 8;
+  /// For records that travel together where each write costs a system call or the like: 32 KiB.
+  static constexpr std::uint32_t kLongPackets = 4, kLongPacketCells = 512;
 
   /// @errors kNoMemory: all are taken
   Result<std::uint16_t> take_slot(PacketLink& link);
@@ -100,7 +110,7 @@ class PacketLane final : public net::Receiver {
 
   net::Fabric& fabric_;
   const Options options_;
-  const std::unique_ptr<PacketPool> pool_;
+  const std::unique_ptr<PacketPool> pool_, long_pool_;
   vci::Vci* vci_ = nullptr;
   std::atomic<std::uint32_t> generation_{0};  // of the ring that was made last
 
@@ -109,7 +119,7 @@ class PacketLane final : public net::Receiver {
   std::uint32_t next_slot_ = 0;                     // from which a free one is looked for
   std::array<PacketLink*, kWatchedMax> watched_{};  // the first of them
   std::uint32_t watched_count_ = 0, looks_aside_ = 0;
-  std::atomic<std::uint64_t> delivered_{0}, credit_words_{0}, strays_{0};
+  std::atomic<std::uint64_t> delivered_{0}, credit_words_{0}, coalesced_{0}, strays_{0};
 
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> no_room_{0};  // by who has to wait
   std::atomic<std::uint64_t> no_packet_{0};

@@ -73,6 +73,7 @@ Status PacketLink::connect(std::span<const std::byte> peer_offer) {
       std::min(peer_shape_.payload_bytes_max(), inbox_->shape().payload_bytes_max());
   const net::Limits& limits = lane_.fabric_.limits();
   small_bytes_max_ = limits.small_bytes_max;
+  write_bytes_max_ = limits.write_bytes_max;
   are_small_writes_done_ = limits.are_small_writes_done && small_bytes_max_ >= kCellBytes;
   const std::uint64_t first = peer_shape_.first_position();
   // relaxed: nobody else knows of the link before the lane's lock has been held by connect().
@@ -204,9 +205,16 @@ inline void PacketLink::send(Packet& packet, std::uint64_t position, const Packe
                              std::uint32_t payload_bytes) noexcept {
   write_record_head(packet.record_, freed_to_tell() << RecordHead::kBytesBits | payload_bytes,
                     stamp_of(position, peer_generation_), header);
-  const std::uint32_t bytes = static_cast<std::uint32_t>(sizeof(RecordHead)) + payload_bytes;
-  packet.owner_ = this;
   packet.cells_ = record_cells_of(payload_bytes);
+  prepare(packet, position, static_cast<std::uint32_t>(sizeof(RecordHead)) + payload_bytes);
+  lane_.vci().post(packet);
+}
+
+/// @param position  of its first record
+/// @param bytes  of all
+inline void PacketLink::prepare(Packet& packet, std::uint64_t position,
+                                std::uint32_t bytes) noexcept {
+  packet.owner_ = this;
   packet.complete = &PacketLink::sent;
   using Kind = vci::Work::Kind;
   if (inbox_->is_peer_watching())
@@ -216,8 +224,81 @@ inline void PacketLink::send(Packet& packet, std::uint64_t position, const Packe
   packet.small_bytes = vci::Work::kSmallOfTransfer;
   packet.immediate = immediate_of(position);
   packet.link = link_.get();
-  packet.transfer = {packet.record_, &lane_.pool_->memory(), place_of(position), bytes};
-  lane_.vci().post(packet);
+  packet.transfer = {packet.record_, &packet.pool_->memory(), place_of(position), bytes};
+}
+
+// --- records that go out by one write -----------------------------------------------------------
+
+/// A packet for several records, the first of which has its positions. Null: no packet, or no room.
+Packet* PacketLink::take_first_locked(std::uint32_t cells) noexcept {
+  Packet* packet = lane_.take_long_packet();
+  if (packet == nullptr) packet = lane_.take_packet();
+  if (packet == nullptr) return nullptr;
+  if (!take_positions(cells, packet->first_)) {
+    lane_.give_back(*packet);
+    return nullptr;
+  }
+  packet->cells_ = 0;
+  return packet;
+}
+
+/// Behind those that it has. @pre the next positions are this record's
+void PacketLink::add_record_locked(Packet& packet, const PacketHeader& header,
+                                   std::uint32_t payload_bytes) noexcept {
+  const std::uint32_t first_byte = packet.cells_ * kCellBytes;
+  if (packet.cells_ != 0) set_followed(packet.record_ + packet.last_ * kCellBytes);
+  packet.last_ = packet.cells_;
+  write_record_head(packet.record_ + first_byte,
+                    freed_to_tell() << RecordHead::kBytesBits | payload_bytes,
+                    stamp_of(packet.first_ + packet.last_, peer_generation_), header);
+  packet.cells_ += record_cells_of(payload_bytes);
+  prepare(packet, packet.first_,
+          first_byte + static_cast<std::uint32_t>(sizeof(RecordHead)) + payload_bytes);
+}
+
+/// False: it does not fit behind those that wait in `first`.
+template <class Copy>
+bool PacketLink::join_locked(vci::Work* first, const PacketHeader& header,
+                             std::uint32_t payload_bytes, Copy&& copy) noexcept {
+  if (first == nullptr || first->link != link_.get()) return false;
+  Packet& packet = static_cast<Packet&>(*first);
+  const std::uint32_t cells = record_cells_of(payload_bytes);
+  const std::uint32_t cells_with_it = packet.cells_ + cells;
+  if (cells_with_it > record_cells_of(packet.payload_bytes_max_) ||
+      std::uint64_t{cells_with_it} * kCellBytes > write_bytes_max_ ||
+      peer_shape_.index_of(packet.first_) + packet.cells_ >= peer_shape_.cells)
+    return false;
+  // Or another thread has got what is behind it. Orders: as in take_positions().
+  std::uint64_t next = packet.first_ + packet.cells_;
+  const std::uint64_t end = next + cells;
+  if (end > limit_.load(std::memory_order_acquire) && !find_room_slow(end)) return false;
+  if (!next_.compare_exchange_strong(next, end, std::memory_order_relaxed,
+                                     std::memory_order_relaxed))
+    return false;
+  add_record_locked(packet, header, payload_bytes);
+  copy(packet.record_ + packet.last_ * kCellBytes + sizeof(RecordHead));
+  lane_.note_locked(lane_.coalesced_);
+  return true;
+}
+
+/// With those that wait, or as the first that waits. False: nothing has happened; what has waited
+/// is posted.
+template <class Copy>
+[[gnu::noinline]] bool PacketLink::post_coalesced_slow(const PacketHeader& header,
+                                                       std::uint32_t payload_bytes,
+                                                       bool more_follow, Copy&& copy) noexcept {
+  bool is_taken = false;
+  lane_.vci().coalesce([&](vci::Work* first) -> vci::Work* {
+    is_taken = join_locked(first, header, payload_bytes, copy);
+    if (is_taken || !more_follow) return more_follow ? first : nullptr;
+    Packet* const packet = take_first_locked(record_cells_of(payload_bytes));
+    if (packet == nullptr) return nullptr;
+    is_taken = true;
+    add_record_locked(*packet, header, payload_bytes);
+    copy(packet->payload().data());
+    return packet;
+  });
+  return is_taken;
 }
 
 /// A record of one cell, where it is complete at once: no packet goes round for it. It is assembled
@@ -255,16 +336,20 @@ std::optional<vci::Work::Kind> PacketLink::post_directly_locked(const PacketHead
 
 template <class Copy>
 inline Result<net::Post> PacketLink::post_copied(const PacketHeader& header,
-                                                 std::uint64_t payload_bytes,
+                                                 std::uint64_t payload_bytes, bool more_follow,
                                                  Copy&& copy) noexcept {
   LARKLANE_TRY(refusal(payload_bytes));
   const auto bytes = static_cast<std::uint32_t>(payload_bytes);
-  if (are_small_writes_done_ && payload_bytes <= kCellBytes - sizeof(RecordHead)) {
-    net::Post answer = net::Post::retry;
-    const bool is_answered = lane_.vci().post_directly(
-        *link_, [&] { return post_directly_locked(header, bytes, copy, answer); });
-    if (is_answered) [[likely]]
-      return answer;
+  if (are_small_writes_done_) {
+    if (payload_bytes <= kCellBytes - sizeof(RecordHead)) {
+      net::Post answer = net::Post::retry;
+      const bool is_answered = lane_.vci().post_directly(
+          *link_, [&] { return post_directly_locked(header, bytes, copy, answer); });
+      if (is_answered) [[likely]]
+        return answer;
+    }
+  } else if (more_follow || lane_.vci().has_joinable()) {
+    if (post_coalesced_slow(header, bytes, more_follow, copy)) return net::Post::done;
   }
   Packet* const packet = lane_.take_packet();
   if (packet == nullptr) [[unlikely]]
@@ -279,9 +364,9 @@ inline Result<net::Post> PacketLink::post_copied(const PacketHeader& header,
   return net::Post::done;
 }
 
-Result<net::Post> PacketLink::post(const PacketHeader& header,
-                                   std::span<const std::byte> payload) noexcept {
-  return post_copied(header, payload.size(), [payload](std::byte* to) {
+Result<net::Post> PacketLink::post(const PacketHeader& header, std::span<const std::byte> payload,
+                                   bool more_follow) noexcept {
+  return post_copied(header, payload.size(), more_follow, [payload](std::byte* to) {
     copy_small(to, payload.data(), static_cast<std::uint32_t>(payload.size()));
   });
 }
@@ -293,9 +378,10 @@ void Gathered::copy_to(std::byte* to) const noexcept {
   }
 }
 
-Result<net::Post> PacketLink::post_gathered(const PacketHeader& header,
-                                            const Gathered& payload) noexcept {
-  return post_copied(header, payload.bytes, [&](std::byte* to) { payload.copy_to(to); });
+Result<net::Post> PacketLink::post_gathered(const PacketHeader& header, const Gathered& payload,
+                                            bool more_follow) noexcept {
+  return post_copied(header, payload.bytes, more_follow,
+                     [&](std::byte* to) { payload.copy_to(to); });
 }
 
 Result<net::Post> PacketLink::post(Packet& packet, const PacketHeader& header,

@@ -64,7 +64,7 @@ struct Gathered {
 //    of one thread, or of two of which one knows of the other's, keep their order.
 // 2. After that exchange nothing can be refused: the packet was taken before, or the record goes
 //    out at once, or by the link's own work, which is free. A record that has positions is posted
-//    on the lane, and fails with the link if at all.
+//    on the lane, or waits there for others to join it, and fails with the link if at all.
 // 3. `limit_` is what the peer has said to be free, and a ring more; less only where its credit
 //    word says so, which stands there until the next look.
 // 4. Of the cells that we have freed, `told_` have been told, by a record or a credit word that is
@@ -72,7 +72,9 @@ struct Gathered {
 //    has failed. One credit word is under way at a time.
 // 5. Who watches its ring, and has said so, looks at it as long as the link is open; the other side
 //    posts without immediates from when it sees that. Those that are heard later say nothing new.
-// 6. What records tell is never more than kWordAgeMax ahead of the last credit word that has taken
+// 6. Records that go out by one write lie behind each other in the ring, and each but the last
+//    says so.
+// 7. What records tell is never more than kWordAgeMax ahead of the last credit word that has taken
 //    effect: so its half of a position is never taken for another one.
 class PacketLink final {
  public:
@@ -127,8 +129,11 @@ class PacketLink final {
   /// Never blocks. done: copied, the caller has its memory back; whatever goes wrong later is told
   /// to the listener. retry: nothing has happened; post again after progress.
   /// @errors kInvalidArgument: too long; failure()
-  Result<net::Post> post(const PacketHeader& header, std::span<const std::byte> payload) noexcept;
-  Result<net::Post> post_gathered(const PacketHeader& header, const Gathered& payload) noexcept;
+  /// @param more_follow  more posts come at once, over this lane: this one may wait for them
+  Result<net::Post> post(const PacketHeader& header, std::span<const std::byte> payload,
+                         bool more_follow = false) noexcept;
+  Result<net::Post> post_gathered(const PacketHeader& header, const Gathered& payload,
+                                  bool more_follow = false) noexcept;
   /// The same of a payload that lies in `packet`, one of this lane's. Not done: it is still the
   /// caller's.
   Result<net::Post> post(Packet& packet, const PacketHeader& header,
@@ -181,7 +186,16 @@ class PacketLink final {
   /// @param copy  (std::byte* to): writes the payload there
   template <class Copy>
   Result<net::Post> post_copied(const PacketHeader& header, std::uint64_t payload_bytes,
-                                Copy&& copy) noexcept;
+                                bool more_follow, Copy&& copy) noexcept;
+  template <class Copy>
+  bool post_coalesced_slow(const PacketHeader& header, std::uint32_t payload_bytes,
+                           bool more_follow, Copy&& copy) noexcept;
+  template <class Copy>
+  bool join_locked(vci::Work* first, const PacketHeader& header, std::uint32_t payload_bytes,
+                   Copy&& copy) noexcept;
+  Packet* take_first_locked(std::uint32_t cells) noexcept;
+  void add_record_locked(Packet& packet, const PacketHeader& header,
+                         std::uint32_t payload_bytes) noexcept;
   template <class Copy>
   std::optional<vci::Work::Kind> post_directly_locked(const PacketHeader& header,
                                                       std::uint32_t payload_bytes, Copy&& copy,
@@ -190,6 +204,7 @@ class PacketLink final {
   std::uint32_t immediate_of(std::uint64_t position) const noexcept;
   void send(Packet& packet, std::uint64_t position, const PacketHeader& header,
             std::uint32_t payload_bytes) noexcept;
+  void prepare(Packet& packet, std::uint64_t position, std::uint32_t bytes) noexcept;
   std::uint64_t freed_to_tell() noexcept;
   void raise_limit(std::uint64_t freed) noexcept;
   void raise_limit_locked(std::uint64_t freed) noexcept;
@@ -222,6 +237,7 @@ class PacketLink final {
   std::uint16_t peer_slot_ = 0;
   std::uint32_t payload_bytes_max_ = 0;
   std::uint32_t small_bytes_max_ = 0;
+  std::uint64_t write_bytes_max_ = 0;
   bool are_small_writes_done_ = false;
   std::uint32_t peer_generation_ = 0;
   RingShape peer_shape_{1, 1};

@@ -19,6 +19,7 @@ PacketPool::PacketPool(std::uint32_t count, std::uint32_t record_cells)
   if (packets_ == nullptr || lines_ == nullptr) return;
   for (std::uint32_t i = count; i > 0; --i) {
     Packet& packet = packets_[i - 1];
+    packet.pool_ = this;
     packet.number_ = i;
     packet.record_ = lines_[std::size_t{i - 1} * record_cells].bytes;
     packet.payload_bytes_max_ = RingShape{record_cells, record_cells}.payload_bytes_max();
@@ -56,8 +57,9 @@ Packet* PacketPool::take_of(List& list) noexcept {
 }
 
 void PacketPool::give_back(Packet& packet) noexcept {
-  const std::uint32_t reserved = std::max(count_ / kOneReservedOf, 1u);
-  List& list = packet.number_ <= reserved ? reserved_ : free_;
+  PacketPool& pool = *packet.pool_;
+  const std::uint32_t reserved = std::max(pool.count_ / kOneReservedOf, 1u);
+  List& list = packet.number_ <= reserved ? pool.reserved_ : pool.free_;
   std::uint64_t free = list.load(std::memory_order_relaxed);  // relaxed: the exchange compares it
   do packet.next_.store(static_cast<std::uint32_t>(free & kNumberMask), std::memory_order_relaxed);
   // release: of the packet; pairs with take()'s acquire.

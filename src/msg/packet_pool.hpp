@@ -31,14 +31,17 @@ class alignas(kCellBytes) Packet final : private vci::Work {
   friend class PacketLink;
   friend class PacketPool;
 
+  PacketPool* pool_ = nullptr;
   std::byte* record_ = nullptr;
-  std::uint32_t payload_bytes_max_ = 0;
-  std::uint32_t cells_ = 0;  // while it is under way
   PacketLink* owner_ = nullptr;
+  std::uint64_t first_ = 0;             // while others may join: the position of its first record
+  std::atomic<std::uint64_t> held_{0};  // by what its user names it
+  std::uint32_t payload_bytes_max_ = 0;
+  std::uint32_t cells_ = 0;   // while it is under way
+  std::uint32_t last_ = 0;    // while others may join: the cell of its last record
   std::uint32_t number_ = 0;  // from 1
   std::atomic<std::uint32_t> next_{0};
-  std::uint32_t uses_ = 0;              // by users
-  std::atomic<std::uint64_t> held_{0};  // by what its user names it
+  std::uint32_t uses_ = 0;  // by users
 };
 
 // Thread safety: thread-safe.
@@ -67,7 +70,7 @@ class PacketPool final {
   }
   /// For a user. Null: there is none that users may have.
   Packet* take_for_user() noexcept { return take_of(free_); }
-  void give_back(Packet& packet) noexcept;
+  static void give_back(Packet& packet) noexcept;
 
   // By users. relaxed, all: the one that has a packet is alone with it, and other names don't fit.
   /// Of one that was taken. @return what held() knows it by; never 0

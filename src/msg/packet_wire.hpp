@@ -28,14 +28,18 @@ inline constexpr std::uint32_t kCellBytes = 64;
 /// sends inline.
 struct RecordHead {
   static constexpr std::uint32_t kBytesBits = 16;
+  static constexpr std::uint64_t kIsFollowed = std::uint64_t{1} << 63;
 
-  std::uint32_t stamp;            ///< stamp_of() its position and the ring's generation
-  std::uint32_t first;            ///< of the header
-  std::uint64_t freed_and_bytes;  ///< positions that the poster has freed (48 bits), payload bytes
+  std::uint32_t stamp;  ///< stamp_of() its position and the ring's generation
+  std::uint32_t first;  ///< of the header
+  /// Is the next record in the same write (1 bit); positions that the poster has freed (47 bits);
+  /// payload bytes.
+  std::uint64_t freed_and_bytes;
   std::array<std::uint32_t, 2> others;  ///< of the header
 
   PacketHeader header() const noexcept { return {first, others[0], others[1]}; }
-  std::uint64_t freed() const noexcept { return freed_and_bytes >> kBytesBits; }
+  std::uint64_t freed() const noexcept { return (freed_and_bytes & ~kIsFollowed) >> kBytesBits; }
+  bool is_followed() const noexcept { return (freed_and_bytes & kIsFollowed) != 0; }
   std::uint32_t payload_bytes() const noexcept {
     return static_cast<std::uint32_t>(freed_and_bytes & ((1u << kBytesBits) - 1));
   }
@@ -53,6 +57,15 @@ inline void write_record_head(std::byte* to, std::uint64_t freed_and_bytes, std:
                                  word(header[1], header[2])};
   static_assert(sizeof words == sizeof(RecordHead));
   std::memcpy(to, words, sizeof words);
+}
+
+/// Of a record that was written: the next one goes with it.
+inline void set_followed(std::byte* record) noexcept {
+  std::uint64_t word = 0;
+  std::byte* const at = record + offsetof(RecordHead, freed_and_bytes);
+  std::memcpy(&word, at, sizeof word);
+  word |= RecordHead::kIsFollowed;
+  std::memcpy(at, &word, sizeof word);
 }
 
 /// How much a ring holds.
@@ -119,7 +132,7 @@ inline constexpr std::uint64_t kWatched = 0x6465'6863'7461'776b;  // "kwatched"
 /// One end of a pair, as the other one has to know it. Followed by the offer of its link.
 struct PacketOffer {
   static constexpr std::uint32_t kMagic = 0x6b70'6b6c;  // "lkpk"
-  static constexpr std::uint16_t kVersion = 3;
+  static constexpr std::uint16_t kVersion = 4;
 
   std::uint32_t magic = kMagic;
   std::uint16_t version = kVersion;

@@ -23,7 +23,8 @@ struct RegisteredPieces final : net::Memory {
 Result<Post> Connection::post_buffers(const PacketHeader& header, UserBuffers user,
                                       std::uint32_t tag, const PostOptions& options) noexcept {
   if (PacketLink* const link = open_link(options)) [[likely]]
-    return answered(link->post_gathered(header, Gathered{user.all, user.bytes}));
+    return answered(
+        link->post_gathered(header, Gathered{user.all, user.bytes}, options.more_follow));
   return post_buffers_slow(header, user, tag, options);
 }
 

@@ -94,6 +94,13 @@ void Vci::accept_locked(Work& work) noexcept {
     work.complete(work, dead_);
 }
 
+[[gnu::noinline]] void Vci::post_joinable_slow() noexcept {
+  if (Work* const work = std::exchange(joinable_, nullptr)) {
+    has_joinable_.store(false, std::memory_order_relaxed);  // relaxed: a hint
+    accept_locked(*work);
+  }
+}
+
 /// What the provider has had no room for.
 void Vci::send_deferred_slow() noexcept {
   deferred_.send_each([this](Work& work) {
@@ -110,6 +117,7 @@ void Vci::send_deferred_slow() noexcept {
 }
 
 void Vci::unlock_slow(Work* queued) noexcept {
+  post_joinable_locked();
   for (; queued != nullptr; queued = lock_.try_unlock())
     while (queued != nullptr) {
       Work& work = *std::exchange(queued, queued->next);
@@ -121,6 +129,7 @@ void Vci::unlock_slow(Work* queued) noexcept {
 void Vci::post(Work& work) noexcept {
   const ProcessSection section;
   if (!lock_.lock_or_queue(work)) return;
+  post_joinable_locked();
   // Where the endpoint is dead the provider says so.
   if (work.post_prepared != nullptr && deferred_.empty()) [[likely]] {
     if (!is_answered_locked(work, work.post_prepared(work))) deferred_.push_back(work);
@@ -133,6 +142,7 @@ void Vci::post(Work& work) noexcept {
 
 [[gnu::always_inline]] inline std::uint32_t Vci::turn_locked() noexcept {
   std::uint32_t served = 0;
+  post_joinable_locked();
   if (dead_.ok()) {
     send_deferred_locked();
     count(counters_.polls);
@@ -229,6 +239,7 @@ int Vci::wait_fd() noexcept {
 
 bool Vci::arm(net::Wake wake) {
   const Guard guard(*this);
+  post_joinable_locked();
   if (!dead_.ok()) return true;  // it has nothing more to say
   // What is deferred waits for a poll, and not every refusal ends with something that wakes us.
   return deferred_.empty() && endpoint_->arm(wake);

@@ -51,6 +51,8 @@ struct VciCounts {
 // 4. Works of a link are handed on in the order in which they have got or found the lock. A cut
 //    write_immediate hands on its last chunk when its others are complete; later works do not wait
 //    for that.
+// 5. A work that waits for others to join it (coalesce()) is posted before anything that is posted
+//    later, and in each turn: so who is behind it waits for nobody.
 class Vci final {
  public:
   /// @param receiver  outlives the lane
@@ -63,7 +65,7 @@ class Vci final {
   void post(Work& work) noexcept;
   /// What is complete at once, or not posted, needs no Work: post() runs with the lock held, unless
   /// somebody has it, something of `link` waits, or the endpoint is dead. It says what it has
-  /// posted, if anything. False: it did not run.
+  /// posted, if anything. False: it did not run. @pre nothing of this lane waits in coalesce()
   template <class Post>
   bool post_directly(const net::Link& link, Post&& post) LARKLANE_NOT_FOLLOWED {
     const ProcessSection section;
@@ -78,6 +80,28 @@ class Vci final {
     unlock_or_leave();
     return does_run;
   }
+  /// For a work that others may join until something else is posted, or the next turn: coalesce()
+  /// runs with the lock held, unless somebody has it or the endpoint is dead. It is given the work
+  /// that waits for others, or null, and says which one does from now on; what has waited, and does
+  /// no more, is posted. False: it did not run.
+  template <class Coalesce>
+  bool coalesce(Coalesce&& coalesce) LARKLANE_NOT_FOLLOWED {
+    const ProcessSection section;
+    if (!lock_.try_lock()) return false;
+    const bool does_run = dead_.ok();
+    if (does_run) {
+      Work* const before = joinable_;
+      Work* const after = coalesce(before);
+      if (after != before) post_joinable_slow();
+      joinable_ = after;
+      // relaxed: a hint for posters
+      has_joinable_.store(after != nullptr, std::memory_order_relaxed);
+    }
+    unlock_or_leave();
+    return does_run;
+  }
+  /// Does a work wait for others? Only the thread that has posted last knows. relaxed: a hint
+  bool has_joinable() const noexcept { return has_joinable_.load(std::memory_order_relaxed); }
   /// One turn, unless another thread is at it. @return completions and immediates that were served
   std::uint32_t progress() noexcept;
   /// Its endpoint is: whatever is posted fails, and nothing more comes. acquire: pairs with
@@ -174,6 +198,12 @@ class Vci final {
   void unlock_slow(Work* queued) noexcept LARKLANE_NOT_FOLLOWED;
   std::uint32_t turn_locked() noexcept LARKLANE_REQUIRES(lock_);
   void accept_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
+  /// Before all that is posted after it.
+  void post_joinable_locked() noexcept LARKLANE_REQUIRES(lock_) {
+    if (joinable_ != nullptr) [[unlikely]]
+      post_joinable_slow();
+  }
+  void post_joinable_slow() noexcept LARKLANE_REQUIRES(lock_);
   void send_deferred_locked() noexcept LARKLANE_REQUIRES(lock_);
   void send_deferred_slow() noexcept LARKLANE_REQUIRES(lock_);
   /// False: `work` has to wait. True: it is none of the caller's business any more, maybe gone.
@@ -199,7 +229,9 @@ class Vci final {
   net::Receiver& receiver_ LARKLANE_GUARDED_BY(lock_);
   WaitingWorks deferred_ LARKLANE_GUARDED_BY(lock_);  // each link's first one waits for a poll
   std::atomic<bool> is_dead_{false};
-  Status dead_ LARKLANE_GUARDED_BY(lock_);  // why the endpoint is dead
+  std::atomic<bool> has_joinable_{false};
+  Status dead_ LARKLANE_GUARDED_BY(lock_);               // why the endpoint is dead
+  Work* joinable_ LARKLANE_GUARDED_BY(lock_) = nullptr;  // waits for others
   Chunk* free_chunks_ LARKLANE_GUARDED_BY(lock_) = nullptr;
   const std::uint64_t write_bytes_max_;
   const std::uint64_t read_bytes_max_;

@@ -34,11 +34,11 @@ struct Hearer {
 };
 
 /// As a thread of a program does: again after some progress.
-void post(PacketEnd& end, const PacketHeader& header, bool is_assembled) {
+void post(PacketEnd& end, const PacketHeader& header, bool is_assembled, bool more_follow) {
   for (std::uint64_t tries = 0; tries < kTriesMax; ++tries) {
     Result<net::Post> answer = net::Post::retry;
     if (!is_assembled) {
-      answer = end.link->post(header, payload_of(header));
+      answer = end.link->post(header, payload_of(header), more_follow);
     } else if (Packet* const packet = end.side.lane->take_packet()) {
       fill_payload(packet->payload().first(header[1]), header);
       answer = end.link->post(*packet, header, header[1]);
@@ -94,7 +94,9 @@ void exchange(std::uint64_t seed, PacketLane::Options lane, std::uint32_t cells,
             PacketEnd& end = *from[side][p];
             const auto bytes =
                 static_cast<std::uint32_t>(random.below(end.link->payload_bytes_max() + 1));
-            post(end, header_of(i, bytes, t), random.one_in(2));
+            // Not the last: the thread makes no progress for it.
+            const bool more_follow = i + 1 < kEach && random.one_in(2);
+            post(end, header_of(i, bytes, t), random.one_in(2), more_follow);
           }
       });
   for (PacketSide& side : pair.sides)

@@ -527,5 +527,32 @@ TEST(EngineLimits, ADeadPeerEndsWhatWaitsForIt) {
   EXPECT_EQ(completion->status.code(), Errc::kPeerDown);
 }
 
+// Sends and active messages, of one buffer and of two.
+TEST_F(EngineTest, WhatMoreFollowsTravelsTogether) {
+  CompletionQueue received = queue(1), heard = queue(1);
+  const RemoteCompletion there = heard.register_remote().value();
+  const auto from = random_bytes(40, 5);
+  const Buffer both[] = {{from.data(), 10}, {from.data() + 10, 30}};
+  PostOptions more;
+  more.more_follow = true;
+  const auto coalesced = [&] { return vci(0).inside().packets().counts().coalesced; };
+  expect_is(post_send(vci(0), 1, 1, from.data(), 40, more), Post::done);
+  expect_is(post_send(vci(0), 1, 1, both, more), Post::done);
+  expect_is(post_am(vci(0), 1, there, 1, from.data(), 40, more), Post::done);
+  EXPECT_EQ(coalesced(), 2u);
+  expect_is(post_am(vci(0), 1, there, 1, both), Post::done);
+  EXPECT_EQ(coalesced(), 3u);
+  for (int i = 0; i < 2; ++i) {
+    std::vector<std::byte> into(40);
+    expect_posted(post_recv(vci(1), 0, 1, into.data(), into.size(), telling(received)));
+    EXPECT_TRUE(next(received).status.ok());
+    EXPECT_EQ(into, from);
+    const Completion message = next(heard);
+    ASSERT_EQ(message.bytes, 40u);
+    EXPECT_EQ(std::memcmp(message.buffer, from.data(), 40), 0);
+    free_buffer(message.buffer);
+  }
+}
+
 }  // namespace
 }  // namespace larklane::msg

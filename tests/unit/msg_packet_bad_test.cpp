@@ -167,6 +167,14 @@ TEST(BadRecords, ACellThatHasBeenHeardOf) {
 }
 
 // Told when the head comes there: it finds the inside of a record that it has passed.
+TEST(BadRecords, OneThatSaysItIsFollowedAndIsNot) {
+  BadPeer peer;
+  RecordHead lying = peer.head(peer.first(), 8);
+  lying.freed_and_bytes |= RecordHead::kIsFollowed;
+  peer.write(lying, 0);
+  peer.expect_protocol_error(1);
+}
+
 TEST(BadRecords, ACellInsideOfARecord) {
   BadPeer peer;
   peer.write({}, 0, 2);

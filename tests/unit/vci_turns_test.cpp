@@ -405,5 +405,70 @@ TEST(VciCut, AChunkThatFailsWhileOthersWaitEndsTheWork) {
   EXPECT_EQ(large.status, Status(Errc::kTransfer));
 }
 
+/// `work` waits for others from now on.
+void let_wait(FakeSide& side, Work& work) {
+  ASSERT_TRUE(side.vci->coalesce([&](Work* before) {
+    EXPECT_EQ(before, nullptr);
+    return &work;
+  }));
+  ASSERT_TRUE(side.lane().posted.empty());
+  ASSERT_TRUE(side.vci->has_joinable());
+}
+
+TEST(Coalesce, WhatWaitsForOthersGoesBeforeAllThatIsPostedLater) {
+  const auto expect_first = [](auto&& then, Offsets wanted) {
+    FakeSide side;
+    CountedWork waiting, later;
+    waiting.make(*side.link, Kind::write, 1, 8);
+    later.make(*side.link, Kind::write, 2, 8);
+    let_wait(side, waiting);
+    then(side, later);
+    EXPECT_EQ(offsets(side.lane()), wanted);
+    EXPECT_FALSE(side.vci->has_joinable());
+  };
+  expect_first([](FakeSide& side, Work& later) { side.vci->post(later); }, {1, 2});
+  expect_first([](FakeSide& side, Work&) { (void)side.vci->progress(); }, {1});
+  expect_first([](FakeSide& side, Work&) { (void)side.vci->arm(net::Wake::all); }, {1});
+  expect_first([](FakeSide& side, Work&) { side.vci->coalesce([](Work*) { return nullptr; }); },
+               {1});
+}
+
+// Whoever has posted meanwhile makes no turn for it.
+TEST(Coalesce, WhatHasQueuedMeanwhileSendsWhatWaits) {
+  FakeSide side;
+  CountedWork waiting, queued;
+  waiting.make(*side.link, Kind::write, 1, 8);
+  queued.make(*side.link, Kind::write, 2, 8);
+  side.vci->coalesce([&](Work*) {
+    side.vci->post(queued);
+    return &waiting;
+  });
+  EXPECT_EQ(offsets(side.lane()), (Offsets{1, 2}));
+}
+
+TEST(Coalesce, AnotherOneThatWaitsTakesItsPlace) {
+  FakeSide side;
+  CountedWork first, second;
+  first.make(*side.link, Kind::write, 1, 8);
+  second.make(*side.link, Kind::write, 2, 8);
+  let_wait(side, first);
+  side.vci->coalesce([&](Work* before) {
+    EXPECT_EQ(before, &first);
+    return &second;
+  });
+  EXPECT_EQ(offsets(side.lane()), (Offsets{1}));
+  (void)side.vci->progress();
+  EXPECT_EQ(offsets(side.lane()), (Offsets{1, 2}));
+}
+
+TEST(Coalesce, OnADeadLaneNothingWaits) {
+  FakeSide side;
+  CountedWork waiting;
+  waiting.make(*side.link, Kind::write, 1, 8);
+  side.lane().poll_error = Status(Errc::kSystem);
+  (void)side.vci->progress();
+  EXPECT_FALSE(side.vci->coalesce([&](Work*) { return &waiting; }));
+}
+
 }  // namespace
 }  // namespace larklane::vci

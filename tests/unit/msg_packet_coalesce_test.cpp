@@ -1,0 +1,194 @@
+// Records that travel together, because their poster has said that more follow: when they go out,
+// in which order, and what it costs.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "msg/packet_link.hpp"
+#include "unit/msg_packet_pair.hpp"
+
+namespace larklane::msg {
+namespace {
+
+using Kind = vci::Work::Kind;
+
+/// Two processes, with rings of 64 cells and packets of 16.
+struct Coalescing : testing::Test {
+  net::Post post(std::uint32_t number, std::uint32_t bytes, bool more_follow) {
+    const PacketHeader header = header_of(number, bytes);
+    auto answer = pair.a.link->post(header, payload_of(header), more_follow);
+    EXPECT_TRUE(answer);
+    return answer ? *answer : net::Post::retry;
+  }
+  std::uint64_t writes() const {
+    const vci::VciCounts counts = pair.sides[0].vci->counts();
+    return counts.operations_of(Kind::write_immediate) +
+           counts.operations_of(Kind::small_immediate);
+  }
+  std::uint64_t coalesced() const { return pair.sides[0].lane->counts().coalesced; }
+  void expect_received(std::uint32_t count) {
+    ASSERT_EQ(pair.b.received.size(), count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      ASSERT_EQ(pair.b.received[i].header[0], i);
+      expect_intact(pair.b.received[i].header, pair.b.received[i].payload);
+    }
+  }
+  /// What the receiver finds without the sender's doing anything more.
+  void receive() {
+    for (int i = 0; i < 20; ++i) {
+      pair.wire.settle();
+      (void)pair.sides[1].vci->progress();
+    }
+  }
+
+  PacketPair pair{{}, {8, 16}, 64, 64};
+};
+
+TEST_F(Coalescing, SeveralRecordsAreOneWrite) {
+  for (std::uint32_t i = 0; i < 9; ++i) ASSERT_EQ(post(i, 8 * i, true), net::Post::done);
+  EXPECT_EQ(writes(), 0u);
+  ASSERT_EQ(post(9, 8, false), net::Post::done);
+  EXPECT_EQ(writes(), 1u);
+  EXPECT_EQ(coalesced(), 9u);
+  receive();
+  expect_received(10);
+}
+
+TEST_F(Coalescing, OneThatSaysNothingGoesAtOnce) {
+  ASSERT_EQ(post(0, 8, false), net::Post::done);
+  EXPECT_EQ(writes(), 1u);
+  EXPECT_EQ(coalesced(), 0u);
+}
+
+TEST_F(Coalescing, ATurnOfTheLaneSendsWhatWaits) {
+  ASSERT_EQ(post(0, 8, true), net::Post::done);
+  receive();
+  expect_received(0);
+  EXPECT_FALSE(pair.a.link->is_quiet());
+  (void)pair.sides[0].vci->progress();
+  receive();
+  expect_received(1);
+}
+
+TEST_F(Coalescing, WhatDoesNotFitGoesWithTheNext) {
+  // 5 cells each: three to a packet of 16.
+  for (std::uint32_t i = 0; i < 7; ++i) ASSERT_EQ(post(i, 5 * 64 - 24, true), net::Post::done);
+  EXPECT_EQ(writes(), 2u);
+  (void)pair.sides[0].vci->progress();
+  EXPECT_EQ(writes(), 3u);
+  EXPECT_EQ(coalesced(), 4u);
+  receive();
+  expect_received(7);
+}
+
+// The record behind the last cell is the first of the ring's memory.
+TEST_F(Coalescing, NoWriteGoesRoundTheEndOfTheRing) {
+  std::uint32_t posted = 0;
+  for (int lap = 0; lap < 5; ++lap) {
+    for (int i = 0; i < 13; ++i)
+      ASSERT_EQ(post(posted++, 3 * 64 - 24, i % 5 != 4), net::Post::done) << posted;
+    pair.settle();
+  }
+  expect_received(posted);
+}
+
+TEST_F(Coalescing, WhatIsAssembledInAPacketComesBehind) {
+  ASSERT_EQ(post(0, 8, true), net::Post::done);
+  Packet* const packet = pair.sides[0].lane->take_packet();
+  ASSERT_NE(packet, nullptr);
+  const PacketHeader header = header_of(1, 100);
+  fill_payload(packet->payload().first(100), header);
+  ASSERT_EQ(pair.a.link->post(*packet, header, 100).value(), net::Post::done);
+  receive();
+  expect_received(2);
+}
+
+TEST_F(Coalescing, APostToAnotherPeerSendsWhatWaits) {
+  PacketEnd c(pair.sides[0], 64), d(pair.sides[1], 64);
+  c.connect(d);
+  d.connect(c);
+  ASSERT_EQ(post(0, 8, true), net::Post::done);
+  ASSERT_EQ(c.link->post(header_of(0, 8), payload_of(header_of(0, 8)), true).value(),
+            net::Post::done);
+  EXPECT_EQ(writes(), 1u);
+  receive();
+  expect_received(1);
+  EXPECT_TRUE(d.received.empty());
+  ASSERT_EQ(post(1, 8, false), net::Post::done);
+  receive();
+  expect_received(2);
+  EXPECT_EQ(d.received.size(), 1u);
+  pair.settle();
+}
+
+TEST_F(Coalescing, AnotherThreadsPostSendsWhatWaits) {
+  ASSERT_EQ(post(0, 8, true), net::Post::done);
+  std::thread([&] { ASSERT_EQ(post(1, 8, false), net::Post::done); }).join();
+  receive();
+  expect_received(2);
+}
+
+TEST_F(Coalescing, WithoutRoomWhatWaitsGoesOutAndThePostSaysRetry) {
+  std::uint32_t posted = 0;
+  while (post(posted, 8, true) == net::Post::done) ASSERT_LE(++posted, 64u);
+  EXPECT_EQ(posted, 64u);
+  EXPECT_EQ(writes(), 4u);
+  receive();
+  expect_received(64);
+}
+
+TEST_F(Coalescing, WithoutAPacketThePostSaysRetry) {
+  std::vector<Packet*> all;
+  while (Packet* const packet = pair.sides[0].lane->take_packet()) all.push_back(packet);
+  EXPECT_EQ(post(0, 8, true), net::Post::retry);
+  for (Packet* const packet : all) pair.sides[0].lane->give_back(*packet);
+  EXPECT_EQ(post(0, 8, true), net::Post::done);
+  pair.settle();
+  expect_received(1);
+}
+
+// The second of three is not wanted yet: what has come with it stays, too, and in its order.
+TEST_F(Coalescing, WhatIsHeldHoldsWhatFollows) {
+  bool is_wanted = false;
+  struct Choosy final : PacketListener {
+    explicit Choosy(bool& wanted) : is_wanted(wanted) {}
+    Result<bool> on_packet(PacketLink&, const PacketHeader& header,
+                           std::span<const std::byte>) override {
+      if (header[0] == 1 && !is_wanted) return false;
+      heard.push_back(header[0]);
+      return true;
+    }
+    void on_failure(PacketLink&, Status) override { ADD_FAILURE(); }
+    bool& is_wanted;
+    std::vector<std::uint32_t> heard;
+  } choosy(is_wanted);
+  PacketEnd from(pair.sides[0], 64);
+  auto to = PacketLink::open(*pair.sides[1].lane, choosy, 64).value();
+  ASSERT_TRUE(from.link->connect(to->offer()).ok());
+  ASSERT_TRUE(to->connect(from.link->offer()).ok());
+  for (std::uint32_t i = 0; i < 4; ++i)
+    ASSERT_TRUE(from.link->post(header_of(i, 8), payload_of(header_of(i, 8)), i < 2));
+  receive();
+  EXPECT_EQ(choosy.heard, std::vector<std::uint32_t>{0});
+  is_wanted = true;
+  to->resume();
+  EXPECT_EQ(choosy.heard, (std::vector<std::uint32_t>{0, 1, 2, 3}));
+  pair.settle();
+}
+
+TEST_F(Coalescing, WhatWaitsFailsWithTheLink) {
+  ASSERT_EQ(post(0, 8, true), net::Post::done);
+  pair.wire.kill_endpoint(1);
+  pair.a.link->end(Errc::kPeerDown);
+  EXPECT_EQ(pair.a.failures, std::vector<Status>{Errc::kPeerDown});
+  pair.settle();
+  EXPECT_TRUE(pair.a.link->is_quiet());
+  EXPECT_FALSE(pair.a.link->post({}, {}, true));
+}
+
+}  // namespace
+}  // namespace larklane::msg
