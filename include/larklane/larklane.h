@@ -291,8 +291,8 @@ typedef struct larklane_post_options {
    * Such spaces are counted apart. */
   int is_ordered;
   /* Not 0: more posts over this lane follow at once. A short message may wait for them and travel
-   * together with its followers to the same process, until a post that does not say this, or a turn
-   * of the lane. */
+   * together with its followers to the same process, until something goes out over the lane that
+   * does not say this (a receive does not), or a turn of the lane. Not with the two above. */
   int more_follow;
 } larklane_post_options;
 #define LARKLANE_POST_OPTIONS_INIT \

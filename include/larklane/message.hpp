@@ -52,9 +52,10 @@ struct PostOptions {
   bool queues = false;
   /// More posts over this lane follow at once. A short message or active message (but of a Packet)
   /// may wait for them, to go to its process together with those to the same one, in one write:
-  /// until a post over the lane that does not say this, or a turn of the lane (Vci::progress(), by
-  /// anybody). Order, `done` and `retry` are what they are without. Worth it where a post costs
-  /// more than a copy, over `ofi` and `verbs`; over `shm` it changes nothing.
+  /// until something goes out over the lane that does not say this, or a turn of the lane
+  /// (Vci::progress(), by anybody). Receives don't go out, nor does what is refused or has to wait.
+  /// Order, `done` and `retry` are what they are without. Worth it where a post costs more than a
+  /// copy, over `ofi` and `verbs`; over `shm`, and with the two above, it changes nothing.
   bool more_follow = false;
 };
 

@@ -125,7 +125,10 @@ class PacketInbox final {
 
   template <class Deliver>
   Status deliver_all(Deliver&& deliver) {
+    const std::uint64_t first = head_;
     do {
+      // The peer can't know of what has been freed meanwhile.
+      if (head_ - first >= shape_.cells) return Errc::kProtocol;
       auto delivered = deliver_head(deliver);
       if (!delivered) return delivered.error();
       if (!*delivered) {

@@ -15,7 +15,8 @@ Result<std::unique_ptr<PacketLane>> PacketLane::create(net::Fabric& fabric, Opti
   if (!pool) return pool.error();
   std::unique_ptr<PacketPool> long_pool;
   if (fabric.limits().is_progress_manual && !fabric.limits().are_small_writes_done) {
-    auto made = PacketPool::create(fabric, kLongPackets, kLongPacketCells);
+    auto made =
+        PacketPool::create(fabric, kLongPackets, std::max(kLongPacketCells, options.record_cells));
     if (!made) return made.error();
     long_pool = std::move(made).value();
   }

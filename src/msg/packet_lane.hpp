@@ -59,8 +59,15 @@ class PacketLane final : public net::Receiver {
 
   PacketPool& pool() noexcept { return *pool_; }
 
-  /// For several records. Null: none is free, or this network is not worth it.
-  Packet* take_long_packet() noexcept { return long_pool_ ? long_pool_->take() : nullptr; }
+  /// For several records: a long one, if this network is worth it and one is free. Null as
+  /// take_packet().
+  std::uint32_t cells_for_several() const noexcept {
+    return long_pool_ ? kLongPacketCells : options_.record_cells;
+  }
+  Packet* take_packet_for_several() noexcept {
+    Packet* const packet = long_pool_ ? long_pool_->take() : nullptr;
+    return packet != nullptr ? packet : take_packet();
+  }
 
   PacketCounts counts() const noexcept;
 
@@ -91,7 +98,7 @@ class PacketLane final : public net::Receiver {
   /// meanwhile comes together, and they keep their lines as long. An answer takes longer.
   static constexpr std::uint32_t kLooksAside = 6, kFew = 8;
   /// For records that travel together where each write costs a system call or the like: 32 KiB.
-  static constexpr std::uint32_t kLongPackets = 4, kLongPacketCells = 512;
+  static constexpr std::uint32_t kLongPackets = 16, kLongPacketCells = 512;
 
   /// @errors kNoMemory: all are taken
   Result<std::uint16_t> take_slot(PacketLink& link);

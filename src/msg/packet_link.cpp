@@ -231,8 +231,7 @@ inline void PacketLink::prepare(Packet& packet, std::uint64_t position,
 
 /// A packet for several records, the first of which has its positions. Null: no packet, or no room.
 Packet* PacketLink::take_first_locked(std::uint32_t cells) noexcept {
-  Packet* packet = lane_.take_long_packet();
-  if (packet == nullptr) packet = lane_.take_packet();
+  Packet* const packet = lane_.take_packet_for_several();
   if (packet == nullptr) return nullptr;
   if (!take_positions(cells, packet->first_)) {
     lane_.give_back(*packet);
@@ -246,7 +245,11 @@ Packet* PacketLink::take_first_locked(std::uint32_t cells) noexcept {
 void PacketLink::add_record_locked(Packet& packet, const PacketHeader& header,
                                    std::uint32_t payload_bytes) noexcept {
   const std::uint32_t first_byte = packet.cells_ * kCellBytes;
-  if (packet.cells_ != 0) set_followed(packet.record_ + packet.last_ * kCellBytes);
+  if (packet.cells_ != 0) {
+    set_followed(packet.record_ + packet.last_ * kCellBytes);
+    // What was there before is nobody's business.
+    std::memset(packet.record_ + packet.transfer.bytes, 0, first_byte - packet.transfer.bytes);
+  }
   packet.last_ = packet.cells_;
   write_record_head(packet.record_ + first_byte,
                     freed_to_tell() << RecordHead::kBytesBits | payload_bytes,
@@ -264,7 +267,7 @@ bool PacketLink::join_locked(vci::Work* first, const PacketHeader& header,
   Packet& packet = static_cast<Packet&>(*first);
   const std::uint32_t cells = record_cells_of(payload_bytes);
   const std::uint32_t cells_with_it = packet.cells_ + cells;
-  if (cells_with_it > record_cells_of(packet.payload_bytes_max_) ||
+  if (cells_with_it > packet.cells_max() ||
       std::uint64_t{cells_with_it} * kCellBytes > write_bytes_max_ ||
       peer_shape_.index_of(packet.first_) + packet.cells_ >= peer_shape_.cells)
     return false;
@@ -281,24 +284,28 @@ bool PacketLink::join_locked(vci::Work* first, const PacketHeader& header,
   return true;
 }
 
-/// With those that wait, or as the first that waits. False: nothing has happened; what has waited
-/// is posted.
+/// With those that wait, or as the first that waits. Nothing: neither; what has waited is posted.
 template <class Copy>
-[[gnu::noinline]] bool PacketLink::post_coalesced_slow(const PacketHeader& header,
-                                                       std::uint32_t payload_bytes,
-                                                       bool more_follow, Copy&& copy) noexcept {
-  bool is_taken = false;
+[[gnu::noinline]] std::optional<net::Post> PacketLink::post_coalesced_slow(
+    const PacketHeader& header, std::uint32_t payload_bytes, bool more_follow,
+    Copy&& copy) noexcept {
+  std::optional<net::Post> answer;
   lane_.vci().coalesce([&](vci::Work* first) -> vci::Work* {
-    is_taken = join_locked(first, header, payload_bytes, copy);
-    if (is_taken || !more_follow) return more_follow ? first : nullptr;
-    Packet* const packet = take_first_locked(record_cells_of(payload_bytes));
+    if (join_locked(first, header, payload_bytes, copy)) {
+      answer = net::Post::done;
+      const Packet& packet = static_cast<Packet&>(*first);
+      return more_follow && packet.cells_ < packet.cells_max() ? first : nullptr;
+    }
+    const std::uint32_t cells = record_cells_of(payload_bytes);
+    if (!more_follow || 2 * cells > lane_.cells_for_several()) return nullptr;
+    Packet* const packet = take_first_locked(cells);
+    answer = packet == nullptr ? net::Post::retry : net::Post::done;
     if (packet == nullptr) return nullptr;
-    is_taken = true;
     add_record_locked(*packet, header, payload_bytes);
     copy(packet->payload().data());
     return packet;
   });
-  return is_taken;
+  return answer;
 }
 
 /// A record of one cell, where it is complete at once: no packet goes round for it. It is assembled
@@ -349,7 +356,7 @@ inline Result<net::Post> PacketLink::post_copied(const PacketHeader& header,
         return answer;
     }
   } else if (more_follow || lane_.vci().has_joinable()) {
-    if (post_coalesced_slow(header, bytes, more_follow, copy)) return net::Post::done;
+    if (const auto answer = post_coalesced_slow(header, bytes, more_follow, copy)) return *answer;
   }
   Packet* const packet = lane_.take_packet();
   if (packet == nullptr) [[unlikely]]

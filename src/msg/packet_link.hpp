@@ -188,8 +188,9 @@ class PacketLink final {
   Result<net::Post> post_copied(const PacketHeader& header, std::uint64_t payload_bytes,
                                 bool more_follow, Copy&& copy) noexcept;
   template <class Copy>
-  bool post_coalesced_slow(const PacketHeader& header, std::uint32_t payload_bytes,
-                           bool more_follow, Copy&& copy) noexcept;
+  std::optional<net::Post> post_coalesced_slow(const PacketHeader& header,
+                                               std::uint32_t payload_bytes, bool more_follow,
+                                               Copy&& copy) noexcept;
   template <class Copy>
   bool join_locked(vci::Work* first, const PacketHeader& header, std::uint32_t payload_bytes,
                    Copy&& copy) noexcept;

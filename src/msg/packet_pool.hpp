@@ -26,6 +26,7 @@ class alignas(kCellBytes) Packet final : private vci::Work {
   std::span<std::byte> payload() noexcept {
     return {record_ + sizeof(RecordHead), payload_bytes_max_};
   }
+  std::uint32_t cells_max() const noexcept { return record_cells_of(payload_bytes_max_); }
 
  private:
   friend class PacketLink;

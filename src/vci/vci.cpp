@@ -7,7 +7,10 @@ namespace larklane::vci {
 class LARKLANE_SCOPED_CAPABILITY Vci::Guard {
  public:
   explicit Guard(Vci& vci) noexcept LARKLANE_ACQUIRE(vci.lock_) : vci_(vci) { vci_.lock_.lock(); }
-  ~Guard() LARKLANE_RELEASE() { vci_.unlock(); }
+  ~Guard() LARKLANE_RELEASE() {
+    vci_.post_joinable_locked();
+    vci_.unlock();
+  }
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 

@@ -138,6 +138,7 @@ class Vci final {
     const ProcessSection section;
     lock_.lock();
     change();
+    post_joinable_locked();
     unlock();
   }
   /// As net::Endpoint's.

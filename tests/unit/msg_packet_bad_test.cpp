@@ -166,7 +166,6 @@ TEST(BadRecords, ACellThatHasBeenHeardOf) {
   peer.expect_protocol_error(0);
 }
 
-// Told when the head comes there: it finds the inside of a record that it has passed.
 TEST(BadRecords, OneThatSaysItIsFollowedAndIsNot) {
   BadPeer peer;
   RecordHead lying = peer.head(peer.first(), 8);
@@ -175,6 +174,28 @@ TEST(BadRecords, OneThatSaysItIsFollowedAndIsNot) {
   peer.expect_protocol_error(1);
 }
 
+// A peer that writes on and on behind the reader would keep the lane.
+TEST(BadRecords, ThoseThatFollowEachOtherForMoreThanALap) {
+  BadPeer peer;
+  std::uint64_t heard = 0;
+  std::byte* ring = nullptr;
+  const auto followed = [&](std::uint64_t position) {
+    RecordHead head = peer.head(position, 8);
+    head.freed_and_bytes |= RecordHead::kIsFollowed;
+    return head;
+  };
+  peer.end.react = [&](const PacketHeader&, std::span<const std::byte> payload) {
+    if (heard == 0) ring = const_cast<std::byte*>(payload.data()) - sizeof(RecordHead);
+    ASSERT_LE(++heard, 100u);
+    const RecordHead next = followed(peer.first() + heard);
+    std::memcpy(ring + heard % kShape.cells * kCellBytes, &next, sizeof next);
+  };
+  peer.write(followed(peer.first()), 0);
+  EXPECT_EQ(heard, 16u);
+  EXPECT_EQ(peer.end.failures, std::vector<Status>{Errc::kProtocol});
+}
+
+// Told when the head comes there: it finds the inside of a record that it has passed.
 TEST(BadRecords, ACellInsideOfARecord) {
   BadPeer peer;
   peer.write({}, 0, 2);

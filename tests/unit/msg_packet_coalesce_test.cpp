@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -72,6 +74,52 @@ TEST_F(Coalescing, ATurnOfTheLaneSendsWhatWaits) {
   (void)pair.sides[0].vci->progress();
   receive();
   expect_received(1);
+}
+
+// A second one like it has no room.
+TEST_F(Coalescing, NoneWaitsThatNoneCanJoin) {
+  ASSERT_EQ(post(0, 8 * 64, true), net::Post::done);
+  EXPECT_EQ(writes(), 1u);
+  for (std::uint32_t i = 1; i <= 16; ++i) ASSERT_EQ(post(i, 8, true), net::Post::done);
+  EXPECT_EQ(writes(), 2u);
+  receive();
+  expect_received(17);
+}
+
+// The receiver never sees what the packet has held before.
+TEST_F(Coalescing, BetweenRecordsThereIsNothing) {
+  std::vector<Packet*> all;
+  while (Packet* const packet = pair.sides[0].lane->take_packet()) {
+    std::ranges::fill(packet->payload(), std::byte{0x5a});
+    all.push_back(packet);
+  }
+  for (Packet* const packet : all) pair.sides[0].lane->give_back(*packet);
+  std::size_t heard = 0;
+  pair.b.react = [&](const PacketHeader&, std::span<const std::byte> payload) {
+    const std::byte* const cell = payload.data() - sizeof(RecordHead);
+    if (++heard == 3) return;
+    EXPECT_TRUE(std::all_of(cell + sizeof(RecordHead) + payload.size(), cell + kCellBytes,
+                            [](std::byte byte) { return byte == std::byte{0}; }));
+  };
+  for (std::uint32_t i = 0; i < 3; ++i) ASSERT_EQ(post(i, 5, i < 2), net::Post::done);
+  receive();
+  EXPECT_EQ(heard, 3u);
+}
+
+// Where each write costs much, more go together than a record may be long.
+TEST(CoalescingLong, PacketsOfThirtyTwoKibibytes) {
+  loop::Fabric::Options network;
+  network.limits.is_progress_manual = true;
+  PacketPair pair(network, {8, 16}, 1024, 1024);
+  for (std::uint32_t i = 0; i < 512; ++i) {
+    const PacketHeader header = header_of(i, 8);
+    ASSERT_EQ(pair.a.link->post(header, payload_of(header), true).value(), net::Post::done);
+  }
+  const vci::VciCounts counts = pair.sides[0].vci->counts();
+  EXPECT_EQ(counts.operations_of(Kind::write_immediate), 1u);
+  pair.settle();
+  ASSERT_EQ(pair.b.received.size(), 512u);
+  for (std::uint32_t i = 0; i < 512; ++i) ASSERT_EQ(pair.b.received[i].header[0], i);
 }
 
 TEST_F(Coalescing, WhatDoesNotFitGoesWithTheNext) {
@@ -182,6 +230,7 @@ TEST_F(Coalescing, WhatIsHeldHoldsWhatFollows) {
 
 TEST_F(Coalescing, WhatWaitsFailsWithTheLink) {
   ASSERT_EQ(post(0, 8, true), net::Post::done);
+  ASSERT_EQ(writes(), 0u);
   pair.wire.kill_endpoint(1);
   pair.a.link->end(Errc::kPeerDown);
   EXPECT_EQ(pair.a.failures, std::vector<Status>{Errc::kPeerDown});

@@ -429,6 +429,8 @@ TEST(Coalesce, WhatWaitsForOthersGoesBeforeAllThatIsPostedLater) {
   expect_first([](FakeSide& side, Work& later) { side.vci->post(later); }, {1, 2});
   expect_first([](FakeSide& side, Work&) { (void)side.vci->progress(); }, {1});
   expect_first([](FakeSide& side, Work&) { (void)side.vci->arm(net::Wake::all); }, {1});
+  expect_first([](FakeSide& side, Work&) { side.vci->exclusively([] {}); }, {1});
+  expect_first([](FakeSide& side, Work&) { (void)side.vci->wait_fd(); }, {1});
   expect_first([](FakeSide& side, Work&) { side.vci->coalesce([](Work*) { return nullptr; }); },
                {1});
 }
