@@ -155,35 +155,55 @@ Result<net::Post> Link::write_immediate(const net::Transfer& transfer, std::uint
                                         net::Operation& operation) {
   Out out{transfer.local,  transfer.bytes,    descriptor_of(transfer),
           transfer.remote, FI_REMOTE_CQ_DATA, immediate};
-  if (out.length > queued_bytes_max_ && out.length <= 2 * queued_bytes_max_) {
-    if (!failure_.ok()) [[unlikely]]
-      return failure_;
-    if (endpoint_.slots().are_all_under_way()) return net::Post::retry;
-    const ssize_t result = ::fi_inject_write(endpoint_.raw(), out.bytes, queued_bytes_max_, peer_,
-                                             out.to.address, out.to.key);
-    if (result == -FI_EAGAIN) return refused_slow();
-    if (result == 0) {
-      out.bytes = transfer.local + queued_bytes_max_;
-      out.length -= queued_bytes_max_;
-      out.to.address += queued_bytes_max_;
-    }
+  if (queued_bytes_max_ == 0 || out.length > 2 * queued_bytes_max_)
+    return write_out(out, operation);
+  if (out.length > queued_bytes_max_) {
+    auto answer = inject({transfer.local, queued_bytes_max_, nullptr, transfer.remote, 0, 0});
+    if (!answer || *answer == net::Post::retry) return answer;
+    out.bytes = transfer.local + queued_bytes_max_;
+    out.length -= queued_bytes_max_;
+    out.to.address += queued_bytes_max_;
   }
-  return write_out(out, operation);
+  return inject(out);
 }
 
-// FI_INJECT, not fi_inject_write: that one is never heard of again, and what it has queued on a
-// full socket goes out only while somebody polls.
 Result<net::Post> Link::write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
                                     net::Operation& operation) {
-  return write_out({bytes.data(), bytes.size(), nullptr, to, FI_INJECT, 0}, operation);
+  return write_small_out({bytes.data(), bytes.size(), nullptr, to, 0, 0}, operation);
 }
 
 Result<net::Post> Link::write_small_immediate(std::span<const std::byte> bytes,
                                               net::RemoteMemory to, std::uint32_t immediate,
                                               net::Operation& operation) {
-  return write_out(
-      {bytes.data(), bytes.size(), nullptr, to, FI_INJECT | FI_REMOTE_CQ_DATA, immediate},
-      operation);
+  return write_small_out({bytes.data(), bytes.size(), nullptr, to, FI_REMOTE_CQ_DATA, immediate},
+                         operation);
+}
+
+// Over sockets FI_INJECT, not fi_inject_write: that one is never heard of again, and what it has
+// queued on a full socket goes out only while somebody polls.
+Result<net::Post> Link::write_small_out(Out out, net::Operation& operation) {
+  if (queued_bytes_max_ != 0) return inject(out);
+  out.flags |= FI_INJECT;
+  return write_out(out, operation);
+}
+
+/// Is copied into the peer's queue, and never heard of again. @pre no more than queued_bytes_max_
+Result<net::Post> Link::inject(const Out& out) {
+  if (!failure_.ok()) [[unlikely]]
+    return failure_;
+  fid_ep* const from = endpoint_.raw();
+  const ssize_t result =
+      (out.flags & FI_REMOTE_CQ_DATA) != 0
+          ? ::fi_inject_writedata(from, out.bytes, out.length, out.immediate, peer_, out.to.address,
+                                  out.to.key)
+          : ::fi_inject_write(from, out.bytes, out.length, peer_, out.to.address, out.to.key);
+  if (result == 0) [[likely]] {
+    refused_ = 0;
+    return net::Post::done;
+  }
+  if (result == -FI_EAGAIN) return refused_slow();
+  fail(status_of(static_cast<int>(-result), Errc::kTransfer));
+  return failure_;
 }
 
 Result<net::Post> Link::read(const net::Transfer& transfer, net::Operation& operation) {

@@ -59,6 +59,8 @@ class Link final : public net::Link {
     std::uint32_t immediate;
   };
   Result<net::Post> write_out(const Out& out, net::Operation& operation);
+  Result<net::Post> write_small_out(Out out, net::Operation& operation);
+  Result<net::Post> inject(const Out& out);
   Result<net::Post> read_out(const net::Transfer& transfer, void* descriptor,
                              net::Operation& operation);
   Result<net::Post> posted(Slot& slot, ssize_t result);
@@ -68,8 +70,8 @@ class Link final : public net::Link {
 
   Endpoint& endpoint_;
   const std::uint64_t finish_flag_;
-  /// Not 0: up to here bytes go through the peer's queue, in order; longer ones it fetches by a
-  /// system call.
+  /// Not 0: up to here bytes are copied into the peer's queue, in order, and the post is done;
+  /// longer ones it fetches by a system call.
   const std::uint64_t queued_bytes_max_;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   sockaddr_storage peer_name_{};  ///< AF_UNSPEC: not over sockets

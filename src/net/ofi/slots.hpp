@@ -41,7 +41,6 @@ class Slots {
     slot->link = &link;
     return slot;
   }
-  bool are_all_under_way() const noexcept { return free_ == nullptr; }
   /// @return its operation; nullptr: it was left behind
   net::Operation* give_back(Slot& slot) noexcept {
     if (slot.operation == nullptr) [[unlikely]]
