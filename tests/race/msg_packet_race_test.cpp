@@ -130,6 +130,51 @@ TEST(PacketRace, NobodyMakesATurnForTheSender) {
   for (std::uint64_t seed = 5; seed <= 10; ++seed) exchange(seed, {64, 8}, 1024, false, false);
 }
 
+// One posts short records that wait for each other, another one long ones, whose copy lies between
+// their positions and their post.
+TEST(PacketRace, PositionsThatAreTakenMeanwhile) {
+  constexpr std::uint32_t kCount[] = {20'000, 2'000}, kBytes[] = {8, 12'000};
+  PacketPair pair({}, {64, 256}, 1024, 1024);
+  std::uint32_t next[2] = {};  // callbacks have the lane's lock
+  std::atomic<std::uint32_t> heard{0};
+  pair.b.react = [&](const PacketHeader& header, std::span<const std::byte> payload) {
+    ASSERT_LT(header[2], 2u);
+    ASSERT_EQ(header[0], next[header[2]]++) << "thread " << header[2];
+    ASSERT_EQ(payload.size(), kBytes[header[2]]);
+    for (const std::byte one : {payload.front(), payload.back()})
+      ASSERT_EQ(one, static_cast<std::byte>(header[0]));
+    heard.fetch_add(1, std::memory_order_release);  // pairs with the acquire of who waits
+  };
+  const auto is_over = [&] {
+    return heard.load(std::memory_order_acquire) == kCount[0] + kCount[1] ||
+           !pair.a.link->failure().ok() || !pair.b.link->failure().ok() ||
+           testing::Test::HasFailure();
+  };
+  std::vector<std::thread> threads;
+  for (std::uint32_t t = 0; t < 2; ++t)
+    threads.emplace_back([&, t] {
+      std::vector<std::byte> payload(kBytes[t]);
+      for (std::uint32_t i = 0; i < kCount[t] && !is_over();) {
+        payload.front() = payload.back() = static_cast<std::byte>(i);
+        auto answer = pair.a.link->post({i, 0, t}, payload, t == 0 && i + 1 < kCount[t]);
+        if (!answer) break;
+        if (*answer == net::Post::done) {
+          ++i;
+        } else {
+          (void)pair.sides[0].vci->progress();
+          std::this_thread::yield();
+        }
+      }
+    });
+  threads.emplace_back([&] {
+    while (!is_over())
+      if (pair.sides[1].vci->progress() == 0) std::this_thread::yield();
+  });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(next[0], kCount[0]);
+  EXPECT_EQ(next[1], kCount[1]);
+}
+
 // Few packets: they go round.
 TEST(PacketRace, ThreadsWithFewPackets) {
   exchange(11, {2, 4}, 64, true);

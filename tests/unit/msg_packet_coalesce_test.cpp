@@ -189,6 +189,31 @@ TEST_F(Coalescing, WithoutRoomWhatWaitsGoesOutAndThePostSaysRetry) {
   expect_received(64);
 }
 
+// In the middle of a packet, and of the ring.
+TEST_F(Coalescing, NoneJoinsWithoutRoom) {
+  std::uint32_t posted = 0;
+  for (; posted < 40; ++posted) ASSERT_EQ(post(posted, 8, posted % 8 != 7), net::Post::done);
+  pair.settle();
+  while (post(posted, 8, true) == net::Post::done) ASSERT_LE(++posted, 40u + 64);
+  pair.settle();
+  expect_received(posted);
+}
+
+// What is cut arrives in any order, and is not looked at as one.
+TEST(CoalescingLong, WritesAreNotCut) {
+  loop::Fabric::Options network;
+  network.limits.is_progress_manual = true;
+  network.limits.write_bytes_max = 1024;
+  PacketPair pair(network, {8, 16}, 1024, 1024);
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    const PacketHeader header = header_of(i, 8);
+    ASSERT_EQ(pair.a.link->post(header, payload_of(header), true).value(), net::Post::done);
+  }
+  pair.settle();
+  EXPECT_EQ(pair.sides[0].vci->counts().chunks, 0u);
+  EXPECT_EQ(pair.b.received.size(), 100u);
+}
+
 TEST_F(Coalescing, WithoutAPacketThePostSaysRetry) {
   std::vector<Packet*> all;
   while (Packet* const packet = pair.sides[0].lane->take_packet()) all.push_back(packet);
