@@ -128,13 +128,17 @@ Result<net::Post> Link::posted(Slot& slot, ssize_t result) {
     return net::Post::posted;
   }
   endpoint_.slots().give_back(slot);
-  if (result == -FI_EAGAIN) return refused_slow();
+  return refused_slow(result);
+}
+
+Result<net::Post> Link::refused_slow(ssize_t result) {
+  if (result == -FI_EAGAIN) return not_now_slow();
   fail(status_of(static_cast<int>(-result), Errc::kTransfer));
   return failure_;
 }
 
 /// The queue is full, or there is no connection yet, or there will be none.
-Result<net::Post> Link::refused_slow() {
+Result<net::Post> Link::not_now_slow() {
   if (++refused_ == 1) refused_since_ns_ = now_ns();
   if (refused_ % kRefusalsPerLook != 0) return net::Post::retry;
   look_at_peer_slow();
@@ -201,9 +205,7 @@ Result<net::Post> Link::inject(const Out& out) {
     refused_ = 0;
     return net::Post::done;
   }
-  if (result == -FI_EAGAIN) return refused_slow();
-  fail(status_of(static_cast<int>(-result), Errc::kTransfer));
-  return failure_;
+  return refused_slow(result);
 }
 
 Result<net::Post> Link::read(const net::Transfer& transfer, net::Operation& operation) {

@@ -64,7 +64,8 @@ class Link final : public net::Link {
   Result<net::Post> read_out(const net::Transfer& transfer, void* descriptor,
                              net::Operation& operation);
   Result<net::Post> posted(Slot& slot, ssize_t result);
-  Result<net::Post> refused_slow();
+  Result<net::Post> refused_slow(ssize_t result);
+  Result<net::Post> not_now_slow();
   void end_sockets();
   void watch_process(const Origin& peer) noexcept;
 
