@@ -277,6 +277,10 @@ std::string check(const Options& o) {
   if (o.operation == "am" && (o.completion == "counter" || o.completion == "synchronizer"))
     return "--completion " + o.completion +
            ": active messages bring buffers: queue or handler with --operation am";
+  if (o.more_follow && o.operation != "send" && o.operation != "am")
+    return "--more-follow: of --operation send or am, not " + o.operation;
+  if (o.more_follow && o.completion == "synchronizer")
+    return "--more-follow: not with --completion synchronizer: what signals always goes by itself";
   for (const std::string& way : o.ways)
     if (is_of_lanes(o.benchmark) && way == "everywhere" && o.ways.size() > 1)
       return "--ways everywhere: processes instead of threads: a launch of its own";
@@ -354,6 +358,9 @@ void add_messages(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& 
   add("--completion", o.completion,
       "what hears of ends: queue, counter, synchronizer, handler; not of an MPI")
       ->check(CLI::IsMember({"queue", "counter", "synchronizer", "handler"}));
+  sub->add_flag("--more-follow", o.more_follow,
+                "each message of a window but the last says that more follow: over a network they "
+                "travel together; not of an MPI");
   add("--progress", o.progress,
       "made by workers while they wait, or by a dedicated thread of each process; not of an MPI")
       ->check(CLI::IsMember({"workers", "dedicated"}));

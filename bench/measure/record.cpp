@@ -124,6 +124,7 @@ Json json_of(const Options& o) {
       json["completion"] = o.completion;
       json["progress"] = o.progress;
       json["layout"] = o.layout;
+      json["more_follow"] = o.more_follow;
     }
   }
   if (is_application(o.benchmark)) json["lanes"] = o.lanes;
@@ -199,7 +200,8 @@ std::string shape_text(const Options& o) {
     if (o.layout != "own") text << ", lanes " << o.layout;
     if (is_of_messages(o.benchmark) && o.variant == "larklane")
       text << ", completion " << o.completion << ", progress by "
-           << (o.progress == "workers" ? "workers" : "a dedicated thread");
+           << (o.progress == "workers" ? "workers" : "a dedicated thread")
+           << (o.more_follow ? ", each but the last saying that more follow" : "");
     return text.str();
   }
   text << o.send_partitions() << " send and " << o.receive_partitions()

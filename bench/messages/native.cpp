@@ -71,6 +71,7 @@ void NativeEnd::release() {
 
 void NativeEnd::post_send(std::uint32_t slot) {
   const std::byte* const from = shape_.out_of(thread_, slot);
+  of_send_.more_follow = shape_.options->more_follow && slot + 1 < shape_.options->window;
   posted_ += waiter_.post(
       [&] {
         if (arrivals_)

@@ -128,6 +128,7 @@ class Case:
         asked = self.run.options
         words += [f"{name}={value}" for name, value, usual in (("completion", asked.completion, "queue"), ("progress", asked.progress, "workers"))
                   if value not in ("", usual)]
+        words += ["more-follow"] * asked.more_follow
         return " ".join([wording.VARIANTS.get(self.variant, self.variant), *words])
 
     @property

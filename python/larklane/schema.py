@@ -85,6 +85,7 @@ class Options:
     completion: str  # of Larklane's
     progress: str
     layout: str  # of its lanes: "own", "packed"
+    more_follow: bool  # each message of a window but the last says so
     blocks: int  # of applications; 0: there are none
     ways: tuple[str, ...]
 
@@ -234,7 +235,7 @@ def _options(node: _Node) -> Options:
                    node.get("compute_split", str, "thread"), node.get("noise", str),
                    node.get("noise_percent", float), node.get("cache", str), node.get("scaling", str), node.get("order", str),
                    node.get("operation", str, ""), node.get("window", int, 0), node.get("lanes", int, 0), node.get("completion", str, ""),
-                   node.get("progress", str, ""), node.get("layout", str, "own"), node.get("blocks", int, 0),
+                   node.get("progress", str, ""), node.get("layout", str, "own"), node.get("more_follow", bool, False), node.get("blocks", int, 0),
                    tuple(map(str, node.get("ways", list, []))))
 
 

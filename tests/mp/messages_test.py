@@ -151,13 +151,14 @@ SHAPES = (  # processes, words, ways
                                     ("put-signal", "queue"), ("put-signal", "counter"), ("put-signal", "synchronizer"), ("put-signal", "handler"),
                                     ("am", "queue"), ("am", "handler"))),
     (2, ["--ways", "own", "--window", 8, "--progress", "dedicated"], ["own", "own'"]),
+    (2, ["--threads", 2, "--window", 8, "--more-follow"], ["shared", "own", "shared'"]),
 )
 
 
 def rates(bench):
     """`larklane bench message-rate` and `message-latency`: each shape, operation and completion; what came is looked at from end to end."""
     for benchmark, metric in (("message-rate", "rate_per_s"), ("message-latency", "half_round_trip_ns")):
-        for count, words, ways in SHAPES if bench.provider == "shm" else SHAPES[::4]:
+        for count, words, ways in SHAPES if bench.provider == "shm" else (*SHAPES[::4], SHAPES[-1]):
             output, record = measured(bench, count, benchmark, "--sizes", "1,8,100K", *words)
             expect((record["context"]["variant"], record["context"]["mpi"], record["context"]["ranks"]) == ("larklane", "none", count), "context", output)
             expect([point["bytes"] for point in record["points"]] == [1, 8, 102400], "sizes", output)
@@ -220,6 +221,8 @@ def refusals(bench):
         (2, ["--ways", "everywhere", "--threads", 2], "needs 4 ranks, here are 2: larklane launch -n 4"),
         (2, ["--ways", "join"], "--ways join: expected some of shared own everywhere"),
         (2, ["--operation", "am", "--completion", "counter"], "--completion counter: active messages bring buffers"),
+        (2, ["--operation", "put", "--more-follow"], "--more-follow: of --operation send or am, not put"),
+        (2, ["--completion", "synchronizer", "--more-follow"], "--more-follow: not with --completion synchronizer"),
         (2, ["--completion", "bell"], "--completion: bell not in {queue,counter,synchronizer,handler}"),
         (2, ["--threads", 0], "--threads"),
         (2, ["--sizes", "nonsense"], "--sizes nonsense"),

@@ -89,8 +89,9 @@ TEST(Record, SaysOfMessagesHowTheyAreSent) {
             R"("headline":{"name":"messagerate","unit":"million/s","n":2,"min":2.0,)");
   record.options.variant = "larklane";
   record.options.progress = "dedicated";
-  expect_in(json_of(record),
-            R"("lanes":1,"completion":"queue","progress":"dedicated","layout":"own"})");
+  expect_in(
+      json_of(record),
+      R"("lanes":1,"completion":"queue","progress":"dedicated","layout":"own","more_follow":false})");
   expect_in(table_head(record), "send in windows of 16, completion queue, progress by a dedicated");
 }
 
