@@ -132,12 +132,12 @@ void Vci::unlock_slow(Work* queued) noexcept {
 void Vci::post(Work& work) noexcept {
   const ProcessSection section;
   if (!lock_.lock_or_queue(work)) return;
-  post_joinable_locked();
   // Where the endpoint is dead the provider says so.
   if (work.post_prepared != nullptr && deferred_.empty()) [[likely]] {
     if (!is_answered_locked(work, work.post_prepared(work))) deferred_.push_back(work);
     count(counters_.posts);
   } else {
+    post_joinable_locked();
     accept_locked(work);
   }
   unlock();

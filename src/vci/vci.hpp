@@ -83,7 +83,7 @@ class Vci final {
   /// For a work that others may join until something else is posted, or the next turn: coalesce()
   /// runs with the lock held, unless somebody has it or the endpoint is dead. It is given the work
   /// that waits for others, or null, and says which one does from now on; what has waited, and does
-  /// no more, is posted. False: it did not run.
+  /// no more, is posted. False: it did not run. @pre nothing prepared is posted on this lane
   template <class Coalesce>
   bool coalesce(Coalesce&& coalesce) LARKLANE_NOT_FOLLOWED {
     const ProcessSection section;

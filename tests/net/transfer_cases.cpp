@@ -12,7 +12,8 @@
 namespace larklane::provider_test {
 namespace {
 
-constexpr std::size_t kSizes[] = {0, 1, 8, 4096, std::size_t{1} << 20, std::size_t{32} << 20};
+constexpr std::size_t kSizes[] = {
+    0, 1, 8, 4096, 4097, 8192, 8193, std::size_t{1} << 20, std::size_t{32} << 20};
 /// What is longer is cut by the layer above.
 std::size_t as_allowed(std::size_t bytes, std::uint64_t most) {
   return static_cast<std::size_t>(std::min<std::uint64_t>(bytes, most));

@@ -124,6 +124,7 @@ Result<net::Post> Link::write_out(const Out& out, net::Operation& operation) {
 
 Result<net::Post> Link::posted(Slot& slot, ssize_t result) {
   if (result == 0) [[likely]] {
+    has_posted_ = true;
     refused_ = 0;
     return net::Post::posted;
   }
@@ -144,6 +145,8 @@ Result<net::Post> Link::not_now_slow() {
   look_at_peer_slow();
   if (!failure_.ok()) return failure_;
   if (now_ns() - refused_since_ns_ < kUnreachableNs) return net::Post::retry;
+  // It lives, and has been reached: it lets us wait.
+  if (process_ && has_posted_) return net::Post::retry;
   // What libfabric has it may still do: whoever knows that the peer is gone ends that.
   if (endpoint_.slots().has_some_of(*this)) return net::Post::retry;
   fail(Status(Errc::kUnreachable, ETIMEDOUT));
@@ -191,7 +194,8 @@ Result<net::Post> Link::write_small_out(Out out, net::Operation& operation) {
   return write_out(out, operation);
 }
 
-/// Is copied into the peer's queue, and never heard of again. @pre no more than queued_bytes_max_
+/// Is copied on its way to the peer's queue, and never heard of again. @pre no more than
+/// queued_bytes_max_
 Result<net::Post> Link::inject(const Out& out) {
   if (!failure_.ok()) [[unlikely]]
     return failure_;
@@ -202,6 +206,7 @@ Result<net::Post> Link::inject(const Out& out) {
                                   out.to.key)
           : ::fi_inject_write(from, out.bytes, out.length, peer_, out.to.address, out.to.key);
   if (result == 0) [[likely]] {
+    has_posted_ = true;
     refused_ = 0;
     return net::Post::done;
   }

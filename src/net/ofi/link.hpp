@@ -71,14 +71,14 @@ class Link final : public net::Link {
 
   Endpoint& endpoint_;
   const std::uint64_t finish_flag_;
-  /// Not 0: up to here bytes are copied into the peer's queue, in order, and the post is done;
-  /// longer ones it fetches by a system call.
+  /// Not 0: up to here bytes are copied by the post, which is done; more than twice as many the
+  /// peer fetches by a system call. All in order.
   const std::uint64_t queued_bytes_max_;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   sockaddr_storage peer_name_{};  ///< AF_UNSPEC: not over sockets
   UniqueFd process_;              ///< of a peer that only its process tells about
   Status failure_{Errc::kUnreachable, 0};
-  bool is_ended_ = false;
+  bool is_ended_ = false, has_posted_ = false;
   std::uint64_t settled_ = 0;  ///< what settle() has read
   std::uint32_t refused_ = 0;  ///< posts in a row
   std::uint64_t refused_since_ns_ = 0;

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -50,6 +52,14 @@ class FakeLibrary {
     };
     rma_ops_.read = [](fid_ep*, void*, std::size_t, void*, fi_addr_t, std::uint64_t, std::uint64_t,
                        void* context) { return current_->post(context); };
+    rma_ops_.inject = [](fid_ep*, const void*, std::size_t length, fi_addr_t, std::uint64_t to,
+                         std::uint64_t) {
+      return current_->inject({to, length, std::nullopt});
+    };
+    rma_ops_.injectdata = [](fid_ep*, const void*, std::size_t length, std::uint64_t data,
+                             fi_addr_t, std::uint64_t to, std::uint64_t) {
+      return current_->inject({to, length, data});
+    };
     fabric_ = {{0, nullptr, &fid_ops_}, &fabric_ops_, 0};
     domain_ = {{0, nullptr, &fid_ops_}, &domain_ops_, &memory_ops_};
     queue_ = {{0, nullptr, &fid_ops_}, &queue_ops_};
@@ -78,6 +88,14 @@ class FakeLibrary {
   int queues_with_wait_error = 0;
   ssize_t post_error = 0;
   std::vector<void*> posted;  ///< contexts, until the test takes them
+  struct Injected {
+    std::uint64_t to;
+    std::size_t length;
+    std::optional<std::uint64_t> immediate;
+    bool operator==(const Injected&) const = default;
+  };
+  std::vector<Injected> injected;     ///< those that were not refused
+  std::deque<ssize_t> inject_errors;  ///< of the next ones
   std::deque<fi_cq_data_entry> done;
   std::deque<fi_cq_err_entry> failed;
   ssize_t read_error_code = 0;       ///< of fi_cq_read
@@ -147,6 +165,12 @@ class FakeLibrary {
     current_->failed.pop_front();
     return 1;
   }
+  ssize_t inject(Injected one) {
+    const ssize_t error = inject_errors.empty() ? 0 : inject_errors.front();
+    if (!inject_errors.empty()) inject_errors.pop_front();
+    if (error == 0) injected.push_back(one);
+    return -error;
+  }
   ssize_t post(void* context) {
     if (post_error != 0) return -post_error;
     posted.push_back(context);
@@ -175,6 +199,7 @@ using net::Note;
 /// An endpoint with two links.
 class OfiError : public testing::Test {
  protected:
+  explicit OfiError(const char* provider = "tcp") : library(provider) {}
   void start() {
     auto opened = Endpoint::open(library.domain, heard);
     ASSERT_TRUE(opened);
@@ -210,13 +235,96 @@ class OfiError : public testing::Test {
     EXPECT_TRUE(note.status.ok());
   }
 
-  FakeLibrary library{"tcp"};
+  FakeLibrary library;
   Heard heard;
   std::array<std::byte, 64> bytes{};
   Memory memory{Fid<fid_mr>(&library.region), nullptr, nullptr};
   std::unique_ptr<net::Endpoint> endpoint;
   std::array<std::unique_ptr<net::Link>, 2> links;
 };
+
+/// libfabric's shm, which injects up to 64 bytes.
+class OfiInjects : public OfiError {
+ protected:
+  using Injected = std::vector<FakeLibrary::Injected>;
+
+  OfiInjects() : OfiError("shm") {
+    library.domain.choice.info->tx_attr->inject_size = 64;
+    library.domain.choice.info->ep_attr->max_order_waw_size = 4096;
+    start();
+  }
+  Result<net::Post> write_immediate(std::size_t length) {
+    return links[0]->write_immediate({many.data(), &memory, {1000, 7}, length}, 5, note);
+  }
+  void expect_is(Result<net::Post> answer, net::Post wanted) {
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(*answer, wanted);
+  }
+
+  std::array<std::byte, 200> many{};
+  Note note;
+};
+
+TEST_F(OfiInjects, WhatIsCopiedIsDone) {
+  for (const std::size_t length : {0, 1, 64}) {
+    library.injected.clear();
+    expect_is(write_immediate(length), net::Post::done);
+    EXPECT_EQ(library.injected, (Injected{{1000, length, 5}}));
+  }
+  library.injected.clear();
+  const std::span<const std::byte> small = std::span(many).first(20);
+  expect_is(links[0]->write_small(small, {1000, 7}, note), net::Post::done);
+  expect_is(links[0]->write_small_immediate(small, {1000, 7}, 5, note), net::Post::done);
+  EXPECT_EQ(library.injected, (Injected{{1000, 20, std::nullopt}, {1000, 20, 5}}));
+  EXPECT_TRUE(library.posted.empty());
+  EXPECT_EQ(note.ends, 0) << "what is done is not completed, too";
+}
+
+TEST_F(OfiInjects, UpToTwicePartsTheLastTellsThePeer) {
+  for (const std::size_t length : {65, 128}) {
+    library.injected.clear();
+    expect_is(write_immediate(length), net::Post::done);
+    EXPECT_EQ(library.injected, (Injected{{1000, 64, std::nullopt}, {1064, length - 64, 5}}));
+  }
+  expect_is(write_immediate(129), net::Post::posted);
+  library.finish(library.posted.back());
+  poll();
+  EXPECT_EQ(note.ends, 1);
+}
+
+TEST_F(OfiInjects, WhatIsRefusedInTheMiddleIsWrittenAgain) {
+  library.inject_errors = {0, FI_EAGAIN};
+  expect_is(write_immediate(100), net::Post::retry);
+  library.inject_errors = {FI_EAGAIN};
+  expect_is(write_immediate(100), net::Post::retry);
+  EXPECT_EQ(library.injected, (Injected{{1000, 64, std::nullopt}}));
+  library.injected.clear();
+  expect_is(write_immediate(100), net::Post::done);
+  EXPECT_EQ(library.injected, (Injected{{1000, 64, std::nullopt}, {1064, 36, 5}}));
+}
+
+TEST_F(OfiInjects, AnErrorEndsItsLink) {
+  const Status error(Errc::kTransfer, FI_EACCES);
+  library.inject_errors = {0, FI_EACCES};
+  EXPECT_EQ(write_immediate(100).error(), error);
+  EXPECT_EQ(write_immediate(1).error(), error);
+  EXPECT_EQ(links[0]->failure(), error);
+  EXPECT_TRUE(links[1]->failure().ok());
+}
+
+TEST_F(OfiError, OverSocketsNothingIsInjected) {
+  library.domain.choice.info->tx_attr->inject_size = 64;
+  library.domain.choice.info->ep_attr->max_order_waw_size = 4096;
+  start();
+  Note note;
+  for (const std::size_t length : {0, 64})
+    expect_posted(links[0]->write_immediate({bytes.data(), &memory, {0, 7}, length}, 5, note));
+  expect_posted(links[0]->write_small(bytes, {0, 7}, note));
+  EXPECT_TRUE(library.injected.empty());
+  for (void* context : library.posted) library.finish(context);
+  poll();
+  EXPECT_EQ(note.ends, 3);
+}
 
 TEST_F(OfiError, WhateverIsRefusedAnEndpointIsOpenedOrNot) {
   for (int step = 0; step < FakeLibrary::kSteps; ++step) {
