@@ -14,7 +14,7 @@ Result<std::unique_ptr<PacketLane>> PacketLane::create(net::Fabric& fabric, Opti
   auto pool = PacketPool::create(fabric, options.packets, options.record_cells);
   if (!pool) return pool.error();
   std::unique_ptr<PacketPool> long_pool;
-  if (fabric.limits().is_progress_manual && !fabric.limits().are_small_writes_done) {
+  if (fabric.limits().is_post_system_call) {
     auto made =
         PacketPool::create(fabric, kLongPackets, std::max(kLongPacketCells, options.record_cells));
     if (!made) return made.error();

@@ -97,7 +97,7 @@ class PacketLane final : public net::Receiver {
   /// After a look that has found less than a few, so many turns don't look: what senders write
   /// meanwhile comes together, and they keep their lines as long. An answer takes longer.
   static constexpr std::uint32_t kLooksAside = 6, kFew = 8;
-  /// For records that travel together where each write costs a system call or the like: 32 KiB.
+  /// For records that travel together where each write is a system call: 32 KiB.
   static constexpr std::uint32_t kLongPackets = 16, kLongPacketCells = 512;
 
   /// @errors kNoMemory: all are taken

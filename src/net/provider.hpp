@@ -122,6 +122,8 @@ struct Limits {
   bool is_connected_by_use = false;
   /// Not 0: a link carries one channel, of at most so many partitions (Link::carry_only()).
   std::uint32_t channel_partitions_max = 0;
+  /// Each post is a system call, whatever it carries: few long writes are worth a copy.
+  bool is_post_system_call = false;
 };
 
 /// Of a link: the other side's carry one channel each and ours many, or the reverse.

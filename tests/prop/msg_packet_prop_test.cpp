@@ -102,6 +102,7 @@ struct Field {
     options.limits.write_bytes_max = kWrite[random.below(3)];
     options.limits.immediates_max = 3 * 64;
     options.limits.is_progress_manual = random.one_in(4);
+    options.limits.is_post_system_call = random.one_in(4);
     options.limits.is_first_word_last = random.one_in(2);
     options.queue_depth = static_cast<std::uint32_t>(1 + random.below(20));
     options.delayed_percent = random.one_in(3) ? 70 : 25;

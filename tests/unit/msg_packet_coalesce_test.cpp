@@ -106,10 +106,10 @@ TEST_F(Coalescing, BetweenRecordsThereIsNothing) {
   EXPECT_EQ(heard, 3u);
 }
 
-// Where each write costs much, more go together than a record may be long.
+// Where each write is a system call, more go together than a record may be long.
 TEST(CoalescingLong, PacketsOfThirtyTwoKibibytes) {
   loop::Fabric::Options network;
-  network.limits.is_progress_manual = true;
+  network.limits.is_post_system_call = true;
   PacketPair pair(network, {8, 16}, 1024, 1024);
   for (std::uint32_t i = 0; i < 512; ++i) {
     const PacketHeader header = header_of(i, 8);
@@ -202,7 +202,7 @@ TEST_F(Coalescing, NoneJoinsWithoutRoom) {
 // What is cut arrives in any order, and is not looked at as one.
 TEST(CoalescingLong, WritesAreNotCut) {
   loop::Fabric::Options network;
-  network.limits.is_progress_manual = true;
+  network.limits.is_post_system_call = true;
   network.limits.write_bytes_max = 1024;
   PacketPair pair(network, {8, 16}, 1024, 1024);
   for (std::uint32_t i = 0; i < 100; ++i) {

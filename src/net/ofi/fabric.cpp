@@ -33,7 +33,7 @@ net::Limits limits_of(const fi_info& info) {
   limits.is_progress_manual = info.domain_attr->data_progress == FI_PROGRESS_MANUAL;
   limits.provider = "ofi " + name_of(info);
   limits.are_words_whole = false;  // libfabric promises nothing of the kind
-  limits.is_connected_by_use = is_over_sockets(info);
+  limits.is_connected_by_use = limits.is_post_system_call = is_over_sockets(info);
   if (!is_host_only(info)) limits.network = std::string("ofi/") + info.fabric_attr->prov_name;
   return limits;
 }
