@@ -59,11 +59,12 @@ class PacketLane final : public net::Receiver {
 
   PacketPool& pool() noexcept { return *pool_; }
 
-  /// For several records: a long one, if this network is worth it and one is free. Null as
-  /// take_packet().
+  /// What take_packet_for_several() has room for, as a rule.
   std::uint32_t cells_for_several() const noexcept {
     return long_pool_ ? kLongPacketCells : options_.record_cells;
   }
+  /// For several records: a long one, if this network is worth it and one is free. Null as
+  /// take_packet().
   Packet* take_packet_for_several() noexcept {
     Packet* const packet = long_pool_ ? long_pool_->take() : nullptr;
     return packet != nullptr ? packet : take_packet();
