@@ -1,6 +1,8 @@
 // Atomics: records that the owner's lane carries out, one after the other, and answers. With
-// several lanes the processor's atomics keep them apart.
+// several lanes the processor's atomics keep them apart, and sums a lock for each stripe of memory:
+// an atomic for each double costs ten times as much as the sum.
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -20,6 +22,25 @@ std::byte* find_words(const Engine& engine, std::uint32_t region, std::uint64_t 
                       std::uint64_t bytes) noexcept {
   std::byte* const at = engine.find(region, offset, bytes);
   return reinterpret_cast<std::uintptr_t>(at) % sizeof(std::uint64_t) == 0 ? at : nullptr;
+}
+
+/// @pre `to` is a multiple of 8
+void add_doubles(Engine& engine, std::byte* to, std::span<const std::byte> values) noexcept {
+  while (!values.empty()) {
+    const auto at = reinterpret_cast<std::uintptr_t>(to);
+    const std::size_t bytes =
+        std::min(values.size(), Engine::kStripeBytes - at % Engine::kStripeBytes);
+    const SpinGuard guard(engine.lock_of_stripe(at / Engine::kStripeBytes));
+    for (std::size_t place = 0; place < bytes; place += sizeof(double)) {
+      double value = 0, sum = 0;
+      std::memcpy(&value, values.data() + place, sizeof value);
+      std::memcpy(&sum, to + place, sizeof sum);
+      sum += value;
+      std::memcpy(to + place, &sum, sizeof sum);
+    }
+    to += bytes;
+    values = values.subspan(bytes);
+  }
 }
 
 }  // namespace
@@ -84,15 +105,7 @@ Result<Post> Connection::accumulate(const RemoteRegion& region, std::uint64_t of
   if (!lane_.make_room_locked(0)) return false;
   const std::span<const std::byte> bytes = payload.subspan(sizeof *offset);
   std::byte* const at = find_words(lane_.engine(), header[1], *offset, bytes.size());
-  if (at != nullptr) {
-    for (std::size_t place = 0; place < bytes.size(); place += sizeof(double)) {
-      double value = 0;
-      std::memcpy(&value, bytes.data() + place, sizeof value);
-      // acq_rel: as in on_atomic()
-      std::atomic_ref(*reinterpret_cast<double*>(at + place))
-          .fetch_add(value, std::memory_order_acq_rel);
-    }
-  }
+  if (at != nullptr) add_doubles(lane_.engine(), at, bytes);
   answer(RecordKind::reply, header[2], at == nullptr ? Errc::kInvalidArgument : Errc::kOk, 0);
   return true;
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/spin_lock.hpp"
 #include "base/status.hpp"
 #include "larklane/context.hpp"
 #include "msg/completion_domain.hpp"
@@ -53,6 +54,7 @@ class Engine final : private vci::VciPool::Receivers {
     MessageLane::Options lane{};
   };
   static constexpr std::uint32_t kRegionsMax = 1u << 12;
+  static constexpr std::uintptr_t kStripeBytes = 4096;
 
   Engine(net::Fabric& fabric, CompletionDomain& domain, Connector& connector, Options options);
   /// Nothing is in flight; no link leads to a lane.
@@ -121,6 +123,11 @@ class Engine final : private vci::VciPool::Receivers {
   const net::Memory* memory_of(const Region& region, const void* start,
                                std::uint64_t bytes) const noexcept;
   std::uint64_t offset_in(const Region* region, const void* start) const noexcept;
+  /// Of one of them doubles are added to by who holds this: lanes that add to the same ones do so
+  /// one after the other. With a lane's lock held.
+  SpinLock& lock_of_stripe(std::uintptr_t stripe) noexcept {
+    return stripe_locks_[stripe % kStripeLocks].lock;
+  }
   /// Of operations' own memory: how many have some and, in the high half, how many have given
   /// theirs back. relaxed, all: numbers.
   std::uint64_t registrations() const noexcept {
@@ -197,6 +204,11 @@ class Engine final : private vci::VciPool::Receivers {
   std::array<std::atomic<LocalRegion*>, kRegionsMax> regions_{};
   std::array<std::uint32_t, kRegionsMax> region_uses_{};  // guarded by mutex_
   std::atomic<std::uint64_t> registrations_{0};
+  static constexpr std::uintptr_t kStripeLocks = 64;
+  struct alignas(64) StripeLock {
+    SpinLock lock;
+  };
+  std::array<StripeLock, kStripeLocks> stripe_locks_;
 };
 
 }  // namespace larklane::msg
