@@ -123,6 +123,7 @@ std::uint32_t Engine::progress(MessageLane& own) noexcept {
   using Progress = vci::Switches::Progress;
   if (vci::switches.progress == Progress::all_lanes) return progress_all();
   own.attend();
+  own.give_way();
   const std::uint32_t found = own.progress();
   if (vci::switches.progress == Progress::own_lane) return found;
   if (!others.turns.add(found != 0)) [[likely]]

@@ -71,13 +71,10 @@ bool PacketLane::watch_locked(PacketLink& link) noexcept {
 }
 
 [[gnu::flatten]] std::uint32_t PacketLane::look(std::uint32_t most) {
-  if (looks_aside_ != 0) {
-    --looks_aside_;
-    return 0;
-  }
   std::uint32_t seen = 0;
   for (std::uint32_t i = 0; i < watched_count_; ++i) seen += watched_[i]->look_locked(most);
-  if (seen != 0 && seen < std::min(kFew, most)) looks_aside_ = kLooksAside;
+  if (seen != 0 && seen < std::min(kFew, most))
+    has_heard_little.store(true, std::memory_order_relaxed);
   return seen;
 }
 

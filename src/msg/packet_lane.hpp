@@ -95,9 +95,7 @@ class PacketLane final : public net::Receiver {
   /// So many links are watched, the first ones that are worth it: each costs a look at a line in
   /// each turn.
   static constexpr std::uint32_t kWatchedMax = 8;
-  /// After a look that has found less than a few, so many turns don't look: what senders write
-  /// meanwhile comes together, and they keep their lines as long. An answer takes longer.
-  static constexpr std::uint32_t kLooksAside = 6, kFew = 8;
+  static constexpr std::uint32_t kFew = 8;
   /// For records that travel together where each write is a system call: 32 KiB.
   static constexpr std::uint32_t kLongPackets = 16, kLongPacketCells = 512;
 
@@ -126,7 +124,7 @@ class PacketLane final : public net::Receiver {
   std::vector<PacketLink*> slots_;
   std::uint32_t next_slot_ = 0;                     // from which a free one is looked for
   std::array<PacketLink*, kWatchedMax> watched_{};  // the first of them
-  std::uint32_t watched_count_ = 0, looks_aside_ = 0;
+  std::uint32_t watched_count_ = 0;
   std::atomic<std::uint64_t> delivered_{0}, credit_words_{0}, coalesced_{0}, strays_{0};
 
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> no_room_{0};  // by who has to wait

@@ -8,6 +8,7 @@
 // they were posted. Where one has to follow another, its poster waits for the first one's
 // completion.
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -201,6 +202,9 @@ class Receiver {
   /// @param most  about as many @return how many came
   virtual std::uint32_t look(std::uint32_t /*most*/) { return 0; }
   bool has_watched = false;  ///< look() is called before each poll
+  /// Since who looks has cleared it something came, but little: more is being written to the same
+  /// lines. Thread-safe: a hint; relaxed.
+  std::atomic<bool> has_heard_little{false};
   /// Does anybody sleep on the endpoint's wait_fd()? Before it is opened. False: it may have none,
   /// where that makes what comes cheaper.
   bool sleeps = true;

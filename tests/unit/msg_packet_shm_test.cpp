@@ -90,6 +90,17 @@ TEST(ShmPackets, AFullRingTakesNoneAndLosesNone) {
   EXPECT_GE(posted, 200 * kCells / 2);
 }
 
+// Whoever makes a turn now and then does not wait for several: neither before the ring is watched
+// nor later.
+TEST(ShmPackets, EachTurnFindsTheRecordThatIsThere) {
+  ShmPair pair;
+  for (std::uint32_t i = 0; i < 4 * PacketLink::kHeardBeforeWatch; ++i) {
+    ASSERT_EQ(pair.a.post(i, 8), net::Post::done);
+    (void)pair.sides[1].vci->progress();
+    pair.expect_heard(i + 1);
+  }
+}
+
 // A peer has left no room for immediates: what has a position goes out later, in its turn.
 TEST(ShmPackets, ARecordThatFindsNoRoomGoesOutLater) {
   ShmPair pair;

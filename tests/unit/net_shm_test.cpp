@@ -440,6 +440,17 @@ TEST(ShmNetwork, PostsToAnEndpointThatIsClosedFail) {
   EXPECT_EQ(other.poll(), 0u);
 }
 
+// Also one that comes after something else was done for long.
+TEST(ShmNetwork, EachPollFindsWhatIsThere) {
+  const auto first = open_shm(), second = open_shm();
+  net::Pair pair(*first, *second);
+  net::Sent sent;
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(pair.a.link->write_small_immediate({}, {}, i, sent));
+    EXPECT_EQ(pair.b.endpoint->poll(64).value(), 1u) << i;
+  }
+}
+
 TEST(ShmNetwork, APollOfFewFindsWhatIsThere) {
   const auto first = open_shm(), second = open_shm();
   net::Pair pair(*first, *second);

@@ -41,16 +41,13 @@ Result<std::unique_ptr<net::Link>> NetworkEndpoint::open_link() {
 }
 
 Result<std::uint32_t> NetworkEndpoint::poll(std::uint32_t most) {
-  if (polls_aside_ != 0) {
-    --polls_aside_;
-    return 0u;
-  }
   const std::uint32_t served =
       queue_.poll(most, [this](std::uint32_t immediate) { receiver_.on_immediate(immediate); });
   if (served == 0) __builtin_prefetch(receiver_.expected_bytes);
   if (served == 0 && ++idle_polls_ % kIdlePollsPerLook == 0) [[unlikely]]
     look_at_a_peer_slow();
-  if (served != 0 && served < std::min(kSlotsOfALine, most)) polls_aside_ = kPollsAside;
+  if (served != 0 && served < std::min(kSlotsOfALine, most))
+    receiver_.has_heard_little.store(true, std::memory_order_relaxed);
   return served;
 }
 

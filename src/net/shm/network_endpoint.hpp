@@ -56,10 +56,7 @@ class NetworkEndpoint final : public net::Endpoint {
  private:
   /// A look at one peer's process costs a system call.
   static constexpr std::uint32_t kIdlePollsPerLook = 4096;
-  /// After a poll that has found less than a line of slots, so many look at nothing: what a sender
-  /// writes meanwhile comes together, and it keeps the line as long. An answer takes longer. Fewer
-  /// than the empty turns after which Vci::drain() believes that nothing is there.
-  static constexpr std::uint32_t kPollsAside = 6, kSlotsOfALine = 8;
+  static constexpr std::uint32_t kSlotsOfALine = 8;
 
   NetworkEndpoint(NetworkDomain& domain, net::Receiver& receiver, Catalogue::Piece piece,
                   std::uint64_t number);
@@ -72,7 +69,6 @@ class NetworkEndpoint final : public net::Endpoint {
   NetworkOfferBytes offer_;
   std::uint32_t reserved_ = 0;
   std::uint32_t idle_polls_ = 0;
-  std::uint32_t polls_aside_ = 0;
   std::size_t next_look_ = 0;
   std::vector<NetworkLink*> links_;
 };
