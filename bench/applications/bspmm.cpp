@@ -79,6 +79,8 @@ void Bspmm::multiply(const Local& local) const {
   for (std::size_t row = 0; row < side_; ++row)
     for (std::size_t k = 0; k < side_; ++k) {
       const double factor = local.a[row * side_ + k];
+      // Few branches: how well a processor foretells them depends on where the code lies.
+#pragma GCC unroll 8
       for (std::size_t column = 0; column < side_; ++column)
         local.c[row * side_ + column] += factor * local.b[k * side_ + column];
     }

@@ -18,8 +18,9 @@ namespace larklane::bench {
 /// Thread safety: single-owner, but that work() is called by all threads.
 class Bspmm {
  public:
-  static constexpr std::array kParts{"counter_ns", "get_ns", "get_flush_ns", "accumulate_ns",
-                                     "accumulate_flush_ns"};
+  static constexpr std::array kParts{"counter_ns",          "get_ns",
+                                     "get_flush_ns",        "accumulate_ns",
+                                     "accumulate_flush_ns", "multiply_ns"};
   static constexpr const char* kWhole = "time_ns";
   static constexpr double kSteps = 1;
 
@@ -56,7 +57,7 @@ class Bspmm {
         port.get(place(unit.b).rank, place(unit.b).offset, mine.b, bytes_);
       });
       parts[kGetFlush].time([&] { port.wait(); });
-      multiply(mine);
+      parts[kMultiply].time([&] { multiply(mine); });
     }
     update();
   }
@@ -66,7 +67,7 @@ class Bspmm {
   std::uint64_t wrong() const;
 
  private:
-  enum { kCounter, kGet, kGetFlush, kAccumulate, kAccumulateFlush };
+  enum { kCounter, kGet, kGetFlush, kAccumulate, kAccumulateFlush, kMultiply };
   static constexpr std::uint64_t kCounterBytes = 64;  ///< rank 0's, before its tiles
 
   /// One that is not zero.

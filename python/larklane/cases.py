@@ -273,6 +273,7 @@ SAMPLES = {
     "accumulate_ns": "Until an accumulate of a tile is posted.",
     "accumulate_flush_ns": "From then until the tile is added to the owner's.",
     "counter_ns": "A fetch-and-add on the counter that deals out the work.",
+    "multiply_ns": "The product of two tiles, once they are there.",
 }
 
 

@@ -284,7 +284,7 @@ def applications(suite):
     for benchmark, words, samples in (("stencil", ["--sizes", "8,400"], {"step_ns", "exchange_ns"}),
                                       ("ebms", ["--sizes", "1000,100001", "--blocks", "3"], {"round_ns", "fetch_ns", "get_ns", "flush_ns"}),
                                       ("bspmm", ["--sizes", "8,20000", "--blocks", "3"],
-                                       {"time_ns", "counter_ns", "get_ns", "get_flush_ns", "accumulate_ns", "accumulate_flush_ns"})):
+                                       {"time_ns", "counter_ns", "get_ns", "get_flush_ns", "accumulate_ns", "accumulate_flush_ns", "multiply_ns"})):
         for ranks, shape, ways in ((2, ["--threads", "2"], ["shared", "own", "shared'"]), (3, ["--ways", "own"], ["own", "own'"]),
                                    (4, ["--threads", "2", "--ways", "everywhere"], ["everywhere", "everywhere'"])):
             outcome, record = suite.run(benchmark, *words, *shape, *QUICK, variant="native", ranks=ranks)

@@ -175,7 +175,7 @@ def rates(bench):
 APPLICATIONS = {  # words of three sizes, samples
     "stencil": (["--sizes", "8,400,1600"], {"step_ns", "exchange_ns"}),
     "ebms": (["--sizes", "8,1000,100001", "--blocks", 5], {"round_ns", "fetch_ns", "get_ns", "flush_ns"}),
-    "bspmm": (["--sizes", "8,800,20000", "--blocks", 5], {"time_ns", "counter_ns", "get_ns", "get_flush_ns", "accumulate_ns", "accumulate_flush_ns"}),
+    "bspmm": (["--sizes", "8,800,20000", "--blocks", 5], {"time_ns", "counter_ns", "get_ns", "get_flush_ns", "accumulate_ns", "accumulate_flush_ns", "multiply_ns"}),
 }
 
 
