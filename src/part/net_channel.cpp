@@ -105,7 +105,9 @@ Completion NetHalf::failed_once_quiet() {
   if (!in_use_.is_quiet()) progress();
   // acquire: pairs with on_peer_fail()'s release.
   const bool peer_is_quiet = peer_quiet_.load(std::memory_order_acquire) || peer_is_gone();
-  return in_use_.is_quiet() && peer_is_quiet ? Completion::failed : Completion::pending;
+  if (!in_use_.is_quiet() || !peer_is_quiet) return Completion::pending;
+  vci().drain();  // what was complete for the peer when it was posted may not have been moved yet
+  return Completion::failed;
 }
 
 }  // namespace larklane::part

@@ -27,7 +27,8 @@ constexpr std::size_t kMargin = 4096;
 constexpr std::byte kCanary{0xEE};
 
 struct World {
-  explicit World(std::uint64_t seed = 1) : random(seed), wire(options(seed)) {
+  explicit World(std::uint64_t seed = 1, std::uint32_t turns_per_poll = 0)
+      : random(seed), wire(options(seed, turns_per_poll)) {
     set_log_sink(
         [this](LogLevel, std::string_view message) { said += std::string(message) + "\n"; });
   }
@@ -39,10 +40,10 @@ struct World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  static loop::Fabric::Options options(std::uint64_t seed) {
+  static loop::Fabric::Options options(std::uint64_t seed, std::uint32_t turns_per_poll) {
     loop::Fabric::Options o;
     o.seed = seed;
-    o.turns_per_poll = 0;
+    o.turns_per_poll = turns_per_poll;
     if (seed % 2 == 0) o.limits.channel_partitions_max = net::paper::kPartitionsMax;
     return o;
   }
@@ -188,6 +189,34 @@ TEST(NetworkRecords, WhatCannotBeReadEndsTheLinkAndIsSaid) {
   EXPECT_NE(receive->error_text(), "");
   receive->finish();
   EXPECT_TRUE(world.sides[1].network->free(receive).ok());
+}
+
+// As where posts are complete before the receiver's software has moved their bytes.
+TEST(NetworkRecords, AFailedReceiveGivesItsBufferBackWhenWhatIsOnItsWayIsThere) {
+  constexpr std::int32_t kPartitions = 4;
+  World world(1, 10);
+  SendRequest* const send = must(world.send_init(kPartitions));
+  RecvRequest* const receive = must(world.recv_init(kPartitions));
+  world.settle();
+  ASSERT_TRUE(send->start().ok() && receive->start().ok());
+  world.settle();
+  std::fill_n(world.from.begin() + kMargin, world.bytes, std::byte{0x11});
+  const auto before = world.to;
+  for (std::int32_t p = 0; p < kPartitions; ++p) ASSERT_TRUE(send->pready(p).ok());
+  world.tell_receiver(NetType::fail,
+                      record::Fail{1, 1, static_cast<std::int32_t>(Errc::kTransfer), 0, 0, 0});
+  EXPECT_EQ(world.to, before);
+  EXPECT_EQ(receive->poll(), Completion::failed);
+  const auto given_back = world.to;
+  EXPECT_NE(given_back, before);
+  world.settle();
+  EXPECT_EQ(world.to, given_back);
+  receive->finish();
+  world.part();
+  EXPECT_NE(world.end_of(*send), Completion::pending);
+  send->finish();
+  EXPECT_TRUE(world.sides[1].network->free(receive).ok());
+  EXPECT_TRUE(world.sides[0].network->free(send).ok());
 }
 
 class Fuzz {
