@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/clock.hpp"
 #include "base/copy_small.hpp"
 #include "base/log.hpp"
 #include "base/typemap.hpp"
@@ -15,9 +14,6 @@ namespace {
 /// Of all posts, and of those that find no room: one of so many looks at the peer's process.
 constexpr std::uint32_t kPostsPerLook = 1u << 16;
 constexpr std::uint32_t kRefusalsPerLook = 256;
-/// A look that says that the peer lives holds for so long: its process's number is given out again
-/// when all others have been, 32,768 or more as kernels are set, and a fork takes some 50 us.
-constexpr std::uint64_t kLookedForNs = 1'000'000;
 /// Beyond what was written, small records follow soon: so many bytes on, the line is fetched.
 constexpr std::uint64_t kFetchAheadBytes = 256;
 
@@ -116,11 +112,7 @@ Status NetworkLink::move_slow(Direction direction, std::byte* local, net::Remote
       std::memmove(local, there, bytes);
     return {};
   }
-  // Another process may have its number.
-  if (const std::uint64_t now = now_ns(); now - looked_ns_ > kLookedForNs) {
-    LARKLANE_TRY(peer_->look());
-    looked_ns_ = now;
-  }
+  LARKLANE_TRY(peer_->look());  // another process may have its number
   const Status moved = attach_copy(
       direction, peer_->process(), {&plain_bytes(), reinterpret_cast<std::uintptr_t>(local)},
       {&plain_bytes(), static_cast<std::uintptr_t>(remote.address)}, 0, bytes);

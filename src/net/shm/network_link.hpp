@@ -66,7 +66,6 @@ class NetworkLink final : public net::Link {
   RemoteRegion region_;  // the one that was written or read last
   Status failure_{Errc::kUnreachable, 0};
   std::uint32_t posts_ = 0;
-  std::uint64_t looked_ns_ = 0;  // when its process was known to live
 };
 
 }  // namespace larklane::shm
