@@ -53,9 +53,8 @@ void NativePort::send(const Stream& stream, const void* from, std::uint64_t byte
 
 void NativePort::wait() {
   // As a flush does that has nothing to wait for: others' atomics need our progress.
-  do {
-    waiter_.turn();
-  } while (!heard_->has(posted_));
+  (void)waiter_.vci().progress();
+  waiter_.until([&] { return heard_->has(posted_); });
   heard_->restart();
   posted_ = 0;
 }

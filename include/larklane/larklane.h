@@ -419,9 +419,9 @@ LARKLANE_API int larklane_post_compare_swap(larklane_vci *vci, const larklane_re
                                             uint64_t offset, uint64_t expected, uint64_t value,
                                             const larklane_post_options *options,
                                             uint64_t *before_p, larklane_post *post_p);
-/* Add `count` doubles to those at `offset`: each atomically as far as other accumulates of this
- * memory go, whoever posts them. Not so with the atomics above, or the owner's own, of the same
- * bytes. @param count  as many as an eager message holds, at most */
+/* Add `count` doubles to those at `offset`: each atomically as far as other accumulates go, whoever
+ * posts them, through regions of the same context. Not so with the atomics above, or the owner's
+ * own, of the same bytes, or through another mapping of them. @param count  as many as an eager message holds, at most */
 LARKLANE_API int larklane_post_accumulate(larklane_vci *vci, const larklane_remote_region *region,
                                           uint64_t offset, const double *values, uint32_t count,
                                           const larklane_post_options *options,

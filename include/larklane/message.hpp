@@ -213,9 +213,10 @@ LARKLANE_API Result<Post> post_compare_swap(Vci& vci, const RemoteRegion& region
                                             std::uint64_t offset, std::uint64_t expected,
                                             std::uint64_t value, std::uint64_t* before,
                                             const PostOptions& options) noexcept;
-/// Add `count` doubles to those at `offset`: each atomically as far as other accumulates of this
-/// memory go, whoever posts them. Not so with the atomics above, or the owner's own, of the same
-/// bytes. @param count  as many as Vci::eager_bytes_max() holds behind 8 bytes
+/// Add `count` doubles to those at `offset`: each atomically as far as other accumulates go,
+/// whoever posts them, through regions of the same context. Not so with the atomics above, or the
+/// owner's own, of the same bytes, or through another mapping of them. @param count  as many as
+/// Vci::eager_bytes_max() holds behind 8 bytes
 LARKLANE_API Result<Post> post_accumulate(Vci& vci, const RemoteRegion& region,
                                           std::uint64_t offset, const double* values,
                                           std::uint32_t count, const PostOptions& options) noexcept;

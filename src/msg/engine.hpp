@@ -54,7 +54,7 @@ class Engine final : private vci::VciPool::Receivers {
     MessageLane::Options lane{};
   };
   static constexpr std::uint32_t kRegionsMax = 1u << 12;
-  static constexpr std::uintptr_t kStripeBytes = 4096;
+  static constexpr std::uintptr_t kStripeBytes = 1024;
 
   Engine(net::Fabric& fabric, CompletionDomain& domain, Connector& connector, Options options);
   /// Nothing is in flight; no link leads to a lane.

@@ -98,7 +98,7 @@ class Talk {
     return posts("send: post", Post::done,
                  [&] { return post_send(*here_side_.vci, 1, 7, &sent_, sizeof sent_); });
   }
-  /// Credit goes back now and then; and a turn after one that has found little looks at nothing.
+  /// Credit goes back now and then; and a turn after one that has found little looks away.
   void settle() {
     constexpr int kTurns = 10;
     for (int turn = 0; turn < kTurns; ++turn)

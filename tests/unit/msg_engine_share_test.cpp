@@ -308,5 +308,24 @@ TEST(EngineLanesDeathTest, AnotherThreadOnALaneOfASingleThreadEndsADebugBuild) {
 }
 #endif
 
+/// Who waits looks away after little has come, once; others that serve the lane don't.
+TEST(EngineTurns, OneThatComesAfterLittleLooksAwayFirst) {
+  Job::Options options = of_lanes(2, 1);
+  options.network.limits.is_first_word_last = true;
+  Job job(options);
+  job.connect_all();
+  const auto& little = job.at(1).vci->inside().packets().has_heard_little;
+  const auto looks_away = [&] { return little.load(std::memory_order_relaxed); };
+  for (std::uint32_t sent = 0; sent < 2 * PacketLink::kHeardBeforeWatch; ++sent) {
+    ASSERT_EQ(*post_send(*job.at(0).vci, 1, sent, &sent, sizeof sent), Post::done);
+    job.step();
+  }
+  EXPECT_TRUE(looks_away());
+  (void)job.at(1).vci->progress();
+  EXPECT_FALSE(looks_away());
+  (void)job.at(1).vci->progress();
+  EXPECT_FALSE(looks_away());
+}
+
 }  // namespace
 }  // namespace larklane::msg
