@@ -421,7 +421,8 @@ LARKLANE_API int larklane_post_compare_swap(larklane_vci *vci, const larklane_re
                                             uint64_t *before_p, larklane_post *post_p);
 /* Add `count` doubles to those at `offset`: each atomically as far as other accumulates go, whoever
  * posts them, through regions of the same context. Not so with the atomics above, or the owner's
- * own, of the same bytes, or through another mapping of them. @param count  as many as an eager message holds, at most */
+ * own, of the same bytes, or through another mapping of them. @param count  as many as an eager
+ * message holds, at most */
 LARKLANE_API int larklane_post_accumulate(larklane_vci *vci, const larklane_remote_region *region,
                                           uint64_t offset, const double *values, uint32_t count,
                                           const larklane_post_options *options,

@@ -131,9 +131,6 @@ class MessageLane final {
               Pool<Operation> pool, Pool<Operation> arrivals, BufferPool buffers,
               LongBufferPool long_buffers) noexcept;
 
-  /// Of a register counted down: about 0.1 us, less than an answer takes.
-  static constexpr std::uint32_t kTurnsAway = 300;
-
   void look_away() noexcept;
   enum class Held : bool { nothing, lane_lock };
   void conclude(Operation& operation, Held held) noexcept;
