@@ -388,7 +388,7 @@ void everything_once(std::uint64_t seed, const fault::Plan* plan) {
 }
 
 TEST(MessageLaws, EveryByteAndEveryCompletionOnce) {
-  for_seeds(40, [](std::uint64_t seed) { everything_once(seed, nullptr); });
+  for_seeds(160, [](std::uint64_t seed) { everything_once(seed, nullptr); });
 }
 
 TEST(MessageLaws, TheSameUnderRetriesAndDelays) {
@@ -396,11 +396,11 @@ TEST(MessageLaws, TheSameUnderRetriesAndDelays) {
   plan.faults = {{.call = fault::Call::post, .what = fault::What::retry, .one_in = 3}};
   plan.held_one_in = 4;
   plan.late_one_in = 4;
-  for_seeds(30, [&](std::uint64_t seed) { everything_once(seed + 100, &plan); });
+  for_seeds(120, [&](std::uint64_t seed) { everything_once(seed + 100, &plan); });
 }
 
 TEST(MessageLaws, AfterAFailureEveryCompletionOnce) {
-  for_seeds(60, [](std::uint64_t seed) {
+  for_seeds(240, [](std::uint64_t seed) {
     loop::Random random(seed);
     constexpr fault::What kWhat[] = {fault::What::refuse, fault::What::fail, fault::What::kill};
     constexpr fault::Moved kMoved[] = {fault::Moved::nothing, fault::Moved::half,
