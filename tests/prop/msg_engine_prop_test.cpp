@@ -75,7 +75,7 @@ class Field {
     if (random_.one_in(4)) hear(any_rank());
   }
   void settle() {
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 100; ++i) {  // what a fault has held comes late
       job_.settle();
       for (int rank = 0; rank < size_; ++rank) hear(rank);
     }
