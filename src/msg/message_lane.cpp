@@ -109,10 +109,13 @@ void MessageLane::finish_heard_locked(Operation& receive) noexcept {
 }
 
 [[gnu::noinline]] void MessageLane::look_away() noexcept {
-  /// Of a register that counts: somewhat less than 0.1 us, and than an answer takes.
-  constexpr std::uint32_t kTurnsAway = 250;
+  /// Of a register that counts: somewhat less than 0.1 us, and than an answer takes. Twice as long
+  /// where a poll keeps peers from posting, and an answer takes the peer's poll, too.
+  constexpr std::uint32_t kTurnsAway = 250, kTurnsAwayManual = 600;
   packets_->has_heard_little.store(false, std::memory_order_relaxed);
-  for (std::uint32_t turn = 0; turn < kTurnsAway; ++turn) asm volatile("");  // or it is left out
+  const std::uint32_t turns =
+      engine_.fabric().limits().is_progress_manual ? kTurnsAwayManual : kTurnsAway;
+  for (std::uint32_t turn = 0; turn < turns; ++turn) asm volatile("");  // or it is left out
 }
 
 std::uint32_t MessageLane::progress() noexcept {

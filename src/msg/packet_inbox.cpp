@@ -1,5 +1,6 @@
 #include "msg/packet_inbox.hpp"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -19,7 +20,8 @@ Result<std::unique_ptr<PacketInbox>> PacketInbox::create(net::Fabric& fabric, Ri
   const net::Limits& limits = fabric.limits();
   // What is cut arrives in any order.
   const bool is_first_word_last =
-      limits.is_first_word_last && limits.write_bytes_max >= shape.record_cells * kCellBytes;
+      std::min(limits.first_word_last_bytes_max, limits.write_bytes_max) >=
+      std::uint64_t{shape.record_cells} * kCellBytes;
   std::unique_ptr<PacketInbox> inbox(new (std::nothrow)
                                          PacketInbox(shape, generation, is_first_word_last));
   if (inbox == nullptr || inbox->marks_ == nullptr) return Errc::kNoMemory;

@@ -73,7 +73,9 @@ Status PacketLink::connect(std::span<const std::byte> peer_offer) {
       std::min(peer_shape_.payload_bytes_max(), inbox_->shape().payload_bytes_max());
   const net::Limits& limits = lane_.fabric_.limits();
   small_bytes_max_ = limits.small_bytes_max;
-  write_bytes_max_ = limits.write_bytes_max;
+  write_bytes_max_ = limits.first_word_last_bytes_max == 0
+                         ? limits.write_bytes_max
+                         : std::min(limits.write_bytes_max, limits.first_word_last_bytes_max);
   are_small_writes_done_ = limits.are_small_writes_done && small_bytes_max_ >= kCellBytes;
   const std::uint64_t first = peer_shape_.first_position();
   // relaxed: nobody else knows of the link before the lane's lock has been held by connect().

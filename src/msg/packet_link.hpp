@@ -238,7 +238,7 @@ class PacketLink final {
   std::uint16_t peer_slot_ = 0;
   std::uint32_t payload_bytes_max_ = 0;
   std::uint32_t small_bytes_max_ = 0;
-  std::uint64_t write_bytes_max_ = 0;
+  std::uint64_t write_bytes_max_ = 0;  ///< of several records
   bool are_small_writes_done_ = false;
   std::uint32_t peer_generation_ = 0;
   RingShape peer_shape_{1, 1};

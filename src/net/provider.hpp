@@ -104,11 +104,11 @@ struct Limits {
   bool are_words_whole = true;
   /// Small writes are complete when their post returns, if it does not say retry.
   bool are_small_writes_done = false;
-  /// Of a write of 8 bytes or more to an address in allocated memory that is a multiple of 8, the
-  /// first 8 bytes arrive last, as a whole: who sees them (acquire) may read the others, and needs
-  /// no immediate. So more immediates than were reserved may be unheard: those wait at the sender
-  /// (Post::retry), they fail nothing.
-  bool is_first_word_last = false;
+  /// Not 0: of a write of from 8 to so many bytes, without an immediate, to an address in allocated
+  /// memory that is a multiple of 8, the first 8 bytes arrive last, as a whole: who sees them
+  /// (acquire) may read the others, and needs no immediate. So more immediates than were reserved
+  /// may be unheard: those wait at the sender (Post::retry), they fail nothing.
+  std::uint64_t first_word_last_bytes_max = 0;
   /// What is moved lies in registered memory here, too. Where not, Transfer::memory may be null.
   bool is_local_memory_registered = true;
   /// Links of fabrics with the same one connect across hosts, whatever the device: "ofi/tcp",
@@ -198,10 +198,12 @@ class Receiver {
   /// Where the next bytes will be written, if that can be guessed: a provider in whose memory they
   /// are may fetch them while it waits for their immediate. Null: nobody knows.
   const void* expected_bytes = nullptr;
-  /// Look at memory that peers write without immediates (Limits::is_first_word_last).
+  /// Look at memory that peers write without immediates (Limits::first_word_last_bytes_max).
   /// @param most  about as many @return how many came
   virtual std::uint32_t look(std::uint32_t /*most*/) { return 0; }
-  bool has_watched = false;  ///< look() is called before each poll
+  /// look() is called before each poll, and behind one that has served nothing where progress is
+  /// manual: it may have moved what is looked for.
+  bool has_watched = false;
   /// Since who looks has cleared it something came, but little: more is being written to the same
   /// lines. Thread-safe: a hint; relaxed.
   std::atomic<bool> has_heard_little{false};

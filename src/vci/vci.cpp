@@ -21,6 +21,7 @@ class LARKLANE_SCOPED_CAPABILITY Vci::Guard {
 
 Vci::Vci(const net::Limits& limits, net::Receiver& receiver) noexcept
     : receiver_(receiver),
+      do_polls_move_(limits.is_progress_manual),
       write_bytes_max_(limits.write_bytes_max),
       read_bytes_max_(limits.read_bytes_max) {
   for (Chunk& chunk : chunks_) {
@@ -143,6 +144,11 @@ void Vci::post(Work& work) noexcept {
   unlock();
 }
 
+/// The poll may have moved what is looked for, and said nothing.
+[[gnu::always_inline]] inline std::uint32_t Vci::look_again_locked() noexcept {
+  return do_polls_move_ && receiver_.has_watched ? receiver_.look(kPollMost) : 0;
+}
+
 [[gnu::always_inline]] inline std::uint32_t Vci::turn_locked() noexcept {
   std::uint32_t served = 0;
   post_joinable_locked();
@@ -154,7 +160,7 @@ void Vci::post(Work& work) noexcept {
     if (!polled) {
       dead_ = polled.error();
       is_dead_.store(true, std::memory_order_release);  // pairs with is_dead()
-    } else if ((served += *polled) == 0)
+    } else if ((served += *polled) == 0 && (served = look_again_locked()) == 0)
       count(counters_.empty_polls);
   }
   send_deferred_locked();

@@ -197,6 +197,7 @@ class Vci final {
       unlock_slow(queued);
   }
   void unlock_slow(Work* queued) noexcept LARKLANE_NOT_FOLLOWED;
+  std::uint32_t look_again_locked() noexcept LARKLANE_REQUIRES(lock_);
   std::uint32_t turn_locked() noexcept LARKLANE_REQUIRES(lock_);
   void accept_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
   /// Before all that is posted after it.
@@ -231,6 +232,7 @@ class Vci final {
   WaitingWorks deferred_ LARKLANE_GUARDED_BY(lock_);  // each link's first one waits for a poll
   std::atomic<bool> is_dead_{false};
   std::atomic<bool> has_joinable_{false};
+  const bool do_polls_move_;                             // what peers write
   Status dead_ LARKLANE_GUARDED_BY(lock_);               // why the endpoint is dead
   Work* joinable_ LARKLANE_GUARDED_BY(lock_) = nullptr;  // waits for others
   Chunk* free_chunks_ LARKLANE_GUARDED_BY(lock_) = nullptr;

@@ -264,6 +264,47 @@ void words_are_whole(Side& side) {
   side.meet();
 }
 
+/// Where limits() says so, who sees the first word of a write has the others, too; whoever moves
+/// them.
+void first_word_last(Side& side) {
+  constexpr std::uint32_t kRounds = 500;
+  constexpr std::uint64_t kBytesMax = 16384;
+  const net::Limits& limits = side.fabric->limits();
+  const std::uint64_t most =
+      std::min({limits.first_word_last_bytes_max, limits.write_bytes_max, kBytesMax});
+  if (most == 0) return;
+  Pair pair(side);
+  const auto target = TAKE(side.fabric->allocate_memory(most));
+  const net::RemoteMemory remote = side.swap(target->remote());
+  std::vector<std::uint64_t> words(most / 8);
+  const auto words_memory = side.share(std::as_writable_bytes(std::span(words)));
+  auto* const seen = reinterpret_cast<std::uint64_t*>(target->start());
+  std::uint64_t number = 0;
+  for (const std::uint64_t bytes :
+       {std::uint64_t{8}, std::uint64_t{24}, std::uint64_t{64}, most / 2, most / 2 + 24, most}) {
+    for (std::uint32_t round = 0; round < kRounds; ++round) {
+      ++number;
+      if (side.rank == 0) {
+        std::ranges::fill(words, number);
+        side.complete([&](net::Operation& operation) {
+          return pair.link->write(
+              {reinterpret_cast<std::byte*>(words.data()), words_memory.get(), remote, bytes},
+              operation);
+        });
+        side.wait("an answer", [&] { return pair.node.heard.size() == number; });
+      } else {
+        side.wait("the first word", [&] {
+          return std::atomic_ref(seen[0]).load(std::memory_order_acquire) == number;
+        });
+        CHECK(std::all_of(seen, seen + bytes / 8,
+                          [&](std::uint64_t word) { return word == number; }));
+        pair.ring(1);
+      }
+    }
+  }
+  side.meet();
+}
+
 constexpr Case kCases[] = {
     {"write", write},
     {"write_immediate", write_immediate},
@@ -272,6 +313,7 @@ constexpr Case kCases[] = {
     {"completion_orders", completion_orders},
     {"immediates_each_once", immediates_each_once},
     {"words_are_whole", words_are_whole},
+    {"first_word_last", first_word_last},
 };
 
 }  // namespace

@@ -119,6 +119,7 @@ void attempt(Side& side, net::Link& link, const Attack& attack, const net::Trans
   side.wait("a post", [&] {
     auto post = link.write(wrong, note);
     if (!post) note = Note(1, post.error());
+    if (post && *post == net::Post::done) note = Note(1);
     return !post || *post != net::Post::retry;
   });
   side.wait("an answer", [&] { return note.ends > 0 || now_ns() - start > kAnswerNs; });

@@ -131,7 +131,7 @@ class Field {
     made.size = static_cast<int>(2 + random_.below(2));
     constexpr std::uint32_t kSmall[] = {8, 64, 300}, kWrite[] = {64, 1000, 1u << 20};
     made.network.seed = seed;
-    made.network.limits.is_first_word_last = random_.one_in(2);
+    made.network.limits.first_word_last_bytes_max = random_.one_in(2) ? UINT64_MAX : 0;
     if (random_.one_in(2)) {  // long messages are written by their sender
       made.network.limits.is_progress_manual = true;
       made.network.limits.immediates_max = 0;

@@ -96,6 +96,7 @@ struct Field {
   }
   loop::Fabric::Options network(std::uint64_t seed) {
     constexpr std::uint32_t kSmall[] = {8, 32, 64, 300}, kWrite[] = {64, 1000, 1u << 20};
+    constexpr std::uint64_t kFirstLast[] = {0, 0, 256, UINT64_MAX};
     loop::Fabric::Options options;
     options.seed = seed;
     options.limits.small_bytes_max = kSmall[random.below(4)];
@@ -103,7 +104,7 @@ struct Field {
     options.limits.immediates_max = 3 * 64;
     options.limits.is_progress_manual = random.one_in(4);
     options.limits.is_post_system_call = random.one_in(4);
-    options.limits.is_first_word_last = random.one_in(2);
+    options.limits.first_word_last_bytes_max = kFirstLast[random.below(4)];
     options.queue_depth = static_cast<std::uint32_t>(1 + random.below(20));
     options.delayed_percent = random.one_in(3) ? 70 : 25;
     options.done_percent = random.one_in(3) ? 50 : 0;

@@ -60,7 +60,7 @@ void exchange(std::uint64_t seed, PacketLane::Options lane, std::uint32_t cells,
   loop::Fabric::Options network;
   network.seed = seed;
   network.limits.small_bytes_max = 32;
-  network.limits.is_first_word_last = seed % 2 == 0;
+  network.limits.first_word_last_bytes_max = seed % 2 == 0 ? UINT64_MAX : 0;
   PacketPair pair(network, lane, cells, cells);
   PacketEnd c(pair.sides[0], cells), d(pair.sides[1], cells);
   c.connect(d);

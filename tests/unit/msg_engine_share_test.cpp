@@ -311,7 +311,7 @@ TEST(EngineLanesDeathTest, AnotherThreadOnALaneOfASingleThreadEndsADebugBuild) {
 /// Who waits looks away after little has come, once; others that serve the lane don't.
 TEST(EngineTurns, OneThatComesAfterLittleLooksAwayFirst) {
   Job::Options options = of_lanes(2, 1);
-  options.network.limits.is_first_word_last = true;
+  options.network.limits.first_word_last_bytes_max = UINT64_MAX;
   Job job(options);
   job.connect_all();
   const auto& little = job.at(1).vci->inside().packets().has_heard_little;

@@ -181,7 +181,7 @@ TEST(Packets, WordsAreWrittenNowAndThenAllTheSame) {
 TEST(Packets, ImmediatesOfRecordsThatWereSeenMayComeLate) {
   constexpr std::uint32_t kCells = 16, kLaps = 3;
   loop::Fabric::Options network;
-  network.limits.is_first_word_last = true;
+  network.limits.first_word_last_bytes_max = UINT64_MAX;
   network.limits.immediates_max = kCells;
   network.turns_per_poll = 0;
   network.delayed_percent = 0;

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -135,6 +136,43 @@ TEST(VciTurns, WhatQueuesWhileTheHolderPollsGoesOutBeforeTheLockIsGivenBack) {
   EXPECT_EQ(offsets(side.lane()), (Offsets{0, 1, 2}));
   EXPECT_EQ(side.vci->counts().queued, 3u);
   EXPECT_EQ(side.vci->counts().empty_polls, 1u);
+}
+
+TEST(VciTurns, ATurnLooksBeforeThePollAndBehindItIfThatMayHaveMovedSomething) {
+  struct Looker final : net::Receiver {
+    void on_immediate(std::uint32_t) override {}
+    std::uint32_t look(std::uint32_t) override {
+      looked_after.push_back(polls());
+      return looked_after.size() == finds_in ? 3 : 0;
+    }
+    std::function<std::uint32_t()> polls;
+    std::vector<std::uint32_t> looked_after;  ///< so many polls
+    std::size_t finds_in = 0;
+  };
+  for (const bool is_progress_manual : {false, true}) {
+    FakeFabric fabric;
+    fabric.offered.is_progress_manual = is_progress_manual;
+    Looker looker;
+    auto vci = Vci::create(fabric, looker);
+    ASSERT_TRUE(vci);
+    FakeLane& lane = *fabric.lanes[0];
+    looker.polls = [&] { return lane.polls; };
+    EXPECT_EQ((*vci)->progress(), 0u);
+    EXPECT_TRUE(looker.looked_after.empty()) << "nothing is watched";
+    using Looked = std::vector<std::uint32_t>;
+    looker.has_watched = true;
+    looker.finds_in = 1;
+    EXPECT_EQ((*vci)->progress(), 3u);
+    EXPECT_EQ(std::exchange(looker.looked_after, {}), Looked{1});
+    looker.finds_in = 2;
+    EXPECT_EQ((*vci)->progress(), is_progress_manual ? 3u : 0u);
+    EXPECT_EQ(std::exchange(looker.looked_after, {}),
+              is_progress_manual ? (Looked{2, 3}) : Looked{2});
+    lane.arrived = {1};
+    EXPECT_EQ((*vci)->progress(), 1u);
+    EXPECT_EQ(looker.looked_after, Looked{3});
+    EXPECT_EQ((*vci)->counts().empty_polls, is_progress_manual ? 1u : 2u);
+  }
 }
 
 // The window between the holder's look at the queue and the moment at which the lock is free.

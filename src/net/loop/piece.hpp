@@ -34,7 +34,7 @@ inline void store_word(const Piece& piece) {
   word_at(piece.remote).store(value, std::memory_order_release);
 }
 
-/// As Limits::is_first_word_last wants it.
+/// As Limits::first_word_last_bytes_max wants it.
 inline void write(const Piece& piece) {
   if (piece.bytes < kWordBytes || misalignment(piece.remote) != 0) {
     std::memcpy(piece.remote, piece.local, piece.bytes);

@@ -282,7 +282,9 @@ bool Wire::happens_at_once_locked(Flight& flight) {
 void Wire::cut_locked(Flight& flight) {
   const net::Transfer& transfer = flight.request.transfer;
   std::vector<std::uint64_t> cuts{0, transfer.bytes};
-  const bool is_in_order = options_.limits.is_first_word_last && !flight.request.is_read;
+  const std::uint64_t in_order_max = options_.limits.first_word_last_bytes_max;
+  const bool is_in_order =
+      !flight.request.is_read && in_order_max != 0 && transfer.bytes <= in_order_max;
   if (!flight.request.is_word() && !is_in_order) {
     const std::uint64_t pieces = std::min<std::uint64_t>(options_.pieces_max, transfer.bytes);
     for (std::uint64_t more = choose_locked(pieces); more > 0; --more) {
@@ -534,8 +536,8 @@ void Wire::give_immediate_locked(Flight& flight) {
   Port* const target = flight.target;
   if (target == nullptr || !target->dead.ok()) return;
   const net::Limits& limits = options_.limits;
-  // With is_first_word_last there may be more; this network takes them all.
-  if (limits.immediates_max != 0 && !limits.is_first_word_last &&
+  // With first_word_last_bytes_max there may be more; this network takes them all.
+  if (limits.immediates_max != 0 && limits.first_word_last_bytes_max == 0 &&
       target->waiting_count >= target->reserved_count) {
     report_locked(Offence::receiver_not_ready,
                   std::to_string(target->reserved_count) + " reserved");

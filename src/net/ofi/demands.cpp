@@ -168,6 +168,14 @@ bool is_host_only(const fi_info& info) noexcept {
   return says_so || names(info, "shm") || names(info, "sm2");
 }
 
+std::uint64_t queued_bytes_max(const Candidate& choice) noexcept {
+  const fi_info& info = *choice.info;
+  const std::uint64_t bytes = info.tx_attr->inject_size;
+  const bool is_in_order =
+      choice.finish == Finish::ordered && info.ep_attr->max_order_waw_size >= 2 * bytes;
+  return is_host_only(info) && is_in_order ? bytes : 0;
+}
+
 bool is_over_sockets(const fi_info& info) noexcept {
   // net: what became tcp in version 1.18, still under way in 1.17.
   return names(info, "tcp") || names(info, "sockets") || names(info, "udp") ||

@@ -39,6 +39,10 @@ std::vector<Candidate> candidates(const Device& device);
 /// Why there are none: the provider that is missing, or the demand that is not met; and the remedy.
 std::string why_none(const Device& device);
 
+/// Of libfabric's shm, which copies by itself what it is asked to inject; 0: of others. A write of
+/// up to so many bytes waits in the peer's queue, whose polls move it, all in order.
+std::uint64_t queued_bytes_max(const Candidate& choice) noexcept;
+
 /// A provider within one host.
 bool is_host_only(const fi_info& info) noexcept;
 /// One that receives from sockets of the kernel, piece by piece.

@@ -22,7 +22,8 @@ std::string name_of(const fi_info& info) {
   return domain == provider ? provider : provider + "@" + domain;
 }
 
-net::Limits limits_of(const fi_info& info) {
+net::Limits limits_of(const Candidate& choice) {
+  const fi_info& info = *choice.info;
   constexpr std::size_t kSmallBytesMax = std::numeric_limits<std::uint32_t>::max();
   net::Limits limits{};
   limits.write_bytes_max = info.ep_attr->max_msg_size;
@@ -34,6 +35,7 @@ net::Limits limits_of(const fi_info& info) {
   limits.provider = "ofi " + name_of(info);
   limits.are_words_whole = false;  // libfabric promises nothing of the kind
   limits.is_connected_by_use = limits.is_post_system_call = is_over_sockets(info);
+  limits.first_word_last_bytes_max = 2 * queued_bytes_max(choice);  // Link::write() sees to that
   if (!is_host_only(info)) limits.network = std::string("ofi/") + info.fabric_attr->prov_name;
   return limits;
 }
@@ -43,7 +45,7 @@ class Fabric final : public net::Fabric {
  public:
   explicit Fabric(Domain domain)
       : domain_(std::move(domain)),
-        limits_(limits_of(domain_.info())),
+        limits_(limits_of(domain_.choice)),
         registrar_(*domain_.domain, *domain_.info().domain_attr) {}
 
   const net::Limits& limits() const noexcept override { return limits_; }

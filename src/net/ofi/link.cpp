@@ -22,18 +22,11 @@ namespace {
 
 /// A look at the clock and at the peer's process.
 constexpr std::uint32_t kRefusalsPerLook = 1024;
+/// Of what is written last: the first word is never cut.
+constexpr std::uint64_t kFrontBytesMin = 8;
 
 void* descriptor_of(const net::Transfer& transfer) {
   return static_cast<const Memory*>(transfer.memory)->descriptor();
-}
-
-/// Of libfabric's shm: what it copies when it is asked to inject is what it copies anyway.
-std::uint64_t queued_bytes_max(const Domain& domain) {
-  const fi_info& info = domain.info();
-  const std::uint64_t bytes = info.tx_attr->inject_size;
-  const bool is_in_order =
-      domain.choice.finish == Finish::ordered && info.ep_attr->max_order_waw_size >= 2 * bytes;
-  return is_host_only(info) && is_in_order ? bytes : 0;
 }
 
 }  // namespace
@@ -41,7 +34,7 @@ std::uint64_t queued_bytes_max(const Domain& domain) {
 Link::Link(Endpoint& endpoint)
     : endpoint_(endpoint),
       finish_flag_(endpoint.domain().choice.finish == Finish::delivered ? FI_DELIVERY_COMPLETE : 0),
-      queued_bytes_max_(queued_bytes_max(endpoint.domain())) {
+      queued_bytes_max_(queued_bytes_max(endpoint.domain().choice)) {
   endpoint_.add(*this);
 }
 
@@ -153,9 +146,17 @@ Result<net::Post> Link::not_now_slow() {
   return failure_;
 }
 
+// The beginning last, by a write of its own: the peer copies the rest meanwhile.
 Result<net::Post> Link::write(const net::Transfer& transfer, net::Operation& operation) {
-  return write_out({transfer.local, transfer.bytes, descriptor_of(transfer), transfer.remote, 0, 0},
-                   operation);
+  Out out{transfer.local, transfer.bytes, descriptor_of(transfer), transfer.remote, 0, 0};
+  if (queued_bytes_max_ == 0 || out.length > 2 * queued_bytes_max_)
+    return write_out(out, operation);
+  if (out.length > queued_bytes_max_) {
+    const Out rest = cut(out, std::max(out.length - queued_bytes_max_, kFrontBytesMin));
+    auto answer = inject(rest);
+    if (!answer || *answer == net::Post::retry) return answer;
+  }
+  return inject(out);
 }
 
 Result<net::Post> Link::write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
@@ -165,13 +166,23 @@ Result<net::Post> Link::write_immediate(const net::Transfer& transfer, std::uint
   if (queued_bytes_max_ == 0 || out.length > 2 * queued_bytes_max_)
     return write_out(out, operation);
   if (out.length > queued_bytes_max_) {
-    auto answer = inject({transfer.local, queued_bytes_max_, nullptr, transfer.remote, 0, 0});
+    const Out rest = cut(out, queued_bytes_max_);
+    out.flags = 0;
+    auto answer = inject(out);
     if (!answer || *answer == net::Post::retry) return answer;
-    out.bytes = transfer.local + queued_bytes_max_;
-    out.length -= queued_bytes_max_;
-    out.to.address += queued_bytes_max_;
+    out = rest;
   }
   return inject(out);
+}
+
+/// Shortens `out` to `bytes`. @return what is behind them
+Link::Out Link::cut(Out& out, std::uint64_t bytes) noexcept {
+  Out rest = out;
+  rest.bytes = static_cast<const std::byte*>(out.bytes) + bytes;
+  rest.length -= bytes;
+  rest.to.address += bytes;
+  out.length = bytes;
+  return rest;
 }
 
 Result<net::Post> Link::write_small(std::span<const std::byte> bytes, net::RemoteMemory to,

@@ -61,6 +61,7 @@ class Link final : public net::Link {
   Result<net::Post> write_out(const Out& out, net::Operation& operation);
   Result<net::Post> write_small_out(Out out, net::Operation& operation);
   Result<net::Post> inject(const Out& out);
+  static Out cut(Out& out, std::uint64_t bytes) noexcept;
   Result<net::Post> read_out(const net::Transfer& transfer, void* descriptor,
                              net::Operation& operation);
   Result<net::Post> posted(Slot& slot, ssize_t result);
@@ -71,8 +72,7 @@ class Link final : public net::Link {
 
   Endpoint& endpoint_;
   const std::uint64_t finish_flag_;
-  /// Not 0: up to here bytes are copied by the post, which is done; more than twice as many the
-  /// peer fetches by a system call. All in order.
+  /// See queued_bytes_max(). More than twice as many the peer fetches by a system call.
   const std::uint64_t queued_bytes_max_;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   sockaddr_storage peer_name_{};  ///< AF_UNSPEC: not over sockets

@@ -21,7 +21,7 @@ net::Limits own_limits() {
   // Nobody promises that of attach. In allocated memory they are.
   limits.are_words_whole = false;
   limits.are_small_writes_done = true;
-  limits.is_first_word_last = true;
+  limits.first_word_last_bytes_max = UINT64_MAX;
   limits.is_local_memory_registered = false;
   limits.unanswered_ns = 1'000'000;
   return limits;

@@ -256,6 +256,9 @@ class OfiInjects : public OfiError {
   Result<net::Post> write_immediate(std::size_t length) {
     return links[0]->write_immediate({many.data(), &memory, {1000, 7}, length}, 5, note);
   }
+  Result<net::Post> write_some(std::size_t length) {
+    return links[0]->write({many.data(), &memory, {1000, 7}, length}, note);
+  }
   void expect_is(Result<net::Post> answer, net::Post wanted) {
     ASSERT_TRUE(answer);
     EXPECT_EQ(*answer, wanted);
@@ -290,6 +293,38 @@ TEST_F(OfiInjects, UpToTwicePartsTheLastTellsThePeer) {
   library.finish(library.posted.back());
   poll();
   EXPECT_EQ(note.ends, 1);
+}
+
+TEST_F(OfiInjects, WithoutAnImmediateTheBeginningIsWrittenLast) {
+  for (const std::size_t length : {0, 1, 64}) {
+    library.injected.clear();
+    expect_is(write_some(length), net::Post::done);
+    EXPECT_EQ(library.injected, (Injected{{1000, length, std::nullopt}}));
+  }
+  // The first word as a whole.
+  library.injected.clear();
+  for (const std::size_t length : {65, 72, 73, 128}) expect_is(write_some(length), net::Post::done);
+  EXPECT_EQ(library.injected, (Injected{{1008, 57, std::nullopt},
+                                        {1000, 8, std::nullopt},
+                                        {1008, 64, std::nullopt},
+                                        {1000, 8, std::nullopt},
+                                        {1009, 64, std::nullopt},
+                                        {1000, 9, std::nullopt},
+                                        {1064, 64, std::nullopt},
+                                        {1000, 64, std::nullopt}}));
+  EXPECT_TRUE(library.posted.empty());
+  expect_is(write_some(129), net::Post::posted);
+  library.finish(library.posted.back());
+  poll();
+  EXPECT_EQ(note.ends, 1);
+
+  library.injected.clear();
+  library.inject_errors = {FI_EAGAIN};
+  expect_is(write_some(100), net::Post::retry);
+  EXPECT_TRUE(library.injected.empty()) << "the beginning without the rest";
+  library.inject_errors = {0, FI_EAGAIN};
+  expect_is(write_some(100), net::Post::retry);
+  EXPECT_EQ(library.injected, (Injected{{1036, 64, std::nullopt}}));
 }
 
 TEST_F(OfiInjects, WhatIsRefusedInTheMiddleIsWrittenAgain) {
