@@ -20,6 +20,10 @@ constexpr std::uint32_t kEntriesAtOnce = 16;
 constexpr std::uint32_t kIdlePollsPerLook = 4096;
 /// As many as may be under way, and as many immediates before they wait elsewhere.
 constexpr std::size_t kCompletions = 4 * kQueueDepth;
+/// libfabric's shm names an endpoint by its process's number and by how many that process has
+/// opened. One that was killed leaves its files, and a process that gets its number hears that the
+/// name is busy; the next one may not be.
+constexpr int kNames = 64;
 
 }  // namespace
 
@@ -80,6 +84,13 @@ Status Endpoint::open_queue() {
 }
 
 Status Endpoint::open_endpoint() {
+  Status status = try_open_endpoint();
+  for (int tries = 1; tries < kNames && status.detail() == FI_EBUSY; ++tries)
+    status = try_open_endpoint();
+  return status;
+}
+
+Status Endpoint::try_open_endpoint() {
   fid_ep* endpoint = nullptr;
   int error = ::fi_endpoint(domain_.domain.get(), domain_.choice.info.get(), &endpoint, nullptr);
   if (error != 0) return status_of(-error, Errc::kSystem);

@@ -50,6 +50,7 @@ class Endpoint final : public net::Endpoint {
   Endpoint(const Domain& domain, net::Receiver& receiver);
   Status open_queue();
   Status open_endpoint();
+  Status try_open_endpoint();
   Status make_offer();
   void serve(const fi_cq_data_entry& entry);
   bool serve_error_slow();

@@ -85,6 +85,7 @@ class FakeLibrary {
 
   enum Step { queue, table, endpoint, bind_queue, bind_table, enable, get_name, kSteps };
   std::array<int, kSteps> errors{};  ///< of calls that open
+  int busy_names = 0;  ///< of the next endpoints, when they are enabled
   int queues_with_wait_error = 0;
   ssize_t post_error = 0;
   std::vector<void*> posted;  ///< contexts, until the test takes them
@@ -119,6 +120,10 @@ class FakeLibrary {
     return -current_->errors[to == &current_->queue_.fid ? bind_queue : bind_table];
   }
   static int control(fid*, int command, void* argument) {
+    if (command == FI_ENABLE && current_->busy_names > 0) {
+      --current_->busy_names;
+      return -FI_EBUSY;
+    }
     if (command == FI_ENABLE) return -current_->errors[enable];
     *static_cast<int*>(argument) = 0;  // FI_GETWAIT
     return 0;
@@ -377,6 +382,15 @@ TEST_F(OfiError, WhateverIsRefusedAnEndpointIsOpenedOrNot) {
   ASSERT_TRUE(opened);
   EXPECT_EQ((*opened)->wait_fd(), -1);
   EXPECT_FALSE((*opened)->arm(net::Wake::all));
+}
+
+TEST_F(OfiError, WhoHasTheNumberOfAKilledProcessTakesTheNextNameThatIsFree) {
+  library.busy_names = 3;
+  EXPECT_TRUE(Endpoint::open(library.domain, heard));
+  EXPECT_EQ(library.busy_names, 0);
+  library.busy_names = 1000;
+  EXPECT_EQ(Endpoint::open(library.domain, heard).error(), Status(Errc::kSystem, FI_EBUSY));
+  EXPECT_GT(library.busy_names, 0) << "there is an end to it";
 }
 
 TEST_F(OfiError, ACompletionInErrorFailsItsOperationAndItsLink) {
