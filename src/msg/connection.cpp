@@ -323,7 +323,7 @@ Result<bool> Connection::on_packet(PacketLink& link, const PacketHeader& header,
     // The peer may be ahead of who tells us that the link can be used.
     if (link_.load(std::memory_order_relaxed) == nullptr) [[unlikely]]  // relaxed: as posters do
       return false;
-    const auto kind = static_cast<RecordKind>(header[0] & 0xff);
+    const auto kind = static_cast<RecordKind>(header[0] & kKindMask);
     switch (kind) {
       case RecordKind::send:
         return on_send(header, payload);

@@ -48,6 +48,12 @@ class PacketInbox final {
     if (is_held_ || cell != shape_.index_of(head_)) return mark(cell);
     return deliver_all(deliver);
   }
+  /// Of a record without a head, the bytes of which are there. @pre as arrive(), which follows
+  void write_head(std::uint32_t cell, const PacketHeader& header, std::uint32_t bytes) noexcept {
+    const std::uint64_t position = head_ + shape_.index_of(cell - head_);
+    write_record_head(reinterpret_cast<std::byte*>(&lines_[1 + cell]), bytes,
+                      stamp_of(position, generation_), header);
+  }
   /// The first word of a record arrives last.
   bool is_first_word_last() const noexcept { return is_first_word_last_; }
   /// Is there something at the head that was not heard of? @pre is_first_word_last()

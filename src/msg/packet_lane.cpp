@@ -63,11 +63,17 @@ bool PacketLane::watch_locked(PacketLink& link) noexcept {
 }
 
 [[gnu::flatten]] void PacketLane::on_immediate(std::uint32_t immediate) {
-  const std::uint32_t slot = immediate >> 16;
-  PacketLink* const link = slot < slots_.size() ? slots_[slot] : nullptr;
+  PacketLink* const link = link_of(immediate);
   if (link == nullptr) [[unlikely]]
     return note_locked(strays_);
   link->arrive(immediate & 0xffff);
+}
+
+void PacketLane::on_wide_immediate(std::uint64_t immediate) {
+  const auto lower = static_cast<std::uint32_t>(immediate);
+  PacketLink* const link = link_of(lower);
+  if (link == nullptr) return note_locked(strays_);
+  link->arrive_headless(lower & 0xffff, static_cast<std::uint32_t>(immediate >> 32));
 }
 
 [[gnu::flatten]] std::uint32_t PacketLane::look(std::uint32_t most) {

@@ -73,6 +73,7 @@ class PacketLane final : public net::Receiver {
   PacketCounts counts() const noexcept;
 
   void on_immediate(std::uint32_t immediate) override;
+  void on_wide_immediate(std::uint64_t immediate) override;
   std::uint32_t look(std::uint32_t most) override;
 
  private:
@@ -102,6 +103,10 @@ class PacketLane final : public net::Receiver {
   /// @errors kNoMemory: all are taken
   Result<std::uint16_t> take_slot(PacketLink& link);
   void clear_slot(std::uint16_t slot);
+  PacketLink* link_of(std::uint32_t immediate) const noexcept {
+    const std::uint32_t slot = immediate >> 16;
+    return slot < slots_.size() ? slots_[slot] : nullptr;
+  }
   /// look() looks at its ring, until clear_slot(). False: others have all places.
   bool watch_locked(PacketLink& link) noexcept;
 

@@ -57,6 +57,7 @@ std::vector<std::byte> PacketLink::offer() const {
   offer.slot = slot_;
   offer.shape = inbox_->shape();
   offer.generation = inbox_->generation();
+  offer.headless_bytes = PacketOffer::headless_bytes_on(lane_.fabric_.limits());
   offer.ring = inbox_->remote();
   return write_packet_offer(offer, link_->offer());
 }
@@ -77,6 +78,8 @@ Status PacketLink::connect(std::span<const std::byte> peer_offer) {
                          ? limits.write_bytes_max
                          : std::min(limits.write_bytes_max, limits.first_word_last_bytes_max);
   are_small_writes_done_ = limits.are_small_writes_done && small_bytes_max_ >= kCellBytes;
+  if (peer.headless_bytes != 0 && peer.headless_bytes == PacketOffer::headless_bytes_on(limits))
+    headless_bytes_ = peer.headless_bytes;
   const std::uint64_t first = peer_shape_.first_position();
   // relaxed: nobody else knows of the link before the lane's lock has been held by connect().
   next_.store(first, std::memory_order_relaxed);
@@ -205,10 +208,29 @@ inline std::uint32_t PacketLink::immediate_of(std::uint64_t position) const noex
 
 inline void PacketLink::send(Packet& packet, std::uint64_t position, const PacketHeader& header,
                              std::uint32_t payload_bytes) noexcept {
+  if (payload_bytes == headless_bytes_) [[unlikely]]
+    if (const auto word = short_header::encode(header))
+      return send_headless(packet, position, *word);
   write_record_head(packet.record_, freed_to_tell() << RecordHead::kBytesBits | payload_bytes,
                     stamp_of(position, peer_generation_), header);
   packet.cells_ = record_cells_of(payload_bytes);
   prepare(packet, position, static_cast<std::uint32_t>(sizeof(RecordHead)) + payload_bytes);
+  lane_.vci().post(packet);
+}
+
+/// Tells nothing that has been freed.
+[[gnu::noinline]] void PacketLink::send_headless(Packet& packet, std::uint64_t position,
+                                                 std::uint32_t header) noexcept {
+  packet.owner_ = this;
+  packet.complete = &PacketLink::sent;
+  packet.cells_ = record_cells_of(headless_bytes_);
+  packet.kind = vci::Work::Kind::small_wide;
+  packet.small_bytes = vci::Work::kSmallOfTransfer;
+  packet.set_wide_immediate(header, immediate_of(position));
+  packet.link = link_.get();
+  packet.transfer = {packet.payload().data(), &packet.pool_->memory(), place_of(position),
+                     headless_bytes_};
+  packet.transfer.remote.address += sizeof(RecordHead);
   lane_.vci().post(packet);
 }
 
@@ -434,6 +456,14 @@ void PacketLink::arrive(std::uint32_t cell) {
       inbox_->arrive(cell, [this](const RecordHead& head, std::span<const std::byte> payload) {
         return deliver_locked(head, payload);
       }));
+}
+
+void PacketLink::arrive_headless(std::uint32_t cell, std::uint32_t header) {
+  if (is_deaf_) return;
+  if (cell >= inbox_->shape().cells) return heard_locked(Errc::kProtocol);
+  // Where none were agreed on: kNoBytes, which no record has.
+  inbox_->write_head(cell, short_header::decode(header), headless_bytes_);
+  arrive(cell);
 }
 
 std::uint32_t PacketLink::look_locked(std::uint32_t most) {

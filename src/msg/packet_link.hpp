@@ -79,6 +79,7 @@ struct Gathered {
 class PacketLink final {
  public:
   static constexpr std::uint64_t kWordAgeMax = 1u << 20;
+  static constexpr std::uint32_t kNoBytes = UINT32_MAX;
   /// One of so many posts without room probes the link: the peer may have died when all that was
   /// under way had completed.
   static constexpr std::uint32_t kRefusalsOfAProbe = 256;
@@ -205,6 +206,7 @@ class PacketLink final {
   std::uint32_t immediate_of(std::uint64_t position) const noexcept;
   void send(Packet& packet, std::uint64_t position, const PacketHeader& header,
             std::uint32_t payload_bytes) noexcept;
+  void send_headless(Packet& packet, std::uint64_t position, std::uint32_t header) noexcept;
   void prepare(Packet& packet, std::uint64_t position, std::uint32_t bytes) noexcept;
   std::uint64_t freed_to_tell() noexcept;
   void raise_limit(std::uint64_t freed) noexcept;
@@ -212,6 +214,7 @@ class PacketLink final {
 
   // With the lane's lock held.
   void arrive(std::uint32_t cell);
+  void arrive_headless(std::uint32_t cell, std::uint32_t header);
   std::uint32_t look_locked(std::uint32_t most);
   void heard_locked(Status status);
   Result<bool> deliver_locked(const RecordHead& head, std::span<const std::byte> payload);
@@ -239,6 +242,9 @@ class PacketLink final {
   std::uint32_t payload_bytes_max_ = 0;
   std::uint32_t small_bytes_max_ = 0;
   std::uint64_t write_bytes_max_ = 0;  ///< of several records
+  /// Payload that is one small write, which a head before it would make two: such a record's header
+  /// is in its immediate, if it fits there.
+  std::uint32_t headless_bytes_ = kNoBytes;
   bool are_small_writes_done_ = false;
   std::uint32_t peer_generation_ = 0;
   RingShape peer_shape_{1, 1};

@@ -16,6 +16,24 @@ std::uint32_t RingShape::untold_max() const noexcept {
   return std::min(half - 1, cells - record_cells);
 }
 
+namespace short_header {
+
+std::optional<std::uint32_t> encode(const PacketHeader& header) noexcept {
+  for (const std::uint32_t first_bits : {kFirstBits, kLongFirstBits})
+    if (header[0] >> first_bits == 0 && header[1] >> (kBits - first_bits) == 0 && header[2] == 0)
+      return kBit | (first_bits == kLongFirstBits ? kIsFirstLong : 0) | header[1] << first_bits |
+             header[0];
+  return std::nullopt;
+}
+
+PacketHeader decode(std::uint32_t word) noexcept {
+  const std::uint32_t first_bits = (word & kIsFirstLong) != 0 ? kLongFirstBits : kFirstBits;
+  const std::uint32_t words = word & (kIsFirstLong - 1);
+  return {words & ((1u << first_bits) - 1), words >> first_bits, 0};
+}
+
+}  // namespace short_header
+
 namespace credit_word {
 namespace {
 
@@ -46,8 +64,13 @@ std::optional<std::uint32_t> freed_low(std::uint64_t word, std::uint32_t generat
 
 }  // namespace credit_word
 
+std::uint16_t PacketOffer::headless_bytes_on(const net::Limits& network) noexcept {
+  const bool fits = network.has_wide_immediates && network.small_bytes_max <= UINT16_MAX;
+  return fits ? static_cast<std::uint16_t>(network.small_bytes_max) : std::uint16_t{0};
+}
+
 std::vector<std::byte> write_packet_offer(PacketOffer offer, std::span<const std::byte> link) {
-  offer.link_bytes = static_cast<std::uint32_t>(link.size());
+  offer.link_bytes = static_cast<std::uint16_t>(link.size());
   std::vector<std::byte> bytes(sizeof offer + link.size());
   std::memcpy(bytes.data(), &offer, sizeof offer);
   std::copy(link.begin(), link.end(), bytes.begin() + sizeof offer);

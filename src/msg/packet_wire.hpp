@@ -68,6 +68,17 @@ inline void set_followed(std::byte* record) noexcept {
   std::memcpy(at, &word, sizeof word);
 }
 
+/// A header in 31 bits and a 1 on top, so never 0: the upper half of an immediate of 64 bits, which
+/// spares a record its head. The third word is 0; the other two are short, the first one (10 bits)
+/// or the second one (2 bits) more so.
+namespace short_header {
+inline constexpr std::uint32_t kBit = 1u << 31, kIsFirstLong = 1u << 30;
+inline constexpr std::uint32_t kFirstBits = 10, kLongFirstBits = 28, kBits = 30;
+/// Nothing: it does not fit.
+std::optional<std::uint32_t> encode(const PacketHeader& header) noexcept;
+PacketHeader decode(std::uint32_t word) noexcept;
+}  // namespace short_header
+
 /// How much a ring holds.
 struct RingShape {
   static constexpr std::uint32_t kCellsMax = 1u << 16;  ///< bits of an immediate
@@ -132,14 +143,17 @@ inline constexpr std::uint64_t kWatched = 0x6465'6863'7461'776b;  // "kwatched"
 /// One end of a pair, as the other one has to know it. Followed by the offer of its link.
 struct PacketOffer {
   static constexpr std::uint32_t kMagic = 0x6b70'6b6c;  // "lkpk"
-  static constexpr std::uint16_t kVersion = 4;
+  static constexpr std::uint16_t kVersion = 5;
+  static std::uint16_t headless_bytes_on(const net::Limits& network) noexcept;
 
   std::uint32_t magic = kMagic;
   std::uint16_t version = kVersion;
   std::uint16_t slot;  ///< in immediates to it
   RingShape shape;
   std::uint32_t generation;
-  std::uint32_t link_bytes;
+  std::uint16_t link_bytes;
+  /// Payload of records that may come without a head (PacketLink); 0: none may.
+  std::uint16_t headless_bytes;
   net::RemoteMemory ring;
 };
 static_assert(sizeof(PacketOffer) == 40);

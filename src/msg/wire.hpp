@@ -34,15 +34,17 @@ enum class RecordKind : std::uint8_t {
 };
 inline constexpr std::uint32_t kRecordKinds = 12;
 
-/// The first word: a kind, and 24 bits that belong to it.
+/// The first word: a kind, and 24 bits that belong to it; small where they are.
+inline constexpr std::uint32_t kKindBits = 4, kKindMask = (1u << kKindBits) - 1;
+static_assert(kRecordKinds <= kKindMask + 1);
 inline constexpr std::uint32_t first_word(RecordKind kind, std::uint32_t rest) noexcept {
-  return static_cast<std::uint32_t>(kind) | rest << 8;
+  return static_cast<std::uint32_t>(kind) | rest << kKindBits;
 }
 inline constexpr std::uint32_t rest_of(const PacketHeader& header) noexcept {
-  return header[0] >> 8;
+  return header[0] >> kKindBits;
 }
 inline constexpr bool is_kind(const PacketHeader& header, RecordKind kind) noexcept {
-  return (header[0] & 0xff) == static_cast<std::uint32_t>(kind);
+  return (header[0] & kKindMask) == static_cast<std::uint32_t>(kind);
 }
 
 inline constexpr std::uint32_t kSpaces = 8;  ///< of each kind

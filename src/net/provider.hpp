@@ -109,6 +109,8 @@ struct Limits {
   /// (acquire) may read the others, and needs no immediate. So more immediates than were reserved
   /// may be unheard: those wait at the sender (Post::retry), they fail nothing.
   std::uint64_t first_word_last_bytes_max = 0;
+  /// Link::write_small_wide() is there.
+  bool has_wide_immediates = false;
   /// What is moved lies in registered memory here, too. Where not, Transfer::memory may be null.
   bool is_local_memory_registered = true;
   /// Links of fabrics with the same one connect across hosts, whatever the device: "ofi/tcp",
@@ -169,6 +171,12 @@ class Link {
   /// Also wakes the peer, if it sleeps.
   virtual Result<Post> write_small_immediate(std::span<const std::byte> bytes, RemoteMemory to,
                                              std::uint32_t immediate, Operation& operation) = 0;
+  /// The same of an immediate of 64 bits, the upper half of which is not 0, where
+  /// Limits::has_wide_immediates says so: the peer's `on_wide_immediate` is called.
+  virtual Result<Post> write_small_wide(std::span<const std::byte> /*bytes*/, RemoteMemory /*to*/,
+                                        std::uint64_t /*immediate*/, Operation&) {
+    return Status(Errc::kInvalidArgument);
+  }
   virtual Result<Post> read(const Transfer& transfer, Operation& operation) = 0;
   /// Completes when the peer's host has answered, which takes none of its processes; touches no
   /// memory. Where Limits::unanswered_ns is 0 it says nothing.
@@ -195,6 +203,8 @@ class Receiver {
   virtual ~Receiver() = default;
   /// The bytes of its write are there. acquire: they may be read.
   virtual void on_immediate(std::uint32_t immediate) = 0;
+  /// Of Link::write_small_wide().
+  virtual void on_wide_immediate(std::uint64_t /*immediate*/) {}
   /// Where the next bytes will be written, if that can be guessed: a provider in whose memory they
   /// are may fetch them while it waits for their immediate. Null: nobody knows.
   const void* expected_bytes = nullptr;

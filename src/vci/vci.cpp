@@ -53,6 +53,9 @@ bool Vci::send_locked(Work& work) noexcept {
     case Work::Kind::small_immediate:
       return is_answered_locked(work, work.link->write_small_immediate(small, work.transfer.remote,
                                                                        work.immediate, work));
+    case Work::Kind::small_wide:
+      return is_answered_locked(work, work.link->write_small_wide(small, work.transfer.remote,
+                                                                  work.wide_immediate(), work));
     case Work::Kind::probe:
       return is_answered_locked(work, work.link->probe(work));
     case Work::Kind::settle:

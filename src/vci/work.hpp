@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "net/provider.hpp"
 
@@ -17,11 +18,12 @@ struct Work : net::Operation {
     write_immediate,
     small,
     small_immediate,
+    small_wide,
     read,
     probe,
     settle,
   };
-  static constexpr std::size_t kKindCount = 7;
+  static constexpr std::size_t kKindCount = 8;
   static constexpr std::size_t kSmallBytesMax = 16;
   /// As small_bytes: they are those that `transfer` names, of any memory that stays.
   static constexpr std::uint8_t kSmallOfTransfer = 0xff;
@@ -33,6 +35,17 @@ struct Work : net::Operation {
   net::PostPrepared post_prepared = nullptr;  ///< its link's, of a write_immediate; null: it is not
   net::Transfer transfer{};  ///< of any length; of small ones in `small`: `remote` only
   std::byte small[kSmallBytesMax] = {};
+
+  /// Of a small_wide, which has no bytes in `small`: the upper half of its immediate is there.
+  void set_wide_immediate(std::uint32_t upper, std::uint32_t lower) noexcept {
+    std::memcpy(small, &upper, sizeof upper);
+    immediate = lower;
+  }
+  std::uint64_t wide_immediate() const noexcept {
+    std::uint32_t upper = 0;
+    std::memcpy(&upper, small, sizeof upper);
+    return std::uint64_t{upper} << 32 | immediate;
+  }
 
   // The lane's, from post() to Operation::complete.
   Work* next = nullptr;  ///< while it waits

@@ -72,10 +72,12 @@ class Node final : public net::Receiver {
   }
   ~Node() override { endpoint->release_immediates(kReserved); }
   void on_immediate(std::uint32_t immediate) override { heard.push_back(immediate); }
+  void on_wide_immediate(std::uint64_t immediate) override { heard_wide.push_back(immediate); }
   std::uint32_t poll() { return TAKE(endpoint->poll(64)); }
 
   static constexpr std::uint32_t kReserved = 64;
   std::vector<std::uint32_t> heard;
+  std::vector<std::uint64_t> heard_wide;
   std::unique_ptr<net::Endpoint> endpoint;
 };
 

@@ -264,6 +264,30 @@ void words_are_whole(Side& side) {
   side.meet();
 }
 
+/// Where limits() says so, immediates of 64 bits, beside the others.
+void wide_immediates(Side& side) {
+  if (!side.fabric->limits().has_wide_immediates) return;
+  Pair pair(side);
+  const std::size_t most = std::min<std::size_t>(side.fabric->limits().small_bytes_max, 65536);
+  std::vector<std::uint64_t> wanted;
+  for (const std::uint64_t immediate :
+       {std::uint64_t{1} << 32, ~std::uint64_t{0}, std::uint64_t{0x8000'0001'0002'0003}}) {
+    const auto seed = static_cast<std::uint32_t>(wanted.size());
+    pair.prepare(most, seed);
+    side.complete([&](net::Operation& operation) {
+      return pair.link->write_small_wide(std::span(pair.source).first(most), pair.to(kGuardBytes),
+                                         immediate, operation);
+    });
+    wanted.push_back(immediate);
+    side.wait("a wide immediate", [&] { return pair.node.heard_wide.size() == wanted.size(); });
+    pair.expect_target(most, pair.other_seed(seed));
+    pair.ring(seed);
+    pair.await_immediate(seed);
+    side.meet();
+  }
+  CHECK(pair.node.heard_wide == wanted);
+}
+
 /// Where limits() says so, who sees the first word of a write has the others, too; whoever moves
 /// them.
 void first_word_last(Side& side) {
@@ -313,6 +337,7 @@ constexpr Case kCases[] = {
     {"completion_orders", completion_orders},
     {"immediates_each_once", immediates_each_once},
     {"words_are_whole", words_are_whole},
+    {"wide_immediates", wide_immediates},
     {"first_word_last", first_word_last},
 };
 

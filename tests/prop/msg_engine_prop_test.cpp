@@ -132,6 +132,7 @@ class Field {
     constexpr std::uint32_t kSmall[] = {8, 64, 300}, kWrite[] = {64, 1000, 1u << 20};
     made.network.seed = seed;
     made.network.limits.first_word_last_bytes_max = random_.one_in(2) ? UINT64_MAX : 0;
+    made.network.limits.has_wide_immediates = seed % 2 == 0;
     if (random_.one_in(2)) {  // long messages are written by their sender
       made.network.limits.is_progress_manual = true;
       made.network.limits.immediates_max = 0;

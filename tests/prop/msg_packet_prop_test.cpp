@@ -104,6 +104,7 @@ struct Field {
     options.limits.immediates_max = 3 * 64;
     options.limits.is_progress_manual = random.one_in(4);
     options.limits.is_post_system_call = random.one_in(4);
+    options.limits.has_wide_immediates = seed % 2 == 0;
     options.limits.first_word_last_bytes_max = kFirstLast[random.below(4)];
     options.queue_depth = static_cast<std::uint32_t>(1 + random.below(20));
     options.delayed_percent = random.one_in(3) ? 70 : 25;
@@ -125,7 +126,7 @@ struct Field {
     // From the smallest that both lanes' records fit in.
     const auto cells = std::uint32_t{8} << random.below(4);
     talkers.push_back(std::make_unique<Talker>(side, cells));
-    talkers.back()->who = static_cast<std::uint32_t>(talkers.size());
+    talkers.back()->who = static_cast<std::uint32_t>(talkers.size() - 1);  // 0: of short headers
     talkers.back()->answers_left = random.one_in(2) ? 20 : 0;
   }
   /// A post somewhere, or a turn of a lane.
@@ -139,7 +140,8 @@ struct Field {
     // Sometimes the last of a burst says that more follow, and none does.
     for (std::uint64_t left = random.one_in(3) ? random.below(6) : 0; left > 0; --left)
       (void)talker.post(static_cast<std::uint32_t>(random.below(most / 2 + 1)), true);
-    const auto bytes = random.one_in(4) ? most : random.below(most + 1);
+    auto bytes = random.one_in(4) ? most : random.below(most + 1);
+    if (random.one_in(4)) bytes = std::min<std::uint64_t>(wire.limits().small_bytes_max, most);
     (void)talker.post(static_cast<std::uint32_t>(bytes), random.one_in(4));
   }
   void settle() {
@@ -159,8 +161,13 @@ struct Field {
 
 constexpr int kSteps = 1000;
 
-/// @param[in,out] coalesced  more by the records that have travelled with others
-void everything_arrives(std::uint64_t seed, const fault::Plan* plan, std::uint64_t& coalesced) {
+/// Of records: how many have travelled with others, how many without a head.
+struct Ways {
+  std::uint64_t coalesced = 0, headless = 0;
+};
+
+/// @param[in,out] ways  more by what has been seen
+void everything_arrives(std::uint64_t seed, const fault::Plan* plan, Ways& ways) {
   SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
   Field field(seed, plan);
   for (int i = 0; i < kSteps && !testing::Test::HasFailure(); ++i) field.step();
@@ -172,7 +179,10 @@ void everything_arrives(std::uint64_t seed, const fault::Plan* plan, std::uint64
     posted += talker->posted.size();
   }
   EXPECT_GT(posted, 15u);
-  coalesced += field.a.lane->counts().coalesced + field.b.lane->counts().coalesced;
+  for (const PacketSide* side : {&field.a, &field.b}) {
+    ways.coalesced += side->lane->counts().coalesced;
+    ways.headless += side->vci->counts().operations_of(vci::Work::Kind::small_wide);
+  }
   EXPECT_EQ(field.a.lane->counts().delivered + field.b.lane->counts().delivered, posted);
   // All credit has come back: there is room for a record everywhere, and a packet.
   for (const auto& talker : field.talkers) {
@@ -185,12 +195,13 @@ void everything_arrives(std::uint64_t seed, const fault::Plan* plan, std::uint64
 }
 
 TEST(PacketLaws, EveryByteOnceAndInOrder) {
-  std::uint64_t coalesced = 0;
+  Ways ways;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
-    everything_arrives(seed, nullptr, coalesced);
+    everything_arrives(seed, nullptr, ways);
     if (HasFailure()) return;
   }
-  EXPECT_GT(coalesced, 300u);
+  EXPECT_GT(ways.coalesced, 300u);
+  EXPECT_GT(ways.headless, 60u);
 }
 
 // Posts that have to be made again, operations that are held back, completions and immediates that
@@ -200,12 +211,12 @@ TEST(PacketLaws, TheSameUnderRetriesAndDelays) {
   plan.faults = {{.call = fault::Call::post, .what = fault::What::retry, .one_in = 3}};
   plan.held_one_in = 4;
   plan.late_one_in = 4;
-  std::uint64_t coalesced = 0;
+  Ways ways;
   for (std::uint64_t seed = 101; seed <= 140; ++seed) {
-    everything_arrives(seed, &plan, coalesced);
+    everything_arrives(seed, &plan, ways);
     if (HasFailure()) return;
   }
-  EXPECT_GT(coalesced, 150u);
+  EXPECT_GT(ways.coalesced, 150u);
 }
 
 /// One thing fails, somewhere, sometime.

@@ -61,6 +61,7 @@ void exchange(std::uint64_t seed, PacketLane::Options lane, std::uint32_t cells,
   network.seed = seed;
   network.limits.small_bytes_max = 32;
   network.limits.first_word_last_bytes_max = seed % 2 == 0 ? UINT64_MAX : 0;
+  network.limits.has_wide_immediates = seed % 4 < 2;
   PacketPair pair(network, lane, cells, cells);
   PacketEnd c(pair.sides[0], cells), d(pair.sides[1], cells);
   c.connect(d);

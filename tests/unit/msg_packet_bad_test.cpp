@@ -25,8 +25,8 @@ constexpr std::uint32_t kPeerGeneration = 5;
 
 /// The test is one end of the pair.
 struct BadPeer {
-  BadPeer()
-      : wire({.limits = {1u << 20, 1u << 20, 4096, 4096, false, "loop"}}),
+  explicit BadPeer(std::uint16_t headless_bytes = 0)
+      : wire(network(headless_bytes)),
         other(wire.for_process()),
         side(wire, {8, kShape.record_cells}),
         end(side, kShape.cells) {
@@ -37,6 +37,7 @@ struct BadPeer {
     PacketOffer mine{};
     mine.shape = kShape;
     mine.generation = kPeerGeneration;
+    mine.headless_bytes = headless_bytes;
     mine.ring = raw.memory->remote();
     EXPECT_TRUE(end.link->connect(write_packet_offer(mine, raw.link->offer())).ok());
     EXPECT_TRUE(raw.link->connect(parsed->link).ok());
@@ -56,6 +57,12 @@ struct BadPeer {
     }
   }
 
+  static loop::Fabric::Options network(std::uint16_t headless_bytes) {
+    loop::Fabric::Options options{.limits = {1u << 20, 1u << 20, 4096, 4096, false, "loop"}};
+    options.limits.has_wide_immediates = headless_bytes != 0;
+    if (headless_bytes != 0) options.limits.small_bytes_max = headless_bytes;
+    return options;
+  }
   std::uint64_t first() const { return ring.shape.first_position(); }
   RecordHead head(std::uint64_t position, std::uint32_t bytes) const {
     // Nothing of ours has been freed.
@@ -133,6 +140,52 @@ TEST(BadRecords, ALengthThatIsTooGreat) {
     BadPeer peer;
     peer.write(peer.head(peer.first(), bytes), 0);
     peer.expect_protocol_error(0);
+  }
+}
+
+TEST(BadRecords, WithoutAHeadWhereNoneWasAgreedOrOutside) {
+  const auto write = [](BadPeer& peer, std::uint32_t cell, std::uint32_t bytes) {
+    const std::vector<std::byte> payload(bytes, std::byte{7});
+    const PacketHeader header = header_of(7, bytes);
+    net::Sent sent;
+    const net::RemoteMemory to{
+        peer.ring.ring.address + ring_offset_of(cell % kShape.cells) + sizeof(RecordHead),
+        peer.ring.ring.key};
+    net::expect_posted(peer.raw.link->write_small_wide(
+        payload, to,
+        std::uint64_t{*short_header::encode(header)} << 32 | packet_immediate(peer.ring.slot, cell),
+        sent));
+    peer.settle();
+  };
+  {
+    BadPeer peer(100);
+    write(peer, 2, 100);  // waits for the one at the head
+    EXPECT_EQ(peer.end.received.size(), 0u);
+    write(peer, 0, 100);
+    ASSERT_EQ(peer.end.received.size(), 2u);
+    EXPECT_EQ(peer.end.received[0].header, header_of(7, 100));
+    EXPECT_EQ(peer.end.received[0].payload, std::vector<std::byte>(100, std::byte{7}));
+    write(peer, 2, 100);  // again: its turn is not now
+    write(peer, 2, 100);
+    EXPECT_EQ(peer.end.failures, std::vector<Status>{Errc::kProtocol});
+  }
+  for (const std::uint32_t cell : {16u, 17u, 0xffffu}) {
+    BadPeer peer(100);
+    write(peer, cell, 100);
+    EXPECT_EQ(peer.end.failures, std::vector<Status>{Errc::kProtocol});
+  }
+  {
+    BadPeer peer;
+    write(peer, 0, 100);
+    peer.expect_protocol_error(0);
+  }
+  {
+    BadPeer peer(1000);  // more than a record may have
+    write(peer, 0, 16);
+    EXPECT_EQ(peer.end.failures, std::vector<Status>{Errc::kProtocol});
+    EXPECT_TRUE(peer.end.received.empty());
+    write(peer, 0, 16);  // it is deaf
+    EXPECT_EQ(peer.end.failures.size(), 1u);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <vector>
@@ -115,6 +116,58 @@ TEST(Packets, SmallRecordsAreSmallWrites) {
   EXPECT_EQ(operations(vci::Work::Kind::write_immediate), 1u);
   pair.settle();
   expect_received(pair.b, 2);
+}
+
+// A head before it would make two of one write: its header is in the immediate, if it fits there.
+TEST(Packets, WhatIsOneSmallWriteByItselfHasNoHead) {
+  loop::Fabric::Options network;
+  network.limits.small_bytes_max = 100;
+  network.limits.has_wide_immediates = true;
+  PacketPair pair(network);
+  const auto wide = [&] {
+    return pair.sides[0].vci->counts().operations_of(vci::Work::Kind::small_wide);
+  };
+  for (const std::uint32_t bytes : {99u, 101u}) ASSERT_EQ(pair.a.post(0, bytes), net::Post::done);
+  EXPECT_EQ(wide(), 0u);
+  const std::vector<std::byte> payload = payload_of(header_of(0, 100));
+  const auto post = [&](const PacketHeader& header) {
+    ASSERT_EQ(pair.a.link->post(header, payload).value(), net::Post::done);
+    pair.settle();
+    ASSERT_FALSE(pair.b.received.empty());
+    EXPECT_EQ(pair.b.received.back().header, header);
+    EXPECT_EQ(pair.b.received.back().payload, payload);
+  };
+  post({0, 0, 0});
+  post({1023, (1u << 20) - 1, 0});
+  post({(1u << 28) - 1, 3, 0});
+  EXPECT_EQ(wide(), 3u);
+  post({1024, 4, 0});
+  post({0, 1u << 20, 0});
+  post({1u << 28, 0, 0});
+  post({0, 0, 1});
+  EXPECT_EQ(wide(), 3u);
+  EXPECT_EQ(pair.b.received.size(), 9u);
+}
+
+TEST(Packets, HeadsAreSparedOnlyWhereBothSidesMeanTheSameLength) {
+  loop::Fabric::Options network;
+  network.limits.small_bytes_max = 100;
+  network.limits.has_wide_immediates = true;
+  PacketPair pair(network);
+  std::uint64_t headless = 0;
+  for (const std::uint16_t bytes : std::initializer_list<std::uint16_t>{0, 99, 100}) {
+    PacketEnd c(pair.sides[0], 16), d(pair.sides[1], 16);
+    const std::vector<std::byte> offer = d.link->offer();
+    ParsedPacketOffer changed = parse_packet_offer(offer).value();
+    changed.offer.headless_bytes = bytes;
+    ASSERT_TRUE(c.link->connect(write_packet_offer(changed.offer, changed.link)).ok());
+    d.connect(c);
+    EXPECT_EQ(c.post(0, bytes == 0 ? 100 : bytes), net::Post::done);
+    pair.settle();
+    expect_received(d, 1);
+    headless += bytes == 100;
+    EXPECT_EQ(pair.sides[0].vci->counts().operations_of(vci::Work::Kind::small_wide), headless);
+  }
 }
 
 TEST(Packets, AFullRingSaysRetryUntilCreditComes) {
@@ -368,8 +421,9 @@ TEST(Packets, AnImmediateOfNoLinkIsCounted) {
   pair.sides[0].vci->exclusively([&] {
     pair.sides[0].lane->on_immediate(packet_immediate(1, 0));
     pair.sides[0].lane->on_immediate(packet_immediate(0xffff, 0));
+    pair.sides[0].lane->on_wide_immediate(std::uint64_t{1} << 63 | packet_immediate(1, 0));
   });
-  EXPECT_EQ(pair.sides[0].lane->counts().strays, 2u);
+  EXPECT_EQ(pair.sides[0].lane->counts().strays, 3u);
   EXPECT_TRUE(pair.a.failures.empty());
 }
 

@@ -22,7 +22,9 @@ struct Note : Operation {
 
 struct Heard final : Receiver {
   void on_immediate(std::uint32_t immediate) override { all.push_back(immediate); }
+  void on_wide_immediate(std::uint64_t immediate) override { wide.push_back(immediate); }
   std::vector<std::uint32_t> all;
+  std::vector<std::uint64_t> wide;
 };
 
 }  // namespace larklane::net

@@ -130,6 +130,7 @@ Fabric::Fabric(std::unique_ptr<net::Fabric> inner, Plan plan)
       limits_(inner_->limits()),
       score_(std::make_shared<Score>(std::move(plan))) {
   limits_.are_small_writes_done = false;  // they may be held
+  limits_.has_wide_immediates = false;
 }
 Fabric::~Fabric() = default;
 

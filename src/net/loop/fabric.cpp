@@ -78,6 +78,12 @@ class WireLink final : public net::Link {
     request.immediate = immediate;
     return post(request, operation);
   }
+  Result<net::Post> write_small_wide(std::span<const std::byte> bytes, net::RemoteMemory to,
+                                     std::uint64_t immediate, net::Operation& operation) override {
+    Request request = small(bytes, to);
+    request.immediate = immediate;
+    return post(request, operation);
+  }
   Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override {
     return post({.is_read = true, .transfer = transfer}, operation);
   }
@@ -129,8 +135,10 @@ class WireEndpoint final : public net::Endpoint {
     for (Delivery delivery; served < most && wire_->take(port_, delivery); ++served) {
       if (delivery.operation != nullptr)
         delivery.operation->complete(*delivery.operation, delivery.status);
+      else if (delivery.immediate <= UINT32_MAX)
+        port_.receiver->on_immediate(static_cast<std::uint32_t>(delivery.immediate));
       else
-        port_.receiver->on_immediate(delivery.immediate);
+        port_.receiver->on_wide_immediate(delivery.immediate);
     }
     if (served == 0) LARKLANE_TRY(wire_->verdict(port_));
     return served;

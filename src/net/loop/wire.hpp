@@ -41,7 +41,7 @@ struct Request {
   bool is_small = false;
   std::span<const std::byte> small{};  ///< the caller's
   net::Transfer transfer{};            ///< small: `remote` and `bytes` only
-  std::optional<std::uint32_t> immediate{};
+  std::optional<std::uint64_t> immediate{};
 
   /// Arrives as a whole?
   bool is_word() const noexcept {
@@ -122,7 +122,7 @@ struct End {
 struct Delivery {
   net::Operation* operation = nullptr;
   Status status;
-  std::uint32_t immediate = 0;
+  std::uint64_t immediate = 0;
 };
 
 /// Thread safety: thread-safe; functions that end in _locked want its lock held.

@@ -147,7 +147,10 @@ void Endpoint::serve(const fi_cq_data_entry& entry) {
     if (net::Operation* operation = slots_.give_back(*slot))
       operation->complete(*operation, Status());
   } else if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) {
-    receiver_.on_immediate(static_cast<std::uint32_t>(entry.data));
+    if (entry.data <= UINT32_MAX) [[likely]]
+      receiver_.on_immediate(static_cast<std::uint32_t>(entry.data));
+    else
+      receiver_.on_wide_immediate(entry.data);
   }
 }
 

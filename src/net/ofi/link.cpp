@@ -149,8 +149,7 @@ Result<net::Post> Link::not_now_slow() {
 // The beginning last, by a write of its own: the peer copies the rest meanwhile.
 Result<net::Post> Link::write(const net::Transfer& transfer, net::Operation& operation) {
   Out out{transfer.local, transfer.bytes, descriptor_of(transfer), transfer.remote, 0, 0};
-  if (queued_bytes_max_ == 0 || out.length > 2 * queued_bytes_max_)
-    return write_out(out, operation);
+  if (!is_queued(out.length)) return write_out(out, operation);
   if (out.length > queued_bytes_max_) {
     const Out rest = cut(out, std::max(out.length - queued_bytes_max_, kFrontBytesMin));
     auto answer = inject(rest);
@@ -163,8 +162,7 @@ Result<net::Post> Link::write_immediate(const net::Transfer& transfer, std::uint
                                         net::Operation& operation) {
   Out out{transfer.local,  transfer.bytes,    descriptor_of(transfer),
           transfer.remote, FI_REMOTE_CQ_DATA, immediate};
-  if (queued_bytes_max_ == 0 || out.length > 2 * queued_bytes_max_)
-    return write_out(out, operation);
+  if (!is_queued(out.length)) return write_out(out, operation);
   if (out.length > queued_bytes_max_) {
     const Out rest = cut(out, queued_bytes_max_);
     out.flags = 0;
@@ -193,6 +191,12 @@ Result<net::Post> Link::write_small(std::span<const std::byte> bytes, net::Remot
 Result<net::Post> Link::write_small_immediate(std::span<const std::byte> bytes,
                                               net::RemoteMemory to, std::uint32_t immediate,
                                               net::Operation& operation) {
+  return write_small_out({bytes.data(), bytes.size(), nullptr, to, FI_REMOTE_CQ_DATA, immediate},
+                         operation);
+}
+
+Result<net::Post> Link::write_small_wide(std::span<const std::byte> bytes, net::RemoteMemory to,
+                                         std::uint64_t immediate, net::Operation& operation) {
   return write_small_out({bytes.data(), bytes.size(), nullptr, to, FI_REMOTE_CQ_DATA, immediate},
                          operation);
 }

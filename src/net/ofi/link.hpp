@@ -36,6 +36,8 @@ class Link final : public net::Link {
   Result<net::Post> write_small_immediate(std::span<const std::byte> bytes, net::RemoteMemory to,
                                           std::uint32_t immediate,
                                           net::Operation& operation) override;
+  Result<net::Post> write_small_wide(std::span<const std::byte> bytes, net::RemoteMemory to,
+                                     std::uint64_t immediate, net::Operation& operation) override;
   Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override;
   Result<net::Post> settle(net::RemoteMemory there, net::Operation& operation) override;
 
@@ -56,10 +58,14 @@ class Link final : public net::Link {
     void* descriptor;
     net::RemoteMemory to;
     std::uint64_t flags;
-    std::uint32_t immediate;
+    std::uint64_t immediate;
   };
   Result<net::Post> write_out(const Out& out, net::Operation& operation);
   Result<net::Post> write_small_out(Out out, net::Operation& operation);
+  /// By one inject, or by two.
+  bool is_queued(std::uint64_t length) const noexcept {
+    return queued_bytes_max_ != 0 && length <= 2 * queued_bytes_max_;
+  }
   Result<net::Post> inject(const Out& out);
   static Out cut(Out& out, std::uint64_t bytes) noexcept;
   Result<net::Post> read_out(const net::Transfer& transfer, void* descriptor,

@@ -22,8 +22,8 @@ const Typemap& plain_bytes() {
   return type;
 }
 
-/// The first word last, and as a whole (Limits::first_word_last_bytes_max). In what is short all are
-/// words: it was written just now, by words, and wider loads would wait for those stores.
+/// The first word last, and as a whole (Limits::first_word_last_bytes_max). In what is short all
+/// are words: it was written just now, by words, and wider loads would wait for those stores.
 void store(std::byte* to, const std::byte* from, std::uint64_t bytes) noexcept {
   constexpr std::uint64_t kWord = sizeof(std::uint64_t), kShort = 64;
   if (bytes < kWord || reinterpret_cast<std::uintptr_t>(to) % kWord != 0) {

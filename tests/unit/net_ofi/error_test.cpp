@@ -85,7 +85,7 @@ class FakeLibrary {
 
   enum Step { queue, table, endpoint, bind_queue, bind_table, enable, get_name, kSteps };
   std::array<int, kSteps> errors{};  ///< of calls that open
-  int busy_names = 0;  ///< of the next endpoints, when they are enabled
+  int busy_names = 0;                ///< of the next endpoints, when they are enabled
   int queues_with_wait_error = 0;
   ssize_t post_error = 0;
   std::vector<void*> posted;  ///< contexts, until the test takes them
@@ -283,7 +283,9 @@ TEST_F(OfiInjects, WhatIsCopiedIsDone) {
   const std::span<const std::byte> small = std::span(many).first(20);
   expect_is(links[0]->write_small(small, {1000, 7}, note), net::Post::done);
   expect_is(links[0]->write_small_immediate(small, {1000, 7}, 5, note), net::Post::done);
-  EXPECT_EQ(library.injected, (Injected{{1000, 20, std::nullopt}, {1000, 20, 5}}));
+  expect_is(links[0]->write_small_wide(small, {1000, 7}, 5ULL << 32 | 6, note), net::Post::done);
+  EXPECT_EQ(library.injected,
+            (Injected{{1000, 20, std::nullopt}, {1000, 20, 5}, {1000, 20, 5ULL << 32 | 6}}));
   EXPECT_TRUE(library.posted.empty());
   EXPECT_EQ(note.ends, 0) << "what is done is not completed, too";
 }
@@ -382,6 +384,15 @@ TEST_F(OfiError, WhateverIsRefusedAnEndpointIsOpenedOrNot) {
   ASSERT_TRUE(opened);
   EXPECT_EQ((*opened)->wait_fd(), -1);
   EXPECT_FALSE((*opened)->arm(net::Wake::all));
+}
+
+TEST_F(OfiError, AnImmediateWithAnUpperHalfIsAWideOne) {
+  start();
+  for (const std::uint64_t data : {0ULL, 0xffff'ffffULL, 1ULL << 32, ~0ULL})
+    library.done.push_back({nullptr, FI_REMOTE_CQ_DATA, 0, nullptr, data});
+  EXPECT_EQ(poll(), 4u);
+  EXPECT_EQ(heard.all, (std::vector<std::uint32_t>{0, 0xffff'ffff}));
+  EXPECT_EQ(heard.wide, (std::vector<std::uint64_t>{1ULL << 32, ~0ULL}));
 }
 
 TEST_F(OfiError, WhoHasTheNumberOfAKilledProcessTakesTheNextNameThatIsFree) {
