@@ -66,8 +66,7 @@ struct Operation {
 enum class Post : std::uint8_t {
   done,    ///< complete: Operation::complete is not called
   posted,  ///< Operation::complete will be called
-  /// The queue is full, and nothing has happened, but that the bytes of a write with an immediate
-  /// may be there already.
+  /// The queue is full, and nothing has happened, but that bytes of a write may be there already.
   retry,
 };
 
@@ -104,10 +103,11 @@ struct Limits {
   bool are_words_whole = true;
   /// Small writes are complete when their post returns, if it does not say retry.
   bool are_small_writes_done = false;
-  /// Not 0: of a write of from 8 to so many bytes, without an immediate, to an address in allocated
-  /// memory that is a multiple of 8, the first 8 bytes arrive last, as a whole: who sees them
-  /// (acquire) may read the others, and needs no immediate. So more immediates than were reserved
-  /// may be unheard: those wait at the sender (Post::retry), they fail nothing.
+  /// Not 0: of a write of from 8 to so many bytes, whether it has an immediate or not, to an
+  /// address in allocated memory that is a multiple of 8, the first 8 bytes arrive last, as a
+  /// whole: who sees them (acquire; where progress is manual, between polls, with the lane's lock)
+  /// may read the others, and needs no immediate. So more immediates than were reserved may be
+  /// unheard: those wait at the sender (Post::retry), they fail nothing.
   std::uint64_t first_word_last_bytes_max = 0;
   /// Link::write_small_wide() is there.
   bool has_wide_immediates = false;

@@ -14,7 +14,7 @@ import sys
 import stub_test
 from stub_test import Skip, expect, system
 
-PROVIDERS = {"shm": "shm", "tcp": "ofi:tcp"}
+PROVIDERS = {"shm": "shm", "tcp": "ofi:tcp", "libfabric_shm": "ofi:shm"}
 
 
 class Bench:
@@ -40,6 +40,12 @@ def exchange(bench, count=1_000_000):
     """4 processes of 4 threads: every byte and every completion once."""
     output = bench.launched(4, "exchange", 4, count, seconds=500)
     expect(re.search(r"exchange: \d+ messages", output), "no end", output)
+
+
+def exchanges(bench):
+    """Begun again and again: the first records of a link come another way than later ones."""
+    for _ in range(10):
+        exchange(bench, 100_000)
 
 
 def exchange_long(bench):
@@ -250,7 +256,12 @@ def refusals(bench):
 def cases():
     everywhere = (exchange, exchange_long, leaves, scatters, idle, crowded, crossed, incast, bystander, pressure_asleep, pressure_unreceived,
                   pressure_long, killed, footprint, footprint_times, rates, applications)
-    return [*((case, name) for case in everywhere for name in PROVIDERS), (switches, "shm"), (refusals, None)]
+    return [
+        *((case, name) for case in everywhere for name in ("shm", "tcp")),
+        *((case, "libfabric_shm") for case in (exchanges, leaves, crowded, crossed, incast)),
+        (switches, "shm"),
+        (refusals, None),
+    ]
 
 
 if __name__ == "__main__":

@@ -310,13 +310,15 @@ void first_word_last(Side& side) {
       ++number;
       if (side.rank == 0) {
         std::ranges::fill(words, number);
+        const net::Transfer out{reinterpret_cast<std::byte*>(words.data()), words_memory.get(),
+                                remote, bytes};
         side.complete([&](net::Operation& operation) {
-          return pair.link->write(
-              {reinterpret_cast<std::byte*>(words.data()), words_memory.get(), remote, bytes},
-              operation);
+          return round % 2 == 0 ? pair.link->write(out, operation)
+                                : pair.link->write_immediate(out, 1, operation);
         });
         side.wait("an answer", [&] { return pair.node.heard.size() == number; });
       } else {
+        // The immediate comes before or after: it says nothing more.
         side.wait("the first word", [&] {
           return std::atomic_ref(seen[0]).load(std::memory_order_acquire) == number;
         });

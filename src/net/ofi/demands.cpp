@@ -171,8 +171,9 @@ bool is_host_only(const fi_info& info) noexcept {
 std::uint64_t queued_bytes_max(const Candidate& choice) noexcept {
   const fi_info& info = *choice.info;
   const std::uint64_t bytes = info.tx_attr->inject_size;
-  const bool is_in_order =
-      choice.finish == Finish::ordered && info.ep_attr->max_order_waw_size >= 2 * bytes;
+  const bool is_in_order = choice.finish == Finish::ordered &&
+                           info.ep_attr->max_order_waw_size >= 2 * bytes &&
+                           info.domain_attr->data_progress == FI_PROGRESS_MANUAL;
   return is_host_only(info) && is_in_order ? bytes : 0;
 }
 

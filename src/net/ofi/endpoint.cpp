@@ -22,7 +22,8 @@ constexpr std::uint32_t kIdlePollsPerLook = 4096;
 constexpr std::size_t kCompletions = 4 * kQueueDepth;
 /// libfabric's shm names an endpoint by its process's number and by how many that process has
 /// opened. One that was killed leaves its files, and a process that gets its number hears that the
-/// name is busy; the next one may not be.
+/// name is busy; the next one may not be. (libfabric unlinks each of them, whoever has them: so
+/// processes of two spaces of numbers must not share /dev/shm.)
 constexpr int kNames = 64;
 
 }  // namespace

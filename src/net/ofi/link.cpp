@@ -146,29 +146,27 @@ Result<net::Post> Link::not_now_slow() {
   return failure_;
 }
 
-// The beginning last, by a write of its own: the peer copies the rest meanwhile.
 Result<net::Post> Link::write(const net::Transfer& transfer, net::Operation& operation) {
-  Out out{transfer.local, transfer.bytes, descriptor_of(transfer), transfer.remote, 0, 0};
-  if (!is_queued(out.length)) return write_out(out, operation);
-  if (out.length > queued_bytes_max_) {
-    const Out rest = cut(out, std::max(out.length - queued_bytes_max_, kFrontBytesMin));
-    auto answer = inject(rest);
-    if (!answer || *answer == net::Post::retry) return answer;
-  }
-  return inject(out);
+  return write_any({transfer.local, transfer.bytes, descriptor_of(transfer), transfer.remote, 0, 0},
+                   operation);
 }
 
 Result<net::Post> Link::write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
                                         net::Operation& operation) {
-  Out out{transfer.local,  transfer.bytes,    descriptor_of(transfer),
-          transfer.remote, FI_REMOTE_CQ_DATA, immediate};
+  return write_any({transfer.local, transfer.bytes, descriptor_of(transfer), transfer.remote,
+                    FI_REMOTE_CQ_DATA, immediate},
+                   operation);
+}
+
+/// The beginning last, with the immediate, by a write of its own: the peer copies the rest
+/// meanwhile.
+Result<net::Post> Link::write_any(Out out, net::Operation& operation) {
   if (!is_queued(out.length)) return write_out(out, operation);
   if (out.length > queued_bytes_max_) {
-    const Out rest = cut(out, queued_bytes_max_);
-    out.flags = 0;
-    auto answer = inject(out);
+    Out rest = cut(out, std::max(out.length - queued_bytes_max_, kFrontBytesMin));
+    rest.flags = 0;
+    auto answer = inject(rest);
     if (!answer || *answer == net::Post::retry) return answer;
-    out = rest;
   }
   return inject(out);
 }

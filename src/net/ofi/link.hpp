@@ -60,6 +60,7 @@ class Link final : public net::Link {
     std::uint64_t flags;
     std::uint64_t immediate;
   };
+  Result<net::Post> write_any(Out out, net::Operation& operation);
   Result<net::Post> write_out(const Out& out, net::Operation& operation);
   Result<net::Post> write_small_out(Out out, net::Operation& operation);
   /// By one inject, or by two.
