@@ -39,6 +39,16 @@ struct Answer {
   std::uint64_t before;  ///< of what was counted up
 };
 
+/// `call()` until it is taken, with a turn in between. @return will its completion be heard?
+template <class Call, class Turn>
+bool is_posted(Call&& call, Turn&& turn) {
+  for (;;) {
+    const lci::status_t status = call();
+    if (!status.is_retry()) return status.is_posted();
+    turn();
+  }
+}
+
 /// Lanes are devices, the same in every process. Making one is collective.
 /// Thread safety: single-owner, but turn(): thread-safe.
 class LciWorld {
@@ -134,14 +144,7 @@ class LciWorld {
 
   template <class Call>
   void post(Call&& call) {
-    for (;;) {
-      const lci::status_t status = call();
-      if (!status.is_retry()) {
-        posted_ += status.is_posted();
-        return;
-      }
-      turn_all();
-    }
+    posted_ += is_posted(call, [this] { turn_all(); });
   }
 
   /// Within lci::progress(): posts nothing.
@@ -250,14 +253,7 @@ class LciPort {
 
   template <class Call>
   void post(Call&& call) {
-    for (;;) {
-      const lci::status_t status = call();
-      if (!status.is_retry()) {
-        posted_ += status.is_posted();
-        return;
-      }
-      turn();
-    }
+    posted_ += is_posted(call, [this] { turn(); });
   }
   void ask(int rank, const Ask& ask, const double* values) {
     auto& bytes = asks_.emplace_back(sizeof ask + ask.count * sizeof(double));
