@@ -3,10 +3,11 @@
 // them.
 //
 //   PROGRAM rate|half [--bytes N] [--window N] [--rounds N] [--way send|am] [--completion KIND]
-//           [--more-follow]
+//           [--more-follow] [--calls first|second|both]
 //
 // Every message carries its number, which is checked. Last line, of rank 0: {"samples": [ns ...],
-// "wrong": N}, as bench/pair prints it.
+// "wrong": N}, as bench/pair prints it. With --calls the samples are system calls of that process
+// for each message, which it prints; of both: their sum.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,18 +16,23 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "system_calls.hpp"
+
 namespace one_pair {
 
-constexpr std::uint64_t kTurns = 200, kWarmup = 2;  // turns of a sample; samples before
-constexpr std::uint32_t kData = 1, kAnswer = 2;     // tags
+constexpr std::uint64_t kTurns = 200, kWarmup = 2;             // turns of a sample; samples before
+constexpr std::uint32_t kData = 1, kAnswer = 2, kSamples = 3;  // tags
 
 struct Options {
   std::string what = "rate", way = "send", completion = "queue";
   std::uint64_t bytes = 8, window = 64, rounds = 20;
   bool tells_more = false;
+  std::string calls{};                   // whose system calls are counted; empty: times are taken
+  std::optional<SystemCalls> counter{};  // from before anything is set up
 };
 
 /// One of the two processes. A messenger moves messages between them, and makes progress:
@@ -101,7 +107,7 @@ class Side {
   }
 
   Messenger& messenger_;
-  const Options options_;
+  const Options& options_;
   const std::uint64_t stride_;
   std::vector<std::byte> out_, in_;
   std::uint64_t sent_ = 0, received_ = 0, wrong_ = 0;
@@ -120,6 +126,8 @@ inline int parse(int argc, char** argv, Options* options) {
   app.add_option("--way", options->way)->check(CLI::IsMember({"send", "am"}));
   app.add_option("--completion", options->completion, "what hears of sends and receives")
       ->check(CLI::IsMember({"queue", "counter"}));
+  app.add_option("--calls", options->calls, "system calls for a message instead of times, by whom")
+      ->check(CLI::IsMember({"first", "second", "both"}));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -127,29 +135,52 @@ inline int parse(int argc, char** argv, Options* options) {
     return status == 0 ? -1 : status;
   }
   if (options->what == "half") options->window = 1;
-  return 0;
+  if (options->calls.empty()) return 0;
+  std::string problem;
+  options->counter = SystemCalls::count(&problem);
+  if (!options->counter) std::fprintf(stderr, "--calls: %s\n", problem.c_str());
+  return options->counter ? 0 : 2;
 }
 
 inline void print(const std::vector<double>& samples, std::uint64_t wrong) {
   std::printf("{\"samples\": [");
   for (std::size_t i = 0; i < samples.size(); ++i)
-    std::printf("%s%.1f", i == 0 ? "" : ", ", samples[i]);
+    std::printf("%s%.6g", i == 0 ? "" : ", ", samples[i]);
   std::printf("], \"wrong\": %llu}\n", static_cast<unsigned long long>(wrong));
 }
 
-/// Measures, and prints on rank 0. @return how many messages were wrong here
+template <class Messenger>
+void add_those_of_second(Messenger& messenger, std::vector<double>* samples) {
+  const std::size_t bytes = samples->size() * sizeof(double);
+  if (messenger.rank() == 1) {
+    if (messenger.send(kSamples, samples->data(), bytes, false)) (void)messenger.wait_one();
+    return;
+  }
+  std::vector<double> seconds(samples->size());
+  if (messenger.receive(kSamples, seconds.data(), bytes)) (void)messenger.wait_one();
+  for (std::size_t i = 0; i < seconds.size(); ++i) (*samples)[i] += seconds[i];
+}
+
+/// Measures, and prints on the rank that is asked for. @return how many messages were wrong here
 template <class Messenger>
 std::uint64_t measure(Messenger& messenger, const Options& options) {
   Side<Messenger> side(messenger, options);
+  const auto now = [&options]() -> double {
+    if (options.counter) return static_cast<double>(options.counter->now());
+    const std::chrono::duration<double, std::nano> since_start =
+        std::chrono::steady_clock::now().time_since_epoch();
+    return since_start.count();
+  };
   const std::uint64_t messages = kTurns * (options.what == "rate" ? options.window : 2);
   std::vector<double> samples;
   for (std::uint64_t sample = 0; sample < kWarmup + options.rounds; ++sample) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = now();
     for (std::uint64_t i = 0; i < kTurns; ++i) side.turn();
-    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
-    if (sample >= kWarmup) samples.push_back(took.count() / static_cast<double>(messages));
+    const double took = now() - begin;
+    if (sample >= kWarmup) samples.push_back(took / static_cast<double>(messages));
   }
-  if (messenger.rank() == 0) print(samples, side.wrong());
+  if (options.calls == "both") add_those_of_second(messenger, &samples);
+  if (messenger.rank() == (options.calls == "second" ? 1 : 0)) print(samples, side.wrong());
   return side.wrong();
 }
 

@@ -1,0 +1,65 @@
+#pragma once
+// What a process asks of its kernel.
+
+#include <linux/perf_event.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace one_pair {
+
+/// System calls of the calling thread and of those that it makes from now on. The kernel counts
+/// them, at its tracepoint raw_syscalls:sys_enter. Thread safety: none.
+class SystemCalls {
+ public:
+  /// Nothing, and why in `problem`: the kernel doesn't let this user count.
+  static std::optional<SystemCalls> count(std::string* problem) {
+    std::uint64_t id = 0;
+    for (const char* root : {"/sys/kernel/tracing", "/sys/kernel/debug/tracing"})
+      if (std::ifstream(std::string(root) + "/events/raw_syscalls/sys_enter/id") >> id) break;
+    if (id == 0) {
+      *problem =
+          "no tracepoint raw_syscalls:sys_enter in /sys/kernel/tracing: mount tracefs, and "
+          "run as root";
+      return std::nullopt;
+    }
+    perf_event_attr event{};
+    event.type = PERF_TYPE_TRACEPOINT;
+    event.size = sizeof event;
+    event.config = id;
+    event.inherit = 1;
+    const long file = ::syscall(SYS_perf_event_open, &event, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+    if (file < 0) {
+      *problem = std::string("perf_event_open: ") + std::strerror(errno) +
+                 ": CAP_PERFMON, or kernel.perf_event_paranoid at most -1, is needed";
+      return std::nullopt;
+    }
+    return SystemCalls(static_cast<int>(file));
+  }
+  SystemCalls(SystemCalls&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  SystemCalls& operator=(SystemCalls&& other) noexcept {
+    std::swap(file_, other.file_);
+    return *this;
+  }
+  ~SystemCalls() {
+    if (file_ >= 0) ::close(file_);
+  }
+  std::uint64_t now() const {
+    std::uint64_t calls = 0;
+    return ::read(file_, &calls, sizeof calls) == sizeof calls ? calls : 0;
+  }
+
+ private:
+  explicit SystemCalls(int file) : file_(file) {}
+
+  int file_;
+};
+
+}  // namespace one_pair
