@@ -109,13 +109,27 @@ void MessageLane::finish_heard_locked(Operation& receive) noexcept {
 }
 
 [[gnu::noinline]] void MessageLane::look_away() noexcept {
-  /// Of a register that counts: somewhat less than 0.1 us, and than an answer takes. Twice as long
-  /// where a poll keeps peers from posting, and an answer takes the peer's poll, too.
-  constexpr std::uint32_t kTurnsAway = 250, kTurnsAwayManual = 600;
-  packets_->has_heard_little.store(false, std::memory_order_relaxed);
-  const std::uint32_t turns =
-      engine_.fabric().limits().is_progress_manual ? kTurnsAwayManual : kTurnsAway;
-  for (std::uint32_t turn = 0; turn < turns; ++turn) asm volatile("");  // or it is left out
+  for (std::uint32_t left = turns_away(); left != 0; --left) asm volatile("");  // or it is left out
+}
+
+std::uint32_t MessageLane::turns_away() noexcept {
+  using Pause = net::Receiver::Pause;
+  const net::Limits& limits = engine_.fabric().limits();
+  // Less than an answer takes; twice as long where a poll keeps peers from posting, or is a system
+  // call, and an answer takes the peer's poll, too.
+  const std::uint32_t usual = limits.is_progress_manual ? 600 : 250;
+  if (!limits.is_post_system_call) {
+    packets_->pause.store(Pause::none, std::memory_order_relaxed);
+    return usual;
+  }
+  // Who sends on without an answer needs a system call for the next message, of 3 us or more.
+  constexpr std::uint32_t kTurnsOfStream = 8000;
+  if (packets_->pause.exchange(Pause::poll_is_dear, std::memory_order_relaxed) !=
+      Pause::little_came)
+    return usual;
+  const std::uint64_t posts = vci().posts();
+  return posts_at_little_.exchange(posts, std::memory_order_relaxed) == posts ? kTurnsOfStream
+                                                                              : usual;
 }
 
 std::uint32_t MessageLane::progress() noexcept {

@@ -72,11 +72,16 @@ class MessageLane final {
     if (!is_attended_.load(std::memory_order_relaxed)) [[unlikely]]
       is_attended_.store(true, std::memory_order_relaxed);
   }
-  /// Before a turn of who waits, without the lock: if little came before, looks away until more may
-  /// be there. What senders write meanwhile comes together, and they keep their lines as long.
+  /// Before a turn of who waits, without the lock: if little came before, or a turn is dear, looks
+  /// away until more may be there. What senders write meanwhile comes together, and they keep their
+  /// lines as long.
   void give_way() noexcept {
-    if (packets_->has_heard_little.load(std::memory_order_relaxed)) look_away();
+    using Pause = net::Receiver::Pause;
+    if (packets_->pause.load(std::memory_order_relaxed) != Pause::none) look_away();
   }
+  /// How long that is now: turns of a register that counts, of which 1,000 take 0.3 us or somewhat
+  /// less. Takes back why.
+  std::uint32_t turns_away() noexcept;
   /// Has anybody, since it was asked last?
   bool take_attended() noexcept {
     if (!is_attended_.load(std::memory_order_relaxed)) return false;
@@ -162,6 +167,7 @@ class MessageLane final {
 
   NodeQueue<RealPlatform> handlers_;
   std::atomic<bool> has_held_{false}, is_attended_{false};
+  std::atomic<std::uint64_t> posts_at_little_{0};  // of the lane, when little had come last: a hint
 
   alignas(vci::kOwnLineBytes) vci::Bias pool_bias_;
   SpinLock pool_lock_;

@@ -80,7 +80,7 @@ void PacketLane::on_wide_immediate(std::uint64_t immediate) {
   std::uint32_t seen = 0;
   for (std::uint32_t i = 0; i < watched_count_; ++i) seen += watched_[i]->look_locked(most);
   if (seen != 0 && seen < std::min(kFew, most))
-    has_heard_little.store(true, std::memory_order_relaxed);
+    pause.store(Pause::little_came, std::memory_order_relaxed);
   return seen;
 }
 

@@ -86,6 +86,7 @@ class PacketLane final : public net::Receiver {
         pool_(std::move(pool)),
         long_pool_(std::move(long_pool)) {
     sleeps = false;  // who waits makes progress
+    if (fabric.limits().is_post_system_call) pause = Pause::poll_is_dear;
   }
   Packet* counted(Packet* packet) noexcept {
     if (packet == nullptr) [[unlikely]]

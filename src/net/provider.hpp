@@ -57,6 +57,8 @@ struct Operation {
   /// Its completion ends a sleep after arm(Wake::needed): something has to follow it, whether
   /// anybody polls or not.
   bool wakes = true;
+  /// Of a write: the peer looks for its beginning (Limits::first_word_last_bytes_max).
+  bool is_looked_for = false;
   /// The provider's, while the operation is under way; of a prepared one until it is posted as
   /// something else.
   std::byte* provider_space[8] = {};
@@ -103,11 +105,12 @@ struct Limits {
   bool are_words_whole = true;
   /// Small writes are complete when their post returns, if it does not say retry.
   bool are_small_writes_done = false;
-  /// Not 0: of a write of from 8 to so many bytes, whether it has an immediate or not, to an
-  /// address in allocated memory that is a multiple of 8, the first 8 bytes arrive last, as a
-  /// whole: who sees them (acquire; where progress is manual, between polls, with the lane's lock)
-  /// may read the others, and needs no immediate. So more immediates than were reserved may be
-  /// unheard: those wait at the sender (Post::retry), they fail nothing.
+  /// Not 0: of a write of from 8 to so many bytes that is_looked_for, whether it has an immediate
+  /// or not, to an address in allocated memory that is a multiple of 8, the first 8 bytes arrive
+  /// last, as a whole; where words are not whole the first 4, maybe one by one. Who knows what
+  /// these are to be, and sees that (acquire; where progress is manual, between polls, with the
+  /// lane's lock), may read the others, and needs no immediate. So more immediates than were
+  /// reserved may be unheard: those wait at the sender (Post::retry), they fail nothing.
   std::uint64_t first_word_last_bytes_max = 0;
   /// Link::write_small_wide() is there.
   bool has_wide_immediates = false;
@@ -125,7 +128,8 @@ struct Limits {
   bool is_connected_by_use = false;
   /// Not 0: a link carries one channel, of at most so many partitions (Link::carry_only()).
   std::uint32_t channel_partitions_max = 0;
-  /// Each post is a system call, whatever it carries: few long writes are worth a copy.
+  /// Each post is a system call, whatever it carries: few long writes are worth a copy. So is each
+  /// poll, whatever it finds.
   bool is_post_system_call = false;
 };
 
@@ -214,9 +218,11 @@ class Receiver {
   /// look() is called before each poll, and behind one that has served nothing where progress is
   /// manual: it may have moved what is looked for.
   bool has_watched = false;
-  /// Since who looks has cleared it something came, but little: more is being written to the same
-  /// lines. Thread-safe: a hint; relaxed.
-  std::atomic<bool> has_heard_little{false};
+  /// Why who waits should look away first: a poll is dear, or something came, but little, so more
+  /// is being written to the same lines.
+  enum class Pause : std::uint8_t { none, poll_is_dear, little_came };
+  /// Whoever looks away takes it back. Thread-safe: a hint; relaxed.
+  std::atomic<Pause> pause{Pause::none};
   /// Does anybody sleep on the endpoint's wait_fd()? Before it is opened. False: it may have none,
   /// where that makes what comes cheaper.
   bool sleeps = true;

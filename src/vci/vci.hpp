@@ -154,6 +154,11 @@ class Vci final {
            contended_.load(std::memory_order_relaxed);
   }
 
+  /// Works so far.
+  std::uint64_t posts() const noexcept {
+    return counters_.posts.load(std::memory_order_relaxed);  // relaxed: statistics
+  }
+
   VciCounts counts() const noexcept;
 
  private:

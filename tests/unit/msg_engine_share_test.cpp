@@ -308,23 +308,88 @@ TEST(EngineLanesDeathTest, AnotherThreadOnALaneOfASingleThreadEndsADebugBuild) {
 }
 #endif
 
-/// Who waits looks away after little has come, once; others that serve the lane don't.
-TEST(EngineTurns, OneThatComesAfterLittleLooksAwayFirst) {
-  Job::Options options = of_lanes(2, 1);
-  options.network.limits.first_word_last_bytes_max = UINT64_MAX;
-  Job job(options);
-  job.connect_all();
-  const auto& little = job.at(1).vci->inside().packets().has_heard_little;
-  const auto looks_away = [&] { return little.load(std::memory_order_relaxed); };
-  for (std::uint32_t sent = 0; sent < 2 * PacketLink::kHeardBeforeWatch; ++sent) {
-    ASSERT_EQ(*post_send(*job.at(0).vci, 1, sent, &sent, sizeof sent), Post::done);
-    job.step();
+/// Two processes, of which the first sends to the second what is looked at.
+class EngineTurns : public testing::Test {
+ protected:
+  using Pause = net::Receiver::Pause;
+
+  explicit EngineTurns(bool are_polls_dear = false) : job_(options(are_polls_dear)) {
+    job_.connect_all();
+    while (sent_ < 2 * PacketLink::kHeardBeforeWatch) send();
   }
-  EXPECT_TRUE(looks_away());
-  (void)job.at(1).vci->progress();
-  EXPECT_FALSE(looks_away());
-  (void)job.at(1).vci->progress();
-  EXPECT_FALSE(looks_away());
+  void send() {
+    ASSERT_EQ(*post_send(*job_.at(0).vci, 1, sent_, &sent_, sizeof sent_), Post::done);
+    ++sent_;
+    job_.step();
+  }
+  /// What comes without a post of ours: a word of credit is one.
+  void hear() {
+    for (std::uint64_t posts = 0; posts != lane().vci().posts(); send()) {
+      if (posts != 0) (void)lane().turns_away();
+      posts = lane().vci().posts();
+    }
+  }
+  void answer() { ASSERT_EQ(*post_send(*job_.at(1).vci, 0, 0, "a", 1), Post::done); }
+  void wait() { (void)job_.at(1).vci->progress(); }
+  MessageLane& lane() { return job_.at(1).vci->inside(); }
+  Pause pause() { return lane().packets().pause.load(std::memory_order_relaxed); }
+
+ private:
+  static Job::Options options(bool are_polls_dear) {
+    Job::Options made = of_lanes(2, 1);
+    made.network.limits.first_word_last_bytes_max = UINT64_MAX;
+    made.network.limits.is_post_system_call = are_polls_dear;
+    return made;
+  }
+
+  Job job_;
+  std::uint32_t sent_ = 0;
+};
+
+/// Who waits looks away after little has come, once; others that serve the lane don't.
+TEST_F(EngineTurns, OneThatComesAfterLittleLooksAwayFirst) {
+  EXPECT_EQ(pause(), Pause::little_came);
+  wait();
+  EXPECT_EQ(pause(), Pause::none);
+  wait();
+  EXPECT_EQ(pause(), Pause::none);
+}
+
+class EngineTurnsOfSystemCalls : public EngineTurns {
+ protected:
+  EngineTurnsOfSystemCalls() : EngineTurns(true) {}
+};
+
+TEST_F(EngineTurnsOfSystemCalls, EachLooksAwayFirst) {
+  for (int turn = 0; turn < 3; ++turn) {
+    wait();
+    EXPECT_EQ(pause(), Pause::poll_is_dear) << turn;
+  }
+}
+
+TEST_F(EngineTurnsOfSystemCalls, WhoHearsAgainWithoutAnAnswerLooksAwayLonger) {
+  (void)lane().turns_away();
+  const std::uint32_t usual = lane().turns_away();
+  hear();
+  EXPECT_GT(lane().turns_away(), 2 * usual);
+  EXPECT_EQ(lane().turns_away(), usual) << "nothing has come";
+  answer();
+  send();
+  EXPECT_EQ(lane().turns_away(), usual) << "that may have been the answer";
+  hear();
+  EXPECT_GT(lane().turns_away(), 2 * usual);
+}
+
+/// ... from the first one on, when nothing has come.
+TEST(EngineLanes, OfSystemCallsIsWaitedForFromTheFirstTurnOn) {
+  for (const bool are_polls_dear : {false, true}) {
+    Job::Options options = of_lanes(2, 1);
+    options.network.limits.is_post_system_call = are_polls_dear;
+    Job job(options);
+    EXPECT_EQ(job.at(1).vci->inside().packets().pause.load(std::memory_order_relaxed) !=
+                  net::Receiver::Pause::none,
+              are_polls_dear);
+  }
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ Result<std::uint32_t> NetworkEndpoint::poll(std::uint32_t most) {
   if (served == 0 && ++idle_polls_ % kIdlePollsPerLook == 0) [[unlikely]]
     look_at_a_peer_slow();
   if (served != 0 && served < std::min(kSlotsOfALine, most))
-    receiver_.has_heard_little.store(true, std::memory_order_relaxed);
+    receiver_.pause.store(net::Receiver::Pause::little_came, std::memory_order_relaxed);
   return served;
 }
 
