@@ -20,6 +20,7 @@ PacketLink::PacketLink(PacketLane& lane, PacketListener& listener,
   probe_.complete = &PacketLink::probed;
   probe_.kind = vci::Work::Kind::probe;
   direct_.complete = &PacketLink::sent_directly;
+  direct_.is_looked_for = true;
   settle_.complete = &PacketLink::settled;
   settle_.kind = vci::Work::Kind::settle;
   word_.owner = probe_.owner = direct_.owner = settle_.owner = this;

@@ -22,6 +22,7 @@ class PacketPool;
 /// has taken it, until it is posted or given back.
 class alignas(kCellBytes) Packet final : private vci::Work {
  public:
+  Packet() noexcept { is_looked_for = true; }
   /// Where the payload goes.
   std::span<std::byte> payload() noexcept {
     return {record_ + sizeof(RecordHead), payload_bytes_max_};

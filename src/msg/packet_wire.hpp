@@ -143,7 +143,7 @@ inline constexpr std::uint64_t kWatched = 0x6465'6863'7461'776b;  // "kwatched"
 /// One end of a pair, as the other one has to know it. Followed by the offer of its link.
 struct PacketOffer {
   static constexpr std::uint32_t kMagic = 0x6b70'6b6c;  // "lkpk"
-  static constexpr std::uint16_t kVersion = 5;
+  static constexpr std::uint16_t kVersion = 6;
   static std::uint16_t headless_bytes_on(const net::Limits& network) noexcept;
 
   std::uint32_t magic = kMagic;

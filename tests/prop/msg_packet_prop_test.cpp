@@ -106,6 +106,7 @@ struct Field {
     options.limits.is_post_system_call = random.one_in(4);
     options.limits.has_wide_immediates = seed % 2 == 0;
     options.limits.first_word_last_bytes_max = kFirstLast[random.below(4)];
+    options.limits.are_words_whole = !options.limits.is_progress_manual || random.one_in(2);
     options.queue_depth = static_cast<std::uint32_t>(1 + random.below(20));
     options.delayed_percent = random.one_in(3) ? 70 : 25;
     options.done_percent = random.one_in(3) ? 50 : 0;

@@ -11,6 +11,8 @@
 namespace larklane::loop {
 
 inline constexpr std::uint64_t kWordBytes = sizeof(std::uint64_t);
+/// Bytes at the beginning of a write that come last, one by one, where words are not whole.
+inline constexpr std::uint32_t kStreamedLast = 4;
 
 /// Thread safety: immutable.
 struct Piece {

@@ -282,9 +282,14 @@ bool Wire::happens_at_once_locked(Flight& flight) {
 void Wire::cut_locked(Flight& flight) {
   const net::Transfer& transfer = flight.request.transfer;
   std::vector<std::uint64_t> cuts{0, transfer.bytes};
-  const std::uint64_t in_order_max = options_.limits.first_word_last_bytes_max;
-  const bool is_in_order =
-      !flight.request.is_read && in_order_max != 0 && transfer.bytes <= in_order_max;
+  const bool is_in_order = flight.operation->is_looked_for &&
+                           transfer.bytes <= options_.limits.first_word_last_bytes_max;
+  if (is_in_order && !options_.limits.are_words_whole && transfer.bytes > kStreamedLast) {
+    flight.is_stream = true;
+    flight.end->streams.insert(flight.serial);
+    flight.pieces_left = 1 + kStreamedLast;
+    return add_piece_locked(flight, kStreamedLast, transfer.bytes - kStreamedLast);
+  }
   if (!flight.request.is_word() && !is_in_order) {
     const std::uint64_t pieces = std::min<std::uint64_t>(options_.pieces_max, transfer.bytes);
     for (std::uint64_t more = choose_locked(pieces); more > 0; --more) {
@@ -299,10 +304,7 @@ void Wire::cut_locked(Flight& flight) {
   if (cuts.size() == 1) cuts.push_back(cuts.front());  // no bytes: one piece all the same
   flight.pieces_left = static_cast<std::uint32_t>(cuts.size() - 1);
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i)
-    add_part_locked({.kind = Part::Kind::piece,
-                     .flight = &flight,
-                     .offset = cuts[i],
-                     .bytes = cuts[i + 1] - cuts[i]});
+    add_piece_locked(flight, cuts[i], cuts[i + 1] - cuts[i]);
 }
 
 // --- endpoints ----------------------------------------------------------------------------------
@@ -420,17 +422,17 @@ std::size_t Wire::registrations_count() {
 }
 
 bool Wire::skip_wait_locked() {
-  if (parts_.empty()) return false;
-  const auto first =
-      std::min_element(parts_.begin(), parts_.end(),
-                       [](const Part& a, const Part& b) { return a.not_before < b.not_before; });
-  now_ = std::max(now_, first->not_before);
+  auto first = UINT64_MAX;
+  for (const Part& part : parts_)
+    if (part.flight->is_its_turn()) first = std::min(first, part.not_before);
+  if (first == UINT64_MAX) return false;
+  now_ = std::max(now_, first);
   return true;
 }
 
 bool Wire::step_locked(Port* polling) {
   ++now_;
-  const auto can = [&](const Part& part) { return part.not_before <= now_; };
+  const auto can = [&](const Part& part) { return part.can_happen(now_); };
   const auto count = std::count_if(parts_.begin(), parts_.end(), can);
   if (count == 0) return false;
   std::uint64_t left = choose_locked(static_cast<std::uint64_t>(count));
@@ -478,6 +480,10 @@ void Wire::add_part_locked(Part part) {
   if (part.flight->end != nullptr) ring_locked(part.flight->end->port);
 }
 
+void Wire::add_piece_locked(Flight& flight, std::uint64_t offset, std::uint64_t bytes) {
+  add_part_locked({.kind = Part::Kind::piece, .flight = &flight, .offset = offset, .bytes = bytes});
+}
+
 void Wire::drop_locked(Flight& flight) {
   if (--flight.references == 0) flights_.erase(flight.serial);
 }
@@ -517,13 +523,16 @@ void Wire::move_locked(const Part& part) {
         local == nullptr ? nullptr : remote_locked(flight, part.offset, part.bytes);
     if (remote == nullptr) return fail_locked(flight, Errc::kTransfer);
     const Piece piece{local, remote, part.bytes};
-    const bool is_read = flight.request.is_read, is_whole = flight.request.is_word();
+    const bool is_read = flight.request.is_read;
+    const bool is_whole = flight.request.is_word() && !flight.is_stream;
     const net::Seen seen;
     net::happens_after(&flight);
     is_read ? read(piece) : is_whole ? store_word(piece) : write(piece);
     net::happens_before(&flight);
   }
-  if (--flight.pieces_left == 0) land_locked(flight);
+  if (--flight.pieces_left == 0) return land_locked(flight);
+  if (!flight.is_stream) return;
+  add_piece_locked(flight, kStreamedLast - flight.pieces_left, 1);
 }
 
 void Wire::land_locked(Flight& flight) {
@@ -560,6 +569,7 @@ void Wire::give_completion_locked(Flight& flight) {
 
 void Wire::complete_locked(Flight& flight) {
   flight.is_completing = true;
+  if (flight.end != nullptr) flight.end->streams.erase(flight.serial);
   if (flight.status.ok() && flight.end != nullptr) {
     flight.end->is_met = true;
     if (const auto peer = ends_.find(flight.peer); peer != ends_.end()) peer->second->is_met = true;

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_set>
@@ -62,9 +63,13 @@ struct Flight {
   std::uint64_t serial = 0;
   std::uint32_t references = 0;  ///< parts and events
   std::uint32_t pieces_left = 0;
+  bool is_stream = false;      ///< its pieces happen in their order, behind those of earlier ones
   bool has_landed = false;     ///< all pieces have happened
   bool is_completing = false;  ///< its completion is on the way
   Status status;
+
+  /// May its pieces happen now?
+  bool is_its_turn() const noexcept;
 };
 
 /// What can happen next.
@@ -75,6 +80,10 @@ struct Part {
   std::uint64_t not_before = 0;
   std::uint64_t offset = 0;  ///< piece
   std::uint64_t bytes = 0;
+
+  bool can_happen(std::uint64_t now) const noexcept {
+    return not_before <= now && flight->is_its_turn();
+  }
 };
 
 /// What a poll finds.
@@ -114,9 +123,15 @@ struct End {
   std::uint64_t peer = 0;  ///< number of its end; 0: not connected
   Status broken;
   std::uint32_t under_way_count = 0;
-  bool is_used = false;  ///< something has been posted
-  bool is_met = false;   ///< something of either side has been complete
+  bool is_used = false;               ///< something has been posted
+  bool is_met = false;                ///< something of either side has been complete
+  std::set<std::uint64_t> streams{};  ///< flights that have not landed
 };
+
+inline bool Flight::is_its_turn() const noexcept {
+  return !is_stream || has_landed || !status.ok() || end == nullptr ||
+         *end->streams.begin() == serial;
+}
 
 /// What is served by one poll, outside of the lock.
 struct Delivery {
@@ -184,6 +199,7 @@ class Wire {
   void cut_locked(Flight& flight);
   bool happens_at_once_locked(Flight& flight);
   void add_part_locked(Part part);
+  void add_piece_locked(Flight& flight, std::uint64_t offset, std::uint64_t bytes);
   void drop_locked(Flight& flight);
   Port* owner_locked(const Part& part) const;
   bool is_concerned_locked(const Port& port) const;

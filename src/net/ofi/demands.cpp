@@ -177,10 +177,23 @@ std::uint64_t queued_bytes_max(const Candidate& choice) noexcept {
   return is_host_only(info) && is_in_order ? bytes : 0;
 }
 
-bool is_over_sockets(const fi_info& info) noexcept {
+bool is_over_tcp(const fi_info& info) noexcept {
   // net: what became tcp in version 1.18, still under way in 1.17.
-  return names(info, "tcp") || names(info, "sockets") || names(info, "udp") ||
-         std::strncmp(info.fabric_attr->prov_name, "net", 3) == 0;
+  return names(info, "tcp") || std::strncmp(info.fabric_attr->prov_name, "net", 3) == 0;
+}
+
+bool are_parts_seen_in_order(const fi_info& info) noexcept {
+#ifdef __x86_64__
+  constexpr bool kAreStoresOrdered = true;
+#else
+  constexpr bool kAreStoresOrdered = false;
+#endif
+  return kAreStoresOrdered && is_over_tcp(info) &&
+         info.domain_attr->data_progress == FI_PROGRESS_MANUAL;
+}
+
+bool is_over_sockets(const fi_info& info) noexcept {
+  return is_over_tcp(info) || names(info, "sockets") || names(info, "udp");
 }
 
 std::vector<Candidate> candidates(const Device& device) {

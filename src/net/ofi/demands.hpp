@@ -43,6 +43,13 @@ std::string why_none(const Device& device);
 /// up to so many bytes waits in the peer's queue, whose polls move it, all in order.
 std::uint64_t queued_bytes_max(const Candidate& choice) noexcept;
 
+/// One that takes the parts of a write from one stream for each peer, in the order in which the
+/// writer names them.
+bool is_over_tcp(const fi_info& info) noexcept;
+/// Who looks at memory in which is_over_tcp() puts them finds them in that order: our polls do it.
+/// Since 1.18 those of other lanes do, too: then it is the order of the processor's stores.
+bool are_parts_seen_in_order(const fi_info& info) noexcept;
+
 /// A provider within one host.
 bool is_host_only(const fi_info& info) noexcept;
 /// One that receives from sockets of the kernel, piece by piece.

@@ -24,6 +24,8 @@ namespace {
 constexpr std::uint32_t kRefusalsPerLook = 1024;
 /// Of what is written last: the first word is never cut.
 constexpr std::uint64_t kFrontBytesMin = 8;
+/// ... unless a stream is, anywhere: then as few as tell that all is there.
+constexpr std::uint64_t kLastPartBytes = 4;
 
 void* descriptor_of(const net::Transfer& transfer) {
   return static_cast<const Memory*>(transfer.memory)->descriptor();
@@ -34,7 +36,8 @@ void* descriptor_of(const net::Transfer& transfer) {
 Link::Link(Endpoint& endpoint)
     : endpoint_(endpoint),
       finish_flag_(endpoint.domain().choice.finish == Finish::delivered ? FI_DELIVERY_COMPLETE : 0),
-      queued_bytes_max_(queued_bytes_max(endpoint.domain().choice)) {
+      queued_bytes_max_(queued_bytes_max(endpoint.domain().choice)),
+      is_over_tcp_(is_over_tcp(endpoint.domain().info())) {
   endpoint_.add(*this);
 }
 
@@ -99,16 +102,19 @@ Result<net::Post> Link::write_out(const Out& out, net::Operation& operation) {
     return failure_;
   Slot* slot = endpoint_.slots().take(*this, operation);
   if (slot == nullptr) return net::Post::retry;
-  const iovec local{const_cast<void*>(out.bytes), out.length};
-  const fi_rma_iov remote{out.to.address, out.length, out.to.key};
-  void* descriptor = out.descriptor;
+  const bool is_in_parts = operation.is_looked_for && is_over_tcp_ && out.length > kLastPartBytes;
+  const std::uint64_t last = is_in_parts ? kLastPartBytes : 0;
+  auto* const bytes = static_cast<std::byte*>(const_cast<void*>(out.bytes));
+  const iovec local[] = {{bytes + last, out.length - last}, {bytes, last}};
+  const fi_rma_iov remote[] = {{out.to.address + last, out.length - last, out.to.key},
+                               {out.to.address, last, out.to.key}};
+  void* descriptors[] = {out.descriptor, out.descriptor};
   fi_msg_rma message{};
-  message.msg_iov = &local;
-  message.desc = &descriptor;
-  message.iov_count = 1;
+  message.msg_iov = local;
+  message.desc = descriptors;
+  message.iov_count = message.rma_iov_count = is_in_parts ? 2 : 1;
   message.addr = peer_;
-  message.rma_iov = &remote;
-  message.rma_iov_count = 1;
+  message.rma_iov = remote;
   message.context = slot;
   message.data = out.immediate;
   return posted(*slot,

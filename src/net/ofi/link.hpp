@@ -81,6 +81,7 @@ class Link final : public net::Link {
   const std::uint64_t finish_flag_;
   /// See queued_bytes_max(). More than twice as many the peer fetches by a system call.
   const std::uint64_t queued_bytes_max_;
+  const bool is_over_tcp_;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   sockaddr_storage peer_name_{};  ///< AF_UNSPEC: not over sockets
   UniqueFd process_;              ///< of a peer that only its process tells about
