@@ -7,6 +7,8 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <optional>
@@ -38,7 +40,7 @@ class SystemCalls {
     const long file = ::syscall(SYS_perf_event_open, &event, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
     if (file < 0) {
       *problem = std::string("perf_event_open: ") + std::strerror(errno) +
-                 ": CAP_PERFMON, or kernel.perf_event_paranoid at most -1, is needed";
+                 ": CAP_PERFMON, or a lower kernel.perf_event_paranoid, is needed";
       return std::nullopt;
     }
     return SystemCalls(static_cast<int>(file));
@@ -53,7 +55,9 @@ class SystemCalls {
   }
   std::uint64_t now() const {
     std::uint64_t calls = 0;
-    return ::read(file_, &calls, sizeof calls) == sizeof calls ? calls : 0;
+    if (::read(file_, &calls, sizeof calls) == sizeof calls) return calls;
+    std::fprintf(stderr, "--calls: the counter can't be read: %s\n", std::strerror(errno));
+    std::_Exit(2);
   }
 
  private:
