@@ -122,14 +122,10 @@ std::uint32_t MessageLane::turns_away() noexcept {
     packets_->pause.store(Pause::none, std::memory_order_relaxed);
     return usual;
   }
-  // Who sends on without an answer needs a system call for the next message, of 3 us or more.
+  // The peer's next message takes its system call first, of 3 us or more.
   constexpr std::uint32_t kTurnsOfStream = 8000;
-  if (packets_->pause.exchange(Pause::poll_is_dear, std::memory_order_relaxed) !=
-      Pause::little_came)
-    return usual;
-  const std::uint64_t posts = vci().posts();
-  return posts_at_little_.exchange(posts, std::memory_order_relaxed) == posts ? kTurnsOfStream
-                                                                              : usual;
+  const Pause pause = packets_->pause.exchange(Pause::poll_is_dear, std::memory_order_relaxed);
+  return pause == Pause::peer_sends_on ? kTurnsOfStream : usual;
 }
 
 std::uint32_t MessageLane::progress() noexcept {

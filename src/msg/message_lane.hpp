@@ -167,7 +167,6 @@ class MessageLane final {
 
   NodeQueue<RealPlatform> handlers_;
   std::atomic<bool> has_held_{false}, is_attended_{false};
-  std::atomic<std::uint64_t> posts_at_little_{0};  // of the lane, when little had come last: a hint
 
   alignas(vci::kOwnLineBytes) vci::Bias pool_bias_;
   SpinLock pool_lock_;

@@ -78,10 +78,23 @@ void PacketLane::on_wide_immediate(std::uint64_t immediate) {
 
 [[gnu::flatten]] std::uint32_t PacketLane::look(std::uint32_t most) {
   std::uint32_t seen = 0;
-  for (std::uint32_t i = 0; i < watched_count_; ++i) seen += watched_[i]->look_locked(most);
+  const PacketLink* from = nullptr;
+  for (std::uint32_t i = 0; i < watched_count_; ++i)
+    if (const std::uint32_t count = watched_[i]->look_locked(most); count != 0) {
+      seen += count;
+      from = watched_[i];
+    }
   if (seen != 0 && seen < std::min(kFew, most))
-    pause.store(Pause::little_came, std::memory_order_relaxed);
+    pause.store(long_pool_ ? pause_after_slow(*from) : Pause::little_came,
+                std::memory_order_relaxed);
   return seen;
+}
+
+/// Of a link that has brought little, where a poll is a system call.
+[[gnu::noinline]] net::Receiver::Pause PacketLane::pause_after_slow(
+    const PacketLink& link) noexcept {
+  const Brought now{&link, vci_->posts()};
+  return std::exchange(brought_, now) == now ? Pause::peer_sends_on : Pause::little_came;
 }
 
 PacketCounts PacketLane::counts() const noexcept {

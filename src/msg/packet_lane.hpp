@@ -108,6 +108,7 @@ class PacketLane final : public net::Receiver {
     const std::uint32_t slot = immediate >> 16;
     return slot < slots_.size() ? slots_[slot] : nullptr;
   }
+  Pause pause_after_slow(const PacketLink& link) noexcept;
   /// look() looks at its ring, until clear_slot(). False: others have all places.
   bool watch_locked(PacketLink& link) noexcept;
 
@@ -131,6 +132,12 @@ class PacketLane final : public net::Receiver {
   std::uint32_t next_slot_ = 0;                     // from which a free one is looked for
   std::array<PacketLink*, kWatchedMax> watched_{};  // the first of them
   std::uint32_t watched_count_ = 0;
+  struct Brought {
+    const PacketLink* link;
+    std::uint64_t posts;  ///< of the lane until then
+    bool operator==(const Brought&) const = default;
+  };
+  Brought brought_{};  // little, and last
   std::atomic<std::uint64_t> delivered_{0}, credit_words_{0}, coalesced_{0}, strays_{0};
 
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> no_room_{0};  // by who has to wait

@@ -218,9 +218,9 @@ class Receiver {
   /// look() is called before each poll, and behind one that has served nothing where progress is
   /// manual: it may have moved what is looked for.
   bool has_watched = false;
-  /// Why who waits should look away first: a poll is dear, or something came, but little, so more
-  /// is being written to the same lines.
-  enum class Pause : std::uint8_t { none, poll_is_dear, little_came };
+  /// Why who waits should look away first: a poll is dear; or something came, but little, so more
+  /// is being written to the same lines; or the peer sends on without an answer.
+  enum class Pause : std::uint8_t { none, poll_is_dear, little_came, peer_sends_on };
   /// Whoever looks away takes it back. Thread-safe: a hint; relaxed.
   std::atomic<Pause> pause{Pause::none};
   /// Does anybody sleep on the endpoint's wait_fd()? Before it is opened. False: it may have none,

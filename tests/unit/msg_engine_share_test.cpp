@@ -324,9 +324,11 @@ class EngineTurns : public testing::Test {
   }
   /// What comes without a post of ours: a word of credit is one.
   void hear() {
-    for (std::uint64_t posts = 0; posts != lane().vci().posts(); send()) {
-      if (posts != 0) (void)lane().turns_away();
-      posts = lane().vci().posts();
+    for (int quiet = 0; quiet < 2;) {
+      (void)lane().turns_away();
+      const std::uint64_t posts = lane().vci().posts();
+      send();
+      quiet = posts == lane().vci().posts() ? quiet + 1 : 0;
     }
   }
   void answer() { ASSERT_EQ(*post_send(*job_.at(1).vci, 0, 0, "a", 1), Post::done); }
@@ -378,6 +380,27 @@ TEST_F(EngineTurnsOfSystemCalls, WhoHearsAgainWithoutAnAnswerLooksAwayLonger) {
   EXPECT_EQ(lane().turns_away(), usual) << "that may have been the answer";
   hear();
   EXPECT_GT(lane().turns_away(), 2 * usual);
+}
+
+TEST(EngineLanes, WhoHearsFromOneAfterTheOtherLooksAwayAsUsual) {
+  Job::Options options = of_lanes(3, 1);
+  options.network.limits.first_word_last_bytes_max = UINT64_MAX;
+  options.network.limits.is_post_system_call = true;
+  Job job(options);
+  job.connect_all();
+  const auto turns_away_after = [&](int from) {
+    EXPECT_EQ(*post_send(*job.at(from).vci, 1, 0, "a", 1), Post::done);
+    job.step();
+    return job.at(1).vci->inside().turns_away();
+  };
+  for (std::uint32_t i = 0; i < PacketLink::kHeardBeforeWatch + 2; ++i)
+    for (const int from : {0, 2}) (void)turns_away_after(from);
+  const std::uint32_t usual = job.at(1).vci->inside().turns_away();
+  for (int i = 0; i < 3; ++i)
+    for (const int from : {0, 2}) EXPECT_EQ(turns_away_after(from), usual);
+  std::uint32_t most = 0;  // a word of credit is a post
+  for (int i = 0; i < 4; ++i) most = std::max(most, turns_away_after(2));
+  EXPECT_GT(most, 2 * usual);
 }
 
 /// ... from the first one on, when nothing has come.
