@@ -84,7 +84,7 @@ void PacketLane::on_wide_immediate(std::uint64_t immediate) {
       seen += count;
       from = watched_[i];
     }
-  if (seen != 0 && seen < std::min(kFew, most))
+  if (seen != 0 && seen < std::min(kFew, most))  // long_pool_: where calls are system calls
     pause.store(long_pool_ ? pause_after_slow(*from) : Pause::little_came,
                 std::memory_order_relaxed);
   return seen;
