@@ -1,5 +1,6 @@
 #include "msg/message_lane.hpp"
 
+#include <algorithm>
 #include <new>
 
 #include "msg/connection.hpp"
@@ -122,10 +123,13 @@ std::uint32_t MessageLane::turns_away() noexcept {
     packets_->pause.store(Pause::none, std::memory_order_relaxed);
     return usual;
   }
-  // The peer's next message takes its system call first, of 3 us or more.
-  constexpr std::uint32_t kTurnsOfStream = 8000;
   const Pause pause = packets_->pause.exchange(Pause::poll_is_dear, std::memory_order_relaxed);
-  return pause == Pause::peer_sends_on ? kTurnsOfStream : usual;
+  if (pause != Pause::peer_sends_on) return usual;
+  // Each of the peer's messages takes its system call first, of 3 us or more. Of several the first
+  // ones wait for the next.
+  constexpr std::uint32_t kTurnsOfMessage = 8000, kMessagesMost = 3;
+  const std::uint32_t most = awaited_.count() == 0 ? kMessagesMost : 1;  // long messages, else
+  return kTurnsOfMessage * std::min(packets_->records_ahead(), most);
 }
 
 std::uint32_t MessageLane::progress() noexcept {

@@ -84,17 +84,34 @@ void PacketLane::on_wide_immediate(std::uint64_t immediate) {
       seen += count;
       from = watched_[i];
     }
-  if (seen != 0 && seen < std::min(kFew, most))  // long_pool_: where calls are system calls
-    pause.store(long_pool_ ? pause_after_slow(*from) : Pause::little_came,
-                std::memory_order_relaxed);
+  if (seen == 0) return 0;
+  if (long_pool_) {  // where calls are system calls
+    look_ahead_slow(*from, seen);
+  } else if (seen < std::min(kFew, most)) {
+    pause.store(Pause::little_came, std::memory_order_relaxed);
+  }
   return seen;
 }
 
-/// Of a link that has brought little, where a poll is a system call.
-[[gnu::noinline]] net::Receiver::Pause PacketLane::pause_after_slow(
-    const PacketLink& link) noexcept {
-  const Brought now{&link, vci_->posts()};
-  return std::exchange(brought_, now) == now ? Pause::peer_sends_on : Pause::little_came;
+/// A peer sends as many in a row, before it is answered, as the last time; or, if it has sent more,
+/// a quarter of those again. Many that come at once have been sent by one call: then it is us that
+/// others wait for.
+[[gnu::noinline]] void PacketLane::look_ahead_slow(const PacketLink& link,
+                                                   std::uint32_t seen) noexcept {
+  // relaxed: statistics, and hints. Words of credit answer nothing; one of now is not posted yet.
+  const auto answers =
+      static_cast<std::int64_t>(vci_->posts() - credit_words_.load(std::memory_order_relaxed));
+  if (row_.link != &link || answers > row_.answers) {
+    last_row_ = row_.link == &link ? row_.records : 0;
+    row_ = {&link, std::max(answers, row_.answers), 0};
+  }
+  row_.records += seen;
+  std::uint64_t ahead = row_.records / 4;
+  if (last_row_ >= row_.records) ahead = last_row_ - row_.records;
+  ahead_.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(ahead, UINT32_MAX)),
+               std::memory_order_relaxed);
+  if (seen < kFewOfSystemCalls)
+    pause.store(ahead != 0 ? Pause::peer_sends_on : Pause::little_came, std::memory_order_relaxed);
 }
 
 PacketCounts PacketLane::counts() const noexcept {

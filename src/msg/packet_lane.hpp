@@ -72,6 +72,10 @@ class PacketLane final : public net::Receiver {
 
   PacketCounts counts() const noexcept;
 
+  /// How many records the peer may be about to send, before we answer. Counted where a poll is a
+  /// system call. relaxed: a hint.
+  std::uint32_t records_ahead() const noexcept { return ahead_.load(std::memory_order_relaxed); }
+
   void on_immediate(std::uint32_t immediate) override;
   void on_wide_immediate(std::uint64_t immediate) override;
   std::uint32_t look(std::uint32_t most) override;
@@ -97,7 +101,7 @@ class PacketLane final : public net::Receiver {
   /// So many links are watched, the first ones that are worth it: each costs a look at a line in
   /// each turn.
   static constexpr std::uint32_t kWatchedMax = 8;
-  static constexpr std::uint32_t kFew = 8;
+  static constexpr std::uint32_t kFew = 8, kFewOfSystemCalls = 4;
   /// For records that travel together where each write is a system call: 32 KiB.
   static constexpr std::uint32_t kLongPackets = 16, kLongPacketCells = 512;
 
@@ -108,7 +112,7 @@ class PacketLane final : public net::Receiver {
     const std::uint32_t slot = immediate >> 16;
     return slot < slots_.size() ? slots_[slot] : nullptr;
   }
-  Pause pause_after_slow(const PacketLink& link) noexcept;
+  void look_ahead_slow(const PacketLink& link, std::uint32_t seen) noexcept;
   /// look() looks at its ring, until clear_slot(). False: others have all places.
   bool watch_locked(PacketLink& link) noexcept;
 
@@ -132,12 +136,14 @@ class PacketLane final : public net::Receiver {
   std::uint32_t next_slot_ = 0;                     // from which a free one is looked for
   std::array<PacketLink*, kWatchedMax> watched_{};  // the first of them
   std::uint32_t watched_count_ = 0;
-  struct Brought {
+  struct Row {
     const PacketLink* link;
-    std::uint64_t posts;  ///< of the lane until then
-    bool operator==(const Brought&) const = default;
+    std::int64_t answers;   ///< posts of the lane until then, to whomever
+    std::uint64_t records;  ///< since
   };
-  Brought brought_{};  // little, and last
+  Row row_{};                   // of what one peer has sent without an answer
+  std::uint64_t last_row_ = 0;  // its records
+  std::atomic<std::uint32_t> ahead_{0};
   std::atomic<std::uint64_t> delivered_{0}, credit_words_{0}, coalesced_{0}, strays_{0};
 
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> no_room_{0};  // by who has to wait

@@ -322,14 +322,31 @@ class EngineTurns : public testing::Test {
     ++sent_;
     job_.step();
   }
-  /// What comes without a post of ours: a word of credit is one.
-  void hear() {
-    for (int quiet = 0; quiet < 2;) {
-      (void)lane().turns_away();
-      const std::uint64_t posts = lane().vci().posts();
-      send();
-      quiet = posts == lane().vci().posts() ? quiet + 1 : 0;
-    }
+  /// @return as turns_away(), after the last of them
+  std::uint32_t hear(int messages) {
+    for (; messages > 1; --messages) send();
+    (void)lane().turns_away();
+    send();
+    return lane().turns_away();
+  }
+  std::uint32_t usual() {
+    (void)lane().turns_away();
+    return lane().turns_away();
+  }
+  /// As hear(), where one look finds all.
+  std::uint32_t hear_at_once(int messages) {
+    (void)lane().turns_away();
+    for (int i = 0; i < messages; ++i)
+      EXPECT_EQ(*post_send(*job_.at(0).vci, 1, sent_++, "a", 1), Post::done);
+    job_.step();
+    return lane().turns_away();
+  }
+  /// Sends what waits for an answer.
+  void ask() {
+    asked_.resize(1 << 20);
+    EXPECT_EQ(*post_send(*job_.at(1).vci, 0, 0, asked_.data(), asked_.size()), Post::posted);
+    job_.step();
+    EXPECT_EQ(lane().awaited().count(), 1U);
   }
   void answer() { ASSERT_EQ(*post_send(*job_.at(1).vci, 0, 0, "a", 1), Post::done); }
   void wait() { (void)job_.at(1).vci->progress(); }
@@ -344,6 +361,7 @@ class EngineTurns : public testing::Test {
     return made;
   }
 
+  std::vector<char> asked_;
   Job job_;
   std::uint32_t sent_ = 0;
 };
@@ -369,17 +387,49 @@ TEST_F(EngineTurnsOfSystemCalls, EachLooksAwayFirst) {
   }
 }
 
-TEST_F(EngineTurnsOfSystemCalls, WhoHearsAgainWithoutAnAnswerLooksAwayLonger) {
-  (void)lane().turns_away();
-  const std::uint32_t usual = lane().turns_away();
-  hear();
-  EXPECT_GT(lane().turns_away(), 2 * usual);
-  EXPECT_EQ(lane().turns_away(), usual) << "nothing has come";
+TEST_F(EngineTurnsOfSystemCalls, APeerThatSendsOnIsLetSend) {
   answer();
-  send();
-  EXPECT_EQ(lane().turns_away(), usual) << "that may have been the answer";
-  hear();
-  EXPECT_GT(lane().turns_away(), 2 * usual);
+  answer();
+  (void)hear(1);
+  answer();
+  EXPECT_EQ(hear(1), usual()) << "an answer";
+  EXPECT_EQ(hear(1), usual());
+  EXPECT_EQ(lane().packets().records_ahead(), 0U);
+  EXPECT_GT(hear(2), 2 * usual());
+  EXPECT_EQ(lane().packets().records_ahead(), 1U);
+  EXPECT_EQ(lane().turns_away(), usual()) << "nothing has come";
+  const std::uint32_t of_one = hear(1);
+  const std::uint32_t of_two = hear(4);
+  EXPECT_EQ(of_two, 2 * of_one);
+  const std::uint64_t credit_words = lane().packets().counts().credit_words;
+  EXPECT_EQ(hear(18), 3 * of_one) << "with words of credit, which answer nothing";
+  EXPECT_GT(lane().packets().counts().credit_words, credit_words);
+}
+
+TEST_F(EngineTurnsOfSystemCalls, ARowEndsWhereTheLastOneDid) {
+  for (int row = 0; row < 2; ++row) {
+    answer();
+    (void)hear(6);
+  }
+  answer();
+  for (int left = 5; left != 0; --left) {
+    EXPECT_GT(hear(1), 2 * usual()) << left;
+    EXPECT_EQ(lane().packets().records_ahead(), left);
+  }
+  EXPECT_EQ(hear(1), usual()) << "that was the last one";
+}
+
+TEST_F(EngineTurnsOfSystemCalls, WhatHasComeTogetherIsWaitedForByNobody) {
+  EXPECT_GT(hear(32), 2 * usual());
+  EXPECT_GT(hear_at_once(3), 2 * usual());
+  EXPECT_EQ(hear_at_once(4), usual());
+}
+
+TEST_F(EngineTurnsOfSystemCalls, LongMessagesAreNotLetWait) {
+  const std::uint32_t most = hear(32);
+  EXPECT_GT(most, 2 * usual());
+  ask();
+  EXPECT_EQ(hear(1), most / 3);
 }
 
 TEST(EngineLanes, WhoHearsFromOneAfterTheOtherLooksAwayAsUsual) {
@@ -396,11 +446,10 @@ TEST(EngineLanes, WhoHearsFromOneAfterTheOtherLooksAwayAsUsual) {
   for (std::uint32_t i = 0; i < PacketLink::kHeardBeforeWatch + 2; ++i)
     for (const int from : {0, 2}) (void)turns_away_after(from);
   const std::uint32_t usual = job.at(1).vci->inside().turns_away();
-  for (int i = 0; i < 3; ++i)
+  for (int i = 0; i < 9; ++i)
     for (const int from : {0, 2}) EXPECT_EQ(turns_away_after(from), usual);
-  std::uint32_t most = 0;  // a word of credit is a post
-  for (int i = 0; i < 4; ++i) most = std::max(most, turns_away_after(2));
-  EXPECT_GT(most, 2 * usual);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(turns_away_after(2), usual);
+  EXPECT_GT(turns_away_after(2), 2 * usual);
 }
 
 /// ... from the first one on, when nothing has come.
