@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/clock.hpp"
 #include "msg/connection.hpp"
 #include "msg/engine.hpp"
 
@@ -110,26 +111,29 @@ void MessageLane::finish_heard_locked(Operation& receive) noexcept {
 }
 
 [[gnu::noinline]] void MessageLane::look_away() noexcept {
-  for (std::uint32_t left = turns_away(); left != 0; --left) asm volatile("");  // or it is left out
+  const Away away = why_away();
+  for (std::uint32_t left = away.turns; left != 0; --left) asm volatile("");  // or it is left out
+  while (now_ns() < away.until_ns && !has_been_looked_at()) {
+  }
 }
 
-std::uint32_t MessageLane::turns_away() noexcept {
+MessageLane::Away MessageLane::why_away() noexcept {
   using Pause = net::Receiver::Pause;
   const net::Limits& limits = engine_.fabric().limits();
   // Less than an answer takes; twice as long where a poll keeps peers from posting, or is a system
   // call, and an answer takes the peer's poll, too.
-  const std::uint32_t usual = limits.is_progress_manual ? 600 : 250;
+  const Away usual{limits.is_progress_manual ? 600U : 250U, 0};
   if (!limits.is_post_system_call) {
     packets_->pause.store(Pause::none, std::memory_order_relaxed);
     return usual;
   }
   const Pause pause = packets_->pause.exchange(Pause::poll_is_dear, std::memory_order_relaxed);
-  if (pause != Pause::peer_sends_on) return usual;
-  // Each of the peer's messages takes its system call first, of 3 us or more. Of several the first
-  // ones wait for the next.
-  constexpr std::uint32_t kTurnsOfMessage = 8000, kMessagesMost = 3;
-  const std::uint32_t most = awaited_.count() == 0 ? kMessagesMost : 1;  // long messages, else
-  return kTurnsOfMessage * std::min(packets_->records_ahead(), most);
+  if (pause != Pause::peer_sends_on || has_backlog_.load(std::memory_order_relaxed)) return usual;
+  // Each of the peer's calls takes 3 us or more. Of several the first ones' messages wait for the
+  // next, but not what the answers to our own bring.
+  constexpr std::uint64_t kCallNs = 2'200, kCallsMost = 3;
+  const std::uint64_t most = awaited_.count() == 0 ? kCallsMost : 1;
+  return {0, packets_->looked_at_ns() + kCallNs * std::min(packets_->calls_ahead(), most)};
 }
 
 std::uint32_t MessageLane::progress() noexcept {

@@ -80,8 +80,12 @@ class MessageLane final {
     if (packets_->pause.load(std::memory_order_relaxed) != Pause::none) look_away();
   }
   /// How long that is now: turns of a register that counts, of which 1,000 take 0.3 us or somewhat
-  /// less. Takes back why.
-  std::uint32_t turns_away() noexcept;
+  /// less, or until a time. Takes back why.
+  struct Away {
+    std::uint32_t turns;
+    std::uint64_t until_ns;
+  };
+  Away why_away() noexcept;
   /// Has anybody, since it was asked last?
   bool take_attended() noexcept {
     if (!is_attended_.load(std::memory_order_relaxed)) return false;
@@ -137,6 +141,11 @@ class MessageLane final {
               LongBufferPool long_buffers) noexcept;
 
   void look_away() noexcept;
+  /// Since who waits has looked away: by another thread, which has found something. relaxed: a
+  /// hint.
+  bool has_been_looked_at() const noexcept {
+    return packets_->pause.load(std::memory_order_relaxed) != net::Receiver::Pause::poll_is_dear;
+  }
   enum class Held : bool { nothing, lane_lock };
   void conclude(Operation& operation, Held held) noexcept;
   void run_handlers_slow() noexcept;

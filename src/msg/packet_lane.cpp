@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "msg/packet_link.hpp"
 
 namespace larklane::msg {
@@ -94,8 +95,8 @@ void PacketLane::on_wide_immediate(std::uint64_t immediate) {
 }
 
 /// A peer sends as many in a row, before it is answered, as the last time; or, if it has sent more,
-/// a quarter of those again. Many that come at once have been sent by one call: then it is us that
-/// others wait for.
+/// a quarter of those again; and as many by each call as have come now. Where those are many it is
+/// us that others wait for.
 [[gnu::noinline]] void PacketLane::look_ahead_slow(const PacketLink& link,
                                                    std::uint32_t seen) noexcept {
   // relaxed: statistics, and hints. Words of credit answer nothing; one of now is not posted yet.
@@ -108,10 +109,12 @@ void PacketLane::on_wide_immediate(std::uint64_t immediate) {
   row_.records += seen;
   std::uint64_t ahead = row_.records / 4;
   if (last_row_ >= row_.records) ahead = last_row_ - row_.records;
-  ahead_.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(ahead, UINT32_MAX)),
-               std::memory_order_relaxed);
-  if (seen < kFewOfSystemCalls)
-    pause.store(ahead != 0 ? Pause::peer_sends_on : Pause::little_came, std::memory_order_relaxed);
+  ahead_.store((ahead + seen - 1) / seen, std::memory_order_relaxed);
+  looked_at_.store(now_ns(), std::memory_order_relaxed);
+  const Pause why = seen >= kFewOfSystemCalls ? Pause::poll_is_dear
+                    : ahead != 0              ? Pause::peer_sends_on
+                                              : Pause::little_came;
+  pause.store(why, std::memory_order_relaxed);
 }
 
 PacketCounts PacketLane::counts() const noexcept {

@@ -72,9 +72,10 @@ class PacketLane final : public net::Receiver {
 
   PacketCounts counts() const noexcept;
 
-  /// How many records the peer may be about to send, before we answer. Counted where a poll is a
-  /// system call. relaxed: a hint.
-  std::uint32_t records_ahead() const noexcept { return ahead_.load(std::memory_order_relaxed); }
+  /// Where a poll is a system call, of the last look that has found something: when it was, and how
+  /// many such calls the peer may be about to make before we answer. relaxed: hints.
+  std::uint64_t looked_at_ns() const noexcept { return looked_at_.load(std::memory_order_relaxed); }
+  std::uint64_t calls_ahead() const noexcept { return ahead_.load(std::memory_order_relaxed); }
 
   void on_immediate(std::uint32_t immediate) override;
   void on_wide_immediate(std::uint64_t immediate) override;
@@ -143,7 +144,7 @@ class PacketLane final : public net::Receiver {
   };
   Row row_{};                   // of what one peer has sent without an answer
   std::uint64_t last_row_ = 0;  // its records
-  std::atomic<std::uint32_t> ahead_{0};
+  std::atomic<std::uint64_t> looked_at_{0}, ahead_{0};
   std::atomic<std::uint64_t> delivered_{0}, credit_words_{0}, coalesced_{0}, strays_{0};
 
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> no_room_{0};  // by who has to wait

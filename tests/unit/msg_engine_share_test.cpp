@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "unit/msg_job.hpp"
 
 namespace larklane::msg {
@@ -322,24 +323,22 @@ class EngineTurns : public testing::Test {
     ++sent_;
     job_.step();
   }
-  /// @return as turns_away(), after the last of them
-  std::uint32_t hear(int messages) {
-    for (; messages > 1; --messages) send();
-    (void)lane().turns_away();
-    send();
-    return lane().turns_away();
+  /// How long after a look that has found something who waits looks away, ns; 0: as always.
+  std::uint64_t lets() {
+    const std::uint64_t until = lane().why_away().until_ns;
+    return until == 0 ? 0 : until - lane().packets().looked_at_ns();
   }
-  std::uint32_t usual() {
-    (void)lane().turns_away();
-    return lane().turns_away();
+  /// @return lets(), after the last of them
+  std::uint64_t hear(int messages) {
+    for (; messages != 0; --messages) send();
+    return lets();
   }
   /// As hear(), where one look finds all.
-  std::uint32_t hear_at_once(int messages) {
-    (void)lane().turns_away();
+  std::uint64_t hear_at_once(int messages) {
     for (int i = 0; i < messages; ++i)
       EXPECT_EQ(*post_send(*job_.at(0).vci, 1, sent_++, "a", 1), Post::done);
     job_.step();
-    return lane().turns_away();
+    return lets();
   }
   /// Sends what waits for an answer.
   void ask() {
@@ -389,21 +388,18 @@ TEST_F(EngineTurnsOfSystemCalls, EachLooksAwayFirst) {
 
 TEST_F(EngineTurnsOfSystemCalls, APeerThatSendsOnIsLetSend) {
   answer();
-  answer();
   (void)hear(1);
   answer();
-  EXPECT_EQ(hear(1), usual()) << "an answer";
-  EXPECT_EQ(hear(1), usual());
-  EXPECT_EQ(lane().packets().records_ahead(), 0U);
-  EXPECT_GT(hear(2), 2 * usual());
-  EXPECT_EQ(lane().packets().records_ahead(), 1U);
-  EXPECT_EQ(lane().turns_away(), usual()) << "nothing has come";
-  const std::uint32_t of_one = hear(1);
-  const std::uint32_t of_two = hear(4);
-  EXPECT_EQ(of_two, 2 * of_one);
+  EXPECT_EQ(hear(3), 0U);
+  const std::uint64_t of_one = hear(1);
+  EXPECT_EQ(lane().packets().calls_ahead(), 1U);
+  EXPECT_GE(of_one, 1000U);
+  EXPECT_EQ(lets(), 0U) << "nothing has come";
+  EXPECT_EQ(hear(4), 2 * of_one);
   const std::uint64_t credit_words = lane().packets().counts().credit_words;
-  EXPECT_EQ(hear(18), 3 * of_one) << "with words of credit, which answer nothing";
+  EXPECT_EQ(hear(18), 3 * of_one);
   EXPECT_GT(lane().packets().counts().credit_words, credit_words);
+  EXPECT_EQ(lane().packets().calls_ahead(), 6U) << "a word of credit answers nothing";
 }
 
 TEST_F(EngineTurnsOfSystemCalls, ARowEndsWhereTheLastOneDid) {
@@ -412,44 +408,55 @@ TEST_F(EngineTurnsOfSystemCalls, ARowEndsWhereTheLastOneDid) {
     (void)hear(6);
   }
   answer();
-  for (int left = 5; left != 0; --left) {
-    EXPECT_GT(hear(1), 2 * usual()) << left;
-    EXPECT_EQ(lane().packets().records_ahead(), left);
+  for (std::uint64_t left = 5; left != 0; --left) {
+    EXPECT_GT(hear(1), 0U) << left;
+    EXPECT_EQ(lane().packets().calls_ahead(), left);
   }
-  EXPECT_EQ(hear(1), usual()) << "that was the last one";
+  EXPECT_EQ(hear(1), 0U) << "that was the last one";
 }
 
-TEST_F(EngineTurnsOfSystemCalls, WhatHasComeTogetherIsWaitedForByNobody) {
-  EXPECT_GT(hear(32), 2 * usual());
-  EXPECT_GT(hear_at_once(3), 2 * usual());
-  EXPECT_EQ(hear_at_once(4), usual());
+TEST_F(EngineTurnsOfSystemCalls, WhatHasComeTogetherWasOneCall) {
+  EXPECT_GT(hear(24), 0U);
+  (void)hear_at_once(3);
+  EXPECT_EQ(lane().packets().calls_ahead(), 4U) << "for ten records";
+  send();
+  EXPECT_EQ(hear_at_once(4), 0U) << "others wait for us";
 }
 
-TEST_F(EngineTurnsOfSystemCalls, LongMessagesAreNotLetWait) {
-  const std::uint32_t most = hear(32);
-  EXPECT_GT(most, 2 * usual());
+TEST_F(EngineTurnsOfSystemCalls, WhoHasComputedMeanwhileLooksAtOnce) {
+  const std::uint64_t most = hear(24);
+  send();
+  while (now_ns() <= lane().packets().looked_at_ns() + most) {
+  }
+  const auto away = lane().why_away();
+  EXPECT_EQ(away.turns, 0U);
+  EXPECT_LT(away.until_ns, now_ns());
+}
+
+TEST_F(EngineTurnsOfSystemCalls, AnswersToOurOwnAreNotLetWait) {
+  const std::uint64_t most = hear(24);
   ask();
   EXPECT_EQ(hear(1), most / 3);
 }
 
-TEST(EngineLanes, WhoHearsFromOneAfterTheOtherLooksAwayAsUsual) {
+TEST(EngineLanes, WhoHearsFromOneAfterTheOtherLooksAwayAsAlways) {
   Job::Options options = of_lanes(3, 1);
   options.network.limits.first_word_last_bytes_max = UINT64_MAX;
   options.network.limits.is_post_system_call = true;
   Job job(options);
   job.connect_all();
-  const auto turns_away_after = [&](int from) {
+  const auto lets_after = [&](int from) {
     EXPECT_EQ(*post_send(*job.at(from).vci, 1, 0, "a", 1), Post::done);
     job.step();
-    return job.at(1).vci->inside().turns_away();
+    return job.at(1).vci->inside().why_away().until_ns != 0;
   };
   for (std::uint32_t i = 0; i < PacketLink::kHeardBeforeWatch + 2; ++i)
-    for (const int from : {0, 2}) (void)turns_away_after(from);
-  const std::uint32_t usual = job.at(1).vci->inside().turns_away();
+    for (const int from : {0, 2}) (void)lets_after(from);
   for (int i = 0; i < 9; ++i)
-    for (const int from : {0, 2}) EXPECT_EQ(turns_away_after(from), usual);
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(turns_away_after(2), usual);
-  EXPECT_GT(turns_away_after(2), 2 * usual);
+    for (const int from : {0, 2}) EXPECT_FALSE(lets_after(from));
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(lets_after(2));
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(lets_after(2));
+  EXPECT_FALSE(lets_after(0)) << "the other's row is not its own";
 }
 
 /// ... from the first one on, when nothing has come.
