@@ -113,7 +113,7 @@ void MessageLane::finish_heard_locked(Operation& receive) noexcept {
 [[gnu::noinline]] void MessageLane::look_away() noexcept {
   const Away away = why_away();
   for (std::uint32_t left = away.turns; left != 0; --left) asm volatile("");  // or it is left out
-  while (now_ns() < away.until_ns && !has_been_looked_at()) {
+  while (now_ns() < away.until_ns) {
   }
 }
 
@@ -128,7 +128,7 @@ MessageLane::Away MessageLane::why_away() noexcept {
     return usual;
   }
   const Pause pause = packets_->pause.exchange(Pause::poll_is_dear, std::memory_order_relaxed);
-  if (pause != Pause::peer_sends_on || has_backlog_.load(std::memory_order_relaxed)) return usual;
+  if (pause != Pause::peer_sends_on) return usual;
   // Each of the peer's calls takes 3 us or more. Of several the first ones' messages wait for the
   // next, but not what the answers to our own bring.
   constexpr std::uint64_t kCallNs = 2'200, kCallsMost = 3;

@@ -141,11 +141,6 @@ class MessageLane final {
               LongBufferPool long_buffers) noexcept;
 
   void look_away() noexcept;
-  /// Since who waits has looked away: by another thread, which has found something. relaxed: a
-  /// hint.
-  bool has_been_looked_at() const noexcept {
-    return packets_->pause.load(std::memory_order_relaxed) != net::Receiver::Pause::poll_is_dear;
-  }
   enum class Held : bool { nothing, lane_lock };
   void conclude(Operation& operation, Held held) noexcept;
   void run_handlers_slow() noexcept;

@@ -423,6 +423,13 @@ TEST_F(EngineTurnsOfSystemCalls, WhatHasComeTogetherWasOneCall) {
   EXPECT_EQ(hear_at_once(4), 0U) << "others wait for us";
 }
 
+TEST_F(EngineTurnsOfSystemCalls, APeerThatSendsOnIsLookedAwayFrom) {
+  const std::uint64_t most = hear(24);
+  send();
+  wait();
+  EXPECT_GE(now_ns(), lane().packets().looked_at_ns() + most);
+}
+
 TEST_F(EngineTurnsOfSystemCalls, WhoHasComputedMeanwhileLooksAtOnce) {
   const std::uint64_t most = hear(24);
   send();
