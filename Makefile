@@ -28,7 +28,7 @@ check-fast: ## between edits: release build, unit, property and quick conformanc
 	@$(PYTHON) scripts/test.py --fast
 
 bars: build ## every performance row; resumable; figures go to docs/measurements
-	@status=0; for rows in bars statements savings learned timer paper_figures simulated; do $(PYTHON) scripts/$$rows.py || status=1; done; exit $$status
+	@status=0; for rows in bars statements savings learned timer paper_figures lane_figures simulated; do $(PYTHON) scripts/$$rows.py || status=1; done; exit $$status
 
 mutants: ## one-line mutations of the engine, each of which a named test must kill
 	@$(PYTHON) scripts/mutants.py

@@ -379,17 +379,23 @@ def test_launcher_that_does_not_end():
 
 
 def test_launcher_that_does_not_start():
-    """It has run nothing, and is started again, three times in all."""
+    """If it has run nothing, it is started again, three times in all."""
     launch = bars.launch
     with tempfile.TemporaryDirectory() as folder:
         launcher, count = pathlib.Path(folder, "mpiexec"), pathlib.Path(folder, "count")
         mpi = dataclasses.replace(launch.MPIS["openmpi5"], launcher=launcher)
-        for starts, expected in ((2, 0), (9, 1)):
-            count.write_text("")
-            launcher.write_text(f'#!/bin/sh\necho x >> {count}\n[ $(wc -l < {count}) -ge {starts} ] && exit 0\necho "{launch.NOT_STARTED}. We cannot"\nexit 1\n')
-            launcher.chmod(0o755)
-            assert launch.launch(mpi, 2, ["true"], 20).status == expected
-            assert count.read_text().count("x") == min(starts, launch.LAUNCHES)
+        run = 'while [ "$1" != sh ]; do shift; done; OMPI_COMM_WORLD_RANK=0 "$@"'
+        for starts, before, expected, started in ((2, "", 0, 2), (9, "", 1, launch.LAUNCHES), (9, run, 1, 1)):
+            for text in launch.NOT_STARTED:
+                count.write_text("")
+                launcher.write_text(f'#!/bin/sh\necho x >> {count}\n[ $(wc -l < {count}) -ge {starts} ] && exit 0\n{before}\necho "{text}. We cannot"\nexit 1\n')
+                launcher.chmod(0o755)
+                assert launch.launch(mpi, 2, ["true"], 20).status == expected
+                assert count.read_text().count("x") == started
+        count.write_text("")
+        launcher.write_text(f'#!/bin/sh\necho x >> {count}\necho "{launch.NOT_STARTED[0]}"\nexec sleep 60\n')
+        assert launch.launch(mpi, 2, ["true"], 1).status == launch.TIMED_OUT
+        assert count.read_text() == "x\n", "what takes all its time is not given it again"
 
 
 def test_configurations():

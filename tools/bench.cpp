@@ -151,6 +151,25 @@ int bench_messages(const std::vector<std::string>& words, bool asks) {
   return execute(command);
 }
 
+/// By LCI v2, if Larklane was built beside one.
+int bench_lci(const std::vector<std::string>& words, bool asks) {
+  if (words.front() == "lanes") return refuse("--with lci: LCI has no lanes to take apart");
+  if (is_set("LARKLANE_RANK"))
+    return refuse("--with lci: LCI does not know `larklane launch`; remedy: an MPI's launcher");
+  const fs::path program = Place::find_beside("libexec/larklane") / "larklane-lci";
+  std::error_code error;
+  if (!fs::exists(program, error))
+    return refuse("--with lci: there is no " + program.string() +
+                  ": Larklane was built without LCI v2; remedy: build it with LCI_DIR set to the "
+                  "folder of LCIConfig.cmake");
+  // Where LCI would look for a job of its own launcher's first.
+  if (is_set("PMI_RANK") || is_set("PMI_FD")) ::setenv("LCT_PMI_BACKEND", "pmi1", 0);
+  std::vector<std::string> command{program.string()};
+  command.insert(command.end(), words.begin(), words.end());
+  if (!asks) command.insert(command.end(), {"--variant", "lci"});
+  return execute(command);
+}
+
 }  // namespace
 
 std::string take(std::vector<std::string>& words, const std::string& name) {
@@ -202,11 +221,12 @@ int bench(const std::vector<std::string>& given) {
   const std::string mpi = take(words, "--mpi");
   std::string variant = take(words, "--with");
   if (variant.empty()) variant = "larklane";
+  if (of_messages && variant == "lci") return bench_lci(words, asks);
   if (variant != "larklane" && variant != "native")
-    return refuse(
-        "--with " + variant +
-        ": expected larklane or native; for both in turns give --launcher \"mpirun -n 2\" "
-        "instead of starting it under mpirun");
+    return refuse("--with " + variant +
+                  ": expected larklane or native (of messages and their applications also lci); "
+                  "for both in turns give --launcher \"mpirun -n 2\" "
+                  "instead of starting it under mpirun");
   if (of_messages && variant == "larklane") return bench_messages(words, asks);
   const std::vector<Built> built = built_programs();
   const Built* const chosen = choose(built, mpi);

@@ -23,6 +23,8 @@
 #include "measure/crew.hpp"
 #include "measure/machine.hpp"
 #include "measure/session.hpp"
+#include "messages/environment.hpp"
+#include "messages/lci_exchange.hpp"
 
 namespace larklane::bench {
 namespace {
@@ -133,7 +135,7 @@ class LciWorld {
 
  private:
   /// Of gathers, in a circle, beside those of streams: LCI keeps no order.
-  static constexpr lci::tag_t kGatherTag = 1u << 14, kGatherTags = 1u << 10;
+  static constexpr lci::tag_t kGatherTag = 1u << 30, kGatherTags = 1u << 10;
 
   struct Lane {
     lci::device_t device;
@@ -329,21 +331,24 @@ struct Lci {
 
 int measure(LciWorld& world, Record& record) {
   Options& options = record.options;
-  const std::string problem =
-      !is_application(options.benchmark)
-          ? options.benchmark + ": LCI has applications here only: stencil, ebms, bspmm"
-          : refusal_of_crew(options, world.size(), "the launcher");
+  std::string problem = refusal_of_ways(options, lane_way_names());
+  if (problem.empty()) problem = refusal_of_crew(options, world.size(), "the launcher");
+  if (problem.empty() && !is_application(options.benchmark)) problem = refusal_of_lci(options);
   if (!problem.empty()) {
-    if (world.rank() == 0) std::fprintf(stderr, "applications-lci: %s\n", problem.c_str());
+    if (world.rank() == 0) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
     return 2;
   }
-  record.environment.mpi = "none: LCI v2";
-  record.environment.ranks = world.size();
-  record.environment.timer_ns = timer_cost_ns();
+  record.environment = environment_of(world.gather(card_of_this(options)));
+  record.environment.mpi = "none";
+  options.yields = record.environment.is_oversubscribed;
   return measure_sizes({&record, world.rank() == 0, end_launch},
                        [&](std::uint64_t size, double budget_ns, const Watcher& watcher) {
-                         return measure_application<Lci>(
-                             options, size, world, record.environment.timer_ns, budget_ns, watcher);
+                         const double timer_ns = record.environment.timer_ns;
+                         if (is_application(options.benchmark))
+                           return measure_application<Lci>(options, size, world, timer_ns,
+                                                           budget_ns, watcher);
+                         LciRanks ranks(world);
+                         return Exchange(options, size, ranks, timer_ns, watcher).run(budget_ns);
                        });
 }
 

@@ -27,12 +27,10 @@ void NativePort::get(int rank, std::uint64_t offset, void* to, std::uint64_t byt
 
 void NativePort::accumulate(int rank, std::uint64_t offset, const double* values,
                             std::uint32_t count) {
-  const auto most = static_cast<std::uint32_t>((waiter_.vci().eager_bytes_max() - sizeof offset) /
-                                               sizeof(double));
-  for (std::uint32_t at = 0; at < count; at += most)
+  for (std::uint32_t at = 0; at < count; at += kAccumulateMax)
     post([&] {
       return post_accumulate(waiter_.vci(), of(rank), offset + at * sizeof(double), values + at,
-                             std::min(most, count - at), of_local_);
+                             std::min(kAccumulateMax, count - at), of_local_);
     });
 }
 

@@ -1,5 +1,8 @@
 #include "crew.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 namespace larklane::bench {
 
 const std::vector<std::string>& lane_way_names() {
@@ -20,6 +23,15 @@ std::string refused(const Options& o, int ranks, const std::string& launcher, in
 }
 
 }  // namespace
+
+std::string refusal_of_ways(const Options& o, const std::vector<std::string>& names) {
+  for (const std::string& way : o.ways)
+    if (std::ranges::find(names, way) == names.end())
+      return std::accumulate(
+          names.begin(), names.end(), "--ways " + way + ": expected some of",
+          [](const std::string& text, const std::string& name) { return text + " " + name; });
+  return {};
+}
 
 std::string refusal_of_crew(const Options& o, int ranks, const std::string& launcher) {
   const int in_place = o.is_everywhere() ? static_cast<int>(o.threads) : 1;

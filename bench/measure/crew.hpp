@@ -18,5 +18,7 @@ const std::vector<std::string>& lane_way_names();
 /// @param launcher  with its option for the number of ranks, for people
 /// @return what can't be done with these ranks; empty if it can
 std::string refusal_of_crew(const Options& options, int ranks, const std::string& launcher);
+/// The same of a way that is none of `names`.
+std::string refusal_of_ways(const Options& options, const std::vector<std::string>& names);
 
 }  // namespace larklane::bench

@@ -41,7 +41,10 @@ Examples:
 
 Ways: `own`, a lane a thread; `single-threaded`, the same without locks; `shared`, one lane; lanes of their own, but `process-lock`:
 whoever uses one has one lock of the process first, `one-pool`: operations of all come from one pool, `progress-all`: each turn serves
-all, `progress-own`: only one's own; `nothing`: one lane, and all of that.
+all, `progress-own`: only one's own; `nothing`: one lane, and all of that. There are as many lanes as threads, unless
+LARKLANE_VCI_COUNT_MAX says less: then what needs more is refused.
+
+Posts alone are sends that nobody hears of: --operation, --completion, --progress and --more-follow need two processes.
 )";
 
 constexpr const char* kExamples = R"(
@@ -325,6 +328,9 @@ void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& 
   if (sub.get_option("--threads")->empty())
     o.threads = benchmark.is_of_lanes() ? 1 : Options().threads;
   if (benchmark.window > 0 && sub.get_option("--window")->empty()) o.window = benchmark.window;
+  if (benchmark.window > 0)
+    for (const char* name : {"--operation", "--completion", "--progress", "--more-follow"})
+      if (!sub.get_option(name)->empty()) o.of_exchanges.emplace_back(name);
   const CLI::Option* blocks = sub.get_option_no_throw("--blocks");
   if (blocks == nullptr || blocks->empty()) o.blocks = benchmark.blocks;
   if (!benchmark.has_partitions) {

@@ -45,11 +45,12 @@ struct Options {
   std::string operation = "send";  ///< put, am
   std::uint32_t window = 64;       ///< messages of a thread before an answer
   std::uint32_t lanes = 1;         ///< that all threads share
-  std::string completion = "queue", progress = "workers";  ///< of Larklane's
-  bool more_follow = false;    ///< each post of a window but the last says so
-  std::string layout = "own";  ///< of lanes: on lines of their own, or packed
-  std::uint32_t blocks = 0;    ///< of applications: 0 where there are none
-  bool yields = false;         ///< to others while it waits: there are more threads than cores
+  std::string completion = "queue", progress = "workers";  ///< of Larklane's; empty: posts alone
+  bool more_follow = false;               ///< each post of a window but the last says so
+  std::vector<std::string> of_exchanges;  ///< that were given, but mean nothing to posts alone
+  std::string layout = "own";             ///< of lanes: on lines of their own, or packed
+  std::uint32_t blocks = 0;               ///< of applications: 0 where there are none
+  bool yields = false;  ///< to others while it waits: there are more threads than cores
   std::string json, csv;
   bool quiet = false;
 

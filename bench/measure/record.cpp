@@ -12,8 +12,6 @@
 #include <optional>
 #include <sstream>
 
-#include "machine.hpp"
-
 namespace larklane::bench {
 namespace {
 
@@ -121,10 +119,10 @@ Json json_of(const Options& o) {
     json["window"] = o.window;
     json["lanes"] = o.lanes;
     if (o.variant == "larklane") {
-      json["completion"] = o.completion;
-      json["progress"] = o.progress;
+      if (!o.completion.empty()) json["completion"] = o.completion;
+      if (!o.progress.empty()) json["progress"] = o.progress;
       json["layout"] = o.layout;
-      json["more_follow"] = o.more_follow;
+      if (!o.completion.empty()) json["more_follow"] = o.more_follow;
     }
   }
   if (is_application(o.benchmark)) json["lanes"] = o.lanes;
@@ -142,7 +140,7 @@ Json json_of(const Environment& e, const std::string& variant) {
             {"bindings", e.bindings},
             {"oversubscribed", e.is_oversubscribed},
             {"machine", machine()},
-            {"environment", listed_environment()},
+            {"environment", e.variables},
             {"timer_ns", e.timer_ns},
             {"clock_error_ns", e.clock_error_ns}};
   if (!e.grid.empty()) {
@@ -198,7 +196,9 @@ std::string shape_text(const Options& o) {
       text << "together" << (o.blocks > 0 ? ", --blocks " + std::to_string(o.blocks) : "");
     if (o.lanes > 1) text << ", " << o.lanes << " lanes shared";
     if (o.layout != "own") text << ", lanes " << o.layout;
-    if (is_of_messages(o.benchmark) && o.variant == "larklane")
+    if (is_of_messages(o.benchmark) && o.completion.empty())
+      text << ", posts alone";
+    else if (is_of_messages(o.benchmark) && o.variant == "larklane")
       text << ", completion " << o.completion << ", progress by "
            << (o.progress == "workers" ? "workers" : "a dedicated thread")
            << (o.more_follow ? ", each but the last saying that more follow" : "");

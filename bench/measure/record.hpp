@@ -2,9 +2,11 @@
 // What a run leaves behind: JSON with every sample and the environment, CSV, and the table that
 // people read. JSON layout: docs/performance.md.
 
+#include <map>
 #include <string>
 #include <vector>
 
+#include "machine.hpp"
 #include "options.hpp"
 #include "series.hpp"
 
@@ -20,6 +22,7 @@ struct Environment {
   bool flushes = false;         ///< --cold had an effect
   std::vector<int> grid;        ///< ranks along each axis; empty: no grid
   std::vector<int> neighbours;  ///< of each rank on it
+  std::map<std::string, std::string> variables = listed_environment();
 };
 
 /// A way that gave no figures and took the run with it.

@@ -22,6 +22,12 @@
 
 namespace larklane::bench {
 
+/// How many lanes a way has in a process; thread t uses number t modulo that.
+inline std::uint32_t lanes_of(const std::string& way, const Options& o) {
+  const std::uint32_t threads = o.threads_of_process();
+  return way == "shared" || way == "nothing" ? std::min(o.lanes, threads) : threads;
+}
+
 /// One process's part, the same for all ways of a size.
 struct Shape {
   const Options* options;
@@ -41,10 +47,7 @@ struct Shape {
   std::byte* in_of(std::uint32_t thread, std::uint32_t slot) const noexcept {
     return in.data() + place(thread, slot);
   }
-  /// How many lanes a way has; thread t uses number t modulo that.
-  std::uint32_t lanes(const std::string& way) const noexcept {
-    return way == "shared" || way == "nothing" ? std::min(options->lanes, threads) : threads;
-  }
+  std::uint32_t lanes(const std::string& way) const { return lanes_of(way, *options); }
 };
 
 /// A message begins and ends with its number. @return the bytes of it that there is room for

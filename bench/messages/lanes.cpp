@@ -7,6 +7,7 @@
 #include "msg/message_lane.hpp"
 #include "program.hpp"
 #include "vci/switches.hpp"
+#include "vci/vci_pool.hpp"
 
 namespace larklane::bench {
 namespace {
@@ -47,7 +48,8 @@ int main(int argc, char** argv) {
                      [](const std::string& way) { larklane::vci::switches = kWays.at(way); },
                  .enter = enter,
                  .leave = leave},
-      .measure_alone = measure_injection};
+      .measure_alone = measure_injection,
+      .lanes_max = larklane::vci::VciPool::kCountMax};
   for (const auto& [name, switches] : kWays) program.ways.push_back(name);
   return run_messages(argc, argv, program);
 }

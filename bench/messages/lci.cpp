@@ -1,20 +1,31 @@
 // The same messages by LCI v2, for comparison: two processes, from any launcher that LCI knows; see
 // one_pair.hpp. LCI_ATTR_OFI_PROVIDER_NAME names libfabric's provider.
 
+#include <sched.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <lci.hpp>
+#include <memory>
 
 #include "one_pair.hpp"
 
 namespace {
 
+/// Threads with devices of their own share LCI's default matching engine, as in LCI's own
+/// benchmarks.
 class Messenger {
  public:
-  explicit Messenger(bool counts)
-      : counts_(counts),
-        told_(counts ? lci::alloc_counter() : lci::alloc_cq()),
+  static constexpr bool kKeepsOrder = false;
+  /// Collective.
+  Messenger(const one_pair::Options& options, std::uint32_t thread)
+      : first_tag_(thread * one_pair::kTags),
+        counts_(options.completion == "counter"),
+        yields_(options.threads != 1),
+        has_own_(options.threads != 1 && options.lanes == "own"),
+        device_(has_own_ ? lci::alloc_device() : lci::get_default_device()),
+        told_(counts_ ? lci::alloc_counter() : lci::alloc_cq()),
         there_(lci::register_rcomp(heard_)) {
     lci::barrier();
   }
@@ -23,6 +34,7 @@ class Messenger {
     lci::deregister_rcomp(there_);
     lci::free_comp(&heard_);
     lci::free_comp(&told_);
+    if (has_own_) lci::free_device(&device_);
   }
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
@@ -30,15 +42,21 @@ class Messenger {
   int rank() const { return rank_; }
   // LCI's posts can't say that more follow.
   bool send(std::uint32_t tag, const void* buffer, std::uint64_t bytes, bool) {
-    return posted(
-        [&] { return lci::post_send(1 - rank_, const_cast<void*>(buffer), bytes, tag, told_); });
+    return posted([&] {
+      return lci::post_send_x(1 - rank_, const_cast<void*>(buffer), bytes, first_tag_ + tag, told_)
+          .device(device_)();
+    });
   }
   bool am(const void* buffer, std::uint64_t bytes, bool) {
-    return posted(
-        [&] { return lci::post_am(1 - rank_, const_cast<void*>(buffer), bytes, told_, there_); });
+    return posted([&] {
+      return lci::post_am_x(1 - rank_, const_cast<void*>(buffer), bytes, told_, there_)
+          .device(device_)();
+    });
   }
   bool receive(std::uint32_t tag, void* buffer, std::uint64_t bytes) {
-    return posted([&] { return lci::post_recv(1 - rank_, buffer, bytes, tag, told_); });
+    return posted([&] {
+      return lci::post_recv_x(1 - rank_, buffer, bytes, first_tag_ + tag, told_).device(device_)();
+    });
   }
   bool wait_one() {
     if (!counts_) {
@@ -46,7 +64,7 @@ class Messenger {
       return true;
     }
     ++waited_;
-    while (lci::counter_get(told_) < waited_) lci::progress();
+    while (lci::counter_get(told_) < waited_) turn();
     return true;
   }
   template <class Take>
@@ -62,19 +80,24 @@ class Messenger {
     while (true) {
       const lci::status_t status = attempt();
       if (!status.is_retry()) return status.is_posted();
-      lci::progress();
+      turn();
     }
   }
   lci::status_t wait(lci::comp_t queue) {
     while (true) {
       const lci::status_t status = lci::cq_pop(queue);
       if (!status.is_retry()) return status;
-      lci::progress();
+      turn();
     }
+  }
+  void turn() {
+    if (lci::progress_x().device(device_)().is_retry() && yields_) ::sched_yield();
   }
 
   const int rank_ = lci::get_rank_me();
-  const bool counts_;
+  const std::uint32_t first_tag_;
+  const bool counts_, yields_, has_own_;
+  lci::device_t device_;
   std::int64_t waited_ = 0;
   lci::comp_t told_, heard_ = lci::alloc_cq();
   const lci::rcomp_t there_;
@@ -97,8 +120,10 @@ int main(int argc, char** argv) {
   }
   std::uint64_t wrong = 0;
   {
-    Messenger messenger(options.completion == "counter");
-    wrong = one_pair::measure(messenger, options);
+    const auto make = [&](std::uint32_t thread) {
+      return std::make_unique<Messenger>(options, thread);
+    };
+    wrong = one_pair::measure(make, options);
   }
   lci::g_runtime_fina();
   return wrong == 0 ? 0 : 1;

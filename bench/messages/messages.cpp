@@ -1,8 +1,12 @@
 // Messages between two native processes: `larklane launch -n 2 messages ...`, see one_pair.hpp.
 
+#include <sched.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "larklane/context.hpp"
@@ -21,7 +25,7 @@ using larklane::PostOptions;
 using larklane::RemoteCompletion;
 using larklane::Vci;
 
-constexpr std::uint32_t kNumber = 3;  // tag
+constexpr std::uint32_t kNumber = 4;  // tag
 
 template <class T>
 T got(larklane::Result<T> result, const char* what) {
@@ -34,14 +38,20 @@ T got(larklane::Result<T> result, const char* what) {
 
 class Messenger {
  public:
-  Messenger(Context& context, bool counts)
+  static constexpr bool kKeepsOrder = true;
+  /// @param lane  null: one of its own
+  Messenger(Context& context, const one_pair::Options& options, std::uint32_t thread, Vci* lane)
       : rank_(context.rank()),
-        counts_(counts),
-        vci_(got(context.create_vci(), "create_vci")),
+        first_tag_(thread * one_pair::kTags),
+        counts_(options.completion == "counter"),
+        yields_(options.threads != 1),
+        own_(lane != nullptr ? std::nullopt
+                             : std::optional(got(context.create_vci(), "create_vci"))),
+        vci_(lane != nullptr ? *lane : *own_),
         told_(got(CompletionQueue::create(context.completions()), "queue")),
         heard_(got(CompletionQueue::create(context.completions()), "queue")),
         counter_(got(Counter::create(context.completions()), "counter")) {
-    options_.completion = counts ? static_cast<CompletionObject*>(&counter_) : &told_;
+    options_.completion = counts_ ? static_cast<CompletionObject*>(&counter_) : &told_;
     // The number of `heard_` for the peer, who needs it for active messages.
     const RemoteCompletion mine = got(heard_.register_remote(), "register_remote");
     std::uint32_t pending = receive(kNumber, &there_, sizeof there_);
@@ -53,7 +63,7 @@ class Messenger {
   bool send(std::uint32_t tag, const void* buffer, std::uint64_t bytes, bool do_more_follow) {
     options_.more_follow = do_more_follow;
     return posted("post_send", [&] {
-      return larklane::post_send(vci_, 1 - rank_, tag, buffer, bytes, options_);
+      return larklane::post_send(vci_, 1 - rank_, first_tag_ + tag, buffer, bytes, options_);
     });
   }
   bool am(const void* buffer, std::uint64_t bytes, bool do_more_follow) {
@@ -65,13 +75,13 @@ class Messenger {
   bool receive(std::uint32_t tag, void* buffer, std::uint64_t bytes) {
     Completion done;
     return posted("post_recv", [&] {
-      return larklane::post_recv(vci_, 1 - rank_, tag, buffer, bytes, options_, &done);
+      return larklane::post_recv(vci_, 1 - rank_, first_tag_ + tag, buffer, bytes, options_, &done);
     });
   }
   bool wait_one() {
     if (!counts_) return wait(told_).status.ok();
     ++waited_;
-    while (counter_.completed() < waited_) (void)vci_.progress();
+    while (counter_.completed() < waited_) turn();
     return counter_.failed() == 0;
   }
   template <class Take>
@@ -87,19 +97,24 @@ class Messenger {
     while (true) {
       const Post post = got(attempt(), what);
       if (post != Post::retry) return post == Post::posted;
-      (void)vci_.progress();
+      turn();
     }
   }
   Completion wait(CompletionQueue& queue) {
     while (true) {
       if (auto completion = queue.pop()) return *completion;
-      (void)vci_.progress();
+      turn();
     }
+  }
+  void turn() {
+    if (vci_.progress() == 0 && yields_) ::sched_yield();
   }
 
   const int rank_;
-  const bool counts_;
-  Vci vci_;
+  const std::uint32_t first_tag_;
+  const bool counts_, yields_;
+  std::optional<Vci> own_;
+  Vci& vci_;
   CompletionQueue told_, heard_;
   Counter counter_;
   std::uint64_t waited_ = 0;
@@ -113,6 +128,9 @@ int main(int argc, char** argv) {
   one_pair::Options options;
   if (const int status = one_pair::parse(argc, argv, &options); status != 0)
     return status < 0 ? 0 : status;
+  // As many lanes as are asked for, however few cores there are.
+  if (options.threads > 1)
+    ::setenv("LARKLANE_VCI_COUNT_MAX", std::to_string(options.threads).c_str(), 0);
   std::string problem;
   auto context = Context::create(&problem);
   if (!context) {
@@ -125,8 +143,12 @@ int main(int argc, char** argv) {
   }
   std::uint64_t wrong = 0;
   {
-    Messenger messenger(**context, options.completion == "counter");
-    wrong = one_pair::measure(messenger, options);
+    std::optional<Vci> shared;
+    if (options.lanes == "shared") shared = got((*context)->create_vci(), "create_vci");
+    const auto make = [&](std::uint32_t thread) {
+      return std::make_unique<Messenger>(**context, options, thread, shared ? &*shared : nullptr);
+    };
+    wrong = one_pair::measure(make, options);
   }
   if (!(*context)->fence(&problem).ok()) std::fprintf(stderr, "messages: %s\n", problem.c_str());
   return wrong == 0 ? 0 : 1;

@@ -3,39 +3,51 @@
 // them.
 //
 //   PROGRAM rate|half [--bytes N] [--window N] [--rounds N] [--way send|am] [--completion KIND]
-//           [--more-follow] [--calls first|second|both]
+//           [--threads N] [--lanes own|shared] [--more-follow] [--calls first|second|both]
 //
 // Every message carries its number, which is checked. Last line, of rank 0: {"samples": [ns ...],
-// "wrong": N}, as bench/pair prints it. With --calls the samples are system calls of that process
-// for each message, which it prints; of both: their sum.
+// "wrong": N}, as bench/pair prints it. Of several threads, each with its like at the peer, a
+// sample is what a message costs each of them, from when all are there until all are through, the
+// waking of those that waited included. With --calls the samples are system calls of that
+// process for each message, which it prints; of both: their sum.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "system_calls.hpp"
 
 namespace one_pair {
 
-constexpr std::uint64_t kTurns = 200, kWarmup = 2;             // turns of a sample; samples before
-constexpr std::uint32_t kData = 1, kAnswer = 2, kSamples = 3;  // tags
+constexpr std::uint64_t kTurns = 200, kWarmup = 2;  // turns of a sample; samples before
+/// Tags, of each thread its own; of what is below 8 the messenger's own are 0 and 4 to 7.
+enum Tag : std::uint32_t { kData = 1, kAnswer = 2, kSamples = 3, kTags = 8 };
 
 struct Options {
-  std::string what = "rate", way = "send", completion = "queue";
+  std::string what = "rate", way = "send", completion = "queue", lanes = "own";
   std::uint64_t bytes = 8, window = 64, rounds = 20;
+  std::uint32_t threads = 1;
   bool tells_more = false;
   std::string calls{};                   // whose system calls are counted; empty: times are taken
   std::optional<SystemCalls> counter{};  // from before anything is set up
 };
 
-/// One of the two processes. A messenger moves messages between them, and makes progress:
+/// A thread of one of the two processes. A messenger, its own, moves messages between it and its
+/// like, and makes progress:
+///   kKeepsOrder    do messages of one thread match in their order, whoever uses its lane, too?
 ///   int rank()
 ///   bool send(tag, buffer, bytes, do_more_follow), am(buffer, bytes, do_more_follow)
 ///                                                     false: the buffer is the caller's again
@@ -89,28 +101,44 @@ class Side {
           if (bytes != options_.bytes) ++wrong_;
           check(buffer);
         });
-      return;
+      return end_window();
     }
     std::uint64_t pending = 0;
     for (std::uint64_t i = 0; i < options_.window; ++i)
       pending += messenger_.receive(kData, &in_[i * stride_], options_.bytes);
     wait(pending);
     for (std::uint64_t i = 0; i < options_.window; ++i) check(&in_[i * stride_]);
+    end_window();
   }
   void wait(std::uint64_t pending) {
     for (; pending != 0; --pending) wrong_ += !messenger_.wait_one();
   }
   std::uint64_t numbered() const { return std::min<std::uint64_t>(8, options_.bytes); }
   void check(const void* buffer) {
-    wrong_ += numbered() != 0 && std::memcmp(buffer, &received_, numbered()) != 0;
+    if (Messenger::kKeepsOrder || options_.threads == 1)
+      wrong_ += numbered() != 0 && std::memcmp(buffer, &received_, numbered()) != 0;
+    else
+      sum_ += number_in(buffer);
     ++received_;
+  }
+  /// In whatever order: each number once, as far as a sum tells.
+  void end_window() {
+    if (Messenger::kKeepsOrder || options_.threads == 1) return;
+    for (std::uint64_t number = received_ - options_.window; number != received_; ++number)
+      sum_ -= number_in(&number);
+    wrong_ += std::exchange(sum_, 0) != 0;
+  }
+  std::uint64_t number_in(const void* buffer) const {
+    std::uint64_t number = 0;
+    std::memcpy(&number, buffer, numbered());
+    return number;
   }
 
   Messenger& messenger_;
   const Options& options_;
   const std::uint64_t stride_;
   std::vector<std::byte> out_, in_;
-  std::uint64_t sent_ = 0, received_ = 0, wrong_ = 0;
+  std::uint64_t sent_ = 0, received_ = 0, sum_ = 0, wrong_ = 0;
 };
 
 /// @return the exit status of a program that can't go on; 0: it can
@@ -126,6 +154,10 @@ inline int parse(int argc, char** argv, Options* options) {
   app.add_option("--way", options->way)->check(CLI::IsMember({"send", "am"}));
   app.add_option("--completion", options->completion, "what hears of sends and receives")
       ->check(CLI::IsMember({"queue", "counter"}));
+  app.add_option("--threads", options->threads, "of each process, each with its like at the peer")
+      ->check(CLI::Range(1u, 64u));
+  app.add_option("--lanes", options->lanes, "a lane (a device) a thread, or one for all")
+      ->check(CLI::IsMember({"own", "shared"}));
   app.add_option("--calls", options->calls, "system calls for a message instead of times, by whom")
       ->check(CLI::IsMember({"first", "second", "both"}));
   try {
@@ -136,6 +168,10 @@ inline int parse(int argc, char** argv, Options* options) {
   }
   if (options->what == "half") options->window = 1;
   if (options->calls.empty()) return 0;
+  if (options->threads != 1) {
+    std::fprintf(stderr, "--calls: of one thread, not of %u\n", options->threads);
+    return 2;
+  }
   std::string problem;
   options->counter = SystemCalls::count(&problem);
   if (!options->counter) std::fprintf(stderr, "--calls: %s\n", problem.c_str());
@@ -162,9 +198,11 @@ void add_those_of_second(Messenger& messenger, std::vector<double>* samples) {
 }
 
 /// Measures, and prints on the rank that is asked for. @return how many messages were wrong here
-template <class Messenger>
-std::uint64_t measure(Messenger& messenger, const Options& options) {
-  Side<Messenger> side(messenger, options);
+/// @param make  make(thread), a messenger in a std::unique_ptr: called by that thread, one after
+///              the other, the same way in both processes, and so are they destroyed
+template <class Make>
+std::uint64_t measure(Make&& make, const Options& options) {
+  using Messenger = typename std::invoke_result_t<Make, std::uint32_t>::element_type;
   const auto now = [&options]() -> double {
     if (options.counter) return static_cast<double>(options.counter->now());
     const std::chrono::duration<double, std::nano> since_start =
@@ -172,16 +210,43 @@ std::uint64_t measure(Messenger& messenger, const Options& options) {
     return since_start.count();
   };
   const std::uint64_t messages = kTurns * (options.what == "rate" ? options.window : 2);
-  std::vector<double> samples;
-  for (std::uint64_t sample = 0; sample < kWarmup + options.rounds; ++sample) {
-    const double begin = now();
-    for (std::uint64_t i = 0; i < kTurns; ++i) side.turn();
-    const double took = now() - begin;
-    if (sample >= kWarmup) samples.push_back(took / static_cast<double>(messages));
-  }
-  if (options.calls == "both") add_those_of_second(messenger, &samples);
-  if (messenger.rank() == (options.calls == "second" ? 1 : 0)) print(samples, side.wrong());
-  return side.wrong();
+  std::vector<double> marks;  // when all threads were there: before each sample, and after it
+  marks.reserve(2 * (kWarmup + options.rounds));
+  std::barrier marked(options.threads, [&]() noexcept { marks.push_back(now()); });
+  std::barrier<> together(options.threads);
+  const auto in_turn = [&](std::uint32_t thread, auto&& call) {
+    for (std::uint32_t turn = 0; turn < thread; ++turn) together.arrive_and_wait();
+    call();
+    for (std::uint32_t turn = thread; turn < options.threads; ++turn) together.arrive_and_wait();
+  };
+  std::atomic<std::uint64_t> wrong{0};
+  const auto run = [&](std::uint32_t thread) {
+    std::unique_ptr<Messenger> messenger;
+    in_turn(thread, [&] { messenger = make(thread); });
+    Side<Messenger> side(*messenger, options);
+    for (std::uint64_t sample = 0; sample < kWarmup + options.rounds; ++sample) {
+      marked.arrive_and_wait();
+      for (std::uint64_t i = 0; i < kTurns; ++i) side.turn();
+      marked.arrive_and_wait();
+    }
+    wrong.fetch_add(side.wrong(), std::memory_order_relaxed);  // the barrier, or join, orders it
+    together.arrive_and_wait();
+    if (thread == 0) {
+      std::vector<double> samples;
+      for (std::size_t i = 2 * kWarmup; i < marks.size(); i += 2)
+        samples.push_back((marks[i + 1] - marks[i]) / static_cast<double>(messages));
+      if (options.calls == "both") add_those_of_second(*messenger, &samples);
+      if (messenger->rank() == (options.calls == "second" ? 1 : 0))
+        print(samples, wrong.load(std::memory_order_relaxed));
+    }
+    in_turn(thread, [&] { messenger.reset(); });
+  };
+  std::vector<std::thread> others;
+  for (std::uint32_t thread = 1; thread < options.threads; ++thread)
+    others.emplace_back(run, thread);
+  run(0);
+  for (std::thread& other : others) other.join();
+  return wrong.load(std::memory_order_relaxed);
 }
 
 }  // namespace one_pair

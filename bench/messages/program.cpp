@@ -1,20 +1,15 @@
 #include "program.hpp"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <functional>
-#include <map>
-#include <numeric>
+#include <cstdlib>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "environment.hpp"
 #include "measure/crew.hpp"
-#include "measure/machine.hpp"
 #include "native.hpp"
 
 namespace larklane::bench {
@@ -22,57 +17,47 @@ namespace {
 
 constexpr int kUsage = 2, kFailed = 1;
 
-/// What a process says of itself: plain bytes.
-struct Card {
-  std::size_t host;  ///< a hash of the kernel's start
-  int threads;
-  cpu_set_t cores;
-  char binding[256];
-};
-
-Card card_of_this(const Options& o) {
-  Card card{};
-  std::string id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-  card.host = std::hash<std::string>()(id);
-  card.threads = static_cast<int>(o.threads_of_process()) + (o.progress == "dedicated" ? 1 : 0);
-  if (sched_getaffinity(0, sizeof card.cores, &card.cores) != 0) CPU_ZERO(&card.cores);
-  std::snprintf(card.binding, sizeof card.binding, "%s", binding().c_str());
-  return card;
+/// Of one rank.
+std::string refusal_of_posts(const Options& o) {
+  if (o.of_exchanges.empty()) return {};
+  return o.of_exchanges.front() +
+         ": of whole exchanges; one rank measures posts alone, sends that nobody hears of: "
+         "larklane launch -n 2 larklane bench " +
+         o.benchmark;
 }
 
-Environment environment_of_all(const Options& o, NativeWorld& world) {
-  Environment e;
-  e.mpi = "none";
-  e.ranks = world.size();
-  const Card mine = card_of_this(o);
-  std::vector<Card> cards(static_cast<std::size_t>(e.ranks));
-  world.gather(&mine, sizeof mine, cards.data());
-  std::map<std::size_t, Card> hosts;
-  for (const Card& card : cards) {
-    e.bindings.emplace_back(card.binding);
-    Card& host = hosts.try_emplace(card.host, Card{}).first->second;
-    host.threads += card.threads;
-    CPU_OR(&host.cores, &host.cores, &card.cores);
-  }
-  e.hosts = static_cast<int>(hosts.size());
-  for (const auto& [id, host] : hosts) {
-    const int cores = CPU_COUNT(&host.cores);
-    e.is_oversubscribed = e.is_oversubscribed || (cores > 0 && host.threads > cores);
-  }
-  e.timer_ns = timer_cost_ns();
-  return e;
+/// Unless the user says how many, there are as many as threads, however few cores there are.
+void ask_for_lanes(int argc, char** argv, std::uint32_t lanes_max) {
+  Options o;
+  if (parse_options(argc, argv, false, &o) >= 0) return;  // which is said later
+  const std::string wanted = std::to_string(std::min(o.threads, lanes_max));
+  ::setenv("LARKLANE_VCI_COUNT_MAX", wanted.c_str(), 0);
+}
+
+std::string refusal_of_lanes(const Options& o, NativeWorld& world, std::uint32_t lanes_max) {
+  std::uint32_t needed = 0;
+  for (const std::string& way : o.ways) needed = std::max(needed, lanes_of(way, o));
+  std::set<const msg::MessageLane*> lanes;
+  for (std::uint32_t lane = 0; lane < needed; ++lane) lanes.insert(&world.lane(lane).inside());
+  if (lanes.size() == needed) return {};
+  return "--threads " + std::to_string(o.threads) + ": " + std::to_string(needed) +
+         " lanes are needed, here are " + std::to_string(lanes.size()) + "; remedy: " +
+         (needed > lanes_max ? "fewer threads, " + std::to_string(lanes_max) + " at most"
+                             : "LARKLANE_VCI_COUNT_MAX=" + std::to_string(needed) +
+                                   ", and not LARKLANE_VCI_MAPPING=one");
 }
 
 std::string refusal(const Options& o, int ranks, const Program& program) {
-  const std::vector<std::string>& names = program.ways;
-  for (const std::string& way : o.ways)
-    if (std::ranges::find(names, way) == names.end())
-      return std::accumulate(
-          names.begin(), names.end(), "--ways " + way + ": expected some of",
-          [](const std::string& text, const std::string& name) { return text + " " + name; });
-  if (ranks == 1 && program.measure_alone) return {};
+  if (std::string problem = refusal_of_ways(o, program.ways); !problem.empty()) return problem;
+  if (ranks == 1 && program.measure_alone) return refusal_of_posts(o);
   return refusal_of_crew(o, ranks, "larklane launch -n");
+}
+
+/// @return exit status, -1 if there is no problem
+int refused(const std::string& problem, bool tells) {
+  if (problem.empty()) return -1;
+  if (tells) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
+  return kUsage;
 }
 
 /// The others are ended by whoever has started them.
@@ -82,8 +67,18 @@ std::string refusal(const Options& o, int ranks, const Program& program) {
 }
 
 int measure(const Program& program, NativeWorld& world, Record& record) {
-  record.environment = environment_of_all(record.options, world);
+  const Card mine = card_of_this(record.options);
+  std::vector<Card> cards(static_cast<std::size_t>(world.size()));
+  world.gather(&mine, sizeof mine, cards.data());
+  Environment environment = environment_of(cards);
+  environment.variables = std::move(record.environment.variables);  // the user's
+  record.environment = std::move(environment);
+  record.environment.mpi = "none";
   record.options.yields = record.environment.is_oversubscribed;
+  if (world.size() == 1) {
+    record.options.completion.clear();
+    record.options.progress.clear();
+  }
   const auto measure_size = [&](std::uint64_t size, double budget_ns, const Watcher& watcher) {
     if (is_application(record.options.benchmark))
       return program.measure_application(record, size, budget_ns, watcher, world);
@@ -101,6 +96,7 @@ int run_messages(int argc, char** argv, const Program& program) {
   if (std::any_of(argv + 1, argv + argc,
                   [](std::string_view word) { return word == "--help" || word == "-h"; }))
     return parse_options(argc, argv, true, &record.options);
+  if (program.lanes_max > 0) ask_for_lanes(argc, argv, program.lanes_max);
   std::string problem;
   auto context = Context::create(&problem);
   if (!context) {
@@ -111,12 +107,13 @@ int run_messages(int argc, char** argv, const Program& program) {
   int status = parse_options(argc, argv, tells, &record.options);
   if (status < 0) {
     problem = refusal(record.options, (*context)->size(), program);
-    if (!problem.empty() && tells) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
-    if (!problem.empty()) status = kUsage;
+    status = refused(problem, tells);
   }
   if (status < 0) {
     NativeWorld world(**context, program.around);
-    status = measure(program, world, record);
+    if (program.lanes_max > 0)
+      status = refused(refusal_of_lanes(record.options, world, program.lanes_max), tells);
+    if (status < 0) status = measure(program, world, record);
   }
   // Also of who has been refused: the launcher ends all others when the first has ended, and rank 0
   // has to have said why.

@@ -1,6 +1,7 @@
 #pragma once
 // Messages without an MPI: a process for each rank.
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct Program {
   /// By one rank; none: pairs of them are needed.
   MeasureNatively measure_alone{};
   MeasureNatively measure_application{};
+  /// There have to be as many lanes as ways have, of so many at most; 0: threads may share them.
+  std::uint32_t lanes_max = 0;
 };
 
 /// @return exit status

@@ -2,8 +2,8 @@
  * own takes from the others.
  *
  * Shows atomics on memory of other processes: a task is taken by fetch-and-add on its owner's
- * counter, without the owner; the largest result is kept by compare-and-swap; and each process
- * reports to rank 0 by an active message.
+ * counter, by the owner's lane when it makes progress; the largest result is kept by
+ * compare-and-swap; and each process reports to rank 0 by an active message.
  *
  * Checks itself: every task was done once, and the largest result is known. Exit status 1 if not.
  *

@@ -43,7 +43,9 @@ class LARKLANE_API Region {
     return *this;
   }
   /// What peers' records do in it is over when this returns, and what comes later is refused: waits
-  /// for each lane's lock once, makes no progress. @pre no operation of this process uses it
+  /// for each lane's lock once, makes no progress. Puts and gets that are the network's may be in
+  /// it for a moment longer: have peers say that theirs are complete. @pre no operation of this
+  /// process uses it
   ~Region();
 
   /// What peers need.
@@ -62,6 +64,19 @@ struct VciOptions {
   /// does; elsewhere each such call takes microseconds. Where the kernel has no membarrier(2), the
   /// lock stays.
   bool is_single_threaded = false;
+};
+
+/// How often something could not go out over a lane at once, since the lane was made, by reason.
+/// Each post that has answered `retry` is counted once, and so is each take_packet() that was empty
+/// (no_packet). What the lane keeps (PostOptions::queues), and its answers to peers, may be counted
+/// any number of times. Thread safety: immutable.
+struct RetryCounts {
+  std::uint64_t not_connected = 0;  ///< the peer is not yet
+  std::uint64_t no_room = 0;        ///< in the peer's ring: it does not keep up
+  std::uint64_t no_packet = 0;      ///< of the lane's: all are under way, or the program's
+  std::uint64_t no_operation = 0;   ///< as many are in flight as may be
+  std::uint64_t no_memory = 0;      ///< can be registered before other operations are over
+  std::uint64_t behind = 0;         ///< others wait already, to the same process
 };
 
 /// A user's place on a lane. Threads with different lanes never meet; there may be more of these
@@ -84,10 +99,16 @@ class LARKLANE_API Vci {
   /// @return  how much was served; 0: nothing, or another thread is at it
   std::uint32_t progress() noexcept;
 
+  /// Not of one that was moved from: then posts answer kInvalidArgument, and progress() 0.
+  bool is_open() const noexcept { return inside_ != nullptr; }
   explicit Vci(msg::MessageLane& inside) noexcept : inside_(&inside) {}  ///< the library's
-  /// Bytes of the longest message that is copied: a longer one goes from where it lies to its
-  /// receive. Also what post_accumulate() takes, and 8 bytes more. The same for all lanes.
+  /// Bytes of the longest message that is copied, and `done`: a longer one is its sender's to keep
+  /// until its completion. At least 64; the same for all lanes; option message_eager_max.
   std::uint64_t eager_bytes_max() const noexcept;
+  /// Bytes of a Packet, whatever is copied of other messages.
+  std::uint64_t packet_bytes_max() const noexcept;
+  /// Of its lane, which others may use, too. Thread-safe; some loads.
+  RetryCounts retry_counts() const noexcept;
 
   msg::MessageLane& inside() const noexcept { return *inside_; }  ///< the library's
 

@@ -9,8 +9,8 @@
  * @cost     never blocks, never makes progress
  *
  * Structs begin with their size, so that later versions may append to them: initialize them with
- * the LARKLANE_..._INIT of their name. A handle that was destroyed must not be used; that is not
- * noticed. */
+ * the LARKLANE_..._INIT of their name. A handle that was destroyed must not be used: of a lane
+ * INVALID_ARGUMENT says so while there is its context, of others it is not noticed. */
 #pragma once
 
 #include <stddef.h>
@@ -21,6 +21,15 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* --- version ---------------------------------------------------------------------------------- */
+
+/* Of this header. Libraries with the same MAJOR.MINOR fit it, and no others. */
+#define LARKLANE_VERSION_MAJOR 0
+#define LARKLANE_VERSION_MINOR 1
+#define LARKLANE_VERSION_PATCH 0
+/* Of the library that is loaded, as in "0.1.0". Thread-safe. */
+LARKLANE_API const char *larklane_version(void);
 
 /* --- errors ----------------------------------------------------------------------------------- */
 
@@ -123,13 +132,37 @@ LARKLANE_API int larklane_vci_create(larklane_context *context, larklane_vci **v
  * @errors  SYSTEM; NO_MEMORY: also if no lane is left that nobody has (vci_count_max) */
 LARKLANE_API int larklane_vci_create_single_threaded(larklane_context *context,
                                                      larklane_vci **vci_p);
-/* Null is legal. */
+/* Null is legal. Some bytes stay until the context is destroyed, so that a later use is noticed. */
 LARKLANE_API int larklane_vci_destroy(larklane_vci *vci);
 /* Serve what has come, on this lane, and now and then on all others but single threads'. Runs
  * handlers.
  *
  * @param served_p  how much; 0: nothing, or another thread is at it. May be null */
 LARKLANE_API int larklane_vci_progress(larklane_vci *vci, uint32_t *served_p);
+/* How often something could not go out over a lane at once, since the lane was made, by reason.
+ * Each post that has answered LARKLANE_RETRY is counted once, and so is each packet that was not
+ * there (no_packet). What the lane keeps (`queues`), and its answers to peers, may be counted any
+ * number of times. */
+typedef struct larklane_retry_counts {
+  size_t struct_size;
+  uint64_t not_connected; /* the peer is not yet */
+  uint64_t no_room;       /* in the peer's ring: it does not keep up */
+  uint64_t no_packet;     /* of the lane's: all are under way, or the program's */
+  uint64_t no_operation;  /* as many are in flight as may be */
+  uint64_t no_memory;     /* can be registered before other operations are over */
+  uint64_t behind;        /* others wait already, to the same process */
+} larklane_retry_counts;
+#define LARKLANE_RETRY_COUNTS_INIT \
+  { sizeof(larklane_retry_counts), 0, 0, 0, 0, 0, 0 }
+/* Of the lane, which others may use, too.
+ *
+ * @threads  thread-safe
+ * @cost     some loads */
+LARKLANE_API int larklane_vci_retry_counts(const larklane_vci *vci,
+                                           larklane_retry_counts *counts_p);
+/* Bytes of the longest message that is copied: at least 64, the same for all lanes (option
+ * message_eager_max). Thread-safe. */
+LARKLANE_API int larklane_vci_eager_bytes_max(const larklane_vci *vci, uint64_t *bytes_p);
 
 /* --- completions ------------------------------------------------------------------------------ */
 
@@ -253,8 +286,9 @@ LARKLANE_API int larklane_region_register(larklane_context *context, void *start
 /* What peers need. */
 LARKLANE_API int larklane_region_remote(const larklane_region *region,
                                         larklane_remote_region *remote_p);
-/* Returns when no operation of a peer is in it any more; what comes later is refused. None of this
- * process may use it. Null is legal. */
+/* What comes later is refused, and peers' atomics and short puts with a signal are over when it
+ * returns. Other puts and gets may be in it for a moment longer: have peers say that theirs are
+ * complete. None of this process may use it. Null is legal. */
 LARKLANE_API int larklane_region_free(larklane_region *region);
 
 /* --- messages --------------------------------------------------------------------------------- */
@@ -306,7 +340,9 @@ typedef struct larklane_post_options {
  * @errors         INVALID_ARGUMENT: rank, buffer, region; PEER_DOWN and others: there is no way to
  *                 the peer; NO_MEMORY
  * @owns           POSTED: the buffer is the library's until the completion
- * @cost           takes no more locks than one try of its lane's */
+ * @cost           what is DONE takes no lock but one try of its lane's; what is POSTED, and a
+ *                 receive, also spin locks of its lane's pool and tables, each for some
+ *                 instructions: who finds one held yields. The tables grow by allocations */
 
 /* @param bytes  any length. Up to an eager limit they are copied: DONE, and the buffer is the
  *               caller's again. Longer ones go from where they lie to the receive, once it is there
@@ -419,10 +455,12 @@ LARKLANE_API int larklane_post_compare_swap(larklane_vci *vci, const larklane_re
                                             uint64_t offset, uint64_t expected, uint64_t value,
                                             const larklane_post_options *options,
                                             uint64_t *before_p, larklane_post *post_p);
+#define LARKLANE_ACCUMULATE_MAX 1020 /* of one call */
 /* Add `count` doubles to those at `offset`: each atomically as far as other accumulates go, whoever
  * posts them, through regions of the same context. Not so with the atomics above, or the owner's
- * own, of the same bytes, or through another mapping of them. @param count  as many as an eager
- * message holds, at most */
+ * own, of the same bytes, or through another mapping of them.
+ *
+ * @param count  LARKLANE_ACCUMULATE_MAX at most */
 LARKLANE_API int larklane_post_accumulate(larklane_vci *vci, const larklane_remote_region *region,
                                           uint64_t offset, const double *values, uint32_t count,
                                           const larklane_post_options *options,

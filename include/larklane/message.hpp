@@ -6,8 +6,10 @@
 // object will be signalled, once), retry (nothing has happened: make progress, and post again). An
 // error: nothing has happened, and it would not help to post again. Later errors are in the
 // completion, with the rank; what was `done` is not heard of again, though it may still be lost
-// with its peer. No call here blocks, polls, or makes progress. Beside one try of its lane's lock
-// there are those of an ordered space, and what it takes to register memory that lies in no region.
+// with its peer. No call here blocks, polls, or makes progress. What is `done` takes no lock but
+// one try of its lane's. What is posted, and a receive, also takes spin locks of the lane's pool
+// and tables, each for some instructions (who finds one held yields), those of an ordered space,
+// and what it takes to register memory that lies in no region; the tables grow by allocations.
 
 #include <cstddef>
 #include <cstdint>
@@ -60,9 +62,8 @@ struct PostOptions {
 };
 
 /// @param bytes  any length. Up to Vci::eager_bytes_max() they are copied: `done`, and the buffer
-/// is the
-///               caller's again. Longer ones go from where they lie to the receive, once it is
-///               there
+///               is the caller's again. Longer ones may go from where they lie to the receive, once
+///               it is there
 /// @param rank   this process's own is legal
 /// @errors  kInvalidArgument: rank, buffer, space; kPeerDown and others: there is no way to it
 /// @threads thread-safe
@@ -115,8 +116,8 @@ class LARKLANE_API Packet {
   }
   ~Packet();
 
-  /// Where the message goes: Vci::eager_bytes_max() bytes, aligned to 8. Null: there is none, since
-  /// none was free, or it has been posted.
+  /// Where the message goes: Vci::packet_bytes_max() bytes, aligned to 8. Null: there is none,
+  /// since none was free, or it has been posted.
   void* start() const noexcept { return start_; }
   explicit operator bool() const noexcept { return start_ != nullptr; }
 
@@ -142,7 +143,7 @@ LARKLANE_API Packet take_packet(Vci& vci) noexcept;
 ///
 /// @param packet  of the lane of `vci`. `done`, `posted`: the library's, and the handle is empty.
 ///                `retry`, an error: it is still the caller's, with all that is in it
-/// @param bytes   Vci::eager_bytes_max() at most
+/// @param bytes   Vci::packet_bytes_max() at most
 /// @errors  kInvalidArgument: an empty packet, or another lane's; too many bytes; those of
 ///          post_send()
 /// @cost    that of post_send(); nothing is copied here
@@ -163,8 +164,9 @@ LARKLANE_API Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void*
                                     Completion* done = nullptr, Match match = {},
                                     MatchSpace space = {}) noexcept;
 
-/// An active message: `there`, an object of the peer's, is signalled with the bytes, in memory that
-/// is allocated on arrival (Completion::buffer), and with our rank and the tag. What the peer has
+/// An active message, or a put whose target is allocated on arrival: `there`, an object of the
+/// peer's, is signalled with the bytes, in memory that is made for them when they come
+/// (Completion::buffer), and with our rank and the tag. What the peer has
 /// deregistered loses it; a long one completes here with the error then.
 ///
 /// @errors, @threads, @owns  as post_send
@@ -213,10 +215,12 @@ LARKLANE_API Result<Post> post_compare_swap(Vci& vci, const RemoteRegion& region
                                             std::uint64_t offset, std::uint64_t expected,
                                             std::uint64_t value, std::uint64_t* before,
                                             const PostOptions& options) noexcept;
+/// Of one post_accumulate().
+inline constexpr std::uint32_t kAccumulateMax = 1020;
 /// Add `count` doubles to those at `offset`: each atomically as far as other accumulates go,
 /// whoever posts them, through regions of the same context. Not so with the atomics above, or the
-/// owner's own, of the same bytes, or through another mapping of them. @param count  as many as
-/// Vci::eager_bytes_max() holds behind 8 bytes
+/// owner's own, of the same bytes, or through another mapping of them.
+/// @param count  kAccumulateMax at most
 LARKLANE_API Result<Post> post_accumulate(Vci& vci, const RemoteRegion& region,
                                           std::uint64_t offset, const double* values,
                                           std::uint32_t count, const PostOptions& options) noexcept;

@@ -34,7 +34,7 @@ LANES = "lanes"  # of one process, Larklane's only
 MESSAGES = ("message-rate", "message-latency", LANES)
 APPLICATIONS = ("stencil", "ebms", "bspmm")
 EVERYWHERE, PROCESSES = "everywhere", "{processes}"
-VARIANTS = ("native", "larklane")
+VARIANTS = ("native", "larklane", "lci")
 # Everything once, in minutes on a laptop: enough to see what the figures will look like.
 QUICK = (("--sizes", "4K,64K,1M"), ("--threads", "4"), ("--iterations", "20"), ("--warmup", "3"), ("--compute-us", "1000"))
 QUICK_ROUNDS = (("--iterations", "20"), ("--warmup", "3"))
@@ -302,7 +302,7 @@ def parser() -> argparse.ArgumentParser:
                "  mpirun -n 2 larklane bench overhead --with native      one variant, started by hand")
     made.add_argument("benchmark", choices=("all", *BENCHMARKS, *MESSAGES, *APPLICATIONS), help="all: those of partitioned communication")
     made.add_argument("--with", dest="variants", metavar="VARIANTS",
-                      help="native, larklane, or both in turns (default; of messages without --launcher: larklane)")
+                      help="native, larklane, or both in turns (default; of messages without --launcher: larklane); of messages and applications also lci: LCI v2, if it was found when Larklane was built")
     made.add_argument("--launcher", help="how ranks of an MPI are started (default: mpirun -n 2); of messages {processes} in it stands for their number")
     made.add_argument("--repetitions", type=whole_number, metavar="N", help="launches of each variant (default: 3, quick: 1)")
     made.add_argument("--quick", action="store_true", help="a few minutes: " + " ".join(" ".join(option) for option in QUICK))
@@ -411,9 +411,13 @@ def set_of(options: argparse.Namespace) -> pathlib.Path:
 def problem_of(options: argparse.Namespace, threads: Threads | None) -> str:
     """What is wrong with them, or nothing."""
     if not set(options.variants.split(",")) <= set(VARIANTS):
-        return f"--with {options.variants}: expected native, larklane or both"
+        return f"--with {options.variants}: expected some of {', '.join(VARIANTS)}, with commas"
+    if "lci" in options.variants.split(",") and options.benchmark not in (*MESSAGES, *APPLICATIONS):
+        return f"--with {options.variants}: LCI has no partitioned communication"
     if options.benchmark == LANES and options.variants != "larklane":
-        return f"--with {options.variants}: an MPI has no lanes to take apart"
+        return f"--with {options.variants}: only Larklane has lanes to take apart"
+    if "lci" in options.variants.split(",") and not (pathlib.Path(os.environ.get("LARKLANE_COMMAND", "")).parent.parent / "libexec/larklane/larklane-lci").exists():
+        return f"--with {options.variants}: Larklane was built without LCI v2; remedy: build it with LCI_DIR set to the folder of LCIConfig.cmake"
     if threads and threads.ways == (EVERYWHERE,) and not all(any(threads.shapes(variant)) for variant in options.variants.split(",")):
         return f"--ways {EVERYWHERE}: --launcher {options.launcher} does not say where their number stands, as in \"mpirun -n {PROCESSES}\""
     if options.json:

@@ -125,6 +125,7 @@ class Case:
             return self.run.context.mpi
         options = set_options(self.run.context).items() if self.variant == "larklane" else ()
         words = [f"{name.removeprefix('LARKLANE_')}={value}" for name, value in options if name.startswith("LARKLANE_")]
+        words += [f"{name.removeprefix('LCI_ATTR_')}={value}" for name, value in set_options(self.run.context).items() if self.variant == "lci" and name.startswith("LCI_ATTR_")]
         asked = self.run.options
         words += [f"{name}={value}" for name, value, usual in (("completion", asked.completion, "queue"), ("progress", asked.progress, "workers"))
                   if value not in ("", usual)]

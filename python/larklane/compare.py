@@ -161,16 +161,16 @@ def _titles(first: Case, second: Case) -> tuple[str, str]:
 
 
 def between_runs(cases: Sequence[Case]) -> list[Comparison]:
-    """Partitions: Larklane against native, from the same file if there is one; and later runs of a variant against the first."""
+    """Partitions: Larklane against native, from the same file if there is one; messages: also against LCI; and later runs of a variant against the first."""
     found = []
     for group in _groups(cases):
         first: dict[str, Case] = {}
         for case in group:
             variant = case.variant
-            natives = [other for other in group if other.variant == "native"]
-            if variant != "native" and natives:
-                same = [other for other in natives if other.run.source == case.run.source]
-                found.append((case, (same or natives)[-1]))
+            for baseline in ("native", "lci") if variant == "larklane" else ():
+                others = [other for other in group if other.variant == baseline]
+                same = [other for other in others if other.run.source == case.run.source]
+                found += [(case, other) for other in (same or others)[-1:]]
             if variant in first:
                 found.append((case, first[variant]))
             first.setdefault(variant, case)

@@ -154,7 +154,8 @@ def overall(made: Digest) -> list[str]:
     for what, comparisons in (
             ("Partitions under Larklane against the MPI's own partitions", [c for c in between if c.candidate.benchmark not in MESSAGES]),
             ("Partitions under Larklane against one message", [c for c in made.within if c.candidate.variant == "larklane"]),
-            ("Messages of Larklane against those of the MPI", [c for c in between if c.candidate.benchmark in MESSAGES])):
+            ("Messages of Larklane against those of the MPI", [c for c in between if c.candidate.benchmark in MESSAGES and c.baseline.variant == "native"]),
+            ("Messages of Larklane against those of LCI v2", [c for c in between if c.baseline.variant == "lci"])):
         if comparisons:
             words = Counter(comparison.verdict for comparison in comparisons)
             found.append(f"{what}: better at {words['better']}, worse at {words['worse']}, no clear "
@@ -245,7 +246,7 @@ def _side_by_side(made: Digest, head: str, cases: Sequence[Case], named: set[str
 
     @param named, unnamed  parameters that are said in any case, or in none
     """
-    verdicts: dict[tuple[str, str], str] = {}
+    verdicts: dict[tuple[str, str, str], str] = {}
     cells: dict[tuple[str, str], dict[str, list[Case]]] = {}
 
     def row(case: Case) -> tuple[str, str]:
@@ -257,12 +258,13 @@ def _side_by_side(made: Digest, head: str, cases: Sequence[Case], named: set[str
     for comparison in made.between:
         where = row(comparison.candidate)
         if where in places and comparison.candidate.variant != comparison.baseline.variant:
-            verdicts[where] = comparison.verdict
+            verdicts[(*where, comparison.baseline.variant)] = comparison.verdict
     for case in cases:
         cells.setdefault(row(case), {}).setdefault(case.title, []).append(case)
     titles = list(dict.fromkeys(title for launches in cells.values() for title in launches))
-    return Table((head, "at", *titles, "Larklane against native"),
-                 tuple((*key, *(_spread_text(launches.get(title, ())) for title in titles), verdicts.get(key, "-"))
+    baselines = [name for name in ("native", "lci") if name == "native" or any(case.variant == name for case in cases)]
+    return Table((head, "at", *titles, *(f"Larklane against {wording.VARIANTS[name]}" for name in baselines)),
+                 tuple((*key, *(_spread_text(launches.get(title, ())) for title in titles), *(verdicts.get((*key, name), "-") for name in baselines))
                        for key, launches in cells.items()))
 
 

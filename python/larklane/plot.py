@@ -32,7 +32,7 @@ MARKERS = {"partitioned": "o", "join": "s", "single": "s", "persistent": "D", "t
            "single-threaded": "*", "process-lock": "v", "one-pool": "D", "progress-all": "P", "progress-own": "X", "nothing": "s"}
 SHADES = LinearSegmentedColormap.from_list("larklane", ["#8fc1e0", "#0072B2", "#06243d"])
 SHADE_MARKERS = "osD^vPX*"
-STYLES = {"native": (0, (4, 2)), "larklane": "-"}
+STYLES = {"native": (0, (4, 2)), "larklane": "-", "lci": (0, (1, 2))}
 
 WIDTH = 11.0  # inches; 1100 pixels
 LEFT, RIGHT, GAP = 0.85, 0.25, 0.75

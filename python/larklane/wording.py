@@ -2,7 +2,7 @@
 
 import math
 
-VARIANTS = {"native": "native", "larklane": "Larklane"}
+VARIANTS = {"native": "native", "larklane": "Larklane", "lci": "LCI v2"}
 
 WAYS = {
     "join": "one send after the join",

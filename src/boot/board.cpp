@@ -17,6 +17,7 @@ class AloneBoard final : public Board {
   Status publish_locked(std::span<const std::byte>, std::string*) override { return {}; }
   Result<Card> fetch_locked(int, std::string*) override { return Errc::kInvalidArgument; }
   Status fence_locked(std::string*) override { return {}; }
+  Result<bool> is_one_host_locked(std::string*) override { return true; }
 };
 
 }  // namespace
@@ -118,6 +119,14 @@ Status Board::fence(std::string* problem) {
   LARKLANE_TRY(ended(problem));
   const Status status = fence_locked(problem);
   return status.ok() ? status : end(status, *problem);
+}
+
+Result<bool> Board::is_one_host(std::string* problem) {
+  const std::scoped_lock one(fence_mutex_);
+  LARKLANE_TRY(ended(problem));
+  if (size_ == 1) return true;
+  auto answer = is_one_host_locked(problem);
+  return answer ? answer : end(answer.error(), *problem);
 }
 
 }  // namespace larklane::boot

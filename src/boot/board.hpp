@@ -42,6 +42,10 @@ class Board {
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
 
+  /// Do all processes run on one host, as far as whoever brings them together tells? May wait for
+  /// all. @errors as fence
+  Result<bool> is_one_host(std::string* problem);
+
   /// Every process, once, before it asks for cards; may wait for all.
   /// @param card  kCardBytesMax at most @errors kInvalidArgument, kAlreadyActive; those of card_of
   Status publish(std::span<const std::byte> card, std::string* problem);
@@ -61,6 +65,7 @@ class Board {
   /// @param rank  of another process
   virtual Result<Card> fetch_locked(int rank, std::string* problem) = 0;
   virtual Status fence_locked(std::string* problem) = 0;
+  virtual Result<bool> is_one_host_locked(std::string* problem) = 0;
   Status end(Status status, const std::string& problem);
   Status ended_locked(std::string* problem) const;
   Status ended(std::string* problem);

@@ -1,11 +1,13 @@
 // Cards by the program's own all-gather: they all go around once, since nobody answers later.
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
+#include "base/host.hpp"
 #include "boot/boards.hpp"
 
 namespace larklane::boot {
@@ -43,6 +45,15 @@ class GatheredBoard final : public Board {
     const char own = 0;
     std::string all(static_cast<std::size_t>(size()), '\0');
     return gather(&own, sizeof own, all.data(), problem);
+  }
+
+  Result<bool> is_one_host_locked(std::string* problem) override {
+    std::array<char, 96> own{};
+    const std::string host = memory_id();
+    std::copy_n(host.begin(), std::min(host.size(), own.size()), own.begin());
+    std::vector<std::array<char, 96>> all(static_cast<std::size_t>(size()));
+    LARKLANE_TRY(gather(own.data(), own.size(), all.data(), problem));
+    return std::ranges::all_of(all, [&](const auto& each) { return each == own; });
   }
 
   Status gather(const void* own, std::size_t bytes, void* all, std::string* problem) {

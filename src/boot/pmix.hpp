@@ -37,9 +37,10 @@ inline constexpr std::uint16_t kString = 3, kInteger = 6, kNumber = 14, kByteObj
 inline constexpr std::uint8_t kGlobal = 3;
 inline constexpr std::uint32_t kAnyRank = UINT32_MAX - 1;
 inline constexpr int kTimedOut = -24, kNotFound = -46;
-inline constexpr int kSomeHaveEnded = -52;              ///< PARTIAL_SUCCESS, of a fence
-inline constexpr char kTimeoutKey[] = "pmix.timeout";   ///< kInteger: seconds
-inline constexpr char kJobSizeKey[] = "pmix.job.size";  ///< kNumber, of kAnyRank
+inline constexpr int kSomeHaveEnded = -52;                  ///< PARTIAL_SUCCESS, of a fence
+inline constexpr char kTimeoutKey[] = "pmix.timeout";       ///< kInteger: seconds
+inline constexpr char kJobSizeKey[] = "pmix.job.size";      ///< kNumber, of kAnyRank
+inline constexpr char kLocalSizeKey[] = "pmix.local.size";  ///< the same, on this host
 
 using Got = void (*)(int status, Value* value, void* of);
 using Done = void (*)(int status, void* of);

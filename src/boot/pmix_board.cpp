@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -21,6 +22,8 @@ namespace {
 
 constexpr char kKey[] = "larklane.card";
 constexpr long kAgainNs = 10'000'000;
+/// The launcher knows it when the job begins, or not at all.
+constexpr std::uint64_t kLocalSizeNs = 2'000'000'000;
 
 struct Library {
   pmix::Init init;
@@ -109,6 +112,20 @@ class PmixBoard final : public Board {
     return has_come ? answer->status : pmix::kTimedOut;
   }
 
+  /// Of the job. @return a PMIx status; the number, 0 if there is none
+  static std::pair<int, std::uint32_t> number_of(const Library& library, const pmix::Proc& self,
+                                                 const char* key, std::uint64_t wait_ns) {
+    std::shared_ptr<Answer> answer;
+    const auto begin = [&](void* held) {
+      Answer& asked = **static_cast<std::shared_ptr<Answer>*>(held);
+      asked.proc = self;
+      asked.proc.rank = pmix::kAnyRank;
+      return library.get(&asked.proc, key, nullptr, 0, Answer::got, held);
+    };
+    const int status = ask(wait_ns, begin, &answer);
+    return {status, status == 0 ? answer->number : 0};
+  }
+
  private:
   Status refuse(const char* call, int status, std::string* problem) const {
     *problem = std::string(call) + ": " + library_.error_text(status);
@@ -160,6 +177,12 @@ class PmixBoard final : public Board {
     return std::move(answer->card);
   }
 
+  Result<bool> is_one_host_locked(std::string*) override {
+    const std::uint64_t wait_ns = std::min(wait_ns_, kLocalSizeNs);
+    return number_of(library_, self_, pmix::kLocalSizeKey, wait_ns).second ==
+           static_cast<std::uint32_t>(size());
+  }
+
   /// PMIx does not wait for a process that has ended well, and does not tell of it.
   Status fence_locked(std::string* problem) override {
     std::shared_ptr<Answer> answer;
@@ -201,16 +224,8 @@ Result<std::unique_ptr<Board>> open_pmix_board(const Member& member, std::string
     *problem = begin + "PMIx_Init: " + library->error_text(status) + end;
     return Status(Errc::kSystem, status);
   }
-  pmix::Proc job = self;
-  job.rank = pmix::kAnyRank;
-  std::shared_ptr<Answer> answer;
-  const int status = PmixBoard::ask(
-      member.wait_ns,
-      [&](void* held) {
-        return library->get(&job, pmix::kJobSizeKey, nullptr, 0, Answer::got, held);
-      },
-      &answer);
-  const std::uint32_t size = status == 0 ? answer->number : 0;
+  const auto [status, size] =
+      PmixBoard::number_of(*library, self, pmix::kJobSizeKey, member.wait_ns);
   if (size == 0 || size > INT32_MAX || self.rank >= size) {
     *problem = begin + "the launcher does not say how many processes there are: " +
                library->error_text(status) + end;

@@ -121,14 +121,40 @@ int larklane_vci_create_single_threaded(larklane_context* context, larklane_vci*
 }
 
 int larklane_vci_destroy(larklane_vci* vci) {
-  delete vci;
-  return 0;
+  if (vci == nullptr) return 0;
+  LARKLANE_CAPI_NEEDS_LANE(vci);
+  return guarded(__func__, [&] {
+    larklane_context& context = vci->made->context();
+    {
+      const std::scoped_lock lock(context.mutex);
+      context.destroyed.emplace_back(vci);
+    }
+    { const Vci over(std::move(vci->vci)); }
+    vci->made.reset();  // now the context may go, and the handle with it
+    return 0;
+  });
 }
 
 int larklane_vci_progress(larklane_vci* vci, uint32_t* served_p) {
-  LARKLANE_CAPI_NEEDS(vci);
+  LARKLANE_CAPI_NEEDS_LANE(vci);
   const std::uint32_t served = vci->vci.progress();
   if (served_p != nullptr) *served_p = served;
+  return 0;
+}
+
+int larklane_vci_retry_counts(const larklane_vci* vci, larklane_retry_counts* counts_p) {
+  LARKLANE_CAPI_NEEDS_LANE(vci);
+  LARKLANE_CAPI_NEEDS_STRUCT(counts_p);
+  const larklane::RetryCounts counts = vci->vci.retry_counts();
+  *counts_p = {sizeof *counts_p,    counts.not_connected, counts.no_room, counts.no_packet,
+               counts.no_operation, counts.no_memory,     counts.behind};
+  return 0;
+}
+
+int larklane_vci_eager_bytes_max(const larklane_vci* vci, uint64_t* bytes_p) {
+  LARKLANE_CAPI_NEEDS_LANE(vci);
+  LARKLANE_CAPI_NEEDS(bytes_p);
+  *bytes_p = vci->vci.eager_bytes_max();
   return 0;
 }
 

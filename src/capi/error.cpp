@@ -67,4 +67,6 @@ const char* larklane_error_name(int error) {
                                  : static_cast<Errc>(-error));
 }
 
+const char* larklane_version(void) { return LARKLANE_VERSION; }
+
 const char* larklane_last_error(void) { return larklane::capi::last_error; }

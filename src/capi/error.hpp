@@ -42,6 +42,14 @@ int guarded(const char* call, Body&& body) noexcept {
       return ::larklane::capi::fail(__func__, ::larklane::Errc::kInvalidArgument, \
                                     #handle " is null");                          \
   } while (false)
+/// The same if there is no lane behind it.
+#define LARKLANE_CAPI_NEEDS_LANE(vci_)                                            \
+  do {                                                                            \
+    LARKLANE_CAPI_NEEDS(vci_);                                                    \
+    if (!(vci_)->vci.is_open()) [[unlikely]]                                      \
+      return ::larklane::capi::fail(__func__, ::larklane::Errc::kInvalidArgument, \
+                                    #vci_ " was destroyed");                      \
+  } while (false)
 /// The same if `structure` is null or of no size that a version has.
 #define LARKLANE_CAPI_NEEDS_STRUCT(structure)                                                     \
   do {                                                                                            \

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -30,13 +31,15 @@ larklane_completion completion_of(const Completion& completion) noexcept;
 // Invariants:
 // 1. `made` is how many handles there are that must be gone before it.
 // 2. What a handler that was destroyed while it was in use may still call lives as long as it.
+// 3. So does the handle of a lane that was destroyed: whoever uses it hears of that.
 struct larklane_context {
-  explicit larklane_context(std::unique_ptr<larklane::Context> inside_) noexcept
-      : inside(std::move(inside_)) {}
+  explicit larklane_context(std::unique_ptr<larklane::Context> inside_) noexcept;
+  ~larklane_context();
 
   // Declared first: destroyed when the context calls no handler any more.
   std::mutex mutex;
   std::vector<std::unique_ptr<larklane::capi::HandlerCall>> left;  // guarded by mutex
+  std::vector<std::unique_ptr<larklane_vci>> destroyed;            // guarded by mutex
   std::atomic<std::uint32_t> made{0};
   const std::unique_ptr<larklane::Context> inside;
 };
@@ -67,11 +70,15 @@ class Made {
 
 struct larklane_vci {
   larklane_vci(larklane_context& context, larklane::Vci vci_) noexcept
-      : made(context), vci(std::move(vci_)) {}
+      : made(std::in_place, context), vci(std::move(vci_)) {}
 
-  const larklane::capi::Made made;
+  std::optional<larklane::capi::Made> made;  // nothing: destroyed
   larklane::Vci vci;
 };
+
+inline larklane_context::larklane_context(std::unique_ptr<larklane::Context> inside_) noexcept
+    : inside(std::move(inside_)) {}
+inline larklane_context::~larklane_context() = default;
 
 struct larklane_region {
   larklane_region(larklane_context& context, larklane::Region region_) noexcept

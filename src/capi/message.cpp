@@ -96,7 +96,7 @@ int answer(const char* call, Result<Post> post, larklane_post* post_p) noexcept 
 
 /// What all posts need.
 #define LARKLANE_CAPI_POST_NEEDS(vci, options, post_p)           \
-  LARKLANE_CAPI_NEEDS(vci);                                      \
+  LARKLANE_CAPI_NEEDS_LANE(vci);                                 \
   if ((options) != nullptr) LARKLANE_CAPI_NEEDS_STRUCT(options); \
   LARKLANE_CAPI_NEEDS(post_p)
 
@@ -159,12 +159,12 @@ int larklane_post_am_buffers(larklane_vci* vci, int rank, larklane_remote_comple
 }
 
 int larklane_packet_take(larklane_vci* vci, larklane_packet* packet_p) {
-  LARKLANE_CAPI_NEEDS(vci);
+  LARKLANE_CAPI_NEEDS_LANE(vci);
   LARKLANE_CAPI_NEEDS_STRUCT(packet_p);
   larklane::Packet taken = larklane::take_packet(vci->vci);
   *packet_p = LARKLANE_PACKET_INIT;
   if (!taken) return 0;
-  *packet_p = {sizeof *packet_p, taken.start(), vci->vci.eager_bytes_max(), taken.lane(),
+  *packet_p = {sizeof *packet_p, taken.start(), vci->vci.packet_bytes_max(), taken.lane(),
                taken.number()};
   taken.forget();
   return 0;
@@ -256,6 +256,9 @@ int larklane_post_compare_swap(larklane_vci* vci, const larklane_remote_region* 
                                             before_p, options_of(options)),
                 post_p);
 }
+
+static_assert(LARKLANE_ACCUMULATE_MAX == larklane::kAccumulateMax &&
+              LARKLANE_BUFFERS_MAX == larklane::kBuffersMax);
 
 int larklane_post_accumulate(larklane_vci* vci, const larklane_remote_region* region,
                              uint64_t offset, const double* values, uint32_t count,

@@ -1,12 +1,10 @@
 #include "mpi/host_card.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <map>
 
+#include "base/host.hpp"
 #include "mpi/context_id.hpp"
 
 namespace larklane::mpi {
@@ -75,16 +73,7 @@ bool HostCard::has(std::string_view network) const {
 }
 
 std::uint64_t this_host() {
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  struct stat name_space {};
-  ::stat("/proc/self/ns/net", &name_space);
-  return ContextHash(Origin::world)
-      .add(std::string_view(boot))
-      .add(name_space.st_dev)
-      .add(name_space.st_ino)
-      .id()
-      .high;
+  return ContextHash(Origin::world).add(std::string_view(host_id())).id().high;
 }
 
 std::string common_network(const std::vector<std::optional<HostCard>>& cards) {

@@ -56,14 +56,19 @@ Result<Post> Connection::atomic(RecordKind kind, const RemoteRegion& region,
   operation->set_small(order);
   operation->before = before;
   operation->then = Operation::Then::await;
-  return post_record(*operation, options.queues);
+  return post_record(*operation, options);
 }
+
+static_assert(
+    sizeof(std::uint64_t) + kAccumulateMax * sizeof(double) <=
+    RingShape{RingShape::kCellsMax, PacketLane::Options().record_cells}.payload_bytes_max());
 
 Result<Post> Connection::accumulate(const RemoteRegion& region, std::uint64_t offset,
                                     const double* values, std::uint32_t count,
                                     const PostOptions& options) {
   const std::uint64_t bytes = std::uint64_t{count} * sizeof(double);
-  if (!is_word_within(region, offset, bytes) || sizeof offset + bytes > eager_bytes_max())
+  if (!is_word_within(region, offset, bytes) ||
+      sizeof offset + bytes > lane_.engine().record_bytes_max())
     return Errc::kInvalidArgument;
   const auto* const from = reinterpret_cast<const std::byte*>(values);
   Operation* const operation =
@@ -73,7 +78,7 @@ Result<Post> Connection::accumulate(const RemoteRegion& region, std::uint64_t of
   operation->set_small(offset);
   operation->payload = {from, bytes};
   operation->then = Operation::Then::await;
-  return post_record(*operation, options.queues);
+  return post_record(*operation, options);
 }
 
 [[gnu::noinline]] Result<bool> Connection::on_atomic(RecordKind kind, const PacketHeader& header,

@@ -57,10 +57,12 @@ void Connection::take_back(Operation& operation) noexcept {
   lane_.give_back(operation);
 }
 
-void Connection::release_memory(Operation& operation) noexcept {
+/// @param end  not ok: the peer may still read what it was offered
+void Connection::release_memory(Operation& operation, Status end) noexcept {
   if (operation.registered == nullptr) return;
+  if (!end.ok() && operation.is_bounced) BounceBuffers::abandon(*operation.registered);
   delete std::exchange(operation.registered, nullptr);
-  operation.lane->engine().note_given_back();
+  if (!operation.is_bounced) operation.lane->engine().note_given_back();
 }
 
 inline PacketLink* Connection::open_link(const PostOptions& options) const noexcept {
@@ -111,7 +113,7 @@ Result<Post> Connection::post_bytes(const PacketHeader& header, std::span<const 
   std::copy(own.begin(), own.end(), operation->small.begin());
   operation->small_bytes = static_cast<std::uint32_t>(own.size());
   operation->payload = user.span();
-  return post_record(*operation, options.queues);
+  return post_record(*operation, options);
 }
 
 Result<Post> Connection::post_offer(const PacketHeader& header, UserBytes user, std::uint32_t tag,
@@ -119,14 +121,31 @@ Result<Post> Connection::post_offer(const PacketHeader& header, UserBytes user, 
   Operation* const operation = begin_operation(user, tag, options);
   if (operation == nullptr) return Post::retry;
   net::Transfer& place = operation->work.transfer;  // for who asks
-  const std::uint64_t before = lane_.engine().registrations();
-  if (const Status status = prepare_local(*operation, options, place, true); !status.ok())
-    return unprepared(*operation, status, before);
   operation->header = header;
-  operation->region = options.region;
+  if (!offer_copy(*operation, place)) {
+    const std::uint64_t before = lane_.engine().registrations();
+    if (const Status status = prepare_local(*operation, options, place, true); !status.ok())
+      return unprepared(*operation, status, before);
+    operation->region = options.region;
+  }
   operation->set_small(Offered{user.bytes, remote_of(*operation, place)});
   operation->then = Operation::Then::await;
-  return post_record(*operation, options.queues);
+  return post_record(*operation, options);
+}
+
+bool Connection::offer_copy(Operation& operation, net::Transfer& place) noexcept {
+  // Of what has to wait there would be a copy each time that it is posted; what goes to ourselves
+  // is copied once anyhow. relaxed: a hint
+  if (link_.load(std::memory_order_relaxed) == nullptr || rank_ == lane_.engine().rank() ||
+      backlog_.load(std::memory_order_relaxed) != 0)
+    return false;
+  BounceBuffers::Copy copy =
+      lane_.bounce_buffers().copy_of({operation.local, operation.local_bytes});
+  if (copy.memory == nullptr) return false;
+  place = {copy.start, copy.memory.get(), {}, operation.local_bytes};
+  operation.registered = copy.memory.release();
+  operation.is_bounced = true;
+  return true;
 }
 
 net::RemoteMemory Connection::remote_of(const Operation& operation,
@@ -173,7 +192,7 @@ Result<Post> Connection::unprepared(Operation& operation, Status status,
   return Post::retry;
 }
 
-Result<Post> Connection::post_record(Operation& operation, bool queues) noexcept {
+Result<Post> Connection::post_record(Operation& operation, const PostOptions& options) noexcept {
   if (const Status status = failure(); !status.ok()) {
     take_back(operation);
     return status;
@@ -188,13 +207,19 @@ Result<Post> Connection::post_record(Operation& operation, bool queues) noexcept
       return answer.error();
     }
     if (*answer != net::Post::retry) {
-      if (is_over_when_out(then)) lane_.finish(operation, {});
+      if (!is_over_when_out(then)) return Post::posted;
+      // There was no way when open_link() looked, and there is one now.
+      if (!options.signals_always && !options.queues) {
+        take_back(operation);
+        return Post::done;
+      }
+      lane_.finish(operation, {});
       return Post::posted;
     }
   } else {
     link == nullptr ? lane_.note_no_connection() : lane_.note_behind();
   }
-  if (!queues) {
+  if (!options.queues) {
     take_back(operation);
     return Post::retry;
   }
@@ -241,7 +266,9 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
     return net::Post::posted;
   }
   Result<net::Post> answer = net::Post::retry;
-  if (header[2] != 0)
+  if (header[2] == 0) [[unlikely]]
+    lane_.note_no_operation();
+  else
     answer = packet == nullptr ? link.post(header, own) : link.post(*packet, header, bytes);
   if (answer && *answer != net::Post::retry) return answer;
   if (packet != nullptr) lane_.packets().give_back(*packet);
@@ -265,7 +292,7 @@ void Connection::send_record(Operation& operation) noexcept {
 void Connection::record_is_out(Operation& operation, Status status) noexcept {
   if (operation.then != Operation::Then::finish_anyway && operation.completion.status.ok())
     set_status(operation, status);
-  release_memory(operation);
+  release_memory(operation, operation.completion.status);
   lane_.finish(operation);
 }
 
@@ -389,7 +416,7 @@ void Connection::on_settled(PacketLink& link) {
 }
 
 void Connection::end_awaited(Operation& operation, Status status) noexcept {
-  release_memory(operation);
+  release_memory(operation, status);
   set_status(operation, status);
   lane_.finish(operation);
 }
@@ -405,6 +432,7 @@ Result<bool> Connection::unexpected(const PacketLink& link) noexcept {
   if (operation == nullptr) return unexpected(link);
   if (operation->before != nullptr)
     if (const auto value = front_of<std::uint64_t>(payload)) *operation->before = *value;
+  release_memory(*operation);  // the peer is over with it, however that has ended
   end_awaited(*operation, status_of(rest_of(header)));
   return true;
 }

@@ -127,7 +127,7 @@ class Connection final : public PacketListener {
   Status offer_buffers(Operation& operation, std::span<const Buffer> buffers,
                        const PostOptions& options) noexcept;
   /// Of an operation whose record is complete. Not posted: nothing has happened.
-  Result<Post> post_record(Operation& operation, bool queues) noexcept;
+  Result<Post> post_record(Operation& operation, const PostOptions& options) noexcept;
   Result<net::Post> try_record(PacketLink& link, Operation& operation) noexcept;
   Result<net::Post> try_awaited(PacketLink& link, Operation& operation) noexcept;
   Packet* assemble(std::span<const std::byte> own, std::span<const std::byte> user) noexcept;
@@ -145,7 +145,9 @@ class Connection final : public PacketListener {
   /// @param is_for_peer  that reads or writes it
   Status prepare_local(Operation& operation, const PostOptions& options, net::Transfer& transfer,
                        bool is_for_peer) noexcept;
-  /// Where `place` lies for the peer. @pre prepare_local() of it, for the peer
+  /// From a copy in a bounce buffer. @return whether there is one
+  bool offer_copy(Operation& operation, net::Transfer& place) noexcept;
+  /// Where `place` lies for the peer. @pre prepare_local() of it, for the peer; or offer_copy()
   net::RemoteMemory remote_of(const Operation& operation,
                               const net::Transfer& place) const noexcept;
   /// What a post answers whose memory can't be registered. @param before  Engine::registrations(),
@@ -163,7 +165,7 @@ class Connection final : public PacketListener {
   static void fetched(net::Operation& work, Status status);
   static void written(net::Operation& work, Status status);
   void tell_fetched(Operation& operation, Status status) noexcept;
-  static void release_memory(Operation& operation) noexcept;
+  static void release_memory(Operation& operation, Status end = {}) noexcept;
   /// What it says when it is over.
   static void set_status(Operation& operation, Status status) noexcept;
   Completion completion_of(std::uint32_t tag, void* buffer, std::uint64_t bytes) const noexcept {

@@ -35,15 +35,31 @@ std::optional<Config> config_of_environment(std::string* problem) {
     else
       log_warn("%s", one.text.c_str());
   if (!config) return std::nullopt;
+  set_log_level(log_level_named(config->log_level));
   return std::move(config).value();
 }
 
-/// By default processes of one host use its memory: those that `larklane launch` has started, or
-/// one that is alone.
-std::string provider_of(const Config& config, int size) {
+/// By default processes of one host use its memory.
+Result<std::string> provider_of(const Config& config, boot::Board& board, std::string* problem) {
+  auto is_one_host = board.is_one_host(problem);  // in any case: all may have to ask
+  if (!is_one_host) return is_one_host.error();
   if (config.message_provider != "auto") return config.message_provider;
-  const bool is_one_host = config.meet.starts_with("127.") || size == 1;
-  return is_one_host ? "shm" : net::providers_between_hosts().front();
+  const bool is_by_memory = *is_one_host && config.shm_attach != "off";
+  return is_by_memory ? std::string("shm") : std::string(net::providers_between_hosts().front());
+}
+
+/// Nothing after a problem.
+std::optional<msg::Engine::Rendezvous> rendezvous_of(const Config& config,
+                                                     const net::Limits& network,
+                                                     std::string* problem) {
+  using Rendezvous = msg::Engine::Rendezvous;
+  if (config.message_rendezvous == "auto") return Rendezvous::chosen;
+  if (config.message_rendezvous == "read") return Rendezvous::read;
+  if (msg::Engine::can_ask_for_writes(network)) return Rendezvous::write;
+  *problem = "LARKLANE_MESSAGE_RENDEZVOUS=write: over " + network.provider +
+             " long messages can only be read (a write's immediate needs a reserve there); remedy: "
+             "`auto` or `read`, or a provider `ofi`";
+  return std::nullopt;
 }
 
 }  // namespace
@@ -67,6 +83,15 @@ struct Context::Inside final : msg::MeshUser, msg::Connector {
   msg::PacketListener* listener_of(int rank, std::uint32_t number) override {
     return engine->connection_of_link(rank, number);
   }
+  std::string explain(Status status) override {
+    std::string text = fabric->explain(status);
+    if (text.empty()) text = errc_name(status.code());
+    if (fabric->limits().network.empty())
+      text +=
+          "; remedy where processes of a host can't reach each other's memory: "
+          "LARKLANE_MESSAGE_PROVIDER=ofi";
+    return text;
+  }
   void on_ready(int rank, std::uint32_t number, msg::PacketLink& link) override {
     engine->connection_of_link(rank, number)->begin(link);
   }
@@ -87,12 +112,24 @@ Result<std::unique_ptr<Context::Inside>> Context::Inside::open(const Config& con
                                                                std::string* problem) {
   auto lanes = vci::VciPool::Options::of(config);
   if (!lanes) return lanes.error();
-  auto fabric = net::open_fabric_named(config, provider_of(config, board->size()), problem);
+  auto provider = provider_of(config, *board, problem);
+  if (!provider) return provider.error();
+  auto fabric = net::open_fabric_named(config, *provider, problem);
   if (!fabric) return fabric.error();
+  log_info("rank %d of %d: messages by %s", board->rank(), board->size(),
+           (*fabric)->limits().provider.c_str());
+  const auto rendezvous = rendezvous_of(config, (*fabric)->limits(), problem);
+  if (!rendezvous) return Errc::kBadOption;
   auto inside = std::make_unique<Inside>();
   inside->board = std::move(board);
   inside->fabric = std::move(fabric).value();
-  const msg::Engine::Options options{inside->board->rank(), inside->board->size(), *lanes, {}};
+  const msg::Engine::Options options{
+      .rank = inside->board->rank(),
+      .size = inside->board->size(),
+      .lanes = *lanes,
+      .lane = {.bounce_bytes_max = config.message_bounce_max},
+      .eager_bytes_max = static_cast<std::uint32_t>(config.message_eager_max),
+      .rendezvous = *rendezvous};
   inside->engine = std::make_unique<msg::Engine>(*inside->fabric, inside->domain, *inside, options);
   auto mesh = msg::Mesh::create(config, *inside->board, *inside, problem);
   if (!mesh) return mesh.error();

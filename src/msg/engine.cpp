@@ -24,10 +24,14 @@ Engine::Engine(net::Fabric& fabric, CompletionDomain& domain, Connector& connect
       domain_(domain),
       connector_(connector),
       options_(options),
-      eager_bytes_max_(
+      record_bytes_max_(
           RingShape{RingShape::kCellsMax, options.lane.packets.record_cells}.payload_bytes_max()),
+      eager_bytes_max_(std::min(record_bytes_max_, options.eager_bytes_max)),
       small_bytes_max_(fabric.limits().small_bytes_max),
-      asks_for_writes_(fabric.limits().is_progress_manual && fabric.limits().immediates_max == 0),
+      asks_for_writes_(
+          can_ask_for_writes(fabric.limits()) &&
+          (options.rendezvous == Rendezvous::write ||
+           (options.rendezvous == Rendezvous::chosen && fabric.limits().is_progress_manual))),
       pages_(new std::atomic<Page*>[page_count(options.size, kPagePeers)] {}),
       pool_(fabric, *this, options.lanes) {}
 

@@ -47,11 +47,18 @@ struct LocalRegion {
 //    and who frees a region takes every lane's lock once after it can't be found any more.
 class Engine final : private vci::VciPool::Receivers {
  public:
+  /// Who moves the bytes of a long message: its receiver, by reads, or its sender, who is asked for
+  /// it, where can_ask_for_writes(). `chosen`: the sender where the peer's software serves a read
+  /// in any case. (docs/protocols.md, "Eager and rendezvous")
+  enum class Rendezvous : std::uint8_t { chosen, read, write };
   struct Options {
     int rank = 0;
     int size = 1;
     vci::VciPool::Options lanes{};
     MessageLane::Options lane{};
+    /// And no more than a record holds. Of users 64 or more.
+    std::uint32_t eager_bytes_max = UINT32_MAX;
+    Rendezvous rendezvous = Rendezvous::chosen;
   };
   static constexpr std::uint32_t kRegionsMax = 1u << 12;
   static constexpr std::uintptr_t kStripeBytes = 1024;
@@ -64,11 +71,14 @@ class Engine final : private vci::VciPool::Receivers {
   CompletionDomain& domain() const noexcept { return domain_; }
   int rank() const noexcept { return options_.rank; }
   int size() const noexcept { return options_.size; }
+  std::uint32_t record_bytes_max() const noexcept { return record_bytes_max_; }
   std::uint32_t eager_bytes_max() const noexcept { return eager_bytes_max_; }
   std::uint32_t small_bytes_max() const noexcept { return small_bytes_max_; }
-  /// Long messages are written by their sender, who is asked for it: where the peer's software
-  /// serves a read in any case. (docs/protocols.md, "Eager and rendezvous")
   bool asks_for_writes() const noexcept { return asks_for_writes_; }
+  /// Their immediates need no reserve: a long message's would have to have one.
+  static bool can_ask_for_writes(const net::Limits& limits) noexcept {
+    return limits.immediates_max == 0;
+  }
 
   enum class Use : std::uint8_t { shared, own_thread };
   /// A place on the lane that has the fewest; or one that nobody has, for the calling thread alone.
@@ -187,6 +197,7 @@ class Engine final : private vci::VciPool::Receivers {
   CompletionDomain& domain_;
   Connector& connector_;
   const Options options_;
+  const std::uint32_t record_bytes_max_;
   const std::uint32_t eager_bytes_max_;
   const std::uint32_t small_bytes_max_;
   const bool asks_for_writes_;

@@ -3,15 +3,14 @@
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <new>
 
 #include "base/clock.hpp"
+#include "base/host.hpp"
 #include "base/log.hpp"
 #include "msg/wire.hpp"
 
@@ -21,15 +20,6 @@ namespace {
 constexpr std::uint64_t kGoodbyeNs = 2'000'000'000;
 /// Between turns of the helper, which matter only where the program makes none.
 constexpr std::uint64_t kGreeterTurnNs = 1'000'000;
-
-/// What the processes of one host, and of one network namespace, have in common.
-std::string host_id() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  struct stat net {};
-  (void)::stat("/proc/self/ns/net", &net);
-  return boot + "-" + std::to_string(net.st_ino);
-}
 
 template <std::size_t kBytes>
 void set_text(std::array<char, kBytes>& to, const std::string& text) {
@@ -151,7 +141,7 @@ void Mesh::connect(int rank, std::uint32_t number) {
   if (rank == board_.rank()) {
     const std::scoped_lock lock(mutex_);
     const Status status = connect_to_self_locked(number);
-    if (!status.ok()) give_up_locked(rank, number, status, errc_name(status.code()));
+    if (!status.ok()) give_up_locked(rank, number, status, user_.explain(status));
     return;
   }
   auto peer = peer_of(rank, &problem);
@@ -164,7 +154,7 @@ void Mesh::connect(int rank, std::uint32_t number) {
   if ((*peer)->is_down()) gone_.insert(rank);
   if (gone_.contains(rank)) return user_.on_unreachable(rank, number, Errc::kPeerDown);
   if (auto link = open_locked(rank, number, **peer); !link)
-    give_up_locked(rank, number, link.error(), errc_name(link.error().code()));
+    give_up_locked(rank, number, link.error(), user_.explain(link.error()));
 }
 
 Result<control::Peer*> Mesh::peer_of(int rank, std::string* problem) {
@@ -300,7 +290,7 @@ Status Mesh::on_offer_locked(control::Peer& from, std::span<const std::byte> pay
   }
   if (!status.ok()) {
     say_ready(from, offer->number, status);
-    give_up_locked(offer->rank, offer->number, status, errc_name(status.code()));
+    give_up_locked(offer->rank, offer->number, status, user_.explain(status));
     return {};
   }
   Link& link = **opened;
@@ -326,7 +316,7 @@ Status Mesh::on_ready_locked(control::Peer& from, std::span<const std::byte> pay
   if (const Status status = status_of(ready->error); !status.ok()) {
     // Whose greeting has failed hears it from the other side.
     if (link.first == Link::First::theirs) say_ready(from, ready->number, status);
-    give_up_locked(ready->rank, ready->number, status, errc_name(status.code()));
+    give_up_locked(ready->rank, ready->number, status, user_.explain(status));
     return {};
   }
   if (link.is_connected) return hear_ready_locked(from, known->first, link);

@@ -39,6 +39,8 @@ class MeshUser {
   virtual PacketListener* listener_of(int rank, std::uint32_t number) = 0;
   /// The link may be posted on.
   virtual void on_ready(int rank, std::uint32_t number, PacketLink& link) = 0;
+  /// Why a link can't be opened, for people.
+  virtual std::string explain(Status status) { return errc_name(status.code()); }
   /// It never will be.
   virtual void on_unreachable(int rank, std::uint32_t number, Status status) = 0;
   /// Nothing more comes from `rank`; its links have been ended.

@@ -33,7 +33,7 @@ bool may_write(const void* start, const PostOptions& options) noexcept {
 /// What is said to lie in a region does.
 bool lies_as_told(const Vci& vci, const void* start, std::uint64_t bytes,
                   const PostOptions& options) noexcept {
-  return options.region == nullptr ||
+  return options.region == nullptr || !vci.is_open() ||
          vci.inside().engine().memory_of(*options.region, start, bytes) != nullptr;
 }
 /// Nothing: they can't be sent.
@@ -68,8 +68,8 @@ void expect_own([[maybe_unused]] const Vci& vci) noexcept {
 /// What `post` of a connection to `rank` answers.
 template <class Call>
 Result<Post> post_to(Vci& vci, int rank, Call&& call) noexcept {
+  if (!vci.is_open() || !is_rank(vci, rank)) return Errc::kInvalidArgument;
   expect_own(vci);
-  if (!is_rank(vci, rank)) return Errc::kInvalidArgument;
   msg::MessageLane& lane = vci.inside();
   Connection* const connection = lane.engine().connection(lane, rank);
   if (connection == nullptr) return Errc::kNoMemory;
@@ -80,7 +80,7 @@ Result<Post> post_to(Vci& vci, int rank, Call&& call) noexcept {
 template <class Call>
 Result<Post> post_packet_to(Vci& vci, int rank, Packet& packet, std::uint64_t bytes,
                             Call&& call) noexcept {
-  if (packet.lane() != &vci.inside() || bytes > vci.eager_bytes_max())
+  if (!vci.is_open() || packet.lane() != &vci.inside() || bytes > vci.packet_bytes_max())
     return Errc::kInvalidArgument;
   msg::Packet* const held = vci.inside().packets().pool().held(packet.number());
   if (held == nullptr) return Errc::kInvalidArgument;
@@ -105,11 +105,27 @@ Vci::~Vci() {
 }
 
 std::uint32_t Vci::progress() noexcept {
+  if (!is_open()) return 0;
   expect_own(*this);
   return inside_->engine().progress(*inside_);
 }
 
 std::uint64_t Vci::eager_bytes_max() const noexcept { return inside_->engine().eager_bytes_max(); }
+
+std::uint64_t Vci::packet_bytes_max() const noexcept {
+  return inside_->engine().record_bytes_max();
+}
+
+RetryCounts Vci::retry_counts() const noexcept {
+  const msg::MessageCounts of_lane = inside_->counts();
+  const msg::PacketCounts of_packets = inside_->packets().counts();
+  return {.not_connected = of_lane.no_connection,
+          .no_room = of_packets.no_room,
+          .no_packet = of_packets.no_packet,
+          .no_operation = of_lane.no_operation,
+          .no_memory = of_lane.no_memory,
+          .behind = of_lane.behind};
+}
 
 Region::~Region() {
   if (inside_ != nullptr) inside_->engine.remove_region(*inside_);
@@ -142,6 +158,7 @@ RemoteRegion Region::remote() const noexcept {
 }
 
 Packet take_packet(Vci& vci) noexcept {
+  if (!vci.is_open()) return {};
   msg::MessageLane& lane = vci.inside();
   msg::Packet* const taken = lane.packets().take_user_packet();
   if (taken == nullptr) return {};
@@ -171,10 +188,10 @@ Packet::~Packet() {
 [[gnu::flatten]] Result<Post> post_recv(Vci& vci, int rank, std::uint32_t tag, void* buffer,
                                         std::uint64_t bytes, const PostOptions& options,
                                         Completion* done, Match match, MatchSpace space) noexcept {
-  expect_own(vci);
-  if (!is_legal(buffer, bytes) || !is_legal(space, match) || !is_told(options) ||
+  if (!vci.is_open() || !is_legal(buffer, bytes) || !is_legal(space, match) || !is_told(options) ||
       !lies_as_told(vci, buffer, bytes, options))
     return Errc::kInvalidArgument;
+  expect_own(vci);
   msg::MessageLane& lane = vci.inside();
   const bool names_rank = match == Match::rank_tag || match == Match::rank;
   if (names_rank && !is_rank(vci, rank)) return Errc::kInvalidArgument;

@@ -8,8 +8,18 @@
 #include "msg/engine.hpp"
 
 namespace larklane::msg {
+namespace {
 
-MessageLane::MessageLane(Engine& engine, std::uint32_t index, std::uint32_t operations,
+/// Where peers may ask for writes, what is offered has to be registered.
+std::uint64_t bounce_bytes_max(const MessageLane::Options& options, const net::Limits& network) {
+  return Engine::can_ask_for_writes(network)
+             ? 0
+             : std::min(options.bounce_bytes_max, network.bounce_bytes_max);
+}
+
+}  // namespace
+
+MessageLane::MessageLane(Engine& engine, std::uint32_t index, const Options& options,
                          std::unique_ptr<PacketLane> packets, std::unique_ptr<Ledger> ledger,
                          Pool<Operation> pool, Pool<Operation> arrivals, BufferPool buffers,
                          LongBufferPool long_buffers) noexcept
@@ -17,7 +27,8 @@ MessageLane::MessageLane(Engine& engine, std::uint32_t index, std::uint32_t oper
       index_(index),
       packets_(std::move(packets)),
       ledger_(std::move(ledger)),
-      awaited_(operations),
+      awaited_(options.operations),
+      bounce_buffers_(engine.fabric(), bounce_bytes_max(options, engine.fabric().limits())),
       arrivals_(std::move(arrivals)),
       buffers_(std::move(buffers)),
       long_buffers_(std::move(long_buffers)),
@@ -43,7 +54,7 @@ Result<std::unique_ptr<MessageLane>> MessageLane::create(Engine& engine, std::ui
   auto long_buffers = LongBufferPool::create();
   if (!long_buffers) return long_buffers.error();
   std::unique_ptr<MessageLane> lane(new (std::nothrow) MessageLane(
-      engine, index, options.operations, std::move(packets).value(), std::move(ledger).value(),
+      engine, index, options, std::move(packets).value(), std::move(ledger).value(),
       std::move(pool).value(), std::move(arrivals).value(), std::move(buffers).value(),
       std::move(long_buffers).value()));
   if (lane == nullptr) return Errc::kNoMemory;
@@ -80,7 +91,7 @@ void MessageLane::prepare(Operation& operation, MessageLane& lane) noexcept {
   operation.region = nullptr;
   operation.before = nullptr;
   operation.signals = 0;
-  operation.is_dynamic = false;
+  operation.is_bounced = operation.is_dynamic = false;
 }
 
 inline void MessageLane::conclude(Operation& operation, Held held) noexcept {

@@ -11,6 +11,7 @@
 #include "base/status.hpp"
 #include "base/thread_safety.hpp"
 #include "msg/awaited.hpp"
+#include "msg/bounce_buffers.hpp"
 #include "msg/buffer.hpp"
 #include "msg/ledger.hpp"
 #include "msg/node_queue.hpp"
@@ -49,6 +50,8 @@ class MessageLane final {
     /// Of each size, for what comes unexpected and for active messages: 10 KiB each, made when they
     /// are needed.
     std::uint32_t buffers = 1u << 12;
+    /// Longest message that is copied into a bounce buffer, where the network says so.
+    std::uint64_t bounce_bytes_max = UINT64_MAX;
   };
 
   /// @errors those of PacketLane::create; kNoMemory; kInvalidArgument: longer records than buffers
@@ -63,6 +66,7 @@ class MessageLane final {
   vci::Vci& vci() const noexcept { return packets_->vci(); }
   Awaited& awaited() noexcept { return awaited_; }
   Ledger& ledger() noexcept { return *ledger_; }
+  BounceBuffers& bounce_buffers() noexcept { return bounce_buffers_; }
 
   /// A turn of the lane, and what comes of it, whoever else has it for himself. @return as
   /// Vci::progress()
@@ -130,12 +134,13 @@ class MessageLane final {
   void add_backlog(Connection& connection) noexcept;
 
   void note_no_connection() noexcept { note(no_connection_); }
+  void note_no_operation() noexcept { note(no_operation_); }
   void note_no_memory() noexcept { note(no_memory_); }
   void note_behind() noexcept { note(behind_); }
   MessageCounts counts() const noexcept;
 
  private:
-  MessageLane(Engine& engine, std::uint32_t index, std::uint32_t operations,
+  MessageLane(Engine& engine, std::uint32_t index, const Options& options,
               std::unique_ptr<PacketLane> packets, std::unique_ptr<Ledger> ledger,
               Pool<Operation> pool, Pool<Operation> arrivals, BufferPool buffers,
               LongBufferPool long_buffers) noexcept;
@@ -155,6 +160,7 @@ class MessageLane final {
   const std::unique_ptr<PacketLane> packets_;
   const std::unique_ptr<Ledger> ledger_;
   Awaited awaited_;
+  BounceBuffers bounce_buffers_;
 
   static void prepare(Operation& operation, MessageLane& lane) noexcept;
 

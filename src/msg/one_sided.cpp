@@ -20,7 +20,8 @@ Result<Post> Connection::put(const RemoteRegion& region, std::uint64_t offset, U
                              RemoteCompletion there, std::uint32_t tag,
                              const PostOptions& options) {
   if (!is_within(region, offset, from.bytes)) return Errc::kInvalidArgument;
-  if (there == 0 || sizeof(PutPlace) + from.bytes > eager_bytes_max())
+  if (there == 0 || from.bytes > eager_bytes_max() ||
+      sizeof(PutPlace) + from.bytes > lane_.engine().record_bytes_max())
     return transfer(vci::Work::Kind::write, region, offset, from, there, tag, options);
   const PutPlace place{offset};
   return post_bytes({first_word(RecordKind::put, there), tag, region.number},
@@ -54,7 +55,7 @@ Result<Post> Connection::transfer(vci::Work::Kind kind, const RemoteRegion& regi
   work.complete = &Connection::transferred;
   operation->signals = there;
   operation->then = Operation::Then::transfer;
-  return post_record(*operation, options.queues);
+  return post_record(*operation, options);
 }
 
 void Connection::transferred(net::Operation& work, Status status) {

@@ -69,6 +69,7 @@ struct Operation : Node {
   RemoteCompletion signals = 0;  ///< when its transfer is over: that object of the peer's
   std::uint64_t* before = nullptr;  ///< where an atomic's answer goes
   bool is_offer = false;            ///< a message whose bytes are still at the sender
+  bool is_bounced = false;          ///< `registered` is of a bounce buffer
   bool is_dynamic = false;          ///< `local` is a buffer of ours, for an active message
 
   PartOf<MatchMessage> message;

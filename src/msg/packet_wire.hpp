@@ -97,7 +97,7 @@ struct RingShape {
   std::uint64_t first_position() const noexcept {
     return (std::uint64_t{1} << 32) - 2 * std::uint64_t{cells};
   }
-  std::uint32_t payload_bytes_max() const noexcept {
+  constexpr std::uint32_t payload_bytes_max() const noexcept {
     return record_cells * kCellBytes - static_cast<std::uint32_t>(sizeof(RecordHead));
   }
   /// So many cells may be free untold, and the peer has room for a record all the same.

@@ -36,7 +36,7 @@ Result<Post> Connection::post_buffers(const PacketHeader& header, UserBuffers us
   operation->header = header;
   operation->set_buffers(user.all);
   operation->then = Operation::Then::gather;
-  return post_record(*operation, options.queues);
+  return post_record(*operation, options);
 }
 
 Result<Post> Connection::post_packet(const PacketHeader& header, Packet& packet,
@@ -56,7 +56,7 @@ Result<Post> Connection::post_packet(const PacketHeader& header, Packet& packet,
   operation->header = header;
   operation->packet = &packet;
   operation->then = Operation::Then::post_packet;
-  return post_record(*operation, options.queues);
+  return post_record(*operation, options);
 }
 
 [[gnu::noinline]] Result<Post> Connection::post_offer(const PacketHeader& header, UserBuffers user,
@@ -73,7 +73,7 @@ Result<Post> Connection::post_packet(const PacketHeader& header, Packet& packet,
   else
     operation->payload = operation->offer.payload();
   operation->then = Operation::Then::await;
-  return post_record(*operation, options.queues);
+  return post_record(*operation, options);
 }
 
 Status Connection::offer_buffers(Operation& operation, std::span<const Buffer> buffers,
@@ -103,7 +103,7 @@ Status Connection::offer_buffers(Operation& operation, std::span<const Buffer> b
   }
   operation.offer = offer;
   // Where records are shorter than the list.
-  return offer.payload().size() <= eager_bytes_max() ? Errc::kOk : Errc::kInvalidArgument;
+  return offer.payload().size() <= engine.record_bytes_max() ? Errc::kOk : Errc::kInvalidArgument;
 }
 
 }  // namespace larklane::msg

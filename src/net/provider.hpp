@@ -131,6 +131,9 @@ struct Limits {
   /// Each post is a system call, whatever it carries: few long writes are worth a copy. So is each
   /// poll, whatever it finds.
   bool is_post_system_call = false;
+  /// Up to so many bytes, one copy into allocated memory and a read from there cost less together
+  /// than a read of other memory.
+  std::uint64_t bounce_bytes_max = 0;
 };
 
 /// Of a link: the other side's carry one channel each and ours many, or the reverse.
@@ -157,7 +160,8 @@ class Link {
   virtual void carry_only(ChannelHalf, std::optional<std::uint16_t> /*slot*/,
                           std::uint32_t /*partitions*/) {}
 
-  // Posts. An error: nothing has been posted, and the link is of no use any more.
+  // Posts. An error: nothing has been posted, and the link is of no use any more, unless failure()
+  // is ok: then it was this operation's, whose memory the peer does not have.
   virtual Result<Post> write(const Transfer& transfer, Operation& operation) = 0;
   /// When the bytes are there, the peer's `on_immediate` is called, as soon as it polls. 0 bytes
   /// are legal.

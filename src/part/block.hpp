@@ -54,11 +54,13 @@ constexpr std::uint32_t bits(std::uint64_t value) noexcept {
 }  // namespace stamped
 
 /// What one byte says of one partition, ready in its slot or arrived, so that neither needs a
-/// read-modify-write. Every partition is marked once in every round before the next one begins:
-/// nobody ever clears a mark, and an older one is never mistaken for this round's.
+/// read-modify-write. Every partition is marked once in every round before the next one begins, or
+/// at least in each that is_marked_always(): nobody ever clears a mark, and an older one is never
+/// mistaken for this round's.
 constexpr std::uint8_t mark_of(std::uint64_t round) noexcept {
   return static_cast<std::uint8_t>(round);
 }
+constexpr bool is_marked_always(std::uint64_t round) noexcept { return round % 128 == 0; }
 /// The ready mark of a partition that has been pushed past its slot. The lowest bit of a round is
 /// its parity, so among the marks of that parity no round has this one as its own.
 constexpr std::uint8_t pushed_mark_of(std::uint64_t round) noexcept { return mark_of(round ^ 1); }

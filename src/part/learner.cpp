@@ -7,7 +7,8 @@
 namespace larklane::part {
 namespace {
 
-/// Rounds of the base before costs are tried out: they tell what it leaves.
+/// Rounds of the base before costs are tried out: those that are seen, all but the first, tell what
+/// it leaves.
 constexpr std::uint64_t kBaseRounds = 3;
 /// From 8 rounds on chance can be told from what comes back (docs/model.md).
 constexpr std::size_t kRoundsMin = 8, kRoundsMost = 12;
@@ -41,7 +42,7 @@ constexpr double kControlShare = 100, kControlLeast = 16, kControlMost = 100'000
 constexpr double kTrialMost = 1.1, kTrialDear = 3;
 constexpr int kDearMost = 2;
 /// A trial is one round, which may have been lucky: it has to have left so little of what the base
-/// leaves.
+/// has left lately when that was lucky. A program's first rounds are slow, whatever the groups.
 constexpr double kTried = 0.9;
 
 std::uint64_t mixed(std::uint64_t x) noexcept {
@@ -179,7 +180,7 @@ const Learner::Firsts& Learner::next_trial() {
   const bool is_bulk = base_.size() == 1;
   if (is_dear() || explored_ == (is_bulk ? cells_ : 1)) {
     is_exploring_ = false;
-    if (base_ns_.count() != 0 && best_trial_ns_ < kTried * base_ns_.median()) {
+    if (base_ns_.count() != 0 && best_trial_ns_ < kTried * base_ns_.least()) {
       use(best_trial_, base_ns_.median(), best_trial_ns_);
       is_provisional_ = true;
     }

@@ -4,6 +4,7 @@
 // transport partitions cost depends on the plan, and a few rounds with other groups tell that.
 // It begins with given groups, the base, and falls back to them.
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -84,6 +85,8 @@ class Recent {
   double median() const {
     return model::upper_median({values_.begin(), values_.begin() + count()});
   }
+  /// @pre count() != 0
+  double least() const { return *std::min_element(values_.begin(), values_.begin() + count()); }
 
  private:
   const std::uint32_t most_;
@@ -185,9 +188,10 @@ class Learner {
   const std::uint64_t seed_;
   const Firsts base_;
 
-  std::uint64_t round_ = 0, next_sample_ = 0;
-  Firsts current_, next_;  ///< groups of this round, and of those after it
-  bool shifts_ = false;    ///< they differ
+  std::uint64_t round_ = 0;
+  std::uint64_t next_sample_ = 2;  ///< round; the first finds the receiver and touches memory
+  Firsts current_, next_;          ///< groups of this round, and of those after it
+  bool shifts_ = false;            ///< they differ
 
   // Trying out what other groups cost.
   bool is_exploring_ = true;

@@ -28,12 +28,19 @@ template <class Atomic8>
   if constexpr (kAreMarksStoredWide && std::is_same_v<Atomic8, std::atomic<std::uint8_t>>) {
     using Eight [[gnu::may_alias]] = std::uint64_t;
     static_assert(sizeof(Atomic8) == 1);
-    constexpr std::size_t kEight = sizeof(Eight);
-    while (mark != end && reinterpret_cast<std::uintptr_t>(mark) % kEight != 0) one();
+    constexpr std::ptrdiff_t kEight = sizeof(Eight);
+    while (mark != end && reinterpret_cast<std::uintptr_t>(mark) % sizeof(Eight) != 0) one();
     const Eight values = value * 0x0101'0101'0101'0101u;
-    Atomic8* const last = mark + static_cast<std::size_t>(end - mark) / kEight * kEight;
-    for (; mark != last; mark += kEight)
-      __atomic_store_n(reinterpret_cast<Eight*>(mark), values, __ATOMIC_RELEASE);
+    const auto eight = [&](std::ptrdiff_t at) {
+      __atomic_store_n(reinterpret_cast<Eight*>(mark + at), values, __ATOMIC_RELEASE);
+    };
+    for (; end - mark >= 4 * kEight; mark += 4 * kEight) {
+      eight(0);
+      eight(kEight);
+      eight(2 * kEight);
+      eight(3 * kEight);
+    }
+    for (; end - mark >= kEight; mark += kEight) eight(0);
   }
   while (mark != end) one();
 }

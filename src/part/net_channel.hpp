@@ -426,6 +426,7 @@ class NetRecv final : public RecvRequest, public NetHalf {
   /// The peer has sent what makes no sense.
   void break_off();
   bool complete() const;
+  bool has_moved_all() const;  ///< of the round. @pre usable()
   std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
 
   const InitArgs args_;
@@ -444,6 +445,8 @@ class NetRecv final : public RecvRequest, public NetHalf {
   // For on_push().
   std::uint32_t cell_count_ = 0;  ///< cells_'s
   bool is_plain_ = false;  ///< each partition has a cell of its own, and its bytes arrive in place
+  /// All cells, if nobody looks at marks before he has looked at the count; 0: somebody does.
+  std::uint32_t unmarked_count_ = 0;
   std::atomic<std::uint8_t>* arrived_ = nullptr;       ///< the block's marks
   std::atomic<std::uint64_t>* moved_count_ = nullptr;  ///< the block's
   std::unique_ptr<CellWork[]> reads_;                  // by first cell
@@ -468,10 +471,13 @@ class NetRecv final : public RecvRequest, public NetHalf {
   const std::uint64_t round = open_round_.load(std::memory_order_relaxed);
   if (last >= cell_count_ || round == 0) [[unlikely]]
     return false;
+  const Run cells{first, last - first + 1};
   if (!is_plain_) [[unlikely]]
-    push_slow({first, last - first + 1});
+    push_slow(cells);
+  else if (cells.count == unmarked_count_ && !is_marked_always(round))
+    moved_count_->fetch_add(cells.count, std::memory_order_acq_rel);  // as publish_moved()'s
   else
-    publish_moved(arrived_, *moved_count_, round, {first, last - first + 1});
+    publish_moved(arrived_, *moved_count_, round, cells);
   return true;
 }
 

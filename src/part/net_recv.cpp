@@ -37,6 +37,7 @@ Result<record::NetAccept> NetRecv::match(const Match& match) {
   arrival_.emplace(block_->view(), shape.partitions, static_cast<std::uint32_t>(partitions_));
   cell_count_ = cells.count();
   is_plain_ = cells.count() == shape.partitions && !unpacks_;
+  unmarked_count_ = arrival_->marks() == nullptr ? cell_count_ : 0;
   arrived_ = block_->view().arrived();
   moved_count_ = &block_->view().header().moved_count;
   reads_ = std::move(reads);
@@ -275,25 +276,26 @@ void NetRecv::pulled_in(Run cells) {
   publish_moved(block_->view(), round, run);
 }
 
-inline bool NetRecv::complete() const {
-  return usable() && rounds_moved(*moved_count_, match_->init.partitions, round());
+inline bool NetRecv::has_moved_all() const {
+  return rounds_moved(*moved_count_, match_->init.partitions, round());
 }
+inline bool NetRecv::complete() const { return usable() && has_moved_all(); }
 
 Status NetRecv::look(std::int32_t partition, bool* arrived) {
   if (partition < 0 || partition >= partitions_) return Errc::kInvalidArgument;
   const auto index = static_cast<std::uint32_t>(partition);
+  // The count is asked only where no marks of its own say it: who asks again and again shall leave
+  // its line to who adds to it. relaxed: a hint, either way is right.
+  const bool has_marks = marks_count_.load(std::memory_order_relaxed) != 0;
   const auto is_there = [&] {
-    // The count is asked only where no marks of its own say it: who asks again and again shall
-    // leave its line to who adds to it. relaxed: a hint, either way is right.
-    return !active() || (marks_count_.load(std::memory_order_relaxed) == 0 && complete()) ||
-           (usable() && arrival_->arrived(round(), index));
+    return usable() && ((!has_marks && has_moved_all()) || arrival_->arrived(round(), index));
   };
-  *arrived = is_there();
+  *arrived = !active() || is_there();
   if (*arrived) return {};
   if (failure_.failed() || lacks_peer(round()))
     return poll() == Completion::failed ? failure_.status() : Status{};
   progress();
-  *arrived = has_mark(index) || is_there();
+  *arrived = has_marks ? has_mark(index) : is_there();
   if (!*arrived && usable() && demand_) demand();
   return {};
 }

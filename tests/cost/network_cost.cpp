@@ -232,8 +232,8 @@ int main() {
     measure("send", partitions, partitions, Collect::until_post);
     measure("receive", partitions, partitions, Collect::from_completion);
   }
-  for (const auto& [s, r] :
-       {std::pair{32, 8}, std::pair{8, 32}, std::pair{1, 256}, std::pair{256, 8}})
+  for (const auto& [s, r] : {std::pair{32, 8}, std::pair{8, 32}, std::pair{1, 256},
+                             std::pair{256, 8}, std::pair{256, 1}})
     measure("receive", s, r, Collect::from_completion);
   std::puts("ok");
   return 0;

@@ -14,7 +14,6 @@ import tempfile
 
 POST_MAX, ARRIVAL_MAX = 150, 150
 PER_PARTITION = 6  # of the receive
-PER_MARKS = 4  # of eight send partitions, of those that are more than four times as many
 
 
 def product_cost(dump: str) -> int:
@@ -60,8 +59,7 @@ def main() -> int:
     print("scenario, S, R: instructions, at most")
     failed = not found
     for (what, send, receive), count in sorted(found.items()):
-        marks = PER_PARTITION * receive + PER_MARKS * (max(0, send - 4 * receive) // 8)
-        most = POST_MAX if what == "send" else ARRIVAL_MAX + marks
+        most = POST_MAX if what == "send" else ARRIVAL_MAX + PER_PARTITION * receive
         is_over = not 0 < count <= most
         failed |= is_over
         print(f"{what} {send} {receive}: {count}, {most}{': TOO MUCH' if is_over else ''}")

@@ -2,6 +2,7 @@
 
 #include <capstone/capstone.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
@@ -17,6 +18,7 @@
 #include <fstream>
 #include <memory>
 #include <sstream>
+#include <string_view>
 
 namespace larklane::cost {
 namespace {
@@ -32,6 +34,39 @@ char* name_area() {
       ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   return area;
 }
+
+/// Code of the child that is, or is not, counted; what lies in neither (the C library) is whose
+/// caller's it is. Thread safety: single-owner.
+class Owners {
+ public:
+  Owners(pid_t child, const std::string& foreign) {
+    if (foreign.empty()) return;
+    std::ifstream maps("/proc/" + std::to_string(child) + "/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find(" r-xp ") == std::string::npos) continue;
+      const std::string file = line.substr(line.find_last_of('/') + 1);
+      const bool is_foreign = file.starts_with(foreign);
+      if (!is_foreign && !file.starts_with("liblarklane") && file != program_invocation_short_name)
+        continue;
+      const std::size_t dash = line.find('-');
+      ranges_.push_back({std::stoull(line.substr(0, dash), nullptr, 16),
+                         std::stoull(line.substr(dash + 1), nullptr, 16), is_foreign});
+    }
+  }
+  bool is_foreign(std::uint64_t at) {
+    for (const Range& range : ranges_)
+      if (at >= range.begin && at < range.end) is_foreign_ = range.is_foreign;
+    return is_foreign_;
+  }
+
+ private:
+  struct Range {
+    std::uint64_t begin, end;
+    bool is_foreign;
+  };
+  std::vector<Range> ranges_;
+  bool is_foreign_ = false;
+};
 
 /// Memory of the child that others may map, too. Thread safety: single-owner.
 class SharedMemory {
@@ -104,13 +139,21 @@ class Decoder {
       std::uint64_t bytes = std::max<std::uint64_t>(operand.size, 1);
       if (x86.prefix[0] == X86_PREFIX_REP) bytes *= std::max<std::uint64_t>(regs.rcx, 1);
       const std::uint64_t start = address_of(regs, operand.mem);
-      if (operand.access & CS_AC_WRITE) shared.note(start, bytes, steps.lines_written);
-      if (operand.access & CS_AC_READ) shared.note(start, bytes, steps.lines_read);
+      const bool is_stored = i == 0 && is_move();
+      if (is_stored || (operand.access & CS_AC_WRITE) != 0)
+        shared.note(start, bytes, steps.lines_written);
+      if (!is_stored && (operand.access & CS_AC_READ) != 0)
+        shared.note(start, bytes, steps.lines_read);
     }
     steps.atomics += is_atomic;
   }
 
  private:
+  /// Where it puts something is its first operand: capstone 4 takes most vector stores for loads.
+  bool is_move() const {
+    const std::string_view name = instruction_->mnemonic;
+    return name.starts_with("mov") || name.starts_with("vmov");
+  }
   std::uint64_t address_of(const user_regs_struct& regs, const x86_op_mem& memory) const {
     std::uint64_t address = static_cast<std::uint64_t>(memory.disp);
     if (memory.segment == X86_REG_FS) address += regs.fs_base;
@@ -166,7 +209,7 @@ class Decoder {
 /// Thread safety: single-owner.
 class Follower {
  public:
-  explicit Follower(pid_t child) : child_(child) {}
+  Follower(pid_t child, const std::string& foreign) : child_(child), foreign_(foreign) {}
 
   /// @return whether the child has ended well
   bool follow(std::map<std::string, std::vector<Steps>>& all) {
@@ -189,6 +232,7 @@ class Follower {
   /// To the next breakpoint, and over it.
   bool step(Steps& steps) {
     const SharedMemory shared(child_);
+    Owners owners(child_, foreign_);
     for (;;) {
       user_regs_struct regs{};
       if (::ptrace(PTRACE_GETREGS, child_, nullptr, &regs) != 0) return false;
@@ -200,7 +244,7 @@ class Follower {
         ++regs.rip;
         return ::ptrace(PTRACE_SETREGS, child_, nullptr, &regs) == 0;
       }
-      decoder_.note(regs, code.data(), shared, steps);
+      if (!owners.is_foreign(regs.rip)) decoder_.note(regs, code.data(), shared, steps);
       int status = 0;
       if (::ptrace(PTRACE_SINGLESTEP, child_, nullptr, 0) != 0 ||
           ::waitpid(child_, &status, 0) != child_ || !WIFSTOPPED(status))
@@ -209,6 +253,7 @@ class Follower {
   }
 
   const pid_t child_;
+  const std::string& foreign_;
   Decoder decoder_;
 };
 
@@ -220,7 +265,8 @@ void begin_steps(const char* name) {
 }
 void end_steps() { asm volatile("int3" ::: "memory"); }
 
-std::map<std::string, std::vector<Steps>> steps_of(const std::function<bool()>& program) {
+std::map<std::string, std::vector<Steps>> steps_of(const std::function<bool()>& program,
+                                                   const std::string& foreign) {
   (void)name_area();
   const pid_t child = ::fork();
   if (child == 0) {
@@ -229,7 +275,7 @@ std::map<std::string, std::vector<Steps>> steps_of(const std::function<bool()>& 
     ::_exit(program() ? 0 : 1);
   }
   std::map<std::string, std::vector<Steps>> all;
-  if (child > 0 && Follower(child).follow(all)) return all;
+  if (child > 0 && Follower(child, foreign).follow(all)) return all;
   std::fprintf(stderr, "steps: the program has not ended well\n");
   return {};
 }

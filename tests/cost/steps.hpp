@@ -29,6 +29,9 @@ void end_steps();
 
 /// What `program` has done between each begin_steps() and end_steps(), by name, in its order.
 /// Empty: it could not be run or followed, or has ended badly, as standard error says.
-std::map<std::string, std::vector<Steps>> steps_of(const std::function<bool()>& program);
+/// @param foreign  part of a library's file name: what is done in it, and in what it calls, is not
+///                 counted. Empty: all is
+std::map<std::string, std::vector<Steps>> steps_of(const std::function<bool()>& program,
+                                                   const std::string& foreign = {});
 
 }  // namespace larklane::cost

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two hosts are two hosts, for a program and for each MPI, natively; what is done to them in mid-run happens. Prints `N passed, N failed`.
+"""Two hosts are two hosts, for a program, for each MPI, natively, and for messages of a program that an MPI starts; what is done to them in mid-run happens. Prints `N passed, N failed`.
 
 Exit status: 0, 1 if a test failed, 77 if hosts can't be made here or the MPI is not installed.
 """
@@ -7,6 +7,7 @@ Exit status: 0, 1 if a test failed, 77 if hosts can't be made here or the MPI is
 import argparse
 import os
 import pathlib
+import re
 import select
 import signal
 import subprocess
@@ -138,6 +139,13 @@ def exchanged(hosts, mpi, program):
     return outcome.status == 0 and all(places) and "exchange: 4 ranks on 2 hosts: ok" in outcome.output, outcome
 
 
+def messages_go_round(hosts, mpi, program):
+    """A native program whose ranks the MPI has put on both hosts: by a network, although two of them share a host's memory each."""
+    outcome = hosts.run(mpi, 2, [program], 60, {"LARKLANE_LOG_LEVEL": "info"}, keep_logs_in=str(LOGS))
+    ways = re.findall(r"messages by (\S+)", outcome.output)
+    return outcome.status == 0 and len(ways) == 4 and "shm" not in ways, outcome
+
+
 def host_killed(hosts, mpi, program):
     """The other host's ranks and the launcher come to an end, and nothing is left. (The status says nothing: Open MPI 5's is 0.)"""
     job = hosts.start(mpi, 2, [program, "1", "--wait"], 60)
@@ -161,8 +169,8 @@ def time_limit(hosts, mpi, program):
 
 
 def with_mpi(hosts, name, build):
-    program = str(build.resolve() / "tests/hosts" / name / "exchange")
-    for test in (exchanged, host_killed, time_limit):
+    exchange, ring = (str(build.resolve() / folder / name / program) for folder, program in (("tests/hosts", "exchange"), ("tests/mp/boot", "ring_mpi")))
+    for test, program in ((exchanged, exchange), (messages_go_round, ring), (host_killed, exchange), (time_limit, exchange)):
         good, outcome = test(hosts, launch.MPIS[name], program)
         yield f"{name}: {test.__name__} ({outcome.seconds:.1f} s)", good, outcome
 

@@ -36,14 +36,15 @@ class Bench:
             raise Skip(f"{self.mpi.title} is not installed")
         self.command = build / "bin/larklane"
         self.native = build / "tests/mp/boot/native"
+        self.ring = build / "examples/native/ring"
         self.scratch = scratch
 
     def launched(self, count, *command, status=0, options=(), env=None):
         return system(self.command, "launch", "-n", count, *options, *command, status=status, env=env)
 
-    def ranks(self, size, start, *words):
+    def ranks(self, size, start, *words, program=None):
         """Processes started by hand: outputs and exit statuses. `start(rank)` gives the variables of one."""
-        processes = [subprocess.Popen([self.native, *map(str, words)], env=variables(size=size, rank=rank, **start(rank)), text=True, stdin=subprocess.DEVNULL,
+        processes = [subprocess.Popen([program or self.native, *map(str, words)], env=variables(size=size, rank=rank, **start(rank)), text=True, stdin=subprocess.DEVNULL,
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in range(size)]
         return [(process.communicate(timeout=60)[0], process.returncode) for process in processes]
 
@@ -108,6 +109,23 @@ def by_hand(bench):
         outcomes = bench.ranks(8, lambda _, way=way: way)
         expect(all(status == 0 for _, status in outcomes), f"by hand, {way}", str(outcomes))
         expect_all("".join(output for output, _ in outcomes), 8)
+
+
+def provider_of(output, count):
+    """By what messages go, as each process says, once."""
+    found = re.findall("messages by (\\S+)", output)
+    expect(len(found) == count and len(set(found)) == 1, f"{count} processes, {found}", output)
+    return found[0]
+
+
+def messages_by_hand(bench):
+    """Messages go round where rank 0 or a folder brings the processes together: a loopback address is on one host, a folder does not tell."""
+    for start, is_by_memory in (({"meet": f"localhost:{free_port()}"}, True), ({"board": bench.scratch}, False)):
+        way = {**start, "job": secrets.token_hex(8), "log_level": "info"}
+        outcomes = bench.ranks(4, lambda _, way=way: way, "--rounds", 20, program=bench.ring)
+        output = "".join(output for output, _ in outcomes)
+        expect(all(status == 0 for _, status in outcomes), f"by hand, {way}", output)
+        expect((provider_of(output, 4) == "shm") == is_by_memory, f"by memory: not {is_by_memory}", output)
 
 
 def two_jobs(bench):
@@ -266,6 +284,14 @@ def over_mpi(bench):
     expect_all(outcome.output, 4)
 
 
+def messages_over_mpi(bench):
+    """Messages go round, by the host's memory, since all of a communicator are on one host."""
+    ring = bench.native.parent / bench.mpi.name / "ring_mpi"
+    outcome = launch.launch(bench.mpi, 4, [str(ring)], 60, {"LARKLANE_LOG_LEVEL": "info"})
+    expect(outcome.status == 0, f"status {outcome.status}", outcome.output)
+    expect(provider_of(outcome.output, 4) == "shm", "not by shm", outcome.output)
+
+
 def by_pmix(bench):
     """A launcher that speaks PMIx says who the processes are, without an MPI."""
     outcome = launch.launch(bench.mpi, 4, [str(bench.native)], 60, {})
@@ -276,8 +302,16 @@ def by_pmix(bench):
     expect(re.search("came to the fence within 1 s|has ended before the fence", outcome.output), "no end of a fence", outcome.output)
 
 
+def messages_by_pmix(bench):
+    """Messages go round where a launcher brings the processes together, by their host's memory: it says that they have one."""
+    outcome = launch.launch(bench.mpi, 4, [str(bench.ring), "--rounds", "20"], 60, {"LARKLANE_LOG_LEVEL": "info"})
+    expect(outcome.status == 0, f"status {outcome.status}", outcome.output)
+    expect(provider_of(outcome.output, 4) == "shm", "not by shm", outcome.output)
+
+
 def cases():
-    return [(over_mpi, name) for name in launch.MPIS] + [(by_pmix, "openmpi5"), (by_pmix, "openmpi4")] + [(case, None) for case in (alone, meets, by_hand, two_jobs, early_death, wrong_variables, statuses, misuse, output, terminal, signals, orphans)]
+    by_mpi = [(case, name) for case in (over_mpi, messages_over_mpi) for name in launch.MPIS] + [(case, name) for case in (by_pmix, messages_by_pmix) for name in ("openmpi5", "openmpi4")]
+    return by_mpi + [(case, None) for case in (alone, meets, by_hand, messages_by_hand, two_jobs, early_death, wrong_variables, statuses, misuse, output, terminal, signals, orphans)]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@
 Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
 """
 
+import concurrent.futures
 import json
+import os
 import re
 import sys
 
@@ -29,7 +31,7 @@ class Bench:
         return self.ran(self.command, "launch", "-n", count, self.folder / program, *words, **how)
 
     def ran(self, *command, status=0, lanes=2, seconds=60, **env):
-        env |= {"LARKLANE_MESSAGE_PROVIDER": self.provider or "auto", "LARKLANE_VCI_COUNT_MAX": str(lanes)}
+        env |= {"LARKLANE_MESSAGE_PROVIDER": self.provider or "auto", "LARKLANE_VCI_COUNT_MAX": str(lanes) if lanes else None}
         output = system(*command, status=status, env=env, seconds=seconds)
         if "no module" in output:
             raise Skip(output)
@@ -99,10 +101,34 @@ def bystander(bench):
     expect("bystander: 2000 messages of each thread" in output, "no end", output)
 
 
+def posters(bench):
+    """Two threads post on one lane at the same moment, and then their process sleeps, the helper too: nothing that was `done` is stranded."""
+    output = bench.launched(2, "posters", 2000, lanes=1, seconds=200)
+    expect("posters: 2000 rounds have come" in output, "no end", output)
+
+
 def killed(bench):
-    """A peer that is killed: what is under way to it ends with an error in time, whether it was running or stopped."""
-    for how in ("stopped", "running"):
+    """A peer that is killed: what is under way to it ends with an error in time, whatever it was at, and messages between the others go on."""
+    for how in ("silent",) if bench.name == "libfabric_shm" else ("stopped", "running", "silent"):
         print(bench.launched(3, "survivor", how, 10))
+
+
+def gone_region(bench):
+    """Puts and gets of what is registered no longer: an error each, and over shm nothing else."""
+    bench.launched(2, "gone_region", "alone" if bench.name == "shm" else "any")
+
+
+def thresholds(bench):
+    """What is copied, and who moves what is not, as the user says: every byte all the same; what a network can't do is refused, with the remedy."""
+    for eager, rendezvous in ((64, "auto"), (500, "read"), (8168, "read" if bench.name == "shm" else "write")):
+        output = bench.launched(4, "exchange", 4, 50_000, LARKLANE_MESSAGE_EAGER_MAX=str(eager), LARKLANE_MESSAGE_RENDEZVOUS=rendezvous)
+        expect(re.search(r"exchange: \d+ messages", output), f"no end, {eager} {rendezvous}", output)
+    if bench.name == "shm":
+        output = bench.launched(2, "exchange", 1, 10, status=3, LARKLANE_MESSAGE_RENDEZVOUS="write")
+        expect("LARKLANE_MESSAGE_RENDEZVOUS=write: over shm" in output and "remedy" in output, "no reason", output)
+        for illegal in ("63", "8169"):
+            output = bench.launched(2, "exchange", 1, 10, status=3, LARKLANE_MESSAGE_EAGER_MAX=illegal)
+            expect("LARKLANE_MESSAGE_EAGER_MAX" in output and "64..8168" in output, "no reason", output)
 
 
 def pressure(bench, how, seconds=3):
@@ -119,10 +145,11 @@ def pressure_unreceived(bench):
     pressure(bench, "unreceived")
 
 
-def pressure_long(bench):
-    """Both, for two minutes."""
-    for how in ("asleep", "unreceived"):
-        pressure(bench, how, 120)
+def pressure_minutes(bench):
+    """Both at the same time, for two minutes: longer than any time after which something counts as silent."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for _ in pool.map(lambda how: pressure(bench, how, 120), ("asleep", "unreceived")):
+            pass
 
 
 def footprint(bench):
@@ -140,11 +167,11 @@ def footprint_times(bench):
     print(bench.ran(bench.folder / "footprint", "times", FI_OFI_RXM_MSG_RX_SIZE="64"))
 
 
-def measured(bench, count, benchmark, *words, status=0):
+def measured(bench, count, benchmark, *words, status=0, **how):
     """@return output and record of `larklane bench`"""
     file = bench.scratch / "record.json"
     file.unlink(missing_ok=True)
-    output = bench.launched(count, bench.command, "bench", benchmark, "--iterations", 3, "--warmup", 1, "--limit", 20, "--json", file, *words, status=status)
+    output = bench.launched(count, bench.command, "bench", benchmark, "--iterations", 3, "--warmup", 1, "--limit", 20, "--json", file, *words, status=status, **how)
     return output, json.loads(file.read_text()) if file.exists() else None
 
 
@@ -210,6 +237,8 @@ def switches(bench):
         for count in (1, 2):
             output, record = measured(bench, count, "lanes", "--sizes", "8,100K", "--threads", 2, "--window", 16, "--layout", layout)
             expect(record["options"]["layout"] == layout, "layout", output)
+            told = {name: record["options"].get(name) for name in ("completion", "progress", "more_follow")}
+            expect(told == ({"completion": "queue", "progress": "workers", "more_follow": False} if count == 2 else dict.fromkeys(told)), "options", output)
             for point in record["points"]:
                 expect([series["way"] for series in point["series"]] == [*SWITCHES, "own'"], "ways", output)
                 for series in point["series"]:
@@ -218,6 +247,12 @@ def switches(bench):
                     # A lane's own credit goes out from its turns: a post in some hundred.
                     if count == 1 and point["bytes"] == 8 and series["way"] in ("own", "own'", "single-threaded", "progress-own"):
                         expect(max(samples["held_share"]) < 0.02, f"{series['way']}: {samples['held_share']}", output)
+    # More than there are lanes by default: each has one all the same, and nobody has set that.
+    threads = min(len(os.sched_getaffinity(0)), 16) + 1
+    for count in (1, 2):
+        output, record = measured(bench, count, "lanes", "--sizes", 8, "--threads", threads, "--window", 16, lanes=None)
+        expect("LARKLANE_VCI_COUNT_MAX" not in record["context"]["environment"], "environment", output)
+        expect(all(series["wrong"] == 0 for series in record["points"][0]["series"]), "wrong", output)
 
 
 def refusals(bench):
@@ -246,19 +281,34 @@ def refusals(bench):
         (2, ["ebms", "--sizes", "8M", "--threads", 32], "size 8388608: 256 of them in a process"),
         (2, ["bspmm", "--blocks", 0], "--blocks"),
         (2, ["bspmm", "--window", 4], "--window"),
+        *((1, ["lanes", *option], f"{option[0]}: of whole exchanges; one rank measures posts alone, sends that nobody hears of: larklane launch -n 2 larklane bench lanes")
+          for option in (["--operation", "put"], ["--completion", "counter"], ["--progress", "dedicated"], ["--more-follow"])),
+        (3, ["lanes"], "lanes needs 2 ranks, here are 3: larklane launch -n 2 larklane bench lanes"),
+        *((count, ["lanes", "--threads", 3], "--threads 3: 3 lanes are needed, here are 2; remedy: LARKLANE_VCI_COUNT_MAX=3") for count in (1, 2)),
+        (1, ["lanes", "--threads", 4, "--lanes", 3, "--ways", "shared"], "--threads 4: 3 lanes are needed, here are 2"),
+        (1, ["lanes", "--threads", 65], "--threads 65: 65 lanes are needed, here are 2; remedy: fewer threads, 64 at most"),
     ):
         output, record = measured(bench, count, *words, status=2)
         expect(output.count(expected) == 1 and record is None, words, output)
+    for words, expected in ((("overhead", "--with", "lci"), "LCI has no partitioned communication"),
+                            (("lanes", "--with", "lci"), "only Larklane has lanes to take apart"),
+                            (("stencil", "--with", "mvapich"), "expected some of native, larklane, lci")):
+        output = bench.ran(bench.command, "bench", *words, status=2)
+        expect(output.count(expected) == 1, words, output)
+    if not (bench.command.parent.parent / "libexec/larklane/larklane-lci").exists():
+        for launched in ({"PMI_RANK": "0"}, {}):
+            output = bench.ran(bench.command, "bench", "stencil", "--with", "lci", status=2, **launched)
+            expect("built without LCI v2; remedy" in output, "no remedy", output)
     output, _ = measured(bench, 2, "message-rate", "--sizes", 8, "--csv", "/nonexistent/x.csv", status=1)
     expect("/nonexistent/x.csv: not written: No such file or directory" in output, "no folder", output)
 
 
 def cases():
-    everywhere = (exchange, exchange_long, leaves, scatters, idle, crowded, crossed, incast, bystander, pressure_asleep, pressure_unreceived,
-                  pressure_long, killed, footprint, footprint_times, rates, applications)
+    everywhere = (exchange, exchange_long, leaves, scatters, idle, crowded, crossed, incast, bystander, posters, pressure_asleep, pressure_unreceived,
+                  pressure_minutes, thresholds, gone_region, killed, footprint, footprint_times, rates, applications)
     return [
         *((case, name) for case in everywhere for name in ("shm", "tcp")),
-        *((case, "libfabric_shm") for case in (exchanges, leaves, crowded, crossed, incast)),
+        *((case, "libfabric_shm") for case in (exchanges, leaves, crowded, crossed, incast, posters, thresholds, killed)),
         (switches, "shm"),
         (refusals, None),
     ]

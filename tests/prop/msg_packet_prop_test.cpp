@@ -16,6 +16,7 @@
 #include "net/fault/fault.hpp"
 #include "net/loop/fabric.hpp"
 #include "net/loop/random.hpp"
+#include "prop/msg_seeds.hpp"
 #include "unit/msg_packet_pair.hpp"
 
 namespace larklane::msg {
@@ -197,7 +198,7 @@ void everything_arrives(std::uint64_t seed, const fault::Plan* plan, Ways& ways)
 
 TEST(PacketLaws, EveryByteOnceAndInOrder) {
   Ways ways;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (const std::uint64_t seed : seeds(1, 60)) {
     everything_arrives(seed, nullptr, ways);
     if (HasFailure()) return;
   }
@@ -213,7 +214,7 @@ TEST(PacketLaws, TheSameUnderRetriesAndDelays) {
   plan.held_one_in = 4;
   plan.late_one_in = 4;
   Ways ways;
-  for (std::uint64_t seed = 101; seed <= 140; ++seed) {
+  for (const std::uint64_t seed : seeds(101, 140)) {
     everything_arrives(seed, &plan, ways);
     if (HasFailure()) return;
   }
@@ -259,14 +260,14 @@ void what_arrives_is_a_prefix(std::uint64_t seed) {
 }
 
 TEST(PacketLaws, AfterAFailureWhatArrivesIsAPrefix) {
-  for (std::uint64_t seed = 201; seed <= 280; ++seed) {
+  for (const std::uint64_t seed : seeds(201, 280)) {
     what_arrives_is_a_prefix(seed);
     if (HasFailure()) return;
   }
 }
 
 TEST(PacketLaws, AProcessDies) {
-  for (std::uint64_t seed = 301; seed <= 330; ++seed) {
+  for (const std::uint64_t seed : seeds(301, 330)) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
     Field field(seed, nullptr);
     const std::uint64_t death = field.random.below(kSteps);

@@ -5,20 +5,30 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <numeric>
 #include <string>
+#include <vector>
 
 namespace larklane::msg {
 
-/// law(seed), for 1 to `count`, until one fails.
+/// `first` to `last`; or as many from the one that LARKLANE_SEED names.
+inline std::vector<std::uint64_t> seeds(std::uint64_t first, std::uint64_t last) {
+  std::vector<std::uint64_t> all(last - first + 1);
+  if (const char* const given = std::getenv("LARKLANE_SEED"))
+    first = std::strtoull(given, nullptr, 10);
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
+/// law(seed), for 1 to `count`, until one fails; or for the one that LARKLANE_SEED names.
 template <class Law>
 void for_seeds(std::uint64_t count, Law&& law) {
-  const auto one = [&](std::uint64_t seed) {
+  const std::uint64_t last = std::getenv("LARKLANE_SEED") == nullptr ? count : 1;
+  for (const std::uint64_t seed : seeds(1, last)) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
     law(seed);
-  };
-  if (const char* const given = std::getenv("LARKLANE_SEED"))
-    return one(std::strtoull(given, nullptr, 10));
-  for (std::uint64_t seed = 1; seed <= count && !testing::Test::HasFailure(); ++seed) one(seed);
+    if (testing::Test::HasFailure()) return;
+  }
 }
 
 }  // namespace larklane::msg

@@ -282,5 +282,62 @@ TEST(NetworkCounts, AThousandChannelsWhoseReceiversNeverLookMeetNoReceiverThatIs
   crowd(true);
 }
 
+/// Rounds of one message each. @param in_two  each 256th, from the first on, in two
+void many_rounds(bool in_two) {
+  constexpr std::int32_t kSends = 8, kReceives = 2;
+  constexpr std::uint64_t kMarks = 256;  // so many rounds have marks of their own
+  loop::Fabric::Options o;
+  o.turns_per_poll = 0;
+  loop::Fabric wire(o);
+  Side sender(wire.for_process(), "receiver"), receiver(wire.for_process(), "sender");
+  std::vector<std::byte> from(64), to(64);
+  SendRequest* const send = must(sender.network->send_init(args_of("receiver", 3, from, kSends),
+                                                           sender.state, {0, kSends / kReceives}));
+  RecvRequest* const receive =
+      must(receiver.network->recv_init(args_of("sender", 3, to, kReceives), receiver.state));
+  const auto settle = [&] {
+    for (bool moved = true; moved;) {
+      moved = wire.settle() != 0 || sender.deliver_to(receiver) || receiver.deliver_to(sender);
+      moved |= sender.progress() + receiver.progress() != 0 || wire.under_way_count() != 0;
+    }
+  };
+  const auto has_arrived = [&](std::int32_t partition) {
+    bool arrived = false;
+    EXPECT_TRUE(receive->parrived(partition, &arrived).ok());
+    return arrived;
+  };
+  settle();
+  for (std::uint64_t round = 1; round <= 3 * kMarks + 2; ++round) {
+    SCOPED_TRACE(round);
+    std::fill(from.begin(), from.end(), static_cast<std::byte>(round));
+    ASSERT_TRUE(send->start().ok() && receive->start().ok());
+    settle();
+    if (in_two && round % kMarks == 1) {  // the later half first
+      ASSERT_TRUE(send->pready(kSends / 2, kSends / 2).ok());
+      settle();
+      ASSERT_TRUE(has_arrived(1));
+      ASSERT_FALSE(has_arrived(0));
+      ASSERT_TRUE(send->pready(0, kSends / 2).ok());
+    } else {
+      ASSERT_FALSE(has_arrived(0) || has_arrived(1));
+      ASSERT_TRUE(send->pready(0, kSends).ok());
+    }
+    settle();
+    ASSERT_TRUE(has_arrived(0) && has_arrived(1));
+    ASSERT_EQ(receive->poll(), Completion::complete);
+    ASSERT_EQ(send->poll(), Completion::complete);
+    receive->finish();
+    send->finish();
+    ASSERT_EQ(from, to);
+  }
+  ASSERT_TRUE(sender.network->free(send).ok() && receiver.network->free(receive).ok());
+  settle();
+}
+
+TEST(NetworkCounts, WhatCameInOneMessageLongAgoIsNotTakenForThisRounds) {
+  many_rounds(false);
+  many_rounds(true);
+}
+
 }  // namespace
 }  // namespace larklane::part

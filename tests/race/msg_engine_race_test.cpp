@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "net/shm/network_fabric.hpp"
+#include "prop/msg_seeds.hpp"
 #include "unit/msg_job.hpp"
 
 namespace larklane::msg {
@@ -44,7 +45,7 @@ Result<Post> post_somehow(Vci& vci, int rank, std::uint64_t thread, std::uint64_
                           const std::vector<std::byte>& from, const PostOptions& options) {
   const auto tag = static_cast<std::uint32_t>(thread);
   const std::uint64_t way = (thread + number) % 3, half = from.size() / 2;
-  if (way == 0 && from.size() <= vci.eager_bytes_max()) {
+  if (way == 0 && from.size() <= vci.packet_bytes_max()) {
     larklane::Packet packet = take_packet(vci);
     if (!packet) return Post::retry;
     std::ranges::copy(from, static_cast<std::byte*>(packet.start()));
@@ -225,7 +226,8 @@ TEST(EngineRace, LanesAddToTheSameDoubles) {
 
 /// The link to one peer fails while a thread posts to it and another posts to another peer.
 TEST(EngineRace, AFailureTouchesNothingOfOthers) {
-  for (std::uint64_t seed = 1; seed <= 300 && !testing::Test::HasFailure(); ++seed) {
+  for (const std::uint64_t seed : seeds(1, 300)) {
+    if (testing::Test::HasFailure()) return;
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
     Job::Options options = roomy();
     options.size = 3;

@@ -12,6 +12,7 @@
 
 #include "msg/packet_link.hpp"
 #include "net/loop/random.hpp"
+#include "prop/msg_seeds.hpp"
 #include "unit/msg_packet_pair.hpp"
 
 namespace larklane::msg {
@@ -119,7 +120,7 @@ void exchange(std::uint64_t seed, PacketLane::Options lane, std::uint32_t cells,
 }
 
 TEST(PacketRace, ThreadsOnTheSamePairs) {
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+  for (const std::uint64_t seed : seeds(1, 3)) {
     exchange(seed, {8, 4}, 16, false);
     exchange(seed, {8, 4}, 16, true);
     exchange(seed, {64, 2}, 64, true);
@@ -128,7 +129,7 @@ TEST(PacketRace, ThreadsOnTheSamePairs) {
 
 // What waits for others is sent by whoever posts next.
 TEST(PacketRace, NobodyMakesATurnForTheSender) {
-  for (std::uint64_t seed = 5; seed <= 10; ++seed) exchange(seed, {64, 8}, 1024, false, false);
+  for (const std::uint64_t seed : seeds(5, 10)) exchange(seed, {64, 8}, 1024, false, false);
 }
 
 // One posts short records that wait for each other, another one long ones, whose copy lies between
@@ -184,7 +185,7 @@ TEST(PacketRace, ThreadsWithFewPackets) {
 
 // A peer dies while threads post: each of them hears of it by a post, the owner once.
 TEST(PacketRace, APeerDiesMeanwhile) {
-  for (std::uint64_t seed = 21; seed <= 24; ++seed) {
+  for (const std::uint64_t seed : seeds(21, 24)) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
     loop::Fabric::Options network;
     network.seed = seed;

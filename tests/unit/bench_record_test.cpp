@@ -93,6 +93,18 @@ TEST(Record, SaysOfMessagesHowTheyAreSent) {
       json_of(record),
       R"("lanes":1,"completion":"queue","progress":"dedicated","layout":"own","more_follow":false})");
   expect_in(table_head(record), "send in windows of 16, completion queue, progress by a dedicated");
+  record.options.completion.clear();
+  record.options.progress.clear();
+  expect_in(json_of(record), R"("operation":"send","window":16,"lanes":1,"layout":"own"})");
+  expect_in(table_head(record), "send in windows of 16, posts alone");
+}
+
+TEST(Record, HasTheUsersVariablesAsTheyWere) {
+  ::setenv("LARKLANE_BENCH_RECORD_TEST", "before", 1);
+  const Record record = by_hand();
+  ::setenv("LARKLANE_BENCH_RECORD_TEST", "after", 1);
+  expect_in(json_of(record), R"("LARKLANE_BENCH_RECORD_TEST":"before")");
+  ::unsetenv("LARKLANE_BENCH_RECORD_TEST");
 }
 
 TEST(Record, SaysOfApplicationsHowLargeTheyAre) {
@@ -117,9 +129,9 @@ TEST(Record, SaysWhetherThereAreMoreThreadsThanCores) {
 }
 
 TEST(Record, NamesNoFolder) {
+  setenv("LARKLANE_PROFILE", "/alice/profile", 1);
   Record record = by_hand();
   record.options.noise = "trace:/alice/delays.json";
-  setenv("LARKLANE_PROFILE", "/alice/profile", 1);
   const std::string json = json_of(record);
   expect_in(json, R"("noise":"trace:delays.json")");
   expect_in(json, R"("LARKLANE_PROFILE":"profile")");

@@ -144,6 +144,17 @@ TEST(Capi, DestroyingNothingIsLegal) {
   larklane_free_buffer(nullptr);
 }
 
+TEST_F(CapiTest, ALaneThatWasDestroyedIsRefused) {
+  larklane_vci* vci = nullptr;
+  larklane_post post = LARKLANE_DONE;
+  expect_ok(larklane_vci_create(context_, &vci));
+  expect_ok(larklane_vci_destroy(vci));
+  constexpr int kRefused = LARKLANE_ERR_INVALID_ARGUMENT;
+  expect_refused(larklane_post_send(vci, 0, 1, "x", 1, nullptr, &post), kRefused,
+                 "vci was destroyed");
+  expect_refused(larklane_vci_destroy(vci), kRefused, "vci was destroyed");
+}
+
 TEST(Capi, PeersThatMakeNoSenseAreRefused) {
   larklane_context* context = nullptr;
   larklane_peers peers = LARKLANE_PEERS_INIT;
@@ -533,6 +544,28 @@ TEST_F(CapiTest, APacketIsPostedOnceOrGivenBack) {
   expect_ok(larklane_packet_take(vci_, &packet));
   expect_ok(larklane_packet_give_back(&packet));
   EXPECT_EQ(packet.buffer, nullptr);
+}
+
+TEST_F(CapiTest, ALaneSaysWhyNothingCouldGoOut) {
+  larklane_retry_counts counts = LARKLANE_RETRY_COUNTS_INIT;
+  expect_ok(larklane_vci_retry_counts(vci_, &counts));
+  const std::uint64_t before = counts.no_packet;
+  std::vector<larklane_packet> packets;
+  for (larklane_packet packet = LARKLANE_PACKET_INIT;; packets.push_back(packet)) {
+    expect_ok(larklane_packet_take(vci_, &packet));
+    if (packet.buffer == nullptr) break;
+  }
+  EXPECT_EQ(packets.size(), 224u);
+  expect_ok(larklane_vci_retry_counts(vci_, &counts));
+  EXPECT_EQ(counts.no_packet, before + 1);
+  for (larklane_packet& packet : packets) expect_ok(larklane_packet_give_back(&packet));
+  counts.struct_size = 3;
+  expect_refused(larklane_vci_retry_counts(vci_, &counts), LARKLANE_ERR_INVALID_ARGUMENT,
+                 "counts_p->struct_size is 3");
+
+  std::uint64_t bytes = 0;
+  expect_ok(larklane_vci_eager_bytes_max(vci_, &bytes));
+  EXPECT_EQ(bytes, 8168u);
 }
 
 TEST_F(CapiTest, ALaneOfASingleThreadIsMadeAndSaysWhenThereIsNone) {

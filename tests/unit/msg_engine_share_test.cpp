@@ -78,7 +78,7 @@ TEST(EngineLimits, WithoutMemoryToRegisterAPostWaitsForOthersOrFails) {
   scarcity.left = 0;
   EXPECT_EQ(*send(), Post::retry);
   EXPECT_EQ(*put(), Post::retry);
-  EXPECT_EQ(vci.inside().counts().no_memory, 2u);
+  EXPECT_EQ(vci.retry_counts().no_memory, 2u);
   (void)post_recv(*job.at(1).vci, 0, 1, into.data(), into.size(), receiving);
   job.settle();
   EXPECT_TRUE(told.pop());

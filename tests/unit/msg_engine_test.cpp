@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "prop/msg_seeds.hpp"
 #include "unit/msg_job.hpp"
 
 namespace larklane::msg {
@@ -402,7 +403,7 @@ TEST(EngineLimits, AReceiveForTheOneAtTheHeadNeedsNoMemory) {
 
 /// Records that no engine writes.
 TEST(EngineLimits, WhatAPeerMakesUpEndsItsLinkOrNothing) {
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (const std::uint64_t seed : seeds(1, 300)) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
     loop::Random random(seed);
     Job job{{}};

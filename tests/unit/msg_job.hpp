@@ -53,6 +53,9 @@ struct Job {
     MessageLane::Options lane{{16, 8}, 256, 64};
     std::uint32_t cells = 32;
     vci::VciPool::Options lanes{};
+    std::uint32_t eager_bytes_max = UINT32_MAX;
+    Engine::Rendezvous rendezvous = Engine::Rendezvous::chosen;
+    bool is_of_first_alone = false;  ///< both of these: others have chosen nothing
     /// Puts something around the network of one process.
     std::function<std::unique_ptr<net::Fabric>(std::unique_ptr<net::Fabric>, int rank)> decorate{};
   };
@@ -61,6 +64,10 @@ struct Job {
       auto fabric = wire.for_process();
       if (options.decorate) fabric = options.decorate(std::move(fabric), rank);
       Engine::Options engine{rank, options.size, options.lanes, options.lane};
+      if (rank == 0 || !options.is_of_first_alone) {
+        engine.eager_bytes_max = options.eager_bytes_max;
+        engine.rendezvous = options.rendezvous;
+      }
       processes.push_back(std::make_unique<JobProcess>(
           std::move(fabric), engine,
           [this, rank](int peer, std::uint32_t number) { want(rank, peer, number); }));

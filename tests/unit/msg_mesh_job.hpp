@@ -115,6 +115,7 @@ class TableBoard final : public boot::Board {
     if (!card) *problem = "it has no card";
     return card;
   }
+  Result<bool> is_one_host_locked(std::string*) override { return true; }
   Status fence_locked(std::string*) override { return {}; }
 
   Table& table_;

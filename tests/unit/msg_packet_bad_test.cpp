@@ -14,6 +14,7 @@
 #include "msg/packet_link.hpp"
 #include "msg/packet_wire.hpp"
 #include "net/loop/random.hpp"
+#include "prop/msg_seeds.hpp"
 #include "unit/msg_packet_pair.hpp"
 #include "unit/net_pair.hpp"
 
@@ -306,7 +307,7 @@ TEST(BadRecords, CreditWordsThatMakeNoSense) {
 // Good and bad ones, cut and changed at random: what is delivered is what a reader of the same
 // bytes would have delivered, and nothing is read or written outside.
 TEST(BadRecords, AnyBytes) {
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (const std::uint64_t seed : seeds(1, 300)) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
     loop::Random random(seed);
     BadPeer peer;

@@ -420,9 +420,12 @@ TEST(ShmNetwork, WritesAndReadsAreChecked) {
       pair.a.link->write_small_immediate(net::bytes_of("x"), pair.b.at(net::kSideBytes), 10, sent)
           .error(),
       Status(Errc::kTransfer, EFAULT));
-  EXPECT_EQ(pair.a.link->failure(), Status(Errc::kTransfer, EFAULT));
-  EXPECT_EQ(pair.a.link->write(pair.a.to(pair.b, 0, 8, 3), sent).error(),
-            Status(Errc::kTransfer, EFAULT));
+  net::RemoteMemory unknown = pair.b.at(0);
+  unknown.key += std::uint64_t{1} << 40;  // a generation that there is not yet
+  EXPECT_EQ(pair.a.link->write_small(net::bytes_of("x"), unknown, sent).error(),
+            Status(Errc::kTransfer, EACCES));
+  EXPECT_TRUE(pair.a.link->failure().ok());
+  EXPECT_EQ(pair.a.link->write(pair.a.to(pair.b, 0, 8, 3), sent).value(), net::Post::done);
   EXPECT_EQ(pair.b.poll(), 0u);
   EXPECT_EQ(sent.times, 0u);
 }

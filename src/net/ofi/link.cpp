@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "net/ofi/memory.hpp"
@@ -31,6 +33,17 @@ void* descriptor_of(const net::Transfer& transfer) {
   return static_cast<const Memory*>(transfer.memory)->descriptor();
 }
 
+bool is_set_for_libfabric(std::string_view name) {
+  fi_param* all = nullptr;
+  int count = 0;
+  if (::fi_getparams(&all, &count) != 0) return true;
+  const bool is_set = std::any_of(all, all + count, [&](const fi_param& each) {
+    return name == each.name && each.value != nullptr;
+  });
+  ::fi_freeparams(all);
+  return is_set;
+}
+
 }  // namespace
 
 Link::Link(Endpoint& endpoint)
@@ -38,14 +51,20 @@ Link::Link(Endpoint& endpoint)
       finish_flag_(endpoint.domain().choice.finish == Finish::delivered ? FI_DELIVERY_COMPLETE : 0),
       queued_bytes_max_(queued_bytes_max(endpoint.domain().choice)),
       is_over_tcp_(is_over_tcp(endpoint.domain().info())) {
+  passing_.complete = &Link::passed;
+  passing_.link = this;
   endpoint_.add(*this);
 }
 
 Link::~Link() {
   // What is refused by the peer's keys is never heard of again from shm: then something is.
+  const std::uint64_t first = endpoint_.slots().first_of(*this);
   endpoint_.slots().end_slow(this, Status(Errc::kPeerDown));
   endpoint_.remove(*this);
-  if (peer_ != FI_ADDR_UNSPEC) endpoint_.addresses().remove(peer_);
+  if (first != UINT64_MAX && endpoint_.is_answered_in_order())
+    endpoint_.leave_slow(first);  // the address stays: answers may still come from there
+  else if (peer_ != FI_ADDR_UNSPEC)
+    endpoint_.addresses().remove(peer_);
 }
 
 // What is under way must not be ended behind libfabric's back: it would still write into the
@@ -72,7 +91,8 @@ Status Link::connect(std::span<const std::byte> peer_offer) {
   const bool is_host_bound = is_host_only(endpoint_.domain().info());
   if (is_host_bound && offer->origin.host != endpoint_.origin().host)
     return Status(Errc::kUnreachable, EHOSTUNREACH);
-  peer_ = endpoint_.addresses().add(offer->address);
+  address_ = offer->address;
+  peer_ = endpoint_.addresses().add(address_);
   if (peer_ == FI_ADDR_UNSPEC) return Status(Errc::kUnreachable, EADDRNOTAVAIL);
   if (is_host_bound) watch_process(offer->origin);
   if (is_over_sockets(endpoint_.domain().info())) {
@@ -85,16 +105,62 @@ Status Link::connect(std::span<const std::byte> peer_offer) {
 
 /// Best effort: a process in another name space can't be watched.
 void Link::watch_process(const Origin& peer) noexcept {
-  process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, peer.process, 0)));
+  process_id_ = peer.process;
+  process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, process_id_, 0)));
 }
 
-void Link::look_at_peer_slow() {
-  if (!process_) return;
+std::uint64_t Link::look_at_peer_slow() {
+  if (!process_) return UINT64_MAX;
   pollfd look{process_.get(), POLLIN, 0};
-  if (::poll(&look, 1, 0) != 1) return;
+  if (::poll(&look, 1, 0) != 1) return UINT64_MAX;
   process_.reset();
+  is_gone_ = true;
   fail(Status(Errc::kPeerDown, ESRCH));
+  const std::uint64_t first = endpoint_.slots().first_of(*this);
   endpoint_.slots().end_slow(this, failure_);
+  return first;
+}
+
+/// Its endpoint has another one to send by, which does not know of peers that are gone.
+void Link::leave_slow() {
+  if (peer_ == FI_ADDR_UNSPEC) return;
+  peer_ = is_gone_ ? FI_ADDR_UNSPEC : endpoint_.addresses().add(address_);
+  if (peer_ == FI_ADDR_UNSPEC) fail(Status(Errc::kUnreachable, EADDRNOTAVAIL));
+  if (std::exchange(passing_.is_under_way, false))  // by what has been left
+    endpoint_.slots().end_slow(passing_, Status(Errc::kTransfer));
+  pass_held_up_slow();
+}
+
+/// The peer serves what comes in the order in which it comes, whichever endpoint has sent it. So
+/// what is held up is complete when a read is, of nothing, that was posted after it.
+void Link::pass_held_up_slow() {
+  if (passing_.is_under_way || !endpoint_.slots().has_held_up_of(*this)) return;
+  if (peer_ == FI_ADDR_UNSPEC || !is_moved_at_once()) {
+    fail(Status(Errc::kTransfer, ENOTRECOVERABLE));
+    return endpoint_.slots().end_slow(this, failure_);
+  }
+  Slot* slot = endpoint_.slots().take(*this, passing_);
+  if (slot == nullptr) return;
+  fi_msg_rma nothing{};
+  nothing.addr = peer_;
+  nothing.context = slot;
+  auto answer = posted(*slot, ::fi_readmsg(endpoint_.raw(), &nothing, FI_COMPLETION));
+  passing_.is_under_way = answer && *answer == net::Post::posted;
+}
+
+void Link::passed(net::Operation& operation, Status status) {
+  auto& passing = static_cast<Passing&>(operation);
+  if (std::exchange(passing.is_under_way, false))
+    passing.link->endpoint_.slots().end_held_up_slow(*passing.link, status);
+}
+
+/// By one process that attaches to the other, as libfabric does where the kernel lets it: then only
+/// the address is wrong. If not, it hands over piece by piece, for which it has to hear of each.
+bool Link::is_moved_at_once() const noexcept {
+  std::byte byte{};
+  const iovec local{&byte, 1}, nowhere{nullptr, 1};
+  return queued_bytes_max_ != 0 && !is_set_for_libfabric("FI_SHM_DISABLE_CMA") &&
+         ::process_vm_readv(process_id_, &local, 1, &nowhere, 1, 0) == -1 && errno == EFAULT;
 }
 
 Result<net::Post> Link::write_out(const Out& out, net::Operation& operation) {
@@ -141,7 +207,7 @@ Result<net::Post> Link::refused_slow(ssize_t result) {
 Result<net::Post> Link::not_now_slow() {
   if (++refused_ == 1) refused_since_ns_ = now_ns();
   if (refused_ % kRefusalsPerLook != 0) return net::Post::retry;
-  look_at_peer_slow();
+  endpoint_.look_at_peers_slow();
   if (!failure_.ok()) return failure_;
   if (now_ns() - refused_since_ns_ < kUnreachableNs) return net::Post::retry;
   // It lives, and has been reached: it lets us wait.

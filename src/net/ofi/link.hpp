@@ -4,8 +4,10 @@
 #include <rdma/fabric.h>
 #include <sys/socket.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/unique_fd.hpp"
 #include "net/ofi/endpoint.hpp"
@@ -49,9 +51,17 @@ class Link final : public net::Link {
   void fail(Status status) noexcept {
     if (failure_.ok()) failure_ = status;
   }
-  void look_at_peer_slow();
+  /// @return the first of the operations that libfabric never ends; UINT64_MAX: there is none
+  std::uint64_t look_at_peer_slow();
+  void leave_slow();
+  void pass_held_up_slow();
 
  private:
+  /// A read that is served after all that its endpoint has left to others.
+  struct Passing : net::Operation {
+    Link* link;
+    bool is_under_way = false;
+  };
   struct Out {
     const void* bytes;
     std::uint64_t length;
@@ -76,6 +86,8 @@ class Link final : public net::Link {
   Result<net::Post> not_now_slow();
   void end_sockets();
   void watch_process(const Origin& peer) noexcept;
+  bool is_moved_at_once() const noexcept;
+  static void passed(net::Operation& operation, Status status);
 
   Endpoint& endpoint_;
   const std::uint64_t finish_flag_;
@@ -83,10 +95,13 @@ class Link final : public net::Link {
   const std::uint64_t queued_bytes_max_;
   const bool is_over_tcp_;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
-  sockaddr_storage peer_name_{};  ///< AF_UNSPEC: not over sockets
-  UniqueFd process_;              ///< of a peer that only its process tells about
+  std::vector<std::byte> address_;  ///< of the peer
+  sockaddr_storage peer_name_{};    ///< AF_UNSPEC: not over sockets
+  UniqueFd process_;                ///< of a peer that only its process tells about
+  pid_t process_id_ = 0;
+  Passing passing_;
   Status failure_{Errc::kUnreachable, 0};
-  bool is_ended_ = false, has_posted_ = false;
+  bool is_ended_ = false, is_gone_ = false, has_posted_ = false;
   std::uint64_t settled_ = 0;  ///< what settle() has read
   std::uint32_t refused_ = 0;  ///< posts in a row
   std::uint64_t refused_since_ns_ = 0;

@@ -97,8 +97,11 @@ Status Catalogue::add_segment_locked(std::uint64_t bytes) {
   row.fd.store((*segment)->fd(), std::memory_order_relaxed);
   row.bytes.store((*segment)->bytes(), std::memory_order_release);  // pairs with Peer's acquire
   segments_.push_back(std::move(segment).value());
-  open_offset_ = kPageBytes;
   return {};
+}
+
+std::uint64_t Catalogue::room_locked() const noexcept {
+  return open_ == segments_.size() ? 0 : segments_[open_]->bytes() - open_offset_;
 }
 
 Result<Catalogue::Piece> Catalogue::allocate(std::uint64_t bytes) {
@@ -111,13 +114,21 @@ Result<Catalogue::Piece> Catalogue::allocate(std::uint64_t bytes) {
     std::memset(piece.start, 0, piece.bytes);
     return piece;
   }
-  if (segments_.empty() || segments_.back()->bytes() - open_offset_ < size)
+  std::size_t index = open_;
+  std::uint64_t offset = open_offset_;
+  const std::uint64_t room = room_locked();
+  if (room < size) {
     LARKLANE_TRY(add_segment_locked(size));
-  const Piece piece{segments_.back()->base() + open_offset_,
-                    size,
-                    {static_cast<std::uint32_t>(segments_.size()), open_offset_}};
-  open_offset_ += size;
-  return piece;
+    index = segments_.size() - 1;
+    offset = kPageBytes;
+  }
+  const Segment& segment = *segments_[index];
+  // The one with more room stays open: a long piece fills a segment of its own.
+  if (index == open_ || segment.bytes() - offset - size > room) {
+    open_ = index;
+    open_offset_ = offset + size;
+  }
+  return Piece{segment.base() + offset, size, {static_cast<std::uint32_t>(index + 1), offset}};
 }
 
 void Catalogue::release(const Piece& piece) {

@@ -52,6 +52,7 @@ class Catalogue {
  private:
   explicit Catalogue(std::shared_ptr<Segment> segment, std::uint64_t nonce);
   Status add_segment_locked(std::uint64_t bytes);
+  std::uint64_t room_locked() const noexcept;
   CatalogueArea& area() const noexcept {
     return *reinterpret_cast<CatalogueArea*>(segment_->base());
   }
@@ -64,8 +65,9 @@ class Catalogue {
   std::uint64_t last_number_;  // of generations and endpoints
   std::vector<std::uint32_t> free_rows_;
   std::uint32_t used_rows_ = 0;
-  std::vector<std::shared_ptr<Segment>> segments_;           // number 1 is the first
-  std::uint64_t open_offset_ = 0;                            // in the last one
+  std::vector<std::shared_ptr<Segment>> segments_;  // number 1 is the first
+  std::size_t open_ = 0;  // of segments_: the one that pieces are cut from, from open_offset_ on
+  std::uint64_t open_offset_ = 0;
   std::map<std::uint64_t, std::vector<Piece>> free_pieces_;  // by size
 };
 

@@ -10,6 +10,9 @@
 namespace larklane::shm {
 namespace {
 
+/// Record `message-bounce`. Two copies would win above, too, at a price in memory.
+constexpr std::uint64_t kBounceBytesMax = 1u << 18;
+
 net::Limits own_limits() {
   net::Limits limits{};
   // Longer ones are cut, so that who waits for the lane is served between.
@@ -20,6 +23,7 @@ net::Limits own_limits() {
   limits.provider = "shm";
   // Nobody promises that of attach. In allocated memory they are.
   limits.are_words_whole = false;
+  limits.bounce_bytes_max = kBounceBytesMax;
   limits.are_small_writes_done = true;
   limits.first_word_last_bytes_max = UINT64_MAX;
   limits.is_local_memory_registered = false;

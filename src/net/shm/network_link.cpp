@@ -94,14 +94,14 @@ inline Status NetworkLink::ready_to_post() noexcept {
   return failure_;
 }
 
-Status NetworkLink::find_slow(net::RemoteMemory remote, std::uint64_t bytes) {
+Status NetworkLink::find_slow(RemoteRegion& region, net::RemoteMemory remote, std::uint64_t bytes) {
   auto found = peer_->find(remote.key);
   if (!found) return found.error();
-  region_ = *found;
-  return region_.holds(remote, bytes) ? Status() : Status(Errc::kTransfer, EFAULT);
+  region = *found;
+  return region.holds(remote, bytes) ? Status() : Status(Errc::kTransfer, EFAULT);
 }
 
-/// In `region_`, which peers can't map.
+/// In a region that peers can't map.
 Status NetworkLink::move_slow(Direction direction, std::byte* local, net::RemoteMemory remote,
                               std::uint64_t bytes) {
   if (peer_->is_own_process()) {
@@ -142,16 +142,17 @@ Result<net::Post> answer_to(Status moved) noexcept {
 inline Status NetworkLink::move(Direction direction, std::byte* local, net::RemoteMemory remote,
                                 std::uint64_t bytes) {
   if (bytes == 0) return {};
-  if (!region_.holds(remote, bytes)) [[unlikely]] {
-    if (Status status = find_slow(remote, bytes); !status.ok()) {
-      if (!is_shortage(status)) fail(status);
+  RemoteRegion& region = direction == Direction::read ? read_region_ : written_region_;
+  if (!region.holds(remote, bytes)) [[unlikely]] {
+    if (Status status = find_slow(region, remote, bytes); !status.ok()) {
+      if (!is_shortage(status)) fail_if_gone(status);
       return status;
     }
   }
-  std::byte* const there = region_.at(remote);
+  std::byte* const there = region.at(remote);
   if (there == nullptr) {
     const Status status = move_slow(direction, local, remote, bytes);
-    if (!status.ok()) fail(status);
+    if (!status.ok()) fail_if_gone(status);
     return status;
   }
   if (direction == Direction::read) {

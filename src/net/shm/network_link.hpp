@@ -50,12 +50,16 @@ class NetworkLink final : public net::Link {
   void fail(Status status) noexcept {
     if (failure_.ok()) failure_ = status;
   }
+  /// What names memory that the peer does not have fails alone.
+  void fail_if_gone(Status status) noexcept {
+    if (status.code() != Errc::kTransfer) fail(status);
+  }
   Status connect_to(const NetworkOffer& offer);
   Status ready_to_post() noexcept;
   Status move(Direction direction, std::byte* local, net::RemoteMemory remote, std::uint64_t bytes);
   Status move_slow(Direction direction, std::byte* local, net::RemoteMemory remote,
                    std::uint64_t bytes);
-  Status find_slow(net::RemoteMemory remote, std::uint64_t bytes);
+  Status find_slow(RemoteRegion& region, net::RemoteMemory remote, std::uint64_t bytes);
   Result<net::Post> with_immediate(std::byte* local, net::RemoteMemory to, std::uint64_t bytes,
                                    std::uint32_t immediate);
   Result<net::Post> refused_slow();
@@ -63,7 +67,8 @@ class NetworkLink final : public net::Link {
   NetworkEndpoint& endpoint_;
   std::shared_ptr<Peer> peer_;
   QueueSender sender_;
-  RemoteRegion region_;  // the one that was written or read last
+  // Those that were read and written last: of messages these take turns.
+  RemoteRegion read_region_, written_region_;
   Status failure_{Errc::kUnreachable, 0};
   std::uint32_t posts_ = 0;
 };

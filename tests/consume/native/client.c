@@ -15,6 +15,13 @@ int main(void) {
   larklane_completion_object *arrived;
   larklane_post post;
   int is_ready = 0;
+  char version[32];
+  snprintf(version, sizeof version, "%d.%d.%d", LARKLANE_VERSION_MAJOR, LARKLANE_VERSION_MINOR,
+           LARKLANE_VERSION_PATCH);
+  if (strcmp(version, larklane_version()) != 0) {
+    printf("the header is of version %s, the library of %s\n", version, larklane_version());
+    return 1;
+  }
   if (larklane_context_create(&context)) return failed("context");
   if (larklane_vci_create(context, &vci)) return failed("vci");
   if (larklane_synchronizer_create(context, 1, &arrived)) return failed("synchronizer");

@@ -3,8 +3,8 @@
 //
 //   exchange THREADS MESSAGES      MESSAGES in all, over the processes of the job
 //
-// Exit status: 0; 1 something has come that was not sent, or twice, or not at all; 3 a call has
-// failed, as standard error says.
+// Exit status: 0; 1 something has come that was not sent, or twice, or not at all, or was copied,
+// or not, against LARKLANE_MESSAGE_EAGER_MAX; 3 a call has failed, as standard error says.
 
 #include <sched.h>
 
@@ -45,7 +45,7 @@ struct Row {
     state ^= state >> 7;
     return state ^= state << 17;
   }
-  /// Most are short; one in 512 is read from where it lies.
+  /// Most are short; one in 512 is longer than any packet.
   std::size_t bytes() {
     const std::uint64_t chance = next() % 512;
     if (chance == 0) return 9000 + next() % (kLongest - 9000);
@@ -58,6 +58,15 @@ struct Row {
     }
   }
 };
+
+/// Bytes of the longest message that is copied, as the user has said.
+std::uint64_t copied_most() {
+  static const std::uint64_t most = [] {
+    const char* const told = std::getenv("LARKLANE_MESSAGE_EAGER_MAX");
+    return told == nullptr ? 8168 : std::strtoull(told, nullptr, 10);
+  }();
+  return most;
+}
 
 struct Sender {
   std::uint64_t sent = 0;
@@ -121,13 +130,17 @@ class Thread {
     sender.bytes.resize(row.bytes());
     row.fill(sender.bytes.data(), sender.bytes.size());
     const auto tag = static_cast<std::uint32_t>(thread_ * threads_ + other % threads_);
-    const Post post = got(send(sender, static_cast<int>(other / threads_), tag), "post_send");
+    bool is_packet = false;
+    const Post post =
+        got(send(sender, static_cast<int>(other / threads_), tag, is_packet), "post_send");
     if (post == Post::retry) return;
+    if ((post == Post::done) != (is_packet || sender.bytes.size() <= copied_most()))
+      fail(1, std::to_string(sender.bytes.size()) + " bytes: copied, or not, against the option");
     sender.is_busy = post == Post::posted;
     if (!sender.is_busy) over_ += ++sender.sent == each_;
   }
   /// In each of the ways: as one buffer, as three, in a packet if one is free.
-  larklane::Result<Post> send(Sender& sender, int rank, std::uint32_t tag) {
+  larklane::Result<Post> send(Sender& sender, int rank, std::uint32_t tag, bool& is_packet) {
     const std::byte* const start = sender.bytes.data();
     const std::size_t bytes = sender.bytes.size(), third = bytes / 3;
     if (sender.sent % 3 == 1) {
@@ -135,7 +148,8 @@ class Thread {
           {start, third}, {start + third, third}, {start + 2 * third, bytes - 2 * third}};
       return larklane::post_send(vci_, rank, tag, parts, telling(&sender));
     }
-    if (sender.sent % 3 == 2 && bytes != 0 && bytes <= vci_.eager_bytes_max()) {
+    if (sender.sent % 3 == 2 && bytes != 0 && bytes <= vci_.packet_bytes_max()) {
+      is_packet = true;
       larklane::Packet packet = larklane::take_packet(vci_);
       if (!packet) return Post::retry;
       std::memcpy(packet.start(), start, bytes);

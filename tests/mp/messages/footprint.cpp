@@ -68,13 +68,14 @@ constexpr std::int64_t kUntold = std::int64_t{1} << 40;
 constexpr Bytes kNothing{4 * kKib, 16 * kKib, 0}, kNoneLeft{256 * kKib, kUntold, 0};
 
 struct Limits {
-  Bytes context, lane, first_use, peer, receive, unexpected, long_send;
+  Bytes context, lane, first_use, peer, first_long, receive, unexpected, long_send;
 };
 constexpr Limits kShm{
     .context = {256 * kKib, 320 * kKib, 520 * kKib},
     .lane = {2200 * kKib, 96 * kKib, 2 * kMib},
     .first_use = {192 * kKib, 224 * kKib, 0},
     .peer = {32 * kKib, 48 * kKib, 80 * kKib},
+    .first_long = {16 * kKib, 64 * kKib, 2112 * kKib},
     .receive = {900, 900, 0},
     .unexpected = {1200, 1300, 0},
     .long_send = {100, 200, 0},
@@ -85,6 +86,7 @@ constexpr Limits kTcp{
     .lane = {34 * kMib, 20 * kMib, 0},
     .first_use = {20 * kMib, 20 * kMib, 0},
     .peer = {352 * kKib, 352 * kKib, 0},
+    .first_long = {16 * kKib, 64 * kKib, 0},
     .receive = {900, 900, 0},
     .unexpected = {1200, 1400, 0},
     .long_send = {700, 800, 0},
@@ -96,6 +98,7 @@ constexpr Limits kVerbs{
     .lane = {2200 * kKib, 2200 * kKib, 0},
     .first_use = {256 * kKib, 256 * kKib, 0},
     .peer = {112 * kKib, 112 * kKib, 0},
+    .first_long = {16 * kKib, 64 * kKib, 0},
     .receive = {900, 900, 0},
     .unexpected = {1200, 1300, 0},
     .long_send = {160, 300, 0},
@@ -166,6 +169,12 @@ class Exchange {
     send(peer, kWord, 0, kShortBytes);
     wait(2);
   }
+  void exchange_long(int peer) {
+    receive(peer, kLong, 0, kLongBytes);
+    meet(context_);  // nobody is sent what he does not expect: that has a row of its own
+    send(peer, kLong, 0, kLongBytes);
+    wait(2);
+  }
   /// kEach wait, in one way after the other: tell(what, before, most) says what each of them takes.
   template <class Tell>
   void round(int peer, const Limits& limits, Tell&& tell) {
@@ -225,7 +234,9 @@ void use(const Limits& limits, std::size_t lanes, int rounds) {
     exchange.meet_one(context.rank() ^ 1);
     before = account(context, "a lane's first message", 1, before, limits.first_use);
     for (const int next : {2, 3}) exchange.meet_one(context.rank() ^ next);
-    (void)account(context, "a peer", 2, before, limits.peer);
+    before = account(context, "a peer", 2, before, limits.peer);
+    exchange.exchange_long(context.rank() ^ 1);
+    (void)account(context, "a lane's first long message", 1, before, limits.first_long);
 
     const auto round = [&](auto&& tell) { exchange.round(context.rank() ^ 1, limits, tell); };
     const auto tell_nothing = [&](const char*, const Bytes&, const Bytes&) { meet(context); };

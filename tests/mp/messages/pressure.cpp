@@ -116,8 +116,13 @@ class Sender {
     return post != Post::retry;
   }
   void refuse_none() {
-    for (Flow& flow : flows_) flow.refused = 0;
+    for (std::size_t kind = 0; kind < kKinds; ++kind) {
+      flows_[kind].refused = 0;
+      reasons_before_[kind] = all_reasons(Kind{kind});
+    }
   }
+  /// Since then.
+  std::uint64_t reasons(Kind kind) const { return all_reasons(kind) - reasons_before_[kind]; }
   const std::array<Flow, kKinds>& flows() const { return flows_; }
   Vci& lane() { return lanes_[0]; }
 
@@ -135,11 +140,18 @@ class Sender {
   }
 
  private:
+  std::uint64_t all_reasons(Kind kind) const {
+    const RetryCounts why = lanes_[kind].retry_counts();
+    return why.not_connected + why.no_room + why.no_packet + why.no_operation + why.no_memory +
+           why.behind;
+  }
+
   const bool is_asleep_;
   std::vector<Vci> lanes_;
   const RemoteCompletion there_;
   Counter over_;
   std::array<Flow, kKinds> flows_{};
+  std::array<std::uint64_t, kKinds> reasons_before_{};
   std::uint64_t posted_ = 0;
 };
 
@@ -170,6 +182,9 @@ void send_all(Context& context, RemoteCompletion there, bool is_asleep,
   for (std::size_t kind = 0; kind < kKinds; ++kind) {
     const Flow& flow = sender.flows()[kind];
     if (flow.refused == 0 && !sender.may_end(Kind{kind})) fail(1, "nothing is refused");
+    // Of those that the lane keeps each attempt of its own may count, too.
+    if (kind != long_messages && sender.reasons(Kind{kind}) < flow.refused)
+      fail(1, "something is refused without a reason");
     std::printf("pressure: kind %zu: %llu accepted, %llu refused\n", kind,
                 static_cast<unsigned long long>(flow.accepted),
                 static_cast<unsigned long long>(flow.refused));

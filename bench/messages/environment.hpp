@@ -1,0 +1,27 @@
+#pragma once
+// Where a launch without an MPI runs: what each process says of itself, put together.
+// Pure functions; thread safety: thread-safe.
+
+#include <sched.h>
+
+#include <cstddef>
+#include <span>
+
+#include "measure/options.hpp"
+#include "measure/record.hpp"
+
+namespace larklane::bench {
+
+/// What a process says of itself: plain bytes.
+struct Card {
+  std::size_t host;  ///< a hash of the kernel's start
+  int threads;
+  cpu_set_t cores;
+  char binding[256];
+};
+
+Card card_of_this(const Options& options);
+/// @param cards  of all, by rank
+Environment environment_of(std::span<const Card> cards);
+
+}  // namespace larklane::bench

@@ -1,0 +1,185 @@
+#pragma once
+// Messages between threads by LCI v2: what native.cpp does by Larklane. `World` is the one of
+// applications/lci.cpp: lane(index), turn(index), gather(number).
+
+#include <sched.h>
+
+#include <cstdint>
+#include <lci.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exchange.hpp"
+
+namespace larklane::bench {
+
+/// What one thread calls. Where several use a device LCI's messages do not keep their order, so
+/// each place of a window has a tag of its own. Thread safety: single-owner.
+template <class World>
+class LciEnd {
+ public:
+  /// What is sent, and received into, lies in these: of the lane's device.
+  struct Memory {
+    lci::mr_t out, in;
+  };
+  LciEnd(World& world, const Shape& shape, std::uint32_t thread, std::uint32_t lane,
+         const Memory& memory)
+      : world_(world),
+        shape_(shape),
+        thread_(thread),
+        lane_(lane),
+        device_(world.lane(lane)),
+        memory_(memory) {}
+  ~LciEnd() {
+    for (Ends* ends : {&sent_, &received_, &answers_}) lci::free_comp(&ends->told);
+  }
+  LciEnd(const LciEnd&) = delete;
+  LciEnd& operator=(const LciEnd&) = delete;
+
+  void post_receives() {
+    for (std::uint32_t slot = 0; slot < window(); ++slot)
+      post(received_, [&] {
+        return lci::post_recv_x(shape_.peer, shape_.in_of(thread_, slot), shape_.bytes, tag(slot),
+                                received_.told)
+            .device(device_)
+            .mr(memory_.in)();
+      });
+  }
+  void wait_receives() { wait(received_); }
+  std::span<const std::byte> message(std::uint32_t slot) const {
+    return {shape_.in_of(thread_, slot), shape_.bytes};
+  }
+  void release() {}
+  void enter() {}
+  void leave() {}
+
+  void post_send(std::uint32_t slot) {
+    post(sent_, [&] {
+      return lci::post_send_x(shape_.peer, shape_.out_of(thread_, slot), shape_.bytes, tag(slot),
+                              sent_.told)
+          .device(device_)
+          .mr(memory_.out)();
+    });
+  }
+  void wait_sends() { wait(sent_); }
+  void answer() {
+    post(sent_, [&] {
+      return lci::post_send_x(shape_.peer, nullptr, 0, tag(window()), sent_.told).device(device_)();
+    });
+    wait(sent_);
+  }
+  void wait_answer() {
+    post(answers_, [&] {
+      return lci::post_recv_x(shape_.peer, nullptr, 0, tag(window()), answers_.told)
+          .device(device_)();
+    });
+    wait(answers_);
+  }
+
+ private:
+  struct Ends {
+    lci::comp_t told = lci::alloc_counter();
+    std::int64_t posted = 0;  ///< of which it hears
+  };
+  static constexpr unsigned kMissesMax = 200;  ///< before other threads
+
+  std::uint32_t window() const { return shape_.options->window; }
+  lci::tag_t tag(std::uint32_t place) const { return thread_ * (window() + 1) + place; }
+  template <class Call>
+  void post(Ends& ends, Call&& call) {
+    for (;;) {
+      const lci::status_t status = call();
+      if (!status.is_retry()) return void(ends.posted += status.is_posted());
+      turn();
+    }
+  }
+  void wait(const Ends& ends) {
+    while (lci::counter_get(ends.told) < ends.posted) turn();
+  }
+  void turn() {
+    if (world_.turn(lane_)) {
+      misses_ = 0;
+    } else if (shape_.options->yields && ++misses_ == kMissesMax) {
+      misses_ = 0;
+      sched_yield();
+    }
+  }
+
+  World& world_;
+  const Shape& shape_;
+  const std::uint32_t thread_, lane_;
+  const lci::device_t device_;
+  const Memory memory_;
+  Ends sent_, received_, answers_;
+  unsigned misses_ = 0;
+};
+
+/// Devices in the place of lanes. Making and destroying it is collective.
+template <class World>
+class LciWay {
+ public:
+  LciWay(World& world, const std::string& name, const Shape& shape) : world_(world), shape_(shape) {
+    const std::uint32_t lanes = shape.lanes(name);
+    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+      const lci::device_t device = world.lane(lane);
+      memory_.push_back(
+          {lci::register_memory_x(shape.out.data(), shape.out.size()).device(device)(),
+           lci::register_memory_x(shape.in.data(), shape.in.size()).device(device)()});
+    }
+    for (std::uint32_t thread = 0; thread < shape.threads; ++thread)
+      ends_.push_back(std::make_unique<LciEnd<World>>(world, shape_, thread, thread % lanes,
+                                                      memory_[thread % lanes]));
+  }
+  ~LciWay() {
+    (void)world_.gather(0.0);
+    for (auto& memory : memory_) {
+      lci::deregister_memory(&memory.out);
+      lci::deregister_memory(&memory.in);
+    }
+  }
+  LciWay(const LciWay&) = delete;
+  LciWay& operator=(const LciWay&) = delete;
+
+  LciEnd<World>& end(std::uint32_t thread) { return *ends_[thread]; }
+  void begin_round() {}
+  void end_round() {}
+
+ private:
+  World& world_;
+  const Shape shape_;
+  std::vector<typename LciEnd<World>::Memory> memory_;
+  std::vector<std::unique_ptr<LciEnd<World>>> ends_;
+};
+
+/// What Exchange wants of a world.
+template <class World>
+class LciRanks {
+ public:
+  using Way = LciWay<World>;
+  using End = LciEnd<World>;
+
+  explicit LciRanks(World& world) : world_(world) {}
+  int rank() const { return world_.rank(); }
+  int size() const { return world_.size(); }
+  std::vector<double> gather(double mine) { return world_.gather(mine); }
+  std::unique_ptr<Way> make_way(const std::string& name, const Shape& shape) {
+    return std::make_unique<Way>(world_, name, shape);
+  }
+
+ private:
+  World& world_;
+};
+
+/// Empty: LCI can do what is asked for, as this program knows it.
+inline std::string refusal_of_lci(const Options& options) {
+  const char* const of_lci = ": not of LCI, here";
+  if (options.operation != "send") return "--operation " + options.operation + of_lci;
+  if (options.completion != "queue")
+    return "--completion: not of LCI, whose ends are heard of by counters here";
+  if (options.progress != "workers") return "--progress " + options.progress + of_lci;
+  if (options.more_follow) return std::string("--more-follow") + of_lci;
+  return {};
+}
+
+}  // namespace larklane::bench
