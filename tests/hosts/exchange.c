@@ -2,17 +2,14 @@
 // ranks send to all, with Isend and Irecv, from 0 B to 1 MiB, then one partitioned message to the
 // next rank (if this MPI has them; one round: Open MPI's later ones may be wrong). Rank 0 prints
 // `exchange: R ranks on H hosts: ok`. With --wait each rank then prints `waiting` and goes on until
-// it is killed. With --meet they enter MPI_Finalize together, without the MPI: MPICH 4.0 over UCX
-// waits there for the answers of all, which answer as long as they wait. Who answers early, from
-// its last barrier, asks when the first has gone, for ever.
+// it is killed. With --meet they enter MPI_Finalize together (meet_by_file.h).
 #define _DEFAULT_SOURCE  // usleep
-#include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "meet_by_file.h"
 
 enum { kSizeMax = 1 << 20, kPartitions = 8, kPartitionBytes = 4096 };
 
@@ -93,20 +90,6 @@ static int count_hosts(void) {
   return hosts;
 }
 
-// Each rank makes the file longer by a byte: all are here when it has as many.
-static void meet(const char* path) {
-  const int file = open(path, O_WRONLY | O_APPEND | O_CREAT, 0600);
-  struct stat found;
-  if (file < 0 || write(file, "", 1) != 1) {
-    perror(path);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-  while (fstat(file, &found) == 0 && found.st_size < ranks) {
-    usleep(10000);
-  }
-  close(file);
-}
-
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -140,8 +123,8 @@ int main(int argc, char** argv) {
   }
   free(to_send);
   free(received);
-  if (meeting) {
-    meet(meeting);
+  if (meeting && meet_by_file(meeting, ranks) != 0) {
+    MPI_Abort(MPI_COMM_WORLD, 1);
   }
   MPI_Finalize();
   return 0;

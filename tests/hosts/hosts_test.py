@@ -141,7 +141,8 @@ def exchanged(hosts, mpi, program):
 
 def messages_go_round(hosts, mpi, program):
     """A native program whose ranks the MPI has put on both hosts: by a network, although two of them share a host's memory each."""
-    outcome = hosts.run(mpi, 2, [program], 60, {"LARKLANE_LOG_LEVEL": "info"}, keep_logs_in=str(LOGS))
+    with tempfile.TemporaryDirectory(prefix="larklane-ring-") as folder:
+        outcome = hosts.run(mpi, 2, [program, "--meet", f"{folder}/here"], 60, {"LARKLANE_LOG_LEVEL": "info"}, keep_logs_in=str(LOGS))
     ways = re.findall(r"messages by (\S+)", outcome.output)
     return outcome.status == 0 and len(ways) == 4 and "shm" not in ways, outcome
 

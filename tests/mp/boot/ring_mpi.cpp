@@ -1,5 +1,6 @@
 // A native program under an MPI, whose communicator says who the processes are: a short message and
-// a long one go to the next rank, and come as they were sent.
+// a long one go to the next rank, and come as they were sent: `ring_mpi [--meet FILE]`. With --meet
+// they enter MPI_Finalize together (meet_by_file.h).
 //
 // Exit status: 0; 1 payload is not what was sent; 3 a call has failed.
 
@@ -8,9 +9,11 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "../../hosts/meet_by_file.h"
 #include "larklane/boot_mpi.hpp"
 #include "larklane/context.hpp"
 #include "larklane/message.hpp"
@@ -52,7 +55,8 @@ int go_round(Context& context) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  int status = 3;
+  int ranks = 0, status = 3;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   {
     std::string problem;
     auto context = Context::create(boot::peers_of(MPI_COMM_WORLD), &problem);
@@ -61,6 +65,8 @@ int main(int argc, char** argv) {
     else
       std::fprintf(stderr, "ring_mpi: %s\n", problem.c_str());
   }
+  if (argc == 3 && std::strcmp(argv[1], "--meet") == 0 && meet_by_file(argv[2], ranks) != 0)
+    status = 3;
   MPI_Finalize();
   return status;
 }
