@@ -34,7 +34,7 @@ Result<Layout> Layout::make(std::uint32_t partitions, std::span<const std::uint3
     const std::uint32_t mask = low_mask(group.count) << word.count;
     for (std::uint32_t p = group.first; p < group.first + group.count; ++p)
       layout.cells_[p] = {static_cast<std::uint32_t>(layout.words_.size() - 1), mask,
-                          1u << (p - word.first), false};
+                          1u << (p - word.first), 0};
     word.count += group.count;
   };
   auto add_large = [&](Run group) {
@@ -44,9 +44,10 @@ Result<Layout> Layout::make(std::uint32_t partitions, std::span<const std::uint3
     for (std::uint32_t done = 0; done < group.count; done += kUnitsPerWord) {
       const std::uint32_t count = std::min(kUnitsPerWord, group.count - done);
       const auto index = static_cast<std::uint32_t>(layout.words_.size());
+      const std::uint32_t leaf_mask = 1u << done / kUnitsPerWord;
       layout.words_.push_back({group.first + done, count, root, done / kUnitsPerWord, 1});
       for (std::uint32_t i = 0; i < count; ++i)
-        layout.cells_[group.first + done + i] = {index, low_mask(count), 1u << i, true};
+        layout.cells_[group.first + done + i] = {index, low_mask(count), 1u << i, leaf_mask};
     }
     layout.roots_.push_back(
         {first_word, static_cast<std::uint32_t>(layout.words_.size()) - first_word});

@@ -60,7 +60,7 @@ struct Cell {
   std::uint32_t word;
   std::uint32_t group_mask;  ///< bits of its group within the word; of a leaf: all its bits
   std::uint32_t bit_mask;    ///< its own bit
-  bool is_leaf;              ///< its word is a leaf of a larger group
+  std::uint32_t leaf_mask;   ///< bit of its word, a leaf, in the root; 0: it is no leaf
 };
 
 /// Most words and roots of any layout.

@@ -333,6 +333,7 @@ class NetSend final : public SendRequest, public NetHalf {
   /// none. Written when the group is complete, read in later rounds.
   std::unique_ptr<CellWork*[]> ready_works_;
   std::uint32_t sent_last_ = 0;          ///< in_use_'s cargo when all cells of the round are posted
+  std::uint32_t last_of_several_ = 0;    ///< sent_last_, if the round has several groups
   NetCellSet awaited_;                   ///< cells whose notice is out, until their FIN
   std::atomic<std::uint64_t> round_{0};  // relaxed: the caller orders its own calls
   std::mutex start_mutex_;               // a Start against the acceptance

@@ -81,6 +81,7 @@ Status NetSend::start() {
   credit_ = net_word::make(net_words_.generation, next);
   sent_last_ = static_cast<std::uint32_t>(next) * cells_.count();
   if (learning_) plan_ahead();
+  last_of_several_ = groups_.size() > 1 ? sent_last_ : sent_last_ + 1;
   if (timed_) {
     timed_->marks.start(next);
     timed_->watch.start();
@@ -213,8 +214,8 @@ void NetSend::mark_further(const Cell& cell, std::size_t partition, std::uint64_
   CellWork* const work = ready_works_[partition];
   if (work == nullptr || net_words_.read(0) != fast_credit_) [[unlikely]]
     return mark_further_slow(cell, old);
-  if (cell.is_leaf) {
-    const LeafMark leaf = words_.mark_leaf(work->leaves, cell.word);
+  if (cell.leaf_mask != 0) {
+    const LeafMark leaf = words_.mark_leaf(work->leaves, cell.leaf_mask);
     if (leaf != LeafMark::completes) [[unlikely]]
       return leaf == LeafMark::expired ? mark_further_slow(cell, old) : void();
   } else if ((old & word_state::kExpired) != 0) [[unlikely]] {
@@ -225,6 +226,7 @@ void NetSend::mark_further(const Cell& cell, std::size_t partition, std::uint64_
     return leave();
   // Noted now: when it completes the rest may have been posted, though this is long there.
   work->posted_by_then = entry.cargo;
+  work->is_last = entry.cargo == last_of_several_;
   lane_.post(*work);
 }
 
@@ -260,6 +262,7 @@ void NetSend::send(Run cells) {
   if (!entry.may_move) return leave();
   work.cells = cells;
   work.posted_by_then = entry.cargo;
+  work.is_last = entry.cargo == sent_last_ && cells.count != cells_.count();
   const Run run = cells_.partitions(cells);
   const bool is_watched = watch_ != nullptr;
   const std::uint64_t began = is_watched ? watch_->began(run) : 0;

@@ -155,8 +155,7 @@ class Rendezvous {
     const std::uint32_t index = layout.words()[layout.cells()[first].word].root;
     if (index == kNoRoot) return {};
     const Root& root = layout.roots()[index];
-    return {index, root.first_word,
-            (word_state::kOpen | low_mask(root.word_count)) << word_state::kTagBits};
+    return {index, (word_state::kOpen | low_mask(root.word_count)) << word_state::kTagBits};
   }
 
   /// What Pready of one partition needs in `round`.

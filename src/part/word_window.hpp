@@ -12,7 +12,7 @@ namespace larklane::part {
 
 /// What a mark needs of a group that is larger than a word.
 struct LeafGroup {
-  std::uint32_t root = 0, first_word = 0;
+  std::uint32_t root = 0;
   std::uint64_t complete = 0;  ///< its root when it may move, without the round: shifted out
 };
 
@@ -44,13 +44,13 @@ struct WordWindow {
       return Errc::kAlreadyReady;
     const bool complete = (cell.group_mask & ~(old | bit)) == 0;
     const bool travels = complete || (old & word_state::kExpired) != 0;
-    if (travels && (cell.is_leaf || (old & word_state::kOpen) != 0)) further(itself, old);
+    if (travels && (cell.leaf_mask != 0 || (old & word_state::kOpen) != 0)) further(itself, old);
     return {};
   }
 
-  /// Word `word`, a leaf of `group`, is complete; or it has expired: then its group has, too.
-  LeafMark mark_leaf(const LeafGroup& group, std::uint32_t word) const {
-    const std::uint64_t unit = std::uint64_t{1} << (word - group.first_word);
+  /// A leaf of `group`, `unit` in its root, is complete; or it has expired: then its group has,
+  /// too.
+  LeafMark mark_leaf(const LeafGroup& group, std::uint64_t unit) const {
     // seq_cst: as mark_one()'s; acquires the other leaves' partitions.
     const std::uint64_t now =
         roots[group.root].state.fetch_or(unit, std::memory_order_seq_cst) | unit;

@@ -122,12 +122,13 @@ class Handle {
 
 class Case {
  public:
-  Case(int send_partitions, int recv_partitions)
+  /// @param groups  first partitions
+  Case(int send_partitions, int recv_partitions, const std::vector<std::uint32_t>& groups)
       : send_partitions_(send_partitions),
         recv_partitions_(recv_partitions),
         from_(static_cast<std::size_t>(send_partitions) * 256),
         to_(from_.size()) {
-    send_ = must(sender_.network->send_init(args(true), sender_.state, {0}), "send_init");
+    send_ = must(sender_.network->send_init(args(true), sender_.state, groups), "send_init");
     receive_ = must(receiver_.network->recv_init(args(false), receiver_.state), "recv_init");
     send_handle_.emplace(send_);
     receive_handle_.emplace(receive_);
@@ -207,8 +208,9 @@ class Case {
 };
 
 /// One collected round, in the steady state, as a dump of that name.
-void measure(const std::string& what, int send_partitions, int recv_partitions, Collect collect) {
-  Case one(send_partitions, recv_partitions);
+void measure(const std::string& what, int send_partitions, int recv_partitions, Collect collect,
+             const std::vector<std::uint32_t>& groups = {0}) {
+  Case one(send_partitions, recv_partitions, groups);
   for (int warm = 1; warm <= 3; ++warm) one.round(warm, Collect::off);
   CALLGRIND_ZERO_STATS;
   one.round(4, collect);
@@ -232,6 +234,8 @@ int main() {
     measure("send", partitions, partitions, Collect::until_post);
     measure("receive", partitions, partitions, Collect::from_completion);
   }
+  measure("send_last_of_4_groups", 128, 128, Collect::until_post, {0, 32, 64, 96});
+  measure("send_last_of_2_groups", 128, 128, Collect::until_post, {0, 64});
   for (const auto& [s, r] : {std::pair{32, 8}, std::pair{8, 32}, std::pair{1, 256},
                              std::pair{256, 8}, std::pair{256, 1}})
     measure("receive", s, r, Collect::from_completion);

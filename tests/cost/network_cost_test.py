@@ -59,7 +59,7 @@ def main() -> int:
     print("scenario, S, R: instructions, at most")
     failed = not found
     for (what, send, receive), count in sorted(found.items()):
-        most = POST_MAX if what == "send" else ARRIVAL_MAX + PER_PARTITION * receive
+        most = POST_MAX if what.startswith("send") else ARRIVAL_MAX + PER_PARTITION * receive
         is_over = not 0 < count <= most
         failed |= is_over
         print(f"{what} {send} {receive}: {count}, {most}{': TOO MUCH' if is_over else ''}")

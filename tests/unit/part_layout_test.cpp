@@ -53,7 +53,7 @@ void expect_lawful(std::uint32_t partitions, const std::vector<std::uint32_t>& b
       const Cell& cell = layout.cells()[p];
       ASSERT_EQ(cell.word, w);
       ASSERT_EQ(cell.bit_mask, 1u << (p - word.first));
-      ASSERT_EQ(cell.is_leaf, word.root != kNoRoot);
+      ASSERT_EQ(cell.leaf_mask, word.root == kNoRoot ? 0 : 1u << word.unit);
       for (std::uint32_t q = word.first; q < word.first + word.count; ++q)
         ASSERT_EQ((cell.group_mask >> (q - word.first) & 1) != 0, group[p] == group[q]);
     }

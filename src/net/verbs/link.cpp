@@ -261,22 +261,27 @@ net::PostPrepared Link::prepare(const net::Transfer& transfer, std::uint32_t imm
       htonl(immediate_there(immediate)),
       this,
       &queue_of(immediate)};
-  return &Link::post_prepared;
+  return post_prepared_to(queue_of(immediate));
 }
 
+template <bool kIsExtended>
 Result<net::Post> Link::post_prepared(net::Operation& operation) {
-  const auto& prepared =
-      *std::launder(reinterpret_cast<const SendQueue::Prepared*>(operation.provider_space));
+  auto& prepared = *std::launder(reinterpret_cast<SendQueue::Prepared*>(operation.provider_space));
   SendQueue& queue = *prepared.queue;
-  const int error = queue.hand_over(prepared, operation);
+  const int error = queue.hand_over<kIsExtended>(prepared, operation);
   if (error != 0) [[unlikely]]
     return prepared.link->not_posted_slow(queue, operation, error);
   return queue.posted();
 }
 
+net::PostPrepared Link::post_prepared_to(const SendQueue& queue) noexcept {
+  return queue.is_extended() ? &Link::post_prepared<true> : &Link::post_prepared<false>;
+}
+
 [[gnu::noinline]] Result<net::Post> Link::not_posted_slow(SendQueue& queue,
                                                           net::Operation& operation, int error) {
-  if (error == SendQueue::kNoRoom && queue.find_room_slow()) return post_prepared(operation);
+  if (error == SendQueue::kNoRoom && queue.find_room_slow())
+    return post_prepared_to(queue)(operation);
   auto answer = queue.not_posted_slow(error);
   return answer ? answer : broken_slow(queue, answer.error());
 }

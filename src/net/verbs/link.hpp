@@ -79,7 +79,9 @@ class Link final : public net::Link {
                                net::RemoteMemory to, std::uint32_t immediate, unsigned flags,
                                net::Operation& operation);
 
+  template <bool kIsExtended>
   static Result<net::Post> post_prepared(net::Operation& operation);
+  static net::PostPrepared post_prepared_to(const SendQueue& queue) noexcept;
   Result<net::Post> not_posted_slow(SendQueue& queue, net::Operation& operation, int error);
   Result<net::Post> broken_slow(SendQueue& queue, Status error);
 

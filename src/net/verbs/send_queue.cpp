@@ -30,7 +30,7 @@ SendQueue::SendQueue(QueuePair pair, ibv_qp_ex* extended, Shape shape, std::uint
       counters_(counters),
       alarm_(alarm),
       operations_(std::make_unique<net::Operation*[]>(shape.depth)) {
-  work_.sg_list = prepared_work_.sg_list = &element_;
+  work_.sg_list = &element_;
   prepared_work_.num_sge = 1;
   prepared_work_.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   set_room();
@@ -68,6 +68,7 @@ void SendQueue::use_copies(std::unique_ptr<std::byte[]> copies, Registration reg
 }
 
 Result<net::Post> SendQueue::not_posted_slow(int error) noexcept {
+  prepared_work_.send_flags = 0;  // another one may be the next
   if (is_dead()) return error_;
   if (error == kNoRoom || (error == ENOMEM && !is_idle())) {  // or full by the device's own count
     ++counters_.full;

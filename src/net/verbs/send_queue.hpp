@@ -2,9 +2,10 @@
 // One queue pair and the operations that are under way on it, in the order in which they were
 // posted: RC completes in that order, so a completion completes all before it.
 //
-// Which work requests are signalled. Whoever posts does not know whether it is the last one, so:
-// * one that finds no signalled one outstanding is signalled; of those behind it every
-//   kSignalEvery-th is;
+// Which work requests are signalled. Whoever posts does not always know whether it is the last one,
+// so:
+// * one that is said to be the last is signalled, and one that finds no signalled one outstanding;
+//   of those behind it every kSignalEvery-th is;
 // * when the last signalled one has completed and unsignalled ones are left behind it, a write of
 //   no bytes is posted, signalled: the flush. One slot of the queue is kept for it.
 // So while anything is under way a signalled one is, nothing has to be posted for the rest to
@@ -68,6 +69,7 @@ class SendQueue {
   ibv_qp* pair() const noexcept { return pair_.get(); }
   std::uint32_t id() const noexcept { return id_; }
   const Shape& shape() const noexcept { return shape_; }
+  bool is_extended() const noexcept { return extended_ != nullptr; }
   /// Copies of small data lie there, when the device takes none with the work request.
   void use_copies(std::unique_ptr<std::byte[]> copies, Registration registration);
 
@@ -96,7 +98,9 @@ class SendQueue {
   static constexpr int kNoRoom = -1;  ///< not an errno
   /// @return 0: posted() counts it; kNoRoom: maybe find_room_slow() has some; else, or then:
   /// not_posted_slow() says what became of it
-  int hand_over(const Prepared& prepared, net::Operation& operation) noexcept;
+  /// @param kIsExtended  is_extended()
+  template <bool kIsExtended>
+  int hand_over(Prepared& prepared, net::Operation& operation) noexcept;
   Result<net::Post> posted() noexcept;
   Result<net::Post> not_posted_slow(int error) noexcept;
   /// Where room_end_ is reached. @return there is room behind it
@@ -211,17 +215,23 @@ class SendQueue {
   return posted();
 }
 
-[[gnu::always_inline]] inline int SendQueue::hand_over(const Prepared& prepared,
+template <bool kIsExtended>
+[[gnu::always_inline]] inline int SendQueue::hand_over(Prepared& prepared,
                                                        net::Operation& operation) noexcept {
   if (posted_ == room_end_) [[unlikely]]
     return kNoRoom;
   slot(posted_) = &operation;
-  element_ = prepared.element;
-  if (posted_ == signal_at_) prepared_work_.send_flags = IBV_SEND_SIGNALED;
-  if (extended_ != nullptr)
+  if (posted_ == signal_at_ || operation.is_last) {
+    signal_at_ = posted_;
+    prepared_work_.send_flags = IBV_SEND_SIGNALED;
+  }
+  if constexpr (kIsExtended) {
+    element_ = prepared.element;
     return post_extended(IBV_WR_RDMA_WRITE_WITH_IMM,
                          {prepared.remote.remote_addr, prepared.remote.rkey}, prepared.immediate,
                          prepared_work_.send_flags);
+  }
+  prepared_work_.sg_list = &prepared.element;
   prepared_work_.wr_id = tag_ | posted_;
   prepared_work_.imm_data = prepared.immediate;
   prepared_work_.wr.rdma = prepared.remote;
@@ -233,6 +243,7 @@ class SendQueue {
   if (posted_ == room_end_ && !find_room_slow()) [[unlikely]]
     return not_posted_slow(kNoRoom);
   slot(posted_) = &operation;
+  if (operation.is_last) signal_at_ = posted_;
   if (!operation.wakes) return post_request(request);
   if (alarm_.want_all()) signal_at_ = posted_;
   auto answer = post_request(request);

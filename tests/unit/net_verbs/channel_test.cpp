@@ -114,6 +114,22 @@ TEST_F(ChannelTest, NeighboursGoByOneQueueAndTheImmediateSaysFirstAndCount) {
   EXPECT_EQ(device_.pairs.size(), pairs_before_);
 }
 
+TEST_F(ChannelTest, ARoundTakesItsWritesAndACredit) {
+  open(0, 0);
+  init();
+  for (int round = 0; round < 4; ++round) {  // from the second on the posts are prepared
+    const std::uint64_t before = device_.carried_out;
+    start();
+    settle();
+    for (std::int32_t partition = 0; partition < kPartitions; ++partition)
+      ASSERT_TRUE(send_->pready(partition).ok());
+    ASSERT_EQ(posted().size(), 4u);
+    end_round();
+    EXPECT_EQ(device_.carried_out - before, 4u + 1) << round;
+  }
+  free();
+}
+
 TEST_F(ChannelTest, WithoutCreditAndOnDemand) {
   open(3, 3);
   init(1, {.is_learned = true});

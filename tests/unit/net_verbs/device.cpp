@@ -297,6 +297,7 @@ std::uint32_t FakeDevice::run(std::uint32_t most) {
       carry_out(*pair, request);
       moved = true;
       ++count;
+      ++carried_out;
     }
   }
   return count;

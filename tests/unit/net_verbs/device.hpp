@@ -87,8 +87,9 @@ class FakeDevice {
   // What happened.
   std::uint32_t thread_domains = 0;  ///< those that are there
   std::set<ibv_pd*> parent_domains;
-  std::uint32_t not_ready = 0;  ///< immediates that met no receive
-  std::uint32_t overruns = 0;   ///< of completion queues
+  std::uint64_t carried_out = 0;  ///< requests, whoever has posted them
+  std::uint32_t not_ready = 0;    ///< immediates that met no receive
+  std::uint32_t overruns = 0;     ///< of completion queues
   std::uint32_t events_unacknowledged = 0;
 
   // The calls' own.

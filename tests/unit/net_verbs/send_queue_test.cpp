@@ -61,6 +61,58 @@ TEST_P(SendQueueTest, OfABurstEverySixteenthIsSignalledAndTheRestIsFlushed) {
   EXPECT_EQ(counters().flushes, 1u);
 }
 
+TEST_P(SendQueueTest, TheOneThatIsSaidToBeTheLastIsSignalledAndSparesTheFlush) {
+  start();
+  ASSERT_TRUE(endpoints[1]->reserve_immediates(20).ok());
+  for (const bool is_prepared : {false, true}) {
+    const std::uint64_t signalled = counters().signalled, unsignalled = counters().unsignalled;
+    std::array<Note, 5> notes;
+    for (Note& note : notes) {
+      note.wakes = false;  // or it can't be prepared
+      note.is_last = &note == &notes.back();
+      const net::PostPrepared prepared = links[0]->prepare(transfer(16), 0, note);
+      ASSERT_NE(prepared, nullptr);
+      device.post_send_error = note.is_last ? ENOMEM : 0;
+      ASSERT_EQ(must(is_prepared ? prepared(note) : write(note)),
+                note.is_last ? net::Post::retry : net::Post::posted);
+    }
+    device.post_send_error = 0;
+    Note& last = notes.back();
+    ASSERT_EQ(must(is_prepared ? links[0]->prepare(transfer(16), 0, last)(last) : write(last)),
+              net::Post::posted);
+    settle();
+    for (const Note& note : notes) ASSERT_TRUE(note.ends == 1 && note.status.ok());
+    EXPECT_EQ(counters().signalled, signalled + 2) << is_prepared;  // the first one, and the last
+    EXPECT_EQ(counters().unsignalled, unsignalled + 3) << is_prepared;
+  }
+  EXPECT_EQ(counters().flushes, 0u);
+}
+
+TEST_P(SendQueueTest, WhatWasRefusedAsTheLastLeavesNoOtherSignalled) {
+  start();
+  ASSERT_TRUE(endpoints[1]->reserve_immediates(30).ok());
+  std::array<Note, 20> notes;
+  Note refused;
+  refused.is_last = true;
+  const auto post = [&](Note& note) {
+    note.wakes = false;
+    return must(links[0]->prepare(transfer(16), 0, note)(note));
+  };
+  for (std::size_t i = 0; i < 17; ++i) ASSERT_EQ(post(notes[i]), net::Post::posted);
+  device.post_send_error = ENOMEM;
+  ASSERT_EQ(post(refused), net::Post::retry);
+  device.post_send_error = 0;
+  ASSERT_EQ(device.run(1), 1u);
+  ASSERT_EQ(must(endpoints[0]->poll(1)), 1u);  // the last signalled one is still under way
+  for (std::size_t i = 17; i < 20; ++i) ASSERT_EQ(post(notes[i]), net::Post::posted);
+  std::uint32_t signalled = 0;
+  for (const FakeRequest& request : queue(0).requests)
+    signalled += (request.work.send_flags & IBV_SEND_SIGNALED) != 0;
+  EXPECT_EQ(signalled, 1u);  // notes[16]
+  settle();
+  for (const Note& note : notes) ASSERT_TRUE(note.ends == 1 && note.status.ok());
+}
+
 TEST_P(SendQueueTest, NothingIsLeftBehindWhateverTheLengthOfTheBurst) {
   start();
   for (std::size_t length = 1; length <= 127; ++length) {
