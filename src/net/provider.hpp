@@ -57,7 +57,7 @@ struct Operation {
   /// Its completion ends a sleep after arm(Wake::needed): something has to follow it, whether
   /// anybody polls or not.
   bool wakes = true;
-  /// Nothing may be posted behind it for a while: a provider of which some completions tell of
+  /// Perhaps nothing is posted behind it for a while: a provider of which some completions tell of
   /// others, too, lets this one tell.
   bool is_last = false;
   /// Of a write: the peer looks for its beginning (Limits::first_word_last_bytes_max).

@@ -15,6 +15,7 @@ std::unique_ptr<Posted> Traffic::make(LinkState& link, const Request& request,
   auto posted = std::make_unique<Posted>();
   posted->complete = &completed;
   posted->wakes = outer.wakes;
+  posted->is_last = outer.is_last;
   posted->is_looked_for = outer.is_looked_for;
   posted->request = request;
   posted->small.assign(request.small.begin(), request.small.end());

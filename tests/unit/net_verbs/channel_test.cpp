@@ -70,6 +70,14 @@ class ChannelTest : public testing::Test {
     receive_->finish();
     EXPECT_EQ(from_, to_);
   }
+  /// Of those that are posted and not carried out.
+  std::uint32_t signalled() const {
+    std::uint32_t count = 0;
+    for (const auto& [number, pair] : device_.pairs)
+      for (const auto& request : pair->requests)
+        count += (request.work.send_flags & IBV_SEND_SIGNALED) != 0;
+    return count;
+  }
   /// Immediates that are posted and not carried out, by queue pair.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> posted() const {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> all;
@@ -124,10 +132,49 @@ TEST_F(ChannelTest, ARoundTakesItsWritesAndACredit) {
     for (std::int32_t partition = 0; partition < kPartitions; ++partition)
       ASSERT_TRUE(send_->pready(partition).ok());
     ASSERT_EQ(posted().size(), 4u);
+    EXPECT_EQ(signalled(), 2u) << round;  // the first one, and the last
     end_round();
     EXPECT_EQ(device_.carried_out - before, 4u + 1) << round;
   }
   free();
+}
+
+TEST_F(ChannelTest, ManyOfOneGroupEachAreSignalledEverySixteenth) {
+  open(0, 0);
+  constexpr std::int32_t kChannels = 20;
+  std::vector<SendRequest*> sends;
+  std::vector<RecvRequest*> receives;
+  std::vector<std::vector<std::byte>> from(kChannels, from_), to(kChannels, to_);
+  for (std::int32_t tag = 0; tag < kChannels; ++tag) {
+    sends.push_back(must(sides_[0]->network->send_init(
+        args_of("receiver", tag, from[static_cast<std::size_t>(tag)], kPartitions),
+        sides_[0]->state, {0}, {}, &plane_)));
+    receives.push_back(must(sides_[1]->network->recv_init(
+        args_of("sender", tag, to[static_cast<std::size_t>(tag)], kPartitions), sides_[1]->state)));
+  }
+  settle();
+  for (int round = 0; round < 3; ++round) {  // from the second on the posts are prepared
+    for (RecvRequest* const receive : receives) ASSERT_TRUE(receive->start().ok());
+    for (SendRequest* const send : sends) ASSERT_TRUE(send->start().ok());
+    settle();
+    for (SendRequest* const send : sends)
+      for (std::int32_t partition = 0; partition < kPartitions; ++partition)
+        ASSERT_TRUE(send->pready(partition).ok());
+    ASSERT_EQ(posted().size(), std::size_t{kChannels});
+    EXPECT_EQ(signalled(), 2u) << round;  // the first one, and the 17th
+    settle();
+    for (RecvRequest* const receive : receives) {
+      ASSERT_EQ(receive->poll(), Completion::complete);
+      receive->finish();
+    }
+    for (SendRequest* const send : sends) {
+      ASSERT_EQ(send->poll(), Completion::complete);
+      send->finish();
+    }
+  }
+  for (SendRequest* const send : sends) EXPECT_TRUE(sides_[0]->network->free(send).ok());
+  for (RecvRequest* const receive : receives) EXPECT_TRUE(sides_[1]->network->free(receive).ok());
+  settle();
 }
 
 TEST_F(ChannelTest, WithoutCreditAndOnDemand) {
