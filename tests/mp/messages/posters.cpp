@@ -55,9 +55,7 @@ void post_all(Context& context, RemoteCompletion there, std::uint64_t rounds) {
   const pid_t pid = ::getpid();
   (void)posted(lane, "room for a process number",
                [&] { return post_send(lane, 1, kPidTag, &pid, sizeof pid); });
-  sigset_t come;
-  sigemptyset(&come);
-  sigaddset(&come, SIGUSR1);
+  const sigset_t come = go_on_signal();
   constexpr timespec kPatience{30, 0}, kAtOnce{};
   wait_for(lane, "an answer", [&] { return ::sigtimedwait(&come, nullptr, &kAtOnce) == SIGUSR1; });
 
@@ -134,9 +132,7 @@ void take_all(Context& context, CompletionQueue& mail, std::uint64_t rounds) {
 int main(int argc, char** argv) {
   if (argc != 2) fail(3, "posters ROUNDS");
   const std::uint64_t rounds = std::strtoull(argv[1], nullptr, 10);
-  sigset_t come;
-  sigemptyset(&come);
-  sigaddset(&come, SIGUSR1);
+  const sigset_t come = go_on_signal();
   ::pthread_sigmask(SIG_BLOCK, &come, nullptr);  // of the library's threads, too
   auto context = begin();
   {

@@ -196,9 +196,7 @@ void send_all(Context& context, RemoteCompletion there, bool is_asleep,
 
 /// Until rank 0 says so.
 void take_nothing(std::vector<Vci>& lanes, bool is_asleep) {
-  sigset_t wake;
-  sigemptyset(&wake);
-  sigaddset(&wake, SIGUSR1);
+  const sigset_t wake = go_on_signal();
   const timespec at_once{};
   if (is_asleep) {
     if (::sigwaitinfo(&wake, nullptr) != SIGUSR1) fail(3, "sigwaitinfo");
@@ -308,9 +306,7 @@ void receive_all(Context& context, CompletionQueue& mail, bool is_asleep) {
 
 int main(int argc, char** argv) {
   if (argc != 3) fail(3, "pressure asleep|unreceived SECONDS");
-  sigset_t wake;
-  sigemptyset(&wake);
-  sigaddset(&wake, SIGUSR1);
+  const sigset_t wake = go_on_signal();
   ::pthread_sigmask(SIG_BLOCK, &wake, nullptr);  // of the library's threads, too
   auto context = begin();
   {

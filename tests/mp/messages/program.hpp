@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 
 #include <chrono>
 #include <cstdint>
@@ -36,6 +37,14 @@ inline std::unique_ptr<Context> begin() {
   auto context = Context::create(&problem);
   if (!context) fail(3, problem);
   return std::move(context).value();
+}
+
+/// By which one process here tells another one of its host to go on.
+inline sigset_t go_on_signal() {
+  sigset_t signal;
+  sigemptyset(&signal);
+  sigaddset(&signal, SIGUSR1);
+  return signal;
 }
 inline void meet(Context& context) {
   std::string problem;
