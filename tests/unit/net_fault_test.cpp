@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <set>
@@ -157,6 +158,29 @@ TEST(NetFault, AWordIsNeverSeenInParts) {
   EXPECT_TRUE(net.is_over(sent));
   net.settle();
   EXPECT_EQ(net.b.text(0, 8), std::string(8, '\0'));
+}
+
+TEST(NetFault, WhatIsGarbledArrivesAndIsSomethingElse) {
+  constexpr std::uint64_t kWord = 0x0123456789abcdef;
+  constexpr std::uint32_t kImmediate = 0x00070003;
+  bool have_differed[2] = {};
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    Net net({.seed = seed, .faults = {{Call::post, What::garble, 1}}});
+    Sent sent;
+    expect_posted(net.a.link->write_small_immediate(std::as_bytes(std::span(&kWord, 1)),
+                                                    net.b.at(0), kImmediate, sent));
+    ASSERT_TRUE(net.is_over(sent));
+    net.settle();
+    EXPECT_TRUE(sent.status.ok());
+    ASSERT_EQ(net.b.ear.heard.size(), 1u);
+    std::uint64_t word = 0;
+    std::memcpy(&word, net.b.bytes.data(), sizeof(word));
+    const bool is_word = word != kWord, is_immediate = net.b.ear.heard[0] != kImmediate;
+    EXPECT_NE(is_word, is_immediate);
+    have_differed[is_word ? 0 : 1] = true;
+    EXPECT_EQ(net.fabric.hits_count(What::garble), 1u);
+  }
+  EXPECT_TRUE(have_differed[0] && have_differed[1]);
 }
 
 TEST(NetFault, FaultsComeByChanceAndTheSeedDecides) {

@@ -28,7 +28,7 @@ class Hits {
 
  private:
   const Plan plan_;
-  std::array<std::atomic<std::uint64_t>, 4> hits_{};
+  std::array<std::atomic<std::uint64_t>, kWhats> hits_{};
 };
 
 /// Of one endpoint, or of the fabric's own calls. Thread safety: single-owner.

@@ -34,7 +34,11 @@ enum class What : std::uint8_t {
   refuse,
   fail,  ///< the operation completes with `status`
   kill,  ///< so it does, and all that is under way on its link or is posted to it later
+  /// The peer is told something else: of a post with an immediate another one, of a small write
+  /// other bytes. Others go on as they are.
+  garble,
 };
+inline constexpr std::size_t kWhats = 5;
 
 /// Of the bytes of an operation that fails: legal is everything.
 enum class Moved : std::uint8_t {

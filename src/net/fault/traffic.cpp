@@ -1,6 +1,7 @@
 #include "net/fault/traffic.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace larklane::fault {
@@ -37,7 +38,9 @@ Result<net::Post> Traffic::post(LinkState& link, const Request& request, net::Op
     add_due(std::move(posted), dead_.ok() ? link.dead : dead_, true);
     return net::Post::posted;
   }
-  if (fault != nullptr) {
+  if (fault != nullptr && fault->what == What::garble) {
+    garble(*posted);
+  } else if (fault != nullptr) {
     posted->verdict = fault->status;
     if (fault->what == What::kill) end(link, fault->status);
     if (fault->moved == Moved::half) halve(*posted);
@@ -45,7 +48,8 @@ Result<net::Post> Traffic::post(LinkState& link, const Request& request, net::Op
       add_due(std::move(posted), fault->status, true);
       return net::Post::posted;
     }
-  } else if (chance_.one_in(plan_.held_one_in)) {
+  }
+  if (posted->verdict.ok() && chance_.one_in(plan_.held_one_in)) {
     hold(std::move(posted), 1 + chance_.below(plan_.held_polls_max));
     return net::Post::posted;
   }
@@ -125,6 +129,27 @@ void Traffic::halve(Posted& posted) {
   }
   if (request.call == Call::write_immediate) request.call = Call::write;
   if (request.call == Call::write_small_immediate) request.call = Call::write_small;
+}
+
+/// Never the same: one bit is another one, or, half of the time, any.
+void Traffic::garble(Posted& posted) {
+  const auto other = [&](std::uint64_t bits) {
+    const std::uint64_t flipped = std::uint64_t{1} << chance_.below(bits);
+    return chance_.one_in(2) ? flipped : flipped | chance_.below(std::uint64_t{1} << (bits - 1));
+  };
+  const Call call = posted.request.call;
+  const bool has_immediate = call == Call::write_immediate || call == Call::write_small_immediate;
+  const bool has_words = posted.small.size() >= kWordBytes;
+  if (has_immediate && !(has_words && chance_.one_in(2))) {
+    posted.request.immediate ^= static_cast<std::uint32_t>(other(32));
+  } else if (has_words) {
+    std::byte* const at =
+        posted.small.data() + chance_.below(posted.small.size() / kWordBytes) * kWordBytes;
+    std::uint64_t word = 0;
+    std::memcpy(&word, at, sizeof(word));
+    word ^= other(64);
+    std::memcpy(at, &word, sizeof(word));
+  }
 }
 
 void Traffic::hold(std::unique_ptr<Posted> posted, std::uint64_t polls) {

@@ -73,6 +73,7 @@ class Traffic final : public net::Receiver {
 
   static void completed(net::Operation& operation, Status status);
   static void halve(Posted& posted);
+  void garble(Posted& posted);
   static Result<net::Post> forward(Posted& posted);
 
   std::unique_ptr<Posted> make(LinkState& link, const Request& request, net::Operation& outer);
