@@ -35,6 +35,12 @@ Result<VciPool::Options> VciPool::Options::of(const Config& config) {
 VciPool::VciPool(net::Fabric& fabric, Receivers& receivers, Options options) noexcept
     : fabric_(fabric), receivers_(receivers), options_(options) {}
 
+VciPool::~VciPool() {
+  VciPool* before = next_;
+  while (before->next_ != this) before = before->next_;
+  before->next_ = next_;
+}
+
 std::uint32_t VciPool::choose(std::uint32_t from, std::uint64_t communicator) const noexcept {
   constexpr std::uint32_t kDead = ~0u;
   std::array<std::uint32_t, kCountMax> channels;
@@ -71,10 +77,16 @@ std::uint32_t VciPool::progress(Vci& own) noexcept {
   thread_local constinit MissedTurns missed;
   const std::uint32_t found = own.progress();
   if (!missed.add(found != 0, options_.misses_max)) return found;
-  return found + progress_others(&own);
+  return found + progress_elsewhere(own);
 }
 
-[[gnu::noinline]] std::uint32_t VciPool::progress_others(const Vci* own) noexcept {
+[[gnu::noinline]] std::uint32_t VciPool::progress_elsewhere(const Vci& own) noexcept {
+  std::uint32_t found = progress_others(&own);
+  for (VciPool* pool = next_; pool != this; pool = pool->next_) found += pool->progress_all();
+  return found;
+}
+
+std::uint32_t VciPool::progress_others(const Vci* own) noexcept {
   std::uint32_t found = 0;
   for_each([&](Vci& vci) {
     if (&vci != own) found += vci.progress();

@@ -21,7 +21,9 @@ namespace larklane::vci {
 // Invariants:
 // 1. A lane that was made lives as long as the pool; a place on it is free again when its channel
 //    gives it back.
-// 2. A thread that calls progress() again and again polls every lane again and again.
+// 2. A thread that calls progress() again and again polls every lane again and again, those of
+// pools
+//    that wait together with it, too.
 class VciPool {
  public:
   static constexpr std::uint32_t kCountMax = 64;  ///< range of option vci_count_max
@@ -61,6 +63,9 @@ class VciPool {
   };
 
   VciPool(net::Fabric& fabric, Receivers& receivers, Options options) noexcept;
+  ~VciPool();
+  VciPool(const VciPool&) = delete;
+  VciPool& operator=(const VciPool&) = delete;
   const net::Fabric& fabric() const noexcept { return fabric_; }
 
   std::uint32_t count_max() const noexcept { return options_.count_max; }
@@ -72,6 +77,13 @@ class VciPool {
   Place take_place(std::uint32_t index) noexcept { return Place(channels_[index]); }
   /// @param index  below count_max; made if it is not there @errors those of Vci::create
   Result<Vci*> at(std::uint32_t index);
+
+  /// Who waits for one of these pools and all that it waits together with already polls both: what
+  /// it waits for may hang on a peer that waits for this process on another network. Before any is
+  /// polled. @param other  not one of them
+  void wait_together(VciPool& other) noexcept {
+    if (&other != this) std::swap(next_, other.next_);
+  }
 
   /// For a thread that waits for what was posted on `own`: one turn there; when too many of its
   /// turns have found nothing, one of every other lane, too. @return as Vci::progress()
@@ -88,6 +100,7 @@ class VciPool {
 
  private:
   std::uint32_t progress_others(const Vci* own) noexcept;
+  std::uint32_t progress_elsewhere(const Vci& own) noexcept;
   /// Null: not yet. acquire: pairs with at()'s release.
   Vci* made(std::uint32_t index) const noexcept {
     return made_[index].load(std::memory_order_acquire);
@@ -96,6 +109,7 @@ class VciPool {
   net::Fabric& fabric_;
   Receivers& receivers_;
   const Options options_;
+  VciPool* next_ = this;  ///< a ring: those that wait together
   std::array<std::atomic<std::uint32_t>, kCountMax> channels_{};
   std::array<std::atomic<Vci*>, kCountMax> made_{};
   std::mutex mutex_;                                   // of who makes one

@@ -199,6 +199,29 @@ TEST(VciPool, ALaneThatIsAlwaysBusyKeepsNobodyFromTheOthers) {
   EXPECT_GE(of.fabric.lanes[1]->polls, 1u);
 }
 
+TEST(VciPool, WhoWaitsPollsThoseThatWaitTogetherWithItsOwn) {
+  constexpr std::uint32_t kMisses = 4;
+  FakePool own({1, Mapping::spread, kMisses}), other({1, Mapping::spread, kMisses});
+  auto gone = std::make_unique<FakePool>(VciPool::Options{1, Mapping::spread, kMisses});
+  own.pool.wait_together(own.pool);
+  own.pool.wait_together(gone->pool);
+  own.pool.wait_together(other.pool);
+  for (FakePool* const of : {&own, &other, gone.get()}) ASSERT_TRUE(of->pool.at(0).has_value());
+  const auto wait = [&](FakePool& of) {
+    for (std::uint32_t turn = 0; turn < 2 * kMisses; ++turn)
+      (void)of.pool.progress(*of.pool.at(0).value());
+  };
+  other.fabric.lanes[0]->arrived = {8};
+  gone->fabric.lanes[0]->arrived = {9};
+  wait(own);
+  EXPECT_EQ(other.receiver.heard, std::vector<std::uint32_t>{8});
+  EXPECT_EQ(gone->receiver.heard, std::vector<std::uint32_t>{9});
+  gone.reset();
+  own.fabric.lanes[0]->arrived = {7};
+  wait(other);
+  EXPECT_EQ(own.receiver.heard, std::vector<std::uint32_t>{7});
+}
+
 TEST(VciPool, TheHelperPollsAll) {
   FakePool of({2, Mapping::spread, 4});
   EXPECT_EQ(of.pool.progress_all(), 0u);
