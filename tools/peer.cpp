@@ -82,7 +82,9 @@ std::string skipped_text(const std::string& skipped) {
   return skipped.empty() ? std::string() : "; skipped: " + skipped;
 }
 
-void choose_here(const Config& config, const std::string& folder, PeerFacts* facts) {
+/// @param way  what its card says; null: nobody has seen it
+void choose_here(const Config& config, const std::string& folder, const mpi::Hosts::Way* way,
+                 PeerFacts* facts) {
   facts->change =
       "LARKLANE_PROVIDER=ofi[:DEVICE] or verbs[:DEVICE], on all processes alike, puts pairs on one "
       "host on that network, too";
@@ -92,7 +94,14 @@ void choose_here(const Config& config, const std::string& folder, PeerFacts* fac
     return;
   }
   facts->change = "LARKLANE_PROVIDER=auto takes shared memory on one host";
-  const Opened opened = open_first({config.provider}, config, folder, false);
+  if (way != nullptr) {
+    facts->goes_by = way->network.empty() ? "shared memory" : way->network;
+    facts->reason = way->network.empty()
+                        ? "option provider names no network that the other side has and names, too"
+                        : "option provider asks for it on both sides, on one host, too";
+    return;
+  }
+  const Opened opened = open_first(net::wanted_providers(config.provider), config, folder, false);
   if (!opened.option.empty()) {
     facts->goes_by = opened.option;
     facts->reason = "option provider asks for it, on one host, too";
@@ -117,19 +126,18 @@ void leave_to_mpi(const Config& config, const std::string& why, PeerFacts* facts
 void choose_between(const Config& config, const std::string& folder, const mpi::Hosts::Way* way,
                     PeerFacts* facts) {
   facts->change =
-      "LARKLANE_PROVIDER=ofi[:DEVICE] or verbs[:DEVICE], on all processes alike; "
-      "LARKLANE_UNREACHABLE for what no network joins";
-  const auto wanted =
-      config.provider == "auto" ? net::providers_between_hosts() : std::vector{config.provider};
-  const Opened opened = open_first(wanted, config, folder, true);
+      "LARKLANE_PROVIDER, on one side or both: networks in order of preference, of which the pair "
+      "takes the lower rank's first that the other side names, too; LARKLANE_UNREACHABLE for what "
+      "no network joins";
+  const Opened opened = open_first(net::wanted_providers(config.provider), config, folder, true);
   if (opened.option.empty())
     return leave_to_mpi(config, "no network between hosts can be opened here: " + opened.skipped,
                         facts);
   if (way != nullptr && way->address.empty())
     return leave_to_mpi(config, way->why_not + skipped_text(opened.skipped), facts);
-  facts->goes_by = opened.option;
+  facts->goes_by = way != nullptr ? way->network : opened.option;
   facts->reason = config.provider == "auto" ? "option provider is auto, which takes the best "
-                                              "network that most processes have opened"
+                                              "network that both sides have"
                                             : "option provider asks for it";
   if (way == nullptr)
     facts->reason +=
@@ -165,7 +173,7 @@ void find_rank(int peer, const World& world, const Config& config, const std::st
   if (!is_spread) {
     facts->where = kHere;
     facts->why = "the launcher has all " + std::to_string(world.ranks) + " ranks here";
-    return choose_here(config, folder, facts);
+    return choose_here(config, folder, nullptr, facts);
   }
   if (hosts == nullptr) {
     facts->where = facts->goes_by = kUnknown;
@@ -180,7 +188,7 @@ void find_rank(int peer, const World& world, const Config& config, const std::st
   const mpi::Hosts::Way way = hosts->way_to(peer);
   facts->where = way.is_here ? kHere : kElsewhere;
   facts->why = "says its card, which the launcher has passed on";
-  if (way.is_here) return choose_here(config, folder, facts);
+  if (way.is_here) return choose_here(config, folder, &way, facts);
   choose_between(config, folder, &way, facts);
 }
 
@@ -237,7 +245,7 @@ void find_host(const std::string& name, const Config& config, const std::string&
     if (is_own(address)) {
       facts->where = kHere;
       facts->why = address + " is an address of it";
-      return choose_here(config, folder, facts);
+      return choose_here(config, folder, nullptr, facts);
     }
     if (from.empty()) from = way_from(*one);
     facts->why += (facts->why.empty() ? "" : ", ") + address;

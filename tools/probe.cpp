@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -130,16 +131,19 @@ std::string attach_note(int error) {
   return note + "; large partitions take slots too";
 }
 
-/// With the device that option `provider` names, if it is of this one.
+/// With the first device that option `provider` names of this one.
 Ability probe_network(const std::string& name, const std::string& folder, const Config& config) {
-  const bool is_named = config.provider.starts_with(name + ':');
-  const std::string device = is_named ? config.provider.substr(name.size() + 1) : std::string();
+  const auto wanted = net::wanted_providers(config.provider);
+  const auto found = std::find_if(wanted.begin(), wanted.end(), [&](const std::string& one) {
+    return one == name || one.starts_with(name + ':');
+  });
+  const std::string option = found == wanted.end() ? name : *found;
   std::string reason;
-  auto fabric = net::open_fabric(name, net::fabric_options(config, device), &reason, folder);
+  auto fabric = net::open_fabric_named(config, option, &reason, folder);
   if (!fabric) return {name, false, reason};
   const net::Limits& limits = fabric.value()->limits();
   return {name, true,
-          limits.provider + "; with LARKLANE_PROVIDER=" + (is_named ? config.provider : name) +
+          limits.provider + "; with LARKLANE_PROVIDER=" + option +
               (limits.choices.empty() ? "" : "; " + limits.choices)};
 }
 

@@ -113,14 +113,32 @@ bool matches_form(std::string_view text, std::string_view form) {
   return argument && *argument >= (is_delay ? 0 : 1) && *argument <= most;
 }
 
-/// @param range  alternatives, "x | y | z:N"
-bool matches_range(std::string_view text, std::string_view range) {
+/// What may stand beside others, behind a comma.
+constexpr std::string_view kListed = ",...";
+
+bool matches_some(std::string_view text, std::string_view range, bool is_listed) {
   while (!range.empty()) {
     const std::size_t bar = std::min(range.find('|'), range.size());
-    if (matches_form(text, trimmed(range.substr(0, bar)))) return true;
+    std::string_view form = trimmed(range.substr(0, bar));
+    const bool may_be_listed = form.ends_with(kListed);
+    if (may_be_listed) form.remove_suffix(kListed.size());
+    if ((may_be_listed || !is_listed) && matches_form(text, form)) return true;
     range.remove_prefix(std::min(bar + 1, range.size()));
   }
   return false;
+}
+
+/// @param range  alternatives, "x | y | z:N"; of "x,... | y,... | z" all but z may follow each
+/// other
+bool matches_range(std::string_view text, std::string_view range) {
+  if (range.find(kListed) == std::string_view::npos) return matches_some(text, range, false);
+  const bool is_list = text.find(',') != std::string_view::npos;
+  for (std::size_t comma = 0; comma != std::string_view::npos; text.remove_prefix(comma + 1)) {
+    comma = text.find(',');
+    if (!matches_some(text.substr(0, comma), range, is_list)) return false;
+    if (comma == std::string_view::npos) return true;
+  }
+  return true;
 }
 
 /// One parser per type of the table; each validates against the option's range and leaves `value`

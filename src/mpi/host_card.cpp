@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 
 #include "base/host.hpp"
 #include "mpi/context_id.hpp"
@@ -11,8 +10,9 @@ namespace larklane::mpi {
 namespace {
 
 constexpr std::size_t kHexDigits = 16;
-constexpr std::size_t kNetworksMax = 4;
 constexpr char kSeparator = '|';
+constexpr std::string_view kHereOnly = "host/";
+constexpr std::string_view kHere = "here", kAway = "away";  // where networks are used
 
 std::string hex(std::uint64_t value) {
   char digits[kHexDigits];
@@ -46,12 +46,14 @@ std::string HostCard::text() const {
   text += kSeparator + hex(host) + kSeparator + hex(words[0]) + hex(words[1]) + kSeparator;
   for (const std::string& network : networks)
     text += (&network == &networks.front() ? "" : ",") + network;
+  text += kSeparator;
+  text += uses_them_here ? kHere : kAway;
   return text + kSeparator + address;
 }
 
 std::optional<HostCard> HostCard::of_text(std::string_view text) {
   const auto words = split(text, kSeparator);
-  if (words.size() != 5 || words[0] != LARKLANE_VERSION || words[2].size() != 2 * kHexDigits)
+  if (words.size() != 6 || words[0] != LARKLANE_VERSION || words[2].size() != 2 * kHexDigits)
     return std::nullopt;
   HostCard card;
   std::uint64_t secret[2];
@@ -62,8 +64,10 @@ std::optional<HostCard> HostCard::of_text(std::string_view text) {
   if (!words[3].empty()) {
     for (const std::string_view network : split(words[3], ',')) card.networks.emplace_back(network);
   }
-  card.address = words[4];
-  const bool is_right = card.address.empty() || control::RemoteAddress::parse(card.address);
+  card.uses_them_here = words[4] == kHere;
+  card.address = words[5];
+  const bool is_right = (card.uses_them_here || words[4] == kAway) &&
+                        (card.address.empty() || control::RemoteAddress::parse(card.address));
   if (!is_right || card.networks.size() > kNetworksMax) return std::nullopt;
   return card;
 }
@@ -72,23 +76,23 @@ bool HostCard::has(std::string_view network) const {
   return std::find(networks.begin(), networks.end(), network) != networks.end();
 }
 
+bool HostCard::leaves_host() const {
+  return std::any_of(networks.begin(), networks.end(),
+                     [](const std::string& network) { return !network.starts_with(kHereOnly); });
+}
+
+std::string here_only(const std::string& option) { return std::string(kHereOnly) + option; }
+
 std::uint64_t this_host() {
   return ContextHash(Origin::world).add(std::string_view(host_id())).id().high;
 }
 
-std::string common_network(const std::vector<std::optional<HostCard>>& cards) {
-  std::map<std::string, std::size_t> counts;
-  for (const auto& card : cards) {
-    if (!card || card->address.empty()) continue;
-    for (const std::string& network : card->networks) ++counts[network];
-  }
-  const auto is_verbs = [](const std::string& name) { return name.starts_with("verbs"); };
-  const auto best =
-      std::max_element(counts.begin(), counts.end(), [&](const auto& a, const auto& b) {
-        if (a.second != b.second) return a.second < b.second;
-        return is_verbs(b.first) && !is_verbs(a.first);  // the first of equals stays
-      });
-  return best == counts.end() ? std::string() : best->first;
+std::string network_between(const HostCard& lower, const HostCard& higher) {
+  const bool is_here = lower.host == higher.host;
+  if (is_here && !(lower.uses_them_here && higher.uses_them_here)) return {};
+  for (const std::string& network : lower.networks)
+    if (higher.has(network) && (is_here || !network.starts_with(kHereOnly))) return network;
+  return {};
 }
 
 }  // namespace larklane::mpi

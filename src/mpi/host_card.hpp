@@ -16,8 +16,11 @@ namespace larklane::mpi {
 struct HostCard {
   std::uint64_t host = 0;  ///< equal: they reach each other's local sockets
   Secret secret{};
-  control::Address address;           ///< remote; empty: it can't be reached from other hosts
-  std::vector<std::string> networks;  ///< net::Limits::network of those that it has opened
+  control::Address address;  ///< remote; empty: it can't be reached from other hosts
+  /// net::Limits::network of those that it has opened, or here_only(), the preferred first.
+  std::vector<std::string> networks;
+  static constexpr std::size_t kNetworksMax = 4;
+  bool uses_them_here = false;  ///< for pairs on one host, too
 
   /// One word of at most 800 bytes. Begins with Larklane's version.
   std::string text() const;
@@ -25,14 +28,19 @@ struct HostCard {
   static std::optional<HostCard> of_text(std::string_view text);
 
   bool has(std::string_view network) const;
+  /// Does pairs of different hosts.
+  bool leaves_host() const;
 };
+
+/// What a card names a network that stays within a host. @param option  as option `provider` names
+/// it
+std::string here_only(const std::string& option);
 
 /// Of the process's host, as far as abstract sockets reach: boot and network namespace.
 std::uint64_t this_host();
 
-/// By which network processes of different hosts go: the one that most of them have, of several the
-/// first in the alphabet, but `verbs` before all. Everybody computes it from the same cards.
-/// @param cards  by rank; nothing: runs without Larklane
-std::string common_network(const std::vector<std::optional<HostCard>>& cards);
+/// By which network a pair of processes goes: the lower rank's first that the higher one has, too.
+/// Empty: by none; on one host, if not both use them here. Both sides compute it from their cards.
+std::string network_between(const HostCard& lower, const HostCard& higher);
 
 }  // namespace larklane::mpi

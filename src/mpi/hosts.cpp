@@ -20,26 +20,35 @@ std::unique_ptr<Hosts> Hosts::open() {
 }
 
 void Hosts::open_networks(const Config& config, const std::string& folder) {
-  const bool is_free = config.provider == "auto";
-  for (const std::string& option :
-       is_free ? net::providers_between_hosts() : std::vector{config.provider}) {
+  own_.uses_them_here = config.provider != "auto";
+  const auto skip = [&](const std::string& reason) {
+    if (problem_.find(reason) != std::string::npos) return;
+    log_info("between hosts: %s", reason.c_str());
+    problem_ += (problem_.empty() ? "" : "; ") + reason;
+  };
+  for (const std::string& option : net::wanted_providers(config.provider)) {
     std::string reason;
     auto fabric = net::open_fabric_named(config, option, &reason, folder);
     if (!fabric) {
-      log_info("between hosts: %s", reason.c_str());
-      problem_ += (problem_.empty() ? "" : "; ") + reason;
+      skip(reason);
       continue;
     }
-    const std::string name = (*fabric)->limits().network;
-    if (name.empty()) {
-      problem_ += (problem_.empty() ? "" : "; ") + (*fabric)->limits().provider +
-                  " does not leave the host";
-      continue;
+    const std::string network = (*fabric)->limits().network;
+    const std::string provider = (*fabric)->limits().provider;
+    if (network.empty()) skip(provider + " does not leave the host");
+    const std::string name = network.empty() ? here_only(option) : network;
+    if (own_.has(name)) {
+      skip("provider " + option + " is another way into network " + name);
+    } else if (networks_.size() == HostCard::kNetworksMax) {
+      skip("provider " + option + " is one more than a process tells others of");
+    } else {
+      const bool names_device = option.find(':') != std::string::npos;
+      networks_.push_back({option, std::move(fabric).value(), name,
+                           names_device ? option : option + " (" + provider + ")"});
+      own_.networks.push_back(name);
     }
-    networks_.push_back({option, std::move(fabric).value(), name});
-    own_.networks.push_back(name);
   }
-  if (!networks_.empty()) problem_.clear();
+  if (own_.leaves_host()) problem_.clear();
 }
 
 void Hosts::announce(const control::Address& name, const Config& config,
@@ -69,7 +78,6 @@ void Hosts::learn(int ranks, int rank, const Config& config) {
   rank_ = rank;
   const auto texts = board_->get_all(ranks, config.control_connect_ns);
   for (const std::string& text : texts) cards_.push_back(HostCard::of_text(text));
-  network_ = common_network(cards_);
   name_the_absent();
 }
 
@@ -103,12 +111,23 @@ bool Hosts::is_here(int rank) const {
   return card != nullptr && card->host == own_.host;
 }
 
+const Hosts::Network* Hosts::network_to(int rank, const HostCard& card) const {
+  const HostCard& own = *card_of(rank_);
+  const std::string name = rank_ < rank ? network_between(own, card) : network_between(card, own);
+  const auto found = std::find_if(networks_.begin(), networks_.end(),
+                                  [&](const Network& one) { return one.name == name; });
+  return found == networks_.end() ? nullptr : &*found;
+}
+
 Hosts::Way Hosts::way_to(int rank) const {
   const HostCard* const card = card_of(rank);
   const HostCard* const own = card_of(rank_);
   if (card == nullptr) return {false, {}, "it does not run under this Larklane"};
   if (own == nullptr) return {false, {}, problem_.empty() ? "no board" : problem_};
-  if (card->host == own_.host) return {true, {}, {}};
+  if (card->host == own_.host) {
+    const Network* const network = network_to(rank, *card);
+    return {true, {}, {}, network != nullptr ? network->title : ""};
+  }
   const auto join = [](const std::vector<std::string>& names) {
     std::string all;
     for (const std::string& name : names) all += (all.empty() ? "" : " and ") + name;
@@ -117,41 +136,81 @@ Hosts::Way Hosts::way_to(int rank) const {
   if (own->address.empty())
     return {false, {}, "this process is not reached from there: " + problem_};
   if (card->address.empty()) return {false, {}, "it is on another host, and has warned why not"};
-  if (!own->has(network_) || !card->has(network_)) {
+  const Network* const network = network_to(rank, *card);
+  if (network == nullptr)
     return {false,
             {},
-            "most processes go by " + network_ + "; this host has opened " + join(own->networks) +
+            "no network is on both sides: this one has opened " + join(own->networks) +
                 ", that one " + join(card->networks) + " (LARKLANE_PROVIDER)"};
-  }
-  return {false, card->address, {}};
+  return {false, card->address, {}, network->title};
 }
 
-std::optional<part::OtherHosts> Hosts::for_engine(const Config& config) {
+std::optional<part::OtherHosts> Hosts::for_engine(const Config& config,
+                                                  const LocalName& local_name) {
   const HostCard* const own = card_of(rank_);
-  if (own == nullptr || !listener_ || !own->has(network_)) return std::nullopt;
-  const auto used = std::find_if(networks_.begin(), networks_.end(),
-                                 [&](const Network& one) { return one.name == network_; });
-  std::erase_if(networks_, [&](const Network& one) { return &one != &*used; });
-  Network& network = networks_.front();
-  if (!network.fabric) {  // a second engine
-    std::string reason;
-    auto again = net::open_fabric_named(config, network.option, &reason);
-    if (!again) {
-      log_error("between hosts: %s", reason.c_str());
-      return std::nullopt;
+  if (own == nullptr) return std::nullopt;
+  const auto pairs = pairs_of(*own, local_name);
+  const bool has_remote =
+      std::any_of(pairs.begin(), pairs.end(), [](const Pair& pair) { return !pair.is_here; });
+  part::OtherHosts others{std::nullopt, {}, {}, own_.uses_them_here};
+  std::vector<const Network*> used;
+  for (Network& network : networks_) {
+    // Processes of other worlds on this host know nothing but our first.
+    const bool is_used = (own_.uses_them_here && used.empty()) ||
+                         std::any_of(pairs.begin(), pairs.end(),
+                                     [&](const Pair& pair) { return pair.network == &network; });
+    auto fabric = std::exchange(network.fabric, nullptr);
+    if (!is_used) continue;
+    if (!fabric) {  // a second engine
+      std::string reason;
+      auto again = net::open_fabric_named(config, network.option, &reason);
+      if (!again) {
+        log_error("between hosts: %s", reason.c_str());
+        refuse();
+        return std::nullopt;
+      }
+      fabric = std::move(again).value();
     }
-    network.fabric = std::move(again).value();
+    used.push_back(&network);
+    others.fabrics.push_back(std::move(fabric));
   }
+  for (const Pair& pair : pairs) {
+    const auto found = std::find(used.begin(), used.end(), pair.network);
+    if (found == used.begin()) continue;
+    others.fabric_of.emplace(pair.peer, pair.network == nullptr
+                                            ? part::OtherHosts::kSharedMemory
+                                            : static_cast<std::size_t>(found - used.begin()));
+  }
+  if (has_remote) others.remote = remote(config);
+  return others;
+}
+
+/// Those that can be joined, and those on this host that may want to be.
+std::vector<Hosts::Pair> Hosts::pairs_of(const HostCard& own, const LocalName& local_name) const {
+  std::vector<Pair> pairs;
+  for (int rank = 0; rank < static_cast<int>(cards_.size()); ++rank) {
+    const HostCard* const card = card_of(rank);
+    if (card == nullptr || rank == rank_) continue;
+    const Network* const network = network_to(rank, *card);
+    if (card->host == own.host) {
+      if (own.uses_them_here) pairs.push_back({local_name(rank), network, true});
+    } else if (listener_ && network != nullptr && !own.address.empty() && !card->address.empty()) {
+      pairs.push_back({card->address, network, false});
+    }
+  }
+  return pairs;
+}
+
+control::Remote Hosts::remote(const Config& config) const {
   // The address stays this process's, whatever becomes of the engine.
   UniqueFd listening =
       control::keep_from_children([&] { return ::fcntl(listener_->fd.get(), F_DUPFD_CLOEXEC, 0); });
   const auto first =
       std::find_if(cards_.begin(), cards_.end(), [](const auto& card) { return card.has_value(); });
-  return part::OtherHosts{{{listener_->address, listener_->hosts, std::move(listening)},
-                           (*first)->secret,
-                           config.control_connect_ns,
-                           config.control_silence_ns},
-                          std::move(network.fabric)};
+  return {{listener_->address, listener_->hosts, std::move(listening)},
+          (*first)->secret,
+          config.control_connect_ns,
+          config.control_silence_ns};
 }
 
 }  // namespace larklane::mpi

@@ -1,7 +1,8 @@
 #pragma once
-// The hosts of this process's world: who is where, and by what network hosts are joined. Everybody
+// The hosts of this process's world: who is where, and by what network each pair goes. Everybody
 // has the same cards, so both sides of a pair decide alike. No MPI call.
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,25 +41,38 @@ class Hosts {
     bool is_here = false;      ///< on this host, by its local name
     control::Address address;  ///< else; empty: not at all
     std::string why_not;       ///< for people
+    std::string network{};     ///< for people; empty: shared memory, or not at all
   };
   Way way_to(int rank) const;
   bool is_here(int rank) const;
 
   /// There will be no engine: whoever wants to reach it is refused.
   void refuse() noexcept { listener_.reset(); }
-  /// For an engine; nothing if this process can't be reached from other hosts.
-  std::optional<part::OtherHosts> for_engine(const Config& config);
+  /// Of a rank on this host.
+  using LocalName = std::function<control::Address(int rank)>;
+  /// For an engine; nothing if this process has no card: then it decides by itself.
+  std::optional<part::OtherHosts> for_engine(const Config& config, const LocalName& local_name);
 
  private:
   struct Network {
-    std::string option;  ///< as option `provider` names it
-    std::unique_ptr<net::Fabric> fabric;
-    std::string name;  ///< net::Limits::network
+    std::string option;                   ///< as option `provider` names it
+    std::unique_ptr<net::Fabric> fabric;  ///< null: an engine has it, or nobody needs it
+    std::string name;                     ///< as on a card
+    std::string title;                    ///< for people
+  };
+  struct Pair {
+    control::Address peer;
+    const Network* network;  ///< null: none; it is on this host
+    bool is_here;
   };
   explicit Hosts(std::unique_ptr<LauncherBoard> board) : board_(std::move(board)) {}
   void open_networks(const Config& config, const std::string& folder);
   void name_the_absent() const;
+  std::vector<Pair> pairs_of(const HostCard& own, const LocalName& local_name) const;
+  control::Remote remote(const Config& config) const;
   const HostCard* card_of(int rank) const;
+  /// Null: pairs with it go by none. @param card  the rank's
+  const Network* network_to(int rank, const HostCard& card) const;
 
   const std::unique_ptr<LauncherBoard> board_;
   std::optional<control::RemoteListener> listener_;
@@ -68,7 +82,6 @@ class Hosts {
   bool is_announced_ = false;
   int rank_ = 0;
   std::vector<std::optional<HostCard>> cards_;  ///< by rank
-  std::string network_;                         ///< by which all go
 };
 
 }  // namespace larklane::mpi

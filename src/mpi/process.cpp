@@ -204,9 +204,14 @@ part::Engine* Process::create_engine_slow() {
       learn_hosts_locked();
       std::vector<control::Listener> own;
       own.push_back(*std::exchange(listener_, std::nullopt));
-      auto engine = part::Engine::create(
-          std::move(own), config_, regions_, nullptr,
-          hosts_ && hosts_->has_learnt() ? hosts_->for_engine(config_) : std::nullopt);
+      auto engine =
+          part::Engine::create(std::move(own), config_, regions_, nullptr,
+                               hosts_ && hosts_->has_learnt()
+                                   ? hosts_->for_engine(config_,
+                                                        [this](int rank) {
+                                                          return address_of({identity_.job, rank});
+                                                        })
+                                   : std::nullopt);
       if (engine) {
         owned_engine_ = std::move(engine).value();
         engine_.store(owned_engine_.get(),

@@ -45,7 +45,7 @@ Result<std::string> provider_of(const Config& config, boot::Board& board, std::s
   if (!is_one_host) return is_one_host.error();
   if (config.message_provider != "auto") return config.message_provider;
   const bool is_by_memory = *is_one_host && config.shm_attach != "off";
-  return is_by_memory ? std::string("shm") : std::string(net::providers_between_hosts().front());
+  return is_by_memory ? std::string("shm") : std::string(net::wanted_providers("auto").front());
 }
 
 /// Nothing after a problem.

@@ -120,9 +120,18 @@ Result<std::unique_ptr<Fabric>> open_fabric_named(const Config& config, const st
   return open_fabric(option.substr(0, colon), fabric_options(config, device), reason, folder);
 }
 
-std::vector<std::string> providers_between_hosts() {
-  if (has_rdma_device()) return {"verbs", "ofi"};
-  return {"ofi"};
+std::vector<std::string> wanted_providers(const std::string& option) {
+  std::vector<std::string> wanted;
+  if (option == "auto") {
+    if (has_rdma_device()) wanted.push_back("verbs");
+    wanted.insert(wanted.end(), {"ofi", "ofi:tcp"});
+    return wanted;
+  }
+  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = option.find(',', begin);
+    wanted.push_back(option.substr(begin, end - begin));
+  }
+  return wanted;
 }
 
 }  // namespace larklane::net

@@ -28,13 +28,14 @@ FabricOptions fabric_options(const Config& config, std::string_view device);
 Result<std::unique_ptr<Fabric>> open_fabric(std::string_view name, const FabricOptions& options,
                                             std::string* reason, const std::string& folder = {});
 
-/// The same, as option `provider` names it: NAME[:DEVICE].
+/// The same, as option `provider` names one: NAME[:DEVICE].
 Result<std::unique_ptr<Fabric>> open_fabric_named(const Config& config, const std::string& option,
                                                   std::string* reason,
                                                   const std::string& folder = {});
 
-/// Providers that may connect hosts, the fastest first. Without those that need a device of which
-/// this host has none.
-std::vector<std::string> providers_between_hosts();
+/// What option `provider` asks for, the preferred first, each for open_fabric_named(). `auto`: what
+/// may connect hosts, the fastest first, without those that need a device of which this host has
+/// none; libfabric's tcp, which every host has, at last.
+std::vector<std::string> wanted_providers(const std::string& option);
 
 }  // namespace larklane::net

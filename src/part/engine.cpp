@@ -39,14 +39,22 @@ void Backoff::idle() noexcept {
   ::nanosleep(&pause, nullptr);
 }
 
-/// What option `provider` asks for; null: nothing, or it can't be had, which has been said.
-/// @errors kUnreachable: it can't be had, and nothing else is wanted
+/// The first of what option `provider` asks for; null: nothing, or none can be had, which has been
+/// said.
+/// @errors kUnreachable: none can be had, and nothing else is wanted
 static Result<std::unique_ptr<net::Fabric>> open_provider(const Config& config) {
   const std::string& option = config.provider;
   if (option == "auto") return std::unique_ptr<net::Fabric>();
   std::string reason;
-  auto fabric = net::open_fabric_named(config, option, &reason);
-  if (fabric) return std::move(fabric).value();
+  for (const std::string& wanted : net::wanted_providers(option)) {
+    std::string why;
+    auto fabric = net::open_fabric_named(config, wanted, &why);
+    if (fabric && !reason.empty())
+      log_warn("going on with provider %s, which fails with peers that have opened another one: %s",
+               wanted.c_str(), reason.c_str());
+    if (fabric) return std::move(fabric).value();
+    reason += (reason.empty() ? "" : "; ") + why;
+  }
   if (config.unreachable == "refuse") {
     log_error("provider %s can't be opened: %s", option.c_str(), reason.c_str());
     return Errc::kUnreachable;
@@ -61,37 +69,52 @@ static Result<std::unique_ptr<net::Fabric>> open_provider(const Config& config) 
 Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net::Fabric> fabric,
                         std::optional<OtherHosts> others) {
   own_address_ = own.front().address;
-  is_all_network_ = fabric != nullptr || config_.provider != "auto";
-  if (others) fabric = std::move(others->fabric);
-  if (!fabric) {
+  is_all_network_ =
+      others ? others->is_for_this_host : fabric != nullptr || config_.provider != "auto";
+  std::vector<std::unique_ptr<net::Fabric>> fabrics;
+  if (others) {
+    fabrics = std::move(others->fabrics);
+    network_of_ = std::move(others->fabric_of);
+  } else if (fabric) {
+    fabrics.push_back(std::move(fabric));
+  } else {
     auto opened = open_provider(config_);
     if (!opened) return opened.error();
-    fabric = std::move(opened).value();
+    if (*opened) fabrics.push_back(std::move(opened).value());
   }
-  if (fabric) {
+  for (auto& one : fabrics) {
     auto lanes = vci::VciPool::Options::of(config_);
     if (!lanes) return lanes.error();
-    auto network = Network::create(std::move(fabric), *lanes, counters_, config_.link_silence_ns);
+    auto network = Network::create(std::move(one), *lanes, counters_, config_.link_silence_ns);
     if (!network) return network.error();
-    network_ = std::move(network).value();
+    networks_.push_back(std::move(network).value());
+    networks_.front()->lanes().wait_together(networks_.back()->lanes());
   }
   std::optional<control::Remote> remote;
   if (others) remote = std::move(others->remote);
   auto plane = control::Plane::create(std::move(own), *this, std::move(remote));
   if (!plane) return plane.error();
   plane_ = std::move(plane).value();
-  if (network_ && !network_->watch_by(*plane_))
-    log_warn("%s has no wait object: bytes move only while both sides are in calls of the MPI",
-             network_->limits().provider.c_str());
+  for (const auto& network : networks_)
+    if (!network->watch_by(*plane_))
+      log_warn("%s has no wait object: bytes move only while both sides are in calls of the MPI",
+               network->limits().provider.c_str());
   return {};
 }
 
 EngineImpl::~EngineImpl() {
-  if (network_) {
-    network_->settle();
-    network_->unwatch(*plane_);
-  }
+  for (const auto& network : networks_) network->settle();
+  if (plane_)
+    for (const auto& network : networks_) network->unwatch(*plane_);
   plane_.reset();
+}
+
+Network* EngineImpl::network_of(const control::Peer& peer) const {
+  if (networks_.empty() || !(peer.is_remote() || is_all_network_) || peer.address() == own_address_)
+    return nullptr;
+  const auto other = network_of_.find(peer.address());
+  if (other == network_of_.end()) return networks_.front().get();
+  return other->second == OtherHosts::kSharedMemory ? nullptr : networks_[other->second].get();
 }
 
 std::shared_ptr<PeerState> EngineImpl::shared_state_locked(control::Peer& peer) {
@@ -126,7 +149,9 @@ std::shared_ptr<PeerState> EngineImpl::who_left_locked(const control::Address& a
   const Incoming* const left = matching_.find_incoming(
       [&](const Incoming& incoming) { return incoming.peer->peer->address() == address; });
   if (left != nullptr) return left->peer;
-  return network_ ? network_->who_left(address) : nullptr;
+  for (const auto& network : networks_)
+    if (auto peer = network->who_left(address)) return peer;
+  return nullptr;
 }
 
 Result<Policy> EngineImpl::policy_of(const InitArgs& args) {
@@ -192,15 +217,15 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   if (!peer) return peer.error();
   if (is_down(**peer)) return Errc::kPeerDown;
 
-  if (uses_network(*(*peer)->peer)) {
+  if (Network* const network = network_of(*(*peer)->peer)) {
     const GroupRules rules{policy->kind == Policy::Kind::learned, policy->deadline_ns(),
                            std::max(config_.demand_after_ns, policy->deadline_ns())};
     auto channel =
-        network_->send_init(args, *peer,
-                            policy->boundaries(static_cast<std::uint32_t>(args.partitions),
-                                               args.count * args.type->size_bytes()),
-                            rules, plane_.get());
-    if (channel) note_network_peer(**peer, args, Kind::send);
+        network->send_init(args, *peer,
+                           policy->boundaries(static_cast<std::uint32_t>(args.partitions),
+                                              args.count * args.type->size_bytes()),
+                           rules, plane_.get());
+    if (channel) note_network_peer(*network, **peer, args, Kind::send);
     return channel;
   }
   const Mode mode = mode_for(**peer, args);
@@ -332,11 +357,12 @@ void EngineImpl::note_peer_locked(PeerState& peer, Mode mode, const InitArgs& ar
   log_info("%s with %s: %s", describe(args, kind).c_str(), args.peer.c_str(), how);
 }
 
-void EngineImpl::note_network_peer(PeerState& peer, const InitArgs& args, Kind kind) {
+void EngineImpl::note_network_peer(const Network& network, PeerState& peer, const InitArgs& args,
+                                   Kind kind) {
   const std::scoped_lock lock(mutex_);
   Counters::add(kind == Kind::send ? counters_.sends : counters_.receives);
   ++peer.channels;
-  peer.provider = network_->limits().provider;
+  peer.provider = network.limits().provider;
   peer.policy = args.policy.empty() ? config_.policy : args.policy;
   log_info("%s with %s: %s", describe(args, kind).c_str(), args.peer.c_str(),
            peer.provider.c_str());
@@ -354,10 +380,10 @@ Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
     if (!gone) return peer.error();
     peer = std::move(gone);
   }
-  if (uses_network(*(*peer)->peer)) {
+  if (Network* const network = network_of(*(*peer)->peer)) {
     lock.unlock();
-    auto channel = network_->recv_init(args, *peer);
-    if (channel) note_network_peer(**peer, args, Kind::receive);
+    auto channel = network->recv_init(args, *peer);
+    if (channel) note_network_peer(*network, **peer, args, Kind::receive);
     return channel;
   }
   auto channel = std::make_shared<RecvChannel>(args, *peer, &counters_, config_.shm_piece_bytes);
@@ -375,8 +401,13 @@ Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
 Status EngineImpl::free(Request* request) {
   const std::scoped_lock lock(mutex_);
   auto found = requests_.find(request);
-  if (found == requests_.end())
-    return network_ ? network_->free(request) : Status(Errc::kInvalidArgument);
+  if (found == requests_.end()) {
+    Status freed = Errc::kInvalidArgument;  // says one of which it is none
+    for (auto network = networks_.begin();
+         network != networks_.end() && freed.code() == Errc::kInvalidArgument; ++network)
+      freed = (*network)->free(request);
+    return freed;
+  }
   if (request->active()) return Errc::kAlreadyActive;
   auto owned = std::move(found->second);
   requests_.erase(found);
@@ -434,7 +465,7 @@ Summary EngineImpl::summary() const {
   RoundTotals sent = freed_sends_, received = freed_receives_;
   for (const auto& [key, request] : requests_)
     (request->kind() == Kind::send ? sent : received).add(totals_of(*request));
-  if (network_) network_->add_totals(&sent, &received);
+  for (const auto& network : networks_) network->add_totals(&sent, &received);
   // relaxed throughout: statistics.
   constexpr auto relaxed = std::memory_order_relaxed;
   const auto moved = [&](MovedBy by) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/config.hpp"
@@ -203,10 +204,16 @@ struct Summary {
   std::vector<std::string> warnings;
 };
 
-/// What an engine needs for peers on other hosts.
+/// What an engine needs in a world on several hosts.
 struct OtherHosts {
-  control::Remote remote;
-  std::unique_ptr<net::Fabric> fabric;  ///< of the network that their engines have, too
+  static constexpr std::size_t kSharedMemory = ~std::size_t{0};
+
+  std::optional<control::Remote> remote;  ///< nothing: it has no peers on other hosts
+  std::vector<std::unique_ptr<net::Fabric>> fabrics;
+  /// Of those peers that don't take the first: which, or kSharedMemory. Their engines say the same
+  /// of this process.
+  std::unordered_map<control::Address, std::size_t> fabric_of;
+  bool is_for_this_host = false;  ///< peers on it go through one of them, too
 };
 
 /// Thread safety: thread-safe.

@@ -65,10 +65,9 @@ class EngineImpl final : public Engine, private control::Handler {
   void on_network_record(control::Peer& from, const control::Record& record);
   void refuse_network_init(PeerState& peer, const record::NetInit& init);
   void refuse_shm_init(control::Peer& from, const record::Init& init);
-  /// A process of its own has nothing to gain from a network.
-  bool uses_network(const control::Peer& peer) const {
-    return network_ && (peer.is_remote() || (is_all_network_ && peer.address() != own_address_));
-  }
+  /// By which pairs with it go; null: through shared memory. A process of its own has nothing to
+  /// gain from a network.
+  Network* network_of(const control::Peer& peer) const;
 
   static Status check(const InitArgs& args);
   /// What a channel needs in shared memory.
@@ -89,7 +88,7 @@ class EngineImpl final : public Engine, private control::Handler {
   std::shared_ptr<PeerState> who_left_locked(const control::Address& address);
   std::shared_ptr<PeerState> shared_state_locked(control::Peer& peer);
   void note_peer_locked(PeerState& peer, Mode mode, const InitArgs& args, Kind kind);
-  void note_network_peer(PeerState& peer, const InitArgs& args, Kind kind);
+  void note_network_peer(const Network& network, PeerState& peer, const InitArgs& args, Kind kind);
   std::optional<shm::Mapped> mapped(const InitArgs& args) const;
   void send_map(PeerState& peer, std::uint64_t channel, const InitArgs& args);
   void on_map(control::Peer& from, const control::Record& record);
@@ -131,8 +130,9 @@ class EngineImpl final : public Engine, private control::Handler {
   Matching<RecvChannel, Incoming> matching_;
 
   control::Address own_address_;
-  bool is_all_network_ = false;            ///< peers on this host go through it, too
-  std::unique_ptr<Network> network_;       ///< null: every pair goes through shared memory
+  bool is_all_network_ = false;  ///< peers on this host go through one, too
+  std::vector<std::unique_ptr<Network>> networks_;
+  std::unordered_map<control::Address, std::size_t> network_of_;  ///< OtherHosts::fabric_of
   std::unique_ptr<control::Plane> plane_;  // last: its helper calls the handler until it is gone
 };
 

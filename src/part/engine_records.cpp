@@ -130,7 +130,7 @@ void EngineImpl::on_map(control::Peer& from, const control::Record& record) {
 void EngineImpl::on_init(control::Peer& from, const control::Record& record) {
   record::Init init;
   if (!record::read(record.payload, init)) return;
-  if (uses_network(from)) return refuse_shm_init(from, init);
+  if (network_of(from) != nullptr) return refuse_shm_init(from, init);
   std::shared_ptr<RecvChannel> channel;
   bool open = false;
   {
@@ -273,7 +273,7 @@ void EngineImpl::on_network_record(control::Peer& from, const control::Record& r
     const std::scoped_lock lock(mutex_);
     peer = shared_state_locked(from);
   }
-  if (uses_network(from)) return network_->on_record(peer, record);
+  if (Network* const network = network_of(from)) return network->on_record(peer, record);
   record::NetInit init;
   if (static_cast<record::NetType>(record.kind) == record::NetType::init &&
       record::read(record.payload, init))
@@ -306,7 +306,8 @@ void EngineImpl::refuse_shm_init(control::Peer& from, const record::Init& init) 
     const std::scoped_lock lock(mutex_);
     send_fail(*shared_state_locked(from), init.channel, false, Errc::kUnreachable);
   }
-  network_->fail_posted({{init.context_high, init.context_low}, init.source, init.tag}, kUnlike);
+  network_of(from)->fail_posted({{init.context_high, init.context_low}, init.source, init.tag},
+                                kUnlike);
 }
 
 void EngineImpl::on_peer_down(control::Peer& peer) {
@@ -316,9 +317,10 @@ void EngineImpl::on_peer_down(control::Peer& peer) {
     shared_state_locked(peer)->down.store(true, std::memory_order_release);
     release_ended_locked();
   }
-  if (!network_) return;
-  network_->end_links(peer);  // before others get the slots by which it can still reach us
-  network_->on_peer_down(peer);
+  Network* const network = network_of(peer);
+  if (network == nullptr) return;
+  network->end_links(peer);  // before others get the slots by which it can still reach us
+  network->on_peer_down(peer);
 }
 
 }  // namespace larklane::part

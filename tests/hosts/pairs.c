@@ -2,7 +2,8 @@
 // each other there what nobody may need a call of the MPI for. Each rank prints `ok` at its end.
 //   early  each partition arrives while the sender has not marked the next one
 //   pull   the sender marks all, leaves the MPI, and the receiver starts and completes meanwhile
-//   mixed  all ranks with all, one round; and a message to each rank that it takes with wildcards
+//   all    all ranks with all, one round
+//   mixed  the same; and a message to each rank that it takes with wildcards
 //   lost   rounds between neighbours, on one host and across, until a peer is lost; those with
 //          other peers go on
 //   silent across hosts a round stays half marked while both sides wait, until the way is lost;
@@ -158,7 +159,7 @@ static void pull(unsigned char* buffer) {
   good(MPI_Request_free(&request), "Request_free");
 }
 
-static void mixed(void) {
+static void all_with_all(void) {
   MPI_Request* requests = malloc(2 * (size_t)ranks * sizeof *requests);
   unsigned char* buffers = calloc(2 * (size_t)ranks, kBytes);
   int count = 0;
@@ -177,6 +178,10 @@ static void mixed(void) {
     if (peer != rank)
       check(buffers + ((size_t)peer * 2 + 1) * kBytes, peer * ranks + rank, 0, kBytes);
   }
+  for (int i = 0; i < count; ++i) good(MPI_Request_free(&requests[i]), "Request_free");
+}
+
+static void take_any(void) {
   int from = -1;
   MPI_Status status;
   good(MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % ranks, 5, &from, 1, MPI_INT, MPI_ANY_SOURCE,
@@ -184,7 +189,6 @@ static void mixed(void) {
        "Sendrecv");
   if (from != (rank + ranks - 1) % ranks || status.MPI_TAG != 5)
     fail("a message of %d, tag %d", from, status.MPI_TAG);
-  for (int i = 0; i < count; ++i) good(MPI_Request_free(&requests[i]), "Request_free");
 }
 
 // Both directions with one peer.
@@ -314,13 +318,15 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (argc != 3) fail("usage: pairs early|pull|mixed|lost|silent FOLDER");
+  if (argc != 3) fail("usage: pairs early|pull|all|mixed|lost|silent FOLDER");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   folder = argv[2];
   unsigned char* buffer = calloc(1, kBytes);
   if (strcmp(argv[1], "early") == 0) early(buffer);
   if (strcmp(argv[1], "pull") == 0) pull(buffer);
-  if (strcmp(argv[1], "mixed") == 0) mixed();
+  const int is_mixed = strcmp(argv[1], "mixed") == 0;
+  if (is_mixed || strcmp(argv[1], "all") == 0) all_with_all();
+  if (is_mixed) take_any();
   if (strcmp(argv[1], "lost") == 0) lost();
   if (strcmp(argv[1], "silent") == 0) silent(buffer);
   MPI_Finalize();

@@ -68,6 +68,9 @@ PEER = "{build}/bin/larklane info --peer 10.9.0.2 && LARKLANE_VERBS_GID_INDEX=20
 SILENT = "python3 {tests}/rdma/silent.py {build}"
 IN_SILENT = ("{deps}/mpich/bin/mpiexec", "{build}/tests/hosts/mpich5/pairs", "{build}/bin/larklane")
 
+# Four ranks on two hosts (namespaces), each with the device, of which one does not use it.
+BY_PAIR = "python3 {tests}/hosts/pairs_test.py mpich5 --build {build} --run over_verbs_but_for_one"
+
 # Each partition is seen to arrive before the next is ready; what was marked comes while its sender is outside of the MPI: whatever a clock says.
 PAIRS = (
     "for what in early pull; do rm -rf /tmp/pairs; mkdir /tmp/pairs; LARKLANE_PROVIDER=verbs LARKLANE_UNREACHABLE=refuse"
@@ -108,6 +111,7 @@ BOOTS = {
         Check("1,000 channels whose receivers do not look", CROWD, 200, (r"crowd: 1000 channels: ok",), IN_CROWD),
         Check("what a pair goes by, and a provider that is skipped", PEER, 60, (r"verbs \(verbs rxe0", r"ofi \(ofi [^)]*\).*skipped: verbs: [^;]*GID"),
               ("{build}/bin/larklane",)),
+        Check("each pair by the network that both sides have", BY_PAIR, 150, ("1 passed, 0 failed",), IN_SILENT),
         messages("4 processes of 4 threads", "exchange 4 $way", "20000", r"exchange: \d+ messages", 4),
         messages("threads that wait for what hangs on another's lane", "crossed $way 5", "sends gets puts", r"sends of 5 .*gets of 5 .*puts of 5 rounds are over", 2),
         messages("a peer that is killed", "survivor $way 20", "stopped running", r"have failed.*have failed", 3),

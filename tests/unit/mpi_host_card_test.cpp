@@ -17,7 +17,8 @@ HostCard card(std::vector<std::string> networks, std::uint64_t host = 0x1234) {
 }
 
 TEST(HostCard, TextIsOneWordAndComesBack) {
-  const HostCard own = card({"verbs", "ofi/verbs;ofi_rxm"});
+  HostCard own = card({"verbs", "ofi/verbs;ofi_rxm"});
+  own.uses_them_here = true;
   const std::string text = own.text();
   EXPECT_EQ(text.find_first_of(" \n\t"), std::string::npos);
   const auto read = HostCard::of_text(text);
@@ -26,6 +27,8 @@ TEST(HostCard, TextIsOneWordAndComesBack) {
   EXPECT_EQ(read->secret, own.secret);
   EXPECT_EQ(read->address, own.address);
   EXPECT_EQ(read->networks, own.networks);
+  EXPECT_TRUE(read->uses_them_here);
+  EXPECT_FALSE(HostCard::of_text(card({"verbs"}).text())->uses_them_here);
 }
 
 TEST(HostCard, WhoCannotBeReachedHasNeitherAddressNorNetworks) {
@@ -48,22 +51,44 @@ TEST(HostCard, NothingElseIsACard) {
     if (bytes > text.find("verbs")) continue;
     EXPECT_FALSE(HostCard::of_text(text.substr(0, bytes) + "x" + text.substr(bytes))) << bytes;
   }
+  std::string nowhere = text;
+  nowhere.replace(nowhere.find("|away|"), 6, "|afar|");
+  EXPECT_FALSE(HostCard::of_text(nowhere));
   std::string without_port = text;
   without_port.erase(without_port.find(":4711"), 5);
   EXPECT_FALSE(HostCard::of_text(without_port));
 }
 
-TEST(HostCard, MostDecideByWhichNetworkAllGo) {
-  const auto cards = [](std::vector<std::vector<std::string>> networks) {
-    std::vector<std::optional<HostCard>> all(1);  // rank 0 runs without Larklane
-    for (auto& of_one : networks) all.emplace_back(card(of_one));
-    return all;
+TEST(HostCard, APairGoesByTheLowerRanksFirstThatTheHigherOneHasToo) {
+  const auto between = [](std::vector<std::string> lower, std::vector<std::string> higher) {
+    return network_between(card(std::move(lower), 1), card(std::move(higher), 2));
   };
-  EXPECT_EQ(common_network(cards({})), "");
-  EXPECT_EQ(common_network(cards({{"verbs", "ofi/tcp"}, {"ofi/tcp", "verbs"}})), "verbs");
-  EXPECT_EQ(common_network(cards({{"verbs", "ofi/tcp"}, {"ofi/tcp"}})), "ofi/tcp");
-  EXPECT_EQ(common_network(cards({{"ofi/tcp"}, {"ofi/efa"}})), "ofi/efa");
-  EXPECT_EQ(common_network(cards({{"ofi/tcp"}, {"ofi/efa"}, {"ofi/tcp"}})), "ofi/tcp");
+  EXPECT_EQ(between({"verbs", "ofi/tcp"}, {"ofi/tcp", "verbs"}), "verbs");
+  EXPECT_EQ(between({"ofi/tcp", "verbs"}, {"verbs", "ofi/tcp"}), "ofi/tcp");
+  EXPECT_EQ(between({"verbs", "ofi/tcp"}, {"ofi/tcp"}), "ofi/tcp");
+  EXPECT_EQ(between({"ofi/tcp"}, {"ofi/efa"}), "");
+  EXPECT_EQ(between({}, {"ofi/efa"}), "");
+}
+
+TEST(HostCard, WhatStaysWithinAHostJoinsNoHosts) {
+  HostCard lower = card({here_only("ofi:shm"), "ofi/tcp"}, 1), higher = lower;
+  lower.uses_them_here = higher.uses_them_here = true;
+  EXPECT_EQ(network_between(lower, higher), here_only("ofi:shm"));
+  higher.host = 2;
+  EXPECT_EQ(network_between(lower, higher), "ofi/tcp");
+  EXPECT_TRUE(lower.leaves_host());
+  EXPECT_FALSE(card({here_only("ofi:shm")}).leaves_host());
+  EXPECT_FALSE(card({}).leaves_host());
+}
+
+TEST(HostCard, OnOneHostBothHaveToWantANetwork) {
+  HostCard lower = card({"verbs", "ofi/tcp"}), higher = card({"ofi/tcp"});
+  EXPECT_EQ(network_between(lower, higher), "");
+  lower.uses_them_here = true;
+  EXPECT_EQ(network_between(lower, higher), "");
+  EXPECT_EQ(network_between(higher, lower), "");
+  higher.uses_them_here = true;
+  EXPECT_EQ(network_between(lower, higher), "ofi/tcp");
 }
 
 TEST(HostCard, RanksAreNamedInRanges) {
