@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -21,9 +22,8 @@ namespace larklane::vci {
 // Invariants:
 // 1. A lane that was made lives as long as the pool; a place on it is free again when its channel
 //    gives it back.
-// 2. A thread that calls progress() again and again polls every lane again and again, those of
-// pools
-//    that wait together with it, too.
+// 2. A thread that calls progress() again and again polls every lane again and again, of the pools
+//    that wait together with this one, too.
 class VciPool {
  public:
   static constexpr std::uint32_t kCountMax = 64;  ///< range of option vci_count_max
@@ -78,11 +78,12 @@ class VciPool {
   /// @param index  below count_max; made if it is not there @errors those of Vci::create
   Result<Vci*> at(std::uint32_t index);
 
-  /// Who waits for one of these pools and all that it waits together with already polls both: what
-  /// it waits for may hang on a peer that waits for this process on another network. Before any is
-  /// polled. @param other  not one of them
+  /// Who waits for a lane of one of both polls those of the other, too: what it waits for may hang
+  /// on a peer that waits for this process on another network. Before any is polled; and when one
+  /// is destroyed nobody waits. @param other  this one, or one that waits together with none
   void wait_together(VciPool& other) noexcept {
-    if (&other != this) std::swap(next_, other.next_);
+    assert(other.next_ == &other);
+    std::swap(next_, other.next_);
   }
 
   /// For a thread that waits for what was posted on `own`: one turn there; when too many of its

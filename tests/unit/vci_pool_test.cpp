@@ -203,7 +203,6 @@ TEST(VciPool, WhoWaitsPollsThoseThatWaitTogetherWithItsOwn) {
   constexpr std::uint32_t kMisses = 4;
   FakePool own({1, Mapping::spread, kMisses}), other({1, Mapping::spread, kMisses});
   auto gone = std::make_unique<FakePool>(VciPool::Options{1, Mapping::spread, kMisses});
-  own.pool.wait_together(own.pool);
   own.pool.wait_together(gone->pool);
   own.pool.wait_together(other.pool);
   for (FakePool* const of : {&own, &other, gone.get()}) ASSERT_TRUE(of->pool.at(0).has_value());
