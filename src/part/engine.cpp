@@ -50,8 +50,8 @@ static Result<std::unique_ptr<net::Fabric>> open_provider(const Config& config) 
     std::string why;
     auto fabric = net::open_fabric_named(config, wanted, &why);
     if (fabric && !reason.empty())
-      log_warn("going on with provider %s, which fails with peers that have opened another one: %s",
-               wanted.c_str(), reason.c_str());
+      log_warn("%s; going on with %s, which fails with peers that have opened another one",
+               reason.c_str(), wanted.c_str());
     if (fabric) return std::move(fabric).value();
     reason += (reason.empty() ? "" : "; ") + why;
   }
@@ -88,7 +88,7 @@ Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net:
     auto network = Network::create(std::move(one), *lanes, counters_, config_.link_silence_ns);
     if (!network) return network.error();
     networks_.push_back(std::move(network).value());
-    networks_.front()->lanes().wait_together(networks_.back()->lanes());
+    if (networks_.size() > 1) networks_.front()->lanes().wait_together(networks_.back()->lanes());
   }
   std::optional<control::Remote> remote;
   if (others) remote = std::move(others->remote);
@@ -103,7 +103,9 @@ Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net:
 }
 
 EngineImpl::~EngineImpl() {
-  for (const auto& network : networks_) network->settle();
+  std::vector<Network*> networks;
+  for (const auto& network : networks_) networks.push_back(network.get());
+  Network::settle(networks);
   if (plane_)
     for (const auto& network : networks_) network->unwatch(*plane_);
   plane_.reset();

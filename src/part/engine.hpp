@@ -223,7 +223,7 @@ class Engine {
   /// @param regions  the program's mapped memory, if it has asked for some: buffers in it are
   /// copied without attach
   /// @param fabric   by which all peers are reached; null: as option `provider` says
-  /// @param others   without it there are no peers on other hosts
+  /// @param others   of a world on several hosts: it says what `fabric` and the option say else
   /// @errors kNoThread, kNoMemory, kSystem
   static Result<std::unique_ptr<Engine>> create(
       std::vector<control::Listener> own, Config config,

@@ -93,15 +93,23 @@ void Network::unwatch(control::Plane& plane) {
   for (NetLane* const lane : watched) plane.unwatch(*lane);  // which waits for the helper
 }
 
-void Network::settle() {
+void Network::settle(std::span<Network* const> networks) {
   const auto deadline = std::chrono::steady_clock::now() + kDrainWait;
-  const auto is_empty = [&] {
-    const std::scoped_lock lock(mutex_);
-    reap_locked();
-    return leaving_sends_.empty() && leaving_receives_.empty() && !links_->is_some_under_way();
+  const auto left_count = [&] {  // of each: it tells its peers
+    return std::count_if(networks.begin(), networks.end(),
+                         [](Network* network) { return !network->is_settled(); });
   };
-  while (!is_empty() && std::chrono::steady_clock::now() < deadline)
-    if (lanes().progress_all() == 0) ::sched_yield();
+  while (left_count() != 0 && std::chrono::steady_clock::now() < deadline) {
+    std::uint32_t found = 0;
+    for (Network* const network : networks) found += network->lanes().progress_all();
+    if (found == 0) ::sched_yield();
+  }
+}
+
+bool Network::is_settled() {
+  const std::scoped_lock lock(mutex_);
+  reap_locked();
+  return leaving_sends_.empty() && leaving_receives_.empty() && !links_->is_some_under_way();
 }
 
 std::shared_ptr<PeerState> Network::who_left(const control::Address& address) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -47,7 +48,12 @@ class Network final : private LinkKeeper {
   Status free(Request* request);
 
   /// Every request has been freed: wait until nothing is under way, 2 s at most, and tell peers.
-  void settle();
+  void settle() {
+    Network* const own = this;
+    settle({&own, 1});
+  }
+  /// The same of all of a process's, none of which waits for another.
+  static void settle(std::span<Network* const> networks);
   /// A peer that is gone, and has left an INIT that nobody has asked for; null if there is none.
   std::shared_ptr<PeerState> who_left(const control::Address& address);
 
@@ -76,6 +82,8 @@ class Network final : private LinkKeeper {
   std::uint64_t look_after(NetLane& lane, std::uint64_t now_ns) override;
 
  private:
+  /// Tells peers of the freed requests of which nothing is under way any more. @return nothing is
+  bool is_settled();
   explicit Network(std::unique_ptr<net::Fabric> fabric, Counters& counters,
                    std::uint64_t silence_ns)
       : fabric_(std::move(fabric)),
