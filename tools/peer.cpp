@@ -68,9 +68,7 @@ Opened open_first(const std::vector<std::string>& wanted, const Config& config,
     if (fabric && is_between_hosts && (*fabric)->limits().network.empty())
       reason = (*fabric)->limits().provider + " does not leave the host";
     else if (fabric) {
-      found.option = option == "ofi" || option == "verbs"
-                         ? option + " (" + (*fabric)->limits().provider + ")"
-                         : option;
+      found.option = net::provider_title(option, **fabric);
       return found;
     }
     found.skipped += (found.skipped.empty() ? "" : "; ") + reason;
@@ -97,14 +95,14 @@ void choose_here(const Config& config, const std::string& folder, const mpi::Hos
   if (way != nullptr) {
     facts->goes_by = way->network.empty() ? "shared memory" : way->network;
     facts->reason = way->network.empty()
-                        ? "option provider names no network that the other side has and names, too"
+                        ? "option provider names no network that the other side names and has, too"
                         : "option provider asks for it on both sides, on one host, too";
     return;
   }
   const Opened opened = open_first(net::wanted_providers(config.provider), config, folder, false);
   if (!opened.option.empty()) {
     facts->goes_by = opened.option;
-    facts->reason = "option provider asks for it, on one host, too";
+    facts->reason = "option provider asks for it, on one host, too" + skipped_text(opened.skipped);
   } else if (config.unreachable == "refuse") {
     facts->goes_by = "an MPI error";
     facts->reason = "option provider is " + config.provider +
@@ -122,30 +120,36 @@ void leave_to_mpi(const Config& config, const std::string& why, PeerFacts* facts
   facts->reason = why + "; option unreachable is " + config.unreachable;
 }
 
-/// @param way  what its card says; null: nobody has seen it
-void choose_between(const Config& config, const std::string& folder, const mpi::Hosts::Way* way,
-                    PeerFacts* facts) {
-  facts->change =
-      "LARKLANE_PROVIDER, on one side or both: networks in order of preference, of which the pair "
-      "takes the lower rank's first that the other side names, too; LARKLANE_UNREACHABLE for what "
-      "no network joins";
+constexpr const char* kChangeBetween =
+    "LARKLANE_PROVIDER, on one side or both: networks in order of preference, of which the pair "
+    "takes "
+    "the lower rank's first that the other side has opened, too; LARKLANE_UNREACHABLE for what no "
+    "network joins";
+
+/// Nobody has seen its card.
+void choose_between(const Config& config, const std::string& folder, PeerFacts* facts) {
+  facts->change = kChangeBetween;
   const Opened opened = open_first(net::wanted_providers(config.provider), config, folder, true);
   if (opened.option.empty())
     return leave_to_mpi(config, "no network between hosts can be opened here: " + opened.skipped,
                         facts);
-  if (way != nullptr && way->address.empty())
-    return leave_to_mpi(config, way->why_not + skipped_text(opened.skipped), facts);
-  facts->goes_by = way != nullptr ? way->network : opened.option;
-  facts->reason = config.provider == "auto" ? "option provider is auto, which takes the best "
-                                              "network that both sides have"
-                                            : "option provider asks for it";
-  if (way == nullptr)
-    facts->reason +=
-        "; this is what this host has: whether that one has it, too, and runs Larklane, is known "
-        "when a launcher starts processes on both (mpirun ... larklane info --peer RANK)";
-  else
-    facts->reason += "; both sides have it, says the launcher";
-  facts->reason += skipped_text(opened.skipped);
+  facts->goes_by = opened.option;
+  facts->reason = "option provider is " + config.provider +
+                  "; this is what this host has: whether that one has it, too, and runs Larklane, "
+                  "is known when a launcher starts processes on both (mpirun ... larklane info "
+                  "--peer RANK)" +
+                  skipped_text(opened.skipped);
+}
+
+void choose_between(const Config& config, const mpi::Hosts& hosts, const mpi::Hosts::Way& way,
+                    PeerFacts* facts) {
+  facts->change = kChangeBetween;
+  const std::string skipped = skipped_text(hosts.skipped());
+  if (way.address.empty()) return leave_to_mpi(config, way.why_not + skipped, facts);
+  facts->goes_by = way.network;
+  facts->reason = "option provider is " + config.provider +
+                  "; it is the lower rank's first that both sides have, says the launcher" +
+                  skipped;
 }
 
 /// The cards of a world on several hosts. Null: its launcher tells them to MPI programs only.
@@ -189,7 +193,7 @@ void find_rank(int peer, const World& world, const Config& config, const std::st
   facts->where = way.is_here ? kHere : kElsewhere;
   facts->why = "says its card, which the launcher has passed on";
   if (way.is_here) return choose_here(config, folder, &way, facts);
-  choose_between(config, folder, &way, facts);
+  choose_between(config, *hosts, way, facts);
 }
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
@@ -256,7 +260,7 @@ void find_host(const std::string& name, const Config& config, const std::string&
     return leave_to_mpi(config, "it is not reached from here", facts);
   }
   facts->why += ", reached from " + from;
-  choose_between(config, folder, nullptr, facts);
+  choose_between(config, folder, facts);
 }
 
 }  // namespace

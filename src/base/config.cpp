@@ -133,12 +133,12 @@ bool matches_some(std::string_view text, std::string_view range, bool is_listed)
 bool matches_range(std::string_view text, std::string_view range) {
   if (range.find(kListed) == std::string_view::npos) return matches_some(text, range, false);
   const bool is_list = text.find(',') != std::string_view::npos;
-  for (std::size_t comma = 0; comma != std::string_view::npos; text.remove_prefix(comma + 1)) {
-    comma = text.find(',');
+  for (;;) {
+    const std::size_t comma = text.find(',');
     if (!matches_some(text.substr(0, comma), range, is_list)) return false;
     if (comma == std::string_view::npos) return true;
+    text.remove_prefix(comma + 1);
   }
-  return true;
 }
 
 /// One parser per type of the table; each validates against the option's range and leaves `value`

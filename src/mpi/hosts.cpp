@@ -22,9 +22,8 @@ std::unique_ptr<Hosts> Hosts::open() {
 void Hosts::open_networks(const Config& config, const std::string& folder) {
   own_.uses_them_here = config.provider != "auto";
   const auto skip = [&](const std::string& reason) {
-    if (problem_.find(reason) != std::string::npos) return;
-    log_info("between hosts: %s", reason.c_str());
-    problem_ += (problem_.empty() ? "" : "; ") + reason;
+    if (skipped_.find(reason) != std::string::npos) return;
+    skipped_ += (skipped_.empty() ? "" : "; ") + reason;
   };
   for (const std::string& option : net::wanted_providers(config.provider)) {
     std::string reason;
@@ -34,21 +33,24 @@ void Hosts::open_networks(const Config& config, const std::string& folder) {
       continue;
     }
     const std::string network = (*fabric)->limits().network;
-    const std::string provider = (*fabric)->limits().provider;
-    if (network.empty()) skip(provider + " does not leave the host");
+    if (network.empty()) skip((*fabric)->limits().provider + " does not leave the host");
     const std::string name = network.empty() ? here_only(option) : network;
     if (own_.has(name)) {
       skip("provider " + option + " is another way into network " + name);
     } else if (networks_.size() == HostCard::kNetworksMax) {
       skip("provider " + option + " is one more than a process tells others of");
     } else {
-      const bool names_device = option.find(':') != std::string::npos;
-      networks_.push_back({option, std::move(fabric).value(), name,
-                           names_device ? option : option + " (" + provider + ")"});
+      std::string title = net::provider_title(option, **fabric);
+      networks_.push_back({option, std::move(fabric).value(), name, std::move(title)});
       own_.networks.push_back(name);
     }
   }
-  if (own_.leaves_host()) problem_.clear();
+  if (!own_.leaves_host())
+    problem_ = skipped_;
+  else if (own_.uses_them_here && !skipped_.empty())
+    log_warn("going on without what option provider names: %s", skipped_.c_str());
+  else if (!skipped_.empty())
+    log_info("between hosts: %s", skipped_.c_str());
 }
 
 void Hosts::announce(const control::Address& name, const Config& config,
@@ -133,6 +135,9 @@ Hosts::Way Hosts::way_to(int rank) const {
     for (const std::string& name : names) all += (all.empty() ? "" : " and ") + name;
     return all.empty() ? std::string("nothing") : all;
   };
+  // acquire: pairs with refuse()'s release.
+  if (is_refused_.load(std::memory_order_acquire))
+    return {false, {}, "this process is not reached any more, which has been said"};
   if (own->address.empty())
     return {false, {}, "this process is not reached from there: " + problem_};
   if (card->address.empty()) return {false, {}, "it is on another host, and has warned why not"};

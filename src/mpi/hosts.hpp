@@ -2,6 +2,7 @@
 // The hosts of this process's world: who is where, and by what network each pair goes. Everybody
 // has the same cards, so both sides of a pair decide alike. No MPI call.
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -47,10 +48,16 @@ class Hosts {
   bool is_here(int rank) const;
 
   /// There will be no engine: whoever wants to reach it is refused.
-  void refuse() noexcept { listener_.reset(); }
+  void refuse() noexcept {
+    listener_.reset();
+    is_refused_.store(true, std::memory_order_release);  // release: pairs with way_to()'s acquire
+  }
   /// Of a rank on this host.
   using LocalName = std::function<control::Address(int rank)>;
-  /// For an engine; nothing if this process has no card: then it decides by itself.
+  /// What could not be opened, or is not used, and why; for people.
+  const std::string& skipped() const noexcept { return skipped_; }
+  /// For an engine. Nothing if this process has no card, or what was open once can't be opened
+  /// again: then it decides by itself.
   std::optional<part::OtherHosts> for_engine(const Config& config, const LocalName& local_name);
 
  private:
@@ -78,7 +85,9 @@ class Hosts {
   std::optional<control::RemoteListener> listener_;
   std::vector<Network> networks_;
   HostCard own_;
+  std::string skipped_;
   std::string problem_;  ///< why this process can't be reached; empty: it can
+  std::atomic<bool> is_refused_{false};
   bool is_announced_ = false;
   int rank_ = 0;
   std::vector<std::optional<HostCard>> cards_;  ///< by rank

@@ -120,6 +120,11 @@ Result<std::unique_ptr<Fabric>> open_fabric_named(const Config& config, const st
   return open_fabric(option.substr(0, colon), fabric_options(config, device), reason, folder);
 }
 
+std::string provider_title(const std::string& option, const Fabric& fabric) {
+  const bool names_device = option.find(':') != std::string::npos;
+  return names_device ? option : option + " (" + fabric.limits().provider + ")";
+}
+
 std::vector<std::string> wanted_providers(const std::string& option) {
   std::vector<std::string> wanted;
   if (option == "auto") {

@@ -33,9 +33,12 @@ Result<std::unique_ptr<Fabric>> open_fabric_named(const Config& config, const st
                                                   std::string* reason,
                                                   const std::string& folder = {});
 
+/// An entry of option `provider` for people: with what was chosen where it names no device.
+std::string provider_title(const std::string& option, const Fabric& fabric);
+
 /// What option `provider` asks for, the preferred first, each for open_fabric_named(). `auto`: what
 /// may connect hosts, the fastest first, without those that need a device of which this host has
-/// none; libfabric's tcp, which every host has, at last.
+/// none; libfabric's tcp at last, which hosts of any kind have.
 std::vector<std::string> wanted_providers(const std::string& option);
 
 }  // namespace larklane::net

@@ -147,7 +147,7 @@ class Suite:
         is_hydra = self.name.startswith("mpich")
         where, goes_by = ("another host", "ofi") if is_hydra else ("not known", "not known")
         good = peer.get("where") == where and peer.get("goes_by", "").startswith(goes_by) and not outcome.by_rank.get(1, "").strip()
-        return outcome.status == 0 and good and (not is_hydra or "both sides have it" in peer["reason"]), outcome
+        return outcome.status == 0 and good and (not is_hydra or "both sides have, says" in peer["reason"]), outcome
 
 
 IN_GUEST = (Suite.over_verbs_but_for_one,)  # only if it is named: where there is an RDMA device

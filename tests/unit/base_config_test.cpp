@@ -199,6 +199,7 @@ TEST_F(ConfigTest, ValuesThatAreRefused) {
       {"provider", "auto:tcp"},
       {"provider", ""},
       {"provider", "verbs,"},
+      {"provider", "verbs,,ofi"},
       {"provider", ",ofi"},
       {"provider", "auto,ofi"},
       {"provider", "ofi:tcp,rubbish"},

@@ -36,10 +36,11 @@ Status probe(Device& device, ibv_pd* domain, std::string* reason) {
   return {};
 }
 
-/// Both sides of a link have as many queue pairs, and the same immediates.
+/// Both sides of a link have the same link layer, as many queue pairs, and the same immediates.
 std::string network_name(const Device& device) {
-  if (device.channel_queues == 0) return "verbs";
-  return "verbs/" + std::to_string(device.channel_queues) + "-a-channel";
+  const std::string name = device.is_ethernet ? "verbs/roce" : "verbs/ib";
+  if (device.channel_queues == 0) return name;
+  return name + "/" + std::to_string(device.channel_queues) + "-a-channel";
 }
 
 }  // namespace
