@@ -397,7 +397,8 @@ TEST_P(NetworkLifeOver, SixtyFourLanesCarryAChannelEach) {
   for (Side& side : sides) side.network.reset();
 }
 
-INSTANTIATE_TEST_SUITE_P(Tcp, NetworkLifeOver, testing::Values(Real{"ofi", {"tcp@lo"}, 10'000, true}));
+INSTANTIATE_TEST_SUITE_P(Tcp, NetworkLifeOver,
+                         testing::Values(Real{"ofi", {"tcp@lo"}, 10'000, true}));
 INSTANTIATE_TEST_SUITE_P(Verbs, NetworkLifeOver, testing::Values(Real{"verbs", {}, 10'000, false}));
 
 }  // namespace
