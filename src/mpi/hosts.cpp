@@ -36,7 +36,7 @@ void Hosts::open_networks(const Config& config, const std::string& folder) {
     if (network.empty()) skip((*fabric)->limits().provider + " does not leave the host");
     const std::string name = network.empty() ? here_only(option) : network;
     if (own_.has(name)) {
-      skip("provider " + option + " is another way into network " + name);
+      if (own_.uses_them_here) skip("provider " + option + " is another way into network " + name);
     } else if (networks_.size() == HostCard::kNetworksMax) {
       skip("provider " + option + " is one more than a process tells others of");
     } else {

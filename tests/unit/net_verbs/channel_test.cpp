@@ -275,8 +275,8 @@ TEST_F(ChannelTest, ALinkOfManyThatHasFailedUnderOneCarriesNoOther) {
 
 TEST_F(ChannelTest, SidesThatDifferAreToldSo) {
   open(2, 0);
-  EXPECT_EQ(names_[0], "verbs/2-a-channel");
-  EXPECT_EQ(names_[1], "verbs");
+  EXPECT_EQ(names_[0], "verbs/roce/2-a-channel");
+  EXPECT_EQ(names_[1], "verbs/roce");
   receive_ =
       must(sides_[1]->network->recv_init(args_of("sender", 1, to_, kPartitions), sides_[1]->state));
   settle();
