@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -371,6 +372,8 @@ void fuzz(bool are_records_spoilt) {
   if (const char* const given = std::getenv("LARKLANE_SEED"))
     return one(std::strtoull(given, nullptr, 10));
   for (std::uint64_t seed = 1; seed <= kSeeds && !testing::Test::HasFailure(); ++seed) one(seed);
+  std::printf("%llu rounds complete, %llu posts hit\n", static_cast<unsigned long long>(rounds),
+              static_cast<unsigned long long>(garbled));
   EXPECT_GT(rounds, 100u);
   EXPECT_EQ(garbled > 100, !are_records_spoilt) << garbled;
 }
