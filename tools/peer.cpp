@@ -122,9 +122,8 @@ void leave_to_mpi(const Config& config, const std::string& why, PeerFacts* facts
 
 constexpr const char* kChangeBetween =
     "LARKLANE_PROVIDER, on one side or both: networks in order of preference, of which the pair "
-    "takes "
-    "the lower rank's first that the other side has opened, too; LARKLANE_UNREACHABLE for what no "
-    "network joins";
+    "takes the lower rank's first that the other side has opened, too; LARKLANE_UNREACHABLE for "
+    "what no network joins";
 
 /// Nobody has seen its card.
 void choose_between(const Config& config, const std::string& folder, PeerFacts* facts) {

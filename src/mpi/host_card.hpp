@@ -28,7 +28,7 @@ struct HostCard {
   static std::optional<HostCard> of_text(std::string_view text);
 
   bool has(std::string_view network) const;
-  /// Does pairs of different hosts.
+  /// One of its networks may join hosts.
   bool leaves_host() const;
 };
 

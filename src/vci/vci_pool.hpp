@@ -80,7 +80,7 @@ class VciPool {
 
   /// Who waits for a lane of one of both polls those of the other, too: what it waits for may hang
   /// on a peer that waits for this process on another network. Before any is polled; and when one
-  /// is destroyed nobody waits. @param other  this one, or one that waits together with none
+  /// is destroyed nobody waits. @param other  waits together with none yet
   void wait_together(VciPool& other) noexcept {
     assert(other.next_ == &other);
     std::swap(next_, other.next_);
