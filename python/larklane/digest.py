@@ -11,6 +11,7 @@ from larklane.advice import Advice, advise, by_sizes, gaps, reason
 from larklane.cases import CALLS, ELSEWHERE, HEADLINES, MESSAGES, PARTITIONED, PLACEMENT, Case, Metric, Parameter, by_benchmark, labels, measured, metrics, pooled, set_options, varying
 from larklane.compare import Comparison, between_runs, within_runs
 from larklane.figures import Figure, figures
+from larklane.gains import OUTCOME_HEADS, bought, cost_sentences, cost_word, is_cost, outcome_rows, outcome_sentences
 from larklane.projection import Projection
 from larklane.schema import Collection
 from larklane.stats import summary
@@ -40,6 +41,11 @@ class Digest:
     advice: tuple[Advice, ...]
     gaps: tuple[str, ...]
     projections: tuple[Projection, ...]
+
+    @property
+    def outcomes(self) -> list[Comparison]:
+        """Between runs, without the costs of single calls."""
+        return [comparison for comparison in self.between if not is_cost(comparison)]
 
     @property
     def stamp(self) -> str:
@@ -147,20 +153,16 @@ def headlines(made: Digest) -> Table:
     return Table(("metric", "at", "without partitions", "partitions, native", "partitions, Larklane", "Larklane against native"), tuple(rows))
 
 
-def overall(made: Digest) -> list[str]:
-    """What to take away, in a sentence or two."""
-    found = []
-    between = [c for c in made.between if c.candidate.variant != c.baseline.variant]
-    for what, comparisons in (
-            ("Partitions under Larklane against the MPI's own partitions", [c for c in between if c.candidate.benchmark not in MESSAGES]),
-            ("Partitions under Larklane against one message", [c for c in made.within if c.candidate.variant == "larklane"]),
-            ("Messages of Larklane against those of the MPI", [c for c in between if c.candidate.benchmark in MESSAGES and c.baseline.variant == "native"]),
-            ("Messages of Larklane against those of LCI v2", [c for c in between if c.baseline.variant == "lci"])):
-        if comparisons:
-            words = Counter(comparison.verdict for comparison in comparisons)
-            found.append(f"{what}: better at {words['better']}, worse at {words['worse']}, no clear "
-                         f"difference at {words['no clear difference']} of {wording.count(len(comparisons), 'point')}.")
-    return found
+def gained(made: Digest) -> list[str]:
+    """What to take away: outcomes with their figures, then what the calls cost for them."""
+    found = [*outcome_sentences(made.between, made.within), *cost_sentences(made.between)]
+    return found or ["Nothing to compare: that takes partitions beside another way, or beside a second run with the same parameters "
+                     "(`larklane bench all` measures both)."]
+
+
+def gains(made: Digest) -> Table:
+    """The same, a line for each kind of outcome."""
+    return Table(OUTCOME_HEADS, tuple(outcome_rows(made.between, made.within)))
 
 
 def counts(comparisons: Iterable[Comparison]) -> Table:
@@ -230,8 +232,8 @@ def early(collection: Collection) -> Table:
 
 
 def call_costs(made: Digest) -> Table:
-    """The benchmark that has no figure: medians of all launches, in brackets p10 to p90."""
-    return _side_by_side(made, "call", [case for case in made.cases if case.benchmark == CALLS], {"partitions"}, {"threads"})
+    """The benchmark that has no figure: medians of all launches, in brackets p10 to p90; and what a dearer call buys."""
+    return _side_by_side(made, "call", [case for case in made.cases if case.benchmark == CALLS], {"partitions"}, {"threads"}, is_cost=True)
 
 
 def messages(made: Digest) -> Table:
@@ -241,12 +243,14 @@ def messages(made: Digest) -> Table:
     return _side_by_side(made, "way", [case for case in made.cases if case.benchmark in MESSAGES and case.point.bytes in shown], {"threads"}, set())
 
 
-def _side_by_side(made: Digest, head: str, cases: Sequence[Case], named: set[str], unnamed: set[str]) -> Table:
+def _side_by_side(made: Digest, head: str, cases: Sequence[Case], named: set[str], unnamed: set[str], is_cost: bool = False) -> Table:
     """A column for each variant.
 
     @param named, unnamed  parameters that are said in any case, or in none
+    @param is_cost  of calls: cheaper or dearer, and what the dearer ones buy
     """
     verdicts: dict[tuple[str, str, str], str] = {}
+    buys: dict[tuple[str, str], str] = {}
     cells: dict[tuple[str, str], dict[str, list[Case]]] = {}
 
     def row(case: Case) -> tuple[str, str]:
@@ -258,14 +262,16 @@ def _side_by_side(made: Digest, head: str, cases: Sequence[Case], named: set[str
     for comparison in made.between:
         where = row(comparison.candidate)
         if where in places and comparison.candidate.variant != comparison.baseline.variant:
-            verdicts[(*where, comparison.baseline.variant)] = comparison.verdict
+            verdicts[(*where, comparison.baseline.variant)] = cost_word(comparison.verdict) if is_cost else comparison.verdict
+            if is_cost and comparison.verdict == "worse":
+                buys[where] = bought(comparison, made.between)
     for case in cases:
         cells.setdefault(row(case), {}).setdefault(case.title, []).append(case)
     titles = list(dict.fromkeys(title for launches in cells.values() for title in launches))
     baselines = [name for name in ("native", "lci") if name == "native" or any(case.variant == name for case in cases)]
-    return Table((head, "at", *titles, *(f"Larklane against {wording.VARIANTS[name]}" for name in baselines)),
-                 tuple((*key, *(_spread_text(launches.get(title, ())) for title in titles), *(verdicts.get((*key, name), "-") for name in baselines))
-                       for key, launches in cells.items()))
+    heads = (head, "at", *titles, *(f"Larklane against {wording.VARIANTS[name]}" for name in baselines), *(["what it buys"] if buys else []))
+    return Table(heads, tuple((*key, *(_spread_text(launches.get(title, ())) for title in titles), *(verdicts.get((*key, name), "-") for name in baselines),
+                               *([buys.get(key, "-")] if buys else [])) for key, launches in cells.items()))
 
 
 def _spread_text(launches: Sequence[Case]) -> str:

@@ -7,7 +7,7 @@ from html import escape
 
 from larklane import wording
 from larklane.cases import EXPOSED, by_benchmark, metrics
-from larklane.digest import Digest, Table, advice_table, call_costs, comparison_table, counts, early, headlines, machines, messages, overall, shortened, troubles
+from larklane.digest import Digest, Table, advice_table, call_costs, comparison_table, counts, early, gained, gains, headlines, machines, messages, shortened, troubles
 from larklane.figures import Figure
 from larklane.profile_digest import ProfileDigest
 
@@ -22,7 +22,7 @@ h3 { margin: 1.4em 0 .3em } p { max-width: 75em } nav a { margin-right: 1em; whi
 table { border-collapse: collapse; font-size: .87em; margin: .6em 0 1em } caption { text-align: left; color: #555 }
 th, td { text-align: left; vertical-align: top; padding: .3em .7em; border-bottom: 1px solid #ddd } th { background: #f1f5f8 }
 tr:nth-child(even) td { background: #fafbfc } .wide { overflow-x: auto }
-.better { color: #00684a } .worse { color: #b00020 } td:nth-child(2) { min-width: 11em }
+.better, .cheaper { color: #00684a } .worse { color: #b00020 } .dearer { color: #6b4a00 } td:nth-child(2) { min-width: 11em }
 .stamp { color: #b00020; border: 1px solid #b00020; border-radius: 4px; padding: .2em .6em; display: inline-block }
 figure { margin: 1.2em 0 2em; border: 1px solid #e2e2e2; border-radius: 4px; padding: .5em } img { width: 100%; height: auto; display: block }
 figcaption { color: #555; font-size: .87em } dt { font-weight: 600; margin-top: .5em } dd { margin: 0 0 0 1.5em }
@@ -47,7 +47,7 @@ def _table(table: Table, folded: str = "") -> str:
 
 def _cell(text: str) -> str:
     """A verdict in colour; numbers stay with their units."""
-    verdict = re.match(r"(better|worse)\b", text, re.I)
+    verdict = re.match(r"(better|worse|cheaper|dearer)\b", text, re.I)
     bound = re.sub(r"(?<=\d) (?=%|[KMG]iB|B\b|[mnµ]?s\b|MB/s)", "\u00a0", escape(text))
     if verdict:
         bound = f'<strong class="{verdict[0].lower()}">{verdict[0]}</strong>{bound[verdict.end():]}'
@@ -78,7 +78,7 @@ def _metrics(made: Digest) -> str:
 
 def _comparisons(made: Digest) -> str:
     text = ""
-    for title, comparisons in (("Runs against each other", made.between), ("Partitions against one message", made.within)):
+    for title, comparisons in (("Runs against each other", made.outcomes), ("Partitions against one message", made.within)):
         if comparisons:
             text += f"<h3>{title}</h3>{_table(counts(comparisons))}{_table(comparison_table(made, comparisons), 'All points')}"
     return text or "<p>Nothing to compare: that takes partitions beside another way, or beside a second run with the same parameters.</p>"
@@ -117,10 +117,11 @@ def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: 
     costs, rates = call_costs(made), messages(made)
     stamp = f'<p class="stamp">{escape(made.stamp)}</p>' if made.stamp else ""
     sections = {
+        "gain": ("What you gain", f"{_list(gained(made))}{_table(gains(made))}{stamp}"),
         "profiles": ("Profiles", "".join(_profile(profile, drawings) for profile in profiles)),
         "what": ("What was measured", f"<p>{escape(made.subject())}. Two processes, or more for the patterns, send a message round by "
-                 f"round, in several ways, in turns; data and completion are verified in each round.</p>{stamp}{_list(shortened(made.collection))}{_table(machines(made))}"),
-        "headline": ("In short", f"{_list(overall(made))}<p>Medians. {escape(made.shared())}</p>{_table(headlines(made))}" if made.cases else "<p>Nothing was "
+                 f"round, in several ways, in turns; data and completion are verified in each round.</p>{_list(shortened(made.collection))}{_table(machines(made))}"),
+        "headline": ("In short", f"<p>Medians. {escape(made.shared())}</p>{_table(headlines(made))}" if made.cases else "<p>Nothing was "
                      "measured.</p>"),
         "metrics": ("What is measured", _metrics(made)),
         "figures": ("Figures", pictures or f"<p>None{': ' + escape(no_figures) if no_figures else ''}.</p>"),

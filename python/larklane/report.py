@@ -11,7 +11,7 @@ from pathlib import Path
 from larklane import wording
 from larklane.cases import measured
 from larklane.costs import read as read_costs
-from larklane.digest import Digest, Table, advice_table, call_costs, counts, digest, early, headlines, machines, messages, overall, shortened, troubles
+from larklane.digest import Digest, Table, advice_table, call_costs, counts, digest, early, gained, gains, headlines, machines, messages, shortened, troubles
 from larklane.figures import Figure
 from larklane.page import page
 from larklane.profile_digest import ProfileDigest, digest_profile
@@ -127,12 +127,18 @@ def print_text(made: Digest, profiles: Sequence[ProfileDigest] = ()) -> None:
         _print_profile(profile)
     if profiles and not made.collection.sources:
         return
-    print(("\n" if profiles else "") + made.subject() + (f"\n{made.stamp}" if made.stamp else ""))
+    if profiles:
+        print()
+    print("What you gain")
+    for sentence in gained(made):
+        print(f"  {sentence}")
+    _print_table(gains(made))
+    print(f"\n{made.subject()}" + (f"\n{made.stamp}" if made.stamp else ""))
     _print_section("Where", machines(made), shortened(made.collection))
-    _print_section("In short (medians)", headlines(made), [*overall(made), made.shared()] if made.cases else [])
+    _print_section("In short (medians)", headlines(made), [made.shared()] if made.cases else [])
     _print_section("What the calls cost", call_costs(made))
     _print_section("Messages between threads", messages(made))
-    _print_section("Comparisons", counts([*made.between, *made.within]))
+    _print_section("Comparisons", counts([*made.outcomes, *made.within]))
     _print_section("How many partitions to use", advice_table(made), made.gaps)
     _print_section("Failures and refusals", troubles(made.collection))
     _print_section("Does a part arrive while another one is held back?", early(made.collection))

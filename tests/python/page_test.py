@@ -21,7 +21,7 @@ except ImportError:
     matplotlib = None  # type: ignore[assignment]
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-SECTIONS = ["what", "headline", "metrics", "figures", "comparisons", "advice", "calls", "failures", "glossary", "files"]
+SECTIONS = ["gain", "what", "headline", "metrics", "figures", "comparisons", "advice", "calls", "failures", "glossary", "files"]
 # Of each kind one; which figures there are is in report_test.py.
 FIGURES = ["arrivals", "overhead", "overhead-partitions", "availability-noise", "recv-compute-communication", "sweep3d", "projection"]
 AGAIN = ["arrivals", "projection", "sweep3d"]

@@ -274,7 +274,7 @@ class Comparisons(Folder):
                 for _ in range(3) for variant, value in (("native", 10.0), ("larklane", 100.0))]
         table = digest.call_costs(digest.digest(self.load(golden.gathered(*runs))))
         [row] = table.rows
-        self.assertEqual(dict(zip(table.heads, row))["Larklane against native"], "worse")
+        self.assertEqual(dict(zip(table.heads, row))["Larklane against native"], "dearer")
 
     def test_few_rounds_say_nothing(self) -> None:
         self.assertEqual(self.between([1000, 1001], [1, 2]).verdict, "no clear difference")
