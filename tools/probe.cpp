@@ -15,6 +15,7 @@
 #include <new>
 #include <utility>
 
+#include "base/kernel_calls.hpp"
 #include "net/registry.hpp"
 #include "vci/vci_pool.hpp"
 
@@ -24,22 +25,10 @@ namespace {
 /// "name: Operation not permitted"
 std::string failure(const char* call) { return std::string(call) + ": " + std::strerror(errno); }
 
-Ability probe_memfd() {
-  Ability ability{"shm slots", false, ""};
-  const int fd =
-      static_cast<int>(::syscall(SYS_memfd_create, "larklane-info", 3U));  // cloexec, sealing
-  if (fd < 0) {
-    ability.note = failure("memfd_create");
-  } else if (::fallocate(fd, 0, 0, 1 << 20) != 0) {
-    ability.note = failure("fallocate");
-  } else if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    ability.note = failure("fcntl(F_ADD_SEALS)");
-  } else {
-    ability.available = true;
-    ability.note = "sealed memory segments";
-  }
-  if (fd >= 0) ::close(fd);
-  return ability;
+Ability probe_calls() {
+  const auto refused = rehearse_kernel_calls(CallsFor::records_and_memory);
+  if (refused) return {"shm slots", false, refused->text()};
+  return {"shm slots", true, "sealed memory segments"};
 }
 
 Ability probe_pidfd() {
@@ -152,7 +141,7 @@ Ability probe_network(const std::string& name, const std::string& folder, const 
 std::vector<Ability> probe(const std::string& folder, const Config& config) {
   const AttachResult attach = AttachProbe().run();
   return {
-      probe_memfd(),
+      probe_calls(),
       {"shm attach read", attach.read_errno == 0, attach_note(attach.read_errno)},
       {"shm attach write", attach.write_errno == 0, attach_note(attach.write_errno)},
       probe_pidfd(),

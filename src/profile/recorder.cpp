@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "base/clock.hpp"
+#include "base/kernel_calls.hpp"
 #include "base/unique_fd.hpp"
 
 namespace larklane::profile {
@@ -108,7 +109,7 @@ Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& path, cons
   const std::uint64_t chunks = (bytes - kHeaderBytes) / sizeof(Chunk);
   struct stat file {};
   int error = ::fstat(fd.get(), &file) != 0 ? errno : 0;
-  if (error == 0) error = ::posix_fallocate(fd.get(), 0, kHeaderBytes);
+  if (error == 0) error = allocate_file(fd.get(), 0, kHeaderBytes);
   void* memory = MAP_FAILED;
   if (error == 0) {
     // Beyond the end of the file, which grows chunk by chunk.
@@ -226,8 +227,8 @@ bool Recorder::reserve_locked() noexcept {
   if (::fstat(fd_, &now) != 0 || now.st_dev != device_ || now.st_ino != inode_)
     full_errno_ = EBADF;
   else
-    full_errno_ =
-        ::posix_fallocate(fd_, static_cast<off_t>(end_locked()), static_cast<off_t>(sizeof(Chunk)));
+    full_errno_ = allocate_file(fd_, static_cast<off_t>(end_locked()),
+                                static_cast<off_t>(end_locked() + sizeof(Chunk)));
   errno = errno_of_program;
   return full_errno_ == 0;
 }

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/status_text.hpp"
 #include "net/shm/copy.hpp"
 #include "net/shm/network_catalogue.hpp"
 #include "net/shm/network_endpoint.hpp"
@@ -111,6 +112,8 @@ std::string NetworkFabric::explain(Status status) const {
       return "it runs on another host, or in another pid namespace (containers: start them with "
              "the host's, --pid=host)";
     case EPERM:
+    case EACCES:
+    case ENOSYS:
       return "the kernel does not let one process attach to the other (process_vm_readv): a "
              "container needs the capability SYS_PTRACE, a host kernel.yama.ptrace_scope at most 1";
     case ECANCELED:
@@ -131,8 +134,7 @@ Result<std::unique_ptr<net::Fabric>> open_network(const net::FabricOptions& opti
   }
   auto catalogue = Catalogue::create();
   if (!catalogue) {
-    *reason = "provider shm: no shared memory (memfd_create): " +
-              std::string(errc_name(catalogue.error().code()));
+    *reason = "provider shm: no shared memory: " + status_text(catalogue.error());
     return Status(Errc::kUnreachable, catalogue.error().detail());
   }
   if (options.is_attach_allowed) let_peers_attach();

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 
+#include "base/kernel_calls.hpp"
 #include "net/shm/memory_room.hpp"
 
 namespace larklane::shm {
@@ -59,18 +60,24 @@ int reserve(int fd, std::uint64_t bytes) {
   // A signal undoes the call that it interrupts, and a profiler's timer comes again and again: so a
   // little at a time.
   for (std::uint64_t done = 0; done < bytes;) {
-    const std::uint64_t length = std::min(bytes - done, kReserveBytes);
-    const int error = ::posix_fallocate(fd, static_cast<off_t>(done), static_cast<off_t>(length));
+    const std::uint64_t end = std::min(bytes, done + kReserveBytes);
+    const int error = allocate_file(fd, static_cast<off_t>(done), static_cast<off_t>(end));
     if (error == EINTR) continue;
     if (error != 0) return error;
-    done += length;
+    done = end;
   }
   return 0;
 }
 
+/// A shortage of memory is told apart from calls that the kernel or a filter refuses.
+Status refused(int error) noexcept {
+  const bool is_memory = error == ENOMEM || error == ENOSPC || error == EFBIG;
+  return {is_memory ? Errc::kNoMemory : Errc::kSystem, error};
+}
+
 Result<std::byte*> map_fd(int fd, std::uint64_t bytes) {
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (base == MAP_FAILED) return Status(Errc::kNoMemory, errno);
+  if (base == MAP_FAILED) return refused(errno);
   return static_cast<std::byte*>(base);
 }
 
@@ -78,11 +85,11 @@ Result<std::byte*> map_fd(int fd, std::uint64_t bytes) {
 
 Result<std::shared_ptr<Segment>> Segment::create(std::uint64_t bytes) {
   UniqueFd fd(::memfd_create("larklane", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return Status(Errc::kNoMemory, errno);
-  if (const int error = reserve(fd.get(), bytes); error != 0) return Status(Errc::kNoMemory, error);
-  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return Status(Errc::kNoMemory, errno);
+  if (!fd) return refused(errno);
+  if (const int error = reserve(fd.get(), bytes); error != 0) return refused(error);
+  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return refused(errno);
   struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Status(Errc::kNoMemory, errno);
+  if (::fstat(fd.get(), &info) != 0) return refused(errno);
   auto base = map_fd(fd.get(), bytes);
   if (!base) return base.error();
   std::shared_ptr<Segment> segment(new Segment(std::move(fd), *base, bytes));

@@ -18,10 +18,10 @@ namespace larklane::shm {
 class Segment {
  public:
   /// @errors kNoMemory (detail: errno; ENOMEM, too, where the kernel would rather kill a process,
-  /// EFBIG over the limit of file sizes)
+  /// EFBIG over the limit of file sizes); kSystem: a call that it needs is refused
   static Result<std::shared_ptr<Segment>> create(std::uint64_t bytes);
   /// Map a peer's segment; one that this process has created is not mapped twice. @errors kProtocol
-  /// (not sealed, or not of that size), kNoMemory
+  /// (not sealed, or not of that size), kNoMemory, kSystem
   static Result<std::shared_ptr<Segment>> map(UniqueFd fd, std::uint64_t bytes);
   ~Segment();
   Segment(const Segment&) = delete;
@@ -57,7 +57,7 @@ struct Block {
 /// segment of its own, given back with it. Thread safety: thread-safe.
 class BlockPool {
  public:
-  /// @errors kNoMemory
+  /// @errors those of Segment::create
   Result<Block> allocate(std::uint64_t bytes);
   /// Both sides have closed the channel.
   void release(Block block);
