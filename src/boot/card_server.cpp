@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/kernel_calls.hpp"
 #include "base/log.hpp"
 #include "base/ranks_text.hpp"
 #include "boot/tcp.hpp"
@@ -84,11 +85,13 @@ void CardServer::serve() {
 
 void CardServer::accept_all() {
   for (;;) {
-    UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd fd(accept_connection(listener_.get()));
     if (!fd) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        log_warn_once("boot accept", "a process that wants to know its peers has to wait: %s",
-                      std::strerror(errno));
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno != EAGAIN) {
+        log_warn_once("boot accept",
+                      "a process that wants to know its peers has to wait: accept: %s; remedy: %s",
+                      std::strerror(errno), remedy_of(errno));
         pause_accepting();
       }
       return;

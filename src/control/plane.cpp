@@ -18,8 +18,9 @@
 
 namespace larklane::control {
 
-PlaneImpl::PlaneImpl(std::vector<Listener> own, Handler& handler, std::optional<Remote> remote)
-    : own_(std::move(own)), remote_(std::move(remote)), handler_(handler) {}
+PlaneImpl::PlaneImpl(std::vector<Listener> own, Handler& handler, std::optional<Remote> remote,
+                     std::uint64_t accept_ns)
+    : own_(std::move(own)), remote_(std::move(remote)), accept_ns_(accept_ns), handler_(handler) {}
 
 Status PlaneImpl::start() {
   hello_.pid = process_;
@@ -134,6 +135,7 @@ Result<Peer*> PlaneImpl::connect(const Address& address) {
   if (!is_valid) return Errc::kInvalidArgument;
   const std::lock_guard lock(mutex_);
   if (QueuedPeer* const peer = find_live_locked(address)) return peer;
+  LARKLANE_TRY(accept_error_);  // it could not answer
   QueuedPeer& peer = add_peer_locked(address);
   const Status opened = peer.open();
   if (opened.ok()) {
@@ -147,9 +149,10 @@ Result<Peer*> PlaneImpl::connect(const Address& address) {
 }
 
 Result<std::unique_ptr<Plane>> Plane::create(std::vector<Listener> own, Handler& handler,
-                                             std::optional<Remote> remote) {
+                                             std::optional<Remote> remote,
+                                             std::uint64_t accept_ns) {
   if (own.empty() || own.size() > kAddressesMax) return Errc::kInvalidArgument;
-  auto plane = std::make_unique<PlaneImpl>(std::move(own), handler, std::move(remote));
+  auto plane = std::make_unique<PlaneImpl>(std::move(own), handler, std::move(remote), accept_ns);
   LARKLANE_TRY(plane->start());
   return std::unique_ptr<Plane>(std::move(plane));
 }

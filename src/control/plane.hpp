@@ -128,9 +128,12 @@ class Plane {
   ///             served by the same helper. This process may have inherited them: peers take it
   ///             for the one that serves them from now on
   /// @param remote  for peers on other hosts; without it there are none
+  /// @param accept_ns  how long accept may fail for want of descriptors or memory before peers are
+  /// told that this process takes no connections
   /// @errors kNoThread, kSystem, kInvalidArgument (number of addresses)
   static Result<std::unique_ptr<Plane>> create(std::vector<Listener> own, Handler& handler,
-                                               std::optional<Remote> remote = std::nullopt);
+                                               std::optional<Remote> remote = std::nullopt,
+                                               std::uint64_t accept_ns = 10'000'000'000);
   /// Stops and joins the helper after what is queued has been sent (at most 2 s), then
   /// closes all sockets.
   virtual ~Plane() = default;

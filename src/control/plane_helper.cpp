@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <ctime>
 
 #include "base/clock.hpp"
+#include "base/kernel_calls.hpp"
+#include "base/log.hpp"
 #include "control/local_peer.hpp"
 #include "control/plane_impl.hpp"
 #include "control/remote_peer.hpp"
@@ -45,6 +48,12 @@ void PlaneImpl::run() {
   for (;;) {
     const bool may_sleep = watches_.before_sleep();
     const int count = wait(events, may_sleep);
+    if (count < 0 && errno != EINTR) {
+      const int error = errno;
+      log_error("control: the helper can't sleep (epoll_wait): %s; remedy: %s",
+                std::strerror(error), remedy_of(error));
+      end_all({Errc::kSystem, error}, "the helper can't sleep (epoll_wait)");
+    }
     // relaxed: statistics
     helper_wakeups_.fetch_add(1, std::memory_order_relaxed);
     retry_all();  // before new failures are added: those wait for kRetryMs
@@ -65,6 +74,11 @@ void PlaneImpl::run() {
 }
 
 int PlaneImpl::wait(std::span<epoll_event> events, bool may_sleep) const {
+  if (!has_events_) {  // posted work is still run
+    const timespec pause{0, kRetryMs * static_cast<long>(kNsPerMs)};
+    ::nanosleep(&pause, nullptr);
+    return 0;
+  }
   if (may_sleep && watches_.rest_ns() != 0)
     return wait_briefly(epoll(), events, watches_.rest_ns());
   return ::epoll_wait(epoll(), events.data(), static_cast<int>(events.size()),
@@ -182,6 +196,16 @@ void PlaneImpl::bury_doomed() {
     std::erase_if(dying_, [&peer = *peer](const Dying& dying) { return dying.peer == &peer; });
     bury(*peer, reason);
   }
+}
+
+/// No event is heard of any more: all requests with peers fail, and no peer is taken.
+void PlaneImpl::end_all(Status status, const std::string& why) {
+  has_events_ = false;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& peer : peers_) doom(*peer, {status, why});
+  }
+  stop_accepting(status.detail());
 }
 
 /// The remote process has ended, or has closed our connection, and its own connection is open: its

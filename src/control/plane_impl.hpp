@@ -43,7 +43,8 @@ namespace larklane::control {
 // held while the handler or what is watched runs.
 class PlaneImpl final : public Plane, private PeerHost {
  public:
-  PlaneImpl(std::vector<Listener> own, Handler& handler, std::optional<Remote> remote);
+  PlaneImpl(std::vector<Listener> own, Handler& handler, std::optional<Remote> remote,
+            std::uint64_t accept_ns);
   ~PlaneImpl() override;
   Status start();
 
@@ -97,9 +98,12 @@ class PlaneImpl final : public Plane, private PeerHost {
   void bury_doomed();
   bool awaits_rest(QueuedPeer& peer, const Reason& reason);
   void bury(QueuedPeer& peer, const Reason& reason);
+  void end_all(Status status, const std::string& why);
 
   // Connections in.
   void set_listening(bool on);
+  void cannot_accept(const Address& at, int error);
+  void stop_accepting(int error);
   void accept_all();
   void accept_local(const Listener& listener);
   void accept_remote();
@@ -115,8 +119,9 @@ class PlaneImpl final : public Plane, private PeerHost {
   void drop_silent(std::uint64_t now_ns);
   void close(Incoming& incoming);
 
-  const std::vector<Listener> own_;
-  const std::optional<Remote> remote_;
+  std::vector<Listener> own_;  // their descriptors, and remote_'s, are the helper's
+  std::optional<Remote> remote_;
+  const std::uint64_t accept_ns_;
   Handler& handler_;
   const pid_t process_ = ::getpid();
   UniqueFd epoll_;
@@ -137,6 +142,7 @@ class PlaneImpl final : public Plane, private PeerHost {
   std::mutex mutex_;
   std::vector<std::unique_ptr<QueuedPeer>> peers_;
   std::map<Address, QueuedPeer*> by_address_;  // the latest that had the name
+  Status accept_error_;                        // not ok: this process takes no connections any more
 
   std::mutex work_mutex_;
   std::deque<std::function<void()>> work_;
@@ -158,6 +164,8 @@ class PlaneImpl final : public Plane, private PeerHost {
   std::vector<Dying> dying_;  // remote, hung up; what they sent before is not all here
   Watches watches_{-1};
   bool is_listening_ = false;
+  bool has_events_ = true;                 // false: epoll_wait is refused
+  std::uint64_t unaccepted_since_ns_ = 0;  // the first accept that failed since one that did not
 };
 
 }  // namespace larklane::control

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/clock.hpp"
+#include "base/kernel_calls.hpp"
 #include "base/log.hpp"
 #include "control/plane_impl.hpp"
 #include "control/remote_peer.hpp"
@@ -26,21 +28,55 @@ void PlaneImpl::set_listening(bool on) {
   if (remote_) set(remote_->listener.fd.get());
 }
 
+/// A shortage passes; a refusal does not, and peers that waited for it would wait for ever.
+void PlaneImpl::cannot_accept(const Address& at, int error) {
+  const bool is_shortage =
+      error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+  const std::uint64_t now = now_ns();
+  if (unaccepted_since_ns_ == 0) unaccepted_since_ns_ = now;
+  if (is_shortage && now - unaccepted_since_ns_ < accept_ns_) {
+    log_warn_once("control accept", "control: accept at %s: %s; trying again; remedy: %s",
+                  at.c_str(), std::strerror(error), remedy_of(error));
+    return set_listening(false);
+  }
+  log_error("control: accept at %s: %s: this process takes no more connections; remedy: %s",
+            at.c_str(), std::strerror(error), remedy_of(error));
+  stop_accepting(error);
+}
+
+/// Peers in the backlog see their connections end. Peers that this process has connected to, and
+/// that could not connect back, are reported down.
+void PlaneImpl::stop_accepting(int error) {
+  const Reason reason{{Errc::kSystem, error},
+                      std::string("its connection can't be accepted: ") + std::strerror(error)};
+  const auto end = [this](UniqueFd& listener) {
+    control::unwatch(epoll(), listener.get());
+    listener.reset();
+  };
+  for (Listener& listener : own_) end(listener.fd);
+  if (remote_) end(remote_->listener.fd);
+  is_listening_ = true;  // nothing is to be turned on again
+  const std::lock_guard lock(mutex_);
+  accept_error_ = reason.status;
+  for (const auto& peer : peers_)
+    if (peer->nonce == 0) doom(*peer, reason);
+}
+
 void PlaneImpl::accept_all() {
+  if (!own_.front().fd) return;  // see stop_accepting()
   for (const Listener& listener : own_) accept_local(listener);
   if (remote_) accept_remote();
 }
 
 void PlaneImpl::accept_local(const Listener& listener) {
-  for (;;) {
-    UniqueFd fd(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  while (listener.fd) {
+    UniqueFd fd(accept_connection(listener.fd.get()));
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EAGAIN) return;
-      log_warn_once("control accept", "control: accept at %s: %s; trying again",
-                    listener.address.c_str(), std::strerror(errno));
-      return set_listening(false);
+      if (errno != EAGAIN) cannot_accept(listener.address, errno);
+      return;
     }
+    unaccepted_since_ns_ = 0;
     const Credentials credentials = peer_credentials(fd.get());
     if (!is_own_user(credentials)) {
       log_warn_once("control foreign " + std::to_string(credentials.uid),
@@ -53,15 +89,14 @@ void PlaneImpl::accept_local(const Listener& listener) {
 }
 
 void PlaneImpl::accept_remote() {
-  for (;;) {
+  while (remote_->listener.fd) {
     Result<UniqueFd> fd = accept_from(remote_->listener.fd.get());
     if (!fd) {
       const int error = fd.error().detail();
-      if (error == EAGAIN) return;
-      log_warn_once("control accept", "control: accept at %s: %s; trying again",
-                    remote_->listener.address.c_str(), std::strerror(error));
-      return set_listening(false);
+      if (error != EAGAIN) cannot_accept(remote_->listener.address, error);
+      return;
     }
+    unaccepted_since_ns_ = 0;
     auto incoming = std::make_unique<RemoteIncoming>(std::move(*fd), terms_);
     if (!incoming->challenge().ok()) continue;  // it has gone
     RemoteIncoming* const stranger = incoming.get();
@@ -99,10 +134,13 @@ void PlaneImpl::end(Incoming& incoming) {
     log_warn("control: the connection from %s ended within a record", incoming.origin().c_str());
   }
   if (incoming.peer != nullptr) {
-    doom(*incoming.peer, incoming.is_remote() ? RemotePeer::reason_of(incoming.end_error())
-                                              : Reason{Errc::kPeerDown,
-                                                       "it has closed its "
-                                                       "connection"});
+    const int error = incoming.end_error();
+    doom(*incoming.peer, incoming.is_remote() ? RemotePeer::reason_of(error)
+                         : error == 0
+                             ? Reason{Errc::kPeerDown, "it has closed its connection"}
+                             : Reason{{Errc::kPeerDown, error},
+                                      std::string("its connection can't be read (recvmsg): ") +
+                                          std::strerror(error)});
   }
   close(incoming);
 }

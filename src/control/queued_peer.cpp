@@ -30,7 +30,7 @@ bool QueuedPeer::is_passing(Status status) noexcept {
   if (status.code() != Errc::kSystem) return false;
   const int error = status.detail();
   return error == EAGAIN || error == EMFILE || error == ENFILE || error == ENOMEM ||
-         error == ENOBUFS || error == ENOSPC;
+         error == ENOBUFS || error == ENOSPC || error == ETOOMANYREFS;
 }
 
 std::string QueuedPeer::down_reason() {
@@ -72,6 +72,7 @@ Status QueuedPeer::send(std::uint16_t kind, std::span<const std::byte> payload,
       gone_error_ = error;
       return Status(Errc::kPeerDown, error);
     }
+    if (!is_passing({Errc::kSystem, error})) return report_unsendable_locked(error);
     return enqueue_locked(pieces, 0, fds, error);
   }
   if (static_cast<std::size_t>(sent) < total) {
@@ -151,6 +152,10 @@ void QueuedPeer::flush_locked() {
       gone_error_ = static_cast<int>(-sent);
       return;
     }
+    if (sent < 0 && !is_passing({Errc::kSystem, static_cast<int>(-sent)})) {
+      (void)report_unsendable_locked(static_cast<int>(-sent));
+      return;
+    }
     if (sent < 0) return await_room_locked(static_cast<int>(-sent));
     front.fds.clear();
     front_sent_bytes_ += static_cast<std::size_t>(sent);
@@ -163,6 +168,13 @@ void QueuedPeer::flush_locked() {
   if (is_armed_ && fd_) {
     is_armed_ = !watch(host_.epoll(), fd_.get(), always_, &outgoing_, EPOLL_CTL_MOD).ok();
   }
+}
+
+Status QueuedPeer::report_unsendable_locked(int error) {
+  const Status status(Errc::kSystem, error);
+  host_.report_down(
+      *this, {status, std::string("nothing can be sent to it (sendmsg): ") + std::strerror(error)});
+  return status;
 }
 
 void QueuedPeer::await_room_locked(int error) {

@@ -126,6 +126,8 @@ class QueuedPeer : public Peer {
   Status enqueue_locked(std::span<const std::span<const std::byte>> pieces, std::size_t sent_bytes,
                         std::span<const int> fds, int error);
   void await_room_locked(int error);
+  /// The kernel refuses to send to it, and will go on to.
+  Status report_unsendable_locked(int error);
   void close_connection_locked();
 
   const Address address_;

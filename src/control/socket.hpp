@@ -6,7 +6,9 @@
 #include <sys/un.h>
 
 #include <cstddef>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
@@ -35,6 +37,11 @@ bool is_own_user(const Credentials& peer) noexcept;
 /// Begin to listen, or make this process the one that peers see behind a listener that it has
 /// inherited. @errors kSystem
 Status listen_at(int socket) noexcept;
+
+/// Close a listener that no plane will serve: later connections are refused, and those that wait in
+/// its backlog end.
+/// @return  the addresses of the processes that had connected; nothing: they can't be read
+std::optional<std::vector<Address>> turn_away(Listener listener);
 
 /// A non-blocking connection to whoever listens at `address`.
 /// @errors kUnreachable, kSystem; kSystem with EAGAIN: the backlog is full, try again later

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/kernel_calls.hpp"
 #include "control/fork_guard.hpp"
 
 namespace larklane::control {
@@ -21,7 +22,7 @@ void set_option(int socket, int level, int name, int value) noexcept {
 bool concerns_one_connection(int error) noexcept {
   return error == EINTR || error == ECONNABORTED || error == ENETDOWN || error == EPROTO ||
          error == ENOPROTOOPT || error == EHOSTDOWN || error == ENONET || error == EHOSTUNREACH ||
-         error == EOPNOTSUPP || error == ENETUNREACH;
+         error == ENETUNREACH;
 }
 
 }  // namespace
@@ -46,8 +47,7 @@ int socket_error(int socket) noexcept {
 
 Result<UniqueFd> accept_from(int listener) {
   for (;;) {
-    UniqueFd fd = keep_from_children(
-        [&] { return ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
+    UniqueFd fd = keep_from_children([&] { return accept_connection(listener); });
     if (fd) return fd;
     if (!concerns_one_connection(errno)) return Status(Errc::kSystem, errno);
   }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/kernel_calls.hpp"
 #include "control/socket.hpp"
 #include "mpi/context_id.hpp"
 #include "mpi/identity.hpp"
@@ -92,7 +93,7 @@ std::unique_ptr<Port> Port::open(const std::string& name) {
 
 void Port::take_hellos() {
   for (;;) {
-    UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd socket(accept_connection(listener_.get()));
     if (!socket) return;
     if (!control::is_own_user(control::peer_credentials(socket.get()))) continue;
     clients_.push_back({std::move(socket), std::nullopt});

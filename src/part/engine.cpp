@@ -92,7 +92,8 @@ Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net:
   }
   std::optional<control::Remote> remote;
   if (others) remote = std::move(others->remote);
-  auto plane = control::Plane::create(std::move(own), *this, std::move(remote));
+  auto plane =
+      control::Plane::create(std::move(own), *this, std::move(remote), config_.control_connect_ns);
   if (!plane) return plane.error();
   plane_ = std::move(plane).value();
   for (const auto& network : networks_)

@@ -1,0 +1,52 @@
+// The end of a listener that no plane will serve.
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "base/kernel_calls.hpp"
+#include "control/incoming.hpp"
+#include "control/socket.hpp"
+
+namespace larklane::control {
+namespace {
+
+/// A peer sends its hello in the call that connects: it is there, or on its way.
+constexpr int kHelloMs = 1000;
+
+/// The address in the hello of an accepted connection; nothing: it can't be read.
+std::optional<Address> address_in_hello(UniqueFd fd) {
+  pollfd ready{fd.get(), POLLIN, 0};
+  if (::poll(&ready, 1, kHelloMs) != 1) return std::nullopt;
+  LocalIncoming incoming(std::move(fd), peer_credentials(ready.fd));
+  Introduction introduction;
+  if (incoming.read() != Incoming::Read::data ||
+      incoming.parse_hello(&introduction) != Incoming::Parsed::complete ||
+      introduction.addresses.empty())
+    return std::nullopt;
+  return introduction.addresses.front();
+}
+
+}  // namespace
+
+std::optional<std::vector<Address>> turn_away(Listener listener) {
+  // From now on connect is refused; what waits in the backlog can still be accepted.
+  if (::shutdown(listener.fd.get(), SHUT_RDWR) != 0) return std::nullopt;
+  std::vector<Address> found;
+  for (;;) {
+    UniqueFd fd(accept_connection(listener.fd.get()));
+    if (!fd) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EINVAL || errno == EAGAIN) return found;  // the backlog is empty
+      return std::nullopt;
+    }
+    if (!is_own_user(peer_credentials(fd.get()))) continue;
+    auto address = address_in_hello(std::move(fd));
+    if (!address) return std::nullopt;
+    found.push_back(std::move(*address));
+  }
+}
+
+}  // namespace larklane::control
