@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <new>
 #include <string>
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/status_text.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/device_memory.hpp"
 #include "mpi/error.hpp"
@@ -191,16 +191,30 @@ int make(const InitCall& call, const std::shared_ptr<Communicator>& communicator
                  make_request(call, *communicator, std::move(type), *peer, engine, made.get());
              !status.ok()) {
     next_pmpi().Request_free(&made->carrier);
-    const std::string why =
-        status.code() == Errc::kBadOption
-            ? "info key larklane_policy is \"" + info_value(call.info, "larklane_policy") +
-                  "\": expected " + accepted_policies()
-            : std::string("the engine makes no request: ") + errc_name(status.code());
+    const std::string why = status.code() == Errc::kBadOption
+                                ? "info key larklane_policy is \"" +
+                                      info_value(call.info, "larklane_policy") + "\": expected " +
+                                      accepted_policies()
+                                : "the engine makes no request: " + status_text(status);
     return refuse(call, communicator.get(), error_class_of(status.code()), why);
   }
   *call.request = made->carrier;
   add_carrier(std::move(made));
   return MPI_SUCCESS;
+}
+
+/// This process has no engine. A peer that connected before that was known has begun through
+/// Larklane: its side must not wait for the MPI's, nor this one for it.
+int forward_or_refuse(const InitCall& call, const std::shared_ptr<Communicator>& communicator) {
+  const Process& process = Process::get();
+  const std::string why = "Larklane does not run in this process: " + process.why_unusable();
+  const Communicator::Members& members = communicator->members();
+  const bool is_rank =
+      members.known && call.peer >= 0 && static_cast<std::size_t>(call.peer) < members.peers.size();
+  if (is_rank && process.has_turned_away(members.peers[static_cast<std::size_t>(call.peer)]))
+    return refuse(call, communicator.get(), MPI_ERR_OTHER,
+                  call.peer_name() + " has begun through Larklane already, and " + why);
+  return forward(call, communicator.get(), why);
 }
 
 int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communicator) {
@@ -211,8 +225,7 @@ int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communica
     log_warn_once("info key larklane",
                   "info key larklane is \"%s\": expected on or off; taken as on", ours.c_str());
   part::Engine* const engine = process.engine();
-  if (engine == nullptr)
-    return forward(call, communicator.get(), "Larklane does not run in this process");
+  if (engine == nullptr) return forward_or_refuse(call, communicator);
   const Communicator::Members& members = communicator->members();
   if (!members.known)
     return forward_unreachable(call, communicator.get(),
@@ -243,11 +256,8 @@ int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communica
     return forward_unreachable(
         call, communicator.get(),
         status == Status(Errc::kUnreachable, ECONNREFUSED)
-            ? "it does not run under Larklane here, or has ended"
-            : std::string(errc_name(status.code())) +
-                  (status.detail() == 0
-                       ? ""
-                       : std::string(" (") + std::strerror(status.detail()) + ")"));
+            ? "it does not run under Larklane here, has warned why Larklane can't, or has ended"
+            : status_text(status));
   }
   return make(call, communicator, std::move(type), &peer, *engine);
 }

@@ -1,5 +1,7 @@
 // MPI_Alloc_mem, MPI_Free_mem: memory that peers may map, where the program asks for it.
 
+#include "base/log.hpp"
+#include "base/status_text.hpp"
 #include "mpi/error.hpp"
 #include "mpi/info.hpp"
 #include "mpi/next.hpp"
@@ -14,6 +16,12 @@ int Alloc_mem(const Next& next, MPI_Aint size, MPI_Info info, void* baseptr) {
       (process.config().alloc_mem_mapped || info_value(info, "larklane_mapped") == "true");
   if (!wanted) return next.Alloc_mem(size, info, baseptr);
   auto memory = process.regions()->allocate(static_cast<std::uint64_t>(size));
+  if (!memory && memory.error().code() == Errc::kSystem) {
+    log_warn_once("mapped memory refused",
+                  "MPI_Alloc_mem: no memory that peers can map: %s; the MPI's own memory is taken",
+                  status_text(memory.error()).c_str());
+    return next.Alloc_mem(size, info, baseptr);
+  }
   if (!memory) {
     return raise(nullptr, MPI_ERR_NO_MEM,
                  "MPI_Alloc_mem: " + std::to_string(size) + " bytes of mapped memory were refused");

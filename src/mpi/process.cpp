@@ -1,10 +1,14 @@
 #include "mpi/process.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
+#include "base/kernel_calls.hpp"
 #include "base/log.hpp"
+#include "base/status_text.hpp"
 #include "control/socket.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/communicator.hpp"
@@ -84,8 +88,14 @@ bool Process::prepare() {
   if (config_.shm_attach != "off") shm::let_peers_attach();
   prepared_ = true;
   unusable_.clear();
+  turned_away_.emplace();
   if (identity_.job == nullptr) {
     unusable_ = "the launcher sets a rank but nothing that identifies the job";
+    return true;
+  }
+  // Before peers can connect: both sides of a pair then leave it to the MPI.
+  if (const auto refused = rehearse_kernel_calls(CallsFor::records_and_memory)) {
+    unusable_ = refused->text();
     return true;
   }
   const control::Address address = address_of(self());
@@ -192,39 +202,62 @@ bool Process::rank_is_right_locked() {
   return false;
 }
 
+/// Null: unusable_ says why.
+part::Engine* Process::create_engine_locked() {
+  if (!unusable_.empty() || !listener_ || !rank_is_right_locked()) return nullptr;
+  // Again: the program may have installed a filter since.
+  if (const auto refused = rehearse_kernel_calls(CallsFor::records_and_memory)) {
+    unusable_ = refused->text();
+    return nullptr;
+  }
+  if (!create_private_comm_locked()) {
+    unusable_ = "the MPI made no private communicator";
+    return nullptr;
+  }
+  // Of sessions alone the MPI may have exchanged what it has to only for a communicator.
+  learn_hosts_locked();
+  std::vector<control::Listener> own;
+  // A second descriptor: if there is no engine, peers that have connected are still to be told.
+  own.push_back({listener_->address, UniqueFd(::fcntl(listener_->fd.get(), F_DUPFD_CLOEXEC, 0))});
+  auto engine =
+      part::Engine::create(std::move(own), config_, regions_, nullptr,
+                           hosts_ && hosts_->has_learnt()
+                               ? hosts_->for_engine(config_,
+                                                    [this](int rank) {
+                                                      return address_of({identity_.job, rank});
+                                                    })
+                               : std::nullopt);
+  if (!engine) {
+    unusable_ = "the engine could not be created: " + status_text(engine.error()) +
+                "; remedy: " + remedy_of(engine.error().detail());
+    return nullptr;
+  }
+  listener_.reset();
+  owned_engine_ = std::move(engine).value();
+  engine_.store(owned_engine_.get(),
+                std::memory_order_release);  // release: pairs with engine() acquire
+  return owned_engine_.get();
+}
+
+std::string Process::why_unusable() const {
+  const std::scoped_lock lock(mutex_);
+  return unusable_;
+}
+
+bool Process::has_turned_away(const Member& member) const {
+  const std::scoped_lock lock(mutex_);
+  if (!turned_away_) return true;
+  return member.is_known() &&
+         std::ranges::find(*turned_away_, address_of(member)) != turned_away_->end();
+}
+
 part::Engine* Process::create_engine_slow() {
   const std::scoped_lock lock(mutex_);
   // relaxed: the mutex orders creation and closing
   if (part::Engine* const engine = engine_.load(std::memory_order_relaxed)) return engine;
-  if (unusable_.empty() && listener_ && rank_is_right_locked()) {
-    if (!create_private_comm_locked()) {
-      unusable_ = "the MPI made no private communicator";
-    } else {
-      // Of sessions alone the MPI may have exchanged what it has to only for a communicator.
-      learn_hosts_locked();
-      std::vector<control::Listener> own;
-      own.push_back(*std::exchange(listener_, std::nullopt));
-      auto engine =
-          part::Engine::create(std::move(own), config_, regions_, nullptr,
-                               hosts_ && hosts_->has_learnt()
-                                   ? hosts_->for_engine(config_,
-                                                        [this](int rank) {
-                                                          return address_of({identity_.job, rank});
-                                                        })
-                                   : std::nullopt);
-      if (engine) {
-        owned_engine_ = std::move(engine).value();
-        engine_.store(owned_engine_.get(),
-                      std::memory_order_release);  // release: pairs with engine() acquire
-        return owned_engine_.get();
-      }
-      unusable_ = std::string("the engine could not be created: ") +
-                  errc_name(engine.error().code()) +
-                  (engine.error().detail() == 0
-                       ? ""
-                       : std::string(" (") + std::strerror(engine.error().detail()) + ")");
-    }
-  }
+  if (part::Engine* const engine = create_engine_locked()) return engine;
+  if (auto listener = std::exchange(listener_, std::nullopt))
+    turned_away_ = control::turn_away(std::move(*listener));
   if (hosts_ && !unusable_.empty()) hosts_->refuse();
   log_warn_once("unusable", "partitioned communication is left to the MPI: %s", unusable_.c_str());
   return nullptr;

@@ -44,6 +44,10 @@ class Process {
   /// The engine, made by the first call; null if this process can't run partitioned requests of
   /// ours, which has been said once.
   part::Engine* engine();
+  /// Why engine() is null.
+  std::string why_unusable() const;
+  /// It connected before this process knew that it can't have an engine, or may have.
+  bool has_turned_away(const Member& member) const;
   const Config& config() const noexcept { return config_; }
   const Identity& identity() const noexcept { return identity_; }
   /// Where a process of any world is reached.
@@ -82,6 +86,7 @@ class Process {
   void learn_hosts_locked();
   bool is_own_world(const Member& member) const;
   part::Engine* create_engine_slow();
+  part::Engine* create_engine_locked();
   bool create_private_comm_locked();
   bool rank_is_right_locked();
   void close_unless_used_locked();
@@ -94,6 +99,8 @@ class Process {
   std::unique_ptr<part::Engine> owned_engine_;
   std::optional<control::Listener> listener_;
   std::string unusable_;  ///< why every pair is left to the MPI; empty: it is not
+  /// Addresses of those that connected before this process became unusable; nothing: unknown.
+  std::optional<std::vector<control::Address>> turned_away_ = std::vector<control::Address>();
   bool prepared_ = false;
   bool identified_ = false;  ///< once: what a parent said is taken out of the environment
   Config config_;

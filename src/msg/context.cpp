@@ -13,6 +13,7 @@
 
 #include "base/clock.hpp"
 #include "base/config.hpp"
+#include "base/kernel_calls.hpp"
 #include "base/log.hpp"
 #include "boot/board.hpp"
 #include "msg/engine.hpp"
@@ -114,6 +115,11 @@ Result<std::unique_ptr<Context::Inside>> Context::Inside::open(const Config& con
   if (!lanes) return lanes.error();
   auto provider = provider_of(config, *board, problem);
   if (!provider) return provider.error();
+  const CallsFor use = *provider == "shm" ? CallsFor::records_and_memory : CallsFor::records;
+  if (const auto refused = rehearse_kernel_calls(use)) {
+    *problem = refused->text();
+    return Status(Errc::kSystem, refused->error);
+  }
   auto fabric = net::open_fabric_named(config, *provider, problem);
   if (!fabric) return fabric.error();
   log_info("rank %d of %d: messages by %s", board->rank(), board->size(),

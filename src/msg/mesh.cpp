@@ -12,6 +12,7 @@
 #include "base/clock.hpp"
 #include "base/host.hpp"
 #include "base/log.hpp"
+#include "base/status_text.hpp"
 #include "msg/wire.hpp"
 
 namespace larklane::msg {
@@ -95,9 +96,10 @@ Result<std::unique_ptr<Mesh>> Mesh::create(const Config& config, boot::Board& bo
   auto plane =
       control::Plane::create(std::move(own), *mesh,
                              control::Remote{std::move(remote).value(), card->secret,
-                                             config.control_connect_ns, config.control_silence_ns});
+                                             config.control_connect_ns, config.control_silence_ns},
+                             config.control_connect_ns);
   if (!plane) {
-    *problem = std::string("the helper thread: ") + errc_name(plane.error().code());
+    *problem = "the helper thread: " + status_text(plane.error());
     return plane.error();
   }
   const std::scoped_lock lock(mesh->mutex_);  // records wait for the plane
@@ -171,7 +173,7 @@ Result<control::Peer*> Mesh::peer_of(int rank, std::string* problem) {
   }
   const bool is_here = text_of(card->host) == text_of(card_.host);
   auto peer = plane_->connect(is_here ? text_of(card->local) : text_of(card->remote));
-  if (!peer) *problem = errc_name(peer.error().code());
+  if (!peer) *problem = status_text(peer.error());
   return peer;
 }
 
