@@ -5,7 +5,10 @@ Exit status: 0, 1 if a test failed, 77 if no MPI is installed.
 """
 
 import argparse
+import errno
+import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,9 +20,40 @@ import launch  # noqa: E402
 # is handed over waits for a helper to wake, so rules about time are left out.)
 RULES = ("I7_", "I8_", "I9_", "I13_", "I14_", "P3_", "C1_", "C3_", "T1_", "E1_sizes")
 REFUSALS = {
-    "read": "attach refused for reading: runs are handed to the other side",
-    "write": "attach refused for writing: slots",
-    "attach": "attach refused: slots",
+    "process_vm_readv:EPERM": "attach refused for reading: runs are handed to the other side",
+    "process_vm_writev:EPERM": "attach refused for writing: slots",
+    "process_vm_readv,process_vm_writev:EPERM": "attach refused: slots",
+}
+# What becomes of a pair if these calls are refused; the form is refused_round.c's. OURS: a substitute is taken. FORWARDED: both sides
+# leave the pair to the MPI, which has no need of the calls. ERROR: the other side has begun before this one knew, so both get an error.
+OURS, FORWARDED, ERROR = "ours", "forwarded", "error"
+EARLY = {
+    "memfd_create:EPERM:one:early": FORWARDED,
+    "memfd_create:ENOSYS:all:early": FORWARDED,
+    "fallocate,pwrite:EACCES:one:early": FORWARDED,
+    "seals:EPERM:one:early": FORWARDED,
+    "accept4,accept:EPERM:one:early": FORWARDED,
+    "epoll_create1:ENOSYS:one:early": FORWARDED,
+    "eventfd2:EPERM:all:early": FORWARDED,
+    "fallocate:EOPNOTSUPP:one:early": OURS,
+    "fallocate:ENOSYS:all:early": OURS,
+    "accept4:ENOSYS:all:early": OURS,
+    "pidfd_open,membarrier,epoll_pwait2:EPERM:all:early": OURS,
+    "process_vm_readv,process_vm_writev,prctl,setpriority,sched_setaffinity:EPERM:one:early": OURS,
+}
+LATE = {
+    "memfd_create:EPERM:one:first": FORWARDED,
+    "memfd_create:EPERM:one:late": ERROR,
+    "memfd_create:ENOMEM:one:first": FORWARDED,
+    "sendmsg:EPERM:one:first": FORWARDED,
+    "sendmsg:EPERM:all:late": FORWARDED,
+    "recvmsg:ENOSYS:one:late": ERROR,
+    "connect:EACCES:one:late": ERROR,
+    "socket:EPERM:one:first": FORWARDED,
+    "epoll_ctl:EPERM:one:late": ERROR,
+    "clone3,clone:EPERM:one:first": FORWARDED,
+    "accept4,accept:EPERM:one:late": ERROR,
+    "getsockopt:EPERM:one:first": FORWARDED,
 }
 # Keeps from the launcher that a rank was killed, until the other one is over: launchers kill what is left, some even when told not to.
 KEEP = 'over=$1; shift; "$@"; if [ $? = 137 ]; then until [ -e "$over" ]; do sleep 0.05; done; else touch "$over"; fi'
@@ -37,6 +71,37 @@ def killed(mpi, build, larklane):
             yield name, "survivor ok" in outcome.output, outcome
 
 
+def judged(case, expected, output):
+    """What is wrong with one case of refused_round, or nothing."""
+    said = {int(rank): (what, text) for rank, what, text in re.findall(rf"^case {re.escape(case)} rank (\d+): (\w+) ?(.*)$", output, re.M)}
+    if len(said) != 2:
+        return f"{len(said)} of 2 ranks have come to an end"
+    call, error = case.split(":")[:2]
+    words = {what for what, _ in said.values()}
+    if words != ({"error"} if expected == ERROR else {"right"}):
+        return f"expected {expected}: {said}"
+    if any(len(re.findall(rf"^larklane: warn: rank {rank}: ", output, re.M)) > 1 for rank in said):
+        return "more than one warning of a rank"
+    warned = [rank for rank in said if re.search(rf"^larklane: warn: rank {rank}: .*(left to the MPI)", output, re.M)]
+    odd = max(said)
+    if expected == OURS:
+        return f"ranks {warned} have warned" if warned else ""
+    named = [line for line in output.splitlines() if f"rank {odd}: " in line and os.strerror(getattr(errno, error)) in line and "remedy: " in line]
+    if not any(name in line for line in named for name in call.split(",")):
+        return f"no warning of rank {odd} names {call} and {error}"
+    return ""
+
+
+def rounds_refused(mpi, build, larklane):
+    """Pairs with calls refused, side by side in one launch; those that the MPI itself has need of are left out for it."""
+    program = str(build / "tests/mp/fault" / mpi.name / "refused_round")
+    for cases in (EARLY, LATE):
+        outcome = launch.launch(mpi, 2 * len(cases), [str(larklane), "run", program, *cases], 120)
+        for case, expected in cases.items():
+            wrong = judged(case, expected, outcome.output)
+            yield f"{mpi.name}: {case}: {expected}{': ' + wrong if wrong else ''}", not wrong, outcome
+
+
 def refused(mpi, build, larklane):
     """The cases of RULES with system calls refused."""
     refuse = str(build / "tests/mp/fault/refuse")
@@ -49,8 +114,8 @@ def refused(mpi, build, larklane):
         bad = [line for line in outcome.output.splitlines() if line.startswith("not ok")]
         yield f"{mpi.name}: {why}", outcome.status == 0 and not bad and "\nok " in "\n" + outcome.output, outcome
     program = str(build / "tests/mp/fault" / mpi.name / "refused_start")
-    outcome = launch.launch(mpi, 2, [refuse, "memory", str(larklane), "run", program], 30)
-    yield f"{mpi.name}: memory refused", outcome.status == 0 and "memory" in outcome.output, outcome
+    outcome = launch.launch(mpi, 2, [refuse, "memfd_create:ENOMEM", str(larklane), "run", program], 30)
+    yield f"{mpi.name}: memory refused", outcome.status == 0 and "memfd_create: Cannot allocate memory" in outcome.output, outcome
     for policy in ("learnt", "static:0", "timer:"):
         outcome = launch.launch(mpi, 2, [str(larklane), "run", program, policy], 30)
         told = f'larklane_policy is "{policy}"' in outcome.output and "| learned" in outcome.output
@@ -72,7 +137,7 @@ def main():
         if not (build / "tests/mp/fault" / name / "killed").exists():
             print(f"skip {name}: not built")
             continue
-        for tests in (killed, refused):
+        for tests in (killed, rounds_refused, refused):
             for title, good, outcome in tests(mpi, build, larklane):
                 print(f"{'ok' if good else 'not ok'} {title} ({outcome.seconds:.1f} s)", flush=True)
                 if not good:
