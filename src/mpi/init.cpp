@@ -256,7 +256,7 @@ int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communica
     return forward_unreachable(
         call, communicator.get(),
         status == Status(Errc::kUnreachable, ECONNREFUSED)
-            ? "it does not run under Larklane here, has warned why Larklane can't, or has ended"
+            ? "it does not run under Larklane here, has warned why not, or has ended"
             : status_text(status));
   }
   return make(call, communicator, std::move(type), &peer, *engine);

@@ -40,6 +40,14 @@ std::optional<Config> config_of_environment(std::string* problem) {
   return std::move(config).value();
 }
 
+/// @errors kSystem: a call that nothing works without is refused
+Status rehearse(CallsFor use, std::string* problem) {
+  const auto refused = rehearse_kernel_calls(use);
+  if (!refused) return {};
+  *problem = refused->text();
+  return {Errc::kSystem, refused->error};
+}
+
 /// By default processes of one host use its memory.
 Result<std::string> provider_of(const Config& config, boot::Board& board, std::string* problem) {
   auto is_one_host = board.is_one_host(problem);  // in any case: all may have to ask
@@ -115,10 +123,10 @@ Result<std::unique_ptr<Context::Inside>> Context::Inside::open(const Config& con
   if (!lanes) return lanes.error();
   auto provider = provider_of(config, *board, problem);
   if (!provider) return provider.error();
-  const CallsFor use = *provider == "shm" ? CallsFor::records_and_memory : CallsFor::records;
-  if (const auto refused = rehearse_kernel_calls(use)) {
-    *problem = refused->text();
-    return Status(Errc::kSystem, refused->error);
+  if (*provider == "shm") {
+    const Status status = rehearse(CallsFor::records_and_memory, problem);
+    if (!status.ok()) *problem += "; or take a network: LARKLANE_MESSAGE_PROVIDER=ofi";
+    LARKLANE_TRY(status);
   }
   auto fabric = net::open_fabric_named(config, *provider, problem);
   if (!fabric) return fabric.error();
@@ -157,6 +165,7 @@ Context::~Context() = default;
 Result<std::unique_ptr<Context>> Context::create(std::string* problem) {
   const auto config = config_of_environment(problem);
   if (!config) return Errc::kBadOption;
+  LARKLANE_TRY(rehearse(CallsFor::records, problem));
   auto board = boot::Board::open(*config, problem);
   if (!board) return board.error();
   auto inside = Inside::open(*config, std::move(board).value(), problem);
@@ -167,6 +176,7 @@ Result<std::unique_ptr<Context>> Context::create(std::string* problem) {
 Result<std::unique_ptr<Context>> Context::create(boot::Peers peers, std::string* problem) {
   const auto config = config_of_environment(problem);
   if (!config) return Errc::kBadOption;
+  LARKLANE_TRY(rehearse(CallsFor::records, problem));
   auto board = boot::Board::open(std::move(peers), problem);
   if (!board) return board.error();
   auto inside = Inside::open(*config, std::move(board).value(), problem);

@@ -44,6 +44,32 @@ def exchange(bench, count=1_000_000):
     expect(re.search(r"exchange: \d+ messages", output), "no end", output)
 
 
+# System calls that are refused, on one rank or on all (tests/mp/fault/refuse.h), and what is said; nothing: all messages arrive.
+REFUSED = {
+    "memfd_create:EPERM": "memfd_create: Operation not permitted",
+    "memfd_create:ENOSYS@1": "memfd_create: Function not implemented",
+    "seals:EPERM@0": "fcntl(F_ADD_SEALS): Operation not permitted",
+    "fallocate:ENOSYS": "",
+    "accept4:ENOSYS": "",
+    "pidfd_open,membarrier,epoll_pwait2,sched_setaffinity,prctl:EPERM": "",
+    "process_vm_readv:ENOSYS@1": "LARKLANE_MESSAGE_PROVIDER=ofi",
+    "sendmsg:EPERM@1": "sendmsg(SCM_RIGHTS): Operation not permitted",
+    "epoll_create1:EACCES@0": "epoll_create1: Permission denied",
+    "clone3,clone:EPERM@1": "clone3, clone: Operation not permitted",
+    "getrandom:ENOSYS@0": "getrandom: Function not implemented",
+    "socket:EPERM@1": "socket(AF_UNIX): Operation not permitted",
+}
+
+
+def refused_calls(bench):
+    """System calls that a filter refuses on a rank, or on all: every message arrives, or the launch ends with an error by name."""
+    refuse = bench.folder.parent / "fault/refuse"
+    for what, text in REFUSED.items():
+        command = (bench.command, "launch", "-n", 2, refuse, what, bench.folder / "exchange", 2, 1000)
+        output = bench.ran(*command, status=3 if text else 0)
+        expect(text in output if text else "exchange: " in output, f"{what}: expected {text or 'messages'}", output)
+
+
 def exchanges(bench):
     """Begun again and again: the first records of a link come another way than later ones."""
     for _ in range(10):
@@ -311,6 +337,7 @@ def cases():
         *((case, "libfabric_shm") for case in (exchanges, leaves, crowded, crossed, incast, posters, thresholds, killed)),
         (switches, "shm"),
         (refusals, None),
+        (refused_calls, "shm"),
     ]
 
 
