@@ -7,7 +7,7 @@ namespace larklane::ofi {
 namespace {
 
 constexpr std::uint64_t kAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-/// Keys are few where a provider's are short, and come round again.
+/// Keys are few where a provider's are short: one that is drawn may be taken.
 constexpr int kKeysTried = 64;
 
 }  // namespace
@@ -18,16 +18,20 @@ Memory::Memory(Fid<fid_mr> region, std::unique_ptr<std::byte> nothing, const voi
       remote_{reinterpret_cast<std::uintptr_t>(start), ::fi_mr_key(region_.get())},
       descriptor_(::fi_mr_desc(region_.get())) {}
 
-Registrar::Registrar(fid_domain& domain, const fi_domain_attr& attributes) noexcept
+Registrar::Registrar(fid_domain& domain, const fi_domain_attr& attributes,
+                     FillRandom random) noexcept
     : domain_(domain),
       mode_(attributes.mr_mode),
       key_mask_(attributes.mr_key_size >= 8
                     ? ~std::uint64_t{0}
-                    : (std::uint64_t{1} << (8 * attributes.mr_key_size)) - 1) {}
+                    : (std::uint64_t{1} << (8 * attributes.mr_key_size)) - 1),
+      random_(random) {}
 
-std::uint64_t Registrar::next_key() noexcept {
-  if ((mode_ & FI_MR_PROV_KEY) != 0) return 0;                       // the provider chooses
-  return keys_.fetch_add(1, std::memory_order_relaxed) & key_mask_;  // relaxed: only different
+Result<std::uint64_t> Registrar::fresh_key() noexcept {
+  if ((mode_ & FI_MR_PROV_KEY) != 0) return std::uint64_t{0};  // the provider chooses
+  std::uint64_t key = 0;
+  LARKLANE_TRY(random_(std::as_writable_bytes(std::span(&key, 1))));
+  return key & key_mask_;
 }
 
 Result<std::unique_ptr<net::Memory>> Registrar::add(void* start, std::uint64_t bytes) {
@@ -39,8 +43,10 @@ Result<std::unique_ptr<net::Memory>> Registrar::add(void* start, std::uint64_t b
   }
   int error = 0;
   for (int tried = 0; tried < kKeysTried; ++tried) {
+    auto key = fresh_key();
+    if (!key) return key.error();
     fid_mr* region = nullptr;
-    error = ::fi_mr_reg(&domain_, start, bytes, kAccess, 0, next_key(), 0, &region, nullptr);
+    error = ::fi_mr_reg(&domain_, start, bytes, kAccess, 0, *key, 0, &region, nullptr);
     if (error == 0) {
       const void* base = (mode_ & FI_MR_VIRT_ADDR) != 0 ? start : nullptr;
       return std::unique_ptr<net::Memory>(

@@ -3,10 +3,13 @@
 
 #include <rdma/fabric.h>
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
+#include "base/random.hpp"
+#include "base/status.hpp"
 #include "net/ofi/handles.hpp"
 #include "net/provider.hpp"
 
@@ -28,21 +31,24 @@ class Memory final : public net::Memory {
   void* descriptor_;
 };
 
-/// Registers memory with one domain. Thread safety: thread-safe.
+/// Registers memory with one domain, by keys that can't be guessed where the provider takes ours.
+/// Thread safety: thread-safe.
 class Registrar {
  public:
+  using FillRandom = Status (*)(std::span<std::byte> bytes);
   /// @param domain  outlives it
-  Registrar(fid_domain& domain, const fi_domain_attr& attributes) noexcept;
+  Registrar(fid_domain& domain, const fi_domain_attr& attributes,
+            FillRandom random = &fill_random) noexcept;
   /// @errors kNoMemory, kSystem
   Result<std::unique_ptr<net::Memory>> add(void* start, std::uint64_t bytes);
 
  private:
-  std::uint64_t next_key() noexcept;
+  Result<std::uint64_t> fresh_key() noexcept;
 
   fid_domain& domain_;
   const int mode_;
   const std::uint64_t key_mask_;
-  std::atomic<std::uint64_t> keys_{0};
+  const FillRandom random_;
 };
 
 }  // namespace larklane::ofi

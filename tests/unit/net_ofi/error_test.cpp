@@ -8,7 +8,9 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -412,6 +414,44 @@ TEST_F(OfiError, MemoryIsRefusedOrGetsAnotherKey) {
     EXPECT_EQ(registrar.add(bytes.data(), 0).error(), Status(code, error));
     EXPECT_EQ(library.registers, error == FI_ENOKEY ? 64u : 1u);
   }
+}
+
+TEST_F(OfiError, KeysCantBeGuessed) {
+  fi_domain_attr attributes{};
+  attributes.mr_key_size = 8;
+  for (int process = 0; process < 2; ++process) {
+    Registrar registrar(*library.domain.domain, attributes);
+    for (int i = 0; i < 200; ++i) EXPECT_TRUE(registrar.add(bytes.data(), bytes.size()));
+  }
+  auto keys = library.keys;
+  std::ranges::sort(keys);
+  ASSERT_EQ(std::ranges::adjacent_find(keys), keys.end()) << "of two processes no two are alike";
+  // No two of them are near each other: 400 keys of 64 bits are 2^-11 of the way to one such pair.
+  std::uint64_t nearest = UINT64_MAX;
+  for (std::size_t i = 1; i < keys.size(); ++i) nearest = std::min(nearest, keys[i] - keys[i - 1]);
+  EXPECT_GT(nearest, std::uint64_t{1} << 32);
+}
+
+TEST_F(OfiError, AKeyIsAsLongAsTheProviderTakesIt) {
+  fi_domain_attr attributes{};
+  attributes.mr_key_size = 4;
+  Registrar registrar(*library.domain.domain, attributes);
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(registrar.add(bytes.data(), bytes.size()));
+  EXPECT_TRUE(std::ranges::all_of(library.keys, [](auto key) { return key <= UINT32_MAX; }));
+  EXPECT_TRUE(std::ranges::any_of(library.keys, [](auto key) { return key > UINT16_MAX; }));
+  library.keys.clear();
+  attributes.mr_mode = FI_MR_PROV_KEY;
+  EXPECT_TRUE(Registrar(*library.domain.domain, attributes).add(bytes.data(), bytes.size()));
+  EXPECT_EQ(library.keys, (std::vector<std::uint64_t>{0})) << "the provider chooses";
+}
+
+TEST_F(OfiError, WithoutRandomBytesNothingIsRegistered) {
+  fi_domain_attr attributes{};
+  attributes.mr_key_size = 8;
+  const auto none = [](std::span<std::byte>) { return Status(Errc::kSystem, ENOSYS); };
+  EXPECT_EQ(Registrar(*library.domain.domain, attributes, none).add(bytes.data(), 1).error(),
+            Status(Errc::kSystem, ENOSYS));
+  EXPECT_EQ(library.registers, 0u);
 }
 
 }  // namespace

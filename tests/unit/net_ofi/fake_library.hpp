@@ -106,6 +106,7 @@ class FakeLibrary {
   ssize_t read_error_code = 0;       ///< of fi_cq_read
   bool is_error_lost = false;        ///< there is one, and fi_cq_readerr has none
   std::vector<int> register_errors;  ///< of the next calls
+  std::vector<std::uint64_t> keys;   ///< that were asked for
   std::uint32_t registers = 0, reads = 0;
   fid_mr region{};
   Domain domain;
@@ -147,8 +148,9 @@ class FakeLibrary {
     return -current_->errors[endpoint];
   }
   static int register_memory(fid*, const void*, std::size_t, std::uint64_t, std::uint64_t,
-                             std::uint64_t, std::uint64_t, fid_mr** made, void*) {
+                             std::uint64_t key, std::uint64_t, fid_mr** made, void*) {
     *made = &current_->region;
+    current_->keys.push_back(key);
     const std::uint32_t number = current_->registers++;
     return number < current_->register_errors.size() ? -current_->register_errors[number] : 0;
   }
