@@ -76,10 +76,11 @@ void ask_finish(fi_info& hints, Finish finish) {
   hints.tx_attr->op_flags = finish == Finish::delivered ? FI_DELIVERY_COMPLETE : 0;
 }
 
-Info all_hints(const Device& device, Finish finish) {
+Info all_hints(const Device& device, Finish finish, fi_ep_type type = FI_EP_RDM) {
   Info hints = blank_hints(device);
   if (hints == nullptr) return hints;
   for (const Demand& demand : kDemands) demand.ask(*hints);
+  hints->ep_attr->type = type;
   ask_finish(*hints, finish);
   // Not a demand: whoever needs no polling may be asked to do without threads of its own, too. Our
   // receives are none, so their queues may be short.
@@ -146,6 +147,14 @@ std::string why_nothing(const Device& device, const fi_info* list) {
   return text;
 }
 
+/// Over TCP each link has a connection of its own, whose peer proves that it is the one. What lies
+/// between us and connections, or makes its own, takes any that comes, and for whatever peer it
+/// says it is. Elsewhere connections are the provider's: datagrams, or what can tell peers apart.
+bool is_typed_well(const fi_info& info) {
+  const bool has_connections = info.ep_attr->type == FI_EP_MSG;
+  return has_connections == (is_over_tcp(info) || names(info, "sockets"));
+}
+
 bool is_seen(const std::vector<Candidate>& found, const fi_info& info) {
   return std::ranges::any_of(found, [&](const Candidate& other) {
     return std::strcmp(other.info->fabric_attr->prov_name, info.fabric_attr->prov_name) == 0 &&
@@ -158,6 +167,9 @@ bool is_seen(const std::vector<Candidate>& found, const fi_info& info) {
 Device::Device(std::string_view name) {
   const std::size_t at = name.find('@');
   provider = name.substr(0, at);
+  // We connect by ourselves.
+  for (const std::string_view over : {"tcp;ofi_rxm", "net;ofi_rxm"})
+    if (provider == over) provider = over.substr(0, over.find(';'));
   if (at != std::string_view::npos) domain = name.substr(at + 1);
 }
 
@@ -198,16 +210,18 @@ bool is_over_sockets(const fi_info& info) noexcept {
 
 std::vector<Candidate> candidates(const Device& device) {
   std::vector<Candidate> found;
-  for (const Finish finish : {Finish::ordered, Finish::delivered}) {
-    const Info list = get_info(all_hints(device, finish).get());
+  const auto add_all = [&](Finish finish, fi_ep_type type) {
+    const Info list = get_info(all_hints(device, finish, type).get());
     for (const fi_info* info = list.get(); info != nullptr; info = info->next) {
       if (info->tx_attr->inject_size < kSmallBytesMin || is_seen(found, *info)) continue;
-      if (!is_wanted(*info, device)) continue;
+      if (!is_wanted(*info, device) || !is_typed_well(*info)) continue;
       // 1.17 does not look at the hint for it.
       if (!device.domain.empty() && device.domain != info->domain_attr->name) continue;
       found.push_back({Info(::fi_dupinfo(info)), finish});
     }
-  }
+  };
+  for (const fi_ep_type type : {FI_EP_MSG, FI_EP_RDM})
+    for (const Finish finish : {Finish::ordered, Finish::delivered}) add_all(finish, type);
   std::ranges::stable_sort(found, {}, [](const Candidate& each) { return rank(*each.info); });
   return found;
 }

@@ -34,7 +34,7 @@ struct Candidate {
   Finish finish;
 };
 
-/// All that meet every demand, those to be tried first in front.
+/// All that meet every demand, those to be tried first in front. FI_EP_MSG: see connections.hpp.
 std::vector<Candidate> candidates(const Device& device);
 /// Why there are none: the provider that is missing, or the demand that is not met; and the remedy.
 std::string why_none(const Device& device);

@@ -18,9 +18,11 @@ namespace {
 
 /// Of one fi_cq_read: 640 bytes of stack.
 constexpr std::uint32_t kEntriesAtOnce = 16;
-/// A look at a peer's process costs a system call: each time that so many polls have found nothing,
-/// if it is long enough since the last one.
-constexpr std::uint32_t kIdlePollsPerLook = 4096;
+/// A look at a peer's process or at connections costs a system call: each time after so many polls;
+/// at a process if it is long enough since the last one, too.
+constexpr std::uint32_t kPollsPerLook = 4096;
+/// While a connection is awaited: a look is a system call or two.
+constexpr std::uint32_t kPollsPerConnectionLook = 8;
 constexpr std::uint64_t kLookNs = 100'000'000;
 /// As many as may be under way, and as many immediates before they wait elsewhere.
 constexpr std::size_t kCompletions = 4 * kQueueDepth;
@@ -62,8 +64,12 @@ Result<std::unique_ptr<net::Endpoint>> Endpoint::open(const Domain& domain,
                                                       net::Receiver& receiver) {
   std::unique_ptr<Endpoint> endpoint(new Endpoint(domain, receiver));
   LARKLANE_TRY(endpoint->open_queue());
-  LARKLANE_TRY(endpoint->open(endpoint->sender_));
-  LARKLANE_TRY(endpoint->make_offer());
+  if (domain.has_connections()) {
+    LARKLANE_TRY(endpoint->open_connections());
+  } else {
+    LARKLANE_TRY(endpoint->open(endpoint->sender_));
+    LARKLANE_TRY(endpoint->make_offer());
+  }
   return std::unique_ptr<net::Endpoint>(std::move(endpoint));
 }
 
@@ -85,6 +91,14 @@ Status Endpoint::open_queue() {
   queue_.reset(queue);
   if (can_wait && ::fi_control(&queue->fid, FI_GETWAIT, &wait_fd_) != 0) wait_fd_ = -1;
   return Status();
+}
+
+Status Endpoint::open_connections() {
+  connections_ = std::make_unique<Connections>(domain_, *queue_);
+  const int error = connections_->open(wait_fd_ >= 0);
+  wait_fd_ = connections_->wait_fd();
+  origin_ = {domain_.info().addr_format, this_host(), ::getpid()};
+  return error == 0 ? Status() : status_of(error, Errc::kSystem);
 }
 
 Status Endpoint::open(Sender& sender) const {
@@ -113,13 +127,15 @@ Status Endpoint::make_offer() {
   const int error = ::fi_getname(&raw()->fid, name.data(), &length);
   if (error != 0) return status_of(-error, Errc::kSystem);
   origin_ = {domain_.info().addr_format, this_host(), ::getpid()};
-  offer_ = encode_offer(origin_, std::span(name).first(length));
+  offer_ = encode_offer(origin_, {}, std::span(name).first(length));
   return Status();
 }
 
 Result<std::unique_ptr<net::Link>> Endpoint::open_link() {
   if (!failure_.ok()) return failure_;
-  return std::unique_ptr<net::Link>(std::make_unique<Link>(*this));
+  auto link = std::make_unique<Link>(*this);
+  if (connections_ != nullptr) LARKLANE_TRY(link->await_connection());
+  return std::unique_ptr<net::Link>(std::move(link));
 }
 
 Result<std::uint32_t> Endpoint::poll(std::uint32_t most) {
@@ -143,13 +159,21 @@ Result<std::uint32_t> Endpoint::poll(std::uint32_t most) {
       return die_slow(static_cast<int>(-count));
     }
   }
-  if (served == 0 && ++idle_polls_ % kIdlePollsPerLook == 0) [[unlikely]] {
-    look_at_peers_slow();
-    if (!left_.empty() && slots_.has_held_up())
-      for (std::size_t i = 0; i < links_.size(); ++i) links_[i]->pass_held_up_slow();
-  }
+  if (++polls_ % kPollsPerLook == 0) [[unlikely]]
+    look_around_slow();
+  if (is_any_awaited_ && polls_ % kPollsPerConnectionLook == 0) [[unlikely]]
+    look_at_connections_slow();
   return served;
 }
+
+void Endpoint::look_around_slow() {
+  look_at_peers_slow();
+  if (!left_.empty() && slots_.has_held_up())
+    for (std::size_t i = 0; i < links_.size(); ++i) links_[i]->pass_held_up_slow();
+  if (connections_ != nullptr) look_at_connections_slow();
+}
+
+void Endpoint::look_at_connections_slow() { is_any_awaited_ = connections_->look_slow(); }
 
 void Endpoint::serve(const fi_cq_data_entry& entry) {
   if (Slot* slot = slots_.find(entry.op_context)) {
@@ -171,6 +195,7 @@ bool Endpoint::serve_error_slow() {
   if (slot == nullptr) return true;
   const Status status = status_of(entry.err, Errc::kTransfer);
   Link* link = slot->link;
+  if (connections_ != nullptr) is_any_awaited_ = true;  // it may have ended
   if (net::Operation* operation = slots_.give_back(*slot)) {
     link->fail(status);
     operation->complete(*operation, status);
@@ -220,6 +245,10 @@ void Endpoint::leave_slow(std::uint64_t first) {
 /// Progress is manual: whatever comes needs us.
 bool Endpoint::arm(net::Wake /*wake*/) {
   if (wait_fd_ < 0 || !failure_.ok()) return false;
+  if (connections_ != nullptr) {
+    look_at_connections_slow();
+    return connections_->can_sleep();
+  }
   fid* waited = &queue_->fid;
   return ::fi_trywait(domain_.fabric.get(), &waited, 1) == 0;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "net/ofi/addresses.hpp"
+#include "net/ofi/connections.hpp"
 #include "net/ofi/domain.hpp"
 #include "net/ofi/offer.hpp"
 #include "net/ofi/slots.hpp"
@@ -43,7 +44,12 @@ class Endpoint final : public net::Endpoint {
 
   // For its links.
   const Domain& domain() const noexcept { return domain_; }
+  /// Null: each link has its own.
   fid_ep* raw() const noexcept { return sender_.endpoint.get(); }
+  /// Null: no link has one.
+  Connections* connections() noexcept { return connections_.get(); }
+  /// A connection is awaited.
+  void look_at_connections() noexcept { is_any_awaited_ = true; }
   Addresses& addresses() noexcept { return sender_.addresses; }
   std::span<const std::byte> offer() const noexcept { return offer_; }
   const Origin& origin() const noexcept { return origin_; }
@@ -59,9 +65,12 @@ class Endpoint final : public net::Endpoint {
  private:
   Endpoint(const Domain& domain, net::Receiver& receiver);
   Status open_queue();
+  Status open_connections();
   Status open(Sender& sender) const;
   Status try_open(Sender& sender) const;
   Status make_offer();
+  void look_around_slow();
+  void look_at_connections_slow();
   void serve(const fi_cq_data_entry& entry);
   bool serve_error_slow();
   Status die_slow(int error);
@@ -70,13 +79,15 @@ class Endpoint final : public net::Endpoint {
   net::Receiver& receiver_;
   Slots slots_{kQueueDepth};
   Fid<fid_cq> queue_;
+  std::unique_ptr<Connections> connections_;
   Sender sender_;
   std::vector<Sender> left_;  ///< see leave_slow(); the first one receives
   int wait_fd_ = -1;
   Origin origin_{};
   std::vector<std::byte> offer_;
   std::vector<Link*> links_;
-  std::uint32_t idle_polls_ = 0;
+  std::uint32_t polls_ = 0;
+  bool is_any_awaited_ = false;
   std::uint64_t looked_at_ns_ = 0;  // peers' processes
   Status failure_;
 };

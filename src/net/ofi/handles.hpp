@@ -13,7 +13,7 @@ struct CloseFid {
     ::fi_close(&opened->fid);
   }
 };
-/// Of fid_fabric, fid_domain, fid_ep, fid_cq, fid_av, fid_mr.
+/// Of fid_fabric, fid_domain, fid_ep, fid_pep, fid_cq, fid_eq, fid_av, fid_mr.
 template <class T>
 using Fid = std::unique_ptr<T, CloseFid>;
 

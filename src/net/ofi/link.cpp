@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/random.hpp"
 #include "net/ofi/memory.hpp"
-#include "net/ofi/silent_sockets.hpp"
 
 namespace larklane::ofi {
 namespace {
@@ -59,8 +59,10 @@ Link::Link(Endpoint& endpoint)
 Link::~Link() {
   // What is refused by the peer's keys is never heard of again from shm: then something is.
   const std::uint64_t first = endpoint_.slots().first_of(*this);
+  if (connection_) endpoint_.connections()->remove(*connection_);
   endpoint_.slots().end_slow(this, Status(Errc::kPeerDown));
   endpoint_.remove(*this);
+  if (connection_) return;
   if (first != UINT64_MAX && endpoint_.is_answered_in_order())
     endpoint_.leave_slow(first);  // the address stays: answers may still come from there
   else if (peer_ != FI_ADDR_UNSPEC)
@@ -68,37 +70,63 @@ Link::~Link() {
 }
 
 // What is under way must not be ended behind libfabric's back: it would still write into the
-// buffers. So its connection is. Without anything under way there is no reason to touch connections
-// to that host, of which some may be to processes that are well.
+// buffers. So its connection is.
 void Link::end(Status status) {
   fail(status);
-  is_ended_ = true;
-  if (endpoint_.slots().has_some_of(*this)) end_sockets();
+  if (connection_) close_connection();
 }
 
-void Link::end_sockets() {
-  sockaddr_storage own{};
-  std::size_t length = sizeof own;
-  if (peer_name_.ss_family != AF_UNSPEC &&
-      ::fi_getname(&endpoint_.raw()->fid, &own, &length) == 0) {
-    end_silent_sockets(own, peer_name_);
-  }
+void Link::close_connection() {
+  from_ = nullptr;
+  endpoint_.connections()->close(*connection_);
+  endpoint_.slots().end_slow(this, failure_);
+}
+
+/// @pre connections()
+Status Link::await_connection() {
+  connection_ = std::make_unique<Connection>(*this);
+  Ticket& ticket = connection_->ticket;
+  LARKLANE_TRY(fill_random(ticket.request));
+  LARKLANE_TRY(fill_random(ticket.answer));
+  if (const int error = endpoint_.connections()->await(*connection_); error != 0)
+    return status_of(error, Errc::kSystem);
+  offer_ = encode_offer(endpoint_.origin(), ticket, endpoint_.connections()->address());
+  endpoint_.look_at_connections();
+  return {};
+}
+
+/// Of two links the one with the greater offer requests.
+Status Link::connect(const Offer& offer, std::span<const std::byte> bytes) {
+  if (std::ranges::equal(bytes, offer_)) return Status(Errc::kUnreachable, ELOOP);
+  connection_->peer_ticket = offer.ticket;
+  connection_->peer_address = offer.address;
+  connection_->is_ours_to_request = std::ranges::lexicographical_compare(bytes, offer_);
+  failure_ = Status();
+  peer_ = 0;
+  if (connection_->is_ours_to_request && connection_->stage == Connection::Stage::offered)
+    endpoint_.connections()->request(*connection_);
+  endpoint_.look_at_connections();
+  return {};
+}
+
+void Link::on_disconnected(int error) {
+  from_ = nullptr;
+  fail(Status(Errc::kPeerDown, error));
+  endpoint_.slots().end_slow(this, failure_);
 }
 
 Status Link::connect(std::span<const std::byte> peer_offer) {
-  auto offer = decode_offer(peer_offer, endpoint_.offer());
+  auto offer = decode_offer(peer_offer, this->offer());
   if (!offer) return offer.error();
   const bool is_host_bound = is_host_only(endpoint_.domain().info());
   if (is_host_bound && offer->origin.host != endpoint_.origin().host)
     return Status(Errc::kUnreachable, EHOSTUNREACH);
+  if (connection_) return connect(*offer, peer_offer);
   address_ = offer->address;
   peer_ = endpoint_.addresses().add(address_);
   if (peer_ == FI_ADDR_UNSPEC) return Status(Errc::kUnreachable, EADDRNOTAVAIL);
   if (is_host_bound) watch_process(offer->origin);
-  if (is_over_sockets(endpoint_.domain().info())) {
-    std::memcpy(&peer_name_, offer->address.data(),
-                std::min(sizeof peer_name_, offer->address.size()));
-  }
+  from_ = endpoint_.raw();
   failure_ = Status();
   return Status();
 }
@@ -124,6 +152,7 @@ std::uint64_t Link::look_at_peer_slow() {
 /// Its endpoint has another one to send by, which does not know of peers that are gone.
 void Link::leave_slow() {
   if (peer_ == FI_ADDR_UNSPEC) return;
+  from_ = endpoint_.raw();
   peer_ = is_gone_ ? FI_ADDR_UNSPEC : endpoint_.addresses().add(address_);
   if (peer_ == FI_ADDR_UNSPEC) fail(Status(Errc::kUnreachable, EADDRNOTAVAIL));
   if (std::exchange(passing_.is_under_way, false))  // by what has been left
@@ -144,7 +173,7 @@ void Link::pass_held_up_slow() {
   fi_msg_rma nothing{};
   nothing.addr = peer_;
   nothing.context = slot;
-  auto answer = posted(*slot, ::fi_readmsg(endpoint_.raw(), &nothing, FI_COMPLETION));
+  auto answer = posted(*slot, ::fi_readmsg(from_, &nothing, FI_COMPLETION));
   passing_.is_under_way = answer && *answer == net::Post::posted;
 }
 
@@ -166,6 +195,8 @@ bool Link::is_moved_at_once() const noexcept {
 Result<net::Post> Link::write_out(const Out& out, net::Operation& operation) {
   if (!failure_.ok()) [[unlikely]]
     return failure_;
+  if (from_ == nullptr) [[unlikely]]
+    return not_now_slow();
   Slot* slot = endpoint_.slots().take(*this, operation);
   if (slot == nullptr) return net::Post::retry;
   const bool is_in_parts = operation.is_looked_for && is_over_tcp_ && out.length > kLastPartBytes;
@@ -183,8 +214,7 @@ Result<net::Post> Link::write_out(const Out& out, net::Operation& operation) {
   message.rma_iov = remote;
   message.context = slot;
   message.data = out.immediate;
-  return posted(*slot,
-                ::fi_writemsg(endpoint_.raw(), &message, out.flags | finish_flag_ | FI_COMPLETION));
+  return posted(*slot, ::fi_writemsg(from_, &message, out.flags | finish_flag_ | FI_COMPLETION));
 }
 
 Result<net::Post> Link::posted(Slot& slot, ssize_t result) {
@@ -214,7 +244,9 @@ Result<net::Post> Link::not_now_slow() {
   if (process_ && has_posted_) return net::Post::retry;
   // What libfabric has it may still do: whoever knows that the peer is gone ends that.
   if (endpoint_.slots().has_some_of(*this)) return net::Post::retry;
-  fail(Status(Errc::kUnreachable, ETIMEDOUT));
+  const bool is_refused = connection_ && connection_->last_error != 0;
+  fail(Status(Errc::kUnreachable, is_refused ? connection_->last_error : ETIMEDOUT));
+  if (connection_) close_connection();
   return failure_;
 }
 
@@ -284,12 +316,11 @@ Result<net::Post> Link::write_small_out(Out out, net::Operation& operation) {
 Result<net::Post> Link::inject(const Out& out) {
   if (!failure_.ok()) [[unlikely]]
     return failure_;
-  fid_ep* const from = endpoint_.raw();
   const ssize_t result =
       (out.flags & FI_REMOTE_CQ_DATA) != 0
-          ? ::fi_inject_writedata(from, out.bytes, out.length, out.immediate, peer_, out.to.address,
-                                  out.to.key)
-          : ::fi_inject_write(from, out.bytes, out.length, peer_, out.to.address, out.to.key);
+          ? ::fi_inject_writedata(from_, out.bytes, out.length, out.immediate, peer_,
+                                  out.to.address, out.to.key)
+          : ::fi_inject_write(from_, out.bytes, out.length, peer_, out.to.address, out.to.key);
   if (result == 0) [[likely]] {
     has_posted_ = true;
     refused_ = 0;
@@ -306,9 +337,11 @@ Result<net::Post> Link::read(const net::Transfer& transfer, net::Operation& oper
 
 Result<net::Post> Link::read_out(const net::Transfer& transfer, void* descriptor,
                                  net::Operation& operation) {
+  if (from_ == nullptr) [[unlikely]]
+    return not_now_slow();
   Slot* slot = endpoint_.slots().take(*this, operation);
   if (slot == nullptr) return net::Post::retry;
-  return posted(*slot, ::fi_read(endpoint_.raw(), transfer.local, transfer.bytes, descriptor, peer_,
+  return posted(*slot, ::fi_read(from_, transfer.local, transfer.bytes, descriptor, peer_,
                                  transfer.remote.address, transfer.remote.key, slot));
 }
 
@@ -317,10 +350,9 @@ Result<net::Post> Link::read_out(const net::Transfer& transfer, void* descriptor
 // has ended. Local memory needs no registration there.
 Result<net::Post> Link::settle(net::RemoteMemory there, net::Operation& operation) {
   if (!is_over_sockets(endpoint_.domain().info())) return net::Post::done;
-  auto answer = read_out({reinterpret_cast<std::byte*>(&settled_), nullptr, there, sizeof settled_},
-                         nullptr, operation);
-  if (is_ended_ && answer && *answer == net::Post::posted) end_sockets();  // as end() would have
-  return answer;
+  if (connection_ && connection_->stage == Connection::Stage::over) return failure_;
+  return read_out({reinterpret_cast<std::byte*>(&settled_), nullptr, there, sizeof settled_},
+                  nullptr, operation);
 }
 
 }  // namespace larklane::ofi

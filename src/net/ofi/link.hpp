@@ -2,14 +2,15 @@
 // One peer's endpoint, as ours sees it: a row in its table of addresses.
 
 #include <rdma/fabric.h>
-#include <sys/socket.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/unique_fd.hpp"
+#include "net/ofi/connections.hpp"
 #include "net/ofi/endpoint.hpp"
 #include "net/provider.hpp"
 
@@ -27,7 +28,9 @@ class Link final : public net::Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  std::span<const std::byte> offer() const noexcept override { return endpoint_.offer(); }
+  std::span<const std::byte> offer() const noexcept override {
+    return connection_ ? offer_ : endpoint_.offer();
+  }
   Status connect(std::span<const std::byte> peer_offer) override;
 
   Result<net::Post> write(const net::Transfer& transfer, net::Operation& operation) override;
@@ -45,6 +48,12 @@ class Link final : public net::Link {
 
   Status failure() const noexcept override { return failure_; }
   void end(Status status) override;
+
+  // For its endpoint, if links have connections of their own.
+  /// Before anything else.
+  Status await_connection();
+  void on_connected(fid_ep& endpoint) noexcept { from_ = &endpoint; }
+  void on_disconnected(int error);
 
   // For its endpoint.
   /// Every later post returns `status`.
@@ -84,7 +93,8 @@ class Link final : public net::Link {
   Result<net::Post> posted(Slot& slot, ssize_t result);
   Result<net::Post> refused_slow(ssize_t result);
   Result<net::Post> not_now_slow();
-  void end_sockets();
+  Status connect(const Offer& offer, std::span<const std::byte> bytes);
+  void close_connection();
   void watch_process(const Origin& peer) noexcept;
   bool is_moved_at_once() const noexcept;
   static void passed(net::Operation& operation, Status status);
@@ -94,17 +104,19 @@ class Link final : public net::Link {
   /// See queued_bytes_max(). More than twice as many the peer fetches by a system call.
   const std::uint64_t queued_bytes_max_;
   const bool is_over_tcp_;
+  fid_ep* from_ = nullptr;  ///< null: there is no connection yet, or none any more
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   std::vector<std::byte> address_;  ///< of the peer
-  sockaddr_storage peer_name_{};    ///< AF_UNSPEC: not over sockets
   UniqueFd process_;                ///< of a peer that only its process tells about
   pid_t process_id_ = 0;
   Passing passing_;
   Status failure_{Errc::kUnreachable, 0};
-  bool is_ended_ = false, is_gone_ = false, has_posted_ = false;
+  bool is_gone_ = false, has_posted_ = false;
   std::uint64_t settled_ = 0;  ///< what settle() has read
   std::uint32_t refused_ = 0;  ///< posts in a row
   std::uint64_t refused_since_ns_ = 0;
+  std::vector<std::byte> offer_;            ///< with the connection's ticket
+  std::unique_ptr<Connection> connection_;  ///< null: links have none of their own
 };
 
 }  // namespace larklane::ofi

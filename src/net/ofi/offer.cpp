@@ -14,7 +14,7 @@ namespace larklane::ofi {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x494f464c;  // "LFOI", little endian
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kVersion = 2;
 /// More than any format has: sockaddr_storage is 128, a name of the shm provider 256.
 constexpr std::size_t kAddressSpaceBytes = 1024;
 
@@ -25,10 +25,11 @@ struct Head {
   std::uint32_t address_format;
   std::int32_t process;
   std::uint64_t host;
+  Ticket ticket;
   std::uint32_t reserved;
   std::uint32_t checksum;  ///< of all else
 };
-static_assert(sizeof(Head) == 32);
+static_assert(sizeof(Head) == 64);
 
 /// FNV-1a.
 std::uint64_t hash(std::span<const std::byte> bytes, std::uint64_t value = 0xcbf29ce484222325) {
@@ -61,13 +62,15 @@ std::uint64_t this_host() {
   return count > 0 ? hash(std::span(text).first(static_cast<std::size_t>(count))) : 0;
 }
 
-std::vector<std::byte> encode_offer(const Origin& origin, std::span<const std::byte> address) {
+std::vector<std::byte> encode_offer(const Origin& origin, const Ticket& ticket,
+                                    std::span<const std::byte> address) {
   Head head{kMagic,
             kVersion,
             static_cast<std::uint16_t>(address.size()),
             origin.address_format,
             origin.process,
             origin.host,
+            ticket,
             0,
             0};
   head.checksum = checksum_of(head, address);
@@ -91,6 +94,7 @@ Result<Offer> decode_offer(std::span<const std::byte> bytes, std::span<const std
   if (head.address_format != own_head.address_format || !has_sane_length(head, address, own_head))
     return Errc::kProtocol;
   Offer offer{{head.address_format, head.host, head.process},
+              head.ticket,
               std::vector<std::byte>(kAddressSpaceBytes)};
   std::memcpy(offer.address.data(), address.data(), address.size());
   return offer;

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -20,8 +21,16 @@ struct Origin {
   pid_t process;
 };
 
+/// What only the peer is told, by the control plane: what a request for a connection has to carry,
+/// and its answer. Zeros where links have none of their own.
+struct Ticket {
+  using Word = std::array<std::byte, 16>;
+  Word request{}, answer{};
+};
+
 struct Offer {
   Origin origin;
+  Ticket ticket;
   /// Padded with zeros: libfabric is told no length and reads as much as an address may have.
   std::vector<std::byte> address;
 };
@@ -29,7 +38,8 @@ struct Offer {
 /// The same for all processes of a host since its last start, 0: not known.
 std::uint64_t this_host();
 
-std::vector<std::byte> encode_offer(const Origin& origin, std::span<const std::byte> address);
+std::vector<std::byte> encode_offer(const Origin& origin, const Ticket& ticket,
+                                    std::span<const std::byte> address);
 /// @param own  the offer of the endpoint that is to connect: a peer's address looks like its own
 /// @errors kProtocol: not made by encode_offer, of another kind of address; kVersion
 Result<Offer> decode_offer(std::span<const std::byte> bytes, std::span<const std::byte> own);
