@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -107,7 +108,8 @@ class Launch {
   void take_signals();
   void reap();
   void take_end(std::size_t rank, int status);
-  void take_output(UniqueFd& fd, Lines& lines, bool to_end);
+  std::size_t take_output(UniqueFd& fd, Lines& lines);
+  void take_rest(UniqueFd& fd, Lines& lines);
   void forward_input();
   void signal_all(int number) const noexcept;
   void end_others(int exit_status);
@@ -206,31 +208,39 @@ void Launch::wait_for_work() {
   if (::poll(polled.data(), polled.size(), wait_ms()) < 0) return;
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
     Rank& rank = ranks_[index];
-    if (polled[begin + 2 * index].revents != 0)
-      take_output(rank.process.output, *rank.output, false);
-    if (polled[begin + 2 * index + 1].revents != 0)
-      take_output(rank.process.errors, *rank.errors, false);
+    if (polled[begin + 2 * index].revents != 0) take_output(rank.process.output, *rank.output);
+    if (polled[begin + 2 * index + 1].revents != 0) take_output(rank.process.errors, *rank.errors);
   }
   if (polled[2].revents != 0 || polled[3].revents != 0) forward_input();
   server_->serve();
   if (polled[0].revents != 0) take_signals();
 }
 
-void Launch::take_output(UniqueFd& fd, Lines& lines, bool to_end) {
+/// @return bytes that one read has given
+std::size_t Launch::take_output(UniqueFd& fd, Lines& lines) {
   std::string space(kReadBytes, '\0');
-  while (fd) {
-    const ssize_t got = ::read(fd.get(), space.data(), space.size());
-    bool is_read = true;
-    if (got > 0) {
-      is_read = lines.add({space.data(), static_cast<std::size_t>(got)});
-    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-      is_read = lines.finish();
-      fd.reset();
-    }
-    if (!is_read) end_others(128 + SIGPIPE);
-    if (got <= 0 || !to_end) break;
+  const ssize_t got = ::read(fd.get(), space.data(), space.size());
+  bool is_read = true;
+  if (got > 0) {
+    is_read = lines.add({space.data(), static_cast<std::size_t>(got)});
+  } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+    is_read = lines.finish();
+    fd.reset();
   }
-  if (to_end) lines.finish();
+  if (!is_read) end_others(128 + SIGPIPE);
+  return got > 0 ? static_cast<std::size_t>(got) : 0;
+}
+
+/// The bytes that are in the pipe now: a process that has left the group may write on for ever.
+void Launch::take_rest(UniqueFd& fd, Lines& lines) {
+  int in_pipe = 0;
+  if (!fd || ::ioctl(fd.get(), FIONREAD, &in_pipe) != 0) in_pipe = 0;
+  for (auto left = static_cast<std::size_t>(in_pipe); left != 0;) {
+    const std::size_t got = take_output(fd, lines);
+    if (got == 0) break;
+    left -= std::min(left, got);
+  }
+  lines.finish();
 }
 
 void Launch::forward_input() {
@@ -333,8 +343,8 @@ int Launch::run() {
   }
   group_.reset();  // what they have left behind
   for (Rank& rank : ranks_) {
-    take_output(rank.process.output, *rank.output, true);
-    take_output(rank.process.errors, *rank.errors, true);
+    take_rest(rank.process.output, *rank.output);
+    take_rest(rank.process.errors, *rank.errors);
   }
   return failure_.value_or(0);
 }

@@ -277,6 +277,25 @@ def orphans(bench):
     expect(process.wait(timeout=60) == 128 + signal.SIGPIPE, f"status {process.returncode}: nobody reads", process.stderr.read())
 
 
+def outlived(bench):
+    """Processes that have left the group hold the ranks' pipes, and write on: the launch ends with its ranks, and says what came until then."""
+    most = 8 << 20
+    asleep = f"{bench.scratch}/asleep.$LARKLANE_RANK"
+    plain = bench.launched(2, "sh", "-c", f"setsid sh -c 'echo begun; echo $$ >{asleep}; exec sleep 300' & until [ -s {asleep} ]; do sleep 0.01; done; echo over")
+    for file in bench.scratch.glob("asleep.*"):
+        os.kill(int(file.read_text(encoding="ascii")), signal.SIGKILL)
+    expect((plain.count("begun\n"), plain.count("over\n")) == (2, 2), "what came before the end is lost", plain)
+    process = start(bench, 2, "sh", "-c", "for i in 1 2 3 4; do setsid yes more & done; sleep 0.3; echo over")
+    overs = after = 0
+    while after < most and (text := os.read(process.stdout.fileno(), 4096)):
+        overs += text.count(b"over")
+        after += len(text) if overs == 2 else 0
+        select.select([], [], [], 0.0005)  # the pipes fill up meanwhile
+    process.kill() if after >= most else process.wait(timeout=60)
+    expect(after < most and overs == 2, f"{after} bytes after the end of both ranks")
+    expect(process.returncode == 0, f"status {process.returncode}", process.stderr.read())
+
+
 def over_mpi(bench):
     """A communicator says who the processes are: larklane/boot_mpi.hpp."""
     outcome = launch.launch(bench.mpi, 4, [str(bench.native.parent / bench.mpi.name / "native_mpi")], 60, {})
@@ -311,7 +330,7 @@ def messages_by_pmix(bench):
 
 def cases():
     by_mpi = [(case, name) for case in (over_mpi, messages_over_mpi) for name in launch.MPIS] + [(case, name) for case in (by_pmix, messages_by_pmix) for name in ("openmpi5", "openmpi4")]
-    return by_mpi + [(case, None) for case in (alone, meets, by_hand, messages_by_hand, two_jobs, early_death, wrong_variables, statuses, misuse, output, terminal, signals, orphans)]
+    return by_mpi + [(case, None) for case in (alone, meets, by_hand, messages_by_hand, two_jobs, early_death, wrong_variables, statuses, misuse, output, terminal, signals, orphans, outlived)]
 
 
 if __name__ == "__main__":
