@@ -36,8 +36,8 @@ class LoopMedium final : public Medium {
   void turn(std::uint64_t most) override { (void)wire.turn(most); }
   void settle() override { (void)wire.settle(); }
   bool is_quiet() override { return wire.under_way_count() == 0; }
-  std::uint64_t patience_ns() const override { return 0; }
-  bool has_waited(std::uint64_t steps) const override { return steps == kStepsMost; }
+  Patience patience() const override { return {0, 0}; }
+  bool has_waited(std::uint64_t steps) override { return steps == kStepsMost; }
 
  private:
   loop::Fabric::Options options(std::uint64_t seed, loop::Random& random) {
@@ -124,6 +124,17 @@ class MortalWorld : private World {
 
   loop::Fabric& wire_;
 };
+
+TEST(Patience, EndsAfterTurnsAndTimeWithoutNews) {
+  Patience patience(3, 100);
+  patience.begin(1000);
+  EXPECT_FALSE(patience.is_over(1'000'000)) << "the thread has stood still: one turn is no wait";
+  EXPECT_FALSE(patience.is_over(1'000'001));
+  EXPECT_TRUE(patience.is_over(1'000'002));
+  patience.begin(1'000'003);
+  for (int turn = 0; turn < 10; ++turn) EXPECT_FALSE(patience.is_over(1'000'003 + 99));
+  EXPECT_TRUE(patience.is_over(1'000'003 + 100));
+}
 
 TEST(NetworkProperty, EveryScheduleMovesEveryByteOnceAndNobodyWaitsForEver) {
   for_seeds(1, kSeeds, [](std::uint64_t seed) { World(seed, medium_of(seed)).run(); });

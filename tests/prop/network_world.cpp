@@ -36,12 +36,12 @@ World::World(std::uint64_t seed, const MakeMedium& make_medium)
 }
 
 void World::run() {
-  for (std::uint64_t step = 0; !medium_->has_waited(step) && !testing::Test::HasFailure(); ++step) {
+  for (; !medium_->has_waited(steps_) && !testing::Test::HasFailure(); ++steps_) {
     if (std::all_of(pairs_.begin(), pairs_.end(), [](const Pair& p) { return p.is_over(); }))
       return end();
     take_step();
   }
-  if (!testing::Test::HasFailure()) ADD_FAILURE() << "somebody waits for ever: " << text();
+  if (!testing::Test::HasFailure()) ADD_FAILURE() << "a program waits for ever: " << text();
 }
 
 /// The sides need not have as many.
@@ -116,6 +116,7 @@ void World::sender_step(Pair& p) {
     auto made = network.send_init(args(p, true), sides_[0]->state, p.groups, p.rules);
     ASSERT_TRUE(made.has_value()) << errc_name(made.error().code());
     p.send = *made;
+    medium_->on_news();
   } else if (!p.send->active()) {
     if (p.send_round == (p.sends_freed + 1) * p.rounds) {
       ASSERT_TRUE(network.free(std::exchange(p.send, nullptr)).ok());
@@ -123,6 +124,7 @@ void World::sender_step(Pair& p) {
       return;
     }
     ++p.send_round;
+    medium_->on_news();
     ASSERT_TRUE(p.send->start().ok());
     p.unready.resize(static_cast<std::size_t>(p.send_partitions));
     std::iota(p.unready.begin(), p.unready.end(), 0);
@@ -137,6 +139,7 @@ void World::sender_step(Pair& p) {
     ASSERT_NE(completion, Completion::failed) << p.send->error_text() << text();
     if (completion == Completion::pending) return;
     p.send->finish();
+    medium_->on_news();
     std::fill(p.from.begin(), p.from.end(), std::byte{0});  // the program's again
   }
 }
@@ -149,6 +152,7 @@ void World::make_ready(Pair& p) {
   const std::uint64_t begin = static_cast<std::uint64_t>(p.last_ready) * share;
   for (std::uint64_t i = begin; i < begin + share; ++i) p.from[i] = p.byte_at(p.send_round, i);
   ASSERT_TRUE(p.send->pready(p.last_ready).ok());
+  medium_->on_news();
   p.unready.erase(p.unready.begin() + static_cast<std::ptrdiff_t>(at));
   if (!p.unready.empty() && random_.one_in(8)) {
     EXPECT_EQ(p.send->poll(), Completion::pending) << "complete before it is ready";
@@ -162,6 +166,7 @@ void World::receiver_step(Pair& p) {
     auto made = network.recv_init(args(p, false), sides_[1]->state);
     ASSERT_TRUE(made.has_value()) << errc_name(made.error().code());
     p.recv = *made;
+    medium_->on_news();
   } else if (!p.recv->active()) {
     for (const std::byte b : p.to) ASSERT_EQ(b, kCanary) << "written outside of a round";
     if (p.recv_round == (p.recvs_freed + 1) * p.rounds) {
@@ -170,6 +175,7 @@ void World::receiver_step(Pair& p) {
       return;
     }
     ++p.recv_round;
+    medium_->on_news();
     p.seen.assign(static_cast<std::size_t>(p.recv_partitions), false);
     ASSERT_TRUE(p.recv->start().ok());
   } else if (!p.receiver_sits || is_quiet()) {
@@ -179,6 +185,7 @@ void World::receiver_step(Pair& p) {
     ASSERT_NE(completion, Completion::failed) << p.recv->error_text() << text();
     if (completion == Completion::pending) return;
     p.recv->finish();
+    medium_->on_news();
     for (std::uint64_t i = 0; i < p.bytes; ++i)
       ASSERT_EQ(p.to[i], p.byte_at(p.recv_round, i))
           << "round " << p.recv_round << " i " << i << " of " << p.number << text();
@@ -215,9 +222,11 @@ void World::expect_early(Pair& p) {
 
 bool World::arrives(Pair& p, std::int32_t partition) {
   bool arrived = false;
-  for (const std::uint64_t began_ns = now_ns();;) {
+  Patience patience = medium_->patience();
+  patience.begin(now_ns());
+  while (true) {
     EXPECT_TRUE(p.recv->parrived(partition, &arrived).ok());
-    if (arrived || now_ns() - began_ns >= medium_->patience_ns()) return arrived;
+    if (arrived || patience.is_over(now_ns())) return arrived;
     medium_->turn(1);
     turn_all_lanes();
     deliver(0);  // what a completion has said
@@ -231,6 +240,7 @@ void World::ask(Pair& p) {
   bool arrived = false;
   ASSERT_TRUE(p.recv->parrived(partition, &arrived).ok());
   if (!arrived) return;
+  if (!p.seen[static_cast<std::size_t>(partition)]) medium_->on_news();
   p.seen[static_cast<std::size_t>(partition)] = true;
   const std::uint64_t share = p.bytes / static_cast<std::uint64_t>(p.recv_partitions);
   const std::uint64_t begin = static_cast<std::uint64_t>(partition) * share;
@@ -256,7 +266,7 @@ void World::end() {
 }
 
 std::string World::text() const {
-  std::string all;
+  std::string all = " after " + std::to_string(steps_) + " steps";
   for (const Pair& p : pairs_)
     all += "\n learned " + std::to_string(p.rules.is_learned) + " dl " +
            std::to_string(p.rules.deadline_ns) + " groups " + std::to_string(p.groups.size()) +

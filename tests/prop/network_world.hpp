@@ -18,6 +18,22 @@
 
 namespace larklane::part {
 
+/// A wait that is over, without news, after so many turns and so much time: a thread may stand
+/// still for longer than any wait on a busy machine, so time alone says nothing. Thread safety:
+/// single-owner.
+class Patience {
+ public:
+  Patience(std::uint64_t turns, std::uint64_t ns) : turns_(turns), ns_(ns) {}
+  /// There is news.
+  void begin(std::uint64_t now_ns) { turn_ = 0, began_ns_ = now_ns; }
+  /// After each turn without any.
+  bool is_over(std::uint64_t now_ns) { return ++turn_ >= turns_ && now_ns - began_ns_ >= ns_; }
+
+ private:
+  const std::uint64_t turns_, ns_;
+  std::uint64_t turn_ = 0, began_ns_ = 0;
+};
+
 /// What a World needs of a network. Thread safety: single-owner.
 class Medium {
  public:
@@ -38,12 +54,14 @@ class Medium {
   virtual void settle() = 0;
   /// Nothing is on its way, if that can be known; true: it is not.
   virtual bool is_quiet() = 0;
-  /// When it is quiet what was posted arrives in that time, with turns of helpers alone.
-  virtual std::uint64_t patience_ns() const = 0;
+  /// When it is quiet what was posted arrives by then, with turns of helpers alone.
+  virtual Patience patience() const = 0;
   /// Receivers are far behind their senders.
   virtual bool are_receivers_slow() const { return false; }
-  /// A world that has not come to its end by now never does.
-  virtual bool has_waited(std::uint64_t steps) const = 0;
+  /// A program has got further.
+  virtual void on_news() {}
+  /// A world that has not come to its end by this step never does. Asked before each.
+  virtual bool has_waited(std::uint64_t steps) = 0;
 };
 
 /// What one pair of programs does: each round in the same way, at its own pace.
@@ -90,6 +108,7 @@ class World {
   const std::unique_ptr<Medium> medium_;
   std::vector<Pair> pairs_;
   std::unique_ptr<Side> sides_[2];  // sender, receiver
+  std::uint64_t steps_ = 0;         // of run()
 
  private:
   vci::VciPool::Options lanes();
