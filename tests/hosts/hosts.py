@@ -34,7 +34,7 @@ import launch  # noqa: E402
 AGENT = HERE / "agent.sh"
 DRIVER = "HOSTS_OF_TEST_DRIVER"  # in the environment of all that runs on hosts: who made them
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-SETTLE_S = 5  # until what was killed is gone
+SETTLE_S = 30  # until what was killed is gone
 
 # /sys shows the devices of the namespace that mounts it.
 SETUP = """

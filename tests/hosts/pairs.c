@@ -20,7 +20,7 @@
 
 enum { kPartitions = 8, kPartitionBytes = 20000, kBytes = kPartitions * kPartitionBytes };
 enum { kRoundsAfter = 50 };
-static const double kPatienceSeconds = 20;
+static const double kPatienceSeconds = 80;
 
 static int rank, ranks;
 static const char* folder;

@@ -21,7 +21,7 @@ from hosts import HERE, Hosts, Unavailable, launch  # noqa: E402
 LOGS = HERE.parents[1] / "results" / "hosts"
 OURS = {"LARKLANE_UNREACHABLE": "refuse", "LARKLANE_PROVIDER": "ofi:tcp@eth0"}
 SILENCE_S = 3
-SLACK_S = 12  # of a busy machine
+SLACK_S = 48  # of a busy machine
 # A rank sees its peer's end only if its launcher lets it.
 SURVIVE = {"mpich5": ("-disable-auto-cleanup",), "openmpi5": ("--with-ft", "ulfm")}
 MIXED = 'if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = 2 ]; then shift 2; fi; exec "$@"'
@@ -35,18 +35,14 @@ class Suite:
         self.run_command = [str(build / "bin/larklane"), "run"]
         self.program = str(build / "tests/hosts" / name / "pairs")
 
-    def pairs(self, mode, folder, ranks_per_host, timeout_s=60, environment=None, before=(), **options):
+    def pairs(self, mode, folder, ranks_per_host, timeout_s=240, environment=None, before=(), **options):
         command = [*before, *self.run_command, self.program, mode, folder]
         return self.hosts.run(self.mpi, ranks_per_host, command, timeout_s, {**OURS, **(environment or {})}, keep_logs_in=str(LOGS), **options)
 
     def mixed(self, folder, environment, **options):
-        """MPICH over UCX loses a message between hosts that is received with MPI_ANY_SOURCE, natively too (in 2 to 5 of 12 runs of this program). A run
-        that hangs is tried again; one that fails is not."""
-        for _ in range(5):
-            outcome = self.pairs("mixed", folder, 2, 20, environment=environment, **options)
-            if outcome.status != launch.TIMED_OUT:
-                break
-        return outcome
+        """Messages of the MPI's own with wildcards go beside, but on MPICH: over UCX it loses one between hosts that is received with MPI_ANY_SOURCE,
+        natively too, in 2 to 5 of 12 runs of this program."""
+        return self.pairs("all" if self.name == "mpich5" else "mixed", folder, 2, environment=environment, **options)
 
     def early(self, folder):
         outcome = self.pairs("early", folder, 1)
@@ -103,9 +99,9 @@ class Suite:
         """@return whether all survivors said so in time and went on, with whom they still had"""
         survivors = [0, 1, 2, 3] if harm == "link" else [0, 1]
         command = [*self.run_command, self.program, "lost", folder]
-        job = self.hosts.start(self.mpi, 2, command, 90, {**OURS, "LARKLANE_CONTROL_SILENCE_NS": f"{SILENCE_S}s"},
+        job = self.hosts.start(self.mpi, 2, command, 360, {**OURS, "LARKLANE_CONTROL_SILENCE_NS": f"{SILENCE_S}s"},
                                launcher_flags=SURVIVE[self.name], keep_logs_in=str(LOGS))
-        ran = all(job.wait_for(rank, "in rounds", 40) for rank in range(4))
+        ran = all(job.wait_for(rank, "in rounds", 160) for rank in range(4))
         begun = time.monotonic()
         if harm != "processes":
             self.hosts.set_link(False)
@@ -113,7 +109,7 @@ class Suite:
             self.kill_programs("host1")
         noticed = all(job.wait_for(rank, "lost after", SILENCE_S + SLACK_S) for rank in survivors)
         print(f"# {harm}: noticed after {time.monotonic() - begun:.1f} s", flush=True)
-        went_on = all(job.wait_for(rank, "went on", 30) for rank in survivors)
+        went_on = all(job.wait_for(rank, "went on", 120) for rank in survivors)
         self.hosts.kill_host("host1")
         self.hosts.kill_host("host0")
         outcome = job.result()
@@ -141,7 +137,7 @@ class Suite:
     def explained(self, folder):
         """`larklane info --peer`: one rank tells what all ranks' cards say, where the launcher shows them to programs without an MPI."""
         command = [self.run_command[0], "info", "--json", "--peer", "1"]
-        outcome = self.hosts.run(self.mpi, 1, command, 60, {**OURS, "LARKLANE_PROVIDER": "auto"}, keep_logs_in=str(LOGS))
+        outcome = self.hosts.run(self.mpi, 1, command, 240, {**OURS, "LARKLANE_PROVIDER": "auto"}, keep_logs_in=str(LOGS))
         told = outcome.by_rank.get(0, "") if outcome.by_rank else ""
         peer = json.loads(told)["peer"] if told.startswith("{") else {}
         is_hydra = self.name.startswith("mpich")
