@@ -63,6 +63,7 @@ LEAVES_OUT = {"ofi": ASKED_ONCE, "ofi-timer": ASKED_ONCE,
 # Nothing has to match on both sides: rank 0 groups its partitions in another way than the others.
 OTHER_POLICIES = ("sh", "-c", 'if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = 0 ]; then LARKLANE_POLICY=static:3; '
                   'else LARKLANE_POLICY=single; fi; export LARKLANE_POLICY; exec "$@"', "sh")
+NATIVE_S, OURS_S = 20, 80  # that a case may take: some MPIs hang, Larklane only on a machine that has no time for it
 RESTARTS_MAX = 12
 # Their own spawning hangs now and then, natively too: the children never leave PMIx_Init (4 of 30 native launches of the cases that spawn).
 SPAWN_HANGS = ("openmpi4",)
@@ -126,8 +127,8 @@ class Runner:
         self.prefix = [] if args.mode == "native" else [args.larklane, "run"]
         self.environment = dict(MODES[args.mode])
         self.environment.update(e.split("=", 1) for e in args.env)
-        self.deadline = ["--deadline", str(args.deadline)] if args.deadline else []
-        self.deadline_s = args.deadline or 20
+        self.deadline_s = args.deadline or (NATIVE_S if args.mode == "native" else OURS_S)
+        self.deadline = ["--deadline", str(self.deadline_s)]
         self.logs = args.logs
         self.spawn_hangs = args.mpi in SPAWN_HANGS
         self.is_emulated = args.emulated
@@ -282,7 +283,7 @@ def companions(runner: Runner, program: str) -> None:
             continue
         runner.program = str(path)
         runner.deadline = []
-        outcome = runner.launch(2, [], 60)
+        outcome = runner.launch(2, [], 240)
         found = verdicts(outcome.output)
         for result in found.values():
             runner.add(result)

@@ -110,7 +110,7 @@ class Rank {
   bool hear() {
     pollfd readable{said_.get(), POLLIN, 0};
     char byte = 0;
-    return ::poll(&readable, 1, 30'000) == 1 && ::read(said_.get(), &byte, 1) == 1;
+    return ::poll(&readable, 1, 120'000) == 1 && ::read(said_.get(), &byte, 1) == 1;
   }
   /// The process itself; its children live on.
   void kill() {
@@ -119,7 +119,7 @@ class Rank {
   }
   /// Exit status, 128 + signal; -1 if it does not end.
   int wait() {
-    const auto deadline = Clock::now() + std::chrono::seconds(30);
+    const auto deadline = Clock::now() + std::chrono::seconds(120);
     int status = 0;
     while (::waitpid(pid_, &status, WNOHANG) == 0) {
       if (Clock::now() > deadline) return -1;

@@ -76,7 +76,7 @@ class Suite:
         self.file.unlink(missing_ok=True)
         json_file = [] if "--json" in words else ["--json", str(self.file)]
         command = [self.command, "bench", *words, "--with", variant, *self.program, *json_file]
-        outcome = launch.launch(self.mpi, ranks, command, 60, environment)
+        outcome = launch.launch(self.mpi, ranks, command, 240, environment)
         return outcome, json.loads(self.file.read_text()) if self.file.exists() else None
 
 
@@ -229,7 +229,7 @@ def noise(suite):
 
     def record(path, *words, seconds="0.5"):
         words = [suite.command, "noise", "--seconds", seconds, "--out", str(path), *words]
-        return subprocess.run(words, capture_output=True, text=True, timeout=60)
+        return subprocess.run(words, capture_output=True, text=True, timeout=240)
 
     def refused(word, path, *words, status=2, **options):
         done = record(path, *words, **options)
@@ -332,7 +332,7 @@ def messages_turns(suite):
     launcher = " ".join([str(suite.mpi.launcher), *suite.mpi.flags, "-n", "{processes}"])
     out = pathlib.Path(suite.folder.name, "out")
     command = [suite.command, "bench", "message-rate", "--launcher", launcher, "--out", str(out), "--quick", "--threads", "1,2", *QUICK]
-    done = subprocess.run(command, env={**os.environ, **suite.mpi.environment}, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, env={**os.environ, **suite.mpi.environment}, capture_output=True, text=True, timeout=800, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     runs = json.loads((out / "bench.json").read_text())["runs"]
     assert [(run["context"]["variant"], run["options"]["threads"], run["context"]["ranks"], run["options"]["ways"]) for run in runs] == [
@@ -480,7 +480,7 @@ def turns(suite):
     out = pathlib.Path(suite.folder.name, "out")
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive", **suite.mpi.environment}
     command = [suite.command, "bench", "early-bird", "--launcher", launcher, "--out", str(out), "--repetitions", "2", "--no-report", "--quick", *SMALL]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=480, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((out / "bench.json").read_text())
     assert found["kind"] == "bench-set"
@@ -506,7 +506,7 @@ def quick(suite, words=("--sizes", "4K,64K", "--iterations", "4", "--warmup", "1
     cores = set(sorted(os.sched_getaffinity(0))[:2])
     begin = time.monotonic()
     done = subprocess.run([suite.command, "bench", "all", "--quick", *words, "--out", str(out)], env={**os.environ, **suite.mpi.environment, "PATH": path},
-                          preexec_fn=lambda: os.sched_setaffinity(0, cores), capture_output=True, text=True, timeout=380, check=False)
+                          preexec_fn=lambda: os.sched_setaffinity(0, cores), capture_output=True, text=True, timeout=1520, check=False)
     seconds = time.monotonic() - begin
     assert done.returncode == 0, done.stdout + done.stderr
     runs = json.loads((out / "bench.json").read_text())["runs"]
@@ -520,7 +520,7 @@ def quick(suite, words=("--sizes", "4K,64K", "--iterations", "4", "--warmup", "1
     assert figures_in(html) == FIGURES, figures_in(html)
     if CHROMIUM:
         browser = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={suite.folder.name}/profile", "--dump-dom"]
-        dom = subprocess.run([*browser, page.as_uri()], capture_output=True, text=True, timeout=60, check=True).stdout
+        dom = subprocess.run([*browser, page.as_uri()], capture_output=True, text=True, timeout=240, check=True).stdout
         assert figures_in(dom) == FIGURES, figures_in(dom)
     return seconds
 

@@ -19,7 +19,7 @@ def expect(condition, what, output=""):
         raise Failed(f"{what}\n{output}")
 
 
-def system(*command, env=None, status=0, seconds=60):
+def system(*command, env=None, status=0, seconds=240):
     """Output of a command that ends with `status`, in time. `env` is added to ours; None removes a variable."""
     variables = {name: value for name, value in {**os.environ, **(env or {})}.items() if value is not None}
     result = subprocess.run([str(word) for word in command], env=variables, stdin=subprocess.DEVNULL, text=True,
@@ -33,7 +33,7 @@ def instructions_of(*command, options=(), env=None):
     """Output of a command under callgrind, and how many instructions it executed there."""
     # Fair: without it a thread that spins keeps valgrind's lock while the thread that it waits for sleeps before it, on free
     # cores for minutes.
-    output = system("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--fair-sched=yes", *options, *command, env=env, seconds=140)
+    output = system("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--fair-sched=yes", *options, *command, env=env, seconds=600)
     return output, int(re.search(r"Collected : (\d+)", output)[1])
 
 

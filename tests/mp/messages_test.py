@@ -30,7 +30,7 @@ class Bench:
     def launched(self, count, program, *words, **how):
         return self.ran(self.command, "launch", "-n", count, self.folder / program, *words, **how)
 
-    def ran(self, *command, status=0, lanes=2, seconds=60, **env):
+    def ran(self, *command, status=0, lanes=2, seconds=240, **env):
         env |= {"LARKLANE_MESSAGE_PROVIDER": self.provider or "auto", "LARKLANE_VCI_COUNT_MAX": str(lanes) if lanes else None}
         output = system(*command, status=status, env=env, seconds=seconds)
         if "no module" in output:
@@ -40,7 +40,7 @@ class Bench:
 
 def exchange(bench, count=1_000_000):
     """4 processes of 4 threads: every byte and every completion once."""
-    output = bench.launched(4, "exchange", 4, count, seconds=500)
+    output = bench.launched(4, "exchange", 4, count, seconds=2000)
     expect(re.search(r"exchange: \d+ messages", output), "no end", output)
 
 
@@ -129,7 +129,7 @@ def bystander(bench):
 
 def posters(bench):
     """Two threads post on one lane at the same moment, and then their process sleeps, the helper too: nothing that was `done` is stranded."""
-    output = bench.launched(2, "posters", 2000, lanes=1, seconds=200)
+    output = bench.launched(2, "posters", 2000, lanes=1, seconds=800)
     expect("posters: 2000 rounds have come" in output, "no end", output)
 
 
@@ -158,7 +158,7 @@ def thresholds(bench):
 
 
 def pressure(bench, how, seconds=3):
-    print(bench.launched(2, "pressure", how, seconds, lanes=4, seconds=seconds + 100))
+    print(bench.launched(2, "pressure", how, seconds, lanes=4, seconds=seconds + 400))
 
 
 def pressure_asleep(bench):

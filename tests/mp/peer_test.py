@@ -38,10 +38,10 @@ def explained(bench):
         expect(said in output and "mpirun" in output, f"no {said}", output)
     mpi = launch.MPIS["mpich5"]
     if mpi.installed():
-        outcome = launch.launch(mpi, 2, [str(bench.command), "info", "--json", "--peer", "1"], 60)
+        outcome = launch.launch(mpi, 2, [str(bench.command), "info", "--json", "--peer", "1"], 240)
         expect(outcome.status == 0 and not outcome.by_rank[1].strip(), "both ranks tell, or none", outcome.output)
         expect_peer(json.loads(outcome.by_rank[0])["peer"], "this host", "shared memory", "all 2 ranks")
-        outcome = launch.launch(mpi, 2, [str(bench.command), "info", "--peer", "7"], 60)
+        outcome = launch.launch(mpi, 2, [str(bench.command), "info", "--peer", "7"], 240)
         expect(outcome.status == REFUSED and "no rank 7" in outcome.output, "a rank that is not there", outcome.output)
 
 

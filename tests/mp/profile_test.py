@@ -48,7 +48,7 @@ class Bench(stub_test.Bench):
 
     def profile(self, *command, ranks=2, options=(), status=0, **env):
         words = [self.command, "profile", "--out", self.folder, *options, *command]
-        outcome = launch.launch(self.mpi, ranks, [str(word) for word in words], 60, env)
+        outcome = launch.launch(self.mpi, ranks, [str(word) for word in words], 240, env)
         if status is not None:
             expect(outcome.status == status, f"status {outcome.status}, not {status}", outcome.output)
         return outcome.output

@@ -39,7 +39,7 @@ def copies(bench):
 
 def learns(bench):
     """Against an oracle, 476 points: scripts/learned.py says what has to hold."""
-    system(sys.executable, pathlib.Path(__file__).parents[2] / "scripts/learned.py", "--check", bench.command, seconds=280)
+    system(sys.executable, pathlib.Path(__file__).parents[2] / "scripts/learned.py", "--check", bench.command, seconds=1100)
 
 
 def cases():

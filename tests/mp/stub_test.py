@@ -62,7 +62,7 @@ class Bench:
 
     def ranks(self, *command, **env):
         """Output of two ranks that both succeed."""
-        outcome = launch.launch(self.mpi, 2, [str(word) for word in command], 60, env)
+        outcome = launch.launch(self.mpi, 2, [str(word) for word in command], 240, env)
         expect(outcome.status == 0, f"status {outcome.status}", outcome.output)
         return outcome.output
 
@@ -97,7 +97,7 @@ def same_calls(bench):
         file = bench.scratch / name
         # One process: what libmpi polls internally does not depend on another's speed.
         bench_env = {"COUNTER_FILE": str(file), "LD_PRELOAD": str(counter)}
-        outcome = launch.launch(bench.mpi, 1, [str(word) for word in (*command, program)], 60, bench_env)
+        outcome = launch.launch(bench.mpi, 1, [str(word) for word in (*command, program)], 240, bench_env)
         expect(outcome.status == 0, f"status {outcome.status}", outcome.output)
         counts[name] = dict(line.split() for line in file.read_text().splitlines())
     expect(counts["native"].get("MPI_Init") == "1", "the counter counts nothing", str(counts["native"]))

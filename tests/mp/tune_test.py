@@ -43,7 +43,7 @@ class Tuned(stub_test.Bench):
         for _ in range(3):
             words = self.command_words(*QUICK)
             done = subprocess.run(list(map(str, words)), env={**os.environ, **self.environment},
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150, check=False)
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, check=False)
             if "a machine that is left alone" not in done.stdout:
                 break
         expect(done.returncode == 0, f"status {done.returncode}", done.stdout)
@@ -93,11 +93,11 @@ def resumed(bench):
     samples = path.with_name(f"{path.name}.search.json")
     process = subprocess.Popen(list(map(str, words)), env={**os.environ, **bench.environment}, text=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not samples.exists() and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     expect(process.returncode == 1 and "--resume goes on" in errors, f"status {process.returncode}", errors)
     expect(not path.exists(), "half a search makes a file")
     kept = json.loads(samples.read_text())["runs"]

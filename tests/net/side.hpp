@@ -37,7 +37,7 @@ T take(Result<T> result, const char* what, int line) {
 #define TAKE(result) ::larklane::provider_test::take((result), #result, __LINE__)
 
 /// Nothing in a case takes longer, killed peers included.
-inline constexpr std::uint64_t kLimitNs = 40'000'000'000;
+inline constexpr std::uint64_t kLimitNs = 120'000'000'000;
 
 struct Wanted {
   std::string provider;

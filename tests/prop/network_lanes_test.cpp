@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int32_t kPartitions = 4;
 constexpr std::uint64_t kBytes = 256;  // of a partition
-constexpr std::chrono::seconds kPatience{60};
+constexpr std::chrono::seconds kPatience{240};
 constexpr vci::Mapping kSpread = vci::Mapping::spread;
 
 struct Channel {

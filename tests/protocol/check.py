@@ -178,7 +178,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("models", nargs="*", type=pathlib.Path, help="model files; default: all beside this script")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="verifiers at a time (default 2)")
-    parser.add_argument("--timeout", type=float, default=280, help="seconds for one step of one verifier (default 280)")
+    parser.add_argument("--timeout", type=float, default=1100, help="seconds for one step of one verifier (default 1100)")
     parser.add_argument("--table", action="store_true", help="print the table of mutants of docs/protocols.md, and nothing else")
     parser.add_argument("--keep", type=pathlib.Path, help="keep verifiers and trails (spin -t -p FILE) in this folder")
     args = parser.parse_args()

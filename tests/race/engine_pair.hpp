@@ -22,7 +22,7 @@
 namespace larklane::part {
 
 /// Long, because sanitized programs on busy machines are slow: nothing here waits in vain.
-inline constexpr std::chrono::seconds kPatience{60};
+inline constexpr std::chrono::seconds kPatience{240};
 
 /// How bytes travel.
 struct Way {

@@ -211,7 +211,7 @@ TEST(NetLoopRace, WhoSleepsIsRung) {
         while (own.ear.heard.size() < round || (begins && !is_done && !sent.is_over())) {
           if (own.poll() > 0 || !own.endpoint->arm(net::Wake::needed)) continue;
           pollfd entry{own.endpoint->wait_fd(), POLLIN, 0};
-          ASSERT_EQ(::poll(&entry, 1, 20'000), 1) << "asleep in round " << round;
+          ASSERT_EQ(::poll(&entry, 1, 120'000), 1) << "asleep in round " << round;
         }
         if (!begins) serve();
         while (!begins && !is_done && !sent.is_over()) own.poll();

@@ -309,7 +309,7 @@ TEST_F(OpenTest, AStrangerAtThePortIsNamed) {
   const std::string place = "127.0.0.1:" + std::to_string(port_of(listener->get()));
   std::thread stranger([&] {
     pollfd polled{listener->get(), POLLIN, 0};
-    ::poll(&polled, 1, 20'000);
+    ::poll(&polled, 1, 120'000);
     const UniqueFd fd(::accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC));
     const char text[] = "220 some mail server, ready since a long time\r\n";
     ::send(fd.get(), text, sizeof text, MSG_NOSIGNAL);
@@ -327,7 +327,7 @@ TEST_F(OpenTest, WhoDoesNotKnowTheJobIsNotBelieved) {
   const std::string place = "127.0.0.1:" + std::to_string(port_of(listener->get()));
   std::thread impostor([&] {
     pollfd polled{listener->get(), POLLIN, 0};
-    ::poll(&polled, 1, 20'000);
+    ::poll(&polled, 1, 120'000);
     const UniqueFd fd(::accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC));
     const Challenge challenge;
     ::send(fd.get(), &challenge, sizeof challenge, MSG_NOSIGNAL);

@@ -54,7 +54,7 @@ class CapiTest : public testing::Test {
 
   /// Makes progress until it is so.
   bool comes(const std::function<bool()>& is_so) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(120);
     while (!is_so()) {
       if (std::chrono::steady_clock::now() > until) return false;
       expect_ok(larklane_vci_progress(vci_, nullptr));

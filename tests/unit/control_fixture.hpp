@@ -30,7 +30,9 @@
 
 namespace larklane::control {
 
-inline constexpr std::chrono::seconds kPatience{20};
+/// Far more than a busy machine takes: a wait that is over says that there is a fault.
+inline constexpr std::chrono::seconds kPatience{120};
+inline constexpr int kPatienceMs = 120'000;
 
 inline std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
@@ -247,7 +249,7 @@ class RawPeer {
   bool is_cut_off() const {
     pollfd closed{fd.get(), POLLIN, 0};
     char byte = 0;
-    return ::poll(&closed, 1, 5000) == 1 && ::read(fd.get(), &byte, 1) <= 0;
+    return ::poll(&closed, 1, kPatienceMs) == 1 && ::read(fd.get(), &byte, 1) <= 0;
   }
   bool send_hello() { return send(std::as_bytes(std::span(&hello, 1))); }
   static std::string record(RecordHeader header, std::string_view payload) {

@@ -43,7 +43,7 @@ class Process {
   std::uint64_t hear() {
     std::uint64_t number = 0;
     pollfd readable{told_.get(), POLLIN, 0};
-    EXPECT_EQ(::poll(&readable, 1, 20'000), 1);
+    EXPECT_EQ(::poll(&readable, 1, 120'000), 1);
     EXPECT_EQ(::read(told_.get(), &number, sizeof number), static_cast<ssize_t>(sizeof number));
     return number;
   }

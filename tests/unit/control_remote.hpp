@@ -30,7 +30,7 @@ struct RawListener {
   }
   UniqueFd accept() const {
     pollfd readable{fd.get(), POLLIN, 0};
-    EXPECT_EQ(::poll(&readable, 1, 20'000), 1);
+    EXPECT_EQ(::poll(&readable, 1, kPatienceMs), 1);
     return UniqueFd(::accept4(fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
   }
 
@@ -40,7 +40,7 @@ struct RawListener {
 
 template <class Message>
 bool receive(int socket, Message* message) {
-  timeval patience{20, 0};
+  timeval patience{kPatience.count(), 0};
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   return ::recv(socket, message, sizeof *message, MSG_WAITALL) ==
          static_cast<ssize_t>(sizeof *message);
@@ -81,7 +81,7 @@ class RawRemote {
   bool is_cut_off() const {
     pollfd closed{fd.get(), POLLIN, 0};
     char byte = 0;
-    return ::poll(&closed, 1, 20'000) == 1 && ::read(fd.get(), &byte, 1) <= 0;
+    return ::poll(&closed, 1, kPatienceMs) == 1 && ::read(fd.get(), &byte, 1) <= 0;
   }
   /// Takes the connection that a plane makes to this one, and all that belongs to it.
   UniqueFd accept_and_prove() const {

@@ -32,7 +32,7 @@
 namespace larklane::msg {
 
 inline bool comes(const std::function<bool()>& is_so, const std::function<void()>& meanwhile = {}) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(120);
   while (!is_so()) {
     if (std::chrono::steady_clock::now() > until) return false;
     if (meanwhile) meanwhile();

@@ -100,7 +100,7 @@ class Rank {
             ""};
   }
   static Completion complete(Request& request) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
     Completion completion = request.poll();
     while (completion == Completion::pending && std::chrono::steady_clock::now() < deadline) {
       ::usleep(200);

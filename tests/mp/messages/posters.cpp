@@ -56,7 +56,7 @@ void post_all(Context& context, RemoteCompletion there, std::uint64_t rounds) {
   (void)posted(lane, "room for a process number",
                [&] { return post_send(lane, 1, kPidTag, &pid, sizeof pid); });
   const sigset_t come = go_on_signal();
-  constexpr timespec kPatience{30, 0}, kAtOnce{};
+  constexpr timespec kPatience{120, 0}, kAtOnce{};
   wait_for(lane, "an answer", [&] { return ::sigtimedwait(&come, nullptr, &kAtOnce) == SIGUSR1; });
 
   std::barrier<> together(kPosters + 1);

@@ -172,7 +172,7 @@ void send_all(Context& context, RemoteCompletion there, bool is_asleep,
   auto last = Clock::now();
   for (const auto begun = last; Clock::now() - last < std::chrono::milliseconds(300);) {
     if (sender.turn()) last = Clock::now();
-    if (last - begun > std::chrono::seconds(20)) fail(1, "no end of posts that are accepted");
+    if (last - begun > std::chrono::seconds(120)) fail(1, "no end of posts that are accepted");
   }
   const std::int64_t full_kib = memory_kib();
   sender.refuse_none();

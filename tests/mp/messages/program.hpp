@@ -54,7 +54,7 @@ inline void meet(Context& context) {
 /// Until it is so: `turn` is what is done meanwhile.
 template <class IsSo, class Turn>
 void wait_until(const std::string& what, IsSo&& is_so, Turn&& turn) {
-  const auto deadline = Clock::now() + std::chrono::seconds(60);
+  const auto deadline = Clock::now() + std::chrono::seconds(240);
   while (!is_so()) {
     if (Clock::now() > deadline) fail(1, what + " does not come");
     turn();
