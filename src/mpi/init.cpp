@@ -15,6 +15,7 @@
 #include "mpi/next.hpp"
 #include "mpi/null_process.hpp"
 #include "mpi/process.hpp"
+#include "mpi/type_cache.hpp"
 #include "mpi/types.hpp"
 
 namespace larklane::mpi {
@@ -111,8 +112,29 @@ Problem check_scalars(const InitCall& call, const Communicator::Members& members
   return {};
 }
 
-Problem check_buffer(const InitCall& call, const Typemap& type) {
-  __extension__ using Wide = __int128;
+__extension__ using Wide = __int128;
+
+/// No program has memory below: vm.mmap_min_addr, of which a page is the least that is in use.
+constexpr Wide kLowestAddress = 4096;
+
+/// The engine's buffer: its typemaps begin at offset 0.
+void* first_byte_of(const InitCall& call, const FlatType& type) {
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(call.buffer) +
+                                 static_cast<std::uintptr_t>(type.first_byte));
+}
+
+/// Where the lowest of all bytes lies that the request names.
+Wide lowest_address(const InitCall& call, const FlatType& type) {
+  const Wide last = (Wide{call.partitions} * call.count - 1) * type.map->extent_bytes();
+  return static_cast<Wide>(reinterpret_cast<std::uintptr_t>(call.buffer)) + type.first_byte +
+         type.map->low_bytes() + std::min<Wide>(last, 0);
+}
+
+/// MPI_BOTTOM is a null pointer in C with every ABI, and Fortran's common block is that by the time
+/// it comes here. So null is no mistake if the datatype has absolute addresses: if all of its bytes
+/// lie where memory can be.
+Problem check_buffer(const InitCall& call, const FlatType& flat) {
+  const Typemap& type = *flat.map;
   const Wide total = Wide{call.partitions} * call.count * static_cast<Wide>(type.size_bytes());
   if (total > Wide{INT64_MAX}) {
     return {MPI_ERR_COUNT, std::to_string(call.partitions) + " partitions of " +
@@ -120,29 +142,29 @@ Problem check_buffer(const InitCall& call, const Typemap& type) {
                                std::to_string(type.size_bytes()) +
                                " bytes: more than 2^63 - 1 bytes"};
   }
-  if (total > 0 && call.buffer == nullptr) {
+  if (total > 0 && call.buffer == nullptr && lowest_address(call, flat) < kLowestAddress) {
     return {MPI_ERR_BUFFER, "the buffer is null: expected " +
-                                std::to_string(static_cast<std::int64_t>(total)) + " bytes"};
+                                std::to_string(static_cast<std::int64_t>(total)) +
+                                " bytes, or MPI_BOTTOM and a datatype of absolute addresses"};
   }
-  if (total > 0 && is_device_memory(call.buffer)) {
+  if (total > 0 && is_device_memory(first_byte_of(call, flat))) {
     return {MPI_ERR_BUFFER, "the buffer is in device memory: expected host memory"};
   }
   return {};
 }
 
 /// The engine's request, or its reason.
-Status make_request(const InitCall& call, Communicator& communicator,
-                    std::shared_ptr<const Typemap> type, const control::Address& peer,
-                    part::Engine& engine, Partitioned* made) {
+Status make_request(const InitCall& call, Communicator& communicator, const FlatType& type,
+                    const control::Address& peer, part::Engine& engine, Partitioned* made) {
   part::InitArgs args;
   args.context = communicator.recipe();
   args.source = call.kind == part::Kind::send ? communicator.members().rank : call.peer;
   args.tag = call.tag;
   args.peer = peer;
-  args.buffer = call.buffer;
+  args.buffer = first_byte_of(call, type);
   args.partitions = call.partitions;
   args.count = static_cast<std::uint64_t>(call.count);
-  args.type = std::move(type);
+  args.type = type.map;
   args.policy = info_value(call.info, "larklane_policy");
   if (call.kind == part::Kind::send) {
     auto request = engine.send_init(args);
@@ -170,7 +192,7 @@ void make_null_process_request(const InitCall& call, Partitioned* made) {
 
 /// @param peer  null for MPI_PROC_NULL
 int make(const InitCall& call, const std::shared_ptr<Communicator>& communicator,
-         std::shared_ptr<const Typemap> type, const control::Address* peer, part::Engine& engine) {
+         const FlatType& type, const control::Address* peer, part::Engine& engine) {
   auto made = std::make_unique<Partitioned>();
   made->peer = call.peer;
   made->tag = call.tag;
@@ -188,7 +210,7 @@ int make(const InitCall& call, const std::shared_ptr<Communicator>& communicator
   if (peer == nullptr) {
     make_null_process_request(call, made.get());
   } else if (const Status status =
-                 make_request(call, *communicator, std::move(type), *peer, engine, made.get());
+                 make_request(call, *communicator, type, *peer, engine, made.get());
              !status.ok()) {
     next_pmpi().Request_free(&made->carrier);
     const std::string why = status.code() == Errc::kBadOption
@@ -232,12 +254,12 @@ int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communica
                                "the MPI does not tell who is in the communicator");
 
   Problem problem = check_scalars(call, members);
-  std::shared_ptr<const Typemap> type;
+  FlatType type;
   if (problem.error_class == MPI_SUCCESS) {
-    auto flat = flatten(call.datatype, &problem.sentence);
+    auto flat = flatten_once(call.datatype, &problem.sentence);
     if (flat) {
       type = std::move(flat).value();
-      if (call.peer != MPI_PROC_NULL) problem = check_buffer(call, *type);
+      if (call.peer != MPI_PROC_NULL) problem = check_buffer(call, type);
     } else {
       problem.error_class = MPI_ERR_TYPE;
     }
@@ -245,7 +267,7 @@ int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communica
   if (problem.error_class != MPI_SUCCESS)
     return refuse(call, communicator.get(), problem.error_class, problem.sentence);
 
-  if (call.peer == MPI_PROC_NULL) return make(call, communicator, nullptr, nullptr, *engine);
+  if (call.peer == MPI_PROC_NULL) return make(call, communicator, {}, nullptr, *engine);
   const Member& member = members.peers[static_cast<std::size_t>(call.peer)];
   if (!member.is_known())
     return forward_unreachable(call, communicator.get(), "it is of another MPI_COMM_WORLD");
@@ -259,7 +281,7 @@ int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communica
             ? "it does not run under Larklane here, has warned why not, or has ended"
             : status_text(status));
   }
-  return make(call, communicator, std::move(type), &peer, *engine);
+  return make(call, communicator, type, &peer, *engine);
 }
 
 int init(const InitCall& call) {

@@ -1,33 +1,25 @@
 #pragma once
 // How MPI's datatype constructors place their members: arithmetic only, no MPI call.
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "base/typemap.hpp"
+#include "base/type_builder.hpp"
 
 namespace larklane::mpi {
 
-using Blocks = std::vector<TypeBlock>;
-
 /// One member type. Thread safety: single-owner.
 struct Element {
-  Blocks blocks;
+  TypePart part;
   std::int64_t extent = 0;
 };
-
-/// `count` copies of `blocks`, the first at `offset`, `stride` bytes apart; what continues the
-/// block before it is merged.
-void append_repeated(const Blocks& blocks, std::int64_t offset, std::size_t count,
-                     std::int64_t stride, Blocks* out);
 
 /// MPI_Type_create_subarray. Lengths in elements.
 struct Subarray {
   std::vector<std::int64_t> sizes, subsizes, starts;
   bool row_major = true;
 };
-void append_subarray(const Subarray& array, const Element& element, Blocks* out);
+TypePart subarray_part(const Subarray& array, const Element& element, TypeBuilder& builder);
 
 /// MPI_Type_create_darray. A dimension is block, cyclic or whole; argument 0 is the default one.
 struct Darray {
@@ -37,6 +29,6 @@ struct Darray {
   int rank = 0;  ///< of the process in the row-major grid
   bool row_major = true;
 };
-void append_darray(const Darray& array, const Element& element, Blocks* out);
+TypePart darray_part(const Darray& array, const Element& element, TypeBuilder& builder);
 
 }  // namespace larklane::mpi

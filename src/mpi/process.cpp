@@ -13,6 +13,7 @@
 #include "mpi/carrier.hpp"
 #include "mpi/communicator.hpp"
 #include "mpi/summary.hpp"
+#include "mpi/type_cache.hpp"
 #include "net/shm/copy.hpp"
 
 namespace larklane::mpi {
@@ -161,6 +162,7 @@ void Process::close_unless_used_locked() {
     has_session_ = false;
   }
   private_comm_ = handles().comm_null;
+  forget_datatypes();
   listener_.reset();
   prepared_ = false;
 }

@@ -1,6 +1,8 @@
 #include "mpi/types.hpp"
 
 #include <cstdint>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "mpi/layout.hpp"
@@ -18,6 +20,11 @@ int combiner_of(MPI_Datatype type) {
     real.Type_get_envelope(type, &integers, &addresses, &types, &combiner);
   }
   return combiner;
+}
+
+bool is_predefined(int combiner) {
+  return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_F90_REAL ||
+         combiner == MPI_COMBINER_F90_COMPLEX || combiner == MPI_COMBINER_F90_INTEGER;
 }
 
 namespace {
@@ -41,15 +48,10 @@ struct Contents {
   std::size_t count(std::size_t i) const { return static_cast<std::size_t>(values.at(i)); }
 };
 
-bool is_named(int combiner) {
-  return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_F90_REAL ||
-         combiner == MPI_COMBINER_F90_COMPLEX || combiner == MPI_COMBINER_F90_INTEGER;
-}
-
 Contents::~Contents() {
   // The contents call made new handles, except of predefined types.
   for (MPI_Datatype& type : types) {
-    if (!is_named(combiner_of(type))) next_pmpi().Type_free(&type);
+    if (!is_predefined(combiner_of(type))) next_pmpi().Type_free(&type);
   }
 }
 
@@ -59,7 +61,7 @@ bool read_small(MPI_Datatype type, Contents& contents) {
   if (real.Type_get_envelope(type, &integers, &addresses, &types, &contents.combiner) !=
       MPI_SUCCESS)
     return false;
-  if (is_named(contents.combiner)) return true;
+  if (is_predefined(contents.combiner)) return true;
   contents.integers.resize(static_cast<std::size_t>(integers));
   std::vector<MPI_Aint> places(static_cast<std::size_t>(addresses));
   std::vector<MPI_Datatype> made(static_cast<std::size_t>(types));
@@ -79,7 +81,7 @@ bool read_large(MPI_Datatype type, Contents& contents) {
   if (real.Type_get_envelope_c(type, &integers, &addresses, &large, &types, &contents.combiner) !=
       MPI_SUCCESS)
     return false;
-  if (is_named(contents.combiner)) return true;
+  if (is_predefined(contents.combiner)) return true;
   contents.integers.resize(static_cast<std::size_t>(integers));
   std::vector<MPI_Count> places(static_cast<std::size_t>(addresses)),
       counts(static_cast<std::size_t>(large));
@@ -96,66 +98,92 @@ bool read_large(MPI_Datatype type, Contents& contents) {
   return true;
 }
 
+/// Takes a type apart, level by level. Thread safety: single-owner.
+class Flattener {
+ public:
+  explicit Flattener(std::string* problem) : problem_(problem) {}
+  bool flatten(MPI_Datatype type, TypePart* part);
+  TypeBuilder& builder() { return builder_; }
+
+ private:
+  bool flatten_named(MPI_Datatype type, TypePart* part);
+  bool flatten_struct(const Contents& contents, TypePart* part);
+  bool flatten_value_index(MPI_Datatype type, const Contents& contents, TypePart* part);
+  bool flatten_uniform(const Contents& contents, const Element& element, TypePart* part);
+  TypePart flatten_indexed(const Contents& contents, const Element& element);
+  bool flatten_member(MPI_Datatype type, Element* element);
+
+  TypeBuilder builder_;
+  std::string* problem_;
+};
+
 /// The blocks of one predefined type: one, or the two of a pair with a hole in between.
-bool flatten_named(MPI_Datatype type, Blocks* blocks) {
+bool Flattener::flatten_named(MPI_Datatype type, TypePart* part) {
   const Next& real = next_pmpi();
   MPI_Count size = 0, true_lb = 0, true_extent = 0;
   if (real.Type_size_x(type, &size) != MPI_SUCCESS ||
       real.Type_get_true_extent_x(type, &true_lb, &true_extent) != MPI_SUCCESS || size < 0) {
     return false;
   }
-  if (size == 0) return true;
-  if (true_extent == size) {
-    blocks->push_back({true_lb, static_cast<std::uint64_t>(size)});
+  if (size == 0 || true_extent == size) {
+    *part = TypeBuilder::dense(true_lb, static_cast<std::uint64_t>(size));
     return true;
   }
   // MPI_SHORT_INT: the only predefined pair whose int does not follow its first member at once.
   if (size != sizeof(short) + sizeof(int)) return false;
-  blocks->push_back({true_lb, sizeof(short)});
-  blocks->push_back({true_lb + true_extent - static_cast<MPI_Count>(sizeof(int)), sizeof(int)});
+  std::vector<TypePart> pair;
+  TypeBuilder::append(TypeBuilder::dense(true_lb, sizeof(short)), &pair);
+  TypeBuilder::append(
+      TypeBuilder::dense(true_lb + true_extent - static_cast<MPI_Count>(sizeof(int)), sizeof(int)),
+      &pair);
+  *part = builder_.sequence(std::move(pair));
   return true;
 }
 
-bool extent_of(MPI_Datatype type, std::int64_t* lower, std::int64_t* extent) {
+bool extent_of(MPI_Datatype type, std::int64_t* extent) {
   MPI_Count lb = 0, length = 0;
   if (next_pmpi().Type_get_extent_x(type, &lb, &length) != MPI_SUCCESS) return false;
-  *lower = lb;
   *extent = length;
   return true;
 }
 
-bool flatten_into(MPI_Datatype type, Blocks* blocks, std::string* problem);
-
 /// One member type, with its extent.
-bool flatten_member(MPI_Datatype type, Element* element, std::string* problem) {
-  std::int64_t lower = 0;
-  return flatten_into(type, &element->blocks, problem) && extent_of(type, &lower, &element->extent);
+bool Flattener::flatten_member(MPI_Datatype type, Element* element) {
+  return flatten(type, &element->part) && extent_of(type, &element->extent);
 }
 
-bool flatten_struct(const Contents& contents, Blocks* blocks, std::string* problem) {
+bool Flattener::flatten_struct(const Contents& contents, TypePart* part) {
   const std::size_t members = contents.count(0);
+  std::unordered_map<MPI_Datatype, Element> known;  // the handles stay while `contents` does
+  std::vector<TypePart> parts;
   for (std::size_t i = 0; i < members; ++i) {
-    Element element;
-    if (!flatten_member(contents.types.at(i), &element, problem)) return false;
-    append_repeated(element.blocks, contents.value(1 + members + i), contents.count(1 + i),
-                    element.extent, blocks);
+    const MPI_Datatype type = contents.types.at(i);
+    const auto [found, is_new] = known.try_emplace(type);
+    Element& element = found->second;
+    if (is_new && !flatten_member(type, &element)) return false;
+    TypeBuilder::append(
+        builder_.shifted(builder_.repeated(element.part, contents.count(1 + i), element.extent),
+                         contents.value(1 + members + i)),
+        &parts);
   }
+  *part = builder_.sequence(std::move(parts));
   return true;
 }
 
 #if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
 /// MPI 4.1: a pair made of any two predefined types, the index where a C struct would have it.
-bool flatten_value_index(MPI_Datatype type, const Contents& contents, Blocks* blocks,
-                         std::string* problem) {
+bool Flattener::flatten_value_index(MPI_Datatype type, const Contents& contents, TypePart* part) {
   MPI_Count true_lb = 0, true_extent = 0, index_size = 0;
-  Blocks index;
-  if (!flatten_into(contents.types.at(0), blocks, problem) ||
-      !flatten_into(contents.types.at(1), &index, problem) ||
+  TypePart value, index;
+  if (!flatten(contents.types.at(0), &value) || !flatten(contents.types.at(1), &index) ||
       next_pmpi().Type_get_true_extent_x(type, &true_lb, &true_extent) != MPI_SUCCESS ||
       next_pmpi().Type_size_x(contents.types.at(1), &index_size) != MPI_SUCCESS) {
     return false;
   }
-  append_repeated(index, true_lb + true_extent - index_size, 1, 0, blocks);
+  std::vector<TypePart> parts;
+  TypeBuilder::append(value, &parts);
+  TypeBuilder::append(builder_.shifted(index, true_lb + true_extent - index_size), &parts);
+  *part = builder_.sequence(std::move(parts));
   return true;
 }
 #endif
@@ -192,93 +220,111 @@ Darray read_darray(const Contents& contents) {
   return array;
 }
 
+/// Blocks of one length each, or of lengths of their own.
+TypePart Flattener::flatten_indexed(const Contents& contents, const Element& element) {
+  const int combiner = contents.combiner;
+  const bool in_extents =
+      combiner == MPI_COMBINER_INDEXED || combiner == MPI_COMBINER_INDEXED_BLOCK;
+  const bool is_block =
+      combiner == MPI_COMBINER_INDEXED_BLOCK || combiner == MPI_COMBINER_HINDEXED_BLOCK;
+  const std::size_t count = contents.count(0), places = is_block ? 2 : 1 + count;
+  const std::int64_t unit = in_extents ? element.extent : 1;
+  std::vector<TypePart> parts;
+  TypePart block;
+  std::size_t length = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t next = contents.count(is_block ? 1 : 1 + i);
+    if (i == 0 || next != length) block = builder_.repeated(element.part, next, element.extent);
+    length = next;
+    TypeBuilder::append(builder_.shifted(block, contents.value(places + i) * unit), &parts);
+  }
+  return builder_.sequence(std::move(parts));
+}
+
 /// Types made of one member type.
-bool flatten_uniform(const Contents& contents, const Element& element, Blocks* blocks) {
+bool Flattener::flatten_uniform(const Contents& contents, const Element& element,
+                                TypePart* part) {
   const std::size_t count = contents.values.empty() ? 0 : contents.count(0);
   const std::int64_t extent = element.extent;
-  const auto append = [&](std::int64_t offset, std::size_t length) {
-    append_repeated(element.blocks, offset, length, extent, blocks);
-  };
   switch (contents.combiner) {
     case MPI_COMBINER_DUP:
     case MPI_COMBINER_RESIZED:
-      append(0, 1);
+      *part = element.part;
       return true;
     case MPI_COMBINER_CONTIGUOUS:
-      append(0, count);
+      *part = builder_.repeated(element.part, count, extent);
       return true;
     case MPI_COMBINER_VECTOR:
     case MPI_COMBINER_HVECTOR: {
       const std::int64_t unit = contents.combiner == MPI_COMBINER_VECTOR ? extent : 1;
-      Blocks block;
-      append_repeated(element.blocks, 0, contents.count(1), extent, &block);
-      append_repeated(block, 0, count, contents.value(2) * unit, blocks);
+      const TypePart block = builder_.repeated(element.part, contents.count(1), extent);
+      *part = builder_.repeated(block, count, contents.value(2) * unit);
       return true;
     }
     case MPI_COMBINER_INDEXED:
-    case MPI_COMBINER_HINDEXED: {
-      const std::int64_t unit = contents.combiner == MPI_COMBINER_INDEXED ? extent : 1;
-      for (std::size_t i = 0; i < count; ++i)
-        append(contents.value(1 + count + i) * unit, contents.count(1 + i));
-      return true;
-    }
+    case MPI_COMBINER_HINDEXED:
     case MPI_COMBINER_INDEXED_BLOCK:
-    case MPI_COMBINER_HINDEXED_BLOCK: {
-      const std::int64_t unit = contents.combiner == MPI_COMBINER_INDEXED_BLOCK ? extent : 1;
-      for (std::size_t i = 0; i < count; ++i)
-        append(contents.value(2 + i) * unit, contents.count(1));
+    case MPI_COMBINER_HINDEXED_BLOCK:
+      *part = flatten_indexed(contents, element);
       return true;
-    }
     case MPI_COMBINER_SUBARRAY:
-      append_subarray(read_subarray(contents), element, blocks);
+      *part = subarray_part(read_subarray(contents), element, builder_);
       return true;
     case MPI_COMBINER_DARRAY:
-      append_darray(read_darray(contents), element, blocks);
+      *part = darray_part(read_darray(contents), element, builder_);
       return true;
     default:
       return false;
   }
 }
 
-bool flatten_into(MPI_Datatype type, Blocks* blocks, std::string* problem) {
+bool Flattener::flatten(MPI_Datatype type, TypePart* part) {
   Contents contents;
   const bool read = next_pmpi().Type_get_envelope_c != nullptr ? read_large(type, contents)
                                                                : read_small(type, contents);
   bool done = false;
   if (!read) {
-    *problem = "the MPI does not tell what the datatype is made of";
+    *problem_ = "the MPI does not tell what the datatype is made of";
     return false;
   }
-  if (is_named(contents.combiner)) {
-    done = flatten_named(type, blocks);
+  if (is_predefined(contents.combiner)) {
+    done = flatten_named(type, part);
   } else if (contents.combiner == MPI_COMBINER_STRUCT) {
-    return flatten_struct(contents, blocks, problem);
+    return flatten_struct(contents, part);
 #if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
   } else if (contents.combiner == MPI_COMBINER_VALUE_INDEX) {
-    return flatten_value_index(type, contents, blocks, problem);
+    return flatten_value_index(type, contents, part);
 #endif
   } else {
     Element element;
-    if (!flatten_member(contents.types.at(0), &element, problem)) return false;
-    done = flatten_uniform(contents, element, blocks);
+    if (!flatten_member(contents.types.at(0), &element)) return false;
+    done = flatten_uniform(contents, element, part);
   }
   if (!done)
-    *problem =
+    *problem_ =
         "datatypes with combiner " + std::to_string(contents.combiner) + " are not supported";
   return done;
 }
 
 }  // namespace
 
-Result<std::shared_ptr<const Typemap>> flatten(MPI_Datatype datatype, std::string* problem) {
-  Blocks blocks;
-  std::int64_t lower = 0, extent = 0;
-  if (!flatten_into(datatype, &blocks, problem)) return Errc::kInvalidArgument;
-  if (!extent_of(datatype, &lower, &extent)) {
+Result<FlatType> flatten(MPI_Datatype datatype, std::string* problem) {
+  Flattener flattener(problem);
+  TypePart part;
+  std::int64_t extent = 0;
+  if (!flattener.flatten(datatype, &part)) return Errc::kInvalidArgument;
+  if (!extent_of(datatype, &extent)) {
     *problem = "the MPI does not tell the datatype's extent";
     return Errc::kInvalidArgument;
   }
-  return std::shared_ptr<const Typemap>(std::make_shared<Typemap>(std::move(blocks), extent));
+  const std::int64_t first = part.offset;
+  part.offset = 0;
+  auto type = flattener.builder().build(part, extent);
+  if (!type) {
+    *problem = "the datatype's size, or the distance of its bytes, is more than 2^63 - 1 bytes";
+    return type.error();
+  }
+  return FlatType{std::make_shared<const Typemap>(std::move(type).value()), first};
 }
 
 }  // namespace larklane::mpi

@@ -139,7 +139,7 @@ struct BlockShape {
   std::uint32_t groups_max;  ///< of any round; so are words and roots
   std::uint32_t words_max;
   std::uint32_t roots_max;
-  std::uint32_t type_block_count;  ///< of the sender's typemap; 0 when contiguous
+  std::uint32_t type_words;  ///< direct mode: of the sender's typemap; 0 when contiguous
   std::uint64_t partition_bytes;
   friend constexpr bool operator==(const BlockShape&, const BlockShape&) = default;
 
@@ -156,7 +156,7 @@ struct BlockOffsets {
   std::uint64_t roots[2];
   std::uint64_t arrived;
   std::uint64_t plans[2];  ///< direct mode, by round parity: head, boundaries
-  std::uint64_t type_blocks;
+  std::uint64_t type_words;
   std::uint64_t marks[2];  ///< slot mode, by round parity; so are the slots
   std::uint64_t slots[2];
   std::uint64_t end;
@@ -178,7 +178,7 @@ struct BlockOffsets {
     if (shape.mode == Mode::direct)
       for (auto& offset : at.plans)
         offset = take(sizeof(PlanHead) + shape.groups_max * sizeof(std::uint32_t));
-    at.type_blocks = take(shape.type_block_count * 2 * sizeof(std::uint64_t));
+    at.type_words = take(shape.type_words * sizeof(std::uint64_t));
     if (shape.mode == Mode::slots) {
       const std::uint64_t behind = shape.slots_behind_marks();
       for (int parity = 0; parity < 2; ++parity) {
@@ -219,7 +219,10 @@ class BlockView {
   std::uint32_t* boundaries(std::uint64_t round) const noexcept {
     return reinterpret_cast<std::uint32_t*>(base_ + offsets_.plans[round & 1] + sizeof(PlanHead));
   }
-  std::byte* type_blocks() const noexcept { return base_ + offsets_.type_blocks; }
+  /// Of the sender's typemap.
+  std::uint64_t* type_words() const noexcept {
+    return reinterpret_cast<std::uint64_t*>(base_ + offsets_.type_words);
+  }
 
   /// Ready marks of the slots.
   Atomic8* marks(std::uint64_t round) const noexcept {

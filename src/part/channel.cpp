@@ -77,20 +77,11 @@ void send_fail(PeerState& peer, std::uint64_t channel, bool by_sender, Status st
 bool lies_within(const shm::Segment& region, std::uint64_t offset, const Typemap& type,
                  std::uint64_t total_bytes) {
   __extension__ using Wide = __int128;
-  if (total_bytes == 0 || type.blocks().empty()) return total_bytes == 0;
-  const auto end_of = [](const TypeBlock& block) {
-    return Wide{block.offset_bytes} + static_cast<Wide>(block.length_bytes);
-  };
-  Wide low = type.blocks().front().offset_bytes;
-  Wide high = end_of(type.blocks().front());
-  for (const TypeBlock& block : type.blocks()) {
-    low = std::min(low, Wide{block.offset_bytes});
-    high = std::max(high, end_of(block));
-  }
+  if (total_bytes == 0 || type.size_bytes() == 0) return total_bytes == 0;
   const Wide last = static_cast<Wide>((total_bytes - 1) / type.size_bytes()) * type.extent_bytes();
   const Wide base = static_cast<std::int64_t>(offset);
-  return base + low + std::min(last, Wide{0}) >= 0 &&
-         base + high + std::max(last, Wide{0}) <= static_cast<Wide>(region.bytes());
+  return base + type.low_bytes() + std::min(last, Wide{0}) >= 0 &&
+         base + type.high_bytes() + std::max(last, Wide{0}) <= static_cast<Wide>(region.bytes());
 }
 
 std::string describe(const InitArgs& args, Kind kind) {

@@ -217,7 +217,7 @@ class SendChannel final : public SendRequest {
   std::string error_text() const override { return failure_.text(); }
 
   // For the engine, on the helper.
-  void on_datatype(const record::Datatype& head, std::span<const std::byte> blocks);
+  void on_datatype(const record::Datatype& head, std::span<const std::byte> words);
   /// Does the receive buffer lie in the region that its process names? Its typemap came before.
   bool fits(const shm::Segment& region, std::uint64_t offset) const;
   void on_map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept {
@@ -246,6 +246,7 @@ class SendChannel final : public SendRequest {
   friend class Moving<SendChannel>;
   void mark_further(const Cell& cell, std::size_t partition, std::uint64_t old) override;
   void plan_ahead();
+  void refuse_datatype();
   Status push_or_mark(std::uint32_t partition);
   bool push_past_slot(std::uint32_t partition);
   bool receiver_is_gone() const noexcept;
@@ -293,7 +294,7 @@ class SendChannel final : public SendRequest {
   std::atomic<bool> told_{false};        // the peer, of the failure
   std::atomic<bool> peer_quiet_{false};  // it has failed, and moves nothing any more
   // The receiver's typemap, if strided: gathered by the helper, then published.
-  std::vector<TypeBlock> peer_blocks_;
+  std::vector<std::uint64_t> peer_words_;
   std::optional<Typemap> peer_type_;
   std::atomic<bool> peer_type_known_{false};
 };
@@ -392,6 +393,11 @@ class RecvChannel final : public RecvRequest {
 /// Tell the peer that the pair can't work. @param bytes  kSizeMismatch: size of our buffer
 void send_fail(PeerState& peer, std::uint64_t channel, bool by_sender, Status status,
                std::uint64_t bytes = 0);
+
+/// Are `bytes` whole elements? A peer's typemap may be anything.
+inline bool makes_up(const Typemap& type, std::uint64_t bytes) noexcept {
+  return type.size_bytes() != 0 && bytes % type.size_bytes() == 0;
+}
 
 /// Do all the bytes of a buffer lie in `region`, its first element being at `offset` (which is
 /// negative, modulo 2^64, if that element starts with a gap before the region)?

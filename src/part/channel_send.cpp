@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "base/log.hpp"
 #include "part/channel.hpp"
@@ -287,16 +289,25 @@ bool SendChannel::fits(const shm::Segment& region, std::uint64_t offset) const {
                      total_bytes_);
 }
 
-void SendChannel::on_datatype(const record::Datatype& head, std::span<const std::byte> blocks) {
+/// Bytes that it would lead to are not the receive buffer.
+void SendChannel::refuse_datatype() {
+  fail(Errc::kProtocol, "the " + describe(args_, Kind::send) + " to " + args_.peer +
+                            ": the receiver's typemap makes no sense");
+  if (in_use_.shut()) tell_failure();
+}
+
+void SendChannel::on_datatype(const record::Datatype& head, std::span<const std::byte> words) {
   // relaxed: only the helper writes it.
-  if (peer_type_known_.load(std::memory_order_relaxed) || head.first != peer_blocks_.size() ||
-      head.count > blocks.size() / sizeof(TypeBlock) || head.count > head.blocks_total - head.first)
-    return;
-  peer_blocks_.resize(head.first + std::size_t{head.count});
-  std::memcpy(peer_blocks_.data() + head.first, blocks.data(), head.count * sizeof(TypeBlock));
-  if (peer_blocks_.size() != head.blocks_total) return;
-  peer_type_.emplace(std::move(peer_blocks_), head.extent);
-  if (peer_type_->size_bytes() == 0) return;  // no typemap of a buffer that something is sent to
+  if (peer_type_known_.load(std::memory_order_relaxed) || head.first != peer_words_.size() ||
+      head.count > words.size() / sizeof(std::uint64_t) ||
+      head.count > head.words_total - head.first)
+    return refuse_datatype();
+  peer_words_.resize(head.first + std::size_t{head.count});
+  std::memcpy(peer_words_.data() + head.first, words.data(), head.count * sizeof(std::uint64_t));
+  if (peer_words_.size() != head.words_total) return;
+  auto type = Typemap::decode(std::exchange(peer_words_, {}));
+  if (!type || !makes_up(*type, total_bytes_)) return refuse_datatype();
+  peer_type_.emplace(std::move(type).value());
   // release: pairs with push()'s acquire.
   peer_type_known_.store(true, std::memory_order_release);
 }

@@ -1,3 +1,4 @@
+#include <limits>
 #include <sched.h>
 #include <time.h>
 
@@ -182,6 +183,9 @@ Status EngineImpl::check(const InitArgs& args) {
       __builtin_mul_overflow(partition, static_cast<std::uint64_t>(args.partitions), &total) ||
       total > (std::uint64_t{1} << 62))
     return Errc::kInvalidArgument;
+  // Records say the length of a typemap in 32 bits: 32 GiB.
+  if (args.type->encoded_words() > std::numeric_limits<std::uint32_t>::max())
+    return Errc::kNoMemory;
   return {};
 }
 
@@ -192,9 +196,9 @@ Result<EngineImpl::Plan> EngineImpl::plan_of(const InitArgs& args, const Policy&
   shape.mode = mode;
   shape.partitions = static_cast<std::uint32_t>(args.partitions);
   shape.partition_bytes = args.count * args.type->size_bytes();
+  if (mode == Mode::slots) return plan;  // the receiver sees packed bytes
   if (!args.type->is_contiguous())
-    shape.type_block_count = static_cast<std::uint32_t>(args.type->blocks().size());
-  if (mode == Mode::slots) return plan;
+    shape.type_words = static_cast<std::uint32_t>(args.type->encoded_words());
   plan.boundaries = policy.boundaries(shape.partitions, shape.partition_bytes);
   auto layout = Layout::make(shape.partitions, plan.boundaries);
   if (!layout) return layout.error();
@@ -249,9 +253,7 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
     view.header().deadline_ns = policy->deadline_ns();
     view.header().on_demand = policy->is_on_demand() ? 1 : 0;
   }
-  if (shape.type_block_count != 0)
-    std::memcpy(view.type_blocks(), args.type->blocks().data(),
-                args.type->blocks().size() * sizeof(TypeBlock));
+  if (shape.type_words != 0) args.type->encode({view.type_words(), shape.type_words});
 
   const bool learns =
       policy->kind == Policy::Kind::learned && shape.mode == Mode::direct && shape.partitions > 1;
@@ -285,7 +287,6 @@ Status EngineImpl::send_init_record_locked(const SendChannel& channel, const Blo
                             block.offset,
                             block.generation,
                             reinterpret_cast<std::uint64_t>(args.buffer),
-                            args.type->extent_bytes(),
                             block.segment_id,
                             shared ? 1u : 0u,
                             region ? region->segment->bytes() : 0,
@@ -307,8 +308,8 @@ Status EngineImpl::send_init_record_locked(const SendChannel& channel, const Blo
 
 std::optional<shm::Mapped> EngineImpl::mapped(const InitArgs& args) const {
   const Typemap& type = *args.type;
-  if (!regions_ || type.blocks().empty() || args.count == 0) return std::nullopt;
-  const auto to_a_byte = static_cast<std::uint64_t>(type.blocks().front().offset_bytes);
+  if (!regions_ || type.size_bytes() == 0 || args.count == 0) return std::nullopt;
+  const auto to_a_byte = static_cast<std::uint64_t>(type.offset_bytes());
   auto found = regions_->find(reinterpret_cast<std::uintptr_t>(args.buffer) + to_a_byte, 1);
   if (!found) return std::nullopt;
   found->offset -= to_a_byte;
@@ -337,7 +338,7 @@ Mode EngineImpl::mode_for(const PeerState& peer, const InitArgs& args) const {
   // The kernel walks a list of blocks more slowly than we do.
   const bool scattered =
       !args.type->is_contiguous() &&
-      args.type->size_bytes() < kAttachBlockBytesMin * args.type->blocks().size() &&
+      args.type->size_bytes() / kAttachBlockBytesMin < args.type->block_count() &&
       bytes <= kScatteredSlotsBytesMax;
   // A copy in cache costs less than attach does, but not less than no copy.
   const bool prefers_slots =

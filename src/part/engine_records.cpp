@@ -10,9 +10,9 @@
 namespace larklane::part {
 namespace {
 
-/// Pairs {offset, length} that fit in one record behind its head.
-constexpr std::size_t kTypeBlocksPerRecord =
-    (control::kRecordBytesMax - sizeof(record::Datatype)) / sizeof(TypeBlock);
+/// Words of a typemap that fit in one record behind its head.
+constexpr std::size_t kTypeWordsPerRecord =
+    (control::kRecordBytesMax - sizeof(record::Datatype)) / sizeof(std::uint64_t);
 
 bool plausible(const record::Init& init) {
   const BlockShape& shape = init.shape;
@@ -92,10 +92,13 @@ Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const r
 
   const BlockShape& shape = init.shape;
   auto type = std::make_shared<const Typemap>(Typemap::contiguous(1));
-  if (shape.type_block_count != 0) {
-    std::vector<TypeBlock> blocks(shape.type_block_count);
-    std::memcpy(blocks.data(), view.type_blocks(), blocks.size() * sizeof(TypeBlock));
-    type = std::make_shared<const Typemap>(std::move(blocks), init.type_extent);
+  if (shape.type_words != 0) {
+    // A copy first: the sender's process can write there while it is checked.
+    const std::vector<std::uint64_t> words(view.type_words(), view.type_words() + shape.type_words);
+    auto decoded = Typemap::decode(words);
+    if (!decoded) return decoded.error();
+    if (!makes_up(*decoded, shape.partition_bytes)) return Errc::kProtocol;
+    type = std::make_shared<const Typemap>(std::move(decoded).value());
   }
   std::shared_ptr<shm::Segment> region;
   if (init.region_bytes != 0) {
@@ -184,19 +187,18 @@ bool EngineImpl::match_locked(const std::shared_ptr<RecvChannel>& channel, Incom
 }
 
 void EngineImpl::send_datatype(PeerState& peer, std::uint64_t channel, const Typemap& type) {
-  const auto& blocks = type.blocks();
+  std::vector<std::uint64_t> words(type.encoded_words());
+  type.encode(words);
   std::vector<std::byte> payload;
-  for (std::size_t first = 0; first < blocks.size(); first += kTypeBlocksPerRecord) {
-    const std::size_t count = std::min(kTypeBlocksPerRecord, blocks.size() - first);
-    const record::Datatype head{channel,
-                                type.extent_bytes(),
-                                static_cast<std::uint32_t>(blocks.size()),
+  for (std::size_t first = 0; first < words.size(); first += kTypeWordsPerRecord) {
+    const std::size_t count = std::min(kTypeWordsPerRecord, words.size() - first);
+    const record::Datatype head{channel, static_cast<std::uint32_t>(words.size()),
                                 static_cast<std::uint32_t>(first),
-                                static_cast<std::uint32_t>(count),
-                                0};
-    payload.resize(sizeof(head) + count * sizeof(TypeBlock));
+                                static_cast<std::uint32_t>(count), 0};
+    payload.resize(sizeof(head) + count * sizeof(std::uint64_t));
     std::memcpy(payload.data(), &head, sizeof(head));
-    std::memcpy(payload.data() + sizeof(head), blocks.data() + first, count * sizeof(TypeBlock));
+    std::memcpy(payload.data() + sizeof(head), words.data() + first,
+                count * sizeof(std::uint64_t));
     // A peer that can't be told is gone, and the engine hears of that by itself.
     (void)peer.peer->send(static_cast<std::uint16_t>(record::Type::datatype), payload);
   }

@@ -23,21 +23,19 @@ struct Init {
   std::uint64_t block_offset;
   std::uint64_t block_generation;
   std::uint64_t send_address;
-  std::int64_t type_extent;
   std::uint32_t segment_id;
   std::uint32_t segment_shared;  ///< other channels use the segment too: its descriptor comes once
   std::uint64_t region_bytes;    ///< a mapped send buffer lies in a region of this size, whose
                                  ///< descriptor comes last; 0: none
   std::uint64_t region_offset;
 };
-static_assert(sizeof(Init) == 8 * 3 + 8 + sizeof(BlockShape) + 8 * 5 + 8 + 16);
+static_assert(sizeof(Init) == 8 * 3 + 8 + sizeof(BlockShape) + 8 * 4 + 8 + 16);
 
-/// Receiver to sender: a part of the receiver's typemap; followed by `count` pairs {offset,
-/// length}.
+/// Receiver to sender: a part of the receiver's typemap (Typemap::encode); followed by `count`
+/// words.
 struct Datatype {
   std::uint64_t channel;
-  std::int64_t extent;
-  std::uint32_t blocks_total;
+  std::uint32_t words_total;
   std::uint32_t first;
   std::uint32_t count;
   std::uint32_t reserved;

@@ -42,7 +42,6 @@ void expect_like_model(const std::vector<TypeBlock>& blocks, std::int64_t extent
   const Typemap type(blocks, extent_bytes);
   const auto model = byte_addresses(blocks, extent_bytes, 3);
   ASSERT_EQ(type.size_bytes() * 3, model.size());
-  ASSERT_EQ(type.starts().size(), type.blocks().size());
   for (std::size_t first = 0; first <= model.size(); ++first) {
     for (std::size_t length = 0; first + length <= model.size(); ++length) {
       const std::vector<std::uintptr_t> expected(
@@ -58,11 +57,13 @@ void expect_like_model(const std::vector<TypeBlock>& blocks, std::int64_t extent
 
 TEST(Typemap, AdjacentBlocksAreMerged) {
   const Typemap type({{0, 4}, {4, 4}, {12, 0}, {16, 2}, {18, 6}}, 24);
-  ASSERT_EQ(type.blocks().size(), 2U);
-  EXPECT_EQ(type.blocks()[0].length_bytes, 8U);
-  EXPECT_EQ(type.blocks()[1].offset_bytes, 16);
-  EXPECT_EQ(type.blocks()[1].length_bytes, 8U);
-  EXPECT_EQ(type.starts(), (std::vector<std::uint64_t>{0, 8}));
+  ASSERT_EQ(type.block_count(), 2U);
+  TypeCursor cursor(type, kBase, 0, 16);
+  const TypeCursor::Piece first = cursor.next(UINT64_MAX), second = cursor.next(UINT64_MAX);
+  EXPECT_EQ(first.address, kBase);
+  EXPECT_EQ(first.length_bytes, 8U);
+  EXPECT_EQ(second.address, kBase + 16);
+  EXPECT_EQ(second.length_bytes, 8U);
   EXPECT_EQ(type.size_bytes(), 16U);
   EXPECT_FALSE(type.is_contiguous());
 }
@@ -70,7 +71,7 @@ TEST(Typemap, AdjacentBlocksAreMerged) {
 TEST(Typemap, OrderIsKept) {
   // adjacent in memory but not in the order in which the bytes travel
   const Typemap type({{4, 4}, {0, 4}}, 8);
-  EXPECT_EQ(type.blocks().size(), 2U);
+  EXPECT_EQ(type.block_count(), 2U);
   EXPECT_FALSE(type.is_contiguous());
 }
 
@@ -83,11 +84,18 @@ TEST(Typemap, ContiguousMeansNoGapFromOffsetZero) {
   EXPECT_FALSE(Typemap({{0, 8}}, -8).is_contiguous());
 }
 
+TEST(Typemap, BytesLieBetweenLowAndHigh) {
+  const Typemap type({{8, 2}, {-6, 3}, {20, 4}}, 5);
+  EXPECT_EQ(type.offset_bytes(), 8);
+  EXPECT_EQ(type.low_bytes(), -6);
+  EXPECT_EQ(type.high_bytes(), 24);
+}
+
 TEST(Typemap, NothingInIt) {
   for (const Typemap& type : {Typemap::contiguous(0), Typemap({}, 16), Typemap({{4, 0}}, 16)}) {
     EXPECT_EQ(type.size_bytes(), 0U);
     EXPECT_TRUE(type.is_contiguous());
-    EXPECT_TRUE(type.blocks().empty());
+    EXPECT_EQ(type.block_count(), 0U);
     EXPECT_TRUE(walk(TypeCursor(type, kBase, 0, 0), 8).empty());
     EXPECT_TRUE(walk(TypeCursor(type, kBase, 0, 5), 8).empty());
   }

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "mpi/layout.hpp"
@@ -10,51 +12,29 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::int64_t, std::uint64_t>>;
 
-Pairs pairs(const Blocks& blocks) {
+/// The blocks of one element.
+Pairs pairs(TypeBuilder& builder, TypePart part) {
   Pairs found;
-  for (const TypeBlock& block : blocks) found.emplace_back(block.offset_bytes, block.length_bytes);
+  auto type = builder.build(part, 0);
+  if (!type) return found;
+  TypeCursor cursor(*type, 0, 0, (*type).size_bytes());
+  while (cursor.left_bytes() != 0) {
+    const auto piece = cursor.next(UINT64_MAX);
+    found.emplace_back(static_cast<std::int64_t>(piece.address), piece.length_bytes);
+  }
   return found;
 }
 
-const Element kDouble{{{0, 8}}, 8};
-const Element kHole{{{0, 2}, {4, 4}}, 8};  // like MPI_SHORT_INT
-
-TEST(MpiLayout, CopiesWithoutAGapAreOneBlock) {
-  Blocks blocks;
-  append_repeated(kDouble.blocks, 0, std::size_t{1} << 40, 8, &blocks);
-  EXPECT_EQ(pairs(blocks), (Pairs{{0, std::uint64_t{8} << 40}}));
-}
-
-TEST(MpiLayout, CopiesWithGapsStayApart) {
-  Blocks blocks;
-  append_repeated(kDouble.blocks, 100, 3, 24, &blocks);
-  EXPECT_EQ(pairs(blocks), (Pairs{{100, 8}, {124, 8}, {148, 8}}));
-}
-
-TEST(MpiLayout, NeighboursAreMergedAcrossElements) {
-  Blocks blocks;
-  append_repeated(kHole.blocks, 0, 2, 8, &blocks);
-  EXPECT_EQ(pairs(blocks), (Pairs{{0, 2}, {4, 6}, {12, 4}}));
-}
-
-TEST(MpiLayout, NoCopyIsNothing) {
-  Blocks blocks;
-  append_repeated(kDouble.blocks, 0, 0, 8, &blocks);
-  EXPECT_TRUE(blocks.empty());
-}
-
-TEST(MpiLayout, NegativeStridesKeepTheirOrder) {
-  Blocks blocks;
-  append_repeated(kDouble.blocks, 0, 3, -16, &blocks);
-  EXPECT_EQ(pairs(blocks), (Pairs{{0, 8}, {-16, 8}, {-32, 8}}));
-}
+const Element kDouble{TypeBuilder::dense(0, 8), 8};
 
 TEST(MpiLayout, SubarrayInBothOrders) {
-  Blocks c_order, fortran_order;
-  append_subarray({{4, 6}, {2, 3}, {1, 2}, true}, kDouble, &c_order);
-  EXPECT_EQ(pairs(c_order), (Pairs{{64, 24}, {112, 24}}));  // rows 1 and 2, columns 2 to 4
-  append_subarray({{4, 6}, {2, 3}, {1, 2}, false}, kDouble, &fortran_order);
-  EXPECT_EQ(pairs(fortran_order), (Pairs{{72, 16}, {104, 16}, {136, 16}}));
+  TypeBuilder builder;
+  const Subarray c_order{{4, 6}, {2, 3}, {1, 2}, true};
+  EXPECT_EQ(pairs(builder, subarray_part(c_order, kDouble, builder)),
+            (Pairs{{64, 24}, {112, 24}}));  // rows 1 and 2, columns 2 to 4
+  const Subarray fortran_order{{4, 6}, {2, 3}, {1, 2}, false};
+  EXPECT_EQ(pairs(builder, subarray_part(fortran_order, kDouble, builder)),
+            (Pairs{{72, 16}, {104, 16}, {136, 16}}));
 }
 
 TEST(MpiLayout, DarrayShares) {
@@ -67,9 +47,8 @@ TEST(MpiLayout, DarrayShares) {
   array.cyclic = {false, true};
   array.whole = {false, false};
   array.rank = 1;
-  Blocks blocks;
-  append_darray(array, kDouble, &blocks);
-  EXPECT_EQ(pairs(blocks), (Pairs{{8, 8}, {24, 8}, {40, 8}, {56, 8}, {72, 8}, {88, 8}}));
+  TypeBuilder builder;
+  EXPECT_EQ(pairs(builder, darray_part(array, kDouble, builder)), (Pairs{{8, 8}, {24, 8}, {40, 8}, {56, 8}, {72, 8}, {88, 8}}));
 }
 
 TEST(MpiLayout, DarraySharesCoverTheArrayOnce) {
@@ -84,16 +63,56 @@ TEST(MpiLayout, DarraySharesCoverTheArrayOnce) {
       array.whole = {false, false, true};
       array.rank = rank;
       array.row_major = row_major;
-      Blocks blocks;
-      append_darray(array, kDouble, &blocks);
-      for (const TypeBlock& block : blocks) {
-        for (std::uint64_t at = 0; at < block.length_bytes; at += 8) {
-          ++owners.at((static_cast<std::uint64_t>(block.offset_bytes) + at) / 8);
-        }
+      TypeBuilder builder;
+      for (const auto& [offset, length] : pairs(builder, darray_part(array, kDouble, builder))) {
+        for (std::uint64_t at = 0; at < length; at += 8)
+          ++owners.at((static_cast<std::uint64_t>(offset) + at) / 8);
       }
     }
     EXPECT_EQ(owners, std::vector<int>(owners.size(), 1));
   }
+}
+
+/// All distributions of up to 13 elements on up to 4 processes.
+TEST(MpiLayout, EveryCyclicShareIsThatOfTheModel) {
+  for (std::int64_t size = 1; size <= 13; ++size)
+    for (int processes = 1; processes <= 4; ++processes)
+      for (int argument = 0; argument <= 4; ++argument)
+        for (int rank = 0; rank < processes; ++rank) {
+          Darray array;
+          array.sizes = {size};
+          array.arguments = {argument};
+          array.processes = {processes};
+          array.cyclic = {true};
+          array.whole = {false};
+          array.rank = rank;
+          const int length = std::max(argument, 1);
+          std::vector<std::int64_t> expected, found;
+          for (std::int64_t i = 0; i < size; ++i)
+            if (i / length % processes == rank) expected.push_back(8 * i);
+          TypeBuilder builder;
+          for (const auto& [offset, bytes] : pairs(builder, darray_part(array, kDouble, builder)))
+            for (std::uint64_t at = 0; at < bytes; at += 8)
+              found.push_back(offset + static_cast<std::int64_t>(at));
+          ASSERT_EQ(found, expected) << size << " " << processes << " " << argument << " " << rank;
+        }
+}
+
+TEST(MpiLayout, AShareOfManyElementsIsAFewNodes) {
+  Darray array;
+  array.sizes = {1 << 30, 7};
+  array.arguments = {3, 0};
+  array.processes = {2, 1};
+  array.cyclic = {true, false};
+  array.whole = {false, true};
+  array.rank = 1;
+  array.row_major = false;
+  TypeBuilder builder;
+  auto type = builder.build(darray_part(array, kDouble, builder), 8);
+  ASSERT_TRUE(type.has_value());
+  EXPECT_LE((*type).tables().nodes.size(), 3U);
+  EXPECT_LE((*type).tables().entries.size(), 3U);
+  EXPECT_GT((*type).block_count(), 1'000'000'000U);
 }
 
 }  // namespace

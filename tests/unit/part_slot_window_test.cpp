@@ -25,7 +25,7 @@ TEST_P(SlotWindowOf, AsksForNothingBehindItsOwnSlots) {
                          .groups_max = 1,
                          .words_max = 0,
                          .roots_max = 0,
-                         .type_block_count = 0,
+                         .type_words = 0,
                          .partition_bytes = partition_bytes};
   std::vector<std::byte> memory(BlockOffsets::of(shape).end + kLineBytes);
   auto* const base = reinterpret_cast<std::byte*>(

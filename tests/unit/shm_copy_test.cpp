@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/copy_small.hpp"
@@ -25,9 +26,19 @@ constexpr std::size_t kArenaBytes = 8192;
 constexpr std::size_t kOrigin = 4096;  // of element 0
 constexpr std::uint64_t kElements = 24;
 
+/// A typemap that remembers of which blocks it was made.
+struct Type : Typemap {
+  Type(std::vector<TypeBlock> all, std::int64_t extent_bytes)
+      : Typemap(all, extent_bytes), blocks(std::move(all)) {}
+  static Type contiguous(std::uint64_t bytes) {
+    return {{{0, bytes}}, static_cast<std::int64_t>(bytes)};
+  }
+  std::vector<TypeBlock> blocks;
+};
+
 /// Blocks of one element that never overlap, in any order; elements may be interleaved, and the
 /// extent may be negative.
-Typemap random_type(loop::Random& random, bool overlapping) {
+Type random_type(loop::Random& random, bool overlapping) {
   std::vector<TypeBlock> blocks;
   std::int64_t at = static_cast<std::int64_t>(random.below(40)) - 20;
   for (std::uint64_t left = 1 + random.below(5); left != 0; --left) {
@@ -40,14 +51,14 @@ Typemap random_type(loop::Random& random, bool overlapping) {
   std::int64_t extent = span + static_cast<std::int64_t>(random.below(6));
   if (overlapping) extent = static_cast<std::int64_t>(random.below(8));
   if (random.one_in(4)) extent = -extent;
-  return Typemap(std::move(blocks), extent);
+  return {std::move(blocks), extent};
 }
 
 /// Where packed byte `i` lies: by counting, byte by byte.
-std::size_t place(const Typemap& type, std::uint64_t i) {
+std::size_t place(const Type& type, std::uint64_t i) {
   std::uint64_t left = i % type.size_bytes();
   const auto element = static_cast<std::int64_t>(i / type.size_bytes());
-  for (const TypeBlock& block : type.blocks()) {
+  for (const TypeBlock& block : type.blocks) {
     if (left < block.length_bytes)
       return static_cast<std::size_t>(static_cast<std::int64_t>(kOrigin) +
                                       element * type.extent_bytes() + block.offset_bytes +
@@ -70,7 +81,7 @@ Buffer buffer_of(const Typemap& type, std::vector<std::byte>& arena) {
 TEST(ShmCopy, PackAndUnpackAreThoseOfTheModel) {
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
     loop::Random random(seed);
-    const Typemap type = random.one_in(8) ? Typemap::contiguous(1 + random.below(9))
+    const Type type = random.one_in(8) ? Type::contiguous(1 + random.below(9))
                                           : random_type(random, random.one_in(3));
     const std::uint64_t total = kElements * type.size_bytes();
     const std::uint64_t offset = random.below(total);
@@ -91,14 +102,14 @@ TEST(ShmCopy, PackAndUnpackAreThoseOfTheModel) {
 
 /// Two types of the same size: every byte has its place in both.
 struct Two {
-  Typemap from, to;
+  Type from, to;
 };
 Two random_pair(loop::Random& random) {
   for (;;) {
-    Typemap from = random.one_in(4) ? Typemap::contiguous(1 + random.below(20))
+    Type from = random.one_in(4) ? Type::contiguous(1 + random.below(20))
                                     : random_type(random, random.one_in(3));
-    Typemap to =
-        random.one_in(4) ? Typemap::contiguous(from.size_bytes()) : random_type(random, false);
+    Type to =
+        random.one_in(4) ? Type::contiguous(from.size_bytes()) : random_type(random, false);
     if (from.size_bytes() == to.size_bytes()) return {std::move(from), std::move(to)};
   }
 }

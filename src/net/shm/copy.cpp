@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <type_traits>
+
+#include "base/copy_small.hpp"
 
 namespace larklane::shm {
 namespace {
@@ -32,6 +35,47 @@ struct Vectors {
   }
 };
 
+/// Of a length that the compiler knows, or does not.
+template <class Bytes>
+[[gnu::always_inline]] inline void copy_block(std::byte* to, const std::byte* from,
+                                              Bytes bytes) noexcept {
+  if constexpr (std::is_same_v<Bytes, std::uint64_t>)
+    copy_small(to, from, bytes);
+  else
+    std::memcpy(to, from, bytes);
+}
+
+/// `each(address, bytes)` of every block in turn. Lengths of one number are known to the compiler.
+template <class Each>
+[[gnu::always_inline]] inline void for_each_run(TypeCursor cursor, Each each) noexcept {
+  for (;;) {
+    auto [block, bytes, count, stride] = cursor.next_run();
+    if (count == 0) return;
+    const auto blocks_of = [&](auto length) __attribute__((always_inline)) {
+      for (; count != 0; --count, block += stride) each(block, length);
+    };
+    switch (bytes) {
+      case 1:
+        blocks_of(std::integral_constant<std::size_t, 1>{});
+        break;
+      case 2:
+        blocks_of(std::integral_constant<std::size_t, 2>{});
+        break;
+      case 4:
+        blocks_of(std::integral_constant<std::size_t, 4>{});
+        break;
+      case 8:
+        blocks_of(std::integral_constant<std::size_t, 8>{});
+        break;
+      case 16:
+        blocks_of(std::integral_constant<std::size_t, 16>{});
+        break;
+      default:
+        blocks_of(bytes);
+    }
+  }
+}
+
 ssize_t attach_call(Direction direction, pid_t pid, const Vectors& ours,
                     const Vectors& theirs) noexcept {
   return direction == Direction::read
@@ -47,12 +91,11 @@ void pack(const Buffer& from, std::uint64_t offset, std::uint64_t length,
     std::memcpy(slot, reinterpret_cast<const void*>(from.address + offset), length);
     return;
   }
-  TypeCursor cursor(*from.type, from.address, offset, length);
-  while (cursor.left_bytes() != 0) {
-    const auto piece = cursor.next(cursor.left_bytes());
-    std::memcpy(slot, reinterpret_cast<const void*>(piece.address), piece.length_bytes);
-    slot += piece.length_bytes;
-  }
+  for_each_run({*from.type, from.address, offset, length},
+               [&](std::uintptr_t block, auto bytes) __attribute__((always_inline)) {
+                 copy_block(slot, reinterpret_cast<const std::byte*>(block), bytes);
+                 slot += bytes;
+               });
 }
 
 void unpack(const Buffer& to, std::uint64_t offset, std::uint64_t length,
@@ -61,24 +104,27 @@ void unpack(const Buffer& to, std::uint64_t offset, std::uint64_t length,
     std::memcpy(reinterpret_cast<void*>(to.address + offset), slot, length);
     return;
   }
-  TypeCursor cursor(*to.type, to.address, offset, length);
-  while (cursor.left_bytes() != 0) {
-    const auto piece = cursor.next(cursor.left_bytes());
-    std::memcpy(reinterpret_cast<void*>(piece.address), slot, piece.length_bytes);
-    slot += piece.length_bytes;
-  }
+  for_each_run({*to.type, to.address, offset, length},
+               [&](std::uintptr_t block, auto bytes) __attribute__((always_inline)) {
+                 copy_block(reinterpret_cast<std::byte*>(block), slot, bytes);
+                 slot += bytes;
+               });
 }
 
 void copy(const Buffer& from, const Buffer& to, std::uint64_t offset,
           std::uint64_t length) noexcept {
+  if (from.type->is_contiguous())
+    return unpack(to, offset, length, reinterpret_cast<const std::byte*>(from.address + offset));
+  if (to.type->is_contiguous())
+    return pack(from, offset, length, reinterpret_cast<std::byte*>(to.address + offset));
   TypeCursor source(*from.type, from.address, offset, length);
   TypeCursor target(*to.type, to.address, offset, length);
   while (source.left_bytes() != 0) {
     auto piece = source.next(source.left_bytes());
     while (piece.length_bytes != 0) {
       const auto room = target.next(piece.length_bytes);
-      std::memcpy(reinterpret_cast<void*>(room.address),
-                  reinterpret_cast<const void*>(piece.address), room.length_bytes);
+      copy_small(reinterpret_cast<std::byte*>(room.address),
+                 reinterpret_cast<const std::byte*>(piece.address), room.length_bytes);
       piece.address += room.length_bytes;
       piece.length_bytes -= room.length_bytes;
     }

@@ -192,18 +192,18 @@ bool agrees(MPI_Datatype type, const std::string& text) {
   for (std::size_t i = 0; i < buffer.size(); ++i)
     buffer[i] = static_cast<unsigned char>(i * 131 + i / 256);
   std::string problem;
-  const auto flat = larklane::mpi::flatten(type, &problem);
+  auto flat = larklane::mpi::flatten(type, &problem);
   if (!flat) {
     std::printf("%s: %s\n", text.c_str(), problem.c_str());
     return false;
   }
-  larklane::Result<std::shared_ptr<const larklane::Typemap>> copy = flat;
-  const larklane::Typemap& map = **copy;
+  const larklane::Typemap& map = *(*flat).map;
+  const unsigned char* const first = buffer.data() + before + (*flat).first_byte;
   int size = 0;
   MPI_Type_size(type, &size);
   const bool same =
       map.size_bytes() == static_cast<std::uint64_t>(size) && map.extent_bytes() == soft_extent &&
-      packed_by_us(map, buffer.data() + before) == packed_by_mpi(type, buffer.data() + before);
+      packed_by_us(map, first) == packed_by_mpi(type, buffer.data() + before);
   if (!same) {
     std::printf("%s: size %llu (MPI: %d), extent %lld (MPI: %lld), or the bytes differ\n",
                 text.c_str(), static_cast<unsigned long long>(map.size_bytes()), size,

@@ -1,0 +1,101 @@
+#include "mpi/type_cache.hpp"
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "mpi/next.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+/// A typemap lives as an attribute of its datatype. So its life is exactly the datatype's: the MPI
+/// calls forget() when it frees the object behind the handle, before the handle can name another
+/// one, and a duplicate begins without it. Neither the handle nor the contents have to be compared.
+/// The attribute is a number, so that one that outlives this table (a datatype that is never freed,
+/// or is freed after the MPI was closed and opened again) finds nothing, and harms nothing.
+///
+/// Thread safety: thread-safe. flatten_mutex is held across MPI calls; map_mutex never is, and the
+/// MPI takes it, through forget(), under its own locks.
+struct Cache {
+  std::mutex flatten_mutex;
+  int keyval = MPI_KEYVAL_INVALID;  // guarded by flatten_mutex
+
+  std::mutex map_mutex;
+  // guarded by map_mutex
+  std::uintptr_t last_number = 0;
+  std::unordered_map<std::uintptr_t, FlatType> types;
+};
+
+Cache& cache() noexcept {
+  static Cache* const made = new Cache;  // datatypes are freed even while statics are destroyed
+  return *made;
+}
+
+int copy_nothing(MPI_Datatype, int, void*, void*, void*, int* flag) {
+  *flag = 0;
+  return MPI_SUCCESS;
+}
+
+int forget(MPI_Datatype, int, void* number, void*) {
+  FlatType dropped;
+  const std::scoped_lock lock(cache().map_mutex);
+  auto& types = cache().types;
+  if (const auto found = types.find(reinterpret_cast<std::uintptr_t>(number));
+      found != types.end()) {
+    dropped = std::move(found->second);
+    types.erase(found);
+  }
+  return MPI_SUCCESS;
+}
+
+/// Nothing if the datatype has not been flattened.
+FlatType find_locked(MPI_Datatype datatype) {
+  void* number = nullptr;
+  int flag = 0;
+  if (next_pmpi().Type_get_attr(datatype, cache().keyval, &number, &flag) != MPI_SUCCESS ||
+      flag == 0)
+    return {};
+  const std::scoped_lock lock(cache().map_mutex);
+  const auto found = cache().types.find(reinterpret_cast<std::uintptr_t>(number));
+  return found == cache().types.end() ? FlatType{} : found->second;
+}
+
+void keep_locked(MPI_Datatype datatype, const FlatType& type) {
+  std::uintptr_t number = 0;
+  {
+    const std::scoped_lock lock(cache().map_mutex);
+    number = ++cache().last_number;
+    cache().types.emplace(number, type);
+  }
+  void* const value = reinterpret_cast<void*>(number);
+  if (next_pmpi().Type_set_attr(datatype, cache().keyval, value) != MPI_SUCCESS)
+    forget(datatype, cache().keyval, value, nullptr);  // the next request flattens it again
+}
+
+bool has_keyval_locked() {
+  int& keyval = cache().keyval;
+  return keyval != MPI_KEYVAL_INVALID ||
+         next_pmpi().Type_create_keyval(copy_nothing, forget, &keyval, nullptr) == MPI_SUCCESS;
+}
+
+}  // namespace
+
+Result<FlatType> flatten_once(MPI_Datatype datatype, std::string* problem) {
+  // Predefined ones cost nothing, and have no life of their own.
+  if (is_predefined(combiner_of(datatype))) return flatten(datatype, problem);
+  const std::scoped_lock lock(cache().flatten_mutex);
+  if (!has_keyval_locked()) return flatten(datatype, problem);
+  if (FlatType known = find_locked(datatype); known.map) return known;
+  auto flat = flatten(datatype, problem);
+  if (flat) keep_locked(datatype, *flat);
+  return flat;
+}
+
+void forget_datatypes() noexcept {
+  const std::scoped_lock lock(cache().flatten_mutex, cache().map_mutex);
+  cache().types.clear();
+  cache().keyval = MPI_KEYVAL_INVALID;
+}
+
+}  // namespace larklane::mpi
