@@ -18,8 +18,11 @@ namespace {
 
 // The symbols by which an MPI library and its ABI are told; src/mpi/preload/resolve.c judges by the
 // same.
-constexpr std::string_view kSymbols[] = {"PMPI_Init", "ompi_mpi_comm_world", "MPIR_Dup_fn",
-                                         "MPI_Abi_get_version"};
+// Then those by which a sanitizer's runtime is told.
+constexpr std::string_view kSymbols[] = {
+    "PMPI_Init",    "ompi_mpi_comm_world", "MPIR_Dup_fn",          "MPI_Abi_get_version",
+    "__asan_init",  "__tsan_init",         "__lsan_do_leak_check", "__ubsan_handle_add_overflow",
+    "__hwasan_init"};
 
 #if defined(__x86_64__)
 constexpr Elf64_Half kMachine = EM_X86_64;

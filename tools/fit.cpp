@@ -1,13 +1,11 @@
 #include "fit.hpp"
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <ios>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/input_file.hpp"
+#include "base/printable.hpp"
 #include "run.hpp"
 
 namespace larklane::tools {
@@ -86,13 +84,14 @@ std::vector<Trains> trains_of(const json& run, const std::string& way) {
 }
 
 int fit(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    std::fprintf(stderr, "larklane model: %s: %s\n", path.c_str(), std::strerror(errno));
+  std::string text;
+  if (const int error = read_input_file(path, kRecordFileBytesMax, &text); error != 0) {
+    std::fprintf(stderr, "larklane model: %s: can't be read: %s\n", path.c_str(),
+                 input_file_problem(error, kRecordFileBytesMax).c_str());
     return kRefused;
   }
   try {
-    const json root = json::parse(file);
+    const json root = json::parse(text);
     bool has_any = false;
     if (root.contains("runs"))
       for (const json& run : root.at("runs")) has_any |= fit_run(run);
@@ -103,9 +102,7 @@ int fit(const std::string& path) {
                  path.c_str());
   } catch (const json::exception& error) {
     std::fprintf(stderr, "larklane model: %s: not a record of `larklane bench`: %s\n", path.c_str(),
-                 error.what());
-  } catch (const std::ios_base::failure&) {  // of the standard library: a folder opens as a file
-    std::fprintf(stderr, "larklane model: %s: can't be read\n", path.c_str());
+                 printable(error.what()).c_str());
   }
   return kRefused;
 }

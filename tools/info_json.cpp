@@ -12,6 +12,11 @@ void add_providers(const Facts& facts, nlohmann::ordered_json* root) {
   }
 }
 
+/// A path or a name may have bytes that are no UTF-8.
+std::string text_of(const nlohmann::ordered_json& root) {
+  return root.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 }  // namespace
 
 std::string to_json(const Facts& facts) {
@@ -23,7 +28,7 @@ std::string to_json(const Facts& facts) {
     root["peer"] = {{"asked", peer.asked},     {"where", peer.where},   {"why", peer.why},
                     {"goes_by", peer.goes_by}, {"reason", peer.reason}, {"change", peer.change}};
     add_providers(facts, &root);
-    return root.dump(2);
+    return text_of(root);
   }
   if (!facts.options_only) {
     root["folder"] = facts.folder;
@@ -73,7 +78,7 @@ std::string to_json(const Facts& facts) {
   for (const Config::Problem& problem : facts.problems) {
     root["problems"].push_back({{"fatal", problem.fatal}, {"text", problem.text}});
   }
-  return root.dump(2);
+  return text_of(root);
 }
 
 }  // namespace larklane::tools

@@ -5,12 +5,14 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/mpi_choices.h"
 #include "bench.hpp"
+#include "console.hpp"
 #include "info.hpp"
 #include "launch.hpp"
 #include "model.hpp"
@@ -30,6 +32,7 @@ Examples:
   larklane run --dry-run ./app                    what would be executed, and which MPI it is
   mpirun -n 4 larklane run --option policy=none --option wait_spins=1000 ./app
   mpirun -n 4 larklane run --mpi native ./app     the same command without Larklane's engine
+  larklane run --sanitized ./app ./start.sh       a script that starts ./app, which has AddressSanitizer
 
 Scripts and wrappers work: what they start inherits Larklane. Exit status: the program's; 2 if it was not started.)";
 
@@ -126,6 +129,11 @@ void add_run_options(CLI::App* command, larklane::tools::RunRequest* request) {
                    "set an option; `larklane info --options` lists them")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
+  command
+      ->add_option("--sanitized", request->sanitized,
+                   "a program or library with a sanitizer that PROGRAM, a script or an "
+                   "interpreter, will load: its runtime is preloaded first")
+      ->type_name("FILE");
   command->prefix_command();
 }
 
@@ -379,9 +387,16 @@ std::optional<int> other_command(int argc, char** argv) {
   return kRefused;
 }
 
-}  // namespace
+/// Help, the version or a refusal. @return the exit status
+int end_of(const CLI::App& app, const CLI::ParseError& error) {
+  std::ostringstream out, errors;
+  const int status = app.exit(error, out, errors) == 0 ? 0 : larklane::tools::kRefused;
+  std::fputs(out.str().c_str(), stdout);
+  std::fputs(errors.str().c_str(), stderr);
+  return status;
+}
 
-int main(int argc, char** argv) {
+int command(int argc, char** argv) {
   using namespace larklane::tools;
   CLI::App app{
       "Larklane: MPI partitioned communication that is early and aggregated, under the MPI you "
@@ -436,7 +451,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(own, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kRefused;
+    return end_of(app, error);
   }
   std::vector<std::string>* program = nullptr;
   if (run_command->parsed()) program = &run_request.command;
@@ -450,4 +465,11 @@ int main(int argc, char** argv) {
   if (simulate_command->parsed()) return simulate(simulate_request);
   if (launch_command->parsed()) return launch(launch_request);
   return profile_command->parsed() ? profile(profile_request) : run(run_request);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  larklane::tools::Console console;
+  return console.end(command(argc, argv));
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -51,8 +52,10 @@ std::string not_found_text(const std::string& name) {
 
 /// The one that a script names in its first line; empty if it names none.
 std::string interpreter_of_script(const std::filesystem::path& path) {
-  std::string line;
-  std::getline(std::ifstream(path, std::ios::binary), line);
+  char begin[256] = {};  // as much as the kernel looks at
+  std::ifstream(path, std::ios::binary).read(begin, sizeof begin);
+  std::string line(begin, sizeof begin);
+  line.resize(std::min(line.find_first_of(std::string_view("\n\0", 2)), line.size()));
   if (!line.starts_with("#!")) return {};
   const std::size_t start = std::min(line.find_first_not_of(" \t", 2), line.size());
   return line.substr(start, line.find_first_of(" \t", start) - start);
@@ -105,10 +108,10 @@ std::string output_of(const std::vector<std::string>& command) {
 
 /// Every library that the program is linked with, directly or not, as its own dynamic linker finds
 /// them now.
-std::vector<std::filesystem::path> libraries_of(const ElfFile& elf,
+std::vector<std::filesystem::path> libraries_of(const std::string& linker,
                                                 const std::filesystem::path& path) {
   std::vector<std::filesystem::path> libraries;
-  std::istringstream lines(output_of({elf.interpreter(), "--list", path.string()}));
+  std::istringstream lines(output_of({linker, "--list", path.string()}));
   for (std::string line; std::getline(lines, line);) {
     const std::size_t start = line.find("=> /");
     if (start == std::string::npos) continue;
@@ -131,7 +134,9 @@ const char* symbol_of_family(const ElfFile& library, std::string* family) {
 }
 
 void find_family(const ElfFile& elf, bool family_given, Program* program) {
-  for (const auto& path : libraries_of(elf, program->path)) {
+  const auto libraries = libraries_of(elf.interpreter(), program->path);
+  std::ranges::copy_if(libraries, std::back_inserter(program->sanitizers), is_sanitizer);
+  for (const auto& path : libraries) {
     if (path.filename().string().starts_with("liblarklane_")) continue;
     const auto library = ElfFile::read(path);
     if (!library || !library->defines("PMPI_Init")) continue;
@@ -193,13 +198,39 @@ Program Program::inspect(const std::string& name, bool family_given) {
         "preloads; run a copy "
         "without them (cp does not keep them)";
   } else if (const auto elf = ElfFile::read(program.path)) {
+    program.linker = elf->interpreter();
     inspect_elf(*elf, family_given, &program);
   } else {
     program.kind = Kind::script;
     program.how = "a script; the first MPI call of what it starts shows which MPI is loaded";
-    program.refusal = missing_interpreter(interpreter_of_script(program.path));
+    const std::string interpreter = interpreter_of_script(program.path);
+    program.refusal = missing_interpreter(interpreter);
+    if (const auto starts = ElfFile::read(interpreter)) program.linker = starts->interpreter();
   }
   return program;
+}
+
+bool is_sanitizer(const std::filesystem::path& library) {
+  const std::string name = library.filename().string();
+  const bool is_named =
+      std::ranges::any_of(std::array{"libasan.so", "libtsan.so", "liblsan.so", "libubsan.so",
+                                     "libhwasan.so", "libclang_rt."},
+                          [&](const char* begin) { return name.starts_with(begin); });
+  if (!is_named || !library.has_parent_path()) return is_named;
+  const auto elf = ElfFile::read(library);
+  return elf && std::ranges::any_of(std::array{"__asan_init", "__tsan_init", "__lsan_do_leak_check",
+                                               "__ubsan_handle_add_overflow", "__hwasan_init"},
+                                    [&](const char* symbol) { return elf->defines(symbol); });
+}
+
+std::vector<std::filesystem::path> sanitizers_of(const std::filesystem::path& file,
+                                                 const std::string& linker) {
+  const auto elf = ElfFile::read(file);
+  if (!elf) return {};
+  std::vector<std::filesystem::path> found;
+  std::ranges::copy_if(libraries_of(elf->interpreter().empty() ? linker : elf->interpreter(), file),
+                       std::back_inserter(found), is_sanitizer);
+  return found;
 }
 
 }  // namespace larklane::tools

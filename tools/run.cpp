@@ -8,9 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 
 #include "base/config.hpp"
 #include "base/mpi_choices.h"
@@ -37,20 +39,48 @@ std::string variable_of(std::string_view option) {
   return name;
 }
 
-/// Ours first, then what was there; a preload of ours from an outer `larklane run` is replaced.
-std::string preload_list(const std::filesystem::path& own) {
-  std::string list = own.string();
+/// Runtimes of sanitizers, ours, then what was there; a preload of ours from an outer `larklane
+/// run` is replaced.
+/// @param sanitizers  of the program: they check that no library comes before them
+std::string preload_list(const std::vector<std::filesystem::path>& sanitizers,
+                         const std::filesystem::path& own) {
+  std::vector<std::string> first, others;
+  const auto add = [](std::vector<std::string>* list, const std::string& word) {
+    if (std::ranges::find(*list, word) == list->end()) list->push_back(word);
+  };
+  for (const auto& path : sanitizers) add(&first, path.string());
   const char* const present = std::getenv("LD_PRELOAD");
-  std::string others = present != nullptr ? present : "";
-  std::replace(others.begin(), others.end(), ' ', ':');
-  std::istringstream words(others);
+  std::string there = present != nullptr ? present : "";
+  std::replace(there.begin(), there.end(), ' ', ':');
+  std::istringstream words(there);
   for (std::string word; std::getline(words, word, ':');) {
     if (word.empty() || word.ends_with("/liblarklane_preload.so") ||
         word.ends_with("/liblarklane_profile_preload.so"))
       continue;
-    list += ":" + word;
+    add(is_sanitizer(word) ? &first : &others, word);
   }
+  first.push_back(own.string());
+  std::string list;
+  for (const auto* part : {&first, &others})
+    for (const std::string& word : *part) list += (list.empty() ? "" : ":") + word;
   return list;
+}
+
+/// @return nothing after a message
+std::optional<std::vector<std::filesystem::path>> sanitizers_for(const RunRequest& request,
+                                                                 const Program& program) {
+  if (request.sanitized.empty()) return program.sanitizers;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(request.sanitized, error)) {
+    refuse(request, "--sanitized " + request.sanitized,
+           error ? error.message() : "it is no regular file");
+    return std::nullopt;
+  }
+  auto found = sanitizers_of(std::filesystem::absolute(request.sanitized), program.linker);
+  if (!found.empty()) return found;
+  refuse(request, "--sanitized " + request.sanitized,
+         "it is not linked with the shared runtime of a sanitizer; leave --sanitized out");
+  return std::nullopt;
 }
 
 /// Checks --option, the environment and the file as the program would. @return false after a
@@ -193,7 +223,11 @@ int run_under_larklane(const RunRequest& request) {
   const std::optional<Config> config = check_environment(request, library_warns);
   if (!config) return kRefused;
   const bool profiled = !config->profile.empty();
-  variables.front().second = preload_list(profiled ? place.profile_preload : place.preload);
+  if (!program.refusal.empty()) return refuse(request, name, program.refusal);
+  const auto sanitizers = sanitizers_for(request, program);
+  if (!sanitizers) return kRefused;
+  variables.front().second =
+      preload_list(*sanitizers, profiled ? place.profile_preload : place.preload);
   if (profiled && !std::filesystem::exists(place.profile_preload)) {
     return refuse(request, place.profile_preload.string(),
                   "it is not there; install Larklane again");
@@ -202,7 +236,6 @@ int run_under_larklane(const RunRequest& request) {
     std::fprintf(stderr, "larklane %s: warning: %s is native: there will be no summary\n",
                  request.name, choice->origin.c_str());
   }
-  if (!program.refusal.empty()) return refuse(request, name, program.refusal);
   const std::string wrong = wrong_choice(*choice, program);
   if (!wrong.empty()) return refuse(request, name, wrong);
   const std::string missing =

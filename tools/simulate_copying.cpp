@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string_view>
 #include <vector>
 
+#include "base/input_file.hpp"
 #include "model/plan.hpp"
 #include "model/readiness.hpp"
 #include "run.hpp"
@@ -158,13 +159,15 @@ void print_json(const SimulateRequest& request, const sim::Scenario& scenario,
 }  // namespace
 
 int simulate_copying(const SimulateRequest& request) {
-  std::ifstream file(request.costs_file);
-  std::string problem;
-  const sim::CopyCosts costs = sim::read_copy_costs(file, &problem);
+  std::string text, problem;
+  const int error = read_input_file(request.costs_file, kTextFileBytesMax, &text);
+  std::istringstream lines(text);
+  const sim::CopyCosts costs = sim::read_copy_costs(lines, &problem);
+  if (error != 0) problem = "can't be read: " + input_file_problem(error, kTextFileBytesMax);
   if (!problem.empty()) {
     std::fprintf(stderr,
                  "larklane simulate: %s: %s; scripts/simulated.py --costs FILE measures anew\n",
-                 request.costs_file.c_str(), file.is_open() ? problem.c_str() : "can't be read");
+                 request.costs_file.c_str(), problem.c_str());
     return kRefused;
   }
   if (const std::string why = refusal(request, costs); !why.empty()) {

@@ -11,14 +11,14 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <ios>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "base/config.hpp"
+#include "base/input_file.hpp"
+#include "base/printable.hpp"
 #include "bench.hpp"
 #include "fit.hpp"
 #include "model/tuning_file.hpp"
@@ -49,9 +49,9 @@ std::string foreign(const std::string& path) {
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) return {};
   if (!fs::is_regular_file(status)) return path + " is no file";
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.good() && !file.eof()) return path + " can't be read";
+  std::string text;
+  if (const int problem = read_input_file(path, kTextFileBytesMax, &text); problem != 0)
+    return path + ": can't be read: " + input_file_problem(problem, kTextFileBytesMax);
   if (text.empty() || model::is_tuning(text)) return {};
   return path + " is there and no tuning file: name another one with --out, or remove it";
 }
@@ -82,9 +82,7 @@ std::string about(const std::string& path, const json& run) {
                      run.at("context").at("version").get<std::string>() + ", bench " +
                      run.at("options").at("benchmark").get<std::string>() + ", " +
                      run.at("context").at("mpi").get<std::string>();
-  std::ranges::replace_if(
-      text, [](char c) { return c >= 0 && c < ' '; }, ' ');
-  return text;
+  return printable(text);  // of one line of the tuning file
 }
 
 bool is_of(const json& run, const char* benchmark) {
@@ -214,19 +212,18 @@ std::string take_over(const std::string& path, const json& root, Tuning* tuning)
 
 /// @return the exit status, after a message
 int write_from(const std::string& from, const std::string& out, const HostType& host) {
-  std::ifstream file(from);
-  if (!file) return refuse(from + ": " + std::strerror(errno));
+  std::string text;
+  if (const int error = read_input_file(from, kRecordFileBytesMax, &text); error != 0)
+    return refuse(from + ": can't be read: " + input_file_problem(error, kRecordFileBytesMax));
   auto before = model::find_tuning(out, model::kShmFabric, host);
   Tuning tuning = before.tuning.value_or(Tuning{});
   tuning.fabric = model::kShmFabric;
   tuning.host = host;
   std::string problem;
   try {
-    problem = take_over(from, json::parse(file), &tuning);
+    problem = take_over(from, json::parse(text), &tuning);
   } catch (const json::exception& error) {
-    problem = from + ": not what larklane tune has measured: " + error.what();
-  } catch (const std::ios_base::failure&) {  // of the standard library: a folder opens as a file
-    problem = from + ": can't be read";
+    problem = from + ": not what larklane tune has measured: " + printable(error.what());
   }
   if (problem.empty() && !Tuning::parse(tuning.print(), &problem))
     problem = from + ": gives no tuning: " + problem;

@@ -234,7 +234,8 @@ std::string write_json(const Record& record, const std::string& path) {
                               {"rounds", point.rounds},
                               {"series", series}});
   }
-  return write_whole(path, json.dump(1) + "\n");
+  return write_whole(
+      path, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 std::string write_csv(const Record& record, const std::string& path) {

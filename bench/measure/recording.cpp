@@ -2,12 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <system_error>
 
 namespace larklane::bench {
 namespace {
+
+/// A detour takes some 20 bytes, so ten million of them.
+constexpr std::uintmax_t kRecordingBytesMax = std::uintmax_t{1} << 28;
 
 bool is_time(double value) { return std::isfinite(value) && value >= 0; }
 
@@ -94,6 +100,17 @@ Recording parse_recording(const std::string& text, const std::string& name, std:
 }
 
 Recording read_recording(const std::string& path, std::string* error) {
+  // A pipe or a device may have no end.
+  std::error_code why;
+  const bool is_file = std::filesystem::is_regular_file(path, why);
+  const std::uintmax_t bytes = is_file ? std::filesystem::file_size(path, why) : 0;
+  if (!is_file || why || bytes > kRecordingBytesMax) {
+    *error = path + ": " +
+             (why       ? why.message()
+              : is_file ? "it has more than " + std::to_string(kRecordingBytesMax) + " bytes"
+                        : "it is no regular file");
+    return {};
+  }
   std::ifstream file(path);
   std::ostringstream text;
   if (!file || !(text << file.rdbuf())) {

@@ -1,7 +1,6 @@
 """python3 -m larklane FILE...: the report."""
 
-import sys
-
+from larklane import console
 from larklane.report import main
 
-sys.exit(main())
+console.run(main)

@@ -27,6 +27,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from larklane import console
+from larklane.input_file import read_json
+
 BENCHMARKS = ("overhead", "perceived-bandwidth", "availability", "early-bird", "recv-compute",
               "latency", "prtt", "call-cost", "sweep3d", "halo3d")
 # Between threads; Larklane needs no MPI for them. Way `everywhere` takes a launch of its own, a process in the place of each thread.
@@ -116,7 +119,7 @@ def end_group(process: "subprocess.Popen[str]") -> None:
 
 def run_command(command: list[str], limit_s: float) -> tuple[int | None, str]:
     """@return exit status (None: it was ended after limit_s), and what it said on stderr"""
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", errors="backslashreplace",
                           start_new_session=True) as process:
         try:
             _, errors = process.communicate(timeout=limit_s)
@@ -187,7 +190,8 @@ class Set:
 
     def fail(self, launch: Launch, way: str | None, what: str) -> None:
         self.failures.append({"benchmark": launch.benchmark, "variant": launch.variant, "way": way, "what": what})
-        print(f"\r\033[K{launch.title()}: {way + ': ' if way else ''}{what}", file=sys.stderr)
+        console.clear_line()
+        print(f"{launch.title()}: {way + ': ' if way else ''}{what}", file=sys.stderr)
 
 
 def keep(launch: Launch, record: dict[str, Any], results: Set) -> None:
@@ -223,7 +227,7 @@ def measure(launch: Launch, command: Callable[[Launch, str, list[str]], list[str
         status, errors = run_command(command(launch, str(file), sorted(left_out)), limit_s)
         if status == USAGE and not left_out and not results.runs:
             raise Refused(errors)
-        record = json.loads(file.read_text()) if file.exists() else {"points": [], "failures": []}
+        record = read_json(file) if file.exists() else {"points": [], "failures": []}
         again = False
         for failure in record["failures"]:
             results.fail(launch, failure["way"], f"hangs at {failure['bytes']} bytes: {failure['what']}")
@@ -252,13 +256,13 @@ class Progress:
             seconds = (time.monotonic() - self.began) / self.done * (self.total - self.done)
             left = f", about {seconds:.0f} s left"
         text = f"[{self.done + 1}/{self.total}] {launch.title()}{left}"
-        print(f"\r\033[K{text}" if sys.stderr.isatty() else text, end="" if sys.stderr.isatty() else "\n",
+        console.clear_line()
+        print(text, end="" if sys.stderr.isatty() else "\n",
               file=sys.stderr, flush=True)
         self.done += 1
 
     def end(self) -> None:
-        if sys.stderr.isatty():
-            print("\r\033[K", end="", file=sys.stderr)
+        console.clear_line()
 
 
 def whole_number(text: str) -> int:
@@ -485,4 +489,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -19,6 +19,7 @@ import statistics
 import sys
 from collections.abc import Iterable, Iterator
 
+from larklane import console
 from larklane.phases import Message, Phase, messages_of, phases_of
 from larklane.profile_file import SUFFIX, Clock, ProfileError, RankFile, Record, aligned, clocks_of, read_file
 from larklane.rounds import MODELLED, Request, early_bytes_share, exposed_ns, match, requests_of, traces_of
@@ -210,4 +211,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console.run(main)

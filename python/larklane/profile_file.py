@@ -14,6 +14,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from larklane.input_file import PROFILE_BYTES_MAX, read_bytes
+
 SUFFIX = ".larkprof"
 MAGIC = b"LARKPROF"
 VERSION = 2
@@ -87,7 +89,7 @@ class RankFile:
 def read_file(path: pathlib.Path) -> RankFile:
     """Raises ProfileError if it is no profile; what is cut off or damaged becomes a problem of the result."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, PROFILE_BYTES_MAX)
     except OSError as error:
         raise ProfileError(f"{path}: {error.strerror}") from error
     if data[:8] != MAGIC:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from larklane import wording
 from larklane.cases import PARTITIONED, Case, metrics
+from larklane.input_file import TEXT_BYTES_MAX, read_bytes
 from larklane.schema import RecordError
 from larklane.stats import median
 
@@ -61,7 +62,7 @@ def parse_projection(text: str) -> Projection:
 def read_mpip(path: Path) -> Profile:
     """@throws RecordError  unreadable, or no mpiP report"""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_bytes(path, TEXT_BYTES_MAX).decode("utf-8", errors="replace")
     except OSError as error:
         raise RecordError(f"{path}: can't be read: {error.strerror}; expected mpiP's text report") from error
     section = re.search(r"^@--- MPI Time \(seconds\).*?(?=^@---|\Z)", text, re.M | re.S)

@@ -1,14 +1,13 @@
 """larklane report: a text summary, figures and one page, from what `larklane bench` and `larklane profile` wrote."""
 
 import argparse
-import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from larklane import wording
+from larklane import console, wording
 from larklane.cases import measured
 from larklane.costs import read as read_costs
 from larklane.digest import Digest, Table, advice_table, call_costs, counts, digest, early, gained, gains, headlines, machines, messages, shortened, troubles
@@ -205,16 +204,6 @@ def _profiles(paths: Sequence[Path], costs_file: Path | None, writes: Path | Non
     return [path for path in paths if path not in folders], found
 
 
-@contextlib.contextmanager
-def _while_somebody_reads() -> Iterator[None]:
-    """Whoever reads what is printed may have seen enough; the page is still wanted."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def main(words: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(words)
     try:
@@ -226,8 +215,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except RecordError as error:
         print(f"larklane report: {error}", file=sys.stderr)
         return USAGE
-    with _while_somebody_reads():
-        print_text(made, profiles)
+    print_text(made, profiles)
     if arguments.text:
         return 0
     try:
@@ -237,11 +225,10 @@ def main(words: Sequence[str] | None = None) -> int:
         return FAILED
     if why:
         print(f"larklane report: no figures: {why}", file=sys.stderr)
-    with _while_somebody_reads():
-        print(f"\nPage: {os.path.join(arguments.out, 'index.html')} (open it in a browser); "
-              f"{wording.count(len(made.figures), 'figure')} with CSV beside it")
+    print(f"\nPage: {os.path.join(arguments.out, 'index.html')} (open it in a browser); "
+          f"{wording.count(len(made.figures), 'figure')} with CSV beside it")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console.run(main)

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from larklane.input_file import read_json
+
 SCHEMA = 1
+NUMBER_MAX = 1 << 62  # nanoseconds, bytes, counts, rates: what is measured is far below
 EXPECTED = f"a record that `larklane bench` wrote (schema {SCHEMA})"
 T = TypeVar("T")
 
@@ -164,7 +167,7 @@ class Collection:
 
 
 @dataclass(frozen=True)
-class _Node:
+class Node:
     """A JSON object that knows where it stands."""
 
     fields: dict[str, Any]
@@ -174,28 +177,39 @@ class _Node:
         """@throws RecordError  the field is missing and has no default, or is of another kind"""
         value = self.fields.get(name, default)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            value = float(value) if abs(value) < NUMBER_MAX else value
+        if not isinstance(value, kind) or (kind in (int, float) and not _is_number(value)):
             found = "nothing" if name not in self.fields else json.dumps(value)[:40]
             raise RecordError(f"{self.where}: expected {_kind(kind)} in `{name}`, found {found}")
         return value
 
-    def child(self, name: str) -> "_Node":
-        return _Node(self.get(name, dict), f"{self.where}: {name}")
+    def count(self, name: str, least: int = 0) -> int:
+        value = self.get(name, int)
+        if value < least:
+            raise RecordError(f"{self.where}: expected {least} or more in `{name}`, found {value}")
+        return value
 
-    def children(self, name: str) -> list["_Node"]:
+    def present(self, name: str) -> None:
+        """@throws RecordError  the field is missing"""
+        if name not in self.fields:
+            raise RecordError(f"{self.where}: expected something in `{name}`, found nothing")
+
+    def child(self, name: str) -> "Node":
+        return Node(self.get(name, dict), f"{self.where}: {name}")
+
+    def children(self, name: str) -> list["Node"]:
         found = []
         for number, value in enumerate(self.get(name, list)):
             where = f"{self.where}: {name}[{number}]"
             if not isinstance(value, dict):
                 raise RecordError(f"{where}: expected an object, found {json.dumps(value)[:40]}")
-            found.append(_Node(value, where))
+            found.append(Node(value, where))
         return found
 
     def numbers(self, name: str, default: list[float] | None = None) -> tuple[float, ...]:
         """Those that are finite: JSON has null for the others."""
         values = [value for value in self.get(name, list, default) if value is not None]
-        if not all(isinstance(value, (int, float)) for value in values):
+        if not all(map(_is_number, values)):
             raise RecordError(f"{self.where}: expected numbers in `{name}`")
         return tuple(map(float, values))
 
@@ -203,18 +217,22 @@ class _Node:
         return {key: str(value) for key, value in self.get(name, dict).items()}
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < NUMBER_MAX  # NaN is not below
+
+
 def _kind(kind: type) -> str:
     return {dict: "an object", list: "a list", str: "a text", int: "a whole number", float: "a number", bool: "true or false"}[kind]
 
 
-def _trace(node: _Node) -> Trace:
+def _trace(node: Node) -> Trace:
     transfers = node.get("transfers", list)
-    if not all(isinstance(entry, list) and len(entry) == 3 and None not in entry for entry in transfers) or not transfers:
+    if not all(isinstance(entry, list) and len(entry) == 3 and all(map(_is_number, entry)) for entry in transfers) or not transfers:
         raise RecordError(f"{node.where}: expected [begin_ns, end_ns, bytes] in `transfers`")
     return Trace(tuple(Transfer(*entry) for entry in transfers), node.numbers("arrivals_ns"), node.get("joined_ns", float))
 
 
-def _series(node: _Node) -> Series:
+def _series(node: Node) -> Series:
     refused = node.get("refused", str, "")
     samples: dict[str, tuple[float, ...]] = {}
     traces: tuple[Trace, ...] = ()
@@ -225,12 +243,12 @@ def _series(node: _Node) -> Series:
     return Series(node.get("way", str), node.get("wrong", int), node.get("early", bool), refused, samples, traces)
 
 
-def _point(node: _Node) -> Point:
-    return Point(node.get("bytes", int), node.get("send_partitions", int), node.get("recv_partitions", int),
-                 node.get("rounds", int, 0), tuple(map(_series, node.children("series"))))
+def _point(node: Node) -> Point:
+    return Point(node.count("bytes"), node.count("send_partitions", 1), node.count("recv_partitions", 1), node.get("rounds", int, 0),
+                 tuple(map(_series, node.children("series"))))
 
 
-def _options(node: _Node) -> Options:
+def _options(node: Node) -> Options:
     return Options(node.get("benchmark", str), node.get("iterations", int, 0), node.get("threads", int), node.get("compute_ns", float),
                    node.get("compute_split", str, "thread"), node.get("noise", str),
                    node.get("noise_percent", float), node.get("cache", str), node.get("scaling", str), node.get("order", str),
@@ -244,14 +262,14 @@ def _library(text: str) -> str:
     return " ".join(text.replace("Version:", "").split())
 
 
-def _context(node: _Node) -> Context:
+def _context(node: Node) -> Context:
     return Context(node.get("version", str), node.get("build", str), node.get("variant", str), _library(node.get("mpi", str)),
                    node.get("ranks", int), node.get("hosts", int), tuple(map(int, node.numbers("grid", []))), tuple(map(str, node.get("bindings", list))),
                    node.get("oversubscribed", bool, False), node.texts("machine"), node.texts("environment"), node.get("timer_ns", float),
                    node.get("clock_error_ns", float))
 
 
-def _run(node: _Node, source: str) -> tuple[Run, list[Failure]]:
+def _run(node: Node, source: str) -> tuple[Run, list[Failure]]:
     run = Run(source, _options(node.child("options")), _context(node.child("context")),
               tuple(map(_point, node.children("points"))))
     failures = [Failure(run.options.benchmark, run.context.variant, entry.get("way", str), entry.get("what", str),
@@ -259,18 +277,19 @@ def _run(node: _Node, source: str) -> tuple[Run, list[Failure]]:
     return run, failures
 
 
-def _read(path: Path) -> _Node:
+def _read(path: Path) -> Node:
     """@throws RecordError"""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a text"
-        raise RecordError(f"{path}: can't be read: {reason}; expected {EXPECTED}") from error
-    try:
-        value = json.loads(text)
+        value = read_json(path)
+    except OSError as error:
+        raise RecordError(f"{path}: can't be read: {error.strerror}; expected {EXPECTED}") from error
     except json.JSONDecodeError as error:
-        reason = "cut short" if not text.rstrip().endswith("}") else f"no JSON at line {error.lineno}, column {error.colno}"
-        raise RecordError(f"{path}: {reason if text.strip() else 'empty'}; expected {EXPECTED}") from error
+        text = error.doc.rstrip()
+        reason = "cut short" if not text.endswith("}") else f"no JSON at line {error.lineno}, column {error.colno}"
+        raise RecordError(f"{path}: {reason if text else 'empty'}; expected {EXPECTED}") from error
+    except ValueError as error:
+        reason = "not a text" if isinstance(error, UnicodeDecodeError) else str(error)
+        raise RecordError(f"{path}: can't be read: {reason}; expected {EXPECTED}") from error
     if not isinstance(value, dict):
         raise RecordError(f"{path}: not a JSON object; expected {EXPECTED}")
     if value.get("kind") not in ("bench", "bench-set"):
@@ -278,7 +297,7 @@ def _read(path: Path) -> _Node:
     if value.get("schema") != SCHEMA:
         raise RecordError(f"{path}: schema {json.dumps(value.get('schema'))}; expected {EXPECTED}: report with the version that "
                           "measured, or measure again")
-    return _Node(value, str(path))
+    return Node(value, str(path))
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
@@ -311,7 +330,8 @@ def load(paths: Sequence[Path]) -> Collection:
             runs.append(run)
             failures += failed
         if is_set:
-            failures += [Failure(entry.get("benchmark", str), entry.get("variant", str), entry.fields.get("way") or "", entry.get("what", str))
+            failures += [Failure(entry.get("benchmark", str), entry.get("variant", str),
+                                 entry.get("way", str) if entry.fields.get("way") is not None else "", entry.get("what", str))
                          for entry in top.children("failures")]
         if is_set and "turns" in top.fields:
             told = top.child("turns")

@@ -5,18 +5,20 @@ They show what figures 6, 8 and 9 of Temucin et al., CLUSTER'23, show of a machi
 """
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from larklane import wording
+from larklane import console, wording
 from larklane.figures import Chart, Curve, Mark, Panel
-from larklane.schema import RecordError
+from larklane.input_file import read_json
+from larklane.schema import Node, RecordError
 
 SCHEMA = 1
+PARAMETERS = ("latency", "send_overhead", "recv_overhead", "gap", "byte")
+COUNT_MAX = 1 << 20
 USAGE = 2
 LAST = 99  # in the legend
 
@@ -28,16 +30,46 @@ Simulated = dict[str, Any]
 def read(path: Path) -> Simulated:
     """@throws RecordError"""
     try:
-        made: Simulated = json.loads(path.read_text(encoding="utf-8"))
-        fits = made["schema"] == SCHEMA and made["parameters"] and all(len(row["one_sided"]) == len(made["counts"]) and row["two_sided"]
-                                                                       for row in made["rows"])
+        value = read_json(path)
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{path}: not what `larklane simulate --json` prints") from error
-    if not fits:
+    except ValueError as error:
+        raise RecordError(f"{path}: not what `larklane simulate --json` prints: {error}") from error
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise RecordError(f"{path}: not what `larklane simulate --json` prints, or of another version (schema {SCHEMA} is wanted)")
+    _check(Node(value, str(path)))
+    made: Simulated = value
     return made
+
+
+def _check(made: Node) -> None:
+    """@throws RecordError  what a figure needs is missing, or can't be, with its place"""
+    for kind, names in ((str, ("regime", "pattern")), (float, ("spread_us", *(f"{name}_ps" for name in PARAMETERS))), (bool, ("is_extrapolated",)),
+                        (int, ("rounds", "partitions", "threads", "queues", "seed"))):
+        for name in names:
+            made.get(name, kind)
+    for each in made.children("parameters"):
+        for name in ("name", "value", "source"):
+            each.present(name)
+    counts = made.get("counts", list)
+    if not counts or not all(isinstance(count, int) and 1 <= count <= COUNT_MAX for count in counts):
+        raise RecordError(f"{made.where}: expected numbers of groups in `counts`")
+    rows = made.children("rows")
+    if not rows:
+        raise RecordError(f"{made.where}: expected at least one row in `rows`")
+    learns = all("learned" in row.fields for row in rows)
+    if learns:
+        made.get("first_counted", int)
+    for row in rows:
+        if row.get("bytes", int) < 1:
+            raise RecordError(f"{row.where}: expected 1 or more in `bytes`")
+        results = [*row.children("one_sided"), row.child("two_sided"), *([row.child("learned")] if learns else [])]
+        if len(row.get("one_sided", list)) != len(counts):
+            raise RecordError(f"{row.where}: expected a result for each of `counts` in `one_sided`")
+        for result in results:
+            for name in ("exposed_us", "perceived_gigabytes_per_second"):
+                if not 0 < result.get(name, float) < math.inf:
+                    raise RecordError(f"{result.where}: expected a finite number above 0 in `{name}`")
 
 
 def title(made: Simulated) -> str:
@@ -138,4 +170,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console.run(main)

@@ -9,7 +9,6 @@ bench` (bench.py).
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
 import shlex
@@ -21,7 +20,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from larklane import bench
+from larklane import bench, console
+from larklane.input_file import read_json
 
 FAILED, USAGE = bench.FAILED, bench.USAGE
 POLL_S = 0.3
@@ -98,7 +98,8 @@ class Bar:
 
         def draw() -> None:
             while True:
-                print(f"\r\033[K{self.text(step, len(record_of(file)['points']))}", end="", file=sys.stderr, flush=True)
+                console.clear_line()
+                print(self.text(step, len(record_of(file)["points"])), end="", file=sys.stderr, flush=True)
                 if ended.wait(POLL_S):
                     return
 
@@ -109,14 +110,14 @@ class Bar:
         finally:
             ended.set()
             thread.join()
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            console.clear_line()
             self.done += len(step.sizes)
 
 
 def record_of(file: pathlib.Path) -> dict[str, Any]:
     """What a launch has written so far."""
     try:
-        record: dict[str, Any] = json.loads(file.read_text())
+        record: dict[str, Any] = read_json(file)
     except (OSError, ValueError):
         return {"points": [], "failures": []}
     return record
@@ -233,7 +234,7 @@ def samples_of(options: argparse.Namespace) -> bench.Set:
     if not options.resume:
         raise ValueError(f"{results.path} has the samples of an earlier search; --resume goes on with it, --overwrite begins again")
     try:
-        results.runs = json.loads(results.path.read_text())["runs"]
+        results.runs = read_json(results.path)["runs"]
         points_of(results.runs)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{results.path}: can't go on with it ({error!r}); --overwrite begins again") from error
@@ -295,4 +296,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    console.run(main)

@@ -6,17 +6,26 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
 #include <limits>
 #include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "base/input_file.hpp"
+#include "base/printable.hpp"
+
 namespace larklane {
 namespace {
 
 constexpr std::string_view kPrefix = "LARKLANE_";
+
+/// A line of a file that is longer is none of ours: 46 options fit in far less.
+constexpr std::size_t kLineBytesMax = 4096;
+/// Problems that are told one by one; of the others the number.
+constexpr std::size_t kProblemsMax = 10;
+/// Longer names are compared with no other: the comparison takes the product of both lengths.
+constexpr std::size_t kComparedBytesMax = 64;
 
 /// Variables that carry facts from the launching command to the process; not options.
 constexpr std::string_view kInternalVariables[] = {
@@ -255,7 +264,7 @@ std::vector<std::string> variable_names() {
 // By steps: GCC 12 sees an overlap in a sum of strings at -O3 that there is not.
 std::string quoted(std::string_view text) {
   std::string out(1, '"');
-  out += text;
+  out += printable(text);
   out += '"';
   return out;
 }
@@ -269,9 +278,37 @@ std::string accepted_form(const Option& option) {
 
 std::string unknown_text(std::string_view what, std::string_view name,
                          const std::vector<std::string>& known) {
-  return std::string(what) + " " + quoted(name) + " is not known; nearest is " +
-         nearest(name, known);
+  std::string text = std::string(what) + " " + quoted(name) + " is not known";
+  if (name.size() <= kComparedBytesMax) text += "; nearest is " + nearest(name, known);
+  return text;
 }
+
+/// Counts problems; makes and keeps the text of the first ones only.
+class Problems {
+ public:
+  explicit Problems(std::vector<Config::Problem>* found) : found_(found) {}
+  template <class Text>
+  void add(bool fatal, Text&& text) {
+    if (told_ == kProblemsMax) {
+      ++more_;
+      is_more_fatal_ |= fatal;
+      return;
+    }
+    ++told_;
+    found_->push_back({fatal, text()});
+  }
+  /// @param where  they are
+  void end(const std::string& where) {
+    if (more_ == 0) return;
+    found_->push_back({is_more_fatal_, where + ": ... and " + std::to_string(more_) +
+                                           (more_ == 1 ? " more problem" : " more problems")});
+  }
+
+ private:
+  std::vector<Config::Problem>* found_;
+  std::size_t told_ = 0, more_ = 0;
+  bool is_more_fatal_ = false;
+};
 
 }  // namespace
 
@@ -301,35 +338,55 @@ Status Config::set(std::string_view name, std::string_view value, std::string* p
   return assign(*index, value, Source::program, name, problem) ? Status{} : Errc::kBadOption;
 }
 
-void Config::read_file(const std::string& file_path, std::vector<Problem>* problems) {
-  std::ifstream file(file_path);
-  std::string line;
-  for (std::size_t number = 1; std::getline(file, line); ++number) {
-    const std::string_view entry = trimmed(std::string_view(line).substr(0, line.find('#')));
-    if (entry.empty()) continue;
-    const std::string place = file_path + ":" + std::to_string(number) + ": ";
-    const std::size_t equals = entry.find('=');
-    if (equals == std::string_view::npos) {
-      problems->push_back({true, place + quoted(entry) + "; accepted: name = value"});
-      continue;
-    }
-    const std::string_view name = trimmed(entry.substr(0, equals));
-    const auto index = find_option(name);
-    std::string problem;
-    if (!index) {
-      problems->push_back({false, place + unknown_text("option", name, option_names())});
-    } else if (!assign(*index, entry.substr(equals + 1), Source::file, place + std::string(name),
-                       &problem)) {
-      problems->push_back({true, std::move(problem)});
-    }
+template <class Place, class Found>
+void Config::read_line(std::string_view line, const Place& place, Found* found) {
+  const std::string_view entry = trimmed(line.substr(0, line.find('#')));
+  if (entry.empty()) return;
+  const std::size_t equals = entry.find('=');
+  if (equals == std::string_view::npos) {
+    found->add(true, [&] { return place() + quoted(entry) + "; accepted: name = value"; });
+    return;
   }
-  if (file.bad() || !file.eof()) {
-    problems->push_back({true, "LARKLANE_CONFIG is " + quoted(file_path) +
-                                   "; accepted: the path of a file that can be read"});
+  const std::string_view name = trimmed(entry.substr(0, equals));
+  const auto index = find_option(name);
+  std::string problem;
+  if (!index) {
+    found->add(false, [&] { return place() + unknown_text("option", name, option_names()); });
+  } else if (!assign(*index, entry.substr(equals + 1), Source::file, name, &problem)) {
+    found->add(true, [&] { return place() + problem; });
   }
 }
 
+void Config::read_file(const std::string& file_path, std::vector<Problem>* problems) {
+  std::string contents;
+  const std::string file = printable(file_path);
+  if (const int error = read_input_file(file_path, kTextFileBytesMax, &contents); error != 0) {
+    problems->push_back({true, "LARKLANE_CONFIG is " + quoted(file_path) + ": " +
+                                   input_file_problem(error, kTextFileBytesMax) +
+                                   "; accepted: the path of a file that can be read"});
+    return;
+  }
+  Problems found(problems);
+  std::string_view rest = contents;
+  for (std::size_t number = 1; !rest.empty(); ++number) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const auto place = [&] { return file + ":" + std::to_string(number) + ": "; };
+    if (line.size() > kLineBytesMax) {
+      found.add(true, [&] {
+        return place() + "a line of " + std::to_string(line.size()) +
+               " bytes; accepted: " + std::to_string(kLineBytesMax) + " at most";
+      });
+      continue;
+    }
+    read_line(line, place, &found);
+  }
+  found.end(file);
+}
+
 void Config::read_environment(std::vector<Problem>* problems) {
+  Problems found(problems);
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     const std::string_view entry = *variable;
     if (!entry.starts_with(kPrefix)) continue;
@@ -338,14 +395,14 @@ void Config::read_environment(std::vector<Problem>* problems) {
     const auto index = find_option_of_variable(name);
     std::string problem;
     if (index) {
-      if (!assign(*index, entry.substr(equals + 1), Source::environment, name, &problem)) {
-        problems->push_back({true, std::move(problem)});
-      }
+      if (!assign(*index, entry.substr(equals + 1), Source::environment, name, &problem))
+        found.add(true, [&] { return problem; });
     } else if (std::find(std::begin(kInternalVariables), std::end(kInternalVariables), name) ==
                std::end(kInternalVariables)) {
-      problems->push_back({false, unknown_text("variable", name, variable_names())});
+      found.add(false, [&] { return unknown_text("variable", name, variable_names()); });
     }
   }
+  found.end("the environment");
 }
 
 Result<Config> Config::load(std::vector<Problem>* problems) {

@@ -39,8 +39,8 @@ struct Config {
   };
 
   Config();  ///< all defaults
-  /// Reads file and environment. `problems` receives what was wrong; a fatal one makes the result
-  /// kBadOption.
+  /// Reads file and environment. `problems` receives what was wrong, at most eleven of each; a
+  /// fatal one makes the result kBadOption.
   static Result<Config> load(std::vector<Problem>* problems);
   /// Set one option from text, as a program would. @errors kBadOption; then `problem` says why
   Status set(std::string_view name, std::string_view value, std::string* problem);
@@ -50,6 +50,8 @@ struct Config {
   /// @param where  what the message calls the option: variable, file and line, or name
   bool assign(std::size_t index, std::string_view value, Source source, std::string_view where,
               std::string* problem);
+  template <class Place, class Found>
+  void read_line(std::string_view line, const Place& place, Found* found);
   void read_file(const std::string& file_path, std::vector<Problem>* problems);
   void read_environment(std::vector<Problem>* problems);
 

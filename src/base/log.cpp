@@ -12,6 +12,8 @@
 #include <string>
 #include <utility>
 
+#include "base/printable.hpp"
+
 namespace larklane {
 namespace {
 
@@ -50,8 +52,11 @@ void write_line(LogLevel level, const char* message) noexcept {
                                                  std::va_list arguments) {
   if (level > threshold.load(std::memory_order_relaxed)) return;
   const int saved_errno = errno;
-  char message[1001];
-  std::vsnprintf(message, sizeof message, format, arguments);
+  char raw[1001];
+  std::vsnprintf(raw, sizeof raw, format, arguments);
+  // What it quotes may be of the environment, of a file or of another process.
+  char message[sizeof raw];
+  message[print_to(raw, message, sizeof message - 1)] = '\0';
   {
     const std::lock_guard lock(state().mutex);
     if (state().sink) {

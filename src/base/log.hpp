@@ -29,7 +29,7 @@ using LogSink = std::function<void(LogLevel level, std::string_view message)>;
 /// former sink.
 void set_log_sink(LogSink sink);
 
-// printf formats; errno is kept. Longer than 1000 characters: cut.
+// printf formats; errno is kept. Longer than 1000 characters: cut. Control characters are escaped.
 [[gnu::format(printf, 1, 2)]] void log_error(const char* format, ...);
 [[gnu::format(printf, 1, 2)]] void log_warn(const char* format, ...);
 [[gnu::format(printf, 1, 2)]] void log_info(const char* format, ...);

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/input_file.hpp"
 #include "base/ranks_text.hpp"
 #include "base/unique_fd.hpp"
 #include "boot/boards.hpp"
@@ -124,33 +125,28 @@ class FileBoard final : public Board {
 
   Result<Card> fetch_locked(int rank, std::string* problem) override {
     const std::string name = "card." + std::to_string(rank);
-    UniqueFd fd;
+    std::string text;
     int error = 0;
-    const bool is_open = wait_until(now_ns() + wait_ns_, [&] {
-      fd.reset(::open(path(name).c_str(), O_RDONLY | O_CLOEXEC));
-      error = fd ? 0 : errno;
+    const bool is_found = wait_until(now_ns() + wait_ns_, [&] {
+      error = read_input_file(path(name), sizeof(FileHeader) + kCardBytesMax, &text);
       return error != ENOENT;
     });
-    if (!is_open) {
+    if (!is_found) {
       *problem = unpublished_text(rank, wait_ns_);
       return Status(Errc::kUnreachable, ETIMEDOUT);
     }
-    if (error != 0) return refuse(name, error, problem);
-    return read_card(fd.get(), rank, name, problem);
+    if (error != 0 && error != EFBIG && error != EINVAL) return refuse(name, error, problem);
+    return read_card(std::as_bytes(std::span(text)), rank, name, problem);
   }
 
-  Result<Card> read_card(int fd, int rank, const std::string& name, std::string* problem) const {
+  /// @param all  of the file; empty: it is too long, or no file
+  Result<Card> read_card(std::span<const std::byte> all, int rank, const std::string& name,
+                         std::string* problem) const {
     FileHeader header;
-    Card all(sizeof header + kCardBytesMax + 1);
-    std::size_t had = 0;
-    for (ssize_t got = 1; got > 0 && had < all.size(); had += static_cast<std::size_t>(got)) {
-      got = ::read(fd, all.data() + had, all.size() - had);
-      if (got < 0) return refuse(name, errno, problem);
-    }
+    const std::size_t had = all.size();
     if (had >= sizeof header) std::memcpy(&header, all.data(), sizeof header);
     const std::span<const std::byte> card =
-        had >= sizeof header ? std::span(all).subspan(sizeof header, had - sizeof header)
-                             : std::span<const std::byte>();
+        had >= sizeof header ? all.subspan(sizeof header) : std::span<const std::byte>();
     if (had < sizeof header || header.magic != kMagic || header.version != kVersion ||
         header.rank != static_cast<std::uint32_t>(rank) || header.bytes != card.size() ||
         header.proof != proof_of(secret_, header, card)) {

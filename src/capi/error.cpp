@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/printable.hpp"
 #include "larklane/larklane.h"
 
 namespace larklane::capi {
@@ -41,9 +42,12 @@ int fail(const char* call, Status status, const char* format, ...) noexcept {
   if (used < 0 || static_cast<std::size_t>(used) >= sizeof last_error) used = 0;
   std::va_list arguments;
   va_start(arguments, format);
-  std::vsnprintf(last_error + used, sizeof last_error - static_cast<std::size_t>(used), format,
-                 arguments);
+  char text[sizeof last_error];
+  std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
+  // What it quotes may be of the environment, of a file or of another process.
+  const std::size_t room = sizeof last_error - 1 - static_cast<std::size_t>(used);
+  last_error[static_cast<std::size_t>(used) + print_to(text, last_error + used, room)] = '\0';
   return code_of(status);
 }
 

@@ -11,6 +11,7 @@ namespace {
 constexpr std::string_view kTitle = "larklane tuning ";
 constexpr std::string_view kVersion = "1";
 constexpr std::string_view kBlanks = " \t\r";
+constexpr std::size_t kLineBytesMax = 4096;
 constexpr std::uint64_t kMostNs = 1'000'000'000'000;
 constexpr std::size_t kDecimals = 6;
 constexpr std::uint64_t kMillion = 1'000'000;
@@ -229,7 +230,9 @@ Result<Tuning> Tuning::parse(std::string_view text, std::string* problem) {
       if (!missing.empty()) return refuse(end, missing);
       return tuning;
     }
-    const std::string_view wrong = read_line(lines.line(), &tuning);
+    const std::string_view wrong = lines.line().size() > kLineBytesMax
+                                       ? "longer than 4096 bytes"
+                                       : read_line(lines.line(), &tuning);
     if (!wrong.empty()) return refuse(lines.number(), wrong);
   }
   return refuse(lines.number(), "cut off: the last line is not 'end'");

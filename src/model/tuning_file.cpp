@@ -1,45 +1,17 @@
 #include "model/tuning_file.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 
 #include "base/config.hpp"
-#include "base/unique_fd.hpp"
+#include "base/input_file.hpp"
+#include "base/printable.hpp"
 
 namespace larklane::model {
 namespace {
-
-constexpr std::size_t kBytesMax = 1 << 20;
-
-/// The whole of a file. @return why not, or 0; ENOENT: it is not there
-int read_whole(const std::string& path, std::string* text) {
-  // Not blocking: it may be a pipe that nobody writes to.
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat about {};
-  if (!file || ::fstat(file.get(), &about) != 0) return errno;
-  if (S_ISDIR(about.st_mode)) return EISDIR;
-  if (!S_ISREG(about.st_mode)) return EINVAL;
-  text->resize(std::min<std::size_t>(static_cast<std::size_t>(about.st_size), kBytesMax) + 1);
-  std::size_t done = 0;
-  while (done < text->size()) {
-    const ssize_t got = ::read(file.get(), text->data() + done, text->size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return errno;
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  if (done > kBytesMax) return EFBIG;
-  text->resize(done);
-  return 0;
-}
 
 /// @return what is wrong; empty: nothing
 std::string read_tuning(std::string_view text, std::string_view fabric, const HostType& host,
@@ -48,9 +20,9 @@ std::string read_tuning(std::string_view text, std::string_view fabric, const Ho
   auto parsed = Tuning::parse(text, &problem);
   if (!parsed) return problem;
   if (parsed->fabric != fabric)
-    return "it is of fabric '" + parsed->fabric + "', not " + std::string(fabric);
+    return "it is of fabric '" + printable(parsed->fabric) + "', not " + std::string(fabric);
   if (parsed->host != host)
-    return "it is of another host type: " + parsed->host.cpu + ", " +
+    return "it is of another host type: " + printable(parsed->host.cpu) + ", " +
            std::to_string(parsed->host.cores) + " cores; here: " + host.cpu + ", " +
            std::to_string(host.cores) + " cores";
   *tuning = std::move(parsed).value();
@@ -83,12 +55,12 @@ TuningFile find_tuning(const std::string& option, std::string_view fabric, const
   found.path = option.empty() ? default_tuning_path(fabric, host) : option;
   if (found.path.empty()) return found;
   std::string text;
-  const int error = read_whole(found.path, &text);
+  const int error = read_input_file(found.path, kTextFileBytesMax, &text);
   if (error == ENOENT && option.empty()) return found;
-  const std::string wrong = error != 0 ? std::string(std::strerror(error))
+  const std::string wrong = error != 0 ? input_file_problem(error, kTextFileBytesMax)
                                        : read_tuning(text, fabric, host, &found.tuning);
   if (wrong.empty()) return found;
-  found.problem = "tuning file " + found.path + " is ignored: " + wrong +
+  found.problem = "tuning file " + printable(found.path) + " is ignored: " + wrong +
                   "; `larklane tune` measures anew, option tuning = off does without";
   return found;
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/log.hpp"
+#include "base/printable.hpp"
 #include "mpi/next.hpp"
 #include "mpi/process.hpp"
 
@@ -58,7 +59,9 @@ MPI_Comm default_target() {
 
 int error_code(int error_class, const std::string& sentence) {
   Process& process = Process::get();
-  std::string text = "larklane: rank " + std::to_string(process.identity().rank) + ": " + sentence;
+  // What a sentence quotes may be of the environment or of another process.
+  std::string text = "larklane: rank " + std::to_string(process.identity().rank) + ": " +
+                     printable(sentence, MPI_MAX_ERROR_STRING);
   if (process.is_open()) {
     Codes& codes = Codes::get();
     const std::scoped_lock lock(codes.mutex);

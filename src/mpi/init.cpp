@@ -239,6 +239,15 @@ int forward_or_refuse(const InitCall& call, const std::shared_ptr<Communicator>&
   return forward(call, communicator.get(), why);
 }
 
+/// @param is_told  it runs under Larklane on this host
+std::string why_not_reached(const Status& status, bool is_told) {
+  if (status != Status(Errc::kUnreachable, ECONNREFUSED)) return status_text(status);
+  return is_told ? "it runs under Larklane on this host, but no socket of its name is in this "
+                   "network namespace: it is in another one, has warned why not, or has ended"
+                 : "no socket of its name is in this network namespace: it runs without Larklane "
+                   "or in another network namespace, has warned why not, or has ended";
+}
+
 int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communicator) {
   Process& process = Process::get();
   const std::string ours = info_value(call.info, "larklane");
@@ -275,11 +284,7 @@ int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communica
   if (!reach.address) return forward_unreachable(call, communicator.get(), reach.why_not);
   const control::Address& peer = *reach.address;
   if (const Status status = engine->reachable(peer); !status.ok()) {
-    return forward_unreachable(
-        call, communicator.get(),
-        status == Status(Errc::kUnreachable, ECONNREFUSED)
-            ? "it does not run under Larklane here, has warned why not, or has ended"
-            : status_text(status));
+    return forward_unreachable(call, communicator.get(), why_not_reached(status, reach.is_told));
   }
   return make(call, communicator, type, &peer, *engine);
 }

@@ -55,7 +55,7 @@ bool Process::is_own_world(const Member& member) const {
 Process::Reach Process::reach(const Member& member) const {
   if (!hosts_ || !hosts_->has_learnt() || !is_own_world(member)) return {address_of(member), {}};
   Hosts::Way way = hosts_->way_to(member.rank);
-  if (way.is_here) return {address_of(member), {}};
+  if (way.is_here) return {address_of(member), {}, true};
   if (way.address.empty()) return {std::nullopt, std::move(way.why_not)};
   return {std::move(way.address), {}};
 }

@@ -54,6 +54,7 @@ class Process {
   struct Reach {
     std::optional<control::Address> address;
     std::string why_not;
+    bool is_told = false;  ///< it has told the launcher that it runs under Larklane, on this host
   };
   Reach reach(const Member& member) const;
   /// All of them are on this host, as far as it can be known.

@@ -6,11 +6,14 @@
 #include <array>
 #include <cstdio>
 
+#include "base/printable.hpp"
+
 namespace larklane::mpi {
 namespace {
 
 constexpr std::size_t kPeerLinesMax = 4;
 constexpr std::size_t kWarningLinesMax = 2;
+constexpr std::size_t kLineBytesMax = 1000;
 
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -28,7 +31,9 @@ std::string summary_text(const part::Summary& summary, std::uint64_t forwarded,
                          const Identity& identity) {
   std::string text;
   const std::string prefix = "larklane: rank " + std::to_string(identity.rank) + ": ";
-  const auto line = [&](const std::string& what) { text += prefix + what + "\n"; };
+  const auto line = [&](const std::string& what) {
+    text += prefix + printable(what, kLineBytesMax) + "\n";
+  };
   const auto n = [](std::uint64_t value) { return std::to_string(value); };
 
   if (summary.sends + summary.receives == 0) {

@@ -96,7 +96,8 @@ struct Recorder::Leaver {
 
 Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& path, const Facts& facts,
                                                    std::uint64_t bytes_max) {
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  // It names host, job and program: its user's alone.
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (fd.get() < 0) return Status(Errc::kSystem, errno);
   rlimit longest{};
   if (::getrlimit(RLIMIT_FSIZE, &longest) != 0) longest.rlim_cur = RLIM_INFINITY;

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <tuple>
 
+#include "base/printable.hpp"
+
 namespace larklane::sim {
 namespace {
 
@@ -97,7 +99,7 @@ CopyCosts read_copy_costs(std::istream& text, std::string* problem) {
     std::istringstream words(line);
     std::string word, more;
     if (!(words >> word) || word.front() == '#') continue;
-    *problem = "line " + std::to_string(number) + ": '" + line + "' ";
+    *problem = "line " + std::to_string(number) + ": '" + printable(line) + "' ";
     if (seen["end"] != 0) return *problem += "follows 'end'", costs;
     if (++seen[word] != 1 && word != "copy") return *problem += "is there twice", costs;
     if (word == "end") continue;

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -243,6 +245,69 @@ TEST_F(ConfigTest, AFileThatCannotBeReadIsFatal) {
   load(true, {{"LARKLANE_CONFIG", "/nonexistent/file"}});
   set_variable("LARKLANE_CONFIG", "/");
   load(true, {{"LARKLANE_CONFIG", "\"/\""}});
+}
+
+TEST_F(ConfigTest, AFileWithoutAnEndIsRefusedUnread) {
+  write_file("policy = none\n");
+  const std::string folder = testing::TempDir() + "larklane_config_of_" + std::to_string(getpid());
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  const std::string pipe = folder + "/pipe", link = folder + "/link", large = folder + "/large";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  ASSERT_EQ(symlink(std::getenv("LARKLANE_CONFIG"), link.c_str()), 0);
+  std::ofstream(large) << std::string((1 << 20) + 1, '#');
+  const struct {
+    std::string path, why;
+  } cases[] = {{pipe, "it is no regular file"},
+               {"/dev/zero", "it is no regular file"},
+               {folder, "Is a directory"},
+               {large, "it has more than 1048576 bytes"},
+               {"/proc/self/fd", "Is a directory"}};
+  for (const auto& [path, why] : cases) {
+    set_variable("LARKLANE_CONFIG", path);
+    load(true, {{"LARKLANE_CONFIG is \"" + path + "\": " + why}});
+  }
+  set_variable("LARKLANE_CONFIG", link);
+  const auto config = load(false, {});
+  EXPECT_TRUE(config && config->policy == "none");
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(ConfigTest, OfManyProblemsTheFirstAreTold) {
+  std::string text;
+  for (int i = 0; i < 50'000; ++i) text += "nonesuch" + std::to_string(i) + " = 1\n";
+  write_file(text);
+  std::vector<std::vector<std::string>> wanted(10, {"nonesuch"});
+  wanted.push_back({"... and 49990 more problems"});
+  load(false, wanted);
+  // One of those that are not told may be fatal.
+  write_file(text + "policy = nonesuch\n");
+  std::vector<Config::Problem> problems;
+  EXPECT_FALSE(Config::load(&problems));
+  ASSERT_EQ(problems.size(), 11U);
+  EXPECT_TRUE(problems.back().fatal && !problems.front().fatal);
+}
+
+TEST_F(ConfigTest, LongLinesAndNamesAreNotCompared) {
+  write_file("policy = " + std::string(5000, 'x') + "\n");
+  load(true, {{":1: a line of 5009 bytes; accepted: 4096 at most"}});
+  write_file(std::string(4000, 'n') + " = 1\n");
+  load(false, {{":1:", "nnn... (4000 bytes)\" is not known"}});
+}
+
+TEST_F(ConfigTest, ProblemsQuoteNoControlCharacterAndNoLongValue) {
+  set_variable("LARKLANE_POLICY",
+               "\x1b]0;title\a\x9b"
+               "31m\xc2\x9b\n");
+  load(true, {{R"(LARKLANE_POLICY is "\x1b]0;title\x07\x9b31m\xc2\x9b\n"; accepted)"}});
+  set_variable("LARKLANE_POLICY", std::string(100'000, 'v'));
+  std::vector<Config::Problem> problems;
+  EXPECT_FALSE(Config::load(&problems));
+  EXPECT_TRUE(problems.size() == 1 && problems[0].text.size() < 1000);
+  set_variable("LARKLANE_POLICY", "none");
+  set_variable("LARKLANE_\x1b[2J", "1");
+  load(false, {{R"("LARKLANE_\x1b[2J" is not known)"}});
+  write_file("\x1b[2J = 1\n");
+  load(false, {{R"("\x1b[2J" is not known)"}, {"LARKLANE_"}});
 }
 
 TEST_F(ConfigTest, UnknownNamesAreWarningsWithTheNearest) {

@@ -272,9 +272,15 @@ TEST_F(ModelTuningFile, WhatCannotBeUsedIsNamed) {
                  "of another host type: Another(R) CPU @ 2.10GHz, 8 cores; here: Some(R)");
   expect_ignored(write(folder_ + "/cores", with(kText, "cores 8", "cores 9")), "9 cores");
   expect_ignored(write(folder_ + "/fabric", with(kText, "fabric shm", "fabric verbs")), "'verbs'");
-  expect_ignored(write(folder_ + "/large", kText + std::string(2 << 20, '#')), "File too large");
+  expect_ignored(write(folder_ + "/large", kText + std::string(2 << 20, '#')),
+                 "it has more than 1048576 bytes");
   ASSERT_EQ(mkfifo((folder_ + "/pipe").c_str(), 0600), 0);
-  expect_ignored(folder_ + "/pipe", "Invalid argument");
+  expect_ignored(folder_ + "/pipe", "it is no regular file");
+  expect_ignored("/dev/zero", "it is no regular file");
+  expect_ignored(
+      write(folder_ + "/line", with(kText, "cores 8", "cores 8" + std::string(9000, '1'))),
+      "line 4: longer than 4096 bytes");
+  expect_ignored(write(folder_ + "/bell", with(kText, "Some(R)", "\a\x1b[31m")), "\\x07\\x1b[31m");
 }
 
 }  // namespace

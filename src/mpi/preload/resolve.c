@@ -46,15 +46,24 @@ extern _Atomic(void*) larklane_preload_slots[kNameCount];
 // The MPI, opened, if it is not in the global scope.
 static _Atomic(void*) local_mpi;
 
+// One line. What it quotes may be of the environment: control characters become question marks.
+__attribute__((format(printf, 1, 0))) static void say(const char* format, va_list values) {
+  char text[1024] = "larklane: ";
+  const size_t begin = strlen(text);
+  vsnprintf(text + begin, sizeof text - begin - 1, format, values);
+  for (char* at = text; *at; ++at)
+    if ((unsigned char)*at < ' ' || *at == 0x7f) *at = '?';
+  strcat(text, "\n");
+  dprintf(STDERR_FILENO, "%s", text);
+}
+
 __attribute__((format(printf, 1, 2))) static void warn_once(const char* format, ...) {
   static atomic_flag warned = ATOMIC_FLAG_INIT;
   // relaxed: nothing but this message depends on it
   if (atomic_flag_test_and_set_explicit(&warned, memory_order_relaxed)) return;
   va_list values;
   va_start(values, format);
-  dprintf(STDERR_FILENO, "larklane: ");
-  vdprintf(STDERR_FILENO, format, values);
-  dprintf(STDERR_FILENO, "\n");
+  say(format, values);
   va_end(values);
 }
 
@@ -268,11 +277,30 @@ static bool use_larklane(const void* caller) {
 
 void* larklane_preload_resolve(_Atomic(void*)* slot, const void* caller);
 
+static atomic_bool is_resolved;
+
 void* larklane_preload_resolve(_Atomic(void*)* slot, const void* caller) {
+  // relaxed: read when the process ends
+  atomic_store_explicit(&is_resolved, true, memory_order_relaxed);
   if (!use_larklane(caller)) {
     void* natives[kNameCount];
     for (size_t i = 0; i < kNameCount; ++i) natives[i] = find_next(kNames[i]);
     set_functions(natives);
   }
   return atomic_load_explicit(slot, memory_order_acquire);  // pairs with set_functions
+}
+
+// For `larklane run --summary`: a program that asks the MPI's own library for its functions (dlopen
+// and dlsym, ctypes, RTLD_DEEPBIND) goes past us, and nothing else would say so.
+__attribute__((destructor)) static void say_if_unused(void) {
+  const char* summary = secure_getenv("LARKLANE_SUMMARY");
+  const bool is_wanted = summary && (strcmp(summary, "on") == 0 || strcmp(summary, "1") == 0);
+  if (!is_wanted || atomic_load_explicit(&is_resolved, memory_order_relaxed)) return;
+  struct Object self;
+  struct Mpi mpi;
+  if (!find_object(kNames, &self) || !find_mpi(NULL, &self, &mpi)) return;
+  warn_once(
+      "no MPI call of this process came through Larklane: it made none, or asks %s itself (dlopen "
+      "with dlsym or RTLD_DEEPBIND, ctypes); remedy: link it with the MPI",
+      mpi.object.path);
 }
