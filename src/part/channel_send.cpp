@@ -192,7 +192,8 @@ void SendChannel::moved(Run run, MovedBy by) {
 }
 
 Status SendChannel::push(Piece piece) noexcept {
-  static const Typemap bytes = Typemap::contiguous(1);
+  // Never destroyed: the helper pushes while the process exits.
+  static const Typemap& bytes = *new Typemap(Typemap::contiguous(1));
   const Accepted& accepted = side_.block().header().accepted;
   const Typemap* type = &bytes;
   if (accepted.strided != 0) {

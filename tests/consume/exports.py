@@ -32,6 +32,9 @@ def main():
             complaints.append(f"{name} should not be shown")
         if version != "LARKLANE_0.1" and name != "LARKLANE_0.1":
             complaints.append(f"{name} has no version")
+    # The helper, and static objects of the program, still use the library while the process exits.
+    if re.search(r"\bU __cxa_atexit\b", "\n".join(names_of(["nm", "-D", library]))):
+        complaints.append("it has a static object that is destroyed at exit")
     complaints += [f"{name}: of the header or the library alone" for name in sorted(shown ^ wanted)]
     needed = [re.search(r"\[(.*)\]", line)[1] for line in names_of(["readelf", "-d", library]) if "(NEEDED)" in line]
     complaints += [f"it needs {name}" for name in needed if not re.match(r"(libstdc\+\+|libgcc_s|libc|libm|libpthread|ld-linux.*)\.so", name)]

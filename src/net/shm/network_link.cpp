@@ -17,8 +17,9 @@ constexpr std::uint32_t kRefusalsPerLook = 256;
 /// Beyond what was written, small records follow soon: so many bytes on, the line is fetched.
 constexpr std::uint64_t kFetchAheadBytes = 256;
 
+/// Never destroyed, as what the process has created.
 const Typemap& plain_bytes() {
-  static const Typemap type = Typemap::contiguous(1);
+  static const Typemap& type = *new Typemap(Typemap::contiguous(1));
   return type;
 }
 

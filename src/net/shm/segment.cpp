@@ -45,8 +45,9 @@ class Created {
   std::map<File, std::weak_ptr<Segment>> segments_;
 };
 
+/// Never destroyed: the helper and static objects of the program use it while the process exits.
 Created& created() {
-  static Created all;
+  static Created& all = *new Created;
   return all;
 }
 
