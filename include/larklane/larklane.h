@@ -103,6 +103,8 @@ LARKLANE_API int larklane_context_create_with_peers(const larklane_peers *peers,
 /* Waits, for a bounded time, until what this process has sent is out, and says goodbye. Null is
  * legal.
  *
+ * In a forked child this and what destroys or frees handles do nothing.
+ *
  * @errors  ALREADY_ACTIVE: something that was made of it is left; nothing has happened */
 LARKLANE_API int larklane_context_destroy(larklane_context *context);
 

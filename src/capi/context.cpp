@@ -125,7 +125,8 @@ int larklane_vci_destroy(larklane_vci* vci) {
   LARKLANE_CAPI_NEEDS_LANE(vci);
   return guarded(__func__, [&] {
     larklane_context& context = vci->made->context();
-    {
+    // In a forked child the lock may be for ever that of a thread which is not there.
+    if (context.inside->inside().is_made_here()) {
       const std::scoped_lock lock(context.mutex);
       context.destroyed.emplace_back(vci);
     }

@@ -23,7 +23,7 @@ PlaneImpl::PlaneImpl(std::vector<Listener> own, Handler& handler, std::optional<
     : own_(std::move(own)), remote_(std::move(remote)), accept_ns_(accept_ns), handler_(handler) {}
 
 Status PlaneImpl::start() {
-  hello_.pid = process_;
+  hello_.pid = ::getpid();
   hello_.address_count = static_cast<std::uint32_t>(own_.size());
   for (std::size_t i = 0; i < own_.size(); ++i) {
     std::memcpy(hello_.addresses[i].data(), own_[i].address.data(), own_[i].address.size());
@@ -63,7 +63,7 @@ Status PlaneImpl::listen_to(int listener) {
 
 PlaneImpl::~PlaneImpl() {
   // a forked child has no helper, and shares sockets and epoll with its parent
-  if (!has_helper_ || ::getpid() != process_) return;
+  if (!has_helper_ || !maker_.is_this_process()) return;
   // release: pairs with run() acquire
   is_ending_.store(true, std::memory_order_release);
   post([] {});
@@ -105,7 +105,7 @@ Status PlaneImpl::watch(Watched& watched) {
 
 void PlaneImpl::unwatch(Watched& watched) {
   if (is_helper()) return watches_.remove(watched);
-  if (::getpid() != process_) return;  // a forked child, which has no helper
+  if (!maker_.is_this_process()) return;  // a forked child, which has no helper
   std::promise<void> removed;
   post([&] {
     watches_.remove(watched);

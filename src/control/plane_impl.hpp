@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/maker.hpp"
 #include "base/unique_fd.hpp"
 #include "control/plane.hpp"
 #include "control/queued_peer.hpp"
@@ -123,7 +124,7 @@ class PlaneImpl final : public Plane, private PeerHost {
   std::optional<Remote> remote_;
   const std::uint64_t accept_ns_;
   Handler& handler_;
-  const pid_t process_ = ::getpid();
+  const Maker maker_;
   UniqueFd epoll_;
   UniqueFd bell_;
   Hello hello_;

@@ -75,6 +75,7 @@ void CompletionDomain::withdraw_locked(Object& object) noexcept {
 }
 
 Status CompletionDomain::free(Object& object) noexcept {
+  if (!maker_.is_this_process()) return {};
   const std::scoped_lock lock(mutex_);
   delete_closing_locked();
   withdraw_locked(object);
@@ -82,6 +83,7 @@ Status CompletionDomain::free(Object& object) noexcept {
 }
 
 void CompletionDomain::destroy(Object& object) noexcept {
+  if (!maker_.is_this_process()) return;
   const std::scoped_lock lock(mutex_);
   withdraw_locked(object);
   // relaxed: a function; who misses it tells an object that is still there.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/maker.hpp"
 #include "base/status.hpp"
 #include "msg/ledger.hpp"
 #include "msg/object.hpp"
@@ -47,6 +48,7 @@ class CompletionDomain {
   // Of completion.cpp: what the handles do.
   /// @errors kNoMemory: then it is deleted
   Status adopt(std::unique_ptr<msg::Object> object) noexcept;
+  // These two do nothing in a forked child, where the mutex may have no owner that gives it back.
   Status free(msg::Object& object) noexcept;
   void destroy(msg::Object& object) noexcept;
   Result<RemoteCompletion> register_remote(msg::Object& object) noexcept;
@@ -71,6 +73,7 @@ class CompletionDomain {
   msg::Ledger* ledgers_ = nullptr;
   msg::Counts gone_;                // of ledgers that are
   msg::Object* closing_ = nullptr;  // destroyed while in use
+  const Maker maker_;
 };
 
 }  // namespace larklane

@@ -160,7 +160,10 @@ Context::Inside::~Inside() {
 }
 
 Context::Context(std::unique_ptr<Inside> inside) noexcept : inside_(std::move(inside)) {}
-Context::~Context() = default;
+Context::~Context() {
+  // A forked child's exit(): its parent goes on, and so do the threads that are not here.
+  if (!inside_->engine->is_made_here()) (void)inside_.release();
+}
 
 Result<std::unique_ptr<Context>> Context::create(std::string* problem) {
   const auto config = config_of_environment(problem);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/maker.hpp"
 #include "base/spin_lock.hpp"
 #include "base/status.hpp"
 #include "larklane/context.hpp"
@@ -69,6 +70,8 @@ class Engine final : private vci::VciPool::Receivers {
 
   net::Fabric& fabric() const noexcept { return fabric_; }
   CompletionDomain& domain() const noexcept { return domain_; }
+  /// False in a forked child, where nothing of it may be used. A system call.
+  bool is_made_here() const noexcept { return maker_.is_this_process(); }
   int rank() const noexcept { return options_.rank; }
   int size() const noexcept { return options_.size; }
   std::uint32_t record_bytes_max() const noexcept { return record_bytes_max_; }
@@ -220,6 +223,7 @@ class Engine final : private vci::VciPool::Receivers {
     SpinLock lock;
   };
   std::array<StripeLock, kStripeLocks> stripe_locks_;
+  const Maker maker_;
 };
 
 }  // namespace larklane::msg

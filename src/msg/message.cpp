@@ -101,7 +101,7 @@ constexpr RemoteCompletion kNumbers = 1u << 24;
 }  // namespace
 
 Vci::~Vci() {
-  if (inside_ != nullptr) inside_->engine().give_back(*inside_);
+  if (inside_ != nullptr && inside_->engine().is_made_here()) inside_->engine().give_back(*inside_);
 }
 
 std::uint32_t Vci::progress() noexcept {
@@ -128,7 +128,7 @@ RetryCounts Vci::retry_counts() const noexcept {
 }
 
 Region::~Region() {
-  if (inside_ != nullptr) inside_->engine.remove_region(*inside_);
+  if (inside_ != nullptr && inside_->engine.is_made_here()) inside_->engine.remove_region(*inside_);
 }
 
 RemoteRegion Region::remote() const noexcept {

@@ -144,6 +144,14 @@ def gone_region(bench):
     bench.launched(2, "gone_region", "alone" if bench.name == "shm" else "any")
 
 
+def forks(bench):
+    """Children end by exit(), which destroys static objects, by _exit() or by a signal, or outlive their parents: messages of these go on."""
+    for how in ("exit", "quick", "killed", "lives"):
+        output = bench.launched(2, "forker", how, 8)
+        expect("forker: all has come" in output, how, output)
+        expect(output.count("a child lives on\n") == (16 if how == "lives" else 0), f"what children write, {how}", output)
+
+
 def thresholds(bench):
     """What is copied, and who moves what is not, as the user says: every byte all the same; what a network can't do is refused, with the remedy."""
     for eager, rendezvous in ((64, "auto"), (500, "read"), (8168, "read" if bench.name == "shm" else "write")):
@@ -331,7 +339,7 @@ def refusals(bench):
 
 def cases():
     everywhere = (exchange, exchange_long, leaves, scatters, idle, crowded, crossed, incast, bystander, posters, pressure_asleep, pressure_unreceived,
-                  pressure_minutes, thresholds, gone_region, killed, footprint, footprint_times, rates, applications)
+                  pressure_minutes, thresholds, gone_region, killed, forks, footprint, footprint_times, rates, applications)
     return [
         *((case, name) for case in everywhere for name in ("shm", "tcp")),
         *((case, "libfabric_shm") for case in (exchanges, leaves, crowded, crossed, incast, posters, thresholds, killed)),

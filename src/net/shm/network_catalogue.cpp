@@ -37,7 +37,7 @@ std::uint64_t whole_pages(std::uint64_t bytes) noexcept {
 
 Catalogue::Catalogue(std::shared_ptr<Segment> segment, std::uint64_t nonce)
     // Any number: so that a key of another process is hardly ever one of ours.
-    : segment_(std::move(segment)), nonce_(nonce), owner_(::getpid()), last_number_(nonce >> 32) {}
+    : segment_(std::move(segment)), nonce_(nonce), last_number_(nonce >> 32) {}
 
 Result<std::unique_ptr<Catalogue>> Catalogue::create() {
   std::uint64_t nonce = 0;

@@ -2,8 +2,6 @@
 // What this process shows its peers: the memory that it has registered, and library memory that
 // they map. (docs/protocols.md, "Shared memory as a network")
 
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -11,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/maker.hpp"
 #include "base/status.hpp"
 #include "net/shm/network_layout.hpp"
 #include "net/shm/segment.hpp"
@@ -37,7 +36,7 @@ class Catalogue {
   std::uint64_t nonce() const noexcept { return nonce_; }
   int fd() const noexcept { return segment_->fd(); }
   /// Not a forked child's, which has the same memory: what it ends must not end here.
-  bool is_owners() const noexcept { return ::getpid() == owner_; }
+  bool is_owners() const noexcept { return maker_.is_this_process(); }
 
   /// @param place  where peers map it @return its key @errors kNoMemory: all rows are taken
   Result<std::uint64_t> add(const void* start, std::uint64_t bytes, Place place = {});
@@ -59,7 +58,7 @@ class Catalogue {
 
   const std::shared_ptr<Segment> segment_;
   const std::uint64_t nonce_;
-  const pid_t owner_;
+  const Maker maker_;
 
   std::mutex mutex_;
   std::uint64_t last_number_;  // of generations and endpoints
