@@ -16,6 +16,7 @@ std::span<const Case> transfer_cases();
 std::span<const Case> structure_cases();
 std::span<const Case> trouble_cases();
 std::span<const Case> sleep_cases();
+std::span<const Case> stranger_cases();
 
 /// Half round trip of 8 bytes, in nanoseconds.
 void print_latency(Side& side);

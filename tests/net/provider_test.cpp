@@ -73,7 +73,8 @@ int run_all(const Arguments& arguments) {
   if (arguments.is_latency) return run({"latency", print_latency}, arguments.wanted) ? 0 : 1;
   int failed = 0;
   int passed = 0;
-  for (const auto& cases : {structure_cases(), transfer_cases(), trouble_cases(), sleep_cases()}) {
+  for (const auto& cases :
+       {structure_cases(), transfer_cases(), trouble_cases(), sleep_cases(), stranger_cases()}) {
     for (const Case& each : cases) {
       if (!arguments.only.empty() && arguments.only != each.name) continue;
       const bool is_good = run(each, arguments.wanted);
