@@ -63,10 +63,10 @@ class Suite:
 
     def each_by_its_own(self, folder):
         """Over one network, over another one, or in shared memory, as both ranks name it."""
-        first_tcp, first_rxm, tcp, rxm = "ofi:tcp@eth0,ofi:tcp;ofi_rxm@eth0", "ofi:tcp;ofi_rxm@eth0,ofi:tcp@eth0", "ofi:tcp@eth0", "ofi:tcp;ofi_rxm@eth0"
-        over_tcp, over_rxm = "ofi tcp@eth0", "ofi tcp;ofi_rxm@eth0"
-        wanted = {(0, 1): over_tcp, (2, 3): "shm", (0, 2): over_rxm, (0, 3): over_tcp, (1, 2): over_rxm, (1, 3): over_tcp}
-        return self.goes_as_named(folder, (first_tcp, first_rxm, rxm, tcp), wanted)
+        first_tcp, first_sockets, tcp, sockets = "ofi:tcp@eth0,ofi:sockets@eth0", "ofi:sockets@eth0,ofi:tcp@eth0", "ofi:tcp@eth0", "ofi:sockets@eth0"
+        over_tcp, over_sockets = "ofi tcp@eth0", "ofi sockets@eth0"
+        wanted = {(0, 1): over_tcp, (2, 3): "shm", (0, 2): over_sockets, (0, 3): over_tcp, (1, 2): over_sockets, (1, 3): over_tcp}
+        return self.goes_as_named(folder, (first_tcp, first_sockets, sockets, tcp), wanted)
 
     def over_verbs_but_for_one(self, folder):
         """All hosts have a device; rank 2 does not use it."""

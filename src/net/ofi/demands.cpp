@@ -147,12 +147,10 @@ std::string why_nothing(const Device& device, const fi_info* list) {
   return text;
 }
 
-/// Over TCP each link has a connection of its own, whose peer proves that it is the one. What lies
-/// between us and connections, or makes its own, takes any that comes, and for whatever peer it
-/// says it is. Elsewhere connections are the provider's: datagrams, or what can tell peers apart.
-bool is_typed_well(const fi_info& info) {
-  const bool has_connections = info.ep_attr->type == FI_EP_MSG;
-  return has_connections == (is_over_tcp(info) || names(info, "sockets"));
+/// Over TCP each link has a connection of its own, whose peer proves that it is the one: a
+/// connection of libfabric's own takes any process, for whatever peer it says it is.
+bool is_connected_as_wanted(const fi_info& info) {
+  return (info.ep_attr->type == FI_EP_MSG) == is_over_tcp(info);
 }
 
 bool is_seen(const std::vector<Candidate>& found, const fi_info& info) {
@@ -214,7 +212,7 @@ std::vector<Candidate> candidates(const Device& device) {
     const Info list = get_info(all_hints(device, finish, type).get());
     for (const fi_info* info = list.get(); info != nullptr; info = info->next) {
       if (info->tx_attr->inject_size < kSmallBytesMin || is_seen(found, *info)) continue;
-      if (!is_wanted(*info, device) || !is_typed_well(*info)) continue;
+      if (!is_wanted(*info, device) || !is_connected_as_wanted(*info)) continue;
       // 1.17 does not look at the hint for it.
       if (!device.domain.empty() && device.domain != info->domain_attr->name) continue;
       found.push_back({Info(::fi_dupinfo(info)), finish});

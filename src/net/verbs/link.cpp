@@ -1,13 +1,12 @@
 #include "net/verbs/link.hpp"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
 #include <utility>
 
+#include "base/random.hpp"
 #include "net/verbs/memory.hpp"
 #include "net/verbs/registration.hpp"
 
@@ -17,11 +16,12 @@ namespace {
 constexpr std::uint8_t kHopLimit = 64;
 constexpr std::uint8_t kReadsAtOnceMax = 16;
 
-/// So that packets of an earlier queue pair of this number are not taken for ours.
-std::uint32_t any_packet_number(std::uint32_t queue_number) noexcept {
-  std::uint32_t random = 0;
-  if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random) random = queue_number;
-  return random & kNumberBits24;
+/// Of an earlier queue pair of that number no packet is taken for ours, and a stranger has to guess
+/// it.
+Result<QueueAddress> address_of(const SendQueue& queue) noexcept {
+  std::uint32_t packet_number = 0;
+  LARKLANE_TRY(fill_random(std::as_writable_bytes(std::span(&packet_number, 1))));
+  return QueueAddress{queue.pair()->qp_num, packet_number & kNumberBits24};
 }
 
 std::uint8_t at_once(int device_max) noexcept {
@@ -43,25 +43,33 @@ Link::Link(Endpoint& endpoint, std::vector<std::unique_ptr<SendQueue>> writes,
       reads_(std::move(reads)),
       first_writes_(*writes_.front()) {
   const Device& device = endpoint.device();
-  const auto address_of = [](const SendQueue& queue) {
-    return QueueAddress{queue.pair()->qp_num, any_packet_number(queue.pair()->qp_num)};
-  };
   offer_ = {.is_ethernet = device.is_ethernet,
             .mtu_code = device.mtu_code,
             .reads_at_once = at_once(device.attributes.max_qp_rd_atom),
             .lid = device.port.lid,
             .gid = device.gid,
             .is_of_channel = device.channel_queues != 0,
-            .read_queue = address_of(*reads_),
+            .read_queue = {},
             .write_queues = {}};
   SendQueue* last = reads_.get();
   for (const auto& queue : writes_) {
     last = last->partner = queue.get();
-    offer_.write_queues.push_back(address_of(*queue));
     if (offer_.is_of_channel) endpoint_.hear_by(*queue->pair(), *this);
   }
   last->partner = reads_.get();
+}
+
+Status Link::make_offer() {
+  auto reads = address_of(*reads_);
+  if (!reads) return reads.error();
+  offer_.read_queue = *reads;
+  for (const auto& queue : writes_) {
+    auto address = address_of(*queue);
+    if (!address) return address.error();
+    offer_.write_queues.push_back(*address);
+  }
   offer_bytes_ = encode(offer_);
+  return {};
 }
 
 Link::~Link() {
@@ -91,6 +99,7 @@ Result<std::unique_ptr<Link>> Link::create(Endpoint& endpoint, std::string* reas
   auto reads = endpoint.open_queue(kReadShape, 0, reason);
   if (!reads) return give_up(reads.error());
   std::unique_ptr<Link> link(new Link(endpoint, std::move(writes), std::move(*reads)));
+  LARKLANE_TRY(link->make_offer());
   for (const auto& queue : link->writes_)
     if (inline_bytes == 0) LARKLANE_TRY(link->make_copies(*queue, reason));
   return link;

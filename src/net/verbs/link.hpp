@@ -65,6 +65,7 @@ class Link final : public net::Link {
   Link(Endpoint& endpoint, std::vector<std::unique_ptr<SendQueue>> writes,
        std::unique_ptr<SendQueue> reads);
 
+  Status make_offer();
   Status make_copies(SendQueue& writes, std::string* reason);
   std::uint32_t immediate_there(std::uint32_t immediate) const noexcept;
   SendQueue& queue_of(std::uint32_t immediate) const noexcept;
