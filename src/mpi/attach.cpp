@@ -3,6 +3,7 @@
 #include "mpi/preload/attach.h"
 
 #include <dlfcn.h>
+#include <unwind.h>
 
 #include <cstring>
 #include <mutex>
@@ -69,11 +70,20 @@ void find_handles([[maybe_unused]] FindNext* find_next, Handles& found) noexcept
 #undef LARKLANE_HANDLE
 }
 
+// An exception of the program's error handler passes our frames by the program's unwinder, but what
+// runs our destructors on its way is the copy in this library, which prepares itself only when it
+// is used by itself: unprepared it aborts.
+void prepare_unwinder() noexcept {
+  const auto stop = [](_Unwind_Context*, void*) { return _URC_END_OF_STACK; };
+  _Unwind_Backtrace(stop, nullptr);
+}
+
 // The lookups come before the lock: they take the dynamic linker's, which another caller may hold
 // already.
 // @param stub  null: linked, not preloaded
 void attach(FindNext* find_next, const LarklaneStub* stub) noexcept {
   const bool is_profiled = stub != nullptr && stub->watch_threads != nullptr;
+  prepare_unwinder();
   Next pmpi;
   Handles found;
   find_pmpi(find_next, pmpi);

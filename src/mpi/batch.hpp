@@ -50,6 +50,18 @@ class Scratch {
   T* data_;
 };
 
+/// Calls `call` and then, however it ends, `after`: the error handler of the MPI's requests may
+/// throw.
+template <class Call, class After>
+int call_then(Call&& call, After&& after) {
+  struct End {
+    After& after;
+    ~End() { after(); }
+  };
+  const End end{after};
+  return call();
+}
+
 /// Entries that are ours are MPI_REQUEST_NULL in the copy that the MPI gets. Thread safety:
 /// single-owner.
 class Batch {
@@ -79,11 +91,14 @@ class Batch {
     }
     return false;
   }
-  /// What the MPI made of its handles goes to the user's array.
-  void copy_back(MPI_Request* requests) const noexcept {
-    for (int i = 0; i < count_; ++i) {
-      if (ours_[i] == nullptr) requests[i] = natives_[i];
-    }
+  /// The MPI's call on the copy. What it made of its handles goes to the user's array.
+  template <class Call>
+  int call_native(MPI_Request* requests, Call&& call) {
+    return call_then(call, [&] {
+      for (int i = 0; i < count_; ++i) {
+        if (ours_[i] == nullptr) requests[i] = natives_[i];
+      }
+    });
   }
 
  private:

@@ -15,13 +15,12 @@ namespace {
 /// the caller gets MPI_COMM_NULL: the other members count it too.
 template <class Call>
 int collective(MPI_Comm parent, Origin origin, MPI_Comm* made, Call call) {
-  const auto communicator = find_communicator(parent);
-  const part::ContextId recipe = communicator ? communicator->child(origin) : part::ContextId{};
+  ChildOrdinal ordinal(find_communicator(parent), origin);
   const int code = call();
-  // A call that the MPI refused to this process alone is none that the others have counted.
-  if (communicator && code != MPI_SUCCESS) communicator->forget_child();
-  if (communicator && code == MPI_SUCCESS) {
-    remember_communicator(*made, recipe, communicator->foreigners());
+  if (const Communicator* const communicator = ordinal.parent();
+      communicator && code == MPI_SUCCESS) {
+    remember_communicator(*made, ordinal.recipe(), communicator->foreigners());
+    ordinal.keep();
   }
   return code;
 }
@@ -52,13 +51,19 @@ bool add_both_groups(MPI_Comm intercomm, ContextHash& hash) {
 /// MPI_Comm_free or MPI_Comm_disconnect.
 int release(int (*call)(MPI_Comm*), MPI_Comm* comm) {
   if (comm == nullptr) return call(comm);
-  const MPI_Comm released = *comm;
-  std::shared_ptr<Communicator> forgotten = forget_communicator(released);
-  const int code = call(comm);
-  // By the handle, not by the code: Open MPI's MPI_Comm_disconnect does not say that a delete
-  // callback has refused.
-  if (*comm == released) restore_communicator(released, std::move(forgotten));
-  return code;
+  // In a destructor: the MPI's error handler may throw.
+  struct Forgotten {
+    const MPI_Comm& comm;
+    const MPI_Comm released;
+    std::shared_ptr<Communicator> record;
+    // By the handle, not by the code: Open MPI's MPI_Comm_disconnect does not say that a delete
+    // callback has refused.
+    ~Forgotten() {
+      if (comm == released) restore_communicator(released, std::move(record));
+    }
+  };
+  const Forgotten forgotten{*comm, *comm, forget_communicator(*comm)};
+  return call(comm);
 }
 
 }  // namespace

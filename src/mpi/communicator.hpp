@@ -96,6 +96,30 @@ class Communicator {
   bool stand_in_ = false;
 };
 
+/// The ordinal of a constructor on its parent, given back unless it is kept: a call that the MPI
+/// refused to this process alone, or whose error handler has thrown, is none that the others have
+/// counted. Thread safety: single-owner.
+class ChildOrdinal {
+ public:
+  /// @param parent  may be null: then there is no ordinal
+  ChildOrdinal(std::shared_ptr<Communicator> parent, Origin origin)
+      : parent_(std::move(parent)), recipe_(parent_ ? parent_->child(origin) : part::ContextId{}) {}
+  ~ChildOrdinal() {
+    if (parent_ && !is_kept_) parent_->forget_child();
+  }
+  ChildOrdinal(const ChildOrdinal&) = delete;
+  ChildOrdinal& operator=(const ChildOrdinal&) = delete;
+
+  void keep() noexcept { is_kept_ = true; }
+  Communicator* parent() const noexcept { return parent_.get(); }
+  const part::ContextId& recipe() const noexcept { return recipe_; }
+
+ private:
+  const std::shared_ptr<Communicator> parent_;
+  const part::ContextId recipe_;
+  bool is_kept_ = false;
+};
+
 /// Ranks in the own world of a group's members; empty if the MPI did not tell, or if one of them is
 /// of another world.
 std::vector<int> world_ranks(MPI_Group group);

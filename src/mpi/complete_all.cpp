@@ -93,8 +93,8 @@ int commit_failed(const Batch& batch, const Rounds& rounds, bool natives_done,
 int finish_after_failure(const Next& next, Batch& batch, const Rounds& rounds,
                          MPI_Request* requests, MPI_Status* statuses) {
   int flag = 0;
-  const int code = next.Testall(batch.count(), batch.natives(), &flag, statuses);
-  batch.copy_back(requests);
+  const int code = batch.call_native(
+      requests, [&] { return next.Testall(batch.count(), batch.natives(), &flag, statuses); });
   const bool in_status = code == MPI_ERR_IN_STATUS;
   return commit_failed(batch, rounds, flag != 0 || in_status, in_status, statuses);
 }
@@ -118,8 +118,8 @@ int Waitall(const Next& next, int count, MPI_Request array_of_requests[],
   if (rounds.any_failed())
     return finish_after_failure(next, batch, rounds, array_of_requests, array_of_statuses);
   // Nothing that the MPI may wait for needs us: who comes last moves the data.
-  const int code = next.Waitall(count, batch.natives(), array_of_statuses);
-  batch.copy_back(array_of_requests);
+  const int code = batch.call_native(
+      array_of_requests, [&] { return next.Waitall(count, batch.natives(), array_of_statuses); });
   if (code == MPI_ERR_IN_STATUS) {
     static_cast<void>(commit_failed(batch, rounds, true, true, array_of_statuses));
     return code;
@@ -148,8 +148,9 @@ int Testall(const Next& next, int count, MPI_Request array_of_requests[], int* f
     Process::get().poke_native();
     return MPI_SUCCESS;
   }
-  const int code = next.Testall(count, batch.natives(), flag, array_of_statuses);
-  batch.copy_back(array_of_requests);
+  const int code = batch.call_native(array_of_requests, [&] {
+    return next.Testall(count, batch.natives(), flag, array_of_statuses);
+  });
   if (code == MPI_ERR_IN_STATUS) {
     static_cast<void>(commit_failed(batch, rounds, true, true, array_of_statuses));
   } else if (code == MPI_SUCCESS && *flag != 0) {

@@ -48,8 +48,9 @@ bool complete_native(const Next& next, Batch& batch, MPI_Request* requests, MPI_
                      Found* found) {
   if (batch.native_count() == 0) return false;
   int flag = 0, index = MPI_UNDEFINED;
-  found->code = next.Testany(batch.count(), batch.natives(), &index, &flag, status);
-  batch.copy_back(requests);
+  found->code = batch.call_native(requests, [&] {
+    return next.Testany(batch.count(), batch.natives(), &index, &flag, status);
+  });
   if (found->code != MPI_SUCCESS || (flag != 0 && index != MPI_UNDEFINED)) {
     found->index = index;
     found->done = true;
@@ -86,9 +87,8 @@ int Waitany(const Next& next, int count, MPI_Request array_of_requests[], int* i
     return raise_null("MPI_Waitany");
   Batch batch(count, array_of_requests);
   if (!batch.any_active()) {
-    const int code = next.Waitany(count, batch.natives(), index, status);
-    batch.copy_back(array_of_requests);
-    return code;
+    return batch.call_native(array_of_requests,
+                             [&] { return next.Waitany(count, batch.natives(), index, status); });
   }
   const unsigned turn = next_turn();
   Waiting waiting;

@@ -24,8 +24,9 @@ bool take_natives(const Next& next, Batch& batch, MPI_Request* requests, int* in
                   MPI_Status* statuses, Some* some) {
   if (batch.native_count() == 0) return true;
   int done = 0;
-  some->code = next.Testsome(batch.count(), batch.natives(), &done, indices, statuses);
-  batch.copy_back(requests);
+  some->code = batch.call_native(requests, [&] {
+    return next.Testsome(batch.count(), batch.natives(), &done, indices, statuses);
+  });
   if (some->code != MPI_SUCCESS && some->code != MPI_ERR_IN_STATUS) return false;
   some->native_active = done != MPI_UNDEFINED;
   some->count = done == MPI_UNDEFINED ? 0 : done;
@@ -78,10 +79,9 @@ int Waitsome(const Next& next, int incount, MPI_Request array_of_requests[], int
     return raise_null("MPI_Waitsome");
   Batch batch(incount, array_of_requests);
   if (!batch.any_active()) {
-    const int code =
-        next.Waitsome(incount, batch.natives(), outcount, array_of_indices, array_of_statuses);
-    batch.copy_back(array_of_requests);
-    return code;
+    return batch.call_native(array_of_requests, [&] {
+      return next.Waitsome(incount, batch.natives(), outcount, array_of_indices, array_of_statuses);
+    });
   }
   Waiting waiting;
   for (;;) {

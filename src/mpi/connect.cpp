@@ -33,19 +33,18 @@ std::shared_ptr<Port> find_port(const std::string& name) {
 /// The own side of an accept or connect. Thread safety: single-owner.
 class Side {
  public:
-  Side(MPI_Comm comm, int root) : communicator_(find_communicator(comm)), root_(root) {
+  /// The ordinal is taken even if nothing comes of it: the others count it, too.
+  Side(MPI_Comm comm, int root) : ordinal_(find_communicator(comm), Origin::meeting), root_(root) {
     int rank = -1;
     is_root_ = next_pmpi().Comm_rank(comm, &rank) == MPI_SUCCESS && rank == root;
-    if (!communicator_) return;
-    // Taken even if nothing comes of it: the others count it, too.
-    const part::ContextId ordinal = communicator_->child(Origin::meeting);
-    const Communicator::Members& members = communicator_->members();
+    if (ordinal_.parent() == nullptr) return;
+    const Communicator::Members& members = ordinal_.parent()->members();
     // What follows is told by local sockets.
     if (!members.known || !all_known(members.peers) || !Process::get().are_here(members.peers))
       return;
     const std::string text = text_of(std::span(members.peers));
     if (text.size() > kSideBytesMax) return;
-    own_ = {ContextHash(Origin::meeting).add(ordinal).add(text).id(), members.peers};
+    own_ = {ContextHash(Origin::meeting).add(ordinal_.recipe()).add(text).id(), members.peers};
     if (members.peers.size() > 1) mailbox_.emplace(own_.recipe, rank);
   }
 
@@ -54,24 +53,20 @@ class Side {
   /// What the other side has to know of this one.
   const Meeting& own() const noexcept { return own_; }
 
-  /// The MPI's call has failed. A call that the MPI refused to this process alone is none that the
-  /// others have counted.
-  void forget() const {
-    if (communicator_) communicator_->forget_child();
-  }
   /// After the MPI's call has succeeded. @param news  at the root: what it has learnt
-  void conclude(MPI_Comm intercomm, std::optional<Meeting> news) const {
+  void conclude(MPI_Comm intercomm, std::optional<Meeting> news) {
+    ordinal_.keep();
     if (!is_known()) return;
     if (mailbox_ && is_root_) {
       mailbox_->send(static_cast<int>(own_.others.size()), news);
     } else if (mailbox_) {
       news = mailbox_->receive(root_);
     }
-    if (news) remember_meeting(intercomm, *news, communicator_->foreigners());
+    if (news) remember_meeting(intercomm, *news, ordinal_.parent()->foreigners());
   }
 
  private:
-  const std::shared_ptr<Communicator> communicator_;
+  ChildOrdinal ordinal_;
   const int root_;
   bool is_root_ = false;
   Meeting own_;
@@ -117,31 +112,25 @@ int Close_port(const Next& next, const char* port_name) {
 
 int Comm_accept(const Next& next, const char* port_name, MPI_Info info, int root, MPI_Comm comm,
                 MPI_Comm* newcomm) {
-  const Side side(comm, root);
+  Side side(comm, root);
   const auto port = side.is_root() && port_name != nullptr ? find_port(port_name) : nullptr;
-  const auto lock = port ? std::unique_lock(port->mutex()) : std::unique_lock<std::mutex>();
+  const auto lock =
+      port ? std::unique_lock(port->mutex()) : std::unique_lock<std::recursive_mutex>();
   const int code = next.Comm_accept(port_name, info, root, comm, newcomm);
-  if (code == MPI_SUCCESS) {
+  if (code == MPI_SUCCESS)
     side.conclude(*newcomm, port ? who_was_accepted(*port, *newcomm, side) : std::nullopt);
-  } else {
-    side.forget();
-  }
   return code;
 }
 
 int Comm_connect(const Next& next, const char* port_name, MPI_Info info, int root, MPI_Comm comm,
                  MPI_Comm* newcomm) {
-  const Side side(comm, root);
+  Side side(comm, root);
   std::optional<Caller> caller;
   if (side.is_root() && side.is_known() && port_name != nullptr) {
     caller.emplace(port_name, side.own().others);
   }
   const int code = next.Comm_connect(port_name, info, root, comm, newcomm);
-  if (code == MPI_SUCCESS) {
-    side.conclude(*newcomm, caller ? caller->connected() : std::nullopt);
-  } else {
-    side.forget();
-  }
+  if (code == MPI_SUCCESS) side.conclude(*newcomm, caller ? caller->connected() : std::nullopt);
   return code;
 }
 

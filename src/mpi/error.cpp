@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/printable.hpp"
@@ -55,6 +56,13 @@ MPI_Comm default_target() {
   return is_fatal ? handles().comm_world : handles().comm_self;
 }
 
+/// What raise_code() has noted; `target` is comm_null where no communicator can take errors.
+struct Noted {
+  MPI_Comm target;
+  int code;  ///< MPI_SUCCESS: nothing
+};
+thread_local constinit Noted noted{{}, MPI_SUCCESS};
+
 }  // namespace
 
 int error_code(int error_class, const std::string& sentence) {
@@ -81,7 +89,14 @@ int error_code(int error_class, const std::string& sentence) {
 
 int raise_code(const Communicator* communicator, int code) {
   const MPI_Comm target = communicator != nullptr ? communicator->error_target() : default_target();
-  if (target != handles().comm_null) next_pmpi().Comm_call_errhandler(target, code);
+  noted = {target, code};
+  return code;
+}
+
+int settle_failure(int code) {
+  const Noted error = std::exchange(noted, {{}, MPI_SUCCESS});
+  if (error.code != MPI_SUCCESS && error.target != handles().comm_null)
+    next_pmpi().Comm_call_errhandler(error.target, error.code);
   return code;
 }
 

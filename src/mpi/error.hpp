@@ -1,5 +1,9 @@
 #pragma once
 // MPI errors that carry a sentence, raised through the right communicator's error handler.
+//
+// raise() and its like only note the error. settle() calls the handler, as the last act of the
+// intercepted function: the handler may throw, and then no object of ours is left to destroy, no
+// lock is held, and the request is what it is after the call has returned.
 
 #include <string>
 
@@ -14,12 +18,21 @@ namespace larklane::mpi {
 /// the sentence goes to standard error.
 int error_code(int error_class, const std::string& sentence);
 
-/// Makes the code, calls the error handler of `communicator` and returns the code if that returns.
+/// Makes the code, notes it for settle() and returns it. The handler is that of `communicator`.
 /// Without a communicator (a null or foreign handle) it is that of MPI_COMM_SELF, or
 /// MPI_COMM_WORLD's where only that one has been changed.
 int raise(const Communicator* communicator, int error_class, const std::string& sentence);
 /// The same with a code that is made already.
 int raise_code(const Communicator* communicator, int code);
+
+/// Calls the error handler of what the calling thread has noted last.
+[[gnu::noinline]] int settle_failure(int code);
+/// The end of an intercepted function. @return  code
+inline int settle(int code) {
+  if (code == MPI_SUCCESS) [[likely]]
+    return code;
+  return settle_failure(code);
+}
 
 /// The natural MPI class (rule E1).
 int error_class_of(Errc errc) noexcept;

@@ -4,6 +4,7 @@
 #include "mpi/exports.hpp"
 
 #include "mpi/carrier.hpp"
+#include "mpi/error.hpp"
 #include "mpi/next.hpp"
 
 namespace larklane::mpi {
@@ -14,13 +15,15 @@ namespace larklane::mpi {
   params __asm__(LARKLANE_PREFIX #Name);                             \
   extern "C" ret LARKLANE_ENTRY(Name) params
 #define LARKLANE_EXPORT_CALL(ret, Name, params, args) \
+  LARKLANE_EXPORT(ret, Name, params) { return settle(face::Name LARKLANE_ARGS args); }
+#define LARKLANE_EXPORT_HOT_CALL(ret, Name, params, args) \
   LARKLANE_EXPORT(ret, Name, params) { return face::Name LARKLANE_ARGS args; }
 // While no request of ours exists the call goes straight on, its arguments where they are.
 #define LARKLANE_EXPORT_REQUEST_CALL(ret, Name, params, args) \
   LARKLANE_EXPORT(ret, Name, params) {                        \
     if (no_carriers()) [[likely]]                             \
       return LARKLANE_NEXT.Name args;                         \
-    return face::Name LARKLANE_ARGS args;                     \
+    return settle(face::Name LARKLANE_ARGS args);             \
   }
 
 #define LARKLANE_PREFIX "MPI_"
@@ -28,6 +31,7 @@ namespace larklane::mpi {
 #define LARKLANE_ENTRY(Name) export_##Name
 #define LARKLANE_CALL LARKLANE_EXPORT_CALL
 #define LARKLANE_REQUEST_CALL LARKLANE_EXPORT_REQUEST_CALL
+#define LARKLANE_HOT_CALL LARKLANE_EXPORT_HOT_CALL
 #include "mpi/calls.def"
 #undef LARKLANE_PREFIX
 #undef LARKLANE_NEXT
@@ -37,6 +41,7 @@ namespace larklane::mpi {
 #define LARKLANE_NEXT next_pmpi()
 #define LARKLANE_ENTRY(Name) export_p##Name
 #define LARKLANE_REQUEST_CALL LARKLANE_EXPORT_REQUEST_CALL
+#define LARKLANE_HOT_CALL LARKLANE_EXPORT_HOT_CALL
 #include "mpi/calls.def"
 #undef LARKLANE_CALL
 

@@ -2,6 +2,7 @@
 // calling sequence: everything by address, handles as integers, the error code last. Four
 // spellings, since compilers disagree on underscores and case.
 
+#include "mpi/error.hpp"
 #include "mpi/next.hpp"
 
 namespace larklane::mpi {
@@ -39,8 +40,8 @@ LARKLANE_FORTRAN(psend_init, PSEND_INIT,
                   const MPI_Fint* comm, const MPI_Fint* info, MPI_Fint* request,
                   MPI_Fint* ierror)) {
   MPI_Request made;
-  *ierror = face::Psend_init(next_mpi(), buf, *partitions, *count, to_type(datatype), *dest, *tag,
-                             to_comm(comm), to_info(info), &made);
+  *ierror = settle(face::Psend_init(next_mpi(), buf, *partitions, *count, to_type(datatype), *dest,
+                                    *tag, to_comm(comm), to_info(info), &made));
   if (*ierror == MPI_SUCCESS) *request = next_pmpi().Request_c2f(made);
 }
 
@@ -50,8 +51,8 @@ LARKLANE_FORTRAN(precv_init, PRECV_INIT,
                   const MPI_Fint* comm, const MPI_Fint* info, MPI_Fint* request,
                   MPI_Fint* ierror)) {
   MPI_Request made;
-  *ierror = face::Precv_init(next_mpi(), buf, *partitions, *count, to_type(datatype), *source, *tag,
-                             to_comm(comm), to_info(info), &made);
+  *ierror = settle(face::Precv_init(next_mpi(), buf, *partitions, *count, to_type(datatype),
+                                    *source, *tag, to_comm(comm), to_info(info), &made));
   if (*ierror == MPI_SUCCESS) *request = next_pmpi().Request_c2f(made);
 }
 
@@ -63,13 +64,15 @@ LARKLANE_FORTRAN(pready, PREADY,
 LARKLANE_FORTRAN(pready_range, PREADY_RANGE,
                  (const MPI_Fint* partition_low, const MPI_Fint* partition_high,
                   const MPI_Fint* request, MPI_Fint* ierror)) {
-  *ierror = face::Pready_range(next_mpi(), *partition_low, *partition_high, to_request(request));
+  *ierror =
+      settle(face::Pready_range(next_mpi(), *partition_low, *partition_high, to_request(request)));
 }
 
 LARKLANE_FORTRAN(pready_list, PREADY_LIST,
                  (const MPI_Fint* length, const MPI_Fint* array_of_partitions,
                   const MPI_Fint* request, MPI_Fint* ierror)) {
-  *ierror = face::Pready_list(next_mpi(), *length, array_of_partitions, to_request(request));
+  *ierror =
+      settle(face::Pready_list(next_mpi(), *length, array_of_partitions, to_request(request)));
 }
 
 LARKLANE_FORTRAN(parrived, PARRIVED,

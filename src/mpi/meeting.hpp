@@ -35,8 +35,9 @@ class Port {
   /// @return null if the socket can't be bound
   static std::unique_ptr<Port> open(const std::string& name);
 
-  /// To be held over the MPI's accept and what follows.
-  std::mutex& mutex() noexcept { return mutex_; }
+  /// To be held over the MPI's accept and what follows. The MPI's error handler runs in there: it
+  /// may call MPI_Comm_accept itself.
+  std::recursive_mutex& mutex() noexcept { return mutex_; }
   /// After the MPI's accept: who was it? The answer goes to that client.
   /// @param own   what to tell it; null: the own side is not known
   /// @param size  number of processes of the other side
@@ -52,7 +53,7 @@ class Port {
   void take_hellos();
   Client* find_done();
 
-  std::mutex mutex_;
+  std::recursive_mutex mutex_;
   UniqueFd listener_;
   std::vector<Client> clients_;
 };

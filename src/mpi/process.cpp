@@ -353,8 +353,12 @@ int Session_init(const Next& next, MPI_Info info, MPI_Errhandler errhandler, MPI
   const int code = next.Session_init(info, errhandler, session);
   if (code != MPI_SUCCESS) return code;
   if (!options_are_right) {
+    // However the handler ends: the program has no session to finalise.
+    struct End {
+      MPI_Session* session;
+      ~End() { next_pmpi().Session_finalize(session); }
+    } const end{session};
     next_pmpi().Session_call_errhandler(*session, MPI_ERR_OTHER);
-    next_pmpi().Session_finalize(session);
     return MPI_ERR_OTHER;
   }
   process.session_opened(*session);

@@ -32,23 +32,29 @@ namespace {
   return raise_refused(request, call, status, what);
 }
 
+/// The end of MPI_Pready and MPI_Parrived, whose names lead straight to the face.
+[[gnu::noinline]] int settle_refused(const Partitioned& request, const char* call, Status status,
+                                     int partition) {
+  return settle(refused(request, call, status, partition, partition));
+}
+
 /// Not a send of ours.
 [[gnu::noinline]] int pready_of_another(const Next& next, int partition, MPI_Request request,
                                         const Partitioned* ours) {
-  if (ours != nullptr) return wrong_kind(*ours, "MPI_Pready");
+  if (ours != nullptr) return settle(wrong_kind(*ours, "MPI_Pready"));
   return is_forwarded(request) ? next.Pready(partition, request)
-                               : not_partitioned("MPI_Pready", request);
+                               : settle(not_partitioned("MPI_Pready", request));
 }
 
 [[gnu::noinline]] int pready_into_slot(const Partitioned& ours, int partition) {
   const Status status = ours.send->fill_slot(static_cast<std::uint32_t>(partition));
-  return status.ok() ? MPI_SUCCESS : refused(ours, "MPI_Pready", status, partition, partition);
+  return status.ok() ? MPI_SUCCESS : settle_refused(ours, "MPI_Pready", status, partition);
 }
 
 /// In a sampled round, or by a way of the request's own.
 [[gnu::noinline]] int pready_otherwise(const Partitioned& ours, int partition) {
   const Status status = ours.send->pready(partition);
-  return status.ok() ? MPI_SUCCESS : refused(ours, "MPI_Pready", status, partition, partition);
+  return status.ok() ? MPI_SUCCESS : settle_refused(ours, "MPI_Pready", status, partition);
 }
 
 /// Parrived of what no mark tells.
@@ -56,7 +62,7 @@ namespace {
   bool arrived = false;
   const Status status = ours.receive->look(partition, &arrived);
   if (!status.ok()) [[unlikely]]
-    return refused(ours, "MPI_Parrived", status, partition, partition);
+    return settle_refused(ours, "MPI_Parrived", status, partition);
   *flag = arrived ? 1 : 0;
   if (!arrived) poke_now_and_then();
   return MPI_SUCCESS;
@@ -67,9 +73,9 @@ namespace {
                                           int* flag, const Partitioned* ours) {
   if (ours == nullptr && request != handles().request_null)
     return is_forwarded(request) ? next.Parrived(request, partition, flag)
-                                 : not_partitioned("MPI_Parrived", request);
-  if (ours != nullptr && ours->receive == nullptr) return wrong_kind(*ours, "MPI_Parrived");
-  if (flag == nullptr) return raise_null("MPI_Parrived");
+                                 : settle(not_partitioned("MPI_Parrived", request));
+  if (ours != nullptr && ours->receive == nullptr) return settle(wrong_kind(*ours, "MPI_Parrived"));
+  if (flag == nullptr) return settle(raise_null("MPI_Parrived"));
   *flag = 1;  // rule P2
   return MPI_SUCCESS;
 }
@@ -91,7 +97,7 @@ int Pready(const Next& next, int partition, MPI_Request request) {
     return pready_otherwise(*ours, partition);
   const Status status = send.mark_word(index);
   if (!status.ok()) [[unlikely]]
-    return refused(*ours, "MPI_Pready", status, partition, partition);
+    return settle_refused(*ours, "MPI_Pready", status, partition);
   return MPI_SUCCESS;
 }
 

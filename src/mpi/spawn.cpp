@@ -130,16 +130,17 @@ class Child {
 /// What all parents know of the children before there are any. Thread safety: single-owner.
 class Offspring {
  public:
-  explicit Offspring(MPI_Comm parents) : communicator_(find_communicator(parents)) {
-    if (!communicator_) return;
-    // Taken even if nothing comes of it: the other parents count it, too.
-    const part::ContextId ordinal = communicator_->child(Origin::spawn);
-    const Communicator::Members& members = communicator_->members();
+  /// The ordinal is taken even if nothing comes of it: the other parents count it, too.
+  explicit Offspring(MPI_Comm parents) : ordinal_(find_communicator(parents), Origin::spawn) {
+    if (ordinal_.parent() == nullptr) return;
+    const Communicator::Members& members = ordinal_.parent()->members();
     if (!members.known || !all_known(members.peers)) return;
     birth_.with_parents.others = members.peers;
     // Communicators split from one parent have equal ordinals; their processes differ.
-    birth_.with_parents.recipe =
-        ContextHash(Origin::spawn).add(ordinal).add(text_of(std::span(members.peers))).id();
+    birth_.with_parents.recipe = ContextHash(Origin::spawn)
+                                     .add(ordinal_.recipe())
+                                     .add(text_of(std::span(members.peers)))
+                                     .id();
     birth_.job =
         std::make_shared<const std::string>("spawn-" + text_of(birth_.with_parents.recipe));
   }
@@ -156,19 +157,19 @@ class Offspring {
     }
     child.put_under_larklane(larklane, birth_);
   }
-  bool is_root(int root) const { return communicator_ && communicator_->members().rank == root; }
+  bool is_root(int root) const {
+    return ordinal_.parent() != nullptr && ordinal_.parent()->members().rank == root;
+  }
 
   /// After the spawn. @param code  what the MPI said
-  void conclude(int code, const MPI_Comm* intercomm) const {
-    if (code == MPI_SUCCESS) {
-      remember(*intercomm);
-    } else if (communicator_) {
-      // A call that the MPI refused to this process alone is none that the others have counted; one
-      // that failed at all has failed at the others, too. Its class does not tell: what can't be
-      // started is class MPI_ERR_OTHER on MPICH, MPI_ERR_UNKNOWN on Open MPI. The next children
-      // have the same job's name, and of these here the process manager leaves none.
-      communicator_->forget_child();
-    }
+  // A spawn that failed at all has failed at the other parents, too: its ordinal is given back. Its
+  // class does not tell: what can't be started is class MPI_ERR_OTHER on MPICH, MPI_ERR_UNKNOWN on
+  // Open MPI. The next children have the same job's name, and of these here the process manager
+  // leaves none.
+  void conclude(int code, const MPI_Comm* intercomm) {
+    if (code != MPI_SUCCESS) return;
+    ordinal_.keep();
+    remember(*intercomm);
   }
 
  private:
@@ -180,10 +181,10 @@ class Offspring {
     }
     Meeting with_children{birth_.with_parents.recipe, {}};
     for (int rank = 0; rank < size; ++rank) with_children.others.push_back({birth_.job, rank});
-    remember_meeting(intercomm, with_children, communicator_->foreigners());
+    remember_meeting(intercomm, with_children, ordinal_.parent()->foreigners());
   }
 
-  std::shared_ptr<Communicator> communicator_;
+  ChildOrdinal ordinal_;
   Birth birth_;
 };
 
@@ -200,7 +201,7 @@ namespace larklane::mpi::face {
 
 int Comm_spawn(const Next& next, const char* command, char* argv[], int maxprocs, MPI_Info info,
                int root, MPI_Comm comm, MPI_Comm* intercomm, int array_of_errcodes[]) {
-  const Offspring offspring(comm);
+  Offspring offspring(comm);
   std::optional<Child> child;
   if (offspring.is_root(root) && command != nullptr) {
     offspring.adopt(child.emplace(command, argv, info));
@@ -218,7 +219,7 @@ int Comm_spawn_multiple(const Next& next, int count, char* array_of_commands[],
                         char** array_of_argv[], const int array_of_maxprocs[],
                         const MPI_Info array_of_info[], int root, MPI_Comm comm,
                         MPI_Comm* intercomm, int array_of_errcodes[]) {
-  const Offspring offspring(comm);
+  Offspring offspring(comm);
   std::deque<Child> children;  // which stay where they are
   std::vector<char*> commands;
   std::vector<char**> argvs;

@@ -31,6 +31,7 @@ int raise(const Communicator*, int, const std::string&) { unexpected(); }
 std::string description(const Partitioned&) { return {}; }
 int raise_refused(const Partitioned&, const char*, Status, const std::string&) { unexpected(); }
 int raise_null(const char*) { unexpected(); }
+int settle_failure(int) { unexpected(); }
 Process& Process::get() noexcept { unexpected(); }
 void Process::poke_native() noexcept { unexpected(); }
 Communicator::~Communicator() = default;

@@ -1,5 +1,6 @@
 // What the profiling stub's slots lead to.
 
+#include "mpi/error.hpp"
 #include "mpi/profile/threads.hpp"
 #include "mpi/profile/tracer.hpp"
 
@@ -21,7 +22,7 @@ namespace {
 
 #define LARKLANE_ARGS(...) (LARKLANE_NEXT __VA_OPT__(, ) __VA_ARGS__)
 #define LARKLANE_CALL(ret, Name, params, args) \
-  ret LARKLANE_ENTRY(Name) params { return profiled::Name LARKLANE_ARGS args; }
+  ret LARKLANE_ENTRY(Name) params { return settle(profiled::Name LARKLANE_ARGS args); }
 
 #define LARKLANE_ENTRY(Name) entry_##Name
 #define LARKLANE_NEXT next_mpi()
