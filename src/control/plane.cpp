@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -42,6 +43,9 @@ Status PlaneImpl::start() {
   bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell_) return Status(Errc::kSystem, errno);
   LARKLANE_TRY(control::watch(epoll(), bell_.get(), EPOLLIN, &bell_source_));
+  timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!timer_) return Status(Errc::kSystem, errno);
+  LARKLANE_TRY(control::watch(epoll(), timer_.get(), EPOLLIN, &timer_source_));
   for (const Listener& listener : own_) LARKLANE_TRY(listen_to(listener.fd.get()));
   if (remote_) LARKLANE_TRY(listen_to(remote_->listener.fd.get()));
   is_listening_ = true;
@@ -94,6 +98,15 @@ void PlaneImpl::post(std::function<void()> work) {
 void PlaneImpl::ring() const {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);
+}
+
+/// The caller wakes nobody: the kernel's timer does.
+void PlaneImpl::flush_soon() noexcept {
+  // acq_rel: pairs with on_timer(): either it comes after this call and flushes the record, or the
+  // timer is set anew.
+  if (is_timer_set_.exchange(true, std::memory_order_acq_rel)) return;
+  const itimerspec once{{0, 0}, {0, static_cast<long>(kLaterNs)}};
+  ::timerfd_settime(timer_.get(), 0, &once, nullptr);
 }
 
 Status PlaneImpl::watch(Watched& watched) {

@@ -25,6 +25,8 @@ namespace larklane::control {
 
 inline constexpr std::size_t kRecordBytesMax = 8192;  ///< payload of one record
 inline constexpr std::size_t kRecordFdsMax = 4;       ///< descriptors with one record
+/// Longest time for which Peer::send_later() keeps a record.
+inline constexpr std::uint64_t kLaterNs = 2'000'000;
 
 /// One process that we talk to. Owned by the plane, lives as long as it.
 /// Thread safety: thread-safe.
@@ -57,6 +59,15 @@ class Peer {
   ///          kUnreachable; kNoMemory: the peer takes nothing and 64 MiB are queued; kSystem
   virtual Status send(std::uint16_t kind, std::span<const std::byte> payload,
                       std::span<const int> fds = {}) = 0;
+  /// As send(), for a record that nothing waits for yet: it leaves with the next record that is
+  /// sent, with flush_later(), or kLaterNs later, by the helper. What has gathered leaves in one
+  /// system call; keeping a record makes none, but for the first since the helper's last look.
+  /// @errors as send(), of what is known already: that the peer is gone may show only later
+  virtual Status send_later(std::uint16_t kind, std::span<const std::byte> payload) {
+    return send(kind, payload);
+  }
+  /// What send_later() has kept leaves now.
+  virtual void flush_later() {}
 };
 
 /// What a record looks like to its receiver. Valid during the call only. The payload is aligned to

@@ -68,6 +68,7 @@ void PlaneImpl::run() {
     watches_.end_of_batch();
     // acquire: pairs with the destructor's release
     if (!is_ending_.load(std::memory_order_acquire)) continue;
+    flush_all();
     if (deadline_ns == 0) deadline_ns = now_ns() + kDrainNsMax;
     if (is_drained() || now_ns() > deadline_ns) return;
   }
@@ -142,6 +143,8 @@ void PlaneImpl::serve_event(const epoll_event& event) {
       [[maybe_unused]] const ssize_t got = ::read(bell_.get(), &rings, sizeof rings);
       return;
     }
+    case SourceKind::timer:
+      return on_timer();
     case SourceKind::incoming:
       serve(*static_cast<Incoming*>(source.object));
       return;
@@ -156,6 +159,18 @@ void PlaneImpl::serve_event(const epoll_event& event) {
     case SourceKind::watched:
       return watches_.on_event(source.object);
   }
+}
+
+void PlaneImpl::on_timer() {
+  std::uint64_t expirations = 0;
+  [[maybe_unused]] const ssize_t got = ::read(timer_.get(), &expirations, sizeof expirations);
+  is_timer_set_.exchange(false, std::memory_order_acq_rel);  // acq_rel: pairs with flush_soon()
+  flush_all();
+}
+
+void PlaneImpl::flush_all() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& peer : peers_) peer->flush_later();
 }
 
 /// One at a time: between two that take long, records are served.

@@ -63,7 +63,10 @@ class PlaneImpl final : public Plane, private PeerHost {
   const Hello& hello() const noexcept override { return hello_; }
   const RemoteTerms& remote_terms() const noexcept override { return terms_; }
   // relaxed: statistics
-  void count_sent() noexcept override { records_sent_.fetch_add(1, std::memory_order_relaxed); }
+  void count_sent(std::uint32_t records) noexcept override {
+    records_sent_.fetch_add(records, std::memory_order_relaxed);
+  }
+  void flush_soon() noexcept override;
   void retry_soon(QueuedPeer& peer) override {
     post([this, &peer] { retrying_.push_back(&peer); });
   }
@@ -88,6 +91,8 @@ class PlaneImpl final : public Plane, private PeerHost {
   std::uint64_t next_deadline_ns() const;
   void serve_event(const epoll_event& event);
   void run_posted();
+  void on_timer();
+  void flush_all();
   void ring() const;
   void retry_all();
   void on_time();
@@ -127,6 +132,8 @@ class PlaneImpl final : public Plane, private PeerHost {
   const Maker maker_;
   UniqueFd epoll_;
   UniqueFd bell_;
+  UniqueFd timer_;  // rings when records of send_later have waited long enough
+  std::atomic<bool> is_timer_set_{false};
   Hello hello_;
   RemoteTerms terms_{};
   pthread_t helper_{};
@@ -135,6 +142,7 @@ class PlaneImpl final : public Plane, private PeerHost {
   std::atomic<bool> is_ending_{false};
   Source listener_source_{SourceKind::listener, nullptr};
   Source bell_source_{SourceKind::bell, nullptr};
+  Source timer_source_{SourceKind::timer, nullptr};
 
   std::atomic<std::uint64_t> helper_wakeups_{0};
   std::atomic<std::uint64_t> records_sent_{0};

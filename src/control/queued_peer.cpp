@@ -15,6 +15,9 @@ namespace {
 
 /// A peer that takes nothing (stopped, never served) may cost this much memory, and no more.
 constexpr std::size_t kQueuedBytesMax = std::size_t{64} << 20;
+/// What send_later() gathers at most. About what a socket takes at once: a caller that sends sooner
+/// has the peer's helper woken, perhaps on its own core, in the middle of its work.
+constexpr std::size_t kLaterBytesMax = std::size_t{256} << 10;
 
 bool is_gone(int error) noexcept {
   return error == EPIPE || error == ECONNRESET || error == ENOTCONN || error == ETIMEDOUT ||
@@ -41,6 +44,57 @@ std::string QueuedPeer::down_reason() {
 Status QueuedPeer::send(std::uint16_t kind, std::span<const std::byte> payload,
                         std::span<const int> fds) {
   if (payload.size() > kRecordBytesMax || fds.size() > fds_max_) return Errc::kInvalidArgument;
+  const std::lock_guard lock(mutex_);
+  return send_locked(kind, payload, fds);
+}
+
+Status QueuedPeer::send_later(std::uint16_t kind, std::span<const std::byte> payload) {
+  if (payload.size() > kRecordBytesMax) return Errc::kInvalidArgument;
+  const std::size_t total = record_bytes(payload.size());
+  const std::lock_guard lock(mutex_);
+  if (down_reason_ != Errc::kOk) return Status(down_reason_, down_error_);
+  // Without a connection, the first record finds out whether one can be had.
+  if (state_ == State::closed || queued_bytes_ + later_.size() + total > kQueuedBytesMax)
+    return send_locked(kind, payload, {});
+  const std::size_t at = later_.size();
+  later_.resize(at + total);  // the padding is zero
+  const RecordHeader header{kWireMagic, static_cast<std::uint32_t>(payload.size()), kind, 0, 0};
+  std::memcpy(later_.data() + at, &header, sizeof header);
+  std::memcpy(later_.data() + at + sizeof header, payload.data(), payload.size());
+  ++later_count_;
+  if (later_.size() > kLaterBytesMax)
+    send_all_later_locked();
+  else if (at == 0)
+    host_.flush_soon();
+  return {};
+}
+
+void QueuedPeer::flush_later() {
+  const std::lock_guard lock(mutex_);
+  send_all_later_locked();
+}
+
+/// That the peer is gone is reported by the helper, which sees the hang-up.
+void QueuedPeer::send_all_later_locked() {
+  if (later_.empty()) return;
+  const std::span<const std::byte> bytes(later_);
+  const std::uint32_t records = std::exchange(later_count_, 0);
+  const bool is_direct = state_ == State::open && queue_.empty();
+  const ssize_t sent = is_direct ? send_some(fd_.get(), std::span(&bytes, 1), 0, {}) : -EAGAIN;
+  const bool is_lost = sent < 0 && is_gone(static_cast<int>(-sent));
+  if (is_lost) {
+    gone_error_ = static_cast<int>(-sent);
+  } else if (sent < 0 || static_cast<std::size_t>(sent) < bytes.size()) {
+    push_locked({later_, {}, records}, sent < 0 ? 0 : static_cast<std::size_t>(sent),
+                sent < 0 ? static_cast<int>(-sent) : EAGAIN);
+  } else {
+    host_.count_sent(records);
+  }
+  later_.clear();
+}
+
+Status QueuedPeer::send_locked(std::uint16_t kind, std::span<const std::byte> payload,
+                               std::span<const int> fds) {
   RecordHeader header;
   header.payload_bytes = static_cast<std::uint32_t>(payload.size());
   header.kind = kind;
@@ -51,8 +105,8 @@ Status QueuedPeer::send(std::uint16_t kind, std::span<const std::byte> payload,
       std::as_bytes(std::span(&header, 1)), payload,
       std::span(kZeros).first(total - sizeof header - payload.size())};
 
-  const std::lock_guard lock(mutex_);
   if (down_reason_ != Errc::kOk) return Status(down_reason_, down_error_);
+  send_all_later_locked();
   if (state_ == State::closed) {
     const Status opened = open_locked();
     if (!opened.ok() && opened.code() != Errc::kSystem) {
@@ -78,14 +132,14 @@ Status QueuedPeer::send(std::uint16_t kind, std::span<const std::byte> payload,
   if (static_cast<std::size_t>(sent) < total) {
     return enqueue_locked(pieces, static_cast<std::size_t>(sent), {}, EAGAIN);
   }
-  host_.count_sent();
+  host_.count_sent(1);
   return {};
 }
 
 /// @param error  why it could not be sent at once
 Status QueuedPeer::enqueue_locked(std::span<const std::span<const std::byte>> pieces,
                                   std::size_t sent_bytes, std::span<const int> fds, int error) {
-  Queued record{{}, {}, true};
+  Queued record{{}, {}, 1};
   for (const std::span<const std::byte> piece : pieces) {
     record.bytes.insert(record.bytes.end(), piece.begin(), piece.end());
   }
@@ -98,14 +152,17 @@ Status QueuedPeer::enqueue_locked(std::span<const std::span<const std::byte>> pi
     if (!copy) return Status(errno == EBADF ? Errc::kInvalidArgument : Errc::kSystem, errno);
     record.fds.push_back(std::move(copy));
   }
-  const bool was_empty = queue_.empty();
-  queued_bytes_ += record.bytes.size();
-  queue_.push_back(std::move(record));
-  if (was_empty) {
-    front_sent_bytes_ = sent_bytes;
-    await_room_locked(error);
-  }
+  push_locked(std::move(record), sent_bytes, error);
   return {};
+}
+
+void QueuedPeer::push_locked(Queued queued, std::size_t sent_bytes, int error) {
+  const bool was_empty = queue_.empty();
+  queued_bytes_ += queued.bytes.size();
+  queue_.push_back(std::move(queued));
+  if (!was_empty) return;
+  front_sent_bytes_ = sent_bytes;
+  await_room_locked(error);
 }
 
 Status QueuedPeer::open() {
@@ -130,7 +187,7 @@ void QueuedPeer::take_connection_locked(UniqueFd fd) {
 
 void QueuedPeer::queue_hello_locked() {
   const auto hello = std::as_bytes(std::span(&host_.hello(), 1));
-  queue_.push_back({{hello.begin(), hello.end()}, {}, false});
+  queue_.push_back({{hello.begin(), hello.end()}, {}, 0});
   queued_bytes_ += hello.size();
 }
 
@@ -160,7 +217,7 @@ void QueuedPeer::flush_locked() {
     front.fds.clear();
     front_sent_bytes_ += static_cast<std::size_t>(sent);
     if (front_sent_bytes_ < front.bytes.size()) continue;
-    if (front.is_record) host_.count_sent();
+    if (front.records != 0) host_.count_sent(front.records);
     queued_bytes_ -= front.bytes.size();
     front_sent_bytes_ = 0;
     queue_.pop_front();
@@ -230,11 +287,13 @@ void QueuedPeer::close_connection_locked() {
   fd_.reset();
   queue_.clear();
   queued_bytes_ = 0;
+  later_.clear();
+  later_count_ = 0;
 }
 
 std::size_t QueuedPeer::queued_count() {
   const std::lock_guard lock(mutex_);
-  return queue_.size();
+  return queue_.size() + later_count_;
 }
 
 }  // namespace larklane::control

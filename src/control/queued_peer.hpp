@@ -40,7 +40,10 @@ class PeerHost {
   virtual const Hello& hello() const noexcept = 0;
   /// Only if there is a remote peer.
   virtual const RemoteTerms& remote_terms() const noexcept = 0;
-  virtual void count_sent() noexcept = 0;
+  virtual void count_sent(std::uint32_t records) noexcept = 0;
+  /// Have the helper call flush_later() of all peers after kLaterNs. Makes a system call only if it
+  /// is not to do so already.
+  virtual void flush_soon() noexcept = 0;
   /// Have the helper call peer.retry() soon.
   virtual void retry_soon(QueuedPeer& peer) = 0;
   /// Have the helper call peer.dial() soon, and peer.on_time() from then on.
@@ -54,7 +57,8 @@ class PeerHost {
 // 1. Records leave in the order of the calls of send: a record goes to the socket directly only
 // when the queue is empty, and both are looked at under mutex_.
 // 2. Descriptors travel with the first byte of their record and with no other.
-// 3. Unless down: whenever the queue is not empty, EPOLLOUT is armed, the helper has been told to
+// 3. What waits in later_ comes after all that is queued, and before the next record of send.
+// 4. Unless down: whenever the queue is not empty, EPOLLOUT is armed, the helper has been told to
 // retry, or it is dialing and flushes when there is a connection.
 class QueuedPeer : public Peer {
  public:
@@ -64,6 +68,8 @@ class QueuedPeer : public Peer {
   std::string down_reason() final;
   Status send(std::uint16_t kind, std::span<const std::byte> payload,
               std::span<const int> fds) final;
+  Status send_later(std::uint16_t kind, std::span<const std::byte> payload) final;
+  void flush_later() final;
 
   /// Connect now instead of at the first send. @errors those of Plane::connect
   Status open();
@@ -120,11 +126,15 @@ class QueuedPeer : public Peer {
   struct Queued {
     std::vector<std::byte> bytes;
     std::vector<UniqueFd> fds;
-    bool is_record;  // not the hello
+    std::uint32_t records;  // 0: the hello
   };
 
+  Status send_locked(std::uint16_t kind, std::span<const std::byte> payload,
+                     std::span<const int> fds);
   Status enqueue_locked(std::span<const std::span<const std::byte>> pieces, std::size_t sent_bytes,
                         std::span<const int> fds, int error);
+  void push_locked(Queued queued, std::size_t sent_bytes, int error);
+  void send_all_later_locked();
   void await_room_locked(int error);
   /// The kernel refuses to send to it, and will go on to.
   Status report_unsendable_locked(int error);
@@ -140,6 +150,8 @@ class QueuedPeer : public Peer {
   std::deque<Queued> queue_;
   std::size_t queued_bytes_ = 0;
   std::size_t front_sent_bytes_ = 0;
+  std::vector<std::byte> later_;  // whole records of send_later
+  std::uint32_t later_count_ = 0;
   bool is_armed_ = false;     // EPOLLOUT
   bool is_retrying_ = false;  // the helper will call retry
 };

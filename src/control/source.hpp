@@ -10,7 +10,15 @@
 
 namespace larklane::control {
 
-enum class SourceKind : std::uint8_t { listener, bell, incoming, outgoing, process, watched };
+enum class SourceKind : std::uint8_t {
+  listener,
+  bell,
+  timer,
+  incoming,
+  outgoing,
+  process,
+  watched
+};
 
 /// Outlives its registration; what it points to stays until the helper has finished its batch of
 /// events.
@@ -18,6 +26,7 @@ struct Source {
   SourceKind kind;
   void* object;  ///< Incoming, QueuedPeer (outgoing), LocalPeer (process), or what a
                  ///< listener or watched belongs to; null for the bell
+                 ///< and the timer
 };
 
 inline Status watch(int epoll, int fd, std::uint32_t events, Source* source,

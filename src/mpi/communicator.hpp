@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "control/address.hpp"
 #include "mpi/context_id.hpp"
 #include "mpi/handles.hpp"
 #include "mpi/member.hpp"
@@ -69,6 +72,22 @@ class Communicator {
     int tag_max = -1;           ///< -1: not known
   };
   const Members& members();
+  /// Where the peer of that rank is reached, found once by find(member); null, and the reason,
+  /// while it is not. The pointer stays valid as long as the communicator.
+  template <class Find>
+  const control::Address* address_of(int rank, Find&& find, std::string* why_not) {
+    const std::scoped_lock lock(mutex_);
+    std::unique_ptr<const control::Address>& known = addresses_[rank];
+    if (!known) {
+      auto reach = find(members_.peers[static_cast<std::size_t>(rank)]);
+      if (!reach.address) {
+        *why_not = std::move(reach.why_not);
+        return nullptr;
+      }
+      known = std::make_unique<const control::Address>(std::move(*reach.address));
+    }
+    return known.get();
+  }
   /// Ranks in this communicator of a group's members; empty if the MPI did not tell.
   std::vector<int> ranks_of(MPI_Group group) const;
 
@@ -93,6 +112,7 @@ class Communicator {
   std::mutex mutex_;
   bool resolved_ = false;
   Members members_;
+  std::unordered_map<int, std::unique_ptr<const control::Address>> addresses_;  // by rank
   bool stand_in_ = false;
 };
 

@@ -280,9 +280,11 @@ int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communica
   const Member& member = members.peers[static_cast<std::size_t>(call.peer)];
   if (!member.is_known())
     return forward_unreachable(call, communicator.get(), "it is of another MPI_COMM_WORLD");
-  const Process::Reach reach = process.reach(member);
-  if (!reach.address) return forward_unreachable(call, communicator.get(), reach.why_not);
-  const control::Address& peer = *reach.address;
+  std::string why_not;
+  const control::Address* const address = communicator->address_of(
+      call.peer, [&](const Member& found) { return process.reach(found); }, &why_not);
+  if (address == nullptr) return forward_unreachable(call, communicator.get(), why_not);
+  const control::Address& peer = *address;
   if (const Status status = engine->reachable(peer); !status.ok()) {
     return forward_unreachable(call, communicator.get(), why_not_reached(status, reach.is_told));
   }

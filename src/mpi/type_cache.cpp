@@ -1,8 +1,11 @@
 #include "mpi/type_cache.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "mpi/next.hpp"
 
@@ -25,6 +28,8 @@ struct Cache {
   // guarded by map_mutex
   std::uintptr_t last_number = 0;
   std::unordered_map<std::uintptr_t, FlatType> types;
+  /// A handle that has been a predefined type's is that for ever. A few.
+  std::vector<std::pair<MPI_Datatype, FlatType>> predefined;
 };
 
 Cache& cache() noexcept {
@@ -79,11 +84,27 @@ bool has_keyval_locked() {
          next_pmpi().Type_create_keyval(copy_nothing, forget, &keyval, nullptr) == MPI_SUCCESS;
 }
 
+/// Nothing if it is no predefined datatype, or has not been flattened.
+FlatType find_predefined(MPI_Datatype datatype) {
+  const std::scoped_lock lock(cache().map_mutex);
+  const auto& known = cache().predefined;
+  const auto found = std::ranges::find(known, datatype, [](const auto& one) { return one.first; });
+  return found == known.end() ? FlatType{} : found->second;
+}
+
+Result<FlatType> flatten_predefined(MPI_Datatype datatype, std::string* problem) {
+  auto flat = flatten(datatype, problem);
+  if (!flat) return flat;
+  const std::scoped_lock lock(cache().map_mutex);
+  cache().predefined.emplace_back(datatype, *flat);
+  return flat;
+}
+
 }  // namespace
 
 Result<FlatType> flatten_once(MPI_Datatype datatype, std::string* problem) {
-  // Predefined ones cost nothing, and have no life of their own.
-  if (is_predefined(combiner_of(datatype))) return flatten(datatype, problem);
+  if (FlatType known = find_predefined(datatype); known.map) return known;
+  if (is_predefined(combiner_of(datatype))) return flatten_predefined(datatype, problem);
   const std::scoped_lock lock(cache().flatten_mutex);
   if (!has_keyval_locked()) return flatten(datatype, problem);
   if (FlatType known = find_locked(datatype); known.map) return known;
@@ -95,6 +116,7 @@ Result<FlatType> flatten_once(MPI_Datatype datatype, std::string* problem) {
 void forget_datatypes() noexcept {
   const std::scoped_lock lock(cache().flatten_mutex, cache().map_mutex);
   cache().types.clear();
+  cache().predefined.clear();
   cache().keyval = MPI_KEYVAL_INVALID;
 }
 

@@ -64,6 +64,7 @@ Status SendChannel::start() {
   }
   active_.store(true, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
   if (watch_ != nullptr) watch_->warm();
+  if (next == 1) peer_->peer->flush_later();  // the INIT
   return {};
 }
 

@@ -136,10 +136,15 @@ std::shared_ptr<PeerState> EngineImpl::shared_state_locked(control::Peer& peer) 
 }
 
 Result<std::shared_ptr<PeerState>> EngineImpl::connect(const control::Address& address) {
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto known = connected_.find(address);
+    if (known != connected_.end() && !is_down(*known->second)) return known->second;
+  }
   auto peer = plane_->connect(address);
   if (!peer) return peer.error();
   const std::scoped_lock lock(mutex_);
-  return shared_state_locked(**peer);
+  return connected_[address] = shared_state_locked(**peer);
 }
 
 Status EngineImpl::reachable(const control::Address& peer) {
@@ -296,9 +301,12 @@ Status EngineImpl::send_init_record_locked(const SendChannel& channel, const Blo
   std::size_t fd_count = 0;
   if (!shared || !sent.contains(block.segment_id)) fds[fd_count++] = block.segment->fd();
   if (region) fds[fd_count++] = region->segment->fd();
-  LARKLANE_TRY(channel.peer().peer->send(static_cast<std::uint16_t>(record::Type::init),
-                                         std::as_bytes(std::span(&record, 1)),
-                                         std::span(fds, fd_count)));
+  control::Peer& to = *channel.peer().peer;
+  const auto type = static_cast<std::uint16_t>(record::Type::init);
+  const auto bytes = std::as_bytes(std::span(&record, 1));
+  // Nothing of the channel is waited for before its first Start, which flushes.
+  LARKLANE_TRY(fd_count == 0 ? to.send_later(type, bytes)
+                             : to.send(type, bytes, std::span(fds, fd_count)));
   if (shared)
     sent.insert(block.segment_id);
   else
@@ -358,7 +366,7 @@ void EngineImpl::note_peer_locked(PeerState& peer, Mode mode, const InitArgs& ar
   if (peer.peer->same_process()) how = "self";
   if (mode == Mode::direct) peer.policy = args.policy.empty() ? config_.policy : args.policy;
   if (mode == Mode::direct || peer.provider.empty()) peer.provider = how;
-  log_info("%s with %s: %s", describe(args, kind).c_str(), args.peer.c_str(), how);
+  if (logs_info_) log_info("%s with %s: %s", describe(args, kind).c_str(), args.peer.c_str(), how);
 }
 
 void EngineImpl::note_network_peer(const Network& network, PeerState& peer, const InitArgs& args,
@@ -368,6 +376,7 @@ void EngineImpl::note_network_peer(const Network& network, PeerState& peer, cons
   ++peer.channels;
   peer.provider = network.limits().provider;
   peer.policy = args.policy.empty() ? config_.policy : args.policy;
+  if (!logs_info_) return;
   log_info("%s with %s: %s", describe(args, kind).c_str(), args.peer.c_str(),
            peer.provider.c_str());
 }
@@ -426,8 +435,8 @@ Status EngineImpl::free(Request* request) {
 void EngineImpl::send_close(PeerState& peer, std::uint64_t channel, bool by_sender) {
   const record::Close record{channel, by_sender ? 1u : 0u, 0};
   // A peer that can't be told is gone: on_peer_down releases what it held.
-  (void)peer.peer->send(static_cast<std::uint16_t>(record::Type::close),
-                        std::as_bytes(std::span(&record, 1)));
+  (void)peer.peer->send_later(static_cast<std::uint16_t>(record::Type::close),
+                              std::as_bytes(std::span(&record, 1)));
 }
 
 void EngineImpl::free_send_locked(SendChannel& channel) {

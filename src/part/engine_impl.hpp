@@ -14,6 +14,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/log.hpp"
 #include "part/channel.hpp"
 #include "part/matching.hpp"
 #include "part/network.hpp"
@@ -112,6 +113,8 @@ class EngineImpl final : public Engine, private control::Handler {
   std::shared_ptr<RecvChannel> receive_of(control::Peer& from, std::uint64_t channel);
 
   const Config config_;
+  /// Whether log_info() writes: what it says of each request is dear to make.
+  const bool logs_info_ = log_level_named(config_.log_level) >= LogLevel::info;
   const std::shared_ptr<const shm::Regions> regions_;
   Counters counters_;
   shm::BlockPool pool_;
@@ -123,6 +126,8 @@ class EngineImpl final : public Engine, private control::Handler {
   std::uint64_t last_channel_ = 0;
   RoundTotals freed_sends_, freed_receives_;
   std::map<control::Peer*, std::shared_ptr<PeerState>> peers_;
+  /// What connect() has found; a peer that is down is looked for again.
+  std::unordered_map<control::Address, std::shared_ptr<PeerState>> connected_;
   std::unordered_map<const Request*, std::shared_ptr<Request>> requests_;
   std::unordered_map<std::uint64_t, std::shared_ptr<SendChannel>> sends_;
   std::map<std::pair<control::Peer*, std::uint64_t>, std::shared_ptr<RecvChannel>> receives_;

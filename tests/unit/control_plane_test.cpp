@@ -441,6 +441,44 @@ TEST_F(PlaneTest, AFullBacklogIsRetried) {
   EXPECT_EQ(to_b->pid(), ::getpid());
 }
 
+TEST_P(AnyPlaneTest, KeptRecordsLeaveInOrderAndByThemselves) {
+  Place b_place = fresh_place();
+  const Address b_name = b_place.address;
+  Inbox a_in;
+  Inbox b_in;
+  auto a = make_plane(fresh_place(), a_in);
+  const auto b = make_plane(std::move(b_place), b_in);
+  Peer* const to_b = must_connect(*a, b_name);
+  std::size_t count = 0;
+  const auto arrive = [&](std::uint16_t first, std::size_t more) {
+    ASSERT_TRUE(b_in.wait_for_records(count += more));
+    const auto all = b_in.take();
+    ASSERT_EQ(all.size(), more);
+    for (std::size_t i = 0; i < more; ++i) EXPECT_EQ(all[i].kind, first + i);
+    count = 0;
+  };
+  ASSERT_TRUE(to_b->send_later(1, bytes_of("one")).ok());  // which makes the connection
+  arrive(1, 1);
+  for (const std::uint16_t kind : {2, 3, 4})
+    ASSERT_TRUE(to_b->send_later(kind, bytes_of("12345")).ok());
+  ASSERT_TRUE(to_b->send(5, bytes_of("five")).ok());
+  arrive(2, 4);
+  ASSERT_TRUE(to_b->send_later(6, {}).ok());
+  to_b->flush_later();
+  arrive(6, 1);
+  for (int again = 0; again < 3; ++again) {  // nobody flushes: the helper does
+    ASSERT_TRUE(to_b->send_later(7, bytes_of("seven")).ok());
+    arrive(7, 1);
+  }
+  const std::string large(kRecordBytesMax, 'l');  // more than is kept
+  for (std::uint16_t kind = 8; kind < 48; ++kind)
+    ASSERT_TRUE(to_b->send_later(kind, bytes_of(large)).ok());
+  arrive(8, 40);
+  ASSERT_TRUE(to_b->send_later(48, {}).ok());
+  a.reset();
+  arrive(48, 1);
+}
+
 TEST_P(AnyPlaneTest, AnIdleHelperSleeps) {
   Place b_place = fresh_place();
   const Address b_name = b_place.address;

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""What MPI_Psend_init, MPI_Precv_init and MPI_Request_free cost the thread that calls them, per request: instructions (callgrind) and
+system calls (strace). Prints what each takes, and what it may take.
+
+  init_cost_test.py WRAPPER STUB     the MPI's compiler, and the object that is preloaded
+
+Exit status: 0, 1 if one takes more than it may, 77 where valgrind, strace or the MPI is missing.
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(__file__).with_name("init_cost.c")
+PAIRS, CYCLES, MARK = 200, 2, 0x4C4B
+REQUESTS = {"sends": PAIRS, "receives": PAIRS, "frees": 2 * PAIRS}  # of one cycle
+INSTRUCTIONS_MAX = {"sends": 6000, "receives": 5000, "frees": 2500}
+CALLS_MAX = 10  # of a whole cycle's: what gathers leaves now and then
+# Not counted: while it is traced the program is so slow that the helper, between two calls, sends what has been kept, and may hold a lock.
+BY_TIME = ("timerfd_settime", "futex")
+
+
+def instructions(program: pathlib.Path, stub: str, folder: pathlib.Path, what: str) -> float:
+    """Of one request, in the main thread."""
+    out = folder / f"out-{what}"
+    command = ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--collect-atstart=no", f"--toggle-collect=cost_of_{what}",
+               f"--callgrind-out-file={out}", program]
+    done = subprocess.run(["env", "LD_BIND_NOW=1", f"LD_PRELOAD={stub}", *command], capture_output=True, text=True, check=False, timeout=100)
+    if done.returncode or "ok" not in done.stdout:
+        sys.exit(f"the program is not well: {done.returncode}\n{done.stdout}{done.stderr}")
+    total = re.search(r"^(?:totals|summary): (\d+)", pathlib.Path(f"{out}-01").read_text(), re.MULTILINE)
+    return int(total[1]) / (REQUESTS[what] * (CYCLES + 1)) if total else 0
+
+
+def calls(program: pathlib.Path, stub: str, folder: pathlib.Path) -> dict[str, list[str]]:
+    """System calls of the main thread in the last cycle."""
+    trace = folder / "trace"
+    done = subprocess.run(["strace", "-o", trace, "-E", f"LD_PRELOAD={stub}", program], capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode or "ok" not in done.stdout:
+        sys.exit(f"the program is not well under strace: {done.returncode}\n{done.stdout}{done.stderr}")
+    made: dict[int, list[str]] = {}
+    now = 0
+    for line in trace.read_text().splitlines():
+        if marked := re.match(r"getpgid\((\d+)\)", line):
+            now = int(marked[1]) - MARK
+            made[now] = []
+        elif now:
+            name = line.split("(")[0]
+            made[now] += [name] * (name not in BY_TIME)
+    return {"sends": made[1], "receives": made[2], "frees": made[4]}
+
+
+def main() -> int:
+    wrapper, stub = sys.argv[1:]
+    if not shutil.which(wrapper) or not shutil.which("valgrind") or not shutil.which("strace"):
+        print("skipped: no valgrind, no strace or no MPI")
+        return 77
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="init-cost-") as name:
+        folder = pathlib.Path(name)
+        program = folder / "init_cost"
+        subprocess.run([wrapper, "-std=gnu11", "-O1", "-g", SOURCE, "-o", program], check=True)
+        for what, made in calls(program, stub, folder).items():
+            is_over = len(made) > CALLS_MAX
+            failed |= is_over
+            print(f"{what}: {len(made)} system calls for {REQUESTS[what]}, at most {CALLS_MAX}{': TOO MANY' if is_over else ''} {sorted(set(made))}")
+        for what, most in INSTRUCTIONS_MAX.items():
+            count = instructions(program, stub, folder, what)
+            is_over = not 0 < count <= most
+            failed |= is_over
+            print(f"{what}: {count:.0f} instructions each, at most {most}{': TOO MANY' if is_over else ''}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
