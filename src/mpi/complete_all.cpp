@@ -48,6 +48,21 @@ class Rounds {
   bool failed_ = false;
 };
 
+/// In the place of the MPI's call where no request is the MPI's.
+int set_empty_but_ours(const Batch& batch, MPI_Status* statuses) {
+  for (int i = 0; i < batch.count(); ++i) {
+    if (batch.ours(i) == nullptr) set_empty(status_at(statuses, i));
+  }
+  return MPI_SUCCESS;
+}
+
+/// The MPI's call on its requests, if there are any: a call on ours alone is not passed on.
+template <class Call>
+int call_native_if_any(Batch& batch, MPI_Request* requests, MPI_Status* statuses, Call&& call) {
+  return batch.native_count() > 0 ? batch.call_native(requests, call)
+                                  : set_empty_but_ours(batch, statuses);
+}
+
 /// Everything of both sides is complete and nothing failed.
 int commit(const Batch& batch, const Rounds& rounds, MPI_Status* statuses) {
   for (int i = 0; i < batch.count(); ++i) {
@@ -93,8 +108,9 @@ int commit_failed(const Batch& batch, const Rounds& rounds, bool natives_done,
 int finish_after_failure(const Next& next, Batch& batch, const Rounds& rounds,
                          MPI_Request* requests, MPI_Status* statuses) {
   int flag = 0;
-  const int code = batch.call_native(
-      requests, [&] { return next.Testall(batch.count(), batch.natives(), &flag, statuses); });
+  const int code = call_native_if_any(batch, requests, statuses, [&] {
+    return next.Testall(batch.count(), batch.natives(), &flag, statuses);
+  });
   const bool in_status = code == MPI_ERR_IN_STATUS;
   return commit_failed(batch, rounds, flag != 0 || in_status, in_status, statuses);
 }
@@ -118,8 +134,9 @@ int Waitall(const Next& next, int count, MPI_Request array_of_requests[],
   if (rounds.any_failed())
     return finish_after_failure(next, batch, rounds, array_of_requests, array_of_statuses);
   // Nothing that the MPI may wait for needs us: who comes last moves the data.
-  const int code = batch.call_native(
-      array_of_requests, [&] { return next.Waitall(count, batch.natives(), array_of_statuses); });
+  const int code = call_native_if_any(batch, array_of_requests, array_of_statuses, [&] {
+    return next.Waitall(count, batch.natives(), array_of_statuses);
+  });
   if (code == MPI_ERR_IN_STATUS) {
     static_cast<void>(commit_failed(batch, rounds, true, true, array_of_statuses));
     return code;
@@ -148,7 +165,8 @@ int Testall(const Next& next, int count, MPI_Request array_of_requests[], int* f
     Process::get().poke_native();
     return MPI_SUCCESS;
   }
-  const int code = batch.call_native(array_of_requests, [&] {
+  *flag = 1;
+  const int code = call_native_if_any(batch, array_of_requests, array_of_statuses, [&] {
     return next.Testall(count, batch.natives(), flag, array_of_statuses);
   });
   if (code == MPI_ERR_IN_STATUS) {
@@ -173,7 +191,10 @@ int Request_get_status_all(const Next& next, int count, const MPI_Request array_
     Process::get().poke_native();
     return MPI_SUCCESS;
   }
-  const int code = next.Request_get_status_all(count, batch.natives(), flag, array_of_statuses);
+  *flag = 1;
+  const int code = batch.native_count() > 0 ? next.Request_get_status_all(count, batch.natives(),
+                                                                          flag, array_of_statuses)
+                                            : set_empty_but_ours(batch, array_of_statuses);
   if (code != MPI_SUCCESS || *flag == 0) return code;
   for (int i = 0; i < count; ++i) {
     if (batch.is_active(i)) set_finished(status_at(array_of_statuses, i), *batch.ours(i));

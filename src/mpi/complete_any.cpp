@@ -59,6 +59,13 @@ bool complete_native(const Next& next, Batch& batch, MPI_Request* requests, MPI_
   return found->done;
 }
 
+/// Nothing in the array is active.
+int complete_nothing(int* index, MPI_Status* status) {
+  *index = MPI_UNDEFINED;
+  set_empty(status);
+  return MPI_SUCCESS;
+}
+
 /// One look at everybody; the MPI's first in every other call.
 Found look(const Next& next, Batch& batch, unsigned turn, MPI_Request* requests,
            MPI_Status* status) {
@@ -87,6 +94,7 @@ int Waitany(const Next& next, int count, MPI_Request array_of_requests[], int* i
     return raise_null("MPI_Waitany");
   Batch batch(count, array_of_requests);
   if (!batch.any_active()) {
+    if (batch.native_count() == 0) return complete_nothing(index, status);
     return batch.call_native(array_of_requests,
                              [&] { return next.Waitany(count, batch.natives(), index, status); });
   }
@@ -137,7 +145,14 @@ int Request_get_status_any(const Next& next, int count, const MPI_Request array_
     set_finished(status, *ours);
     return MPI_SUCCESS;
   }
-  const int code = next.Request_get_status_any(count, batch.natives(), index, flag, status);
+  if (batch.native_count() == 0 && !batch.any_active()) {
+    *flag = 1;
+    return complete_nothing(index, status);
+  }
+  *flag = 0;
+  const int code = batch.native_count() > 0
+                       ? next.Request_get_status_any(count, batch.natives(), index, flag, status)
+                       : MPI_SUCCESS;
   if (code == MPI_SUCCESS && *flag != 0 && *index == MPI_UNDEFINED && batch.any_active()) *flag = 0;
   if (code == MPI_SUCCESS && *flag == 0) Process::get().poke_native();
   return code;

@@ -79,6 +79,10 @@ int Waitsome(const Next& next, int incount, MPI_Request array_of_requests[], int
     return raise_null("MPI_Waitsome");
   Batch batch(incount, array_of_requests);
   if (!batch.any_active()) {
+    if (batch.native_count() == 0) {
+      *outcount = MPI_UNDEFINED;
+      return MPI_SUCCESS;
+    }
     return batch.call_native(array_of_requests, [&] {
       return next.Waitsome(incount, batch.natives(), outcount, array_of_indices, array_of_statuses);
     });
@@ -124,8 +128,11 @@ int Request_get_status_some(const Next& next, int incount, const MPI_Request arr
   if (any_null(array_of_statuses, outcount, array_of_indices)) [[unlikely]]
     return raise_null("MPI_Request_get_status_some");
   Batch batch(incount, array_of_requests);
-  const int code = next.Request_get_status_some(incount, batch.natives(), outcount,
-                                                array_of_indices, array_of_statuses);
+  *outcount = MPI_UNDEFINED;
+  const int code = batch.native_count() > 0
+                       ? next.Request_get_status_some(incount, batch.natives(), outcount,
+                                                      array_of_indices, array_of_statuses)
+                       : MPI_SUCCESS;
   if (code != MPI_SUCCESS) return code;
   if (*outcount == MPI_UNDEFINED && batch.any_active()) *outcount = 0;
   for (int i = 0; i < incount; ++i) {
