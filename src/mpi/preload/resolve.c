@@ -145,6 +145,42 @@ struct Mpi {
   struct Object object;
 };
 
+// Is `name` defined by the MPI itself, not by something that it depends on?
+static bool defines(const struct Mpi* mpi, const char* name) {
+  const void* found = dlsym(mpi->handle, name);
+  return found && contains(&mpi->object, found);
+}
+
+// Symbols that are part of one ABI family each. MPI_COMM_WORLD is the address of the first,
+// MPI_DUP_FN names the second.
+static const struct {
+  const char *symbol, *family;
+} kMarks[] = {
+    {"ompi_mpi_comm_world", "ompi"}, {"MPIR_Dup_fn", "mpich"}, {"MPI_Abi_get_version", "abi"}};
+enum { kMarkCount = sizeof kMarks / sizeof *kMarks };
+
+// The ABI family of the opened MPI; null if it is none of ours.
+static const char* family_of(const struct Mpi* mpi) {
+  for (size_t i = 0; i < kMarkCount; ++i) {
+    if (defines(mpi, kMarks[i].symbol)) return kMarks[i].family;
+  }
+  return NULL;
+}
+
+// The first PMPI_Init may be a tool's, which is no MPI: then the MPI is the object with a mark.
+static void look_behind_tools(struct Mpi* mpi) {
+  if (family_of(mpi)) return;
+  for (size_t i = 0; i < kMarkCount; ++i) {
+    struct Mpi other;
+    const void* mark = dlsym(RTLD_NEXT, kMarks[i].symbol);
+    if (!mark || !find_object(mark, &other.object) || !other.object.path[0]) continue;
+    other.handle = dlopen(other.object.path, RTLD_NOLOAD | RTLD_LAZY);
+    if (!other.handle || !defines(&other, "PMPI_Init")) continue;
+    *mpi = other;
+    return;
+  }
+}
+
 // The MPI that the caller uses: in the global scope, else opened locally.
 static bool find_mpi(const void* caller, const struct Object* self, struct Mpi* mpi) {
   void* init = dlsym(RTLD_NEXT, "PMPI_Init");
@@ -154,22 +190,8 @@ static bool find_mpi(const void* caller, const struct Object* self, struct Mpi* 
   mpi->handle = dlopen(mpi->object.path, RTLD_NOLOAD | RTLD_LAZY);
   // release: pairs with find_next
   if (!is_global) atomic_store_explicit(&local_mpi, mpi->handle, memory_order_release);
+  if (is_global && mpi->handle) look_behind_tools(mpi);
   return mpi->handle && mpi->object.path[0];  // else the program itself defines PMPI_Init
-}
-
-// Is `name` defined by the MPI itself, not by something that it depends on?
-static bool defines(const struct Mpi* mpi, const char* name) {
-  const void* found = dlsym(mpi->handle, name);
-  return found && contains(&mpi->object, found);
-}
-
-// The ABI family of the opened MPI, judged by symbols that are part of each ABI; null if it is none
-// of ours.
-static const char* family_of(const struct Mpi* mpi) {
-  if (defines(mpi, "ompi_mpi_comm_world")) return "ompi";  // MPI_COMM_WORLD is its address
-  if (defines(mpi, "MPIR_Dup_fn")) return "mpich";         // MPI_DUP_FN names it
-  if (defines(mpi, "MPI_Abi_get_version")) return "abi";
-  return NULL;
 }
 
 // What LARKLANE_MPI says; null if it leaves the choice to us.
