@@ -18,6 +18,8 @@ HEADER = """\
 Each option is set, in rising precedence, by its default, a line `name = value` of the file that `LARKLANE_CONFIG` names, the
 environment variable `LARKLANE_` + its name in capitals, or the program. Numbers take units (`16K`, `5us`). A value that is
 malformed or out of range stops initialisation and is named; an unknown `LARKLANE_` variable is warned about.
+The file is a regular one, or a link to one, of 1 MiB at most, with lines of 4,096 bytes at most; `#` begins a comment. Of more than
+ten problems the number is told.
 `larklane info` shows every option with its value and where that came from.
 """
 

@@ -34,6 +34,8 @@ namespace {
 constexpr std::uint64_t kNsPerMs = 1'000'000;
 /// Between SIGTERM and SIGKILL, when a launch fails. docs/guide.md says so.
 constexpr std::uint64_t kGraceNs = 2'000 * kNsPerMs;
+/// Exit status: what the ranks print is not taken.
+constexpr int kNotWritten = 1;
 constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr int kOwnDescriptors = 16, kDescriptorsEach = 3;
 
@@ -110,6 +112,7 @@ class Launch {
   void take_end(std::size_t rank, int status);
   std::size_t take_output(UniqueFd& fd, Lines& lines);
   void take_rest(UniqueFd& fd, Lines& lines);
+  void lose_output(int error);
   void forward_input();
   void signal_all(int number) const noexcept;
   void end_others(int exit_status);
@@ -227,7 +230,7 @@ std::size_t Launch::take_output(UniqueFd& fd, Lines& lines) {
     is_read = lines.finish();
     fd.reset();
   }
-  if (!is_read) end_others(128 + SIGPIPE);
+  if (!is_read) lose_output(lines.error());
   return got > 0 ? static_cast<std::size_t>(got) : 0;
 }
 
@@ -241,6 +244,12 @@ void Launch::take_rest(UniqueFd& fd, Lines& lines) {
     left -= std::min(left, got);
   }
   lines.finish();
+}
+
+/// A reader that has seen enough ends the job as it would end a command; a full disk is a failure.
+void Launch::lose_output(int error) {
+  if (error != EPIPE && !failure_) say("output is not taken: %s", std::strerror(error));
+  end_others(error == EPIPE ? 128 + SIGPIPE : kNotWritten);
 }
 
 void Launch::forward_input() {

@@ -30,6 +30,7 @@ bool LineSink::write(const void* who, std::string_view tag, std::string_view tex
       pollfd writable{fd_, POLLOUT, 0};
       ::poll(&writable, 1, -1);
     } else if (errno != EINTR) {
+      if (error_ == 0) error_ = errno;
       return false;
     }
   }

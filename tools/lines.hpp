@@ -13,11 +13,15 @@ class LineSink {
   explicit LineSink(int fd) noexcept : fd_(fd) {}
   /// @param who   whose it is @param tag  for the begin of each line
   /// @param text  whole lines, but for the last one's end
-  /// @return false: nobody reads any more
+  /// @return false: it is not taken, see error()
   bool write(const void* who, std::string_view tag, std::string_view text);
+
+  /// errno of the first write that failed; EPIPE: no process reads any more.
+  int error() const noexcept { return error_; }
 
  private:
   int fd_;
+  int error_ = 0;
   const void* open_ = nullptr;  ///< who has written the begin of a line without its end
 };
 
@@ -28,10 +32,11 @@ class Lines {
   static constexpr std::size_t kLineBytesMax = 64 * 1024;
 
   Lines(LineSink& sink, std::string tag) : sink_(&sink), tag_(std::move(tag)) {}
-  /// @return false: nobody reads any more
+  /// @return false: it is not taken, see error()
   bool add(std::string_view bytes);
   /// Nothing more comes: what has no end of line goes out as it is.
   bool finish();
+  int error() const noexcept { return sink_->error(); }
 
  private:
   LineSink* sink_;

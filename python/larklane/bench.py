@@ -158,9 +158,11 @@ def write_whole(path: pathlib.Path, text: str) -> None:
     try:
         part.write_text(text, encoding="utf-8")
         part.replace(path)
-    except OSError as error:
+    except BaseException as error:  # of ^C, too
         with contextlib.suppress(OSError):
             part.unlink()
+        if not isinstance(error, OSError):
+            raise
         raise OSError(error.errno, f"not written: {error.strerror}", str(path)) from error
 
 
@@ -477,9 +479,11 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
         print(f"larklane bench: more threads than cores{slowed}", file=sys.stderr)
     if not results.runs:
         return FAILED
+    is_reported = True
     if not options.no_report:
-        subprocess.run([sys.executable, "-m", "larklane.report", str(results.path), "--out", str(options.out)], check=False)
-    return FAILED if any(failure["variant"] == "larklane" for failure in results.failures) else 0
+        sys.stdout.flush()  # it prints, too
+        is_reported = 0 == subprocess.run([sys.executable, "-m", "larklane.report", str(results.path), "--out", str(options.out)], check=False).returncode
+    return FAILED if not is_reported or any(failure["variant"] == "larklane" for failure in results.failures) else 0
 
 
 def main(words: list[str]) -> int:

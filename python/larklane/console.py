@@ -6,6 +6,7 @@
 import errno
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import NoReturn, TextIO
@@ -67,6 +68,9 @@ def run(main: Callable[[list[str]], int]) -> NoReturn:
         status = main(sys.argv[1:])
     except SystemExit as end:  # of argparse
         status = end.code
+    except KeyboardInterrupt:
+        print("larklane: stopped", file=sys.stderr)
+        status = 128 + signal.SIGINT
     out.flush()
     if out.failure and not isinstance(out.failure, BrokenPipeError):  # a reader that has seen enough is none
         print(f"larklane: standard output: {out.failure.strerror}", file=sys.stderr)

@@ -181,7 +181,7 @@ def write(made: Digest, profiles: Sequence[ProfileDigest], folder: Path) -> str:
     try:
         part.write_text(page(made, drawings, why, profiles), encoding="utf-8")
         part.replace(folder / "index.html")
-    except OSError:
+    except BaseException:  # of ^C, too
         part.unlink(missing_ok=True)
         raise
     return why

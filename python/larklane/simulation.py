@@ -19,7 +19,7 @@ from larklane.schema import Node, RecordError
 SCHEMA = 1
 PARAMETERS = ("latency", "send_overhead", "recv_overhead", "gap", "byte")
 COUNT_MAX = 1 << 20
-USAGE = 2
+FAILED, USAGE = 1, 2
 LAST = 99  # in the legend
 
 Result = dict[str, float]
@@ -37,7 +37,7 @@ def read(path: Path) -> Simulated:
         raise RecordError(f"{path}: not what `larklane simulate --json` prints: {error}") from error
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise RecordError(f"{path}: not what `larklane simulate --json` prints, or of another version (schema {SCHEMA} is wanted)")
-    _check(Node(value, str(path)))
+    _check(Node(value, f"{path}: not what `larklane simulate --json` prints"))
     made: Simulated = value
     return made
 
@@ -48,7 +48,10 @@ def _check(made: Node) -> None:
                         (int, ("rounds", "partitions", "threads", "queues", "seed"))):
         for name in names:
             made.get(name, kind)
-    for each in made.children("parameters"):
+    parameters = made.children("parameters")
+    if not parameters:
+        raise RecordError(f"{made.where}: expected at least one of `parameters`")
+    for each in parameters:
         for name in ("name", "value", "source"):
             each.present(name)
     counts = made.get("counts", list)
@@ -160,11 +163,15 @@ def main(words: Sequence[str] | None = None) -> int:
     except ImportError as error:
         print(f"larklane.simulation: no matplotlib ({error}): only CSV is written", file=sys.stderr)
         plot = None  # type: ignore[assignment]
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    for figure in made:
-        (arguments.out / f"{figure.name}.csv").write_text(figure.csv(), encoding="utf-8")
-        for kind, data in (plot.draw(figure) if plot else {}).items():
-            (arguments.out / f"{figure.name}.{kind}").write_bytes(data)
+    try:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        for figure in made:
+            (arguments.out / f"{figure.name}.csv").write_text(figure.csv(), encoding="utf-8")
+            for kind, data in (plot.draw(figure) if plot else {}).items():
+                (arguments.out / f"{figure.name}.{kind}").write_bytes(data)
+    except OSError as error:
+        print(f"larklane.simulation: {error.filename or arguments.out}: not written: {error.strerror}", file=sys.stderr)
+        return FAILED
     print(f"{wording.count(len(made), 'figure')} in {arguments.out}")
     return 0
 
