@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -52,6 +54,13 @@ class Progress {
 };
 
 }  // namespace
+
+int printed(int status) {
+  const int error = std::fflush(stdout) != 0 ? errno : std::ferror(stdout) != 0 ? EIO : 0;
+  if (error == 0) return status;
+  std::fprintf(stderr, "larklane bench: standard output: %s\n", std::strerror(error));
+  return status != 0 ? status : kFailed;
+}
 
 int measure_sizes(const Session& session, const MeasureSize& measure) {
   Record& record = *session.record;

@@ -27,6 +27,10 @@ struct Session {
 using MeasureSize =
     std::function<Point(std::uint64_t size, double budget_ns, const Watcher& watcher)>;
 
+/// Writes out what is printed. @return `status`; if that is 0 and standard output did not take
+/// everything, kFailed after a message
+int printed(int status);
+
 /// All sizes of the options. Collective. @return the exit status
 int measure_sizes(const Session& session, const MeasureSize& measure);
 

@@ -95,7 +95,7 @@ int run_messages(int argc, char** argv, const Program& program) {
   Record record;
   if (std::any_of(argv + 1, argv + argc,
                   [](std::string_view word) { return word == "--help" || word == "-h"; }))
-    return parse_options(argc, argv, true, &record.options);
+    return printed(parse_options(argc, argv, true, &record.options));
   if (program.lanes_max > 0) ask_for_lanes(argc, argv, program.lanes_max);
   std::string problem;
   auto context = Context::create(&problem);
@@ -119,7 +119,7 @@ int run_messages(int argc, char** argv, const Program& program) {
   // has to have said why.
   if (!(*context)->fence(&problem).ok())
     std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
-  return status;
+  return tells ? printed(status) : status;
 }
 
 }  // namespace larklane::bench

@@ -134,7 +134,7 @@ int parse_on_all(int argc, char** argv, Options* options) {
 
 int run(int argc, char** argv) {
   Options unused;
-  if (asks_for_help(argc, argv)) return parse_options(argc, argv, true, &unused);
+  if (asks_for_help(argc, argv)) return printed(parse_options(argc, argv, true, &unused));
   int provided;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   Record record;
@@ -152,6 +152,7 @@ int run(int argc, char** argv) {
     end_launch();
   });
   ending.feed("MPI_Finalize");
+  if (tells) status = printed(status);
   MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
   MPI_Finalize();
   return status;
