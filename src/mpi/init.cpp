@@ -286,7 +286,8 @@ int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communica
   if (address == nullptr) return forward_unreachable(call, communicator.get(), why_not);
   const control::Address& peer = *address;
   if (const Status status = engine->reachable(peer); !status.ok()) {
-    return forward_unreachable(call, communicator.get(), why_not_reached(status, reach.is_told));
+    return forward_unreachable(call, communicator.get(),
+                               why_not_reached(status, process.reach(member).is_told));
   }
   return make(call, communicator, type, &peer, *engine);
 }
