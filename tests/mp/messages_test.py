@@ -10,7 +10,10 @@ Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
 import concurrent.futures
 import json
 import os
+import pathlib
 import re
+import socket
+import subprocess
 import sys
 
 import stub_test
@@ -337,6 +340,39 @@ def refusals(bench):
     expect("/nonexistent/x.csv: not written: No such file or directory" in output, "no folder", output)
 
 
+def own_names(program):
+    """ADDRESS:PORT of the sockets over TCP of all processes of a program, but those of the control plane, which listens everywhere."""
+    inodes = set()
+    for folder in pathlib.Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and (folder / "exe").resolve() == program:
+                inodes |= {found for fd in (folder / "fd").iterdir() for found in re.findall(r"socket:\[(\d+)\]", os.readlink(fd))}
+        except OSError:
+            continue
+    rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    names = {row[1] for row in rows if row[9] in inodes and not row[1].startswith("00000000")}
+    return {f"{socket.inet_ntoa(bytes.fromhex(name[:8])[::-1])}:{int(name[9:], 16)}" for name in names}
+
+
+def stranger(bench):
+    """Another user that knows all ports of a job: none takes it, at whatever time it asks, and each byte and each message is right."""
+    script = pathlib.Path(__file__).parent / "stranger.py"
+    tried = set()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        job = pool.submit(bench.launched, 3, "exchange", 2, 60_000, seconds=200)
+        while not job.done():
+            names = own_names((bench.folder / "exchange").resolve()) - tried
+            if not names:
+                concurrent.futures.wait([job], timeout=0.02)
+                continue
+            tried |= names
+            told = subprocess.run([sys.executable, script, *names], capture_output=True, text=True, timeout=200, check=True)
+            expect(told.stdout == "taken by 0\n", "a stranger is taken in", told.stdout + told.stderr)
+        output = job.result()
+    expect(tried, "no port has been found")
+    expect(re.search(r"exchange: \d+ messages", output), "no end", output)
+
+
 def cases():
     everywhere = (exchange, exchange_long, leaves, scatters, idle, crowded, crossed, incast, bystander, posters, pressure_asleep, pressure_unreceived,
                   pressure_minutes, thresholds, gone_region, killed, forks, footprint, footprint_times, rates, applications)
@@ -344,6 +380,7 @@ def cases():
         *((case, name) for case in everywhere for name in ("shm", "tcp")),
         *((case, "libfabric_shm") for case in (exchanges, leaves, crowded, crossed, incast, posters, thresholds, killed)),
         (switches, "shm"),
+        (stranger, "tcp"),
         (refusals, None),
         (refused_calls, "shm"),
     ]
