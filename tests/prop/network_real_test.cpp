@@ -32,7 +32,7 @@ constexpr std::uint64_t kEarlyNs = 10 * kSecondNs, kEarlyTurns = 10'000;
 /// A partition that is ready is asked for in one of some 7,000 steps where receivers are slow.
 constexpr std::uint64_t kWorldNs = 30 * kSecondNs, kWorldSteps = 1'000'000;
 constexpr unsigned kCallSeconds = 120;  ///< more than the steps between two alarms may take
-constexpr std::uint64_t kStepsAnAlarm = 1024, kTurnsAYield = 256;
+constexpr std::uint64_t kStepsAnAlarm = 1024, kTurnsAYield = 64;
 
 struct Arguments {
   std::string folder, provider;

@@ -25,8 +25,8 @@ from collections.abc import Sequence
 
 import prepare
 
-BOOT_LIMIT_S = 120  # usually 10 to 20
-GRACE_S = 10  # for what is killed after its limit
+BOOT_LIMIT_S = 240  # usually 10 to 20
+GRACE_S = 30  # for what is killed after its limit
 NOT_REACHED, TIMED_OUT = 125, 124
 MEMORY_MIB = 2048
 CPUS = max(2, min(4, os.cpu_count() or 2))

@@ -89,38 +89,38 @@ PROGRAMS = "{build}/tests/mp/messages"
 
 def messages(name: str, program: str, ways: str, expected: str, processes: int, lanes: int = 2) -> Check:
     text = f"for way in {ways}; do {LAUNCH.format(lanes=lanes)} {processes} {PROGRAMS}/{program} || exit 1; done"
-    return Check(f"messages over verbs: {name}", text, 90, (expected,), ("{build}/bin/larklane", f"{PROGRAMS}/{program.split()[0]}"))
+    return Check(f"messages over verbs: {name}", text, 360, (expected,), ("{build}/bin/larklane", f"{PROGRAMS}/{program.split()[0]}"))
 
 
 # All commands of one boot run in one guest, one after the other. Add here what needs the device; a boot takes 10 to 20 s.
 BOOTS = {
     "device": (
-        Check("the device is there and its port is active", "ibv_devinfo -d rxe0", 30, (r"hca_id:\s*rxe0", "PORT_ACTIVE"), ("ibv_devinfo",)),
-        Check("RC ping-pong of two processes", PINGPONG, 60, (r"200 iters in",), ("ibv_rc_pingpong",)),
-        Check("the verbs provider by itself", PROVIDER, 150, ("bounds: ok", "killed_peer: ok", "passed, 0 failed"), ("{build}/tests/net/provider_test",)),
-        Check("properties of channels over verbs", PROPERTY + " --seeds 60 verbs", 60, ("PASSED",), IN_PROPERTY),
-        Check("properties over queue pairs of each channel's own", f"LARKLANE_VERBS_CHANNEL_QUEUES=4 {PROPERTY} --seeds 40 verbs", 60, ("PASSED",), IN_PROPERTY),
-        Check("properties over ofi's verbs", OFI_VERBS, 60, ("ofi verbs;ofi_rxm@rxe0.*PASSED",), IN_PROPERTY),
-        Check("early arrival and a sleeping sender, without a clock", PAIRS, 60, (r"ok.*ok.*ok.*ok",), IN_SILENT),
-        Check("conformance over verbs", OVER_VERBS, 300, ("passed, 0 failed",), IN_CONFORMANCE),
-        Check("conformance over queue pairs of each channel's own", "LARKLANE_VERBS_CHANNEL_QUEUES=4 " + OVER_VERBS + " --run " + OWN_QUEUES, 150,
+        Check("the device is there and its port is active", "ibv_devinfo -d rxe0", 120, (r"hca_id:\s*rxe0", "PORT_ACTIVE"), ("ibv_devinfo",)),
+        Check("RC ping-pong of two processes", PINGPONG, 240, (r"200 iters in",), ("ibv_rc_pingpong",)),
+        Check("the verbs provider by itself", PROVIDER, 600, ("bounds: ok", "killed_peer: ok", "passed, 0 failed"), ("{build}/tests/net/provider_test",)),
+        Check("properties of channels over verbs", PROPERTY + " --seeds 60 verbs", 240, ("PASSED",), IN_PROPERTY),
+        Check("properties over queue pairs of each channel's own", f"LARKLANE_VERBS_CHANNEL_QUEUES=4 {PROPERTY} --seeds 40 verbs", 240, ("PASSED",), IN_PROPERTY),
+        Check("properties over ofi's verbs", OFI_VERBS, 240, ("ofi verbs;ofi_rxm@rxe0.*PASSED",), IN_PROPERTY),
+        Check("early arrival and a sleeping sender, without a clock", PAIRS, 240, (r"ok.*ok.*ok.*ok",), IN_SILENT),
+        Check("conformance over verbs", OVER_VERBS, 1200, ("passed, 0 failed",), IN_CONFORMANCE),
+        Check("conformance over queue pairs of each channel's own", "LARKLANE_VERBS_CHANNEL_QUEUES=4 " + OVER_VERBS + " --run " + OWN_QUEUES, 600,
               ("passed, 0 failed",), IN_CONFORMANCE),
-        Check("libfabric's verbs by itself", OFI_PROVIDER, 150, (r"read: ok.*bounds: ok.*killed_peer: ok",), ("{build}/tests/net/provider_test",)),
-        Check("conformance over libfabric's verbs", CONFORMANCE.replace("MODE", "ofi-verbs") + " --run " + SOME, 150, ("passed, 0 failed",), IN_CONFORMANCE),
-        Check("10,000 cycles of a channel, and 64 lanes", LIFE + " --gtest_filter='Verbs/*'", 100, (r"PASSED  \] 2 tests",), (LIFE,)),
-        Check("1,000 channels whose receivers do not look", CROWD, 200, (r"crowd: 1000 channels: ok",), IN_CROWD),
-        Check("what a pair goes by, and a provider that is skipped", PEER, 60, (r"verbs \(verbs rxe0", r"ofi \(ofi [^)]*\).*skipped: verbs: [^;]*GID"),
+        Check("libfabric's verbs by itself", OFI_PROVIDER, 600, (r"read: ok.*bounds: ok.*killed_peer: ok",), ("{build}/tests/net/provider_test",)),
+        Check("conformance over libfabric's verbs", CONFORMANCE.replace("MODE", "ofi-verbs") + " --run " + SOME, 600, ("passed, 0 failed",), IN_CONFORMANCE),
+        Check("10,000 cycles of a channel, and 64 lanes", LIFE + " --gtest_filter='Verbs/*'", 400, (r"PASSED  \] 2 tests",), (LIFE,)),
+        Check("1,000 channels whose receivers do not look", CROWD, 800, (r"crowd: 1000 channels: ok",), IN_CROWD),
+        Check("what a pair goes by, and a provider that is skipped", PEER, 240, (r"verbs \(verbs rxe0", r"ofi \(ofi [^)]*\).*skipped: verbs: [^;]*GID"),
               ("{build}/bin/larklane",)),
-        Check("each pair by the network that both sides have", BY_PAIR, 150, ("1 passed, 0 failed",), IN_SILENT),
+        Check("each pair by the network that both sides have", BY_PAIR, 600, ("1 passed, 0 failed",), IN_SILENT),
         messages("4 processes of 4 threads", "exchange 4 $way", "20000", r"exchange: \d+ messages", 4),
         messages("threads that wait for what hangs on another's lane", "crossed $way 5", "sends gets puts", r"sends of 5 .*gets of 5 .*puts of 5 rounds are over", 2),
         messages("a peer that is killed", "survivor $way 20", "stopped running", r"have failed.*have failed", 3),
         messages("a peer that leaves", "leaver $way", "orderly sudden", r"all has ended.*all has ended", 2),
         messages("one lane of two threads", "bystander $way", "200", r"200 messages of each thread", 2, lanes=1),
         messages("memory", "footprint used $way 2 2", "verbs", r"rounds more: heap", 4),
-        Check("MPICH over shared memory", f"{MPIEXEC} -n 2 {EXCHANGE} 1", 90, ("exchange: 2 ranks on 1 hosts: ok",), IN_MPICH),
+        Check("MPICH over shared memory", f"{MPIEXEC} -n 2 {EXCHANGE} 1", 360, ("exchange: 2 ranks on 1 hosts: ok",), IN_MPICH),
         # The last one: it takes the device's interface down.
-        Check("the interface down in mid-round, while both sides wait", SILENT, 150, ("silent: ok",), IN_SILENT),
+        Check("the interface down in mid-round, while both sides wait", SILENT, 600, ("silent: ok",), IN_SILENT),
     ),
 }
 
