@@ -100,7 +100,8 @@ bool TypeBuilder::open_seam(TypePart part, std::uint64_t count, std::int64_t str
   std::vector<TypePart> all{blocks.front()};
   append(repeated(sequence(middle), count - 1, stride_bytes), &all);
   std::int64_t last = 0;
-  if (__builtin_mul_overflow(stride_bytes, static_cast<std::int64_t>(count - 1), &last)) return false;
+  if (__builtin_mul_overflow(stride_bytes, static_cast<std::int64_t>(count - 1), &last))
+    return false;
   for (std::size_t i = 1; i < blocks.size(); ++i) append(shifted(blocks[i], last), &all);
   *opened = shifted(sequence(std::move(all)), part.offset);
   return true;
@@ -124,8 +125,7 @@ void TypeBuilder::spell_out(TypePart part, std::vector<TypePart>* parts) const {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(part.offset) +
                                      static_cast<std::uint64_t>(offset));
   };
-  const bool is_list =
-      node.kind == TypeNode::Kind::blocks || node.kind == TypeNode::Kind::members;
+  const bool is_list = node.kind == TypeNode::Kind::blocks || node.kind == TypeNode::Kind::members;
   if (is_list) {
     for (std::uint64_t i = 0; i < node.count; ++i) {
       const TypeEntry& entry = tables_.entries[node.first + i];
@@ -156,7 +156,7 @@ bool TypeBuilder::find_period(const std::vector<TypePart>& parts, TypePart* foun
     if (left != 0 && parts.size() < kRunPartsMin * period) continue;
     const auto end_of_first = parts.begin() + static_cast<std::ptrdiff_t>(period);
     const std::vector<TypePart> pattern(parts.begin(), end_of_first);
-    const TypePart whole = period == 1 ? pattern[0] : list_of(pattern);
+    const TypePart whole = period == 1 ? pattern[0] : sequence(pattern);
     *found = repeated(whole, parts.size() / period, step);
     if (left == 0) return true;
     std::vector<TypePart> all{*found};
@@ -192,10 +192,9 @@ bool TypeBuilder::find_runs(std::vector<TypePart>& parts) {
   shorter.reserve(found.size());
   for (const Steps& steps : found) {
     const TypePart& part = parts[steps.first];
-    shorter.push_back(
-        steps.count == 1
-            ? part
-            : repeated(part, steps.count, distance(part, parts[steps.first + 1])));
+    shorter.push_back(steps.count == 1
+                          ? part
+                          : repeated(part, steps.count, distance(part, parts[steps.first + 1])));
   }
   parts = std::move(shorter);
   return true;
@@ -208,9 +207,8 @@ TypePart TypeBuilder::sequence(std::vector<TypePart> parts) {
     if (TypePart found; find_period(parts, &found)) return found;
     if (!find_runs(parts)) break;
   }
-  const bool all_alike = std::all_of(parts.begin(), parts.end(), [&](const TypePart& part) {
-    return are_alike(part, parts[0]);
-  });
+  const bool all_alike = std::all_of(
+      parts.begin(), parts.end(), [&](const TypePart& part) { return are_alike(part, parts[0]); });
   return all_alike ? places_of(parts) : list_of(parts);
 }
 

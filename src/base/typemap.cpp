@@ -33,7 +33,9 @@ std::uint64_t product_at_most(std::uint64_t a, std::uint64_t b) noexcept {
 /// Measures the nodes in order, and finds what breaks an invariant. Thread safety: single-owner.
 class Measurer {
  public:
-  explicit Measurer(const TypeTables& tables) : tables_(tables) { known_.reserve(tables.nodes.size()); }
+  explicit Measurer(const TypeTables& tables) : tables_(tables) {
+    known_.reserve(tables.nodes.size());
+  }
 
   bool all() {
     for (const TypeNode& node : tables_.nodes) {
@@ -73,8 +75,7 @@ class Measurer {
   bool of_repeated(const TypeNode& node, Measure& measure) const {
     Measure child;
     if (!of_child(node.child, node.bytes, child)) return false;
-    if (__builtin_mul_overflow(node.bytes, node.count, &measure.bytes) ||
-        measure.bytes > kBytesMax)
+    if (__builtin_mul_overflow(node.bytes, node.count, &measure.bytes) || measure.bytes > kBytesMax)
       return false;
     Wide first = 0, last = 0;
     if (node.kind == TypeNode::Kind::loop) {
@@ -97,11 +98,10 @@ class Measurer {
   bool of_list(const TypeNode& node, Measure& measure) const {
     const bool has_members = node.kind == TypeNode::Kind::members;
     // One more entry says where the last one ends.
-    if (node.first >= tables_.entries.size() ||
-        node.count >= tables_.entries.size() - node.first)
+    if (node.first >= tables_.entries.size() || node.count >= tables_.entries.size() - node.first)
       return false;
-    if (has_members && (node.child > tables_.members.size() ||
-                        node.count > tables_.members.size() - node.child))
+    if (has_members &&
+        (node.child > tables_.members.size() || node.count > tables_.members.size() - node.child))
       return false;
     const TypeEntry* const entries = tables_.entries.data() + node.first;
     if (entries[0].start != 0 || entries[node.count].start != node.bytes) return false;
@@ -178,6 +178,15 @@ Result<Typemap> Typemap::make(TypeTables tables, TypePart root, std::int64_t ext
   return type;
 }
 
+namespace {
+
+bool is_listed(const TypeNode& node) noexcept {
+  return node.kind == TypeNode::Kind::blocks ||
+         (node.kind == TypeNode::Kind::places && node.child == kDense);
+}
+
+}  // namespace
+
 TypeCursor::TypeCursor(const Typemap& type, std::uintptr_t base, std::uint64_t first_packed,
                        std::uint64_t length_bytes) noexcept
     : type_(&type),
@@ -202,6 +211,20 @@ void TypeCursor::enter_loop(const TypeNode& node, std::uintptr_t origin,
   block_ = origin + index * stride_;
   block_bytes_ = node.bytes;
   run_left_ = node.count - 1 - index;
+  list_ = nullptr;
+}
+
+/// One of the places or blocks of a node of contiguous blocks.
+void TypeCursor::enter_listed(const TypeNode& list, std::uintptr_t origin,
+                              std::uint64_t index) noexcept {
+  const TypeTables& tables = type_->tables();
+  if (list.kind == TypeNode::Kind::places) {
+    const std::int64_t place = tables.places[list.first + index];
+    return enter_block(origin + static_cast<std::uintptr_t>(place), list.bytes, &list);
+  }
+  const TypeEntry* const entry = tables.entries.data() + list.first + index;
+  enter_block(origin + static_cast<std::uintptr_t>(entry->offset), entry[1].start - entry->start,
+              &list);
 }
 
 /// Go down to the block of the element's byte `packed`.
@@ -210,9 +233,11 @@ void TypeCursor::seek(std::uint64_t packed) noexcept {
   std::uint32_t at = type_->root().node;
   std::uint64_t bytes = type_->root().bytes;
   std::uintptr_t origin = element_;
+  const TypeNode* list = nullptr;
   while (at != kDense) {
     const TypeNode& node = tables.nodes[at];
     Level level{&node, 0, origin};
+    list = is_listed(node) ? &node : nullptr;
     at = node.child;
     switch (node.kind) {
       case TypeNode::Kind::loop:
@@ -241,14 +266,14 @@ void TypeCursor::seek(std::uint64_t packed) noexcept {
         bytes = after->start - entry.start;
         packed -= entry.start;
         origin += static_cast<std::uintptr_t>(entry.offset);
-        at = node.kind == TypeNode::Kind::blocks ? kDense
-                                                 : tables.members[node.child + level.index];
+        at =
+            node.kind == TypeNode::Kind::blocks ? kDense : tables.members[node.child + level.index];
         break;
       }
     }
     levels_[depth_++] = level;
   }
-  enter_block(origin, bytes);
+  enter_block(origin, bytes, list);
   in_block_ = packed;
   if (depth_ == 0) {  // one block an element: the elements are the run
     stride_ = static_cast<std::uint64_t>(type_->extent_bytes());
@@ -264,6 +289,7 @@ void TypeCursor::enter(std::uint32_t at, std::uintptr_t origin, std::uint64_t by
     if (node.kind == TypeNode::Kind::loop && node.child == kDense)
       return enter_loop(node, origin, 0);
     levels_[depth_++] = {&node, 0, origin};
+    if (is_listed(node)) return enter_listed(node, origin, 0);
     at = node.child;
     bytes = node.bytes;
     if (node.kind == TypeNode::Kind::places) {
@@ -272,7 +298,7 @@ void TypeCursor::enter(std::uint32_t at, std::uintptr_t origin, std::uint64_t by
       const TypeEntry* const entry = tables.entries.data() + node.first;
       origin += static_cast<std::uintptr_t>(entry->offset);
       bytes = entry[1].start;
-      at = node.kind == TypeNode::Kind::blocks ? kDense : tables.members[node.child];
+      at = tables.members[node.child];
     }
   }
   enter_block(origin, bytes);
@@ -285,6 +311,7 @@ void TypeCursor::advance() noexcept {
     Level& level = levels_[depth_ - 1];
     const TypeNode& node = *level.node;
     if (++level.index == node.count) continue;
+    if (is_listed(node)) return enter_listed(node, level.address, level.index);
     switch (node.kind) {
       case TypeNode::Kind::loop:
         level.address += static_cast<std::uintptr_t>(node.stride);
@@ -297,10 +324,9 @@ void TypeCursor::advance() noexcept {
       case TypeNode::Kind::blocks:
       case TypeNode::Kind::members: {
         const TypeEntry* const entry = tables.entries.data() + node.first + level.index;
-        const std::uintptr_t address = level.address + static_cast<std::uintptr_t>(entry->offset);
-        const std::uint64_t bytes = entry[1].start - entry->start;
-        if (node.kind == TypeNode::Kind::blocks) return enter_block(address, bytes);
-        return enter(tables.members[node.child + level.index], address, bytes);
+        return enter(tables.members[node.child + level.index],
+                     level.address + static_cast<std::uintptr_t>(entry->offset),
+                     entry[1].start - entry->start);
       }
     }
   }
@@ -319,6 +345,42 @@ TypeCursor::Run TypeCursor::next_whole_run() noexcept {
   }
   left_bytes_ -= bytes;
   if (left_bytes_ != 0) leave_blocks(run.count);
+  return run;
+}
+
+/// The range has more than the current block of the list.
+TypeCursor::Run TypeCursor::next_list_run() noexcept {
+  const TypeNode& list = *list_;
+  Level& level = levels_[depth_ - 1];
+  Run run{level.address, block_bytes_, list.count - level.index, 0};
+  std::uint64_t bytes = 0;
+  if (list.kind == TypeNode::Kind::places) {
+    run.places = type_->tables().places.data() + list.first + level.index;
+    if (bytes = run.count * block_bytes_; bytes > left_bytes_) {
+      run.count = left_bytes_ / block_bytes_;
+      bytes = run.count * block_bytes_;
+    }
+  } else {
+    const TypeEntry* const entries = type_->tables().entries.data() + list.first + level.index;
+    run.entries = entries;
+    if (bytes = entries[run.count].start - entries[0].start; bytes > left_bytes_) {
+      const auto after = std::upper_bound(
+          entries, entries + run.count, entries[0].start + left_bytes_,
+          [](std::uint64_t value, const TypeEntry& entry) { return value < entry.start; });
+      run.count = static_cast<std::uint64_t>(after - entries) - 1;
+      bytes = entries[run.count].start - entries[0].start;
+    }
+  }
+  level.index += run.count - 1;
+  left_bytes_ -= bytes;
+  if (left_bytes_ == 0) return run;
+  if (depth_ == 1 && level.index + 1 == list.count) {  // the next element begins with the same list
+    element_ += static_cast<std::uintptr_t>(type_->extent_bytes());
+    level = {&list, 0, element_};
+    enter_listed(list, element_, 0);
+  } else {
+    advance();
+  }
   return run;
 }
 

@@ -2,7 +2,8 @@
 // A datatype's typemap: where the bytes of one element lie, as levels of equal steps.
 // Thread safety: immutable after construction.
 // Invariants (checked by Typemap::make, so by decode too):
-// 1. A node's child comes before it: there are no cycles, and one pass in order sees children first.
+// 1. A node's child comes before it: there are no cycles, and one pass in order sees children
+// first.
 // 2. A node has two repetitions or entries, or more, and no child of size 0.
 // 3. No path has more than kTypeDepthMax nodes; offsets and sizes fit in 63 bits.
 
@@ -40,9 +41,9 @@ struct TypeNode {
   Kind kind;
   std::uint32_t child;  ///< a node before this one, or kDense
   std::uint64_t count;
-  std::uint64_t bytes;   ///< loop, places: of one repetition; else: of all
-  std::int64_t stride;   ///< loop
-  std::uint64_t first;   ///< places: of its places; blocks, members: of its entries
+  std::uint64_t bytes;  ///< loop, places: of one repetition; else: of all
+  std::int64_t stride;  ///< loop
+  std::uint64_t first;  ///< places: of its places; blocks, members: of its entries
 };
 static_assert(sizeof(TypeNode) == 40);
 
@@ -142,21 +143,25 @@ class TypeCursor {
     return piece;
   }
 
-  /// `count` blocks of one length, `stride` bytes apart.
+  /// `count` blocks. Block i lies at `address` + i * `stride`, + `places[i]` or
+  /// + `entries[i].offset`, if there are some; the latter say its length, too.
   struct Run {
     std::uintptr_t address;
     std::uint64_t block_bytes;
     std::uint64_t count;
     std::uint64_t stride;  ///< modulo 2^64
+    const std::int64_t* places = nullptr;
+    const TypeEntry* entries = nullptr;
   };
-  /// The next blocks as far as they are alike; count 0 when the range is used up. A part of a block
-  /// is a run of one.
+  /// The next blocks of one node; count 0 when the range is used up. A part of a block is a run of
+  /// one.
   Run next_run() noexcept {
-    if (in_block_ != 0 || left_bytes_ < block_bytes_ || run_left_ == 0) {
-      const Piece piece = next(left_bytes_);
-      return {piece.address, piece.length_bytes, piece.length_bytes == 0 ? 0u : 1u, 0};
+    if (in_block_ == 0 && left_bytes_ > block_bytes_) {
+      if (run_left_ != 0) return next_whole_run();
+      if (list_ != nullptr) return next_list_run();
     }
-    return next_whole_run();
+    const Piece piece = next(left_bytes_);
+    return {piece.address, piece.length_bytes, piece.length_bytes == 0 ? 0u : 1u, 0};
   }
   std::uint64_t left_bytes() const noexcept { return left_bytes_; }
 
@@ -164,11 +169,12 @@ class TypeCursor {
   /// A node above the current run.
   struct Level {
     const TypeNode* node;
-    std::uint64_t index;   ///< of the current repetition or entry
+    std::uint64_t index;     ///< of the current repetition or entry
     std::uintptr_t address;  ///< loop: of the repetition; else: of the node's origin
   };
 
   Run next_whole_run() noexcept;
+  Run next_list_run() noexcept;
   /// `count` blocks of the run are used up.
   void leave_blocks(std::uint64_t count) noexcept {
     in_block_ = 0;
@@ -182,11 +188,14 @@ class TypeCursor {
   void advance() noexcept;
   void seek(std::uint64_t packed) noexcept;
   void enter(std::uint32_t node, std::uintptr_t origin, std::uint64_t bytes) noexcept;
-  void enter_block(std::uintptr_t address, std::uint64_t bytes) noexcept {
+  void enter_block(std::uintptr_t address, std::uint64_t bytes,
+                   const TypeNode* list = nullptr) noexcept {
     block_ = address;
     block_bytes_ = bytes;
     run_left_ = 0;
+    list_ = list;
   }
+  void enter_listed(const TypeNode& list, std::uintptr_t origin, std::uint64_t index) noexcept;
   void enter_loop(const TypeNode& node, std::uintptr_t origin, std::uint64_t index) noexcept;
 
   const Typemap* type_;
@@ -197,6 +206,7 @@ class TypeCursor {
   std::uint64_t stride_ = 0;       // to the next block of the run
   std::uint64_t run_left_ = 0;     // blocks of the run after this one
   std::uint64_t left_bytes_;
+  const TypeNode* list_ = nullptr;  // the last level, if the block is one of its places or blocks
   std::uint32_t depth_ = 0;
   Level levels_[kTypeDepthMax];  // [0, depth_) are in use
 };

@@ -242,8 +242,7 @@ TypePart Flattener::flatten_indexed(const Contents& contents, const Element& ele
 }
 
 /// Types made of one member type.
-bool Flattener::flatten_uniform(const Contents& contents, const Element& element,
-                                TypePart* part) {
+bool Flattener::flatten_uniform(const Contents& contents, const Element& element, TypePart* part) {
   const std::size_t count = contents.values.empty() ? 0 : contents.count(0);
   const std::int64_t extent = element.extent;
   switch (contents.combiner) {

@@ -1,8 +1,8 @@
-#include <limits>
 #include <sched.h>
 #include <time.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/log.hpp"
 #include "model/tuning_file.hpp"

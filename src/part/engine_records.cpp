@@ -197,8 +197,7 @@ void EngineImpl::send_datatype(PeerState& peer, std::uint64_t channel, const Typ
                                 static_cast<std::uint32_t>(count), 0};
     payload.resize(sizeof(head) + count * sizeof(std::uint64_t));
     std::memcpy(payload.data(), &head, sizeof(head));
-    std::memcpy(payload.data() + sizeof(head), words.data() + first,
-                count * sizeof(std::uint64_t));
+    std::memcpy(payload.data() + sizeof(head), words.data() + first, count * sizeof(std::uint64_t));
     // A peer that can't be told is gone, and the engine hears of that by itself.
     (void)peer.peer->send(static_cast<std::uint16_t>(record::Type::datatype), payload);
   }

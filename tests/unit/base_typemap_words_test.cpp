@@ -123,7 +123,8 @@ TEST(TypemapWords, GarbledWordsAreRefusedOrWalkable) {
 
 // Of what no builder makes.
 Result<Typemap> made(std::vector<TypeNode> nodes, TypePart root) {
-  return Typemap::make({std::move(nodes), {0, 8, 32}, {{0, 0}, {8, 4}, {0, 12}}, {0, kDense}}, root, 64);
+  return Typemap::make({std::move(nodes), {0, 8, 32}, {{0, 0}, {8, 4}, {0, 12}}, {0, kDense}}, root,
+                       64);
 }
 using Kind = TypeNode::Kind;
 constexpr TypeNode kLoop{Kind::loop, kDense, 3, 4, 8, 0};
@@ -138,7 +139,8 @@ TEST(TypemapWords, NodesThatBreakAnInvariantAreRefused) {
   EXPECT_FALSE(made({{Kind::loop, 0, 3, 12, 8, 0}}, {0, 36, 0}).has_value());  // its own child
   EXPECT_FALSE(made({{Kind::loop, 1, 3, 12, 8, 0}, kLoop}, {0, 36, 0}).has_value());
   EXPECT_FALSE(made({{static_cast<Kind>(5), kDense, 3, 4, 8, 0}}, {0, 12, 0}).has_value());
-  EXPECT_FALSE(made({{Kind::loop, kDense, std::uint64_t{1} << 62, 4, 8, 0}}, {0, 0, 0}).has_value());
+  EXPECT_FALSE(
+      made({{Kind::loop, kDense, std::uint64_t{1} << 62, 4, 8, 0}}, {0, 0, 0}).has_value());
   EXPECT_FALSE(
       made({{Kind::loop, kDense, 3, 4, std::int64_t{1} << 62, 0}}, {0, 12, 0}).has_value());
   EXPECT_FALSE(made({kLoop}, {0, 12, INT64_MAX}).has_value());
@@ -166,7 +168,8 @@ TEST(TypemapWords, AChainDeeperThanAllowedIsRefused) {
 
 TEST(TypemapWords, CountsThatOverflowAreRefused) {
   for (int at = 1; at <= 4; ++at)
-    for (const std::uint64_t count : {std::uint64_t{1} << 61, ~std::uint64_t{0} / 8, ~std::uint64_t{0} / 40 + 1}) {
+    for (const std::uint64_t count :
+         {std::uint64_t{1} << 61, ~std::uint64_t{0} / 8, ~std::uint64_t{0} / 40 + 1}) {
       Words words = encoded(every_kind());
       words[static_cast<std::size_t>(at)] = count;
       EXPECT_FALSE(Typemap::decode(words).has_value());

@@ -48,7 +48,8 @@ TEST(MpiLayout, DarrayShares) {
   array.whole = {false, false};
   array.rank = 1;
   TypeBuilder builder;
-  EXPECT_EQ(pairs(builder, darray_part(array, kDouble, builder)), (Pairs{{8, 8}, {24, 8}, {40, 8}, {56, 8}, {72, 8}, {88, 8}}));
+  EXPECT_EQ(pairs(builder, darray_part(array, kDouble, builder)),
+            (Pairs{{8, 8}, {24, 8}, {40, 8}, {56, 8}, {72, 8}, {88, 8}}));
 }
 
 TEST(MpiLayout, DarraySharesCoverTheArrayOnce) {

@@ -427,6 +427,53 @@ TEST(PartFailure, ABlockIsNotReusedWhileAPeerThatLeftMayStillStoreIntoIt) {
   EXPECT_EQ(run(sender, receiver, kSlots), std::pair(0, 0));
 }
 
+/// Answers an INIT with a typemap that makes no sense. Thread safety: the helper alone.
+struct TypeForger : control::Handler {
+  void on_record(control::Peer& from, const control::Record& record) override {
+    record::Init init{};
+    if (record.kind != static_cast<std::uint16_t>(record::Type::init) ||
+        !record::read(record.payload, init))
+      return;
+    struct {
+      record::Datatype head;
+      std::uint64_t words[12];
+    } forged{{init.channel, 12, 0, 12, 0}, {}};
+    (void)from.send(static_cast<std::uint16_t>(record::Type::datatype),
+                    std::as_bytes(std::span(&forged, 1)));
+  }
+  void on_peer_down(control::Peer&) override {}
+};
+
+TEST(PartFailure, ATypemapThatMakesNoSenseFailsTheSend) {
+  const auto sender = [](Rank& rank) {
+    std::vector<std::byte> data(64);
+    InitArgs to_forger = rank.args(data, 1);
+    to_forger.peer += "-forger";
+    rank.meet();  // it listens
+    auto request = rank.engine().send_init(to_forger);
+    CHECK_OR_END(request.has_value() && (*request)->start().ok());
+    CHECK_OR_END(Rank::complete(**request) == Completion::failed);
+    CHECK_OR_END((*request)->error().code() == Errc::kProtocol);
+    CHECK_OR_END((*request)->error_text().find("typemap") != std::string::npos);
+    CHECK_OR_END(rank.engine().free(*request).ok());
+    rank.meet();
+    return 0;
+  };
+  const auto receiver = [](Rank& rank) {
+    TypeForger forger;
+    std::vector<control::Listener> listeners;
+    auto listener = control::Listener::bind(rank.own() + "-forger");
+    CHECK_OR_END(listener.has_value());
+    listeners.push_back(std::move(*listener));
+    auto plane = control::Plane::create(std::move(listeners), forger);
+    CHECK_OR_END(plane.has_value());
+    rank.meet();
+    rank.meet();
+    return 0;
+  };
+  EXPECT_EQ(run(sender, receiver, kSlots), std::pair(0, 0));
+}
+
 std::size_t open_files() {
   const auto all = std::filesystem::directory_iterator("/proc/self/fd");
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));

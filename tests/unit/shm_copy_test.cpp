@@ -82,7 +82,7 @@ TEST(ShmCopy, PackAndUnpackAreThoseOfTheModel) {
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
     loop::Random random(seed);
     const Type type = random.one_in(8) ? Type::contiguous(1 + random.below(9))
-                                          : random_type(random, random.one_in(3));
+                                       : random_type(random, random.one_in(3));
     const std::uint64_t total = kElements * type.size_bytes();
     const std::uint64_t offset = random.below(total);
     const std::uint64_t length = 1 + random.below(total - offset);
@@ -107,9 +107,8 @@ struct Two {
 Two random_pair(loop::Random& random) {
   for (;;) {
     Type from = random.one_in(4) ? Type::contiguous(1 + random.below(20))
-                                    : random_type(random, random.one_in(3));
-    Type to =
-        random.one_in(4) ? Type::contiguous(from.size_bytes()) : random_type(random, false);
+                                 : random_type(random, random.one_in(3));
+    Type to = random.one_in(4) ? Type::contiguous(from.size_bytes()) : random_type(random, false);
     if (from.size_bytes() == to.size_bytes()) return {std::move(from), std::move(to)};
   }
 }

@@ -45,33 +45,37 @@ template <class Bytes>
     std::memcpy(to, from, bytes);
 }
 
-/// `each(address, bytes)` of every block in turn. Lengths of one number are known to the compiler.
+/// `each(address, bytes)` of every block in turn. Common lengths are known to the compiler.
 template <class Each>
-[[gnu::always_inline]] inline void for_each_run(TypeCursor cursor, Each each) noexcept {
+[[gnu::always_inline]] inline void for_each_block(TypeCursor& cursor, Each each) noexcept {
   for (;;) {
-    auto [block, bytes, count, stride] = cursor.next_run();
-    if (count == 0) return;
+    const TypeCursor::Run run = cursor.next_run();
+    if (run.count == 0) return;
     const auto blocks_of = [&](auto length) __attribute__((always_inline)) {
-      for (; count != 0; --count, block += stride) each(block, length);
+      if (run.places != nullptr) {
+        for (std::uint64_t i = 0; i < run.count; ++i)
+          each(run.address + static_cast<std::uintptr_t>(run.places[i]), length);
+      } else {
+        std::uintptr_t block = run.address;
+        for (std::uint64_t left = run.count; left != 0; --left, block += run.stride)
+          each(block, length);
+      }
     };
-    switch (bytes) {
-      case 1:
-        blocks_of(std::integral_constant<std::size_t, 1>{});
-        break;
-      case 2:
-        blocks_of(std::integral_constant<std::size_t, 2>{});
-        break;
-      case 4:
-        blocks_of(std::integral_constant<std::size_t, 4>{});
-        break;
-      case 8:
-        blocks_of(std::integral_constant<std::size_t, 8>{});
-        break;
-      case 16:
-        blocks_of(std::integral_constant<std::size_t, 16>{});
-        break;
-      default:
-        blocks_of(bytes);
+    if (run.entries != nullptr) {
+      std::uint64_t start = run.entries[0].start;
+      for (std::uint64_t i = 0; i < run.count; ++i) {
+        const std::uint64_t next = run.entries[i + 1].start;
+        each(run.address + static_cast<std::uintptr_t>(run.entries[i].offset), next - start);
+        start = next;
+      }
+    } else if (run.block_bytes == 4) {
+      blocks_of(std::integral_constant<std::size_t, 4>{});
+    } else if (run.block_bytes == 8) {
+      blocks_of(std::integral_constant<std::size_t, 8>{});
+    } else if (run.block_bytes == 16) {
+      blocks_of(std::integral_constant<std::size_t, 16>{});
+    } else {
+      blocks_of(run.block_bytes);
     }
   }
 }
@@ -91,11 +95,12 @@ void pack(const Buffer& from, std::uint64_t offset, std::uint64_t length,
     std::memcpy(slot, reinterpret_cast<const void*>(from.address + offset), length);
     return;
   }
-  for_each_run({*from.type, from.address, offset, length},
-               [&](std::uintptr_t block, auto bytes) __attribute__((always_inline)) {
-                 copy_block(slot, reinterpret_cast<const std::byte*>(block), bytes);
-                 slot += bytes;
-               });
+  TypeCursor cursor(*from.type, from.address, offset, length);
+  for_each_block(
+      cursor, [&](std::uintptr_t block, auto bytes) __attribute__((always_inline)) {
+        copy_block(slot, reinterpret_cast<const std::byte*>(block), bytes);
+        slot += bytes;
+      });
 }
 
 void unpack(const Buffer& to, std::uint64_t offset, std::uint64_t length,
@@ -104,11 +109,12 @@ void unpack(const Buffer& to, std::uint64_t offset, std::uint64_t length,
     std::memcpy(reinterpret_cast<void*>(to.address + offset), slot, length);
     return;
   }
-  for_each_run({*to.type, to.address, offset, length},
-               [&](std::uintptr_t block, auto bytes) __attribute__((always_inline)) {
-                 copy_block(reinterpret_cast<std::byte*>(block), slot, bytes);
-                 slot += bytes;
-               });
+  TypeCursor cursor(*to.type, to.address, offset, length);
+  for_each_block(
+      cursor, [&](std::uintptr_t block, auto bytes) __attribute__((always_inline)) {
+        copy_block(reinterpret_cast<std::byte*>(block), slot, bytes);
+        slot += bytes;
+      });
 }
 
 void copy(const Buffer& from, const Buffer& to, std::uint64_t offset,

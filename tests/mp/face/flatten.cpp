@@ -201,9 +201,9 @@ bool agrees(MPI_Datatype type, const std::string& text) {
   const unsigned char* const first = buffer.data() + before + (*flat).first_byte;
   int size = 0;
   MPI_Type_size(type, &size);
-  const bool same =
-      map.size_bytes() == static_cast<std::uint64_t>(size) && map.extent_bytes() == soft_extent &&
-      packed_by_us(map, first) == packed_by_mpi(type, buffer.data() + before);
+  const bool same = map.size_bytes() == static_cast<std::uint64_t>(size) &&
+                    map.extent_bytes() == soft_extent &&
+                    packed_by_us(map, first) == packed_by_mpi(type, buffer.data() + before);
   if (!same) {
     std::printf("%s: size %llu (MPI: %d), extent %lld (MPI: %lld), or the bytes differ\n",
                 text.c_str(), static_cast<unsigned long long>(map.size_bytes()), size,
