@@ -13,6 +13,16 @@ MPI_Datatype to_type(const MPI_Fint* type) { return next_pmpi().Type_f2c(*type);
 MPI_Info to_info(const MPI_Fint* info) { return next_pmpi().Info_f2c(*info); }
 MPI_Request to_request(const MPI_Fint* request) { return next_pmpi().Request_f2c(*request); }
 
+/// Fortran's MPI_BOTTOM is a variable in a common block of Open MPI's, whose address stands for
+/// null. It has one name for each spelling of compilers.
+void* to_buffer(const void* buffer) {
+  for (const char* const name : {"mpi_fortran_bottom_", "mpi_fortran_bottom__",
+                                 "mpi_fortran_bottom", "MPI_FORTRAN_BOTTOM"}) {
+    if (buffer == find_data(name)) return nullptr;
+  }
+  return const_cast<void*>(buffer);
+}
+
 }  // namespace
 }  // namespace larklane::mpi
 
@@ -40,8 +50,9 @@ LARKLANE_FORTRAN(psend_init, PSEND_INIT,
                   const MPI_Fint* comm, const MPI_Fint* info, MPI_Fint* request,
                   MPI_Fint* ierror)) {
   MPI_Request made;
-  *ierror = settle(face::Psend_init(next_mpi(), buf, *partitions, *count, to_type(datatype), *dest,
-                                    *tag, to_comm(comm), to_info(info), &made));
+  *ierror =
+      settle(face::Psend_init(next_mpi(), to_buffer(buf), *partitions, *count, to_type(datatype),
+                              *dest, *tag, to_comm(comm), to_info(info), &made));
   if (*ierror == MPI_SUCCESS) *request = next_pmpi().Request_c2f(made);
 }
 
@@ -51,8 +62,9 @@ LARKLANE_FORTRAN(precv_init, PRECV_INIT,
                   const MPI_Fint* comm, const MPI_Fint* info, MPI_Fint* request,
                   MPI_Fint* ierror)) {
   MPI_Request made;
-  *ierror = settle(face::Precv_init(next_mpi(), buf, *partitions, *count, to_type(datatype),
-                                    *source, *tag, to_comm(comm), to_info(info), &made));
+  *ierror =
+      settle(face::Precv_init(next_mpi(), to_buffer(buf), *partitions, *count, to_type(datatype),
+                              *source, *tag, to_comm(comm), to_info(info), &made));
   if (*ierror == MPI_SUCCESS) *request = next_pmpi().Request_c2f(made);
 }
 

@@ -114,12 +114,25 @@ Problem check_scalars(const InitCall& call, const Communicator::Members& members
 
 __extension__ using Wide = __int128;
 
+/// No program has memory below: vm.mmap_min_addr, of which a page is the least that is in use.
+constexpr Wide kLowestAddress = 4096;
+
 /// The engine's buffer: its typemaps begin at offset 0.
 void* first_byte_of(const InitCall& call, const FlatType& type) {
   return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(call.buffer) +
                                  static_cast<std::uintptr_t>(type.first_byte));
 }
 
+/// Where the lowest of all bytes lies that the request names.
+Wide lowest_address(const InitCall& call, const FlatType& type) {
+  const Wide last = (Wide{call.partitions} * call.count - 1) * type.map->extent_bytes();
+  return static_cast<Wide>(reinterpret_cast<std::uintptr_t>(call.buffer)) + type.first_byte +
+         type.map->low_bytes() + std::min<Wide>(last, 0);
+}
+
+/// MPI_BOTTOM is a null pointer in C with every ABI, and Fortran's common block is that by the time
+/// it comes here. So null is no mistake if the datatype has absolute addresses: if all of its bytes
+/// lie where memory can be.
 Problem check_buffer(const InitCall& call, const FlatType& flat) {
   const Typemap& type = *flat.map;
   const Wide total = Wide{call.partitions} * call.count * static_cast<Wide>(type.size_bytes());
@@ -129,10 +142,10 @@ Problem check_buffer(const InitCall& call, const FlatType& flat) {
                                std::to_string(type.size_bytes()) +
                                " bytes: more than 2^63 - 1 bytes"};
   }
-  if (total > 0 && call.buffer == nullptr) {
+  if (total > 0 && call.buffer == nullptr && lowest_address(call, flat) < kLowestAddress) {
     return {MPI_ERR_BUFFER, "the buffer is null: expected " +
                                 std::to_string(static_cast<std::int64_t>(total)) +
-                                " bytes"};
+                                " bytes, or MPI_BOTTOM and a datatype of absolute addresses"};
   }
   if (total > 0 && is_device_memory(first_byte_of(call, flat))) {
     return {MPI_ERR_BUFFER, "the buffer is in device memory: expected host memory"};

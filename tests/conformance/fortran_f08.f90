@@ -59,5 +59,47 @@ program fortran_f08
       print '(a,i0,a)', 'not ok F1_mpi_f08: rank 0: wrong data: ', worst, ' failures'
     end if
   end if
+  call absolute_addresses()
   call MPI_Finalize()
+
+contains
+
+  ! MPI_BOTTOM and a type of absolute addresses on both sides, unequal partitions.
+  subroutine absolute_addresses()
+    integer(kind=MPI_ADDRESS_KIND) :: address, extent
+    type(MPI_Datatype) :: part, whole
+    failures = 0
+    call MPI_Get_address(values, address)
+    call MPI_Type_create_hindexed(1, [int(elements)], [address], MPI_INTEGER, part)
+    extent = elements * storage_size(values) / 8
+    call MPI_Type_create_resized(part, address, extent, whole)
+    call MPI_Type_commit(whole)
+    if (rank == 0) then
+      call MPI_Psend_init(MPI_BOTTOM, partitions, 1_MPI_COUNT_KIND, whole, 1, 7, MPI_COMM_WORLD, MPI_INFO_NULL, request)
+    else
+      call MPI_Precv_init(MPI_BOTTOM, partitions / 2, 2_MPI_COUNT_KIND, whole, 0, 7, MPI_COMM_WORLD, MPI_INFO_NULL, request)
+    end if
+    do round = 1, rounds
+      values = 0
+      if (rank == 0) values = [(100 * round + i, i = 1, size(values))]
+      call MPI_Start(request)
+      if (rank == 0) call MPI_Pready_range(0, partitions - 1, request)
+      call MPI_Wait(request, MPI_STATUS_IGNORE)
+      call MPI_F_sync_reg(values)
+      do i = 1, size(values)
+        if (values(i) /= 100 * round + i) failures = failures + 1
+      end do
+    end do
+    call MPI_Request_free(request)
+    call MPI_Type_free(part)
+    call MPI_Type_free(whole)
+    call MPI_Reduce(failures, worst, 1, MPI_INTEGER, MPI_SUM, 0, MPI_COMM_WORLD)
+    if (rank == 0) then
+      if (worst == 0) then
+        print '(a)', 'ok F1_mpi_f08_bottom'
+      else
+        print '(a,i0,a)', 'not ok F1_mpi_f08_bottom: rank 0: wrong data: ', worst, ' failures'
+      end if
+    end if
+  end subroutine
 end program

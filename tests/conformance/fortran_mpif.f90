@@ -16,9 +16,9 @@ program fortran_mpif
   failures = 0
   values = 0
   if (rank == 0) then
-    call MPI_Psend_init(values, partitions, elements, MPI_INTEGER, 1, 5, MPI_COMM_WORLD, MPI_INFO_NULL, requests(1), error)
+    call MPI_Psend_init(values(1), partitions, elements, MPI_INTEGER, 1, 5, MPI_COMM_WORLD, MPI_INFO_NULL, requests(1), error)
   else
-    call MPI_Precv_init(values, partitions / 2, 2 * elements, MPI_INTEGER, 0, 5, MPI_COMM_WORLD, MPI_INFO_NULL, &
+    call MPI_Precv_init(values(1), partitions / 2, 2 * elements, MPI_INTEGER, 0, 5, MPI_COMM_WORLD, MPI_INFO_NULL, &
                         requests(1), error)
   end if
   do round = 1, rounds
@@ -59,5 +59,49 @@ program fortran_mpif
       print '(a,i0,a)', 'not ok F1_mpif_h: rank 0: wrong data: ', worst, ' failures'
     end if
   end if
+  call absolute_addresses()
   call MPI_Finalize(error)
+
+contains
+
+  ! MPI_BOTTOM and a type of absolute addresses on both sides, unequal partitions.
+  subroutine absolute_addresses()
+    integer(kind=MPI_ADDRESS_KIND) :: address, extent
+    integer :: part, whole
+    failures = 0
+    call MPI_Get_address(values, address, error)
+    call MPI_Type_create_hindexed(1, [int(elements)], [address], MPI_INTEGER, part, error)
+    extent = elements * storage_size(values) / 8
+    call MPI_Type_create_resized(part, address, extent, whole, error)
+    call MPI_Type_commit(whole, error)
+    if (rank == 0) then
+      call MPI_Psend_init(MPI_BOTTOM, partitions, 1_MPI_COUNT_KIND, whole, 1, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &
+                          requests(1), error)
+    else
+      call MPI_Precv_init(MPI_BOTTOM, partitions / 2, 2_MPI_COUNT_KIND, whole, 0, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &
+                          requests(1), error)
+    end if
+    do round = 1, rounds
+      values = 0
+      if (rank == 0) values = [(100 * round + i, i = 1, size(values))]
+      call MPI_Start(requests(1), error)
+      if (rank == 0) call MPI_Pready_range(0, partitions - 1, requests(1), error)
+      call MPI_Wait(requests(1), MPI_STATUS_IGNORE, error)
+      call MPI_Get_address(values, address, error)
+      do i = 1, size(values)
+        if (values(i) /= 100 * round + i) failures = failures + 1
+      end do
+    end do
+    call MPI_Request_free(requests(1), error)
+    call MPI_Type_free(part, error)
+    call MPI_Type_free(whole, error)
+    call MPI_Reduce(failures, worst, 1, MPI_INTEGER, MPI_SUM, 0, MPI_COMM_WORLD, error)
+    if (rank == 0) then
+      if (worst == 0) then
+        print '(a)', 'ok F1_mpif_h_bottom'
+      else
+        print '(a,i0,a)', 'not ok F1_mpif_h_bottom: rank 0: wrong data: ', worst, ' failures'
+      end if
+    end if
+  end subroutine
 end program

@@ -1,7 +1,11 @@
 // Datatypes: layouts with holes on either side, partitions that begin at multiples of the extent
 // (I8), signatures (I9).
+#define _GNU_SOURCE
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "case.h"
 
@@ -35,9 +39,47 @@ static void pack(const unsigned char* at, Side side, unsigned char* packed, int 
   }
 }
 
+/// How a request names its memory.
+typedef enum Named {
+  kByAddress,    ///< the buffer's address, displacements from it
+  kFromBottom,   ///< MPI_BOTTOM and absolute addresses
+  kFromFarBelow  ///< an address 8 GiB below
+} Named;
+
+/// The type with all its displacements moved by `by`.
+static MPI_Datatype moved(MPI_Datatype type, MPI_Aint by) {
+  MPI_Aint lb, extent;
+  MPI_Datatype shifted, same_extent;
+  MUST(MPI_Type_get_extent(type, &lb, &extent));
+  MUST(MPI_Type_create_hindexed(1, (const int[]){1}, &by, type, &shifted));
+  MUST(MPI_Type_create_resized(shifted, by, extent, &same_extent));
+  MUST(MPI_Type_commit(&same_extent));
+  MUST(MPI_Type_free(&shifted));
+  return same_extent;
+}
+
+static MPI_Request init_of(Side side, void* at, Named named) {
+  MPI_Aint address = 0;
+  void* buffer = at;
+  MPI_Datatype type = side.type;
+  if (named == kFromBottom) {
+    MUST(MPI_Get_address(at, &address));
+    buffer = MPI_BOTTOM;
+  } else if (named == kFromFarBelow) {
+    address = (MPI_Aint)1 << 33;
+    buffer = (void*)((uintptr_t)at - (uintptr_t)address);
+  }
+  if (named != kByAddress) type = moved(side.type, address);
+  MPI_Request request = my_rank == 0
+                            ? psend(buffer, side.partitions, side.count, type, 1, kTag, comm)
+                            : precv(buffer, side.partitions, side.count, type, 0, kTag, comm);
+  if (named != kByAddress) MUST(MPI_Type_free(&type));
+  return request;
+}
+
 /// Sends with `send`, receives with `receive`, twice; every byte of the type map has to come, no
 /// byte of a hole may change.
-static void through(Side send, Side receive) {
+static void through_named(Side send, Side receive, Named send_named, Named receive_named) {
   const Side mine = my_rank == 0 ? send : receive;
   MPI_Aint before = 0;
   int size = 0;
@@ -48,9 +90,7 @@ static void through(Side send, Side receive) {
   unsigned char* packed = malloc((size_t)bytes + 1);
   REQUIRE(packed != NULL, "no memory");
   unsigned char* at = memory + before;
-  MPI_Request request = my_rank == 0
-                            ? psend(at, mine.partitions, mine.count, mine.type, 1, kTag, comm)
-                            : precv(at, mine.partitions, mine.count, mine.type, 0, kTag, comm);
+  MPI_Request request = init_of(mine, at, my_rank == 0 ? send_named : receive_named);
   for (uint64_t round = 1; round <= 2; ++round) {
     memset(memory, kUntouched, span);
     memset(expected, kUntouched, span);
@@ -71,6 +111,10 @@ static void through(Side send, Side receive) {
   free(packed);
   release_guarded(memory);
   release_guarded(expected);
+}
+
+static void through(Side send, Side receive) {
+  through_named(send, receive, kByAddress, kByAddress);
 }
 
 static MPI_Datatype committed(MPI_Datatype type) {
@@ -217,4 +261,182 @@ CASE(I8_type_freed_after_init, .ranks = 2) {
     }
   }
   drop(&request);
+}
+
+/// Each pair, with each way of naming the memory on either side.
+static void through_all_named(Side send, Side receive) {
+  for (int way = 1; way < 9; ++way)
+    through_named(send, receive, (Named)(way / 3), (Named)(way % 3));
+}
+
+CASE(I8_absolute_addresses, .ranks = 2) {
+  MPI_Datatype a = vector(4, 1, 3, MPI_INT), down = resized(MPI_INT, 0, -8);
+  through_all_named(plain_ints(3, 4), plain_ints(4, 3));
+  through_all_named((Side){a, 3, 4}, plain_ints(4, 12));
+  through_all_named((Side){a, 4, 4}, (Side){a, 2, 8});
+  through_all_named((Side){down, 4, 2}, (Side){down, 1, 8});
+  through_all_named((Side){MPI_BYTE, 3, 40000}, (Side){MPI_BYTE, 2, 60000});
+  MUST(MPI_Type_free(&a));
+  MUST(MPI_Type_free(&down));
+}
+
+/// One partition a side, or many: the type has all the addresses.
+CASE(I8_absolute_addresses_of_scattered_variables, .ranks = 2) {
+  enum { kParts = 4, kInts = 30 };
+  int* parts[kParts];
+  MPI_Aint addresses[kParts];
+  int lengths[kParts];
+  MPI_Datatype kinds[kParts], raw, all;
+  for (int i = 0; i < kParts; ++i) {
+    parts[i] = guarded(kInts * sizeof(int));
+    lengths[i] = kInts;
+    kinds[i] = MPI_INT;
+  }
+  // In another order than in memory.
+  for (int i = 0; i < kParts; ++i) MUST(MPI_Get_address(parts[(i + 2) % kParts], &addresses[i]));
+  MUST(MPI_Type_create_struct(kParts, lengths, addresses, kinds, &raw));
+  all = committed(raw);
+  int plain[kParts * kInts];
+  MPI_Request request = my_rank == 0 ? psend(MPI_BOTTOM, 1, 1, all, 1, kTag, comm)
+                                     : precv(plain, 5, kParts * kInts / 5, MPI_INT, 0, kTag, comm);
+  MPI_Request back = my_rank == 0 ? precv(MPI_BOTTOM, 1, 1, all, 1, kTag, comm)
+                                  : psend(plain, 3, kParts * kInts / 3, MPI_INT, 0, kTag, comm);
+  for (int round = 1; round <= 3; ++round) {
+    for (int i = 0; i < kParts * kInts; ++i) {
+      plain[i] = -1;
+      parts[i / kInts][i % kInts] = 1000 * round + i;
+    }
+    start(&request);
+    if (my_rank == 0) ready_all(request, 1);
+    complete(&request);
+    for (int i = 0; i < kParts * kInts; ++i) {
+      const int expected = 1000 * round + (i / kInts + 2) % kParts * kInts + i % kInts;
+      if (my_rank == 1)
+        EXPECT_DATA(plain[i] == expected, "%d: expected %d, found %d", i, expected, plain[i]);
+      parts[i / kInts][i % kInts] = -1;
+    }
+    start(&back);
+    if (my_rank == 1) ready_all(back, 3);
+    complete(&back);
+    for (int i = 0; my_rank == 0 && i < kParts * kInts; ++i) {
+      const int found = parts[i / kInts][i % kInts];
+      EXPECT_DATA(found == 1000 * round + i, "%d: found %d", i, found);
+    }
+  }
+  for (int i = 0; i < kParts; ++i) check_guards(parts[i], kInts * sizeof(int));
+  drop(&request);
+  drop(&back);
+  MUST(MPI_Type_free(&all));
+  for (int i = 0; i < kParts; ++i) release_guarded(parts[i]);
+}
+
+CASE(I9_nested_strides_cut_anywhere, .ranks = 2) {
+  const int sizes[3] = {5, 6, 7}, part[3] = {3, 2, 4}, from[3] = {1, 3, 2};
+  MPI_Datatype rows = vector(4, 1, 2, MPI_INT), planes, cube, down;
+  MUST(MPI_Type_create_hvector(3, 1, 100, rows, &planes));
+  planes = committed(planes);  // 12 ints
+  MUST(MPI_Type_create_hvector(2, 1, -400, planes, &down));
+  down = committed(down);  // 24 ints, backwards
+  MUST(MPI_Type_create_subarray(3, sizes, part, from, MPI_ORDER_FORTRAN, MPI_INT, &cube));
+  cube = committed(cube);  // 24 ints
+  through((Side){planes, 6, 1}, (Side){cube, 3, 1});
+  through((Side){cube, 5, 1}, plain_ints(8, 15));
+  through(plain_ints(7, 24), (Side){cube, 7, 1});
+  through((Side){down, 3, 1}, (Side){rows, 18, 1});
+  through((Side){down, 2, 6}, (Side){down, 3, 4});
+  through_named((Side){cube, 6, 1}, (Side){planes, 4, 3}, kFromBottom, kFromFarBelow);
+  MUST(MPI_Type_free(&rows));
+  MUST(MPI_Type_free(&planes));
+  MUST(MPI_Type_free(&down));
+  MUST(MPI_Type_free(&cube));
+}
+
+CASE(I9_listed_places_cut_anywhere, .ranks = 2) {
+  enum { kPlaces = 60 };
+  int even[kPlaces], odd[kPlaces], lengths[kPlaces];
+  int next = 0, ints = 0;
+  for (int i = 0; i < kPlaces; ++i) {
+    even[i] = 3 * i;
+    odd[i] = next;
+    lengths[i] = 1 + i * i % 3;
+    ints += lengths[i];
+    next += lengths[i] + 1 + i * 7 % 5;
+  }
+  MPI_Datatype regular, places, blocks, of_pairs;
+  MUST(MPI_Type_create_indexed_block(kPlaces, 1, even, MPI_INT, &regular));
+  MUST(MPI_Type_create_indexed_block(kPlaces, 1, odd, MPI_INT, &places));
+  MUST(MPI_Type_indexed(kPlaces, lengths, odd, MPI_INT, &blocks));
+  regular = committed(regular);
+  places = committed(places);
+  blocks = committed(blocks);
+  of_pairs = vector(2, 1, 2, places);
+  through((Side){regular, 4, 1}, (Side){places, 2, 2});
+  through((Side){places, 3, 1}, plain_ints(9, 20));
+  through((Side){blocks, 4, 1}, plain_ints(2, 2 * ints));
+  through(plain_ints(3, ints), (Side){blocks, 1, 3});
+  through((Side){of_pairs, 3, 1}, (Side){regular, 2, 3});
+  MUST(MPI_Type_free(&regular));
+  MUST(MPI_Type_free(&places));
+  MUST(MPI_Type_free(&blocks));
+  MUST(MPI_Type_free(&of_pairs));
+}
+
+/// The MPI may give a freed type's handle to the next one.
+CASE(I8_handle_of_a_freed_type, .ranks = 2) {
+  for (int stride = 2; stride < 12; ++stride) {
+    MPI_Datatype type = vector(4, 1, stride, MPI_INT);
+    MPI_Datatype copy;
+    MUST(MPI_Type_dup(type, &copy));
+    through((Side){type, 2, 3}, (Side){type, 3, 2});
+    MUST(MPI_Type_free(&type));
+    through(plain_ints(4, 6), (Side){copy, 6, 1});
+    MUST(MPI_Type_free(&copy));
+  }
+}
+
+static long resident_kib(void) {
+  long whole = 0, resident = 0;
+  FILE* file = fopen("/proc/self/statm", "r");
+  REQUIRE(file != NULL, "no /proc/self/statm");
+  if (fscanf(file, "%ld %ld", &whole, &resident) != 2) resident = 0;
+  fclose(file);
+  return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static double used_s(void) {
+  struct timespec used;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
+}
+
+/// Listing the blocks takes 3 s and 340 MB for each request.
+CASE(I9_four_million_blocks, .ranks = 2, .deadline_s = 60) {
+  enum { kBlocks = 4000000, kRequests = 4 };
+  MPI_Datatype type = vector(kBlocks, 1, 2, MPI_FLOAT);
+  float* data = malloc(2 * sizeof(float) * kBlocks);
+  REQUIRE(data != NULL, "no memory");
+  for (int i = 0; i < 2 * kBlocks; ++i) data[i] = my_rank == 0 ? (float)(i % 10007) : -1;
+  MPI_Request requests[kRequests];
+  const long before_kib = resident_kib();
+  const double before_s = used_s();
+  for (int i = 0; i < kRequests; ++i)
+    requests[i] = my_rank == 0 ? psend(data, 1, 1, type, 1, kTag + i, comm)
+                               : precv(data, 1, 1, type, 0, kTag + i, comm);
+  const double seconds = used_s() - before_s;
+  const long kib = resident_kib() - before_kib;
+  EXPECT(seconds < 1, "%d requests took %.3f s of this process", (int)kRequests, seconds);
+  EXPECT(kib < 32 * 1024, "%d requests took %ld KiB", (int)kRequests, kib);
+  start(&requests[0]);
+  if (my_rank == 0) ready_all(requests[0], 1);
+  complete(&requests[0]);
+  for (int i = 0; my_rank == 1 && i < 2 * kBlocks; ++i) {
+    const float expected = i % 2 == 1 ? -1 : (float)(i % 10007);
+    if (data[i] != expected) {
+      EXPECT_DATA(false, "%d: expected %g, found %g", i, (double)expected, (double)data[i]);
+      break;
+    }
+  }
+  for (int i = 0; i < kRequests; ++i) drop(&requests[i]);
+  MUST(MPI_Type_free(&type));
+  free(data);
 }
