@@ -28,11 +28,11 @@ int refuse(const std::string& why) {
   return kRefused;
 }
 
-int execute(const std::vector<std::string>& command) {
+int execute(const std::vector<std::string>& command, char** variables = environ) {
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  ::execvp(words[0], words.data());
+  ::execvpe(words[0], words.data(), variables);
   return refuse(command.front() + ": " + std::strerror(errno));
 }
 
@@ -205,7 +205,8 @@ int run_python(const std::string& module, const std::vector<std::string>& words)
   }
   std::vector<std::string> command{python, "-m", module};
   command.insert(command.end(), words.begin(), words.end());
-  return execute(command);
+  // What it starts are jobs of their own.
+  return execute(command, environment_without_secrets().data());
 }
 
 int bench(const std::vector<std::string>& given) {

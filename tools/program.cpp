@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/config.hpp"
 #include "elf_file.hpp"
 
 namespace larklane::tools {
@@ -93,7 +94,8 @@ std::string output_of(const std::vector<std::string>& command) {
   for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   pid_t pid = 0;
-  const int failed = ::posix_spawn(&pid, words[0], &actions, nullptr, words.data(), environ);
+  const int failed = ::posix_spawn(&pid, words[0], &actions, nullptr, words.data(),
+                                   environment_without_secrets().data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   std::string output;

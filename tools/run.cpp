@@ -91,6 +91,12 @@ bool check_options(const RunRequest& request, Variables* variables) {
     const std::size_t equals = option.find('=');
     std::string problem = "accepted: name=value; `larklane info --options` lists the names";
     const std::string name = option.substr(0, equals);
+    if (is_secret_option(name)) {
+      refuse(request, "--option " + name,
+             "it is a secret, and every user sees command lines; accepted: the variable " +
+                 variable_of(name));
+      return false;
+    }
     if (equals == std::string::npos ||
         !config.set(name, option.substr(equals + 1), &problem).ok()) {
       refuse(request, "--option " + option, problem);

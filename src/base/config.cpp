@@ -196,9 +196,13 @@ bool parse_option(std::size_t index, std::string_view text, Config* config) {
   return false;
 }
 
+bool is_secret(const Option& option) noexcept { return option.type == "secret"; }
+std::string length_text(std::string_view secret) {
+  return "(" + std::to_string(secret.size()) + " characters)";
+}
+
 std::string value_text(const Config::text& value, const Option& option) {
-  if (option.type != "secret" || value.empty()) return value;
-  return "(" + std::to_string(value.size()) + " characters)";
+  return is_secret(option) && !value.empty() ? length_text(value) : value;
 }
 std::string value_text(Config::flag value, const Option&) { return value ? "on" : "off"; }
 std::string value_text(Config::count value, const Option&) { return std::to_string(value); }
@@ -310,6 +314,13 @@ class Problems {
   bool is_more_fatal_ = false;
 };
 
+/// A line of a file. One that begins with a secret's name may hold the secret.
+std::string shown(std::string_view entry) {
+  const std::string_view name =
+      entry.substr(0, entry.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789"));
+  return is_secret_option(name) ? quoted(name) + " and more" : quoted(entry);
+}
+
 }  // namespace
 
 Config::Config() : sources_(kOptionCount, Source::default_value) {
@@ -322,7 +333,9 @@ bool Config::assign(std::size_t index, std::string_view value, Source source,
                     std::string_view where, std::string* problem) {
   value = trimmed(value);
   if (!parse_option(index, value, this)) {
-    *problem = std::string(where) + " is " + quoted(value) + "; " + accepted_form(kOptions[index]);
+    *problem = std::string(where) + " is " +
+               (is_secret(kOptions[index]) ? length_text(value) : quoted(value)) + "; " +
+               accepted_form(kOptions[index]);
     return false;
   }
   sources_[index] = source;
@@ -344,7 +357,7 @@ void Config::read_line(std::string_view line, const Place& place, Found* found) 
   if (entry.empty()) return;
   const std::size_t equals = entry.find('=');
   if (equals == std::string_view::npos) {
-    found->add(true, [&] { return place() + quoted(entry) + "; accepted: name = value"; });
+    found->add(true, [&] { return place() + shown(entry) + "; accepted: name = value"; });
     return;
   }
   const std::string_view name = trimmed(entry.substr(0, equals));
@@ -436,9 +449,25 @@ std::vector<Config::Row> Config::rows() const {
   return rows;
 }
 
+bool is_secret_option(std::string_view name) noexcept {
+  const auto index = find_option(name);
+  return index && is_secret(kOptions[*index]);
+}
+
 std::string environment(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? std::string() : std::string(value);
+}
+
+std::vector<char*> environment_without_secrets() {
+  std::vector<char*> kept;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const std::string_view entry = *variable;
+    const auto index = find_option_of_variable(entry.substr(0, entry.find('=')));
+    if (!index || !is_secret(kOptions[*index])) kept.push_back(*variable);
+  }
+  kept.push_back(nullptr);
+  return kept;
 }
 
 std::string take_environment(const char* name) {

@@ -58,8 +58,14 @@ struct Config {
   std::vector<Source> sources_;
 };
 
+/// The option is a secret, which is given in the environment, in a file or by the program only.
+bool is_secret_option(std::string_view name) noexcept;
+
 /// A variable that the launcher sets (job id, rank), not an option; empty if it is not there.
 std::string environment(const char* name);
+/// All variables but those of options of type `secret`, as execve() takes them: for a process that
+/// this one starts and that is none of the job. Valid until the environment changes.
+std::vector<char*> environment_without_secrets();
 /// The same, and the variable is removed: what this process starts does not inherit it.
 /// Not while other threads use the environment.
 std::string take_environment(const char* name);

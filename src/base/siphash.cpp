@@ -30,15 +30,19 @@ struct State {
     rounds(2);
     v0 ^= word;
   }
+  std::uint64_t finished() noexcept {
+    rounds(4);
+    return v0 ^ v1 ^ v2 ^ v3;
+  }
 };
 
-}  // namespace
-
-std::uint64_t siphash(const Secret& secret, std::span<const std::byte> text) noexcept {
+/// All of `text` is added, and no finalisation has been made.
+/// @param mark  what tells the variant of 16 bytes from that of 8
+State absorbed(const Secret& secret, std::span<const std::byte> text, std::uint64_t mark) noexcept {
   std::uint64_t key[2];
   std::memcpy(key, secret.data(), sizeof key);
-  State state{key[0] ^ 0x736f6d6570736575, key[1] ^ 0x646f72616e646f6d, key[0] ^ 0x6c7967656e657261,
-              key[1] ^ 0x7465646279746573};
+  State state{key[0] ^ 0x736f6d6570736575, key[1] ^ 0x646f72616e646f6d ^ mark,
+              key[0] ^ 0x6c7967656e657261, key[1] ^ 0x7465646279746573};
   std::uint64_t last = std::uint64_t{text.size()} << 56;
   for (; text.size() >= sizeof last; text = text.subspan(sizeof last)) {
     std::uint64_t word = 0;
@@ -49,9 +53,28 @@ std::uint64_t siphash(const Secret& secret, std::span<const std::byte> text) noe
     last |= std::to_integer<std::uint64_t>(text[i]) << (8 * i);
   }
   state.add(last);
+  return state;
+}
+
+}  // namespace
+
+std::uint64_t siphash(const Secret& secret, std::span<const std::byte> text) noexcept {
+  State state = absorbed(secret, text, 0);
   state.v2 ^= 0xff;
-  state.rounds(4);
-  return state.v0 ^ state.v1 ^ state.v2 ^ state.v3;
+  return state.finished();
+}
+
+std::array<std::byte, 16> siphash_128(const Secret& secret,
+                                      std::span<const std::byte> text) noexcept {
+  State state = absorbed(secret, text, 0xee);
+  std::uint64_t words[2];
+  state.v2 ^= 0xee;
+  words[0] = state.finished();
+  state.v1 ^= 0xdd;
+  words[1] = state.finished();
+  std::array<std::byte, 16> hash;
+  std::memcpy(hash.data(), words, sizeof words);
+  return hash;
 }
 
 }  // namespace larklane

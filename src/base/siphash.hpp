@@ -13,5 +13,8 @@ namespace larklane {
 using Secret = std::array<std::byte, 16>;
 
 std::uint64_t siphash(const Secret& secret, std::span<const std::byte> text) noexcept;
+/// The variant of 128 bits.
+std::array<std::byte, 16> siphash_128(const Secret& secret,
+                                      std::span<const std::byte> text) noexcept;
 
 }  // namespace larklane

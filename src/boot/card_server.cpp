@@ -12,6 +12,7 @@
 #include "base/kernel_calls.hpp"
 #include "base/log.hpp"
 #include "base/ranks_text.hpp"
+#include "base/secret.hpp"
 #include "boot/tcp.hpp"
 
 namespace larklane::boot {
@@ -55,7 +56,7 @@ Result<std::unique_ptr<CardServer>> CardServer::create(UniqueFd listener, const 
 CardServer::CardServer(UniqueFd listener, UniqueFd epoll, const std::string& job, int size)
     : listener_(std::move(listener)),
       epoll_(std::move(epoll)),
-      secret_(secret_of(job)),
+      secret_(key_of(job)),
       ranks_(static_cast<std::size_t>(size)) {}
 
 CardServer::~CardServer() = default;

@@ -1,5 +1,5 @@
-// Cards in a folder that all processes see. A job has a folder of its own in it, named after its
-// secret, so that what earlier jobs have left is not seen. In it:
+// Cards in a folder that all processes see. A job has a folder of its own in it, named by a keyed
+// hash of its secret, so that what earlier jobs have left is not seen. In it:
 //
 //   rank.R     process R has come
 //   card.R     its card; written under another name, then renamed: it is there or not
@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -22,6 +21,7 @@
 #include "base/clock.hpp"
 #include "base/input_file.hpp"
 #include "base/ranks_text.hpp"
+#include "base/secret.hpp"
 #include "base/unique_fd.hpp"
 #include "boot/boards.hpp"
 #include "boot/wait_text.hpp"
@@ -48,16 +48,6 @@ std::uint64_t proof_of(const Secret& secret, FileHeader header, std::span<const 
   std::memcpy(text.data(), &header, sizeof header);
   std::ranges::copy(card, text.begin() + sizeof header);
   return siphash(secret, text);
-}
-
-std::string hex(const Secret& secret) {
-  std::string text;
-  for (const std::byte byte : secret) {
-    char digits[3];
-    std::snprintf(digits, sizeof digits, "%02x", std::to_integer<unsigned>(byte));
-    text += digits;
-  }
-  return text;
 }
 
 /// Calls `is_there` until it is true. @return false: not by `deadline_ns`
@@ -87,7 +77,7 @@ class FileBoard final : public Board {
   FileBoard(const Member& member, std::string folder)
       : Board(member.rank, member.size),
         folder_(std::move(folder)),
-        secret_(secret_of("card " + member.job)),
+        secret_(key_of("card " + member.job)),
         wait_ns_(member.wait_ns) {}
 
   /// @errors kSystem; EEXIST: a process of this rank has been here
@@ -217,7 +207,7 @@ int make_own_folder(const std::string& folder) {
 
 Result<std::unique_ptr<Board>> open_file_board(const Member& member, std::string* problem) {
   auto board = std::make_unique<FileBoard>(
-      member, member.folder + "/larklane-" + hex(secret_of("folder " + member.job)));
+      member, member.folder + "/larklane-" + public_name(member.job, "larklane folder"));
   const std::string variable = "LARKLANE_BOARD is \"" + member.folder + "\": ";
   if (const int error = make_own_folder(board->folder()); error != 0) {
     *problem = variable + board->folder() + ": " + std::strerror(error) +

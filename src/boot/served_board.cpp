@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/secret.hpp"
 #include "base/unique_fd.hpp"
 #include "boot/boards.hpp"
 #include "boot/card_server.hpp"
@@ -122,7 +123,7 @@ Attempt refused_by(Verdict verdict, const Member& member) {
 }
 
 Attempt introduce(UniqueFd socket, const Member& member, std::uint64_t deadline_ns) {
-  const Secret secret = secret_of(member.job);
+  const Secret secret = key_of(member.job);
   Challenge challenge;
   if (!receive(socket.get(), &challenge, deadline_ns))
     return {{}, "whoever listens there does not say who it is"};

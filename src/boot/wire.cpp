@@ -45,17 +45,6 @@ bool is_sound(const Header& header) {
 
 }  // namespace
 
-Secret secret_of(const std::string& job) {
-  Secret secret{};
-  for (std::size_t half = 0; half < 2; ++half) {
-    Secret key{};
-    key[0] = std::byte{static_cast<unsigned char>(half + 1)};
-    const std::uint64_t word = siphash(key, std::as_bytes(std::span(job)));
-    std::memcpy(secret.data() + half * sizeof word, &word, sizeof word);
-  }
-  return secret;
-}
-
 std::uint64_t proof_of(const Secret& secret, const Challenge& challenge, const Hello& hello) {
   return hash(secret, kForHello, challenge, hello, Verdict::welcome);
 }

@@ -58,8 +58,6 @@ struct Welcome {
 };
 static_assert(sizeof(Welcome) == 16);
 
-/// As `job` in the environment says.
-Secret secret_of(const std::string& job);
 /// The hello's. @param hello  its own `proof` does not count
 std::uint64_t proof_of(const Secret& secret, const Challenge& challenge, const Hello& hello);
 /// The welcome's. @param hello  that it answers

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/config.hpp"
+#include "base/secret.hpp"
 #include "mpi/context_id.hpp"
 
 namespace larklane::mpi {
@@ -92,7 +93,7 @@ Identity Identity::of_this_process(const Birth* birth) {
     return {job_named("slurm-" + slurm + "-" + step), *rank};
   }
   const std::string own = environment("LARKLANE_JOB");
-  if (!own.empty() && rank) return {job_named("own-" + own), *rank};
+  if (!own.empty() && rank) return {job_named("own-" + public_name(own, "larklane job")), *rank};
   if (rank) return {nullptr, *rank};
   return {job_named("single-" + process_name(getpid())), 0};
 }

@@ -13,7 +13,8 @@ struct Identity {
   int rank = 0;  ///< in MPI_COMM_WORLD
 
   /// What the parents say of a process that was spawned; else from PMIx, hydra's PMI, Slurm or
-  /// LARKLANE_JOB, in this order; a process that nobody launched is rank 0 of a job of its own.
+  /// a keyed hash of LARKLANE_JOB, in this order; a process that nobody launched is rank 0 of a job
+  /// of its own.
   /// @param birth  null: nobody under Larklane spawned this process
   static Identity of_this_process(const Birth* birth);
 };

@@ -90,7 +90,8 @@ class Child {
     words_ = {"run", "--spawned", birth.text()};
     // What this process was given; process managers need not hand on its environment.
     for (const Config::Row& row : Process::get().config().rows()) {
-      if (row.source == Config::Source::default_value) continue;
+      // Its text is not the value, and the child's job is the one that its parents name.
+      if (row.source == Config::Source::default_value || row.type == "secret") continue;
       words_.insert(words_.end(), {"--option", std::string(row.name) + "=" + row.value_text});
     }
     if (const std::string family = environment("LARKLANE_MPI"); !family.empty()) {

@@ -102,6 +102,29 @@ TEST_F(ConfigTest, PrecedenceIsDefaultFileEnvironmentProgram) {
   EXPECT_EQ(row(*config, "wait_yields").source, Source::program);
 }
 
+TEST_F(ConfigTest, ASecretIsInNoTextAndNotHandedOn) {
+  write_file("job: hard-to-guess\njob hard-to-guess\n");
+  load(true, {{"\"job\" and more"}, {"\"job\" and more"}});
+  set_variable("LARKLANE_CONFIG", "");
+  unsetenv("LARKLANE_CONFIG");
+  set_variable("LARKLANE_JOB", "hard-to-guess");
+  set_variable("LARKLANE_POLICY", "none");
+  const auto config = load(false, {});
+  ASSERT_TRUE(config);
+  EXPECT_EQ(row(*config, "job").value_text, "(13 characters)");
+  bool has_policy = false;
+  for (char* const entry : environment_without_secrets()) {
+    if (entry == nullptr) break;
+    const std::string text = entry;
+    EXPECT_EQ(text.find("hard-to-guess"), std::string::npos) << text;
+    has_policy = has_policy || text == "LARKLANE_POLICY=none";
+  }
+  EXPECT_TRUE(has_policy);
+  EXPECT_TRUE(is_secret_option("job"));
+  EXPECT_FALSE(is_secret_option("policy"));
+  EXPECT_FALSE(is_secret_option("nothing"));
+}
+
 TEST_F(ConfigTest, ValuesThatAreAccepted) {
   const struct {
     const char *name, *value, *canonical;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/secret.hpp"
 #include "boot/card_server.hpp"
 #include "boot/tcp.hpp"
 #include "boot/wire.hpp"
@@ -139,7 +140,7 @@ class RawProcess {
     hello.rank = rank;
     hello.size = size;
     hello.nonce = {1, 2};
-    hello.proof = proof_of(secret_of(job), challenge, hello);
+    hello.proof = proof_of(key_of(job), challenge, hello);
     return hello;
   }
   void send_hello(const Hello& hello) const {
@@ -150,7 +151,7 @@ class RawProcess {
     const Hello hello = hello_of(rank, size);
     send_hello(hello);
     if (!receive(&welcome)) return false;
-    EXPECT_EQ(welcome.proof, answer_to(secret_of(kJob), challenge, hello, welcome.verdict));
+    EXPECT_EQ(welcome.proof, answer_to(key_of(kJob), challenge, hello, welcome.verdict));
     return welcome.verdict == Verdict::welcome;
   }
   std::optional<Record> next() {

@@ -7,6 +7,7 @@
 #include <random>
 #include <string_view>
 
+#include "base/secret.hpp"
 #include "boot/wire.hpp"
 
 namespace larklane::boot {
@@ -91,9 +92,9 @@ TEST(BootWire, AProofIsOfOneJobOneQuestionAndOneAnswer) {
   hello.rank = 1;
   hello.size = 2;
   hello.nonce = {3, 4};
-  const Secret secret = secret_of("job");
+  const Secret secret = key_of("job");
   const std::uint64_t proof = proof_of(secret, challenge, hello);
-  EXPECT_NE(proof, proof_of(secret_of("jobs"), challenge, hello));
+  EXPECT_NE(proof, proof_of(key_of("jobs"), challenge, hello));
   EXPECT_NE(proof, answer_to(secret, challenge, hello, Verdict::welcome));
   EXPECT_NE(answer_to(secret, challenge, hello, Verdict::welcome),
             answer_to(secret, challenge, hello, Verdict::rank_taken));

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdio>
 
+#include "base/secret.hpp"
 #include "base/siphash.hpp"
 #include "control/address.hpp"
 #include "control/plane.hpp"
@@ -19,6 +22,39 @@ TEST(Siphash, VectorsOfItsAuthors) {
   EXPECT_EQ(siphash(key, std::span(text).first(1)), 0x74f839c593dc67fdU);
   EXPECT_EQ(siphash(key, std::span(text).first(8)), 0x93f5f5799a932462U);
   EXPECT_EQ(siphash(key, text), 0xa129ca6149be45e5U);
+}
+
+std::string hex_128(const Secret& key, std::span<const std::byte> text) {
+  std::string digits;
+  for (const std::byte byte : siphash_128(key, text)) {
+    std::array<char, 3> pair{};
+    std::snprintf(pair.data(), pair.size(), "%02x", std::to_integer<unsigned>(byte));
+    digits += pair.data();
+  }
+  return digits;
+}
+
+TEST(Siphash, VectorsOf128Bits) {
+  // from vectors.h, too; `openssl mac -macopt size:16 SipHash` gives the same
+  Secret key;
+  std::array<std::byte, 63> text;
+  for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::byte>(i);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::byte>(i);
+  EXPECT_EQ(hex_128(key, {}), "a3817f04ba25a8e66df67214c7550293");
+  EXPECT_EQ(hex_128(key, std::span(text).first(1)), "da87c1d86b99af44347659119b22fc45");
+  EXPECT_EQ(hex_128(key, std::span(text).first(8)), "3b62a9ba6258f5610f83e264f31497b4");
+  EXPECT_EQ(hex_128(key, std::span(text).first(15)), "5493e99933b0a8117e08ec0f97cfc3d9");
+  EXPECT_EQ(hex_128(key, text), "5150d1772f50834a503e069a973fbd7c");
+}
+
+TEST(Secret, PublicNamesDifferByTextAndLabel) {
+  const std::string name = public_name("secret", "one use");
+  EXPECT_EQ(name.size(), 32U);
+  EXPECT_EQ(name.find_first_not_of("0123456789abcdef"), std::string::npos);
+  EXPECT_EQ(public_name("secret", "one use"), name);
+  EXPECT_NE(public_name("secret", "another"), name);
+  EXPECT_NE(public_name("secreu", "one use"), name);
+  EXPECT_NE(key_of("secret"), key_of("secreu"));
 }
 
 TEST(RemoteAddress, PartsAndText) {
