@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -18,8 +19,9 @@
 namespace larklane::boot {
 namespace {
 
-constexpr std::uint64_t kHelloNs = 5'000'000'000;  // a process says it at once; strangers may not
-constexpr int kTickMs = 1000;
+constexpr std::uint64_t kNsPerMs = 1'000'000;
+constexpr std::uint64_t kShortageNs = 1'000 * kNsPerMs;
+constexpr int kAcceptsMax = 256;                  // then others have their turn
 constexpr std::size_t kUnreadBytesMax = 1 << 20;  // some 250 of the largest cards
 constexpr std::size_t kReadBytes = 16 * 1024;
 constexpr int kReadsMax = 4;  // then others have their turn
@@ -35,7 +37,6 @@ bool watch(int epoll, int operation, int fd, std::uint32_t events) {
 
 struct CardServer::Connection {
   UniqueFd fd;
-  std::uint64_t since_ns = now_ns();
   Challenge challenge;
   std::vector<std::byte> hello;       // as far as it has come
   std::optional<std::uint32_t> rank;  // proven
@@ -62,7 +63,12 @@ CardServer::CardServer(UniqueFd listener, UniqueFd epoll, const std::string& job
 CardServer::~CardServer() = default;
 
 int CardServer::wait_ms() const noexcept {
-  return unproven_ == 0 && accepts_at_ns_ == 0 ? -1 : kTickMs;
+  constexpr std::uint64_t kNever = Unproven<Connection>::kNever;
+  const std::uint64_t accepts_ns = accepts_at_ns_ != 0 ? accepts_at_ns_ : kNever;
+  const std::uint64_t until_ns = std::min(unproven_.deadline_ns(), accepts_ns);
+  if (until_ns == kNever) return -1;
+  const std::uint64_t now = now_ns();
+  return until_ns <= now ? 0 : static_cast<int>((until_ns - now) / kNsPerMs + 1);
 }
 
 void CardServer::serve() {
@@ -85,35 +91,55 @@ void CardServer::serve() {
 }
 
 void CardServer::accept_all() {
-  for (;;) {
+  const std::uint64_t now = now_ns();
+  for (int count = 0; count < kAcceptsMax && make_room(now); ++count) {
     UniqueFd fd(accept_connection(listener_.get()));
-    if (!fd) {
-      if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno != EAGAIN) {
-        log_warn_once("boot accept",
-                      "a process that wants to know its peers has to wait: accept: %s; remedy: %s",
-                      std::strerror(errno), remedy_of(errno));
-        pause_accepting();
-      }
-      return;
-    }
-    tune(fd.get());
-    const int number = fd.get();
-    auto connection = std::make_unique<Connection>();
-    connection->fd = std::move(fd);
-    connection->challenge.nonce = fresh_nonce();
-    const Challenge& challenge = connection->challenge;
-    // Into a fresh connection so little always fits.
-    if (!watch(epoll_.get(), EPOLL_CTL_ADD, number, EPOLLIN) ||
-        ::send(number, &challenge, sizeof challenge, MSG_NOSIGNAL) != ssize_t{sizeof challenge})
+    if (fd) {
+      accept(std::move(fd), now);
       continue;
-    connections_[number] = std::move(connection);
-    ++unproven_;
+    }
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    if (errno != EAGAIN) {
+      log_warn_once("boot accept",
+                    "a process that wants to know its peers has to wait: accept: %s; remedy: %s",
+                    std::strerror(errno), remedy_of(errno));
+      pause_accepting(now + kShortageNs);
+    }
+    return;
   }
 }
 
-void CardServer::pause_accepting() {
-  accepts_at_ns_ = now_ns() + kTickMs * std::uint64_t{1'000'000};
+void CardServer::accept(UniqueFd fd, std::uint64_t now_ns) {
+  tune(fd.get());
+  const int number = fd.get();
+  auto connection = std::make_unique<Connection>();
+  connection->fd = std::move(fd);
+  connection->challenge.nonce = fresh_nonce();
+  const Challenge& challenge = connection->challenge;
+  // Into a fresh connection so little always fits.
+  if (!watch(epoll_.get(), EPOLL_CTL_ADD, number, EPOLLIN) ||
+      ::send(number, &challenge, sizeof challenge, MSG_NOSIGNAL) != ssize_t{sizeof challenge})
+    return;
+  unproven_.add(*connection, now_ns);
+  connections_[number] = std::move(connection);
+}
+
+/// A process that is pushed out tries again: open_served_board().
+bool CardServer::make_room(std::uint64_t now_ns) {
+  const auto room = unproven_.room(now_ns);
+  if (room.pushed_out != nullptr) drop(*room.pushed_out);
+  if (!room.is_there) pause_accepting(now_ns + Unproven<Connection>::kGraceNs);
+  return room.is_there;
+}
+
+/// Of one without a rank.
+void CardServer::drop(const Connection& connection) {
+  unproven_.remove(connection);
+  connections_.erase(connection.fd.get());
+}
+
+void CardServer::pause_accepting(std::uint64_t until_ns) {
+  accepts_at_ns_ = until_ns;
   watch(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), 0);
 }
 
@@ -123,10 +149,10 @@ void CardServer::look_at_clock() {
     accepts_at_ns_ = 0;
     watch(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), EPOLLIN);
   }
-  if (unproven_ == 0) return;
-  for (auto& [fd, connection] : connections_)
-    if (!connection->rank && !connection->is_dead && now - connection->since_ns > kHelloNs)
-      refuse(*connection, "has not said who it is");
+  while (Connection* const late = unproven_.late(now)) {
+    refuse(*late, "has not said who it is");
+    drop(*late);
+  }
 }
 
 void CardServer::read(Connection& connection) {
@@ -171,7 +197,7 @@ void CardServer::take_hello(Connection& connection) {
     return;
   }
   connection.rank = hello.rank;
-  --unproven_;
+  unproven_.remove(connection);
   Rank& rank = ranks_[hello.rank];
   rank.has_come = true;
   rank.connection = &connection;
@@ -300,7 +326,7 @@ void CardServer::bury_dead() {
       }
       const auto dead = connections_.extract(it++);
       if (!dead.mapped()->rank) {
-        --unproven_;
+        unproven_.remove(*dead.mapped());
         continue;
       }
       ranks_[*dead.mapped()->rank].connection = nullptr;

@@ -12,6 +12,7 @@
 
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
+#include "base/unproven.hpp"
 #include "boot/wire.hpp"
 
 namespace larklane::boot {
@@ -19,7 +20,8 @@ namespace larklane::boot {
 // Thread safety: single-owner.
 // Invariants:
 // 1. Only who has proven that it is of the job is told anything, and each rank only once.
-// 2. What one connection sends costs bounded memory. Nonsense ends it, with one warning for all.
+// 2. What one connection sends costs bounded memory, and few may be there without a proof
+// (base/unproven.hpp). Nonsense ends a connection, with one warning for all.
 // 3. Who waits for a rank that has ended is told so.
 // 4. serve() never blocks, and what nobody reads is bounded: then that connection ends.
 class CardServer {
@@ -48,7 +50,9 @@ class CardServer {
 
   CardServer(UniqueFd listener, UniqueFd epoll, const std::string& job, int size);
   void accept_all();
-  void pause_accepting();
+  void accept(UniqueFd fd, std::uint64_t now_ns);
+  bool make_room(std::uint64_t now_ns);
+  void pause_accepting(std::uint64_t until_ns);
   void look_at_clock();
   void read(Connection& connection);
   void take_hello(Connection& connection);
@@ -63,6 +67,7 @@ class CardServer {
   void flush(Connection& connection);
   void refuse(Connection& connection, const char* what);
   void bury_dead();
+  void drop(const Connection& connection);
 
   const UniqueFd listener_;
   const UniqueFd epoll_;
@@ -72,7 +77,7 @@ class CardServer {
   std::size_t at_fence_ = 0;
   std::optional<std::uint32_t> gone_;  ///< the first rank that has ended: no fence passes any more
   std::map<int, std::unique_ptr<Connection>> connections_;  ///< by descriptor
-  std::size_t unproven_ = 0;                                ///< of these
+  Unproven<Connection> unproven_;                           ///< of these
   std::uint64_t accepts_at_ns_ = 0;                         ///< again; 0: it does
   bool has_warned_ = false;
 };

@@ -205,7 +205,7 @@ def misuse(bench):
         for part in parts:
             expect(part in output, f"{words}: no '{part}'", output)
     output = system("sh", "-c", f"ulimit -n 64; exec {bench.command} launch -n 64 true", status=REFUSED)
-    expect("needs 208 file descriptors, but ulimit -n is 64" in output, "too many", output)
+    expect("needs 272 file descriptors, but ulimit -n is 64" in output, "too many", output)
 
 
 def output(bench):

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <random>
 
 #include "boot_fixture.hpp"
@@ -130,6 +132,51 @@ TEST_F(ServerTest, StrangersAreDroppedWithOneWarning) {
   RawProcess process(server.port());
   EXPECT_TRUE(process.introduce(1, 2));
   EXPECT_NE(warnings_.take().find("somebody"), std::string::npos);
+}
+
+std::ptrdiff_t open_count() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
+bool wait_until_open(std::ptrdiff_t most) {
+  for (int turn = 0; turn < 2000 && open_count() > most; ++turn) ::poll(nullptr, 0, 10);
+  return open_count() <= most;
+}
+
+TEST_F(ServerTest, StrangersAreFewAndAProcessGetsIn) {
+  constexpr int kStrangers = 400;
+  ServerThread server(2);
+  const std::ptrdiff_t before = open_count();
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < kStrangers; ++i) {
+    const SocketName name = loopback(server.port());
+    strangers.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(strangers.back().get(), name.get(), name.length), 0);
+  }
+  RawProcess process(server.port());
+  EXPECT_TRUE(process.introduce(1, 2));
+  EXPECT_LE(open_count(), before + kStrangers + std::ptrdiff_t{Unproven<int>::kMost} + 4);
+  strangers.clear();
+  EXPECT_TRUE(wait_until_open(before + 4));
+}
+
+TEST_F(ServerTest, ThousandSpoiledHellosLeaveNothing) {
+  ServerThread server(2);
+  const std::ptrdiff_t before = open_count();
+  for (unsigned seed = 1; seed <= 1000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    RawProcess raw(server.port());
+    const Hello hello = raw.hello_of(1, 2);
+    std::string bytes(reinterpret_cast<const char*>(&hello), sizeof hello);
+    bytes[random() % bytes.size()] ^= static_cast<char>(1 + random() % 255);
+    if (random() % 3 == 0) bytes.resize(random() % bytes.size());
+    if (random() % 3 == 0) bytes.append(random() % 3000, 'x');
+    raw.send(bytes);
+  }
+  EXPECT_TRUE(wait_until_open(before + 4));
+  RawProcess process(server.port());
+  EXPECT_TRUE(process.introduce(1, 2));
+  warnings_.take();
 }
 
 TEST_F(ServerTest, NonsenseOfAProcessIsItsEnd) {
