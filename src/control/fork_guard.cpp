@@ -3,21 +3,16 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <mutex>
 #include <vector>
 
+#include "base/fd_identity.hpp"
+
 namespace larklane::control {
 namespace {
-
-/// The number may be another file's by now: a socket is known by its inode.
-bool is_socket(int fd, ino_t inode) noexcept {
-  struct stat status {};
-  return ::fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) && status.st_ino == inode;
-}
 
 // Invariants: 1. Under the mutex no socket exists that is not listed. 2. fork holds the mutex.
 class Guard {
@@ -32,12 +27,11 @@ class Guard {
     const std::lock_guard lock(mutex_);
     if (!dummy_) dummy_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     UniqueFd fd(make(argument));
-    struct stat status {};
     const int error = errno;
-    if (fd && ::fstat(fd.get(), &status) == 0) {
+    if (fd) {
       const auto number = static_cast<std::size_t>(fd.get());
-      if (number >= inodes_.size()) inodes_.resize(number + 1);
-      inodes_[number] = status.st_ino;
+      if (number >= sockets_.size()) sockets_.resize(number + 1);
+      sockets_[number] = FdIdentity(fd.get());
     }
     errno = error;
     return fd;
@@ -51,19 +45,17 @@ class Guard {
   /// System calls only: another thread may have held any lock of the library at the fork. The
   /// numbers stay in use, since their owners will close them.
   void in_child() noexcept {
-    for (std::size_t number = 0; number < inodes_.size(); ++number) {
+    for (std::size_t number = 0; number < sockets_.size(); ++number) {
       const int fd = static_cast<int>(number);
-      if (inodes_[number] != 0 && is_socket(fd, inodes_[number])) {
-        ::dup3(dummy_.get(), fd, O_CLOEXEC);
-      }
+      if (sockets_[number].is_at(fd)) ::dup3(dummy_.get(), fd, O_CLOEXEC);
     }
-    inodes_.clear();
+    sockets_.clear();
     mutex_.unlock();
   }
 
   std::mutex mutex_;
   UniqueFd dummy_;
-  std::vector<ino_t> inodes_;  // by number, of all sockets so far; 0: none
+  std::vector<FdIdentity> sockets_;  // by number, all so far
 };
 
 }  // namespace

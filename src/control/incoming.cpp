@@ -6,10 +6,14 @@
 #include <iterator>
 #include <utility>
 
+#include "control/remote_wire.hpp"
+
 namespace larklane::control {
 namespace {
 
 constexpr std::size_t kBufferBytes = 16384;
+/// A stranger may cost no more.
+constexpr std::size_t kHelloBytes = std::max(sizeof(Hello), sizeof(RemoteHello));
 static_assert(kBufferBytes >= record_bytes(kRecordBytesMax));
 static_assert(sizeof(Hello) % kRecordAlign == 0);
 
@@ -23,7 +27,20 @@ bool is_passing(int error) noexcept {
 }  // namespace
 
 Incoming::Incoming(UniqueFd fd, const Credentials& credentials)
-    : fd_(std::move(fd)), credentials_(credentials), buffer_(new std::byte[kBufferBytes]) {}
+    : fd_(std::move(fd)),
+      identity_(fd_.get()),
+      credentials_(credentials),
+      buffer_(new std::byte[kHelloBytes]),
+      buffer_bytes_(kHelloBytes) {}
+
+void Incoming::grow() {
+  std::unique_ptr<std::byte[]> larger(new std::byte[kBufferBytes]);
+  std::memcpy(larger.get(), buffer_.get() + begin_, end_ - begin_);
+  buffer_ = std::move(larger);
+  buffer_bytes_ = kBufferBytes;
+  end_ -= begin_;
+  begin_ = 0;
+}
 
 Incoming::Read Incoming::read() {
   if (begin_ > 0) {
@@ -31,9 +48,10 @@ Incoming::Read Incoming::read() {
     end_ -= begin_;
     begin_ = 0;
   }
+  if (!identity_.is_at(fd_.get())) return Read::nothing;  // closed by the program
   bool fds_lost = false;
   const ssize_t received = receive_some(
-      fd_.get(), std::span(buffer_.get() + end_, kBufferBytes - end_), &fds_, &fds_lost);
+      fd_.get(), std::span(buffer_.get() + end_, buffer_bytes_ - end_), &fds_, &fds_lost);
   fds_lost_ = fds_lost_ || fds_lost;
   if (received < 0 && is_passing(static_cast<int>(-received))) return Read::nothing;
   if (received <= 0) {
@@ -63,7 +81,7 @@ Incoming::Parsed LocalIncoming::parse_hello(Introduction* introduction) {
       return broken("hello with an impossible number of addresses");
     }
   }
-  *introduction = {hello.version, hello.nonce, {}};
+  *introduction = {hello.version, hello.nonce, {}, false};
   for (std::size_t i = 0; i < (is_ours ? hello.address_count : 1); ++i) {
     const WireAddress& address = hello.addresses[i];
     if (address.back() != '\0' || !is_local_address(address.data())) {
@@ -110,6 +128,7 @@ Incoming::Parsed Incoming::broken(const char* complaint) noexcept {
 }
 
 void Incoming::close() {
+  if (!identity_.is_at(fd_.get())) (void)fd_.release();
   fd_.reset();
   fds_.clear();
   record_fds_.clear();

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/fd_identity.hpp"
 #include "base/unique_fd.hpp"
 #include "control/plane.hpp"
 #include "control/socket.hpp"
@@ -23,6 +25,7 @@ struct Introduction {
   std::uint32_t version = 0;
   std::uint64_t nonce = 0;         ///< of this life of the process's plane
   std::vector<Address> addresses;  ///< all valid, and of the connection's kind
+  bool is_gone = false;            ///< it has left its addresses: what it sent before still counts
 };
 
 /// Nothing that arrives is trusted: every length and count is checked before it is used.
@@ -33,9 +36,11 @@ class Incoming {
   virtual ~Incoming() = default;
 
   enum class Read : std::uint8_t { data, nothing, end };
-  /// Takes what the socket has, at most one buffer. Before, everything complete must have been
-  /// parsed.
+  /// Takes what the socket has, at most one buffer: before the hello a small one. Before,
+  /// everything complete must have been parsed.
   Read read();
+  /// The hello has been believed: room for records.
+  void grow();
 
   enum class Parsed : std::uint8_t { incomplete, complete, broken };
   /// The first thing on a connection. Complete with another version: there is the first address
@@ -61,7 +66,10 @@ class Incoming {
   /// errno of Read::end; 0: the other end has closed it.
   int end_error() const noexcept { return end_error_; }
 
-  QueuedPeer* peer = nullptr;  ///< null before the hello
+  QueuedPeer* peer = nullptr;  ///< null before the hello has been believed
+  /// A hello of which it can't be told yet whether it may be believed.
+  std::optional<Introduction> claim;
+  bool is_sent_away = false;  ///< its end is not the peer's
 
  protected:
   Parsed broken(const char* complaint) noexcept;
@@ -72,9 +80,11 @@ class Incoming {
 
  private:
   UniqueFd fd_;
+  const FdIdentity identity_;  // of fd_
   const Credentials credentials_;
   Source source_{SourceKind::incoming, this};
   std::unique_ptr<std::byte[]> buffer_;
+  std::size_t buffer_bytes_;
   std::size_t begin_ = 0;  // a multiple of kRecordAlign
   std::size_t end_ = 0;
   std::vector<UniqueFd> fds_;         // arrived, of records not parsed yet

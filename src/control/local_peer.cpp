@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,10 +19,7 @@ bool LocalPeer::same_process() const noexcept { return pid() == host_.hello().pi
 bool LocalPeer::has_ended() {
   if (!is_down()) return false;
   const std::lock_guard lock(mutex_);
-  if (pidfd_) {
-    pollfd gone{pidfd_.get(), POLLIN, 0};
-    return ::poll(&gone, 1, 0) == 1;
-  }
+  if (pidfd_ && pidfd_identity_.is_at(pidfd_.get())) return is_over_locked();
   const pid_t process = pid();
   // a plane of this process is down when it has been destroyed
   return process == ::getpid() || (process > 0 && ::kill(process, 0) != 0 && errno == ESRCH);
@@ -72,19 +70,51 @@ Status LocalPeer::watch_process_locked(int socket, const Credentials& credential
   if (!*pidfd) return {};
   LARKLANE_TRY(watch(host_.epoll(), pidfd->get(), EPOLLIN, &process_));
   pidfd_ = std::move(*pidfd);
+  pidfd_identity_ = FdIdentity(pidfd_.get());
   return {};
 }
 
 std::optional<Reason> LocalPeer::on_outgoing(std::uint32_t events) {
-  if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
-    return Reason{Errc::kPeerDown, "it has closed the connection"};
+  if ((events & (EPOLLHUP | EPOLLERR)) == 0) {
+    flush();
+    return std::nullopt;
   }
-  flush();
-  return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  // the event may be one of a connection that another one has replaced
+  pollfd ended{fd_.get(), 0, 0};
+  if (!fd_ || ::poll(&ended, 1, 0) != 1) return std::nullopt;
+  if (is_sent_away_locked()) {
+    come_again_locked();
+    return std::nullopt;
+  }
+  return Reason{Errc::kPeerDown, end_text_locked()};
+}
+
+bool LocalPeer::is_over_locked() const noexcept {
+  pollfd gone{pidfd_.get(), POLLIN, 0};
+  return pidfd_ && ::poll(&gone, 1, 0) == 1;
+}
+
+/// A process that ends closes its sockets a moment before it has ended.
+std::string LocalPeer::end_text_locked() const {
+  return is_over_locked() ? "its process has ended" : "it has closed its connection";
+}
+
+std::string LocalPeer::end_text() {
+  const std::lock_guard lock(mutex_);
+  return end_text_locked();
+}
+
+/// It says so before it takes nothing more, so it is there when a send fails.
+bool LocalPeer::is_sent_away_locked() {
+  std::uint32_t word = 0;
+  return ::recv(fd_.get(), &word, sizeof word, MSG_DONTWAIT) == ssize_t{sizeof word} &&
+         word == kComeAgain;
 }
 
 /// pidfd_ stays, for has_ended.
 void LocalPeer::shut_locked() {
+  if (pidfd_ && !pidfd_identity_.is_at(pidfd_.get())) (void)pidfd_.release();
   if (pidfd_) unwatch(host_.epoll(), pidfd_.get());
 }
 

@@ -22,17 +22,23 @@ class LocalPeer final : public QueuedPeer {
   /// Learns the process id, and from now on notices the process's end.
   Status accepted(const Incoming& incoming) override;
   std::optional<Reason> on_outgoing(std::uint32_t events) override;
+  /// What a connection's end says of it.
+  std::string end_text();
 
  private:
   Status open_locked() override;
   Status reopen_locked() override;
   void shut_locked() override;
+  bool is_sent_away_locked() override;
   Status attach_locked(UniqueFd fd);
   Status watch_process_locked(int socket, const Credentials& credentials);
+  bool is_over_locked() const noexcept;
+  std::string end_text_locked() const;
 
   Source process_{SourceKind::process, this};
   std::atomic<pid_t> pid_{0};
-  UniqueFd pidfd_;  // guarded by mutex_
+  UniqueFd pidfd_;             // guarded by mutex_
+  FdIdentity pidfd_identity_;  // of it
 };
 
 }  // namespace larklane::control

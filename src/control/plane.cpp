@@ -1,12 +1,13 @@
 #include "control/plane.hpp"
 
 #include <fcntl.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <future>
 #include <utility>
@@ -34,18 +35,21 @@ Status PlaneImpl::start() {
   if (remote_) {
     terms_ = {remote_->secret, remote_->connect_ns, remote_->silence_ns, remote_->listener.address,
               0};
+    unproven_remote_ =
+        Unproven<Incoming>(std::min(Unproven<Incoming>::kHelloNs, remote_->silence_ns));
     if (::getrandom(&terms_.life, sizeof terms_.life, 0) < 0) return Status(Errc::kSystem, errno);
     terms_.life |= 1;
   }
   epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return Status(Errc::kSystem, errno);
   watches_.use_epoll(epoll());
-  bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!bell_) return Status(Errc::kSystem, errno);
-  LARKLANE_TRY(control::watch(epoll(), bell_.get(), EPOLLIN, &bell_source_));
+  LARKLANE_TRY(bell_.open());
+  LARKLANE_TRY(control::watch(epoll(), bell_.fd(), EPOLLIN, &bell_source_));
   timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer_) return Status(Errc::kSystem, errno);
   LARKLANE_TRY(control::watch(epoll(), timer_.get(), EPOLLIN, &timer_source_));
+  for (const Listener& listener : own_) identities_.emplace_back(listener.fd.get());
+  if (remote_) identities_.emplace_back(remote_->listener.fd.get());
   for (const Listener& listener : own_) LARKLANE_TRY(listen_to(listener.fd.get()));
   if (remote_) LARKLANE_TRY(listen_to(remote_->listener.fd.get()));
   is_listening_ = true;
@@ -71,7 +75,16 @@ PlaneImpl::~PlaneImpl() {
   // release: pairs with run() acquire
   is_ending_.store(true, std::memory_order_release);
   post([] {});
+  look_at_descriptors();
   ::pthread_join(helper_, nullptr);
+  if (!bell_.is_lost()) return;
+  bell_.forget();
+  (void)epoll_.release();
+  (void)timer_.release();
+  for (std::size_t i = 0; i < own_.size(); ++i)
+    if (!identities_[i].is_at(own_[i].fd.get())) (void)own_[i].fd.release();
+  if (remote_ && !identities_.back().is_at(remote_->listener.fd.get()))
+    (void)remote_->listener.fd.release();
 }
 
 PlaneCounters PlaneImpl::counters() const noexcept {
@@ -92,12 +105,7 @@ void PlaneImpl::post(std::function<void()> work) {
     work_.push_back(std::move(work));
     if (work_.size() > 1) return;  // who came first has rung
   }
-  ring();
-}
-
-void PlaneImpl::ring() const {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);
+  bell_.ring();
 }
 
 /// The caller wakes nobody: the kernel's timer does.
@@ -111,8 +119,8 @@ void PlaneImpl::flush_soon() noexcept {
 
 Status PlaneImpl::watch(Watched& watched) {
   if (::fcntl(watched.fd(), F_GETFD) < 0) return Status(Errc::kInvalidArgument, errno);
-  watches_.add(watched, bell_.get());
-  ring();
+  watches_.add(watched, bell_);
+  bell_.ring();
   return {};
 }
 
@@ -124,7 +132,9 @@ void PlaneImpl::unwatch(Watched& watched) {
     watches_.remove(watched);
     removed.set_value();
   });
-  removed.get_future().wait();
+  constexpr std::chrono::milliseconds kLook{100};
+  const auto future = removed.get_future();
+  while (future.wait_for(kLook) != std::future_status::ready) look_at_descriptors();
 }
 
 QueuedPeer* PlaneImpl::find_live_locked(const Address& address) {
@@ -149,6 +159,8 @@ Result<Peer*> PlaneImpl::connect(const Address& address) {
   const std::lock_guard lock(mutex_);
   if (QueuedPeer* const peer = find_live_locked(address)) return peer;
   LARKLANE_TRY(accept_error_);  // it could not answer
+  // relaxed: see epoll()
+  if (is_bereft_.load(std::memory_order_relaxed)) return Status(Errc::kSystem, EBADF);
   QueuedPeer& peer = add_peer_locked(address);
   const Status opened = peer.open();
   if (opened.ok()) {

@@ -172,6 +172,10 @@ class Plane {
   /// it may wait for. On the helper, also from within its serve().
   virtual void unwatch(Watched& watched) = 0;
   virtual PlaneCounters counters() const noexcept = 0;
+  /// By a thread that waits in vain, now and then, with nothing held. If the program has closed the
+  /// descriptors of this process, all peers go down, with that as the reason: the helper can't be
+  /// woken to see it. A system call.
+  virtual void look_at_descriptors() = 0;
 };
 
 }  // namespace larklane::control

@@ -1,5 +1,6 @@
 // The helper's loop, and the end of peers.
 
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "base/clock.hpp"
 #include "base/kernel_calls.hpp"
 #include "base/log.hpp"
+#include "control/helper_thread.hpp"
 #include "control/local_peer.hpp"
 #include "control/plane_impl.hpp"
 #include "control/remote_peer.hpp"
@@ -22,8 +24,6 @@ namespace {
 constexpr int kRetryMs = 5;
 constexpr std::uint64_t kNsPerMs = 1'000'000;
 constexpr std::uint64_t kDrainNsMax = 2'000'000'000;  // of the destructor
-/// Far above what a socket buffer holds: only a peer that is alive and sends on and on reaches it.
-constexpr int kDrainReadsMax = 65536;
 constexpr int kEventsMax = 64;
 constexpr std::uint64_t kNever = Watched::kNever;
 
@@ -45,11 +45,18 @@ void PlaneImpl::run() {
   helper_id_.store(::gettid(), std::memory_order_relaxed);  // relaxed: see is_helper()
   std::uint64_t deadline_ns = 0;
   std::array<epoll_event, kEventsMax> events{};
+  const std::shared_ptr<Turn> turn = turn_;
+  std::unique_lock awake(turn->mutex);
   for (;;) {
     const bool may_sleep = watches_.before_sleep();
+    if (bell_.is_lost()) return be_bereft();
+    awake.unlock();
     const int count = wait(events, may_sleep);
-    if (count < 0 && errno != EINTR) {
-      const int error = errno;
+    const int error = errno;
+    awake.lock();
+    if (turn->is_replaced) return;  // the plane may have gone
+    if (bell_.is_lost()) return be_bereft();
+    if (count < 0 && error != EINTR) {
       log_error("control: the helper can't sleep (epoll_wait): %s; remedy: %s",
                 std::strerror(error), remedy_of(error));
       end_all({Errc::kSystem, error}, "the helper can't sleep (epoll_wait)");
@@ -87,7 +94,8 @@ int PlaneImpl::wait(std::span<epoll_event> events, bool may_sleep) const {
 }
 
 int PlaneImpl::timeout_ms() const {
-  const bool is_waiting = !retrying_.empty() || !is_listening_ || watches_.must_poll() ||
+  const bool is_waiting = !retrying_.empty() || has_claims_ || !is_listening_ ||
+                          watches_.must_poll() ||
                           is_ending_.load(std::memory_order_acquire);  // acquire: as in run()
   if (is_waiting) return kRetryMs;
   const std::uint64_t deadline_ns = next_deadline_ns();
@@ -103,24 +111,80 @@ std::uint64_t PlaneImpl::next_deadline_ns() const {
   for (const RemotePeer* peer : dialing_) {
     if (peer->deadline_ns() != 0) next = std::min(next, peer->deadline_ns());
   }
-  for (const RemoteIncoming* stranger : strangers_) next = std::min(next, stranger->deadline_ns());
+  next = std::min({next, unproven_local_.deadline_ns(), unproven_remote_.deadline_ns()});
   for (const Dying& dying : dying_) next = std::min(next, dying.deadline_ns);
   return next;
 }
 
 void PlaneImpl::on_time() {
   const bool is_watched = watches_.next_time_ns() != kNever;
-  if (!is_watched && dialing_.empty() && strangers_.empty() && dying_.empty()) return;
+  if (!is_watched && dialing_.empty() && dying_.empty() && unproven_local_.empty() &&
+      unproven_remote_.empty())
+    return;
   const std::uint64_t now = now_ns();
   if (is_watched) watches_.on_time(now);
   for (RemotePeer* const peer : dialing_) {
     if (!peer->buried) doom_if(*peer, peer->on_time(now));
   }
   std::erase_if(dialing_, [](RemotePeer* peer) { return !peer->is_dialing(); });
-  drop_silent(now);
+  drop_silent(unproven_local_, now);
+  drop_silent(unproven_remote_, now);
   for (Dying& dying : dying_) {
     if (now >= dying.deadline_ns) doom(*dying.peer, dying.reason);
   }
+}
+
+void PlaneImpl::look_at_descriptors() {
+  // relaxed: once it is true nothing is left to do
+  if (is_bereft_.load(std::memory_order_relaxed) || !has_helper_ || !maker_.is_this_process())
+    return;
+  if (!bell_.is_lost()) return;
+  const std::unique_lock asleep(turn_->mutex, std::try_to_lock);
+  // else the helper is awake, and sees it
+  if (!asleep || is_bereft_.load(std::memory_order_relaxed)) return;
+  const auto body = [](void* plane) -> void* {
+    static_cast<PlaneImpl*>(plane)->run_bereft();
+    return nullptr;
+  };
+  Result<pthread_t> helper = start_helper_thread(body, this);
+  if (!helper) return;  // the next one that looks tries again
+  turn_->is_replaced = true;
+  is_bereft_.store(true, std::memory_order_relaxed);
+  ::pthread_detach(helper_);
+  helper_ = *helper;
+}
+
+void PlaneImpl::be_bereft() {
+  is_bereft_.store(true, std::memory_order_relaxed);  // relaxed: see epoll()
+  run_bereft();
+}
+
+/// Without descriptors: ends the peers, then does what is posted until the plane goes.
+void PlaneImpl::run_bereft() {
+  helper_id_.store(::gettid(), std::memory_order_relaxed);  // relaxed: see is_helper()
+  const Reason reason{{Errc::kPeerDown, EBADF},
+                      "this process has closed descriptors that are Larklane's"};
+  log_error(
+      "control: %s (a loop over all of them?): its partitioned calls and messages fail from "
+      "now on; remedy: close none that the program has not opened",
+      reason.text.c_str());
+  std::vector<QueuedPeer*> peers;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& peer : peers_) peers.push_back(peer.get());
+  }
+  for (const auto& incoming : incoming_) incoming->close();
+  for (QueuedPeer* const peer : peers) {
+    if (std::exchange(peer->buried, true)) continue;
+    peer->shut(reason);
+    handler_.on_peer_down(*peer);
+  }
+  // acquire: pairs with the destructor's release
+  while (!is_ending_.load(std::memory_order_acquire)) {
+    ::poll(nullptr, 0, kRetryMs);
+    run_posted();
+  }
+  while (has_posted()) run_posted();
 }
 
 void PlaneImpl::dial_soon(RemotePeer& peer) {
@@ -138,11 +202,8 @@ void PlaneImpl::serve_event(const epoll_event& event) {
   switch (source.kind) {
     case SourceKind::listener:
       return accept_all();
-    case SourceKind::bell: {
-      std::uint64_t rings = 0;
-      [[maybe_unused]] const ssize_t got = ::read(bell_.get(), &rings, sizeof rings);
-      return;
-    }
+    case SourceKind::bell:
+      return bell_.hear();
     case SourceKind::timer:
       return on_timer();
     case SourceKind::incoming:
@@ -184,19 +245,22 @@ void PlaneImpl::run_posted() {
   }
   item();
   const std::lock_guard lock(work_mutex_);
-  if (!work_.empty()) ring();
+  if (!work_.empty()) bell_.ring();
 }
 
 void PlaneImpl::retry_all() {
   if (!is_listening_) set_listening(true);
+  if (has_claims_) judge_again();
   std::erase_if(retrying_, [](QueuedPeer* peer) { return !peer->retry(); });
 }
 
+bool PlaneImpl::has_posted() {
+  const std::lock_guard lock(work_mutex_);
+  return !work_.empty();
+}
+
 bool PlaneImpl::is_drained() {
-  {
-    const std::lock_guard lock(work_mutex_);
-    if (!work_.empty()) return false;
-  }
+  if (has_posted()) return false;
   const std::lock_guard lock(mutex_);
   return std::all_of(peers_.begin(), peers_.end(),
                      [](const auto& peer) { return peer->queued_count() == 0; });
@@ -241,7 +305,8 @@ bool PlaneImpl::awaits_rest(QueuedPeer& peer, const Reason& reason) {
 }
 
 void PlaneImpl::bury(QueuedPeer& peer, const Reason& reason) {
-  accept_all();
+  accept_all(/*grace_ns=*/0);
+  if (has_claims_) judge_again();
   std::vector<Incoming*> all;
   for (const auto& incoming : incoming_) all.push_back(incoming.get());
   for (Incoming* const incoming : all) {

@@ -18,8 +18,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/fd_identity.hpp"
 #include "base/maker.hpp"
 #include "base/unique_fd.hpp"
+#include "base/unproven.hpp"
+#include "control/bell.hpp"
 #include "control/plane.hpp"
 #include "control/queued_peer.hpp"
 #include "control/remote_incoming.hpp"
@@ -30,6 +33,9 @@
 
 namespace larklane::control {
 
+/// Far above what a socket buffer holds: only a peer that is alive and sends on and on reaches it.
+inline constexpr int kDrainReadsMax = 65536;
+
 // Thread safety: thread-safe; the members below "The helper's own" belong to the helper.
 // Invariants:
 // 1. A peer's records reach the handler before its on_peer_down, which comes once: bury() drains
@@ -39,7 +45,13 @@ namespace larklane::control {
 // ended, too.
 // 2. What an epoll event points to exists until the batch of events has been served: peers live as
 // long as the plane, closed connections lie in closed_ until then.
-// 3. epoll_wait has a time limit only while something is retried or has a deadline, or the plane
+// 3. An address belongs to the process that listens at it. On one host a hello is believed if the
+// kernel names the same process for the listener of each of its addresses; between hosts, if it is
+// proven. Nothing else ends a peer, or is one.
+// 4. A helper that sleeps in a set whose descriptors the program has closed can't be woken. A
+// thread that waits sees it, and starts another one, which only ends what there is: the plane goes
+// without the first, which touches nothing but its Turn when it should wake all the same.
+// 5. epoll_wait has a time limit only while something is retried or has a deadline, or the plane
 // ends: an idle helper is never woken. Lock order: mutex_, a peer's mutex, work_mutex_. None is
 // held while the handler or what is watched runs.
 class PlaneImpl final : public Plane, private PeerHost {
@@ -56,10 +68,14 @@ class PlaneImpl final : public Plane, private PeerHost {
   Status watch(Watched& watched) override;
   void unwatch(Watched& watched) override;
   PlaneCounters counters() const noexcept override;
+  void look_at_descriptors() override;
 
  private:
   PeerHost& host() noexcept { return *this; }
-  int epoll() const noexcept override { return epoll_.get(); }
+  // relaxed: what comes a moment late fails, or finds out by itself
+  int epoll() const noexcept override {
+    return is_bereft_.load(std::memory_order_relaxed) ? -1 : epoll_.get();
+  }
   const Hello& hello() const noexcept override { return hello_; }
   const RemoteTerms& remote_terms() const noexcept override { return terms_; }
   // relaxed: statistics
@@ -93,9 +109,9 @@ class PlaneImpl final : public Plane, private PeerHost {
   void run_posted();
   void on_timer();
   void flush_all();
-  void ring() const;
   void retry_all();
   void on_time();
+  bool has_posted();
   bool is_drained();
   void doom(QueuedPeer& peer, Reason reason) { doomed_.emplace_back(&peer, std::move(reason)); }
   void doom_if(QueuedPeer& peer, std::optional<Reason> reason) {
@@ -105,24 +121,36 @@ class PlaneImpl final : public Plane, private PeerHost {
   bool awaits_rest(QueuedPeer& peer, const Reason& reason);
   void bury(QueuedPeer& peer, const Reason& reason);
   void end_all(Status status, const std::string& why);
+  void be_bereft();
+  void run_bereft();
 
   // Connections in.
   void set_listening(bool on);
   void cannot_accept(const Address& at, int error);
   void stop_accepting(int error);
-  void accept_all();
-  void accept_local(const Listener& listener);
-  void accept_remote();
-  void take(std::unique_ptr<Incoming> incoming);
+  void accept_all(std::uint64_t grace_ns = Unproven<Incoming>::kGraceNs);
+  /// @param grace_ns  as of Unproven::room()
+  void accept_local(const Listener& listener, std::uint64_t grace_ns);
+  void accept_remote(std::uint64_t grace_ns);
+  bool make_room(Unproven<Incoming>& unproven, std::uint64_t grace_ns);
+  void take(std::unique_ptr<Incoming> incoming, Unproven<Incoming>& unproven);
+  void send_away(Incoming& incoming);
   bool serve(Incoming& incoming);
   bool serve_hello(Incoming& incoming);
   bool serve_record(Incoming& incoming);
   void end(Incoming& incoming);
   void reject_version(Incoming& incoming, Introduction introduction);
+  /// The larger one of two addresses decides. `gone`: no process listens there any more.
+  enum class Belief : std::uint8_t { right, gone, later, wrong };
+  Belief belief_in(const Incoming& incoming, const Introduction& introduction);
+  Belief belief_in(const Incoming& incoming, const Address& address);
+  bool judge(Incoming& incoming, Introduction introduction);
+  void judge_again();
+  void disbelieve(Incoming& incoming, const char* complaint);
   void identify(Incoming& incoming, const Introduction& introduction);
-  QueuedPeer& peer_of(const Introduction& introduction, bool is_remote);
+  QueuedPeer* peer_of(const Introduction& introduction, bool is_remote);
   void refuse(Incoming& incoming);
-  void drop_silent(std::uint64_t now_ns);
+  void drop_silent(Unproven<Incoming>& unproven, std::uint64_t now_ns);
   void close(Incoming& incoming);
 
   std::vector<Listener> own_;  // their descriptors, and remote_'s, are the helper's
@@ -131,13 +159,22 @@ class PlaneImpl final : public Plane, private PeerHost {
   Handler& handler_;
   const Maker maker_;
   UniqueFd epoll_;
-  UniqueFd bell_;
+  Bell bell_;
   UniqueFd timer_;  // rings when records of send_later have waited long enough
   std::atomic<bool> is_timer_set_{false};
+  std::vector<FdIdentity> identities_;  // of own_, then remote_
   Hello hello_;
   RemoteTerms terms_{};
   pthread_t helper_{};
   bool has_helper_ = false;
+  /// The program has closed the descriptors: no number of this plane is touched any more.
+  std::atomic<bool> is_bereft_{false};
+  struct Turn {
+    std::mutex mutex;  // held by the helper while it is awake
+    bool is_replaced =
+        false;  // guarded by mutex: the helper that sleeps never returns to the plane
+  };
+  const std::shared_ptr<Turn> turn_ = std::make_shared<Turn>();
   std::atomic<pid_t> helper_id_{0};
   std::atomic<bool> is_ending_{false};
   Source listener_source_{SourceKind::listener, nullptr};
@@ -161,7 +198,8 @@ class PlaneImpl final : public Plane, private PeerHost {
   std::map<std::pair<bool, std::uint64_t>, QueuedPeer*> by_nonce_;  // is remote, nonce
   std::vector<std::unique_ptr<Incoming>> incoming_;
   std::vector<std::unique_ptr<Incoming>> closed_;
-  std::vector<RemoteIncoming*> strangers_;  // of incoming_, without a hello so far
+  // of incoming_, without a hello that is believed
+  Unproven<Incoming> unproven_local_, unproven_remote_;
   std::vector<QueuedPeer*> retrying_;
   std::vector<RemotePeer*> dialing_;
   std::deque<std::pair<QueuedPeer*, Reason>> doomed_;
@@ -175,6 +213,7 @@ class PlaneImpl final : public Plane, private PeerHost {
   bool is_listening_ = false;
   bool has_events_ = true;                 // false: epoll_wait is refused
   std::uint64_t unaccepted_since_ns_ = 0;  // the first accept that failed since one that did not
+  bool has_claims_ = false;                // of incoming_: those with a claim
 };
 
 }  // namespace larklane::control

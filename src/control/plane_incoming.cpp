@@ -9,12 +9,19 @@
 #include "base/clock.hpp"
 #include "base/kernel_calls.hpp"
 #include "base/log.hpp"
+#include "control/local_peer.hpp"
 #include "control/plane_impl.hpp"
 #include "control/remote_peer.hpp"
 #include "control/socket.hpp"
 #include "control/tcp.hpp"
 
 namespace larklane::control {
+namespace {
+
+/// Of one turn, in which records are not served; without a grace all that a backlog can hold.
+int accepts_max(std::uint64_t grace_ns) noexcept { return grace_ns != 0 ? 256 : 8192; }
+
+}  // namespace
 
 /// Off while we can't accept: the backlog would wake the helper again and again.
 void PlaneImpl::set_listening(bool on) {
@@ -62,14 +69,23 @@ void PlaneImpl::stop_accepting(int error) {
     if (peer->nonce == 0) doom(*peer, reason);
 }
 
-void PlaneImpl::accept_all() {
+void PlaneImpl::accept_all(std::uint64_t grace_ns) {
   if (!own_.front().fd) return;  // see stop_accepting()
-  for (const Listener& listener : own_) accept_local(listener);
-  if (remote_) accept_remote();
+  for (const Listener& listener : own_) accept_local(listener, grace_ns);
+  if (remote_) accept_remote(grace_ns);
 }
 
-void PlaneImpl::accept_local(const Listener& listener) {
-  while (listener.fd) {
+/// False: those that wait are to have their time first.
+bool PlaneImpl::make_room(Unproven<Incoming>& unproven, std::uint64_t grace_ns) {
+  const auto room = unproven.room(now_ns(), grace_ns);
+  if (room.pushed_out != nullptr) send_away(*room.pushed_out);
+  if (!room.is_there) set_listening(false);
+  return room.is_there;
+}
+
+void PlaneImpl::accept_local(const Listener& listener, std::uint64_t grace_ns) {
+  for (int count = accepts_max(grace_ns);
+       count > 0 && listener.fd && make_room(unproven_local_, grace_ns); --count) {
     UniqueFd fd(accept_connection(listener.fd.get()));
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -79,17 +95,18 @@ void PlaneImpl::accept_local(const Listener& listener) {
     unaccepted_since_ns_ = 0;
     const Credentials credentials = peer_credentials(fd.get());
     if (!is_own_user(credentials)) {
-      log_warn_once("control foreign " + std::to_string(credentials.uid),
-                    "control: process %d of user %u tried to connect: refused", credentials.pid,
-                    credentials.uid);
+      log_warn_once("control foreign",
+                    "control: process %d of user %u tried to connect: refused (as will be others)",
+                    credentials.pid, credentials.uid);
       continue;
     }
-    take(std::make_unique<LocalIncoming>(std::move(fd), credentials));
+    take(std::make_unique<LocalIncoming>(std::move(fd), credentials), unproven_local_);
   }
 }
 
-void PlaneImpl::accept_remote() {
-  while (remote_->listener.fd) {
+void PlaneImpl::accept_remote(std::uint64_t grace_ns) {
+  for (int count = accepts_max(grace_ns);
+       count > 0 && remote_->listener.fd && make_room(unproven_remote_, grace_ns); --count) {
     Result<UniqueFd> fd = accept_from(remote_->listener.fd.get());
     if (!fd) {
       const int error = fd.error().detail();
@@ -99,20 +116,35 @@ void PlaneImpl::accept_remote() {
     unaccepted_since_ns_ = 0;
     auto incoming = std::make_unique<RemoteIncoming>(std::move(*fd), terms_);
     if (!incoming->challenge().ok()) continue;  // it has gone
-    RemoteIncoming* const stranger = incoming.get();
-    take(std::move(incoming));
-    if (!incoming_.empty() && incoming_.back().get() == stranger) strangers_.push_back(stranger);
+    take(std::move(incoming), unproven_remote_);
   }
 }
 
-void PlaneImpl::take(std::unique_ptr<Incoming> incoming) {
+/// On one host the hello is there with the connection, as a rule.
+void PlaneImpl::take(std::unique_ptr<Incoming> incoming, Unproven<Incoming>& unproven) {
   if (!control::watch(epoll(), incoming->fd(), EPOLLIN, incoming->source()).ok()) return;
+  Incoming& taken = *incoming;
+  unproven.add(taken, now_ns());
   incoming_.push_back(std::move(incoming));
+  if (!taken.is_remote()) serve(taken);
+}
+
+/// Another one needs the place. On one host all that could be sent is taken, and the rest comes
+/// again; between hosts nothing is sent before the answer, and the peer dials again by itself.
+void PlaneImpl::send_away(Incoming& incoming) {
+  if (!incoming.is_remote() && !incoming.claim) {
+    incoming.is_sent_away = true;
+    ::send(incoming.fd(), &kComeAgain, sizeof kComeAgain, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ::shutdown(incoming.fd(), SHUT_RD);
+    for (int reads = 0; reads < kDrainReadsMax && serve(incoming); ++reads) {
+    }
+  }
+  if (!incoming.is_closed()) close(incoming);
 }
 
 /// Reads once and serves all that is complete. False when there was nothing to read.
 bool PlaneImpl::serve(Incoming& incoming) {
-  if (incoming.is_closed()) return false;
+  if (incoming.is_closed() || incoming.claim) return false;
   switch (incoming.read()) {
     case Incoming::Read::nothing:
       return false;
@@ -129,15 +161,15 @@ bool PlaneImpl::serve(Incoming& incoming) {
 }
 
 void PlaneImpl::end(Incoming& incoming) {
-  // whoever has not been heard out may go when it likes: on the network it may be anybody
-  if (incoming.has_rest() && !(incoming.is_remote() && incoming.peer == nullptr)) {
+  if (incoming.is_sent_away) return close(incoming);
+  // what has not been believed may go when it likes: it may be anything
+  if (incoming.has_rest() && incoming.peer != nullptr) {
     log_warn("control: the connection from %s ended within a record", incoming.origin().c_str());
   }
-  if (incoming.peer != nullptr) {
+  if (QueuedPeer* const peer = incoming.peer; peer != nullptr) {
     const int error = incoming.end_error();
-    doom(*incoming.peer, incoming.is_remote() ? RemotePeer::reason_of(error)
-                         : error == 0
-                             ? Reason{Errc::kPeerDown, "it has closed its connection"}
+    doom(*peer, incoming.is_remote() ? RemotePeer::reason_of(error)
+                : error == 0 ? Reason{Errc::kPeerDown, static_cast<LocalPeer&>(*peer).end_text()}
                              : Reason{{Errc::kPeerDown, error},
                                       std::string("its connection can't be read (recvmsg): ") +
                                           std::strerror(error)});
@@ -156,26 +188,87 @@ bool PlaneImpl::serve_hello(Incoming& incoming) {
     case Incoming::Parsed::complete:
       break;
   }
+  return judge(incoming, std::move(introduction));
+}
+
+/// @return the peer's records follow
+bool PlaneImpl::judge(Incoming& incoming, Introduction introduction) {
+  const Belief belief = belief_in(incoming, introduction);
+  if (belief == Belief::gone) introduction.is_gone = true;
+  if (belief == Belief::later) {
+    // not waited for: it would wake the helper again and again
+    (void)control::watch(epoll(), incoming.fd(), 0, incoming.source(), EPOLL_CTL_MOD);
+    incoming.claim = std::move(introduction);
+    has_claims_ = true;
+    return false;
+  }
+  if (belief == Belief::wrong) {
+    disbelieve(incoming, "it does not listen at the address that it names as its own");
+    return false;
+  }
   if (introduction.version != kProtocolVersion) {
     reject_version(incoming, std::move(introduction));
     return false;
   }
   identify(incoming, introduction);
-  return true;
+  return !incoming.is_closed();
+}
+
+void PlaneImpl::judge_again() {
+  has_claims_ = false;
+  std::vector<Incoming*> all;
+  for (const auto& incoming : incoming_)
+    if (incoming->claim) all.push_back(incoming.get());
+  for (Incoming* const incoming : all) {
+    if (incoming->is_closed()) continue;
+    Introduction claim = std::move(*incoming->claim);
+    incoming->claim.reset();
+    if (!judge(*incoming, std::move(claim))) continue;
+    (void)control::watch(epoll(), incoming->fd(), EPOLLIN, incoming->source(), EPOLL_CTL_MOD);
+    while (!incoming->is_closed() && serve_record(*incoming)) {
+    }
+  }
+}
+
+PlaneImpl::Belief PlaneImpl::belief_in(const Incoming& incoming, const Introduction& introduction) {
+  if (incoming.is_remote()) return Belief::right;  // it is proven, or of another version
+  Belief all = Belief::right;
+  for (const Address& address : introduction.addresses) {
+    const Belief belief = belief_in(incoming, address);
+    all = std::max(all, belief);
+  }
+  return all;
+}
+
+PlaneImpl::Belief PlaneImpl::belief_in(const Incoming& incoming, const Address& address) {
+  const pid_t pid = incoming.credentials().pid;
+  if (pid == ::getpid()) return Belief::right;
+  bool is_known = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const QueuedPeer* const known = find_live_locked(address);
+    // the process that listened when this one connected to it
+    if (known != nullptr && pid != 0 && known->pid() == pid) return Belief::right;
+    is_known = known != nullptr;
+  }
+  Result<bool> is_listener = control::is_listener(address, incoming.fd());
+  if (is_listener) return *is_listener ? Belief::right : Belief::wrong;
+  if (is_listener.error().code() != Errc::kUnreachable) return Belief::later;
+  return is_known ? Belief::wrong : Belief::gone;
 }
 
 void PlaneImpl::reject_version(Incoming& incoming, Introduction introduction) {
   const bool is_named = !introduction.addresses.empty();
-  log_warn(
+  log_warn_once(
+      "control version",
       "control: %s%s%s speaks version %u of the control protocol, this process %u: another "
-      "Larklane is installed there; not served",
+      "Larklane is installed there; not served (nor will be others)",
       incoming.origin().c_str(), is_named ? " at " : "",
       is_named ? introduction.addresses.front().c_str() : "", introduction.version,
       kProtocolVersion);
-  if (is_named) {
-    doom(peer_of(introduction, incoming.is_remote()),
-         {Errc::kVersion, "another version of Larklane is installed there"});
-  }
+  QueuedPeer* const peer = is_named ? peer_of(introduction, incoming.is_remote()) : nullptr;
+  if (peer != nullptr)
+    doom(*peer, {Errc::kVersion, "another version of Larklane is installed there"});
   close(incoming);
 }
 
@@ -197,24 +290,33 @@ bool PlaneImpl::serve_record(Incoming& incoming) {
 }
 
 void PlaneImpl::identify(Incoming& incoming, const Introduction& introduction) {
-  QueuedPeer& peer = peer_of(introduction, incoming.is_remote());
-  if (peer.is_down()) return close(incoming);
-  incoming.peer = &peer;
-  std::erase(strangers_, &incoming);
-  const Status watched = peer.accepted(incoming);
+  QueuedPeer* const peer = peer_of(introduction, incoming.is_remote());
+  if (peer == nullptr) return disbelieve(incoming, "it goes by the nonce of another process");
+  if (peer->is_down()) return close(incoming);
+  incoming.peer = peer;
+  incoming.grow();
+  unproven_local_.remove(incoming);
+  unproven_remote_.remove(incoming);
+  const Status watched = peer->accepted(incoming);
   if (watched.code() == Errc::kPeerDown) {
-    doom(peer, {Errc::kPeerDown, "its process has ended"});
+    doom(*peer, {Errc::kPeerDown, "its process has ended"});
   }
 }
 
-/// Finds or makes the peer that introduces itself.
-QueuedPeer& PlaneImpl::peer_of(const Introduction& introduction, bool is_remote) {
+/// Finds or makes the peer that introduces itself, and is believed. Null: it is not the one that it
+/// says it is.
+QueuedPeer* PlaneImpl::peer_of(const Introduction& introduction, bool is_remote) {
   const std::pair key(is_remote, introduction.nonce);
   const auto known = by_nonce_.find(key);
-  if (known != by_nonce_.end()) return *known->second;
   const std::lock_guard lock(mutex_);
+  if (known != by_nonce_.end()) {
+    if (introduction.is_gone) return nullptr;
+    const auto at = by_address_.find(introduction.addresses.front());
+    return at != by_address_.end() && at->second == known->second ? known->second : nullptr;
+  }
   QueuedPeer* peer = nullptr;
   for (const Address& address : introduction.addresses) {
+    if (introduction.is_gone) break;
     QueuedPeer* const at_address = find_live_locked(address);
     if (at_address == nullptr || peer != nullptr) continue;
     if (at_address->nonce == 0) {
@@ -224,43 +326,42 @@ QueuedPeer& PlaneImpl::peer_of(const Introduction& introduction, bool is_remote)
     }
   }
   if (peer == nullptr) peer = &add_peer_locked(introduction.addresses.front());
-  for (const Address& address : introduction.addresses) by_address_[address] = peer;
+  if (!introduction.is_gone)
+    for (const Address& address : introduction.addresses) by_address_[address] = peer;
   peer->nonce = introduction.nonce;
   by_nonce_[key] = peer;
-  return *peer;
+  return peer;
 }
 
-/// Whoever sends what makes no sense is not talked to any more. Anybody can reach a port: there one
-/// warning a host and complaint has to do.
+/// A peer that sends nonsense is down.
 void PlaneImpl::refuse(Incoming& incoming) {
-  const std::string origin = incoming.origin();
-  if (incoming.peer != nullptr) {
-    log_warn("control: %s at %s: %s; connection closed", origin.c_str(),
-             incoming.peer->address().c_str(), incoming.complaint());
-    doom(*incoming.peer, {Errc::kProtocol, incoming.complaint()});
-  } else if (incoming.is_remote()) {
-    const std::string& host = static_cast<const RemoteIncoming&>(incoming).host();
-    log_warn_once("control stranger " + host + incoming.complaint(),
-                  "control: %s tried to connect: %s; refused", origin.c_str(),
-                  incoming.complaint());
-  } else {
-    log_warn("control: %s: %s; connection closed", origin.c_str(), incoming.complaint());
-  }
+  if (incoming.peer == nullptr) return disbelieve(incoming, incoming.complaint());
+  log_warn("control: %s at %s: %s; connection closed", incoming.origin().c_str(),
+           incoming.peer->address().c_str(), incoming.complaint());
+  doom(*incoming.peer, {Errc::kProtocol, incoming.complaint()});
   close(incoming);
 }
 
-void PlaneImpl::drop_silent(std::uint64_t now_ns) {
-  for (const std::vector<RemoteIncoming*> all = strangers_; RemoteIncoming* const stranger : all) {
-    if (now_ns < stranger->deadline_ns()) continue;
-    log_warn_once("control silent " + stranger->host(),
-                  "control: %s has connected and not said who it is; refused",
-                  stranger->origin().c_str());
-    close(*stranger);
+/// Any process can come here, as often as it likes: one warning for each complaint has to do.
+void PlaneImpl::disbelieve(Incoming& incoming, const char* complaint) {
+  log_warn_once(std::string("control stranger ") + complaint,
+                "control: %s tried to connect: %s; refused (as will be others)",
+                incoming.origin().c_str(), complaint);
+  close(incoming);
+}
+
+void PlaneImpl::drop_silent(Unproven<Incoming>& unproven, std::uint64_t now_ns) {
+  while (Incoming* const late = unproven.late(now_ns)) {
+    log_warn_once("control silent",
+                  "control: %s has connected and not said who it is; refused (as will be others)",
+                  late->origin().c_str());
+    send_away(*late);
   }
 }
 
 void PlaneImpl::close(Incoming& incoming) {
-  std::erase(strangers_, &incoming);
+  unproven_local_.remove(incoming);
+  unproven_remote_.remove(incoming);
   control::unwatch(epoll(), incoming.fd());
   incoming.close();
   const auto at = std::find_if(incoming_.begin(), incoming_.end(),

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "base/log.hpp"
@@ -118,11 +120,15 @@ Status QueuedPeer::send_locked(std::uint16_t kind, std::span<const std::byte> pa
     LARKLANE_TRY(opened);
   }
   if (state_ != State::open || !queue_.empty()) return enqueue_locked(pieces, 0, fds, EAGAIN);
+  if (!identity_.is_at(fd_.get())) return Status(Errc::kPeerDown, EBADF);  // closed by the program
   const ssize_t sent = send_some(fd_.get(), pieces, 0, fds);
   if (sent < 0) {
-    const int error = static_cast<int>(-sent);
+    int error = static_cast<int>(-sent);
     if (error == EBADF) return Status(Errc::kInvalidArgument, error);
-    if (is_gone(error)) {  // the helper sees the hang-up
+    if (is_gone(error) && is_sent_away_locked()) {
+      come_again_locked();
+      error = EAGAIN;
+    } else if (is_gone(error)) {  // the helper sees the hang-up
       gone_error_ = error;
       return Status(Errc::kPeerDown, error);
     }
@@ -130,7 +136,7 @@ Status QueuedPeer::send_locked(std::uint16_t kind, std::span<const std::byte> pa
     return enqueue_locked(pieces, 0, fds, error);
   }
   if (static_cast<std::size_t>(sent) < total) {
-    return enqueue_locked(pieces, static_cast<std::size_t>(sent), {}, EAGAIN);
+    return enqueue_locked(pieces, static_cast<std::size_t>(sent), fds, EAGAIN);
   }
   host_.count_sent(1);
   return {};
@@ -180,8 +186,22 @@ void QueuedPeer::connect_later_locked(int error) {
   await_room_locked(error);
 }
 
+/// A record of which a part was sent goes out once more, whole: its receiver has dropped the part.
+void QueuedPeer::come_again_locked() {
+  unwatch(host_.epoll(), fd_.get());
+  fd_.reset();
+  is_armed_ = false;
+  front_sent_bytes_ = 0;
+  if (queue_.empty() || queue_.front().is_record) {
+    queue_hello_locked();
+    std::rotate(queue_.begin(), std::prev(queue_.end()), queue_.end());
+  }
+  connect_later_locked(EAGAIN);
+}
+
 void QueuedPeer::take_connection_locked(UniqueFd fd) {
   fd_ = std::move(fd);
+  identity_ = FdIdentity(fd_.get());
   state_ = State::open;
 }
 
@@ -197,16 +217,19 @@ void QueuedPeer::flush() {
 }
 
 void QueuedPeer::flush_locked() {
+  if (fd_ && !identity_.is_at(fd_.get())) return;  // closed by the program: a look finds out
   while (fd_ && !queue_.empty()) {
     Queued& front = queue_.front();
     std::array<int, kRecordFdsMax> fds{};
     std::size_t fd_count = 0;
-    for (const UniqueFd& fd : front.fds) fds[fd_count++] = fd.get();
+    if (front_sent_bytes_ == 0)  // kept: it may have to be sent again
+      for (const UniqueFd& fd : front.fds) fds[fd_count++] = fd.get();
     const std::span<const std::byte> bytes(front.bytes);
     const ssize_t sent = send_some(fd_.get(), std::span(&bytes, 1), front_sent_bytes_,
                                    std::span(fds).first(fd_count));
-    if (sent < 0 && is_gone(static_cast<int>(-sent))) {  // the helper sees the hang-up
-      gone_error_ = static_cast<int>(-sent);
+    if (sent < 0 && is_gone(static_cast<int>(-sent))) {
+      if (is_sent_away_locked()) return come_again_locked();
+      gone_error_ = static_cast<int>(-sent);  // the helper sees the hang-up
       return;
     }
     if (sent < 0 && !is_passing({Errc::kSystem, static_cast<int>(-sent)})) {
@@ -214,7 +237,6 @@ void QueuedPeer::flush_locked() {
       return;
     }
     if (sent < 0) return await_room_locked(static_cast<int>(-sent));
-    front.fds.clear();
     front_sent_bytes_ += static_cast<std::size_t>(sent);
     if (front_sent_bytes_ < front.bytes.size()) continue;
     if (front.records != 0) host_.count_sent(front.records);
@@ -283,6 +305,7 @@ void QueuedPeer::shut(const Reason& reason) {
 }
 
 void QueuedPeer::close_connection_locked() {
+  if (fd_ && !identity_.is_at(fd_.get())) (void)fd_.release();
   if (fd_) unwatch(host_.epoll(), fd_.get());
   fd_.reset();
   queue_.clear();

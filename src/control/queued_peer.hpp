@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fd_identity.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "control/plane.hpp"
@@ -101,6 +102,10 @@ class QueuedPeer : public Peer {
   /// From connecting, on the helper. A passing error (is_passing): again, later.
   virtual Status reopen_locked() = 0;
   virtual void shut_locked() = 0;
+  /// The other end has closed the connection, and has not lost anything that was sent.
+  virtual bool is_sent_away_locked() { return false; }
+  /// Sends what is queued on another connection.
+  void come_again_locked();
   void connect_later_locked(int error);
   /// `fd` is in the epoll set with outgoing_.
   void take_connection_locked(UniqueFd fd);
@@ -120,7 +125,8 @@ class QueuedPeer : public Peer {
   Errc down_reason_ = Errc::kOk;
   int down_error_ = 0;
   UniqueFd fd_;
-  int gone_error_ = 0;  ///< of a send: the kernel tells it once only
+  FdIdentity identity_;  ///< of fd_
+  int gone_error_ = 0;   ///< of a send: the kernel tells it once only
 
  private:
   struct Queued {

@@ -21,6 +21,10 @@ constexpr const char* kRemedy =
     "; is there a firewall between the hosts? LARKLANE_CONTROL_INTERFACE names the interface to "
     "use, LARKLANE_CONTROL_CONNECT_NS the time to wait";
 
+/// After a challenge by which the peer is known. Together some ten seconds.
+constexpr std::uint32_t kRedialsMax = 64;
+constexpr std::uint64_t kRedialNsMin = 5'000'000, kRedialNsMax = 160'000'000;
+
 bool is_shortage(int error) noexcept {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS ||
          error == ENOSPC;
@@ -87,8 +91,20 @@ void RemoteDial::stop() noexcept {
   fd_.reset();
 }
 
+/// The peer had more strangers at its listener than it keeps, and this one was the oldest.
+RemoteDial::Step RemoteDial::redial() {
+  stop();
+  const std::uint64_t pause_ns = std::min(kRedialNsMin << std::min(redials_, 5u), kRedialNsMax);
+  ++redials_;
+  phase_ = Phase::pausing;
+  deadline_ns_ = now_ns() + pause_ns;
+  total_deadline_ns_ = deadline_ns_ + terms_.connect_ns;
+  return Step::waiting;
+}
+
 RemoteDial::Step RemoteDial::on_time(std::uint64_t now) {
   if (deadline_ns_ == 0 || now < deadline_ns_) return Step::waiting;
+  if (phase_ == Phase::pausing) return try_next();
   fail_host(ETIMEDOUT, "no answer");
   return try_next();
 }
@@ -124,6 +140,10 @@ bool RemoteDial::receive(std::span<std::byte> wanted, Step* step) {
   } while (got < 0 && errno == EINTR);
   *step = Step::waiting;
   if (got < 0 && (errno == EAGAIN || is_shortage(errno))) return false;
+  if (got <= 0 && phase_ == Phase::answer && redials_ < kRedialsMax) {
+    *step = redial();
+    return false;
+  }
   if (got <= 0) {
     const std::string why = got < 0 ? std::strerror(errno) : "it has closed the connection";
     fail_host(got < 0 ? errno : ECONNRESET, why + " before it had proven itself");

@@ -51,6 +51,7 @@ class RemoteDial {
   Step try_next();
   Step fail_host(int error, const std::string& why);
   Step fail(Status status, const std::string& why);
+  Step redial();
   Step on_connected();
   Step on_bytes();
   Step on_challenge();
@@ -64,10 +65,11 @@ class RemoteDial {
   const int epoll_;
   Source* const source_;
 
-  enum class Phase : std::uint8_t { connecting, challenge, answer };
+  enum class Phase : std::uint8_t { connecting, challenge, answer, pausing };
   Phase phase_ = Phase::connecting;
   UniqueFd fd_;
   std::size_t next_host_ = 0;
+  std::uint32_t redials_ = 0;
   std::uint64_t deadline_ns_ = 0;        // of this host
   std::uint64_t total_deadline_ns_ = 0;  // of all; 0: not begun
   std::size_t received_bytes_ = 0;       // of what is expected next

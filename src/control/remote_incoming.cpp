@@ -10,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/clock.hpp"
 #include "control/remote_wire.hpp"
 #include "control/tcp.hpp"
 
@@ -33,8 +32,7 @@ RemoteIncoming::RemoteIncoming(UniqueFd fd, const RemoteTerms& terms)
     : Incoming(std::move(fd), Credentials{}),
       terms_(terms),
       host_(peer_host(this->fd())),
-      port_(peer_port(this->fd())),
-      deadline_ns_(now_ns() + terms.silence_ns) {}
+      port_(peer_port(this->fd())) {}
 
 Status RemoteIncoming::challenge() {
   tune(fd(), terms_.silence_ns);
@@ -55,7 +53,7 @@ Incoming::Parsed RemoteIncoming::parse_hello(Introduction* introduction) {
   if (hello.magic != kWireMagic) return broken("unknown magic in the hello");
   if (bytes.size() < kPrefixBytes) return Parsed::incomplete;
   std::memcpy(static_cast<void*>(&hello), bytes.data(), kPrefixBytes);
-  *introduction = {hello.version, 0, {}};
+  *introduction = {hello.version, 0, {}, false};
   if (hello.version != kProtocolVersion) return Parsed::complete;
   if (bytes.size() < sizeof hello) return Parsed::incomplete;
   std::memcpy(&hello, bytes.data(), sizeof hello);

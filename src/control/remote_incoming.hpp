@@ -18,15 +18,11 @@ class RemoteIncoming final : public Incoming {
   Parsed parse_hello(Introduction* introduction) override;
   bool is_remote() const noexcept override { return true; }
   std::string origin() const override { return host_ + " port " + std::to_string(port_); }
-  const std::string& host() const noexcept { return host_; }
-  /// Until then it must have introduced itself.
-  std::uint64_t deadline_ns() const noexcept { return deadline_ns_; }
 
  private:
   const RemoteTerms& terms_;
   const std::string host_;
   const std::uint16_t port_;
-  const std::uint64_t deadline_ns_;
   Challenge challenge_;
 };
 

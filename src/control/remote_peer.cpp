@@ -75,7 +75,7 @@ std::optional<Reason> RemotePeer::hang_up_reason() {
 
 Reason RemotePeer::reason_of(int error) {
   if (error == 0 || error == EPIPE || error == ECONNRESET) {
-    return {Errc::kPeerDown, "its process has ended, or has closed the connection"};
+    return {Errc::kPeerDown, "its process has ended, or has closed its connection"};
   }
   return {{Errc::kPeerDown, error},
           std::string("nothing has come from its host for the time of "

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,6 +27,13 @@ union FdSpace {
   cmsghdr header;
   std::array<char, CMSG_SPACE(kRecordFdsMax * sizeof(int))> bytes;
 };
+
+/// Of the process at the other end; none: this kernel has none, or there is no such process.
+UniqueFd peer_pidfd(int socket) noexcept {
+  int fd = -1;
+  socklen_t length = sizeof fd;
+  return UniqueFd(::getsockopt(socket, SOL_SOCKET, kSoPeerPidfd, &fd, &length) == 0 ? fd : -1);
+}
 
 UniqueFd stream_socket() noexcept {
   return UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -82,18 +90,30 @@ Result<UniqueFd> connect_to(const Address& address) {
 
 Result<UniqueFd> open_pidfd(int socket, const Credentials& peer) {
   if (peer.pid == ::getpid()) return UniqueFd();
-  int fd = -1;
-  socklen_t length = sizeof fd;
   // first choice: no race with a process id that is used again, and works across pid namespaces
-  if (::getsockopt(socket, SOL_SOCKET, kSoPeerPidfd, &fd, &length) != 0) {
+  UniqueFd pidfd = peer_pidfd(socket);
+  if (!pidfd) {
     if (peer.pid == 0) return UniqueFd();
-    fd = static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0));
-    if (fd < 0 && errno == ESRCH) return Errc::kPeerDown;
+    pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+    if (!pidfd && errno == ESRCH) return Errc::kPeerDown;
   }
-  UniqueFd pidfd(fd);
-  pollfd gone{fd, POLLIN, 0};
+  pollfd gone{pidfd.get(), POLLIN, 0};
   if (pidfd && ::poll(&gone, 1, 0) == 1) return Errc::kPeerDown;
   return pidfd;
+}
+
+Result<bool> is_listener(const Address& address, int socket) {
+  Result<UniqueFd> there = connect_to(address);
+  if (!there) return there.error();
+  const Credentials here = peer_credentials(socket), listens = peer_credentials(there->get());
+  if (here.uid != listens.uid || here.pid != listens.pid) return false;
+  // The same id, or both 0: in a namespace that we can't see. Where each process has an inode of
+  // its own (Linux 6.9), a pidfd tells more.
+  const UniqueFd one = peer_pidfd(socket), other = peer_pidfd(there->get());
+  struct stat a {
+  }, b{};
+  return !one || !other || ::fstat(one.get(), &a) != 0 || ::fstat(other.get(), &b) != 0 ||
+         (a.st_dev == b.st_dev && a.st_ino == b.st_ino);
 }
 
 ssize_t send_some(int socket, std::span<const std::span<const std::byte>> pieces,

@@ -34,6 +34,11 @@ struct Credentials {
 Credentials peer_credentials(int socket) noexcept;
 bool is_own_user(const Credentials& peer) noexcept;
 
+/// The process that listens at `address` is the one that has opened the connection behind `socket`,
+/// as the kernel names them.
+/// @errors those of connect_to
+Result<bool> is_listener(const Address& address, int socket);
+
 /// Begin to listen, or make this process the one that peers see behind a listener that it has
 /// inherited. @errors kSystem
 Status listen_at(int socket) noexcept;

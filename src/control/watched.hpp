@@ -6,6 +6,8 @@
 
 namespace larklane::control {
 
+class Bell;
+
 /// Off at first: then the helper sleeps without it. Thread safety: thread-safe; the virtual
 /// functions are called by the helper only, with no lock of the plane held.
 class Watched {
@@ -55,7 +57,7 @@ class Watched {
   // kArmed, written by the helper only, and kUse for every turn_on without its turn_off.
   std::atomic<std::uint32_t> state_{0};
   std::atomic<bool> is_slept_on_{false};
-  int bell_ = -1;  // the plane's; before the first watch() there is none
+  const Bell* bell_ = nullptr;  // the plane's; before the first watch() there is none
 };
 
 }  // namespace larklane::control

@@ -1,7 +1,6 @@
 #include "control/watches.hpp"
 
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "control/bell.hpp"
 
 namespace larklane::control {
 
@@ -18,26 +18,21 @@ namespace {
 /// one before; what counts is what they have done in the last kRestNsMin of it.
 constexpr std::uint64_t kRestNsMin = 100'000, kRestNsMax = 1'600'000;
 
-void ring(int bell) noexcept {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(bell, &one, sizeof one);
-}
-
 }  // namespace
 
 void Watched::turn_on() noexcept {
   // acq_rel: what the caller has prepared is seen by the helper, which reads the word with acquire
   const std::uint32_t before = state_.fetch_add(kUse, std::memory_order_acq_rel);
-  if (before == 0 && bell_ >= 0) ring(bell_);
+  if (before == 0 && bell_ != nullptr) bell_->ring();
 }
 
 void Watched::look_again() noexcept {
-  if (bell_ >= 0) ring(bell_);
+  if (bell_ != nullptr) bell_->ring();
 }
 
 void Watched::take_over() noexcept {
   // relaxed: a hint, which costs a ring if it is old
-  if (is_slept_on_.exchange(false, std::memory_order_relaxed)) ring(bell_);
+  if (is_slept_on_.exchange(false, std::memory_order_relaxed)) bell_->ring();
 }
 
 void Watched::turn_off() noexcept {
@@ -45,8 +40,8 @@ void Watched::turn_off() noexcept {
   state_.fetch_sub(kUse, std::memory_order_release);
 }
 
-void Watches::add(Watched& watched, int bell) {
-  watched.bell_ = bell;
+void Watches::add(Watched& watched, const Bell& bell) {
+  watched.bell_ = &bell;
   const std::lock_guard lock(mutex_);
   added_.push_back(&watched);
 }
@@ -69,7 +64,7 @@ void Watches::remove(Watched& watched) {
   disarm(entry);
   // relaxed: nothing is published through kArmed, and the helper alone changes it
   watched.state_.fetch_and(~Watched::kArmed, std::memory_order_relaxed);
-  watched.bell_ = -1;
+  watched.bell_ = nullptr;
   entry.watched = nullptr;  // out of entries_ when nobody goes through them
 }
 

@@ -35,7 +35,7 @@ class Watches {
   void use_epoll(int epoll) noexcept { epoll_ = epoll; }
 
   /// Seen by the next before_sleep(), for which the caller rings `bell`.
-  void add(Watched& watched, int bell);
+  void add(Watched& watched, const Bell& bell);
   void remove(Watched& watched);
   /// Arms what is on. False: something has been served, or can't be slept on: look again soon.
   bool before_sleep();

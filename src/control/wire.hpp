@@ -30,6 +30,10 @@ struct Hello {
 inline constexpr std::size_t kHelloPrefixBytes = offsetof(Hello, addresses) + kAddressBytes;
 static_assert(sizeof(Hello) == 24 + kAddressesMax * kAddressBytes);
 
+/// To the process that has connected, before its connection is closed without a word of it having
+/// been lost: what it could send has been taken, and the rest is to come on another connection.
+inline constexpr std::uint32_t kComeAgain = 0x6e'69'67'61;  // "agin"
+
 /// Before each payload; header and payload are padded to kRecordAlign, so that payloads are aligned
 /// where they are read.
 struct RecordHeader {

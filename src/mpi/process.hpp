@@ -48,6 +48,8 @@ class Process {
   std::string why_unusable() const;
   /// It connected before this process knew that it can't have an engine, or may have.
   bool has_turned_away(const Member& member) const;
+  /// As part::Engine's, if there is one.
+  void look_at_descriptors() noexcept;
   const Config& config() const noexcept { return config_; }
   const Identity& identity() const noexcept { return identity_; }
   /// Where a process of any world is reached.
@@ -96,6 +98,7 @@ class Process {
   std::atomic<bool> open_{false};
   std::atomic<bool> world_{false};
   std::atomic<bool> poking_{false};
+  std::uint32_t pokes_ = 0;  ///< guarded by poking_
   std::atomic<part::Engine*> engine_{nullptr};
   std::unique_ptr<part::Engine> owned_engine_;
   std::optional<control::Listener> listener_;

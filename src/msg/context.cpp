@@ -82,6 +82,9 @@ struct Context::Inside final : msg::MeshUser, msg::Connector {
 
   // msg::Connector
   void want(int rank, std::uint32_t number) override { mesh->want(rank, number); }
+  void look_at_descriptors() override {
+    if (mesh != nullptr) mesh->look_at_descriptors();
+  }
 
   // msg::MeshUser
   Result<msg::PacketLane*> lane_of(std::uint32_t number) override {

@@ -141,6 +141,8 @@ std::uint32_t Engine::progress(MessageLane& own) noexcept {
   const std::uint32_t most = options_.lanes.misses_max;
   const bool are_all_due = others.turns.are_all_due(most);
   if (are_all_due) others.strays = 0;
+  constexpr std::uint32_t kLookEvery = 1024;
+  if (are_all_due && ++others.looks % kLookEvery == 0) connector_.look_at_descriptors();
   std::uint32_t found = 0, found_on_strays = 0;
   for (std::uint64_t left = are_all_due ? ~std::uint64_t{0} >> (64 - pool_.count_max())
                                         : others.strays;

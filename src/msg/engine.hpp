@@ -30,6 +30,8 @@ class Connector {
   /// Link `number` to `rank` is wanted: Connection::begin() or refuse() will be called. Never
   /// blocks; once for each.
   virtual void want(int rank, std::uint32_t number) = 0;
+  /// By a thread that has polled in vain for long: control::Plane::look_at_descriptors().
+  virtual void look_at_descriptors() {}
 };
 
 /// What Region is. Thread safety: immutable.
@@ -171,6 +173,7 @@ class Engine final : private vci::VciPool::Receivers {
   struct Others {
     vci::SharedTurns turns;
     std::uint64_t strays = 0;  // a bit a lane
+    std::uint32_t looks = 0;
   };
 
   Result<std::uint32_t> find_place(Use use) noexcept;

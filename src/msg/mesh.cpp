@@ -381,6 +381,7 @@ Status Mesh::on_goodbye_locked(control::Peer& from) {
 
 void Mesh::on_peer_down(control::Peer& peer) {
   const std::scoped_lock lock(mutex_);
+  log_info("%s is down: %s", peer.address().c_str(), peer.down_reason().c_str());
   if (const auto known = ranks_.find(&peer); known != ranks_.end())
     end_all_locked(known->second, Errc::kPeerDown);
 }

@@ -70,6 +70,8 @@ class Mesh final : private control::Handler {
 
   /// Never blocks. Once for each. @param number  below kLinksMax
   void want(int rank, std::uint32_t number);
+  /// control::Plane's.
+  void look_at_descriptors() { plane_->look_at_descriptors(); }
   /// Says goodbye to all, and waits until they have answered, for some seconds at most.
   /// @param progress  is called meanwhile. @pre nobody posts, and what was posted is out
   void close(const std::function<void()>& progress);

@@ -23,6 +23,11 @@ void InUse::wait_until_free() const noexcept {
   while (!is_free()) ::sched_yield();
 }
 
+std::string PeerState::why_down() const {
+  std::string reason = peer->down_reason();
+  return reason.empty() ? "its process has ended" : reason;
+}
+
 Status FailureSlot::status() const noexcept { return failed() ? status_ : Status{}; }
 
 std::string FailureSlot::text() const { return failed() ? text_ : std::string{}; }

@@ -76,6 +76,9 @@ struct PeerState {
   std::unordered_map<std::uint32_t, UniqueFd> unmapped;  ///< those for which memory was refused
   std::uint64_t channels = 0;
   std::string provider, policy;
+
+  /// Why it is down, for people.
+  std::string why_down() const;
 };
 
 /// The error of one request: set once, by any thread. Thread safety: thread-safe.

@@ -130,7 +130,7 @@ Completion RecvChannel::poll() {
   // acquire: as in sender_is_gone().
   peer_->down.load(std::memory_order_acquire)
       ? fail(Errc::kPeerDown,
-             "the process of the " + describe(args_, Kind::send) + " at " + args_.peer + " is gone")
+             "the " + describe(args_, Kind::send) + " at " + args_.peer + ": " + peer_->why_down())
       : fail(Errc::kPeerFreed,
              "the " + describe(args_, Kind::send) + " at " + args_.peer + " has been freed");
   return failed_once_quiet();
@@ -268,7 +268,7 @@ void RecvChannel::give_up(Status status) {
       status.code() == Errc::kUnreachable
           ? "neither side may reach the other's memory (cross-memory attach is refused)"
       : status.code() == Errc::kPeerDown
-          ? "its process is gone"
+          ? peer_->why_down()
           : "the sender's memory could not be read, errno " + std::to_string(status.detail());
   fail(status, "the " + describe(args_, Kind::receive) + " from " + args_.peer + ": " + reason);
   in_use_.shut();  // the caller is in it: who leaves last tells the peer

@@ -139,8 +139,8 @@ Completion SendChannel::poll() {
   if (side_.complete(round())) return Completion::complete;
   // acquire: as in receiver_is_gone().
   peer_->down.load(std::memory_order_acquire)
-      ? fail(Errc::kPeerDown, "the process of the " + describe(args_, Kind::receive) + " at " +
-                                  args_.peer + " is gone")
+      ? fail(Errc::kPeerDown, "the " + describe(args_, Kind::receive) + " at " + args_.peer + ": " +
+                                  peer_->why_down())
       : fail(Errc::kPeerFreed,
              "the " + describe(args_, Kind::receive) + " at " + args_.peer + " has been freed");
   return failed_once_quiet();
@@ -278,7 +278,7 @@ void SendChannel::give_up(Status status) {
       status.code() == Errc::kUnreachable
           ? "neither side may reach the other's memory (cross-memory attach is refused)"
       : status.code() == Errc::kPeerDown
-          ? "its process is gone"
+          ? peer_->why_down()
           : "the receiver's memory could not be written, errno " + std::to_string(status.detail());
   fail(status, "the " + describe(args_, Kind::send) + " to " + args_.peer + ": " + reason);
   in_use_.shut();  // the caller is in it: who leaves last tells the peer

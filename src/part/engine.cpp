@@ -384,8 +384,6 @@ void EngineImpl::note_network_peer(const Network& network, PeerState& peer, cons
 Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
   LARKLANE_TRY(check(args));
   auto peer = connect(args.peer);
-  const MatchKey key{args.context, args.source, args.tag};
-
   std::unique_lock lock(mutex_);
   if (!peer) {
     // What it sent before it went still counts.
@@ -400,6 +398,7 @@ Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
     return channel;
   }
   auto channel = std::make_shared<RecvChannel>(args, *peer, &counters_, config_.shm_piece_bytes);
+  const MatchKey key{args.context, args.source, args.tag, (*peer)->peer};
   if (auto incoming = matching_.take_incoming(key)) {
     (void)match_locked(channel, std::move(*incoming));  // not started yet: nothing to open
   } else {
@@ -465,7 +464,9 @@ void EngineImpl::free_recv_locked(RecvChannel& channel) {
     receives_.erase({channel.peer().peer, channel.channel()});
     return;
   }
-  matching_.bury({channel.args().context, channel.args().source, channel.args().tag}, channel);
+  matching_.bury(
+      {channel.args().context, channel.args().source, channel.args().tag, channel.peer().peer},
+      channel);
 }
 
 RoundTotals EngineImpl::totals_of(const Request& request) {

@@ -243,6 +243,8 @@ class Engine {
   virtual Status free(Request* request) = 0;
 
   virtual Summary summary() const = 0;
+  /// By a thread that waits in vain, now and then: control::Plane::look_at_descriptors().
+  virtual void look_at_descriptors() = 0;
 };
 
 /// Runs that the calling thread has moved so far: a wait loop that sees it grow looks again at

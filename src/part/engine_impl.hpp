@@ -42,6 +42,7 @@ class EngineImpl final : public Engine, private control::Handler {
   Result<RecvRequest*> recv_init(const InitArgs& args) override;
   Status free(Request* request) override;
   Summary summary() const override;
+  void look_at_descriptors() override { plane_->look_at_descriptors(); }
 
  private:
   /// An INIT that no receive has asked for yet.

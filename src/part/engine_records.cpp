@@ -149,7 +149,7 @@ void EngineImpl::on_init(control::Peer& from, const control::Record& record) {
       incoming.match.error = match.error();
       send_fail(*peer, init.channel, false, match.error());
     }
-    const MatchKey key{{init.context_high, init.context_low}, init.source, init.tag};
+    const MatchKey key{{init.context_high, init.context_low}, init.source, init.tag, &from};
     auto posted = matching_.take_posted(key);
     if (!posted) return matching_.keep(key, std::move(incoming));
     channel = std::move(*posted);
@@ -294,8 +294,8 @@ void EngineImpl::refuse_network_init(PeerState& peer, const record::NetInit& ini
   (void)peer.peer->send(static_cast<std::uint16_t>(record::NetType::close),
                         std::as_bytes(std::span(&close, 1)));
   const std::scoped_lock lock(mutex_);
-  auto posted =
-      matching_.take_posted({{init.context_high, init.context_low}, init.source, init.tag});
+  auto posted = matching_.take_posted(
+      {{init.context_high, init.context_low}, init.source, init.tag, peer.peer});
   if (posted && *posted)
     (*posted)->fail(Errc::kUnreachable, "the " + describe((*posted)->args(), Kind::receive) +
                                             " from " + (*posted)->args().peer + kUnlike);
@@ -307,8 +307,8 @@ void EngineImpl::refuse_shm_init(control::Peer& from, const record::Init& init) 
     const std::scoped_lock lock(mutex_);
     send_fail(*shared_state_locked(from), init.channel, false, Errc::kUnreachable);
   }
-  network_of(from)->fail_posted({{init.context_high, init.context_low}, init.source, init.tag},
-                                kUnlike);
+  network_of(from)->fail_posted(
+      {{init.context_high, init.context_low}, init.source, init.tag, &from}, kUnlike);
 }
 
 void EngineImpl::on_peer_down(control::Peer& peer) {

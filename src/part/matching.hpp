@@ -20,6 +20,8 @@ struct MatchKey {
   ContextId context;
   std::int32_t source;
   std::int32_t tag;
+  /// The process of the source: what another one sends under its rank is for no receive of it.
+  const control::Peer* peer;
   friend auto operator<=>(const MatchKey&, const MatchKey&) = default;
 };
 

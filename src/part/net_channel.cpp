@@ -48,7 +48,7 @@ void NetHalf::give_up_on_peer(const InitArgs& args) {
       describe(args, kind_ == Kind::send ? Kind::receive : Kind::send) + " at " + args.peer;
   // acquire: as in is_cut_off().
   if (peer_is_down())
-    give_up(Errc::kPeerDown, "the process of the " + other + " is gone");
+    give_up(Errc::kPeerDown, "the " + other + ": " + path_.peer->why_down());
   else if (link().is_lost.load(std::memory_order_acquire))
     give_up(Errc::kUnreachable,
             "there is no way over the network to the " + other + ": " + link().why_lost);

@@ -66,9 +66,11 @@ Result<BlockShape> shape_of(const InitArgs& args, const std::vector<std::uint32_
   return shape;
 }
 
-MatchKey key_of(const InitArgs& args) { return {args.context, args.source, args.tag}; }
-MatchKey key_of(const record::NetInit& init) {
-  return {{init.context_high, init.context_low}, init.source, init.tag};
+MatchKey key_of(const InitArgs& args, const PeerState& peer) {
+  return {args.context, args.source, args.tag, peer.peer};
+}
+MatchKey key_of(const record::NetInit& init, const PeerState& peer) {
+  return {{init.context_high, init.context_low}, init.source, init.tag, peer.peer};
 }
 
 }  // namespace
@@ -220,13 +222,13 @@ Result<RecvRequest*> Network::recv_init(const InitArgs& args,
   if (!link) return link.error();
   auto channel =
       std::make_shared<NetRecv>(args, std::move(buffer).value(), path_locked(**link), &counters_);
-  if (auto incoming = matching_.take_incoming(key_of(args)))
+  if (auto incoming = matching_.take_incoming(key_of(args, *peer)))
     match_locked(channel, *incoming);
   else if (peer->down.load(
                std::memory_order_acquire))  // acquire: pairs with on_peer_down's release
     return Errc::kPeerDown;
   else
-    matching_.post(key_of(args), channel);
+    matching_.post(key_of(args, *peer), channel);
   receives_.emplace(channel.get(), channel);
   return static_cast<RecvRequest*>(channel.get());
 }
@@ -279,7 +281,7 @@ void Network::reap_locked() {
   std::erase_if(leaving_receives_, [&](const std::shared_ptr<NetRecv>& channel) {
     channel->forget_buffer();
     if (!channel->matched()) {
-      matching_.bury(key_of(channel->args()), *channel);
+      matching_.bury(key_of(channel->args(), *channel->path().peer), *channel);
       return true;
     }
     if (!channel->settle()) return false;
@@ -387,8 +389,8 @@ void Network::on_init_locked(const std::shared_ptr<PeerState>& peer, const recor
   if (init.channel <= last)  // numbers ascend, and none comes again
     return refuse_locked(peer, static_cast<std::uint16_t>(record::NetType::init), sizeof(init));
   last = init.channel;
-  auto posted = matching_.take_posted(key_of(init));
-  if (!posted) return matching_.keep(key_of(init), {peer, init});
+  auto posted = matching_.take_posted(key_of(init, *peer));
+  if (!posted) return matching_.keep(key_of(init, *peer), {peer, init});
   if (*posted) return match_locked(*posted, {peer, init});
   // Its receive has been freed.
   if (NetLink* const link = links_->for_receive(*peer->peer, init.link)) links_->close(*link);

@@ -19,6 +19,7 @@ class ScriptedPlane final : public control::Plane {
   Status watch(control::Watched&) override { return {}; }
   void unwatch(control::Watched&) override {}
   control::PlaneCounters counters() const noexcept override { return {}; }
+  void look_at_descriptors() override {}
 
  private:
   const control::Address address_ = "scripted";
@@ -37,6 +38,7 @@ class WatchingPlane final : public control::Plane {
   }
   void unwatch(control::Watched&) override {}
   control::PlaneCounters counters() const noexcept override { return {}; }
+  void look_at_descriptors() override {}
 
   void at(std::uint64_t now_ns) {
     for (control::Watched* const lane : lanes)

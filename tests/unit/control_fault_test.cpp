@@ -289,17 +289,18 @@ TEST_F(FaultTest, GarbageInsteadOfAHelloIsDropped) {
     spoil(raw);
     ASSERT_TRUE(raw.connect(own_));
     ASSERT_TRUE(raw.send_hello());
-    expect_warning({why});
+    if (!why.empty()) expect_warning({why});
     EXPECT_TRUE(raw.is_cut_off());
   };
+  const std::string kTheSame;  // complaint: it comes once
   refused([](RawPeer& raw) { raw.hello.magic ^= 1; }, "unknown magic");
   refused([](RawPeer& raw) { raw.hello.nonce = 0; }, "nonce");
   refused([](RawPeer& raw) { raw.hello.address_count = 0; }, "number of addresses");
-  refused([](RawPeer& raw) { raw.hello.address_count = kAddressesMax + 1; }, "number of addresses");
+  refused([](RawPeer& raw) { raw.hello.address_count = kAddressesMax + 1; }, kTheSame);
   refused([](RawPeer& raw) { raw.hello.addresses[0].fill('x'); }, "impossible address");
-  refused([](RawPeer& raw) { raw.hello.addresses[0][0] = '\0'; }, "impossible address");
-  refused([](RawPeer& raw) { raw.hello.addresses[0][0] = '\n'; }, "impossible address");
-  refused([](RawPeer& raw) { raw.hello.address_count = 2; }, "impossible address");
+  refused([](RawPeer& raw) { raw.hello.addresses[0][0] = '\0'; }, kTheSame);
+  refused([](RawPeer& raw) { raw.hello.addresses[0][0] = '\n'; }, kTheSame);
+  refused([](RawPeer& raw) { raw.hello.address_count = 2; }, kTheSame);
   EXPECT_TRUE(in_.down().empty());
   EXPECT_TRUE(in_.take().empty());
 }

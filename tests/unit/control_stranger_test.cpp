@@ -1,0 +1,370 @@
+// Connections that are none of a peer's: many, silent, malformed, under a peer's own name. And a
+// program that closes the descriptors of this process.
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "base/unproven.hpp"
+#include "control_fixture.hpp"
+#include "control_process.hpp"
+#include "control_remote.hpp"
+
+namespace larklane::control {
+namespace {
+
+constexpr int kStrangers = 600, kSeeds = 1000;
+
+std::ptrdiff_t open_count() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
+
+std::size_t resident_bytes() {
+  std::size_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+class StrangerTest : public ControlTest, public testing::WithParamInterface<Net> {
+ protected:
+  void SetUp() override {
+    ControlTest::SetUp();
+    allow_warning("as will be others");
+    rlimit files{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = std::min<rlim_t>(files.rlim_max, 4096);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &files), 0);
+  }
+  /// @param count  more than the 8 that the plane and its peer need
+  static bool wait_until_open(std::ptrdiff_t most) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (open_count() > most && std::chrono::steady_clock::now() < deadline)
+      ::poll(nullptr, 0, 10);
+    return open_count() <= most;
+  }
+  UniqueFd silent(const Address& address) const {
+    if (GetParam() == Net::local) {
+      RawPeer raw(fresh_address());
+      EXPECT_TRUE(raw.connect(address));
+      return std::move(raw.fd);
+    }
+    const RemoteAddress remote = RemoteAddress::parse(address).value();
+    const Endpoint endpoint = remote.endpoint(0);
+    UniqueFd fd(::socket(endpoint.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(fd.get(), endpoint.get(), endpoint.length), 0);
+    return fd;
+  }
+  Inbox in_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Nets, StrangerTest, testing::Values(Net::local, Net::remote),
+                         [](const auto& net) {
+                           return net.param == Net::local ? "local" : "remote";
+                         });
+
+TEST_P(StrangerTest, ManyCostFewDescriptorsAndAPeerGetsIn) {
+  Place own = fresh_place(GetParam());
+  const Address address = own.address;
+  const auto plane = make_plane(std::move(own), in_);
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < kStrangers; ++i) strangers.push_back(silent(address));
+  const std::ptrdiff_t before = open_count();
+  Inbox peer_in;
+  const auto peer = make_plane(fresh_place(GetParam()), peer_in);
+  ASSERT_TRUE(must_connect(*peer, address)->send(7, bytes_of("real")).ok());
+  ASSERT_TRUE(in_.wait_for_records(1));
+  EXPECT_EQ(in_.take()[0].payload, "real");
+  EXPECT_TRUE(in_.down().empty());
+  constexpr std::ptrdiff_t kOfPeer = 16;
+  EXPECT_LE(open_count() - before, std::ptrdiff_t{Unproven<int>::kMost} + kOfPeer);
+  for (UniqueFd& stranger : strangers) stranger.reset();
+  EXPECT_TRUE(wait_until_open(before - kStrangers + kOfPeer));
+}
+
+TEST_P(StrangerTest, ThousandSpoiledHellosLeaveNothing) {
+  Place own = fresh_place(GetParam());
+  const Address address = own.address;
+  const auto plane = make_plane(std::move(own), in_);
+  const std::ptrdiff_t before = open_count();
+  std::size_t warm_bytes = 0;
+  for (unsigned seed = 1; seed <= kSeeds; ++seed) {
+    std::mt19937 random(seed);
+    std::string hello;
+    UniqueFd fd;
+    if (GetParam() == Net::local) {
+      RawPeer raw(fresh_address());
+      raw.hello.nonce = seed;
+      hello.assign(reinterpret_cast<const char*>(&raw.hello), sizeof raw.hello);
+      ASSERT_TRUE(raw.connect(address));
+      fd = std::move(raw.fd);
+    } else {
+      RawRemote raw;
+      ASSERT_TRUE(raw.connect(address));
+      if (seed % 2 == 0) {
+        ASSERT_TRUE(receive(raw.fd.get(), &raw.challenge));
+      }
+      hello = raw.proven_hello();
+      fd = std::move(raw.fd);
+    }
+    // in the magic: it never is a peer's
+    hello[random() % 4] ^= static_cast<char>(1 + random() % 255);
+    for (unsigned i = random() % 8; i > 0; --i) hello[random() % hello.size()] ^= 0x55;
+    hello.resize(random() % 3 == 0 ? random() % hello.size() : hello.size());
+    hello.append(random() % 4 == 0 ? random() % 3000 : 0, 'x');
+    (void)::send(fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (seed == kSeeds / 4) warm_bytes = resident_bytes();
+  }
+  constexpr std::ptrdiff_t kSlack = 4;
+  EXPECT_TRUE(wait_until_open(before + kSlack));
+  constexpr std::size_t kGrowthMax = std::size_t{4} << 20;
+  EXPECT_LE(resident_bytes(), warm_bytes + kGrowthMax);
+  Inbox peer_in;
+  const auto peer = make_plane(fresh_place(GetParam()), peer_in);
+  ASSERT_TRUE(must_connect(*peer, address)->send(7, bytes_of("real")).ok());
+  EXPECT_TRUE(in_.wait_for_records(1));
+  EXPECT_TRUE(in_.down().empty());
+}
+
+using NameTest = ControlTest;
+
+/// What one connection brings until its end: records after a hello.
+struct Brought {
+  bool has_hello = false;
+  std::vector<std::uint16_t> kinds;
+};
+Brought read_to_end(int socket, std::size_t most = ~std::size_t{0}) {
+  std::string bytes(std::size_t{1} << 20, '\0');
+  std::size_t had = 0;
+  for (ssize_t got = 1; got > 0 && had < most;
+       had += static_cast<std::size_t>(std::max<ssize_t>(got, 0)))
+    got =
+        ::recv(socket, bytes.data() + had, std::min(bytes.size() - had, most - had), MSG_DONTWAIT);
+  Brought brought;
+  std::size_t at = sizeof(Hello);
+  brought.has_hello = had >= at;
+  RecordHeader header;
+  while (at + sizeof header <= had) {
+    std::memcpy(&header, bytes.data() + at, sizeof header);
+    if (at + record_bytes(header.payload_bytes) > had) break;
+    brought.kinds.push_back(header.kind);
+    at += record_bytes(header.payload_bytes);
+  }
+  return brought;
+}
+
+TEST_F(NameTest, APeerThatIsSentAwayComesAgainAndLosesNothing) {
+  Inbox in;
+  const Address other = fresh_address();
+  std::vector<Listener> others = listeners({other});
+  const auto plane = make_plane(listeners({fresh_address()}), in);
+  Peer* const peer = must_connect(*plane, other);
+  const auto accepted = [&] {
+    pollfd readable{others[0].fd.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&readable, 1, 20'000), 1);
+    return UniqueFd(::accept4(others[0].fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  };
+  const std::string payload(4000, 'x');
+  std::uint16_t count = 0;
+  // more than the socket takes: a record is partly sent
+  for (; plane->counters().records_sent == count; ++count)
+    ASSERT_TRUE(peer->send(count, bytes_of(payload)).ok());
+  const UniqueFd first = accepted();
+  ASSERT_EQ(::send(first.get(), &kComeAgain, sizeof kComeAgain, MSG_NOSIGNAL),
+            ssize_t{sizeof kComeAgain});
+  ASSERT_EQ(::shutdown(first.get(), SHUT_RD), 0);
+  Brought one = read_to_end(first.get());
+  EXPECT_TRUE(one.has_hello);
+  ASSERT_TRUE(peer->send(count++, bytes_of("last")).ok());
+  const UniqueFd second = accepted();
+  Brought two;
+  std::string stream;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const std::size_t wanted = count - one.kinds.size();
+  while (std::chrono::steady_clock::now() < deadline) {
+    pollfd readable{second.get(), POLLIN, 0};
+    std::array<char, 65536> space;
+    if (::poll(&readable, 1, 100) != 1) break;
+    const ssize_t got = ::recv(second.get(), space.data(), space.size(), 0);
+    if (got <= 0) break;
+    stream.append(space.data(), static_cast<std::size_t>(got));
+    if (stream.size() >= sizeof(Hello) + (wanted - 1) * record_bytes(4000) + record_bytes(4)) break;
+  }
+  ASSERT_GE(stream.size(), sizeof(Hello));
+  for (std::size_t at = sizeof(Hello); at + sizeof(RecordHeader) <= stream.size();) {
+    RecordHeader header;
+    std::memcpy(&header, stream.data() + at, sizeof header);
+    ASSERT_EQ(header.magic, kWireMagic);
+    two.kinds.push_back(header.kind);
+    at += record_bytes(header.payload_bytes);
+  }
+  std::vector<std::uint16_t> all = one.kinds;
+  all.insert(all.end(), two.kinds.begin(), two.kinds.end());
+  ASSERT_EQ(all.size(), count);
+  for (std::uint16_t i = 0; i < count; ++i) EXPECT_EQ(all[i], i);
+  EXPECT_FALSE(peer->is_down());
+}
+
+TEST_F(NameTest, ADialThatIsSentAwayIsMadeAgain) {
+  Inbox in;
+  const RawRemote raw;
+  const auto plane = make_plane(fresh_place(Net::remote), in);
+  Peer* const peer = must_connect(*plane, raw.listener.address.text());
+  ASSERT_TRUE(peer->send(3, bytes_of("kept")).ok());
+  for (int turn = 0; turn < 3; ++turn) {
+    const UniqueFd dial = raw.listener.accept();
+    Challenge challenge;
+    challenge.identity = identity_of(test_secret(), raw.listener.address.text());
+    ASSERT_EQ(::send(dial.get(), &challenge, sizeof challenge, 0), ssize_t{sizeof challenge});
+    RemoteHello hello;
+    ASSERT_TRUE(receive(dial.get(), &hello));
+  }
+  const UniqueFd last = raw.accept_and_prove();
+  RecordHeader header;
+  ASSERT_TRUE(receive(last.get(), &header));
+  EXPECT_EQ(header.kind, 3);
+  EXPECT_FALSE(peer->is_down());
+}
+
+TEST_F(NameTest, AHelloUnderAPeersNameNeitherEndsItNorIsIt) {
+  allow_warning("does not listen at the address");
+  Inbox in;
+  const Address own = fresh_address(), other = fresh_address();
+  auto own_listeners = listeners({own});
+  std::array<int, 2> go{};
+  ASSERT_EQ(::pipe(go.data()), 0);
+  Process peer([&](const Process::Tell& tell) {
+    Inbox peer_in;
+    auto plane = Plane::create(listeners({other}), peer_in);
+    if (!plane || !(*(*plane)->connect(own))->send(1, bytes_of("before")).ok()) return 1;
+    tell(1);
+    char byte = 0;
+    if (::read(go[0], &byte, 1) != 1) return 2;
+    if (!(*(*plane)->connect(own))->send(2, bytes_of("after")).ok()) return 3;
+    for (;;) ::pause();
+  });
+  ASSERT_EQ(peer.hear(), 1U);
+  Process stranger([&](const Process::Tell& tell) {
+    tell(0);
+    for (std::uint64_t nonce = 100; nonce < 110; ++nonce) {
+      RawPeer raw(other);
+      raw.hello.nonce = nonce;
+      if (nonce == 109) raw.hello.version = kProtocolVersion + 1;
+      if (!raw.connect(own) || !raw.send_hello()) return 1;
+      raw.send(bytes_of(RawPeer::record(77, "not of the peer")));
+      raw.send(bytes_of("nonsense, at length"));
+      if (!raw.is_cut_off()) return 2;
+    }
+    return 0;
+  });
+  (void)stranger.hear();
+  const auto plane = make_plane(std::move(own_listeners), in);
+  EXPECT_EQ(stranger.wait(), 0);
+  ASSERT_EQ(::write(go[1], "g", 1), 1);
+  ASSERT_TRUE(in.wait_for_records(2));
+  const auto records = in.take();
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0].payload, "before");
+  EXPECT_EQ(records[1].payload, "after");
+  EXPECT_EQ(records[0].from, records[1].from);
+  EXPECT_TRUE(in.down().empty());
+  EXPECT_FALSE(must_connect(*plane, other)->is_down());
+  EXPECT_EQ(must_connect(*plane, other), records[0].from);
+  ::close(go[0]);
+  ::close(go[1]);
+}
+
+TEST_F(NameTest, APeerOfAnotherPidNamespaceIsBelieved) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make a pid namespace";
+  const Address own = fresh_address(), inner = fresh_address();
+  auto own_listeners = listeners({own});
+  Process outer([&](const Process::Tell& tell) {
+    if (::unshare(CLONE_NEWPID) != 0) {
+      tell(77);
+      return 0;
+    }
+    const pid_t child = ::fork();
+    if (child == 0) {
+      Inbox in;
+      const auto plane = Plane::create(listeners({inner}), in);
+      tell(plane ? 1 : 0);
+      if (!in.wait_for_records(1)) ::_exit(1);
+      Peer* const from = in.take()[0].from;
+      ::_exit(from->pid() == 0 && !from->is_down() && from->send(5, bytes_of("back")).ok() ? 0 : 2);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    tell(static_cast<std::uint64_t>(WEXITSTATUS(status)));
+    return 0;
+  });
+  const std::uint64_t there = outer.hear();
+  if (there == 77) GTEST_SKIP() << "no pid namespace can be made";
+  ASSERT_EQ(there, 1U);
+  Inbox in;
+  const auto plane = make_plane(std::move(own_listeners), in);
+  ASSERT_TRUE(must_connect(*plane, inner)->send(4, bytes_of("there")).ok());
+  EXPECT_EQ(outer.hear(), 0U);
+  EXPECT_TRUE(in.wait_for_records(1));
+}
+
+TEST_F(NameTest, AProgramThatClosesOurDescriptorsEndsItsPeersAndKeepsItsFiles) {
+  const Address own = fresh_address(), other = fresh_address();
+  auto own_listeners = listeners({own});
+  Process closer([&](const Process::Tell& tell) {
+    set_log_sink([](LogLevel, std::string_view) {});
+    Inbox in;
+    auto made = Plane::create(listeners({other}), in);
+    if (!made) return 1;
+    std::unique_ptr<Plane> plane = std::move(*made);
+    Peer* const peer = *plane->connect(own);
+    if (!peer->send(1, bytes_of("before")).ok() || !in.wait_for_records(1)) return 2;
+    ::poll(nullptr, 0, 50);                                         // the helper is asleep
+    const int out = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 1000);  // not one of the plane's
+    for (int fd = 3; fd < 256; ++fd) ::close(fd);
+    std::vector<int> files;
+    for (int i = 0; i < 60; ++i) {
+      std::array<int, 2> ends{};
+      if (::pipe2(ends.data(), O_NONBLOCK) != 0) return 3;
+      files.insert(files.end(), ends.begin(), ends.end());
+    }
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!peer->is_down() && std::chrono::steady_clock::now() < deadline) {
+      plane->look_at_descriptors();
+      ::poll(nullptr, 0, 5);
+    }
+    if (peer->down_reason().find("this process has closed descriptors") == std::string::npos)
+      return 4;
+    if (peer->send(2, bytes_of("after")).ok() || plane->connect(own).has_value()) return 5;
+    plane.reset();
+    for (std::size_t i = 0; i < files.size(); i += 2) {
+      char byte = 0;
+      if (::read(files[i], &byte, 1) != -1 || errno != EAGAIN) return 6;  // nothing was written
+      if (::write(files[i + 1], "x", 1) != 1 || ::read(files[i], &byte, 1) != 1) return 7;
+    }
+    (void)tell;
+    (void)out;
+    return 0;
+  });
+  Inbox in;
+  const auto plane = make_plane(std::move(own_listeners), in);
+  ASSERT_TRUE(in.wait_for_records(1));
+  Peer* const peer = in.take()[0].from;
+  ASSERT_TRUE(peer->send(9, bytes_of("answer")).ok());
+  ASSERT_TRUE(in.wait_for_down());
+  EXPECT_NE(peer->down_reason().find("closed its connection"), std::string::npos)
+      << peer->down_reason();
+  EXPECT_FALSE(peer->has_ended());
+  EXPECT_EQ(closer.wait(), 0);
+}
+
+}  // namespace
+}  // namespace larklane::control
