@@ -76,19 +76,26 @@ void QueuedPeer::flush_later() {
   send_all_later_locked();
 }
 
-/// That the peer is gone is reported by the helper, which sees the hang-up.
+/// The helper sees the hang-up, and reports that the peer is gone.
 void QueuedPeer::send_all_later_locked() {
   if (later_.empty()) return;
   const std::span<const std::byte> bytes(later_);
   const std::uint32_t records = std::exchange(later_count_, 0);
   const bool is_direct = state_ == State::open && queue_.empty();
-  const ssize_t sent = is_direct ? send_some(fd_.get(), std::span(&bytes, 1), 0, {}) : -EAGAIN;
-  const bool is_lost = sent < 0 && is_gone(static_cast<int>(-sent));
-  if (is_lost) {
-    gone_error_ = static_cast<int>(-sent);
+  const bool is_ours = !is_direct || identity_.is_at(fd_.get());  // else closed by the program
+  const ssize_t sent = is_direct && is_ours ? send_some(fd_.get(), std::span(&bytes, 1), 0, {})
+                                            : (is_ours ? -EAGAIN : -EPIPE);
+  int error = sent < 0 ? static_cast<int>(-sent) : EAGAIN;
+  if (is_ours && is_gone(error) && is_sent_away_locked()) {
+    come_again_locked();
+    error = EAGAIN;
+  }
+  if (is_gone(error)) {
+    gone_error_ = error;
+  } else if (!is_passing({Errc::kSystem, error})) {
+    (void)report_unsendable_locked(error);
   } else if (sent < 0 || static_cast<std::size_t>(sent) < bytes.size()) {
-    push_locked({later_, {}, records}, sent < 0 ? 0 : static_cast<std::size_t>(sent),
-                sent < 0 ? static_cast<int>(-sent) : EAGAIN);
+    push_locked({later_, {}, records}, sent < 0 ? 0 : static_cast<std::size_t>(sent), error);
   } else {
     host_.count_sent(records);
   }
@@ -192,7 +199,7 @@ void QueuedPeer::come_again_locked() {
   fd_.reset();
   is_armed_ = false;
   front_sent_bytes_ = 0;
-  if (queue_.empty() || queue_.front().is_record) {
+  if (queue_.empty() || queue_.front().records != 0) {
     queue_hello_locked();
     std::rotate(queue_.begin(), std::prev(queue_.end()), queue_.end());
   }
