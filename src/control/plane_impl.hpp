@@ -72,7 +72,7 @@ class PlaneImpl final : public Plane, private PeerHost {
 
  private:
   PeerHost& host() noexcept { return *this; }
-  // relaxed: what comes a moment late fails, or finds out by itself
+  // relaxed: a call that sees it a moment late fails by itself
   int epoll() const noexcept override {
     return is_bereft_.load(std::memory_order_relaxed) ? -1 : epoll_.get();
   }
@@ -140,7 +140,8 @@ class PlaneImpl final : public Plane, private PeerHost {
   bool serve_record(Incoming& incoming);
   void end(Incoming& incoming);
   void reject_version(Incoming& incoming, Introduction introduction);
-  /// The larger one of two addresses decides. `gone`: no process listens there any more.
+  /// The larger one of two addresses decides. `gone`: its process has ended, and no process
+  /// listens there.
   enum class Belief : std::uint8_t { right, gone, later, wrong };
   Belief belief_in(const Incoming& incoming, const Introduction& introduction);
   Belief belief_in(const Incoming& incoming, const Address& address);

@@ -162,7 +162,7 @@ bool PlaneImpl::serve(Incoming& incoming) {
 
 void PlaneImpl::end(Incoming& incoming) {
   if (incoming.is_sent_away) return close(incoming);
-  // what has not been believed may go when it likes: it may be anything
+  // a stranger may end its connection anywhere
   if (incoming.has_rest() && incoming.peer != nullptr) {
     log_warn("control: the connection from %s ended within a record", incoming.origin().c_str());
   }
@@ -254,7 +254,8 @@ PlaneImpl::Belief PlaneImpl::belief_in(const Incoming& incoming, const Address& 
   Result<bool> is_listener = control::is_listener(address, incoming.fd());
   if (is_listener) return *is_listener ? Belief::right : Belief::wrong;
   if (is_listener.error().code() != Errc::kUnreachable) return Belief::later;
-  return is_known ? Belief::wrong : Belief::gone;
+  const bool is_over = has_ended(incoming.fd(), incoming.credentials());
+  return is_over && !is_known ? Belief::gone : Belief::wrong;
 }
 
 void PlaneImpl::reject_version(Incoming& incoming, Introduction introduction) {

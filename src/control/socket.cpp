@@ -102,6 +102,10 @@ Result<UniqueFd> open_pidfd(int socket, const Credentials& peer) {
   return pidfd;
 }
 
+bool has_ended(int socket, const Credentials& peer) noexcept {
+  return open_pidfd(socket, peer).error().code() == Errc::kPeerDown;
+}
+
 Result<bool> is_listener(const Address& address, int socket) {
   Result<UniqueFd> there = connect_to(address);
   if (!there) return there.error();

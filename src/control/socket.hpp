@@ -39,6 +39,9 @@ bool is_own_user(const Credentials& peer) noexcept;
 /// @errors those of connect_to
 Result<bool> is_listener(const Address& address, int socket);
 
+/// The process at the other end has ended. A system call.
+bool has_ended(int socket, const Credentials& peer) noexcept;
+
 /// Begin to listen, or make this process the one that peers see behind a listener that it has
 /// inherited. @errors kSystem
 Status listen_at(int socket) noexcept;

@@ -292,7 +292,8 @@ void Process::poke_native() noexcept {
   if (private_comm_ == handles().comm_null || private_comm_ == MPI_Comm{}) return;
   // acquire: pairs with the release below: one poker's native state is seen by the next
   if (poking_.exchange(true, std::memory_order_acquire)) return;
-  constexpr std::uint32_t kLookEvery = 256;  // a waiting thread sleeps for a millisecond between two
+  constexpr std::uint32_t kLookEvery =
+      256;  // a waiting thread sleeps for a millisecond between two
   if (++pokes_ % kLookEvery == 0) look_at_descriptors();
   const Next& real = next_pmpi();
   if (probe_ == handles().request_null) {

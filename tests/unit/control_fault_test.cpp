@@ -476,8 +476,10 @@ TEST_F(FaultTest, WhoServesAnInheritedListenerIsThePeer) {
 TEST_F(FaultTest, DownIsNotTheEndOfTheProcess) {
   auto own = listeners({own_});
   Process child([&](const Process::Tell& tell) {
+    const Result<Listener> listener = Listener::bind(other_);
     RawPeer raw(other_);
-    tell(raw.connect(own_) && raw.send_hello() && raw.send(bytes_of("nonsense instead of it")));
+    tell(listener && raw.connect(own_) && raw.send_hello() &&
+         raw.send(bytes_of("nonsense instead of it")));
     ::pause();
     return 0;
   });
