@@ -3,7 +3,9 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/kernel_calls.hpp"
@@ -218,9 +220,14 @@ part::Engine* Process::create_engine_locked() {
   }
   // Of sessions alone the MPI may have exchanged what it has to only for a communicator.
   learn_hosts_locked();
-  std::vector<control::Listener> own;
   // A second descriptor: if there is no engine, peers that have connected are still to be told.
-  own.push_back({listener_->address, UniqueFd(::fcntl(listener_->fd.get(), F_DUPFD_CLOEXEC, 0))});
+  UniqueFd served(::fcntl(listener_->fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!served) {
+    unusable_ = RefusedCall{"fcntl(F_DUPFD_CLOEXEC)", errno, "the engine's socket"}.text();
+    return nullptr;
+  }
+  std::vector<control::Listener> own;
+  own.push_back({listener_->address, std::move(served)});
   auto engine =
       part::Engine::create(std::move(own), config_, regions_, nullptr,
                            hosts_ && hosts_->has_learnt()

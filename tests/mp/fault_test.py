@@ -31,7 +31,7 @@ EARLY = {
     "memfd_create:EPERM:one:early": FORWARDED,
     "memfd_create:ENOSYS:all:early": FORWARDED,
     "fallocate,pwrite:EACCES:one:early": FORWARDED,
-    "seals:EPERM:one:early": FORWARDED,
+    "F_ADD_SEALS:EPERM:one:early": FORWARDED,
     "accept4,accept:EPERM:one:early": FORWARDED,
     "epoll_create1:ENOSYS:one:early": FORWARDED,
     "eventfd2:EPERM:all:early": FORWARDED,

@@ -51,7 +51,7 @@ def exchange(bench, count=1_000_000):
 REFUSED = {
     "memfd_create:EPERM": "memfd_create: Operation not permitted",
     "memfd_create:ENOSYS@1": "memfd_create: Function not implemented",
-    "seals:EPERM@0": "fcntl(F_ADD_SEALS): Operation not permitted",
+    "F_ADD_SEALS:EPERM@0": "fcntl(F_ADD_SEALS): Operation not permitted",
     "fallocate:ENOSYS": "",
     "accept4:ENOSYS": "",
     "pidfd_open,membarrier,epoll_pwait2,sched_setaffinity,prctl:EPERM": "",

@@ -32,7 +32,7 @@ constexpr Refused kRefused[] = {
     {"fallocate", EOPNOTSUPP, nullptr},
     {"fallocate", ENOSYS, nullptr},
     {"fallocate", EPERM, nullptr},
-    {"seals", EPERM, "fcntl(F_ADD_SEALS)"},
+    {"F_ADD_SEALS", EPERM, "fcntl(F_ADD_SEALS)"},
     {"socket", EACCES, "socket(AF_UNIX)"},
     {"bind", EACCES, "bind"},
     {"listen", EPERM, "listen"},
@@ -71,7 +71,7 @@ TEST(KernelCalls, ARefusedCallIsNamed) {
 
 TEST(KernelCalls, RecordsNeedNoMemory) {
   Process child([](const Process::Tell&) {
-    if (refuse_calls("memfd_create,fallocate,pwrite,seals", EPERM) != 0) return kNoFilters;
+    if (refuse_calls("memfd_create,fallocate,pwrite,F_ADD_SEALS", EPERM) != 0) return kNoFilters;
     return rehearse_kernel_calls(CallsFor::records) ? 1 : 0;
   });
   const int status = child.wait();

@@ -29,7 +29,7 @@ static const struct refusable kRefusable[] = {
     {"memfd_create", SYS_memfd_create, -1, 0},
     {"fallocate", SYS_fallocate, -1, 0},
     {"pwrite", SYS_pwrite64, -1, 0},
-    {"seals", SYS_fcntl, 1, F_ADD_SEALS},
+    {"F_ADD_SEALS", SYS_fcntl, 1, F_ADD_SEALS},
     {"socket", SYS_socket, 0, AF_UNIX},
     {"bind", SYS_bind, -1, 0},
     {"listen", SYS_listen, -1, 0},
