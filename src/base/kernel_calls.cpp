@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ constexpr long kPageBytes = 4096;
 
 /// What earlier calls of the rehearsal have made for later ones. Thread safety: single-owner.
 struct Stage {
-  UniqueFd memory, listener, out, in, passed, epoll, bell;
+  UniqueFd memory, listener, out, in, passed, epoll, bell, timer;
 };
 
 int result_of(long value) noexcept { return value < 0 ? errno : 0; }
@@ -144,6 +145,13 @@ int try_eventfd(Stage& stage) {
   return result_of(stage.bell.get());
 }
 
+int try_timer(Stage& stage) {
+  stage.timer.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!stage.timer) return errno;
+  const itimerspec never{};
+  return result_of(::timerfd_settime(stage.timer.get(), 0, &never, nullptr));
+}
+
 int try_epoll_ctl(Stage& stage) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -200,6 +208,7 @@ constexpr Call kCalls[] = {
     {"fcntl(F_DUPFD_CLOEXEC)", kBoth, try_dup, "descriptors of queued records"},
     {"epoll_create1", kBoth, try_epoll_create, "sleep of the helper thread"},
     {"eventfd2", kBoth, try_eventfd, "wake-up of the helper thread"},
+    {"timerfd_create, timerfd_settime", kBoth, try_timer, "records that leave together"},
     {"epoll_ctl", kBoth, try_epoll_ctl, "sleep of the helper thread"},
     {"epoll_wait", kBoth, try_epoll_wait, "sleep of the helper thread"},
     {"clone3, clone", kBoth, try_clone, "the helper thread"},

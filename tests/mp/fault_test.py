@@ -35,6 +35,7 @@ EARLY = {
     "accept4,accept:EPERM:one:early": FORWARDED,
     "epoll_create1:ENOSYS:one:early": FORWARDED,
     "eventfd2:EPERM:all:early": FORWARDED,
+    "timerfd_settime:EPERM:one:early": FORWARDED,
     "fallocate:EOPNOTSUPP:one:early": OURS,
     "fallocate:ENOSYS:all:early": OURS,
     "accept4:ENOSYS:all:early": OURS,

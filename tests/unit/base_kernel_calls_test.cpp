@@ -47,6 +47,8 @@ constexpr Refused kRefused[] = {
     {"epoll_ctl", EPERM, "epoll_ctl"},
     {"epoll_wait", EPERM, "epoll_wait"},
     {"eventfd2", ENOSYS, "eventfd2"},
+    {"timerfd_create", EPERM, "timerfd_create, timerfd_settime"},
+    {"timerfd_settime", EPERM, "timerfd_create, timerfd_settime"},
     {"clone3,clone", EPERM, "clone3, clone"},
     {"clone3", EPERM, "clone3, clone"},  // the C library then makes no thread either
     {"clone3", ENOSYS, nullptr},

@@ -48,6 +48,8 @@ static const struct refusable kRefusable[] = {
 #endif
     {"epoll_pwait2", 441, -1, 0},
     {"eventfd2", SYS_eventfd2, -1, 0},
+    {"timerfd_create", SYS_timerfd_create, -1, 0},
+    {"timerfd_settime", SYS_timerfd_settime, -1, 0},
     {"clone3", 435, -1, 0},
     {"clone", SYS_clone, -1, 0},
     {"getrandom", SYS_getrandom, -1, 0},
