@@ -12,7 +12,7 @@
 namespace larklane::control {
 
 inline constexpr std::uint32_t kWireMagic = 0x6b'72'61'6c;  // "lark"
-inline constexpr std::uint32_t kProtocolVersion = 8;
+inline constexpr std::uint32_t kProtocolVersion = 9;
 inline constexpr std::size_t kAddressesMax = 4;  ///< names of one process
 
 using WireAddress = std::array<char, kAddressBytes>;  // ends in NUL

@@ -32,11 +32,25 @@ Status FailureSlot::status() const noexcept { return failed() ? status_ : Status
 
 std::string FailureSlot::text() const { return failed() ? text_ : std::string{}; }
 
-Wire::Wire(const PeerState& peer, shm::Direction direction) noexcept
+void ProgramSteps::add(const record::Move& step) {
+  const std::scoped_lock lock(mutex_);
+  steps_.push_back(step);
+  count_.store(steps_.size(), std::memory_order_relaxed);  // relaxed: a hint
+}
+
+std::optional<record::Move> ProgramSteps::take() {
+  const std::scoped_lock lock(mutex_);
+  if (steps_.empty()) return std::nullopt;
+  const record::Move step = steps_.back();
+  steps_.pop_back();
+  count_.store(steps_.size(), std::memory_order_relaxed);  // relaxed: a hint
+  return step;
+}
+
+Wire::Wire(PeerState& peer, shm::Direction direction) noexcept
     : peer_(peer),
       direction_(direction),
       same_process_(peer.peer->same_process()),
-      pid_(peer.peer->pid()),
       allowed_(direction == shm::Direction::write ? peer.push_allowed : peer.pull_allowed) {}
 
 void Wire::map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept {
@@ -46,27 +60,45 @@ void Wire::map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexc
                 std::memory_order_release);
 }
 
-Status Wire::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece piece) noexcept {
-  const auto [offset, length] = piece;
-  if (length == 0) return {};
-  // acquire: pairs with map()'s release.
-  const std::uintptr_t mapped = mapped_.load(std::memory_order_acquire);
-  if (same_process_ || mapped != 0) {
+Status Wire::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
+                      MovedBy by) noexcept {
+  if (piece.length == 0) return {};
+  if (is_direct()) {
+    // relaxed: is_direct() has acquired it.
+    const std::uintptr_t mapped = mapped_.load(std::memory_order_relaxed);
     const shm::Buffer here{theirs.type, mapped != 0 ? mapped : theirs.address};
-    direction_ == shm::Direction::write ? shm::copy(ours, here, offset, length)
-                                        : shm::copy(here, ours, offset, length);
-    return {};
+    const bool is_push = direction_ == shm::Direction::write;
+    const shm::Buffer& from = is_push ? ours : here;
+    const shm::Buffer& to = is_push ? here : ours;
+    if (by != MovedBy::helper) {
+      shm::copy(from, to, piece.offset, piece.length);
+      piece.length = 0;
+      return {};
+    }
+    const Status status = shm::checked_copy(from, to, piece);
+    return status.ok() ? status : Status(Errc::kUnreachable, status.detail());
   }
   if (!usable()) return Errc::kUnreachable;
   // acquire: pairs with on_peer_down's release. The kernel may have given its process id to another
   // program by now, whose memory is none of ours.
   if (peer_.down.load(std::memory_order_acquire)) return Errc::kPeerDown;
-  const Status status = shm::attach_copy(direction_, pid_, ours, theirs, offset, length);
-  if (!status.ok() && (status.detail() == EPERM || status.detail() == ENOSYS)) {
-    allowed_.store(false, std::memory_order_relaxed);  // relaxed: see usable()
-    return Errc::kUnreachable;
-  }
-  return status.detail() == ESRCH ? Status(Errc::kPeerDown, ESRCH) : status;
+  const Status status = attach(ours, theirs, piece);
+  if (status.ok()) return status;
+  // What the kernel refuses once it refuses again, but for want of memory. relaxed: see usable()
+  if (status.detail() != ENOMEM) allowed_.store(false, std::memory_order_relaxed);
+  return Status(Errc::kUnreachable, status.detail());
+}
+
+/// An ended thread is no dead process: what is left goes by another one of its threads.
+Status Wire::attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece) noexcept {
+  // relaxed, both: see PeerState.
+  const pid_t thread = peer_.thread.load(std::memory_order_relaxed);
+  const Status status = shm::attach_copy(direction_, thread, ours, theirs, piece);
+  if (status.detail() != ESRCH) return status;
+  const pid_t other = shm::attach_thread(peer_.peer->pid());
+  if (other == thread) return status;
+  peer_.thread.store(other, std::memory_order_relaxed);
+  return shm::attach_copy(direction_, other, ours, theirs, piece);
 }
 
 void send_fail(PeerState& peer, std::uint64_t channel, bool by_sender, Status status,

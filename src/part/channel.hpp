@@ -64,10 +64,12 @@ struct RoundTotals {
   }
 };
 
-/// What the engine knows of one process. Thread safety: `down` and `warned` thread-safe, the rest
+/// What the engine knows of one process. Thread safety: `down` and `thread` thread-safe, the rest
 /// under the engine's mutex.
 struct PeerState {
   control::Peer* peer = nullptr;
+  /// By which it is attached to. relaxed: any that it ever was does, or fails.
+  std::atomic<pid_t> thread{0};
   bool push_allowed = false;  ///< attach, from here into its memory
   bool pull_allowed = false;
   std::atomic<bool> down{false};
@@ -170,14 +172,34 @@ class Moving {
   const bool may_move_;
 };
 
+/// Handed-over steps that wait for a thread of the program: the helper can't access the memory. A
+/// SIGSEGV handler of the program may open it, and the helper blocks all signals. Thread safety:
+/// thread-safe.
+class ProgramSteps {
+ public:
+  void add(const record::Move& step);
+  std::optional<record::Move> take();
+  bool empty() const noexcept {
+    // relaxed: a hint; a thread that waits asks again.
+    return count_.load(std::memory_order_relaxed) == 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<record::Move> steps_;  // guarded by mutex_
+  std::atomic<std::size_t> count_{0};
+};
+
 /// Moves bytes between a buffer of ours and the peer's, if it can. Thread safety: thread-safe after
 /// construction.
 class Wire {
  public:
-  Wire(const PeerState& peer, shm::Direction direction) noexcept;
-  /// @errors kUnreachable: attach is refused in this direction: hand over; kPeerDown; else as
-  /// shm::attach_copy
-  Status transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece piece) noexcept;
+  Wire(PeerState& peer, shm::Direction direction) noexcept;
+  /// @param piece  on return what is left of it
+  /// @param by  the helper accesses memory of the program through the kernel only
+  /// @errors kUnreachable: pass it on; kPeerDown
+  Status transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
+                  MovedBy by) noexcept;
   /// The peer's buffer is mapped here, at `offset` in `region`. Once, at any time.
   void map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept;
   bool usable() const noexcept {
@@ -186,12 +208,18 @@ class Wire {
     return same_process_ || mapped_.load(std::memory_order_relaxed) != 0 ||
            allowed_.load(std::memory_order_relaxed);
   }
+  /// The peer's buffer is in this address space: what can't be copied is our own side's.
+  bool is_direct() const noexcept {
+    // acquire: pairs with map()'s release.
+    return same_process_ || mapped_.load(std::memory_order_acquire) != 0;
+  }
 
  private:
-  const PeerState& peer_;  // the channel's, which lives longer
+  Status attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece) noexcept;
+
+  PeerState& peer_;  // the channel's, which lives longer
   shm::Direction direction_;
   bool same_process_;
-  pid_t pid_;
   std::atomic<bool> allowed_;
   std::shared_ptr<shm::Segment> region_;
   std::atomic<std::uintptr_t> mapped_{0};
@@ -254,16 +282,24 @@ class SendChannel final : public SendRequest {
   bool push_past_slot(std::uint32_t partition);
   bool receiver_is_gone() const noexcept;
   void move_now(Run run);
-  Status work();                                                    ///< on shared copies
-  bool hand_over(Run run, std::uint32_t job, std::uint32_t piece);  ///< to the receiver's helper
+  Status work(MovedBy by);  ///< on shared copies
+  // hand_over.cpp
+  Passed pass_on(Run run, std::uint32_t job, std::uint32_t piece, std::uint64_t done, MovedBy by);
+  void carry_out(record::Move move, MovedBy by);
+  void carry_out_steps();  ///< that wait for a thread of the program
+  Status leave_to_program(const record::Move& move);
+  Status pack(record::Move move, const Piece& left, MovedBy by);
+  Status make_staging();
+  std::optional<Piece> all_of(const record::Move& move) const;
+  void finish(const record::Move& move, MovedBy by);
   void tell_failure();
   Completion failed_once_quiet();
-  Status push(Piece piece) noexcept;
+  Status push(Piece& piece, MovedBy by) noexcept;
   Piece bytes_of(Run run) const noexcept {
     return {run.first * partition_bytes_, run.count * partition_bytes_};
   }
   bool knows_peer_type() const noexcept;  ///< only once the receiver has matched
-  void help();  ///< with what a waiting thread can do: deadlines, shared copies
+  void help();  ///< with what a waiting thread can do: deadlines, shared copies, handed-over steps
   void moved(Run run, MovedBy by);
   void give_up(Status status);
   shm::Buffer buffer() const noexcept {
@@ -300,6 +336,11 @@ class SendChannel final : public SendRequest {
   std::vector<std::uint64_t> peer_words_;
   std::optional<Typemap> peer_type_;
   std::atomic<bool> peer_type_known_{false};
+  // Where the kernel copies for neither side.
+  ProgramSteps steps_;
+  std::atomic<bool> is_staged_{false};  // relaxed: a hint; a reader of `false` asks the peer first
+  std::mutex staging_mutex_;
+  std::shared_ptr<shm::Segment> staging_;  // written once, under staging_mutex_
 };
 
 class RecvChannel final : public RecvRequest {
@@ -329,9 +370,10 @@ class RecvChannel final : public RecvRequest {
   /// Match with a sender. True if the receiver's Start came before: then open_first_round() is to
   /// follow.
   [[nodiscard]] bool match(Match match);
-  void open_first_round() { open(1); }
+  void open_first_round();
 
-  void on_move(const record::Move& move);  ///< the sender could not push
+  void on_move(const record::Move& move);  ///< the sender could not push, or has packed
+  void on_staging(Result<std::shared_ptr<shm::Segment>> staging);
   void on_fail(Status status, std::string text);
   const InUse& in_use() const noexcept { return in_use_; }
   void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
@@ -346,25 +388,34 @@ class RecvChannel final : public RecvRequest {
   RoundTotals totals() const noexcept;
 
   // For RecvSide.
-  void move(Run run);
+  void move(Run run) { move(run, MovedBy::receiver); }
   void empty(const std::byte* slot, std::uint64_t offset, std::uint64_t length) const noexcept;
 
  private:
   friend class Moving<RecvChannel>;
   bool sender_is_gone() const noexcept;
-  Status work();  ///< on shared copies
+  void move(Run run, MovedBy by);
+  Status work(MovedBy by);  ///< on shared copies
+  // hand_over.cpp
+  Passed pass_on(Run run, std::uint32_t job, std::uint32_t piece, std::uint64_t done);
+  void carry_out(record::Move move, MovedBy by);
+  void carry_out_steps();  ///< that wait for a thread of the program
+  Status pass_on_copy(record::Move move);
+  void unpack(record::Move move, Piece left, MovedBy by);
+  std::optional<Piece> all_of(const record::Move& move) const;
+  void finish(const record::Move& move, MovedBy by);
   void tell_failure();
   Completion failed_once_quiet();
   Status look(std::int32_t partition, bool* arrived) override;
-  void open(std::uint64_t round);
+  template <class Mover>
+  void open(std::uint64_t round, Mover& mover);
   void count_early(std::uint64_t emptied_before) noexcept;
-  Status pull(Piece piece) noexcept;
+  Status pull(Piece& piece, MovedBy by) noexcept;
   Piece bytes_of(Run run) const noexcept {
     return {run.first * match_.shape.partition_bytes, run.count * match_.shape.partition_bytes};
   }
-  void help();  ///< with what a waiting thread can do: deadlines, shared copies
+  void help();  ///< with what a waiting thread can do: deadlines, shared copies, handed-over steps
   void moved(Run run, MovedBy by);
-  bool hand_over(Run run, std::uint32_t job, std::uint32_t piece);  ///< to the sender's helper
   void give_up(Status status);
   shm::Buffer buffer() const noexcept;
   std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
@@ -391,6 +442,10 @@ class RecvChannel final : public RecvRequest {
   std::atomic<bool> matched_{false};
   std::mutex start_mutex_;    // a Start before the match against the match
   bool start_waits_ = false;  // guarded by start_mutex_
+  // Where the kernel copies for neither side.
+  ProgramSteps steps_;
+  std::atomic<bool> is_staged_{false};  // relaxed: a hint; a reader of `false` asks the peer first
+  std::shared_ptr<shm::Segment> staging_;  // the helper's, before any step that needs it
 };
 
 /// Tell the peer that the pair can't work. @param bytes  kSizeMismatch: size of our buffer
@@ -407,6 +462,8 @@ inline bool makes_up(const Typemap& type, std::uint64_t bytes) noexcept {
 bool lies_within(const shm::Segment& region, std::uint64_t offset, const Typemap& type,
                  std::uint64_t total_bytes);
 
+/// Why a channel can't move its bytes to or from a living peer, for error texts.
+std::string why_given_up(Status status, std::uint64_t bytes);
 /// A pair for error texts: partitions, bytes, tag, source.
 std::string describe(const InitArgs& args, Kind kind);
 /// Why the peer has failed; never ok.

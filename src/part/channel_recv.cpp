@@ -75,13 +75,23 @@ Status RecvChannel::start() {
   round_mark_.store(mark_of(next), std::memory_order_relaxed);
   if (deadlines_) deadlines_->start();
   active_.store(true, std::memory_order_relaxed);
-  open(next);
+  open(next, *this);
   return {};
 }
 
+/// On the helper.
+void RecvChannel::open_first_round() {
+  struct {
+    RecvChannel& channel;
+    void move(Run run) { channel.move(run, MovedBy::helper); }
+  } mover{*this};
+  open(1, mover);
+}
+
 /// A round that can't be opened is active all the same, and fails.
-void RecvChannel::open(std::uint64_t round) {
-  const Status status = side_->open(round, *this);
+template <class Mover>
+void RecvChannel::open(std::uint64_t round, Mover& mover) {
+  const Status status = side_->open(round, mover);
   if (status.ok()) return;
   fail(status, "the " + describe(args_, Kind::receive) + " from " + args_.peer +
                    ": the sender's plan of the round makes no sense");
@@ -123,6 +133,7 @@ Completion RecvChannel::poll() {
     help();
     return Completion::pending;
   }
+  carry_out_steps();  // it may have packed all before it went
   if (usable() && side_->complete(round(), *this)) return Completion::complete;
   if (usable() && side_->reading(round())) return Completion::pending;
   // Nothing more becomes ready, and all that was is copied: the count is final.
@@ -203,73 +214,47 @@ void RecvChannel::moved(Run run, MovedBy by) {
   publish_moved(side_->block(), round(), run);
 }
 
-Status RecvChannel::pull(Piece piece) noexcept {
-  return wire_.transfer(buffer(), {match_.send_type.get(), match_.send_address}, piece);
+Status RecvChannel::pull(Piece& piece, MovedBy by) noexcept {
+  return wire_.transfer(buffer(), {match_.send_type.get(), match_.send_address}, piece, by);
 }
 
 void RecvChannel::help() {
   if (!usable() || side_->mode() != Mode::direct) return;
   if (deadlines_)
     deadlines_->look(side_->rendezvous(), round(), now_ns(), [this](Run run) { move(run); });
+  if (!steps_.empty()) [[unlikely]]
+    carry_out_steps();
   if (!wire_.usable() || !shared_copy_->has_jobs()) return;
   const Moving moving(*this);
   if (!moving) return;
-  if (const Status status = work(); !status.ok()) give_up(status);
+  if (const Status status = work(MovedBy::receiver); !status.ok()) give_up(status);
 }
 
-Status RecvChannel::work() {
-  return shared_copy_->work(
-      [&](Piece piece) { return pull(piece); }, [&](Run run) { moved(run, MovedBy::receiver); },
-      [&](TakenPiece taken, Run run) { return hand_over(run, taken.job + 1, taken.index); });
+Status RecvChannel::work(MovedBy by) {
+  return shared_copy_->work([&](Piece& piece) { return pull(piece, by); },
+                            [&](Run run) { moved(run, by); },
+                            [&](TakenPiece taken, Run run, std::uint64_t done) {
+                              return pass_on(run, taken.job + 1, taken.index, done);
+                            });
 }
 
-void RecvChannel::move(Run run) {
+void RecvChannel::move(Run run, MovedBy by) {
   const Moving moving(*this);
   if (!moving) return;
   if (wire_.usable() && shared_copy_->offer(run)) {
-    if (const Status status = work(); !status.ok()) give_up(status);
+    if (const Status status = work(by); !status.ok()) give_up(status);
     return;
   }
-  const Status status = pull(bytes_of(run));
-  if (status.ok()) return moved(run, MovedBy::receiver);
-  if (status.code() == Errc::kUnreachable && hand_over(run, 0, 0)) return;
-  give_up(status);
-}
-
-bool RecvChannel::hand_over(Run run, std::uint32_t job, std::uint32_t piece) {
-  const record::Move record{match_.channel, round(), run, 0, job, piece, 0};
-  return peer_->peer
-      ->send(static_cast<std::uint16_t>(record::Type::move), std::as_bytes(std::span(&record, 1)))
-      .ok();
-}
-
-void RecvChannel::on_move(const record::Move& move) {
-  const Moving moving(*this);
-  if (!moving || !usable() || !active() || move.round != round()) return;
-  if (move.job != 0) {
-    Status status = shared_copy_->redo(
-        {move.job - 1, move.piece}, [&](Piece piece) { return pull(piece); },
-        [&](Run run) { moved(run, MovedBy::helper); });
-    if (status.ok()) status = work();  // the one who handed over copies no more
-    if (!status.ok()) give_up(status);
-    return;
-  }
-  const Status status = pull(bytes_of(move.run));
-  if (status.ok()) return moved(move.run, MovedBy::helper);
-  // The sender may have handed over because our typemap was still on its way. It has it by now:
-  // that record went before this one.
-  const bool was_early = status.code() == Errc::kUnreachable && !args_.type->is_contiguous();
-  if (was_early && hand_over(move.run, 0, 0)) return;
-  give_up(status);
+  Piece left = bytes_of(run);
+  const Status status = pull(left, by);
+  if (status.ok()) return moved(run, by);
+  if (status.code() != Errc::kUnreachable) return give_up(status);
+  (void)pass_on(run, 0, 0, bytes_of(run).length - left.length);
 }
 
 void RecvChannel::give_up(Status status) {
   const std::string reason =
-      status.code() == Errc::kUnreachable
-          ? "neither side may reach the other's memory (cross-memory attach is refused)"
-      : status.code() == Errc::kPeerDown
-          ? peer_->why_down()
-          : "the sender's memory could not be read, errno " + std::to_string(status.detail());
+      status.code() == Errc::kPeerDown ? peer_->why_down() : why_given_up(status, total_bytes_);
   fail(status, "the " + describe(args_, Kind::receive) + " from " + args_.peer + ": " + reason);
   in_use_.shut();  // the caller is in it: who leaves last tells the peer
 }

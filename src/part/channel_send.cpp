@@ -111,7 +111,8 @@ bool SendChannel::push_past_slot(std::uint32_t partition) {
   const Moving moving(*this);
   const Run run{partition, 1};
   const bool may = moving && wire_.usable() && side_.slots().is_open(round()) && knows_peer_type();
-  if (!may || !push(bytes_of(run)).ok()) return false;
+  Piece piece = bytes_of(run);
+  if (!may || !push(piece, MovedBy::sender).ok()) return false;
   const std::uint64_t of_round = round();
   side_.slots().pushed(of_round, partition);
   counters_.add_moved(MovedBy::sender, run, partition_bytes_, !side_.slots().all_ready(of_round));
@@ -192,7 +193,7 @@ void SendChannel::moved(Run run, MovedBy by) {
   publish_moved(side_.block(), round(), run);
 }
 
-Status SendChannel::push(Piece piece) noexcept {
+Status SendChannel::push(Piece& piece, MovedBy by) noexcept {
   // Never destroyed: the helper pushes while the process exits.
   static const Typemap& bytes = *new Typemap(Typemap::contiguous(1));
   const Accepted& accepted = side_.block().header().accepted;
@@ -201,7 +202,7 @@ Status SendChannel::push(Piece piece) noexcept {
     if (!knows_peer_type()) return Errc::kUnreachable;
     type = &*peer_type_;
   }
-  return wire_.transfer(buffer(), {type, accepted.address}, piece);
+  return wire_.transfer(buffer(), {type, accepted.address}, piece, by);
 }
 
 bool SendChannel::knows_peer_type() const noexcept {
@@ -213,20 +214,23 @@ bool SendChannel::knows_peer_type() const noexcept {
 void SendChannel::help() {
   if (timed_)
     timed_->watch.look(side_.rendezvous(), round(), now_ns(), [this](Run run) { move(run); });
+  if (side_.mode() != Mode::direct) return;
+  if (!steps_.empty()) [[unlikely]]
+    carry_out_steps();
   // Once there are jobs the receiver has matched, so `accepted` may be read. Without its typemap
   // its pieces are its own.
-  if (side_.mode() != Mode::direct || !wire_.usable() || !shared_copy_.has_jobs() ||
-      !knows_peer_type())
-    return;
+  if (!wire_.usable() || !shared_copy_.has_jobs() || !knows_peer_type()) return;
   const Moving moving(*this);
   if (!moving) return;
-  if (const Status status = work(); !status.ok()) give_up(status);
+  if (const Status status = work(MovedBy::sender); !status.ok()) give_up(status);
 }
 
-Status SendChannel::work() {
-  return shared_copy_.work(
-      [&](Piece piece) { return push(piece); }, [&](Run run) { moved(run, MovedBy::sender); },
-      [&](TakenPiece taken, Run run) { return hand_over(run, taken.job + 1, taken.index); });
+Status SendChannel::work(MovedBy by) {
+  return shared_copy_.work([&](Piece& piece) { return push(piece, by); },
+                           [&](Run run) { moved(run, by); },
+                           [&](TakenPiece taken, Run run, std::uint64_t done) {
+                             return pass_on(run, taken.job + 1, taken.index, done, by);
+                           });
 }
 
 void SendChannel::move(Run run) {
@@ -241,45 +245,19 @@ void SendChannel::move(Run run) {
 
 void SendChannel::move_now(Run run) {
   if (wire_.usable() && knows_peer_type() && shared_copy_.offer(run)) {
-    if (const Status status = work(); !status.ok()) give_up(status);
+    if (const Status status = work(MovedBy::sender); !status.ok()) give_up(status);
     return;
   }
-  const Status status = push(bytes_of(run));
+  Piece left = bytes_of(run);
+  const Status status = push(left, MovedBy::sender);
   if (status.ok()) return moved(run, MovedBy::sender);
-  if (status.code() == Errc::kUnreachable && hand_over(run, 0, 0)) return;
-  give_up(status);
-}
-
-bool SendChannel::hand_over(Run run, std::uint32_t job, std::uint32_t piece) {
-  const record::Move record{id_, round(), run, 1, job, piece, 0};
-  return peer_->peer
-      ->send(static_cast<std::uint16_t>(record::Type::move), std::as_bytes(std::span(&record, 1)))
-      .ok();
-}
-
-void SendChannel::on_move(const record::Move& move) {
-  const Moving moving(*this);
-  if (!moving || !active() || move.round != round()) return;
-  Status status;
-  if (move.job == 0) {
-    status = push(bytes_of(move.run));
-    if (status.ok()) return moved(move.run, MovedBy::helper);
-  } else {
-    status = shared_copy_.redo(
-        {move.job - 1, move.piece}, [&](Piece piece) { return push(piece); },
-        [&](Run run) { moved(run, MovedBy::helper); });
-    if (status.ok()) status = work();  // the one who handed over copies no more
-  }
-  if (!status.ok()) give_up(status);
+  if (status.code() != Errc::kUnreachable) return give_up(status);
+  (void)pass_on(run, 0, 0, bytes_of(run).length - left.length, MovedBy::sender);
 }
 
 void SendChannel::give_up(Status status) {
   const std::string reason =
-      status.code() == Errc::kUnreachable
-          ? "neither side may reach the other's memory (cross-memory attach is refused)"
-      : status.code() == Errc::kPeerDown
-          ? peer_->why_down()
-          : "the receiver's memory could not be written, errno " + std::to_string(status.detail());
+      status.code() == Errc::kPeerDown ? peer_->why_down() : why_given_up(status, total_bytes_);
   fail(status, "the " + describe(args_, Kind::send) + " to " + args_.peer + ": " + reason);
   in_use_.shut();  // the caller is in it: who leaves last tells the peer
 }

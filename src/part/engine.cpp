@@ -127,8 +127,10 @@ std::shared_ptr<PeerState> EngineImpl::shared_state_locked(control::Peer& peer) 
     state = std::make_shared<PeerState>();
     state->peer = &peer;
     const bool attach = config_.shm_attach != "off" && !peer.is_remote();
-    state->push_allowed = attach && shm::attach_allowed(shm::Direction::write, peer.pid());
-    state->pull_allowed = attach && shm::attach_allowed(shm::Direction::read, peer.pid());
+    // relaxed: published by the engine's mutex.
+    state->thread.store(shm::attach_thread(peer.pid()), std::memory_order_relaxed);
+    state->push_allowed = attach && shm::attach_allowed_to(shm::Direction::write, peer.pid());
+    state->pull_allowed = attach && shm::attach_allowed_to(shm::Direction::read, peer.pid());
     // relaxed: published by the engine's mutex.
     if (peer.is_down()) state->down.store(true, std::memory_order_relaxed);
   }

@@ -62,6 +62,7 @@ class EngineImpl final : public Engine, private control::Handler {
   void on_init(control::Peer& from, const control::Record& record);
   void on_datatype(control::Peer& from, std::span<const std::byte> payload);
   void on_move(control::Peer& from, const record::Move& move);
+  void on_staging(control::Peer& from, const control::Record& record);
   void on_close(control::Peer& from, const record::Close& close);
   void on_fail(control::Peer& from, const record::Fail& fail);
   void on_network_record(control::Peer& from, const control::Record& record);

@@ -35,6 +35,8 @@ void EngineImpl::on_record(control::Peer& from, const control::Record& record) {
       return on_init(from, record);
     case record::Type::map:
       return on_map(from, record);
+    case record::Type::staging:
+      return on_staging(from, record);
     case record::Type::datatype:
       return on_datatype(from, record.payload);
     case record::Type::move: {
@@ -128,6 +130,14 @@ void EngineImpl::on_map(control::Peer& from, const control::Record& record) {
   if (auto channel = send_of(from, map.channel);
       channel && region && channel->fits(**region, map.region_offset))
     channel->on_map(std::move(region).value(), map.region_offset);
+}
+
+void EngineImpl::on_staging(control::Peer& from, const control::Record& record) {
+  record::Staging staging;
+  if (!record::read(record.payload, staging) || record.fds.empty()) return;
+  const auto channel = receive_of(from, staging.channel);
+  if (!channel || staging.bytes < channel->total_bytes()) return;
+  channel->on_staging(shm::Segment::map(std::move(record.fds.front()), staging.bytes));
 }
 
 void EngineImpl::on_init(control::Peer& from, const control::Record& record) {
@@ -226,7 +236,7 @@ void EngineImpl::on_datatype(control::Peer& from, std::span<const std::byte> pay
 void EngineImpl::on_move(control::Peer& from, const record::Move& move) {
   const auto fits = [&](std::uint32_t partitions) {
     return move.run.count != 0 && move.run.first < partitions &&
-           move.run.count <= partitions - move.run.first;
+           move.run.count <= partitions - move.run.first && move.step <= record::Step::unpack;
   };
   if (move.to_receiver != 0) {
     if (auto channel = receive_of(from, move.channel); channel && fits(channel->send_partitions()))

@@ -11,7 +11,15 @@
 
 namespace larklane::part::record {
 
-enum class Type : std::uint16_t { init = 1, datatype = 2, move = 3, close = 4, fail = 5, map = 6 };
+enum class Type : std::uint16_t {
+  init = 1,
+  datatype = 2,
+  move = 3,
+  close = 4,
+  fail = 5,
+  map = 6,
+  staging = 7,
+};
 
 /// Sender to receiver, once a channel, in the order of the Psend_init calls.
 struct Init {
@@ -48,6 +56,20 @@ struct Map {
   std::uint64_t region_offset;
 };
 
+/// Sender to receiver: staging memory of as many bytes as the message, whose descriptor comes
+/// along.
+struct Staging {
+  std::uint64_t channel;
+  std::uint64_t bytes;
+};
+
+/// What the other side has to do with a claimed run that this side can't go on with.
+enum class Step : std::uint32_t {
+  copy,    ///< from buffer to buffer
+  pack,    ///< to the sender: neither side can do that; into staging memory
+  unpack,  ///< to the receiver: it is in staging memory
+};
+
 /// A mover that cannot reach the other side's memory hands its claimed run over, or the piece of a
 /// shared copy that it has taken, and with it what is left of that copy.
 struct Move {
@@ -57,7 +79,8 @@ struct Move {
   std::uint32_t to_receiver;
   std::uint32_t job;  ///< 0: all of `run`; else 1 + the job whose `piece` it is
   std::uint32_t piece;
-  std::uint32_t reserved;
+  Step step;
+  std::uint64_t done;  ///< bytes of it that are in the receive buffer already
 };
 
 /// One side has freed its request.

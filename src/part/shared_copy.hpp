@@ -13,23 +13,27 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "base/status.hpp"
+#include "net/shm/copy.hpp"
 #include "part/block.hpp"
 #include "part/layout.hpp"
 
 namespace larklane::part {
 
-/// One piece of a run: packed bytes [offset, offset + length).
-struct Piece {
-  std::uint64_t offset;
-  std::uint64_t length;
-};
+using shm::Piece;  ///< of a run
 
 /// A piece that somebody has taken. Its job stays as it is until the piece is done.
 struct TakenPiece {
   std::uint32_t job;
   std::uint32_t index;
+};
+
+/// What became of a piece that could not be copied here.
+enum class Passed : std::uint8_t {
+  with_rest,  ///< the other side does it, and works on what is left of the job
+  alone,      ///< the piece alone: what is left is still this side's
 };
 
 template <class P>
@@ -74,38 +78,43 @@ class SharedCopy {
   /// Is there a copy to help with? acquire: pairs with offer()'s release.
   bool has_jobs() const { return board_.open_jobs.load(std::memory_order_acquire) != 0; }
 
-  /// Copy pieces as long as there are any. copy(Piece) returns a Status; publish(Run) announces a
-  /// whole run; hand_over(TakenPiece, Run) gives a piece that may not be copied here to the other
-  /// side, which redoes it and works on what is left; false: it can't be told.
+  /// Copy pieces as long as there are any. copy(Piece&) returns a Status and leaves what it has not
+  /// copied; publish(Run) announces a whole run; pass_on(TakenPiece, Run, bytes copied) says what
+  /// becomes of a piece that can't be copied here, and returns Passed.
   /// @return the first error; its piece stays undone, so its run is never announced
-  template <class Copy, class Publish, class HandOver>
-  Status work(Copy&& copy, Publish&& publish, HandOver&& hand_over) const {
+  template <class Copy, class Publish, class PassOn>
+  Status work(Copy&& copy, Publish&& publish, PassOn&& pass_on) const {
     if (!has_jobs()) return {};
     for (std::uint32_t j = 0; j < kJobs; ++j) {
       Claim claim;
       while (take(board_.jobs[j], claim)) {
-        const Status status = copy(claim.piece);
-        if (status.code() == Errc::kUnreachable && hand_over(TakenPiece{j, claim.index}, claim.run))
+        Piece left = claim.piece;
+        const Status status = copy(left);
+        if (status.ok()) {
+          finish(board_.jobs[j], claim, publish);
+          continue;
+        }
+        if (status.code() != Errc::kUnreachable) return status;
+        if (pass_on(TakenPiece{j, claim.index}, claim.run, claim.piece.length - left.length) ==
+            Passed::with_rest)
           return {};
-        LARKLANE_TRY(status);
-        finish(board_.jobs[j], claim, publish);
       }
     }
     return {};
   }
 
-  /// Copy a piece that the other side had taken.
-  /// @errors kProtocol: no such piece; else as copy
-  template <class Copy, class Publish>
-  Status redo(TakenPiece taken, Copy&& copy, Publish&& publish) const {
-    if (taken.job >= kJobs) return Errc::kProtocol;
+  /// A piece that has been taken and is not done. Nothing: there is none.
+  std::optional<Piece> piece_of(TakenPiece taken) const {
+    if (taken.job >= kJobs) return std::nullopt;
+    const Claim claim = claim_of(board_.jobs[taken.job], taken.index);
+    return taken.index < claim.pieces ? std::optional(claim.piece) : std::nullopt;
+  }
+
+  /// It has been copied, after it was passed on. @pre piece_of()
+  template <class Publish>
+  void finish(TakenPiece taken, Publish&& publish) const {
     Job<P>& job = board_.jobs[taken.job];
-    // acquire: pairs with offer()'s release.
-    const Claim claim = claim_of(job, taken.index);
-    if (taken.index >= claim.pieces) return Errc::kProtocol;
-    LARKLANE_TRY(copy(claim.piece));
-    finish(job, claim, publish);
-    return {};
+    finish(job, claim_of(job, taken.index), publish);
   }
 
  private:

@@ -103,7 +103,7 @@ void Copying::work(Mover mover, std::uint64_t round) {
         return Status{};
       },
       [&](part::Run run) { published(round, run); },
-      [](part::TakenPiece, part::Run) { return false; });
+      [](part::TakenPiece, part::Run, std::uint64_t) { return part::Passed::with_rest; });
   if (!status.ok()) simulation_.fail("a piece was not copied");
 }
 

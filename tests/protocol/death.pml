@@ -1,5 +1,5 @@
 /* Either process may stop at any step, all its threads and its helper at once. One channel, two partitions, two rounds; by slots, by
- * attach, or by attach with all runs of the sender handed to the receiver's helper.
+ * attach, by attach with all runs of the sender handed to the receiver's helper, or packed by the sender and unpacked by the receiver's Wait.
  *
  *  1. The helper reports a peer as down only after it has handled every record that the peer had sent.
  *  2. A copy from or to a dead process fails as a whole and is not counted; whoever tried it fails the request.
@@ -8,6 +8,7 @@
  *  4. Only then does it fail, and only if nothing of the round is under way in this process: by slots, all that is ready is claimed and
  *     all that is claimed has arrived. (Another thread in Parrived may be between claim and arrival mark.)
  *  5. A receive without a match looks at "down", too, when it is asked: INITs of a dead peer have all been handled.
+ *     Before that it unpacks what the peer had packed.
  *  6. An INIT that came before its receive is kept although its sender is dead: a send by slots may have completed.
  *
  * Checked: the survivor completes or fails and never waits for ever; a completion that the peer had earned it is never reported as an error;
@@ -17,6 +18,7 @@
  * @model slots -DMODE=1
  * @model attach -DMODE=2
  * @model handed_over -DMODE=3
+ * @model packed -DMODE=4
  * @unreached sender (sender_dead)
  * @unreached receiver (receiver_dead)
  * @unreached receiver_helper (receiver_dead)
@@ -30,6 +32,7 @@
  * @mutant 5 -DMODE=2 rule 5: a receive without a match does not look at "down" => deadlock
  * @mutant 6 -DMODE=3 rule 2: the helper counts the run although its copy failed => here == 3
  * @mutant 7 -DMODE=1 rule 6: at a hang-up the INITs that nobody has asked for yet are thrown away => earned
+ * @mutant 8 -DMODE=4 rule 4: it fails although the peer had packed what is missing => earned
  */
 #ifndef MUTATE
 #define MUTATE 0
@@ -42,7 +45,7 @@
 #define ALL 3
 #define BIT(i) (1 << (i))
 #define COUNT(m) (((m) & 1) + ((m) >> 1))
-mtype = { INIT, MOVE, CLOSE };
+mtype = { INIT, MOVE, CLOSE };                     /* MODE 4: MOVE says that the run is packed */
 
 bool sender_dead, receiver_dead;
 
@@ -62,6 +65,8 @@ bool unexpected, posted, matched, start_waits;
 bool sender_down, sender_closed, copy_failed;
 byte r_round, claim;                               /* claim: bits of round r_round */
 bool in_round;                                     /* the receive buffer may be written */
+chan to_sender = [2] of { byte };                  /* MODE 4: a run to be packed */
+byte steps;                                        /* MODE 4: runs that wait for a thread of the program */
 byte here, arrived;                                /* arrived: marks of round r_round, by slots */
 
 #define READY(r) ((SLOTS && matched && tag[(r) & 1] == (r)) -> ready[(r) & 1] : 0)
@@ -89,7 +94,7 @@ inline pready(i) {
   };
   if
   :: bits ->
-#if MODE == 3
+#if MODE >= 3
      to_receiver ! MOVE, r, bits
 #else
      atomic {
@@ -121,6 +126,9 @@ proctype sender() {
       pready(1);
       do                                           /* MPI_Wait: rule 3 */
       :: S_COMPLETE(r) -> break
+#if MODE == 4
+      :: to_sender ? bits -> to_receiver ! MOVE, r, bits; bits = 0
+#endif
 #if MUTATE == 1
       :: !S_COMPLETE(r) ->
          if
@@ -153,7 +161,7 @@ end:
 /* ---- receiver ---- */
 inline copy(bits) {
   atomic {
-#if !SLOTS
+#if !SLOTS && MODE != 4
     if
     :: sender_dead -> copy_failed = true;          /* rule 2 */
 #if MUTATE != 6
@@ -178,7 +186,11 @@ inline copy(bits) {
 inline open_and_move() {
   atomic { opened[r & 1] = true; bits = ready[r & 1] };
   if
+#if MODE == 4
+  :: bits -> to_sender ! bits; bits = 0
+#else
   :: bits -> copy(bits)
+#endif
   :: else
   fi
 }
@@ -207,7 +219,9 @@ end:
        fi;
 #endif
        r = 0
-#if MODE == 3
+#if MODE == 4
+    :: atomic { to_receiver ? MOVE(r, bits) -> steps = steps | bits; r = 0; bits = 0 }
+#elif MODE == 3
     :: to_receiver ? MOVE(r, bits) -> copy(bits); r = 0
 #endif
     :: to_receiver ? CLOSE(_, _) -> sender_closed = true
@@ -233,6 +247,9 @@ end:
   } unless { receiver_dead }
 }
 #endif
+#if MODE == 4
+inline unpack() { atomic { bits = steps; steps = 0 }; copy(bits) }
+#endif
 inline second_look() {                             /* rules 3 and 4 */
 #if SLOTS
   if
@@ -250,7 +267,12 @@ inline second_look() {                             /* rules 3 and 4 */
   fi
 #else
   if
+#if MODE == 4 && MUTATE != 8
+  :: steps -> unpack()
+  :: !steps && R_COMPLETE(r) -> break
+#else
   :: R_COMPLETE(r) -> break
+#endif
   :: else -> goto failed
   fi
 #endif
@@ -275,7 +297,10 @@ proctype receiver() {
 #if SLOTS
       :: !R_COMPLETE(r) && FOUND(r) -> drain()
 #endif
-#if !SLOTS && MUTATE != 4
+#if MODE == 4
+      :: !R_COMPLETE(r) && steps -> unpack()
+#endif
+#if !SLOTS && MODE != 4 && MUTATE != 4
       :: !R_COMPLETE(r) && copy_failed -> goto failed
 #endif
 #if MUTATE == 1
@@ -297,7 +322,7 @@ proctype receiver() {
     goto over;
 failed:
     atomic {
-      earned = R_COMPLETE(r) || (SLOTS && s_round >= r && tag[r & 1] == r && ready[r & 1] == ALL);
+      earned = R_COMPLETE(r) || (MODE == 4 && (here | steps) == ALL) || (SLOTS && s_round >= r && tag[r & 1] == r && ready[r & 1] == ALL);
       assert(!earned);
       in_round = false
     };

@@ -23,6 +23,10 @@
  *     leaves the root alone.
  * 15. Parrived(j) expires what is ready under j and waits for its group.
  *
+ * 16. Where the kernel copies for neither side, the sender packs exactly the claimed run into staging memory, in which each partition has its
+ *     place, and tells the receiver, which unpacks it and does the marking of rule 9.
+ * 17. Only threads of the programs pack and unpack: the sender's in Pready and Wait, the receiver's in Wait and Parrived.
+ *
  * Checked: a partition is copied exactly once a round, after its Pready, between the receiver's Start and completion, from a buffer
  * that the application has not taken back; Parrived is true only when the data is there; Pready never blocks; nobody waits for ever
  * although the receiver does nothing between Start and completion, and in some rounds Pready(2) is called only after Parrived(0) was true;
@@ -34,6 +38,7 @@
  * @model receiver_refused -DREFUSED=2
  * @model asked           -DREFUSED=0 -DASKED
  * @model asked_refused   -DREFUSED=2 -DASKED
+ * @model neither         -DREFUSED=3 -DROUNDS=2
  * @unreached helper -end-
  * @mutant 1  rule 2: Pready looks at the trigger, then marks: two steps => here & claim
  * @mutant 2  rule 4: the expirer moves what is ready though the trigger was true before => here & claim
@@ -56,12 +61,15 @@
  * @mutant 19 rule 14: a Pready that completes an expired leaf sets its bit in the root => here & claim
  * @mutant 20 rule 14: a leaf is expired whether its root is open or not => r_round == r
  * @mutant 21 -DASKED rule 15: Parrived expires the root only => deadlock
+ * @mutant 22 -DREFUSED=3 -DROUNDS=2 rule 16: the sender marks a run as moved when it has packed it => (here&3)==3
+ * @mutant 23 -DREFUSED=3 -DROUNDS=2 rule 17: a Pready packs, a Wait does not => deadlock
+ * @mutant 24 -DREFUSED=3 -DROUNDS=2 rule 17: Parrived unpacks, a Wait does not => deadlock
  */
 #ifndef MUTATE
 #define MUTATE 0
 #endif
 #ifndef REFUSED
-#define REFUSED 0                                  /* 1: the sender may not write, 2: the receiver may not read */
+#define REFUSED 0                                  /* 1: the sender may not write, 2: the receiver may not read, 3: both */
 #endif
 #ifndef ROUNDS
 #define ROUNDS 3
@@ -91,6 +99,10 @@ byte seen;                                         /* last round in which Parriv
 hidden byte was0, was1;
 
 chan delegated = [S] of { byte, byte };            /* round, run */
+#if REFUSED == 3
+byte staged;                                       /* partitions in staging memory */
+chan packed = [S] of { byte, byte };               /* round, run */
+#endif
 
 #define GROUP0 3                                   /* units of the first group of a word ... */
 #define GROUP1(x) ((x) < 2 -> 4 : 0)               /* ... and of the second */
@@ -158,12 +170,39 @@ inline hand_over(r) {                              /* rule 11 */
   :: else
   fi
 }
-#if REFUSED == 1
+#if REFUSED == 3
+inline pack(r) {                                   /* rule 16 */
+  atomic {
+    assert(started == r && (filled & claim) == claim && (staged & claim) == 0);
+    staged = staged | claim
+  };
+#if MUTATE == 22
+  mark_moved();
+#endif
+  atomic { assert(nfull(packed)); packed ! r, claim; claim = 0 }
+}
+inline unpack(r) {
+  assert((staged & claim) == claim);
+  copy(r);
+  staged = staged & ~claim;
+#if MUTATE != 22
+  mark_moved();
+#endif
+  claim = 0
+}
+inline pack_or_hand_over(r) {                      /* whether the thread knows that the receiver can't */
+  if
+  :: claim -> if :: pack(r) :: hand_over(r) fi
+  :: else
+  fi
+}
+#define SENDER_MOVES(r) pack_or_hand_over(r)
+#elif REFUSED == 1
 #define SENDER_MOVES(r) hand_over(r)
 #else
 #define SENDER_MOVES(r) move(r)
 #endif
-#if REFUSED == 2
+#if REFUSED >= 2
 #define RECEIVER_MOVES(r) hand_over(r)
 #else
 #define RECEIVER_MOVES(r) move(r)
@@ -267,7 +306,7 @@ inline expire_leaf(l, r) {       /* its root has expired: rule 14 */
     fits = false
   }
 }
-#ifndef ASKED
+#if !defined(ASKED) && REFUSED != 3
 proctype expirer() {                               /* a deadline: may or may not expire, at any moment */
   byte r, p, x, claim; bool fits;
   for (r : 1 .. ROUNDS) {
@@ -290,6 +329,9 @@ proctype expirer() {                               /* a deadline: may or may not
 inline clear(x, t) { ready[x] = 0; open[x] = false; expired[x] = false; tag[x] = t }
 proctype sender() {
   byte r, q, t;
+#if REFUSED == 3
+  byte its, claim;
+#endif
   for (r : 1 .. ROUNDS) {
 #if MUTATE == 3
     t = r;
@@ -302,6 +344,11 @@ proctype sender() {
     started = r;
 #if MUTATE == 12
     filled == ALL;
+#elif REFUSED == 3 && MUTATE != 23
+    do                                             /* rule 17 */
+    :: moved_count >= r * S -> break
+    :: delegated ? its, claim -> pack(its); its = 0
+    od;
 #else
     moved_count >= r * S;                          /* MPI_Wait: rule 10 */
 #endif
@@ -311,6 +358,9 @@ proctype sender() {
 }
 proctype receiver() {
   byte r, p, claim;
+#if REFUSED == 3
+  byte its;
+#endif
   for (r : 1 .. ROUNDS) {
     p = r & 1;
 #if MUTATE == 7
@@ -327,6 +377,12 @@ proctype receiver() {
 #if MUTATE == 7
     arrived = 0;
 #endif
+#if REFUSED == 3 && MUTATE != 24
+    do                                             /* rule 17 */
+    :: moved_count >= r * S && seen == r -> break
+    :: packed ? its, claim -> unpack(its); its = 0
+    od;
+#endif
     moved_count >= r * S && seen == r;             /* sits in a native call meanwhile; then joins the observer */
     assert(here == ALL && arrived == ALL);
     atomic { r_round = 0; here = 0 }               /* the application writes its buffer */
@@ -337,8 +393,17 @@ proctype observer() {                              /* an application thread in M
 #ifdef ASKED
   byte p, claim; bool fits;
 #endif
+#if REFUSED == 3
+  byte its, claim;
+#endif
   for (r : 1 .. ROUNDS) {
     r_round == r;
+#if REFUSED == 3
+    do                                             /* rule 17 */
+    :: (arrived & J0) == J0 -> break
+    :: packed ? its, claim -> unpack(its); its = 0
+    od;
+#endif
 #ifdef ASKED
     p = r & 1;
     do
@@ -357,7 +422,7 @@ proctype observer() {                              /* an application thread in M
     atomic { r_round == r && (arrived & J0) == J0 -> assert((here & J0) == J0); seen = r }
   }
 }
-#if REFUSED
+#if REFUSED == 1 || REFUSED == 2
 proctype helper() {                                /* of the process that may move: rule 12 */
   byte r, claim;
 end:
@@ -380,10 +445,13 @@ init {
 #ifdef ASKED
     run thread(0, 3, false); run thread(4, 1, true); run thread(2, 5, false);
 #else
-    run thread(0, 3, false); run thread(4, 1, false); run thread(2, 5, true); run expirer();
+    run thread(0, 3, false); run thread(4, 1, false); run thread(2, 5, true);
+#if REFUSED != 3
+    run expirer();
+#endif
 #endif
     run sender(); run receiver(); run observer();
-#if REFUSED
+#if REFUSED == 1 || REFUSED == 2
     run helper()
 #endif
   }

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -12,6 +14,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <utility>
 #include <vector>
 
@@ -184,15 +187,18 @@ TEST(ShmAttach, BothDirectionsAreThoseOfTheModel) {
 
     std::copy(to.begin(), to.end(), child.data());
     auto ours = from;
+    Piece pushed{offset, length};
     ASSERT_TRUE(attach_copy(Direction::write, child.pid(), buffer_of(types.from, ours),
-                            {&types.to, there}, offset, length)
+                            {&types.to, there}, pushed)
                     .ok());
+    ASSERT_EQ(pushed.length, 0u);
     ASSERT_TRUE(std::equal(expected.begin(), expected.end(), child.data())) << "seed " << seed;
 
     std::copy(from.begin(), from.end(), child.data());
     ours = to;
+    Piece pulled{offset, length};
     ASSERT_TRUE(attach_copy(Direction::read, child.pid(), buffer_of(types.to, ours),
-                            {&types.from, there}, offset, length)
+                            {&types.from, there}, pulled)
                     .ok());
     ASSERT_TRUE(ours == expected) << "seed " << seed;
   }
@@ -203,13 +209,15 @@ TEST(ShmAttach, ErrorsCarryTheErrno) {
   const Typemap bytes = Typemap::contiguous(1);
   std::vector<std::byte> arena(kArenaBytes);
   Holder child(4096);
+  Piece piece{0, 8};
   const Status fault =
-      attach_copy(Direction::write, child.pid(), buffer_of(bytes, arena), {&bytes, 16}, 0, 8);
+      attach_copy(Direction::write, child.pid(), buffer_of(bytes, arena), {&bytes, 16}, piece);
   EXPECT_EQ(fault, Status(Errc::kTransfer, EFAULT));
+  EXPECT_EQ(piece.length, 8u);
   const pid_t pid = child.pid();
   child.end();
   const Status gone =
-      attach_copy(Direction::read, pid, buffer_of(bytes, arena), {&bytes, 16}, 0, 8);
+      attach_copy(Direction::read, pid, buffer_of(bytes, arena), {&bytes, 16}, piece);
   EXPECT_EQ(gone, Status(Errc::kTransfer, ESRCH));
   EXPECT_FALSE(attach_allowed(Direction::read, pid));
   EXPECT_FALSE(attach_allowed(Direction::read, 0));
@@ -232,10 +240,11 @@ int try_refused() {
   const Buffer theirs{&bytes, reinterpret_cast<std::uintptr_t>(to)};
   if (attach_allowed(Direction::write, ::getpid())) return 3;
   if (!attach_allowed(Direction::read, ::getpid())) return 4;
-  if (attach_copy(Direction::write, ::getpid(), ours, theirs, 0, 8) !=
+  Piece piece{0, 8};
+  if (attach_copy(Direction::write, ::getpid(), ours, theirs, piece) !=
       Status(Errc::kTransfer, EPERM))
     return 5;
-  return attach_copy(Direction::read, ::getpid(), ours, theirs, 0, 8).ok() ? 0 : 6;
+  return attach_copy(Direction::read, ::getpid(), ours, theirs, piece).ok() ? 0 : 6;
 }
 
 TEST(ShmAttach, ARefusalIsOfOneDirection) {
@@ -246,6 +255,132 @@ TEST(ShmAttach, ARefusalIsOfOneDirection) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+constexpr std::size_t kPage = 4096;
+
+/// Pages of memory, the last of which can't be accessed. Thread safety: single-owner.
+class Fenced {
+ public:
+  explicit Fenced(std::size_t pages, int protection) : bytes_(pages * kPage) {
+    memory_ = static_cast<std::byte*>(
+        ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_NE(memory_, MAP_FAILED);
+    fence(protection);
+  }
+  ~Fenced() { ::munmap(memory_, bytes_); }
+  Fenced(const Fenced&) = delete;
+  Fenced& operator=(const Fenced&) = delete;
+  void fence(int protection) { ::mprotect(memory_ + bytes_ - kPage, kPage, protection); }
+  std::byte* data() const { return memory_; }
+  std::uintptr_t address() const { return reinterpret_cast<std::uintptr_t>(memory_); }
+
+ private:
+  std::size_t bytes_;
+  std::byte* memory_;
+};
+
+TEST(ShmCheckedCopy, IsThatOfTheModel) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    loop::Random random(seed);
+    const Two types = random_pair(random);
+    const std::uint64_t total = kElements * types.from.size_bytes();
+    Piece piece{random.below(total), 0};
+    piece.length = 1 + random.below(total - piece.offset);
+    auto from = random_bytes(random, kArenaBytes);
+    auto to = random_bytes(random, kArenaBytes);
+    auto expected = to;
+    for (std::uint64_t i = piece.offset; i < piece.offset + piece.length; ++i)
+      expected[place(types.to, i)] = from[place(types.from, i)];
+    ASSERT_TRUE(checked_copy(buffer_of(types.from, from), buffer_of(types.to, to), piece).ok());
+    ASSERT_EQ(piece.length, 0u);
+    ASSERT_TRUE(to == expected) << "seed " << seed;
+  }
+}
+
+/// The last of 40 pages is closed: the rest goes on where the copy has stopped.
+void expect_goes_on(int from_protection, int to_protection) {
+  constexpr std::size_t kPages = 40;
+  const Typemap bytes = Typemap::contiguous(1);
+  Fenced from(kPages, PROT_READ | PROT_WRITE), to(kPages, to_protection);
+  for (std::size_t i = 0; i < kPages * kPage; ++i) from.data()[i] = std::byte(i % 251);
+  from.fence(from_protection);
+  Piece piece{5, kPages * kPage - 5};
+  const Status status = checked_copy({&bytes, from.address()}, {&bytes, to.address()}, piece);
+  EXPECT_EQ(status, Status(Errc::kTransfer, EFAULT));
+  EXPECT_LT(piece.length, 17 * kPage);  // what fits in a pipe, and the page
+  EXPECT_GE(piece.length, kPage);
+  from.fence(PROT_READ | PROT_WRITE);
+  to.fence(PROT_READ | PROT_WRITE);
+  EXPECT_TRUE(checked_copy({&bytes, from.address()}, {&bytes, to.address()}, piece).ok());
+  EXPECT_TRUE(std::equal(from.data() + 5, from.data() + kPages * kPage, to.data() + 5));
+  EXPECT_EQ(to.data()[4], std::byte{0});
+}
+
+TEST(ShmCheckedCopy, AClosedPageIsAnErrorAndTheRestGoesOn) {
+  expect_goes_on(PROT_NONE, PROT_READ | PROT_WRITE);
+  expect_goes_on(PROT_READ | PROT_WRITE, PROT_READ);
+  expect_goes_on(PROT_NONE, PROT_NONE);
+}
+
+TEST(ShmAttach, AnErrorInTheMiddleLeavesTheRest) {
+  if (!attach_is_possible()) GTEST_SKIP() << "the kernel forbids attach";
+  constexpr std::size_t kPages = 600;
+  const Typemap bytes = Typemap::contiguous(1);
+  Fenced from(kPages, PROT_READ | PROT_WRITE), to(kPages, PROT_READ);
+  for (std::size_t i = 0; i < kPages * kPage; ++i) from.data()[i] = std::byte(i % 251);
+  Piece piece{0, kPages * kPage};
+  const Status status = attach_copy(Direction::write, ::getpid(), {&bytes, from.address()},
+                                    {&bytes, to.address()}, piece);
+  EXPECT_EQ(status, Status(Errc::kTransfer, EFAULT));
+  EXPECT_EQ(piece.length, kPage);
+  EXPECT_TRUE(std::equal(from.data(), from.data() + piece.offset, to.data()));
+}
+
+/// A process whose first thread has ended is attached to by its helper. Exit status of a child.
+int hold_without_first_thread(int told) {
+  const auto helper = [](void* argument) -> void* {
+    ::pthread_setname_np(::pthread_self(), "larklane");
+    ::pthread_join(*static_cast<pthread_t*>(argument), nullptr);
+    for (;;) ::pause();
+  };
+  static pthread_t first = ::pthread_self();
+  pthread_t thread{};
+  if (::pthread_create(&thread, nullptr, helper, &first) != 0) return 1;
+  if (::write(told, "", 1) != 1) return 1;
+  ::syscall(SYS_exit, 0);  // this thread alone, and nothing is unwound
+  return 1;
+}
+
+TEST(ShmAttach, AnEndedFirstThreadIsNoEndedProcess) {
+  if (!attach_is_possible()) GTEST_SKIP() << "the kernel forbids attach";
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  std::vector<std::byte> arena(8, std::byte{7});
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(hold_without_first_thread(ends[1]));
+  char told = 0;
+  ASSERT_EQ(::read(ends[0], &told, 1), 1);
+  const auto deadline = ::time(nullptr) + 30;
+  while (attach_allowed(Direction::read, child) && ::time(nullptr) < deadline) ::sched_yield();
+  EXPECT_EQ(probe_attach(Direction::read, child).detail(), ESRCH);
+  const pid_t thread = attach_thread(child);
+  EXPECT_NE(thread, child);
+  EXPECT_TRUE(attach_allowed_to(Direction::read, child));
+  const Typemap bytes = Typemap::contiguous(1);
+  const Buffer there{&bytes, reinterpret_cast<std::uintptr_t>(arena.data())};
+  std::byte here[8]{};
+  Piece piece{0, 8};
+  EXPECT_TRUE(attach_copy(Direction::read, thread, {&bytes, reinterpret_cast<std::uintptr_t>(here)},
+                          there, piece)
+                  .ok());
+  EXPECT_EQ(here[0], std::byte{7});
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(attach_thread(child), child);
+  EXPECT_FALSE(attach_allowed_to(Direction::read, child));
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 }  // namespace

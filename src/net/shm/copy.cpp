@@ -1,14 +1,23 @@
 #include "net/shm/copy.hpp"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <type_traits>
 
 #include "base/copy_small.hpp"
+#include "base/unique_fd.hpp"
 
 namespace larklane::shm {
 namespace {
@@ -16,6 +25,10 @@ namespace {
 constexpr std::size_t kVectorsMax = 128;
 /// One call moves at most MAX_RW_COUNT (2 GiB less a page) bytes.
 constexpr std::uint64_t kCallBytesMax = std::uint64_t{1} << 30;
+/// Of a pipe, by default.
+constexpr std::uint64_t kPipeBytes = std::uint64_t{1} << 16;
+/// As control/helper_thread.cpp names it.
+constexpr std::string_view kHelperName = "larklane\n";
 
 /// A batch of pieces of one buffer, `bytes` in all.
 struct Vectors {
@@ -80,11 +93,44 @@ template <class Each>
   }
 }
 
-ssize_t attach_call(Direction direction, pid_t pid, const Vectors& ours,
+ssize_t attach_call(Direction direction, pid_t thread, const Vectors& ours,
                     const Vectors& theirs) noexcept {
   return direction == Direction::read
-             ? ::process_vm_readv(pid, ours.entries, ours.count, theirs.entries, theirs.count, 0)
-             : ::process_vm_writev(pid, ours.entries, ours.count, theirs.entries, theirs.count, 0);
+             ? ::process_vm_readv(thread, ours.entries, ours.count, theirs.entries, theirs.count, 0)
+             : ::process_vm_writev(thread, ours.entries, ours.count, theirs.entries, theirs.count,
+                                   0);
+}
+
+void advance(Piece& piece, ssize_t bytes) noexcept {
+  piece.offset += static_cast<std::uint64_t>(bytes);
+  piece.length -= static_cast<std::uint64_t>(bytes);
+}
+
+bool is_helper(pid_t process, pid_t thread) noexcept {
+  std::array<char, 64> path;
+  std::array<char, 32> name;
+  std::snprintf(path.data(), path.size(), "/proc/%d/task/%d/comm", process, thread);
+  const UniqueFd file(::open(path.data(), O_RDONLY | O_CLOEXEC));
+  const ssize_t length = file ? ::read(file.get(), name.data(), name.size()) : -1;
+  return length > 0 &&
+         std::string_view(name.data(), static_cast<std::size_t>(length)) == kHelperName;
+}
+
+/// The first that is(thread), but for the process's first one; 0: there is none, or no /proc.
+template <class Is>
+pid_t find_thread(pid_t process, Is&& is) noexcept {
+  std::array<char, 32> path;
+  std::snprintf(path.data(), path.size(), "/proc/%d/task", process);
+  DIR* const threads = ::opendir(path.data());
+  if (threads == nullptr) return 0;
+  pid_t found = 0;
+  while (const dirent* entry = found == 0 ? ::readdir(threads) : nullptr)
+    if (const auto thread = static_cast<pid_t>(std::atol(entry->d_name));
+        // The numbers in /proc may be those of another pid namespace: the kernel says if not.
+        thread > 0 && thread != process && ::tgkill(process, thread, 0) == 0 && is(thread))
+      found = thread;
+  ::closedir(threads);
+  return found;
 }
 
 }  // namespace
@@ -137,21 +183,44 @@ void copy(const Buffer& from, const Buffer& to, std::uint64_t offset,
   }
 }
 
-Status attach_copy(Direction direction, pid_t pid, const Buffer& ours, const Buffer& theirs,
-                   std::uint64_t offset, std::uint64_t length) noexcept {
-  while (length != 0) {
+Status attach_copy(Direction direction, pid_t thread, const Buffer& ours, const Buffer& theirs,
+                   Piece& piece) noexcept {
+  while (piece.length != 0) {
     // The side with the smaller pieces limits the batch: gather it first, then as much of the
     // other; what the other could not take is gathered again in the next turn.
-    TypeCursor our_cursor(*ours.type, ours.address, offset, length);
-    TypeCursor their_cursor(*theirs.type, theirs.address, offset, length);
+    TypeCursor our_cursor(*ours.type, ours.address, piece.offset, piece.length);
+    TypeCursor their_cursor(*theirs.type, theirs.address, piece.offset, piece.length);
     Vectors our_vectors;
     Vectors their_vectors;
-    const std::uint64_t ready = our_vectors.gather(our_cursor, std::min(length, kCallBytesMax));
+    const std::uint64_t ready =
+        our_vectors.gather(our_cursor, std::min(piece.length, kCallBytesMax));
     their_vectors.gather(their_cursor, ready);
-    const ssize_t moved = attach_call(direction, pid, our_vectors, their_vectors);
+    const ssize_t moved = attach_call(direction, thread, our_vectors, their_vectors);
     if (moved <= 0) return Status(Errc::kTransfer, moved < 0 ? errno : EFAULT);
-    offset += static_cast<std::uint64_t>(moved);
-    length -= static_cast<std::uint64_t>(moved);
+    advance(piece, moved);
+  }
+  return {};
+}
+
+// Through a pipe: both system calls take memory of any kind, and none needs a permission.
+Status checked_copy(const Buffer& from, const Buffer& to, Piece& piece) noexcept {
+  std::array<int, 2> ends;
+  if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) return Status(Errc::kTransfer, errno);
+  const UniqueFd out(ends[0]), in(ends[1]);
+  Vectors vectors;
+  while (piece.length != 0) {
+    TypeCursor source(*from.type, from.address, piece.offset, piece.length);
+    vectors.gather(source, std::min(piece.length, kPipeBytes));
+    const ssize_t filled = ::writev(in.get(), vectors.entries, static_cast<int>(vectors.count));
+    if (filled <= 0) return Status(Errc::kTransfer, filled < 0 ? errno : EFAULT);
+    for (auto left = static_cast<std::uint64_t>(filled); left != 0;) {
+      TypeCursor target(*to.type, to.address, piece.offset, left);
+      vectors.gather(target, left);
+      const ssize_t emptied = ::readv(out.get(), vectors.entries, static_cast<int>(vectors.count));
+      if (emptied <= 0) return Status(Errc::kTransfer, emptied < 0 ? errno : EFAULT);
+      advance(piece, emptied);
+      left -= static_cast<std::uint64_t>(emptied);
+    }
   }
   return {};
 }
@@ -161,8 +230,8 @@ void let_peers_attach() noexcept {
   (void)::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }
 
-Status probe_attach(Direction direction, pid_t pid) noexcept {
-  if (pid <= 0) return {Errc::kUnreachable, EINVAL};
+Status probe_attach(Direction direction, pid_t thread) noexcept {
+  if (thread <= 0) return {Errc::kUnreachable, EINVAL};
   // The kernel asks for permission before it looks at the address; no program has memory at the top
   // of the address space.
   std::byte byte{};
@@ -171,9 +240,25 @@ Status probe_attach(Direction direction, pid_t pid) noexcept {
   ours.entries[0] = {&byte, 1};
   theirs.entries[0] = {reinterpret_cast<void*>(~std::uintptr_t{4095}), 1};
   ours.count = theirs.count = 1;
-  const int error = attach_call(direction, pid, ours, theirs) < 0 ? errno : EPERM;
-  if (error == EFAULT) return {};
-  return {error == ESRCH ? Errc::kPeerDown : Errc::kUnreachable, error};
+  const int error = attach_call(direction, thread, ours, theirs) < 0 ? errno : EPERM;
+  return error == EFAULT ? Status{} : Status(Errc::kUnreachable, error);
+}
+
+pid_t attach_thread(pid_t process) noexcept {
+  if (process <= 0 || probe_attach(Direction::read, process).detail() != ESRCH) return process;
+  const pid_t helper =
+      find_thread(process, [&](pid_t thread) { return is_helper(process, thread); });
+  return helper != 0 ? helper : process;
+}
+
+bool attach_allowed_to(Direction direction, pid_t process) noexcept {
+  Status status = probe_attach(direction, process);
+  if (process > 0 && status.detail() == ESRCH)
+    (void)find_thread(process, [&](pid_t thread) {
+      status = probe_attach(direction, thread);
+      return status.detail() != ESRCH;
+    });
+  return status.ok();
 }
 
 }  // namespace larklane::shm

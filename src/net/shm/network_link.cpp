@@ -58,8 +58,8 @@ Status NetworkLink::connect(std::span<const std::byte> peer_offer) {
   if (status.ok() || status.detail() == EXDEV) return status;
   // A process that ends has first no memory, then no files, and then no number: none of it is
   // what its offer says.
-  const Status there = probe_attach(Direction::read, offer->identity.process);
-  return there.code() == Errc::kPeerDown ? there : status;
+  const Status there = probe_attach(Direction::read, attach_thread(offer->identity.process));
+  return there.detail() == ESRCH ? Status(Errc::kPeerDown, ESRCH) : status;
 }
 
 Status NetworkLink::connect_to(const NetworkOffer& offer) {
@@ -68,7 +68,7 @@ Status NetworkLink::connect_to(const NetworkOffer& offer) {
   if (!(*peer)->is_own_process()) {
     if (!endpoint_.domain().is_attach_allowed) return Status(Errc::kUnreachable, ECANCELED);
     for (const Direction direction : {Direction::read, Direction::write})
-      if (!attach_allowed(direction, (*peer)->process())) return Status(Errc::kUnreachable, EPERM);
+      if (!attach_allowed(direction, (*peer)->thread())) return Status(Errc::kUnreachable, EPERM);
   }
   auto queue = (*peer)->queue(Place::of(offer.queue));
   if (!queue) return queue.error();
@@ -114,10 +114,12 @@ Status NetworkLink::move_slow(Direction direction, std::byte* local, net::Remote
     return {};
   }
   LARKLANE_TRY(peer_->look());  // another process may have its number
-  const Status moved = attach_copy(
-      direction, peer_->process(), {&plain_bytes(), reinterpret_cast<std::uintptr_t>(local)},
-      {&plain_bytes(), static_cast<std::uintptr_t>(remote.address)}, 0, bytes);
-  return moved.detail() == ESRCH ? Status(Errc::kPeerDown, ESRCH) : moved;
+  const Buffer ours{&plain_bytes(), reinterpret_cast<std::uintptr_t>(local)};
+  const Buffer theirs{&plain_bytes(), static_cast<std::uintptr_t>(remote.address)};
+  Piece left{0, bytes};
+  const Status moved = attach_copy(direction, peer_->thread(), ours, theirs, left);
+  if (moved.detail() != ESRCH || !peer_->find_other_thread()) return moved;
+  return attach_copy(direction, peer_->thread(), ours, theirs, left);
 }
 
 namespace {

@@ -39,7 +39,8 @@ std::string_view read_file(const std::string& path, std::span<char> space) noexc
 
 Result<std::uint64_t> process_start(pid_t process) {
   constexpr Status kGone{Errc::kPeerDown, ESRCH};
-  constexpr int kStateField = 3, kStartField = 22;
+  constexpr int kStateField = 3, kThreadsField = 20, kStartField = 22;
+  bool has_first_ended = false;
   std::array<char, 1024> space;
   std::string_view text = read_file("/proc/" + std::to_string(process) + "/stat", space);
   if (text.empty() && errno != ENOENT && errno != ESRCH) return Status(Errc::kUnreachable, errno);
@@ -49,7 +50,9 @@ Result<std::uint64_t> process_start(pid_t process) {
   for (int field = kStateField; !text.empty(); ++field) {
     text.remove_prefix(1);
     const std::string_view value = text.substr(0, text.find(' '));
-    if (field == kStateField && (value == "Z" || value == "X")) return kGone;
+    if (field == kStateField) has_first_ended = value == "Z" || value == "X";
+    // Its other threads may live on.
+    if (field == kThreadsField && has_first_ended && (value == "0" || value == "1")) return kGone;
     if (field == kStartField)
       return std::uint64_t{std::strtoull(std::string(value).c_str(), nullptr, 10)};
     text.remove_prefix(value.size());

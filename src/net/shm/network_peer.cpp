@@ -9,13 +9,15 @@
 #include <cerrno>
 #include <string>
 
+#include "net/shm/copy.hpp"
+
 namespace larklane::shm {
 namespace {
 
-/// A descriptor of process `process`, which may be of anything by now.
-Result<std::shared_ptr<Segment>> open_segment(pid_t process, int fd, std::uint64_t bytes) {
+/// A descriptor of the process of `thread`, which may be of anything by now.
+Result<std::shared_ptr<Segment>> open_segment_of(pid_t thread, int fd, std::uint64_t bytes) {
   const std::string path =
-      "/proc/" + std::to_string(process) + "/fd/" + std::to_string(fd);  // its, not ours
+      "/proc/" + std::to_string(thread) + "/fd/" + std::to_string(fd);  // its, not ours
   // O_PATH first: to open what is not a segment may have effects.
   const UniqueFd seen(::open(path.c_str(), O_PATH | O_CLOEXEC));
   if (!seen) return Status(errno == ENOENT ? Errc::kProtocol : Errc::kUnreachable, errno);
@@ -23,7 +25,7 @@ Result<std::shared_ptr<Segment>> open_segment(pid_t process, int fd, std::uint64
   if (::fstat(seen.get(), &info) != 0) return Status(Errc::kUnreachable, errno);
   if (!S_ISREG(info.st_mode)) return Errc::kProtocol;
   if (info.st_uid != ::geteuid()) return Errc::kForeignUser;
-  const std::string again = "/proc/self/fd/" + std::to_string(seen.get());
+  const std::string again = "/proc/thread-self/fd/" + std::to_string(seen.get());
   UniqueFd file(::open(again.c_str(), O_RDWR | O_CLOEXEC));
   if (!file) return Status(Errc::kUnreachable, errno);
   return Segment::map(std::move(file), bytes);
@@ -45,9 +47,10 @@ bool is_head(const Segment& segment, std::uint64_t nonce, std::uint32_t number) 
 
 }  // namespace
 
-Peer::Peer(const NetworkOffer& offer, bool is_own_process, UniqueFd pidfd,
+Peer::Peer(const NetworkOffer& offer, bool is_own_process, UniqueFd pidfd, pid_t thread,
            std::shared_ptr<Segment> catalogue) noexcept
     : process_(offer.identity.process),
+      thread_(thread),
       start_(offer.identity.start),
       nonce_(offer.nonce),
       is_own_process_(is_own_process),
@@ -62,11 +65,23 @@ Result<std::shared_ptr<Peer>> Peer::open(const NetworkOffer& offer, const Proces
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, its.process, 0)));
   // After that: the descriptor is of the process that started then.
   LARKLANE_TRY(expect_process(its.process, its.start));
-  auto catalogue = open_segment(its.process, offer.catalogue_fd, kCatalogueBytes);
+  const pid_t thread = its == own ? ::gettid() : attach_thread(its.process);
+  auto catalogue = open_segment_of(thread, offer.catalogue_fd, kCatalogueBytes);
   if (!catalogue) return catalogue.error();
   if (!is_head(**catalogue, offer.nonce, 0)) return Errc::kProtocol;
   return std::shared_ptr<Peer>(
-      new Peer(offer, its == own, std::move(pidfd), std::move(catalogue).value()));
+      new Peer(offer, its == own, std::move(pidfd), thread, std::move(catalogue).value()));
+}
+
+bool Peer::find_other_thread() noexcept {
+  const pid_t other = is_own_process_ ? ::gettid() : attach_thread(process_);
+  return thread_.exchange(other, std::memory_order_relaxed) != other;  // relaxed: see thread()
+}
+
+/// Of one that has ended nothing can be opened.
+Result<std::shared_ptr<Segment>> Peer::open_segment(int fd, std::uint64_t bytes) noexcept {
+  auto opened = open_segment_of(thread(), fd, bytes);
+  return opened || !find_other_thread() ? opened : open_segment_of(thread(), fd, bytes);
 }
 
 Status Peer::look() {
@@ -91,7 +106,7 @@ Result<std::byte*> Peer::map(Place place, std::uint64_t bytes) {
     const std::int32_t fd = row.fd.load(std::memory_order_relaxed);
     if (segment_bytes < sizeof(SegmentHead) || fd < 0) return Errc::kProtocol;
     LARKLANE_TRY(look());
-    auto opened = open_segment(process_, fd, segment_bytes);
+    auto opened = open_segment(fd, segment_bytes);
     if (!opened) return opened.error();
     if (!is_head(**opened, nonce_, place.segment)) return Errc::kProtocol;
     segment = std::move(opened).value();

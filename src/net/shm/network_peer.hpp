@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -59,6 +60,12 @@ class Peer {
   static Result<std::shared_ptr<Peer>> open(const NetworkOffer& offer, const ProcessIdentity& own);
 
   pid_t process() const noexcept { return process_; }
+  /// By which it is attached to.
+  pid_t thread() const noexcept {
+    return thread_.load(std::memory_order_relaxed);  // relaxed: one that has ended is found out
+  }
+  /// That one has ended. False: there is no other.
+  bool find_other_thread() noexcept;
   bool is_own_process() const noexcept { return is_own_process_; }
   /// Not ok: it is dead. A system call.
   Status look();
@@ -69,15 +76,17 @@ class Peer {
   Result<QueueArea*> queue(Place place);
 
  private:
-  Peer(const NetworkOffer& offer, bool is_own_process, UniqueFd pidfd,
+  Peer(const NetworkOffer& offer, bool is_own_process, UniqueFd pidfd, pid_t thread,
        std::shared_ptr<Segment> catalogue) noexcept;
   /// @errors kProtocol: it is not there
   Result<std::byte*> map(Place place, std::uint64_t bytes);
+  Result<std::shared_ptr<Segment>> open_segment(int fd, std::uint64_t bytes) noexcept;
   CatalogueArea& area() const noexcept {
     return *reinterpret_cast<CatalogueArea*>(catalogue_->base());
   }
 
   const pid_t process_;
+  std::atomic<pid_t> thread_;
   const std::uint64_t start_, nonce_;
   const bool is_own_process_;
   const UniqueFd pidfd_;  // of the process, where the kernel has such descriptors
