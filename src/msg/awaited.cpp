@@ -47,14 +47,24 @@ Operation* Awaited::take_locked(std::uint32_t number) noexcept {
   return std::exchange(place.operation, nullptr);
 }
 
-Operation* Awaited::take(std::uint32_t number, const Connection& connection) noexcept {
-  const SpinGuard guard(lock_);
+Operation* Awaited::find_locked(std::uint32_t number, const Connection& connection) noexcept {
   const std::uint32_t place = number & kPlaceMask;
   if (place == 0 || place > size_) return nullptr;
-  const Operation* const operation = places_[place - 1].operation;
+  Operation* const operation = places_[place - 1].operation;
   if (operation == nullptr || operation->awaited != number || operation->connection != &connection)
     return nullptr;
-  return take_locked(place);
+  return operation;
+}
+
+Operation* Awaited::find(std::uint32_t number, const Connection& connection) noexcept {
+  const SpinGuard guard(lock_);
+  return find_locked(number, connection);
+}
+
+Operation* Awaited::take(std::uint32_t number, const Connection& connection) noexcept {
+  const SpinGuard guard(lock_);
+  if (find_locked(number, connection) == nullptr) return nullptr;
+  return take_locked(number & kPlaceMask);
 }
 
 Operation* Awaited::take_asking(std::uint32_t place, const Connection& connection) noexcept {

@@ -29,6 +29,8 @@ class Awaited {
   static std::uint32_t place_of(std::uint32_t number) noexcept { return (number & kPlaceMask) - 1; }
   /// @param number  what a peer has sent @return null: nothing of that connection waits under it
   Operation* take(std::uint32_t number, const Connection& connection) noexcept;
+  /// The same of one that goes on waiting. With the lane's lock held, as long as it is used.
+  Operation* find(std::uint32_t number, const Connection& connection) noexcept;
   /// Of one that waits for a write into its memory, which names its place alone.
   /// @return null: none in that place waits for that of that connection
   Operation* take_asking(std::uint32_t place, const Connection& connection) noexcept;
@@ -54,6 +56,8 @@ class Awaited {
     std::uint32_t next_free = 0;
   };
   bool grow_locked() noexcept LARKLANE_REQUIRES(lock_);
+  Operation* find_locked(std::uint32_t number, const Connection& connection) noexcept
+      LARKLANE_REQUIRES(lock_);
   Operation* take_locked(std::uint32_t place) noexcept LARKLANE_REQUIRES(lock_);
 
   const std::uint32_t most_;

@@ -57,11 +57,12 @@ void Connection::take_back(Operation& operation) noexcept {
   lane_.give_back(operation);
 }
 
-/// @param end  not ok: the peer may still read what it was offered
+/// @param end  not ok: the peer may still read what it was offered, or write what it was lent
 void Connection::release_memory(Operation& operation, Status end) noexcept {
   if (operation.registered == nullptr) return;
   if (!end.ok() && operation.is_bounced) BounceBuffers::abandon(*operation.registered);
-  delete std::exchange(operation.registered, nullptr);
+  const net::Memory* const memory = std::exchange(operation.registered, nullptr);
+  if (end.ok() || !operation.is_lent) delete memory;  // else no operation gets it again
   if (!operation.is_bounced) operation.lane->engine().note_given_back();
 }
 
@@ -374,6 +375,10 @@ Result<bool> Connection::on_packet(PacketLink& link, const PacketHeader& header,
         return on_answer(link, header, payload);
       case RecordKind::ask:
         return on_ask(link, header, payload);
+      case RecordKind::copy:
+        return on_copy(link, header, payload);
+      case RecordKind::copied:
+        return on_copied(link, header);
     }
     return Errc::kProtocol;
   };

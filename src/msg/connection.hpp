@@ -2,7 +2,7 @@
 // One lane's way to one peer: what is posted to it, and what comes from it. Each flow has a file:
 // send_receive.cpp, active_message.cpp, one_sided.cpp, atomics.cpp; connection.cpp is what they
 // share, rendezvous.cpp what is the same of all long messages, pieces.cpp of all that lie in
-// several buffers.
+// several buffers, owner_copies.cpp of memory that only its owner can copy.
 
 #include <atomic>
 #include <cstdint>
@@ -162,6 +162,16 @@ class Connection final : public PacketListener {
   void read_piece(Operation& operation) noexcept;
   static void piece_read(net::Operation& work, Status status);
   static void transferred(net::Operation& work, Status status);
+  void transfer_is_over(Operation& operation, Status status) noexcept;
+  /// Has the owner copy the piece whose transfer has failed with `status`. False: it can't.
+  bool ask_owner(Operation& operation, Status status) noexcept;
+  void order_copy(Operation& operation) noexcept;
+  static bool is_fetch(const Operation& operation) noexcept {
+    return operation.work.complete == &Connection::piece_read;
+  }
+  static void copied_here(net::Operation& work, Status status);
+  /// Null: it is not there.
+  std::byte* find_ordered(CopyWord what, std::uint32_t number, const CopyOrder& order) noexcept;
   static void fetched(net::Operation& work, Status status);
   static void written(net::Operation& work, Status status);
   void tell_fetched(Operation& operation, Status status) noexcept;
@@ -187,6 +197,9 @@ class Connection final : public PacketListener {
                                std::span<const std::byte> payload) noexcept;
   Result<bool> on_ask(PacketLink& link, const PacketHeader& header,
                       std::span<const std::byte> payload) noexcept;
+  Result<bool> on_copy(PacketLink& link, const PacketHeader& header,
+                       std::span<const std::byte> payload) noexcept;
+  Result<bool> on_copied(PacketLink& link, const PacketHeader& header) noexcept;
   Result<bool> on_answer(PacketLink& link, const PacketHeader& header,
                          std::span<const std::byte> payload) noexcept;
   /// What names an operation that does not wait: it has failed with the link, or never did.

@@ -91,7 +91,7 @@ void MessageLane::prepare(Operation& operation, MessageLane& lane) noexcept {
   operation.region = nullptr;
   operation.before = nullptr;
   operation.signals = 0;
-  operation.is_bounced = operation.is_dynamic = false;
+  operation.is_bounced = operation.is_lent = operation.is_dynamic = false;
 }
 
 inline void MessageLane::conclude(Operation& operation, Held held) noexcept {

@@ -55,21 +55,29 @@ Result<Post> Connection::transfer(vci::Work::Kind kind, const RemoteRegion& regi
   work.complete = &Connection::transferred;
   operation->signals = there;
   operation->then = Operation::Then::transfer;
+  // For the owner, if it has to copy.
+  operation->there = region.number;
+  operation->region_offset = offset;
   return post_record(*operation, options);
 }
 
 void Connection::transferred(net::Operation& work, Status status) {
   Operation& operation = *static_cast<PartOf<vci::Work>&>(work).whole;
   Connection& connection = *operation.connection;
+  if (!status.ok() && connection.ask_owner(operation, status)) return;
+  connection.transfer_is_over(operation, status);
+}
+
+void Connection::transfer_is_over(Operation& operation, Status status) noexcept {
   release_memory(operation);
   operation.completion.status = status;
-  if (!status.ok() || operation.signals == 0) return connection.lane_.finish(operation);
+  if (!status.ok() || operation.signals == 0) return lane_.finish(operation);
   operation.header = {first_word(RecordKind::signal, operation.signals),
                       static_cast<std::uint32_t>(operation.completion.tag), 0};
   operation.set_small(operation.completion.bytes);
   operation.payload = {};
   operation.then = Operation::Then::finish;
-  connection.send_record(operation);
+  send_record(operation);
 }
 
 Result<bool> Connection::on_put(const PacketHeader& header,

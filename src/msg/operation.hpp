@@ -68,8 +68,11 @@ struct Operation : Node {
   std::uint32_t there = 0;       ///< of the peer's operation that waits for ours
   RemoteCompletion signals = 0;  ///< when its transfer is over: that object of the peer's
   std::uint64_t* before = nullptr;  ///< where an atomic's answer goes
+  std::uint64_t region_offset = 0;  ///< of a put or get
+  std::uint64_t bytes_copied = 0;   ///< of a piece that its owner copies
   bool is_offer = false;            ///< a message whose bytes are still at the sender
   bool is_bounced = false;          ///< `registered` is of a bounce buffer
+  bool is_lent = false;             ///< `registered` is lent to the peer, which copies
   bool is_dynamic = false;          ///< `local` is a buffer of ours, for an active message
 
   PartOf<MatchMessage> message;

@@ -46,6 +46,7 @@ void Connection::read_piece(Operation& operation) noexcept {
 
 void Connection::piece_read(net::Operation& work, Status status) {
   Operation& operation = *static_cast<PartOf<vci::Work>&>(work).whole;
+  if (!status.ok() && operation.connection->ask_owner(operation, status)) return;
   if (!status.ok() || operation.pieces_posted == operation.offer.count)
     return fetched(work, status);
   operation.work.transfer.local += operation.work.transfer.bytes;

@@ -31,8 +31,10 @@ enum class RecordKind : std::uint8_t {
   accumulate,    ///< -; region; operation there; offset, doubles
   reply,         ///< Errc; -; operation here; what was there before an atomic
   ask,           ///< -; -; operation there; Asked: an offer's bytes, to be written
+  copy,          ///< CopyWord; region or offer here; operation there; CopyOrder
+  copied,        ///< Errc; -; operation here: a copy is over
 };
-inline constexpr std::uint32_t kRecordKinds = 12;
+inline constexpr std::uint32_t kRecordKinds = 14;
 
 /// The first word: a kind, and 24 bits that belong to it; small where they are.
 inline constexpr std::uint32_t kKindBits = 4, kKindMask = (1u << kKindBits) - 1;
@@ -100,6 +102,24 @@ struct Asked {
   net::RemoteMemory to;
   std::uint32_t offer;  ///< the operation here
   std::uint32_t unused = 0;
+};
+/// What a copy is of, in a first word.
+struct CopyWord {
+  bool is_write;  ///< into the memory here; else from it
+  bool is_offer;  ///< else of a region
+
+  constexpr std::uint32_t word() const noexcept {
+    return std::uint32_t{is_write} | std::uint32_t{is_offer} << 1;
+  }
+  static constexpr bool is_legal(std::uint32_t word) noexcept { return word < 3; }
+  static constexpr CopyWord of(std::uint32_t word) noexcept {
+    return {(word & 1) != 0, (word & 2) != 0};
+  }
+};
+/// Bytes that their owner copies, between there and memory of the asking side that it maps.
+struct CopyOrder {
+  std::uint64_t offset, bytes;
+  net::RemoteMemory buffer;
 };
 struct PutPlace {
   std::uint64_t offset;

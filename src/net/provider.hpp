@@ -137,6 +137,10 @@ struct Limits {
   /// Up to so many bytes, one copy into allocated memory and a read from there cost less together
   /// than a read of other memory.
   std::uint64_t bounce_bytes_max = 0;
+  /// Registered memory may be such that the system copies it for no other process though its owner
+  /// can use it: an operation on it fails with kTransfer, and only its owner can copy it.
+  /// Addresses of registered memory are those of its process.
+  bool has_unreadable_memory = false;
 };
 
 /// Of a link: the other side's carry one channel each and ours many, or the reverse.

@@ -29,6 +29,7 @@ net::Limits own_limits() {
   limits.first_word_last_bytes_max = UINT64_MAX;
   limits.is_local_memory_registered = false;
   limits.unanswered_ns = 1'000'000;
+  limits.has_unreadable_memory = true;
   return limits;
 }
 
