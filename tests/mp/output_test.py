@@ -23,7 +23,7 @@ from stub_test import REFUSED, Skip, expect, system
 NOT_WRITTEN = 1
 FULL = "/dev/full"
 HIDDEN = "\x1b]0;title\x07\x9b\u202e"  # a terminal would obey it
-SANITIZERS = (("address", ()), ("undefined", ()), ("thread", ()), ("address,undefined", ()))
+SANITIZERS = (("gcc", (), ("address", "undefined", "thread", "address,undefined")), ("clang-14", ("-shared-libsan",), ("address", "undefined")), ("clang-14", (), ("address",)))
 DLOPEN = """
 #include <dlfcn.h>
 int main(int count, char** words) {
@@ -108,16 +108,16 @@ def unused(bench):
 
 def sanitized(bench):
     """A program with a sanitizer runs as without us: its runtime comes first. A script that starts one names it."""
-    compilers = (("gcc", (), False), ("clang-14", ("-shared-libsan",), True), ("clang-14", (), True))
     flags = subprocess.run([str(bench.mpi.wrapper), "-show"], check=True, capture_output=True, text=True).stdout.split()
     tried = 0
-    for compiler, more, is_clang in compilers:
+    for compiler, more, names in SANITIZERS:
         if not shutil.which(compiler):
             continue
-        for name, _ in SANITIZERS:
+        # Where Clang's are is no place that the dynamic linker knows.
+        folder = pathlib.Path(system(compiler, "-print-file-name=libclang_rt.asan-x86_64.so").strip()).parent
+        path = [f"-Wl,-rpath,{folder}"] if more else []
+        for name in names:
             program = bench.scratch / f"{compiler}-{name}-{len(more)}"
-            folder = pathlib.Path(system(compiler, "-print-runtime-dir" if is_clang else "-print-search-dirs").strip()) if is_clang else None
-            path = [f"-Wl,-rpath,{folder}"] if more and folder else []
             made = subprocess.run([compiler, "-g", f"-I{stub_test.INCLUDE}", stub_test.SOURCES / "plain.c", "-o", program, f"-fsanitize={name}", *more, *path, *flags[1:]],
                                   capture_output=True, check=False)
             quiet = {"ASAN_OPTIONS": "detect_leaks=0", "TSAN_OPTIONS": "report_bugs=0"}  # of the MPI itself
