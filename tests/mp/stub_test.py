@@ -140,46 +140,6 @@ def tool(bench):
         expect(counted(output) == wanted, f"{name} us the tool counts {counted(output)}, natively {wanted}")
 
 
-def handed_on(bench):
-    """What a tool sees of calls on requests (docs/guide.md): before us all that the program calls; after us the MPI's requests and never ours."""
-    counter = bench.compile("counter.so", "counter.c", "counter_entries.S", flags=("-shared", "-fPIC"))
-    program = bench.compile("handed_on", "handed_on.c", compiler=bench.mpi.wrapper)
-    names = ("Start", "Startall", "Wait", "Waitall", "Waitany", "Waitsome", "Test", "Testall", "Testany", "Testsome", "Request_free",
-             "Request_get_status", "Psend_init", "Precv_init", "Pready", "Pready_range")
-
-    def counted(which, *preload):
-        file = bench.scratch / "counts"
-        file.unlink(missing_ok=True)
-        env = {"COUNTER_FILE": str(file), "LD_PRELOAD": ":".join(str(library) for library in preload)}
-        outcome = launch.launch(bench.mpi, 1, [str(program), which], 60, env)
-        expect(outcome.status == 0 and "handed_on: ok" in outcome.output and outcome.output.count("handed_on") == 1, f"{which}: not well",
-               outcome.output)
-        counts = dict(line.split() for line in file.read_text().splitlines())
-        return {name: int(counts.get(f"MPI_{name}", 0)) for name in names}
-
-    natively = counted("natives", counter)
-    for which in "natives", "ours", "mixed":
-        before, after = counted(which, counter, bench.preload), counted(which, bench.preload, counter)
-        print(which, "before", before, "after", after)
-        expect(before["Startall"] == 6 and before["Waitall"] == 2 and before["Request_free"] == (4 if which == "mixed" else 2),
-               f"{which}: before us not what the program calls", str(before))
-        if which == "ours":
-            expect(not any(after.values()), "a call on our requests is handed on", str(after))
-        elif which == "natives":  # tests are as many as it takes
-            stable = [name for name in names if not name.startswith("Test")]
-            expect(all(after[name] == natively[name] for name in stable), f"not once each: natively {natively}", str(after))
-        else:
-            # Half of the single requests are ours. What waits for ours, too, tests the MPI's.
-            wanted = {"Start": before["Start"] // 2, "Startall": 6, "Waitall": 2, "Request_free": 2, "Request_get_status": 1, "Psend_init": 0,
-                      "Precv_init": 0, "Pready": 0, "Pready_range": 0}
-            expect(all(after[name] == count for name, count in wanted.items()), f"mixed: expected {wanted}", str(after))
-    guide = (HERE.parents[1] / "docs/guide.md").read_text()
-    section = guide[guide.index("## PMPI tools"):]
-    told = set(re.findall(r"`MPI_([A-Z][a-z]\w*)`", section[: section.find("\n## ", 1)]))
-    calls = set(re.findall(r"^LARKLANE_\w*CALL\(int, (\w+),", (INCLUDE / "mpi/calls.def").read_text(), re.M))
-    expect(calls == told, f"docs/guide.md, PMPI tools: missing {calls - told}, too many {told - calls}")
-
-
 def linked(bench):
     """Linked before the MPI, the family's library needs no preload, and is not loaded twice under `larklane run`."""
     flags = subprocess.run([str(bench.mpi.wrapper), "-show"], check=True, capture_output=True, text=True).stdout.split()
@@ -584,7 +544,7 @@ def instructions(bench):
     expect_few_more(lambda: count(None), lambda: count(str(bench.preload)), 0.01)
 
 
-ON_EVERY_MPI = (plain, same_calls, ptracer, tool, handed_on, linked, wrapper, spawned, dry_run)
+ON_EVERY_MPI = (plain, same_calls, ptracer, tool, linked, wrapper, spawned, dry_run)
 ONCE = (wrong_family, without_mpi, first_call, unknown_mpi, refusals, mistakes, info, model, simulate, fit)
 
 
