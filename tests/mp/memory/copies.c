@@ -1,13 +1,22 @@
-// Partitioned requests between buffers that the kernel does not copy: each kind of memory at the sender with each at the receiver,
-// from the first round on or from a later one, contiguous and strided, with as many partitions on both sides and with other numbers.
-// Prints `copies ok` on rank 0. With an argument plain memory is that of MPI_Alloc_mem.
-#include "kinds.h"
-
+// Partitioned requests between buffers that the kernel does not copy: each kind of memory at the
+// sender with each at the receiver, from the first round on or from a later one, contiguous and
+// strided, with as many partitions on both sides and with other numbers. Prints `copies ok` on rank
+// 0. With an argument plain memory is that of MPI_Alloc_mem.
 #include <mpi.h>
 #include <sched.h>
 #include <time.h>
 
-enum { ELEMENTS = 48, SIZE = 4096, BLOCK = 1024, STRIDE = 1536, EXTENT = 4 * STRIDE, ROUNDS = 4, TAG = 3 };
+#include "kinds.h"
+
+enum {
+  ELEMENTS = 48,
+  SIZE = 4096,
+  BLOCK = 1024,
+  STRIDE = 1536,
+  EXTENT = 4 * STRIDE,
+  ROUNDS = 4,
+  TAG = 3
+};
 
 struct combination {
   int number;
@@ -23,10 +32,14 @@ static MPI_Datatype strided;
 
 static void expect(int good, const struct combination* c, int round, const char* what) {
   if (good || ++failures > 20) return;
-  fprintf(stderr, "[%d] combination %d, round %d: %s to %s%s%s, %d to %d partitions, %s first, guarded from round %d: %s\n", rank,
-          c->number, round, kind_names[c->send], kind_names[c->receive], c->is_send_strided ? ", sends strided" : "",
-          c->is_receive_strided ? ", receives strided" : "", c->send_partitions, c->receive_partitions,
-          c->is_receiver_first ? "receiver" : "sender", c->guarded_from, what);
+  fprintf(stderr,
+          "[%d] combination %d, round %d: %s to %s%s%s, %d to %d partitions, %s first, guarded "
+          "from round %d: %s\n",
+          rank, c->number, round, kind_names[c->send], kind_names[c->receive],
+          c->is_send_strided ? ", sends strided" : "",
+          c->is_receive_strided ? ", receives strided" : "", c->send_partitions,
+          c->receive_partitions, c->is_receiver_first ? "receiver" : "sender", c->guarded_from,
+          what);
 }
 
 static unsigned char byte_of(const struct combination* c, int round, size_t i) {
@@ -35,11 +48,14 @@ static unsigned char byte_of(const struct combination* c, int round, size_t i) {
 static size_t place(int is_strided, size_t i) {
   return is_strided ? i / SIZE * EXTENT + i % SIZE / BLOCK * STRIDE + i % BLOCK : i;
 }
-static size_t buffer_bytes(int is_strided) { return (size_t)ELEMENTS * (is_strided ? EXTENT : SIZE); }
+static size_t buffer_bytes(int is_strided) {
+  return (size_t)ELEMENTS * (is_strided ? EXTENT : SIZE);
+}
 
 static void fill(const struct combination* c, const struct memory* m, int round) {
   unguard(m);
-  for (size_t i = 0; i < (size_t)ELEMENTS * SIZE; ++i) m->start[place(c->is_send_strided, i)] = byte_of(c, round, i);
+  for (size_t i = 0; i < (size_t)ELEMENTS * SIZE; ++i)
+    m->start[place(c->is_send_strided, i)] = byte_of(c, round, i);
   if (round >= c->guarded_from) guard(m, PROT_NONE);
 }
 
@@ -55,7 +71,8 @@ static void check(const struct combination* c, const struct memory* m, int round
     wrong += m->start[place(c->is_receive_strided, i)] != byte_of(c, round, i);
   expect(wrong == 0, c, round, "wrong bytes");
   for (size_t at = 0; at < buffer_bytes(1) && c->is_receive_strided; ++at)
-    gaps += at % STRIDE >= BLOCK && m->start[at] != (m->kind == PAGED && round >= c->guarded_from ? 0 : 0xEE);
+    gaps += at % STRIDE >= BLOCK &&
+            m->start[at] != (m->kind == PAGED && round >= c->guarded_from ? 0 : 0xEE);
   expect(gaps == 0, c, round, "bytes between the blocks were written");
 }
 
@@ -65,25 +82,31 @@ static int complete(const struct combination* c, MPI_Request* request, int is_re
   const time_t deadline = time(NULL) + 30;
   int done = 0, error = MPI_SUCCESS;
   for (int p = 0; p < c->receive_partitions && is_receive; ++p)
-    for (done = 0; !done && !error && time(NULL) < deadline; sched_yield()) error = MPI_Parrived(*request, p, &done);
-  for (done = 0; !done && !error && time(NULL) < deadline; sched_yield()) error = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+    for (done = 0; !done && !error && time(NULL) < deadline; sched_yield())
+      error = MPI_Parrived(*request, p, &done);
+  for (done = 0; !done && !error && time(NULL) < deadline; sched_yield())
+    error = MPI_Test(request, &done, MPI_STATUS_IGNORE);
   return done ? error : MPI_ERR_OTHER;
 }
 
-static void make_request(const struct combination* c, const struct memory* m, int is_send, int peer, MPI_Comm comm, MPI_Request* request) {
+static void make_request(const struct combination* c, const struct memory* m, int is_send, int peer,
+                         MPI_Comm comm, MPI_Request* request) {
   const int is_strided = is_send ? c->is_send_strided : c->is_receive_strided;
   const int partitions = is_send ? c->send_partitions : c->receive_partitions;
   const MPI_Count count = ELEMENTS / partitions * (is_strided ? 1 : SIZE);
   const MPI_Datatype type = is_strided ? strided : MPI_BYTE;
-  const int error = is_send ? MPI_Psend_init(m->start, partitions, count, type, peer, TAG, comm, MPI_INFO_NULL, request)
-                            : MPI_Precv_init(m->start, partitions, count, type, peer, TAG, comm, MPI_INFO_NULL, request);
+  const int error = is_send ? MPI_Psend_init(m->start, partitions, count, type, peer, TAG, comm,
+                                             MPI_INFO_NULL, request)
+                            : MPI_Precv_init(m->start, partitions, count, type, peer, TAG, comm,
+                                             MPI_INFO_NULL, request);
   expect(error == MPI_SUCCESS, c, 0, "init");
 }
 
 static void ready_all(const struct combination* c, MPI_Request* request, int round) {
   expect(MPI_Start(request) == MPI_SUCCESS, c, round, "Start");
   for (int p = 0; p < c->send_partitions; ++p)
-    expect(MPI_Pready(c->number % 3 ? p : c->send_partitions - 1 - p, *request) == MPI_SUCCESS, c, round, "Pready");
+    expect(MPI_Pready(c->number % 3 ? p : c->send_partitions - 1 - p, *request) == MPI_SUCCESS, c,
+           round, "Pready");
 }
 
 static void run_sender(const struct combination* c, const struct memory* m) {
@@ -115,7 +138,8 @@ static void run_receiver(const struct combination* c, const struct memory* m) {
 }
 
 // A process that sends to itself.
-static void run_self(const struct combination* c, const struct memory* from, const struct memory* to) {
+static void run_self(const struct combination* c, const struct memory* from,
+                     const struct memory* to) {
   MPI_Request send, receive;
   make_request(c, to, 0, 0, MPI_COMM_SELF, &receive);
   for (int round = 0; round < ROUNDS; ++round) {
@@ -175,16 +199,20 @@ int main(int argc, char** argv) {
       for (int receive = 0; receive < KINDS; ++receive)
         for (int is_receiver_first = 0; is_receiver_first < 2; ++is_receiver_first, ++number) {
           const int shape = number / 2 % 4 ^ send;  // all of them with each kind
-          const struct combination c = {number, (enum kind)send, (enum kind)receive, shape & 1, shape >> 1 & 1, shape == 1 || shape == 2 ? 6 : 4,
-                                        4, is_receiver_first, number % 5 == 4 ? 2 : 0};
+          const struct combination c = {
+              number,    (enum kind)send,   (enum kind)receive,
+              shape & 1, shape >> 1 & 1,    shape == 1 || shape == 2 ? 6 : 4,
+              4,         is_receiver_first, number % 5 == 4 ? 2 : 0};
           run(&c, is_self);
         }
-  expect(!opened_by_library, &(struct combination){0}, 0, "a thread of the library has run the program's SIGSEGV handler");
+  expect(!__atomic_load_n(&opened_by_library, __ATOMIC_ACQUIRE), &(struct combination){0}, 0,
+         "a thread of the library has run the program's SIGSEGV handler");
 
   MPI_Type_free(&blocks);
   MPI_Type_free(&strided);
   MPI_Allreduce(MPI_IN_PLACE, &failures, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (rank == 0 && failures == 0) printf("copies ok: %d combinations, %d skipped\n", combinations, skipped);
+  if (rank == 0 && failures == 0)
+    printf("copies ok: %d combinations, %d skipped\n", combinations, skipped);
   MPI_Finalize();
   return failures != 0;
 }

@@ -1,5 +1,5 @@
-// The first thread of each process ends: before its requests are made, or after their first round. Another thread goes on: no end of a
-// process. Prints `first thread ok` on rank 0.
+// The first thread of each process ends: before its requests are made, or after their first round.
+// Another thread goes on: no end of a process. Prints `first thread ok` on rank 0.
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -27,9 +27,12 @@ static void end_first_thread(void) {
   pthread_join(first, NULL);
 }
 
-static unsigned char byte_of(int source, int round, long i, long bytes) { return (unsigned char)(round * 7 + i / bytes * 3 + source + i); }
+static unsigned char byte_of(int source, int round, long i, long bytes) {
+  return (unsigned char)(round * 7 + i / bytes * 3 + source + i);
+}
 
-static void exchange(int which, MPI_Request* requests, unsigned char* out, const unsigned char* in, int round) {
+static void exchange(int which, MPI_Request* requests, unsigned char* out, const unsigned char* in,
+                     int round) {
   const long bytes = lengths[which], all = PARTITIONS * bytes;
   expect(MPI_Startall(2, requests), round, "Startall");
   for (int p = 0; p < PARTITIONS; ++p) {
@@ -54,11 +57,16 @@ static void* go_on(void* argument) {
   for (int which = 0; which < LENGTHS; ++which) {
     out[which] = calloc(PARTITIONS, lengths[which]);
     in[which] = calloc(PARTITIONS, lengths[which]);
-    expect(MPI_Psend_init(out[which], PARTITIONS, lengths[which], MPI_BYTE, rank ^ 1, which, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[which][0]), 0, "Psend_init");
-    expect(MPI_Precv_init(in[which], PARTITIONS, lengths[which], MPI_BYTE, rank ^ 1, which, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[which][1]), 0, "Precv_init");
+    expect(MPI_Psend_init(out[which], PARTITIONS, lengths[which], MPI_BYTE, rank ^ 1, which,
+                          MPI_COMM_WORLD, MPI_INFO_NULL, &requests[which][0]),
+           0, "Psend_init");
+    expect(MPI_Precv_init(in[which], PARTITIONS, lengths[which], MPI_BYTE, rank ^ 1, which,
+                          MPI_COMM_WORLD, MPI_INFO_NULL, &requests[which][1]),
+           0, "Precv_init");
   }
   for (int round = 0; round < ROUNDS; ++round) {
-    for (int which = 0; which < LENGTHS; ++which) exchange(which, requests[which], out[which], in[which], round);
+    for (int which = 0; which < LENGTHS; ++which)
+      exchange(which, requests[which], out[which], in[which], round);
     if (round == 0 && ends_after_round) {
       end_first_thread();
       MPI_Barrier(MPI_COMM_WORLD);

@@ -43,8 +43,9 @@ struct memory {
 };
 
 enum { PAGE = 4096, GUARDS = 8 };
-static struct memory* volatile guards[GUARDS];
-static volatile sig_atomic_t opened_by_library;
+// A fault handler reads and writes both: with atomic calls alone.
+static struct memory* guards[GUARDS];
+static int opened_by_library;
 
 static inline size_t guarded_from(const struct memory* m) {
   return m->kind == HALF ? m->bytes / 2 / PAGE * PAGE : 0;
@@ -55,11 +56,12 @@ static inline void open_page(int number, siginfo_t* info, void* context) {
   (void)context;
   unsigned char* const at = (unsigned char*)info->si_addr;
   for (int i = 0; i < GUARDS; ++i) {
-    const struct memory* const m = guards[i];
+    const struct memory* const m = __atomic_load_n(
+        &guards[i], __ATOMIC_ACQUIRE);  // pairs with make_memory() and free_memory()
     if (m == NULL || at < m->start || at >= m->start + m->bytes) continue;
     char name[16] = "";
     pthread_getname_np(pthread_self(), name, sizeof name);
-    if (strcmp(name, "larklane") == 0) opened_by_library = 1;
+    if (strcmp(name, "larklane") == 0) __atomic_store_n(&opened_by_library, 1, __ATOMIC_RELEASE);
     mprotect((void*)((uintptr_t)at & ~(uintptr_t)(PAGE - 1)), PAGE, PROT_READ | PROT_WRITE);
     return;
   }
@@ -121,7 +123,7 @@ static inline int make_memory(struct memory* m, enum kind kind, size_t bytes) {
   if (kind == PAGED) return page_by_thread(m);
   for (int i = 0; i < GUARDS && (kind == GUARDED || kind == HALF); ++i)
     if (guards[i] == NULL) {
-      guards[i] = m;
+      __atomic_store_n(&guards[i], m, __ATOMIC_RELEASE);  // pairs with open_page()
       break;
     }
   return 1;
@@ -129,7 +131,8 @@ static inline int make_memory(struct memory* m, enum kind kind, size_t bytes) {
 
 static inline void free_memory(struct memory* m) {
   for (int i = 0; i < GUARDS; ++i)
-    if (guards[i] == m) guards[i] = NULL;
+    if (guards[i] == m)
+      __atomic_store_n(&guards[i], NULL, __ATOMIC_RELEASE);  // pairs with open_page()
   if (m->kind == PAGED) {
     pthread_cancel(m->thread);
     pthread_join(m->thread, NULL);

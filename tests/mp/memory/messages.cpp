@@ -83,7 +83,7 @@ class Place {
   }
 
   /// Rank 0 sends, puts and gets; of a get the kinds change sides.
-  void exchange(kind active, kind passive, int number) {
+  void transfer(kind active, kind passive, int number) {
     Memory mine(context_.rank() == 0 ? active : passive);
     char is_there = mine.is_there(), is_theirs = 0;
     send(kTalk, &is_there, 1);
@@ -188,10 +188,11 @@ int run(std::string_view ends) {
   int number = 0;
   for (int active = 0; active < HALF; ++active)
     for (int passive = 0; passive < KINDS; ++passive, number += 100) {
-      place.exchange(static_cast<kind>(active), static_cast<kind>(passive), number);
+      place.transfer(static_cast<kind>(active), static_cast<kind>(passive), number);
       if (number == 0 && ends == "after") (void)::pthread_join(first_thread, nullptr);
     }
-  if (opened_by_library != 0) fail(1, "a thread of the library has run the SIGSEGV handler");
+  if (__atomic_load_n(&opened_by_library, __ATOMIC_ACQUIRE) != 0)
+    fail(1, "a thread of the library has run the SIGSEGV handler");
   if (context->rank() == 0)
     std::printf("messages ok: %d combinations, %d skipped\n", place.combinations, place.skipped);
   meet(*context);

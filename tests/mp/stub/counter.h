@@ -3,7 +3,8 @@
 #define LARKLANE_CALL(ret, Name, params, args) EACH(MPI_##Name) EACH(PMPI_##Name)
 #define LARKLANE_REAL(ret, Name, params) EACH(MPI_##Name) EACH(PMPI_##Name)
 #include "mpi/calls.def"
-#ifndef COUNT_CALLS_ONLY  // where Larklane calls: it takes a name that is defined for one that the MPI has
+#ifndef COUNT_CALLS_ONLY  // where Larklane calls: it takes a name that is defined for one that the
+                          // MPI has
 #include "mpi/reals.def"
 #endif
 #undef LARKLANE_CALL
