@@ -12,7 +12,7 @@ namespace {
 
 struct Receive {};
 using Posted = Matching<Receive, int>;
-constexpr MatchKey kKey{{1, 2}, 3, 4};
+constexpr MatchKey kKey{{1, 2}, 3, 4, nullptr};
 
 /// Takes what is posted. @return 1: a receive, 0: a tombstone
 std::vector<int> taken(Posted& matching) {
