@@ -106,6 +106,7 @@ def environment():
     env.setdefault("HYDRA_LAUNCHER", "fork")
     env.setdefault("OMP_WAIT_POLICY", "passive")
     env.setdefault("CCACHE_NOHASHDIR", "1")  # tests/consume builds the library once more, in a folder of its own
+    env.setdefault("CCACHE_BASEDIR", str(ROOT))  # another clone finds the same objects
     env.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(cores()))
     if shutil.which("ninja"):
         env.setdefault("CMAKE_GENERATOR", "Ninja")
