@@ -145,6 +145,9 @@ struct Mpi {
   struct Object object;
 };
 
+// Which one of our libraries defines, and nothing else.
+static const char kOurs[] = "larklane_mpi_attach";
+
 // Is `name` defined by the MPI itself, not by something that it depends on?
 static bool defines(const struct Mpi* mpi, const char* name) {
   const void* found = dlsym(mpi->handle, name);
@@ -167,9 +170,10 @@ static const char* family_of(const struct Mpi* mpi) {
   return NULL;
 }
 
-// The first PMPI_Init may be a tool's, which is no MPI: then the MPI is the object with a mark.
+// The first PMPI_Init may be a tool's, which is no MPI: then the MPI is the object with a mark. A
+// linked library of ours stands before its MPI as a tool does, and is what use_larklane() asks for.
 static void look_behind_tools(struct Mpi* mpi) {
-  if (family_of(mpi)) return;
+  if (family_of(mpi) || defines(mpi, kOurs)) return;
   for (size_t i = 0; i < kMarkCount; ++i) {
     struct Mpi other;
     const void* mark = dlsym(RTLD_NEXT, kMarks[i].symbol);
@@ -259,7 +263,7 @@ static bool use_family(const char* family, const struct Object* self, bool is_na
     return false;
   }
   LarklaneAttach* attach;
-  *(void**)&attach = dlsym(library, "larklane_mpi_attach");
+  *(void**)&attach = dlsym(library, kOurs);
   const char* problem = attach ? attach(LARKLANE_VERSION, &stub) : "it is not ours";
   if (problem) warn_once("%s: %s; the MPI's own functions are used", path, problem);
   return !problem;
@@ -280,7 +284,7 @@ static bool use_larklane(const void* caller) {
   struct Mpi mpi;
   if (!find_object(kNames, &self) || !find_mpi(caller, &self, &mpi)) return false;
   // Linked with one of our libraries: that one is attached already.
-  if (defines(&mpi, "larklane_mpi_attach")) return false;
+  if (defines(&mpi, kOurs)) return false;
   const char* own = family_of(&mpi);
   const char* family = family_wanted();
   const bool is_native = family && strcmp(family, "native") == 0;
