@@ -61,7 +61,9 @@ class Matching {
   /// A tombstone takes the place of a receive that is freed before its match. Neighbours are one:
   /// a program that makes and frees receives takes no more memory with each.
   void bury(const MatchKey& key, const Receive& receive) {
-    std::deque<Place>& places = posted_[key];
+    const auto found = posted_.find(key);
+    if (found == posted_.end()) return;
+    std::deque<Place>& places = found->second;
     const auto at = std::find_if(places.rbegin(), places.rend(), [&](const Place& place) {
       return place.receive.get() == &receive;
     });

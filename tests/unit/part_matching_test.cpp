@@ -43,6 +43,17 @@ TEST(Matching, AFreedReceiveKeepsItsPlace) {
   }
 }
 
+TEST(Matching, AReceiveThatIsNotPostedLeavesNoTombstone) {
+  Posted matching;
+  const Receive unknown;
+  matching.bury(kKey, unknown);
+  EXPECT_FALSE(matching.take_posted(kKey).has_value());
+  matching.post(kKey, std::make_shared<Receive>());
+  EXPECT_EQ(taken(matching), std::vector<int>{1});
+  matching.bury(kKey, unknown);
+  EXPECT_FALSE(matching.take_posted(kKey).has_value());
+}
+
 TEST(Matching, ReceivesThatAreMadeAndFreedTakeNoMemory) {
   constexpr int kTimes = 1'000'000;
   Posted matching;
