@@ -59,7 +59,7 @@ class Measurer {
   }
 
  private:
-  bool of_node(const TypeNode& node, Measure& measure) const {
+  bool of_node(const TypeNode& node, Measure& measure) {
     if (node.count < 2) return false;
     switch (node.kind) {
       case TypeNode::Kind::loop:
@@ -72,7 +72,7 @@ class Measurer {
     return false;
   }
 
-  bool of_repeated(const TypeNode& node, Measure& measure) const {
+  bool of_repeated(const TypeNode& node, Measure& measure) {
     Measure child;
     if (!of_child(node.child, node.bytes, child)) return false;
     if (__builtin_mul_overflow(node.bytes, node.count, &measure.bytes) || measure.bytes > kBytesMax)
@@ -83,8 +83,7 @@ class Measurer {
       first = std::min<Wide>(0, end);
       last = std::max<Wide>(0, end);
     } else {
-      if (node.first > tables_.places.size() || node.count > tables_.places.size() - node.first)
-        return false;
+      if (!takes(node.first, node.count, tables_.places.size(), places_taken_)) return false;
       const auto begin = tables_.places.begin() + static_cast<std::ptrdiff_t>(node.first);
       const auto [least, most] =
           std::minmax_element(begin, begin + static_cast<std::ptrdiff_t>(node.count));
@@ -95,13 +94,12 @@ class Measurer {
     return finish(measure, first + child.low, last + child.high, child.depth);
   }
 
-  bool of_list(const TypeNode& node, Measure& measure) const {
+  bool of_list(const TypeNode& node, Measure& measure) {
     const bool has_members = node.kind == TypeNode::Kind::members;
+    if (node.count == ~std::uint64_t{0}) return false;
     // One more entry says where the last one ends.
-    if (node.first >= tables_.entries.size() || node.count >= tables_.entries.size() - node.first)
-      return false;
-    if (has_members &&
-        (node.child > tables_.members.size() || node.count > tables_.members.size() - node.child))
+    if (!takes(node.first, node.count + 1, tables_.entries.size(), entries_taken_)) return false;
+    if (has_members && !takes(node.child, node.count, tables_.members.size(), members_taken_))
       return false;
     const TypeEntry* const entries = tables_.entries.data() + node.first;
     if (entries[0].start != 0 || entries[node.count].start != node.bytes) return false;
@@ -124,6 +122,15 @@ class Measurer {
     return finish(measure, low, high, depth);
   }
 
+  /// Each node takes rows of its own: nodes that share rows would cost more time than they have
+  /// words. @return `count` rows from `first` are in the table, and as many are left
+  static bool takes(std::uint64_t first, std::uint64_t count, std::size_t rows,
+                    std::uint64_t& taken) noexcept {
+    if (first > rows || count > rows - first || count > rows - taken) return false;
+    taken += count;
+    return true;
+  }
+
   static bool finish(Measure& measure, Wide low, Wide high, std::uint32_t child_depth) {
     if (!fits(low) || !fits(high) || child_depth >= kTypeDepthMax || measure.bytes > kBytesMax)
       return false;
@@ -135,6 +142,7 @@ class Measurer {
 
   const TypeTables& tables_;
   std::vector<Measure> known_;
+  std::uint64_t places_taken_ = 0, entries_taken_ = 0, members_taken_ = 0;
 };
 
 }  // namespace

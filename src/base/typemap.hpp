@@ -2,10 +2,10 @@
 // A datatype's typemap: where the bytes of one element lie, as levels of equal steps.
 // Thread safety: immutable after construction.
 // Invariants (checked by Typemap::make, so by decode too):
-// 1. A node's child comes before it: there are no cycles, and one pass in order sees children
-// first.
+// 1. A node's child comes before it: there are no cycles, and one pass sees children first.
 // 2. A node has two repetitions or entries, or more, and no child of size 0.
 // 3. No path has more than kTypeDepthMax nodes; offsets and sizes fit in 63 bits.
+// 4. The nodes together have no more places, entries or members than the tables.
 
 #include <algorithm>
 #include <cstddef>

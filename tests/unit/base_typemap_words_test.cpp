@@ -154,6 +154,22 @@ TEST(TypemapWords, NodesThatBreakAnInvariantAreRefused) {
   EXPECT_FALSE(made({kLoop, {Kind::members, 0, 2, 12, 0, 0}}, {1, 12, 0}).has_value());
 }
 
+TEST(TypemapWords, NodesThatShareRowsOfATableAreRefused) {
+  constexpr TypeNode kPlaces{Kind::places, kDense, 3, 4, 0, 0};
+  constexpr TypeNode kBlocks{Kind::blocks, kDense, 2, 12, 0, 0};
+  constexpr TypeNode kMembers{Kind::members, 0, 2, 16, 0, 0};
+  EXPECT_TRUE(made({kPlaces, kBlocks}, {1, 12, 0}).has_value());
+  EXPECT_FALSE(made({kPlaces, kPlaces}, {1, 12, 0}).has_value());
+  EXPECT_FALSE(made({kPlaces, {Kind::places, kDense, 2, 4, 0, 1}}, {1, 8, 0}).has_value());
+  EXPECT_FALSE(made({kBlocks, kBlocks}, {1, 12, 0}).has_value());
+  // Two lists of the same members: with entries of their own they are refused, too.
+  const std::vector<TypeEntry> entries{{0, 0}, {32, 12}, {0, 16}, {0, 0}, {32, 12}, {0, 16}};
+  TypeNode other = kMembers;
+  other.first = 3;
+  EXPECT_TRUE(Typemap::make({{kLoop, kMembers}, {}, entries, {0, kDense}}, {1, 16, 0}, 64));
+  EXPECT_FALSE(Typemap::make({{kLoop, kMembers, other}, {}, entries, {0, kDense}}, {2, 16, 0}, 64));
+}
+
 TEST(TypemapWords, AChainDeeperThanAllowedIsRefused) {
   TypeTables tables;  // lists in lists, each a byte longer than the one before
   std::uint64_t bytes = 1;
