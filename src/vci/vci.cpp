@@ -250,11 +250,17 @@ int Vci::wait_fd() noexcept {
 }
 
 bool Vci::arm(net::Wake wake) {
-  const Guard guard(*this);
-  post_joinable_locked();
-  if (!dead_.ok()) return true;  // it has nothing more to say
-  // What is deferred waits for a poll, and not every refusal ends with something that wakes us.
-  return deferred_.empty() && endpoint_->arm(wake);
+  {
+    const Guard guard(*this);
+    post_joinable_locked();
+    if (!dead_.ok()) return true;  // it has nothing more to say
+    // What is deferred waits for a poll, and not every refusal ends with something that wakes us.
+    if (!deferred_.empty() || !endpoint_->arm(wake)) return false;
+  }
+  // A provider may complete operations meanwhile. What their callbacks post goes out as the lock is
+  // given back, and may be refused.
+  const Guard again(*this);
+  return deferred_.empty();
 }
 
 VciCounts Vci::counts() const noexcept {

@@ -29,7 +29,7 @@ struct FakeLane {
   // What it shall do.
   std::deque<Result<net::Post>> answers;  ///< to the next posts; then `answer`
   Result<net::Post> answer = net::Post::posted;
-  std::function<void()> during_post, during_poll;
+  std::function<void()> during_post, during_poll, during_arm;
   std::vector<std::pair<net::Operation*, Status>> finished;  ///< completed by the next poll
   std::vector<std::uint32_t> arrived;                        ///< heard in the next poll
   Status poll_error;
@@ -117,6 +117,7 @@ class FakeEndpoint final : public net::Endpoint {
   int wait_fd() const noexcept override { return lane_.fd; }
   bool arm(net::Wake wake) override {
     lane_.armed_for = wake;
+    if (lane_.during_arm) std::exchange(lane_.during_arm, nullptr)();
     all_wakes_.store(!lane_.can_tell_needed || wake == net::Wake::all, std::memory_order_relaxed);
     return true;
   }

@@ -230,6 +230,28 @@ TEST(VciTurns, WhatWasRefusedStaysAtTheHead) {
   EXPECT_EQ(side.vci->counts().retries, 3u);
 }
 
+TEST(VciTurns, ARefusedPostOfACallbackOfArmForbidsTheSleep) {
+  for (const bool is_owned : {false, true}) {
+    FakeSide side;
+    CountedWork first, second;
+    first.make(*side.link, Kind::small, 0, 8);
+    second.make(*side.link, Kind::small, 1, 8);
+    ASSERT_EQ(is_owned && side.vci->own(), is_owned);
+    side.vci->post(first);
+    first.then = [&] { side.vci->post(second); };
+    side.lane().during_arm = [&] {
+      side.lane().answers = {Post::retry};
+      first.complete(first, {});
+    };
+    EXPECT_FALSE(side.vci->arm(net::Wake::all)) << "owned: " << is_owned;
+    EXPECT_EQ(offsets(side.lane()), Offsets{0});
+    (void)side.vci->progress();
+    EXPECT_EQ(offsets(side.lane()), (Offsets{0, 1}));
+    EXPECT_TRUE(side.vci->arm(net::Wake::all));
+    if (is_owned) side.vci->disown();
+  }
+}
+
 TEST(VciTurns, ALinkWithoutRoomHoldsUpNoOther) {
   FakeSide side;
   auto others = std::move(side.vci->open_link()).value();
