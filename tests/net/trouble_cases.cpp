@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
+#include <string>
 
 #include "base/clock.hpp"
 #include "cases.hpp"
@@ -260,8 +262,51 @@ void killed_idle_peer(Side& side) {
                 static_cast<double>(now_ns() - start) * 1e-9);
 }
 
+/// Over tcp@ of libfabric the side of the greater offer connects. It goes before the other side has
+/// been told its offer.
+void gone_before_connect(Side& side) {
+  constexpr std::uint64_t kHeardNs = 200'000'000;
+  if (side.fabric->limits().provider.find("tcp") == std::string::npos) return side.meet();
+  Node& node = side.open_node();
+  std::vector<std::byte> bytes(4096);
+  const auto memory = side.share(bytes);
+  const auto remote = side.swap(memory->remote());
+  auto link = TAKE(node.endpoint->open_link());
+  const std::string own(reinterpret_cast<const char*>(link->offer().data()), link->offer().size());
+  std::array<char, net::kOfferBytesMax> sent{};
+  std::ranges::copy(own, sent.begin());
+  const auto length = side.swap(own.size());
+  const auto heard = side.swap(sent);
+  const std::string other(heard.data(), length);
+  const auto other_bytes = std::as_bytes(std::span(other));
+  if (own > other) {
+    CHECK_OK(link->connect(other_bytes));
+    side.complete([&](net::Operation& operation) {
+      return link->write_small_immediate({}, remote, 1, operation);
+    });
+    side.meet();
+    link.reset();
+    side.meet();
+  } else {
+    side.wait("an immediate", [&] { return !node.heard.empty(); });
+    side.meet();
+    side.meet();
+    const std::uint64_t start = now_ns();
+    side.wait("the end of the connection", [&] { return now_ns() - start > kHeardNs; });
+    Status status = link->connect(other_bytes);
+    std::printf("  connect: %s, %d\n", errc_name(status.code()), status.detail());
+    if (status.ok())
+      status = side.outcome([&](net::Operation& operation) {
+        return link->write_small({bytes.data(), 8}, remote, operation);
+      });
+    std::printf("  a post: %s, %d\n", errc_name(status.code()), status.detail());
+  }
+  side.meet();
+}
+
 constexpr Case kCases[] = {
     {"full_queue", full_queue},
+    {"gone_before_connect", gone_before_connect},
     {"bounds", bounds},
     {"killed_peer", killed_peer, true},
     {"killed_idle_peer", killed_idle_peer, true},

@@ -98,6 +98,10 @@ Status Link::await_connection() {
 /// Of two links the one with the greater offer requests.
 Status Link::connect(const Offer& offer, std::span<const std::byte> bytes) {
   if (std::ranges::equal(bytes, offer_)) return Status(Errc::kUnreachable, ELOOP);
+  // The peer may have connected, and gone, before its offer has come here.
+  if (connection_->stage == Connection::Stage::over)
+    return Status(Errc::kPeerDown,
+                  connection_->last_error != 0 ? connection_->last_error : ENOTCONN);
   connection_->peer_ticket = offer.ticket;
   connection_->peer_address = offer.address;
   connection_->is_ours_to_request = std::ranges::lexicographical_compare(bytes, offer_);
