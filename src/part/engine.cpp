@@ -204,8 +204,17 @@ Result<EngineImpl::Plan> EngineImpl::plan_of(const InitArgs& args, const Policy&
   shape.partitions = static_cast<std::uint32_t>(args.partitions);
   shape.partition_bytes = args.count * args.type->size_bytes();
   if (mode == Mode::slots) return plan;  // the receiver sees packed bytes
-  if (!args.type->is_contiguous())
-    shape.type_words = static_cast<std::uint32_t>(args.type->encoded_words());
+  if (!args.type->is_contiguous()) {
+    const std::uint64_t words = args.type->encoded_words();
+    if (words > kTypeWordsMax) {
+      log_error("%s with %s: its datatype needs %llu words, and the limit without slots is %llu",
+                describe(args, Kind::send).c_str(), args.peer.c_str(),
+                static_cast<unsigned long long>(words),
+                static_cast<unsigned long long>(kTypeWordsMax));
+      return Errc::kNoMemory;
+    }
+    shape.type_words = static_cast<std::uint32_t>(words);
+  }
   plan.boundaries = policy.boundaries(shape.partitions, shape.partition_bytes);
   auto layout = Layout::make(shape.partitions, plan.boundaries);
   if (!layout) return layout.error();
@@ -355,7 +364,11 @@ Mode EngineImpl::mode_for(const PeerState& peer, const InitArgs& args) const {
       bytes <= config_.shm_slot_cached_max && !is_mapped && !peer.peer->same_process();
   const std::uint64_t slot_bytes_max = config_.shm_slot_bytes_max / (prefers_slots ? 1 : 8);
   const bool small = partition_bytes <= slot_bytes_max && bytes <= config_.shm_slot_message_max;
-  return partition_bytes == 0 || small || (scattered && !is_mapped) ? Mode::slots : Mode::direct;
+  const bool is_type_too_long =
+      !args.type->is_contiguous() && args.type->encoded_words() > kTypeWordsMax;
+  return partition_bytes == 0 || small || (scattered && !is_mapped) || is_type_too_long
+             ? Mode::slots
+             : Mode::direct;
 }
 
 void EngineImpl::note_peer_locked(PeerState& peer, Mode mode, const InitArgs& args, Kind kind) {

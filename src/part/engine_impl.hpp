@@ -24,6 +24,8 @@ namespace larklane::part {
 
 /// Waking a helper costs 15-40 us; copying a megabyte twice instead of once, more.
 inline constexpr std::uint64_t kHandOverBytesMin = std::uint64_t{1} << 20;
+/// Of a sender's typemap in a block: 128 MiB. The receiver copies it. Longer ones use slots.
+inline constexpr std::uint64_t kTypeWordsMax = std::uint64_t{1} << 24;
 /// Datatypes whose blocks are smaller on average go through slots, up to this size of a message:
 /// with blocks of 4 bytes attach takes 20 times as long.
 inline constexpr std::uint64_t kAttachBlockBytesMin = 256;

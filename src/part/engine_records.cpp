@@ -18,7 +18,8 @@ bool plausible(const record::Init& init) {
   const BlockShape& shape = init.shape;
   const bool known_mode = shape.mode == Mode::slots || shape.mode == Mode::direct;
   if (!known_mode || shape.partitions == 0 || shape.partitions > 0x7fffffffu ||
-      shape.partition_bytes > (std::uint64_t{1} << 62) / shape.partitions)
+      shape.partition_bytes > (std::uint64_t{1} << 62) / shape.partitions ||
+      shape.type_words > kTypeWordsMax)
     return false;
   const std::uint64_t end = BlockOffsets::of(shape).end;
   return init.block_offset % kLineBytes == 0 && init.block_offset <= init.segment_bytes &&
