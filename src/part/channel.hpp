@@ -365,7 +365,8 @@ class RecvChannel final : public RecvRequest {
     std::shared_ptr<shm::Segment> region;  ///< of a mapped send buffer
     std::uint64_t region_offset = 0;
     bool sender_closed = false;
-    Status error{};  ///< why the send could not be taken up
+    bool has_own_segment = false;  ///< which the sender gives back once it hears of the close
+    Status error{};                ///< why the send could not be taken up
   };
   /// Match with a sender. True if the receiver's Start came before: then open_first_round() is to
   /// follow.
@@ -382,6 +383,7 @@ class RecvChannel final : public RecvRequest {
   /// Matched with a send that it can work with. acquire: pairs with match()'s release.
   bool usable() const noexcept { return usable_.load(std::memory_order_acquire) != nullptr; }
   std::uint64_t channel() const noexcept { return match_.channel; }
+  bool has_own_segment() const noexcept { return match_.has_own_segment; }
   std::uint32_t send_partitions() const noexcept { return match_.shape.partitions; }
   PeerState& peer() const noexcept { return *peer_; }
   const InitArgs& args() const noexcept { return args_; }

@@ -446,16 +446,19 @@ Status EngineImpl::free(Request* request) {
   return {};
 }
 
-void EngineImpl::send_close(PeerState& peer, std::uint64_t channel, bool by_sender) {
+void EngineImpl::send_close(PeerState& peer, std::uint64_t channel, bool by_sender,
+                            Urgency urgency) {
   const record::Close record{channel, by_sender ? 1u : 0u, 0};
+  const auto type = static_cast<std::uint16_t>(record::Type::close);
+  const auto bytes = std::as_bytes(std::span(&record, 1));
   // A peer that can't be told is gone: on_peer_down releases what it held.
-  (void)peer.peer->send_later(static_cast<std::uint16_t>(record::Type::close),
-                              std::as_bytes(std::span(&record, 1)));
+  (void)(urgency == Urgency::now ? peer.peer->send(type, bytes)
+                                 : peer.peer->send_later(type, bytes));
 }
 
 void EngineImpl::free_send_locked(SendChannel& channel) {
   channel.in_use().wait_until_free();
-  send_close(channel.peer(), channel.id(), true);
+  send_close(channel.peer(), channel.id(), true, Urgency::later);
   if (channel.peer_closed())
     pool_.release(channel.block());
   else
@@ -475,7 +478,8 @@ void EngineImpl::release_ended_locked() {
 void EngineImpl::free_recv_locked(RecvChannel& channel) {
   if (channel.matched()) {
     channel.in_use().wait_until_free();
-    send_close(channel.peer(), channel.channel(), false);
+    send_close(channel.peer(), channel.channel(), false,
+               channel.has_own_segment() ? Urgency::now : Urgency::later);
     receives_.erase({channel.peer().peer, channel.channel()});
     return;
   }

@@ -112,7 +112,9 @@ class EngineImpl final : public Engine, private control::Handler {
   static bool is_down(const PeerState& peer) { return peer.down.load(std::memory_order_acquire); }
   /// Blocks of channels whose peers have ended. A peer that is only down may still store into them.
   void release_ended_locked();
-  static void send_close(PeerState& peer, std::uint64_t channel, bool by_sender);
+  /// A large block waits for its receiver's CLOSE: that goes out now.
+  enum class Urgency : std::uint8_t { later, now };
+  static void send_close(PeerState& peer, std::uint64_t channel, bool by_sender, Urgency urgency);
   std::shared_ptr<SendChannel> send_of(const control::Peer& from, std::uint64_t channel);
   std::shared_ptr<RecvChannel> receive_of(control::Peer& from, std::uint64_t channel);
 

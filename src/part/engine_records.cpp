@@ -120,7 +120,8 @@ Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const r
                             std::move(type),
                             std::move(region),
                             init.region_offset,
-                            false};
+                            false,
+                            init.segment_shared == 0};
 }
 
 void EngineImpl::on_map(control::Peer& from, const control::Record& record) {
@@ -164,7 +165,9 @@ void EngineImpl::on_init(control::Peer& from, const control::Record& record) {
     auto posted = matching_.take_posted(key);
     if (!posted) return matching_.keep(key, std::move(incoming));
     channel = std::move(*posted);
-    if (!channel) return send_close(*peer, init.channel, false);
+    if (!channel)
+      return send_close(*peer, init.channel, false,
+                        init.segment_shared == 0 ? Urgency::now : Urgency::later);
     open = match_locked(channel, std::move(incoming));
   }
   if (open) channel->open_first_round();
