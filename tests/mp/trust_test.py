@@ -184,7 +184,9 @@ def secrets_mpi(bench):
     both_right(outcome.output)
     # Each rank is an MPI job of one process, and its name in public comes from LARKLANE_JOB.
     bench.over.unlink()
-    command = (bench.command, "launch", "-n", 2, bench.command, "profile", "--out", bench.scratch / "profile", bench.program, "rounds", bench.over)
+    # So each has a profile's folder of its own, too: the MPI calls both rank 0.
+    profiled = f'exec "$0" profile --out {bench.scratch}/profile-$LARKLANE_RANK "$@"'
+    command = (bench.command, "launch", "-n", 2, "sh", "-c", profiled, bench.command, bench.program, "rounds", bench.over)
     env = {**variables(log_level="info", summary="on"), **bench.mpi.environment}
     log = bench.scratch / "launched"
     with open(log, "wb") as out:
@@ -198,8 +200,9 @@ def secrets_mpi(bench):
         expect("own-" in text_of("/proc/net/unix"), "no socket of such a job: the case shows nothing", text_of("/proc/net/unix"))
         expect_unseen(bench, secret, list(map(int, pids)), text_of(log))
         bench.over.touch()
-        process.wait(timeout=END_S)
+        expect(process.wait(timeout=END_S) == 0, f"status {process.returncode}", text_of(log))
         expect(secret not in text_of(log), "in what was printed at last")
+        expect(len(list(bench.scratch.glob("profile-*/*.larkprof"))) == 2, "not both have a profile", text_of(log))
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
