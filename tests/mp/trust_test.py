@@ -361,11 +361,24 @@ def strangers_minutes(bench):
 
 # --- descriptors ------------------------------------------------------------------------------------
 
+# A launcher kills what is left when a rank has closed the descriptor to it, or is over. So the program is in a session of its own; the
+# process that the launcher knows holds that descriptor, too, and ends after the programs of both ranks.
+ORPHAN = """folder=$1; shift
+setsid "$@" & wait $!
+touch "$folder/over.$$"
+for i in $(seq 600); do
+  set -- "$folder"/over.*
+  [ $# = 2 ] && exit 0
+  sleep 0.05
+done
+exit 1"""
+
 
 def closed(bench):
     """A rank that closes all descriptors: its own rounds fail with a text, its peer hears that it has closed its connection, and nothing hangs."""
     if bench.mpi:
-        outcome = launch.launch(bench.mpi, 2, [str(bench.command), "run", str(bench.program), "close"], 60, {})
+        command = ["sh", "-c", ORPHAN, "orphan", str(bench.scratch), str(bench.command), "run", str(bench.program), "close"]
+        outcome = launch.launch(bench.mpi, 2, command, 60, {})
         output, status = outcome.output, outcome.status
     else:
         result = subprocess.run([bench.command, "launch", "-n", "2", bench.native, "close"], env=variables(log_level="info"), text=True, stdout=subprocess.PIPE,
