@@ -459,7 +459,7 @@ TEST_P(AnyPlaneTest, KeptRecordsLeaveInOrderAndByThemselves) {
   };
   ASSERT_TRUE(to_b->send_later(1, bytes_of("one")).ok());  // which makes the connection
   arrive(1, 1);
-  for (const std::uint16_t kind : {2, 3, 4})
+  for (std::uint16_t kind = 2; kind < 5; ++kind)
     ASSERT_TRUE(to_b->send_later(kind, bytes_of("12345")).ok());
   ASSERT_TRUE(to_b->send(5, bytes_of("five")).ok());
   arrive(2, 4);
