@@ -69,7 +69,8 @@ class Incoming {
   QueuedPeer* peer = nullptr;  ///< null before the hello has been believed
   /// A hello of which it can't be told yet whether it may be believed.
   std::optional<Introduction> claim;
-  bool is_sent_away = false;  ///< its end is not the peer's
+  std::uint64_t claim_since_ns = 0;  ///< of the first claim; 0: none so far
+  bool is_sent_away = false;         ///< its end is not the peer's
 
  protected:
   Parsed broken(const char* complaint) noexcept;

@@ -135,6 +135,7 @@ class PlaneImpl final : public Plane, private PeerHost {
   bool make_room(Unproven<Incoming>& unproven, std::uint64_t grace_ns);
   void take(std::unique_ptr<Incoming> incoming, Unproven<Incoming>& unproven);
   void send_away(Incoming& incoming);
+  void drain_and_close(Incoming& incoming);
   bool serve(Incoming& incoming);
   bool serve_hello(Incoming& incoming);
   bool serve_record(Incoming& incoming);
@@ -146,6 +147,9 @@ class PlaneImpl final : public Plane, private PeerHost {
   Belief belief_in(const Incoming& incoming, const Introduction& introduction);
   Belief belief_in(const Incoming& incoming, const Address& address);
   bool judge(Incoming& incoming, Introduction introduction);
+  bool follows_claim(const Incoming& incoming, const Introduction& introduction) const;
+  /// Its hello is judged again later.
+  void park(Incoming& incoming, Introduction introduction);
   void judge_again();
   void disbelieve(Incoming& incoming, const char* complaint);
   void identify(Incoming& incoming, const Introduction& introduction);
@@ -199,7 +203,7 @@ class PlaneImpl final : public Plane, private PeerHost {
   std::map<std::pair<bool, std::uint64_t>, QueuedPeer*> by_nonce_;  // is remote, nonce
   std::vector<std::unique_ptr<Incoming>> incoming_;
   std::vector<std::unique_ptr<Incoming>> closed_;
-  // of incoming_, without a hello that is believed
+  // of incoming_, without a hello that is believed or a claim
   Unproven<Incoming> unproven_local_, unproven_remote_;
   std::vector<QueuedPeer*> retrying_;
   std::vector<RemotePeer*> dialing_;

@@ -21,6 +21,10 @@ namespace {
 /// Of one turn, in which records are not served; without a grace all that a backlog can hold.
 int accepts_max(std::uint64_t grace_ns) noexcept { return grace_ns != 0 ? 256 : 8192; }
 
+/// A process has one connection to this one, and another one each time that it is sent away. The
+/// processes of a pid namespace that we can't see are all process 0, so they share a larger limit.
+constexpr std::ptrdiff_t kClaimsMax = 16, kClaimsUnseenMax = 1024;
+
 }  // namespace
 
 /// Off while we can't accept: the backlog would wake the helper again and again.
@@ -132,14 +136,21 @@ void PlaneImpl::take(std::unique_ptr<Incoming> incoming, Unproven<Incoming>& unp
 /// Another one needs the place. On one host all that could be sent is taken, and the rest comes
 /// again; between hosts nothing is sent before the answer, and the peer dials again by itself.
 void PlaneImpl::send_away(Incoming& incoming) {
-  if (!incoming.is_remote() && !incoming.claim) {
+  if (!incoming.is_remote()) {
+    serve(incoming);  // its hello may have come since it was accepted
+    if (incoming.is_closed() || incoming.claim || incoming.peer != nullptr) return;
     incoming.is_sent_away = true;
     ::send(incoming.fd(), &kComeAgain, sizeof kComeAgain, MSG_NOSIGNAL | MSG_DONTWAIT);
     ::shutdown(incoming.fd(), SHUT_RD);
-    for (int reads = 0; reads < kDrainReadsMax && serve(incoming); ++reads) {
-    }
   }
-  if (!incoming.is_closed()) close(incoming);
+  drain_and_close(incoming);
+}
+
+/// A claim stays: judge_again() drains it.
+void PlaneImpl::drain_and_close(Incoming& incoming) {
+  for (int reads = 0; incoming.is_sent_away && reads < kDrainReadsMax && serve(incoming); ++reads) {
+  }
+  if (!incoming.is_closed() && !incoming.claim) close(incoming);
 }
 
 /// Reads once and serves all that is complete. False when there was nothing to read.
@@ -193,13 +204,11 @@ bool PlaneImpl::serve_hello(Incoming& incoming) {
 
 /// @return the peer's records follow
 bool PlaneImpl::judge(Incoming& incoming, Introduction introduction) {
-  const Belief belief = belief_in(incoming, introduction);
+  Belief belief = belief_in(incoming, introduction);
+  if (belief != Belief::wrong && follows_claim(incoming, introduction)) belief = Belief::later;
   if (belief == Belief::gone) introduction.is_gone = true;
   if (belief == Belief::later) {
-    // not waited for: it would wake the helper again and again
-    (void)control::watch(epoll(), incoming.fd(), 0, incoming.source(), EPOLL_CTL_MOD);
-    incoming.claim = std::move(introduction);
-    has_claims_ = true;
+    park(incoming, std::move(introduction));
     return false;
   }
   if (belief == Belief::wrong) {
@@ -214,6 +223,40 @@ bool PlaneImpl::judge(Incoming& incoming, Introduction introduction) {
   return !incoming.is_closed();
 }
 
+/// The connection that the process was sent away from holds records that come before this one's.
+bool PlaneImpl::follows_claim(const Incoming& incoming, const Introduction& introduction) const {
+  for (const auto& older : incoming_) {
+    if (older.get() == &incoming) break;
+    if (older->claim && older->is_sent_away && older->claim->nonce == introduction.nonce &&
+        older->credentials().pid == incoming.credentials().pid)
+      return true;
+  }
+  return false;
+}
+
+/// Its hello is complete, so it needs no place among those that are silent. It has a limit of its
+/// own: a listener whose backlog is full for ever proves nothing.
+void PlaneImpl::park(Incoming& incoming, Introduction introduction) {
+  const std::uint64_t now = now_ns();
+  if (incoming.claim_since_ns == 0) {
+    incoming.claim_since_ns = now;
+    const pid_t pid = incoming.credentials().pid;
+    const auto claims = std::count_if(incoming_.begin(), incoming_.end(), [&](const auto& other) {
+      return other->claim && other->credentials().pid == pid;
+    });
+    if (claims >= (pid != 0 ? kClaimsMax : kClaimsUnseenMax))
+      return disbelieve(incoming, "its process has too many connections that can't be checked yet");
+  }
+  if (now - incoming.claim_since_ns > accept_ns_)
+    return disbelieve(incoming,
+                      "the address that it names as its own could not be checked in time");
+  // even without events epoll reports a hang-up, again and again
+  control::unwatch(epoll(), incoming.fd());
+  unproven_local_.remove(incoming);
+  incoming.claim = std::move(introduction);
+  has_claims_ = true;
+}
+
 void PlaneImpl::judge_again() {
   has_claims_ = false;
   std::vector<Incoming*> all;
@@ -224,9 +267,11 @@ void PlaneImpl::judge_again() {
     Introduction claim = std::move(*incoming->claim);
     incoming->claim.reset();
     if (!judge(*incoming, std::move(claim))) continue;
-    (void)control::watch(epoll(), incoming->fd(), EPOLLIN, incoming->source(), EPOLL_CTL_MOD);
+    const Status watched = control::watch(epoll(), incoming->fd(), EPOLLIN, incoming->source());
+    if (!watched.ok()) doom(*incoming->peer, {watched, "its connection can't be watched"});
     while (!incoming->is_closed() && serve_record(*incoming)) {
     }
+    if (incoming->is_sent_away && !incoming->is_closed()) drain_and_close(*incoming);
   }
 }
 
@@ -353,10 +398,11 @@ void PlaneImpl::disbelieve(Incoming& incoming, const char* complaint) {
 
 void PlaneImpl::drop_silent(Unproven<Incoming>& unproven, std::uint64_t now_ns) {
   while (Incoming* const late = unproven.late(now_ns)) {
-    log_warn_once("control silent",
-                  "control: %s has connected and not said who it is; refused (as will be others)",
-                  late->origin().c_str());
     send_away(*late);
+    if (late->is_closed() && late->peer == nullptr)
+      log_warn_once("control silent",
+                    "control: %s has connected and not said who it is; refused (as will be others)",
+                    late->origin().c_str());
   }
 }
 

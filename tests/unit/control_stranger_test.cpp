@@ -214,6 +214,87 @@ TEST_F(NameTest, APeerThatIsSentAwayComesAgainAndLosesNothing) {
   EXPECT_FALSE(peer->is_down());
 }
 
+/// A process that says hello while the backlog of its own listener is full: whether it listens at
+/// its address can't be checked before let_in().
+class ClaimTest : public ControlTest {
+ protected:
+  const Address own_ = fresh_address(), other_ = fresh_address();
+  std::vector<Listener> own_listeners_ = listeners({own_});
+  Inbox in_;
+  UniqueFd go_read_, go_write_;
+
+  void SetUp() override {
+    ControlTest::SetUp();
+    std::array<int, 2> go{};
+    ASSERT_EQ(::pipe2(go.data(), O_CLOEXEC), 0);
+    go_read_.reset(go[0]);
+    go_write_.reset(go[1]);
+  }
+  /// It ends its connection, and lives on, if `hangs_up`. Exit status 0: its connection ended.
+  std::unique_ptr<Process> claimer(bool hangs_up = false) {
+    return std::make_unique<Process>([this, hangs_up](const Process::Tell& tell) {
+      Result<Listener> listener = Listener::bind(other_);
+      RawPeer filler(fresh_address()), raw(other_);
+      if (!listener || ::listen(listener->fd.get(), 0) != 0 || !filler.connect(other_)) return 1;
+      if (!raw.connect(own_) || !raw.send_hello()) return 2;
+      if (!raw.send(bytes_of(RawPeer::record(1, "claimed")))) return 3;
+      if (hangs_up) raw.fd.reset();
+      go_write_.reset();  // else it would never see the end of the pipe
+      tell(1);
+      char byte = 0;
+      if (::read(go_read_.get(), &byte, 1) != 1) return raw.is_cut_off() ? 0 : 4;
+      const UniqueFd accepted(::accept(listener->fd.get(), nullptr, nullptr));
+      for (;;) ::pause();
+    });
+  }
+  void let_in() { ASSERT_EQ(::write(go_write_.get(), "g", 1), 1); }
+};
+
+TEST_F(ClaimTest, StrangersPushOutNoClaim) {
+  const auto peer = claimer();
+  ASSERT_EQ(peer->hear(), 1U);
+  const auto plane = make_plane(std::move(own_listeners_), in_);
+  std::vector<RawPeer> strangers;
+  for (std::size_t i = 0; i < Unproven<int>::kMost + 8; ++i) {
+    strangers.emplace_back(fresh_address());
+    ASSERT_TRUE(strangers.back().connect(own_));
+  }
+  std::uint32_t word = 0;
+  for (std::size_t i = 0; i < 4; ++i) {  // the claim is older than any of these
+    pollfd readable{strangers[i].fd.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&readable, 1, kPatienceMs), 1);
+    ASSERT_EQ(::recv(strangers[i].fd.get(), &word, sizeof word, 0), ssize_t{sizeof word});
+    EXPECT_EQ(word, kComeAgain);
+  }
+  EXPECT_TRUE(in_.take().empty());
+  let_in();
+  ASSERT_TRUE(in_.wait_for_records(1));
+  EXPECT_EQ(in_.take()[0].payload, "claimed");
+  EXPECT_TRUE(in_.down().empty());
+}
+
+TEST_F(ClaimTest, AClaimThatHungUpWakesNoHelper) {
+  const auto peer = claimer(/*hangs_up=*/true);
+  ASSERT_EQ(peer->hear(), 1U);
+  const auto plane = make_plane(std::move(own_listeners_), in_);
+  constexpr int kMs = 300;
+  ::poll(nullptr, 0, kMs);
+  constexpr std::uint64_t kWakeupsMax = kMs;  // it retries every 5 ms
+  EXPECT_LT(plane->counters().helper_wakeups, kWakeupsMax);
+}
+
+TEST_F(ClaimTest, AClaimHasALimitOfItsOwn) {
+  allow_warning("could not be checked in time");
+  const auto peer = claimer();
+  ASSERT_EQ(peer->hear(), 1U);
+  go_write_.reset();  // the peer waits for its end
+  constexpr std::uint64_t kAcceptNs = 300'000'000;
+  const auto plane = Plane::create(std::move(own_listeners_), in_, std::nullopt, kAcceptNs);
+  ASSERT_TRUE(plane);
+  EXPECT_EQ(peer->wait(), 0);
+  EXPECT_TRUE(in_.take().empty());
+}
+
 TEST_F(NameTest, ADialThatIsSentAwayIsMadeAgain) {
   Inbox in;
   const RawRemote raw;
