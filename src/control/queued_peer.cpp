@@ -193,8 +193,31 @@ void QueuedPeer::connect_later_locked(int error) {
   await_room_locked(error);
 }
 
+/// The receiver serves every record that the socket has taken whole: it takes no more before it
+/// reads the rest.
+void QueuedPeer::drop_served_locked() {
+  if (queue_.empty() || queue_.front().records < 2) return;
+  Queued& front = queue_.front();
+  std::size_t served_bytes = 0;
+  std::uint32_t served = 0;
+  while (served < front.records) {
+    RecordHeader header;
+    std::memcpy(&header, front.bytes.data() + served_bytes, sizeof header);
+    const std::size_t end = served_bytes + record_bytes(header.payload_bytes);
+    if (end > front_sent_bytes_) break;
+    served_bytes = end;
+    ++served;
+  }
+  front.bytes.erase(front.bytes.begin(),
+                    front.bytes.begin() + static_cast<std::ptrdiff_t>(served_bytes));
+  front.records -= served;
+  queued_bytes_ -= served_bytes;
+  host_.count_sent(served);
+}
+
 /// A record of which a part was sent goes out once more, whole: its receiver has dropped the part.
 void QueuedPeer::come_again_locked() {
+  drop_served_locked();
   unwatch(host_.epoll(), fd_.get());
   fd_.reset();
   is_armed_ = false;

@@ -141,6 +141,7 @@ class QueuedPeer : public Peer {
                         std::span<const int> fds, int error);
   void push_locked(Queued queued, std::size_t sent_bytes, int error);
   void send_all_later_locked();
+  void drop_served_locked();
   void await_room_locked(int error);
   /// The kernel refuses to send to it, and will go on to.
   Status report_unsendable_locked(int error);

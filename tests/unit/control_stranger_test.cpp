@@ -162,22 +162,21 @@ Brought read_to_end(int socket, std::size_t most = ~std::size_t{0}) {
   return brought;
 }
 
-TEST_F(NameTest, APeerThatIsSentAwayComesAgainAndLosesNothing) {
+/// @param fill  sends more than the socket takes, of records of 4000 bytes; @return their number
+void send_away_and_count(
+    const std::function<std::uint16_t(Plane&, Peer&, std::string_view payload)>& fill) {
   Inbox in;
   const Address other = fresh_address();
   std::vector<Listener> others = listeners({other});
-  const auto plane = make_plane(listeners({fresh_address()}), in);
-  Peer* const peer = must_connect(*plane, other);
+  const auto plane = Plane::create(listeners({fresh_address()}), in).value();
+  Peer* const peer = plane->connect(other).value();
   const auto accepted = [&] {
     pollfd readable{others[0].fd.get(), POLLIN, 0};
     EXPECT_EQ(::poll(&readable, 1, 20'000), 1);
     return UniqueFd(::accept4(others[0].fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
   };
   const std::string payload(4000, 'x');
-  std::uint16_t count = 0;
-  // more than the socket takes: a record is partly sent
-  for (; plane->counters().records_sent == count; ++count)
-    ASSERT_TRUE(peer->send(count, bytes_of(payload)).ok());
+  std::uint16_t count = fill(*plane, *peer, payload);
   const UniqueFd first = accepted();
   ASSERT_EQ(::send(first.get(), &kComeAgain, sizeof kComeAgain, MSG_NOSIGNAL),
             ssize_t{sizeof kComeAgain});
@@ -212,6 +211,25 @@ TEST_F(NameTest, APeerThatIsSentAwayComesAgainAndLosesNothing) {
   ASSERT_EQ(all.size(), count);
   for (std::uint16_t i = 0; i < count; ++i) EXPECT_EQ(all[i], i);
   EXPECT_FALSE(peer->is_down());
+}
+
+TEST_F(NameTest, APeerThatIsSentAwayComesAgainAndLosesNothing) {
+  send_away_and_count([](Plane& plane, Peer& peer, std::string_view payload) {
+    std::uint16_t count = 0;
+    for (; plane.counters().records_sent == count; ++count)
+      EXPECT_TRUE(peer.send(count, bytes_of(payload)).ok());
+    return count;
+  });
+}
+
+TEST_F(NameTest, RecordsThatLeftTogetherComeAgainFromTheFirstThatWasNotTaken) {
+  send_away_and_count([](Plane&, Peer& peer, std::string_view payload) {
+    constexpr std::uint16_t kCount = 100;  // the socket takes a part of the first 66, which gather
+    for (std::uint16_t i = 0; i < kCount; ++i)
+      EXPECT_TRUE(peer.send_later(i, bytes_of(payload)).ok());
+    peer.flush_later();
+    return kCount;
+  });
 }
 
 /// A process that says hello while the backlog of its own listener is full: whether it listens at
