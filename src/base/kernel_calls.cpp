@@ -1,7 +1,6 @@
 #include "base/kernel_calls.hpp"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
