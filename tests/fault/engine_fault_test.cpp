@@ -153,28 +153,61 @@ TEST(AttachRefusedLater, OneDirectionIsEnough) {
   }
 }
 
-TEST(AttachRefusedLater, InBothDirectionsBothSidesHearOfIt) {
-  Names names;
-  Rank sender([&](const Rank::Say&) {
-    auto engine = make_engine(names, 0, "0");
-    Sender s(names, *engine, false);
-    refuse_attach(true, true);
-    s.begin(1, 8);
-    require(complete(*s.request) == Completion::failed, "completed");
-    expect_error(*s.request, Errc::kUnreachable);
-    require(engine->free(s.request).ok(), "free");
-  });
-  Rank receiver([&](const Rank::Say&) {
-    auto engine = make_engine(names, 1, "0");
-    Receiver r(names, *engine, false);
-    refuse_attach(true, true);
-    r.begin();
-    require(complete(*r.request) == Completion::failed, "completed");
-    expect_error(*r.request, Errc::kUnreachable);
-    require(engine->free(r.request).ok(), "free");
-  });
-  EXPECT_EQ(sender.wait(), 0);
-  EXPECT_EQ(receiver.wait(), 0);
+TEST(AttachRefusedLater, InBothDirectionsDataTravelsThroughStagingMemory) {
+  for (const bool strided : {false, true}) {
+    Names names;
+    Rank sender([&](const Rank::Say&) {
+      auto engine = make_engine(names, 0, "0");
+      require(engine->reachable(names.address(1)).ok(), "reachable");
+      refuse_attach(true, true);
+      send_rounds(names, *engine, strided);
+    });
+    Rank receiver([&](const Rank::Say&) {
+      auto engine = make_engine(names, 1, "0");
+      require(engine->reachable(names.address(0)).ok(), "reachable");
+      refuse_attach(true, true);
+      receive_rounds(names, *engine, strided);
+    });
+    EXPECT_EQ(sender.wait(), 0);
+    EXPECT_EQ(receiver.wait(), 0);
+  }
+}
+
+/// A round that fails for want of memory, and is reported with its remedy.
+template <class Request>
+void require_no_memory(Engine& engine, Request* request) {
+  require(complete(*request) == Completion::failed, "completed");
+  expect_error(*request, Errc::kNoMemory);
+  require(request->error_text().find("memory") != std::string::npos, request->error_text());
+  require(engine.free(request).ok(), "free");
+}
+
+TEST(AttachRefusedLater, WithoutStagingMemoryBothSidesHearOfIt) {
+  for (const bool at_sender : {true, false}) {
+    Names names;
+    Rank sender([&](const Rank::Say&) {
+      auto engine = make_engine(names, 0, "0");
+      Sender s(names, *engine, false);
+      s.begin(1, 8);
+      require_complete(*s.request);
+      refuse_attach(true, true);
+      if (at_sender) refuse({SYS_fallocate}, ENOSPC);
+      s.begin(2, 8);
+      require_no_memory(*engine, s.request);
+    });
+    Rank receiver([&](const Rank::Say&) {
+      auto engine = make_engine(names, 1, "0");
+      Receiver r(names, *engine, false);
+      r.begin();
+      require_complete(*r.request);
+      refuse_attach(true, true);
+      if (!at_sender) refuse_shared_mappings();
+      r.begin();
+      require_no_memory(*engine, r.request);
+    });
+    EXPECT_EQ(sender.wait(), 0);
+    EXPECT_EQ(receiver.wait(), 0);
+  }
 }
 
 /// Slot limit, and whether the victim has a child that lives on.
