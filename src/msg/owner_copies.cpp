@@ -109,9 +109,9 @@ std::byte* Connection::find_ordered(CopyWord what, std::uint32_t number,
                                                  is_kind(offered->header, RecordKind::am_offer));
   if (!is_offered) return nullptr;
   if (offered->payload.empty()) {
-    const std::uint64_t bytes = offered->local_bytes;
-    const bool is_within = order.offset <= bytes && order.bytes <= bytes - order.offset;
-    return is_within ? offered->local + order.offset : nullptr;
+    const net::Transfer& place = offered->work.transfer;  // of the only one that is not empty
+    const bool is_within = order.offset <= place.bytes && order.bytes <= place.bytes - order.offset;
+    return is_within ? place.local + order.offset : nullptr;
   }
   std::uint64_t offset = order.offset;
   for (const Offered& piece : std::span(offered->offer.pieces).first(offered->offer.count)) {

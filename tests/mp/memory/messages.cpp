@@ -1,5 +1,6 @@
 // Messages, puts and gets between buffers that the kernel does not copy: each kind of memory at one
-// side with each at the other, of several lengths. Prints `messages ok` on rank 0.
+// side with each at the other, of several lengths, in one buffer or in two. Prints `messages ok` on
+// rank 0.
 //
 //   memory_messages [before|after]    the first thread ends: before the context is made, or after
 //   some messages
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -129,6 +131,15 @@ class Place {
     wait_for(vci_, what, [&] { return (completion = queue.pop()).has_value(); });
     return *completion;
   }
+  /// @param way  one buffer, one after an empty one, or two
+  void send_in_buffers(const unsigned char* from, std::uint64_t bytes, int way) {
+    if (way == 0) return send(kTag, from, bytes);
+    const std::uint64_t first = way == 1 ? 0 : bytes / 3;
+    const Buffer buffers[] = {{way == 1 ? nullptr : from, first}, {from + first, bytes - first}};
+    end_of("send", [&] {
+      return post_send(vci_, peer(), kTag, std::span<const Buffer>(buffers), options());
+    });
+  }
   void tell() { send(kTalk, &there_, sizeof there_); }
   RemoteCompletion hear() {
     RemoteCompletion there = 0;
@@ -139,7 +150,7 @@ class Place {
   void act(Memory& mine, const RemoteRegion& theirs, std::uint64_t bytes, int number) {
     mine.fill(bytes, number);
     (void)hear();
-    send(kTag, mine.start(), bytes);
+    send_in_buffers(mine.start(), bytes, number / 4 % 3);
     mine.fill(bytes, number + 1);
     const RemoteCompletion there = hear();
     end_of("put",
