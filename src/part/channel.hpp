@@ -202,11 +202,11 @@ class Wire {
                   MovedBy by) noexcept;
   /// The peer's buffer is mapped here, at `offset` in `region`. Once, at any time.
   void map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept;
+  /// relaxed: map()'s caller asks, or one that attaches once more.
+  bool is_mapped() const noexcept { return mapped_.load(std::memory_order_relaxed) != 0; }
   bool usable() const noexcept {
-    // relaxed: a late reader of `true` only pays one more refused call, one of `mapped_` only
-    // attaches once more.
-    return same_process_ || mapped_.load(std::memory_order_relaxed) != 0 ||
-           allowed_.load(std::memory_order_relaxed);
+    // relaxed: a late reader of `true` only pays one more refused call.
+    return same_process_ || is_mapped() || allowed_.load(std::memory_order_relaxed);
   }
   /// The peer's buffer is in this address space: what can't be copied is our own side's.
   bool is_direct() const noexcept {
@@ -252,7 +252,7 @@ class SendChannel final : public SendRequest {
   /// Does the receive buffer lie in the region that its process names? Its typemap came before.
   bool fits(const shm::Segment& region, std::uint64_t offset) const;
   void on_map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept {
-    wire_.map(std::move(region), offset);
+    if (!wire_.is_mapped()) wire_.map(std::move(region), offset);  // a push may be in the first one
   }
   void on_move(const record::Move& move);  ///< the receiver could not pull
   void on_fail(Status status, std::string text);
@@ -447,7 +447,7 @@ class RecvChannel final : public RecvRequest {
   // Where the kernel copies for neither side.
   ProgramSteps steps_;
   std::atomic<bool> is_staged_{false};  // relaxed: a hint; a reader of `false` asks the peer first
-  std::shared_ptr<shm::Segment> staging_;  // the helper's, before any step that needs it
+  std::shared_ptr<shm::Segment> staging_;  // the helper's, once, before any step that needs it
 };
 
 /// Tell the peer that the pair can't work. @param bytes  kSizeMismatch: size of our buffer

@@ -277,10 +277,11 @@ void SendChannel::refuse_datatype() {
 }
 
 void SendChannel::on_datatype(const record::Datatype& head, std::span<const std::byte> words) {
-  // relaxed: only the helper writes it.
-  if (peer_type_known_.load(std::memory_order_relaxed) || head.first != peer_words_.size() ||
-      head.count > words.size() / sizeof(std::uint64_t) ||
-      head.count > head.words_total - head.first)
+  // The mapped region was checked against the typemap that came before it. relaxed: only the helper
+  // writes it.
+  if (wire_.is_mapped() || peer_type_known_.load(std::memory_order_relaxed) ||
+      head.first != peer_words_.size() || head.count > words.size() / sizeof(std::uint64_t) ||
+      head.first > head.words_total || head.count > head.words_total - head.first)
     return refuse_datatype();
   peer_words_.resize(head.first + std::size_t{head.count});
   std::memcpy(peer_words_.data() + head.first, words.data(), head.count * sizeof(std::uint64_t));

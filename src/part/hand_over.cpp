@@ -188,7 +188,7 @@ void RecvChannel::on_move(const record::Move& move) {
 
 void RecvChannel::on_staging(Result<std::shared_ptr<shm::Segment>> staging) {
   const Moving moving(*this);
-  if (!moving) return;
+  if (!moving || staging_ != nullptr) return;  // a thread of the program may be in the first one
   if (!staging) return give_up(staging.error());
   staging_ = std::move(staging).value();
 }
