@@ -61,6 +61,8 @@ class Incoming {
   virtual std::string origin() const = 0;
   Source* source() noexcept { return &source_; }
   bool is_closed() const noexcept { return !fd_; }
+  /// The program has closed the descriptor. A system call.
+  bool is_robbed() const noexcept { return fd_ && !identity_.is_at(fd_.get()); }
   void close();
 
   /// errno of Read::end; 0: the other end has closed it.

@@ -27,6 +27,10 @@ constexpr std::uint64_t kDrainNsMax = 2'000'000'000;  // of the destructor
 constexpr int kEventsMax = 64;
 constexpr std::uint64_t kNever = Watched::kNever;
 
+Reason bereft_reason() {
+  return {{Errc::kPeerDown, EBADF}, "this process has closed descriptors that are Larklane's"};
+}
+
 /// @param rest_ns  less than a second; before Linux 5.11 in milliseconds @return as epoll_wait()
 int wait_briefly(int epoll, std::span<epoll_event> events, std::uint64_t rest_ns) {
   const auto most = static_cast<int>(events.size());
@@ -162,8 +166,7 @@ void PlaneImpl::be_bereft() {
 /// Without descriptors: ends the peers, then does what is posted until the plane goes.
 void PlaneImpl::run_bereft() {
   helper_id_.store(::gettid(), std::memory_order_relaxed);  // relaxed: see is_helper()
-  const Reason reason{{Errc::kPeerDown, EBADF},
-                      "this process has closed descriptors that are Larklane's"};
+  const Reason reason = bereft_reason();
   log_error(
       "control: %s (a loop over all of them?): its partitioned calls and messages fail from "
       "now on; remedy: close none that the program has not opened",
@@ -304,8 +307,20 @@ bool PlaneImpl::awaits_rest(QueuedPeer& peer, const Reason& reason) {
   return true;
 }
 
-void PlaneImpl::bury(QueuedPeer& peer, const Reason& reason) {
-  accept_all(/*grace_ns=*/0);
+/// A program that closes one descriptor after another ends the connection itself. The peer answers
+/// by closing its own, and that may be here before the bell is lost.
+bool PlaneImpl::is_robbed_of(QueuedPeer& peer) const {
+  return peer.is_robbed() ||
+         std::any_of(incoming_.begin(), incoming_.end(), [&](const auto& incoming) {
+           return incoming->peer == &peer && incoming->is_robbed();
+         });
+}
+
+void PlaneImpl::bury(QueuedPeer& peer, Reason reason) {
+  if (is_robbed_of(peer))
+    reason = bereft_reason();  // and the listeners are not touched
+  else
+    accept_all(/*grace_ns=*/0);
   if (has_claims_) judge_again();
   std::vector<Incoming*> all;
   for (const auto& incoming : incoming_) all.push_back(incoming.get());

@@ -119,7 +119,8 @@ class PlaneImpl final : public Plane, private PeerHost {
   }
   void bury_doomed();
   bool awaits_rest(QueuedPeer& peer, const Reason& reason);
-  void bury(QueuedPeer& peer, const Reason& reason);
+  bool is_robbed_of(QueuedPeer& peer) const;
+  void bury(QueuedPeer& peer, Reason reason);
   void end_all(Status status, const std::string& why);
   void be_bereft();
   void run_bereft();

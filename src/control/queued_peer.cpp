@@ -344,6 +344,11 @@ void QueuedPeer::close_connection_locked() {
   later_count_ = 0;
 }
 
+bool QueuedPeer::is_robbed() {
+  const std::lock_guard lock(mutex_);
+  return fd_ && !identity_.is_at(fd_.get());
+}
+
 std::size_t QueuedPeer::queued_count() {
   const std::lock_guard lock(mutex_);
   return queue_.size() + later_count_;

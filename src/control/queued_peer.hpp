@@ -85,6 +85,8 @@ class QueuedPeer : public Peer {
   /// Close everything; later sends answer with the reason. Helper only.
   void shut(const Reason& reason);
   std::size_t queued_count();
+  /// The program has closed the descriptor of the connection out. A system call.
+  bool is_robbed();
 
   // The helper's own.
   std::uint64_t nonce = 0;  ///< 0 before the peer's hello
