@@ -162,6 +162,8 @@ Status QueuedPeer::enqueue_locked(std::span<const std::span<const std::byte>> pi
   }
   for (const int fd : fds) {
     UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    // The peer has them with the first byte: a copy is for a connection that comes again.
+    if (!copy && sent_bytes != 0) break;
     if (!copy) return Status(errno == EBADF ? Errc::kInvalidArgument : Errc::kSystem, errno);
     record.fds.push_back(std::move(copy));
   }
