@@ -72,7 +72,9 @@ class Incoming {
   /// A hello of which it can't be told yet whether it may be believed.
   std::optional<Introduction> claim;
   std::uint64_t claim_since_ns = 0;  ///< of the first claim; 0: none so far
-  bool is_sent_away = false;         ///< its end is not the peer's
+  /// No process listened at an address of the hello, and its own had not ended; 0: never so.
+  std::uint64_t unreachable_since_ns = 0;
+  bool is_sent_away = false;  ///< its end is not the peer's
 
  protected:
   Parsed broken(const char* complaint) noexcept;

@@ -145,8 +145,8 @@ class PlaneImpl final : public Plane, private PeerHost {
   /// The larger one of two addresses decides. `gone`: its process has ended, and no process
   /// listens there.
   enum class Belief : std::uint8_t { right, gone, later, wrong };
-  Belief belief_in(const Incoming& incoming, const Introduction& introduction);
-  Belief belief_in(const Incoming& incoming, const Address& address);
+  Belief belief_in(Incoming& incoming, const Introduction& introduction);
+  Belief belief_in(Incoming& incoming, std::uint64_t nonce, const Address& address);
   bool judge(Incoming& incoming, Introduction introduction);
   bool follows_claim(const Incoming& incoming, const Introduction& introduction) const;
   /// Its hello is judged again later.

@@ -24,6 +24,8 @@ int accepts_max(std::uint64_t grace_ns) noexcept { return grace_ns != 0 ? 256 : 
 /// A process has one connection to this one, and another one each time that it is sent away. The
 /// processes of a pid namespace that we can't see are all process 0, so they share a larger limit.
 constexpr std::ptrdiff_t kClaimsMax = 16, kClaimsUnseenMax = 1024;
+/// Far more than a process needs from the close of its sockets to its end.
+constexpr std::uint64_t kEndingNs = 1'000'000'000;
 
 }  // namespace
 
@@ -275,32 +277,39 @@ void PlaneImpl::judge_again() {
   }
 }
 
-PlaneImpl::Belief PlaneImpl::belief_in(const Incoming& incoming, const Introduction& introduction) {
+PlaneImpl::Belief PlaneImpl::belief_in(Incoming& incoming, const Introduction& introduction) {
   if (incoming.is_remote()) return Belief::right;  // it is proven, or of another version
   Belief all = Belief::right;
   for (const Address& address : introduction.addresses) {
-    const Belief belief = belief_in(incoming, address);
+    const Belief belief = belief_in(incoming, introduction.nonce, address);
     all = std::max(all, belief);
   }
   return all;
 }
 
-PlaneImpl::Belief PlaneImpl::belief_in(const Incoming& incoming, const Address& address) {
+PlaneImpl::Belief PlaneImpl::belief_in(Incoming& incoming, std::uint64_t nonce,
+                                       const Address& address) {
   const pid_t pid = incoming.credentials().pid;
   if (pid == ::getpid()) return Belief::right;
-  bool is_known = false;
+  bool is_another = false, may_be_it = false;
   {
     const std::lock_guard lock(mutex_);
     const QueuedPeer* const known = find_live_locked(address);
     // the process that listened when this one connected to it
     if (known != nullptr && pid != 0 && known->pid() == pid) return Belief::right;
-    is_known = known != nullptr;
+    // without a process id: of another pid namespace, or this process is still connecting to it
+    is_another = known != nullptr && known->pid() != 0;
+    may_be_it = known != nullptr && !is_another && (known->nonce == 0 || known->nonce == nonce);
   }
   Result<bool> is_listener = control::is_listener(address, incoming.fd());
   if (is_listener) return *is_listener ? Belief::right : Belief::wrong;
   if (is_listener.error().code() != Errc::kUnreachable) return Belief::later;
-  const bool is_over = has_ended(incoming.fd(), incoming.credentials());
-  return is_over && !is_known ? Belief::gone : Belief::wrong;
+  if (has_ended(incoming.fd(), incoming.credentials()))
+    return is_another ? Belief::wrong : may_be_it ? Belief::right : Belief::gone;
+  // a process that ends closes its listener a moment before its pidfd says so
+  const std::uint64_t now = now_ns();
+  if (incoming.unreachable_since_ns == 0) incoming.unreachable_since_ns = now;
+  return now - incoming.unreachable_since_ns < kEndingNs ? Belief::later : Belief::wrong;
 }
 
 void PlaneImpl::reject_version(Incoming& incoming, Introduction introduction) {
