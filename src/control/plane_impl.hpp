@@ -163,7 +163,7 @@ class PlaneImpl final : public Plane, private PeerHost {
   std::optional<Remote> remote_;
   const std::uint64_t accept_ns_;
   Handler& handler_;
-  const Maker maker_;
+  const Maker maker_{};
   UniqueFd epoll_;
   Bell bell_;
   UniqueFd timer_;  // rings when records of send_later have waited long enough

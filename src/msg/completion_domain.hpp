@@ -73,7 +73,7 @@ class CompletionDomain {
   msg::Ledger* ledgers_ = nullptr;
   msg::Counts gone_;                // of ledgers that are
   msg::Object* closing_ = nullptr;  // destroyed while in use
-  const Maker maker_;
+  const Maker maker_{};
 };
 
 }  // namespace larklane

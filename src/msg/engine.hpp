@@ -226,7 +226,7 @@ class Engine final : private vci::VciPool::Receivers {
     SpinLock lock;
   };
   std::array<StripeLock, kStripeLocks> stripe_locks_;
-  const Maker maker_;
+  const Maker maker_{};
 };
 
 }  // namespace larklane::msg

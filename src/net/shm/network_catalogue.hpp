@@ -58,7 +58,7 @@ class Catalogue {
 
   const std::shared_ptr<Segment> segment_;
   const std::uint64_t nonce_;
-  const Maker maker_;
+  const Maker maker_{};
 
   std::mutex mutex_;
   std::uint64_t last_number_;  // of generations and endpoints
