@@ -336,7 +336,16 @@ std::uint64_t most_of(const std::vector<Steps>& all, Number&& number) {
   return most;
 }
 
-constexpr Most kMost[] = {
+/// What the C library's copies of 512 B take more where its vectors have 32 bytes, not 64.
+std::uint64_t more_for_copies() {
+#ifdef __x86_64__
+  return __builtin_cpu_supports("avx512vl") != 0 ? 0 : 40;
+#else
+  return 40;
+#endif
+}
+
+const Most kMost[] = {
     {"lookup of a lane", 11, 0, 0},
     {"lookup of a connection", 18, 0, 0},
     {"send: post", 400, 3, 1},
@@ -344,7 +353,7 @@ constexpr Most kMost[] = {
     {"send: arrival, unexpected", 850, 5, 0},
     {"receive: post", 270, 2, 0},
     {"receive: of a message that is there", 350, 7, 0},
-    {"send of 512 B: post", 600, 5, 9},
+    {"send of 512 B: post", 600 + more_for_copies(), 5, 9},
     {"send of 512 B: arrival, awaited", 950, 7, 8},
     {"send that signals: post", 520, 6, 1},
     {"send that signals: end", 360, 5, 0},
