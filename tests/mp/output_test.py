@@ -82,7 +82,7 @@ def escaped(bench):
                 done = subprocess.run([bench.command, *words], env={**os.environ, name: value}, capture_output=True, timeout=60, check=False)
                 printed = (done.stdout + done.stderr).decode("utf-8")
                 expect(not any(letter in printed for letter in HIDDEN if letter not in "]0;title"), f"{name}, {words}: raw", repr(printed))
-    for words in (["run", HIDDEN], [HIDDEN], ["report", HIDDEN], ["tune", "--from", HIDDEN], ["bench", HIDDEN], ["model", "--fit", HIDDEN], ["--" + HIDDEN]):
+    for words in (["run", HIDDEN], [HIDDEN], ["report", HIDDEN], ["tune", "--from", HIDDEN], ["bench", HIDDEN], ["model", "--fit", HIDDEN], ["info", "--" + HIDDEN]):
         done = subprocess.run([bench.command, *words], capture_output=True, timeout=60, check=False)
         printed = (done.stdout + done.stderr).decode("utf-8")
         expect(done.returncode == REFUSED and r"\x1b" in printed and "\x1b" not in printed, f"{words}: raw", repr(printed))
