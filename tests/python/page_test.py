@@ -102,7 +102,7 @@ class Page(unittest.TestCase):
         dom = subprocess.run([*browser, "--dump-dom", page], capture_output=True, text=True, timeout=120, check=True).stdout
         self.assertEqual(re.findall(r'<section id="(\w+)"', dom), SECTIONS)
         picture = self.folder / "page.png"
-        subprocess.run([*browser, f"--screenshot={picture}", "--window-size=1100,4000", "--hide-scrollbars", page], capture_output=True,
+        subprocess.run([*browser, f"--screenshot={picture}", "--window-size=1100,6000", "--hide-scrollbars", page], capture_output=True,
                        timeout=120, check=True)
         pixels = matplotlib.image.imread(picture)[:, :, :3]
         self.assertEqual(pixels.shape[1], 1100)
