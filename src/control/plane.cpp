@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <future>
 #include <utility>
 
@@ -75,9 +76,12 @@ PlaneImpl::~PlaneImpl() {
   // release: pairs with run() acquire
   is_ending_.store(true, std::memory_order_release);
   post([] {});
-  look_at_descriptors();
-  ::pthread_join(helper_, nullptr);
+  join_helper();
   if (!bell_.is_lost()) return;
+  // descriptors that the program has closed since run() ended
+  is_bereft_.store(true, std::memory_order_relaxed);  // relaxed: see epoll()
+  for (const auto& incoming : incoming_) incoming->close();
+  for (const auto& peer : peers_) peer->shut({Errc::kPeerDown, "this process has left"});
   bell_.forget();
   (void)epoll_.release();
   (void)timer_.release();
@@ -85,6 +89,17 @@ PlaneImpl::~PlaneImpl() {
     if (!identities_[i].is_at(own_[i].fd.get())) (void)own_[i].fd.release();
   if (remote_ && !identities_.back().is_at(remote_->listener.fd.get()))
     (void)remote_->listener.fd.release();
+}
+
+/// The program may close the helper's descriptors at any time, and wake it by nothing then.
+void PlaneImpl::join_helper() {
+  for (;;) {
+    look_at_descriptors();
+    timespec until{};
+    ::clock_gettime(CLOCK_REALTIME, &until);
+    ++until.tv_sec;
+    if (::pthread_timedjoin_np(helper_, nullptr, &until) != ETIMEDOUT) return;
+  }
 }
 
 PlaneCounters PlaneImpl::counters() const noexcept {
@@ -113,8 +128,11 @@ void PlaneImpl::flush_soon() noexcept {
   // acq_rel: pairs with on_timer(): either it comes after this call and flushes the record, or the
   // timer is set anew.
   if (is_timer_set_.exchange(true, std::memory_order_acq_rel)) return;
+  if (bell_.is_lost()) return;  // the timer's number may be one of the program's
   const itimerspec once{{0, 0}, {0, static_cast<long>(kLaterNs)}};
-  ::timerfd_settime(timer_.get(), 0, &once, nullptr);
+  if (::timerfd_settime(timer_.get(), 0, &once, nullptr) == 0) return;
+  is_timer_set_.store(false, std::memory_order_release);  // release: as the exchange
+  post([this] { flush_all(); });
 }
 
 Status PlaneImpl::watch(Watched& watched) {

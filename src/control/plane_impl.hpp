@@ -92,6 +92,7 @@ class PlaneImpl final : public Plane, private PeerHost {
   }
 
   Status listen_to(int listener);
+  void join_helper();
   QueuedPeer* find_live_locked(const Address& address);
   QueuedPeer& add_peer_locked(const Address& address);
   // relaxed: on the helper its own store is seen, elsewhere no value is the caller's

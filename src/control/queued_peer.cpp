@@ -64,21 +64,19 @@ Status QueuedPeer::send_later(std::uint16_t kind, std::span<const std::byte> pay
   std::memcpy(later_.data() + at, &header, sizeof header);
   std::memcpy(later_.data() + at + sizeof header, payload.data(), payload.size());
   ++later_count_;
-  if (later_.size() > kLaterBytesMax)
-    send_all_later_locked();
-  else if (at == 0)
-    host_.flush_soon();
+  if (later_.size() > kLaterBytesMax) return send_all_later_locked();
+  if (at == 0) host_.flush_soon();
   return {};
 }
 
 void QueuedPeer::flush_later() {
   const std::lock_guard lock(mutex_);
-  send_all_later_locked();
+  (void)send_all_later_locked();  // the helper reports the peer down
 }
 
 /// The helper sees the hang-up, and reports that the peer is gone.
-void QueuedPeer::send_all_later_locked() {
-  if (later_.empty()) return;
+Status QueuedPeer::send_all_later_locked() {
+  if (later_.empty()) return {};
   const std::span<const std::byte> bytes(later_);
   const std::uint32_t records = std::exchange(later_count_, 0);
   const bool is_direct = state_ == State::open && queue_.empty();
@@ -90,16 +88,19 @@ void QueuedPeer::send_all_later_locked() {
     come_again_locked();
     error = EAGAIN;
   }
+  Status status;
   if (is_gone(error)) {
     gone_error_ = error;
+    status = Status(Errc::kPeerDown, error);
   } else if (!is_passing({Errc::kSystem, error})) {
-    (void)report_unsendable_locked(error);
+    status = report_unsendable_locked(error);
   } else if (sent < 0 || static_cast<std::size_t>(sent) < bytes.size()) {
     push_locked({later_, {}, records}, sent < 0 ? 0 : static_cast<std::size_t>(sent), error);
   } else {
     host_.count_sent(records);
   }
   later_.clear();
+  return status;
 }
 
 Status QueuedPeer::send_locked(std::uint16_t kind, std::span<const std::byte> payload,
@@ -115,7 +116,7 @@ Status QueuedPeer::send_locked(std::uint16_t kind, std::span<const std::byte> pa
       std::span(kZeros).first(total - sizeof header - payload.size())};
 
   if (down_reason_ != Errc::kOk) return Status(down_reason_, down_error_);
-  send_all_later_locked();
+  LARKLANE_TRY(send_all_later_locked());
   if (state_ == State::closed) {
     const Status opened = open_locked();
     if (!opened.ok() && opened.code() != Errc::kSystem) {

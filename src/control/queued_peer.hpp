@@ -142,7 +142,8 @@ class QueuedPeer : public Peer {
   Status enqueue_locked(std::span<const std::span<const std::byte>> pieces, std::size_t sent_bytes,
                         std::span<const int> fds, int error);
   void push_locked(Queued queued, std::size_t sent_bytes, int error);
-  void send_all_later_locked();
+  /// Sends or queues them. @errors of the connection, after which nothing is sent
+  Status send_all_later_locked();
   void drop_served_locked();
   void await_room_locked(int error);
   /// The kernel refuses to send to it, and will go on to.

@@ -28,11 +28,14 @@ union FdSpace {
   std::array<char, CMSG_SPACE(kRecordFdsMax * sizeof(int))> bytes;
 };
 
-/// Of the process at the other end; none: this kernel has none, or there is no such process.
-UniqueFd peer_pidfd(int socket) noexcept {
+/// Of the process at the other end; none: this kernel has none. @errors kPeerDown: it has ended
+Result<UniqueFd> peer_pidfd(int socket) noexcept {
   int fd = -1;
   socklen_t length = sizeof fd;
-  return UniqueFd(::getsockopt(socket, SOL_SOCKET, kSoPeerPidfd, &fd, &length) == 0 ? fd : -1);
+  if (::getsockopt(socket, SOL_SOCKET, kSoPeerPidfd, &fd, &length) == 0) return UniqueFd(fd);
+  // of a reaped process: ESRCH, before Linux 6.16 EINVAL
+  if (errno == ESRCH || errno == EINVAL) return Errc::kPeerDown;
+  return UniqueFd();
 }
 
 UniqueFd stream_socket() noexcept {
@@ -91,14 +94,15 @@ Result<UniqueFd> connect_to(const Address& address) {
 Result<UniqueFd> open_pidfd(int socket, const Credentials& peer) {
   if (peer.pid == ::getpid()) return UniqueFd();
   // first choice: no race with a process id that is used again, and works across pid namespaces
-  UniqueFd pidfd = peer_pidfd(socket);
-  if (!pidfd) {
+  Result<UniqueFd> pidfd = peer_pidfd(socket);
+  if (!pidfd) return pidfd.error();
+  if (!*pidfd) {
     if (peer.pid == 0) return UniqueFd();
-    pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
-    if (!pidfd && errno == ESRCH) return Errc::kPeerDown;
+    pidfd->reset(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+    if (!*pidfd && errno == ESRCH) return Errc::kPeerDown;
   }
-  pollfd gone{pidfd.get(), POLLIN, 0};
-  if (pidfd && ::poll(&gone, 1, 0) == 1) return Errc::kPeerDown;
+  pollfd gone{pidfd->get(), POLLIN, 0};
+  if (*pidfd && ::poll(&gone, 1, 0) == 1) return Errc::kPeerDown;
   return pidfd;
 }
 
@@ -113,10 +117,11 @@ Result<bool> is_listener(const Address& address, int socket) {
   if (here.uid != listens.uid || here.pid != listens.pid) return false;
   // The same id, or both 0: in a namespace that we can't see. Where each process has an inode of
   // its own (Linux 6.9), a pidfd tells more.
-  const UniqueFd one = peer_pidfd(socket), other = peer_pidfd(there->get());
+  Result<UniqueFd> one = peer_pidfd(socket), other = peer_pidfd(there->get());
   struct stat a {
   }, b{};
-  return !one || !other || ::fstat(one.get(), &a) != 0 || ::fstat(other.get(), &b) != 0 ||
+  if (!one || !other) return true;  // ended: the ids have to do
+  return ::fstat(one->get(), &a) != 0 || ::fstat(other->get(), &b) != 0 ||
          (a.st_dev == b.st_dev && a.st_ino == b.st_ino);
 }
 

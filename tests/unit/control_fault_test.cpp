@@ -19,6 +19,7 @@
 #include <random>
 
 #include "control/plane.hpp"
+#include "control/socket.hpp"
 #include "control_fixture.hpp"
 #include "control_process.hpp"
 
@@ -87,6 +88,29 @@ TEST_F(FaultTest, AKilledPeersRecordsArriveBeforeItsEnd) {
   EXPECT_EQ(peer->pid(), pid);
   EXPECT_EQ(in_.down()[0].first, peer);
   EXPECT_EQ(plane->connect(other_).error(), Status(Errc::kUnreachable, ECONNREFUSED));
+}
+
+TEST_F(FaultTest, AReapedProcessHasEndedWithoutAnId) {
+  std::vector<Listener> own = listeners({own_});
+  Process child([&](const Process::Tell& tell) {
+    RawPeer raw(other_);
+    if (!raw.connect(own_)) return 1;
+    tell(1);
+    ::pause();
+    return 0;
+  });
+  ASSERT_EQ(child.hear(), 1U);
+  const UniqueFd accepted(::accept4(own.front().fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  ASSERT_TRUE(accepted);
+  Credentials hidden = peer_credentials(accepted.get());
+  EXPECT_EQ(hidden.pid, child.pid());
+  hidden.pid = 0;  // as of a process of another pid namespace
+  Result<UniqueFd> pidfd = open_pidfd(accepted.get(), hidden);
+  ASSERT_TRUE(pidfd);
+  if (!*pidfd) GTEST_SKIP() << "no SO_PEERPIDFD here";
+  EXPECT_FALSE(has_ended(accepted.get(), hidden));
+  child.kill();
+  EXPECT_TRUE(has_ended(accepted.get(), hidden));
 }
 
 TEST_F(FaultTest, APeerThatDiedBeforeThereWasAHelper) {

@@ -150,6 +150,25 @@ TEST(RefusedCalls, AConnectionThatCanNotBeReadIsClosed) {
   });
 }
 
+TEST(RefusedCalls, KeptRecordsLeaveWithoutATimer) {
+  for (const int error : {EPERM, ENOSYS}) {
+    EXPECT_CHILD([error](Side& side) {
+      auto listening = listeners({side.other});
+      Inbox in;
+      auto other = Plane::create(std::move(listening), in);
+      if (!other || !side.open()) return 1;
+      auto peer = side.plane->connect(side.other);
+      if (!peer || !(*peer)->send(1, {}).ok() || !in.wait_for_records(1)) return 2;
+      if (refuse_calls("timerfd_settime", error) != 0) return kNoFilters;
+      for (std::size_t count = 2; count < 5; ++count) {
+        if (!(*peer)->send_later(2, {}).ok()) return 3;
+        if (!in.wait_for_records(count)) return 4;
+      }
+      return 0;
+    });
+  }
+}
+
 TEST(RefusedCalls, AHelperThatCanNotSleepEndsPeersAndIsJoined) {
   EXPECT_CHILD([](Side& side) {
     if (refuse_calls("epoll_wait", EPERM) != 0) return kNoFilters;
