@@ -62,7 +62,7 @@ Status QueuedPeer::send_later(std::uint16_t kind, std::span<const std::byte> pay
   later_.resize(at + total);  // the padding is zero
   const RecordHeader header{kWireMagic, static_cast<std::uint32_t>(payload.size()), kind, 0, 0};
   std::memcpy(later_.data() + at, &header, sizeof header);
-  std::memcpy(later_.data() + at + sizeof header, payload.data(), payload.size());
+  std::copy(payload.begin(), payload.end(), later_.data() + at + sizeof header);
   ++later_count_;
   if (later_.size() > kLaterBytesMax) return send_all_later_locked();
   if (at == 0) host_.flush_soon();

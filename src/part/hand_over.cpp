@@ -70,7 +70,9 @@ void SendChannel::finish(const record::Move& move, MovedBy by) {
 Passed SendChannel::pass_on(Run run, std::uint32_t job, std::uint32_t piece, std::uint64_t done,
                             MovedBy by) {
   record::Move move{id_, round(), run, 1, job, piece, record::Step::copy, done};
-  if (wire_.is_direct()) {  // the helper has tried it
+  // What a thread of the program can't push waits for the receiver's typemap only: the receiver
+  // pulls it, for this thread may wait for the receive.
+  if (wire_.is_direct() && by == MovedBy::helper) {
     steps_.add(move);
     return Passed::alone;
   }
