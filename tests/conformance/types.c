@@ -409,26 +409,32 @@ static double used_s(void) {
   return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
-/// Listing the blocks takes 3 s and 340 MB for each request.
+/// Listing the blocks takes 3 s and 340 MB for each request; beside few blocks, for an emulated processor may take a hundred times.
 CASE(I9_four_million_blocks, .ranks = 2, .deadline_s = 60) {
   enum { kBlocks = 4000000, kRequests = 4 };
-  MPI_Datatype type = vector(kBlocks, 1, 2, MPI_FLOAT);
+  MPI_Datatype types[3] = {vector(4, 1, 2, MPI_FLOAT), vector(5, 1, 2, MPI_FLOAT), vector(kBlocks, 1, 2, MPI_FLOAT)};
   float* data = malloc(2 * sizeof(float) * kBlocks);
   REQUIRE(data != NULL, "no memory");
   for (int i = 0; i < 2 * kBlocks; ++i) data[i] = my_rank == 0 ? (float)(i % 10007) : -1;
-  MPI_Request requests[kRequests];
-  const long before_kib = resident_kib();
-  const double before_s = used_s();
-  for (int i = 0; i < kRequests; ++i)
-    requests[i] = my_rank == 0 ? psend(data, 1, 1, type, 1, kTag + i, comm)
-                               : precv(data, 1, 1, type, 0, kTag + i, comm);
-  const double seconds = used_s() - before_s;
-  const long kib = resident_kib() - before_kib;
-  EXPECT(seconds < 1, "%d requests took %.3f s of this process", (int)kRequests, seconds);
+  MPI_Request requests[3 * kRequests];
+  double seconds[3];
+  long kib = 0;
+  for (int t = 0; t < 3; ++t) {  // the first ones make the engine
+    const long before_kib = resident_kib();
+    const double before_s = used_s();
+    for (int i = t * kRequests; i < (t + 1) * kRequests; ++i)
+      requests[i] = my_rank == 0 ? psend(data, 1, 1, types[t], 1, kTag + i, comm)
+                                 : precv(data, 1, 1, types[t], 0, kTag + i, comm);
+    seconds[t] = used_s() - before_s;
+    kib = resident_kib() - before_kib;
+  }
+  EXPECT(seconds[2] < 0.2 + 10 * seconds[1], "%d requests took %.3f s of this process, of a few blocks %.3f s", (int)kRequests,
+         seconds[2], seconds[1]);
   EXPECT(kib < 32 * 1024, "%d requests took %ld KiB", (int)kRequests, kib);
-  start(&requests[0]);
-  if (my_rank == 0) ready_all(requests[0], 1);
-  complete(&requests[0]);
+  MPI_Request* const large = &requests[2 * kRequests];
+  start(large);
+  if (my_rank == 0) ready_all(*large, 1);
+  complete(large);
   for (int i = 0; my_rank == 1 && i < 2 * kBlocks; ++i) {
     const float expected = i % 2 == 1 ? -1 : (float)(i % 10007);
     if (data[i] != expected) {
@@ -436,7 +442,7 @@ CASE(I9_four_million_blocks, .ranks = 2, .deadline_s = 60) {
       break;
     }
   }
-  for (int i = 0; i < kRequests; ++i) drop(&requests[i]);
-  MUST(MPI_Type_free(&type));
+  for (int i = 0; i < 3 * kRequests; ++i) drop(&requests[i]);
+  for (int t = 0; t < 3; ++t) MUST(MPI_Type_free(&types[t]));
   free(data);
 }
