@@ -7,7 +7,7 @@ endif
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test check-fast bars mutants soak native-table format install clean help
+.PHONY: build setup demo test nightly check-fast bars mutants soak native-table format install clean help
 
 build: ## configure and build build/release (the default); the command is build/release/bin/larklane
 	@test -f build/release/CMakeCache.txt || cmake --preset release
@@ -21,8 +21,11 @@ demo: setup ## what the project is for, shown on this machine (5 minutes the fir
 	@cmake --build --preset release --target demo_programs
 	@$(PYTHON) demo/demo.py build/release
 
-test: ## all correctness tests in three builds: release, tsan, asan-ubsan (30-40 minutes)
+test: ## correctness tests in three builds: release, tsan, asan-ubsan (about an hour on two cores)
 	@$(PYTHON) scripts/test.py
+
+nightly: ## make test, with every MPI and the tests that take minutes (2-3 hours)
+	@$(PYTHON) scripts/test.py --nightly
 
 check-fast: ## between edits: release build, unit, property and quick conformance tests (2 minutes)
 	@$(PYTHON) scripts/test.py --fast

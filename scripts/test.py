@@ -27,8 +27,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # that say RUN_SERIAL or PROCESSORS because they measure, or need both cores or much memory.
 PARALLEL_LABELS = "^(unit|prop|tidy|protocol|consume)$"
 FAST_LABELS = "^(unit|prop|tidy|quick)$"
-SOAK_LABELS = "^(prop|race|mp|fault|conformance|again)$"
-AGAIN_LABELS = "^again$"  # what others prove, in one more place or at full length: for the soak alone
+SOAK_LABELS = "^(prop|race|mp|fault|conformance|again|soak)$"
+AGAIN_LABEL = "^again$"  # the same test on one more MPI of an ABI family: each run takes one of AGAIN_SHARES
+AGAIN_SHARES = 4
+LONG_LABEL = "^soak$"  # takes minutes: make soak and make nightly
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,14 +167,38 @@ class Driver:
             count.add(one_failure(f"{stage.name}: ctest ended with status {status}"))
         return count
 
-    def test(self, stage):
-        """Build a stage and run all its tests."""
+    def tests_of(self, stage, label):
+        """The numbers, for ctest -I, and names of a stage's tests that have the label, in order of their names."""
+        shown = subprocess.run(
+            ["ctest", "--preset", stage.name, "-N", "-L", label],
+            cwd=ROOT, env=self.env, capture_output=True, text=True, check=True,
+        ).stdout
+        found = re.findall(r"^ *Test +#(\d+): (\S+)", shown, re.MULTILINE)
+        return sorted(((int(number), name) for number, name in found), key=lambda test: test[1])
+
+    def again(self, stage, jobs):
+        """The share of the tests on further MPIs whose turn it is: the number of commits decides."""
+        commits = subprocess.run(
+            ["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+        ).stdout
+        turn = int(commits or 0) % AGAIN_SHARES
+        numbers = [str(number) for number, _ in self.tests_of(stage, AGAIN_LABEL)[turn::AGAIN_SHARES]]
+        if not numbers:
+            return Count()
+        what = f"share {turn + 1} of {AGAIN_SHARES} of the tests on further MPIs"
+        return self.ctest(stage, what, "-I", ",".join(["0,0,0", *numbers]), *jobs)
+
+    def test(self, stage, all_of_them=False):
+        """Build a stage and run its tests: of those on further MPIs a share, of the long ones none, or all of them."""
         problem = self.build(stage)
         if problem:
             return problem
         jobs = ["--no-tests=ignore", "-j", str(cores())]
         count = self.ctest(stage, "tests of one process", "-L", PARALLEL_LABELS, *jobs)
-        count.add(self.ctest(stage, "tests of several processes", "-LE", f"{PARALLEL_LABELS}|{AGAIN_LABELS}", *jobs))
+        left_out = PARALLEL_LABELS if all_of_them else f"{PARALLEL_LABELS}|{AGAIN_LABEL}|{LONG_LABEL}"
+        count.add(self.ctest(stage, "tests of several processes", "-LE", left_out, *jobs))
+        if not all_of_them:
+            count.add(self.again(stage, jobs))
         if count.passed + count.failed == 0:
             count.add(one_failure(f"{stage.name}: no tests"))
         return count
@@ -209,6 +235,7 @@ def parse_arguments():
     names = [stage.name for stage in STAGES]
     parser.add_argument("--stage", action="append", choices=names, help="only this stage (repeatable)")
     parser.add_argument("--fast", action="store_true", help="release only: unit, property, tidy and quick tests")
+    parser.add_argument("--nightly", action="store_true", help="all tests: on every MPI, and those that take minutes")
     parser.add_argument("--soak", type=parse_duration, metavar="TIME", help="tests with seeds, over and over, like 4h")
     parser.add_argument("--no-setup", action="store_true", help="don't install anything first")
     return parser.parse_args()
@@ -228,7 +255,7 @@ def main():
     else:
         for stage in STAGES:
             if not arguments.stage or stage.name in arguments.stage:
-                count = driver.test(stage)
+                count = driver.test(stage, all_of_them=arguments.nightly)
                 print(f"{stage.name}: {count}", flush=True)
                 total.add(count)
     driver.heading("done")

