@@ -58,8 +58,8 @@ class PeerHost {
 // 1. Records leave in the order of the calls of send: a record goes to the socket directly only
 // when the queue is empty, and both are looked at under mutex_.
 // 2. Descriptors travel with the first byte of their record and with no other.
-// 3. What waits in later_ comes after all that is queued, and before the next record of send. Model:
-// tests/protocol/later.pml.
+// 3. What waits in later_ comes after all that is queued, and before the next record of send.
+// Model: tests/protocol/later.pml.
 // 4. Unless down: whenever the queue is not empty, EPOLLOUT is armed, the helper has been told to
 // retry, or it is dialing and flushes when there is a connection.
 class QueuedPeer : public Peer {
