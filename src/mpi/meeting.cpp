@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/clock.hpp"
 #include "base/kernel_calls.hpp"
 #include "control/socket.hpp"
 #include "mpi/context_id.hpp"
@@ -91,28 +92,41 @@ std::unique_ptr<Port> Port::open(const std::string& name) {
   return std::unique_ptr<Port>(new Port(std::move(socket)));
 }
 
+/// A stranger of this user may connect as often as it likes, and say nothing.
 void Port::take_hellos() {
-  for (;;) {
+  for (int taken = 0; taken < kBacklog; ++taken) {
     UniqueFd socket(accept_connection(listener_.get()));
     if (!socket) return;
     if (!control::is_own_user(control::peer_credentials(socket.get()))) continue;
-    clients_.push_back({std::move(socket), std::nullopt});
+    const auto room = silent_.room(now_ns(), /*grace_ns=*/0);
+    if (room.pushed_out != nullptr) drop(*room.pushed_out);
+    Client& client = clients_.emplace_back(Client{std::move(socket), std::nullopt});
+    silent_.add(client, now_ns());
+    if (auto text = receive_text(client.socket.get())) take_hello(client, *text);
   }
 }
 
+void Port::take_hello(Client& client, const std::string& text) {
+  client.members = members_of_text(text);
+  if (!client.members || client.members->empty()) return drop(client);
+  silent_.remove(client);
+}
+
+void Port::drop(Client& client) {
+  silent_.remove(client);
+  clients_.remove_if([&](const Client& one) { return &one == &client; });
+}
+
 Port::Client* Port::find_done() {
-  for (auto client = clients_.begin(); client != clients_.end();) {
-    const auto text = receive_text(client->socket.get());
-    if (!text) {
-      ++client;
-    } else if (client->members && *text == kDone) {
-      return &*client;
-    } else if (!client->members && (client->members = members_of_text(*text)) &&
-               !client->members->empty()) {
-      continue;  // its `done` may be there already
-    } else {
-      client = clients_.erase(client);
+  for (auto next = clients_.begin(); next != clients_.end();) {
+    Client& client = *next++;
+    auto text = receive_text(client.socket.get());
+    if (text && !client.members) {
+      take_hello(client, *text);
+      continue;
     }
+    if (text && *text == kDone) return &client;
+    if (text) drop(client);
   }
   return nullptr;
 }
@@ -121,14 +135,18 @@ std::optional<std::vector<Member>> Port::accepted(const Meeting* own, std::size_
   const auto deadline = Clock::now() + kDoneWait;
   take_hellos();
   Client* done = find_done();
-  while (done == nullptr && !clients_.empty() && left_ms(deadline) > 0) {
+  // A client says hello before the MPI connects it: none is to come from the one that was accepted.
+  while (done == nullptr && left_ms(deadline) > 0) {
     std::vector<pollfd> polled;
-    for (const Client& client : clients_) polled.push_back({client.socket.get(), POLLIN, 0});
+    for (const Client& client : clients_)
+      if (client.members) polled.push_back({client.socket.get(), POLLIN, 0});
+    if (polled.empty()) break;
     ::poll(polled.data(), polled.size(), left_ms(deadline));
     done = find_done();
   }
   if (done == nullptr) {
-    // Whoever comes too late must not be taken for the next one.
+    // A client that is too late must not be taken for the next one.
+    silent_ = Unproven<Client>();
     clients_.clear();
     return std::nullopt;
   }
@@ -137,7 +155,7 @@ std::optional<std::vector<Member>> Port::accepted(const Meeting* own, std::size_
       send_text(done->socket.get(), own->text())) {
     members = std::move(done->members);
   }
-  clients_.erase(clients_.begin() + (done - clients_.data()));
+  drop(*done);
   return members;
 }
 

@@ -4,6 +4,7 @@
 // MPI call, no thread.
 
 #include <chrono>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/unique_fd.hpp"
+#include "base/unproven.hpp"
 #include "mpi/member.hpp"
 
 namespace larklane::mpi {
@@ -51,11 +53,14 @@ class Port {
   };
   explicit Port(UniqueFd listener) noexcept : listener_(std::move(listener)) {}
   void take_hellos();
+  void take_hello(Client& client, const std::string& text);
+  void drop(Client& client);
   Client* find_done();
 
   std::recursive_mutex mutex_;
   UniqueFd listener_;
-  std::vector<Client> clients_;
+  std::list<Client> clients_;
+  Unproven<Client> silent_;  // of clients_, without a hello
 };
 
 /// The connecting root. Thread safety: single-owner.

@@ -1,10 +1,14 @@
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <string>
 #include <vector>
 
+#include "base/unproven.hpp"
 #include "mpi/meeting.hpp"
 
 namespace larklane::mpi {
@@ -20,6 +24,30 @@ std::vector<Member> members(const char* job, int count) {
 }
 
 std::string text(const std::vector<Member>& of) { return text_of(std::span<const Member>(of)); }
+
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+/// To the one socket of this process that listens. None: its backlog is full.
+UniqueFd connect_to_listener() {
+  sockaddr_un name{};
+  socklen_t length = sizeof name;
+  for (int fd = 0; fd < 1024; ++fd) {
+    int is_listening = 0;
+    socklen_t bytes = sizeof is_listening;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &bytes) != 0 ||
+        is_listening == 0)
+      continue;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &length) != 0) break;
+    UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), length) == 0)
+      return socket;
+    break;
+  }
+  return UniqueFd();
+}
 
 class MpiMeeting : public testing::Test {
  protected:
@@ -84,6 +112,26 @@ TEST_F(MpiMeeting, WhoIsNotDoneInTimeIsNeverTakenForALaterOne) {
   EXPECT_FALSE(port_->accepted(&own_, 1));  // another client was connected
   EXPECT_FALSE(late.connected());
   EXPECT_FALSE(port_->accepted(&own_, 1));
+}
+
+TEST_F(MpiMeeting, SilentStrangersCostNoTimeAndFewDescriptors) {
+  std::vector<UniqueFd> strangers;
+  for (int turn = 0; turn < 3; ++turn) {
+    while (auto stranger = connect_to_listener()) strangers.push_back(std::move(stranger));
+    const auto begin = Clock::now();
+    const auto before = open_descriptors();
+    EXPECT_FALSE(port_->accepted(&own_, 3));
+    EXPECT_LT(Clock::now() - begin, kDoneWait / 2);
+    EXPECT_LE(open_descriptors(), before);
+  }
+  EXPECT_GT(strangers.size(), 300U);
+  for (int i = 0; i < 100; ++i) strangers.push_back(connect_to_listener());
+  Caller caller(port_name(), members("client", 3));
+  auto answer = std::async(std::launch::async, [&] { return caller.connected(); });
+  const auto before = open_descriptors();
+  EXPECT_TRUE(port_->accepted(&own_, 3));
+  EXPECT_TRUE(answer.get());
+  EXPECT_LE(open_descriptors(), before + Unproven<int>::kMost);
 }
 
 TEST_F(MpiMeeting, AWrongNumberOfProcessesIsUnknownToBoth) {
