@@ -10,12 +10,14 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
 
 #include "base/unproven.hpp"
+#include "control/socket.hpp"
 #include "control_fixture.hpp"
 #include "control_process.hpp"
 #include "control_remote.hpp"
@@ -413,6 +415,44 @@ TEST_F(NameTest, APeerOfAnotherPidNamespaceIsBelieved) {
   ASSERT_TRUE(must_connect(*plane, inner)->send(4, bytes_of("there")).ok());
   EXPECT_EQ(outer.hear(), 0U);
   EXPECT_TRUE(in.wait_for_records(1));
+}
+
+/// Its peer answers by closing, too, and is not at fault.
+TEST_F(NameTest, AProgramThatClosesOneConnectionIsToldThatItWasItself) {
+  const Address own = fresh_address(), other = fresh_address();
+  auto own_listeners = listeners({own});
+  Process closer([&](const Process::Tell&) {
+    set_log_sink([](LogLevel, std::string_view) {});
+    Inbox in;
+    auto made = Plane::create(listeners({other}), in);
+    if (!made) return 1;
+    const std::unique_ptr<Plane> plane = std::move(*made);
+    Peer* const peer = *plane->connect(own);
+    if (!peer->send(1, bytes_of("before")).ok() || !in.wait_for_records(1)) return 2;
+    const SocketName name(own);
+    int closed = 0;
+    for (int fd = 3; fd < 256; ++fd) {
+      sockaddr_un there{};
+      socklen_t length = sizeof there;
+      if (::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &length) != 0) continue;
+      if (length != name.length || std::memcmp(&there, name.get(), length) != 0) continue;
+      // by the system call: as in the test below
+      if (::syscall(SYS_close, fd) == 0) ++closed;
+    }
+    if (closed != 1) return 3;
+    if (!in.wait_for_down()) return 4;
+    return peer->down_reason().find("this process has closed descriptors") != std::string::npos ? 0
+                                                                                                : 5;
+  });
+  Inbox in;
+  const auto plane = make_plane(std::move(own_listeners), in);
+  ASSERT_TRUE(in.wait_for_records(1));
+  Peer* const peer = in.take()[0].from;
+  ASSERT_TRUE(peer->send(9, bytes_of("answer")).ok());
+  ASSERT_TRUE(in.wait_for_down());
+  EXPECT_NE(peer->down_reason().find("closed its connection"), std::string::npos)
+      << peer->down_reason();
+  EXPECT_EQ(closer.wait(), 0);
 }
 
 TEST_F(NameTest, AProgramThatClosesOurDescriptorsEndsItsPeersAndKeepsItsFiles) {
