@@ -12,6 +12,7 @@
 #include "base/clock.hpp"
 #include "base/kernel_calls.hpp"
 #include "base/log.hpp"
+#include "base/random.hpp"
 #include "base/ranks_text.hpp"
 #include "base/secret.hpp"
 #include "boot/tcp.hpp"
@@ -114,7 +115,13 @@ void CardServer::accept(UniqueFd fd, std::uint64_t now_ns) {
   const int number = fd.get();
   auto connection = std::make_unique<Connection>();
   connection->fd = std::move(fd);
-  connection->challenge.nonce = fresh_nonce();
+  if (const Status random =
+          fill_random(std::as_writable_bytes(std::span(connection->challenge.nonce)));
+      !random.ok()) {
+    const RefusedCall refused{"getrandom", random.detail(), "proof that a process is of this job"};
+    log_warn_once("boot random", "a process is not served: %s", refused.text().c_str());
+    return;
+  }
   const Challenge& challenge = connection->challenge;
   // Into a fresh connection so little always fits.
   if (!watch(epoll_.get(), EPOLL_CTL_ADD, number, EPOLLIN) ||

@@ -16,6 +16,8 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/kernel_calls.hpp"
+#include "base/random.hpp"
 #include "base/secret.hpp"
 #include "base/unique_fd.hpp"
 #include "boot/boards.hpp"
@@ -109,7 +111,7 @@ bool receive(int socket, Message* message, std::uint64_t deadline_ns) {
 struct Attempt {
   UniqueFd socket;        ///< none: it failed
   std::string why;        ///< then
-  bool is_final = false;  ///< then: whoever serves does not want it
+  bool is_final = false;  ///< then: another one would end alike
 };
 
 Attempt refused_by(Verdict verdict, const Member& member) {
@@ -132,7 +134,9 @@ Attempt introduce(UniqueFd socket, const Member& member, std::uint64_t deadline_
   Hello hello;
   hello.rank = static_cast<std::uint32_t>(member.rank);
   hello.size = static_cast<std::uint32_t>(member.size);
-  hello.nonce = fresh_nonce();
+  if (const Status random = fill_random(std::as_writable_bytes(std::span(hello.nonce)));
+      !random.ok())
+    return {{}, RefusedCall{"getrandom", random.detail(), "proof of the job"}.text(), true};
   hello.proof = proof_of(secret, challenge, hello);
   const std::string_view bytes(reinterpret_cast<const char*>(&hello), sizeof hello);
   Welcome welcome;

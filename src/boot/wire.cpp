@@ -1,7 +1,5 @@
 #include "boot/wire.hpp"
 
-#include <sys/random.h>
-
 #include <cstring>
 
 namespace larklane::boot {
@@ -52,12 +50,6 @@ std::uint64_t proof_of(const Secret& secret, const Challenge& challenge, const H
 std::uint64_t answer_to(const Secret& secret, const Challenge& challenge, const Hello& hello,
                         Verdict verdict) {
   return hash(secret, kForWelcome, challenge, hello, verdict);
-}
-
-Nonce fresh_nonce() {
-  Nonce nonce{};
-  ::getrandom(nonce.data(), sizeof nonce, 0);  // so few bytes come at once
-  return nonce;
 }
 
 std::string packed(Kind kind, std::uint32_t rank, std::span<const std::byte> bytes) {

@@ -63,7 +63,6 @@ std::uint64_t proof_of(const Secret& secret, const Challenge& challenge, const H
 /// The welcome's. @param hello  that it answers
 std::uint64_t answer_to(const Secret& secret, const Challenge& challenge, const Hello& hello,
                         Verdict verdict);
-Nonce fresh_nonce();
 
 enum class Kind : std::uint32_t {
   publish,  ///< bytes: the card of the process

@@ -15,6 +15,8 @@ namespace {
 
 /// A peer sends its hello in the call that connects: it is there, or on its way.
 constexpr int kHelloMs = 1000;
+/// What peer_credentials() says where the kernel does not.
+constexpr uid_t kRefused = static_cast<uid_t>(-1);
 
 /// The address in the hello of an accepted connection; nothing: it can't be read.
 std::optional<Address> address_in_hello(UniqueFd fd) {
@@ -32,6 +34,10 @@ std::optional<Address> address_in_hello(UniqueFd fd) {
 }  // namespace
 
 std::optional<std::vector<Address>> turn_away(Listener listener) {
+  // For where accept is refused. A connection that comes between this and shutdown ends with an
+  // error at its peer.
+  pollfd waiting{listener.fd.get(), POLLIN, 0};
+  const bool is_empty = ::poll(&waiting, 1, 0) == 0;
   // From now on connect is refused; what waits in the backlog can still be accepted.
   if (::shutdown(listener.fd.get(), SHUT_RDWR) != 0) return std::nullopt;
   std::vector<Address> found;
@@ -39,10 +45,12 @@ std::optional<std::vector<Address>> turn_away(Listener listener) {
     UniqueFd fd(accept_connection(listener.fd.get()));
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EINVAL || errno == EAGAIN) return found;  // the backlog is empty
+      if (errno == EINVAL || errno == EAGAIN || is_empty) return found;  // the backlog is empty
       return std::nullopt;
     }
-    if (!is_own_user(peer_credentials(fd.get()))) continue;
+    const Credentials peer = peer_credentials(fd.get());
+    if (peer.uid == kRefused) return std::nullopt;
+    if (!is_own_user(peer)) continue;
     auto address = address_in_hello(std::move(fd));
     if (!address) return std::nullopt;
     found.push_back(std::move(*address));

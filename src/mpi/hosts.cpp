@@ -1,13 +1,14 @@
 #include "mpi/hosts.hpp"
 
 #include <fcntl.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "base/kernel_calls.hpp"
 #include "base/log.hpp"
+#include "base/random.hpp"
 #include "base/ranks_text.hpp"
 #include "control/fork_guard.hpp"
 #include "net/registry.hpp"
@@ -57,8 +58,10 @@ void Hosts::announce(const control::Address& name, const Config& config,
                      const std::string& folder) {
   if (std::exchange(is_announced_, true)) return;
   own_.host = this_host();
-  ::getrandom(own_.secret.data(), own_.secret.size(), 0);
-  open_networks(config, folder);
+  if (const Status random = fill_random(own_.secret); random.ok())
+    open_networks(config, folder);
+  else
+    problem_ = RefusedCall{"getrandom", random.detail(), "the job's secret"}.text();
   if (problem_.empty()) {
     auto listener = control::RemoteListener::bind(name, config.control_interface, &problem_);
     if (listener) {

@@ -237,8 +237,11 @@ part::Engine* Process::create_engine_locked() {
                                                     })
                                : std::nullopt);
   if (!engine) {
-    unusable_ = "the engine could not be created: " + status_text(engine.error()) +
-                "; remedy: " + remedy_of(engine.error().detail());
+    const int error = engine.error().detail();
+    unusable_ = engine.error().code() == Errc::kNoThread
+                    ? RefusedCall{"clone3, clone", error, "the helper thread"}.text()
+                    : "the engine could not be created: " + status_text(engine.error()) +
+                          "; remedy: " + remedy_of(error);
     return nullptr;
   }
   listener_.reset();

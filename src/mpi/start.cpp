@@ -38,7 +38,7 @@ int Startall(const Next& next, int count, MPI_Request array_of_requests[]) {
   for (int i = 0; i < count; ++i) {
     Partitioned* const ours = find_carrier(array_of_requests[i]);
     if (ours == nullptr) continue;
-    // Fails only if a handle is in the array twice.
+    // Fails only if a handle is in the array twice, or its channel has failed.
     const Status status = ours->request->start();
     if (!status.ok()) return raise_refused(*ours, "MPI_Startall", status, "");
   }

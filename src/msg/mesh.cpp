@@ -2,7 +2,6 @@
 
 #include <sched.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +10,9 @@
 
 #include "base/clock.hpp"
 #include "base/host.hpp"
+#include "base/kernel_calls.hpp"
 #include "base/log.hpp"
+#include "base/random.hpp"
 #include "base/status_text.hpp"
 #include "msg/wire.hpp"
 
@@ -31,13 +32,7 @@ std::string text_of(const std::array<char, kBytes>& from) {
   return {from.begin(), std::find(from.begin(), from.end(), '\0')};
 }
 
-Secret fresh_secret() {
-  Secret secret;
-  (void)::getrandom(secret.data(), secret.size(), 0);  // so few bytes come at once
-  return secret;
-}
-std::string fresh_name() {
-  const Secret random = fresh_secret();
+std::string name_of(const Secret& random) {
   std::string name = "larklane-native-" + std::to_string(::getuid()) + "-";
   for (const std::byte byte : random) {
     constexpr char kDigits[] = "0123456789abcdef";
@@ -70,7 +65,14 @@ Result<std::unique_ptr<Mesh>> Mesh::create(const Config& config, boot::Board& bo
                                            std::string* problem) {
   std::unique_ptr<Mesh> mesh(new (std::nothrow) Mesh(board, user));
   if (mesh == nullptr) return Errc::kNoMemory;
-  const std::string name = fresh_name();
+  Secret for_name;
+  Status random = fill_random(for_name);
+  if (random.ok()) random = fill_random(mesh->card_.secret);
+  if (!random.ok()) {
+    *problem = RefusedCall{"getrandom", random.detail(), "the job's secret"}.text();
+    return random;
+  }
+  const std::string name = name_of(for_name);
   auto local = control::Listener::bind(name);
   if (!local) {
     *problem =
@@ -82,7 +84,6 @@ Result<std::unique_ptr<Mesh>> Mesh::create(const Config& config, boot::Board& bo
   set_text(mesh->card_.host, host_id());
   set_text(mesh->card_.local, name);
   set_text(mesh->card_.remote, remote->address);
-  mesh->card_.secret = fresh_secret();
   LARKLANE_TRY(board.publish(std::as_bytes(std::span(&mesh->card_, 1)), problem));
   auto first = board.card_of(0, problem);
   if (!first) return first.error();

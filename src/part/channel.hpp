@@ -277,6 +277,7 @@ class SendChannel final : public SendRequest {
   friend class Moving<SendChannel>;
   void mark_further(const Cell& cell, std::size_t partition, std::uint64_t old) override;
   void plan_ahead();
+  Status reserve_slots(std::uint64_t round);
   void refuse_datatype();
   Status push_or_mark(std::uint32_t partition);
   bool push_past_slot(std::uint32_t partition);
@@ -323,6 +324,8 @@ class SendChannel final : public SendRequest {
     DeadlineWatch<RealPlatform> watch;
   };
   std::unique_ptr<Timed> timed_;
+  /// Each parity's slots are reserved by its first round.
+  const std::uint64_t reserving_rounds_;
   const bool has_large_slots_;  ///< which are worth a push if the receiver does not keep up
   SlotLag<RealPlatform> lag_;
   std::atomic<std::uint64_t> round_{

@@ -25,6 +25,7 @@ SendChannel::SendChannel(Parts parts)
       side_(BlockView<RealPlatform>(block_.base(), parts.shape), parts.shape),
       shared_copy_(side_.block().header().shared_copies, partition_bytes_, parts.piece_bytes),
       wire_(*peer_, shm::Direction::write),
+      reserving_rounds_(side_.mode() == Mode::slots && !block_.segment->is_allocated() ? 2 : 0),
       has_large_slots_(side_.mode() == Mode::slots && partition_bytes_ >= kPushBytesMin &&
                        args_.type->is_contiguous() && wire_.usable()),
       lag_(std::max<std::uint64_t>(partition_bytes_, 1)) {
@@ -44,6 +45,8 @@ Status SendChannel::start() {
   if (active()) return Errc::kAlreadyActive;
   if (failure_.failed()) return failure_.status();
   const std::uint64_t next = round() + 1;
+  if (next <= reserving_rounds_) [[unlikely]]
+    LARKLANE_TRY(reserve_slots(next));
   round_.store(next, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
   if (learning_) plan_ahead();
   if (timed_) {
@@ -66,6 +69,19 @@ Status SendChannel::start() {
   if (watch_ != nullptr) watch_->warm();
   if (next == 1) peer_->peer->flush_later();  // the INIT
   return {};
+}
+
+Status SendChannel::reserve_slots(std::uint64_t round) {
+  const std::byte* const slots = side_.block().slot(round, 0);
+  const Status status =
+      block_.reserve(static_cast<std::uint64_t>(slots - block_.base()), total_bytes_);
+  if (status.ok()) return status;
+  fail(status, "the " + describe(args_, Kind::send) + " to " + args_.peer + ": no " +
+                   std::to_string(total_bytes_) + " bytes of shared memory (errno " +
+                   std::to_string(status.detail()) +
+                   "); remedy: a smaller message, or more memory");
+  if (in_use_.shut()) tell_failure();
+  return status;
 }
 
 /// The groups of the rounds after the one that is started.

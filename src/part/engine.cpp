@@ -232,6 +232,20 @@ Result<EngineImpl::Plan> EngineImpl::plan_of(const InitArgs& args, const Policy&
   return plan;
 }
 
+/// Large slots are no memory before the first Start that uses them: a request that only waits for
+/// its turn costs little, and a first Start takes those of one parity.
+Result<shm::Block> EngineImpl::block_of(const BlockShape& shape) {
+  const BlockOffsets at = BlockOffsets::of(shape);
+  if (shape.mode != Mode::slots) return pool_.allocate(at.end);
+  auto block = pool_.allocate(at.end, shm::Allocate::on_reserve);
+  if (!block) return block;
+  Status status = block->reserve(0, at.slots[0]);
+  if (status.ok()) status = block->reserve(at.marks[1], at.slots[1] - at.marks[1]);
+  if (status.ok()) return block;
+  pool_.release(std::move(block).value());
+  return status;
+}
+
 Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   LARKLANE_TRY(check(args));
   auto policy = policy_of(args);
@@ -254,12 +268,12 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   const Mode mode = mode_for(**peer, args);
   auto plan = plan_of(args, *policy, mode);
   if (!plan) return plan.error();
-  auto block = pool_.allocate(BlockOffsets::of(plan->shape).end);
+  auto block = block_of(plan->shape);
   if (!block && mode == Mode::slots && can_attach(**peer) && plan->shape.partition_bytes != 0) {
     // No room for slots: attach needs little.
     plan = plan_of(args, *policy, Mode::direct);
     if (!plan) return plan.error();
-    block = pool_.allocate(BlockOffsets::of(plan->shape).end);
+    block = block_of(plan->shape);
   }
   if (!block) return block.error();
   const BlockShape& shape = plan->shape;

@@ -81,6 +81,7 @@ class EngineImpl final : public Engine, private control::Handler {
     std::vector<std::uint32_t> boundaries;  ///< of the first round
   };
   static Result<Plan> plan_of(const InitArgs& args, const Policy& policy, Mode mode);
+  Result<shm::Block> block_of(const BlockShape& shape);
   Result<Policy> policy_of(const InitArgs& args);
   /// What was measured on this host; null: nothing that can be used. Read when it is first asked.
   const model::Tuning* tuning();

@@ -53,13 +53,17 @@ LATE = {
     "socket:EPERM:one:first": FORWARDED,
     "epoll_ctl:EPERM:one:late": ERROR,
     "clone3,clone:EPERM:one:first": FORWARDED,
+    "clone3,clone:ENOSYS:all:first": FORWARDED,
     "accept4,accept:EPERM:one:late": ERROR,
+    "accept4,accept:EPERM:one:first": FORWARDED,
     "getsockopt:EPERM:one:first": FORWARDED,
+    "getsockopt:EPERM:one:late": ERROR,
+    "getrandom:ENOSYS:one:late": ERROR,
 }
 # Keeps from the launcher that a rank was killed, until the other one is over: launchers kill what is left, some even when told not to.
 KEEP = 'over=$1; shift; "$@"; if [ $? = 137 ]; then until [ -e "$over" ]; do sleep 0.05; done; else touch "$over"; fi'
 ALONE = ("memfd_create:EPERM:one:early", "fallocate,pwrite:EACCES:one:early", "accept4,accept:EPERM:one:early", "eventfd2:EPERM:all:early",
-         "sendmsg:EPERM:one:first", "clone3,clone:EPERM:one:first")
+         "sendmsg:EPERM:one:first", "clone3,clone:EPERM:one:first", "accept4,accept:EPERM:one:first")
 
 
 def killed(mpi, build, larklane):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Memory that the kernel copies for no other process, and processes whose first thread has ended.
+"""Memory that the kernel copies for no other process, memory that requests take, and processes whose first thread has ended.
 
   memory_test.py --build DIR MPI|native
 
@@ -28,6 +28,7 @@ def partitioned(name, build):
         ("every kind of memory, by attach without pieces", ["copies"], "copies ok", {**BY_ATTACH, "LARKLANE_SHM_PIECE_BYTES": "1G"}),
         ("every kind of memory, as configured", ["copies"], "copies ok", {}),
         ("every kind of memory, plain is mapped", ["copies", "allocated"], "copies ok", {**BY_ATTACH, "LARKLANE_ALLOC_MEM_MAPPED": "on"}),
+        ("requests of millions of blocks take little memory before their round", ["blocks"], "blocks ok", {}),
         ("the first thread ends before init", ["first_thread", "before"], "first thread ok", BY_ATTACH),
         ("the first thread ends after a round", ["first_thread", "after"], "first thread ok", BY_ATTACH),
     ):

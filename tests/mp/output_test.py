@@ -106,8 +106,13 @@ def unused(bench):
     expect("no MPI call" not in system(linked, env={**summary, "LARKLANE_MPI": "native"}), "a line though calls came through us")
 
 
+def _make_sanitized(program, source, compiler, name, flags):
+    words = [compiler, "-g", f"-I{stub_test.INCLUDE}", stub_test.SOURCES / source, "-o", program, f"-fsanitize={name}", *flags]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
 def sanitized(bench):
-    """A program with a sanitizer runs as without us: its runtime comes first. A script that starts one names it."""
+    """A program with a sanitizer runs as without us: its runtime comes first. A script that starts one names it. The engine carries its partitioned rounds."""
     flags = subprocess.run([str(bench.mpi.wrapper), "-show"], check=True, capture_output=True, text=True).stdout.split()
     tried = 0
     for compiler, more, names in SANITIZERS:
@@ -118,8 +123,7 @@ def sanitized(bench):
         path = [f"-Wl,-rpath,{folder}"] if more else []
         for name in names:
             program = bench.scratch / f"{compiler}-{name}-{len(more)}"
-            made = subprocess.run([compiler, "-g", f"-I{stub_test.INCLUDE}", stub_test.SOURCES / "plain.c", "-o", program, f"-fsanitize={name}", *more, *path, *flags[1:]],
-                                  capture_output=True, check=False)
+            made = _make_sanitized(program, "plain.c", compiler, name, [*more, *path, *flags[1:]])
             quiet = {"ASAN_OPTIONS": "detect_leaks=0", "TSAN_OPTIONS": "report_bugs=0"}  # of the MPI itself
             if made.returncode != 0 or launch.launch(bench.mpi, 2, [str(program)], 60, quiet).status != 0:
                 continue  # such a runtime is not there, or does not get on with this MPI
@@ -130,6 +134,16 @@ def sanitized(bench):
             runtimes = [word for word in system("readelf", "-d", program).split() if "san" in word and ".so" in word]
             for word in runtimes:
                 expect(word.strip("[]") in dry.partition("liblarklane_preload")[0], f"{word} does not come first", dry)
+            if bench.mpi.name != "openmpi4":  # which has no partitioned calls
+                partitioned = program.with_name(program.name + "-partitioned")
+                made = _make_sanitized(partitioned, "partitioned.c", compiler, name, [*more, *path, *flags[1:]])
+                expect(made.returncode == 0, f"{partitioned.name} is not made", made.stderr)
+                output = bench.ranks(bench.command, "run", "--summary", partitioned, **quiet)
+                for rank in range(2):
+                    expect(f"rank {rank}: rounds ok" in output, f"{partitioned.name}: not well", output)
+                    carried = f"rank {rank}: peer rank {1 - rank}: shm attach, policy learned, 4 channels"
+                    expect(carried in output, f"{partitioned.name}: not carried by the engine", output)
+                expect("Sanitizer" not in output and "runtime error" not in output, f"{partitioned.name}: a report", output)
             if compiler == "gcc" and name == "address":
                 script = bench.scratch / "script.sh"
                 script.write_text(f"#!/bin/sh\n{program}\n")

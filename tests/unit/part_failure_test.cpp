@@ -340,6 +340,45 @@ TEST(PartFailure, ASendIsReceivedThoughItsProcessHasEnded) {
   EXPECT_EQ(run(sender, receiver, kSlots), std::pair(0, 0));
 }
 
+TEST(PartFailure, SlotsThatCannotBeReservedFailTheRoundOnBothSides) {
+  constexpr std::uint64_t kBytes = 16 * kMiB;
+  const auto sender = [](Rank& rank) {
+    std::vector<std::byte> data(kBytes, std::byte{1});
+    auto made = rank.engine().send_init(rank.args(data, 16));
+    CHECK_OR_END(made.has_value());
+    SendRequest& request = **made;
+    CHECK_OR_END(request.start().ok());
+    CHECK_OR_END(request.pready(0, 16).ok());
+    CHECK_OR_END(Rank::complete(request) == Completion::complete);
+    rank.meet();  // the receiver has started again
+    CHECK_OR_END(refuse(SYS_madvise, ENOMEM));
+    for (int i = 0; i < 2; ++i) {
+      CHECK_OR_END(request.start() == Status(Errc::kNoMemory, ENOMEM));
+      CHECK_OR_END(!request.active());
+      CHECK_OR_END(request.error_text().find("remedy: ") != std::string::npos);
+    }
+    rank.meet();
+    return rank.engine().free(&request).ok() ? 0 : 1;
+  };
+  const auto receiver = [](Rank& rank) {
+    std::vector<std::byte> data(kBytes);
+    auto made = rank.engine().recv_init(rank.args(data, 16));
+    CHECK_OR_END(made.has_value());
+    CHECK_OR_END((*made)->start().ok());
+    CHECK_OR_END(Rank::complete(**made) == Completion::complete);
+    CHECK_OR_END(holds(data, std::byte{1}));
+    CHECK_OR_END((*made)->start().ok());
+    rank.meet();
+    CHECK_OR_END(Rank::complete(**made) == Completion::failed);
+    CHECK_OR_END((*made)->error() == Status(Errc::kNoMemory, ENOMEM));
+    rank.meet();
+    return rank.engine().free(*made).ok() ? 0 : 1;
+  };
+  const auto [sent, received] = run(sender, receiver, kSlots);
+  EXPECT_EQ(sent, 0);
+  EXPECT_EQ(received, 0);
+}
+
 TEST(PartFailure, ASegmentThatCouldNotBeMappedMayBeMappedLater) {
   const auto sender = [](Rank& rank) {
     std::vector<std::byte> data(64, std::byte{7});

@@ -64,6 +64,42 @@ TEST(ShmSegment, OneLargerThanTheMachinesMemoryIsAnErrorAtOnce) {
   EXPECT_EQ(segment.error(), Status(Errc::kNoMemory, ENOMEM));
 }
 
+std::uint64_t allocated_bytes(const Segment& segment) {
+  struct stat info {};
+  return ::fstat(segment.fd(), &info) == 0 ? static_cast<std::uint64_t>(info.st_blocks) * 512 : 0;
+}
+
+/// As MADV_POPULATE_WRITE, which kernels before 5.14 do not have.
+bool can_allocate_mapped() {
+  void* const page =
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  const bool can = ::madvise(page, 4096, 23) == 0;
+  ::munmap(page, 4096);
+  return can;
+}
+
+TEST(ShmSegment, AllocatedOnReserveItTakesItsMemoryOnReserve) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20, kBytes = 64 * kMiB;
+  if (!can_allocate_mapped()) GTEST_SKIP() << "the kernel can't";
+  if (memory_room_bytes() < 16 * kBytes) GTEST_SKIP() << "memory is short here";
+  auto segment = Segment::create(kBytes, Allocate::on_reserve);
+  ASSERT_TRUE(segment.has_value());
+  EXPECT_FALSE((*segment)->is_allocated());
+  EXPECT_LT(allocated_bytes(**segment), kMiB);
+  EXPECT_TRUE((*segment)->reserve(8 * kMiB + 100, 2 * kMiB).ok());
+  EXPECT_GE(allocated_bytes(**segment), 2 * kMiB);
+  EXPECT_LT(allocated_bytes(**segment), 4 * kMiB);
+  EXPECT_TRUE((*segment)->reserve(0, kBytes).ok());
+  EXPECT_EQ(allocated_bytes(**segment), kBytes);
+}
+
+TEST(ShmSegment, AllocatedOnReserveASmallOneTakesItsMemoryAtOnce) {
+  auto segment = Segment::create(std::uint64_t{1} << 20, Allocate::on_reserve);
+  ASSERT_TRUE(segment.has_value());
+  EXPECT_TRUE((*segment)->is_allocated());
+  EXPECT_EQ(allocated_bytes(**segment), std::uint64_t{1} << 20);
+}
+
 TEST(ShmSegment, ATimerThatNeverStopsDoesNotRefuseMemory) {
   struct sigaction action {};
   action.sa_handler = [](int) {};

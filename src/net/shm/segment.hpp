@@ -14,18 +14,32 @@
 
 namespace larklane::shm {
 
-/// One mapped memfd, ours or a peer's. Thread safety: immutable.
+/// When a segment's memory is allocated.
+enum class Allocate : std::uint8_t {
+  at_once,
+  on_reserve,  ///< a large one, where memory is plentiful: by reserve(); others at once
+};
+
+/// One mapped memfd, ours or a peer's. Thread safety: immutable, but for reserve(): callers take
+/// turns.
 class Segment {
  public:
   /// @errors kNoMemory (detail: errno; ENOMEM, too, where the kernel would rather kill a process,
   /// EFBIG over the limit of file sizes); kSystem: a call that it needs is refused
-  static Result<std::shared_ptr<Segment>> create(std::uint64_t bytes);
+  static Result<std::shared_ptr<Segment>> create(std::uint64_t bytes,
+                                                 Allocate when = Allocate::at_once);
   /// Map a peer's segment; one that this process has created is not mapped twice. @errors kProtocol
   /// (not sealed, or not of that size), kNoMemory, kSystem
   static Result<std::shared_ptr<Segment>> map(UniqueFd fd, std::uint64_t bytes);
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
+
+  /// Allocate the pages of [offset, offset + length). Nothing is written there before.
+  /// @errors as create()
+  Status reserve(std::uint64_t offset, std::uint64_t length);
+  /// Nothing is left to reserve(). False may be said of one that is.
+  bool is_allocated() const noexcept { return promised_ == 0; }
 
   std::byte* base() const noexcept { return base_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
@@ -39,6 +53,7 @@ class Segment {
   UniqueFd fd_;
   std::byte* base_;
   std::uint64_t bytes_;
+  std::uint64_t promised_ = 0;  ///< bytes, about, that reserve() will take
 };
 
 /// A piece of one of our segments. The memory outlives every channel that ever used it;
@@ -51,6 +66,10 @@ struct Block {
   std::uint64_t generation = 0;
 
   std::byte* base() const noexcept { return segment->base() + offset; }
+  /// As Segment::reserve(), of bytes of the block.
+  Status reserve(std::uint64_t from, std::uint64_t length) const {
+    return segment->reserve(offset + from, length);
+  }
 };
 
 /// Blocks of channels. Small ones share segments that live as long as the pool; a large one has a
@@ -58,7 +77,7 @@ struct Block {
 class BlockPool {
  public:
   /// @errors those of Segment::create
-  Result<Block> allocate(std::uint64_t bytes);
+  Result<Block> allocate(std::uint64_t bytes, Allocate when = Allocate::at_once);
   /// Both sides have closed the channel.
   void release(Block block);
   std::uint64_t bytes_in_use() const;
@@ -69,7 +88,7 @@ class BlockPool {
     std::uint64_t offset;
     std::uint64_t generation;
   };
-  Result<std::uint32_t> add_segment(std::uint64_t bytes);
+  Result<std::uint32_t> add_segment(std::uint64_t bytes, Allocate when);
 
   mutable std::mutex mutex_;
   std::map<std::uint32_t, std::shared_ptr<Segment>> segments_;
