@@ -54,8 +54,9 @@ void PlaneImpl::run() {
   for (;;) {
     const bool may_sleep = watches_.before_sleep();
     if (bell_.is_lost()) return be_bereft();
+    const Sleep sleep = next_sleep(may_sleep);
     awake.unlock();
-    const int count = wait(events, may_sleep);
+    const int count = sleep_in(sleep, events);
     const int error = errno;
     awake.lock();
     if (turn->is_replaced) return;  // the plane may have gone
@@ -85,16 +86,20 @@ void PlaneImpl::run() {
   }
 }
 
-int PlaneImpl::wait(std::span<epoll_event> events, bool may_sleep) const {
-  if (!has_events_) {  // posted work is still run
+PlaneImpl::Sleep PlaneImpl::next_sleep(bool may_sleep) const {
+  if (!has_events_) return {-1, 0, 0};  // posted work is still run
+  return {epoll(), may_sleep ? watches_.rest_ns() : 0, may_sleep ? timeout_ms() : 0};
+}
+
+int PlaneImpl::sleep_in(const Sleep& sleep, std::span<epoll_event> events) {
+  if (sleep.epoll < 0) {
     const timespec pause{0, kRetryMs * static_cast<long>(kNsPerMs)};
     ::nanosleep(&pause, nullptr);
     return 0;
   }
-  if (may_sleep && watches_.rest_ns() != 0)
-    return wait_briefly(epoll(), events, watches_.rest_ns());
-  return ::epoll_wait(epoll(), events.data(), static_cast<int>(events.size()),
-                      may_sleep ? timeout_ms() : 0);
+  if (sleep.rest_ns != 0) return wait_briefly(sleep.epoll, events, sleep.rest_ns);
+  return ::epoll_wait(sleep.epoll, events.data(), static_cast<int>(events.size()),
+                      sleep.timeout_ms);
 }
 
 int PlaneImpl::timeout_ms() const {

@@ -102,8 +102,15 @@ class PlaneImpl final : public Plane, private PeerHost {
 
   // On the helper.
   void run();
+  /// While it sleeps the plane may go (invariant 4): all that it needs then.
+  struct Sleep {
+    int epoll;  // -1: epoll_wait is refused
+    std::uint64_t rest_ns;
+    int timeout_ms;  // without rest_ns
+  };
+  Sleep next_sleep(bool may_sleep) const;
   /// @return as epoll_wait()
-  int wait(std::span<epoll_event> events, bool may_sleep) const;
+  static int sleep_in(const Sleep& sleep, std::span<epoll_event> events);
   int timeout_ms() const;
   std::uint64_t next_deadline_ns() const;
   void serve_event(const epoll_event& event);
