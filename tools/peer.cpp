@@ -158,7 +158,7 @@ std::unique_ptr<mpi::Hosts> exchange(const World& world, const Config& config,
   if (!hosts) return nullptr;
   hosts->announce("larklane-info." + std::to_string(::getpid()), config, folder);
   if (!hosts->meet()) return nullptr;
-  hosts->learn(world.ranks, world.rank, config);
+  hosts->learn(world.ranks, world.rank, config, [](int) { return control::Address(); });
   return hosts;
 }
 

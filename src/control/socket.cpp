@@ -10,6 +10,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <string>
+#include <unordered_set>
 
 namespace larklane::control {
 namespace {
@@ -89,6 +92,19 @@ Result<UniqueFd> connect_to(const Address& address) {
   // EPERM, EACCES: a security module keeps us apart
   const bool is_unreachable = errno == ECONNREFUSED || errno == EPERM || errno == EACCES;
   return Status(is_unreachable ? Errc::kUnreachable : Errc::kSystem, errno);
+}
+
+std::optional<std::vector<bool>> are_bound(std::span<const Address> addresses) {
+  std::ifstream list("/proc/self/net/unix");
+  if (!list) return std::nullopt;
+  std::unordered_set<std::string>
+      names;  // an abstract one begins with @, as the last word of a line
+  for (std::string line; std::getline(list, line);)
+    if (const std::size_t at = line.rfind(" @"); at != std::string::npos)
+      names.insert(line.substr(at + 2));
+  std::vector<bool> bound;
+  for (const Address& address : addresses) bound.push_back(names.contains(address));
+  return bound;
 }
 
 Result<UniqueFd> open_pidfd(int socket, const Credentials& peer) {

@@ -51,6 +51,10 @@ Status listen_at(int socket) noexcept;
 /// @return  the addresses of the processes that had connected; nothing: they can't be read
 std::optional<std::vector<Address>> turn_away(Listener listener);
 
+/// For each of these addresses: a process listens there, as the kernel's list of the network
+/// namespace says. Nothing: the list can't be read.
+std::optional<std::vector<bool>> are_bound(std::span<const Address> addresses);
+
 /// A non-blocking connection to whoever listens at `address`.
 /// @errors kUnreachable, kSystem; kSystem with EAGAIN: the backlog is full, try again later
 Result<UniqueFd> connect_to(const Address& address);

@@ -13,6 +13,7 @@ constexpr std::size_t kHexDigits = 16;
 constexpr char kSeparator = '|';
 constexpr std::string_view kHereOnly = "host/";
 constexpr std::string_view kHere = "here", kAway = "away";  // where networks are used
+constexpr std::string_view kNowhere = "none";               // it declines
 
 std::string hex(std::uint64_t value) {
   char digits[kHexDigits];
@@ -24,6 +25,11 @@ std::string hex(std::uint64_t value) {
 bool take_hex(std::string_view text, std::uint64_t* value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value, 16);
   return error == std::errc{} && end == text.data() + text.size() && text.size() == kHexDigits;
+}
+
+bool take_number(std::string_view text, std::uint32_t* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc{} && end == text.data() + text.size();
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -43,30 +49,33 @@ std::string HostCard::text() const {
   static_assert(sizeof words == sizeof secret);
   __builtin_memcpy(words, secret.data(), sizeof words);
   std::string text = LARKLANE_VERSION;
-  text += kSeparator + hex(host) + kSeparator + hex(words[0]) + hex(words[1]) + kSeparator;
+  text += kSeparator + hex(host) + kSeparator + std::to_string(user) + kSeparator + hex(words[0]) +
+          hex(words[1]) + kSeparator;
   for (const std::string& network : networks)
     text += (&network == &networks.front() ? "" : ",") + network;
   text += kSeparator;
-  text += uses_them_here ? kHere : kAway;
+  text += declines ? kNowhere : uses_them_here ? kHere : kAway;
   return text + kSeparator + address;
 }
 
 std::optional<HostCard> HostCard::of_text(std::string_view text) {
   const auto words = split(text, kSeparator);
-  if (words.size() != 6 || words[0] != LARKLANE_VERSION || words[2].size() != 2 * kHexDigits)
+  if (words.size() != 7 || words[0] != LARKLANE_VERSION || words[3].size() != 2 * kHexDigits)
     return std::nullopt;
   HostCard card;
   std::uint64_t secret[2];
-  if (!take_hex(words[1], &card.host) || !take_hex(words[2].substr(0, kHexDigits), &secret[0]) ||
-      !take_hex(words[2].substr(kHexDigits), &secret[1]))
+  if (!take_hex(words[1], &card.host) || !take_number(words[2], &card.user) ||
+      !take_hex(words[3].substr(0, kHexDigits), &secret[0]) ||
+      !take_hex(words[3].substr(kHexDigits), &secret[1]))
     return std::nullopt;
   __builtin_memcpy(card.secret.data(), secret, sizeof secret);
-  if (!words[3].empty()) {
-    for (const std::string_view network : split(words[3], ',')) card.networks.emplace_back(network);
+  if (!words[4].empty()) {
+    for (const std::string_view network : split(words[4], ',')) card.networks.emplace_back(network);
   }
-  card.uses_them_here = words[4] == kHere;
-  card.address = words[5];
-  const bool is_right = (card.uses_them_here || words[4] == kAway) &&
+  card.uses_them_here = words[5] == kHere;
+  card.declines = words[5] == kNowhere;
+  card.address = words[6];
+  const bool is_right = (card.uses_them_here || card.declines || words[5] == kAway) &&
                         (card.address.empty() || control::RemoteAddress::parse(card.address));
   if (!is_right || card.networks.size() > kNetworksMax) return std::nullopt;
   return card;

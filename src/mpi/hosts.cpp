@@ -1,6 +1,7 @@
 #include "mpi/hosts.hpp"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,6 +12,7 @@
 #include "base/random.hpp"
 #include "base/ranks_text.hpp"
 #include "control/fork_guard.hpp"
+#include "control/socket.hpp"
 #include "net/registry.hpp"
 
 namespace larklane::mpi {
@@ -54,14 +56,31 @@ void Hosts::open_networks(const Config& config, const std::string& folder) {
     log_info("between hosts: %s", skipped_.c_str());
 }
 
+/// Without a secret it can't be reached from other hosts: problem_ says so.
+void Hosts::identify_own() {
+  own_.host = this_host();
+  own_.user = ::getuid();
+  if (const Status random = fill_random(own_.secret); !random.ok())
+    problem_ = RefusedCall{"getrandom", random.detail(), "the job's secret"}.text();
+}
+
+void Hosts::decline() {
+  if (std::exchange(is_announced_, true)) return;
+  identify_own();
+  own_.declines = true;
+  problem_ = "it leaves all pairs to the MPI";
+  (void)board_->put(own_.text());
+}
+
 void Hosts::announce(const control::Address& name, const Config& config,
                      const std::string& folder) {
   if (std::exchange(is_announced_, true)) return;
-  own_.host = this_host();
-  if (const Status random = fill_random(own_.secret); random.ok())
-    open_networks(config, folder);
-  else
-    problem_ = RefusedCall{"getrandom", random.detail(), "the job's secret"}.text();
+  identify_own();
+  if (!spans_hosts_) {
+    (void)board_->put(own_.text());  // else a socket that is not found has no reason
+    return;
+  }
+  if (problem_.empty()) open_networks(config, folder);
   if (problem_.empty()) {
     auto listener = control::RemoteListener::bind(name, config.control_interface, &problem_);
     if (listener) {
@@ -78,12 +97,18 @@ void Hosts::announce(const control::Address& name, const Config& config,
     problem_ = "the launcher does not take what other hosts would have to know";
 }
 
-void Hosts::learn(int ranks, int rank, const Config& config) {
-  if (has_learnt() || ranks < 1 || !is_announced_) return;
+void Hosts::learn(int ranks, int rank, const Config& config, const LocalName& local_name) {
+  if (ranks < 1 || !is_announced_ || std::exchange(has_asked_, true)) return;
   rank_ = rank;
+  if (!spans_hosts_) {
+    std::vector<control::Address> names;
+    for (int other = 0; other < ranks; ++other) names.push_back(local_name(other));
+    const auto bound = control::are_bound(names);
+    if (bound && std::ranges::find(*bound, false) == bound->end()) return;
+  }
   const auto texts = board_->get_all(ranks, config.control_connect_ns);
   for (const std::string& text : texts) cards_.push_back(HostCard::of_text(text));
-  name_the_absent();
+  if (spans_hosts_) name_the_absent();
 }
 
 void Hosts::name_the_absent() const {
@@ -111,6 +136,28 @@ const HostCard* Hosts::card_of(int rank) const {
   return index < cards_.size() && cards_[index] ? &*cards_[index] : nullptr;
 }
 
+std::string Hosts::why_unseen(int rank) const {
+  const HostCard* const own = card_of(rank_);
+  if (own == nullptr) return {};
+  const std::string name = "rank " + std::to_string(rank);
+  const HostCard* const card = card_of(rank);
+  if (card == nullptr)
+    return name +
+           " runs without this Larklane; remedy: start all ranks by larklane run of one version";
+  if (card->declines) return name + " leaves all pairs to the MPI, and has warned why";
+  if (card->host != own->host)
+    return name +
+           " runs under Larklane in another network namespace, where its local sockets are not "
+           "seen; "
+           "remedy: start the ranks of a host in one network namespace (containers: that of the "
+           "host, --network=host)";
+  if (card->user != own->user)
+    return name + " runs under Larklane as user " + std::to_string(card->user) +
+           ", this process as user " + std::to_string(own->user) +
+           "; remedy: start all ranks as one user, in one user namespace";
+  return name + " runs under Larklane as this user, but its socket is not there: it has ended";
+}
+
 bool Hosts::is_here(int rank) const {
   const HostCard* const card = card_of(rank);
   return card != nullptr && card->host == own_.host;
@@ -128,6 +175,7 @@ Hosts::Way Hosts::way_to(int rank) const {
   const HostCard* const card = card_of(rank);
   const HostCard* const own = card_of(rank_);
   if (card == nullptr) return {false, {}, "it does not run under this Larklane"};
+  if (card->declines) return {false, {}, "it leaves all pairs to the MPI, and has warned why"};
   if (own == nullptr) return {false, {}, problem_.empty() ? "no board" : problem_};
   if (card->host == own_.host) {
     const Network* const network = network_to(rank, *card);

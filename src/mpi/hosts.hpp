@@ -1,6 +1,7 @@
 #pragma once
 // The hosts of this process's world: who is where, and by what network each pair goes. Everybody
-// has the same cards, so both sides of a pair decide alike. No MPI call.
+// has the same cards, so both sides of a pair decide alike. On one host the local sockets decide,
+// and the cards only tell why one is missing. No MPI call.
 
 #include <atomic>
 #include <functional>
@@ -18,24 +19,34 @@
 
 namespace larklane::mpi {
 
-/// Of a world that is on several hosts. Lives as long as the process: the MPI exchanges cards once.
+/// Lives as long as the process: the MPI exchanges cards once.
 /// Thread safety: single-owner until learn() has returned; then way_to() and is_here() are
 /// thread-safe.
 class Hosts {
  public:
-  /// Null: this process's world is on one host, or its launcher has no board.
+  /// Null: the launcher has no board, or nothing would be told there.
   static std::unique_ptr<Hosts> open();
 
+  bool spans_hosts() const noexcept { return spans_hosts_; }
   /// Empty: the launcher's own name for the world is the same on all hosts.
   std::string world() const { return board_->world(); }
   /// Before the MPI's own initialisation: listen to other hosts, open what may join them, and say
   /// so. Once. @param name  of this process on its host @param folder  of providers; empty: our own
   void announce(const control::Address& name, const Config& config, const std::string& folder = {});
-  /// Instead of it, for a process without an MPI. false: this launcher tells MPI programs only.
+  /// Instead: this process leaves all pairs to the MPI. Once.
+  void decline();
+  /// Instead of the MPI's exchange, for a process without an MPI. false: this launcher tells MPI
+  /// programs only.
   bool meet() { return board_->meet(); }
-  /// After it, once. @param rank  own
-  void learn(int ranks, int rank, const Config& config);
-  bool has_learnt() const noexcept { return !cards_.empty(); }
+  /// Of a rank on this host.
+  using LocalName = std::function<control::Address(int rank)>;
+  /// After it, once. On one host cards are asked for only if a rank does not listen at its name.
+  /// @param rank  own
+  void learn(int ranks, int rank, const Config& config, const LocalName& local_name);
+  /// The cards say how a rank is reached; else it is reached by its local name, or not at all.
+  bool has_learnt() const noexcept { return spans_hosts_ && !cards_.empty(); }
+  /// Why nobody listens at the rank's local name, and the remedy; empty: not known.
+  std::string why_unseen(int rank) const;
 
   /// How a process of the own world is reached.
   struct Way {
@@ -52,8 +63,6 @@ class Hosts {
     listener_.reset();
     is_refused_.store(true, std::memory_order_release);  // release: pairs with way_to()'s acquire
   }
-  /// Of a rank on this host.
-  using LocalName = std::function<control::Address(int rank)>;
   /// What could not be opened, or is not used, and why; for people.
   const std::string& skipped() const noexcept { return skipped_; }
   /// For an engine. Nothing if this process has no card, or what was open once can't be opened
@@ -75,6 +84,7 @@ class Hosts {
   explicit Hosts(std::unique_ptr<LauncherBoard> board) : board_(std::move(board)) {}
   void open_networks(const Config& config, const std::string& folder);
   void name_the_absent() const;
+  void identify_own();
   std::vector<Pair> pairs_of(const HostCard& own, const LocalName& local_name) const;
   control::Remote remote(const Config& config) const;
   const HostCard* card_of(int rank) const;
@@ -82,6 +92,7 @@ class Hosts {
   const Network* network_to(int rank, const HostCard& card) const;
 
   const std::unique_ptr<LauncherBoard> board_;
+  const bool spans_hosts_ = LauncherBoard::spans_hosts();
   std::optional<control::RemoteListener> listener_;
   std::vector<Network> networks_;
   HostCard own_;
@@ -89,6 +100,7 @@ class Hosts {
   std::string problem_;  ///< why this process can't be reached; empty: it can
   std::atomic<bool> is_refused_{false};
   bool is_announced_ = false;
+  bool has_asked_ = false;  ///< for cards, or found that none is needed
   int rank_ = 0;
   std::vector<std::optional<HostCard>> cards_;  ///< by rank
 };

@@ -239,13 +239,15 @@ int forward_or_refuse(const InitCall& call, const std::shared_ptr<Communicator>&
   return forward(call, communicator.get(), why);
 }
 
-/// @param is_told  it runs under Larklane on this host
-std::string why_not_reached(const Status& status, bool is_told) {
+/// @param why_unseen  what is known of a peer that has no socket here; empty: nothing
+std::string why_not_reached(const Status& status, const std::string& why_unseen) {
+  if (status.code() == Errc::kForeignUser)
+    return status_text(status) + ": remedy: start all ranks as one user, in one user namespace";
   if (status != Status(Errc::kUnreachable, ECONNREFUSED)) return status_text(status);
-  return is_told ? "it runs under Larklane on this host, but no socket of its name is in this "
-                   "network namespace: it is in another one, has warned why not, or has ended"
-                 : "no socket of its name is in this network namespace: it runs without Larklane "
-                   "or in another network namespace, has warned why not, or has ended";
+  if (!why_unseen.empty()) return why_unseen;
+  return "no socket of its name and of this user is in this network namespace: it runs without "
+         "Larklane, as another user or in another network namespace, has warned why not, or has "
+         "ended";
 }
 
 int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communicator) {
@@ -287,7 +289,7 @@ int init_on(const InitCall& call, const std::shared_ptr<Communicator>& communica
   const control::Address& peer = *address;
   if (const Status status = engine->reachable(peer); !status.ok()) {
     return forward_unreachable(call, communicator.get(),
-                               why_not_reached(status, process.reach(member).is_told));
+                               why_not_reached(status, process.reach(member).why_not));
   }
   return make(call, communicator, type, &peer, *engine);
 }

@@ -17,8 +17,10 @@ std::optional<int> count_in(const char* variable) {
   return value;
 }
 
-/// Hydra's and Open MPI's own counts before those of the job in which they may have been started.
-bool spans_hosts() {
+}  // namespace
+
+// Hydra's and Open MPI's own counts before those of the job in which they may have been started.
+bool LauncherBoard::spans_hosts() {
   for (const auto& [all, here] : {std::pair{"PMI_SIZE", "MPI_LOCALNRANKS"},
                                   {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}}) {
     const auto count = count_in(all), local = count_in(here);
@@ -27,13 +29,11 @@ bool spans_hosts() {
   return count_in("SLURM_STEP_NUM_NODES").value_or(1) > 1;
 }
 
-}  // namespace
-
 std::unique_ptr<LauncherBoard> LauncherBoard::open() {
-  if (!spans_hosts()) return nullptr;
-  if (!environment("PMIX_NAMESPACE").empty()) return open_pmix_board();
+  // On one host PMIx itself wants one user and one network namespace: cards would tell nothing.
+  if (!environment("PMIX_NAMESPACE").empty()) return spans_hosts() ? open_pmix_board() : nullptr;
   // Hydra's; others (Slurm's PMI-2) speak something else on a descriptor of the same name.
-  if (count_in("MPI_LOCALNRANKS")) return open_pmi_board();
+  if (count_in("MPI_LOCALNRANKS") && count_in("PMI_SIZE").value_or(1) > 1) return open_pmi_board();
   return nullptr;
 }
 

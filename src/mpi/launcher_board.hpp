@@ -14,8 +14,10 @@ namespace larklane::mpi {
 /// Thread safety: single-owner. The MPI does not talk to the launcher at the same time.
 class LauncherBoard {
  public:
-  /// Hydra's PMI-1, or PMIx. Null: the launcher says that the whole world is on one host, or is
-  /// none of these.
+  /// As the launcher says; false: one host, or it does not say.
+  static bool spans_hosts();
+  /// Hydra's PMI-1, or PMIx. Null: the launcher is neither, or there is nothing to tell: the world
+  /// is one process or, with PMIx, on one host.
   static std::unique_ptr<LauncherBoard> open();
   virtual ~LauncherBoard() = default;
   /// By this name all processes of the world know it, and no other; empty: the launcher's own name

@@ -34,7 +34,13 @@ void Process::identify_locked() {
 
 /// Before the address is made: on several hosts the world may need another name.
 void Process::find_hosts_locked() {
-  if (hosts_ || identity_.job == nullptr) return;
+  // A world that was spawned without Larklane has its parents' proxy, and ranks of its own.
+  const bool is_strange = identity_.job == nullptr && environment("PMI_SPAWNED") == "1";
+  if (hosts_ || is_strange) return;
+#ifdef LARKLANE_FAMILY_OMPI
+  // Another MPI's launcher: it takes a process that has talked to it and ends for one that failed.
+  if (environment("PMIX_NAMESPACE").empty()) return;
+#endif
   hosts_ = Hosts::open();
   const std::string world = hosts_ ? hosts_->world() : std::string();
   if (!world.empty() && !birth_) identity_.job = job_named(world);
@@ -42,12 +48,16 @@ void Process::find_hosts_locked() {
 
 /// After the MPI's exchange.
 void Process::learn_hosts_locked() {
-  if (!hosts_ || hosts_->has_learnt()) return;
+  if (!hosts_ || hosts_->has_learnt() || identity_.job == nullptr) return;
+  // Of a world on one host all have announced themselves only where the world model is in use.
+  if (!hosts_->spans_hosts() && !has_world()) return;
   MPI_Group world = world_group_locked();
   int ranks = 0;
   if (world == handles().group_null || next_pmpi().Group_size(world, &ranks) != MPI_SUCCESS) return;
   next_pmpi().Group_free(&world);
-  hosts_->learn(ranks, identity_.rank, config_);
+  hosts_->learn(ranks, identity_.rank, config_, [this](int rank) {
+    return address_of({identity_.job, rank});
+  });
 }
 
 bool Process::is_own_world(const Member& member) const {
@@ -55,9 +65,10 @@ bool Process::is_own_world(const Member& member) const {
 }
 
 Process::Reach Process::reach(const Member& member) const {
-  if (!hosts_ || !hosts_->has_learnt() || !is_own_world(member)) return {address_of(member), {}};
+  if (!hosts_ || !is_own_world(member)) return {address_of(member), {}};
+  if (!hosts_->has_learnt()) return {address_of(member), hosts_->why_unseen(member.rank)};
   Hosts::Way way = hosts_->way_to(member.rank);
-  if (way.is_here) return {address_of(member), {}, true};
+  if (way.is_here) return {address_of(member), hosts_->why_unseen(member.rank)};
   if (way.address.empty()) return {std::nullopt, std::move(way.why_not)};
   return {std::move(way.address), {}};
 }
@@ -99,6 +110,7 @@ bool Process::prepare() {
   // Before peers can connect: both sides of a pair then leave it to the MPI.
   if (const auto refused = rehearse_kernel_calls(CallsFor::records_and_memory)) {
     unusable_ = refused->text();
+    if (hosts_) hosts_->decline();
     return true;
   }
   const control::Address address = address_of(self());
@@ -109,6 +121,7 @@ bool Process::prepare() {
   } else {
     unusable_ =
         "socket " + address + " can't be bound: " + std::strerror(listener.error().detail());
+    if (hosts_) hosts_->decline();
   }
   return true;
 }
@@ -201,8 +214,16 @@ bool Process::rank_is_right_locked() {
   int rank = -1;
   next_pmpi().Comm_rank(handles().comm_world, &rank);
   if (rank == identity_.rank) return true;
-  unusable_ = "the launcher says rank " + std::to_string(identity_.rank) + ", the MPI says " +
-              std::to_string(rank);
+  int ranks = 0;
+  next_pmpi().Comm_size(handles().comm_world, &ranks);
+  unusable_ =
+      "the launcher says rank " + std::to_string(identity_.rank) + ", the MPI says " +
+      std::to_string(rank) + " of " + std::to_string(ranks) +
+      (ranks == 1 ? ": this MPI does not know the launcher, so each process is a job of its "
+                    "own; remedy: start the program by the mpiexec of the MPI that it is "
+                    "linked with (larklane run --dry-run shows it)"
+                  : "; remedy: start the program by the mpiexec of the MPI that it is linked "
+                    "with, and leave the ranks' variables as it sets them");
   return false;
 }
 

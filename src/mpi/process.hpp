@@ -55,8 +55,7 @@ class Process {
   /// Where a process of any world is reached.
   struct Reach {
     std::optional<control::Address> address;
-    std::string why_not;
-    bool is_told = false;  ///< it has told the launcher that it runs under Larklane, on this host
+    std::string why_not;  ///< with an address: why nobody may listen there; empty: not known
   };
   Reach reach(const Member& member) const;
   /// All of them are on this host, as far as it can be known.
@@ -110,7 +109,7 @@ class Process {
   Config config_;
   Identity identity_;
   std::optional<Birth> birth_;
-  std::unique_ptr<Hosts> hosts_;  ///< null: one host, or none that can be known
+  std::unique_ptr<Hosts> hosts_;  ///< null: its launcher tells nothing
   const std::shared_ptr<shm::Regions> regions_ = std::make_shared<shm::Regions>();
   MPI_Comm private_comm_{};
   MPI_Request probe_{};                ///< see poke_native(); guarded by poking_

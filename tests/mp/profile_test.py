@@ -16,6 +16,7 @@ import os
 import pathlib
 import re
 import shutil
+import stat
 import statistics
 import sys
 
@@ -298,6 +299,8 @@ def folders(bench):
     bench.profile(program, 3, ranks=1, options=["--overwrite"])
     found = bench.load()
     expect(len(found.files) == 1 and len(found.sends[0].rounds) == 3, "not replaced")
+    mode = stat.S_IMODE(found.files[0].path.stat().st_mode)
+    expect(mode == 0o600, f"a profile, which names host, job and program, has mode {mode:o}")
     output = bench.profile(program, 200, ranks=1, options=["--overwrite", "--limit", "128K"])
     expect("records are missing at the end: the file is as large as profile_bytes_max" in output, "no warning", output)
     found = bench.load()

@@ -19,16 +19,25 @@ HostCard card(std::vector<std::string> networks, std::uint64_t host = 0x1234) {
 TEST(HostCard, TextIsOneWordAndComesBack) {
   HostCard own = card({"verbs", "ofi/verbs;ofi_rxm"});
   own.uses_them_here = true;
+  own.user = 65534;
   const std::string text = own.text();
   EXPECT_EQ(text.find_first_of(" \n\t"), std::string::npos);
   const auto read = HostCard::of_text(text);
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->host, own.host);
+  EXPECT_EQ(read->user, own.user);
   EXPECT_EQ(read->secret, own.secret);
   EXPECT_EQ(read->address, own.address);
   EXPECT_EQ(read->networks, own.networks);
   EXPECT_TRUE(read->uses_them_here);
   EXPECT_FALSE(HostCard::of_text(card({"verbs"}).text())->uses_them_here);
+}
+
+TEST(HostCard, AProcessThatDeclinesSaysSo) {
+  HostCard own = card({});
+  EXPECT_FALSE(HostCard::of_text(own.text())->declines);
+  own.declines = true;
+  EXPECT_TRUE(HostCard::of_text(own.text())->declines);
 }
 
 TEST(HostCard, WhoCannotBeReachedHasNoAddressAndPerhapsNetworks) {

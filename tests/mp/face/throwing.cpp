@@ -2,7 +2,8 @@
 // error, no lock is held while the handler runs, and what the call was about can be used
 // afterwards. Two processes; the second one only takes part where the first needs a partner.
 //
-//   throwing [--native]    --native: the calls of the MPI's own alone, to see what it lets pass
+//   throwing [--native]     --native: the calls of the MPI's own alone, to see what it lets pass
+//   throwing --session-init    under options that are wrong: MPI_Session_init alone
 
 #include <mpi.h>
 
@@ -11,7 +12,15 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
+
+// Open MPI 5 has them, and calls itself MPI 3.1.
+#if MPI_VERSION >= 4 || defined(MPI_ERR_SESSION)
+#define HAS_SESSIONS 1
+#else
+#define HAS_SESSIONS 0
+#endif
 
 namespace {
 
@@ -280,6 +289,55 @@ void refuse_constructors() {
   each("Alloc_mem", [&] { MPI_Alloc_mem(-1, MPI_INFO_NULL, &memory); });
 }
 
+#if HAS_SESSIONS
+void on_session_error(MPI_Session*, int*, ...) { raise_it(); }
+
+/// Errors of a session, and of a communicator that is made from one with a handler of its own.
+void refuse_in_session(MPI_Errhandler on_comm) {
+  constexpr const char* kTag = "throwing";
+  MPI_Errhandler handler;
+  MPI_Session_create_errhandler(on_session_error, &handler);
+  MPI_Session session = MPI_SESSION_NULL, null = MPI_SESSION_NULL;
+  MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
+  MPI_Session_set_errhandler(session, handler);
+  MPI_Group group = MPI_GROUP_NULL;
+  refused("Group_from_session_pset", true,
+          [&] { MPI_Group_from_session_pset(session, "mpi://nowhere", &group); });
+  refused("Session_finalize", false, [&] { MPI_Session_finalize(&null); });
+  MPI_Comm made = MPI_COMM_NULL;
+  refused("Comm_create_from_group", false,
+          [&] { MPI_Comm_create_from_group(MPI_GROUP_NULL, kTag, MPI_INFO_NULL, on_comm, &made); });
+  // Not MPI_Intercomm_create_from_groups: Open MPI 5.0.11 itself reads through a null group.
+  MPI_Group_from_session_pset(session, "mpi://SELF", &group);
+  MPI_Comm_create_from_group(group, kTag, MPI_INFO_NULL, on_comm, &made);
+  MPI_Group_free(&group);
+  if (!is_native) {
+    const MPI_Comm before = std::exchange(comm, made);
+    const int rank_before = std::exchange(rank, 0);
+    refuse_inits();
+    refuse_marks();
+    Pair(60).free();
+    comm = before;
+    rank = rank_before;
+  }
+  MPI_Comm_free(&made);
+  MPI_Session_finalize(&session);
+  MPI_Errhandler_free(&handler);
+}
+
+/// Under wrong options, which the first call refuses: the program has no session afterwards.
+int refuse_session_init() {
+  MPI_Errhandler handler;
+  MPI_Session_create_errhandler(on_session_error, &handler);
+  MPI_Session session = MPI_SESSION_NULL;
+  is_native = true;  // the handler does not use what is not there
+  refused("Session_init", true, [&] { MPI_Session_init(MPI_INFO_NULL, handler, &session); });
+  // The handler stays: without a session MPICH takes no call that would free it.
+  std::printf("%s, %d exceptions\n", failures == 0 ? "ok" : "failed", caught_count);
+  return failures == 0 ? 0 : 1;
+}
+#endif
+
 /// Both processes still count the same communicators.
 void match_across() {
   MPI_Comm child;
@@ -301,6 +359,9 @@ void match_across() {
 }  // namespace
 
 int main(int argc, char** argv) {
+#if HAS_SESSIONS
+  if (argc > 1 && std::strcmp(argv[1], "--session-init") == 0) return refuse_session_init();
+#endif
   MPI_Init(&argc, &argv);
   is_native = argc > 1 && std::strcmp(argv[1], "--native") == 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -317,6 +378,9 @@ int main(int argc, char** argv) {
       refuse_natives();
     }
     refuse_constructors();
+#if HAS_SESSIONS
+    refuse_in_session(handler);
+#endif
   }
   MPI_Barrier(MPI_COMM_WORLD);
   if (!is_native) match_across();
