@@ -216,7 +216,7 @@ class Driver:
         end = time.monotonic() + seconds
         while time.monotonic() < end and count.failed == 0:
             seed = str(random.SystemRandom().randrange(2**31))
-            count.add(self.ctest(STAGES[0], f"LARKLANE_SEED={seed}", "-L", SOAK_LABELS, LARKLANE_SEED=seed))
+            count.add(self.ctest(STAGES[0], f"LARKLANE_SEED={seed}", "-L", SOAK_LABELS, LARKLANE_SEED=seed, LARKLANE_SOAK="1"))
         return count
 
 

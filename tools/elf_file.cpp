@@ -12,6 +12,7 @@
 #include <cstring>
 #include <iterator>
 #include <span>
+#include <utility>
 
 namespace larklane::tools {
 namespace {
@@ -32,14 +33,18 @@ constexpr Elf64_Half kMachine = EM_AARCH64;
 #error "larklane run knows x86-64 and aarch64"
 #endif
 
+// What a file may say that is read: a damaged one says it as often, and as long, as it likes.
+constexpr std::size_t kTextBytesMax = 4096;  // a path; no symbol that matters is longer
+constexpr std::size_t kNeededMax = 4096;     // ten times what large programs need
+
 /// A file in memory, read only. Thread safety: single-owner.
 class Mapping {
  public:
   explicit Mapping(const std::filesystem::path& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return;
     struct stat status;
-    if (::fstat(fd, &status) == 0 && status.st_size > 0) {
+    if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
       const auto size = static_cast<std::size_t>(status.st_size);
       void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
       if (address != MAP_FAILED) bytes_ = {static_cast<const std::byte*>(address), size};
@@ -65,14 +70,14 @@ class ElfFile::Reader {
   Reader(std::span<const std::byte> bytes, ElfFile* file) : bytes_(bytes), file_(file) {}
 
   bool read() {
-    const auto* ident = at<std::array<unsigned char, EI_NIDENT>>(0);
-    if (ident == nullptr || std::memcmp(ident->data(), ELFMAG, SELFMAG) != 0) return false;
+    const auto ident = at<std::array<unsigned char, EI_NIDENT>>(0);
+    if (!ident || std::memcmp(ident->data(), ELFMAG, SELFMAG) != 0) return false;
     if ((*ident)[EI_CLASS] != ELFCLASS64) {
       file_->machine_ = Machine::other_width;
       return true;
     }
-    const auto* header = at<Elf64_Ehdr>(0);
-    if (header == nullptr) return false;
+    const auto header = at<Elf64_Ehdr>(0);
+    if (!header) return false;
     if (header->e_machine != kMachine || (*ident)[EI_DATA] != ELFDATA2LSB) {
       file_->machine_ = Machine::other_machine;
       return true;
@@ -83,23 +88,26 @@ class ElfFile::Reader {
   }
 
  private:
+  /// A copy: a damaged offset need not be aligned.
   template <class T>
-  const T* at(std::size_t offset) const {
-    if (offset > bytes_.size() || bytes_.size() - offset < sizeof(T)) return nullptr;
-    return reinterpret_cast<const T*>(bytes_.data() + offset);
+  std::optional<T> at(std::size_t offset) const {
+    if (offset > bytes_.size() || bytes_.size() - offset < sizeof(T)) return std::nullopt;
+    T value;
+    std::memcpy(&value, bytes_.data() + offset, sizeof value);
+    return value;
   }
 
   std::string_view text(std::size_t offset) const {
     if (offset >= bytes_.size()) return {};
     const auto* start = reinterpret_cast<const char*>(bytes_.data()) + offset;
-    return {start, ::strnlen(start, bytes_.size() - offset)};
+    return {start, ::strnlen(start, std::min(bytes_.size() - offset, kTextBytesMax))};
   }
 
   /// File offset of a virtual address.
   std::size_t offset_of(const Elf64_Ehdr& header, Elf64_Addr address) const {
     for (std::size_t i = 0; i < header.e_phnum; ++i) {
-      const auto* segment = at<Elf64_Phdr>(header.e_phoff + i * sizeof(Elf64_Phdr));
-      if (segment != nullptr && segment->p_type == PT_LOAD && address >= segment->p_vaddr &&
+      const auto segment = at<Elf64_Phdr>(header.e_phoff + i * sizeof(Elf64_Phdr));
+      if (segment && segment->p_type == PT_LOAD && address >= segment->p_vaddr &&
           address - segment->p_vaddr < segment->p_filesz) {
         return segment->p_offset + (address - segment->p_vaddr);
       }
@@ -109,10 +117,16 @@ class ElfFile::Reader {
 
   void read_segments(const Elf64_Ehdr& header) {
     for (std::size_t i = 0; i < header.e_phnum; ++i) {
-      const auto* segment = at<Elf64_Phdr>(header.e_phoff + i * sizeof(Elf64_Phdr));
-      if (segment == nullptr) return;
+      const auto segment = at<Elf64_Phdr>(header.e_phoff + i * sizeof(Elf64_Phdr));
+      if (!segment) {
+        file_->problem_ = "program header " + std::to_string(i) + " of " +
+                          std::to_string(header.e_phnum) + " is behind the end of the file";
+        return;
+      }
       if (segment->p_type == PT_INTERP) file_->interpreter_ = text(segment->p_offset);
-      if (segment->p_type == PT_DYNAMIC) read_dynamic(header, *segment);
+      // The first one counts, as for the dynamic linker.
+      if (segment->p_type == PT_DYNAMIC && !std::exchange(has_dynamic_, true))
+        read_dynamic(header, *segment);
     }
   }
 
@@ -121,10 +135,10 @@ class ElfFile::Reader {
     std::size_t strings = bytes_.size();
     for (const bool names : {false, true}) {
       for (std::size_t i = 0; i < count; ++i) {
-        const auto* entry = at<Elf64_Dyn>(segment.p_offset + i * sizeof(Elf64_Dyn));
-        if (entry == nullptr || entry->d_tag == DT_NULL) break;
+        const auto entry = at<Elf64_Dyn>(segment.p_offset + i * sizeof(Elf64_Dyn));
+        if (!entry || entry->d_tag == DT_NULL) break;
         if (!names && entry->d_tag == DT_STRTAB) strings = offset_of(header, entry->d_un.d_ptr);
-        if (names && entry->d_tag == DT_NEEDED) {
+        if (names && entry->d_tag == DT_NEEDED && file_->needed_.size() < kNeededMax) {
           file_->needed_.emplace_back(text(strings + entry->d_un.d_val));
         }
       }
@@ -133,20 +147,22 @@ class ElfFile::Reader {
 
   void read_sections(const Elf64_Ehdr& header) {
     for (std::size_t i = 0; i < header.e_shnum; ++i) {
-      const auto* section = at<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr));
-      if (section == nullptr) return;
+      const auto section = at<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr));
+      if (!section) return;
       if (section->sh_type == SHT_SYMTAB) file_->stripped_ = false;
       if (section->sh_type != SHT_SYMTAB && section->sh_type != SHT_DYNSYM) continue;
-      const auto* strings = at<Elf64_Shdr>(header.e_shoff + section->sh_link * sizeof(Elf64_Shdr));
-      if (strings != nullptr) read_symbols(*section, *strings);
+      // There is one of each kind (System V ABI).
+      if (std::exchange(has_symbols_[section->sh_type == SHT_DYNSYM ? 1 : 0], true)) continue;
+      const auto strings = at<Elf64_Shdr>(header.e_shoff + section->sh_link * sizeof(Elf64_Shdr));
+      if (strings) read_symbols(*section, *strings);
     }
   }
 
   void read_symbols(const Elf64_Shdr& section, const Elf64_Shdr& strings) {
     const std::size_t count = section.sh_size / sizeof(Elf64_Sym);
     for (std::size_t i = 0; i < count; ++i) {
-      const auto* symbol = at<Elf64_Sym>(section.sh_offset + i * sizeof(Elf64_Sym));
-      if (symbol == nullptr) return;
+      const auto symbol = at<Elf64_Sym>(section.sh_offset + i * sizeof(Elf64_Sym));
+      if (!symbol) return;
       if (symbol->st_shndx == SHN_UNDEF || ELF64_ST_BIND(symbol->st_info) == STB_LOCAL) continue;
       const std::string_view name = text(strings.sh_offset + symbol->st_name);
       if (std::find(std::begin(kSymbols), std::end(kSymbols), name) != std::end(kSymbols)) {
@@ -157,6 +173,8 @@ class ElfFile::Reader {
 
   std::span<const std::byte> bytes_;
   ElfFile* file_;
+  bool has_dynamic_ = false;
+  bool has_symbols_[2] = {};  ///< of SHT_SYMTAB, SHT_DYNSYM
 };
 
 std::optional<ElfFile> ElfFile::read(const std::filesystem::path& path) {

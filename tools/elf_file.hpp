@@ -15,10 +15,12 @@ class ElfFile {
  public:
   enum class Machine { native, other_width, other_machine };
 
-  /// @return  nothing if the file is no ELF file, can't be read, or is damaged
+  /// @return  nothing if the file is no ELF file, or can't be read
   static std::optional<ElfFile> read(const std::filesystem::path& path);
 
   Machine machine() const { return machine_; }
+  /// Which of what the kernel needs is damaged; empty: nothing that was looked at.
+  const std::string& problem() const { return problem_; }
   /// Started without the dynamic linker: nothing can be preloaded. The rest is known only of native
   /// files.
   bool is_static() const { return interpreter_.empty() && needed_.empty(); }
@@ -33,6 +35,7 @@ class ElfFile {
   class Reader;
 
   Machine machine_ = Machine::native;
+  std::string problem_;
   std::string interpreter_;
   std::vector<std::string> needed_;
   std::set<std::string, std::less<>> defined_;  // of the symbols that matter here

@@ -5,36 +5,42 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <utility>
 
 namespace larklane::tools {
 
 bool LineSink::write(const void* who, std::string_view tag, std::string_view text) {
   if (text.empty()) return true;
-  std::string out;
-  if (open_ != nullptr && open_ != who) out += '\n';
+  if (open_ != nullptr && open_ != who) kept_ += '\n';
   bool is_begin = open_ != who;
   open_ = text.back() == '\n' ? nullptr : who;
   while (!text.empty()) {
-    if (is_begin) out += tag;
+    if (is_begin) kept_ += tag;
     const std::size_t length = std::min(text.find('\n'), text.size() - 1) + 1;
-    out += text.substr(0, length);
+    kept_ += text.substr(0, length);
     text.remove_prefix(length);
     is_begin = true;
   }
-  for (std::string_view left = out; !left.empty();) {
-    const ssize_t written = ::write(fd_, left.data(), left.size());
-    if (written >= 0) {
+  return flush();
+}
+
+bool LineSink::flush() {
+  std::string_view left = kept_;
+  while (!left.empty() && error_ == 0) {
+    // Of a pipe that is said to be writable, PIPE_BUF bytes are: such a write does not block.
+    pollfd writable{fd_, POLLOUT, 0};
+    if (::poll(&writable, 1, 0) == 0) break;
+    const ssize_t written = ::write(fd_, left.data(), std::min<std::size_t>(left.size(), PIPE_BUF));
+    if (written >= 0)
       left.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EAGAIN) {
-      pollfd writable{fd_, POLLOUT, 0};
-      ::poll(&writable, 1, -1);
-    } else if (errno != EINTR) {
-      if (error_ == 0) error_ = errno;
-      return false;
-    }
+    else if (errno == EAGAIN)
+      break;
+    else if (errno != EINTR)
+      error_ = errno;
   }
-  return true;
+  kept_.erase(0, error_ == 0 ? kept_.size() - left.size() : kept_.size());
+  return error_ == 0;
 }
 
 bool Lines::add(std::string_view bytes) {

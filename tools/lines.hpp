@@ -7,21 +7,30 @@
 
 namespace larklane::tools {
 
-/// The stream.
+/// The stream. What its reader has no room for is kept: a write never waits for a reader.
 class LineSink {
  public:
+  /// From which on its writers should pause.
+  static constexpr std::size_t kKeptBytesMax = 64 * 1024;
+
   explicit LineSink(int fd) noexcept : fd_(fd) {}
   /// @param who   whose it is @param tag  for the begin of each line
   /// @param text  whole lines, but for the last one's end
   /// @return false: it is not taken, see error()
   bool write(const void* who, std::string_view tag, std::string_view text);
+  /// Writes as much as the reader has room for. @return as write()
+  bool flush();
 
+  int fd() const noexcept { return fd_; }
+  std::size_t kept_bytes() const noexcept { return kept_.size(); }
+  bool is_full() const noexcept { return kept_bytes() >= kKeptBytesMax; }
   /// errno of the first write that failed; EPIPE: no process reads any more.
   int error() const noexcept { return error_; }
 
  private:
   int fd_;
   int error_ = 0;
+  std::string kept_;
   const void* open_ = nullptr;  ///< who has written the begin of a line without its end
 };
 
@@ -37,6 +46,8 @@ class Lines {
   /// Nothing more comes: what has no end of line goes out as it is.
   bool finish();
   int error() const noexcept { return sink_->error(); }
+  /// The sink is full: nothing should be added now.
+  bool is_paused() const noexcept { return sink_->is_full(); }
 
  private:
   LineSink* sink_;

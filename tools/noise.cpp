@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/output_file.hpp"
 #include "run.hpp"
 
 namespace larklane::tools {
@@ -142,35 +142,19 @@ std::string today() {
   return text;
 }
 
-/// A file that is there when it is whole. Thread safety: single-owner.
-class Output {
- public:
-  explicit Output(std::string path) : path_(std::move(path)), part_(path_ + ".part"), file_(part_) {
-    if (!file_) error_ = errno;
-  }
-  ~Output() { std::remove(part_.c_str()); }
-  Output(const Output&) = delete;
-  Output& operator=(const Output&) = delete;
+/// Before anything is recorded. @return 0, or an errno
+int can_be_written(const std::string& path) {
+  const int error = write_output_file(path + ".try", "");
+  ::unlink((path + ".try").c_str());
+  return error;
+}
 
-  bool is_open() const { return error_ == 0; }
-  bool write(const nlohmann::json& content) {
-    errno = 0;
-    file_ << content.dump() << '\n';
-    file_.close();
-    if (!file_ || std::rename(part_.c_str(), path_.c_str()) != 0) error_ = errno != 0 ? errno : EIO;
-    return error_ == 0;
-  }
-  int complain() const {
-    std::fprintf(stderr, "larklane noise: %s: not written: %s\n", path_.c_str(),
-                 std::strerror(error_));
-    return 1;
-  }
-
- private:
-  const std::string path_, part_;
-  std::ofstream file_;
-  int error_ = 0;
-};
+/// @return the exit status
+int complain(const std::string& path, int error) {
+  std::fprintf(stderr, "larklane noise: %s\n",
+               output_file_problem(path, error, "name another file with --out").c_str());
+  return 1;
+}
 
 }  // namespace
 
@@ -198,8 +182,8 @@ int noise(const NoiseRequest& request) {
                  std::strerror(errno));
     return 1;
   }
-  Output output(request.path);
-  if (!output.is_open()) return output.complain();
+  if (const int error = can_be_written(request.path); error != 0)
+    return complain(request.path, error);
   std::printf("Recording on %zu cores for %g s: leave the machine alone.\n", cores.size(),
               request.seconds);
   std::fflush(stdout);
@@ -228,14 +212,15 @@ int noise(const NoiseRequest& request) {
   }
   utsname kernel{};
   ::uname(&kernel);
-  const bool is_written = output.write(
-      {{"recorded", today()},
-       {"kernel", std::string(kernel.sysname) + " " + kernel.release + " " + kernel.machine},
-       {"cores", std::move(numbers)},
-       {"threshold_ns", threshold_ns},
-       {"span_ns", span_ns},
-       {"detours_ns", std::move(rows)}});
-  if (!is_written) return output.complain();
+  const nlohmann::json content = {
+      {"recorded", today()},
+      {"kernel", std::string(kernel.sysname) + " " + kernel.release + " " + kernel.machine},
+      {"cores", std::move(numbers)},
+      {"threshold_ns", threshold_ns},
+      {"span_ns", span_ns},
+      {"detours_ns", std::move(rows)}};
+  if (const int error = write_output_file(request.path, content.dump() + '\n'); error != 0)
+    return complain(request.path, error);
   std::printf("%s: replayed by larklane bench BENCHMARK --noise trace:%s\n", request.path.c_str(),
               request.path.c_str());
   return 0;

@@ -29,8 +29,8 @@ int profile(ProfileRequest request) {
   const std::filesystem::path folder = std::filesystem::absolute(request.folder, error);
   if (!request.run.dry_run) {
     if (const std::string problem = make_folder(folder); !problem.empty()) {
-      std::fprintf(stderr, "larklane profile: --out %s: %s\n", request.folder.c_str(),
-                   problem.c_str());
+      std::fprintf(stderr, "larklane profile: --out %s: %s; remedy: name another folder\n",
+                   request.folder.c_str(), problem.c_str());
       return kRefused;
     }
   }

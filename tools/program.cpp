@@ -174,6 +174,8 @@ void inspect_elf(const ElfFile& elf, bool family_given, Program* program) {
     program->refusal = "it is a 32-bit program; Larklane is built for 64 bits";
   } else if (elf.machine() == ElfFile::Machine::other_machine) {
     program->refusal = "it is built for another processor than this one";
+  } else if (!elf.problem().empty()) {
+    program->refusal = "it is damaged: " + elf.problem();
   } else if (elf.defines("PMPI_Init")) {
     program->refusal = kRelink;
   } else if (auto missing = missing_interpreter(elf.interpreter()); !missing.empty()) {

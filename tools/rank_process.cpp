@@ -27,7 +27,7 @@ struct Pipe {
   sigset_t all;
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
-  ::setpgid(0, 0);
+  if (::setpgid(0, 0) != 0) ::_exit(1);  // the group to be killed would be the caller's
   ::prctl(PR_SET_NAME, "larklane-keeper");
   char byte = 0;
   while (::read(life, &byte, 1) < 0 && errno == EINTR) {
@@ -36,9 +36,9 @@ struct Pipe {
   ::_exit(0);
 }
 
-/// In the child: all that a process inherits and should not, undone.
-void become_ordinary(const RankProcess::Start& how, pid_t launcher) {
-  ::setpgid(0, how.group.id());
+/// In the child: all that a process inherits and should not, undone. @return 0, or an errno
+int become_ordinary(const RankProcess::Start& how, pid_t launcher) {
+  if (::setpgid(0, how.group.id()) != 0) return errno;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(1);  // it has ended before
   ::signal(SIGPIPE, SIG_DFL);
@@ -51,27 +51,31 @@ void become_ordinary(const RankProcess::Start& how, pid_t launcher) {
     else
       ::setenv(name.c_str(), value.c_str(), 1);
   }
+  return 0;
 }
 
-void set_non_blocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
+/// @return 0, or an errno
+int set_non_blocking(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 ? 0 : errno;
+}
 
 }  // namespace
 
-RankGroup::RankGroup() {
+Result<std::unique_ptr<RankGroup>> RankGroup::create() {
   Pipe life;
-  if (!life.open()) return;
-  leader_ = ::fork();
-  if (leader_ == 0) {
+  if (!life.open()) return Status(Errc::kSystem, errno);
+  const pid_t leader = ::fork();
+  if (leader == 0) {
     life.in.reset();
     lead(life.out.get());
   }
-  if (leader_ < 0) return;
-  ::setpgid(leader_, leader_);  // whoever of the two comes first
-  life_ = std::move(life.in);
+  if (leader < 0) return Status(Errc::kSystem, errno);
+  ::setpgid(leader, leader);  // the leader does it, too: the first of the two succeeds
+  return std::unique_ptr<RankGroup>(new RankGroup(leader, std::move(life.in)));
 }
 
 RankGroup::~RankGroup() {
-  if (!is_there()) return;
   signal(SIGKILL);
   ::waitpid(leader_, nullptr, 0);
 }
@@ -85,19 +89,21 @@ int RankProcess::start(const Start& how) {
     if (!in.open()) return errno;
   } else if (how.input == Input::none) {
     in.out.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!in.out) return errno;
   }
+  for (const UniqueFd* const fd : {&in.in, &out.out, &err.out})
+    if (const int error = *fd ? set_non_blocking(fd->get()) : 0; error != 0) return error;
   std::vector<char*> words;
   for (const std::string& word : how.command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   const pid_t launcher = ::getpid();
   pid = ::fork();
   if (pid == 0) {
-    become_ordinary(how, launcher);
-    if (in.out) ::dup2(in.out.get(), STDIN_FILENO);
-    ::dup2(out.in.get(), STDOUT_FILENO);
-    ::dup2(err.in.get(), STDERR_FILENO);
-    ::execvp(words[0], words.data());
-    const int error = errno;
+    int error = become_ordinary(how, launcher);
+    if (error == 0 && (!in.out || ::dup2(in.out.get(), STDIN_FILENO) >= 0) &&
+        ::dup2(out.in.get(), STDOUT_FILENO) >= 0 && ::dup2(err.in.get(), STDERR_FILENO) >= 0)
+      ::execvp(words[0], words.data());
+    if (error == 0) error = errno;
     [[maybe_unused]] const ssize_t told = ::write(failure.in.get(), &error, sizeof error);
     ::_exit(127);
   }
@@ -112,8 +118,6 @@ int RankProcess::start(const Start& how) {
   input = std::move(in.in);
   output = std::move(out.out);
   errors = std::move(err.out);
-  for (const UniqueFd* const fd : {&input, &output, &errors})
-    if (*fd) set_non_blocking(fd->get());
   return 0;
 }
 

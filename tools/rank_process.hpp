@@ -3,10 +3,12 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/status.hpp"
 #include "base/unique_fd.hpp"
 
 namespace larklane::tools {
@@ -16,16 +18,18 @@ namespace larklane::tools {
 /// from processes that leave the group.
 class RankGroup {
  public:
-  RankGroup();   ///< is_there() says whether that worked
+  /// @errors kSystem: no pipe, or no process
+  static Result<std::unique_ptr<RankGroup>> create();
   ~RankGroup();  ///< kills the group
   RankGroup(const RankGroup&) = delete;
 
-  bool is_there() const noexcept { return leader_ > 0; }
   pid_t id() const noexcept { return leader_; }
   void signal(int number) const noexcept;
 
  private:
-  pid_t leader_ = -1;
+  RankGroup(pid_t leader, UniqueFd life) noexcept : leader_(leader), life_(std::move(life)) {}
+
+  const pid_t leader_;
   UniqueFd life_;  ///< the leader sees it close
 };
 
@@ -41,7 +45,7 @@ struct RankProcess {
     Input input;
     const RankGroup& group;
   };
-  /// @return an errno: that of execvp, if the program can't be started; 0: it runs
+  /// @return an errno: that of execvp or of what comes before it; 0: it runs
   int start(const Start& how);
 };
 

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -18,6 +17,7 @@
 
 #include "base/config.hpp"
 #include "base/input_file.hpp"
+#include "base/output_file.hpp"
 #include "base/printable.hpp"
 #include "bench.hpp"
 #include "fit.hpp"
@@ -56,18 +56,13 @@ std::string foreign(const std::string& path) {
   return path + " is there and no tuning file: name another one with --out, or remove it";
 }
 
-/// Never half. @return why it was not written; empty: it was
+/// @return why it was not written; empty: it was
 std::string write_whole(const fs::path& path, const std::string& text) {
-  std::error_code error;
-  if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
-  const std::string part = path.string() + ".part";
-  std::ofstream file(part, std::ios::trunc);
-  file << text;
-  file.close();
-  if (file && std::rename(part.c_str(), path.c_str()) == 0) return {};
-  const std::string why = std::strerror(errno);
-  std::remove(part.c_str());
-  return path.string() + ": not written: " + why;
+  std::error_code problem;
+  if (path.has_parent_path()) fs::create_directories(path.parent_path(), problem);
+  const int error = problem ? problem.value() : write_output_file(path.string(), text);
+  if (error == 0) return {};
+  return output_file_problem(path.string(), error, "name another file with --out");
 }
 
 /// "2026-11-23 larklane 0.1.0, bench prtt, MPICH 5.0.2": when a file was written, what by.

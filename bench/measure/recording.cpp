@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 
 namespace larklane::bench {
@@ -14,6 +15,15 @@ namespace {
 
 /// A detour takes some 20 bytes, so ten million of them.
 constexpr std::uintmax_t kRecordingBytesMax = std::uintmax_t{1} << 28;
+
+/// The parser quotes the file. @return a short line that a terminal shows as it is
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 200;
+  std::string line(text.substr(0, kMost));
+  std::ranges::replace_if(
+      line, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text.size() > kMost ? line + "..." : line;
+}
 
 bool is_time(double value) { return std::isfinite(value) && value >= 0; }
 
@@ -93,7 +103,7 @@ Recording parse_recording(const std::string& text, const std::string& name, std:
   } catch (const nlohmann::json::exception& exception) {
     problem =
         std::string("expected {\"delays_ns\": [[number, ...], ...]} or {\"span_ns\": number, ") +
-        "\"detours_ns\": [[[number, number], ...], ...]}: " + exception.what();
+        "\"detours_ns\": [[[number, number], ...], ...]}: " + shown(exception.what());
   }
   *error = problem.empty() ? "" : name + ": " + problem;
   return problem.empty() ? recording : Recording{};

@@ -76,7 +76,8 @@ int measure_sizes(const Session& session, const MeasureSize& measure) {
     record.failures.push_back(
         {way, o.bytes_of(o.sizes[at]),
          "it was not made, or a round not over, after " + std::to_string(o.limit_s) + " s"});
-    if (!o.json.empty()) write_json(record, o.json);
+    const std::string problem = o.json.empty() ? "" : write_json(record, o.json);
+    if (!problem.empty()) std::fprintf(stderr, "\nlarklane bench: %s\n", problem.c_str());
     std::fprintf(stderr, "\nlarklane bench: %s hangs at %llu bytes: %s\n", way.c_str(),
                  static_cast<unsigned long long>(record.failures.back().bytes),
                  record.failures.back().what.c_str());

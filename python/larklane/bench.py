@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from larklane import console
+from larklane import console, output_file
 from larklane.input_file import read_json
 
 BENCHMARKS = ("overhead", "perceived-bandwidth", "availability", "early-bird", "recv-compute",
@@ -48,6 +48,7 @@ PATIENCE_S = 5  # with a launcher that was asked to end
 LIMIT_SHARE = 0.8  # of a launch's time limit for its rounds; the rest is for its start, guards and warm-up
 ERRORS_MAX = 600  # characters of what a launch that died said
 FAILED, USAGE = 1, 2
+ELSEWHERE = "name another place with --out, or --csv"
 
 
 class Refused(Exception):
@@ -108,28 +109,31 @@ def launches(benchmarks: list[str], variants: list[str], turn: int, threads: Thr
 
 
 def end_group(process: "subprocess.Popen[str]") -> None:
-    """Asks first: a launcher that is asked ends its ranks, wherever they are; one that is killed may leave them behind."""
+    """Asks first: a launcher that is asked ends its ranks, wherever they are; one that is killed may leave them behind. A second ^C ends its time."""
     for wanted in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, wanted)
             process.wait(PATIENCE_S)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
+        except (ProcessLookupError, subprocess.TimeoutExpired, KeyboardInterrupt):
             pass
 
 
 def run_command(command: list[str], limit_s: float) -> tuple[int | None, str]:
     """@return exit status (None: it was ended after limit_s), and what it said on stderr"""
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", errors="backslashreplace",
-                          start_new_session=True) as process:
-        try:
-            _, errors = process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
+    process = None
+    try:
+        with console.unstopped():
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", errors="backslashreplace",
+                                       start_new_session=True)
+        _, errors = process.communicate(timeout=limit_s)
+        return process.returncode, errors.strip()
+    except subprocess.TimeoutExpired:
+        return None, ""
+    finally:
+        if process and process.returncode is None:
             end_group(process)
-            return None, ""
-        except BaseException:
-            end_group(process)
-            raise
-    return process.returncode, errors.strip()
+        if process and process.stderr:
+            process.stderr.close()
 
 
 def samples(runs: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
@@ -152,20 +156,6 @@ def csv_of(runs: list[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-def write_whole(path: pathlib.Path, text: str) -> None:
-    """Never half. @raises OSError  with the file's name"""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except BaseException as error:  # of ^C, too
-        with contextlib.suppress(OSError):
-            part.unlink()
-        if not isinstance(error, OSError):
-            raise
-        raise OSError(error.errno, f"not written: {error.strerror}", str(path)) from error
-
-
 @dataclasses.dataclass
 class Set:
     """What has been measured so far, on disk after each launch."""
@@ -182,10 +172,10 @@ class Set:
         whole = {"schema": 1, "kind": "bench-set", "runs": self.runs, "failures": self.failures}
         if self.turns:
             whole["turns"] = self.turns
-        write_whole(self.path, json.dumps(whole, indent=1) + "\n")
+        output_file.write(self.path, json.dumps(whole, indent=1) + "\n")
         self.is_saved = True
         if self.csv:
-            write_whole(self.csv, csv_of(self.runs))
+            output_file.write(self.csv, csv_of(self.runs))
 
     def so_far(self) -> str:
         return f"measured so far: {self.path}" if self.is_saved else "nothing was kept"
@@ -194,6 +184,15 @@ class Set:
         self.failures.append({"benchmark": launch.benchmark, "variant": launch.variant, "way": way, "what": what})
         console.clear_line()
         print(f"{launch.title()}: {way + ': ' if way else ''}{what}", file=sys.stderr)
+
+
+def record_of(file: pathlib.Path) -> dict[str, Any]:
+    """What a launch has written so far."""
+    try:
+        record: dict[str, Any] = read_json(file)
+    except (OSError, ValueError):
+        return {"points": [], "failures": []}
+    return record
 
 
 def keep(launch: Launch, record: dict[str, Any], results: Set) -> None:
@@ -226,7 +225,13 @@ def measure(launch: Launch, command: Callable[[Launch, str, list[str]], list[str
     while again:
         known = len(results.failures)
         file.unlink(missing_ok=True)
-        status, errors = run_command(command(launch, str(file), sorted(left_out)), limit_s)
+        try:
+            status, errors = run_command(command(launch, str(file), sorted(left_out)), limit_s)
+        except KeyboardInterrupt:  # what it had measured is kept
+            if (record := record_of(file))["points"]:
+                keep(launch, record, results)
+            file.unlink(missing_ok=True)
+            raise
         if status == USAGE and not left_out and not results.runs:
             raise Refused(errors)
         record = read_json(file) if file.exists() else {"points": [], "failures": []}
@@ -442,11 +447,11 @@ def measure_all(turns: Turns) -> int:
         print(f"{refusal}\nlarklane bench: the options were refused, nothing was measured", file=sys.stderr)
         return USAGE
     except OSError as error:
-        print(f"larklane bench: {error.filename}: {error.strerror}; {turns.results.so_far()}", file=sys.stderr)
+        print(f"larklane bench: {output_file.problem(error, ELSEWHERE)}; {turns.results.so_far()}", file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print(f"\nlarklane bench: stopped; {turns.results.so_far()}", file=sys.stderr)
-        return FAILED
+        return console.status_of(stop)
     finally:
         turns.progress.end()
     return 0
@@ -460,9 +465,9 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
         print(f"larklane bench: {problem}", file=sys.stderr)
         return USAGE
     try:
-        options.out.mkdir(parents=True, exist_ok=True)
+        output_file.try_folder(options.out)
     except OSError as error:
-        print(f"larklane bench: {options.out}: {error.strerror}", file=sys.stderr)
+        print(f"larklane bench: {output_file.problem(error, ELSEWHERE)}; nothing was measured", file=sys.stderr)
         return FAILED
     benchmarks = list(BENCHMARKS) if options.benchmark == "all" else [options.benchmark]
     repetitions = options.repetitions or (1 if options.quick else 3)
@@ -487,7 +492,6 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
 
 
 def main(words: list[str]) -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the launch that runs, as ^C does
     options, further = parser().parse_known_args(words)
     return run(options, further)
 

@@ -3,12 +3,13 @@
 `python3 -m larklane.NAME` ends in run().
 """
 
+import contextlib
 import errno
 import io
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn, TextIO
 
 from larklane.input_file import show
@@ -59,8 +60,48 @@ def clear_line() -> None:
         sys.stderr.buffer.flush()
 
 
+class Stopped(KeyboardInterrupt):
+    """By a signal: its only argument."""
+
+
+class _Stops:
+    """SIGINT, SIGTERM and SIGHUP. Those that the process was started without stay ignored."""
+
+    is_held = False
+    pending = 0
+
+    def take(self, number: int, _: object) -> None:
+        if not self.is_held:
+            raise Stopped(number)
+        self.pending = number
+
+
+_stops = _Stops()
+
+
+@contextlib.contextmanager
+def unstopped() -> Iterator[None]:
+    """A signal that comes meanwhile raises Stopped at the end: a process that is being started is known, then."""
+    _stops.is_held = True
+    try:
+        yield
+    finally:
+        _stops.is_held = False
+        number, _stops.pending = _stops.pending, 0
+    if number:
+        raise Stopped(number)
+
+
+def status_of(stop: KeyboardInterrupt) -> int:
+    """As a shell has it."""
+    return 128 + int(stop.args[0] if stop.args else signal.SIGINT)
+
+
 def run(main: Callable[[list[str]], int]) -> NoReturn:
     """Ends the process with the status of main(), or FAILED if that is 0 and what it printed was not written."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _stops.take)
     out, sys.stderr = _console(sys.stdout, 1), _console(sys.stderr, 2)
     sys.stdout = out
     status: int | str | None
@@ -68,9 +109,9 @@ def run(main: Callable[[list[str]], int]) -> NoReturn:
         status = main(sys.argv[1:])
     except SystemExit as end:  # of argparse
         status = end.code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("larklane: stopped", file=sys.stderr)
-        status = 128 + signal.SIGINT
+        status = status_of(stop)
     out.flush()
     if out.failure and not isinstance(out.failure, BrokenPipeError):  # a reader that has seen enough is none
         print(f"larklane: standard output: {out.failure.strerror}", file=sys.stderr)

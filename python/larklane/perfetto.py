@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+from larklane import output_file
 from larklane.profile import Profile
 from larklane.profile_file import Kind, Record
 from larklane.rounds import Request, spread
@@ -87,8 +88,8 @@ def events(profile: Profile) -> Iterator[Event]:
 def write(profile: Profile, path: pathlib.Path) -> None:
     """Times are microseconds from the first record."""
     facts = {"program": profile.files[0].program, "mpi": profile.files[0].mpi, "clock error ns": profile.clock_error_ns}
-    with path.open("w", encoding="utf-8") as out:
-        out.write('{"otherData": ' + json.dumps(facts) + ', "traceEvents": [\n')
+    with output_file.whole(path) as out:
+        out.write(('{"otherData": ' + json.dumps(facts) + ', "traceEvents": [\n').encode())
         for index, event in enumerate(events(profile)):
-            out.write((",\n" if index else "") + json.dumps(event))
-        out.write("\n]}\n")
+            out.write(((",\n" if index else "") + json.dumps(event)).encode())
+        out.write(b"\n]}\n")

@@ -19,7 +19,7 @@ import statistics
 import sys
 from collections.abc import Iterable, Iterator
 
-from larklane import console
+from larklane import console, output_file
 from larklane.phases import Message, Phase, messages_of, phases_of
 from larklane.profile_file import SUFFIX, Clock, ProfileError, RankFile, Record, aligned, clocks_of, read_file
 from larklane.rounds import MODELLED, Request, early_bytes_share, exposed_ns, match, requests_of, traces_of
@@ -128,7 +128,7 @@ def write_delays(profile: Profile, path: pathlib.Path) -> int:
     rows = delays(profile)
     if not rows:
         raise ProfileError("no round with threads in it: nothing to take delays from")
-    path.write_text(json.dumps({"delays_ns": rows}) + "\n")
+    output_file.write(path, json.dumps({"delays_ns": rows}) + "\n")
     return len(rows)
 
 
@@ -204,6 +204,9 @@ def main(arguments: list[str] | None = None) -> int:
             otf2_file.write(profile, options.otf2)
         if options.delays:
             print(f"{options.delays}: {write_delays(profile, options.delays)} rounds")
+    except output_file.NotWritten as error:
+        print(f"larklane profile: {output_file.problem(error, 'name another file')}", file=sys.stderr)
+        return 1
     except (ProfileError, OSError) as error:
         print(f"larklane profile: {error}", file=sys.stderr)
         return 2

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from larklane import console, wording
+from larklane import console, output_file, wording
 from larklane.cases import measured
 from larklane.costs import read as read_costs
 from larklane.digest import Digest, Table, advice_table, call_costs, counts, digest, early, gained, gains, headlines, machines, messages, shortened, troubles
@@ -166,24 +166,18 @@ def _draw(figures: Sequence[Figure]) -> tuple[dict[str, dict[str, bytes]], str]:
 
 
 def write(made: Digest, profiles: Sequence[ProfileDigest], folder: Path) -> str:
-    """Page, figures and CSV; a page is there only if it is whole.
+    """Page, figures and CSV; each is whole, or as it was before.
 
     @return why there are no figures, or nothing
     @throws OSError
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    output_file.make_folder(folder)
     drawings, why = _draw(made.figures)
     for figure in made.figures:
-        (folder / f"{figure.name}.csv").write_text(figure.csv(), encoding="utf-8")
+        output_file.write(folder / f"{figure.name}.csv", figure.csv())
         for kind, data in drawings.get(figure.name, {}).items():
-            (folder / f"{figure.name}.{kind}").write_bytes(data)
-    part = folder / "index.html.part"
-    try:
-        part.write_text(page(made, drawings, why, profiles), encoding="utf-8")
-        part.replace(folder / "index.html")
-    except BaseException:  # of ^C, too
-        part.unlink(missing_ok=True)
-        raise
+            output_file.write(folder / f"{figure.name}.{kind}", data)
+    output_file.write(folder / "index.html", page(made, drawings, why, profiles))
     return why
 
 
@@ -221,7 +215,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         why = write(made, profiles, arguments.out)
     except OSError as error:
-        print(f"larklane report: {error.filename or arguments.out}: not written: {error.strerror}", file=sys.stderr)
+        print(f"larklane report: {output_file.problem(error, 'name another folder with --out')}", file=sys.stderr)
         return FAILED
     if why:
         print(f"larklane report: no figures: {why}", file=sys.stderr)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from larklane import console, wording
+from larklane import console, output_file, wording
 from larklane.figures import Chart, Curve, Mark, Panel
 from larklane.input_file import read_json
 from larklane.schema import Node, RecordError
@@ -164,13 +164,13 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"larklane.simulation: no matplotlib ({error}): only CSV is written", file=sys.stderr)
         plot = None  # type: ignore[assignment]
     try:
-        arguments.out.mkdir(parents=True, exist_ok=True)
+        output_file.make_folder(arguments.out)
         for figure in made:
-            (arguments.out / f"{figure.name}.csv").write_text(figure.csv(), encoding="utf-8")
+            output_file.write(arguments.out / f"{figure.name}.csv", figure.csv())
             for kind, data in (plot.draw(figure) if plot else {}).items():
-                (arguments.out / f"{figure.name}.{kind}").write_bytes(data)
+                output_file.write(arguments.out / f"{figure.name}.{kind}", data)
     except OSError as error:
-        print(f"larklane.simulation: {error.filename or arguments.out}: not written: {error.strerror}", file=sys.stderr)
+        print(f"larklane.simulation: {output_file.problem(error, 'name another folder with --out')}", file=sys.stderr)
         return FAILED
     print(f"{wording.count(len(made), 'figure')} in {arguments.out}")
     return 0

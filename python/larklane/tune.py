@@ -13,17 +13,17 @@ import os
 import pathlib
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from larklane import bench, console
+from larklane import bench, console, output_file
 from larklane.input_file import read_json
 
 FAILED, USAGE = bench.FAILED, bench.USAGE
+ELSEWHERE = "name another file with --out"
 POLL_S = 0.3
 BAR = 30  # characters
 LATE_US = 4000  # the last thread, as policy ploggp takes it to be
@@ -99,7 +99,7 @@ class Bar:
         def draw() -> None:
             while True:
                 console.clear_line()
-                print(self.text(step, len(record_of(file)["points"])), end="", file=sys.stderr, flush=True)
+                print(self.text(step, len(bench.record_of(file)["points"])), end="", file=sys.stderr, flush=True)
                 if ended.wait(POLL_S):
                     return
 
@@ -112,15 +112,6 @@ class Bar:
             thread.join()
             console.clear_line()
             self.done += len(step.sizes)
-
-
-def record_of(file: pathlib.Path) -> dict[str, Any]:
-    """What a launch has written so far."""
-    try:
-        record: dict[str, Any] = read_json(file)
-    except (OSError, ValueError):
-        return {"points": [], "failures": []}
-    return record
 
 
 class Tuner:
@@ -143,15 +134,8 @@ class Tuner:
         for step in steps:
             launch = bench.Launch(step.benchmark, "larklane", 0)
             file = bench.file_of(launch, self.results)
-            try:
-                with bar.over(step, file):
-                    bench.measure(launch, lambda _, name, __, step=step: self.command(step, name), self.options.launch_limit, self.results, set())
-            except KeyboardInterrupt:
-                record = record_of(file)
-                if record["points"]:
-                    bench.keep(launch, record, self.results)
-                file.unlink(missing_ok=True)
-                raise
+            with bar.over(step, file):
+                bench.measure(launch, lambda _, name, __, step=step: self.command(step, name), self.options.launch_limit, self.results, set())
 
     def write(self) -> int:
         """Has the tuning file written. @return exit status"""
@@ -255,13 +239,13 @@ def run(options: argparse.Namespace) -> int:
         print(f"larklane tune: {problem}", file=sys.stderr)
         return USAGE
     try:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
+        output_file.try_folder(options.out.parent)
         results = samples_of(options)
     except ValueError as error:
         print(f"larklane tune: {error}", file=sys.stderr)
         return USAGE
     except OSError as error:
-        print(f"larklane tune: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"larklane tune: {output_file.problem(error, ELSEWHERE)}; nothing was measured", file=sys.stderr)
         return FAILED
     tuner = Tuner(options, results)
     try:
@@ -270,12 +254,12 @@ def run(options: argparse.Namespace) -> int:
         print(f"{refusal}\nlarklane tune: nothing was measured", file=sys.stderr)
         return USAGE
     except OSError as error:
-        print(f"larklane tune: {error.filename}: {error.strerror}; {results.so_far()}", file=sys.stderr)
+        print(f"larklane tune: {output_file.problem(error, ELSEWHERE)}; the tuning file is as it was; {results.so_far()}", file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         goes_on = "; --resume goes on with it" if options.search and results.is_saved else ""
         print(f"\nlarklane tune: stopped, the tuning file is as it was; {results.so_far()}{goes_on}", file=sys.stderr)
-        return FAILED
+        return console.status_of(stop)
     if not results.runs:
         print("larklane tune: no figures, the tuning file is as it was", file=sys.stderr)
         return FAILED
@@ -288,11 +272,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main(words: list[str]) -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the launch that runs, as ^C does
-    try:
-        return run(parser().parse_args(words))
-    except KeyboardInterrupt:  # while the file was written: whole, or as it was
-        return FAILED
+    return run(parser().parse_args(words))
 
 
 if __name__ == "__main__":

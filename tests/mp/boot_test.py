@@ -7,16 +7,19 @@
 Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
 """
 
+import fcntl
 import os
 import pathlib
 import pty
 import re
+import resource
 import secrets
 import select
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 
 import launch
@@ -197,7 +200,7 @@ def statuses(bench):
 def misuse(bench):
     for words, status, parts in ((("-n", 0, "true"), REFUSED, ("-n", "1 to 1024")), (("-n", 1025, "true"), REFUSED, ("-n", "1 to 1024")),
                                  (("-n", "x", "true"), REFUSED, ("-n",)), (("-n", 2), REFUSED, ("no program given",)),
-                                 (("--timeout", 0, "true"), REFUSED, ("--timeout",)), (("--nonsense", "true"), REFUSED, ("--nonsense",)),
+                                 *((("--timeout", value, "true"), REFUSED, ("--timeout", value)) for value in ("0", "-1", "1e300", "inf", "nan", "soon")), (("--nonsense", "true"), REFUSED, ("--nonsense",)),
                                  (("-n", 2, bench.scratch / "nothing"), 127, ("nothing: No such file",)),
                                  (("-n", 2, "no-such-program"), 127, ("no-such-program: No such file",)),
                                  (("-n", 2, bench.scratch), 126, ("Permission denied",))):
@@ -296,6 +299,135 @@ def outlived(bench):
     expect(process.returncode == 0, f"status {process.returncode}", process.stderr.read())
 
 
+def closed(bench):
+    """Standard streams that are closed: nothing of ours takes their numbers."""
+    seen = bench.scratch / "seen"
+    script = f"echo printed; echo error >&2; cat >{seen}.$LARKLANE_RANK; readlink /proc/self/fd/0 /proc/self/fd/1 >>{seen}.$LARKLANE_RANK"
+    for streams in ("<&- >&- 2>&-", "<&-", ">&-", "2>&-"):
+        done = subprocess.run(["sh", "-c", f'exec "$@" {streams}', "sh", bench.command, "launch", "-n", "2", "sh", "-c", script], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              env=variables(), timeout=240, check=False)
+        expect(done.returncode == 0, f"{streams}: status {done.returncode}", done.stderr)
+        expect(done.stdout.count("printed") == (0 if ">&- " in streams or streams == ">&-" else 2), f"{streams}: output", done.stdout)
+        expect(done.stderr.count("error") == (0 if "2>&-" in streams else 2), f"{streams}: errors", done.stderr)
+        for rank in "01":
+            text = pathlib.Path(f"{seen}.{rank}").read_text(encoding="ascii")
+            expect(text.startswith("/dev/null\n"), f"{streams}: rank {rank} has another input", text)
+        output = bench.launched(2, bench.native, "wait", status=124, options=("--timeout", 1)) if not streams.startswith("<&- ") else "pid"
+        expect("pid" in output, f"{streams}: it does not begin", output)
+
+
+def unready(bench):
+    """What the launcher can't have is named, with its own reason: a place to meet, a descriptor that does not block."""
+    for body, status, said in (("int bind(int fd, void* name, unsigned length) { return errno = EADDRINUSE, -1; }\nint setpgid(int pid, int group) { return pid == 0 ? syscall(SYS_setpgid, pid, group) : (errno = EPERM, -1); }\n",
+                                REFUSED, "can't begin: no port on 127.0.0.1 where the ranks could meet: Address already in use"),
+                               ("int fcntl(int fd, int command, ...) { return command == F_SETFL ? (errno = ENOLCK, -1) : 0; }\n",
+                                126, "rank 0: true: No locks available")):
+        shim = bench.scratch / "shim"
+        shim.with_suffix(".c").write_text(f"#define _GNU_SOURCE\n#include <errno.h>\n#include <fcntl.h>\n#include <sys/syscall.h>\nlong syscall(long, ...);\n{body}", encoding="ascii")
+        system("cc", "-shared", "-fPIC", "-o", shim, shim.with_suffix(".c"))
+        output = system(bench.command, "launch", "-n", 2, "true", env={"LD_PRELOAD": str(shim)}, status=status)
+        expect(said in output, "not named", output)
+
+
+def unwatched(bench):
+    """poll() fails, as when somebody lowers the limit of descriptors: said once, and the ranks are ended. Processor time: next to none."""
+    process = start(bench, 4, "sh", "-c", "echo pid $$; exec sleep 300")
+    pids = pids_of(process, 4)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (8, 8))
+    os.kill(pids[0], signal.SIGCONT)  # to no effect but that
+    process.send_signal(signal.SIGCONT)  # poll() is called again
+    try:
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    expect(process.returncode == 1 and errors.count("can't wait for the ranks: Invalid argument") == 1, f"status {process.returncode}", errors)
+    expect_ended(pids, errors)
+
+
+def states(pids):
+    return {pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] for pid in pids}
+
+
+def expect_states(pids, wanted, what):
+    deadline = time.monotonic() + 60
+    while not (found := states(pids)) <= wanted:
+        expect(time.monotonic() < deadline, f"{what}: {found}")
+        select.select([], [], [], 0.01)
+
+
+def paused(bench):
+    """Ctrl-Z stops the ranks with the launcher; they go on with it."""
+    process = start(bench, 2, "sh", "-c", "echo pid $$; exec sleep 300")
+    try:
+        pids = pids_of(process, 2)
+        for _ in range(2):
+            process.send_signal(signal.SIGTSTP)
+            expect_states([*pids, process.pid], {"T"}, "not all are stopped")
+            process.send_signal(signal.SIGCONT)
+            expect_states([*pids, process.pid], {"S", "R"}, "not all go on")
+        process.send_signal(signal.SIGTERM)
+        expect(process.wait(timeout=240) == 128 + signal.SIGTERM, f"status {process.returncode}", process.stderr.read())
+    finally:
+        process.kill()
+
+
+def unstarted(bench):
+    """A later rank that can't be started: those before it have the time to end that every failure gives."""
+    spare = [os.open("/dev/null", os.O_RDONLY) for _ in range(110)]
+    begin = time.monotonic()
+    # As the launcher itself, its ranks ignore SIGTERM.
+    done = subprocess.run(["sh", "-c", 'trap "" TERM; ulimit -n 160; exec "$@"', "sh", str(bench.command), "launch", "-n", "20", "sleep", "300"], pass_fds=spare, capture_output=True,
+                          text=True, env=variables(), timeout=240, check=False)
+    for fd in spare:
+        os.close(fd)
+    named = re.search(r"rank (\d+): sleep: Too many open files; the others are ended", done.stderr)
+    expect(done.returncode == 126 and named and int(named[1]) > 0, f"status {done.returncode}", done.stderr)
+    expect(time.monotonic() - begin >= GRACE_S, "no time to end")
+
+
+def unread(bench):
+    """A reader of the output that is stuck holds up neither signals nor the time limit; a slow one gets everything."""
+    noisy = "while :; do echo a line of output that is not read; echo another >&2; done"
+    for stderr in (subprocess.STDOUT, subprocess.PIPE):
+        for options, number, status in (((), signal.SIGTERM, 128 + signal.SIGTERM), (("--timeout", "1"), None, 124)):
+            process = subprocess.Popen([str(word) for word in (bench.command, "launch", "-n", 2, *options, "sh", "-c", noisy)], stdout=subprocess.PIPE, stderr=stderr,
+                                       start_new_session=True, env=variables())
+            try:
+                pids = children_of(process.pid, 3)  # with the group's leader
+                wait_until_full(process.stdout)
+                if number:
+                    process.send_signal(number)
+                expect(process.wait(timeout=60) == status, f"status {process.returncode}, not {status}")
+                expect_ended(pids)
+            except subprocess.TimeoutExpired:
+                expect(False, f"{options}, {number}: it waits for its reader for ever")
+            finally:
+                process.kill()
+                process.communicate()
+    process = start(bench, 2, sys.executable, "-c", "print('x' * 300000)")
+    children_of(process.pid, 1)
+    wait_until_full(process.stdout)
+    text = process.communicate(timeout=240)[0]
+    expect(process.returncode == 0 and text.count("x") == 600000, f"status {process.returncode}: {text.count('x')} bytes of 600000")
+
+
+def children_of(pid, least):
+    deadline = time.monotonic() + 60
+    while len(found := pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()) < least:
+        expect(time.monotonic() < deadline, "no ranks")
+        select.select([], [], [], 0.01)
+    return list(map(int, found))
+
+
+def wait_until_full(pipe):
+    """Of a pipe that is not read: its writer waits."""
+    deadline, before = time.monotonic() + 60, -1
+    while (now := int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)) != before or now < fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) // 4:
+        expect(time.monotonic() < deadline, f"the pipe does not fill up: {now} bytes")
+        before = now
+        select.select([], [], [], 0.3)
+
+
 def over_mpi(bench):
     """A communicator says who the processes are: larklane/boot_mpi.hpp."""
     outcome = launch.launch(bench.mpi, 4, [str(bench.native.parent / bench.mpi.name / "native_mpi")], 240, {})
@@ -330,7 +462,8 @@ def messages_by_pmix(bench):
 
 def cases():
     by_mpi = [(case, name) for case in (over_mpi, messages_over_mpi) for name in launch.MPIS] + [(case, name) for case in (by_pmix, messages_by_pmix) for name in ("openmpi5", "openmpi4")]
-    return by_mpi + [(case, None) for case in (alone, meets, by_hand, messages_by_hand, two_jobs, early_death, wrong_variables, statuses, misuse, output, terminal, signals, orphans, outlived)]
+    return by_mpi + [(case, None) for case in (alone, meets, by_hand, messages_by_hand, two_jobs, early_death, wrong_variables, statuses, misuse, output, terminal, signals, orphans, outlived,
+                                                 closed, unready, unwatched, paused, unstarted, unread)]
 
 
 if __name__ == "__main__":

@@ -8,8 +8,11 @@ under by a preload alone.
 Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
 """
 
+import json
 import os
 import pathlib
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,7 +21,11 @@ import time
 
 import launch
 import stub_test
+import tune_test
 from stub_test import REFUSED, Skip, expect, system
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+import golden  # noqa: E402
 
 NOT_WRITTEN = 1
 FULL = "/dev/full"
@@ -36,7 +43,7 @@ int main(int count, char** words) {
 
 def run(*words, env=None, **options):
     variables = {name: value for name, value in {**os.environ, **(env or {})}.items() if value is not None}
-    return subprocess.run([str(word) for word in words], env=variables, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=60, check=False, **options)
+    return subprocess.run([str(word) for word in words], env=variables, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=240, check=False, **options)
 
 
 def full(bench):
@@ -182,8 +189,165 @@ def _says(pid, mark):
         return False
 
 
+class Place:
+    """A folder that a command writes to: a disk of 256 KiB with `leaves` KiB free, or read-only; so for that command alone."""
+
+    def __init__(self, bench, kind, leaves=0):
+        self.folder, self.after = bench.scratch / f"{kind}-place", bench.scratch / f"{kind}-after"
+        self.folder.mkdir(exist_ok=True)
+        quoted = shlex.quote(str(self.folder))
+        if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
+            raise Skip("no mount namespace for this user")
+        self.mount = f"mount -t tmpfs -o size=256k none {quoted}" if kind == "full" else f"mount --bind {quoted} {quoted}"
+        fill = f"dd if=/dev/zero of={quoted}/filler bs=1k 2>/dev/null; truncate -s -{leaves}K {quoted}/filler"
+        self.narrow = fill if kind == "full" else f"mount -o remount,bind,ro {quoted}"
+
+    def run(self, *words, prepare="true", env=None):
+        """`prepare`: shell words that put something there before. @return how it ended, and {name: bytes} of what is there then: `after` is a copy"""
+        for folder in (self.folder, self.after):
+            shutil.rmtree(folder, ignore_errors=True)
+        self.folder.mkdir()
+        script = f'{{ {self.mount} && {prepare} && {{ {self.narrow}; }}; }} || exit 99; "$@"; status=$?; cp -r {self.folder} {self.after}; exit $status'
+        done = run("unshare", "-m", "sh", "-c", script, "sh", *words, env=env, stdout=subprocess.PIPE)
+        expect(done.returncode != 99, "no such place", done.stderr)
+        return done, {path.name: path.read_bytes() for path in self.after.rglob("*") if path.is_file() and path.name != "filler"}
+
+
+REASONS = {"full": "No space left on device", "read-only": "Read-only file system"}
+
+
+def expect_said(done, what, *parts):
+    """Status 1, and one error with file, reason and remedy."""
+    expect(done.returncode == NOT_WRITTEN, f"{what}: status {done.returncode}", done.stderr)
+    errors = [line for line in done.stderr.splitlines() if "not written" in line]
+    expect(len(errors) == 1 and all(part in errors[0] for part in (*parts, "remedy: ")), f"{what}: {parts} not said once", done.stderr)
+    expect("Traceback" not in done.stderr, f"{what}: not said by us", done.stderr)
+
+
+def disk(bench):
+    """A full disk, and a read-only folder: status 1, one error with file, reason and remedy; an older file stays as it was."""
+    cpu = json.loads(system(bench.command, "info", "--json"))["tuning"]["cpu"]
+    samples, measured, old = (bench.scratch / name for name in ("prtt.json", "overhead.json", "old"))
+    samples.write_text(json.dumps({"runs": [tune_test.record_of(cpu)]}))
+    point = golden.point(8, 4, *(golden.series(way, {"overhead": [0.7, 1.3], "exposed_ns": [1e5, 2e5]}) for way in ("join", "partitioned", "join'")))
+    measured.write_text(json.dumps(golden.record("overhead", point)))
+    system(bench.command, "tune", "--from", samples, "--out", old)
+    for kind, reason in REASONS.items():
+        place = Place(bench, kind)
+        for words, name, said in ((["tune", "--from", samples, "--out", place.folder / "tuning"], "tuning", "tuning"),
+                                  (["tune", "--launcher", "env", "--out", place.folder / "tuning"], "tuning", "nothing was measured"),
+                                  (["report", measured, "--out", place.folder], "index.html", ""), (["report", measured, "--out", place.folder], "overhead.csv", "overhead.csv"),
+                                  (["bench", "all", "--launcher", "env", "--out", place.folder, "--overwrite"], "bench.json", "nothing was measured"),
+                                  (["noise", "--seconds", "0.01", "--overwrite", "--out", place.folder / "noise.json"], "noise.json", "noise.json")):
+            done, there = place.run(bench.command, *words, prepare=f"cp {old} {place.folder / name}")
+            expect_said(done, f"{words[0]}, {kind}", str(place.folder), reason, said)
+            expect(there == {name: old.read_bytes()}, f"{words[:2]}, {kind}: {name} is lost, or something is left: {sorted(there)}", done.stderr)
+            expect(words[0] != "report" or "overhead" in done.stdout, "the text of the report is lost", done.stdout)
+        done, _ = place.run("sh", "-c", f"exec {bench.command} launch -n 2 echo a line >{place.folder}/file") if kind == "full" else (None, None)
+        expect(done is None or (done.returncode == NOT_WRITTEN and reason in done.stderr), f"launch, {kind}", done and done.stderr)
+
+
+def launcher(bench):
+    return " ".join([str(bench.mpi.launcher), *bench.mpi.flags, "-n", "2"])
+
+
+def filling(bench):
+    """A disk that is full after a while: what was measured until then can be read."""
+    place = Place(bench, "full", leaves=32)
+    words = ["bench", "latency", "--with", "native", "--launcher", launcher(bench), "--sizes", "8,16,32,64,128,256", "--iterations", "60", "--warmup", "1", "--repetitions", "2"]
+    done, there = place.run(bench.command, *words, "--out", place.folder, env=bench.mpi.environment)
+    expect(done.returncode == NOT_WRITTEN and "not written: No space left on device; remedy: free space there, or name another" in done.stderr, f"bench: {done.returncode}", done.stderr)
+    kept = [json.loads(text) for name, text in there.items() if name.endswith(".json")]
+    points = [point for record in kept for run in record.get("runs", [record]) for point in run["points"]]
+    expect(points and not any(name.endswith(".part") for name in there), f"nothing is left of what was measured: {sorted(there)}", done.stderr)
+    program = bench.compile("step", "../profile/step.c", flags=("-O2", "-fopenmp"), compiler=bench.mpi.wrapper)
+    profile = [*launcher(bench).split(), bench.command, "profile", "--out", place.folder / "profile", program, "4000"]
+    done, there = place.run(*profile, env=bench.mpi.environment)
+    files = [name for name in there if name.endswith(".larkprof")]
+    expect(done.returncode == 0 and done.stdout.count("ok") == 2, f"profile: the program is not well: status {done.returncode}", done.stderr + done.stdout)
+    expect(re.search(r"rank-0000\d.larkprof: \d+ records are missing at the end: No space left on device; remedy: free space there, or name another folder with --out", done.stderr),
+           "profile: not said, by file", done.stderr)
+    shown = system(bench.command, "report", place.after / "profile", "--text")
+    expect(len(files) == 2 and "records are missing" in shown, f"what was recorded can't be read: {files}", shown)
+    place = Place(bench, "read-only")
+    done, _ = place.run(*profile[:-4], "--out", place.folder, program, "1", env=bench.mpi.environment)
+    expect(done.returncode == REFUSED and re.search(rf"larklane profile: --out {place.folder}: Read-only file system; remedy: name another folder", done.stderr),
+           f"profile: status {done.returncode}", done.stderr)
+
+
+def marked(mark):
+    """Processes with it in their environment."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if mark.encode() in pathlib.Path(f"/proc/{pid}/environ").read_bytes():
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+def interrupt(bench, words, is_there, env, to_group=True):
+    """Sends SIGINT as soon as `is_there()`: status and standard error. No process stays."""
+    mark = f"LARKLANE_TEST_MARK={bench.scratch.name}-{len(words)}-{words[0]}"
+    process = subprocess.Popen([str(word) for word in words], env={**os.environ, **env, mark.partition("=")[0]: mark.partition("=")[2]}, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    try:
+        deadline = time.monotonic() + 120
+        while not is_there():
+            expect(time.monotonic() < deadline and process.poll() is None, f"{words[:4]}: it does not begin", process.stderr.read() if process.poll() is not None else "")
+            time.sleep(0.01)
+        (os.killpg if to_group else os.kill)(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+        deadline = time.monotonic() + 30
+        while (left := marked(mark)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        expect(not left, f"{words[:4]}: left behind: {left}", errors)
+        return process.returncode, errors
+    finally:
+        for pid in marked(mark):
+            os.kill(int(pid), signal.SIGKILL)
+
+
+def points_in(path):
+    """Of a launch's record, or of a set."""
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return 0
+    return sum(len(run["points"]) for run in record.get("runs", [record]))
+
+
+def interrupted(bench):
+    """^C: status 130, no process stays, and what was measured is kept."""
+    out, environment, many = bench.scratch / "bench", bench.mpi.environment, ["--iterations", "100000", "--warmup", "1"]
+    words = [bench.command, "bench", "all", "--with", "native", "--launcher", launcher(bench), "--out", out, "--sizes", "4K,8K,16K,32M", "--threads", "2", "--compute-us", "1",
+             "--budget", "8000", "--launch-limit", "240", "--ways", "join", "--iterations", "100"]
+    for to_group in (True, False):
+        status, errors = interrupt(bench, [*words, "--overwrite"], lambda: points_in(out / "overhead-native-0.json") >= 1, environment, to_group)
+        expect(status == 128 + signal.SIGINT and f"stopped; measured so far: {out}/bench.json" in errors, f"bench: status {status}", errors)
+        expect(points_in(out / "bench.json") >= 1, "the points of a launch that was stopped are lost", errors)
+        expect([path.name for path in out.iterdir()] == ["bench.json"], f"left: {list(out.iterdir())}")
+    tuning = bench.scratch / "tuning"
+    words = [bench.command, "tune", "--launcher", launcher(bench), "--out", tuning, "--sizes", "8:64K", *many]
+    status, errors = interrupt(bench, words, lambda: any(map(points_in, bench.scratch.glob("prtt-larklane-0.json"))), environment)
+    expect(status == 128 + signal.SIGINT and "the tuning file is as it was" in errors and not tuning.exists(), f"tune: status {status}", errors)
+    expect(points_in(bench.scratch / "tuning.prtt.json") >= 1, "the points of a tuning that was stopped are lost", errors)
+    program = bench.compile("step", "../profile/step.c", flags=("-O2", "-fopenmp"), compiler=bench.mpi.wrapper)
+    folder = bench.scratch / "profile"
+    words = [*launcher(bench).split(), bench.command, "profile", "--out", folder, program, "100000000"]
+    status, errors = interrupt(bench, words, lambda: sum(path.stat().st_size > 200000 for path in folder.glob("*.larkprof")) == 2, environment)
+    expect(status != 0, f"profile: status {status}", errors)
+    shown = system(bench.command, "report", folder, "--text")
+    expect("step" in shown, "what was recorded can't be read", shown)
+    pages = bench.scratch / "pages"
+    status, errors = interrupt(bench, [bench.command, "report", out / "bench.json", "--out", pages], lambda: pages.exists(), environment)
+    expect(status in (128 + signal.SIGINT, -signal.SIGINT), f"report: status {status}", errors)
+    expect(not list(pages.glob("*.part")), "half a file is left")
+
+
 def cases():
-    return [(sanitized, name) for name in launch.MPIS if name != "mpich5_abi"] + [(case, None) for case in (full, endless, escaped, unused, stopped)]
+    return [(case, "mpich5") for case in (filling, interrupted)] + [(sanitized, name) for name in launch.MPIS if name != "mpich5_abi"] + [(case, None) for case in (full, endless, escaped, unused, stopped, disk)]
 
 
 if __name__ == "__main__":

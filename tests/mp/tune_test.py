@@ -98,7 +98,7 @@ def resumed(bench):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
-    expect(process.returncode == 1 and "--resume goes on" in errors, f"status {process.returncode}", errors)
+    expect(process.returncode == 128 + signal.SIGINT and "--resume goes on" in errors, f"status {process.returncode}", errors)
     expect(not path.exists(), "half a search makes a file")
     kept = json.loads(samples.read_text())["runs"]
     expect(0 < sum(len(run["points"]) for run in kept) < 10, "nothing, or everything, was measured", errors)

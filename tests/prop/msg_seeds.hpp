@@ -20,10 +20,13 @@ inline std::vector<std::uint64_t> seeds(std::uint64_t first, std::uint64_t last)
   return all;
 }
 
-/// law(seed), for 1 to `count`, until one fails; or for the one that LARKLANE_SEED names.
+/// law(seed), for 1 to `count`, until one fails; or for the one that LARKLANE_SEED names, and, with
+/// LARKLANE_SOAK, for as many that follow it.
 template <class Law>
 void for_seeds(std::uint64_t count, Law&& law) {
-  const std::uint64_t last = std::getenv("LARKLANE_SEED") == nullptr ? count : 1;
+  const bool is_one =
+      std::getenv("LARKLANE_SEED") != nullptr && std::getenv("LARKLANE_SOAK") == nullptr;
+  const std::uint64_t last = is_one ? 1 : count;
   for (const std::uint64_t seed : seeds(1, last)) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
     law(seed);

@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -64,6 +65,12 @@ if mode in ("sleep", "deaf"):  # as a launcher whose ranks have a session of the
         rank.wait()
 sys.exit(1 if failures or (mode == "wrong" and variant == "native") else 0)
 """
+
+
+def as_of_a_terminal() -> None:
+    """Signals that a test's own parent ignores are not ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def ends(pid: int) -> bool:
@@ -257,15 +264,20 @@ class Runner(unittest.TestCase):
 
     def test_a_runner_that_is_ended_ends_its_launch(self) -> None:
         package = Path(bench.__file__).parents[1]
-        with subprocess.Popen([sys.executable, "-m", "larklane.bench", "overhead", "--launcher", "env", "--out", str(self.folder / "out")],
-                              env={**os.environ, **self.environment("sleep"), "PYTHONPATH": str(package)},
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as runner:
-            rank = self.rank()
-            runner.terminate()
-            _, errors = runner.communicate(timeout=120)
-        self.assertEqual(runner.returncode, 1)
-        self.assertIn("stopped", errors)
-        self.assertTrue(ends(rank))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            out = self.folder / number.name
+            with subprocess.Popen([sys.executable, "-m", "larklane.bench", "all", "--launcher", "env", "--out", str(out)],
+                                  env={**os.environ, **self.environment("sleep"), "PYTHONPATH": str(package)},
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=as_of_a_terminal) as runner:
+                rank = self.rank()
+                runner.send_signal(number)
+                _, errors = runner.communicate(timeout=120)
+            self.assertEqual(runner.returncode, 128 + number)
+            self.assertIn(f"stopped; measured so far: {out / 'bench.json'}", errors)
+            self.assertTrue(ends(rank))
+            self.assertEqual([len(run["points"]) for run in json.loads((out / "bench.json").read_text())["runs"]], [1])
+            self.assertEqual([path.name for path in out.iterdir()], ["bench.json"])
+            Path(self.environment("sleep")["LOG"] + ".rank").unlink()
 
     def budgets(self, *words: str) -> list[float]:
         _, _, launches = self.measured("well", "overhead", *words)
@@ -364,7 +376,8 @@ class Runner(unittest.TestCase):
             with mock.patch.dict(os.environ, self.environment("well")), contextlib.redirect_stderr(io.StringIO()) as errors:
                 status = bench.main(["overhead", "--launcher", "env", "--out", str(out), "--csv", str(out / "samples.csv"), "--overwrite"])
             self.assertEqual(status, 1)
-            self.assertIn(f"larklane bench: {out / name}: not written: No space left on device; {after}\n", errors.getvalue())
+            remedy = "remedy: free space there, or name another place with --out, or --csv"
+            self.assertIn(f"larklane bench: {out / name}: not written: No space left on device; {remedy}; {after}\n", errors.getvalue())
 
     def test_a_folder_that_can_not_be_made_is_said(self) -> None:
         file = self.folder / "file"

@@ -20,7 +20,7 @@ from mutations import mutated, mutated_json, seeds
 sys.path.insert(0, str(golden.ROOT / "tests/unit"))
 import profile_reader_test as files  # noqa: E402
 
-from larklane import costs, input_file, profile, projection, report, schema, simulation  # noqa: E402
+from larklane import costs, input_file, profile, projection, report, schema, simulation, writes  # noqa: E402
 from larklane.profile_file import Kind, ProfileError  # noqa: E402
 
 MUTATIONS = 1000
@@ -122,6 +122,32 @@ class Damaged(unittest.TestCase):
             except ProfileError as error:
                 self.check_refusal(seed, error, ".larkprof")
             path.write_bytes(data)
+
+    def test_profiles_of_writes(self) -> None:
+        """The trace that `larklane report --writes` reads."""
+        records = [files.record(Kind.BUFFER, 60, 60, 4096, 4096), files.record(Kind.REGION, 61, 70, a=1, request=1), files.record(Kind.MEMBER, 62, 68, request=1),
+                   files.record(Kind.WRITE, 64, 64, 4096, a=4096), files.record(Kind.SEND, 72, 73, 4096, handle=4096, a=1, b=1), files.record(Kind.WRITE, 75, 75, 8192, a=4096)]
+        plain, traced = self.folder / "plain", self.folder / "traced"
+        for folder in (plain, traced):
+            folder.mkdir()
+            files.write(folder, 0, [(0, records)], size=1)
+        whole = profile.load(plain)
+        path = next(traced.iterdir())
+        data = path.read_bytes()
+        begin = files.HEADER_BYTES
+        end = begin + files.CHUNK_HEADER_BYTES + 48 * len(records)
+        for seed in seeds(MUTATIONS):
+            piece = mutated(data[begin:end], seed)
+            if seed % 4:
+                piece = piece[: end - begin].ljust(end - begin, b"\0")
+            path.write_bytes(data[:begin] + piece + data[end:])
+            try:
+                found = profile.load(traced)
+                for pages in writes.writers_of(found).values():
+                    self.assertTrue(all(page.begin <= page.end for page in pages.pages), f"LARKLANE_SEED={seed}")
+                writes.check_same(whole, found)
+            except ProfileError as error:
+                self.check_refusal(seed, error, str(traced) if "does not say" in str(error) else ".larkprof")
 
     def test_reports_of_mpip(self) -> None:
         path = self.folder / "app.mpiP"

@@ -460,8 +460,20 @@ class Command(Folder):
         (self.folder / "out").mkdir()
         (self.folder / "out/overhead.csv").symlink_to("/dev/full")
         status, _, err = self.command(self.record(), "--out", self.folder / "out")
-        self.assertEqual((status, err), (1, f"larklane report: {self.folder / 'out'}: not written: No space left on device\n"))
+        what = f"larklane report: {self.folder / 'out/overhead.csv'}: not written: No space left on device; remedy: free space there, or name another folder with --out\n"
+        self.assertEqual((status, err), (1, what))
         self.assertFalse((self.folder / "out/index.html").exists())
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
+    def test_a_full_disk_leaves_an_earlier_report(self) -> None:
+        self.assertEqual(self.command(self.record(), "--out", self.folder / "out")[0], 0)
+        before = {path.name: path.read_bytes() for path in (self.folder / "out").iterdir()}
+        for name in sorted(before):
+            (self.folder / f"out/{name}.part").symlink_to("/dev/full")
+            status, _, err = self.command(self.record(), "--out", self.folder / "out")
+            self.assertEqual(status, 1)
+            self.assertIn(f"{name}: not written: No space", err)
+            self.assertEqual({path.name: path.read_bytes() for path in (self.folder / "out").iterdir()}, before)
 
     def test_a_reader_who_has_seen_enough(self) -> None:
         command = [sys.executable, "-m", "larklane.report", str(self.record()), "--out", str(self.folder / "out")]

@@ -95,11 +95,23 @@ std::string mpi_version() {
   return std::string(first.substr(0, first.find_first_of("\t\r\n")));
 }
 
+std::string path_of(int rank) {
+  const Process& process = Process::get();
+  return process.config().profile + "/" + file_name(process, rank);
+}
+
+/// What helps if a profile is not written, or not whole.
+const char* remedy(int error) {
+  if (error == 0) return "a larger --limit (profile_bytes_max)";
+  return error == ENOSPC || error == EDQUOT ? "free space there, or name another folder with --out"
+                                            : "name another folder with --out";
+}
+
 /// @return  null after a message: the program runs without a profile of this process
 Recorder* create_recorder(int rank, int size) {
   const Process& process = Process::get();
   const Config& config = process.config();
-  const std::string path = config.profile + "/" + file_name(process, rank);
+  const std::string path = path_of(rank);
   ::mkdir(config.profile.c_str(), 0777);
   auto made = Recorder::create(path,
                                {.rank = rank,
@@ -112,8 +124,9 @@ Recorder* create_recorder(int rank, int size) {
                                 .larklane = LARKLANE_VERSION},
                                config.profile_bytes_max);
   if (!made) {
-    log_warn("profile: %s: %s; this process is not recorded", path.c_str(),
-             std::strerror(made.error().detail()));
+    const int error = made.error().detail();
+    log_warn("profile: %s: %s; this process is not recorded; remedy: %s", path.c_str(),
+             std::strerror(error), remedy(error));
     return nullptr;
   }
   return made->release();  // never destroyed: threads may record until the process ends
@@ -235,9 +248,11 @@ void close_profile() {
   const std::string& folder = Process::get().config().profile;
   if (recorder->dropped_count() != 0) {
     const int error = recorder->dropped_errno();
-    log_warn("profile: %llu records are missing at the end: %s",
+    log_warn("profile: %s: %llu records are missing at the end: %s; remedy: %s",
+             path_of(opened().rank).c_str(),
              static_cast<unsigned long long>(recorder->dropped_count()),
-             error != 0 ? std::strerror(error) : "the file is as large as profile_bytes_max");
+             error != 0 ? std::strerror(error) : "the file is as large as profile_bytes_max",
+             remedy(error));
   }
   if (opened().rank != 0) return;
   const std::string text = "larklane: profile in " + folder + "\n";

@@ -1,0 +1,80 @@
+"""The one writer of files that a user keeps: each is whole, or as it was before.
+
+The content goes to NAME.part in the same folder, is synchronised with the disk and takes the file's place. Of a write that fails, or is
+interrupted, nothing stays.
+"""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+PART = ".part"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class NotWritten(OSError):
+    """With strerror and filename: the file's, not that of the temporary one."""
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """What is written to it becomes the file's content. A device or a pipe that is there is written to as it is.
+
+    @throws NotWritten
+    """
+    is_there = path.exists() and not path.is_file()
+    part = path if is_there else path.with_name(path.name + PART)
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            if not is_there:
+                os.fsync(file.fileno())
+        if not is_there:
+            part.replace(path)
+    except BaseException as error:  # of ^C, too
+        if not is_there:
+            with contextlib.suppress(OSError):
+                part.unlink()
+        if not isinstance(error, OSError):
+            raise
+        raise NotWritten(error.errno, f"not written: {error.strerror}", str(path)) from error
+
+
+def write(path: Path, content: bytes | str) -> None:
+    """@throws NotWritten"""
+    with whole(path) as file:
+        file.write(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+def make_folder(folder: Path) -> None:
+    """@throws NotWritten"""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotWritten(error.errno, f"not written: {error.strerror}", str(error.filename)) from error
+
+
+def try_folder(folder: Path) -> None:
+    """Before anything is measured: it is there, then, and takes files.
+
+    @throws NotWritten
+    """
+    make_folder(folder)
+    attempt = folder / f".larklane-{os.getpid()}"
+    try:
+        write(attempt, b"\n")
+    except NotWritten as error:
+        raise NotWritten(error.errno, error.strerror, str(folder)) from error
+    attempt.unlink()
+
+
+def problem(error: OSError, elsewhere: str) -> str:
+    """For people: which file, why, and, if it was not written, what helps. `elsewhere`: as "name another folder with --out"."""
+    if not isinstance(error, NotWritten):
+        return f"{error.filename}: {error.strerror}"
+    free = "free space there, or " if error.errno in FULL else ""
+    return f"{error.filename}: {error.strerror}; remedy: {free}{elsewhere}"
