@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
@@ -20,14 +21,16 @@
 #include <ctime>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "base/clock.hpp"
 #include "base/printable.hpp"
+#include "base/random.hpp"
 #include "base/ranks_text.hpp"
 #include "base/unproven.hpp"
 #include "boot/card_server.hpp"
 #include "boot/tcp.hpp"
-#include "boot/wire.hpp"
 #include "lines.hpp"
 #include "rank_process.hpp"
 #include "run.hpp"
@@ -63,12 +66,14 @@ bool is_same_file(int one, int other) {
          a.st_ino == b.st_ino;
 }
 
-std::string fresh_job() {
+/// A secret. @errors of fill_random()
+Result<std::string> fresh_job() {
+  std::array<std::uint64_t, 2> words{};
+  LARKLANE_TRY(fill_random(std::as_writable_bytes(std::span(words))));
   char text[33];
-  const boot::Nonce words = boot::fresh_nonce();
   std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(words[0]),
                 static_cast<unsigned long long>(words[1]));
-  return text;
+  return std::string(text);
 }
 
 /// On loopback, at a port that the kernel chooses.
@@ -136,7 +141,7 @@ class Launch {
   void end_others(int exit_status);
 
   const LaunchRequest& request_;
-  const std::string job_ = fresh_job();
+  std::string job_;
   UniqueFd signals_;
   std::unique_ptr<boot::CardServer> server_;
   std::uint16_t port_ = 0;
@@ -183,6 +188,9 @@ bool Launch::prepare() {
   }
   signals_ = signals_of_launch();
   if (!signals_) return refuse("no descriptor for signals", errno);
+  auto job = fresh_job();
+  if (!job) return refuse("no secret of the job (getrandom)", job.error().detail());
+  job_ = std::move(job).value();
   auto server = serve_here(job_, request_.count, &port_);
   if (!server)
     return refuse("no port on 127.0.0.1 where the ranks could meet", server.error().detail());
