@@ -320,7 +320,7 @@ def points_in(path):
 
 def interrupted(bench):
     """^C: status 130, no process stays, and what was measured is kept."""
-    out, environment, many = bench.scratch / "bench", bench.mpi.environment, ["--iterations", "100000", "--warmup", "1"]
+    out, environment, many = bench.scratch / "bench", bench.mpi.environment, ["--iterations", "100000"]
     words = [bench.command, "bench", "all", "--with", "native", "--launcher", launcher(bench), "--out", out, "--sizes", "4K,8K,16K,32M", "--threads", "2", "--compute-us", "1",
              "--budget", "8000", "--launch-limit", "240", "--ways", "join", "--iterations", "100"]
     for to_group in (True, False):
