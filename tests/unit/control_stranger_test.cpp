@@ -420,8 +420,27 @@ TEST_F(NameTest, APeerOfAnotherPidNamespaceIsBelieved) {
   EXPECT_TRUE(in.wait_for_records(1));
 }
 
+/// The peer of a program that closes descriptors of its plane.
+class CloserTest : public ControlTest {
+ protected:
+  /// @param process_stays  of the program
+  static void answer_until_closed(std::vector<Listener> own, bool process_stays) {
+    Inbox in;
+    const auto plane = make_plane(std::move(own), in);
+    ASSERT_TRUE(in.wait_for_records(1));
+    Peer* const peer = in.take()[0].from;
+    ASSERT_TRUE(peer->send(9, bytes_of("answer")).ok());
+    ASSERT_TRUE(in.wait_for_down());
+    EXPECT_NE(peer->down_reason().find("closed its connection"), std::string::npos)
+        << peer->down_reason();
+    if (process_stays) {
+      EXPECT_FALSE(peer->has_ended());
+    }
+  }
+};
+
 /// Its peer answers by closing, too, and is not at fault.
-TEST_F(NameTest, AProgramThatClosesOneConnectionIsToldThatItWasItself) {
+TEST_F(CloserTest, AProgramThatClosesOneConnectionIsToldThatItWasItself) {
   const Address own = fresh_address(), other = fresh_address();
   auto own_listeners = listeners({own});
   Process closer([&](const Process::Tell&) {
@@ -447,18 +466,11 @@ TEST_F(NameTest, AProgramThatClosesOneConnectionIsToldThatItWasItself) {
     return peer->down_reason().find("this process has closed descriptors") != std::string::npos ? 0
                                                                                                 : 5;
   });
-  Inbox in;
-  const auto plane = make_plane(std::move(own_listeners), in);
-  ASSERT_TRUE(in.wait_for_records(1));
-  Peer* const peer = in.take()[0].from;
-  ASSERT_TRUE(peer->send(9, bytes_of("answer")).ok());
-  ASSERT_TRUE(in.wait_for_down());
-  EXPECT_NE(peer->down_reason().find("closed its connection"), std::string::npos)
-      << peer->down_reason();
+  answer_until_closed(std::move(own_listeners), /*process_stays=*/false);
   EXPECT_EQ(closer.wait(), 0);
 }
 
-TEST_F(NameTest, AProgramThatClosesOurDescriptorsEndsItsPeersAndKeepsItsFiles) {
+TEST_F(CloserTest, AProgramThatClosesOurDescriptorsEndsItsPeersAndKeepsItsFiles) {
   const Address own = fresh_address(), other = fresh_address();
   auto own_listeners = listeners({own});
   Process closer([&](const Process::Tell& tell) {
@@ -497,15 +509,7 @@ TEST_F(NameTest, AProgramThatClosesOurDescriptorsEndsItsPeersAndKeepsItsFiles) {
     (void)out;
     return 0;
   });
-  Inbox in;
-  const auto plane = make_plane(std::move(own_listeners), in);
-  ASSERT_TRUE(in.wait_for_records(1));
-  Peer* const peer = in.take()[0].from;
-  ASSERT_TRUE(peer->send(9, bytes_of("answer")).ok());
-  ASSERT_TRUE(in.wait_for_down());
-  EXPECT_NE(peer->down_reason().find("closed its connection"), std::string::npos)
-      << peer->down_reason();
-  EXPECT_FALSE(peer->has_ended());
+  answer_until_closed(std::move(own_listeners), /*process_stays=*/true);
   EXPECT_EQ(closer.wait(), 0);
 }
 
