@@ -357,9 +357,12 @@ class RecvChannel final : public RecvRequest {
   Status error() const noexcept override { return failure_.status(); }
   std::string error_text() const override { return failure_.text(); }
 
+  /// Among the receives without a send. Under the engine's mutex.
+  std::uint64_t place = 0;
+
   /// The sender's half, from its INIT.
   struct Match {
-    std::uint64_t channel = 0;
+    std::uint64_t channel = 0;  ///< 0: the send was freed before its first Start
     BlockShape shape{};
     std::shared_ptr<shm::Segment> segment;
     std::uint64_t block_offset = 0;
@@ -382,6 +385,7 @@ class RecvChannel final : public RecvRequest {
   const InUse& in_use() const noexcept { return in_use_; }
   void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
   void fail(Status status, std::string text) { failure_.set(status, std::move(text)); }
+  void fail_freed();  ///< the send
   bool matched() const noexcept { return matched_.load(std::memory_order_acquire); }
   /// Matched with a send that it can work with. acquire: pairs with match()'s release.
   bool usable() const noexcept { return usable_.load(std::memory_order_acquire) != nullptr; }

@@ -139,12 +139,17 @@ Completion RecvChannel::poll() {
   // Nothing more becomes ready, and all that was is copied: the count is final.
   if (usable() && side_->complete(round(), *this)) return Completion::complete;
   // acquire: as in sender_is_gone().
-  peer_->down.load(std::memory_order_acquire)
-      ? fail(Errc::kPeerDown,
-             "the " + describe(args_, Kind::send) + " at " + args_.peer + ": " + peer_->why_down())
-      : fail(Errc::kPeerFreed,
-             "the " + describe(args_, Kind::send) + " at " + args_.peer + " has been freed");
+  if (peer_->down.load(std::memory_order_acquire))
+    fail(Errc::kPeerDown,
+         "the " + describe(args_, Kind::send) + " at " + args_.peer + ": " + peer_->why_down());
+  else
+    fail_freed();
   return failed_once_quiet();
+}
+
+void RecvChannel::fail_freed() {
+  fail(Errc::kPeerFreed,
+       "the " + describe(args_, Kind::send) + " at " + args_.peer + " has been freed");
 }
 
 /// Failed, but the program gets its buffer back only when nobody on either side moves any more.

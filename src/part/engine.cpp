@@ -432,7 +432,7 @@ Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
     (void)match_locked(channel, std::move(*incoming));  // not started yet: nothing to open
   } else {
     if (is_down(**peer)) return Errc::kPeerDown;
-    matching_.post(key, channel);
+    channel->place = matching_.post(key, channel);
   }
   requests_.emplace(channel.get(), channel);
   Counters::add(counters_.receives);
@@ -460,19 +460,22 @@ Status EngineImpl::free(Request* request) {
   return {};
 }
 
-void EngineImpl::send_close(PeerState& peer, std::uint64_t channel, bool by_sender,
-                            Urgency urgency) {
-  const record::Close record{channel, by_sender ? 1u : 0u, 0};
+void EngineImpl::send_close(PeerState& peer, const record::Close& close, Urgency urgency) {
   const auto type = static_cast<std::uint16_t>(record::Type::close);
-  const auto bytes = std::as_bytes(std::span(&record, 1));
+  const auto bytes = std::as_bytes(std::span(&close, 1));
   // A peer that can't be told is gone: on_peer_down releases what it held.
   (void)(urgency == Urgency::now ? peer.peer->send(type, bytes)
                                  : peer.peer->send_later(type, bytes));
 }
 
+void EngineImpl::answer_close(PeerState& peer, std::uint64_t channel, bool has_own_segment) {
+  send_close(peer, {channel, 0, 0}, has_own_segment ? Urgency::now : Urgency::later);
+}
+
 void EngineImpl::free_send_locked(SendChannel& channel) {
   channel.in_use().wait_until_free();
-  send_close(channel.peer(), channel.id(), true, Urgency::later);
+  send_close(channel.peer(), {channel.id(), 1, channel.totals().rounds != 0 ? 1u : 0u},
+             Urgency::later);
   if (channel.peer_closed())
     pool_.release(channel.block());
   else
@@ -492,14 +495,14 @@ void EngineImpl::release_ended_locked() {
 void EngineImpl::free_recv_locked(RecvChannel& channel) {
   if (channel.matched()) {
     channel.in_use().wait_until_free();
-    send_close(channel.peer(), channel.channel(), false,
-               channel.has_own_segment() ? Urgency::now : Urgency::later);
+    if (channel.channel() == 0) return;  // its send has been freed, and is over
+    answer_close(channel.peer(), channel.channel(), channel.has_own_segment());
     receives_.erase({channel.peer().peer, channel.channel()});
     return;
   }
   matching_.bury(
       {channel.args().context, channel.args().source, channel.args().tag, channel.peer().peer},
-      channel);
+      channel.place);
 }
 
 RoundTotals EngineImpl::totals_of(const Request& request) {

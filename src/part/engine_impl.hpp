@@ -115,7 +115,9 @@ class EngineImpl final : public Engine, private control::Handler {
   void release_ended_locked();
   /// A large block waits for its receiver's CLOSE: that goes out now.
   enum class Urgency : std::uint8_t { later, now };
-  static void send_close(PeerState& peer, std::uint64_t channel, bool by_sender, Urgency urgency);
+  static void send_close(PeerState& peer, const record::Close& close, Urgency urgency);
+  /// Of a receive that gives back the sender's memory.
+  static void answer_close(PeerState& peer, std::uint64_t channel, bool has_own_segment);
   std::shared_ptr<SendChannel> send_of(const control::Peer& from, std::uint64_t channel);
   std::shared_ptr<RecvChannel> receive_of(control::Peer& from, std::uint64_t channel);
 

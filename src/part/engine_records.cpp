@@ -163,11 +163,9 @@ void EngineImpl::on_init(control::Peer& from, const control::Record& record) {
     }
     const MatchKey key{{init.context_high, init.context_low}, init.source, init.tag, &from};
     auto posted = matching_.take_posted(key);
-    if (!posted) return matching_.keep(key, std::move(incoming));
+    if (!posted) return matching_.keep(key, init.channel, std::move(incoming));
     channel = std::move(*posted);
-    if (!channel)
-      return send_close(*peer, init.channel, false,
-                        init.segment_shared == 0 ? Urgency::now : Urgency::later);
+    if (!channel) return answer_close(*peer, init.channel, init.segment_shared == 0);
     open = match_locked(channel, std::move(incoming));
   }
   if (open) channel->open_first_round();
@@ -178,6 +176,10 @@ bool EngineImpl::match_locked(const std::shared_ptr<RecvChannel>& channel, Incom
   const std::uint64_t id = incoming.match.channel;
   const BlockShape& shape = incoming.match.shape;
   const std::uint64_t send_bytes = shape.partition_bytes * shape.partitions;
+  if (id == 0) {
+    channel->fail_freed();
+    return channel->match(std::move(incoming.match));
+  }
   receives_.emplace(std::pair{peer.peer, id}, channel);
   if (const Status error = incoming.match.error; !error.ok()) {
     channel->fail(error, "the " + describe(channel->args(), Kind::receive) + " from " +
@@ -266,10 +268,15 @@ void EngineImpl::on_close(control::Peer& from, const record::Close& close) {
   }
   if (auto found = receives_.find({&from, close.channel}); found != receives_.end())
     return found->second->on_peer_closed();
-  if (Incoming* const incoming = matching_.find_incoming([&](const Incoming& one) {
-        return one.peer->peer == &from && one.match.channel == close.channel;
-      }))
+  Incoming* const incoming = matching_.incoming(from, close.channel);
+  if (incoming == nullptr) return;
+  if (close.has_rounds != 0) {
     incoming->match.sender_closed = true;
+    return;
+  }
+  // Nothing comes of it: the sender gets its block back before there is a receive.
+  answer_close(*incoming->peer, close.channel, incoming->match.has_own_segment);
+  matching_.bury_incoming(from, close.channel, Incoming{incoming->peer, {}});
 }
 
 void EngineImpl::on_fail(control::Peer& from, const record::Fail& fail) {

@@ -354,6 +354,9 @@ class NetRecv final : public RecvRequest, public NetHalf {
   Status error() const noexcept override { return failure_.status(); }
   std::string error_text() const override { return failure_.text(); }
 
+  /// Among the receives without a send. Under the network's mutex.
+  std::uint64_t place = 0;
+
   /// The sender's half, from its INIT.
   struct Match {
     record::NetInit init{};

@@ -76,6 +76,7 @@ Status NetSend::start() {
   if (active()) return Errc::kAlreadyActive;
   if (failure_.failed()) return failure_.status();
   const std::uint64_t next = round() + 1;
+  if (next == 1) path().peer->peer->flush_later();  // the INIT
   // relaxed, here and below: the caller orders its own calls.
   round_.store(next, std::memory_order_relaxed);
   credit_ = net_word::make(net_words_.generation, next);

@@ -23,6 +23,18 @@ void send_record(PeerState& peer, record::NetType type, const T& record) {
   (void)peer.peer->send(static_cast<std::uint16_t>(type), std::as_bytes(std::span(&record, 1)));
 }
 
+/// What nothing waits for before the next Start: making and freeing requests makes no system call.
+template <class T>
+Status send_record_later(PeerState& peer, record::NetType type, const T& record) {
+  return peer.peer->send_later(static_cast<std::uint16_t>(type),
+                               std::as_bytes(std::span(&record, 1)));
+}
+
+/// A peer that can't be told is gone: on_peer_down() ends the channel.
+void send_close(PeerState& peer, const record::NetClose& close) {
+  (void)send_record_later(peer, record::NetType::close, close);
+}
+
 void send_fail(PeerState& peer, std::uint64_t channel, Status status, std::uint64_t bytes) {
   send_record(peer, record::NetType::fail,
               record::Fail{channel, 0, static_cast<std::int32_t>(status.code()), status.detail(), 0,
@@ -197,8 +209,7 @@ Result<SendRequest*> Network::make_send(const InitArgs& args, const SendPlace& p
   if (place.demand_slot) place.link->lane.set_demands(*place.demand_slot, channel.get());
   place.link->carry(net::ChannelHalf::send, place.demand_slot, shape->partitions);
   const record::NetInit init = channel->init_record();
-  if (const Status sent = place.link->peer->peer->send(
-          static_cast<std::uint16_t>(record::NetType::init), std::as_bytes(std::span(&init, 1)));
+  if (const Status sent = send_record_later(*place.link->peer, record::NetType::init, init);
       !sent.ok()) {
     controls_.give_back(*words);  // the peer has never heard of it
     if (place.demand_slot) place.link->lane.set_demands(*place.demand_slot, nullptr);
@@ -228,7 +239,7 @@ Result<RecvRequest*> Network::recv_init(const InitArgs& args,
                std::memory_order_acquire))  // acquire: pairs with on_peer_down's release
     return Errc::kPeerDown;
   else
-    matching_.post(key_of(args, *peer), channel);
+    channel->place = matching_.post(key_of(args, *peer), channel);
   receives_.emplace(channel.get(), channel);
   return static_cast<RecvRequest*>(channel.get());
 }
@@ -268,8 +279,7 @@ void Network::reap_locked() {
       return false;
     channel->end_watch();
     channel->is_closed = true;
-    send_record(*channel->path().peer, record::NetType::close,
-                record::NetClose{channel->channel(), 1, 0, channel->totals().rounds});
+    send_close(*channel->path().peer, {channel->channel(), 1, 0, channel->totals().rounds});
     if (channel->is_over()) {
       release_locked(*channel);
       sends_by_id_.erase(channel->channel());
@@ -281,15 +291,14 @@ void Network::reap_locked() {
   std::erase_if(leaving_receives_, [&](const std::shared_ptr<NetRecv>& channel) {
     channel->forget_buffer();
     if (!channel->matched()) {
-      matching_.bury(key_of(channel->args(), *channel->path().peer), *channel);
+      matching_.bury(key_of(channel->args(), *channel->path().peer), channel->place);
       return true;
     }
     if (!channel->settle()) return false;
     channel->end_watch();
     channel->is_closed = true;
-    send_record(
-        *channel->path().peer, record::NetType::close,
-        record::NetClose{channel->channel(), 0, channel->demand_count(), channel->totals().rounds});
+    send_close(*channel->path().peer,
+               {channel->channel(), 0, channel->demand_count(), channel->totals().rounds});
     if (channel->is_over())
       release_locked(*channel);
     else if (channel->peer_is_down())
@@ -390,11 +399,14 @@ void Network::on_init_locked(const std::shared_ptr<PeerState>& peer, const recor
     return refuse_locked(peer, static_cast<std::uint16_t>(record::NetType::init), sizeof(init));
   last = init.channel;
   auto posted = matching_.take_posted(key_of(init, *peer));
-  if (!posted) return matching_.keep(key_of(init, *peer), {peer, init});
+  if (!posted) return matching_.keep(key_of(init, *peer), init.channel, {peer, init});
   if (*posted) return match_locked(*posted, {peer, init});
-  // Its receive has been freed.
-  if (NetLink* const link = links_->for_receive(*peer->peer, init.link)) links_->close(*link);
-  send_record(*peer, record::NetType::close, record::NetClose{init.channel, 0, 0, 0});
+  close_unmatched_locked(*peer, init);  // its receive has been freed
+}
+
+void Network::close_unmatched_locked(PeerState& peer, const record::NetInit& init) {
+  send_close(peer, {init.channel, 0, 0, 0});
+  if (NetLink* const link = links_->for_receive(*peer.peer, init.link)) links_->close(*link);
 }
 
 void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incoming& incoming) {
@@ -402,14 +414,16 @@ void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incomi
   const std::uint64_t send_bytes = init.partition_bytes * init.partitions;
   if (incoming.peer->peer != channel->path().peer->peer) {
     send_fail(*incoming.peer, init.channel, Errc::kProtocol, 0);
-    send_record(*incoming.peer, record::NetType::close, record::NetClose{init.channel, 0, 0, 0});
-    if (NetLink* const link = links_->for_receive(*incoming.peer->peer, init.link))
-      links_->close(*link);
+    close_unmatched_locked(*incoming.peer, init);
     return channel->fail_unmatched(0, Errc::kProtocol,
                                    "the " + describe(channel->args(), Kind::receive) + " from " +
                                        channel->args().peer + " was matched by a send of " +
                                        incoming.peer->peer->address());
   }
+  if (init.channel == 0)
+    return channel->fail_unmatched(0, Errc::kPeerFreed,
+                                   "the " + describe(channel->args(), Kind::send) + " at " +
+                                       channel->args().peer + " has been freed");
   matched_.emplace(ChannelKey{incoming.peer->peer, init.channel}, channel);
   // Its INIT follows the offer of the link. A link that is lost fails the round that uses it.
   NetLink* const link = links_->for_receive(*incoming.peer->peer, init.link);
@@ -502,10 +516,15 @@ void Network::on_close_locked(const control::Peer& from, const record::NetClose&
     if (channel->is_closed) release_locked(*channel);
     return;
   }
-  if (Incoming* const incoming = matching_.find_incoming([&](const Incoming& one) {
-        return one.peer->peer == &from && one.init.channel == close.channel;
-      }))
+  Incoming* const incoming = matching_.incoming(from, close.channel);
+  if (incoming == nullptr) return;
+  if (close.rounds != 0) {
     incoming->sender_rounds = close.rounds;
+    return;
+  }
+  // Nothing comes of it: the sender gets its memory back before there is a receive.
+  close_unmatched_locked(*incoming->peer, incoming->init);
+  matching_.bury_incoming(from, close.channel, {incoming->peer});
 }
 
 void Network::on_fail_locked(const control::Peer& from, const record::Fail& fail) {

@@ -93,7 +93,7 @@ class Network final : private LinkKeeper {
         notices_(*fabric_) {}
   struct Incoming {
     std::shared_ptr<PeerState> peer;
-    record::NetInit init{};
+    record::NetInit init{};  ///< channel 0: it was freed before it had completed a round
     std::optional<std::uint64_t> sender_rounds{};  ///< it has been freed after as many
   };
   using ChannelKey = std::pair<const control::Peer*, std::uint64_t>;
@@ -118,6 +118,8 @@ class Network final : private LinkKeeper {
   void on_close_locked(const control::Peer& from, const record::NetClose& close);
   void on_fail_locked(const control::Peer& from, const record::Fail& fail);
   void match_locked(const std::shared_ptr<NetRecv>& channel, const Incoming& incoming);
+  /// Answers the close of a send that no receive has taken, and gives back what it had here.
+  void close_unmatched_locked(PeerState& peer, const record::NetInit& init);
   Status take_match_locked(NetRecv& channel, const record::NetInit& init, NetLink& link,
                            NetRecv::Match* match);
   /// What nobody has been told of.

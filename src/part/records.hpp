@@ -87,7 +87,7 @@ struct Move {
 struct Close {
   std::uint64_t channel;
   std::uint32_t by_sender;
-  std::uint32_t reserved;
+  std::uint32_t has_rounds;  ///< the sender's: 0 if it has never been started
 };
 
 /// One side has found that the pair can't work, and moves nothing any more. The other side answers

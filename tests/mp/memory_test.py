@@ -29,6 +29,8 @@ def partitioned(name, build):
         ("every kind of memory, as configured", ["copies"], "copies ok", {}),
         ("every kind of memory, plain is mapped", ["copies", "allocated"], "copies ok", {**BY_ATTACH, "LARKLANE_ALLOC_MEM_MAPPED": "on"}),
         ("requests of millions of blocks take little memory before their round", ["blocks"], "blocks ok", {}),
+        ("sends that are freed without a receive take no memory", ["unmatched"], "unmatched ok", {}),
+        ("sends that are freed without a receive take no memory, over a network", ["unmatched", "20000"], "unmatched ok", {"LARKLANE_PROVIDER": "ofi:tcp"}),
         ("the first thread ends before init", ["first_thread", "before"], "first thread ok", BY_ATTACH),
         ("the first thread ends after a round", ["first_thread", "after"], "first thread ok", BY_ATTACH),
     ):

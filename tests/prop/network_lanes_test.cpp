@@ -2,6 +2,7 @@
 // on one that nobody polls. No helper here: what moves, threads in calls of the program have moved.
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sched.h>
 
 #include <chrono>
@@ -52,29 +53,26 @@ class Processes {
   /// From process `from` to the other.
   std::unique_ptr<Channel> connect(int from) {
     auto channel = std::make_unique<Channel>();
-    const auto args = [&](std::vector<std::byte>& buffer) {
-      return InitArgs{{1, 2},
-                      0,
-                      tag_,
-                      "",
-                      buffer.data(),
-                      kPartitions,
-                      kBytes,
-                      std::make_shared<const Typemap>(Typemap::contiguous(1)),
-                      ""};
-    };
-    channel->send = sides_[from]
-                        ->network->send_init(args(channel->from), sides_[from]->state, {0, 1, 2, 3})
-                        .value();
-    channel->recv =
-        sides_[1 - from]->network->recv_init(args(channel->to), sides_[1 - from]->state).value();
+    send_init(from, *channel);
+    recv_init(1 - from, *channel);
     ++tag_;
     deliver();
     return channel;
   }
+  void send_init(int process, Channel& channel) {
+    Side& side = *sides_[process];
+    channel.send = side.network->send_init(args(channel.from), side.state, {0, 1, 2, 3}).value();
+  }
+  void recv_init(int process, Channel& channel) {
+    Side& side = *sides_[process];
+    channel.recv = side.network->recv_init(args(channel.to), side.state).value();
+  }
   void free(int from, Channel& channel) {
-    EXPECT_TRUE(sides_[from]->network->free(channel.send).ok());
-    EXPECT_TRUE(sides_[1 - from]->network->free(channel.recv).ok());
+    free(from, *channel.send);
+    free(1 - from, *channel.recv);
+  }
+  void free(int process, Request& request) {
+    EXPECT_TRUE(sides_[process]->network->free(&request).ok());
   }
   void deliver() {
     while (sides_[0]->deliver_to(*sides_[1]) || sides_[1]->deliver_to(*sides_[0])) {
@@ -92,9 +90,15 @@ class Processes {
   }
 
  private:
+  InitArgs args(std::vector<std::byte>& buffer) const {
+    return {{1, 2}, 0, tag_, "", buffer.data(), kPartitions, kBytes, bytes_, ""};
+  }
+
   loop::Fabric wire_;
   std::unique_ptr<Side> sides_[2];
   std::int32_t tag_ = 0;
+  const std::shared_ptr<const Typemap> bytes_ =
+      std::make_shared<const Typemap>(Typemap::contiguous(1));
 };
 
 /// @return was it in time?
@@ -156,6 +160,39 @@ TEST(NetworkLanes, AFreedChannelsLaneIsTheNextOnes) {
   EXPECT_GT(posts(1), of_second);
   both.free(0, *first);
   both.free(0, *third);
+}
+
+// The receiver's process gives back what the channel had, before there is a receive.
+TEST(NetworkLanes, AFreedSendWithoutAReceiveTakesNoMemory) {
+  constexpr int kTimes = 2'000;
+  Processes both({2, kSpread, 256}, false);
+  Channel channel;
+  const auto make_and_free = [&] {
+    both.send_init(0, channel);
+    both.free(0, *channel.send);
+    both.deliver();
+  };
+  for (int i = 0; i < kTimes; ++i) make_and_free();
+  const auto before = mallinfo2().uordblks;
+  for (int i = 0; i < kTimes; ++i) make_and_free();
+  EXPECT_EQ(mallinfo2().uordblks, before);
+  both.recv_init(1, channel);
+  EXPECT_EQ(channel.recv->start().code(), Errc::kPeerFreed);
+  both.free(1, *channel.recv);
+  for (int i = 1; i < 2 * kTimes; ++i) {
+    both.recv_init(1, channel);
+    both.free(1, *channel.recv);
+  }
+  both.send_init(0, channel);  // the receive that is next is its own
+  both.recv_init(1, channel);
+  both.deliver();
+  ASSERT_TRUE(channel.recv->start().ok() && channel.send->start().ok());
+  channel.from[0] = std::byte{7};
+  ASSERT_TRUE(channel.send->pready(0, kPartitions).ok());
+  const auto turn = [&] { both.turn(0); };
+  ASSERT_TRUE(wait(*channel.recv, turn) && wait(*channel.send, turn));
+  EXPECT_EQ(channel.from, channel.to);
+  both.free(0, channel);
 }
 
 // Zambre et al., figure 9, left: process 1 waits for its second channel, while process 0 waits for

@@ -12,7 +12,8 @@
  *  5. The helper is in the channel from the match to its last look at the block (pieces of a shared copy may be left to take). The receiver's
  *     CLOSE is not sent before it has left: a reference that keeps the channel's object alive is not enough, the block is the sender's.
  *  6. A receive freed before its match stays in the list as a tombstone; the INIT that meets it is answered with CLOSE and no store.
- *  7. A send freed before its match stays in the receiver's list with its block (small sends may have completed: the data is there).
+ *  7. A send freed before its match stays in the receiver's list with its block (small sends may have completed: the data is there). One
+ *     that has had no round stays as a tombstone, and is answered with CLOSE at once; the receive that meets it takes no block.
  *  8. The receiver's CLOSE is sent at its free, after its last store; the sender's at its free.
  *  9. The block goes back to the pool when both sides have closed, not before.
  * 10. An INIT whose memory can't be mapped takes its turn as well: the receive that it meets fails, and is answered with CLOSE.
@@ -29,16 +30,18 @@
  * @unreached receiver_helper -end-
  * @mutant 1  rule 9: the block is reused after the sender's own free => r_closed
  * @mutant 2  rule 9: the block is reused after the receiver's CLOSE => receive[3].data == 0
- * @mutant 3  rule 6: a receive freed before its match is taken off the list => send[1].state
+ * @mutant 3  rule 6: a receive freed before its match is taken off the list => j == k
  * @mutant 4  rule 7: a send freed before its match is taken off the list => j == k
  * @mutant 5  rule 4: the helper matches and does not look whether the receive has been started => send[1].state
  * @mutant 6  rule 4: Start looks for the match and sets its flag in two steps, without the lock => send[1].state
  * @mutant 7  rule 5: CLOSE is sent at the free, while the helper may be in the channel => pooled
  * @mutant 8  rule 6: the INIT that meets a tombstone is answered, then the buffer is stored => pooled
  * @mutant 9  rule 3: the helper opens, then stores where the buffer is => buffer == 3
- * @mutant 10 rule 2: recv_init looks for an INIT and posts itself in two steps, the lock given back between them => pooled
+ * @mutant 10 rule 2: recv_init looks for an INIT and posts itself in two steps, the lock given back between them => next == k
  * @mutant 11 rule 8: CLOSE is sent, then the count is stored => pooled
  * @mutant 12 -DPAIRS=2 rule 10: an INIT that can't be mapped is answered and takes no turn => send[1].state
+ * @mutant 13 rule 7: a send freed after a round is answered at once, too => send[1].state
+ * @mutant 14 rule 7: the receive that meets a send's tombstone stores where its buffer is => pooled
  */
 #ifndef MUTATE
 #define MUTATE 0
@@ -58,8 +61,8 @@ typedef Block {                                    /* shared memory; `gen` and `
   bool ready, open; byte count;
   bool s_closed, r_closed
 };
-typedef Send { mtype use, state; byte block };
-typedef Receive { mtype state; byte block, gen; bool matched, pending, failed, helped, tomb; byte data };
+typedef Send { mtype use, state; byte block; bool tomb };   /* rule 7: `tomb` is the receiver's */
+typedef Receive { mtype state; byte block, gen; bool matched, pending, failed, helped, tomb, over; byte data };
 Block block[BLOCKS];
 Send send[PAIRS + 1];
 Receive receive[PAIRS + 1];
@@ -164,10 +167,14 @@ inline open_and_move(j) {                          /* by Start, or by the helper
 inline match(j, b, g, k) {                         /* inside the lists' critical section */
   assert(j == k);                                  /* rule 2 */
   if
-#if UNMAPPED
-  :: send[k].use == UNMAPPABLE -> receive[j].failed = true; to_sender ! b, g, k          /* rule 10 */
+  :: send[k].tomb -> receive[j].over = true
+#if MUTATE == 14
+     ; STORE(b, g); block[b].buffer = j
 #endif
-  :: send[k].use != UNMAPPABLE ->
+#if UNMAPPED
+  :: send[k].use == UNMAPPABLE && !send[k].tomb -> receive[j].failed = true; to_sender ! b, g, k   /* rule 10 */
+#endif
+  :: send[k].use != UNMAPPABLE && !send[k].tomb ->
      receive[j].block = b; receive[j].gen = g; receive[j].matched = true;
 #if MUTATE != 9
      STORE(b, g); block[b].buffer = j
@@ -217,6 +224,16 @@ end:
        if
        :: unexpected ?? [eval(b), eval(g), eval(k)] -> unexpected ?? eval(b), eval(g), eval(k); to_sender ! b, g, k
        :: else
+       fi;
+#else
+       if                                          /* rule 7; critical section: the lists */
+#if MUTATE == 13
+       :: unexpected ?? [eval(b), eval(g), eval(k)] -> send[k].tomb = true; to_sender ! b, g, k
+       :: else
+#else
+       :: unexpected ?? [eval(b), eval(g), eval(k)] && send[k].use == UNUSED -> send[k].tomb = true; to_sender ! b, g, k
+       :: else
+#endif
        fi;
 #endif
        b = 0; g = 0; k = 0 }
@@ -286,8 +303,9 @@ inline recv_step(j) {
 #if UNMAPPED
   :: atomic { receive[j].state == STARTED && receive[j].failed -> receive[j].state = FREED; receive[j].pending = false }
 #endif
+  :: atomic { IDLE_UNUSED(receive, j) && receive[j].over -> receive[j].state = FREED }   /* rule 7 */
   :: atomic {                                      /* free before the match: rule 6 */
-       IDLE_UNUSED(receive, j) && !receive[j].matched ->
+       IDLE_UNUSED(receive, j) && !receive[j].matched && !receive[j].over ->
        receive[j].tomb = true; receive[j].state = FREED;
 #if MUTATE == 3
        posted ?? eval(j)
