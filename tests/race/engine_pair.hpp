@@ -15,11 +15,18 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/sanitized.hpp"
 #include "control/plane.hpp"
 #include "net/loop/fabric.hpp"
 #include "part/engine.hpp"
 
 namespace larklane::part {
+
+#ifdef LARKLANE_SANITIZED
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
 
 /// Long, because sanitized programs on busy machines are slow: nothing here waits in vain.
 inline constexpr std::chrono::seconds kPatience{240};
@@ -122,6 +129,21 @@ inline bool holds(const std::vector<std::byte>& buffer, std::uint64_t round,
   for (std::size_t i = 0; i < buffer.size(); ++i)
     if (buffer[i] != byte_of(round, i, channel)) return false;
   return true;
+}
+
+/// One round of a pair in one thread.
+inline void exchange(SendRequest& send, RecvRequest& recv, bool send_first) {
+  if (send_first) {
+    ASSERT_TRUE(send.start().ok());
+  }
+  ASSERT_TRUE(recv.start().ok());
+  if (!send_first) {
+    ASSERT_TRUE(send.start().ok());
+  }
+  EXPECT_EQ(send.poll(), Completion::pending);
+  ASSERT_TRUE(send.pready(0, send.partitions()).ok());
+  ASSERT_EQ(complete(recv), Completion::complete);
+  ASSERT_EQ(complete(send), Completion::complete);
 }
 
 }  // namespace larklane::part

@@ -1,0 +1,183 @@
+// Two engines in one process: how pairs match, and that freed requests leave nothing behind.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine_pair.hpp"
+
+namespace larklane::part {
+namespace {
+
+class EngineLife : public testing::TestWithParam<Way> {};
+
+std::string way_name(const testing::TestParamInfo<Way>& way) { return way.param.name; }
+INSTANTIATE_TEST_SUITE_P(Ways, EngineLife,
+                         testing::Values(kSlots, kDirect, kNetwork, kTwoLanes, kFourLanes),
+                         way_name);
+
+TEST_P(EngineLife, EqualTagsMatchInTheOrderOfTheInits) {
+  EnginePair pair(GetParam());
+  constexpr std::size_t kChannels = 50;
+  struct Channel {
+    std::vector<std::byte> from = std::vector<std::byte>(64), to = std::vector<std::byte>(64);
+    SendRequest* send = nullptr;
+    RecvRequest* recv = nullptr;
+  };
+  std::vector<Channel> channels(kChannels);
+  std::thread sender([&] {
+    for (std::size_t c = 0; c < kChannels; ++c) {
+      fill(channels[c].from, 1, c);
+      channels[c].send =
+          made(pair.sender->send_init(args_of(pair.recv_address, channels[c].from.data(), 4, 16)));
+      ASSERT_TRUE(channels[c].send->start().ok());
+      ASSERT_TRUE(channels[c].send->pready(0, 4).ok());
+    }
+    for (Channel& channel : channels) ASSERT_EQ(complete(*channel.send), Completion::complete);
+  });
+  std::thread receiver([&] {
+    for (Channel& channel : channels) {
+      channel.recv =
+          made(pair.receiver->recv_init(args_of(pair.send_address, channel.to.data(), 4, 16)));
+      ASSERT_TRUE(channel.recv->start().ok());
+    }
+    for (Channel& channel : channels) ASSERT_EQ(complete(*channel.recv), Completion::complete);
+  });
+  sender.join();
+  receiver.join();
+  for (std::size_t c = 0; c < kChannels; ++c) {
+    EXPECT_TRUE(holds(channels[c].to, 1, c)) << c;
+    EXPECT_TRUE(pair.sender->free(channels[c].send).ok());
+    EXPECT_TRUE(pair.receiver->free(channels[c].recv).ok());
+  }
+}
+
+TEST_P(EngineLife, AHalfThatIsFreedUnmatchedKeepsItsPlace) {
+  EnginePair pair(GetParam());
+  for (int turn = 0; turn < 12; ++turn) {
+    const bool sender_frees = turn % 2 == 0;
+    const bool other_half_waits = turn / 2 % 2 == 0;
+    std::vector<std::byte> lost(64), from(64), to(64), never(64);
+    fill(lost, 9);
+    fill(from, 1);
+    auto send_init = [&](void* b) {
+      return made(pair.sender->send_init(args_of(pair.recv_address, b, 4, 16)));
+    };
+    auto recv_init = [&](void* b) {
+      return made(pair.receiver->recv_init(args_of(pair.send_address, b, 4, 16)));
+    };
+    SendRequest* first_send = nullptr;
+    RecvRequest* first_recv = nullptr;
+    if (sender_frees) {
+      if (other_half_waits) first_recv = recv_init(never.data());
+      ASSERT_TRUE(pair.sender->free(send_init(lost.data())).ok());
+      if (!other_half_waits) first_recv = recv_init(never.data());
+    } else {
+      if (other_half_waits) first_send = send_init(lost.data());
+      ASSERT_TRUE(pair.receiver->free(recv_init(never.data())).ok());
+      if (!other_half_waits) first_send = send_init(lost.data());
+    }
+    SendRequest* send = send_init(from.data());
+    RecvRequest* recv = recv_init(to.data());
+    exchange(*send, *recv, turn % 3 == 0);
+    EXPECT_TRUE(holds(to, 1)) << turn;
+    if (first_send != nullptr) {
+      EXPECT_TRUE(pair.sender->free(first_send).ok());
+    }
+    if (first_recv != nullptr) {
+      EXPECT_TRUE(pair.receiver->free(first_recv).ok());
+    }
+    EXPECT_TRUE(pair.sender->free(send).ok());
+    EXPECT_TRUE(pair.receiver->free(recv).ok());
+  }
+}
+
+TEST_P(EngineLife, AStartedReceiveHearsThatItsSendWasFreed) {
+  EnginePair pair(GetParam());
+  std::vector<std::byte> from(64), to(64);
+  RecvRequest* recv = made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), 4, 16)));
+  ASSERT_TRUE(recv->start().ok());
+  EXPECT_EQ(pair.receiver->free(recv).code(), Errc::kAlreadyActive);
+  ASSERT_TRUE(
+      pair.sender
+          ->free(made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 4, 16))))
+          .ok());
+  EXPECT_EQ(complete(*recv), Completion::failed);
+  EXPECT_EQ(recv->error().code(), Errc::kPeerFreed);
+  EXPECT_NE(recv->error_text(), "");
+  EXPECT_TRUE(pair.receiver->free(recv).ok());
+}
+
+std::uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST_P(EngineLife, ThousandsOfChannelsInBoundedMemory) {
+  EnginePair pair(GetParam());
+  constexpr int kTurns = kSanitized ? 1'000 : 10'000;
+  std::vector<std::byte> from(4096), to(4096);
+  std::uint64_t after_warm_up = 0;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const bool rounds = turn % 2 == 0;
+    SendRequest* send =
+        made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 4, 1024, turn)));
+    RecvRequest* recv =
+        made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), 2, 2048, turn)));
+    if (rounds) {
+      fill(from, static_cast<std::uint64_t>(turn));
+      exchange(*send, *recv, turn % 4 == 0);
+      ASSERT_TRUE(holds(to, static_cast<std::uint64_t>(turn)));
+    }
+    ASSERT_TRUE(pair.sender->free(send).ok());
+    ASSERT_TRUE(pair.receiver->free(recv).ok());
+    if (turn == kTurns / 10) after_warm_up = resident_bytes();
+  }
+  if (!kSanitized) {
+    EXPECT_LT(resident_bytes(), after_warm_up + (std::uint64_t{16} << 20));
+  }
+}
+
+// The sender's memory is the receiver's to give back, which has no receive for it.
+TEST_P(EngineLife, FreedSendsWithoutAReceiveTakeNoMemory) {
+  EnginePair pair(GetParam());
+  constexpr int kTurns = kSanitized ? 1'000 : 100'000;
+  std::vector<std::byte> from(4096), to(4096);
+  const auto send_init = [&](int tag) {
+    return made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 4, 1024, tag)));
+  };
+  const auto recv_init = [&](int tag) {
+    return made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), 4, 1024, tag)));
+  };
+  const auto exchange_one = [&](int tag) {
+    fill(from, static_cast<std::uint64_t>(tag));
+    SendRequest* send = send_init(tag);
+    RecvRequest* recv = recv_init(tag);
+    exchange(*send, *recv, true);
+    EXPECT_TRUE(holds(to, static_cast<std::uint64_t>(tag)));
+    EXPECT_TRUE(pair.sender->free(send).ok());
+    EXPECT_TRUE(pair.receiver->free(recv).ok());
+  };
+  std::uint64_t after_warm_up = 0;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    ASSERT_TRUE(pair.sender->free(send_init(1)).ok());
+    if (turn % 500 == 0) exchange_one(2);  // the receiver has heard of all before
+    if (turn == kTurns / 2) after_warm_up = resident_bytes();
+  }
+  if (!kSanitized) {  // answers that are on their way are more at one time than at another
+    EXPECT_LT(resident_bytes(), after_warm_up + (std::uint64_t{32} << 20));
+  }
+  for (int turn = 0; turn < kTurns; ++turn)  // each meets one that was freed
+    ASSERT_TRUE(pair.receiver->free(recv_init(1)).ok());
+  exchange_one(1);
+}
+
+}  // namespace
+}  // namespace larklane::part
