@@ -28,7 +28,7 @@ DEBIAN = {
     "virtual environments can't be made, so no MPICH 5, no Open MPI 5, no pictures": "python3-venv",
     "builds take longer": "ninja-build ccache",
     "unit, property and race tests are not built": "libgtest-dev",
-    "the command larklane is not built": "libcli11-dev nlohmann-json3-dev libfmt-dev",
+    "the command larklane is not built": "libcli11-dev nlohmann-json3-dev",
     "`larklane info` does not show the topology": "libhwloc-dev",
     "microbenchmarks are not built": "libbenchmark-dev",
     "tests that refuse system calls are skipped": "libseccomp-dev",

@@ -90,8 +90,8 @@ Examples:
   larklane model --tuned --from 64K                    what the policies make of what larklane tune has measured)";
 
 constexpr const char* kSimulateExamples = R"(
-Larklane serves no network yet. This runs its code for groups of partitions (marks, group boundaries, arrival) in virtual threads on a
-simulated one: every step costs what a table says, in whole picoseconds of virtual time, and what travels is checked. The baseline is
+Runs Larklane's code for groups of partitions (marks, group boundaries, arrival) in virtual threads on a
+simulated network: every step costs what a table says, in whole picoseconds of virtual time, and what travels is checked. The baseline is
 what partitioned communication is elsewhere: a two-sided send for each partition, eager or by rendezvous, under one lock.
 docs/simulation.md says what is measured, cited, assumed and extrapolated. The figures are of no machine.
 

@@ -2,7 +2,7 @@
  * (two in the model with pushes).
  *
  *  1. There is one slot and one mark per partition and round parity. Start clears no mark.
- *  2. The mark of round r is a value of its own among the rounds of its parity (here r; in the code a byte, (r + 1) / 2).
+ *  2. The mark of round r is a value of its own among the rounds of its parity (here r; in the code the lowest byte of r).
  *  3. Pready copies the partition into its slot, then stores the round's mark.
  *  4. The send completes round r when all its partitions are marked and the receiver has said that round r - 1 is read: so when
  *     Start(r + 1) writes into parity (r + 1) & 1, round r - 1 has been consumed.
