@@ -145,13 +145,27 @@ Status PlaneImpl::watch(Watched& watched) {
 void PlaneImpl::unwatch(Watched& watched) {
   if (is_helper()) return watches_.remove(watched);
   if (!maker_.is_this_process()) return;  // a forked child, which has no helper
-  std::promise<void> removed;
+  run_on_helper([&] { watches_.remove(watched); });
+}
+
+/// One pass accepts a connection, the next one reads from it.
+void PlaneImpl::catch_up() {
+  if (!has_helper_ || is_helper() || !maker_.is_this_process()) return;
+  constexpr int kPassesMax = 1000;  // some peers may send without end
+  bool has_found = true;
+  for (int pass = 0; has_found && pass < kPassesMax; ++pass)
+    run_on_helper([&] { has_found = has_served_ || has_claims_; });
+}
+
+/// Returns when it has run.
+void PlaneImpl::run_on_helper(std::function<void()> work) {
+  std::promise<void> done;
   post([&] {
-    watches_.remove(watched);
-    removed.set_value();
+    work();
+    done.set_value();
   });
   constexpr std::chrono::milliseconds kLook{100};
-  const auto future = removed.get_future();
+  const auto future = done.get_future();
   while (future.wait_for(kLook) != std::future_status::ready) look_at_descriptors();
 }
 

@@ -56,7 +56,7 @@ class Peer {
   /// the helper. Descriptors are duplicated by the kernel; the caller keeps its own.
   /// @errors  kInvalidArgument (too large, not a descriptor, descriptors for a remote peer);
   ///          kPeerDown or, where the reason is known, kVersion, kProtocol, kForeignUser,
-  ///          kUnreachable; kNoMemory: the peer takes nothing and 64 MiB are queued; kSystem
+  ///          kUnreachable; kSystem
   virtual Status send(std::uint16_t kind, std::span<const std::byte> payload,
                       std::span<const int> fds = {}) = 0;
   /// As send(), for a record that nothing waits for yet: it leaves with the next record that is
@@ -68,6 +68,9 @@ class Peer {
   }
   /// What send_later() has kept leaves now.
   virtual void flush_later() {}
+  /// False: the peer takes nothing, and 64 MiB wait for it. Begin nothing new with it; records of
+  /// what has begun are still sent.
+  virtual bool has_room() { return true; }
 };
 
 /// What a record looks like to its receiver. Valid during the call only. The payload is aligned to
@@ -171,6 +174,9 @@ class Plane {
   /// Returns when the helper is not in it and will not be any more; the caller holds nothing that
   /// it may wait for. On the helper, also from within its serve().
   virtual void unwatch(Watched& watched) = 0;
+  /// Returns when the helper has served what had come before the call: connections to us, and what
+  /// was sent on them. Wakes it. The caller holds nothing that it may wait for.
+  virtual void catch_up() = 0;
   virtual PlaneCounters counters() const noexcept = 0;
   /// By a thread that waits in vain, now and then, with nothing held. If the program has closed the
   /// descriptors of this process, all peers go down, with that as the reason: the helper can't be

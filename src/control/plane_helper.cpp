@@ -69,6 +69,7 @@ void PlaneImpl::run() {
     // relaxed: statistics
     helper_wakeups_.fetch_add(1, std::memory_order_relaxed);
     retry_all();  // before new failures are added: those wait for kRetryMs
+    has_served_ = false;
     for (int i = 0; i < count; ++i) {
       serve_event(events[static_cast<std::size_t>(i)]);
       bury_doomed();
@@ -171,6 +172,7 @@ void PlaneImpl::be_bereft() {
 /// Without descriptors: ends the peers, then does what is posted until the plane goes.
 void PlaneImpl::run_bereft() {
   helper_id_.store(::gettid(), std::memory_order_relaxed);  // relaxed: see is_helper()
+  has_served_ = false;
   const Reason reason = bereft_reason();
   log_error(
       "control: %s (a loop over all of them?): its partitioned calls and messages fail from "
@@ -209,12 +211,14 @@ void PlaneImpl::serve_event(const epoll_event& event) {
   const Source& source = *static_cast<const Source*>(event.data.ptr);
   switch (source.kind) {
     case SourceKind::listener:
+      has_served_ = true;
       return accept_all();
     case SourceKind::bell:
       return bell_.hear();
     case SourceKind::timer:
       return on_timer();
     case SourceKind::incoming:
+      has_served_ = true;
       serve(*static_cast<Incoming*>(source.object));
       return;
     case SourceKind::outgoing: {

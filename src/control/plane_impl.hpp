@@ -67,6 +67,7 @@ class PlaneImpl final : public Plane, private PeerHost {
   const Address& own_address() const noexcept override { return own_.front().address; }
   Status watch(Watched& watched) override;
   void unwatch(Watched& watched) override;
+  void catch_up() override;
   PlaneCounters counters() const noexcept override;
   void look_at_descriptors() override;
 
@@ -117,6 +118,7 @@ class PlaneImpl final : public Plane, private PeerHost {
   void run_posted();
   void on_timer();
   void flush_all();
+  void run_on_helper(std::function<void()> work);
   void retry_all();
   void on_time();
   bool has_posted();
@@ -225,6 +227,7 @@ class PlaneImpl final : public Plane, private PeerHost {
   std::vector<Dying> dying_;  // remote, hung up; what they sent before is not all here
   Watches watches_{-1};
   bool is_listening_ = false;
+  bool has_served_ = false;                ///< a connection to us, since the helper slept last
   bool has_events_ = true;                 // false: epoll_wait is refused
   std::uint64_t unaccepted_since_ns_ = 0;  // the first accept that failed since one that did not
   bool has_claims_ = false;                // of incoming_: those with a claim

@@ -56,8 +56,7 @@ Status QueuedPeer::send_later(std::uint16_t kind, std::span<const std::byte> pay
   const std::lock_guard lock(mutex_);
   if (down_reason_ != Errc::kOk) return Status(down_reason_, down_error_);
   // Without a connection, the first record finds out whether one can be had.
-  if (state_ == State::closed || queued_bytes_ + later_.size() + total > kQueuedBytesMax)
-    return send_locked(kind, payload, {});
+  if (state_ == State::closed) return send_locked(kind, payload, {});
   const std::size_t at = later_.size();
   later_.resize(at + total);  // the padding is zero
   const RecordHeader header{kWireMagic, static_cast<std::uint32_t>(payload.size()), kind, 0, 0};
@@ -67,6 +66,11 @@ Status QueuedPeer::send_later(std::uint16_t kind, std::span<const std::byte> pay
   if (later_.size() > kLaterBytesMax) return send_all_later_locked();
   if (at == 0) host_.flush_soon();
   return {};
+}
+
+bool QueuedPeer::has_room() {
+  const std::lock_guard lock(mutex_);
+  return queued_bytes_ + later_.size() <= kQueuedBytesMax;
 }
 
 void QueuedPeer::flush_later() {
@@ -156,10 +160,6 @@ Status QueuedPeer::enqueue_locked(std::span<const std::span<const std::byte>> pi
   Queued record{{}, {}, 1};
   for (const std::span<const std::byte> piece : pieces) {
     record.bytes.insert(record.bytes.end(), piece.begin(), piece.end());
-  }
-  // a record that is partly sent can't be refused
-  if (sent_bytes == 0 && queued_bytes_ + record.bytes.size() > kQueuedBytesMax) {
-    return Errc::kNoMemory;
   }
   for (const int fd : fds) {
     UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));

@@ -72,6 +72,7 @@ class QueuedPeer : public Peer {
               std::span<const int> fds) final;
   Status send_later(std::uint16_t kind, std::span<const std::byte> payload) final;
   void flush_later() final;
+  bool has_room() final;
 
   /// Connect now instead of at the first send. @errors those of Plane::connect
   Status open();

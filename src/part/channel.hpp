@@ -362,7 +362,7 @@ class RecvChannel final : public RecvRequest {
 
   /// The sender's half, from its INIT.
   struct Match {
-    std::uint64_t channel = 0;  ///< 0: the send was freed before its first Start
+    std::uint64_t channel = 0;  ///< 0: the send was freed
     BlockShape shape{};
     std::shared_ptr<shm::Segment> segment;
     std::uint64_t block_offset = 0;
@@ -377,6 +377,8 @@ class RecvChannel final : public RecvRequest {
   /// Match with a sender. True if the receiver's Start came before: then open_first_round() is to
   /// follow.
   [[nodiscard]] bool match(Match match);
+  /// Match with a send that was freed before its first Start: the receive fails.
+  void match_freed();
   void open_first_round();
 
   void on_move(const record::Move& move);  ///< the sender could not push, or has packed

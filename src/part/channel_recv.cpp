@@ -54,6 +54,11 @@ bool RecvChannel::match(Match match) {
   return start_waits_ && !opens_slots;
 }
 
+void RecvChannel::match_freed() {
+  fail_freed();
+  (void)match({});
+}
+
 Status RecvChannel::start() {
   if (active()) return Errc::kAlreadyActive;
   if (failure_.failed()) return failure_.status();

@@ -144,24 +144,31 @@ Result<std::shared_ptr<PeerState>> EngineImpl::connect(const control::Address& a
     if (known != connected_.end() && !is_down(*known->second)) return known->second;
   }
   auto peer = plane_->connect(address);
-  if (!peer) return peer.error();
+  if (!peer) plane_->catch_up();  // with the hello and the INITs of a process that has ended
   const std::scoped_lock lock(mutex_);
-  return connected_[address] = shared_state_locked(**peer);
+  if (peer) return connected_[address] = shared_state_locked(**peer);
+  // It began through Larklane: what is between it and this process fails here, and is not left to
+  // the MPI.
+  const auto departed = departed_.find(address);
+  if (departed == departed_.end()) return peer.error();
+  return departed->second.back();
 }
 
 Status EngineImpl::reachable(const control::Address& peer) {
   auto state = connect(peer);
-  if (state) return {};
-  const std::scoped_lock lock(mutex_);
-  return who_left_locked(peer) ? Status{} : state.error();
+  return state ? Status{} : state.error();
 }
 
-std::shared_ptr<PeerState> EngineImpl::who_left_locked(const control::Address& address) {
-  const Incoming* const left = matching_.find_incoming(
-      [&](const Incoming& incoming) { return incoming.peer->peer->address() == address; });
-  if (left != nullptr) return left->peer;
-  for (const auto& network : networks_)
-    if (auto peer = network->who_left(address)) return peer;
+std::shared_ptr<PeerState> EngineImpl::departed_sender_locked(const InitArgs& args) {
+  const auto departed = departed_.find(args.peer);
+  if (departed == departed_.end()) return nullptr;
+  for (const auto& state : departed->second) {
+    Network* const network = network_of(*state->peer);
+    if (network != nullptr
+            ? network->has_incoming(args, *state)
+            : matching_.has_incoming({args.context, args.source, args.tag, state->peer}))
+      return state;
+  }
   return nullptr;
 }
 
@@ -330,6 +337,7 @@ Status EngineImpl::send_init_record_locked(const SendChannel& channel, const Blo
   const auto type = static_cast<std::uint16_t>(record::Type::init);
   const auto bytes = std::as_bytes(std::span(&record, 1));
   // Nothing of the channel is waited for before its first Start, which flushes.
+  if (!to.has_room()) return Errc::kNoMemory;
   LARKLANE_TRY(fd_count == 0 ? to.send_later(type, bytes)
                              : to.send(type, bytes, std::span(fds, fd_count)));
   if (shared)
@@ -413,13 +421,11 @@ void EngineImpl::note_network_peer(const Network& network, PeerState& peer, cons
 Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
   LARKLANE_TRY(check(args));
   auto peer = connect(args.peer);
+  if (!peer) return peer.error();
   std::unique_lock lock(mutex_);
-  if (!peer) {
-    // What it sent before it went still counts.
-    auto gone = who_left_locked(args.peer);
-    if (!gone) return peer.error();
-    peer = std::move(gone);
-  }
+  // What a process sent before it ended comes first. While it ends, its socket still takes
+  // connections.
+  if (auto departed = departed_sender_locked(args)) peer = std::move(departed);
   if (Network* const network = network_of(*(*peer)->peer)) {
     lock.unlock();
     auto channel = network->recv_init(args, *peer);
@@ -429,7 +435,11 @@ Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
   auto channel = std::make_shared<RecvChannel>(args, *peer, &counters_, config_.shm_piece_bytes);
   const MatchKey key{args.context, args.source, args.tag, (*peer)->peer};
   if (auto incoming = matching_.take_incoming(key)) {
-    (void)match_locked(channel, std::move(*incoming));  // not started yet: nothing to open
+    // Not started yet: nothing to open.
+    if (*incoming)
+      (void)match_locked(channel, std::move(**incoming));
+    else
+      channel->match_freed();
   } else {
     if (is_down(**peer)) return Errc::kPeerDown;
     channel->place = matching_.post(key, channel);
@@ -495,7 +505,7 @@ void EngineImpl::release_ended_locked() {
 void EngineImpl::free_recv_locked(RecvChannel& channel) {
   if (channel.matched()) {
     channel.in_use().wait_until_free();
-    if (channel.channel() == 0) return;  // its send has been freed, and is over
+    if (channel.channel() == 0) return;  // its send was freed before
     answer_close(channel.peer(), channel.channel(), channel.has_own_segment());
     receives_.erase({channel.peer().peer, channel.channel()});
     return;

@@ -176,11 +176,7 @@ bool EngineImpl::match_locked(const std::shared_ptr<RecvChannel>& channel, Incom
   const std::uint64_t id = incoming.match.channel;
   const BlockShape& shape = incoming.match.shape;
   const std::uint64_t send_bytes = shape.partition_bytes * shape.partitions;
-  if (id == 0) {
-    channel->fail_freed();
-    return channel->match(std::move(incoming.match));
-  }
-  receives_.emplace(std::pair{peer.peer, id}, channel);
+  receives_.emplace(ChannelKey{peer.peer, id}, channel);
   if (const Status error = incoming.match.error; !error.ok()) {
     channel->fail(error, "the " + describe(channel->args(), Kind::receive) + " from " +
                              channel->args().peer +
@@ -268,7 +264,7 @@ void EngineImpl::on_close(control::Peer& from, const record::Close& close) {
   }
   if (auto found = receives_.find({&from, close.channel}); found != receives_.end())
     return found->second->on_peer_closed();
-  Incoming* const incoming = matching_.incoming(from, close.channel);
+  Incoming* const incoming = matching_.incoming({&from, close.channel});
   if (incoming == nullptr) return;
   if (close.has_rounds != 0) {
     incoming->match.sender_closed = true;
@@ -276,7 +272,7 @@ void EngineImpl::on_close(control::Peer& from, const record::Close& close) {
   }
   // Nothing comes of it: the sender gets its block back before there is a receive.
   answer_close(*incoming->peer, close.channel, incoming->match.has_own_segment);
-  matching_.bury_incoming(from, close.channel, Incoming{incoming->peer, {}});
+  matching_.bury_incoming({&from, close.channel});
 }
 
 void EngineImpl::on_fail(control::Peer& from, const record::Fail& fail) {
@@ -336,7 +332,9 @@ void EngineImpl::on_peer_down(control::Peer& peer) {
   {
     const std::scoped_lock lock(mutex_);
     // release: pairs with is_down's acquire and the channels'.
-    shared_state_locked(peer)->down.store(true, std::memory_order_release);
+    const auto state = shared_state_locked(peer);
+    state->down.store(true, std::memory_order_release);
+    departed_[peer.address()].push_back(state);
     release_ended_locked();
   }
   Network* const network = network_of(peer);

@@ -126,11 +126,9 @@ bool Network::is_settled() {
   return leaving_sends_.empty() && leaving_receives_.empty() && !links_->is_some_under_way();
 }
 
-std::shared_ptr<PeerState> Network::who_left(const control::Address& address) {
+bool Network::has_incoming(const InitArgs& args, const PeerState& peer) {
   const std::scoped_lock lock(mutex_);
-  const Incoming* const left = matching_.find_incoming(
-      [&](const Incoming& incoming) { return incoming.peer->peer->address() == address; });
-  return left == nullptr ? nullptr : left->peer;
+  return matching_.has_incoming(key_of(args, peer));
 }
 
 void Network::fail_posted(const MatchKey& key, const char* why) {
@@ -209,7 +207,10 @@ Result<SendRequest*> Network::make_send(const InitArgs& args, const SendPlace& p
   if (place.demand_slot) place.link->lane.set_demands(*place.demand_slot, channel.get());
   place.link->carry(net::ChannelHalf::send, place.demand_slot, shape->partitions);
   const record::NetInit init = channel->init_record();
-  if (const Status sent = send_record_later(*place.link->peer, record::NetType::init, init);
+  const bool has_room = place.link->peer->peer->has_room();
+  if (const Status sent = has_room
+                              ? send_record_later(*place.link->peer, record::NetType::init, init)
+                              : Status(Errc::kNoMemory);
       !sent.ok()) {
     controls_.give_back(*words);  // the peer has never heard of it
     if (place.demand_slot) place.link->lane.set_demands(*place.demand_slot, nullptr);
@@ -234,7 +235,7 @@ Result<RecvRequest*> Network::recv_init(const InitArgs& args,
   auto channel =
       std::make_shared<NetRecv>(args, std::move(buffer).value(), path_locked(**link), &counters_);
   if (auto incoming = matching_.take_incoming(key_of(args, *peer)))
-    match_locked(channel, *incoming);
+    *incoming ? match_locked(channel, **incoming) : match_freed(*channel);
   else if (peer->down.load(
                std::memory_order_acquire))  // acquire: pairs with on_peer_down's release
     return Errc::kPeerDown;
@@ -409,6 +410,13 @@ void Network::close_unmatched_locked(PeerState& peer, const record::NetInit& ini
   if (NetLink* const link = links_->for_receive(*peer.peer, init.link)) links_->close(*link);
 }
 
+/// Its send was freed before the first Start.
+void Network::match_freed(NetRecv& channel) {
+  channel.fail_unmatched(0, Errc::kPeerFreed,
+                         "the " + describe(channel.args(), Kind::send) + " at " +
+                             channel.args().peer + " has been freed");
+}
+
 void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incoming& incoming) {
   const record::NetInit& init = incoming.init;
   const std::uint64_t send_bytes = init.partition_bytes * init.partitions;
@@ -420,10 +428,6 @@ void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incomi
                                        channel->args().peer + " was matched by a send of " +
                                        incoming.peer->peer->address());
   }
-  if (init.channel == 0)
-    return channel->fail_unmatched(0, Errc::kPeerFreed,
-                                   "the " + describe(channel->args(), Kind::send) + " at " +
-                                       channel->args().peer + " has been freed");
   matched_.emplace(ChannelKey{incoming.peer->peer, init.channel}, channel);
   // Its INIT follows the offer of the link. A link that is lost fails the round that uses it.
   NetLink* const link = links_->for_receive(*incoming.peer->peer, init.link);
@@ -516,7 +520,7 @@ void Network::on_close_locked(const control::Peer& from, const record::NetClose&
     if (channel->is_closed) release_locked(*channel);
     return;
   }
-  Incoming* const incoming = matching_.incoming(from, close.channel);
+  Incoming* const incoming = matching_.incoming({&from, close.channel});
   if (incoming == nullptr) return;
   if (close.rounds != 0) {
     incoming->sender_rounds = close.rounds;
@@ -524,7 +528,7 @@ void Network::on_close_locked(const control::Peer& from, const record::NetClose&
   }
   // Nothing comes of it: the sender gets its memory back before there is a receive.
   close_unmatched_locked(*incoming->peer, incoming->init);
-  matching_.bury_incoming(from, close.channel, {incoming->peer});
+  matching_.bury_incoming({&from, close.channel});
 }
 
 void Network::on_fail_locked(const control::Peer& from, const record::Fail& fail) {
@@ -558,7 +562,7 @@ void Network::on_peer_down(const control::Peer& peer) {
   });
   std::vector<std::shared_ptr<NetRecv>> closed;
   for (const auto& [key, channel] : matched_)
-    if (key.first == &peer && channel->is_closed) closed.push_back(channel);
+    if (key.sender == &peer && channel->is_closed) closed.push_back(channel);
   for (const auto& channel : closed) release_locked(*channel);
 }
 

@@ -54,8 +54,8 @@ class Network final : private LinkKeeper {
   }
   /// The same of all of a process's, none of which waits for another.
   static void settle(std::span<Network* const> networks);
-  /// A peer that is gone, and has left an INIT that nobody has asked for; null if there is none.
-  std::shared_ptr<PeerState> who_left(const control::Address& address);
+  /// Has `peer` sent an INIT that the next receive with these arguments gets?
+  bool has_incoming(const InitArgs& args, const PeerState& peer);
 
   /// The send that `key`'s next receive would get can't be had.
   void fail_posted(const MatchKey& key, const char* why);
@@ -93,10 +93,9 @@ class Network final : private LinkKeeper {
         notices_(*fabric_) {}
   struct Incoming {
     std::shared_ptr<PeerState> peer;
-    record::NetInit init{};  ///< channel 0: it was freed before it had completed a round
+    record::NetInit init{};
     std::optional<std::uint64_t> sender_rounds{};  ///< it has been freed after as many
   };
-  using ChannelKey = std::pair<const control::Peer*, std::uint64_t>;
 
   NetPath path_locked(NetLink& link) {
     return {&link, &links_->lanes(), link.peer, limits().is_progress_manual};
@@ -118,6 +117,7 @@ class Network final : private LinkKeeper {
   void on_close_locked(const control::Peer& from, const record::NetClose& close);
   void on_fail_locked(const control::Peer& from, const record::Fail& fail);
   void match_locked(const std::shared_ptr<NetRecv>& channel, const Incoming& incoming);
+  static void match_freed(NetRecv& channel);
   /// Answers the close of a send that no receive has taken, and gives back what it had here.
   void close_unmatched_locked(PeerState& peer, const record::NetInit& init);
   Status take_match_locked(NetRecv& channel, const record::NetInit& init, NetLink& link,
@@ -147,8 +147,9 @@ class Network final : private LinkKeeper {
   std::unordered_map<const Request*, std::shared_ptr<NetSend>> sends_;
   std::unordered_map<const Request*, std::shared_ptr<NetRecv>> receives_;
   std::map<std::uint64_t, std::shared_ptr<NetSend>> sends_by_id_;  ///< until both have closed
-  std::map<ChannelKey, std::shared_ptr<NetRecv>> matched_;         ///< likewise
-  std::vector<std::shared_ptr<NetSend>> leaving_sends_;            ///< freed, something under way
+  std::unordered_map<ChannelKey, std::shared_ptr<NetRecv>, ChannelKey::Hash>
+      matched_;                                          ///< likewise
+  std::vector<std::shared_ptr<NetSend>> leaving_sends_;  ///< freed, something under way
   std::vector<std::shared_ptr<NetRecv>> leaving_receives_;
   Matching<NetRecv, Incoming> matching_;
 };

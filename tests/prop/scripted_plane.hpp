@@ -18,6 +18,7 @@ class ScriptedPlane final : public control::Plane {
   const control::Address& own_address() const noexcept override { return address_; }
   Status watch(control::Watched&) override { return {}; }
   void unwatch(control::Watched&) override {}
+  void catch_up() override {}
   control::PlaneCounters counters() const noexcept override { return {}; }
   void look_at_descriptors() override {}
 
@@ -37,6 +38,7 @@ class WatchingPlane final : public control::Plane {
     return {};
   }
   void unwatch(control::Watched&) override {}
+  void catch_up() override {}
   control::PlaneCounters counters() const noexcept override { return {}; }
   void look_at_descriptors() override {}
 

@@ -120,6 +120,80 @@ std::uint64_t resident_bytes() {
   return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
+// The kernel closes the sockets of a process one by one: while it ends, its listener still takes
+// connections.
+TEST_P(EngineLife, AReceiveMeetsWhatAnEndedProcessSentThoughItsSocketTakesConnections) {
+  if (GetParam().is_network) GTEST_SKIP() << "over a network nothing is complete before the match";
+  constexpr std::uint64_t kBytes = 64;
+  const Config config = config_of(kSlots);
+  const control::Address gone = fresh_address(), here = fresh_address();
+  auto receiver = make_engine(here, config);
+  auto listener = control::Listener::bind(gone);
+  ASSERT_TRUE(listener.has_value());
+  const UniqueFd ending(::dup(listener->fd.get()));
+  std::vector<control::Listener> own;
+  own.push_back(std::move(listener).value());
+  auto sender = Engine::create(std::move(own), config, nullptr, nullptr);
+  ASSERT_TRUE(sender.has_value());
+  std::vector<std::byte> from(kBytes), to(kBytes), other(kBytes);
+  fill(from, 1);
+  SendRequest* send = made((*sender)->send_init(args_of(here, from.data(), 4, kBytes / 4, 5)));
+  ASSERT_TRUE(send->start().ok());
+  ASSERT_TRUE(send->pready(0, 4).ok());
+  ASSERT_EQ(complete(*send), Completion::complete);
+  RecvRequest* witness = made(receiver->recv_init(args_of(gone, other.data(), 4, kBytes / 4, 6)));
+  ASSERT_TRUE(witness->start().ok());
+  (*sender).reset();
+  EXPECT_EQ(complete(*witness), Completion::failed);  // its end has been noticed
+  RecvRequest* recv = made(receiver->recv_init(args_of(gone, to.data(), 4, kBytes / 4, 5)));
+  ASSERT_TRUE(recv->start().ok());
+  EXPECT_EQ(complete(*recv), Completion::complete);
+  EXPECT_TRUE(holds(to, 1));
+}
+
+// The other pairs of a process that has ended fail; none is left to the MPI, which waits for ever.
+TEST_P(EngineLife, AnEndedProcessStaysReachableAndFails) {
+  EnginePair pair(GetParam());
+  std::vector<std::byte> from(64), to(64);
+  const auto recv_init = [&](int tag) {
+    return pair.receiver->recv_init(args_of(pair.send_address, to.data(), 4, 16, tag));
+  };
+  SendRequest* send = made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 4, 16)));
+  RecvRequest* recv = made(recv_init(0));
+  exchange(*send, *recv, true);
+  pair.sender.reset();
+  ASSERT_TRUE(recv->start().ok());
+  EXPECT_EQ(complete(*recv), Completion::failed);
+  EXPECT_TRUE(pair.receiver->reachable(pair.send_address).ok());
+  EXPECT_EQ(recv_init(1).error().code(), Errc::kPeerDown);
+  EXPECT_EQ(pair.receiver->send_init(args_of(pair.send_address, from.data(), 4, 16)).error().code(),
+            Errc::kPeerDown);
+  EXPECT_EQ(pair.receiver->reachable("larklane-engine-nobody").code(), Errc::kUnreachable);
+}
+
+// What a process sent counts, even if it ended before this one's helper had served it.
+TEST_P(EngineLife, AProcessThatEndedBeforeItWasHeardIsHeard) {
+  if (GetParam().is_network) GTEST_SKIP() << "over a network nothing is complete before the match";
+  for (int turn = 0; turn < (kSanitized ? 20 : 200); ++turn) {
+    const Config config = config_of(kSlots);
+    const control::Address gone = fresh_address(), here = fresh_address();
+    auto receiver = make_engine(here, config);
+    std::vector<std::byte> from(64), to(64);
+    {
+      auto sender = make_engine(gone, config);
+      fill(from, 1);
+      SendRequest* send = made(sender->send_init(args_of(here, from.data(), 4, 16)));
+      ASSERT_TRUE(send->start().ok());
+      ASSERT_TRUE(send->pready(0, 4).ok());
+    }
+    auto recv = receiver->recv_init(args_of(gone, to.data(), 4, 16));
+    ASSERT_TRUE(recv.has_value()) << errc_name(recv.error().code()) << ", turn " << turn;
+    ASSERT_TRUE((*recv)->start().ok());
+    EXPECT_EQ(complete(**recv), Completion::complete) << turn;
+    EXPECT_TRUE(holds(to, 1)) << turn;
+  }
+}
+
 TEST_P(EngineLife, ThousandsOfChannelsInBoundedMemory) {
   EnginePair pair(GetParam());
   constexpr int kTurns = kSanitized ? 1'000 : 10'000;

@@ -91,15 +91,15 @@ TEST(Matching, AFreedSendKeepsItsPlace) {
         const int i = last_first ? kSends5 - 1 - step : step;
         const std::uint64_t number = 100 + static_cast<std::uint64_t>(i);
         if ((freed >> i & 1) == 0) continue;
-        ASSERT_NE(matching.incoming(peer(), number), nullptr);
-        EXPECT_EQ(*matching.incoming(peer(), number), i);
-        matching.bury_incoming(peer(), number, kFreed);
-        EXPECT_EQ(matching.incoming(peer(), number), nullptr);
+        ASSERT_NE(matching.incoming({&peer(), number}), nullptr);
+        EXPECT_EQ(*matching.incoming({&peer(), number}), i);
+        matching.bury_incoming({&peer(), number});
+        EXPECT_EQ(matching.incoming({&peer(), number}), nullptr);
       }
       std::vector<int> all;
-      while (const auto one = matching.take_incoming(kSends)) all.push_back(*one);
+      while (const auto one = matching.take_incoming(kSends)) all.push_back(*one ? **one : kFreed);
       EXPECT_EQ(all, wanted) << freed;
-      EXPECT_EQ(matching.incoming(peer(), 100), nullptr);
+      EXPECT_EQ(matching.incoming({&peer(), 100}), nullptr);
     }
   }
 }
@@ -110,7 +110,7 @@ TEST(Matching, SendsThatAreMadeAndFreedTakeNoMemory) {
   std::uint64_t number = 0;
   const auto make_and_free = [&] {
     matching.keep(kSends, ++number, 7);
-    matching.bury_incoming(peer(), number, kFreed);
+    matching.bury_incoming({&peer(), number});
   };
   make_and_free();
   const auto before = mallinfo2().uordblks;
@@ -134,9 +134,9 @@ TEST(Matching, ManyThatWaitAreFreedInAnyOrder) {
     for (std::uint64_t step = 0; step < kTimes; ++step) {
       const std::uint64_t i = last_first ? kTimes - 1 - step : step;
       matching.bury(kKey, places[i]);
-      matching.bury_incoming(peer(), i, kFreed);
+      matching.bury_incoming({&peer(), i});
     }
-    EXPECT_EQ(matching.take_incoming(kSends), kFreed);
+    EXPECT_EQ(*matching.take_incoming(kSends), nullptr);
     EXPECT_EQ(*matching.take_posted(kKey), nullptr);
   }
 }
