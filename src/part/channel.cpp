@@ -32,19 +32,24 @@ Status FailureSlot::status() const noexcept { return failed() ? status_ : Status
 
 std::string FailureSlot::text() const { return failed() ? text_ : std::string{}; }
 
-void ProgramSteps::add(const record::Move& step) {
+void ProgramSteps::add(StepOwner& owner, const record::Move& step) {
   const std::scoped_lock lock(mutex_);
-  steps_.push_back(step);
+  steps_.push_back({owner.weak_from_this(), step});
   count_.store(steps_.size(), std::memory_order_relaxed);  // relaxed: a hint
 }
 
-std::optional<record::Move> ProgramSteps::take() {
+std::optional<ProgramSteps::Step> ProgramSteps::take() {
   const std::scoped_lock lock(mutex_);
   if (steps_.empty()) return std::nullopt;
-  const record::Move step = steps_.back();
+  Step step = std::move(steps_.back());
   steps_.pop_back();
   count_.store(steps_.size(), std::memory_order_relaxed);  // relaxed: a hint
   return step;
+}
+
+void ProgramSteps::carry_out() {
+  while (const auto step = take())
+    if (const auto owner = step->owner.lock()) owner->carry_out_step(step->move);
 }
 
 Wire::Wire(PeerState& peer, shm::Direction direction) noexcept

@@ -228,11 +228,11 @@ bool SendChannel::knows_peer_type() const noexcept {
 }
 
 void SendChannel::help() {
+  if (!peer_->steps->empty()) [[unlikely]]
+    peer_->steps->carry_out();
   if (timed_)
     timed_->watch.look(side_.rendezvous(), round(), now_ns(), [this](Run run) { move(run); });
   if (side_.mode() != Mode::direct) return;
-  if (!steps_.empty()) [[unlikely]]
-    carry_out_steps();
   // Once there are jobs the receiver has matched, so `accepted` may be read. Without its typemap
   // its pieces are its own.
   if (!wire_.usable() || !shared_copy_.has_jobs() || !knows_peer_type()) return;

@@ -3,7 +3,8 @@
 
   memory_test.py --build DIR [--kinds] MPI|native
 
-With --kinds: kinds of memory that need not meet in each combination, and buffers of which a part is lost. Huge pages are reserved for the time being, where this process may.
+With --kinds: kinds of memory that need not meet in each combination, buffers of which a part is lost, and threads that are in other
+calls while their pages are needed. Huge pages are reserved for the time being, where this process may.
 
 Prints `N passed, N failed`. Exit status: 0, 1 if a test failed, 77 if the MPI is not installed.
 """
@@ -76,6 +77,8 @@ def partitioned_kinds(name, build):
         ("more kinds of memory, as configured", ["copies", "more"], "copies ok", {}),
         ("pages of the kernel's own, by attach", ["kernel_pages"], "kernel pages ok", BY_ATTACH),
         ("pages of the kernel's own, as configured", ["kernel_pages"], "kernel pages ok", {}),
+        ("threads in other calls, by attach", ["elsewhere"], "elsewhere ok", BY_ATTACH),
+        ("threads in other calls, by attach without pieces", ["elsewhere"], "elsewhere ok", WHOLE),
     ):
         outcome = launch.launch(mpi, 2, run + [str(folder / words[0]), *words[1:]], 120, environment=environment)
         yield f"{name}: {title}", outcome.status == 0 and said in outcome.output, outcome.output, outcome.seconds
