@@ -224,6 +224,9 @@ class Wire {
     // relaxed: a late reader of `true` only pays one more refused call.
     return same_process_ || is_mapped() || allowed_.load(std::memory_order_relaxed);
   }
+  /// The kernel could not access memory of ours that the program can. relaxed: a hint
+  bool needs_owner() const noexcept { return needs_owner_.load(std::memory_order_relaxed); }
+  void note_owner() noexcept { needs_owner_.store(true, std::memory_order_relaxed); }
   /// The peer's buffer is in this address space: what can't be copied is our own side's.
   bool is_direct() const noexcept {
     // acquire: pairs with map()'s release.
@@ -231,12 +234,14 @@ class Wire {
   }
 
  private:
-  Status attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece) noexcept;
+  Status attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
+                MovedBy by) noexcept;
 
   PeerState& peer_;  // the channel's, which lives longer
   shm::Direction direction_;
   bool same_process_;
   std::atomic<bool> allowed_;
+  std::atomic<bool> needs_owner_{false};
   std::shared_ptr<shm::Segment> region_;
   std::atomic<std::uintptr_t> mapped_{0};
 };
@@ -307,6 +312,14 @@ class SendChannel final : public SendRequest, public StepOwner {
   Status leave_to_program(const record::Move& move);
   Status pack(record::Move move, const Piece& left, MovedBy by);
   Status make_staging();
+  /// In this round Pready packs a partition before it marks it, and all is copied from there: the
+  /// receiver may need the bytes while no thread of the program is in a call of ours.
+  bool packs_early() const noexcept {
+    // relaxed: the caller orders its own calls; the helper learns of a round from records
+    return packs_early_.load(std::memory_order_relaxed);
+  }
+  void pack_early(Run run) noexcept;
+  shm::Buffer packed() const noexcept;  ///< the message in staging memory
   std::optional<Piece> all_of(const record::Move& move) const;
   void finish(const record::Move& move, MovedBy by);
   void tell_failure();
@@ -357,6 +370,7 @@ class SendChannel final : public SendRequest, public StepOwner {
   std::atomic<bool> peer_type_known_{false};
   // Where the kernel copies for neither side.
   std::atomic<bool> is_staged_{false};  // relaxed: a hint; a reader of `false` asks the peer first
+  std::atomic<bool> packs_early_{false};
   std::mutex staging_mutex_;
   std::shared_ptr<shm::Segment> staging_;  // written once, under staging_mutex_
 };

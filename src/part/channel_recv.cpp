@@ -241,7 +241,8 @@ Status RecvChannel::work(MovedBy by) {
 void RecvChannel::move(Run run, MovedBy by) {
   const Moving moving(*this);
   if (!moving) return;
-  if (wire_.usable() && shared_copy_->offer(run)) {
+  // What only this thread can write it copies alone: it may be its last call for long.
+  if (wire_.usable() && !wire_.needs_owner() && shared_copy_->offer(run)) {
     if (const Status status = work(by); !status.ok()) give_up(status);
     return;
   }

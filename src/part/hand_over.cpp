@@ -122,9 +122,12 @@ Status SendChannel::leave_to_program(const record::Move& move) {
 Status SendChannel::pack(record::Move move, const Piece& left, MovedBy by) {
   is_staged_.store(true, std::memory_order_relaxed);  // relaxed: see there
   LARKLANE_TRY(make_staging());
-  if (by == MovedBy::helper) {
+  if (packs_early()) {
+    // Pready has packed it.
+  } else if (by == MovedBy::helper) {
     Piece unpacked = left;
     if (!shm::checked_copy(buffer(), buffer_in(*staging_), unpacked).ok()) {
+      wire_.note_owner();
       move.step = record::Step::pack;
       return leave_to_program(move);
     }
@@ -135,6 +138,14 @@ Status SendChannel::pack(record::Move move, const Piece& left, MovedBy by) {
   move.to_receiver = 1;
   return send_move(*peer_, move);
 }
+
+void SendChannel::pack_early(Run run) noexcept {
+  const Piece bytes = bytes_of(run);
+  if (bytes.length != 0)
+    shm::pack(buffer(), bytes.offset, bytes.length, staging_->base() + bytes.offset);
+}
+
+shm::Buffer SendChannel::packed() const noexcept { return buffer_in(*staging_); }
 
 /// Every byte of the message has its place in it: a round's steps come in any order, and the next
 /// round packs nothing before this one is complete.
@@ -242,6 +253,7 @@ void RecvChannel::unpack(record::Move move, Piece left, MovedBy by) {
   if (by != MovedBy::helper) {
     if (length != 0) shm::unpack(buffer(), left.offset, length, staging_->base() + left.offset);
   } else if (!shm::checked_copy(buffer_in(*staging_), buffer(), left).ok()) {
+    wire_.note_owner();
     move.done += length - left.length;
     return peer_->steps->add(*this, move);
   }
