@@ -148,6 +148,7 @@ int Waitall(const Next& next, int count, MPI_Request array_of_requests[],
 int Testall(const Next& next, int count, MPI_Request array_of_requests[], int* flag,
             MPI_Status* array_of_statuses) {
   if (!any_ours(count, array_of_requests)) [[likely]] {
+    help_before_native();
     return next.Testall(count, array_of_requests, flag, array_of_statuses);
   }
   if (any_null(array_of_statuses, flag)) [[unlikely]]

@@ -113,6 +113,7 @@ int Waitany(const Next& next, int count, MPI_Request array_of_requests[], int* i
 int Testany(const Next& next, int count, MPI_Request array_of_requests[], int* index, int* flag,
             MPI_Status* status) {
   if (!any_ours(count, array_of_requests)) [[likely]] {
+    help_before_native();
     return next.Testany(count, array_of_requests, index, flag, status);
   }
   if (any_null(status, index, flag)) [[unlikely]]

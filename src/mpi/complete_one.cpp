@@ -49,7 +49,10 @@ int Test(const Next& next, MPI_Request* request, int* flag, MPI_Status* status) 
   if (no_carriers()) [[likely]]
     return next.Test(request, flag, status);
   Partitioned* const ours = find_carrier_at(request);
-  if (ours == nullptr) return next.Test(request, flag, status);
+  if (ours == nullptr) {
+    Process::get().help();  // as in help_before_native()
+    return next.Test(request, flag, status);
+  }
   if (any_null(status, flag)) [[unlikely]]
     return raise_null("MPI_Test");
   *flag = 1;

@@ -101,6 +101,7 @@ int Waitsome(const Next& next, int incount, MPI_Request array_of_requests[], int
 int Testsome(const Next& next, int incount, MPI_Request array_of_requests[], int* outcount,
              int array_of_indices[], MPI_Status* array_of_statuses) {
   if (!any_ours(incount, array_of_requests)) [[likely]] {
+    help_before_native();
     return next.Testsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses);
   }
   if (any_null(array_of_statuses, outcount, array_of_indices)) [[unlikely]]

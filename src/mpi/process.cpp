@@ -319,7 +319,13 @@ void Process::look_at_descriptors() noexcept {
   }
 }
 
+void Process::help() noexcept {
+  // acquire: pairs with create_engine_slow()'s release
+  if (part::Engine* const engine = engine_.load(std::memory_order_acquire)) engine->help();
+}
+
 void Process::poke_native() noexcept {
+  help();
   if (private_comm_ == handles().comm_null || private_comm_ == MPI_Comm{}) return;
   // acquire: pairs with the release below: one poker's native state is seen by the next
   if (poking_.exchange(true, std::memory_order_acquire)) return;

@@ -50,6 +50,7 @@ class Process {
   bool has_turned_away(const Member& member) const;
   /// As part::Engine's, if there is one.
   void look_at_descriptors() noexcept;
+  void help() noexcept;
   const Config& config() const noexcept { return config_; }
   const Identity& identity() const noexcept { return identity_; }
   /// Where a process of any world is reached.
@@ -72,10 +73,10 @@ class Process {
   /// group_null if there is none yet.
   MPI_Group world_group() const;
 
-  /// Let the MPI make progress: a test of a receive that nothing ever matches, which every MPI
-  /// answers with one turn of its progress engine (a probe of a communicator with one process is
-  /// not enough: MPICH then looks at nothing else). One thread at a time; the others return at
-  /// once.
+  /// help(), and let the MPI make progress: a test of a receive that nothing ever matches, which
+  /// every MPI answers with one turn of its progress engine (a probe of a communicator with one
+  /// process is not enough: MPICH then looks at nothing else). One thread at a time; the others
+  /// return at once.
   void poke_native() noexcept;
   /// Before the MPI's own finalisation: that receive ends. The next poke would begin another.
   void end_probe() noexcept;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "mpi/carrier.hpp"
 #include "mpi/process.hpp"
 #include "part/engine.hpp"
 
@@ -32,7 +33,10 @@ class Waiting {
     rest();
   }
   /// The caller has driven the MPI itself.
-  void idle_after_native() noexcept { rest(); }
+  void idle_after_native() noexcept {
+    Process::get().help();
+    rest();
+  }
 
  private:
   void rest() noexcept {
@@ -49,6 +53,13 @@ class Waiting {
   std::uint64_t moved_ = part::runs_moved_by_this_thread();
   part::Backoff backoff_;
 };
+
+/// In the tests of the MPI's own requests: a program that polls them may wait for what a step of
+/// ours must do first.
+inline void help_before_native() noexcept {
+  if (!no_carriers()) [[unlikely]]
+    Process::get().help();
+}
 
 /// For calls that don't wait but may be called in a loop: drives the MPI in the first miss of a
 /// thread and in every 16th.

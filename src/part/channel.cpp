@@ -32,19 +32,24 @@ Status FailureSlot::status() const noexcept { return failed() ? status_ : Status
 
 std::string FailureSlot::text() const { return failed() ? text_ : std::string{}; }
 
-void ProgramSteps::add(const record::Move& step) {
+void ProgramSteps::add(StepOwner& owner, const record::Move& step) {
   const std::scoped_lock lock(mutex_);
-  steps_.push_back(step);
+  steps_.push_back({owner.weak_from_this(), step});
   count_.store(steps_.size(), std::memory_order_relaxed);  // relaxed: a hint
 }
 
-std::optional<record::Move> ProgramSteps::take() {
+std::optional<ProgramSteps::Step> ProgramSteps::take() {
   const std::scoped_lock lock(mutex_);
   if (steps_.empty()) return std::nullopt;
-  const record::Move step = steps_.back();
+  Step step = std::move(steps_.back());
   steps_.pop_back();
   count_.store(steps_.size(), std::memory_order_relaxed);  // relaxed: a hint
   return step;
+}
+
+void ProgramSteps::carry_out() {
+  while (const auto step = take())
+    if (const auto owner = step->owner.lock()) owner->carry_out_step(step->move);
 }
 
 Wire::Wire(PeerState& peer, shm::Direction direction) noexcept
@@ -82,23 +87,33 @@ Status Wire::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece&
   // acquire: pairs with on_peer_down's release. The kernel may have given its process id to another
   // program by now, whose memory is none of ours.
   if (peer_.down.load(std::memory_order_acquire)) return Errc::kPeerDown;
-  const Status status = attach(ours, theirs, piece);
+  const Status status = attach(ours, theirs, piece, by);
   if (status.ok()) return status;
-  // What the kernel refuses once it refuses again, but for want of memory. relaxed: see usable()
-  if (status.detail() != ENOMEM) allowed_.store(false, std::memory_order_relaxed);
+  // What the kernel refuses once it refuses again, but for want of memory. Of EFAULT the helper
+  // can't tell whose memory it is. relaxed: see usable()
+  const bool may_pass =
+      status.detail() == ENOMEM || (status.detail() == EFAULT && by == MovedBy::helper);
+  if (!may_pass) allowed_.store(false, std::memory_order_relaxed);
   return Status(Errc::kUnreachable, status.detail());
 }
 
-/// An ended thread is no dead process: what is left goes by another one of its threads.
-Status Wire::attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece) noexcept {
+/// An ended thread is no dead process: what is left goes by another one of its threads. Memory of
+/// ours that the kernel can't access may be the program's own thread's to open.
+Status Wire::attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
+                    MovedBy by) noexcept {
   // relaxed, both: see PeerState.
   const pid_t thread = peer_.thread.load(std::memory_order_relaxed);
   const Status status = shm::attach_copy(direction_, thread, ours, theirs, piece);
+  if (status.detail() == EFAULT && by != MovedBy::helper) {
+    const Status copied = shm::attach_copy_by_owner(direction_, thread, ours, theirs, piece);
+    if (copied.ok()) note_owner();
+    return copied;
+  }
   if (status.detail() != ESRCH) return status;
   const pid_t other = shm::attach_thread(peer_.peer->pid());
   if (other == thread) return status;
   peer_.thread.store(other, std::memory_order_relaxed);
-  return shm::attach_copy(direction_, other, ours, theirs, piece);
+  return attach(ours, theirs, piece, by);
 }
 
 void send_fail(PeerState& peer, std::uint64_t channel, bool by_sender, Status status,

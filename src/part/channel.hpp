@@ -64,6 +64,39 @@ struct RoundTotals {
   }
 };
 
+/// A channel of this process, as the steps that wait for the program know it.
+class StepOwner : public std::enable_shared_from_this<StepOwner> {
+ public:
+  virtual ~StepOwner() = default;
+  /// On a thread of the program.
+  virtual void carry_out_step(const record::Move& step) = 0;
+};
+
+/// Handed-over steps of one process that wait for a thread of the program: the helper can't access
+/// the memory. A SIGSEGV handler of the program may open it, and the helper blocks all signals. Any
+/// thread that waits or tests carries out all of them, whatever it waits for: it may be what
+/// another request needs first. Thread safety: thread-safe.
+class ProgramSteps {
+ public:
+  void add(StepOwner& owner, const record::Move& step);
+  void carry_out();
+  bool empty() const noexcept {
+    // relaxed: a hint; a thread that waits asks again.
+    return count_.load(std::memory_order_relaxed) == 0;
+  }
+
+ private:
+  struct Step {
+    std::weak_ptr<StepOwner> owner;
+    record::Move move;
+  };
+  std::optional<Step> take();
+
+  std::mutex mutex_;
+  std::vector<Step> steps_;  // guarded by mutex_
+  std::atomic<std::size_t> count_{0};
+};
+
 /// What the engine knows of one process. Thread safety: `down` and `thread` thread-safe, the rest
 /// under the engine's mutex.
 struct PeerState {
@@ -73,6 +106,7 @@ struct PeerState {
   bool push_allowed = false;  ///< attach, from here into its memory
   bool pull_allowed = false;
   std::atomic<bool> down{false};
+  ProgramSteps* steps = nullptr;  ///< the engine's, which lives longer
   std::set<std::uint32_t> segments_sent;
   std::unordered_map<std::uint32_t, std::shared_ptr<shm::Segment>> segments;  ///< its shared ones
   std::unordered_map<std::uint32_t, UniqueFd> unmapped;  ///< those for which memory was refused
@@ -172,24 +206,6 @@ class Moving {
   const bool may_move_;
 };
 
-/// Handed-over steps that wait for a thread of the program: the helper can't access the memory. A
-/// SIGSEGV handler of the program may open it, and the helper blocks all signals. Thread safety:
-/// thread-safe.
-class ProgramSteps {
- public:
-  void add(const record::Move& step);
-  std::optional<record::Move> take();
-  bool empty() const noexcept {
-    // relaxed: a hint; a thread that waits asks again.
-    return count_.load(std::memory_order_relaxed) == 0;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<record::Move> steps_;  // guarded by mutex_
-  std::atomic<std::size_t> count_{0};
-};
-
 /// Moves bytes between a buffer of ours and the peer's, if it can. Thread safety: thread-safe after
 /// construction.
 class Wire {
@@ -208,6 +224,9 @@ class Wire {
     // relaxed: a late reader of `true` only pays one more refused call.
     return same_process_ || is_mapped() || allowed_.load(std::memory_order_relaxed);
   }
+  /// The kernel could not access memory of ours that the program can. relaxed: a hint
+  bool needs_owner() const noexcept { return needs_owner_.load(std::memory_order_relaxed); }
+  void note_owner() noexcept { needs_owner_.store(true, std::memory_order_relaxed); }
   /// The peer's buffer is in this address space: what can't be copied is our own side's.
   bool is_direct() const noexcept {
     // acquire: pairs with map()'s release.
@@ -215,17 +234,19 @@ class Wire {
   }
 
  private:
-  Status attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece) noexcept;
+  Status attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
+                MovedBy by) noexcept;
 
   PeerState& peer_;  // the channel's, which lives longer
   shm::Direction direction_;
   bool same_process_;
   std::atomic<bool> allowed_;
+  std::atomic<bool> needs_owner_{false};
   std::shared_ptr<shm::Segment> region_;
   std::atomic<std::uintptr_t> mapped_{0};
 };
 
-class SendChannel final : public SendRequest {
+class SendChannel final : public SendRequest, public StepOwner {
  public:
   struct Parts {
     std::uint64_t id;
@@ -287,10 +308,18 @@ class SendChannel final : public SendRequest {
   // hand_over.cpp
   Passed pass_on(Run run, std::uint32_t job, std::uint32_t piece, std::uint64_t done, MovedBy by);
   void carry_out(record::Move move, MovedBy by);
-  void carry_out_steps();  ///< that wait for a thread of the program
+  void carry_out_step(const record::Move& step) override;
   Status leave_to_program(const record::Move& move);
   Status pack(record::Move move, const Piece& left, MovedBy by);
   Status make_staging();
+  /// In this round Pready packs a partition before it marks it, and all is copied from there: the
+  /// receiver may need the bytes while no thread of the program is in a call of ours.
+  bool packs_early() const noexcept {
+    // relaxed: the caller orders its own calls; the helper learns of a round from records
+    return packs_early_.load(std::memory_order_relaxed);
+  }
+  void pack_early(Run run) noexcept;
+  shm::Buffer packed() const noexcept;  ///< the message in staging memory
   std::optional<Piece> all_of(const record::Move& move) const;
   void finish(const record::Move& move, MovedBy by);
   void tell_failure();
@@ -340,13 +369,13 @@ class SendChannel final : public SendRequest {
   std::optional<Typemap> peer_type_;
   std::atomic<bool> peer_type_known_{false};
   // Where the kernel copies for neither side.
-  ProgramSteps steps_;
   std::atomic<bool> is_staged_{false};  // relaxed: a hint; a reader of `false` asks the peer first
+  std::atomic<bool> packs_early_{false};
   std::mutex staging_mutex_;
   std::shared_ptr<shm::Segment> staging_;  // written once, under staging_mutex_
 };
 
-class RecvChannel final : public RecvRequest {
+class RecvChannel final : public RecvRequest, public StepOwner {
  public:
   RecvChannel(InitArgs args, std::shared_ptr<PeerState> peer, Counters* counters,
               std::uint64_t piece_bytes);
@@ -410,7 +439,7 @@ class RecvChannel final : public RecvRequest {
   // hand_over.cpp
   Passed pass_on(Run run, std::uint32_t job, std::uint32_t piece, std::uint64_t done);
   void carry_out(record::Move move, MovedBy by);
-  void carry_out_steps();  ///< that wait for a thread of the program
+  void carry_out_step(const record::Move& step) override;
   Status pass_on_copy(record::Move move);
   void unpack(record::Move move, Piece left, MovedBy by);
   std::optional<Piece> all_of(const record::Move& move) const;
@@ -454,7 +483,6 @@ class RecvChannel final : public RecvRequest {
   std::mutex start_mutex_;    // a Start before the match against the match
   bool start_waits_ = false;  // guarded by start_mutex_
   // Where the kernel copies for neither side.
-  ProgramSteps steps_;
   std::atomic<bool> is_staged_{false};  // relaxed: a hint; a reader of `false` asks the peer first
   std::shared_ptr<shm::Segment> staging_;  // the helper's, once, before any step that needs it
 };

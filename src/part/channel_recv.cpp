@@ -138,7 +138,7 @@ Completion RecvChannel::poll() {
     help();
     return Completion::pending;
   }
-  carry_out_steps();  // it may have packed all before it went
+  peer_->steps->carry_out();  // it may have packed all before it went
   if (usable() && side_->complete(round(), *this)) return Completion::complete;
   if (usable() && side_->reading(round())) return Completion::pending;
   // Nothing more becomes ready, and all that was is copied: the count is final.
@@ -229,11 +229,11 @@ Status RecvChannel::pull(Piece& piece, MovedBy by) noexcept {
 }
 
 void RecvChannel::help() {
+  if (!peer_->steps->empty()) [[unlikely]]
+    peer_->steps->carry_out();
   if (!usable() || side_->mode() != Mode::direct) return;
   if (deadlines_)
     deadlines_->look(side_->rendezvous(), round(), now_ns(), [this](Run run) { move(run); });
-  if (!steps_.empty()) [[unlikely]]
-    carry_out_steps();
   if (!wire_.usable() || !shared_copy_->has_jobs()) return;
   const Moving moving(*this);
   if (!moving) return;
@@ -251,7 +251,8 @@ Status RecvChannel::work(MovedBy by) {
 void RecvChannel::move(Run run, MovedBy by) {
   const Moving moving(*this);
   if (!moving) return;
-  if (wire_.usable() && shared_copy_->offer(run)) {
+  // What only this thread can write it copies alone: it may be its last call for long.
+  if (wire_.usable() && !wire_.needs_owner() && shared_copy_->offer(run)) {
     if (const Status status = work(by); !status.ok()) give_up(status);
     return;
   }

@@ -53,11 +53,13 @@ Status SendChannel::start() {
     timed_->marks.start(next);
     timed_->watch.start();
   }
+  const bool packs_early = wire_.needs_owner() && !wire_.is_direct() && make_staging().ok();
+  packs_early_.store(packs_early, std::memory_order_relaxed);  // relaxed: see packs_early()
   side_.start(next);
   const auto open = static_cast<std::uint32_t>(partitions_);
   // relaxed: as above.
-  if (timed_) {
-    // Every Pready goes the long way, by the clock.
+  if (timed_ || packs_early) {
+    // Every Pready goes the long way: by the clock, or through pack_early().
   } else if (side_.mode() == Mode::direct) {
     words_ = side_.word_window(next);
     open_words(open);
@@ -98,6 +100,8 @@ Status SendChannel::pready(std::int32_t first, std::int32_t count) {
   if (!active()) return Errc::kNotActive;
   if (first < 0 || count < 0 || first > partitions_ - count) return Errc::kInvalidArgument;
   const Run run{static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)};
+  if (packs_early()) [[unlikely]]
+    pack_early(run);
   if (watch_ != nullptr && count != 0) watch_->ready(run);
   if (timed_ && count != 0) {
     const std::uint64_t busy = this_timed_thread.copied_in(timed_.get(), round());
@@ -218,7 +222,7 @@ Status SendChannel::push(Piece& piece, MovedBy by) noexcept {
     if (!knows_peer_type()) return Errc::kUnreachable;
     type = &*peer_type_;
   }
-  return wire_.transfer(buffer(), {type, accepted.address}, piece, by);
+  return wire_.transfer(packs_early() ? packed() : buffer(), {type, accepted.address}, piece, by);
 }
 
 bool SendChannel::knows_peer_type() const noexcept {
@@ -228,11 +232,11 @@ bool SendChannel::knows_peer_type() const noexcept {
 }
 
 void SendChannel::help() {
+  if (!peer_->steps->empty()) [[unlikely]]
+    peer_->steps->carry_out();
   if (timed_)
     timed_->watch.look(side_.rendezvous(), round(), now_ns(), [this](Run run) { move(run); });
   if (side_.mode() != Mode::direct) return;
-  if (!steps_.empty()) [[unlikely]]
-    carry_out_steps();
   // Once there are jobs the receiver has matched, so `accepted` may be read. Without its typemap
   // its pieces are its own.
   if (!wire_.usable() || !shared_copy_.has_jobs() || !knows_peer_type()) return;

@@ -126,6 +126,7 @@ std::shared_ptr<PeerState> EngineImpl::shared_state_locked(control::Peer& peer) 
   if (!state) {
     state = std::make_shared<PeerState>();
     state->peer = &peer;
+    state->steps = &steps_;
     const bool attach = config_.shm_attach != "off" && !peer.is_remote();
     // relaxed: published by the engine's mutex.
     state->thread.store(shm::attach_thread(peer.pid()), std::memory_order_relaxed);

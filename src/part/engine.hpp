@@ -245,6 +245,9 @@ class Engine {
   virtual Summary summary() const = 0;
   /// By a thread that waits in vain, now and then: control::Plane::look_at_descriptors().
   virtual void look_at_descriptors() = 0;
+  /// By any thread of the program that waits or tests, whatever for: the steps that only such a
+  /// thread can carry out (ADR 0028).
+  virtual void help() = 0;
 };
 
 /// Runs that the calling thread has moved so far: a wait loop that sees it grow looks again at

@@ -45,6 +45,10 @@ class EngineImpl final : public Engine, private control::Handler {
   Status free(Request* request) override;
   Summary summary() const override;
   void look_at_descriptors() override { plane_->look_at_descriptors(); }
+  void help() override {
+    if (!steps_.empty()) [[unlikely]]
+      steps_.carry_out();
+  }
 
  private:
   /// An INIT that no receive has asked for yet.
@@ -126,6 +130,7 @@ class EngineImpl final : public Engine, private control::Handler {
   const bool logs_info_ = log_level_named(config_.log_level) >= LogLevel::info;
   const std::shared_ptr<const shm::Regions> regions_;
   Counters counters_;
+  ProgramSteps steps_;
   shm::BlockPool pool_;
   std::once_flag tuning_read_;
   std::optional<model::Tuning> tuning_;  // after tuning_read_

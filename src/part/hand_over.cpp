@@ -73,7 +73,7 @@ Passed SendChannel::pass_on(Run run, std::uint32_t job, std::uint32_t piece, std
   // What a thread of the program can't push waits for the receiver's typemap only: the receiver
   // pulls it, for this thread may wait for the receive.
   if (wire_.is_direct() && by == MovedBy::helper) {
-    steps_.add(move);
+    peer_->steps->add(*this, move);
     return Passed::alone;
   }
   // relaxed: see is_staged_.
@@ -91,11 +91,9 @@ void SendChannel::on_move(const record::Move& move) {
   carry_out(move, MovedBy::helper);
 }
 
-void SendChannel::carry_out_steps() {
-  while (auto move = steps_.take()) {
-    const Moving moving(*this);
-    if (moving && move->round == round()) carry_out(*move, MovedBy::sender);
-  }
+void SendChannel::carry_out_step(const record::Move& step) {
+  const Moving moving(*this);
+  if (moving && active() && step.round == round()) carry_out(step, MovedBy::sender);
 }
 
 void SendChannel::carry_out(record::Move move, MovedBy by) {
@@ -117,16 +115,19 @@ void SendChannel::carry_out(record::Move move, MovedBy by) {
 }
 
 Status SendChannel::leave_to_program(const record::Move& move) {
-  steps_.add(move);
+  peer_->steps->add(*this, move);
   return {};
 }
 
 Status SendChannel::pack(record::Move move, const Piece& left, MovedBy by) {
   is_staged_.store(true, std::memory_order_relaxed);  // relaxed: see there
   LARKLANE_TRY(make_staging());
-  if (by == MovedBy::helper) {
+  if (packs_early()) {
+    // Pready has packed it.
+  } else if (by == MovedBy::helper) {
     Piece unpacked = left;
     if (!shm::checked_copy(buffer(), buffer_in(*staging_), unpacked).ok()) {
+      wire_.note_owner();
       move.step = record::Step::pack;
       return leave_to_program(move);
     }
@@ -137,6 +138,14 @@ Status SendChannel::pack(record::Move move, const Piece& left, MovedBy by) {
   move.to_receiver = 1;
   return send_move(*peer_, move);
 }
+
+void SendChannel::pack_early(Run run) noexcept {
+  const Piece bytes = bytes_of(run);
+  if (bytes.length != 0)
+    shm::pack(buffer(), bytes.offset, bytes.length, staging_->base() + bytes.offset);
+}
+
+shm::Buffer SendChannel::packed() const noexcept { return buffer_in(*staging_); }
 
 /// Every byte of the message has its place in it: a round's steps come in any order, and the next
 /// round packs nothing before this one is complete.
@@ -170,7 +179,7 @@ void RecvChannel::finish(const record::Move& move, MovedBy by) {
 Passed RecvChannel::pass_on(Run run, std::uint32_t job, std::uint32_t piece, std::uint64_t done) {
   record::Move move{match_.channel, round(), run, 0, job, piece, record::Step::copy, done};
   if (wire_.is_direct()) {  // the helper has tried it
-    steps_.add(move);
+    peer_->steps->add(*this, move);
     return Passed::alone;
   }
   // relaxed: see is_staged_.
@@ -195,11 +204,9 @@ void RecvChannel::on_staging(Result<std::shared_ptr<shm::Segment>> staging) {
   staging_ = std::move(staging).value();
 }
 
-void RecvChannel::carry_out_steps() {
-  while (auto move = steps_.take()) {
-    const Moving moving(*this);
-    if (moving && move->round == round()) carry_out(*move, MovedBy::receiver);
-  }
+void RecvChannel::carry_out_step(const record::Move& step) {
+  const Moving moving(*this);
+  if (moving && active() && step.round == round()) carry_out(step, MovedBy::receiver);
 }
 
 void RecvChannel::carry_out(record::Move move, MovedBy by) {
@@ -226,7 +233,7 @@ void RecvChannel::carry_out(record::Move move, MovedBy by) {
 /// The sender has handed it over, and it can't be pulled.
 Status RecvChannel::pass_on_copy(record::Move move) {
   if (wire_.is_direct()) {
-    steps_.add(move);
+    peer_->steps->add(*this, move);
     return {};
   }
   move.to_receiver = 0;
@@ -246,8 +253,9 @@ void RecvChannel::unpack(record::Move move, Piece left, MovedBy by) {
   if (by != MovedBy::helper) {
     if (length != 0) shm::unpack(buffer(), left.offset, length, staging_->base() + left.offset);
   } else if (!shm::checked_copy(buffer_in(*staging_), buffer(), left).ok()) {
+    wire_.note_owner();
     move.done += length - left.length;
-    return steps_.add(move);
+    return peer_->steps->add(*this, move);
   }
   finish(move, by);
 }

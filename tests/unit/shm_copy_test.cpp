@@ -337,6 +337,58 @@ TEST(ShmAttach, AnErrorInTheMiddleLeavesTheRest) {
   EXPECT_TRUE(std::equal(from.data(), from.data() + piece.offset, to.data()));
 }
 
+/// What a program does that opens its pages on access.
+void open_page(int, siginfo_t* info, void*) {
+  const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  (void)::mprotect(reinterpret_cast<void*>(at / kPage * kPage), kPage, PROT_READ | PROT_WRITE);
+}
+
+/// The last page of ours is closed, of what is read or written.
+void expect_owner_opens(Direction direction) {
+  constexpr std::size_t kPages = 40;
+  const Typemap bytes = Typemap::contiguous(1);
+  const bool is_write = direction == Direction::write;
+  Fenced from(kPages, PROT_READ | PROT_WRITE), to(kPages, PROT_READ | PROT_WRITE);
+  for (std::size_t i = 0; i < kPages * kPage; ++i) from.data()[i] = std::byte(i % 251);
+  Fenced& ours = is_write ? from : to;
+  ours.fence(PROT_NONE);
+  const Buffer here{&bytes, ours.address()}, there{&bytes, (is_write ? to : from).address()};
+  Piece piece{5, kPages * kPage - 5};
+  EXPECT_EQ(attach_copy(direction, ::getpid(), here, there, piece),
+            Status(Errc::kTransfer, EFAULT));
+  EXPECT_GE(piece.length, kPage);
+  EXPECT_TRUE(attach_copy_by_owner(direction, ::getpid(), here, there, piece).ok());
+  EXPECT_EQ(piece.length, 0u);
+  EXPECT_TRUE(std::equal(from.data() + 5, from.data() + kPages * kPage, to.data() + 5));
+  EXPECT_EQ(to.data()[4], std::byte{0});
+}
+
+TEST(ShmAttach, TheOwnerOpensItsPages) {
+  if (!attach_is_possible()) GTEST_SKIP() << "the kernel forbids attach";
+  struct sigaction action {
+  }, before{};
+  action.sa_sigaction = open_page;
+  action.sa_flags = SA_SIGINFO;
+  ASSERT_EQ(::sigaction(SIGSEGV, &action, &before), 0);
+  expect_owner_opens(Direction::write);
+  expect_owner_opens(Direction::read);
+  ASSERT_EQ(::sigaction(SIGSEGV, &before, nullptr), 0);
+}
+
+TEST(ShmAttach, TheOwnerIsToldOfTheOthersPages) {
+  if (!attach_is_possible()) GTEST_SKIP() << "the kernel forbids attach";
+  constexpr std::size_t kPages = 40;
+  const Typemap bytes = Typemap::contiguous(1);
+  Fenced from(kPages, PROT_READ | PROT_WRITE), to(kPages, PROT_READ);
+  for (std::size_t i = 0; i < kPages * kPage; ++i) from.data()[i] = std::byte(i % 251);
+  Piece piece{0, kPages * kPage};
+  const Status status = attach_copy_by_owner(Direction::write, ::getpid(), {&bytes, from.address()},
+                                             {&bytes, to.address()}, piece);
+  EXPECT_EQ(status, Status(Errc::kTransfer, EFAULT));
+  EXPECT_EQ(piece.length, kPage);
+  EXPECT_TRUE(std::equal(from.data(), from.data() + piece.offset, to.data()));
+}
+
 /// A process whose first thread has ended is attached to by its helper. Exit status of a child.
 int hold_without_first_thread(int told) {
   const auto helper = [](void* argument) -> void* {

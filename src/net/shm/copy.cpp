@@ -27,6 +27,8 @@ constexpr std::size_t kVectorsMax = 128;
 constexpr std::uint64_t kCallBytesMax = std::uint64_t{1} << 30;
 /// Of a pipe, by default.
 constexpr std::uint64_t kPipeBytes = std::uint64_t{1} << 16;
+/// On the stack of a thread of the program.
+constexpr std::uint64_t kOwnBytes = std::uint64_t{16} << 10;
 /// As control/helper_thread.cpp names it.
 constexpr std::string_view kHelperName = "larklane\n";
 
@@ -198,6 +200,27 @@ Status attach_copy(Direction direction, pid_t thread, const Buffer& ours, const 
     const ssize_t moved = attach_call(direction, thread, our_vectors, their_vectors);
     if (moved <= 0) return Status(Errc::kTransfer, moved < 0 ? errno : EFAULT);
     advance(piece, moved);
+  }
+  return {};
+}
+
+Status attach_copy_by_owner(Direction direction, pid_t thread, const Buffer& ours,
+                            const Buffer& theirs, Piece& piece) noexcept {
+  const Typemap plain = Typemap::contiguous(1);
+  std::array<std::byte, kOwnBytes> own;
+  while (piece.length != 0) {
+    const Piece part{piece.offset, std::min(piece.length, kOwnBytes)};
+    const bool is_write = direction == Direction::write;
+    if (is_write) pack(ours, part.offset, part.length, own.data());
+    // The byte at part.offset is the first.
+    const Buffer here{&plain, reinterpret_cast<std::uintptr_t>(own.data()) - part.offset};
+    Piece left = part;
+    const Status status = attach_copy(direction, thread, here, theirs, left);
+    const std::uint64_t copied = part.length - left.length;
+    if (!is_write && copied != 0) unpack(ours, part.offset, copied, own.data());
+    piece.offset += copied;
+    piece.length -= copied;
+    if (!status.ok()) return status;
   }
   return {};
 }

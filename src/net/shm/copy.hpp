@@ -47,6 +47,11 @@ struct Piece {
 Status attach_copy(Direction direction, pid_t thread, const Buffer& ours, const Buffer& theirs,
                    Piece& piece) noexcept;
 
+/// The same, of bytes of ours that a thread of the program copies itself: its SIGSEGV handler may
+/// open what the kernel can't access. EFAULT then speaks of the other process's memory.
+Status attach_copy_by_owner(Direction direction, pid_t thread, const Buffer& ours,
+                            const Buffer& theirs, Piece& piece) noexcept;
+
 /// Between two buffers of this process, by the kernel: memory that can't be accessed is an error
 /// here, not a signal. Of what only a SIGSEGV handler opens the caller learns that it needs one.
 /// @param piece  as of attach_copy() @errors kTransfer with errno: EFAULT; EMFILE: no descriptors

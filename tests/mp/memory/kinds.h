@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #ifndef SYS_memfd_secret
@@ -29,20 +30,44 @@ enum kind {
   GUARDED,  // the program's SIGSEGV handler opens each page on access
   HALF,     // so is the second half; a copy stops in the middle
   PAGED,    // a thread of the program provides each page (userfaultfd), on access in user mode only
-  KINDS
+  KINDS,
+  // Pages that hold what the program wrote, in both directions.
+  HUGE_PAGES = KINDS,  // MAP_HUGETLB
+  CUT_FILE,            // the valid part of a file mapping: pages behind it are lost
+  OTHERS_FILE,         // shared with a file in memory that another process made
+  WRITE_ONLY,          // PROT_WRITE alone, which the processor reads, too
+  SERVED,  // as PAGED, with data; the kernel's accesses wait for the thread, if it may have that
+  SERVED_USER,  // with data, on access in user mode only
+  READ_ONLY,    // PROT_READ alone: a send buffer
+  ALL_KINDS
 };
-static const char* const kind_names[KINDS] = {"plain", "secret", "guarded", "half guarded",
-                                              "paged"};
+static const char* const kind_names[ALL_KINDS] = {"plain",
+                                                  "secret",
+                                                  "guarded",
+                                                  "half guarded",
+                                                  "paged",
+                                                  "huge pages",
+                                                  "cut file",
+                                                  "others' file",
+                                                  "write only",
+                                                  "served",
+                                                  "served in user mode",
+                                                  "read only"};
 
 struct memory {
   enum kind kind;
   unsigned char* start;
-  size_t bytes;
-  int pager;  // PAGED: the descriptor
+  size_t bytes, mapped_bytes;
+  int pager;                // of userfaultfd: the descriptor
+  unsigned char* contents;  // SERVED: of the pages
   pthread_t thread;
 };
 
-enum { PAGE = 4096, GUARDS = 8 };
+static inline int is_served(const struct memory* m) {
+  return m->kind == SERVED || m->kind == SERVED_USER;
+}
+
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20, LOST_BYTES = 16 * PAGE, GUARDS = 8 };
 // A fault handler reads and writes both: with atomic calls alone.
 static struct memory* guards[GUARDS];
 static int opened_by_library;
@@ -80,17 +105,25 @@ static inline void* provide_pages(void* argument) {
   const struct memory* const m = (const struct memory*)argument;
   struct uffd_msg message;
   struct uffdio_zeropage zero;
+  struct uffdio_copy copy;
   memset(&zero, 0, sizeof zero);
-  zero.range.len = PAGE;
+  memset(&copy, 0, sizeof copy);
+  zero.range.len = copy.len = PAGE;
   while (read(m->pager, &message, sizeof message) == (ssize_t)sizeof message) {
-    zero.range.start = message.arg.pagefault.address & ~(uint64_t)(PAGE - 1);
-    if (message.event == UFFD_EVENT_PAGEFAULT) (void)ioctl(m->pager, UFFDIO_ZEROPAGE, &zero);
+    if (message.event != UFFD_EVENT_PAGEFAULT) continue;
+    zero.range.start = copy.dst = message.arg.pagefault.address & ~(uint64_t)(PAGE - 1);
+    copy.src = (uintptr_t)m->contents + (copy.dst - (uintptr_t)m->start);
+    if (is_served(m))
+      (void)ioctl(m->pager, UFFDIO_COPY, &copy);
+    else
+      (void)ioctl(m->pager, UFFDIO_ZEROPAGE, &zero);
   }
   return NULL;
 }
 
 static inline int page_by_thread(struct memory* m) {
-  m->pager = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+  m->pager =
+      (int)syscall(SYS_userfaultfd, O_CLOEXEC | (m->kind == SERVED ? 0 : UFFD_USER_MODE_ONLY));
   struct uffdio_api api;
   struct uffdio_register range;
   memset(&api, 0, sizeof api);
@@ -104,23 +137,67 @@ static inline int page_by_thread(struct memory* m) {
   return pthread_create(&m->thread, NULL, provide_pages, m) == 0;
 }
 
+// Made by a process that is gone when this returns. -1: no such file.
+static inline int open_others_file(size_t bytes) {
+  int told[2], over[2];
+  if (pipe(told) || pipe(over)) return -1;
+  const pid_t child = fork();
+  if (child == 0) {
+    int fd = (int)syscall(SYS_memfd_create, "others", 0);
+    if (fd >= 0 && ftruncate(fd, (off_t)bytes)) fd = -1;
+    close(over[1]);
+    char end;
+    if (write(told[1], &fd, sizeof fd) == (ssize_t)sizeof fd) (void)!read(over[0], &end, 1);
+    _exit(0);
+  }
+  int there = -1, fd = -1;
+  close(told[1]);
+  close(over[0]);
+  if (child > 0 && read(told[0], &there, sizeof there) == (ssize_t)sizeof there && there >= 0) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)child, there);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+  }
+  close(told[0]);
+  close(over[1]);
+  if (child > 0) waitpid(child, NULL, 0);
+  return fd;
+}
+
+// -1: anonymous; -2: this machine has none.
+static inline int open_file_of(const struct memory* m) {
+  int fd = -1;
+  if (m->kind == SECRET)
+    fd = (int)syscall(SYS_memfd_secret, 0);
+  else if (m->kind == CUT_FILE)
+    fd = (int)syscall(SYS_memfd_create, "cut", MFD_CLOEXEC);
+  else if (m->kind == OTHERS_FILE)
+    fd = open_others_file(m->mapped_bytes);
+  else
+    return -1;
+  return fd >= 0 && ftruncate(fd, (off_t)m->mapped_bytes) == 0 ? fd : -2;
+}
+
 // 0: this machine has no such memory.
 static inline int make_memory(struct memory* m, enum kind kind, size_t bytes) {
+  const size_t page = kind == HUGE_PAGES ? HUGE_PAGE : PAGE;
   memset(m, 0, sizeof *m);
   m->kind = kind;
-  m->bytes = (bytes + PAGE - 1) / PAGE * PAGE;
+  m->bytes = (bytes + page - 1) / page * page;
+  m->mapped_bytes = m->bytes + (kind == CUT_FILE ? LOST_BYTES : 0);
   m->pager = -1;
-  int fd = -1;
-  if (kind == SECRET) {
-    fd = (int)syscall(SYS_memfd_secret, 0);
-    if (fd < 0 || ftruncate(fd, (off_t)m->bytes)) return 0;
-  }
-  void* const start = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE,
-                           fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+  const int fd = open_file_of(m);
+  if (fd == -2) return 0;
+  const int flags = fd >= 0              ? MAP_SHARED
+                    : kind == HUGE_PAGES ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB
+                                         : MAP_PRIVATE | MAP_ANONYMOUS;
+  void* const start = mmap(NULL, m->mapped_bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (kind == CUT_FILE && ftruncate(fd, (off_t)m->bytes)) return 0;
   if (fd >= 0) close(fd);
   if (start == MAP_FAILED) return 0;
   m->start = (unsigned char*)start;
-  if (kind == PAGED) return page_by_thread(m);
+  if (is_served(m)) m->contents = (unsigned char*)calloc(1, m->bytes);
+  if (kind == PAGED || is_served(m)) return page_by_thread(m);
   for (int i = 0; i < GUARDS && (kind == GUARDED || kind == HALF); ++i)
     if (guards[i] == NULL) {
       __atomic_store_n(&guards[i], m, __ATOMIC_RELEASE);  // pairs with open_page()
@@ -133,20 +210,25 @@ static inline void free_memory(struct memory* m) {
   for (int i = 0; i < GUARDS; ++i)
     if (guards[i] == m)
       __atomic_store_n(&guards[i], NULL, __ATOMIC_RELEASE);  // pairs with open_page()
-  if (m->kind == PAGED) {
+  if (m->thread != 0) {
     pthread_cancel(m->thread);
     pthread_join(m->thread, NULL);
-    close(m->pager);
   }
-  if (m->start != NULL) munmap(m->start, m->bytes);
+  if (m->pager >= 0) close(m->pager);
+  if (m->start != NULL) munmap(m->start, m->mapped_bytes);
+  free(m->contents);
 }
 
 // From now on each page is opened on access.
 static inline void guard(const struct memory* m, int protection) {
   const size_t from = guarded_from(m);
   if (m->kind == GUARDED || m->kind == HALF) mprotect(m->start + from, m->bytes - from, protection);
-  if (m->kind == PAGED) madvise(m->start, m->bytes, MADV_DONTNEED);
+  if (m->kind == WRITE_ONLY) mprotect(m->start, m->bytes, PROT_WRITE);
+  if (m->kind == READ_ONLY) mprotect(m->start, m->bytes, PROT_READ);
+  if (is_served(m)) memcpy(m->contents, m->start, m->bytes);
+  if (m->kind == PAGED || is_served(m)) madvise(m->start, m->bytes, MADV_DONTNEED);
 }
 static inline void unguard(const struct memory* m) {
-  if (m->kind == GUARDED || m->kind == HALF) mprotect(m->start, m->bytes, PROT_READ | PROT_WRITE);
+  if (m->kind == GUARDED || m->kind == HALF || m->kind == WRITE_ONLY || m->kind == READ_ONLY)
+    mprotect(m->start, m->bytes, PROT_READ | PROT_WRITE);
 }

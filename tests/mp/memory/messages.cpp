@@ -2,8 +2,12 @@
 // side with each at the other, of several lengths, in one buffer or in two. Prints `messages ok` on
 // rank 0.
 //
-//   memory_messages [before|after]    the first thread ends: before the context is made, or after
-//   some messages
+//   memory_messages [before|after|more]    the first thread ends: before the context is made, or
+//   after some messages; more kinds of memory, of which each meets its like, plain, secret and
+//   guarded memory
+//   memory_messages lost message|reply|put|get    half of rank 1's buffer is lost (its file is
+//   cut): it gets SIGBUS in a thread of its own, and rank 0 an error. Prints `victim ok`, `survivor
+//   ok`
 //
 // Exit status: of program.hpp.
 
@@ -84,6 +88,30 @@ class Place {
     end_of("receive", [&] { return post_recv(vci_, peer(), tag, to, bytes, options()); });
   }
 
+  /// Rank 1's buffer is lost from `kept` bytes on. @return of rank 0: how its operation ended
+  Status lose(std::string_view how, unsigned char* buffer, std::uint64_t bytes, auto&& cut) {
+    auto region = got(context_.register_region(buffer, bytes), "register_region");
+    RemoteRegion own = region.remote(), theirs{};
+    send(kTalk, &own, sizeof own);
+    receive(kTalk, &theirs, sizeof theirs);
+    char word = 0;
+    if (context_.rank() == 1) {
+      cut();
+      send(kTalk, &word, 1);
+      if (how == "message") receive(kTag, buffer, bytes);
+      if (how == "reply") send(kTag, buffer, bytes);
+      receive(kTalk, &word, 1);  // which never comes
+      return {};
+    }
+    receive(kTalk, &word, 1);
+    return ended("the operation", [&] {
+      return how == "message" ? post_send(vci_, peer(), kTag, buffer, bytes, options())
+             : how == "reply" ? post_recv(vci_, peer(), kTag, buffer, bytes, options())
+             : how == "put"   ? post_put(vci_, theirs, 0, buffer, bytes, options())
+                              : post_get(vci_, theirs, 0, buffer, bytes, options());
+    });
+  }
+
   /// Rank 0 sends, puts and gets; of a get the kinds change sides.
   void transfer(kind active, kind passive, int number) {
     Memory mine(context_.rank() == 0 ? active : passive);
@@ -92,6 +120,8 @@ class Place {
     receive(kTalk, &is_theirs, 1);
     if (!is_there || !is_theirs) {
       ++skipped;
+      if (context_.rank() == 0)
+        std::printf("skipped: %s with %s\n", kind_names[active], kind_names[passive]);
       return;
     }
     ++combinations;
@@ -119,9 +149,13 @@ class Place {
     return options;
   }
   template <class Call>
+  Status ended(const char* what, Call&& call) {
+    const auto post = call();
+    return post ? next(told_, what).status : post.error();
+  }
+  template <class Call>
   void end_of(const char* what, Call&& call) {
-    (void)got(call(), what);
-    const Status status = next(told_, what).status;
+    const Status status = ended(what, call);
     if (!status.ok())
       fail(1, std::string(what) + ": " + errc_name(status.code()) + ", errno " +
                   std::to_string(status.detail()));
@@ -189,6 +223,41 @@ class Place {
   const RemoteCompletion there_;
 };
 
+unsigned char* lost_buffer;
+
+void on_lost(int, siginfo_t* info, void*) {
+  const auto* const at = static_cast<const unsigned char*>(info->si_addr);
+  char name[16] = "";
+  (void)::pthread_getname_np(::pthread_self(), name, sizeof name);
+  const bool is_good = std::string_view(name) != "larklane" && at >= lost_buffer + kBytesMax / 2 &&
+                       at < lost_buffer + kBytesMax + PAGE;
+  const std::string_view said = is_good ? "victim ok\n" : "victim failed: another signal\n";
+  (void)!::write(1, said.data(), said.size());
+  (void)::kill(::getpid(), SIGKILL);
+}
+
+int run_lost(std::string_view how) {
+  auto context = begin();
+  struct sigaction action {};
+  action.sa_sigaction = on_lost;
+  action.sa_flags = SA_SIGINFO;
+  (void)::sigaction(SIGBUS, &action, nullptr);
+  const int file = static_cast<int>(::syscall(SYS_memfd_create, "lost", 0));
+  if (::ftruncate(file, kBytesMax) != 0) fail(3, "ftruncate");
+  void* const start = ::mmap(nullptr, kBytesMax, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (start == MAP_FAILED) fail(3, "mmap");
+  lost_buffer = static_cast<unsigned char*>(start);
+  std::memset(lost_buffer, 1, kBytesMax);
+  Place place(*context);
+  const Status status = place.lose(how, lost_buffer, kBytesMax, [&] {
+    if (::ftruncate(file, kBytesMax / 2 / PAGE * PAGE + PAGE) != 0) fail(3, "ftruncate");
+  });
+  std::printf("rank %d ends with: %s\n", context->rank(), errc_name(status.code()));
+  std::puts(status.ok() ? "survivor failed" : "survivor ok");
+  std::fflush(stdout);
+  std::_Exit(status.ok());
+}
+
 pthread_t first_thread;
 
 int run(std::string_view ends) {
@@ -197,8 +266,13 @@ int run(std::string_view ends) {
   catch_faults();
   Place place(*context);
   int number = 0;
-  for (int active = 0; active < HALF; ++active)
-    for (int passive = 0; passive < KINDS; ++passive, number += 100) {
+  const bool has_more = ends == "more";
+  for (int active = 0; active < (has_more ? static_cast<int>(READ_ONLY) : HALF); ++active)
+    for (int passive = 0; passive < (has_more ? READ_ONLY : KINDS); ++passive, number += 100) {
+      const bool is_wanted = (active >= KINDS || passive >= KINDS) &&
+                             (active == passive || active < HALF || passive < HALF) &&
+                             active != PAGED;
+      if (has_more && !is_wanted) continue;
       place.transfer(static_cast<kind>(active), static_cast<kind>(passive), number);
       if (number == 0 && ends == "after") (void)::pthread_join(first_thread, nullptr);
     }
@@ -213,7 +287,8 @@ int run(std::string_view ends) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 1) return run("");
+  if (argc == 3) return run_lost(argv[2]);
+  if (argc == 1 || std::string_view(argv[1]) == "more") return run(argc == 1 ? "" : argv[1]);
   first_thread = ::pthread_self();
   std::thread([ends = std::string_view(argv[1])] { std::exit(run(ends)); }).detach();
   ::pthread_exit(nullptr);
