@@ -92,13 +92,13 @@ Status Wire::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece&
 /// An ended thread is no dead process: what is left goes by another one of its threads.
 Status Wire::attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece) noexcept {
   // relaxed, both: see PeerState.
-  const pid_t thread = peer_.thread.load(std::memory_order_relaxed);
-  const Status status = shm::attach_copy(direction_, thread, ours, theirs, piece);
-  if (status.detail() != ESRCH) return status;
-  const pid_t other = shm::attach_thread(peer_.peer->pid());
+  const pid_t process = peer_.peer->pid(), thread = peer_.thread.load(std::memory_order_relaxed);
+  const Status status = shm::attach_copy(direction_, process, thread, ours, theirs, piece);
+  if (status.detail() != ESRCH || peer_.peer->has_ended()) return status;
+  const pid_t other = shm::attach_thread(process);
   if (other == thread) return status;
   peer_.thread.store(other, std::memory_order_relaxed);
-  return shm::attach_copy(direction_, other, ours, theirs, piece);
+  return shm::attach_copy(direction_, process, other, ours, theirs, piece);
 }
 
 void send_fail(PeerState& peer, std::uint64_t channel, bool by_sender, Status status,

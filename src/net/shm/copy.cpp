@@ -106,6 +106,11 @@ void advance(Piece& piece, ssize_t bytes) noexcept {
   piece.length -= static_cast<std::uint64_t>(bytes);
 }
 
+/// The kernel says so of numbers that this process sees.
+bool is_thread_of(pid_t process, pid_t thread) noexcept {
+  return ::tgkill(process, thread, 0) == 0;
+}
+
 bool is_helper(pid_t process, pid_t thread) noexcept {
   std::array<char, 64> path;
   std::array<char, 32> name;
@@ -127,7 +132,7 @@ pid_t find_thread(pid_t process, Is&& is) noexcept {
   while (const dirent* entry = found == 0 ? ::readdir(threads) : nullptr)
     if (const auto thread = static_cast<pid_t>(std::atol(entry->d_name));
         // The numbers in /proc may be those of another pid namespace: the kernel says if not.
-        thread > 0 && thread != process && ::tgkill(process, thread, 0) == 0 && is(thread))
+        thread > 0 && thread != process && is_thread_of(process, thread) && is(thread))
       found = thread;
   ::closedir(threads);
   return found;
@@ -200,6 +205,17 @@ Status attach_copy(Direction direction, pid_t thread, const Buffer& ours, const 
     advance(piece, moved);
   }
   return {};
+}
+
+Status attach_copy(Direction direction, pid_t process, pid_t thread, const Buffer& ours,
+                   const Buffer& theirs, Piece& piece) noexcept {
+  if (thread == process) return attach_copy(direction, thread, ours, theirs, piece);
+  if (!is_thread_of(process, thread)) return Status(Errc::kTransfer, ESRCH);
+  const Piece before = piece;
+  const Status status = attach_copy(direction, thread, ours, theirs, piece);
+  if (direction == Direction::write || is_thread_of(process, thread)) return status;
+  piece = before;
+  return Status(Errc::kTransfer, ESRCH);
 }
 
 // Through a pipe: both system calls take memory of any kind, and none needs a permission.

@@ -47,6 +47,13 @@ struct Piece {
 Status attach_copy(Direction direction, pid_t thread, const Buffer& ours, const Buffer& theirs,
                    Piece& piece) noexcept;
 
+/// As attach_copy() by `thread`, if that is one of `process`: the kernel may have given the number
+/// of a helper that has ended to a thread of another process, of which nothing is copied. What a
+/// thread that ends meanwhile has read counts as not read.
+/// @errors also kTransfer with ESRCH: it is none of its threads
+Status attach_copy(Direction direction, pid_t process, pid_t thread, const Buffer& ours,
+                   const Buffer& theirs, Piece& piece) noexcept;
+
 /// Between two buffers of this process, by the kernel: memory that can't be accessed is an error
 /// here, not a signal. Of what only a SIGSEGV handler opens the caller learns that it needs one.
 /// @param piece  as of attach_copy() @errors kTransfer with errno: EFAULT; EMFILE: no descriptors
