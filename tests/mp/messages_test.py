@@ -370,6 +370,37 @@ def stranger(bench):
     expect(re.search(r"exchange: \d+ messages", output), "no end", output)
 
 
+OWN_PROCESSES = "unshare --pid --fork --mount-proc"
+OWN_NETWORK, OWN_LOOPBACK = "unshare --net", "unshare --net sh -c 'ip link set lo up && exec \"$@\"' sh"
+OWN_USERS = "unshare --user"
+AS_NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups"
+ONE_NETWORK, ONE_USER = "remedy: start the ranks of a host in one network namespace", "remedy: start all ranks as one user"
+BY_OFI = "LARKLANE_MESSAGE_PROVIDER=ofi"
+
+
+def apart(bench):
+    """Ranks in namespaces of their own, or of another user: all messages arrive, or the reason is said, with the remedy; none waits for ever."""
+
+    def ran(rank, way, provider, status, *texts, **env):
+        words = way.split()[0]
+        if "failed" in system("sh", "-c", f"{way} true 2>/dev/null || echo failed"):
+            raise Skip(f"no {words}: {way}")
+        script = f'if [ "$LARKLANE_RANK" = {rank} ]; then exec {way} "$@"; fi; exec "$@"'
+        command = (bench.command, "launch", "-n", 2, "sh", "-c", script, "sh", bench.folder / "exchange", 2, 1000)
+        output = system(*command, status=status, env={"LARKLANE_MESSAGE_PROVIDER": provider, **env}, seconds=100)
+        for text in texts:
+            expect(text in output, f"rank {rank} by {way}, {provider}: no '{text}'", output)
+
+    for rank in range(2):
+        ran(rank, OWN_PROCESSES, "shm", 3, "in another pid namespace", BY_OFI)
+        ran(rank, OWN_PROCESSES, "ofi:tcp", 0, "exchange: ")
+        ran(rank, OWN_USERS, "shm", 3, "does not let one process attach", BY_OFI)
+        ran(rank, OWN_USERS, "ofi:tcp", 0, "exchange: ")
+        ran(rank, AS_NOBODY, "shm", 3, "it runs as another user", ONE_USER)
+        ran(rank, OWN_NETWORK, "shm", 3, "in a network namespace of its own, whose loopback interface is down", ONE_NETWORK)
+    ran(1, OWN_LOOPBACK, "shm", 3, "Connection refused, for 2 s; if this process is in a network namespace of its own", ONE_NETWORK, LARKLANE_BOOT_WAIT_NS="2s")
+
+
 def cases():
     everywhere = (exchange, exchange_long, leaves, scatters, idle, crowded, crossed, incast, bystander, posters, pressure_asleep, pressure_unreceived,
                   pressure_minutes, thresholds, gone_region, killed, forks, footprint, footprint_times, rates, applications)
@@ -379,6 +410,7 @@ def cases():
         (switches, "shm"),
         (stranger, "tcp"),
         (refusals, None),
+        (apart, None),
         (refused_calls, "shm"),
     ]
 
