@@ -470,20 +470,14 @@ void tell_of_loss(Side& side) {
                                        {}});
 }
 
-/// Of an idle channel, and of one with a round open.
-TEST_P(NetworkLost, KeysAreGoneBeforeRequestsAreFreed) {
-  constexpr std::int32_t kPartitions = 2;
-  std::string reason;
-  auto mine = net::open_fabric("ofi", {"tcp@lo"}, &reason, LARKLANE_MODULES);
-  auto others = net::open_fabric("ofi", {"tcp@lo"}, &reason, LARKLANE_MODULES);
-  if (!mine || !others) GTEST_SKIP() << reason;
-  set_log_sink([](LogLevel, std::string_view message) {
-    EXPECT_NE(message.find("no link"), std::string_view::npos) << message;
-  });
-  net::Fabric* const fabrics[] = {mine->get(), others->get()};
-  Side sides[2] = {{std::move(mine).value(), "receiver"}, {std::move(others).value(), "sender"}};
-  std::vector<net::RemoteMemory> keys[2];  // of each side's buffers
-  const auto settle = [&] {
+/// Two channels over tcp, and the keys of their buffers as the records say them.
+struct LostWorld {
+  static constexpr std::int32_t kPartitions = 2;
+
+  LostWorld(std::unique_ptr<net::Fabric> mine, std::unique_ptr<net::Fabric> others)
+      : fabrics{mine.get(), others.get()},
+        sides{{std::move(mine), "receiver"}, {std::move(others), "sender"}} {}
+  void settle() {
     for (int turn = 0; turn < 100; ++turn) {
       for (int s = 0; s < 2; ++s) {
         for (const net::RemoteMemory& key : keys_in(sides[s]))
@@ -493,56 +487,75 @@ TEST_P(NetworkLost, KeysAreGoneBeforeRequestsAreFreed) {
       }
       for (Side& side : sides) side.progress();
     }
-  };
-  std::vector<std::byte> from[2], to[2];
-  SendRequest* sends[2];
-  RecvRequest* receives[2];
-  for (std::int32_t n = 0; n < 2; ++n) {
-    from[n].resize(128);
-    to[n].resize(128);
+  }
+  void init(int n) {
     sends[n] = must(sides[0].network->send_init(args_of("receiver", n, from[n], kPartitions),
                                                 sides[0].state, {0, 1}));
     receives[n] =
         must(sides[1].network->recv_init(args_of("sender", n, to[n], kPartitions), sides[1].state));
-    ASSERT_TRUE(sends[n]->start().ok() && receives[n]->start().ok());
-    ASSERT_TRUE(sends[n]->pready(0, kPartitions).ok());
-    for (int turn = 0; turn < 10'000 && (sends[n]->poll() == Completion::pending ||
-                                         receives[n]->poll() == Completion::pending);
+  }
+  /// Of a round, whatever it comes to.
+  Completion end(int n) {
+    for (int turn = 0; turn < 1000 && (sends[n]->poll() == Completion::pending ||
+                                       receives[n]->poll() == Completion::pending);
          ++turn)
       settle();
-    ASSERT_EQ(sends[n]->poll(), Completion::complete) << sends[n]->error_text();
+    const Completion sent = sends[n]->poll(), received = receives[n]->poll();
+    EXPECT_EQ(sent, received) << sends[n]->error_text() << receives[n]->error_text();
     sends[n]->finish();
     receives[n]->finish();
+    return sent;
   }
-  ASSERT_TRUE(sends[1]->start().ok() && receives[1]->start().ok());
-  settle();
-  ASSERT_EQ(keys[0].size(), 2U);
-  ASSERT_EQ(keys[1].size(), 2U);
-  for (int s = 0; s < 2; ++s)
-    for (const net::RemoteMemory& key : keys[s])
-      EXPECT_TRUE(read_from(*fabrics[1 - s], *fabrics[s], key).ok());
+  void expect_keys(bool are_good) {
+    for (int s = 0; s < 2; ++s) {
+      EXPECT_EQ(keys[s].size(), 2U);
+      for (const net::RemoteMemory& key : keys[s])
+        EXPECT_EQ(read_from(*fabrics[1 - s], *fabrics[s], key).ok(), are_good) << "side " << s;
+    }
+  }
+
+  net::Fabric* const fabrics[2];
+  Side sides[2];
+  std::vector<net::RemoteMemory> keys[2];  // of each side's buffers
+  std::vector<std::byte> from[2] = {std::vector<std::byte>(128), std::vector<std::byte>(128)};
+  std::vector<std::byte> to[2] = {std::vector<std::byte>(128), std::vector<std::byte>(128)};
+  SendRequest* sends[2] = {};
+  RecvRequest* receives[2] = {};
+};
+
+/// Of an idle channel, and of one with a round open.
+TEST_P(NetworkLost, KeysAreGoneBeforeRequestsAreFreed) {
+  std::string reason;
+  auto mine = net::open_fabric("ofi", {"tcp@lo"}, &reason, LARKLANE_MODULES);
+  auto others = net::open_fabric("ofi", {"tcp@lo"}, &reason, LARKLANE_MODULES);
+  if (!mine || !others) GTEST_SKIP() << reason;
+  set_log_sink([](LogLevel, std::string_view message) {
+    EXPECT_NE(message.find("no link"), std::string_view::npos) << message;
+  });
+  LostWorld world(std::move(mine).value(), std::move(others).value());
+  for (int n = 0; n < 2; ++n) {
+    world.init(n);
+    ASSERT_TRUE(world.sends[n]->start().ok() && world.receives[n]->start().ok());
+    ASSERT_TRUE(world.sends[n]->pready(0, LostWorld::kPartitions).ok());
+    ASSERT_EQ(world.end(n), Completion::complete);
+  }
+  ASSERT_TRUE(world.sends[1]->start().ok() && world.receives[1]->start().ok());
+  world.settle();
+  world.expect_keys(true);
   if (GetParam())
-    for (Side& side : sides) tell_of_loss(side);
+    for (Side& side : world.sides) tell_of_loss(side);
   else
     break_connections();
-  settle();
-  (void)sends[1]->pready(0, kPartitions);
-  for (int turn = 0; turn < 100 && (sends[1]->poll() == Completion::pending ||
-                                    receives[1]->poll() == Completion::pending);
-       ++turn)
-    settle();
-  EXPECT_EQ(sends[1]->poll(), Completion::failed);
-  EXPECT_EQ(receives[1]->poll(), Completion::failed);
-  settle();
-  for (int s = 0; s < 2; ++s)
-    for (const net::RemoteMemory& key : keys[s])
-      EXPECT_FALSE(read_from(*fabrics[1 - s], *fabrics[s], key).ok()) << "side " << s;
-  for (int n = 0; n < 2; ++n) {
-    if (n == 1) sends[n]->finish(), receives[n]->finish();
-    EXPECT_TRUE(sides[0].network->free(sends[n]).ok() && sides[1].network->free(receives[n]).ok());
-  }
-  settle();
-  for (Side& side : sides) side.network.reset();
+  world.settle();
+  (void)world.sends[1]->pready(0, LostWorld::kPartitions);
+  EXPECT_EQ(world.end(1), Completion::failed);
+  world.settle();
+  world.expect_keys(false);
+  for (int n = 0; n < 2; ++n)
+    EXPECT_TRUE(world.sides[0].network->free(world.sends[n]).ok() &&
+                world.sides[1].network->free(world.receives[n]).ok());
+  world.settle();
+  for (Side& side : world.sides) side.network.reset();
   set_log_sink({});
 }
 
