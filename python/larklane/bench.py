@@ -118,13 +118,55 @@ def end_group(process: "subprocess.Popen[str]") -> None:
             pass
 
 
+def keep_group(life: int) -> None:
+    """In a process of its own: ends the group whose number comes through the pipe `life` when the pipe ends and says nothing more."""
+    os.setsid()
+    told = b""
+    while more := os.read(life, 64):
+        told += more
+    group, _, is_over = told.partition(b"\n")
+    if not group or is_over:
+        return
+    with contextlib.suppress(ProcessLookupError):  # as end_group()
+        os.killpg(int(group), signal.SIGTERM)
+        time.sleep(PATIENCE_S)
+        os.killpg(int(group), signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[Callable[[int], int]]:
+    """The process group of which the caller tells ends with this process, however that ends."""
+    life, end = os.pipe()
+    keeper = os.fork()
+    if keeper == 0:
+        try:
+            os.close(end)
+            keep_group(life)
+        finally:
+            os._exit(0)
+    os.close(life)
+    try:
+        yield lambda group: os.write(end, f"{group}\n".encode())
+    finally:
+        with contextlib.suppress(OSError):
+            os.write(end, b"0\nover\n")  # whether it has been told of a group or not
+        os.close(end)
+        os.waitpid(keeper, 0)
+
+
 def run_command(command: list[str], limit_s: float) -> tuple[int | None, str]:
     """@return exit status (None: it was ended after limit_s), and what it said on stderr"""
+    with kept() as keep:
+        return _run_command(command, limit_s, keep)
+
+
+def _run_command(command: list[str], limit_s: float, keep: Callable[[int], int]) -> tuple[int | None, str]:
     process = None
     try:
         with console.unstopped():
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", errors="backslashreplace",
                                        start_new_session=True)
+            keep(process.pid)
         _, errors = process.communicate(timeout=limit_s)
         return process.returncode, errors.strip()
     except subprocess.TimeoutExpired:

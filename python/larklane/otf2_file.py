@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import collections
 import pathlib
+import shutil
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from larklane import output_file
 from larklane.perfetto import NAMES, title
 from larklane.profile import Profile
 from larklane.rounds import Request
@@ -75,14 +77,25 @@ class Archive:
 
 
 def write(profile: Profile, folder: pathlib.Path) -> None:
-    """Raises ProfileError without the module, or if the folder is there. Times are those of rank 0's host, in nanoseconds."""
+    """Raises ProfileError without the module, or if the folder is there. Of one that fails nothing stays. Times are those of rank 0's host, in nanoseconds."""
     try:
         import otf2  # noqa: PLC0415  most people have no use for it
     except ImportError as error:
         raise ProfileError(f"--otf2 needs the Python module otf2 (pip install otf2): {error}") from error
     if folder.exists():
         raise ProfileError(f"{folder}: is there already; --otf2 makes a new folder")
-    with otf2.writer.open(str(folder), timer_resolution=1_000_000_000) as trace:
+    part = folder.with_name(folder.name + output_file.PART)
+    shutil.rmtree(part, ignore_errors=True)  # of an export that was killed
+    try:
+        _write(profile, otf2.writer.open(str(part), timer_resolution=1_000_000_000))
+        part.rename(folder)
+    except BaseException:  # of ^C, too
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def _write(profile: Profile, opened: Any) -> None:
+    with opened as trace:
         archive = Archive(trace)
         nodes: dict[str, Any] = {}
         for file in sorted(profile.files, key=lambda file: file.rank):

@@ -112,7 +112,27 @@ struct Attempt {
   UniqueFd socket;        ///< none: it failed
   std::string why;        ///< then
   bool is_final = false;  ///< then: another one would end alike
+  int error = 0;          ///< then: of the connection, or 0
 };
+
+bool is_loopback(const std::string& host) {
+  return host.starts_with("127.") || host == "localhost" || host == "::1";
+}
+
+constexpr const char* kOneNamespace =
+    "remedy: start the ranks of a host in one network namespace (containers: the host's, "
+    "--network=host)";
+
+bool is_nowhere(int error) noexcept { return error == ENETUNREACH || error == EADDRNOTAVAIL; }
+
+/// Of loopback: nothing of it leads anywhere, or will. Empty: it may.
+std::string no_loopback_text(const std::string& host, int error) {
+  if (!is_loopback(host) || !is_nowhere(error)) return {};
+  return std::string(
+             ": this process is in a network namespace of its own, whose loopback interface "
+             "is down; ") +
+         kOneNamespace;
+}
 
 Attempt refused_by(Verdict verdict, const Member& member) {
   if (verdict == Verdict::other_size)
@@ -154,7 +174,10 @@ Attempt attempt(const std::vector<SocketName>& names, const Member& member,
   for (const SocketName& name : names) {
     auto socket = connect_by(name, deadline_ns);
     if (!socket) {
-      if (last.why.empty()) last.why = std::strerror(socket.error().detail());
+      const int error = socket.error().detail();
+      if (last.why.empty()) last.why = std::strerror(error);
+      // One family of addresses may not be there.
+      if (last.error == 0 || is_nowhere(last.error)) last.error = error;
       continue;
     }
     tune(socket->get());
@@ -169,8 +192,7 @@ class ServedBoard final : public Board {
   ServedBoard(const Member& member, std::unique_ptr<Serving> serving, UniqueFd socket)
       : Board(member.rank, member.size),
         wait_ns_(member.wait_ns),
-        is_loopback_(member.host.starts_with("127.") || member.host == "localhost" ||
-                     member.host == "::1"),
+        is_loopback_(is_loopback(member.host)),
         who_((serving || member.rank == 0 ? "whoever serves"
                                           : "rank 0 or the launcher, who serves") +
              std::string(" the cards at ") + member.host + ":" + member.port),
@@ -345,7 +367,9 @@ Result<std::unique_ptr<Board>> open_served_board(const Member& member, std::stri
   if (member.rank == 0) {
     auto served = serve_if_free(names, member);
     if (!served) {
-      *problem = place + ": rank 0 can't listen there: " + std::strerror(served.error().detail());
+      const int error = served.error().detail();
+      *problem = place + ": rank 0 can't listen there: " + std::strerror(error) +
+                 no_loopback_text(member.host, error);
       return served.error();
     }
     serving = std::move(served).value();
@@ -355,10 +379,17 @@ Result<std::unique_ptr<Board>> open_served_board(const Member& member, std::stri
     if (made.socket)
       return std::unique_ptr<Board>(
           std::make_unique<ServedBoard>(member, std::move(serving), std::move(made.socket)));
+    if (const std::string no_way = no_loopback_text(member.host, made.error); !no_way.empty()) {
+      *problem = place + ": " + made.why + no_way;
+      return Status(Errc::kUnreachable, made.error);
+    }
     if (made.is_final || now_ns() + retry_ns >= deadline_ns) {
       *problem = place + ": " + made.why;
       if (made.is_final) return Errc::kProtocol;
       *problem += ", for " + seconds_text(member.wait_ns);
+      if (made.error == ECONNREFUSED && is_loopback(member.host))
+        *problem +=
+            std::string("; if this process is in a network namespace of its own, ") + kOneNamespace;
       return Status(Errc::kUnreachable, ETIMEDOUT);
     }
     const timespec pause{0, static_cast<long>(retry_ns)};

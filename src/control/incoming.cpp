@@ -122,6 +122,15 @@ Incoming::Parsed Incoming::parse_record(Record* record) {
   return Parsed::complete;
 }
 
+bool Incoming::has_record() const noexcept {
+  const auto bytes = unparsed();
+  if (bytes.size() < sizeof(RecordHeader)) return false;
+  RecordHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  return header.magic == kWireMagic && header.payload_bytes <= kRecordBytesMax &&
+         bytes.size() >= record_bytes(header.payload_bytes);
+}
+
 Incoming::Parsed Incoming::broken(const char* complaint) noexcept {
   complaint_ = complaint;
   return Parsed::broken;

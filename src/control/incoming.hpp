@@ -48,6 +48,8 @@ class Incoming {
   virtual Parsed parse_hello(Introduction* introduction) = 0;
   /// The next record; valid until the next call of any function here.
   Parsed parse_record(Record* record);
+  /// The next record is here as a whole, whatever it is.
+  bool has_record() const noexcept;
   /// What made the last Parsed::broken.
   const char* complaint() const noexcept { return complaint_; }
   /// Bytes of something incomplete are waiting.

@@ -158,6 +158,9 @@ class PlaneImpl final : public Plane, private PeerHost {
   Belief belief_in(Incoming& incoming, const Introduction& introduction);
   Belief belief_in(Incoming& incoming, std::uint64_t nonce, const Address& address);
   bool judge(Incoming& incoming, Introduction introduction);
+  /// Of a process that has ended: it has sent something but its hello.
+  static bool has_left_record(Incoming& incoming);
+  QueuedPeer* gone_peer_of(const Incoming& incoming, const Introduction& introduction);
   bool follows_claim(const Incoming& incoming, const Introduction& introduction) const;
   /// Its hello is judged again later.
   void park(Incoming& incoming, Introduction introduction);
@@ -212,6 +215,8 @@ class PlaneImpl final : public Plane, private PeerHost {
 
   // The helper's own.
   std::map<std::pair<bool, std::uint64_t>, QueuedPeer*> by_nonce_;  // is remote, nonce
+  /// Peers that had ended before it could be known which processes they were: nonce, process id.
+  std::map<std::pair<std::uint64_t, pid_t>, QueuedPeer*> gone_;
   std::vector<std::unique_ptr<Incoming>> incoming_;
   std::vector<std::unique_ptr<Incoming>> closed_;
   // of incoming_, without a hello that is believed or a claim

@@ -24,6 +24,9 @@ int accepts_max(std::uint64_t grace_ns) noexcept { return grace_ns != 0 ? 256 : 
 /// A process has one connection to this one, and another one each time that it is sent away. The
 /// processes of a pid namespace that we can't see are all process 0, so they share a larger limit.
 constexpr std::ptrdiff_t kClaimsMax = 16, kClaimsUnseenMax = 1024;
+/// Of processes that have ended and left records: each is a peer as long as the plane. A job has no
+/// more ranks on a host.
+constexpr std::size_t kGoneMax = 1024;
 /// Far more than a process needs from the close of its sockets to its end.
 constexpr std::uint64_t kEndingNs = 1'000'000'000;
 
@@ -208,7 +211,13 @@ bool PlaneImpl::serve_hello(Incoming& incoming) {
 bool PlaneImpl::judge(Incoming& incoming, Introduction introduction) {
   Belief belief = belief_in(incoming, introduction);
   if (belief != Belief::wrong && follows_claim(incoming, introduction)) belief = Belief::later;
-  if (belief == Belief::gone) introduction.is_gone = true;
+  if (belief == Belief::gone) {
+    introduction.is_gone = true;
+    if (!has_left_record(incoming)) {  // then nothing ever was between that process and this one
+      close(incoming);
+      return false;
+    }
+  }
   if (belief == Belief::later) {
     park(incoming, std::move(introduction));
     return false;
@@ -321,7 +330,8 @@ void PlaneImpl::reject_version(Incoming& incoming, Introduction introduction) {
       incoming.origin().c_str(), is_named ? " at " : "",
       is_named ? introduction.addresses.front().c_str() : "", introduction.version,
       kProtocolVersion);
-  QueuedPeer* const peer = is_named ? peer_of(introduction, incoming.is_remote()) : nullptr;
+  QueuedPeer* const peer =
+      is_named && !introduction.is_gone ? peer_of(introduction, incoming.is_remote()) : nullptr;
   if (peer != nullptr)
     doom(*peer, {Errc::kVersion, "another version of Larklane is installed there"});
   close(incoming);
@@ -345,8 +355,12 @@ bool PlaneImpl::serve_record(Incoming& incoming) {
 }
 
 void PlaneImpl::identify(Incoming& incoming, const Introduction& introduction) {
-  QueuedPeer* const peer = peer_of(introduction, incoming.is_remote());
-  if (peer == nullptr) return disbelieve(incoming, "it goes by the nonce of another process");
+  QueuedPeer* const peer = introduction.is_gone ? gone_peer_of(incoming, introduction)
+                                                : peer_of(introduction, incoming.is_remote());
+  if (peer == nullptr)
+    return disbelieve(incoming, introduction.is_gone
+                                    ? "too many processes have left records, and ended"
+                                    : "it goes by the nonce of another process");
   if (peer->is_down()) return close(incoming);
   incoming.peer = peer;
   incoming.grow();
@@ -365,13 +379,11 @@ QueuedPeer* PlaneImpl::peer_of(const Introduction& introduction, bool is_remote)
   const auto known = by_nonce_.find(key);
   const std::lock_guard lock(mutex_);
   if (known != by_nonce_.end()) {
-    if (introduction.is_gone) return nullptr;
     const auto at = by_address_.find(introduction.addresses.front());
     return at != by_address_.end() && at->second == known->second ? known->second : nullptr;
   }
   QueuedPeer* peer = nullptr;
   for (const Address& address : introduction.addresses) {
-    if (introduction.is_gone) break;
     QueuedPeer* const at_address = find_live_locked(address);
     if (at_address == nullptr || peer != nullptr) continue;
     if (at_address->nonce == 0) {
@@ -381,11 +393,28 @@ QueuedPeer* PlaneImpl::peer_of(const Introduction& introduction, bool is_remote)
     }
   }
   if (peer == nullptr) peer = &add_peer_locked(introduction.addresses.front());
-  if (!introduction.is_gone)
-    for (const Address& address : introduction.addresses) by_address_[address] = peer;
+  for (const Address& address : introduction.addresses) by_address_[address] = peer;
   peer->nonce = introduction.nonce;
   by_nonce_[key] = peer;
   return peer;
+}
+
+bool PlaneImpl::has_left_record(Incoming& incoming) {
+  incoming.grow();
+  while (!incoming.has_record())
+    if (incoming.read() != Incoming::Read::data) return false;
+  return true;
+}
+
+/// It has no address, which may be another process's by now. Null: there are too many.
+QueuedPeer* PlaneImpl::gone_peer_of(const Incoming& incoming, const Introduction& introduction) {
+  const std::pair key(introduction.nonce, incoming.credentials().pid);
+  if (const auto known = gone_.find(key); known != gone_.end()) return known->second;
+  if (gone_.size() == kGoneMax) return nullptr;
+  const std::lock_guard lock(mutex_);
+  QueuedPeer& peer = add_peer_locked(introduction.addresses.front());
+  peer.nonce = introduction.nonce;
+  return gone_[key] = &peer;
 }
 
 /// A peer that sends nonsense is down.

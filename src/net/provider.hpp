@@ -207,6 +207,8 @@ class Link {
   /// The peer is gone, or there is no way to it any more: what is under way ends within seconds,
   /// and every later post fails with `status`. Nothing needs to be done where both come by itself.
   virtual void end(Status) {}
+  /// After end(): nothing that the peer posts over this link reaches memory of ours any more.
+  virtual bool is_cut() const noexcept { return false; }
 
   void* lane_space[3] = {};  ///< the lane's: what waits for room on this link
 };

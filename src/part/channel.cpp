@@ -102,15 +102,16 @@ Status Wire::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece&
 Status Wire::attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
                     MovedBy by) noexcept {
   // relaxed, both: see PeerState.
-  const pid_t thread = peer_.thread.load(std::memory_order_relaxed);
-  const Status status = shm::attach_copy(direction_, thread, ours, theirs, piece);
+  const pid_t process = peer_.peer->pid(), thread = peer_.thread.load(std::memory_order_relaxed);
+  const Status status = shm::attach_copy(direction_, process, thread, ours, theirs, piece);
   if (status.detail() == EFAULT && by != MovedBy::helper) {
-    const Status copied = shm::attach_copy_by_owner(direction_, thread, ours, theirs, piece);
+    const Status copied =
+        shm::attach_copy_by_owner(direction_, process, thread, ours, theirs, piece);
     if (copied.ok()) note_owner();
     return copied;
   }
-  if (status.detail() != ESRCH) return status;
-  const pid_t other = shm::attach_thread(peer_.peer->pid());
+  if (status.detail() != ESRCH || peer_.peer->has_ended()) return status;
+  const pid_t other = shm::attach_thread(process);
   if (other == thread) return status;
   peer_.thread.store(other, std::memory_order_relaxed);
   return attach(ours, theirs, piece, by);

@@ -101,7 +101,8 @@ class ProgramSteps {
 /// under the engine's mutex.
 struct PeerState {
   control::Peer* peer = nullptr;
-  /// By which it is attached to. relaxed: any that it ever was does, or fails.
+  /// By which it is attached to. relaxed: any that it ever was does, or fails; one that has ended
+  /// is none of its threads.
   std::atomic<pid_t> thread{0};
   bool push_allowed = false;  ///< attach, from here into its memory
   bool pull_allowed = false;

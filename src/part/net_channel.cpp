@@ -61,7 +61,37 @@ void NetHalf::give_up_on_peer(const InitArgs& args) {
 
 void NetHalf::give_up(Status status, std::string text) {
   failure_.set(status, std::move(text));
-  if (in_use_.shut()) tell_failure();
+  if (in_use_.shut()) on_quiet();
+}
+
+void NetHalf::cut_off() {
+  (void)in_use_.shut();
+  unregister_lost();
+}
+
+void NetHalf::on_quiet() {
+  unregister_lost();
+  if (failure_.failed()) tell_failure();
+}
+
+bool NetHalf::is_out_of_reach() const {
+  // acquire, twice: pairs with NetLinks::cut()'s release and on_peer_fail()'s.
+  return link().is_cut.load(std::memory_order_acquire) ||
+         peer_quiet_.load(std::memory_order_acquire) || path_.peer->peer->has_ended();
+}
+
+/// Over a link that works a write of the peer's may be on its way though it has completed: its end
+/// by a key that is gone would end the link.
+void NetHalf::unregister_lost() {
+  // A receive that is not matched yet may get another link, and tells its key then.
+  if (!is_key_told() || !is_cut_off() || !in_use_.is_quiet() || !is_out_of_reach()) return;
+  const std::scoped_lock lock(buffer_mutex_);
+  if (buffer_) buffer_->unregister();
+}
+
+void NetHalf::drop_buffer() {
+  const std::scoped_lock lock(buffer_mutex_);
+  buffer_.reset();
 }
 
 bool NetHalf::settle() {
@@ -94,14 +124,14 @@ void NetHalf::on_peer_fail(Status status, std::string text) {
   // release: pairs with failed_once_quiet()'s acquire.
   peer_quiet_.store(true, std::memory_order_release);
   if (in_use_.shut())
-    tell_failure();
+    on_quiet();
   else
     (void)settle();  // the last completion tells the peer, which waits for that
 }
 
 /// Failed, but the program gets its buffer back only when nobody on either side moves any more.
 Completion NetHalf::failed_once_quiet() {
-  if (in_use_.shut()) tell_failure();
+  if (in_use_.shut()) on_quiet();
   if (!in_use_.is_quiet()) progress();
   // acquire: pairs with on_peer_fail()'s release.
   const bool peer_is_quiet = peer_quiet_.load(std::memory_order_acquire) || peer_is_gone();

@@ -91,6 +91,8 @@ class NetBuffer {
   std::byte* at(std::uint64_t offset) const noexcept { return start_ + offset; }
   const net::Memory* memory() const noexcept { return memory_.get(); }
   bool is_packed() const noexcept { return packed_ != nullptr; }
+  /// No peer reaches it any more. @pre nothing is posted with memory()
+  void unregister() noexcept { memory_.reset(); }
   void pack(std::uint64_t offset, std::uint64_t length) const noexcept;
   void unpack(std::uint64_t offset, std::uint64_t length) const noexcept;
 
@@ -113,7 +115,8 @@ struct NetPath {
 /// Thread safety: thread-safe.
 class NetHalf {
  public:
-  NetHalf(NetPath path, Kind kind) : path_(std::move(path)), link_(path_.link), kind_(kind) {}
+  NetHalf(NetPath path, Kind kind, NetBuffer buffer)
+      : path_(std::move(path)), link_(path_.link), kind_(kind), buffer_(std::move(buffer)) {}
   void on_peer_fail(Status status, std::string text);  ///< with the network's mutex held
   /// The peer has freed its half after `rounds` rounds, whose last bytes may still be on their way.
   void on_peer_closed(std::uint64_t rounds) noexcept {
@@ -146,6 +149,12 @@ class NetHalf {
       lane->turn_off();
   }
   bool has_failed() const noexcept { return failure_.failed(); }
+  /// Its process, the link or the device is lost.
+  bool is_cut_off() const noexcept;
+  /// is_cut_off(): nothing is posted any more, and the buffer's key is given back as soon as
+  /// neither side can be using it. Rounds fail where they are waited for. With the network's mutex
+  /// held.
+  void cut_off();
   const NetPath& path() const noexcept { return path_; }
   /// acquire: pairs with take_link()'s release.
   NetLink& link() const noexcept { return *link_.load(std::memory_order_acquire); }
@@ -169,10 +178,8 @@ class NetHalf {
     return false;
   }
   void leave() noexcept {
-    if (in_use_.leave()) tell_failure();
+    if (in_use_.leave()) on_quiet();
   }
-  /// Its process, the link or the device is lost.
-  bool is_cut_off() const noexcept;
   /// Nothing more will come of the peer for `round`, but what is on its way already.
   bool lacks_peer(std::uint64_t round) const noexcept;
   /// The same whatever the round.
@@ -196,17 +203,30 @@ class NetHalf {
   void give_up_on_peer(const InitArgs& args);
   Completion failed_once_quiet();
   void tell_failure();
+  /// Nothing of it is under way, and nothing will be.
+  void on_quiet();
+  /// The peer's operations have ended, or can't come here.
+  bool is_out_of_reach() const;
+  void unregister_lost();
+  /// acquire, release: the buffer's key is in a record for the peer.
+  bool is_key_told() const noexcept { return is_key_told_.load(std::memory_order_acquire); }
+  void tell_key() noexcept { is_key_told_.store(true, std::memory_order_release); }
+  void drop_buffer();
 
   const NetPath path_;
   std::atomic<NetLink*> link_;
   vci::VciPool::Place place_;  // guarded by the network's mutex
   const Kind kind_;
+  /// What is in use (in_use_) may use it without the mutex.
+  std::optional<NetBuffer> buffer_;
+  std::mutex buffer_mutex_;                 // its end by free, and of its registration by a loss
   bool is_awaited_ = false;                 // settle() has asked for that; guarded by the network
   std::atomic<NetLane*> watched_{nullptr};  // whose helper's watch has been turned on
   std::atomic<std::uint64_t> channel_{0};   // relaxed: written before the peer is told of it
   FailureSlot failure_;
   InUse in_use_;
   std::atomic<bool> told_{false}, peer_quiet_{false};
+  std::atomic<bool> is_key_told_{false};
   static constexpr std::uint64_t kNotClosed = ~std::uint64_t{0};
   std::atomic<std::uint64_t> peer_rounds_{kNotClosed};
 };
@@ -254,7 +274,7 @@ class NetSend final : public SendRequest, public NetHalf {
     return block_.view().header().moved_count.load(std::memory_order_relaxed);
   }
   RoundTotals totals() const noexcept;
-  void forget_buffer() { buffer_.reset(); }
+  void forget_buffer() { drop_buffer(); }
 
  private:
   struct CellWork : vci::Work {
@@ -292,7 +312,6 @@ class NetSend final : public SendRequest, public NetHalf {
 
   const InitArgs args_;
   const std::uint64_t partition_bytes_;
-  std::optional<NetBuffer> buffer_;
   const NetWords net_words_;
   Counters& counters_;
   const net::Cells cells_;
@@ -395,7 +414,7 @@ class NetRecv final : public RecvRequest, public NetHalf {
   void forget_buffer() {
     // A sender that repeats itself may have somebody unpack into it right now.
     if (buffer_ && buffer_->is_packed() && usable()) vci().exclusively([] {});
-    buffer_.reset();
+    drop_buffer();
   }
 
  private:
@@ -439,7 +458,6 @@ class NetRecv final : public RecvRequest, public NetHalf {
   /// The round whose bytes may be written; 0: none. seq_cst: see open() and on_notice().
   std::atomic<std::uint64_t> open_round_{0};
   NetCellSet noticed_;  ///< cells of which a run begins that is ours to pull
-  std::optional<NetBuffer> buffer_;
   const bool unpacks_;
   // Written by match(), then published.
   std::optional<Match> match_;

@@ -141,7 +141,7 @@ void NetLinks::end(const control::Peer& peer) {
   if (known == peers_.end()) return;
   for (const auto& [number, link] : known->second.links) {
     serve(*link, false);
-    if (link->link) link->vci.end_link(*link->link, Errc::kPeerDown);
+    cut(*link, Errc::kPeerDown);
   }
 }
 
@@ -403,7 +403,19 @@ void NetLinks::lose(NetLink& link, Status status, bool is_told) {
            link.why_lost.c_str());
   if (!is_told) send_ready(*link.peer, link.number_there(), status);
   serve(link, false);
-  if (link.link) link.vci.end_link(*link.link, status);  // nor does the peer use it
+  cut(link, status);  // nor does the peer use it
+}
+
+/// Of what has come until now channels have heard.
+void NetLinks::cut(NetLink& link, Status status) {
+  has_loss_ = true;
+  bool is_cut = true;
+  if (link.link) {
+    link.vci.end_link(*link.link, status);
+    link.vci.exclusively([&] { is_cut = link.link->is_cut(); });
+  }
+  // release: pairs with NetHalf::is_out_of_reach()'s acquire.
+  link.is_cut.store(is_cut, std::memory_order_release);
 }
 
 }  // namespace larklane::part

@@ -184,6 +184,7 @@ struct NetLink {
   std::unique_ptr<net::Link> link;
   std::atomic<bool> is_lost{false};  ///< there is no way over it, nor back
   std::string why_lost;              ///< written before that
+  std::atomic<bool> is_cut{false};   ///< nothing of the peer's reaches us over it any more
   bool is_connected = false;         ///< the peer may use it
   /// Who uses it before the other one may.
   enum class First : std::uint8_t { anybody, ours, theirs } first = First::anybody;
@@ -267,6 +268,8 @@ class NetLinks final : private vci::VciPool::Receivers {
   void lose(NetLink& link, Status status) { lose(link, status, false); }
   /// One that has failed under a channel carries no other.
   void look_for_failure(NetLink& link);
+  /// @return some link has been lost, or its peer, since the last call
+  bool take_loss() noexcept { return std::exchange(has_loss_, false); }
   /// No channel's: probes, greetings.
   bool is_some_under_way() const;
   /// The peer may use the link, or, if not ok, nobody may.
@@ -300,6 +303,7 @@ class NetLinks final : private vci::VciPool::Receivers {
   static void serve(NetLink& link, bool is_served);
   void lose(NetLink& link, Status status, bool is_told);
   void lose_as_told(NetLink& link, Status status);
+  void cut(NetLink& link, Status status);
 
   net::Fabric& fabric_;
   LinkKeeper* const keeper_;
@@ -310,6 +314,7 @@ class NetLinks final : private vci::VciPool::Receivers {
   std::unique_ptr<net::Memory> greeting_memory_;  ///< null: nobody greets
   std::map<const control::Peer*, NetPeer> peers_;
   std::vector<NetLink*> closed_;  ///< but a probe may be under way
+  bool has_loss_ = false;
 };
 
 }  // namespace larklane::part

@@ -50,6 +50,7 @@ std::uint64_t Network::look_after(NetLane& lane, std::uint64_t now_ns) {
     is_under_way |= link.probe.state() == LinkProbe::State::under_way;
     if (link.probe.state() == LinkProbe::State::failed) links_->lose(link, link.probe.failure());
   });
+  cut_off_lost_locked();
   return is_under_way ? std::min(lane.next_look_ns, now_ns + kProbeLookNs) : lane.next_look_ns;
 }
 

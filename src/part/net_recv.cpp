@@ -9,10 +9,9 @@ NetRecv::NetRecv(InitArgs args, NetBuffer buffer, NetPath path, Counters* counte
     : RecvRequest(
           Kind::receive, args.partitions,
           static_cast<std::uint64_t>(args.partitions) * args.count * args.type->size_bytes()),
-      NetHalf(std::move(path), Kind::receive),
+      NetHalf(std::move(path), Kind::receive, std::move(buffer)),
       args_(std::move(args)),
       counters_(*counters),
-      buffer_(std::move(buffer)),
       unpacks_(buffer_->is_packed()) {
   for (CreditWork& credit : credits_) {
     credit.channel = this;
@@ -57,6 +56,7 @@ Result<record::NetAccept> NetRecv::match(const Match& match) {
   const record::NetAccept accept{match.init.channel, match.notices.generation, match.slot,
                                  buffer_->memory()->remote(), match.notices.remote};
   match_.emplace(match);
+  tell_key();
   // release: pairs with usable()'s acquire.
   usable_.store(true, std::memory_order_release);
   arrival_marks_ = arrival_->marks();

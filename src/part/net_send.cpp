@@ -21,10 +21,9 @@ bool counts_cells(std::uint32_t partitions, const GroupRules& rules) noexcept {
 NetSend::NetSend(Parts parts)
     : SendRequest(Kind::send, parts.args.partitions,
                   parts.shape.partition_bytes * static_cast<std::uint64_t>(parts.args.partitions)),
-      NetHalf(std::move(parts.path), Kind::send),
+      NetHalf(std::move(parts.path), Kind::send, std::move(parts.buffer)),
       args_(std::move(parts.args)),
       partition_bytes_(parts.shape.partition_bytes),
-      buffer_(std::move(parts.buffer)),
       net_words_(parts.words),
       counters_(*parts.counters),
       cells_(parts.shape.partitions),
@@ -39,6 +38,7 @@ NetSend::NetSend(Parts parts)
   channel_.store(parts.id, std::memory_order_relaxed);
   (void)side_.choose(groups_);  // the block was made for these
   take_link(*path_.link);
+  tell_key();
   for (std::uint32_t cell = 0; cell < cells_.count(); ++cell) {
     works_[cell].channel = this;
     works_[cell].link = path_.link->link.get();

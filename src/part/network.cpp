@@ -177,6 +177,7 @@ Result<Network::SendPlace> Network::take_place(const InitArgs& args,
   const std::scoped_lock lock(mutex_);
   reap_locked();
   auto link = links_->for_send(peer, args.context.low);
+  cut_off_lost_locked();
   if (!link) return link.error();
   SendPlace place{*link};
   if (!takes_demands || !(*link)->vci.reserve_immediates(1).ok()) return place;
@@ -231,6 +232,7 @@ Result<RecvRequest*> Network::recv_init(const InitArgs& args,
   const std::scoped_lock lock(mutex_);
   reap_locked();
   auto link = links_->first_of(peer);
+  cut_off_lost_locked();
   if (!link) return link.error();
   auto channel =
       std::make_shared<NetRecv>(args, std::move(buffer).value(), path_locked(**link), &counters_);
@@ -273,11 +275,10 @@ void Network::reap_locked() {
   std::erase_if(leaving_sends_, [&](const std::shared_ptr<NetSend>& channel) {
     channel->forget_buffer();
     if (!channel->settle()) return false;
-    // Whoever had the last completion of one that has failed is telling the peer yet.
-    if (channel->has_failed())
-      channel->link().vci.exclusively([] {});
-    else if (!channel->end_posts())  // a demand that comes late would be answered
-      return false;
+    // A demand that comes late would be answered.
+    if (!channel->has_failed() && !channel->end_posts()) return false;
+    // Whoever had the last completion is telling the peer yet, or gives the buffer's key back.
+    if (channel->has_failed() || channel->is_cut_off()) channel->link().vci.exclusively([] {});
     channel->end_watch();
     channel->is_closed = true;
     send_close(*channel->path().peer, {channel->channel(), 1, 0, channel->totals().rounds});
@@ -350,6 +351,13 @@ void Network::on_record(const std::shared_ptr<PeerState>& peer, const control::R
       type == record::NetType::accept && record::read(record.payload, accept) && plausible(accept))
     return on_accept(*peer->peer, accept);
   const std::scoped_lock lock(mutex_);
+  on_record_locked(peer, record);
+  cut_off_lost_locked();
+}
+
+void Network::on_record_locked(const std::shared_ptr<PeerState>& peer,
+                               const control::Record& record) {
+  const auto type = static_cast<record::NetType>(record.kind);
   if (type == record::NetType::offer && links_->on_offer(peer, record.payload)) return;
   if (record::NetReady ready; type == record::NetType::ready &&
                               record::read(record.payload, ready) &&
@@ -542,10 +550,13 @@ void Network::on_fail_locked(const control::Peer& from, const record::Fail& fail
     return reported(channel.args(), kind, fail, cause);
   };
   if (fail.by_sender != 0) {
-    if (auto found = matched_.find({&from, fail.channel}); found != matched_.end())
+    if (auto found = matched_.find({&from, fail.channel}); found != matched_.end()) {
+      links_->look_for_failure(found->second->link());
       found->second->on_peer_fail(status, text(*found->second, Kind::receive));
+    }
   } else if (auto found = sends_by_id_.find(fail.channel);
              found != sends_by_id_.end() && found->second->path().peer->peer == &from) {
+    links_->look_for_failure(found->second->link());
     found->second->on_peer_fail(status, text(*found->second, Kind::send));
   }
 }
@@ -569,6 +580,16 @@ void Network::on_peer_down(const control::Peer& peer) {
 void Network::end_links(const control::Peer& peer) {
   const std::scoped_lock lock(mutex_);
   links_->end(peer);
+  cut_off_lost_locked();
+}
+
+void Network::cut_off_lost_locked() {
+  if (!links_->take_loss()) return;
+  for (const auto& [request, channel] : sends_)
+    if (channel->is_cut_off()) channel->cut_off();
+  // Of one that is not usable yet nobody has been told the key, and another link may carry it.
+  for (const auto& [request, channel] : receives_)
+    if (channel->usable() && channel->is_cut_off()) channel->cut_off();
 }
 
 void Network::add_totals(RoundTotals* sent, RoundTotals* received) const {

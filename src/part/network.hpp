@@ -110,6 +110,9 @@ class Network final : private LinkKeeper {
   Result<SendRequest*> make_send(const InitArgs& args, const SendPlace& place,
                                  std::vector<std::uint32_t> groups, GroupRules rules,
                                  control::Plane* learns_on);
+  void on_record_locked(const std::shared_ptr<PeerState>& peer, const control::Record& record);
+  /// What is left of channels whose link, or whose peer, has been lost is given back.
+  void cut_off_lost_locked();
   void on_ready_locked(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready);
   void refuse_locked(const std::shared_ptr<PeerState>& peer, std::uint16_t kind, std::size_t bytes);
   void on_init_locked(const std::shared_ptr<PeerState>& peer, const record::NetInit& init);

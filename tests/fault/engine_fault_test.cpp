@@ -2,16 +2,86 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "control/wire.hpp"
+#include "part/records.hpp"
 #include "ranks.hpp"
 
 namespace larklane::part::fault {
 namespace {
+
+/// What a rank's control plane sends besides, from now on: the same record for other memory, or a
+/// typemap.
+enum class Besides : std::uint8_t { nothing, map_again, staging_again, datatype_after_map };
+Besides besides = Besides::nothing;
+std::atomic<int> sent_besides{0};  // relaxed: whether there was any
+
+ssize_t send_to_kernel(int socket, const msghdr* message, int flags) {
+  return ::syscall(SYS_sendmsg, socket, message, flags);
+}
+
+/// Of elements that lie twice as far apart as those that are there.
+void send_datatype(int socket, std::uint64_t channel, int flags) {
+  const Typemap type(std::vector<TypeBlock>{{8, 4}, {0, 4}}, 16);
+  std::vector<std::uint64_t> words(type.encoded_words());
+  type.encode(words);
+  const auto count = static_cast<std::uint32_t>(words.size());
+  const record::Datatype head{channel, count, 0, count, 0};
+  control::RecordHeader header;
+  header.kind = static_cast<std::uint16_t>(record::Type::datatype);
+  header.payload_bytes = static_cast<std::uint32_t>(sizeof head + words.size() * 8);
+  std::vector<std::byte> bytes(control::record_bytes(header.payload_bytes));
+  std::memcpy(bytes.data(), &header, sizeof header);
+  std::memcpy(bytes.data() + sizeof header, &head, sizeof head);
+  std::memcpy(bytes.data() + sizeof header + sizeof head, words.data(), words.size() * 8);
+  iovec vector{bytes.data(), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  require(send_to_kernel(socket, &message, flags) == ssize_t(bytes.size()), "a record");
+}
+
+/// @param message  has been sent, as a whole
+void send_besides(int socket, const msghdr* message, ssize_t sent, int flags) {
+  control::RecordHeader header;
+  if (besides == Besides::nothing || message->msg_iov[0].iov_len < sizeof header) return;
+  std::memcpy(&header, message->msg_iov[0].iov_base, sizeof header);
+  const auto wanted = besides == Besides::staging_again ? record::Type::staging : record::Type::map;
+  if (header.magic != control::kWireMagic || header.kind != static_cast<std::uint16_t>(wanted) ||
+      sent != ssize_t(control::record_bytes(header.payload_bytes)))
+    return;
+  sent_besides.fetch_add(1, std::memory_order_relaxed);
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < message->msg_iovlen; ++i) {
+    const auto* const piece = static_cast<const std::byte*>(message->msg_iov[i].iov_base);
+    bytes.insert(bytes.end(), piece, piece + message->msg_iov[i].iov_len);
+  }
+  std::uint64_t channel_and_bytes[2];  // of either record
+  std::memcpy(channel_and_bytes, bytes.data() + sizeof header, sizeof channel_and_bytes);
+  if (besides == Besides::datatype_after_map)
+    return send_datatype(socket, channel_and_bytes[0], flags);
+  const auto other = shm::Segment::create(channel_and_bytes[1]).value();
+  const int fd = other->fd();
+  alignas(cmsghdr) std::byte space[CMSG_SPACE(sizeof fd)]{};
+  msghdr again = *message;
+  again.msg_control = space;
+  again.msg_controllen = sizeof space;
+  cmsghdr* const control = CMSG_FIRSTHDR(&again);
+  control->cmsg_level = SOL_SOCKET;
+  control->cmsg_type = SCM_RIGHTS;
+  control->cmsg_len = CMSG_LEN(sizeof fd);
+  std::memcpy(CMSG_DATA(control), &fd, sizeof fd);
+  require(send_to_kernel(socket, &again, flags) == sent, "the record again");
+}
 
 constexpr std::uint64_t kElements = 16 * 1024;
 constexpr std::uint64_t kRounds = 20;
@@ -171,6 +241,83 @@ TEST(AttachRefusedLater, InBothDirectionsDataTravelsThroughStagingMemory) {
     EXPECT_EQ(sender.wait(), 0);
     EXPECT_EQ(receiver.wait(), 0);
   }
+}
+
+TEST(RecordAgain, OfStagingMemoryChangesNothing) {
+  Names names;
+  Rank sender([&](const Rank::Say&) {
+    besides = Besides::staging_again;
+    auto engine = make_engine(names, 0, "0");
+    require(engine->reachable(names.address(1)).ok(), "reachable");
+    refuse_attach(true, true);
+    send_rounds(names, *engine, false);
+    require(sent_besides.load(std::memory_order_relaxed) != 0, "no record came twice");
+  });
+  Rank receiver([&](const Rank::Say&) {
+    auto engine = make_engine(names, 1, "0");
+    require(engine->reachable(names.address(0)).ok(), "reachable");
+    refuse_attach(true, true);
+    receive_rounds(names, *engine, false);
+  });
+  EXPECT_EQ(sender.wait(), 0);
+  EXPECT_EQ(receiver.wait(), 0);
+}
+
+/// Rounds of a receiver whose buffer is mapped, and is as long as the message.
+void receive_mapped(Names& names, Besides what, Completion wanted) {
+  besides = what;
+  const auto regions = std::make_shared<shm::Regions>();
+  auto engine = make_engine(names, 1, "0", "64K", regions);
+  auto* const data = static_cast<std::byte*>(regions->allocate(kElements * 8).value());
+  auto made = engine->recv_init(args_of(names, 0, data, 4, false));
+  require(made.has_value(), "recv_init");
+  Completion end = Completion::complete;
+  for (std::uint64_t round = 1; round <= kRounds && end == Completion::complete; ++round) {
+    if (!(*made)->start().ok()) {
+      end = Completion::failed;
+      break;
+    }
+    end = complete(**made);
+    for (std::uint64_t i = 0; end == Completion::complete && i < kElements * 8; ++i)
+      if (data[i] != byte_of(round, i)) give_up("wrong byte " + std::to_string(i));
+  }
+  require(sent_besides.load(std::memory_order_relaxed) != 0, "nothing was sent besides");
+  require(end == wanted, "another end: " + (*made)->error_text());
+  require(engine->free(*made).ok(), "free");
+}
+
+TEST(RecordAgain, OfAMappingChangesNothing) {
+  Names names;
+  Rank sender([&](const Rank::Say&) {
+    auto engine = make_engine(names, 0, "0");
+    send_rounds(names, *engine, false);
+  });
+  Rank receiver(
+      [&](const Rank::Say&) { receive_mapped(names, Besides::map_again, Completion::complete); });
+  EXPECT_EQ(sender.wait(), 0);
+  EXPECT_EQ(receiver.wait(), 0);
+}
+
+/// The mapping has been checked against the typemap that was known then.
+TEST(RecordAgain, ADatatypeAfterTheMappingFailsThePairAndIsNotFollowed) {
+  Names names;
+  Rank sender([&](const Rank::Say&) {
+    auto engine = make_engine(names, 0, "0");
+    Sender own(names, *engine, false);
+    // Once the typemap is here, which may be before the first Start: the helper serves it.
+    for (int i = 0; i < 500 && own.request->error().ok(); ++i) (void)::poll(nullptr, 0, 10);
+    if (own.request->start().ok()) {
+      (void)own.request->pready(0, 8);
+      require(complete(*own.request) == Completion::failed, "it completes");
+    }
+    expect_error(*own.request, Errc::kProtocol);
+    require(engine->free(own.request).ok(), "free");
+  });
+  Rank receiver([&](const Rank::Say&) {
+    receive_mapped(names, Besides::datatype_after_map, Completion::failed);
+  });
+  EXPECT_EQ(sender.wait(), 0);
+  EXPECT_EQ(receiver.wait(), 0);
 }
 
 /// A round that fails for want of memory, and is reported with its remedy.
@@ -394,3 +541,11 @@ TEST(MemoryRefused, AReceiverThatCannotMapFailsAndTellsTheSender) {
 
 }  // namespace
 }  // namespace larklane::part::fault
+
+/// The library's, instead of libc's.
+extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
+  using namespace larklane::part::fault;
+  const ssize_t sent = send_to_kernel(socket, message, flags);
+  if (sent > 0) send_besides(socket, message, sent, flags);
+  return sent;
+}

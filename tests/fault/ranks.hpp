@@ -172,7 +172,8 @@ class Names {
 
 /// In a rank: its engine.
 inline std::unique_ptr<Engine> make_engine(Names& names, int rank, const char* slot_bytes_max,
-                                           const char* piece_bytes = "64K") {
+                                           const char* piece_bytes = "64K",
+                                           std::shared_ptr<const shm::Regions> regions = nullptr) {
   Config config;
   std::string problem;
   require(config.set("shm_slot_bytes_max", slot_bytes_max, &problem).ok(), problem);
@@ -180,7 +181,7 @@ inline std::unique_ptr<Engine> make_engine(Names& names, int rank, const char* s
   require(config.set("shm_piece_bytes", piece_bytes, &problem).ok(), problem);
   std::vector<control::Listener> own;
   own.push_back(names.bind(rank));
-  auto engine = Engine::create(std::move(own), config);
+  auto engine = Engine::create(std::move(own), config, std::move(regions));
   require(engine.has_value(), "no engine");
   return std::move(engine).value();
 }

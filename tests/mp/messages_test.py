@@ -8,15 +8,15 @@ Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
 """
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
 import re
-import socket
-import subprocess
 import sys
 
 import stub_test
+import trust_test
 from stub_test import Skip, expect, system
 
 PROVIDERS = {"shm": "shm", "tcp": "ofi:tcp", "libfabric_shm": "ofi:shm"}
@@ -26,6 +26,7 @@ class Bench:
     def __init__(self, build, scratch, provider):
         self.name = provider
         self.provider = PROVIDERS.get(provider)
+        self.build = build
         self.command = build / "bin/larklane"
         self.folder = build / "tests/mp/messages"
         self.scratch = scratch
@@ -340,37 +341,64 @@ def refusals(bench):
     expect("/nonexistent/x.csv: not written: No such file or directory" in output, "no folder", output)
 
 
-def own_names(program):
-    """ADDRESS:PORT of the sockets over TCP of all processes of a program, but those of the control plane, which listens everywhere."""
-    inodes = set()
+def processes_of(program):
+    """Process ids."""
+    found = []
     for folder in pathlib.Path("/proc").iterdir():
-        try:
+        with contextlib.suppress(OSError):
             if folder.name.isdigit() and (folder / "exe").resolve() == program:
-                inodes |= {found for fd in (folder / "fd").iterdir() for found in re.findall(r"socket:\[(\d+)\]", os.readlink(fd))}
-        except OSError:
-            continue
-    rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    names = {row[1] for row in rows if row[9] in inodes and not row[1].startswith("00000000")}
-    return {f"{socket.inet_ntoa(bytes.fromhex(name[:8])[::-1])}:{int(name[9:], 16)}" for name in names}
+                found.append(int(folder.name))
+    return found
 
 
 def stranger(bench):
     """Another user that knows all ports of a job: none takes it, at whatever time it asks, and each byte and each message is right."""
-    script = pathlib.Path(__file__).parent / "stranger.py"
     tried = set()
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with trust_test.stranger_of(bench.build) as attack_all, concurrent.futures.ThreadPoolExecutor(1) as pool:
         job = pool.submit(bench.launched, 3, "exchange", 2, 60_000, seconds=200)
         while not job.done():
-            names = own_names((bench.folder / "exchange").resolve()) - tried
+            names = set()
+            with contextlib.suppress(OSError):  # one has ended
+                names = trust_test.tcp_names(processes_of((bench.folder / "exchange").resolve())) - tried
             if not names:
                 concurrent.futures.wait([job], timeout=0.02)
                 continue
             tried |= names
-            told = subprocess.run([sys.executable, script, *names], capture_output=True, text=True, timeout=200, check=True)
-            expect(told.stdout == "taken by 0\n", "a stranger is taken in", told.stdout + told.stderr)
+            attack_all(names)
         output = job.result()
     expect(tried, "no port has been found")
     expect(re.search(r"exchange: \d+ messages", output), "no end", output)
+
+
+OWN_PROCESSES = "unshare --pid --fork --mount-proc"
+OWN_NETWORK, OWN_LOOPBACK = "unshare --net", "unshare --net sh -c 'ip link set lo up && exec \"$@\"' sh"
+OWN_USERS = "unshare --user"
+AS_NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups"
+ONE_NETWORK, ONE_USER = "remedy: start the ranks of a host in one network namespace", "remedy: start all ranks as one user"
+BY_OFI = "LARKLANE_MESSAGE_PROVIDER=ofi"
+
+
+def apart(bench):
+    """Ranks in namespaces of their own, or of another user: all messages arrive, or the reason is said, with the remedy; none waits for ever."""
+
+    def ran(rank, way, provider, status, *texts, **env):
+        words = way.split()[0]
+        if "failed" in system("sh", "-c", f"{way} true 2>/dev/null || echo failed"):
+            raise Skip(f"no {words}: {way}")
+        script = f'if [ "$LARKLANE_RANK" = {rank} ]; then exec {way} "$@"; fi; exec "$@"'
+        command = (bench.command, "launch", "-n", 2, "sh", "-c", script, "sh", bench.folder / "exchange", 2, 1000)
+        output = system(*command, status=status, env={"LARKLANE_MESSAGE_PROVIDER": provider, **env}, seconds=100)
+        for text in texts:
+            expect(text in output, f"rank {rank} by {way}, {provider}: no '{text}'", output)
+
+    for rank in range(2):
+        ran(rank, OWN_PROCESSES, "shm", 3, "in another pid namespace", BY_OFI)
+        ran(rank, OWN_PROCESSES, "ofi:tcp", 0, "exchange: ")
+        ran(rank, OWN_USERS, "shm", 3, "does not let one process attach", BY_OFI)
+        ran(rank, OWN_USERS, "ofi:tcp", 0, "exchange: ")
+        ran(rank, AS_NOBODY, "shm", 3, "it runs as another user", ONE_USER)
+        ran(rank, OWN_NETWORK, "shm", 3, "in a network namespace of its own, whose loopback interface is down", ONE_NETWORK)
+    ran(1, OWN_LOOPBACK, "shm", 3, "Connection refused, for 2 s; if this process is in a network namespace of its own", ONE_NETWORK, LARKLANE_BOOT_WAIT_NS="2s")
 
 
 def cases():
@@ -382,6 +410,7 @@ def cases():
         (switches, "shm"),
         (stranger, "tcp"),
         (refusals, None),
+        (apart, None),
         (refused_calls, "shm"),
     ]
 

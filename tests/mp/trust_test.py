@@ -42,6 +42,7 @@ class Bench:
         self.mpi = launch.MPIS.get(mpi)
         if self.mpi and not self.mpi.installed():
             raise Skip(f"{self.mpi.title} is not installed")
+        self.build = build
         self.command = build / "bin/larklane"
         self.native = build / "tests/mp/messages/rounds"
         self.program = build / "tests/mp/fault" / (mpi or "") / "rounds"
@@ -359,6 +360,116 @@ def strangers_minutes(bench):
     strangers(bench, SOAK_S)
 
 
+# --- strangers at the data plane -----------------------------------------------------------------------
+
+
+LINKS = 6
+SILENT_DATA = 300  # connections that say nothing, to each port
+GROWN_KB = 8192
+
+
+def tcp_names(pids, is_listening=False):
+    """ADDRESS:PORT of the sockets over TCP of processes, but those of the control plane, which listens everywhere."""
+    inodes = set().union(*(inodes_of(pid) for pid in pids))
+    rows = [line.split() for line in text_of("/proc/net/tcp").splitlines()[1:]]
+    names = {row[1] for row in rows if row[9] in inodes and not row[1].startswith("00000000") and (not is_listening or row[3] == "0A")}
+    return {f"{socket.inet_ntoa(bytes.fromhex(name[:8])[::-1])}:{int(name[9:], 16)}" for name in names}
+
+
+@contextlib.contextmanager
+def stranger_of(build, silent=0):
+    """A process of another user (tests/net/stranger_client.hpp). Yields what attacks names, and @return how many were there to be asked"""
+    program = build / "tests/net/stranger"
+    if not program.exists():
+        raise Skip(f"{program} is not built")
+    with subprocess.Popen([program, str(silent)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def attack_all(names):
+            for name in names:
+                process.stdin.write(f"{name}\n")
+            process.stdin.flush()
+            for name in names:
+                answer = process.stdout.readline()
+                expect(answer == f"{name} refused\n", f"{name}: a stranger is taken in", answer)
+            return len(names)
+
+        try:
+            yield attack_all
+        finally:
+            process.kill()
+
+
+def stopped(read, pids, rank, what):
+    """Waits until the rank has said so, and has stopped."""
+    deadline = time.monotonic() + BEGIN_S
+    while time.monotonic() < deadline:
+        if f"rank {rank} stops: {what}\n" in read() and text_of(f"/proc/{pids[rank]}/stat").rpartition(")")[2].split()[:1] == ["T"]:
+            return
+        select.select([], [], [], 0.01)
+    raise stub_test.Failed(f"rank {rank} does not stop: {what}\n{read()}")
+
+
+def rss_kb(pid):
+    return int(re.search(r"VmRSS:\s*(\d+)", text_of(f"/proc/{pid}/status"))[1])
+
+
+def job_of_links(bench, attack_all):
+    """Two ranks make link after link over ofi:tcp. While one waits for the other, all its ports are attacked, and again while rounds are made.
+    @return the output, how many listeners of each rank were attacked, descriptors and memory of each rank at its end"""
+    listeners, ends = [0, 0], []
+
+    def act(logs):
+        def read():
+            return "".join(text_of(path) for path in sorted(pathlib.Path(logs).glob("*.log")))
+
+        pids = begun(read)
+        for rank in range(2):
+            stopped(read, pids, rank, "begin")
+        of_mpi = tcp_names(pids)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        for pair in range(LINKS):
+            waits = pair % 2
+            stopped(read, pids, 1 - waits, pair)
+            deadline = time.monotonic() + 2  # its next lane may have a link already
+            while not (doors := tcp_names(pids[waits:waits + 1], is_listening=True) - of_mpi) and time.monotonic() < deadline:
+                select.select([], [], [], 0.01)
+            listeners[waits] += len(doors)
+            attack_all(doors)
+            os.kill(pids[1 - waits], signal.SIGCONT)
+            attack_all(tcp_names(pids) - of_mpi)
+        for rank in range(2):
+            stopped(read, pids, rank, "end")
+        ends.extend((fds_of(pid), rss_kb(pid)) for pid in pids)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+    env = {"LARKLANE_PROVIDER": "ofi:tcp@lo", "LARKLANE_VCI_COUNT_MAX": "16"}
+    command = [str(bench.command), "run", "--summary", str(bench.program), "links", str(LINKS)]
+    outcome = launch.launch(bench.mpi, 2, command, 200, env, started=act)
+    expect(outcome.status == 0, f"status {outcome.status}", outcome.output)
+    if "no module" in outcome.output:
+        raise Skip(outcome.output)
+    expect(outcome.output.count("ofi tcp") >= 2, "not over ofi:tcp", outcome.output)
+    both_right(outcome.output)
+    return outcome.output, listeners, ends
+
+
+def strangers_tcp(bench):
+    """A job over ofi:tcp beside another user that knows all but the secret: no port takes it while a link awaits its peer, nor later; all rounds are
+    right, and the ranks have no more descriptors and memory than without it."""
+    _, listeners, calm = job_of_links(bench, lambda names: None)
+    expect(min(listeners) > 0, f"{listeners} listeners: nothing is shown")
+    with stranger_of(bench.build, SILENT_DATA) as attack_all:
+        output, attacked, ends = job_of_links(bench, attack_all)
+    print(f"{attacked} listeners attacked; descriptors and KiB of each rank: {ends}, without strangers {calm}")
+    expect(min(attacked) > 0, "no listener of some rank was attacked", output)
+    expect_few_warnings(output)
+    for (fds, kb), (calm_fds, calm_kb) in zip(ends, calm, strict=True):
+        expect(fds <= calm_fds + 4, f"{fds} descriptors, {calm_fds} without strangers")
+        expect(kb <= calm_kb + GROWN_KB, f"{kb} KiB, {calm_kb} without strangers")
+
+
 # --- descriptors ------------------------------------------------------------------------------------
 
 # A launcher kills what is left when a rank has closed the descriptor to it, or is over. So the program is in a session of its own; the
@@ -394,7 +505,8 @@ def closed(bench):
 
 
 def cases():
-    with_mpi = [(case, mpi) for case in (secrets_mpi, strangers, closed, strangers_minutes) for mpi in ("mpich5", "openmpi5", "mpich4")]
+    with_mpi = [(case, mpi) for case in (secrets_mpi, strangers, strangers_tcp, closed, strangers_minutes)
+                for mpi in ("mpich5", "openmpi5", "mpich4")]
     return with_mpi + [(case, None) for case in (secrets_native, strangers, closed, strangers_minutes)]
 
 

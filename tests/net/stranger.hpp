@@ -1,6 +1,5 @@
 #pragma once
-// A process of another user that knows all of this one but its secrets: its ports, libfabric's
-// protocols, the layout of what it sends. It tries to read, to write, and to be heard.
+// A process that does what stranger_client.hpp says to the ports of this one.
 
 #include <sys/types.h>
 
@@ -8,17 +7,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "stranger_client.hpp"
+
 namespace larklane::provider_test {
 
 /// The ports of this process's sockets over TCP.
 std::vector<std::uint16_t> own_ports();
-
-/// What it came to, as the exit status of the stranger.
-struct Intrusion {
-  static constexpr int kNone = 0;
-  static constexpr int kConnected = 10;  ///< a port has taken its request
-  static constexpr int kRead = 11;       ///< it has been given memory
-};
 
 /// Thread safety: single-owner.
 class Stranger {

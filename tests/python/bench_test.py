@@ -328,6 +328,25 @@ class Runner(unittest.TestCase):
                               capture_output=True, text=True, check=False)
         self.assertIn("1 of 3 turns: the time budget\n", done.stdout)
 
+    def test_a_killed_one_leaves_no_launch(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "pids"
+            launched = f"sleep {RANK_S} & echo $$ $! > {file}.part; mv {file}.part {file}; wait"
+            code = f"from larklane import bench; bench.run_command(['sh', '-c', {launched!r}], {RANK_S})"
+            with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(Path(bench.__file__).parents[1])}) as killed:
+                deadline = time.monotonic() + 60
+                while not file.exists() and time.monotonic() < deadline:
+                    time.sleep(0.02)
+                killed.kill()
+            left = set(map(int, file.read_text().split()))
+            deadline = time.monotonic() + 60
+            while left and time.monotonic() < deadline:
+                left = {pid for pid in left if Path(f"/proc/{pid}").exists() and ") Z" not in Path(f"/proc/{pid}/stat").read_text()}
+                time.sleep(0.02)
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+            self.assertEqual(left, set())
+
     def test_unknown_variant_is_refused(self) -> None:
         with contextlib.redirect_stderr(io.StringIO()) as errors:
             self.assertEqual(bench.main(["overhead", "--with", "both", "--out", str(self.folder)]), 2)

@@ -5,7 +5,9 @@ import importlib.util
 import pathlib
 import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 
 import golden  # noqa: F401  (the path of the package)
 
@@ -56,6 +58,26 @@ class Archive(unittest.TestCase):
         self.assertIn(("rank 0", "thread 1", 600, "Pready 2"), seen)
         self.assertIn(("rank 1", "arrivals from 0, tag 7", 180, "arrived (observed)"), seen)
         self.assertEqual(sum(name.startswith("Pready") for *_, name in seen), 3)
+
+    def test_of_one_that_fails_nothing_stays(self) -> None:
+        class Trace:
+            def __init__(self, folder: str, **_: object) -> None:
+                pathlib.Path(folder).mkdir(parents=True)
+                (pathlib.Path(folder) / "traces.otf2").touch()
+
+            def __enter__(self) -> "Trace":
+                raise OSError(28, "No space left on device")
+
+            def __exit__(self, *_: object) -> None:
+                pass
+
+        fake = types.ModuleType("otf2")
+        fake.writer = types.SimpleNamespace(open=Trace)  # type: ignore[attr-defined]
+        (self.folder / "archive.part").mkdir()  # of one that was killed
+        before = sorted(self.folder.iterdir())
+        with unittest.mock.patch.dict(sys.modules, otf2=fake), self.assertRaises(OSError):
+            otf2_file.write(self.profile, self.folder / "archive")
+        self.assertEqual(sorted(self.folder.iterdir()), [path for path in before if path.name != "archive.part"])
 
     def test_a_folder_that_is_there_is_left_alone(self) -> None:
         with self.assertRaisesRegex(profile.ProfileError, "is there already|pip install otf2"):

@@ -318,6 +318,55 @@ TEST_F(ClaimTest, AClaimHasALimitOfItsOwn) {
   EXPECT_TRUE(in_.take().empty());
 }
 
+TEST_F(ClaimTest, BothConnectionsOfAProcessThatHasEndedAreServed) {
+  Process peer([this](const Process::Tell&) {
+    RawPeer first(other_), second(other_);
+    for (RawPeer* const raw : {&first, &second})
+      if (!raw->connect(own_) || !raw->send_hello()) return 1;
+    return first.send(bytes_of(RawPeer::record(1, "first"))) &&
+                   second.send(bytes_of(RawPeer::record(2, "second")))
+               ? 0
+               : 2;
+  });
+  ASSERT_EQ(peer.wait(), 0);
+  const auto plane = make_plane(std::move(own_listeners_), in_);
+  ASSERT_TRUE(in_.wait_for_records(2));
+  const auto records = in_.take();
+  EXPECT_EQ(records[0].payload, "first");
+  EXPECT_EQ(records[1].payload, "second");
+  EXPECT_EQ(records[0].from, records[1].from);
+  EXPECT_TRUE(in_.wait_for_down());
+  EXPECT_EQ(in_.down().size(), 1U);
+}
+
+TEST_F(ClaimTest, AProcessThatHasEndedAndLeftNoRecordIsNoPeer) {
+  allow_warning("another Larklane is installed there");
+  constexpr int kProcesses = 100;
+  for (int i = 0; i < kProcesses; ++i) {
+    Process peer([&](const Process::Tell&) {
+      RawPeer raw(other_);
+      raw.hello.nonce = static_cast<std::uint64_t>(100 + i);
+      if (i % 10 == 0) raw.hello.version = kProtocolVersion + 1;
+      if (!raw.connect(own_) || !raw.send_hello()) return 1;
+      if (i % 3 == 0) raw.send(bytes_of("nonsense, at length"));
+      return 0;
+    });
+    ASSERT_EQ(peer.wait(), 0);
+  }
+  Process last([this](const Process::Tell&) {
+    RawPeer raw(other_);
+    return raw.connect(own_) && raw.send_hello() && raw.send(bytes_of(RawPeer::record(1, "last")))
+               ? 0
+               : 1;
+  });
+  ASSERT_EQ(last.wait(), 0);
+  const auto plane = make_plane(std::move(own_listeners_), in_);
+  ASSERT_TRUE(in_.wait_for_records(1));
+  ASSERT_TRUE(in_.wait_for_down());
+  EXPECT_EQ(in_.down().size(), 1U);
+  EXPECT_EQ(in_.take()[0].payload, "last");
+}
+
 TEST_F(NameTest, ADialThatIsSentAwayIsMadeAgain) {
   Inbox in;
   const RawRemote raw;

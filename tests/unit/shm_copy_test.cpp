@@ -426,6 +426,24 @@ TEST(ShmAttach, AnEndedFirstThreadIsNoEndedProcess) {
                           there, piece)
                   .ok());
   EXPECT_EQ(here[0], std::byte{7});
+  const auto read_by = [&](pid_t process, pid_t by) {
+    here[0] = std::byte{0};
+    piece = {0, 8};
+    return attach_copy(Direction::read, process, by,
+                       {&bytes, reinterpret_cast<std::uintptr_t>(here)}, there, piece);
+  };
+  EXPECT_TRUE(read_by(child, thread).ok());
+  EXPECT_EQ(here[0], std::byte{7});
+  // As if the kernel had given the number of the helper, which has ended, to another process.
+  const pid_t foreign = ::fork();
+  if (foreign == 0)
+    for (;;) ::pause();
+  EXPECT_TRUE(attach_allowed(Direction::read, foreign));
+  EXPECT_EQ(read_by(child, foreign), Status(Errc::kTransfer, ESRCH));
+  EXPECT_EQ(here[0], std::byte{0});
+  EXPECT_EQ(piece.length, 8U);
+  ::kill(foreign, SIGKILL);
+  ::waitpid(foreign, nullptr, 0);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_EQ(attach_thread(child), child);

@@ -69,6 +69,7 @@ class FaultLink final : public net::Link {
     traffic_.end(state_, status);
     inner_->end(status);
   }
+  bool is_cut() const noexcept override { return inner_->is_cut(); }
   Status failure() const noexcept override {
     return state_.dead.ok() ? inner_->failure() : state_.dead;
   }

@@ -48,6 +48,9 @@ class Link final : public net::Link {
 
   Status failure() const noexcept override { return failure_; }
   void end(Status status) override;
+  bool is_cut() const noexcept override {
+    return connection_ && connection_->stage == Connection::Stage::over;
+  }
 
   // For its endpoint, if links have connections of their own.
   /// Before anything else.

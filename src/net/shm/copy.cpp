@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <type_traits>
 
@@ -28,7 +29,7 @@ constexpr std::uint64_t kCallBytesMax = std::uint64_t{1} << 30;
 /// Of a pipe, by default.
 constexpr std::uint64_t kPipeBytes = std::uint64_t{1} << 16;
 /// On the stack of a thread of the program.
-constexpr std::uint64_t kOwnBytes = std::uint64_t{16} << 10;
+constexpr std::uint64_t kOwnBytes = std::uint64_t{4} << 10;
 /// As control/helper_thread.cpp names it.
 constexpr std::string_view kHelperName = "larklane\n";
 
@@ -37,6 +38,7 @@ struct Vectors {
   iovec entries[kVectorsMax];
   std::size_t count = 0;
 
+  std::span<const iovec> all() const noexcept { return {entries, count}; }
   std::uint64_t gather(TypeCursor& cursor, std::uint64_t bytes_max) noexcept {
     std::uint64_t bytes = 0;
     for (count = 0; count < kVectorsMax && bytes < bytes_max; ++count) {
@@ -95,17 +97,22 @@ template <class Each>
   }
 }
 
-ssize_t attach_call(Direction direction, pid_t thread, const Vectors& ours,
-                    const Vectors& theirs) noexcept {
+ssize_t attach_call(Direction direction, pid_t thread, std::span<const iovec> ours,
+                    std::span<const iovec> theirs) noexcept {
   return direction == Direction::read
-             ? ::process_vm_readv(thread, ours.entries, ours.count, theirs.entries, theirs.count, 0)
-             : ::process_vm_writev(thread, ours.entries, ours.count, theirs.entries, theirs.count,
+             ? ::process_vm_readv(thread, ours.data(), ours.size(), theirs.data(), theirs.size(), 0)
+             : ::process_vm_writev(thread, ours.data(), ours.size(), theirs.data(), theirs.size(),
                                    0);
 }
 
 void advance(Piece& piece, ssize_t bytes) noexcept {
   piece.offset += static_cast<std::uint64_t>(bytes);
   piece.length -= static_cast<std::uint64_t>(bytes);
+}
+
+/// The kernel says so of numbers that this process sees.
+bool is_thread_of(pid_t process, pid_t thread) noexcept {
+  return ::tgkill(process, thread, 0) == 0;
 }
 
 bool is_helper(pid_t process, pid_t thread) noexcept {
@@ -129,7 +136,7 @@ pid_t find_thread(pid_t process, Is&& is) noexcept {
   while (const dirent* entry = found == 0 ? ::readdir(threads) : nullptr)
     if (const auto thread = static_cast<pid_t>(std::atol(entry->d_name));
         // The numbers in /proc may be those of another pid namespace: the kernel says if not.
-        thread > 0 && thread != process && ::tgkill(process, thread, 0) == 0 && is(thread))
+        thread > 0 && thread != process && is_thread_of(process, thread) && is(thread))
       found = thread;
   ::closedir(threads);
   return found;
@@ -185,8 +192,11 @@ void copy(const Buffer& from, const Buffer& to, std::uint64_t offset,
   }
 }
 
-Status attach_copy(Direction direction, pid_t thread, const Buffer& ours, const Buffer& theirs,
-                   Piece& piece) noexcept {
+namespace {
+
+/// Needs 10 KiB of stack, which not every thread of a program has.
+[[gnu::noinline]] Status attach_copy_blocks(Direction direction, pid_t thread, const Buffer& ours,
+                                            const Buffer& theirs, Piece& piece) noexcept {
   while (piece.length != 0) {
     // The side with the smaller pieces limits the batch: gather it first, then as much of the
     // other; what the other could not take is gathered again in the next turn.
@@ -197,14 +207,42 @@ Status attach_copy(Direction direction, pid_t thread, const Buffer& ours, const 
     const std::uint64_t ready =
         our_vectors.gather(our_cursor, std::min(piece.length, kCallBytesMax));
     their_vectors.gather(their_cursor, ready);
-    const ssize_t moved = attach_call(direction, thread, our_vectors, their_vectors);
+    const ssize_t moved = attach_call(direction, thread, our_vectors.all(), their_vectors.all());
     if (moved <= 0) return Status(Errc::kTransfer, moved < 0 ? errno : EFAULT);
     advance(piece, moved);
   }
   return {};
 }
 
-Status attach_copy_by_owner(Direction direction, pid_t thread, const Buffer& ours,
+}  // namespace
+
+Status attach_copy(Direction direction, pid_t thread, const Buffer& ours, const Buffer& theirs,
+                   Piece& piece) noexcept {
+  if (!ours.type->is_contiguous() || !theirs.type->is_contiguous())
+    return attach_copy_blocks(direction, thread, ours, theirs, piece);
+  while (piece.length != 0) {
+    const std::uint64_t bytes = std::min(piece.length, kCallBytesMax);
+    const iovec here{reinterpret_cast<void*>(ours.address + piece.offset), bytes};
+    const iovec there{reinterpret_cast<void*>(theirs.address + piece.offset), bytes};
+    const ssize_t moved = attach_call(direction, thread, {&here, 1}, {&there, 1});
+    if (moved <= 0) return Status(Errc::kTransfer, moved < 0 ? errno : EFAULT);
+    advance(piece, moved);
+  }
+  return {};
+}
+
+Status attach_copy(Direction direction, pid_t process, pid_t thread, const Buffer& ours,
+                   const Buffer& theirs, Piece& piece) noexcept {
+  if (thread == process) return attach_copy(direction, thread, ours, theirs, piece);
+  if (!is_thread_of(process, thread)) return Status(Errc::kTransfer, ESRCH);
+  const Piece before = piece;
+  const Status status = attach_copy(direction, thread, ours, theirs, piece);
+  if (direction == Direction::write || is_thread_of(process, thread)) return status;
+  piece = before;
+  return Status(Errc::kTransfer, ESRCH);
+}
+
+Status attach_copy_by_owner(Direction direction, pid_t process, pid_t thread, const Buffer& ours,
                             const Buffer& theirs, Piece& piece) noexcept {
   const Typemap plain = Typemap::contiguous(1);
   std::array<std::byte, kOwnBytes> own;
@@ -215,7 +253,7 @@ Status attach_copy_by_owner(Direction direction, pid_t thread, const Buffer& our
     // The byte at part.offset is the first.
     const Buffer here{&plain, reinterpret_cast<std::uintptr_t>(own.data()) - part.offset};
     Piece left = part;
-    const Status status = attach_copy(direction, thread, here, theirs, left);
+    const Status status = attach_copy(direction, process, thread, here, theirs, left);
     const std::uint64_t copied = part.length - left.length;
     if (!is_write && copied != 0) unpack(ours, part.offset, copied, own.data());
     piece.offset += copied;

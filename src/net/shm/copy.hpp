@@ -47,9 +47,16 @@ struct Piece {
 Status attach_copy(Direction direction, pid_t thread, const Buffer& ours, const Buffer& theirs,
                    Piece& piece) noexcept;
 
+/// As attach_copy() by `thread`, if that is one of `process`: the kernel may have given the number
+/// of a helper that has ended to a thread of another process, of which nothing is copied. What a
+/// thread that ends meanwhile has read counts as not read.
+/// @errors also kTransfer with ESRCH: it is none of its threads
+Status attach_copy(Direction direction, pid_t process, pid_t thread, const Buffer& ours,
+                   const Buffer& theirs, Piece& piece) noexcept;
+
 /// The same, of bytes of ours that a thread of the program copies itself: its SIGSEGV handler may
 /// open what the kernel can't access. EFAULT then speaks of the other process's memory.
-Status attach_copy_by_owner(Direction direction, pid_t thread, const Buffer& ours,
+Status attach_copy_by_owner(Direction direction, pid_t process, pid_t thread, const Buffer& ours,
                             const Buffer& theirs, Piece& piece) noexcept;
 
 /// Between two buffers of this process, by the kernel: memory that can't be accessed is an error

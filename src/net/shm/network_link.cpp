@@ -117,9 +117,10 @@ Status NetworkLink::move_slow(Direction direction, std::byte* local, net::Remote
   const Buffer ours{&plain_bytes(), reinterpret_cast<std::uintptr_t>(local)};
   const Buffer theirs{&plain_bytes(), static_cast<std::uintptr_t>(remote.address)};
   Piece left{0, bytes};
-  const Status moved = attach_copy(direction, peer_->thread(), ours, theirs, left);
-  if (moved.detail() != ESRCH || !peer_->find_other_thread()) return moved;
-  return attach_copy(direction, peer_->thread(), ours, theirs, left);
+  const pid_t process = peer_->process();
+  const Status moved = attach_copy(direction, process, peer_->thread(), ours, theirs, left);
+  if (moved.detail() != ESRCH || !peer_->look().ok() || !peer_->find_other_thread()) return moved;
+  return attach_copy(direction, process, peer_->thread(), ours, theirs, left);
 }
 
 namespace {

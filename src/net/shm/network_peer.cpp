@@ -15,9 +15,11 @@ namespace larklane::shm {
 namespace {
 
 /// A descriptor of the process of `thread`, which may be of anything by now.
-Result<std::shared_ptr<Segment>> open_segment_of(pid_t thread, int fd, std::uint64_t bytes) {
-  const std::string path =
-      "/proc/" + std::to_string(thread) + "/fd/" + std::to_string(fd);  // its, not ours
+/// Of a process, by one of its threads: a number that is another process's by now finds nothing.
+Result<std::shared_ptr<Segment>> open_segment_of(pid_t process, pid_t thread, int fd,
+                                                 std::uint64_t bytes) {
+  const std::string path = "/proc/" + std::to_string(process) + "/task/" + std::to_string(thread) +
+                           "/fd/" + std::to_string(fd);  // its, not ours
   // O_PATH first: to open what is not a segment may have effects.
   const UniqueFd seen(::open(path.c_str(), O_PATH | O_CLOEXEC));
   if (!seen) return Status(errno == ENOENT ? Errc::kProtocol : Errc::kUnreachable, errno);
@@ -66,7 +68,7 @@ Result<std::shared_ptr<Peer>> Peer::open(const NetworkOffer& offer, const Proces
   // After that: the descriptor is of the process that started then.
   LARKLANE_TRY(expect_process(its.process, its.start));
   const pid_t thread = its == own ? ::gettid() : attach_thread(its.process);
-  auto catalogue = open_segment_of(thread, offer.catalogue_fd, kCatalogueBytes);
+  auto catalogue = open_segment_of(its.process, thread, offer.catalogue_fd, kCatalogueBytes);
   if (!catalogue) return catalogue.error();
   if (!is_head(**catalogue, offer.nonce, 0)) return Errc::kProtocol;
   return std::shared_ptr<Peer>(
@@ -80,8 +82,8 @@ bool Peer::find_other_thread() noexcept {
 
 /// Of one that has ended nothing can be opened.
 Result<std::shared_ptr<Segment>> Peer::open_segment(int fd, std::uint64_t bytes) noexcept {
-  auto opened = open_segment_of(thread(), fd, bytes);
-  return opened || !find_other_thread() ? opened : open_segment_of(thread(), fd, bytes);
+  auto opened = open_segment_of(process_, thread(), fd, bytes);
+  return opened || !find_other_thread() ? opened : open_segment_of(process_, thread(), fd, bytes);
 }
 
 Status Peer::look() {

@@ -2,19 +2,24 @@
  * both directions, with new requests every third time, until FILE is there; each byte is compared.
  * Prints "rank R: N rounds right". rounds close           rank 1 closes all its descriptors but the
  * MPI's after some rounds, and opens others. Both ranks' rounds fail with an error, in time: prints
- * "rank R: after N.NN s: TEXT", then "rank R is over".
+ * "rank R: after N.NN s: TEXT", then "rank R is over". rounds links COUNT    opens COUNT pairs of
+ * requests one after the other, each over links of its own where there are lanes enough, and makes
+ * rounds over all that are open. The ranks take turns at stopping themselves (SIGSTOP) before the
+ * next pair, so that the other rank waits for its link. Both stop themselves at the beginning and
+ * at the end, too. Prints "rank R stops: W", with W begin, the pair's number, or end.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PARTITIONS = 4, COUNT = 5000, LIMIT_S = 900, SOON_S = 20 };
+enum { PARTITIONS = 4, COUNT = 5000, LIMIT_S = 900, SOON_S = 20, LINKS_MAX = 16, ROUNDS = 100 };
 
 static unsigned char out[PARTITIONS * COUNT], in[PARTITIONS * COUNT];
 static int rank, size;
@@ -83,6 +88,34 @@ static void run_rounds(const char* file) {
   fflush(stdout);
 }
 
+static void stop(const char* what) {
+  printf("rank %d stops: %s\n", rank, what);
+  fflush(stdout);
+  raise(SIGSTOP);
+}
+
+static void run_links(int count) {
+  static MPI_Request pairs[LINKS_MAX][2];
+  unsigned number = 0;
+  printf("rank %d has begun, pid %d\n", rank, (int)getpid());
+  stop("begin");
+  for (int opened = 0; opened < count && opened < LINKS_MAX; ++opened) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", opened);
+    if (rank != opened % 2) stop(text);
+    open_pair(pairs[opened], opened);
+    for (int i = 0; i < ROUNDS; ++i)
+      for (int pair = opened; pair >= 0; --pair) OK(round_of(pairs[pair], number++, 0));
+  }
+  stop("end");
+  for (int pair = 0; pair < count && pair < LINKS_MAX; ++pair) {
+    OK(MPI_Request_free(&pairs[pair][0]));
+    OK(MPI_Request_free(&pairs[pair][1]));
+  }
+  printf("rank %d: %u rounds right\n", rank, number);
+  fflush(stdout);
+}
+
 /* What an MPI's launcher gave stays; so do the MPI's own files, which it finds no longer. */
 static void close_all(void) {
   for (int fd = 3; fd < 1024; ++fd) close(fd);
@@ -119,6 +152,7 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (argc == 3 && strcmp(argv[1], "rounds") == 0) run_rounds(argv[2]);
   if (argc == 2 && strcmp(argv[1], "close") == 0) run_close();
+  if (argc == 3 && strcmp(argv[1], "links") == 0) run_links(atoi(argv[2]));
   MPI_Finalize();
   return 0;
 }

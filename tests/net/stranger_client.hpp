@@ -1,0 +1,39 @@
+#pragma once
+// What a process of another user does to a TCP socket of a job of which it knows all but the
+// secret: libfabric's protocols, and the layout of what is sent. It tries to read, to write, and to
+// be heard, and floods.
+
+#include <netinet/in.h>
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "base/unique_fd.hpp"
+
+namespace larklane::provider_test {
+
+/// What it came to.
+struct Intrusion {
+  static constexpr int kNone = 0;
+  static constexpr int kConnected = 10;  ///< a port has taken its request
+  static constexpr int kRead = 11;       ///< it has been given memory
+};
+
+/// Another user, if the caller is root; as many descriptors as there may be.
+void become_stranger();
+
+/// Thread safety: single-owner.
+class Intruder {
+ public:
+  /// @param silent_count  connections to each door that say nothing, and stay
+  explicit Intruder(std::size_t silent_count) noexcept : silent_count_(silent_count) {}
+  /// @return Intrusion
+  int attack(const sockaddr_in& door);
+
+ private:
+  const std::size_t silent_count_;
+  std::vector<UniqueFd> silent_;
+};
+
+}  // namespace larklane::provider_test
