@@ -203,7 +203,16 @@ int run_python(const std::string& module, const std::vector<std::string>& words)
     const fs::path own = fs::canonical(package, error).parent_path() / ".deps/python/bin/python";
     python = fs::exists(own, error) ? own.string() : "python3";
   }
-  std::vector<std::string> command{python, "-m", module};
+  // Until the module handles ^C itself, which console.run() does, it ends the process without a
+  // traceback. A process that was started without SIGINT stays so.
+  std::vector<std::string> command{
+      python, "-c",
+      "import signal\n"
+      "if signal.getsignal(signal.SIGINT) is signal.default_int_handler:\n"
+      "    signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+      "import runpy\n"
+      "runpy.run_module('" +
+          module + "', run_name='__main__', alter_sys=True)"};
   command.insert(command.end(), words.begin(), words.end());
   // What it starts are jobs of their own.
   return execute(command, environment_without_secrets().data());

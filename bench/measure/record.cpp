@@ -1,19 +1,16 @@
 #include "record.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <string_view>
+
+#include "base/output_file.hpp"
 
 namespace larklane::bench {
 namespace {
@@ -153,29 +150,10 @@ Json json_of(const Environment& e, const std::string& variant) {
   return json;
 }
 
-/// @return 0, or an errno
-int write_and_sync(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return written == 0 ? EIO : errno;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return ::fsync(fd) == 0 ? 0 : errno;
-}
-
-/// Never half: an older file stays as it was. @return why it was not written; empty: it was
+/// @return why it was not written; empty: it was
 std::string write_whole(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
-  const int fd = ::open(part.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
-  int error = fd < 0 ? errno : write_and_sync(fd, text);
-  if (fd >= 0) ::close(fd);
-  if (error == 0 && std::rename(part.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) return {};
-  ::unlink(part.c_str());
-  const bool is_full = error == ENOSPC || error == EDQUOT;
-  return path + ": not written: " + std::strerror(error) +
-         "; remedy: " + (is_full ? "free space there, or " : "") + "name another file";
+  const int error = write_output_file(path, text);
+  return error == 0 ? std::string() : output_file_problem(path, error, "name another file");
 }
 
 bool has_figures(const Series& series) { return series.refused.empty() && !series.samples.empty(); }

@@ -473,6 +473,11 @@ def problem_of(options: argparse.Namespace, threads: Threads | None) -> str:
         return f"--with {options.variants}: Larklane was built without LCI v2; remedy: build it with LCI_DIR set to the folder of LCIConfig.cmake"
     if threads and threads.ways == (EVERYWHERE,) and not all(any(threads.shapes(variant)) for variant in options.variants.split(",")):
         return f"--ways {EVERYWHERE}: --launcher {options.launcher} does not say where their number stands, as in \"mpirun -n {PROCESSES}\""
+    try:
+        if not shlex.split(options.launcher):
+            return "--launcher is empty: --launcher 'PATH/mpiexec -n 2'"
+    except ValueError as error:
+        return f"--launcher {options.launcher}: {error}"
     if options.json:
         return (f"--json {options.json}: the records of launches in turns are kept in bench.json in the folder of --out: "
                 "give --out DIR instead")

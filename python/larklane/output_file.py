@@ -21,20 +21,24 @@ class NotWritten(OSError):
 
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[BinaryIO]:
-    """What is written to it becomes the file's content. A device or a pipe that is there is written to as it is.
+    """What is written to it becomes the file's content. A device or a pipe is written to; of a link the file that it leads to
+    is replaced.
 
     @throws NotWritten
     """
     is_there = path.exists() and not path.is_file()
-    part = path if is_there else path.with_name(path.name + PART)
+    target = path if is_there or not path.is_symlink() else path.resolve()
+    part = path if is_there else target.with_name(target.name + PART)
     try:
-        with part.open("wb") as file:
+        if not is_there:
+            part.unlink(missing_ok=True)
+        with part.open("wb" if is_there else "xb") as file:
             yield file
             file.flush()
             if not is_there:
                 os.fsync(file.fileno())
         if not is_there:
-            part.replace(path)
+            part.replace(target)
     except BaseException as error:  # of ^C, too
         if not is_there:
             with contextlib.suppress(OSError):

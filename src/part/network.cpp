@@ -146,6 +146,7 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
                                         GroupRules rules, control::Plane* learns_on) {
   const auto partitions = static_cast<std::uint32_t>(args.partitions);
   if (are_too_many_empty(partitions, args.count * args.type->size_bytes())) return Errc::kNoMemory;
+  if (!peer->peer->has_room()) return Errc::kNoMemory;
   if (const std::uint32_t most = limits().channel_partitions_max; most != 0 && partitions > most) {
     log_warn("%s: %u partitions are too many, where channels have queue pairs of their own: %u",
              limits().provider.c_str(), partitions, most);
@@ -208,10 +209,7 @@ Result<SendRequest*> Network::make_send(const InitArgs& args, const SendPlace& p
   if (place.demand_slot) place.link->lane.set_demands(*place.demand_slot, channel.get());
   place.link->carry(net::ChannelHalf::send, place.demand_slot, shape->partitions);
   const record::NetInit init = channel->init_record();
-  const bool has_room = place.link->peer->peer->has_room();
-  if (const Status sent = has_room
-                              ? send_record_later(*place.link->peer, record::NetType::init, init)
-                              : Status(Errc::kNoMemory);
+  if (const Status sent = send_record_later(*place.link->peer, record::NetType::init, init);
       !sent.ok()) {
     controls_.give_back(*words);  // the peer has never heard of it
     if (place.demand_slot) place.link->lane.set_demands(*place.demand_slot, nullptr);
@@ -418,7 +416,6 @@ void Network::close_unmatched_locked(PeerState& peer, const record::NetInit& ini
   if (NetLink* const link = links_->for_receive(*peer.peer, init.link)) links_->close(*link);
 }
 
-/// Its send was freed before the first Start.
 void Network::match_freed(NetRecv& channel) {
   channel.fail_unmatched(0, Errc::kPeerFreed,
                          "the " + describe(channel.args(), Kind::send) + " at " +

@@ -120,7 +120,7 @@ class Network final : private LinkKeeper {
   void on_close_locked(const control::Peer& from, const record::NetClose& close);
   void on_fail_locked(const control::Peer& from, const record::Fail& fail);
   void match_locked(const std::shared_ptr<NetRecv>& channel, const Incoming& incoming);
-  static void match_freed(NetRecv& channel);
+  static void match_freed(NetRecv& channel);  ///< with a send that had no round
   /// Answers the close of a send that no receive has taken, and gives back what it had here.
   void close_unmatched_locked(PeerState& peer, const record::NetInit& init);
   Status take_match_locked(NetRecv& channel, const record::NetInit& init, NetLink& link,

@@ -440,13 +440,20 @@ def misuse(suite):
         refused(suite, words, expected, ranks)
     outcome, _ = suite.run("overhead", "--sizes", "4K", "--iterations", "3", "--json", "/nonexistent/x.json")
     assert outcome.status != 0 and "/nonexistent/x.json" in outcome.output
-    # A full disk: what was there before stays.
+    # What was there before stays.
     kept = pathlib.Path(suite.folder.name, "kept.json")
     kept.write_text("before")
-    pathlib.Path(f"{kept}.part").symlink_to("/dev/full")
+    part = pathlib.Path(f"{kept}.part")
+    part.mkdir()
     outcome, _ = suite.run("overhead", "--sizes", "4K", "--iterations", "3", "--json", str(kept))
-    assert outcome.status != 0 and f"{kept}: not written: No space left on device" in outcome.output, outcome.output
+    assert outcome.status != 0 and f"{kept}: not written: File exists" in outcome.output, outcome.output
     assert kept.read_text() == "before"
+    part.rmdir()
+    full = pathlib.Path(suite.folder.name, "full.json")
+    full.symlink_to("/dev/full")
+    outcome, _ = suite.run("overhead", "--sizes", "4K", "--iterations", "3", "--json", str(full))
+    assert outcome.status != 0 and f"{full}: not written: No space left on device" in outcome.output, outcome.output
+    assert full.is_symlink() and full.is_char_device(), "the device has become a file"
 
 
 def uneven(suite):

@@ -362,6 +362,10 @@ class Runner(unittest.TestCase):
         self.assertEqual(status, 2, words)
         return errors.getvalue()
 
+    def test_launchers_that_are_no_words_are_refused(self) -> None:
+        self.assertIn("--launcher \": No closing quotation", self.refusal("--launcher", '"'))
+        self.assertIn("--launcher is empty", self.refusal("--launcher", " "))
+
     def test_numbers_that_mean_nothing_are_refused(self) -> None:
         for words, message in ((("--repetitions", "0"), "--repetitions: 0: expected a whole number from 1"),
                                (("--repetitions", "-1"), "--repetitions: -1: expected a whole number from 1"),
@@ -391,7 +395,8 @@ class Runner(unittest.TestCase):
         out = self.folder / "out"
         out.mkdir()
         for name, after in (("bench.json", "nothing was kept"), ("samples.csv", f"measured so far: {out / 'bench.json'}")):
-            (out / f"{name}.part").symlink_to("/dev/full")
+            (out / "bench.json").unlink(missing_ok=True)
+            (out / name).symlink_to("/dev/full")
             with mock.patch.dict(os.environ, self.environment("well")), contextlib.redirect_stderr(io.StringIO()) as errors:
                 status = bench.main(["overhead", "--launcher", "env", "--out", str(out), "--csv", str(out / "samples.csv"), "--overwrite"])
             self.assertEqual(status, 1)

@@ -464,15 +464,15 @@ class Command(Folder):
         self.assertEqual((status, err), (1, what))
         self.assertFalse((self.folder / "out/index.html").exists())
 
-    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
-    def test_a_full_disk_leaves_an_earlier_report(self) -> None:
+    def test_a_file_that_can_not_be_written_leaves_an_earlier_report(self) -> None:
         self.assertEqual(self.command(self.record(), "--out", self.folder / "out")[0], 0)
         before = {path.name: path.read_bytes() for path in (self.folder / "out").iterdir()}
         for name in sorted(before):
-            (self.folder / f"out/{name}.part").symlink_to("/dev/full")
+            (self.folder / f"out/{name}.part").mkdir()
             status, _, err = self.command(self.record(), "--out", self.folder / "out")
+            (self.folder / f"out/{name}.part").rmdir()
             self.assertEqual(status, 1)
-            self.assertIn(f"{name}: not written: No space", err)
+            self.assertIn(f"{name}: not written: ", err)
             self.assertEqual({path.name: path.read_bytes() for path in (self.folder / "out").iterdir()}, before)
 
     def test_a_reader_who_has_seen_enough(self) -> None:
