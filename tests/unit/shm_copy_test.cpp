@@ -357,7 +357,7 @@ void expect_owner_opens(Direction direction) {
   EXPECT_EQ(attach_copy(direction, ::getpid(), here, there, piece),
             Status(Errc::kTransfer, EFAULT));
   EXPECT_GE(piece.length, kPage);
-  EXPECT_TRUE(attach_copy_by_owner(direction, ::getpid(), here, there, piece).ok());
+  EXPECT_TRUE(attach_copy_by_owner(direction, ::getpid(), ::getpid(), here, there, piece).ok());
   EXPECT_EQ(piece.length, 0u);
   EXPECT_TRUE(std::equal(from.data() + 5, from.data() + kPages * kPage, to.data() + 5));
   EXPECT_EQ(to.data()[4], std::byte{0});
@@ -382,8 +382,9 @@ TEST(ShmAttach, TheOwnerIsToldOfTheOthersPages) {
   Fenced from(kPages, PROT_READ | PROT_WRITE), to(kPages, PROT_READ);
   for (std::size_t i = 0; i < kPages * kPage; ++i) from.data()[i] = std::byte(i % 251);
   Piece piece{0, kPages * kPage};
-  const Status status = attach_copy_by_owner(Direction::write, ::getpid(), {&bytes, from.address()},
-                                             {&bytes, to.address()}, piece);
+  const Status status =
+      attach_copy_by_owner(Direction::write, ::getpid(), ::getpid(), {&bytes, from.address()},
+                           {&bytes, to.address()}, piece);
   EXPECT_EQ(status, Status(Errc::kTransfer, EFAULT));
   EXPECT_EQ(piece.length, kPage);
   EXPECT_TRUE(std::equal(from.data(), from.data() + piece.offset, to.data()));

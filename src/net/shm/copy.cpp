@@ -296,12 +296,8 @@ Status probe_attach(Direction direction, pid_t thread) noexcept {
   // The kernel asks for permission before it looks at the address; no program has memory at the top
   // of the address space.
   std::byte byte{};
-  Vectors ours;
-  Vectors theirs;
-  ours.entries[0] = {&byte, 1};
-  theirs.entries[0] = {reinterpret_cast<void*>(~std::uintptr_t{4095}), 1};
-  ours.count = theirs.count = 1;
-  const int error = attach_call(direction, thread, ours, theirs) < 0 ? errno : EPERM;
+  const iovec ours{&byte, 1}, theirs{reinterpret_cast<void*>(~std::uintptr_t{4095}), 1};
+  const int error = attach_call(direction, thread, {&ours, 1}, {&theirs, 1}) < 0 ? errno : EPERM;
   return error == EFAULT ? Status{} : Status(Errc::kUnreachable, error);
 }
 
