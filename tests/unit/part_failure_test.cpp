@@ -493,8 +493,9 @@ TEST(PartFailure, ATypemapThatMakesNoSenseFailsTheSend) {
     to_forger.peer += "-forger";
     rank.meet();  // it listens
     auto request = rank.engine().send_init(to_forger);
-    CHECK_OR_END(request.has_value() && (*request)->start().ok());
-    CHECK_OR_END(Rank::complete(**request) == Completion::failed);
+    CHECK_OR_END(request.has_value());
+    const Status started = (*request)->start();  // the answer may have come already
+    CHECK_OR_END(!started.ok() || Rank::complete(**request) == Completion::failed);
     CHECK_OR_END((*request)->error().code() == Errc::kProtocol);
     CHECK_OR_END((*request)->error_text().find("typemap") != std::string::npos);
     CHECK_OR_END(rank.engine().free(*request).ok());
