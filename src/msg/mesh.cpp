@@ -20,8 +20,6 @@ namespace larklane::msg {
 namespace {
 
 constexpr std::uint64_t kGoodbyeNs = 2'000'000'000;
-/// An offer for each link, what is said of ours, and a goodbye: no peer says more.
-constexpr std::size_t kRecordsKeptMax = 3 * Mesh::kLinksMax + 1;
 /// Between turns of the helper, which matter only where the program makes none.
 constexpr std::uint64_t kGreeterTurnNs = 1'000'000;
 
@@ -122,10 +120,6 @@ void Mesh::want(int rank, std::uint32_t number) {
   const std::scoped_lock lock(mutex_);
   if (is_closing_) return user_.on_unreachable(rank, number, Errc::kPeerDown);
   wanted_.emplace_back(rank, number);
-  wake_fetcher_locked();
-}
-
-void Mesh::wake_fetcher_locked() {
   if (!fetcher_.joinable())
     fetcher_ = std::thread([this] { fetch_wanted(); });
   else
@@ -135,17 +129,8 @@ void Mesh::wake_fetcher_locked() {
 void Mesh::fetch_wanted() {
   std::unique_lock lock(mutex_);
   while (true) {
-    wanted_changed_.wait(
-        lock, [this] { return is_closing_ || !wanted_.empty() || !unverified_.empty(); });
+    wanted_changed_.wait(lock, [this] { return is_closing_ || !wanted_.empty(); });
     if (is_closing_) return;
-    if (!unverified_.empty()) {
-      const auto [from, rank] = unverified_.front();
-      unverified_.erase(unverified_.begin());
-      lock.unlock();
-      verify(*from, rank);
-      lock.lock();
-      continue;
-    }
     const auto [rank, number] = wanted_.front();
     wanted_.erase(wanted_.begin());
     lock.unlock();
@@ -166,7 +151,8 @@ void Mesh::connect(int rank, std::uint32_t number) {
   const std::scoped_lock lock(mutex_);
   if (is_closing_) return user_.on_unreachable(rank, number, Errc::kPeerDown);
   if (!peer) return give_up_locked(rank, number, peer.error(), problem);
-  admit_locked(**peer, rank);
+  ranks_.emplace(*peer, rank);
+  peers_.emplace(rank, *peer);
   // It may have gone before we knew whose end that was.
   if ((*peer)->is_down()) gone_.insert(rank);
   if (gone_.contains(rank)) return user_.on_unreachable(rank, number, Errc::kPeerDown);
@@ -189,38 +175,7 @@ Result<control::Peer*> Mesh::peer_of(int rank, std::string* problem) {
   const bool is_here = text_of(card->host) == text_of(card_.host);
   auto peer = plane_->connect(is_here ? text_of(card->local) : text_of(card->remote));
   if (!peer) *problem = status_text(peer.error());
-  if (peer.error().code() == Errc::kForeignUser)
-    *problem = "it runs as another user; remedy: start all ranks as one user";
   return peer;
-}
-
-void Mesh::admit_locked(control::Peer& from, int rank) {
-  ranks_.emplace(&from, rank);
-  peers_.emplace(rank, &from);
-  const auto claim = claims_.extract(&from);
-  if (claim.empty()) return;
-  for (const Claim::Kept& record : claim.mapped().kept)
-    serve_locked(from, {record.kind, record.payload, {}});
-}
-
-/// Any process of this user may say that it is a rank.
-void Mesh::verify(control::Peer& from, int rank) {
-  std::string problem;
-  auto bytes = board_.card_of(rank, &problem);
-  const auto card = bytes ? parse_card(*bytes) : std::nullopt;
-  const std::scoped_lock lock(mutex_);
-  if (is_closing_ || ranks_.contains(&from)) return;
-  const bool is_it =
-      card && from.address() == (from.is_remote() ? text_of(card->remote) : text_of(card->local));
-  if (!is_it || peers_.contains(rank)) {
-    log_warn_once("mesh claim " + from.address(),
-                  "%s says that it is rank %d, which is another process: it is not heard%s%s",
-                  from.address().c_str(), rank, bytes ? "" : ": ", problem.c_str());
-    claims_[&from] = {{}, true};
-    return;
-  }
-  admit_locked(from, rank);
-  if (from.is_down()) end_all_locked(rank, Errc::kPeerDown);  // before we knew whose end that was
 }
 
 Result<std::unique_ptr<PacketLink>> Mesh::open_end_locked(int rank, std::uint32_t number) {
@@ -271,68 +226,43 @@ void Mesh::give_up_locked(int rank, std::uint32_t number, Status status, const s
 
 void Mesh::on_record(control::Peer& from, const control::Record& record) {
   const std::scoped_lock lock(mutex_);
-  serve_locked(from, record);
-}
-
-void Mesh::serve_locked(control::Peer& from, const control::Record& record) {
   const auto is_gone = [&] {
     const auto known = ranks_.find(&from);
     return known != ranks_.end() && gone_.contains(known->second);
   };
   Status status = Errc::kProtocol;
-  if (!ranks_.contains(&from))
-    status = keep_locked(from, record);
-  else
-    switch (static_cast<MeshRecord>(record.kind)) {
-      case MeshRecord::offer:
-        if (is_gone()) return;
-        status = on_offer_locked(from, record.payload);
-        break;
-      case MeshRecord::ready:
-        if (is_gone()) return;
-        status = on_ready_locked(from, record.payload);
-        break;
-      case MeshRecord::goodbye:
-        status = on_goodbye_locked(from);
-        if (status.ok()) send(from, MeshRecord::farewell, MeshGoodbye{board_.rank()});
-        break;
-      case MeshRecord::farewell:
-        status = on_goodbye_locked(from);
-        break;
-    }
+  switch (static_cast<MeshRecord>(record.kind)) {
+    case MeshRecord::offer:
+      if (is_gone()) return;
+      status = on_offer_locked(from, record.payload);
+      break;
+    case MeshRecord::ready:
+      if (is_gone()) return;
+      status = on_ready_locked(from, record.payload);
+      break;
+    case MeshRecord::goodbye:
+      status = on_goodbye_locked(from);
+      if (status.ok()) send(from, MeshRecord::farewell, MeshGoodbye{board_.rank()});
+      break;
+    case MeshRecord::farewell:
+      status = on_goodbye_locked(from);
+      break;
+  }
   if (status.ok()) return;
   log_warn_once("mesh record", "%s sends records that make no sense", from.address().c_str());
   if (const auto known = ranks_.find(&from); known != ranks_.end())
     end_all_locked(known->second, status);
 }
 
-Status Mesh::keep_locked(control::Peer& from, const control::Record& record) {
-  const auto kind = static_cast<MeshRecord>(record.kind);
-  auto known = claims_.find(&from);
-  if (known == claims_.end()) {
-    const auto rank = front_of<std::int32_t>(record.payload);  // of either record
-    const bool names_rank = kind == MeshRecord::offer || kind == MeshRecord::ready;
-    if (!names_rank || !rank || *rank < 0 || *rank >= board_.size() || *rank == board_.rank() ||
-        peers_.contains(*rank))
-      return Errc::kProtocol;
-    if (is_closing_) return {};  // it hears of our end
-    known = claims_.emplace(&from, Claim{}).first;
-    unverified_.emplace_back(&from, *rank);
-    wake_fetcher_locked();
-  }
-  Claim& claim = known->second;
-  if (claim.is_refused) return {};
-  if (claim.kept.size() == kRecordsKeptMax) {
-    claim = {{}, true};
-    return Errc::kProtocol;
-  }
-  claim.kept.push_back({record.kind, {record.payload.begin(), record.payload.end()}});
-  return {};
-}
-
-Status Mesh::meet_locked(control::Peer& from, std::int32_t rank) const {
+Status Mesh::meet_locked(control::Peer& from, std::int32_t rank) {
+  if (rank < 0 || rank >= board_.size() || rank == board_.rank()) return Errc::kProtocol;
   const auto known = ranks_.find(&from);
   const auto peer = peers_.find(rank);
+  if (known == ranks_.end() && peer == peers_.end()) {
+    ranks_.emplace(&from, rank);
+    peers_.emplace(rank, &from);
+    return {};
+  }
   const bool is_known = known != ranks_.end() && known->second == rank;
   return is_known && peer != peers_.end() && peer->second == &from ? Errc::kOk : Errc::kProtocol;
 }

@@ -54,12 +54,10 @@ class MeshUser {
 //    link or when the peer's offer comes, sends that end's offer once, and connects when it has the
 //    peer's. It is ready when the peer has said that it has connected, too; where links are
 //    connected by use, when one of the two has greeted the other, and both know it.
-// 2. Nobody waits for a card but the fetcher, a thread that is there from the first want, or the
-//    first record of a process that we have not connected to, to close().
+// 2. Nobody waits for a card but the fetcher, a thread that is there from the first want to
+//    close().
 // 3. Who is gone, by its goodbye or its end, stays gone: what is wanted of it later is refused.
-// 4. A peer is a rank when it is the process at the address of that rank's card. What it says
-//    before is kept until the card is here.
-// 5. An end is destroyed when the peer has said that it posts nothing more, or is gone.
+// 4. An end is destroyed when the peer has said that it posts nothing more, or is gone.
 class Mesh final : private control::Handler {
  public:
   static constexpr std::uint32_t kLinksMax = 64;  ///< to one rank
@@ -120,7 +118,6 @@ class Mesh final : private control::Handler {
   // The fetcher's.
   void fetch_wanted();
   void connect(int rank, std::uint32_t number);
-  void verify(control::Peer& from, int rank);
   Result<control::Peer*> peer_of(int rank, std::string* problem);
 
   Result<std::unique_ptr<PacketLink>> open_end_locked(int rank, std::uint32_t number);
@@ -130,14 +127,8 @@ class Mesh final : private control::Handler {
   Status on_offer_locked(control::Peer& from, std::span<const std::byte> payload);
   Status on_ready_locked(control::Peer& from, std::span<const std::byte> payload);
   Status on_goodbye_locked(control::Peer& from);
-  /// Is it the rank that a record says that it is? @errors kProtocol
-  Status meet_locked(control::Peer& from, std::int32_t rank) const;
-  void wake_fetcher_locked();
-  void serve_locked(control::Peer& from, const control::Record& record);
-  /// Of a process that is no rank so far. @errors kProtocol: it says nothing that makes it one
-  Status keep_locked(control::Peer& from, const control::Record& record);
-  /// It is a rank: what was kept is served.
-  void admit_locked(control::Peer& from, int rank);
+  /// Whom a record says that it comes from. @errors kProtocol
+  Status meet_locked(control::Peer& from, std::int32_t rank);
   /// The peer has said so, of a link that is connected. @errors kProtocol: once too often
   Status hear_ready_locked(control::Peer& from, const Key& key, Link& link);
   void say_ready(control::Peer& to, std::uint32_t number, Status status) const;
@@ -157,17 +148,6 @@ class Mesh final : private control::Handler {
   std::mutex mutex_;  // guards what follows
   std::condition_variable wanted_changed_;
   std::vector<Key> wanted_;
-  /// What a process has said that is no rank so far.
-  struct Claim {
-    struct Kept {
-      std::uint16_t kind;
-      std::vector<std::byte> payload;
-    };
-    std::vector<Kept> kept;
-    bool is_refused = false;
-  };
-  std::map<control::Peer*, Claim> claims_;
-  std::vector<std::pair<control::Peer*, int>> unverified_;
   bool is_closing_ = false;
   bool is_greeter_on_ = false;
   std::map<control::Peer*, int> ranks_;

@@ -185,27 +185,21 @@ TEST_P(MeshTest, AStrangerEndsNobodysLinks) {
   expect_exchange(zero, one, 0, 1);
   const std::string address = card_of(0).local.data();
   const auto bytes = random_bytes(100, 1);
-  const auto speak = [&](Speaker& stranger) {
+  {
+    Speaker stranger(address + "-stranger");
     stranger.call(address);
     stranger.say(MeshRecord::goodbye, MeshGoodbye{1});
     stranger.say(MeshRecord::offer, MeshOffer{1, 0}, bytes);
     stranger.say(MeshRecord::ready, MeshReady{1, 0, 0});
     stranger.say(MeshRecord::offer, MeshOffer{2, 0}, bytes);
     stranger.say(MeshRecord::goodbye, MeshGoodbye{2});
-  };
-  MeshProcess& two = add(2, 3);
-  {
-    Speaker stranger(address + "-stranger");
-    speak(stranger);
-    EXPECT_TRUE(comes([&] { return warnings_.take("says that it is rank 2") == 1; }));
-    EXPECT_EQ(stranger.heard(MeshRecord::farewell) + stranger.heard(MeshRecord::ready), 0);
+    EXPECT_TRUE(comes([&] { return stranger.heard(MeshRecord::farewell) != 0; }));
   }
-  for (const int rank : {1, 2}) ASSERT_FALSE(zero.engine->is_lost(rank));
+  ASSERT_FALSE(zero.engine->is_lost(1));
   expect_exchange(zero, one, 0, 1);
   expect_exchange(one, zero, 1, 0, 1);
-  expect_exchange(two, zero, 2, 0);
-  expect_exchange(zero, two, 0, 2);
   (void)warnings_.take("sends records that make no sense");  // of a process once
+  EXPECT_EQ(warnings_.take("rank 2 can't be reached"), 1u);
 }
 
 TEST_P(MeshTest, WhoLeavesOpensNoLinkThatNobodyWillEnd) {
@@ -278,7 +272,6 @@ TEST_P(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
     expect_exchange(zero, one, 0, 1);
     {
       Speaker two(std::string(card_of(0).local.data()) + "-two");
-      put_card(2, two);
       two.call(card_of(0).local.data());
       say_anything(two, seed);
     }
@@ -289,7 +282,6 @@ TEST_P(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
     processes_.clear();
   });
   (void)warnings_.take("sends records that make no sense");
-  (void)warnings_.take("says that it is rank");
   (void)warnings_.take("rank 2 can't be reached");
 }
 
