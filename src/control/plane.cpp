@@ -13,6 +13,7 @@
 #include <future>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "control/helper_thread.hpp"
 #include "control/local_peer.hpp"
 #include "control/plane_impl.hpp"
@@ -148,13 +149,21 @@ void PlaneImpl::unwatch(Watched& watched) {
   run_on_helper([&] { watches_.remove(watched); });
 }
 
-/// One pass accepts a connection, the next one reads from it.
+/// One pass of the helper accepts a connection, the next one reads from it, and a hello whose
+/// process is ending is judged again until it has.
 void PlaneImpl::catch_up() {
   if (!has_helper_ || is_helper() || !maker_.is_this_process()) return;
-  constexpr int kPassesMax = 1000;  // some peers may send without end
-  bool has_found = true;
-  for (int pass = 0; has_found && pass < kPassesMax; ++pass)
-    run_on_helper([&] { has_found = has_served_ || has_claims_; });
+  constexpr std::uint64_t kMostNs = 1'500'000'000;  // some peers may send without end
+  constexpr timespec kBetween{0, 1'000'000};
+  const std::uint64_t deadline_ns = now_ns() + kMostNs;
+  bool has_served = true, has_claims = true;
+  while ((has_served || has_claims) && now_ns() < deadline_ns) {
+    if (!has_served) ::nanosleep(&kBetween, nullptr);
+    run_on_helper([&] {
+      has_served = has_served_;
+      has_claims = has_claims_;
+    });
+  }
 }
 
 /// Returns when it has run.

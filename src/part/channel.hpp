@@ -316,8 +316,8 @@ class SendChannel final : public SendRequest, public StepOwner {
   /// In this round Pready packs a partition before it marks it, and all is copied from there: the
   /// receiver may need the bytes while no thread of the program is in a call of ours.
   bool packs_early() const noexcept {
-    // relaxed: the caller orders its own calls; the helper learns of a round from records
-    return packs_early_.load(std::memory_order_relaxed);
+    // acquire: pairs with start()'s release: staging_ is there.
+    return packs_early_.load(std::memory_order_acquire);
   }
   void pack_early(Run run) noexcept;
   shm::Buffer packed() const noexcept;  ///< the message in staging memory

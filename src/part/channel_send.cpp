@@ -54,7 +54,7 @@ Status SendChannel::start() {
     timed_->watch.start();
   }
   const bool packs_early = wire_.needs_owner() && !wire_.is_direct() && make_staging().ok();
-  packs_early_.store(packs_early, std::memory_order_relaxed);  // relaxed: see packs_early()
+  packs_early_.store(packs_early, std::memory_order_release);  // release: see packs_early()
   side_.start(next);
   const auto open = static_cast<std::uint32_t>(partitions_);
   // relaxed: as above.

@@ -125,6 +125,7 @@ std::shared_ptr<PeerState> EngineImpl::shared_state_locked(control::Peer& peer) 
   auto& state = peers_[&peer];
   if (!state) {
     state = std::make_shared<PeerState>();
+    peers_at_[peer.address()].push_back(state);
     state->peer = &peer;
     state->steps = &steps_;
     const bool attach = config_.shm_attach != "off" && !peer.is_remote();
@@ -150,9 +151,9 @@ Result<std::shared_ptr<PeerState>> EngineImpl::connect(const control::Address& a
   if (peer) return connected_[address] = shared_state_locked(**peer);
   // It began through Larklane: what is between it and this process fails here, and is not left to
   // the MPI.
-  const auto departed = departed_.find(address);
-  if (departed == departed_.end()) return peer.error();
-  return departed->second.back();
+  const auto earlier = peers_at_.find(address);
+  if (earlier == peers_at_.end()) return peer.error();
+  return earlier->second.back();
 }
 
 Status EngineImpl::reachable(const control::Address& peer) {
@@ -160,10 +161,10 @@ Status EngineImpl::reachable(const control::Address& peer) {
   return state ? Status{} : state.error();
 }
 
-std::shared_ptr<PeerState> EngineImpl::departed_sender_locked(const InitArgs& args) {
-  const auto departed = departed_.find(args.peer);
-  if (departed == departed_.end()) return nullptr;
-  for (const auto& state : departed->second) {
+std::shared_ptr<PeerState> EngineImpl::sender_locked(const InitArgs& args) {
+  const auto peers = peers_at_.find(args.peer);
+  if (peers == peers_at_.end()) return nullptr;
+  for (const auto& state : peers->second) {
     Network* const network = network_of(*state->peer);
     if (network != nullptr
             ? network->has_incoming(args, *state)
@@ -426,7 +427,7 @@ Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
   std::unique_lock lock(mutex_);
   // What a process sent before it ended comes first. While it ends, its socket still takes
   // connections.
-  if (auto departed = departed_sender_locked(args)) peer = std::move(departed);
+  if (auto sender = sender_locked(args)) peer = std::move(sender);
   if (Network* const network = network_of(*(*peer)->peer)) {
     lock.unlock();
     auto channel = network->recv_init(args, *peer);

@@ -94,8 +94,9 @@ class EngineImpl final : public Engine, private control::Handler {
   }
   Mode mode_for(const PeerState& peer, const InitArgs& args) const;
   Result<std::shared_ptr<PeerState>> connect(const control::Address& address);
-  /// The peer at the address of `args` that is down, and whose INIT the receive gets; null: none.
-  std::shared_ptr<PeerState> departed_sender_locked(const InitArgs& args);
+  /// The first process at the address of `args` whose INIT the receive gets; null: there is none
+  /// yet.
+  std::shared_ptr<PeerState> sender_locked(const InitArgs& args);
   std::shared_ptr<PeerState> shared_state_locked(control::Peer& peer);
   void note_peer_locked(PeerState& peer, Mode mode, const InitArgs& args, Kind kind);
   void note_network_peer(const Network& network, PeerState& peer, const InitArgs& args, Kind kind);
@@ -142,8 +143,8 @@ class EngineImpl final : public Engine, private control::Handler {
   std::map<control::Peer*, std::shared_ptr<PeerState>> peers_;
   /// What connect() has found; a peer that is down is looked for again.
   std::unordered_map<control::Address, std::shared_ptr<PeerState>> connected_;
-  /// Peers that are down, by address, the oldest first.
-  std::unordered_map<control::Address, std::vector<std::shared_ptr<PeerState>>> departed_;
+  /// Of peers_, by address, the oldest first: processes that have ended, and the one that lives.
+  std::unordered_map<control::Address, std::vector<std::shared_ptr<PeerState>>> peers_at_;
   std::unordered_map<const Request*, std::shared_ptr<Request>> requests_;
   std::unordered_map<std::uint64_t, std::shared_ptr<SendChannel>> sends_;
   std::unordered_map<ChannelKey, std::shared_ptr<RecvChannel>, ChannelKey::Hash> receives_;

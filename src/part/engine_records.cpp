@@ -332,9 +332,7 @@ void EngineImpl::on_peer_down(control::Peer& peer) {
   {
     const std::scoped_lock lock(mutex_);
     // release: pairs with is_down's acquire and the channels'.
-    const auto state = shared_state_locked(peer);
-    state->down.store(true, std::memory_order_release);
-    departed_[peer.address()].push_back(state);
+    shared_state_locked(peer)->down.store(true, std::memory_order_release);
     release_ended_locked();
   }
   Network* const network = network_of(peer);
