@@ -149,8 +149,8 @@ void PlaneImpl::unwatch(Watched& watched) {
   run_on_helper([&] { watches_.remove(watched); });
 }
 
-/// One pass of the helper accepts a connection, the next one reads from it, and a hello whose
-/// process is ending is judged again until it has.
+/// One pass of the helper accepts a connection, and the next pass reads from it. The helper judges
+/// the hello of an ending process again until the process has ended.
 void PlaneImpl::catch_up() {
   if (!has_helper_ || is_helper() || !maker_.is_this_process()) return;
   constexpr std::uint64_t kMostNs = 1'500'000'000;  // some peers may send without end

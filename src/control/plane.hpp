@@ -174,8 +174,8 @@ class Plane {
   /// Returns when the helper is not in it and will not be any more; the caller holds nothing that
   /// it may wait for. On the helper, also from within its serve().
   virtual void unwatch(Watched& watched) = 0;
-  /// Returns when the helper has served what had come before the call: connections to us, and what
-  /// was sent on them. Wakes it. The caller holds nothing that it may wait for.
+  /// Wakes the helper, and returns after it has served all connections and records that arrived
+  /// before the call. The caller holds no lock that the helper may wait for.
   virtual void catch_up() = 0;
   virtual PlaneCounters counters() const noexcept = 0;
   /// By a thread that waits in vain, now and then, with nothing held. If the program has closed the
