@@ -81,12 +81,13 @@ bool NetHalf::is_out_of_reach() const {
 }
 
 /// Over a link that works a write of the peer's may be on its way though it has completed: its end
-/// by a key that is gone would end the link.
+/// by a key that is gone would end the link. A freed half has no buffer, and its link may have
+/// ended.
 void NetHalf::unregister_lost() {
   // A receive that is not matched yet may get another link, and tells its key then.
-  if (!is_key_told() || !is_cut_off() || !in_use_.is_quiet() || !is_out_of_reach()) return;
+  if (!is_key_told()) return;
   const std::scoped_lock lock(buffer_mutex_);
-  if (buffer_) buffer_->unregister();
+  if (buffer_ && is_cut_off() && in_use_.is_quiet() && is_out_of_reach()) buffer_->unregister();
 }
 
 void NetHalf::drop_buffer() {
