@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BURST = 500, KIB = 1024, GROWTH_KIB_MAX = 16 * 1024, UNMATCHED = 7, MATCHED = 8 };
+enum { BURST = 500, KIB = 1024, GROWTH_KIB_MAX = 64 * 1024, UNMATCHED = 7, MATCHED = 8 };
 
 static int rank, failures;
 static char data[64];
