@@ -132,7 +132,7 @@ void PlaneImpl::flush_soon() noexcept {
   if (bell_.is_lost()) return;  // the timer's number may be one of the program's
   const itimerspec once{{0, 0}, {0, static_cast<long>(kLaterNs)}};
   if (::timerfd_settime(timer_.get(), 0, &once, nullptr) == 0) return;
-  is_timer_set_.store(false, std::memory_order_release);  // pairs with the next caller's exchange
+  is_timer_set_.store(false, std::memory_order_release);  // release: the next exchange
   post([this] { flush_all(); });
 }
 

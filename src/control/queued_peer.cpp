@@ -15,7 +15,8 @@
 namespace larklane::control {
 namespace {
 
-/// A peer that takes nothing (stopped, never served) may cost this much memory, and no more.
+/// With this much queued for a peer that takes nothing (stopped, never served), has_room() is
+/// false.
 constexpr std::size_t kQueuedBytesMax = std::size_t{64} << 20;
 /// What send_later() gathers at most. About what a socket takes at once: a caller that sends sooner
 /// has the peer's helper woken, perhaps on its own core, in the middle of its work.

@@ -174,9 +174,10 @@ Result<control::Peer*> Mesh::peer_of(int rank, std::string* problem) {
   }
   const bool is_here = text_of(card->host) == text_of(card_.host);
   auto peer = plane_->connect(is_here ? text_of(card->local) : text_of(card->remote));
-  if (!peer) *problem = status_text(peer.error());
-  if (peer.error().code() == Errc::kForeignUser)
-    *problem = "it runs as another user; remedy: start all ranks as one user";
+  if (!peer)
+    *problem = peer.error().code() == Errc::kForeignUser
+                   ? "it runs as another user; remedy: start all ranks as one user"
+                   : status_text(peer.error());
   return peer;
 }
 

@@ -4,26 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { BLOCKS = 5000000, REQUESTS = 12, ROUNDS = 3, KIB = 1024, GROWTH_KIB_MAX = 1024 };
+#include "resident.h"
 
-static int rank, failures;
-
-static void expect(int good, const char* what, long value) {
-  if (good) return;
-  ++failures;
-  fprintf(stderr, "[%d] %s: %ld\n", rank, what, value);
-}
-
-// Of this process.
-static long resident_kib(void) {
-  long all = 0, resident = 0;
-  FILE* const file = fopen("/proc/self/statm", "r");
-  if (file == NULL || fscanf(file, "%ld %ld", &all, &resident) != 2) resident = 0;
-  if (file != NULL) fclose(file);
-  return resident * (sysconf(_SC_PAGESIZE) / KIB);
-}
+enum { BLOCKS = 5000000, REQUESTS = 12, ROUNDS = 3, GROWTH_KIB_MAX = 1024 };
 
 // CPU time of this thread.
 static double seconds(void) {

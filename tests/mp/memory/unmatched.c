@@ -3,27 +3,12 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-enum { BURST = 500, KIB = 1024, GROWTH_KIB_MAX = 64 * 1024, UNMATCHED = 7, MATCHED = 8 };
+#include "resident.h"
 
-static int rank, failures;
+enum { BURST = 500, GROWTH_KIB_MAX = 64 * 1024, UNMATCHED = 7, MATCHED = 8 };
+
 static char data[64];
-
-static void expect(int good, const char* what, long value) {
-  if (good) return;
-  ++failures;
-  fprintf(stderr, "[%d] %s: %ld\n", rank, what, value);
-}
-
-// Of this process.
-static long resident_kib(void) {
-  long all = 0, resident = 0;
-  FILE* const file = fopen("/proc/self/statm", "r");
-  if (file == NULL || fscanf(file, "%ld %ld", &all, &resident) != 2) resident = 0;
-  if (file != NULL) fclose(file);
-  return resident * (sysconf(_SC_PAGESIZE) / KIB);
-}
 
 static MPI_Request made(int tag) {
   MPI_Request request;
