@@ -160,11 +160,14 @@ void Mesh::connect(int rank, std::uint32_t number) {
     give_up_locked(rank, number, link.error(), user_.explain(link.error()));
 }
 
+control::Peer* Mesh::known_peer(int rank) {
+  const std::scoped_lock lock(mutex_);
+  const auto known = peers_.find(rank);
+  return known == peers_.end() ? nullptr : known->second;
+}
+
 Result<control::Peer*> Mesh::peer_of(int rank, std::string* problem) {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (const auto known = peers_.find(rank); known != peers_.end()) return known->second;
-  }
+  if (control::Peer* const known = known_peer(rank)) return known;
   auto bytes = board_.card_of(rank, problem);
   if (!bytes) return bytes.error();
   const auto card = parse_card(*bytes);
@@ -174,10 +177,13 @@ Result<control::Peer*> Mesh::peer_of(int rank, std::string* problem) {
   }
   const bool is_here = text_of(card->host) == text_of(card_.host);
   auto peer = plane_->connect(is_here ? text_of(card->local) : text_of(card->remote));
-  if (!peer)
-    *problem = peer.error().code() == Errc::kForeignUser
-                   ? "it runs as another user; remedy: start all ranks as one user"
-                   : status_text(peer.error());
+  if (peer) return peer;
+  // A process that made the link from its side and has ended since takes no connection any more.
+  plane_->catch_up();
+  if (control::Peer* const known = known_peer(rank)) return known;
+  *problem = peer.error().code() == Errc::kForeignUser
+                 ? "it runs as another user; remedy: start all ranks as one user"
+                 : status_text(peer.error());
   return peer;
 }
 

@@ -118,6 +118,7 @@ class Mesh final : private control::Handler {
   // The fetcher's.
   void fetch_wanted();
   void connect(int rank, std::uint32_t number);
+  control::Peer* known_peer(int rank);
   Result<control::Peer*> peer_of(int rank, std::string* problem);
 
   Result<std::unique_ptr<PacketLink>> open_end_locked(int rank, std::uint32_t number);

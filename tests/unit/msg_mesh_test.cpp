@@ -168,6 +168,25 @@ TEST_P(MeshTest, WhoEndsWithoutAWordLeavesNothingWaiting) {
   EXPECT_EQ(next(zero).code(), Errc::kPeerDown);
 }
 
+TEST_P(MeshTest, PeerThatOffersAndEndsBeforeTheCallIsGone) {
+  MeshProcess& zero = add(0, 2);
+  ASSERT_TRUE(zero.send(1, 1));
+  ASSERT_TRUE(comes([&] { return table_.waiting() != 0; }));  // for the card of rank 1
+  MeshCard card = card_of(0);
+  const std::string name = std::string(card.local.data()) + "-one";
+  std::copy(name.begin(), name.end(), card.local.begin());
+  {
+    Speaker one(name);
+    one.call(card_of(0).local.data());
+    one.say(MeshRecord::offer, MeshOffer{1, 3}, random_bytes(100, 1));  // makes the rank known
+    one.say(MeshRecord::goodbye, MeshGoodbye{1});
+    ASSERT_TRUE(comes([&] { return one.heard(MeshRecord::farewell) != 0; }));
+  }
+  EXPECT_EQ(warnings_.take("over lane 3"), 1u);
+  table_.put(1, std::as_bytes(std::span(&card, 1)));
+  EXPECT_EQ(next(zero).code(), Errc::kPeerDown);
+}
+
 TEST_P(MeshTest, CardsOfOtherVersionsAndOfNoSenseAreRefused) {
   MeshProcess& zero = add(0, 3);
   MeshCard card = card_of(0);
