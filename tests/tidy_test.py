@@ -30,12 +30,12 @@ LAYERS = {
     "net": {"base"},
     "model": {"base"},
     "profile": {"base"},
-    "boot": {"base"},
+    "bootstrap": {"base"},
     "vci": {"base", "net"},
     "part": {"base", "control", "net", "model", "vci"},
-    "msg": {"base", "boot", "control", "net", "model", "vci"},
+    "msg": {"base", "bootstrap", "control", "net", "model", "vci"},
     "sim": {"base", "control", "net", "model", "vci", "part"},
-    "mpi": {"base", "boot", "control", "net", "model", "vci", "part", "profile"},
+    "mpi": {"base", "bootstrap", "control", "net", "model", "vci", "part", "profile"},
     "capi": {"base", "control", "net", "model", "vci", "part", "msg"},
     "parcel": set(),
 }
@@ -45,8 +45,8 @@ WRITERS = ("bench/measure/record.cpp",)  # of a file that a user keeps: there is
 CLIENTS = {
     # base: the option table and the names of errors, until include/larklane has them in C++; model: pure functions, which no program
     # of a user's calls; sim: runs on a simulated network only; net: `larklane info` opens each provider;
-    # mpi: on which host a rank is, as its launcher says: no MPI call; boot: `larklane launch` serves cards
-    "tools": {"base", "boot", "model", "mpi", "net", "sim", "vci"},
+    # mpi: on which host a rank is, as its launcher says: no MPI call; bootstrap: `larklane launch` serves cards
+    "tools": {"base", "bootstrap", "model", "mpi", "net", "sim", "vci"},
     "bench": set(),
     "python": set(),
     "examples": set(),

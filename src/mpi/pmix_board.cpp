@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "base/config.hpp"
-#include "boot/pmix.hpp"
+#include "bootstrap/pmix.hpp"
 #include "mpi/launcher_board.hpp"
 
 namespace larklane::mpi {

@@ -15,7 +15,7 @@
 #include "base/config.hpp"
 #include "base/kernel_calls.hpp"
 #include "base/log.hpp"
-#include "boot/board.hpp"
+#include "bootstrap/board.hpp"
 #include "msg/engine.hpp"
 #include "msg/mesh.hpp"
 #include "net/registry.hpp"

@@ -19,7 +19,7 @@
 #include "base/config.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
-#include "boot/board.hpp"
+#include "bootstrap/board.hpp"
 #include "control/plane.hpp"
 #include "control/watched.hpp"
 #include "msg/mesh_records.hpp"

@@ -14,7 +14,7 @@
 
 #include "base/config.hpp"
 #include "base/printable.hpp"
-#include "boot/boards.hpp"
+#include "bootstrap/boards.hpp"
 #include "model/tuning.hpp"
 #include "model/tuning_file.hpp"
 #include "msg_seeds.hpp"

@@ -10,8 +10,8 @@
 #include <functional>
 
 #include "base/clock.hpp"
-#include "boot/board.hpp"
 #include "boot_fixture.hpp"
+#include "bootstrap/board.hpp"
 
 namespace larklane::boot {
 namespace {

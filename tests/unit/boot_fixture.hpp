@@ -18,9 +18,9 @@
 
 #include "base/log.hpp"
 #include "base/secret.hpp"
-#include "boot/card_server.hpp"
-#include "boot/tcp.hpp"
-#include "boot/wire.hpp"
+#include "bootstrap/card_server.hpp"
+#include "bootstrap/tcp.hpp"
+#include "bootstrap/wire.hpp"
 
 namespace larklane::boot {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/secret.hpp"
-#include "boot/wire.hpp"
+#include "bootstrap/wire.hpp"
 
 namespace larklane::boot {
 namespace {

@@ -22,7 +22,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
-#include "boot/board.hpp"
+#include "bootstrap/board.hpp"
 #include "control/plane.hpp"
 #include "larklane/message.hpp"
 #include "msg/engine.hpp"

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "boot/board.hpp"
+#include "bootstrap/board.hpp"
 
 namespace larklane::boot {
 

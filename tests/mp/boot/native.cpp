@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/config.hpp"
-#include "boot/board.hpp"
+#include "bootstrap/board.hpp"
 #include "meet.hpp"
 
 namespace {

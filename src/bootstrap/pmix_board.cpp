@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "boot/boards.hpp"
-#include "boot/pmix.hpp"
-#include "boot/wait_text.hpp"
+#include "bootstrap/boards.hpp"
+#include "bootstrap/pmix.hpp"
+#include "bootstrap/wait_text.hpp"
 
 namespace larklane::boot {
 namespace {

@@ -23,9 +23,9 @@
 #include "base/ranks_text.hpp"
 #include "base/secret.hpp"
 #include "base/unique_fd.hpp"
-#include "boot/boards.hpp"
-#include "boot/wait_text.hpp"
-#include "boot/wire.hpp"
+#include "bootstrap/boards.hpp"
+#include "bootstrap/wait_text.hpp"
+#include "bootstrap/wire.hpp"
 
 namespace larklane::boot {
 namespace {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "boot/board.hpp"
-#include "boot/member.hpp"
+#include "bootstrap/board.hpp"
+#include "bootstrap/member.hpp"
 
 namespace larklane::boot {
 

@@ -1,9 +1,9 @@
-#include "boot/board.hpp"
+#include "bootstrap/board.hpp"
 
 #include <utility>
 
-#include "boot/boards.hpp"
-#include "boot/member.hpp"
+#include "bootstrap/boards.hpp"
+#include "bootstrap/member.hpp"
 
 namespace larklane::boot {
 namespace {

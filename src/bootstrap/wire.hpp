@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/siphash.hpp"
-#include "boot/board.hpp"
+#include "bootstrap/board.hpp"
 
 namespace larklane::boot {
 

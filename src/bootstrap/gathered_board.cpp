@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/host.hpp"
-#include "boot/boards.hpp"
+#include "bootstrap/boards.hpp"
 
 namespace larklane::boot {
 namespace {

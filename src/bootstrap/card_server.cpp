@@ -1,4 +1,4 @@
-#include "boot/card_server.hpp"
+#include "bootstrap/card_server.hpp"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -15,7 +15,7 @@
 #include "base/random.hpp"
 #include "base/ranks_text.hpp"
 #include "base/secret.hpp"
-#include "boot/tcp.hpp"
+#include "bootstrap/tcp.hpp"
 
 namespace larklane::boot {
 namespace {

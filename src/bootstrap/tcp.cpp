@@ -1,4 +1,4 @@
-#include "boot/tcp.hpp"
+#include "bootstrap/tcp.hpp"
 
 #include <netdb.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-#include "boot/wire.hpp"
+#include "bootstrap/wire.hpp"
 
 #include <cstring>
 

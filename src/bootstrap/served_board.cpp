@@ -20,11 +20,11 @@
 #include "base/random.hpp"
 #include "base/secret.hpp"
 #include "base/unique_fd.hpp"
-#include "boot/boards.hpp"
-#include "boot/card_server.hpp"
-#include "boot/tcp.hpp"
-#include "boot/wait_text.hpp"
-#include "boot/wire.hpp"
+#include "bootstrap/boards.hpp"
+#include "bootstrap/card_server.hpp"
+#include "bootstrap/tcp.hpp"
+#include "bootstrap/wait_text.hpp"
+#include "bootstrap/wire.hpp"
 
 namespace larklane::boot {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "base/unproven.hpp"
-#include "boot/wire.hpp"
+#include "bootstrap/wire.hpp"
 
 namespace larklane::boot {
 

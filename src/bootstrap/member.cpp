@@ -1,4 +1,4 @@
-#include "boot/member.hpp"
+#include "bootstrap/member.hpp"
 
 #include <algorithm>
 #include <charconv>
