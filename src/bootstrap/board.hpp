@@ -1,7 +1,7 @@
 #pragma once
 // Who the processes of a native program are, and what each says of itself: its card. A card is
 // published once and fetched when its process is first used, so that time and memory grow with the
-// peers that are used. (What MPI programs have instead: src/mpi/launcher_board.hpp.)
+// peers that are used. (What MPI programs have instead: src/bootstrap/launcher_board.hpp.)
 
 #include <cstddef>
 #include <memory>

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <utility>
 
+#include "bootstrap/launcher_board.hpp"
 #include "mpi/exports.hpp"
 #include "mpi/handles.hpp"
-#include "mpi/launcher_board.hpp"
 #include "mpi/next.hpp"
 #include "mpi/profile/threads.hpp"
 #include "mpi/profile/tracer.hpp"

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "bootstrap/launcher_board.hpp"
 #include "control/plane.hpp"
 #include "mpi/host_card.hpp"
-#include "mpi/launcher_board.hpp"
 #include "net/provider.hpp"
 #include "part/engine.hpp"
 

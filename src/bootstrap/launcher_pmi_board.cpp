@@ -9,7 +9,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
-#include "mpi/launcher_board.hpp"
+#include "bootstrap/launcher_board.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -1,4 +1,4 @@
-#include "mpi/launcher_board.hpp"
+#include "bootstrap/launcher_board.hpp"
 
 #include <charconv>
 #include <optional>

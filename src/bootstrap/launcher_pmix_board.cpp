@@ -9,8 +9,8 @@
 #include <mutex>
 
 #include "base/config.hpp"
+#include "bootstrap/launcher_board.hpp"
 #include "bootstrap/pmix.hpp"
-#include "mpi/launcher_board.hpp"
 
 namespace larklane::mpi {
 namespace {
