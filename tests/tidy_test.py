@@ -26,16 +26,17 @@ SKIP = 77
 # What each layer of src/ may include besides itself and include/larklane (larklane/...).
 LAYERS = {
     "base": set(),
+    "shm": {"base"},
     "control": {"base"},
-    "net": {"base"},
+    "net": {"base", "shm"},
     "model": {"base"},
     "profile": {"base"},
     "bootstrap": {"base"},
     "vci": {"base", "net"},
-    "part": {"base", "control", "net", "model", "vci"},
+    "part": {"base", "shm", "control", "net", "model", "vci"},
     "msg": {"base", "bootstrap", "control", "net", "model", "vci"},
     "sim": {"base", "control", "net", "model", "vci", "part"},
-    "mpi": {"base", "bootstrap", "control", "net", "model", "vci", "part", "profile"},
+    "mpi": {"base", "shm", "bootstrap", "control", "net", "model", "vci", "part", "profile"},
     "capi": {"base", "control", "net", "model", "vci", "part", "msg"},
     "parcel": set(),
 }

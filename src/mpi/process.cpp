@@ -16,7 +16,7 @@
 #include "mpi/communicator.hpp"
 #include "mpi/summary.hpp"
 #include "mpi/type_cache.hpp"
-#include "net/shm/copy.hpp"
+#include "shm/copy.hpp"
 
 namespace larklane::mpi {
 Process& Process::get() noexcept {

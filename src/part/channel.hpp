@@ -11,9 +11,6 @@
 #include <string>
 #include <unordered_map>
 
-#include "net/shm/copy.hpp"
-#include "net/shm/region.hpp"
-#include "net/shm/segment.hpp"
 #include "part/deadline.hpp"
 #include "part/engine.hpp"
 #include "part/learning.hpp"
@@ -22,6 +19,9 @@
 #include "part/shared_copy.hpp"
 #include "part/side.hpp"
 #include "part/slot_lag.hpp"
+#include "shm/copy.hpp"
+#include "shm/region.hpp"
+#include "shm/segment.hpp"
 
 namespace larklane::part {
 

@@ -19,11 +19,11 @@
 #include "base/typemap.hpp"
 #include "control/plane.hpp"
 #include "net/provider.hpp"
-#include "net/shm/copy.hpp"
-#include "net/shm/region.hpp"
 #include "part/block.hpp"
 #include "part/slot_window.hpp"
 #include "part/word_window.hpp"
+#include "shm/copy.hpp"
+#include "shm/region.hpp"
 
 namespace larklane::part {
 

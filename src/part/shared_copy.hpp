@@ -16,9 +16,9 @@
 #include <optional>
 
 #include "base/status.hpp"
-#include "net/shm/copy.hpp"
 #include "part/block.hpp"
 #include "part/layout.hpp"
+#include "shm/copy.hpp"
 
 namespace larklane::part {
 

@@ -30,9 +30,9 @@
 
 #include "base/config.hpp"
 #include "control/plane.hpp"
-#include "net/shm/segment.hpp"
 #include "part/channel.hpp"
 #include "part/engine.hpp"
+#include "shm/segment.hpp"
 
 namespace larklane::part {
 namespace {

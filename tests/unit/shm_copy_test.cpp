@@ -20,7 +20,7 @@
 
 #include "base/copy_small.hpp"
 #include "net/loop/random.hpp"
-#include "net/shm/copy.hpp"
+#include "shm/copy.hpp"
 
 namespace larklane::shm {
 namespace {

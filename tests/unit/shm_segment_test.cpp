@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include "net/shm/memory_room.hpp"
-#include "net/shm/segment.hpp"
 #include "part/block.hpp"
+#include "shm/memory_room.hpp"
+#include "shm/segment.hpp"
 
 namespace larklane::shm {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/maker.hpp"
 #include "base/status.hpp"
 #include "net/shm/network_layout.hpp"
-#include "net/shm/segment.hpp"
+#include "shm/segment.hpp"
 
 namespace larklane::shm {
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/status_text.hpp"
-#include "net/shm/copy.hpp"
 #include "net/shm/network_catalogue.hpp"
 #include "net/shm/network_endpoint.hpp"
+#include "shm/copy.hpp"
 
 namespace larklane::shm {
 namespace {

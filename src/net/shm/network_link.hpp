@@ -10,10 +10,10 @@
 
 #include "base/status.hpp"
 #include "net/provider.hpp"
-#include "net/shm/copy.hpp"
 #include "net/shm/network_endpoint.hpp"
 #include "net/shm/network_peer.hpp"
 #include "net/shm/network_queue.hpp"
+#include "shm/copy.hpp"
 
 namespace larklane::shm {
 

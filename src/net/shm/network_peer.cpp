@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <string>
 
-#include "net/shm/copy.hpp"
+#include "shm/copy.hpp"
 
 namespace larklane::shm {
 namespace {

@@ -18,7 +18,7 @@
 #include "net/provider.hpp"
 #include "net/shm/network_layout.hpp"
 #include "net/shm/network_offer.hpp"
-#include "net/shm/segment.hpp"
+#include "shm/segment.hpp"
 
 namespace larklane::shm {
 

@@ -1,4 +1,4 @@
-#include "net/shm/memory_room.hpp"
+#include "shm/memory_room.hpp"
 
 #include <algorithm>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "net/shm/segment.hpp"
+#include "shm/segment.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 #include <cerrno>
 
 #include "base/kernel_calls.hpp"
-#include "net/shm/memory_room.hpp"
+#include "shm/memory_room.hpp"
 
 namespace larklane::shm {
 namespace {

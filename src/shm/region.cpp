@@ -1,4 +1,4 @@
-#include "net/shm/region.hpp"
+#include "shm/region.hpp"
 
 #include <unistd.h>
 

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <optional>
 
-#include "net/shm/segment.hpp"
+#include "shm/segment.hpp"
 
 namespace larklane::shm {
 

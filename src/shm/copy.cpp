@@ -1,4 +1,4 @@
-#include "net/shm/copy.hpp"
+#include "shm/copy.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
