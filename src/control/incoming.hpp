@@ -11,9 +11,9 @@
 
 #include "base/fd_identity.hpp"
 #include "base/unique_fd.hpp"
+#include "control/helper/source.hpp"
 #include "control/plane.hpp"
 #include "control/socket.hpp"
-#include "control/source.hpp"
 #include "control/wire.hpp"
 
 namespace larklane::control {

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "control/helper_thread.hpp"
+#include "control/helper/helper_thread.hpp"
 #include "control/local_peer.hpp"
 #include "control/plane_impl.hpp"
 #include "control/remote_peer.hpp"

@@ -19,7 +19,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "control/address.hpp"
-#include "control/watched.hpp"
+#include "control/helper/watched.hpp"
 
 namespace larklane::control {
 

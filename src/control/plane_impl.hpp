@@ -22,13 +22,13 @@
 #include "base/maker.hpp"
 #include "base/unique_fd.hpp"
 #include "base/unproven.hpp"
-#include "control/bell.hpp"
+#include "control/helper/bell.hpp"
+#include "control/helper/source.hpp"
+#include "control/helper/spare_thread.hpp"
+#include "control/helper/watches.hpp"
 #include "control/plane.hpp"
 #include "control/queued_peer.hpp"
 #include "control/remote_incoming.hpp"
-#include "control/source.hpp"
-#include "control/spare_thread.hpp"
-#include "control/watches.hpp"
 #include "control/wire.hpp"
 
 namespace larklane::control {

@@ -16,8 +16,8 @@
 #include "base/fd_identity.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
+#include "control/helper/source.hpp"
 #include "control/plane.hpp"
-#include "control/source.hpp"
 #include "control/wire.hpp"
 
 namespace larklane::control {

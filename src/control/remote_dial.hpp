@@ -9,8 +9,8 @@
 
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
+#include "control/helper/source.hpp"
 #include "control/remote_wire.hpp"
-#include "control/source.hpp"
 
 namespace larklane::control {
 

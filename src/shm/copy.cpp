@@ -30,7 +30,7 @@ constexpr std::uint64_t kCallBytesMax = std::uint64_t{1} << 30;
 constexpr std::uint64_t kPipeBytes = std::uint64_t{1} << 16;
 /// On the stack of a thread of the program.
 constexpr std::uint64_t kOwnBytes = std::uint64_t{4} << 10;
-/// As control/helper_thread.cpp names it.
+/// As control/helper/helper_thread.cpp names it.
 constexpr std::string_view kHelperName = "larklane\n";
 
 /// A batch of pieces of one buffer, `bytes` in all.

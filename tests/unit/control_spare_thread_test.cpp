@@ -12,7 +12,7 @@
 #include <semaphore>
 #include <vector>
 
-#include "control/spare_thread.hpp"
+#include "control/helper/spare_thread.hpp"
 
 namespace larklane::control {
 namespace {

@@ -1,4 +1,4 @@
-#include "control/watches.hpp"
+#include "control/helper/watches.hpp"
 
 #include <sys/epoll.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "control/bell.hpp"
+#include "control/helper/bell.hpp"
 
 namespace larklane::control {
 

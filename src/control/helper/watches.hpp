@@ -5,8 +5,8 @@
 #include <mutex>
 #include <vector>
 
-#include "control/source.hpp"
-#include "control/watched.hpp"
+#include "control/helper/source.hpp"
+#include "control/helper/watched.hpp"
 
 namespace larklane::control {
 

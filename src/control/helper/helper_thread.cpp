@@ -1,4 +1,4 @@
-#include "control/helper_thread.hpp"
+#include "control/helper/helper_thread.hpp"
 
 #include <dirent.h>
 #include <sched.h>

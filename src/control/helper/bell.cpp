@@ -1,4 +1,4 @@
-#include "control/bell.hpp"
+#include "control/helper/bell.hpp"
 
 #include <sys/eventfd.h>
 #include <sys/socket.h>

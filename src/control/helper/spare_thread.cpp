@@ -1,11 +1,11 @@
-#include "control/spare_thread.hpp"
+#include "control/helper/spare_thread.hpp"
 
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <utility>
 
-#include "control/helper_thread.hpp"
+#include "control/helper/helper_thread.hpp"
 
 namespace larklane::control {
 namespace {

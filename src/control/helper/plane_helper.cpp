@@ -13,7 +13,7 @@
 #include "base/clock.hpp"
 #include "base/kernel_calls.hpp"
 #include "base/log.hpp"
-#include "control/helper_thread.hpp"
+#include "control/helper/helper_thread.hpp"
 #include "control/local_peer.hpp"
 #include "control/plane_impl.hpp"
 #include "control/remote_peer.hpp"
