@@ -12,8 +12,8 @@
 #include "base/fd_identity.hpp"
 #include "base/unique_fd.hpp"
 #include "control/helper/source.hpp"
+#include "control/local/socket.hpp"
 #include "control/plane.hpp"
-#include "control/socket.hpp"
 #include "control/wire.hpp"
 
 namespace larklane::control {

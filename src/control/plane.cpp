@@ -15,10 +15,10 @@
 
 #include "base/clock.hpp"
 #include "control/helper/helper_thread.hpp"
-#include "control/local_peer.hpp"
+#include "control/local/local_peer.hpp"
+#include "control/local/socket.hpp"
 #include "control/plane_impl.hpp"
 #include "control/remote_peer.hpp"
-#include "control/socket.hpp"
 
 namespace larklane::control {
 

@@ -9,10 +9,10 @@
 #include "base/clock.hpp"
 #include "base/kernel_calls.hpp"
 #include "base/log.hpp"
-#include "control/local_peer.hpp"
+#include "control/local/local_peer.hpp"
+#include "control/local/socket.hpp"
 #include "control/plane_impl.hpp"
 #include "control/remote_peer.hpp"
-#include "control/socket.hpp"
 #include "control/tcp.hpp"
 
 namespace larklane::control {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "control/socket.hpp"
+#include "control/local/socket.hpp"
 
 namespace larklane::control {
 namespace {

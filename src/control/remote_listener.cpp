@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "control/fork_guard.hpp"
+#include "control/local/socket.hpp"
 #include "control/plane.hpp"
-#include "control/socket.hpp"
 
 namespace larklane::control {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/random.hpp"
 #include "base/ranks_text.hpp"
 #include "control/fork_guard.hpp"
-#include "control/socket.hpp"
+#include "control/local/socket.hpp"
 #include "net/registry.hpp"
 
 namespace larklane::mpi {

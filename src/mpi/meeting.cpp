@@ -10,7 +10,7 @@
 
 #include "base/clock.hpp"
 #include "base/kernel_calls.hpp"
-#include "control/socket.hpp"
+#include "control/local/socket.hpp"
 #include "mpi/context_id.hpp"
 #include "mpi/identity.hpp"
 

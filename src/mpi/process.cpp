@@ -11,7 +11,7 @@
 #include "base/kernel_calls.hpp"
 #include "base/log.hpp"
 #include "base/status_text.hpp"
-#include "control/socket.hpp"
+#include "control/local/socket.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/communicator.hpp"
 #include "mpi/summary.hpp"

@@ -18,8 +18,8 @@
 #include <cstdlib>
 #include <random>
 
+#include "control/local/socket.hpp"
 #include "control/plane.hpp"
-#include "control/socket.hpp"
 #include "control_fixture.hpp"
 #include "control_process.hpp"
 

@@ -4,8 +4,8 @@
 #include <mutex>
 #include <string>
 
+#include "control/local/socket.hpp"
 #include "control/plane.hpp"
-#include "control/socket.hpp"
 #include "control_fixture.hpp"
 #include "control_process.hpp"
 #include "mp/fault/refuse.h"

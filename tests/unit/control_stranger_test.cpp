@@ -18,7 +18,7 @@
 
 #include "base/sanitized.hpp"
 #include "base/unproven.hpp"
-#include "control/socket.hpp"
+#include "control/local/socket.hpp"
 #include "control_fixture.hpp"
 #include "control_process.hpp"
 #include "control_remote.hpp"

@@ -14,7 +14,7 @@
 #include "base/kernel_calls.hpp"
 #include "base/log.hpp"
 #include "control/helper/helper_thread.hpp"
-#include "control/local_peer.hpp"
+#include "control/local/local_peer.hpp"
 #include "control/plane_impl.hpp"
 #include "control/remote_peer.hpp"
 

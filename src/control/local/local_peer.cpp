@@ -1,4 +1,4 @@
-#include "control/local_peer.hpp"
+#include "control/local/local_peer.hpp"
 
 #include <poll.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "control/socket.hpp"
+#include "control/local/socket.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>

@@ -8,7 +8,7 @@
 
 #include "base/kernel_calls.hpp"
 #include "control/incoming.hpp"
-#include "control/socket.hpp"
+#include "control/local/socket.hpp"
 
 namespace larklane::control {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <atomic>
 
+#include "control/local/socket.hpp"
 #include "control/queued_peer.hpp"
-#include "control/socket.hpp"
 
 namespace larklane::control {
 
