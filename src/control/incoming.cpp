@@ -6,7 +6,7 @@
 #include <iterator>
 #include <utility>
 
-#include "control/remote_wire.hpp"
+#include "control/remote/remote_wire.hpp"
 
 namespace larklane::control {
 namespace {

@@ -18,7 +18,7 @@
 #include "control/local/local_peer.hpp"
 #include "control/local/socket.hpp"
 #include "control/plane_impl.hpp"
-#include "control/remote_peer.hpp"
+#include "control/remote/remote_peer.hpp"
 
 namespace larklane::control {
 

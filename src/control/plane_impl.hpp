@@ -28,7 +28,7 @@
 #include "control/helper/watches.hpp"
 #include "control/plane.hpp"
 #include "control/queued_peer.hpp"
-#include "control/remote_incoming.hpp"
+#include "control/remote/remote_incoming.hpp"
 #include "control/wire.hpp"
 
 namespace larklane::control {

@@ -12,8 +12,8 @@
 #include "control/local/local_peer.hpp"
 #include "control/local/socket.hpp"
 #include "control/plane_impl.hpp"
-#include "control/remote_peer.hpp"
-#include "control/tcp.hpp"
+#include "control/remote/remote_peer.hpp"
+#include "control/remote/tcp.hpp"
 
 namespace larklane::control {
 namespace {

@@ -11,8 +11,8 @@
 #include "base/log.hpp"
 #include "base/random.hpp"
 #include "base/ranks_text.hpp"
-#include "control/fork_guard.hpp"
 #include "control/local/socket.hpp"
+#include "control/remote/fork_guard.hpp"
 #include "net/registry.hpp"
 
 namespace larklane::mpi {

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "control/remote_wire.hpp"
+#include "control/remote/remote_wire.hpp"
 #include "control_fixture.hpp"
 
 namespace larklane::control {

@@ -16,7 +16,7 @@
 #include "control/helper/helper_thread.hpp"
 #include "control/local/local_peer.hpp"
 #include "control/plane_impl.hpp"
-#include "control/remote_peer.hpp"
+#include "control/remote/remote_peer.hpp"
 
 namespace larklane::control {
 namespace {

@@ -1,4 +1,4 @@
-#include "control/remote_wire.hpp"
+#include "control/remote/remote_wire.hpp"
 
 #include <span>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "control/fork_guard.hpp"
+#include "control/remote/fork_guard.hpp"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <memory>
 
-#include "control/fork_guard.hpp"
 #include "control/local/socket.hpp"
 #include "control/plane.hpp"
+#include "control/remote/fork_guard.hpp"
 
 namespace larklane::control {
 namespace {

@@ -1,4 +1,4 @@
-#include "control/remote_peer.hpp"
+#include "control/remote/remote_peer.hpp"
 
 #include <sys/epoll.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "control/tcp.hpp"
+#include "control/remote/tcp.hpp"
 
 namespace larklane::control {
 

@@ -1,4 +1,4 @@
-#include "control/tcp.hpp"
+#include "control/remote/tcp.hpp"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "base/kernel_calls.hpp"
-#include "control/fork_guard.hpp"
+#include "control/remote/fork_guard.hpp"
 
 namespace larklane::control {
 namespace {

@@ -1,4 +1,4 @@
-#include "control/remote_incoming.hpp"
+#include "control/remote/remote_incoming.hpp"
 
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
-#include "control/remote_wire.hpp"
-#include "control/tcp.hpp"
+#include "control/remote/remote_wire.hpp"
+#include "control/remote/tcp.hpp"
 
 namespace larklane::control {
 namespace {

@@ -1,4 +1,4 @@
-#include "control/remote_dial.hpp"
+#include "control/remote/remote_dial.hpp"
 
 #include <sys/epoll.h>
 #include <sys/random.h>
@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "control/tcp.hpp"
+#include "control/remote/tcp.hpp"
 
 namespace larklane::control {
 namespace {

@@ -2,7 +2,7 @@
 // The connection in from another host: a stranger, until it has proven that it is of the job.
 
 #include "control/incoming.hpp"
-#include "control/remote_dial.hpp"
+#include "control/remote/remote_dial.hpp"
 
 namespace larklane::control {
 

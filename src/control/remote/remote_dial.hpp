@@ -10,7 +10,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "control/helper/source.hpp"
-#include "control/remote_wire.hpp"
+#include "control/remote/remote_wire.hpp"
 
 namespace larklane::control {
 

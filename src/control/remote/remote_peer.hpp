@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "control/queued_peer.hpp"
-#include "control/remote_dial.hpp"
+#include "control/remote/remote_dial.hpp"
 
 namespace larklane::control {
 
