@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "control/address.hpp"
+#include "control/plane/address.hpp"
 #include "mpi/context_id.hpp"
 #include "mpi/handles.hpp"
 #include "mpi/member.hpp"

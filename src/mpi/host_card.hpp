@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/siphash.hpp"
-#include "control/address.hpp"
+#include "control/plane/address.hpp"
 
 namespace larklane::mpi {
 

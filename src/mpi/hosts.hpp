@@ -12,7 +12,7 @@
 
 #include "base/config.hpp"
 #include "bootstrap/launcher_board.hpp"
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 #include "mpi/host_card.hpp"
 #include "net/provider.hpp"
 #include "part/engine.hpp"

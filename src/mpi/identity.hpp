@@ -1,7 +1,7 @@
 #pragma once
 // Who we are: job and rank, as the launcher says. No MPI call.
 
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 #include "mpi/member.hpp"
 
 namespace larklane::mpi {

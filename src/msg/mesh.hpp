@@ -21,7 +21,7 @@
 #include "base/unique_fd.hpp"
 #include "bootstrap/board.hpp"
 #include "control/helper/watched.hpp"
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 #include "msg/mesh_records.hpp"
 #include "msg/packet_lane.hpp"
 #include "msg/packet_link.hpp"

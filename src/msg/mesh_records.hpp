@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "base/siphash.hpp"
-#include "control/address.hpp"
+#include "control/plane/address.hpp"
 #include "msg/packet_wire.hpp"
 
 namespace larklane::msg {

@@ -17,7 +17,7 @@
 #include "base/copy_small.hpp"
 #include "base/status.hpp"
 #include "base/typemap.hpp"
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 #include "net/provider.hpp"
 #include "part/block.hpp"
 #include "part/slot_window.hpp"

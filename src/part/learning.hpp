@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 #include "part/learner.hpp"
 #include "part/round_watch.hpp"
 

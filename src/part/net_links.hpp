@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/status.hpp"
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 #include "net/provider.hpp"
 #include "part/channel.hpp"
 #include "part/net_demand.hpp"

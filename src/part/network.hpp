@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/status.hpp"
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 #include "net/provider.hpp"
 #include "part/matching.hpp"
 #include "part/net_channel.hpp"

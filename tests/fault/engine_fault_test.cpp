@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "control/wire.hpp"
+#include "control/plane/wire.hpp"
 #include "part/records.hpp"
 #include "ranks.hpp"
 

@@ -32,7 +32,7 @@ FUZZ_S, SOAK_S = 4, 600
 SILENT = 800  # connections that say nothing, to each socket
 UNPROVEN = 64  # base/unproven.hpp
 MAGIC, BOARD_MAGIC = 0x6B72616C, 0x4C4C4231
-VERSION = int(re.search(r"kProtocolVersion = (\d+)", (launch.ROOT / "src/control/wire.hpp").read_text(encoding="utf-8"))[1])
+VERSION = int(re.search(r"kProtocolVersion = (\d+)", (launch.ROOT / "src/control/plane/wire.hpp").read_text(encoding="utf-8"))[1])
 
 
 class Bench:

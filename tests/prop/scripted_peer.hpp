@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 
 namespace larklane::part {
 

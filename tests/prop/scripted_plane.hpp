@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 
 namespace larklane::part {
 

@@ -16,7 +16,7 @@
 
 #include "base/config.hpp"
 #include "base/sanitized.hpp"
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 #include "net/loop/fabric.hpp"
 #include "part/engine.hpp"
 

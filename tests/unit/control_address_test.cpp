@@ -6,8 +6,8 @@
 
 #include "base/secret.hpp"
 #include "base/siphash.hpp"
-#include "control/address.hpp"
-#include "control/plane.hpp"
+#include "control/plane/address.hpp"
+#include "control/plane/plane.hpp"
 
 namespace larklane::control {
 namespace {

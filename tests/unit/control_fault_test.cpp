@@ -19,7 +19,7 @@
 #include <random>
 
 #include "control/local/socket.hpp"
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 #include "control_fixture.hpp"
 #include "control_process.hpp"
 

@@ -25,8 +25,8 @@
 
 #include "base/log.hpp"
 #include "base/unique_fd.hpp"
-#include "control/plane.hpp"
-#include "control/wire.hpp"
+#include "control/plane/plane.hpp"
+#include "control/plane/wire.hpp"
 
 namespace larklane::control {
 

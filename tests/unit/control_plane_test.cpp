@@ -12,7 +12,7 @@
 #include <future>
 #include <thread>
 
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 #include "control_fixture.hpp"
 
 namespace larklane::control {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "control/local/socket.hpp"
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 #include "control_fixture.hpp"
 #include "control_process.hpp"
 #include "mp/fault/refuse.h"

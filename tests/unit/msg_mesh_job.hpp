@@ -23,7 +23,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "bootstrap/board.hpp"
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 #include "larklane/message.hpp"
 #include "msg/engine.hpp"
 #include "msg/mesh.hpp"

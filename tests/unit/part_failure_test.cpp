@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "base/config.hpp"
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 #include "part/channel.hpp"
 #include "part/engine.hpp"
 #include "shm/segment.hpp"

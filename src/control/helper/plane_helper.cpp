@@ -15,7 +15,7 @@
 #include "base/log.hpp"
 #include "control/helper/helper_thread.hpp"
 #include "control/local/local_peer.hpp"
-#include "control/plane_impl.hpp"
+#include "control/plane/plane_impl.hpp"
 #include "control/remote/remote_peer.hpp"
 
 namespace larklane::control {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "control/incoming.hpp"
+#include "control/plane/incoming.hpp"
 
 namespace larklane::control {
 

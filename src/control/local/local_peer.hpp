@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "control/local/socket.hpp"
-#include "control/queued_peer.hpp"
+#include "control/plane/queued_peer.hpp"
 
 namespace larklane::control {
 

@@ -12,7 +12,7 @@
 
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 
 namespace larklane::control {
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/kernel_calls.hpp"
-#include "control/incoming.hpp"
 #include "control/local/socket.hpp"
+#include "control/plane/incoming.hpp"
 
 namespace larklane::control {
 namespace {

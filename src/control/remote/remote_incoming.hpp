@@ -1,7 +1,7 @@
 #pragma once
 // The connection in from another host: a stranger, until it has proven that it is of the job.
 
-#include "control/incoming.hpp"
+#include "control/plane/incoming.hpp"
 #include "control/remote/remote_dial.hpp"
 
 namespace larklane::control {

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "control/local/socket.hpp"
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 #include "control/remote/fork_guard.hpp"
 
 namespace larklane::control {

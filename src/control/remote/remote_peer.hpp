@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "control/queued_peer.hpp"
+#include "control/plane/queued_peer.hpp"
 #include "control/remote/remote_dial.hpp"
 
 namespace larklane::control {

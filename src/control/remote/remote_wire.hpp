@@ -19,8 +19,8 @@
 #include <cstdint>
 
 #include "base/siphash.hpp"
-#include "control/address.hpp"
-#include "control/wire.hpp"
+#include "control/plane/address.hpp"
+#include "control/plane/wire.hpp"
 
 namespace larklane::control {
 

@@ -7,7 +7,7 @@
 
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
-#include "control/address.hpp"
+#include "control/plane/address.hpp"
 
 namespace larklane::control {
 

@@ -26,10 +26,10 @@
 #include "control/helper/source.hpp"
 #include "control/helper/spare_thread.hpp"
 #include "control/helper/watches.hpp"
-#include "control/plane.hpp"
-#include "control/queued_peer.hpp"
+#include "control/plane/plane.hpp"
+#include "control/plane/queued_peer.hpp"
+#include "control/plane/wire.hpp"
 #include "control/remote/remote_incoming.hpp"
-#include "control/wire.hpp"
 
 namespace larklane::control {
 

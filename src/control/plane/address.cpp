@@ -1,4 +1,4 @@
-#include "control/address.hpp"
+#include "control/plane/address.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

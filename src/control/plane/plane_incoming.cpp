@@ -11,7 +11,7 @@
 #include "base/log.hpp"
 #include "control/local/local_peer.hpp"
 #include "control/local/socket.hpp"
-#include "control/plane_impl.hpp"
+#include "control/plane/plane_impl.hpp"
 #include "control/remote/remote_peer.hpp"
 #include "control/remote/tcp.hpp"
 

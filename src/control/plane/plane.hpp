@@ -18,8 +18,8 @@
 #include "base/siphash.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
-#include "control/address.hpp"
 #include "control/helper/watched.hpp"
+#include "control/plane/address.hpp"
 
 namespace larklane::control {
 

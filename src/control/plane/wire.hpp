@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 
 namespace larklane::control {
 

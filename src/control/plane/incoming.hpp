@@ -13,8 +13,8 @@
 #include "base/unique_fd.hpp"
 #include "control/helper/source.hpp"
 #include "control/local/socket.hpp"
-#include "control/plane.hpp"
-#include "control/wire.hpp"
+#include "control/plane/plane.hpp"
+#include "control/plane/wire.hpp"
 
 namespace larklane::control {
 

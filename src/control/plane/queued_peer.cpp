@@ -1,4 +1,4 @@
-#include "control/queued_peer.hpp"
+#include "control/plane/queued_peer.hpp"
 
 #include <fcntl.h>
 

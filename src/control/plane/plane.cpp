@@ -1,4 +1,4 @@
-#include "control/plane.hpp"
+#include "control/plane/plane.hpp"
 
 #include <fcntl.h>
 #include <sys/random.h>
@@ -17,7 +17,7 @@
 #include "control/helper/helper_thread.hpp"
 #include "control/local/local_peer.hpp"
 #include "control/local/socket.hpp"
-#include "control/plane_impl.hpp"
+#include "control/plane/plane_impl.hpp"
 #include "control/remote/remote_peer.hpp"
 
 namespace larklane::control {

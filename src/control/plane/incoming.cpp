@@ -1,4 +1,4 @@
-#include "control/incoming.hpp"
+#include "control/plane/incoming.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -17,8 +17,8 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "control/helper/source.hpp"
-#include "control/plane.hpp"
-#include "control/wire.hpp"
+#include "control/plane/plane.hpp"
+#include "control/plane/wire.hpp"
 
 namespace larklane::control {
 
