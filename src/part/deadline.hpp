@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/status.hpp"
-#include "part/block.hpp"
-#include "part/layout.hpp"
-#include "part/rendezvous.hpp"
+#include "part/protocol/block.hpp"
+#include "part/protocol/layout.hpp"
+#include "part/protocol/rendezvous.hpp"
 
 namespace larklane::part {
 

@@ -19,9 +19,9 @@
 #include "base/typemap.hpp"
 #include "control/plane/plane.hpp"
 #include "net/provider.hpp"
-#include "part/block.hpp"
-#include "part/slot_window.hpp"
-#include "part/word_window.hpp"
+#include "part/protocol/block.hpp"
+#include "part/protocol/slot_window.hpp"
+#include "part/protocol/word_window.hpp"
 #include "shm/copy.hpp"
 #include "shm/region.hpp"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "net/immediate.hpp"
-#include "part/layout.hpp"
+#include "part/protocol/layout.hpp"
 
 namespace larklane::part {
 

@@ -19,7 +19,6 @@
 
 #include "net/immediate.hpp"
 #include "net/provider.hpp"
-#include "part/arrival.hpp"
 #include "part/channel.hpp"
 #include "part/deadline.hpp"
 #include "part/learning.hpp"
@@ -27,7 +26,8 @@
 #include "part/net_links.hpp"
 #include "part/net_records.hpp"
 #include "part/net_words.hpp"
-#include "part/side.hpp"
+#include "part/protocol/arrival.hpp"
+#include "part/protocol/side.hpp"
 #include "vci/vci.hpp"
 
 namespace larklane::part {

@@ -7,7 +7,7 @@
 
 #include "model/groups.hpp"
 #include "model/plan.hpp"
-#include "part/layout.hpp"
+#include "part/protocol/layout.hpp"
 
 namespace larklane::part {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <span>
 
-#include "part/block.hpp"
+#include "part/protocol/block.hpp"
 
 namespace larklane::part::record {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "part/layout.hpp"
 #include "part/learner.hpp"
-#include "part/own_lines.hpp"
+#include "part/protocol/layout.hpp"
+#include "part/protocol/own_lines.hpp"
 
 namespace larklane::part {
 

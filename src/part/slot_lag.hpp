@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "part/block.hpp"
+#include "part/protocol/block.hpp"
 
 namespace larklane::part {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "net/loop/atomic.hpp"
-#include "part/shared_copy.hpp"
-#include "part/side.hpp"
+#include "part/protocol/shared_copy.hpp"
+#include "part/protocol/side.hpp"
 #include "sim/path.hpp"
 #include "sim/payload.hpp"
 #include "sim/scenario.hpp"

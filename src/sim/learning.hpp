@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "part/layout.hpp"
 #include "part/learner.hpp"
+#include "part/protocol/layout.hpp"
 
 namespace larklane::sim {
 

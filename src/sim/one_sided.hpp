@@ -13,7 +13,7 @@
 #include "net/loop/atomic.hpp"
 #include "net/loop/network.hpp"
 #include "part/deadline.hpp"
-#include "part/side.hpp"
+#include "part/protocol/side.hpp"
 #include "sim/learning.hpp"
 #include "sim/path.hpp"
 #include "sim/payload.hpp"

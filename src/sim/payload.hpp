@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "part/layout.hpp"
+#include "part/protocol/layout.hpp"
 #include "sim/scenario.hpp"
 
 namespace larklane::sim {

@@ -11,7 +11,7 @@
 #include "net/loop/atomic.hpp"
 #include "net/loop/simulation.hpp"
 #include "part/deadline.hpp"
-#include "part/side.hpp"
+#include "part/protocol/side.hpp"
 
 namespace larklane::part::prop {
 namespace {

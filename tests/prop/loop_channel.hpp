@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "part/block.hpp"
+#include "part/protocol/block.hpp"
 
 namespace larklane::part::prop {
 

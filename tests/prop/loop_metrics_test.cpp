@@ -12,7 +12,7 @@
 #include "measure/metrics.hpp"
 #include "net/loop/atomic.hpp"
 #include "net/loop/simulation.hpp"
-#include "part/side.hpp"
+#include "part/protocol/side.hpp"
 
 namespace larklane::part {
 namespace {

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "part/side.hpp"
+#include "part/protocol/side.hpp"
 
 namespace larklane::part {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "part/side.hpp"
+#include "part/protocol/side.hpp"
 
 namespace larklane::part {
 namespace {

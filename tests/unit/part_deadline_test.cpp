@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "part/deadline.hpp"
-#include "part/side.hpp"
+#include "part/protocol/side.hpp"
 
 namespace larklane::part {
 namespace {

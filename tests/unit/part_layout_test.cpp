@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "net/loop/random.hpp"
-#include "part/layout.hpp"
+#include "part/protocol/layout.hpp"
 
 namespace larklane::part {
 namespace {

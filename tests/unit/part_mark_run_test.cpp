@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "part/mark_run.hpp"
+#include "part/protocol/mark_run.hpp"
 
 namespace larklane::part {
 namespace {

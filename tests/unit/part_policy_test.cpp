@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "part/layout.hpp"
 #include "part/policy.hpp"
+#include "part/protocol/layout.hpp"
 
 namespace larklane::part {
 namespace {

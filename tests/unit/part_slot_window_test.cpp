@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "part/slots.hpp"
+#include "part/protocol/slots.hpp"
 
 namespace larklane::part {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "part/word_window.hpp"
+#include "part/protocol/word_window.hpp"
 
 namespace larklane::part {
 namespace {

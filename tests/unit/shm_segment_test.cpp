@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "part/block.hpp"
+#include "part/protocol/block.hpp"
 #include "shm/memory_room.hpp"
 #include "shm/segment.hpp"
 

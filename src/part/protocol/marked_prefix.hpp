@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "part/block.hpp"
+#include "part/protocol/block.hpp"
 
 namespace larklane::part {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/status.hpp"
-#include "part/block.hpp"
-#include "part/layout.hpp"
+#include "part/protocol/block.hpp"
+#include "part/protocol/layout.hpp"
 
 namespace larklane::part {
 

@@ -16,8 +16,8 @@
 #include <optional>
 
 #include "base/status.hpp"
-#include "part/block.hpp"
-#include "part/layout.hpp"
+#include "part/protocol/block.hpp"
+#include "part/protocol/layout.hpp"
 #include "shm/copy.hpp"
 
 namespace larklane::part {

@@ -5,11 +5,11 @@
 
 #include <cstdint>
 
-#include "part/arrival.hpp"
-#include "part/block.hpp"
-#include "part/plans.hpp"
-#include "part/rendezvous.hpp"
-#include "part/slots.hpp"
+#include "part/protocol/arrival.hpp"
+#include "part/protocol/block.hpp"
+#include "part/protocol/plans.hpp"
+#include "part/protocol/rendezvous.hpp"
+#include "part/protocol/slots.hpp"
 
 namespace larklane::part {
 

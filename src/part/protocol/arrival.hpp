@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "part/block.hpp"
-#include "part/layout.hpp"
-#include "part/marked_prefix.hpp"
+#include "part/protocol/block.hpp"
+#include "part/protocol/layout.hpp"
+#include "part/protocol/marked_prefix.hpp"
 
 namespace larklane::part {
 

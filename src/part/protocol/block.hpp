@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <new>
 
-#include "part/layout.hpp"
+#include "part/protocol/layout.hpp"
 
 namespace larklane::part {
 
@@ -92,7 +92,7 @@ struct alignas(kLineBytes) Job {
   Atomic<std::uint64_t> piece_bytes{0};
 };
 
-/// The shared copies of one channel: part/shared_copy.hpp.
+/// The shared copies of one channel: part/protocol/shared_copy.hpp.
 template <class P>
 struct alignas(kLineBytes) JobBoard {
   typename P::template Atomic<std::uint32_t> open_jobs{0};

@@ -21,13 +21,13 @@
 #include <type_traits>
 
 #include "base/status.hpp"
-#include "part/block.hpp"
-#include "part/layout.hpp"
-#include "part/mark_run.hpp"
-#include "part/marked_prefix.hpp"
-#include "part/own_lines.hpp"
-#include "part/plans.hpp"
-#include "part/word_window.hpp"
+#include "part/protocol/block.hpp"
+#include "part/protocol/layout.hpp"
+#include "part/protocol/mark_run.hpp"
+#include "part/protocol/marked_prefix.hpp"
+#include "part/protocol/own_lines.hpp"
+#include "part/protocol/plans.hpp"
+#include "part/protocol/word_window.hpp"
 
 namespace larklane::part {
 

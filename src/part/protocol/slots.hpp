@@ -22,11 +22,11 @@
 #include <optional>
 
 #include "base/status.hpp"
-#include "part/block.hpp"
-#include "part/marked_prefix.hpp"
-#include "part/own_lines.hpp"
-#include "part/rendezvous.hpp"
-#include "part/slot_window.hpp"
+#include "part/protocol/block.hpp"
+#include "part/protocol/marked_prefix.hpp"
+#include "part/protocol/own_lines.hpp"
+#include "part/protocol/rendezvous.hpp"
+#include "part/protocol/slot_window.hpp"
 
 namespace larklane::part {
 

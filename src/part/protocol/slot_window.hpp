@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/status.hpp"
-#include "part/own_lines.hpp"
+#include "part/protocol/own_lines.hpp"
 
 namespace larklane::part {
 

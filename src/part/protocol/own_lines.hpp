@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "part/block.hpp"
+#include "part/protocol/block.hpp"
 
 namespace larklane::part {
 

@@ -1,4 +1,4 @@
-#include "part/layout.hpp"
+#include "part/protocol/layout.hpp"
 
 #include <algorithm>
 #include <bit>
