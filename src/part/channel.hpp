@@ -11,13 +11,13 @@
 #include <string>
 #include <unordered_map>
 
-#include "part/deadline.hpp"
 #include "part/engine.hpp"
-#include "part/learning.hpp"
+#include "part/policy/deadline.hpp"
+#include "part/policy/learning.hpp"
+#include "part/policy/round_watch.hpp"
 #include "part/protocol/shared_copy.hpp"
 #include "part/protocol/side.hpp"
 #include "part/records.hpp"
-#include "part/round_watch.hpp"
 #include "part/slot_lag.hpp"
 #include "shm/copy.hpp"
 #include "shm/region.hpp"

@@ -18,7 +18,7 @@
 #include "part/channel.hpp"
 #include "part/matching.hpp"
 #include "part/network.hpp"
-#include "part/policy.hpp"
+#include "part/policy/policy.hpp"
 
 namespace larklane::part {
 

@@ -12,7 +12,7 @@
 
 #include "net/loop/atomic.hpp"
 #include "net/loop/network.hpp"
-#include "part/deadline.hpp"
+#include "part/policy/deadline.hpp"
 #include "part/protocol/side.hpp"
 #include "sim/learning.hpp"
 #include "sim/path.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "net/loop/simulation.hpp"
-#include "part/policy.hpp"
+#include "part/policy/policy.hpp"
 #include "sim/copying.hpp"
 #include "sim/path.hpp"
 #include "sim/payload.hpp"

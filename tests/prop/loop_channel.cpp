@@ -10,7 +10,7 @@
 
 #include "net/loop/atomic.hpp"
 #include "net/loop/simulation.hpp"
-#include "part/deadline.hpp"
+#include "part/policy/deadline.hpp"
 #include "part/protocol/side.hpp"
 
 namespace larklane::part::prop {

@@ -13,7 +13,7 @@
 #include "base/sanitized.hpp"
 #include "loop_channel.hpp"
 #include "net/loop/random.hpp"
-#include "part/policy.hpp"
+#include "part/policy/policy.hpp"
 
 namespace larklane::part::prop {
 namespace {

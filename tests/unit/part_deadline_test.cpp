@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "part/deadline.hpp"
+#include "part/policy/deadline.hpp"
 #include "part/protocol/side.hpp"
 
 namespace larklane::part {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "model/plan.hpp"
-#include "part/learner.hpp"
-#include "part/learning.hpp"
+#include "part/policy/learner.hpp"
+#include "part/policy/learning.hpp"
 
 namespace larklane::part {
 namespace {

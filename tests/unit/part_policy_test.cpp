@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "part/policy.hpp"
+#include "part/policy/policy.hpp"
 #include "part/protocol/layout.hpp"
 
 namespace larklane::part {

@@ -71,7 +71,7 @@ inline constexpr std::uint8_t kNeverMarked = 128;
 template <class P>
 struct alignas(kLineBytes) WordLine {
   typename P::template Atomic<std::uint64_t> state;
-  // Where words have deadlines (part/deadline.hpp).
+  // Where words have deadlines (part/policy/deadline.hpp).
   typename P::template Atomic<std::uint64_t> first_mark{0};  ///< when; 0: not yet in this round
   typename P::template Atomic<std::uint64_t> counts{0};      ///< late << 32 | partitions marked
 };

@@ -1,4 +1,4 @@
-#include "part/learner.hpp"
+#include "part/policy/learner.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "part/round_watch.hpp"
+#include "part/policy/round_watch.hpp"
 
 #include <algorithm>
 #include <array>

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "control/plane/plane.hpp"
-#include "part/learner.hpp"
-#include "part/round_watch.hpp"
+#include "part/policy/learner.hpp"
+#include "part/policy/round_watch.hpp"
 
 namespace larklane::part {
 

@@ -1,4 +1,4 @@
-#include "part/policy.hpp"
+#include "part/policy/policy.hpp"
 
 #include <algorithm>
 #include <array>
