@@ -15,10 +15,10 @@
 #include <unordered_map>
 
 #include "base/log.hpp"
-#include "part/channel.hpp"
 #include "part/matching.hpp"
 #include "part/network.hpp"
 #include "part/policy/policy.hpp"
+#include "part/shared/channel.hpp"
 
 namespace larklane::part {
 

@@ -19,7 +19,6 @@
 
 #include "net/immediate.hpp"
 #include "net/provider.hpp"
-#include "part/channel.hpp"
 #include "part/net_demand.hpp"
 #include "part/net_links.hpp"
 #include "part/net_records.hpp"
@@ -28,6 +27,7 @@
 #include "part/policy/learning.hpp"
 #include "part/protocol/arrival.hpp"
 #include "part/protocol/side.hpp"
+#include "part/shared/channel.hpp"
 #include "vci/vci.hpp"
 
 namespace larklane::part {

@@ -14,10 +14,10 @@
 #include "base/status.hpp"
 #include "control/plane/plane.hpp"
 #include "net/provider.hpp"
-#include "part/channel.hpp"
 #include "part/net_demand.hpp"
 #include "part/net_probe.hpp"
 #include "part/net_records.hpp"
+#include "part/shared/channel.hpp"
 #include "vci/vci_pool.hpp"
 
 namespace larklane::part {

@@ -30,8 +30,8 @@
 
 #include "base/config.hpp"
 #include "control/plane/plane.hpp"
-#include "part/channel.hpp"
 #include "part/engine.hpp"
+#include "part/shared/channel.hpp"
 #include "shm/segment.hpp"
 
 namespace larklane::part {

@@ -1,4 +1,4 @@
-#include "part/channel.hpp"
+#include "part/shared/channel.hpp"
 
 #include <sched.h>
 

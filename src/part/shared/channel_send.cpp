@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "part/channel.hpp"
+#include "part/shared/channel.hpp"
 
 namespace larklane::part {
 namespace {

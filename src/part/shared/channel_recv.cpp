@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "base/copy_small.hpp"
-#include "part/channel.hpp"
+#include "part/shared/channel.hpp"
 
 namespace larklane::part {
 

@@ -18,7 +18,7 @@
 #include "part/protocol/shared_copy.hpp"
 #include "part/protocol/side.hpp"
 #include "part/records.hpp"
-#include "part/slot_lag.hpp"
+#include "part/shared/slot_lag.hpp"
 #include "shm/copy.hpp"
 #include "shm/region.hpp"
 #include "shm/segment.hpp"
