@@ -16,7 +16,7 @@
 
 #include "base/log.hpp"
 #include "part/matching.hpp"
-#include "part/network.hpp"
+#include "part/network/network.hpp"
 #include "part/policy/policy.hpp"
 #include "part/shared/channel.hpp"
 

@@ -19,7 +19,7 @@
 #include "mpi/carrier.hpp"
 #include "mpi/next.hpp"
 #include "net/verbs/fabric.hpp"
-#include "part/network.hpp"
+#include "part/network/network.hpp"
 
 namespace larklane::cost {
 namespace {

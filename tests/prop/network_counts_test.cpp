@@ -14,7 +14,7 @@
 #include "net/loop/fabric.hpp"
 #include "net/loop/random.hpp"
 #include "network_side.hpp"
-#include "part/net_cells.hpp"
+#include "part/network/cells.hpp"
 
 namespace larklane::part {
 namespace {

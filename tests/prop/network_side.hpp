@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "net/loop/fabric.hpp"
-#include "part/network.hpp"
+#include "part/network/network.hpp"
 #include "scripted_peer.hpp"
 
 namespace larklane::part {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "part/net_cells.hpp"
+#include "part/network/cells.hpp"
 
 namespace larklane::part {
 namespace {

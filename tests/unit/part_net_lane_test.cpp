@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "control_fixture.hpp"
-#include "part/net_links.hpp"
+#include "part/network/links.hpp"
 #include "vci_fake.hpp"
 
 namespace larklane::part {

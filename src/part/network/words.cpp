@@ -1,9 +1,9 @@
-#include "part/net_words.hpp"
+#include "part/network/words.hpp"
 
 #include <bit>
 #include <new>
 
-#include "part/net_records.hpp"
+#include "part/network/records.hpp"
 
 namespace larklane::part {
 

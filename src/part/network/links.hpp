@@ -14,9 +14,9 @@
 #include "base/status.hpp"
 #include "control/plane/plane.hpp"
 #include "net/provider.hpp"
-#include "part/net_demand.hpp"
-#include "part/net_probe.hpp"
-#include "part/net_records.hpp"
+#include "part/network/demand.hpp"
+#include "part/network/probe.hpp"
+#include "part/network/records.hpp"
 #include "part/shared/channel.hpp"
 #include "vci/vci_pool.hpp"
 

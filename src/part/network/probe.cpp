@@ -1,8 +1,8 @@
-#include "part/net_probe.hpp"
+#include "part/network/probe.hpp"
 
 #include <algorithm>
 
-#include "part/network.hpp"
+#include "part/network/network.hpp"
 
 namespace larklane::part {
 namespace {

@@ -1,10 +1,10 @@
-#include "part/net_demand.hpp"
+#include "part/network/demand.hpp"
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/clock.hpp"
-#include "part/net_channel.hpp"
+#include "part/network/channel.hpp"
 
 namespace larklane::part {
 

@@ -1,4 +1,4 @@
-#include "part/net_links.hpp"
+#include "part/network/links.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 
 #include "base/log.hpp"
 #include "net/immediate.hpp"
-#include "part/net_channel.hpp"
+#include "part/network/channel.hpp"
 
 namespace larklane::part {
 

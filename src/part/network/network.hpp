@@ -20,8 +20,8 @@
 #include "control/plane/plane.hpp"
 #include "net/provider.hpp"
 #include "part/matching.hpp"
-#include "part/net_channel.hpp"
-#include "part/net_links.hpp"
+#include "part/network/channel.hpp"
+#include "part/network/links.hpp"
 #include "vci/vci_pool.hpp"
 
 namespace larklane::part {

@@ -1,4 +1,4 @@
-#include "part/net_channel.hpp"
+#include "part/network/channel.hpp"
 
 #include <new>
 

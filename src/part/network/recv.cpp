@@ -1,7 +1,7 @@
 #include <cstring>
 #include <utility>
 
-#include "part/net_channel.hpp"
+#include "part/network/channel.hpp"
 
 namespace larklane::part {
 

@@ -4,8 +4,8 @@
 #include "base/log.hpp"
 #include "model/plan.hpp"
 #include "net/immediate.hpp"
-#include "part/net_cells.hpp"
-#include "part/net_channel.hpp"
+#include "part/network/cells.hpp"
+#include "part/network/channel.hpp"
 
 namespace larklane::part {
 

@@ -1,4 +1,4 @@
-#include "part/net_cells.hpp"
+#include "part/network/cells.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "part/network.hpp"
+#include "part/network/network.hpp"
 
 #include <sched.h>
 
@@ -9,7 +9,7 @@
 #include "base/log.hpp"
 #include "model/plan.hpp"
 #include "net/immediate.hpp"
-#include "part/net_cells.hpp"
+#include "part/network/cells.hpp"
 
 namespace larklane::part {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/status.hpp"
-#include "part/net_words.hpp"
+#include "part/network/words.hpp"
 #include "vci/work.hpp"
 
 namespace larklane::part {
