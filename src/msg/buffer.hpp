@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/status.hpp"
-#include "msg/node.hpp"
+#include "msg/completion/node.hpp"
 #include "msg/pool.hpp"
 
 namespace larklane::msg {

@@ -12,7 +12,7 @@
 #include "base/spin_lock.hpp"
 #include "base/status.hpp"
 #include "larklane/context.hpp"
-#include "msg/completion_domain.hpp"
+#include "msg/completion/completion_domain.hpp"
 #include "msg/connection.hpp"
 #include "msg/match.hpp"
 #include "msg/message_lane.hpp"

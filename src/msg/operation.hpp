@@ -11,9 +11,9 @@
 #include <span>
 
 #include "larklane/context.hpp"
+#include "msg/completion/node.hpp"
+#include "msg/completion/object.hpp"
 #include "msg/match.hpp"
-#include "msg/node.hpp"
-#include "msg/object.hpp"
 #include "msg/wire.hpp"
 #include "net/provider.hpp"
 #include "vci/work.hpp"

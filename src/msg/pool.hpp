@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/status.hpp"
-#include "msg/node.hpp"
+#include "msg/completion/node.hpp"
 #include "vci/switches.hpp"
 
 namespace larklane::msg {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "msg/node_queue.hpp"
+#include "msg/completion/node_queue.hpp"
 #include "msg_seeds.hpp"
 #include "net/loop/atomic.hpp"
 #include "net/loop/simulation.hpp"

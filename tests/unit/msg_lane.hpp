@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "msg/completion_domain.hpp"
-#include "msg/ledger.hpp"
+#include "msg/completion/completion_domain.hpp"
+#include "msg/completion/ledger.hpp"
 #include "msg/pool.hpp"
 
 namespace larklane::msg {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "msg/node_queue.hpp"
+#include "msg/completion/node_queue.hpp"
 
 namespace larklane::msg {
 namespace {

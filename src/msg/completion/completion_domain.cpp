@@ -1,4 +1,4 @@
-#include "msg/completion_domain.hpp"
+#include "msg/completion/completion_domain.hpp"
 
 #include <bit>
 

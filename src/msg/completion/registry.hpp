@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/status.hpp"
-#include "msg/object.hpp"
+#include "msg/completion/object.hpp"
 
 namespace larklane::msg {
 

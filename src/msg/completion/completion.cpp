@@ -6,8 +6,8 @@
 #include <memory>
 #include <new>
 
-#include "msg/completion_domain.hpp"
-#include "msg/node_queue.hpp"
+#include "msg/completion/completion_domain.hpp"
+#include "msg/completion/node_queue.hpp"
 #include "msg/pool.hpp"
 
 namespace larklane {

@@ -1,4 +1,4 @@
-#include "msg/registry.hpp"
+#include "msg/completion/registry.hpp"
 
 namespace larklane::msg {
 

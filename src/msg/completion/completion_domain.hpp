@@ -8,9 +8,9 @@
 
 #include "base/maker.hpp"
 #include "base/status.hpp"
-#include "msg/ledger.hpp"
-#include "msg/object.hpp"
-#include "msg/registry.hpp"
+#include "msg/completion/ledger.hpp"
+#include "msg/completion/object.hpp"
+#include "msg/completion/registry.hpp"
 
 namespace larklane {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "larklane/completion.hpp"
-#include "msg/node.hpp"
+#include "msg/completion/node.hpp"
 
 namespace larklane {
 

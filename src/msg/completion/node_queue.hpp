@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "msg/node.hpp"
+#include "msg/completion/node.hpp"
 
 namespace larklane::msg {
 

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "base/status.hpp"
-#include "msg/object.hpp"
+#include "msg/completion/object.hpp"
 
 namespace larklane::msg {
 

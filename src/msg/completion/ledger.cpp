@@ -1,8 +1,8 @@
-#include "msg/ledger.hpp"
+#include "msg/completion/ledger.hpp"
 
 #include <new>
 
-#include "msg/completion_domain.hpp"
+#include "msg/completion/completion_domain.hpp"
 
 namespace larklane::msg {
 
