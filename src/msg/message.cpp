@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "base/log.hpp"
-#include "msg/buffer.hpp"
 #include "msg/connection.hpp"
 #include "msg/engine.hpp"
+#include "msg/memory/buffer.hpp"
 
 namespace larklane {
 namespace {

@@ -11,13 +11,13 @@
 #include "base/status.hpp"
 #include "base/thread_safety.hpp"
 #include "msg/awaited.hpp"
-#include "msg/bounce_buffers.hpp"
-#include "msg/buffer.hpp"
 #include "msg/completion/ledger.hpp"
 #include "msg/completion/node_queue.hpp"
+#include "msg/memory/bounce_buffers.hpp"
+#include "msg/memory/buffer.hpp"
+#include "msg/memory/pool.hpp"
 #include "msg/operation.hpp"
 #include "msg/packet_lane.hpp"
-#include "msg/pool.hpp"
 #include "vci/vci.hpp"
 
 namespace larklane::msg {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "msg/bounce_buffers.hpp"
+#include "msg/memory/bounce_buffers.hpp"
 #include "unit/msg_job.hpp"
 
 namespace larklane::msg {

@@ -6,7 +6,7 @@
 
 #include "msg/completion/completion_domain.hpp"
 #include "msg/completion/ledger.hpp"
-#include "msg/pool.hpp"
+#include "msg/memory/pool.hpp"
 
 namespace larklane::msg {
 

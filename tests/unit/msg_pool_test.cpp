@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "msg/buffer.hpp"
-#include "msg/pool.hpp"
+#include "msg/memory/buffer.hpp"
+#include "msg/memory/pool.hpp"
 
 namespace {
 // Stores and slabs, which are the only ones that are aligned. (The thread sanitizer has such

@@ -8,7 +8,7 @@
 
 #include "msg/completion/completion_domain.hpp"
 #include "msg/completion/node_queue.hpp"
-#include "msg/pool.hpp"
+#include "msg/memory/pool.hpp"
 
 namespace larklane {
 namespace {

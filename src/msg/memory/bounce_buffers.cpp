@@ -1,4 +1,4 @@
-#include "msg/bounce_buffers.hpp"
+#include "msg/memory/bounce_buffers.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -9,7 +9,7 @@
 
 #include "base/status.hpp"
 #include "msg/completion/node.hpp"
-#include "msg/pool.hpp"
+#include "msg/memory/pool.hpp"
 
 namespace larklane::msg {
 

@@ -1,4 +1,4 @@
-#include "msg/buffer.hpp"
+#include "msg/memory/buffer.hpp"
 
 #include <cstdlib>
 #include <new>

@@ -1,4 +1,4 @@
-#include "msg/pool.hpp"
+#include "msg/memory/pool.hpp"
 
 #include <algorithm>
 
