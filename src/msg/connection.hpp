@@ -15,7 +15,7 @@
 #include "larklane/message.hpp"
 #include "msg/message_lane.hpp"
 #include "msg/operation.hpp"
-#include "msg/packet_link.hpp"
+#include "msg/packet/packet_link.hpp"
 #include "msg/wire.hpp"
 
 namespace larklane::msg {

@@ -23,8 +23,8 @@
 #include "control/helper/watched.hpp"
 #include "control/plane/plane.hpp"
 #include "msg/mesh_records.hpp"
-#include "msg/packet_lane.hpp"
-#include "msg/packet_link.hpp"
+#include "msg/packet/packet_lane.hpp"
+#include "msg/packet/packet_link.hpp"
 
 namespace larklane::msg {
 

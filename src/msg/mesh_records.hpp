@@ -9,7 +9,7 @@
 
 #include "base/siphash.hpp"
 #include "control/plane/address.hpp"
-#include "msg/packet_wire.hpp"
+#include "msg/packet/packet_wire.hpp"
 
 namespace larklane::msg {
 

@@ -17,7 +17,7 @@
 #include "msg/memory/buffer.hpp"
 #include "msg/memory/pool.hpp"
 #include "msg/operation.hpp"
-#include "msg/packet_lane.hpp"
+#include "msg/packet/packet_lane.hpp"
 #include "vci/vci.hpp"
 
 namespace larklane::msg {

@@ -13,7 +13,7 @@
 #include "base/status.hpp"
 #include "larklane/completion.hpp"
 #include "larklane/message.hpp"
-#include "msg/packet_wire.hpp"
+#include "msg/packet/packet_wire.hpp"
 #include "net/provider.hpp"
 
 namespace larklane::msg {

@@ -23,8 +23,8 @@
 
 #include "base/clock.hpp"
 #include "base/config.hpp"
-#include "msg/packet_lane.hpp"
-#include "msg/packet_link.hpp"
+#include "msg/packet/packet_lane.hpp"
+#include "msg/packet/packet_link.hpp"
 #include "net/registry.hpp"
 #include "vci/vci.hpp"
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "msg/packet_link.hpp"
+#include "msg/packet/packet_link.hpp"
 #include "net/fault/fault.hpp"
 #include "net/loop/fabric.hpp"
 #include "net/loop/random.hpp"

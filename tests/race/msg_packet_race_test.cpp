@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "msg/packet_link.hpp"
+#include "msg/packet/packet_link.hpp"
 #include "net/loop/random.hpp"
 #include "prop/msg_seeds.hpp"
 #include "unit/msg_packet_pair.hpp"

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "msg/packet_link.hpp"
-#include "msg/packet_wire.hpp"
+#include "msg/packet/packet_link.hpp"
+#include "msg/packet/packet_wire.hpp"
 #include "net/loop/random.hpp"
 #include "prop/msg_seeds.hpp"
 #include "unit/msg_packet_pair.hpp"

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "msg/packet_link.hpp"
+#include "msg/packet/packet_link.hpp"
 #include "unit/msg_packet_pair.hpp"
 
 namespace larklane::msg {

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "msg/packet_lane.hpp"
-#include "msg/packet_link.hpp"
+#include "msg/packet/packet_lane.hpp"
+#include "msg/packet/packet_link.hpp"
 #include "net/loop/fabric.hpp"
 #include "net/loop/random.hpp"
 #include "vci/vci.hpp"

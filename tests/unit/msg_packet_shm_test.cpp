@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "msg/packet_link.hpp"
+#include "msg/packet/packet_link.hpp"
 #include "net/shm/network_fabric.hpp"
 #include "net/shm/network_layout.hpp"
 #include "unit/msg_packet_pair.hpp"

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "msg/packet_link.hpp"
-#include "msg/packet_wire.hpp"
+#include "msg/packet/packet_link.hpp"
+#include "msg/packet/packet_wire.hpp"
 #include "unit/msg_packet_pair.hpp"
 
 namespace larklane::msg {

@@ -1,4 +1,4 @@
-#include "msg/packet_pool.hpp"
+#include "msg/packet/packet_pool.hpp"
 
 #include <algorithm>
 #include <new>

@@ -1,4 +1,4 @@
-#include "msg/packet_lane.hpp"
+#include "msg/packet/packet_lane.hpp"
 
 #include <algorithm>
 #include <new>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "msg/packet_link.hpp"
+#include "msg/packet/packet_link.hpp"
 
 namespace larklane::msg {
 

@@ -1,4 +1,4 @@
-#include "msg/packet_inbox.hpp"
+#include "msg/packet/packet_inbox.hpp"
 
 #include <algorithm>
 #include <new>

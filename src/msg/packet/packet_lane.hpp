@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.hpp"
-#include "msg/packet_pool.hpp"
+#include "msg/packet/packet_pool.hpp"
 #include "net/provider.hpp"
 #include "vci/vci.hpp"
 

@@ -1,4 +1,4 @@
-#include "msg/packet_wire.hpp"
+#include "msg/packet/packet_wire.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "base/status.hpp"
-#include "msg/packet_wire.hpp"
+#include "msg/packet/packet_wire.hpp"
 #include "net/provider.hpp"
 
 namespace larklane::msg {

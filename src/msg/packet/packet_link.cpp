@@ -1,4 +1,4 @@
-#include "msg/packet_link.hpp"
+#include "msg/packet/packet_link.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "base/status.hpp"
-#include "msg/packet_wire.hpp"
+#include "msg/packet/packet_wire.hpp"
 #include "net/provider.hpp"
 #include "vci/switches.hpp"
 #include "vci/work.hpp"
