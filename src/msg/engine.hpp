@@ -14,7 +14,7 @@
 #include "larklane/context.hpp"
 #include "msg/completion/completion_domain.hpp"
 #include "msg/connection.hpp"
-#include "msg/match.hpp"
+#include "msg/match/match.hpp"
 #include "msg/message_lane.hpp"
 #include "msg/wire.hpp"
 #include "net/provider.hpp"

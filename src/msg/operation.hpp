@@ -13,7 +13,7 @@
 #include "larklane/context.hpp"
 #include "msg/completion/node.hpp"
 #include "msg/completion/object.hpp"
-#include "msg/match.hpp"
+#include "msg/match/match.hpp"
 #include "msg/wire.hpp"
 #include "net/provider.hpp"
 #include "vci/work.hpp"

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "msg/match.hpp"
+#include "msg/match/match.hpp"
 #include "net/loop/random.hpp"
 
 namespace larklane::msg {

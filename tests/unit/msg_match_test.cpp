@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "msg/match.hpp"
+#include "msg/match/match.hpp"
 
 namespace larklane::msg {
 namespace {

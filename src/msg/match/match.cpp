@@ -1,4 +1,4 @@
-#include "msg/match.hpp"
+#include "msg/match/match.hpp"
 
 #include <algorithm>
 #include <bit>
