@@ -409,7 +409,7 @@ def complains(rule, path, text):
 
 def test_layers():
     assert complains(check_layers, "src/base/a.cpp", '\n#include "control/plane/plane.hpp"\n') == [2]
-    assert complains(check_layers, "src/part/a.cpp", '#include "msg/wire.hpp"\n') == [1]
+    assert complains(check_layers, "src/part/a.cpp", '#include "msg/protocol/wire.hpp"\n') == [1]
     assert complains(check_layers, "src/msg/a.cpp", '#include "part/engine.hpp"\n') == [1]
     assert complains(check_layers, "src/part/a.cpp", '#include "mpi/face.hpp"\n') == [1]
     assert complains(check_layers, "src/net/shm/a.cpp", '#include "net/verbs/b.hpp"\n') == [1]

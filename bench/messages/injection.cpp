@@ -8,7 +8,7 @@
 #include "exchange.hpp"
 #include "in_turns.hpp"
 #include "measure/clock.hpp"
-#include "msg/message_lane.hpp"
+#include "msg/protocol/message_lane.hpp"
 #include "suite/team.hpp"
 
 namespace larklane::bench {

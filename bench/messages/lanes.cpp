@@ -4,7 +4,7 @@
 #include <map>
 
 #include "injection.hpp"
-#include "msg/message_lane.hpp"
+#include "msg/protocol/message_lane.hpp"
 #include "program.hpp"
 #include "vci/switches.hpp"
 #include "vci/vci_pool.hpp"

@@ -5,7 +5,7 @@
 
 #include "capi/error.hpp"
 #include "capi/handles.hpp"
-#include "msg/engine.hpp"
+#include "msg/protocol/engine.hpp"
 
 using larklane::Context;
 using larklane::Errc;

@@ -8,7 +8,7 @@
 
 #include "capi/error.hpp"
 #include "capi/handles.hpp"
-#include "msg/message_lane.hpp"
+#include "msg/protocol/message_lane.hpp"
 
 using larklane::Completion;
 using larklane::Errc;

@@ -16,8 +16,8 @@
 #include "base/kernel_calls.hpp"
 #include "base/log.hpp"
 #include "bootstrap/board.hpp"
-#include "msg/engine.hpp"
 #include "msg/mesh.hpp"
+#include "msg/protocol/engine.hpp"
 #include "net/registry.hpp"
 
 namespace larklane {

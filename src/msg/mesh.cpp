@@ -14,7 +14,7 @@
 #include "base/log.hpp"
 #include "base/random.hpp"
 #include "base/status_text.hpp"
-#include "msg/wire.hpp"
+#include "msg/protocol/wire.hpp"
 
 namespace larklane::msg {
 namespace {

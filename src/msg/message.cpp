@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "base/log.hpp"
-#include "msg/connection.hpp"
-#include "msg/engine.hpp"
 #include "msg/memory/buffer.hpp"
+#include "msg/protocol/connection.hpp"
+#include "msg/protocol/engine.hpp"
 
 namespace larklane {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "larklane/context.hpp"
 #include "larklane/message.hpp"
-#include "msg/engine.hpp"
+#include "msg/protocol/engine.hpp"
 #include "net/loop/fabric.hpp"
 #include "net/loop/random.hpp"
 

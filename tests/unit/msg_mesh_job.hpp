@@ -25,8 +25,8 @@
 #include "bootstrap/board.hpp"
 #include "control/plane/plane.hpp"
 #include "larklane/message.hpp"
-#include "msg/engine.hpp"
 #include "msg/mesh.hpp"
+#include "msg/protocol/engine.hpp"
 #include "net/provider.hpp"
 
 namespace larklane::msg {

@@ -6,8 +6,8 @@
 #include <atomic>
 #include <cstring>
 
-#include "msg/connection.hpp"
-#include "msg/engine.hpp"
+#include "msg/protocol/connection.hpp"
+#include "msg/protocol/engine.hpp"
 
 namespace larklane::msg {
 namespace {

@@ -1,4 +1,4 @@
-#include "msg/awaited.hpp"
+#include "msg/protocol/awaited.hpp"
 
 #include <algorithm>
 #include <new>

@@ -10,14 +10,14 @@
 #include "base/spin_lock.hpp"
 #include "base/status.hpp"
 #include "base/thread_safety.hpp"
-#include "msg/awaited.hpp"
 #include "msg/completion/ledger.hpp"
 #include "msg/completion/node_queue.hpp"
 #include "msg/memory/bounce_buffers.hpp"
 #include "msg/memory/buffer.hpp"
 #include "msg/memory/pool.hpp"
-#include "msg/operation.hpp"
 #include "msg/packet/packet_lane.hpp"
+#include "msg/protocol/awaited.hpp"
+#include "msg/protocol/operation.hpp"
 #include "vci/vci.hpp"
 
 namespace larklane::msg {

@@ -7,7 +7,7 @@
 #include "base/spin_lock.hpp"
 #include "base/status.hpp"
 #include "base/thread_safety.hpp"
-#include "msg/operation.hpp"
+#include "msg/protocol/operation.hpp"
 
 namespace larklane::msg {
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "msg/connection.hpp"
-#include "msg/engine.hpp"
+#include "msg/protocol/connection.hpp"
+#include "msg/protocol/engine.hpp"
 
 namespace larklane::msg {
 namespace {

@@ -13,10 +13,10 @@
 #include "base/thread_safety.hpp"
 #include "larklane/context.hpp"
 #include "larklane/message.hpp"
-#include "msg/message_lane.hpp"
-#include "msg/operation.hpp"
 #include "msg/packet/packet_link.hpp"
-#include "msg/wire.hpp"
+#include "msg/protocol/message_lane.hpp"
+#include "msg/protocol/operation.hpp"
+#include "msg/protocol/wire.hpp"
 
 namespace larklane::msg {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/copy_small.hpp"
-#include "msg/connection.hpp"
-#include "msg/engine.hpp"
+#include "msg/protocol/connection.hpp"
+#include "msg/protocol/engine.hpp"
 
 namespace larklane::msg {
 namespace {

@@ -6,8 +6,8 @@
 #include <new>
 #include <utility>
 
-#include "msg/connection.hpp"
-#include "msg/engine.hpp"
+#include "msg/protocol/connection.hpp"
+#include "msg/protocol/engine.hpp"
 
 namespace larklane::msg {
 namespace {

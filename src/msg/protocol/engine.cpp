@@ -1,4 +1,4 @@
-#include "msg/engine.hpp"
+#include "msg/protocol/engine.hpp"
 
 #include <algorithm>
 #include <bit>

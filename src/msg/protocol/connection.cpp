@@ -1,10 +1,10 @@
-#include "msg/connection.hpp"
+#include "msg/protocol/connection.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "msg/engine.hpp"
+#include "msg/protocol/engine.hpp"
 
 namespace larklane::msg {
 

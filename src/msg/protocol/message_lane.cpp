@@ -1,11 +1,11 @@
-#include "msg/message_lane.hpp"
+#include "msg/protocol/message_lane.hpp"
 
 #include <algorithm>
 #include <new>
 
 #include "base/clock.hpp"
-#include "msg/connection.hpp"
-#include "msg/engine.hpp"
+#include "msg/protocol/connection.hpp"
+#include "msg/protocol/engine.hpp"
 
 namespace larklane::msg {
 namespace {

@@ -14,7 +14,7 @@
 #include "msg/completion/node.hpp"
 #include "msg/completion/object.hpp"
 #include "msg/match/match.hpp"
-#include "msg/wire.hpp"
+#include "msg/protocol/wire.hpp"
 #include "net/provider.hpp"
 #include "vci/work.hpp"
 
