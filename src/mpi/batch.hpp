@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "mpi/abi/handles.hpp"
 #include "mpi/carrier.hpp"
-#include "mpi/handles.hpp"
 
 namespace larklane::mpi {
 

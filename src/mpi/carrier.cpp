@@ -1,6 +1,6 @@
 #include "mpi/carrier.hpp"
 
-#include "mpi/next.hpp"
+#include "mpi/abi/next.hpp"
 #include "mpi/process.hpp"
 
 namespace larklane::mpi {

@@ -9,9 +9,9 @@
 #include <cstddef>
 #include <memory>
 
+#include "mpi/abi/handles.hpp"
 #include "mpi/communicator.hpp"
 #include "mpi/handle_table.hpp"
-#include "mpi/handles.hpp"
 #include "part/engine.hpp"
 
 namespace larklane::mpi {

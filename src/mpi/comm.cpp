@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "mpi/abi/next.hpp"
 #include "mpi/communicator.hpp"
-#include "mpi/next.hpp"
 #include "mpi/process.hpp"
 
 namespace larklane::mpi {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "mpi/next.hpp"
+#include "mpi/abi/next.hpp"
 #include "mpi/process.hpp"
 
 namespace larklane::mpi {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "control/plane/address.hpp"
+#include "mpi/abi/handles.hpp"
 #include "mpi/context_id.hpp"
-#include "mpi/handles.hpp"
 #include "mpi/member.hpp"
 
 namespace larklane::mpi {

@@ -1,8 +1,8 @@
 // MPI_Waitall, MPI_Testall, MPI_Request_get_status_all.
 
+#include "mpi/abi/next.hpp"
 #include "mpi/complete_many.hpp"
 #include "mpi/error.hpp"
-#include "mpi/next.hpp"
 #include "mpi/status.hpp"
 #include "mpi/waiting.hpp"
 

@@ -1,8 +1,8 @@
 // MPI_Waitany, MPI_Testany, MPI_Request_get_status_any.
 
+#include "mpi/abi/next.hpp"
 #include "mpi/complete_many.hpp"
 #include "mpi/error.hpp"
-#include "mpi/next.hpp"
 #include "mpi/status.hpp"
 #include "mpi/waiting.hpp"
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "mpi/abi/handles.hpp"
 #include "mpi/batch.hpp"
-#include "mpi/handles.hpp"
 #include "part/engine.hpp"
 
 namespace larklane::mpi {

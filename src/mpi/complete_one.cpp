@@ -1,9 +1,9 @@
 // MPI_Wait, MPI_Test, MPI_Request_get_status.
 
+#include "mpi/abi/next.hpp"
 #include "mpi/batch.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/error.hpp"
-#include "mpi/next.hpp"
 #include "mpi/status.hpp"
 #include "mpi/waiting.hpp"
 

@@ -4,9 +4,9 @@
 
 #include <map>
 
+#include "mpi/abi/next.hpp"
 #include "mpi/communicator.hpp"
 #include "mpi/meeting.hpp"
-#include "mpi/next.hpp"
 #include "mpi/process.hpp"
 
 namespace larklane::mpi {

@@ -8,7 +8,7 @@
 
 #include "base/log.hpp"
 #include "base/printable.hpp"
-#include "mpi/next.hpp"
+#include "mpi/abi/next.hpp"
 #include "mpi/process.hpp"
 
 namespace larklane::mpi {

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/status.hpp"
+#include "mpi/abi/handles.hpp"
 #include "mpi/carrier.hpp"
-#include "mpi/handles.hpp"
 
 namespace larklane::mpi {
 

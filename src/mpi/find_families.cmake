@@ -19,7 +19,7 @@ function(larklane_try_wrapper family wrapper)
   list(TRANSFORM dirs PREPEND "-isystem" OUTPUT_VARIABLE flags)
   execute_process(
     COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only -DLARKLANE_FAMILY_${family} ${definitions} ${flags}
-            -x c++ ${CMAKE_CURRENT_SOURCE_DIR}/prototypes.hpp
+            -x c++ ${CMAKE_CURRENT_SOURCE_DIR}/abi/prototypes.hpp
     OUTPUT_QUIET ERROR_QUIET RESULT_VARIABLE failed)
   if(NOT failed)
     set(${family}_INCLUDE_DIRS "${dirs}" PARENT_SCOPE)

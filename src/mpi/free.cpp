@@ -1,10 +1,10 @@
 // MPI_Request_free, MPI_Cancel.
 
 #include "base/log.hpp"
+#include "mpi/abi/next.hpp"
 #include "mpi/batch.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/error.hpp"
-#include "mpi/next.hpp"
 #include "mpi/process.hpp"
 
 namespace larklane::mpi::face {

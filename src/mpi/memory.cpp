@@ -2,9 +2,9 @@
 
 #include "base/log.hpp"
 #include "base/status_text.hpp"
+#include "mpi/abi/info.hpp"
+#include "mpi/abi/next.hpp"
 #include "mpi/error.hpp"
-#include "mpi/info.hpp"
-#include "mpi/next.hpp"
 #include "mpi/process.hpp"
 
 namespace larklane::mpi::face {

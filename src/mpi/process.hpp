@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/config.hpp"
-#include "mpi/handles.hpp"
+#include "mpi/abi/handles.hpp"
+#include "mpi/abi/next.hpp"
 #include "mpi/hosts.hpp"
 #include "mpi/identity.hpp"
-#include "mpi/next.hpp"
 #include "part/engine.hpp"
 
 namespace larklane::mpi {

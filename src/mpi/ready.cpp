@@ -2,9 +2,9 @@
 
 #include <string>
 
+#include "mpi/abi/next.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/error.hpp"
-#include "mpi/next.hpp"
 #include "mpi/waiting.hpp"
 
 namespace larklane::mpi {

@@ -13,9 +13,9 @@
 #include <string_view>
 
 #include "base/log.hpp"
+#include "mpi/abi/info.hpp"
+#include "mpi/abi/next.hpp"
 #include "mpi/communicator.hpp"
-#include "mpi/info.hpp"
-#include "mpi/next.hpp"
 #include "mpi/process.hpp"
 
 namespace larklane::mpi {

@@ -1,9 +1,9 @@
 // MPI_Start, MPI_Startall.
 
+#include "mpi/abi/next.hpp"
 #include "mpi/batch.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/error.hpp"
-#include "mpi/next.hpp"
 
 namespace larklane::mpi::face {
 

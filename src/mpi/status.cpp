@@ -1,6 +1,6 @@
 #include "mpi/status.hpp"
 
-#include "mpi/next.hpp"
+#include "mpi/abi/next.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 // MPI_Status by public fields and MPI calls only: the three ABIs lay it out differently.
 
+#include "mpi/abi/handles.hpp"
 #include "mpi/carrier.hpp"
-#include "mpi/handles.hpp"
 
 namespace larklane::mpi {
 

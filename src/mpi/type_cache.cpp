@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "mpi/next.hpp"
+#include "mpi/abi/next.hpp"
 
 namespace larklane::mpi {
 namespace {

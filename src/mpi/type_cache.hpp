@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status.hpp"
-#include "mpi/handles.hpp"
+#include "mpi/abi/handles.hpp"
 #include "mpi/types.hpp"
 
 namespace larklane::mpi {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "mpi/abi/next.hpp"
 #include "mpi/layout.hpp"
-#include "mpi/next.hpp"
 
 namespace larklane::mpi {
 

@@ -7,7 +7,7 @@
 
 #include "base/status.hpp"
 #include "base/typemap.hpp"
-#include "mpi/handles.hpp"
+#include "mpi/abi/handles.hpp"
 
 namespace larklane::mpi {
 

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "mpi/abi/next.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/error.hpp"
-#include "mpi/next.hpp"
 #include "mpi/process.hpp"
 
 namespace larklane::mpi {

@@ -16,8 +16,8 @@
 
 #include "../prop/scripted_peer.hpp"
 #include "../unit/net_verbs/device.hpp"
+#include "mpi/abi/next.hpp"
 #include "mpi/carrier.hpp"
-#include "mpi/next.hpp"
 #include "net/verbs/fabric.hpp"
 #include "part/network/network.hpp"
 

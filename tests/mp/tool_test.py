@@ -54,7 +54,7 @@ def handed_on(bench):
     guide = (HERE.parents[1] / "docs/guide.md").read_text()
     section = guide[guide.index("## PMPI tools"):]
     told = set(re.findall(r"`MPI_([A-Z][a-z]\w*)`", section[: section.find("\n## ", 1)]))
-    calls = set(re.findall(r"^LARKLANE_\w*CALL\(int, (\w+),", (INCLUDE / "mpi/calls.def").read_text(), re.M))
+    calls = set(re.findall(r"^LARKLANE_\w*CALL\(int, (\w+),", (INCLUDE / "mpi/abi/calls.def").read_text(), re.M))
     expect(calls == told, f"docs/guide.md, PMPI tools: missing {calls - told}, too many {told - calls}")
 
 

@@ -32,9 +32,9 @@ enum { kIsForProfile = 0 };
 
 static const char* const kNames[] = {
 #define LARKLANE_CALL(ret, Name, params, args) "MPI_" #Name, "PMPI_" #Name,
-#include "mpi/calls.def"
+#include "mpi/abi/calls.def"
 #ifdef LARKLANE_PROFILE
-#include "mpi/traffic.def"
+#include "mpi/abi/traffic.def"
 #endif
 #undef LARKLANE_CALL
 };

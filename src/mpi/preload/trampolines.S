@@ -54,9 +54,9 @@ larklane_preload_slots:
 
 .text
 #define LARKLANE_CALL(ret, Name, params, args) trampoline MPI_##Name; trampoline PMPI_##Name
-#include "mpi/calls.def"
+#include "mpi/abi/calls.def"
 #ifdef LARKLANE_PROFILE
-#include "mpi/traffic.def"
+#include "mpi/abi/traffic.def"
 #endif
 #undef LARKLANE_CALL
 

@@ -12,7 +12,7 @@ namespace profiled {
 #define LARKLANE_ARGS(...) (next __VA_OPT__(, ) __VA_ARGS__)
 #define LARKLANE_CALL(ret, Name, params, args) \
   [[gnu::weak]] ret Name LARKLANE_PARAMS params { return face::Name LARKLANE_ARGS args; }
-#include "mpi/calls.def"
+#include "mpi/abi/calls.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_PARAMS
 #undef LARKLANE_ARGS
@@ -26,19 +26,19 @@ namespace {
 
 #define LARKLANE_ENTRY(Name) entry_##Name
 #define LARKLANE_NEXT next_mpi()
-#include "mpi/calls.def"
+#include "mpi/abi/calls.def"
 #undef LARKLANE_NEXT
 #define LARKLANE_NEXT detail::traffic_mpi
-#include "mpi/traffic.def"
+#include "mpi/abi/traffic.def"
 #undef LARKLANE_NEXT
 #undef LARKLANE_ENTRY
 
 #define LARKLANE_ENTRY(Name) entry_p##Name
 #define LARKLANE_NEXT next_pmpi()
-#include "mpi/calls.def"
+#include "mpi/abi/calls.def"
 #undef LARKLANE_NEXT
 #define LARKLANE_NEXT detail::traffic_pmpi
-#include "mpi/traffic.def"
+#include "mpi/abi/traffic.def"
 #undef LARKLANE_NEXT
 #undef LARKLANE_ENTRY
 #undef LARKLANE_CALL
@@ -56,7 +56,7 @@ TrafficTables find_traffic(void* (*find_next)(const char*)) noexcept {
 #define LARKLANE_CALL(ret, Name, params, args)    \
   find(find_next, "MPI_" #Name, tables.mpi.Name); \
   find(find_next, "PMPI_" #Name, tables.pmpi.Name);
-#include "mpi/traffic.def"
+#include "mpi/abi/traffic.def"
 #undef LARKLANE_CALL
   fill_large_counts(tables.mpi);
   fill_large_counts(tables.pmpi);
@@ -73,8 +73,8 @@ void* const* functions_of_profile() noexcept {
 #define LARKLANE_CALL(ret, Name, params, args) \
   reinterpret_cast<void*>(entry_##Name), reinterpret_cast<void*>(entry_p##Name),
   static void* const functions[] = {
-#include "mpi/calls.def"
-#include "mpi/traffic.def"
+#include "mpi/abi/calls.def"
+#include "mpi/abi/traffic.def"
   };
 #undef LARKLANE_CALL
   return functions;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "mpi/handles.hpp"
-#include "mpi/next.hpp"
+#include "mpi/abi/handles.hpp"
+#include "mpi/abi/next.hpp"
 #include "mpi/profile/writes.hpp"
 #include "profile/recorder.hpp"
 
@@ -18,7 +18,7 @@ namespace larklane::mpi {
 /// The calls of traffic.def in the loaded MPI.
 struct Traffic {
 #define LARKLANE_CALL(ret, Name, params, args) ret(*Name) params;
-#include "mpi/traffic.def"
+#include "mpi/abi/traffic.def"
 #undef LARKLANE_CALL
 };
 
@@ -222,12 +222,12 @@ void* const* functions_of_profile() noexcept;
 namespace larklane::mpi::profiled {
 #define LARKLANE_PARAMS(...) (const Next& next __VA_OPT__(, ) __VA_ARGS__)
 #define LARKLANE_CALL(ret, Name, params, args) ret Name LARKLANE_PARAMS params;
-#include "mpi/calls.def"
+#include "mpi/abi/calls.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_PARAMS
 #define LARKLANE_PARAMS(...) (const Traffic& next, __VA_ARGS__)
 #define LARKLANE_CALL(ret, Name, params, args) ret Name LARKLANE_PARAMS params;
-#include "mpi/traffic.def"
+#include "mpi/abi/traffic.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_PARAMS
 }  // namespace larklane::mpi::profiled

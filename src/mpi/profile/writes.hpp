@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "mpi/next.hpp"
+#include "mpi/abi/next.hpp"
 #include "profile/recorder.hpp"
 #include "profile/write_watch.hpp"
 

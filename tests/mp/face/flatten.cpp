@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "mpi/handles.hpp"
-#include "mpi/next.hpp"
+#include "mpi/abi/handles.hpp"
+#include "mpi/abi/next.hpp"
 #include "mpi/types.hpp"
 
 namespace larklane::mpi::detail {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "mpi/handles.hpp"
+#include "mpi/abi/handles.hpp"
 
 namespace larklane::mpi {
 

@@ -1,11 +1,11 @@
 // The names that programs call. Assembler names, so that no header's spelling of a prototype is in
 // the way.
 
-#include "mpi/exports.hpp"
+#include "mpi/abi/exports.hpp"
 
+#include "mpi/abi/next.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/error.hpp"
-#include "mpi/next.hpp"
 
 namespace larklane::mpi {
 
@@ -32,7 +32,7 @@ namespace larklane::mpi {
 #define LARKLANE_CALL LARKLANE_EXPORT_CALL
 #define LARKLANE_REQUEST_CALL LARKLANE_EXPORT_REQUEST_CALL
 #define LARKLANE_HOT_CALL LARKLANE_EXPORT_HOT_CALL
-#include "mpi/calls.def"
+#include "mpi/abi/calls.def"
 #undef LARKLANE_PREFIX
 #undef LARKLANE_NEXT
 #undef LARKLANE_ENTRY
@@ -42,7 +42,7 @@ namespace larklane::mpi {
 #define LARKLANE_ENTRY(Name) export_p##Name
 #define LARKLANE_REQUEST_CALL LARKLANE_EXPORT_REQUEST_CALL
 #define LARKLANE_HOT_CALL LARKLANE_EXPORT_HOT_CALL
-#include "mpi/calls.def"
+#include "mpi/abi/calls.def"
 #undef LARKLANE_CALL
 
 namespace {
@@ -51,7 +51,7 @@ namespace {
   reinterpret_cast<void*>(export_##Name), reinterpret_cast<void*>(export_p##Name),
 
 void* const all_exports[] = {
-#include "mpi/calls.def"
+#include "mpi/abi/calls.def"
 };
 
 }  // namespace
@@ -62,7 +62,7 @@ void* const* functions_without_requests() noexcept {
   static void* const functions[] = {
 #define LARKLANE_REQUEST_CALL(ret, Name, params, args) \
   reinterpret_cast<void*>(next_mpi().Name), reinterpret_cast<void*>(next_pmpi().Name),
-#include "mpi/calls.def"
+#include "mpi/abi/calls.def"
   };
   return functions;
 }

@@ -2,8 +2,8 @@
 // calling sequence: everything by address, handles as integers, the error code last. Four
 // spellings, since compilers disagree on underscores and case.
 
+#include "mpi/abi/next.hpp"
 #include "mpi/error.hpp"
-#include "mpi/next.hpp"
 
 namespace larklane::mpi {
 namespace {

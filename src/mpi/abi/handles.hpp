@@ -5,14 +5,14 @@
 // MPI_STATUS_IGNORE, MPI_COMBINER_*) come from the header as usual.
 // Thread safety: immutable once attached.
 
-#include "mpi/prototypes.hpp"
+#include "mpi/abi/prototypes.hpp"
 
 namespace larklane::mpi {
 
 /// Null where the loaded MPI lacks a handle (session_null on Open MPI 4).
 struct Handles {
 #define LARKLANE_HANDLE(type, member, mpi_name, ompi_variable) type member;
-#include "mpi/handles.def"
+#include "mpi/abi/handles.def"
 #undef LARKLANE_HANDLE
 };
 

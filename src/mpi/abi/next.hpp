@@ -2,7 +2,7 @@
 // The MPI behind us. Thread safety: immutable once attached, which happens before the first
 // intercepted call goes on.
 
-#include "mpi/prototypes.hpp"
+#include "mpi/abi/prototypes.hpp"
 
 namespace larklane::mpi {
 
@@ -10,8 +10,8 @@ namespace larklane::mpi {
 struct Next {
 #define LARKLANE_CALL(ret, Name, params, args) ret(*Name) params;
 #define LARKLANE_REAL(ret, Name, params) ret(*Name) params;
-#include "mpi/calls.def"
-#include "mpi/reals.def"
+#include "mpi/abi/calls.def"
+#include "mpi/abi/reals.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_REAL
 };
@@ -37,7 +37,7 @@ void take_request_calls() noexcept;
 namespace face {
 #define LARKLANE_PARAMS(...) (const Next& next __VA_OPT__(, ) __VA_ARGS__)
 #define LARKLANE_CALL(ret, Name, params, args) ret Name LARKLANE_PARAMS params;
-#include "mpi/calls.def"
+#include "mpi/abi/calls.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_PARAMS
 }  // namespace face

@@ -1,6 +1,6 @@
 // Every call goes to the MPI unless the face defines what else happens.
 
-#include "mpi/next.hpp"
+#include "mpi/abi/next.hpp"
 
 namespace larklane::mpi::face {
 
@@ -9,7 +9,7 @@ namespace larklane::mpi::face {
   [[gnu::weak]] ret Name LARKLANE_PARAMS params {                                 \
     return next.Name != nullptr ? next.Name args : MPI_ERR_UNSUPPORTED_OPERATION; \
   }
-#include "mpi/calls.def"
+#include "mpi/abi/calls.def"
 #undef LARKLANE_CALL
 
 }  // namespace larklane::mpi::face

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "bootstrap/launcher_board.hpp"
-#include "mpi/exports.hpp"
-#include "mpi/handles.hpp"
-#include "mpi/next.hpp"
+#include "mpi/abi/exports.hpp"
+#include "mpi/abi/handles.hpp"
+#include "mpi/abi/next.hpp"
 #include "mpi/profile/threads.hpp"
 #include "mpi/profile/tracer.hpp"
 
@@ -46,15 +46,15 @@ void find(FindNext* find_next, const char* name, Function*& function) noexcept {
 
 void find_mpi(FindNext* find_next, Next& next) noexcept {
 #define LARKLANE_CALL(ret, Name, params, args) find(find_next, "MPI_" #Name, next.Name);
-#include "mpi/calls.def"
+#include "mpi/abi/calls.def"
 #undef LARKLANE_CALL
 }
 
 void find_pmpi(FindNext* find_next, Next& next) noexcept {
 #define LARKLANE_CALL(ret, Name, params, args) find(find_next, "PMPI_" #Name, next.Name);
 #define LARKLANE_REAL(ret, Name, params) find(find_next, "PMPI_" #Name, next.Name);
-#include "mpi/calls.def"
-#include "mpi/reals.def"
+#include "mpi/abi/calls.def"
+#include "mpi/abi/reals.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_REAL
 }
@@ -66,7 +66,7 @@ void find_handles([[maybe_unused]] FindNext* find_next, Handles& found) noexcept
 #else
 #define LARKLANE_HANDLE(type, member, mpi_name, ompi_variable) found.member = mpi_name;
 #endif
-#include "mpi/handles.def"
+#include "mpi/abi/handles.def"
 #undef LARKLANE_HANDLE
 }
 

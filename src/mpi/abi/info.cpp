@@ -1,6 +1,6 @@
-#include "mpi/info.hpp"
+#include "mpi/abi/info.hpp"
 
-#include "mpi/next.hpp"
+#include "mpi/abi/next.hpp"
 
 namespace larklane::mpi {
 
