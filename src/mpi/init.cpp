@@ -15,8 +15,8 @@
 #include "mpi/error.hpp"
 #include "mpi/null_process.hpp"
 #include "mpi/process.hpp"
-#include "mpi/type_cache.hpp"
-#include "mpi/types.hpp"
+#include "mpi/types/type_cache.hpp"
+#include "mpi/types/types.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -15,7 +15,7 @@
 #include "mpi/carrier.hpp"
 #include "mpi/communicator.hpp"
 #include "mpi/summary.hpp"
-#include "mpi/type_cache.hpp"
+#include "mpi/types/type_cache.hpp"
 #include "shm/copy.hpp"
 
 namespace larklane::mpi {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "mpi/layout.hpp"
+#include "mpi/types/layout.hpp"
 
 namespace larklane::mpi {
 namespace {

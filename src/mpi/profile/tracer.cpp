@@ -6,7 +6,7 @@
 #include "mpi/communicator.hpp"
 #include "mpi/handle_table.hpp"
 #include "mpi/process.hpp"
-#include "mpi/types.hpp"
+#include "mpi/types/types.hpp"
 
 namespace larklane::mpi {
 

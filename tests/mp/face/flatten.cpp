@@ -13,7 +13,7 @@
 
 #include "mpi/abi/handles.hpp"
 #include "mpi/abi/next.hpp"
-#include "mpi/types.hpp"
+#include "mpi/types/types.hpp"
 
 namespace larklane::mpi::detail {
 Next next_mpi;

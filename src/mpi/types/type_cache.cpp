@@ -1,4 +1,4 @@
-#include "mpi/type_cache.hpp"
+#include "mpi/types/type_cache.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -5,7 +5,7 @@
 
 #include "base/status.hpp"
 #include "mpi/abi/handles.hpp"
-#include "mpi/types.hpp"
+#include "mpi/types/types.hpp"
 
 namespace larklane::mpi {
 

@@ -1,4 +1,4 @@
-#include "mpi/layout.hpp"
+#include "mpi/types/layout.hpp"
 
 #include <algorithm>
 #include <utility>

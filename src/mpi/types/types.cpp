@@ -1,4 +1,4 @@
-#include "mpi/types.hpp"
+#include "mpi/types/types.hpp"
 
 #include <cstdint>
 #include <unordered_map>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mpi/abi/next.hpp"
-#include "mpi/layout.hpp"
+#include "mpi/types/layout.hpp"
 
 namespace larklane::mpi {
 
