@@ -81,7 +81,7 @@ BANNED = (
         "src/base/config.cpp alone reads the environment",
         {
             "src/base/config.cpp": "the place",
-            "src/mpi/process.cpp": "launcher identity",
+            "src/mpi/world/process.cpp": "launcher identity",
             "src/mpi/preload/": "runs before any of our libraries is there",
             "tools/": "`larklane run` passes the environment on",
             "examples/": "plain MPI programs",

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "mpi/hosts.hpp"
+#include "mpi/world/hosts.hpp"
 #include "net/registry.hpp"
 
 namespace larklane::tools {

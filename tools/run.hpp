@@ -12,7 +12,8 @@ struct RunRequest {
   std::vector<std::string> command;  ///< program and its arguments, at least one
   std::vector<std::string> options;  ///< name=value
   std::string mpi;                   ///< what --mpi says; empty: what LARKLANE_MPI says
-  std::string spawned;  ///< who spawned it (src/mpi/member.hpp); empty: not spawned under Larklane
+  std::string
+      spawned;  ///< who spawned it (src/mpi/world/member.hpp); empty: not spawned under Larklane
   std::string sanitized;  ///< a file whose sanitizer's runtime comes first; empty: the program's
   bool summary = false;
   bool dry_run = false;

@@ -1,7 +1,7 @@
 #include "mpi/carrier.hpp"
 
 #include "mpi/abi/next.hpp"
-#include "mpi/process.hpp"
+#include "mpi/world/process.hpp"
 
 namespace larklane::mpi {
 

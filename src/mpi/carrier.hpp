@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "mpi/abi/handles.hpp"
-#include "mpi/communicator.hpp"
 #include "mpi/handle_table.hpp"
+#include "mpi/world/communicator.hpp"
 #include "part/engine.hpp"
 
 namespace larklane::mpi {

@@ -9,7 +9,7 @@
 #include "base/log.hpp"
 #include "base/printable.hpp"
 #include "mpi/abi/next.hpp"
-#include "mpi/process.hpp"
+#include "mpi/world/process.hpp"
 
 namespace larklane::mpi {
 namespace {

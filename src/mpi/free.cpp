@@ -5,7 +5,7 @@
 #include "mpi/batch.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/error.hpp"
-#include "mpi/process.hpp"
+#include "mpi/world/process.hpp"
 
 namespace larklane::mpi::face {
 

@@ -14,9 +14,9 @@
 #include "mpi/device_memory.hpp"
 #include "mpi/error.hpp"
 #include "mpi/null_process.hpp"
-#include "mpi/process.hpp"
 #include "mpi/types/type_cache.hpp"
 #include "mpi/types/types.hpp"
+#include "mpi/world/process.hpp"
 
 namespace larklane::mpi {
 namespace {

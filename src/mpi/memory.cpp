@@ -5,7 +5,7 @@
 #include "mpi/abi/info.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/error.hpp"
-#include "mpi/process.hpp"
+#include "mpi/world/process.hpp"
 
 namespace larklane::mpi::face {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "mpi/carrier.hpp"
-#include "mpi/process.hpp"
+#include "mpi/world/process.hpp"
 #include "part/engine.hpp"
 
 namespace larklane::mpi {

@@ -7,7 +7,7 @@
 #include "mpi/abi/next.hpp"
 #include "mpi/carrier.hpp"
 #include "mpi/error.hpp"
-#include "mpi/process.hpp"
+#include "mpi/world/process.hpp"
 
 namespace larklane::mpi {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mpi/context_id.hpp"
+#include "mpi/world/context_id.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/ranks_text.hpp"
-#include "mpi/host_card.hpp"
+#include "mpi/world/host_card.hpp"
 
 namespace larklane::mpi {
 namespace {

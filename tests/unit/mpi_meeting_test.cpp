@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/unproven.hpp"
-#include "mpi/meeting.hpp"
+#include "mpi/world/meeting.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "mpi/member.hpp"
+#include "mpi/world/member.hpp"
 
 namespace larklane::mpi {
 namespace {

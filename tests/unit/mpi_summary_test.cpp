@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "mpi/summary.hpp"
+#include "mpi/world/summary.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "mpi/communicator.hpp"
 #include "mpi/handle_table.hpp"
-#include "mpi/process.hpp"
 #include "mpi/types/types.hpp"
+#include "mpi/world/communicator.hpp"
+#include "mpi/world/process.hpp"
 
 namespace larklane::mpi {
 

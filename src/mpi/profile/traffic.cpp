@@ -2,8 +2,8 @@
 
 #include <climits>
 
-#include "mpi/communicator.hpp"
 #include "mpi/profile/tracer.hpp"
+#include "mpi/world/communicator.hpp"
 
 namespace larklane::mpi {
 namespace {

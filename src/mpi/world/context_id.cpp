@@ -1,4 +1,4 @@
-#include "mpi/context_id.hpp"
+#include "mpi/world/context_id.hpp"
 
 #include <algorithm>
 #include <bit>

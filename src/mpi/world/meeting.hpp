@@ -14,7 +14,7 @@
 
 #include "base/unique_fd.hpp"
 #include "base/unproven.hpp"
-#include "mpi/member.hpp"
+#include "mpi/world/member.hpp"
 
 namespace larklane::mpi {
 

@@ -12,8 +12,8 @@
 
 #include "control/plane/address.hpp"
 #include "mpi/abi/handles.hpp"
-#include "mpi/context_id.hpp"
-#include "mpi/member.hpp"
+#include "mpi/world/context_id.hpp"
+#include "mpi/world/member.hpp"
 
 namespace larklane::mpi {
 

@@ -1,4 +1,4 @@
-#include "mpi/summary.hpp"
+#include "mpi/world/summary.hpp"
 
 #include <unistd.h>
 

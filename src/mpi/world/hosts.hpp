@@ -13,7 +13,7 @@
 #include "base/config.hpp"
 #include "bootstrap/launcher_board.hpp"
 #include "control/plane/plane.hpp"
-#include "mpi/host_card.hpp"
+#include "mpi/world/host_card.hpp"
 #include "net/provider.hpp"
 #include "part/engine.hpp"
 

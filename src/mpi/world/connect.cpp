@@ -1,13 +1,13 @@
 // MPI_Comm_accept and MPI_Comm_connect: both roots tell each other who their sides are, outside
-// MPI, and then each tells its own side (mpi/meeting.hpp). Whoever hears nothing leaves the pairs
-// to the MPI. MPI_Comm_join makes no record: what it makes is left to the MPI.
+// MPI, and then each tells its own side (mpi/world/meeting.hpp). Whoever hears nothing leaves the
+// pairs to the MPI. MPI_Comm_join makes no record: what it makes is left to the MPI.
 
 #include <map>
 
 #include "mpi/abi/next.hpp"
-#include "mpi/communicator.hpp"
-#include "mpi/meeting.hpp"
-#include "mpi/process.hpp"
+#include "mpi/world/communicator.hpp"
+#include "mpi/world/meeting.hpp"
+#include "mpi/world/process.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -1,4 +1,4 @@
-#include "mpi/process.hpp"
+#include "mpi/world/process.hpp"
 
 #include <fcntl.h>
 
@@ -13,9 +13,9 @@
 #include "base/status_text.hpp"
 #include "control/local/socket.hpp"
 #include "mpi/carrier.hpp"
-#include "mpi/communicator.hpp"
-#include "mpi/summary.hpp"
 #include "mpi/types/type_cache.hpp"
+#include "mpi/world/communicator.hpp"
+#include "mpi/world/summary.hpp"
 #include "shm/copy.hpp"
 
 namespace larklane::mpi {

@@ -2,7 +2,7 @@
 // Who we are: job and rank, as the launcher says. No MPI call.
 
 #include "control/plane/plane.hpp"
-#include "mpi/member.hpp"
+#include "mpi/world/member.hpp"
 
 namespace larklane::mpi {
 

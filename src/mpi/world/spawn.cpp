@@ -15,8 +15,8 @@
 #include "base/log.hpp"
 #include "mpi/abi/info.hpp"
 #include "mpi/abi/next.hpp"
-#include "mpi/communicator.hpp"
-#include "mpi/process.hpp"
+#include "mpi/world/communicator.hpp"
+#include "mpi/world/process.hpp"
 
 namespace larklane::mpi {
 namespace {

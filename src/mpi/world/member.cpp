@@ -1,4 +1,4 @@
-#include "mpi/member.hpp"
+#include "mpi/world/member.hpp"
 
 #include <algorithm>
 #include <charconv>

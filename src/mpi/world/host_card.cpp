@@ -1,10 +1,10 @@
-#include "mpi/host_card.hpp"
+#include "mpi/world/host_card.hpp"
 
 #include <algorithm>
 #include <charconv>
 
 #include "base/host.hpp"
-#include "mpi/context_id.hpp"
+#include "mpi/world/context_id.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -1,4 +1,4 @@
-#include "mpi/identity.hpp"
+#include "mpi/world/identity.hpp"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 #include "base/config.hpp"
 #include "base/secret.hpp"
-#include "mpi/context_id.hpp"
+#include "mpi/world/context_id.hpp"
 
 namespace larklane::mpi {
 namespace {

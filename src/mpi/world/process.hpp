@@ -11,8 +11,8 @@
 #include "base/config.hpp"
 #include "mpi/abi/handles.hpp"
 #include "mpi/abi/next.hpp"
-#include "mpi/hosts.hpp"
-#include "mpi/identity.hpp"
+#include "mpi/world/hosts.hpp"
+#include "mpi/world/identity.hpp"
 #include "part/engine.hpp"
 
 namespace larklane::mpi {

@@ -1,4 +1,4 @@
-#include "mpi/hosts.hpp"
+#include "mpi/world/hosts.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

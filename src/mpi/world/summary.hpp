@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "mpi/identity.hpp"
+#include "mpi/world/identity.hpp"
 #include "part/engine.hpp"
 
 namespace larklane::mpi {

@@ -1,4 +1,4 @@
-#include "mpi/communicator.hpp"
+#include "mpi/world/communicator.hpp"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "mpi/abi/next.hpp"
-#include "mpi/process.hpp"
+#include "mpi/world/process.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "mpi/abi/next.hpp"
-#include "mpi/communicator.hpp"
-#include "mpi/process.hpp"
+#include "mpi/world/communicator.hpp"
+#include "mpi/world/process.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -1,4 +1,4 @@
-#include "mpi/meeting.hpp"
+#include "mpi/world/meeting.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -11,8 +11,8 @@
 #include "base/clock.hpp"
 #include "base/kernel_calls.hpp"
 #include "control/local/socket.hpp"
-#include "mpi/context_id.hpp"
-#include "mpi/identity.hpp"
+#include "mpi/world/context_id.hpp"
+#include "mpi/world/identity.hpp"
 
 namespace larklane::mpi {
 namespace {
