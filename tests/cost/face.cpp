@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "mpi/abi/next.hpp"
-#include "mpi/carrier.hpp"
-#include "mpi/error.hpp"
+#include "mpi/partitioned/carrier.hpp"
+#include "mpi/partitioned/error.hpp"
 #include "mpi/world/process.hpp"
 
 namespace larklane::mpi {

@@ -17,7 +17,7 @@
 #include "../prop/scripted_peer.hpp"
 #include "../unit/net_verbs/device.hpp"
 #include "mpi/abi/next.hpp"
-#include "mpi/carrier.hpp"
+#include "mpi/partitioned/carrier.hpp"
 #include "net/verbs/fabric.hpp"
 #include "part/network/network.hpp"
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "mpi/handle_table.hpp"
+#include "mpi/partitioned/handle_table.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -4,8 +4,8 @@
 #include "mpi/abi/exports.hpp"
 
 #include "mpi/abi/next.hpp"
-#include "mpi/carrier.hpp"
-#include "mpi/error.hpp"
+#include "mpi/partitioned/carrier.hpp"
+#include "mpi/partitioned/error.hpp"
 
 namespace larklane::mpi {
 

@@ -3,7 +3,7 @@
 // spellings, since compilers disagree on underscores and case.
 
 #include "mpi/abi/next.hpp"
-#include "mpi/error.hpp"
+#include "mpi/partitioned/error.hpp"
 
 namespace larklane::mpi {
 namespace {

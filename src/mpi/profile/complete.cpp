@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "mpi/batch.hpp"
+#include "mpi/partitioned/batch.hpp"
 #include "mpi/profile/tracer.hpp"
 
 namespace larklane::mpi {

@@ -1,6 +1,6 @@
 // What the profiling stub's slots lead to.
 
-#include "mpi/error.hpp"
+#include "mpi/partitioned/error.hpp"
 #include "mpi/profile/threads.hpp"
 #include "mpi/profile/tracer.hpp"
 

@@ -1,6 +1,6 @@
 // The calls on partitioned requests, and Start of any persistent one.
 
-#include "mpi/batch.hpp"
+#include "mpi/partitioned/batch.hpp"
 #include "mpi/profile/tracer.hpp"
 
 namespace larklane::mpi::profiled {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "mpi/handle_table.hpp"
+#include "mpi/partitioned/handle_table.hpp"
 #include "mpi/types/types.hpp"
 #include "mpi/world/communicator.hpp"
 #include "mpi/world/process.hpp"
@@ -26,7 +26,7 @@ using profile::SeenBy;
 
 constexpr std::int32_t kUnknown = -1, kNobody = -2, kAnybody = -3;
 
-/// Never destroyed, like the carriers' (mpi/carrier.hpp).
+/// Never destroyed, like the carriers' (mpi/partitioned/carrier.hpp).
 HandleTable& traced() noexcept {
   static HandleTable* const table = new HandleTable;
   return *table;

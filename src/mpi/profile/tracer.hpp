@@ -189,7 +189,8 @@ void forget_routes() noexcept;
 
 std::uint64_t bytes_of(std::int64_t count, MPI_Datatype datatype) noexcept;
 
-/// While a thread waits, Larklane looks for arrivals in its place (mpi/waiting.hpp calls it).
+/// While a thread waits, Larklane looks for arrivals in its place (mpi/partitioned/waiting.hpp
+/// calls it).
 void look_while_waiting() noexcept;
 
 /// MPI_COMM_WORLD exists: the file is made, clocks are compared. Collective. @return false: the

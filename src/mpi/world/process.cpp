@@ -12,7 +12,7 @@
 #include "base/log.hpp"
 #include "base/status_text.hpp"
 #include "control/local/socket.hpp"
-#include "mpi/carrier.hpp"
+#include "mpi/partitioned/carrier.hpp"
 #include "mpi/types/type_cache.hpp"
 #include "mpi/world/communicator.hpp"
 #include "mpi/world/summary.hpp"

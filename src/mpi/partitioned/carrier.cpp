@@ -1,4 +1,4 @@
-#include "mpi/carrier.hpp"
+#include "mpi/partitioned/carrier.hpp"
 
 #include "mpi/abi/next.hpp"
 #include "mpi/world/process.hpp"

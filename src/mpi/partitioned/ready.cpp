@@ -3,9 +3,9 @@
 #include <string>
 
 #include "mpi/abi/next.hpp"
-#include "mpi/carrier.hpp"
-#include "mpi/error.hpp"
-#include "mpi/waiting.hpp"
+#include "mpi/partitioned/carrier.hpp"
+#include "mpi/partitioned/error.hpp"
+#include "mpi/partitioned/waiting.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "mpi/carrier.hpp"
+#include "mpi/partitioned/carrier.hpp"
 #include "mpi/world/process.hpp"
 #include "part/engine.hpp"
 

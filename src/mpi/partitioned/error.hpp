@@ -9,7 +9,7 @@
 
 #include "base/status.hpp"
 #include "mpi/abi/handles.hpp"
-#include "mpi/carrier.hpp"
+#include "mpi/partitioned/carrier.hpp"
 
 namespace larklane::mpi {
 

@@ -1,4 +1,4 @@
-#include "mpi/status.hpp"
+#include "mpi/partitioned/status.hpp"
 
 #include "mpi/abi/next.hpp"
 

@@ -1,4 +1,4 @@
-#include "mpi/error.hpp"
+#include "mpi/partitioned/error.hpp"
 
 #include <cstring>
 #include <map>

@@ -1,11 +1,11 @@
 // MPI_Wait, MPI_Test, MPI_Request_get_status.
 
 #include "mpi/abi/next.hpp"
-#include "mpi/batch.hpp"
-#include "mpi/carrier.hpp"
-#include "mpi/error.hpp"
-#include "mpi/status.hpp"
-#include "mpi/waiting.hpp"
+#include "mpi/partitioned/batch.hpp"
+#include "mpi/partitioned/carrier.hpp"
+#include "mpi/partitioned/error.hpp"
+#include "mpi/partitioned/status.hpp"
+#include "mpi/partitioned/waiting.hpp"
 
 namespace larklane::mpi {
 namespace {

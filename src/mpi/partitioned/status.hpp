@@ -2,7 +2,7 @@
 // MPI_Status by public fields and MPI calls only: the three ABIs lay it out differently.
 
 #include "mpi/abi/handles.hpp"
-#include "mpi/carrier.hpp"
+#include "mpi/partitioned/carrier.hpp"
 
 namespace larklane::mpi {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "mpi/abi/handles.hpp"
-#include "mpi/carrier.hpp"
+#include "mpi/partitioned/carrier.hpp"
 
 namespace larklane::mpi {
 

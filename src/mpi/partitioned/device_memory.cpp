@@ -1,4 +1,4 @@
-#include "mpi/device_memory.hpp"
+#include "mpi/partitioned/device_memory.hpp"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -1,4 +1,4 @@
-#include "mpi/handle_table.hpp"
+#include "mpi/partitioned/handle_table.hpp"
 
 #include <algorithm>
 #include <bit>
