@@ -40,7 +40,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp"), str(ROOT / "tests/
 import guest  # noqa: E402
 import launch  # noqa: E402
 
-from larklane import stats  # noqa: E402
+from larklane.numbers import stats  # noqa: E402
 
 ROWS = ROOT / "bench/rows.json"
 KEPT = ROOT / "build/bars"

@@ -23,8 +23,9 @@ import paper_shm
 import paper_shm_page
 from cluster23 import DELAY_US, DELTAS_US, PAPER, SHOWS, SWEEP_DELTA_US, TIMER_US, ploggp
 
-from larklane import simulation, wording
-from larklane.figures import ArrivalPanel, Arrivals, Bar, Chart, Curve, Figure, Mark, Panel
+from larklane.figures.charts import ArrivalPanel, Arrivals, Bar, Chart, Curve, Figure, Mark, Panel
+from larklane.numbers import wording
+from larklane.simulation import command as simulation
 
 FOLDER = bars.RECORDS / "cluster23"
 COMMAND = bars.ROOT / "build/release/bin/larklane"
@@ -450,7 +451,7 @@ def page(results: Results, host: Host, answers: Sequence[Answer]) -> str:
 def write(figures: Sequence[Figure]) -> None:
     import matplotlib  # after the choice of an interpreter that has it
 
-    from larklane import plot
+    from larklane.figures import plot
 
     matplotlib.rcParams["svg.fonttype"] = "none"  # letters as outlines would be most of a file
     FOLDER.mkdir(parents=True, exist_ok=True)

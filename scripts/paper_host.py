@@ -15,8 +15,10 @@ from typing import Any
 import bars
 import launch
 
-from larklane import cases, patterns, schema, wording
-from larklane.figures import ArrivalPanel, Bar, Curve, Mark, Panel
+from larklane.figures import patterns
+from larklane.figures.charts import ArrivalPanel, Bar, Curve, Mark, Panel
+from larklane.numbers import wording
+from larklane.records import cases, schema
 
 LARKLANE = bars.ROOT / "build/release/bin/larklane"
 COUNTS = (4, 8, 16, 32)

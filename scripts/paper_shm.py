@@ -15,8 +15,9 @@ import launch
 import paper_host
 from cluster23 import DELAY_US, DELTAS_US, PAPER, SWEEP_DELTA_US, TIMER_US, ploggp
 
-from larklane import cases, stats, wording
-from larklane.figures import Chart, Curve, Mark, Panel
+from larklane.figures.charts import Chart, Curve, Mark, Panel
+from larklane.numbers import stats, wording
+from larklane.records import cases
 
 NONE, ITSELF, ONE_SEND = "none", "the MPI itself", "one send"
 AGAIN = NONE + "'"

@@ -12,7 +12,7 @@ import paper_host
 from cluster23 import APART, DELTAS_US, SHOWS, SWEEP_DELTA_US, TIMER_US, ploggp
 from paper_shm import AGAIN, AT_ONCE, GROUPS, ITSELF, LATE, NONE, ONE_SEND, PATTERNS, ROW, SWEEPS, Seen, Setting, Values, grouped, timer
 
-from larklane import stats, wording
+from larklane.numbers import stats, wording
 
 ENOUGH_US = 35  # figure 12
 NEAR = 1.1  # what is no further apart than this is called equal

@@ -31,10 +31,11 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp"), str(ROOT / "script
 import bars  # noqa: E402
 import launch  # noqa: E402
 
-from larklane import costs, stats  # noqa: E402
-from larklane.forecast import forecast  # noqa: E402
-from larklane.prediction import WORTH  # noqa: E402
-from larklane.profile import load  # noqa: E402
+from larklane.numbers import stats  # noqa: E402
+from larklane.prediction import costs  # noqa: E402
+from larklane.prediction.forecast import forecast  # noqa: E402
+from larklane.prediction.predictor import WORTH  # noqa: E402
+from larklane.profile.profile import load  # noqa: E402
 
 MPI = launch.MPIS["mpich5"]
 BUILD = ROOT / "build/release"

@@ -21,7 +21,7 @@ import sys
 from typing import Any
 
 import bars
-from larklane import stats
+from larklane.numbers import stats
 
 COMMAND = bars.ROOT / "build/release/bin/larklane"
 KEPT = bars.ROOT / "build/simulated"

@@ -22,7 +22,8 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp"), str(ROOT / "script
 import bars  # noqa: E402
 import launch  # noqa: E402
 
-from larklane import cases, schema, stats, wording  # noqa: E402
+from larklane.numbers import stats, wording  # noqa: E402
+from larklane.records import cases, schema  # noqa: E402
 
 KEPT = ROOT / "build/statements"
 LARKLANE = ROOT / "build/release/bin/larklane"
