@@ -1,4 +1,4 @@
-"""The real figures on the page of scripts/paper_figures.py: what is seen over shared memory, and which of the paper's statements that bears out.
+"""The real figures on the page of scripts/papers/paper_figures.py: what is seen over shared memory, and which of the paper's statements that bears out.
 
 Everything that depends on numbers is computed from them.
 """

@@ -1,4 +1,4 @@
-"""What Temucin et al., CLUSTER'23, say of their figures: for scripts/paper_figures.py, simulated, and scripts/paper_shm.py, over shared memory."""
+"""What Temucin et al., CLUSTER'23, say of their figures: for scripts/papers/paper_figures.py, simulated, and scripts/papers/paper_shm.py, over shared memory."""
 
 PAPER = "Temucin et al., CLUSTER'23, figure"
 TABLE_I = ((512 << 10, 1), (2 << 20, 2), (8 << 20, 4), (32 << 20, 8), (128 << 20, 16))  # groups below that size; above: 32

@@ -1,4 +1,4 @@
-"""Figures 6, 8, 9, 13 and 14 of CLUSTER'23 over shared memory: real programs on this host, for scripts/paper_figures.py.
+"""Figures 6, 8, 9, 13 and 14 of CLUSTER'23 over shared memory: real programs on this host, for scripts/papers/paper_figures.py.
 
 `larklane bench` under Larklane with LARKLANE_POLICY, by attach, payload and completion verified in every round; the baseline sends each
 partition by itself (policy `none`). Beside it in the same turns: the MPI's own partitioned calls, and one send after the join. In a turn each

@@ -6,14 +6,14 @@ import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ROOT / "src/base/options.def"
 PAGE = ROOT / "docs/options.md"
 
 HEADER = """\
 # Options
 
-<!-- Written by scripts/options_doc.py from src/base/options.def. Change the table, not this page. -->
+<!-- Written by scripts/dev/options_doc.py from src/base/options.def. Change the table, not this page. -->
 
 Each option is set, in rising precedence, by its default, a line `name = value` of the file that `LARKLANE_CONFIG` names, the
 environment variable `LARKLANE_` + its name in capitals, or the program. Numbers take units (`16K`, `5us`). A value that is
@@ -56,7 +56,7 @@ def main():
         PAGE.parent.mkdir(exist_ok=True)
         PAGE.write_text(text)
     elif not PAGE.exists() or PAGE.read_text() != text:
-        print(f"{PAGE.relative_to(ROOT)}:1: differs from src/base/options.def: run scripts/options_doc.py")
+        print(f"{PAGE.relative_to(ROOT)}:1: differs from src/base/options.def: run scripts/dev/options_doc.py")
         return 1
     return 0
 

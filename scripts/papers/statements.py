@@ -17,8 +17,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp"), str(ROOT / "scripts")]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp"), str(ROOT / "scripts/measure")]
 import bars  # noqa: E402
 import launch  # noqa: E402
 
@@ -311,7 +311,7 @@ def write(about: dict, installed: Sequence[str]) -> pathlib.Path:
     page = bars.RECORDS / "statements.md"
     page.write_text(f"""# What the papers say, tried here
 
-Written by `python3 scripts/statements.py` from `{record.name}` ({facts['cpu']}, {facts['cores']} cores, one host;
+Written by `python3 scripts/papers/statements.py` from `{record.name}` ({facts['cpu']}, {facts['cores']} cores, one host;
 {'publishable' if about['publishable'] else ', '.join(about['why_not'])}). Medians of 20 rounds (patterns: 8), 10 ms of computing and 4 % noise unless said; every round
 verified. `yes` or `no`: the 95 % bootstrap interval says so; `open`: it does not. The reasons in the last column are ours, not measured.
 The papers measured two nodes with 40 or 32 cores each over InfiniBand or Aries; here two processes share two cores and their memory, so the

@@ -16,9 +16,11 @@ import sys
 import tempfile
 from typing import NamedTuple
 
-import bars
-import launch
-import paper_host
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "measure"))
+
+import bars  # noqa: E402
+import launch  # noqa: E402
+import paper_host  # noqa: E402
 
 FOLDER = bars.RECORDS / "ics20"
 ONCE = "--repetitions 1 --iterations 20 --warmup 2 --no-report"
@@ -74,7 +76,7 @@ def page(mpi: launch.Mpi | None) -> str:
     beside = f"beside {mpi.title}'s own" if mpi else "no MPI is here"
     lines = [f"- figure {of} ([csv]({name_of(bench, figure, 'csv')}))\n\n  ![{of}]({name_of(bench, figure, 'svg')})"
              for bench in BENCHES for figure, of in bench.figures.items()]
-    return "\n\n".join(("# Figures of ICS'20 on this machine", f"""Written by `scripts/lane_figures.py`: figures of Zambre et al., ICS'20, as `larklane bench` measures and `larklane report` draws them, over shared
+    return "\n\n".join(("# Figures of ICS'20 on this machine", f"""Written by `scripts/papers/lane_figures.py`: figures of Zambre et al., ICS'20, as `larklane bench` measures and `larklane report` draws them, over shared
 memory, {beside}. {machine["cpu"]}, {machine["cores"]} cores, {about["measured"][:10]}, commit {about["commit"]}{" and changes" if about["dirty"] else ""}. One launch of each: what ratios are worth say the records of
 `make bars`. Threads beyond the cores take turns; of two processes (all but 6 to 8) those are twice as many as the threads of one. Ways: [performance.md](../../performance.md#messages-between-threads).""",
                         *lines, NOT_HERE)) + "\n"

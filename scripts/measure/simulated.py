@@ -107,7 +107,7 @@ def over_turns(turns: list[dict[str, list[float]]]) -> dict[str, list[float]]:
 
 def costs_text(costs: dict[str, list[float]]) -> str:
     """The file of `larklane simulate --costs`."""
-    lines = ["larklane copy costs 1", "# nanoseconds; measured by scripts/simulated.py", f"cores {THREADS}", f"piece_bytes {PIECE_BYTES}"]
+    lines = ["larklane copy costs 1", "# nanoseconds; measured by scripts/measure/simulated.py", f"cores {THREADS}", f"piece_bytes {PIECE_BYTES}"]
     lines += [f"{name} {max(costs[name][0], 0):.1f}" for name in ("pready", "move", "first", "line", "turn", "switch")]
     lines.append("#    bytes of the message, of the call; alone, beside the sender's other thread, both sides: far from the receiver's core, on it")
     for bytes_, (number, call) in itertools.product(SIZES, enumerate(CALLS)):
@@ -156,7 +156,7 @@ def verdicts(points: list[dict[str, Any]]) -> list[tuple[str, bool]]:
 def table(points: list[dict[str, Any]], costs: dict[str, list[float]]) -> str:
     lines = ["# Simulated rounds over shared memory, beside real ones", "",
              "What a receiver is left to wait for, two threads, by attach; simulated with the costs below, measured in the same run, and none of",
-             "them in a round ([simulation](../simulation.md)). Written by `scripts/simulated.py`, which says how.", "",
+             "them in a round ([simulation](../simulation.md)). Written by `scripts/measure/simulated.py`, which says how.", "",
              *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(points)), "",
              "| point | real, us | A/A noise | simulated, us | error |", "|---|---|---|---|---|"]
     lines += [f"| {point['place']} | {point['median_us']:.1f} | {100 * point['aa_noise']:.0f} %{', too noisy' if point['is_too_noisy'] else ''} | {point['simulated_us']:.1f} "

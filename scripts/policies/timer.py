@@ -13,12 +13,15 @@ Simulated time does not depend on the machine, so a busy one may run this. Exit 
 import argparse
 import concurrent.futures
 import json
+import pathlib
 import subprocess
 import sys
 from typing import Any
 
-import bars
-from learned import COMMAND, size
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "measure"))
+
+import bars  # noqa: E402
+from learned import COMMAND, size  # noqa: E402
 
 PARTITIONS = (4, 16, 32, 128)
 LATE_US = (400, 4000)
@@ -84,7 +87,7 @@ def verdicts(found: list[Point]) -> list[tuple[str, bool]]:
 def table(found: list[Point]) -> str:
     lines = ["# Policy `timer`, simulated", "",
              "One thread late, all others at once, on the simulated network `niagara` ([simulation](../simulation.md): more than 2 threads are",
-             f"extrapolated). Deadlines of {', '.join(map(str, DEADLINES_US))} us; the worst of them is shown. Written by `scripts/timer.py`, which says what has to hold.", "",
+             f"extrapolated). Deadlines of {', '.join(map(str, DEADLINES_US))} us; the worst of them is shown. Written by `scripts/policies/timer.py`, which says what has to hold.", "",
              *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(found)), "",
              "| partitions | late | size | without aggregation, GB/s | timer, GB/s | transfers | fewest of equal groups within 5 % |", "|---|---|---|---|---|---|---|"]
     for point in found:

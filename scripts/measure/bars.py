@@ -35,7 +35,7 @@ import statistics
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp"), str(ROOT / "tests/rdma")]
 import guest  # noqa: E402
 import launch  # noqa: E402
@@ -255,7 +255,7 @@ INSIDE = "points of a row after a turn: "
 def measure_in_guest(row, points, contenders):
     """measure_together() in one boot of a guest; if that is cut off, what its last whole turn has left. Raises RuntimeError"""
     here = {**row, "points": points, "contenders": {name: row["contenders"][name] for name in contenders}}
-    text = f"python3 scripts/bars.py --inside {shlex.quote(json.dumps(here))}"
+    text = f"python3 scripts/measure/bars.py --inside {shlex.quote(json.dumps(here))}"
     [result] = guest.boot([guest.Command(row["row"], text, row["guest_s"])], folder=ROOT).results
     turns = [json.loads(line.removeprefix(INSIDE)) for line in result.output.split("\n")[:-1] if line.startswith(INSIDE)]
     if not turns:

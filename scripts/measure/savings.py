@@ -26,8 +26,8 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp"), str(ROOT / "scripts")]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp")]
 import bars  # noqa: E402
 import launch  # noqa: E402
 
@@ -209,7 +209,7 @@ def table(records):
     return "\n".join([
         "# What early sending saves: predicted and measured", "",
         "Milliseconds per step. Predicted from a profile of the program with one send after the join; measured: that, and the same program",
-        "with partitions under Larklane, in turns. Written by `scripts/savings.py`, which says when a prediction holds.", "",
+        "with partitions under Larklane, in turns. Written by `scripts/measure/savings.py`, which says when a prediction holds.", "",
         *(f"* {name}: the prediction holds at {share(group, lambda each: each['holds'])}, without its interval at "
           f"{share(group, lambda each: each['close'])}; refuted at {share(group, lambda each: each['refuted'])}" for name, group in groups.items()),
         *(f"* {how}: said that nothing is to be gained at {share(group, lambda each: each.get('predicted_nothing'))}, that it may as well be nothing at "

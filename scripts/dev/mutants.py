@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAMILIES = {"mpich4": "mpich", "mpich5": "mpich", "mpich5_abi": "abi", "openmpi4": "ompi", "openmpi5": "ompi"}
 LISTS = ROOT / "tests/mutants"
 COPY = ROOT / "build/mutants/tree"

@@ -1,4 +1,4 @@
-"""When partitions become ready on this host, and when they arrive: for figures 10 to 12 of scripts/paper_figures.py.
+"""When partitions become ready on this host, and when they arrive: for figures 10 to 12 of scripts/papers/paper_figures.py.
 
 From `larklane bench perceived-bandwidth` under Larklane, on the first MPI of `make setup` that is there.
 """

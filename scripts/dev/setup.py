@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPS = ROOT / ".deps"
 
 # Debian packages, grouped by what is lost without them. This is the only list.

@@ -21,7 +21,7 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Tests of one process. All others start several, which mostly wait for each other: of these, too, two run at a time, but for those
 # that say RUN_SERIAL or PROCESSORS because they measure, or need both cores or much memory.
@@ -140,7 +140,7 @@ class Driver:
         """Configure (once) and build. @return None, or a Count that says why not."""
         missing = [program for program in stage.needs if not shutil.which(program)]
         if missing:
-            print(f"skipped: {', '.join(missing)} not found (python3 scripts/setup.py says how to get it)")
+            print(f"skipped: {', '.join(missing)} not found (python3 scripts/dev/setup.py says how to get it)")
             return Count(skipped=1)
         self.heading(f"{stage.name}: configure and build")
         if self.run(["cmake", "--preset", stage.name]):
@@ -246,7 +246,7 @@ def main():
     driver = Driver()
     if not (arguments.no_setup or arguments.fast or arguments.soak):
         driver.heading("setup")
-        driver.run([sys.executable, "scripts/setup.py"])
+        driver.run([sys.executable, "scripts/dev/setup.py"])
     total = Count()
     if arguments.fast:
         total.add(driver.fast())

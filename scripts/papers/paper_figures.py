@@ -12,20 +12,23 @@ import dataclasses
 import importlib.util
 import json
 import os
+import pathlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import bars
-import paper_host
-import paper_shm
-import paper_shm_page
-from cluster23 import DELAY_US, DELTAS_US, PAPER, SHOWS, SWEEP_DELTA_US, TIMER_US, ploggp
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "measure"))
 
-from larklane.figures.charts import ArrivalPanel, Arrivals, Bar, Chart, Curve, Figure, Mark, Panel
-from larklane.numbers import wording
-from larklane.simulation import command as simulation
+import bars  # noqa: E402
+import paper_host  # noqa: E402
+import paper_shm  # noqa: E402
+import paper_shm_page  # noqa: E402
+from cluster23 import DELAY_US, DELTAS_US, PAPER, SHOWS, SWEEP_DELTA_US, TIMER_US, ploggp  # noqa: E402
+
+from larklane.figures.charts import ArrivalPanel, Arrivals, Bar, Chart, Curve, Figure, Mark, Panel  # noqa: E402
+from larklane.numbers import wording  # noqa: E402
+from larklane.simulation import command as simulation  # noqa: E402
 
 FOLDER = bars.RECORDS / "cluster23"
 COMMAND = bars.ROOT / "build/release/bin/larklane"
@@ -435,7 +438,7 @@ def early_share(size: int) -> float:
 def page(results: Results, host: Host, answers: Sequence[Answer]) -> str:
     apart = f"| 32 partitions, timers of 10, 35 and 100 us apart (figure 13) | 6.15 % | {deltas_apart(results)} | | |"
     lines = ["# Figures of CLUSTER'23, simulated and real", "",
-             "Written by `scripts/paper_figures.py`: figures 3 and 6 to 14 of Temucin et al., CLUSTER'23, with the engine's code on the network `niagara`",
+             "Written by `scripts/papers/paper_figures.py`: figures 3 and 6 to 14 of Temucin et al., CLUSTER'23, with the engine's code on the network `niagara`",
              "([simulation](../../simulation.md): every parameter with its source; more than two threads are extrapolated). Nothing is fitted, and nothing",
              "passes or fails. Beside each figure is its CSV. Figures 1, 2, 4 and 5 of the paper are diagrams.", "",
              "| figure | the paper | ours | where they differ |", "|---|---|---|---|",
