@@ -30,7 +30,7 @@ nightly: ## make test, with every MPI and the tests that take minutes (2-3 hours
 check-fast: ## between edits: release build, unit, property and quick conformance tests (2 minutes)
 	@$(PYTHON) scripts/dev/test.py --fast
 
-bars: build ## every performance row; resumable; figures go to docs/measurements
+bars: build ## every performance row; resumable; figures go to measurements/
 	@status=0; for rows in measure/bars papers/statements measure/savings policies/learned policies/timer papers/paper_figures papers/lane_figures measure/simulated; do $(PYTHON) scripts/$$rows.py || status=1; done; exit $$status
 
 mutants: ## one-line mutations of the engine, each of which a named test must kill

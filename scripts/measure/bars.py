@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure the performance rows and write each to docs/measurements/<row>-<commit>.json (its README says what a record is).
+"""Measure the performance rows and write each to measurements/<row>-<commit>.json (its README says what a record is).
 
 The rows are bench/rows.json; each is
 
@@ -47,7 +47,7 @@ KEPT = ROOT / "build/bars"
 AGAIN = 4
 HOPELESS = 5
 HANG = re.compile("no end|exit status 124")  # of run_once: by itself, or by launch.py
-RECORDS = ROOT / "docs/measurements"
+RECORDS = ROOT / "measurements"
 ENVIRONMENT = re.compile(r"LARKLANE_\w+|OMP_(NUM_THREADS|WAIT_POLICY|PROC_BIND|PLACES)")
 
 
@@ -431,7 +431,7 @@ def table(record):
 
 
 def summarise():
-    """docs/measurements/summary.md: the newest record of every row, in the order of the rows."""
+    """measurements/summary.md: the newest record of every row, in the order of the rows."""
     parts = ["# What `make bars` saw last", "Medians of the runs' medians, in brackets the middle 80 percent of the runs; smaller is better; how it is judged: README.md beside this page."]
     for row in json.loads(ROWS.read_text()):
         name, record = newest(row)

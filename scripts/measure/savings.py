@@ -3,7 +3,7 @@
 
 For each configuration: times of the mode that sends whole messages after the join (the MPI alone) and of the partitioned one, run in turns, and in
 three of the turns of the former with a profile; what is predicted from these (the median; from the lowest to the highest bound). The
-measured saving is the median of the turns' differences, with its 95 % bootstrap interval. Written: docs/measurements/savings-<commit>.json
+measured saving is the median of the turns' differences, with its 95 % bootstrap interval. Written: measurements/savings-<commit>.json
 and savings.md beside it. What partitions cost is measured first (`larklane bench latency`).
 
 A prediction holds if the measured saving is at most 20 % of itself, or 1 % of a step, away from it, or lies in its interval; it is refuted if

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Does the simulation predict rounds over shared memory? Measured costs of this host are put in, and what comes out is compared with
-real rounds of two threads. Writes docs/measurements/simulated-<commit>.json and simulated.md.
+real rounds of two threads. Writes measurements/simulated-<commit>.json and simulated.md.
 
 Costs (bench/pair `cost`, `calls` and `latency`; none of them is a round): a call of attach that copies 2 to 32 KiB, by one core and
 by two at a time, by size of the message; a turn of a waiting call; a core that a thread leaves; a line; a Pready, and what it adds to
@@ -156,7 +156,7 @@ def verdicts(points: list[dict[str, Any]]) -> list[tuple[str, bool]]:
 def table(points: list[dict[str, Any]], costs: dict[str, list[float]]) -> str:
     lines = ["# Simulated rounds over shared memory, beside real ones", "",
              "What a receiver is left to wait for, two threads, by attach; simulated with the costs below, measured in the same run, and none of",
-             "them in a round ([simulation](../simulation.md)). Written by `scripts/measure/simulated.py`, which says how.", "",
+             "them in a round ([simulation](../docs/simulation.md)). Written by `scripts/measure/simulated.py`, which says how.", "",
              *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(points)), "",
              "| point | real, us | A/A noise | simulated, us | error |", "|---|---|---|---|---|"]
     lines += [f"| {point['place']} | {point['median_us']:.1f} | {100 * point['aa_noise']:.0f} %{', too noisy' if point['is_too_noisy'] else ''} | {point['simulated_us']:.1f} "

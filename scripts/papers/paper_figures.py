@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Figures 3 and 6 to 14 of Temucin et al., CLUSTER'23, on the simulated network `niagara`: docs/measurements/cluster23.
+"""Figures 3 and 6 to 14 of Temucin et al., CLUSTER'23, on the simulated network `niagara`: measurements/cluster23.
 
 An SVG and a CSV for each, and README.md: what the paper shows, what ours shows, and at which cost of a message the paper's figures would
 appear. Nothing is fitted, and nothing passes or fails. Those of shared memory are real (figures 6 and 8 to 14; 6 minutes) if there is an MPI of
@@ -400,7 +400,7 @@ def index(results: Results) -> list[tuple[str, str, str]]:
     return [
         ("03",
          "As derived, more are always better or equal up to 32 MiB. With 15 us for each that nothing hides: as the paper.",
-         "The published predictor holds a cost that early sending does not hide ([model](../../model.md), Table I)."),
+         "The published predictor holds a cost that early sending does not hide ([model](../../docs/model.md), Table I)."),
         ("06",
          f"One group {peak(one[0])}, 32 transfers {peak(one[1])}; 32 are better than one from "
          f"{wording.size(next(size for size, value in one[1] if value > at(one[0], size)))} on; 1.0 from 4 MiB on.",
@@ -439,14 +439,14 @@ def page(results: Results, host: Host, answers: Sequence[Answer]) -> str:
     apart = f"| 32 partitions, timers of 10, 35 and 100 us apart (figure 13) | 6.15 % | {deltas_apart(results)} | | |"
     lines = ["# Figures of CLUSTER'23, simulated and real", "",
              "Written by `scripts/papers/paper_figures.py`: figures 3 and 6 to 14 of Temucin et al., CLUSTER'23, with the engine's code on the network `niagara`",
-             "([simulation](../../simulation.md): every parameter with its source; more than two threads are extrapolated). Nothing is fitted, and nothing",
+             "([simulation](../../docs/simulation.md): every parameter with its source; more than two threads are extrapolated). Nothing is fitted, and nothing",
              "passes or fails. Beside each figure is its CSV. Figures 1, 2, 4 and 5 of the paper are diagrams.", "",
              "| figure | the paper | ours | where they differ |", "|---|---|---|---|",
              *(f"| [{number}](figure-{number}.svg) | {SHOWS[number]} | {ours} | {why} |" for number, ours, why in index(results)), "",
              *paper_shm_page.section(host, paper_shm.newest_row()), "## The paper's points", "",
              "What we simulate, and the cost of a message at which the paper's figure would appear: of the baseline alone, under its lock (instead of 56 ns;",
              "`--request-ns`), or `o_s` of both (instead of 75 ns). Costs are searched for to a percent; no other parameter changes.",
-             "Table I implies a cost of 11 to 23 us for each part ([model](../../model.md)).", "",
+             "Table I implies a cost of 11 to 23 us for each part ([model](../../docs/model.md)).", "",
              "| point | the paper | ours | with a request of | with an `o_s` of |", "|---|---|---|---|---|", *(each.row() for each in answers), apart]
     return "\n".join(lines) + "\n"
 

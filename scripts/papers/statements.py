@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the papers say of partitioned communication, tried here: docs/measurements/statements.md, from `larklane bench`.
+"""What the papers say of partitioned communication, tried here: measurements/statements.md, from `larklane bench`.
 
 Every statement is judged on each MPI, natively and under Larklane: `yes` or `no` where the 95 % bootstrap interval of the ratio (or
 of the difference of two shares) says so, else `open`. Some 15 minutes on a quiet machine. What was measured is kept in

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Policy `learned` on a simulated network, against an oracle: the best equal groups of each number of partitions, size and pattern,
-found by trying all powers of two in the same rounds. Writes docs/measurements/learned-<commit>.json and learned.md.
+found by trying all powers of two in the same rounds. Writes measurements/learned-<commit>.json and learned.md.
 
 `larklane simulate --learned`: 50 rounds are learned in, the 50 after them count. What has to hold:
 
@@ -90,7 +90,7 @@ def verdicts(points: list[dict[str, Any]], dear: list[dict[str, Any]]) -> list[t
 def table(points: list[dict[str, Any]], dear: list[dict[str, Any]]) -> str:
     lines = ["# Policy `learned`, simulated", "",
              "Exposed time after 50 rounds over that of the best equal groups of the same point (the oracle), on the simulated network `niagara`",
-             "([simulation](../simulation.md): more than 2 threads are extrapolated). Written by `scripts/policies/learned.py`, which says what has to hold.", "",
+             "([simulation](../docs/simulation.md): more than 2 threads are extrapolated). Written by `scripts/policies/learned.py`, which says what has to hold.", "",
              *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(points, dear)), "",
              "| pattern | partitions | " + " | ".join(size(bytes_) for bytes_ in sorted({point["bytes"] for point in points})) + " |",
              "|---" * (2 + len({point["bytes"] for point in points})) + "|"]
