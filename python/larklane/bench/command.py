@@ -458,7 +458,7 @@ def settle(options: argparse.Namespace, further: list[str]) -> tuple[Threads | N
 
 
 def set_of(options: argparse.Namespace) -> pathlib.Path:
-    return options.out / "bench.json"
+    return pathlib.Path(options.out, "bench.json")
 
 
 def problem_of(options: argparse.Namespace, threads: Threads | None) -> str:
@@ -534,14 +534,11 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
     is_reported = True
     if not options.no_report:
         sys.stdout.flush()  # it prints, too
-        is_reported = 0 == subprocess.run([sys.executable, "-m", "larklane.report", str(results.path), "--out", str(options.out)], check=False).returncode
+        report = subprocess.run([sys.executable, "-m", "larklane.report", str(results.path), "--out", str(options.out)], check=False)
+        is_reported = report.returncode == 0
     return FAILED if not is_reported or any(failure["variant"] == "larklane" for failure in results.failures) else 0
 
 
 def main(words: list[str]) -> int:
     options, further = parser().parse_known_args(words)
     return run(options, further)
-
-
-if __name__ == "__main__":
-    console.run(main)
