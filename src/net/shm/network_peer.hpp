@@ -1,6 +1,6 @@
 #pragma once
 // The process at the other end of links, as far as its memory is mapped here.
-// (docs/protocols.md, "Shared memory as a network")
+// (docs/design/protocols, "Shared memory as a network")
 
 #include <sys/types.h>
 
