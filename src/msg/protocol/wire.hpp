@@ -1,6 +1,6 @@
 #pragma once
 // What records say: the header's three words, and what their payload begins with where that is not
-// the user's bytes. Wire layout: docs/design/protocols, "Messages", which changes in the same
+// the user's bytes. Wire layout: docs/design/protocols/messages.md, which changes in the same
 // commit. Thread safety: immutable.
 
 #include <array>
