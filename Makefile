@@ -39,7 +39,7 @@ mutants: ## one-line mutations of the engine, each of which a named test must ki
 soak: ## the tests with a random part, with new seeds, for hours (SOAK=4h)
 	@$(PYTHON) scripts/dev/test.py --soak $(or $(SOAK),4h)
 
-native-table: build ## how the MPIs found here do without Larklane: docs/native-table.md
+native-table: build ## how the MPIs found here do without Larklane: docs/user/native-table.md
 	@$(PYTHON) tests/conformance/native_table.py
 
 format: ## clang-format of every C and C++ file

@@ -4,7 +4,7 @@
   tidy_test.py rules      the rules on small strings: proves that each can fail
   tidy_test.py tree       every file of the repository
   tidy_test.py format     clang-format-14 finds nothing to change
-  tidy_test.py options    docs/options.md says what src/base/options.def says
+  tidy_test.py options    docs/user/options.md says what src/base/options.def says
   tidy_test.py headers    each public header compiles alone, as C++20 and, if its name ends in .h, as C11
   tidy_test.py ctest DIR  every test of build folder DIR has a label and a time limit
 

@@ -130,7 +130,7 @@ class LARKLANE_API Context {
   static Result<std::unique_ptr<Context>> create(boot::Peers peers, std::string* problem);
   /// Waits, for some seconds at most, until what this process has sent is out, and says goodbye.
   /// Receives that are still posted are dropped: nobody is told. Messages that nobody has received
-  /// are lost. In a forked child this and the other destructors do nothing (docs/messages.md).
+  /// are lost. In a forked child this and the other destructors do nothing (docs/user/messages.md).
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;

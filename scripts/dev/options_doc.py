@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/options.md from src/base/options.def, the only table of options."""
+"""Write docs/user/options.md from src/base/options.def, the only table of options."""
 
 import argparse
 import pathlib
@@ -8,7 +8,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ROOT / "src/base/options.def"
-PAGE = ROOT / "docs/options.md"
+PAGE = ROOT / "docs/user/options.md"
 
 HEADER = """\
 # Options
@@ -38,7 +38,7 @@ def rows(table):
 
 
 def page(table):
-    """The text of docs/options.md."""
+    """The text of docs/user/options.md."""
     sections = [
         f"## `{name}`\n\n{doc}\n\n"
         f"{kind} · default `{default}` · range `{limits}` · `LARKLANE_{name.upper()}` · since {since}\n"

@@ -156,7 +156,7 @@ def verdicts(points: list[dict[str, Any]]) -> list[tuple[str, bool]]:
 def table(points: list[dict[str, Any]], costs: dict[str, list[float]]) -> str:
     lines = ["# Simulated rounds over shared memory, beside real ones", "",
              "What a receiver is left to wait for, two threads, by attach; simulated with the costs below, measured in the same run, and none of",
-             "them in a round ([simulation](../docs/simulation.md)). Written by `scripts/measure/simulated.py`, which says how.", "",
+             "them in a round ([simulation](../docs/design/simulation.md)). Written by `scripts/measure/simulated.py`, which says how.", "",
              *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(points)), "",
              "| point | real, us | A/A noise | simulated, us | error |", "|---|---|---|---|---|"]
     lines += [f"| {point['place']} | {point['median_us']:.1f} | {100 * point['aa_noise']:.0f} %{', too noisy' if point['is_too_noisy'] else ''} | {point['simulated_us']:.1f} "

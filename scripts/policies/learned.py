@@ -90,7 +90,7 @@ def verdicts(points: list[dict[str, Any]], dear: list[dict[str, Any]]) -> list[t
 def table(points: list[dict[str, Any]], dear: list[dict[str, Any]]) -> str:
     lines = ["# Policy `learned`, simulated", "",
              "Exposed time after 50 rounds over that of the best equal groups of the same point (the oracle), on the simulated network `niagara`",
-             "([simulation](../docs/simulation.md): more than 2 threads are extrapolated). Written by `scripts/policies/learned.py`, which says what has to hold.", "",
+             "([simulation](../docs/design/simulation.md): more than 2 threads are extrapolated). Written by `scripts/policies/learned.py`, which says what has to hold.", "",
              *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(points, dear)), "",
              "| pattern | partitions | " + " | ".join(size(bytes_) for bytes_ in sorted({point["bytes"] for point in points})) + " |",
              "|---" * (2 + len({point["bytes"] for point in points})) + "|"]

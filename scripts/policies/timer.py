@@ -86,7 +86,7 @@ def verdicts(found: list[Point]) -> list[tuple[str, bool]]:
 
 def table(found: list[Point]) -> str:
     lines = ["# Policy `timer`, simulated", "",
-             "One thread late, all others at once, on the simulated network `niagara` ([simulation](../docs/simulation.md): more than 2 threads are",
+             "One thread late, all others at once, on the simulated network `niagara` ([simulation](../docs/design/simulation.md): more than 2 threads are",
              f"extrapolated). Deadlines of {', '.join(map(str, DEADLINES_US))} us; the worst of them is shown. Written by `scripts/policies/timer.py`, which says what has to hold.", "",
              *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(found)), "",
              "| partitions | late | size | without aggregation, GB/s | timer, GB/s | transfers | fewest of equal groups within 5 % |", "|---|---|---|---|---|---|---|"]

@@ -1,7 +1,7 @@
 #pragma once
 // Locks that one thread need not take as long as no other one comes: the first to use what they
 // guard has all of it, and enters it without a read-modify-write. The first other one ends that,
-// for good, and pays for it. (docs/adr/0024)
+// for good, and pays for it. (docs/design/adr/0024)
 
 #include <atomic>
 #include <cassert>

@@ -1,6 +1,7 @@
 #pragma once
 // A lane's lock: a word that whoever uses the lane takes and gives back; or, if one thread has the
-// lane for itself, that thread's entry, and the word for others who ask. (docs/adr/0014, 0021)
+// lane for itself, that thread's entry, and the word for others who ask. (docs/design/adr/0014,
+// 0021)
 
 #include <sched.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 // A lock and the queue of works that wait for its holder, in one word: so that who can't have the
 // lock has queued by the same read-modify-write that found it taken, and the lock is given back by
-// one that finds the queue empty. (docs/adr/0014, docs/memory_model.md)
+// one that finds the queue empty. (docs/design/adr/0014, docs/design/memory_model.md)
 
 #include <atomic>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 // A thread that has something for itself, and leaves it when others ask: entering it takes no
 // read-modify-write and no fence. Who asks makes up for both, by a system call that runs a fence on
-// every thread of the process. (docs/adr/0021)
+// every thread of the process. (docs/design/adr/0021)
 
 #include <atomic>
 #include <cstdint>

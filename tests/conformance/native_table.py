@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the conformance suite natively on every MPI found here and writes docs/native-table.md.
+"""Runs the conformance suite natively on every MPI found here and writes docs/user/native-table.md.
 
 The programs come from a build folder (build/release). A run takes some minutes for each MPI: hangs have to be waited for.
 """
@@ -100,7 +100,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=ROOT / "build/release", type=pathlib.Path)
     parser.add_argument("--deadline", default=6.0, type=float, help="seconds until a case hangs")
-    parser.add_argument("--output", default=ROOT / "docs/native-table.md", type=pathlib.Path)
+    parser.add_argument("--output", default=ROOT / "docs/user/native-table.md", type=pathlib.Path)
     args = parser.parse_args()
     columns = {}
     for name, mpi in launch.EVERY.items():

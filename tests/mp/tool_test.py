@@ -19,7 +19,7 @@ from stub_test import INCLUDE, Bench, main  # noqa: E402
 
 
 def handed_on(bench):
-    """What a tool sees of calls on requests (docs/guide.md): before us all that the program calls; after us the MPI's requests and never ours."""
+    """What a tool sees of calls on requests (docs/user/guide.md): before us all that the program calls; after us the MPI's requests and never ours."""
     counter = bench.compile("counter.so", "counter.c", "counter_entries.S", flags=("-shared", "-fPIC", "-DCOUNT_CALLS_ONLY"))
     program = bench.compile("handed_on", "handed_on.c", compiler=bench.mpi.wrapper)
     names = ("Start", "Startall", "Wait", "Waitall", "Waitany", "Waitsome", "Test", "Testall", "Testany", "Testsome", "Request_free",
@@ -51,11 +51,11 @@ def handed_on(bench):
             wanted = {"Start": before["Start"] // 2, "Startall": 6, "Waitall": 2, "Request_free": 2, "Request_get_status": 1, "Psend_init": 0,
                       "Precv_init": 0, "Pready": 0, "Pready_range": 0}
             expect(all(after[name] == count for name, count in wanted.items()), f"mixed: expected {wanted}", str(after))
-    guide = (HERE.parents[1] / "docs/guide.md").read_text()
+    guide = (HERE.parents[1] / "docs/user/guide.md").read_text()
     section = guide[guide.index("## PMPI tools"):]
     told = set(re.findall(r"`MPI_([A-Z][a-z]\w*)`", section[: section.find("\n## ", 1)]))
     calls = set(re.findall(r"^LARKLANE_\w*CALL\(int, (\w+),", (INCLUDE / "mpi/abi/calls.def").read_text(), re.M))
-    expect(calls == told, f"docs/guide.md, PMPI tools: missing {calls - told}, too many {told - calls}")
+    expect(calls == told, f"docs/user/guide.md, PMPI tools: missing {calls - told}, too many {told - calls}")
 
 
 def cases():

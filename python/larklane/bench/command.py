@@ -6,7 +6,7 @@ them: then this benchmark alone has no use for them, and is not begun again unde
 
   {"schema": 1, "kind": "bench-set", "runs": [record, ...], "failures": [{"benchmark", "variant", "way", "what"}, ...]}
 
-a record being what one launch wrote (docs/performance.md), saved after each launch. A turn is one launch of everything; if the time
+a record being what one launch wrote (docs/user/performance.md), saved after each launch. A turn is one launch of everything; if the time
 budget left some out, the set says so: "turns": {"run": 1, "asked": 3}.
 """
 

@@ -1,4 +1,4 @@
-"""What sending early would save in a program that sends whole messages after its threads have joined (docs/prediction.md)."""
+"""What sending early would save in a program that sends whole messages after its threads have joined (docs/user/prediction.md)."""
 
 from __future__ import annotations
 

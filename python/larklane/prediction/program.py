@@ -1,4 +1,4 @@
-"""A recorded run as threads with events: where they meet, what they send, what they wait for (docs/prediction.md)."""
+"""A recorded run as threads with events: where they meet, what they send, what they wait for (docs/user/prediction.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read what `larklane profile` recorded: a folder with one file per rank (docs/profile.md), merged on one clock.
+"""Read what `larklane profile` recorded: a folder with one file per rank (docs/user/profile.md), merged on one clock.
 
   python3 -m larklane.profile FOLDER                    what is in it
   python3 -m larklane.profile FOLDER --perfetto FILE    a trace for https://ui.perfetto.dev

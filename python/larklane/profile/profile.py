@@ -1,4 +1,4 @@
-"""A recorded run: a folder with one file per rank (docs/profile.md), merged on one clock. Times are integers, nanoseconds of the clock of rank 0's host."""
+"""A recorded run: a folder with one file per rank (docs/user/profile.md), merged on one clock. Times are integers, nanoseconds of the clock of rank 0's host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One file of `larklane profile` (docs/profile.md), and what brings several onto one clock."""
+"""One file of `larklane profile` (docs/user/profile.md), and what brings several onto one clock."""
 
 from __future__ import annotations
 

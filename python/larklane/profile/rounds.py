@@ -54,7 +54,7 @@ class Round:
 
 @dataclasses.dataclass
 class Request:
-    """A persistent request. `peer` is a rank in MPI_COMM_WORLD, or negative (docs/profile.md)."""
+    """A persistent request. `peer` is a rank in MPI_COMM_WORLD, or negative (docs/user/profile.md)."""
 
     rank: int
     number: int

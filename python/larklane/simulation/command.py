@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """python3 -m larklane.simulation FILE...: figures of what `larklane simulate --json` printed, a panel for each file.
 
-They show what figures 6, 8 and 9 of Temucin et al., CLUSTER'23, show of a machine; these are of none (docs/simulation.md).
+They show what figures 6, 8 and 9 of Temucin et al., CLUSTER'23, show of a machine; these are of none (docs/design/simulation.md).
 """
 
 import argparse

@@ -1,6 +1,6 @@
 #pragma once
 // What this process shows its peers: the memory that it has registered, and library memory that
-// they map. (docs/protocols.md, "Shared memory as a network")
+// they map. (docs/design/protocols/shm_network.md)
 
 #include <cstddef>
 #include <cstdint>
