@@ -58,8 +58,27 @@ def handed_on(bench):
     expect(calls == told, f"docs/user/guide.md, PMPI tools: missing {calls - told}, too many {told - calls}")
 
 
+def placed(bench):
+    """The commands of docs/user/guide.md put a tool after us, or before us, in the order of preloading."""
+    counter = bench.compile("counter.so", "counter.c", "counter_entries.S", flags=("-shared", "-fPIC", "-DCOUNT_CALLS_ONLY"))
+    program = bench.compile("handed_on", "handed_on.c", compiler=bench.mpi.wrapper)
+    guide = (HERE.parents[1] / "docs/user/guide.md").read_text()
+    commands = re.findall(r"`mpirun -n 4 ([^`]*LD_PRELOAD=/path/libtool\.so[^`]*)`", guide)
+    expect(len(commands) == 2, "docs/user/guide.md, PMPI tools: not one command for each place", str(commands))
+    inits = []
+    for command in commands:
+        file = bench.scratch / "counts"
+        file.unlink(missing_ok=True)
+        line = command.replace("/path/libtool.so", str(counter)).replace("larklane run", f"{bench.command} run").replace("./app", f"{program} ours")
+        outcome = launch.launch(bench.mpi, 1, ["sh", "-c", f"exec {line}"], 60, {"COUNTER_FILE": str(file)})
+        expect(outcome.status == 0 and "handed_on: ok" in outcome.output, f"{line}: not well", outcome.output)
+        counts = dict(entry.split() for entry in file.read_text().splitlines())
+        inits.append(int(counts.get("MPI_Psend_init", 0)))
+    expect(inits[0] == 0 < inits[1], "calls seen after us and before us", str(inits))
+
+
 def cases():
-    return [(handed_on, name) for name in ("mpich5", "openmpi5", "mpich4")]
+    return [(placed, "mpich5")] + [(handed_on, name) for name in ("mpich5", "openmpi5", "mpich4")]
 
 
 if __name__ == "__main__":
