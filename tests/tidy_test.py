@@ -350,7 +350,7 @@ def run_format():
 
 
 def run_options():
-    script = [sys.executable, str(ROOT / "scripts/options_doc.py"), "--check"]
+    script = [sys.executable, str(ROOT / "scripts/dev/options_doc.py"), "--check"]
     result = subprocess.run(script, capture_output=True, text=True, check=False)
     return (result.stdout + result.stderr).splitlines() if result.returncode else []
 

@@ -80,7 +80,7 @@ class Suite:
         outcome = self.pairs("all", folder, 2, environment={"LARKLANE_LOG_LEVEL": "info"}, before=("sh", "-c", script, "sh"))
         found = {}
         for rank, text in outcome.by_rank.items():
-            for way, peer, provider in re.findall(r"(?:send|receive).* with (tcp://|larklane\.)\S*\.(\d+): (.+)", text):
+            for peer, provider in re.findall(r"(?:send|receive).* with (?:tcp://|larklane\.)\S*\.(\d+): (.+)", text):
                 found.setdefault((int(rank), int(peer)), set()).add(provider)
         good = {pair for pair in wanted if all(len(ways) == 1 and next(iter(ways)).startswith(wanted[pair])
                                                for ways in (found.get(pair, ()), found.get(pair[::-1], ())))}

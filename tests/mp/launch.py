@@ -8,6 +8,7 @@ Exit status: that of the launcher; 124 after the time limit; 77 if this MPI is n
 """
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -135,10 +136,8 @@ def _end(process: subprocess.Popen, mark: str) -> None:
         if not left:
             break
         for pid in left:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, wanted)
-            except ProcessLookupError:
-                pass
         deadline = time.monotonic() + 2
         while _marked(mark) and time.monotonic() < deadline:
             process.poll()
