@@ -7,8 +7,8 @@
 
 namespace larklane::tools {
 
-/// Measuring is python/larklane/tune/command.py's, which comes back with `--from SAMPLES` to have the file
-/// written.
+/// Measuring is python/larklane/tune/command.py's, which comes back with `--from SAMPLES` to have
+/// the file written.
 /// @param words  what follows `tune`
 /// @return the exit status, after a message; nothing if Python has taken over
 int tune(const std::vector<std::string>& words);

@@ -5,6 +5,7 @@ import argparse
 import pathlib
 import re
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ROOT / "src/base/options.def"
@@ -15,12 +16,17 @@ HEADER = """\
 
 <!-- Written by scripts/dev/options_doc.py from src/base/options.def. Change the table, not this page. -->
 
-Each option is set, in rising precedence, by its default, a line `name = value` of the file that `LARKLANE_CONFIG` names, the
-environment variable `LARKLANE_` + its name in capitals, or the program. Numbers take units (`16K`, `5us`). A value that is
-malformed or out of range stops initialisation and is named; an unknown `LARKLANE_` variable is warned about.
-The file is a regular one, or a link to one, of 1 MiB at most, with lines of 4,096 bytes at most; `#` begins a comment. Of more than
-ten problems the number is told.
-`larklane info` shows every option with its value and where that came from.
+For users: every option of the library, with type, default, range and effect. The values here, and their origin:
+
+```sh
+larklane info --options
+```
+
+Each option is set, in rising precedence, by its default, a line `name = value` of the file `LARKLANE_CONFIG`, the
+environment variable `LARKLANE_` + its name in capitals, or the program. Numbers take units (`16K`, `5us`). A value that
+is malformed or out of range stops initialisation and is named; an unknown `LARKLANE_` variable causes a warning. The
+file is a regular one, or a link to one, of 1 MiB at most, with lines of 4,096 bytes at most; `#` begins a comment. Of
+more than ten problems the number is reported.
 """
 
 TEXT = r'"((?:\\.|[^"\\])*)"'
@@ -37,11 +43,17 @@ def rows(table):
     return found
 
 
+def wrapped(text):
+    """`text` in lines of at most 120 characters."""
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
 def page(table):
     """The text of docs/user/options.md."""
     sections = [
-        f"## `{name}`\n\n{doc}\n\n"
-        f"{kind} · default `{default}` · range `{limits}` · `LARKLANE_{name.upper()}` · since {since}\n"
+        f"## `{name}`\n\n{wrapped(doc)}\n\n"
+        + wrapped(f"{kind} · default `{default}` · range `{limits}` · `LARKLANE_{name.upper()}` · since {since}")
+        + "\n"
         for name, kind, default, limits, since, doc in rows(table)
     ]
     return "\n".join([HEADER, *sections])
