@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::size_t kHexDigits = 16;
 constexpr char kSeparator = '|';
-constexpr std::string_view kHereOnly = "host/";
 constexpr std::string_view kHere = "here", kAway = "away";  // where networks are used
 constexpr std::string_view kNowhere = "none";               // it declines
 
@@ -85,13 +84,6 @@ bool HostCard::has(std::string_view network) const {
   return std::find(networks.begin(), networks.end(), network) != networks.end();
 }
 
-bool HostCard::leaves_host() const {
-  return std::any_of(networks.begin(), networks.end(),
-                     [](const std::string& network) { return !network.starts_with(kHereOnly); });
-}
-
-std::string here_only(const std::string& option) { return std::string(kHereOnly) + option; }
-
 std::uint64_t this_host() {
   return ContextHash(Origin::world).add(std::string_view(host_id())).id().high;
 }
@@ -100,7 +92,7 @@ std::string network_between(const HostCard& lower, const HostCard& higher) {
   const bool is_here = lower.host == higher.host;
   if (is_here && !(lower.uses_them_here && higher.uses_them_here)) return {};
   for (const std::string& network : lower.networks)
-    if (higher.has(network) && (is_here || !network.starts_with(kHereOnly))) return network;
+    if (higher.has(network)) return network;
   return {};
 }
 

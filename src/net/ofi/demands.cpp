@@ -68,8 +68,6 @@ Info get_info(const fi_info* hints) {
 }
 
 void ask_finish(fi_info& hints, Finish finish) {
-  // Without order the shm provider copies into the peer by itself: past the keys, past what waits
-  // in the queue.
   constexpr std::uint64_t kOrder = FI_ORDER_RAW | FI_ORDER_WAW;
   hints.tx_attr->msg_order = finish == Finish::ordered ? kOrder : 0;
   hints.rx_attr->msg_order = hints.tx_attr->msg_order;
@@ -94,10 +92,19 @@ bool names(const fi_info& info, const char* part) {
   return std::strstr(info.fabric_attr->prov_name, part) != nullptr;
 }
 
+/// Its endpoints reach processes of the same host only.
+bool is_host_only(const fi_info& info) {
+  // shm 1.17 leaves the capabilities out of its answer.
+  const bool says_so = (info.domain_attr->caps & FI_LOCAL_COMM) != 0 &&
+                       (info.domain_attr->caps & FI_REMOTE_COMM) == 0;
+  return says_so || names(info, "shm") || names(info, "sm2");
+}
+
 /// Some are taken only when asked for by name: `verbs` is not `verbs;ofi_rxd`.
 bool is_wanted(const fi_info& info, const Device& device) {
+  if (is_host_only(info)) return false;
   bool is_slow = false;
-  for (const char* slow : {"sockets", "udp", "ofi_rxd", "mrail", "lnx", "sm2"}) {
+  for (const char* slow : {"sockets", "udp", "ofi_rxd", "mrail", "lnx"}) {
     if (!names(info, slow)) continue;
     if (::strcasestr(device.provider.c_str(), slow) != nullptr) return true;
     is_slow = true;
@@ -107,7 +114,6 @@ bool is_wanted(const fi_info& info, const Device& device) {
 
 /// Lower ones are tried first.
 int rank(const fi_info& info) {
-  if (is_host_only(info)) return 3;
   if (std::strcmp(info.domain_attr->name, "lo") == 0) return 2;
   return is_over_sockets(info) ? 1 : 0;
 }
@@ -171,22 +177,6 @@ Device::Device(std::string_view name) {
   if (at != std::string_view::npos) domain = name.substr(at + 1);
 }
 
-bool is_host_only(const fi_info& info) noexcept {
-  // shm 1.17 leaves the capabilities out of what it answers.
-  const bool says_so = (info.domain_attr->caps & FI_LOCAL_COMM) != 0 &&
-                       (info.domain_attr->caps & FI_REMOTE_COMM) == 0;
-  return says_so || names(info, "shm") || names(info, "sm2");
-}
-
-std::uint64_t queued_bytes_max(const Candidate& choice) noexcept {
-  const fi_info& info = *choice.info;
-  const std::uint64_t bytes = info.tx_attr->inject_size;
-  const bool is_in_order = choice.finish == Finish::ordered &&
-                           info.ep_attr->max_order_waw_size >= 2 * bytes &&
-                           info.domain_attr->data_progress == FI_PROGRESS_MANUAL;
-  return is_host_only(info) && is_in_order ? bytes : 0;
-}
-
 bool is_over_tcp(const fi_info& info) noexcept {
   // net: what became tcp in version 1.18, still under way in 1.17.
   return names(info, "tcp") || std::strncmp(info.fabric_attr->prov_name, "net", 3) == 0;
@@ -228,6 +218,10 @@ std::string why_none(const Device& device) {
   const Info list = get_info(blank_hints(device).get());
   if (list == nullptr || !has_domain(list.get(), device.domain))
     return why_nothing(device, list.get());
+  if (!device.provider.empty() && is_host_only(*list))
+    return "libfabric's " + device.provider +
+           " stays within one host, where Larklane has a faster way of its own: set provider=auto, "
+           "in native programs message_provider=shm";
   const std::string who = device.provider.empty() ? "each provider" : "provider " + device.provider;
   const std::string lacks = who + " of " + version() + " lacks ";
   for (const Demand& demand : kDemands) {

@@ -34,14 +34,11 @@ struct Candidate {
   Finish finish;
 };
 
-/// All that meet every demand, those to be tried first in front. FI_EP_MSG: see connections.hpp.
+/// All that meet every demand, those to be tried first in front. None stays within one host: there
+/// our own shared memory serves. FI_EP_MSG: see connections.hpp.
 std::vector<Candidate> candidates(const Device& device);
 /// Why there are none: the provider that is missing, or the demand that is not met; and the remedy.
 std::string why_none(const Device& device);
-
-/// Of libfabric's shm, which copies by itself what it is asked to inject; 0: of others. A write of
-/// up to so many bytes waits in the peer's queue, whose polls move it, all in order.
-std::uint64_t queued_bytes_max(const Candidate& choice) noexcept;
 
 /// One that takes the parts of a write from one stream for each peer, in the order in which the
 /// writer names them.
@@ -50,8 +47,6 @@ bool is_over_tcp(const fi_info& info) noexcept;
 /// Since 1.18 those of other lanes do, too: then it is the order of the processor's stores.
 bool are_parts_seen_in_order(const fi_info& info) noexcept;
 
-/// A provider within one host.
-bool is_host_only(const fi_info& info) noexcept;
 /// One that receives from sockets of the kernel, piece by piece.
 bool is_over_sockets(const fi_info& info) noexcept;
 
