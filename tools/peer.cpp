@@ -8,13 +8,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/parse.hpp"
 #include "mpi/world/hosts.hpp"
 #include "net/registry.hpp"
 
@@ -22,13 +22,6 @@ namespace larklane::tools {
 namespace {
 
 constexpr const char *kHere = "this host", *kElsewhere = "another host", *kUnknown = "not known";
-
-std::optional<int> number(const std::string& text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 /// This process among those of its launcher.
 struct World {
@@ -42,10 +35,11 @@ struct World {
          {Names{"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
           Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
           Names{"SLURM_PROCID", "SLURM_NTASKS", ""}}) {
-      const auto rank = number(environment(names.rank)), ranks = number(environment(names.ranks));
+      const auto rank = number_of<int>(environment(names.rank)),
+                 ranks = number_of<int>(environment(names.ranks));
       if (!rank || !ranks) continue;
-      const auto here = number(environment(names.here));
-      const bool is_one_node = number(environment("SLURM_STEP_NUM_NODES")) == 1;
+      const auto here = number_of<int>(environment(names.here));
+      const bool is_one_node = number_of<int>(environment("SLURM_STEP_NUM_NODES")) == 1;
       return World{*rank, *ranks, here ? *here : is_one_node ? *ranks : 0};
     }
     return std::nullopt;

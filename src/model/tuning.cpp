@@ -1,9 +1,10 @@
 #include "model/tuning.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <utility>
+
+#include "base/parse.hpp"
 
 namespace larklane::model {
 namespace {
@@ -18,12 +19,6 @@ constexpr std::uint64_t kMillion = 1'000'000;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;
 constexpr std::uint64_t kMostPartitions = std::numeric_limits<std::int32_t>::max();
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
-
 /// The word before the first blank; `text` becomes what follows it.
 std::string_view take_word(std::string_view* text) {
   const std::size_t end = std::min(text->find_first_of(kBlanks), text->size());
@@ -33,10 +28,9 @@ std::string_view take_word(std::string_view* text) {
 }
 
 bool read_count(std::string_view* text, std::uint64_t most, std::uint64_t* count) {
-  const std::string_view word = take_word(text);
-  const char* const end = word.data() + word.size();
-  const auto read = std::from_chars(word.data(), end, *count);
-  return read.ec == std::errc{} && read.ptr == end && *count <= most;
+  const auto read = number_of<std::uint64_t>(take_word(text));
+  *count = read.value_or(0);
+  return read && *count <= most;
 }
 
 /// Digits, and a point with up to 6 more. Not from_chars: of a double it takes libm and 300 KB; nor

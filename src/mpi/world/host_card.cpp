@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/host.hpp"
+#include "base/parse.hpp"
 #include "mpi/world/context_id.hpp"
 
 namespace larklane::mpi {
@@ -24,11 +25,6 @@ std::string hex(std::uint64_t value) {
 bool take_hex(std::string_view text, std::uint64_t* value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value, 16);
   return error == std::errc{} && end == text.data() + text.size() && text.size() == kHexDigits;
-}
-
-bool take_number(std::string_view text, std::uint32_t* value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-  return error == std::errc{} && end == text.data() + text.size();
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -63,10 +59,12 @@ std::optional<HostCard> HostCard::of_text(std::string_view text) {
     return std::nullopt;
   HostCard card;
   std::uint64_t secret[2];
-  if (!take_hex(words[1], &card.host) || !take_number(words[2], &card.user) ||
+  const auto user = number_of<std::uint32_t>(words[2]);
+  if (!take_hex(words[1], &card.host) || !user ||
       !take_hex(words[3].substr(0, kHexDigits), &secret[0]) ||
       !take_hex(words[3].substr(kHexDigits), &secret[1]))
     return std::nullopt;
+  card.user = *user;
   __builtin_memcpy(card.secret.data(), secret, sizeof secret);
   if (!words[4].empty()) {
     for (const std::string_view network : split(words[4], ',')) card.networks.emplace_back(network);

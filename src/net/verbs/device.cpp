@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <span>
+
+#include "base/parse.hpp"
 
 namespace larklane::verbs {
 namespace {
@@ -23,9 +24,8 @@ Result<Wish> parse_wish(const std::string& text, std::string* reason) {
   const std::size_t colon = text.find(':');
   wish.device = text.substr(0, colon);
   if (colon == std::string::npos) return wish;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + colon + 1, end, wish.port);
-  if (parsed.ec != std::errc() || parsed.ptr != end || wish.port == 0 || wish.device.empty()) {
+  wish.port = number_of<std::uint8_t>(text.substr(colon + 1)).value_or(0);
+  if (wish.port == 0 || wish.device.empty()) {
     *reason = "device \"" + text + "\": written is DEVICE or DEVICE:PORT, as in mlx5_0:1";
     return Errc::kBadOption;
   }
