@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "base/reversed.hpp"
 #include "base/thread_safety.hpp"
 #include "vci/lane_word.hpp"
 #include "vci/owner.hpp"
@@ -112,7 +113,7 @@ inline bool LaneLock::try_enter() noexcept {
 [[gnu::noinline]] inline Work* LaneLock::try_unlock_slow() noexcept {
   Owner::Entry* const entry = owner_.own_entry();
   if (entry == nullptr || !entry->is_inside()) return word_.unlock_slow();
-  if (youngest_ != nullptr) return LaneWord::oldest_first(std::exchange(youngest_, nullptr));
+  if (youngest_ != nullptr) return reversed(std::exchange(youngest_, nullptr));
   entry->leave();
   return nullptr;
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/reversed.hpp"
 #include "vci/work.hpp"
 
 namespace larklane::vci {
@@ -60,18 +61,6 @@ class LaneWord {
   void set_owner() noexcept { word_.fetch_or(kOwned, std::memory_order_release); }
   void clear_owner() noexcept { word_.fetch_and(~kOwned, std::memory_order_release); }
 
-  /// Works that each lead to one that is older, the other way round.
-  static Work* oldest_first(Work* youngest) noexcept {
-    Work* oldest = nullptr;
-    while (youngest != nullptr) {
-      Work* const older = youngest->next;
-      youngest->next = oldest;
-      oldest = youngest;
-      youngest = older;
-    }
-    return oldest;
-  }
-
  private:
   static constexpr std::uintptr_t kFree = 0, kHeld = 1, kOwned = 2;
   static_assert(alignof(Work) > (kHeld | kOwned));
@@ -112,7 +101,7 @@ class LaneWord {
     // release sequence).
     if (word_.compare_exchange_weak(word, youngest != nullptr ? owned | kHeld : owned,
                                     std::memory_order_acq_rel, std::memory_order_relaxed))
-      return oldest_first(youngest);
+      return reversed(youngest);
   }
 }
 
