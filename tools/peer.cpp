@@ -263,7 +263,7 @@ PeerFacts find_peer(const std::string& asked, const Config& config, const std::s
   PeerFacts facts;
   facts.asked = asked;
   const auto world = World::find();
-  const auto rank = number(asked);
+  const auto rank = number_of<int>(asked);
   if (!rank) {
     facts.is_told = !world || world->rank == 0;
     if (facts.is_told) find_host(asked, config, folder, &facts);
