@@ -82,7 +82,7 @@ bool matches_form(std::string_view text, std::string_view form) {
   return argument && *argument >= (is_delay ? 0 : 1) && *argument <= most;
 }
 
-/// What may stand beside others, behind a comma.
+/// Marks a form that may stand beside others, behind a comma.
 constexpr std::string_view kListed = ",...";
 
 bool matches_some(std::string_view text, std::string_view range, bool is_listed) {
