@@ -179,7 +179,7 @@ Facts collect(bool options_only) {
   return facts;
 }
 
-/// What concerns one peer. @param[out] problem  why nothing does; else empty
+/// The facts about one peer. @param[out] problem  why nothing connects it; else empty
 Facts collect_peer(const std::string& asked, std::string* problem) {
   Facts facts;
   auto config = Config::load(&facts.problems);

@@ -46,7 +46,7 @@ struct World {
   }
 };
 
-/// A network that can be opened here, and what can't be and is skipped.
+/// A network that can be opened here, and the skipped ones that can't be.
 struct Opened {
   std::string option;   ///< as LARKLANE_PROVIDER names it; empty: none
   std::string skipped;  ///< each with its reason and remedy
@@ -74,7 +74,7 @@ std::string skipped_text(const std::string& skipped) {
   return skipped.empty() ? std::string() : "; skipped: " + skipped;
 }
 
-/// @param way  what its card says; null: nobody has seen it
+/// @param way  of its card; null: no process has seen it
 void choose_here(const Config& config, const std::string& folder, const mpi::Hosts::Way* way,
                  PeerFacts* facts) {
   facts->change =
@@ -119,7 +119,7 @@ constexpr const char* kChangeBetween =
     "takes the lower rank's first that the other side has opened, too; LARKLANE_UNREACHABLE for "
     "what no network joins";
 
-/// Nobody has seen its card.
+/// No process has seen its card.
 void choose_between(const Config& config, const std::string& folder, PeerFacts* facts) {
   facts->change = kChangeBetween;
   const Opened opened = open_first(net::wanted_providers(config.provider), config, folder, true);
