@@ -47,7 +47,7 @@ constexpr Demand kDemands[] = {
 };
 constexpr const char* kNoFinish =
     "neither order (FI_ORDER_RAW, FI_ORDER_WAW) nor completion at delivery (FI_DELIVERY_COMPLETE)";
-/// inject_size; what is asked for would be all that is given.
+/// inject_size; a larger demand would be all that the provider gives.
 constexpr std::size_t kSmallBytesMin = 8;
 
 /// A copy that asks for nothing and can do everything.
@@ -80,8 +80,8 @@ Info all_hints(const Device& device, Finish finish, fi_ep_type type = FI_EP_RDM)
   for (const Demand& demand : kDemands) demand.ask(*hints);
   hints->ep_attr->type = type;
   ask_finish(*hints, finish);
-  // Not a demand: whoever needs no polling may be asked to do without threads of its own, too. Our
-  // receives are none, so their queues may be short.
+  // Not a demand: a provider that needs no polling may be asked to do without threads of its own,
+  // too. Our receives are none, so their queues may be short.
   hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   hints->tx_attr->size = kQueueDepth;
@@ -138,7 +138,7 @@ bool has_domain(const fi_info* list, const std::string& domain) {
   return domain.empty() || list != nullptr;
 }
 
-/// What is not there at all, in words.
+/// The missing part, in words.
 std::string why_nothing(const Device& device, const fi_info* list) {
   const std::string has = version() + " has ";
   if (list == nullptr && device.provider.empty())
@@ -153,8 +153,8 @@ std::string why_nothing(const Device& device, const fi_info* list) {
   return text;
 }
 
-/// Over TCP each link has a connection of its own, whose peer proves that it is the one: a
-/// connection of libfabric's own takes any process, for whatever peer it says it is.
+/// Over TCP each link has a connection of its own, whose peer proves its identity: a connection of
+/// libfabric's own takes any process, under any name that it gives.
 bool is_connected_as_wanted(const fi_info& info) {
   return (info.ep_attr->type == FI_EP_MSG) == is_over_tcp(info);
 }
@@ -178,7 +178,7 @@ Device::Device(std::string_view name) {
 }
 
 bool is_over_tcp(const fi_info& info) noexcept {
-  // net: what became tcp in version 1.18, still under way in 1.17.
+  // net: the provider that became tcp in version 1.18, still unfinished in 1.17.
   return names(info, "tcp") || std::strncmp(info.fabric_attr->prov_name, "net", 3) == 0;
 }
 

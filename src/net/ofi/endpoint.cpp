@@ -19,14 +19,14 @@ constexpr std::uint32_t kEntriesAtOnce = 16;
 constexpr std::uint32_t kPollsPerLook = 4096;
 /// The same while a connection is awaited.
 constexpr std::uint32_t kPollsPerConnectionLook = 8;
-/// As many as may be under way, and as many immediates before they wait elsewhere.
+/// As many as may be pending, and as many immediates before they wait elsewhere.
 constexpr std::size_t kCompletions = 4 * kQueueDepth;
 
 }  // namespace
 
 Status status_of(int error, Errc code) noexcept {
   switch (error) {
-    case FI_ECANCELED:  // what waits on a connection that ends
+    case FI_ECANCELED:  // an operation that waits on a connection that ends
     case FI_ECONNRESET:
     case FI_ECONNABORTED:
     case FI_ECONNREFUSED:
@@ -181,7 +181,7 @@ Status Endpoint::die_slow(int error) {
   return failure_;
 }
 
-/// Progress is manual: whatever comes needs us.
+/// Progress is manual: each arrival needs us.
 bool Endpoint::arm(net::Wake /*wake*/) {
   if (wait_fd_ < 0 || !failure_.ok()) return false;
   if (connections_ != nullptr) {

@@ -79,7 +79,7 @@ std::string complaint(const fi_info& info, const char* call, int error) {
               : "");
 }
 
-/// With an endpoint, as a trial: providers find out only then what the machine lacks.
+/// With an endpoint, as a trial: providers find out only then that the machine lacks something.
 Result<std::unique_ptr<net::Fabric>> try_open(Candidate candidate, std::string* complaints) {
   Domain domain{std::move(candidate), nullptr, nullptr};
   const auto refuse = [&](const char* call, int error) {

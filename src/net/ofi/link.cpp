@@ -41,7 +41,7 @@ Link::~Link() {
   if (!connection_ && peer_ != FI_ADDR_UNSPEC) endpoint_.addresses().remove(peer_);
 }
 
-// What is under way must not be ended behind libfabric's back: it would still write into the
+// A pending operation must not be ended behind libfabric's back: it would still write into the
 // buffers. So its connection is.
 void Link::end(Status status) {
   fail(status);
@@ -148,7 +148,8 @@ Result<net::Post> Link::not_now_slow() {
   if (++refused_ == 1) refused_since_ns_ = now_ns();
   if (refused_ % kRefusalsPerLook != 0) return net::Post::retry;
   if (now_ns() - refused_since_ns_ < kUnreachableNs) return net::Post::retry;
-  // What libfabric has it may still do: whoever knows that the peer is gone ends that.
+  // libfabric may still complete pending operations: the layer that knows that the peer is gone
+  // ends them.
   if (endpoint_.slots().has_some_of(*this)) return net::Post::retry;
   const bool is_refused = connection_ && connection_->last_error != 0;
   fail(Status(Errc::kUnreachable, is_refused ? connection_->last_error : ETIMEDOUT));
@@ -168,8 +169,8 @@ Result<net::Post> Link::write_immediate(const net::Transfer& transfer, std::uint
                    operation);
 }
 
-// FI_INJECT, not fi_inject_write: that one reports no completion, and what it has queued on a full
-// socket goes out only while a thread polls.
+// FI_INJECT, not fi_inject_write: that one reports no completion, and bytes that it has queued on a
+// full socket go out only while a thread polls.
 Result<net::Post> Link::write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
                                     net::Operation& operation) {
   return write_out({bytes.data(), bytes.size(), nullptr, to, FI_INJECT, 0}, operation);
@@ -206,9 +207,9 @@ Result<net::Post> Link::read_out(const net::Transfer& transfer, void* descriptor
                                  transfer.remote.address, transfer.remote.key, slot));
 }
 
-// The tcp provider looks at a key when a message begins, and goes on with it whatever becomes of
-// the key. The answer to a read comes behind that on the same stream, and no answer when the stream
-// has ended. Local memory needs no registration there.
+// The tcp provider checks a key when a message begins, and goes on with the message even if the key
+// is removed. The answer to a read comes behind that on the same stream, and no answer when the
+// stream has ended. Local memory needs no registration there.
 Result<net::Post> Link::settle(net::RemoteMemory there, net::Operation& operation) {
   if (!is_over_sockets(endpoint_.domain().info())) return net::Post::done;
   if (connection_ && connection_->stage == Connection::Stage::over) return failure_;

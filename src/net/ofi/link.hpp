@@ -15,8 +15,8 @@
 
 namespace larklane::ofi {
 
-/// How long posts may be refused while nothing is under way, before the peer counts as unreachable.
-/// libfabric connects, and connects again, without an error of its own.
+/// How long posts may be refused while no operation is pending, before the peer counts as
+/// unreachable. libfabric connects, and connects again, without an error of its own.
 inline constexpr std::uint64_t kUnreachableNs = 20'000'000'000;
 
 /// Thread safety: vci-serial.
@@ -87,7 +87,7 @@ class Link final : public net::Link {
   fid_ep* from_ = nullptr;  ///< null: there is no connection yet, or none any more
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   Status failure_{Errc::kUnreachable, 0};
-  std::uint64_t settled_ = 0;  ///< what settle() has read
+  std::uint64_t settled_ = 0;  ///< the target of settle()'s read
   std::uint32_t refused_ = 0;  ///< posts in a row
   std::uint64_t refused_since_ns_ = 0;
   std::vector<std::byte> offer_;            ///< with the connection's ticket

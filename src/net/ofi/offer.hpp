@@ -1,6 +1,6 @@
 #pragma once
-// What an endpoint tells its peers: libfabric's address, behind a few bytes of our own that tell it
-// from anything else. It comes from outside: nothing in it is believed.
+// An endpoint's offer to its peers: libfabric's address, behind a few bytes of our own that
+// distinguish it from anything else. It comes from outside: nothing in it is believed.
 
 #include <array>
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace larklane::ofi {
 
-/// What only the peer is told, by the control plane: what a request for a connection has to carry,
-/// and its answer. Zeros where links have none of their own.
+/// A secret that only the peer gets, by the control plane: the content of a request for a
+/// connection, and of its answer. Zeros where links have none of their own.
 struct Ticket {
   using Word = std::array<std::byte, 16>;
   Word request{}, answer{};

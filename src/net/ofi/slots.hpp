@@ -1,6 +1,6 @@
 #pragma once
-// Where operations under way are noted: libfabric is handed a slot, not the operation, so that an
-// operation can be ended when its peer is gone, although libfabric may still come back with it.
+// Slots for pending operations. libfabric is handed a slot, not the operation, so that an operation
+// can be ended when its peer is gone, although libfabric may still come back with it.
 
 #include <rdma/fabric.h>
 
@@ -17,7 +17,7 @@ class Link;
 
 /// Thread safety: vci-serial.
 struct alignas(64) Slot {
-  fi_context2 context;        ///< first: this is what libfabric is handed, and may write to
+  fi_context2 context;        ///< first: libfabric is handed this, and may write to it
   net::Operation* operation;  ///< nullptr: none, or it has been ended without libfabric
   Link* link;
   Slot* next_free;
@@ -25,14 +25,14 @@ struct alignas(64) Slot {
 
 /// Thread safety: vci-serial.
 /// Invariants:
-/// 1. A slot is free, under way (it has an operation), or left behind (libfabric has it, nobody
+/// 1. A slot is free, pending (it has an operation), or left behind (libfabric has it, no operation
 ///    waits for it).
-/// 2. As many slots are free or under way as at the beginning.
+/// 2. As many slots are free or pending as at the beginning.
 class Slots {
  public:
   explicit Slots(std::size_t count) { grow(count); }
 
-  /// @return nullptr: all are under way
+  /// @return nullptr: all are pending
   Slot* take(Link& link, net::Operation& operation) noexcept {
     Slot* slot = free_;
     if (slot == nullptr) [[unlikely]]
