@@ -43,6 +43,8 @@ LAYERS = {
 # Folders that see include/larklane and themselves, and which layers as an exception.
 SWITCHED = ("bench/messages/lanes.cpp", "bench/messages/injection.cpp")  # linked with a library of their own, whose lanes have switches
 WRITERS = ("bench/measure/record.cpp",)  # of a file that a user keeps: there is one way to write it whole
+# Headers of pure functions, which benchmarks may include as well: no second clock, no second parser.
+PURE = ("base/clock.hpp", "base/parse.hpp", "base/splitmix.hpp")
 CLIENTS = {
     # base: the option table and the names of errors, until include/larklane has them in C++; model: pure functions, which no program
     # of a user's calls; sim: runs on a simulated network only; net: `larklane info` opens each provider;
@@ -152,7 +154,7 @@ def check_layers(path, text):
         target = name.split("/")
         if not quoted or target[0] not in LAYERS or len(target) < 2:
             continue
-        if path in WRITERS and name == "base/output_file.hpp":
+        if (path in WRITERS and name == "base/output_file.hpp") or (parts[0] == "bench" and name in PURE):
             continue
         if parts[0] in CLIENTS and target[0] not in CLIENTS[parts[0]] and path not in SWITCHED:
             yield line, f"{parts[0]} sees include/larklane only, not {name}"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "base/input_file.hpp"
+#include "base/parse.hpp"
 #include "base/printable.hpp"
 
 namespace larklane {
@@ -44,59 +44,19 @@ constexpr Option kOptions[] = {
 };
 constexpr std::size_t kOptionCount = std::size(kOptions);
 
-struct Unit {
-  std::string_view name;
-  std::uint64_t factor;
-};
-constexpr Unit kByteUnits[] = {
-    {"T", 1ULL << 40}, {"G", 1ULL << 30}, {"M", 1ULL << 20}, {"K", 1ULL << 10}};
-constexpr Unit kTimeUnits[] = {{"s", 1'000'000'000}, {"ms", 1'000'000}, {"us", 1'000}, {"ns", 1}};
-
 std::span<const Unit> units_of(std::string_view type) {
   if (type == "bytes") return kByteUnits;
   if (type == "nanos") return kTimeUnits;
   return {};
 }
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r";
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
-
-/// Digits and at most one unit; nothing else, no overflow.
-std::optional<std::uint64_t> parse_number(std::string_view text, std::span<const Unit> units) {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{}) return std::nullopt;
-  const auto unit_name = text.substr(static_cast<std::size_t>(end - text.data()));
-  if (unit_name.empty()) return number;
-  for (const Unit& unit : units) {
-    if (unit.name != unit_name) continue;
-    if (number > std::numeric_limits<std::uint64_t>::max() / unit.factor) return std::nullopt;
-    return number * unit.factor;
-  }
-  return std::nullopt;
-}
-
-/// The shortest exact form: 65536 is 64K.
-std::string number_text(std::uint64_t number, std::span<const Unit> units) {
-  for (const Unit& unit : units) {
-    if (number != 0 && number % unit.factor == 0) {
-      return std::to_string(number / unit.factor) + std::string(unit.name);
-    }
-  }
-  return std::to_string(number);
-}
-
 /// @param range  "a..b", with the units of the type
 std::optional<std::uint64_t> parse_in_range(std::string_view text, const Option& option) {
   const auto units = units_of(option.type);
-  const auto value = parse_number(text, units);
+  const auto value = number_of(text, units);
   const std::size_t dots = option.range.find("..");
-  const auto low = parse_number(option.range.substr(0, dots), units);
-  const auto high = parse_number(option.range.substr(dots + 2), units);
+  const auto low = number_of(option.range.substr(0, dots), units);
+  const auto high = number_of(option.range.substr(dots + 2), units);
   if (!value || *value < low.value() || *value > high.value()) return std::nullopt;
   return value;
 }
@@ -116,13 +76,13 @@ bool matches_form(std::string_view text, std::string_view form) {
   const bool is_delay = form.find("DELAY") != std::string_view::npos;
   const bool is_time = is_delay || form.find("DEADLINE") != std::string_view::npos;
   const char* const type = is_bytes ? "bytes" : is_time ? "nanos" : "count";
-  const auto argument = parse_number(rest.substr(1), units_of(type));
+  const auto argument = number_of(rest.substr(1), units_of(type));
   const std::uint64_t most = is_bytes || is_time ? std::numeric_limits<std::int64_t>::max()
                                                  : std::numeric_limits<std::int32_t>::max();
   return argument && *argument >= (is_delay ? 0 : 1) && *argument <= most;
 }
 
-/// What may stand beside others, behind a comma.
+/// Marks a form that may stand beside others, behind a comma.
 constexpr std::string_view kListed = ",...";
 
 bool matches_some(std::string_view text, std::string_view range, bool is_listed) {
