@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "part/policy/learner.hpp"
+#include "part/policy/learned/learner.hpp"
 #include "part/protocol/layout.hpp"
 
 namespace larklane::sim {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "model/plan.hpp"
-#include "part/policy/learner.hpp"
+#include "part/policy/learned/learner.hpp"
 #include "part/policy/learning.hpp"
 
 namespace larklane::part {

@@ -15,7 +15,7 @@
 #include "base/sanitized.hpp"
 #include "model/plan.hpp"
 #include "model/readiness.hpp"
-#include "part/policy/learner.hpp"
+#include "part/policy/learned/learner.hpp"
 
 namespace larklane::part {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "control/plane/plane.hpp"
-#include "part/policy/learner.hpp"
+#include "part/policy/learned/learner.hpp"
 #include "part/policy/round_watch.hpp"
 
 namespace larklane::part {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "part/policy/learner.hpp"
+#include "part/policy/learned/learner.hpp"
 #include "part/protocol/layout.hpp"
 #include "part/protocol/own_lines.hpp"
 

@@ -1,4 +1,4 @@
-#include "part/policy/learner.hpp"
+#include "part/policy/learned/learner.hpp"
 
 #include <algorithm>
 #include <bit>
