@@ -37,6 +37,24 @@ struct Option {
   std::string_view name, type, default_text, range, since, doc;
 };
 
+// Of option `policy`, from the registry of policies. Forms and texts begin with a separator each.
+constexpr std::string_view kPolicyDefault =
+#define LARKLANE_POLICIES(default_name, doc) #default_name
+#include "part/policy/policies.def"
+    ;
+constexpr std::string_view kPolicyForms =
+#define LARKLANE_POLICY(name, argument, doc) " | " #name argument
+#include "part/policy/policies.def"
+    ;
+constexpr std::string_view kPolicyDoc =
+#define LARKLANE_POLICIES(default_name, doc) doc
+#define LARKLANE_POLICY(name, argument, doc) "; `" #name argument "`: " doc
+#include "part/policy/policies.def"
+    ".";
+#define LARKLANE_POLICY_DEFAULT kPolicyDefault
+#define LARKLANE_POLICY_FORMS kPolicyForms.substr(3)
+#define LARKLANE_POLICY_DOC kPolicyDoc
+
 constexpr Option kOptions[] = {
 #define LARKLANE_OPTION(name, type, default_value, range, since, doc) \
   {#name, #type, default_value, range, since, doc},
