@@ -7,7 +7,7 @@ endif
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test nightly check-fast bars mutants soak native-table format docs install clean help
+.PHONY: build setup demo test nightly check-fast bars mutants soak native-table format tidy docs install clean help
 
 build: ## configure and build build/release (the default); the command is build/release/bin/larklane
 	@test -f build/release/CMakeCache.txt || cmake --preset release
@@ -44,6 +44,9 @@ native-table: build ## how the MPIs found here do without Larklane: docs/user/na
 
 format: ## clang-format of every C and C++ file
 	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' | xargs -r clang-format-14 -i
+
+tidy: build ## clang-tidy, ruff and mypy on the whole tree (an hour of two cores the first time; then what has changed)
+	@status=0; for tool in ruff mypy "clang-tidy --all"; do $(PYTHON) scripts/dev/lint.py $$tool || [ $$? -eq 77 ] || status=1; done; exit $$status
 
 docs: ## the API pages of include/larklane: build/docs/html/index.html (needs doxygen)
 	@mkdir -p build/docs

@@ -35,6 +35,7 @@ DEBIAN = {
     "the provider verbs is neither built nor tested": "libibverbs-dev ibverbs-providers",
     "the ThreadSanitizer stage is skipped": "clang-14 libclang-rt-14-dev",
     "the format is not checked": "clang-format-14",
+    "sources are not analysed": "clang-tidy-14",
     "there are no API pages": "doxygen",
     "profiles of programs with LLVM's OpenMP are not tested": "libomp-14-dev clang-14",
     "the protocol models are not checked": "spin",

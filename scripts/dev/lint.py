@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Analyse the sources with one tool; exit status 0 if it finds nothing, 1 if it does, 77 if the tool is missing.
+
+  lint.py ruff
+  lint.py mypy
+  lint.py clang-tidy [--all] [--minutes N]   compile commands come from --build (build/release)
+
+clang-tidy takes minutes for the whole tree. Without --all it analyses the units that the last commit or an uncommitted change
+touches: a changed source first, then units that include a changed header. A unit that passed is not analysed again until it, a
+file that it includes, its command, or the configuration changes; <build>/clang-tidy holds the records.
+"""
+
+import argparse
+import concurrent.futures
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SKIP = 77
+CLANG_TIDY = "clang-tidy-14"
+# The compile commands are of another compiler, whose warnings are its own matter.
+CLANG_TIDY_FLAGS = ("--quiet", "--warnings-as-errors=*", "--extra-arg=-Wno-unknown-warning-option", "--extra-arg=-Wno-error")
+
+
+def python_tool(name, *arguments):
+    """Run a tool of .deps/python, or one that is installed. @return its exit status"""
+    tool = shutil.which(str(ROOT / ".deps/python/bin" / name)) or shutil.which(name)
+    if not tool:
+        print(f"skipped: {name} not found (`make setup` installs it)")
+        return SKIP
+    return subprocess.run([tool, *arguments], cwd=ROOT, check=False).returncode
+
+
+def changed_files():
+    """@return paths that the last commit or an uncommitted change touches; after a merge, all that it brought"""
+    paths = set()
+    for command in (["diff", "--name-only", "HEAD^"], ["ls-files", "--others", "--exclude-standard"]):
+        listing = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+        paths |= set(listing.stdout.split("\n")) - {""}
+    return paths
+
+
+class Sources:
+    """What files include, by their text: conditions are not evaluated."""
+
+    def __init__(self, root):
+        self.root = root
+        self.direct = functools.cache(self._direct)
+
+    def _direct(self, path):
+        text = (self.root / path).read_text(encoding="utf-8")
+        names = re.findall(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', text, re.M)
+        places = (path.rpartition("/")[0], "src", "include", "bench", "tests")
+        return {next((file for place in places if (self.root / (file := f"{place}/{name}")).is_file()), None) for name in names} - {None}
+
+    def closure(self, path):
+        """@return the file and all that it includes, directly or not"""
+        found, waiting = set(), [path]
+        while waiting:
+            file = waiting.pop()
+            if file not in found:
+                found.add(file)
+                waiting += self.direct(file)
+        return found
+
+    def key(self, path, command, setting):
+        """@return a hash of all that decides what the tool says of the file"""
+        digest = hashlib.sha256(f"{setting}\n{command}\n".encode())
+        for file in sorted(self.closure(path)):
+            digest.update(f"{file}\n".encode() + (self.root / file).read_bytes())
+        return digest.hexdigest()
+
+
+def chosen(units, changed, sources):
+    """@return the units to analyse: those that changed, then those that include a changed file"""
+    first = [unit for unit in units if unit in changed]
+    return first + [unit for unit in units if unit not in changed and sources.closure(unit) & changed]
+
+
+def commands_of(build):
+    """@return {path: its compile command}; of a file that is compiled several times, the first"""
+    commands = {}
+    for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
+        file = pathlib.Path(entry["file"])
+        if file.is_relative_to(ROOT) and not file.is_relative_to(ROOT / "build") and file.suffix in (".c", ".cpp"):
+            commands.setdefault(str(file.relative_to(ROOT)), entry["command"].replace(str(ROOT), ""))
+    return commands
+
+
+def analyse(build, path):
+    command = [CLANG_TIDY, "-p", str(build), *CLANG_TIDY_FLAGS, str(ROOT / path)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return path, result.returncode, result.stdout + (result.stderr if result.returncode else "")
+
+
+def clang_tidy(build, everything, minutes):
+    """@return 0, 1 or SKIP. When the time is up, the units that are left are named by number, not analysed."""
+    if not shutil.which(CLANG_TIDY):
+        print(f"skipped: {CLANG_TIDY} not found (Debian: {CLANG_TIDY})")
+        return SKIP
+    records = build / "clang-tidy"
+    records.mkdir(exist_ok=True)
+    sources, commands = Sources(ROOT), commands_of(build)
+    units = sorted(commands) if everything else chosen(sorted(commands), changed_files(), sources)
+    setting = (ROOT / ".clang-tidy").read_text(encoding="utf-8") + CLANG_TIDY + " ".join(CLANG_TIDY_FLAGS)
+    keys = {unit: sources.key(unit, commands[unit], setting) for unit in units}
+    waiting = [unit for unit in units if not (records / keys[unit]).exists()]
+    end = time.monotonic() + 60 * minutes
+    failed = done = 0
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        jobs = [pool.submit(lambda unit=unit: analyse(build, unit) if time.monotonic() < end else None) for unit in waiting]
+        for unit, status, text in filter(None, (job.result() for job in concurrent.futures.as_completed(jobs))):
+            done += 1
+            failed += status != 0
+            if status:
+                print(text, flush=True)
+            else:
+                (records / keys[unit]).touch()
+    print(f"clang-tidy: {done} units analysed, {failed} with findings, {len(units) - len(waiting)} known to pass, "
+          f"{len(waiting) - done} left for want of time (`make tidy` has no limit)")
+    return 1 if failed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tool", choices=("ruff", "mypy", "clang-tidy"))
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build folder of the compile commands")
+    parser.add_argument("--all", action="store_true", help="clang-tidy: the whole tree")
+    parser.add_argument("--minutes", type=float, default=24 * 60, help="clang-tidy: start no unit after that time")
+    arguments = parser.parse_args()
+    if arguments.tool == "ruff":
+        return python_tool("ruff", "check")
+    if arguments.tool == "mypy":
+        return python_tool("mypy")
+    return clang_tidy(arguments.build.resolve(), arguments.all, arguments.minutes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
