@@ -8,6 +8,7 @@ import io
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -435,6 +436,28 @@ def test_counts():
     assert (count.passed, count.failed, count.skipped) == (1, 3, 2)
     assert str(driver.Count(passed=3)) == "3 passed, 0 failed"
     assert driver.parse_duration("2h") == 7200
+
+
+def test_budgets():
+    assert sum(driver.BUDGETS.values()) <= driver.BUDGET_MINUTES + 1e-9
+    labels, root = set(), SCRIPTS.parent
+    for path in [*(root / "tests").rglob("CMakeLists.txt"), *(root / "examples").rglob("CMakeLists.txt"), root / "demo/CMakeLists.txt"]:
+        text = re.sub(r"#[^\n]*", "", path.read_text())
+        for found in re.findall(r'LABELS\s+("[a-z;]+"|[a-z]+)', text):
+            labels.add(found.strip('"').split(";")[-1])
+        labels.update(re.findall(r"larklane_gtest\((\w+)", text))
+    assert labels - set(driver.BUDGETS) <= {"soak", "label", "labels"}, labels
+    junit = '<testsuite><testcase name="a" time="60"/><testcase name="b" time="60"/><testcase name="c" time="120"/></testsuite>'
+
+    def test(name, *labels, **properties):
+        entries = {"LABELS": list(labels), **properties}
+        return {"name": name, "properties": [{"name": key, "value": value} for key, value in entries.items()]}
+
+    tests = [test("a", "mp"), test("b", "mp", RUN_SERIAL=True), test("c", "mp", "again", PROCESSORS=2)]
+    assert driver.minutes_by_label(junit, tests, 2) == {"mp": 1.5, "again": 2.0}
+    assert not driver.over_budget(dict(driver.BUDGETS))
+    assert driver.over_budget({"mp": 13.0}) == ["mp: 13.0 minutes, budget 9.6"] and driver.over_budget({"new": 0.1})
+    assert driver.over_budget({**driver.BUDGETS, "mp": 12.0})[0].startswith("all: 5")
 
 
 def test_mutants():

@@ -11,6 +11,7 @@ The last line is `N passed, N failed`, with `, N skipped` where tests were skipp
 
 import argparse
 import dataclasses
+import json
 import os
 import pathlib
 import random
@@ -31,6 +32,15 @@ SOAK_LABELS = "^(prop|race|mp|fault|conformance|again|soak)$"
 AGAIN_LABEL = "^again$"  # the same test on one more MPI of an ABI family: each run takes one of AGAIN_SHARES
 AGAIN_SHARES = 4
 LONG_LABEL = "^soak$"  # takes minutes: make soak and make nightly
+
+# Minutes of two cores with nothing else to do, on a fresh clone. A new test fits into the budget of its label, or another label gives.
+BUDGETS = {
+    "build release": 11.0, "build tsan": 2.5, "build asan-ubsan": 8.5,
+    "mp": 9.6, "again": 2.0, "conformance": 2.5, "rdma": 4.0, "hosts": 0.5, "big": 0.7, "net": 0.3, "example": 0.3, "fault": 0.1,
+    "unit": 2.5, "prop": 2.2, "race": 1.2, "protocol": 1.6, "cost": 0.5, "consume": 1.6, "tidy": 0.3, "quick": 0.1, "lint": 3.0,
+}  # fmt: skip
+BUDGET_MINUTES = 55.0
+BUDGET_MARGIN = 1.25  # of one label: single tests vary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +100,34 @@ def count_junit(text, stage):
     return count
 
 
+def minutes_by_label(junit, tests, all_cores):
+    """Add up the minutes of tests by label. A test that runs alone takes all cores, the others share them.
+
+    @param junit  text of a JUnit file of ctest
+    @param tests  what `ctest --show-only=json-v1` says under "tests"
+    """
+    minutes = {}
+    properties = {test["name"]: {entry["name"]: entry["value"] for entry in test.get("properties", [])} for test in tests}
+    for case in ElementTree.fromstring(junit).iter("testcase"):
+        mine = properties.get(case.get("name"), {})
+        labels = mine.get("LABELS", ["no label"])
+        label = "again" if "again" in labels else labels[-1]
+        used = all_cores if mine.get("RUN_SERIAL") else min(all_cores, mine.get("PROCESSORS", 1))
+        minutes[label] = minutes.get(label, 0.0) + float(case.get("time", 0)) / 60 * used / all_cores
+    return minutes
+
+
+def over_budget(minutes):
+    """@return what exceeds BUDGETS, as a text each"""
+    total = round(sum(minutes.values()), 1)
+    found = [
+        f"{label}: {taken:.1f} minutes, budget {BUDGETS.get(label, 0):.1f}"
+        for label, taken in minutes.items()
+        if taken > BUDGETS.get(label, 0) * BUDGET_MARGIN
+    ]
+    return found + ([f"all: {total:.1f} minutes, budget {BUDGET_MINUTES:.0f}"] if total > BUDGET_MINUTES else [])
+
+
 def is_skip(case):
     skipped = case.find("skipped")
     return skipped is not None and skipped.get("message", "").startswith("SKIP_")
@@ -125,6 +163,9 @@ class Driver:
     def __init__(self):
         self.started = time.monotonic()
         self.env = environment()
+        self.minutes = {}  # by label
+        # Budgets are for two cores; on others, or beside other work, they are shown only.
+        self.is_comparable = cores() == 2 and os.getloadavg()[0] < 0.5
 
     def heading(self, text):
         seconds = int(time.monotonic() - self.started)
@@ -143,11 +184,27 @@ class Driver:
             print(f"skipped: {', '.join(missing)} not found (python3 scripts/dev/setup.py says how to get it)")
             return Count(skipped=1)
         self.heading(f"{stage.name}: configure and build")
+        began = time.monotonic()
         if self.run(["cmake", "--preset", stage.name]):
             return one_failure(f"{stage.name}: configure")
         if self.run(["cmake", "--build", "--preset", stage.name]):
             return one_failure(f"{stage.name}: build")
+        self.spend({f"build {stage.name}": (time.monotonic() - began) / 60})
         return None
+
+    def spend(self, minutes):
+        for label, taken in minutes.items():
+            self.minutes[label] = self.minutes.get(label, 0.0) + taken
+
+    def show_budgets(self):
+        """Print what was spent. @return a count of what exceeds its budget"""
+        for label, taken in sorted(self.minutes.items(), key=lambda entry: -entry[1]):
+            print(f"{label:18s}{taken:6.1f} minutes, budget {BUDGETS.get(label, 0):5.1f}")
+        print(f"{'all':18s}{sum(self.minutes.values()):6.1f} minutes, budget {BUDGET_MINUTES:5.1f}")
+        count = Count()
+        for text in over_budget(self.minutes) if self.is_comparable else []:
+            count.add(one_failure(text))
+        return count
 
     def ctest(self, stage, what, *arguments, **env):
         """One run of ctest. @return the count of its tests"""
@@ -163,6 +220,10 @@ class Driver:
         if not junit.exists():
             return one_failure(f"{stage.name}: ctest ended with status {status}")
         count = count_junit(junit.read_text(), stage.name)
+        listing = subprocess.run(
+            ["ctest", "--preset", stage.name, "--show-only=json-v1"], cwd=ROOT, env=self.env, capture_output=True, text=True, check=False
+        ).stdout
+        self.spend(minutes_by_label(junit.read_text(), json.loads(listing)["tests"], cores()))
         if status != 0 and count.failed == 0:
             count.add(one_failure(f"{stage.name}: ctest ended with status {status}"))
         return count
@@ -259,6 +320,8 @@ def main():
                 print(f"{stage.name}: {count}", flush=True)
                 total.add(count)
     driver.heading("done")
+    if not (arguments.fast or arguments.soak or arguments.nightly or arguments.stage):
+        total.add(driver.show_budgets())
     for failure in total.failures:
         print(f"failed: {failure}")
     print(total)
