@@ -1,6 +1,6 @@
 #pragma once
-// Sizes, partitions and arrival pattern: what `larklane model` and `larklane simulate` share.
-// Thread safety: immutable.
+// Sizes, partitions and arrival pattern, shared by `larklane model` and `larklane simulate`. Thread
+// safety: immutable.
 
 #include <cstdint>
 #include <string>
@@ -17,7 +17,7 @@ struct Grid {
   std::uint64_t from_bytes = 1 << 10, to_bytes = 512 << 20;
   bool json = false;
 
-  /// Does each round of the pattern differ?
+  /// Each round of the pattern differs.
   bool has_chance() const;
   /// From the smallest to the largest, each twice the one before.
   std::vector<std::uint64_t> sizes() const;

@@ -31,7 +31,7 @@ std::vector<std::uint32_t> counts(std::uint32_t most) {
   return found;
 }
 
-/// @return what can't be; empty if it can
+/// @return the error in the options; empty: none
 std::string refusal(const ModelRequest& request) {
   constexpr std::uint64_t kTimesMax = 1 << 21;  // a few seconds
   if (std::string why = request.size_error(); !why.empty()) return why;
@@ -95,7 +95,7 @@ void print_groups(const ModelRequest& request, const std::string& title, const a
   std::printf("\n");
 }
 
-/// What the policies that ask a tuning make of that of this host. @return the exit status
+/// Plans that the policies with a tuning make of that of this host. @return the exit status
 int print_tuned(const ModelRequest& request) {
   namespace tuned = larklane::model;
   std::vector<Config::Problem> problems;

@@ -31,7 +31,7 @@ struct Row {
   std::vector<Figure> by_groups;
 };
 
-/// @return what can't be; empty if it can
+/// @return the error in the options; empty: none
 std::string refusal(const SimulateRequest& request, const sim::CopyCosts& costs) {
   if (request.pattern != kLateThread && !model::pattern_named(request.pattern))
     return "no pattern '" + request.pattern + "'";
