@@ -12,6 +12,7 @@
 #include "model/plan.hpp"
 #include "net/loop/random.hpp"
 #include "sim/scenario.hpp"
+#include "simulated_round.hpp"
 
 namespace larklane::sim {
 namespace {
@@ -48,16 +49,6 @@ Scenario scenario_of(std::uint32_t partitions, std::uint64_t partition_bytes, st
   scenario.processor = loop::kFreeCosts;
   scenario.copying = even_costs();
   return scenario;
-}
-
-/// The last one.
-Round round_of(const Scenario& scenario) {
-  auto outcome = simulate(scenario);
-  EXPECT_TRUE(outcome) << "refused";
-  if (!outcome) return {};
-  EXPECT_EQ(outcome->failure, "");
-  EXPECT_EQ(outcome->rounds.size(), scenario.ready_ps.size());
-  return outcome->rounds.empty() ? Round{} : outcome->rounds.back();
 }
 
 /// The first of two threads makes its partitions ready at `late_ps`.

@@ -13,6 +13,7 @@
 #include "model/readiness.hpp"
 #include "net/loop/random.hpp"
 #include "sim/sweep.hpp"
+#include "simulated_round.hpp"
 
 namespace larklane::sim {
 namespace {
@@ -46,15 +47,6 @@ Sweep random_sweep(Random& random) {
   // Longer than all that a rank has on its way.
   sweep.compute_ps = 100'000 * kNs + random.below(1000 * kNs);
   return sweep;
-}
-
-Round round_of(const Sweep& sweep) {
-  auto outcome = simulate(sweep);
-  EXPECT_TRUE(outcome) << "refused";
-  if (!outcome) return {};
-  EXPECT_EQ(outcome->failure, "");
-  EXPECT_EQ(outcome->rounds.size(), sweep.channel.ready_ps.size());
-  return outcome->rounds.empty() ? Round{} : outcome->rounds.back();
 }
 
 /// From a rank's last mark to the arrival of a whole message, the first or the second that it

@@ -47,6 +47,16 @@ class FaultTest : public ControlTest {
   const Address own_ = fresh_address();
   const Address other_ = fresh_address();
   Inbox in_;
+
+  /// The body of a peer that sends many records, and then waits for its end.
+  std::function<int(const Process::Tell&)> sender() const {
+    return [this](const Process::Tell& tell) {
+      Inbox in;
+      const auto plane = send_many(other_, own_, in, tell);
+      for (;;) ::pause();
+      return 0;
+    };
+  }
 };
 
 /// One more than `sent` is right too: the one that was queued, if there was room before the end.
@@ -68,12 +78,7 @@ void expect_all_then_down_once(Inbox& in, std::uint64_t sent) {
 
 TEST_F(FaultTest, AKilledPeersRecordsArriveBeforeItsEnd) {
   std::vector<Listener> own = listeners({own_});
-  Process child([&](const Process::Tell& tell) {
-    Inbox in;
-    const auto plane = send_many(other_, own_, in, tell);
-    for (;;) ::pause();
-    return 0;
-  });
+  Process child(sender());
   const std::uint64_t sent = child.hear();
   EXPECT_GT(sent, 20U);
   in_.set_gate(false);
@@ -115,12 +120,7 @@ TEST_F(FaultTest, AReapedProcessHasEndedWithoutAnId) {
 
 TEST_F(FaultTest, APeerThatDiedBeforeThereWasAHelper) {
   std::vector<Listener> own = listeners({own_});
-  Process child([&](const Process::Tell& tell) {
-    Inbox in;
-    const auto plane = send_many(other_, own_, in, tell);
-    for (;;) ::pause();
-    return 0;
-  });
+  Process child(sender());
   const std::uint64_t sent = child.hear();
   child.kill();
   const auto plane = make_plane(std::move(own), in_);
@@ -146,12 +146,7 @@ TEST_F(FaultTest, AForkedChildThatKeepsTheSocketsHidesNoDeath) {
   Process child([&](const Process::Tell& tell) {
     Inbox in;
     const auto plane = send_many(other_, own_, in, tell);
-    const pid_t grandchild = ::fork();
-    if (grandchild == 0) {
-      ::alarm(60);  // none is left if this test dies
-      for (;;) ::pause();
-    }
-    tell(static_cast<std::uint64_t>(grandchild));
+    leave_grandchild(tell);
     for (;;) ::pause();
     return 0;
   });

@@ -440,12 +440,7 @@ TEST_F(RemoteTest, AForkedChildThatKeepsTheSocketsHidesNoDeath) {
     own = {};
     Inbox in;
     const auto plane = send_many(address, in, tell);
-    const pid_t grandchild = ::fork();
-    if (grandchild == 0) {
-      ::alarm(60);  // none is left if this test dies
-      for (;;) ::pause();
-    }
-    tell(static_cast<std::uint64_t>(grandchild));
+    leave_grandchild(tell);
     for (;;) ::pause();
     return 0;
   });
