@@ -48,6 +48,14 @@ class FaultTest : public ControlTest {
   const Address other_ = fresh_address();
   Inbox in_;
 
+  /// The body of a peer that accepts nothing.
+  int listen_until_killed(const Process::Tell& tell) const {
+    Result<Listener> listener = Listener::bind(other_);
+    tell(listener ? 1 : 0);
+    for (;;) ::pause();
+    return 0;
+  }
+
   /// The body of a peer that sends many records, and then waits for its end.
   std::function<int(const Process::Tell&)> sender() const {
     return [this](const Process::Tell& tell) {
@@ -191,12 +199,7 @@ TEST_F(FaultTest, APeerThatDiedInOurBacklogWhileTheHelperWasBusy) {
 }
 
 TEST_F(FaultTest, APeerThatDiesWithUsInItsBacklog) {
-  Process child([&](const Process::Tell& tell) {
-    Result<Listener> listener = Listener::bind(other_);
-    tell(listener ? 1 : 0);
-    for (;;) ::pause();
-    return 0;
-  });
+  Process child([&](const Process::Tell& tell) { return listen_until_killed(tell); });
   ASSERT_EQ(child.hear(), 1U);
   const auto plane = make_plane(listeners({own_}), in_);
   Peer* const peer = must_connect(*plane, other_);
@@ -252,10 +255,7 @@ TEST_F(FaultTest, ForeignListenersAreNotConnectedTo) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   Process child([&](const Process::Tell& tell) {
     if (::setuid(65534) != 0) return 1;
-    Result<Listener> listener = Listener::bind(other_);
-    tell(listener ? 1 : 0);
-    for (;;) ::pause();
-    return 0;
+    return listen_until_killed(tell);
   });
   ASSERT_EQ(child.hear(), 1U);
   const auto plane = make_plane(listeners({own_}), in_);
