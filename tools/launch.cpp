@@ -39,7 +39,7 @@ namespace larklane::tools {
 namespace {
 
 constexpr std::uint64_t kNsPerMs = 1'000'000;
-/// Between SIGTERM and SIGKILL, when a launch fails. docs/guide.md says so.
+/// Between SIGTERM and SIGKILL, when a launch fails. docs/user/guide.md says so.
 constexpr std::uint64_t kGraceNs = 2'000 * kNsPerMs;
 /// Exit status of a failure of our own.
 constexpr int kFailed = 1;

@@ -201,12 +201,12 @@ class RowMaker {
  private:
   void add_learned() {
     if (!request_.learns) return;
-    scenario_.is_learned = true;
+    scenario_.policy = "learned";
     scenario_.plans = {{0}};
     const std::vector<sim::Round> rounds = rounds_of();
     row_.learned = means(std::span(rounds).subspan(first()));
     row_.learning = means(std::span(rounds).first(first()));
-    scenario_.is_learned = false;
+    scenario_.policy.clear();
   }
   void add_timed() {
     scenario_.plans = {sim::timed_groups(scenario_.partitions)};

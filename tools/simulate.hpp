@@ -37,8 +37,8 @@ struct SimulateRequest {
   bool json = false;
 };
 
-/// Prints, by size and number of groups, the exposed time that a receiver is left to wait, and the
-/// same of a send for each partition.
+/// Prints the exposed time of a receiver, by size and number of groups; and the same of a send for
+/// each partition.
 /// @return the exit status, after a message
 int simulate(const SimulateRequest& request);
 

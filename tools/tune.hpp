@@ -7,7 +7,8 @@
 
 namespace larklane::tools {
 
-/// python/larklane/tune.py measures, and comes back with `--from SAMPLES` to have the file written.
+/// python/larklane/tune/command.py measures, and comes back with `--from SAMPLES` to have the file
+/// written.
 /// @param words  the words behind `tune`
 /// @return the exit status, after a message; nothing if Python has taken over
 int tune(const std::vector<std::string>& words);

@@ -42,6 +42,13 @@ inline constexpr std::array kByteUnits{Unit{"T", 1ULL << 40}, Unit{"G", 1ULL << 
 inline constexpr std::array kTimeUnits{Unit{"s", 1'000'000'000}, Unit{"ms", 1'000'000},
                                        Unit{"us", 1'000}, Unit{"ns", 1}};
 
+/// Units of an option's type: K to T of `bytes`, ns to s of `nanos`, none of all others.
+constexpr std::span<const Unit> units_of(std::string_view type) noexcept {
+  if (type == "bytes") return kByteUnits;
+  if (type == "nanos") return kTimeUnits;
+  return {};
+}
+
 /// Digits and at most one unit; nothing else, no overflow.
 inline std::optional<std::uint64_t> number_of(std::string_view text, std::span<const Unit> units) {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());

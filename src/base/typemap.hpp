@@ -100,7 +100,7 @@ class Typemap {
   const TypePart& root() const noexcept { return root_; }
   const TypeTables& tables() const noexcept { return tables_; }
 
-  /// The wire form: docs/protocols.md.
+  /// The wire form: docs/design/protocols/partitioned.md.
   std::uint64_t encoded_words() const noexcept;
   /// @param[out] words  encoded_words() of them
   void encode(std::span<std::uint64_t> words) const noexcept;

@@ -1,5 +1,5 @@
-// The wire form of a typemap: 64-bit words. Layout: docs/protocols.md, which changes in the same
-// commit.
+// The wire form of a typemap: 64-bit words. Layout: docs/design/protocols/partitioned.md, which
+// changes in the same commit.
 
 #include <cstring>
 #include <utility>

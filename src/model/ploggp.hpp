@@ -4,7 +4,8 @@
 //
 // Published (Temucin et al., CLUSTER'23, section II-C) are LogGP for one part and for two that are
 // sent at once. The recurrence for any readiness and what follows from it are derived from those,
-// docs/model.md: parts are injected in the order in which they become ready, one after the other,
+// docs/design/model.md: parts are injected in the order in which they become ready, one after the
+// other,
 //   begin(j) = max(ready(j) + o_s, begin(j - 1) + (bytes(j - 1) - 1) G + h),  h = max(g, o_s, o_r).
 // Ready times are 0 or later.
 

@@ -1,6 +1,6 @@
 #pragma once
-// Measured figures of a type of host, for aggregation policies: a text of lines (docs/tuning.md).
-// Pure functions.
+// Measured figures of a type of host, for aggregation policies: a text of lines
+// (docs/user/tuning.md). Pure functions.
 
 #include <cstdint>
 #include <optional>

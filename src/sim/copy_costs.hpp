@@ -46,7 +46,7 @@ struct CopyCosts {
                         bool is_near) const;
 };
 
-/// docs/simulation.md has the format.
+/// docs/design/simulation.md has the format.
 /// @param problem  empty, or the line and its problem
 CopyCosts read_copy_costs(std::istream& text, std::string* problem);
 

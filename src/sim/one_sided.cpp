@@ -16,8 +16,10 @@ OneSided::OneSided(loop::Simulation& simulation, const Scenario& scenario, Paylo
       recv_(block_.view, block_.shape, scenario.partitions),
       link_(out) {
   block_.view.construct(block_.shape, 1);
-  if (scenario.is_learned)
-    learning_.emplace(scenario.partitions, scenario.partition_bytes, scenario.plans.front());
+  if (!scenario.policy.empty())
+    learning_.emplace(scenario.partitions, scenario.partition_bytes,
+                      planner_of(scenario.policy, {scenario.partitions, scenario.partition_bytes,
+                                                   scenario.plans.front()}));
   if (scenario.deadline_ps) time_groups(*scenario.deadline_ps);
 }
 

@@ -29,18 +29,19 @@ struct Scenario {
   /// By round, the first partition of each group, ascending from 0: a group is one write into the
   /// receiver's memory. The last holds for all further rounds. @pre one at least
   std::vector<std::vector<std::uint32_t>> plans{{0}};
-  /// From the groups of round 1 on, policy `learned` chooses those of the next rounds.
-  bool is_learned = false;
-  /// Policy `timer`: until when after its first partition a group waits for the others; a thread
-  /// that costs nothing looks for it. All rounds have the groups of round 1. @pre none larger than
-  /// a word
+  /// From the groups of round 1 on, the planner of this policy chooses those of the next rounds.
+  /// Empty: `plans` does.
+  std::string policy;
+  /// Policies with a deadline: until when after its first partition a group waits for the others; a
+  /// thread that costs nothing looks for it. All rounds have the groups of round 1. @pre none
+  /// larger than a word
   std::optional<std::uint64_t> deadline_ps;
   /// Set: the baseline, without groups. A send for each partition, eager or by rendezvous, under
   /// one lock.
   std::optional<TwoSidedCosts> two_sided;
   /// Set: no network. Threads copy the groups that they complete, between two processes of one
   /// host. Each is bound to a core, the receiver to the last one. No more threads than cores, no
-  /// policy `learned`. `network` has no part in it, and of `processor` only loads and
+  /// policy. `network` has no part in it, and of `processor` only loads and
   /// read-modify-writes of lines that are held.
   std::optional<CopyCosts> copying;
   /// Partitions are theirs in equal blocks. @pre 1 to `partitions`
@@ -78,7 +79,7 @@ Result<Outcome> simulate(const Scenario& scenario);
 
 inline constexpr std::uint64_t kPayloadBytesMax = 64;
 
-/// First partition of each group that policy `timer` makes.
+/// First partition of each group, where each group is to have a deadline.
 std::vector<std::uint32_t> timed_groups(std::uint32_t partitions);
 
 /// From model::readiness(), to the nearest picosecond.

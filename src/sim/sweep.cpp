@@ -249,7 +249,7 @@ class Plane {
 bool is_possible(const Sweep& sweep) {
   const Scenario& channel = sweep.channel;
   return sweep.columns != 0 && sweep.rows != 0 && sweep.corners >= 1 &&
-         sweep.corners <= kCorners.size() && !channel.is_learned && !channel.is_receiver_late &&
+         sweep.corners <= kCorners.size() && channel.policy.empty() && !channel.is_receiver_late &&
          !channel.copying && channel.threads == channel.partitions && is_possible(channel);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // Biased locks: as long as one thread alone uses the guarded data, it takes no lock. The first
 // thread to come owns all of it, and enters it without a read-modify-write. The second thread ends
-// that, for good, and pays for it. (docs/adr/0024)
+// that, for good, and pays for it. (docs/design/adr/0024)
 
 #include <atomic>
 #include <cassert>

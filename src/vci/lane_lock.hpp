@@ -1,6 +1,6 @@
 #pragma once
 // A lane's lock: a word that each user of the lane takes and releases. If one thread owns the lane,
-// that thread has an entry, and the word serves the other threads. (docs/adr/0014, 0021)
+// that thread has an entry, and the word serves the other threads. (docs/design/adr/0014, 0021)
 
 #include <sched.h>
 

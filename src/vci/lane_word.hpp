@@ -1,7 +1,7 @@
 #pragma once
 // A lock and the queue of works that wait for its holder, in one word. One read-modify-write finds
 // the lock taken and queues the work; one finds the queue empty and releases the lock.
-// (docs/adr/0014, docs/memory_model.md)
+// (docs/design/adr/0014, docs/design/memory_model.md)
 
 #include <atomic>
 #include <cstdint>

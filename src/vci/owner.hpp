@@ -1,7 +1,7 @@
 #pragma once
 // Ownership by one thread, which leaves when others ask: to enter, the owner needs no
 // read-modify-write and no fence. A thread that asks makes up for both by a system call that runs a
-// fence on every thread of the process. (docs/adr/0021)
+// fence on every thread of the process. (docs/design/adr/0021)
 
 #include <atomic>
 #include <cstdint>

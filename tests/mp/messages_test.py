@@ -192,7 +192,7 @@ def pressure_minutes(bench):
 
 def footprint(bench):
     """What a process takes in memory: context, lanes, peers, operations, none of them before it is used, all of them once."""
-    env = {"FI_OFI_RXM_MSG_RX_SIZE": "64"}  # libfabric's own: docs/messages.md
+    env = {"FI_OFI_RXM_MSG_RX_SIZE": "64"}  # libfabric's own: docs/user/messages.md
     print(bench.launched(4, "footprint", "used", bench.name, 16 if bench.name == "shm" else 2, 10, lanes=64, **env))
     for size in (1, 1_000_000):
         job = {"LARKLANE_RANK": "0", "LARKLANE_SIZE": str(size), "LARKLANE_BOARD": str(bench.scratch / f"board{size}"), "LARKLANE_JOB": "footprint"}

@@ -1,7 +1,7 @@
 #pragma once
 // Nodes from any number of threads to any number of threads. Who pushes adds to a list, by one
 // compare-and-swap; who pops takes that list as a whole, turns it round, and leaves what he does
-// not want to the next one. (docs/memory_model.md)
+// not want to the next one. (docs/design/memory_model.md)
 
 #include <atomic>
 #include <cstdint>

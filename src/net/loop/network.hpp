@@ -1,7 +1,7 @@
 #pragma once
 // A network between virtual threads: work requests are posted to the queues of a NIC, which injects
-// them one after the other into a wire that all queues share. Times follow LogGP, as docs/model.md
-// has it.
+// them one after the other into a wire that all queues share. Times follow LogGP, as
+// docs/design/model.md has it.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 // The memory that this process shows its peers: its registered memory, and library memory that they
-// map. (docs/protocols.md, "Shared memory as a network")
+// map. (docs/design/protocols/shm_network.md)
 
 #include <cstddef>
 #include <cstdint>

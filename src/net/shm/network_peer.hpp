@@ -1,6 +1,6 @@
 #pragma once
 // The process at the other end of links, as far as its memory is mapped here.
-// (docs/protocols.md, "Shared memory as a network")
+// (docs/design/protocols/shm_network.md)
 
 #include <sys/types.h>
 
