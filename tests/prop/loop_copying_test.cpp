@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -148,14 +147,6 @@ Scenario random_scenario(Random& random) {
   for (auto& ready : scenario.ready_ps)
     for (std::uint32_t p = 0; p < partitions; ++p) ready.push_back(random.below(100'000 * kNs));
   return scenario;
-}
-
-std::string text_of(const Scenario& scenario) {
-  auto outcome = simulate(scenario);
-  std::ostringstream text;
-  for (const Round& round : outcome->rounds)
-    text << round.total_ps << ' ' << round.exposed_ps << ' ' << round.transfers << '\n';
-  return text.str() + outcome->failure;
 }
 
 /// Every byte is checked on the way; two cores copy at most twice as fast as one.

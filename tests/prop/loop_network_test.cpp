@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -237,15 +236,6 @@ TEST(LoopNetwork, FewerThreadsThanPartitions) {
     expect_equal(scenario, model::completion_ns(medium_of(scenario), parts_of(scenario)),
                  "threads");
   }
-}
-
-/// Everything that an outcome says.
-std::string text_of(const Scenario& scenario) {
-  auto outcome = simulate(scenario);
-  std::ostringstream text;
-  for (const Round& round : outcome->rounds)
-    text << round.total_ps << ' ' << round.exposed_ps << ' ' << round.transfers << '\n';
-  return text.str() + outcome->failure;
 }
 
 Scenario noisy(std::uint64_t seed, bool two_sided) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -179,14 +178,6 @@ TEST(LoopSweep, TheBaselineByHand) {
   sweep.columns = sweep.rows = 2;
   sweep.channel.partition_bytes = 10;
   EXPECT_EQ(round_of(sweep).exposed_ps / kNs, 2 * 320u + 9 + 1000 + 100 + 320 + 9 + 1000 + 100);
-}
-
-std::string text_of(const Sweep& sweep) {
-  auto outcome = simulate(sweep);
-  std::ostringstream text;
-  for (const Round& round : outcome->rounds)
-    text << round.total_ps << ' ' << round.exposed_ps << ' ' << round.transfers << '\n';
-  return text.str() + outcome->failure;
 }
 
 TEST(LoopSweep, TheSameSeedGivesTheSameBytesAnotherOthers) {

@@ -1,7 +1,10 @@
 #pragma once
-// The last round of a simulation that must succeed.
+// Outcomes of simulations that must succeed.
 
 #include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
 
 #include "sim/scenario.hpp"
 #include "sim/sweep.hpp"
@@ -19,6 +22,16 @@ Round round_of(const Simulated& simulated) {
   EXPECT_EQ(outcome->failure, "");
   EXPECT_EQ(outcome->rounds.size(), rounds_in(simulated));
   return outcome->rounds.empty() ? Round{} : outcome->rounds.back();
+}
+
+/// The whole outcome.
+template <class Simulated>
+std::string text_of(const Simulated& simulated) {
+  auto outcome = simulate(simulated);
+  std::ostringstream text;
+  for (const Round& round : outcome->rounds)
+    text << round.total_ps << ' ' << round.exposed_ps << ' ' << round.transfers << '\n';
+  return text.str() + outcome->failure;
 }
 
 }  // namespace larklane::sim
