@@ -379,6 +379,18 @@ def test_launcher_that_does_not_end():
         assert waited("raise SystemExit(5)", 30) == 5
 
 
+def test_status_of_tests():
+    """One failed test fails all; no test is a skip; the output of a failed one is shown."""
+    launch = bars.launch
+    outcome = launch.Outcome(3, "said", None, 1.0)
+    for tests, status, shown in (([], launch.SKIP, "0 passed, 0 failed\n"), ([("a", True, outcome)], 0, "ok a (1.0 s)\n1 passed, 0 failed\n"),
+                                 ([("a", False, outcome), ("b", True, None)], 1,
+                                  "not ok a (1.0 s)\nstatus 3, logs None\nsaid\nok b\n1 passed, 1 failed\n")):
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            assert launch.run_tests(tests) == status
+        assert text.getvalue() == shown, text.getvalue()
+
+
 def test_launcher_that_does_not_start():
     """If it has run nothing, it is started again, three times in all."""
     launch = bars.launch

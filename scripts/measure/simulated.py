@@ -21,6 +21,7 @@ import sys
 from typing import Any
 
 import bars
+from larklane.files import json_text
 from larklane.numbers import stats
 
 COMMAND = bars.ROOT / "build/release/bin/larklane"
@@ -182,7 +183,7 @@ def write(about: dict[str, Any], points: list[dict[str, Any]], turns: list[dict[
     record = {**about, "row": "simulated", "unit": "us", "costs": turns, "points": points, "verdicts": [{"what": what, "holds": holds} for what, holds in verdicts(points)]}
     for old in bars.RECORDS.glob("simulated-*.json"):
         old.unlink()
-    (bars.RECORDS / f"simulated-{about['commit']}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (bars.RECORDS / f"simulated-{about['commit']}.json").write_text(json_text.compact(record))
     (bars.RECORDS / "simulated.md").write_text(table(points, costs))
 
 

@@ -26,6 +26,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "measure"))
 
 import bars  # noqa: E402
 
+from larklane.files import json_text  # noqa: E402
+
 COMMAND = bars.ROOT / "build/release/bin/larklane"
 ROUNDS = 100
 PARTITIONS = (4, 16, 32, 128)
@@ -132,7 +134,7 @@ def main() -> int:
     record = {**about, "row": "learned-simulated", "unit": "us", "points": points, "dear": dear, "verdicts": [{"what": what, "holds": holds} for what, holds in found]}
     for old in bars.RECORDS.glob("learned-*.json"):
         old.unlink()
-    (bars.RECORDS / f"learned-{about['commit']}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (bars.RECORDS / f"learned-{about['commit']}.json").write_text(json_text.compact(record))
     (bars.RECORDS / "learned.md").write_text(table(points, dear))
     return status
 

@@ -23,6 +23,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "measure"))
 import bars  # noqa: E402
 from learned import COMMAND, size  # noqa: E402
 
+from larklane.files import json_text  # noqa: E402
+
 PARTITIONS = (4, 16, 32, 128)
 LATE_US = (400, 4000)
 DEADLINES_US = (10, 35, 100)
@@ -118,7 +120,7 @@ def main() -> int:
     record = {**about, "row": "timer-simulated", "unit": "us", "points": found, "verdicts": [{"what": what, "holds": holds} for what, holds in said]}
     for old in bars.RECORDS.glob("timer-*.json"):
         old.unlink()
-    (bars.RECORDS / f"timer-{about['commit']}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (bars.RECORDS / f"timer-{about['commit']}.json").write_text(json_text.compact(record))
     (bars.RECORDS / "timer.md").write_text(table(found))
     return 0 if all(holds for _, holds in said) else 1
 

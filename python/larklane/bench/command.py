@@ -15,7 +15,6 @@ import contextlib
 import csv
 import dataclasses
 import io
-import json
 import math
 import os
 import pathlib
@@ -27,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from larklane.files import console, output_file
+from larklane.files import console, json_text, output_file
 from larklane.files.input_file import read_json
 
 BENCHMARKS = ("overhead", "perceived-bandwidth", "availability", "early-bird", "recv-compute",
@@ -214,7 +213,7 @@ class Set:
         whole = {"schema": 1, "kind": "bench-set", "runs": self.runs, "failures": self.failures}
         if self.turns:
             whole["turns"] = self.turns
-        output_file.write(self.path, json.dumps(whole, indent=1) + "\n")
+        output_file.write(self.path, json_text.compact(whole))
         self.is_saved = True
         if self.csv:
             output_file.write(self.csv, csv_of(self.runs))
