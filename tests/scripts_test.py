@@ -452,11 +452,14 @@ def test_options_page():
     row = 'LARKLANE_OPTION(name, bytes, "64K", "1..1T", "0.1", "A \\"doc\\".")\n'
     assert options.rows(row)[0][:5] == ("name", "bytes", "64K", "1..1T", "0.1")
     assert "LARKLANE_NAME" in options.page(row)
-    try:
-        options.rows("LARKLANE_OPTION(name, bytes)\n")
-    except ValueError:
-        return
-    raise AssertionError("a malformed row was accepted")
+    registry = 'LARKLANE_POLICIES(b, "Kinds")\n// rows\nLARKLANE_POLICY(a,  ":N",  "N groups")\nLARKLANE_POLICY(b, "[:BYTES]", "others")\n'
+    assert list(options.policy_texts(registry).values()) == ["b", "a:N | b[:BYTES]", "Kinds; `a:N`: N groups; `b[:BYTES]`: others."]
+    for read, text in ((options.policy_texts, registry + "LARKLANE_POLICY(c)\n"), (options.rows, "LARKLANE_OPTION(name, bytes)\n")):
+        try:
+            read(text)
+        except ValueError:
+            continue
+        raise AssertionError("a malformed row was accepted")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-// The `larklane` command: what the user may type. CLI11 is slow to compile and lives here alone.
+// The `larklane` command: words that the user may type. CLI11 is slow to compile and lives here
+// alone.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -246,7 +247,7 @@ void add_model_options(CLI::App* command, larklane::tools::ModelRequest* request
   command->footer(kModelExamples);
 }
 
-/// What replaces a parameter of the network.
+/// Options that replace a parameter of the network.
 void add_network_options(CLI::App* command, larklane::tools::SimulateRequest* request) {
   const auto time = [command](const char* name, std::optional<double>* value, const char* what) {
     command->add_option(name, *value, what)->check(number_from(0, 1e9))->type_name("NS");
@@ -340,8 +341,8 @@ void add_info_options(CLI::App* command, larklane::tools::InfoRequest* request) 
   command->footer(kInfoExamples);
 }
 
-/// @param rest  what follows the command's own words and the first `--`, which is part of them only
-/// before the program
+/// @param rest  the words behind the command's own and behind the first `--`, which is part of them
+/// only before the program
 /// @param program  null: the command starts none
 /// @return false after a message
 bool take_program(const CLI::App& command, char** rest, char** end,
@@ -446,7 +447,7 @@ int command(int argc, char** argv) {
   app.add_subcommand("report", "figures, comparison and advice from what was measured");
 
   if (const std::optional<int> status = other_command(argc, argv)) return *status;
-  // What follows `--` is no option of ours.
+  // Words behind `--` are no options of ours.
   const int own = static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv);
   try {
     app.parse(own, argv);

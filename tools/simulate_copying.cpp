@@ -38,7 +38,7 @@ std::vector<std::uint32_t> counts(std::uint32_t partitions) {
   return found;
 }
 
-/// @return what can't be; empty if it can
+/// @return the impossible part; empty if it can be
 std::string refusal(const SimulateRequest& request, const sim::CopyCosts& costs) {
   if (request.pattern != kLateThread && !model::pattern_named(request.pattern))
     return "no pattern '" + request.pattern + "'";

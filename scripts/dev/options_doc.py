@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/user/options.md from src/base/options.def, the only table of options."""
+"""Write docs/user/options.md from src/base/options.def, the only table of options, and src/part/policy/policies.def."""
 
 import argparse
 import pathlib
@@ -9,6 +9,7 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ROOT / "src/base/options.def"
+POLICIES = ROOT / "src/part/policy/policies.def"
 PAGE = ROOT / "docs/user/options.md"
 
 HEADER = """\
@@ -34,9 +35,25 @@ ROW = re.compile(
     rf"^LARKLANE_OPTION\(\s*(\w+)\s*,\s*(\w+)\s*,\s*{TEXT}\s*,\s*{TEXT}\s*,\s*{TEXT}\s*,\s*{TEXT}\s*\)", re.M
 )
 
+POLICIES_HEAD = re.compile(rf"^LARKLANE_POLICIES\((\w+)\s*,\s*{TEXT}\s*\)", re.M)
+POLICY_ROW = re.compile(rf"^LARKLANE_POLICY\((\w+)\s*,\s*{TEXT}\s*,\s*{TEXT}\s*\)", re.M)
+
+
+def policy_texts(registry):
+    """Default, range and doc of option `policy`, from the text of policies.def. src/base/config.cpp makes the same texts."""
+    default, head = POLICIES_HEAD.search(registry).groups()
+    found = POLICY_ROW.findall(registry)
+    if len(found) != len(re.findall(r"^LARKLANE_POLICY\(", registry, re.M)):
+        raise ValueError(f"{POLICIES}: a row has another form than LARKLANE_POLICY(name, two texts)")
+    forms = [(name + argument, doc) for name, argument, doc in found]
+    return {"LARKLANE_POLICY_DEFAULT": default, "LARKLANE_POLICY_FORMS": " | ".join(form for form, _ in forms),
+            "LARKLANE_POLICY_DOC": head + "".join(f"; `{form}`: {doc}" for form, doc in forms) + "."}
+
 
 def rows(table):
     """[(name, type, default, range, since, doc)] of the text of options.def."""
+    for word, text in policy_texts(POLICIES.read_text()).items():
+        table = table.replace(word, f'"{text}"')
     found = ROW.findall(table)
     if len(found) != len(re.findall(r"^LARKLANE_OPTION\(", table, re.M)):
         raise ValueError(f"{TABLE}: a row has another form than LARKLANE_OPTION(name, type, five texts)")

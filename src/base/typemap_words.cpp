@@ -9,7 +9,7 @@
 namespace larklane {
 namespace {
 
-/// First word: what it is, and its version.
+/// First word: the kind of text, and its version.
 constexpr std::uint64_t kMark = 0x4c4b544d'00000001;  // "LKTM", 1
 
 struct Head {

@@ -16,44 +16,10 @@
 
 #include "model/plan.hpp"
 #include "model/runs.hpp"
+#include "part/policy/plan_cells.hpp"
+#include "part/policy/planner.hpp"
 
 namespace larklane::part {
-
-/// Neighbouring partitions that are planned as one: at most 128 cells, as equal as may be. Thread
-/// safety: immutable.
-class Cells {
- public:
-  static constexpr std::uint32_t kMax = 128;
-  explicit Cells(std::uint32_t partitions) noexcept;
-  std::uint32_t count() const noexcept { return count_; }
-  std::uint32_t partitions() const noexcept { return partitions_; }
-  std::uint32_t of(std::uint32_t partition) const noexcept {
-    if (count_ == partitions_) return partition;
-    return static_cast<std::uint32_t>(((partition + std::uint64_t{1}) * count_ - 1) / partitions_);
-  }
-  /// First partition of each group, from first cells.
-  std::vector<std::uint32_t> boundaries(std::vector<std::uint32_t> firsts) const;
-  /// Cells in which groups begin, ascending. @param boundaries  first partition of each group
-  std::vector<std::uint32_t> firsts(const std::vector<std::uint32_t>& boundaries) const;
-  /// Does the run consist of whole cells?
-  bool are_whole(std::uint32_t first, std::uint32_t count) const noexcept {
-    const auto begins_cell = [this](std::uint32_t p) { return p == 0 || of(p) != of(p - 1); };
-    return begins_cell(first) && (first + count == partitions_ || begins_cell(first + count));
-  }
-
- private:
-  std::uint32_t partitions_, count_;
-};
-
-/// One round as its sender saw it; all times from the same zero.
-struct SeenRound {
-  std::vector<double> ready_ns;  ///< of each cell, when its last partition was
-  /// Of each cell, who made it ready, where that thread also copies what it completes; the times
-  /// are then without what it had copied before. Empty: a network moves the data.
-  std::vector<std::uint32_t> threads;
-  std::vector<model::SeenRun> runs;  ///< those whose end the sender has seen
-  double end_ns = 0;                 ///< of the round
-};
 
 /// Readiness of the last rounds that were seen. Thread safety: as a container.
 struct SeenReadiness {
@@ -152,8 +118,11 @@ class Learner {
     bool is_sampled;   ///< this round is to be seen
     bool has_changed;  ///< the rounds after this one have the groups of firsts()
   };
-  /// In every Start.
-  Turn turn();
+  /// In Start. @param starts  since the last call, this one included: at most next_turn()
+  Turn turn(std::uint64_t starts = 1);
+  /// After turn(): so many Starts later it is to be called again. Until then rounds are not sampled
+  /// and the groups stay.
+  std::uint64_t next_turn() const;
   /// First cell of each group.
   const std::vector<std::uint32_t>& firsts() const noexcept { return next_; }
   /// Are these the base?

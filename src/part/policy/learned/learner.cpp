@@ -1,4 +1,4 @@
-#include "part/policy/learner.hpp"
+#include "part/policy/learned/learner.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -60,22 +60,6 @@ void keep_last(std::vector<T>& all, std::size_t most) {
 
 }  // namespace
 
-Cells::Cells(std::uint32_t partitions) noexcept
-    : partitions_(partitions), count_(std::min(partitions, kMax)) {}
-
-std::vector<std::uint32_t> Cells::boundaries(std::vector<std::uint32_t> firsts) const {
-  for (std::uint32_t& first : firsts)
-    first = static_cast<std::uint32_t>(first * std::uint64_t{partitions_} / count_);
-  return firsts;
-}
-
-std::vector<std::uint32_t> Cells::firsts(const std::vector<std::uint32_t>& boundaries) const {
-  std::vector<std::uint32_t> firsts;
-  for (const std::uint32_t boundary : boundaries)
-    if (firsts.empty() || of(boundary) != firsts.back()) firsts.push_back(of(boundary));
-  return firsts;
-}
-
 Recent::Mean Recent::mean() const {
   constexpr double kOutlier = 5;
   const std::vector<double> values(values_.begin(), values_.begin() + count());
@@ -135,7 +119,7 @@ std::vector<std::uint32_t> Study::best(const model::Workload& workload) {
 
 Learner::Learner(std::uint32_t partitions, std::uint64_t partition_bytes, Firsts base,
                  std::uint64_t seed)
-    : cells_(Cells(partitions).count()),
+    : cells_(PlanCells(partitions).count()),
       cell_bytes_(partition_bytes * partitions / cells_),
       has_whole_cells_(cells_ == partitions),
       seed_(seed),
@@ -148,8 +132,8 @@ Learner::Learner(std::uint32_t partitions, std::uint64_t partition_bytes, Firsts
       plan_(base_),
       next_rest_(kRestLeast) {}
 
-Learner::Turn Learner::turn() {
-  ++round_;
+Learner::Turn Learner::turn(std::uint64_t starts) {
+  round_ += starts;
   if (shifts_) current_ = next_;
   if (study_ && study_->is_done()) {
     adopt(study_->findings());
@@ -159,6 +143,13 @@ Learner::Turn Learner::turn() {
   shifts_ = wanted != next_;
   if (shifts_) next_ = wanted;
   return {round_ >= next_sample_ || is_control(), shifts_};
+}
+
+/// More than 1 only where nothing but a sample or a control is to come.
+std::uint64_t Learner::next_turn() const {
+  if (shifts_ || study_ || is_exploring_ || current_ != plan_ || next_ != plan_) return 1;
+  const std::uint64_t next = plan_ == base_ ? next_sample_ : std::min(next_sample_, next_control_);
+  return next > round_ ? next - round_ : 1;
 }
 
 /// Groups of the rounds after this one.

@@ -1,5 +1,5 @@
 #pragma once
-// Policy `learned` of one channel: its learner, its watch, and where plans are made.
+// Policies with a planner: the planner of one channel, its watch, and the thread that makes plans.
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "control/plane/plane.hpp"
-#include "part/policy/learner.hpp"
+#include "part/policy/plan_cells.hpp"
+#include "part/policy/planner.hpp"
+#include "part/policy/policy.hpp"
 #include "part/policy/round_watch.hpp"
 
 namespace larklane::part {
@@ -49,28 +51,30 @@ inline void space_ends(std::vector<model::SeenRun>& runs, double least_ns) {
       runs[i].end_ns = std::max(runs[i].end_ns, runs[i - 1].end_ns + least_ns);
 }
 
-/// Thread safety: start() and end() belong to the thread that calls Start and completes; watch() as
-/// RoundWatch.
-class Learning {
+/// The planner of one channel, the watch that records sampled rounds for it, and the thread that
+/// plans are made on.
+/// Thread safety: on_start() and on_round_done() belong to the thread that calls Start and
+/// completes; watch() as RoundWatch.
+class Planning {
  public:
   enum class Medium : std::uint8_t {
-    copies,   ///< who completes a group copies it
-    network,  ///< which takes what it is given: threads don't keep each other
+    copies,   ///< the thread that completes a group copies it
+    network,  ///< takes what it is given: threads don't delay each other
   };
-  /// @param plane  on whose spare thread plans are made
-  /// @param base   first partition of each group
-  Learning(control::Plane& plane, Medium medium, std::uint32_t partitions,
-           std::uint64_t partition_bytes, std::vector<std::uint32_t> base, std::uint64_t seed)
+  Planning(control::Plane& plane, Medium medium, std::uint32_t partitions,
+           std::uint64_t partition_bytes, std::unique_ptr<Planner> planner)
       : plane_(plane),
         medium_(medium),
-        cells_(partitions),
-        base_(std::move(base)),
-        learner_(partitions, partition_bytes, cells_.firsts(base_), seed),
-        watch_(cells_, partition_bytes) {}
+        planner_(std::move(planner)),
+        watch_(PlanCells(partitions), partition_bytes) {}
 
-  /// In every Start. @return the round is to be watched, and has begun
-  bool start() {
-    turn_ = learner_.turn();
+  /// In every Start. Most rounds only count. @return the round is to be watched, and has begun
+  bool on_start() {
+    if (++starts_ < turn_.next_starts) {
+      turn_.has_changed = false;
+      return false;
+    }
+    turn_ = planner_->on_start(std::exchange(starts_, 0));
     if (turn_.is_sampled) {
       watch_.begin();
       giving_->begin();
@@ -78,26 +82,21 @@ class Learning {
     return turn_.is_sampled;
   }
   /// First partition of each group after this round.
-  std::vector<std::uint32_t> groups() const {
-    return learner_.is_at_base() ? base_ : cells_.boundaries(learner_.firsts());
-  }
+  std::vector<std::uint32_t> groups() const { return planner_->groups(); }
   /// The same; nothing: as before.
   std::optional<std::vector<std::uint32_t>> changed_groups() const {
     if (!turn_.has_changed) return std::nullopt;
     return groups();
   }
   /// A watched round is complete.
-  void end() {
+  void on_round_done() {
     auto seen = watch_.seen();
     if (!seen) return;
     if (medium_ == Medium::network) {
       seen->threads.clear();
       space_ends(seen->runs, giving_->mean_ns());
     }
-    if (auto study = learner_.see(std::move(*seen)))
-      plane_.post_spare([study] {
-        if (study.use_count() > 1) study->run();  // the channel is still there
-      });
+    if (auto work = planner_->on_round_done(std::move(*seen))) plane_.post_spare(std::move(work));
   }
   RoundWatch& watch() noexcept { return watch_; }
   const std::shared_ptr<GivingTimes>& giving() const noexcept { return giving_; }
@@ -105,12 +104,26 @@ class Learning {
  private:
   control::Plane& plane_;
   const Medium medium_;
-  const Cells cells_;
-  const std::vector<std::uint32_t> base_;
-  Learner learner_;
+  const std::unique_ptr<Planner> planner_;
   RoundWatch watch_;
   const std::shared_ptr<GivingTimes> giving_ = std::make_shared<GivingTimes>();
-  Learner::Turn turn_{};
+  Planner::Turn turn_{};
+  std::uint64_t starts_ = 0;  ///< since the planner was asked
+};
+
+/// Where the planning of a channel comes from. Thread safety: immutable.
+struct PlanSource {
+  std::shared_ptr<const Policy> policy;  ///< null: groups stay as they are
+  control::Plane* plane = nullptr;
+
+  /// Null: there is none.
+  std::unique_ptr<Planning> make(Planning::Medium medium, PlannedChannel channel) const {
+    if (policy == nullptr) return nullptr;
+    const std::uint32_t partitions = channel.partitions;
+    const std::uint64_t partition_bytes = channel.partition_bytes;
+    return std::make_unique<Planning>(*plane, medium, partitions, partition_bytes,
+                                      policy->planner(std::move(channel)));
+  }
 };
 
 }  // namespace larklane::part
