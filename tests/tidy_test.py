@@ -23,23 +23,15 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIP = 77
 
+
+def read_layers(text):
+    """{layer: layers that it may include} of a table like src/layers.txt. A layer stands after those that it uses."""
+    rows = [line.split(":") for line in text.splitlines() if re.match("[a-z]", line)]
+    return {layer: set(uses.split()) for layer, uses in rows}
+
+
 # What each layer of src/ may include besides itself and include/larklane (larklane/...).
-LAYERS = {
-    "base": set(),
-    "shm": {"base"},
-    "control": {"base"},
-    "net": {"base", "shm"},
-    "model": {"base"},
-    "profile": {"base"},
-    "bootstrap": {"base"},
-    "vci": {"base", "net"},
-    "part": {"base", "shm", "control", "net", "model", "vci"},
-    "msg": {"base", "bootstrap", "control", "net", "model", "vci"},
-    "sim": {"base", "control", "net", "model", "vci", "part"},
-    "mpi": {"base", "shm", "bootstrap", "control", "net", "model", "vci", "part", "profile"},
-    "capi": {"base", "control", "net", "model", "vci", "part", "msg"},
-    "parcel": set(),
-}
+LAYERS = read_layers((ROOT / "src/layers.txt").read_text())
 # Folders that see include/larklane and themselves, and which layers as an exception.
 SWITCHED = ("bench/messages/lanes.cpp", "bench/messages/injection.cpp")  # linked with a library of their own, whose lanes have switches
 # The registries, which are data: base makes its option from the rows.
@@ -173,7 +165,7 @@ def check_layers(path, text):
             continue
         if parts[0] in CLIENTS and target[0] not in CLIENTS[parts[0]] and path not in SWITCHED:
             yield line, f"{parts[0]} sees include/larklane only, not {name}"
-        elif parts[0] == "src" and target[0] != parts[1] and target[0] not in LAYERS[parts[1]]:
+        elif parts[0] == "src" and target[0] != parts[1] and target[0] not in LAYERS.get(parts[1], ()):
             yield line, f"layer {parts[1]} must not include {name}"
         elif parts[:2] == ["src", "vci"] and target[0] == "net" and name != "net/provider.hpp":
             yield line, f"lanes know no provider: {name}"
@@ -342,6 +334,24 @@ def check_cycles(texts):
     return complaints
 
 
+def check_layer_table(table, map_, paths):
+    """@param table  text of src/layers.txt
+    @param map_  text of docs/ARCHITECTURE.md, which shows the same rows
+    @param paths  paths of all files
+    """
+    known = []
+    for layer, uses in read_layers(table).items():
+        for unknown in sorted(uses - set(known)):
+            yield f"src/layers.txt:1: {layer} uses {unknown}, which does not stand before it"
+        known.append(layer)
+    folders = {path.split("/")[1] for path in paths if re.match("src/[^/]+/", path)}
+    for layer in sorted(folders ^ set(known)):
+        yield f"src/layers.txt:1: {layer} is not both a folder and a row"
+    rows = [line for line in table.splitlines() if re.match("[a-z]", line)]
+    if "\n".join(["```", *rows, "```"]) not in map_:
+        yield "docs/ARCHITECTURE.md:1: it does not show the rows of src/layers.txt"
+
+
 def files():
     """Paths of all files that are or could be committed."""
     listing = subprocess.run(
@@ -368,6 +378,7 @@ def texts_of(paths):
 def run_tree():
     texts = texts_of(files())
     complaints = [complaint for path, text in texts.items() for complaint in check_file(path, text)]
+    complaints += check_layer_table(texts["src/layers.txt"], texts["docs/ARCHITECTURE.md"], texts)
     return complaints + check_cycles({path: text for path, text in texts.items() if is_source(path)})
 
 
@@ -452,6 +463,7 @@ def test_layers():
     assert complains(check_layers, "src/sim/a.cpp", '#include "mpi/face.hpp"\n') == [1]
     assert not complains(check_layers, "tools/a.cpp", '#include "sim/scenario.hpp"\n')
     assert complains(check_layers, "include/larklane/a.h", '#include "base/config.hpp"\n') == [1]
+    assert complains(check_layers, "src/new/a.cpp", '#include "base/status.hpp"\n') == [1]
     assert complains(check_layers, "src/part/a.cpp", "#include <mpi.h>\n") == [1]
     assert complains(check_layers, "src/net/shm/a.cpp", "#include <infiniband/verbs.h>\n") == [1]
     assert complains(check_layers, "src/base/a.cpp", "#include <gtest/gtest.h>\n") == [1]
@@ -539,6 +551,16 @@ def test_cycles():
     assert len(check_cycles(texts)) == 1
     texts["src/b/y.hpp"] = ""
     assert not check_cycles(texts)
+
+
+def test_layer_table():
+    map_, paths = "```\na:\nb: a\n```", ["src/a/x.cpp", "src/b/y.cpp", "src/layers.txt"]
+    assert read_layers("# c: d\na:\nb: a\n") == {"a": set(), "b": {"a"}}
+    assert not list(check_layer_table("# c: d\na:\nb: a\n", map_, paths))
+    assert len(list(check_layer_table("b: a\na:\n", map_, paths))) == 2  # the order, and so the map
+    assert len(list(check_layer_table("a: b\nb: a\n", "```\na: b\nb: a\n```", paths))) == 1
+    assert len(list(check_layer_table("a:\nb: a\n", map_, paths + ["src/c/z.cpp"]))) == 1
+    assert len(list(check_layer_table("a:\nb: a\n", map_, ["src/a/x.cpp"]))) == 1
 
 
 def test_tests_are_labelled():
