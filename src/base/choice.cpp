@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
-#include "base/units.hpp"
+#include "base/parse.hpp"
 
 namespace larklane {
 namespace {
@@ -13,8 +14,10 @@ std::optional<std::uint64_t> read_argument(std::string_view text, std::string_vi
   const bool is_bytes = form.find("BYTES") != std::string_view::npos;
   const bool is_delay = form.find("DELAY") != std::string_view::npos;
   const bool is_time = is_delay || form.find("DEADLINE") != std::string_view::npos;
-  const char* const type = is_bytes ? "bytes" : is_time ? "nanos" : "count";
-  const auto argument = parse_number(text, units_of(type));
+  const std::span<const Unit> units = is_bytes  ? std::span<const Unit>(kByteUnits)
+                                      : is_time ? std::span<const Unit>(kTimeUnits)
+                                                : std::span<const Unit>();
+  const auto argument = number_of(text, units);
   const std::uint64_t most = is_bytes || is_time ? std::numeric_limits<std::int64_t>::max()
                                                  : std::numeric_limits<std::int32_t>::max();
   if (!argument || *argument < (is_delay ? 0 : 1) || *argument > most) return std::nullopt;
@@ -39,13 +42,6 @@ std::optional<Choice> read_form(std::string_view text, std::string_view form, st
 }
 
 }  // namespace
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r";
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
 
 std::optional<Choice> read_choice(std::string_view text, std::string_view forms) {
   for (std::size_t index = 0; !forms.empty(); ++index) {

@@ -20,7 +20,4 @@ struct Choice {
 /// @return nothing: the text is none of them
 std::optional<Choice> read_choice(std::string_view text, std::string_view forms);
 
-/// Without blanks around it.
-std::string_view trimmed(std::string_view text);
-
 }  // namespace larklane

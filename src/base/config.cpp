@@ -13,8 +13,8 @@
 
 #include "base/choice.hpp"
 #include "base/input_file.hpp"
+#include "base/parse.hpp"
 #include "base/printable.hpp"
-#include "base/units.hpp"
 
 namespace larklane {
 namespace {
@@ -63,18 +63,24 @@ constexpr Option kOptions[] = {
 };
 constexpr std::size_t kOptionCount = std::size(kOptions);
 
+std::span<const Unit> units_of(std::string_view type) {
+  if (type == "bytes") return kByteUnits;
+  if (type == "nanos") return kTimeUnits;
+  return {};
+}
+
 /// @param range  "a..b", with the units of the type
 std::optional<std::uint64_t> parse_in_range(std::string_view text, const Option& option) {
   const auto units = units_of(option.type);
-  const auto value = parse_number(text, units);
+  const auto value = number_of(text, units);
   const std::size_t dots = option.range.find("..");
-  const auto low = parse_number(option.range.substr(0, dots), units);
-  const auto high = parse_number(option.range.substr(dots + 2), units);
+  const auto low = number_of(option.range.substr(0, dots), units);
+  const auto high = number_of(option.range.substr(dots + 2), units);
   if (!value || *value < low.value() || *value > high.value()) return std::nullopt;
   return value;
 }
 
-/// What may stand beside others, behind a comma.
+/// Marks a form that may stand beside others, behind a comma.
 constexpr std::string_view kListed = ",...";
 
 /// The range without the marks of what may be listed; of a list, without the others.

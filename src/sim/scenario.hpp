@@ -1,5 +1,5 @@
 #pragma once
-// What is simulated, and what comes out.
+// Input and output of a simulation.
 
 #include <cstdint>
 #include <optional>
@@ -39,10 +39,10 @@ struct Scenario {
   /// Set: the baseline, without groups. A send for each partition, eager or by rendezvous, under
   /// one lock.
   std::optional<TwoSidedCosts> two_sided;
-  /// Set: no network. Threads copy what they complete, between two processes of one host; each is
-  /// bound to a core, the receiver to the last one. No more threads than cores, no
-  /// policy; `network` has no part in it, and of `processor` only loads and read-modify-writes
-  /// of lines that are held.
+  /// Set: no network. Threads copy the groups that they complete, between two processes of one
+  /// host. Each is bound to a core, the receiver to the last one. No more threads than cores, no
+  /// policy. `network` has no part in it, and of `processor` only loads and
+  /// read-modify-writes of lines that are held.
   std::optional<CopyCosts> copying;
   /// Partitions are theirs in equal blocks. @pre 1 to `partitions`
   std::uint32_t threads = 1;
@@ -52,7 +52,7 @@ struct Scenario {
   loop::Costs processor;
   /// The receiver looks at completions when all is there, not as they come.
   bool is_receiver_late = false;
-  std::uint64_t seed = 1;  ///< of what happens at the same time, which comes first
+  std::uint64_t seed = 1;  ///< the order of simultaneous events
 };
 
 /// A round, on the clock that starts when the threads begin to compute; both sides' Start is over.
@@ -64,7 +64,7 @@ struct Round {
 
 struct Outcome {
   std::vector<Round> rounds;
-  /// Nothing; or what went wrong, and where every thread was: a byte that is not what was sent, a
+  /// Nothing; or the error, and where every thread was: a byte that differs from the sent one, a
   /// deadlock.
   std::string failure;
 };

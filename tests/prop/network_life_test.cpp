@@ -236,7 +236,7 @@ ChannelBytes bytes_of_a_channel(std::int32_t partitions, GroupRules rules) {
   return {sender / kChannels, receiver / kChannels};
 }
 
-// docs/memory_model.md states these.
+// docs/design/memory_model.md states these.
 TEST(NetworkLife, MemoryOfAChannelIsBounded) {
 #ifdef LARKLANE_SANITIZED
   GTEST_SKIP() << "the sanitizers have a heap of their own";

@@ -33,7 +33,7 @@ constexpr std::uint64_t kKi = 1 << 10, kMi = 1 << 20;
 /// Two microseconds, 3.3 million messages a second, 11.5 GB/s.
 constexpr model::LogGP kNetwork{.latency_ns = 2000, .gap_ns = 300, .gap_per_byte_ns = 1 / 11.5};
 
-/// The same, but a message costs what Table I of the paper takes it to (docs/model.md).
+/// The same, but a message costs what Table I of the paper takes it to (docs/design/model.md).
 constexpr model::LogGP kDear{.latency_ns = 2000, .gap_ns = 15'000, .gap_per_byte_ns = 1 / 11.5};
 
 /// A channel on a network that is known, whose times scatter.

@@ -188,7 +188,7 @@ TEST(PartPolicy, GroupsOfATimerHaveAWordEach) {
   }
 }
 
-/// docs/model.md, table I; between its sizes the nearest one in log2.
+/// docs/design/model.md, table I; between its sizes the nearest one in log2.
 TEST(PartPolicy, WithoutATuningTheRuleIsThePapersTable) {
   for (const char* text : {"table", "ploggp", "ploggp:0"}) {
     const PolicyPointer made = parsed(text);

@@ -1,7 +1,7 @@
 #pragma once
 // A demand: a receiver that asks for a partition and is told no, though nothing has come for some
-// time, rings the sender, which from then on holds nothing of the round back (docs/adr/0018).
-// Model: tests/protocol/push_or_pull.pml, rules 11 to 15.
+// time, rings the sender, which from then on holds nothing of the round back
+// (docs/design/adr/0018). Model: tests/protocol/push_or_pull.pml, rules 11 to 15.
 //
 // One is under way at most: the next one waits until the sender has said that it has heard the
 // last. So the sender reserves one receive. What it says is a round: of that one and of those

@@ -3,7 +3,7 @@
 // deadline. What is ready by then goes as it is, each later partition by itself (Temucin et al.,
 // CLUSTER'23, section IV-D). Nobody sleeps for it, and nobody is woken: the next Pready sees it, or
 // whoever waits on either side. The mark that was the last in time in earlier rounds does not wait
-// for it at all (docs/adr/0008).
+// for it at all (docs/design/adr/0008).
 
 #include <algorithm>
 #include <array>

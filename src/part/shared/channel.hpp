@@ -470,7 +470,7 @@ class RecvChannel final : public RecvRequest, public StepOwner {
   std::atomic<bool> peer_closed_{false};
   // Written by match(), then published.
   Match match_{};
-  std::unique_ptr<RecvSide<RealPlatform>> side_;
+  std::optional<RecvSide<RealPlatform>> side_;
   std::optional<SharedCopy<RealPlatform>> shared_copy_;
   std::optional<DeadlineWatch<RealPlatform>> deadlines_;
   bool is_on_demand_ = false;  ///< Parrived takes what waits for its group

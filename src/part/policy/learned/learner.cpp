@@ -10,7 +10,7 @@ namespace {
 /// Rounds of the base before costs are tried out: those that are seen, all but the first, tell what
 /// it leaves.
 constexpr std::uint64_t kBaseRounds = 3;
-/// From 8 rounds on chance can be told from what comes back (docs/model.md).
+/// From 8 rounds on chance can be told from what comes back (docs/design/model.md).
 constexpr std::size_t kRoundsMin = 8, kRoundsMost = 12;
 /// Of rounds with the same number of groups.
 constexpr std::size_t kRunsMost = 4;

@@ -1,7 +1,7 @@
 #pragma once
-// Policy `learned`: groups from what earlier rounds showed (docs/learned.md). When partitions
-// become ready is seen whatever the plan, so nothing has to be tried out for it; only what
-// transport partitions cost depends on the plan, and a few rounds with other groups tell that.
+// Policy `learned`: groups from what earlier rounds showed (docs/design/learned.md). When
+// partitions become ready is seen whatever the plan, so nothing has to be tried out for it; only
+// what transport partitions cost depends on the plan, and a few rounds with other groups tell that.
 // It begins with given groups, the base, and falls back to them.
 
 #include <algorithm>
