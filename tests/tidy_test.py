@@ -33,11 +33,12 @@ LAYERS = {
     "profile": {"base"},
     "bootstrap": {"base"},
     "vci": {"base", "net"},
-    "part": {"base", "shm", "control", "net", "model", "vci"},
-    "msg": {"base", "bootstrap", "control", "net", "model", "vci"},
-    "sim": {"base", "control", "net", "model", "vci", "part"},
-    "mpi": {"base", "shm", "bootstrap", "control", "net", "model", "vci", "part", "profile"},
-    "capi": {"base", "control", "net", "model", "vci", "part", "msg"},
+    "wireup": {"base"},
+    "part": {"base", "shm", "control", "net", "model", "vci", "wireup"},
+    "msg": {"base", "bootstrap", "control", "net", "model", "vci", "wireup"},
+    "sim": {"base", "control", "net", "model", "vci", "wireup", "part"},
+    "mpi": {"base", "shm", "bootstrap", "control", "net", "model", "vci", "wireup", "part", "profile"},
+    "capi": {"base", "control", "net", "model", "vci", "wireup", "part", "msg"},
     "parcel": set(),
 }
 # Folders that see include/larklane and themselves, and which layers as an exception.
