@@ -1,6 +1,6 @@
 #pragma once
 // The peers of a native process: their cards, links to them when the first post wants one,
-// goodbyes. No call is collective. (docs/protocols.md, "Connections of native programs")
+// goodbyes. No call is collective. (docs/design/protocols/messages.md)
 
 #include <condition_variable>
 #include <cstdint>

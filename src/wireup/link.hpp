@@ -1,7 +1,6 @@
 #pragma once
 // The state machine of one end of a link: offer, connect, greet, ready, over.
-// (docs/protocols.md, "Wire-up"; docs/adr/0029-one-machine-connects-links.md;
-// tests/protocol/wireup.pml)
+// (docs/design/protocols/wireup.md; tests/protocol/wireup.pml)
 
 #include <atomic>
 #include <cstddef>
