@@ -14,6 +14,7 @@
 
 #include "base/clock.hpp"
 #include "bootstrap/boards.hpp"
+#include "bootstrap/launcher.hpp"
 #include "bootstrap/pmix.hpp"
 #include "bootstrap/wait_text.hpp"
 
@@ -212,7 +213,7 @@ class PmixBoard final : public Board {
 
 Result<std::unique_ptr<Board>> open_pmix_board(const Member& member, std::string* problem) {
   const std::string begin = "PMIX_NAMESPACE is set, but ";
-  const std::string end = "; a process that is alone says so by LARKLANE_RANK=0 LARKLANE_SIZE=1";
+  const std::string end = kJoinRemedy;
   std::string reason;
   const auto library = Library::open(&reason);
   if (!library) {
