@@ -7,8 +7,11 @@
 Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
 """
 
+import os
+import pathlib
 import re
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,7 +20,9 @@ import threading
 import launch
 import stub_test
 from boot_test import Bench, expect_all, provider_of, variables
-from stub_test import expect
+from stub_test import SKIP, Skip, expect
+
+PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
 class FakePmi:
@@ -182,8 +187,47 @@ def one_of_several(bench):
         expect(outcome.returncode == 0, f"{told}: status {outcome.returncode}", outcome.stderr)
 
 
+def by_slurm(bench):
+    """Slurm: by its plugins pmix and pmi2 processes find each other, without one they do not begin; a batch script, a shell of salloc and a job of one are alone."""
+    missing = [name for name in ("munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc", "unshare", "ip") if not shutil.which(name, path=PATH)]
+    if missing:
+        raise Skip(f"not installed: {' '.join(missing)}")
+    output = bench.scratch / "batch.log"
+    script = bench.scratch / "jobs.sh"
+    script.write_text(f"""
+for plugin in pmix pmi2; do
+  echo "== $plugin"; srun --mpi=$plugin -n 3 {bench.native}; echo "status $?"
+  echo "== ring $plugin"; srun --mpi=$plugin -n 3 {bench.ring} --rounds 20; echo "status $?"
+  echo "== one $plugin"; srun --mpi=$plugin -n 1 {bench.native}; echo "status $?"
+done
+echo "== none"; srun --mpi=none -n 3 {bench.native}; echo "status $?"
+echo "== one none"; srun --mpi=none -n 1 {bench.native}; echo "status $?"
+echo "== salloc"; salloc -n 3 {bench.native}; echo "status $?"
+echo "== sbatch"; printf '#!/bin/sh\\n{bench.native}\\n' | sbatch --wait -n 3 -o {output}; echo "status $?"; cat {output}
+echo "== end"
+""", encoding="utf-8")
+    folder = bench.scratch / "slurm"
+    folder.mkdir()
+    done = subprocess.run([pathlib.Path(__file__).parent / "boot/slurm.sh", folder, "bash", script], env={**variables(), "PATH": PATH}, text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600, check=False)
+    if done.returncode == SKIP:
+        raise Skip(f"no cluster can be had here: {done.stdout}")
+    said = dict(part.split("\n", 1) for part in done.stdout.split("== ")[1:])
+    expect("end" in said, "not all jobs", done.stdout)
+    for plugin in ("pmix", "pmi2"):
+        for name in (plugin, f"ring {plugin}", f"one {plugin}"):
+            expect("status 0\n" in said[name], name, done.stdout)
+        expect_all(said[plugin], 3)
+        expect("ring: 3 processes" in said[f"ring {plugin}"], plugin, done.stdout)
+        expect_all(said[f"one {plugin}"], 1)
+    expect(said["none"].count("SLURM_STEP_NUM_TASKS is 3") == 3 and "status 3\n" in said["none"], "silent singletons", done.stdout)
+    for name in ("one none", "salloc", "sbatch"):
+        expect("status 0\n" in said[name], name, done.stdout)
+        expect_all(said[name], 1)
+
+
 def cases():
-    return [(case, name) for case in (by_pmi, messages_by_pmi) for name in ("mpich5", "mpich4")] + [(case, None) for case in (by_fake_pmi, bad_pmi, one_of_several)]
+    return [(case, name) for case in (by_pmi, messages_by_pmi) for name in ("mpich5", "mpich4")] + [(case, None) for case in (by_fake_pmi, bad_pmi, one_of_several, by_slurm)]
 
 
 if __name__ == "__main__":
