@@ -68,24 +68,26 @@ std::optional<int> number_in_environment(const char* variable) {
 Launcher Launcher::of_environment() {
   Launcher launcher;
   const auto pmi_fd = number_in_environment("PMI_FD");
-  // What a dead PMI_FD belonged to is not this process's launcher, unless it says that there are
-  // more: a job of one may have started another launcher.
   const bool has_pmi = pmi_fd && is_socket(*pmi_fd);
   for (const Row& row : kRows) {
     const auto size = number_in_environment(row.size);
-    if (!is_set(row.mark) || !size || (*size <= 1 && !has_pmi)) continue;
+    if (!is_set(row.mark) || !size) continue;
+    // A job of one may have started another launcher, unless its launcher is still at the socket.
+    const bool is_final = *size > 1 || has_pmi;
+    if (!is_final && !launcher.title.empty()) continue;
     launcher.title = row.title;
     launcher.size_variable = row.size;
     launcher.size = *size;
     launcher.rank = number_in_environment(row.rank).value_or(-1);
-    break;
+    if (is_final) break;
   }
   if (is_set("PMIX_NAMESPACE"))
     launcher.speech = Speech::pmix;
   else if (has_pmi || (pmi_fd && launcher.size_variable == "PMI_SIZE"))
     launcher.speech = Speech::pmi;
   find_hosts(&launcher);
-  launcher.is_pmi_of_mpi = is_set("MPI_LOCALNRANKS") || is_set("FLUX_TASK_RANK");
+  launcher.is_hydra = is_set("MPI_LOCALNRANKS");
+  launcher.is_flux = is_set("FLUX_TASK_RANK");
   return launcher;
 }
 

@@ -17,10 +17,9 @@ struct Launcher {
   std::string size_variable;  ///< the source of `size`
   int rank = 0;
   int size = 1;
-  std::optional<int> ranks_here;    ///< processes of the job on this host
-  std::optional<bool> spans_hosts;  ///< the job has processes on other hosts
-  /// An MPI of this launcher speaks PMI-1, too. Under Slurm's plugin pmi2 it may speak PMI-2.
-  bool is_pmi_of_mpi = false;
+  std::optional<int> ranks_here;           ///< processes of the job on this host
+  std::optional<bool> spans_hosts;         ///< the job has processes on other hosts
+  bool is_hydra = false, is_flux = false;  ///< their MPIs speak PMI-1, Slurm's may speak PMI-2
 
   /// A launcher hides those in whose jobs it runs: mpiexec hides the batch system.
   static Launcher of_environment();

@@ -187,6 +187,19 @@ def one_of_several(bench):
         expect(outcome.returncode == 0, f"{told}: status {outcome.returncode}", outcome.stderr)
 
 
+def flux_spans_hosts(bench):
+    """A job of Flux on several hosts, as its variables say: the processes of an MPI world exchange their cards; on one host there is nothing to tell."""
+    words = (bench.command, "info", "--peer", 1)
+    flux = {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2"}
+    fake = FakePmi(2, FLUX_JOB_NNODES="2", **flux)
+    outcomes = fake.run(*words)
+    expect("says its card, which the launcher has passed on" in outcomes[0][0], "no card of rank 1", str(outcomes))
+    expect({"larklane-0", "larklane-1"} <= set(fake.words), "no cards", str(fake.lines))
+    fake = FakePmi(2, FLUX_JOB_NNODES="1", **flux)
+    outcomes = fake.run(*words)
+    expect("the launcher has all 2 ranks here" in outcomes[0][0] and not fake.lines, "one host", str(outcomes))
+
+
 def by_slurm(bench):
     """Slurm: by its plugins pmix and pmi2 processes find each other, without one they do not begin; a batch script, a shell of salloc and a job of one are alone."""
     missing = [name for name in ("munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc", "unshare", "ip") if not shutil.which(name, path=PATH)]
@@ -227,7 +240,7 @@ echo "== end"
 
 
 def cases():
-    return [(case, name) for case in (by_pmi, messages_by_pmi) for name in ("mpich5", "mpich4")] + [(case, None) for case in (by_fake_pmi, bad_pmi, one_of_several, by_slurm)]
+    return [(case, name) for case in (by_pmi, messages_by_pmi) for name in ("mpich5", "mpich4")] + [(case, None) for case in (by_fake_pmi, bad_pmi, one_of_several, flux_spans_hosts, by_slurm)]
 
 
 if __name__ == "__main__":

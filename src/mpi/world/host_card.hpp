@@ -24,7 +24,7 @@ struct HostCard {
   bool uses_them_here = false;  ///< for pairs on one host, too
   bool declines = false;        ///< it leaves all pairs to the MPI, and warns why
 
-  /// One word of at most 800 bytes. Begins with Larklane's version.
+  /// One word. Begins with Larklane's version.
   std::string text() const;
   /// Nothing if the text is not of that form, or of another version.
   static std::optional<HostCard> of_text(std::string_view text);

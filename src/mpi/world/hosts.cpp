@@ -18,7 +18,7 @@
 namespace larklane::mpi {
 
 std::unique_ptr<Hosts> Hosts::open() {
-  auto board = LauncherBoard::open();
+  auto board = boot::LauncherBoard::open();
   return board ? std::unique_ptr<Hosts>(new Hosts(std::move(board))) : nullptr;
 }
 
@@ -87,10 +87,6 @@ void Hosts::announce(const control::Address& name, const Config& config,
       listener_ = std::move(listener).value();
       own_.address = listener_->address;
     }
-  }
-  if (own_.text().size() > LauncherBoard::kTextBytesMax) {
-    problem_ = "its address is too long; set LARKLANE_CONTROL_INTERFACE to one interface";
-    own_.address.clear();
   }
   if (!problem_.empty()) log_warn("not reached from other hosts: %s", problem_.c_str());
   if (!board_->put(own_.text()))
