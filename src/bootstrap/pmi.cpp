@@ -11,8 +11,8 @@
 #include "base/config.hpp"
 #include "base/hex.hpp"
 #include "base/printable.hpp"
+#include "base/tcp.hpp"
 #include "bootstrap/launcher.hpp"
-#include "bootstrap/tcp.hpp"
 
 namespace larklane::boot {
 namespace {

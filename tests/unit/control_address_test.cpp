@@ -6,7 +6,7 @@
 
 #include "base/secret.hpp"
 #include "base/siphash.hpp"
-#include "control/plane/address.hpp"
+#include "base/address.hpp"
 #include "control/plane/plane.hpp"
 
 namespace larklane::control {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/address.hpp"
 #include "base/siphash.hpp"
-#include "control/plane/address.hpp"
 
 namespace larklane::mpi {
 
@@ -17,7 +17,7 @@ struct HostCard {
   std::uint64_t host = 0;  ///< equal, and of one user: they reach each other's local sockets
   std::uint32_t user = 0;  ///< as the process sees itself
   Secret secret{};
-  control::Address address;  ///< remote; empty: it can't be reached from other hosts
+  Address address;  ///< remote; empty: it can't be reached from other hosts
   /// net::Limits::network of those that it has opened, or here_only(), the preferred first.
   std::vector<std::string> networks;
   static constexpr std::size_t kNetworksMax = 4;

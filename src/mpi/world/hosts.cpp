@@ -7,12 +7,12 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/fork_guard.hpp"
 #include "base/kernel_calls.hpp"
 #include "base/log.hpp"
 #include "base/random.hpp"
 #include "base/ranks_text.hpp"
 #include "control/local/socket.hpp"
-#include "control/remote/fork_guard.hpp"
 #include "net/registry.hpp"
 
 namespace larklane::mpi {
@@ -256,7 +256,7 @@ std::vector<Hosts::Pair> Hosts::pairs_of(const HostCard& own, const LocalName& l
 control::Remote Hosts::remote(const Config& config) const {
   // The address stays this process's, whatever becomes of the engine.
   UniqueFd listening =
-      control::keep_from_children([&] { return ::fcntl(listener_->fd.get(), F_DUPFD_CLOEXEC, 0); });
+      keep_from_children([&] { return ::fcntl(listener_->fd.get(), F_DUPFD_CLOEXEC, 0); });
   const auto first =
       std::find_if(cards_.begin(), cards_.end(), [](const auto& card) { return card.has_value(); });
   return {{listener_->address, listener_->hosts, std::move(listening)},

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace larklane::control {
+namespace larklane {
 
 /// Where a process can be reached.
 /// On its host: the name of its abstract unix socket, without the leading NUL; 1 to
@@ -52,4 +52,4 @@ std::optional<Endpoint> endpoint_of(const std::string& host, std::uint16_t port)
 /// The host of an endpoint by number; an IPv4 host that comes by an IPv6 socket as IPv4.
 std::string host_text(const sockaddr* endpoint);
 
-}  // namespace larklane::control
+}  // namespace larklane

@@ -5,7 +5,7 @@
 
 #include "base/unique_fd.hpp"
 
-namespace larklane::control {
+namespace larklane {
 
 /// @param make  makes a socket, at most one, and does not wait: no fork comes in between
 /// @return  what it has made; children have a descriptor without meaning under its number
@@ -15,4 +15,4 @@ UniqueFd keep_from_children(Make make) {
   return keep_from_children([](void* made_by) { return (*static_cast<Make*>(made_by))(); }, &make);
 }
 
-}  // namespace larklane::control
+}  // namespace larklane

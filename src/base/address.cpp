@@ -1,4 +1,4 @@
-#include "control/plane/address.hpp"
+#include "base/address.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstring>
 
-namespace larklane::control {
+namespace larklane {
 namespace {
 
 constexpr std::string_view kScheme = "tcp://";
@@ -115,4 +115,4 @@ std::string host_text(const sockaddr* endpoint) {
   return text.data();
 }
 
-}  // namespace larklane::control
+}  // namespace larklane
