@@ -4,7 +4,7 @@
   tidy_test.py rules      the rules on small strings: proves that each can fail
   tidy_test.py tree       every file of the repository
   tidy_test.py format     clang-format-14 finds nothing to change
-  tidy_test.py options    docs/options.md says what src/base/options.def says
+  tidy_test.py options    docs/user/options.md says what src/base/options.def says
   tidy_test.py headers    each public header compiles alone, as C++20 and, if its name ends in .h, as C11
   tidy_test.py ctest DIR  every test of build folder DIR has a label and a time limit
 
@@ -42,7 +42,22 @@ LAYERS = {
 }
 # Folders that see include/larklane and themselves, and which layers as an exception.
 SWITCHED = ("bench/messages/lanes.cpp", "bench/messages/injection.cpp")  # linked with a library of their own, whose lanes have switches
+# The registries, which are data: base makes its option from the rows.
+POLICIES = "src/part/policy/policies.def"
+POLICY_NAMES = re.findall(r"^LARKLANE_POLICY\((\w+)", (ROOT / POLICIES).read_text(encoding="utf-8"), re.M)
+POLICY_READERS = ("src/base/config.cpp", "src/part/policy/")
+# Where the code may name a policy, beside its folder. Names that other tables have, too, can't be told from these.
+POLICY_NAMERS = {
+    "src/part/policy/": "the registry",
+    "tools/tune.cpp": "measures for two policies by means of a third",
+    "tools/simulate.cpp": "option --learned and its column",
+    "tools/model.cpp": "the columns of `larklane model`",
+    "tests/": "the user's text",
+}
+AMBIGUOUS_POLICIES = {"none", "single"}
 WRITERS = ("bench/measure/record.cpp",)  # of a file that a user keeps: there is one way to write it whole
+# Headers of pure functions, which benchmarks may include as well: no second clock, no second parser.
+PURE = ("base/clock.hpp", "base/parse.hpp", "base/splitmix.hpp")
 CLIENTS = {
     # base: the option table and the names of errors, until include/larklane has them in C++; model: pure functions, which no program
     # of a user's calls; sim: runs on a simulated network only; net: `larklane info` opens each provider;
@@ -152,7 +167,9 @@ def check_layers(path, text):
         target = name.split("/")
         if not quoted or target[0] not in LAYERS or len(target) < 2:
             continue
-        if path in WRITERS and name == "base/output_file.hpp":
+        if (path in WRITERS and name == "base/output_file.hpp") or (parts[0] == "bench" and name in PURE):
+            continue
+        if path in POLICY_READERS and f"src/{name}" == POLICIES:
             continue
         if parts[0] in CLIENTS and target[0] not in CLIENTS[parts[0]] and path not in SWITCHED:
             yield line, f"{parts[0]} sees include/larklane only, not {name}"
@@ -162,6 +179,20 @@ def check_layers(path, text):
             yield line, f"lanes know no provider: {name}"
         elif parts[:2] == ["src", "net"] and len(parts) > 3 and len(target) > 2 and target[1] != parts[2]:
             yield line, f"provider {parts[2]} must not include {name}"
+
+
+def check_policies(path, text):
+    """Only src/part/policy knows policies by name. Others ask for what a policy needs."""
+    if is_allowed(path, POLICY_NAMERS):
+        return
+    for line, name, _ in includes(text):
+        is_own = re.fullmatch(rf"part/policy/({'|'.join(POLICY_NAMES)})(/.*|\.hpp)", name)
+        if is_own or (f"src/{name}" == POLICIES and not is_allowed(path, POLICY_READERS)):
+            yield line, f"{name} belongs to src/part/policy"
+    names = "|".join(sorted(set(POLICY_NAMES) - AMBIGUOUS_POLICIES))
+    code = strip(text, keep_strings=True)
+    for match in re.finditer(rf'"({names})(:[^"\n]*)?"|\bKind::({names})\b|\bmake_({"|".join(POLICY_NAMES)})\b', code):
+        yield line_of(code, match.start()), f"{match[0]} names a policy: ask for what it needs (part/policy/policy.hpp)"
 
 
 def check_banned(path, text):
@@ -268,7 +299,7 @@ def check_words(path, text):
             yield number, "an MPI session? Then say so"
 
 
-SOURCE_RULES = (check_layers, check_banned, check_atomics)
+SOURCE_RULES = (check_layers, check_policies, check_banned, check_atomics)
 CODE_RULES = (check_size, check_functions, check_definitions)
 ALL_RULES = (check_name, check_words)
 
@@ -350,7 +381,7 @@ def run_format():
 
 
 def run_options():
-    script = [sys.executable, str(ROOT / "scripts/options_doc.py"), "--check"]
+    script = [sys.executable, str(ROOT / "scripts/dev/options_doc.py"), "--check"]
     result = subprocess.run(script, capture_output=True, text=True, check=False)
     return (result.stdout + result.stderr).splitlines() if result.returncode else []
 
@@ -429,6 +460,22 @@ def test_layers():
     assert not complains(check_layers, "src/mpi/a.cpp", "#include <mpi.h>\n")
     assert not complains(check_layers, "src/net/registry.cpp", '#include "net/shm/shm.hpp"\n')
     assert not complains(check_layers, "src/base/a.cpp", '// #include "mpi/face.hpp"\n')
+
+
+def test_policies():
+    assert {"none", "static", "learned"} <= set(POLICY_NAMES)
+    assert complains(check_policies, "src/part/engine.cpp", '\nif (name == "learned") x();') == [2]
+    assert complains(check_policies, "bench/a.cpp", 'f("static:4");') == [1]
+    assert complains(check_policies, "src/sim/a.cpp", "make_none(x);") == [1]
+    assert complains(check_policies, "src/part/engine.cpp", "if (p.kind == Policy::Kind::learned) x();") == [1]
+    assert complains(check_policies, "src/part/a.cpp", '#include "part/policy/learned/learner.hpp"\n') == [1]
+    assert complains(check_policies, "src/msg/a.cpp", '#include "part/policy/policies.def"\n') == [1]
+    assert not complains(check_layers, "src/base/config.cpp", '#include "part/policy/policies.def"\n')
+    assert complains(check_layers, "src/base/config.cpp", '#include "part/policy/policy.hpp"\n') == [1]
+    assert complains(check_layers, "src/base/a.cpp", '#include "part/policy/policies.def"\n') == [1]
+    for text in ('#include "part/policy/deadline.hpp"\n', '// policy "learned"\n', '/* "ploggp" */', 'f("none");', 'f("unlearned");'):
+        assert not complains(check_policies, "src/part/a.cpp", text), text
+    assert not complains(check_policies, "src/part/policy/learned/a.cpp", '#include "part/policy/learned/b.hpp"\nf("learned");')
 
 
 def test_banned():

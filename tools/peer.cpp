@@ -8,13 +8,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/parse.hpp"
 #include "bootstrap/launcher.hpp"
 #include "mpi/world/hosts.hpp"
 #include "net/registry.hpp"
@@ -24,14 +24,7 @@ namespace {
 
 constexpr const char *kHere = "this host", *kElsewhere = "another host", *kUnknown = "not known";
 
-std::optional<int> number(const std::string& text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-/// A network that can be opened here, and what can't be and is skipped.
+/// A network that can be opened here, and the skipped ones that can't be.
 struct Opened {
   std::string option;   ///< as LARKLANE_PROVIDER names it; empty: none
   std::string skipped;  ///< each with its reason and remedy
@@ -59,7 +52,7 @@ std::string skipped_text(const std::string& skipped) {
   return skipped.empty() ? std::string() : "; skipped: " + skipped;
 }
 
-/// @param way  what its card says; null: nobody has seen it
+/// @param way  of its card; null: no process has seen it
 void choose_here(const Config& config, const std::string& folder, const mpi::Hosts::Way* way,
                  PeerFacts* facts) {
   facts->change =
@@ -104,7 +97,7 @@ constexpr const char* kChangeBetween =
     "takes the lower rank's first that the other side has opened, too; LARKLANE_UNREACHABLE for "
     "what no network joins";
 
-/// Nobody has seen its card.
+/// No process has seen its card.
 void choose_between(const Config& config, const std::string& folder, PeerFacts* facts) {
   facts->change = kChangeBetween;
   const Opened opened = open_first(net::wanted_providers(config.provider), config, folder, true);
@@ -248,7 +241,7 @@ PeerFacts find_peer(const std::string& asked, const Config& config, const std::s
   PeerFacts facts;
   facts.asked = asked;
   const auto world = boot::Launcher::of_environment();
-  const auto rank = number(asked);
+  const auto rank = number_of<int>(asked);
   if (!rank) {
     facts.is_told = world.title.empty() || world.rank == 0;
     if (facts.is_told) find_host(asked, config, folder, &facts);

@@ -1,6 +1,6 @@
 """python3 -m larklane FILE...: the report."""
 
-from larklane import console
-from larklane.report import main
+from larklane.report.__main__ import run
 
-console.run(main)
+if __name__ == "__main__":
+    run()

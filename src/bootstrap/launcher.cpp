@@ -2,10 +2,10 @@
 
 #include <sys/socket.h>
 
-#include <charconv>
-#include <string_view>
+#include <utility>
 
 #include "base/config.hpp"
+#include "base/parse.hpp"
 
 namespace larklane::boot {
 namespace {
@@ -58,11 +58,7 @@ void find_hosts(Launcher* launcher) {
 }  // namespace
 
 std::optional<int> number_in_environment(const char* variable) {
-  const std::string text = environment(variable);
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return number_of<int>(environment(variable));
 }
 
 Launcher Launcher::of_environment() {

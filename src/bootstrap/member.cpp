@@ -1,9 +1,9 @@
 #include "bootstrap/member.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
+#include "base/parse.hpp"
 #include "bootstrap/launcher.hpp"
 
 namespace larklane::boot {
@@ -27,11 +27,9 @@ std::string quoted(std::string_view text) {
   return out;
 }
 
-std::optional<int> number_of(std::string_view text, int least, int most) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_whole = error == std::errc{} && end == text.data() + text.size();
-  return is_whole && number >= least && number <= most ? std::optional(number) : std::nullopt;
+std::optional<int> number_between(std::string_view text, int least, int most) {
+  const auto number = number_of<int>(text);
+  return number && *number >= least && *number <= most ? number : std::nullopt;
 }
 
 /// `node1:4711`, `[::1]:4711`
@@ -45,7 +43,7 @@ bool parse_meet(std::string_view text, Member* member) {
     return false;
   member->host = host;
   member->port = text.substr(colon + 1);
-  return !host.empty() && number_of(member->port, 1, 65535);
+  return !host.empty() && number_between(member->port, 1, 65535);
 }
 
 bool is_job(std::string_view text) {
@@ -90,13 +88,14 @@ std::optional<Member> Member::of(const Config& config, std::string* problem) {
 
   if (config.size.empty())
     return refuse("LARKLANE_SIZE", "not set", "the number of processes, the same for all", problem);
-  const auto size = number_of(config.size, 1, kSizeMax);
+  const auto size = number_between(config.size, 1, kSizeMax);
   if (!size)
     return refuse("LARKLANE_SIZE", quoted(config.size), "1.." + std::to_string(kSizeMax), problem);
   const std::string ranks = "0.." + std::to_string(*size - 1);
   if (config.rank.empty() && *size > 1)
     return refuse("LARKLANE_RANK", "not set", ranks + ", another for each process", problem);
-  const auto rank = config.rank.empty() ? std::optional(0) : number_of(config.rank, 0, *size - 1);
+  const auto rank =
+      config.rank.empty() ? std::optional(0) : number_between(config.rank, 0, *size - 1);
   if (!rank)
     return refuse("LARKLANE_RANK", quoted(config.rank),
                   ranks + " (LARKLANE_SIZE is " + config.size + ")", problem);

@@ -14,8 +14,12 @@ from typing import Any
 
 import golden
 
-from larklane import advice, compare, digest, figures, projection, report, schema, wording
-from larklane.cases import HEADLINES, measured
+from larklane.comparison import advice, compare, projection
+from larklane.figures import charts as figures
+from larklane.numbers import wording
+from larklane.records import schema
+from larklane.records.cases import HEADLINES, measured
+from larklane.report import digest, command as report
 
 TRACE = {"transfers": [[1e6, 2e6, 4], [3e6, 5e6, 4]], "arrivals_ns": [2e6, 5e6], "joined_ns": 3e6}
 
@@ -384,7 +388,7 @@ class Projections(Folder):
         path.write_text(MPIP, encoding="utf-8")
         profile = projection.read_mpip(path)
         self.assertEqual((profile.app_s, profile.mpi_s, profile.share), (200, 60, 0.2))
-        path.write_text(MPIP.split("@--- Aggregate Time")[0], encoding="utf-8")
+        path.write_text(MPIP.split("@--- Aggregate Time", maxsplit=1)[0], encoding="utf-8")
         self.assertEqual(projection.read_mpip(path).share, 0.3)
         path.write_text("something else", encoding="utf-8")
         with self.assertRaisesRegex(schema.RecordError, "expected mpiP's text report"):

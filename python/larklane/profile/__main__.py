@@ -1,0 +1,14 @@
+"""python3 -m larklane.profile."""
+
+from typing import NoReturn
+
+from larklane.profile.command import main
+from larklane.files import console
+
+
+def run() -> NoReturn:
+    console.run(main)
+
+
+if __name__ == "__main__":
+    run()
