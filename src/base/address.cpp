@@ -53,7 +53,7 @@ std::optional<RemoteAddress> RemoteAddress::parse(std::string_view address) {
   if (!rest.starts_with('/')) return std::nullopt;
   parsed.name = rest.substr(1);
   if (!is_local_address(parsed.name)) return std::nullopt;
-  // one text for one address: it is what peers are known by
+  // one text for one address: peers are known by it
   if (parsed.text() != address) return std::nullopt;
   return parsed;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What addresses look like. Thread safety: immutable; the functions are thread-safe.
+// Addresses of processes. Thread safety: immutable; the functions are thread-safe.
 
 #include <sys/socket.h>
 
@@ -27,7 +27,7 @@ bool is_local_address(std::string_view address) noexcept;
 /// Of the remote form, be it valid or not.
 bool is_remote_form(std::string_view address) noexcept;
 
-/// What connect takes. Thread safety: immutable.
+/// The argument of bind and connect. Thread safety: immutable.
 struct Endpoint {
   sockaddr_storage name{};
   socklen_t length = 0;

@@ -4,7 +4,7 @@
 // side an answer. The protocols define these messages; each has a random number in the challenge
 // and in the hello, so a proof is of no use twice. Thread safety: pure functions.
 //
-// Whoever can reach the port and is not of the job is kept out: other jobs, other users, port
+// The proofs keep out all that reach the port and are not of the job: other jobs, other users, port
 // scanners. Records that follow are neither encrypted nor signed.
 
 #include <array>
@@ -56,7 +56,7 @@ std::uint64_t proof_of(const Secret& secret, const Challenge& challenge,
   return handshake::hash(secret, handshake::kForHello, challenge, hello);
 }
 
-/// The answer's. @param hello  that it answers @param verdict  what it says; 32 bits
+/// The answer's. @param hello  that it answers @param verdict  of 32 bits
 template <class Challenge, class Hello, class Verdict = std::uint32_t>
 std::uint64_t answer_to(const Secret& secret, const Challenge& challenge, const Hello& hello,
                         Verdict verdict = {}) noexcept {

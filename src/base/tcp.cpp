@@ -24,7 +24,7 @@ void set_option(int socket, int level, int name, int value) noexcept {
   ::setsockopt(socket, level, name, &value, sizeof value);
 }
 
-/// accept also reports what has happened to the connection that it would have given.
+/// accept also reports the end of the connection that it would have given.
 bool concerns_one_connection(int error) noexcept {
   return error == EINTR || error == ECONNABORTED || error == ENETDOWN || error == EPROTO ||
          error == ENOPROTOOPT || error == EHOSTDOWN || error == ENONET || error == EHOSTUNREACH ||

@@ -25,13 +25,13 @@ std::uint16_t port_of(int socket) noexcept;
 Result<UniqueFd> begin_connect(const Endpoint& to);
 /// A non-blocking connection, once it is made. @errors kSystem; ETIMEDOUT: not by `deadline_ns`
 Result<UniqueFd> connect_by(const Endpoint& to, std::uint64_t deadline_ns);
-/// What has become of it: 0 or an errno. Takes the error away.
+/// The result of begin_connect(): 0 or an errno. Takes the error away.
 int socket_error(int socket) noexcept;
 /// A connection that waits to be accepted. @errors kSystem with EAGAIN: there is none
 Result<UniqueFd> accept_from(int listener);
 
-/// Small records leave at once, and a peer from which nothing has come for `silence_ns`, not even
-/// the kernel's answer to a probe, ends the connection with ETIMEDOUT or EHOSTUNREACH.
+/// Small records leave at once. A silence of `silence_ns`, in which not even the peer's kernel
+/// answers a probe, ends the connection with ETIMEDOUT or EHOSTUNREACH.
 void tune(int socket, std::uint64_t silence_ns) noexcept;
 /// The address at the other end, by number; empty if it is gone.
 std::string peer_host(int socket);

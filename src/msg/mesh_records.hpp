@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/siphash.hpp"
 #include "base/address.hpp"
+#include "base/siphash.hpp"
 #include "msg/packet/packet_wire.hpp"
 
 namespace larklane::msg {
@@ -23,7 +23,7 @@ struct MeshCard {
   std::array<char, 64> host{};  ///< processes with the same one reach each other's local address
   std::array<char, kAddressBytes> local{};
   std::array<char, kRemoteAddressBytes> remote{};  ///< empty: from other hosts it is not
-  Secret secret{};                                          ///< rank 0's is the job's
+  Secret secret{};                                 ///< rank 0's is the job's
 };
 static_assert(sizeof(MeshCard) == 8 + 64 + 96 + 512 + 16);
 

@@ -18,8 +18,8 @@
 
 #include "base/log.hpp"
 #include "base/secret.hpp"
-#include "bootstrap/card_server.hpp"
 #include "base/tcp.hpp"
+#include "bootstrap/card_server.hpp"
 #include "bootstrap/wire.hpp"
 
 namespace larklane::boot {
