@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <sstream>
-#include <string_view>
 
+#include "catalogue.hpp"
 #include "noise.hpp"
 
 namespace larklane::bench {
@@ -57,136 +57,6 @@ Examples:
 
 Noise presets:
 )";
-
-/// Each benchmark: what it shows, and its defaults.
-struct Benchmark {
-  const char* name;
-  const char* what;
-  const char* noise;
-  std::vector<std::string> ways;  ///< by default
-  const char* sizes = "64K:4M";
-  bool has_partitions = true, computes = true, is_pattern = false;
-  std::uint32_t window = 0;                 ///< not 0: of messages between threads
-  const char* application_sizes = nullptr;  ///< what sizes are of; null: it is none
-  const char* application_blocks = nullptr;
-  std::uint32_t blocks = 0;
-
-  bool is_of_lanes() const { return window > 0 || application_sizes != nullptr; }
-};
-
-const std::vector<Benchmark>& benchmarks_of_partitions() {
-  static const std::vector<std::string> all{"join",         "persistent", "threads",
-                                            "thread-comms", "rma",        "partitioned"};
-  static const std::vector<std::string> of_faces{"single",       "persistent", "multiple",
-                                                 "thread-comms", "rma",        "partitioned"};
-  static const std::vector<Benchmark> list{
-      {"overhead", "time from the first Pready to the last arrival, over that of one send", "none",
-       all},
-      {"perceived-bandwidth", "bytes over the time from the last thread's end to the last arrival",
-       "uniform", all},
-      {"availability", "share of one send's time that is over when the threads have joined",
-       "single", all},
-      {"early-bird", "share of the communication that is over before the join", "uniform", all},
-      {"recv-compute", "time between the first and the last arrival: work for the receiver",
-       "single", all},
-      {"latency",
-       "half round trip, one partition, no threads",
-       "none",
-       {"join", "persistent", "rma", "partitioned"},
-       "8:4M",
-       false,
-       false},
-      {"prtt",
-       "round trips of 1 to 16 messages, with delays: what LogGP is fitted to; no threads",
-       "none",
-       {"join", "partitioned"},
-       "1:4M",
-       false,
-       false},
-      {"call-cost",
-       "init, first round, Start, Pready, Parrived, Wait, free",
-       "none",
-       {"partitioned"},
-       "1K,64K,1M",
-       true,
-       false},
-      {"sweep3d",
-       "a wave over a plane of ranks; single: one send after the join, multiple: a send a thread",
-       "single", of_faces, "64K:4M", true, true, true},
-      {"halo3d", "7 points on a grid of ranks; ways as sweep3d", "single", of_faces, "64K:4M", true,
-       true, true},
-  };
-  return list;
-}
-
-const std::vector<Benchmark>& benchmarks_of_lanes() {
-  static const std::vector<std::string> of_lanes{"own",          "single-threaded", "shared",
-                                                 "process-lock", "one-pool",        "progress-all",
-                                                 "progress-own", "nothing"};
-  static const std::vector<Benchmark> list{
-      {"message-rate",
-       "messages a second that threads send, in windows that are answered",
-       "none",
-       {"shared", "own"},
-       "8:64K",
-       false,
-       false,
-       false,
-       64},
-      {"lanes", "messages a second with each of what keeps lanes apart turned off; not of an MPI",
-       "none", of_lanes, "8", false, false, false, 64},
-      {"message-latency",
-       "half round trip of a window of messages, of each thread",
-       "none",
-       {"shared", "own"},
-       "8:64K",
-       false,
-       false,
-       false,
-       1},
-      {.name = "stencil",
-       .what =
-           "halo exchange of a 2D 5-point stencil, threads of a process read each other's edges",
-       .noise = "none",
-       .ways = {"shared", "own"},
-       .sizes = "64:8K",
-       .has_partitions = false,
-       .computes = false,
-       .application_sizes = "an edge of a thread's square block, in cells of 8"},
-      {.name = "ebms",
-       .what =
-           "remote fetch: threads get their blocks of one band of cross sections after the other",
-       .noise = "none",
-       .ways = {"shared", "own"},
-       .sizes = "16K:4M",
-       .has_partitions = false,
-       .computes = false,
-       .application_sizes = "a thread's block of a band",
-       .application_blocks = "bands, of each of which a thread fetches a block in a round",
-       .blocks = 8},
-      {.name = "bspmm",
-       .what = "C += A B of tiles that are spread over ranks: get, compute, update; one counter "
-               "deals out the work",
-       .noise = "none",
-       .ways = {"shared", "own"},
-       .sizes = "2K,8K,32K",
-       .has_partitions = false,
-       .computes = false,
-       .application_sizes = "a tile of N x N doubles: 8 N N",
-       .application_blocks = "tiles along each side of the matrices, half of which are zero",
-       .blocks = 8},
-  };
-  return list;
-}
-
-const std::vector<Benchmark>& benchmarks() {
-  static const std::vector<Benchmark> list = [] {
-    std::vector<Benchmark> all = benchmarks_of_partitions();
-    all.insert(all.end(), benchmarks_of_lanes().begin(), benchmarks_of_lanes().end());
-    return all;
-  }();
-  return list;
-}
 
 /// "64K" as bytes; 0: malformed.
 std::uint64_t bytes_of_text(const std::string& text) {
@@ -245,7 +115,7 @@ std::string check_messages(const Options& o) {
 }
 
 /// A size that is none of the application's, or of which there would be too many in a process.
-std::string check_application(const Options& o) {
+std::string check_application(const Options& o, SizeIs kind) {
   constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 30;
   const auto two = [](std::uint64_t below, std::uint64_t above) {
     return ": " + (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(above);
@@ -253,11 +123,11 @@ std::string check_application(const Options& o) {
   for (const std::uint64_t size : o.sizes) {
     const std::string where = "size " + std::to_string(size) + ": ";
     std::uint64_t count = std::uint64_t{o.blocks} * o.threads;
-    if (o.benchmark == "stencil") {
+    if (kind == SizeIs::edge) {
       if (size % 8 != 0)
         return where + "an edge is of whole cells of 8 bytes" + two(size / 8 * 8, size / 8 * 8 + 8);
       count = 2 * (size / 8) * o.threads;
-    } else if (o.benchmark == "bspmm") {
+    } else if (kind == SizeIs::tile) {
       const auto side = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(size / 8)));
       if (8 * side * side != size)
         return where + "a tile of N x N doubles has 8 N N bytes" +
@@ -272,7 +142,7 @@ std::string check_application(const Options& o) {
   return {};
 }
 
-std::string check(const Options& o) {
+std::string check(const Options& o, const Benchmark& benchmark) {
   std::string error;
   Noise::parse(o.noise, o.noise_percent, o.seed, &error);
   if (!error.empty()) return error;
@@ -285,10 +155,10 @@ std::string check(const Options& o) {
   if (o.more_follow && o.completion == "synchronizer")
     return "--more-follow: not with --completion synchronizer: what signals always goes by itself";
   for (const std::string& way : o.ways)
-    if (is_of_lanes(o.benchmark) && way == "everywhere" && o.ways.size() > 1)
+    if (benchmark.is_of_lanes() && way == "everywhere" && o.ways.size() > 1)
       return "--ways everywhere: processes instead of threads: a launch of its own";
-  if (is_of_messages(o.benchmark)) return check_messages(o);
-  if (is_application(o.benchmark)) return check_application(o);
+  if (benchmark.is_of_messages()) return check_messages(o);
+  if (benchmark.is_of_lanes()) return check_application(o, benchmark.size_is);
   for (const std::uint64_t size : o.sizes) {
     const std::uint64_t bytes = o.bytes_of(size);
     const std::string where = "size " + std::to_string(bytes) + ": ";
@@ -317,11 +187,11 @@ void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& 
   if (sub.get_option("--sizes")->empty()) words.sizes = benchmark.sizes;
   const CLI::Option* noise = sub.get_option_no_throw("--noise");
   if (noise == nullptr || noise->empty()) o.noise = benchmark.noise;
-  if (o.ways.empty()) o.ways = benchmark.ways;
+  if (o.ways.empty()) o.ways = listed(benchmark.ways);
   std::erase_if(
       o.ways, [&](const std::string& way) { return std::ranges::count(words.without, way) != 0; });
   o.compute_ns = words.compute_us * 1e3;
-  if (!benchmark.computes) {
+  if (!benchmark.computes()) {
     o.compute_ns = 0;
     o.noise = "none";
   }
@@ -333,14 +203,14 @@ void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& 
       if (!sub.get_option(name)->empty()) o.of_exchanges.emplace_back(name);
   const CLI::Option* blocks = sub.get_option_no_throw("--blocks");
   if (blocks == nullptr || blocks->empty()) o.blocks = benchmark.blocks;
-  if (!benchmark.has_partitions) {
+  if (!benchmark.has_partitions()) {
     if (!benchmark.is_of_lanes()) o.threads = 1;
     o.partitions_per_thread = 1;
     o.recv_partitions = 0;
   }
-  if (!benchmark.computes || benchmark.is_pattern) o.neighbours = 1;
-  if (!benchmark.computes) o.compute_split = ComputeSplit::thread;
-  if (benchmark.is_pattern) o.compute_split = ComputeSplit::partition;
+  if (!benchmark.computes() || benchmark.is_pattern()) o.neighbours = 1;
+  if (!benchmark.computes()) o.compute_split = ComputeSplit::thread;
+  if (benchmark.is_pattern()) o.compute_split = ComputeSplit::partition;
 }
 
 /// Of messages between threads: who sends what over which lanes.
@@ -370,7 +240,7 @@ void add_messages(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& 
   add("--progress", o.progress,
       "made by workers while they wait, or by a dedicated thread of each process; not of an MPI")
       ->check(CLI::IsMember({"workers", "dedicated"}));
-  if (benchmark.name == std::string_view("lanes"))
+  if (benchmark.kind == Kind::lanes)
     add("--layout", o.layout, "of lanes: on cache lines of their own, or packed")
         ->check(CLI::IsMember({"own", "packed"}));
 }
@@ -383,14 +253,14 @@ void add_application(CLI::App* sub, const Benchmark& benchmark, Options& o, Word
   o.threads = 1;
   o.blocks = benchmark.blocks;  // shown as defaults
   add("--sizes", words.sizes,
-      std::string("bytes of ") + benchmark.application_sizes +
+      std::string("bytes of ") + benchmark.sizes_are +
           "; N, FROM:TO (doubled), or A,B,C; with K, M, G");
   add("--threads", o.threads, "that work in each process")->check(CLI::Range(1, 256));
   add("--lanes", o.lanes,
       "lanes (communicators, windows) that the threads of way `shared` have together")
       ->check(CLI::Range(1, 256));
   if (benchmark.blocks > 0)
-    add("--blocks", o.blocks, benchmark.application_blocks)->check(CLI::Range(1, 256));
+    add("--blocks", o.blocks, benchmark.blocks_are)->check(CLI::Range(1, 256));
 }
 
 /// How threads and messages are cut.
@@ -448,7 +318,7 @@ void add_method(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& wo
   };
   sub->add_option("--ways", o.ways, "alternatives to measure, the first is the baseline")
       ->delimiter(',')
-      ->default_str(CLI::detail::join(benchmark.ways));
+      ->default_str(benchmark.ways);
   sub->add_option("--without", words.without, "of them, leave these out")->delimiter(',');
   add("--iterations", o.iterations, "measured rounds of each point")->check(CLI::Range(1, 1000000));
   add("--warmup", o.warmup, "rounds before them")->check(CLI::Range(0, 1000000));
@@ -464,29 +334,9 @@ void add_method(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& wo
   sub->add_flag("--quiet", o.quiet, "no progress");
 }
 
-const Benchmark* find_benchmark(const std::string& name) {
-  for (const Benchmark& benchmark : benchmarks())
-    if (benchmark.name == name) return &benchmark;
-  return nullptr;
-}
-
 }  // namespace
 
 bool Options::is_everywhere() const { return ways == std::vector<std::string>{"everywhere"}; }
-
-bool is_of_messages(const std::string& benchmark) {
-  const Benchmark* const found = find_benchmark(benchmark);
-  return found != nullptr && found->window > 0;
-}
-
-bool is_application(const std::string& benchmark) {
-  return is_of_lanes(benchmark) && !is_of_messages(benchmark);
-}
-
-bool is_of_lanes(const std::string& benchmark) {
-  const Benchmark* const found = find_benchmark(benchmark);
-  return found != nullptr && found->is_of_lanes();
-}
 
 int parse_options(int argc, char** argv, bool print, Options* options) {
   CLI::App app{"Micro-benchmarks of partitioned communication against its alternatives."};
@@ -495,13 +345,13 @@ int parse_options(int argc, char** argv, bool print, Options* options) {
   app.footer(kExamples + noise_presets());
   Options& o = *options;
   Words words;
-  for (const Benchmark& benchmark : benchmarks()) {
+  for (const Benchmark& benchmark : kBenchmarks) {
     words.sizes = benchmark.sizes;
     o.noise = benchmark.noise;
     o.threads = Options().threads;
     CLI::App* sub = app.add_subcommand(benchmark.name, benchmark.what);
     if (benchmark.window > 0) {
-      sub->footer(benchmark.name == std::string_view("lanes") ? kLanesExamples : kMessageExamples);
+      sub->footer(benchmark.kind == Kind::lanes ? kLanesExamples : kMessageExamples);
       add_messages(sub, benchmark, o, words);
     } else if (benchmark.is_of_lanes()) {
       sub->footer(kApplicationExamples);
@@ -514,7 +364,7 @@ int parse_options(int argc, char** argv, bool print, Options* options) {
   }
   const std::string word = argc > 1 ? argv[1] : "";
   if (!word.empty() && !word.starts_with("-") && find_benchmark(word) == nullptr) {
-    if (print) std::fprintf(stderr, "larklane bench: no benchmark is called %s\n", word.c_str());
+    if (print) std::fprintf(stderr, "larklane bench: %s\n", unknown_benchmark(word).c_str());
     return 2;
   }
   try {
@@ -529,7 +379,7 @@ int parse_options(int argc, char** argv, bool print, Options* options) {
   const Benchmark& benchmark = *find_benchmark(chosen->get_name());
   settle(benchmark, *chosen, o, words);
   std::string problem = parse_sizes(words.sizes, &o.sizes);
-  if (problem.empty()) problem = check(o);
+  if (problem.empty()) problem = check(o, benchmark);
   if (problem.empty()) return -1;
   if (print) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
   return 2;

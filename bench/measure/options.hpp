@@ -66,11 +66,6 @@ struct Options {
   std::uint32_t threads_of_process() const { return is_everywhere() ? 1 : threads; }
 };
 
-bool is_of_messages(const std::string& benchmark);
-bool is_application(const std::string& benchmark);
-/// One of both: threads that share lanes, or have one each.
-bool is_of_lanes(const std::string& benchmark);
-
 /// Every rank parses the same words.
 /// @return  -1: go on with *options; otherwise the exit status, after `print`ing what is to be
 /// printed: 0 after --help, 2 after an error

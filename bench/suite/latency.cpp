@@ -229,11 +229,6 @@ class LatencyRun {
 
 }  // namespace
 
-const std::vector<std::string>& latency_way_names() {
-  static const std::vector<std::string> names{"join", "persistent", "rma", "partitioned"};
-  return names;
-}
-
 Point measure_latency(const Options& options, std::uint64_t size, const std::vector<Link>&,
                       double timer_ns, double budget_ns, const Watcher& watcher) {
   return LatencyRun(options, options.bytes_of(size), timer_ns, watcher).run(budget_ns);

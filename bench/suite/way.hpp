@@ -54,9 +54,8 @@ class Way {
   std::vector<double> begun_ns_, arrived_ns_;
 };
 
-/// Collective over both ranks, in the same order there. @param name  one of way_names()
+/// Collective over both ranks, in the same order there. @param name  a way of bench/benchmarks.def
 /// @return null if this MPI can't
 std::unique_ptr<Way> make_way(const std::string& name, const Pair& pair);
-const std::vector<std::string>& way_names();
 
 }  // namespace larklane::bench

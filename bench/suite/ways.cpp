@@ -233,12 +233,6 @@ class Pretended final : public Way {
 
 }  // namespace
 
-const std::vector<std::string>& way_names() {
-  static const std::vector<std::string> names{"join", "persistent",  "threads",  "thread-comms",
-                                              "rma",  "partitioned", "pretended"};
-  return names;
-}
-
 std::unique_ptr<Way> make_way(const std::string& name, const Pair& pair) {
   if (!missing(name).empty()) return nullptr;
   if (name == "partitioned") return std::make_unique<Partitioned>(pair);
