@@ -14,7 +14,7 @@ build: ## configure and build build/release (the default); the command is build/
 	@cmake --build --preset release
 
 setup: ## install what tests and demo use; says first what that is
-	@$(PYTHON) scripts/setup.py
+	@$(PYTHON) scripts/dev/setup.py
 
 demo: setup ## what the project is for, shown on this machine (5 minutes the first time)
 	@test -f build/release/CMakeCache.txt || cmake --preset release
@@ -22,22 +22,22 @@ demo: setup ## what the project is for, shown on this machine (5 minutes the fir
 	@$(PYTHON) demo/demo.py build/release
 
 test: ## correctness tests in three builds: release, tsan, asan-ubsan (about an hour on two cores)
-	@$(PYTHON) scripts/test.py
+	@$(PYTHON) scripts/dev/test.py
 
 nightly: ## make test, with every MPI and the tests that take minutes (2-3 hours)
-	@$(PYTHON) scripts/test.py --nightly
+	@$(PYTHON) scripts/dev/test.py --nightly
 
 check-fast: ## between edits: release build, unit, property and quick conformance tests (2 minutes)
-	@$(PYTHON) scripts/test.py --fast
+	@$(PYTHON) scripts/dev/test.py --fast
 
-bars: build ## every performance row; resumable; figures go to docs/measurements
-	@status=0; for rows in bars statements savings learned timer paper_figures lane_figures simulated; do $(PYTHON) scripts/$$rows.py || status=1; done; exit $$status
+bars: build ## every performance row; resumable; figures go to measurements/
+	@status=0; for rows in measure/bars papers/statements measure/savings policies/learned policies/timer papers/paper_figures papers/lane_figures measure/simulated; do $(PYTHON) scripts/$$rows.py || status=1; done; exit $$status
 
 mutants: ## one-line mutations of the engine, each of which a named test must kill
-	@$(PYTHON) scripts/mutants.py
+	@$(PYTHON) scripts/dev/mutants.py
 
 soak: ## the tests with a random part, with new seeds, for hours (SOAK=4h)
-	@$(PYTHON) scripts/test.py --soak $(or $(SOAK),4h)
+	@$(PYTHON) scripts/dev/test.py --soak $(or $(SOAK),4h)
 
 native-table: build ## how the MPIs found here do without Larklane: docs/native-table.md
 	@$(PYTHON) tests/conformance/native_table.py

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of scripts/bars.py: contenders that hang, fail or say nonsense, rows that are cut off, points that are measured again. Run by ctest; needs the
+"""Tests of scripts/measure/bars.py: contenders that hang, fail or say nonsense, rows that are cut off, points that are measured again. Run by ctest; needs the
 standard library only."""
 
 import json
@@ -8,8 +8,7 @@ import sys
 import tempfile
 import types
 
-SCRIPTS = pathlib.Path(__file__).resolve().parent.parent / "scripts"
-sys.path.insert(0, str(SCRIPTS))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "scripts/measure"))
 import bars  # noqa: E402
 
 stats = bars.stats

@@ -14,12 +14,13 @@ import tempfile
 from unittest import mock
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent.parent / "scripts"
-sys.path[:0] = [str(SCRIPTS), str(SCRIPTS.parent / "tests/python")]
+sys.path[:0] = [*(str(SCRIPTS / purpose) for purpose in ("dev", "measure", "papers", "policies")), str(SCRIPTS.parent / "tests/python")]
 import golden  # noqa: E402
 
 
 def load(name):
-    spec = importlib.util.spec_from_file_location(f"larklane_{name}", SCRIPTS / f"{name}.py")
+    (path,) = SCRIPTS.glob(f"*/{name}.py")
+    spec = importlib.util.spec_from_file_location(f"larklane_{name}", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
@@ -64,7 +65,7 @@ def test_verdicts():
 
 
 class Seen:
-    """Figures of a few points for the judges of scripts/statements.py: {(plan, size): values}."""
+    """Figures of a few points for the judges of scripts/papers/statements.py: {(plan, size): values}."""
 
     def __init__(self, figures):
         self.figures = figures

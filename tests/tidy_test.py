@@ -352,7 +352,7 @@ def run_format():
 def run_options():
     complaints = []
     for script in ("options_doc", "benchmarks_doc"):
-        command = [sys.executable, str(ROOT / f"scripts/{script}.py"), "--check"]
+        command = [sys.executable, str(ROOT / f"scripts/dev/{script}.py"), "--check"]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         complaints += (result.stdout + result.stderr).splitlines() if result.returncode else []
     return complaints

@@ -7,7 +7,7 @@
 namespace larklane::tools {
 
 /// Between a launcher and its ranks it becomes the measuring program that was built for their MPI;
-/// else it starts launchers itself, several variants in turns (python/larklane/bench.py).
+/// else it starts launchers itself, several variants in turns (python/larklane/bench/command.py).
 /// @param words  what follows `bench`
 /// @return only if nothing was started: the exit status, after a message
 int bench(const std::vector<std::string>& words);

@@ -103,7 +103,7 @@ Examples:
   larklane simulate --learned --spread-us 400          what the policy that learns its groups makes of it
   larklane simulate --sweep 8x8 --partitions 16 --spread-us 40 --show speedup
   larklane simulate --costs FILE --pattern late-thread --partitions 16 --spread-us 1000
-                                       over shared memory: scripts/simulated.py --costs FILE measures a host
+                                       over shared memory: scripts/measure/simulated.py --costs FILE measures a host
   larklane simulate --free-processor                   marks, lines and polls cost nothing: what `larklane model` computes
   larklane simulate --from 256K --to 64M --json        for programs: everything that can be shown)";
 

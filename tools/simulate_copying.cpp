@@ -166,7 +166,7 @@ int simulate_copying(const SimulateRequest& request) {
   if (error != 0) problem = "can't be read: " + input_file_problem(error, kTextFileBytesMax);
   if (!problem.empty()) {
     std::fprintf(stderr,
-                 "larklane simulate: %s: %s; scripts/simulated.py --costs FILE measures anew\n",
+                 "larklane simulate: %s: %s; scripts/measure/simulated.py --costs FILE measures anew\n",
                  request.costs_file.c_str(), problem.c_str());
     return kRefused;
   }

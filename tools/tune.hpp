@@ -7,7 +7,7 @@
 
 namespace larklane::tools {
 
-/// Measuring is python/larklane/tune.py's, which comes back with `--from SAMPLES` to have the file
+/// Measuring is python/larklane/tune/command.py's, which comes back with `--from SAMPLES` to have the file
 /// written.
 /// @param words  what follows `tune`
 /// @return the exit status, after a message; nothing if Python has taken over

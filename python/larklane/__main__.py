@@ -1,6 +1,6 @@
 """python3 -m larklane FILE...: the report."""
 
-from larklane import console
-from larklane.report import main
+from larklane.files import console
+from larklane.report.command import main
 
 console.run(main)

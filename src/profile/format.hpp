@@ -1,6 +1,6 @@
 #pragma once
 // The file of a profiled process: a header, then chunks of records, all of fixed size.
-// docs/profile.md owns the layout and says what each field holds; python/larklane/profile.py reads
+// docs/profile.md owns the layout and says what each field holds; python/larklane/profile/profile.py reads
 // it.
 
 #include <atomic>

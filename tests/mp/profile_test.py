@@ -25,11 +25,11 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
 import launch  # noqa: E402
 import stub_test  # noqa: E402
 from checks import Skip, expect, expect_few_more, instructions_of, system  # noqa: E402
-from larklane import profile, rounds  # noqa: E402
-from larklane.forecast import forecast  # noqa: E402
-from larklane.prediction import Written  # noqa: E402
-from larklane.profile_file import Kind  # noqa: E402
-from larklane.writes import AFTER, sends_of, writers_of  # noqa: E402
+from larklane.prediction.forecast import forecast  # noqa: E402
+from larklane.prediction.predictor import Written  # noqa: E402
+from larklane.profile import profile, rounds  # noqa: E402
+from larklane.profile.profile_file import Kind  # noqa: E402
+from larklane.profile.writes import AFTER, sends_of, writers_of  # noqa: E402
 from stub_test import REFUSED  # noqa: E402
 
 EXAMPLES = {"mpich5": "mpich", "openmpi5": "openmpi"}

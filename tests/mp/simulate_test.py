@@ -38,8 +38,8 @@ def copies(bench):
 
 
 def learns(bench):
-    """Against an oracle, 476 points: scripts/learned.py says what has to hold."""
-    system(sys.executable, pathlib.Path(__file__).parents[2] / "scripts/learned.py", "--check", bench.command, seconds=1100)
+    """Against an oracle, 476 points: scripts/policies/learned.py says what has to hold."""
+    system(sys.executable, pathlib.Path(__file__).parents[2] / "scripts/policies/learned.py", "--check", bench.command, seconds=1100)
 
 
 def cases():

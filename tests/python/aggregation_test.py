@@ -5,10 +5,10 @@ import unittest
 
 import golden  # noqa: F401  (finds the package)
 
-from larklane.aggregation import REPLAYED_MAX, aggregation, completion_ns
-from larklane.costs import Curve
-from larklane.prediction import Saving
-from larklane.rounds import Mark, Request, Round, Span
+from larklane.prediction.aggregation import REPLAYED_MAX, aggregation, completion_ns
+from larklane.prediction.costs import Curve
+from larklane.prediction.predictor import Saving
+from larklane.profile.rounds import Mark, Request, Round, Span
 
 
 def marks(*threads: tuple[int, ...]) -> list[Mark]:

@@ -17,7 +17,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-from larklane import bench  # noqa: E402
+from larklane.bench import command as bench  # noqa: E402
 
 RANK_S = 600  # how long a rank runs that nobody ends
 # A stand-in for `larklane bench BENCHMARK --with VARIANT --json FILE ...`; what it does is told by MODE.
@@ -263,7 +263,7 @@ class Runner(unittest.TestCase):
         self.assertLess(time.monotonic() - began, RANK_S / 2)
 
     def test_a_runner_that_is_ended_ends_its_launch(self) -> None:
-        package = Path(bench.__file__).parents[1]
+        package = Path(bench.__file__).parents[2]
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             out = self.folder / number.name
             with subprocess.Popen([sys.executable, "-m", "larklane.bench", "all", "--launcher", "env", "--out", str(out)],
@@ -324,7 +324,7 @@ class Runner(unittest.TestCase):
     def test_dropped_turns_are_printed(self) -> None:
         command = [sys.executable, "-m", "larklane.bench", "overhead", "--launcher", "env", "--out", str(self.folder / "out"), "--no-report",
                    "--budget", "0.001"]
-        done = subprocess.run(command, env={**os.environ, **self.environment("well"), "PYTHONPATH": str(Path(bench.__file__).parents[1])},
+        done = subprocess.run(command, env={**os.environ, **self.environment("well"), "PYTHONPATH": str(Path(bench.__file__).parents[2])},
                               capture_output=True, text=True, check=False)
         self.assertIn("1 of 3 turns: the time budget\n", done.stdout)
 
@@ -332,8 +332,8 @@ class Runner(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "pids"
             launched = f"sleep {RANK_S} & echo $$ $! > {file}.part; mv {file}.part {file}; wait"
-            code = f"from larklane import bench; bench.run_command(['sh', '-c', {launched!r}], {RANK_S})"
-            with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(Path(bench.__file__).parents[1])}) as killed:
+            code = f"from larklane.bench import command; command.run_command(['sh', '-c', {launched!r}], {RANK_S})"
+            with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(Path(bench.__file__).parents[2])}) as killed:
                 deadline = time.monotonic() + 60
                 while not file.exists() and time.monotonic() < deadline:
                     time.sleep(0.02)

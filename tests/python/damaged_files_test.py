@@ -20,8 +20,14 @@ from mutations import mutated, mutated_json, seeds
 sys.path.insert(0, str(golden.ROOT / "tests/unit"))
 import profile_reader_test as files  # noqa: E402
 
-from larklane import costs, input_file, profile, projection, report, schema, simulation, writes  # noqa: E402
-from larklane.profile_file import Kind, ProfileError  # noqa: E402
+from larklane.comparison import projection  # noqa: E402
+from larklane.files import input_file  # noqa: E402
+from larklane.prediction import costs  # noqa: E402
+from larklane.profile import profile, writes  # noqa: E402
+from larklane.profile.profile_file import Kind, ProfileError  # noqa: E402
+from larklane.records import schema  # noqa: E402
+from larklane.report import command as report  # noqa: E402
+from larklane.simulation import command as simulation  # noqa: E402
 
 MUTATIONS = 1000
 DIGESTS = 10  # every so many

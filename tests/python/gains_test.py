@@ -10,8 +10,10 @@ from pathlib import Path
 
 import golden
 
-from larklane import digest, gains, report, schema
-from larklane.cases import HEADLINES
+from larklane.comparison import gains
+from larklane.records import schema
+from larklane.records.cases import HEADLINES
+from larklane.report import digest, command as report
 
 TWELVE = [1 + 0.001 * i for i in range(12)]
 CALLS = {"psend_init": (1000, 4000), "pready": (10, 90), "start_send": (50, 400), "wait_send": (100, 20), "empty": (1, 1.2)}

@@ -14,7 +14,7 @@ import golden  # noqa: F401  (the path of the package)
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "unit"))
 import profile_reader_test as by_hand  # noqa: E402
 
-from larklane import otf2_file, profile  # noqa: E402
+from larklane.profile import otf2_file, profile  # noqa: E402
 
 
 def interval(begin_ns: int, end_ns: int, name: str) -> otf2_file.Interval:

@@ -8,7 +8,7 @@ import tempfile
 import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
-from larklane import output_file  # noqa: E402
+from larklane.files import output_file  # noqa: E402
 
 
 def test_link(folder):

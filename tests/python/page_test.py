@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import golden
 
-from larklane import report
+from larklane.report import command as report
 
 try:
     import matplotlib.image

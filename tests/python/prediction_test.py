@@ -8,17 +8,18 @@ from pathlib import Path
 
 import golden
 
-from larklane import costs, traffic
-from larklane.costs import Costs, Curve
-from larklane.phases import Message, Phase
-from larklane.prediction import Prediction, Predictor, StuckError, Written
-from larklane.profile_file import ClockSample, RankFile, cores_of
-from larklane.program import Event, Meeting, Program, hosts_of
-from larklane.rounds import Span
-from larklane.schema import RecordError
-from larklane.team import UNKNOWN
-from larklane.traffic import Delivery, Receive
-from larklane.writes import AFTER, Page, Writers
+from larklane.prediction import costs
+from larklane.prediction.costs import Costs, Curve
+from larklane.prediction.predictor import Prediction, Predictor, StuckError, Written
+from larklane.prediction.program import Event, Meeting, Program, hosts_of
+from larklane.profile import traffic
+from larklane.profile.phases import Message, Phase
+from larklane.profile.profile_file import ClockSample, RankFile, cores_of
+from larklane.profile.rounds import Span
+from larklane.profile.team import UNKNOWN
+from larklane.profile.traffic import Delivery, Receive
+from larklane.profile.writes import AFTER, Page, Writers
+from larklane.records.schema import RecordError
 
 
 def message(rank: int, at: int, size: int = 8, tag: int = 1, phase: Phase | None = None) -> Message:

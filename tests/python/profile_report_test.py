@@ -13,8 +13,8 @@ from report_test import Folder
 sys.path.insert(0, str(golden.ROOT / "tests/unit"))
 import profile_reader_test as files  # noqa: E402
 
-from larklane import patterns  # noqa: E402
-from larklane.profile_file import Kind  # noqa: E402
+from larklane.figures import patterns  # noqa: E402
+from larklane.profile.profile_file import Kind  # noqa: E402
 
 try:
     import matplotlib

@@ -5,7 +5,7 @@ import unittest
 
 import golden  # noqa: F401  (finds the package)
 
-from larklane.replay import Operation, Shares, Thread, Times, Waiting, rate, replay
+from larklane.prediction.replay import Operation, Shares, Thread, Times, Waiting, rate, replay
 
 
 def thread(*operations: Operation, host: int = 0, begin_ns: float = 0.0) -> Thread:

@@ -14,8 +14,12 @@ from typing import Any
 
 import golden
 
-from larklane import advice, compare, digest, figures, projection, report, schema, wording
-from larklane.cases import HEADLINES, measured
+from larklane.comparison import advice, compare, projection
+from larklane.figures import charts as figures
+from larklane.numbers import wording
+from larklane.records import schema
+from larklane.records.cases import HEADLINES, measured
+from larklane.report import digest, command as report
 
 TRACE = {"transfers": [[1e6, 2e6, 4], [3e6, 5e6, 4]], "arrivals_ns": [2e6, 5e6], "joined_ns": 3e6}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import golden
 
-from larklane import schema
+from larklane.records import schema
 
 
 class Load(unittest.TestCase):

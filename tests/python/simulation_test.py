@@ -11,8 +11,8 @@ from typing import Any
 
 import golden  # noqa: F401  (finds the package)
 
-from larklane import simulation
-from larklane.schema import RecordError
+from larklane.records.schema import RecordError
+from larklane.simulation import command as simulation
 
 try:
     import matplotlib

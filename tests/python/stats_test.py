@@ -8,7 +8,7 @@ from collections import Counter
 
 import golden  # noqa: F401  (the path of the package)
 
-from larklane import stats
+from larklane.numbers import stats
 
 
 class Ranks(unittest.TestCase):

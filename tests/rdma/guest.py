@@ -6,7 +6,7 @@ and /dev/shm are its own. The commands start in the current folder, as root, on 
 
   python3 tests/rdma/guest.py ibv_devinfo '.deps/mpich/bin/mpiexec -n 2 hostname'
 
-Exit status: that of the first command that failed; 125 if the guest did not get so far, 77 if there is no guest (scripts/setup.py
+Exit status: that of the first command that failed; 125 if the guest did not get so far, 77 if there is no guest (scripts/dev/setup.py
 makes it, from packages).
 """
 
@@ -64,7 +64,7 @@ class Boot:
 def problem() -> str:
     """@return why there is no guest here; empty: there is one"""
     if not prepare.prepared():
-        return f"nothing in {prepare.FOLDER} (python3 scripts/setup.py)"
+        return f"nothing in {prepare.FOLDER} (python3 scripts/dev/setup.py)"
     missing = [name for name in ("qemu-system-x86_64", "setpriv", "rdma") if not shutil.which(name, path=prepare.PATH)]
     return f"no {', '.join(missing)}" if missing else ""
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""python/larklane/profile.py on files written by hand: numbers worked out by hand. Run by ctest; needs the standard library only."""
+"""python/larklane/profile/profile.py on files written by hand: numbers worked out by hand. Run by ctest; needs the standard library only."""
 
 import collections
 import json
@@ -8,8 +8,8 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
-from larklane import perfetto, profile, profile_file, rounds  # noqa: E402
-from larklane.profile_file import CHUNK, CHUNK_HEADER_BYTES, CHUNK_MAGIC, HEADER, MAGIC, RECORD, Kind  # noqa: E402
+from larklane.profile import perfetto, profile, profile_file, rounds  # noqa: E402
+from larklane.profile.profile_file import CHUNK, CHUNK_HEADER_BYTES, CHUNK_MAGIC, HEADER, MAGIC, RECORD, Kind  # noqa: E402
 
 HEADER_BYTES, CHUNK_BYTES = 4096, 65536
 NO_CLOCK = (0, 0, 0)

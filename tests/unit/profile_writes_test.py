@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""python/larklane/writes.py on records written by hand. Run by ctest; needs the standard library only."""
+"""python/larklane/profile/writes.py on records written by hand. Run by ctest; needs the standard library only."""
 
 import pathlib
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
-from larklane.profile_file import Kind, Record  # noqa: E402
-from larklane.team import UNKNOWN, Team  # noqa: E402
-from larklane.writes import PageWrite, Sent, sends_of  # noqa: E402
+from larklane.profile.profile_file import Kind, Record  # noqa: E402
+from larklane.profile.team import UNKNOWN, Team  # noqa: E402
+from larklane.profile.writes import PageWrite, Sent, sends_of  # noqa: E402
 
 PAGE = 4096
 

@@ -1,6 +1,6 @@
 #pragma once
 // Lines that a sender is going to write are in the reader's cache since two rounds ago. To fetch
-// one takes as long as a message (docs/measurements, half-round-trip, the bare line), and a store
+// one takes as long as a message (measurements/, half-round-trip, the bare line), and a store
 // buffer full of such stores stalls Pready; asked for in time, it costs nothing. What a program's
 // own data has driven out of the caches since the round before comes back in the same way.
 

@@ -1,0 +1,1 @@
+"""Runs and records of `larklane bench` outside a launcher."""

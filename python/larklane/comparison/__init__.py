@@ -1,0 +1,1 @@
+"""Comparison of records: tests, gains, advice, and a projection on an application."""

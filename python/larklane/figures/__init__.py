@@ -1,0 +1,1 @@
+"""Figures: contents and drawing."""

@@ -1,0 +1,6 @@
+"""python3 -m larklane.profile."""
+
+from larklane.files import console
+from larklane.profile.profile import main
+
+console.run(main)

@@ -1,0 +1,119 @@
+"""Programs without partitions, as a profile shows them: when threads finish, when messages go."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+
+from larklane.profile.profile_file import Kind, Record
+from larklane.profile.rounds import Request
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """Threads of one rank that compute side by side until they meet. finished_ns: by thread."""
+
+    rank: int
+    finished_ns: dict[int, int]
+    joined_ns: int
+
+    @property
+    def last_ns(self) -> int:
+        return max(self.finished_ns.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """A send that is not partitioned, and the parallel phase before it."""
+
+    rank: int
+    peer: int
+    tag: int
+    context: int  # the identity of the communicator, in 32 bits
+    bytes: int
+    begin_ns: int
+    end_ns: int
+    thread: int
+    phase: Phase | None
+
+    @property
+    def after_phase_ns(self) -> int | None:
+        """From the last thread's end to the send."""
+        return self.begin_ns - self.phase.last_ns if self.phase else None
+
+
+def _regions_of(rank: int, records: Iterable[Record]) -> Iterator[Phase]:
+    members: dict[int, dict[int, int]] = collections.defaultdict(dict)
+    ends: dict[int, int] = {}
+    for record in records:
+        if record.kind == Kind.MEMBER:
+            members[record.request][record.thread] = record.end_ns
+        elif record.kind == Kind.REGION:
+            ends[record.request] = record.end_ns
+    for number, finished in members.items():
+        yield Phase(rank, finished, ends.get(number, max(finished.values())))
+
+
+def _barriers_of(rank: int, records: Iterable[Record]) -> Iterator[Phase]:
+    """All who meet at a barrier are there before the first one leaves."""
+    meetings: dict[int, dict[int, Record]] = collections.defaultdict(dict)
+    whole: list[dict[int, Record]] = []
+    for record in records:
+        if record.kind != Kind.BARRIER:
+            continue
+        met = meetings[record.value]
+        if record.thread in met or any(record.begin_ns > other.end_ns for other in met.values()):
+            whole.append(meetings.pop(record.value))
+        meetings[record.value][record.thread] = record
+    for met in itertools.chain(whole, meetings.values()):
+        finished = {thread: record.begin_ns for thread, record in met.items()}
+        yield Phase(rank, finished, max(finished.values()))
+
+
+def _joins_of(rank: int, records: Iterable[Record]) -> Iterator[Phase]:
+    """Threads that are joined before others are created; by their order, as one may have left its number to the next."""
+    created: list[Record] = []
+    joined: set[int] = set()
+    groups: list[list[Record]] = []
+    for record in records:
+        if record.kind == Kind.JOIN:
+            joined.add(record.value)
+        elif record.kind == Kind.THREAD:
+            if joined:
+                groups.append([thread for thread in created if thread.value in joined])
+                created, joined = [], set()
+            created.append(record)
+    groups.append([thread for thread in created if thread.value in joined])
+    for group in filter(None, groups):
+        finished = {index: thread.end_ns for index, thread in enumerate(group)}
+        yield Phase(rank, finished, max(finished.values()))
+
+
+def phases_of(rank: int, records: list[Record]) -> list[Phase]:
+    """Of at least two threads each, by their end. `records`: aligned, by begin."""
+    found = itertools.chain(_regions_of(rank, records), _barriers_of(rank, records), _joins_of(rank, records))
+    return sorted((phase for phase in found if len(phase.finished_ns) > 1), key=lambda phase: phase.last_ns)
+
+
+def folded(context: int) -> int:
+    """A communicator's identity as sends and receives hold it."""
+    return (context ^ context >> 32) & 0xFFFFFFFF
+
+
+def messages_of(rank: int, records: Iterable[Record], requests: Iterable[Request], phases: list[Phase]) -> list[Message]:
+    """Send, Isend and their like, and Start of persistent sends, by begin."""
+    persistent = {request.number: request for request in requests if request.is_send and not request.is_partitioned}
+    ends = [phase.last_ns for phase in phases]
+    messages = []
+    for record in records:
+        request = persistent.get(record.request) if record.kind == Kind.START else None
+        if record.kind != Kind.SEND and request is None:
+            continue
+        route = (request.peer, request.tag, folded(request.context), request.bytes) if request else (record.a, record.b, record.request, record.value)
+        before = bisect.bisect_right(ends, record.begin_ns)
+        messages.append(Message(rank, *route, record.begin_ns, record.end_ns, record.thread,
+                                phases[before - 1] if before else None))
+    return messages

@@ -1,0 +1,137 @@
+"""Messages that are not partitioned: which send belongs to which receive, what a rank waits for, and what repeats as steps."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+
+from larklane.profile.phases import Message, folded
+from larklane.profile.profile_file import Kind, Record
+from larklane.profile.rounds import Request, Span
+
+IS_TEST = 1  # flags of Kind.WAIT
+PROC_NULL = -2
+SETTLED = 4  # steps may differ in the first quarter of a run
+
+
+@dataclasses.dataclass(frozen=True)
+class Receive:
+    """A receive that is not partitioned. `wait`: the call that completed it; None: none did, or it was cut off."""
+
+    rank: int
+    peer: int
+    tag: int
+    context: int
+    posted_ns: int
+    wait: Span | None
+    thread: int  # that completed it
+    by_test: bool
+
+    @property
+    def is_named(self) -> bool:
+        """It says whose message with which tag it takes."""
+        return self.peer >= 0 and self.tag >= 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Delivery:
+    """A send and the receive that took its message."""
+
+    send: Message
+    receive: Receive
+
+
+@dataclasses.dataclass(frozen=True)
+class Matched:
+    """`left_out`: receives from any source or of any tag, and messages that one of them may have taken."""
+
+    deliveries: tuple[Delivery, ...]
+    left_out: int
+
+
+def receives_of(rank: int, records: Iterable[Record], requests: Iterable[Request]) -> list[Receive]:
+    """In the order in which they were posted. `records`: of one rank, aligned, by begin."""
+    persistent = {request.number: request for request in requests if not request.is_send and not request.is_partitioned}
+    found: list[Receive] = []
+    by_handle: dict[int, int] = {}
+    for record in records:
+        request = persistent.get(record.request) if record.kind == Kind.START else None
+        if record.kind == Kind.RECEIVE or request:
+            route = (request.peer, request.tag, folded(request.context)) if request else (record.a, record.b, record.request)
+            by_handle[record.handle] = len(found)
+            wait = Span(record.begin_ns, record.end_ns) if record.handle == 0 else None
+            found.append(Receive(rank, *route, record.begin_ns, wait, record.thread, False))
+        elif record.kind == Kind.WAIT and record.handle in by_handle:
+            index = by_handle.pop(record.handle)
+            found[index] = dataclasses.replace(found[index], wait=Span(record.begin_ns, record.end_ns), thread=record.thread,
+                                               by_test=bool(record.flags & IS_TEST))
+    return found
+
+
+def matched(messages: Iterable[Message], receives: Iterable[Receive]) -> Matched:
+    """Same communicator, ranks and tag, in the order of the calls. Where a receive from any source, or of any tag, may have taken one
+    of the messages, none of them is said to belong to a receive."""
+    queues: dict[tuple[int, int, int, int], list[Receive]] = collections.defaultdict(list)
+    sent: dict[tuple[int, int, int, int], list[Message]] = collections.defaultdict(list)
+    greedy: set[tuple[int, int]] = set()
+    left_out = 0
+    for receive in receives:
+        if receive.is_named:
+            queues[receive.peer, receive.rank, receive.tag, receive.context].append(receive)
+        elif receive.peer != PROC_NULL:
+            greedy.add((receive.rank, receive.context))
+            left_out += 1
+    for message in messages:
+        sent[message.rank, message.peer, message.tag, message.context].append(message)
+    found = []
+    for key, of_key in sent.items():
+        taken = queues.get(key, [])
+        if len(taken) < len(of_key) and (key[1], key[3]) in greedy:
+            left_out += len(of_key)
+            continue
+        found += [Delivery(message, receive) for message, receive in zip(of_key, taken)]
+    return Matched(tuple(sorted(found, key=lambda delivery: delivery.send.begin_ns)), left_out)
+
+
+def waited_ns(receives: Iterable[Receive]) -> dict[int, int]:
+    """By rank: time in calls that completed receives. A call that completed several counts once."""
+    calls = {(receive.rank, receive.thread, receive.wait) for receive in receives if receive.wait and not receive.by_test}
+    total: dict[int, int] = collections.Counter()
+    for rank, _, wait in calls:
+        total[rank] += wait.end_ns - wait.begin_ns
+    return dict(total)
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+def bursts_of(messages: Iterable[Message]) -> Iterator[tuple[Message, ...]]:
+    """Sends of one rank between the same two joins of its threads; without threads each for itself. `messages`: by begin."""
+    current: list[Message] = []
+    for message in messages:
+        if current and (message.phase is None or message.phase is not current[-1].phase):
+            yield tuple(current)
+            current = []
+        current.append(message)
+    if current:
+        yield tuple(current)
+
+
+def period(signs: Sequence[object]) -> int:
+    """After how many the same come again, in all but the first quarter; 0: they don't repeat."""
+    settled = len(signs) // SETTLED
+    for length in range(1, (len(signs) - settled) // 2 + 1):
+        if all(signs[at] == signs[at - length] for at in range(settled + length, len(signs))):
+            return length
+    return 0
+
+
+def steps_of(messages: Iterable[Message]) -> list[tuple[Message, ...]]:
+    """The sends of one rank, step by step: a step is over when the same sends (to whom, of how many bytes) begin again. The last
+    one may be cut off. `messages`: by begin."""
+    bursts = list(bursts_of(messages))
+    length = period([sorted((message.peer, message.bytes) for message in burst) for burst in bursts])
+    if not length:
+        return []
+    return [tuple(message for burst in bursts[first:first + length] for message in burst) for first in range(0, len(bursts), length)]

@@ -1,0 +1,280 @@
+"""`larklane tune`: measures this host for the aggregation policies `ploggp` and `table`, then has the command write the tuning file.
+
+By default `bench prtt` is run, to which LogGP is fitted. With --search the messages of `bench perceived-bandwidth`, one thread of which
+is late, are sent in 1, 2, 4, ... groups: what is left after the last thread is what a table of the best numbers is made of. Both run
+under Larklane and by attach alone, since groups are what travels so. Samples are kept beside the tuning file, as a set of `larklane
+bench` (bench.py).
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from larklane.bench import command as bench
+from larklane.files import console, output_file
+from larklane.files.input_file import read_json
+
+FAILED, USAGE = bench.FAILED, bench.USAGE
+ELSEWHERE = "name another file with --out"
+POLL_S = 0.3
+BAR = 30  # characters
+LATE_US = 4000  # the last thread, as policy ploggp takes it to be
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One launch."""
+
+    benchmark: str
+    policy: str
+    sizes: tuple[int, ...]
+    partitions: int = 1
+
+    def options(self, iterations: int) -> list[str]:
+        words = ["--ways", "partitioned", "--sizes", ",".join(map(str, self.sizes)), "--iterations", str(iterations)]
+        if self.benchmark == "prtt":
+            return words
+        return [*words, "--threads", str(self.partitions), "--compute-us", str(LATE_US), "--noise", "single", "--noise-percent", "100"]
+
+    def title(self) -> str:
+        if self.benchmark == "prtt":
+            return "round trips"
+        return f"{self.partitions} partitions, groups: {self.policy.partition(':')[2]}"
+
+
+def counts(partitions: int) -> list[int]:
+    """Of groups: the powers of two, and as many as there are partitions."""
+    return [*(1 << power for power in range((partitions - 1).bit_length())), partitions]
+
+
+def points_of(runs: list[dict[str, Any]]) -> set[tuple[int, str, int]]:
+    """(partitions, policy, bytes) of what has been measured."""
+    return {(point["send_partitions"], run["context"]["environment"].get("LARKLANE_POLICY", ""), point["bytes"])
+            for run in runs for point in run["points"]}
+
+
+def search_steps(partitions: Sequence[int], sizes: Sequence[int], runs: list[dict[str, Any]]) -> list[Step]:
+    """What is still to be measured. Sizes that the partitions do not divide are left out."""
+    done = points_of(runs)
+    steps = []
+    for share in partitions:
+        for groups in counts(share):
+            policy = f"static:{groups}"
+            left = tuple(size for size in sizes if size % share == 0 and (share, policy, size) not in done)
+            if left:
+                steps.append(Step("perceived-bandwidth", policy, left, share))
+    return steps
+
+
+class Bar:
+    """Sizes that are over, of all launches: over itself on a terminal, a line a launch elsewhere."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.total, self.done, self.number, self.steps = sum(len(step.sizes) for step in steps), 0, 0, len(steps)
+
+    def text(self, step: Step, points: int) -> str:
+        done = self.done + points
+        filled = BAR * done // self.total
+        return f"[{'#' * filled}{'.' * (BAR - filled)}] {100 * done // self.total:3d} %  {step.title()}"
+
+    @contextlib.contextmanager
+    def over(self, step: Step, file: pathlib.Path) -> Iterator[None]:
+        """While `step` runs, which writes `file` after each size."""
+        self.number += 1
+        if not sys.stderr.isatty():
+            print(f"[{self.number}/{self.steps}] {step.title()}", file=sys.stderr, flush=True)
+            yield
+            return
+        ended = threading.Event()
+
+        def draw() -> None:
+            while True:
+                console.clear_line()
+                print(self.text(step, len(bench.record_of(file)["points"])), end="", file=sys.stderr, flush=True)
+                if ended.wait(POLL_S):
+                    return
+
+        thread = threading.Thread(target=draw, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            console.clear_line()
+            self.done += len(step.sizes)
+
+
+class Tuner:
+    """Launches, one after the other, whose samples are kept in one file."""
+
+    def __init__(self, options: argparse.Namespace, results: bench.Set) -> None:
+        self.options, self.results = options, results
+        self.larklane = os.environ.pop("LARKLANE_COMMAND", "larklane")  # ours alone: no option of what is measured
+
+    def command(self, step: Step, file: str) -> list[str]:
+        # By attach, each partition by itself unless the policy says otherwise: what groups are made of.
+        engine = ["env", f"LARKLANE_POLICY={step.policy}", "LARKLANE_SHM_SLOT_BYTES_MAX=0"]
+        budget = f"{bench.LIMIT_SHARE * self.options.launch_limit:.1f}"
+        return [*shlex.split(self.options.launcher), *engine, self.larklane, "bench", step.benchmark, *step.options(self.options.iterations or (20 if self.options.search else 50)),
+                "--with", "larklane", "--json", file, "--quiet", "--budget", budget]
+
+    def measure(self, steps: Sequence[Step]) -> None:
+        """@raises bench.Refused, OSError, KeyboardInterrupt  what was measured until then is kept"""
+        bar = Bar(steps)
+        for step in steps:
+            launch = bench.Launch(step.benchmark, "larklane", 0)
+            file = bench.file_of(launch, self.results)
+            with bar.over(step, file):
+                bench.measure(launch, lambda _, name, __, step=step: self.command(step, name), self.options.launch_limit, self.results, set())
+
+    def write(self) -> int:
+        """Has the tuning file written. @return exit status"""
+        command = [self.larklane, "tune", "--from", str(self.results.path), "--out", str(self.options.out)]
+        return subprocess.run(command, check=False).returncode
+
+
+def bytes_of(text: str) -> int:
+    number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "")
+    if not number.isdecimal() or int(number) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected bytes from 1, with K, M, G")
+    return int(number) * UNITS[unit]
+
+
+def sizes_of(text: str) -> list[int]:
+    """'A:B' (doubled from A to B) or 'A,B,C'."""
+    first, colon, last = text.partition(":")
+    if not colon:
+        return sorted({bytes_of(word) for word in text.split(",")})
+    sizes, end = [bytes_of(first)], bytes_of(last)
+    while 2 * sizes[-1] <= end:
+        sizes.append(2 * sizes[-1])
+    return sizes
+
+
+def partitions_of(text: str) -> list[int]:
+    return sorted({bench.whole_number(word) for word in text.split(",")})
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="larklane tune", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Measure this host for the policies `ploggp` and, with --search, `table`; write the tuning file that they read.",
+        epilog="Without --search: LogGP, from round trips between two processes; half a minute. With it: the best number of groups for\n"
+               "each number of partitions and size, by trying; minutes. The file has both; what is measured anew replaces the old of its\n"
+               "kind. Samples are kept beside it (.prtt.json, .search.json). Leave the machine alone meanwhile.\n\n"
+               "Examples:\n"
+               "  larklane tune                                     then: LARKLANE_POLICY=ploggp mpirun -n 2 larklane run ./app\n"
+               "  larklane tune --search --partitions 16 --sizes 4M:64M\n"
+               "  larklane tune --search --resume                   what was interrupted goes on\n"
+               "  larklane tune --launcher 'mpiexec.hydra -n 2'\n"
+               "  larklane info                                     which tuning file is in use, or why none is")
+    made.add_argument("--search", action="store_true", help="try numbers of groups, for policy `table`")
+    made.add_argument("--resume", action="store_true", help="keep the samples of an earlier search, measure what is missing")
+    made.add_argument("--overwrite", action="store_true", help="begin again: the samples of an earlier search are lost")
+    made.add_argument("--sizes", type=sizes_of, metavar="BYTES",
+                      help="FROM:TO (doubled) or A,B,C with K, M, G: of a message (default: 1:1M; with --search 1M:64M)")
+    made.add_argument("--partitions", type=partitions_of, metavar="A,B,C", help="of --search (default: 4,8,16,32)")
+    made.add_argument("--iterations", type=bench.whole_number, metavar="N", help="rounds of each point (default: 50; with --search 20)")
+    made.add_argument("--launcher", default="mpirun -n 2", help="how two processes are started (default: %(default)s)")
+    made.add_argument("--launch-limit", type=bench.seconds, default=120, metavar="S",
+                      help="seconds after which a launch is ended; its rounds are made to fit (default: %(default)s)")
+    made.add_argument("--out", type=pathlib.Path, metavar="FILE", help="the tuning file (default: where Larklane looks for it)")
+    made.add_argument("--from", dest="samples", metavar="FILE", help="measure nothing: write the tuning file from these samples")
+    return made
+
+
+def problem_of(options: argparse.Namespace) -> str:
+    """What is wrong with them, or nothing."""
+    for name in ("resume", "overwrite", "partitions"):
+        if getattr(options, name) and not options.search:
+            return f"--{name} belongs to --search"
+    if options.resume and options.overwrite:
+        return "--resume keeps what --overwrite drops"
+    try:
+        words = shlex.split(options.launcher)
+    except ValueError as error:
+        return f"--launcher {options.launcher}: {error}"
+    if not words or not shutil.which(words[0]):
+        return (f"{words[0] if words else 'no launcher'}: not found; it takes an MPI's launcher to start two processes: "
+                "--launcher 'PATH/mpiexec -n 2'")
+    return ""
+
+
+def samples_of(options: argparse.Namespace) -> bench.Set:
+    """The set that is begun, or goes on. @raises ValueError  with what is wrong"""
+    results = bench.Set(options.out.with_name(f"{options.out.name}.{'search' if options.search else 'prtt'}.json"))
+    if not options.search or options.overwrite or not results.path.exists():
+        return results
+    if not options.resume:
+        raise ValueError(f"{results.path} has the samples of an earlier search; --resume goes on with it, --overwrite begins again")
+    try:
+        results.runs = read_json(results.path)["runs"]
+        points_of(results.runs)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{results.path}: can't go on with it ({error!r}); --overwrite begins again") from error
+    results.is_saved = True
+    return results
+
+
+def steps_of(options: argparse.Namespace, results: bench.Set) -> list[Step]:
+    if options.search:
+        return search_steps(options.partitions or [4, 8, 16, 32], options.sizes or sizes_of("1M:64M"), results.runs)
+    return [Step("prtt", "none", tuple(options.sizes or sizes_of("1:1M")))]
+
+
+def run(options: argparse.Namespace) -> int:
+    """@return exit status, after a message unless it is 0"""
+    problem = problem_of(options)
+    if problem:
+        print(f"larklane tune: {problem}", file=sys.stderr)
+        return USAGE
+    try:
+        output_file.try_folder(options.out.parent)
+        results = samples_of(options)
+    except ValueError as error:
+        print(f"larklane tune: {error}", file=sys.stderr)
+        return USAGE
+    except OSError as error:
+        print(f"larklane tune: {output_file.problem(error, ELSEWHERE)}; nothing was measured", file=sys.stderr)
+        return FAILED
+    tuner = Tuner(options, results)
+    try:
+        tuner.measure(steps_of(options, results))
+    except bench.Refused as refusal:
+        print(f"{refusal}\nlarklane tune: nothing was measured", file=sys.stderr)
+        return USAGE
+    except OSError as error:
+        print(f"larklane tune: {output_file.problem(error, ELSEWHERE)}; the tuning file is as it was; {results.so_far()}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt as stop:
+        goes_on = "; --resume goes on with it" if options.search and results.is_saved else ""
+        print(f"\nlarklane tune: stopped, the tuning file is as it was; {results.so_far()}{goes_on}", file=sys.stderr)
+        return console.status_of(stop)
+    if not results.runs:
+        print("larklane tune: no figures, the tuning file is as it was", file=sys.stderr)
+        return FAILED
+    status = tuner.write()
+    if options.search and any(run["context"].get("oversubscribed") for run in results.runs):
+        print("larklane tune: of more partitions than cores, a thread each, the figures are the scheduler's, too", file=sys.stderr)
+    if results.failures:
+        print("larklane tune: not everything was measured" + ("; --resume tries again" if options.search else ""), file=sys.stderr)
+    return status or (FAILED if results.failures else 0)
+
+
+def main(words: list[str]) -> int:
+    return run(parser().parse_args(words))
+
+
+if __name__ == "__main__":
+    console.run(main)

@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""Run the correctness tests: build each stage, run its ctest, add up.
+
+Stages, in this order (without --stage: all of them):
+  release      gcc, everything: unit, property, conformance, protocol models, tidy
+  tsan         clang-14 with ThreadSanitizer: the engine: what has threads (of tests/unit, tests/race)
+  asan-ubsan   gcc with AddressSanitizer and UBSan: the engine and the MPI face's unit tests
+
+The last line is `N passed, N failed`, with `, N skipped` where tests were skipped. Exit status: 0 if nothing failed.
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Tests of one process. All others start several, which mostly wait for each other: of these, too, two run at a time, but for those
+# that say RUN_SERIAL or PROCESSORS because they measure, or need both cores or much memory.
+PARALLEL_LABELS = "^(unit|prop|tidy|protocol|consume)$"
+FAST_LABELS = "^(unit|prop|tidy|quick)$"
+SOAK_LABELS = "^(prop|race|mp|fault|conformance|again|soak)$"
+AGAIN_LABEL = "^again$"  # the same test on one more MPI of an ABI family: each run takes one of AGAIN_SHARES
+AGAIN_SHARES = 4
+LONG_LABEL = "^soak$"  # takes minutes: make soak and make nightly
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    name: str  # also the CMake preset
+    needs: tuple = ()  # programs without which the stage is skipped
+
+
+STAGES = (
+    Stage("release", needs=("g++",)),
+    Stage("tsan", needs=("clang++-14",)),
+    Stage("asan-ubsan", needs=("g++",)),
+)
+
+
+@dataclasses.dataclass
+class Count:
+    """How tests ended."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failures: list = dataclasses.field(default_factory=list)
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.failures += other.failures
+
+    def __str__(self):
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed, {self.failed} failed{skipped}"
+
+
+def one_failure(what):
+    """A stage that could not do its work counts as one failed test."""
+    return Count(failed=1, failures=[what])
+
+
+def count_junit(text, stage):
+    """Count the results in a JUnit file of ctest.
+
+    A test that ctest could not start is a failure, not a skip: ctest says `notrun` for both, but gives a reason only for
+    the latter.
+    """
+    count = Count()
+    for case in ElementTree.fromstring(text).iter("testcase"):
+        status = case.get("status")
+        if status == "run":
+            count.passed += 1
+        elif status == "disabled" or (status == "notrun" and is_skip(case)):
+            count.skipped += 1
+        else:
+            count.failed += 1
+            count.failures.append(f"{stage}: {case.get('name')}")
+    return count
+
+
+def is_skip(case):
+    skipped = case.find("skipped")
+    return skipped is not None and skipped.get("message", "").startswith("SKIP_")
+
+
+def environment():
+    """The caller's environment and what running MPI on any machine needs. See docs/guide.md."""
+    env = dict(os.environ)
+    for name in (
+        "OMPI_ALLOW_RUN_AS_ROOT",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+        "PRTE_ALLOW_RUN_AS_ROOT",
+        "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM",
+    ):
+        env.setdefault(name, "1")
+    env.setdefault("HYDRA_LAUNCHER", "fork")
+    env.setdefault("OMP_WAIT_POLICY", "passive")
+    env.setdefault("CCACHE_NOHASHDIR", "1")  # tests/consume builds the library once more, in a folder of its own
+    env.setdefault("CCACHE_BASEDIR", str(ROOT))  # another clone finds the same objects
+    env.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(cores()))
+    if shutil.which("ninja"):
+        env.setdefault("CMAKE_GENERATOR", "Ninja")
+    return env
+
+
+def cores():
+    return len(os.sched_getaffinity(0))
+
+
+class Driver:
+    """Runs stages and keeps the time."""
+
+    def __init__(self):
+        self.started = time.monotonic()
+        self.env = environment()
+
+    def heading(self, text):
+        seconds = int(time.monotonic() - self.started)
+        print(f"\n=== [{seconds // 60:3d}:{seconds % 60:02d}] {text}", flush=True)
+
+    def run(self, command, **env):
+        """Run a command with our output; its exit status."""
+        return subprocess.run(
+            command, cwd=ROOT, env={**self.env, **env}, stdin=subprocess.DEVNULL, check=False
+        ).returncode
+
+    def build(self, stage):
+        """Configure (once) and build. @return None, or a Count that says why not."""
+        missing = [program for program in stage.needs if not shutil.which(program)]
+        if missing:
+            print(f"skipped: {', '.join(missing)} not found (python3 scripts/dev/setup.py says how to get it)")
+            return Count(skipped=1)
+        self.heading(f"{stage.name}: configure and build")
+        if self.run(["cmake", "--preset", stage.name]):
+            return one_failure(f"{stage.name}: configure")
+        if self.run(["cmake", "--build", "--preset", stage.name]):
+            return one_failure(f"{stage.name}: build")
+        return None
+
+    def ctest(self, stage, what, *arguments, **env):
+        """One run of ctest. @return the count of its tests"""
+        self.heading(f"{stage.name}: {what}")
+        junit = ROOT / "build" / stage.name / "junit.xml"
+        junit.unlink(missing_ok=True)
+        command = ["ctest", "--preset", stage.name, "--output-junit", str(junit), *arguments]
+        if stage.name == "tsan" and shutil.which("setarch"):
+            # TSan of clang-14 wants a fixed layout: newer kernels randomise more bits than it expects.
+            if subprocess.run(["setarch", os.uname().machine, "-R", "true"], check=False).returncode == 0:
+                command = ["setarch", os.uname().machine, "-R", *command]
+        status = self.run(command, **env)
+        if not junit.exists():
+            return one_failure(f"{stage.name}: ctest ended with status {status}")
+        count = count_junit(junit.read_text(), stage.name)
+        if status != 0 and count.failed == 0:
+            count.add(one_failure(f"{stage.name}: ctest ended with status {status}"))
+        return count
+
+    def tests_of(self, stage, label):
+        """The numbers, for ctest -I, and names of a stage's tests that have the label, in order of their names."""
+        shown = subprocess.run(
+            ["ctest", "--preset", stage.name, "-N", "-L", label],
+            cwd=ROOT, env=self.env, capture_output=True, text=True, check=True,
+        ).stdout
+        found = re.findall(r"^ *Test +#(\d+): (\S+)", shown, re.MULTILINE)
+        return sorted(((int(number), name) for number, name in found), key=lambda test: test[1])
+
+    def again(self, stage, jobs):
+        """The share of the tests on further MPIs whose turn it is: the number of commits decides."""
+        commits = subprocess.run(
+            ["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+        ).stdout
+        turn = int(commits or 0) % AGAIN_SHARES
+        numbers = [str(number) for number, _ in self.tests_of(stage, AGAIN_LABEL)[turn::AGAIN_SHARES]]
+        if not numbers:
+            return Count()
+        what = f"share {turn + 1} of {AGAIN_SHARES} of the tests on further MPIs"
+        return self.ctest(stage, what, "-I", ",".join(["0,0,0", *numbers]), *jobs)
+
+    def test(self, stage, all_of_them=False):
+        """Build a stage and run its tests: of those on further MPIs a share, of the long ones none, or all of them."""
+        problem = self.build(stage)
+        if problem:
+            return problem
+        jobs = ["--no-tests=ignore", "-j", str(cores())]
+        count = self.ctest(stage, "tests of one process", "-L", PARALLEL_LABELS, *jobs)
+        left_out = PARALLEL_LABELS if all_of_them else f"{PARALLEL_LABELS}|{AGAIN_LABEL}|{LONG_LABEL}"
+        count.add(self.ctest(stage, "tests of several processes", "-LE", left_out, *jobs))
+        if not all_of_them:
+            count.add(self.again(stage, jobs))
+        if count.passed + count.failed == 0:
+            count.add(one_failure(f"{stage.name}: no tests"))
+        return count
+
+    def fast(self):
+        problem = self.build(STAGES[0])
+        return problem or self.ctest(STAGES[0], "fast tests", "-L", FAST_LABELS, "-j", str(cores()))
+
+    def soak(self, seconds):
+        """Repeat the tests with a random part, each time with another seed, until the time is up or one fails."""
+        problem = self.build(STAGES[0])
+        if problem:
+            return problem
+        count = Count()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and count.failed == 0:
+            seed = str(random.SystemRandom().randrange(2**31))
+            count.add(self.ctest(STAGES[0], f"LARKLANE_SEED={seed}", "-L", SOAK_LABELS, LARKLANE_SEED=seed, LARKLANE_SOAK="1"))
+        return count
+
+
+def parse_duration(text):
+    """Seconds of a duration like 90s, 30m, 4h."""
+    match = re.fullmatch(r"(\d+)([smh])", text)
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text}: expected a number with s, m or h, like 4h")
+    return int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [stage.name for stage in STAGES]
+    parser.add_argument("--stage", action="append", choices=names, help="only this stage (repeatable)")
+    parser.add_argument("--fast", action="store_true", help="release only: unit, property, tidy and quick tests")
+    parser.add_argument("--nightly", action="store_true", help="all tests: on every MPI, and those that take minutes")
+    parser.add_argument("--soak", type=parse_duration, metavar="TIME", help="tests with seeds, over and over, like 4h")
+    parser.add_argument("--no-setup", action="store_true", help="don't install anything first")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    driver = Driver()
+    if not (arguments.no_setup or arguments.fast or arguments.soak):
+        driver.heading("setup")
+        driver.run([sys.executable, "scripts/dev/setup.py"])
+    total = Count()
+    if arguments.fast:
+        total.add(driver.fast())
+    elif arguments.soak:
+        total.add(driver.soak(arguments.soak))
+    else:
+        for stage in STAGES:
+            if not arguments.stage or stage.name in arguments.stage:
+                count = driver.test(stage, all_of_them=arguments.nightly)
+                print(f"{stage.name}: {count}", flush=True)
+                total.add(count)
+    driver.heading("done")
+    for failure in total.failures:
+        print(f"failed: {failure}")
+    print(total)
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Does the simulation predict rounds over shared memory? Measured costs of this host are put in, and what comes out is compared with
+real rounds of two threads. Writes measurements/simulated-<commit>.json and simulated.md.
+
+Costs (bench/pair `cost`, `calls` and `latency`; none of them is a round): a call of attach that copies 2 to 32 KiB, by one core and
+by two at a time, by size of the message; a turn of a waiting call; a core that a thread leaves; a line; a Pready, and what it adds to
+such a call, also after a pause. Real rounds: bench/pair `exposed` by attach. Both threads of the sender are bound to a core, the receiver to the second one's; the
+first thread is ready 1 us or 1 ms after the second. Costs and rounds take turns.
+
+What has to hold: |simulated / real - 1|, median over the grid, at most 0.15. A point whose real rounds differ by more than that from
+turn to turn (A/A noise) is in the median, and listed. Exit status: 0 if it holds.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import bars
+from larklane.numbers import stats
+
+COMMAND = bars.ROOT / "build/release/bin/larklane"
+KEPT = bars.ROOT / "build/simulated"
+TURNS = 5
+LIMIT = 0.15
+PARTITIONS = (4, 16, 32)
+SIZES = tuple(1 << power for power in (16, 18, 20, 22, 24))
+LATE_US = (1, 1000)  # 1: who completes a common group is no matter of chance
+THREADS = 2
+CALLS = tuple(1 << power for power in range(11, 16))  # of `cost --way copy`, in its order
+COLUMNS = 6  # the same: alone, beside the sender's other thread, both sides: far from the receiver's core and on it
+PIECE_BYTES = 32 << 10  # default of option shm_piece_bytes
+ATTACH = "LARKLANE_SHM_SLOT_BYTES_MAX=0"
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    partitions: int
+    bytes: int
+    groups: int
+    late_us: int
+
+    def command(self) -> str:
+        rounds = max(20, min(100, (64 << 20) // self.bytes))
+        return (f"larklane mpich5 {ATTACH} LARKLANE_POLICY=static:{self.groups} exposed --way partitioned --bound --threads {THREADS} --partitions {self.partitions} "
+                f"--bytes {self.bytes} --late-us {self.late_us} --rounds {rounds}")
+
+    def place(self) -> str:
+        return f"{self.partitions} partitions, {size(self.bytes)}, {self.groups} groups, " + f"{self.late_us} us late"
+
+
+def grid() -> list[Point]:
+    return [Point(partitions, bytes_, groups, late_us) for partitions, bytes_, late_us in itertools.product(PARTITIONS, SIZES, LATE_US)
+            for groups in sorted({1, 2, 4, partitions})]
+
+
+def samples_of(command: str) -> list[float]:
+    """A run of bench/pair, once more if it fails: bound threads on busy cores may need too long. @raises RuntimeError"""
+    try:
+        return samples_of_run(command)
+    except (RuntimeError, subprocess.TimeoutExpired):
+        return samples_of_run(command)
+
+
+def samples_of_run(command: str) -> list[float]:
+    done = subprocess.run(bars.words_of(command, 60), cwd=bars.ROOT, capture_output=True, text=True, timeout=80, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{command}: exit status {done.returncode}: {done.stderr.strip()[-300:]}")
+    made = json.loads(done.stdout.strip().splitlines()[-1])
+    if made["wrong"]:
+        raise RuntimeError(f"{command}: {made['wrong']} wrong rounds")
+    return [float(sample) for sample in made["samples"]]
+
+
+def cost_commands() -> dict[str, str]:
+    """By the name of a cost. Those of calls that copy are 30 in one, for each size of the message."""
+    found = {f"copy {bytes_}": f"larklane mpich5 {ATTACH} cost --way copy --bytes {bytes_} --rounds {COLUMNS * len(CALLS) * max(5, min(31, (24 << 20) // bytes_))}" for bytes_ in SIZES}
+    return {**found,
+            "turn": f"larklane mpich5 {ATTACH} cost --way turn --bytes 65536 --rounds 40",
+            "switch": f"larklane mpich5 {ATTACH} cost --way switch --bytes 65536 --rounds 60",
+            "line": f"larklane mpich5 {ATTACH} cost --way line --bytes 65536 --rounds 100",
+            "move": f"larklane mpich5 {ATTACH} LARKLANE_POLICY=none cost --way move --bytes 65536 --rounds 300",
+            "first": f"larklane mpich5 {ATTACH} LARKLANE_POLICY=none cost --way first --bytes 65536 --rounds 200",
+            "pready": f"larklane mpich5 LARKLANE_POLICY=single {ATTACH} calls --way pready --partitions 16 --bytes 524288 --rounds 300"}
+
+
+def costs_of_turn() -> dict[str, list[float]]:
+    """ns: medians of one run each; of `copy BYTES` 30, in the order of the probe"""
+    found = {}
+    for name, command in cost_commands().items():
+        samples = samples_of(command)
+        columns = [samples[column::COLUMNS * len(CALLS)] for column in range(COLUMNS * len(CALLS))] if name.startswith("copy") else [samples[::2], samples[1::2]] if name == "first" else [samples]
+        found[name] = [stats.median(column) for column in columns]
+    warm_ns = max(found["move"][0], 0) + max(found["pready"][0], 0)
+    pready_ns, call_ns = found["first"]
+    found["first"] = [pready_ns - call_ns - warm_ns]
+    return found
+
+
+def over_turns(turns: list[dict[str, list[float]]]) -> dict[str, list[float]]:
+    return {name: [stats.median(column) for column in zip(*(turn[name] for turn in turns), strict=True)] for name in turns[0]}
+
+
+def costs_text(costs: dict[str, list[float]]) -> str:
+    """The file of `larklane simulate --costs`."""
+    lines = ["larklane copy costs 1", "# nanoseconds; measured by scripts/measure/simulated.py", f"cores {THREADS}", f"piece_bytes {PIECE_BYTES}"]
+    lines += [f"{name} {max(costs[name][0], 0):.1f}" for name in ("pready", "move", "first", "line", "turn", "switch")]
+    lines.append("#    bytes of the message, of the call; alone, beside the sender's other thread, both sides: far from the receiver's core, on it")
+    for bytes_, (number, call) in itertools.product(SIZES, enumerate(CALLS)):
+        of_call = [costs[f"copy {bytes_}"][column * len(CALLS) + number] for column in range(COLUMNS)]
+        lines.append(f"copy {bytes_} {call} " + " ".join(f"{ns:.1f}" for ns in of_call))
+    return "\n".join([*lines, "end"]) + "\n"
+
+
+def simulated_us(file: pathlib.Path, points: list[Point]) -> dict[Point, float]:
+    """@raises RuntimeError  with what the command said"""
+    found = {}
+    for partitions, late_us in sorted({(point.partitions, point.late_us) for point in points}):
+        done = subprocess.run([COMMAND, "simulate", "--costs", str(file), "--json", "--partitions", str(partitions), "--threads", str(THREADS),
+                               "--from", str(min(SIZES)), "--to", str(max(SIZES)), "--pattern", "late-thread",
+                               "--spread-us", str(late_us), "--rounds", "20"], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip())
+        made = json.loads(done.stdout)
+        for row in made["rows"]:
+            for groups, figure in zip(made["counts"], row["by_groups"], strict=True):
+                found[Point(partitions, row["bytes"], groups, late_us)] = figure["exposed_us"]
+    return {point: found[point] for point in points}
+
+
+def judged(point: Point, real_us: list[float], simulated: float) -> dict[str, Any]:
+    """@param real_us  a run's median each, in turn order"""
+    real = stats.median(real_us)
+    noise = stats.aa_noise(real_us[::2], real_us[1::2]) if len(real_us) > 1 else float("inf")
+    return {**dataclasses.asdict(point), "place": point.place(), "real_us": real_us, "median_us": real, "aa_noise": noise, "simulated_us": simulated,
+            "error": abs(simulated / real - 1), "is_too_noisy": noise > LIMIT}
+
+
+def size(bytes_: int) -> str:
+    return f"{bytes_ >> 20} MiB" if bytes_ >= 1 << 20 else f"{bytes_ >> 10} KiB"
+
+
+def verdicts(points: list[dict[str, Any]]) -> list[tuple[str, bool]]:
+    error, quiet = (stats.median([point["error"] for point in chosen] or [float("inf")]) for chosen in (points, [point for point in points if not point["is_too_noisy"]]))
+    worst = max(points, key=lambda point: point["error"])
+    noisy = sum(point["is_too_noisy"] for point in points)
+    beyond = sum(point["error"] > LIMIT for point in points)
+    return [(f"median error {100 * error:.1f} % of {len(points)} points (at most {100 * LIMIT:.0f}); {beyond} are further off, the worst by {100 * worst['error']:.0f} %: "
+             f"{worst['place']}; {noisy} are too noisy to tell, without them {100 * quiet:.1f} %", error <= LIMIT)]
+
+
+def table(points: list[dict[str, Any]], costs: dict[str, list[float]]) -> str:
+    lines = ["# Simulated rounds over shared memory, beside real ones", "",
+             "What a receiver is left to wait for, two threads, by attach; simulated with the costs below, measured in the same run, and none of",
+             "them in a round ([simulation](../docs/simulation.md)). Written by `scripts/measure/simulated.py`, which says how.", "",
+             *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(points)), "",
+             "| point | real, us | A/A noise | simulated, us | error |", "|---|---|---|---|---|"]
+    lines += [f"| {point['place']} | {point['median_us']:.1f} | {100 * point['aa_noise']:.0f} %{', too noisy' if point['is_too_noisy'] else ''} | {point['simulated_us']:.1f} "
+              f"| {100 * (point['simulated_us'] / point['median_us'] - 1):+.0f} % |" for point in points]
+    lines += ["", "The costs, as `larklane simulate --costs` takes them:", "", "```", costs_text(costs).rstrip(), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def measure(points: list[Point], turns: int) -> tuple[list[dict[str, list[float]]], dict[Point, list[float]]]:
+    """@return costs and, by point, real rounds in us, by turn. @raises RuntimeError"""
+    costs: list[dict[str, list[float]]] = []
+    real: dict[Point, list[float]] = {point: [] for point in points}
+    for turn in range(turns):
+        costs.append(costs_of_turn())
+        for point in points if turn % 2 == 0 else reversed(points):
+            real[point].append(stats.median(samples_of(point.command())) / 1e3)
+        print(f"[{turn + 1}/{turns}]", flush=True)
+    return costs, real
+
+
+def write(about: dict[str, Any], points: list[dict[str, Any]], turns: list[dict[str, list[float]]]) -> None:
+    costs = over_turns(turns)
+    record = {**about, "row": "simulated", "unit": "us", "costs": turns, "points": points, "verdicts": [{"what": what, "holds": holds} for what, holds in verdicts(points)]}
+    for old in bars.RECORDS.glob("simulated-*.json"):
+        old.unlink()
+    (bars.RECORDS / f"simulated-{about['commit']}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (bars.RECORDS / "simulated.md").write_text(table(points, costs))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=TURNS, help=f"of costs and rounds ({TURNS})")
+    parser.add_argument("--costs", type=pathlib.Path, metavar="FILE", help="only measure the costs of this host, and write them for `larklane simulate --costs FILE`")
+    parser.add_argument("--dry", action="store_true", help="print the table, write no record")
+    arguments = parser.parse_args()
+    if arguments.turns < 1:
+        parser.error("--turns: 1 at least")
+    try:
+        if arguments.costs:
+            arguments.costs.write_text(costs_text(over_turns([costs_of_turn() for _ in range(arguments.turns)])))
+            return 0
+        about, points = bars.context(), grid()
+        turns, real = measure(points, arguments.turns)
+        KEPT.mkdir(parents=True, exist_ok=True)
+        file = KEPT / "costs.txt"
+        file.write_text(costs_text(over_turns(turns)))
+        simulated = simulated_us(file, points)
+    except (RuntimeError, OSError, subprocess.TimeoutExpired, ValueError) as error:
+        print(f"simulated: {error}; the machine has to be left alone; `make build` makes the programs, `make setup` the MPI", file=sys.stderr)
+        return 1
+    found = [judged(point, real[point], simulated[point]) for point in points]
+    if arguments.dry:
+        print(table(found, over_turns(turns)))
+    else:
+        write(about, found, turns)
+    for what, holds in verdicts(found):
+        print(f"{'holds' if holds else 'DOES NOT HOLD'}: {what}")
+    return 0 if all(holds for _, holds in verdicts(found)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Policy `learned` on a simulated network, against an oracle: the best equal groups of each number of partitions, size and pattern,
+found by trying all powers of two in the same rounds. Writes measurements/learned-<commit>.json and learned.md.
+
+`larklane simulate --learned`: 50 rounds are learned in, the 50 after them count. What has to hold:
+
+  after        exposed time over the oracle's: median at most 1.05, worst at most 1.15
+  meanwhile    exposed time of the first 50 rounds over bulk's: at most 1.25
+  bulk         after them, at most 1.03 of bulk's and 100 ns, or what the calls of MPI_Pready cost
+  ahead        one laggard, 512 KiB to 4 MiB, messages that cost what Table I takes them to (15 us): at most 0.8 of the oracle's
+
+Simulated time does not depend on the machine, so a busy one may run this. Exit status: 0 if all of it holds.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "measure"))
+
+import bars  # noqa: E402
+
+COMMAND = bars.ROOT / "build/release/bin/larklane"
+ROUNDS = 100
+PARTITIONS = (4, 16, 32, 128)
+# 10 ms are computed: 100 us are 1 %.
+PATTERNS = (("simultaneous", 0), ("laggard", 100), ("laggard", 400), ("uniform", 400), ("gaussian", 100), ("alternating", 400), ("bursts", 400))
+SIZES = ("--from", "1K", "--to", "64M")
+DEAR = ("--gap-ns", "15000")
+PREADY_US = 0.010  # a call's, as measured: row pready
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    partitions: int
+    pattern: str
+    spread_us: int
+    words: tuple[str, ...] = SIZES
+
+    def points(self, command: str | pathlib.Path) -> list[dict[str, Any]]:
+        """By size, what is left exposed. @raises RuntimeError  with what the command said"""
+        done = subprocess.run([command, "simulate", "--learned", "--rounds", str(ROUNDS), "--json", "--partitions", str(self.partitions),
+                               "--pattern", self.pattern, "--spread-us", str(self.spread_us), *self.words], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{self}: {done.stderr.strip()}")
+        made = json.loads(done.stdout)
+        return [{"partitions": self.partitions, "pattern": self.pattern, "spread_us": self.spread_us, "gap_ns": made["gap_ps"] / 1000,
+                 "bytes": row["bytes"], "counts": made["counts"], "equal_us": [each["exposed_us"] for each in row["one_sided"]],
+                 "learned_us": row["learned"]["exposed_us"], "learning_us": row["learning"]["exposed_us"],
+                 "transfers": row["learned"]["transfers"], "two_sided_us": row["two_sided"]["exposed_us"]} for row in made["rows"]]
+
+
+def of_oracle(point: dict[str, Any]) -> float:
+    return point["learned_us"] / min(point["equal_us"])
+
+
+def while_learning(point: dict[str, Any]) -> float:
+    return point["learning_us"] / point["equal_us"][0]
+
+
+def over_bulk_us(point: dict[str, Any]) -> float:
+    """How much more is left than may be: 0 or less is well."""
+    return point["learned_us"] - 1.03 * point["equal_us"][0] - max(0.1, point["partitions"] * PREADY_US)
+
+
+def place(point: dict[str, Any]) -> str:
+    spread = f", {point['spread_us']} us" if point["spread_us"] else ""
+    return f"{point['partitions']} partitions, {point['bytes']} bytes, {point['pattern']}{spread}"
+
+
+def verdicts(points: list[dict[str, Any]], dear: list[dict[str, Any]]) -> list[tuple[str, bool]]:
+    worst, meanwhile, bulk, least_ahead = max(points, key=of_oracle), max(points, key=while_learning), max(points, key=over_bulk_us), max(dear, key=of_oracle)
+    median = statistics.median(map(of_oracle, points))
+    beyond = sum(of_oracle(point) > 1.15 for point in points)
+    return [
+        (f"after 50 rounds: {median:.3f} times the oracle's exposed time (median of {len(points)} points, at most 1.05)", median <= 1.05),
+        (f"worst: {of_oracle(worst):.3f} (at most 1.15; {beyond} points are above): {place(worst)}", not beyond),
+        (f"the 50 rounds together: at most {while_learning(meanwhile):.3f} times bulk's (1.25): {place(meanwhile)}", while_learning(meanwhile) <= 1.25),
+        (f"never slower than bulk: {sum(over_bulk_us(point) > 0 for point in points)} points of {len(points)} are; nearest: {place(bulk)}", over_bulk_us(bulk) <= 0),
+        (f"ahead where messages cost 15 us: {of_oracle(least_ahead):.3f} times the oracle's at worst (0.8): {place(least_ahead)}", of_oracle(least_ahead) <= 0.8),
+    ]
+
+
+def table(points: list[dict[str, Any]], dear: list[dict[str, Any]]) -> str:
+    lines = ["# Policy `learned`, simulated", "",
+             "Exposed time after 50 rounds over that of the best equal groups of the same point (the oracle), on the simulated network `niagara`",
+             "([simulation](../docs/simulation.md): more than 2 threads are extrapolated). Written by `scripts/policies/learned.py`, which says what has to hold.", "",
+             *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(points, dear)), "",
+             "| pattern | partitions | " + " | ".join(size(bytes_) for bytes_ in sorted({point["bytes"] for point in points})) + " |",
+             "|---" * (2 + len({point["bytes"] for point in points})) + "|"]
+    for pattern, spread_us in PATTERNS:
+        for partitions in PARTITIONS:
+            row = [point for point in points if (point["pattern"], point["spread_us"], point["partitions"]) == (pattern, spread_us, partitions)]
+            lines.append(f"| {pattern}{f', {spread_us} us' if spread_us else ''} | {partitions} | " + " | ".join(f"{of_oracle(point):.2f}" for point in row) + " |")
+    lines += ["", "Messages that cost 15 us each, one laggard of 400 us:", "", "| partitions | bytes | learned, us | best equal groups, us | bulk, us | transfers |", "|---|---|---|---|---|---|"]
+    lines += [f"| {point['partitions']} | {size(point['bytes'])} | {point['learned_us']:.1f} | {min(point['equal_us']):.1f} | {point['equal_us'][0]:.1f} | {point['transfers']:.0f} |" for point in dear]
+    return "\n".join(lines) + "\n"
+
+
+def size(bytes_: int) -> str:
+    return f"{bytes_ >> 20} MiB" if bytes_ >= 1 << 20 else f"{bytes_ >> 10} KiB"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", metavar="LARKLANE", help="with this command, and write nothing")
+    checked = parser.parse_args().check
+    grid = [Case(partitions, pattern, spread_us) for pattern, spread_us in PATTERNS for partitions in PARTITIONS]
+    laggards = [Case(partitions, "laggard", 400, ("--from", "512K", "--to", "4M", *DEAR)) for partitions in (32, 128)]
+    points, dear = [], []
+    try:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for number, (case, found) in enumerate(zip(grid + laggards, pool.map(lambda case: case.points(checked or COMMAND), grid + laggards), strict=True), 1):
+                (points if case in grid else dear).extend(found)
+                print(f"[{number}/{len(grid + laggards)}] {case.partitions} partitions, {case.pattern}, {case.spread_us} us", flush=True)
+    except (RuntimeError, OSError) as error:
+        print(f"learned: {error}", file=sys.stderr)
+        return 1
+    found = verdicts(points, dear)
+    for what, holds in found:
+        print(f"{'holds' if holds else 'DOES NOT HOLD'}: {what}")
+    status = 0 if all(holds for _, holds in found) else 1
+    if checked:
+        return status
+    about = bars.context()
+    record = {**about, "row": "learned-simulated", "unit": "us", "points": points, "dear": dear, "verdicts": [{"what": what, "holds": holds} for what, holds in found]}
+    for old in bars.RECORDS.glob("learned-*.json"):
+        old.unlink()
+    (bars.RECORDS / f"learned-{about['commit']}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (bars.RECORDS / "learned.md").write_text(table(points, dear))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
