@@ -220,7 +220,9 @@ int bench(const std::vector<std::string>& given) {
       words.front() == "all" || words.front().starts_with("-") || mentions(words, "--launcher");
   const bool asks = mentions(words, "--help") || mentions(words, "-h");
   const auto* const benchmark = larklane::bench::find_benchmark(words.front());
-  if (benchmark == nullptr && words.front() != "all" && !words.front().starts_with("-"))
+  // In a launch the program says so, once.
+  if (benchmark == nullptr && words.front() != "all" && !words.front().starts_with("-") &&
+      !is_launched())
     return refuse(larklane::bench::unknown_benchmark(words.front()));
   const bool of_messages = benchmark != nullptr && benchmark->is_of_lanes();
   const bool by_larklane = of_messages && !environment("LARKLANE_RANK").empty();

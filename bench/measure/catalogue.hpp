@@ -16,6 +16,7 @@ enum class Kind {
   one_message,  ///< one thread and one partition: --threads and computing mean nothing
   calls,        ///< partitions, but no computing
   pattern,      ///< a grid of ranks
+  steps,        ///< of single rounds and calls, for `make bars`; not of `larklane bench all`
   messages,     ///< between threads
   lanes,        ///< messages of a library whose lanes have switches; not of an MPI
   application,  ///< of messages between threads

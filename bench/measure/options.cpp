@@ -105,6 +105,28 @@ std::string parse_sizes(const std::string& text, std::vector<std::uint64_t>* siz
   return sizes->empty() ? expected : std::string();
 }
 
+/// Of --points.
+std::string parse_points(const std::vector<std::string>& words, Options* o) {
+  for (const std::string& word : words) {
+    unsigned long long bytes = 0;
+    unsigned partitions = 0, iterations = 0, warmup = 0;
+    if (std::sscanf(word.c_str(), "%llu:%u:%u:%u", &bytes, &partitions, &iterations, &warmup) !=
+            4 ||
+        partitions == 0 || iterations == 0 || partitions % o->threads != 0 ||
+        bytes % partitions != 0 || bytes == 0)
+      return "--points " + word +
+             ": expected BYTES:PARTITIONS:ITERATIONS:WARMUP, the bytes a multiple of the "
+             "partitions, and these of the threads";
+    o->points.push_back({bytes, partitions, iterations, warmup});
+  }
+  if (!o->points.empty()) {
+    o->sizes.clear();
+    for (const PointShape& point : o->points) o->sizes.push_back(point.bytes);
+    *o = o->at(0);
+  }
+  return {};
+}
+
 std::string check_messages(const Options& o) {
   constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 31;
   for (const std::uint64_t size : o.sizes)
@@ -159,7 +181,9 @@ std::string check(const Options& o, const Benchmark& benchmark) {
       return "--ways everywhere: processes instead of threads: a launch of its own";
   if (benchmark.is_of_messages()) return check_messages(o);
   if (benchmark.is_of_lanes()) return check_application(o, benchmark.size_is);
-  for (const std::uint64_t size : o.sizes) {
+  if (o.is_bound && o.threads != 2) return "--bound: of --threads 2";
+  if (!o.count.empty() && o.ways.size() != 1) return "--count " + o.count + ": of one way";
+  for (const std::uint64_t size : o.points.empty() ? o.sizes : std::vector<std::uint64_t>()) {
     const std::uint64_t bytes = o.bytes_of(size);
     const std::string where = "size " + std::to_string(bytes) + ": ";
     if (bytes % o.send_partitions() != 0)
@@ -175,7 +199,9 @@ std::string check(const Options& o, const Benchmark& benchmark) {
 /// What is given as text or in another unit than Options has.
 struct Words {
   std::string sizes;
-  double compute_us = 10000;
+  double compute_us = 10000, late_us = 0, hold_us = 300;
+  std::uint32_t partitions = 0;
+  std::vector<std::string> points;
   std::vector<std::string> without;
 };
 
@@ -196,7 +222,7 @@ void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& 
     o.noise = "none";
   }
   if (sub.get_option("--threads")->empty())
-    o.threads = benchmark.is_of_lanes() ? 1 : Options().threads;
+    o.threads = benchmark.is_of_lanes() || benchmark.kind == Kind::steps ? 1 : Options().threads;
   if (benchmark.window > 0 && sub.get_option("--window")->empty()) o.window = benchmark.window;
   if (benchmark.window > 0)
     for (const char* name : {"--operation", "--completion", "--progress", "--more-follow"})
@@ -208,6 +234,10 @@ void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& 
     o.partitions_per_thread = 1;
     o.recv_partitions = 0;
   }
+  if (!benchmark.is_of_lanes() && benchmark.messages == 1 && words.partitions > 0)
+    o.partitions_per_thread = std::max(words.partitions / o.threads, 1u);
+  o.late_ns = words.late_us * 1e3;
+  o.hold_ns = words.hold_us * 1e3;
   if (!benchmark.computes() || benchmark.is_pattern()) o.neighbours = 1;
   if (!benchmark.computes()) o.compute_split = ComputeSplit::thread;
   if (benchmark.is_pattern()) o.compute_split = ComputeSplit::partition;
@@ -278,6 +308,8 @@ void add_shape(CLI::App* sub, Options& o, Words& words) {
   add("--threads", o.threads, "threads that compute and send")->check(CLI::Range(1, 4096));
   add("--partitions-per-thread", o.partitions_per_thread, "send partitions of each thread")
       ->check(CLI::Range(1, 65536));
+  add("--partitions", words.partitions, "send partitions of all threads; 0: as those of each say")
+      ->check(CLI::Range(0, 1 << 24));
   add("--neighbours", o.neighbours, "ranks that are sent to, a message each; not of patterns")
       ->check(CLI::Range(1, 1000));
   add("--recv-partitions", o.recv_partitions, "receive partitions; 0: as the sender");
@@ -287,6 +319,27 @@ void add_shape(CLI::App* sub, Options& o, Words& words) {
   sub->add_option("--order", o.order,
                   "of a thread's Pready: ascending, descending, strided, random")
       ->transform(CLI::CheckedTransformer(orders, CLI::ignore_case));
+}
+
+/// Of single steps of a round.
+void add_steps(CLI::App* sub, Options& o, Words& words) {
+  const auto add = [&](const char* name, auto& value, const char* what) {
+    return sub->add_option(name, value, what)->capture_default_str();
+  };
+  add("--late-us", words.late_us,
+      "that the last thread computes longer, or between start and the first partition")
+      ->check(CLI::NonNegativeNumber & a_number());
+  add("--hold-us", words.hold_us, "between the first partition and the others")
+      ->check(CLI::NonNegativeNumber & a_number());
+  sub->add_flag("--bound", o.is_bound,
+                "two threads, each on a core, end computing together, but for the first, which is "
+                "late; the receiver shares the second one's");
+  sub->add_flag("--live", o.is_live, "a partitioned channel is there while MPI_Isend is timed");
+  add("--count", o.count, "what a round gives an RDMA device to do, of both ranks")
+      ->check(CLI::IsMember({"packets", "doorbells"}));
+  sub->add_option("--points", words.points,
+                  "instead of sizes: BYTES:PARTITIONS:ITERATIONS:WARMUP, separated by commas")
+      ->delimiter(',');
 }
 
 /// What threads do before they send.
@@ -331,6 +384,9 @@ void add_method(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& wo
   sub->add_option("--json", o.json, "write samples and environment there");
   sub->add_option("--csv", o.csv, "write the samples there");
   sub->add_option("--variant", o.variant)->group("");
+  if (!benchmark.is_of_lanes())
+    sub->add_flag("--bare", o.is_bare,
+                  "no guard rounds and no second series of the first way: so many rounds alone");
   sub->add_flag("--quiet", o.quiet, "no progress");
 }
 
@@ -358,7 +414,10 @@ int parse_options(int argc, char** argv, bool print, Options* options) {
       add_application(sub, benchmark, o, words);
     } else {
       add_shape(sub, o, words);
-      add_work(sub, o, words);
+      if (benchmark.kind == Kind::steps)
+        add_steps(sub, o, words);
+      else
+        add_work(sub, o, words);
     }
     add_method(sub, benchmark, o, words);
   }
@@ -379,6 +438,7 @@ int parse_options(int argc, char** argv, bool print, Options* options) {
   const Benchmark& benchmark = *find_benchmark(chosen->get_name());
   settle(benchmark, *chosen, o, words);
   std::string problem = parse_sizes(words.sizes, &o.sizes);
+  if (problem.empty()) problem = parse_points(words.points, &o);
   if (problem.empty()) problem = check(o, benchmark);
   if (problem.empty()) return -1;
   if (print) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());

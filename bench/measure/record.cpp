@@ -127,6 +127,12 @@ Json json_of(const Options& o, const Benchmark& benchmark) {
       if (!o.completion.empty()) json["more_follow"] = o.more_follow;
     }
   }
+  if (benchmark.kind == Kind::steps) {
+    json["late_ns"] = o.late_ns;
+    json["hold_ns"] = o.hold_ns;
+    json["bound"] = o.is_bound;
+    json["live"] = o.is_live;
+  }
   if (benchmark.kind == Kind::application) json["lanes"] = o.lanes;
   if (o.blocks > 0) json["blocks"] = o.blocks;
   return json;

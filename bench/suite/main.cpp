@@ -37,7 +37,8 @@ int rank_of_this() {
 int threads_of_this(const Options& o) {
   const Benchmark& benchmark = *find_benchmark(o.benchmark);
   if (ranks_of(benchmark) == Ranks::crew) return static_cast<int>(o.threads_of_process());
-  const bool sends = measure_of(o.benchmark) == measure_pair && rank_of_this() == 0;
+  const Measure* const measure = measure_of(o.benchmark);
+  const bool sends = (measure == measure_pair || measure == measure_exposed) && rank_of_this() == 0;
   return ranks_of(benchmark) == Ranks::grid || sends ? static_cast<int>(o.threads) : 1;
 }
 
@@ -105,13 +106,14 @@ int measure(Record& record) {
       environment.neighbours.push_back(grid.neighbours(r));
   }
   Measure* const measure_one = measure_of(o.benchmark);
+  std::size_t index = 0;
   const auto measure_size = [&](std::uint64_t size, double budget_ns, const Watcher& watcher) {
     if (links) {
       links->read_clocks();
       environment.clock_error_ns = std::max(environment.clock_error_ns, links->clock_error_ns());
     }
-    return measure_one(o, size, links ? links->own() : none, environment.timer_ns, budget_ns,
-                       watcher);
+    return measure_one(o.at(index++), size, links ? links->own() : none, environment.timer_ns,
+                       budget_ns, watcher);
   };
   return measure_sizes({&record, rank_of_this() == 0, end_launch}, measure_size);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "measure/options.hpp"
+#include "wait.hpp"
 
 namespace larklane::bench {
 
@@ -38,6 +39,10 @@ class Way {
   virtual void joined() {}
   /// One look. Arrivals are noted. @return everything is there
   virtual bool poll() = 0;
+  /// Instead: until everything is there, without a look at its parts.
+  virtual void wait() {
+    wait_until([&] { return poll(); });
+  }
   virtual void finish() = 0;
   /// Sender, while a part is held back: does it claim to be complete? Receiver: does it?
   virtual bool claims_completion() { return false; }

@@ -50,6 +50,10 @@ class Partitioned final : public Way {
     }
     return missing_ == 0;
   }
+  void wait() override {
+    MPI_Wait(&request_, MPI_STATUS_IGNORE);
+    std::ranges::fill(arrived_ns_, now_ns());
+  }
   void finish() override { MPI_Wait(&request_, MPI_STATUS_IGNORE); }
   bool claims_completion() override { return is_complete(request_); }
 
@@ -68,6 +72,10 @@ class OneMessage : public Way {
     MPI_Test(&request_, &flag, MPI_STATUS_IGNORE);
     if (flag) arrived_ns_[0] = now_ns();
     return flag != 0;
+  }
+  void wait() override {
+    MPI_Wait(&request_, MPI_STATUS_IGNORE);
+    arrived_ns_[0] = now_ns();
   }
   void finish() override { MPI_Wait(&request_, MPI_STATUS_IGNORE); }
 
@@ -152,6 +160,10 @@ class ThreadSends final : public Way {
     for (int i = 0; i < count; ++i)
       arrived_ns_[static_cast<std::size_t>(found_[static_cast<std::size_t>(i)])] = now;
     return false;
+  }
+  void wait() override {
+    MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
+    std::ranges::fill(arrived_ns_, now_ns());
   }
   void finish() override {}
 

@@ -407,7 +407,7 @@ class Turns:
         own += [("--layout", launch.layout)] if launch.layout else []
         if self.options.quick:
             sizes = BENCHMARKS[launch.benchmark].quick_sizes
-            own += (("--sizes", sizes), *QUICK_ROUNDS) if sizes else QUICK_MESSAGES if launch.threads else QUICK
+            own += (("--sizes", sizes), *QUICK_ROUNDS) if sizes else QUICK_MESSAGES if launch.threads else QUICK_ROUNDS if BENCHMARKS[launch.benchmark].kind == "steps" else QUICK
         words = [*self.launcher(launch), self.larklane, "bench", launch.benchmark, *benchmark_words(own, self.further)]
         return [*words, "--without", ",".join(without)] if without else words
 
