@@ -135,11 +135,18 @@ int parse_on_all(int argc, char** argv, Options* options) {
   return worst.status;
 }
 
+/// With --bare an MPI is asked for no more than the threads that call it need.
+int level_of(int argc, char** argv) {
+  Options o;
+  const bool is_single = parse_options(argc, argv, false, &o) < 0 && o.is_bare && o.threads == 1;
+  return is_single ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
+}
+
 int run(int argc, char** argv) {
   Options unused;
   if (asks_for_help(argc, argv)) return printed(parse_options(argc, argv, true, &unused));
   int provided;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Init_thread(&argc, &argv, level_of(argc, argv), &provided);
   Record record;
   const bool tells = rank_of_this() == 0;
   int status = parse_on_all(argc, argv, &record.options);

@@ -8,6 +8,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,7 +19,6 @@
 #include <span>
 
 #include "shared_memory.hpp"
-#include "wait.hpp"
 
 namespace larklane::bench {
 
