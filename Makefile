@@ -7,7 +7,7 @@ endif
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test nightly check-fast bars mutants soak native-table format install clean help
+.PHONY: build setup demo test nightly check-fast bars mutants soak native-table format docs install clean help
 
 build: ## configure and build build/release (the default); the command is build/release/bin/larklane
 	@test -f build/release/CMakeCache.txt || cmake --preset release
@@ -39,11 +39,15 @@ mutants: ## one-line mutations of the engine, each of which a named test must ki
 soak: ## the tests with a random part, with new seeds, for hours (SOAK=4h)
 	@$(PYTHON) scripts/dev/test.py --soak $(or $(SOAK),4h)
 
-native-table: build ## how the MPIs found here do without Larklane: docs/native-table.md
+native-table: build ## how the MPIs found here do without Larklane: docs/user/native-table.md
 	@$(PYTHON) tests/conformance/native_table.py
 
 format: ## clang-format of every C and C++ file
 	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' | xargs -r clang-format-14 -i
+
+docs: ## the API pages of include/larklane: build/docs/html/index.html (needs doxygen)
+	@mkdir -p build/docs
+	@doxygen Doxyfile
 
 install: build ## cmake --install; choose the place with PREFIX=...
 	@cmake --install build/release $(if $(PREFIX),--prefix $(PREFIX))

@@ -379,6 +379,18 @@ def test_launcher_that_does_not_end():
         assert waited("raise SystemExit(5)", 30) == 5
 
 
+def test_status_of_tests():
+    """One failed test fails all; no test is a skip; the output of a failed one is shown."""
+    launch = bars.launch
+    outcome = launch.Outcome(3, "said", None, 1.0)
+    for tests, status, shown in (([], launch.SKIP, "0 passed, 0 failed\n"), ([("a", True, outcome)], 0, "ok a (1.0 s)\n1 passed, 0 failed\n"),
+                                 ([("a", False, outcome), ("b", True, None)], 1,
+                                  "not ok a (1.0 s)\nstatus 3, logs None\nsaid\nok b\n1 passed, 1 failed\n")):
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            assert launch.run_tests(tests) == status
+        assert text.getvalue() == shown, text.getvalue()
+
+
 def test_launcher_that_does_not_start():
     """If it has run nothing, it is started again, three times in all."""
     launch = bars.launch
@@ -440,11 +452,14 @@ def test_options_page():
     row = 'LARKLANE_OPTION(name, bytes, "64K", "1..1T", "0.1", "A \\"doc\\".")\n'
     assert options.rows(row)[0][:5] == ("name", "bytes", "64K", "1..1T", "0.1")
     assert "LARKLANE_NAME" in options.page(row)
-    try:
-        options.rows("LARKLANE_OPTION(name, bytes)\n")
-    except ValueError:
-        return
-    raise AssertionError("a malformed row was accepted")
+    registry = 'LARKLANE_POLICIES(b, "Kinds")\n// rows\nLARKLANE_POLICY(a,  ":N",  "N groups")\nLARKLANE_POLICY(b, "[:BYTES]", "others")\n'
+    assert list(options.policy_texts(registry).values()) == ["b", "a:N | b[:BYTES]", "Kinds; `a:N`: N groups; `b[:BYTES]`: others."]
+    for read, text in ((options.policy_texts, registry + "LARKLANE_POLICY(c)\n"), (options.rows, "LARKLANE_OPTION(name, bytes)\n")):
+        try:
+            read(text)
+        except ValueError:
+            continue
+        raise AssertionError("a malformed row was accepted")
 
 
 if __name__ == "__main__":

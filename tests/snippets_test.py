@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The code of docs/messages.md compiles: programs as they are, parts of programs inside a function that has what they name.
+"""The code of docs/user/messages.md compiles: programs as they are, parts of programs inside a function that has what they name.
 
 Exit status: 0 clean, 1 complaints, 77 a compiler is missing.
 """
@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/messages.md"
+PAGE = ROOT / "docs/user/messages.md"
 FLAGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", f"-I{ROOT / 'include'}"]
 KINDS = {
     "cpp": (

@@ -4,7 +4,7 @@
   tidy_test.py rules      the rules on small strings: proves that each can fail
   tidy_test.py tree       every file of the repository
   tidy_test.py format     clang-format-14 finds nothing to change
-  tidy_test.py options    docs/options.md and docs/performance.md say what src/base/options.def and bench/benchmarks.def say
+  tidy_test.py options    docs/user/options.md and performance.md say what src/base/options.def and bench/benchmarks.def say
   tidy_test.py headers    each public header compiles alone, as C++20 and, if its name ends in .h, as C11
   tidy_test.py ctest DIR  every test of build folder DIR has a label and a time limit
 
@@ -23,26 +23,33 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIP = 77
 
+
+def read_layers(text):
+    """{layer: layers that it may include} of a table like src/layers.txt. A layer stands after those that it uses."""
+    rows = [line.split(":") for line in text.splitlines() if re.match("[a-z]", line)]
+    return {layer: set(uses.split()) for layer, uses in rows}
+
+
 # What each layer of src/ may include besides itself and include/larklane (larklane/...).
-LAYERS = {
-    "base": set(),
-    "shm": {"base"},
-    "control": {"base"},
-    "net": {"base", "shm"},
-    "model": {"base"},
-    "profile": {"base"},
-    "bootstrap": {"base"},
-    "vci": {"base", "net"},
-    "part": {"base", "shm", "control", "net", "model", "vci"},
-    "msg": {"base", "bootstrap", "control", "net", "model", "vci"},
-    "sim": {"base", "control", "net", "model", "vci", "part"},
-    "mpi": {"base", "shm", "bootstrap", "control", "net", "model", "vci", "part", "profile"},
-    "capi": {"base", "control", "net", "model", "vci", "part", "msg"},
-    "parcel": set(),
-}
+LAYERS = read_layers((ROOT / "src/layers.txt").read_text())
 # Folders that see include/larklane and themselves, and which layers as an exception.
 SWITCHED = ("bench/messages/lanes.cpp", "bench/messages/injection.cpp")  # linked with a library of their own, whose lanes have switches
+# The registries, which are data: base makes its option from the rows.
+POLICIES = "src/part/policy/policies.def"
+POLICY_NAMES = re.findall(r"^LARKLANE_POLICY\((\w+)", (ROOT / POLICIES).read_text(encoding="utf-8"), re.M)
+POLICY_READERS = ("src/base/config.cpp", "src/part/policy/")
+# Where the code may name a policy, beside its folder. Names that other tables have, too, can't be told from these.
+POLICY_NAMERS = {
+    "src/part/policy/": "the registry",
+    "tools/tune.cpp": "measures for two policies by means of a third",
+    "tools/simulate.cpp": "option --learned and its column",
+    "tools/model.cpp": "the columns of `larklane model`",
+    "tests/": "the user's text",
+}
+AMBIGUOUS_POLICIES = {"none", "single"}
 WRITERS = ("bench/measure/record.cpp",)  # of a file that a user keeps: there is one way to write it whole
+# Headers of pure functions, which benchmarks may include as well: no second clock, no second parser.
+PURE = ("base/clock.hpp", "base/parse.hpp", "base/splitmix.hpp")
 CLIENTS = {
     # base: the option table and the names of errors, until include/larklane has them in C++; model: pure functions, which no program
     # of a user's calls; sim: runs on a simulated network only; net: `larklane info` opens each provider;
@@ -152,16 +159,32 @@ def check_layers(path, text):
         target = name.split("/")
         if not quoted or target[0] not in LAYERS or len(target) < 2:
             continue
-        if path in WRITERS and name == "base/output_file.hpp":
+        if (path in WRITERS and name == "base/output_file.hpp") or (parts[0] == "bench" and name in PURE):
+            continue
+        if path in POLICY_READERS and f"src/{name}" == POLICIES:
             continue
         if parts[0] in CLIENTS and target[0] not in CLIENTS[parts[0]] and path not in SWITCHED:
             yield line, f"{parts[0]} sees include/larklane only, not {name}"
-        elif parts[0] == "src" and target[0] != parts[1] and target[0] not in LAYERS[parts[1]]:
+        elif parts[0] == "src" and target[0] != parts[1] and target[0] not in LAYERS.get(parts[1], ()):
             yield line, f"layer {parts[1]} must not include {name}"
         elif parts[:2] == ["src", "vci"] and target[0] == "net" and name != "net/provider.hpp":
             yield line, f"lanes know no provider: {name}"
         elif parts[:2] == ["src", "net"] and len(parts) > 3 and len(target) > 2 and target[1] != parts[2]:
             yield line, f"provider {parts[2]} must not include {name}"
+
+
+def check_policies(path, text):
+    """Only src/part/policy knows policies by name. Others ask for what a policy needs."""
+    if is_allowed(path, POLICY_NAMERS):
+        return
+    for line, name, _ in includes(text):
+        is_own = re.fullmatch(rf"part/policy/({'|'.join(POLICY_NAMES)})(/.*|\.hpp)", name)
+        if is_own or (f"src/{name}" == POLICIES and not is_allowed(path, POLICY_READERS)):
+            yield line, f"{name} belongs to src/part/policy"
+    names = "|".join(sorted(set(POLICY_NAMES) - AMBIGUOUS_POLICIES))
+    code = strip(text, keep_strings=True)
+    for match in re.finditer(rf'"({names})(:[^"\n]*)?"|\bKind::({names})\b|\bmake_({"|".join(POLICY_NAMES)})\b', code):
+        yield line_of(code, match.start()), f"{match[0]} names a policy: ask for what it needs (part/policy/policy.hpp)"
 
 
 def check_banned(path, text):
@@ -268,7 +291,7 @@ def check_words(path, text):
             yield number, "an MPI session? Then say so"
 
 
-SOURCE_RULES = (check_layers, check_banned, check_atomics)
+SOURCE_RULES = (check_layers, check_policies, check_banned, check_atomics)
 CODE_RULES = (check_size, check_functions, check_definitions)
 ALL_RULES = (check_name, check_words)
 
@@ -311,6 +334,24 @@ def check_cycles(texts):
     return complaints
 
 
+def check_layer_table(table, map_, paths):
+    """@param table  text of src/layers.txt
+    @param map_  text of docs/ARCHITECTURE.md, which shows the same rows
+    @param paths  paths of all files
+    """
+    known = []
+    for layer, uses in read_layers(table).items():
+        for unknown in sorted(uses - set(known)):
+            yield f"src/layers.txt:1: {layer} uses {unknown}, which does not stand before it"
+        known.append(layer)
+    folders = {path.split("/")[1] for path in paths if re.match("src/[^/]+/", path)}
+    for layer in sorted(folders ^ set(known)):
+        yield f"src/layers.txt:1: {layer} is not both a folder and a row"
+    rows = [line for line in table.splitlines() if re.match("[a-z]", line)]
+    if "\n".join(["```", *rows, "```"]) not in map_:
+        yield "docs/ARCHITECTURE.md:1: it does not show the rows of src/layers.txt"
+
+
 def files():
     """Paths of all files that are or could be committed."""
     listing = subprocess.run(
@@ -337,6 +378,7 @@ def texts_of(paths):
 def run_tree():
     texts = texts_of(files())
     complaints = [complaint for path, text in texts.items() for complaint in check_file(path, text)]
+    complaints += check_layer_table(texts["src/layers.txt"], texts["docs/ARCHITECTURE.md"], texts)
     return complaints + check_cycles({path: text for path, text in texts.items() if is_source(path)})
 
 
@@ -424,6 +466,7 @@ def test_layers():
     assert complains(check_layers, "src/sim/a.cpp", '#include "mpi/face.hpp"\n') == [1]
     assert not complains(check_layers, "tools/a.cpp", '#include "sim/scenario.hpp"\n')
     assert complains(check_layers, "include/larklane/a.h", '#include "base/config.hpp"\n') == [1]
+    assert complains(check_layers, "src/new/a.cpp", '#include "base/status.hpp"\n') == [1]
     assert complains(check_layers, "src/part/a.cpp", "#include <mpi.h>\n") == [1]
     assert complains(check_layers, "src/net/shm/a.cpp", "#include <infiniband/verbs.h>\n") == [1]
     assert complains(check_layers, "src/base/a.cpp", "#include <gtest/gtest.h>\n") == [1]
@@ -432,6 +475,22 @@ def test_layers():
     assert not complains(check_layers, "src/mpi/a.cpp", "#include <mpi.h>\n")
     assert not complains(check_layers, "src/net/registry.cpp", '#include "net/shm/shm.hpp"\n')
     assert not complains(check_layers, "src/base/a.cpp", '// #include "mpi/face.hpp"\n')
+
+
+def test_policies():
+    assert {"none", "static", "learned"} <= set(POLICY_NAMES)
+    assert complains(check_policies, "src/part/engine.cpp", '\nif (name == "learned") x();') == [2]
+    assert complains(check_policies, "bench/a.cpp", 'f("static:4");') == [1]
+    assert complains(check_policies, "src/sim/a.cpp", "make_none(x);") == [1]
+    assert complains(check_policies, "src/part/engine.cpp", "if (p.kind == Policy::Kind::learned) x();") == [1]
+    assert complains(check_policies, "src/part/a.cpp", '#include "part/policy/learned/learner.hpp"\n') == [1]
+    assert complains(check_policies, "src/msg/a.cpp", '#include "part/policy/policies.def"\n') == [1]
+    assert not complains(check_layers, "src/base/config.cpp", '#include "part/policy/policies.def"\n')
+    assert complains(check_layers, "src/base/config.cpp", '#include "part/policy/policy.hpp"\n') == [1]
+    assert complains(check_layers, "src/base/a.cpp", '#include "part/policy/policies.def"\n') == [1]
+    for text in ('#include "part/policy/deadline.hpp"\n', '// policy "learned"\n', '/* "ploggp" */', 'f("none");', 'f("unlearned");'):
+        assert not complains(check_policies, "src/part/a.cpp", text), text
+    assert not complains(check_policies, "src/part/policy/learned/a.cpp", '#include "part/policy/learned/b.hpp"\nf("learned");')
 
 
 def test_banned():
@@ -495,6 +554,16 @@ def test_cycles():
     assert len(check_cycles(texts)) == 1
     texts["src/b/y.hpp"] = ""
     assert not check_cycles(texts)
+
+
+def test_layer_table():
+    map_, paths = "```\na:\nb: a\n```", ["src/a/x.cpp", "src/b/y.cpp", "src/layers.txt"]
+    assert read_layers("# c: d\na:\nb: a\n") == {"a": set(), "b": {"a"}}
+    assert not list(check_layer_table("# c: d\na:\nb: a\n", map_, paths))
+    assert len(list(check_layer_table("b: a\na:\n", map_, paths))) == 2  # the order, and so the map
+    assert len(list(check_layer_table("a: b\nb: a\n", "```\na: b\nb: a\n```", paths))) == 1
+    assert len(list(check_layer_table("a:\nb: a\n", map_, paths + ["src/c/z.cpp"]))) == 1
+    assert len(list(check_layer_table("a:\nb: a\n", map_, ["src/a/x.cpp"]))) == 1
 
 
 def test_tests_are_labelled():

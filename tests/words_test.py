@@ -33,7 +33,7 @@ CXX = {".c", ".h", ".cpp", ".hpp", ".def"}
 def layer_of(path):
     """The layer whose figures `path` counts in, or None."""
     parts = path.split("/")
-    if path.startswith(("measurements/", "docs/adr/0000")) or path == "CHANGELOG.md":
+    if path.startswith(("measurements/", "docs/design/adr/0000")) or path == "CHANGELOG.md":
         return None
     if parts[0] == "src" and len(parts) > 2:
         return f"src/{parts[1]}"

@@ -92,7 +92,7 @@ bool belongs_to(const fs::path& mpi, const std::vector<fs::path>& launcher) {
 
 bool is_set(const char* name) { return std::getenv(name) != nullptr; }
 
-/// The family of the launcher that has started this process; empty: none has, or nobody can tell.
+/// The family of the launcher that has started this process; empty: none has, or it is unknown.
 std::string family_of_launcher() {
   if (is_set("OMPI_COMM_WORLD_SIZE") || is_set("PRTE_LAUNCHED")) return "ompi";
   if (is_set("PMI_RANK") || is_set("PMI_FD")) return "mpich";
@@ -194,7 +194,7 @@ int run_python(const std::string& module, const std::vector<std::string>& words)
   ::setenv("LARKLANE_COMMAND", fs::read_symlink("/proc/self/exe", error).c_str(), 1);
   std::string python = environment("LARKLANE_PYTHON");
   if (python.empty()) {
-    // Of a checkout: what its `make setup` has installed.
+    // In a checkout: the interpreter that `make setup` has installed.
     const fs::path own = fs::canonical(package, error).parent_path() / ".deps/python/bin/python";
     python = fs::exists(own, error) ? own.string() : "python3";
   }
@@ -209,7 +209,7 @@ int run_python(const std::string& module, const std::vector<std::string>& words)
       "runpy.run_module('" +
           module + "', run_name='__main__', alter_sys=True)"};
   command.insert(command.end(), words.begin(), words.end());
-  // What it starts are jobs of their own.
+  // Its launches are jobs of their own.
   return execute(command, environment_without_secrets().data());
 }
 

@@ -6,9 +6,9 @@
 
 namespace larklane::tools {
 
-/// Between a launcher and its ranks it becomes the measuring program that was built for their MPI;
-/// else it starts launchers itself, several variants in turns (python/larklane/bench/command.py).
-/// @param words  what follows `bench`
+/// Between a launcher and its ranks it becomes the measuring program of their MPI. Otherwise
+/// python/larklane/bench/command.py starts launchers, several variants in turns.
+/// @param words  the words behind `bench`
 /// @return only if nothing was started: the exit status, after a message
 int bench(const std::vector<std::string>& words);
 

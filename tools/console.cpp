@@ -23,7 +23,7 @@ int write_all(int fd, std::string_view text) {
   return 0;
 }
 
-/// Is it the begin of a character of which the rest is not there?
+/// Is it the begin of a character without its rest?
 bool is_begin(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 1;
@@ -33,7 +33,7 @@ bool is_begin(std::string_view text) {
   return true;
 }
 
-/// What is shown of `text`. @param[out] rest  the begin of a character, at its end
+/// The printable form of `text`. @param[out] rest  the begin of a character, at its end
 std::string shown(std::string_view text, std::string_view* rest) {
   std::string out;
   for (; !text.empty();) {

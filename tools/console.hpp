@@ -1,12 +1,12 @@
 #pragma once
-// What the command itself prints. Thread safety: single-owner, one for each process.
+// The command's own output. Thread safety: single-owner, one for each process.
 
 #include <cstdio>
 
 namespace larklane::tools {
 
-/// While it lives, stdout and stderr escape control characters but line ends and tabs: what is
-/// printed may be of the environment, of a file or of another process.
+/// While it lives, stdout and stderr escape control characters but line ends and tabs: output may
+/// quote the environment, a file or another process.
 class Console {
  public:
   Console();
@@ -14,8 +14,8 @@ class Console {
   Console& operator=(const Console&) = delete;
   ~Console();
 
-  /// Writes out what is printed. @return `status`; if that is 0 and standard output did not take
-  /// everything, 1 after a message
+  /// Writes out the buffered output. @return `status`; if that is 0 and standard output did not
+  /// take everything, 1 after a message
   int end(int status);
 
  private:

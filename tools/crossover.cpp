@@ -30,8 +30,8 @@ constexpr std::uint32_t kStop = 0;
 struct Board {
   alignas(64) std::atomic<std::uint32_t> handed{
       ~kStop};  // bytes to copy out; kStop ends the second process
-  alignas(64) std::atomic<std::uint32_t> turn{0};   // counts what was handed over
-  alignas(64) std::atomic<std::uint32_t> taken{0};  // counts what was taken
+  alignas(64) std::atomic<std::uint32_t> turn{0};   // counts the partitions handed over
+  alignas(64) std::atomic<std::uint32_t> taken{0};  // counts the partitions taken
   alignas(64) std::byte slot[kBytesMax];
 };
 

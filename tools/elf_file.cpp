@@ -33,9 +33,9 @@ constexpr Elf64_Half kMachine = EM_AARCH64;
 #error "larklane run knows x86-64 and aarch64"
 #endif
 
-// What a file may say that is read: a damaged one says it as often, and as long, as it likes.
+// Bounds of a file's claims: a damaged one makes them as often, and as long, as it likes.
 constexpr std::size_t kTextBytesMax = 4096;  // a path; no symbol that matters is longer
-constexpr std::size_t kNeededMax = 4096;     // ten times what large programs need
+constexpr std::size_t kNeededMax = 4096;     // ten times the needs of large programs
 
 /// A file in memory, read only. Thread safety: single-owner.
 class Mapping {

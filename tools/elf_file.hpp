@@ -1,5 +1,5 @@
 #pragma once
-// What has to be known about an executable or a library before it runs, read from its file.
+// Facts about an executable or a library that must be known before it runs, read from its file.
 // Thread safety: immutable.
 
 #include <filesystem>
@@ -19,7 +19,7 @@ class ElfFile {
   static std::optional<ElfFile> read(const std::filesystem::path& path);
 
   Machine machine() const { return machine_; }
-  /// Which of what the kernel needs is damaged; empty: nothing that was looked at.
+  /// The part needed by the kernel that is damaged; empty: none of those that were checked.
   const std::string& problem() const { return problem_; }
   /// Started without the dynamic linker: nothing can be preloaded. The rest is known only of native
   /// files.
@@ -28,7 +28,7 @@ class ElfFile {
   const std::string& interpreter() const { return interpreter_; }
   const std::vector<std::string>& needed() const { return needed_; }
   bool defines(std::string_view symbol) const { return defined_.contains(symbol); }
-  /// No symbol table: what a static program defines is not known.
+  /// No symbol table: a static program's definitions are not known.
   bool is_stripped() const { return stripped_; }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// `larklane model --fit`: LogGP of what `larklane bench prtt` measured. Thread safety:
+// `larklane model --fit`: LogGP of the figures of `larklane bench prtt`. Thread safety:
 // single-owner.
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,7 +15,7 @@ namespace larklane::tools {
 /// @return the exit status, after a message
 int fit(const std::string& path);
 
-/// What a run of `bench prtt` has measured of a way, without what was wrong.
+/// The figures that a run of `bench prtt` has measured of a way, without the wrong ones.
 /// @throws nlohmann::json::exception if something is missing
 std::vector<larklane::model::Trains> trains_of(const nlohmann::json& run, const std::string& way);
 

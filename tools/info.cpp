@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/mpi_choices.h"
+#include "base/parse.hpp"
 
 namespace larklane::tools {
 namespace {
@@ -26,13 +27,6 @@ void print_wrapped(std::string_view text, std::size_t indent) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   std::printf("\n");
-}
-
-/// 65536 as 64K.
-std::string bytes_text(std::size_t bytes) {
-  if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return std::to_string(bytes >> 20) + "M";
-  if (bytes >= 1 << 10 && bytes % (1 << 10) == 0) return std::to_string(bytes >> 10) + "K";
-  return std::to_string(bytes);
 }
 
 void print_families(const Facts& facts) {
@@ -77,8 +71,9 @@ void print_peer(const PeerFacts& peer) {
 
 /// @param attach_from  bytes from which on attach is faster
 void print_slot_advice(std::size_t attach_from, std::size_t slot_max) {
-  std::string text = "attach is faster from " + bytes_text(attach_from) +
-                     " on, one partition at a time; shm_slot_bytes_max is " + bytes_text(slot_max);
+  std::string text = "attach is faster from " + number_text(attach_from, kByteUnits) +
+                     " on, one partition at a time; shm_slot_bytes_max is " +
+                     number_text(slot_max, kByteUnits);
   if (slot_max >= attach_from) {
     text +=
         ". More may be right: in a slot a partition leaves as soon as it is ready, by attach with "
@@ -87,7 +82,8 @@ void print_slot_advice(std::size_t attach_from, std::size_t slot_max) {
     text += ". Time a program of yours";
   }
   const bool fits = slot_max < attach_from && slot_max >= attach_from / 2;
-  if (!fits) text += " with LARKLANE_SHM_SLOT_BYTES_MAX=" + bytes_text(attach_from / 2);
+  if (!fits)
+    text += " with LARKLANE_SHM_SLOT_BYTES_MAX=" + number_text(attach_from / 2, kByteUnits);
   print_wrapped(text, 2);
 }
 
@@ -99,7 +95,8 @@ void print_crossover(const Facts& facts) {
       kCrossoverSamplesMin);
   std::printf("  %8s %10s %10s\n", "bytes", "slots", "attach");
   for (const CrossoverPoint& point : facts.crossover.points) {
-    std::printf("  %8s %10.2f ", bytes_text(point.bytes).c_str(), point.slots_ns / 1000);
+    std::printf("  %8s %10.2f ", number_text(point.bytes, kByteUnits).c_str(),
+                point.slots_ns / 1000);
     if (point.attach_ns > 0) {
       std::printf("%10.2f\n", point.attach_ns / 1000);
     } else {
@@ -182,7 +179,7 @@ Facts collect(bool options_only) {
   return facts;
 }
 
-/// What concerns one peer. @param[out] problem  why nothing does; else empty
+/// The facts about one peer. @param[out] problem  why nothing connects it; else empty
 Facts collect_peer(const std::string& asked, std::string* problem) {
   Facts facts;
   auto config = Config::load(&facts.problems);

@@ -1,5 +1,5 @@
 #pragma once
-// `larklane info`: what this installation can do on this machine. Thread safety: single-owner.
+// `larklane info`: the abilities of this installation on this machine. Thread safety: single-owner.
 
 #include <optional>
 #include <string>
@@ -17,7 +17,7 @@ namespace larklane::tools {
 struct InfoRequest {
   bool options_only = false;
   bool json = false;
-  std::string peer;  ///< only what concerns pairs with it; empty: everything
+  std::string peer;  ///< only facts about pairs with it; empty: everything
 };
 
 struct Family {
@@ -30,7 +30,7 @@ struct Facts {
   bool options_only = false;
   std::string folder;  ///< of the libraries
   std::vector<Family> families;
-  std::string mpi;  ///< what LARKLANE_MPI says; empty if it is not set
+  std::string mpi;  ///< the value of LARKLANE_MPI; empty if it is not set
   std::vector<Ability> abilities;
   std::string lanes;
   std::optional<PeerFacts> peer;  ///< then of the rest only `abilities`

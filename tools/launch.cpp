@@ -39,7 +39,7 @@ namespace larklane::tools {
 namespace {
 
 constexpr std::uint64_t kNsPerMs = 1'000'000;
-/// Between SIGTERM and SIGKILL, when a launch fails. docs/guide.md says so.
+/// Between SIGTERM and SIGKILL, when a launch fails. docs/user/guide.md says so.
 constexpr std::uint64_t kGraceNs = 2'000 * kNsPerMs;
 /// Exit status of a failure of our own.
 constexpr int kFailed = 1;
@@ -91,8 +91,8 @@ Result<std::unique_ptr<boot::CardServer>> serve_here(const std::string& job, int
   return boot::CardServer::create(std::move(listener).value(), job, count);
 }
 
-/// Of this process while it lives; blocked, so that they come through the descriptor. Ctrl-Z stops
-/// what is of the terminal's foreground group: ranks are not.
+/// Signals of this process while it lives; blocked, so that they come through the descriptor.
+/// Ctrl-Z stops the terminal's foreground group: ranks are not in it.
 UniqueFd signals_of_launch() {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGCHLD, SIG_DFL);  // even if the caller ignores it: ranks are waited for
@@ -157,7 +157,7 @@ class Launch {
   bool is_poll_said_ = false;   ///< that poll() fails
 };
 
-/// To standard error, whose reader may be stuck, too.
+/// To standard error: its reader may be stuck, too.
 void Launch::say(const char* format, ...) {
   std::va_list arguments, again;
   va_start(arguments, format);
@@ -375,7 +375,7 @@ void Launch::pass_on(int number) {
     signal_all(number);
   else
     kill_at_ns_ = now_ns();
-  if (is_over() && !failure_) failure_ = 128 + number;  // what they have printed is not taken
+  if (is_over() && !failure_) failure_ = 128 + number;  // the rest of their output is not taken
 }
 
 void Launch::reap() {
@@ -434,7 +434,7 @@ void Launch::look_at_clock() {
   }
   if (kill_at_ns_ != 0 && now >= kill_at_ns_) {
     signal_all(SIGKILL);
-    kill_at_ns_ = now + kGraceNs;  // for what the kernel holds up
+    kill_at_ns_ = now + kGraceNs;  // for processes that the kernel holds up
   }
 }
 
@@ -464,7 +464,7 @@ int Launch::run() {
       wait_for_work();
       look_at_clock();
     }
-    group_.reset();  // what they have left behind
+    group_.reset();  // processes that they have left behind
   } else {
     failure_ = kRefused;
   }

@@ -19,7 +19,7 @@ struct LaunchRequest {
 /// Exit status of a launch that has lasted too long, as timeout(1) has it.
 inline constexpr int kTimedOut = 124;
 
-/// @return exit status: 0, if that is everybody's; that of the first process that fails, 128 + its
+/// @return exit status: 0, if each process has it; that of the first process that fails, 128 + its
 /// signal; kTimedOut; 126 or 127, as a shell has it, if the program can't be started; kRefused
 int launch(const LaunchRequest& request);
 

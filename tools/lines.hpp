@@ -7,14 +7,14 @@
 
 namespace larklane::tools {
 
-/// The stream. What its reader has no room for is kept: a write never waits for a reader.
+/// The stream. Output that its reader has no room for is kept: a write never waits for a reader.
 class LineSink {
  public:
   /// From which on its writers should pause.
   static constexpr std::size_t kKeptBytesMax = 64 * 1024;
 
   explicit LineSink(int fd) noexcept : fd_(fd) {}
-  /// @param who   whose it is @param tag  for the begin of each line
+  /// @param who   the writer @param tag  for the begin of each line
   /// @param text  whole lines, but for the last one's end
   /// @return false: it is not taken, see error()
   bool write(const void* who, std::string_view tag, std::string_view text);
@@ -31,11 +31,11 @@ class LineSink {
   int fd_;
   int error_ = 0;
   std::string kept_;
-  const void* open_ = nullptr;  ///< who has written the begin of a line without its end
+  const void* open_ = nullptr;  ///< the writer of the begin of a line without its end
 };
 
-/// What one process writes.
-// Invariant: keeps less than kLineBytesMax between calls; of a longer line others may see parts.
+/// The output of one process.
+/// Invariant: keeps less than kLineBytesMax between calls; of a longer line others may see parts.
 class Lines {
  public:
   static constexpr std::size_t kLineBytesMax = 64 * 1024;
@@ -43,7 +43,7 @@ class Lines {
   Lines(LineSink& sink, std::string tag) : sink_(&sink), tag_(std::move(tag)) {}
   /// @return false: it is not taken, see error()
   bool add(std::string_view bytes);
-  /// Nothing more comes: what has no end of line goes out as it is.
+  /// Nothing more comes: a line without its end goes out as it is.
   bool finish();
   int error() const noexcept { return sink_->error(); }
   /// The sink is full: nothing should be added now.

@@ -1,4 +1,5 @@
-// The `larklane` command: what the user may type. CLI11 is slow to compile and lives here alone.
+// The `larklane` command: words that the user may type. CLI11 is slow to compile and lives here
+// alone.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -77,7 +78,7 @@ Examples:
   larklane bench overhead --noise trace:node.json)";
 
 constexpr const char* kModelExamples = R"(
-Time is counted from when the last partition is ready: what a receiver that waits is left to wait for. docs/model.md says what the
+Time is counted from when the last partition is ready: what a receiver that waits is left to wait for. docs/design/model.md says what the
 model is, what is published of it, and what is derived.
 
 Examples:
@@ -93,7 +94,7 @@ constexpr const char* kSimulateExamples = R"(
 Runs Larklane's code for groups of partitions (marks, group boundaries, arrival) in virtual threads on a
 simulated network: every step costs what a table says, in whole picoseconds of virtual time, and what travels is checked. The baseline is
 what partitioned communication is elsewhere: a two-sided send for each partition, eager or by rendezvous, under one lock.
-docs/simulation.md says what is measured, cited, assumed and extrapolated. The figures are of no machine.
+docs/design/simulation.md says what is measured, cited, assumed and extrapolated. The figures are of no machine.
 
 Examples:
   larklane simulate                                    a thread that is 4 ms late, on EDR InfiniBand
@@ -236,7 +237,7 @@ void add_model_options(CLI::App* command, larklane::tools::ModelRequest* request
       command
           ->add_flag("--tuned", request->tuned,
                      "instead: the groups of policies ploggp and table on this host, for up to "
-                     "--partitions; docs/tuning.md")
+                     "--partitions; docs/user/tuning.md")
           ->excludes(json);
   command
       ->add_option("--fit", request->fit, "instead: LogGP of what `larklane bench prtt` measured")
@@ -246,7 +247,7 @@ void add_model_options(CLI::App* command, larklane::tools::ModelRequest* request
   command->footer(kModelExamples);
 }
 
-/// What replaces a parameter of the network.
+/// Options that replace a parameter of the network.
 void add_network_options(CLI::App* command, larklane::tools::SimulateRequest* request) {
   const auto time = [command](const char* name, std::optional<double>* value, const char* what) {
     command->add_option(name, *value, what)->check(number_from(0, 1e9))->type_name("NS");
@@ -340,8 +341,8 @@ void add_info_options(CLI::App* command, larklane::tools::InfoRequest* request) 
   command->footer(kInfoExamples);
 }
 
-/// @param rest  what follows the command's own words and the first `--`, which is part of them only
-/// before the program
+/// @param rest  the words behind the command's own and behind the first `--`, which is part of them
+/// only before the program
 /// @param program  null: the command starts none
 /// @return false after a message
 bool take_program(const CLI::App& command, char** rest, char** end,
@@ -446,7 +447,7 @@ int command(int argc, char** argv) {
   app.add_subcommand("report", "figures, comparison and advice from what was measured");
 
   if (const std::optional<int> status = other_command(argc, argv)) return *status;
-  // What follows `--` is no option of ours.
+  // Words behind `--` are no options of ours.
   const int own = static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv);
   try {
     app.parse(own, argv);

@@ -36,7 +36,7 @@ bool has_chance(const ModelRequest& request) {
   return pattern && larklane::model::has_chance(*pattern);
 }
 
-/// @return what can't be; empty if it can
+/// @return the impossible request; empty if it can be
 std::string refusal(const ModelRequest& request) {
   constexpr std::uint64_t kTimesMax = 1 << 21;  // a few seconds
   if (request.from_bytes % request.partitions != 0)
@@ -108,7 +108,7 @@ void print_groups(const ModelRequest& request, const std::string& title, const a
   std::printf("\n");
 }
 
-/// What the policies that ask a tuning make of that of this host. @return the exit status
+/// Plans that the policies with a tuning make of that of this host. @return the exit status
 int print_tuned(const ModelRequest& request) {
   namespace tuned = larklane::model;
   std::vector<Config::Problem> problems;

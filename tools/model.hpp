@@ -1,13 +1,13 @@
 #pragma once
-// `larklane model`: what PLogGP says of a network. Thread safety: single-owner.
+// `larklane model`: predictions of PLogGP for a network. Thread safety: single-owner.
 
 #include <cstdint>
 #include <string>
 
 namespace larklane::tools {
 
-/// Nanoseconds, and per byte. The defaults are an example: 11.5 GB/s is what the paper's network
-/// had, the others are round numbers of its kind.
+/// Nanoseconds, and per byte. The defaults are an example: 11.5 GB/s is the bandwidth of the
+/// paper's network, the others are round numbers of its kind.
 struct ModelRequest {
   double latency_ns = 1000;
   double send_overhead_ns = 200;
@@ -24,12 +24,12 @@ struct ModelRequest {
   std::uint64_t from_bytes = 1 << 10, to_bytes = 512 << 20;
   bool json = false;
   bool tuned =
-      false;        ///< what policies make of this host's tuning; partitions, sizes and spread only
+      false;  ///< the policies' plans for this host's tuning; partitions, sizes and spread only
   std::string fit;  ///< a record, instead of all others
 };
 
 /// Prints the time after the last partition is ready, by size and number of transport partitions,
-/// and the number that is best; or what `tuned` or `fit` ask for.
+/// and the number that is best; or the output that `tuned` or `fit` ask for.
 /// @return the exit status, after a message
 int model(const ModelRequest& request);
 

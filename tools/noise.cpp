@@ -110,7 +110,7 @@ bool watch_all(std::vector<Core>& cores, std::uint64_t begin_ns, std::uint64_t e
   return threads.size() == cores.size();
 }
 
-/// Cuts off what is later.
+/// Cuts off later detours.
 void end_at(std::uint64_t span_ns, Core* core) {
   std::erase_if(core->detours, [&](const auto& detour) { return detour.first >= span_ns; });
   for (auto& [begin, length] : core->detours) length = std::min(length, span_ns - begin);

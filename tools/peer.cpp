@@ -8,13 +8,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/parse.hpp"
 #include "mpi/world/hosts.hpp"
 #include "net/registry.hpp"
 
@@ -22,13 +22,6 @@ namespace larklane::tools {
 namespace {
 
 constexpr const char *kHere = "this host", *kElsewhere = "another host", *kUnknown = "not known";
-
-std::optional<int> number(const std::string& text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 /// This process among those of its launcher.
 struct World {
@@ -42,17 +35,18 @@ struct World {
          {Names{"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
           Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
           Names{"SLURM_PROCID", "SLURM_NTASKS", ""}}) {
-      const auto rank = number(environment(names.rank)), ranks = number(environment(names.ranks));
+      const auto rank = number_of<int>(environment(names.rank)),
+                 ranks = number_of<int>(environment(names.ranks));
       if (!rank || !ranks) continue;
-      const auto here = number(environment(names.here));
-      const bool is_one_node = number(environment("SLURM_STEP_NUM_NODES")) == 1;
+      const auto here = number_of<int>(environment(names.here));
+      const bool is_one_node = number_of<int>(environment("SLURM_STEP_NUM_NODES")) == 1;
       return World{*rank, *ranks, here ? *here : is_one_node ? *ranks : 0};
     }
     return std::nullopt;
   }
 };
 
-/// A network that can be opened here, and what can't be and is skipped.
+/// A network that can be opened here, and the skipped ones that can't be.
 struct Opened {
   std::string option;   ///< as LARKLANE_PROVIDER names it; empty: none
   std::string skipped;  ///< each with its reason and remedy
@@ -80,7 +74,7 @@ std::string skipped_text(const std::string& skipped) {
   return skipped.empty() ? std::string() : "; skipped: " + skipped;
 }
 
-/// @param way  what its card says; null: nobody has seen it
+/// @param way  of its card; null: no process has seen it
 void choose_here(const Config& config, const std::string& folder, const mpi::Hosts::Way* way,
                  PeerFacts* facts) {
   facts->change =
@@ -125,7 +119,7 @@ constexpr const char* kChangeBetween =
     "takes the lower rank's first that the other side has opened, too; LARKLANE_UNREACHABLE for "
     "what no network joins";
 
-/// Nobody has seen its card.
+/// No process has seen its card.
 void choose_between(const Config& config, const std::string& folder, PeerFacts* facts) {
   facts->change = kChangeBetween;
   const Opened opened = open_first(net::wanted_providers(config.provider), config, folder, true);
@@ -269,7 +263,7 @@ PeerFacts find_peer(const std::string& asked, const Config& config, const std::s
   PeerFacts facts;
   facts.asked = asked;
   const auto world = World::find();
-  const auto rank = number(asked);
+  const auto rank = number_of<int>(asked);
   if (!rank) {
     facts.is_told = !world || world->rank == 0;
     if (facts.is_told) find_host(asked, config, folder, &facts);

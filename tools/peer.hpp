@@ -1,5 +1,6 @@
 #pragma once
-// `larklane info --peer`: by what a pair of processes goes, and why. Thread safety: single-owner.
+// `larklane info --peer`: the way by which a pair of processes goes, and why. Thread safety:
+// single-owner.
 
 #include <string>
 
@@ -7,20 +8,20 @@
 
 namespace larklane::tools {
 
-/// What can be said of pairs with one peer.
+/// Facts about pairs with one peer.
 struct PeerFacts {
   std::string asked;    ///< a rank, or a host's name or address
   std::string where;    ///< "this process", "this host", "another host" or "not known"
   std::string why;      ///< of `where`
   std::string goes_by;  ///< "shared memory", a network as in LARKLANE_PROVIDER, "the MPI", "an MPI
                         ///< error" or "not known"
-  std::string reason;   ///< of `goes_by`: what was skipped, what it depends on
+  std::string reason;   ///< of `goes_by`: skipped ways, and conditions
   std::string change;   ///< how it is changed
   bool is_told = true;  ///< false: another process of the same launcher says it
 };
 
 /// Under a launcher all processes ask together, and one of them tells.
-/// @param[out] problem  of a peer that can't be: what is wrong with `asked`; else empty
+/// @param[out] problem  of an impossible peer: the error in `asked`; else empty
 PeerFacts find_peer(const std::string& asked, const Config& config, const std::string& folder,
                     std::string* problem);
 

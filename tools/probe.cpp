@@ -40,7 +40,7 @@ Ability probe_pidfd() {
   return ability;
 }
 
-/// What two forked processes tell us. In shared memory; the pipes order the accesses.
+/// Results of two forked processes. In shared memory; the pipes order the accesses.
 struct AttachResult {
   int read_errno = 0, write_errno = 0;  ///< 0: the bytes went over
 };

@@ -13,7 +13,7 @@ namespace larklane::tools {
 namespace {
 
 /// Processes of one launch come here at the same time.
-/// @return  what is wrong; empty if a file can be made in the folder
+/// @return  the problem; empty if a file can be made in the folder
 std::string make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);

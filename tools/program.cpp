@@ -82,7 +82,7 @@ bool gains_rights(const std::filesystem::path& path) {
   return ::getuid() != 0 && ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
 }
 
-/// What a command prints; empty if it can't be run.
+/// The output of a command; empty if it can't be run.
 std::string output_of(const std::vector<std::string>& command) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return {};

@@ -1,6 +1,6 @@
 #pragma once
-// What can be said about a program before it runs: can Larklane be put under it, and which MPI will
-// it load? Thread safety: immutable.
+// Facts about a program before it runs: can Larklane be put under it, and which MPI will it load?
+// Thread safety: immutable.
 
 #include <filesystem>
 #include <string>

@@ -13,7 +13,7 @@
 
 namespace larklane::tools {
 
-/// The process group of all ranks and what they start. Its leader does nothing but wait for the end
+/// The process group of all ranks and their children. Its leader does nothing but wait for the end
 /// of this process, however it comes: then it kills the group. So nothing outlives a launch, apart
 /// from processes that leave the group.
 class RankGroup {
@@ -45,7 +45,7 @@ struct RankProcess {
     Input input;
     const RankGroup& group;
   };
-  /// @return an errno: that of execvp or of what comes before it; 0: it runs
+  /// @return an errno: that of execvp or of an earlier call; 0: it runs
   int start(const Start& how);
 };
 

@@ -39,7 +39,7 @@ std::string variable_of(std::string_view option) {
   return name;
 }
 
-/// Runtimes of sanitizers, ours, then what was there; a preload of ours from an outer `larklane
+/// Runtimes of sanitizers, ours, then the earlier list; a preload of ours from an outer `larklane
 /// run` is replaced.
 /// @param sanitizers  of the program: they check that no library comes before them
 std::string preload_list(const std::vector<std::filesystem::path>& sanitizers,
@@ -110,7 +110,7 @@ bool check_options(const RunRequest& request, Variables* variables) {
   return true;
 }
 
-/// Among the processes of a launcher only the first one needs to say what all would.
+/// Among the processes of a launcher only the first one needs to print a message.
 bool is_first_process() {
   for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
     const std::string rank = environment(name);
@@ -119,7 +119,7 @@ bool is_first_process() {
   return true;
 }
 
-/// @param library_warns  the program will load our library, which says itself what is unknown
+/// @param library_warns  the program will load our library, which itself warns of unknown names
 /// @return nothing after a message: the program's initialisation would fail
 std::optional<Config> check_environment(const RunRequest& request, bool library_warns) {
   std::vector<Config::Problem> problems;
@@ -133,10 +133,10 @@ std::optional<Config> check_environment(const RunRequest& request, bool library_
   return std::move(config).value();
 }
 
-/// What the user says of the program's MPI.
+/// The user's choice of the program's MPI.
 struct Choice {
   std::string family;  ///< or `native`; empty: nothing
-  std::string origin;  ///< who says it
+  std::string origin;  ///< the source of the choice
 };
 
 /// @return nothing after a message
@@ -180,7 +180,7 @@ void print_plan(const RunRequest& request, const Choice& choice, const Program& 
 }
 
 /// With the library of another ABI the program would crash in its first call.
-/// @return what is wrong with the choice; empty if it can be right
+/// @return the error of the choice; empty if it can be right
 std::string wrong_choice(const Choice& choice, const Program& program) {
   const bool free = choice.family.empty() || choice.family == kNative || program.family.empty();
   if (free || choice.family == program.family) return {};

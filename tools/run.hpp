@@ -11,9 +11,9 @@ struct RunRequest {
   const char* name = "run";          ///< of the command, for its messages
   std::vector<std::string> command;  ///< program and its arguments, at least one
   std::vector<std::string> options;  ///< name=value
-  std::string mpi;                   ///< what --mpi says; empty: what LARKLANE_MPI says
+  std::string mpi;                   ///< the value of --mpi; empty: that of LARKLANE_MPI
   std::string
-      spawned;  ///< who spawned it (src/mpi/world/member.hpp); empty: not spawned under Larklane
+      spawned;  ///< its parent (src/mpi/world/member.hpp); empty: not spawned under Larklane
   std::string sanitized;  ///< a file whose sanitizer's runtime comes first; empty: the program's
   bool summary = false;
   bool dry_run = false;

@@ -19,7 +19,7 @@
 namespace larklane::tools {
 namespace {
 
-/// What the command simulates, but for sizes and groups.
+/// The simulated setup, but for sizes and groups.
 struct Setup {
   sim::Scenario scenario;
   std::optional<sim::Sweep> sweep;  ///< of many such messages
@@ -79,7 +79,7 @@ std::optional<sim::Sweep> sweep_of(const SimulateRequest& request) {
   return sweep;
 }
 
-/// @return what can't be of a sweep; empty if it can
+/// @return the impossible part of a sweep; empty if it can be
 std::string sweep_refusal(const SimulateRequest& request) {
   constexpr std::uint64_t kMarksMax = 1 << 17;
   const auto sweep = sweep_of(request);
@@ -99,7 +99,7 @@ std::string sweep_refusal(const SimulateRequest& request) {
   return {};
 }
 
-/// @return what can't be; empty if it can
+/// @return the impossible part; empty if it can be
 std::string refusal(const SimulateRequest& request) {
   constexpr std::uint64_t kMarksMax = 1 << 16;  // of a figure: a table takes half a minute
   if (!sim::regime_named(request.regime)) return "no regime '" + request.regime + "'";
@@ -201,12 +201,12 @@ class RowMaker {
  private:
   void add_learned() {
     if (!request_.learns) return;
-    scenario_.is_learned = true;
+    scenario_.policy = "learned";
     scenario_.plans = {{0}};
     const std::vector<sim::Round> rounds = rounds_of();
     row_.learned = means(std::span(rounds).subspan(first()));
     row_.learning = means(std::span(rounds).first(first()));
-    scenario_.is_learned = false;
+    scenario_.policy.clear();
   }
   void add_timed() {
     scenario_.plans = {sim::timed_groups(scenario_.partitions)};
@@ -240,7 +240,7 @@ class RowMaker {
   bool has_failed_ = false;
 };
 
-/// What the table shows of a result.
+/// The table's figure of a result.
 double shown(const std::string& what, const Means& result, const Row& row) {
   if (what == "total") return result.total_us;
   if (what == "transfers") return result.transfers;

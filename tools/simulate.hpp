@@ -10,7 +10,7 @@ namespace larklane::tools {
 
 struct SimulateRequest {
   std::string regime = "niagara";
-  std::string costs_file;  ///< of a host whose memory is used instead; empty: a network
+  std::string costs_file;  ///< of a host, to simulate its memory; empty: a network
   /// Instead of the regime's.
   std::optional<double> latency_ns, send_overhead_ns, recv_overhead_ns, gap_ns,
       gigabytes_per_second;
@@ -28,7 +28,7 @@ struct SimulateRequest {
   bool learns = false;               ///< policy `learned`, too
   std::vector<double> deadlines_us;  ///< policy `timer`, too, with each of these
 
-  /// What comes later depends on earlier rounds.
+  /// Later rounds depend on earlier ones.
   bool adapts() const { return learns || !deadlines_us.empty(); }
 
   std::uint64_t seed = 1;
@@ -37,8 +37,8 @@ struct SimulateRequest {
   bool json = false;
 };
 
-/// Prints, by size and number of groups, what a receiver is left to wait for, and the same of a
-/// send for each partition.
+/// Prints the exposed time of a receiver, by size and number of groups; and the same of a send for
+/// each partition.
 /// @return the exit status, after a message
 int simulate(const SimulateRequest& request);
 

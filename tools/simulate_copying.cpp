@@ -38,7 +38,7 @@ std::vector<std::uint32_t> counts(std::uint32_t partitions) {
   return found;
 }
 
-/// @return what can't be; empty if it can
+/// @return the impossible part; empty if it can be
 std::string refusal(const SimulateRequest& request, const sim::CopyCosts& costs) {
   if (request.pattern != kLateThread && !model::pattern_named(request.pattern))
     return "no pattern '" + request.pattern + "'";
@@ -165,9 +165,10 @@ int simulate_copying(const SimulateRequest& request) {
   const sim::CopyCosts costs = sim::read_copy_costs(lines, &problem);
   if (error != 0) problem = "can't be read: " + input_file_problem(error, kTextFileBytesMax);
   if (!problem.empty()) {
-    std::fprintf(stderr,
-                 "larklane simulate: %s: %s; scripts/measure/simulated.py --costs FILE measures anew\n",
-                 request.costs_file.c_str(), problem.c_str());
+    std::fprintf(
+        stderr,
+        "larklane simulate: %s: %s; scripts/measure/simulated.py --costs FILE measures anew\n",
+        request.costs_file.c_str(), problem.c_str());
     return kRefused;
   }
   if (const std::string why = refusal(request, costs); !why.empty()) {

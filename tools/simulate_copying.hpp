@@ -1,12 +1,12 @@
 #pragma once
-// `larklane simulate --costs`: the engine over the shared memory of a host whose costs were
-// measured. Thread safety: single-owner.
+// `larklane simulate --costs`: the engine over the shared memory of a host with measured costs.
+// Thread safety: single-owner.
 
 #include "simulate.hpp"
 
 namespace larklane::tools {
 
-/// Prints, by size and number of groups, what a receiver is left to wait for.
+/// Prints, by size and number of groups, the exposed time that a receiver is left to wait.
 /// @return the exit status, after a message
 int simulate_copying(const SimulateRequest& request);
 

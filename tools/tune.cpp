@@ -65,7 +65,7 @@ std::string write_whole(const fs::path& path, const std::string& text) {
   return output_file_problem(path.string(), error, "name another file with --out");
 }
 
-/// "2026-11-23 larklane 0.1.0, bench prtt, MPICH 5.0.2": when a file was written, what by.
+/// "2026-11-23 larklane 0.1.0, bench prtt, MPICH 5.0.2": when and how a file was written.
 std::string about(const std::string& path, const json& run) {
   struct stat status {};
   ::stat(path.c_str(), &status);
@@ -170,8 +170,8 @@ void show(const std::vector<Tuning::Range>& ranges) {
                 network.recv_overhead_per_byte_ns);
 }
 
-/// What `path` has takes the place of the same in `tuning`.
-/// @return what is wrong; empty: nothing @throws json::exception if something is missing
+/// The figures of `path` replace those of the same kind in `tuning`.
+/// @return the problem; empty: none @throws json::exception if something is missing
 std::string take_over(const std::string& path, const json& root, Tuning* tuning) {
   Search search;
   std::string searched;

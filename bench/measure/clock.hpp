@@ -1,16 +1,12 @@
 #pragma once
 // The benchmarks' clock.
 
-#include <time.h>
+#include "base/clock.hpp"
 
 namespace larklane::bench {
 
 /// CLOCK_MONOTONIC, nanoseconds: one clock for all processes of a host.
-inline double now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
-}
+inline double now_ns() { return static_cast<double>(larklane::now_ns()); }
 
 /// What now_ns() costs: the median of many, nanoseconds.
 double timer_cost_ns();

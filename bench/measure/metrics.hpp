@@ -1,6 +1,6 @@
 #pragma once
 // The metrics of partitioned communication: pure functions over the trace of one round. Formulas,
-// units and what each cannot tell: docs/performance.md. All times in nanoseconds.
+// units and what each cannot tell: docs/user/performance.md. All times in nanoseconds.
 
 #include "trace.hpp"
 

@@ -1,10 +1,10 @@
 #include "noise.hpp"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
+#include "base/parse.hpp"
 #include "machines.hpp"
 #include "random.hpp"
 
@@ -27,22 +27,17 @@ constexpr std::array<Preset, 3> kPresets{{
 
 Recording periodic(double hz, double us) { return {{}, {1e9 / hz, {{{0, us * 1e3}}}}}; }
 
-bool to_number(std::string_view text, double* value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-  return error == std::errc{} && end == text.data() + text.size();
-}
-
 /// "HZ:US"
 bool parse_periodic(std::string_view text, Recording* recording) {
   const std::size_t colon = text.find(':');
-  double hz = 0, us = 0;
-  if (colon == std::string_view::npos || !to_number(text.substr(0, colon), &hz) ||
-      !to_number(text.substr(colon + 1), &us))
-    return false;
+  if (colon == std::string_view::npos) return false;
+  const auto hz = number_of<double>(text.substr(0, colon));
+  const auto us = number_of<double>(text.substr(colon + 1));
+  if (!hz || !us) return false;
   // "nan" and "inf" are numbers, too.
-  if (!(hz > 0 && us >= 0 && us * hz <= kDetoursShareMax * 1e6 && std::isfinite(1e9 / hz)))
+  if (!(*hz > 0 && *us >= 0 && *us * *hz <= kDetoursShareMax * 1e6 && std::isfinite(1e9 / *hz)))
     return false;
-  *recording = periodic(hz, us);
+  *recording = periodic(*hz, *us);
   return true;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <sstream>
 
+#include "base/parse.hpp"
 #include "catalogue.hpp"
 #include "noise.hpp"
 
@@ -60,19 +61,7 @@ Noise presets:
 
 /// "64K" as bytes; 0: malformed.
 std::uint64_t bytes_of_text(const std::string& text) {
-  std::istringstream stream(text);
-  std::uint64_t value = 0;
-  char unit = 0;
-  if (text.empty() || text.front() == '-' || !(stream >> value)) return 0;
-  if (stream >> unit) {
-    const std::string units = "KMG";
-    const auto at = units.find(unit);
-    if (at == std::string::npos || !(stream >> std::ws).eof() ||
-        (value >> (63 - 10 * (at + 1))) != 0)
-      return 0;
-    value <<= 10 * (at + 1);
-  }
-  return value;
+  return number_of(trimmed(text), kByteUnits).value_or(0);
 }
 
 /// CLI11's own checks take "nan" for one that is not negative.

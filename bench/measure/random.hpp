@@ -6,15 +6,17 @@
 #include <cstdint>
 #include <numbers>
 
+#include "base/splitmix.hpp"
+
 namespace larklane::bench {
 
-/// Thread safety: single-owner. Sebastiano Vigna's splitmix64.
+/// splitmix64. Thread safety: single-owner.
 class Random {
  public:
   Random(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) noexcept
-      : state_(mix(mix(mix(seed) ^ stream) ^ index)) {}
+      : state_(splitmix(splitmix(splitmix(seed) ^ stream) ^ index)) {}
 
-  std::uint64_t bits() noexcept { return mix(state_ += kStep); }
+  std::uint64_t bits() noexcept { return splitmix(state_ += kSplitmixStep); }
   /// In [0, 1).
   double uniform() noexcept { return static_cast<double>(bits() >> 11) * 0x1p-53; }
   /// Below `end`, which is not 0. The bias is below end / 2^64.
@@ -28,13 +30,6 @@ class Random {
   double exponential() noexcept { return -std::log(1 - uniform()); }
 
  private:
-  static constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15;
-  static constexpr std::uint64_t mix(std::uint64_t z) noexcept {
-    z += kStep;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
   std::uint64_t state_;
 };
 

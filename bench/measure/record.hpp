@@ -1,6 +1,6 @@
 #pragma once
 // What a run leaves behind: JSON with every sample and the environment, CSV, and the table that
-// people read. JSON layout: docs/performance.md.
+// people read. JSON layout: docs/user/performance.md.
 
 #include <map>
 #include <string>

@@ -1,20 +1,21 @@
 #pragma once
-// For programs that know their processes by means of their own: what the library has to be told.
+// The processes of a job as the program itself knows them, passed to Context::create().
 // Thread safety: immutable.
 
 #include <cstddef>
 #include <functional>
 
+/// How a native program tells the library its processes.
 namespace larklane::boot {
 
-/// The processes of a job, as the program itself knows them.
+/// Rank, size and an all-gather that the program supplies.
 struct Peers {
   int rank = 0;  ///< of this process, below `size`
-  int size = 1;
-  /// Collective over all processes of the job, which call it in the same order: each gives `bytes`
-  /// bytes at `own`, as many as every other, and gets those of rank 0, 1, ... one after the other
-  /// at `all`, size * bytes. It may block; the library has no deadline for it.
-  /// @return false: it has failed, and so does whatever needed it
+  int size = 1;  ///< number of processes, >= 1
+  /// Collective over all processes of the job, called by all in the same order. Each passes `bytes`
+  /// bytes at `own`, the same number everywhere, and receives those of rank 0, 1, ... one after the
+  /// other at `all`: size * bytes bytes. The call may block; the library sets no deadline for it.
+  /// It returns false on failure; the library's call that needed it then fails.
   std::function<bool(const void* own, std::size_t bytes, void* all)> all_gather;
 };
 

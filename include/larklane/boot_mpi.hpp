@@ -1,6 +1,6 @@
 #pragma once
-// For native programs that are started by an MPI: its communicator says who they are. Nothing else
-// of the library needs an MPI; this header is compiled with the program's.
+// Rank, size and an all-gather taken from an MPI communicator, for native programs that an MPI
+// starts. Only this header needs an MPI; it is compiled with the program's own.
 // Thread safety: thread-safe, as far as the MPI is.
 
 #include <mpi.h>
@@ -14,11 +14,11 @@ namespace larklane::boot {
 
 /// The processes of `comm`.
 ///
-/// @param comm  an intracommunicator that lives, and on which the program makes no collective call
-///              at the same time, as long as the library uses what is returned
-/// @errors  none; MPI's errors go to the communicator's handler, and if that returns, the
-/// all-gather
-///          is false
+/// @param comm  an intracommunicator. It lives as long as the library uses the result, and the
+///              program makes no collective call on it at the same time as the library
+/// @return  rank, size and an all-gather over `comm`
+/// @errors  none; MPI's errors go to the communicator's handler; if that returns, the all-gather
+///          returns false
 inline Peers peers_of(MPI_Comm comm) {
   Peers peers;
   MPI_Comm_rank(comm, &peers.rank);

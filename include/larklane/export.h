@@ -1,6 +1,8 @@
-/* What liblarklane.so shows; all else is hidden. */
+/** @file
+ * Visibility of symbols: liblarklane.so exports only names marked here. */
 #pragma once
 
+/** An exported function or class. */
 #define LARKLANE_API __attribute__((visibility("default")))
-/* Of something inside an exported class. */
+/** A hidden part of an exported class. */
 #define LARKLANE_HIDDEN __attribute__((visibility("hidden")))

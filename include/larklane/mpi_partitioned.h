@@ -1,5 +1,6 @@
-/* Partitioned communication (MPI 4.0, chapter 4) for an MPI whose mpi.h does not have it yet, such
- * as Open MPI 4. Include it after or instead of mpi.h and link with larklane_mpi_ompi before the
+/** @file
+ * Partitioned communication (MPI 4.0, chapter 4) for an MPI with an mpi.h that lacks it, such as
+ * Open MPI 4. Include it after or instead of mpi.h and link with larklane_mpi_ompi before the
  * MPI. Harmless where mpi.h has the calls. C11 and C++. */
 #ifndef LARKLANE_MPI_PARTITIONED_H
 #define LARKLANE_MPI_PARTITIONED_H
@@ -12,6 +13,7 @@
 extern "C" {
 #endif
 
+/** As MPI 4.0, chapter 4, defines them; thread-safe as that MPI is. @{ */
 int MPI_Psend_init(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype,
                    int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request);
 int MPI_Precv_init(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source,
@@ -29,6 +31,7 @@ int PMPI_Pready(int partition, MPI_Request request);
 int PMPI_Pready_range(int partition_low, int partition_high, MPI_Request request);
 int PMPI_Pready_list(int length, const int array_of_partitions[], MPI_Request request);
 int PMPI_Parrived(MPI_Request request, int partition, int *flag);
+/** @} */
 
 #ifdef __cplusplus
 }

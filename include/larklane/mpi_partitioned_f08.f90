@@ -1,4 +1,4 @@
-! Partitioned communication (MPI 4.0, chapter 4) for an MPI whose mpi_f08 module does not have it yet, such as Open MPI 4.
+! Partitioned communication (MPI 4.0, chapter 4) for an MPI with an mpi_f08 module that lacks it, such as Open MPI 4.
 ! Compile this file with the program's compiler, `use mpi_partitioned_f08` beside `use mpi_f08`, and link with larklane_mpi_ompi
 ! before the MPI. Programs with `use mpi` or mpif.h need no module: the calls are external procedures.
 module mpi_partitioned_f08

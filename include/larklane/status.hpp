@@ -8,11 +8,13 @@
 #include <variant>
 
 #include "larklane/export.h"
+
+/// The C++ API.
 namespace larklane {
 
-/// What went wrong, grouped by the largest thing that it kills.
+/// Kinds of errors, grouped by the largest thing that each kills.
 enum class Errc : std::int32_t {
-  kOk = 0,
+  kOk = 0,  ///< no error
   // one call: nothing changed
   kInvalidArgument,    ///< partition count, index or range
   kNotActive,          ///< the call needs an active request
@@ -27,9 +29,9 @@ enum class Errc : std::int32_t {
   kPeerFreed,     ///< the other side has freed its request: the round can't complete
   // one peer
   kPeerDown,     ///< the peer's process is gone
-  kUnreachable,  ///< nobody listens at the peer's address; detail is the errno
+  kUnreachable,  ///< no process listens at the peer's address; detail is the errno
   kForeignUser,  ///< the peer belongs to another user
-  kProtocol,     ///< the peer sent a record that makes no sense
+  kProtocol,     ///< the peer sent a malformed or impossible record
   // the process
   kNoMemory,   ///< memory for shared segments refused
   kNoThread,   ///< the helper thread could not be created
@@ -41,14 +43,17 @@ enum class Errc : std::int32_t {
 LARKLANE_API const char* errc_name(Errc code) noexcept;
 
 /// An error code and the native errno behind it (0 where there is none). Eight bytes, no heap.
+/// Thread safety: immutable.
 class [[nodiscard]] Status {
  public:
-  constexpr Status() noexcept = default;
+  constexpr Status() noexcept = default;  ///< success
+  /// An error, and its errno, 0 for none.
   constexpr Status(Errc code, std::int32_t detail = 0) noexcept : code_(code), detail_(detail) {}
 
-  constexpr bool ok() const noexcept { return code_ == Errc::kOk; }
-  constexpr Errc code() const noexcept { return code_; }
-  constexpr std::int32_t detail() const noexcept { return detail_; }
+  constexpr bool ok() const noexcept { return code_ == Errc::kOk; }   ///< no error?
+  constexpr Errc code() const noexcept { return code_; }              ///< the kind
+  constexpr std::int32_t detail() const noexcept { return detail_; }  ///< the native errno
+  /// Equal code and detail.
   friend constexpr bool operator==(const Status&, const Status&) noexcept = default;
 
  private:
@@ -57,26 +62,29 @@ class [[nodiscard]] Status {
 };
 static_assert(sizeof(Status) == 8);
 
-/// A value or the reason why there is none; member names of std::expected.
+/// A value or the error in its place; member names of std::expected. Thread safety: immutable.
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}
+  Result(T value) : value_(std::move(value)) {}  ///< a value
   /// @pre an error
   Result(Status error) : error_(error) {}
-  Result(Errc code) : error_(code) {}
+  Result(Errc code) : error_(code) {}  ///< an error without an errno
 
-  bool has_value() const noexcept { return error_.ok(); }
-  explicit operator bool() const noexcept { return has_value(); }
+  bool has_value() const noexcept { return error_.ok(); }          ///< is there a value?
+  explicit operator bool() const noexcept { return has_value(); }  ///< is there a value?
+  /// The value. @pre has_value()
+  /// @{
   T& value() & noexcept { return get(); }
   T&& value() && noexcept { return std::move(get()); }
   T& operator*() & noexcept { return get(); }
   T&& operator*() && noexcept { return std::move(get()); }
   T* operator->() noexcept { return &get(); }
-  Status error() const noexcept { return error_; }
+  /// @}
+  Status error() const noexcept { return error_; }  ///< success, if there is a value
 
  private:
-  // What can be there without a value needs no second flag: a number and its Status are returned in
+  // A trivially constructible type needs no second flag: a number and its Status are returned in
   // registers.
   static constexpr bool kIsPlain =
       std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T>;

@@ -1,6 +1,6 @@
 """python3 -m larklane FILE...: the report."""
 
-from larklane.files import console
-from larklane.report.command import main
+from larklane.report.__main__ import run
 
-console.run(main)
+if __name__ == "__main__":
+    run()

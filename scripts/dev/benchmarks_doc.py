@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the table of benchmarks in docs/performance.md from bench/benchmarks.def."""
+"""Write the table of benchmarks in docs/user/performance.md from bench/benchmarks.def."""
 
 import argparse
 import pathlib
@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 from larklane.records import benchmarks  # noqa: E402
 
-PAGE = ROOT / "docs/performance.md"
+PAGE = ROOT / "docs/user/performance.md"
 PLACE = re.compile(r"(?<=<!-- benchmarks: begin; written by scripts/dev/benchmarks_doc.py -->\n).*?(?=<!-- benchmarks: end -->)", re.S)
 
 

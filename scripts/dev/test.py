@@ -96,7 +96,7 @@ def is_skip(case):
 
 
 def environment():
-    """The caller's environment and what running MPI on any machine needs. See docs/guide.md."""
+    """The caller's environment and what running MPI on any machine needs. See docs/user/guide.md."""
     env = dict(os.environ)
     for name in (
         "OMPI_ALLOW_RUN_AS_ROOT",

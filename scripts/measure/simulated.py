@@ -21,6 +21,7 @@ import sys
 from typing import Any
 
 import bars
+from larklane.files import json_text
 from larklane.numbers import stats
 
 COMMAND = bars.ROOT / "build/release/bin/larklane"
@@ -148,7 +149,7 @@ def verdicts(points: list[dict[str, Any]]) -> list[tuple[str, bool]]:
 def table(points: list[dict[str, Any]], costs: dict[str, list[float]]) -> str:
     lines = ["# Simulated rounds over shared memory, beside real ones", "",
              "What a receiver is left to wait for, two threads, by attach; simulated with the costs below, measured in the same run, and none of",
-             "them in a round ([simulation](../docs/simulation.md)). Written by `scripts/measure/simulated.py`, which says how.", "",
+             "them in a round ([simulation](../docs/design/simulation.md)). Written by `scripts/measure/simulated.py`, which says how.", "",
              *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(points)), "",
              "| point | real, us | A/A noise | simulated, us | error |", "|---|---|---|---|---|"]
     lines += [f"| {point['place']} | {point['median_us']:.1f} | {100 * point['aa_noise']:.0f} %{', too noisy' if point['is_too_noisy'] else ''} | {point['simulated_us']:.1f} "
@@ -174,7 +175,7 @@ def write(about: dict[str, Any], points: list[dict[str, Any]], turns: list[dict[
     record = {**about, "row": "simulated", "unit": "us", "costs": turns, "points": points, "verdicts": [{"what": what, "holds": holds} for what, holds in verdicts(points)]}
     for old in bars.RECORDS.glob("simulated-*.json"):
         old.unlink()
-    (bars.RECORDS / f"simulated-{about['commit']}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (bars.RECORDS / f"simulated-{about['commit']}.json").write_text(json_text.compact(record))
     (bars.RECORDS / "simulated.md").write_text(table(points, costs))
 
 

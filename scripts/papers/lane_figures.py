@@ -42,7 +42,7 @@ BENCHES = (
     Bench("ebms", "ebms --threads 1,2 --sizes 4K,64K,1M", {"ebms": "24, remote fetch", "ebms-get": "25, its first part", "ebms-flush": "25, its second"}),
     Bench("bspmm", "bspmm --threads 1,2 --sizes 2K,8K,32K", {"bspmm": "27, get, compute, update", "bspmm-get-flush": "27, its gets", "bspmm-accumulate-flush": "27, its updates"}),
 )
-NOT_HERE = """Figures that are not here: 4 (start-up against the number of lanes) is a table in [messages.md](../../docs/messages.md#what-it-takes); the two programs of 9
+NOT_HERE = """Figures that are not here: 4 (start-up against the number of lanes) is a table in [messages.md](../../docs/user/messages.md#what-it-takes); the two programs of 9
 are tests (`messages_crossed`), and so is 19, many senders to one receiver (`messages_incast`); 16 (a busy target) and 17 (more threads than lanes) want
 cores that this machine does not have. The others are diagrams, or of networks that are not here."""
 
@@ -78,7 +78,7 @@ def page(mpi: launch.Mpi | None) -> str:
              for bench in BENCHES for figure, of in bench.figures.items()]
     return "\n\n".join(("# Figures of ICS'20 on this machine", f"""Written by `scripts/papers/lane_figures.py`: figures of Zambre et al., ICS'20, as `larklane bench` measures and `larklane report` draws them, over shared
 memory, {beside}. {machine["cpu"]}, {machine["cores"]} cores, {about["measured"][:10]}, commit {about["commit"]}{" and changes" if about["dirty"] else ""}. One launch of each: what ratios are worth say the records of
-`make bars`. Threads beyond the cores take turns; of two processes (all but 6 to 8) those are twice as many as the threads of one. Ways: [performance.md](../../docs/performance.md#messages-between-threads).""",
+`make bars`. Threads beyond the cores take turns; of two processes (all but 6 to 8) those are twice as many as the threads of one. Ways: [performance.md](../../docs/user/performance.md#messages-between-threads).""",
                         *lines, NOT_HERE)) + "\n"
 
 

@@ -91,7 +91,7 @@ def run_all(pool: concurrent.futures.Executor) -> Results:
 
 
 def footer(files: Sequence[simulation.Simulated]) -> str:
-    return f"Regime niagara (docs/simulation.md has every parameter with its source): {simulation.used(files)}"
+    return f"Regime niagara (docs/design/simulation.md has every parameter with its source): {simulation.used(files)}"
 
 
 def exposed(row: Any, counts: Sequence[int], groups: int) -> float:
@@ -141,8 +141,8 @@ def figure_3(results: Results) -> Chart:
                                 ((row["bytes"], row["exposed_us"][at]) for row in made["rows"])) for at, count in enumerate(made["counts"]))
         panels.append(Panel(title, curves))
     return Chart("figure-03", "What does PLogGP say of 32 partitions, one 4 ms late?",
-                 f"From when the last partition is ready to the end, by PLogGP (docs/model.md). {PAPER} 3 shows the whole time, with the 4 ms.",
-                 "L 600 ns, o_s and o_r 75 ns, g 0, 11.5 GB/s: sources in docs/simulation.md", "computed", "exposed time [us]", "log",
+                 f"From when the last partition is ready to the end, by PLogGP (docs/design/model.md). {PAPER} 3 shows the whole time, with the 4 ms.",
+                 "L 600 ns, o_s and o_r 75 ns, g 0, 11.5 GB/s: sources in docs/design/simulation.md", "computed", "exposed time [us]", "log",
                  tuple(panels), 2)
 
 
@@ -400,7 +400,7 @@ def index(results: Results) -> list[tuple[str, str, str]]:
     return [
         ("03",
          "As derived, more are always better or equal up to 32 MiB. With 15 us for each that nothing hides: as the paper.",
-         "The published predictor holds a cost that early sending does not hide ([model](../../docs/model.md), Table I)."),
+         "The published predictor holds a cost that early sending does not hide ([model](../../docs/design/model.md), Table I)."),
         ("06",
          f"One group {peak(one[0])}, 32 transfers {peak(one[1])}; 32 are better than one from "
          f"{wording.size(next(size for size, value in one[1] if value > at(one[0], size)))} on; 1.0 from 4 MiB on.",
@@ -439,14 +439,14 @@ def page(results: Results, host: Host, answers: Sequence[Answer]) -> str:
     apart = f"| 32 partitions, timers of 10, 35 and 100 us apart (figure 13) | 6.15 % | {deltas_apart(results)} | | |"
     lines = ["# Figures of CLUSTER'23, simulated and real", "",
              "Written by `scripts/papers/paper_figures.py`: figures 3 and 6 to 14 of Temucin et al., CLUSTER'23, with the engine's code on the network `niagara`",
-             "([simulation](../../docs/simulation.md): every parameter with its source; more than two threads are extrapolated). Nothing is fitted, and nothing",
+             "([simulation](../../docs/design/simulation.md): every parameter with its source; more than two threads are extrapolated). Nothing is fitted, and nothing",
              "passes or fails. Beside each figure is its CSV. Figures 1, 2, 4 and 5 of the paper are diagrams.", "",
              "| figure | the paper | ours | where they differ |", "|---|---|---|---|",
              *(f"| [{number}](figure-{number}.svg) | {SHOWS[number]} | {ours} | {why} |" for number, ours, why in index(results)), "",
              *paper_shm_page.section(host, paper_shm.newest_row()), "## The paper's points", "",
              "What we simulate, and the cost of a message at which the paper's figure would appear: of the baseline alone, under its lock (instead of 56 ns;",
              "`--request-ns`), or `o_s` of both (instead of 75 ns). Costs are searched for to a percent; no other parameter changes.",
-             "Table I implies a cost of 11 to 23 us for each part ([model](../../docs/model.md)).", "",
+             "Table I implies a cost of 11 to 23 us for each part ([model](../../docs/design/model.md)).", "",
              "| point | the paper | ours | with a request of | with an `o_s` of |", "|---|---|---|---|---|", *(each.row() for each in answers), apart]
     return "\n".join(lines) + "\n"
 

@@ -23,6 +23,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "measure"))
 import bars  # noqa: E402
 from learned import COMMAND, size  # noqa: E402
 
+from larklane.files import json_text  # noqa: E402
+
 PARTITIONS = (4, 16, 32, 128)
 LATE_US = (400, 4000)
 DEADLINES_US = (10, 35, 100)
@@ -86,7 +88,7 @@ def verdicts(found: list[Point]) -> list[tuple[str, bool]]:
 
 def table(found: list[Point]) -> str:
     lines = ["# Policy `timer`, simulated", "",
-             "One thread late, all others at once, on the simulated network `niagara` ([simulation](../docs/simulation.md): more than 2 threads are",
+             "One thread late, all others at once, on the simulated network `niagara` ([simulation](../docs/design/simulation.md): more than 2 threads are",
              f"extrapolated). Deadlines of {', '.join(map(str, DEADLINES_US))} us; the worst of them is shown. Written by `scripts/policies/timer.py`, which says what has to hold.", "",
              *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(found)), "",
              "| partitions | late | size | without aggregation, GB/s | timer, GB/s | transfers | fewest of equal groups within 5 % |", "|---|---|---|---|---|---|---|"]
@@ -118,7 +120,7 @@ def main() -> int:
     record = {**about, "row": "timer-simulated", "unit": "us", "points": found, "verdicts": [{"what": what, "holds": holds} for what, holds in said]}
     for old in bars.RECORDS.glob("timer-*.json"):
         old.unlink()
-    (bars.RECORDS / f"timer-{about['commit']}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (bars.RECORDS / f"timer-{about['commit']}.json").write_text(json_text.compact(record))
     (bars.RECORDS / "timer.md").write_text(table(found))
     return 0 if all(holds for _, holds in said) else 1
 

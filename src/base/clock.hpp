@@ -19,8 +19,8 @@ inline std::uint64_t now_ns() noexcept {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-/// The fastest clock that there is, in a unit of its own: for what can be compared with now_ns() at
-/// its begin and at its end. On x86-64 the processor's counter, 10 ns a call.
+/// The fastest clock, in a unit of its own: for spans that can be compared with now_ns() at their
+/// begin and end. On x86-64 the processor's counter, 10 ns a call.
 inline std::uint64_t now_ticks() noexcept {
 #ifdef __x86_64__
   return __rdtsc();

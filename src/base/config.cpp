@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <numeric>
@@ -12,7 +11,9 @@
 #include <span>
 #include <utility>
 
+#include "base/choice.hpp"
 #include "base/input_file.hpp"
+#include "base/parse.hpp"
 #include "base/printable.hpp"
 
 namespace larklane {
@@ -36,6 +37,24 @@ struct Option {
   std::string_view name, type, default_text, range, since, doc;
 };
 
+// Of option `policy`, from the registry of policies. Forms and texts begin with a separator each.
+constexpr std::string_view kPolicyDefault =
+#define LARKLANE_POLICIES(default_name, doc) #default_name
+#include "part/policy/policies.def"
+    ;
+constexpr std::string_view kPolicyForms =
+#define LARKLANE_POLICY(name, argument, doc) " | " #name argument
+#include "part/policy/policies.def"
+    ;
+constexpr std::string_view kPolicyDoc =
+#define LARKLANE_POLICIES(default_name, doc) doc
+#define LARKLANE_POLICY(name, argument, doc) "; `" #name argument "`: " doc
+#include "part/policy/policies.def"
+    ".";
+#define LARKLANE_POLICY_DEFAULT kPolicyDefault
+#define LARKLANE_POLICY_FORMS kPolicyForms.substr(3)
+#define LARKLANE_POLICY_DOC kPolicyDoc
+
 constexpr Option kOptions[] = {
 #define LARKLANE_OPTION(name, type, default_value, range, since, doc) \
   {#name, #type, default_value, range, since, doc},
@@ -44,107 +63,42 @@ constexpr Option kOptions[] = {
 };
 constexpr std::size_t kOptionCount = std::size(kOptions);
 
-struct Unit {
-  std::string_view name;
-  std::uint64_t factor;
-};
-constexpr Unit kByteUnits[] = {
-    {"T", 1ULL << 40}, {"G", 1ULL << 30}, {"M", 1ULL << 20}, {"K", 1ULL << 10}};
-constexpr Unit kTimeUnits[] = {{"s", 1'000'000'000}, {"ms", 1'000'000}, {"us", 1'000}, {"ns", 1}};
-
-std::span<const Unit> units_of(std::string_view type) {
-  if (type == "bytes") return kByteUnits;
-  if (type == "nanos") return kTimeUnits;
-  return {};
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r";
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
-
-/// Digits and at most one unit; nothing else, no overflow.
-std::optional<std::uint64_t> parse_number(std::string_view text, std::span<const Unit> units) {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{}) return std::nullopt;
-  const auto unit_name = text.substr(static_cast<std::size_t>(end - text.data()));
-  if (unit_name.empty()) return number;
-  for (const Unit& unit : units) {
-    if (unit.name != unit_name) continue;
-    if (number > std::numeric_limits<std::uint64_t>::max() / unit.factor) return std::nullopt;
-    return number * unit.factor;
-  }
-  return std::nullopt;
-}
-
-/// The shortest exact form: 65536 is 64K.
-std::string number_text(std::uint64_t number, std::span<const Unit> units) {
-  for (const Unit& unit : units) {
-    if (number != 0 && number % unit.factor == 0) {
-      return std::to_string(number / unit.factor) + std::string(unit.name);
-    }
-  }
-  return std::to_string(number);
-}
-
 /// @param range  "a..b", with the units of the type
 std::optional<std::uint64_t> parse_in_range(std::string_view text, const Option& option) {
   const auto units = units_of(option.type);
-  const auto value = parse_number(text, units);
+  const auto value = number_of(text, units);
   const std::size_t dots = option.range.find("..");
-  const auto low = parse_number(option.range.substr(0, dots), units);
-  const auto high = parse_number(option.range.substr(dots + 2), units);
+  const auto low = number_of(option.range.substr(0, dots), units);
+  const auto high = number_of(option.range.substr(dots + 2), units);
   if (!value || *value < low.value() || *value > high.value()) return std::nullopt;
   return value;
 }
 
-/// @param form  one alternative: "word", "word:N" (a count), "word[:BYTES]", or "word[:DELAY]" and
-/// "word[:DEADLINE]" (times); all but delays are at least 1; "word[:DEVICE]": any name
-bool matches_form(std::string_view text, std::string_view form) {
-  const std::size_t word_end = form.find_first_of("[:");
-  const std::string_view word = form.substr(0, word_end);
-  if (!text.starts_with(word)) return false;
-  const std::string_view rest = text.substr(word.size());
-  if (word_end == std::string_view::npos) return rest.empty();
-  if (rest.empty()) return form[word_end] == '[';
-  if (rest[0] != ':') return false;
-  if (form.find("DEVICE") != std::string_view::npos) return rest.size() > 1;
-  const bool is_bytes = form.find("BYTES") != std::string_view::npos;
-  const bool is_delay = form.find("DELAY") != std::string_view::npos;
-  const bool is_time = is_delay || form.find("DEADLINE") != std::string_view::npos;
-  const char* const type = is_bytes ? "bytes" : is_time ? "nanos" : "count";
-  const auto argument = parse_number(rest.substr(1), units_of(type));
-  const std::uint64_t most = is_bytes || is_time ? std::numeric_limits<std::int64_t>::max()
-                                                 : std::numeric_limits<std::int32_t>::max();
-  return argument && *argument >= (is_delay ? 0 : 1) && *argument <= most;
-}
-
-/// What may stand beside others, behind a comma.
+/// Marks a form that may stand beside others, behind a comma.
 constexpr std::string_view kListed = ",...";
 
-bool matches_some(std::string_view text, std::string_view range, bool is_listed) {
+/// The range without the marks of listed forms; of a list, without the other forms.
+std::string listed_forms(std::string_view range, bool is_list) {
+  std::string forms;
   while (!range.empty()) {
     const std::size_t bar = std::min(range.find('|'), range.size());
     std::string_view form = trimmed(range.substr(0, bar));
     const bool may_be_listed = form.ends_with(kListed);
     if (may_be_listed) form.remove_suffix(kListed.size());
-    if ((may_be_listed || !is_listed) && matches_form(text, form)) return true;
+    if (may_be_listed || !is_list) (forms += forms.empty() ? "" : "|") += form;
     range.remove_prefix(std::min(bar + 1, range.size()));
   }
-  return false;
+  return forms;
 }
 
 /// @param range  alternatives, "x | y | z:N"; of "x,... | y,... | z" all but z may follow each
 /// other
 bool matches_range(std::string_view text, std::string_view range) {
-  if (range.find(kListed) == std::string_view::npos) return matches_some(text, range, false);
-  const bool is_list = text.find(',') != std::string_view::npos;
+  if (range.find(kListed) == std::string_view::npos) return read_choice(text, range).has_value();
+  const std::string forms = listed_forms(range, text.find(',') != std::string_view::npos);
   for (;;) {
     const std::size_t comma = text.find(',');
-    if (!matches_some(text.substr(0, comma), range, is_list)) return false;
+    if (!read_choice(text.substr(0, comma), forms)) return false;
     if (comma == std::string_view::npos) return true;
     text.remove_prefix(comma + 1);
   }

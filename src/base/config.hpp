@@ -39,7 +39,7 @@ struct Config {
   };
 
   Config();  ///< all defaults
-  /// Reads file and environment. `problems` receives what was wrong, at most eleven of each; a
+  /// Reads file and environment. `problems` receives the problems found, at most eleven of each; a
   /// fatal one makes the result kBadOption.
   static Result<Config> load(std::vector<Problem>* problems);
   /// Set one option from text, as a program would. @errors kBadOption; then `problem` says why
@@ -47,7 +47,7 @@ struct Config {
   std::vector<Row> rows() const;
 
  private:
-  /// @param where  what the message calls the option: variable, file and line, or name
+  /// @param where  the message's name of the option: variable, file and line, or name
   bool assign(std::size_t index, std::string_view value, Source source, std::string_view where,
               std::string* problem);
   template <class Place, class Found>
@@ -66,7 +66,7 @@ std::string environment(const char* name);
 /// All variables but those of options of type `secret`, as execve() takes them: for a process that
 /// this one starts and that is none of the job. Valid until the environment changes.
 std::vector<char*> environment_without_secrets();
-/// The same, and the variable is removed: what this process starts does not inherit it.
+/// The same, and the variable is removed: child processes do not inherit it.
 /// Not while other threads use the environment.
 std::string take_environment(const char* name);
 

@@ -7,7 +7,7 @@
 
 namespace larklane {
 
-/// memcpy without its call for what fits in a cache line: the ends of the range in two moves that
+/// memcpy without its call for lengths up to a cache line: the ends of the range in two moves that
 /// may overlap.
 inline void copy_small(std::byte* to, const std::byte* from, std::uint64_t length) noexcept {
   const auto both_ends = [&](auto width) __attribute__((always_inline)) {

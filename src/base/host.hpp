@@ -5,9 +5,10 @@
 
 namespace larklane {
 
-/// What the processes of one host, and of one network namespace, have in common.
+/// A name that the processes of one host and one network namespace share.
 std::string host_id();
-/// ... and of one user, who see each other by number: those that may reach each other's memory.
+/// ... and of one user, with one space of process numbers: those that may reach each other's
+/// memory.
 std::string memory_id();
 
 }  // namespace larklane

@@ -13,13 +13,13 @@ inline constexpr std::size_t kTextFileBytesMax = std::size_t{1} << 20;
 /// samples; as JSON values they take ten times as much memory.
 inline constexpr std::size_t kRecordFileBytesMax = std::size_t{1} << 28;
 
-/// Reads a regular file whole, or what a link leads to. It never waits: a pipe, a device or a
-/// folder is refused before a byte is read.
-/// @return 0, or why not: ENOENT, EISDIR, EFBIG (more than `bytes_max`), EINVAL (no regular file)
-/// or what the system says; then `text` is empty
+/// Reads a regular file whole, also through a link. It never waits: a pipe, a device or a folder is
+/// refused before a byte is read.
+/// @return 0, or the reason: ENOENT, EISDIR, EFBIG (more than `bytes_max`), EINVAL (no regular
+/// file) or the system's errno; then `text` is empty
 int read_input_file(const std::string& path, std::size_t bytes_max, std::string* text);
 
-/// What that errno means for people, with the limit where it is one.
+/// The meaning of that errno for people, with the limit where it is one.
 std::string input_file_problem(int error, std::size_t bytes_max);
 
 }  // namespace larklane

@@ -24,7 +24,8 @@ namespace {
 
 constexpr long kPageBytes = 4096;
 
-/// What earlier calls of the rehearsal have made for later ones. Thread safety: single-owner.
+/// Objects that earlier calls of the rehearsal have made for later ones. Thread safety:
+/// single-owner.
 struct Stage {
   UniqueFd memory, listener, out, in, passed, epoll, bell, timer;
 };
@@ -163,9 +164,9 @@ int try_epoll_wait(Stage& stage) {
   return count < 0 && errno != EINTR ? errno : 0;
 }
 
-/// No thread is made: with arguments that make no sense the kernel answers EINVAL, a filter what it
-/// always answers. Where clone3 does not exist (ENOSYS), the C library takes clone, which has no
-/// such arguments that every emulation of the kernel stands: the helper's start finds that out.
+/// No thread is made: to arguments that make no sense the kernel answers EINVAL, a filter its usual
+/// errno. Where clone3 does not exist (ENOSYS), the C library takes clone, which has no such
+/// arguments that every emulation of the kernel stands: the helper's start finds that out.
 int try_clone(Stage&) {
 #ifdef SYS_clone3
   if (::syscall(SYS_clone3, nullptr, std::size_t{0}) < 0 && errno != ENOSYS && errno != EINVAL)
@@ -183,7 +184,7 @@ struct Call {
 constexpr auto kBoth = CallsFor::records;
 constexpr auto kMemory = CallsFor::records_and_memory;
 
-/// In the order in which one needs what another has made. Calls that have a substitute are not
+/// Each call stands behind those that make its arguments. Calls that have a substitute are not
 /// here: process_vm_readv and process_vm_writev (slots), pidfd_open (hang-up of the socket),
 /// membarrier (a lock), epoll_pwait2 (epoll_wait), prctl, sched_setaffinity, setpriority (as it
 /// is).

@@ -28,7 +28,7 @@ enum class CallsFor { records, records_and_memory };
 /// @return the first that was refused; nothing: all work
 std::optional<RefusedCall> rehearse_kernel_calls(CallsFor use);
 
-/// What the user can do about `error` of a system call.
+/// The user's remedy for `error` of a system call.
 const char* remedy_of(int error) noexcept;
 
 /// accept4(2) with SOCK_NONBLOCK and SOCK_CLOEXEC, or accept(2) and fcntl(2) where accept4 is

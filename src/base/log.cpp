@@ -54,7 +54,7 @@ void write_line(LogLevel level, const char* message) noexcept {
   const int saved_errno = errno;
   char raw[1001];
   std::vsnprintf(raw, sizeof raw, format, arguments);
-  // What it quotes may be of the environment, of a file or of another process.
+  // It may quote the environment, a file or another process.
   char message[sizeof raw];
   message[print_to(raw, message, sizeof message - 1)] = '\0';
   {

@@ -1,7 +1,7 @@
 #pragma once
-// What people read: one line per message, `larklane: warn: rank 3: ...`, written to standard error
-// by a single write(2). One destination per process, like standard error itself. Thread safety:
-// thread-safe.
+// Messages for people: one line per message, `larklane: warn: rank 3: ...`, written to standard
+// error by a single write(2). One destination per process, like standard error itself. Thread
+// safety: thread-safe.
 
 #include <cstdint>
 #include <functional>

@@ -27,7 +27,7 @@ int write_all(const UniqueFd& fd, std::string_view text) {
   return 0;
 }
 
-/// A file of its own, whatever has the name: a link that waits there is not followed.
+/// A new file, even if the name is taken: a link that waits there is not followed.
 UniqueFd create(const std::string& path) {
   ::unlink(path.c_str());
   return UniqueFd(::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666));

@@ -37,7 +37,7 @@ struct State {
 };
 
 /// All of `text` is added, and no finalisation has been made.
-/// @param mark  what tells the variant of 16 bytes from that of 8
+/// @param mark  distinguishes the variant of 16 bytes from that of 8
 State absorbed(const Secret& secret, std::span<const std::byte> text, std::uint64_t mark) noexcept {
   std::uint64_t key[2];
   std::memcpy(key, secret.data(), sizeof key);

@@ -9,7 +9,7 @@
 
 namespace larklane {
 
-/// Known to the processes of one job and to nobody else.
+/// Known to the processes of one job and to no other.
 using Secret = std::array<std::byte, 16>;
 
 std::uint64_t siphash(const Secret& secret, std::span<const std::byte> text) noexcept;

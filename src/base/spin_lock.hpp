@@ -1,5 +1,5 @@
 #pragma once
-// A lock of one byte, for what is held for some tens of instructions.
+// A lock of one byte, for critical sections of some tens of instructions.
 
 #include <sched.h>
 
@@ -10,7 +10,7 @@
 
 namespace larklane {
 
-/// No order among those who wait. Thread safety: thread-safe.
+/// No order among waiters. Thread safety: thread-safe.
 class LARKLANE_CAPABILITY("spin lock") SpinLock {
  public:
   SpinLock() noexcept = default;
@@ -35,7 +35,7 @@ class LARKLANE_CAPABILITY("spin lock") SpinLock {
 
 [[gnu::noinline, gnu::cold]] inline void SpinLock::wait_slow() const noexcept {
   for (std::uint32_t look = 0; look < kLooksMost; ++look)
-    // relaxed: a hint; who waits shall not take the line from the holder.
+    // relaxed: a hint; a waiter must not take the line from the holder.
     if (!is_held_.load(std::memory_order_relaxed)) return;
   ::sched_yield();  // the holder may wait for this core
 }

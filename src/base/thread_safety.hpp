@@ -1,5 +1,5 @@
 #pragma once
-// What clang's -Wthread-safety is told about locks; nothing to other compilers.
+// Annotations of locks for clang's -Wthread-safety; nothing to other compilers.
 
 #if defined(__clang__)
 #define LARKLANE_THREAD_ANNOTATION(text) __attribute__((text))
@@ -21,5 +21,5 @@
 #define LARKLANE_TRY_ACQUIRE(...) LARKLANE_THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
 /// Of a function: the lock is held when it is called, by a way that the compiler can't follow.
 #define LARKLANE_ASSERT_HELD(lock) LARKLANE_THREAD_ANNOTATION(assert_capability(lock))
-/// Of a function: its body does what the compiler can't follow.
+/// Of a function: the compiler can't follow its body.
 #define LARKLANE_NOT_FOLLOWED LARKLANE_THREAD_ANNOTATION(no_thread_safety_analysis)

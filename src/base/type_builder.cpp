@@ -17,7 +17,7 @@ bool are_alike(const TypePart& a, const TypePart& b) noexcept {
   return a.node == b.node && a.bytes == b.bytes;
 }
 
-/// Distances may wrap; what they lead to is checked by Typemap::make.
+/// Distances may wrap; Typemap::make checks the offsets that they lead to.
 std::int64_t distance(const TypePart& from, const TypePart& to) noexcept {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(to.offset) -
                                    static_cast<std::uint64_t>(from.offset));
@@ -150,7 +150,7 @@ bool TypeBuilder::find_period(const std::vector<TypePart>& parts, TypePart* foun
     while (i + period < parts.size() && are_alike(parts[i], parts[i + period]) &&
            distance(parts[i], parts[i + period]) == step)
       ++i;
-    // What is left over in the end is not a whole pattern.
+    // The remainder at the end is not a whole pattern.
     if (i + period < parts.size()) continue;
     const std::size_t left = parts.size() % period;
     if (left != 0 && parts.size() < kRunPartsMin * period) continue;
@@ -248,7 +248,7 @@ TypePart TypeBuilder::list_of(const std::vector<TypePart>& parts) {
   return {add(node), node.bytes, flat[0].offset};
 }
 
-/// Without what was only on the way.
+/// Without the intermediate tables.
 TypeTables TypeBuilder::reachable_from(TypePart* root) const {
   TypeTables kept;
   if (root->node == kDense) return kept;

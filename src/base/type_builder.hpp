@@ -27,7 +27,7 @@ class TypeBuilder {
 
   /// Put `part` behind `parts`. Parts without bytes are left out, adjacent blocks are merged.
   static void append(TypePart part, std::vector<TypePart>* parts);
-  /// All of what was appended, in this order. O(parts).
+  /// All appended parts, in this order. O(parts).
   TypePart sequence(std::vector<TypePart> parts);
 
   /// The builder is used up.

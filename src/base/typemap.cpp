@@ -17,7 +17,7 @@ bool fits(Wide value) noexcept {
          value <= std::numeric_limits<std::int64_t>::max();
 }
 
-/// What follows from a node and all below it.
+/// Figures of a node and all below it.
 struct Measure {
   std::uint64_t bytes = 0;
   std::int64_t low = 0, high = 0;  ///< of its bytes, from its origin
@@ -30,7 +30,8 @@ std::uint64_t product_at_most(std::uint64_t a, std::uint64_t b) noexcept {
   return __builtin_mul_overflow(a, b, &product) ? ~std::uint64_t{0} : product;
 }
 
-/// Measures the nodes in order, and finds what breaks an invariant. Thread safety: single-owner.
+/// Measures the nodes in order, and finds each violation of an invariant. Thread safety:
+/// single-owner.
 class Measurer {
  public:
   explicit Measurer(const TypeTables& tables) : tables_(tables) {

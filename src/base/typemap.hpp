@@ -29,14 +29,14 @@ inline constexpr std::uint32_t kDense = std::numeric_limits<std::uint32_t>::max(
 /// Each second level at least doubles the size (base/type_builder.hpp), which has 63 bits.
 inline constexpr std::uint32_t kTypeDepthMax = 128;
 
-/// One level: what is repeated, and where. Offsets count from the node's origin, where its first
-/// byte in typemap order lies. Fixed widths: it crosses process boundaries.
+/// One level: the repeated part, and its places. Offsets count from the node's origin, where its
+/// first byte in typemap order lies. Fixed widths: it crosses process boundaries.
 struct TypeNode {
   enum class Kind : std::uint32_t {
     loop = 1,     ///< `child` `count` times, `stride` bytes apart
     places = 2,   ///< `child` at each of `count` places
     blocks = 3,   ///< `count` contiguous blocks
-    members = 4,  ///< `count` different parts, the first of whose nodes is members[child]
+    members = 4,  ///< `count` different parts; the first one's node is members[child]
   };
   Kind kind;
   std::uint32_t child;  ///< a node before this one, or kDense
@@ -100,7 +100,7 @@ class Typemap {
   const TypePart& root() const noexcept { return root_; }
   const TypeTables& tables() const noexcept { return tables_; }
 
-  /// The wire form: docs/protocols.md.
+  /// The wire form: docs/design/protocols/partitioned.md.
   std::uint64_t encoded_words() const noexcept;
   /// @param[out] words  encoded_words() of them
   void encode(std::span<std::uint64_t> words) const noexcept;

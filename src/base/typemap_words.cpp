@@ -1,5 +1,5 @@
-// The wire form of a typemap: 64-bit words. Layout: docs/protocols.md, which changes in the same
-// commit.
+// The wire form of a typemap: 64-bit words. Layout: docs/design/protocols/partitioned.md, which
+// changes in the same commit.
 
 #include <cstring>
 #include <utility>
@@ -9,7 +9,7 @@
 namespace larklane {
 namespace {
 
-/// First word: what it is, and its version.
+/// First word: the kind of text, and its version.
 constexpr std::uint64_t kMark = 0x4c4b544d'00000001;  // "LKTM", 1
 
 struct Head {

@@ -37,7 +37,7 @@ larklane_completion completion_of(const Completion& completion) noexcept {
 
 namespace {
 
-/// What a call that makes a completion object answers.
+/// The result of a call that makes a completion object.
 template <class Kind>
 int created(const char* call, larklane_context& context, Result<Kind> made,
             larklane_completion_object** object_p, std::unique_ptr<HandlerCall> function = {}) {

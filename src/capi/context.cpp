@@ -20,7 +20,7 @@ using larklane::capi::guarded;
 
 namespace {
 
-/// What a call that creates a context answers.
+/// The result of a call that creates a context.
 int created(const char* call, Result<std::unique_ptr<Context>> context, const std::string& problem,
             larklane_context** context_p) {
   if (!context)

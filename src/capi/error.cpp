@@ -45,7 +45,7 @@ int fail(const char* call, Status status, const char* format, ...) noexcept {
   char text[sizeof last_error];
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  // What it quotes may be of the environment, of a file or of another process.
+  // It may quote the environment, a file or another process.
   const std::size_t room = sizeof last_error - 1 - static_cast<std::size_t>(used);
   last_error[static_cast<std::size_t>(used) + print_to(text, last_error + used, room)] = '\0';
   return code_of(status);

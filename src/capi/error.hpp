@@ -1,6 +1,6 @@
 #pragma once
-// What a C call answers, and what larklane_last_error() says of it. Thread safety: thread-safe; the
-// text is a thread's own.
+// Results of C calls, and the text of larklane_last_error(). Thread safety: thread-safe; the text
+// belongs to one thread.
 
 #include <new>
 
@@ -21,7 +21,7 @@ inline int answer(const char* call, Status status) noexcept {
   return status.ok() ? 0 : fail(call, status);
 }
 
-/// @return what `body` does: no exception passes
+/// @return the result of `body`: no exception passes
 template <class Body>
 int guarded(const char* call, Body&& body) noexcept {
   try {

@@ -1,5 +1,5 @@
 #pragma once
-// What the handles of C are.
+// The objects behind the handles of C.
 
 #include <atomic>
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace larklane::capi {
 
-/// What a handler calls. Thread safety: immutable.
+/// The call of a handler. Thread safety: immutable.
 struct HandlerCall {
   larklane_handler function;
   void* state;
@@ -30,8 +30,8 @@ larklane_completion completion_of(const Completion& completion) noexcept;
 // Thread safety: thread-safe.
 // Invariants:
 // 1. `made` is how many handles there are that must be gone before it.
-// 2. What a handler that was destroyed while it was in use may still call lives as long as it.
-// 3. So does the handle of a lane that was destroyed: whoever uses it hears of that.
+// 2. The call of a handler that was destroyed in use lives as long as the context.
+// 3. So does the handle of a lane that was destroyed: each use of it reports that.
 struct larklane_context {
   explicit larklane_context(std::unique_ptr<larklane::Context> inside_) noexcept;
   ~larklane_context();
@@ -46,7 +46,7 @@ struct larklane_context {
 
 namespace larklane::capi {
 
-/// One of what is made of a context. Thread safety: immutable.
+/// An object that was made of a context. Thread safety: immutable.
 class Made {
  public:
   explicit Made(larklane_context& context) noexcept : context_(context) {

@@ -41,7 +41,7 @@ PostOptions options_of(const larklane_post_options* options) noexcept {
           .more_follow = options->more_follow != 0};
 }
 
-/// How messages are matched. Out of range: what the C++ call refuses.
+/// How messages are matched. Out of range: a value that the C++ call refuses.
 struct Matching {
   explicit Matching(const larklane_post_options* options) noexcept {
     if (options == nullptr) return;
@@ -59,7 +59,7 @@ RemoteRegion region_of(const larklane_remote_region& region) noexcept {
   return {region.bytes, region.address, region.key, region.rank, region.number};
 }
 
-/// Of larklane_buffer. Too many: what the C++ call refuses.
+/// Of larklane_buffer. Too many: a count that the C++ call refuses.
 class Buffers {
  public:
   Buffers(const larklane_buffer* buffers, std::size_t count) noexcept
@@ -74,7 +74,8 @@ class Buffers {
 };
 static_assert(LARKLANE_BUFFERS_MAX == larklane::kBuffersMax);
 
-/// What `post` of a C++ packet answers; C's is emptied with it. Not C++'s: whose handle ends here.
+/// The result of a C++ packet's `post`; C's packet is emptied with it. Not that of C++: its handle
+/// ends here.
 template <class Call>
 Result<Post> post_packet(larklane_vci& vci, larklane_packet& packet, Call&& post) noexcept {
   if (packet.lane != &vci.vci.inside()) return Errc::kInvalidArgument;
@@ -94,7 +95,7 @@ int answer(const char* call, Result<Post> post, larklane_post* post_p) noexcept 
 
 }  // namespace
 
-/// What all posts need.
+/// Arguments that all posts need.
 #define LARKLANE_CAPI_POST_NEEDS(vci, options, post_p)           \
   LARKLANE_CAPI_NEEDS_LANE(vci);                                 \
   if ((options) != nullptr) LARKLANE_CAPI_NEEDS_STRUCT(options); \

@@ -19,7 +19,7 @@ std::uint32_t ruled_groups(std::uint32_t partitions, std::uint64_t partition_byt
 std::uint32_t modelled_groups(const Tuning* tuning, std::uint32_t partitions,
                               std::uint64_t partition_bytes, double delay_ns);
 
-/// What a search has found. @param tuning  null or without a fitting entry: ruled_groups()
+/// The groups that a search found. @param tuning  null or without a fitting entry: ruled_groups()
 std::uint32_t tabled_groups(const Tuning* tuning, std::uint32_t partitions,
                             std::uint64_t partition_bytes);
 

@@ -29,7 +29,7 @@ double LogGP::round_trip_ns(int messages, double delay_ns, std::uint64_t bytes) 
 }
 
 LogGP Segment::parameters() const noexcept {
-  // Of what one side's overhead has of the other's or of the wire, the others have that much less.
+  // If one side's overhead contains a part of the other's or of the wire, the others shrink by it.
   const auto settled = [](std::array<double, 3> values) {
     double sum = 0, positive = 0;
     for (const double value : values) sum += value, positive += std::max(value, 0.0);

@@ -27,8 +27,8 @@ struct LogGP {
 
   /// h: between the last byte of a message and the first of the next, of small ones.
   double injection_ns() const noexcept;
-  /// Between the begins of two messages: h and the bytes' time on the wire, or what the slower side
-  /// takes if that is more.
+  /// Between the begins of two messages: h and the bytes' time on the wire, or the slower side's
+  /// time if that is more.
   double period_ns(std::uint64_t bytes) const noexcept;
   /// Of all bytes but the first.
   double bytes_ns(std::uint64_t bytes) const noexcept {
@@ -44,7 +44,7 @@ struct LogGP {
 struct Trains {
   struct Train {
     int messages = 1;     ///< n
-    double delay_ns = 0;  ///< d: 0, or at least what is between two messages without it
+    double delay_ns = 0;  ///< d: 0, or at least the gap between two messages without it
     std::vector<double> samples_ns;
   };
   std::uint64_t bytes = 1;
@@ -52,12 +52,12 @@ struct Trains {
   std::vector<double> receive_ns;  ///< the receive of a message that is already there
 };
 
-/// What was fitted to sizes of one protocol.
+/// A fit to sizes of one protocol.
 struct Segment {
   std::uint64_t first_bytes = 0, last_bytes = 0;
   Estimate latency_ns;
   Estimate send_overhead_ns, recv_overhead_ns;
-  /// What each byte adds to an overhead: where a side copies.
+  /// The share of each byte in an overhead: where a side copies.
   Estimate send_overhead_per_byte_ns, recv_overhead_per_byte_ns;
   Estimate gap_per_byte_ns;  ///< G: of the latency, in which no overhead is
   Estimate injection_ns;     ///< h: g if is_gap_known; else g is at most this
@@ -66,8 +66,8 @@ struct Segment {
   /// network's, and not an overhead.
   bool is_gap_known = false;
 
-  /// Values only; none below 0: what is, is taken from the others, so that a message takes what it
-  /// does. g is h, which makes no difference to any time.
+  /// Values only; none below 0: a negative one is taken from the others, so that a message's time
+  /// stays the same. g is h, which makes no difference to any time.
   LogGP parameters() const noexcept;
 };
 
@@ -83,7 +83,7 @@ inline constexpr std::size_t kSamplesMin = 9;  ///< of a train, and of receives
 /// @errors kInvalidArgument: also for times below 0 or not finite, and delays that are too short
 Result<std::vector<Segment>> fit_loggp(std::span<const Trains> sizes);
 
-/// What is between two messages, whoever injects them: h, and for each byte.
+/// The gap between two messages, whichever thread injects them: h, and for each byte.
 struct Gap {
   Estimate injection_ns, injection_per_byte_ns;
 };

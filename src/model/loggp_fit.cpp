@@ -7,20 +7,20 @@
 namespace larklane::model {
 namespace {
 
-/// What a real network may be off its line before that is a change of protocol, and what a gap must
-/// be above an overhead to be something else.
+/// How far a real network may be off its line before that is a change of protocol, and how far a
+/// gap must be above an overhead to be something else.
 constexpr double kTolerance = 0.02;
 /// Measured without any noise: errors are relative to something.
 constexpr double kLeastError = 1e-9;
-/// Sizes on either side whose errors are taken together: that of a few samples says little.
+/// Sizes on either side whose errors are taken together: the error of a few samples says little.
 constexpr std::size_t kNeighbours = 3;
 
-/// What one size shows. x: bytes after the first
+/// The figures of one size. x: bytes after the first
 struct Shown {
   Measured latency;        ///< L and the time of the bytes
   Measured send_overhead;  ///< o_s
   Measured recv_overhead;  ///< o_r
-  Measured gap;            ///< h and what is between two messages for their bytes
+  Measured gap;            ///< h and the gap between two messages for their bytes
 };
 
 bool are_times(const std::vector<double>& samples) {

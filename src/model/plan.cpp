@@ -25,7 +25,8 @@ std::vector<Part> parts_of(const Workload& workload, std::span<const double> rea
   return parts;
 }
 
-/// When the last thread has copied what it completes. No thread waits for another one's copy.
+/// When the last thread has copied the groups that it completes. No thread waits for another one's
+/// copy.
 double copied_ns(const Workload& workload, std::span<const double> ready_ns,
                  std::span<const std::uint32_t> threads, std::span<const std::uint32_t> firsts) {
   std::map<std::uint32_t, double> end_ns;  // by thread
@@ -97,7 +98,7 @@ class Weights {
   std::vector<double> of_time_, up_to_;
 };
 
-/// The groups whose weighted work is least.
+/// The groups with the least weighted work.
 Firsts least_work(const Workload& workload, std::span<const Weights> weights) {
   const std::uint32_t count = workload.partitions();
   const Medium& medium = workload.medium;
@@ -151,7 +152,7 @@ Plan improved(const Workload& workload, Plan plan) {
   return plan;
 }
 
-/// Of what one plan leaves over what another does, round by round.
+/// The differences between the remainders of two plans, round by round.
 class Savings {
  public:
   void add(double saved) {

@@ -10,17 +10,17 @@
 
 namespace larklane::model {
 
-/// What a plan is for: readiness of the user partitions in rounds that were seen, on a network, or
-/// where whoever completes a transport partition copies it.
+/// The input of a plan: readiness of the user partitions in rounds that were seen, on a network, or
+/// where the thread that completes a transport partition copies it.
 /// Thread safety: immutable.
 struct Workload {
   Medium medium;
   std::uint64_t partition_bytes = 0;
   /// At least one; the same number of partitions in each, at least one; times of 0 or later.
   std::span<const std::vector<double>> rounds;
-  /// Copies: which thread makes each partition ready, by round. What a thread copies (L and G for a
-  /// transport partition) makes its own later partitions later; ready times are without that.
-  /// Empty: a network.
+  /// Copies: which thread makes each partition ready, by round. A thread's copies (L and G for a
+  /// transport partition) make its own later partitions later; ready times are without that. Empty:
+  /// a network.
   std::span<const std::vector<std::uint32_t>> threads{};
 
   std::uint32_t partitions() const noexcept {
@@ -45,11 +45,11 @@ double exposed_ns(const Workload& workload, std::span<const std::uint32_t> first
 /// Contiguous groups as equal as may be. @param count  1 to `partitions`
 std::vector<std::uint32_t> equal_groups(std::uint32_t partitions, std::uint32_t count);
 
-/// The best of the powers of two of groups that are as equal as may be: what a table can say.
+/// The best of the powers of two of groups that are as equal as may be: all that a table can say.
 Plan best_equal_plan(const Workload& workload);
 
-/// Groups of any sizes, never worse than best_equal_plan(). What is left for the end is
-///   max over times t of (t + what the groups that are ready at t or later take),
+/// Groups of any sizes, never worse than best_equal_plan(). The remainder at the end is
+/// max over times t of (t + the time of the groups that are ready at t or later),
 /// which for given weights of the times is a sum over groups: dynamic programming finds the best
 /// groups for the weights, the worst time of these gets more weight, and so on (fictitious play).
 /// The best groups on the way are then improved by single boundaries.
@@ -57,10 +57,10 @@ Plan best_equal_plan(const Workload& workload);
 Plan best_plan(const Workload& workload);
 
 /// best_plan(), if plans of that kind do better than equal groups on rounds that they were not made
-/// from, by more than the standard error of the difference (four-fold cross-validation); else
-/// best_equal_plan(), if these do better than one group in the same sense; else one group: what is
-/// chance in a few rounds is not repeated in the next ones. From 8 rounds on that can be told; of
-/// one round nothing can.
+/// from, by more than the standard error of the difference (four-fold cross-validation). Else
+/// best_equal_plan(), if these do better than one group in the same sense. Else one group: chance
+/// in a few rounds does not repeat in the next ones. From 8 rounds on the test can tell; from one
+/// round it can tell nothing.
 Plan learned_plan(const Workload& workload);
 
 }  // namespace larklane::model

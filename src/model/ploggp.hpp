@@ -1,10 +1,11 @@
 #pragma once
-// Partitioned LogGP: when a message has arrived whole of which the parts become ready at different
-// times. Pure functions; nanoseconds throughout.
+// Partitioned LogGP: the arrival time of a message whose parts become ready at different times.
+// Pure functions; nanoseconds throughout.
 //
 // Published (Temucin et al., CLUSTER'23, section II-C) are LogGP for one part and for two that are
 // sent at once. The recurrence for any readiness and what follows from it are derived from those,
-// docs/model.md: parts are injected in the order in which they become ready, one after the other,
+// docs/design/model.md: parts are injected in the order in which they become ready, one after the
+// other,
 //   begin(j) = max(ready(j) + o_s, begin(j - 1) + (bytes(j - 1) - 1) G + h),  h = max(g, o_s, o_r).
 // Ready times are 0 or later.
 
@@ -23,7 +24,7 @@ struct Part {
   std::uint64_t bytes = 0;
 };
 
-/// A network, and what the published model leaves out.
+/// A network, and the costs that the published model omits.
 struct Medium {
   LogGP network;
   /// c: of each part, hidden by nothing. Section II-C's own table (Table I) contains one.

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kUnknowns = 3;  // L, h, G
 using Row = std::array<double, kUnknowns>;
 
-/// A run that took longer than this many times what it takes alone has waited for another.
+/// A run that took longer than this many times its time alone has waited for another.
 constexpr double kHeldUp = 1.1;
 
 /// No time is longer: a year, nearly.
@@ -28,7 +28,7 @@ struct Equation {
 struct Times {
   std::map<std::uint64_t, std::vector<double>> alone, following;
 
-  /// @param known  of runs that were alone; null: unless there was none under way, a run followed
+  /// @param known  of runs that were alone; null: a run followed another unless none was pending
   void add(std::vector<SeenRun> runs, const LogGP* known) {
     std::ranges::sort(runs, {}, &SeenRun::end_ns);
     for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -69,7 +69,7 @@ struct Times {
   static double further(std::uint64_t bytes) {
     return bytes > 1 ? static_cast<double>(bytes - 1) : 0;
   }
-  /// The third unknown is what these bytes take: of the others' order.
+  /// The third unknown is the time of these bytes: of the others' order.
   double most_further() const {
     double most = 0;
     for (const auto* by_size : {&alone, &following})

@@ -1,5 +1,5 @@
 #pragma once
-// What transport partitions cost, from rounds as their sender saw them. Pure functions.
+// Costs of transport partitions, from rounds as their sender saw them. Pure functions.
 
 #include <cstdint>
 #include <optional>
@@ -17,12 +17,12 @@ struct SeenRun {
   double end_ns = 0;    ///< it had arrived, as far as the sender can see
 };
 
-/// What to compute plans with: L is all that one run takes without its bytes, the overheads are in
-/// it; h what is added between two that follow each other. A run that was given away when no other
-/// was under way took L + G k; one that took more than that had to wait, and ended h + G k after
-/// the one before. Each k gets the median of its times, of which relative errors are made least.
-/// Where nothing tells L from h they are equal. Nothing: fewer than two sizes, which tell neither
-/// from G. @param rounds  runs in any order
+/// The costs to compute plans with: L is the time of one run without its bytes, overheads included;
+/// h is added between two that follow each other. A run that was posted when no other was pending
+/// took L + G k. A run that took more than that had to wait, and ended h + G k after the one
+/// before. Each k gets the median of its times, and the fit makes their relative errors least.
+/// Where the rounds do not separate L from h they are equal. Nothing: fewer than two sizes, which
+/// separate neither from G. @param rounds  runs in any order
 std::optional<LogGP> fit_runs(std::span<const std::vector<SeenRun>> rounds);
 
 /// Of an even number of values the upper one. @pre not empty

@@ -1,9 +1,10 @@
 #include "model/tuning.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <utility>
+
+#include "base/parse.hpp"
 
 namespace larklane::model {
 namespace {
@@ -18,13 +19,7 @@ constexpr std::uint64_t kMillion = 1'000'000;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;
 constexpr std::uint64_t kMostPartitions = std::numeric_limits<std::int32_t>::max();
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
-
-/// The word before the first blank; `text` becomes what follows it.
+/// The word before the first blank; `text` becomes the rest behind it.
 std::string_view take_word(std::string_view* text) {
   const std::size_t end = std::min(text->find_first_of(kBlanks), text->size());
   const std::string_view word = text->substr(0, end);
@@ -33,14 +28,13 @@ std::string_view take_word(std::string_view* text) {
 }
 
 bool read_count(std::string_view* text, std::uint64_t most, std::uint64_t* count) {
-  const std::string_view word = take_word(text);
-  const char* const end = word.data() + word.size();
-  const auto read = std::from_chars(word.data(), end, *count);
-  return read.ec == std::errc{} && read.ptr == end && *count <= most;
+  const auto read = number_of<std::uint64_t>(take_word(text));
+  *count = read.value_or(0);
+  return read && *count <= most;
 }
 
-/// Digits, and a point with up to 6 more. Not from_chars: of a double it takes libm and 300 KB; nor
-/// strtod, whose point is the locale's.
+/// Digits, and a point with up to 6 more. Not from_chars: for a double it needs libm and 300 KB;
+/// nor strtod: its point is the locale's.
 bool read_time(std::string_view* text, double* ns) {
   std::string_view word = take_word(text);
   const std::size_t point = word.find('.');
@@ -80,7 +74,7 @@ class Lines {
   std::size_t number_ = 0;
 };
 
-/// Each reads what follows a line's key. @return what is wrong; empty: nothing
+/// Each reads the rest of a line behind its key. @return the problem; empty: none
 std::string_view read_range(std::string_view text, Tuning* tuning) {
   Tuning::Range range;
   LogGP& network = range.network;
@@ -139,7 +133,7 @@ std::string_view read_line(std::string_view line, Tuning* tuning) {
   return {};
 }
 
-/// @return what is missing; empty: nothing
+/// @return the missing line; empty: none
 std::string_view missing_in(const Tuning& tuning) {
   if (tuning.fabric.empty() || tuning.host.cpu.empty() || tuning.host.cores == 0)
     return "fabric, cpu or cores are missing";
@@ -158,7 +152,7 @@ std::string named(std::size_t line, std::string_view what) {
   return text;
 }
 
-/// What read_time() reads; of what is too much, what it refuses.
+/// A text that read_time() reads; of too large a time, one that it refuses.
 void append(std::string* out, double ns) {
   const auto millionths = static_cast<std::uint64_t>(std::min(2.0 * kMostNs, ns) * kMillion + 0.5);
   *out += ' ';
@@ -170,7 +164,7 @@ void append(std::string* out, double ns) {
   *out += decimals;
 }
 
-/// What follows `key` and a colon; empty: there is no such line.
+/// The rest of the line behind `key` and a colon; empty: there is no such line.
 std::string_view value_in(std::string_view cpuinfo, std::string_view key) {
   for (Lines lines(cpuinfo); lines.next();) {
     const std::size_t colon = lines.line().find(':');

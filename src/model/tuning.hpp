@@ -1,6 +1,6 @@
 #pragma once
-// What was measured on a type of host, for aggregation policies: a text of lines (docs/tuning.md).
-// Pure functions.
+// Measured figures of a type of host, for aggregation policies: a text of lines
+// (docs/user/tuning.md). Pure functions.
 
 #include <cstdint>
 #include <optional>
@@ -23,7 +23,7 @@ struct HostType {
   std::string key() const;
 };
 /// @param cpuinfo  the text of /proc/cpuinfo: cores of the host, not only those of this process
-/// @param machine  what uname calls the machine, where cpuinfo names no model
+/// @param machine  uname's name of the machine, where cpuinfo names no model
 HostType host_type_of(std::string_view cpuinfo, std::string_view machine);
 
 /// Thread safety: immutable.
@@ -42,15 +42,15 @@ struct Tuning {
 
   std::string fabric;
   HostType host;
-  std::string measured;        ///< when and by what the ranges were; empty: there are none
+  std::string measured;        ///< when and how the ranges were measured; empty: there are none
   std::vector<Range> ranges;   ///< ascending, disjoint
-  std::string searched;        ///< when and by what the entries were; empty: there are none
+  std::string searched;        ///< when and how the entries were found; empty: there are none
   std::vector<Entry> entries;  ///< ascending by partitions, then bytes
 
-  /// @param problem  set on failure: the line, what is wrong with it
+  /// @param problem  set on failure: the line and its problem
   /// @errors kInvalidArgument
   static Result<Tuning> parse(std::string_view text, std::string* problem);
-  /// What parse() reads. No text of it may have line ends.
+  /// A text that parse() reads. No text of it may have line ends.
   std::string print() const;
 
   /// Of the range that has `bytes`, or is nearest; null: there is none.

@@ -13,7 +13,7 @@
 namespace larklane::model {
 namespace {
 
-/// @return what is wrong; empty: nothing
+/// @return the problem; empty: none
 std::string read_tuning(std::string_view text, std::string_view fabric, const HostType& host,
                         std::optional<Tuning>* tuning) {
   std::string problem;
@@ -41,7 +41,7 @@ HostType this_host() {
 
 std::string default_tuning_path(std::string_view fabric, const HostType& host) {
   std::string folder = environment("XDG_CONFIG_HOME");
-  if (!folder.starts_with('/')) {  // what is not absolute is to be ignored, says XDG
+  if (!folder.starts_with('/')) {  // a path that is not absolute is to be ignored, says XDG
     folder = environment("HOME");
     if (folder.empty()) return {};
     folder += "/.config";

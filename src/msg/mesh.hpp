@@ -1,6 +1,6 @@
 #pragma once
 // How lanes of native processes get connected: when the first post wants it, and without any
-// collective call. (docs/protocols.md, "Connections of native programs")
+// collective call. (docs/design/protocols/messages.md)
 
 #include <condition_variable>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 // What processes publish of themselves, and say to each other in order to connect their lanes.
-// Wire layout: docs/protocols.md, "Connections of native programs".
+// Wire layout: docs/design/protocols/messages.md.
 // Thread safety: immutable.
 
 #include <array>

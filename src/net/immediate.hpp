@@ -41,12 +41,12 @@ inline constexpr std::uint32_t kCellsMax = 256;
 // A token is the first cell and, in its low half, how many follow it. Where that goes beyond
 // kCellsMax cells it names no run: some of these are the notices.
 
-/// Nothing that anybody sends.
+/// A token that no peer sends.
 inline constexpr std::uint16_t kNoToken = 0xfefd;
-/// To a sender: its receiver wants what is held back. No token of decode_token().
+/// To a sender: its receiver wants the partitions that are held back. No token of decode_token().
 inline constexpr std::uint16_t kDemandToken = 0xfefe;
 
-/// What a token says. `is_notice`: a run that begins at run.first is ready; run.count is 0.
+/// A decoded token. `is_notice`: a run that begins at run.first is ready; run.count is 0.
 struct Token {
   Run run;
   bool is_notice;
@@ -123,7 +123,7 @@ class Cells {
 
 namespace paper {
 
-// What we send beside runs the paper does not have: its count is 0.
+// A record that the paper's runs do not have: its count is 0.
 inline constexpr std::uint32_t kDemand = kPartitionsMax << 16;
 
 /// @param token  of a run or a notice of these cells, or kDemandToken

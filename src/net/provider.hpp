@@ -1,12 +1,12 @@
 #pragma once
-// What a network is to the layers above: memory that peers may write and read, links to their
-// endpoints, operations that complete later, and immediates that arrive. A provider implements it:
-// loop (one process, any order), ofi (libfabric), verbs (libibverbs), shm (processes of one host).
+// The interface of a network to the layers above: memory that peers may write and read, links to
+// their endpoints, operations that complete later, and immediates that arrive. A provider
+// implements it: loop (one process, any order), ofi (libfabric), verbs (libibverbs), shm (processes
+// of one host).
 // `fault` decorates one.
 //
-// No order: two operations may take effect at the peer in any order, whatever the order in which
-// they were posted. Where one has to follow another, its poster waits for the first one's
-// completion.
+// No order: two operations may take effect at the peer in any order, independently of the order of
+// their posts. Where one has to follow another, its poster waits for the first one's completion.
 
 #include <atomic>
 #include <cerrno>
@@ -26,22 +26,23 @@ namespace larklane::net {
 
 /// Memory of another process, as that process has told us. Travels in control records.
 struct RemoteMemory {
-  std::uint64_t address;  ///< of its first byte, in whatever way the provider counts
+  std::uint64_t address;  ///< of its first byte, as the provider counts
   std::uint64_t key;
 };
 
-/// Registered memory of this process, until it is destroyed. An operation of a peer that is under
-/// way then may still take effect, or fail: who destroys it knows that there is none, or that its
+/// Registered memory of this process, until it is destroyed. An operation of a peer that is pending
+/// then may still take effect, or fail: the owner destroys it only when there is none, or when its
 /// bytes do not matter. The same of AllocatedMemory. Thread safety: immutable.
 class Memory {
  public:
   virtual ~Memory() = default;
-  /// What peers need in order to write or read it.
+  /// The key that peers need in order to write or read it.
   virtual RemoteMemory remote() const noexcept = 0;
 };
 
-/// Memory of the library's own that peers may write and read, until it is destroyed: what they
-/// write often lies where that is cheap. No local side of a transfer. Thread safety: immutable.
+/// Memory of the library's own that peers may write and read, until it is destroyed: it is for
+/// bytes that they write often, and lies where that is cheap. No local side of a transfer. Thread
+/// safety: immutable.
 class AllocatedMemory {
  public:
   virtual ~AllocatedMemory() = default;
@@ -51,18 +52,18 @@ class AllocatedMemory {
 
 /// One operation, from post to completion; the poster's memory. Thread safety: single-owner.
 struct Operation {
-  /// Called once, by whoever polls the endpoint, with the lane's lock held: never polls, never
-  /// waits. A failed one has moved nothing, or some, or all.
+  /// Called once, by the thread that polls the endpoint, with the lane's lock held: never polls,
+  /// never waits. A failed operation has moved nothing, or some bytes, or all.
   void (*complete)(Operation& operation, Status status) = nullptr;
-  /// Its completion ends a sleep after arm(Wake::needed): something has to follow it, whether
-  /// anybody polls or not.
+  /// Its completion ends a sleep after arm(Wake::needed): something has to follow it, even if no
+  /// thread polls.
   bool wakes = true;
-  /// Perhaps nothing is posted behind it for a while: a provider of which some completions tell of
-  /// others, too, lets this one tell.
+  /// Perhaps no post follows it for a while: a provider whose completions report several operations
+  /// makes this one report.
   bool is_last = false;
   /// Of a write: the peer looks for its beginning (Limits::first_word_last_bytes_max).
   bool is_looked_for = false;
-  /// The provider's, while the operation is under way; of a prepared one until it is posted as
+  /// The provider's, while the operation is pending; of a prepared one until it is posted as
   /// something else.
   std::byte* provider_space[8] = {};
 };
@@ -75,19 +76,19 @@ enum class Post : std::uint8_t {
   retry,
 };
 
-/// What a sleep on Endpoint::wait_fd() has to end for.
+/// The events that have to end a sleep on Endpoint::wait_fd().
 enum class Wake : std::uint8_t {
-  all,  ///< whatever a poll would find
-  /// What can't wait until somebody polls: small immediates of peers, completions of operations
-  /// that wake, room for what was told to retry. A provider that can't tell wakes for all. An error
-  /// of the network may go unheard until then.
+  all,  ///< each event that a poll would find
+  /// Events that can't wait until a thread polls: small immediates of peers, completions of
+  /// operations that wake, room for posts that were told to retry. A provider that can't
+  /// distinguish them wakes for all. An error of the network may go unheard until then.
   needed,
 };
 
-/// Posts what the operation was prepared for: as Link::write_immediate() does.
+/// Posts the prepared operation: as Link::write_immediate() does.
 using PostPrepared = Result<Post> (*)(Operation& operation);
 
-/// What is moved: [local, local + bytes) in `memory`, and as many bytes from `remote` on.
+/// The moved bytes: [local, local + bytes) in `memory`, and as many bytes from `remote` on.
 struct Transfer {
   std::byte* local;
   const Memory* memory;
@@ -95,44 +96,45 @@ struct Transfer {
   std::uint64_t bytes;
 };
 
-/// What a fabric can do. Thread safety: immutable.
+/// Abilities of a fabric. Thread safety: immutable.
 struct Limits {
   std::uint64_t write_bytes_max;  ///< of one write; longer ones are cut by the poster
   std::uint64_t read_bytes_max;   ///< of one read
   std::uint32_t small_bytes_max;  ///< of write_small; at least 8
   std::uint32_t immediates_max;   ///< that one endpoint can reserve; 0: they need no reserve
-  bool is_progress_manual;        ///< what peers do takes effect only while somebody polls here
-  std::string provider;           ///< as users know it: "ofi tcp", "verbs mlx5_0 port 1"
+  bool is_progress_manual;  ///< operations of peers take effect only while a thread polls here
+  std::string provider;     ///< as users know it: "ofi tcp", "verbs mlx5_0 port 1"
   /// 8 bytes at an address that is a multiple of 8 arrive as a whole. Where not (streams of a
-  /// socket), who reads them waits for an immediate that follows, or tells halves from wholes.
+  /// socket), their reader waits for an immediate that follows, or distinguishes halves from
+  /// wholes.
   bool are_words_whole = true;
   /// Small writes are complete when their post returns, if it does not say retry.
   bool are_small_writes_done = false;
-  /// Not 0: of a write of from 8 to so many bytes that is_looked_for, whether it has an immediate
-  /// or not, to an address in allocated memory that is a multiple of 8, the first 8 bytes arrive
-  /// last, as a whole; where words are not whole the first 4, maybe one by one. Who knows what
-  /// these are to be, and sees that (acquire; where progress is manual, between polls, with the
+  /// Not 0: applies to a write of from 8 to so many bytes that is_looked_for, with or without an
+  /// immediate, to an address in allocated memory that is a multiple of 8. Its first 8 bytes arrive
+  /// last, as a whole; where words are not whole the first 4, maybe one by one. A reader that knows
+  /// their expected value, and sees it (acquire; where progress is manual, between polls, with the
   /// lane's lock), may read the others, and needs no immediate. So more immediates than were
   /// reserved may be unheard: those wait at the sender (Post::retry), they fail nothing.
   std::uint64_t first_word_last_bytes_max = 0;
   /// Link::write_small_wide() is there.
   bool has_wide_immediates = false;
-  /// What is moved lies in registered memory here, too. Where not, Transfer::memory may be null.
+  /// Local bytes lie in registered memory, too. Where not, Transfer::memory may be null.
   bool is_local_memory_registered = true;
-  /// Links of fabrics with the same one connect across hosts, whatever the device: "ofi/tcp",
-  /// "verbs"; no blanks. Empty: it stays within a host.
+  /// Links of fabrics with the same one connect across hosts, with any device: "ofi/tcp", "verbs";
+  /// no blanks. Empty: it stays within a host.
   std::string network{};
-  std::string choices{};  ///< for people: what was chosen where there was a choice, and why
-  /// An operation that the peer's host does not answer fails after about as long, so a probe tells
-  /// whether it is there. 0: none does, or nobody needs a probe to hear of its end.
+  std::string choices{};  ///< for people: the choice where there was one, and why
+  /// An operation that the peer's host does not answer fails after about as long, so a probe shows
+  /// whether it is there. 0: none does, or its end is reported without a probe.
   std::uint64_t unanswered_ns = 0;
-  /// A link's first operation connects it, whichever side's that is. Where both sides' first ones
-  /// cross, what one of them has moved may be lost: so one side's comes first, and is a settle().
+  /// A link's first operation connects it, on either side. Where both sides' first ones cross,
+  /// bytes that one of them has moved may be lost: so one side's comes first, and is a settle().
   bool is_connected_by_use = false;
   /// Not 0: a link carries one channel, of at most so many partitions (Link::carry_only()).
   std::uint32_t channel_partitions_max = 0;
-  /// Each post is a system call, whatever it carries: few long writes are worth a copy. So is each
-  /// poll, whatever it finds.
+  /// Each post is a system call, of any length: few long writes are worth a copy. So is each poll,
+  /// even if it finds nothing.
   bool is_post_system_call = false;
   /// Up to so many bytes, one copy into allocated memory and a read from there cost less together
   /// than a read of other memory.
@@ -146,15 +148,15 @@ struct Limits {
 /// Of a link: the other side's carry one channel each and ours many, or the reverse.
 inline constexpr Status kUnlikeLinks{Errc::kUnreachable, EPROTOTYPE};
 
-/// Whose slot a link that carries one channel has to name when an immediate comes in.
+/// The side with the slot that a link with one channel has to name when an immediate comes in.
 enum class ChannelHalf : std::uint8_t { send, receive };
 
 /// To one endpoint of one peer. Both sides make one, exchange their offers, and connect.
 /// Thread safety: vci-serial.
 class Link {
  public:
-  virtual ~Link() = default;  ///< nothing of it is under way
-  /// What the peer's connect() takes; at most kOfferBytesMax bytes.
+  virtual ~Link() = default;  ///< it has no pending operation
+  /// The argument of the peer's connect(); at most kOfferBytesMax bytes.
   virtual std::span<const std::byte> offer() const noexcept = 0;
   /// From now on the peer may use it. We may, once the peer has connected, too: it says so by a
   /// control record.
@@ -162,19 +164,19 @@ class Link {
   virtual Status connect(std::span<const std::byte> peer_offer) = 0;
 
   /// Where Limits::channel_partitions_max is not 0, and before anything with an immediate is posted
-  /// or comes: all is of one channel, whose half here has `slot` in this endpoint's immediates, or
-  /// gets none.
+  /// or comes. All operations belong to one channel: its half here has `slot` in this endpoint's
+  /// immediates, or gets none.
   virtual void carry_only(ChannelHalf, std::optional<std::uint16_t> /*slot*/,
                           std::uint32_t /*partitions*/) {}
 
   // Posts. An error: nothing has been posted, and the link is of no use any more, unless failure()
-  // is ok: then it was this operation's, whose memory the peer does not have.
+  // is ok: then the error is this operation's alone, as the peer does not have its memory.
   virtual Result<Post> write(const Transfer& transfer, Operation& operation) = 0;
   /// When the bytes are there, the peer's `on_immediate` is called, as soon as it polls. 0 bytes
   /// are legal.
   virtual Result<Post> write_immediate(const Transfer& transfer, std::uint32_t immediate,
                                        Operation& operation) = 0;
-  /// Work out now what of a write_immediate stays the same when it is posted again and again.
+  /// Work out now the constant part of a write_immediate that is posted again and again.
   /// @return posts it, as often as wanted; null: the provider has nothing to work out, or the
   /// operation wakes
   virtual PostPrepared prepare(const Transfer&, std::uint32_t /*immediate*/, Operation&) {
@@ -186,7 +188,7 @@ class Link {
   /// Also wakes the peer, if it sleeps.
   virtual Result<Post> write_small_immediate(std::span<const std::byte> bytes, RemoteMemory to,
                                              std::uint32_t immediate, Operation& operation) = 0;
-  /// The same of an immediate of 64 bits, the upper half of which is not 0, where
+  /// The same of an immediate of 64 bits, with an upper half that is not 0, where
   /// Limits::has_wide_immediates says so: the peer's `on_wide_immediate` is called.
   virtual Result<Post> write_small_wide(std::span<const std::byte> /*bytes*/, RemoteMemory /*to*/,
                                         std::uint64_t /*immediate*/, Operation&) {
@@ -197,24 +199,25 @@ class Link {
   /// memory. Where Limits::unanswered_ns is 0 it says nothing.
   virtual Result<Post> probe(Operation&) { return Post::done; }
 
-  /// Completes, with whatever status, when no write that the peer has begun over this link touches
-  /// memory of ours any more that is not registered any more. Also of a link that has failed.
+  /// Completes, with any status, when no write that the peer has begun over this link touches
+  /// memory of ours that is no longer registered. Also of a link that has failed.
   /// @param there  8 bytes that we may read
   virtual Result<Post> settle(RemoteMemory /*there*/, Operation&) { return Post::done; }
 
   /// Not ok: every post fails with it.
   virtual Status failure() const noexcept { return {}; }
-  /// The peer is gone, or there is no way to it any more: what is under way ends within seconds,
+  /// The peer is gone, or there is no way to it any more: pending operations end within seconds,
   /// and every later post fails with `status`. Nothing needs to be done where both come by itself.
   virtual void end(Status) {}
   /// After end(): nothing that the peer posts over this link reaches memory of ours any more.
   virtual bool is_cut() const noexcept { return false; }
 
-  void* lane_space[3] = {};  ///< the lane's: what waits for room on this link
+  void* lane_space[3] = {};  ///< the lane's: works that wait for room on this link
 };
 inline constexpr std::size_t kOfferBytesMax = 512;
 
-/// Who hears what peers do. Called by whoever polls, with the lane's lock held.
+/// The receiver of peers' immediates and writes. Called by the polling thread, with the lane's lock
+/// held.
 class Receiver {
  public:
   virtual ~Receiver() = default;
@@ -222,22 +225,22 @@ class Receiver {
   virtual void on_immediate(std::uint32_t immediate) = 0;
   /// Of Link::write_small_wide().
   virtual void on_wide_immediate(std::uint64_t /*immediate*/) {}
-  /// Where the next bytes will be written, if that can be guessed: a provider in whose memory they
-  /// are may fetch them while it waits for their immediate. Null: nobody knows.
+  /// Where the next bytes will be written, if that can be guessed: a provider with these bytes in
+  /// its memory may fetch them while it waits for their immediate. Null: unknown.
   const void* expected_bytes = nullptr;
   /// Look at memory that peers write without immediates (Limits::first_word_last_bytes_max).
   /// @param most  about as many @return how many came
   virtual std::uint32_t look(std::uint32_t /*most*/) { return 0; }
   /// look() is called before each poll, and behind one that has served nothing where progress is
-  /// manual: it may have moved what is looked for.
+  /// manual: it may have moved watched bytes.
   bool has_watched = false;
-  /// Why who waits should look away first: a poll is dear; or something came, but little, so more
-  /// is being written to the same lines; or the peer sends on without an answer.
+  /// Why a waiting thread should back off first: a poll is dear; or something came, but little, so
+  /// more is being written to the same lines; or the peer sends on without an answer.
   enum class Pause : std::uint8_t { none, poll_is_dear, little_came, peer_sends_on };
-  /// Whoever looks away takes it back. Thread-safe: a hint; relaxed.
+  /// The thread that backs off resets it. Thread-safe: a hint; relaxed.
   std::atomic<Pause> pause{Pause::none};
-  /// Does anybody sleep on the endpoint's wait_fd()? Before it is opened. False: it may have none,
-  /// where that makes what comes cheaper.
+  /// Does a thread sleep on the endpoint's wait_fd()? Before it is opened. False: it may have none,
+  /// where that makes arrivals cheaper.
   bool sleeps = true;
 };
 
@@ -246,9 +249,9 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;  ///< its links are gone
   virtual Result<std::unique_ptr<Link>> open_link() = 0;
-  /// Serve up to `most` completions and immediates; what is there is found by one of a few calls,
-  /// not always by the first. @return how many. @errors the endpoint is dead: every operation under
-  /// way has been completed with the error
+  /// Serve up to `most` completions and immediates; one of a few calls finds them, not always the
+  /// first. @return how many. @errors the endpoint is dead: every pending operation has been
+  /// completed with the error
   virtual Result<std::uint32_t> poll(std::uint32_t most) = 0;
   /// Room for `count` more immediates that peers may send before we poll. A peer that sends no more
   /// than was reserved for it never meets a receiver that is not ready.
@@ -260,7 +263,7 @@ class Endpoint {
   virtual int wait_fd() const noexcept = 0;
   /// Before a sleep on wait_fd(), which ends for `wake`. False: do not sleep, poll.
   virtual bool arm(Wake wake) = 0;
-  /// Does whatever comes end a sleep now, or only what is needed? Thread-safe: a hint.
+  /// Does each arrival end a sleep now, or only a needed one? Thread-safe: a hint.
   virtual bool does_all_wake() const noexcept { return true; }
 };
 
@@ -272,13 +275,13 @@ class Fabric {
   /// @param bytes  0 is legal @errors kNoMemory (locked memory), kSystem
   virtual Result<std::unique_ptr<Memory>> register_memory(void* start, std::uint64_t bytes) = 0;
   /// Zeroed, aligned to 64 bytes. Unless the provider has better memory: from the heap.
-  /// @errors kNoMemory, and what register_memory says
+  /// @errors kNoMemory, and those of register_memory
   virtual Result<std::unique_ptr<AllocatedMemory>> allocate_memory(std::uint64_t bytes);
   /// @param receiver  outlives the endpoint
   virtual Result<std::unique_ptr<Endpoint>> open_endpoint(Receiver& receiver) = 0;
   /// An error of an operation, for people; empty: its code says all.
   virtual std::string explain(Status) const { return {}; }
-  /// Now and then: hears what the device says outside of its queues, and tells people. If it is
+  /// Now and then: reads the device's events outside of its queues, and tells people. If it is
   /// lost, its endpoints find that out when they are armed.
   virtual void look() {}
 };
@@ -323,7 +326,7 @@ struct FabricOptions {
   bool is_attach_allowed = true;       ///< shm
 };
 
-/// @param[out] reason  why there is none, for people: what failed, and the remedy
+/// @param[out] reason  why there is none, for people: the failed call, and the remedy
 using OpenFabric = Result<std::unique_ptr<Fabric>> (*)(const FabricOptions& options,
                                                        std::string* reason);
 

@@ -14,7 +14,7 @@ namespace {
 
 struct Provider {
   std::string_view name;
-  std::string_view package;  ///< whose libraries the module needs
+  std::string_view package;  ///< that brings the module's libraries
   const char* symbol;        ///< an OpenFabric
 };
 constexpr Provider kProviders[] = {

@@ -1,7 +1,6 @@
 #pragma once
 // The only place that knows providers by name. Each that needs libraries of others is a module of
-// its own beside ours, opened when it is wanted: what is preloaded depends on libc and threads
-// alone.
+// its own beside ours, opened on demand: the preloaded library depends on libc and threads alone.
 // Thread safety: thread-safe.
 
 #include <memory>
@@ -17,7 +16,7 @@ namespace larklane::net {
 /// "shm, ofi, verbs": for messages about a name that is not one of them.
 std::string provider_names();
 
-/// What the options of `config` say of providers. @param device  as in option provider
+/// Settings of providers in `config`. @param device  as in option provider
 FabricOptions fabric_options(const Config& config, std::string_view device);
 
 /// Open provider `name`. Its module stays loaded until the process ends.
@@ -33,12 +32,12 @@ Result<std::unique_ptr<Fabric>> open_fabric_named(const Config& config, const st
                                                   std::string* reason,
                                                   const std::string& folder = {});
 
-/// An entry of option `provider` for people: with what was chosen where it names no device.
+/// An entry of option `provider` for people: with the chosen device where it names none.
 std::string provider_title(const std::string& option, const Fabric& fabric);
 
-/// What option `provider` asks for, the preferred first, each for open_fabric_named(). `auto`: what
-/// may connect hosts, the fastest first, without those that need a device of which this host has
-/// none; libfabric's tcp at last, which hosts of any kind have.
+/// The providers that option `provider` asks for, the preferred first, each for
+/// open_fabric_named(). `auto`: those that may connect hosts, the fastest first, without those that
+/// need a device which this host lacks; libfabric's tcp at last, as hosts of any kind have it.
 std::vector<std::string> wanted_providers(const std::string& option);
 
 }  // namespace larklane::net

@@ -1,8 +1,8 @@
 #pragma once
-// A lock for doubles of networks. The thread sanitizer does not see it: a real network orders
-// nothing but what its completions and immediates order, and a lock that every poll takes would
-// hide all races of the layers above. What a network does order is said by happens_before() and
-// happens_after().
+// A lock for doubles of networks. The thread sanitizer does not see it: a real network gives no
+// order but that of its completions and immediates, and a lock that every poll takes would hide all
+// races of the layers above. happens_before() and happens_after() state the order that a network
+// does give.
 
 #include <mutex>
 
@@ -23,13 +23,13 @@ void __tsan_release(void* address);
 
 namespace larklane::net {
 
-/// What the calling thread did before this call ...
+/// Accesses of the calling thread before this call ...
 inline void happens_before([[maybe_unused]] void* token) noexcept {
 #ifdef LARKLANE_TSAN
   __tsan_release(token);
 #endif
 }
-/// ... is seen by whoever comes after this one. Not while an UnseenGuard lives, but in a Seen.
+/// ... are seen by threads after this one. Not while an UnseenGuard lives, but in a Seen.
 inline void happens_after([[maybe_unused]] void* token) noexcept {
 #ifdef LARKLANE_TSAN
   __tsan_acquire(token);
@@ -77,7 +77,7 @@ class UnseenGuard {
   UnseenLock& lock_;
 };
 
-/// While an UnseenGuard lives: what the sanitizer is to see. Thread safety: single-owner.
+/// While an UnseenGuard lives: accesses that the sanitizer is to see. Thread safety: single-owner.
 class Seen {
  public:
   Seen() { UnseenGuard::look_again(); }

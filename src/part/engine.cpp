@@ -174,11 +174,11 @@ std::shared_ptr<PeerState> EngineImpl::sender_locked(const InitArgs& args) {
   return nullptr;
 }
 
-Result<Policy> EngineImpl::policy_of(const InitArgs& args) {
-  auto policy =
-      Policy::parse(args.policy.empty() ? config_.policy : args.policy, config_.min_bytes);
-  if (policy && policy->asks_tuning()) policy->tuning = tuning();
-  return policy;
+Result<PolicyPointer> EngineImpl::policy_of(const InitArgs& args) {
+  const PolicyInputs inputs{config_.min_bytes, [this] { return tuning(); }};
+  if (!args.policy.empty()) return make_policy(args.policy, inputs);
+  std::call_once(policy_made_, [&] { policy_.emplace(make_policy(config_.policy, inputs)); });
+  return *policy_;
 }
 
 const model::Tuning* EngineImpl::tuning() {
@@ -224,13 +224,13 @@ Result<EngineImpl::Plan> EngineImpl::plan_of(const InitArgs& args, const Policy&
     }
     shape.type_words = static_cast<std::uint32_t>(words);
   }
-  plan.boundaries = policy.boundaries(shape.partitions, shape.partition_bytes);
+  plan.boundaries = policy.groups(shape.partitions, shape.partition_bytes);
   auto layout = Layout::make(shape.partitions, plan.boundaries);
   if (!layout) return layout.error();
-  if (policy.kind == Policy::Kind::learned) {
-    shape.groups_max = std::max(Cells(shape.partitions).count(),
-                                static_cast<std::uint32_t>(plan.boundaries.size()));
-    const LayoutSize most = LayoutSize::most(shape.partitions, Cells(shape.partitions).count());
+  if (policy.needs().has_planner) {
+    const std::uint32_t planned = PlanCells(shape.partitions).count();
+    shape.groups_max = std::max(planned, static_cast<std::uint32_t>(plan.boundaries.size()));
+    const LayoutSize most = LayoutSize::most(shape.partitions, planned);
     shape.words_max = std::max(most.words, static_cast<std::uint32_t>(layout->words().size()));
     shape.roots_max = std::max(most.roots, static_cast<std::uint32_t>(layout->roots().size()));
     return plan;
@@ -257,30 +257,30 @@ Result<shm::Block> EngineImpl::block_of(const BlockShape& shape) {
 
 Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   LARKLANE_TRY(check(args));
-  auto policy = policy_of(args);
-  if (!policy) return policy.error();
+  auto made = policy_of(args);
+  if (!made) return made.error();
+  const Policy& policy = **made;
+  const PolicyNeeds needs = policy.needs();
   auto peer = connect(args.peer);
   if (!peer) return peer.error();
   if (is_down(**peer)) return Errc::kPeerDown;
 
   if (Network* const network = network_of(*(*peer)->peer)) {
-    const GroupRules rules{policy->kind == Policy::Kind::learned, policy->deadline_ns(),
-                           std::max(config_.demand_after_ns, policy->deadline_ns())};
     auto channel =
         network->send_init(args, *peer,
-                           policy->boundaries(static_cast<std::uint32_t>(args.partitions),
-                                              args.count * args.type->size_bytes()),
-                           rules, plane_.get());
+                           policy.groups(static_cast<std::uint32_t>(args.partitions),
+                                         args.count * args.type->size_bytes()),
+                           GroupRules::of(needs, config_.demand_after_ns), {*made, plane_.get()});
     if (channel) note_network_peer(*network, **peer, args, Kind::send);
     return channel;
   }
   const Mode mode = mode_for(**peer, args);
-  auto plan = plan_of(args, *policy, mode);
+  auto plan = plan_of(args, policy, mode);
   if (!plan) return plan.error();
   auto block = block_of(plan->shape);
   if (!block && mode == Mode::slots && can_attach(**peer) && plan->shape.partition_bytes != 0) {
     // No room for slots: attach needs little.
-    plan = plan_of(args, *policy, Mode::direct);
+    plan = plan_of(args, policy, Mode::direct);
     if (!plan) return plan.error();
     block = block_of(plan->shape);
   }
@@ -289,17 +289,16 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   const BlockView<RealPlatform> view(block->base(), shape);
   view.construct(shape, block->generation);
   if (shape.mode == Mode::direct && shape.partitions > 1) {
-    view.header().deadline_ns = policy->deadline_ns();
-    view.header().on_demand = policy->is_on_demand() ? 1 : 0;
+    view.header().deadline_ns = needs.deadline_ns;
+    view.header().on_demand = needs.is_on_demand ? 1 : 0;
   }
   if (shape.type_words != 0) args.type->encode({view.type_words(), shape.type_words});
 
-  const bool learns =
-      policy->kind == Policy::Kind::learned && shape.mode == Mode::direct && shape.partitions > 1;
+  const bool is_planned = needs.has_planner && shape.mode == Mode::direct && shape.partitions > 1;
   const std::scoped_lock lock(mutex_);
-  auto channel = std::make_shared<SendChannel>(
-      SendChannel::Parts{++last_channel_, args, *block, shape, std::move(plan->boundaries), *peer,
-                         &counters_, config_.shm_piece_bytes, learns ? plane_.get() : nullptr});
+  auto channel = std::make_shared<SendChannel>(SendChannel::Parts{
+      ++last_channel_, args, *block, shape, std::move(plan->boundaries), *peer, &counters_,
+      config_.shm_piece_bytes, is_planned ? PlanSource{*made, plane_.get()} : PlanSource{}});
   if (const Status sent = send_init_record_locked(*channel, shape); !sent.ok()) {
     pool_.release(std::move(*block));  // the peer has never heard of it
     return sent;

@@ -1,6 +1,6 @@
 #pragma once
 // The partitioned engine of one process: what the MPI face (and later the public API) calls.
-// Rules of MPI are named by their ids in docs/conformance.md.
+// Rules of MPI are named by their ids in docs/user/conformance.md.
 
 #include <array>
 #include <atomic>

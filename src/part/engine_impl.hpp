@@ -17,7 +17,7 @@
 #include "base/log.hpp"
 #include "part/matching.hpp"
 #include "part/network/network.hpp"
-#include "part/policy/policy.hpp"
+#include "part/policy/registry.hpp"
 #include "part/shared/channel.hpp"
 
 namespace larklane::part {
@@ -86,7 +86,7 @@ class EngineImpl final : public Engine, private control::Handler {
   };
   static Result<Plan> plan_of(const InitArgs& args, const Policy& policy, Mode mode);
   Result<shm::Block> block_of(const BlockShape& shape);
-  Result<Policy> policy_of(const InitArgs& args);
+  Result<PolicyPointer> policy_of(const InitArgs& args);
   /// What was measured on this host; null: nothing that can be used. Read when it is first asked.
   const model::Tuning* tuning();
   static bool can_attach(const PeerState& peer) {
@@ -133,6 +133,8 @@ class EngineImpl final : public Engine, private control::Handler {
   Counters counters_;
   ProgramSteps steps_;
   shm::BlockPool pool_;
+  std::once_flag policy_made_;
+  std::optional<Result<PolicyPointer>> policy_;  // of the option; after policy_made_
   std::once_flag tuning_read_;
   std::optional<model::Tuning> tuning_;  // after tuning_read_
 

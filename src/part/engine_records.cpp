@@ -94,7 +94,8 @@ Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const r
   if (view.header().generation != init.block_generation) return Errc::kProtocol;
 
   const BlockShape& shape = init.shape;
-  auto type = std::make_shared<const Typemap>(Typemap::contiguous(1));
+  static const auto contiguous = std::make_shared<const Typemap>(Typemap::contiguous(1));
+  auto type = contiguous;
   if (shape.type_words != 0) {
     // A copy first: the sender's process can write there while it is checked.
     const std::vector<std::uint64_t> words(view.type_words(), view.type_words() + shape.type_words);

@@ -1,6 +1,6 @@
 #pragma once
 // Control records of the partitioned engine. Fixed widths, no padding: they cross process
-// boundaries. Wire layout: docs/protocols.md, which changes in the same commit.
+// boundaries. Wire layout: docs/design/protocols/partitioned.md, which changes in the same commit.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 // The file of a profiled process: a header, then chunks of records, all of fixed size.
-// docs/profile.md owns the layout and says what each field holds; python/larklane/profile/profile.py reads
-// it.
+// docs/user/profile.md owns the layout and says what each field holds;
+// python/larklane/profile/profile.py reads it.
 
 #include <atomic>
 #include <bit>
@@ -32,7 +32,7 @@ enum class Kind : std::uint8_t {
   thread = 13,
   join = 14,
   write = 15,
-  buffer = 16,  ///< what the request, or the message whose record comes next, sends
+  buffer = 16,  ///< the bytes that the request, or the message of the next record, sends
 };
 
 /// Of Kind::request.
@@ -42,14 +42,14 @@ enum RequestFlags : std::uint8_t {
   kIsNative = 4,  ///< the MPI's own, not Larklane's
 };
 
-/// Of Kind::arrived: who saw it.
+/// Of Kind::arrived: the call that saw it.
 enum class SeenBy : std::uint8_t {
   parrived = 0,  ///< the program asked
   waiting = 1,   ///< Larklane, while the program waited
   entry = 2,     ///< Larklane, as the program began to wait: it may have come long before
 };
 
-/// What happened, once. Times are CLOCK_MONOTONIC of the process's host.
+/// One event. Times are CLOCK_MONOTONIC of the process's host.
 struct Record {
   std::uint64_t begin_ns = 0;
   std::uint64_t end_ns = 0;

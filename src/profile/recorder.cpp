@@ -168,19 +168,19 @@ bool Recorder::take_chunk_slow() noexcept {
   thread_local Leaver leaver;
   static_cast<void>(leaver);
   ThreadChunk& mine = thread_chunk;
-  // relaxed: who misses it finds no chunk
+  // relaxed: a thread that misses it finds no chunk
   if (header_->full_since_ns.load(std::memory_order_relaxed) != 0) return drop();
   const std::scoped_lock lock(mutex_);
   if (mine.owner != this) {
     Chunk* const chunk = first_chunk_locked();
     if (chunk == nullptr) return drop();
-    // relaxed: the mutex has brought what the last one stored
+    // relaxed: the mutex has brought the last owner's store
     mine = {this, chunk, chunk->count.load(std::memory_order_relaxed)};
     if (mine.used < Chunk::kRecords) return true;
   }
   Chunk& full = *mine.chunk;
   if (!copy_locked(full)) return drop();
-  // Whoever ends us between these two leaves an empty chunk with the number of the copy.
+  // A kill between these two leaves an empty chunk with the number of the copy.
   full.count.store(0, std::memory_order_relaxed);
   // release: pairs with nothing in this process; the file has both in this order
   full.sequence.fetch_add(1, std::memory_order_release);
@@ -256,7 +256,7 @@ Chunk* Recorder::new_chunk_locked(std::uint32_t thread) noexcept {
 bool Recorder::copy_locked(const Chunk& full) noexcept {
   if (!reserve_locked()) return false;
   constexpr std::size_t kHead = offsetof(Chunk, records);
-  // The head last: what has none is no chunk.
+  // The head last: without one it is no chunk.
   full_errno_ = write_at(fd_, full.records, sizeof full.records, end_locked() + kHead);
   if (full_errno_ == 0) full_errno_ = write_at(fd_, &full, kHead, end_locked());
   if (full_errno_ != 0) return false;

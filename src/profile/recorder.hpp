@@ -1,7 +1,7 @@
 #pragma once
-// Writes the file of a profiled process. The chunks that threads write to are mapped: what is
-// recorded is in the file at once, and stays there however the process ends. Full ones are copied:
-// to map each would cost more, since file systems account for each mapped page.
+// Writes the file of a profiled process. The chunks that threads write to are mapped: a record is
+// in the file at once, and stays there however the process ends. Full ones are copied: to map each
+// would cost more, since file systems account for each mapped page.
 
 #include <sys/types.h>
 
@@ -17,7 +17,7 @@
 
 namespace larklane::profile {
 
-/// What does not change while the process runs.
+/// Facts that do not change while the process runs.
 struct Facts {
   int rank = 0;
   int size = 1;
@@ -30,9 +30,9 @@ struct Facts {
 /// Invariants:
 /// 1. A chunk belongs to one thread at a time, and a thread's number to one thread that lives.
 /// 2. The blocks of a chunk exist before it is written to, so that a full disk is an error: of a
-/// mapped one not a signal, of a copied one not only when it has been forgotten.
-/// 3. After the first record that was dropped, full_since_ns is set: what comes later is not
-/// complete.
+///    mapped one not a signal, of a copied one not only when it has been forgotten.
+/// 3. After the first record that was dropped, full_since_ns is set: later records are not
+///    complete.
 class Recorder {
  public:
   /// @param bytes_max  of the file
@@ -51,7 +51,7 @@ class Recorder {
       if (!take_chunk_slow()) return;
     }
     mine.chunk->records[mine.used] = record;
-    // release: whoever reads the count, perhaps after our end, reads whole records
+    // release: a reader of the count, perhaps after our end, reads whole records
     mine.chunk->count.store(++mine.used, std::memory_order_release);
   }
   /// A number that no other request of this process has, beginning with 1.
@@ -61,8 +61,8 @@ class Recorder {
   /// The number of a thread in the file, or that which it will have. @param id  the kernel's
   std::uint32_t number_of_thread(int id);
   void set_clock(const ClockSample& at_begin, const ClockSample& at_end) noexcept;
-  /// In a forked child, whose copy of the mutex may be locked for ever: the thread leaves its chunk
-  /// to nobody when it ends.
+  /// In a forked child, whose copy of the mutex may be locked for ever: the thread gives its chunk
+  /// to no other thread when it ends.
   static void forget_thread() noexcept;
   /// The program has come to its end in order.
   void finish() noexcept;
@@ -102,7 +102,7 @@ class Recorder {
   int limit_errno_ = 0;  ///< why there are no more chunks: EFBIG, or 0 for bytes_max
   std::atomic<std::uint32_t> requests_{0};
   mutable std::mutex mutex_;
-  std::uint64_t chunks_used_ = 0;  // guarded by mutex_, as what follows
+  std::uint64_t chunks_used_ = 0;  // guarded by mutex_, as the following members
   std::uint32_t threads_ = 0;
   int full_errno_ = 0;
   std::vector<Chunk*> left_;  ///< by threads that have ended

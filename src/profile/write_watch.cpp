@@ -104,7 +104,7 @@ void WriteWatch::note_all() noexcept {
     uffdio_range gone{page, page_bytes_};
     ::ioctl(faults_.get(), UFFDIO_WAKE, &gone);
   }
-  // The last reference to the protection becomes one to something else: everybody goes on.
+  // The last reference to the protection becomes one to something else: all threads go on.
   ::dup2(stop_.get(), faults_.get());
 }
 

@@ -16,13 +16,13 @@ namespace larklane::profile {
 
 /// The pages are write-protected by userfaultfd(2). With mprotect and a signal the kernel's own
 /// writes (read, process_vm_writev) would fail, a stack could not be watched, and neither could a
-/// program with a handler of its own; here whoever writes waits until it is noted.
+/// program with a handler of its own. Here the writing thread waits until its write is noted.
 ///
 /// Thread safety: thread-safe.
 /// Invariants:
 /// 1. The thread that notes takes no lock and no memory: a thread that waits for it may hold
-/// malloc's lock, or ours.
-/// 2. Whatever fails, nobody waits for ever: all pages are given up then.
+///    malloc's lock, or ours.
+/// 2. If any call fails, all pages are given up, so that no thread waits for ever.
 class WriteWatch {
  public:
   struct Write {
@@ -30,7 +30,7 @@ class WriteWatch {
     std::uintptr_t page;
     int thread;  ///< the kernel's id of it
   };
-  /// What create() needs.
+  /// Kernel features that create() needs.
   static constexpr char kRemedy[] =
       "it takes Linux 5.7 and one of these: root, CAP_SYS_PTRACE, access to /dev/userfaultfd "
       "(Linux "
@@ -45,7 +45,7 @@ class WriteWatch {
   /// The next write to each page that lies within the buffer as a whole is noted.
   /// @errors kSystem: this memory can't be watched (shared or huge pages, too many buffers)
   Status watch(std::uintptr_t address, std::uint64_t bytes) noexcept;
-  /// What has been noted since the last call, in order. use(const Write&)
+  /// The writes noted since the last call, in order. use(const Write&)
   template <class Use>
   void take(Use use);
   std::uint64_t page_bytes() const noexcept { return page_bytes_; }

@@ -199,7 +199,7 @@ namespace {
                                             const Buffer& theirs, Piece& piece) noexcept {
   while (piece.length != 0) {
     // The side with the smaller pieces limits the batch: gather it first, then as much of the
-    // other; what the other could not take is gathered again in the next turn.
+    // other. A remainder that the other could not take is gathered again in the next turn.
     TypeCursor our_cursor(*ours.type, ours.address, piece.offset, piece.length);
     TypeCursor their_cursor(*theirs.type, theirs.address, piece.offset, piece.length);
     Vectors our_vectors;
@@ -287,7 +287,7 @@ Status checked_copy(const Buffer& from, const Buffer& to, Piece& piece) noexcept
 }
 
 void let_peers_attach() noexcept {
-  // An error means that there is no Yama, or one that nobody may ask: the probe will tell.
+  // An error means that there is no Yama, or one that refuses each process: the probe will tell.
   (void)::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }
 

@@ -40,7 +40,7 @@ struct Piece {
 };
 
 /// Between a buffer of ours and one of the process of `thread`.
-/// @param piece  what is to be copied; on return what is left: nothing, or what follows the byte at
+/// @param piece  the bytes to copy; on return the remainder: nothing, or the bytes after the one at
 /// which the copy stopped
 /// @errors kTransfer with errno: EPERM, ENOSYS: the kernel forbids it; ESRCH: the thread has ended;
 /// EFAULT: memory on either side that the kernel can't copy; ENOMEM
@@ -48,19 +48,19 @@ Status attach_copy(Direction direction, pid_t thread, const Buffer& ours, const 
                    Piece& piece) noexcept;
 
 /// As attach_copy() by `thread`, if that is one of `process`: the kernel may have given the number
-/// of a helper that has ended to a thread of another process, of which nothing is copied. What a
-/// thread that ends meanwhile has read counts as not read.
+/// of a helper that has ended to a thread of another process, from which nothing is copied. Bytes
+/// read by a thread that ends meanwhile count as not read.
 /// @errors also kTransfer with ESRCH: it is none of its threads
 Status attach_copy(Direction direction, pid_t process, pid_t thread, const Buffer& ours,
                    const Buffer& theirs, Piece& piece) noexcept;
 
 /// The same, of bytes of ours that a thread of the program copies itself: its SIGSEGV handler may
-/// open what the kernel can't access. EFAULT then speaks of the other process's memory.
+/// open memory that the kernel can't access. EFAULT then speaks of the other process's memory.
 Status attach_copy_by_owner(Direction direction, pid_t process, pid_t thread, const Buffer& ours,
                             const Buffer& theirs, Piece& piece) noexcept;
 
 /// Between two buffers of this process, by the kernel: memory that can't be accessed is an error
-/// here, not a signal. Of what only a SIGSEGV handler opens the caller learns that it needs one.
+/// here, not a signal. If only a SIGSEGV handler opens it, the caller learns that it needs one.
 /// @param piece  as of attach_copy() @errors kTransfer with errno: EFAULT; EMFILE: no descriptors
 Status checked_copy(const Buffer& from, const Buffer& to, Piece& piece) noexcept;
 

@@ -31,7 +31,7 @@ std::optional<std::uint64_t> sum_in(const std::string& path,
   return sum;
 }
 
-/// What one group leaves: limit - use + what it can give back.
+/// The room under one group: limit - use + its reclaimable bytes.
 std::uint64_t room_under(std::uint64_t limit, std::uint64_t used, std::uint64_t reclaimable) {
   const std::uint64_t held = used - std::min(used, reclaimable);
   return limit - std::min(limit, held);

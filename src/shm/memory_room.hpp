@@ -6,9 +6,9 @@
 
 namespace larklane::shm {
 
-/// Bytes that this process could still fill: what the machine has available, swap included, or what
-/// the memory control groups above this process leave, whichever is less. The largest value where
-/// the system does not tell. Other processes may take the same bytes at the same time.
+/// Bytes that this process could still fill: the machine's available memory, swap included, or the
+/// room under the memory control groups above this process, whichever is less. The largest value
+/// where the system does not tell. Other processes may take the same bytes at the same time.
 /// @param proc, cgroups  where procfs and the control groups are mounted
 std::uint64_t memory_room_bytes(const std::string& proc = "/proc",
                                 const std::string& cgroups = "/sys/fs/cgroup");

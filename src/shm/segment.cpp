@@ -24,7 +24,7 @@ constexpr std::uint64_t kLargeGranuleBytes = std::uint64_t{1} << 16;
 constexpr std::uint64_t kRoomLookBytes = std::uint64_t{16} << 20;
 constexpr std::uint64_t kReserveBytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t kPageBytes = 4096;
-/// Of the memory that there is, what this process may leave to reserve(): other processes count on
+/// The share of available memory that this process may leave to reserve(): other processes count on
 /// the rest.
 constexpr std::uint64_t kPromisedShare = 8;
 #ifdef MADV_POPULATE_WRITE
@@ -61,7 +61,7 @@ Created& created() {
   return all;
 }
 
-/// What all segments of this process have left to reserve(). relaxed: an estimate.
+/// Bytes that all segments of this process have left to reserve(). relaxed: an estimate.
 std::atomic<std::uint64_t> promised_bytes{0};
 
 /// Allocate the whole file. @return errno
@@ -111,7 +111,7 @@ Result<std::shared_ptr<Segment>> Segment::create(std::uint64_t bytes, Allocate w
   // A file over the limit would not only be refused: SIGXFSZ ends the program.
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) return refused(EFBIG);
-  // The kernel promises memory that it does not have, and then kills somebody.
+  // The kernel promises memory that it does not have, and then kills a process.
   const std::uint64_t room = bytes >= kRoomLookBytes ? memory_room_bytes() : 0;
   if (bytes >= kRoomLookBytes && bytes > room) return refused(ENOMEM);
   UniqueFd fd(::memfd_create("larklane", MFD_CLOEXEC | MFD_ALLOW_SEALING));

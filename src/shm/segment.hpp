@@ -44,7 +44,7 @@ class Segment {
   std::byte* base() const noexcept { return base_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
   int fd() const noexcept { return fd_.get(); }
-  /// Nobody will be sent it again: the mapping stays, and descriptors are few.
+  /// It will be sent to no further process: the mapping stays, and descriptors are few.
   void close_fd() noexcept { fd_.reset(); }
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// What it costs threads to move bytes between two processes of a host themselves: measured costs,
-// and the file they come in. Thread safety: immutable.
+// Measured costs of moving bytes between two processes of a host by their own threads, and the file
+// that holds them. Thread safety: immutable.
 
 #include <cstdint>
 #include <iosfwd>
@@ -9,7 +9,7 @@
 
 namespace larklane::sim {
 
-/// Who copies at the same time.
+/// The side that copies at the same time.
 enum class Beside : std::uint8_t { nobody, sender, receiver };
 
 /// One call that copies. Where the copier runs decides on the way that lines go: `far` from the
@@ -27,13 +27,13 @@ struct CopyCosts {
   /// Ascending by message, then bytes. @pre one at least
   std::vector<CallCost> calls;
   std::uint64_t pready_ps = 0;
-  std::uint64_t move_ps = 0;  ///< what Pready adds to a call that copies
-  /// What a thread's first Pready takes longer if the thread has computed for kPausePs; in
-  /// proportion, if it has less.
+  std::uint64_t move_ps = 0;  ///< added by Pready to a call that copies
+  /// Added to a thread's first Pready if the thread has computed for kPausePs; in proportion, if it
+  /// has computed less.
   std::uint64_t first_ps = 0;
   static constexpr std::uint64_t kPausePs = 1'000'000'000;
   std::uint64_t line_ps = 0;  ///< a line comes from another core
-  /// A waiting call's: poll, let the MPI progress, yield. What happens is seen half of it later.
+  /// A waiting call's: poll, let the MPI progress, yield. An event is seen half of it later.
   std::uint64_t turn_ps = 0;
   /// From when a thread leaves its core until one that yields has it.
   std::uint64_t switch_ps = 0;
@@ -46,8 +46,8 @@ struct CopyCosts {
                         bool is_near) const;
 };
 
-/// docs/simulation.md has the format.
-/// @param problem  empty, or the line and what is wrong with it
+/// docs/design/simulation.md has the format.
+/// @param problem  empty, or the line and its problem
 CopyCosts read_copy_costs(std::istream& text, std::string* problem);
 
 }  // namespace larklane::sim

@@ -107,7 +107,7 @@ void Copying::work(Mover mover, std::uint64_t round) {
   if (!status.ok()) simulation_.fail("a piece was not copied");
 }
 
-/// Who copies beside the caller.
+/// The side that copies beside the caller.
 Beside Copying::beside(Mover mover) const {
   if ((mover.is_receiver ? copying_senders_ : copying_receivers_) != 0) return Beside::receiver;
   return copying_senders_ > 1 ? Beside::sender : Beside::nobody;

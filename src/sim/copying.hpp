@@ -1,7 +1,7 @@
 #pragma once
 // Partitioned communication over the memory of one host: the engine's code for direct mode and for
-// shared copies, where what a mover does is to copy, in its own time. Who waits copies pieces of
-// what others have begun.
+// shared copies, where a mover copies, in its own time. Waiting threads copy pieces that others
+// have begun.
 
 #include <cstddef>
 #include <memory>
@@ -30,7 +30,7 @@ class Copying final : public Path {
   bool arrived(std::uint64_t round, std::uint32_t partition) override;
   std::uint32_t transfers() const override { return transfers_; }
 
-  /// What the processor's steps cost.
+  /// Costs of the processor's steps.
   static loop::Costs processor(const Scenario& scenario);
 
  private:
@@ -42,7 +42,7 @@ class Copying final : public Path {
   struct FreeLines {
     void operator()(std::byte* base) const;
   };
-  /// Copies what the engine says is to be moved now.
+  /// Copies the runs that the engine hands over.
   struct Copier {
     Copying& path;
     Mover mover;

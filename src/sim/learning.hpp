@@ -1,25 +1,28 @@
 #pragma once
-// Policy `learned` on a simulated channel: the engine's Learner, which sees virtual times. Reading
-// a clock costs nothing here, and studies take no time.
+// The planner of a policy on a simulated channel, which gets virtual times. Reading a clock costs
+// nothing here, and the planner's work takes no time.
 
 #include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "part/policy/learner.hpp"
+#include "part/policy/plan_cells.hpp"
+#include "part/policy/planner.hpp"
 #include "part/protocol/layout.hpp"
 
 namespace larklane::sim {
 
+/// The planner of the policy with that name; null: it has none.
+std::unique_ptr<part::Planner> planner_of(std::string_view policy, part::PlannedChannel channel);
+
 /// Thread safety: single-owner.
 class Learning {
  public:
-  /// @param base  first partition of each group, with which it begins
   Learning(std::uint32_t partitions, std::uint64_t partition_bytes,
-           const std::vector<std::uint32_t>& base)
-      : cells_(partitions),
-        partition_bytes_(partition_bytes),
-        base_(base),
-        learner_(partitions, partition_bytes, cells_.firsts(base)) {}
+           std::unique_ptr<part::Planner> planner)
+      : cells_(partitions), partition_bytes_(partition_bytes), planner_(std::move(planner)) {}
 
   /// In Start. @return the groups of the rounds after this one; empty: as they are
   std::vector<std::uint32_t> start(std::uint64_t now_ps);
@@ -32,10 +35,9 @@ class Learning {
  private:
   double ns(std::uint64_t ps) const { return static_cast<double>(ps - started_ps_) * 1e-3; }
 
-  const part::Cells cells_;
+  const part::PlanCells cells_;
   const std::uint64_t partition_bytes_;
-  const std::vector<std::uint32_t> base_;
-  part::Learner learner_;
+  const std::unique_ptr<part::Planner> planner_;
   bool is_sampled_ = false;
   std::uint64_t started_ps_ = 0;
   part::SeenRound seen_;

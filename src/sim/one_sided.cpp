@@ -40,8 +40,10 @@ OneSided::OneSided(loop::Simulation& simulation, const Scenario& scenario, Paylo
       recv_(view_, shape_, scenario.partitions),
       link_(out) {
   view_.construct(shape_, 1);
-  if (scenario.is_learned)
-    learning_.emplace(scenario.partitions, scenario.partition_bytes, scenario.plans.front());
+  if (!scenario.policy.empty())
+    learning_.emplace(scenario.partitions, scenario.partition_bytes,
+                      planner_of(scenario.policy, {scenario.partitions, scenario.partition_bytes,
+                                                   scenario.plans.front()}));
   if (scenario.deadline_ps) time_groups(*scenario.deadline_ps);
 }
 

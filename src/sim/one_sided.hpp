@@ -1,6 +1,6 @@
 #pragma once
 // Partitioned communication by writes into the receiver's memory, a group of partitions each: the
-// engine's code for direct mode, where what a mover does is to post a work request.
+// engine's code for direct mode, where a mover posts a work request.
 
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +39,7 @@ class OneSided final : public Path {
   struct FreeLines {
     void operator()(std::byte* base) const;
   };
-  /// Posts what the engine says is to be moved now.
+  /// Posts the runs that the engine hands over.
   struct Poster {
     OneSided& path;
     void move(part::Run run) { path.post(run); }

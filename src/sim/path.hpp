@@ -28,7 +28,7 @@ class Path {
 
   // Instead of receive(), for a receiver that has other messages to look after.
 
-  /// Who takes completions is woken by each. @param taker  outlives the simulation
+  /// Each completion wakes its taker. @param taker  outlives the simulation
   void announce_to(loop::Simulation::Event& taker) noexcept { taker_ = &taker; }
   /// One completion. @return false: there is none, and no time has passed
   virtual bool take(std::uint64_t round) = 0;
@@ -49,7 +49,8 @@ class Path {
   loop::Simulation::Event* taker_ = nullptr;
 };
 
-/// What a scenario's messages are posted to. The baseline has one queue: its lock is the library's.
+/// The costs of the queues that take a scenario's messages. The baseline has one queue: its lock is
+/// the library's.
 loop::NetworkCosts link_costs(const Scenario& scenario);
 
 /// All that it is given outlives it.

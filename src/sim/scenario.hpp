@@ -1,5 +1,5 @@
 #pragma once
-// What is simulated, and what comes out.
+// Input and output of a simulation.
 
 #include <cstdint>
 #include <optional>
@@ -29,19 +29,20 @@ struct Scenario {
   /// By round, the first partition of each group, ascending from 0: a group is one write into the
   /// receiver's memory. The last holds for all further rounds. @pre one at least
   std::vector<std::vector<std::uint32_t>> plans{{0}};
-  /// From the groups of round 1 on, policy `learned` chooses those of the next rounds.
-  bool is_learned = false;
-  /// Policy `timer`: until when after its first partition a group waits for the others; a thread
-  /// that costs nothing looks for it. All rounds have the groups of round 1. @pre none larger than
-  /// a word
+  /// From the groups of round 1 on, the planner of this policy chooses those of the next rounds.
+  /// Empty: `plans` does.
+  std::string policy;
+  /// Policies with a deadline: until when after its first partition a group waits for the others; a
+  /// thread that costs nothing looks for it. All rounds have the groups of round 1. @pre none
+  /// larger than a word
   std::optional<std::uint64_t> deadline_ps;
   /// Set: the baseline, without groups. A send for each partition, eager or by rendezvous, under
   /// one lock.
   std::optional<TwoSidedCosts> two_sided;
-  /// Set: no network. Threads copy what they complete, between two processes of one host; each is
-  /// bound to a core, the receiver to the last one. No more threads than cores, no policy
-  /// `learned`; `network` has no part in it, and of `processor` only loads and read-modify-writes
-  /// of lines that are held.
+  /// Set: no network. Threads copy the groups that they complete, between two processes of one
+  /// host. Each is bound to a core, the receiver to the last one. No more threads than cores, no
+  /// policy. `network` has no part in it, and of `processor` only loads and
+  /// read-modify-writes of lines that are held.
   std::optional<CopyCosts> copying;
   /// Partitions are theirs in equal blocks. @pre 1 to `partitions`
   std::uint32_t threads = 1;
@@ -51,7 +52,7 @@ struct Scenario {
   loop::Costs processor;
   /// The receiver looks at completions when all is there, not as they come.
   bool is_receiver_late = false;
-  std::uint64_t seed = 1;  ///< of what happens at the same time, which comes first
+  std::uint64_t seed = 1;  ///< the order of simultaneous events
 };
 
 /// A round, on the clock that starts when the threads begin to compute; both sides' Start is over.
@@ -63,7 +64,7 @@ struct Round {
 
 struct Outcome {
   std::vector<Round> rounds;
-  /// Nothing; or what went wrong, and where every thread was: a byte that is not what was sent, a
+  /// Nothing; or the error, and where every thread was: a byte that differs from the sent one, a
   /// deadlock.
   std::string failure;
 };
@@ -78,7 +79,7 @@ Result<Outcome> simulate(const Scenario& scenario);
 
 inline constexpr std::uint64_t kPayloadBytesMax = 64;
 
-/// First partition of each group that policy `timer` makes.
+/// First partition of each group, where each group is to have a deadline.
 std::vector<std::uint32_t> timed_groups(std::uint32_t partitions);
 
 /// From model::readiness(), to the nearest picosecond.

@@ -6,9 +6,11 @@
 #include <string>
 #include <utility>
 
+#include "model/plan.hpp"
 #include "net/loop/simulation.hpp"
-#include "part/policy/policy.hpp"
+#include "part/policy/deadline.hpp"
 #include "sim/copying.hpp"
+#include "sim/learning.hpp"
 #include "sim/path.hpp"
 #include "sim/payload.hpp"
 #include "sim/scenario.hpp"
@@ -107,18 +109,19 @@ bool is_possible(const Scenario& scenario) {
     return part::Layout::make(scenario.partitions, boundaries).has_value();
   };
   const auto can_be_timed = [&] {
-    return scenario.plans.size() == 1 && !scenario.is_learned &&
+    return scenario.plans.size() == 1 && scenario.policy.empty() &&
            part::Layout::make(scenario.partitions, scenario.plans.front())->roots().empty();
   };
   const auto& copying = scenario.copying;
   if (copying && (copying->calls.empty() || scenario.threads > copying->cores ||
-                  scenario.is_learned || scenario.two_sided || scenario.deadline_ps))
+                  !scenario.policy.empty() || scenario.two_sided || scenario.deadline_ps))
     return false;
   return scenario.partitions != 0 && scenario.threads != 0 &&
          scenario.threads <= scenario.partitions && scenario.network.queues != 0 &&
          std::ranges::all_of(scenario.ready_ps, fits) && !scenario.plans.empty() &&
          std::ranges::all_of(scenario.plans, makes_groups) &&
-         (!scenario.deadline_ps || can_be_timed());
+         (!scenario.deadline_ps || can_be_timed()) &&
+         (scenario.policy.empty() || planner_of(scenario.policy, {1, 1, {0}}) != nullptr);
 }
 
 Result<Outcome> simulate(const Scenario& scenario) {
@@ -127,7 +130,7 @@ Result<Outcome> simulate(const Scenario& scenario) {
 }
 
 std::vector<std::uint32_t> timed_groups(std::uint32_t partitions) {
-  return part::Policy{part::Policy::Kind::timer}.boundaries(partitions, 1);
+  return model::equal_groups(partitions, static_cast<std::uint32_t>(part::words_of(partitions)));
 }
 
 std::vector<std::vector<std::uint64_t>> ready_ps(const std::vector<std::vector<double>>& ready_ns) {

@@ -58,7 +58,7 @@ struct Message {
   std::unique_ptr<Path> path;
 };
 
-/// What a rank does for one corner.
+/// The work of a rank for one corner.
 struct Turn {
   std::vector<Message*> inflow, outflow;
 };
@@ -153,7 +153,7 @@ class Plane {
   }
 
   void await(Rank& rank, Path& path, std::uint64_t sweep, std::uint32_t partition) {
-    // No time passes between what it saw and its sleep.
+    // No time passes between the last look and the sleep.
     while (!path.arrived(sweep, partition)) {
       simulation_.sleep(rank.arrival, "a partition");
       simulation_.spend(simulation_.costs().poll_ps);
@@ -236,7 +236,7 @@ class Plane {
   const Scenario& channel_;
   Simulation simulation_;
   loop::Random random_;
-  const std::uint64_t free_ps_;  // what the sweep takes where communication is free
+  const std::uint64_t free_ps_;  // the sweep's time where communication is free
   std::vector<Rank> ranks_;      // of the row above first
   std::vector<std::unique_ptr<Message>> messages_;
   std::vector<std::uint32_t> drawn_;  // round of `ready_ps`, by rank and corner
@@ -249,7 +249,7 @@ class Plane {
 bool is_possible(const Sweep& sweep) {
   const Scenario& channel = sweep.channel;
   return sweep.columns != 0 && sweep.rows != 0 && sweep.corners >= 1 &&
-         sweep.corners <= kCorners.size() && !channel.is_learned && !channel.is_receiver_late &&
+         sweep.corners <= kCorners.size() && channel.policy.empty() && !channel.is_receiver_late &&
          !channel.copying && channel.threads == channel.partitions && is_possible(channel);
 }
 

@@ -15,8 +15,8 @@ namespace larklane::sim {
 /// Thread safety: immutable.
 struct Sweep {
   /// Each message between neighbours. A thread for each partition; round r of `ready_ps` is drawn
-  /// for a rank and a corner by chance, and is what they take longer than `compute_ps`. There are
-  /// as many sweeps as rounds.
+  /// for a rank and a corner by chance, and is the time beyond `compute_ps`. There are as many
+  /// sweeps as rounds.
   /// @pre no receiver is late, no policy learns
   Scenario channel;
   std::uint32_t columns = 1, rows = 1;
@@ -28,9 +28,9 @@ struct Sweep {
 std::uint64_t steps(const Sweep& sweep);
 
 /// A round is a sweep from all corners; `exposed_ps` is all of it but the computing of steps(). All
-/// receives are started before it begins. What a rank sends to both neighbours shares its wire; a
-/// processor of its own takes what arrives.
-/// @errors kInvalidArgument: what fits no channel or no plane
+/// receives are started before it begins. A rank's messages to both neighbours share its wire; a
+/// processor of its own takes arrivals.
+/// @errors kInvalidArgument: a value that fits no channel or no plane
 Result<Outcome> simulate(const Sweep& sweep);
 
 }  // namespace larklane::sim

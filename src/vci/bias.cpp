@@ -4,7 +4,7 @@
 
 namespace larklane::vci {
 
-/// Before anybody holds a lock that it is about: each caller comes here first.
+/// Runs before any thread holds a lock that the bias covers: each caller comes here first.
 [[gnu::cold]] bool Bias::claim_slow() noexcept {
   std::uintptr_t owner = kNobodyYet;
   // relaxed: there is nothing yet to be seen.

@@ -1,7 +1,7 @@
 #pragma once
-// Locks that one thread need not take as long as no other one comes: the first to use what they
-// guard has all of it, and enters it without a read-modify-write. The first other one ends that,
-// for good, and pays for it. (docs/adr/0024)
+// Biased locks: as long as one thread alone uses the guarded data, it takes no lock. The first
+// thread to come owns all of it, and enters it without a read-modify-write. The second thread ends
+// that, for good, and pays for it. (docs/design/adr/0024)
 
 #include <atomic>
 #include <cassert>
@@ -13,12 +13,12 @@
 
 namespace larklane::vci {
 
-// Thread safety: thread-safe. Not from a callback of who is inside.
+// Thread safety: thread-safe. Not from a callback that runs inside.
 // Invariants:
-// 1. Who has entered is alone with what the locks guard; who has not holds its lock, and end() has
-//    returned.
-// 2. `owner_` goes from nobody yet to one thread or over, from a thread to ending, from there to
-//    over. It is over only when the owner is out, and will not enter again.
+// 1. A thread that has entered is alone with the guarded data; any other thread holds its lock, and
+//    end() has returned to it.
+// 2. `owner_` goes from none to one thread or to over, from a thread to ending, from there to over.
+//    It is over only when the owner is out, and will not enter again.
 class Bias {
  public:
   Bias() noexcept = default;
@@ -27,7 +27,7 @@ class Bias {
 
   /// True: alone, until leave(). False: the caller takes its lock, then calls end().
   [[gnu::always_inline]] bool enter() noexcept {
-    // relaxed: who is the owner has said so itself; others synchronise in end().
+    // relaxed: a thread compares the value with itself only; others synchronise in end().
     const std::uintptr_t owner = owner_.load(std::memory_order_relaxed);
     if (owner != this_thread_number()) return owner == kNobodyYet && claim_slow();
     assert(!is_inside_.load(std::memory_order_relaxed));  // a handler of a signal
@@ -38,12 +38,12 @@ class Bias {
     leave();
     return false;
   }
-  /// release: of what was done; pairs with end_slow()'s acquire.
+  /// release: of the owner's writes; pairs with end_slow()'s acquire.
   void leave() noexcept { is_inside_.store(false, std::memory_order_release); }
 
   /// @pre enter() was false
   void end() noexcept {
-    // acquire: of what the owner has done; pairs with end_slow()'s release.
+    // acquire: of the owner's writes; pairs with end_slow()'s release.
     if (owner_.load(std::memory_order_acquire) != kOver) [[unlikely]]
       end_slow();
   }
@@ -58,7 +58,7 @@ class Bias {
   std::atomic<bool> is_inside_{false};
 };
 
-/// Has what `lock` guards while it lives. Thread safety: single-owner.
+/// Owns the data that `lock` guards while it lives. Thread safety: single-owner.
 class LARKLANE_SCOPED_CAPABILITY BiasedGuard {
  public:
   BiasedGuard(Bias& bias, SpinLock& lock) noexcept LARKLANE_ACQUIRE(lock) LARKLANE_NOT_FOLLOWED

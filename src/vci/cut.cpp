@@ -1,5 +1,5 @@
 // Works that are longer than one operation of the provider may be. The chunks of one may take
-// effect in any order; what carries an immediate is posted when all others are complete.
+// effect in any order; the chunk with the immediate is posted when all others are complete.
 
 #include <algorithm>
 #include <utility>
@@ -89,7 +89,7 @@ void Vci::chunk_complete(net::Operation& operation, Status status) {
   if (!status.ok() && work.cut.failure.ok()) work.cut.failure = status;
   if (!work.cut.is_out || work.cut.under_way != 0) return;
   if (work.cut.failure.ok() && has_immediate(work)) {
-    // Before what waits: it is older. It goes out after the poll that we are in: no provider is
+    // Ahead of the deferred works: it is older. It goes out after the current poll: no provider is
     // given a post while it polls.
     vci.deferred_.push_front(work);
   } else {

@@ -1,11 +1,12 @@
 #pragma once
-// A lane's lock: a word that whoever uses the lane takes and gives back; or, if one thread has the
-// lane for itself, that thread's entry, and the word for others who ask. (docs/adr/0014, 0021)
+// A lane's lock: a word that each user of the lane takes and releases. If one thread owns the lane,
+// that thread has an entry, and the word serves the other threads. (docs/design/adr/0014, 0021)
 
 #include <sched.h>
 
 #include <utility>
 
+#include "base/reversed.hpp"
 #include "base/thread_safety.hpp"
 #include "vci/lane_word.hpp"
 #include "vci/owner.hpp"
@@ -31,7 +32,7 @@ class LARKLANE_CAPABILITY("lane") LaneLock {
       return try_enter();
     return word_.is_free() && word_.try_lock();
   }
-  /// For what happens seldom: whoever holds the lock gives it back soon.
+  /// For rare operations: a holder releases the lock soon.
   void lock() noexcept LARKLANE_ACQUIRE() LARKLANE_NOT_FOLLOWED {
     while (!(owner_.is_caller() ? try_enter() : try_ask())) ::sched_yield();
   }
@@ -44,8 +45,8 @@ class LARKLANE_CAPABILITY("lane") LaneLock {
   bool lock_or_queue(Work& work) noexcept LARKLANE_TRY_ACQUIRE(true) LARKLANE_NOT_FOLLOWED {
     return word_.try_lock() || lock_or_queue_slow(work);
   }
-  /// Null: the lock has been given back. Otherwise it is still held, and the caller has what had
-  /// queued, the oldest first.
+  /// Null: the lock has been released. Otherwise it is still held, and the caller gets the queued
+  /// works, the oldest first.
   Work* try_unlock() noexcept LARKLANE_NOT_FOLLOWED {
     return word_.try_unlock() ? nullptr : try_unlock_slow();
   }
@@ -112,7 +113,7 @@ inline bool LaneLock::try_enter() noexcept {
 [[gnu::noinline]] inline Work* LaneLock::try_unlock_slow() noexcept {
   Owner::Entry* const entry = owner_.own_entry();
   if (entry == nullptr || !entry->is_inside()) return word_.unlock_slow();
-  if (youngest_ != nullptr) return LaneWord::oldest_first(std::exchange(youngest_, nullptr));
+  if (youngest_ != nullptr) return reversed(std::exchange(youngest_, nullptr));
   entry->leave();
   return nullptr;
 }

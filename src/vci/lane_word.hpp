@@ -1,11 +1,12 @@
 #pragma once
-// A lock and the queue of works that wait for its holder, in one word: so that who can't have the
-// lock has queued by the same read-modify-write that found it taken, and the lock is given back by
-// one that finds the queue empty. (docs/adr/0014, docs/memory_model.md)
+// A lock and the queue of works that wait for its holder, in one word. One read-modify-write finds
+// the lock taken and queues the work; one finds the queue empty and releases the lock.
+// (docs/design/adr/0014, docs/design/memory_model.md)
 
 #include <atomic>
 #include <cstdint>
 
+#include "base/reversed.hpp"
 #include "vci/work.hpp"
 
 namespace larklane::vci {
@@ -13,8 +14,8 @@ namespace larklane::vci {
 // Thread safety: thread-safe.
 // Invariants:
 // 1. The word is free, or held with the address of the work that queued last (0: none), from which
-//    Work::next leads to the others, the youngest first. A bit says whether there is an owner, too
-//    (LaneLock): who sees a word that is free and has none needs to know no more.
+//    Work::next leads to the others, the youngest first. A further bit says whether there is an
+//    owner (LaneLock): a thread that sees the word free and without owner needs no other check.
 // 2. A work that is queued is returned by exactly one try_unlock() or unlock_slow().
 class LaneWord {
  public:
@@ -24,19 +25,19 @@ class LaneWord {
   LaneWord(const LaneWord&) = delete;
   LaneWord& operator=(const LaneWord&) = delete;
 
-  // relaxed: a hint, or said by who holds it.
+  // relaxed: a hint, or the reader holds the word.
   bool has_owner() const noexcept { return (word_.load(std::memory_order_relaxed) & kOwned) != 0; }
-  /// acquire: who sees it free has what its holders have done; pairs with the releases below.
+  /// acquire: a reader that sees it free sees its holders' writes; pairs with the releases below.
   bool is_free() const noexcept { return (word_.load(std::memory_order_acquire) & kHeld) == 0; }
 
   /// If it is free, and has no owner.
   bool try_lock() noexcept {
     std::uintptr_t word = kFree;
-    // acquire: pairs with the releases of who gives it back.
+    // acquire: pairs with the releases of earlier holders.
     return word_.compare_exchange_strong(word, kHeld, std::memory_order_acquire,
                                          std::memory_order_relaxed);
   }
-  /// If it looks free: who waits by polling shall not take the line from the holder.
+  /// If it looks free: a polling waiter must not take the line from the holder.
   Taken poll_lock() noexcept {
     std::uintptr_t word = word_.load(std::memory_order_relaxed);
     if ((word & kHeld) != 0) return Taken::no;
@@ -52,25 +53,13 @@ class LaneWord {
     return word_.compare_exchange_strong(word, kFree, std::memory_order_release,
                                          std::memory_order_relaxed);
   }
-  /// Null: it has been given back. Otherwise it is still held, and the caller has what had queued,
+  /// Null: it has been released. Otherwise it is still held, and the caller gets the queued works,
   /// the oldest first.
   Work* unlock_slow() noexcept;
 
-  /// @pre the caller holds it. release: of who it is
+  /// @pre the caller holds it. release: of the owner's identity
   void set_owner() noexcept { word_.fetch_or(kOwned, std::memory_order_release); }
   void clear_owner() noexcept { word_.fetch_and(~kOwned, std::memory_order_release); }
-
-  /// Works that each lead to one that is older, the other way round.
-  static Work* oldest_first(Work* youngest) noexcept {
-    Work* oldest = nullptr;
-    while (youngest != nullptr) {
-      Work* const older = youngest->next;
-      youngest->next = oldest;
-      oldest = youngest;
-      youngest = older;
-    }
-    return oldest;
-  }
 
  private:
   static constexpr std::uintptr_t kFree = 0, kHeld = 1, kOwned = 2;
@@ -79,7 +68,7 @@ class LaneWord {
     return reinterpret_cast<Work*>(word & ~(kHeld | kOwned));
   }
   Taken take(std::uintptr_t& word, std::uintptr_t wanted) noexcept {
-    // acquire: as in try_lock(). release: of what queues; pairs with unlock_slow()'s acquire.
+    // acquire: as in try_lock(). release: of the queued work; pairs with unlock_slow()'s acquire.
     if (!word_.compare_exchange_strong(word, wanted, std::memory_order_acq_rel,
                                        std::memory_order_relaxed))
       return Taken::no;
@@ -112,7 +101,7 @@ class LaneWord {
     // release sequence).
     if (word_.compare_exchange_weak(word, youngest != nullptr ? owned | kHeld : owned,
                                     std::memory_order_acq_rel, std::memory_order_relaxed))
-      return oldest_first(youngest);
+      return reversed(youngest);
   }
 }
 

@@ -27,10 +27,10 @@ std::uint32_t least_used(std::span<const std::uint32_t> channels, std::uint32_t 
 /// How many lanes there may be. @param wanted  option vci_count_max  @param cores  of this process
 std::uint32_t lane_count(Mapping mapping, std::uint32_t wanted, std::uint32_t cores) noexcept;
 
-/// When a thread that waits has to look at all lanes: what it waits for may hang on one that nobody
-/// else polls (Zambre et al., figure 9). A turn that found something counts, too, for a sixteenth:
-/// it was for others, and a lane that is always busy must not keep its waiters from the rest.
-/// Thread safety: single-owner.
+/// Counts when a waiting thread has to poll all lanes: its operation may depend on a lane that no
+/// other thread polls (Zambre et al., figure 9). A turn that found something counts, too, for a
+/// sixteenth: it served others, and a lane that is always busy must not keep its waiters from the
+/// rest. Thread safety: single-owner.
 class MissedTurns {
  public:
   /// After each turn on one's own lane. @param most  turns that found nothing, >= 1
@@ -49,10 +49,11 @@ class MissedTurns {
   std::uint64_t sixteenths_ = 0;
 };
 
-/// The same for threads that are all there is: nothing serves a lane that none of them has taken,
-/// or whose threads do something else. Such a *stray* lane gets as many turns as one's own while
-/// they find something, so that its senders don't starve behind a lane that is always busy; else
-/// half as many each time, so that it costs next to nothing. Thread safety: single-owner.
+/// The same for threads that are all there is. No thread serves a lane that none of them has taken,
+/// or whose threads do something else. Such a *stray* lane gets as many turns as a thread's own
+/// lane while they find something, so that its senders don't starve behind a lane that is always
+/// busy. Otherwise it gets half as many each time, so that it costs next to nothing. Thread safety:
+/// single-owner.
 class SharedTurns {
  public:
   /// After each turn on one's own lane. @return is it time to look at strays, or at all lanes?

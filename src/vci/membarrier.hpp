@@ -13,8 +13,8 @@ bool can_fence_all() noexcept;
 /// @pre can_fence_all()
 void fence_all() noexcept;
 
-/// Between a store and a look of which another thread's fence_all() is the fence: the compiler
-/// keeps their order.
+/// Between a store and a load that another thread's fence_all() orders: the compiler keeps them in
+/// order.
 [[gnu::always_inline]] inline void leave_fence_to_others() noexcept {
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }

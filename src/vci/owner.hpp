@@ -1,7 +1,7 @@
 #pragma once
-// A thread that has something for itself, and leaves it when others ask: entering it takes no
-// read-modify-write and no fence. Who asks makes up for both, by a system call that runs a fence on
-// every thread of the process. (docs/adr/0021)
+// Ownership by one thread, which leaves when others ask: to enter, the owner needs no
+// read-modify-write and no fence. A thread that asks makes up for both by a system call that runs a
+// fence on every thread of the process. (docs/design/adr/0021)
 
 #include <atomic>
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace larklane::vci {
 
-// Thread safety: thread-safe. The word below is of whoever owns this object: an atomic by which one
-// at a time excludes all others but the owner.
+// Thread safety: thread-safe. The word below belongs to the object that holds this one: an atomic
+// by which one thread at a time excludes all others but the owner.
 // Invariants:
-// 1. Who has entered, then has seen the word free, then is_current(), is inside alone. Whoever
-//    has seen anything else leaves.
+// 1. A thread that has entered, then has seen the word free, then is_current(), is inside alone. A
+//    thread that has seen anything else leaves.
 // 2. When wait_until_out() returns, the owner has seen the caller's word, or will see it before it
 //    is inside again.
-// 3. `current_` changes while the word is held, and the owner is out. An entry is one thread's, for
-//    good: who enters one that is not current any more is in nobody's way.
+// 3. `current_` changes while the word is held, and the owner is out. An entry belongs to one
+//    thread, for good: a thread that enters one that is no longer current excludes no other.
 class Owner {
  public:
   Owner() noexcept = default;
@@ -51,7 +51,7 @@ class Owner {
       is_inside_.store(true, std::memory_order_relaxed);
       leave_fence_to_others();  // wait_until_out()'s
     }
-    /// release: of what it has done; pairs with wait_until_out()'s acquire.
+    /// release: of the owner's writes; pairs with wait_until_out()'s acquire.
     void leave() noexcept { is_inside_.store(false, std::memory_order_release); }
     /// By its thread.
     bool is_inside() const noexcept { return is_inside_.load(std::memory_order_relaxed); }
@@ -65,7 +65,7 @@ class Owner {
     std::unique_ptr<Entry> next_;
   };
 
-  /// By who holds the word.
+  /// @pre the caller holds the word
   void wait_until_out() const noexcept {
     if (is_there()) [[unlikely]]
       wait_until_out_slow();

@@ -1,6 +1,6 @@
 #pragma once
-// What keeps the threads of different lanes apart, each with a switch, for programs that measure
-// what it is worth. The library has all of it on, as constants: a switch costs nothing there.
+// Switches for each mechanism that keeps the threads of different lanes apart, for programs that
+// measure its worth. The library has all of them on, as constants: a switch costs nothing there.
 // (Zambre et al., ICS'20, section 4; LARKLANE_LANE_SWITCHES, LARKLANE_LANES_PACKED:
 // bench/CMakeLists.txt.)
 
@@ -13,11 +13,11 @@ namespace larklane::vci {
 struct Switches {
   enum class Progress : std::uint8_t {
     hybrid,     ///< of one's own lane, and now and then of all (its figure 9)
-    own_lane,   ///< what waits for a lane that nobody serves waits for ever
+    own_lane,   ///< an operation on a lane that no thread serves waits for ever
     all_lanes,  ///< in each turn
   };
   Progress progress = Progress::hybrid;
-  bool has_own_locks = true;     ///< false: whoever uses a lane has a lock of the process first
+  bool has_own_locks = true;     ///< false: each user of a lane first takes a lock of the process
   bool has_own_requests = true;  ///< false: operations of all lanes come from one pool
 };
 
@@ -28,7 +28,7 @@ inline constinit Switches switches;
 inline constexpr Switches switches;
 #endif
 
-/// Alignment of what threads of different lanes, or a lane's posters and its holder, write.
+/// Alignment of data that threads of different lanes, or a lane's posters and its holder, write.
 #ifdef LARKLANE_LANES_PACKED
 inline constexpr std::size_t kOwnLineBytes = alignof(std::max_align_t);
 #else

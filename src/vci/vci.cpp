@@ -108,12 +108,12 @@ void Vci::accept_locked(Work& work) noexcept {
   }
 }
 
-/// What the provider has had no room for.
+/// Posts works that the provider had no room for.
 void Vci::send_deferred_slow() noexcept {
   deferred_.send_each([this](Work& work) {
     lock_.assert_held();
     if (dead_.ok()) return send_locked(work);
-    work.complete(work, dead_);  // nothing of it is under way: the endpoint has ended that
+    work.complete(work, dead_);  // none of its chunks is pending: the endpoint has ended them
     return true;
   });
 }
@@ -147,7 +147,7 @@ void Vci::post(Work& work) noexcept {
   unlock();
 }
 
-/// The poll may have moved what is looked for, and said nothing.
+/// The poll may have moved watched data without reporting it.
 [[gnu::always_inline]] inline std::uint32_t Vci::look_again_locked() noexcept {
   return do_polls_move_ && receiver_.has_watched ? receiver_.look(kPollMost) : 0;
 }
@@ -254,11 +254,11 @@ bool Vci::arm(net::Wake wake) {
     const Guard guard(*this);
     post_joinable_locked();
     if (!dead_.ok()) return true;  // it has nothing more to say
-    // What is deferred waits for a poll, and not every refusal ends with something that wakes us.
+    // A deferred work waits for a poll, and not every refusal ends with an event that wakes us.
     if (!deferred_.empty() || !endpoint_->arm(wake)) return false;
   }
-  // A provider may complete operations meanwhile. What their callbacks post goes out as the lock is
-  // given back, and may be refused.
+  // A provider may complete operations meanwhile. Posts of their callbacks go out as the lock is
+  // released, and may be refused.
   const Guard again(*this);
   return deferred_.empty();
 }

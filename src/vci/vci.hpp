@@ -22,17 +22,17 @@ namespace larklane::vci {
 
 inline constexpr std::size_t kLineBytes = 64;
 
-/// What a lane has done, by reason. Thread safety: immutable.
+/// Counts of a lane's events, by reason. Thread safety: immutable.
 struct VciCounts {
   std::uint64_t posts;        ///< works
   std::uint64_t queued;       ///< of these: because the lock was held, by whomever
   std::uint64_t retries;      ///< by the provider: its queue was full
   std::uint64_t chunks;       ///< operations of works that had to be cut
-  std::uint64_t chunk_waits;  ///< for a chunk operation: all were under way
+  std::uint64_t chunk_waits;  ///< for a chunk operation: all were in use
   std::uint64_t polls;
   std::uint64_t empty_polls;  ///< of these: found nothing
   std::uint64_t contended;    ///< turns that were not taken: another thread was at it
-  /// What the provider was given and has taken, by Work::Kind; of a cut work each chunk.
+  /// Operations that the provider has accepted, by Work::Kind; of a cut work each chunk.
   std::array<std::uint64_t, Work::kKindCount> operations;
   std::uint64_t operations_of(Work::Kind kind) const noexcept {
     return operations[static_cast<std::size_t>(kind)];
@@ -43,29 +43,29 @@ struct VciCounts {
 // Invariants:
 // 1. Every Work that was posted is completed exactly once, after post() has begun, maybe before it
 //    has returned; with an error if the link or the endpoint is dead.
-// 2. Nothing waits in the queue while nobody holds the lock. What the provider has refused with
-//    `retry`, or what waits for the completion of chunks, goes out with the progress() that finds
-//    room, and all that was posted after it on the same link follows it. Other links do not wait.
+// 2. The queue is empty while no thread holds the lock. A work that the provider has refused with
+//    `retry`, or that waits for the completion of chunks, goes out with the progress() that finds
+//    room. All works posted after it on the same link follow it. Other links do not wait.
 // 3. Operation::complete and on_immediate run with the lock held. They may post(): it queues, and
-//    goes out before the lock is given back.
+//    goes out before the lock is released.
 // 4. Works of a link are handed on in the order in which they have got or found the lock. A cut
 //    write_immediate hands on its last chunk when its others are complete; later works do not wait
 //    for that.
 // 5. A work that waits for others to join it (coalesce()) is posted before anything that is posted
-//    later, and in each turn: so who is behind it waits for nobody.
+//    later, and in each turn: so a work behind it never waits for another post.
 class Vci final {
  public:
   /// @param receiver  outlives the lane
   static Result<std::unique_ptr<Vci>> create(net::Fabric& fabric, net::Receiver& receiver);
-  ~Vci() = default;  ///< its links are closed, and nothing that was posted is under way
+  ~Vci() = default;  ///< its links are closed, and no posted work is pending
 
   /// Never blocks (but for a turn of its thread, if the lane is another thread's), never allocates,
-  /// never says retry. Whoever holds the lock posts what others have
-  /// queued meanwhile.
+  /// never returns retry. The lock's holder posts the works that others have queued meanwhile.
   void post(Work& work) noexcept;
-  /// What is complete at once, or not posted, needs no Work: post() runs with the lock held, unless
-  /// somebody has it, something of `link` waits, or the endpoint is dead. It says what it has
-  /// posted, if anything. False: it did not run. @pre nothing of this lane waits in coalesce()
+  /// An operation that completes at once, or is not posted, needs no Work. post() runs with the
+  /// lock held, unless another thread holds it, a work of `link` waits, or the endpoint is dead. It
+  /// returns its posted work, if any. False: it did not run. @pre nothing of this lane waits in
+  /// coalesce()
   template <class Post>
   bool post_directly(const net::Link& link, Post&& post) LARKLANE_NOT_FOLLOWED {
     const ProcessSection section;
@@ -80,10 +80,10 @@ class Vci final {
     unlock_or_leave();
     return does_run;
   }
-  /// For a work that others may join until something else is posted, or the next turn: coalesce()
-  /// runs with the lock held, unless somebody has it or the endpoint is dead. It is given the work
-  /// that waits for others, or null, and says which one does from now on; what has waited, and does
-  /// no more, is posted. False: it did not run. @pre nothing prepared is posted on this lane
+  /// For a work that others may join until another post, or the next turn. coalesce() runs with the
+  /// lock held, unless another thread holds it or the endpoint is dead. It is given the work that
+  /// waits for others, or null, and returns the one that waits from now on; a work that stops
+  /// waiting is posted. False: it did not run. @pre nothing prepared is posted on this lane
   template <class Coalesce>
   bool coalesce(Coalesce&& coalesce) LARKLANE_NOT_FOLLOWED {
     const ProcessSection section;
@@ -104,20 +104,20 @@ class Vci final {
   bool has_joinable() const noexcept { return has_joinable_.load(std::memory_order_relaxed); }
   /// One turn, unless another thread is at it. @return completions and immediates that were served
   std::uint32_t progress() noexcept;
-  /// Its endpoint is: whatever is posted fails, and nothing more comes. acquire: pairs with
-  /// turn_locked()'s release; what had come is served.
+  /// Its endpoint is dead: each post fails, and nothing more arrives. acquire: pairs with
+  /// turn_locked()'s release; earlier arrivals are served.
   bool is_dead() const noexcept { return is_dead_.load(std::memory_order_acquire); }
-  /// All that is there to be served, whoever else is at it: waits for the lock.
+  /// Serves all that is there, even if other threads do so, too: waits for the lock.
   void drain() noexcept;
 
   /// One turn of a lane that is another thread's: makes that come out. Takes microseconds.
   std::uint32_t progress_by_asking() noexcept;
-  /// From now on it is the calling thread's, which has it without a lock: progress() of all others
-  /// does nothing, and whatever else they do with it takes microseconds, or waits until this thread
-  /// is out. @pre nobody's
-  /// @return false: this kernel can't do that (membarrier(2)); it is everybody's as before
+  /// From now on the calling thread owns it without a lock. progress() of all other threads does
+  /// nothing, and their other calls take microseconds, or wait until this thread is out. @pre no
+  /// thread owns it
+  /// @return false: this kernel can't do that (membarrier(2)); all threads share it as before
   bool own() noexcept;
-  /// It is everybody's again. By any thread. @pre nobody posts or makes progress on it
+  /// All threads share it again. By any thread. @pre no thread posts or makes progress on it
   void disown() noexcept;
   /// Another thread has it for itself.
   bool is_anothers() const noexcept LARKLANE_NOT_FOLLOWED { return lock_.is_anothers(); }
@@ -126,9 +126,9 @@ class Vci final {
   // on_immediate.
   Result<std::unique_ptr<net::Link>> open_link();
   Status connect(net::Link& link, std::span<const std::byte> peer_offer);
-  /// Its peer is gone: serves what has come, then ends what is under way.
+  /// Its peer is gone: serves what it has sent, then ends all pending operations.
   void end_link(net::Link& link, Status status);
-  /// Nothing of it is under way.
+  /// @pre it has no pending operation
   void close_link(std::unique_ptr<net::Link> link);
   Status reserve_immediates(std::uint32_t count);
   void release_immediates(std::uint32_t count);
@@ -148,7 +148,7 @@ class Vci final {
   /// As net::Endpoint's. Thread-safe, without the lock: the endpoint is never another one.
   bool does_all_wake() const noexcept { return owned_endpoint_->does_all_wake(); }
 
-  /// Of whoever makes progress, or tries to.
+  /// Of each thread that makes progress, or tries to.
   std::uint64_t turns() const noexcept {
     return counters_.polls.load(std::memory_order_relaxed) +  // relaxed: statistics
            contended_.load(std::memory_order_relaxed);
@@ -192,7 +192,7 @@ class Vci final {
 
   Vci(const net::Limits& limits, net::Receiver& receiver) noexcept;
 
-  /// What others have queued meanwhile goes out first.
+  /// Works that others have queued go out first.
   void unlock() noexcept LARKLANE_RELEASE(lock_) LARKLANE_NOT_FOLLOWED {
     if (Work* const queued = lock_.try_unlock()) [[unlikely]]
       unlock_slow(queued);
@@ -237,7 +237,7 @@ class Vci final {
   WaitingWorks deferred_ LARKLANE_GUARDED_BY(lock_);  // each link's first one waits for a poll
   std::atomic<bool> is_dead_{false};
   std::atomic<bool> has_joinable_{false};
-  const bool do_polls_move_;                             // what peers write
+  const bool do_polls_move_;                             // peers' writes
   Status dead_ LARKLANE_GUARDED_BY(lock_);               // why the endpoint is dead
   Work* joinable_ LARKLANE_GUARDED_BY(lock_) = nullptr;  // waits for others
   Chunk* free_chunks_ LARKLANE_GUARDED_BY(lock_) = nullptr;
@@ -245,7 +245,7 @@ class Vci final {
   const std::uint64_t read_bytes_max_;
 
   Counters counters_;
-  alignas(kOwnLineBytes) std::atomic<std::uint64_t> contended_{0};  // by who does not have the lock
+  alignas(kOwnLineBytes) std::atomic<std::uint64_t> contended_{0};  // by threads without the lock
 
   Chunk chunks_[kChunkCount];
   std::unique_ptr<net::Endpoint> owned_endpoint_;

@@ -46,7 +46,7 @@ std::uint32_t VciPool::choose(std::uint32_t from, std::uint64_t communicator) co
   std::array<std::uint32_t, kCountMax> channels;
   for (std::uint32_t index = 0; index < options_.count_max; ++index) {
     const Vci* const vci = made(index);
-    // relaxed: numbers. Who chooses at the same time may choose the same.
+    // relaxed: numbers. Two threads that choose at the same time may choose the same.
     channels[index] =
         vci != nullptr && vci->is_dead() ? kDead : channels_[index].load(std::memory_order_relaxed);
   }

@@ -35,7 +35,7 @@ class VciPool {
     static Result<Options> of(const Config& config);
   };
 
-  /// Who hears what comes in on a lane.
+  /// The receivers of a lane's arrivals.
   class Receivers {
    public:
     virtual ~Receivers() = default;
@@ -78,18 +78,19 @@ class VciPool {
   /// @param index  below count_max; made if it is not there @errors those of Vci::create
   Result<Vci*> at(std::uint32_t index);
 
-  /// Who waits for a lane of one of both polls those of the other, too: what it waits for may hang
-  /// on a peer that waits for this process on another network. Before any is polled; and when one
-  /// is destroyed nobody waits. @param other  waits together with none yet
+  /// A thread that waits for a lane of one pool polls those of the other, too: its operation may
+  /// depend on a peer that waits for this process on another network. Call it before any lane is
+  /// polled; when one pool is destroyed, no thread waits. @param other  waits together with none
+  /// yet
   void wait_together(VciPool& other) noexcept {
     assert(other.next_ == &other);
     std::swap(next_, other.next_);
   }
 
-  /// For a thread that waits for what was posted on `own`: one turn there; when too many of its
-  /// turns have found nothing, one of every other lane, too. @return as Vci::progress()
+  /// For a thread that waits for a post on `own`: one turn there. When too many of its turns have
+  /// found nothing, one of every other lane, too. @return as Vci::progress()
   std::uint32_t progress(Vci& own) noexcept;
-  /// One turn of every lane, for who waits for none of them: the helper.
+  /// One turn of every lane, for a thread that waits for none of them: the helper.
   std::uint32_t progress_all() noexcept { return progress_others(nullptr); }
 
   /// visit(Vci&), for every lane that was made.
@@ -113,7 +114,7 @@ class VciPool {
   VciPool* next_ = this;  ///< a ring: those that wait together
   std::array<std::atomic<std::uint32_t>, kCountMax> channels_{};
   std::array<std::atomic<Vci*>, kCountMax> made_{};
-  std::mutex mutex_;                                   // of who makes one
+  std::mutex mutex_;                                   // of the thread that makes a lane
   std::array<std::unique_ptr<Vci>, kCountMax> owned_;  // guarded by mutex_
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// What is posted on a lane.
+// Works: operations that are posted on a lane.
 
 #include <cstddef>
 #include <cstdint>
@@ -75,8 +75,8 @@ class WaitingWorks {
     if (row.empty()) add(*work.link);
     row.push_front(work);
   }
-  /// Of each link, as long as send(work) says that it need not wait any more. What that calls adds
-  /// none.
+  /// For each link, as long as send(work) says that the work need not wait any more. A callback of
+  /// it adds no link.
   template <class Send>
   void send_each(Send&& send) noexcept {
     void** at = &links_;
@@ -134,7 +134,7 @@ class WaitingWorks {
     *at = &link;
   }
 
-  void* links_ = nullptr;  // those of which works wait, the first
+  void* links_ = nullptr;  // links with waiting works, the first
 };
 
 }  // namespace larklane::vci

@@ -1,8 +1,8 @@
 // The harness of the conformance suite: plain MPI-4 in C11, nothing of Larklane in it.
 //
 // A case is a function that all processes run together; its name begins with the id of the rule
-// that it checks (docs/conformance.md). Cases talk to each other outside MPI over a shared board,
-// so that "the sender makes no MPI call" can really be arranged.
+// that it checks (docs/user/conformance.md). Cases talk to each other outside MPI over a shared
+// board, so that "the sender makes no MPI call" can really be arranged.
 #ifndef CONFORMANCE_CASE_H
 #define CONFORMANCE_CASE_H
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every case of the suite stands in docs/conformance.md, and every case named there exists. Argument: the suite's program."""
+"""Every case of the suite stands in docs/user/conformance.md, and every case named there exists. Argument: the suite's program."""
 
 import pathlib
 import re
@@ -14,12 +14,12 @@ def main() -> int:
     cases = {line.split()[0] for line in listed.stdout.splitlines()}
     for source in pathlib.Path(__file__).parent.glob("fortran_*.f90"):
         cases.update(re.findall(r"'ok (F1_\w+)'", source.read_text()))
-    page = (ROOT / "docs/conformance.md").read_text()
+    page = (ROOT / "docs/user/conformance.md").read_text()
     named = set(re.findall(r"`([A-Z]\d*_\w+)`", page))
     for name in sorted(cases - named):
-        print(f"docs/conformance.md does not name {name}")
+        print(f"docs/user/conformance.md does not name {name}")
     for name in sorted(named - cases):
-        print(f"docs/conformance.md names {name}, which does not exist")
+        print(f"docs/user/conformance.md names {name}, which does not exist")
     return 1 if cases != named else 0
 
 

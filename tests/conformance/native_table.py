@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the conformance suite natively on every MPI found here and writes docs/native-table.md.
+"""Runs the conformance suite natively on every MPI found here and writes docs/user/native-table.md.
 
 The programs come from a build folder (build/release). A run takes some minutes for each MPI: hangs have to be waited for.
 """
@@ -11,6 +11,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -21,11 +22,15 @@ import run  # noqa: E402
 
 WITHOUT_CALLS = ("openmpi4",)  # no partitioned calls of their own: nothing to run natively
 INTRODUCTION = """\
-# How today's MPI libraries do without Larklane
+# MPI libraries without Larklane
 
-The conformance suite (`tests/conformance`, plain MPI-4) run natively: two to four processes on one host, each case in a launch of
-its own. A case's name begins with the rule that it checks; [conformance.md](conformance.md) says what the rules are. `make
-native-table` writes this page. `@sessions`: in a process that has no world, only an MPI session.
+For users who compare: the conformance suite (`tests/conformance`, plain MPI-4) run natively, with two to four processes
+on one host and each case in a launch of its own. A case's name begins with the rule that it checks;
+[conformance.md](conformance.md) states the rules. `@sessions`: in a process that has no world, only an MPI session.
+
+```sh
+make native-table   # writes this page
+```
 
 | cell | meaning |
 |---|---|
@@ -37,8 +42,8 @@ native-table` writes this page. `@sessions`: in a process that has no world, onl
 | late | correct, but not early: data waits for partitions that it does not need, or for the sender's next MPI call (rule P5 is advice to implementers, and the point of the interface) |
 | - | the library lacks a call that the case needs |
 
-Error classes are not assigned by the standard (rule E1): what counts as `error` there is the suite's choice, written down in
-conformance.md. A library that returns another class than expected, but returns one, has no harm done.
+The standard assigns no error classes (rule E1): the class that the suite expects there is its own choice, written down
+in conformance.md. A library that returns another class than expected, but returns one, does no harm.
 """
 
 
@@ -68,7 +73,7 @@ def in_order_of_rules(name: str) -> tuple:
 
 
 def table(columns: dict[str, dict[str, run.Result]], deadline: float) -> str:
-    """Rows in the order of the rules, and below it what was found where a rule does not hold."""
+    """Rows in the order of the rules, and below it the findings where a rule does not hold."""
     names = {name for results in columns.values() for name in results}
     lines = [INTRODUCTION.format(deadline=deadline),
              f"Run on {datetime.date.today().isoformat()}.", "",
@@ -84,13 +89,14 @@ def table(columns: dict[str, dict[str, run.Result]], deadline: float) -> str:
         held = sum(r.kind == "ok" for r in ran)
         counts.append(f"{launch.EVERY[column].title}: {held} of {len(ran)} cases hold")
     lines += ["", ". ".join(counts) + ".", "",
-              "Open MPI 4.1.4 (Debian) has no partitioned calls at all.", "", "## What was found", ""]
+              "Open MPI 4.1.4 (Debian) has no partitioned calls at all.", "", "## Findings", ""]
     for column, results in columns.items():
         lines += [f"### {launch.EVERY[column].title}", ""]
         for name, result in sorted(results.items(), key=lambda r: in_order_of_rules(r[0])):
             if result.kind not in ("ok", "skip"):
                 text = result.text.replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
-                lines.append(f"* `{name}`: {result.kind}: {text}")
+                lines += textwrap.wrap(f"* `{name}`: {result.kind}: {text}", 120, subsequent_indent="  ",
+                                       break_long_words=False, break_on_hyphens=False)
         lines.append("")
     return "\n".join(lines)
 
@@ -100,7 +106,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=ROOT / "build/release", type=pathlib.Path)
     parser.add_argument("--deadline", default=6.0, type=float, help="seconds until a case hangs")
-    parser.add_argument("--output", default=ROOT / "docs/native-table.md", type=pathlib.Path)
+    parser.add_argument("--output", default=ROOT / "docs/user/native-table.md", type=pathlib.Path)
     args = parser.parse_args()
     columns = {}
     for name, mpi in launch.EVERY.items():

@@ -43,7 +43,7 @@ Job::Options over_shm() {
   return options;
 }
 
-/// docs/messages.md has the same numbers. Read-modify-writes: the locks are among them.
+/// docs/user/messages.md has the same numbers. Read-modify-writes: the locks are among them.
 struct Most {
   const char* name;
   std::uint64_t instructions, atomics, lines_written;

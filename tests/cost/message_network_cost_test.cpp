@@ -204,7 +204,7 @@ TEST_P(MessageNetworkCost, OfAPostOurCodeMakesNoSystemCallAndAllocatesNothing) {
       6, 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, MessageNetworkCost, testing::Values("ofi:tcp", "ofi:shm"),
+INSTANTIATE_TEST_SUITE_P(Networks, MessageNetworkCost, testing::Values("ofi:tcp"),
                          [](const auto& one) { return std::string(one.param + 4); });
 
 TEST(MessageVerbsCost, OfAPostOurCodeMakesNoSystemCallAndAllocatesNothing) {

@@ -25,7 +25,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "mp"))
@@ -47,6 +47,8 @@ hostname "$0"
 ip link set lo up
 echo ready
 exec sleep infinity"""
+
+LOGS = HERE.parents[1] / "results" / "hosts"
 
 
 class Unavailable(Exception):
@@ -258,6 +260,17 @@ class Hosts:
         while (left := self.processes(name)) and time.monotonic() < deadline:
             _kill(left)
             time.sleep(0.02)
+
+
+def run_tests(tests: Callable[[Hosts], Iterable[launch.Test]]) -> int:
+    """@return exit status; SKIP: there are no hosts"""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    try:
+        with Hosts() as hosts:
+            return launch.run_tests(tests(hosts))
+    except Unavailable as why:
+        print(f"skipped: {why}")
+        return launch.SKIP
 
 
 def main() -> int:

@@ -16,9 +16,8 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from hosts import HERE, Hosts, Unavailable, launch, sweep  # noqa: E402
+from hosts import HERE, LOGS, launch, run_tests, sweep  # noqa: E402
 
-LOGS = HERE.parents[1] / "results" / "hosts"
 ABSTRACT = """
 import socket, sys
 s = socket.socket(socket.AF_UNIX)
@@ -173,7 +172,7 @@ def with_mpi(hosts, name, build):
     exchange, ring = (str(build.resolve() / folder / name / program) for folder, program in (("tests/hosts", "exchange"), ("tests/mp/boot", "ring_mpi")))
     for test, program in ((exchanged, exchange), (messages_go_round, ring), (host_killed, exchange), (time_limit, exchange)):
         good, outcome = test(hosts, launch.MPIS[name], program)
-        yield f"{name}: {test.__name__} ({outcome.seconds:.1f} s)", good, outcome
+        yield f"{name}: {test.__name__}", good, outcome
 
 
 def main() -> int:
@@ -184,20 +183,7 @@ def main() -> int:
     if args.what in launch.MPIS and not launch.MPIS[args.what].installed():
         print(f"skipped: {launch.MPIS[args.what].title} is not installed")
         return launch.SKIP
-    LOGS.mkdir(parents=True, exist_ok=True)
-    passed = failed = 0
-    try:
-        with Hosts() as hosts:
-            for name, good, outcome in machinery(hosts) if args.what == "machinery" else with_mpi(hosts, args.what, args.build):
-                print(f"{'ok' if good else 'not ok'} {name}", flush=True)
-                passed, failed = passed + bool(good), failed + (not good)
-                if not good and outcome:
-                    print(f"status {outcome.status}, logs {outcome.logs}\n{outcome.output}")
-    except Unavailable as why:
-        print(f"skipped: {why}")
-        return launch.SKIP
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return run_tests(machinery if args.what == "machinery" else lambda hosts: with_mpi(hosts, args.what, args.build))
 
 
 if __name__ == "__main__":

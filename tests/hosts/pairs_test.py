@@ -16,9 +16,8 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from hosts import HERE, Hosts, Unavailable, launch  # noqa: E402
+from hosts import HERE, LOGS, Hosts, launch, run_tests  # noqa: E402
 
-LOGS = HERE.parents[1] / "results" / "hosts"
 OURS = {"LARKLANE_UNREACHABLE": "refuse", "LARKLANE_PROVIDER": "ofi:tcp@eth0"}
 SILENCE_S = 3
 SLACK_S = 48  # of a busy machine
@@ -80,7 +79,7 @@ class Suite:
         outcome = self.pairs("all", folder, 2, environment={"LARKLANE_LOG_LEVEL": "info"}, before=("sh", "-c", script, "sh"))
         found = {}
         for rank, text in outcome.by_rank.items():
-            for way, peer, provider in re.findall(r"(?:send|receive).* with (tcp://|larklane\.)\S*\.(\d+): (.+)", text):
+            for peer, provider in re.findall(r"(?:send|receive).* with (?:tcp://|larklane\.)\S*\.(\d+): (.+)", text):
                 found.setdefault((int(rank), int(peer)), set()).add(provider)
         good = {pair for pair in wanted if all(len(ways) == 1 and next(iter(ways)).startswith(wanted[pair])
                                                for ways in (found.get(pair, ()), found.get(pair[::-1], ())))}
@@ -159,23 +158,15 @@ def main() -> int:
     if not launch.MPIS[args.mpi].installed():
         print(f"skipped: {launch.MPIS[args.mpi].title} is not installed")
         return launch.SKIP
-    LOGS.mkdir(parents=True, exist_ok=True)
-    passed = failed = 0
-    try:
-        with Hosts() as hosts:
-            suite = Suite(hosts, args.mpi, args.build.resolve())
-            for case in (case for case in CASES + IN_GUEST if case.__name__ in args.run) if args.run else CASES:
-                with tempfile.TemporaryDirectory(prefix="larklane-pairs-") as folder:
-                    good, outcome = case(suite, folder)
-                print(f"{'ok' if good else 'not ok'} {args.mpi}: {case.__name__} ({outcome.seconds:.1f} s)", flush=True)
-                passed, failed = passed + bool(good), failed + (not good)
-                if not good:
-                    print(f"status {outcome.status}, logs {outcome.logs}\n{outcome.output}", flush=True)
-    except Unavailable as why:
-        print(f"skipped: {why}")
-        return launch.SKIP
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    cases = [case for case in CASES + IN_GUEST if case.__name__ in args.run] if args.run else CASES
+
+    def tests(hosts):
+        suite = Suite(hosts, args.mpi, args.build.resolve())
+        for case in cases:
+            with tempfile.TemporaryDirectory(prefix="larklane-pairs-") as folder:
+                yield f"{args.mpi}: {case.__name__}", *case(suite, folder)
+
+    return run_tests(tests)
 
 
 if __name__ == "__main__":

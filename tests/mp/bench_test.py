@@ -370,7 +370,7 @@ def neighbours(suite):
 
 
 def guarded(suite):
-    """From their second round on, Open MPI 5.0.11's own requests are complete before anything is marked (docs/native-table.md): no figures."""
+    """From their second round on, Open MPI 5.0.11's own requests are complete before anything is marked (docs/user/native-table.md): no figures."""
     for words in (["overhead", *SMALL, "--ways", "join,partitioned"], ["latency", *QUICK, "--sizes", "4K", "--ways", "join,partitioned"],
                   ["call-cost", *QUICK, "--sizes", "4K"], ["halo3d", *QUICK, "--sizes", "24K", "--ways", "single,partitioned"]):
         outcome, record = suite.run(*words, variant="native")

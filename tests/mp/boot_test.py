@@ -27,7 +27,7 @@ import stub_test
 from stub_test import REFUSED, Skip, expect, system
 
 GRACE_S = 2  # between SIGTERM and SIGKILL: tools/launch.cpp
-CLEAN = {name: None for name in ("RANK", "SIZE", "MEET", "BOARD", "JOB", "BOOT_WAIT_NS")}
+CLEAN = dict.fromkeys(("RANK", "SIZE", "MEET", "BOARD", "JOB", "BOOT_WAIT_NS"))
 
 
 class Bench:

@@ -135,27 +135,22 @@ def refused(mpi, build, larklane):
     yield f"{mpi.name}: policy static:2 taken", outcome.status == 0 and not outcome.output.strip(), outcome
 
 
+def tests_of(names, build):
+    for name in names:
+        if not (build / "tests/mp/fault" / name / "killed").exists():
+            print(f"skip {name}: not built")
+            continue
+        for tests in (killed, rounds_refused, refused):
+            yield from tests(launch.MPIS[name], build, build / "bin/larklane")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, required=True, help="build folder")
     parser.add_argument("--mpi", choices=launch.MPIS, action="append", help="default: mpich5 and openmpi5")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
-    larklane = build / "bin/larklane"
-    passed = failed = 0
-    for name in arguments.mpi or ("mpich5", "openmpi5"):
-        mpi = launch.MPIS[name]
-        if not (build / "tests/mp/fault" / name / "killed").exists():
-            print(f"skip {name}: not built")
-            continue
-        for tests in (killed, rounds_refused, refused):
-            for title, good, outcome in tests(mpi, build, larklane):
-                print(f"{'ok' if good else 'not ok'} {title} ({outcome.seconds:.1f} s)", flush=True)
-                if not good:
-                    print("  " + outcome.output[-2000:].replace("\n", "\n  "))
-                passed, failed = passed + good, failed + (not good)
-    print(f"{passed} passed, {failed} failed")
-    return 77 if passed + failed == 0 else int(failed > 0)
+    return launch.run_tests(tests_of(arguments.mpi or ("mpich5", "openmpi5"), build))
 
 
 if __name__ == "__main__":

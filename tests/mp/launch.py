@@ -8,6 +8,7 @@ Exit status: that of the launcher; 124 after the time limit; 77 if this MPI is n
 """
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPS = pathlib.Path(os.environ.get("LARKLANE_DEPS_DIR", ROOT / ".deps"))
@@ -112,6 +113,26 @@ class Outcome:
     by_rank: dict[int, str] = dataclasses.field(default_factory=dict)
 
 
+Test = tuple[str, bool, Outcome | None]  # title, passed, launch
+
+
+def run_tests(tests: Iterable[Test], shows_all: bool = False) -> int:
+    """Prints each test when it ends; of a failed one the whole output, of others its end if `shows_all`.
+
+    @return exit status; SKIP: there was no test
+    """
+    count = failed = 0
+    for title, is_good, outcome in tests:
+        count, failed = count + 1, failed + (not is_good)
+        print(f"{'ok' if is_good else 'not ok'} {title}{f' ({outcome.seconds:.1f} s)' if outcome else ''}", flush=True)
+        if outcome and not is_good:
+            print(f"status {outcome.status}, logs {outcome.logs}\n{outcome.output}", flush=True)
+        elif outcome and shows_all:
+            print("  " + outcome.output[-2000:].strip().replace("\n", "\n  "))
+    print(f"{count - failed} passed, {failed} failed")
+    return SKIP if count == 0 else int(failed > 0)
+
+
 def _marked(mark: str) -> list[int]:
     """Processes of this launch, wherever they have gone."""
     needle = f"{MARK}={mark}".encode()
@@ -135,10 +156,8 @@ def _end(process: subprocess.Popen, mark: str) -> None:
         if not left:
             break
         for pid in left:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, wanted)
-            except ProcessLookupError:
-                pass
         deadline = time.monotonic() + 2
         while _marked(mark) and time.monotonic() < deadline:
             process.poll()

@@ -66,7 +66,7 @@ def partitioned(name, build):
         ("the first thread ends after a round", ["first_thread", "after"], "first thread ok", BY_ATTACH),
     ):
         outcome = launch.launch(mpi, 2, run + [str(folder / words[0]), *words[1:]], 120, environment=environment)
-        yield f"{name}: {title}", outcome.status == 0 and said in outcome.output, outcome.output, outcome.seconds
+        yield f"{name}: {title}", outcome.status == 0 and said in outcome.output, outcome
 
 
 def partitioned_kinds(name, build):
@@ -84,7 +84,7 @@ def partitioned_kinds(name, build):
         ("threads in calls of the MPI, without attach", ["elsewhere", "unattached"], "elsewhere ok", UNATTACHED),
     ):
         outcome = launch.launch(mpi, 2, run + [str(folder / words[0]), *words[1:]], 120, environment=environment)
-        yield f"{name}: {title}", outcome.status == 0 and said in outcome.output, outcome.output, outcome.seconds
+        yield f"{name}: {title}", outcome.status == 0 and said in outcome.output, outcome
     for victim in ("sender", "receiver"):
         for order in ("first", "last"):
             for how, mend, environment in (("by attach", [], BY_ATTACH), ("by attach, brings them back", ["mend"], BY_ATTACH),
@@ -93,7 +93,7 @@ def partitioned_kinds(name, build):
                     command = ["sh", "-c", KEEP, "keep", f"{over}/over", *run, str(folder / "lost"), victim, order, *mend]
                     outcome = launch.launch(mpi, 2, command, 60, environment=environment)
                 good = all(f"{who} ok" in outcome.output for who in ("victim", "survivor")) and "failed" not in outcome.output
-                yield f"{name}: the {victim} has lost pages, comes {order}, {how}", good, outcome.output, outcome.seconds
+                yield f"{name}: the {victim} has lost pages, comes {order}, {how}", good, outcome
 
 
 def native(build, has_kinds):
@@ -111,13 +111,13 @@ def native(build, has_kinds):
         environment = {"LARKLANE_MESSAGE_PROVIDER": "shm", "LARKLANE_MESSAGE_BOUNCE_MAX": bounce}
         outcome = subprocess.run(["env", *(f"{k}={v}" for k, v in environment.items()), *command, *words], capture_output=True, text=True, timeout=120)
         output = outcome.stdout + outcome.stderr
-        yield f"native: {title}", outcome.returncode == 0 and "messages ok" in output, output, 0.0
+        yield f"native: {title}", outcome.returncode == 0 and "messages ok" in output, launch.Outcome(outcome.returncode, output, None, 0.0)
     for how in ("message", "reply", "put", "get") if has_kinds else ():
         with tempfile.TemporaryDirectory() as over:
             words = ["sh", "-c", KEEP, "keep", f"{over}/over", command[-1], "lost", how]
             outcome = subprocess.run(["env", "LARKLANE_MESSAGE_PROVIDER=shm", *command[:-1], *words], capture_output=True, text=True, timeout=120)
         output = outcome.stdout + outcome.stderr
-        yield f"native: lost pages, {how}", "victim ok" in output and "survivor ok" in output, output, 0.0
+        yield f"native: lost pages, {how}", "victim ok" in output and "survivor ok" in output, launch.Outcome(outcome.returncode, output, None, 0.0)
 
 
 def main():
@@ -134,14 +134,8 @@ def main():
         tests = native(build, arguments.kinds)
     else:
         tests = (partitioned_kinds if arguments.kinds else partitioned)(arguments.what, build)
-    failed = passed = 0
     with huge_pages() if arguments.kinds else contextlib.nullcontext():
-        for title, good, output, seconds in tests:
-            print(f"{'ok' if good else 'not ok'} {title} ({seconds:.1f} s)", flush=True)
-            print("  " + output[-2000:].strip().replace("\n", "\n  "))
-            passed, failed = passed + good, failed + (not good)
-    print(f"{passed} passed, {failed} failed")
-    return int(failed > 0)
+        return launch.run_tests(tests, shows_all=True)
 
 
 if __name__ == "__main__":

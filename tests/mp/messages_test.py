@@ -19,7 +19,7 @@ import stub_test
 import trust_test
 from stub_test import Skip, expect, system
 
-PROVIDERS = {"shm": "shm", "tcp": "ofi:tcp", "libfabric_shm": "ofi:shm"}
+PROVIDERS = {"shm": "shm", "tcp": "ofi:tcp"}
 
 
 class Bench:
@@ -35,7 +35,7 @@ class Bench:
         return self.ran(self.command, "launch", "-n", count, self.folder / program, *words, **how)
 
     def ran(self, *command, status=0, lanes=2, seconds=240, **env):
-        env |= {"LARKLANE_MESSAGE_PROVIDER": self.provider or "auto", "LARKLANE_VCI_COUNT_MAX": str(lanes) if lanes else None}
+        env = {"LARKLANE_MESSAGE_PROVIDER": self.provider or "auto", "LARKLANE_VCI_COUNT_MAX": str(lanes) if lanes else None} | env
         output = system(*command, status=status, env=env, seconds=seconds)
         if "no module" in output:
             raise Skip(output)
@@ -139,7 +139,7 @@ def posters(bench):
 
 def killed(bench):
     """A peer that is killed: what is under way to it ends with an error in time, whatever it was at, and messages between the others go on."""
-    for how in ("silent",) if bench.name == "libfabric_shm" else ("stopped", "running", "silent"):
+    for how in ("stopped", "running", "silent"):
         print(bench.launched(3, "survivor", how, 10))
 
 
@@ -192,7 +192,7 @@ def pressure_minutes(bench):
 
 def footprint(bench):
     """What a process takes in memory: context, lanes, peers, operations, none of them before it is used, all of them once."""
-    env = {"FI_OFI_RXM_MSG_RX_SIZE": "64"}  # libfabric's own: docs/messages.md
+    env = {"FI_OFI_RXM_MSG_RX_SIZE": "64"}  # libfabric's own: docs/user/messages.md
     print(bench.launched(4, "footprint", "used", bench.name, 16 if bench.name == "shm" else 2, 10, lanes=64, **env))
     for size in (1, 1_000_000):
         job = {"LARKLANE_RANK": "0", "LARKLANE_SIZE": str(size), "LARKLANE_BOARD": str(bench.scratch / f"board{size}"), "LARKLANE_JOB": "footprint"}
@@ -337,6 +337,8 @@ def refusals(bench):
         for launched in ({"PMI_RANK": "0"}, {}):
             output = bench.ran(bench.command, "bench", "stencil", "--with", "lci", status=2, **launched)
             expect("built without LCI v2; remedy" in output, "no remedy", output)
+    output = bench.launched(2, "exchange", 1, 1, status=3, LARKLANE_MESSAGE_PROVIDER="ofi:shm")
+    expect("set provider=auto, in native programs message_provider=shm" in output or "has no working provider" in output, "ofi:shm", output)
     output, _ = measured(bench, 2, "message-rate", "--sizes", 8, "--csv", "/nonexistent/x.csv", status=1)
     expect("/nonexistent/x.csv: not written: No such file or directory" in output, "no folder", output)
 
@@ -406,7 +408,7 @@ def cases():
                   pressure_minutes, thresholds, gone_region, killed, forks, footprint, footprint_times, rates, applications)
     return [
         *((case, name) for case in everywhere for name in ("shm", "tcp")),
-        *((case, "libfabric_shm") for case in (exchanges, leaves, crowded, crossed, incast, posters, thresholds, killed)),
+        (exchanges, "tcp"),
         (switches, "shm"),
         (stranger, "tcp"),
         (refusals, None),

@@ -341,7 +341,7 @@ def interrupted(bench):
     shown = system(bench.command, "report", folder, "--text")
     expect("step" in shown, "what was recorded can't be read", shown)
     pages = bench.scratch / "pages"
-    status, errors = interrupt(bench, [bench.command, "report", out / "bench.json", "--out", pages], lambda: pages.exists(), environment)
+    status, errors = interrupt(bench, [bench.command, "report", out / "bench.json", "--out", pages], pages.exists, environment)
     expect(status in (128 + signal.SIGINT, -signal.SIGINT), f"report: status {status}", errors)
     expect(not list(pages.glob("*.part")), "half a file is left")
     for step in range(1, 9):  # while its modules are read, too

@@ -27,6 +27,7 @@ import stub_test  # noqa: E402
 from checks import Skip, expect, expect_few_more, instructions_of, system  # noqa: E402
 from larklane.prediction.forecast import forecast  # noqa: E402
 from larklane.prediction.predictor import Written  # noqa: E402
+from larklane.profile import command as profile_command  # noqa: E402
 from larklane.profile import profile, rounds  # noqa: E402
 from larklane.profile.profile_file import Kind  # noqa: E402
 from larklane.profile.writes import AFTER, sends_of, writers_of  # noqa: E402
@@ -115,7 +116,7 @@ def heat2d(bench):
     expect(sum(early) / len(early) > 0.2, f"rank 0's last thread is late, and early are {early}")
     file, delays = bench.scratch / "trace.json", bench.scratch / "delays.json"
     with contextlib.redirect_stdout(io.StringIO()) as text:
-        expect(profile.main([str(bench.folder), "--perfetto", str(file), "--delays", str(delays)]) == 0, "it does not work")
+        expect(profile_command.main([str(bench.folder), "--perfetto", str(file), "--delays", str(delays)]) == 0, "it does not work")
     expect(text.getvalue().count("observed 72") == 2 and text.getvalue().count("observed 80") == 2, "the summary", text.getvalue())
     events = json.loads(file.read_text())["traceEvents"]
     expect(sum(event["name"].startswith("Pready") for event in events) == 2 * 19 * 8, "Pready in the trace")
@@ -189,7 +190,7 @@ def check_threads(found):
     gaps = sorted(message.after_phase_ns for message in sends)
     expect(gaps[0] >= 0 and gaps[20] < 20 * MS, f"from the last thread's end to the send: {gaps}")
     check_processor_time(found.records[0])
-    rows = profile.delays(found)
+    rows = profile_command.delays(found)
     expect(len(rows) == 40 and all(len(row) == 2 for row in rows), f"{len(rows)} rows of delays")
 
 
@@ -206,7 +207,7 @@ def check_processor_time(records):
     computed = [record.handle > 1.9 * MS for record in told[Kind.THREAD]]
     expect(sum(computed) == 10, f"who computes: {told[Kind.THREAD]}")
     for record in slept + told[Kind.THREAD]:
-        expect(0 <= record.b and record.handle + record.b < record.end_ns - record.begin_ns + 0.1 * MS, f"more than there was: {record}")
+        expect(record.b >= 0 and record.handle + record.b < record.end_ns - record.begin_ns + 0.1 * MS, f"more than there was: {record}")
 
 
 def threads(bench):
@@ -259,7 +260,7 @@ def nested(bench):
             members = [record for record in records if record.kind == Kind.MEMBER]
             numbers = collections.Counter(record.a for record in members)
             # LLVM's does not tell of the inner ones.
-            expect(numbers in ({number: count for number in (1, 2, 3, 4)} for count in (8, 16)), f"{program.name}: {numbers}")
+            expect(numbers in (dict.fromkeys((1, 2, 3, 4), count) for count in (8, 16)), f"{program.name}: {numbers}")
 
 
 def halos(bench):
@@ -437,7 +438,7 @@ def bad_files(bench):
     def said(status):
         """What is printed of the folder, which ends with `status`."""
         with contextlib.redirect_stderr(io.StringIO()) as text, contextlib.redirect_stdout(text):
-            expect(profile.main([str(bench.folder)]) == status, f"not status {status}", text.getvalue())
+            expect(profile_command.main([str(bench.folder)]) == status, f"not status {status}", text.getvalue())
         return text.getvalue()
 
     for data, words in ((b"", "not a file of"), (b"garbage" * 1000, "begins with b'garbageg'"), (good[:100], "cut off after 100 bytes"),

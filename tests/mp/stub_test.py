@@ -430,7 +430,7 @@ def info(bench):
 
 
 def model(bench):
-    """`larklane model` says what docs/model.md derives by hand, in text and as JSON, and refuses what can't be."""
+    """`larklane model` says what docs/design/model.md derives by hand, in text and as JSON, and refuses what can't be."""
     network = ["--latency-ns", 1000, "--send-overhead-ns", 300, "--recv-overhead-ns", 400, "--gap-ns", 500, "--bandwidth", 10, "--partitions", 4]
     two_sizes = [*network, "--from", "404", "--to", "808"]
     made = json.loads(system(bench.command, "model", *two_sizes, "--pattern", "simultaneous", "--per-part-ns", 7, "--json"))

@@ -19,7 +19,7 @@ from stub_test import INCLUDE, Bench, main  # noqa: E402
 
 
 def handed_on(bench):
-    """What a tool sees of calls on requests (docs/guide.md): before us all that the program calls; after us the MPI's requests and never ours."""
+    """What a tool sees of calls on requests (docs/user/guide.md): before us all that the program calls; after us the MPI's requests and never ours."""
     counter = bench.compile("counter.so", "counter.c", "counter_entries.S", flags=("-shared", "-fPIC", "-DCOUNT_CALLS_ONLY"))
     program = bench.compile("handed_on", "handed_on.c", compiler=bench.mpi.wrapper)
     names = ("Start", "Startall", "Wait", "Waitall", "Waitany", "Waitsome", "Test", "Testall", "Testany", "Testsome", "Request_free",
@@ -51,15 +51,34 @@ def handed_on(bench):
             wanted = {"Start": before["Start"] // 2, "Startall": 6, "Waitall": 2, "Request_free": 2, "Request_get_status": 1, "Psend_init": 0,
                       "Precv_init": 0, "Pready": 0, "Pready_range": 0}
             expect(all(after[name] == count for name, count in wanted.items()), f"mixed: expected {wanted}", str(after))
-    guide = (HERE.parents[1] / "docs/guide.md").read_text()
+    guide = (HERE.parents[1] / "docs/user/guide.md").read_text()
     section = guide[guide.index("## PMPI tools"):]
     told = set(re.findall(r"`MPI_([A-Z][a-z]\w*)`", section[: section.find("\n## ", 1)]))
     calls = set(re.findall(r"^LARKLANE_\w*CALL\(int, (\w+),", (INCLUDE / "mpi/abi/calls.def").read_text(), re.M))
-    expect(calls == told, f"docs/guide.md, PMPI tools: missing {calls - told}, too many {told - calls}")
+    expect(calls == told, f"docs/user/guide.md, PMPI tools: missing {calls - told}, too many {told - calls}")
+
+
+def placed(bench):
+    """The commands of docs/user/guide.md put a tool after us, or before us, in the order of preloading."""
+    counter = bench.compile("counter.so", "counter.c", "counter_entries.S", flags=("-shared", "-fPIC", "-DCOUNT_CALLS_ONLY"))
+    program = bench.compile("handed_on", "handed_on.c", compiler=bench.mpi.wrapper)
+    guide = (HERE.parents[1] / "docs/user/guide.md").read_text()
+    commands = re.findall(r"`mpirun -n 4 ([^`]*LD_PRELOAD=/path/libtool\.so[^`]*)`", guide)
+    expect(len(commands) == 2, "docs/user/guide.md, PMPI tools: not one command for each place", str(commands))
+    inits = []
+    for command in commands:
+        file = bench.scratch / "counts"
+        file.unlink(missing_ok=True)
+        line = command.replace("/path/libtool.so", str(counter)).replace("larklane run", f"{bench.command} run").replace("./app", f"{program} ours")
+        outcome = launch.launch(bench.mpi, 1, ["sh", "-c", f"exec {line}"], 60, {"COUNTER_FILE": str(file)})
+        expect(outcome.status == 0 and "handed_on: ok" in outcome.output, f"{line}: not well", outcome.output)
+        counts = dict(entry.split() for entry in file.read_text().splitlines())
+        inits.append(int(counts.get("MPI_Psend_init", 0)))
+    expect(inits[0] == 0 < inits[1], "calls seen after us and before us", str(inits))
 
 
 def cases():
-    return [(handed_on, name) for name in ("mpich5", "openmpi5", "mpich4")]
+    return [(placed, "mpich5")] + [(handed_on, name) for name in ("mpich5", "openmpi5", "mpich4")]
 
 
 if __name__ == "__main__":

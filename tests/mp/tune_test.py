@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 
-import launch
 import stub_test
 from stub_test import REFUSED, expect, system
 

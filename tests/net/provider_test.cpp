@@ -1,5 +1,4 @@
-// provider_test [--folder DIR] [--gid-index N] [--case NAME] [--latency] [--silent-refusals]
-// PROVIDER [DEVICE]
+// provider_test [--folder DIR] [--gid-index N] [--case NAME] [--latency] PROVIDER [DEVICE]
 //
 // What every provider has to do, each case between two processes that are forked before anything is
 // opened. Exit status: 0, 1 a case has failed, 2 wrong use, 77 there is no such provider here.
@@ -92,8 +91,6 @@ bool parse(int argc, char** argv, Arguments* arguments) {
     const std::string word = argv[i];
     if (word == "--latency") {
       arguments->is_latency = true;
-    } else if (word == "--silent-refusals") {
-      arguments->wanted.are_refusals_silent = true;
     } else if (word.starts_with("--") && i + 1 < argc) {
       const std::string value = argv[++i];
       if (word == "--folder")
@@ -122,7 +119,7 @@ int main(int argc, char** argv) {
   if (!larklane::provider_test::parse(argc, argv, &arguments)) {
     std::fprintf(stderr,
                  "usage: provider_test [--folder DIR] [--gid-index N] [--case NAME] [--latency] "
-                 "[--silent-refusals] PROVIDER [DEVICE]\n");
+                 "PROVIDER [DEVICE]\n");
     return 2;
   }
   return larklane::provider_test::run_all(arguments);

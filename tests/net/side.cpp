@@ -34,10 +34,7 @@ std::unique_ptr<net::Fabric> open_wanted(const Wanted& wanted) {
 }
 
 Side::Side(int rank_, int socket, const Wanted& wanted)
-    : rank(rank_),
-      are_refusals_silent(wanted.are_refusals_silent),
-      fabric(open_wanted(wanted)),
-      socket_(socket) {}
+    : rank(rank_), fabric(open_wanted(wanted)), socket_(socket) {}
 
 void Side::say_bytes(std::span<const std::byte> bytes) {
   CHECK(::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==

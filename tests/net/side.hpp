@@ -43,8 +43,6 @@ struct Wanted {
   std::string provider;
   std::string folder;
   net::FabricOptions options;
-  /// The provider drops what is not allowed, and says nothing.
-  bool are_refusals_silent = false;
 };
 /// Ends the process with 77 where there is no such provider here.
 std::unique_ptr<net::Fabric> open_wanted(const Wanted& wanted);
@@ -128,7 +126,6 @@ class Side {
   Status outcome(const PostOnce& post);
 
   const int rank;
-  const bool are_refusals_silent;
   const std::unique_ptr<net::Fabric> fabric;
 
  private:

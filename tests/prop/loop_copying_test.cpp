@@ -189,7 +189,7 @@ TEST(LoopCopying, WhatDoesNotFitIsRefused) {
   EXPECT_FALSE(refused([](Scenario&) {}));
   EXPECT_TRUE(refused([](Scenario& s) { s.copying->calls.clear(); }));
   EXPECT_TRUE(refused([](Scenario& s) { s.copying->cores = 1; }));
-  EXPECT_TRUE(refused([](Scenario& s) { s.is_learned = true; }));
+  EXPECT_TRUE(refused([](Scenario& s) { s.policy = "learned"; }));
   EXPECT_TRUE(refused([](Scenario& s) { s.two_sided.emplace(); }));
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -12,8 +13,8 @@
 
 #include "base/sanitized.hpp"
 #include "loop_channel.hpp"
+#include "model/plan.hpp"
 #include "net/loop/random.hpp"
-#include "part/policy/policy.hpp"
 
 namespace larklane::part::prop {
 namespace {
@@ -44,7 +45,7 @@ void for_seeds(std::uint64_t count, const std::function<Case(std::uint64_t)>& ma
 }
 
 std::vector<std::uint32_t> static_groups(std::uint32_t partitions, std::uint32_t groups) {
-  return Policy{Policy::Kind::static_count, groups}.boundaries(partitions, 1);
+  return model::equal_groups(partitions, std::min(groups, partitions));
 }
 
 /// Every 1 <= S, R <= 24; direct with every split static(n).

@@ -210,7 +210,7 @@ TEST(LoopNetwork, LearnedGroupsComeNearTheBestEqualOnes) {
         best = std::min(best, exposed);
       }
       scenario.plans = {{0}};
-      scenario.is_learned = true;
+      scenario.policy = "learned";
       const double learned = exposed_ps(scenario);
       EXPECT_LE(learned, 1.15 * best) << static_cast<int>(pattern) << ' ' << bytes;
       EXPECT_LE(learned, 1.03 * bulk) << static_cast<int>(pattern) << ' ' << bytes;
@@ -424,7 +424,7 @@ TEST(LoopNetwork, WhatFitsNoChannelIsRefused) {
   }));
   EXPECT_TRUE(refused([](Scenario& s) {
     s.deadline_ps = 1;
-    s.is_learned = true;
+    s.policy = "learned";
   }));
 }
 

@@ -240,7 +240,7 @@ TEST(LoopSweep, WhatFitsNoPlaneIsRefused) {
   EXPECT_TRUE(refused([](Sweep& s) { s.corners = 0; }));
   EXPECT_TRUE(refused([](Sweep& s) { s.corners = 5; }));
   EXPECT_TRUE(refused([](Sweep& s) { s.channel.threads = 2; }));
-  EXPECT_TRUE(refused([](Sweep& s) { s.channel.is_learned = true; }));
+  EXPECT_TRUE(refused([](Sweep& s) { s.channel.policy = "learned"; }));
   EXPECT_TRUE(refused([](Sweep& s) { s.channel.is_receiver_late = true; }));
   EXPECT_TRUE(refused([](Sweep& s) { s.channel.plans = {{1}}; }));
   EXPECT_TRUE(refused([](Sweep& s) { s.channel.network.queues = 0; }));

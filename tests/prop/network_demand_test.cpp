@@ -10,6 +10,7 @@
 
 #include "net/loop/fabric.hpp"
 #include "network_side.hpp"
+#include "part/policy/registry.hpp"
 #include "scripted_plane.hpp"
 
 namespace larklane::part {
@@ -17,8 +18,8 @@ namespace {
 
 using Kind = vci::Work::Kind;
 constexpr std::uint64_t kHour = 3'600'000'000'000;
-constexpr GroupRules kAtOnce{.is_learned = true};
-constexpr GroupRules kNever{.is_learned = true, .demand_after_ns = kHour};
+constexpr GroupRules kAtOnce{.has_planner = true, .is_on_demand = true};
+constexpr GroupRules kNever{.has_planner = true, .is_on_demand = true, .demand_after_ns = kHour};
 
 /// What both sides have posted.
 struct Posted {
@@ -29,16 +30,18 @@ std::ostream& operator<<(std::ostream& out, const Posted& p) {
   return out << p.runs << " runs, " << p.demands << " demands, " << p.heard << " heard";
 }
 
+PolicyPointer learned() { return must(make_policy("learned", {.min_bytes = 16 << 10})); }
+
 /// One channel, as many receive partitions as send partitions. Thread safety: single-owner.
 class World {
  public:
   World(std::int32_t partitions, std::vector<std::uint32_t> groups, GroupRules rules,
-        control::Plane* learns_on = nullptr)
+        const PlanSource& plans = {})
       : partitions_(partitions),
         from_(static_cast<std::size_t>(partitions) * kBytes),
         to_(from_.size()) {
     send_ = must(sides[0].network->send_init(args_of("receiver", 3, from_, partitions),
-                                             sides[0].state, groups, rules, learns_on));
+                                             sides[0].state, groups, rules, plans));
     receive_ =
         must(sides[1].network->recv_init(args_of("sender", 3, to_, partitions), sides[1].state));
   }
@@ -469,7 +472,7 @@ TEST(NetworkDeadline, BeforeItAGroupWaits) {
 TEST(NetworkLearned, GroupsChangeFromRoundToRoundAndEveryByteArrives) {
   for (const std::int32_t partitions : {16, 300, 1500}) {
     ScriptedPlane plane;
-    World world(partitions, {0}, kNever, &plane);
+    World world(partitions, {0}, kNever, {learned(), &plane});
     world.settle();
     std::set<std::uint64_t> runs;
     for (int round = 1; round <= 24; ++round) {
@@ -487,7 +490,7 @@ TEST(NetworkLearned, GroupsChangeFromRoundToRoundAndEveryByteArrives) {
 
 TEST(NetworkLearned, WhateverTheGroupsADemandBreaksThemUp) {
   ScriptedPlane plane;
-  World world(16, {0}, kAtOnce, &plane);
+  World world(16, {0}, kAtOnce, {learned(), &plane});
   world.settle();
   for (int round = 1; round <= 24; ++round) {
     world.start();
@@ -502,7 +505,7 @@ TEST(NetworkLearned, WhateverTheGroupsADemandBreaksThemUp) {
 
 TEST(NetworkLearned, WhoAsksInEveryRoundNeedsNotAskAnyMore) {
   ScriptedPlane plane;
-  World world(16, {0}, kAtOnce, &plane);
+  World world(16, {0}, kAtOnce, {learned(), &plane});
   world.settle();
   constexpr int kRounds = 200;
   int demanded = 0, asked_for_nothing = 0;
@@ -525,7 +528,7 @@ TEST(NetworkLearned, WhoAsksInEveryRoundNeedsNotAskAnyMore) {
 
 TEST(NetworkLearned, WhoAsksInVainIsToldForHowLongNothingIsHeldBack) {
   ScriptedPlane plane;
-  World world(16, {0}, kAtOnce, &plane);
+  World world(16, {0}, kAtOnce, {learned(), &plane});
   world.settle();
   std::uint64_t demands = 0;
   for (int round = 1; round <= 200; ++round) {

@@ -32,7 +32,7 @@ constexpr std::int32_t kPartitions = 8;
 constexpr std::size_t kBytes = 24 * std::size_t{kPartitions};
 constexpr std::uint32_t kImmediatesMax = 4096;
 constexpr std::uint64_t kSeeds = 4;
-constexpr GroupRules kAsked{.is_learned = true};
+constexpr GroupRules kAsked{.has_planner = true, .is_on_demand = true};
 
 struct Setting {
   bool hub_sends;

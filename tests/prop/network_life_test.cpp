@@ -17,6 +17,7 @@
 #include "net/loop/fabric.hpp"
 #include "net/registry.hpp"
 #include "network_side.hpp"
+#include "part/policy/registry.hpp"
 #include "scripted_plane.hpp"
 
 namespace {
@@ -126,8 +127,9 @@ void cycle(Side (&sides)[2], int number, std::vector<std::byte>& from, std::vect
         must(sides[1].network->recv_init(args_of("sender", 1, to, kPartitions), sides[1].state));
   };
   if (number % 2 == 0) init_receive();
-  SendRequest* const send = must(sides[0].network->send_init(
-      args_of("receiver", 1, from, kPartitions), sides[0].state, {0, 4}, {.is_learned = true}));
+  SendRequest* const send =
+      must(sides[0].network->send_init(args_of("receiver", 1, from, kPartitions), sides[0].state,
+                                       {0, 4}, {.has_planner = true, .is_on_demand = true}));
   if (number % 2 != 0) {
     if (number % 4 == 1) settle();
     init_receive();
@@ -197,6 +199,7 @@ struct ChannelBytes {
 };
 ChannelBytes bytes_of_a_channel(std::int32_t partitions, GroupRules rules) {
   ScriptedPlane plane;
+  const PlanSource plans{must(make_policy("learned", {.min_bytes = 16 << 10})), &plane};
   constexpr std::int32_t kChannels = 1000;
   World world;
   std::vector<std::byte> from(static_cast<std::size_t>(partitions)), to(from.size());
@@ -204,7 +207,7 @@ ChannelBytes bytes_of_a_channel(std::int32_t partitions, GroupRules rules) {
   std::vector<RecvRequest*> receives;
   const auto own = [&](std::int32_t tag) {
     sends.push_back(must(world.sides[0].network->send_init(
-        args_of("receiver", tag, from, partitions), world.sides[0].state, {0}, rules, &plane)));
+        args_of("receiver", tag, from, partitions), world.sides[0].state, {0}, rules, plans)));
     world.settle();
   };
   const auto others = [&](std::int32_t tag) {
@@ -233,7 +236,7 @@ ChannelBytes bytes_of_a_channel(std::int32_t partitions, GroupRules rules) {
   return {sender / kChannels, receiver / kChannels};
 }
 
-// docs/memory_model.md states these.
+// docs/design/memory_model.md states these.
 TEST(NetworkLife, MemoryOfAChannelIsBounded) {
 #ifdef LARKLANE_SANITIZED
   GTEST_SKIP() << "the sanitizers have a heap of their own";
@@ -244,7 +247,8 @@ TEST(NetworkLife, MemoryOfAChannelIsBounded) {
                 static_cast<long long>(bytes.sender), static_cast<long long>(bytes.receiver));
     EXPECT_LE(bytes.sender, 4096 + 320 * partitions);
     EXPECT_LE(bytes.receiver, 4096 + 512 * partitions);
-    const ChannelBytes learned = bytes_of_a_channel(partitions, {.is_learned = true});
+    const ChannelBytes learned =
+        bytes_of_a_channel(partitions, {.has_planner = true, .is_on_demand = true});
     std::printf("learned: sender %lld B, receiver %lld B\n", static_cast<long long>(learned.sender),
                 static_cast<long long>(learned.receiver));
     EXPECT_LE(learned.sender, 8192 + 640 * partitions);

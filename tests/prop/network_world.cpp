@@ -80,8 +80,8 @@ void World::choose_rules(Pair& p) {
   if (random_.one_in(2)) return;
   p.is_answered = p.send_partitions <= 12 && random_.one_in(2);
   p.rules.demand_after_ns = p.is_answered || random_.one_in(2) ? 0 : kHour;
-  p.rules.is_learned = random_.one_in(2);
-  if (!p.rules.is_learned) p.rules.deadline_ns = random_.one_in(2) ? 1 : kHour;
+  p.rules.has_planner = p.rules.is_on_demand = random_.one_in(2);
+  if (!p.rules.has_planner) p.rules.deadline_ns = random_.one_in(2) ? 1 : kHour;
   if (p.is_answered) p.recv_partitions = p.send_partitions;
 }
 
@@ -268,7 +268,7 @@ void World::end() {
 std::string World::text() const {
   std::string all = " after " + std::to_string(steps_) + " steps";
   for (const Pair& p : pairs_)
-    all += "\n learned " + std::to_string(p.rules.is_learned) + " dl " +
+    all += "\n learned " + std::to_string(p.rules.has_planner) + " dl " +
            std::to_string(p.rules.deadline_ns) + " groups " + std::to_string(p.groups.size()) +
            " S " + std::to_string(p.send_partitions) + " R " + std::to_string(p.recv_partitions) +
            " bytes " + std::to_string(p.bytes) + " send round " + std::to_string(p.send_round) +

@@ -165,7 +165,7 @@ def run(job: Job, keep: pathlib.Path | None, timeout_s: float) -> Outcome:
 
 
 def table(jobs: list[Job]) -> str:
-    """The mutants as a Markdown table, as docs/protocols.md has it."""
+    """The mutants as a Markdown table, as docs/design/protocols/models.md has it."""
     rows = ["| model | mutant | breaks | noticed by |", "|---|---|---|---|"]
     for job in jobs:
         if job.is_mutant:
@@ -179,7 +179,7 @@ def main() -> int:
     parser.add_argument("models", nargs="*", type=pathlib.Path, help="model files; default: all beside this script")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="verifiers at a time (default 2)")
     parser.add_argument("--timeout", type=float, default=1100, help="seconds for one step of one verifier (default 1100)")
-    parser.add_argument("--table", action="store_true", help="print the table of mutants of docs/protocols.md, and nothing else")
+    parser.add_argument("--table", action="store_true", help="print the table of mutants of docs/design/protocols/models.md, and nothing else")
     parser.add_argument("--keep", type=pathlib.Path, help="keep verifiers and trails (spin -t -p FILE) in this folder")
     args = parser.parse_args()
     here = pathlib.Path(__file__).resolve().parent
@@ -204,7 +204,7 @@ def main() -> int:
                 + (verdict if good else f"FAILED {job.rule} {outcome.problem}"),
                 flush=True,
             )
-    page = here.parents[1] / "docs" / "protocols.md"
+    page = here.parents[1] / "docs" / "design" / "protocols" / "models.md"
     if not args.models and table(jobs) not in page.read_text():
         print(f"FAILED {page}: the table of mutants is not that of check.py --table")
         return 1

@@ -31,8 +31,8 @@
  * @mutant 4 -DMODE=2 rule 3: a wait looks at the count only => deadlock
  * @mutant 5 -DMODE=2 rule 5: a receive without a match does not look at "down" => deadlock
  * @mutant 6 -DMODE=3 rule 2: the helper counts the run although its copy failed => here == 3
- * @mutant 7 -DMODE=1 rule 6: at a hang-up the INITs that nobody has asked for yet are thrown away => earned
- * @mutant 8 -DMODE=4 rule 4: it fails although the peer had packed what is missing => earned
+ * @mutant 7 -DMODE=1 rule 6: at a hang-up the INITs that no receive has asked for yet are thrown away => earned
+ * @mutant 8 -DMODE=4 rule 4: it fails although the peer had packed the missing partitions => earned
  */
 #ifndef MUTATE
 #define MUTATE 0

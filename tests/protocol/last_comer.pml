@@ -41,19 +41,19 @@
  * @model neither         -DREFUSED=3 -DROUNDS=2
  * @unreached helper -end-
  * @mutant 1  rule 2: Pready looks at the trigger, then marks: two steps => here & claim
- * @mutant 2  rule 4: the expirer moves what is ready though the trigger was true before => here & claim
+ * @mutant 2  rule 4: the expirer moves the ready partitions though the trigger was true before => here & claim
  * @mutant 3  rule 7: Start(r) clears the words of round r => deadlock
- * @mutant 4  rule 3: the receiver's Start opens and leaves what is ready to the sender => deadlock
+ * @mutant 4  rule 3: the receiver's Start opens and leaves the ready partitions to the sender => deadlock
  * @mutant 5  rule 6: the expirer tests the tag, then sets the bit: two steps => r_round == r
  * @mutant 6  rule 9: moved_count before the arrival marks => arrived == 63
  * @mutant 7  rule 8: the receiver's Start clears the arrival marks, after the words are opened => (here&3)==3
  * @mutant 8  rule 4: a Pready that finds the trigger true moves all that is ready => here & claim
- * @mutant 9  rule 3: whoever makes one group's trigger true moves what is ready in the whole word => here & claim
+ * @mutant 9  rule 3: the mark that makes one group's trigger true moves all ready partitions of the word => here & claim
  * @mutant 10 rule 5: every Pready of a leaf sets the leaf's bit in the root => filled & claim
  * @mutant 11 rule 5: a Pready that does not complete its leaf looks at the root, and moves its own partition if the root is triggered => r_round == r
  * @mutant 12 rule 10: the send completes when its partitions have been marked, moved or not => deadlock
- * @mutant 13 -DREFUSED=1 rule 11: the run is handed over and marked as moved by the one who hands it over => arrived == 63
- * @mutant 14 -DREFUSED=1 rule 11: the record names no run: the helper moves whatever is ready and not yet moved => started == r
+ * @mutant 13 -DREFUSED=1 rule 11: the run is handed over and marked as moved by the thread that hands it over => arrived == 63
+ * @mutant 14 -DREFUSED=1 rule 11: the record names no run: the helper moves all ready partitions that are not yet moved => started == r
  * @mutant 15 -DREFUSED=2 rule 12: the sender's helper moves but leaves the marking to the receiver => deadlock
  * @mutant 16 rule 13: a Pready that expires its word moves its own partition only => deadlock
  * @mutant 17 rule 14: a full leaf is expired, too => r_round == r

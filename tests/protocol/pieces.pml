@@ -15,8 +15,8 @@
  * @model pieces
  * @mutant 1 rule 2: the fields are written while `next` still stands at the old job => copied
  * @mutant 2 rule 2: `next` has no generation => copied
- * @mutant 3 rule 4: who takes the last piece gives the job back => copied
- * @mutant 4 rule 4: who copies the last piece publishes, though others are still copying theirs => copied
+ * @mutant 3 rule 4: the thread that takes the last piece gives the job back => copied
+ * @mutant 4 rule 4: the thread that copies the last piece publishes, though others are still copying theirs => copied
  * @mutant 5 rule 3: `next` is read, then written: two steps => copied
  * @mutant 6 rule 4: the run is read from the job when it is published => copied
  */

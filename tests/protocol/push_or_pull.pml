@@ -43,20 +43,20 @@
  * @unreached sender_helper -end-
  * @mutant 1 rule 2: pushes without credit => open_round
  * @mutant 2 rule 4: Pready looks whether the word is open, then marks: two steps => deadlock
- * @mutant 3 rule 4: the helper opens the word, then looks what is ready: two steps => sent
+ * @mutant 3 rule 4: the helper opens the word, then looks for ready partitions: two steps => sent
  * @mutant 4 rule 5: the helper looks whether a Start waits, then accepts: two steps => deadlock
  * @mutant 5 rule 9: pulls and sends no FIN => deadlock
  * @mutant 6 rule 5: Start opens the words whether it has been accepted or not => accepted
- * @mutant 7 rule 7: a notice rings nobody => deadlock
+ * @mutant 7 rule 7: a notice does not ring => deadlock
  * @mutant 8 rule 6: Start does not look at the notices => deadlock
  * @mutant 9 rule 8: looks at the claim, then writes it: two steps => open_round
  * @mutant 10 rule 1: the credit carries no generation => open_round
- * @mutant 11 -DROUNDS=2 -DGENERATIONS=1 -DJOINED rule 11: a demand rings nobody => deadlock
+ * @mutant 11 -DROUNDS=2 -DGENERATIONS=1 -DJOINED rule 11: a demand does not ring => deadlock
  * @mutant 12 -DROUNDS=3 -DGENERATIONS=1 -DJOINED rule 11: the next demand does not wait until the last has been heard => unheard
- * @mutant 13 -DROUNDS=2 -DGENERATIONS=1 -DJOINED rule 12: expires what is open, then notes the round => deadlock
+ * @mutant 13 -DROUNDS=2 -DGENERATIONS=1 -DJOINED rule 12: expires the open words, then notes the round => deadlock
  * @mutant 14 -DROUNDS=2 -DGENERATIONS=1 -DJOINED rule 12: ACCEPT answers none that came before => deadlock
  * @mutant 15 -DROUNDS=2 -DGENERATIONS=1 -DJOINED rule 13: looks for a demand, then opens => deadlock
- * @mutant 16 -DROUNDS=3 -DGENERATIONS=1 -DJOINED rule 12: expires the word of whatever round => sent
+ * @mutant 16 -DROUNDS=3 -DGENERATIONS=1 -DJOINED rule 12: expires the word of any round => sent
  * @mutant 17 -DROUNDS=2 -DGENERATIONS=1 -DJOINED -DTOLD rule 15: names the next round while this one still holds something => deadlock
  * @mutant 18 -DROUNDS=2 -DGENERATIONS=1 -DJOINED -DTOLD rule 15: names the next round although that one will hold something => deadlock
  */

@@ -27,13 +27,13 @@
  * @model pushed -DMAY_PUSH=1 -DROUNDS=3 -DREADERS=1
  * @mutant 1 rule 3: Pready marks, then copies => slot[
  * @mutant 2 rule 4: the send completes when its partitions are marked, consumed or not => slot[
- * @mutant 3 rule 7: a claim word of whatever other round is one without claims => round == r
+ * @mutant 3 rule 7: a claim word of any other round is one without claims => round == r
  * @mutant 4 rule 7: a reader looks at the claim word, then writes it: two steps => data[1] == 0
- * @mutant 5 rule 6: any mark will do, of whatever round => slot[
+ * @mutant 5 rule 6: any mark will do, of any round => slot[
  * @mutant 6 rule 8: the arrival mark, then the copy => data[0] == r
  * @mutant 7 rule 7: claims of round r - 1 count in round r => deadlock
  * @mutant 8 rule 1: Start(r) clears the marks of round r + 1 => deadlock
- * @mutant 9 rule 9: an arrival mark of whatever round will do => data[0] == r
+ * @mutant 9 rule 9: an arrival mark of any round will do => data[0] == r
  * @mutant 10 rule 9: the receiver says that a round is read when all of it has been claimed => slot[
  * @mutant 11 -DMAY_PUSH=1 rule 10: Pready pushes before the receiver's Start => in_round
  * @mutant 12 -DMAY_PUSH=1 rule 10: a push sets the arrival mark, then copies => data[0] == r

@@ -23,6 +23,7 @@ import profile_reader_test as files  # noqa: E402
 from larklane.comparison import projection  # noqa: E402
 from larklane.files import input_file  # noqa: E402
 from larklane.prediction import costs  # noqa: E402
+from larklane.profile import command as profile_command  # noqa: E402
 from larklane.profile import profile, writes  # noqa: E402
 from larklane.profile.profile_file import Kind, ProfileError  # noqa: E402
 from larklane.records import schema  # noqa: E402
@@ -121,8 +122,8 @@ class Damaged(unittest.TestCase):
             path.write_bytes(data[:begin] + piece + data[end:])
             try:
                 found = profile.load(self.folder)
-                profile.summary(found)
-                profile.delays(found)
+                profile_command.summary(found)
+                profile_command.delays(found)
                 if seed % DIGESTS == 0:
                     self.report(seed, self.folder)
             except ProfileError as error:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Files that a user keeps are whole, and what is no file stays what it is."""
 
+import json
 import os
 import pathlib
 import sys
@@ -8,7 +9,7 @@ import tempfile
 import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
-from larklane.files import output_file  # noqa: E402
+from larklane.files import json_text, output_file  # noqa: E402
 
 
 def test_link(folder):
@@ -33,6 +34,17 @@ def test_pipe(folder):
     output_file.write(folder / "pipe", "through")
     reader.join()
     assert heard == ["through"] and (folder / "pipe").is_fifo()
+
+
+def test_json_takes_a_line_for_each_series(_):
+    series = [0.1 + number for number in range(100)]
+    value = {"a": {"b": 1, "c": []}, "name": "é\n", "series": {"x": series, "y": [None, *series]}, "rows": [{"n": number, "text": "t" * 30} for number in range(9)]}
+    text = json_text.compact(value)
+    assert json.loads(text) == value and list(json.loads(text)) == list(value)
+    lines = text.split("\n")
+    assert lines[1] == ' "a": {"b": 1, "c": []},' and lines[4:7] == [f'  "x": {json.dumps(series)},', f'  "y": {json.dumps([None, *series])}', " },"]
+    assert len(lines) == 1 + 2 + 4 + 11 + 2, lines
+    assert json_text.compact({}) == "{}\n" and json_text.compact(1.5) == "1.5\n"
 
 
 def main():

@@ -41,8 +41,9 @@ class Pair:
     their time for which threads have a core, and wait for one; None: not recorded. `wrote`: by rank, the threads that wrote each quarter of its message."""
 
     STEPS = 6
+    PART = Curve(((1, 20),))
 
-    def __init__(self, times: tuple[tuple[int, int], tuple[int, int]], cores: int | None = None, part: Curve | None = Curve(((1, 20),)),
+    def __init__(self, times: tuple[tuple[int, int], tuple[int, int]], cores: int | None = None, part: Curve | None = PART,
                  late: tuple[int, int] = (0, 0), load: tuple[float, float] | None = None,
                  wrote: dict[int, tuple[set[int], ...]] | None = None) -> None:
         self.times, self.last, self.late, self.load = times, max(map(max, times)), late, load

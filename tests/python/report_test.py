@@ -388,7 +388,7 @@ class Projections(Folder):
         path.write_text(MPIP, encoding="utf-8")
         profile = projection.read_mpip(path)
         self.assertEqual((profile.app_s, profile.mpi_s, profile.share), (200, 60, 0.2))
-        path.write_text(MPIP.split("@--- Aggregate Time")[0], encoding="utf-8")
+        path.write_text(MPIP.split("@--- Aggregate Time", maxsplit=1)[0], encoding="utf-8")
         self.assertEqual(projection.read_mpip(path).share, 0.3)
         path.write_text("something else", encoding="utf-8")
         with self.assertRaisesRegex(schema.RecordError, "expected mpiP's text report"):

@@ -89,7 +89,7 @@ PROGRAMS = "{build}/tests/mp/messages"
 
 def messages(name: str, program: str, ways: str, expected: str, processes: int, lanes: int = 2) -> Check:
     text = f"for way in {ways}; do {LAUNCH.format(lanes=lanes)} {processes} {PROGRAMS}/{program} || exit 1; done"
-    return Check(f"messages over verbs: {name}", text, 360, (expected,), ("{build}/bin/larklane", f"{PROGRAMS}/{program.split()[0]}"))
+    return Check(f"messages over verbs: {name}", text, 360, (expected,), ("{build}/bin/larklane", f"{PROGRAMS}/{program.split(maxsplit=1)[0]}"))
 
 
 # All commands of one boot run in one guest, one after the other. Add here what needs the device; a boot takes 10 to 20 s.

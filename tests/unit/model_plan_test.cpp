@@ -55,7 +55,7 @@ TEST(ModelPlan, TheMeanOverAllRoundsDecides) {
             1u);
 }
 
-/// The two rows of docs/model.md below the paper's: a laggard of 4 ms at 11.5 GB/s.
+/// The two rows of docs/design/model.md below the paper's: a laggard of 4 ms at 11.5 GB/s.
 std::size_t best_with_laggard(double per_part_ns, std::uint64_t bytes) {
   const auto rounds = readiness(Pattern::laggard, 4e6, 32, 1, 0);
   return best_equal_plan({niagara(per_part_ns), bytes / 32, rounds}).firsts.size();

@@ -171,7 +171,7 @@ TEST(ModelPLogGP, BestIsTheSmallestOfEquals) {
   EXPECT_EQ(best_power_of_two(4, cost_of({0, 3, 4, 0, 2})), 4u);
 }
 
-/// Table I of the paper, read as docs/model.md says.
+/// Table I of the paper, read as docs/design/model.md says.
 std::uint32_t printed(std::uint64_t bytes) {
   if (bytes <= 256 * kKi) return 1;
   if (bytes <= 1 * kMi) return 2;

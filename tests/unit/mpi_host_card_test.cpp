@@ -81,17 +81,6 @@ TEST(HostCard, APairGoesByTheLowerRanksFirstThatTheHigherOneHasToo) {
   EXPECT_EQ(between({}, {"ofi/efa"}), "");
 }
 
-TEST(HostCard, WhatStaysWithinAHostJoinsNoHosts) {
-  HostCard lower = card({here_only("ofi:shm"), "ofi/tcp"}, 1), higher = lower;
-  lower.uses_them_here = higher.uses_them_here = true;
-  EXPECT_EQ(network_between(lower, higher), here_only("ofi:shm"));
-  higher.host = 2;
-  EXPECT_EQ(network_between(lower, higher), "ofi/tcp");
-  EXPECT_TRUE(lower.leaves_host());
-  EXPECT_FALSE(card({here_only("ofi:shm")}).leaves_host());
-  EXPECT_FALSE(card({}).leaves_host());
-}
-
 TEST(HostCard, OnOneHostBothHaveToWantANetwork) {
   HostCard lower = card({"verbs", "ofi/tcp"}), higher = card({"ofi/tcp"});
   EXPECT_EQ(network_between(lower, higher), "");

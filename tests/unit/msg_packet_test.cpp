@@ -510,7 +510,7 @@ TEST(PacketOffers, SlotsAreNotReusedSoon) {
 // --- layout -------------------------------------------------------------------------------------
 
 TEST(PacketWire, MemoryOfAPairAndOfALane) {
-  // docs/protocols.md says these numbers.
+  // docs/design/protocols/packets.md says these numbers.
   const auto ring_bytes = [](bool is_progress_manual) {
     net::Limits network{};
     network.is_progress_manual = is_progress_manual;

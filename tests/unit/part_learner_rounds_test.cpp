@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "model/plan.hpp"
-#include "part/policy/learner.hpp"
-#include "part/policy/learning.hpp"
+#include "part/policy/learned/learner.hpp"
+#include "part/policy/planning.hpp"
 
 namespace larklane::part {
 namespace {
@@ -46,7 +46,7 @@ TEST(PartLearner, DoesWithoutTheRoundsThatNobodyCouldTime) {
 
 TEST(PartLearner, CellsAreInversesOfTheirBoundaries) {
   for (const std::uint32_t partitions : {1u, 2u, 127u, 128u, 129u, 1000u, 4096u, 2147483647u}) {
-    const Cells cells(partitions);
+    const PlanCells cells(partitions);
     ASSERT_EQ(cells.count(), std::min(partitions, 128u));
     Firsts all(cells.count());
     for (std::uint32_t c = 0; c < cells.count(); ++c) all[c] = c;
@@ -63,11 +63,11 @@ TEST(PartLearner, CellsAreInversesOfTheirBoundaries) {
 }
 
 TEST(PartLearner, CellsHoldGroupsOfAnySize) {
-  const Cells cells(512);  // of 4 partitions each
+  const PlanCells cells(512);  // of 4 partitions each
   EXPECT_EQ(cells.firsts({0, 1, 2, 3, 4, 9, 500, 511}), (Firsts{0, 1, 2, 125, 127}));
   EXPECT_TRUE(cells.are_whole(0, 4) && cells.are_whole(500, 12));
   EXPECT_FALSE(cells.are_whole(0, 3) || cells.are_whole(1, 3) || cells.are_whole(510, 2));
-  EXPECT_TRUE(Cells(128).are_whole(127, 1));
+  EXPECT_TRUE(PlanCells(128).are_whole(127, 1));
 }
 
 TEST(PartLearner, BeginsWithItsBase) {
@@ -180,7 +180,7 @@ TEST(PartLearner, KeepsWhatIsLittleBetterThanTheBase) {
   }
 }
 
-TEST(Learning, CompletionsThatAreHeardTogetherDidNotComeTogether) {
+TEST(Planning, CompletionsThatAreHeardTogetherDidNotComeTogether) {
   std::vector<model::SeenRun> runs{{8, 20, 101}, {8, 0, 100}, {8, 10, 102}, {8, 500, 503}};
   space_ends(runs, 10);
   std::vector<double> ends_ns;

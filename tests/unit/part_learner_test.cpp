@@ -15,7 +15,7 @@
 #include "base/sanitized.hpp"
 #include "model/plan.hpp"
 #include "model/readiness.hpp"
-#include "part/policy/learner.hpp"
+#include "part/policy/learned/learner.hpp"
 
 namespace larklane::part {
 namespace {
@@ -33,7 +33,7 @@ constexpr std::uint64_t kKi = 1 << 10, kMi = 1 << 20;
 /// Two microseconds, 3.3 million messages a second, 11.5 GB/s.
 constexpr model::LogGP kNetwork{.latency_ns = 2000, .gap_ns = 300, .gap_per_byte_ns = 1 / 11.5};
 
-/// The same, but a message costs what Table I of the paper takes it to (docs/model.md).
+/// The same, but a message costs what Table I of the paper takes it to (docs/design/model.md).
 constexpr model::LogGP kDear{.latency_ns = 2000, .gap_ns = 15'000, .gap_per_byte_ns = 1 / 11.5};
 
 /// A channel on a network that is known, whose times scatter.
@@ -87,6 +87,9 @@ class World {
     if (!holds && held_) std::exchange(held_, nullptr)->run();
   }
   bool has_held() const { return held_ != nullptr; }
+  /// From now on the learner is asked when it wants to be, not in every Start.
+  void ask_when_due() { asks_when_due_ = true; }
+  std::uint64_t asked() const { return asked_; }
 
  private:
   template <class Ask>
@@ -123,7 +126,7 @@ class World {
     ++round_;
     if (groups_.size() > 1) ++grouped_;
     if (groups_ == base_ && settled_ != base_) ++controls_[round_ % 2];
-    const Learner::Turn turn = learner_.turn();
+    const Learner::Turn turn = take_turn();
     const Times ready = ready_(round_);
     const double last = *std::ranges::max_element(ready);
     std::vector<model::SeenRun> runs, base_runs;
@@ -145,6 +148,14 @@ class World {
     groups_ = learner_.is_at_base() ? base_ : cells_.boundaries(learner_.firsts());
   }
 
+  Learner::Turn take_turn() {
+    if (++starts_ < next_turn_) return {};
+    const Learner::Turn turn = learner_.turn(std::exchange(starts_, 0));
+    ++asked_;
+    if (asks_when_due_) next_turn_ = learner_.next_turn();
+    return turn;
+  }
+
   Times of_cells(const Times& ready) const {
     Times cells(cells_.count(), 0);
     for (std::uint32_t p = 0; p < partitions_; ++p)
@@ -157,7 +168,7 @@ class World {
   const std::uint64_t partition_bytes_;
   std::function<Times(std::uint64_t)> ready_;
   std::mt19937_64 random_;
-  const Cells cells_;
+  const PlanCells cells_;
   Learner learner_;
   const Firsts base_;
   Firsts groups_ = base_, settled_ = base_;
@@ -166,6 +177,8 @@ class World {
   bool holds_studies_ = false;
   std::shared_ptr<Study> held_;
   std::uint64_t controls_[2] = {};
+  bool asks_when_due_ = false;
+  std::uint64_t asked_ = 0, starts_ = 0, next_turn_ = 1;
 };
 
 /// Rounds of a pattern; 10 ms of computation, of which 100 us are 1 %.
@@ -380,6 +393,36 @@ TEST(PartLearner, SeesOneRoundInSixteenInTheEnd) {
   world.run(4000);
   EXPECT_NEAR(static_cast<double>(world.seen() - before), 4000.0 / 16, 25);
   EXPECT_LE(before, 200u);
+}
+
+TEST(PartLearner, DecidesTheSameWhenAskedOnlyWhenDue) {
+  for (const Named& named : kPatterns) {
+    const auto ready = pattern(named.pattern, named.spread_ns, 32);
+    World always(kNetwork, 32, kMi, ready), due(kNetwork, 32, kMi, ready);
+    due.ask_when_due();
+    for (int round = 1; round <= 3000; ++round) {
+      always.run(1);
+      due.run(1);
+      ASSERT_EQ(due.groups(), always.groups()) << named.name << ", round " << round;
+      ASSERT_EQ(due.seen(), always.seen()) << named.name << ", round " << round;
+      for (World* world : {&always, &due}) {
+        if (round == 1000) world->change(pattern(model::Pattern::uniform, 4e5, 32));
+        if (round == 1000 || round == 2000) world->hold_studies(round == 1000);
+      }
+    }
+    EXPECT_EQ(always.asked(), 3000u);
+    EXPECT_EQ(due.cumulated(), always.cumulated()) << named.name;
+    EXPECT_EQ(due.controls(0) + due.controls(1), always.controls(0) + always.controls(1));
+  }
+}
+
+TEST(PartLearner, IsAskedInFewRoundsInTheEnd) {
+  World world(kNetwork, 32, kMi, pattern(model::Pattern::gaussian, 1e5, 32));
+  world.ask_when_due();
+  world.run(1000);
+  const std::uint64_t before = world.asked();
+  world.run(4000);
+  EXPECT_LE(world.asked() - before, 1000u);
 }
 
 /// As many groups as there are partitions.

@@ -8,6 +8,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+from larklane.profile import command as profile_command  # noqa: E402
 from larklane.profile import perfetto, profile, profile_file, rounds  # noqa: E402
 from larklane.profile.profile_file import CHUNK, CHUNK_HEADER_BYTES, CHUNK_MAGIC, HEADER, MAGIC, RECORD, Kind  # noqa: E402
 
@@ -59,8 +60,8 @@ def check_pair(found):
     assert trace.arrivals_ns == (300, 700) and trace.joined_ns == 600
     assert trace.labels == ("observed", "observed", "bounded", "bounded")
     assert rounds.exposed_ns(trace) == 100 and rounds.early_bytes_share(trace) == 0.5
-    assert profile.delays(found) == [[0, 400]]  # thread 0 ended at 200, thread 1 at 600
-    assert "observed 2, bounded 2" in profile.summary(found)
+    assert profile_command.delays(found) == [[0, 400]]  # thread 0 ended at 200, thread 1 at 600
+    assert "observed 2, bounded 2" in profile_command.summary(found)
 
 
 def test_pair(folder):
@@ -182,7 +183,7 @@ def test_unreadable(folder):
     (folder / "rank-00001.larkprof").write_bytes(b"garbage")
     found = profile.load(folder)
     assert "rank-00001.larkprof: not a file of" in found.problems[0] and found.problems[1] == "no file of rank 1", found.problems
-    assert [send.rank for send in found.sends] == [0] and "note: " in profile.summary(found)
+    assert [send.rank for send in found.sends] == [0] and "note: " in profile_command.summary(found)
     (folder / "rank-00000.larkprof").write_bytes(b"")
     error = error_of(folder)
     assert "rank-00000.larkprof" in error and "rank-00001.larkprof" in error, error
@@ -210,7 +211,7 @@ def test_phases(folder):
     found = profile.load(folder)
     assert [list(phase.finished_ns.values()) for phase in found.phases] == [[20, 28], [40, 50], [60, 65], [75, 94]]
     assert [message.after_phase_ns for message in found.messages] == [7, 3, 5]
-    assert profile.delays(found) == [[0, 8], [0, 10], [0, 19]]
+    assert profile_command.delays(found) == [[0, 8], [0, 10], [0, 19]]
 
 
 def main():

@@ -1,6 +1,14 @@
 """python3 -m larklane.bench."""
 
+from typing import NoReturn
+
 from larklane.bench.command import main
 from larklane.files import console
 
-console.run(main)
+
+def run() -> NoReturn:
+    console.run(main)
+
+
+if __name__ == "__main__":
+    run()

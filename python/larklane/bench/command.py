@@ -6,7 +6,7 @@ them: then this benchmark alone has no use for them, and is not begun again unde
 
   {"schema": 1, "kind": "bench-set", "runs": [record, ...], "failures": [{"benchmark", "variant", "way", "what"}, ...]}
 
-a record being what one launch wrote (docs/performance.md), saved after each launch. A turn is one launch of everything; if the time
+a record being what one launch wrote (docs/user/performance.md), saved after each launch. A turn is one launch of everything; if the time
 budget left some out, the set says so: "turns": {"run": 1, "asked": 3}.
 """
 
@@ -15,7 +15,6 @@ import contextlib
 import csv
 import dataclasses
 import io
-import json
 import math
 import os
 import pathlib
@@ -27,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from larklane.files import console, output_file
+from larklane.files import console, json_text, output_file
 from larklane.files.input_file import read_json
 from larklane.records.benchmarks import BENCHMARKS, names
 
@@ -212,7 +211,7 @@ class Set:
         whole = {"schema": 1, "kind": "bench-set", "runs": self.runs, "failures": self.failures}
         if self.turns:
             whole["turns"] = self.turns
-        output_file.write(self.path, json.dumps(whole, indent=1) + "\n")
+        output_file.write(self.path, json_text.compact(whole))
         self.is_saved = True
         if self.csv:
             output_file.write(self.csv, csv_of(self.runs))
@@ -456,7 +455,7 @@ def settle(options: argparse.Namespace, further: list[str]) -> tuple[Threads | N
 
 
 def set_of(options: argparse.Namespace) -> pathlib.Path:
-    return options.out / "bench.json"
+    return pathlib.Path(options.out, "bench.json")
 
 
 def problem_of(options: argparse.Namespace, threads: Threads | None) -> str:
@@ -532,14 +531,11 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
     is_reported = True
     if not options.no_report:
         sys.stdout.flush()  # it prints, too
-        is_reported = 0 == subprocess.run([sys.executable, "-m", "larklane.report", str(results.path), "--out", str(options.out)], check=False).returncode
+        report = subprocess.run([sys.executable, "-m", "larklane.report", str(results.path), "--out", str(options.out)], check=False)
+        is_reported = report.returncode == 0
     return FAILED if not is_reported or any(failure["variant"] == "larklane" for failure in results.failures) else 0
 
 
 def main(words: list[str]) -> int:
     options, further = parser().parse_known_args(words)
     return run(options, further)
-
-
-if __name__ == "__main__":
-    console.run(main)

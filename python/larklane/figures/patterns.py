@@ -107,7 +107,7 @@ def finished_of(phase: Phase) -> list[tuple[int, int]]:
 def _bands(rounds: Sequence[Sequence[int]], typical: int) -> list[Band]:
     """By part. `rounds`: [rounds][parts] nanoseconds since the first was ready."""
     columns = zip(*rounds)
-    return [Band(*(quantile(times, share) / 1e3 for share in (0.1, 0.5, 0.9)), times[typical] / 1e3) for times in map(list, columns)]
+    return [Band(quantile(times, 0.1) / 1e3, quantile(times, 0.5) / 1e3, quantile(times, 0.9) / 1e3, times[typical] / 1e3) for times in map(list, columns)]
 
 
 def _typical(values: Sequence[int]) -> int:

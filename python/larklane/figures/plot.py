@@ -9,17 +9,17 @@ from typing import Any
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the backend)
-from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.colors import LinearSegmentedColormap, to_hex  # noqa: E402
-from matplotlib.figure import Figure as Canvas  # noqa: E402
-from matplotlib.lines import Line2D  # noqa: E402
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator  # noqa: E402
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_hex
+from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from larklane.comparison.projection import project  # noqa: E402
-from larklane.figures.charts import ArrivalPanel, Arrivals, Chart, Curve, Figure, Panel, Speedups  # noqa: E402
-from larklane.figures.patterns import Band, PatternPanel, Patterns  # noqa: E402
-from larklane.numbers import wording  # noqa: E402
+from larklane.comparison.projection import project
+from larklane.figures.charts import ArrivalPanel, Arrivals, Chart, Curve, Figure, Panel, Speedups
+from larklane.figures.patterns import Band, PatternPanel, Patterns
+from larklane.numbers import wording
 
 # Okabe and Ito's colours, which the colour-blind can tell apart; the marks differ in shape too.
 COLOURS = {"partitioned": "#0072B2", "join": "#444444", "single": "#444444", "persistent": "#9A9A9A", "threads": "#D55E00",
@@ -169,7 +169,7 @@ def _draw_arrival_panel(axes: Axes, panel: ArrivalPanel, unit: float, most: int)
 
 def _draw_arrivals(figure: Arrivals) -> Canvas:
     bars = [bar for panel in figure.panels for bar in panel.bars]
-    low, high = min(min(bar.begin_us for bar in bars), 0.0), max(bar.end_us for bar in bars)
+    low, high = min(0.0, *(bar.begin_us for bar in bars)), max(bar.end_us for bar in bars)
     unit, name = (1e3, "ms") if high - low >= 2e3 else (1.0, "µs")
     legend = [Line2D([], [], color=GREY, marker="|", linestyle="", label="ready at the sender"),
               Line2D([], [], color=GREY, marker="D", markersize=4.5, linestyle="", label="seen by the receiver"),
@@ -208,7 +208,7 @@ def _draw_pattern_panel(axes: Axes, panel: PatternPanel) -> None:
     axes.set_ylim(len(panel.rows) - 0.4, -0.6)
     axes.set_yticks(list(range(len(panel.rows)))[::math.ceil(len(panel.rows) / 16)])
     axes.grid(axis="y", visible=False)
-    axes.set_xlim(-0.03 * max(values) / unit, 1.03 * max(max(values), 1e-3) / unit)
+    axes.set_xlim(-0.03 * max(values) / unit, 1.03 * max(1e-3, *values) / unit)
     axes.set_xlabel(f"time since the first part was ready [{name}]")
     axes.set_title(panel.title, fontsize=9, loc="left", fontweight="bold")
     axes.set_title(f"n = {panel.n}", fontsize=8.5, loc="right", color=GREY)

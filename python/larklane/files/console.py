@@ -44,7 +44,7 @@ class Console(io.TextIOWrapper):
 
 def _console(stream: TextIO | None, number: int) -> Console:
     if stream is None:  # closed before we began
-        made = Console(open(os.devnull, "wb"), errors="backslashreplace")
+        made = Console(open(os.devnull, "wb"), errors="backslashreplace")  # noqa: SIM115  open as long as the process
         made.failure = OSError(errno.EBADF, os.strerror(errno.EBADF))
         return made
     is_line = stream.isatty() or number == 2

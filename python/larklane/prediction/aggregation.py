@@ -1,4 +1,4 @@
-"""What partitions would save that go in groups, from the recorded rounds of a partitioned send: pure functions (docs/prediction.md)."""
+"""What partitions would save that go in groups, from the recorded rounds of a partitioned send: pure functions (docs/user/prediction.md)."""
 
 from __future__ import annotations
 

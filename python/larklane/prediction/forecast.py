@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 from larklane.prediction import costs as costs_of
@@ -41,7 +42,7 @@ def _packed(program: Program, costs: Costs) -> float:
     """The share of messages before which their thread was busy, after the join, for at least as long as a copy takes."""
     packed = 0
     for events in program.threads.values():
-        for before, event in zip(events, events[1:]):
+        for before, event in itertools.pairwise(events):
             size = sum(program.deliveries[number].send.bytes for number in event.sends)
             copy_ns = costs.whole.ns(size) - (costs.whole.ns(0) if len(costs.whole.points) > 1 else 0)
             is_long = event.begin_ns - before.end_ns > max(PACKED_NS, copy_ns)

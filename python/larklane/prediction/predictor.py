@@ -1,4 +1,4 @@
-"""What sending early would save in a program that sends whole messages after its threads have joined (docs/prediction.md)."""
+"""What sending early would save in a program that sends whole messages after its threads have joined (docs/user/prediction.md)."""
 
 from __future__ import annotations
 
@@ -197,9 +197,9 @@ class _Split:
         self.given: dict[int, list[tuple[Signal, float]]] = collections.defaultdict(list)
         self.needed: dict[int, list[Signal]] = collections.defaultdict(list)
         self.first: dict[int, list[Signal]] = collections.defaultdict(list)  # what is needed before an event gives its signals
-        self.extra: dict[int, float] = collections.Counter()
+        self.extra: dict[int, float] = collections.defaultdict(float)
         self.own = dict(model.own)
-        self.bytes: dict[str, float] = collections.Counter()  # that go in parts, and as Written says
+        self.bytes: dict[str, float] = collections.defaultdict(float)  # that go in parts, and as Written says
         self.before: set[Meeting] = set()  # last join before a wait, and the one after it
         self.after: set[Meeting] = set()
         self.free: set[Meeting] = set()  # that nobody waits for any more
@@ -215,8 +215,9 @@ class _Split:
         for event in events:
             if event.let_go_by and len(self.program.coming[event.let_go_by]) > 1:
                 join = event.let_go_by
-            for number in event.sends if join else ():
-                self._give(number, event, self.program.coming[join])
+            if join:
+                for number in event.sends:
+                    self._give(number, event, self.program.coming[join])
 
     def _give(self, number: int, send: Event, members: Sequence[Event]) -> None:
         """The message of a delivery leaves part by part: with the last of its writers."""
@@ -350,7 +351,7 @@ class Predictor:
         if any(len(came[model.places.index(place)]) <= 2 * number + 1 for place, number in self.marks):
             raise StuckError("in the replay threads wait for each other for ever: what holds them in the program is not all in the profile")
         at = [came[model.places.index(place)][2 * number + 1] for place, number in self.marks]
-        return [after - before for before, after in zip(at, at[1:])]
+        return [after - before for before, after in itertools.pairwise(at)]
 
     def predict(self, threads: int) -> Prediction:
         """@param threads  that come to the joins before the sends: a message is split into at most so many parts

@@ -1,4 +1,4 @@
-"""A recorded run as threads with events: where they meet, what they send, what they wait for (docs/prediction.md)."""
+"""A recorded run as threads with events: where they meet, what they send, what they wait for (docs/user/prediction.md)."""
 
 from __future__ import annotations
 
@@ -168,8 +168,8 @@ def _messages(deliveries: Sequence[Delivery]) -> Iterator[Event]:
     """One event for all sends, and all receives, of a call."""
     calls: dict[tuple[int, int, int, int], Event] = {}
 
-    def call(*key: int) -> Event:
-        return calls.setdefault(key, Event(*key))
+    def call(rank: int, thread: int, begin_ns: int, end_ns: int) -> Event:
+        return calls.setdefault((rank, thread, begin_ns, end_ns), Event(rank, thread, begin_ns, end_ns))
 
     for number, (send, receive) in enumerate((each.send, each.receive) for each in deliveries):
         call(send.rank, send.thread, send.begin_ns, send.end_ns).sends.append(number)

@@ -1,7 +1,7 @@
 """Replays threads that compute, wait for each other and for messages: pure functions on made-up or recorded programs.
 
 A thread is a list of operations. It sleeps, computes, comes to an operation, gives its signals, waits until the signals that it needs are
-there, stays for the operation's own time, and goes on. Threads of one host share its cores evenly (docs/prediction.md).
+there, stays for the operation's own time, and goes on. Threads of one host share its cores evenly (docs/user/prediction.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,14 @@
 """python3 -m larklane.profile."""
 
-from larklane.files import console
-from larklane.profile.profile import main
+from typing import NoReturn
 
-console.run(main)
+from larklane.profile.command import main
+from larklane.files import console
+
+
+def run() -> NoReturn:
+    console.run(main)
+
+
+if __name__ == "__main__":
+    run()

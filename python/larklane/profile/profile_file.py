@@ -1,4 +1,4 @@
-"""One file of `larklane profile` (docs/profile.md), and what brings several onto one clock."""
+"""One file of `larklane profile` (docs/user/profile.md), and what brings several onto one clock."""
 
 from __future__ import annotations
 
@@ -161,7 +161,8 @@ class _Lives:
     def number(self, write: Record) -> int:
         """New one of the writer. NOBODY if two threads were there of which one has left its number to the other: before that the other one records nothing,
         but it may write. The file's for a thread that has not ended."""
-        found, at_ns = set(), write.begin_ns
+        found: set[int] = set()
+        at_ns = write.begin_ns
         for place in range(bisect.bisect_left(self._lives, at_ns, key=lambda life: life.end_ns), len(self._lives)):
             if self._earliest[place] > at_ns or len(found) > 1:
                 break
@@ -185,7 +186,7 @@ def _records(data: bytes, offset: int, chunk_bytes: int, problems: list[str]) ->
         for sequence in range(last + 1):
             records = chunks.get(sequence, b"")
             for fields in RECORD.iter_unpack(records):
-                yield Record(*fields[:9], thread)
+                yield Record._make((*fields[:9], thread))
             if missing := _capacity(chunk_bytes) - len(records) // RECORD.size if sequence < last else 0:
                 problems.append(f"cut off or damaged: {missing} records of thread {thread} or more are missing, and its later ones are left out")
                 break

@@ -19,7 +19,7 @@ class Mark(NamedTuple):
     """Pready of partitions first to first + count - 1."""
 
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
     begin_ns: int
     end_ns: int
     thread: int
@@ -29,7 +29,7 @@ class Arrival(NamedTuple):
     """Partitions that came after not_before_ns and were there at seen_ns."""
 
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
     not_before_ns: int
     seen_ns: int
     label: str
@@ -54,7 +54,7 @@ class Round:
 
 @dataclasses.dataclass
 class Request:
-    """A persistent request. `peer` is a rank in MPI_COMM_WORLD, or negative (docs/profile.md)."""
+    """A persistent request. `peer` is a rank in MPI_COMM_WORLD, or negative (docs/user/profile.md)."""
 
     rank: int
     number: int

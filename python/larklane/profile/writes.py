@@ -125,7 +125,7 @@ def is_traced(profile: Profile) -> bool:
 
 def _outline(profile: Profile) -> tuple[str, int, dict[int, int]]:
     """Program, ranks, and by rank how many threads meet before its messages."""
-    threads: dict[int, int] = {rank: 1 for rank in profile.records}
+    threads: dict[int, int] = dict.fromkeys(profile.records, 1)
     for message in profile.messages:
         threads[message.rank] = max(threads[message.rank], len(message.phase.finished_ns) if message.phase else 1)
     first = profile.files[0]

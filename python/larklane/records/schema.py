@@ -1,4 +1,4 @@
-"""The records that `larklane bench` writes, as objects. Layout: docs/performance.md.
+"""The records that `larklane bench` writes, as objects. Layout: docs/user/performance.md.
 
 A file holds one run (kind `bench`), or several with what failed beside them (kind `bench-set`). All times in nanoseconds.
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from larklane.comparison.projection import Projection, measured_speedup, parse_projection, read_mpip
 from larklane.figures.charts import Figure
-from larklane.files import console, output_file
+from larklane.files import output_file
 from larklane.numbers import wording
 from larklane.prediction.costs import read as read_costs
 from larklane.profile.profile_file import SUFFIX, ProfileError
@@ -159,7 +159,7 @@ def _draw(figures: Sequence[Figure]) -> tuple[dict[str, dict[str, bytes]], str]:
     if not figures:
         return {}, "the records hold nothing that can be drawn"
     try:
-        from larklane.figures import plot
+        from larklane.figures import plot  # noqa: PLC0415  needs matplotlib
     except ImportError as error:
         return {}, (f"this Python ({sys.executable}) can't import matplotlib ({error}); install it (`make setup`, or pip install "
                     "matplotlib); the numbers are in the CSV files")
@@ -223,7 +223,3 @@ def main(words: Sequence[str] | None = None) -> int:
     print(f"\nPage: {os.path.join(arguments.out, 'index.html')} (open it in a browser); "
           f"{wording.count(len(made.figures), 'figure')} with CSV beside it")
     return 0
-
-
-if __name__ == "__main__":
-    console.run(main)

@@ -134,7 +134,7 @@ def _share(part: float) -> str:
 
 def _measured(written: Written, writes: Path) -> str:
     if not written.known:
-        return f"{writes} says of no part of a message which thread wrote it (docs/prediction.md says why): it is assumed."
+        return f"{writes} says of no part of a message which thread wrote it (docs/user/prediction.md says why): it is assumed."
     rest = "" if written.known == 1 else " For the rest it is assumed."
     return (f"Measured ({writes}): which threads write {_share(written.known)} of what is sent; {_share(written.in_order / written.known)} of it in the "
             f"order of the threads, {_share(written.after / written.known)} at least in part by the sender after the join.{rest}")
@@ -151,7 +151,7 @@ def _assumed(found: Forecast, writes: Path | None) -> list[str]:
         said.append(f"Assumed: {in_order}, each goes on when its own part is there and sleeps until then, "
                     f"{cores}{known}. The interval holds the opposite of {'the first three' if known else 'each'}, too, and how far the replay of the "
                     f"recorded run is off ({wording.duration(found.prediction.misfit_ns)} a step). Costs of messages: {found.costs.source}. How often such "
-                    "predictions hold is in docs/prediction.md.")
+                    "predictions hold is in docs/user/prediction.md.")
         if found.costs.part is None:
             said.append(f"What a partition costs is not known, so these are bounds between nothing and what a message costs: {MEASURE}.")
     if found.packed_share >= MANY:

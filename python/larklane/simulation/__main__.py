@@ -1,6 +1,14 @@
 """python3 -m larklane.simulation."""
 
-from larklane.files import console
-from larklane.simulation.command import main
+from typing import NoReturn
 
-console.run(main)
+from larklane.simulation.command import main
+from larklane.files import console
+
+
+def run() -> NoReturn:
+    console.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """python3 -m larklane.simulation FILE...: figures of what `larklane simulate --json` printed, a panel for each file.
 
-They show what figures 6, 8 and 9 of Temucin et al., CLUSTER'23, show of a machine; these are of none (docs/simulation.md).
+They show what figures 6, 8 and 9 of Temucin et al., CLUSTER'23, show of a machine; these are of none (docs/design/simulation.md).
 """
 
 import argparse
+import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from larklane.figures.charts import Chart, Curve, Mark, Panel
-from larklane.files import console, output_file
+from larklane.files import output_file
 from larklane.files.input_file import read_json
 from larklane.numbers import wording
 from larklane.records.schema import Node, RecordError
@@ -83,6 +84,11 @@ def title(made: Simulated) -> str:
     return f"{made['partitions']} partitions, {wording.count(made['threads'], 'thread')}, {made['pattern']}{spread}{rounds}"
 
 
+def _one_sided(index: int, row: dict[str, Any]) -> Result:
+    result: Result = row["one_sided"][index]
+    return result
+
+
 def _panel(made: Simulated, most: int, value: Callable[[Result, Result], float]) -> Panel:
     """@param most  groups in any panel
     @param value  of a result and the baseline's
@@ -96,7 +102,7 @@ def _panel(made: Simulated, most: int, value: Callable[[Result, Result], float])
     curves = []
     for index, count in enumerate(counts):
         step = round(math.log2(count))
-        curves.append(Curve(wording.count(count, "group"), "groups", "larklane", marks(lambda row, index=index: row["one_sided"][index]),
+        curves.append(Curve(wording.count(count, "group"), "groups", "larklane", marks(functools.partial(_one_sided, index)),
                             (step,), step / max(math.log2(most), 1)))
     if all("learned" in row for row in rows):
         curves.append(Curve(f"learned in {made['first_counted']} rounds before", "rma", "larklane", marks(lambda row: row["learned"]),
@@ -160,7 +166,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"larklane.simulation: {error}", file=sys.stderr)
         return USAGE
     try:
-        from larklane.figures import plot
+        from larklane.figures import plot  # noqa: PLC0415  needs matplotlib
     except ImportError as error:
         print(f"larklane.simulation: no matplotlib ({error}): only CSV is written", file=sys.stderr)
         plot = None  # type: ignore[assignment]
@@ -175,7 +181,3 @@ def main(words: Sequence[str] | None = None) -> int:
         return FAILED
     print(f"{wording.count(len(made), 'figure')} in {arguments.out}")
     return 0
-
-
-if __name__ == "__main__":
-    console.run(main)

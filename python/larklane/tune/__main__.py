@@ -1,6 +1,14 @@
 """python3 -m larklane.tune."""
 
-from larklane.files import console
-from larklane.tune.command import main
+from typing import NoReturn
 
-console.run(main)
+from larklane.tune.command import main
+from larklane.files import console
+
+
+def run() -> NoReturn:
+    console.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -9,6 +9,7 @@ bench` (bench.py).
 import argparse
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import shlex
@@ -129,6 +130,9 @@ class Tuner:
         return [*shlex.split(self.options.launcher), *engine, self.larklane, "bench", step.benchmark, *step.options(self.options.iterations or (20 if self.options.search else 50)),
                 "--with", "larklane", "--json", file, "--quiet", "--budget", budget]
 
+    def launched(self, step: Step, _: bench.Launch, file: str, __: list[str]) -> list[str]:
+        return self.command(step, file)
+
     def measure(self, steps: Sequence[Step]) -> None:
         """@raises bench.Refused, OSError, KeyboardInterrupt  what was measured until then is kept"""
         bar = Bar(steps)
@@ -136,7 +140,7 @@ class Tuner:
             launch = bench.Launch(step.benchmark, "larklane", 0)
             file = bench.file_of(launch, self.results)
             with bar.over(step, file):
-                bench.measure(launch, lambda _, name, __, step=step: self.command(step, name), self.options.launch_limit, self.results, set())
+                bench.measure(launch, functools.partial(self.launched, step), self.options.launch_limit, self.results, set())
 
     def write(self) -> int:
         """Has the tuning file written. @return exit status"""
@@ -274,7 +278,3 @@ def run(options: argparse.Namespace) -> int:
 
 def main(words: list[str]) -> int:
     return run(parser().parse_args(words))
-
-
-if __name__ == "__main__":
-    console.run(main)

@@ -9,6 +9,23 @@
 
 namespace larklane::mpi {
 
+// Counts are MPI_Count in both spellings.
+namespace face {
+
+int Psend_init_c(const Next& next, const void* buf, int partitions, MPI_Count count,
+                 MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info,
+                 MPI_Request* request) {
+  return Psend_init(next, buf, partitions, count, datatype, dest, tag, comm, info, request);
+}
+
+int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
+                 MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Info info,
+                 MPI_Request* request) {
+  return Precv_init(next, buf, partitions, count, datatype, source, tag, comm, info, request);
+}
+
+}  // namespace face
+
 #define LARKLANE_ARGS(...) (LARKLANE_NEXT __VA_OPT__(, ) __VA_ARGS__)
 #define LARKLANE_EXPORT(ret, Name, params)                           \
   extern "C" [[gnu::visibility("default")]] ret LARKLANE_ENTRY(Name) \

@@ -1,5 +1,7 @@
 // MPI_Wait, MPI_Test, MPI_Request_get_status.
 
+#include <optional>
+
 #include "mpi/abi/next.hpp"
 #include "mpi/partitioned/batch.hpp"
 #include "mpi/partitioned/carrier.hpp"
@@ -16,6 +18,20 @@ int finish(Partitioned& ours, part::Completion completion, MPI_Status* status) {
   set_finished(status, ours);
   ours.request->finish();
   return code == MPI_SUCCESS ? MPI_SUCCESS : raise_code(ours.communicator.get(), code);
+}
+
+/// Polls once. @return nothing if *flag and *status say all: the request is inactive or pending
+std::optional<part::Completion> poll_once(Partitioned& ours, int* flag, MPI_Status* status) {
+  *flag = 1;
+  if (!ours.request->active()) {
+    set_empty(status);
+    return std::nullopt;
+  }
+  const part::Completion completion = ours.request->poll();
+  if (completion != part::Completion::pending) return completion;
+  *flag = 0;
+  Process::get().poke_native();
+  return std::nullopt;
 }
 
 }  // namespace
@@ -55,18 +71,8 @@ int Test(const Next& next, MPI_Request* request, int* flag, MPI_Status* status) 
   }
   if (any_null(status, flag)) [[unlikely]]
     return raise_null("MPI_Test");
-  *flag = 1;
-  if (!ours->request->active()) {
-    set_empty(status);
-    return MPI_SUCCESS;
-  }
-  const part::Completion completion = ours->request->poll();
-  if (completion == part::Completion::pending) {
-    *flag = 0;
-    Process::get().poke_native();
-    return MPI_SUCCESS;
-  }
-  return finish(*ours, completion, status);
+  const auto completion = poll_once(*ours, flag, status);
+  return completion ? finish(*ours, *completion, status) : MPI_SUCCESS;
 }
 
 int Request_get_status(const Next& next, MPI_Request request, int* flag, MPI_Status* status) {
@@ -76,19 +82,8 @@ int Request_get_status(const Next& next, MPI_Request request, int* flag, MPI_Sta
   if (ours == nullptr) return next.Request_get_status(request, flag, status);
   if (any_null(status, flag)) [[unlikely]]
     return raise_null("MPI_Request_get_status");
-  *flag = 1;
-  if (!ours->request->active()) {
-    set_empty(status);
-    return MPI_SUCCESS;
-  }
-  const part::Completion completion = ours->request->poll();
-  if (completion == part::Completion::pending) {
-    *flag = 0;
-    Process::get().poke_native();
-  } else {
-    // A failed round is complete; the call that ends it raises the error.
-    set_finished(status, *ours);
-  }
+  // A failed round is complete; the call that ends it raises the error.
+  if (poll_once(*ours, flag, status)) set_finished(status, *ours);
   return MPI_SUCCESS;
 }
 

@@ -329,16 +329,4 @@ int Precv_init(const Next& next, void* buf, int partitions, MPI_Count count, MPI
                request});
 }
 
-int Psend_init_c(const Next& next, const void* buf, int partitions, MPI_Count count,
-                 MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info,
-                 MPI_Request* request) {
-  return Psend_init(next, buf, partitions, count, datatype, dest, tag, comm, info, request);
-}
-
-int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
-                 MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Info info,
-                 MPI_Request* request) {
-  return Precv_init(next, buf, partitions, count, datatype, source, tag, comm, info, request);
-}
-
 }  // namespace larklane::mpi::face

@@ -1,6 +1,7 @@
 #pragma once
 // Context ids are computed, never negotiated: every process of a communicator derives the same 128
-// bits from how it was made. docs/protocols.md says what goes into each constructor's recipe.
+// bits from how it was made. docs/design/protocols/communicators.md says what goes into each
+// constructor's recipe.
 
 #include <cstdint>
 #include <span>

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/host.hpp"
+#include "base/parse.hpp"
 #include "mpi/world/context_id.hpp"
 
 namespace larklane::mpi {
@@ -11,7 +12,6 @@ namespace {
 
 constexpr std::size_t kHexDigits = 16;
 constexpr char kSeparator = '|';
-constexpr std::string_view kHereOnly = "host/";
 constexpr std::string_view kHere = "here", kAway = "away";  // where networks are used
 constexpr std::string_view kNowhere = "none";               // it declines
 
@@ -25,11 +25,6 @@ std::string hex(std::uint64_t value) {
 bool take_hex(std::string_view text, std::uint64_t* value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value, 16);
   return error == std::errc{} && end == text.data() + text.size() && text.size() == kHexDigits;
-}
-
-bool take_number(std::string_view text, std::uint32_t* value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-  return error == std::errc{} && end == text.data() + text.size();
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -64,10 +59,12 @@ std::optional<HostCard> HostCard::of_text(std::string_view text) {
     return std::nullopt;
   HostCard card;
   std::uint64_t secret[2];
-  if (!take_hex(words[1], &card.host) || !take_number(words[2], &card.user) ||
+  const auto user = number_of<std::uint32_t>(words[2]);
+  if (!take_hex(words[1], &card.host) || !user ||
       !take_hex(words[3].substr(0, kHexDigits), &secret[0]) ||
       !take_hex(words[3].substr(kHexDigits), &secret[1]))
     return std::nullopt;
+  card.user = *user;
   __builtin_memcpy(card.secret.data(), secret, sizeof secret);
   if (!words[4].empty()) {
     for (const std::string_view network : split(words[4], ',')) card.networks.emplace_back(network);
@@ -85,13 +82,6 @@ bool HostCard::has(std::string_view network) const {
   return std::find(networks.begin(), networks.end(), network) != networks.end();
 }
 
-bool HostCard::leaves_host() const {
-  return std::any_of(networks.begin(), networks.end(),
-                     [](const std::string& network) { return !network.starts_with(kHereOnly); });
-}
-
-std::string here_only(const std::string& option) { return std::string(kHereOnly) + option; }
-
 std::uint64_t this_host() {
   return ContextHash(Origin::world).add(std::string_view(host_id())).id().high;
 }
@@ -100,7 +90,7 @@ std::string network_between(const HostCard& lower, const HostCard& higher) {
   const bool is_here = lower.host == higher.host;
   if (is_here && !(lower.uses_them_here && higher.uses_them_here)) return {};
   for (const std::string& network : lower.networks)
-    if (higher.has(network) && (is_here || !network.starts_with(kHereOnly))) return network;
+    if (higher.has(network)) return network;
   return {};
 }
 

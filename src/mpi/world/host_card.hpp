@@ -18,7 +18,7 @@ struct HostCard {
   std::uint32_t user = 0;  ///< as the process sees itself
   Secret secret{};
   control::Address address;  ///< remote; empty: it can't be reached from other hosts
-  /// net::Limits::network of those that it has opened, or here_only(), the preferred first.
+  /// net::Limits::network of those that it has opened, the preferred first.
   std::vector<std::string> networks;
   static constexpr std::size_t kNetworksMax = 4;
   bool uses_them_here = false;  ///< for pairs on one host, too
@@ -30,13 +30,7 @@ struct HostCard {
   static std::optional<HostCard> of_text(std::string_view text);
 
   bool has(std::string_view network) const;
-  /// One of its networks may join hosts.
-  bool leaves_host() const;
 };
-
-/// What a card names a network that stays within a host. @param option  as option `provider` names
-/// it
-std::string here_only(const std::string& option);
 
 /// Of the process's host, as far as abstract sockets reach: boot and network namespace.
 std::uint64_t this_host();

@@ -35,9 +35,7 @@ void Hosts::open_networks(const Config& config, const std::string& folder) {
       skip(reason);
       continue;
     }
-    const std::string network = (*fabric)->limits().network;
-    if (network.empty()) skip((*fabric)->limits().provider + " does not leave the host");
-    const std::string name = network.empty() ? here_only(option) : network;
+    const std::string name = (*fabric)->limits().network;
     if (own_.has(name)) {
       if (own_.uses_them_here) skip("provider " + option + " is another way into network " + name);
     } else if (networks_.size() == HostCard::kNetworksMax) {
@@ -48,7 +46,7 @@ void Hosts::open_networks(const Config& config, const std::string& folder) {
       own_.networks.push_back(name);
     }
   }
-  if (!own_.leaves_host())
+  if (own_.networks.empty())
     problem_ = skipped_;
   else if (own_.uses_them_here && !skipped_.empty())
     log_warn("going on without what option provider names: %s", skipped_.c_str());

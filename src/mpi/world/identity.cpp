@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <optional>
 #include <string_view>
 
 #include "base/config.hpp"
+#include "base/parse.hpp"
 #include "base/secret.hpp"
 #include "mpi/world/context_id.hpp"
 
@@ -22,10 +22,8 @@ namespace {
 constexpr std::size_t kJobNameBytesMax = 40;
 
 std::optional<int> number(const std::string& text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
+  const auto value = number_of<int>(text);
+  return value.value_or(-1) < 0 ? std::nullopt : value;
 }
 
 std::optional<int> rank_from(std::initializer_list<const char*> names) {

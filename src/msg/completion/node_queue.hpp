@@ -1,11 +1,12 @@
 #pragma once
 // Nodes from any number of threads to any number of threads. Who pushes adds to a list, by one
 // compare-and-swap; who pops takes that list as a whole, turns it round, and leaves what he does
-// not want to the next one. (docs/memory_model.md)
+// not want to the next one. (docs/design/memory_model.md)
 
 #include <atomic>
 #include <cstdint>
 
+#include "base/reversed.hpp"
 #include "msg/completion/node.hpp"
 
 namespace larklane::msg {
@@ -69,7 +70,8 @@ class NodeQueue {
     oldest = ready_.exchange(taken(), std::memory_order_acquire);
     if (oldest == taken()) return false;
     // acquire: pairs with push()'s release of each of them (a release sequence).
-    if (oldest == nullptr) oldest = turned(incoming_.exchange(nullptr, std::memory_order_acquire));
+    if (oldest == nullptr)
+      oldest = reversed(incoming_.exchange(nullptr, std::memory_order_acquire));
     Node* const rest = oldest == nullptr ? nullptr : oldest->next;
     if (oldest != nullptr)  // relaxed: a hint
       use(*oldest, rest == nullptr && incoming_.load(std::memory_order_relaxed) == nullptr);
@@ -81,17 +83,6 @@ class NodeQueue {
  private:
   /// No node's address.
   static Node* taken() noexcept { return reinterpret_cast<Node*>(std::uintptr_t{1}); }
-
-  static Node* turned(Node* youngest) noexcept {
-    Node* oldest = nullptr;
-    while (youngest != nullptr) {
-      Node* const older = youngest->next;
-      youngest->next = oldest;
-      oldest = youngest;
-      youngest = older;
-    }
-    return oldest;
-  }
 
   alignas(kLineBytes) typename P::template Atomic<Node*> incoming_{nullptr};  // the youngest first
   alignas(kLineBytes)

@@ -1,6 +1,6 @@
 #pragma once
 // Matching engines: which receive gets which message, by source rank and tag.
-// (docs/protocols.md, "Matching")
+// (docs/design/protocols/matching.md)
 
 #include <array>
 #include <atomic>
@@ -123,7 +123,8 @@ class MatchingEngine final {
   };
   /// The next waiting receive that only messages of `rank` could match, taken out; null: there is
   /// none left. Messages of that rank that have come stay. Who says that the rank is dead before
-  /// the first call, and looks for that after each insert_receive(), misses none: see protocols.md.
+  /// the first call, and looks for that after each insert_receive(), misses none: see
+  /// docs/design/protocols/matching.md.
   MatchReceive* take_receive_of(std::uint32_t rank, Sweep& sweep) noexcept;
 
   /// The next that waits, taken out, whatever it is; null: there is none left.

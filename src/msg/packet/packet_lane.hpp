@@ -1,6 +1,6 @@
 #pragma once
 // Packets of one lane: those that it sends, and which pair those that come in belong to.
-// (docs/protocols.md, "Packets")
+// (docs/design/protocols/packets.md)
 
 #include <array>
 #include <atomic>

@@ -1,6 +1,6 @@
 #pragma once
 // One end of a pair of lanes that send each other records: in order, none into cells that are not
-// free. (docs/protocols.md, "Packets")
+// free. (docs/design/protocols/packets.md)
 
 #include <atomic>
 #include <cstddef>

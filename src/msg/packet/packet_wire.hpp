@@ -1,6 +1,6 @@
 #pragma once
 // What two lanes write into each other's memory, and what they say of it before. Wire layout:
-// docs/protocols.md, "Packets", which changes in the same commit.
+// docs/design/protocols/packets.md, which changes in the same commit.
 // Pure functions; thread safety: immutable.
 
 #include <array>

@@ -257,7 +257,8 @@ void Engine::lose(int rank, Status status) noexcept {
     const std::scoped_lock lock(mutex_);
     if (peer->is_lost.load(std::memory_order_relaxed)) return;  // written under the mutex
     peer->why = status;
-    // release: of the reason; pairs with is_lost(). Before the search: see docs/protocols.md.
+    // release: of the reason; pairs with is_lost(). Before the search: see
+    // docs/design/protocols/matching.md.
     peer->is_lost.store(true, std::memory_order_release);
   }
   for (auto& of_kind : spaces_)

@@ -52,7 +52,7 @@ class Engine final : private vci::VciPool::Receivers {
  public:
   /// Who moves the bytes of a long message: its receiver, by reads, or its sender, who is asked for
   /// it, where can_ask_for_writes(). `chosen`: the sender where the peer's software serves a read
-  /// in any case. (docs/protocols.md, "Eager and rendezvous")
+  /// in any case. (docs/design/protocols/messages.md, "Eager and rendezvous")
   enum class Rendezvous : std::uint8_t { chosen, read, write };
   struct Options {
     int rank = 0;

@@ -1,7 +1,7 @@
 #pragma once
 // What records say: the header's three words, and what their payload begins with where that is not
-// the user's bytes. Wire layout: docs/protocols.md, "Messages", which changes in the same commit.
-// Thread safety: immutable.
+// the user's bytes. Wire layout: docs/design/protocols/messages.md, which changes in the same
+// commit. Thread safety: immutable.
 
 #include <array>
 #include <cstddef>

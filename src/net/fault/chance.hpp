@@ -37,7 +37,7 @@ class Chance {
   Chance(Hits& hits, std::uint32_t endpoint)
       : hits_(hits), endpoint_(endpoint), random_(hits.plan().seed + 0x9e3779b9u * endpoint) {}
 
-  /// One more call. @return what hits it, or null
+  /// One more call. @return the fault that hits it, or null
   const Fault* next(Call call) {
     const bool is_post = call <= Call::read;
     ++count(call);
@@ -73,7 +73,7 @@ class Chance {
   std::array<std::uint64_t, kCalls> counts_{};
 };
 
-/// What all endpoints of a fabric share. Thread safety: thread-safe.
+/// State that all endpoints of a fabric share. Thread safety: thread-safe.
 class Score {
  public:
   explicit Score(Plan plan) : hits_(std::move(plan)), own_(hits_, kNoEndpoint) {}

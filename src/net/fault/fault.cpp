@@ -14,7 +14,7 @@
 namespace larklane::fault {
 namespace {
 
-/// What a call that only can be refused returns; ok: it goes on.
+/// The result of a call that can only be refused; ok: it goes on.
 Status refusal(const Fault* fault) {
   return fault != nullptr && fault->what == What::refuse ? fault->status : Status();
 }

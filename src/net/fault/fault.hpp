@@ -12,11 +12,11 @@ namespace larklane::fault {
 
 class Score;
 
-/// Thread safety: thread-safe; what it opens is as provider.hpp has it.
+/// Thread safety: thread-safe; opened objects are as provider.hpp has it.
 /// Invariants:
 /// 1. An operation completes once, when the network below is done with it: its memory may go then.
-/// 2. The same plan and the same calls of an endpoint give the same faults, whatever other
-/// endpoints do.
+/// 2. The same plan and the same calls of an endpoint give the same faults, independently of other
+///    endpoints.
 class Fabric final : public net::Fabric {
  public:
   Fabric(std::unique_ptr<net::Fabric> inner, Plan plan);

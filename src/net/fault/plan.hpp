@@ -1,5 +1,5 @@
 #pragma once
-// What is to go wrong, as a test writes it down. Thread safety: immutable.
+// Plans of faults, as a test writes them down. Thread safety: immutable.
 
 #include <cstdint>
 #include <optional>
@@ -29,13 +29,13 @@ inline constexpr std::size_t kCalls = 13;
 
 enum class What : std::uint8_t {
   retry,  ///< a post has to be made again
-  /// The call returns `status`. After a post the link is of no use, after a poll the endpoint: what
-  /// is under way completes with `status` first.
+  /// The call returns `status`. After a post the link is of no use, after a poll the endpoint:
+  /// pending operations complete with `status` first.
   refuse,
   fail,  ///< the operation completes with `status`
-  kill,  ///< so it does, and all that is under way on its link or is posted to it later
-  /// The peer is told something else: of a post with an immediate another one, of a small write
-  /// other bytes. Others go on as they are.
+  kill,  ///< so it does, and all operations that are pending on its link or posted to it later
+  /// The peer gets other data: of a post with an immediate another one, of a small write other
+  /// bytes. Others go on as they are.
   garble,
 };
 inline constexpr std::size_t kWhats = 5;

@@ -209,7 +209,7 @@ void Traffic::on_immediate(std::uint32_t immediate) {
   receiver_.on_immediate(immediate);
 }
 
-/// One of those whose time has come; in order, unless the plan wants none.
+/// One of the due operations; in order, unless the plan wants none.
 bool Traffic::serve_one() {
   std::vector<std::size_t> ripe;
   for (std::size_t i = 0; i < due_.size(); ++i)

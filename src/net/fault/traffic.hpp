@@ -28,20 +28,20 @@ struct Request {
   std::uint32_t immediate = 0;
 };
 
-/// What the network below knows an operation by.
+/// The operation that the network below knows.
 struct Posted final : net::Operation {
   Request request;
   std::vector<std::byte> small;
   Traffic* traffic = nullptr;
   LinkState* link = nullptr;
   net::Operation* outer = nullptr;
-  Status verdict;  ///< not ok: what it completes with
+  Status verdict;  ///< not ok: it completes with this
 };
 
 /// Thread safety: vci-serial.
 /// Invariants:
-/// 1. What has been posted is at one place: held, below, or due.
-/// 2. Nothing of a dead link is held, but what killed it.
+/// 1. A posted operation is at one place: held, below, or due.
+/// 2. Nothing of a dead link is held, but the operation that killed it.
 class Traffic final : public net::Receiver {
  public:
   Traffic(Score& score, std::uint32_t endpoint, net::Receiver& receiver)
@@ -54,7 +54,7 @@ class Traffic final : public net::Receiver {
   Result<std::uint32_t> poll(net::Endpoint& inner, std::uint32_t most);
   /// As net::Link's: also where the network below does nothing.
   void end(LinkState& link, Status status);
-  /// Is there something that a poll finds, whatever the network below says?
+  /// Does a poll find something, independently of the network below?
   bool has_work() const noexcept { return !held_.empty() || !due_.empty() || !dead_.ok(); }
 
   void on_immediate(std::uint32_t immediate) override;

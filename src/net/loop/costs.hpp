@@ -1,5 +1,5 @@
 #pragma once
-// What a step of a virtual thread costs, and a network. Thread safety: immutable.
+// Costs of the steps of a virtual thread, and of a network. Thread safety: immutable.
 
 #include <algorithm>
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Costs {
   std::uint64_t poll_ps = 47'000;
 };
 
-/// All steps are free: what is left is the network.
+/// All steps are free: only the network remains.
 inline constexpr Costs kFreeCosts{.load_ps = 0,
                                   .modify_ps = 0,
                                   .line_transfer_ps = 0,

@@ -1,15 +1,16 @@
 #pragma once
-// A network inside one process, for tests of the layers above: it keeps no order whatever, takes
-// as long as it likes, and tells of everything that a real network would punish. The same seed and
-// the same calls give the same run.
+// A network inside one process, for tests of the layers above. It keeps no order at all, takes as
+// long as it likes, and reports everything that a real network would punish. The same seed and the
+// same calls give the same run.
 //
 // Posted operations are on the wire. They happen part by part when the wire is turned: the pieces
 // of a transfer in any order, then its immediate and its completion, in either order. The wire is
 // turned by each poll of any endpoint, or, with turns_per_poll 0, by turn() and settle() alone: a
 // test that explores schedules, or a thread that is the network.
 //
-// Under the thread sanitizer the network orders what a real one does: a post before what it causes,
-// that before an immediate, a completion, or a load of a whole word that a small write stored.
+// Under the thread sanitizer the network orders the same accesses as a real one: a post before its
+// effects, these before an immediate, a completion, or a load of a whole word that a small write
+// stored.
 
 #include <cstdint>
 #include <functional>
@@ -23,17 +24,17 @@ namespace larklane::loop {
 
 class Wire;
 
-/// What a real network would punish.
+/// Violations that a real network would punish.
 enum class Offence : std::uint8_t {
   outside_memory,      ///< bytes that no registered memory has, at either side
-  memory_busy,         ///< memory deregistered with something under way
+  memory_busy,         ///< memory deregistered with a pending operation
   foreign_memory,      ///< memory of another fabric
   receiver_not_ready,  ///< more immediates than were reserved
   released_too_many,   ///< more immediates than were reserved
   operation_busy,      ///< posted again before it was complete
   operation_touched,   ///< its provider_space was written meanwhile
-  no_callback,         ///< an operation that nobody hears of
-  link_busy,           ///< destroyed with something under way
+  no_callback,         ///< an operation without a callback
+  link_busy,           ///< destroyed with a pending operation
   endpoint_busy,       ///< destroyed before its links
   fabric_busy,         ///< destroyed before its endpoints or memory
   not_connected,       ///< a post before both sides had connected
@@ -52,8 +53,8 @@ struct Violation {
 /// Thread safety: thread-safe.
 /// Invariants:
 /// 1. Each operation that is posted completes once, and only by a poll of its own endpoint.
-/// 2. An immediate is heard once, after all of its bytes are there.
-/// 3. No violation is silent: one that nobody has taken ends the process.
+/// 2. An immediate is delivered once, after all of its bytes are there.
+/// 3. No violation is silent: one that no test has taken ends the process.
 class Fabric final : public net::Fabric {
  public:
   struct Options {
@@ -90,7 +91,7 @@ class Fabric final : public net::Fabric {
   std::size_t registrations_count();
 
   /// The process of the endpoint that was opened as the `number`-th (from 0) dies, as far as peers
-  /// can tell: what is under way to and from it completes with kPeerDown, and its poll fails.
+  /// can tell: pending operations to and from it complete with kPeerDown, and its poll fails.
   void kill_endpoint(std::uint32_t number);
   /// The same of all endpoints of a process: of the n-th for_process(), from 1.
   void kill_process(std::uint32_t process);

@@ -23,7 +23,7 @@ class Fiber {
 
   static constexpr std::size_t kStackBytes = std::size_t{1} << 18;
 
-  /// Leave `*this`, which must be the running fiber, and go on in `next`. Returns when somebody
+  /// Leave `*this`, which must be the running fiber, and go on in `next`. Returns when a fiber
   /// switches back.
   void switch_to(Fiber& next);
 
@@ -34,7 +34,7 @@ class Fiber {
   std::function<void()> body_;
   ucontext_t context_{};
   std::byte* mapping_ = nullptr;
-  Fiber* came_from_ = nullptr;  // who switched here last
+  Fiber* came_from_ = nullptr;  // the fiber that switched here last
   // For the sanitizers.
   const void* stack_bottom_ = nullptr;
   std::size_t stack_bytes_ = 0;

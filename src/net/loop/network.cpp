@@ -6,7 +6,7 @@
 namespace larklane::loop {
 
 void Lock::hold(Simulation& simulation, std::uint64_t ps) {
-  simulation.charge_modify(this);  // who comes first is decided here
+  simulation.charge_modify(this);  // the order of posts is decided here
   const std::uint64_t now = simulation.now_ps();
   const std::uint64_t begin = free_ps_ > now ? free_ps_ + simulation.costs().line_transfer_ps : now;
   free_ps_ = begin + ps;

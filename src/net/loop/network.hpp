@@ -1,7 +1,7 @@
 #pragma once
 // A network between virtual threads: work requests are posted to the queues of a NIC, which injects
-// them one after the other into a wire that all queues share. What it does to times is LogGP, as
-// docs/model.md has it.
+// them one after the other into a wire that all queues share. Times follow LogGP, as
+// docs/design/model.md has it.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace larklane::loop {
 
-/// A lock of which every holder knows for how long: first come, first served, each hand-over the
-/// way of one line. No lock does better, so what contends for it is made to look cheap.
+/// A lock whose holders each know for how long they hold it: first come, first served, each
+/// hand-over the way of one line. No lock does better, so contention looks cheaper than it is.
 /// Thread safety: single-owner; a lock among virtual threads.
 class alignas(64) Lock {
  public:

@@ -1,6 +1,6 @@
 #pragma once
-// How bytes of a piece are moved, so that the thread sanitizer sees what a network does to memory:
-// words that a peer may look at meanwhile as atomics, everything else as plain bytes.
+// Moves bytes of a piece so that the thread sanitizer sees the accesses of a network: words that a
+// peer may read meanwhile as atomics, everything else as plain bytes.
 
 #include <algorithm>
 #include <atomic>

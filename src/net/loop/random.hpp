@@ -3,19 +3,19 @@
 
 #include <cstdint>
 
+#include "base/splitmix.hpp"
+
 namespace larklane::loop {
 
-/// splitmix64 (Steele, Lea, Flood, OOPSLA 2014): one word of state, every seed is good.
+/// splitmix64: one word of state.
 class Random {
  public:
   explicit constexpr Random(std::uint64_t seed) noexcept : state_(seed) {}
 
   constexpr std::uint64_t next() noexcept {
-    state_ += 0x9e3779b97f4a7c15u;
-    std::uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
+    const std::uint64_t number = splitmix(state_);
+    state_ += kSplitmixStep;
+    return number;
   }
   /// 0 to bound - 1; bound >= 1, far below 2^32 (the bias is bound / 2^64).
   constexpr std::uint64_t below(std::uint64_t bound) noexcept { return next() % bound; }

@@ -45,7 +45,7 @@ std::string Simulation::run() {
   return diagnosis_;
 }
 
-/// Switch to the thread whose turn it is; back outside if there is none, or no time left.
+/// Switch to the next thread in turn; back outside if there is none, or no time left.
 void Simulation::leave(Fiber& from) {
   if (turns_.empty() || turns_.front().time_ps > options_.deadline_ps) {
     if (!turns_.empty())
@@ -102,7 +102,7 @@ Simulation::Line& Simulation::line_of(const void* address) {
   return lines_[reinterpret_cast<std::uintptr_t>(address) / kLineBytes];
 }
 
-/// Until the line is here, behind those who asked for it before.
+/// Until the line is here, behind the threads that asked for it before.
 std::uint64_t Simulation::transfer_ps(Line& line) {
   line.free_ps = std::max(line.free_ps, now_ps()) + options_.costs.line_transfer_ps;
   return line.free_ps - now_ps();

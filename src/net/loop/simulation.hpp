@@ -1,8 +1,8 @@
 #pragma once
-// A discrete-event simulation in one thread: virtual threads run real code, every step of which is
-// charged from a cost table. Exact and repeatable: the same seed gives the same run.
+// A discrete-event simulation in one thread: virtual threads run real code, and a cost table
+// charges each of its steps. Exact and repeatable: the same seed gives the same run.
 //
-// What it is: sequentially consistent interleavings, chosen by time. Memory orders are accepted and
+// It shows sequentially consistent interleavings, chosen by time. Memory orders are accepted and
 // not simulated; they are the thread sanitizer's business.
 
 #include <cstddef>
@@ -31,8 +31,8 @@ class Simulation {
  public:
   struct Options {
     std::uint64_t seed = 1;
-    /// Draw the time of each step at random, with long stalls, whatever the cost table says: to
-    /// meet many interleavings. Otherwise the cost table alone decides.
+    /// Draw the time of each step at random, with long stalls, in place of the cost table: to meet
+    /// many interleavings. Otherwise the cost table alone decides.
     bool explore = false;
     std::uint64_t deadline_ps = 1'000'000'000'000;
     Costs costs{};
@@ -47,13 +47,13 @@ class Simulation {
   void spawn(std::string name, std::function<void()> body) {
     spawn(std::move(name), std::move(body), static_cast<std::uint32_t>(threads_.size()));
   }
-  /// @param core  whose cache it has: of two that have the same number modulo 64, each has what the
-  /// other has fetched
+  /// @param core  the core with its cache: two cores with the same number modulo 64 share fetched
+  /// lines
   void spawn(std::string name, std::function<void()> body, std::uint32_t core);
 
   /// Run until every thread has ended.
-  /// @return  empty, or why it gave up: what fail() was told, a deadlock, the deadline; with each
-  /// thread's state. Threads that have not ended then never go on, and what lies on their stacks is
+  /// @return  empty, or why it gave up: the text of fail(), a deadlock, the deadline; with each
+  /// thread's state. Threads that have not ended then never go on, and objects on their stacks are
   /// not destroyed.
   std::string run();
 
@@ -68,7 +68,7 @@ class Simulation {
   /// Bytes are written piece by piece, and others may run between.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);
   /// Poll until `predicate` holds.
-  /// @param what  what is waited for, in the diagnosis
+  /// @param what  the awaited condition, for the diagnosis
   template <class Predicate>
   void wait(std::string what, Predicate&& predicate) {
     begin_wait(std::move(what));
@@ -85,16 +85,16 @@ class Simulation {
   Random& random() noexcept { return random_; }
   const Costs& costs() const noexcept { return options_.costs; }
 
-  /// What virtual threads sleep for without a poll: for hardware, and for what is no part of what
-  /// is timed. Thread safety: single-owner.
+  /// An event for which virtual threads sleep without a poll: for hardware, and for steps outside
+  /// the timed part. Thread safety: single-owner.
   class Event {
    private:
     friend class Simulation;
     std::vector<std::uint32_t> sleepers_;
   };
-  /// Until the next wake(). Who sleeps for an event does not keep run() from ending.
+  /// Until the next wake(). A thread that sleeps for an event does not keep run() from ending.
   void sleep(Event& event, std::string what);
-  /// Those who sleep go on now.
+  /// Sleeping threads go on now.
   void wake(Event& event);
 
   // For Atomic.
@@ -125,7 +125,7 @@ class Simulation {
     }
   };
   struct Line {
-    std::uint64_t sharers = 0;  ///< who holds it: bit = core modulo 64
+    std::uint64_t sharers = 0;  ///< its holders: bit = core modulo 64
     std::uint64_t free_ps = 0;  ///< a line goes from core to core, to one at a time
   };
   static constexpr std::uint32_t kNobody = ~0u;

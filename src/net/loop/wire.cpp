@@ -12,7 +12,7 @@
 namespace larklane::loop {
 namespace {
 
-/// What lies in an operation's provider_space while it is under way.
+/// The content of an operation's provider_space while it is pending.
 std::byte* mark_of(const Flight& flight, std::size_t i) {
   return reinterpret_cast<std::byte*>(flight.serial * 0x9e3779b97f4a7c15u + i);
 }
@@ -62,7 +62,7 @@ std::vector<Violation> Wire::take_violations() {
   return std::exchange(violations_, {});
 }
 
-// --- who takes part ---------------------------------------------------------------------------
+// --- participants -----------------------------------------------------------------------------
 
 std::uint32_t Wire::add_process() {
   const net::UnseenGuard guard(lock_);
@@ -80,7 +80,7 @@ void Wire::remove_process(std::uint32_t process) {
 net::RemoteMemory Wire::add_region(Region region) {
   const net::UnseenGuard guard(lock_);
   const std::uint64_t key = ++last_number_;
-  // Aligned as the memory is, and no pointer that anybody could use.
+  // Aligned as the memory is, and no pointer that a thread could use.
   region.address = (key << 40) + reinterpret_cast<std::uintptr_t>(region.start) % 4096;
   regions_.emplace(key, region);
   return {region.address, key};
@@ -220,7 +220,7 @@ Result<net::Post> Wire::post(End& end, const Request& request, std::uint64_t loc
                              net::Operation& operation) {
   const net::UnseenGuard guard(lock_);
   if (!check_locked(end, request, local_key, operation)) return Errc::kInvalidArgument;
-  // Both are legal: who posts may learn of the link's end now or later.
+  // Both are legal: the poster may learn of the link's end now or later.
   if (!end.broken.ok() && choose_locked(2) == 0) return end.broken;
   if (end.under_way_count >= options_.queue_depth) {
     end.port->wakes_for_all.store(true, std::memory_order_relaxed);
@@ -272,7 +272,7 @@ bool Wire::happens_at_once_locked(Flight& flight) {
       !chance_locked(options_.done_percent))
     return false;
   flight.pieces_left = 1;
-  flight.is_completing = true;  // nobody waits for it
+  flight.is_completing = true;  // no thread waits for it
   move_locked(
       {.kind = Part::Kind::piece, .flight = &flight, .bytes = flight.request.transfer.bytes});
   flight.is_completing = flight.has_landed;
@@ -294,7 +294,7 @@ void Wire::cut_locked(Flight& flight) {
     const std::uint64_t pieces = std::min<std::uint64_t>(options_.pieces_max, transfer.bytes);
     for (std::uint64_t more = choose_locked(pieces); more > 0; --more) {
       std::uint64_t at = choose_locked(transfer.bytes);
-      // Words that somebody may be storing are read as a whole.
+      // Words that a thread may be storing are read as a whole.
       if (flight.request.is_read) at -= std::min(at, (transfer.remote.address + at) % kWordBytes);
       cuts.push_back(at);
     }
@@ -577,7 +577,7 @@ void Wire::complete_locked(Flight& flight) {
   add_part_locked({.kind = Part::Kind::completion, .flight = &flight});
 }
 
-/// As a queue pair does: nothing gets through any more after what failed.
+/// As a queue pair does: after a failure nothing gets through any more.
 void Wire::fail_locked(Flight& flight, Status status) {
   flight.status = status;
   if (flight.end != nullptr) break_locked(*flight.end, status);

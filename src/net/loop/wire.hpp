@@ -1,5 +1,5 @@
 #pragma once
-// What is between the endpoints of a Fabric: posted operations, cut into parts of which any may be
+// The wire between the endpoints of a Fabric: posted operations, cut into parts. Any part may be
 // the next to happen.
 
 #include <atomic>
@@ -36,7 +36,7 @@ struct Region {
   std::uint32_t process;
 };
 
-/// What is posted.
+/// A posted request.
 struct Request {
   bool is_read = false;
   bool is_small = false;
@@ -50,12 +50,12 @@ struct Request {
   }
 };
 
-/// An operation between post and the end of what it causes.
+/// An operation between its post and the end of its effects.
 /// Thread safety: single-owner: the wire's lock is held.
 struct Flight {
   Request request;
   std::vector<std::byte> small;
-  net::Operation* operation = nullptr;  ///< null: completes for nobody
+  net::Operation* operation = nullptr;  ///< null: its completion is not reported
   End* end = nullptr;                   ///< null: its link is gone
   Port* target = nullptr;               ///< null: the peer's endpoint is gone
   std::uint64_t peer = 0;               ///< number of the end at the other side
@@ -72,7 +72,7 @@ struct Flight {
   bool is_its_turn() const noexcept;
 };
 
-/// What can happen next.
+/// A part that can happen next.
 struct Part {
   enum class Kind : std::uint8_t { piece, immediate, completion };
   Kind kind;
@@ -86,7 +86,7 @@ struct Part {
   }
 };
 
-/// What a poll finds.
+/// An event that a poll finds.
 struct Event {
   Flight* flight;
   bool is_immediate;
@@ -102,7 +102,7 @@ struct Port {
   /// While it is armed. relaxed: with the wire's lock held, or a hint.
   std::atomic<bool> wakes_for_all{true};
   std::deque<Event> events;
-  std::vector<Part> door;  ///< manual progress: what has come and waits for a poll
+  std::vector<Part> door;  ///< manual progress: arrivals that wait for a poll
   std::uint32_t reserved_count = 0;
   std::uint32_t waiting_count = 0;  ///< immediates that a poll has not served yet
   Status dead;
@@ -133,7 +133,7 @@ inline bool Flight::is_its_turn() const noexcept {
          *end->streams.begin() == serial;
 }
 
-/// What is served by one poll, outside of the lock.
+/// Events that one poll serves, outside of the lock.
 struct Delivery {
   net::Operation* operation = nullptr;
   Status status;

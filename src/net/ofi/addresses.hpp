@@ -1,6 +1,6 @@
 #pragma once
-// A table of peers' addresses. Each address is in libfabric's once, however many links go there:
-// shm 1.17 takes it out with the first that goes. Thread safety: vci-serial.
+// A table of peers' addresses. libfabric's own table holds each address once, however many links
+// lead there: some providers remove it with the first link that ends. Thread safety: vci-serial.
 
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>

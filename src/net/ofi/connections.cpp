@@ -27,10 +27,10 @@ constexpr std::uint64_t kRequestAgainNs = 20'000'000;
 /// Processes that connect and say nothing take descriptors: so many may, between two looks.
 constexpr std::size_t kStrangersMost = 64;
 constexpr std::uint64_t kSweepNs = 1'000'000'000;
-/// Until libfabric has closed what has been ended.
+/// Sweeps until libfabric has closed the ended sockets.
 constexpr int kSweepsMost = 16;
 
-/// Takes as long whatever the bytes are. @pre as many of both
+/// Constant time for any bytes. @pre as many of both
 bool is_same(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
   std::byte differs{};
   for (std::size_t i = 0; i < a.size(); ++i) differs |= a[i] ^ b[i];
@@ -93,7 +93,7 @@ bool Connections::can_sleep() {
 
 // --- the listener -------------------------------------------------------------------------------
 
-/// With a queue of its own: what strangers leave in it goes with it.
+/// With a queue of its own: events that strangers leave in it go with it.
 int Connections::listen() {
   if (listener_) return 0;
   int error = 0;
@@ -118,8 +118,9 @@ int Connections::listen() {
   return 0;
 }
 
-/// libfabric forgets who has connected and requested nothing, and keeps their descriptors: these
-/// end first, and libfabric closes them. One that stays keeps the listener, which takes no other.
+/// libfabric forgets peers that have connected and requested nothing, and keeps their descriptors:
+/// these end first, and libfabric closes them. One that stays keeps the listener, which takes no
+/// other.
 void Connections::stop_listening() {
   const sockaddr_storage name = name_of(address_);
   end_listening(name);

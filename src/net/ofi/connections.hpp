@@ -1,6 +1,6 @@
 #pragma once
-// The connections of an endpoint whose provider connects endpoints one to one (FI_EP_MSG): each
-// link has one of its own, and no process that has not been told the link's ticket gets one.
+// The connections of an endpoint with a provider that connects endpoints one to one (FI_EP_MSG).
+// Each link has one of its own, and no process without the link's ticket gets one.
 //
 // Of two links the one with the greater offer requests, and the other one accepts. A request
 // carries the first half of the accepting link's ticket, its answer the second half; the control
@@ -70,10 +70,10 @@ class Connections {
   /// The listener's name, while a connection is awaited.
   std::span<const std::byte> address() const noexcept { return address_; }
   void request(Connection& connection);
-  /// libfabric has let go of what is under way on it; the link is not told.
+  /// libfabric has released its pending operations; the link is not told.
   void close(Connection& connection);
   void remove(Connection& connection);
-  /// Serves what has happened. @return a connection is awaited: to be called again soon
+  /// Serves new events. @return a connection is awaited: to be called again soon
   bool look_slow();
 
   /// Readable when look_slow() or a read of the queue may find something; -1: none.

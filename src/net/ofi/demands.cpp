@@ -47,7 +47,7 @@ constexpr Demand kDemands[] = {
 };
 constexpr const char* kNoFinish =
     "neither order (FI_ORDER_RAW, FI_ORDER_WAW) nor completion at delivery (FI_DELIVERY_COMPLETE)";
-/// inject_size; what is asked for would be all that is given.
+/// inject_size; a larger demand would be all that the provider gives.
 constexpr std::size_t kSmallBytesMin = 8;
 
 /// A copy that asks for nothing and can do everything.
@@ -68,8 +68,6 @@ Info get_info(const fi_info* hints) {
 }
 
 void ask_finish(fi_info& hints, Finish finish) {
-  // Without order the shm provider copies into the peer by itself: past the keys, past what waits
-  // in the queue.
   constexpr std::uint64_t kOrder = FI_ORDER_RAW | FI_ORDER_WAW;
   hints.tx_attr->msg_order = finish == Finish::ordered ? kOrder : 0;
   hints.rx_attr->msg_order = hints.tx_attr->msg_order;
@@ -82,8 +80,8 @@ Info all_hints(const Device& device, Finish finish, fi_ep_type type = FI_EP_RDM)
   for (const Demand& demand : kDemands) demand.ask(*hints);
   hints->ep_attr->type = type;
   ask_finish(*hints, finish);
-  // Not a demand: whoever needs no polling may be asked to do without threads of its own, too. Our
-  // receives are none, so their queues may be short.
+  // Not a demand: a provider that needs no polling may be asked to do without threads of its own,
+  // too. Our receives are none, so their queues may be short.
   hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   hints->tx_attr->size = kQueueDepth;
@@ -94,10 +92,19 @@ bool names(const fi_info& info, const char* part) {
   return std::strstr(info.fabric_attr->prov_name, part) != nullptr;
 }
 
+/// Its endpoints reach processes of the same host only.
+bool is_host_only(const fi_info& info) {
+  // shm 1.17 leaves the capabilities out of its answer.
+  const bool says_so = (info.domain_attr->caps & FI_LOCAL_COMM) != 0 &&
+                       (info.domain_attr->caps & FI_REMOTE_COMM) == 0;
+  return says_so || names(info, "shm") || names(info, "sm2");
+}
+
 /// Some are taken only when asked for by name: `verbs` is not `verbs;ofi_rxd`.
 bool is_wanted(const fi_info& info, const Device& device) {
+  if (is_host_only(info)) return false;
   bool is_slow = false;
-  for (const char* slow : {"sockets", "udp", "ofi_rxd", "mrail", "lnx", "sm2"}) {
+  for (const char* slow : {"sockets", "udp", "ofi_rxd", "mrail", "lnx"}) {
     if (!names(info, slow)) continue;
     if (::strcasestr(device.provider.c_str(), slow) != nullptr) return true;
     is_slow = true;
@@ -107,7 +114,6 @@ bool is_wanted(const fi_info& info, const Device& device) {
 
 /// Lower ones are tried first.
 int rank(const fi_info& info) {
-  if (is_host_only(info)) return 3;
   if (std::strcmp(info.domain_attr->name, "lo") == 0) return 2;
   return is_over_sockets(info) ? 1 : 0;
 }
@@ -132,7 +138,7 @@ bool has_domain(const fi_info* list, const std::string& domain) {
   return domain.empty() || list != nullptr;
 }
 
-/// What is not there at all, in words.
+/// The missing part, in words.
 std::string why_nothing(const Device& device, const fi_info* list) {
   const std::string has = version() + " has ";
   if (list == nullptr && device.provider.empty())
@@ -147,8 +153,8 @@ std::string why_nothing(const Device& device, const fi_info* list) {
   return text;
 }
 
-/// Over TCP each link has a connection of its own, whose peer proves that it is the one: a
-/// connection of libfabric's own takes any process, for whatever peer it says it is.
+/// Over TCP each link has a connection of its own, whose peer proves its identity: a connection of
+/// libfabric's own takes any process, under any name that it gives.
 bool is_connected_as_wanted(const fi_info& info) {
   return (info.ep_attr->type == FI_EP_MSG) == is_over_tcp(info);
 }
@@ -171,24 +177,8 @@ Device::Device(std::string_view name) {
   if (at != std::string_view::npos) domain = name.substr(at + 1);
 }
 
-bool is_host_only(const fi_info& info) noexcept {
-  // shm 1.17 leaves the capabilities out of what it answers.
-  const bool says_so = (info.domain_attr->caps & FI_LOCAL_COMM) != 0 &&
-                       (info.domain_attr->caps & FI_REMOTE_COMM) == 0;
-  return says_so || names(info, "shm") || names(info, "sm2");
-}
-
-std::uint64_t queued_bytes_max(const Candidate& choice) noexcept {
-  const fi_info& info = *choice.info;
-  const std::uint64_t bytes = info.tx_attr->inject_size;
-  const bool is_in_order = choice.finish == Finish::ordered &&
-                           info.ep_attr->max_order_waw_size >= 2 * bytes &&
-                           info.domain_attr->data_progress == FI_PROGRESS_MANUAL;
-  return is_host_only(info) && is_in_order ? bytes : 0;
-}
-
 bool is_over_tcp(const fi_info& info) noexcept {
-  // net: what became tcp in version 1.18, still under way in 1.17.
+  // net: the provider that became tcp in version 1.18, still unfinished in 1.17.
   return names(info, "tcp") || std::strncmp(info.fabric_attr->prov_name, "net", 3) == 0;
 }
 
@@ -228,6 +218,10 @@ std::string why_none(const Device& device) {
   const Info list = get_info(blank_hints(device).get());
   if (list == nullptr || !has_domain(list.get(), device.domain))
     return why_nothing(device, list.get());
+  if (!device.provider.empty() && is_host_only(*list))
+    return "libfabric's " + device.provider +
+           " stays within one host, where Larklane has a faster way of its own: set provider=auto, "
+           "in native programs message_provider=shm";
   const std::string who = device.provider.empty() ? "each provider" : "provider " + device.provider;
   const std::string lacks = who + " of " + version() + " lacks ";
   for (const Demand& demand : kDemands) {

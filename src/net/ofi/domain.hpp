@@ -1,5 +1,5 @@
 #pragma once
-// What a fabric, its endpoints and their links share. Thread safety: immutable.
+// Objects that a fabric, its endpoints and their links share. Thread safety: immutable.
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>

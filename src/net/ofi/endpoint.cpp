@@ -3,14 +3,11 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <utility>
 
-#include "base/clock.hpp"
 #include "net/ofi/link.hpp"
 
 namespace larklane::ofi {
@@ -18,27 +15,18 @@ namespace {
 
 /// Of one fi_cq_read: 640 bytes of stack.
 constexpr std::uint32_t kEntriesAtOnce = 16;
-/// A look at a peer's process or at connections costs a system call: each time after so many polls;
-/// at a process if it is long enough since the last one, too.
+/// Polls between two looks at connections, each of which is a system call.
 constexpr std::uint32_t kPollsPerLook = 4096;
-/// While a connection is awaited: a look is a system call or two.
+/// The same while a connection is awaited.
 constexpr std::uint32_t kPollsPerConnectionLook = 8;
-constexpr std::uint64_t kLookNs = 100'000'000;
-/// As many as may be under way, and as many immediates before they wait elsewhere.
+/// As many as may be pending, and as many immediates before they wait elsewhere.
 constexpr std::size_t kCompletions = 4 * kQueueDepth;
-/// libfabric's shm names an endpoint by its process's number and by how many that process has
-/// opened. One that was killed leaves its files, and a process that gets its number hears that the
-/// name is busy; the next one may not be. (libfabric unlinks each of them, whoever has them: so
-/// processes of two spaces of numbers must not share /dev/shm.)
-constexpr int kNames = 64;
-/// Endpoints that are left to receive; see leave_slow().
-constexpr std::size_t kLeftMost = 8;
 
 }  // namespace
 
 Status status_of(int error, Errc code) noexcept {
   switch (error) {
-    case FI_ECANCELED:  // what waits on a connection that ends
+    case FI_ECANCELED:  // an operation that waits on a connection that ends
     case FI_ECONNRESET:
     case FI_ECONNABORTED:
     case FI_ECONNREFUSED:
@@ -67,7 +55,7 @@ Result<std::unique_ptr<net::Endpoint>> Endpoint::open(const Domain& domain,
   if (domain.has_connections()) {
     LARKLANE_TRY(endpoint->open_connections());
   } else {
-    LARKLANE_TRY(endpoint->open(endpoint->sender_));
+    LARKLANE_TRY(endpoint->open_sender());
     LARKLANE_TRY(endpoint->make_offer());
   }
   return std::unique_ptr<net::Endpoint>(std::move(endpoint));
@@ -97,26 +85,18 @@ Status Endpoint::open_connections() {
   connections_ = std::make_unique<Connections>(domain_, *queue_);
   const int error = connections_->open(wait_fd_ >= 0);
   wait_fd_ = connections_->wait_fd();
-  origin_ = {domain_.info().addr_format, this_host(), ::getpid()};
   return error == 0 ? Status() : status_of(error, Errc::kSystem);
 }
 
-Status Endpoint::open(Sender& sender) const {
-  const int error = sender.addresses.open(*domain_.domain);
+Status Endpoint::open_sender() {
+  int error = addresses_.open(*domain_.domain);
   if (error != 0) return status_of(error, Errc::kSystem);
-  Status status = try_open(sender);
-  for (int tries = 1; tries < kNames && status.detail() == FI_EBUSY; ++tries)
-    status = try_open(sender);
-  return status;
-}
-
-Status Endpoint::try_open(Sender& sender) const {
   fid_ep* endpoint = nullptr;
-  int error = ::fi_endpoint(domain_.domain.get(), domain_.choice.info.get(), &endpoint, nullptr);
+  error = ::fi_endpoint(domain_.domain.get(), domain_.choice.info.get(), &endpoint, nullptr);
   if (error != 0) return status_of(-error, Errc::kSystem);
-  sender.endpoint.reset(endpoint);
+  sender_.reset(endpoint);
   error = ::fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_RECV);
-  if (error == 0) error = ::fi_ep_bind(endpoint, &sender.addresses.table().fid, 0);
+  if (error == 0) error = ::fi_ep_bind(endpoint, &addresses_.table().fid, 0);
   if (error == 0) error = ::fi_enable(endpoint);
   return error == 0 ? Status() : status_of(-error, Errc::kSystem);
 }
@@ -126,8 +106,7 @@ Status Endpoint::make_offer() {
   std::size_t length = name.size();
   const int error = ::fi_getname(&raw()->fid, name.data(), &length);
   if (error != 0) return status_of(-error, Errc::kSystem);
-  origin_ = {domain_.info().addr_format, this_host(), ::getpid()};
-  offer_ = encode_offer(origin_, {}, std::span(name).first(length));
+  offer_ = encode_offer(domain_.info().addr_format, {}, std::span(name).first(length));
   return Status();
 }
 
@@ -159,18 +138,10 @@ Result<std::uint32_t> Endpoint::poll(std::uint32_t most) {
       return die_slow(static_cast<int>(-count));
     }
   }
-  if (++polls_ % kPollsPerLook == 0) [[unlikely]]
-    look_around_slow();
-  if (is_any_awaited_ && polls_ % kPollsPerConnectionLook == 0) [[unlikely]]
+  const std::uint32_t polls_per_look = is_any_awaited_ ? kPollsPerConnectionLook : kPollsPerLook;
+  if (++polls_ % polls_per_look == 0 && connections_ != nullptr) [[unlikely]]
     look_at_connections_slow();
   return served;
-}
-
-void Endpoint::look_around_slow() {
-  look_at_peers_slow();
-  if (!left_.empty() && slots_.has_held_up())
-    for (std::size_t i = 0; i < links_.size(); ++i) links_[i]->pass_held_up_slow();
-  if (connections_ != nullptr) look_at_connections_slow();
 }
 
 void Endpoint::look_at_connections_slow() { is_any_awaited_ = connections_->look_slow(); }
@@ -210,39 +181,7 @@ Status Endpoint::die_slow(int error) {
   return failure_;
 }
 
-/// Within a host, libfabric tells nobody that a process is gone.
-void Endpoint::look_at_peers_slow() {
-  const std::uint64_t now = now_ns();
-  if (now - looked_at_ns_ < kLookNs) return;
-  looked_at_ns_ = now;
-  std::uint64_t first = UINT64_MAX;
-  for (std::size_t i = 0; i < links_.size(); ++i)
-    first = std::min(first, links_[i]->look_at_peer_slow());
-  if (first != UINT64_MAX && is_answered_in_order()) leave_slow(first);
-}
-
-/// libfabric's shm before 2.5.
-bool Endpoint::is_answered_in_order() const noexcept {
-  return is_host_only(domain_.info()) && FI_VERSION_LT(::fi_version(), FI_VERSION(2, 5));
-}
-
-/// `first` never ends, and behind it nothing does. So another endpoint sends from now on, and this
-/// one is left to receive, with its addresses: what comes back to it may still need them. Peers
-/// know 256 endpoints, so there are few of these; then this one is of no use any more.
-void Endpoint::leave_slow(std::uint64_t first) {
-  // Who is gone must not be known to the next one, which would take it for one that can't be
-  // attached to.
-  for (std::size_t i = 0; i < links_.size(); ++i)
-    first = std::min(first, links_[i]->look_at_peer_slow());
-  if (links_.empty()) return;
-  Sender next;
-  if (left_.size() == kLeftMost || !open(next).ok()) return (void)die_slow(ENOTRECOVERABLE);
-  slots_.hold_up_slow(first);
-  left_.push_back(std::exchange(sender_, std::move(next)));
-  for (std::size_t i = 0; i < links_.size(); ++i) links_[i]->leave_slow();
-}
-
-/// Progress is manual: whatever comes needs us.
+/// Progress is manual: each arrival needs us.
 bool Endpoint::arm(net::Wake /*wake*/) {
   if (wait_fd_ < 0 || !failure_.ok()) return false;
   if (connections_ != nullptr) {

@@ -21,12 +21,6 @@ namespace larklane::ofi {
 /// An errno of libfabric as a status of ours. @param code  of those that don't speak of the peer
 Status status_of(int error, Errc code) noexcept;
 
-/// What sends: libfabric's endpoint, and the peers as it knows them. Thread safety: vci-serial.
-struct Sender {
-  Addresses addresses;
-  Fid<fid_ep> endpoint;  // goes first
-};
-
 /// Thread safety: vci-serial.
 class Endpoint final : public net::Endpoint {
  public:
@@ -45,31 +39,24 @@ class Endpoint final : public net::Endpoint {
   // For its links.
   const Domain& domain() const noexcept { return domain_; }
   /// Null: each link has its own.
-  fid_ep* raw() const noexcept { return sender_.endpoint.get(); }
+  fid_ep* raw() const noexcept { return sender_.get(); }
   /// Null: no link has one.
   Connections* connections() noexcept { return connections_.get(); }
   /// A connection is awaited.
   void look_at_connections() noexcept { is_any_awaited_ = true; }
-  Addresses& addresses() noexcept { return sender_.addresses; }
+  Addresses& addresses() noexcept { return addresses_; }
   std::span<const std::byte> offer() const noexcept { return offer_; }
-  const Origin& origin() const noexcept { return origin_; }
   Slots& slots() noexcept { return slots_; }
   Status failure() const noexcept { return failure_; }
   void add(Link& link) { links_.push_back(&link); }
   void remove(Link& link) { std::erase(links_, &link); }
-  void look_at_peers_slow();
-  /// Does it hear of what has ended in the order in which it was posted, whoever the peer?
-  bool is_answered_in_order() const noexcept;
-  void leave_slow(std::uint64_t first);
 
  private:
   Endpoint(const Domain& domain, net::Receiver& receiver);
   Status open_queue();
   Status open_connections();
-  Status open(Sender& sender) const;
-  Status try_open(Sender& sender) const;
+  Status open_sender();
   Status make_offer();
-  void look_around_slow();
   void look_at_connections_slow();
   void serve(const fi_cq_data_entry& entry);
   bool serve_error_slow();
@@ -80,15 +67,13 @@ class Endpoint final : public net::Endpoint {
   Slots slots_{kQueueDepth};
   Fid<fid_cq> queue_;
   std::unique_ptr<Connections> connections_;
-  Sender sender_;
-  std::vector<Sender> left_;  ///< see leave_slow(); the first one receives
+  Addresses addresses_;
+  Fid<fid_ep> sender_;  // goes before the addresses
   int wait_fd_ = -1;
-  Origin origin_{};
   std::vector<std::byte> offer_;
   std::vector<Link*> links_;
   std::uint32_t polls_ = 0;
   bool is_any_awaited_ = false;
-  std::uint64_t looked_at_ns_ = 0;  // peers' processes
   Status failure_;
 };
 

@@ -36,9 +36,9 @@ net::Limits limits_of(const Candidate& choice) {
   limits.are_words_whole = false;  // libfabric promises nothing of the kind
   limits.is_connected_by_use = limits.is_post_system_call = is_over_sockets(info);
   limits.has_wide_immediates = info.domain_attr->cq_data_size == sizeof(std::uint64_t);
-  limits.first_word_last_bytes_max =  // Link::write_any() and write_out() see to that
-      are_parts_seen_in_order(info) ? limits.write_bytes_max : 2 * queued_bytes_max(choice);
-  if (!is_host_only(info)) limits.network = std::string("ofi/") + info.fabric_attr->prov_name;
+  limits.first_word_last_bytes_max =  // Link::write_out() sees to that
+      are_parts_seen_in_order(info) ? limits.write_bytes_max : 0;
+  limits.network = std::string("ofi/") + info.fabric_attr->prov_name;
   return limits;
 }
 
@@ -79,7 +79,7 @@ std::string complaint(const fi_info& info, const char* call, int error) {
               : "");
 }
 
-/// With an endpoint, as a trial: providers find out only then what the machine lacks.
+/// With an endpoint, as a trial: providers find out only then that the machine lacks something.
 Result<std::unique_ptr<net::Fabric>> try_open(Candidate candidate, std::string* complaints) {
   Domain domain{std::move(candidate), nullptr, nullptr};
   const auto refuse = [&](const char* call, int error) {

@@ -1,5 +1,5 @@
 #pragma once
-// What libfabric opens, with one owner. Thread safety: single-owner.
+// Handles of libfabric's objects, with one owner. Thread safety: single-owner.
 
 #include <rdma/fabric.h>
 

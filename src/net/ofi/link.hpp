@@ -9,15 +9,14 @@
 #include <span>
 #include <vector>
 
-#include "base/unique_fd.hpp"
 #include "net/ofi/connections.hpp"
 #include "net/ofi/endpoint.hpp"
 #include "net/provider.hpp"
 
 namespace larklane::ofi {
 
-/// How long posts may be refused while nothing is under way, before the peer counts as unreachable.
-/// libfabric connects, and connects again, without an error of its own.
+/// How long posts may be refused while no operation is pending, before the peer counts as
+/// unreachable. libfabric connects, and connects again, without an error of its own.
 inline constexpr std::uint64_t kUnreachableNs = 20'000'000'000;
 
 /// Thread safety: vci-serial.
@@ -63,17 +62,8 @@ class Link final : public net::Link {
   void fail(Status status) noexcept {
     if (failure_.ok()) failure_ = status;
   }
-  /// @return the first of the operations that libfabric never ends; UINT64_MAX: there is none
-  std::uint64_t look_at_peer_slow();
-  void leave_slow();
-  void pass_held_up_slow();
 
  private:
-  /// A read that is served after all that its endpoint has left to others.
-  struct Passing : net::Operation {
-    Link* link;
-    bool is_under_way = false;
-  };
   struct Out {
     const void* bytes;
     std::uint64_t length;
@@ -82,15 +72,7 @@ class Link final : public net::Link {
     std::uint64_t flags;
     std::uint64_t immediate;
   };
-  Result<net::Post> write_any(Out out, net::Operation& operation);
   Result<net::Post> write_out(const Out& out, net::Operation& operation);
-  Result<net::Post> write_small_out(Out out, net::Operation& operation);
-  /// By one inject, or by two.
-  bool is_queued(std::uint64_t length) const noexcept {
-    return queued_bytes_max_ != 0 && length <= 2 * queued_bytes_max_;
-  }
-  Result<net::Post> inject(const Out& out);
-  static Out cut(Out& out, std::uint64_t bytes) noexcept;
   Result<net::Post> read_out(const net::Transfer& transfer, void* descriptor,
                              net::Operation& operation);
   Result<net::Post> posted(Slot& slot, ssize_t result);
@@ -98,24 +80,14 @@ class Link final : public net::Link {
   Result<net::Post> not_now_slow();
   Status connect(const Offer& offer, std::span<const std::byte> bytes);
   void close_connection();
-  void watch_process(const Origin& peer) noexcept;
-  bool is_moved_at_once() const noexcept;
-  static void passed(net::Operation& operation, Status status);
 
   Endpoint& endpoint_;
   const std::uint64_t finish_flag_;
-  /// See queued_bytes_max(). More than twice as many the peer fetches by a system call.
-  const std::uint64_t queued_bytes_max_;
   const bool is_over_tcp_;
   fid_ep* from_ = nullptr;  ///< null: there is no connection yet, or none any more
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
-  std::vector<std::byte> address_;  ///< of the peer
-  UniqueFd process_;                ///< of a peer that only its process tells about
-  pid_t process_id_ = 0;
-  Passing passing_;
   Status failure_{Errc::kUnreachable, 0};
-  bool is_gone_ = false, has_posted_ = false;
-  std::uint64_t settled_ = 0;  ///< what settle() has read
+  std::uint64_t settled_ = 0;  ///< the target of settle()'s read
   std::uint32_t refused_ = 0;  ///< posts in a row
   std::uint64_t refused_since_ns_ = 0;
   std::vector<std::byte> offer_;            ///< with the connection's ticket

@@ -1,5 +1,5 @@
 #pragma once
-// Registered memory, by whatever rules the provider has (fi_mr(3)).
+// Registered memory, by the provider's rules (fi_mr(3)).
 
 #include <rdma/fabric.h>
 
@@ -21,7 +21,7 @@ class Memory final : public net::Memory {
   /// @param start  counted from by peers, or nullptr if they count from 0
   Memory(Fid<fid_mr> region, std::unique_ptr<std::byte> nothing, const void* start) noexcept;
   net::RemoteMemory remote() const noexcept override { return remote_; }
-  /// What local buffers in it are posted with.
+  /// The descriptor for posts with local buffers in it.
   void* descriptor() const noexcept { return descriptor_; }
 
  private:

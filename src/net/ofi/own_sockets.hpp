@@ -1,5 +1,5 @@
 #pragma once
-// This process's own sockets, of which libfabric offers no list. Thread-safe.
+// This process's own sockets: libfabric offers no list of them. Thread-safe.
 
 #include <sys/socket.h>
 

@@ -1,10 +1,9 @@
 #pragma once
-// Where operations under way are noted: libfabric is handed a slot, not the operation, so that an
-// operation can be ended when its peer is gone, although libfabric may still come back with it.
+// Slots for pending operations. libfabric is handed a slot, not the operation, so that an operation
+// can be ended when its peer is gone, although libfabric may still come back with it.
 
 #include <rdma/fabric.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,24 +17,22 @@ class Link;
 
 /// Thread safety: vci-serial.
 struct alignas(64) Slot {
-  fi_context2 context;        ///< first: this is what libfabric is handed, and may write to
+  fi_context2 context;        ///< first: libfabric is handed this, and may write to it
   net::Operation* operation;  ///< nullptr: none, or it has been ended without libfabric
   Link* link;
   Slot* next_free;
-  std::uint64_t order;  ///< of those that were posted
-  bool is_held_up;      ///< see Endpoint::leave_slow()
 };
 
 /// Thread safety: vci-serial.
 /// Invariants:
-/// 1. A slot is free, under way (it has an operation), or left behind (libfabric has it, nobody
+/// 1. A slot is free, pending (it has an operation), or left behind (libfabric has it, no operation
 ///    waits for it).
-/// 2. As many slots are free or under way as at the beginning.
+/// 2. As many slots are free or pending as at the beginning.
 class Slots {
  public:
   explicit Slots(std::size_t count) { grow(count); }
 
-  /// @return nullptr: all are under way
+  /// @return nullptr: all are pending
   Slot* take(Link& link, net::Operation& operation) noexcept {
     Slot* slot = free_;
     if (slot == nullptr) [[unlikely]]
@@ -43,8 +40,6 @@ class Slots {
     free_ = slot->next_free;
     slot->operation = &operation;
     slot->link = &link;
-    slot->order = ++last_;
-    slot->is_held_up = false;
     return slot;
   }
   /// @return its operation; nullptr: it was left behind
@@ -68,61 +63,18 @@ class Slots {
     return nullptr;
   }
   bool has_some_of(const Link& link) const noexcept {
-    return has_any([&](const Slot& slot) { return slot.link == &link; });
-  }
-  bool has_held_up() const noexcept {
-    return has_any([](const Slot& slot) { return slot.is_held_up; });
-  }
-  bool has_held_up_of(const Link& link) const noexcept {
-    return has_any([&](const Slot& slot) { return slot.link == &link && slot.is_held_up; });
-  }
-  /// The first of what is under way on `link`, and was posted since something was held up last;
-  /// UINT64_MAX: nothing is.
-  std::uint64_t first_of(const Link& link) const noexcept {
-    std::uint64_t first = UINT64_MAX;
-    (void)has_any([&](const Slot& slot) {
-      if (slot.link == &link && slot.order > left_) first = std::min(first, slot.order);
-      return false;
-    });
-    return first;
-  }
-  /// What has been posted after `order` waits behind what never ends.
-  void hold_up_slow(std::uint64_t order) noexcept {
-    left_ = last_;
     for (const Chunk& chunk : chunks_)
       for (std::size_t i = 0; i < chunk.count; ++i)
-        chunk.slots[i].is_held_up |= chunk.slots[i].order > order;
+        if (chunk.slots[i].operation != nullptr && chunk.slots[i].link == &link) return true;
+    return false;
   }
   /// End all operations of `link`, or all (nullptr), with `status`.
   void end_slow(const Link* link, Status status) {
-    end_if_slow([&](const Slot& slot) { return link == nullptr || slot.link == link; }, status);
-  }
-  void end_slow(const net::Operation& operation, Status status) {
-    end_if_slow([&](const Slot& slot) { return slot.operation == &operation; }, status);
-  }
-  void end_held_up_slow(const Link& link, Status status) {
-    end_if_slow([&](const Slot& slot) { return slot.link == &link && slot.is_held_up; }, status);
-  }
-
- private:
-  struct Chunk {
-    std::unique_ptr<Slot[]> slots;
-    std::size_t count;
-  };
-  template <class Is>
-  bool has_any(Is&& is) const noexcept {
-    for (const Chunk& chunk : chunks_)
-      for (std::size_t i = 0; i < chunk.count; ++i)
-        if (chunk.slots[i].operation != nullptr && is(chunk.slots[i])) return true;
-    return false;
-  }
-  template <class Is>
-  void end_if_slow(Is&& is, Status status) {
     std::vector<net::Operation*> ended;
     for (const Chunk& chunk : chunks_) {
       for (std::size_t i = 0; i < chunk.count; ++i) {
         Slot& slot = chunk.slots[i];
-        if (slot.operation == nullptr || !is(slot)) continue;
+        if (slot.operation == nullptr || (link != nullptr && slot.link != link)) continue;
         ended.push_back(slot.operation);
         slot.operation = nullptr;
       }
@@ -130,6 +82,12 @@ class Slots {
     if (!ended.empty()) grow(ended.size());
     for (net::Operation* operation : ended) operation->complete(*operation, status);
   }
+
+ private:
+  struct Chunk {
+    std::unique_ptr<Slot[]> slots;
+    std::size_t count;
+  };
   void grow(std::size_t count) {
     chunks_.push_back({std::make_unique<Slot[]>(count), count});
     for (std::size_t i = 0; i < count; ++i) {
@@ -140,8 +98,6 @@ class Slots {
 
   std::vector<Chunk> chunks_;
   Slot* free_ = nullptr;
-  std::uint64_t last_ = 0;  ///< number of posts
-  std::uint64_t left_ = 0;  ///< then
 };
 
 }  // namespace larklane::ofi

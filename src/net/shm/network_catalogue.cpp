@@ -70,7 +70,8 @@ Result<std::uint64_t> Catalogue::add(const void* start, std::uint64_t bytes, Pla
     }
   }
   MemoryRow& row = area().rows[number];
-  // release, all: who sees one of them (acquire) sees also that the generation before is gone.
+  // release, all: a reader that sees one of them (acquire) sees also that the generation before is
+  // gone.
   row.base.store(reinterpret_cast<std::uintptr_t>(start), std::memory_order_release);
   row.bytes.store(bytes, std::memory_order_release);
   row.place.store(place.word(), std::memory_order_release);

@@ -1,6 +1,6 @@
 #pragma once
-// What this process shows its peers: the memory that it has registered, and library memory that
-// they map. (docs/protocols.md, "Shared memory as a network")
+// The memory that this process shows its peers: its registered memory, and library memory that they
+// map. (docs/design/protocols/shm_network.md)
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace larklane::shm {
 // Invariants:
 // 1. A key is given out once. A row says nothing of a key that was taken back.
 // 2. Memory that was mapped stays memory of this catalogue until it ends: a late store of a peer
-//    hits nobody else's.
+//    hits no other memory.
 class Catalogue {
  public:
   /// Part of a segment that peers map.
@@ -35,7 +35,7 @@ class Catalogue {
 
   std::uint64_t nonce() const noexcept { return nonce_; }
   int fd() const noexcept { return segment_->fd(); }
-  /// Not a forked child's, which has the same memory: what it ends must not end here.
+  /// False in a forked child, which has the same memory: objects that it ends must not end here.
   bool is_owners() const noexcept { return maker_.is_this_process(); }
 
   /// @param place  where peers map it @return its key @errors kNoMemory: all rows are taken

@@ -18,19 +18,19 @@ namespace larklane::shm {
 
 class NetworkLink;
 
-/// What endpoints share. Thread safety: thread-safe.
+/// State that endpoints share. Thread safety: thread-safe.
 struct NetworkDomain {
   std::unique_ptr<Catalogue> catalogue;
   Peers peers;
   bool is_attach_allowed;  ///< by option
 };
 
-/// Who sleeps can't be woken, so there is nothing to sleep on: who waits polls.
+/// A sleeping thread can't be woken, so there is nothing to sleep on: waiting threads poll.
 /// Thread safety: vci-serial.
 class NetworkEndpoint final : public net::Endpoint {
  public:
-  /// A queue has room for more than can be reserved, for what is heard while its place is not yet
-  /// given back.
+  /// A queue has room for more than can be reserved, for immediates that are served while their
+  /// place is not yet given back.
   static constexpr std::uint32_t kImmediatesMax = QueueArea::kSlots - 1024;
 
   /// @errors kNoMemory

@@ -16,13 +16,13 @@ constexpr std::uint64_t kBounceBytesMax = 1u << 18;
 
 net::Limits own_limits() {
   net::Limits limits{};
-  // Longer ones are cut, so that who waits for the lane is served between.
+  // Longer ones are cut, so that threads that wait for the lane are served between.
   limits.write_bytes_max = limits.read_bytes_max = std::uint64_t{1} << 26;
   limits.small_bytes_max = 8192;  // the longest record of packets, by default
   limits.immediates_max = NetworkEndpoint::kImmediatesMax;
   limits.is_progress_manual = false;
   limits.provider = "shm";
-  // Nobody promises that of attach. In allocated memory they are.
+  // No kernel promises that of attach. In allocated memory they are.
   limits.are_words_whole = false;
   limits.bounce_bytes_max = kBounceBytesMax;
   limits.are_small_writes_done = true;

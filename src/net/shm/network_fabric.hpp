@@ -1,7 +1,7 @@
 #pragma once
-// Provider `shm`: processes of one host and one user as a network. What they write often lies in
-// memory that they map of each other (allocate_memory, queues of immediates); everything else goes
-// by cross-memory attach. (docs/protocols.md, "Shared memory as a network")
+// Provider `shm`: processes of one host and one user as a network. Bytes that they write often lie
+// in memory that they map of each other (allocate_memory, queues of immediates); everything else
+// goes by cross-memory attach. (docs/design/protocols/shm_network.md)
 
 #include <memory>
 #include <string>

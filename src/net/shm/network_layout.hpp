@@ -1,7 +1,7 @@
 #pragma once
-// What a process of provider `shm` shows its peers in memory that they map. They read it at any
-// time, and may write nonsense into it: nothing in it is believed, every index is masked or
-// checked, and what decides over memory is copied before it is checked.
+// The layout of a process of provider `shm` in memory that its peers map. They read it at any time,
+// and may write nonsense into it. So nothing in it is believed, every index is masked or checked,
+// and a value that decides over memory is copied before it is checked.
 // Thread safety: atomics alone.
 
 #include <atomic>
@@ -39,7 +39,7 @@ struct Place {
   }
 };
 
-/// At the beginning of every segment: whose, and which. Constant.
+/// At the beginning of every segment: its owner, and its number. Constant.
 struct alignas(kNetworkLineBytes) SegmentHead {
   std::uint64_t nonce;
   std::uint32_t number;  ///< 0: the catalogue
@@ -73,7 +73,7 @@ struct QueueArea {
   alignas(kNetworkLineBytes) std::atomic<std::uint64_t> head;  ///< all before it is heard
   // Senders' line.
   alignas(kNetworkLineBytes) std::atomic<std::uint64_t> tail;  ///< about where the next one goes
-  std::atomic<std::uint64_t> endpoint;                         ///< whose it is; 0: closed
+  std::atomic<std::uint64_t> endpoint;                         ///< its owner; 0: closed
   alignas(kNetworkLineBytes) std::atomic<std::uint64_t> slots[kSlots];
 
   static constexpr std::uint32_t lap_before(std::uint64_t position) noexcept {

@@ -14,17 +14,17 @@ namespace {
 /// Of all posts, and of those that find no room: one of so many looks at the peer's process.
 constexpr std::uint32_t kPostsPerLook = 1u << 16;
 constexpr std::uint32_t kRefusalsPerLook = 256;
-/// Beyond what was written, small records follow soon: so many bytes on, the line is fetched.
+/// Small records soon follow the written bytes: the line so many bytes on is fetched.
 constexpr std::uint64_t kFetchAheadBytes = 256;
 
-/// Never destroyed, as what the process has created.
+/// Never destroyed, as other objects of the process.
 const Typemap& plain_bytes() {
   static const Typemap& type = *new Typemap(Typemap::contiguous(1));
   return type;
 }
 
-/// The first word last, and as a whole (Limits::first_word_last_bytes_max). In what is short all
-/// are words: it was written just now, by words, and wider loads would wait for those stores.
+/// The first word last, and as a whole (Limits::first_word_last_bytes_max). Short ranges are stored
+/// by words: they were written just now, by words, and wider loads would wait for those stores.
 void store(std::byte* to, const std::byte* from, std::uint64_t bytes) noexcept {
   constexpr std::uint64_t kWord = sizeof(std::uint64_t), kShort = 64;
   if (bytes < kWord || reinterpret_cast<std::uintptr_t>(to) % kWord != 0) {
@@ -41,7 +41,7 @@ void store(std::byte* to, const std::byte* from, std::uint64_t bytes) noexcept {
       store_word(at, std::memory_order_relaxed);  // the first one follows
   else
     copy_small(to + kWord, from + kWord, bytes - kWord);
-  // release: of the others, and of what this process did before; pairs with the reader's acquire.
+  // release: of the others, and of this process's earlier writes; pairs with the reader's acquire.
   store_word(0, std::memory_order_release);
 }
 
@@ -56,8 +56,8 @@ Status NetworkLink::connect(std::span<const std::byte> peer_offer) {
   if (!offer) return offer.error();
   const Status status = connect_to(*offer);
   if (status.ok() || status.detail() == EXDEV) return status;
-  // A process that ends has first no memory, then no files, and then no number: none of it is
-  // what its offer says.
+  // A process that ends has first no memory, then no files, and then no number: it no longer
+  // matches its offer.
   const Status there = probe_attach(Direction::read, attach_thread(offer->identity.process));
   return there.detail() == ESRCH ? Status(Errc::kPeerDown, ESRCH) : status;
 }
@@ -84,7 +84,7 @@ void NetworkLink::look_at_peer_slow() {
   if (Status status = peer_->look(); !status.ok()) fail(status);
 }
 
-/// What every post asks first.
+/// The first check of every post.
 inline Status NetworkLink::ready_to_post() noexcept {
   if (!failure_.ok()) [[unlikely]]
     return failure_;

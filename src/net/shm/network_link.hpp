@@ -50,7 +50,7 @@ class NetworkLink final : public net::Link {
   void fail(Status status) noexcept {
     if (failure_.ok()) failure_ = status;
   }
-  /// What names memory that the peer does not have fails alone.
+  /// An operation that names memory which the peer does not have fails alone.
   void fail_if_gone(Status status) noexcept {
     if (status.code() != Errc::kTransfer) fail(status);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// What an endpoint tells its peers of itself: its process, and where in its memory they find it. It
-// comes from outside: nothing in it is believed.
+// An endpoint's offer to its peers: its process, and where in its memory they find it. It comes
+// from outside: nothing in it is believed.
 // Pure functions and looks at /proc; thread safety: thread-safe.
 
 #include <sys/types.h>
@@ -41,7 +41,7 @@ struct NetworkOffer {
   ProcessIdentity identity;
   std::uint64_t nonce;     ///< of the catalogue
   std::uint64_t queue;     ///< Place of the endpoint's QueueArea
-  std::uint64_t endpoint;  ///< whose number stands there
+  std::uint64_t endpoint;  ///< the endpoint whose number stands there
   std::int32_t catalogue_fd;
   std::uint32_t checksum = 0;  ///< of all else
 };

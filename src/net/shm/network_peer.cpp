@@ -20,7 +20,7 @@ Result<std::shared_ptr<Segment>> open_segment_of(pid_t process, pid_t thread, in
                                                  std::uint64_t bytes) {
   const std::string path = "/proc/" + std::to_string(process) + "/task/" + std::to_string(thread) +
                            "/fd/" + std::to_string(fd);  // its, not ours
-  // O_PATH first: to open what is not a segment may have effects.
+  // O_PATH first: to open a file that is no segment may have effects.
   const UniqueFd seen(::open(path.c_str(), O_PATH | O_CLOEXEC));
   if (!seen) return Status(errno == ENOENT ? Errc::kProtocol : Errc::kUnreachable, errno);
   struct stat info {};

@@ -1,6 +1,6 @@
 #pragma once
 // The process at the other end of links, as far as its memory is mapped here.
-// (docs/protocols.md, "Shared memory as a network")
+// (docs/design/protocols/shm_network.md)
 
 #include <sys/types.h>
 
@@ -22,7 +22,7 @@
 
 namespace larklane::shm {
 
-/// What a key leads to, copied and checked. Its peer stays. Thread safety: immutable.
+/// The memory behind a key, copied and checked. Its peer stays. Thread safety: immutable.
 class RemoteRegion {
  public:
   RemoteRegion() noexcept = default;
@@ -50,9 +50,9 @@ class RemoteRegion {
 
 // Thread safety: thread-safe.
 // Invariants:
-// 1. What is mapped was opened through the process that the offer names, belongs to our user,
+// 1. A mapped segment was opened through the process that the offer names, belongs to our user,
 //    cannot shrink, and says the offer's nonce.
-// 2. Nothing outside of what is mapped is read or written, whatever stands in it.
+// 2. Nothing outside of mapped segments is read or written, even if they hold nonsense.
 class Peer {
  public:
   /// @errors kUnreachable: another host or name space (EXDEV), or the kernel does not let us look

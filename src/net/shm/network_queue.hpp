@@ -1,11 +1,11 @@
 #pragma once
 // The queue of immediates of one endpoint, from both ends.
 //
-// One ring for all senders, so that a poll that finds nothing is one load of a line that nobody
-// writes, whatever the number of peers. A sender claims a slot and fills it by the same
-// compare-and-swap: one that is killed leaves no slot that is taken and never filled, as it would
-// with tickets, and nobody waits for another. A sender that is alone knows where the tail is and
-// touches no other line of senders; with several, the shared tail leads close to it.
+// One ring for all senders, so that a poll that finds nothing is one load of a line that no sender
+// writes, for any number of peers. A sender claims a slot and fills it by the same
+// compare-and-swap. A sender that is killed leaves no slot that is taken and never filled, as it
+// would with tickets, and no sender waits for another. A sender that is alone knows where the tail
+// is and touches no other line of senders; with several, the shared tail leads close to it.
 
 #include <atomic>
 #include <cstddef>
@@ -28,21 +28,21 @@ inline void fetch_for_write(const void* line) noexcept {
 
 /// Thread safety: single-owner.
 /// Invariants:
-/// 1. No slot is written whose immediate has not been heard: the receiver's head was seen beyond.
+/// 1. No slot is written before its immediate has been heard: the receiver's head was seen beyond.
 class QueueSender {
  public:
   QueueSender() noexcept = default;
-  /// @param area  stays mapped @param endpoint  whose it has to be
+  /// @param area  stays mapped @param endpoint  its expected owner
   QueueSender(QueueArea& area, std::uint64_t endpoint) noexcept : area_(&area), id_(endpoint) {
     (void)look_slow();
   }
 
-  /// The endpoint is still there. relaxed: a late one is heard by nobody, or as a stray.
+  /// The endpoint is still there. relaxed: a late immediate is not heard, or as a stray.
   bool is_open() const noexcept { return area_->endpoint.load(std::memory_order_relaxed) == id_; }
   bool has_room() noexcept { return next_ - head_ < QueueArea::kSlots || look_slow(); }
-  /// The receiver, who polls it, has the line of the next slot: it comes while bytes are written.
+  /// The receiver's polls hold the line of the next slot: it comes while bytes are written.
   void prepare_slot() const noexcept { fetch_for_write(&area_->at(next_)); }
-  /// False: there is no room. What was written before is there when the immediate is heard.
+  /// False: there is no room. Earlier writes are there when the immediate is heard.
   bool push(std::uint32_t immediate) noexcept {
     while (has_room()) {
       std::atomic<std::uint64_t>& slot = area_->at(next_);
@@ -75,7 +75,7 @@ class QueueSender {
     if (tail - next_ < QueueArea::kSlots) next_ = tail;
   }
   [[gnu::noinline]] bool look_slow() noexcept {
-    // acquire: pairs with poll()'s release; what was there is heard.
+    // acquire: pairs with poll()'s release; immediates before it are heard.
     head_ = area_->head.load(std::memory_order_acquire);
     // Behind: others were here. Far ahead: the tail that led there made no sense.
     if (next_ - head_ > QueueArea::kSlots) {

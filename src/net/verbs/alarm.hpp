@@ -1,5 +1,5 @@
 #pragma once
-// Which completions raise an event, for who sleeps on the completion channel.
+// Which completions raise an event, for a thread that sleeps on the completion channel.
 
 #include <atomic>
 #include <cerrno>
@@ -12,14 +12,14 @@
 namespace larklane::verbs {
 
 /// Thread safety: vci-serial, but is_for_all(): thread-safe.
-// Invariants:
-// 1. While it is set for what is needed alone, only what peers post as solicited raises an event,
-//    and nothing is awaited.
-// 2. What begins to be awaited meanwhile is posted after want_all(), and signalled: so a completion
-//    that nobody has seen yet raises an event.
+/// Invariants:
+/// 1. While it is set for needed events alone, only peers' solicited posts raise an event, and no
+///    completion is awaited.
+/// 2. An operation that begins to be awaited meanwhile is posted after want_all(), and signalled:
+///    so a completion that no poll has seen yet raises an event.
 class Alarm {
  public:
-  /// The next completion raises an event; of those that have come already nobody is told.
+  /// The next completion raises an event; earlier ones are not reported.
   Status set(ibv_cq* completions, net::Wake wake) noexcept {
     const bool is_lazy = wake == net::Wake::needed && awaited_ == 0;
     const int error = ibv_req_notify_cq(completions, is_lazy ? 1 : 0);
@@ -36,14 +36,14 @@ class Alarm {
     lazy_.store(nullptr, std::memory_order_relaxed);
     return true;
   }
-  /// What comes raises an event, or there is none to be raised. A hint.
+  /// Each arrival raises an event, or there is none to be raised. A hint.
   bool is_for_all() const noexcept { return lazy_.load(std::memory_order_relaxed) == nullptr; }
   void await() noexcept { ++awaited_; }
   void no_longer() noexcept { --awaited_; }
 
  private:
-  /// Of which only the solicited raise an event; null: all, or none. relaxed: with the lane's lock
-  /// held, or a hint.
+  /// The queue whose solicited completions alone raise an event; null: all, or none. relaxed: with
+  /// the lane's lock held, or a hint.
   std::atomic<ibv_cq*> lazy_{nullptr};
   std::uint32_t awaited_ = 0;  ///< operations that wake, and queues that fill up
 };

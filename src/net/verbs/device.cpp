@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <span>
+
+#include "base/parse.hpp"
 
 namespace larklane::verbs {
 namespace {
@@ -23,9 +24,8 @@ Result<Wish> parse_wish(const std::string& text, std::string* reason) {
   const std::size_t colon = text.find(':');
   wish.device = text.substr(0, colon);
   if (colon == std::string::npos) return wish;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + colon + 1, end, wish.port);
-  if (parsed.ec != std::errc() || parsed.ptr != end || wish.port == 0 || wish.device.empty()) {
+  wish.port = number_of<std::uint8_t>(text.substr(colon + 1)).value_or(0);
+  if (wish.port == 0 || wish.device.empty()) {
     *reason = "device \"" + text + "\": written is DEVICE or DEVICE:PORT, as in mlx5_0:1";
     return Errc::kBadOption;
   }
@@ -63,7 +63,7 @@ const char* state_name(ibv_port_state state) {
   }
 }
 
-/// Take the wished or the first active port. What is wrong is added to `reason`.
+/// Take the wished or the first active port. Problems are added to `reason`.
 bool choose_port(Device& device, std::uint8_t wished, std::string* reason) {
   const std::uint8_t first = wished != 0 ? wished : 1;
   const std::uint8_t last = wished != 0 ? wished : device.attributes.phys_port_cnt;
@@ -92,7 +92,7 @@ bool is_ipv4(const ibv_gid& gid) {
   return std::memcmp(gid.raw, kPrefix, sizeof kPrefix) == 0;
 }
 
-/// How well an entry of the table reaches peers: RoCE v2 is routed, IPv4 is what clusters use.
+/// How well an entry of the table reaches peers: RoCE v2 is routed, and clusters use IPv4.
 int worth(const ibv_gid_entry& entry) {
   return (entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 2 : 0) + (is_ipv4(entry.gid) ? 1 : 0);
 }
@@ -177,7 +177,7 @@ Status choose_path(Device& device, const net::FabricOptions& options, std::strin
   return {};
 }
 
-/// What is wrong is added to `reason`.
+/// Problems are added to `reason`.
 bool open_one(Device& device, ibv_device* listed, std::uint8_t port, std::string* reason) {
   device.name = ibv_get_device_name(listed);
   device.context.reset(ibv_open_device(listed));

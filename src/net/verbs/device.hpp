@@ -27,8 +27,8 @@ struct Device {
   std::uint32_t receives_max;    ///< of one endpoint
   std::uint32_t channel_queues;  ///< for writes, of each channel; 0: channels share a link
   std::string choices;           ///< of these, for people
-  /// The kernel or the device has said so: nothing completes any more. relaxed: nothing hangs on it
-  /// but that those who look end.
+  /// The kernel or the device has said so: nothing completes any more. relaxed: nothing depends on
+  /// it but that waiting threads end.
   std::shared_ptr<std::atomic<bool>> is_lost = std::make_shared<std::atomic<bool>>(false);
 };
 
@@ -39,9 +39,9 @@ bool is_software(const Device& device) noexcept;
 /// @errors kUnreachable: no such device or port, or it is down; kBadOption; kSystem
 Result<Device> open_device(const net::FabricOptions& options, std::string* reason);
 
-/// "64 KiB", or "unlimited": what of RLIMIT_MEMLOCK a message has to name.
+/// "64 KiB", or "unlimited": the part of RLIMIT_MEMLOCK that a message has to name.
 std::string locked_memory_limit();
-/// Whether what is locked in memory is limited at all for this process.
+/// Whether locked memory is limited at all for this process.
 bool is_locked_memory_limited() noexcept;
 
 }  // namespace larklane::verbs

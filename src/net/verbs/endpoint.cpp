@@ -18,7 +18,7 @@ constexpr int kCompletionsFirst = 4096;
 /// With less than this for receives there is no use in going on.
 constexpr std::uint32_t kReceivesLeast = 512;
 
-/// Of a call that made something on the device: what is used up, and what helps.
+/// Of a call that made something on the device: the exhausted resource, and the remedy.
 Status refusal(const char* what, int error, const std::string& limits, std::string* reason) {
   *reason = std::string(what) + ": " + std::strerror(error) + " (" + limits + ")";
   if (error == ENOMEM && is_locked_memory_limited()) {
@@ -104,7 +104,7 @@ QueuePair Endpoint::make_pair(ibv_qp_init_attr_ex attributes, ibv_qp_ex** extend
     if (pair) *extended = ibv_qp_to_qp_ex(pair.get());
     if (pair) return pair;
     if (errno == EOPNOTSUPP || errno == ENOSYS) takes_extended_ = false;
-    // Whatever else it is, the plain call says it, or does without.
+    // Any other error is reported by the plain call, or does not matter.
   }
   attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
   return QueuePair(ibv_create_qp_ex(device_.context.get(), &attributes));
@@ -130,7 +130,7 @@ Status Endpoint::make_room(std::uint64_t queues, std::uint64_t receives, std::st
   const auto is_short = [&] {
     return queues + retired_room_ + receives > static_cast<std::uint64_t>(completions_->cqe);
   };
-  // Closed queues have left something, or nobody has looked since.
+  // Closed queues have left something, or no poll has looked since.
   if (is_short() && retired_room_ != 0 && left_begin_ == left_end_) {
     LARKLANE_TRY(look_for_left());
   }
@@ -294,8 +294,8 @@ std::uint32_t Endpoint::receives_most(std::uint32_t reserved) const noexcept {
 }
 
 /// A failed one has left its queue pair in the error state (IBTA, 9.9.3, the responder's classes):
-/// the link ends, though nothing may be under way on it. A flushed one does not say why; what is
-/// under way does.
+/// the link ends, even without pending operations. A flushed one does not say why; a pending
+/// operation does.
 [[gnu::noinline]] void Endpoint::fail_receive_slow(const ibv_wc& completion) noexcept {
   if (completion.status == IBV_WC_SUCCESS) return;  // without an immediate that is ours
   const auto found = std::find_if(queues_.begin(), queues_.end(), [&](SendQueue* queue) {
@@ -311,7 +311,7 @@ std::uint32_t Endpoint::receives_most(std::uint32_t reserved) const noexcept {
   set_pending(queue);
 }
 
-/// An immediate that came. Its receive is replaced before anybody hears of it.
+/// An immediate that came. Its receive is replaced before the receiver is called.
 [[gnu::always_inline]] inline Status Endpoint::hear(const ibv_wc& completion) {
   if (--receives_ahead_ < 0) [[unlikely]]
     LARKLANE_TRY(replace_receives());
@@ -366,7 +366,7 @@ std::uint32_t Endpoint::deliver(std::uint32_t most) {
   while (pending_first_ != nullptr) {
     SendQueue* queue = pending_first_;
     if (!queue->has_deliverable()) {
-      queue->settle();  // after the callbacks: what they have posted may have made it superfluous
+      queue->settle();  // after the callbacks: their posts may have made it superfluous
       if (queue->has_deliverable()) continue;
       pending_first_ = queue->next_pending;
       if (pending_first_ == nullptr) pending_last_ = nullptr;
@@ -406,7 +406,7 @@ Status Endpoint::look_for_left() noexcept {
   return {};
 }
 
-/// What has been fetched, but for what is pending. @errors as hear()'s @pre at != end
+/// Fetched completions, but for pending queues. @errors as hear()'s @pre at != end
 [[gnu::always_inline]] inline Status Endpoint::serve(const ibv_wc* at, const ibv_wc* end,
                                                      std::uint32_t* served) {
   do
@@ -425,7 +425,7 @@ Status Endpoint::look_for_left() noexcept {
 
 [[gnu::noinline]] Result<std::uint32_t> Endpoint::poll_broken(Status status) { return die(status); }
 
-// One construction of what is returned, and calls: what is held in registers costs an arrival.
+// One construction of the result, and calls: a value held in registers costs an arrival.
 [[gnu::always_inline]] inline Result<std::uint32_t> Endpoint::poll_device(std::uint32_t most,
                                                                           std::uint32_t served) {
   const ibv_wc* const first = fetched_.data();
@@ -444,7 +444,7 @@ Status Endpoint::look_for_left() noexcept {
     if (pending_first_ != nullptr) [[unlikely]]
       served += deliver(most - served);
     if (end != first + kBatch || served >= most) [[likely]]
-      return served;  // what comes later the next poll finds
+      return served;  // the next poll finds later ones
   }
 }
 
@@ -454,7 +454,7 @@ Result<std::uint32_t> Endpoint::poll(std::uint32_t most) {
   return poll_device(most, 0);
 }
 
-/// First what an earlier poll and arm() have left.
+/// First the completions that an earlier poll and arm() have left.
 [[gnu::noinline]] Result<std::uint32_t> Endpoint::poll_left(std::uint32_t most) {
   std::uint32_t served = 0;
   const std::uint32_t count = std::min(most, left_end_ - left_begin_);
@@ -482,7 +482,7 @@ bool Endpoint::arm(net::Wake wake) {
   while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) ++events;
   if (events != 0) ibv_ack_cq_events(completions_.get(), events);
   if (!alarm_.set(completions_.get(), wake).ok()) return false;
-  // What came before the request raises no event.
+  // Arrivals before the request raise no event.
   if (const Status status = look_for_left(); !status.ok()) {
     static_cast<void>(die(status));
     return false;

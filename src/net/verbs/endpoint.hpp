@@ -16,13 +16,14 @@
 namespace larklane::verbs {
 
 /// Thread safety: vci-serial.
-// Invariants:
-// 1. Whenever a receiver is called, and after poll(), as many receives are posted as are reserved,
-//    those included whose immediates have come and not been taken from the completion queue.
-// 2. The completion queue has room for every receive that is posted and for every work request of
-//    every queue: after an error each of them completes by itself.
-// 3. A queue is in the list of pending ones while it has something to deliver, or unsignalled
-//    requests behind the last signalled one.
+/// Invariants:
+/// 1. Whenever a receiver is called, and after poll(), as many receives are posted as are reserved.
+///    These include receives with an immediate that has come and has not been taken from the
+///    completion queue.
+/// 2. The completion queue has room for every receive that is posted and for every work request of
+///    every queue: after an error each of them completes by itself.
+/// 3. A queue is in the list of pending ones while it has something to deliver, or unsignalled
+///    requests behind the last signalled one.
 class Endpoint final : public net::Endpoint {
  public:
   /// @param device, domain  outlive it @param[out] reason  of an error: cause and remedy
@@ -39,11 +40,11 @@ class Endpoint final : public net::Endpoint {
   bool does_all_wake() const noexcept override { return alarm_.is_for_all(); }
 
   const Counters& counters() const noexcept { return counters_; }
-  /// Receives that it has room for: what was wished, or what memory there was for.
+  /// Receives that it has room for: the wished number, or as many as memory allowed.
   std::uint32_t receives_max() const noexcept { return receives_max_; }
 
   // For links.
-  /// @errors kNoMemory, kSystem; `reason` says what is used up
+  /// @errors kNoMemory, kSystem; `reason` names the exhausted resource
   Result<std::unique_ptr<SendQueue>> open_queue(SendQueue::Shape shape, std::uint32_t inline_bytes,
                                                 std::string* reason);
   void close_queue(SendQueue& queue) noexcept;
@@ -51,12 +52,12 @@ class Endpoint final : public net::Endpoint {
   void set_pending(SendQueue& queue) noexcept;
   /// With one of a link's queues all end.
   void fail_partners(SendQueue& queue, Status error) noexcept;
-  /// What comes in on `pair` goes through `link`, which carries one channel.
+  /// Arrivals on `pair` go through `link`, which carries one channel.
   void hear_by(const ibv_qp& pair, Link& link) { channels_[pair.qp_num] = &link; }
   void stop_hearing_by(const ibv_qp& pair) noexcept { channels_.erase(pair.qp_num); }
   const Device& device() const noexcept { return device_; }
   ibv_pd* domain() const noexcept { return domain_; }
-  /// What the device offers of what a lane's lock makes possible; for people.
+  /// Features of the device that a lane's lock makes possible; for people.
   std::string offers() const;
 
  private:
@@ -65,7 +66,8 @@ class Endpoint final : public net::Endpoint {
   Endpoint(const Device& device, ibv_pd* domain, net::Receiver& receiver);
 
   Status open_receives(std::string* reason);
-  /// In the completion queue, for what all queues and `receives` receives can leave there.
+  /// In the completion queue, for all entries that all queues and `receives` receives can leave
+  /// there.
   Status make_room(std::uint64_t queues, std::uint64_t receives, std::string* reason);
   Status post_receives(std::uint32_t count) noexcept;
   /// A domain of our own, so that the device's library takes no lock; where there is none, all
@@ -114,7 +116,7 @@ class Endpoint final : public net::Endpoint {
   std::int32_t receives_ahead_ = 0;  // posted, but not reserved; below 0: to be replaced
   static constexpr std::uint32_t kReceiveChain = 16;  // receives that are posted by one call
   std::array<ibv_recv_wr, kReceiveChain> chain_{};    // any number of the last ones
-  std::array<ibv_wc, kBatch> fetched_{};              // what arm() found, and poll() has not served
+  std::array<ibv_wc, kBatch> fetched_{};  // found by arm(), and not yet served by poll()
   std::uint32_t left_begin_ = 0;
   std::uint32_t left_end_ = 0;
   SendQueue* pending_first_ = nullptr;

@@ -142,7 +142,7 @@ void Fabric::look() {
     else if (type == IBV_EVENT_PORT_ERR && port == device_.port_number)
       log_warn("%s is down", limits_.provider.c_str());
     else if (type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_SRQ_ERR)
-      lose(ibv_event_type_str(type));  // what completes, or comes, would not be heard of
+      lose(ibv_event_type_str(type));  // completions and arrivals would be lost
     else if (type == IBV_EVENT_QP_FATAL)
       log_warn("%s says: %s", limits_.provider.c_str(), ibv_event_type_str(type));
   }

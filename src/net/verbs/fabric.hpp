@@ -1,5 +1,5 @@
 #pragma once
-// A port of an RDMA device: what memory and endpoints are made on.
+// A port of an RDMA device, on which memory and endpoints are made.
 
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@ namespace larklane::verbs {
 /// Thread safety: thread-safe.
 class Fabric final : public net::Fabric {
  public:
-  /// An endpoint and a link are made once and thrown away, so that what this process may not have
+  /// An endpoint and a link are made once and thrown away, so that a missing permission or resource
   /// is known now and with its reason.
   static Result<std::unique_ptr<net::Fabric>> open(const net::FabricOptions& options,
                                                    std::string* reason);

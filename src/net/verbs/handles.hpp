@@ -1,5 +1,5 @@
 #pragma once
-// What libibverbs hands out, with one owner each. Thread safety: single-owner.
+// Handles of libibverbs' objects, with one owner each. Thread safety: single-owner.
 
 #include <infiniband/verbs.h>
 
@@ -7,7 +7,7 @@
 
 namespace larklane::verbs {
 
-/// Gives back by libibverbs' own call. What that returns is not looked at: all that could fail is
+/// Releases an object by libibverbs' own call. Its result is not looked at: it could only fail for
 /// an object that others still use, and members are destroyed in the reverse of that order.
 template <auto release>
 struct Release {
@@ -17,7 +17,7 @@ struct Release {
   }
 };
 
-/// That one lane's lock keeps what is made in it from being used by two threads at once.
+/// One lane's lock keeps the objects made in it from being used by two threads at once.
 struct EndThreadDomain {
   void operator()(ibv_td* domain) const noexcept { ibv_dealloc_td(domain); }
 };

@@ -1,6 +1,6 @@
 #pragma once
-// What one side of a link tells the other: where its queue pairs are. Travels in control records;
-// little endian. Comes from another process, so nothing of it is believed unchecked.
+// The offer of one side of a link to the other: where its queue pairs are. Travels in control
+// records; little endian. Comes from another process, so nothing of it is believed unchecked.
 
 #include <array>
 #include <cstddef>

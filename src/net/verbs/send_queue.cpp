@@ -120,7 +120,8 @@ void SendQueue::finish(std::uint32_t sequence) noexcept {
 void SendQueue::fail(std::uint32_t sequence, Status error) noexcept {
   if (is_dead()) return;
   if (sequence - finished_ > posted_ - finished_) sequence = finished_;
-  // What the device has not begun it may not begin any more: the posters get their memory back.
+  // The device may not begin requests any more that it has not begun: the posters get their memory
+  // back.
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
   static_cast<void>(ibv_modify_qp(pair_.get(), &attributes, IBV_QP_STATE));

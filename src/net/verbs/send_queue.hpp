@@ -1,14 +1,14 @@
 #pragma once
-// One queue pair and the operations that are under way on it, in the order in which they were
-// posted: RC completes in that order, so a completion completes all before it.
+// One queue pair and its pending operations, in the order in which they were posted: RC completes
+// in that order, so a completion completes all before it.
 //
-// Which work requests are signalled. Whoever posts does not always know whether it is the last one,
-// so:
-// * one that is said to be the last is signalled, and one that finds no signalled one outstanding;
+// Which work requests are signalled. A poster does not always know whether its request is the last
+// one, so:
+// * a request that is posted as the last is signalled, and one that finds none outstanding that is;
 //   of those behind it every kSignalEvery-th is;
 // * when the last signalled one has completed and unsignalled ones are left behind it, a write of
 //   no bytes is posted, signalled: the flush. One slot of the queue is kept for it.
-// So while anything is under way a signalled one is, nothing has to be posted for the rest to
+// So while any operation is pending a signalled one is, nothing has to be posted for the rest to
 // complete, and lone operations, one after the other, need no flush.
 
 #include <arpa/inet.h>
@@ -28,7 +28,7 @@ class Link;
 
 inline constexpr std::uint32_t kSmallBytesMax = 32;
 
-/// What is counted for people and tests; never decides anything.
+/// Counters for people and tests; they never decide anything.
 struct Counters {
   std::uint64_t signalled = 0;
   std::uint64_t unsignalled = 0;
@@ -47,13 +47,12 @@ inline constexpr std::uint64_t kReceiveId = 0;
 inline constexpr std::uint64_t kChannelReceiveId = 1;
 
 /// Thread safety: vci-serial.
-// Invariants:
-// 1. delivered <= finished <= posted <= room_end, all modulo 2^32, posted - delivered <= depth.
-// 2. While finished != posted and the queue is alive, a signalled request lies in [finished,
-// posted),
-//    or the queue waits in its endpoint's list for settle().
-// 3. More than half of the depth is posted only while every completion raises an event: so there is
-//    one before the queue is full, and whoever sleeps makes room.
+/// Invariants:
+/// 1. delivered <= finished <= posted <= room_end, all modulo 2^32, posted - delivered <= depth.
+/// 2. While finished != posted and the queue is alive, a signalled request lies in [finished,
+///    posted), or the queue waits in its endpoint's list for settle().
+/// 3. More than half of the depth is posted only while every completion raises an event: so there
+///    is one before the queue is full, and a sleeping thread makes room.
 class SendQueue {
  public:
   struct Shape {
@@ -97,7 +96,7 @@ class SendQueue {
   static_assert(sizeof(Prepared) <= sizeof(net::Operation::provider_space));
   static constexpr int kNoRoom = -1;  ///< not an errno
   /// @return 0: posted() counts it; kNoRoom: maybe find_room_slow() has some; else, or then:
-  /// not_posted_slow() says what became of it
+  /// not_posted_slow() says its outcome
   /// @param kIsExtended  is_extended()
   template <bool kIsExtended>
   int hand_over(Prepared& prepared, net::Operation& operation) noexcept;
@@ -120,7 +119,7 @@ class SendQueue {
   bool may_be_heard_of() const noexcept { return is_dead() || finished_ != posted_; }
   bool is_dead() const noexcept { return !error_.ok(); }
   Status error() const noexcept { return error_; }
-  /// Take the next finished one. @return null: a flush, nobody waits for it
+  /// Take the next finished one. @return null: a flush, no operation waits for it
   net::Operation* take(Status* status) noexcept;
   /// Post the flush if it is needed.
   void settle();
@@ -140,7 +139,7 @@ class SendQueue {
   int post_plain(const Request& request, unsigned flags) noexcept;
   int post_extended(ibv_wr_opcode opcode, net::RemoteMemory remote, std::uint32_t immediate,
                     unsigned flags) noexcept;
-  /// After a change of what they follow from: how far may be posted, what is signalled next.
+  /// After a change of its inputs: how far may be posted, and which request is signalled next.
   void set_room() noexcept;
   void set_signal() noexcept;
   void copy_small_slow(const Request& request) noexcept;
@@ -155,7 +154,7 @@ class SendQueue {
   std::uint32_t finished_ = 0;        // completed by the device, or failed
   std::uint32_t delivered_ = 0;       // told to their posters
   std::uint32_t failed_from_ = 0;     // while !error_.ok(): this one and those behind it
-  std::uint32_t last_signalled_ = 0;  // sequence + 1; of what is outstanding, if any
+  std::uint32_t last_signalled_ = 0;  // sequence + 1; of outstanding requests, if any
   std::uint32_t room_end_ = 0;        // sequence numbers below may be posted: find_room_slow()
   std::uint32_t signal_at_ = 0;       // this one is the next to be signalled; >= posted_
   Status error_;
@@ -168,7 +167,7 @@ class SendQueue {
   ibv_sge element_{};
   ibv_send_wr work_{};
   ibv_send_wr prepared_work_{};  // without flags, but for a post that is signalled
-  ibv_send_wr* bad_ = nullptr;   // nobody asks which
+  ibv_send_wr* bad_ = nullptr;   // not read
 };
 
 // Inline: all that a post takes, in the link's function.

@@ -24,7 +24,7 @@
 #include "part/network/records.hpp"
 #include "part/network/words.hpp"
 #include "part/policy/deadline.hpp"
-#include "part/policy/learning.hpp"
+#include "part/policy/planning.hpp"
 #include "part/protocol/arrival.hpp"
 #include "part/protocol/side.hpp"
 #include "part/shared/channel.hpp"
@@ -246,7 +246,7 @@ class NetSend final : public SendRequest, public NetHalf {
     Counters* counters;
     GroupRules rules{};
     std::optional<std::uint16_t> demand_slot{};
-    control::Plane* learns_on = nullptr;  ///< policy `learned`
+    PlanSource plans{};
   };
   explicit NetSend(Parts parts);
 
@@ -328,13 +328,8 @@ class NetSend final : public SendRequest, public NetHalf {
   std::atomic<std::uint64_t> nothing_held_until_{0};
   const GroupRules rules_;
   const std::optional<std::uint16_t> demand_slot_;
-  std::unique_ptr<Learning> learning_;  // policy `learned`
-  /// Policy `timer`.
-  struct Timed {
-    TimedMarks<RealPlatform> marks;
-    DeadlineWatch<RealPlatform> watch;
-  };
-  std::unique_ptr<Timed> timed_;
+  std::unique_ptr<Planning> planning_;          // policies with a planner
+  std::unique_ptr<Timed<RealPlatform>> timed_;  // policies with a deadline
   HeardWork heard_;
   /// The last round of which a demand has been heard, been answered. seq_cst: open(), on_accept()
   /// and on_demand() say against what.

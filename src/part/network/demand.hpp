@@ -1,7 +1,7 @@
 #pragma once
 // A demand: a receiver that asks for a partition and is told no, though nothing has come for some
-// time, rings the sender, which from then on holds nothing of the round back (docs/adr/0018).
-// Model: tests/protocol/push_or_pull.pml, rules 11 to 15.
+// time, rings the sender, which from then on holds nothing of the round back
+// (docs/design/adr/0018). Model: tests/protocol/push_or_pull.pml, rules 11 to 15.
 //
 // One is under way at most: the next one waits until the sender has said that it has heard the
 // last. So the sender reserves one receive. What it says is a round: of that one and of those
@@ -14,6 +14,7 @@
 
 #include "base/status.hpp"
 #include "part/network/words.hpp"
+#include "part/policy/policy.hpp"
 #include "vci/work.hpp"
 
 namespace larklane::part {
@@ -21,12 +22,19 @@ namespace larklane::part {
 class NetRecv;
 class NetSend;
 
-/// Policies whose groups may be broken up in a round. Thread safety: immutable.
+/// What the policy of a channel needs, as a network provides for it. Thread safety: immutable.
 struct GroupRules {
-  bool is_learned = false;
-  std::uint64_t deadline_ns = 0;      ///< policy `timer`; 0: none
+  bool has_planner = false;           ///< groups change between rounds
+  bool is_on_demand = false;          ///< the receiver may break groups up
+  std::uint64_t deadline_ns = 0;      ///< 0: none
   std::uint64_t demand_after_ns = 0;  ///< in which nothing comes, until the receiver demands
-  bool take_demands() const noexcept { return is_learned || deadline_ns != 0; }
+
+  /// @param demand_after_ns  option `demand_after_ns`
+  static GroupRules of(const PolicyNeeds& needs, std::uint64_t demand_after_ns) noexcept {
+    return {needs.has_planner, needs.is_on_demand, needs.deadline_ns,
+            std::max(demand_after_ns, needs.deadline_ns)};
+  }
+  bool take_demands() const noexcept { return is_on_demand || deadline_ns != 0; }
 };
 
 /// Whether a demand of `round` is called for. Rounds of which the words have the low half.

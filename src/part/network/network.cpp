@@ -67,10 +67,10 @@ Result<BlockShape> shape_of(const InitArgs& args, const std::vector<std::uint32_
   const auto roots = static_cast<std::uint32_t>(layout->roots().size());
   BlockShape shape{
       Mode::direct, partitions, count, words, roots, 0, args.count * args.type->size_bytes()};
-  if (!rules.is_learned) return shape;
-  // Of more cells than Cells::kMax, groups that are too large are cut at any.
+  if (!rules.has_planner) return shape;
+  // Of more cells than PlanCells::kMax, groups that are too large are cut at any.
   const std::uint32_t planned =
-      partitions > net::kCellsMax ? net::Cells(partitions).count() : Cells(partitions).count();
+      partitions > net::kCellsMax ? net::Cells(partitions).count() : PlanCells(partitions).count();
   const LayoutSize most = LayoutSize::most(partitions, planned);
   shape.groups_max = std::max(planned, count);
   shape.words_max = std::max(most.words, words);
@@ -143,7 +143,7 @@ void Network::fail_posted(const MatchKey& key, const char* why) {
 Result<SendRequest*> Network::send_init(const InitArgs& args,
                                         const std::shared_ptr<PeerState>& peer,
                                         const std::vector<std::uint32_t>& boundaries,
-                                        GroupRules rules, control::Plane* learns_on) {
+                                        GroupRules rules, const PlanSource& plans) {
   const auto partitions = static_cast<std::uint32_t>(args.partitions);
   if (are_too_many_empty(partitions, args.count * args.type->size_bytes())) return Errc::kNoMemory;
   if (!peer->peer->has_room()) return Errc::kNoMemory;
@@ -163,7 +163,7 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
     groups = cell_boundaries(partitions, model::equal_groups(partitions, partitions));
   }
   auto made =
-      make_send(args, *place, std::move(groups), rules, rules.is_learned ? learns_on : nullptr);
+      make_send(args, *place, std::move(groups), rules, rules.has_planner ? plans : PlanSource{});
   if (!made) {
     const std::scoped_lock lock(mutex_);
     release_demands_locked(*place, true);  // the peer has never heard of it
@@ -191,7 +191,7 @@ Result<Network::SendPlace> Network::take_place(const InitArgs& args,
 
 Result<SendRequest*> Network::make_send(const InitArgs& args, const SendPlace& place,
                                         std::vector<std::uint32_t> groups, GroupRules rules,
-                                        control::Plane* learns_on) {
+                                        const PlanSource& plans) {
   auto shape = shape_of(args, groups, rules);
   if (!shape) return shape.error();
   auto block = PrivateBlock::make(*shape);
@@ -205,7 +205,7 @@ Result<SendRequest*> Network::make_send(const InitArgs& args, const SendPlace& p
   auto channel = std::make_shared<NetSend>(
       NetSend::Parts{++last_channel_, args, *shape, std::move(block).value(), std::move(groups),
                      std::move(buffer).value(), *words, path_locked(*place.link), &counters_, rules,
-                     place.demand_slot, learns_on});
+                     place.demand_slot, plans});
   if (place.demand_slot) place.link->lane.set_demands(*place.demand_slot, channel.get());
   place.link->carry(net::ChannelHalf::send, place.demand_slot, shape->partitions);
   const record::NetInit init = channel->init_record();

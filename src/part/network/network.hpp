@@ -38,11 +38,11 @@ class Network final : private LinkKeeper {
   }
 
   /// @param boundaries  first partition of each group
-  /// @param rules       of policies whose groups may be broken up
-  /// @param learns_on   policy `learned`: makes the plans; else null
+  /// @param rules       what the policy needs
+  /// @param plans       where they come from, if the rules ask for a planner
   Result<SendRequest*> send_init(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
                                  const std::vector<std::uint32_t>& boundaries,
-                                 GroupRules rules = {}, control::Plane* learns_on = nullptr);
+                                 GroupRules rules = {}, const PlanSource& plans = {});
   Result<RecvRequest*> recv_init(const InitArgs& args, const std::shared_ptr<PeerState>& peer);
   /// @errors kInvalidArgument: it is none of ours; kAlreadyActive
   Status free(Request* request);
@@ -109,7 +109,7 @@ class Network final : private LinkKeeper {
                                bool takes_demands);
   Result<SendRequest*> make_send(const InitArgs& args, const SendPlace& place,
                                  std::vector<std::uint32_t> groups, GroupRules rules,
-                                 control::Plane* learns_on);
+                                 const PlanSource& plans);
   void on_record_locked(const std::shared_ptr<PeerState>& peer, const control::Record& record);
   /// What is left of channels whose link, or whose peer, has been lost is given back.
   void cut_off_lost_locked();

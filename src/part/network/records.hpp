@@ -1,7 +1,7 @@
 #pragma once
 // Control records of channels over a network, and the words that both sides write into each other's
-// memory. Fixed widths, no padding: they cross process boundaries. Wire layout: docs/protocols.md,
-// which changes in the same commit.
+// memory. Fixed widths, no padding: they cross process boundaries. Wire layout:
+// docs/design/protocols/network.md, which changes in the same commit.
 
 #include <cstdint>
 

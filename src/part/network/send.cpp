@@ -48,12 +48,9 @@ NetSend::NetSend(Parts parts)
   heard_.channel = this;
   heard_.link = path_.link->link.get();
   if (const std::uint64_t after = rules_.deadline_ns; after != 0)
-    timed_.reset(new Timed{{block_.view(), parts.shape.words_max, after},
-                           {block_.view(), parts.shape.words_max, after}});
-  if (parts.learns_on != nullptr)
-    learning_ =
-        std::make_unique<Learning>(*parts.learns_on, Learning::Medium::network,
-                                   parts.shape.partitions, partition_bytes_, groups_, parts.id);
+    timed_ = std::make_unique<Timed<RealPlatform>>(block_.view(), parts.shape.words_max, after);
+  planning_ = parts.plans.make(Planning::Medium::network,
+                               {parts.shape.partitions, partition_bytes_, groups_, parts.id});
 }
 
 record::NetInit NetSend::init_record() const {
@@ -81,12 +78,9 @@ Status NetSend::start() {
   round_.store(next, std::memory_order_relaxed);
   credit_ = net_word::make(net_words_.generation, next);
   sent_last_ = static_cast<std::uint32_t>(next) * cells_.count();
-  if (learning_) plan_ahead();
+  if (planning_) plan_ahead();
   last_of_several_ = groups_.size() > 1 ? sent_last_ : sent_last_ + 1;
-  if (timed_) {
-    timed_->marks.start(next);
-    timed_->watch.start();
-  }
+  if (timed_) timed_->start(next);
   side_.start(next);
   words_ = side_.word_window(next);
   fast_credit_ = watch_ == nullptr ? credit_ : kNoCredit;
@@ -133,9 +127,9 @@ std::optional<std::vector<std::uint32_t>> NetSend::wanted_groups() {
   const auto partitions = static_cast<std::uint32_t>(partitions_);
   if (holds_nothing_)
     return held_nothing ? std::nullopt : std::optional(model::equal_groups(partitions, partitions));
-  if (held_nothing) return learning_->groups();
-  if (learning_->start()) watch_ = &learning_->watch();
-  return learning_->changed_groups();
+  if (held_nothing) return planning_->groups();
+  if (planning_->on_start()) watch_ = &planning_->watch();
+  return planning_->changed_groups();
 }
 
 /// What is ready may travel from now on. The receiver's credit is asked for run by run.
@@ -269,7 +263,7 @@ void NetSend::send(Run cells) {
   const std::uint64_t began = is_watched ? watch_->began(run) : 0;
   const std::uint64_t began_ns = is_watched ? now_ns() : 0;
   // The channel may be gone once its last run has been posted.
-  const std::shared_ptr<GivingTimes> giving = is_watched ? learning_->giving() : nullptr;
+  const std::shared_ptr<GivingTimes> giving = is_watched ? planning_->giving() : nullptr;
   buffer_->pack(run.first * partition_bytes_, run.count * partition_bytes_);
   bool may_push = has_credit();
   if (!may_push && path_.is_progress_manual) {
@@ -386,7 +380,7 @@ bool NetSend::complete() const {
 
 void NetSend::finish() {
   // One that is not complete has failed.
-  if (watch_ != nullptr && active() && complete()) learning_->end();
+  if (watch_ != nullptr && active() && complete()) planning_->on_round_done();
   // relaxed: the caller orders its own calls.
   open_words(0);
   active_.store(false, std::memory_order_relaxed);

@@ -1,9 +1,9 @@
 #pragma once
-// Policy `timer`: from a word's first mark on, the others have until a deadline. What is ready by
-// then goes as it is, each later partition by itself (Temucin et al., CLUSTER'23, section IV-D).
-// Nobody sleeps for it, and nobody is woken: the next Pready sees it, or whoever waits on either
-// side. The mark that was the last in time in earlier rounds does not wait for it at all
-// (docs/adr/0008).
+// Deadlines, of policies that need them: from a word's first mark on, the others have until a
+// deadline. What is ready by then goes as it is, each later partition by itself (Temucin et al.,
+// CLUSTER'23, section IV-D). Nobody sleeps for it, and nobody is woken: the next Pready sees it, or
+// whoever waits on either side. The mark that was the last in time in earlier rounds does not wait
+// for it at all (docs/design/adr/0008).
 
 #include <algorithm>
 #include <array>
@@ -18,6 +18,11 @@
 #include "part/protocol/rendezvous.hpp"
 
 namespace larklane::part {
+
+/// A deadline is a word's, so each group has one of its own: the words of so many partitions.
+constexpr std::uint64_t words_of(std::uint32_t partitions) noexcept {
+  return (partitions + std::uint64_t{kUnitsPerWord} - 1) / kUnitsPerWord;
+}
 
 /// The sender's marks. All rounds have the same groups, none larger than a word; times are of one
 /// clock on both sides. Thread safety: mark() thread-safe; start() belongs to the thread that calls
@@ -155,6 +160,22 @@ class DeadlineWatch {
   const std::uint32_t words_;
   const std::uint64_t after_;
   typename P::template Atomic<std::uint64_t> next_look_{0};
+};
+
+/// What a sender with deadlines has. Thread safety: as its members.
+template <class P>
+struct Timed {
+  /// @param after  from a word's first mark to its deadline
+  Timed(const BlockView<P>& block, std::uint32_t words, std::uint64_t after)
+      : marks(block, words, after), watch(block, words, after) {}
+  /// Start of `round`.
+  void start(std::uint64_t round) {
+    marks.start(round);
+    watch.start();
+  }
+
+  TimedMarks<P> marks;
+  DeadlineWatch<P> watch;
 };
 
 }  // namespace larklane::part

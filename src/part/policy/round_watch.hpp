@@ -1,5 +1,5 @@
 #pragma once
-// When the cells of a sampled round became ready, and when runs of it went: what a Learner sees.
+// When the cells of a sampled round became ready, and when runs of it went: what a planner gets.
 
 #include <atomic>
 #include <cstdint>
@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "part/policy/learner.hpp"
+#include "part/policy/plan_cells.hpp"
+#include "part/policy/planner.hpp"
 #include "part/protocol/layout.hpp"
 #include "part/protocol/own_lines.hpp"
 
@@ -48,7 +49,7 @@ inline constinit thread_local CopyingThread this_timed_thread{};    ///< ns
 /// and completes the round.
 class RoundWatch {
  public:
-  RoundWatch(const Cells& cells, std::uint64_t partition_bytes)
+  RoundWatch(const PlanCells& cells, std::uint64_t partition_bytes)
       : cells_(cells),
         partition_bytes_(partition_bytes),
         ready_(cells.count()),
@@ -110,7 +111,7 @@ class RoundWatch {
     return has_all_places() ? run.first : cells_.of(run.first);
   }
 
-  const Cells cells_;
+  const PlanCells cells_;
   const std::uint64_t partition_bytes_;
   std::uint64_t round_ = 0;  ///< of those that are watched
   Instant started_{};

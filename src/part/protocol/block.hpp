@@ -1,6 +1,7 @@
 #pragma once
 // A channel's control block: the memory that both sides of one channel see. The sender owns it (its
-// segment, its pool). Wire layout: docs/protocols.md, which changes in the same commit.
+// segment, its pool). Wire layout: docs/design/protocols/shared_memory.md, which changes in the
+// same commit.
 
 #include <atomic>
 #include <cstddef>

@@ -13,7 +13,7 @@
 
 #include "part/engine.hpp"
 #include "part/policy/deadline.hpp"
-#include "part/policy/learning.hpp"
+#include "part/policy/planning.hpp"
 #include "part/policy/round_watch.hpp"
 #include "part/protocol/shared_copy.hpp"
 #include "part/protocol/side.hpp"
@@ -258,7 +258,7 @@ class SendChannel final : public SendRequest, public StepOwner {
     std::shared_ptr<PeerState> peer;
     Counters* counters;
     std::uint64_t piece_bytes;
-    control::Plane* learns_on;  ///< makes the plans; null: the groups stay as they are
+    PlanSource plans;
   };
   explicit SendChannel(Parts parts);
 
@@ -347,13 +347,8 @@ class SendChannel final : public SendRequest, public StepOwner {
   SendSide<RealPlatform> side_;
   SharedCopy<RealPlatform> shared_copy_;
   Wire wire_;
-  std::unique_ptr<Learning> learning_;  // policy `learned`
-  /// Policy `timer`.
-  struct Timed {
-    TimedMarks<RealPlatform> marks;
-    DeadlineWatch<RealPlatform> watch;
-  };
-  std::unique_ptr<Timed> timed_;
+  std::unique_ptr<Planning> planning_;          // policies with a planner
+  std::unique_ptr<Timed<RealPlatform>> timed_;  // policies with a deadline
   /// Each parity's slots are reserved by its first round.
   const std::uint64_t reserving_rounds_;
   const bool has_large_slots_;  ///< which are worth a push if the receiver does not keep up
@@ -475,7 +470,7 @@ class RecvChannel final : public RecvRequest, public StepOwner {
   std::atomic<bool> peer_closed_{false};
   // Written by match(), then published.
   Match match_{};
-  std::unique_ptr<RecvSide<RealPlatform>> side_;
+  std::optional<RecvSide<RealPlatform>> side_;
   std::optional<SharedCopy<RealPlatform>> shared_copy_;
   std::optional<DeadlineWatch<RealPlatform>> deadlines_;
   bool is_on_demand_ = false;  ///< Parrived takes what waits for its group

@@ -33,12 +33,9 @@ SendChannel::SendChannel(Parts parts)
   // The block was made for these.
   if (side_.mode() == Mode::direct) (void)side_.choose(parts.boundaries);
   if (const std::uint64_t after = side_.block().header().deadline_ns; after != 0)
-    timed_.reset(new Timed{{side_.block(), parts.shape.words_max, after},
-                           {side_.block(), parts.shape.words_max, after}});
-  if (parts.learns_on == nullptr) return;
-  learning_ =
-      std::make_unique<Learning>(*parts.learns_on, Learning::Medium::copies, parts.shape.partitions,
-                                 partition_bytes_, std::move(parts.boundaries), id_);
+    timed_ = std::make_unique<Timed<RealPlatform>>(side_.block(), parts.shape.words_max, after);
+  planning_ = parts.plans.make(Planning::Medium::copies, {parts.shape.partitions, partition_bytes_,
+                                                          std::move(parts.boundaries), id_});
 }
 
 Status SendChannel::start() {
@@ -48,11 +45,8 @@ Status SendChannel::start() {
   if (next <= reserving_rounds_) [[unlikely]]
     LARKLANE_TRY(reserve_slots(next));
   round_.store(next, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
-  if (learning_) plan_ahead();
-  if (timed_) {
-    timed_->marks.start(next);
-    timed_->watch.start();
-  }
+  if (planning_) plan_ahead();
+  if (timed_) timed_->start(next);
   const bool packs_early = wire_.needs_owner() && !wire_.is_direct() && make_staging().ok();
   packs_early_.store(packs_early, std::memory_order_release);  // release: see packs_early()
   side_.start(next);
@@ -88,8 +82,8 @@ Status SendChannel::reserve_slots(std::uint64_t round) {
 
 /// The groups of the rounds after the one that is started.
 void SendChannel::plan_ahead() {
-  watch_ = learning_->start() ? &learning_->watch() : nullptr;
-  const auto boundaries = learning_->changed_groups();
+  watch_ = planning_->on_start() ? &planning_->watch() : nullptr;
+  const auto boundaries = planning_->changed_groups();
   if (!boundaries) return;
   (void)side_.choose(*boundaries);  // the block was made for any
   log_info("%s to %s: %zu groups after round %llu", describe(args_, Kind::send).c_str(),
@@ -195,7 +189,7 @@ void SendChannel::on_fail(Status status, std::string text) {
 
 void SendChannel::finish() {
   // One that is not complete has failed.
-  if (watch_ != nullptr && active() && side_.complete(round())) learning_->end();
+  if (watch_ != nullptr && active() && side_.complete(round())) planning_->on_round_done();
   // relaxed: the caller orders its own calls.
   open_slots_.store(0, std::memory_order_relaxed);
   open_words(0);

@@ -1,4 +1,4 @@
-// What a process takes: docs/messages.md, "What it takes", whose figures are the limits here.
+// What a process takes: docs/user/messages.md, "What it takes", whose figures are the limits here.
 //
 //   footprint used shm|tcp|verbs LANES ROUNDS    in a job of 4: what is in use, and, in ROUNDS more
 //                                                of messages, that it is used again

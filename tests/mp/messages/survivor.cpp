@@ -6,9 +6,7 @@
 //   survivor running|stopped|silent SECONDS
 //
 //   stopped   when they are posted rank 1 does not run any more
-//   silent    ... it is not in the library any more, and sends nothing. Over libfabric's shm before
-//             1.18 there is no other way: a process that is killed between the two ends of a spin
-//             lock there has it for ever, and it may be a peer's
+//   silent    ... it is not in the library any more, and sends nothing
 //   SECONDS   from the kill to the last end, at most
 //
 // Exit status: of program.hpp; 1: something does not end in time, ends twice or without an error,

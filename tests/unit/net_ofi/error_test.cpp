@@ -76,131 +76,6 @@ class OfiError : public testing::Test {
   std::array<std::unique_ptr<net::Link>, 2> links;
 };
 
-/// libfabric's shm, which injects up to 64 bytes.
-class OfiInjects : public OfiError {
- protected:
-  using Injected = std::vector<FakeLibrary::Injected>;
-
-  OfiInjects() : OfiError("shm") {
-    library.domain.choice.info->tx_attr->inject_size = 64;
-    library.domain.choice.info->ep_attr->max_order_waw_size = 4096;
-    library.domain.choice.info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-    start();
-  }
-  Result<net::Post> write_immediate(std::size_t length) {
-    return links[0]->write_immediate({many.data(), &memory, {1000, 7}, length}, 5, note);
-  }
-  Result<net::Post> write_some(std::size_t length) {
-    return links[0]->write({many.data(), &memory, {1000, 7}, length}, note);
-  }
-  void expect_is(Result<net::Post> answer, net::Post wanted) {
-    ASSERT_TRUE(answer);
-    EXPECT_EQ(*answer, wanted);
-  }
-
-  std::array<std::byte, 200> many{};
-  Note note;
-};
-
-TEST_F(OfiInjects, WhatIsCopiedIsDone) {
-  for (const std::size_t length : {0, 1, 64}) {
-    library.injected.clear();
-    expect_is(write_immediate(length), net::Post::done);
-    EXPECT_EQ(library.injected, (Injected{{1000, length, 5}}));
-  }
-  library.injected.clear();
-  const std::span<const std::byte> small = std::span(many).first(20);
-  expect_is(links[0]->write_small(small, {1000, 7}, note), net::Post::done);
-  expect_is(links[0]->write_small_immediate(small, {1000, 7}, 5, note), net::Post::done);
-  expect_is(links[0]->write_small_wide(small, {1000, 7}, 5ULL << 32 | 6, note), net::Post::done);
-  EXPECT_EQ(library.injected,
-            (Injected{{1000, 20, std::nullopt}, {1000, 20, 5}, {1000, 20, 5ULL << 32 | 6}}));
-  EXPECT_TRUE(library.posted.empty());
-  EXPECT_EQ(note.ends, 0) << "what is done is not completed, too";
-}
-
-// Who looks at the beginning, or hears of it, has the rest.
-TEST_F(OfiInjects, UpToTwicePartsTheBeginningLastAndItTellsThePeer) {
-  for (const std::size_t length : {65, 128}) {
-    library.injected.clear();
-    expect_is(write_immediate(length), net::Post::done);
-    const std::size_t front = std::max(length - 64, std::size_t{8});
-    EXPECT_EQ(library.injected,
-              (Injected{{1000 + front, length - front, std::nullopt}, {1000, front, 5}}));
-  }
-  expect_is(write_immediate(129), net::Post::posted);
-  library.finish(library.posted.back());
-  poll();
-  EXPECT_EQ(note.ends, 1);
-}
-
-TEST_F(OfiInjects, WithoutAnImmediateTheBeginningIsWrittenLast) {
-  for (const std::size_t length : {0, 1, 64}) {
-    library.injected.clear();
-    expect_is(write_some(length), net::Post::done);
-    EXPECT_EQ(library.injected, (Injected{{1000, length, std::nullopt}}));
-  }
-  // The first word as a whole.
-  library.injected.clear();
-  for (const std::size_t length : {65, 72, 73, 128}) expect_is(write_some(length), net::Post::done);
-  EXPECT_EQ(library.injected, (Injected{{1008, 57, std::nullopt},
-                                        {1000, 8, std::nullopt},
-                                        {1008, 64, std::nullopt},
-                                        {1000, 8, std::nullopt},
-                                        {1009, 64, std::nullopt},
-                                        {1000, 9, std::nullopt},
-                                        {1064, 64, std::nullopt},
-                                        {1000, 64, std::nullopt}}));
-  EXPECT_TRUE(library.posted.empty());
-  expect_is(write_some(129), net::Post::posted);
-  library.finish(library.posted.back());
-  poll();
-  EXPECT_EQ(note.ends, 1);
-
-  library.injected.clear();
-  library.inject_errors = {FI_EAGAIN};
-  expect_is(write_some(100), net::Post::retry);
-  EXPECT_TRUE(library.injected.empty()) << "the beginning without the rest";
-  library.inject_errors = {0, FI_EAGAIN};
-  expect_is(write_some(100), net::Post::retry);
-  EXPECT_EQ(library.injected, (Injected{{1036, 64, std::nullopt}}));
-}
-
-TEST_F(OfiInjects, WhatIsRefusedInTheMiddleIsWrittenAgain) {
-  library.inject_errors = {0, FI_EAGAIN};
-  expect_is(write_immediate(100), net::Post::retry);
-  library.inject_errors = {FI_EAGAIN};
-  expect_is(write_immediate(100), net::Post::retry);
-  EXPECT_EQ(library.injected, (Injected{{1036, 64, std::nullopt}}));
-  library.injected.clear();
-  expect_is(write_immediate(100), net::Post::done);
-  EXPECT_EQ(library.injected, (Injected{{1036, 64, std::nullopt}, {1000, 36, 5}}));
-}
-
-TEST_F(OfiInjects, AnErrorEndsItsLink) {
-  const Status error(Errc::kTransfer, FI_EACCES);
-  library.inject_errors = {0, FI_EACCES};
-  EXPECT_EQ(write_immediate(100).error(), error);
-  EXPECT_EQ(write_immediate(1).error(), error);
-  EXPECT_EQ(links[0]->failure(), error);
-  EXPECT_TRUE(links[1]->failure().ok());
-}
-
-TEST_F(OfiError, OverSocketsNothingIsInjected) {
-  library.domain.choice.info->tx_attr->inject_size = 64;
-  library.domain.choice.info->ep_attr->max_order_waw_size = 4096;
-  library.domain.choice.info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-  start();
-  Note note;
-  for (const std::size_t length : {0, 64})
-    expect_posted(links[0]->write_immediate({bytes.data(), &memory, {0, 7}, length}, 5, note));
-  expect_posted(links[0]->write_small(bytes, {0, 7}, note));
-  EXPECT_TRUE(library.injected.empty());
-  for (void* context : library.posted) library.finish(context);
-  poll();
-  EXPECT_EQ(note.ends, 3);
-}
-
 /// libfabric's tcp, whose polls move the parts of a write in their order.
 class OfiParts : public OfiError {
  protected:
@@ -233,10 +108,33 @@ TEST_F(OfiParts, WhatNobodyLooksForHasOne) {
   for (const std::size_t length : {0, 8, 100}) EXPECT_EQ(of_write(length, false), whole(length));
 }
 
-TEST_F(OfiInjects, WhatIsLookedForHasOnePart) {
+/// A provider that keeps no order of bytes within a write.
+class OfiUnordered : public OfiError {
+ protected:
+  OfiUnordered() : OfiError("verbs;ofi_rxm") { start(); }
+};
+
+TEST_F(OfiUnordered, WritesHaveOnePart) {
+  Note note;
   note.is_looked_for = true;
-  expect_is(write_some(200), net::Post::posted);
+  expect_posted(write(0, note));
   EXPECT_EQ(library.parts.size(), 1u);
+}
+
+TEST_F(OfiUnordered, SmallWritesAreCopiedAndReportTheirCompletion) {
+  Note note;
+  const std::span<const std::byte> small = std::span(bytes).first(20);
+  expect_posted(links[0]->write_small(small, {0, 7}, note));
+  expect_posted(links[0]->write_small_immediate(small, {0, 7}, 5, note));
+  expect_posted(links[0]->write_small_wide(small, {0, 7}, 5ULL << 32 | 6, note));
+  EXPECT_EQ(library.write_flags,
+            (std::vector<std::uint64_t>{FI_INJECT | FI_COMPLETION,
+                                        FI_INJECT | FI_COMPLETION | FI_REMOTE_CQ_DATA,
+                                        FI_INJECT | FI_COMPLETION | FI_REMOTE_CQ_DATA}));
+  EXPECT_EQ(note.ends, 0);
+  for (void* context : library.posted) library.finish(context);
+  poll();
+  EXPECT_EQ(note.ends, 3);
 }
 
 TEST_F(OfiError, WhateverIsRefusedAnEndpointIsOpenedOrNot) {
@@ -264,15 +162,6 @@ TEST_F(OfiError, AnImmediateWithAnUpperHalfIsAWideOne) {
   EXPECT_EQ(poll(), 4u);
   EXPECT_EQ(heard.all, (std::vector<std::uint32_t>{0, 0xffff'ffff}));
   EXPECT_EQ(heard.wide, (std::vector<std::uint64_t>{1ULL << 32, ~0ULL}));
-}
-
-TEST_F(OfiError, WhoHasTheNumberOfAKilledProcessTakesTheNextNameThatIsFree) {
-  library.busy_names = 3;
-  EXPECT_TRUE(Endpoint::open(library.domain, heard));
-  EXPECT_EQ(library.busy_names, 0);
-  library.busy_names = 1000;
-  EXPECT_EQ(Endpoint::open(library.domain, heard).error(), Status(Errc::kSystem, FI_EBUSY));
-  EXPECT_GT(library.busy_names, 0) << "there is an end to it";
 }
 
 TEST_F(OfiError, ACompletionInErrorFailsItsOperationAndItsLink) {

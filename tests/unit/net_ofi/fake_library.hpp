@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
-#include <optional>
 #include <vector>
 
 #include "net/ofi/domain.hpp"
@@ -39,7 +38,8 @@ class FakeLibrary {
     };
     table_ops_.remove = [](fid_av*, fi_addr_t*, std::size_t, std::uint64_t) { return 0; };
     cm_ops_.getname = &name;
-    rma_ops_.writemsg = [](fid_ep*, const fi_msg_rma* message, std::uint64_t) {
+    rma_ops_.writemsg = [](fid_ep*, const fi_msg_rma* message, std::uint64_t flags) {
+      current_->write_flags.push_back(flags);
       current_->parts.clear();
       for (std::size_t i = 0; i < message->iov_count; ++i)
         current_->parts.push_back({message->msg_iov[i].iov_base, message->msg_iov[i].iov_len,
@@ -48,14 +48,6 @@ class FakeLibrary {
     };
     rma_ops_.read = [](fid_ep*, void*, std::size_t, void*, fi_addr_t, std::uint64_t, std::uint64_t,
                        void* context) { return current_->post(context); };
-    rma_ops_.inject = [](fid_ep*, const void*, std::size_t length, fi_addr_t, std::uint64_t to,
-                         std::uint64_t) {
-      return current_->inject({to, length, std::nullopt});
-    };
-    rma_ops_.injectdata = [](fid_ep*, const void*, std::size_t length, std::uint64_t data,
-                             fi_addr_t, std::uint64_t to, std::uint64_t) {
-      return current_->inject({to, length, data});
-    };
     fabric_ = {{0, nullptr, &fid_ops_}, &fabric_ops_, 0};
     domain_ = {{0, nullptr, &fid_ops_}, &domain_ops_, &memory_ops_};
     queue_ = {{0, nullptr, &fid_ops_}, &queue_ops_};
@@ -81,16 +73,9 @@ class FakeLibrary {
 
   enum Step { queue, table, endpoint, bind_queue, bind_table, enable, get_name, kSteps };
   std::array<int, kSteps> errors{};  ///< of calls that open
-  int busy_names = 0;                ///< of the next endpoints, when they are enabled
   int queues_with_wait_error = 0;
   ssize_t post_error = 0;
   std::vector<void*> posted;  ///< contexts, until the test takes them
-  struct Injected {
-    std::uint64_t to;
-    std::size_t length;
-    std::optional<std::uint64_t> immediate;
-    bool operator==(const Injected&) const = default;
-  };
   struct Part {
     const void* from;
     std::size_t length;
@@ -98,9 +83,8 @@ class FakeLibrary {
     std::size_t length_there;
     bool operator==(const Part&) const = default;
   };
-  std::vector<Part> parts;            ///< of the last write
-  std::vector<Injected> injected;     ///< those that were not refused
-  std::deque<ssize_t> inject_errors;  ///< of the next ones
+  std::vector<Part> parts;                 ///< of the last write
+  std::vector<std::uint64_t> write_flags;  ///< of each write
   std::deque<fi_cq_data_entry> done;
   std::deque<fi_cq_err_entry> failed;
   ssize_t read_error_code = 0;       ///< of fi_cq_read
@@ -125,10 +109,6 @@ class FakeLibrary {
     return -current_->errors[to == &current_->queue_.fid ? bind_queue : bind_table];
   }
   static int control(fid*, int command, void* argument) {
-    if (command == FI_ENABLE && current_->busy_names > 0) {
-      --current_->busy_names;
-      return -FI_EBUSY;
-    }
     if (command == FI_ENABLE) return -current_->errors[enable];
     *static_cast<int*>(argument) = 0;  // FI_GETWAIT
     return 0;
@@ -175,12 +155,6 @@ class FakeLibrary {
     *entry = current_->failed.front();
     current_->failed.pop_front();
     return 1;
-  }
-  ssize_t inject(Injected one) {
-    const ssize_t error = inject_errors.empty() ? 0 : inject_errors.front();
-    if (!inject_errors.empty()) inject_errors.pop_front();
-    if (error == 0) injected.push_back(one);
-    return -error;
   }
   ssize_t post(void* context) {
     if (post_error != 0) return -post_error;

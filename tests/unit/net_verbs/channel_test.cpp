@@ -45,7 +45,7 @@ class ChannelTest : public testing::Test {
   }
   void init(std::int32_t tag = 1, GroupRules rules = {}) {
     const std::vector<std::uint32_t> groups =
-        rules.is_learned ? std::vector<std::uint32_t>{0} : std::vector<std::uint32_t>{0, 2, 4, 6};
+        rules.has_planner ? std::vector<std::uint32_t>{0} : std::vector<std::uint32_t>{0, 2, 4, 6};
     send_ = must(sides_[0]->network->send_init(args_of("receiver", tag, from_, kPartitions),
                                                sides_[0]->state, groups, rules, &plane_));
     receive_ = must(
@@ -179,7 +179,7 @@ TEST_F(ChannelTest, ManyOfOneGroupEachAreSignalledEverySixteenth) {
 
 TEST_F(ChannelTest, WithoutCreditAndOnDemand) {
   open(3, 3);
-  init(1, {.is_learned = true});
+  init(1, {.has_planner = true, .is_on_demand = true});
   start();  // no credit is there yet: a notice, and a pull
   ASSERT_TRUE(send_->pready(0, kPartitions).ok());
   ASSERT_EQ(posted().size(), 1u);
@@ -206,7 +206,7 @@ TEST_F(ChannelTest, WithoutCreditAndOnDemand) {
 TEST_F(ChannelTest, AThousandLeaveNothing) {
   open(4, 4);
   for (std::int32_t number = 0; number < 1000; ++number) {
-    init(number, {.is_learned = number % 3 == 0});
+    init(number, {.has_planner = number % 3 == 0, .is_on_demand = number % 3 == 0});
     if (number % 2 == 0) {
       start();
       ASSERT_TRUE(send_->pready(0, kPartitions).ok());

@@ -1,0 +1,346 @@
+#include "part/policy/learned/learner.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace larklane::part {
+namespace {
+
+/// Rounds of the base before costs are tried out: those that are seen, all but the first, tell what
+/// it leaves.
+constexpr std::uint64_t kBaseRounds = 3;
+/// From 8 rounds on chance can be told from what comes back (docs/design/model.md).
+constexpr std::size_t kRoundsMin = 8, kRoundsMost = 12;
+/// Of rounds with the same number of groups.
+constexpr std::size_t kRunsMost = 4;
+/// Of a change's rounds so many are already known when it is noticed.
+constexpr std::size_t kRoundsAfterChange = 4;
+/// Of how many rounds one is seen in the end, on average; at first all are, and of each new plan.
+/// By chance, lest a pattern with a period is seen at the same point of it again and again.
+constexpr std::uint64_t kGapMost = 16;
+/// A plan has to be worth it: it may leave this share of what the base leaves, measured; by the
+/// model, which may be wrong by more, a new one that one.
+constexpr double kWorth = 0.97, kHoped = 0.99;
+constexpr double kSpreadLeast = 0.05, kSpreadLeast_ns = 100;
+/// Of a change, in mean deviations; no round counts for more than some of them.
+constexpr double kDriftMost = 12, kOneDriftMost = 4;
+/// A plan that drifts away so soon was no good.
+constexpr std::uint64_t kSoon = 16;
+/// A mean that differs by so many standard errors does so.
+constexpr double kTold = 2;
+/// Rounds seen until it is asked for something better; twice as many after each search in vain.
+constexpr std::uint32_t kStudyLeast = 8, kStudyMost = 128;
+/// Rounds seen at the base before costs are tried out again.
+constexpr std::uint32_t kRestLeast = 32, kRestMost = 1024;
+/// Of rounds, while a plan is in use, so few are the base's that these add 1 % to what is left.
+constexpr double kControlShare = 100, kControlLeast = 16, kControlMost = 100'000;
+/// If a round that tries costs out left more than this many times as much as the base, twice in a
+/// row since one alone may be chance, or more than that many times, none further from the base
+/// follows. It would leave up to twice as much. (Of more than 128 partitions the first trial may
+/// leave more, since the base has other groups than the cells.)
+constexpr double kTrialMost = 1.1, kTrialDear = 3;
+constexpr int kDearMost = 2;
+/// A trial is one round, which may have been lucky: it has to have left so little of what the base
+/// has left lately when that was lucky. A program's first rounds are slow, whatever the groups.
+constexpr double kTried = 0.9;
+
+std::uint64_t mixed(std::uint64_t x) noexcept {
+  // SplitMix64 (Steele, Lea, Flood, 2014).
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+template <class T>
+void keep_last(std::vector<T>& all, std::size_t most) {
+  if (all.size() > most) all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(most));
+}
+
+}  // namespace
+
+Recent::Mean Recent::mean() const {
+  constexpr double kOutlier = 5;
+  const std::vector<double> values(values_.begin(), values_.begin() + count());
+  const double most = kOutlier * median();
+  double sum = 0, squares = 0;
+  for (const double each : values) {
+    const double value = std::min(each, most);
+    sum += value;
+    squares += value * value;
+  }
+  const double n = count(), mean = sum / n;
+  return {mean, std::max(0.0, squares / n - mean * mean) / n};
+}
+
+void SeenReadiness::add(SeenRound& round, std::size_t most) {
+  ready_ns.push_back(std::move(round.ready_ns));
+  if (!round.threads.empty()) threads.push_back(std::move(round.threads));
+  keep_last(most);
+}
+
+void SeenReadiness::keep_last(std::size_t most) {
+  part::keep_last(ready_ns, most);
+  part::keep_last(threads, most);
+}
+
+void Study::run() {
+  const Question& asked = question_;
+  findings_.network = model::fit_runs(asked.runs);
+  findings_.firsts = asked.base;
+  if (findings_.network) {
+    const model::Workload workload = asked.rounds.workload(*findings_.network, asked.cell_bytes);
+    findings_.base_ns = asked.base_ns > 0 ? asked.base_ns : model::exposed_ns(workload, asked.base);
+    std::vector<std::uint32_t> firsts = best(workload);
+    const double share = firsts == asked.firsts ? 1 : kHoped;  // what is in use stays
+    if (model::exposed_ns(workload, firsts) < share * findings_.base_ns)
+      findings_.firsts = std::move(firsts);
+    const auto rounds = static_cast<double>(asked.rounds.count());
+    std::vector<double> left_ns;
+    for (std::size_t i = 0; i < asked.rounds.count(); ++i)
+      left_ns.push_back(model::exposed_ns(workload.round(i), findings_.firsts));
+    for (const double left : left_ns) findings_.usual_ns += left / rounds;
+    for (const double left : left_ns)
+      findings_.spread_ns += std::abs(left - findings_.usual_ns) / rounds;
+  }
+  // release: pairs with is_done().
+  done_.store(true, std::memory_order_release);
+}
+
+std::vector<std::uint32_t> Study::best(const model::Workload& workload) {
+  const std::vector<std::uint32_t>& used = question_.firsts;
+  if (!used.empty() &&
+      model::best_equal_plan(workload).exposed_ns >= kWorth * model::exposed_ns(workload, used))
+    return used;
+  findings_.has_searched = true;
+  return model::learned_plan(workload).firsts;
+}
+
+Learner::Learner(std::uint32_t partitions, std::uint64_t partition_bytes, Firsts base,
+                 std::uint64_t seed)
+    : cells_(PlanCells(partitions).count()),
+      cell_bytes_(partition_bytes * partitions / cells_),
+      has_whole_cells_(cells_ == partitions),
+      seed_(seed),
+      base_(std::move(base)),
+      current_(base_),
+      next_(base_),
+      first_trial_(kBaseRounds),
+      explored_(static_cast<std::uint32_t>(base_.size())),
+      next_study_(kStudyLeast),
+      plan_(base_),
+      next_rest_(kRestLeast) {}
+
+Learner::Turn Learner::turn(std::uint64_t starts) {
+  round_ += starts;
+  if (shifts_) current_ = next_;
+  if (study_ && study_->is_done()) {
+    adopt(study_->findings());
+    study_.reset();
+  }
+  const Firsts& wanted = wanted_next();
+  shifts_ = wanted != next_;
+  if (shifts_) next_ = wanted;
+  return {round_ >= next_sample_ || is_control(), shifts_};
+}
+
+/// More than 1 only where nothing but a sample or a control is to come.
+std::uint64_t Learner::next_turn() const {
+  if (shifts_ || study_ || is_exploring_ || current_ != plan_ || next_ != plan_) return 1;
+  const std::uint64_t next = plan_ == base_ ? next_sample_ : std::min(next_sample_, next_control_);
+  return next > round_ ? next - round_ : 1;
+}
+
+/// Groups of the rounds after this one.
+const Learner::Firsts& Learner::wanted_next() {
+  if (is_exploring_) return next_trial();
+  const bool is_control_due = plan_ != base_ && current_ == plan_ && round_ >= next_control_;
+  if (!is_control_due) return plan_;
+  if (base_ns_.count() != 0 && plan_ns_.count() != 0)
+    space_controls(base_ns_.mean().value, plan_ns_.mean().value);
+  next_control_ = round_ + control_gap_ / 2 + mixed(round_ ^ seed_ << 32) % control_gap_;
+  return base_;
+}
+
+/// After some rounds of the base ever fewer groups; two, four, ... if it has but one. Each between
+/// two rounds of the base, as long as they cost little enough.
+const Learner::Firsts& Learner::next_trial() {
+  const bool is_trial = current_ != base_;
+  if (is_trial || round_ < first_trial_) return base_;
+  const bool is_bulk = base_.size() == 1;
+  if (is_dear() || explored_ == (is_bulk ? cells_ : 1)) {
+    is_exploring_ = false;
+    if (base_ns_.count() != 0 && best_trial_ns_ < kTried * base_ns_.least()) {
+      use(best_trial_, base_ns_.median(), best_trial_ns_);
+      is_provisional_ = true;
+    }
+    return plan_;
+  }
+  trial_ns_.clear();
+  explored_ = is_bulk ? std::min(2 * explored_, cells_) : std::bit_floor(explored_ - 1);
+  return trial_ = model::equal_groups(cells_, explored_);
+}
+
+/// Would a further trial be, as the last ones were?
+bool Learner::is_dear() {
+  if (trial_ns_.count() == 0 || base_ns_.count() == 0) return false;
+  const double left = trial_ns_.median() / base_ns_.median();
+  dear_ = left > kTrialMost ? dear_ + 1 : 0;
+  return dear_ == kDearMost || left > kTrialDear;
+}
+
+void Learner::explore() {
+  is_exploring_ = is_due_ = is_anew_ = true;
+  is_barred_ = false;
+  next_study_ = kStudyLeast;
+  first_trial_ = round_;
+  explored_ = static_cast<std::uint32_t>(base_.size());
+  dear_ = 0;
+  trial_ns_.clear();
+  best_trial_ns_ = kNoTrial;
+  runs_.clear();
+}
+
+std::shared_ptr<Study> Learner::see(SeenRound round) {
+  measure(round.end_ns - std::ranges::max(round.ready_ns));
+  rounds_.add(round, kRoundsMost);
+  auto& alike = runs_[current_.size()];
+  alike.push_back(std::move(round.runs));
+  keep_last(alike, kRunsMost);
+  ++seen_;
+  next_sample_ = round_ + 1;
+  if (is_exploring_) return nullptr;
+  if (current_ == plan_) {
+    ++since_adoption_;
+    if (!study_ && !is_due_)
+      judge();
+    else if (is_provisional_ && plan_ != base_ && against_base() > 0)
+      plan_ = base_;  // what was tried out is still to be studied
+  }
+  if (!is_exploring_ && rounds_.count() >= kRoundsMin) next_sample_ = round_ + next_gap();
+  return study();
+}
+
+void Learner::measure(double exposed_ns) {
+  if (current_ == base_)
+    base_ns_.add(exposed_ns);
+  else if (is_exploring_)
+    measure_trial(exposed_ns);
+  else if (current_ == plan_)
+    plan_ns_.add(exposed_ns);
+}
+
+void Learner::measure_trial(double exposed_ns) {
+  trial_ns_.add(exposed_ns);
+  if (exposed_ns >= best_trial_ns_) return;
+  best_trial_ns_ = exposed_ns;
+  best_trial_ = current_;
+}
+
+std::uint64_t Learner::next_gap() {
+  const std::uint64_t steps = plan_ == base_ ? round_ / kRoundsMin : since_adoption_ / kRoundsMin;
+  const std::uint64_t gap = std::clamp<std::uint64_t>(steps, 1, kGapMost);
+  return 1 + mixed(round_ ^ seed_ << 32) % (2 * gap - 1);
+}
+
+std::shared_ptr<Study> Learner::study() {
+  if (is_exploring_ || study_ || !is_due_ || rounds_.count() < kRoundsMin) return nullptr;
+  const bool is_measured = !has_whole_cells_ && base_ns_.count() != 0;
+  Study::Question question{cell_bytes_,
+                           rounds_,
+                           {},
+                           base_,
+                           is_measured ? base_ns_.mean().value : 0,
+                           is_anew_ ? Firsts{} : plan_};
+  for (const auto& [groups, alike] : runs_)
+    question.runs.insert(question.runs.end(), alike.begin(), alike.end());
+  is_due_ = is_anew_ = false;
+  seen_ = 0;
+  study_ = std::make_shared<Study>(std::move(question));
+  return study_;
+}
+
+void Learner::adopt(const Study::Findings& findings) {
+  is_provisional_ = false;
+  network_ = findings.network;
+  usual_ns_ = findings.usual_ns;
+  spread_ns_ = std::max({findings.spread_ns, kSpreadLeast * usual_ns_, kSpreadLeast_ns});
+  drift_ns_ = 0;
+  if (findings.firsts != plan_) {
+    use(findings.firsts, findings.base_ns, usual_ns_);
+    next_study_ = kStudyLeast;
+  } else if (findings.has_searched) {
+    next_study_ = std::min(2 * next_study_, kStudyMost);
+  }
+  if (plan_ == base_ && rest_ == 0) rest();
+}
+
+/// @param base_ns, plan_ns  what they leave, as far as it is known
+void Learner::use(const Firsts& plan, double base_ns, double plan_ns) {
+  plan_ = plan;
+  since_adoption_ = 0;
+  plan_ns_.clear();
+  space_controls(base_ns, plan_ns);
+  next_control_ = round_ + control_gap_;
+}
+
+void Learner::space_controls(double base_ns, double plan_ns) {
+  const double gap = plan_ns > 0 ? kControlShare * (base_ns / plan_ns - 1) : kControlMost;
+  control_gap_ = static_cast<std::uint64_t>(std::clamp(gap, kControlLeast, kControlMost));
+}
+
+/// Is the plan still right?
+void Learner::judge() {
+  if (plan_ == base_) {
+    if (rest_ != 0 && --rest_ == 0) return explore();
+    if (is_barred_) return;
+  } else if (against_base() > 0) {
+    return give_up();
+  } else if (has_drifted()) {
+    if (since_adoption_ < kSoon) return give_up();
+    rounds_.keep_last(kRoundsAfterChange);
+    plan_ = base_;
+    is_due_ = is_anew_ = true;
+    return;
+  } else if (against_base() < 0) {
+    next_rest_ = kRestLeast;
+  }
+  if (seen_ >= next_study_ && network_) is_due_ = true;
+}
+
+/// The plan was no good, and what it was made from will not make a better one.
+void Learner::give_up() {
+  is_barred_ = true;
+  rest();
+}
+
+/// The base, for a while.
+void Learner::rest() {
+  plan_ = base_;
+  rest_ = next_rest_;
+  next_rest_ = std::min(2 * next_rest_, kRestMost);
+}
+
+/// Has the plan left more than what it is worth being in use for (1), less (-1), or can't it be
+/// told from chance (0)? By squares: a root would need libm.
+int Learner::against_base() const {
+  constexpr double kVarianceLeast = 1e-3;
+  if (plan_ns_.count() < kRoundsMin || base_ns_.count() < 2) return 0;
+  const auto plan = plan_ns_.mean(), base = base_ns_.mean();
+  const double more = plan.value - kWorth * base.value;
+  const double variance = std::max(plan.variance + base.variance, kVarianceLeast);
+  if (more * more <= kTold * kTold * variance) return 0;
+  return more > 0 ? 1 : -1;
+}
+
+/// Page's test (1954): is more left, round after round, than when the plan was made?
+bool Learner::has_drifted() {
+  if (!network_) return false;
+  const model::Workload last = rounds_.workload(*network_, cell_bytes_).round(rounds_.count() - 1);
+  const double more = model::exposed_ns(last, plan_) - usual_ns_ - spread_ns_;
+  drift_ns_ = std::max(0.0, drift_ns_ + std::min(more, kOneDriftMost * spread_ns_));
+  return drift_ns_ > kDriftMost * spread_ns_;
+}
+
+}  // namespace larklane::part
