@@ -45,6 +45,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp"), str(ROOT / "tests/
 import guest  # noqa: E402
 import launch  # noqa: E402
 
+from larklane.files import json_text  # noqa: E402
 from larklane.numbers import stats  # noqa: E402
 from larklane.records.benchmarks import BENCHMARKS  # noqa: E402
 
@@ -434,7 +435,7 @@ def run_again(row, about, at=None):
     for number, point in zip(chosen, all_measured(row, [more(record["points"][number]) for number in chosen], contenders)):
         record["points"][number] = {**point, "again": {"commit": about["commit"], "measured": about["measured"]}}
         show(row, point)
-        (RECORDS / name).write_text(json.dumps(record, indent=1) + "\n")
+        (RECORDS / name).write_text(json_text.compact(record))
     return record if chosen else None
 
 
@@ -446,6 +447,32 @@ def newest(row):
     """@return (file name, record) of the last measurement of a row; (None, None): there is none"""
     records = [(path.name, json.loads(path.read_text())) for path in RECORDS.glob(f"{row['row']}-{'[0-9a-f]' * 12}.json")]
     return max(records, key=lambda named: named[1].get("measured", ""), default=(None, None))
+
+
+def keep_record(name, record, page):
+    """Of a script that measures and judges by itself: in the place of its older records, and its page beside it. @return the record's path"""
+    for old in RECORDS.glob(f"{name}-{'[0-9a-f]' * 12}.json"):
+        old.unlink()
+    path = RECORDS / f"{name}-{record['commit']}.json"
+    path.write_text(json_text.compact(record), encoding="utf-8")
+    path.with_name(f"{name}.md").write_text(page, encoding="utf-8")
+    return path
+
+
+def told(verdicts):
+    """Prints [(what has to hold, does it?)]. @return exit status"""
+    for what, holds in verdicts:
+        print(f"{'holds' if holds else 'DOES NOT HOLD'}: {what}")
+    return 0 if all(holds for _, holds in verdicts) else 1
+
+
+def recorded(verdicts):
+    return [{"what": what, "holds": holds} for what, holds in verdicts]
+
+
+def listed(verdicts):
+    """Lines of a page."""
+    return [f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts]
 
 
 def label(verdict):
@@ -531,7 +558,7 @@ def main():
         record = run_again(row, about, arguments.at) if arguments.again else run_row(row, about)
         if record and record["points"] and not arguments.again:
             path = RECORDS / f"{row['row']}-{about['commit']}.json"
-            path.write_text(json.dumps(record, indent=1) + "\n")
+            path.write_text(json_text.compact(record))
             print(f"  written: {path.relative_to(ROOT)}")
         slower += sum(verdict["verdict"] in ("slower", "above") for point in (record["points"] if record else ()) for verdict in point["verdicts"])
     summarise()

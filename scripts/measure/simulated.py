@@ -21,8 +21,7 @@ import sys
 from typing import Any
 
 import bars
-from larklane.files import json_text
-from larklane.numbers import stats
+from larklane.numbers import stats, wording
 
 COMMAND = bars.ROOT / "build/release/bin/larklane"
 KEPT = bars.ROOT / "build/simulated"
@@ -51,7 +50,7 @@ class Point:
                 f"--sizes {self.bytes} --late-us {self.late_us} --iterations {rounds}")
 
     def place(self) -> str:
-        return f"{self.partitions} partitions, {size(self.bytes)}, {self.groups} groups, " + f"{self.late_us} us late"
+        return f"{self.partitions} partitions, {wording.size(self.bytes)}, {self.groups} groups, " + f"{self.late_us} us late"
 
 
 def grid() -> list[Point]:
@@ -133,10 +132,6 @@ def judged(point: Point, real_us: list[float], simulated: float) -> dict[str, An
             "error": abs(simulated / real - 1), "is_too_noisy": noise > LIMIT}
 
 
-def size(bytes_: int) -> str:
-    return f"{bytes_ >> 20} MiB" if bytes_ >= 1 << 20 else f"{bytes_ >> 10} KiB"
-
-
 def verdicts(points: list[dict[str, Any]]) -> list[tuple[str, bool]]:
     error, quiet = (stats.median([point["error"] for point in chosen] or [float("inf")]) for chosen in (points, [point for point in points if not point["is_too_noisy"]]))
     worst = max(points, key=lambda point: point["error"])
@@ -150,7 +145,7 @@ def table(points: list[dict[str, Any]], costs: dict[str, list[float]]) -> str:
     lines = ["# Simulated rounds over shared memory, beside real ones", "",
              "What a receiver is left to wait for, two threads, by attach; simulated with the costs below, measured in the same run, and none of",
              "them in a round ([simulation](../docs/design/simulation.md)). Written by `scripts/measure/simulated.py`, which says how.", "",
-             *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(points)), "",
+             *bars.listed(verdicts(points)), "",
              "| point | real, us | A/A noise | simulated, us | error |", "|---|---|---|---|---|"]
     lines += [f"| {point['place']} | {point['median_us']:.1f} | {100 * point['aa_noise']:.0f} %{', too noisy' if point['is_too_noisy'] else ''} | {point['simulated_us']:.1f} "
               f"| {100 * (point['simulated_us'] / point['median_us'] - 1):+.0f} % |" for point in points]
@@ -172,11 +167,8 @@ def measure(points: list[Point], turns: int) -> tuple[list[dict[str, list[float]
 
 def write(about: dict[str, Any], points: list[dict[str, Any]], turns: list[dict[str, list[float]]]) -> None:
     costs = over_turns(turns)
-    record = {**about, "row": "simulated", "unit": "us", "costs": turns, "points": points, "verdicts": [{"what": what, "holds": holds} for what, holds in verdicts(points)]}
-    for old in bars.RECORDS.glob("simulated-*.json"):
-        old.unlink()
-    (bars.RECORDS / f"simulated-{about['commit']}.json").write_text(json_text.compact(record))
-    (bars.RECORDS / "simulated.md").write_text(table(points, costs))
+    record = {**about, "row": "simulated", "unit": "us", "costs": turns, "points": points, "verdicts": bars.recorded(verdicts(points))}
+    bars.keep_record("simulated", record, table(points, costs))
 
 
 def main() -> int:
@@ -205,9 +197,7 @@ def main() -> int:
         print(table(found, over_turns(turns)))
     else:
         write(about, found, turns)
-    for what, holds in verdicts(found):
-        print(f"{'holds' if holds else 'DOES NOT HOLD'}: {what}")
-    return 0 if all(holds for _, holds in verdicts(found)) else 1
+    return bars.told(verdicts(found))
 
 
 if __name__ == "__main__":
