@@ -4,7 +4,7 @@
   tidy_test.py rules      the rules on small strings: proves that each can fail
   tidy_test.py tree       every file of the repository
   tidy_test.py format     clang-format-14 finds nothing to change
-  tidy_test.py options    docs/user/options.md says what src/base/options.def says
+  tidy_test.py options    docs/user/options.md and performance.md say what src/base/options.def and bench/benchmarks.def say
   tidy_test.py headers    each public header compiles alone, as C++20 and, if its name ends in .h, as C11
   tidy_test.py ctest DIR  every test of build folder DIR has a label and a time limit
 
@@ -393,9 +393,12 @@ def run_format():
 
 
 def run_options():
-    script = [sys.executable, str(ROOT / "scripts/dev/options_doc.py"), "--check"]
-    result = subprocess.run(script, capture_output=True, text=True, check=False)
-    return (result.stdout + result.stderr).splitlines() if result.returncode else []
+    complaints = []
+    for script in ("options_doc", "benchmarks_doc"):
+        command = [sys.executable, str(ROOT / f"scripts/dev/{script}.py"), "--check"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        complaints += (result.stdout + result.stderr).splitlines() if result.returncode else []
+    return complaints
 
 
 def compilers(header, text):
