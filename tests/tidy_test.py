@@ -108,9 +108,7 @@ MARKDOWN_COLUMNS_MAX = 120
 WIDE_PAGES = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
-    "docs/ARCHITECTURE.md",
     "docs/design/adr/0000-template.md",
-    "docs/user/profile.md",
     "measurements/README.md",
     "measurements/cluster23/README.md",
     "measurements/ics20/README.md",
@@ -120,7 +118,6 @@ WIDE_PAGES = (
     "measurements/statements.md",
     "measurements/summary.md",
     "measurements/timer.md",
-    "scripts/README.md",
 )
 BANNED_NAMES = re.compile(r"^(utils?|common|misc|helpers)$")
 
