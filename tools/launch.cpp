@@ -28,9 +28,9 @@
 #include "base/printable.hpp"
 #include "base/random.hpp"
 #include "base/ranks_text.hpp"
+#include "base/tcp.hpp"
 #include "base/unproven.hpp"
 #include "bootstrap/card_server.hpp"
-#include "bootstrap/tcp.hpp"
 #include "lines.hpp"
 #include "rank_process.hpp"
 #include "run.hpp"
@@ -82,12 +82,12 @@ Result<std::unique_ptr<boot::CardServer>> serve_here(const std::string& job, int
   sockaddr_in any{};
   any.sin_family = AF_INET;
   any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  boot::SocketName name;
+  Endpoint name;
   std::memcpy(&name.name, &any, sizeof any);
   name.length = sizeof any;
-  auto listener = boot::listen_at({name});
+  auto listener = listen_at({name});
   if (!listener) return listener.error();
-  *port = boot::port_of(listener->get());
+  *port = port_of(listener->get());
   return boot::CardServer::create(std::move(listener).value(), job, count);
 }
 

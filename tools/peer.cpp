@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/parse.hpp"
+#include "bootstrap/launcher.hpp"
 #include "mpi/world/hosts.hpp"
 #include "net/registry.hpp"
 
@@ -22,29 +23,6 @@ namespace larklane::tools {
 namespace {
 
 constexpr const char *kHere = "this host", *kElsewhere = "another host", *kUnknown = "not known";
-
-/// This process among those of its launcher.
-struct World {
-  int rank = 0, ranks = 0, ranks_here = 0;  ///< ranks_here 0: not known
-
-  static std::optional<World> find() {
-    struct Names {
-      const char *rank, *ranks, *here;
-    };
-    for (const Names& names :
-         {Names{"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
-          Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-          Names{"SLURM_PROCID", "SLURM_NTASKS", ""}}) {
-      const auto rank = number_of<int>(environment(names.rank)),
-                 ranks = number_of<int>(environment(names.ranks));
-      if (!rank || !ranks) continue;
-      const auto here = number_of<int>(environment(names.here));
-      const bool is_one_node = number_of<int>(environment("SLURM_STEP_NUM_NODES")) == 1;
-      return World{*rank, *ranks, here ? *here : is_one_node ? *ranks : 0};
-    }
-    return std::nullopt;
-  }
-};
 
 /// A network that can be opened here, and the skipped ones that can't be.
 struct Opened {
@@ -146,21 +124,21 @@ void choose_between(const Config& config, const mpi::Hosts& hosts, const mpi::Ho
 }
 
 /// The cards of a world on several hosts. Null: its launcher tells them to MPI programs only.
-std::unique_ptr<mpi::Hosts> exchange(const World& world, const Config& config,
+std::unique_ptr<mpi::Hosts> exchange(const boot::Launcher& world, const Config& config,
                                      const std::string& folder) {
   auto hosts = mpi::Hosts::open();
   if (!hosts) return nullptr;
   hosts->announce("larklane-info." + std::to_string(::getpid()), config, folder);
   if (!hosts->meet()) return nullptr;
-  hosts->learn(world.ranks, world.rank, config, [](int) { return control::Address(); });
+  hosts->learn(world.size, world.rank, config, [](int) { return control::Address(); });
   return hosts;
 }
 
-void find_rank(int peer, const World& world, const Config& config, const std::string& folder,
-               PeerFacts* facts) {
-  const bool is_spread = world.ranks_here < world.ranks;
+void find_rank(int peer, const boot::Launcher& world, const Config& config,
+               const std::string& folder, PeerFacts* facts) {
+  const bool is_spread = world.ranks_here.value_or(0) < world.size;
   const auto hosts = is_spread ? exchange(world, config, folder) : nullptr;
-  facts->is_told = world.rank == (peer == 0 && world.ranks > 1 ? 1 : 0);
+  facts->is_told = world.rank == (peer == 0 && world.size > 1 ? 1 : 0);
   if (peer == world.rank) {
     facts->where = "this process";
     facts->goes_by = "shared memory";
@@ -169,7 +147,7 @@ void find_rank(int peer, const World& world, const Config& config, const std::st
   }
   if (!is_spread) {
     facts->where = kHere;
-    facts->why = "the launcher has all " + std::to_string(world.ranks) + " ranks here";
+    facts->why = "the launcher has all " + std::to_string(world.size) + " ranks here";
     return choose_here(config, folder, nullptr, facts);
   }
   if (hosts == nullptr) {
@@ -262,20 +240,20 @@ PeerFacts find_peer(const std::string& asked, const Config& config, const std::s
                     std::string* problem) {
   PeerFacts facts;
   facts.asked = asked;
-  const auto world = World::find();
+  const auto world = boot::Launcher::of_environment();
   const auto rank = number_of<int>(asked);
   if (!rank) {
-    facts.is_told = !world || world->rank == 0;
+    facts.is_told = world.title.empty() || world.rank == 0;
     if (facts.is_told) find_host(asked, config, folder, &facts);
-  } else if (!world) {
+  } else if (world.title.empty()) {
     *problem = "rank " + asked +
                " of what? Start it by the launcher: mpirun -n 2 larklane info "
                "--peer 1; or name a host";
-  } else if (*rank < 0 || *rank >= world->ranks) {
+  } else if (*rank < 0 || *rank >= world.size) {
     *problem =
-        "there is no rank " + asked + ": the launcher has started " + std::to_string(world->ranks);
+        "there is no rank " + asked + ": the launcher has started " + std::to_string(world.size);
   } else {
-    find_rank(*rank, *world, config, folder, &facts);
+    find_rank(*rank, world, config, folder, &facts);
   }
   return facts;
 }

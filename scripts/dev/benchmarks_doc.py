@@ -16,7 +16,7 @@ PLACE = re.compile(r"(?<=<!-- benchmarks: begin; written by scripts/dev/benchmar
 
 def table(rows):
     """The lines between the two marks."""
-    lines = ["| benchmark | measures | its figure | sample | ways | papers |", "|---|---|---|---|---|---|"]
+    lines = ["| benchmark | subject | its figure | sample | ways | papers |", "|---|---|---|---|---|---|"]
     for row in rows:
         ways = ", ".join(f"`{way}`" for way in [*row.ways.split(","), *filter(None, row.further_ways.split(","))])
         papers = "; ".join(dict.fromkeys(filter(None, (row.source, row.threads_source, row.parts_source))))

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/hex.hpp"
+
 namespace larklane {
 
 Secret key_of(std::string_view text) noexcept {
@@ -16,13 +18,7 @@ Secret key_of(std::string_view text) noexcept {
 }
 
 std::string public_name(std::string_view text, std::string_view label) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string name;
-  for (const std::byte byte : siphash_128(key_of(text), std::as_bytes(std::span(label)))) {
-    name += kDigits[std::to_integer<unsigned>(byte) >> 4];
-    name += kDigits[std::to_integer<unsigned>(byte) & 15];
-  }
-  return name;
+  return hex_text(siphash_128(key_of(text), std::as_bytes(std::span(label))));
 }
 
 }  // namespace larklane

@@ -32,6 +32,8 @@ Result<std::unique_ptr<Board>> Board::open(const Config& config, std::string* pr
       return open_served_board(*member, problem);
     case Member::Way::folder:
       return open_file_board(*member, problem);
+    case Member::Way::pmi:
+      return open_pmi_board(*member, problem);
     case Member::Way::pmix:
       return open_pmix_board(*member, problem);
   }

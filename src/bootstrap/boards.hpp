@@ -13,6 +13,8 @@ namespace larklane::boot {
 Result<std::unique_ptr<Board>> open_served_board(const Member& member, std::string* problem);
 /// Cards are files in a folder that all processes see.
 Result<std::unique_ptr<Board>> open_file_board(const Member& member, std::string* problem);
+/// The launcher speaks PMI-1.
+Result<std::unique_ptr<Board>> open_pmi_board(const Member& member, std::string* problem);
 /// The launcher speaks PMIx. @param member  of it `wait_ns` counts
 Result<std::unique_ptr<Board>> open_pmix_board(const Member& member, std::string* problem);
 /// All cards go around once.

@@ -15,7 +15,7 @@
 #include "base/random.hpp"
 #include "base/ranks_text.hpp"
 #include "base/secret.hpp"
-#include "bootstrap/tcp.hpp"
+#include "base/tcp.hpp"
 
 namespace larklane::boot {
 namespace {
@@ -94,16 +94,16 @@ void CardServer::serve() {
 void CardServer::accept_all() {
   const std::uint64_t now = now_ns();
   for (int count = 0; count < kAcceptsMax && make_room(now); ++count) {
-    UniqueFd fd(accept_connection(listener_.get()));
+    auto fd = accept_from(listener_.get());
     if (fd) {
-      accept(std::move(fd), now);
+      accept(std::move(fd).value(), now);
       continue;
     }
-    if (errno == EINTR || errno == ECONNABORTED) continue;
-    if (errno != EAGAIN) {
+    const int error = fd.error().detail();
+    if (error != EAGAIN) {
       log_warn_once("boot accept",
                     "a process that wants to know its peers has to wait: accept: %s; remedy: %s",
-                    std::strerror(errno), remedy_of(errno));
+                    std::strerror(error), remedy_of(error));
       pause_accepting(now + kShortageNs);
     }
     return;
@@ -111,7 +111,7 @@ void CardServer::accept_all() {
 }
 
 void CardServer::accept(UniqueFd fd, std::uint64_t now_ns) {
-  tune(fd.get());
+  tune(fd.get(), kSilenceNs);
   const int number = fd.get();
   auto connection = std::make_unique<Connection>();
   connection->fd = std::move(fd);

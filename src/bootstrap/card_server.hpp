@@ -17,6 +17,9 @@
 
 namespace larklane::boot {
 
+/// A host that is gone ends a connection after it: the default of option control_silence_ns.
+inline constexpr std::uint64_t kSilenceNs = 30'000'000'000;
+
 // Thread safety: single-owner.
 // Invariants:
 // 1. Only who has proven that it is of the job is told anything, and each rank only once.

@@ -1,8 +1,10 @@
 #include "bootstrap/member.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
+
+#include "base/parse.hpp"
+#include "bootstrap/launcher.hpp"
 
 namespace larklane::boot {
 namespace {
@@ -25,11 +27,9 @@ std::string quoted(std::string_view text) {
   return out;
 }
 
-std::optional<int> number_of(std::string_view text, int least, int most) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_whole = error == std::errc{} && end == text.data() + text.size();
-  return is_whole && number >= least && number <= most ? std::optional(number) : std::nullopt;
+std::optional<int> number_between(std::string_view text, int least, int most) {
+  const auto number = number_of<int>(text);
+  return number && *number >= least && *number <= most ? number : std::nullopt;
 }
 
 /// `node1:4711`, `[::1]:4711`
@@ -43,7 +43,7 @@ bool parse_meet(std::string_view text, Member* member) {
     return false;
   member->host = host;
   member->port = text.substr(colon + 1);
-  return !host.empty() && number_of(member->port, 1, 65535);
+  return !host.empty() && number_between(member->port, 1, 65535);
 }
 
 bool is_job(std::string_view text) {
@@ -51,25 +51,51 @@ bool is_job(std::string_view text) {
          std::ranges::all_of(text, [](char letter) { return letter > ' ' && letter <= '~'; });
 }
 
+/// The processes of a launcher find each other, or none of them begins.
+std::optional<Member> of_launcher(Member member, std::string* problem) {
+  const Launcher launcher = Launcher::of_environment();
+  if (launcher.speech == Launcher::Speech::pmix) {
+    member.way = Member::Way::pmix;
+    return member;
+  }
+  if (launcher.size <= 1) return member;
+  if (launcher.speech == Launcher::Speech::none) {
+    *problem = launcher.size_variable + " is " + std::to_string(launcher.size) +
+               ": this process is one of several of " + launcher.title +
+               ", which does not say where the others are" + kJoinRemedy;
+    return std::nullopt;
+  }
+  if (launcher.rank < 0 || launcher.rank >= launcher.size) {
+    *problem = "PMI_RANK is " + quoted(environment("PMI_RANK")) + "; accepted: 0.." +
+               std::to_string(launcher.size - 1) + " (" + launcher.size_variable + " is " +
+               std::to_string(launcher.size) + ")" + kJoinRemedy;
+    return std::nullopt;
+  }
+  member.way = Member::Way::pmi;
+  member.rank = launcher.rank;
+  member.size = launcher.size;
+  member.is_one_host = launcher.spans_hosts == false;
+  return member;
+}
+
 }  // namespace
 
 std::optional<Member> Member::of(const Config& config, std::string* problem) {
   Member member;
   member.wait_ns = config.boot_wait_ns;
-  if (config.rank.empty() && config.size.empty() && config.meet.empty() && config.board.empty()) {
-    if (!environment("PMIX_NAMESPACE").empty()) member.way = Way::pmix;
-    return member;
-  }
+  if (config.rank.empty() && config.size.empty() && config.meet.empty() && config.board.empty())
+    return of_launcher(member, problem);
 
   if (config.size.empty())
     return refuse("LARKLANE_SIZE", "not set", "the number of processes, the same for all", problem);
-  const auto size = number_of(config.size, 1, kSizeMax);
+  const auto size = number_between(config.size, 1, kSizeMax);
   if (!size)
     return refuse("LARKLANE_SIZE", quoted(config.size), "1.." + std::to_string(kSizeMax), problem);
   const std::string ranks = "0.." + std::to_string(*size - 1);
-  if (config.rank.empty())
+  if (config.rank.empty() && *size > 1)
     return refuse("LARKLANE_RANK", "not set", ranks + ", another for each process", problem);
-  const auto rank = number_of(config.rank, 0, *size - 1);
+  const auto rank =
+      config.rank.empty() ? std::optional(0) : number_between(config.rank, 0, *size - 1);
   if (!rank)
     return refuse("LARKLANE_RANK", quoted(config.rank),
                   ranks + " (LARKLANE_SIZE is " + config.size + ")", problem);

@@ -1,11 +1,19 @@
 #pragma once
-// As much of PMIx as is used here, whose library (libpmix.so.2) is opened at run time: the types of
-// its standard, whose layout the library's name stands for. Thread safety: immutable.
+// A client of PMIx. The library (libpmix.so.2) is opened at run time; its name stands for the
+// layout of the types, which are the standard's.
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
-namespace larklane::boot::pmix {
+#include "bootstrap/board.hpp"
+
+namespace larklane::boot {
+namespace pmix {
 
 inline constexpr const char* kLibrary = "libpmix.so.2";
 
@@ -56,4 +64,50 @@ using FenceLater = int (*)(const Proc* procs, std::size_t proc_count, const Info
                            std::size_t count, Done done, void* of);
 using ErrorText = const char* (*)(int status);
 
-}  // namespace larklane::boot::pmix
+}  // namespace pmix
+
+/// Calls return a PMIx status: 0 is success. Thread safety: thread-safe, as far as PMIx is.
+class Pmix {
+ public:
+  struct Answer {
+    int status = pmix::kTimedOut;
+    Card card;                 ///< of a byte object
+    std::uint32_t number = 0;  ///< of a number
+  };
+
+  /// @param may_load  else the library that the process has loaded already
+  /// @param[out] problem  why there is none
+  static std::optional<Pmix> open(bool may_load, std::string* problem);
+  const char* text_of(int status) const { return error_text_(status); }
+
+  int begin(pmix::Proc* self) const { return init_(self, nullptr, 0); }
+  /// A process that ends without it counts as failed.
+  void end() const { finalize_(nullptr, 0); }
+  int put_card(std::span<const std::byte> card) const;
+  int commit() const { return commit_(); }
+  /// What these processes have put and committed. All are asked at once.
+  /// @param launcher_ns  as long the launcher waits for each, in whole seconds
+  /// @return by place; kTimedOut: no answer within `wait_ns`
+  std::vector<Answer> cards_of(std::span<const pmix::Proc> procs, std::uint64_t launcher_ns,
+                               std::uint64_t wait_ns) const;
+  /// A number of the job. @param of  a process of it
+  Answer number_of(const pmix::Proc& of, const char* key, std::uint64_t wait_ns) const;
+  int fence(std::uint64_t wait_ns) const;
+
+ private:
+  struct Asked;
+  struct Handle;
+  std::vector<Answer> wait(const std::shared_ptr<Asked>& asked, std::uint64_t wait_ns) const;
+  void get(const std::shared_ptr<Asked>& asked, std::size_t place, const char* key,
+           bool is_limited) const;
+
+  pmix::Init init_;
+  pmix::Finalize finalize_;
+  pmix::Put put_;
+  pmix::Commit commit_;
+  pmix::GetLater get_;
+  pmix::FenceLater fence_;
+  pmix::ErrorText error_text_;
+};
+
+}  // namespace larklane::boot

@@ -19,10 +19,10 @@
 #include "base/kernel_calls.hpp"
 #include "base/random.hpp"
 #include "base/secret.hpp"
+#include "base/tcp.hpp"
 #include "base/unique_fd.hpp"
 #include "bootstrap/boards.hpp"
 #include "bootstrap/card_server.hpp"
-#include "bootstrap/tcp.hpp"
 #include "bootstrap/wait_text.hpp"
 #include "bootstrap/wire.hpp"
 
@@ -168,10 +168,10 @@ Attempt introduce(UniqueFd socket, const Member& member, std::uint64_t deadline_
   return {std::move(socket), {}};
 }
 
-Attempt attempt(const std::vector<SocketName>& names, const Member& member,
+Attempt attempt(const std::vector<Endpoint>& names, const Member& member,
                 std::uint64_t deadline_ns) {
   Attempt last;
-  for (const SocketName& name : names) {
+  for (const Endpoint& name : names) {
     auto socket = connect_by(name, deadline_ns);
     if (!socket) {
       const int error = socket.error().detail();
@@ -180,7 +180,7 @@ Attempt attempt(const std::vector<SocketName>& names, const Member& member,
       if (last.error == 0 || is_nowhere(last.error)) last.error = error;
       continue;
     }
-    tune(socket->get());
+    tune(socket->get(), kSilenceNs);
     last = introduce(std::move(socket).value(), member, deadline_ns);
     if (last.socket || last.is_final) break;
   }
@@ -340,7 +340,7 @@ class ServedBoard final : public Board {
 
 /// Rank 0 serves, unless somebody listens there already: then that one does.
 /// @return null: not this process
-Result<std::unique_ptr<Serving>> serve_if_free(const std::vector<SocketName>& names,
+Result<std::unique_ptr<Serving>> serve_if_free(const std::vector<Endpoint>& names,
                                                const Member& member) {
   auto listener = listen_at(names);
   if (!listener) {
@@ -358,7 +358,7 @@ Result<std::unique_ptr<Board>> open_served_board(const Member& member, std::stri
   const std::uint64_t deadline_ns = now_ns() + member.wait_ns;
   const std::string place = "LARKLANE_MEET is " + member.host + ":" + member.port;
   std::string reason;
-  const std::vector<SocketName> names = resolve(member.host, member.port, &reason);
+  const std::vector<Endpoint> names = resolve(member.host, member.port, &reason);
   if (names.empty()) {
     *problem = place + ": " + reason;
     return Errc::kBadOption;

@@ -5,25 +5,6 @@
 namespace larklane::boot {
 namespace {
 
-// The first word tells what a hash is for, so that none can be passed off as another.
-constexpr std::uint64_t kForHello = 1;
-constexpr std::uint64_t kForWelcome = 2;
-
-struct Text {
-  std::uint64_t purpose;
-  std::uint64_t verdict;
-  Challenge challenge;
-  Hello hello;
-};
-static_assert(sizeof(Text) == 16 + sizeof(Challenge) + sizeof(Hello));  // no padding
-
-std::uint64_t hash(const Secret& secret, std::uint64_t purpose, const Challenge& challenge,
-                   const Hello& hello, Verdict verdict) {
-  Text text{purpose, static_cast<std::uint64_t>(verdict), challenge, hello};
-  text.hello.proof = 0;
-  return siphash(secret, std::as_bytes(std::span(&text, 1)));
-}
-
 struct Header {
   std::uint32_t magic = kMagic;
   Kind kind = Kind::publish;
@@ -42,15 +23,6 @@ bool is_sound(const Header& header) {
 }
 
 }  // namespace
-
-std::uint64_t proof_of(const Secret& secret, const Challenge& challenge, const Hello& hello) {
-  return hash(secret, kForHello, challenge, hello, Verdict::welcome);
-}
-
-std::uint64_t answer_to(const Secret& secret, const Challenge& challenge, const Hello& hello,
-                        Verdict verdict) {
-  return hash(secret, kForWelcome, challenge, hello, verdict);
-}
 
 std::string packed(Kind kind, std::uint32_t rank, std::span<const std::byte> bytes) {
   const Header header{kMagic, kind, rank, static_cast<std::uint32_t>(bytes.size())};

@@ -8,9 +8,7 @@
 //   who serves   Welcome    ->
 //                           <-> records
 //
-// That keeps out who can reach the port and is not of the job: other jobs, other users, port
-// scanners; and a process does not take a stranger at the same port for its job's. Records are
-// neither encrypted nor signed.
+// The proofs: base/handshake.hpp.
 
 #include <array>
 #include <cstddef>
@@ -20,15 +18,13 @@
 #include <string>
 #include <vector>
 
-#include "base/siphash.hpp"
+#include "base/handshake.hpp"
 #include "bootstrap/board.hpp"
 
 namespace larklane::boot {
 
 inline constexpr std::uint32_t kMagic = 0x4c4c4231;
-inline constexpr std::uint32_t kVersion = 1;
-
-using Nonce = std::array<std::uint64_t, 2>;
+inline constexpr std::uint32_t kVersion = 2;
 
 /// Every version starts with magic and version.
 struct Challenge {
@@ -57,12 +53,6 @@ struct Welcome {
   std::uint64_t proof = 0;
 };
 static_assert(sizeof(Welcome) == 16);
-
-/// The hello's. @param hello  its own `proof` does not count
-std::uint64_t proof_of(const Secret& secret, const Challenge& challenge, const Hello& hello);
-/// The welcome's. @param hello  that it answers
-std::uint64_t answer_to(const Secret& secret, const Challenge& challenge, const Hello& hello,
-                        Verdict verdict);
 
 enum class Kind : std::uint32_t {
   publish,  ///< bytes: the card of the process

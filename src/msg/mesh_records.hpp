@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/address.hpp"
 #include "base/siphash.hpp"
-#include "control/plane/address.hpp"
 #include "msg/packet/packet_wire.hpp"
 
 namespace larklane::msg {
@@ -21,9 +21,9 @@ struct MeshCard {
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
   std::array<char, 64> host{};  ///< processes with the same one reach each other's local address
-  std::array<char, control::kAddressBytes> local{};
-  std::array<char, control::kRemoteAddressBytes> remote{};  ///< empty: from other hosts it is not
-  Secret secret{};                                          ///< rank 0's is the job's
+  std::array<char, kAddressBytes> local{};
+  std::array<char, kRemoteAddressBytes> remote{};  ///< empty: from other hosts it is not
+  Secret secret{};                                 ///< rank 0's is the job's
 };
 static_assert(sizeof(MeshCard) == 8 + 64 + 96 + 512 + 16);
 

@@ -18,8 +18,8 @@
 
 #include "base/log.hpp"
 #include "base/secret.hpp"
+#include "base/tcp.hpp"
 #include "bootstrap/card_server.hpp"
-#include "bootstrap/tcp.hpp"
 #include "bootstrap/wire.hpp"
 
 namespace larklane::boot {
@@ -44,12 +44,12 @@ inline std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-inline SocketName loopback(std::uint16_t port) {
+inline Endpoint loopback(std::uint16_t port) {
   sockaddr_in in{};
   in.sin_family = AF_INET;
   in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   in.sin_port = htons(port);
-  SocketName name;
+  Endpoint name;
   std::memcpy(&name.name, &in, sizeof in);
   name.length = sizeof in;
   return name;
@@ -121,7 +121,7 @@ class ServerThread {
 class RawProcess {
  public:
   explicit RawProcess(std::uint16_t port) {
-    const SocketName name = loopback(port);
+    const Endpoint name = loopback(port);
     fd.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     timeval patience{20, 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);

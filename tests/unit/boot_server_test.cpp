@@ -148,7 +148,7 @@ TEST_F(ServerTest, StrangersAreFewAndAProcessGetsIn) {
   const std::ptrdiff_t before = open_count();
   std::vector<UniqueFd> strangers;
   for (int i = 0; i < kStrangers; ++i) {
-    const SocketName name = loopback(server.port());
+    const Endpoint name = loopback(server.port());
     strangers.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(::connect(strangers.back().get(), name.get(), name.length), 0);
   }

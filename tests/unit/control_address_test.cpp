@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/address.hpp"
 #include "base/secret.hpp"
 #include "base/siphash.hpp"
-#include "control/plane/address.hpp"
 #include "control/plane/plane.hpp"
 
 namespace larklane::control {

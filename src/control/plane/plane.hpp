@@ -15,13 +15,15 @@
 #include <string>
 #include <vector>
 
+#include "base/address.hpp"
 #include "base/siphash.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "control/helper/watched.hpp"
-#include "control/plane/address.hpp"
 
 namespace larklane::control {
+
+using larklane::Address;
 
 inline constexpr std::size_t kRecordBytesMax = 8192;  ///< payload of one record
 inline constexpr std::size_t kRecordFdsMax = 4;       ///< descriptors with one record

@@ -9,11 +9,11 @@
 #include "base/clock.hpp"
 #include "base/kernel_calls.hpp"
 #include "base/log.hpp"
+#include "base/tcp.hpp"
 #include "control/local/local_peer.hpp"
 #include "control/local/socket.hpp"
 #include "control/plane/plane_impl.hpp"
 #include "control/remote/remote_peer.hpp"
-#include "control/remote/tcp.hpp"
 
 namespace larklane::control {
 namespace {

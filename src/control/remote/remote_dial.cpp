@@ -1,7 +1,6 @@
 #include "control/remote/remote_dial.hpp"
 
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,7 +11,8 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "control/remote/tcp.hpp"
+#include "base/random.hpp"
+#include "base/tcp.hpp"
 
 namespace larklane::control {
 namespace {
@@ -184,9 +184,9 @@ RemoteDial::Step RemoteDial::on_challenge() {
   hello_.pid = ::getpid();
   hello_.address_bytes = static_cast<std::uint32_t>(terms_.own.size());
   std::memcpy(hello_.address.data(), terms_.own.data(), terms_.own.size());
-  if (::getrandom(&hello_.nonce, sizeof hello_.nonce, 0) < 0) {
-    return fail({Errc::kSystem, errno}, "no random numbers");
-  }
+  if (const Status random = fill_random(std::as_writable_bytes(std::span(hello_.nonce)));
+      !random.ok())
+    return fail(random, "no random numbers");
   hello_.proof = proof_of(terms_.secret, challenge_, hello_);
   // the first bytes on this connection: the smallest socket buffer has room for them
   if (::send(fd_.get(), &hello_, sizeof hello_, MSG_NOSIGNAL | MSG_DONTWAIT) !=

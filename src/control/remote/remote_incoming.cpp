@@ -1,17 +1,18 @@
 #include "control/remote/remote_incoming.hpp"
 
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <utility>
 
+#include "base/random.hpp"
+#include "base/tcp.hpp"
 #include "control/remote/remote_wire.hpp"
-#include "control/remote/tcp.hpp"
 
 namespace larklane::control {
 namespace {
@@ -37,9 +38,7 @@ RemoteIncoming::RemoteIncoming(UniqueFd fd, const RemoteTerms& terms)
 Status RemoteIncoming::challenge() {
   tune(fd(), terms_.silence_ns);
   challenge_.identity = identity_of(terms_.secret, terms_.own);
-  if (::getrandom(&challenge_.nonce, sizeof challenge_.nonce, 0) < 0) {
-    return Status(Errc::kSystem, errno);
-  }
+  LARKLANE_TRY(fill_random(std::as_writable_bytes(std::span(challenge_.nonce))));
   return send_message(fd(), challenge_);
 }
 

@@ -7,9 +7,8 @@
 #include <cstring>
 #include <memory>
 
-#include "control/local/socket.hpp"
+#include "base/tcp.hpp"
 #include "control/plane/plane.hpp"
-#include "control/remote/fork_guard.hpp"
 
 namespace larklane::control {
 namespace {
@@ -67,23 +66,8 @@ std::optional<std::string> host_of_interface(const std::string& interface) {
   return std::nullopt;
 }
 
-Result<UniqueFd> listen_on(const Endpoint& endpoint) {
-  const int family = endpoint.get()->sa_family;
-  UniqueFd fd = keep_from_children(
-      [&] { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP); });
-  if (!fd) return Status(Errc::kSystem, errno);
-  const int off = 0;
-  if (family == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (::bind(fd.get(), endpoint.get(), endpoint.length) != 0) return Status(Errc::kSystem, errno);
-  LARKLANE_TRY(listen_at(fd.get()));
-  return fd;
-}
-
-std::uint16_t port_of(int socket) noexcept {
-  sockaddr_in6 name{};  // the port lies in the same place in both families
-  socklen_t length = sizeof name;
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&name), &length);
-  return ntohs(name.sin6_port);
+Result<UniqueFd> listen_on(const std::string& host) {
+  return larklane::listen_at({*endpoint_of(host, 0)});
 }
 
 }  // namespace
@@ -103,9 +87,9 @@ Result<RemoteListener> RemoteListener::bind(const std::string& name, const std::
     if (!host) return Errc::kInvalidArgument;
     at = *host;
   }
-  Result<UniqueFd> fd = listen_on(*endpoint_of(at, 0));
+  Result<UniqueFd> fd = listen_on(at);
   const bool is_without_v6 = !fd && interface.empty();
-  if (is_without_v6) fd = listen_on(*endpoint_of("0.0.0.0", 0));
+  if (is_without_v6) fd = listen_on("0.0.0.0");
   if (!fd) {
     if (fd.error().detail() != EADDRNOTAVAIL) {
       *problem = "a TCP socket can't be made to listen at " + at + ": " +

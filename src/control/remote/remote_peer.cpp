@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "control/remote/tcp.hpp"
+#include "base/tcp.hpp"
 
 namespace larklane::control {
 

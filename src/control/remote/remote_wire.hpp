@@ -8,23 +8,17 @@
 //   who accepted   Answer     ->
 //                             <-  records
 //
-// This keeps out everybody who can reach the port and is not of the job: other jobs, other users,
-// port scanners, and ourselves where an address means another process than we thought. A proof is
-// of no use twice, since both sides have put a random number into it. It does not keep out who can
-// read or change what travels between the hosts: records are neither encrypted nor signed, as the
-// data itself is not.
+// The proofs: base/handshake.hpp.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
-#include "base/siphash.hpp"
-#include "control/plane/address.hpp"
+#include "base/address.hpp"
+#include "base/handshake.hpp"
 #include "control/plane/wire.hpp"
 
 namespace larklane::control {
-
-using Nonce = std::array<std::uint64_t, 2>;
 
 /// Every version starts with magic and version.
 struct Challenge {
@@ -54,11 +48,5 @@ struct Answer {
   std::uint64_t proof = 0;
 };
 static_assert(sizeof(Answer) == 16);
-
-std::uint64_t identity_of(const Secret& secret, const Address& address);
-/// @param hello  its own `proof` does not count
-std::uint64_t proof_of(const Secret& secret, const Challenge& challenge, const RemoteHello& hello);
-/// The answer's. @param hello  that it answers
-std::uint64_t answer_to(const Secret& secret, const Challenge& challenge, const RemoteHello& hello);
 
 }  // namespace larklane::control

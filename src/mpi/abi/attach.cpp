@@ -91,7 +91,7 @@ void attach(FindNext* find_next, const LarklaneStub* stub) noexcept {
   find_mpi(find_next, mpi);
   find_handles(find_next, found);
   const TrafficTables traffic = is_profiled ? find_traffic(find_next) : TrafficTables{};
-  if (stub != nullptr) stub->before_commit(put_before_commit);
+  if (stub != nullptr) stub->before_commit(boot::put_before_commit);
   const std::lock_guard lock(mutex);
   if (find_next_of_all != nullptr) return;
   find_next_of_all = find_next;

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "control/plane/address.hpp"
+#include "base/address.hpp"
 #include "mpi/abi/handles.hpp"
 #include "mpi/world/context_id.hpp"
 #include "mpi/world/member.hpp"
@@ -75,16 +75,16 @@ class Communicator {
   /// Where the peer of that rank is reached, found once by find(member); null, and the reason,
   /// while it is not. The pointer stays valid as long as the communicator.
   template <class Find>
-  const control::Address* address_of(int rank, Find&& find, std::string* why_not) {
+  const Address* address_of(int rank, Find&& find, std::string* why_not) {
     const std::scoped_lock lock(mutex_);
-    std::unique_ptr<const control::Address>& known = addresses_[rank];
+    std::unique_ptr<const Address>& known = addresses_[rank];
     if (!known) {
       auto reach = find(members_.peers[static_cast<std::size_t>(rank)]);
       if (!reach.address) {
         *why_not = std::move(reach.why_not);
         return nullptr;
       }
-      known = std::make_unique<const control::Address>(std::move(*reach.address));
+      known = std::make_unique<const Address>(std::move(*reach.address));
     }
     return known.get();
   }
@@ -112,7 +112,7 @@ class Communicator {
   std::mutex mutex_;
   bool resolved_ = false;
   Members members_;
-  std::unordered_map<int, std::unique_ptr<const control::Address>> addresses_;  // by rank
+  std::unordered_map<int, std::unique_ptr<const Address>> addresses_;  // by rank
   bool stand_in_ = false;
 };
 

@@ -73,7 +73,7 @@ std::optional<HostCard> HostCard::of_text(std::string_view text) {
   card.declines = words[5] == kNowhere;
   card.address = words[6];
   const bool is_right = (card.uses_them_here || card.declines || words[5] == kAway) &&
-                        (card.address.empty() || control::RemoteAddress::parse(card.address));
+                        (card.address.empty() || RemoteAddress::parse(card.address));
   if (!is_right || card.networks.size() > kNetworksMax) return std::nullopt;
   return card;
 }

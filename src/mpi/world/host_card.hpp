@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/address.hpp"
 #include "base/siphash.hpp"
-#include "control/plane/address.hpp"
 
 namespace larklane::mpi {
 
@@ -17,14 +17,14 @@ struct HostCard {
   std::uint64_t host = 0;  ///< equal, and of one user: they reach each other's local sockets
   std::uint32_t user = 0;  ///< as the process sees itself
   Secret secret{};
-  control::Address address;  ///< remote; empty: it can't be reached from other hosts
+  Address address;  ///< remote; empty: it can't be reached from other hosts
   /// net::Limits::network of those that it has opened, the preferred first.
   std::vector<std::string> networks;
   static constexpr std::size_t kNetworksMax = 4;
   bool uses_them_here = false;  ///< for pairs on one host, too
   bool declines = false;        ///< it leaves all pairs to the MPI, and warns why
 
-  /// One word of at most 800 bytes. Begins with Larklane's version.
+  /// One word. Begins with Larklane's version.
   std::string text() const;
   /// Nothing if the text is not of that form, or of another version.
   static std::optional<HostCard> of_text(std::string_view text);

@@ -7,18 +7,18 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/fork_guard.hpp"
 #include "base/kernel_calls.hpp"
 #include "base/log.hpp"
 #include "base/random.hpp"
 #include "base/ranks_text.hpp"
 #include "control/local/socket.hpp"
-#include "control/remote/fork_guard.hpp"
 #include "net/registry.hpp"
 
 namespace larklane::mpi {
 
 std::unique_ptr<Hosts> Hosts::open() {
-  auto board = LauncherBoard::open();
+  auto board = boot::LauncherBoard::open();
   return board ? std::unique_ptr<Hosts>(new Hosts(std::move(board))) : nullptr;
 }
 
@@ -85,10 +85,6 @@ void Hosts::announce(const control::Address& name, const Config& config,
       listener_ = std::move(listener).value();
       own_.address = listener_->address;
     }
-  }
-  if (own_.text().size() > LauncherBoard::kTextBytesMax) {
-    problem_ = "its address is too long; set LARKLANE_CONTROL_INTERFACE to one interface";
-    own_.address.clear();
   }
   if (!problem_.empty()) log_warn("not reached from other hosts: %s", problem_.c_str());
   if (!board_->put(own_.text()))
@@ -258,7 +254,7 @@ std::vector<Hosts::Pair> Hosts::pairs_of(const HostCard& own, const LocalName& l
 control::Remote Hosts::remote(const Config& config) const {
   // The address stays this process's, whatever becomes of the engine.
   UniqueFd listening =
-      control::keep_from_children([&] { return ::fcntl(listener_->fd.get(), F_DUPFD_CLOEXEC, 0); });
+      keep_from_children([&] { return ::fcntl(listener_->fd.get(), F_DUPFD_CLOEXEC, 0); });
   const auto first =
       std::find_if(cards_.begin(), cards_.end(), [](const auto& card) { return card.has_value(); });
   return {{listener_->address, listener_->hosts, std::move(listening)},

@@ -81,7 +81,7 @@ class Hosts {
     const Network* network;  ///< null: none; it is on this host
     bool is_here;
   };
-  explicit Hosts(std::unique_ptr<LauncherBoard> board) : board_(std::move(board)) {}
+  explicit Hosts(std::unique_ptr<boot::LauncherBoard> board) : board_(std::move(board)) {}
   void open_networks(const Config& config, const std::string& folder);
   void name_the_absent() const;
   void identify_own();
@@ -91,8 +91,8 @@ class Hosts {
   /// Null: pairs with it go by none. @param card  the rank's
   const Network* network_to(int rank, const HostCard& card) const;
 
-  const std::unique_ptr<LauncherBoard> board_;
-  const bool spans_hosts_ = LauncherBoard::spans_hosts();
+  const std::unique_ptr<boot::LauncherBoard> board_;
+  const bool spans_hosts_ = boot::LauncherBoard::spans_hosts();
   std::optional<control::RemoteListener> listener_;
   std::vector<Network> networks_;
   HostCard own_;

@@ -1,4 +1,4 @@
-#include "control/remote/fork_guard.hpp"
+#include "base/fork_guard.hpp"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 
 #include "base/fd_identity.hpp"
 
-namespace larklane::control {
+namespace larklane {
 namespace {
 
 // Invariants: 1. Under the mutex no socket exists that is not listed. 2. fork holds the mutex.
@@ -64,4 +64,4 @@ UniqueFd keep_from_children(int (*make)(void*), void* argument) {
   return Guard::get().keep(make, argument);
 }
 
-}  // namespace larklane::control
+}  // namespace larklane

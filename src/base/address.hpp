@@ -1,5 +1,5 @@
 #pragma once
-// What addresses look like. Thread safety: immutable; the functions are thread-safe.
+// Addresses of processes. Thread safety: immutable; the functions are thread-safe.
 
 #include <sys/socket.h>
 
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace larklane::control {
+namespace larklane {
 
 /// Where a process can be reached.
 /// On its host: the name of its abstract unix socket, without the leading NUL; 1 to
@@ -27,7 +27,7 @@ bool is_local_address(std::string_view address) noexcept;
 /// Of the remote form, be it valid or not.
 bool is_remote_form(std::string_view address) noexcept;
 
-/// What connect takes. Thread safety: immutable.
+/// The argument of bind and connect. Thread safety: immutable.
 struct Endpoint {
   sockaddr_storage name{};
   socklen_t length = 0;
@@ -52,4 +52,4 @@ std::optional<Endpoint> endpoint_of(const std::string& host, std::uint16_t port)
 /// The host of an endpoint by number; an IPv4 host that comes by an IPv6 socket as IPv4.
 std::string host_text(const sockaddr* endpoint);
 
-}  // namespace larklane::control
+}  // namespace larklane

@@ -1,4 +1,4 @@
-#include "control/plane/address.hpp"
+#include "base/address.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstring>
 
-namespace larklane::control {
+namespace larklane {
 namespace {
 
 constexpr std::string_view kScheme = "tcp://";
@@ -53,7 +53,7 @@ std::optional<RemoteAddress> RemoteAddress::parse(std::string_view address) {
   if (!rest.starts_with('/')) return std::nullopt;
   parsed.name = rest.substr(1);
   if (!is_local_address(parsed.name)) return std::nullopt;
-  // one text for one address: it is what peers are known by
+  // one text for one address: peers are known by it
   if (parsed.text() != address) return std::nullopt;
   return parsed;
 }
@@ -115,4 +115,4 @@ std::string host_text(const sockaddr* endpoint) {
   return text.data();
 }
 
-}  // namespace larklane::control
+}  // namespace larklane
