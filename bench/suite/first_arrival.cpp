@@ -18,8 +18,9 @@ namespace {
 constexpr std::uint64_t kSurprisesEvery = 3;
 
 /// @return the sender's figure
-OfRound measured(const Options& o, Channel& channel, SharedMemory& memory, bool holds,
-                 std::vector<double>& scratch) {
+/// @param turn  of all ways: what the receiver tells is of this one
+OfRound measured(const Options& o, Channel& channel, SharedMemory& memory, std::uint64_t turn,
+                 bool holds, std::vector<double>& scratch) {
   channel.begin();
   MPI_Start(&channel.request());
   MPI_Barrier(MPI_COMM_WORLD);
@@ -31,14 +32,14 @@ OfRound measured(const Options& o, Channel& channel, SharedMemory& memory, bool 
     if (holds) compute_until(ready_ns + o.hold_ns, scratch);
     channel.mark(1, channel.partitions() - 1);
     channel.wait();
-    found.value = memory.hear(channel.round()) - ready_ns;
+    found.value = memory.hear(turn) - ready_ns;
     found.wrong = found.value < 0;
   } else {
     for (int flag = 0; flag == 0;) MPI_Parrived(channel.request(), 0, &flag);
     const double arrived_ns = now_ns();
     found.wrong = static_cast<double>(channel.wrong_in_first());
     channel.wait();
-    memory.tell(channel.round(), arrived_ns);
+    memory.tell(turn, arrived_ns);
     found.wrong += static_cast<double>(channel.wrong_in_all());
   }
   return found;
@@ -52,6 +53,7 @@ Point measure_first_arrival(const Options& o, std::uint64_t size, const std::vec
   std::vector<double> scratch = scratch_memory();
   SharedMemory memory;
   std::deque<Channel> channels;
+  std::uint64_t turn = 0;
   int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const bool tells = rank == 0;
@@ -69,7 +71,7 @@ Point measure_first_arrival(const Options& o, std::uint64_t size, const std::vec
         if (tells) watcher.before_round(series.way);
         const bool holds =
             o.ways[w] != "surprise" || (channels[w].round() + 1) % kSurprisesEvery == 0;
-        const OfRound found = measured(o, channels[w], memory, holds, scratch);
+        const OfRound found = measured(o, channels[w], memory, ++turn, holds, scratch);
         const OfRound all = sum_of_both(found);
         series.wrong += all.wrong > 0;
         if (counts && holds) series.samples["first_arrival_ns"].push_back(found.value);
