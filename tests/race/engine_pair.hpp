@@ -58,8 +58,6 @@ inline Config config_of(const Way& way, std::string_view policy = "none",
   return config;
 }
 
-inline std::string way_name(const testing::TestParamInfo<Way>& way) { return way.param.name; }
-
 inline control::Address fresh_address() {
   static int count = 0;
   return "larklane-engine-" + std::to_string(::getpid()) + "-" + std::to_string(count++);

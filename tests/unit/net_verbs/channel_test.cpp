@@ -13,6 +13,7 @@
 #include "device.hpp"
 #include "net/immediate.hpp"
 #include "net/verbs/fabric.hpp"
+#include "part/policy/registry.hpp"
 #include "prop/scripted_plane.hpp"
 #include "two_sides.hpp"
 
@@ -47,7 +48,7 @@ class ChannelTest : public testing::Test {
     const std::vector<std::uint32_t> groups =
         rules.has_planner ? std::vector<std::uint32_t>{0} : std::vector<std::uint32_t>{0, 2, 4, 6};
     send_ = must(sides_[0]->network->send_init(args_of("receiver", tag, from_, kPartitions),
-                                               sides_[0]->state, groups, rules, &plane_));
+                                               sides_[0]->state, groups, rules, plans_));
     receive_ = must(
         sides_[1]->network->recv_init(args_of("sender", tag, to_, kPartitions), sides_[1]->state));
     settle();
@@ -91,6 +92,7 @@ class ChannelTest : public testing::Test {
   std::string said_;
   verbs::FakeDevice device_;
   ScriptedPlane plane_;
+  const PlanSource plans_{must(make_policy("learned", {.min_bytes = 16 << 10})), &plane_};
   std::vector<std::byte> from_ = std::vector<std::byte>(64);
   std::vector<std::byte> to_ = std::vector<std::byte>(64);
   std::string names_[2];
@@ -148,7 +150,7 @@ TEST_F(ChannelTest, ManyOfOneGroupEachAreSignalledEverySixteenth) {
   for (std::int32_t tag = 0; tag < kChannels; ++tag) {
     sends.push_back(must(sides_[0]->network->send_init(
         args_of("receiver", tag, from[static_cast<std::size_t>(tag)], kPartitions),
-        sides_[0]->state, {0}, {}, &plane_)));
+        sides_[0]->state, {0})));
     receives.push_back(must(sides_[1]->network->recv_init(
         args_of("sender", tag, to[static_cast<std::size_t>(tag)], kPartitions), sides_[1]->state)));
   }
@@ -286,7 +288,7 @@ TEST_F(ChannelTest, SidesThatDifferAreToldSo) {
 TEST_F(ChannelTest, SidesThatDifferAreToldSoAlsoByTheSender) {
   open(2, 0);
   send_ = must(sides_[0]->network->send_init(args_of("receiver", 1, from_, kPartitions),
-                                             sides_[0]->state, {0}, {}, &plane_));
+                                             sides_[0]->state, {0}));
   ASSERT_TRUE(send_->start().ok() && send_->pready(0, kPartitions).ok());
   settle();
   EXPECT_NE(said_.find("LARKLANE_VERBS_CHANNEL_QUEUES"), std::string::npos) << said_;
@@ -303,7 +305,7 @@ TEST_F(ChannelTest, ASendThatCannotBeMadeLeavesNothing) {
   for (int turn = 0; turn < 3; ++turn) {
     device_.register_error = ENOMEM;
     EXPECT_FALSE(sides_[0]->network->send_init(args_of("receiver", 1, from_, kPartitions),
-                                               sides_[0]->state, {0}, {}, &plane_));
+                                               sides_[0]->state, {0}));
     device_.register_error = 0;
     settle();
     EXPECT_EQ(device_.pairs.size(), pairs_before_);
@@ -313,7 +315,7 @@ TEST_F(ChannelTest, ASendThatCannotBeMadeLeavesNothing) {
 TEST_F(ChannelTest, TheLinksOfAPeerThatIsGoneEnd) {
   open(2, 2);
   send_ = must(sides_[0]->network->send_init(args_of("receiver", 1, from_, kPartitions),
-                                             sides_[0]->state, {0}, {}, &plane_));
+                                             sides_[0]->state, {0}));
   settle();
   EXPECT_EQ(device_.pairs.size(), pairs_before_ + 2 * 3);
   Side& receiver = *sides_[1];
@@ -329,13 +331,13 @@ TEST_F(ChannelTest, TheLinksOfAPeerThatIsGoneEnd) {
 TEST_F(ChannelTest, MorePartitionsThanTheImmediateHoldsAreRefused) {
   open(1, 1);
   std::vector<std::byte> many(65536);
-  auto refused = sides_[0]->network->send_init(args_of("receiver", 1, many, 65536),
-                                               sides_[0]->state, {0}, {}, &plane_);
+  auto refused =
+      sides_[0]->network->send_init(args_of("receiver", 1, many, 65536), sides_[0]->state, {0});
   EXPECT_FALSE(refused);
   EXPECT_NE(said_.find("65536 partitions are too many"), std::string::npos) << said_;
   many.resize(65535);
-  EXPECT_TRUE(sides_[0]->network->send_init(args_of("receiver", 1, many, 65535), sides_[0]->state,
-                                            {0}, {}, &plane_));
+  EXPECT_TRUE(
+      sides_[0]->network->send_init(args_of("receiver", 1, many, 65535), sides_[0]->state, {0}));
 }
 
 }  // namespace
