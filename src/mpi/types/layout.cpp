@@ -20,7 +20,7 @@ TypePart run_of(TypePart inner, std::int64_t first, std::int64_t count, std::int
       first * stride);
 }
 
-/// The elements of an array whose indices are in the runs of each dimension.
+/// The elements of an array with indices in the runs of each dimension.
 TypePart grid_part(const std::vector<std::int64_t>& sizes, const std::vector<Runs>& runs,
                    bool row_major, const Element& element, TypeBuilder& builder) {
   TypePart inner = element.part;

@@ -12,14 +12,15 @@
 namespace larklane::mpi {
 namespace {
 
-/// A typemap lives as an attribute of its datatype. So its life is exactly the datatype's: the MPI
-/// calls forget() when it frees the object behind the handle, before the handle can name another
-/// one, and a duplicate begins without it. Neither the handle nor the contents have to be compared.
-/// The attribute is a number, so that one that outlives this table (a datatype that is never freed,
-/// or is freed after the MPI was closed and opened again) finds nothing, and harms nothing.
+/// A typemap is an attribute of its datatype, so both have the same lifetime. The MPI calls
+/// forget() when it frees the object behind the handle, before the handle can name another object.
+/// A duplicate has no attribute. A lookup therefore compares neither handles nor contents. The
+/// attribute is a number. It can outlive this table, if the program never frees the datatype, or
+/// frees it after the MPI was closed and opened again. The lookup then finds no entry, which is
+/// harmless.
 ///
-/// Thread safety: thread-safe. flatten_mutex is held across MPI calls; map_mutex never is, and the
-/// MPI takes it, through forget(), under its own locks.
+/// Thread safety: thread-safe. Threads hold flatten_mutex across MPI calls, and never map_mutex:
+/// the MPI takes map_mutex, through forget(), under its own locks.
 struct Cache {
   std::mutex flatten_mutex;
   int keyval = MPI_KEYVAL_INVALID;  // guarded by flatten_mutex
@@ -28,7 +29,7 @@ struct Cache {
   // guarded by map_mutex
   std::uintptr_t last_number = 0;
   std::unordered_map<std::uintptr_t, FlatType> types;
-  /// A handle that has been a predefined type's is that for ever. A few.
+  /// A predefined type keeps its handle until the MPI is closed. These are few.
   std::vector<std::pair<MPI_Datatype, FlatType>> predefined;
 };
 
@@ -54,7 +55,7 @@ int forget(MPI_Datatype, int, void* number, void*) {
   return MPI_SUCCESS;
 }
 
-/// Nothing if the datatype has not been flattened.
+/// Has no map if the datatype has not been flattened.
 FlatType find_locked(MPI_Datatype datatype) {
   void* number = nullptr;
   int flag = 0;
@@ -84,7 +85,7 @@ bool has_keyval_locked() {
          next_pmpi().Type_create_keyval(copy_nothing, forget, &keyval, nullptr) == MPI_SUCCESS;
 }
 
-/// Nothing if it is no predefined datatype, or has not been flattened.
+/// Has no map if the datatype is not predefined, or has not been flattened.
 FlatType find_predefined(MPI_Datatype datatype) {
   const std::scoped_lock lock(cache().map_mutex);
   const auto& known = cache().predefined;

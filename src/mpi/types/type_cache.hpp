@@ -1,5 +1,5 @@
 #pragma once
-// One typemap for all requests of a datatype.
+// The cache of flattened datatypes: all requests of a datatype share one typemap.
 
 #include <string>
 
@@ -9,11 +9,11 @@
 
 namespace larklane::mpi {
 
-/// flatten(), once for each derived datatype: what it says is kept until the datatype is freed.
-/// Thread-safe.
+/// flatten(), once for each datatype. The cache keeps the result until the datatype is freed, or
+/// the MPI is closed. Thread-safe.
 Result<FlatType> flatten_once(MPI_Datatype datatype, std::string* problem);
 
-/// The MPI is closed, and its datatypes are gone.
+/// Empties the cache when the MPI is closed and its datatypes no longer exist.
 void forget_datatypes() noexcept;
 
 }  // namespace larklane::mpi

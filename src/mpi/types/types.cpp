@@ -29,9 +29,9 @@ bool is_predefined(int combiner) {
 
 namespace {
 
-/// What a derived type was made of. The calls with int and those with MPI_Count give the same
-/// numbers in the same order when integers, then addresses or, for the latter, large counts are
-/// read as one list (only subarray and darray differ).
+/// The arguments that constructed a derived type. The calls with int and those with MPI_Count
+/// return the same numbers in the same order, read as one list: integers, then addresses, or large
+/// counts in their place. Only subarray and darray differ.
 struct Contents {
   int combiner = 0;
   bool large = false;
@@ -98,7 +98,7 @@ bool read_large(MPI_Datatype type, Contents& contents) {
   return true;
 }
 
-/// Takes a type apart, level by level. Thread safety: single-owner.
+/// Flattens a type level by level. Thread safety: single-owner.
 class Flattener {
  public:
   explicit Flattener(std::string* problem) : problem_(problem) {}
@@ -117,7 +117,7 @@ class Flattener {
   std::string* problem_;
 };
 
-/// The blocks of one predefined type: one, or the two of a pair with a hole in between.
+/// The blocks of one predefined type: one block, or the two blocks of a pair with a gap between.
 bool Flattener::flatten_named(MPI_Datatype type, TypePart* part) {
   const Next& real = next_pmpi();
   MPI_Count size = 0, true_lb = 0, true_extent = 0;
@@ -129,7 +129,7 @@ bool Flattener::flatten_named(MPI_Datatype type, TypePart* part) {
     *part = TypeBuilder::dense(true_lb, static_cast<std::uint64_t>(size));
     return true;
   }
-  // MPI_SHORT_INT: the only predefined pair whose int does not follow its first member at once.
+  // MPI_SHORT_INT: the only predefined pair with a gap between its first member and its int.
   if (size != sizeof(short) + sizeof(int)) return false;
   std::vector<TypePart> pair;
   TypeBuilder::append(TypeBuilder::dense(true_lb, sizeof(short)), &pair);
@@ -171,7 +171,7 @@ bool Flattener::flatten_struct(const Contents& contents, TypePart* part) {
 }
 
 #if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
-/// MPI 4.1: a pair made of any two predefined types, the index where a C struct would have it.
+/// MPI 4.1: a pair of any two predefined types; the index lies where a C struct would place it.
 bool Flattener::flatten_value_index(MPI_Datatype type, const Contents& contents, TypePart* part) {
   MPI_Count true_lb = 0, true_extent = 0, index_size = 0;
   TypePart value, index;
@@ -220,7 +220,7 @@ Darray read_darray(const Contents& contents) {
   return array;
 }
 
-/// Blocks of one length each, or of lengths of their own.
+/// Blocks of one common length, or each of its own length.
 TypePart Flattener::flatten_indexed(const Contents& contents, const Element& element) {
   const int combiner = contents.combiner;
   const bool in_extents =
@@ -241,7 +241,7 @@ TypePart Flattener::flatten_indexed(const Contents& contents, const Element& ele
   return builder_.sequence(std::move(parts));
 }
 
-/// Types made of one member type.
+/// Types with one member type.
 bool Flattener::flatten_uniform(const Contents& contents, const Element& element, TypePart* part) {
   const std::size_t count = contents.values.empty() ? 0 : contents.count(0);
   const std::int64_t extent = element.extent;
