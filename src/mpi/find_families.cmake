@@ -1,4 +1,4 @@
-# Which MPI families can be built here: asks compiler wrappers for their headers. No library of an MPI is linked.
+# Finds the MPI families whose headers are here, by their compiler wrappers. Links no library of an MPI.
 #   larklane_find_family(FAMILY candidate...)  sets <FAMILY>_INCLUDE_DIRS and <FAMILY>_DEFINITIONS, empty if there is none
 set(LARKLANE_MPICH_CC "" CACHE STRING "Compiler wrapper of an MPI with the MPICH ABI; empty: look for one, OFF: none")
 set(LARKLANE_OMPI_CC "" CACHE STRING "Compiler wrapper of Open MPI; empty: look for one, OFF: none")

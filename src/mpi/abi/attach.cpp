@@ -1,4 +1,4 @@
-// The tables of next functions and handles, filled once.
+// Attach: fills the tables of next functions and handles, once.
 
 #include "mpi/preload/attach.h"
 
@@ -28,12 +28,12 @@ namespace {
 
 using FindNext = void*(const char* name);
 
-// Both tables' and the slots' changes happen under it; no call to the dynamic linker does.
+// Guards changes of the tables and of the slots. No thread calls the dynamic linker under it.
 std::mutex mutex;
 FindNext* find_next_of_all = nullptr;           // null: not attached
 void (*set_functions)(void* const*) = nullptr;  // null: the slots stay as they are
 
-// A data symbol's address is the program's where a copy relocation moved it there.
+// Where a copy relocation moved a data symbol into the program, its address is the program's.
 void* find_data_with(FindNext* find_next, const char* name) noexcept {
   void* found = dlsym(RTLD_DEFAULT, name);
   return found != nullptr ? found : find_next(name);
@@ -70,24 +70,24 @@ void find_handles([[maybe_unused]] FindNext* find_next, Handles& found) noexcept
 #undef LARKLANE_HANDLE
 }
 
-// An exception of the program's error handler passes our frames by the program's unwinder, but what
-// runs our destructors on its way is the copy in this library, which prepares itself only when it
-// is used by itself: unprepared it aborts.
+// Initialises this library's own copy of the unwinder. An exception of the program's error handler
+// passes our frames by the program's unwinder, but our copy runs our destructors on the way. That
+// copy initialises itself only at a use of its own, and aborts if it is uninitialised.
 void prepare_unwinder() noexcept {
   const auto stop = [](_Unwind_Context*, void*) { return _URC_END_OF_STACK; };
   _Unwind_Backtrace(stop, nullptr);
 }
 
-// The lookups come before the lock: they take the dynamic linker's, which another caller may hold
-// already.
-// @param stub  null: linked, not preloaded
+// The lookups precede the lock: they take the dynamic linker's lock, which another caller may
+// already hold.
+// @param stub  null: the program is linked with this library, which is not preloaded
 void attach(FindNext* find_next, const LarklaneStub* stub) noexcept {
   const bool is_profiled = stub != nullptr && stub->watch_threads != nullptr;
   prepare_unwinder();
   Next pmpi;
   Handles found;
   find_pmpi(find_next, pmpi);
-  Next mpi = pmpi;  // our own calls are no tool's business
+  Next mpi = pmpi;  // Larklane's own calls stay invisible to tools
   find_mpi(find_next, mpi);
   find_handles(find_next, found);
   const TrafficTables traffic = is_profiled ? find_traffic(find_next) : TrafficTables{};
@@ -131,9 +131,9 @@ const char* larklane_mpi_attach(const char* version, const LarklaneStub* stub) {
   return nullptr;
 }
 
-// Linked by the program before its MPI: nobody calls larklane_mpi_attach, and the next functions
-// are the next in link order. Opened by the stub the library is in no global scope, and this does
-// nothing.
+// Attaches a library that the program links before its MPI. No stub calls larklane_mpi_attach then,
+// and the next functions are the next in link order. A library that the stub opens is in no global
+// scope, so this constructor does nothing.
 [[gnu::constructor]] static void attach_linked() {
   void* const program = dlopen(nullptr, RTLD_LAZY);
   if (dlsym(program, "larklane_mpi_attach") != reinterpret_cast<void*>(&larklane_mpi_attach)) {

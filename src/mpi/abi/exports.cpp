@@ -1,5 +1,5 @@
-// The names that programs call. Assembler names, so that no header's spelling of a prototype is in
-// the way.
+// The exported MPI_ and PMPI_ functions. They have assembler names, so a prototype may differ from
+// its spelling in a header.
 
 #include "mpi/abi/exports.hpp"
 
@@ -9,7 +9,7 @@
 
 namespace larklane::mpi {
 
-// Counts are MPI_Count in both spellings.
+// Counts are MPI_Count with and without the suffix _c.
 namespace face {
 
 int Psend_init_c(const Next& next, const void* buf, int partitions, MPI_Count count,
@@ -35,7 +35,7 @@ int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
   LARKLANE_EXPORT(ret, Name, params) { return settle(face::Name LARKLANE_ARGS args); }
 #define LARKLANE_EXPORT_HOT_CALL(ret, Name, params, args) \
   LARKLANE_EXPORT(ret, Name, params) { return face::Name LARKLANE_ARGS args; }
-// While no request of ours exists the call goes straight on, its arguments where they are.
+// While no request of ours exists, the call goes straight on, with its arguments in place.
 #define LARKLANE_EXPORT_REQUEST_CALL(ret, Name, params, args) \
   LARKLANE_EXPORT(ret, Name, params) {                        \
     if (no_carriers()) [[likely]]                             \

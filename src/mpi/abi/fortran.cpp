@@ -1,6 +1,6 @@
 // mpif.h entry points of the partitioned calls, for an MPI that lacks them (Open MPI 4). Fortran 77
-// calling sequence: everything by address, handles as integers, the error code last. Four
-// spellings, since compilers disagree on underscores and case.
+// calling sequence: all arguments by address, handles as integers, the error code last. Each name
+// has four spellings, since compilers disagree on underscores and case.
 
 #include "mpi/abi/next.hpp"
 #include "mpi/partitioned/error.hpp"
@@ -13,8 +13,8 @@ MPI_Datatype to_type(const MPI_Fint* type) { return next_pmpi().Type_f2c(*type);
 MPI_Info to_info(const MPI_Fint* info) { return next_pmpi().Info_f2c(*info); }
 MPI_Request to_request(const MPI_Fint* request) { return next_pmpi().Request_f2c(*request); }
 
-/// Fortran's MPI_BOTTOM is a variable in a common block of Open MPI's, whose address stands for
-/// null. It has one name for each spelling of compilers.
+/// Fortran's MPI_BOTTOM is a variable in a common block of Open MPI. Its address stands for null.
+/// It has one name for each spelling.
 void* to_buffer(const void* buffer) {
   for (const char* const name : {"mpi_fortran_bottom_", "mpi_fortran_bottom__",
                                  "mpi_fortran_bottom", "MPI_FORTRAN_BOTTOM"}) {
@@ -30,7 +30,7 @@ using namespace larklane::mpi;
 
 extern "C" {
 
-// A LOGICAL is true if its lowest bit is set, with every compiler that Open MPI supports.
+// With every compiler that Open MPI supports, a LOGICAL is true if its lowest bit is set.
 
 #define LARKLANE_SPELLING(name, original, params) \
   [[gnu::visibility("default"), gnu::alias(#original)]] void name params;

@@ -1,6 +1,6 @@
 #pragma once
 // Predefined handles at run time. Open MPI's MPI_COMM_WORLD is the address of a variable in libmpi,
-// to which this library is not linked: use handles().comm_world where a program would write
+// and this library does not link libmpi. Use handles().comm_world where a program would write
 // MPI_COMM_WORLD. Constants that are numbers (MPI_ANY_TAG, MPI_ERR_*, MPI_UNDEFINED,
 // MPI_STATUS_IGNORE, MPI_COMBINER_*) come from the header as usual.
 // Thread safety: immutable once attached.

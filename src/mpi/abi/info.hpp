@@ -1,5 +1,5 @@
 #pragma once
-// Info keys of ours. The MPI ignores keys that it doesn't know (rule I10).
+// Values of Larklane's info keys. The MPI ignores keys that it does not know (rule I10).
 
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace larklane::mpi {
 
-/// Value of an info key, or nothing.
+/// Value of an info key; empty if the key is not set.
 std::string info_value(MPI_Info info, const char* key);
 
 }  // namespace larklane::mpi

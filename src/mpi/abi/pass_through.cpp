@@ -1,4 +1,4 @@
-// Every call goes to the MPI unless the face defines what else happens.
+// Default of each intercepted call: it goes to the MPI. The face's own definitions replace it.
 
 #include "mpi/abi/next.hpp"
 

@@ -1,7 +1,6 @@
 #pragma once
-// The loaded MPI's header, and the types that its version lacks. One family per library: the three
-// MPI ABIs differ in handles, constants and statuses, so everything in this folder is compiled once
-// for each.
+// The loaded MPI's header, and the types that its version lacks. The three MPI ABIs differ in
+// handles, constants and statuses, so each family's library compiles this folder once.
 
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
