@@ -1,4 +1,5 @@
-// The calls that complete requests: which were complete, when the program entered and when it left.
+// The calls that complete requests: records of the completed requests, and of the call's begin and
+// end.
 
 #include <algorithm>
 
@@ -13,11 +14,11 @@ using profile::SeenBy;
 
 enum Flags : std::uint8_t { kIsTest = 1, kHasFailed = 2 };
 
-/// More partitions are not looked at in the program's place: that would cost more than it waits.
+/// Larklane polls no request with more partitions: that would cost more than the program waits.
 constexpr int kLooksMax = 1024;
 
-/// The requests of a completing call as they are before it, which is all that is left of them after
-/// it. Thread safety: single-owner.
+/// The requests of a completing call, copied before it: the call may change the program's handles.
+/// Thread safety: single-owner.
 class Completing {
  public:
   enum Mode { waits, tests };
@@ -41,7 +42,7 @@ class Completing {
   Completing(const Completing&) = delete;
   Completing& operator=(const Completing&) = delete;
 
-  /// Entry `i` is complete. @param code  of the call
+  /// Records that entry `i` is complete. @param code  the call's return code
   void done(int i, int code) {
     if (i < 0 || i >= count_ || handles_[i] == handles().request_null) return;
     Traced* const request = traced_[i];
@@ -73,7 +74,7 @@ class Completing {
   static thread_local constinit Completing* current;
 
  private:
-  /// A partitioned receive of Larklane's, in a round, of which Wait is to see each arrival.
+  /// True for a partitioned receive of Larklane in a round: a waiting call polls each partition.
   bool is_looked_at(int i) const noexcept {
     const Traced* const request = traced_[i];
     return mode_ == waits && request != nullptr && request->is_receive() && !request->is_native() &&

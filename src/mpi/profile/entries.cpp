@@ -1,4 +1,4 @@
-// What the profiling stub's slots lead to.
+// The functions for the profiling stub's slots.
 
 #include "mpi/partitioned/error.hpp"
 #include "mpi/profile/threads.hpp"
@@ -7,7 +7,7 @@
 namespace larklane::mpi {
 
 namespace profiled {
-// Every call that has no wrapper goes to the face.
+// Each call without a wrapper goes to the face.
 #define LARKLANE_PARAMS(...) (const Next& next __VA_OPT__(, ) __VA_ARGS__)
 #define LARKLANE_ARGS(...) (next __VA_OPT__(, ) __VA_ARGS__)
 #define LARKLANE_CALL(ret, Name, params, args) \

@@ -1,5 +1,5 @@
-// The file of a process: made when MPI_COMM_WORLD is, ended with it. Clocks are compared at both
-// ends.
+// Begin and end of a process's profile file, which lives as long as MPI_COMM_WORLD. At both ends
+// the processes compare their clocks.
 
 #include <dirent.h>
 #include <pthread.h>
@@ -29,16 +29,16 @@ constexpr std::string_view kSuffix = ".larkprof";
 constexpr int kTag = 0;
 constexpr int kRoundTrips = 32;
 
-/// What all tell all when a profile begins.
+/// Each process sends this to all others when a profile begins.
 struct Hello {
   std::uint64_t clock_id;
   std::uint64_t is_refused;
 };
 
-/// What close_profile() needs of open_profile(). Written by the thread that initialises the MPI.
+/// State from open_profile() for close_profile(). The thread that initialises the MPI writes it.
 struct Opened {
   std::vector<int> others;  ///< one rank on each other clock, ascending, unless it is rank 0's own
-  MPI_Comm comm{};  ///< for them, if there are any: a receive of the program's matches nothing here
+  MPI_Comm comm{};          ///< for `others`, unless empty: no receive of the program matches on it
   int rank = 0;
   ClockSample at_begin;
 };
@@ -47,8 +47,8 @@ Opened& opened() noexcept {
   return *instance;
 }
 
-/// The names of an earlier profile's files; removed if the option says so.
-/// @return  a name that is in the way; empty if there is none
+/// Finds the files of an earlier profile, and removes them if `overwrite`.
+/// @return  the name of a file that remains; empty if none does
 std::string clear_folder(const std::string& folder, bool overwrite) {
   std::string in_the_way;
   DIR* const list = ::opendir(folder.c_str());
@@ -100,14 +100,14 @@ std::string path_of(int rank) {
   return process.config().profile + "/" + file_name(process, rank);
 }
 
-/// What helps if a profile is not written, or not whole.
+/// The remedy for a profile that is missing or incomplete.
 const char* remedy(int error) {
   if (error == 0) return "a larger --limit (profile_bytes_max)";
   return error == ENOSPC || error == EDQUOT ? "free space there, or name another folder with --out"
                                             : "name another folder with --out";
 }
 
-/// @return  null after a message: the program runs without a profile of this process
+/// @return  null after a message: the program runs, but has no profile of this process
 Recorder* create_recorder(int rank, int size) {
   const Process& process = Process::get();
   const Config& config = process.config();
@@ -137,16 +137,16 @@ void begin_recording(Recorder* recorder) {
   detail::recorder.store(recorder, std::memory_order_release);
   if (recorder == nullptr) return;
   record_threads();
-  // relaxed: a function's address, which is there from the start
+  // relaxed: a function's address, valid from the start
   detail::idle_observer.store(look_while_waiting, std::memory_order_relaxed);
-  // A forked child has the same file mapped: it must not write.
+  // A forked child maps the same file, so it must not write.
   ::pthread_atfork(nullptr, nullptr, [] {
     detail::recorder.store(nullptr, std::memory_order_relaxed);  // relaxed: one thread
     profile::Recorder::forget_thread();
   });
 }
 
-/// This process asks rank 0 for the time. The quickest answer is the one.
+/// Asks rank 0 for its time. The sample with the shortest round trip counts.
 ClockSample ask_for_time() {
   ClockSample best;
   for (int i = 0; i < kRoundTrips; ++i) {
@@ -173,7 +173,7 @@ void tell_time_to(int rank) {
   }
 }
 
-/// One rank on each clock asks rank 0, one after the other.
+/// One rank on each other clock asks rank 0, one rank after the other.
 ClockSample compare_clocks() {
   ClockSample sample;
   for (const int other : opened().others) {
@@ -215,7 +215,7 @@ bool open_profile() {
   opened().others = first_on_other_clocks(all);
   if (!opened().others.empty()) real.Comm_dup(handles().comm_world, &opened().comm);
   opened().at_begin = compare_clocks();
-  // acquire: as in Observed; a session may have come before
+  // acquire: as in Observed; a session may have begun to record before
   if (detail::recorder.load(std::memory_order_acquire) == nullptr)
     begin_recording(create_recorder(opened().rank, size));
   if (Recorder* const recorder = detail::recorder.load(std::memory_order_acquire))
@@ -256,7 +256,7 @@ void close_profile() {
   }
   if (opened().rank != 0) return;
   const std::string text = "larklane: profile in " + folder + "\n";
-  // Nobody can be told that standard error is closed.
+  // A closed standard error leaves no place to report it.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 

@@ -1,4 +1,4 @@
-// The calls on partitioned requests, and Start of any persistent one.
+// The calls on partitioned requests, and Start of all persistent requests.
 
 #include "mpi/partitioned/batch.hpp"
 #include "mpi/profile/tracer.hpp"
@@ -14,14 +14,14 @@ std::uint8_t flags_of(bool is_send, MPI_Request request) noexcept {
                                    (ours ? 0 : profile::kIsNative));
 }
 
-/// Before the call: after the last Pready another thread may complete and free the request.
-/// @return  0: not to be recorded
+/// Call before Pready: after the last one, another thread may complete and free the request.
+/// @return  0: the request is not recorded
 std::uint32_t number_of(const Observed& call, MPI_Request request) noexcept {
   const Traced* const traced = call ? find_traced(request) : nullptr;
   return traced != nullptr ? traced->number() : 0;
 }
 
-/// Before the call, too: once all is marked and sent, the buffer is the program's again.
+/// Call before Pready, too: after the last one, the program may write the buffer again.
 void watch_partitions(const Observed& call, MPI_Request request, int first, int count) {
   if (!call || !traces_writes()) return;
   if (const Traced* const traced = find_traced(request))
@@ -32,7 +32,7 @@ void write_ready(const Observed& call, std::uint32_t number, int first, int coun
   call.write({.a = first, .b = count, .request = number, .kind = Kind::ready});
 }
 
-/// One run of neighbours after the other. use(first, count)
+/// Calls use(first, count) for each run of neighbours.
 template <class Use>
 void each_run(int length, const int* list, Use use) {
   for (int i = 0; i < length;) {

@@ -1,5 +1,5 @@
 #pragma once
-// What threads do outside MPI: parallel regions, barriers, joins, as the profiling stub sees them
+// Records of threads outside MPI: parallel regions, barriers and joins, from the profiling stub
 // (mpi/preload/threads.c).
 
 #include "mpi/preload/attach.h"
@@ -8,7 +8,7 @@ namespace larklane::mpi {
 
 /// At attach. @param watch  null: the stub does not watch threads
 void set_thread_watch(void (*watch)(LarklaneThreadHook* hook)) noexcept;
-/// From now on they are in the profile.
+/// Starts to record the events of threads.
 void record_threads() noexcept;
 
 }  // namespace larklane::mpi

@@ -32,8 +32,8 @@ HandleTable& traced() noexcept {
   return *table;
 }
 
-/// The communicator of a thread's last message, and where the last ones with it went: to look that
-/// up leads through memory that a program which uses its caches has to fetch. Thread safety:
+/// The communicator of a thread's last message, and the ranks of its last peers. A full lookup
+/// would touch memory that the program's own data has evicted from the caches. Thread safety:
 /// single-owner.
 struct LastRoute {
   struct Known {
@@ -65,7 +65,7 @@ std::int32_t world_rank_of(Communicator* communicator, int peer) {
 /// The datatype of a thread's last message. Thread safety: single-owner.
 struct LastType {
   MPI_Datatype type{};
-  bool is_named = false;  ///< nobody can free it: its handle is never another one's
+  bool is_named = false;  ///< never freed, so no other type gets its handle
   MPI_Count size = 0;     ///< negative: not known
 };
 
@@ -121,7 +121,7 @@ void retrace_request(MPI_Request handle, std::unique_ptr<Traced> request) {
 
 Route route_of(MPI_Comm comm, int peer) {
   thread_local LastRoute last;
-  // relaxed: see there
+  // relaxed: see route_generation
   const std::uint64_t generation = route_generation.load(std::memory_order_relaxed);
   if (last.comm != comm || last.generation != generation) {
     last = {comm, generation, 0, {}, find_communicator(comm)};
@@ -149,7 +149,7 @@ std::uint64_t bytes_of(std::int64_t count, MPI_Datatype datatype) noexcept {
   return static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(last.size);
 }
 
-// relaxed throughout: as in the header
+// relaxed throughout: as in the header, the program orders Start, completion and the calls between
 
 SendBuffer Traced::sent(int first, int count) const noexcept {
   if (first < 0 || count < 0 || first > partitions_ - count) return {};
@@ -200,7 +200,7 @@ void Traced::complete(profile::Recorder& recorder, std::uint64_t now, SeenBy by)
   if (is_receive()) {
     Run run;
     if (asked_in_.load(std::memory_order_relaxed) != started_ns()) {
-      run = {started_ns(), 0, partitions_};  // nobody has asked
+      run = {started_ns(), 0, partitions_};  // no thread has asked
     } else {
       for (int i = 0; i < partitions_; ++i) {
         if (!is_seen(i)) extend(recorder, run, i, now, by);

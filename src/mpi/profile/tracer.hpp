@@ -1,6 +1,6 @@
 #pragma once
-// Recording for `larklane profile`: what the wrappers of the intercepted calls share. They lie
-// between the profiling stub and the face; without that stub none of this runs.
+// Recording for `larklane profile`: the state that the wrappers of the intercepted calls share. The
+// wrappers lie between the profiling stub and the face. Without that stub none of this runs.
 
 #include <atomic>
 #include <cstdint>
@@ -30,16 +30,16 @@ extern constinit std::atomic<profile::Recorder*> recorder;
 extern thread_local constinit int profiled_depth;
 }  // namespace detail
 
-/// Partitioned communication is left to the MPI (LARKLANE_MPI=native).
+/// True if the MPI serves partitioned communication (LARKLANE_MPI=native).
 inline bool is_native() noexcept { return detail::profiled_is_native; }
 
-/// One intercepted call. False: not to be recorded, because nothing is, or because the call is part
-/// of another one (a tool behind us calls PMPI_X, which is ours, too). Thread safety: single-owner.
+/// One intercepted call. False: it is not recorded. Either nothing is recorded, or the call is part
+/// of another one: a tool behind us calls PMPI_X, which is ours, too. Thread safety: single-owner.
 class Observed {
  public:
   Observed() noexcept
       : recorder_(detail::profiled_depth++ == 0
-                      // acquire: pairs with open_profile() release
+                      // acquire: pairs with begin_recording() release
                       ? detail::recorder.load(std::memory_order_acquire)
                       : nullptr),
         begin_ns_(recorder_ != nullptr ? now_ns() : 0) {}
@@ -50,7 +50,7 @@ class Observed {
   explicit operator bool() const noexcept { return recorder_ != nullptr; }
   std::uint64_t begin_ns() const noexcept { return begin_ns_; }
   profile::Recorder& recorder() const noexcept { return *recorder_; }
-  /// Of this call, which ends now.
+  /// Writes a record of this call, which ends now.
   void write(profile::Record record) const noexcept {
     record.begin_ns = begin_ns_;
     record.end_ns = now_ns();
@@ -63,7 +63,7 @@ class Observed {
 };
 
 /// A persistent request, partitioned or not. Thread safety: as the calls on an MPI request (rules
-/// T1, T2): start and complete by one thread at a time, looked() by any.
+/// T1, T2). One thread at a time calls start() and complete(); any thread may call looked().
 class Traced {
  public:
   Traced(std::uint32_t number, std::uint8_t flags, int partitions, const SendBuffer& sent)
@@ -72,53 +72,53 @@ class Traced {
   }
 
   std::uint32_t number() const noexcept { return number_; }
-  /// A partitioned receive: its partitions arrive one by one.
+  /// True for a partitioned receive: its partitions arrive one by one.
   bool is_receive() const noexcept {
     return (flags_ & profile::kIsPartitioned) != 0 && (flags_ & profile::kIsSend) == 0;
   }
-  /// Persistent, not partitioned: all is sent by Start.
+  /// True for a persistent send that is not partitioned: Start sends all bytes.
   bool sends_at_start() const noexcept {
     return (flags_ & (profile::kIsPartitioned | profile::kIsSend)) == profile::kIsSend;
   }
   bool is_native() const noexcept { return (flags_ & profile::kIsNative) != 0; }
   int partitions() const noexcept { return partitions_; }
-  /// What a run of partitions sends; nothing if there are no such partitions.
+  /// The bytes that a run of partitions sends; empty if the run is out of range.
   SendBuffer sent(int first, int count) const noexcept;
   // relaxed throughout: the program orders Start, completion and the calls between
   bool is_active() const noexcept { return started_ns() != 0; }
   std::uint64_t started_ns() const noexcept { return started_ns_.load(std::memory_order_relaxed); }
   void start(std::uint64_t now) noexcept { started_ns_.store(now, std::memory_order_relaxed); }
 
-  /// The program has asked whether a partition is there.
-  /// @param asked_ns  before the question
+  /// Records a Parrived of the program.
+  /// @param asked_ns  time before the call
   void looked(profile::Recorder& recorder, int partition, bool arrived,
               std::uint64_t asked_ns) noexcept;
-  /// Larklane looks at what has not been seen yet. @param arrived  (partition) -> bool
-  /// @return  how many are still missing
+  /// Polls each partition not yet seen in this round. @param arrived  (partition) -> bool
+  /// @return  the number of missing partitions
   template <class Arrived>
   int look_at_missing(profile::Recorder& recorder, profile::SeenBy by, Arrived arrived);
-  /// The round is over: what was not seen has come by now.
-  /// @param by  waiting: Larklane has looked for it; entry: it has not
+  /// Ends the round: partitions that no poll has seen have arrived by now.
+  /// @param by  waiting: Larklane has polled for them; entry: it has not
   void complete(profile::Recorder& recorder, std::uint64_t now, profile::SeenBy by) noexcept;
 
  private:
-  /// Partitions that were seen together.
+  /// A run of partitions that one poll has seen.
   struct Run {
     std::uint64_t begin_ns = 0;
     std::int32_t first = 0;
     std::int32_t count = 0;
   };
   struct Look {
-    std::atomic<std::uint64_t> missed_ns{0};  ///< last time when it was not there
+    std::atomic<std::uint64_t> missed_ns{0};  ///< last time when the partition was missing
     std::atomic<std::uint64_t> seen_in{0};  ///< started_ns() of the last round in which it was seen
   };
   bool is_seen(int partition) const noexcept {
     return looks_[static_cast<std::size_t>(partition)].seen_in.load(std::memory_order_relaxed) ==
            started_ns();
   }
-  /// Not there yet at that time, in this round.
+  /// Last time in this round at which the partition had not arrived.
   std::uint64_t not_before_ns(int partition) const noexcept;
-  /// One more partition for a run, or the run is written and another begins.
+  /// Adds a partition to a run, or writes the run and begins another.
   /// @param end_ns  0: now
   void extend(profile::Recorder& recorder, Run& run, int partition, std::uint64_t end_ns,
               profile::SeenBy by) const noexcept;
@@ -137,7 +137,7 @@ class Traced {
 template <class Arrived>
 int Traced::look_at_missing(profile::Recorder& recorder, profile::SeenBy by, Arrived arrived) {
   const std::uint64_t now = now_ns(), round = started_ns();
-  // relaxed: looks at one partition by several threads at once are told apart by nobody
+  // relaxed: concurrent polls of one partition need no order
   asked_in_.store(round, std::memory_order_relaxed);
   int missing = 0;
   Run run;
@@ -158,7 +158,7 @@ int Traced::look_at_missing(profile::Recorder& recorder, profile::SeenBy by, Arr
 
 /// The traced request behind a handle; null if there is none.
 Traced* find_traced(MPI_Request handle) noexcept;
-/// A request has been made; it is traced until it is freed.
+/// A new request, which is traced until it is freed.
 struct NewRequest {
   std::uint8_t flags;
   int partitions;
@@ -169,57 +169,57 @@ struct NewRequest {
   SendBuffer sent;  ///< by all partitions
 };
 void trace_request(const Observed& call, const NewRequest& made);
-/// Before it is freed: after that the handle may be another thread's. @return  null: it is not
-/// traced
+/// Call before the request is freed: afterwards another thread may get the handle.
+/// @return  null: it is not traced
 std::unique_ptr<Traced> untrace_request(MPI_Request handle) noexcept;
-/// It has not been freed.
+/// Undoes untrace_request() after MPI_Request_free has failed.
 void retrace_request(MPI_Request handle, std::unique_ptr<Traced> request);
 
-/// What a message or a request sends, before its own record. @param request  0: a message
+/// Writes the bytes that a message or a request sends; its own record follows.
+/// @param request  0: a message
 void record_sent(const Observed& call, const SendBuffer& sent, std::uint32_t request);
 
-/// Where a message goes or comes from, as the file says it.
+/// The destination or source of a message, as in the file.
 struct Route {
   std::uint64_t context = 0;  ///< of the communicator; 0: not known
-  std::int32_t peer = -1;     ///< rank in MPI_COMM_WORLD; -1: not known, -2: nobody, -3: anybody
+  std::int32_t peer = -1;     ///< rank in MPI_COMM_WORLD; -1: not known, -2: none, -3: any
 };
 Route route_of(MPI_Comm comm, int peer);
-/// A communicator's handle may be another one's from now on.
+/// Call before a communicator is freed: another one may get its handle.
 void forget_routes() noexcept;
 
 std::uint64_t bytes_of(std::int64_t count, MPI_Datatype datatype) noexcept;
 
-/// While a thread waits, Larklane looks for arrivals in its place (mpi/partitioned/waiting.hpp
-/// calls it).
+/// Polls for arrivals while the calling thread waits (mpi/partitioned/waiting.hpp calls it).
 void look_while_waiting() noexcept;
 
-/// MPI_COMM_WORLD exists: the file is made, clocks are compared. Collective. @return false: the
-/// program must not run, and it has been said
+/// Creates the file and compares clocks, once MPI_COMM_WORLD exists. Collective.
+/// @return  false after a message: the program must not run
 bool open_profile();
-/// Only a session exists: without the others.
+/// Creates the file without the other processes, where only a session exists.
 void open_profile_alone();
-/// Before MPI_Finalize, collective; and after it.
+/// The first is collective and precedes MPI_Finalize; the second follows it.
 void compare_clocks_again();
 void close_profile();
 
-/// At attach, for the profiling stub.
+/// The calls of traffic.def by both names; attach sets them for the profiling stub.
 struct TrafficTables {
   Traffic mpi, pmpi;
 };
-/// Those with MPI_Count that the MPI lacks.
+/// Fills in the calls with MPI_Count that the MPI lacks.
 void fill_large_counts(Traffic& calls) noexcept;
 TrafficTables find_traffic(void* (*find_next)(const char*)) noexcept;
 void set_traffic(const TrafficTables& tables, bool native) noexcept;
-/// For the profiling stub's slots: calls.def, then traffic.def, MPI_X before PMPI_X.
+/// The functions for the profiling stub's slots: calls.def, then traffic.def, MPI_X before PMPI_X.
 void* const* functions_of_profile() noexcept;
 
 }  // namespace larklane::mpi
 
-/// The calls as they are without a profile: the face's, or with LARKLANE_MPI=native the MPI's.
+/// The call as without a profile: the face's, or with LARKLANE_MPI=native the MPI's.
 #define LARKLANE_BELOW(Name, ...) \
   (is_native() && next.Name != nullptr ? next.Name(__VA_ARGS__) : face::Name(next, __VA_ARGS__))
 
-/// What a profile makes of each intercepted call.
+/// The recording wrapper of each intercepted call.
 namespace larklane::mpi::profiled {
 #define LARKLANE_PARAMS(...) (const Next& next __VA_OPT__(, ) __VA_ARGS__)
 #define LARKLANE_CALL(ret, Name, params, args) ret Name LARKLANE_PARAMS params;

@@ -1,4 +1,4 @@
-// Messages of programs that don't use partitioned communication (yet).
+// Records of messages that are not partitioned.
 
 #include <climits>
 
@@ -19,8 +19,8 @@ Argument narrow(Argument argument) noexcept {
   return argument;
 }
 
-/// A call with MPI_Count that the MPI lacks becomes the one with int: a program that looks for it
-/// finds the stub's.
+/// Maps a call with MPI_Count that the MPI lacks to the call with int: a program that looks up the
+/// former finds the stub's symbol.
 template <auto kPlain, class... Arguments>
 void fill(int (*&call)(Arguments...)) noexcept {
   if (call != nullptr) return;
@@ -55,7 +55,7 @@ namespace {
 
 using profile::Kind;
 
-/// One message of a call. @param handle  0: the call has completed it
+/// Records one message of a call. @param handle  0: the call has completed the message
 void write_message(const Observed& call, Kind kind, const void* buffer, MPI_Count count,
                    MPI_Datatype datatype, int peer, int tag, MPI_Comm comm, std::uint64_t handle) {
   if (kind == Kind::send) record_sent(call, send_buffer_of(buffer, count, datatype), 0);
@@ -72,7 +72,7 @@ std::uint64_t handle_of() { return 0; }
 std::uint64_t handle_of(const MPI_Status*) { return 0; }
 std::uint64_t handle_of(const MPI_Request* request) { return handle_bits(*request); }
 
-/// A call that begins a message. @param result  a status, a request, or none
+/// Makes and records a call that begins a message. @param result  a status, a request, or none
 template <class Call, class Buffer, class Count, class... Result>
 int message(Kind kind, Call next, Buffer buffer, Count count, MPI_Datatype datatype, int peer,
             int tag, MPI_Comm comm, Result... result) {

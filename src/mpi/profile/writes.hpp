@@ -1,5 +1,5 @@
 #pragma once
-// `larklane profile --trace-writes`: who writes what is sent, and when.
+// `larklane profile --trace-writes`: records of the threads' writes to send buffers.
 
 #include <atomic>
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace detail {
 extern constinit std::atomic<profile::WriteWatch*> write_watch;
 }  // namespace detail
 
-/// What a request or a message sends; of no bytes if it has gaps, which nobody watches.
+/// The bytes that a request or a message sends; empty if it has gaps: these buffers are not
+/// watched.
 struct SendBuffer {
   std::uintptr_t address = 0;
   std::uint64_t bytes = 0;
@@ -25,14 +26,14 @@ inline bool traces_writes() noexcept {
   return detail::write_watch.load(std::memory_order_acquire) != nullptr;
 }
 
-/// @return  false: this system does not let us, and it has been said
+/// @return  false after a message: this system does not allow it
 bool begin_tracing_writes();
-/// The watch ends; what was noted is recorded.
+/// Ends the watch, and records the writes that it has noted.
 void end_tracing_writes(profile::Recorder* recorder) noexcept;
 
 SendBuffer send_buffer_of(const void* buffer, std::int64_t count, MPI_Datatype datatype) noexcept;
-/// From now until it is sent again the program may write the buffer: the first write to each of its
-/// pages will be recorded. Those that were noted until now are.
+/// Records the writes noted until now, and watches the buffer for the first write to each of its
+/// pages. The program may write it until the next send.
 void watch_writes(profile::Recorder& recorder, const SendBuffer& buffer) noexcept;
 
 }  // namespace larklane::mpi
