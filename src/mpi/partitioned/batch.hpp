@@ -9,20 +9,20 @@
 
 namespace larklane::mpi {
 
-/// Did the program give no place for a result? Statuses may be ignored, in some MPIs by a null
+/// True if the program gives no place for a result. Statuses may be ignored, in some MPIs by a null
 /// pointer.
 template <class... Results>
 constexpr bool any_null(const MPI_Status* status, const Results*... results) noexcept {
   return (status == nullptr && MPI_STATUS_IGNORE != nullptr) || ((results == nullptr) || ...);
 }
 
-/// The request of ours behind a pointer of the program's; null if it is not ours, or a null
-/// pointer, which is the MPI's to refuse.
+/// Our request behind the program's pointer. Null for a request of the MPI, and for a null pointer,
+/// which the MPI refuses.
 inline Partitioned* find_carrier_at(const MPI_Request* request) noexcept {
   return request != nullptr ? find_carrier(*request) : nullptr;
 }
 
-/// One pass, nothing copied: is any entry ours?
+/// True if any entry is ours. Makes one pass and copies nothing.
 inline bool any_ours(int count, const MPI_Request* requests) noexcept {
   return !no_carriers() && requests != nullptr && any_carrier(count, requests);
 }
@@ -50,8 +50,7 @@ class Scratch {
   T* data_;
 };
 
-/// Calls `call` and then, however it ends, `after`: the error handler of the MPI's requests may
-/// throw.
+/// Calls `call`, then `after`, even if `call` throws: the error handler of the MPI's requests may.
 template <class Call, class After>
 int call_then(Call&& call, After&& after) {
   struct End {
@@ -62,8 +61,8 @@ int call_then(Call&& call, After&& after) {
   return call();
 }
 
-/// Entries that are ours are MPI_REQUEST_NULL in the copy that the MPI gets. Thread safety:
-/// single-owner.
+/// The array of a call, with a copy for the MPI: our entries are MPI_REQUEST_NULL there. Thread
+/// safety: single-owner.
 class Batch {
  public:
   Batch(int count, const MPI_Request* requests) : count_(count), natives_(count), ours_(count) {
@@ -75,13 +74,13 @@ class Batch {
   }
 
   int count() const noexcept { return count_; }
-  /// Entries of the MPI that are not null.
+  /// The number of the MPI's entries that are not null.
   int native_count() const noexcept { return native_count_; }
   MPI_Request* natives() noexcept { return natives_.data(); }
   MPI_Request native_at(int i) const noexcept { return natives_[i]; }
-  /// Null where the entry is not ours.
+  /// Our request of entry `i`; null if the entry is not ours.
   Partitioned* ours(int i) const noexcept { return ours_[i]; }
-  /// Ours and in a round.
+  /// True if the entry is ours and in a round.
   bool is_active(int i) const noexcept {
     return ours_[i] != nullptr && ours_[i]->request->active();
   }
@@ -91,7 +90,7 @@ class Batch {
     }
     return false;
   }
-  /// The MPI's call on the copy. What it made of its handles goes to the user's array.
+  /// Makes the MPI's call on the copy. Then copies the MPI's handles back to the user's array.
   template <class Call>
   int call_native(MPI_Request* requests, Call&& call) {
     return call_then(call, [&] {

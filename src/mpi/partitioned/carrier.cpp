@@ -12,7 +12,7 @@ constinit std::atomic<std::size_t> carrier_count{0};
 
 namespace {
 
-/// The table of forwarded handles needs no objects: this is what it holds.
+/// The value of each entry in the table of forwarded handles, which needs no objects.
 char forwarded_mark;
 std::atomic<std::uint64_t> forwarded_count{0};
 
@@ -24,7 +24,7 @@ HandleTable& forwarded() noexcept {
 }  // namespace
 
 int make_carrier(int tag, MPI_Datatype datatype, MPI_Request* carrier) {
-  // One element, so that the MPI looks at the datatype; never started, so nothing is ever written.
+  // One element, so that the MPI checks the datatype. Never started, so the MPI writes nothing.
   static char nowhere;
   return next_pmpi().Recv_init(&nowhere, 1, datatype, 0, tag, Process::get().private_comm(),
                                carrier);

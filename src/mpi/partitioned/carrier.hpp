@@ -1,9 +1,9 @@
 #pragma once
-// Partitioned requests of ours and the MPI handles that stand for them.
+// Our partitioned requests, and the MPI handles that stand for them.
 //
-// A carrier is a real persistent receive of the MPI, on a communicator of our own, that is never
-// started: its handle is unique, survives c2f and f2c, and the MPI takes it for an inactive request
-// wherever it meets it.
+// A carrier is a real persistent receive of the MPI, on a communicator of our own. It is never
+// started. Its handle is unique and survives c2f and f2c. Each function of the MPI accepts it as an
+// inactive request.
 
 #include <atomic>
 #include <cstddef>
@@ -16,13 +16,13 @@
 
 namespace larklane::mpi {
 
-/// One partitioned request: the engine's object and what MPI wants to know of it.
-/// Thread safety: immutable but for the engine's request, which has its own word.
+/// One partitioned request: the engine's object, and the values for MPI's statuses and errors.
+/// Thread safety: immutable, except the engine's request, which states its own.
 struct Partitioned {
-  part::Request* request = nullptr;      ///< the one of send and receive that is not null
+  part::Request* request = nullptr;      ///< `send` or `receive`, the one that is not null
   part::SendRequest* send = nullptr;     ///< null on a receive
   part::RecvRequest* receive = nullptr;  ///< null on a send
-  std::unique_ptr<part::Request> own;    ///< a request of the face itself: MPI_PROC_NULL
+  std::unique_ptr<part::Request> own;    ///< the face's own request: the peer is MPI_PROC_NULL
   MPI_Request carrier{};
   int peer = 0;  ///< rank argument of the init call
   int tag = 0;
@@ -43,7 +43,7 @@ extern constinit std::atomic<std::size_t> carrier_count;
 }  // namespace detail
 
 /// True while no request of ours exists: intercepted calls go straight on.
-/// relaxed: who uses a handle of ours has it from the init call, which counted before it returned.
+/// relaxed: the init call counts before it returns, so before the caller has a handle of ours.
 inline bool no_carriers() noexcept {
   return detail::carrier_count.load(std::memory_order_relaxed) == 0;
 }
@@ -53,25 +53,25 @@ inline Partitioned* find_carrier(MPI_Request handle) noexcept {
   return static_cast<Partitioned*>(detail::carriers.table.find(handle_bits(handle)));
 }
 
-/// Is one of the handles ours?
+/// True if one of the handles is ours.
 inline bool any_carrier(int count, const MPI_Request* handles) noexcept {
   return detail::carriers.table.contains_any(count, [&](int i) { return handle_bits(handles[i]); });
 }
 
-/// A carrier: on the private communicator, which exists.
-/// @param datatype  the user's, for the MPI to check: null and uncommitted ones are refused
+/// Makes a carrier on the private communicator, which must exist.
+/// @param datatype  the user's: the MPI refuses null and uncommitted ones
 /// @return          MPI_SUCCESS, or the MPI's error code
 int make_carrier(int tag, MPI_Datatype datatype, MPI_Request* carrier);
-/// Enter a request with its carrier in the table.
+/// Enters a request with its carrier in the table.
 void add_carrier(std::unique_ptr<Partitioned> request);
-/// Out of the table; the caller owns it again.
+/// Removes a request from the table; the caller owns it again.
 std::unique_ptr<Partitioned> remove_carrier(Partitioned* request) noexcept;
-/// At the end: free what is inactive. @return the number of active requests, which are left alone
+/// Call at the end: frees the inactive requests. @return the number of active ones, which remain
 std::size_t release_carriers(part::Engine& engine);
 
-/// Native partitioned requests: made by the MPI for a pair that we don't serve.
+/// Native partitioned requests: the MPI makes them for a pair that Larklane does not serve.
 void add_forwarded(MPI_Request handle);
-/// How many there have been.
+/// The number of native partitioned requests so far.
 std::uint64_t forwarded_total() noexcept;
 bool is_forwarded(MPI_Request handle) noexcept;
 void remove_forwarded(MPI_Request handle) noexcept;

@@ -22,13 +22,13 @@ unsigned next_turn() noexcept {
 
 namespace {
 
-/// How the active ones of ours stand, entry by entry.
+/// The completions of our active requests, entry by entry.
 class Rounds {
  public:
   explicit Rounds(const Batch& batch) : batch_(batch), completion_(batch.count()) {
     for (int i = 0; i < batch.count(); ++i) completion_[i] = part::Completion::pending;
   }
-  /// Asks those that are pending. @return how many still are
+  /// Polls the pending ones. @return the number that remain pending
   int poll() {
     int pending = 0;
     for (int i = 0; i < batch_.count(); ++i) {
@@ -48,7 +48,7 @@ class Rounds {
   bool failed_ = false;
 };
 
-/// In the place of the MPI's call where no request is the MPI's.
+/// Replaces the MPI's call where no request is the MPI's.
 int set_empty_but_ours(const Batch& batch, MPI_Status* statuses) {
   for (int i = 0; i < batch.count(); ++i) {
     if (batch.ours(i) == nullptr) set_empty(status_at(statuses, i));
@@ -56,14 +56,14 @@ int set_empty_but_ours(const Batch& batch, MPI_Status* statuses) {
   return MPI_SUCCESS;
 }
 
-/// The MPI's call on its requests, if there are any: a call on ours alone is not passed on.
+/// Makes the MPI's call on its requests, if any: a call on our requests alone is not passed on.
 template <class Call>
 int call_native_if_any(Batch& batch, MPI_Request* requests, MPI_Status* statuses, Call&& call) {
   return batch.native_count() > 0 ? batch.call_native(requests, call)
                                   : set_empty_but_ours(batch, statuses);
 }
 
-/// Everything of both sides is complete and nothing failed.
+/// Ends our rounds after all requests, the MPI's and ours, have completed without a failure.
 int commit(const Batch& batch, const Rounds& rounds, MPI_Status* statuses) {
   for (int i = 0; i < batch.count(); ++i) {
     if (batch.is_active(i))
@@ -72,8 +72,8 @@ int commit(const Batch& batch, const Rounds& rounds, MPI_Status* statuses) {
   return MPI_SUCCESS;
 }
 
-/// Something failed: every status gets its MPI_ERROR. @param natives_done  the MPI has filled the
-/// statuses of its entries
+/// Sets the MPI_ERROR of each status after a request has failed.
+/// @param natives_done         the MPI has filled the statuses of its entries
 /// @param natives_have_errors  and their MPI_ERROR
 int commit_failed(const Batch& batch, const Rounds& rounds, bool natives_done,
                   bool natives_have_errors, MPI_Status* statuses) {
@@ -104,7 +104,7 @@ int commit_failed(const Batch& batch, const Rounds& rounds, bool natives_done,
   return MPI_ERR_IN_STATUS;
 }
 
-/// One of ours failed: the MPI's requests are asked once, not waited for.
+/// Ends the call after one of our rounds has failed: tests the MPI's requests once, without a wait.
 int finish_after_failure(const Next& next, Batch& batch, const Rounds& rounds,
                          MPI_Request* requests, MPI_Status* statuses) {
   int flag = 0;
@@ -133,7 +133,8 @@ int Waitall(const Next& next, int count, MPI_Request array_of_requests[],
   while (rounds.poll() > 0 && !rounds.any_failed()) waiting.idle();
   if (rounds.any_failed())
     return finish_after_failure(next, batch, rounds, array_of_requests, array_of_statuses);
-  // Nothing that the MPI may wait for needs us: who comes last moves the data.
+  // The MPI may block now: no request that it waits for needs our progress, because the last comer
+  // of a group, sender or receiver, moves the data.
   const int code = call_native_if_any(batch, array_of_requests, array_of_statuses, [&] {
     return next.Waitall(count, batch.natives(), array_of_statuses);
   });
@@ -161,7 +162,7 @@ int Testall(const Next& next, int count, MPI_Request array_of_requests[], int* f
     return finish_after_failure(next, batch, rounds, array_of_requests, array_of_statuses);
   }
   if (pending > 0) {
-    // All or nothing: the MPI's own stay as they are, but get progress.
+    // All or nothing: the MPI's own requests are not completed, but make progress.
     *flag = 0;
     Process::get().poke_native();
     return MPI_SUCCESS;

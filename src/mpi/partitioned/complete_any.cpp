@@ -9,16 +9,15 @@
 namespace larklane::mpi {
 namespace {
 
-/// What one look at an array found.
+/// The result of one poll of an array.
 struct Found {
   int code = MPI_SUCCESS;
   int index = MPI_UNDEFINED;
-  bool done = false;           ///< an entry, or an error, that ends the call
+  bool done = false;           ///< an entry or an error ends the call
   bool native_active = false;  ///< the MPI has requests that are active
 };
 
-/// The first of ours that is not pending, from a starting point that changes; null if there is
-/// none.
+/// Our first request that is not pending, from a start that depends on `turn`; null if none is.
 Partitioned* find_complete(const Batch& batch, unsigned turn, int* index,
                            part::Completion* completion) {
   const int count = batch.count();
@@ -59,14 +58,14 @@ bool complete_native(const Next& next, Batch& batch, MPI_Request* requests, MPI_
   return found->done;
 }
 
-/// Nothing in the array is active.
+/// Completes a call on an array without active requests.
 int complete_nothing(int* index, MPI_Status* status) {
   *index = MPI_UNDEFINED;
   set_empty(status);
   return MPI_SUCCESS;
 }
 
-/// One look at everybody; the MPI's first in every other call.
+/// Polls the MPI's requests and ours once; the MPI's come first in every other call.
 Found look(const Next& next, Batch& batch, unsigned turn, MPI_Request* requests,
            MPI_Status* status) {
   Found found;

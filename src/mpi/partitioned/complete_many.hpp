@@ -1,5 +1,5 @@
 #pragma once
-// Pieces of the calls that complete several requests.
+// Functions that the calls on several requests share.
 
 #include <vector>
 
@@ -14,12 +14,12 @@ inline MPI_Status* status_at(MPI_Status* statuses, int i) noexcept {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
 }
 
-/// End the round of entry `i`: status, inactive again. @return its error code, MPI_SUCCESS if it
-/// did not fail
+/// Ends a round: fills the status and makes the request inactive. @return the round's error code;
+/// MPI_SUCCESS if it has not failed
 int finish_round(Partitioned& ours, part::Completion completion, MPI_Status* status);
 
-/// Two starting points in turn: who is asked first, the MPI's requests or ours, and with which
-/// index ours begin, changes from call to call, so that nobody is always behind the others.
+/// A number that changes from call to call. It decides whether the MPI's requests or ours are
+/// polled first, and the index at which the poll of ours begins. So no request always comes last.
 unsigned next_turn() noexcept;
 
 }  // namespace larklane::mpi

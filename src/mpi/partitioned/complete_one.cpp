@@ -12,7 +12,7 @@
 namespace larklane::mpi {
 namespace {
 
-/// The round is over: status, inactive again, and the error if it failed.
+/// Ends a round: fills the status, makes the request inactive, and raises the error of a failure.
 int finish(Partitioned& ours, part::Completion completion, MPI_Status* status) {
   const int code = completion == part::Completion::failed ? failure_code(ours) : MPI_SUCCESS;
   set_finished(status, ours);
@@ -20,7 +20,7 @@ int finish(Partitioned& ours, part::Completion completion, MPI_Status* status) {
   return code == MPI_SUCCESS ? MPI_SUCCESS : raise_code(ours.communicator.get(), code);
 }
 
-/// Polls once. @return nothing if *flag and *status say all: the request is inactive or pending
+/// Polls once. @return empty if the request is inactive or pending: *flag and *status are complete
 std::optional<part::Completion> poll_once(Partitioned& ours, int* flag, MPI_Status* status) {
   *flag = 1;
   if (!ours.request->active()) {

@@ -9,17 +9,16 @@
 namespace larklane::mpi {
 namespace {
 
-/// What one look at an array found: first the MPI's entries, then ours, in the caller's output
-/// arrays.
+/// The result of one poll of an array: the MPI's entries, then ours, in the caller's output arrays.
 struct Some {
   int code = MPI_SUCCESS;
   int count = 0;                               ///< entries of the output arrays
   bool native_active = false;                  ///< the MPI has requests that are active
-  const Communicator* communicator = nullptr;  ///< of the first of ours that failed
+  const Communicator* communicator = nullptr;  ///< of our first failed request
   int failure = MPI_SUCCESS;
 };
 
-/// @return false: an error of the MPI that ends the call
+/// @return false: an error of the MPI ends the call
 bool take_natives(const Next& next, Batch& batch, MPI_Request* requests, int* indices,
                   MPI_Status* statuses, Some* some) {
   if (batch.native_count() == 0) return true;

@@ -15,12 +15,12 @@ constexpr int kAttributeIsManaged = 8;
 constexpr unsigned kMemoryTypeDevice = 2;
 using GetAttribute = int(void* data, int attribute, std::uint64_t pointer);
 
-/// How many libraries the dynamic loader has added so far.
+/// The number of libraries that the dynamic loader has added so far.
 std::uint64_t libraries_added() noexcept {
   unsigned long long added = 0;
   const auto look = [](dl_phdr_info* info, std::size_t, void* found) {
     *static_cast<unsigned long long*>(found) = info->dlpi_adds;
-    return 1;  // the first tells
+    return 1;  // each object has the same count
   };
   dl_iterate_phdr(look, &added);
   return added;
@@ -38,13 +38,13 @@ bool is_in_device(void* driver, const void* address) noexcept {
 }  // namespace
 
 bool is_device_memory(const void* address) noexcept {
-  // So many libraries had been added when the driver's was not among them. A look for it opens
-  // files, a look at the count is a hundred instructions.
+  // The count of added libraries when the driver's was last missing. A search for the driver opens
+  // files; reading the count takes a hundred instructions.
   static std::atomic<std::uint64_t> added_without{0};
   const std::uint64_t added = libraries_added();
-  // relaxed: a number that stands for itself
+  // relaxed: the number publishes no other memory
   if (added != 0 && added_without.load(std::memory_order_relaxed) == added) return false;
-  // The runtime library opens the driver's in its own scope: RTLD_DEFAULT would miss it.
+  // The runtime library opens the driver's library in its own scope, where RTLD_DEFAULT misses it.
   void* const driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
   if (driver == nullptr) {
     added_without.store(added, std::memory_order_relaxed);  // relaxed: as above

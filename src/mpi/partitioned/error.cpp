@@ -14,7 +14,7 @@
 namespace larklane::mpi {
 namespace {
 
-/// One code per class, made when it is first needed; 0 where the MPI makes none.
+/// One code per class, made at its first use; MPI_SUCCESS where the MPI makes none.
 /// Thread safety: thread-safe through its mutex.
 struct Codes {
   std::mutex mutex;
@@ -33,7 +33,7 @@ int make_code(int error_class) {
     return MPI_SUCCESS;
   }
   if (real.Error_class(code, &found) != MPI_SUCCESS || found != error_class) return MPI_SUCCESS;
-  // MPICH 4.0 takes a text for such a code and then shows another.
+  // MPICH 4.0 accepts a text for such a code, and then returns another.
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   const bool keeps_text = real.Add_error_string(code, "larklane") == MPI_SUCCESS &&
@@ -42,8 +42,8 @@ int make_code(int error_class) {
   return keeps_text ? code : MPI_SUCCESS;
 }
 
-/// Whose handler takes errors without a communicator. MPI 4.0, 9.3 says MPI_COMM_SELF's, earlier
-/// versions MPI_COMM_WORLD's: the one that the program has changed.
+/// The communicator with the handler for errors without a communicator. MPI 4.0, 9.3 names
+/// MPI_COMM_SELF, earlier versions MPI_COMM_WORLD: the result is the one that the program changed.
 MPI_Comm default_target() {
   Process& process = Process::get();
   if (!process.has_world()) return process.is_open() ? process.private_comm() : handles().comm_null;
@@ -56,7 +56,7 @@ MPI_Comm default_target() {
   return is_fatal ? handles().comm_world : handles().comm_self;
 }
 
-/// What raise_code() has noted; `target` is comm_null where no communicator can take errors.
+/// The error noted by raise_code(). `target` is comm_null where no communicator has a handler.
 struct Noted {
   MPI_Comm target;
   int code;  ///< MPI_SUCCESS: nothing
@@ -67,7 +67,7 @@ thread_local constinit Noted noted{{}, MPI_SUCCESS};
 
 int error_code(int error_class, const std::string& sentence) {
   Process& process = Process::get();
-  // What a sentence quotes may be of the environment or of another process.
+  // A sentence may quote text of the environment or of another process.
   std::string text = "larklane: rank " + std::to_string(process.identity().rank) + ": " +
                      printable(sentence, MPI_MAX_ERROR_STRING);
   if (process.is_open()) {

@@ -1,9 +1,9 @@
 #pragma once
-// MPI errors that carry a sentence, raised through the right communicator's error handler.
+// MPI errors with a sentence, raised through the error handler of the right communicator.
 //
-// raise() and its like only note the error. settle() calls the handler, as the last act of the
-// intercepted function: the handler may throw, and then no object of ours is left to destroy, no
-// lock is held, and the request is what it is after the call has returned.
+// raise() and its variants only note the error. settle() calls the handler, as the last step of the
+// intercepted function, because the handler may throw. By then no object of ours remains to be
+// destroyed, the thread holds no lock, and the request has its state of after the call.
 
 #include <string>
 
@@ -13,37 +13,38 @@
 
 namespace larklane::mpi {
 
-/// An error code of class `error_class` whose text is `sentence`, preceded by our name and rank.
-/// The text of a class is the last one given. Where the MPI makes no codes, the class itself, and
-/// the sentence goes to standard error.
+/// An error code of class `error_class` with the text `sentence`, preceded by our name and rank.
+/// Each class keeps only its latest text. Where the MPI makes no codes, returns the class itself,
+/// and the sentence goes to standard error.
 int error_code(int error_class, const std::string& sentence);
 
 /// Makes the code, notes it for settle() and returns it. The handler is that of `communicator`.
-/// Without a communicator (a null or foreign handle) it is that of MPI_COMM_SELF, or
-/// MPI_COMM_WORLD's where only that one has been changed.
+/// Without a communicator (a null or foreign handle), it is the handler of MPI_COMM_SELF. If that
+/// one is still MPI_ERRORS_ARE_FATAL, it is the handler of MPI_COMM_WORLD.
 int raise(const Communicator* communicator, int error_class, const std::string& sentence);
-/// The same with a code that is made already.
+/// The same with an existing code.
 int raise_code(const Communicator* communicator, int code);
 
-/// Calls the error handler of what the calling thread has noted last.
+/// Calls the error handler for the calling thread's last noted error.
 [[gnu::noinline]] int settle_failure(int code);
-/// The end of an intercepted function. @return  code
+/// Ends an intercepted function: calls the error handler after a failure. @return  code
 inline int settle(int code) {
   if (code == MPI_SUCCESS) [[likely]]
     return code;
   return settle_failure(code);
 }
 
-/// The natural MPI class (rule E1).
+/// The MPI class of an error (rule E1).
 int error_class_of(Errc errc) noexcept;
 /// "partitioned send to rank 3, tag 7, 8 partitions"
 std::string description(const Partitioned& request);
-/// A refused call on a request: class and sentence from the engine's status.
+/// Raises the error of a refused call on a request: class and sentence come from the engine's
+/// status.
 int raise_refused(const Partitioned& request, const char* call, Status status,
                   const std::string& what);
-/// A call on requests of ours that has no place for one of its results.
+/// Raises the error of a call on our requests that gives no place for one of its results.
 int raise_null(const char* call);
-/// A code for a round that failed; its handler is not called.
+/// The error code of a failed round. Notes no error.
 int failure_code(const Partitioned& request);
 
 }  // namespace larklane::mpi

@@ -15,14 +15,14 @@ int Request_free(const Next& next, MPI_Request* request) {
     if (request != nullptr) remove_forwarded(*request);
     return next.Request_free(request);
   }
-  // Rule C5: only an active round that is incomplete is in the way.
+  // Rule C5: only an incomplete round refuses the call.
   if (ours->request->active()) {
     if (ours->request->poll() == part::Completion::pending) {
       return raise_refused(*ours, "MPI_Request_free", Errc::kAlreadyActive, "");
     }
     ours->request->finish();
   }
-  // Out of the table first: the MPI may give the handle to another thread as soon as it is freed.
+  // Remove it from the table first: once freed, the handle may at once belong to another thread.
   const auto freed = remove_carrier(ours);
   if (!freed->is_null_process()) {
     const Status status = Process::get().engine()->free(freed->request);

@@ -65,8 +65,8 @@ void HandleTable::remove(std::uint64_t handle) noexcept {
   --size_;
   table.slots[i].key.store(kRemoved,
                            std::memory_order_relaxed);  // relaxed: the next put() releases it
-  // A removed slot before an empty one ends no probe that could still find something. One before a
-  // handle that stays remains, and counts as used.
+  // A removed slot before an empty one becomes empty: no probe finds a handle behind it. A removed
+  // slot before a taken one remains, and counts as used.
   while (table.slots[i].key.load(std::memory_order_relaxed) == kRemoved &&
          table.slots[(i + 1) & table.mask].key.load(std::memory_order_relaxed) == kEmpty) {
     table.slots[i].key.store(kEmpty, std::memory_order_relaxed);

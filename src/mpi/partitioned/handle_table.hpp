@@ -1,5 +1,5 @@
 #pragma once
-// Which handles are ours: from the bits of an MPI handle to an object of ours.
+// A hash table from the bits of an MPI handle to our object for it.
 
 #include <atomic>
 #include <cstddef>
@@ -12,16 +12,16 @@ namespace larklane::mpi {
 
 /// Open addressing; readers take no lock and write nothing.
 ///
-/// Thread safety: thread-safe. `find` of a handle that another thread inserts or removes at the
-/// same time is the caller's mistake (MPI 11.6 forbids using a handle while it is made or freed);
-/// `find` of any other handle is exact at any time. Invariants:
-/// 1. A slot's value is stored before its key, and its key is withdrawn before the next value is
-/// stored: who reads the key of a handle that stays reads its value.
+/// Thread safety: thread-safe. While one thread inserts or removes a handle, no other thread may
+/// `find` it (MPI 11.6 forbids using a handle while it is made or freed). `find` of any other
+/// handle is exact at any time. Invariants:
+/// 1. A writer stores a slot's value before its key, and withdraws the key before it stores the
+///    next value: a reader of a remaining handle's key reads that handle's value.
 /// 2. At least three quarters of the slots are empty (neither taken nor removed), so every probe
-/// ends. Tables only double: handles come back, and a table that has room for all of an MPI's is
-/// never replaced.
-/// 3. A table that was replaced is kept until the end: a reader may still be in it, and finds there
-/// all that it may look for.
+///    ends. Tables only double: an MPI reuses its handles, so a table with room for all of them is
+///    never replaced.
+/// 3. A replaced table is kept until the end: a reader may still probe it, and finds there all
+///    handles that it may use.
 class HandleTable {
  public:
   constexpr HandleTable() noexcept : current_(&empty_) {}
@@ -38,19 +38,19 @@ class HandleTable {
           slot.key.load(std::memory_order_acquire);  // acquire: pairs with put() release
       if (key == kEmpty) return nullptr;
       if (key != handle) continue;
-      // relaxed: the key's acquire has made it visible (invariant 1), and it changes only when the
-      // handle is removed
+      // relaxed: the key's acquire makes the value visible (invariant 1), and it changes only when
+      // the handle is removed
       void* const value = slot.value.load(std::memory_order_relaxed);
       if (value == nullptr) __builtin_unreachable();
       return value;
     }
   }
 
-  /// Is one of handle_at(0) to handle_at(count - 1) in the table? Never blocks.
+  /// True if one of handle_at(0) to handle_at(count - 1) is in the table. Never blocks.
   template <class HandleAt>
   bool contains_any(int count, HandleAt&& handle_at) const noexcept {
-    // relaxed: they only ever widen, and a handle's insertion, which widens them first, comes
-    // before its use by the program.
+    // relaxed: the bounds only widen. The insertion of a handle widens them first, and precedes its
+    // use by the program.
     const std::uint64_t lowest = lowest_.load(std::memory_order_relaxed);
     const std::uint64_t width = highest_.load(std::memory_order_relaxed) - lowest;
     for (int i = 0; i < count; ++i) {
@@ -94,7 +94,7 @@ class HandleTable {
   Slot nothing_[2];
   Table empty_{nothing_, 1, 63};
   std::atomic<const Table*> current_;
-  // Every handle that was ever inserted lies between them.
+  // The bounds of all handles ever inserted.
   std::atomic<std::uint64_t> lowest_{~std::uint64_t{0}}, highest_{~std::uint64_t{0}};
   mutable std::mutex mutex_;  // writers
   std::size_t size_ = 0;

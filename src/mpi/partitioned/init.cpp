@@ -1,4 +1,4 @@
-// MPI_Psend_init, MPI_Precv_init: checks, and the decision whether a pair is ours or the MPI's.
+// MPI_Psend_init, MPI_Precv_init: checks, and the choice of Larklane or the MPI for each pair.
 
 #include <algorithm>
 #include <cerrno>
@@ -42,7 +42,7 @@ struct InitCall {
   }
 };
 
-/// Raised on the call's communicator.
+/// Raises an error on the call's communicator.
 int refuse(const InitCall& call, Communicator* communicator, int error_class,
            const std::string& why) {
   return raise(communicator, error_class, std::string(call.name()) + ": " + why);
@@ -53,7 +53,7 @@ std::string accepted_policies() {
   return std::string(std::ranges::find(rows, "policy", &Config::Row::name)->range);
 }
 
-/// Both sides leave this pair to the MPI. A library without partitioned calls makes that an error.
+/// Leaves the pair to the MPI, as the other side does. An MPI without partitioned calls: an error.
 int forward(const InitCall& call, Communicator* communicator, const std::string& why) {
   const Next& next = call.next;
   const bool is_send = call.kind == part::Kind::send;
@@ -81,8 +81,7 @@ int forward_unreachable(const InitCall& call, Communicator* communicator, const 
   return forward(call, communicator, sentence);
 }
 
-/// What is wrong with the arguments that need no look at the datatype; class MPI_SUCCESS if nothing
-/// is.
+/// An error in the arguments; class MPI_SUCCESS: there is none.
 struct Problem {
   int error_class = MPI_SUCCESS;
   std::string sentence;
@@ -114,25 +113,25 @@ Problem check_scalars(const InitCall& call, const Communicator::Members& members
 
 __extension__ using Wide = __int128;
 
-/// No program has memory below: vm.mmap_min_addr, of which a page is the least that is in use.
+/// No program has memory below this address: one page, the least vm.mmap_min_addr in use.
 constexpr Wide kLowestAddress = 4096;
 
-/// The engine's buffer: its typemaps begin at offset 0.
+/// The buffer for the engine: the engine's typemaps begin at offset 0.
 void* first_byte_of(const InitCall& call, const FlatType& type) {
   return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(call.buffer) +
                                  static_cast<std::uintptr_t>(type.first_byte));
 }
 
-/// Where the lowest of all bytes lies that the request names.
+/// The lowest address of all bytes of the request.
 Wide lowest_address(const InitCall& call, const FlatType& type) {
   const Wide last = (Wide{call.partitions} * call.count - 1) * type.map->extent_bytes();
   return static_cast<Wide>(reinterpret_cast<std::uintptr_t>(call.buffer)) + type.first_byte +
          type.map->low_bytes() + std::min<Wide>(last, 0);
 }
 
-/// MPI_BOTTOM is a null pointer in C with every ABI, and Fortran's common block is that by the time
-/// it comes here. So null is no mistake if the datatype has absolute addresses: if all of its bytes
-/// lie where memory can be.
+/// MPI_BOTTOM is a null pointer in C with every ABI; for Fortran, to_buffer() replaces the address
+/// of the common block by null. So null is valid if the datatype has absolute addresses: if all of
+/// its bytes lie where memory can be.
 Problem check_buffer(const InitCall& call, const FlatType& flat) {
   const Typemap& type = *flat.map;
   const Wide total = Wide{call.partitions} * call.count * static_cast<Wide>(type.size_bytes());
@@ -153,7 +152,7 @@ Problem check_buffer(const InitCall& call, const FlatType& flat) {
   return {};
 }
 
-/// The engine's request, or its reason.
+/// Makes the engine's request, or returns the engine's error.
 Status make_request(const InitCall& call, Communicator& communicator, const FlatType& type,
                     const control::Address& peer, part::Engine& engine, Partitioned* made) {
   part::InitArgs args;
@@ -197,8 +196,8 @@ int make(const InitCall& call, const std::shared_ptr<Communicator>& communicator
   made->peer = call.peer;
   made->tag = call.tag;
   made->communicator = communicator;
-  // The carrier before the engine's request: the MPI has its look at the datatype before the peer
-  // hears of the request.
+  // The carrier precedes the engine's request: the MPI checks the datatype before the engine sends
+  // INIT to the peer.
   const int code = make_carrier(call.tag, call.datatype, &made->carrier);
   if (code != MPI_SUCCESS) {
     int error_class = MPI_ERR_OTHER;
@@ -225,8 +224,8 @@ int make(const InitCall& call, const std::shared_ptr<Communicator>& communicator
   return MPI_SUCCESS;
 }
 
-/// This process has no engine. A peer that connected before that was known has begun through
-/// Larklane: its side must not wait for the MPI's, nor this one for it.
+/// Serves a call in a process without an engine. A peer that connected before this process knew
+/// that has begun through Larklane. The call is refused then: neither side may wait for the other.
 int forward_or_refuse(const InitCall& call, const std::shared_ptr<Communicator>& communicator) {
   const Process& process = Process::get();
   const std::string why = "Larklane does not run in this process: " + process.why_unusable();
@@ -239,7 +238,7 @@ int forward_or_refuse(const InitCall& call, const std::shared_ptr<Communicator>&
   return forward(call, communicator.get(), why);
 }
 
-/// @param why_unseen  what is known of a peer that has no socket here; empty: nothing
+/// @param why_unseen  the known reason why a peer has no socket here; empty: not known
 std::string why_not_reached(const Status& status, const std::string& why_unseen) {
   if (status.code() == Errc::kForeignUser)
     return status_text(status) + ": remedy: start all ranks as one user, in one user namespace";

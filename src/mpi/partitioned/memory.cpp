@@ -1,4 +1,4 @@
-// MPI_Alloc_mem, MPI_Free_mem: memory that peers may map, where the program asks for it.
+// MPI_Alloc_mem, MPI_Free_mem: memory that peers can map, by option or info key.
 
 #include "base/log.hpp"
 #include "base/status_text.hpp"

@@ -1,12 +1,12 @@
 #pragma once
-// Requests whose other side is MPI_PROC_NULL (rule I12): accepted everywhere, complete at once,
-// move nothing.
+// Requests to or from MPI_PROC_NULL (rule I12). Every call accepts them; they complete at once and
+// move no data.
 
 #include "part/engine.hpp"
 
 namespace larklane::mpi {
 
-/// What both kinds share. Thread safety: as part::Request.
+/// The members that both kinds share. Thread safety: as part::Request.
 template <class Base>
 class NullProcessRequest : public Base {
  public:

@@ -10,7 +10,7 @@
 namespace larklane::mpi {
 namespace {
 
-/// A handle that is neither ours nor a partitioned request of the MPI.
+/// Refuses a handle that is neither ours nor a partitioned request of the MPI.
 [[gnu::noinline]] int not_partitioned(const char* call, MPI_Request request) {
   return raise(nullptr, MPI_ERR_REQUEST,
                std::string(call) + ": the request is " +
@@ -32,13 +32,13 @@ namespace {
   return raise_refused(request, call, status, what);
 }
 
-/// The end of MPI_Pready and MPI_Parrived, whose names lead straight to the face.
+/// Ends MPI_Pready and MPI_Parrived with an error: their exported names lead straight to the face.
 [[gnu::noinline]] int settle_refused(const Partitioned& request, const char* call, Status status,
                                      int partition) {
   return settle(refused(request, call, status, partition, partition));
 }
 
-/// Not a send of ours.
+/// Pready of a request that is not a send of ours.
 [[gnu::noinline]] int pready_of_another(const Next& next, int partition, MPI_Request request,
                                         const Partitioned* ours) {
   if (ours != nullptr) return settle(wrong_kind(*ours, "MPI_Pready"));
@@ -51,13 +51,13 @@ namespace {
   return status.ok() ? MPI_SUCCESS : settle_refused(ours, "MPI_Pready", status, partition);
 }
 
-/// In a sampled round, or by a way of the request's own.
+/// Pready in a sampled round, or of a request with its own implementation.
 [[gnu::noinline]] int pready_otherwise(const Partitioned& ours, int partition) {
   const Status status = ours.send->pready(partition);
   return status.ok() ? MPI_SUCCESS : settle_refused(ours, "MPI_Pready", status, partition);
 }
 
-/// Parrived of what no mark tells.
+/// Parrived of a partition without an arrival mark.
 [[gnu::noinline]] int look(const Partitioned& ours, int partition, int* flag) {
   bool arrived = false;
   const Status status = ours.receive->look(partition, &arrived);
@@ -68,7 +68,7 @@ namespace {
   return MPI_SUCCESS;
 }
 
-/// Not a receive of ours, or nowhere to answer.
+/// Parrived of a request that is not a receive of ours, or without a place for the result.
 [[gnu::noinline]] int parrived_of_another(const Next& next, MPI_Request request, int partition,
                                           int* flag, const Partitioned* ours) {
   if (ours == nullptr && request != handles().request_null)
@@ -89,7 +89,7 @@ int Pready(const Next& next, int partition, MPI_Request request) {
   const Partitioned* const ours = find_carrier(request);
   if (ours == nullptr || ours->send == nullptr) [[unlikely]]
     return pready_of_another(next, partition, request, ours);
-  // Calls at the end of each way only: so none of them needs registers to be saved.
+  // Each branch ends with its only call, so the compiler saves no registers.
   part::SendRequest& send = *ours->send;
   const auto index = static_cast<std::uint32_t>(partition);
   if (send.has_slot(index)) return pready_into_slot(*ours, partition);

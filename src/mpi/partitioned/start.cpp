@@ -17,10 +17,10 @@ int Start(const Next& next, MPI_Request* request) {
 }
 
 int Startall(const Next& next, int count, MPI_Request array_of_requests[]) {
-  if (count == 0) return MPI_SUCCESS;  // Open MPI 5.0 calls a null array of no requests an error
+  if (count == 0) return MPI_SUCCESS;  // Open MPI 5.0 refuses a null array of no requests
   if (!any_ours(count, array_of_requests)) [[likely]]
     return next.Startall(count, array_of_requests);
-  // All of ours are looked at before anything starts; the MPI looks at its own.
+  // Check all our requests before any request starts; the MPI checks its own.
   Scratch<MPI_Request> natives(count);
   int native_count = 0;
   for (int i = 0; i < count; ++i) {

@@ -1,5 +1,5 @@
 #pragma once
-// MPI_Status by public fields and MPI calls only: the three ABIs lay it out differently.
+// Writes MPI_Status by public fields and MPI calls only: its layout differs between the three ABIs.
 
 #include "mpi/abi/handles.hpp"
 #include "mpi/partitioned/carrier.hpp"
@@ -13,8 +13,8 @@ inline bool is_wanted(const MPI_Status* status) noexcept {
 /// The empty status (MPI 4.0, 3.7.3) except MPI_ERROR, which only calls on arrays set. Does nothing
 /// if the status is ignored.
 void set_empty(MPI_Status* status);
-/// What a finished round says of itself, except MPI_ERROR: a receive like one of all its bytes, a
-/// send like the empty status.
+/// The status of a finished round, except MPI_ERROR. A receive reports all its bytes, a send the
+/// empty status.
 void set_finished(MPI_Status* status, const Partitioned& request);
 
 }  // namespace larklane::mpi

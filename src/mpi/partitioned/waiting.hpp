@@ -1,5 +1,5 @@
 #pragma once
-// How our blocking calls wait: they poll ours, let the MPI progress, and idle.
+// The wait loop of blocking calls: they poll our requests, make progress in the MPI, and back off.
 
 #include <atomic>
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace larklane::mpi {
 
 namespace detail {
-/// Called in every idle turn while a profile is recorded; null: there is none.
+/// Each idle turn calls it while a profile is recorded; null: no profile.
 inline constinit std::atomic<void (*)() noexcept> idle_observer{nullptr};
 }  // namespace detail
 
@@ -20,9 +20,9 @@ class Waiting {
  public:
   Waiting() noexcept : backoff_(Process::get().config()) {}
 
-  /// After polls that completed nothing. The MPI is driven in every 32nd of the first turns, in
-  /// which an answer of ours is a matter of nanoseconds, and then in each: the peer may need our
-  /// native progress to answer at all. After a poll that has moved something the turns begin anew.
+  /// Call after polls that completed nothing. In the first 256 turns a peer's answer takes
+  /// nanoseconds, so only every 32nd turn makes progress in the MPI. Later turns each do: the peer
+  /// may need our native progress to answer at all. A poll that moved data restarts the turns.
   void idle() noexcept {
     if (const std::uint64_t moved = part::runs_moved_by_this_thread(); moved != moved_) {
       moved_ = moved;
@@ -49,15 +49,14 @@ class Waiting {
   part::Backoff backoff_;
 };
 
-/// In the tests of the MPI's own requests: a program that polls them may wait for what a step of
-/// ours must do first.
+/// For tests of the MPI's own requests: a program that polls them may depend on progress of ours.
 inline void help_before_native() noexcept {
   if (!no_carriers()) [[unlikely]]
     Process::get().help();
 }
 
-/// For calls that don't wait but may be called in a loop: drives the MPI in the first miss of a
-/// thread and in every 16th.
+/// For calls that don't wait, but that a program may call in a loop: makes progress in the MPI at a
+/// thread's first miss and at every 16th after it.
 inline void poke_now_and_then() noexcept {
   constexpr std::uint32_t kPokeEvery = 16;
   thread_local std::uint32_t misses = 0;
