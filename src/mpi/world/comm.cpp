@@ -1,5 +1,5 @@
-// Communicator constructors and destructors: they go to the MPI unchanged and leave a record of how
-// the result was made.
+// Communicator constructors and destructors: each goes to the MPI unchanged, and records the origin
+// of the new communicator.
 
 #include <algorithm>
 #include <string_view>
@@ -11,8 +11,8 @@
 namespace larklane::mpi {
 namespace {
 
-/// A constructor that is collective on its parent. The ordinal is taken before the call, even if
-/// the caller gets MPI_COMM_NULL: the other members count it too.
+/// Calls and records a constructor that is collective on its parent. It takes the ordinal before
+/// the call, even if the caller gets MPI_COMM_NULL: the other members count it, too.
 template <class Call>
 int collective(MPI_Comm parent, Origin origin, MPI_Comm* made, Call call) {
   ChildOrdinal ordinal(find_communicator(parent), origin);
@@ -25,15 +25,15 @@ int collective(MPI_Comm parent, Origin origin, MPI_Comm* made, Call call) {
   return code;
 }
 
-/// A constructor whose callers count the uses of a key that they all know; its groups tell it from
-/// others.
+/// Records the result of a constructor that is not collective on a parent. All callers know the key
+/// and count its uses. The groups in the key distinguish it from other keys.
 void remember_by_use(MPI_Comm made, const ContextHash& key, ForeignersPtr foreigners = nullptr) {
   const std::uint64_t use = next_use(key.id());
   remember_communicator(made, ContextHash(key).add(use).id(), std::move(foreigners));
 }
 
-/// Groups of an intercommunicator as both sides see them; false if the MPI did not tell, or if
-/// there are processes of another world.
+/// Hashes the two groups of an intercommunicator, alike on both sides. False if the MPI does not
+/// report them, or if they contain processes of another world.
 bool add_both_groups(MPI_Comm intercomm, ContextHash& hash) {
   const Next& real = next_pmpi();
   MPI_Group local, remote;
@@ -56,7 +56,7 @@ int release(int (*call)(MPI_Comm*), MPI_Comm* comm) {
     const MPI_Comm& comm;
     const MPI_Comm released;
     std::shared_ptr<Communicator> record;
-    // By the handle, not by the code: Open MPI's MPI_Comm_disconnect does not say that a delete
+    // By the handle, not by the code: Open MPI's MPI_Comm_disconnect does not report that a delete
     // callback has refused.
     ~Forgotten() {
       if (comm == released) restore_communicator(released, std::move(record));
@@ -155,7 +155,7 @@ int Comm_create_group(const Next& next, MPI_Comm comm, MPI_Group group, int tag,
                       MPI_Comm* newcomm) {
   const int code = next.Comm_create_group(comm, group, tag, newcomm);
   if (code != MPI_SUCCESS || *newcomm == handles().comm_null) return code;
-  // Only the group's members call this, so the parent's ordinal would differ.
+  // Only the group's members call this, so the parent's ordinals would differ.
   const auto parent = find_communicator(comm);
   const auto ranks = parent ? parent->ranks_of(group) : std::vector<int>();
   if (!ranks.empty()) {
@@ -186,8 +186,8 @@ int Intercomm_create(const Next& next, MPI_Comm local_comm, int local_leader, MP
   const int code =
       next.Intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm);
   if (code != MPI_SUCCESS || *newintercomm == handles().comm_null) return code;
-  // Neither side knows the other's ordinals; both know both groups and the tag. Of another world's
-  // processes some members may never have heard: such an intercommunicator gets no record anywhere.
+  // Neither side knows the other's ordinals; both know both groups and the tag. Some members may
+  // not know processes of another world: such an intercommunicator gets no record on any process.
   ContextHash key(Origin::intercomm);
   key.add(static_cast<std::uint64_t>(tag));
   if (add_both_groups(*newintercomm, key)) remember_by_use(*newintercomm, key);

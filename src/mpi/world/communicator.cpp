@@ -42,7 +42,8 @@ std::shared_ptr<Communicator> Registry::find_locked(MPI_Comm comm) {
              std::make_shared<Communicator>(comm, ContextHash(origin).id(), nullptr);
 }
 
-/// For each of the group its rank in `other`, MPI_UNDEFINED outside; empty if the MPI did not tell.
+/// The rank in `other` of each member of the group, MPI_UNDEFINED outside. Empty if the MPI does
+/// not report them.
 std::vector<int> ranks_in(MPI_Group other, MPI_Group group) {
   const Next& real = next_pmpi();
   int size = 0;
@@ -61,7 +62,8 @@ std::vector<int> ranks_in_own_world(MPI_Group group) {
   return ranks;
 }
 
-/// The members of a group, among the own world and those foreigners; empty if the MPI did not tell.
+/// The members of a group, from the own world and from `foreigners`. Empty if the MPI does not
+/// report them.
 std::vector<Member> members_of(MPI_Group group, const Foreigners* foreigners) {
   const std::vector<int> own = ranks_in_own_world(group);
   std::vector<Member> members(own.size());
@@ -201,7 +203,7 @@ void remember_meeting(MPI_Comm intercomm, const Meeting& meeting, ForeignersPtr 
 }
 
 std::shared_ptr<Communicator> forget_communicator(MPI_Comm comm) {
-  std::shared_ptr<Communicator> forgotten;  // ends after the lock: its end may call the MPI
+  std::shared_ptr<Communicator> forgotten;  // outlives the lock: its destructor may call the MPI
   Registry& registry = Registry::get();
   {
     const std::scoped_lock lock(registry.mutex);

@@ -1,6 +1,6 @@
 #pragma once
-// What we know of communicators: how each was made, and, from its first partitioned init on, who is
-// in it.
+// Records of communicators: the origin of each and, from its first partitioned init on, its
+// members.
 
 #include <atomic>
 #include <cstdint>
@@ -26,8 +26,8 @@ std::uint64_t handle_bits(Handle handle) noexcept {
   return bits;
 }
 
-/// Processes of other worlds that this one met when a communicator was made; whatever derives from
-/// that communicator refers to them. Thread safety: immutable.
+/// Processes of other worlds that this process met in the constructor of a communicator. All
+/// communicators that derive from it refer to them. Thread safety: immutable.
 struct Foreigners {
   MPI_Group group;
   std::vector<Member> members;  ///< in the group's order, all known
@@ -42,7 +42,8 @@ struct Foreigners {
 };
 using ForeignersPtr = std::shared_ptr<const Foreigners>;
 
-/// Thread safety: thread-safe. It outlives its handle as long as a request refers to it.
+/// The record of a communicator. It outlives its handle as long as a request refers to it.
+/// Thread safety: thread-safe.
 /// Invariants:
 /// 1. No process has two communicators of one recipe, so the recipe is the context id.
 /// 2. Each of its processes knows all the others.
@@ -54,26 +55,26 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// What all members hash for the next communicator that they make together from this one:
-  /// collective calls on a communicator come in the same order everywhere (MPI 4.0, 6.14), so the
-  /// ordinal agrees.
+  /// The recipe of the next communicator that all members construct together from this one. They
+  /// make collective calls on a communicator in the same order (MPI 4.0, 6.14), so their ordinals
+  /// agree.
   part::ContextId child(Origin origin) noexcept;
-  /// The constructor has failed: its ordinal is the next one's. relaxed: as children_
+  /// Gives the ordinal of a failed constructor to the next one. relaxed: as children_
   void forget_child() noexcept { children_.fetch_sub(1, std::memory_order_relaxed); }
   const part::ContextId& recipe() const noexcept { return recipe_; }
   const ForeignersPtr& foreigners() const noexcept { return foreigners_; }
 
-  /// Who is in it. Local MPI calls, once.
+  /// The members, found once by local MPI calls.
   struct Members {
-    bool known = false;  ///< false: the MPI did not tell
+    bool known = false;  ///< false: the MPI does not report them
     bool inter = false;
     int rank = 0;               ///< own, in the own group
-    std::vector<Member> peers;  ///< those whom a rank argument names
+    std::vector<Member> peers;  ///< by rank argument; of an intercommunicator, the remote group
     int tag_max = -1;           ///< -1: not known
   };
   const Members& members();
-  /// Where the peer of that rank is reached, found once by find(member); null, and the reason,
-  /// while it is not. The pointer stays valid as long as the communicator.
+  /// The address of the peer of that rank, found once by find(member). Null, with the reason, while
+  /// it is not reachable. The pointer stays valid as long as the communicator.
   template <class Find>
   const Address* address_of(int rank, Find&& find, std::string* why_not) {
     const std::scoped_lock lock(mutex_);
@@ -88,15 +89,15 @@ class Communicator {
     }
     return known.get();
   }
-  /// Ranks in this communicator of a group's members; empty if the MPI did not tell.
+  /// Ranks in this communicator of a group's members; empty if the MPI does not report them.
   std::vector<int> ranks_of(MPI_Group group) const;
 
-  /// Where errors are raised: the handle, or after MPI_Comm_free a communicator of our own with the
-  /// error handler that it had.
+  /// The communicator for errors: the handle. After MPI_Comm_free it is a communicator of our own,
+  /// with the same error handler.
   MPI_Comm error_target() const noexcept;
-  /// The user frees the handle, and requests of ours still refer to it.
+  /// Call when the user frees the handle while requests of ours still refer to it.
   void detach();
-  /// The MPI has not freed it.
+  /// Undoes detach() if the MPI has not freed the handle.
   void reattach(MPI_Comm handle);
   std::atomic<std::uint32_t> request_count{0};
 
@@ -116,9 +117,9 @@ class Communicator {
   bool stand_in_ = false;
 };
 
-/// The ordinal of a constructor on its parent, given back unless it is kept: a call that the MPI
-/// refused to this process alone, or whose error handler has thrown, is none that the others have
-/// counted. Thread safety: single-owner.
+/// The ordinal of a constructor on its parent. The destructor gives it back, unless keep() was
+/// called: the other processes do not count a call that the MPI refused to this process alone. Nor
+/// do they count one that ended in an exception of the error handler. Thread safety: single-owner.
 class ChildOrdinal {
  public:
   /// @param parent  may be null: then there is no ordinal
@@ -140,27 +141,26 @@ class ChildOrdinal {
   bool is_kept_ = false;
 };
 
-/// Ranks in the own world of a group's members; empty if the MPI did not tell, or if one of them is
-/// of another world.
+/// Ranks in the own world of a group's members. Empty if the MPI does not report them, or if one of
+/// them is of another world.
 std::vector<int> world_ranks(MPI_Group group);
 
-/// The record of a communicator; null if we did not see it made.
+/// The record of a communicator; null if Larklane did not intercept its constructor.
 std::shared_ptr<Communicator> find_communicator(MPI_Comm comm);
-/// A count of how often this process has used the key, beginning with 0: the members use it equally
-/// often.
+/// The number of earlier uses of the key by this process. All members use it equally often.
 std::uint64_t next_use(const part::ContextId& key);
-/// The new handle gets a record; MPI_COMM_NULL gets none.
+/// Records a new handle; ignores MPI_COMM_NULL.
 /// @param foreigners  null: all its processes are of the own world
 void remember_communicator(MPI_Comm comm, const part::ContextId& recipe,
                            ForeignersPtr foreigners = nullptr);
-/// An intercommunicator whose remote group are those who have been met. It gets no record if their
-/// number is wrong: then they are not those whom we take them for.
-/// @param others  whom the processes of the own side know already
+/// Records an intercommunicator with the processes of `meeting` as its remote group. It gets no
+/// record if their number differs from the group's size: then the meeting is of other processes.
+/// @param others  processes that the own side already knows
 void remember_meeting(MPI_Comm intercomm, const Meeting& meeting, ForeignersPtr others);
-/// Before MPI_Comm_free: the handle may be another communicator's at once.
+/// Call before MPI_Comm_free: another communicator may get the handle at once.
 /// @return  its record; null if there is none
 std::shared_ptr<Communicator> forget_communicator(MPI_Comm comm);
-/// The MPI has not freed it: its ordinals go on.
+/// Restores the record of a communicator that the MPI has not freed: its ordinals continue.
 void restore_communicator(MPI_Comm comm, std::shared_ptr<Communicator> forgotten);
 void forget_all_communicators();
 

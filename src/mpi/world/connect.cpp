@@ -1,6 +1,6 @@
-// MPI_Comm_accept and MPI_Comm_connect: both roots tell each other who their sides are, outside
-// MPI, and then each tells its own side (mpi/world/meeting.hpp). Whoever hears nothing leaves the
-// pairs to the MPI. MPI_Comm_join makes no record: what it makes is left to the MPI.
+// MPI_Comm_accept and MPI_Comm_connect. The two roots exchange the members of their sides outside
+// MPI, and then each root informs its own side (mpi/world/meeting.hpp). A process that receives
+// nothing leaves the pairs to the MPI. MPI_Comm_join makes no record: the MPI serves its result.
 
 #include <map>
 
@@ -33,13 +33,13 @@ std::shared_ptr<Port> find_port(const std::string& name) {
 /// The own side of an accept or connect. Thread safety: single-owner.
 class Side {
  public:
-  /// The ordinal is taken even if nothing comes of it: the others count it, too.
+  /// Takes the ordinal even if this side is not known: the other processes count it, too.
   Side(MPI_Comm comm, int root) : ordinal_(find_communicator(comm), Origin::meeting), root_(root) {
     int rank = -1;
     is_root_ = next_pmpi().Comm_rank(comm, &rank) == MPI_SUCCESS && rank == root;
     if (ordinal_.parent() == nullptr) return;
     const Communicator::Members& members = ordinal_.parent()->members();
-    // What follows is told by local sockets.
+    // The rest of the exchange uses local sockets.
     if (!members.known || !all_known(members.peers) || !Process::get().are_here(members.peers))
       return;
     const std::string text = text_of(std::span(members.peers));
@@ -50,10 +50,10 @@ class Side {
 
   bool is_known() const noexcept { return !own_.others.empty(); }
   bool is_root() const noexcept { return is_root_; }
-  /// What the other side has to know of this one.
+  /// This side, as the other side must know it.
   const Meeting& own() const noexcept { return own_; }
 
-  /// After the MPI's call has succeeded. @param news  at the root: what it has learnt
+  /// Call after the MPI's call has succeeded. @param news  at the root: the other side
   void conclude(MPI_Comm intercomm, std::optional<Meeting> news) {
     ordinal_.keep();
     if (!is_known()) return;
@@ -73,8 +73,8 @@ class Side {
   std::optional<Mailbox> mailbox_;
 };
 
-/// At the root, with the port's mutex held. @return nothing if the other side does not run under
-/// Larklane
+/// The accepted side. Call at the root, with the port's mutex held. @return empty if that side does
+/// not run under Larklane
 std::optional<Meeting> who_was_accepted(Port& port, MPI_Comm intercomm, const Side& side) {
   int size = 0;
   if (next_pmpi().Comm_remote_size(intercomm, &size) != MPI_SUCCESS) return std::nullopt;
@@ -92,7 +92,7 @@ namespace larklane::mpi::face {
 int Open_port(const Next& next, MPI_Info info, char* port_name) {
   const int code = next.Open_port(info, port_name);
   if (code != MPI_SUCCESS) return code;
-  // Now: a client may call before the first accept.
+  // Open it now: a client may connect before the first accept.
   if (std::shared_ptr<Port> port = Port::open(port_name)) {
     Ports& ports = Ports::get();
     const std::scoped_lock lock(ports.mutex);

@@ -7,8 +7,7 @@
 namespace larklane::mpi {
 namespace {
 
-/// The finaliser of MurmurHash3: every input bit changes every output bit with probability near one
-/// half.
+/// The finaliser of MurmurHash3: each input bit flips each output bit with probability near 1/2.
 std::uint64_t mix(std::uint64_t word) noexcept {
   word = (word ^ (word >> 33)) * 0xFF51AFD7ED558CCDu;
   word = (word ^ (word >> 33)) * 0xC4CEB9FE1A85EC53u;
@@ -18,7 +17,7 @@ std::uint64_t mix(std::uint64_t word) noexcept {
 }  // namespace
 
 ContextHash& ContextHash::add(std::uint64_t word) noexcept {
-  // The body of MurmurHash3_x64_128, one word for both halves, each with constants of its own.
+  // The body of MurmurHash3_x64_128, with one word for both halves and separate constants for each.
   high_ ^= std::rotl(word * 0x87C37B91114253D5u, 31) * 0x4CF5AD432745937Fu;
   high_ = (std::rotl(high_, 27) + low_) * 5 + 0x52DCE729u;
   low_ ^= std::rotl(word * 0x4CF5AD432745937Fu, 33) * 0x87C37B91114253D5u;

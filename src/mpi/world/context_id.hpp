@@ -1,7 +1,6 @@
 #pragma once
-// Context ids are computed, never negotiated: every process of a communicator derives the same 128
-// bits from how it was made. docs/design/protocols/communicators.md says what goes into each
-// constructor's recipe.
+// Context ids, computed and never negotiated: each process of a communicator derives the same 128
+// bits from its origin. docs/design/protocols/communicators.md states each constructor's recipe.
 
 #include <cstdint>
 #include <span>
@@ -11,7 +10,7 @@
 
 namespace larklane::mpi {
 
-/// How a communicator came to be. The values are part of the hash: never renumber.
+/// The origin of a communicator. The values are part of the hash: never renumber.
 enum class Origin : std::uint64_t {
   world = 1,
   self = 2,
@@ -42,9 +41,9 @@ class ContextHash {
   explicit ContextHash(Origin origin) noexcept { add(static_cast<std::uint64_t>(origin)); }
   ContextHash& add(std::uint64_t word) noexcept;
   ContextHash& add(const part::ContextId& id) noexcept { return add(id.high).add(id.low); }
-  /// Length and bytes, so that neighbours can't run into each other.
+  /// Adds length and bytes, so that adjacent texts stay distinct.
   ContextHash& add(std::string_view text) noexcept;
-  /// Length and ranks in order.
+  /// Adds length and ranks, in order.
   ContextHash& add(std::span<const int> ranks) noexcept;
   part::ContextId id() const noexcept;
 
@@ -53,9 +52,9 @@ class ContextHash {
   std::uint64_t low_ = 0x9E3779B97F4A7C15u;
 };
 
-/// Of an ordered group, given as ranks in a communicator that all who compute it know.
+/// The id of an ordered group, given as ranks in a communicator that all its users know.
 part::ContextId group_id(std::span<const int> ranks) noexcept;
-/// Both ids in ascending order, so that the two sides of an intercommunicator compute the same.
+/// Adds both ids in ascending order, so that the two sides of an intercommunicator get one hash.
 void add_unordered(ContextHash& hash, const part::ContextId& a, const part::ContextId& b) noexcept;
 
 }  // namespace larklane::mpi

@@ -18,7 +18,7 @@
 namespace larklane::mpi {
 namespace {
 
-/// A job's name in an address; what is longer is hashed.
+/// Longest name of a job in an address; a longer one is hashed.
 constexpr std::size_t kJobNameBytesMax = 40;
 
 std::optional<int> number(const std::string& text) {
@@ -33,8 +33,8 @@ std::optional<int> rank_from(std::initializer_list<const char*> names) {
   return std::nullopt;
 }
 
-/// A process, told apart from a later one with the same id by its start time (proc(5), field 22 of
-/// stat).
+/// The id of a process with its start time (proc(5), field 22 of stat), which distinguishes it from
+/// a later process with the same id.
 std::string process_name(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   const std::string stat{std::istreambuf_iterator<char>(file), {}};
@@ -44,8 +44,8 @@ std::string process_name(pid_t pid) {
   return std::to_string(pid) + "-" + stat.substr(at + 1, stat.find(' ', at + 1) - at - 1);
 }
 
-/// Hydra gives no job id, but all its processes on one host talk to one proxy, over a socket pair
-/// or a local socket.
+/// A job name for hydra, which gives no job id: on one host all its processes connect to one proxy,
+/// over a socket pair or a local socket.
 std::optional<std::string> proxy_of(const std::string& pmi_fd) {
   const auto fd = number(pmi_fd);
   ucred peer{};
@@ -80,7 +80,7 @@ Identity Identity::of_this_process(const Birth* birth) {
   }
   if (has_pmix) return {job_named("pmix-" + pmix), *pmix_rank};
 
-  // Worlds that a program spawns have the same proxy, with ranks of their own.
+  // Worlds that a program spawns have the same proxy, but their own ranks.
   const bool is_spawned = environment("PMI_SPAWNED") == "1";
   const auto proxy = proxy_of(environment("PMI_FD"));
   if (proxy && rank) return {is_spawned ? nullptr : job_named(*proxy), *rank};

@@ -1,5 +1,5 @@
 #pragma once
-// Who we are: job and rank, as the launcher says. No MPI call.
+// The identity of this process: job and rank, from the launcher. No MPI call.
 
 #include "control/plane/plane.hpp"
 #include "mpi/world/member.hpp"
@@ -12,18 +12,18 @@ struct Identity {
                  ///< null: not known
   int rank = 0;  ///< in MPI_COMM_WORLD
 
-  /// What the parents say of a process that was spawned; else from PMIx, hydra's PMI, Slurm or
-  /// a keyed hash of LARKLANE_JOB, in this order; a process that nobody launched is rank 0 of a job
-  /// of its own.
-  /// @param birth  null: nobody under Larklane spawned this process
+  /// A spawned process takes its job from its parents. Otherwise the sources are PMIx, hydra's PMI,
+  /// Slurm and a keyed hash of LARKLANE_JOB, in this order. A process without a launcher is rank 0
+  /// of a job of its own.
+  /// @param birth  null: no process under Larklane spawned this one
   static Identity of_this_process(const Birth* birth);
 };
 
-/// A job's name as it fits into an address and into text_of(members); others are hashed.
+/// A job named `name`, which is hashed if it does not fit into an address or text_of(members).
 Job job_named(const std::string& name);
 /// A socket name of this version and this user.
 control::Address address_named(const std::string& rest);
-/// Socket name of a process: its job and rank.
+/// The socket name of a process, from its job and rank.
 control::Address address_of(const Member& member);
 
 }  // namespace larklane::mpi

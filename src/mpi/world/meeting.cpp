@@ -47,8 +47,8 @@ bool send_text(int socket, std::string_view text) {
          static_cast<ssize_t>(text.size());
 }
 
-/// One packet of this user. @return nothing yet; empty: the other end is gone, or has nothing to
-/// say
+/// Receives one packet of this user. @return nullopt: no packet yet; empty text: the other end has
+/// closed, or sent an empty packet
 std::optional<std::string> receive_text(int socket) {
   std::string text(kTextBytesMax, '\0');
   iovec space{text.data(), text.size()};
@@ -60,7 +60,7 @@ std::optional<std::string> receive_text(int socket) {
   message.msg_controllen = control.size();
   const ssize_t length = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (length < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
-  // Credentials come with mail only: of a connection they have been looked at.
+  // Only mail carries credentials; those of a connection were checked before.
   const cmsghdr* const header = CMSG_FIRSTHDR(&message);
   if (header != nullptr && header->cmsg_type == SCM_CREDENTIALS) {
     ucred sender{};
@@ -92,7 +92,8 @@ std::unique_ptr<Port> Port::open(const std::string& name) {
   return std::unique_ptr<Port>(new Port(std::move(socket)));
 }
 
-/// A stranger of this user may connect as often as it likes, and say nothing.
+/// Accepts clients. `silent_` bounds those without a hello: another process of this user may
+/// connect any number of times and send none.
 void Port::take_hellos() {
   for (int taken = 0; taken < kBacklog; ++taken) {
     UniqueFd socket(accept_connection(listener_.get()));
@@ -135,7 +136,8 @@ std::optional<std::vector<Member>> Port::accepted(const Meeting* own, std::size_
   const auto deadline = Clock::now() + kDoneWait;
   take_hellos();
   Client* done = find_done();
-  // A client says hello before the MPI connects it: none is to come from the one that was accepted.
+  // A client sends hello before the MPI connects it, so the accepted client's hello is already
+  // here.
   while (done == nullptr && left_ms(deadline) > 0) {
     std::vector<pollfd> polled;
     for (const Client& client : clients_)
@@ -145,7 +147,7 @@ std::optional<std::vector<Member>> Port::accepted(const Meeting* own, std::size_
     done = find_done();
   }
   if (done == nullptr) {
-    // A client that is too late must not be taken for the next one.
+    // A client that is late must not count as the next accepted one.
     silent_ = Unproven<Client>();
     clients_.clear();
     return std::nullopt;
@@ -205,7 +207,7 @@ void Mailbox::send(int size, const std::optional<Meeting>& news) const {
 std::optional<Meeting> Mailbox::receive(int root) const {
   if (!socket_) return std::nullopt;
   const SocketName from = name_of("mail", box(root));
-  // A root that has no mailbox any more has written before; or it never had one.
+  // A root without a mailbox has either written and closed it, or never had one.
   const UniqueFd probe = make_socket(SOCK_DGRAM);
   const bool is_coming = probe && ::connect(probe.get(), from.get(), from.length) == 0;
   const auto deadline = Clock::now() + (is_coming ? kNewsWait : std::chrono::milliseconds(0));

@@ -25,7 +25,7 @@ bool take(std::string_view* text, char wanted) {
   return true;
 }
 
-/// What stands before the next `end`, which is taken, too; all if there is none.
+/// Takes the text before the next `end`, and `end` itself; the whole text if there is none.
 std::string_view take_until(std::string_view* text, char end) {
   const std::string_view word = text->substr(0, text->find(end));
   text->remove_prefix(std::min(text->size(), word.size() + 1));

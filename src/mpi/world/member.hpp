@@ -1,5 +1,5 @@
 #pragma once
-// Processes of any world: the name of the world's job, and the rank in it. No MPI call.
+// Processes of any world, named by the world's job and the rank in it. No MPI call.
 
 #include <memory>
 #include <optional>
@@ -22,15 +22,15 @@ struct Member {
   bool is_known() const noexcept { return job != nullptr; }
 };
 
-/// The process at `rank` of each entry of the list is known.
+/// True if the job of each member is known.
 bool all_known(std::span<const Member> members) noexcept;
 
-/// `0-3,7@job+0@other`: in order, ascending neighbours of one job as a range. All are known.
+/// `0-3,7@job+0@other`: in order, ascending neighbours of one job as a range. All must be known.
 std::string text_of(std::span<const Member> members);
-/// Nothing if the text is not of that form or names more than a million processes.
+/// Empty if the text is not of that form, or names more than a million processes.
 std::optional<std::vector<Member>> members_of_text(std::string_view text);
 
-/// What processes know who have met others of other worlds.
+/// Processes of other worlds, and the recipe of the intercommunicator with them.
 /// Thread safety: immutable.
 struct Meeting {
   part::ContextId recipe;  ///< of the intercommunicator between both
@@ -41,7 +41,7 @@ struct Meeting {
   static std::optional<Meeting> of_text(std::string_view text);
 };
 
-/// What the parents tell a world that they spawn: it comes before the world's own launcher.
+/// The parents' message to a world that they spawn. It takes precedence over the world's launcher.
 /// Thread safety: immutable.
 struct Birth {
   Job job;

@@ -26,19 +26,19 @@ Process& Process::get() noexcept {
 
 void Process::identify_locked() {
   if (std::exchange(identified_, true)) return;
-  // Taken away: what this process starts by itself is not a child of those parents.
+  // Remove it from the environment: a process that this one starts is no child of those parents.
   const std::string text = take_environment("LARKLANE_SPAWNED");
   if (!text.empty()) birth_ = Birth::of_text(text);
   identity_ = Identity::of_this_process(birth_ ? &*birth_ : nullptr);
 }
 
-/// Before the address is made: on several hosts the world may need another name.
+/// Call before the address is made: on several hosts the world may need another name.
 void Process::find_hosts_locked() {
-  // A world that was spawned without Larklane has its parents' proxy, and ranks of its own.
+  // A world that was spawned without Larklane has its parents' proxy, but its own ranks.
   const bool is_strange = identity_.job == nullptr && environment("PMI_SPAWNED") == "1";
   if (hosts_ || is_strange) return;
 #ifdef LARKLANE_FAMILY_OMPI
-  // Another MPI's launcher: it takes a process that has talked to it and ends for one that failed.
+  // Another MPI's launcher: it treats a process that used its protocol and then ends as failed.
   if (environment("PMIX_NAMESPACE").empty()) return;
 #endif
   hosts_ = Hosts::open();
@@ -46,10 +46,10 @@ void Process::find_hosts_locked() {
   if (!world.empty() && !birth_) identity_.job = job_named(world);
 }
 
-/// After the MPI's exchange.
+/// Call after the MPI's exchange.
 void Process::learn_hosts_locked() {
   if (!hosts_ || hosts_->has_learnt() || identity_.job == nullptr) return;
-  // Of a world on one host all have announced themselves only where the world model is in use.
+  // On one host, all processes have announced themselves only if the world model is in use.
   if (!hosts_->spans_hosts() && !has_world()) return;
   MPI_Group world = world_group_locked();
   int ranks = 0;
@@ -98,7 +98,7 @@ bool Process::prepare() {
     }
   }
   if (!config) return false;
-  // Before the MPI's exchange: a peer may look as soon as that is over.
+  // Before the MPI's exchange: a peer may attach as soon as that ends.
   if (config_.shm_attach != "off") shm::let_peers_attach();
   prepared_ = true;
   unusable_.clear();
@@ -107,7 +107,7 @@ bool Process::prepare() {
     unusable_ = "the launcher sets a rank but nothing that identifies the job";
     return true;
   }
-  // Before peers can connect: both sides of a pair then leave it to the MPI.
+  // Before peers can connect, so that both sides of a pair leave it to the MPI.
   if (const auto refused = rehearse_kernel_calls(CallsFor::records_and_memory)) {
     unusable_ = refused->text();
     if (hosts_) hosts_->decline();
@@ -137,7 +137,7 @@ void Process::world_opened() {
 void Process::world_closed() {
   const std::scoped_lock lock(mutex_);
   world_.store(false, std::memory_order_relaxed);
-  // Split from MPI_COMM_SELF, it ended with the world model.
+  // It was split from MPI_COMM_SELF, so it ended with the world model.
   if (!has_session_) private_comm_ = handles().comm_null;
   close_unless_used_locked();
 }
@@ -165,7 +165,7 @@ void Process::close_unless_used_locked() {
   if (engine != nullptr) {
     if (const std::size_t active = release_carriers(*engine); active > 0) {
       log_warn("%zu partitioned requests were active at finalisation", active);
-      // They may still be written to: the engine stays until the process ends.
+      // Peers may still write to their buffers: the engine stays until the process ends.
       [[maybe_unused]] part::Engine* const kept = owned_engine_.release();
     }
     owned_engine_.reset();
@@ -227,10 +227,10 @@ bool Process::rank_is_right_locked() {
   return false;
 }
 
-/// Null: unusable_ says why.
+/// Null on failure, with the reason in unusable_.
 part::Engine* Process::create_engine_locked() {
   if (!unusable_.empty() || !listener_ || !rank_is_right_locked()) return nullptr;
-  // Again: the program may have installed a filter since.
+  // Repeat the check: the program may have installed a filter since.
   if (const auto refused = rehearse_kernel_calls(CallsFor::records_and_memory)) {
     unusable_ = refused->text();
     return nullptr;
@@ -239,9 +239,9 @@ part::Engine* Process::create_engine_locked() {
     unusable_ = "the MPI made no private communicator";
     return nullptr;
   }
-  // Of sessions alone the MPI may have exchanged what it has to only for a communicator.
+  // With sessions alone, the MPI may make its exchange only for a communicator.
   learn_hosts_locked();
-  // A second descriptor: if there is no engine, peers that have connected are still to be told.
+  // A second descriptor: without an engine, this process must still turn away connected peers.
   UniqueFd served(::fcntl(listener_->fd.get(), F_DUPFD_CLOEXEC, 0));
   if (!served) {
     unusable_ = RefusedCall{"fcntl(F_DUPFD_CLOEXEC)", errno, "the engine's socket"}.text();
@@ -327,7 +327,7 @@ void Process::help() noexcept {
 void Process::poke_native() noexcept {
   help();
   if (private_comm_ == handles().comm_null || private_comm_ == MPI_Comm{}) return;
-  // acquire: pairs with the release below: one poker's native state is seen by the next
+  // acquire: pairs with the release below: the next poker sees this one's native state
   if (poking_.exchange(true, std::memory_order_acquire)) return;
   constexpr std::uint32_t kLookEvery =
       256;  // a waiting thread sleeps for a millisecond between two
@@ -358,7 +358,7 @@ void Process::end_probe() noexcept {
 namespace larklane::mpi::face {
 namespace {
 
-/// Wrong options stop the program once the MPI can do so in order.
+/// Stops a program with wrong options, once the MPI can abort.
 int stop_world(int code) {
   if (code != MPI_SUCCESS) return code;
   next_pmpi().Abort(handles().comm_world, 1);
@@ -386,7 +386,7 @@ int Init_thread(const Next& next, int* argc, char*** argv, int required, int* pr
 }
 
 int Finalize(const Next& next) {
-  // The MPI first: attribute callbacks on MPI_COMM_SELF run in there and may still use and free
+  // The MPI first: it runs attribute callbacks on MPI_COMM_SELF, which may still use and free
   // partitioned requests.
   Process::get().end_probe();
   const int code = next.Finalize();
@@ -400,7 +400,7 @@ int Session_init(const Next& next, MPI_Info info, MPI_Errhandler errhandler, MPI
   const int code = next.Session_init(info, errhandler, session);
   if (code != MPI_SUCCESS) return code;
   if (!options_are_right) {
-    // However the handler ends: the program has no session to finalise.
+    // Also if the handler throws: the program has no session to finalise.
     struct End {
       MPI_Session* session;
       ~End() { next_pmpi().Session_finalize(session); }

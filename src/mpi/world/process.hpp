@@ -1,5 +1,5 @@
 #pragma once
-// What the face keeps per process, from the first initialisation to the last finalisation.
+// The face's state of a process, from the first initialisation to the last finalisation.
 
 #include <atomic>
 #include <memory>
@@ -20,65 +20,65 @@ namespace larklane::mpi {
 /// One per process, never destroyed: MPI calls may come from anywhere until the process ends.
 /// Thread safety: thread-safe.
 /// Invariants:
-/// 1. The listener is bound before the MPI's own initialisation, whose exchange tells everybody
-/// that everybody has bound.
+/// 1. The listener is bound before the MPI's own initialisation. The exchange there guarantees to
+///    each process that all processes have bound.
 /// 2. Engine, helper thread and private communicator exist from the first partitioned init on,
-/// never earlier.
+///    never earlier.
 class Process {
  public:
   static Process& get() noexcept;
 
-  /// Before the MPI initialises: read the options, bind the listener. @return false: the options
-  /// are wrong, and it has been said
+  /// Call before the MPI initialises: reads the options, binds the listener. @return false after a
+  /// message: the options are wrong
   bool prepare();
-  /// The world model is in use; after its end everything is given back unless a session is open.
+  /// Begin and end of the world model. The end releases everything, unless a session is open.
   void world_opened();
   void world_closed();
-  /// One more session is in use; `before` is the handle that the MPI has just ended.
+  /// Begin and end of a session; `before` is the handle that the MPI has just finalised.
   void session_opened(MPI_Session session);
   void session_closed(MPI_Session before);
-  /// In use at all. relaxed: initialisation and use are ordered by the program.
+  /// True while a world or a session is in use. relaxed: the program orders initialisation and use.
   bool is_open() const noexcept { return open_.load(std::memory_order_relaxed); }
   bool has_world() const noexcept { return world_.load(std::memory_order_relaxed); }
 
-  /// The engine, made by the first call; null if this process can't run partitioned requests of
-  /// ours, which has been said once.
+  /// The engine, made by the first call. Null, after one warning, if this process can't run
+  /// partitioned requests of ours.
   part::Engine* engine();
-  /// Why engine() is null.
+  /// The reason why engine() is null.
   std::string why_unusable() const;
-  /// It connected before this process knew that it can't have an engine, or may have.
+  /// True if the member connected, or may have, before this process knew that it can't have an
+  /// engine.
   bool has_turned_away(const Member& member) const;
   /// As part::Engine's, if there is one.
   void look_at_descriptors() noexcept;
   void help() noexcept;
   const Config& config() const noexcept { return config_; }
   const Identity& identity() const noexcept { return identity_; }
-  /// Where a process of any world is reached.
+  /// The address of a process of any world.
   struct Reach {
     std::optional<control::Address> address;
-    std::string why_not;  ///< with an address: why nobody may listen there; empty: not known
+    std::string why_not;  ///< with an address: why no process may listen there; empty: not known
   };
   Reach reach(const Member& member) const;
-  /// All of them are on this host, as far as it can be known.
+  /// True if all members are on this host, as far as this process knows.
   bool are_here(const std::vector<Member>& members) const;
-  /// This process in other worlds' eyes; unknown if its job is.
+  /// This process as a member; unknown if its job is.
   Member self() const { return {identity_.job, identity_.rank}; }
-  /// What the parents said, if processes under Larklane spawned this one.
+  /// The parents' message, if processes under Larklane spawned this one.
   const std::optional<Birth>& birth() const noexcept { return birth_; }
   /// The program's mapped memory: exists before the engine and outlives it.
   const std::shared_ptr<shm::Regions>& regions() const noexcept { return regions_; }
   /// A communicator of our own, of this process alone; comm_null before the first partitioned init.
   MPI_Comm private_comm() const noexcept { return private_comm_; }
-  /// Group of MPI_COMM_WORLD, or of mpi://WORLD if only sessions are in use; to be freed.
-  /// group_null if there is none yet.
+  /// The group of MPI_COMM_WORLD, or of mpi://WORLD if only sessions are in use; the caller frees
+  /// it. group_null if there is none yet.
   MPI_Group world_group() const;
 
-  /// help(), and let the MPI make progress: a test of a receive that nothing ever matches, which
-  /// every MPI answers with one turn of its progress engine (a probe of a communicator with one
-  /// process is not enough: MPICH then looks at nothing else). One thread at a time; the others
-  /// return at once.
+  /// Calls help(), and makes progress in the MPI by a test of a receive that no message matches:
+  /// each MPI then runs its progress engine once. A probe of a communicator with one process is not
+  /// enough: MPICH then polls nothing else. One thread at a time; the others return at once.
   void poke_native() noexcept;
-  /// Before the MPI's own finalisation: that receive ends. The next poke would begin another.
+  /// Call before the MPI's own finalisation: ends that receive. The next poke would begin another.
   void end_probe() noexcept;
 
  private:
@@ -102,15 +102,15 @@ class Process {
   std::atomic<part::Engine*> engine_{nullptr};
   std::unique_ptr<part::Engine> owned_engine_;
   std::optional<control::Listener> listener_;
-  std::string unusable_;  ///< why every pair is left to the MPI; empty: it is not
-  /// Addresses of those that connected before this process became unusable; nothing: unknown.
+  std::string unusable_;  ///< why every pair is left to the MPI; empty: Larklane is usable
+  /// Addresses of peers that connected before this process became unusable; empty: unknown.
   std::optional<std::vector<control::Address>> turned_away_ = std::vector<control::Address>();
   bool prepared_ = false;
-  bool identified_ = false;  ///< once: what a parent said is taken out of the environment
+  bool identified_ = false;  ///< once: it removes the parents' message from the environment
   Config config_;
   Identity identity_;
   std::optional<Birth> birth_;
-  std::unique_ptr<Hosts> hosts_;  ///< null: its launcher tells nothing
+  std::unique_ptr<Hosts> hosts_;  ///< null: the launcher offers no exchange
   const std::shared_ptr<shm::Regions> regions_ = std::make_shared<shm::Regions>();
   MPI_Comm private_comm_{};
   MPI_Request probe_{};                ///< see poke_native(); guarded by poking_

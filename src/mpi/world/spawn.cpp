@@ -1,6 +1,6 @@
 // MPI_Comm_spawn, MPI_Comm_spawn_multiple, MPI_Comm_get_parent: the children run under Larklane,
-// too, and both sides know who the others are without a message: the parents compute the children's
-// job, the children are told by their command line.
+// too. Both sides know each other without a message: the parents compute the children's job, and
+// the children get both from their command line.
 
 #include <dlfcn.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@
 namespace larklane::mpi {
 namespace {
 
-/// Process managers cut longer words (PMI-1: a line of 1024 characters).
+/// Process managers truncate longer words (PMI-1: a line of 1024 characters).
 constexpr std::size_t kBirthBytesMax = 700;
 
 bool is_program(const std::string& path) {
@@ -39,25 +39,25 @@ std::string find_in(const std::string& folders, const std::string& name) {
   return {};
 }
 
-/// What `larklane run` has to start so that it is what the MPI would start; empty if we can't find
-/// it, so that the MPI says what is wrong.
+/// The program for `larklane run` to start, the same that the MPI would start. Empty if it is not
+/// found: the MPI then reports the error.
 std::string program_of(const std::string& command, MPI_Info info) {
   const std::string wdir = info_value(info, "wdir");
   const std::string from_there = wdir.empty() ? command : wdir + "/" + command;
   if (command.starts_with('/')) return is_program(command) ? command : "";
   if (command.find('/') != std::string::npos) return is_program(from_there) ? command : "";
-#ifndef LARKLANE_FAMILY_OMPI  // which ignores the key
+#ifndef LARKLANE_FAMILY_OMPI  // Open MPI ignores the key
   const std::string by_key = find_in(info_value(info, "path"), command);
   if (!by_key.empty()) return by_key;
 #endif
   if (!find_in(environment("PATH"), command).empty()) return command;
-#ifdef LARKLANE_FAMILY_OMPI  // which looks in the child's folder last
+#ifdef LARKLANE_FAMILY_OMPI  // Open MPI searches the child's folder last
   if (is_program(from_there)) return "./" + command;
 #endif
   return {};
 }
 
-/// The command that belongs to this library; empty if it is not there.
+/// The path of this library's own command; empty if it is missing.
 std::string larklane_command() {
   Dl_info here{};
   if (::dladdr(reinterpret_cast<void*>(&larklane_command), &here) == 0) return {};
@@ -83,14 +83,14 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// `larklane run` in front, unless the program is not there.
+  /// Puts `larklane run` in front, unless the program is not found.
   void put_under_larklane(const std::string& larklane, const Birth& birth) {
     const std::string program = program_of(command_, info_);
     if (program.empty() || program.starts_with('-')) return;
     words_ = {"run", "--spawned", birth.text()};
-    // What this process was given; process managers need not hand on its environment.
+    // The options of this process: process managers need not pass on its environment.
     for (const Config::Row& row : Process::get().config().rows()) {
-      // Its text is not the value, and the child's job is the one that its parents name.
+      // A secret's text is not its value, and the parents name the child's job.
       if (row.source == Config::Source::default_value || row.type == "secret") continue;
       words_.insert(words_.end(), {"--option", std::string(row.name) + "=" + row.value_text});
     }
@@ -112,8 +112,8 @@ class Child {
   MPI_Info info() const noexcept { return info_; }
 
  private:
-  /// Where the program is looked for, and Larklane's command is not: hydra puts it before that,
-  /// too.
+  /// Removes the key `path`, a search path for the program alone: hydra would put it in front of
+  /// Larklane's command, too.
   void drop_path() {
     if (info_value(info_, "path").empty()) return;
     has_own_info_ = next_pmpi().Info_dup(info_, &info_) == MPI_SUCCESS;
@@ -128,10 +128,10 @@ class Child {
   std::vector<char*> pointers_;
 };
 
-/// What all parents know of the children before there are any. Thread safety: single-owner.
+/// The children of a spawn, as all parents know them before it. Thread safety: single-owner.
 class Offspring {
  public:
-  /// The ordinal is taken even if nothing comes of it: the other parents count it, too.
+  /// Takes the ordinal even if the parents are not known: the other parents count it, too.
   explicit Offspring(MPI_Comm parents) : ordinal_(find_communicator(parents), Origin::spawn) {
     if (ordinal_.parent() == nullptr) return;
     const Communicator::Members& members = ordinal_.parent()->members();
@@ -146,7 +146,7 @@ class Offspring {
         std::make_shared<const std::string>("spawn-" + text_of(birth_.with_parents.recipe));
   }
 
-  /// At the root, before the spawn.
+  /// Puts a child under Larklane. Call at the root, before the spawn.
   void adopt(Child& child) const {
     if (birth_.job == nullptr || info_value(child.info(), "larklane") == "off") return;
     const std::string larklane = larklane_command();
@@ -162,11 +162,11 @@ class Offspring {
     return ordinal_.parent() != nullptr && ordinal_.parent()->members().rank == root;
   }
 
-  /// After the spawn. @param code  what the MPI said
-  // A spawn that failed at all has failed at the other parents, too: its ordinal is given back. Its
-  // class does not tell: what can't be started is class MPI_ERR_OTHER on MPICH, MPI_ERR_UNKNOWN on
-  // Open MPI. The next children have the same job's name, and of these here the process manager
-  // leaves none.
+  /// Call after the spawn. @param code  the MPI's return code
+  // A failed spawn has failed at the other parents, too, so its ordinal is given back. Its class
+  // does not matter: a program that can't start is MPI_ERR_OTHER on MPICH, MPI_ERR_UNKNOWN on Open
+  // MPI. The next children get the same name of their job: the process manager leaves no child of
+  // the failed spawn.
   void conclude(int code, const MPI_Comm* intercomm) {
     if (code != MPI_SUCCESS) return;
     ordinal_.keep();
@@ -189,7 +189,8 @@ class Offspring {
   Birth birth_;
 };
 
-/// What a spawn of several programs reads at its root; otherwise the MPI says what is wrong.
+/// True if the arguments that the root of a spawn of several programs reads are present. Otherwise
+/// the MPI reports the error.
 bool are_there(char* const* commands, const MPI_Info* infos, int count) {
   return count > 0 && commands != nullptr && infos != nullptr &&
          std::find(commands, commands + count, nullptr) == commands + count;
@@ -221,7 +222,7 @@ int Comm_spawn_multiple(const Next& next, int count, char* array_of_commands[],
                         const MPI_Info array_of_info[], int root, MPI_Comm comm,
                         MPI_Comm* intercomm, int array_of_errcodes[]) {
   Offspring offspring(comm);
-  std::deque<Child> children;  // which stay where they are
+  std::deque<Child> children;  // a deque: they keep their addresses
   std::vector<char*> commands;
   std::vector<char**> argvs;
   std::vector<MPI_Info> infos;
