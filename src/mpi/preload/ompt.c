@@ -1,6 +1,6 @@
-// Parallel regions and barriers of LLVM's OpenMP, and of Intel's, which is a child of it: told by
-// the runtime itself, through OMPT (OpenMP 5.0, chapter 4), whose names these are. Declared here,
-// since GCC has no header for it. Thread safety: thread-safe.
+// Parallel regions and barriers of LLVM's OpenMP, and of Intel's, which derives from it. The
+// runtime itself reports them through OMPT (OpenMP 5.0, chapter 4). The names are OMPT's, declared
+// here since GCC has no header for them. Thread safety: thread-safe.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,15 +27,15 @@ typedef ompt_start_tool_result_t* ompt_start_tool_t(unsigned version, const char
 enum { kParallelBegin = 3, kParallelEnd = 4, kImplicitTask = 7, kSyncRegion = 23 };  // events
 enum { kScopeBegin = 1, kScopeEnd = 2 };
 enum {
-  kBarrier = 1,  // older runtimes' name of the implicit ones
+  kBarrier = 1,  // older runtimes: an implicit barrier
   kBarrierImplicit = 2,
-  kBarrierImplementation = 4,  // of the runtime itself, and those of GCC's programs
+  kBarrierImplementation = 4,  // the runtime's own, and the barriers of GCC's programs
   kBarrierWorkshare = 8,
   kBarrierParallel = 9,
 };
 enum { kIsLeague = 0x40000000, kIsInitial = 1 };
 
-// A parallel region, from its begin to its end; each of its threads has left it before that.
+// A parallel region, from its begin to its end. Each of its threads leaves it before its end.
 struct Region {
   LarklaneCame came;
   const void* caller;
@@ -47,7 +47,7 @@ typedef int ompt_get_task_info_t(int level, int* flags, ompt_data_t** task, void
                                  ompt_data_t** parallel, int* thread);
 static ompt_get_task_info_t* get_task_info;
 
-static _Thread_local LarklaneCame at_barrier;  // in which the thread is; at_ns 0: in none
+static _Thread_local LarklaneCame at_barrier;  // the thread's current barrier; at_ns 0: none
 
 static void tell(const LarklaneThreadEvent* event) {
   LarklaneThreadHook* hook = larklane_thread_hook();
@@ -87,15 +87,15 @@ static void begin_member(int scope, ompt_data_t* parallel, ompt_data_t* task, un
     task->value = larklane_go_on(region ? (uintptr_t)region->caller : 0);
 }
 
-// The barrier at the end of a region. Runtimes that don't say so give its place in the program: the
-// region's own for the thread that began it, none for the others.
+// True for the barrier at the end of a region. Some runtimes do not mark it, but give its address
+// in the program: the region's own for the thread that began it, null for the others.
 static bool ends_member(int kind, const struct Region* region, const void* caller) {
   if (kind == kBarrierParallel) return true;
   return (kind == kBarrier || kind == kBarrierImplicit) &&
          (caller == NULL || caller == region->caller);
 }
 
-// Of the calling thread in its team, from 1; 0: the runtime does not say.
+// The calling thread's number in its team, from 1; 0: the runtime does not report it.
 static int32_t number_in_team(void) {
   int flags, thread;
   ompt_data_t *task, *parallel;
@@ -106,8 +106,8 @@ static int32_t number_in_team(void) {
              : 0;
 }
 
-// A thread is told of the end of a region's last barrier when the next region begins, so its part
-// of the region is written where that barrier begins.
+// The runtime reports the end of a region's last barrier only when the next region begins. So the
+// begin of that barrier ends the thread's part of the region.
 static void meet(int kind, int scope, ompt_data_t* parallel, ompt_data_t* task,
                  const void* caller) {
   const bool is_barrier =
@@ -153,7 +153,7 @@ static int initialize(ompt_function_lookup_t* lookup, int device, ompt_data_t* t
 
 static void finalize(ompt_data_t* tool_data) { (void)tool_data; }
 
-// The runtime asks for a tool. There is one at most: the program's own goes first.
+// The runtime asks for a tool. It accepts at most one: the program's own tool takes precedence.
 __attribute__((visibility("default"))) ompt_start_tool_t ompt_start_tool;
 ompt_start_tool_result_t* ompt_start_tool(unsigned version, const char* runtime) {
   static ompt_start_tool_result_t ours = {initialize, finalize, {0}};

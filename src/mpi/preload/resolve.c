@@ -1,10 +1,10 @@
-// What the first intercepted call does: find the MPI that is loaded, open our library for its ABI
-// beside this object, fill the slots. Thread safety: thread-safe without a lock. Threads that call
-// at the same time all do the same and store the same values; a lock here could deadlock with the
-// dynamic linker's, which a thread holds while it runs the constructors of a library that it opens.
-// Depends on libc alone and does nothing before the first call, so it is harmless in a process
-// without MPI. Compiled twice: for `larklane run`, and with LARKLANE_PROFILE for `larklane
-// profile`, which intercepts more.
+// The first intercepted call: finds the loaded MPI, opens our library for its ABI beside this
+// object, and fills the slots. Thread safety: thread-safe without a lock. Threads that call at the
+// same time all store the same values. A lock here could deadlock with the dynamic linker's lock,
+// which a thread holds while it runs the constructors of a library that it opens. The stub depends
+// on libc alone and does nothing before the first call, so it is harmless in a process without MPI.
+// Compiled twice: for `larklane run`, and with LARKLANE_PROFILE for `larklane profile`, which
+// intercepts more calls.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -43,10 +43,10 @@ enum { kNameCount = sizeof kNames / sizeof *kNames, kPathBytes = 4096 };
 // trampolines.S; each entry belongs to the name of the same index
 extern _Atomic(void*) larklane_preload_slots[kNameCount];
 
-// The MPI, opened, if it is not in the global scope.
+// Handle of an MPI that is not in the global scope.
 static _Atomic(void*) local_mpi;
 
-// One line. What it quotes may be of the environment: control characters become question marks.
+// Writes one line. It may quote the environment, so control characters become question marks.
 __attribute__((format(printf, 1, 0))) static void say(const char* format, va_list values) {
   char text[1024] = "larklane: ";
   const size_t begin = strlen(text);
@@ -67,8 +67,8 @@ __attribute__((format(printf, 1, 2))) static void warn_once(const char* format, 
   va_end(values);
 }
 
-// The next definition after this object, as the dynamic linker would have bound it without us; of
-// an MPI that was opened RTLD_LOCAL (Python, Julia) only that object's own scope has it.
+// The next definition after this object, as the dynamic linker would have bound it without us. For
+// an MPI that was opened RTLD_LOCAL (Python, Julia), only that object's own scope has it.
 static void* find_next(const char* name) {
   void* found = dlsym(RTLD_NEXT, name);
   if (found) return found;
@@ -76,7 +76,7 @@ static void* find_next(const char* name) {
   return mpi ? dlsym(mpi, name) : NULL;
 }
 
-// A loaded object. Found by its segments: dladdr would walk the symbols of a large library.
+// A loaded object, found by its segments: dladdr would walk the symbols of a large library.
 struct Object {
   uintptr_t low, high;
   char path[kPathBytes];
@@ -99,7 +99,7 @@ static void describe(const struct dl_phdr_info* info, struct Object* object) {
 }
 
 struct Search {
-  const void* address;  // of something in the wanted object; null: the wanted one is the next
+  const void* address;  // within the wanted object; null: the next object is wanted
   size_t skip;          // objects before it
   struct Object* found;
 };
@@ -118,7 +118,7 @@ static bool find_object(const void* address, struct Object* object) {
   return dl_iterate_phdr(search_step, &search) != 0;
 }
 
-// PMPI_Init as `object` sees it, not counting our own; null for the program itself, whose view is
+// PMPI_Init in the scope of `object`, not counting our own; null for the program itself, which sees
 // the global scope.
 static void* init_seen_by(const struct Object* object, const struct Object* self) {
   void* handle = object->path[0] ? dlopen(object->path, RTLD_NOLOAD | RTLD_LAZY) : NULL;
@@ -128,7 +128,7 @@ static void* init_seen_by(const struct Object* object, const struct Object* self
   return init && !contains(self, init) ? init : NULL;
 }
 
-// PMPI_Init of an MPI that was opened RTLD_LOCAL: as the caller sees it, else of any object.
+// PMPI_Init of an MPI that was opened RTLD_LOCAL: in the caller's scope, else in any object's.
 static void* find_local_init(const void* caller, const struct Object* self) {
   struct Object object;
   void* init = find_object(caller, &object) ? init_seen_by(&object, self) : NULL;
@@ -145,16 +145,16 @@ struct Mpi {
   struct Object object;
 };
 
-// Which one of our libraries defines, and nothing else.
+// The symbol that only our libraries define.
 static const char kOurs[] = "larklane_mpi_attach";
 
-// Is `name` defined by the MPI itself, not by something that it depends on?
+// True if the MPI itself defines `name`, not one of its dependencies.
 static bool defines(const struct Mpi* mpi, const char* name) {
   const void* found = dlsym(mpi->handle, name);
   return found && contains(&mpi->object, found);
 }
 
-// Symbols that are part of one ABI family each. MPI_COMM_WORLD is the address of the first,
+// Symbols that each belong to one ABI family. MPI_COMM_WORLD is the address of the first;
 // MPI_DUP_FN names the second.
 static const struct {
   const char *symbol, *family;
@@ -162,7 +162,7 @@ static const struct {
     {"ompi_mpi_comm_world", "ompi"}, {"MPIR_Dup_fn", "mpich"}, {"MPI_Abi_get_version", "abi"}};
 enum { kMarkCount = sizeof kMarks / sizeof *kMarks };
 
-// The ABI family of the opened MPI; null if it is none of ours.
+// The ABI family of the opened MPI; null if Larklane has no library for it.
 static const char* family_of(const struct Mpi* mpi) {
   for (size_t i = 0; i < kMarkCount; ++i) {
     if (defines(mpi, kMarks[i].symbol)) return kMarks[i].family;
@@ -170,8 +170,8 @@ static const char* family_of(const struct Mpi* mpi) {
   return NULL;
 }
 
-// The first PMPI_Init may be a tool's, which is no MPI: then the MPI is the object with a mark. A
-// linked library of ours stands before its MPI as a tool does, and is what use_larklane() asks for.
+// The first PMPI_Init may belong to a tool, which is no MPI: then the MPI is the object with a mark
+// symbol. A linked library of ours precedes its MPI as a tool does; use_larklane() checks for it.
 static void look_behind_tools(struct Mpi* mpi) {
   if (family_of(mpi) || defines(mpi, kOurs)) return;
   for (size_t i = 0; i < kMarkCount; ++i) {
@@ -185,7 +185,7 @@ static void look_behind_tools(struct Mpi* mpi) {
   }
 }
 
-// The MPI that the caller uses: in the global scope, else opened locally.
+// Finds the MPI that the caller uses: in the global scope, else one that was opened locally.
 static bool find_mpi(const void* caller, const struct Object* self, struct Mpi* mpi) {
   void* init = dlsym(RTLD_NEXT, "PMPI_Init");
   const bool is_global = init != NULL;
@@ -198,7 +198,7 @@ static bool find_mpi(const void* caller, const struct Object* self, struct Mpi* 
   return mpi->handle && mpi->object.path[0];  // else the program itself defines PMPI_Init
 }
 
-// What LARKLANE_MPI says; null if it leaves the choice to us.
+// The value of LARKLANE_MPI; null if it leaves the choice to us.
 static const char* family_wanted(void) {
   static const char* const kChoices[] = {LARKLANE_MPI_CHOICES};
   const char* value = secure_getenv("LARKLANE_MPI");
@@ -232,14 +232,14 @@ static void before_commit(void (*hook)(void)) {
   atomic_store_explicit(&commit_hook, hook, memory_order_release);  // pairs with PMIx_Commit
 }
 
-// The MPI's, on its way through its initialisation; and anybody else's.
+// Intercepts the call that the MPI makes while it initialises, and any other caller's.
 __attribute__((visibility("default"))) int PMIx_Commit(void);
 int PMIx_Commit(void) {
   void (*hook)(void) = atomic_load_explicit(&commit_hook, memory_order_acquire);
   if (hook) hook();
   int (*real)(void);
   *(void**)&real = find_next("PMIx_Commit");
-  if (!real) {  // its library is in a scope of its own
+  if (!real) {  // its library is in a local scope
     void* library = dlopen("libpmix.so.2", RTLD_NOLOAD | RTLD_LAZY);
     if (library) *(void**)&real = dlsym(library, "PMIx_Commit");
   }
@@ -247,7 +247,7 @@ int PMIx_Commit(void) {
   return real ? real() : kPmixErrInit;
 }
 
-// Our library of `family` takes the calls. @return false after a warning if it can't
+// Leads the calls to our library of `family`. @return false after a warning if that fails
 static bool use_family(const char* family, const struct Object* self, bool is_native) {
   static LarklaneStub stub = {find_next, set_functions, WATCH_THREADS, 0, before_commit};
   stub.is_native = is_native;
@@ -255,8 +255,8 @@ static bool use_family(const char* family, const struct Object* self, bool is_na
   const char* slash = strrchr(self->path, '/');
   snprintf(path, sizeof path, "%.*s/liblarklane_mpi_%s" LARKLANE_LIBRARY_SUFFIX,
            slash ? (int)(slash - self->path) : 1, slash ? self->path : ".", family);
-  // Lazy: it is linked without undefined symbols, and binding all of them costs what a short
-  // program's MPI_Init costs in percent.
+  // Lazy: the library has no undefined symbols, and binding all symbols costs per cents of a short
+  // program's MPI_Init.
   void* library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
   if (!library) {
     warn_once("%s; the MPI's own functions are used", dlerror());
@@ -269,8 +269,8 @@ static bool use_family(const char* family, const struct Object* self, bool is_na
   return !problem;
 }
 
-// With the library of another ABI the program would crash in its first call. `larklane run` says so
-// where it sees the MPI; behind a script it does not.
+// Stops the program: with the library of another ABI it would crash in its first call. `larklane
+// run` reports this where it sees the MPI, but not behind a script.
 static _Noreturn void stop_wrong_choice(const char* family, const char* own, const char* path) {
   dprintf(STDERR_FILENO,
           "larklane: LARKLANE_MPI (or --mpi) is %s, but %s is of the %s family; leave it out\n",
@@ -278,12 +278,12 @@ static _Noreturn void stop_wrong_choice(const char* family, const char* own, con
   _exit(2);
 }
 
-// @return false if the MPI itself has to take the calls
+// @return false if the calls must go to the MPI itself
 static bool use_larklane(const void* caller) {
   struct Object self;
   struct Mpi mpi;
   if (!find_object(kNames, &self) || !find_mpi(caller, &self, &mpi)) return false;
-  // Linked with one of our libraries: that one is attached already.
+  // The program is linked with one of our libraries, which is already attached.
   if (defines(&mpi, kOurs)) return false;
   const char* own = family_of(&mpi);
   const char* family = family_wanted();
@@ -316,8 +316,8 @@ void* larklane_preload_resolve(_Atomic(void*)* slot, const void* caller) {
   return atomic_load_explicit(slot, memory_order_acquire);  // pairs with set_functions
 }
 
-// For `larklane run --summary`: a program that asks the MPI's own library for its functions (dlopen
-// and dlsym, ctypes, RTLD_DEEPBIND) goes past us, and nothing else would say so.
+// For `larklane run --summary`. A program that looks up the functions in the MPI's own library
+// (dlopen and dlsym, ctypes, RTLD_DEEPBIND) bypasses Larklane. Nothing else would report that.
 __attribute__((destructor)) static void say_if_unused(void) {
   const char* summary = secure_getenv("LARKLANE_SUMMARY");
   const bool is_wanted = summary && (strcmp(summary, "on") == 0 || strcmp(summary, "1") == 0);

@@ -1,6 +1,6 @@
-// When the threads of a profiled program finish: wrappers of what GCC's OpenMP and pthreads call
-// parallel regions, barriers and joins. They do what the wrapped function does, and tell the hook,
-// once there is one. Thread safety: thread-safe.
+// Events of a profiled program's threads: wrappers of parallel regions, barriers and joins of GCC's
+// OpenMP and pthreads. Each calls the wrapped function, and the hook, once one is set. Thread
+// safety: thread-safe.
 
 #define _GNU_SOURCE
 #include "mpi/preload/threads.h"
@@ -22,7 +22,7 @@
 static _Atomic(LarklaneThreadHook*) hook;
 
 void larklane_watch_threads(LarklaneThreadHook* wanted) {
-  // release: what the hook needs is there; pairs with larklane_thread_hook()
+  // release: publishes the hook's data; pairs with larklane_thread_hook()
   atomic_store_explicit(&hook, wanted, memory_order_release);
 }
 
@@ -36,12 +36,12 @@ static uint64_t clock_ns(clockid_t clock) {
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-// ---- what a thread uses ----
+// ---- processor time of a thread ----
 
-// To ask the kernel takes about 2 us: it is asked about what takes long only, when it begins and
-// when it ends. At a place of the program after which a thread was short many times in a row it is
-// asked no more, until the thread takes long there again; and at each place kAsksMax times in all,
-// which is enough for the steps that a report replays.
+// A query of the kernel takes about 2 us, so it serves long computations only, at their begin and
+// end. After kShortInARow short computations in a row from one place of the program, the thread
+// stops to query there, until one takes long again. Each place gets at most kAsksMax queries, which
+// is enough for the steps that a report replays.
 enum { kLongNs = 200000, kShortInARow = 8, kAsksMax = 256, kPlaceBits = 8, kNeighbours = 4 };
 
 typedef struct {
@@ -55,10 +55,10 @@ typedef struct {
 
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
   uint64_t went_ns;
-  Usage before;                   // when it went on; busy_ns 0: not asked, or not known
+  Usage before;                   // when it went on; busy_ns 0: not queried, or not known
   Place* from;                    // where it went on; null: nowhere yet
   Place places[1 << kPlaceBits];  // by hash, or up to kNeighbours - 1 further
-  int schedstat;                  // 0: not opened yet; -1: not there; else the descriptor + 1
+  int schedstat;                  // 0: not opened yet; -1: missing; else the descriptor + 1
 } self;
 
 static pthread_key_t closed_at_end;
@@ -71,7 +71,7 @@ static void close_schedstat(void* descriptor_p) {
 
 static void make_key(void) { has_key = pthread_key_create(&closed_at_end, close_schedstat) == 0; }
 
-// System calls by number: those of libc are cancellation points, in functions that are none.
+// System calls by number: libc's functions are cancellation points, but the wrapped ones are not.
 static void open_schedstat(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, make_key);
@@ -82,7 +82,7 @@ static void open_schedstat(void) {
   if (file >= 0) pthread_setspecific(closed_at_end, (void*)(intptr_t)self.schedstat);
 }
 
-// Of the calling thread, since its begin. busy_ns 0: this kernel does not tell.
+// The usage of the calling thread, since its begin. busy_ns 0: this kernel does not report it.
 static Usage usage(void) {
   char text[80];
   if (self.schedstat == 0) open_schedstat();
@@ -98,7 +98,7 @@ static Usage usage(void) {
 }
 
 static Place* place_of(uintptr_t address) {
-  if (!address) address = 1;  // LLVM's runtime does not say where
+  if (!address) address = 1;  // LLVM's runtime gives no address
   const unsigned hash = (unsigned)(address * 0x9E3779B97F4A7C15U >> (64 - kPlaceBits));
   for (unsigned i = 0; i < kNeighbours; ++i) {
     Place* place = &self.places[(hash + i) % (1 << kPlaceBits)];
@@ -118,7 +118,8 @@ LarklaneCame larklane_come(void) {
   const Usage now = usage();
   if (!now.busy_ns) return came;
   came.busy_ns = now.busy_ns - self.before.busy_ns;
-  // At most what is missing: it may have lost its core between the kernel's answer and the clock's.
+  // At most the missing time: the thread may lose its core between the kernel's answer and the
+  // clock's.
   const uint64_t missing_ns = took_ns > came.busy_ns ? took_ns - came.busy_ns : 0;
   const uint64_t waited_ns = now.delayed_ns - self.before.delayed_ns;
   const uint64_t delayed_ns = waited_ns < missing_ns ? waited_ns : missing_ns;
@@ -134,7 +135,8 @@ uint64_t larklane_go_on(uintptr_t address) {
   return self.went_ns = clock_ns(CLOCK_MONOTONIC);
 }
 
-// The wrapped function: after us in the global scope, or in a libgomp that was opened locally.
+// The wrapped function: after this object in the global scope, or in a libgomp that was opened
+// locally.
 static void* real(const char* name) {
   void* found = dlsym(RTLD_NEXT, name);
   if (!found) {
@@ -149,7 +151,7 @@ static void* real(const char* name) {
   return found;
 }
 
-// The function `name`, looked up once; threads that come at the same time find the same.
+// The function `name`, looked up once; concurrent threads find the same function.
 #define REAL(type, name)                                                     \
   static _Atomic(void*) found_##name;                                        \
   /* relaxed: the address of a function */                                   \
@@ -162,7 +164,7 @@ static void* real(const char* name) {
 
 // ---- GCC's OpenMP ----
 
-// LLVM's runtime has these functions, too, for programs of GCC, and tells by itself (ompt.c).
+// True if LLVM's runtime provides these functions, for programs of GCC: it reports by ompt.c.
 static bool is_gomp_llvms(void) {
   Dl_info gomp, llvm;
   void* fork = dlsym(RTLD_DEFAULT, "__kmpc_fork_call");
@@ -170,12 +172,12 @@ static bool is_gomp_llvms(void) {
          gomp.dli_fbase == llvm.dli_fbase;
 }
 
-// Is what GCC's OpenMP does to be told?
+// True if these wrappers report GCC's OpenMP.
 static bool is_gomp_told(void) {
   static _Atomic(int) answer;  // 0: not known yet
   enum { kYes = 1, kNo = 2 };
   if (!larklane_thread_hook()) return false;
-  int known = atomic_load_explicit(&answer, memory_order_relaxed);  // relaxed: all find the same
+  int known = atomic_load_explicit(&answer, memory_order_relaxed);  // relaxed: all threads agree
   if (!known) {
     known = is_gomp_llvms() ? kNo : kYes;
     atomic_store_explicit(&answer, known, memory_order_relaxed);
@@ -185,7 +187,7 @@ static bool is_gomp_told(void) {
 
 typedef void Body(void*);
 
-// A parallel region on its way through libgomp.
+// A parallel region that a wrapper passes through libgomp.
 struct Region {
   Body* body;
   void* data;
@@ -204,7 +206,7 @@ static int size_of_team(int level) {
   return call(level);
 }
 
-// Of the calling thread, from 1, in the innermost team that is not it alone.
+// The calling thread's number, from 1, in its innermost team of several threads.
 static int32_t number_in_team(void) {
   typedef int Function(int);
   REAL(Function, omp_get_ancestor_thread_num);
@@ -248,7 +250,8 @@ static void tell_region(const struct Region* region, LarklaneCame came, unsigned
   if (tell) tell(&event);
 }
 
-// One wrapper for each way to begin a region: what follows (body, data, threads) differs.
+// A wrapper for each function that begins a region; the parameters after (body, data, threads)
+// differ.
 #define REGION(name, parameters, ...)                              \
   EXPORT void name parameters;                                     \
   void name parameters {                                           \
@@ -300,7 +303,7 @@ static void tell_wait(uint8_t kind, LarklaneCame came, uint64_t value, const voi
   if (tell) tell(&event);
 }
 
-// Where the threads of a region wait for each other.
+// Wrappers of the functions where the threads of a region wait for each other.
 #define BARRIER(name)                                                                     \
   EXPORT void name(void);                                                                 \
   void name(void) {                                                                       \

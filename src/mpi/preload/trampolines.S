@@ -1,6 +1,6 @@
-// One trampoline and one slot per exported name. A slot holds the function to jump to; all start at larklane_preload_first,
-// which asks resolve.c for the right one. The trampoline leaves the slot's address in a scratch register, so that
-// larklane_preload_first knows which name was called. Order of the slots: calls.def, MPI_X before PMPI_X.
+// One trampoline and one slot per exported name. A slot holds the function to jump to. All slots start with
+// larklane_preload_first, which gets the right function from resolve.c. The trampoline leaves the slot's address in a
+// scratch register, from which larklane_preload_first derives the name. Order of the slots: calls.def, MPI_X before PMPI_X.
 
 #if defined(__x86_64__)
 
@@ -60,7 +60,7 @@ larklane_preload_slots:
 #endif
 #undef LARKLANE_CALL
 
-// Saves every register that can carry an argument, asks larklane_preload_resolve(slot, return address) and jumps to the answer.
+// Saves each register that can carry an argument, calls larklane_preload_resolve(slot, return address), jumps to its result.
 .type larklane_preload_first, %function
 .p2align 4
 larklane_preload_first:
