@@ -1,15 +1,15 @@
 /* halo3d: diffusion in a periodic box, 7-point stencil, six strided faces per rank, with MPI and
  * OpenMP.
  *
- * Ranks form a 3D grid, threads share the planes of a rank's block. A face is described by a
- * derived datatype (one line of the face, with the distance to the next line as its extent), so
- * nothing is packed by hand; it travels in partitions of lines. A thread that owns the planes of a
- * partition waits for the ghost cells of just those planes, updates them and hands their part of
- * the six faces to MPI. For comparison: --mode single (whole faces, sent by one thread after the
- * join) and multiple (each thread sends its own messages, MPI_THREAD_MULTIPLE).
+ * Ranks form a 3D grid, threads share the planes of a rank's block. A derived datatype describes a
+ * face: one line of the face, with the distance to the next line as its extent. So the program
+ * packs nothing. A face travels in partitions of lines. The thread that owns the planes of a
+ * partition waits for the ghost cells of these planes only. It updates the planes and hands their
+ * part of the six faces to MPI. For comparison: --mode single (whole faces, sent by one thread
+ * after the join) and multiple (each thread sends its own messages, MPI_THREAD_MULTIPLE).
  *
- * Checks itself: every ghost cell that arrives and the final field are compared with the exact
- * solution of the scheme, u = g^step cos(2 pi (x / X + y / Y + z / Z)). Exit status 1 if wrong.
+ * Checks itself: the exact solution of the scheme is u = g^step cos(2 pi (x / X + y / Y + z / Z)).
+ * Each arrived ghost cell and the final field must equal it. Exit status 1 if wrong.
  *
  *     mpiexec -n 2 ./halo3d --n 64 --threads 4
  */
@@ -28,7 +28,7 @@ enum { kReceive, kSend };
 static const double kPi = 3.14159265358979323846;
 static const double kDiffusion = 0.125; /* time step / (cell size)^2; stable up to 1/6 */
 
-/* One side of the block: its outermost cells are sent, the ghost cells beside them received. */
+/* One side of the block: sends its outermost cells, receives the ghost cells beside them. */
 typedef struct {
   int axis, high; /* axis 0, 1, 2; high: the side of larger coordinates */
   int peer;       /* may be this rank itself: the box is periodic */
@@ -105,7 +105,7 @@ static void check_ghosts(problem *p, const face *f, int step, int partition) {
 
 static int messages_per_face(const problem *p) { return p->mode == kMultiple ? p->partitions : 1; }
 
-/* A message is known by the face that sends it. */
+/* The tag of a message is the face that sends it. */
 static int tag_of(const problem *p, const face *f, int copy, int way, int message) {
   const int high = way == kSend ? f->high : !f->high;
   return ((copy * 3 + f->axis) * 2 + high) * p->partitions + message;
@@ -131,7 +131,7 @@ static void post(const problem *p, face *f, int copy, int way, int message) {
   }
 }
 
-/* By the partition's thread: are these ghost cells here? */
+/* Called by the partition's thread: tests whether these ghost cells have arrived. */
 static int arrived(problem *p, face *f, int step, int partition) {
   int flag = 1;
   if (step == 0) return 1; /* the ghost cells of step 0 are initial values */
@@ -142,7 +142,7 @@ static int arrived(problem *p, face *f, int step, int partition) {
   return flag;
 }
 
-/* By the partition's thread: these cells of the next step may go. */
+/* Called by the partition's thread: releases these cells of the next step. */
 static void ready(problem *p, face *f, int step, int partition) {
   if (step + 1 == p->steps) return;
   trace_mark(&f->sent, step, partition);
@@ -150,7 +150,7 @@ static void ready(problem *p, face *f, int step, int partition) {
   if (p->mode == kMultiple) post(p, f, (step + 1) % 2, kSend, partition);
 }
 
-/* By one thread: lets the ghost cells that `step` produces come, and its partitions go. */
+/* Called by one thread: starts the receives and sends of the ghost cells that `step` produces. */
 static void begin_round(problem *p, int step) {
   const int copy = (step + 1) % 2;
   if (step + 1 >= p->steps) return;
@@ -166,7 +166,7 @@ static void begin_round(problem *p, int step) {
   }
 }
 
-/* By one thread: completes what brought the ghost cells of `step`. */
+/* Called by one thread: completes the requests that carried the ghost cells of `step`. */
 static void end_round(problem *p, int step) {
   if (step == 0) return;
   for (face *f = p->faces; f < p->faces + 6; ++f) {
@@ -261,8 +261,8 @@ static void run(problem *p) {
 
 /* ---- set-up ---- */
 
-/* A line of a face: its cells in one plane (axis 1, 2) or one row (axis 0), as far from the next
- * line as in the grid. */
+/* A line of a face: its cells in one plane (axis 1, 2) or one row (axis 0). Its extent is the
+ * distance to the next line in the grid. */
 static MPI_Datatype line_type(const problem *p, int axis) {
   const MPI_Aint row = (MPI_Aint)(p->n + 2) * (MPI_Aint)sizeof(double);
   MPI_Datatype cells, line;
@@ -351,8 +351,7 @@ static void clean_up(problem *p) {
 
 /* ---- the result ---- */
 
-/* A number that depends on every bit of the field, but not on how threads and messages were used.
- */
+/* A number that depends on every bit of the field, but not on the use of threads and messages. */
 static uint64_t checksum(const problem *p) {
   uint64_t sum = 0;
   for (int i = 1; i <= p->n; ++i) {

@@ -3,14 +3,14 @@
  *
  * Each rank owns a block of rows, each thread one or more strips of columns. The halo row between
  * two ranks is one partitioned message with one partition per strip. In a step a thread updates its
- * inner cells and asks between blocks of rows whether the halo of one of its strips has arrived
- * (MPI_Parrived). If so it updates the edge cells of that strip and hands them to MPI at once
- * (MPI_Pready): nobody waits for the slowest thread but those who need its cells. For comparison,
+ * inner cells. Between blocks of rows it tests whether the halo of one of its strips has arrived
+ * (MPI_Parrived). If so, it updates the edge cells of that strip and hands them to MPI at once
+ * (MPI_Pready): only the threads that need the slowest thread's cells wait for it. For comparison,
  * --mode isend and persistent send the whole row after all threads have joined.
  *
- * Checks itself: every halo that arrives and the final field are compared with the exact solution
- * of the scheme, u = g^step sin(pi x / X) sin(pi y / Y), and the field with the solution of the
- * equation. Exit status 1 if wrong.
+ * Checks itself: the exact solution of the scheme is u = g^step sin(pi x / X) sin(pi y / Y). Each
+ * arrived halo and the final field must equal it. The program compares the field with the solution
+ * of the equation, too. Exit status 1 if wrong.
  *
  *     mpiexec -n 2 ./heat2d --n 1024 --threads 4 --late-ms 5
  */
@@ -26,7 +26,7 @@
 
 enum { kPartitioned, kIsend, kPersistent };
 enum { kReceive, kSend };
-enum { kBlockRows = 8 }; /* rows of inner cells between two looks at the halo */
+enum { kBlockRows = 8 }; /* rows of inner cells between two tests for the halo */
 static const double kPi = 3.14159265358979323846;
 static const double kDiffusion = 0.25; /* time step / (cell size)^2; stable up to 0.25 */
 
@@ -42,15 +42,15 @@ typedef struct {
 
 typedef struct {
   int columns, rows, steps, threads, partitions, mode, late_rank;
-  int seed;       /* 0: the late strip; otherwise all threads are late by chance */
-  int late_strip; /* -1: none of this rank */
+  int seed;       /* 0: the late strip; otherwise threads are late at random */
+  int late_strip; /* -1: no strip of this rank */
   double late_ms;
   const char *trace;
   int rank, first_row, own_rows; /* row 1 of the grid is row first_row of the whole rectangle */
   int inner_first, inner_last;   /* rows that need no halo */
   double *grid[2];               /* (own_rows + 2) x (columns + 2) cells */
   double *sin_x;                 /* shape of the solution along a row */
-  unsigned char *wrong;          /* per round: 1 if a halo held other data than it should */
+  unsigned char *wrong;          /* per round: 1 if a halo held wrong data */
   border borders[2];
   int border_count;
 } problem;
@@ -65,7 +65,7 @@ static double sin_y(const problem *p, int row) {
   return sin(kPi * (p->first_row + row) / (p->rows + 1));
 }
 
-/* What the scheme multiplies its first eigenfunction with, in one step. */
+/* The factor by which one step of the scheme multiplies its first eigenfunction. */
 static double decay_per_step(const problem *p) {
   const double sx = sin(kPi / 2 / (p->columns + 1)), sy = sin(kPi / 2 / (p->rows + 1));
   return 1 - 4 * kDiffusion * (sx * sx + sy * sy);
@@ -95,7 +95,7 @@ static void check_halo(problem *p, const border *b, int step, int strip) {
   }
 }
 
-/* Threads that take longer than others: the one of the late strip, or all of them by chance. */
+/* Delays threads: the thread of the late strip, or all threads at random. */
 static void be_late(const problem *p, const border *b, int step, int strip) {
   if (b != p->borders) return;
   if (p->seed != 0)
@@ -107,7 +107,7 @@ static void be_late(const problem *p, const border *b, int step, int strip) {
 
 /* ---- one step, partitioned ---- */
 
-/* Updates and sends the edge cells of those of my strips whose halo is here. Returns how many. */
+/* Updates and sends the edge cells of my strips with an arrived halo. Returns their number. */
 static int update_edges(problem *p, int step, int first_strip, int last_strip) {
   const int width = p->columns / p->partitions;
   int updated = 0;
@@ -134,8 +134,8 @@ static int update_edges(problem *p, int step, int first_strip, int last_strip) {
   return updated;
 }
 
-/* Called by one thread: ends the round whose halos this step used, and begins the next one in its
- * buffers. */
+/* Called by one thread: completes the round that carried this step's halos, and starts the next one
+ * in its buffers. */
 static void next_round(problem *p, int step) {
   for (border *b = p->borders; b < p->borders + p->border_count; ++b) {
     MPI_Request *requests = b->request[step % 2];
@@ -308,7 +308,7 @@ static void run(problem *p) {
 
 /* ---- the result ---- */
 
-/* A number that depends on every bit of the field, but not on how it is spread over ranks. */
+/* A number that depends on every bit of the field, but not on its distribution over ranks. */
 static uint64_t checksum(const problem *p) {
   uint64_t sum = 0;
   for (int row = 1; row <= p->own_rows; ++row) {

@@ -1,7 +1,7 @@
 #ifndef EXAMPLES_LATE_H_
 #define EXAMPLES_LATE_H_
-/* Threads that are late: one of them always, or all of them by chance. A late thread sleeps, so
- * that it takes no core from the others. Needs _POSIX_C_SOURCE 200809L before the first header.
+/* Delays for threads: one thread always, or all threads at random. A late thread sleeps, so it
+ * takes no core from the others. Needs _POSIX_C_SOURCE 200809L before the first header.
  */
 
 #include <stdint.h>
@@ -13,7 +13,7 @@ static inline void late_sleep(double ms) {
     nanosleep(&(struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)}, NULL);
 }
 
-/* From 0 to 1, evenly spread; the same for the same numbers. (splitmix64, Steele et al., OOPSLA
+/* Uniform from 0 to 1; equal arguments give equal results. (splitmix64, Steele et al., OOPSLA
  * 2014)
  */
 static inline double late_chance(int seed, int rank, int step, int thread) {

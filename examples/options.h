@@ -1,6 +1,7 @@
 #ifndef EXAMPLES_OPTIONS_H_
 #define EXAMPLES_OPTIONS_H_
-/* Command line of the examples: a table of `--name VALUE` rows, from which --help is written too.
+/* Command line of the examples: a table of `--name VALUE` rows, which also gives the text of
+ * --help.
  */
 
 #include <mpi.h>
@@ -15,7 +16,7 @@ typedef struct {
     kReal,
     kWord,
     kText
-  } kind;            /* what `value` points to: int, double, int (index of the word), char* */
+  } kind;            /* type of `*value`: int, double, int (index of the word), char* */
   void *value;       /* holds the default until the option is read */
   double low, high;  /* kInt, kReal: accepted range */
   const char *words; /* kWord: the choices, separated by '|' */
@@ -41,7 +42,7 @@ static inline void option_print(const option *row) {
   printf("  --%-12s %s%s\n", row->name, row->help, value);
 }
 
-/* Stores one value. Returns NULL, or what would have been accepted. */
+/* Stores one value. Returns NULL, or a text that lists the accepted values. */
 static inline const char *option_store(const option *row, const char *text) {
   static char accepted[128];
   char *end = NULL;
@@ -69,8 +70,7 @@ static inline const char *option_store(const option *row, const char *text) {
   return NULL;
 }
 
-/* Ends the program on all ranks; rank 0 prints the reason. Collective: every rank must come here.
- */
+/* Ends the program on all ranks; rank 0 prints the reason. Collective: every rank must call it. */
 static inline void options_refuse(const char *reason, const char *got, const char *accepted) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

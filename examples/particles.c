@@ -1,14 +1,14 @@
 /* particles: particles on a ring of ranks, with MPI and OpenMP.
  *
  * Each rank has a stretch of the ring, each of its threads a lane. In every step a thread works on
- * the particles of its lane, moves them, and hands those that leave the stretch to the neighbour: a
- * lane is a partition of the two messages (to the left, to the right), a count and room for as many
+ * the particles of its lane, moves them, and hands those that leave the stretch to the neighbour. A
+ * lane is a partition of the two messages (to the left, to the right): a count and room for
  * particles. Lanes have differing numbers of particles (--imbalance), so threads finish at
- * differing times, always in the same way: what early partitions are for. For comparison: --mode
+ * differing times, in the same order each step: a case for early partitions. For comparison: --mode
  * joined (one thread sends after the join) and multiple (each thread sends its own message).
  *
- * Checks itself: positions are integers and the work on a particle has a closed form, so at the end
- * every particle is compared with what it must be. Exit status 1 if one is wrong or lost.
+ * Checks itself: positions are integers, and the work on a particle has a closed form. At the end
+ * the program checks every particle. Exit status 1 if one is wrong or lost.
  *
  *     mpiexec -n 2 ./particles --imbalance 1.5 --threads 4
  */
@@ -33,7 +33,7 @@ typedef struct {
   int32_t speed; /* per step, less than a stretch */
 } particle;
 
-/* What one lane sends to one side in one step. */
+/* The parcel that one lane sends to one side in one step. */
 typedef struct {
   uint64_t count;
   particle moved[];
@@ -65,7 +65,7 @@ static uint64_t work_on(uint64_t state, int work) {
   return state;
 }
 
-/* The same `times` at once: squares of the step (Brown, Trans. Am. Nucl. Soc. 71, 1994). */
+/* Composes `times` steps by squaring (Brown, Trans. Am. Nucl. Soc. 71, 1994). */
 static uint64_t work_done(uint64_t state, uint64_t times) {
   uint64_t factor = kFactor, term = kTerm;
   for (; times > 0; times /= 2) {
@@ -112,7 +112,7 @@ static int neighbour(const problem *p, int side) {
   return (p->rank + (side == kRight ? 1 : p->ranks - 1)) % p->ranks;
 }
 
-/* What leaves to the right comes from the left. */
+/* Particles that leave to the right arrive from the left. */
 static int tag_of(const problem *p, int step, int side, int way, int lane_index) {
   const int leaves = way == kSend ? side : !side;
   return ((step % 2) * 2 + leaves) * p->threads + lane_index;
@@ -178,7 +178,7 @@ static void note_full(problem *p) {
   p->full = 1;
 }
 
-/* Works on a lane, moves it, and packs what leaves. */
+/* Works on the particles of a lane, moves them, and packs those that leave. */
 static void advance(problem *p, int step, int index) {
   lane *own = &p->lanes[index];
   parcel *out[2] = {parcel_of(p, step, kLeft, kSend, index),
@@ -252,8 +252,8 @@ static void run(problem *p) {
 
 /* ---- set-up ---- */
 
-/* Particles of a lane: from the first to the last lane they grow to (1 + imbalance) times, or by
- * chance. */
+/* The number of particles of a lane: it grows from the first to the last lane by the factor
+ * (1 + imbalance), or is random. */
 static int population(const problem *p, int index) {
   const double share = p->seed != 0     ? late_chance(p->seed, p->rank, 0, index)
                        : p->threads > 1 ? (double)index / (p->threads - 1)

@@ -1,8 +1,8 @@
 ! ring: each rank sends a partitioned message to the next one, in Fortran with mpi_f08.
 !
-! A rank fills and releases its partitions one by one (MPI_Pready) and looks in between whether partitions of its
-! predecessor have arrived (MPI_Parrived); each is checked as soon as it is there, every round has other data.
-! Exit status 1 if a partition held other data than it should.
+! A rank fills and releases its partitions one by one (MPI_Pready). In between it tests whether partitions of its
+! predecessor have arrived (MPI_Parrived), and checks each at once. Every round has other data. Exit status 1 if a
+! partition held wrong data.
 !
 !     mpiexec -n 2 ./ring --partitions 8 --late-ms 5
 program ring
@@ -58,7 +58,7 @@ program ring
 
 contains
 
-  ! One round: release partition after partition, look for arrivals in between and until all are there.
+  ! One round: releases one partition after the other, and tests for arrivals until all have arrived.
   subroutine exchange(round)
     integer, intent(in) :: round
     integer :: partition
@@ -87,7 +87,7 @@ contains
     round_ns(3, round) = now_ns()
   end subroutine
 
-  ! Checks the partitions that have arrived since the last look.
+  ! Checks the partitions that have arrived since the last test.
   subroutine look(round)
     integer, intent(in) :: round
     integer :: partition
@@ -104,7 +104,7 @@ contains
     end do
   end subroutine
 
-  ! What a rank sends: exact in floating point, different for each round, partition and element.
+  ! The data that a rank sends: exact in floating point, different for each round, partition and element.
   pure function expected(sender, round, partition) result(values)
     integer, intent(in) :: sender, round, partition
     real(real64) :: values(doubles)
@@ -119,7 +119,7 @@ contains
     ns = ticks*(1000000000_int64/rate)
   end function
 
-  ! Reads the command line. more is false if there is nothing to run: help was asked for, or the input is bad.
+  ! Reads the command line. more is false if there is nothing to run: the user wants help, or the input is bad.
   subroutine read_options(more)
     logical, intent(out) :: more
     character(len=4096) :: name, value

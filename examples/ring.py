@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """ring: each rank sends a partitioned message to the next one, in Python with mpi4py.
 
-A rank fills and releases its partitions one by one (Pready) and looks in between whether partitions of its
-predecessor have arrived (Parrived); each is checked as soon as it is there, every round has other data.
-Exit status 1 if a partition held other data than it should.
+A rank fills and releases its partitions one by one (Pready). In between it tests whether partitions of its
+predecessor have arrived (Parrived), and checks each at once. Every round has other data. Exit status 1 if a
+partition held wrong data.
 
     mpiexec -n 2 python ring.py --partitions 8 --late-ms 5
 """
@@ -18,7 +18,7 @@ from mpi4py import MPI
 
 
 class Ring:
-    """One rank's place in the ring: two requests, two buffers, and what happened when (ns of CLOCK_MONOTONIC)."""
+    """One rank's place in the ring: two requests, two buffers, and a trace of events (ns of CLOCK_MONOTONIC)."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -42,16 +42,16 @@ class Ring:
                                 "t_ns": time.monotonic_ns()})
 
     def part(self, partition: int) -> slice:
-        """Where the elements of a partition are."""
+        """The slice of a partition's elements."""
         return slice(partition * self.options.doubles, (partition + 1) * self.options.doubles)
 
     def expected(self, sender: int, round_: int, partition: int) -> array:
-        """What a rank sends: exact in floating point, different for each round, partition and element."""
+        """The data that a rank sends: exact in floating point, different for each round, partition and element."""
         first = sender + 1000 * round_ + 10_000_000 * partition
         return array("d", (first + 10**11 * i for i in range(self.options.doubles)))
 
     def look(self, round_: int, missing: set[int]) -> None:
-        """Checks the partitions that have arrived since the last look and takes them out of `missing`."""
+        """Checks the partitions that have arrived since the last test and removes them from `missing`."""
         for partition in sorted(missing):
             if self.receive.Parrived(partition):
                 self.note("receive", round_, "arrived", partition=partition)
@@ -60,7 +60,7 @@ class Ring:
                     self.wrong[round_] = 1
 
     def exchange(self, round_: int) -> None:
-        """One round: releases partition after partition, looks for arrivals in between and until all are there."""
+        """One round: releases one partition after the other, and tests for arrivals until all have arrived."""
         missing = set(range(self.options.partitions))
         for side in "receive", "send":
             self.note(side, round_, "start")

@@ -6,14 +6,14 @@
  * upstream, block of planes by block of planes. Threads share the angles: the face that belongs to
  * a block is one partitioned message, one partition per group of angles. A thread waits for its own
  * partitions only (MPI_Parrived), computes its angles and hands its part of the outflow to MPI
- * (MPI_Pready): a late thread delays its own angles downstream, not everybody's.
+ * (MPI_Pready): a late thread delays its own angles downstream, and no others.
  *
- * Each direction has two buffers and two requests which take turns, so that a block can be sent
- * while the next one is computed; no two active requests share memory. For comparison: --mode
+ * Each direction has two buffers and two requests that take turns: a block travels while the
+ * threads compute the next one. No two active requests share memory. For comparison: --mode
  * funneled (one send after the join) and multiple (one send per thread, MPI_THREAD_MULTIPLE).
  *
- * Checks itself: the solution is a plane in x, y and z whose numbers are exact in floating point;
- * every inflow and every last plane must be equal to it to the last bit. Exit status 1 if not.
+ * Checks itself: the solution is a plane in x, y and z with numbers that are exact in floating
+ * point. Each inflow and each last plane must equal it to the last bit. Exit status 1 if not.
  *
  *     mpiexec -n 2 ./sweep3d --threads 4 --late-ms 5
  */
@@ -52,7 +52,7 @@ typedef struct {
 
 /* One block of work. Coordinates count along the sweep: cell 1 is the first one upstream. */
 typedef struct {
-  int octant, number; /* number: of the block in the whole run */
+  int octant, number; /* number of the block in the whole run */
   int first_plane;    /* planes computed before in this sweep */
   int first[2];       /* cells upstream of this rank, x and y */
   face *along[2];
@@ -117,7 +117,7 @@ static int plane(const problem *p, const block *b, int angle, int check) {
   return 1;
 }
 
-/* Depends on every bit of the outflow of an angle, and on which block it is. */
+/* A number that depends on every bit of an angle's outflow, and on the block's number. */
 static uint64_t outflow_hash(const problem *p, const block *b, int angle) {
   uint64_t hash =
       14695981039346656037u ^ (uint64_t)((b->number * p->angles + angle) * 4096 + p->rank);
@@ -133,11 +133,11 @@ static uint64_t outflow_hash(const problem *p, const block *b, int angle) {
   return hash;
 }
 
-/* ---- communication: what a block needs before, during and after its computation ---- */
+/* ---- communication: before, during and after the computation of a block ---- */
 
 static int messages_per_face(const problem *p) { return p->mode == kMultiple ? p->partitions : 1; }
 
-/* Lets the inflow of a round come. */
+/* Starts the receive of a round's inflow. */
 static void expect(const problem *p, face *f, int round) {
   const int slot = round % 2, share = p->angles * f->length / messages_per_face(p);
   if (f->upstream == MPI_PROC_NULL || round >= f->rounds) return;
@@ -159,7 +159,7 @@ static void await_inflow(const problem *p, face *f) {
   trace_mark(&f->received, f->round, TRACE_DONE);
 }
 
-/* The outflow buffer of two rounds ago is free once its send is complete. */
+/* The outflow buffer of two rounds ago is free once its send has completed. */
 static void await_outflow(const problem *p, face *f, int round) {
   if (f->downstream == MPI_PROC_NULL || round < 0) return;
   trace_mark(&f->sent, round, TRACE_WAIT);
@@ -167,7 +167,7 @@ static void await_outflow(const problem *p, face *f, int round) {
   trace_mark(&f->sent, round, TRACE_DONE);
 }
 
-/* By one thread, before the block. */
+/* Called by one thread, before the block. */
 static void begin(const problem *p, face *f) {
   await_outflow(p, f, f->round - 2);
   if (f->downstream != MPI_PROC_NULL) {
@@ -177,7 +177,7 @@ static void begin(const problem *p, face *f) {
   if (p->mode == kFunneled) await_inflow(p, f);
 }
 
-/* By the partition's thread: has its inflow come? */
+/* Called by the partition's thread: tests whether its inflow has arrived. */
 static int arrived(const problem *p, face *f, int partition) {
   int flag = 1;
   if (f->upstream == MPI_PROC_NULL) return 1;
@@ -188,7 +188,7 @@ static int arrived(const problem *p, face *f, int partition) {
   return flag;
 }
 
-/* By the partition's thread: its outflow may go. */
+/* Called by the partition's thread: releases its outflow. */
 static void ready(const problem *p, face *f, int partition) {
   const int slot = f->round % 2, share = p->angles * f->length / p->partitions;
   if (f->downstream == MPI_PROC_NULL) return;
@@ -200,7 +200,7 @@ static void ready(const problem *p, face *f, int partition) {
   }
 }
 
-/* By one thread, after the block. */
+/* Called by one thread, after the block. */
 static void end(const problem *p, face *f) {
   if (p->mode == kFunneled && f->downstream != MPI_PROC_NULL) {
     MPI_Isend(f->out[f->round % 2], p->angles * f->length, MPI_DOUBLE, f->downstream, 0,
@@ -236,7 +236,7 @@ static void compute_partition(problem *p, const block *b, int partition) {
   }
 }
 
-/* By all threads. A thread takes its partitions in the order in which their inflow comes. */
+/* Called by all threads. A thread takes its partitions in the order of their inflow's arrival. */
 static void compute_block(problem *p, const block *b) {
   const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
   const int first = p->partitions * thread / threads, last = p->partitions * (thread + 1) / threads;

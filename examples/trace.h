@@ -1,18 +1,19 @@
 #ifndef EXAMPLES_TRACE_H_
 #define EXAMPLES_TRACE_H_
-/* When did each partition become ready, and when did the other side first see it arrive?
+/* Traces of partitions: the times at which each became ready, and at which the receiver first saw
+ * it.
  *
- * A trace_channel notes the events of one partitioned request: for each round its Start, the time
- * at which Wait was entered and left, and one time per partition (ready on the sending side, first
- * seen by MPI_Parrived on the receiving side). Rank r writes its channels to FILE.r: one JSON
+ * A trace_channel notes the events of one partitioned request. For each round these are its Start,
+ * the begin and end of Wait, and one time per partition. The sending side notes when it is ready,
+ * the receiving side when MPI_Parrived first saw it. Rank r writes its channels to FILE.r: one JSON
  * object per line, the first describes the run.
  *
- * Times are nanoseconds of CLOCK_MONOTONIC: the processes of one host share it, so they may be
- * compared between its ranks, not between hosts. (MPI_Wtime would not do: several MPIs start it at
- * zero in each process.)
+ * Times are nanoseconds of CLOCK_MONOTONIC. The processes of one host share it, so times are
+ * comparable between its ranks, not between hosts. MPI_Wtime is unsuitable: several MPIs start it
+ * at zero in each process.
  *
- * Threads: different threads may mark different partitions at the same time; opening and writing is
- * for one thread.
+ * Threads: different threads may mark different partitions at the same time. One thread opens and
+ * writes.
  */
 
 #include <inttypes.h>
@@ -29,7 +30,7 @@ typedef struct {
   char name[24];
   int sends; /* 1: partitions are marked when ready; 0: when first seen to have arrived */
   int peer, partitions, rounds;
-  int64_t *at_ns; /* rounds x (3 + partitions), 0: did not happen; NULL: no trace wanted */
+  int64_t *at_ns; /* rounds x (3 + partitions), 0: did not happen; NULL: no trace */
 } trace_channel;
 
 static inline int64_t trace_now_ns(void) {

@@ -1,12 +1,12 @@
-/* halo2d: diffusion on a periodic rectangle, cut in blocks, one a process; each block needs the
- * edges of its four neighbours in every step.
+/* halo2d: diffusion on a periodic rectangle, cut in blocks, one per process. In every step each
+ * block needs the edges of its four neighbours.
  *
- * Shows receives and sends that are posted together and waited for together: one synchronizer hears
- * of four receives, another of four sends. The side is the tag: with two processes in a row the
+ * Shows receives and sends that a process posts together and waits for together: four receives
+ * signal one synchronizer, four sends another. The side is the tag: with two processes in a row the
  * left neighbour is the right one, too.
  *
- * Checks itself: what a step does to a wave is known, it shrinks by a factor. Exit status 1 if a
- * cell is not what it must be.
+ * Checks itself: each step shrinks a wave by a known factor. Exit status 1 if a cell has a wrong
+ * value.
  *
  *     larklane launch -n 4 ./halo2d --cells 64 --steps 100
  */
@@ -64,7 +64,7 @@ class Block {
     });
     std::swap(now_, then_);
   }
-  /// The largest difference from what it must be.
+  /// The largest difference from the exact value.
   double error(long steps) {
     const double shrink = (std::cos(turn(grid_.columns)) + std::cos(turn(grid_.rows))) / 2;
     const double factor = std::pow(shrink, static_cast<double>(steps));

@@ -1,11 +1,12 @@
-/* kv_store: words under keys, spread over all processes; each process stores and asks for what it
- * likes, and serves what lies with it.
+/* kv_store: words under keys, spread over all processes. Each process stores and requests words,
+ * and serves its own keys.
  *
- * Shows active messages: nobody posts a receive. The tag says what is wanted, the bytes are the
- * library's until free_buffer(), and all processes register the same object first, so that its
- * number is the same everywhere.
+ * Shows active messages: no process posts a receive. The tag names the request. The bytes belong to
+ * the library until free_buffer(). All processes register the same object first, so its number is
+ * the same on all of them.
  *
- * Checks itself: what the previous process has stored is what this one finds. Exit status 1 if not.
+ * Checks itself: each process must find the words that the previous process has stored. Exit status
+ * 1 if not.
  *
  *     larklane launch -n 4 ./kv_store --keys 1000
  */
@@ -32,13 +33,13 @@ class Store {
         vci_(native::must(context.create_vci(), "create_vci")),
         mail_(native::must(CompletionQueue::create(context.completions()), "queue")),
         there_(native::must(mail_.register_remote(), "register_remote")) {
-    native::meet(context);  // from now on they may write to us
+    native::meet(context);  // after it, other processes may write to this one
   }
 
   void put(std::uint64_t key, std::uint64_t value) { post(owner(key), kStore, {key, value}); }
   void get(std::uint64_t key) { post(owner(key), kFetch, {key, 0}); }
-  /// Serves until all that any process has asked for is answered. A fence would not do: who waits
-  /// in it answers nobody.
+  /// Serves until all requests of all processes are answered. A fence would deadlock: a process
+  /// that waits in it serves no requests.
   void settle() {
     while (unanswered_ > 0) serve();
     for (int rank = 0; rank < context_.size(); ++rank) send(rank, kDone, {settled_, 0});
@@ -59,7 +60,7 @@ class Store {
                          [&] { return post_am(vci_, rank, there_, kind, &record, sizeof record); });
   }
   void post(int rank, Kind kind, Record record) {
-    while (unanswered_ == kUnansweredMax) serve();  // who asks for more than he serves would drown
+    while (unanswered_ == kUnansweredMax) serve();  // bounds the answers that can queue up here
     send(rank, kind, record);
     ++unanswered_;
   }
@@ -87,7 +88,7 @@ class Store {
         --unanswered_;
         return;
       case kDone:
-        ++done_[record.key];  // who is faster may be one time further
+        ++done_[record.key];  // a faster process may be one call ahead
     }
   }
 
@@ -95,11 +96,11 @@ class Store {
   larklane::Vci vci_;
   CompletionQueue mail_;
   const RemoteCompletion there_;
-  std::unordered_map<std::uint64_t, std::uint64_t> words_;  // that lie here
+  std::unordered_map<std::uint64_t, std::uint64_t> words_;  // the keys of this process
   std::unordered_map<std::uint64_t, std::uint64_t> found_;
   long unanswered_ = 0;
-  std::uint64_t settled_ = 0;                    // times
-  std::unordered_map<std::uint64_t, int> done_;  // processes, each time
+  std::uint64_t settled_ = 0;                    // calls of settle()
+  std::unordered_map<std::uint64_t, int> done_;  // processes, by call
 };
 
 std::uint64_t value_of(std::uint64_t key) { return key * key + 1; }

@@ -1,5 +1,6 @@
-// What the native examples share: their command line, errors that end the program, and the two
-// loops that every program on Larklane has: post until it is posted, progress until it is so.
+// Shared code of the native examples: their command line, errors that end the program, and the two
+// loops of every program on Larklane: post until done or posted, make progress until a condition
+// holds.
 #pragma once
 
 #include <cstdio>
@@ -14,8 +15,8 @@
 
 namespace native {
 
-/// `--name NUMBER` of the command line, else `value`. The program ends at `--help` and at anything
-/// else that is not an option of the table.
+/// `--name NUMBER` of the command line, else `value`. `--help` and each word that is no option of
+/// the table end the program.
 struct Option {
   const char* name;
   long* value;
@@ -59,21 +60,21 @@ T must(larklane::Result<T> result, const char* what) {
   return std::move(result).value();
 }
 
-/// The job that this process was started in: `larklane launch -n 4 ./program`.
+/// The context of this process's job: `larklane launch -n 4 ./program`.
 inline std::unique_ptr<larklane::Context> join_job() {
   std::string problem;
   auto context = larklane::Context::create(&problem);
   if (!context) give_up(problem.c_str(), context.error());
   return std::move(context).value();
 }
-/// Wait for all others.
+/// Waits for all other processes.
 inline void meet(larklane::Context& context) {
   std::string problem;
   const larklane::Status status = context.fence(&problem);
   if (!status.ok()) give_up(problem.c_str(), status);
 }
 
-/// `post()` until it is done or posted.
+/// Calls `post()` until the operation is done or posted.
 template <class Call>
 larklane::Post until_posted(larklane::Vci& vci, Call&& post) {
   for (;;) {
@@ -82,7 +83,7 @@ larklane::Post until_posted(larklane::Vci& vci, Call&& post) {
     vci.progress();
   }
 }
-/// Progress until `is_so()`.
+/// Makes progress until `is_so()`.
 template <class Call>
 void progress_until(larklane::Vci& vci, Call&& is_so) {
   while (!is_so()) vci.progress();

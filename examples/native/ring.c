@@ -1,8 +1,7 @@
 /* ring: every process sends a message to the next one and receives one from the previous one, in C.
  *
- * Shows how a message is sent and received, and how synchronizers are waited for and used again.
- * Checks itself: every round has other data. Exit status 1 if a byte was wrong. ring.cpp is the
- * same in C++.
+ * Shows a send, a receive, and synchronizers that are waited for and reused. Checks itself: each
+ * round has other data. Exit status 1 if a byte was wrong. ring.cpp is the same in C++.
  *
  *     larklane launch -n 4 ./ring_c --rounds 100 --bytes 65536
  */
@@ -68,7 +67,7 @@ int main(int argc, char **argv) {
   must(larklane_synchronizer_create(context, 1, &received));
   const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
 
-  /* Both are signalled in any case, so that there is one way to wait for them. */
+  /* Both are always signalled, also if an operation is done at once: one wait serves all cases. */
   larklane_post_options send = LARKLANE_POST_OPTIONS_INIT, receive = LARKLANE_POST_OPTIONS_INIT;
   send.completion = sent;
   receive.completion = received;
@@ -95,7 +94,7 @@ int main(int argc, char **argv) {
     wait_for(vci, sent);
     for (size_t i = 0; i < length; ++i) wrong += incoming[i] != (unsigned char)(previous + round);
   }
-  must(larklane_context_fence(context)); /* nobody leaves while a message of his is being fetched */
+  must(larklane_context_fence(context)); /* a receiver may still fetch from this process */
   if (rank == 0)
     printf("ring: %d processes, %ld rounds of %ld bytes, %ld bytes wrong\n", size, rounds, bytes,
            wrong);

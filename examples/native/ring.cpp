@@ -1,8 +1,7 @@
 /* ring: every process sends a message to the next one and receives one from the previous one.
  *
- * Shows how a message is sent and received, and how synchronizers are waited for and used again.
- * Checks itself: every round has other data. Exit status 1 if a byte was wrong. ring.c is the same
- * in C.
+ * Shows a send, a receive, and synchronizers that are waited for and reused. Checks itself: each
+ * round has other data. Exit status 1 if a byte was wrong. ring.c is the same in C.
  *
  *     larklane launch -n 4 ./ring --rounds 100 --bytes 65536
  */
@@ -24,7 +23,7 @@ int main(int argc, char** argv) {
   const int rank = context->rank(), size = context->size();
   const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
 
-  // Both are signalled in any case, so that there is one way to wait for them.
+  // Both are always signalled, also if an operation is done at once: one wait serves all cases.
   auto sent = native::must(Synchronizer::create(context->completions(), 1), "synchronizer");
   auto received = native::must(Synchronizer::create(context->completions(), 1), "synchronizer");
   PostOptions send, receive;
@@ -51,7 +50,7 @@ int main(int argc, char** argv) {
     const auto wanted = static_cast<unsigned char>(previous + round);
     wrong += static_cast<long>(length) - std::count(incoming.begin(), incoming.end(), wanted);
   }
-  native::meet(*context);  // nobody leaves while a message of his is being fetched
+  native::meet(*context);  // a receiver may still fetch from this process
   if (rank == 0)
     std::printf("ring: %d processes, %ld rounds of %ld bytes, %ld bytes wrong\n", size, rounds,
                 bytes, wrong);

@@ -1,9 +1,9 @@
-/* work_stealing: each process has a list of tasks, of very different lengths; who has finished his
- * own takes from the others.
+/* work_stealing: each process has a list of tasks, of very different lengths. A process that has
+ * finished its own tasks takes tasks of the others.
  *
- * Shows atomics on memory of other processes: a task is taken by fetch-and-add on its owner's
- * counter, by the owner's lane when it makes progress; the largest result is kept by
- * compare-and-swap; and each process reports to rank 0 by an active message.
+ * Shows atomics on memory of other processes. A process takes a task by fetch-and-add on its
+ * owner's counter, which the owner's lane executes when it makes progress. Compare-and-swap keeps
+ * the largest result. Each process reports to rank 0 by an active message.
  *
  * Checks itself: every task was done once, and the largest result is known. Exit status 1 if not.
  *
@@ -23,7 +23,8 @@ using larklane::PostOptions;
 using larklane::RemoteRegion;
 using larklane::Synchronizer;
 
-/// What the others may change: how many of our tasks are taken, and, of rank 0, the largest result.
+/// Memory that other processes change: the number of taken tasks and, on rank 0, the largest
+/// result.
 struct alignas(64) Shared {
   std::uint64_t taken = 0, largest = 0;
 };
@@ -31,7 +32,7 @@ struct Report {
   std::uint64_t tasks = 0, stolen = 0, sum = 0;
 };
 
-/// A task's result: some steps of a generator, the more the larger its number.
+/// A task's result: steps of a generator, more for a larger number.
 std::uint64_t work(std::uint64_t task) {
   std::uint64_t state = task + 1;
   for (std::uint64_t i = 0; i < task; ++i)
@@ -71,7 +72,7 @@ class Worker {
     keep_largest(largest);
     return report;
   }
-  /// @return of rank 0: all; of others: nothing
+  /// @return on rank 0: the sum of all reports; on others: an empty report
   Report collect(const Report& own) {
     native::until_posted(vci_, [&] { return post_am(vci_, 0, to_reports_, 0, &own, sizeof own); });
     Report all;
@@ -90,7 +91,7 @@ class Worker {
     }
     return all;
   }
-  /// Of rank 0, when all have reported.
+  /// Call on rank 0, when all processes have reported.
   bool is_right(const Report& all) const {
     Report wanted;
     std::uint64_t largest = 0;
@@ -103,10 +104,10 @@ class Worker {
   }
 
  private:
-  /// The lower the rank, the more.
+  /// The number of a rank's tasks: lower ranks have more.
   std::uint64_t tasks_of(int rank) const { return rank < 32 ? tasks_ >> (2 * rank) : 0; }
 
-  /// What is known of an operation when it is over. Makes progress, so others are served, too.
+  /// Waits until an operation completes. Makes progress, so it serves other processes, too.
   template <class Call>
   void complete(Call&& post) {
     PostOptions options;
@@ -176,7 +177,7 @@ int main(int argc, char** argv) {
   native::meet(*context);
   const Report own = worker.run();
   const Report all = worker.collect(own);
-  native::meet(*context);  // until then others may look for tasks here
+  native::meet(*context);  // until then other processes may search for tasks here
   if (context->rank() != 0) return 0;
   const bool is_right = worker.is_right(all);
   std::printf("work_stealing: %d processes, %llu tasks, %llu of them stolen: %s\n", context->size(),
