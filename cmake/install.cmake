@@ -1,22 +1,22 @@
-# The targets that other projects link, and what `cmake --install` leaves behind: headers, libraries, the CMake package,
-# larklane.pc (of the MPI families) and larklane-native.pc. Included last, by the top level.
+# The targets that other projects link, and the files of `cmake --install`: headers, libraries, the CMake package,
+# larklane.pc (of the MPI families) and larklane-native.pc. The top level includes it last.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 option(LARKLANE_INSTALL "Make the install rules" ${PROJECT_IS_TOP_LEVEL})
 
-# The public headers; larklane::headers for C programs whose mpi.h lacks the partitioned calls.
+# The public headers; larklane::headers for C programs with an mpi.h that lacks the partitioned calls.
 add_library(larklane_headers INTERFACE)
 add_library(larklane::headers ALIAS larklane_headers)
 set_target_properties(larklane_headers PROPERTIES EXPORT_NAME headers)
 target_include_directories(larklane_headers INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
-# What native programs link: larklane::larklane.
+# The library of native programs: larklane::larklane.
 target_include_directories(larklane_native INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 set_target_properties(larklane_native PROPERTIES EXPORT_NAME larklane
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
-# One library for each ABI family that was built: larklane::mpi_mpich, larklane::mpi_ompi, larklane::mpi_abi.
+# One library for each built ABI family: larklane::mpi_mpich, larklane::mpi_ompi, larklane::mpi_abi.
 set(LARKLANE_FAMILIES)
 set(family_targets)
 foreach(family mpich ompi abi)
