@@ -86,7 +86,7 @@ def test_together():
         return "banner\n" + "\n".join(lines[:stops]), "exit status 124: " if stops < len(lines) else None
 
     points = [{"bytes": size, "repetitions": 3} for size in (1, 2, 3, 4)]
-    found = bars.run_together("program {at}", points, 1, 0.5, runner)
+    found = bars.run_together("program {at}", points, 1, bars.Reading(), runner)
     assert found == [(1, None), (None, "exit status 124: "), (3, None), (None, "1 wrong rounds")] and asked == [[1, 2, 3, 4], [3, 4]]
 
     row = {"margin": 0.0, "repetitions": 2, "contenders": {"x": "program {at}", "y": "other {at}"}, "claims": [], "lenient": ["y"]}
@@ -114,11 +114,48 @@ def test_a_guest_that_is_cut_off():
 
 def test_places():
     """Where a contender's ranks are."""
-    assert bars.split("hosts larklane mpich5 A=b early") == (True, "larklane", "mpich5", ["A=b", "early"])
-    assert bars.split("python3 native x") == (False, "", "", ["python3", "native", "x"])
-    here, across = (bars.words_of(f"{where}native openmpi5 OMPI_MCA_pml=ucx early", 9) for where in ("", "hosts "))
+    assert bars.Contender.of("hosts larklane mpich5 A=b exposed") == (True, "larklane", "mpich5", ["A=b", "exposed"])
+    assert bars.Contender.of("python3 native x") == (False, "", "", ["python3", "native", "x"])
+    here, across = (bars.Contender.of(f"{where}native openmpi5 OMPI_MCA_pml=ucx exposed --iterations 30").commanded(9, "f") for where in ("", "hosts "))
     assert here[:2] == ["python3", "tests/mp/launch.py"] and across[:2] == ["python3", "tests/hosts/hosts.py"]
-    assert here[-4:] == across[-4:] == ["env", "OMPI_MCA_pml=ucx", "build/release/bench/openmpi5/pair", "early"]
+    called = ["env", "OMPI_MCA_pml=ucx", bars.LARKLANE, "bench", "exposed", "--iterations", "30", "--quiet", "--json", "f", "--warmup", "4", "--with", "native", "--mpi", "openmpi5"]
+    assert here[-16:] == across[-16:] == called
+    alone = bars.Contender.of("alone 4 A=b message-rate --sizes 8").commanded(9, "f")
+    assert alone == ["env", "A=b", bars.LARKLANE, "launch", "-n", "4", bars.LARKLANE, "bench", "message-rate", "--sizes", "8", "--quiet", "--json", "f"]
+
+
+def test_record():
+    """What a run of `larklane bench` stands for: the samples of its first way, unless a round was wrong, or the way was refused or hung."""
+    def series(**others):
+        return {"way": "partitioned", "wrong": 0, "samples": {"exposed_ns": [3, 1, 2], "packets": [7]}, **others}
+
+    def results(*found, metric="", failures=()):
+        return bars.of_record({"options": {"benchmark": "exposed"}, "points": [{"series": [each]} for each in found], "failures": failures}, bars.Reading(metric))
+
+    assert results(series(), series()) == [(2, None), (2, None)] and results(series(), metric="packets") == [(7, None)]
+    assert results(series(wrong=2), series(refused="no such calls")) == [(None, "2 wrong rounds"), (None, "no such calls")]
+    [_, (sample, why)] = results(series(), failures=[{"what": "a round is not over"}])
+    assert sample is None and bars.HANG.match(why)
+
+
+def test_grids():
+    assert bars.each_of({"bytes": [8, 64], "way": "am", "window": [1, 2]}) == [
+        {"bytes": 8, "way": "am", "window": 1}, {"bytes": 8, "way": "am", "window": 2}, {"bytes": 64, "way": "am", "window": 1}, {"bytes": 64, "way": "am", "window": 2}]
+
+
+def test_rows():
+    """Each call of `larklane bench` in bench/rows.json is of a benchmark and of ways that there are."""
+    for row in bars.read_rows():
+        for command in row["contenders"].values():
+            contender = bars.Contender.of(command)
+            if not contender.how:
+                continue
+            words = [word.replace("{what}", "rate") for word in contender.words]
+            [name] = [word for word in words if word in bars.BENCHMARKS]
+            known = {*bars.BENCHMARKS[name].ways.split(","), *bars.BENCHMARKS[name].further_ways.split(",")}
+            assert words[words.index("--ways") + 1] in known, (row["row"], command)
+        for candidate, baseline, *_ in row["claims"]:
+            assert {name for name in (candidate, baseline) if isinstance(name, str)} <= set(row["contenders"]), row["row"]
 
 
 def test_again():
@@ -163,13 +200,13 @@ def test_limits():
 
 
 def test_program_output():
-    assert bars.parse_output('# banner\n{"samples": [3, 1, 2], "wrong": 0}\n') == (2, 0)
-    for text in ("", "12", '{"samples": []}', "not json"):
-        try:
-            bars.parse_output(text)
-        except ValueError:
-            continue
-        raise AssertionError(text)
+    assert bars.of_lines('# banner\n{"samples": [3, 1, 2], "wrong": 0}\n', bars.Reading()) == [(2, None)]
+    assert bars.of_lines("", bars.Reading()) == [] and bars.of_lines('{"samples": []}', bars.Reading()) == [(None, "no samples")]
+    try:
+        bars.of_lines('{"samples"', bars.Reading())
+    except ValueError:
+        return
+    raise AssertionError("a line that was cut off is no figure")
 
 
 def test_chosen_rows():

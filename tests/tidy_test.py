@@ -4,7 +4,7 @@
   tidy_test.py rules      the rules on small strings: proves that each can fail
   tidy_test.py tree       every file of the repository
   tidy_test.py format     clang-format-14 finds nothing to change
-  tidy_test.py options    docs/user/options.md says what src/base/options.def says
+  tidy_test.py options    docs/user/options.md and performance.md say what src/base/options.def and bench/benchmarks.def say
   tidy_test.py headers    each public header compiles alone, as C++20 and, if its name ends in .h, as C11
   tidy_test.py ctest DIR  every test of build folder DIR has a label and a time limit
 
@@ -20,26 +20,15 @@ import subprocess
 import sys
 import tempfile
 
+import tidy_graphs
+from tidy_graphs import check_layer_table, check_module_cycles, cycles, read_layers
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIP = 77
 
+
 # What each layer of src/ may include besides itself and include/larklane (larklane/...).
-LAYERS = {
-    "base": set(),
-    "shm": {"base"},
-    "control": {"base"},
-    "net": {"base", "shm"},
-    "model": {"base"},
-    "profile": {"base"},
-    "bootstrap": {"base"},
-    "vci": {"base", "net"},
-    "part": {"base", "shm", "control", "net", "model", "vci"},
-    "msg": {"base", "bootstrap", "control", "net", "model", "vci"},
-    "sim": {"base", "control", "net", "model", "vci", "part"},
-    "mpi": {"base", "shm", "bootstrap", "control", "net", "model", "vci", "part", "profile"},
-    "capi": {"base", "control", "net", "model", "vci", "part", "msg"},
-    "parcel": set(),
-}
+LAYERS = read_layers((ROOT / "src/layers.txt").read_text())
 # Folders that see include/larklane and themselves, and which layers as an exception.
 SWITCHED = ("bench/messages/lanes.cpp", "bench/messages/injection.cpp")  # linked with a library of their own, whose lanes have switches
 # The registries, which are data: base makes its option from the rows.
@@ -114,6 +103,22 @@ BANNED_IN_TESTS = (
 
 LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
+MARKDOWN_COLUMNS_MAX = 120
+# Pages with wider lines. A page that has none any more must leave the list.
+WIDE_PAGES = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs/design/adr/0000-template.md",
+    "measurements/README.md",
+    "measurements/cluster23/README.md",
+    "measurements/ics20/README.md",
+    "measurements/learned.md",
+    "measurements/savings.md",
+    "measurements/simulated.md",
+    "measurements/statements.md",
+    "measurements/summary.md",
+    "measurements/timer.md",
+)
 BANNED_NAMES = re.compile(r"^(utils?|common|misc|helpers)$")
 
 # Paths of one machine and words of one workplace have no meaning for a reader of the repository.
@@ -173,7 +178,7 @@ def check_layers(path, text):
             continue
         if parts[0] in CLIENTS and target[0] not in CLIENTS[parts[0]] and path not in SWITCHED:
             yield line, f"{parts[0]} sees include/larklane only, not {name}"
-        elif parts[0] == "src" and target[0] != parts[1] and target[0] not in LAYERS[parts[1]]:
+        elif parts[0] == "src" and target[0] != parts[1] and target[0] not in LAYERS.get(parts[1], ()):
             yield line, f"layer {parts[1]} must not include {name}"
         elif parts[:2] == ["src", "vci"] and target[0] == "net" and name != "net/provider.hpp":
             yield line, f"lanes know no provider: {name}"
@@ -299,6 +304,16 @@ def check_words(path, text):
             yield number, "an MPI session? Then say so"
 
 
+def check_markdown(path, text):
+    """Lines of pages end before column 120, but for tables and code."""
+    in_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.match(r"\s*(```|~~~)", line):
+            in_code = not in_code
+        elif not in_code and not line.lstrip().startswith("|") and len(line) > MARKDOWN_COLUMNS_MAX:
+            yield number, f"{len(line)} columns, {MARKDOWN_COLUMNS_MAX} allowed outside tables and code"
+
+
 SOURCE_RULES = (check_layers, check_policies, check_banned, check_atomics)
 CODE_RULES = (check_size, check_functions, check_definitions)
 ALL_RULES = (check_name, check_words)
@@ -311,6 +326,8 @@ def check_file(path, text):
         rules += SOURCE_RULES
     if is_source(path) or path.endswith(".py"):
         rules += CODE_RULES
+    if path.endswith(".md") and path not in WIDE_PAGES:
+        rules += (check_markdown,)
     if path == "tests/tidy_test.py":
         rules = CODE_RULES  # it has to name what it bans
     return [f"{path}:{line}: {text_}" for rule in rules for line, text_ in rule(path, text)]
@@ -327,19 +344,7 @@ def check_cycles(texts):
         places = (folder, "src", "include", "tests")
         names = [name for _, name, _ in includes(text)]
         graph[path] = [f"{place}/{name}" for name in names for place in places if f"{place}/{name}" in texts]
-    done, complaints = set(), []
-
-    def visit(path, trail):
-        if path in trail:
-            complaints.append(f"{path}:1: include cycle: {' -> '.join(trail[trail.index(path):] + [path])}")
-        elif path not in done:
-            for target in graph[path]:
-                visit(target, trail + [path])
-            done.add(path)
-
-    for path in graph:
-        visit(path, [])
-    return complaints
+    return cycles(graph, "include")
 
 
 def files():
@@ -368,6 +373,10 @@ def texts_of(paths):
 def run_tree():
     texts = texts_of(files())
     complaints = [complaint for path, text in texts.items() for complaint in check_file(path, text)]
+    narrow = [path for path in WIDE_PAGES if not any(check_markdown(path, texts.get(path, "")))]
+    complaints += [f"tests/tidy_test.py:1: {path} has no wide line: take it from WIDE_PAGES" for path in narrow]
+    complaints += check_module_cycles({path: text for path, text in texts.items() if path.endswith(".py")})
+    complaints += check_layer_table(texts["src/layers.txt"], texts["docs/ARCHITECTURE.md"], texts)
     return complaints + check_cycles({path: text for path, text in texts.items() if is_source(path)})
 
 
@@ -381,9 +390,12 @@ def run_format():
 
 
 def run_options():
-    script = [sys.executable, str(ROOT / "scripts/dev/options_doc.py"), "--check"]
-    result = subprocess.run(script, capture_output=True, text=True, check=False)
-    return (result.stdout + result.stderr).splitlines() if result.returncode else []
+    complaints = []
+    for script in ("options_doc", "benchmarks_doc"):
+        command = [sys.executable, str(ROOT / f"scripts/dev/{script}.py"), "--check"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        complaints += (result.stdout + result.stderr).splitlines() if result.returncode else []
+    return complaints
 
 
 def compilers(header, text):
@@ -452,6 +464,7 @@ def test_layers():
     assert complains(check_layers, "src/sim/a.cpp", '#include "mpi/face.hpp"\n') == [1]
     assert not complains(check_layers, "tools/a.cpp", '#include "sim/scenario.hpp"\n')
     assert complains(check_layers, "include/larklane/a.h", '#include "base/config.hpp"\n') == [1]
+    assert complains(check_layers, "src/new/a.cpp", '#include "base/status.hpp"\n') == [1]
     assert complains(check_layers, "src/part/a.cpp", "#include <mpi.h>\n") == [1]
     assert complains(check_layers, "src/net/shm/a.cpp", "#include <infiniband/verbs.h>\n") == [1]
     assert complains(check_layers, "src/base/a.cpp", "#include <gtest/gtest.h>\n") == [1]
@@ -534,6 +547,14 @@ def test_kinds():
     assert check_file("docs/a.md", "/work/a")
 
 
+def test_markdown():
+    wide = "x" * 121
+    assert complains(check_markdown, "a.md", f"x\n{wide}\n") == [2]
+    assert not complains(check_markdown, "a.md", f"{'x' * 120}\n| {wide} |\n```\n{wide}\n```\n")
+    assert complains(check_markdown, "a.md", f"```\n```\n{wide}") == [3]
+    assert check_file("new.md", wide) and not check_file(WIDE_PAGES[0], wide)
+
+
 def test_cycles():
     texts = {"src/a/x.hpp": '#include "b/y.hpp"', "src/b/y.hpp": '#include "a/x.hpp"', "src/b/z.hpp": '#include "y.hpp"'}
     assert len(check_cycles(texts)) == 1
@@ -548,9 +569,9 @@ def test_tests_are_labelled():
 
 
 def run_rules():
-    names = [name for name in globals() if name.startswith("test_")]
-    for name in names:
-        globals()[name]()
+    tests = {**globals(), **vars(tidy_graphs)}
+    for name in (name for name in tests if name.startswith("test_")):
+        tests[name]()
         print(f"{name}: ok")
     return []
 

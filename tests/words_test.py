@@ -3,6 +3,7 @@
 
   words_test.py rules     the rules on small strings: proves that each can fail
   words_test.py tree      no layer has more than tests/words.txt allows
+  words_test.py pages     no Markdown line is too long, and each page of docs begins with a command to copy
   words_test.py lower     writes the figures of today into tests/words.txt, where they are lower
   words_test.py list LAYER   each place of a layer, as path:line: word
 
@@ -23,6 +24,8 @@ PRONOUNS = re.compile(r"\b(?:who|whom|whose|whoever|whatever|whichever|nobody|so
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 SENTENCE_END = re.compile(r"[.!?:;](?:\s|$)")
 SENTENCE_WORDS_MAX = 25
+LINE_MAX = 120  # of Markdown, outside of tables, code, links and comments
+COMMAND_BY_LINE = 22
 # Markup and code: neither words nor sentences.
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`[^`\n]*`")
@@ -154,6 +157,24 @@ def run_tree():
     return list(complaints(counts(), limits()))
 
 
+def page_complaints(path, text):
+    """Long lines of a page, and a page of docs (decisions apart) that shows no command at its beginning."""
+    is_code = False
+    for number, line in enumerate(text.split("\n"), 1):
+        is_code ^= line.startswith("```")
+        if len(line) > LINE_MAX and not is_code and not line.lstrip().startswith(("|", "<")) and " " in line.strip():
+            yield f"{path}:{number}: {len(line)} characters: at most {LINE_MAX}"
+    is_page = path.startswith("docs/") and not path.startswith("docs/design/adr/")
+    if is_page and not any(line.startswith("```") for line in text.split("\n")[:COMMAND_BY_LINE]):
+        yield f"{path}:1: no command to copy in the first {COMMAND_BY_LINE} lines"
+
+
+def run_pages():
+    for path in tracked():
+        if path.endswith(".md") and not path.startswith("measurements/"):
+            yield from page_complaints(path, (ROOT / path).read_text(encoding="utf-8"))
+
+
 def run_lower():
     allowed = limits() if LIMITS.exists() else {}
     rows = []
@@ -195,6 +216,18 @@ def run_rules():
         got = figures(path, text)
         if got != wanted:
             yield f"{path} {text!r}: {got} instead of {wanted}"
+    wide = "word " * 25
+    command = "```sh\nmake\n```\n"
+    for path, text, wanted in (
+        ("docs/user/a.md", command + wide, 1),
+        ("docs/user/a.md", command + "| " + wide, 0),
+        ("docs/user/a.md", f"```\n{wide}\n```\n", 0),
+        ("docs/user/a.md", "# A\n" * 22 + command, 1),
+        ("docs/design/adr/0001-a.md", "# A\n", 0),
+        ("README.md", "# A\n", 0),
+    ):
+        if len(list(page_complaints(path, text))) != wanted:
+            yield f"{path} {text!r}: not {wanted} complaints"
     count = Count()
     count.add("Nobody knows. " + long + ".")
     for allowed, wanted in (({"src/x": (1000.0, 100.0)}, 0), ({"src/x": (1.0, 100.0)}, 1), ({"src/x": (1000.0, 1.0)}, 1), ({}, 1)):
@@ -203,7 +236,7 @@ def run_rules():
 
 
 def main():
-    modes = {"rules": run_rules, "tree": run_tree, "lower": run_lower, "list": run_list}
+    modes = {"rules": run_rules, "tree": run_tree, "pages": run_pages, "lower": run_lower, "list": run_list}
     if len(sys.argv) != (3 if sys.argv[1:2] == ["list"] else 2) or sys.argv[1] not in modes:
         sys.exit(__doc__)
     found = list(modes[sys.argv[1]](*sys.argv[2:]))

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/config.hpp"
+#include "measure/catalogue.hpp"
 #include "place.hpp"
 #include "program.hpp"
 #include "run.hpp"
@@ -130,12 +131,6 @@ const Built* choose(const std::vector<Built>& built, const std::string& wanted) 
   return nullptr;
 }
 
-/// Threads that share lanes, or have one each: messages, and applications of them.
-bool is_of_lanes(const std::string& benchmark) {
-  return benchmark.starts_with("message-") ||
-         std::ranges::count(std::array{"lanes", "stencil", "ebms", "bspmm"}, benchmark) != 0;
-}
-
 /// A program of its own: where things lie in memory is the compiler's.
 bool is_packed(std::vector<std::string> words) { return take(words, "--layout") == "packed"; }
 
@@ -224,7 +219,12 @@ int bench(const std::vector<std::string>& given) {
   const bool turns =
       words.front() == "all" || words.front().starts_with("-") || mentions(words, "--launcher");
   const bool asks = mentions(words, "--help") || mentions(words, "-h");
-  const bool of_messages = is_of_lanes(words.front());
+  const auto* const benchmark = larklane::bench::find_benchmark(words.front());
+  // In a launch the program says so, once.
+  if (benchmark == nullptr && words.front() != "all" && !words.front().starts_with("-") &&
+      !is_launched())
+    return refuse(larklane::bench::unknown_benchmark(words.front()));
+  const bool of_messages = benchmark != nullptr && benchmark->is_of_lanes();
   const bool by_larklane = of_messages && !environment("LARKLANE_RANK").empty();
   if (turns || (!is_launched() && !by_larklane && !asks))
     return run_python("larklane.bench", words);

@@ -1,3 +1,5 @@
+// `larklane info --json` (info.hpp).
+
 #include <nlohmann/json.hpp>
 
 #include "info.hpp"

@@ -190,17 +190,48 @@ void add_noise_options(CLI::App* command, larklane::tools::NoiseRequest* request
   command->footer(kNoiseExamples);
 }
 
-/// --from and --to.
-void add_sizes(CLI::App* command, std::uint64_t most, std::uint64_t* from, std::uint64_t* to) {
-  const auto size = [command, most](const char* name, std::uint64_t* bytes, const char* what) {
+/// Upper ends of ranges, further patterns, and the help that differs.
+struct GridLimits {
+  std::uint32_t partitions_max, rounds_max;
+  double spread_us_max;
+  std::uint64_t bytes_max;
+  std::vector<std::string> further_patterns;
+  const char *rounds_help, *seed_help;
+};
+
+/// @return the option --json
+CLI::Option* add_grid_options(CLI::App* command, const GridLimits& limits,
+                              larklane::tools::Grid* grid) {
+  std::vector<std::string> patterns{"simultaneous", "laggard",     "uniform", "gaussian",
+                                    "exponential",  "alternating", "bursts"};
+  patterns.insert(patterns.end(), limits.further_patterns.begin(), limits.further_patterns.end());
+  command->add_option("--partitions", grid->partitions, "user partitions")
+      ->check(CLI::Range(1u, limits.partitions_max))
+      ->capture_default_str();
+  command->add_option("--pattern", grid->pattern, "when partitions become ready")
+      ->check(CLI::IsMember(patterns))
+      ->capture_default_str();
+  command
+      ->add_option("--spread-us", grid->spread_us,
+                   "of the pattern: delay, width, deviation or mean")
+      ->check(number_from(0, limits.spread_us_max))
+      ->capture_default_str();
+  command->add_option("--rounds", grid->rounds, limits.rounds_help)
+      ->check(CLI::Range(1u, limits.rounds_max))
+      ->capture_default_str();
+  command->add_option("--seed", grid->seed, limits.seed_help)
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  const auto size = [&](const char* name, std::uint64_t* bytes, const char* what) {
     command->add_option(name, *bytes, what)
         ->transform(CLI::AsSizeValue(false))
-        ->check(CLI::Range(std::uint64_t{1}, most))
+        ->check(CLI::Range(std::uint64_t{1}, limits.bytes_max))
         ->type_name("BYTES")
         ->capture_default_str();
   };
-  size("--from", from, "smallest message");
-  size("--to", to, "largest message, in powers of two of the smallest");
+  size("--from", &grid->from_bytes, "smallest message");
+  size("--to", &grid->to_bytes, "largest message, in powers of two of the smallest");
+  return command->add_flag("--json", grid->json, "as JSON");
 }
 
 void add_model_options(CLI::App* command, larklane::tools::ModelRequest* request) {
@@ -212,27 +243,19 @@ void add_model_options(CLI::App* command, larklane::tools::ModelRequest* request
   time("--recv-overhead-ns", &request->recv_overhead_ns, "o_r");
   time("--gap-ns", &request->gap_ns, "g, between two messages");
   time("--per-part-ns", &request->per_part_ns, "c, of each transport partition, hidden by nothing");
-  time("--spread-us", &request->spread_us, "of the pattern: delay, width, deviation or mean");
   command->add_option("--bandwidth", request->gigabytes_per_second, "1 / G, in GB/s")
       ->check(number_from(1e-6, 1e6))
       ->capture_default_str();
   command->add_flag("--serial-receiver", request->is_receiver_serial,
                     "o_r for each part, after all have come");
-  command->add_option("--partitions", request->partitions, "user partitions")
-      ->check(CLI::Range(1u, 1u << 16))
-      ->capture_default_str();
-  command->add_option("--pattern", request->pattern, "when partitions become ready")
-      ->check(CLI::IsMember({"simultaneous", "laggard", "uniform", "gaussian", "exponential",
-                             "alternating", "bursts"}))
-      ->capture_default_str();
-  command->add_option("--rounds", request->rounds, "of patterns with chance")
-      ->check(CLI::Range(1u, 1u << 20))
-      ->capture_default_str();
-  command->add_option("--seed", request->seed, "of patterns with chance")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  add_sizes(command, std::uint64_t{1} << 40, &request->from_bytes, &request->to_bytes);
-  CLI::Option* json = command->add_flag("--json", request->json, "as JSON");
+  const GridLimits limits{.partitions_max = 1u << 16,
+                          .rounds_max = 1u << 20,
+                          .spread_us_max = 1e12,
+                          .bytes_max = std::uint64_t{1} << 40,
+                          .further_patterns = {},
+                          .rounds_help = "of patterns with chance",
+                          .seed_help = "of patterns with chance"};
+  CLI::Option* json = add_grid_options(command, limits, request);
   CLI::Option* tuned =
       command
           ->add_flag("--tuned", request->tuned,
@@ -283,27 +306,8 @@ void add_simulate_options(CLI::App* command, larklane::tools::SimulateRequest* r
                     "of a processor, overheads alone cost time");
   command->add_flag("--late-receiver", request->is_receiver_late,
                     "it looks at completions when all is there, not as they come");
-  command->add_option("--partitions", request->partitions, "user partitions")
-      ->check(CLI::Range(1u, 1024u))
-      ->capture_default_str();
   command->add_option("--threads", request->threads, "which share them; 0: one for each")
       ->check(CLI::Range(0u, 1024u))
-      ->capture_default_str();
-  command->add_option("--pattern", request->pattern, "when partitions become ready")
-      ->check(CLI::IsMember({"simultaneous", "laggard", "uniform", "gaussian", "exponential",
-                             "alternating", "bursts", "late-thread"}))
-      ->capture_default_str();
-  command
-      ->add_option("--spread-us", request->spread_us,
-                   "of the pattern: delay, width, deviation or mean")
-      ->check(number_from(0, 1e8))
-      ->capture_default_str();
-  command
-      ->add_option("--rounds", request->rounds, "of patterns with chance, --learned, --deadline-us")
-      ->check(CLI::Range(1u, 4096u))
-      ->capture_default_str();
-  command->add_option("--seed", request->seed, "of chance")
-      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_flag("--learned", request->learns,
                     "policy learned, too; all figures are of the second half of --rounds");
@@ -320,11 +324,18 @@ void add_simulate_options(CLI::App* command, larklane::tools::SimulateRequest* r
   command->add_option("--compute-us", request->compute_us, "of each rank of a sweep, each time")
       ->check(number_from(0, 1e7))
       ->capture_default_str();
-  add_sizes(command, std::uint64_t{1} << 36, &request->from_bytes, &request->to_bytes);
   command->add_option("--show", request->show, "what the table shows")
       ->check(CLI::IsMember({"exposed", "total", "bandwidth", "speedup", "transfers"}))
       ->capture_default_str();
-  command->add_flag("--json", request->json, "as JSON");
+  add_grid_options(command,
+                   {.partitions_max = 1024,
+                    .rounds_max = 4096,
+                    .spread_us_max = 1e8,
+                    .bytes_max = std::uint64_t{1} << 36,
+                    .further_patterns = {"late-thread"},
+                    .rounds_help = "of patterns with chance, --learned, --deadline-us",
+                    .seed_help = "of chance"},
+                   request);
   command->footer(kSimulateExamples);
 }
 

@@ -31,23 +31,11 @@ std::vector<std::uint32_t> counts(std::uint32_t most) {
   return found;
 }
 
-bool has_chance(const ModelRequest& request) {
-  const auto pattern = larklane::model::pattern_named(request.pattern);
-  return pattern && larklane::model::has_chance(*pattern);
-}
-
-/// @return the impossible request; empty if it can be
+/// @return the error in the options; empty: none
 std::string refusal(const ModelRequest& request) {
   constexpr std::uint64_t kTimesMax = 1 << 21;  // a few seconds
-  if (request.from_bytes % request.partitions != 0)
-    return "--from: " + std::to_string(request.from_bytes) + " bytes are no multiple of the " +
-           std::to_string(request.partitions) + " partitions";
-  if (request.to_bytes < request.from_bytes)
-    return "--to: " + std::to_string(request.to_bytes) + " bytes are less than --from";
-  if (has_chance(request) && std::uint64_t{request.rounds} * request.partitions > kTimesMax)
-    return "--rounds: at most " + std::to_string(kTimesMax / request.partitions) + " of " +
-           std::to_string(request.partitions) + " partitions";
-  return {};
+  if (std::string why = request.size_error(); !why.empty()) return why;
+  return request.has_chance() ? request.rounds_error(kTimesMax) : std::string();
 }
 
 void print_table(const ModelRequest& request, const std::vector<Row>& rows) {
@@ -59,9 +47,8 @@ void print_table(const ModelRequest& request, const std::vector<Row>& rows) {
       request.latency_ns, request.send_overhead_ns, request.recv_overhead_ns, request.gap_ns,
       request.gigabytes_per_second, request.per_part_ns,
       request.is_receiver_serial ? ", serial receiver" : "", request.partitions,
-      request.pattern.c_str());
-  if (request.pattern != "simultaneous") std::printf(", %g us", request.spread_us);
-  if (has_chance(request))
+      request.pattern_text().c_str());
+  if (request.has_chance())
     std::printf(", mean of %u rounds, seed %llu", request.rounds,
                 static_cast<unsigned long long>(request.seed));
   std::printf("\n%10s", "size");
@@ -100,7 +87,7 @@ void print_json(const ModelRequest& request, const std::vector<Row>& rows) {
 void print_groups(const ModelRequest& request, const std::string& title, const auto& groups) {
   std::printf("# groups by %s; below: partitions\n%10s", title.c_str(), "size");
   for (const std::uint32_t partitions : counts(request.partitions)) std::printf(" %6u", partitions);
-  for (std::uint64_t bytes = request.from_bytes; bytes <= request.to_bytes; bytes *= 2) {
+  for (const std::uint64_t bytes : request.sizes()) {
     std::printf("\n%10s", size_text(bytes).c_str());
     for (const std::uint32_t partitions : counts(request.partitions))
       std::printf(" %6u", groups(partitions, bytes / partitions));
@@ -157,9 +144,9 @@ int model(const ModelRequest& request) {
                               .is_receiver_serial = request.is_receiver_serial};
   const auto rounds = ploggp::readiness(
       *pattern, request.spread_us * 1e3, request.partitions,
-      has_chance(request) ? request.rounds : larklane::model::kPatternPeriod, request.seed);
+      request.has_chance() ? request.rounds : larklane::model::kPatternPeriod, request.seed);
   std::vector<Row> rows;
-  for (std::uint64_t bytes = request.from_bytes; bytes <= request.to_bytes; bytes *= 2) {
+  for (const std::uint64_t bytes : request.sizes()) {
     Row row{bytes, {}, 1};
     const ploggp::Workload workload{medium, bytes / request.partitions, rounds};
     row.best = ploggp::best_power_of_two(request.partitions, [&](std::uint32_t count) {

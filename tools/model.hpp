@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <string>
 
+#include "grid.hpp"
+
 namespace larklane::tools {
 
 /// Nanoseconds, and per byte. The defaults are an example: 11.5 GB/s is the bandwidth of the
 /// paper's network, the others are round numbers of its kind.
-struct ModelRequest {
+struct ModelRequest : Grid {
   double latency_ns = 1000;
   double send_overhead_ns = 200;
   double recv_overhead_ns = 200;
@@ -16,13 +18,6 @@ struct ModelRequest {
   double gigabytes_per_second = 11.5;
   double per_part_ns = 0;
   bool is_receiver_serial = false;
-  std::uint32_t partitions = 32;
-  std::string pattern = "laggard";
-  double spread_us = 4000;
-  std::uint32_t rounds = 1000;
-  std::uint64_t seed = 1;
-  std::uint64_t from_bytes = 1 << 10, to_bytes = 512 << 20;
-  bool json = false;
   bool tuned =
       false;  ///< the policies' plans for this host's tuning; partitions, sizes and spread only
   std::string fit;  ///< a record, instead of all others

@@ -45,18 +45,6 @@ struct Row {
   Means two_sided;
 };
 
-std::vector<std::uint32_t> counts(std::uint32_t partitions) {
-  std::vector<std::uint32_t> found;
-  for (std::uint32_t count = 1; count < partitions; count *= 2) found.push_back(count);
-  found.push_back(partitions);
-  return found;
-}
-
-bool has_chance(const SimulateRequest& request) {
-  const auto pattern = larklane::model::pattern_named(request.pattern);
-  return pattern && larklane::model::has_chance(*pattern);
-}
-
 std::uint32_t threads_of(const SimulateRequest& request) {
   return request.threads == 0 ? request.partitions : request.threads;
 }
@@ -64,7 +52,8 @@ std::uint32_t threads_of(const SimulateRequest& request) {
 std::uint64_t whole_ps(double ns) { return static_cast<std::uint64_t>(std::llround(ns * 1e3)); }
 
 std::uint32_t rounds_of(const SimulateRequest& request) {
-  return has_chance(request) || request.adapts() ? request.rounds : larklane::model::kPatternPeriod;
+  return request.has_chance() || request.adapts() ? request.rounds
+                                                  : larklane::model::kPatternPeriod;
 }
 
 /// @return nothing if the text is no plane such as 8x8
@@ -105,22 +94,15 @@ std::string refusal(const SimulateRequest& request) {
   if (!sim::regime_named(request.regime)) return "no regime '" + request.regime + "'";
   if (!model::pattern_named(request.pattern))
     return "no pattern '" + request.pattern + "' without --costs";
-  if (request.from_bytes % request.partitions != 0)
-    return "--from: " + std::to_string(request.from_bytes) + " bytes are no multiple of the " +
-           std::to_string(request.partitions) + " partitions";
-  if (request.to_bytes < request.from_bytes)
-    return "--to: " + std::to_string(request.to_bytes) + " bytes are less than --from";
+  if (std::string why = request.size_error(); !why.empty()) return why;
   if (request.threads > request.partitions)
     return "--threads: " + std::to_string(request.threads) + " are more than the " +
            std::to_string(request.partitions) + " partitions";
   if (request.adapts() && request.rounds < 2)
     return "--rounds: --learned and --deadline-us take 2 or more";
-  if ((has_chance(request) || request.adapts()) &&
-      std::uint64_t{request.rounds} * request.partitions > kMarksMax)
-    return "--rounds: at most " + std::to_string(kMarksMax / request.partitions) + " of " +
-           std::to_string(request.partitions) + " partitions";
-  if (!request.sweep.empty()) return sweep_refusal(request);
-  return {};
+  if (request.has_chance() || request.adapts())
+    if (std::string why = request.rounds_error(kMarksMax); !why.empty()) return why;
+  return request.sweep.empty() ? std::string() : sweep_refusal(request);
 }
 
 loop::NetworkCosts network_of(const SimulateRequest& request, loop::NetworkCosts network) {
@@ -187,7 +169,7 @@ class RowMaker {
 
   /// @return nothing, after a message
   std::optional<Row> row() {
-    for (const std::uint32_t count : counts(scenario_.partitions)) {
+    for (const std::uint32_t count : request_.group_counts()) {
       scenario_.plans = {model::equal_groups(scenario_.partitions, count)};
       row_.one_sided.push_back(counted());
     }
@@ -283,16 +265,15 @@ void print_table(const SimulateRequest& request, const Setup& setup, const std::
   print_parameters(request, setup);
   std::printf("# %u partitions, %u threads%s, %s", request.partitions, threads_of(request),
               threads_of(request) > 2 ? " (more than 2: extrapolated)" : "",
-              request.pattern.c_str());
-  if (request.pattern != "simultaneous") std::printf(", %g us", request.spread_us);
-  if (has_chance(request) || request.adapts())
+              request.pattern_text().c_str());
+  if (request.has_chance() || request.adapts())
     std::printf(", mean of %s%u rounds", request.adapts() ? "the second half of " : "",
                 request.rounds);
   if (setup.sweep)
     std::printf("\n# a sweep from %u corners over %u x %u ranks that compute for %g us",
                 setup.sweep->corners, setup.sweep->columns, setup.sweep->rows, request.compute_us);
   std::printf(", seed %llu\n%10s", static_cast<unsigned long long>(request.seed), "size");
-  for (const std::uint32_t count : counts(request.partitions)) std::printf(" %10u", count);
+  for (const std::uint32_t count : request.group_counts()) std::printf(" %10u", count);
   if (request.learns) std::printf(" %10s", "learned");
   for (const double us : request.deadlines_us) std::printf(" %7g us", us);
   std::printf(" %10s\n", "two-sided");
@@ -334,7 +315,7 @@ void print_json(const SimulateRequest& request, const Setup& setup, const std::v
                               {"spread_us", request.spread_us},
                               {"rounds", scenario.ready_ps.size() - setup.first_counted},
                               {"seed", request.seed},
-                              {"counts", counts(scenario.partitions)}};
+                              {"counts", request.group_counts()}};
   if (request.adapts()) root["first_counted"] = setup.first_counted;
   if (!request.deadlines_us.empty()) root["deadlines_us"] = request.deadlines_us;
   if (setup.sweep)
@@ -370,7 +351,7 @@ int simulate(const SimulateRequest& request) {
   }
   const Setup setup = setup_of(request);
   std::vector<Row> rows;
-  for (std::uint64_t bytes = request.from_bytes; bytes <= request.to_bytes; bytes *= 2) {
+  for (const std::uint64_t bytes : request.sizes()) {
     auto row = RowMaker(request, setup, bytes).row();
     if (!row) return 1;
     rows.push_back(std::move(*row));

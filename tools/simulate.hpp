@@ -6,9 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "grid.hpp"
+
 namespace larklane::tools {
 
-struct SimulateRequest {
+struct SimulateRequest : Grid {
+  SimulateRequest() {
+    rounds = 100;
+    to_bytes = 128 << 20;
+  }
+
   std::string regime = "niagara";
   std::string costs_file;  ///< of a host, to simulate its memory; empty: a network
   /// Instead of the regime's.
@@ -20,21 +27,14 @@ struct SimulateRequest {
   double compute_us = 1000;  ///< of a rank of the plane, for each corner
   bool is_processor_free = false;
   bool is_receiver_late = false;
-  std::uint32_t partitions = 32;
-  std::uint32_t threads = 0;  ///< 0: one for each partition
-  std::string pattern = "laggard";
-  double spread_us = 4000;
-  std::uint32_t rounds = 100;
+  std::uint32_t threads = 0;         ///< 0: one for each partition
   bool learns = false;               ///< policy `learned`, too
   std::vector<double> deadlines_us;  ///< policy `timer`, too, with each of these
 
   /// Later rounds depend on earlier ones.
   bool adapts() const { return learns || !deadlines_us.empty(); }
 
-  std::uint64_t seed = 1;
-  std::uint64_t from_bytes = 1 << 10, to_bytes = 128 << 20;
   std::string show = "exposed";
-  bool json = false;
 };
 
 /// Prints the exposed time of a receiver, by size and number of groups; and the same of a send for

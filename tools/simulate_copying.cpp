@@ -31,31 +31,17 @@ struct Row {
   std::vector<Figure> by_groups;
 };
 
-std::vector<std::uint32_t> counts(std::uint32_t partitions) {
-  std::vector<std::uint32_t> found;
-  for (std::uint32_t count = 1; count < partitions; count *= 2) found.push_back(count);
-  found.push_back(partitions);
-  return found;
-}
-
-/// @return the impossible part; empty if it can be
+/// @return the error in the options; empty: none
 std::string refusal(const SimulateRequest& request, const sim::CopyCosts& costs) {
   if (request.pattern != kLateThread && !model::pattern_named(request.pattern))
     return "no pattern '" + request.pattern + "'";
   if (request.learns) return "--learned: not with --costs";
-  if (request.from_bytes % request.partitions != 0)
-    return "--from: " + std::to_string(request.from_bytes) + " bytes are no multiple of the " +
-           std::to_string(request.partitions) + " partitions";
-  if (request.to_bytes < request.from_bytes)
-    return "--to: " + std::to_string(request.to_bytes) + " bytes are less than --from";
+  if (std::string why = request.size_error(); !why.empty()) return why;
   if (request.threads > request.partitions || request.threads > costs.cores)
     return "--threads: " + std::to_string(request.threads) + " are more than the " +
            std::to_string(request.partitions) + " partitions or the host's " +
            std::to_string(costs.cores) + " cores";
-  if (std::uint64_t{request.rounds} * request.partitions > kMarksMax)
-    return "--rounds: at most " + std::to_string(kMarksMax / request.partitions) + " of " +
-           std::to_string(request.partitions) + " partitions";
-  return {};
+  return request.rounds_error(kMarksMax);
 }
 
 sim::Scenario scenario_of(const SimulateRequest& request, const sim::CopyCosts& costs) {
@@ -124,10 +110,9 @@ void print_table(const SimulateRequest& request, const sim::Scenario& scenario,
       request.costs_file.c_str());
   print_costs(*scenario.copying);
   std::printf("# %u partitions, %u threads, %s", scenario.partitions, scenario.threads,
-              request.pattern.c_str());
-  if (request.pattern != "simultaneous") std::printf(", %g us", request.spread_us);
+              request.pattern_text().c_str());
   std::printf(", mean of %zu rounds\n%10s", scenario.ready_ps.size(), "size");
-  for (const std::uint32_t count : counts(scenario.partitions)) std::printf(" %10u", count);
+  for (const std::uint32_t count : request.group_counts()) std::printf(" %10u", count);
   std::printf("\n");
   for (const Row& row : rows) {
     std::printf("%10s", size_text(row.bytes).c_str());
@@ -146,7 +131,7 @@ void print_json(const SimulateRequest& request, const sim::Scenario& scenario,
                               {"spread_us", request.spread_us},
                               {"rounds", scenario.ready_ps.size()},
                               {"seed", request.seed},
-                              {"counts", counts(scenario.partitions)}};
+                              {"counts", request.group_counts()}};
   for (const Row& row : rows) {
     nlohmann::ordered_json by_groups;
     for (const Figure& figure : row.by_groups)
@@ -177,10 +162,10 @@ int simulate_copying(const SimulateRequest& request) {
   }
   sim::Scenario scenario = scenario_of(request, costs);
   std::vector<Row> rows;
-  for (std::uint64_t bytes = request.from_bytes; bytes <= request.to_bytes; bytes *= 2) {
+  for (const std::uint64_t bytes : request.sizes()) {
     scenario.partition_bytes = bytes / scenario.partitions;
     rows.push_back({bytes, {}});
-    for (const std::uint32_t count : counts(scenario.partitions)) {
+    for (const std::uint32_t count : request.group_counts()) {
       scenario.plans = {model::equal_groups(scenario.partitions, count)};
       if (!add_figure(scenario, &rows.back())) return 1;
     }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "applications.hpp"
+#include "measure/catalogue.hpp"
 #include "measure/crew.hpp"
 #include "measure/machine.hpp"
 #include "measure/session.hpp"
@@ -331,9 +332,10 @@ struct Lci {
 
 int measure(LciWorld& world, Record& record) {
   Options& options = record.options;
-  std::string problem = refusal_of_ways(options, lane_way_names());
+  const bool is_application = find_benchmark(options.benchmark)->kind == Kind::application;
+  std::string problem = refusal_of_ways(options);
   if (problem.empty()) problem = refusal_of_crew(options, world.size(), "the launcher");
-  if (problem.empty() && !is_application(options.benchmark)) problem = refusal_of_lci(options);
+  if (problem.empty() && !is_application) problem = refusal_of_lci(options);
   if (!problem.empty()) {
     if (world.rank() == 0) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
     return 2;
@@ -344,7 +346,7 @@ int measure(LciWorld& world, Record& record) {
   return measure_sizes({&record, world.rank() == 0, end_launch},
                        [&](std::uint64_t size, double budget_ns, const Watcher& watcher) {
                          const double timer_ns = record.environment.timer_ns;
-                         if (is_application(options.benchmark))
+                         if (is_application)
                            return measure_application<Lci>(options, size, world, timer_ns,
                                                            budget_ns, watcher);
                          LciRanks ranks(world);

@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
-namespace larklane::bench {
+#include "catalogue.hpp"
 
-const std::vector<std::string>& lane_way_names() {
-  static const std::vector<std::string> names{"shared", "own", "everywhere"};
-  return names;
-}
+namespace larklane::bench {
 
 namespace {
 
@@ -24,7 +21,8 @@ std::string refused(const Options& o, int ranks, const std::string& launcher, in
 
 }  // namespace
 
-std::string refusal_of_ways(const Options& o, const std::vector<std::string>& names) {
+std::string refusal_of_ways(const Options& o) {
+  const std::vector<std::string> names = ways_of(*find_benchmark(o.benchmark));
   for (const std::string& way : o.ways)
     if (std::ranges::find(names, way) == names.end())
       return std::accumulate(
@@ -36,7 +34,7 @@ std::string refusal_of_ways(const Options& o, const std::vector<std::string>& na
 std::string refusal_of_crew(const Options& o, int ranks, const std::string& launcher) {
   const int in_place = o.is_everywhere() ? static_cast<int>(o.threads) : 1;
   const int needed = 2 * in_place;
-  if (is_application(o.benchmark))
+  if (find_benchmark(o.benchmark)->kind == Kind::application)
     return ranks >= needed && ranks % in_place == 0
                ? std::string()
                : refused(

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdio>
 #include <sstream>
-#include <string_view>
 
 #include "base/parse.hpp"
+#include "catalogue.hpp"
 #include "noise.hpp"
 
 namespace larklane::bench {
@@ -59,136 +59,6 @@ Examples:
 Noise presets:
 )";
 
-/// Each benchmark: what it shows, and its defaults.
-struct Benchmark {
-  const char* name;
-  const char* what;
-  const char* noise;
-  std::vector<std::string> ways;  ///< by default
-  const char* sizes = "64K:4M";
-  bool has_partitions = true, computes = true, is_pattern = false;
-  std::uint32_t window = 0;                 ///< not 0: of messages between threads
-  const char* application_sizes = nullptr;  ///< what sizes are of; null: it is none
-  const char* application_blocks = nullptr;
-  std::uint32_t blocks = 0;
-
-  bool is_of_lanes() const { return window > 0 || application_sizes != nullptr; }
-};
-
-const std::vector<Benchmark>& benchmarks_of_partitions() {
-  static const std::vector<std::string> all{"join",         "persistent", "threads",
-                                            "thread-comms", "rma",        "partitioned"};
-  static const std::vector<std::string> of_faces{"single",       "persistent", "multiple",
-                                                 "thread-comms", "rma",        "partitioned"};
-  static const std::vector<Benchmark> list{
-      {"overhead", "time from the first Pready to the last arrival, over that of one send", "none",
-       all},
-      {"perceived-bandwidth", "bytes over the time from the last thread's end to the last arrival",
-       "uniform", all},
-      {"availability", "share of one send's time that is over when the threads have joined",
-       "single", all},
-      {"early-bird", "share of the communication that is over before the join", "uniform", all},
-      {"recv-compute", "time between the first and the last arrival: work for the receiver",
-       "single", all},
-      {"latency",
-       "half round trip, one partition, no threads",
-       "none",
-       {"join", "persistent", "rma", "partitioned"},
-       "8:4M",
-       false,
-       false},
-      {"prtt",
-       "round trips of 1 to 16 messages, with delays: what LogGP is fitted to; no threads",
-       "none",
-       {"join", "partitioned"},
-       "1:4M",
-       false,
-       false},
-      {"call-cost",
-       "init, first round, Start, Pready, Parrived, Wait, free",
-       "none",
-       {"partitioned"},
-       "1K,64K,1M",
-       true,
-       false},
-      {"sweep3d",
-       "a wave over a plane of ranks; single: one send after the join, multiple: a send a thread",
-       "single", of_faces, "64K:4M", true, true, true},
-      {"halo3d", "7 points on a grid of ranks; ways as sweep3d", "single", of_faces, "64K:4M", true,
-       true, true},
-  };
-  return list;
-}
-
-const std::vector<Benchmark>& benchmarks_of_lanes() {
-  static const std::vector<std::string> of_lanes{"own",          "single-threaded", "shared",
-                                                 "process-lock", "one-pool",        "progress-all",
-                                                 "progress-own", "nothing"};
-  static const std::vector<Benchmark> list{
-      {"message-rate",
-       "messages a second that threads send, in windows that are answered",
-       "none",
-       {"shared", "own"},
-       "8:64K",
-       false,
-       false,
-       false,
-       64},
-      {"lanes", "messages a second with each of what keeps lanes apart turned off; not of an MPI",
-       "none", of_lanes, "8", false, false, false, 64},
-      {"message-latency",
-       "half round trip of a window of messages, of each thread",
-       "none",
-       {"shared", "own"},
-       "8:64K",
-       false,
-       false,
-       false,
-       1},
-      {.name = "stencil",
-       .what =
-           "halo exchange of a 2D 5-point stencil, threads of a process read each other's edges",
-       .noise = "none",
-       .ways = {"shared", "own"},
-       .sizes = "64:8K",
-       .has_partitions = false,
-       .computes = false,
-       .application_sizes = "an edge of a thread's square block, in cells of 8"},
-      {.name = "ebms",
-       .what =
-           "remote fetch: threads get their blocks of one band of cross sections after the other",
-       .noise = "none",
-       .ways = {"shared", "own"},
-       .sizes = "16K:4M",
-       .has_partitions = false,
-       .computes = false,
-       .application_sizes = "a thread's block of a band",
-       .application_blocks = "bands, of each of which a thread fetches a block in a round",
-       .blocks = 8},
-      {.name = "bspmm",
-       .what = "C += A B of tiles that are spread over ranks: get, compute, update; one counter "
-               "deals out the work",
-       .noise = "none",
-       .ways = {"shared", "own"},
-       .sizes = "2K,8K,32K",
-       .has_partitions = false,
-       .computes = false,
-       .application_sizes = "a tile of N x N doubles: 8 N N",
-       .application_blocks = "tiles along each side of the matrices, half of which are zero",
-       .blocks = 8},
-  };
-  return list;
-}
-
-const std::vector<Benchmark>& benchmarks() {
-  static const std::vector<Benchmark> list = [] {
-    std::vector<Benchmark> all = benchmarks_of_partitions();
-    all.insert(all.end(), benchmarks_of_lanes().begin(), benchmarks_of_lanes().end());
-    return all;
-  }();
-  return list;
-}
-
 /// "64K" as bytes; 0: malformed.
 std::uint64_t bytes_of_text(const std::string& text) {
   return number_of(trimmed(text), kByteUnits).value_or(0);
@@ -224,6 +94,28 @@ std::string parse_sizes(const std::string& text, std::vector<std::uint64_t>* siz
   return sizes->empty() ? expected : std::string();
 }
 
+/// Of --points.
+std::string parse_points(const std::vector<std::string>& words, Options* o) {
+  for (const std::string& word : words) {
+    unsigned long long bytes = 0;
+    unsigned partitions = 0, iterations = 0, warmup = 0;
+    if (std::sscanf(word.c_str(), "%llu:%u:%u:%u", &bytes, &partitions, &iterations, &warmup) !=
+            4 ||
+        partitions == 0 || iterations == 0 || partitions % o->threads != 0 ||
+        bytes % partitions != 0 || bytes == 0)
+      return "--points " + word +
+             ": expected BYTES:PARTITIONS:ITERATIONS:WARMUP, the bytes a multiple of the "
+             "partitions, and these of the threads";
+    o->points.push_back({bytes, partitions, iterations, warmup});
+  }
+  if (!o->points.empty()) {
+    o->sizes.clear();
+    for (const PointShape& point : o->points) o->sizes.push_back(point.bytes);
+    *o = o->at(0);
+  }
+  return {};
+}
+
 std::string check_messages(const Options& o) {
   constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 31;
   for (const std::uint64_t size : o.sizes)
@@ -234,7 +126,7 @@ std::string check_messages(const Options& o) {
 }
 
 /// A size that is none of the application's, or of which there would be too many in a process.
-std::string check_application(const Options& o) {
+std::string check_application(const Options& o, SizeIs kind) {
   constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 30;
   const auto two = [](std::uint64_t below, std::uint64_t above) {
     return ": " + (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(above);
@@ -242,11 +134,11 @@ std::string check_application(const Options& o) {
   for (const std::uint64_t size : o.sizes) {
     const std::string where = "size " + std::to_string(size) + ": ";
     std::uint64_t count = std::uint64_t{o.blocks} * o.threads;
-    if (o.benchmark == "stencil") {
+    if (kind == SizeIs::edge) {
       if (size % 8 != 0)
         return where + "an edge is of whole cells of 8 bytes" + two(size / 8 * 8, size / 8 * 8 + 8);
       count = 2 * (size / 8) * o.threads;
-    } else if (o.benchmark == "bspmm") {
+    } else if (kind == SizeIs::tile) {
       const auto side = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(size / 8)));
       if (8 * side * side != size)
         return where + "a tile of N x N doubles has 8 N N bytes" +
@@ -261,7 +153,7 @@ std::string check_application(const Options& o) {
   return {};
 }
 
-std::string check(const Options& o) {
+std::string check(const Options& o, const Benchmark& benchmark) {
   std::string error;
   Noise::parse(o.noise, o.noise_percent, o.seed, &error);
   if (!error.empty()) return error;
@@ -274,11 +166,13 @@ std::string check(const Options& o) {
   if (o.more_follow && o.completion == "synchronizer")
     return "--more-follow: not with --completion synchronizer: what signals always goes by itself";
   for (const std::string& way : o.ways)
-    if (is_of_lanes(o.benchmark) && way == "everywhere" && o.ways.size() > 1)
+    if (benchmark.is_of_lanes() && way == "everywhere" && o.ways.size() > 1)
       return "--ways everywhere: processes instead of threads: a launch of its own";
-  if (is_of_messages(o.benchmark)) return check_messages(o);
-  if (is_application(o.benchmark)) return check_application(o);
-  for (const std::uint64_t size : o.sizes) {
+  if (benchmark.is_of_messages()) return check_messages(o);
+  if (benchmark.is_of_lanes()) return check_application(o, benchmark.size_is);
+  if (o.is_bound && o.threads != 2) return "--bound: of --threads 2";
+  if (!o.count.empty() && o.ways.size() != 1) return "--count " + o.count + ": of one way";
+  for (const std::uint64_t size : o.points.empty() ? o.sizes : std::vector<std::uint64_t>()) {
     const std::uint64_t bytes = o.bytes_of(size);
     const std::string where = "size " + std::to_string(bytes) + ": ";
     if (bytes % o.send_partitions() != 0)
@@ -294,7 +188,9 @@ std::string check(const Options& o) {
 /// What is given as text or in another unit than Options has.
 struct Words {
   std::string sizes;
-  double compute_us = 10000;
+  double compute_us = 10000, late_us = 0, hold_us = 300;
+  std::uint32_t partitions = 0;
+  std::vector<std::string> points;
   std::vector<std::string> without;
 };
 
@@ -306,30 +202,34 @@ void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& 
   if (sub.get_option("--sizes")->empty()) words.sizes = benchmark.sizes;
   const CLI::Option* noise = sub.get_option_no_throw("--noise");
   if (noise == nullptr || noise->empty()) o.noise = benchmark.noise;
-  if (o.ways.empty()) o.ways = benchmark.ways;
+  if (o.ways.empty()) o.ways = listed(benchmark.ways);
   std::erase_if(
       o.ways, [&](const std::string& way) { return std::ranges::count(words.without, way) != 0; });
   o.compute_ns = words.compute_us * 1e3;
-  if (!benchmark.computes) {
+  if (!benchmark.computes()) {
     o.compute_ns = 0;
     o.noise = "none";
   }
   if (sub.get_option("--threads")->empty())
-    o.threads = benchmark.is_of_lanes() ? 1 : Options().threads;
+    o.threads = benchmark.is_of_lanes() || benchmark.kind == Kind::steps ? 1 : Options().threads;
   if (benchmark.window > 0 && sub.get_option("--window")->empty()) o.window = benchmark.window;
   if (benchmark.window > 0)
     for (const char* name : {"--operation", "--completion", "--progress", "--more-follow"})
       if (!sub.get_option(name)->empty()) o.of_exchanges.emplace_back(name);
   const CLI::Option* blocks = sub.get_option_no_throw("--blocks");
   if (blocks == nullptr || blocks->empty()) o.blocks = benchmark.blocks;
-  if (!benchmark.has_partitions) {
+  if (!benchmark.has_partitions()) {
     if (!benchmark.is_of_lanes()) o.threads = 1;
     o.partitions_per_thread = 1;
     o.recv_partitions = 0;
   }
-  if (!benchmark.computes || benchmark.is_pattern) o.neighbours = 1;
-  if (!benchmark.computes) o.compute_split = ComputeSplit::thread;
-  if (benchmark.is_pattern) o.compute_split = ComputeSplit::partition;
+  if (!benchmark.is_of_lanes() && benchmark.messages == 1 && words.partitions > 0)
+    o.partitions_per_thread = std::max(words.partitions / o.threads, 1u);
+  o.late_ns = words.late_us * 1e3;
+  o.hold_ns = words.hold_us * 1e3;
+  if (!benchmark.computes() || benchmark.is_pattern()) o.neighbours = 1;
+  if (!benchmark.computes()) o.compute_split = ComputeSplit::thread;
+  if (benchmark.is_pattern()) o.compute_split = ComputeSplit::partition;
 }
 
 /// Of messages between threads: who sends what over which lanes.
@@ -359,7 +259,7 @@ void add_messages(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& 
   add("--progress", o.progress,
       "made by workers while they wait, or by a dedicated thread of each process; not of an MPI")
       ->check(CLI::IsMember({"workers", "dedicated"}));
-  if (benchmark.name == std::string_view("lanes"))
+  if (benchmark.kind == Kind::lanes)
     add("--layout", o.layout, "of lanes: on cache lines of their own, or packed")
         ->check(CLI::IsMember({"own", "packed"}));
 }
@@ -372,14 +272,14 @@ void add_application(CLI::App* sub, const Benchmark& benchmark, Options& o, Word
   o.threads = 1;
   o.blocks = benchmark.blocks;  // shown as defaults
   add("--sizes", words.sizes,
-      std::string("bytes of ") + benchmark.application_sizes +
+      std::string("bytes of ") + benchmark.sizes_are +
           "; N, FROM:TO (doubled), or A,B,C; with K, M, G");
   add("--threads", o.threads, "that work in each process")->check(CLI::Range(1, 256));
   add("--lanes", o.lanes,
       "lanes (communicators, windows) that the threads of way `shared` have together")
       ->check(CLI::Range(1, 256));
   if (benchmark.blocks > 0)
-    add("--blocks", o.blocks, benchmark.application_blocks)->check(CLI::Range(1, 256));
+    add("--blocks", o.blocks, benchmark.blocks_are)->check(CLI::Range(1, 256));
 }
 
 /// How threads and messages are cut.
@@ -397,6 +297,8 @@ void add_shape(CLI::App* sub, Options& o, Words& words) {
   add("--threads", o.threads, "threads that compute and send")->check(CLI::Range(1, 4096));
   add("--partitions-per-thread", o.partitions_per_thread, "send partitions of each thread")
       ->check(CLI::Range(1, 65536));
+  add("--partitions", words.partitions, "send partitions of all threads; 0: as those of each say")
+      ->check(CLI::Range(0, 1 << 24));
   add("--neighbours", o.neighbours, "ranks that are sent to, a message each; not of patterns")
       ->check(CLI::Range(1, 1000));
   add("--recv-partitions", o.recv_partitions, "receive partitions; 0: as the sender");
@@ -406,6 +308,27 @@ void add_shape(CLI::App* sub, Options& o, Words& words) {
   sub->add_option("--order", o.order,
                   "of a thread's Pready: ascending, descending, strided, random")
       ->transform(CLI::CheckedTransformer(orders, CLI::ignore_case));
+}
+
+/// Of single steps of a round.
+void add_steps(CLI::App* sub, Options& o, Words& words) {
+  const auto add = [&](const char* name, auto& value, const char* what) {
+    return sub->add_option(name, value, what)->capture_default_str();
+  };
+  add("--late-us", words.late_us,
+      "that the last thread computes longer, or between start and the first partition")
+      ->check(CLI::NonNegativeNumber & a_number());
+  add("--hold-us", words.hold_us, "between the first partition and the others")
+      ->check(CLI::NonNegativeNumber & a_number());
+  sub->add_flag("--bound", o.is_bound,
+                "two threads, each on a core, end computing together, but for the first, which is "
+                "late; the receiver shares the second one's");
+  sub->add_flag("--live", o.is_live, "a partitioned channel is there while MPI_Isend is timed");
+  add("--count", o.count, "what a round gives an RDMA device to do, of both ranks")
+      ->check(CLI::IsMember({"packets", "doorbells"}));
+  sub->add_option("--points", words.points,
+                  "instead of sizes: BYTES:PARTITIONS:ITERATIONS:WARMUP, separated by commas")
+      ->delimiter(',');
 }
 
 /// What threads do before they send.
@@ -437,7 +360,7 @@ void add_method(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& wo
   };
   sub->add_option("--ways", o.ways, "alternatives to measure, the first is the baseline")
       ->delimiter(',')
-      ->default_str(CLI::detail::join(benchmark.ways));
+      ->default_str(benchmark.ways);
   sub->add_option("--without", words.without, "of them, leave these out")->delimiter(',');
   add("--iterations", o.iterations, "measured rounds of each point")->check(CLI::Range(1, 1000000));
   add("--warmup", o.warmup, "rounds before them")->check(CLI::Range(0, 1000000));
@@ -450,32 +373,15 @@ void add_method(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& wo
   sub->add_option("--json", o.json, "write samples and environment there");
   sub->add_option("--csv", o.csv, "write the samples there");
   sub->add_option("--variant", o.variant)->group("");
+  if (!benchmark.is_of_lanes())
+    sub->add_flag("--bare", o.is_bare,
+                  "no guard rounds and no second series of the first way: so many rounds alone");
   sub->add_flag("--quiet", o.quiet, "no progress");
-}
-
-const Benchmark* find_benchmark(const std::string& name) {
-  for (const Benchmark& benchmark : benchmarks())
-    if (benchmark.name == name) return &benchmark;
-  return nullptr;
 }
 
 }  // namespace
 
 bool Options::is_everywhere() const { return ways == std::vector<std::string>{"everywhere"}; }
-
-bool is_of_messages(const std::string& benchmark) {
-  const Benchmark* const found = find_benchmark(benchmark);
-  return found != nullptr && found->window > 0;
-}
-
-bool is_application(const std::string& benchmark) {
-  return is_of_lanes(benchmark) && !is_of_messages(benchmark);
-}
-
-bool is_of_lanes(const std::string& benchmark) {
-  const Benchmark* const found = find_benchmark(benchmark);
-  return found != nullptr && found->is_of_lanes();
-}
 
 int parse_options(int argc, char** argv, bool print, Options* options) {
   CLI::App app{"Micro-benchmarks of partitioned communication against its alternatives."};
@@ -484,26 +390,29 @@ int parse_options(int argc, char** argv, bool print, Options* options) {
   app.footer(kExamples + noise_presets());
   Options& o = *options;
   Words words;
-  for (const Benchmark& benchmark : benchmarks()) {
+  for (const Benchmark& benchmark : kBenchmarks) {
     words.sizes = benchmark.sizes;
     o.noise = benchmark.noise;
     o.threads = Options().threads;
     CLI::App* sub = app.add_subcommand(benchmark.name, benchmark.what);
     if (benchmark.window > 0) {
-      sub->footer(benchmark.name == std::string_view("lanes") ? kLanesExamples : kMessageExamples);
+      sub->footer(benchmark.kind == Kind::lanes ? kLanesExamples : kMessageExamples);
       add_messages(sub, benchmark, o, words);
     } else if (benchmark.is_of_lanes()) {
       sub->footer(kApplicationExamples);
       add_application(sub, benchmark, o, words);
     } else {
       add_shape(sub, o, words);
-      add_work(sub, o, words);
+      if (benchmark.kind == Kind::steps)
+        add_steps(sub, o, words);
+      else
+        add_work(sub, o, words);
     }
     add_method(sub, benchmark, o, words);
   }
   const std::string word = argc > 1 ? argv[1] : "";
   if (!word.empty() && !word.starts_with("-") && find_benchmark(word) == nullptr) {
-    if (print) std::fprintf(stderr, "larklane bench: no benchmark is called %s\n", word.c_str());
+    if (print) std::fprintf(stderr, "larklane bench: %s\n", unknown_benchmark(word).c_str());
     return 2;
   }
   try {
@@ -518,7 +427,8 @@ int parse_options(int argc, char** argv, bool print, Options* options) {
   const Benchmark& benchmark = *find_benchmark(chosen->get_name());
   settle(benchmark, *chosen, o, words);
   std::string problem = parse_sizes(words.sizes, &o.sizes);
-  if (problem.empty()) problem = check(o);
+  if (problem.empty()) problem = parse_points(words.points, &o);
+  if (problem.empty()) problem = check(o, benchmark);
   if (problem.empty()) return -1;
   if (print) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
   return 2;

@@ -19,6 +19,12 @@ enum class ComputeSplit {
   partition,  ///< each just before it is given
 };
 
+/// One of several points that differ in more than their size.
+struct PointShape {
+  std::uint64_t bytes;
+  std::uint32_t partitions, iterations, warmup;
+};
+
 struct Options {
   std::string benchmark;
   std::string variant = "native";    ///< what `larklane bench` has put under it, for the record
@@ -41,6 +47,14 @@ struct Options {
   double budget_s = 0;           ///< 0: none
   double limit_s = 30;           ///< of one round, then it counts as hung
   std::uint32_t traces = 3;
+  // Of steps.
+  double late_ns =
+      0;  ///< that a thread takes longer than the others, or before the first partition
+  double hold_ns = 3e5;            ///< between the first partition and the others
+  bool is_bound = false;           ///< two threads, each on a core, the receiver on the second's
+  bool is_live = false;            ///< a partitioned channel is there while other calls are timed
+  std::string count;               ///< packets, doorbells: what a round gives a device to do
+  std::vector<PointShape> points;  ///< instead of sizes
   // Of messages between threads.
   std::string operation = "send";  ///< put, am
   std::uint32_t window = 64;       ///< messages of a thread before an answer
@@ -50,7 +64,8 @@ struct Options {
   std::vector<std::string> of_exchanges;  ///< that were given, but mean nothing to posts alone
   std::string layout = "own";             ///< of lanes: on lines of their own, or packed
   std::uint32_t blocks = 0;               ///< of applications: 0 where there are none
-  bool yields = false;  ///< to others while it waits: there are more threads than cores
+  bool yields = false;   ///< to others while it waits: there are more threads than cores
+  bool is_bare = false;  ///< no rounds but those that are asked for
   std::string json, csv;
   bool quiet = false;
 
@@ -61,15 +76,19 @@ struct Options {
   std::uint64_t bytes_of(std::uint64_t size) const noexcept {
     return scaling == Scaling::weak ? size * threads : size;
   }
+  /// Those of point `index`, if points are given.
+  Options at(std::size_t index) const {
+    Options o = *this;
+    if (index >= points.size()) return o;
+    o.partitions_per_thread = points[index].partitions / threads;
+    o.iterations = points[index].iterations;
+    o.warmup = points[index].warmup;
+    return o;
+  }
   /// Of way `everywhere`, processes are measured instead of threads.
   bool is_everywhere() const;
   std::uint32_t threads_of_process() const { return is_everywhere() ? 1 : threads; }
 };
-
-bool is_of_messages(const std::string& benchmark);
-bool is_application(const std::string& benchmark);
-/// One of both: threads that share lanes, or have one each.
-bool is_of_lanes(const std::string& benchmark);
 
 /// Every rank parses the same words.
 /// @return  -1: go on with *options; otherwise the exit status, after `print`ing what is to be

@@ -20,6 +20,9 @@ using Json = nlohmann::ordered_json;
 constexpr int kSchema = 1;
 constexpr std::uint64_t kBootstrapSeed = 20220829;
 
+/// Whose name was parsed.
+const Benchmark& of(const Record& record) { return *find_benchmark(record.options.benchmark); }
+
 Json json_of(const RoundTrace& trace) {
   Json transfers = Json::array();
   for (const Transfer& t : trace.transfers) transfers.push_back({t.begin_ns, t.end_ns, t.bytes});
@@ -50,23 +53,22 @@ struct Line {
   std::optional<Change> change;
 };
 
-Line line_of(const std::string& benchmark, const Series& series, const Series& baseline) {
+Line line_of(const Benchmark& benchmark, const Series& series, const Series& baseline) {
   const std::vector<double> values = headline_values(benchmark, series, baseline);
   const std::vector<double> reference = headline_values(benchmark, baseline, baseline);
   return {summary_of(values), median_interval(values, kBootstrapSeed),
-          change_of(values, reference, headline_of(benchmark).is_share)};
+          change_of(values, reference, benchmark.is_share)};
 }
 
-Json json_of(const Series& series, const std::string& benchmark, const Series& baseline) {
+Json json_of(const Series& series, const Benchmark& benchmark, const Series& baseline) {
   Json json{{"way", series.way}, {"wrong", series.wrong}, {"early", series.is_early}};
   if (!series.refused.empty()) {
     json["refused"] = series.refused;
     return json;
   }
   const Line line = line_of(benchmark, series, baseline);
-  const Headline headline = headline_of(benchmark);
-  json["headline"] = {{"name", headline.name},
-                      {"unit", headline.unit},
+  json["headline"] = {{"name", benchmark.headline},
+                      {"unit", benchmark.unit},
                       {"n", line.summary.n},
                       {"min", line.summary.min},
                       {"p10", line.summary.p10},
@@ -75,14 +77,14 @@ Json json_of(const Series& series, const std::string& benchmark, const Series& b
                       {"p99", line.summary.p99},
                       {"interval", {line.interval.lower, line.interval.upper}}};
   if (line.change) {
-    const std::string name = headline.is_share ? "difference" : "ratio";
+    const std::string name = benchmark.is_share ? "difference" : "ratio";
     const Interval& interval = line.change->interval;
     json["headline"][name] = line.change->value;
     json["headline"][name + "_interval"] = {interval.lower, interval.upper};
   }
   json["samples"] = series.samples;
-  if (benchmark == "overhead" || benchmark == "availability")  // no other sample says it
-    json["samples"][benchmark] = headline_values(benchmark, series, baseline);
+  if (benchmark.formula != Formula::plain)  // no other sample says it
+    json["samples"][benchmark.name] = headline_values(benchmark, series, baseline);
   json["traces"] = Json::array();
   for (const RoundTrace& trace : series.traces) json["traces"].push_back(json_of(trace));
   return json;
@@ -93,7 +95,7 @@ std::string without_folder(const std::string& noise) {
   return noise.starts_with(trace) ? trace + base_name(noise.substr(trace.size())) : noise;
 }
 
-Json json_of(const Options& o) {
+Json json_of(const Options& o, const Benchmark& benchmark) {
   const char* const orders[] = {"ascending", "descending", "strided", "random"};
   Json json{{"benchmark", o.benchmark},
             {"ways", o.ways},
@@ -114,7 +116,7 @@ Json json_of(const Options& o) {
             {"order", orders[static_cast<int>(o.order)]},
             {"neighbours", o.neighbours},
             {"budget_s", o.budget_s}};
-  if (is_of_messages(o.benchmark)) {
+  if (benchmark.is_of_messages()) {
     json["operation"] = o.operation;
     json["window"] = o.window;
     json["lanes"] = o.lanes;
@@ -125,7 +127,13 @@ Json json_of(const Options& o) {
       if (!o.completion.empty()) json["more_follow"] = o.more_follow;
     }
   }
-  if (is_application(o.benchmark)) json["lanes"] = o.lanes;
+  if (benchmark.kind == Kind::steps) {
+    json["late_ns"] = o.late_ns;
+    json["hold_ns"] = o.hold_ns;
+    json["bound"] = o.is_bound;
+    json["live"] = o.is_live;
+  }
+  if (benchmark.kind == Kind::application) json["lanes"] = o.lanes;
   if (o.blocks > 0) json["blocks"] = o.blocks;
   return json;
 }
@@ -178,20 +186,20 @@ std::string exact(double value) {
 }
 
 /// Threads, and what they do.
-std::string shape_text(const Options& o) {
+std::string shape_text(const Options& o, const Benchmark& benchmark) {
   std::ostringstream text;
   text << o.threads << " threads, ";
-  if (is_of_lanes(o.benchmark)) {
+  if (benchmark.is_of_lanes()) {
     text << (o.is_everywhere() ? "each a process; " : "");
-    if (is_of_messages(o.benchmark))
+    if (benchmark.is_of_messages())
       text << o.operation << " in windows of " << o.window;
     else
       text << "together" << (o.blocks > 0 ? ", --blocks " + std::to_string(o.blocks) : "");
     if (o.lanes > 1) text << ", " << o.lanes << " lanes shared";
     if (o.layout != "own") text << ", lanes " << o.layout;
-    if (is_of_messages(o.benchmark) && o.completion.empty())
+    if (benchmark.is_of_messages() && o.completion.empty())
       text << ", posts alone";
-    else if (is_of_messages(o.benchmark) && o.variant == "larklane")
+    else if (benchmark.is_of_messages() && o.variant == "larklane")
       text << ", completion " << o.completion << ", progress by "
            << (o.progress == "workers" ? "workers" : "a dedicated thread")
            << (o.more_follow ? ", each but the last saying that more follow" : "");
@@ -209,7 +217,7 @@ std::string shape_text(const Options& o) {
 std::string write_json(const Record& record, const std::string& path) {
   Json json{{"schema", kSchema},
             {"kind", "bench"},
-            {"options", json_of(record.options)},
+            {"options", json_of(record.options, of(record))},
             {"context", json_of(record.environment, record.options.variant)},
             {"points", Json::array()},
             {"failures", Json::array()}};
@@ -220,7 +228,7 @@ std::string write_json(const Record& record, const std::string& path) {
     Json series = Json::array();
     const Series* baseline = baseline_of(point);
     for (const Series& s : point.series)
-      series.push_back(json_of(s, record.options.benchmark, baseline != nullptr ? *baseline : s));
+      series.push_back(json_of(s, of(record), baseline != nullptr ? *baseline : s));
     json["points"].push_back({{"bytes", point.bytes},
                               {"send_partitions", point.send_partitions},
                               {"recv_partitions", point.recv_partitions},
@@ -247,25 +255,25 @@ std::string write_csv(const Record& record, const std::string& path) {
 
 std::string table_head(const Record& record) {
   const Options& o = record.options;
+  const Benchmark& benchmark = of(record);
   const Environment& e = record.environment;
   std::ostringstream text;
   text << "# larklane bench " << o.benchmark << ", " << o.variant << ", " << e.mpi << "\n# "
        << e.ranks << " ranks on " << e.hosts << (e.hosts == 1 ? " host, " : " hosts, ")
-       << shape_text(o) << "\n# timer " << number(e.timer_ns) << " ns, subtracted";
+       << shape_text(o, benchmark) << "\n# timer " << number(e.timer_ns) << " ns, subtracted";
   if (!e.grid.empty()) {
     text << "; grid of ranks:";
     for (const int side : e.grid) text << ' ' << side;
-  } else if (!is_of_lanes(o.benchmark)) {
+  } else if (!benchmark.is_of_lanes()) {
     text << "; clocks agree within " << number(e.clock_error_ns) << " ns";
   }
-  const Headline headline = headline_of(o.benchmark);
-  text << (headline.is_share ? "; points: above" : "; ratio: to")
-       << " the first way, its own second series (') shows the noise\n# " << headline.name << ", "
-       << headline.unit << '\n';
+  text << (benchmark.is_share ? "; points: above" : "; ratio: to")
+       << " the first way, its own second series (') shows the noise\n# " << benchmark.headline
+       << ", " << benchmark.unit << '\n';
   char line[256];
   std::snprintf(line, sizeof line, "%-11s %-13s %5s %10s %10s %10s %10s %10s %-19s %-7s %-15s %s\n",
                 "# Size", "way", "n", "min", "p10", "median", "p90", "p99", "median in (95 %)",
-                headline.is_share ? "points" : "ratio", "in (95 %)", "wrong");
+                benchmark.is_share ? "points" : "ratio", "in (95 %)", "wrong");
   text << line;
   return text.str();
 }
@@ -280,7 +288,7 @@ std::string table_lines(const Record& record, const Point& point) {
               ": no figures: " + (series.refused.empty() ? "not measured" : series.refused) + "\n";
       continue;
     }
-    const Line l = line_of(record.options.benchmark, series, *baseline);
+    const Line l = line_of(of(record), series, *baseline);
     const auto range = [](const Interval& interval) {
       return number(interval.lower) + " to " + number(interval.upper);
     };

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "catalogue.hpp"
 #include "statistics.hpp"
 #include "trace.hpp"
 
@@ -33,17 +34,9 @@ struct Point {
   std::vector<Series> series;  ///< the baseline first
 };
 
-/// The figure that a benchmark is about.
-struct Headline {
-  const char* name;
-  const char* unit;
-  bool is_share = false;  ///< of a whole: compared by difference, since a baseline may be 0
-};
-Headline headline_of(const std::string& benchmark);
-
-/// Its values, one a round.
+/// The figure that a benchmark is about, one a round.
 /// @param baseline  of the same point: overhead and availability refer to its median
-std::vector<double> headline_values(const std::string& benchmark, const Series& series,
+std::vector<double> headline_values(const Benchmark& benchmark, const Series& series,
                                     const Series& baseline);
 
 }  // namespace larklane::bench

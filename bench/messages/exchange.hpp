@@ -256,9 +256,11 @@ class Exchange {
     const auto windows = static_cast<double>(turns);
     if (is_latency()) {
       series.samples["half_round_trip_ns"].push_back(took_ns / (2 * windows));
+      series.samples["message_ns"].push_back(took_ns / (2 * windows * o_.window));
     } else {
       const double messages = windows * o_.window * threads_ * pairs_;
       series.samples["rate_per_s"].push_back(messages / took_ns * 1e9);
+      series.samples["message_ns"].push_back(took_ns * o_.threads / messages);
     }
     series.samples["round_ns"].push_back(took_ns);
   }

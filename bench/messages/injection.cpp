@@ -115,6 +115,7 @@ class Injection {
       double rate = 0;
       for (const OfThread& mine : ns_) rate += 1e9 / mine.value;
       series.samples["rate_per_s"].push_back(rate);
+      series.samples["message_ns"].push_back(o_.threads * 1e9 / rate);
       const Uses after = uses(lanes);
       series.samples["held_share"].push_back((after.held - before.held) / (after.all - before.all));
     }

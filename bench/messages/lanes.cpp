@@ -43,13 +43,12 @@ void leave(const std::string& way, Vci& vci) {
 
 int main(int argc, char** argv) {
   using namespace larklane::bench;
-  Program program{
+  const Program program{
       .around = {.before_round =
                      [](const std::string& way) { larklane::vci::switches = kWays.at(way); },
                  .enter = enter,
                  .leave = leave},
       .measure_alone = measure_injection,
       .lanes_max = larklane::vci::VciPool::kCountMax};
-  for (const auto& [name, switches] : kWays) program.ways.push_back(name);
   return run_messages(argc, argv, program);
 }

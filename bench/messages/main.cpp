@@ -2,7 +2,6 @@
 
 #include "applications/applications.hpp"
 #include "applications/ports.hpp"
-#include "measure/crew.hpp"
 #include "program.hpp"
 
 int main(int argc, char** argv) {
@@ -12,5 +11,5 @@ int main(int argc, char** argv) {
     return measure_application<Native>(record.options, bytes, world, record.environment.timer_ns,
                                        budget_ns, watcher);
   };
-  return run_messages(argc, argv, {.ways = lane_way_names(), .measure_application = measure});
+  return run_messages(argc, argv, {.measure_application = measure});
 }

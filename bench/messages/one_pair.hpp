@@ -6,7 +6,7 @@
 //           [--threads N] [--lanes own|shared] [--more-follow] [--calls first|second|both]
 //
 // Every message carries its number, which is checked. Last line, of rank 0: {"samples": [ns ...],
-// "wrong": N}, as bench/pair prints it. Of several threads, each with its like at the peer, a
+// "wrong": N}. Of several threads, each with its like at the peer, a
 // sample is what a message costs each of them, from when all are there until all are through, the
 // waking of those that waited included. With --calls the samples are system calls of that
 // process for each message, which it prints; of both: their sum.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "environment.hpp"
+#include "measure/catalogue.hpp"
 #include "measure/crew.hpp"
 #include "native.hpp"
 
@@ -48,7 +49,7 @@ std::string refusal_of_lanes(const Options& o, NativeWorld& world, std::uint32_t
 }
 
 std::string refusal(const Options& o, int ranks, const Program& program) {
-  if (std::string problem = refusal_of_ways(o, program.ways); !problem.empty()) return problem;
+  if (std::string problem = refusal_of_ways(o); !problem.empty()) return problem;
   if (ranks == 1 && program.measure_alone) return refusal_of_posts(o);
   return refusal_of_crew(o, ranks, "larklane launch -n");
 }
@@ -80,7 +81,7 @@ int measure(const Program& program, NativeWorld& world, Record& record) {
     record.options.progress.clear();
   }
   const auto measure_size = [&](std::uint64_t size, double budget_ns, const Watcher& watcher) {
-    if (is_application(record.options.benchmark))
+    if (find_benchmark(record.options.benchmark)->kind == Kind::application)
       return program.measure_application(record, size, budget_ns, watcher, world);
     if (world.size() == 1) return program.measure_alone(record, size, budget_ns, watcher, world);
     return Exchange(record.options, size, world, record.environment.timer_ns, watcher)

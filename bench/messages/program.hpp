@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "measure/record.hpp"
 #include "measure/session.hpp"
@@ -18,7 +17,6 @@ using MeasureNatively = std::function<Point(const Record&, std::uint64_t bytes, 
 
 /// What programs differ in.
 struct Program {
-  std::vector<std::string> ways{};  ///< that --ways may name
   Around around{};
   /// By one rank; none: pairs of them are needed.
   MeasureNatively measure_alone{};

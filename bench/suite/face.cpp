@@ -242,12 +242,6 @@ std::unique_ptr<Face> FaceWay::face(const FaceEnd& end) {
   return make(end);
 }
 
-const std::vector<std::string>& face_way_names() {
-  static const std::vector<std::string> names{"single",       "persistent", "multiple",
-                                              "thread-comms", "rma",        "partitioned"};
-  return names;
-}
-
 std::unique_ptr<FaceWay> make_face_way(const std::string& name, std::uint32_t threads,
                                        std::span<std::byte> memory) {
   if (!missing(name).empty()) return nullptr;

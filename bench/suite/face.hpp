@@ -69,13 +69,12 @@ class FaceWay {
 };
 
 /// Collective over all ranks, as its destruction is.
-/// @param name     one of face_way_names()
+/// @param name     a way of bench/benchmarks.def
 /// @param threads  the same on all ranks
 /// @param memory   of this rank: all faces that it receives lie in it; outlives the way
 /// @return null if this MPI can't
 std::unique_ptr<FaceWay> make_face_way(const std::string& name, std::uint32_t threads,
                                        std::span<std::byte> memory);
-const std::vector<std::string>& face_way_names();
 /// Routes are below this.
 inline constexpr int kRoutesMax = 32;
 /// The highest tag that they need.

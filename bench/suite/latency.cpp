@@ -1,4 +1,4 @@
-// Half a round trip between two ranks: one thread, one partition.
+// Half a round trip between two ranks: one thread, by default one partition.
 
 #include <mpi.h>
 
@@ -7,6 +7,7 @@
 
 #include "benchmarks.hpp"
 #include "buffer.hpp"
+#include "medium.hpp"
 #include "partitioned.hpp"
 #include "payload.hpp"
 #include "put_window.hpp"
@@ -20,6 +21,7 @@ constexpr int kTag = 9;
 struct Ends {
   std::span<std::byte> out, in;
   int peer;
+  std::uint32_t partitions;
 };
 
 int count_of(std::span<const std::byte> bytes) { return static_cast<int>(bytes.size()); }
@@ -95,11 +97,20 @@ class Persistent final : public Requests {
 class Partitioned final : public Requests {
  public:
   explicit Partitioned(const Ends& ends) : Requests(ends) {
-    send_ = make_partitioned({ends.out.data(), ends.out.size(), 1, ends.peer, kTag, true});
-    receive_ = make_partitioned({ends.in.data(), ends.in.size(), 1, ends.peer, kTag, false});
+    const auto end = [&](std::span<std::byte> bytes, bool is_sent) {
+      return make_partitioned(
+          {bytes.data(), bytes.size(), ends.partitions, ends.peer, kTag, is_sent});
+    };
+    send_ = end(ends.out, true);
+    receive_ = end(ends.in, false);
   }
   void start() override { MPI_Start(&send_); }
-  void send() override { MPI_Pready(0, send_); }
+  void send() override {
+    if (ends_.partitions == 1)
+      MPI_Pready(0, send_);
+    else
+      MPI_Pready_range(0, static_cast<int>(ends_.partitions) - 1, send_);
+  }
   bool claims_completion(bool sends) override { return is_complete(sends ? send_ : receive_); }
 };
 
@@ -121,6 +132,28 @@ class Put final : public Trip {
   std::uint64_t round_ = 0;
 };
 
+class Line final : public Trip {
+ public:
+  explicit Line(const Ends& ends) : Trip(ends), medium_(1 - ends.peer, ends.out.size()) {}
+  void prepare(std::uint64_t round) override { round_ = round; }
+  void send() override { medium_.send(ends_.out, round_); }
+  void receive() override { medium_.receive(ends_.in, round_); }
+
+ private:
+  LineMedium medium_;
+  std::uint64_t round_ = 0;
+};
+
+class Socket final : public Trip {
+ public:
+  Socket(const Ends& ends, bool sleeps) : Trip(ends), medium_(1 - ends.peer, sleeps) {}
+  void send() override { medium_.send(ends_.out); }
+  void receive() override { medium_.receive(ends_.in); }
+
+ private:
+  const SocketMedium medium_;
+};
+
 /// @return null if this MPI can't
 std::unique_ptr<Trip> make_trip(const std::string& way, const Ends& ends) {
   if (!missing(way).empty()) return nullptr;
@@ -128,6 +161,8 @@ std::unique_ptr<Trip> make_trip(const std::string& way, const Ends& ends) {
   if (way == "persistent") return std::make_unique<Persistent>(ends);
   if (way == "partitioned") return std::make_unique<Partitioned>(ends);
   if (way == "rma") return std::make_unique<Put>(ends);
+  if (way == "line") return std::make_unique<Line>(ends);
+  if (way == "socket" || way == "asleep") return std::make_unique<Socket>(ends, way == "asleep");
   return nullptr;
 }
 
@@ -140,12 +175,12 @@ class LatencyRun {
     is_first_ = rank == 0;
     for (const std::string& way : o_.ways) {
       if (is_first_) watcher_.before_round(way);
-      trips_.push_back(make_trip(way, {out_.span(), in_.span(), 1 - rank}));
+      trips_.push_back(make_trip(way, {out_.span(), in_.span(), 1 - rank, o_.send_partitions()}));
     }
   }
 
   Point run(double budget_ns) {
-    Point point{in_.span().size(), 1, 1, 0, {}};
+    Point point{in_.span().size(), o_.send_partitions(), o_.send_partitions(), 0, {}};
     take_turns(
         o_, budget_ns, &point, [&](std::size_t w, Series& series) { guard(*trips_[w], series); },
         [&](std::size_t w, Series& series, std::uint32_t, bool counts) {
@@ -228,11 +263,6 @@ class LatencyRun {
 };
 
 }  // namespace
-
-const std::vector<std::string>& latency_way_names() {
-  static const std::vector<std::string> names{"join", "persistent", "rma", "partitioned"};
-  return names;
-}
 
 Point measure_latency(const Options& options, std::uint64_t size, const std::vector<Link>&,
                       double timer_ns, double budget_ns, const Watcher& watcher) {

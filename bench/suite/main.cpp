@@ -35,10 +35,11 @@ int rank_of_this() {
 
 /// That work in a round.
 int threads_of_this(const Options& o) {
-  const Benchmark benchmark = benchmark_of(o.benchmark);
-  if (benchmark.ranks == Ranks::crew) return static_cast<int>(o.threads_of_process());
-  const bool sends = benchmark.measure == measure_pair && rank_of_this() == 0;
-  return benchmark.ranks == Ranks::grid || sends ? static_cast<int>(o.threads) : 1;
+  const Benchmark& benchmark = *find_benchmark(o.benchmark);
+  if (ranks_of(benchmark) == Ranks::crew) return static_cast<int>(o.threads_of_process());
+  const Measure* const measure = measure_of(o.benchmark);
+  const bool sends = (measure == measure_pair || measure == measure_exposed) && rank_of_this() == 0;
+  return ranks_of(benchmark) == Ranks::grid || sends ? static_cast<int>(o.threads) : 1;
 }
 
 /// On any host. Collective. @param host  the ranks of this one
@@ -92,25 +93,27 @@ int measure(Record& record) {
   Environment& environment = record.environment;
   record.options.yields = environment.is_oversubscribed;
   const Options& o = record.options;
-  const Benchmark benchmark = benchmark_of(o.benchmark);
+  const Benchmark& benchmark = *find_benchmark(o.benchmark);
   std::optional<Links> links;
-  if (benchmark.ranks == Ranks::links) links.emplace();
+  if (ranks_of(benchmark) == Ranks::links) links.emplace();
   const std::vector<Link> none;
   if (links) environment.clock_error_ns = links->clock_error_ns();
   environment.timer_ns = timer_cost_ns();
-  if (benchmark.ranks == Ranks::grid) {
+  if (ranks_of(benchmark) == Ranks::grid) {
     const Grid grid(environment.ranks, benchmark.axes);
     environment.grid = grid.sides();
     for (int r = 0; r < environment.ranks; ++r)
       environment.neighbours.push_back(grid.neighbours(r));
   }
+  Measure* const measure_one = measure_of(o.benchmark);
+  std::size_t index = 0;
   const auto measure_size = [&](std::uint64_t size, double budget_ns, const Watcher& watcher) {
     if (links) {
       links->read_clocks();
       environment.clock_error_ns = std::max(environment.clock_error_ns, links->clock_error_ns());
     }
-    return benchmark.measure(o, size, links ? links->own() : none, environment.timer_ns, budget_ns,
-                             watcher);
+    return measure_one(o.at(index++), size, links ? links->own() : none, environment.timer_ns,
+                       budget_ns, watcher);
   };
   return measure_sizes({&record, rank_of_this() == 0, end_launch}, measure_size);
 }
@@ -132,11 +135,18 @@ int parse_on_all(int argc, char** argv, Options* options) {
   return worst.status;
 }
 
+/// With --bare an MPI is asked for no more than the threads that call it need.
+int level_of(int argc, char** argv) {
+  Options o;
+  const bool is_single = parse_options(argc, argv, false, &o) < 0 && o.is_bare && o.threads == 1;
+  return is_single ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
+}
+
 int run(int argc, char** argv) {
   Options unused;
   if (asks_for_help(argc, argv)) return printed(parse_options(argc, argv, true, &unused));
   int provided;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Init_thread(&argc, &argv, level_of(argc, argv), &provided);
   Record record;
   const bool tells = rank_of_this() == 0;
   int status = parse_on_all(argc, argv, &record.options);

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <memory>
 
@@ -12,6 +13,8 @@
 #include "measure/trace.hpp"
 #include "suite/benchmarks.hpp"
 #include "suite/buffer.hpp"
+#include "suite/cores.hpp"
+#include "suite/device_counts.hpp"
 #include "suite/payload.hpp"
 #include "suite/team.hpp"
 #include "suite/wait.hpp"
@@ -31,13 +34,16 @@ struct Told {
 
 class PairRun {
  public:
+  /// @param is_exposed  threads write what they give, compute only if they are late, and the
+  ///                    receiver does not ask, but waits
   PairRun(const Options& options, std::uint64_t size, const std::vector<Link>& links,
-          double timer_ns, const Watcher& watcher)
+          double timer_ns, const Watcher& watcher, bool is_exposed)
       : o_(options),
         bytes_(options.bytes_of(size)),
         links_(links),
         timer_ns_(timer_ns),
-        watcher_(watcher) {
+        watcher_(watcher),
+        is_exposed_(is_exposed) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     is_sender_ = rank_ == 0;
     for (std::size_t n = 0; n < links_.size(); ++n) buffers_.emplace_back(bytes_);
@@ -48,6 +54,10 @@ class PairRun {
       scratch_.assign(o_.threads, scratch_memory());
       computed_ns_.resize(o_.threads);
     }
+    if (o_.is_bound && is_sender_)
+      team_->run([](std::uint32_t thread) { bind_to(static_cast<int>(thread)); });
+    else if (o_.is_bound)
+      bind_to(1);
     for (const std::string& name : o_.ways) {
       if (is_sender_) watcher_.before_round(name);
       Ways& ways = ways_.emplace_back();
@@ -57,11 +67,19 @@ class PairRun {
     }
   }
 
+  ~PairRun() {
+    if (o_.is_bound) unbind();
+  }
+  PairRun(const PairRun&) = delete;
+  PairRun& operator=(const PairRun&) = delete;
+
   Point run(double budget_ns) {
     Point point{bytes_, o_.send_partitions(), o_.receive_partitions(), 0, {}};
+    long before = -1;
     take_turns(
         o_, budget_ns, &point, [&](std::size_t w, Series& series) { guard(ways_[w], series); },
         [&](std::size_t w, Series& series, std::uint32_t iteration, bool counts) {
+          if (counts && before < 0 && !o_.count.empty()) before = counted(o_.count);
           RoundTrace trace;
           one_round(ways_[w], series, iteration, counts ? &trace : nullptr);
           if (!is_sender_ || !counts) return;
@@ -71,19 +89,44 @@ class PairRun {
         [&](double share) {
           if (is_sender_) watcher_.progress(share);
         });
+    if (before >= 0) add_count(before, point);
     return point;
   }
 
  private:
   using Ways = std::vector<std::unique_ptr<Way>>;  ///< of one name, by link
 
+  /// Of a round, of both ranks: what all rounds have given the device to do, less as many rounds of
+  /// nothing but what stands around them.
+  void add_count(long before, Point& point) {
+    const long after = counted(o_.count);
+    const long rounds = static_cast<long>(point.rounds) * (o_.is_bare ? 1 : 2);
+    for (long round = 0; round < rounds; ++round) {
+      MPI_Barrier(MPI_COMM_WORLD);
+      if (is_sender_)
+        (void)hear(0, *ways_[0][0]);
+      else
+        tell(*ways_[0][0], {});
+    }
+    const long around = counted(o_.count) - after;
+    for (Series& series : point.series)
+      if (is_sender_)
+        series.samples[o_.count].push_back(static_cast<double>(after - before - around) /
+                                           static_cast<double>(rounds));
+  }
+
   // One round. @param noise_round  which round's noise; @param trace  sender: filled, if wanted
   void one_round(Ways& ways, Series& series, std::uint32_t noise_round, RoundTrace* trace) {
     ++round_;
     if (is_sender_) {
       watcher_.before_round(series.way);
-      fill_all();
-      send(ways, [&](std::uint32_t thread) { compute_and_give(ways, thread, noise_round); });
+      if (!is_exposed_) fill_all();
+      send(ways, [&](std::uint32_t thread) {
+        if (is_exposed_)
+          write_and_give(ways, thread);
+        else
+          compute_and_give(ways, thread, noise_round);
+      });
       bool wrong = false;
       for (std::size_t n = 0; n < ways.size(); ++n)
         wrong |= hear(n, *ways[n]).wrong != 0 || is_too_early(n, *ways[n]);
@@ -109,6 +152,23 @@ class PairRun {
       }
       give(ways, partition, thread, partition == order.back());
     }
+  }
+
+  /// By one thread, which has written its share itself. Those that are bound begin together.
+  void write_and_give(Ways& ways, std::uint32_t thread) {
+    const std::uint64_t share = bytes_ / o_.threads, offset = thread * share;
+    fill(buffers_[0].span().subspan(offset, share), offset, key(0, round_));
+    if (o_.is_bound) {
+      met_.fetch_add(1, std::memory_order_acq_rel);
+      while (met_.load(std::memory_order_acquire) % o_.threads != 0) {
+      }
+    }
+    if (thread == (o_.is_bound ? 0 : o_.threads - 1))
+      compute_until(now_ns() + o_.late_ns, scratch_[thread]);
+    computed_ns_[thread] = now_ns();
+    const std::uint32_t end = (thread + 1) * o_.partitions_per_thread;
+    for (std::uint32_t p = end - o_.partitions_per_thread; p < end; ++p)
+      give(ways, p, thread, p + 1 == end);
   }
 
   static void give(Ways& ways, std::uint32_t partition, std::uint32_t thread, bool last) {
@@ -204,7 +264,10 @@ class PairRun {
 
   void receive(Way& way) {
     begin_receive(way);
-    wait_until([&] { return way.poll(); });
+    if (is_exposed_)
+      way.wait();
+    else
+      wait_until([&] { return way.poll(); });
     way.finish();
   }
 
@@ -245,7 +308,9 @@ class PairRun {
   Told hear(std::size_t neighbour, Way& way) {
     const MPI_Comm comm = links_[neighbour].comm;
     Told told{};
-    MPI_Recv(&told, 2, MPI_DOUBLE, 1, kReportTag, comm, MPI_STATUS_IGNORE);
+    MPI_Request request;
+    MPI_Irecv(&told, 2, MPI_DOUBLE, 1, kReportTag, comm, &request);
+    wait_for(&request);  // yields: the receiver may share this core
     MPI_Recv(way.arrived_ns().data(), static_cast<int>(way.arrived_ns().size()), MPI_DOUBLE, 1,
              kReportTag, comm, MPI_STATUS_IGNORE);
     return told;
@@ -285,6 +350,7 @@ class PairRun {
   const std::vector<Link>& links_;  ///< sender: to each neighbour; receiver: to the sender
   const double timer_ns_;
   const Watcher& watcher_;
+  const bool is_exposed_;
   std::deque<Buffer> buffers_;  ///< by link
   int rank_ = 0;
   bool is_sender_ = false;
@@ -295,13 +361,19 @@ class PairRun {
   std::vector<Ways> ways_;           ///< on top of the buffers
   std::uint64_t round_ = 0;
   double go_ns_ = 0;
+  std::atomic<std::uint32_t> met_{0};  ///< threads that have written their share, of all rounds
 };
 
 }  // namespace
 
 Point measure_pair(const Options& options, std::uint64_t size, const std::vector<Link>& links,
                    double timer_ns, double budget_ns, const Watcher& watcher) {
-  return PairRun(options, size, links, timer_ns, watcher).run(budget_ns);
+  return PairRun(options, size, links, timer_ns, watcher, false).run(budget_ns);
+}
+
+Point measure_exposed(const Options& options, std::uint64_t size, const std::vector<Link>& links,
+                      double timer_ns, double budget_ns, const Watcher& watcher) {
+  return PairRun(options, size, links, timer_ns, watcher, true).run(budget_ns);
 }
 
 }  // namespace larklane::bench

@@ -4,22 +4,33 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
+#include <string_view>
 
 // In every file that calls them: one strong reference would need a definition.
 #pragma weak MPI_Psend_init
 #pragma weak MPI_Precv_init
 #pragma weak MPI_Pready
+#pragma weak MPI_Pready_range
 #pragma weak MPI_Parrived
 
 namespace larklane::bench {
 
+/// Does this way need partitioned calls?
+inline bool is_partitioned(std::string_view way) {
+  constexpr std::string_view kWays[] = {"partitioned", "surprise", "pready", "contended", "marks",
+                                        "parrived",    "turn",     "move",   "first"};
+  return std::ranges::find(kWays, way) != std::end(kWays);
+}
+
 /// @return why there is nothing to be measured; empty if there is
 inline std::string missing(const std::string& way) {
-  return way == "partitioned" && MPI_Psend_init == nullptr ? "this MPI has no partitioned calls"
-                                                           : "";
+  return is_partitioned(way) && MPI_Psend_init == nullptr ? "this MPI has no partitioned calls"
+                                                          : "";
 }
 
 /// One end of a message.

@@ -22,7 +22,7 @@ namespace {
 constexpr int kTag = 11;
 constexpr std::array<std::uint32_t, 5> kTrains{1, 2, 4, 8, 16};
 constexpr std::uint32_t kLongest = kTrains.back();
-static_assert(kLongest == kPrttMessages);
+static_assert(kLongest == find_benchmark("prtt")->messages);
 
 /// What a rank has of all trains: messages of `bytes` each, and one that goes back.
 struct Track {
@@ -283,11 +283,6 @@ class PrttRun {
 };
 
 }  // namespace
-
-const std::vector<std::string>& prtt_way_names() {
-  static const std::vector<std::string> names{"join", "partitioned"};
-  return names;
-}
 
 Point measure_prtt(const Options& options, std::uint64_t size, const std::vector<Link>&,
                    double timer_ns, double budget_ns, const Watcher& watcher) {

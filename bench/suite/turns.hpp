@@ -52,7 +52,8 @@ inline void judge_held_back(std::uint64_t claims, std::uint64_t wrong, Series* s
 }
 
 /// Guards, warm-up, then rounds: A B C A', A C B A', ... A' is the first way again, in a series of
-/// its own: how far A and A' are apart is the noise of the point. Collective.
+/// its own: how far A and A' are apart is the noise of the point. With --bare neither guards nor
+/// A'. Collective.
 /// @param point      gets a series per way; one that is missing or that its guard refuses has no
 ///                   rounds
 /// @param guard      (way's index, its series): one round, refused on all ranks or on none
@@ -66,7 +67,8 @@ void take_turns(const Options& o, double budget_ns, Point* point, Guard&& guard,
   std::vector<std::size_t> turn;
   for (std::size_t w = 0; w < point->series.size(); ++w) {
     Series& series = point->series[w];
-    for (int i = 0; i < kGuardRounds && series.refused.empty(); ++i) guard(w, series);
+    const int guards = o.is_bare ? 0 : kGuardRounds;
+    for (int i = 0; i < guards && series.refused.empty(); ++i) guard(w, series);
     if (series.refused.empty()) turn.push_back(w);
   }
   if (turn.empty()) return;
@@ -83,11 +85,11 @@ void take_turns(const Options& o, double budget_ns, Point* point, Guard&& guard,
       const std::size_t w = i % 2 == 0 ? turn[k] : turn[turn.size() - k];
       one_round(w, point->series[w], i, true);
     }
-    one_round(first, again, i, true);
+    if (!o.is_bare) one_round(first, again, i, true);
     progress(static_cast<double>(i + 1) / rounds);
   }
   point->rounds = rounds;
-  point->series.push_back(std::move(again));
+  if (!o.is_bare) point->series.push_back(std::move(again));
 }
 
 }  // namespace larklane::bench

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "measure/options.hpp"
+#include "wait.hpp"
 
 namespace larklane::bench {
 
@@ -38,6 +39,10 @@ class Way {
   virtual void joined() {}
   /// One look. Arrivals are noted. @return everything is there
   virtual bool poll() = 0;
+  /// Instead: until everything is there, without a look at its parts.
+  virtual void wait() {
+    wait_until([&] { return poll(); });
+  }
   virtual void finish() = 0;
   /// Sender, while a part is held back: does it claim to be complete? Receiver: does it?
   virtual bool claims_completion() { return false; }
@@ -54,9 +59,8 @@ class Way {
   std::vector<double> begun_ns_, arrived_ns_;
 };
 
-/// Collective over both ranks, in the same order there. @param name  one of way_names()
+/// Collective over both ranks, in the same order there. @param name  a way of bench/benchmarks.def
 /// @return null if this MPI can't
 std::unique_ptr<Way> make_way(const std::string& name, const Pair& pair);
-const std::vector<std::string>& way_names();
 
 }  // namespace larklane::bench

@@ -50,6 +50,10 @@ class Partitioned final : public Way {
     }
     return missing_ == 0;
   }
+  void wait() override {
+    MPI_Wait(&request_, MPI_STATUS_IGNORE);
+    std::ranges::fill(arrived_ns_, now_ns());
+  }
   void finish() override { MPI_Wait(&request_, MPI_STATUS_IGNORE); }
   bool claims_completion() override { return is_complete(request_); }
 
@@ -68,6 +72,10 @@ class OneMessage : public Way {
     MPI_Test(&request_, &flag, MPI_STATUS_IGNORE);
     if (flag) arrived_ns_[0] = now_ns();
     return flag != 0;
+  }
+  void wait() override {
+    MPI_Wait(&request_, MPI_STATUS_IGNORE);
+    arrived_ns_[0] = now_ns();
   }
   void finish() override { MPI_Wait(&request_, MPI_STATUS_IGNORE); }
 
@@ -153,6 +161,10 @@ class ThreadSends final : public Way {
       arrived_ns_[static_cast<std::size_t>(found_[static_cast<std::size_t>(i)])] = now;
     return false;
   }
+  void wait() override {
+    MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
+    std::ranges::fill(arrived_ns_, now_ns());
+  }
   void finish() override {}
 
  private:
@@ -232,12 +244,6 @@ class Pretended final : public Way {
 };
 
 }  // namespace
-
-const std::vector<std::string>& way_names() {
-  static const std::vector<std::string> names{"join", "persistent",  "threads",  "thread-comms",
-                                              "rma",  "partitioned", "pretended"};
-  return names;
-}
 
 std::unique_ptr<Way> make_way(const std::string& name, const Pair& pair) {
   if (!missing(name).empty()) return nullptr;

@@ -5,18 +5,20 @@ The rows are bench/rows.json; each is
 
   {"row": "name", "what": "a sentence", "unit": "ns", "margin": 0.03, "repetitions": 15,
    "points": [{"bytes": 8}, ...],
-   "contenders": {"larklane": "larklane mpich5 exposed --bytes {bytes}", "other": "native mpich5 ..."},
+   "contenders": {"larklane": "larklane mpich5 exposed --sizes {bytes} --ways partitioned", "other": "native mpich5 ..."},
    "claims": [["larklane", "other"], ["larklane", 10], ["larklane", "other", 0.125]]}
 
-`native MPI ...` and `larklane MPI ...` run bench/pair with these arguments on two ranks, words NAME=VALUE going into its environment;
-with `hosts` before that, the ranks are on two hosts (tests/hosts/hosts.py). Any other command runs as it is. `quantile` (default 0.5; or "mean"): which of its samples a run stands for. A claim compares a candidate with a
-baseline, with a limit in the row's unit, or with a share of a baseline. A point may have `repetitions` of its own. `lenient`: contenders
-that may hang, of which the runs count that end. `guest_s`: the row is measured in a guest with an RDMA device (tests/rdma/guest.py), all its points
-in one boot of at most so many seconds, where each run of a contender answers them all: `{at}` in its command stands for the points, `--at bytes=8 --at ...`,
-and it prints a line for each. From where it ends too soon it is run again.
+A contender is a call of `larklane bench`: `native MPI`, `larklane MPI` or `lci MPI` on two ranks of that MPI's launcher, `alone N` on N processes of
+`larklane launch`; then words NAME=VALUE for its environment, the benchmark and its options. With `hosts` before that, the ranks are on two hosts
+(tests/hosts/hosts.py). Its warm-up, unless it says so, is a tenth of its rounds. `metric` names the samples of its record, of the first way (default: what the benchmark is about); `quantile`
+(default 0.5; or "mean") which of them a run stands for. Any other command runs as it is, and prints as its last line {"samples": [numbers], "wrong": 0}.
 
-A command is run once per turn and contender, from the repository's root, and prints as its last line {"samples": [numbers],
-"wrong": 0}: one sample of the turn is their median (or `quantile`), smaller is better; `wrong` counts rounds with a wrong payload or completion. A
+A claim compares a candidate with a baseline, with a limit in the row's unit, or with a share of a baseline; smaller is better. A point may have
+`repetitions` of its own, and lists of values stand for every combination of them. `lenient`: contenders that may hang, of which the runs count that end. `guest_s`: the row is measured in a guest with an RDMA
+device (tests/rdma/guest.py), all its points in one boot of at most so many seconds, where each run of a contender answers them all: `{points}` in its
+command stands for them (of a command of its own `{at}`: `--at bytes=8 --at ...`, and it prints a line for each). From where it ends too soon it is run again.
+
+A command is run once per turn and contender, from the repository's root. `wrong` counts rounds with a wrong payload or completion: such a run has no figure. A
 contender whose program is missing is left out and named. What was measured is kept in build/bars, so that a run that was
 interrupted goes on where it stopped.
 """
@@ -24,6 +26,7 @@ interrupted goes on where it stopped.
 import argparse
 import copy
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -34,15 +37,20 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
+from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp"), str(ROOT / "tests/rdma")]
 import guest  # noqa: E402
 import launch  # noqa: E402
 
+from larklane.files import json_text  # noqa: E402
 from larklane.numbers import stats  # noqa: E402
+from larklane.records.benchmarks import BENCHMARKS  # noqa: E402
 
 ROWS = ROOT / "bench/rows.json"
+LARKLANE = "build/release/bin/larklane"
 KEPT = ROOT / "build/bars"
 AGAIN = 4
 HOPELESS = 5
@@ -120,40 +128,61 @@ def context():
     }
 
 
-def parse_output(text, quantile=0.5):
-    """@return (sample, wrong) of a program's output. Raises ValueError if its last line is not what it should be."""
-    lines = text.strip().splitlines()
-    return parse_line(lines[-1] if lines else "{}", quantile)
+def each_of(point):
+    """The points that one stands for which has lists of values: every combination, the last value changing first."""
+    values = [value if isinstance(value, list) else [value] for value in point.values()]
+    return [dict(zip(point, chosen)) for chosen in itertools.product(*values)]
 
 
-def parse_line(line, quantile):
-    result = json.loads(line)
-    if not isinstance(result, dict) or not result.get("samples"):
-        raise ValueError("the last line is not {\"samples\": [...], \"wrong\": n}")
-    samples = result["samples"]
-    return statistics.fmean(samples) if quantile == "mean" else stats.quantile(samples, quantile), int(result.get("wrong", 0))
+def read_rows():
+    return [{**row, "points": [point for grid in row["points"] for point in each_of(grid)]} for row in json.loads(ROWS.read_text(encoding="utf-8"))]
 
 
-def split(command):
-    """@return (between hosts?, "native" or "larklane", the MPI, what follows) of a contender's command; no MPI: it is a command of its own"""
-    words = command.split()
-    across = words[0] == "hosts"
-    how, mpi, *arguments = words[across:] + [""]
-    return (across, how, mpi, arguments[:-1]) if how in ("native", "larklane") else (False, "", "", words)
+class Reading(NamedTuple):
+    """Which of its figures a run stands for."""
+
+    metric: str = ""  # of a record; empty: the one that its benchmark is about
+    quantile: float | str | None = 0.5  # None: all of them
+
+    def of(self, samples, wrong):
+        """@return (sample or None, what was wrong or None)"""
+        if wrong or not samples:
+            return None, f"{wrong} wrong rounds" if wrong else "no samples"
+        if self.quantile is None:
+            return list(samples), None
+        return statistics.fmean(samples) if self.quantile == "mean" else stats.quantile(samples, self.quantile), None
 
 
-def words_of(command, timeout_s):
-    """A contender's command as a list of words, launcher included."""
-    across, how, mpi, arguments = split(command)
-    if not mpi:
-        return command.split()
-    variables = [word for word in arguments if re.match(r"[A-Z]\w*=", word)]
-    arguments = [word for word in arguments if word not in variables]
-    start = ["python3", "tests/mp/launch.py", "--mpi", mpi, "-n", "2", "--timeout", str(timeout_s), "--"]
-    if across:
-        start = ["python3", "tests/hosts/hosts.py", "--mpi", mpi, "--ranks-per-host", "1", "--timeout", str(timeout_s)]
-    larklane = ["build/release/bin/larklane", "run"] if how == "larklane" else []
-    return [*start, "env", *variables, *larklane, f"build/release/bench/{launch.EVERY[mpi].program_folder()}/pair", *arguments]
+class Contender(NamedTuple):
+    """A contender's command in words. `how`: as `larklane bench` is started; empty: it is another command."""
+
+    across: bool
+    how: str
+    where: str  # the MPI, or how many processes
+    words: list[str]
+
+    @classmethod
+    def of(cls, command):
+        words = shlex.split(command)
+        across = words[0] == "hosts"
+        how, where, *others = [*words[across:], "", ""]
+        return cls(across, how, where, others[:-2]) if how in ("native", "larklane", "lci", "alone") else cls(False, "", "", words)
+
+    def commanded(self, timeout_s, file):
+        """The words to run, launcher included. @param file  of the record"""
+        if not self.how:
+            return self.words
+        variables = [word for word in self.words if re.match(r"[A-Z]\w*=", word)]
+        bench = [LARKLANE, "bench", *(word for word in self.words if word not in variables), "--quiet", "--json", str(file)]
+        if "--warmup" not in bench and "--iterations" in bench:
+            bench += ["--warmup", str(int(bench[bench.index("--iterations") + 1]) // 10 + 1)]
+        if self.how == "alone":
+            return ["env", *variables, LARKLANE, "launch", "-n", self.where, *bench]
+        start = ["python3", "tests/mp/launch.py", "--mpi", self.where, "-n", "2", "--timeout", str(timeout_s), "--"]
+        if self.across:
+            start = ["python3", "tests/hosts/hosts.py", "--mpi", self.where, "--ranks-per-host", "1", "--timeout", str(timeout_s)]
+        program = [] if self.how == "lci" else ["--mpi", launch.EVERY[self.where].program_folder()]
+        return [*start, "env", *variables, *bench, "--with", self.how, *program]
 
 
 def run_words(words, timeout_s):
@@ -166,34 +195,55 @@ def run_words(words, timeout_s):
     return done.stdout, why if done.returncode else None
 
 
-def result_of(line, quantile):
-    """@return (sample or None, what was wrong or None) of a line that a run has printed"""
-    try:
-        sample, wrong = parse_output(line, quantile)
-    except (ValueError, TypeError) as error:
-        return None, str(error)
-    return (None, f"{wrong} wrong rounds") if wrong else (sample, None)
+def of_lines(text, reading):
+    """@return (sample or None, what was wrong or None) of each line of figures that a program has printed. Raises ValueError"""
+    found = [json.loads(line) for line in text.splitlines() if line.startswith('{"samples"')]
+    return [reading.of(line["samples"], int(line.get("wrong", 0))) for line in found]
 
 
-def run_once(command, parameters, timeout_s, quantile):
-    """One run of a contender. @return (sample or None, what was wrong or None)"""
-    text, why = run_words(words_of(command.format(**parameters), timeout_s), timeout_s)
-    return (None, why) if why else result_of(text, quantile)
-
-
-def at_word(parameters):
-    return "--at " + ",".join(assignments({name: value for name, value in parameters.items() if name != "repetitions"}))
-
-
-def run_together(command, points, timeout_s, quantile, runner=run_words):
-    """One run of a contender for several points; one more for those behind each point at which it ends. @return what run_once does, for each"""
+def of_record(record, reading):
+    """The same of each point of a record of `larklane bench`."""
     found = []
+    metric = reading.metric or BENCHMARKS[record["options"]["benchmark"]].sample
+    for point in record["points"]:
+        first = point["series"][0]
+        if first.get("refused"):
+            found.append((None, first["refused"]))
+        else:
+            found.append(reading.of(first["samples"].get(metric), sum(series["wrong"] for series in point["series"])))
+    return found + [(None, f"no end: {failure['what']}") for failure in record["failures"][:1]]
+
+
+def run_once(command, points, timeout_s, reading, runner=run_words):
+    """One run of a contender. @return ([(sample or None, what was wrong or None)] of the points that it tells of, why it did not end well or None)"""
+    at = " ".join("--at " + ",".join(assignments(without_repetitions(point))) for point in points)
+    shapes = ",".join("{bytes}:{partitions}:{rounds}".format(**point) + f":{point.get('warmup', point['rounds'] // 10 + 1)}" for point in points if "rounds" in point and "partitions" in point)
+    contender = Contender.of(command.format(**{**points[0], "at": at, "points": shapes}))
+    with tempfile.TemporaryDirectory(prefix="bars-") as folder:
+        file = pathlib.Path(folder, "record.json")
+        text, why = runner(contender.commanded(timeout_s, file), timeout_s)
+        if not contender.how:
+            return of_lines(text, reading), why
+        return of_record(json.loads(file.read_text(encoding="utf-8")), reading) if file.exists() else [], why
+
+
+def without_repetitions(parameters):
+    return {name: value for name, value in parameters.items() if name != "repetitions"}
+
+
+def run_together(command, points, timeout_s, reading, runner=run_words):
+    """One run of a contender for several points, if it takes them; one more for those behind each point at which it ends.
+    @return [(sample or None, what was wrong or None)]"""
+    found = []
+    takes_all = "{at}" in command or "{points}" in command
     while len(found) < len(points):
-        at = " ".join(at_word(parameters) for parameters in points[len(found) :])
-        text, why = runner(words_of(command.format(at=at), timeout_s), timeout_s)
-        lines = [line for line in text.splitlines() if line.startswith('{"samples"')][: len(points) - len(found)]
-        found += [result_of(line, quantile) for line in lines]
-        if len(found) < len(points):
+        due = points[len(found) :] if takes_all else points[len(found) : len(found) + 1]
+        results, why = run_once(command, due, timeout_s, reading, runner)
+        ended = results[: len(due)]
+        if why and ended and not takes_all and ended[0][1] is None:
+            ended = []  # it measured, and failed then
+        found += ended
+        if len(ended) < len(due):
             found.append((None, why or "it says nothing of this point"))
     return found
 
@@ -224,7 +274,7 @@ def measure_together(row, points, contenders, runner=run_together, after_turn=la
         for name in stats.turns(contenders, turn):
             due = [point for point in found if is_due(point, turn, name)]
             command = row["contenders"][name.removesuffix("'")]
-            options = (row.get("timeout_s", 120), row.get("quantile", 0.5))
+            options = (row.get("timeout_s", 120), Reading(row.get("metric", ""), row.get("quantile", 0.5)))
             results = runner(command, [point["parameters"] for point in due], *options) if due else []
             for point, (sample, why) in zip(due, results):
                 note(row, point, name, sample, why)
@@ -244,7 +294,12 @@ def drop_failed(point):
     return point
 
 
-def measure(row, parameters, contenders, runner=run_once):
+def run_at(command, parameters, *options):
+    """One run of a contender at one point."""
+    return run_together(command, [parameters], *options)[0]
+
+
+def measure(row, parameters, contenders, runner=run_at):
     """The same of one point."""
     return measure_together(row, [parameters], contenders, lambda command, points, *options: [runner(command, points[0], *options)])[0]
 
@@ -307,19 +362,25 @@ def available(row):
         print(f"  {row['row']}: left out, {why}")
         return []
     for name, command in row["contenders"].items():
-        mpi = split(command)[2]
-        if mpi in launch.EVERY and not launch.EVERY[mpi].installed():
-            print(f"  {row['row']}: {name} left out, {launch.EVERY[mpi].title} is not installed")
-            continue
-        *_, pair = [word for word in words_of(command, 0) if word.startswith("build/")] or [command.split()[0]]
-        if shutil.which(ROOT / pair if "/" in pair else pair):
-            found[name] = command
+        contender = Contender.of(command)
+        mpi = contender.where if contender.how not in ("", "alone") else ""
+        program = next((word for word in contender.words if word.startswith("build/")), contender.words[0])
+        if mpi and not launch.EVERY[mpi].installed():
+            why = f"{launch.EVERY[mpi].title} is not installed"
+        elif contender.how:
+            libexec = ROOT / "build/release/libexec/larklane"
+            needed = {"alone": "larklane-messages", "lci": "larklane-lci"}.get(contender.how) or f"{launch.EVERY[mpi].program_folder()}/larklane-bench"
+            why = "" if (libexec / needed).exists() else f"no {needed}"
         else:
-            print(f"  {row['row']}: {name} left out, no {pair}")
+            why = "" if shutil.which(ROOT / program if "/" in program else program) else f"no {program}"
+        if why:
+            print(f"  {row['row']}: {name} left out, {why}")
+        else:
+            found[name] = command
     return list(found)
 
 
-def measured_and_judged(row, parameters, contenders, runner=run_once):
+def measured_and_judged(row, parameters, contenders, runner=run_at):
     """@return a point of a record"""
     return judged(row, measure(row, parameters, contenders, runner))
 
@@ -374,7 +435,7 @@ def run_again(row, about, at=None):
     for number, point in zip(chosen, all_measured(row, [more(record["points"][number]) for number in chosen], contenders)):
         record["points"][number] = {**point, "again": {"commit": about["commit"], "measured": about["measured"]}}
         show(row, point)
-        (RECORDS / name).write_text(json.dumps(record, indent=1) + "\n")
+        (RECORDS / name).write_text(json_text.compact(record))
     return record if chosen else None
 
 
@@ -386,6 +447,32 @@ def newest(row):
     """@return (file name, record) of the last measurement of a row; (None, None): there is none"""
     records = [(path.name, json.loads(path.read_text())) for path in RECORDS.glob(f"{row['row']}-{'[0-9a-f]' * 12}.json")]
     return max(records, key=lambda named: named[1].get("measured", ""), default=(None, None))
+
+
+def keep_record(name, record, page):
+    """Of a script that measures and judges by itself: in the place of its older records, and its page beside it. @return the record's path"""
+    for old in RECORDS.glob(f"{name}-{'[0-9a-f]' * 12}.json"):
+        old.unlink()
+    path = RECORDS / f"{name}-{record['commit']}.json"
+    path.write_text(json_text.compact(record), encoding="utf-8")
+    path.with_name(f"{name}.md").write_text(page, encoding="utf-8")
+    return path
+
+
+def told(verdicts):
+    """Prints [(what has to hold, does it?)]. @return exit status"""
+    for what, holds in verdicts:
+        print(f"{'holds' if holds else 'DOES NOT HOLD'}: {what}")
+    return 0 if all(holds for _, holds in verdicts) else 1
+
+
+def recorded(verdicts):
+    return [{"what": what, "holds": holds} for what, holds in verdicts]
+
+
+def listed(verdicts):
+    """Lines of a page."""
+    return [f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts]
 
 
 def label(verdict):
@@ -433,7 +520,7 @@ def table(record):
 def summarise():
     """measurements/summary.md: the newest record of every row, in the order of the rows."""
     parts = ["# What `make bars` saw last", "Medians of the runs' medians, in brackets the middle 80 percent of the runs; smaller is better; how it is judged: README.md beside this page."]
-    for row in json.loads(ROWS.read_text()):
+    for row in read_rows():
         name, record = newest(row)
         if record:
             note = "" if record["publishable"] else f"; {', '.join(record['why_not'])}"
@@ -467,11 +554,11 @@ def main():
     about = context()
     print(f"commit {about['commit']}; " + (f"not publishable: {', '.join(about['why_not'])}" if about["why_not"] else "publishable"))
     slower = 0
-    for row in chosen_rows(json.loads(ROWS.read_text()), arguments.only):
+    for row in chosen_rows(read_rows(), arguments.only):
         record = run_again(row, about, arguments.at) if arguments.again else run_row(row, about)
         if record and record["points"] and not arguments.again:
             path = RECORDS / f"{row['row']}-{about['commit']}.json"
-            path.write_text(json.dumps(record, indent=1) + "\n")
+            path.write_text(json_text.compact(record))
             print(f"  written: {path.relative_to(ROOT)}")
         slower += sum(verdict["verdict"] in ("slower", "above") for point in (record["points"] if record else ()) for verdict in point["verdicts"])
     summarise()

@@ -30,7 +30,6 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp")]
 import bars  # noqa: E402
 import launch  # noqa: E402
 
-from larklane.files import json_text  # noqa: E402
 from larklane.numbers import stats  # noqa: E402
 from larklane.prediction import costs  # noqa: E402
 from larklane.prediction.forecast import forecast  # noqa: E402
@@ -252,8 +251,7 @@ def main():
     if arguments.only or arguments.tuning:
         return 0
     whole = {**about, "row": "savings", "unit": "ms", "costs": dataclasses.asdict(known), "points": records}
-    (bars.RECORDS / f"savings-{about['commit']}.json").write_text(json_text.compact(whole))
-    (bars.RECORDS / "savings.md").write_text(table(records))
+    bars.keep_record("savings", whole, table(records))
     return 0 if is_good(records) else 1
 
 

@@ -2,9 +2,9 @@
 """Does the simulation predict rounds over shared memory? Measured costs of this host are put in, and what comes out is compared with
 real rounds of two threads. Writes measurements/simulated-<commit>.json and simulated.md.
 
-Costs (bench/pair `cost`, `calls` and `latency`; none of them is a round): a call of attach that copies 2 to 32 KiB, by one core and
+Costs (`larklane bench copy-steps` and `call-differences`; none of them is a round): a call of attach that copies 2 to 32 KiB, by one core and
 by two at a time, by size of the message; a turn of a waiting call; a core that a thread leaves; a line; a Pready, and what it adds to
-such a call, also after a pause. Real rounds: bench/pair `exposed` by attach. Both threads of the sender are bound to a core, the receiver to the second one's; the
+such a call, also after a pause. Real rounds: `larklane bench exposed` by attach. Both threads of the sender are bound to a core, the receiver to the second one's; the
 first thread is ready 1 us or 1 ms after the second. Costs and rounds take turns.
 
 What has to hold: |simulated / real - 1|, median over the grid, at most 0.15. A point whose real rounds differ by more than that from
@@ -21,8 +21,7 @@ import sys
 from typing import Any
 
 import bars
-from larklane.files import json_text
-from larklane.numbers import stats
+from larklane.numbers import stats, wording
 
 COMMAND = bars.ROOT / "build/release/bin/larklane"
 KEPT = bars.ROOT / "build/simulated"
@@ -47,11 +46,11 @@ class Point:
 
     def command(self) -> str:
         rounds = max(20, min(100, (64 << 20) // self.bytes))
-        return (f"larklane mpich5 {ATTACH} LARKLANE_POLICY=static:{self.groups} exposed --way partitioned --bound --threads {THREADS} --partitions {self.partitions} "
-                f"--bytes {self.bytes} --late-us {self.late_us} --rounds {rounds}")
+        return (f"larklane mpich5 {ATTACH} LARKLANE_POLICY=static:{self.groups} exposed --ways partitioned --bare --bound --threads {THREADS} --partitions {self.partitions} "
+                f"--sizes {self.bytes} --late-us {self.late_us} --iterations {rounds}")
 
     def place(self) -> str:
-        return f"{self.partitions} partitions, {size(self.bytes)}, {self.groups} groups, " + f"{self.late_us} us late"
+        return f"{self.partitions} partitions, {wording.size(self.bytes)}, {self.groups} groups, " + f"{self.late_us} us late"
 
 
 def grid() -> list[Point]:
@@ -60,33 +59,25 @@ def grid() -> list[Point]:
 
 
 def samples_of(command: str) -> list[float]:
-    """A run of bench/pair, once more if it fails: bound threads on busy cores may need too long. @raises RuntimeError"""
-    try:
-        return samples_of_run(command)
-    except (RuntimeError, subprocess.TimeoutExpired):
-        return samples_of_run(command)
-
-
-def samples_of_run(command: str) -> list[float]:
-    done = subprocess.run(bars.words_of(command, 60), cwd=bars.ROOT, capture_output=True, text=True, timeout=80, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{command}: exit status {done.returncode}: {done.stderr.strip()[-300:]}")
-    made = json.loads(done.stdout.strip().splitlines()[-1])
-    if made["wrong"]:
-        raise RuntimeError(f"{command}: {made['wrong']} wrong rounds")
-    return [float(sample) for sample in made["samples"]]
+    """A run of `larklane bench`, once more if it fails: bound threads on busy cores may need too long. @raises RuntimeError"""
+    for _ in range(2):
+        results, why = bars.run_once(command, [{}], 60, bars.Reading(quantile=None))
+        samples, wrong = results[0] if results else (None, why)
+        if samples and not wrong and not why:
+            return [float(sample) for sample in samples]
+    raise RuntimeError(f"{command}: {wrong or why}")
 
 
 def cost_commands() -> dict[str, str]:
     """By the name of a cost. Those of calls that copy are 30 in one, for each size of the message."""
-    found = {f"copy {bytes_}": f"larklane mpich5 {ATTACH} cost --way copy --bytes {bytes_} --rounds {COLUMNS * len(CALLS) * max(5, min(31, (24 << 20) // bytes_))}" for bytes_ in SIZES}
+    found = {f"copy {bytes_}": f"larklane mpich5 {ATTACH} copy-steps --bare --ways copy --sizes {bytes_} --iterations {COLUMNS * len(CALLS) * max(5, min(31, (24 << 20) // bytes_))}" for bytes_ in SIZES}
     return {**found,
-            "turn": f"larklane mpich5 {ATTACH} cost --way turn --bytes 65536 --rounds 40",
-            "switch": f"larklane mpich5 {ATTACH} cost --way switch --bytes 65536 --rounds 60",
-            "line": f"larklane mpich5 {ATTACH} cost --way line --bytes 65536 --rounds 100",
-            "move": f"larklane mpich5 {ATTACH} LARKLANE_POLICY=none cost --way move --bytes 65536 --rounds 300",
-            "first": f"larklane mpich5 {ATTACH} LARKLANE_POLICY=none cost --way first --bytes 65536 --rounds 200",
-            "pready": f"larklane mpich5 LARKLANE_POLICY=single {ATTACH} calls --way pready --partitions 16 --bytes 524288 --rounds 300"}
+            "turn": f"larklane mpich5 {ATTACH} copy-steps --bare --ways turn --sizes 65536 --iterations 40",
+            "switch": f"larklane mpich5 {ATTACH} copy-steps --bare --ways switch --sizes 65536 --iterations 60",
+            "line": f"larklane mpich5 {ATTACH} copy-steps --bare --ways line --sizes 65536 --iterations 100",
+            "move": f"larklane mpich5 {ATTACH} LARKLANE_POLICY=none copy-steps --bare --ways move --sizes 32768 --partitions 16 --iterations 300",
+            "first": f"larklane mpich5 {ATTACH} LARKLANE_POLICY=none copy-steps --bare --ways first --sizes 32768 --partitions 16 --iterations 200",
+            "pready": f"larklane mpich5 LARKLANE_POLICY=single {ATTACH} call-differences --ways pready --bare --partitions 16 --sizes 524288 --iterations 300"}
 
 
 def costs_of_turn() -> dict[str, list[float]]:
@@ -141,10 +132,6 @@ def judged(point: Point, real_us: list[float], simulated: float) -> dict[str, An
             "error": abs(simulated / real - 1), "is_too_noisy": noise > LIMIT}
 
 
-def size(bytes_: int) -> str:
-    return f"{bytes_ >> 20} MiB" if bytes_ >= 1 << 20 else f"{bytes_ >> 10} KiB"
-
-
 def verdicts(points: list[dict[str, Any]]) -> list[tuple[str, bool]]:
     error, quiet = (stats.median([point["error"] for point in chosen] or [float("inf")]) for chosen in (points, [point for point in points if not point["is_too_noisy"]]))
     worst = max(points, key=lambda point: point["error"])
@@ -158,7 +145,7 @@ def table(points: list[dict[str, Any]], costs: dict[str, list[float]]) -> str:
     lines = ["# Simulated rounds over shared memory, beside real ones", "",
              "What a receiver is left to wait for, two threads, by attach; simulated with the costs below, measured in the same run, and none of",
              "them in a round ([simulation](../docs/design/simulation.md)). Written by `scripts/measure/simulated.py`, which says how.", "",
-             *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(points)), "",
+             *bars.listed(verdicts(points)), "",
              "| point | real, us | A/A noise | simulated, us | error |", "|---|---|---|---|---|"]
     lines += [f"| {point['place']} | {point['median_us']:.1f} | {100 * point['aa_noise']:.0f} %{', too noisy' if point['is_too_noisy'] else ''} | {point['simulated_us']:.1f} "
               f"| {100 * (point['simulated_us'] / point['median_us'] - 1):+.0f} % |" for point in points]
@@ -180,11 +167,8 @@ def measure(points: list[Point], turns: int) -> tuple[list[dict[str, list[float]
 
 def write(about: dict[str, Any], points: list[dict[str, Any]], turns: list[dict[str, list[float]]]) -> None:
     costs = over_turns(turns)
-    record = {**about, "row": "simulated", "unit": "us", "costs": turns, "points": points, "verdicts": [{"what": what, "holds": holds} for what, holds in verdicts(points)]}
-    for old in bars.RECORDS.glob("simulated-*.json"):
-        old.unlink()
-    (bars.RECORDS / f"simulated-{about['commit']}.json").write_text(json_text.compact(record))
-    (bars.RECORDS / "simulated.md").write_text(table(points, costs))
+    record = {**about, "row": "simulated", "unit": "us", "costs": turns, "points": points, "verdicts": bars.recorded(verdicts(points))}
+    bars.keep_record("simulated", record, table(points, costs))
 
 
 def main() -> int:
@@ -213,9 +197,7 @@ def main() -> int:
         print(table(found, over_turns(turns)))
     else:
         write(about, found, turns)
-    for what, holds in verdicts(found):
-        print(f"{'holds' if holds else 'DOES NOT HOLD'}: {what}")
-    return 0 if all(holds for _, holds in verdicts(found)) else 1
+    return bars.told(verdicts(found))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ build/statements: an interrupted run goes on where it stopped; --fresh begins an
 
 import argparse
 import dataclasses
-import json
 import os
 import pathlib
 import shlex
@@ -303,23 +302,18 @@ def write(about: dict, installed: Sequence[str]) -> pathlib.Path:
                 metric = cases.metrics([case])[0]
                 key = f"{name} {variant} {case.run.source.removesuffix('.json')} {case.way} {case.point.bytes}"
                 figures[key] = {"metric": metric.label, **stats.summary(metric.values(case))}
-    record = bars.RECORDS / f"statements-{about['commit']}.json"
-    for older in bars.RECORDS.glob("statements-*.json"):
-        older.unlink()
-    record.write_text(json.dumps({**about, "figures": figures}, indent=1) + "\n")
     facts = about["machine"]
-    page = bars.RECORDS / "statements.md"
-    page.write_text(f"""# What the papers say, tried here
+    record = bars.keep_record("statements", {**about, "figures": figures}, f"""# What the papers say, tried here
 
-Written by `python3 scripts/papers/statements.py` from `{record.name}` ({facts['cpu']}, {facts['cores']} cores, one host;
+Written by `python3 scripts/papers/statements.py` from `statements-{about['commit']}.json` ({facts['cpu']}, {facts['cores']} cores, one host;
 {'publishable' if about['publishable'] else ', '.join(about['why_not'])}). Medians of 20 rounds (patterns: 8), 10 ms of computing and 4 % noise unless said; every round
 verified. `yes` or `no`: the 95 % bootstrap interval says so; `open`: it does not. The reasons in the last column are ours, not measured.
 The papers measured two nodes with 40 or 32 cores each over InfiniBand or Aries; here two processes share two cores and their memory, so the
 sizes at which things happen differ, and where a statement is about a network it can't be expected to hold.
 
 {table(columns)}
-""", encoding="utf-8")
-    return page
+""")
+    return record.with_name("statements.md")
 
 
 def main() -> int:

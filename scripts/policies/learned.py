@@ -26,8 +26,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "measure"))
 
 import bars  # noqa: E402
 
-from larklane.files import json_text  # noqa: E402
-
 COMMAND = bars.ROOT / "build/release/bin/larklane"
 ROUNDS = 100
 PARTITIONS = (4, 16, 32, 128)
@@ -93,7 +91,7 @@ def table(points: list[dict[str, Any]], dear: list[dict[str, Any]]) -> str:
     lines = ["# Policy `learned`, simulated", "",
              "Exposed time after 50 rounds over that of the best equal groups of the same point (the oracle), on the simulated network `niagara`",
              "([simulation](../docs/design/simulation.md): more than 2 threads are extrapolated). Written by `scripts/policies/learned.py`, which says what has to hold.", "",
-             *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(points, dear)), "",
+             *bars.listed(verdicts(points, dear)), "",
              "| pattern | partitions | " + " | ".join(size(bytes_) for bytes_ in sorted({point["bytes"] for point in points})) + " |",
              "|---" * (2 + len({point["bytes"] for point in points})) + "|"]
     for pattern, spread_us in PATTERNS:
@@ -125,17 +123,10 @@ def main() -> int:
         print(f"learned: {error}", file=sys.stderr)
         return 1
     found = verdicts(points, dear)
-    for what, holds in found:
-        print(f"{'holds' if holds else 'DOES NOT HOLD'}: {what}")
-    status = 0 if all(holds for _, holds in found) else 1
-    if checked:
-        return status
-    about = bars.context()
-    record = {**about, "row": "learned-simulated", "unit": "us", "points": points, "dear": dear, "verdicts": [{"what": what, "holds": holds} for what, holds in found]}
-    for old in bars.RECORDS.glob("learned-*.json"):
-        old.unlink()
-    (bars.RECORDS / f"learned-{about['commit']}.json").write_text(json_text.compact(record))
-    (bars.RECORDS / "learned.md").write_text(table(points, dear))
+    status = bars.told(found)
+    if not checked:
+        record = {**bars.context(), "row": "learned-simulated", "unit": "us", "points": points, "dear": dear, "verdicts": bars.recorded(found)}
+        bars.keep_record("learned", record, table(points, dear))
     return status
 
 

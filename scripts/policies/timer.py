@@ -23,8 +23,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "measure"))
 import bars  # noqa: E402
 from learned import COMMAND, size  # noqa: E402
 
-from larklane.files import json_text  # noqa: E402
-
 PARTITIONS = (4, 16, 32, 128)
 LATE_US = (400, 4000)
 DEADLINES_US = (10, 35, 100)
@@ -90,7 +88,7 @@ def table(found: list[Point]) -> str:
     lines = ["# Policy `timer`, simulated", "",
              "One thread late, all others at once, on the simulated network `niagara` ([simulation](../docs/design/simulation.md): more than 2 threads are",
              f"extrapolated). Deadlines of {', '.join(map(str, DEADLINES_US))} us; the worst of them is shown. Written by `scripts/policies/timer.py`, which says what has to hold.", "",
-             *(f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts(found)), "",
+             *bars.listed(verdicts(found)), "",
              "| partitions | late | size | without aggregation, GB/s | timer, GB/s | transfers | fewest of equal groups within 5 % |", "|---|---|---|---|---|---|---|"]
     for point in found:
         if point["bytes"] not in (1 << 10, 1 << 16, 1 << 20, 1 << 23, 1 << 27):
@@ -114,15 +112,9 @@ def main() -> int:
         print(f"timer: {error}", file=sys.stderr)
         return 1
     said = verdicts(found)
-    for what, holds in said:
-        print(f"{'holds' if holds else 'DOES NOT HOLD'}: {what}")
-    about = bars.context()
-    record = {**about, "row": "timer-simulated", "unit": "us", "points": found, "verdicts": [{"what": what, "holds": holds} for what, holds in said]}
-    for old in bars.RECORDS.glob("timer-*.json"):
-        old.unlink()
-    (bars.RECORDS / f"timer-{about['commit']}.json").write_text(json_text.compact(record))
-    (bars.RECORDS / "timer.md").write_text(table(found))
-    return 0 if all(holds for _, holds in said) else 1
+    record = {**bars.context(), "row": "timer-simulated", "unit": "us", "points": found, "verdicts": bars.recorded(said)}
+    bars.keep_record("timer", record, table(found))
+    return bars.told(said)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 #pragma once
+// A copy of few bytes. Pure function.
 
 #include <cstddef>
 #include <cstdint>

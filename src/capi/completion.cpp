@@ -5,20 +5,7 @@
 
 #include "capi/error.hpp"
 #include "capi/handles.hpp"
-
-using larklane::Completion;
-using larklane::CompletionQueue;
-using larklane::Counter;
-using larklane::Errc;
-using larklane::Handler;
-using larklane::RemoteCompletion;
-using larklane::Result;
-using larklane::Synchronizer;
-using larklane::capi::answer;
-using larklane::capi::completion_of;
-using larklane::capi::fail;
-using larklane::capi::guarded;
-using larklane::capi::HandlerCall;
+#include "capi/names.hpp"
 
 namespace larklane::capi {
 

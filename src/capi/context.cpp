@@ -5,18 +5,8 @@
 
 #include "capi/error.hpp"
 #include "capi/handles.hpp"
+#include "capi/names.hpp"
 #include "msg/protocol/engine.hpp"
-
-using larklane::Context;
-using larklane::Errc;
-using larklane::Region;
-using larklane::RemoteRegion;
-using larklane::Result;
-using larklane::Status;
-using larklane::Vci;
-using larklane::VciOptions;
-using larklane::capi::fail;
-using larklane::capi::guarded;
 
 namespace {
 

@@ -35,27 +35,25 @@ int guarded(const char* call, Body&& body) noexcept {
 
 }  // namespace larklane::capi
 
-/// The caller's function fails if `handle` is null.
-#define LARKLANE_CAPI_NEEDS(handle)                                               \
-  do {                                                                            \
-    if ((handle) == nullptr) [[unlikely]]                                         \
-      return ::larklane::capi::fail(__func__, ::larklane::Errc::kInvalidArgument, \
-                                    #handle " is null");                          \
+/// The caller's function fails with the formatted text unless `condition` holds.
+#define LARKLANE_CAPI_REQUIRES(condition, ...)                                                  \
+  do {                                                                                          \
+    if (!(condition)) [[unlikely]]                                                              \
+      return ::larklane::capi::fail(__func__, ::larklane::Errc::kInvalidArgument, __VA_ARGS__); \
   } while (false)
-/// The same if there is no lane behind it.
-#define LARKLANE_CAPI_NEEDS_LANE(vci_)                                            \
-  do {                                                                            \
-    LARKLANE_CAPI_NEEDS(vci_);                                                    \
-    if (!(vci_)->vci.is_open()) [[unlikely]]                                      \
-      return ::larklane::capi::fail(__func__, ::larklane::Errc::kInvalidArgument, \
-                                    #vci_ " was destroyed");                      \
+/// `handle` must not be null.
+#define LARKLANE_CAPI_NEEDS(handle) LARKLANE_CAPI_REQUIRES((handle) != nullptr, #handle " is null")
+/// The same, and there must be a lane behind it.
+#define LARKLANE_CAPI_NEEDS_LANE(vci_)                                     \
+  do {                                                                     \
+    LARKLANE_CAPI_NEEDS(vci_);                                             \
+    LARKLANE_CAPI_REQUIRES((vci_)->vci.is_open(), #vci_ " was destroyed"); \
   } while (false)
-/// The same if `structure` is null or of no size that a version has.
-#define LARKLANE_CAPI_NEEDS_STRUCT(structure)                                                     \
-  do {                                                                                            \
-    LARKLANE_CAPI_NEEDS(structure);                                                               \
-    if ((structure)->struct_size != sizeof *(structure)) [[unlikely]]                             \
-      return ::larklane::capi::fail(__func__, ::larklane::Errc::kInvalidArgument,                 \
-                                    #structure "->struct_size is %zu; use its LARKLANE_..._INIT", \
-                                    (structure)->struct_size);                                    \
+/// `structure` must not be null, and must have a size that a version has.
+#define LARKLANE_CAPI_NEEDS_STRUCT(structure)                                            \
+  do {                                                                                   \
+    LARKLANE_CAPI_NEEDS(structure);                                                      \
+    LARKLANE_CAPI_REQUIRES((structure)->struct_size == sizeof *(structure),              \
+                           #structure "->struct_size is %zu; use its LARKLANE_..._INIT", \
+                           (structure)->struct_size);                                    \
   } while (false)

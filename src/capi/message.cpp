@@ -8,18 +8,8 @@
 
 #include "capi/error.hpp"
 #include "capi/handles.hpp"
+#include "capi/names.hpp"
 #include "msg/protocol/message_lane.hpp"
-
-using larklane::Completion;
-using larklane::Errc;
-using larklane::Match;
-using larklane::MatchSpace;
-using larklane::Post;
-using larklane::PostOptions;
-using larklane::RemoteRegion;
-using larklane::Result;
-using larklane::capi::completion_of;
-using larklane::capi::fail;
 
 static_assert(LARKLANE_DONE == static_cast<int>(Post::done) &&
               LARKLANE_POSTED == static_cast<int>(Post::posted) &&

@@ -1,3 +1,5 @@
+// The fit of LogGP to measured trains (loggp.hpp).
+
 #include <algorithm>
 #include <cmath>
 #include <optional>

@@ -42,7 +42,69 @@ void send(control::Peer& peer, MeshRecord kind, const T& record,
   (void)peer.send(static_cast<std::uint16_t>(kind), payload);
 }
 
+/// @param rank  ours
+void say_ready(control::Peer& to, int rank, std::uint32_t number, Status status) {
+  send(to, MeshRecord::ready, MeshReady{rank, number, static_cast<std::uint32_t>(status.code())});
+}
+
 }  // namespace
+
+/// A link to another rank.
+class Mesh::Link final : public wireup::Link {
+ public:
+  Link(Mesh& mesh, const Key& key) noexcept : mesh_(mesh), rank_(key.first), number_(key.second) {}
+
+  /// Without a word to the peer, which may not be known. @param why  for people
+  void refuse(Status status, const std::string& why) {
+    why_ = why;
+    give_up(status);
+  }
+
+  /// Before anything is sent; always the same.
+  void meet(control::Peer& peer) {
+    if (peer_ == nullptr) peer_ = &peer;
+  }
+
+  std::unique_ptr<PacketLink> packets;
+
+ private:
+  Status open() override {
+    auto opened = mesh_.open_end_locked(rank_, number_);
+    if (!opened) return opened.error();
+    packets = std::move(opened).value();
+    return {};
+  }
+  std::vector<std::byte> offer() const override { return packets->offer(); }
+  Status send_offer() override {
+    send(*peer_, MeshRecord::offer, MeshOffer{mesh_.board_.rank(), number_}, packets->offer());
+    return {};
+  }
+  Status connect(std::span<const std::byte> offer) override { return packets->connect(offer); }
+  bool is_connected_by_use() const override { return packets->is_connected_by_use(); }
+  void send_ready(Status status) override {
+    say_ready(*peer_, mesh_.board_.rank(), number_, status);
+  }
+  void greet() override {
+    packets->greet([this](Status status) { answered(status); });
+  }
+  void on_served() override {
+    if (is_served()) mesh_.serve_greeted_locked();
+  }
+  void on_ready() override { mesh_.user_.on_ready(rank_, number_, *packets); }
+  void on_over(Status status, Cause cause) override {
+    if (cause != Cause::gone)
+      return mesh_.refuse_locked(rank_, number_, status,
+                                 why_.empty() ? mesh_.user_.explain(status) : why_);
+    if (packets != nullptr) packets->end(status);
+    if (!has_been_ready()) mesh_.user_.on_unreachable(rank_, number_, status);
+  }
+
+  Mesh& mesh_;
+  const int rank_;
+  const std::uint32_t number_;
+  control::Peer* peer_ = nullptr;
+  std::string why_;
+};
 
 Result<std::unique_ptr<Mesh>> Mesh::create(const Config& config, boot::Board& board, MeshUser& user,
                                            std::string* problem) {
@@ -97,6 +159,7 @@ Result<std::unique_ptr<Mesh>> Mesh::create(const Config& config, boot::Board& bo
   return watched;
 }
 
+Mesh::Mesh(boot::Board& board, MeshUser& user) noexcept : board_(board), user_(user) {}
 Mesh::~Mesh() { plane_.reset(); }
 
 // --- wants --------------------------------------------------------------------------------------
@@ -129,20 +192,21 @@ void Mesh::connect(int rank, std::uint32_t number) {
   if (rank == board_.rank()) {
     const std::scoped_lock lock(mutex_);
     const Status status = connect_to_self_locked(number);
-    if (!status.ok()) give_up_locked(rank, number, status, user_.explain(status));
+    if (!status.ok()) refuse_locked(rank, number, status, user_.explain(status));
     return;
   }
   auto peer = peer_of(rank, &problem);
   const std::scoped_lock lock(mutex_);
   if (is_closing_) return user_.on_unreachable(rank, number, Errc::kPeerDown);
-  if (!peer) return give_up_locked(rank, number, peer.error(), problem);
+  Link& link = link_locked({rank, number});
+  if (!peer) return link.refuse(peer.error(), problem);
   ranks_.emplace(*peer, rank);
   peers_.emplace(rank, *peer);
   // It may have gone before we knew whose end that was.
   if ((*peer)->is_down()) gone_.insert(rank);
-  if (gone_.contains(rank)) return user_.on_unreachable(rank, number, Errc::kPeerDown);
-  if (auto link = open_locked(rank, number, **peer); !link)
-    give_up_locked(rank, number, link.error(), user_.explain(link.error()));
+  if (gone_.contains(rank)) return link.end(Errc::kPeerDown);
+  link.meet(**peer);
+  (void)link.want();  // on_over() reports an error
 }
 
 control::Peer* Mesh::known_peer(int rank) {
@@ -187,31 +251,22 @@ Status Mesh::connect_to_self_locked(std::uint32_t number) {
   if (!other) return other.error();
   LARKLANE_TRY((*end)->connect((*other)->offer()));
   LARKLANE_TRY((*other)->connect((*end)->offer()));
-  Link& link = links_[{rank, number}];
-  link.end = std::move(end).value();
-  link.other_end = std::move(other).value();
-  link.is_connected = link.is_ready = true;
+  OwnLink& link = own_links_[number];
+  link = {std::move(end).value(), std::move(other).value()};
   user_.on_ready(rank, number, *link.end);
   return {};
 }
 
-Result<Mesh::Link*> Mesh::open_locked(int rank, std::uint32_t number, control::Peer& peer) {
-  Link& link = links_[{rank, number}];
-  if (link.end != nullptr) return &link;
-  auto end = open_end_locked(rank, number);
-  if (!end) return end.error();
-  link.end = std::move(end).value();
-  send(peer, MeshRecord::offer, MeshOffer{board_.rank(), number}, link.end->offer());
-  return &link;
+Mesh::Link& Mesh::link_locked(const Key& key) {
+  auto& link = links_[key];
+  if (link == nullptr) link = std::make_unique<Link>(*this, key);
+  return *link;
 }
 
-void Mesh::give_up_locked(int rank, std::uint32_t number, Status status, const std::string& why) {
+void Mesh::refuse_locked(int rank, std::uint32_t number, Status status, const std::string& why) {
   // Of one that has gone the user hears as if it had gone later: by the status.
   if (status.code() != Errc::kPeerDown)
     log_warn("rank %d can't be reached over lane %u: %s", rank, number, why.c_str());
-  Link& link = links_[{rank, number}];
-  link.is_over = true;
-  link.failure = status.code();
   user_.on_unreachable(rank, number, status);
 }
 
@@ -264,40 +319,14 @@ Status Mesh::on_offer_locked(control::Peer& from, std::span<const std::byte> pay
   const auto offer = front_of<MeshOffer>(payload);
   if (!offer || offer->number >= kLinksMax) return Errc::kProtocol;
   LARKLANE_TRY(meet_locked(from, offer->rank));
-  const auto known = links_.find({offer->rank, offer->number});
-  if (known == links_.end() ? is_closing_ : known->second.is_over) {
-    say_ready(from, offer->number, known == links_.end() ? Errc::kPeerDown : known->second.failure);
+  const Key key{offer->rank, offer->number};
+  if (is_closing_ && !links_.contains(key)) {
+    say_ready(from, board_.rank(), offer->number, Errc::kPeerDown);
     return {};
   }
-  auto opened = open_locked(offer->rank, offer->number, from);
-  Status status = opened.error();
-  if (opened) {
-    Link& link = **opened;
-    if (link.is_connected) return Errc::kProtocol;
-    const auto theirs = payload.subspan(sizeof *offer);
-    status = link.end->connect(theirs);
-    link.is_connected = status.ok();
-    if (link.end->is_connected_by_use()) {
-      const auto ours = link.end->offer();
-      if (std::ranges::lexicographical_compare(ours, theirs)) link.first = Link::First::theirs;
-      if (std::ranges::lexicographical_compare(theirs, ours)) link.first = Link::First::ours;
-      if (link.is_connected) serve_greeted_locked();
-    }
-  }
-  if (!status.ok()) {
-    say_ready(from, offer->number, status);
-    give_up_locked(offer->rank, offer->number, status, user_.explain(status));
-    return {};
-  }
-  Link& link = **opened;
-  if (link.first != Link::First::ours) say_ready(from, offer->number, {});
-  if (!link.is_peer_ready) return {};
-  return hear_ready_locked(from, {offer->rank, offer->number}, link);
-}
-
-void Mesh::say_ready(control::Peer& to, std::uint32_t number, Status status) const {
-  send(to, MeshRecord::ready,
-       MeshReady{board_.rank(), number, static_cast<std::uint32_t>(status.code())});
+  Link& link = link_locked(key);
+  link.meet(from);
+  return link.hear_offer(payload.subspan(sizeof *offer));
 }
 
 Status Mesh::on_ready_locked(control::Peer& from, std::span<const std::byte> payload) {
@@ -306,33 +335,11 @@ Status Mesh::on_ready_locked(control::Peer& from, std::span<const std::byte> pay
   LARKLANE_TRY(meet_locked(from, ready->rank));
   const auto known = links_.find({ready->rank, ready->number});
   if (known == links_.end()) return Errc::kProtocol;
-  Link& link = known->second;
-  if (link.is_ready) return Errc::kProtocol;
-  if (link.is_over) return {};  // as the peer has been told, or has told us
-  if (const Status status = status_of(ready->error); !status.ok()) {
-    // Whose greeting has failed hears it from the other side.
-    if (link.first == Link::First::theirs) say_ready(from, ready->number, status);
-    give_up_locked(ready->rank, ready->number, status, user_.explain(status));
-    return {};
-  }
-  if (link.is_connected) return hear_ready_locked(from, known->first, link);
-  return std::exchange(link.is_peer_ready, true) ? Errc::kProtocol : Errc::kOk;
-}
-
-/// Who goes first greets, and is ready when the peer has heard that the answer is there.
-Status Mesh::hear_ready_locked(control::Peer& from, const Key& key, Link& link) {
-  if (is_closing_) return {};  // nothing is posted after our goodbye
-  if (link.first == Link::First::ours && !std::exchange(link.is_greeted, true)) {
-    // In the answer's callback the mesh's lock can't be had.
-    link.end->greet(
-        [this, &from, number = key.second](Status status) { say_ready(from, number, status); });
-    return {};
-  }
-  if (link.first == Link::First::ours && !link.end->is_greeting_over()) return Errc::kProtocol;
-  link.is_ready = true;
-  if (link.first == Link::First::theirs) say_ready(from, key.second, {});
-  user_.on_ready(key.first, key.second, *link.end);
-  return {};
+  Link& link = *known->second;
+  if (link.is_ready()) return Errc::kProtocol;
+  const Status status = status_of(ready->error);
+  if (is_closing_ && status.ok()) return {};  // nothing is posted after our goodbye
+  return link.hear_ready(status);
 }
 
 // --- greetings ----------------------------------------------------------------------------------
@@ -360,8 +367,7 @@ void Mesh::serve_greeted_locked() {
 std::vector<PacketLink*> Mesh::greeted_locked() {
   std::vector<PacketLink*> links;
   for (const auto& [key, link] : links_)
-    if (link.first != Link::First::anybody && !link.is_ready && !link.is_over)
-      links.push_back(link.end.get());
+    if (link->is_served()) links.push_back(link->packets.get());
   if (links.empty() && std::exchange(is_greeter_on_, false)) greeter_.turn_off();
   return links;
 }
@@ -383,21 +389,26 @@ void Mesh::on_peer_down(control::Peer& peer) {
 /// What has come is served first.
 void Mesh::end_all_locked(int rank, Status status) {
   if (!gone_.insert(rank).second) return;
-  for (auto& [key, link] : links_) {
-    if (key.first != rank || link.is_over) continue;
-    link.is_over = true;
-    if (link.end != nullptr) link.end->end(status);
-    if (!link.is_ready) user_.on_unreachable(rank, key.second, status);
-  }
+  for (auto& [key, link] : links_)
+    if (key.first == rank) link->end(status);
   user_.on_peer_down(rank, status);
 }
 
 // --- the end ------------------------------------------------------------------------------------
 
 bool Mesh::is_over_locked() const {
-  return std::ranges::all_of(links_, [this](const auto& one) {
-    return one.first.first == board_.rank() || one.second.end == nullptr || one.second.is_over;
+  return std::ranges::all_of(links_, [](const auto& one) {
+    return one.second->packets == nullptr || one.second->is_over();
   });
+}
+
+template <class Visit>
+void Mesh::for_each_end(Visit&& visit) {
+  for (auto& [key, link] : links_)
+    if (link->packets != nullptr) visit(key.first, link->packets);
+  for (auto& [number, link] : own_links_)
+    for (auto* const end : {&link.end, &link.other_end})
+      if (*end != nullptr) visit(board_.rank(), *end);
 }
 
 void Mesh::close(const std::function<void()>& progress) {
@@ -428,33 +439,29 @@ void Mesh::close(const std::function<void()>& progress) {
   wait_for([this] { return is_over_locked(); });
   {
     const std::scoped_lock lock(mutex_);
-    for (auto& [key, link] : links_)
-      for (PacketLink* const end : {link.end.get(), link.other_end.get()})
-        if (end != nullptr) end->end(Errc::kPeerDown);
+    for_each_end([](int, auto& end) { end->end(Errc::kPeerDown); });
   }
-  const auto is_quiet = [](const std::unique_ptr<PacketLink>& end) {
-    return end == nullptr || end->is_quiet();
-  };
-  wait_for([&] {
-    return std::ranges::all_of(links_, [&](const auto& one) {
-      return is_quiet(one.second.end) && is_quiet(one.second.other_end);
-    });
+  wait_for([this] {
+    bool are_quiet = true;
+    for_each_end([&](int, auto& end) { are_quiet &= end->is_quiet(); });
+    return are_quiet;
   });
   {
     const std::scoped_lock lock(mutex_);
-    for (auto& [key, link] : links_)
-      if (!is_quiet(link.end)) link.end->keep_silent();
+    for_each_end([](int, auto& end) {
+      if (!end->is_quiet()) end->keep_silent();
+    });
   }
   progress();  // what waited for links that never were ends
   plane_->unwatch(greeter_);
   plane_.reset();  // no record comes any more
-  for (auto& [key, link] : links_)
-    for (auto* const end : {&link.end, &link.other_end})
-      if (!is_quiet(*end)) {
-        log_warn("a link to rank %d does not end: its memory is kept", key.first);
-        (void)end->release();
-      }
+  for_each_end([](int rank, auto& end) {
+    if (end->is_quiet()) return;
+    log_warn("a link to rank %d does not end: its memory is kept", rank);
+    (void)end.release();
+  });
   links_.clear();
+  own_links_.clear();
 }
 
 }  // namespace larklane::msg

@@ -1,6 +1,6 @@
 #pragma once
-// How lanes of native processes get connected: when the first post wants it, and without any
-// collective call. (docs/design/protocols/messages.md)
+// The peers of a native process: their cards, links to them when the first post wants one,
+// goodbyes. No call is collective. (docs/design/protocols/messages.md)
 
 #include <condition_variable>
 #include <cstdint>
@@ -26,6 +26,7 @@
 #include "msg/mesh_records.hpp"
 #include "msg/packet/packet_lane.hpp"
 #include "msg/packet/packet_link.hpp"
+#include "wireup/link.hpp"
 
 namespace larklane::msg {
 
@@ -50,14 +51,9 @@ class MeshUser {
 
 // Thread safety: thread-safe; create and close belong to one owner.
 // Invariants:
-// 1. Link `number` lies on lane_of(number) on either side. Each side opens its end when it wants
-// the
-//    link or when the peer's offer comes, sends that end's offer once, and connects when it has the
-//    peer's. It is ready when the peer has said that it has connected, too; where links are
-//    connected by use, when one of the two has greeted the other, and both know it.
-// 2. Nobody waits for a card but the fetcher, a thread that is there from the first want to
-//    close().
-// 3. Who is gone, by its goodbye or its end, stays gone: what is wanted of it later is refused.
+// 1. Link `number` lies on lane_of(number) on either side. wireup::Link connects it.
+// 2. Only the fetcher waits for cards: a thread that runs from the first want to close().
+// 3. A rank that has said goodbye, or has ended, stays gone: later wants of it are refused.
 // 4. An end is destroyed when the peer has said that it posts nothing more, or is gone.
 class Mesh final : private control::Handler {
  public:
@@ -79,17 +75,10 @@ class Mesh final : private control::Handler {
 
  private:
   using Key = std::pair<int, std::uint32_t>;  // rank, number
-  struct Link {
-    std::unique_ptr<PacketLink> end;
-    std::unique_ptr<PacketLink> other_end;  // of one to ourselves
-    bool is_connected = false;
-    bool is_peer_ready = false;
-    /// Who uses it before the other one may.
-    enum class First : std::uint8_t { anybody, ours, theirs } first = First::anybody;
-    bool is_greeted = false;         // by us, if we go first: the answer may be out
-    bool is_ready = false;           // we may use it
-    bool is_over = false;            // the peer posts nothing more on it, or is gone
-    Errc failure = Errc::kPeerDown;  // why, as the peer is told
+  class Link;
+  /// Both ends of a link to this process itself, on one lane.
+  struct OwnLink {
+    std::unique_ptr<PacketLink> end, other_end;
   };
 
   /// Has the helper make turns of the lanes whose links are being greeted: a program that computes,
@@ -111,7 +100,7 @@ class Mesh final : private control::Handler {
     std::uint64_t next_turn_ns_ = 0;
   };
 
-  Mesh(boot::Board& board, MeshUser& user) noexcept : board_(board), user_(user) {}
+  Mesh(boot::Board& board, MeshUser& user) noexcept;
 
   void on_record(control::Peer& from, const control::Record& record) override;
   void on_peer_down(control::Peer& peer) override;
@@ -124,22 +113,22 @@ class Mesh final : private control::Handler {
 
   Result<std::unique_ptr<PacketLink>> open_end_locked(int rank, std::uint32_t number);
   Status connect_to_self_locked(std::uint32_t number);
-  /// Opened, and offered, if it is not.
-  Result<Link*> open_locked(int rank, std::uint32_t number, control::Peer& peer);
+  Link& link_locked(const Key& key);
   Status on_offer_locked(control::Peer& from, std::span<const std::byte> payload);
   Status on_ready_locked(control::Peer& from, std::span<const std::byte> payload);
   Status on_goodbye_locked(control::Peer& from);
   /// Whom a record says that it comes from. @errors kProtocol
   Status meet_locked(control::Peer& from, std::int32_t rank);
-  /// The peer has said so, of a link that is connected. @errors kProtocol: once too often
-  Status hear_ready_locked(control::Peer& from, const Key& key, Link& link);
-  void say_ready(control::Peer& to, std::uint32_t number, Status status) const;
   void serve_greeted_locked();
-  /// Those links that are not ready yet, nor over. None: the greeter is off.
+  /// Those links whose greeting needs turns of their lanes. None: the greeter is off.
   std::vector<PacketLink*> greeted_locked();
   void end_all_locked(int rank, Status status);
-  void give_up_locked(int rank, std::uint32_t number, Status status, const std::string& why);
+  /// @param why  for people
+  void refuse_locked(int rank, std::uint32_t number, Status status, const std::string& why);
   bool is_over_locked() const;
+  /// visit(rank, std::unique_ptr<PacketLink>&), for each end that is open.
+  template <class Visit>
+  void for_each_end(Visit&& visit);
 
   boot::Board& board_;
   MeshUser& user_;
@@ -154,7 +143,8 @@ class Mesh final : private control::Handler {
   bool is_greeter_on_ = false;
   std::map<control::Peer*, int> ranks_;
   std::map<int, control::Peer*> peers_;
-  std::map<Key, Link> links_;
+  std::map<Key, std::unique_ptr<Link>> links_;  // to others
+  std::map<std::uint32_t, OwnLink> own_links_;
   std::set<int> gone_;
   std::thread fetcher_;
 };

@@ -1,26 +1,14 @@
 #include "sim/copying.hpp"
 
 #include <algorithm>
-#include <new>
 
 namespace larklane::sim {
 namespace {
 
-using part::kLineBytes;
-
 /// Of a call: others may begin and end meanwhile.
 constexpr std::uint64_t kSteps = 4;
 
-std::byte* zeroed_lines(std::size_t bytes) {
-  auto* const base = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kLineBytes}));
-  return std::fill_n(base, bytes, std::byte{}) - bytes;
-}
-
 }  // namespace
-
-void Copying::FreeLines::operator()(std::byte* base) const {
-  ::operator delete (base, std::align_val_t{kLineBytes});
-}
 
 loop::Costs Copying::processor(const Scenario& scenario) {
   loop::Costs steps = scenario.processor;
@@ -29,26 +17,18 @@ loop::Costs Copying::processor(const Scenario& scenario) {
   return steps;
 }
 
-part::BlockShape Copying::shape_of(const Scenario& scenario) {
-  const auto most = part::LayoutSize::most(scenario.partitions, scenario.partitions);
-  return {
-      part::Mode::direct,      scenario.partitions, scenario.partitions, most.words, most.roots, 0,
-      scenario.partition_bytes};
-}
-
 Copying::Copying(loop::Simulation& simulation, const Scenario& scenario, Payload& payload)
     : simulation_(simulation),
       scenario_(scenario),
       costs_(*scenario.copying),
       payload_(payload),
-      shape_(shape_of(scenario)),
-      memory_(zeroed_lines(part::BlockOffsets::of(shape_).end)),
-      view_(memory_.get(), shape_),
-      send_(view_, shape_),
-      recv_(view_, shape_, scenario.partitions),
-      shared_copy_(view_.header().shared_copies, scenario.partition_bytes, costs_.piece_bytes),
+      block_(scenario),
+      send_(block_.view, block_.shape),
+      recv_(block_.view, block_.shape, scenario.partitions),
+      shared_copy_(block_.view.header().shared_copies, scenario.partition_bytes,
+                   costs_.piece_bytes),
       thread_of_(scenario.partitions) {
-  view_.construct(shape_, 1);
+  block_.view.construct(block_.shape, 1);
   for (std::uint64_t t = 0; t < scenario.threads; ++t)
     std::fill(thread_of_.begin() +
                   static_cast<std::ptrdiff_t>(t * scenario.partitions / scenario.threads),
@@ -117,8 +97,9 @@ void Copying::copy(Mover mover, part::Piece piece) {
   std::uint32_t& copying = mover.is_receiver ? copying_receivers_ : copying_senders_;
   ++copying;
   for (std::uint64_t step = 0; step < kSteps; ++step) {
-    const std::uint64_t whole_ps = costs_.call_ps(shape_.partitions * shape_.partition_bytes,
-                                                  piece.length, beside(mover), mover.is_near);
+    const std::uint64_t whole_ps =
+        costs_.call_ps(block_.shape.partitions * block_.shape.partition_bytes, piece.length,
+                       beside(mover), mover.is_near);
     simulation_.spend(whole_ps * (step + 1) / kSteps - whole_ps * step / kSteps);
   }
   --copying;
@@ -129,7 +110,7 @@ void Copying::copy(Mover mover, part::Piece piece) {
 
 void Copying::published(std::uint64_t round, part::Run run) {
   ++transfers_;
-  part::publish_moved(view_, round, run);
+  part::publish_moved(block_.view, round, run);
 }
 
 void Copying::receive(std::uint64_t round) {

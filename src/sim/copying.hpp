@@ -11,6 +11,7 @@
 #include "net/loop/atomic.hpp"
 #include "part/protocol/shared_copy.hpp"
 #include "part/protocol/side.hpp"
+#include "sim/block_memory.hpp"
 #include "sim/path.hpp"
 #include "sim/payload.hpp"
 #include "sim/scenario.hpp"
@@ -39,9 +40,6 @@ class Copying final : public Path {
     bool is_near;  ///< on the receiver's core
   };
   static constexpr Mover kReceiver{.is_receiver = true, .is_near = true};
-  struct FreeLines {
-    void operator()(std::byte* base) const;
-  };
   /// Copies the runs that the engine hands over.
   struct Copier {
     Copying& path;
@@ -53,7 +51,6 @@ class Copying final : public Path {
     void empty(const std::byte*, std::uint64_t, std::uint64_t) {}
   };
 
-  static part::BlockShape shape_of(const Scenario& scenario);
   void choose(std::span<const std::uint32_t> boundaries);
   void move(Mover mover, std::uint64_t round, part::Run run);
   void work(Mover mover, std::uint64_t round);
@@ -66,9 +63,7 @@ class Copying final : public Path {
   const Scenario& scenario_;
   const CopyCosts& costs_;
   Payload& payload_;
-  const part::BlockShape shape_;
-  const std::unique_ptr<std::byte, FreeLines> memory_;
-  const part::BlockView<loop::Platform> view_;
+  const BlockMemory block_;
   part::SendSide<loop::Platform> send_;
   part::RecvSide<loop::Platform> recv_;
   const part::SharedCopy<loop::Platform> shared_copy_;

@@ -1,45 +1,21 @@
 #include "sim/one_sided.hpp"
 
 #include <algorithm>
-#include <new>
 #include <string>
 #include <utility>
 
 namespace larklane::sim {
-namespace {
-
-using part::kLineBytes;
-
-std::byte* zeroed_lines(std::size_t bytes) {
-  auto* const base = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kLineBytes}));
-  return std::fill_n(base, bytes, std::byte{}) - bytes;
-}
-
-}  // namespace
-
-void OneSided::FreeLines::operator()(std::byte* base) const {
-  ::operator delete (base, std::align_val_t{kLineBytes});
-}
-
-part::BlockShape OneSided::shape_of(const Scenario& scenario) {
-  const auto most = part::LayoutSize::most(scenario.partitions, scenario.partitions);
-  return {
-      part::Mode::direct,      scenario.partitions, scenario.partitions, most.words, most.roots, 0,
-      scenario.partition_bytes};
-}
 
 OneSided::OneSided(loop::Simulation& simulation, const Scenario& scenario, Payload& payload,
                    loop::Link& out)
     : simulation_(simulation),
       scenario_(scenario),
       payload_(payload),
-      shape_(shape_of(scenario)),
-      memory_(zeroed_lines(part::BlockOffsets::of(shape_).end)),
-      view_(memory_.get(), shape_),
-      send_(view_, shape_),
-      recv_(view_, shape_, scenario.partitions),
+      block_(scenario),
+      send_(block_.view, block_.shape),
+      recv_(block_.view, block_.shape, scenario.partitions),
       link_(out) {
-  view_.construct(shape_, 1);
+  block_.view.construct(block_.shape, 1);
   if (!scenario.policy.empty())
     learning_.emplace(scenario.partitions, scenario.partition_bytes,
                       planner_of(scenario.policy, {scenario.partitions, scenario.partition_bytes,
@@ -51,7 +27,7 @@ void OneSided::time_groups(std::uint64_t deadline_ps) {
   const part::Layout layout =
       std::move(part::Layout::make(scenario_.partitions, scenario_.plans.front())).value();
   const auto words = static_cast<std::uint32_t>(layout.words().size());
-  timed_.emplace(Timed{{view_, words, deadline_ps}, {}, std::vector<Timed::Word>(words)});
+  timed_.emplace(Timed{{block_.view, words, deadline_ps}, {}, std::vector<Timed::Word>(words)});
   for (const part::Cell& cell : layout.cells()) timed_->word_of.push_back(cell.word);
   for (std::uint32_t w = 0; w < words; ++w)
     simulation_.spawn("the deadline of word " + std::to_string(w),
@@ -143,7 +119,7 @@ bool OneSided::take(std::uint64_t round) {
   const part::Run run = completions_.front();
   completions_.pop_front();
   simulation_.spend(scenario_.network.recv_overhead_ps);
-  part::publish_moved(view_, round, run);
+  part::publish_moved(block_.view, round, run);
   return true;
 }
 

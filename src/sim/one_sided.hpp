@@ -14,6 +14,7 @@
 #include "net/loop/network.hpp"
 #include "part/policy/deadline.hpp"
 #include "part/protocol/side.hpp"
+#include "sim/block_memory.hpp"
 #include "sim/learning.hpp"
 #include "sim/path.hpp"
 #include "sim/payload.hpp"
@@ -36,9 +37,6 @@ class OneSided final : public Path {
   std::uint32_t transfers() const override { return transfers_; }
 
  private:
-  struct FreeLines {
-    void operator()(std::byte* base) const;
-  };
   /// Posts the runs that the engine hands over.
   struct Poster {
     OneSided& path;
@@ -48,7 +46,6 @@ class OneSided final : public Path {
     void empty(const std::byte*, std::uint64_t, std::uint64_t) {}
   };
 
-  static part::BlockShape shape_of(const Scenario& scenario);
   void choose(std::span<const std::uint32_t> boundaries);
   void choose_next(std::uint64_t round);
   void post(part::Run run);
@@ -59,9 +56,7 @@ class OneSided final : public Path {
   loop::Simulation& simulation_;
   const Scenario& scenario_;
   Payload& payload_;
-  const part::BlockShape shape_;
-  const std::unique_ptr<std::byte, FreeLines> memory_;
-  const part::BlockView<loop::Platform> view_;
+  const BlockMemory block_;
   part::SendSide<loop::Platform> send_;
   part::RecvSide<loop::Platform> recv_;
   loop::Link& link_;

@@ -1,3 +1,5 @@
+// Simulated rounds of one message (scenario.hpp): its threads, marks and waits.
+
 #include <algorithm>
 #include <cmath>
 #include <limits>

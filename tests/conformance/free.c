@@ -189,13 +189,8 @@ CASE(C5_free_in_threads, .ranks = 2, .level = MPI_THREAD_MULTIPLE) {
   in_threads(4, free_in_thread, &comm);
 }
 
-CASE(C5_free_of_an_active_request_is_an_error, .ranks = 2) {
-  unsigned char data[kBytes];
-  MPI_Request request = pair_of(data);
-  start(&request);
-  MPI_Request copy = request;
-  EXPECT_ERROR(MPI_Request_free(&copy), MPI_ERR_REQUEST);
-  if (case_failed()) case_abandon();
+/// The request is active and goes on as if nothing had been tried.
+static void finish(MPI_Request request, unsigned char* data) {
   MPI_Barrier(world);
   if (my_rank == 0) {
     fill(data, kBytes, 1, 1);
@@ -206,19 +201,22 @@ CASE(C5_free_of_an_active_request_is_an_error, .ranks = 2) {
   drop(&request);
 }
 
+CASE(C5_free_of_an_active_request_is_an_error, .ranks = 2) {
+  unsigned char data[kBytes];
+  MPI_Request request = pair_of(data);
+  start(&request);
+  MPI_Request copy = request;
+  EXPECT_ERROR(MPI_Request_free(&copy), MPI_ERR_REQUEST);
+  if (case_failed()) case_abandon();
+  finish(request, data);
+}
+
 CASE(C5_cancel_of_an_active_request_is_an_error, .ranks = 2) {
   unsigned char data[kBytes];
   MPI_Request request = pair_of(data);
   start(&request);
   EXPECT_ERROR(MPI_Cancel(&request), MPI_ERR_REQUEST);
-  MPI_Barrier(world);
-  if (my_rank == 0) {
-    fill(data, kBytes, 1, 1);
-    ready_all(request, 4);
-  }
-  complete(&request);
-  if (my_rank == 1) EXPECT_STREAM(data, kBytes, 1, 1);
-  drop(&request);
+  finish(request, data);
 }
 
 CASE(C9_comm_free_before_use, .ranks = 2) {

@@ -11,6 +11,16 @@ static MPI_Request pair_of(int* data) {
                       : precv(data, kPartitions, 1, MPI_INT, 0, kTag, comm);
 }
 
+static void write_round(int* data, int round) {
+  for (int i = 0; i < kPartitions; ++i) data[i] = 10 * round + i;
+}
+
+static void expect_round(const int* data, int round) {
+  for (int i = 0; i < kPartitions; ++i) {
+    EXPECT_DATA(data[i] == 10 * round + i, "round %d, partition %d: found %d", round, i, data[i]);
+  }
+}
+
 /// One correct round: after an erroneous call nothing may be harmed.
 static void one_round(MPI_Request* request, int* data, int round) {
   start(request);
@@ -88,7 +98,7 @@ CASE(R2_partition_out_of_range, .ranks = 2) {
     ready_all(request, kPartitions);
   }
   complete(&request);
-  for (int i = 0; i < kPartitions; ++i) EXPECT_DATA(data[i] == i, "%d: found %d", i, data[i]);
+  expect_round(data, 0);
   one_round(&request, data, 2);
   drop(&request);
 }
@@ -143,7 +153,7 @@ CASE(R3_duplicate_inside_a_list, .ranks = 2) {
   }
   step("waiting after a duplicate inside a list");
   complete(&request);
-  for (int i = 0; i < kPartitions; ++i) EXPECT_DATA(data[i] == i, "%d: found %d", i, data[i]);
+  expect_round(data, 0);
   drop(&request);
 }
 
@@ -153,7 +163,7 @@ CASE(R4_ranges_are_inclusive, .ranks = 2, .traits = kSessions) {
   for (int round = 1; round <= 4; ++round) {
     start(&request);
     if (my_rank == 0) {
-      for (int i = 0; i < kPartitions; ++i) data[i] = 10 * round + i;
+      write_round(data, round);
       MUST(MPI_Pready_range(5, 7, request));
       MUST(MPI_Pready_range(0, 0, request));
       EXPECT(!tested(&request), "round %d: complete with partitions 1 to 4 not ready", round);
@@ -162,9 +172,7 @@ CASE(R4_ranges_are_inclusive, .ranks = 2, .traits = kSessions) {
       MUST(MPI_Pready_range(4, 4, request));
     }
     complete(&request);
-    for (int i = 0; i < kPartitions; ++i) {
-      EXPECT_DATA(data[i] == 10 * round + i, "partition %d: found %d", i, data[i]);
-    }
+    expect_round(data, round);
   }
   drop(&request);
 }
@@ -175,7 +183,7 @@ CASE(R5_lists_in_any_order, .ranks = 2) {
   for (int round = 1; round <= 4; ++round) {
     start(&request);
     if (my_rank == 0) {
-      for (int i = 0; i < kPartitions; ++i) data[i] = 10 * round + i;
+      write_round(data, round);
       MUST(MPI_Pready_list(3, (int[]){6, 0, 3}, request));
       MUST(MPI_Pready_list(0, (int[]){0}, request));
       MUST(MPI_Pready_list(4, (int[]){7, 5, 2, 1}, request));
@@ -183,9 +191,7 @@ CASE(R5_lists_in_any_order, .ranks = 2) {
       MUST(MPI_Pready_list(1, (int[]){4}, request));
     }
     complete(&request);
-    for (int i = 0; i < kPartitions; ++i) {
-      EXPECT_DATA(data[i] == 10 * round + i, "partition %d: found %d", i, data[i]);
-    }
+    expect_round(data, round);
   }
   drop(&request);
 }
@@ -200,7 +206,7 @@ CASE(R5_negative_length, .ranks = 2) {
     ready_all(request, kPartitions);
   }
   complete(&request);
-  for (int i = 0; i < kPartitions; ++i) EXPECT_DATA(data[i] == i, "%d: found %d", i, data[i]);
+  expect_round(data, 0);
   drop(&request);
 }
 
@@ -218,9 +224,7 @@ CASE(R6_every_partition_in_every_round, .ranks = 2) {
       }
     }
     complete(&request);
-    for (int i = 0; i < kPartitions; ++i) {
-      EXPECT_DATA(data[i] == 10 * round + i, "partition %d: found %d", i, data[i]);
-    }
+    expect_round(data, round);
   }
   drop(&request);
 }

@@ -51,10 +51,21 @@ HASTY = {
     "call-cost": (SHAPE[:4], FAULTS),
     "latency": (SHAPE[:2], {**dict.fromkeys(("payload", "put"), ABSENT), **dict.fromkeys(("send", "receive"), "a side claims to be complete while the message is held back")}),
     "prtt": (SHAPE[:2], {"payload": ABSENT, **dict.fromkeys(("send", "receive"), "a side claims to be complete while the message is held back")}),
+    "exposed": (SHAPE[:4], FAULTS),
+    "first-arrival": (SHAPE[:2], {"payload": ABSENT, **dict.fromkeys(("send", "receive"), "a side claims to be complete while the message is held back")}),
     **dict.fromkeys(("sweep3d", "halo3d"), (SHAPE, {
         **dict.fromkeys(("payload", "arrival", "put"), ABSENT), "send": "a face claims to have been sent while a partition of it is held back"})),
 }
 
+
+# Of single steps: words, ways, samples that each has a value a round of.
+STEPS = {
+    "exposed": (["--sizes", "4K,512K", "--threads", "2", "--partitions", "8", "--late-us", "50", "--bound"], ["join", "persistent", "threads", "partitioned"], {"exposed_ns"}),
+    "first-arrival": (["--sizes", "4K,512K", "--partitions", "8"], ["partitioned", "surprise"], {"first_arrival_ns"}),
+    "call-differences": (["--sizes", "8K", "--partitions", "16", "--live"], ["pready", "marks", "parrived", "contended", "isend", "waitall"], {"difference_ns"}),
+    "copy-steps": (["--sizes", "64K", "--partitions", "16"], ["copy", "turn", "switch", "line", "move", "first", "push", "pull"], {"step_ns"}),
+    "latency": (["--sizes", "8,256K", "--partitions", "4"], ["line", "socket", "asleep", "partitioned"], {"half_round_trip_ns"}),
+}
 
 BENCHMARKS = [*TRACED, *UNTRACED]
 FIGURES = sorted({"arrivals", "recv-compute-communication", *BENCHMARKS} - {"call-cost"})
@@ -259,7 +270,7 @@ def noise(suite):
 
 def messages(suite):
     """Threads, windows and communicators, and processes in the place of threads; what came is looked at from end to end."""
-    samples = {"message-rate": {"rate_per_s", "round_ns"}, "message-latency": {"half_round_trip_ns", "round_ns"}}
+    samples = {"message-rate": {"rate_per_s", "message_ns", "round_ns"}, "message-latency": {"half_round_trip_ns", "message_ns", "round_ns"}}
     for benchmark, ranks, words, ways in (
         ("message-rate", 2, ["--threads", "2", "--window", "8"], ["shared", "own", "shared'"]),
         ("message-rate", 2, ["--threads", "2", "--window", "8", "--operation", "put", "--lanes", "2"], ["shared", "own", "shared'"]),
@@ -475,6 +486,29 @@ def missing(suite):
     assert outcome.status == 2 and "no partitioned calls of its own: --with larklane" in outcome.output and record is None, outcome.output
 
 
+def steps(suite):
+    """Every way of every single step, alone: exactly as many rounds as were asked for, and each payload right."""
+    for benchmark, (words, ways, samples) in STEPS.items():
+        rounds = 6
+        outcome, record = suite.run(benchmark, *words, "--ways", ",".join(ways), "--iterations", str(rounds), "--warmup", "1", "--limit", "20", "--bare")
+        assert outcome.status == 0, outcome.output
+        for point in record["points"]:
+            assert [series["way"] for series in point["series"]] == ways, point["series"]
+        for series in series_of(record):
+            assert series["wrong"] == 0 and "refused" not in series and samples <= set(series["samples"]), (benchmark, series)
+            for name in samples:
+                values = series["samples"][name]
+                held = rounds // 3 if series["way"] == "surprise" else rounds
+                assert len(values) == held and all(math.isfinite(value) for value in values), (benchmark, series["way"], values)
+    outcome, record = suite.run("exposed", "--points", "1024:4:3:0,4096:8:2:1", "--ways", "partitioned", "--bare")
+    assert outcome.status == 0, outcome.output
+    assert [(point["bytes"], point["send_partitions"], point["rounds"]) for point in record["points"]] == [(1024, 4, 3), (4096, 8, 2)], record["points"]
+    refused(suite, ["exposed", "--points", "1024:3:3:0"], "--points 1024:3:3:0: expected BYTES:PARTITIONS:ITERATIONS:WARMUP")
+    refused(suite, ["exposed", "--bound"], "--bound: of --threads 2")
+    refused(suite, ["copy-steps", "--sizes", "1K", "--ways", "pigeon"], "--ways pigeon: expected some of")
+    refused(suite, ["pigeon"], "no benchmark is called pigeon; there are: overhead")
+
+
 def program(suite):
     """One that is named is taken, and must be there."""
     outcome, _ = suite.run("latency", "--sizes", "8", "--iterations", "3", "--mpi", "pigeon")
@@ -534,7 +568,7 @@ def quick(suite, words=("--sizes", "4K,64K", "--iterations", "4", "--warmup", "1
 
 CASES = {**{name: lambda suite, name=name: traced(suite, name) for name in TRACED},
          **{name: lambda suite, name=name: untraced(suite, name) for name in UNTRACED},
-         "faces": faces, "options": options, "splits": splits, "oversubscribed": oversubscribed, "replay": replay, "noise": noise, "messages": messages, "applications": applications, "messages_hasty": messages_hasty, "messages_misuse": messages_misuse, "messages_turns": messages_turns, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "stuck": stuck, "misuse": misuse, "program": program, "turns": turns, "quick": quick, "minutes": minutes, "missing": missing, "uneven": uneven}
+         "faces": faces, "options": options, "splits": splits, "steps": steps, "oversubscribed": oversubscribed, "replay": replay, "noise": noise, "messages": messages, "applications": applications, "messages_hasty": messages_hasty, "messages_misuse": messages_misuse, "messages_turns": messages_turns, "neighbours": neighbours, "budget": budget, "guarded": guarded, "hasty": hasty, "stuck": stuck, "misuse": misuse, "program": program, "turns": turns, "quick": quick, "minutes": minutes, "missing": missing, "uneven": uneven}
 EVERY = [case for case in CASES if case not in ("missing", "guarded", "hasty", "messages_hasty", "messages_misuse", "stuck", "quick", "minutes")]
 # Enough to see that the program of an MPI is there and is the one that starts.
 SOME = ["early-bird", "halo3d", "faces"]

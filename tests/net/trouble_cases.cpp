@@ -156,28 +156,42 @@ void bounds(Side& side) {
   }
 }
 
+/// `bytes` on both sides, linked; process 1 kills itself when process 0 says a byte.
+struct Victim {
+  Victim(Side& side, std::size_t length)
+      : node(side.open_node()),
+        link(side.open_link(node)),
+        bytes(length),
+        memory(side.share(bytes)),
+        remote(side.swap(memory->remote())) {
+    side.complete([&](net::Operation& operation) {
+      return link->write_small_immediate({}, remote, 1, operation);
+    });
+    side.wait("an immediate", [&] { return !node.heard.empty(); });
+    side.meet();
+    if (side.rank != 1) return;
+    side.hear_idle<std::uint8_t>();
+    ::kill(::getpid(), SIGKILL);
+  }
+  Node& node;
+  const std::unique_ptr<net::Link> link;
+  std::vector<std::byte> bytes;
+  const std::unique_ptr<net::Memory> memory;
+  const net::RemoteMemory remote;
+};
+
 /// What process 0 has under way when process 1 dies ends, whichever of the two was faster; what it
 /// posts afterwards ends with an error.
 void killed_peer(Side& side) {
   const net::Limits& limits = side.fabric->limits();
   const auto bytes_most = std::min(limits.read_bytes_max, limits.write_bytes_max);
   const auto most_bytes = static_cast<std::size_t>(std::min(bytes_most, std::uint64_t{32} << 20));
-  Node& node = side.open_node();
-  const auto link = side.open_link(node);
-  std::vector<std::byte> bytes(most_bytes);
-  const auto memory = side.share(bytes);
-  const auto remote = side.swap(memory->remote());
-  side.complete([&](net::Operation& operation) {
-    return link->write_small_immediate({}, remote, 1, operation);
-  });
-  side.wait("an immediate", [&] { return !node.heard.empty(); });
-  side.meet();
-  if (side.rank == 1) {
-    side.hear_idle<std::uint8_t>();
-    ::kill(::getpid(), SIGKILL);
-  }
+  Victim victim(side, most_bytes);
+  auto& link = victim.link;
+  auto& bytes = victim.bytes;
+  const net::RemoteMemory remote = victim.remote;
   std::vector<Note> notes(12);  // more than a slow device has done before the other side is dead
-  const net::Transfer transfer{bytes.data(), memory.get(), remote, most_bytes};
+  const net::Transfer transfer{bytes.data(), victim.memory.get(), remote, most_bytes};
   std::vector<Note*> under_way;
   const auto take_up = [&](Note& note, Result<net::Post> post) {
     CHECK(bool(post));
@@ -212,25 +226,15 @@ void killed_peer(Side& side) {
 /// Nothing is under way when process 1 dies: the next posts find out, all of them.
 void killed_idle_peer(Side& side) {
   constexpr std::size_t kBytes = std::size_t{1} << 20;
-  Node& node = side.open_node();
-  const auto link = side.open_link(node);
-  std::vector<std::byte> bytes(kBytes);
-  const auto memory = side.share(bytes);
-  const auto remote = side.swap(memory->remote());
-  side.complete([&](net::Operation& operation) {
-    return link->write_small_immediate({}, remote, 1, operation);
-  });
-  side.wait("an immediate", [&] { return !node.heard.empty(); });
-  side.meet();
-  if (side.rank == 1) {
-    side.hear_idle<std::uint8_t>();
-    ::kill(::getpid(), SIGKILL);
-  }
+  Victim victim(side, kBytes);
+  auto& link = victim.link;
+  auto& bytes = victim.bytes;
+  const net::RemoteMemory remote = victim.remote;
   side.say(std::uint8_t{1});
   for (int i = 0; i < 1000; ++i) side.poll_all();
   const std::uint64_t start = now_ns();
   Note notes[3];
-  const net::Transfer transfer{bytes.data(), memory.get(), remote, kBytes};
+  const net::Transfer transfer{bytes.data(), victim.memory.get(), remote, kBytes};
   const auto take_up = [](Note& note, const auto& post) {
     note.ends = 0;
     auto posted = post(note);

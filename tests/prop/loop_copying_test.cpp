@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "model/plan.hpp"
 #include "net/loop/random.hpp"
 #include "sim/scenario.hpp"
+#include "simulated_round.hpp"
 
 namespace larklane::sim {
 namespace {
@@ -48,16 +48,6 @@ Scenario scenario_of(std::uint32_t partitions, std::uint64_t partition_bytes, st
   scenario.processor = loop::kFreeCosts;
   scenario.copying = even_costs();
   return scenario;
-}
-
-/// The last one.
-Round round_of(const Scenario& scenario) {
-  auto outcome = simulate(scenario);
-  EXPECT_TRUE(outcome) << "refused";
-  if (!outcome) return {};
-  EXPECT_EQ(outcome->failure, "");
-  EXPECT_EQ(outcome->rounds.size(), scenario.ready_ps.size());
-  return outcome->rounds.empty() ? Round{} : outcome->rounds.back();
 }
 
 /// The first of two threads makes its partitions ready at `late_ps`.
@@ -157,14 +147,6 @@ Scenario random_scenario(Random& random) {
   for (auto& ready : scenario.ready_ps)
     for (std::uint32_t p = 0; p < partitions; ++p) ready.push_back(random.below(100'000 * kNs));
   return scenario;
-}
-
-std::string text_of(const Scenario& scenario) {
-  auto outcome = simulate(scenario);
-  std::ostringstream text;
-  for (const Round& round : outcome->rounds)
-    text << round.total_ps << ' ' << round.exposed_ps << ' ' << round.transfers << '\n';
-  return text.str() + outcome->failure;
 }
 
 /// Every byte is checked on the way; two cores copy at most twice as fast as one.

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "model/readiness.hpp"
 #include "net/loop/random.hpp"
 #include "sim/scenario.hpp"
+#include "simulated_round.hpp"
 
 namespace larklane::sim {
 namespace {
@@ -59,16 +59,6 @@ model::Medium medium_of(const Scenario& scenario) {
                       .gap_ns = static_cast<double>(network.gap_ps),
                       .gap_per_byte_ns = static_cast<double>(network.byte_ps)},
           .is_receiver_serial = scenario.is_receiver_late};
-}
-
-/// Simulated, of one round.
-Round round_of(const Scenario& scenario) {
-  auto outcome = simulate(scenario);
-  EXPECT_TRUE(outcome) << "refused";
-  if (!outcome) return {};
-  EXPECT_EQ(outcome->failure, "");
-  EXPECT_EQ(outcome->rounds.size(), scenario.ready_ps.size());
-  return outcome->rounds.empty() ? Round{} : outcome->rounds.back();
 }
 
 void expect_equal(const Scenario& scenario, double model_ps, const char* what) {
@@ -246,15 +236,6 @@ TEST(LoopNetwork, FewerThreadsThanPartitions) {
     expect_equal(scenario, model::completion_ns(medium_of(scenario), parts_of(scenario)),
                  "threads");
   }
-}
-
-/// Everything that an outcome says.
-std::string text_of(const Scenario& scenario) {
-  auto outcome = simulate(scenario);
-  std::ostringstream text;
-  for (const Round& round : outcome->rounds)
-    text << round.total_ps << ' ' << round.exposed_ps << ' ' << round.transfers << '\n';
-  return text.str() + outcome->failure;
 }
 
 Scenario noisy(std::uint64_t seed, bool two_sided) {

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "model/readiness.hpp"
 #include "net/loop/random.hpp"
 #include "sim/sweep.hpp"
+#include "simulated_round.hpp"
 
 namespace larklane::sim {
 namespace {
@@ -46,15 +46,6 @@ Sweep random_sweep(Random& random) {
   // Longer than all that a rank has on its way.
   sweep.compute_ps = 100'000 * kNs + random.below(1000 * kNs);
   return sweep;
-}
-
-Round round_of(const Sweep& sweep) {
-  auto outcome = simulate(sweep);
-  EXPECT_TRUE(outcome) << "refused";
-  if (!outcome) return {};
-  EXPECT_EQ(outcome->failure, "");
-  EXPECT_EQ(outcome->rounds.size(), sweep.channel.ready_ps.size());
-  return outcome->rounds.empty() ? Round{} : outcome->rounds.back();
 }
 
 /// From a rank's last mark to the arrival of a whole message, the first or the second that it
@@ -187,14 +178,6 @@ TEST(LoopSweep, TheBaselineByHand) {
   sweep.columns = sweep.rows = 2;
   sweep.channel.partition_bytes = 10;
   EXPECT_EQ(round_of(sweep).exposed_ps / kNs, 2 * 320u + 9 + 1000 + 100 + 320 + 9 + 1000 + 100);
-}
-
-std::string text_of(const Sweep& sweep) {
-  auto outcome = simulate(sweep);
-  std::ostringstream text;
-  for (const Round& round : outcome->rounds)
-    text << round.total_ps << ' ' << round.exposed_ps << ' ' << round.transfers << '\n';
-  return text.str() + outcome->failure;
 }
 
 TEST(LoopSweep, TheSameSeedGivesTheSameBytesAnotherOthers) {

@@ -199,6 +199,32 @@ TEST_P(NetworkLostOverTcp, KeysAreGoneBeforeRequestsAreFreed) {
   set_log_sink({});
 }
 
+/// The link of a receive is lost before the sender's INIT names it.
+TEST(NetworkLost, AReceiveMatchedOverALostLinkGivesItsKeyBack) {
+  std::string reason;
+  auto mine = net::open_fabric("ofi", {"tcp@lo"}, &reason, LARKLANE_MODULES);
+  auto others = net::open_fabric("ofi", {"tcp@lo"}, &reason, LARKLANE_MODULES);
+  if (!mine || !others) GTEST_SKIP() << reason;
+  set_log_sink([](LogLevel, std::string_view message) {
+    EXPECT_NE(message.find("no link"), std::string_view::npos) << message;
+  });
+  LostWorld world(std::move(mine).value(), std::move(others).value());
+  world.receives[0] = must(world.sides[1].network->recv_init(args_of("sender", 0, world.to[0], 2),
+                                                             world.sides[1].state));
+  world.settle();  // the link is ready
+  world.sends[0] = must(world.sides[0].network->send_init(args_of("receiver", 0, world.from[0], 2),
+                                                          world.sides[0].state, {0, 1}));
+  tell_of_loss(world.sides[1]);
+  world.settle();
+  ASSERT_EQ(world.keys[1].size(), 1u) << "the receive has been matched";
+  EXPECT_FALSE(read_from(*world.fabrics[0], *world.fabrics[1], world.keys[1][0]).ok());
+  EXPECT_TRUE(world.sides[0].network->free(world.sends[0]).ok() &&
+              world.sides[1].network->free(world.receives[0]).ok());
+  world.settle();
+  for (Side& side : world.sides) side.network.reset();
+  set_log_sink({});
+}
+
 /// Where a peer may still use a link that is lost on this side, a channel's memory stays until the
 /// peer has said that nothing of it moves.
 TEST(NetworkLost, ALostLinkGivesMemoryBackOnceThePeerIsQuiet) {

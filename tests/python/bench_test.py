@@ -155,7 +155,7 @@ class Runner(unittest.TestCase):
 
     def test_all_means_every_benchmark_once_in_a_quick_run(self) -> None:
         _, found, _ = self.measured("well", "all", "--quick", "--with", "larklane")
-        self.assertEqual([run["options"]["benchmark"] for run in found["runs"]], list(bench.BENCHMARKS))
+        self.assertEqual([run["options"]["benchmark"] for run in found["runs"]], list(bench.PARTITIONED))
 
     def test_further_options_reach_the_benchmark(self) -> None:
         _, _, launches = self.measured("well", "overhead", "--with", "native", "--repetitions", "1", "--threads", "3")
@@ -163,7 +163,7 @@ class Runner(unittest.TestCase):
 
     def test_the_user_s_word_wins_over_that_of_quick(self) -> None:
         status, found, launches = self.measured("well", "all", "--quick", "--threads", "2", "--sizes=64K", "--quiet")
-        self.assertEqual((status, found["failures"], len(found["runs"])), (0, [], 2 * len(bench.BENCHMARKS)))
+        self.assertEqual((status, found["failures"], len(found["runs"])), (0, [], 2 * len(bench.PARTITIONED)))
         for line in launches:
             self.assertEqual([line.count(name) for name in ("--threads", "--sizes", "--quiet", "--iterations 20")], [1, 1, 1, 1])
             self.assertTrue(line.endswith("--threads 2 --sizes=64K --quiet"))
@@ -216,7 +216,7 @@ class Runner(unittest.TestCase):
 
     def test_a_launch_that_dies_does_not_stop_the_others(self) -> None:
         status, found, launches = self.measured("die", "all", "--repetitions", "1")
-        self.assertEqual((status, found["runs"], len(launches)), (1, [], 2 * len(bench.BENCHMARKS)))
+        self.assertEqual((status, found["runs"], len(launches)), (1, [], 2 * len(bench.PARTITIONED)))
         self.assertTrue(all("no such network" in failure["what"] for failure in found["failures"]))
 
     def test_refused_options_stop_everything(self) -> None:
@@ -231,7 +231,7 @@ class Runner(unittest.TestCase):
         (failure,) = found["failures"]
         self.assertEqual((status, failure["what"]), (0, "exit status 2: --threads 0: expected 1 or more"))
         self.assertEqual(sum("call-cost --with native" in line for line in launches), 1)
-        self.assertEqual(len(found["runs"]), 2 * 2 * len(bench.BENCHMARKS) - 2)
+        self.assertEqual(len(found["runs"]), 2 * 2 * len(bench.PARTITIONED) - 2)
 
     def test_a_launch_that_takes_longer_than_its_limit_has_no_status(self) -> None:
         self.assertEqual(bench.run_command(["sleep", str(RANK_S)], 0.1), (None, ""))
@@ -313,8 +313,8 @@ class Runner(unittest.TestCase):
         self.assertEqual(budgets, [29.5, 49, 19.5, 29], "rounds are dropped within a turn only")
 
     def test_one_turn_of_every_benchmark_is_run_at_least(self) -> None:
-        found, _ = self.clocked([10] * 2 * len(bench.BENCHMARKS), "all", "--repetitions", "3", "--budget", "1")
-        self.assertEqual([run["options"]["benchmark"] for run in found["runs"]], [name for name in bench.BENCHMARKS for _ in range(2)])
+        found, _ = self.clocked([10] * 2 * len(bench.PARTITIONED), "all", "--repetitions", "3", "--budget", "1")
+        self.assertEqual([run["options"]["benchmark"] for run in found["runs"]], [name for name in bench.PARTITIONED for _ in range(2)])
         self.assertEqual(found["turns"], {"run": 1, "asked": 3})
 
     def test_all_turns_that_fit_are_run(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import golden
 
-from larklane.records import schema
+from larklane.records import benchmarks, schema
 
 
 class Load(unittest.TestCase):
@@ -81,6 +81,26 @@ class Load(unittest.TestCase):
         run["context"].update(build="Debug", machine={})
         context = schema.load([self.file("a.json", run)]).runs[0].context
         self.assertEqual(context.why_not_publishable(), ["build type Debug", "turbo unknown"])
+
+
+class Table(unittest.TestCase):
+    """bench/benchmarks.def."""
+
+    def test_rows(self) -> None:
+        row = 'LARKLANE_BENCHMARK(pair, .name = "a", .kind = Kind::calls, .ways = "x,y", .what = "of (all) \\"calls\\"",\n  .headline = "h", .unit = "us", .sample = "s_ns", .scale = 1e-3, .is_share = true)\n'
+        [found] = benchmarks.parse("// a comment\n" + row)
+        self.assertEqual((found.name, found.kind, found.ways, found.what, found.scale, found.is_share), ("a", "calls", "x,y", 'of (all) "calls"', 1e-3, True))
+        for cut in (row.replace(")\n", "\n"), row.replace('"h"', '"h')):
+            with self.assertRaisesRegex(ValueError, "another form"):
+                benchmarks.parse(cut)
+        with self.assertRaises(TypeError):
+            benchmarks.parse(row.replace('.headline = "h", ', ""))
+
+    def test_names(self) -> None:
+        kinds = ("partitions", "one_message", "calls", "pattern", "steps", "messages", "lanes", "application")
+        self.assertEqual(sorted(benchmarks.names(*kinds)), sorted(benchmarks.BENCHMARKS))
+        self.assertEqual(benchmarks.names("calls"), ("call-cost",))
+        self.assertEqual(benchmarks.of("gone").title, "")
 
 
 if __name__ == "__main__":

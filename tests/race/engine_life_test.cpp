@@ -16,7 +16,6 @@ namespace {
 
 class EngineLife : public testing::TestWithParam<Way> {};
 
-std::string way_name(const testing::TestParamInfo<Way>& way) { return way.param.name; }
 INSTANTIATE_TEST_SUITE_P(Ways, EngineLife,
                          testing::Values(kSlots, kDirect, kNetwork, kTwoLanes, kFourLanes),
                          way_name);

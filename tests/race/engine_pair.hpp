@@ -44,6 +44,7 @@ inline constexpr Way kDirect{"direct", "0"};
 inline constexpr Way kNetwork{"network", "0", true};
 inline constexpr Way kTwoLanes{"network_2_lanes", "0", true, "2"};
 inline constexpr Way kFourLanes{"network_4_lanes", "0", true, "4"};
+inline std::string way_name(const testing::TestParamInfo<Way>& way) { return way.param.name; }
 
 inline Config config_of(const Way& way, std::string_view policy = "none",
                         std::string_view min_bytes = "16K") {
@@ -56,6 +57,8 @@ inline Config config_of(const Way& way, std::string_view policy = "none",
   EXPECT_TRUE(config.set("min_bytes", min_bytes, &problem).ok()) << problem;
   return config;
 }
+
+inline std::string way_name(const testing::TestParamInfo<Way>& way) { return way.param.name; }
 
 inline control::Address fresh_address() {
   static int count = 0;

@@ -18,7 +18,6 @@ namespace {
 
 class EngineRace : public testing::TestWithParam<Way> {};
 
-std::string way_name(const testing::TestParamInfo<Way>& way) { return way.param.name; }
 INSTANTIATE_TEST_SUITE_P(Ways, EngineRace,
                          testing::Values(kSlots, kDirect, kNetwork, kTwoLanes, kFourLanes),
                          way_name);

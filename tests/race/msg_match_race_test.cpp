@@ -12,6 +12,7 @@
 
 #include "msg/match/match.hpp"
 #include "net/loop/random.hpp"
+#include "together.hpp"
 
 namespace larklane::msg {
 namespace {
@@ -79,20 +80,6 @@ struct Field {
   std::vector<Message> messages;
 };
 
-/// Runs body(thread) on kThreads threads that begin together.
-template <class Body>
-void together(Body&& body) {
-  std::atomic<std::uint32_t> there{0};
-  std::vector<std::thread> threads;
-  for (std::uint32_t t = 0; t < kThreads; ++t)
-    threads.emplace_back([&, t] {
-      there.fetch_add(1, std::memory_order_acq_rel);  // pairs with the loads of the others
-      while (there.load(std::memory_order_acquire) != kThreads) std::this_thread::yield();
-      body(t);
-    });
-  for (std::thread& thread : threads) thread.join();
-}
-
 template <class Node>
 void choose_key(Node& node, loop::Random& random) {
   node.rank = static_cast<std::uint32_t>(random.below(kRanks));
@@ -118,7 +105,7 @@ void expect_no_overtaking(Field& field) {
 void exact_keys(Kind kind, std::uint32_t bucket_count, std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   Field field(kind, bucket_count);
-  together([&](std::uint32_t t) {
+  together(kThreads, [&](std::uint32_t t) {
     loop::Random mine(seed * 100 + t), others(seed * 100 + (t + 1) % kThreads);
     for (std::uint32_t i = 0; i < kEach; ++i) {
       Receive& receive = field.receive(t, i);
@@ -170,7 +157,7 @@ TEST(MatchRace, WildcardsAndCancelledReceives) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Field field(Kind::ordered, 4);
     std::array<std::uint32_t, kThreads> cancelled{};
-    together([&](std::uint32_t t) {
+    together(kThreads, [&](std::uint32_t t) {
       loop::Random random(seed * 100 + t);
       for (std::uint32_t i = 0; i < kEach; ++i) {
         Message& message = field.message(t, i);
@@ -201,7 +188,7 @@ void dead_rank(Kind kind, std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   Field field(kind, 4);
   std::atomic<bool> is_dead{false};
-  together([&](std::uint32_t t) {
+  together(kThreads, [&](std::uint32_t t) {
     loop::Random random(seed * 100 + t);
     for (std::uint32_t i = 0; i < kEach; ++i) {
       if (t == 0 && i == kEach / 2) {

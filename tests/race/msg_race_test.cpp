@@ -13,26 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "together.hpp"
 #include "unit/msg_lane.hpp"
 
 namespace larklane::msg {
 namespace {
 
 constexpr std::uint64_t kLanes = 3, kPoppers = 3, kEach = 20'000;
-
-/// Runs body(thread) on `count` threads that begin together.
-template <class Body>
-void together(std::uint64_t count, Body&& body) {
-  std::atomic<std::uint64_t> there{0};
-  std::vector<std::thread> threads;
-  for (std::uint64_t t = 0; t < count; ++t)
-    threads.emplace_back([&, t] {
-      there.fetch_add(1, std::memory_order_acq_rel);  // pairs with the loads of the others
-      while (there.load(std::memory_order_acquire) != count) std::this_thread::yield();
-      body(t);
-    });
-  for (std::thread& thread : threads) thread.join();
-}
 
 /// By signaller and number: how often it was popped, and what its operation has written.
 struct Log {
@@ -117,7 +104,7 @@ TEST(MsgRace, EveryCompletionIsPoppedOnceWithItsBytes) {
 TEST(MsgRace, NodesComeBackFromAnywhereWhileTheirPoolLives) {
   for (int turn = 0; turn < 20; ++turn) {
     std::array<std::atomic<Node*>, 16> hands{};
-    together(3, [&](std::uint64_t t) {
+    together(std::uint64_t{3}, [&](std::uint64_t t) {
       if (t != 0) {
         for (int i = 0; i < 2000; ++i) {
           // acquire: pairs with the pool's thread's release

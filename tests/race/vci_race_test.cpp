@@ -9,26 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "together.hpp"
 #include "unit/vci_fake.hpp"
 
 namespace larklane::vci {
 namespace {
 
 constexpr int kThreads = 4, kEach = 400;
-
-/// Runs body(thread) on kThreads threads that begin together.
-template <class Body>
-void together(Body&& body) {
-  std::atomic<int> there{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t)
-    threads.emplace_back([&, t] {
-      there.fetch_add(1, std::memory_order_acq_rel);  // pairs with the loads of the others
-      while (there.load(std::memory_order_acquire) != kThreads) std::this_thread::yield();
-      body(t);
-    });
-  for (std::thread& thread : threads) thread.join();
-}
 
 struct Works {
   Works(FakeSide& side, Work::Kind kind, std::uint64_t bytes) : all(kThreads * kEach) {
@@ -44,7 +31,7 @@ TEST(VciRace, NothingIsStrandedWhenThePostersAreGone) {
   for (int turn = 0; turn < 50; ++turn) {
     FakeSide side;
     Works works(side, Work::Kind::write, 8);
-    together([&](int t) {
+    together(kThreads, [&](int t) {
       for (int i = 0; i < kEach; ++i) side.vci->post(works.of(t, i));
     });
     ASSERT_EQ(side.lane().posted.size(), works.all.size());
@@ -66,7 +53,7 @@ TEST(VciRace, WhatIsDoneAtOnceIsCompleteWhenThePostersAreGone) {
     work.then = [&] {
       if (work.times == 1) side.vci->post(work);
     };
-  together([&](int t) {
+  together(kThreads, [&](int t) {
     for (int i = 0; i < kEach; ++i) side.vci->post(works.of(t, i));
   });
   for (CountedWork& work : works.all) EXPECT_EQ(work.times, 2);
@@ -87,7 +74,7 @@ TEST(VciRace, PostsAndTurnsMeetAndEachWorkCompletesOnce) {
     while (finished < lane.posted.size()) lane.finish(finished++);
   };
   Works works(side, Work::Kind::write_immediate, 350);
-  together([&](int t) {
+  together(kThreads, [&](int t) {
     for (int i = 0; i < kEach; ++i) {
       side.vci->post(works.of(t, i));
       if (i % 3 == t % 3) (void)side.vci->progress();
@@ -110,7 +97,7 @@ TEST(VciRace, PostsAndTurnsMeetAndEachWorkCompletesOnce) {
 TEST(VciRace, SetUpBetweenPostsStrandsNothing) {
   FakeSide side;
   Works works(side, Work::Kind::small, 8);
-  together([&](int t) {
+  together(kThreads, [&](int t) {
     for (int i = 0; i < kEach; ++i) {
       if (t == 0) {
         (void)side.vci->arm(net::Wake::all);
@@ -147,7 +134,7 @@ TEST(VciRace, AnOwnerAndWhoAsksAreNeverInsideTogether) {
     inside.once();
     ++counted;
   };
-  together([&](int t) {
+  together(kThreads, [&](int t) {
     if (t != 0) {
       for (std::uint64_t i = 0; i < kOfOthers; ++i) {
         side.vci->exclusively([&] {
@@ -180,7 +167,7 @@ TEST(VciRace, OwnersComeAndGoWhileTheyMakeTurns) {
   side.lane().during_poll = [&] { inside.once(); };
   constexpr int kRounds = 2000, kOver = kThreads;
   std::atomic<int> wanted{0};  // as its owner; 0: nobody
-  together([&](int t) {
+  together(kThreads, [&](int t) {
     if (t != 0) {
       for (int now = 0; now != kOver;) {
         for (int turn = 0; turn < 20; ++turn) (void)side.vci->progress();
@@ -218,7 +205,7 @@ TEST(VciRace, NothingIsStrandedOnALaneThatHasAnOwner) {
     side.lane().during_poll = [&] { inside.once(); };
     std::atomic<bool> has_owner{false};
     std::atomic<int> posting{kThreads - 1};
-    together([&](int t) {
+    together(kThreads, [&](int t) {
       if (t == 0) {
         EXPECT_TRUE(side.vci->own());
         has_owner.store(true, std::memory_order_release);  // pairs with the loads of the others

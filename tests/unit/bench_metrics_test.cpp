@@ -119,8 +119,10 @@ TEST(Headline, RefersToTheBaselinesMedian) {
   Series baseline{.way = "join"}, partitioned{.way = "partitioned"};
   baseline.samples = {{"total_ns", {10, 20, 30}}, {"after_join_ns", {10, 20, 30}}};
   partitioned.samples = {{"total_ns", {40, 60}}, {"after_join_ns", {5, 30}}};
-  EXPECT_EQ(headline_values("overhead", partitioned, baseline), (std::vector<double>{2, 3}));
-  EXPECT_EQ(headline_values("availability", partitioned, baseline), (std::vector<double>{75, -50}));
+  EXPECT_EQ(headline_values(*find_benchmark("overhead"), partitioned, baseline),
+            (std::vector<double>{2, 3}));
+  EXPECT_EQ(headline_values(*find_benchmark("availability"), partitioned, baseline),
+            (std::vector<double>{75, -50}));
 }
 
 }  // namespace

@@ -62,4 +62,15 @@ class Process {
   UniqueFd told_;
 };
 
+/// In a child: a grandchild with its descriptors, which ends a minute later at the latest, even if
+/// the test dies; its number is told.
+inline void leave_grandchild(const Process::Tell& tell) {
+  const pid_t grandchild = ::fork();
+  if (grandchild == 0) {
+    ::alarm(60);
+    for (;;) ::pause();
+  }
+  tell(static_cast<std::uint64_t>(grandchild));
+}
+
 }  // namespace larklane::control

@@ -16,8 +16,6 @@
 namespace larklane::msg {
 namespace {
 
-constexpr std::uint64_t kEager = 8 * 64 - 24;  // a record of 8 cells
-
 /// Where the software of both sides sees to all that happens.
 Job::Options asking() {
   Job::Options options;

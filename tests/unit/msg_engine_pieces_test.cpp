@@ -15,8 +15,6 @@
 namespace larklane::msg {
 namespace {
 
-constexpr std::uint64_t kEager = 8 * 64 - 24;  // a record of 8 cells
-
 /// Bytes, and the buffers that they lie in, apart from each other.
 struct Cut {
   Cut(std::vector<std::uint64_t> lengths, std::uint64_t seed) {

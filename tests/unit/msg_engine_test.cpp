@@ -12,7 +12,6 @@
 namespace larklane::msg {
 namespace {
 
-constexpr std::uint64_t kEager = 8 * 64 - 24;  // a record of 8 cells
 constexpr std::uint64_t kLengths[] = {0, 1, 100, kEager, kEager + 1, 5000};
 
 class EngineTest : public JobTest {

@@ -15,8 +15,7 @@ namespace {
 
 using UserPacket = larklane::Packet;
 
-constexpr std::uint64_t kEager = 8 * 64 - 24;  // a record of 8 cells
-constexpr std::uint32_t kPackets = 14;         // of 16: the others are never a user's
+constexpr std::uint32_t kPackets = 14;  // of 16: the others are never a user's
 
 class UserPacketTest : public JobTest {
  protected:

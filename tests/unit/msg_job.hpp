@@ -22,6 +22,8 @@
 
 namespace larklane::msg {
 
+inline constexpr std::uint64_t kEager = 8 * 64 - 24;  ///< bytes of a record of 8 cells
+
 /// One process.
 struct JobProcess final : Connector {
   using Want = std::function<void(int rank, std::uint32_t number)>;

@@ -9,24 +9,11 @@
 #include <vector>
 
 #include "base/sanitized.hpp"
-#include "net/loop/fabric.hpp"
 #include "net/unseen_lock.hpp"
-#include "net_pair.hpp"
+#include "net_loop_options.hpp"
 
 namespace larklane::loop {
 namespace {
-
-using net::bytes_of;
-using net::expect_posted;
-using net::Pair;
-using net::Post;
-using net::Sent;
-
-Fabric::Options turned() {
-  Fabric::Options options;
-  options.turns_per_poll = 0;
-  return options;
-}
 
 class NetLoopOffence : public testing::Test {
  protected:

@@ -9,31 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "net/loop/fabric.hpp"
 #include "net/loop/simulation.hpp"
-#include "net_pair.hpp"
+#include "net_loop_options.hpp"
 
 namespace larklane::loop {
 namespace {
-
-using net::bytes_of;
-using net::expect_posted;
-using net::Pair;
-using net::Post;
-using net::Sent;
-
-Fabric::Options seeded(std::uint64_t seed) {
-  Fabric::Options options;
-  options.seed = seed;
-  return options;
-}
-
-/// Nothing moves but by turn() and settle().
-Fabric::Options turned(std::uint64_t seed) {
-  Fabric::Options options = seeded(seed);
-  options.turns_per_poll = 0;
-  return options;
-}
 
 /// A pair on a network of its own.
 struct Net {

@@ -122,14 +122,16 @@ TEST(ShmProcesses, RecordsAreIntactAndInOrderBothWays) {
   EXPECT_EQ(child.end(), 0);
 }
 
-/// A peer that is connected, and then killed.
+/// The body of a peer that is connected, and then killed.
+void connect_and_pause(int socket) {
+  Half half(open_shm());
+  EXPECT_TRUE(half.connect(socket).ok());
+  Child::meet_on(socket);
+  ::pause();
+}
+
 TEST(ShmProcesses, AKilledPeerIsNoticedWithAFullRing) {
-  Child child([](int socket) {
-    Half half(open_shm());
-    EXPECT_TRUE(half.connect(socket).ok());
-    Child::meet_on(socket);
-    ::pause();
-  });
+  Child child(connect_and_pause);
   Half half(open_shm());
   ASSERT_TRUE(half.connect(child.socket.get()).ok());
   child.meet();
@@ -146,12 +148,7 @@ TEST(ShmProcesses, AKilledPeerIsNoticedWithAFullRing) {
 }
 
 TEST(ShmProcesses, AKilledPeerIsNoticedByPolls) {
-  Child child([](int socket) {
-    Half half(open_shm());
-    EXPECT_TRUE(half.connect(socket).ok());
-    Child::meet_on(socket);
-    ::pause();
-  });
+  Child child(connect_and_pause);
   Half half(open_shm());
   ASSERT_TRUE(half.connect(child.socket.get()).ok());
   child.meet();

@@ -28,20 +28,18 @@ from typing import Any
 
 from larklane.files import console, json_text, output_file
 from larklane.files.input_file import read_json
+from larklane.records.benchmarks import BENCHMARKS, names
 
-BENCHMARKS = ("overhead", "perceived-bandwidth", "availability", "early-bird", "recv-compute",
-              "latency", "prtt", "call-cost", "sweep3d", "halo3d")
+PARTITIONED = names("partitions", "one_message", "calls", "pattern")
 # Between threads; Larklane needs no MPI for them. Way `everywhere` takes a launch of its own, a process in the place of each thread.
+THREADED = names("messages", "lanes", "application")
 LANES = "lanes"  # of one process, Larklane's only
-MESSAGES = ("message-rate", "message-latency", LANES)
-APPLICATIONS = ("stencil", "ebms", "bspmm")
 EVERYWHERE, PROCESSES = "everywhere", "{processes}"
 VARIANTS = ("native", "larklane", "lci")
 # Everything once, in minutes on a laptop: enough to see what the figures will look like.
 QUICK = (("--sizes", "4K,64K,1M"), ("--threads", "4"), ("--iterations", "20"), ("--warmup", "3"), ("--compute-us", "1000"))
 QUICK_ROUNDS = (("--iterations", "20"), ("--warmup", "3"))
 QUICK_MESSAGES = (("--sizes", "8,512,64K"), *QUICK_ROUNDS)
-QUICK_SIZES = {"stencil": "64,1K", "ebms": "16K,1M", "bspmm": "2K,8K"}
 CSV_HEAD = ("benchmark", "variant", "mpi", "bytes", "send_partitions", "recv_partitions", "way", "metric", "launch", "round", "value")
 PATIENCE_S = 5  # with a launcher that was asked to end
 LIMIT_SHARE = 0.8  # of a launch's time limit for its rounds; the rest is for its start, guards and warm-up
@@ -352,7 +350,7 @@ def parser() -> argparse.ArgumentParser:
                "  larklane bench bspmm --threads 1,2                      an application of them: also ebms, stencil\n"
                "  larklane bench lanes                                    what each of the things that keep lanes apart is worth\n"
                "  mpirun -n 2 larklane bench overhead --with native      one variant, started by hand")
-    made.add_argument("benchmark", choices=("all", *BENCHMARKS, *MESSAGES, *APPLICATIONS), help="all: those of partitioned communication")
+    made.add_argument("benchmark", choices=("all", *BENCHMARKS), help="all: those of partitioned communication")
     made.add_argument("--with", dest="variants", metavar="VARIANTS",
                       help="native, larklane, or both in turns (default; of messages without --launcher: larklane); of messages and applications also lci: LCI v2, if it was found when Larklane was built")
     made.add_argument("--launcher", help="how ranks of an MPI are started (default: mpirun -n 2); of messages {processes} in it stands for their number")
@@ -407,8 +405,8 @@ class Turns:
         own += [("--ways", ",".join(launch.ways))] if launch.ways else []
         own += [("--layout", launch.layout)] if launch.layout else []
         if self.options.quick:
-            sizes = QUICK_SIZES.get(launch.benchmark)
-            own += (("--sizes", sizes), *QUICK_ROUNDS) if sizes else QUICK_MESSAGES if launch.threads else QUICK
+            sizes = BENCHMARKS[launch.benchmark].quick_sizes
+            own += (("--sizes", sizes), *QUICK_ROUNDS) if sizes else QUICK_MESSAGES if launch.threads else QUICK_ROUNDS if BENCHMARKS[launch.benchmark].kind == "steps" else QUICK
         words = [*self.launcher(launch), self.larklane, "bench", launch.benchmark, *benchmark_words(own, self.further)]
         return [*words, "--without", ",".join(without)] if without else words
 
@@ -443,7 +441,7 @@ class Turns:
 
 def settle(options: argparse.Namespace, further: list[str]) -> tuple[Threads | None, list[str]]:
     """What was not said. @return what launches of messages differ in, and the words that each gets"""
-    is_of_messages = options.benchmark in (*MESSAGES, *APPLICATIONS)
+    is_of_messages = options.benchmark in THREADED
     if options.variants is None:
         options.variants = "larklane" if is_of_messages and (options.launcher is None or options.benchmark == LANES) else "native,larklane"
     if options.launcher is None:
@@ -464,7 +462,7 @@ def problem_of(options: argparse.Namespace, threads: Threads | None) -> str:
     """What is wrong with them, or nothing."""
     if not set(options.variants.split(",")) <= set(VARIANTS):
         return f"--with {options.variants}: expected some of {', '.join(VARIANTS)}, with commas"
-    if "lci" in options.variants.split(",") and options.benchmark not in (*MESSAGES, *APPLICATIONS):
+    if "lci" in options.variants.split(",") and options.benchmark not in THREADED:
         return f"--with {options.variants}: LCI has no partitioned communication"
     if options.benchmark == LANES and options.variants != "larklane":
         return f"--with {options.variants}: only Larklane has lanes to take apart"
@@ -515,7 +513,7 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
     except OSError as error:
         print(f"larklane bench: {output_file.problem(error, ELSEWHERE)}; nothing was measured", file=sys.stderr)
         return FAILED
-    benchmarks = list(BENCHMARKS) if options.benchmark == "all" else [options.benchmark]
+    benchmarks = list(PARTITIONED) if options.benchmark == "all" else [options.benchmark]
     repetitions = options.repetitions or (1 if options.quick else 3)
     results = Set(set_of(options), options.csv)
     plan = [launches(benchmarks, options.variants.split(","), turn, threads) for turn in range(repetitions)]

@@ -13,30 +13,13 @@ from typing import Any, NamedTuple
 from larklane.comparison.projection import Projection
 from larklane.numbers import wording
 from larklane.numbers.stats import median, quantile
-from larklane.records.cases import APPLICATIONS, CALLS, ELSEWHERE, EXPOSED, MESSAGES, NO_MPI, PARTITIONED, PLACEMENT, Case, Metric, Parameter, by_benchmark, labels, line_ways, metrics, sample_metric, varying
+from larklane.records import benchmarks
+from larklane.records.cases import CALLS, ELSEWHERE, EXPOSED, MESSAGES, NO_MPI, PARTITIONED, PLACEMENT, Case, Metric, Parameter, by_benchmark, labels, line_ways, metrics, sample_metric, varying
 from larklane.records.schema import Trace
 
 PANELS_MAX = 12
 ARRIVAL_WAYS = ("join", "single", "threads", "multiple", PARTITIONED)
 COUNTED = ("partitions", "threads")  # what differs where partition counts do
-
-TITLES = {
-    "overhead": ("What does splitting a message cost?", "ICPP'22, figure 4"),
-    "perceived-bandwidth": ("How fast does communication look?", "ICPP'22, figure 5; SAND2019-11403, figure 7-1"),
-    "availability": ("How much of a send's time comes back?", "ICPP'22, figures 6 and 7"),
-    "early-bird": ("How much communication is early?", "ICPP'22, figure 8"),
-    "recv-compute": ("What can the receiver compute while it would wait?", "SAND2019-11403, figure 7-2"),
-    "sweep3d": ("How fast is a wave over a plane of processes?", "ICPP'22, figures 9 and 10"),
-    "halo3d": ("How fast is a halo exchange in three dimensions?", "ICPP'22, figures 11 and 12"),
-    "message-rate": ("How many messages a second?", "ICS'20, figure 11"),
-    "lanes": ("What is each part of a lane worth?", "ICS'20, figures 6 to 8"),
-    "message-latency": ("How long does a message take?", ""),
-    "stencil": ("How long does the halo exchange of a stencil take?", "ICS'20, figure 22"),
-    "ebms": ("How long does a remote fetch take?", "ICS'20, figure 24"),
-    "bspmm": ("How long does a block-sparse product take?", ""),
-}
-PARTS = {"stencil": "", "ebms": "ICS'20, figure 25", "bspmm": "ICS'20, figure 27"}  # of applications
-
 
 class Mark(NamedTuple):
     """One point of a curve."""
@@ -200,7 +183,7 @@ class _Plan:
     curve: Callable[[Case], Curve]  # without marks
     by: str = ""  # said in the title
     by_variant: bool = False  # a panel for each
-    source: str | None = None  # None: as TITLES says
+    source: str | None = None  # None: the benchmark's
 
 
 def _chart(plan: _Plan, cases: Sequence[Case]) -> list[Chart]:
@@ -222,8 +205,9 @@ def _chart(plan: _Plan, cases: Sequence[Case]) -> list[Chart]:
         title = ", ".join(filter(None, (side_title if variants > 1 else "", labels(key, names))))
         panels.append(Panel(title, tuple(sorted((c for c in drawn if c.marks), key=lambda c: c.order))))
     panels = [panel for panel in panels if panel.curves]
-    title, source = TITLES.get(cases[0].benchmark, (f"{cases[0].benchmark.capitalize()}: {plan.metric.name}", ""))
-    source = source if plan.source is None else plan.source
+    row = benchmarks.of(cases[0].benchmark)
+    title = row.title or f"{row.name.capitalize()}: {plan.metric.name}"
+    source = row.source if plan.source is None else plan.source
     inner = [parameter.value for case in cases for parameter in case.key(*plan.hidden) if parameter.name == _last(cases[0], names)]
     columns = variants if variants in (2, 3) else len(set(inner)) if len(set(inner)) in (2, 3) and len(panels) % len(set(inner)) == 0 else 0
     about = f"{shared[:1].upper()}{shared[1:]}." if shared else ""
@@ -280,9 +264,9 @@ def _benchmark_charts(cases: Sequence[Case]) -> Iterator[Chart]:
         yield from _chart(_Plan(f"{benchmark}-noise", metric, ("noise",), _of_parameter(parts, "noise"), " By noise", True), parts)
     if benchmark == "recv-compute" and parts:
         yield from _against_communication(parts, metric)
-    for part in APPLICATIONS.get(benchmark, ()):
-        of_part = sample_metric(part)
-        yield from _chart(_Plan(f"{benchmark}-{of_part.name.replace(' ', '-')}", of_part, (), _of_way, f" {of_part.name.capitalize()}", source=PARTS[benchmark]), cases)
+    row = benchmarks.of(benchmark)
+    for of_part in map(sample_metric, filter(None, row.parts.split(","))):
+        yield from _chart(_Plan(f"{benchmark}-{of_part.name.replace(' ', '-')}", of_part, (), _of_way, f" {of_part.name.capitalize()}", source=row.parts_source), cases)
     if benchmark in MESSAGES and "threads" in varying(cases):
         yield _over_threads(cases, metric)
 
@@ -302,9 +286,10 @@ def _over_threads(cases: Sequence[Case], metric: Metric) -> Chart:
         title = ", ".join(filter(None, (wording.size(size), labels(key, names))))
         panels.append(Panel(title, tuple(sorted((c for c in drawn if c.marks), key=lambda c: c.order))))
     shared = labels(first, {parameter.name for parameter in first} - names)
-    figure = "" if cases[0].benchmark in APPLICATIONS else f" ICS'20, {'figures 6 to 8' if cases[0].benchmark == 'lanes' else 'figure 10'}"
+    row = benchmarks.of(cases[0].benchmark)
+    figure = f" {row.threads_source}" if row.threads_source else ""
     caption = f"{metric.what} {shared[:1].upper()}{shared[1:]}. Line: median; band: p10 to p90.{figure}"
-    return Chart(f"{cases[0].benchmark}-threads", f"{TITLES[cases[0].benchmark][0]} By number of threads", caption, footer(cases), stamp(cases),
+    return Chart(f"{cases[0].benchmark}-threads", f"{row.title} By number of threads", caption, footer(cases), stamp(cases),
                  metric.label, metric.scale, tuple(panels[:PANELS_MAX]), 0, "threads")
 
 

@@ -6,16 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from larklane.numbers import wording
+from larklane.records.benchmarks import BENCHMARKS, Benchmark, names
 from larklane.records.schema import Collection, Context, Options, Point, Run, Series
 
 PARTITIONED = "partitioned"
 CALLS = "call-cost"  # a benchmark whose ways are calls
-APPLICATIONS = {  # and what parts of them take
-    "stencil": ("step_ns",),
-    "ebms": ("get_ns", "flush_ns"),
-    "bspmm": ("get_ns", "get_flush_ns", "accumulate_ns", "accumulate_flush_ns", "counter_ns"),
-}
-MESSAGES = ("message-rate", "message-latency", "lanes", *APPLICATIONS)  # of threads; of every way there is an MPI's and Larklane's own
+MESSAGES = names("messages", "lanes", "application")  # of threads; of every way there is an MPI's and Larklane's own
+APPLICATIONS = names("application")
 NO_MPI = "none"  # in the place of its name
 NO_OPTION = re.compile(r"LARKLANE_(BENCH_\w+|BOARD|JOB|MEET|RANK|SEED|SIZE|FAMILY|MPI|SPAWNED)")  # what launching sets
 ELSEWHERE = frozenset(("version", "machine"))  # what differs between two measurements of the same thing
@@ -232,32 +229,14 @@ def _scaled(name: str, factor: float) -> Callable[[Case], list[float]]:
     return lambda case: [factor * value for value in case.series.samples.get(name, ())]
 
 
-HEADLINES = {
-    "overhead": Metric("overhead", "times one send", "lower", "log", "Time from the first part being ready to the last arrival, over "
-                       "that of one send of the whole message (ICPP'22, equation 1): what splitting costs. 1 is nothing.", _scaled("overhead", 1), refers=True),
-    "perceived-bandwidth": Metric("perceived bandwidth", "MB/s", "higher", "log", "Bytes of the message over the time from the last "
-                                  "thread's end to the last arrival (ICPP'22, equation 2): the bandwidth that one send after the "
-                                  "join would need. May be above the network's.", _scaled("perceived_bandwidth_bps", 1e-6)),
-    "availability": Metric("application availability", "%", "higher", "share", "The share of one send's time that the processor gets "
-                           "back, since it is over when the threads have joined (ICPP'22, equation 3). Negative: partitions take "
-                           "longer after the join than one send.", _scaled("availability", 1), refers=True),
-    "early-bird": Metric("early-bird communication", "%", "higher", "share", "The share of the communication that is over before the "
-                         "threads have joined (ICPP'22, equation 4). 0: everything is sent in the end.",
-                         _scaled("early_bird_share", 100), baseline_is_constant=True),
-    "recv-compute": Metric("extra compute time", "µs", "higher", "linear", "Time between the first and the last arrival: what the "
-                           "receiver may compute on parts that are there, where it would wait otherwise (SAND2019-11403, "
-                           "section 5).", _scaled("extra_compute_ns", 1e-3), baseline_is_constant=True),
-    "message-rate": Metric("message rate", "million/s", "higher", "log", "Messages that all threads send in windows, each of which is answered, over the "
-                           "time from the first thread's begin to the last one's end.", _scaled("rate_per_s", 1e-6)),
-    "lanes": Metric("message rate", "million/s", "higher", "log", "Messages that all threads post: windows, each over its time, to lanes of their own process, "
-                    "which take them in afterwards.", _scaled("rate_per_s", 1e-6)),
-    "stencil": Metric("halo exchange", "µs", "lower", "log", "Time of the exchange of a step with other processes, mean of all threads at their edges.",
-                      _scaled("exchange_ns", 1e-3)),
-    "ebms": Metric("time of a fetch", "µs", "lower", "log", "Time of a get of a block that another process owns, until it is there.", _scaled("fetch_ns", 1e-3)),
-    "bspmm": Metric("time of the product", "µs", "lower", "log", "Time of the whole product, computing included, of the slowest process.", _scaled("time_ns", 1e-3)),
-    "message-latency": Metric("half round trip", "µs", "lower", "log", "Half the time of a window of messages there and one back, all threads at the "
-                              "same time.", _scaled("half_round_trip_ns", 1e-3)),
-}
+def _headline(row: Benchmark) -> Metric:
+    sample = row.sample if row.formula == "plain" else row.name  # the record has what the formula gives, too
+    unit = (row.report_unit or row.unit).replace("us", "µs")
+    return Metric(row.report_name or row.headline, unit, row.better, "share" if row.is_share else row.axis, row.meaning, _scaled(sample, row.scale),
+                  refers=row.formula != "plain", baseline_is_constant=row.has_constant_baseline)
+
+
+HEADLINES = {row.name: _headline(row) for row in BENCHMARKS.values() if row.meaning}
 EXPOSED = Metric("exposed time", "µs", "lower", "log", "Time from the last thread's end to the last arrival: the communication that a "
                  "program waits for.", _scaled("exposed_ns", 1e-3))
 

@@ -32,11 +32,6 @@ class Waiting {
     if (++turns_ > kQuickTurns || turns_ % kPokeEvery == 0) Process::get().poke_native();
     rest();
   }
-  /// The caller has driven the MPI itself.
-  void idle_after_native() noexcept {
-    Process::get().help();
-    rest();
-  }
 
  private:
   void rest() noexcept {

@@ -68,24 +68,18 @@ void write_message(const Observed& call, Kind kind, const void* buffer, MPI_Coun
               .kind = kind});
 }
 
-/// Send and Recv, with a status or none.
-template <class Call, class Buffer, class Count, class... Status>
-int blocking(Kind kind, Call next, Buffer buffer, Count count, MPI_Datatype datatype, int peer,
-             int tag, MPI_Comm comm, Status... status) {
-  const Observed call;
-  const int code = next(buffer, count, datatype, peer, tag, comm, status...);
-  if (call && code == MPI_SUCCESS)
-    write_message(call, kind, buffer, count, datatype, peer, tag, comm, 0);
-  return code;
-}
+std::uint64_t handle_of() { return 0; }
+std::uint64_t handle_of(const MPI_Status*) { return 0; }
+std::uint64_t handle_of(const MPI_Request* request) { return handle_bits(*request); }
 
-template <class Call, class Buffer, class Count>
-int nonblocking(Kind kind, Call next, Buffer buffer, Count count, MPI_Datatype datatype, int peer,
-                int tag, MPI_Comm comm, MPI_Request* request) {
+/// A call that begins a message. @param result  a status, a request, or none
+template <class Call, class Buffer, class Count, class... Result>
+int message(Kind kind, Call next, Buffer buffer, Count count, MPI_Datatype datatype, int peer,
+            int tag, MPI_Comm comm, Result... result) {
   const Observed call;
-  const int code = next(buffer, count, datatype, peer, tag, comm, request);
+  const int code = next(buffer, count, datatype, peer, tag, comm, result...);
   if (call && code == MPI_SUCCESS)
-    write_message(call, kind, buffer, count, datatype, peer, tag, comm, handle_bits(*request));
+    write_message(call, kind, buffer, count, datatype, peer, tag, comm, handle_of(result...));
   return code;
 }
 
@@ -123,17 +117,17 @@ int both(Call next, const void* sendbuf, Count sendcount, MPI_Datatype sendtype,
 #define LARKLANE_SEND(Name, Count)                                                             \
   int Name(const Traffic& next, const void* buf, Count count, MPI_Datatype datatype, int dest, \
            int tag, MPI_Comm comm) {                                                           \
-    return blocking(Kind::send, next.Name, buf, count, datatype, dest, tag, comm);             \
+    return message(Kind::send, next.Name, buf, count, datatype, dest, tag, comm);              \
   }
 #define LARKLANE_MAKE(how, kind, Name, Buffer, Count)                                              \
   int Name(const Traffic& next, Buffer buf, Count count, MPI_Datatype datatype, int peer, int tag, \
            MPI_Comm comm, MPI_Request* request) {                                                  \
     return how(Kind::kind, next.Name, buf, count, datatype, peer, tag, comm, request);             \
   }
-#define LARKLANE_RECV(Name, Count)                                                              \
-  int Name(const Traffic& next, void* buf, Count count, MPI_Datatype datatype, int source,      \
-           int tag, MPI_Comm comm, MPI_Status* status) {                                        \
-    return blocking(Kind::receive, next.Name, buf, count, datatype, source, tag, comm, status); \
+#define LARKLANE_RECV(Name, Count)                                                             \
+  int Name(const Traffic& next, void* buf, Count count, MPI_Datatype datatype, int source,     \
+           int tag, MPI_Comm comm, MPI_Status* status) {                                       \
+    return message(Kind::receive, next.Name, buf, count, datatype, source, tag, comm, status); \
   }
 #define LARKLANE_SENDRECV(Name, Count)                                                       \
   int Name(const Traffic& next, const void* sendbuf, Count sendcount, MPI_Datatype sendtype, \
@@ -148,10 +142,10 @@ int both(Call next, const void* sendbuf, Count sendcount, MPI_Datatype sendtype,
   LARKLANE_SEND(Rsend##suffix, Count)                                     \
   LARKLANE_RECV(Recv##suffix, Count)                                      \
   LARKLANE_SENDRECV(Sendrecv##suffix, Count)                              \
-  LARKLANE_MAKE(nonblocking, send, Isend##suffix, const void*, Count)     \
-  LARKLANE_MAKE(nonblocking, send, Issend##suffix, const void*, Count)    \
-  LARKLANE_MAKE(nonblocking, send, Irsend##suffix, const void*, Count)    \
-  LARKLANE_MAKE(nonblocking, receive, Irecv##suffix, void*, Count)        \
+  LARKLANE_MAKE(message, send, Isend##suffix, const void*, Count)         \
+  LARKLANE_MAKE(message, send, Issend##suffix, const void*, Count)        \
+  LARKLANE_MAKE(message, send, Irsend##suffix, const void*, Count)        \
+  LARKLANE_MAKE(message, receive, Irecv##suffix, void*, Count)            \
   LARKLANE_MAKE(persistent, send, Send_init##suffix, const void*, Count)  \
   LARKLANE_MAKE(persistent, send, Ssend_init##suffix, const void*, Count) \
   LARKLANE_MAKE(persistent, send, Rsend_init##suffix, const void*, Count) \

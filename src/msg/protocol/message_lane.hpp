@@ -116,7 +116,6 @@ class MessageLane final {
   /// Room for what comes in: an operation that take_arrival() will give, and `bytes` of memory that
   /// take_buffer() will. False: there is none (counted).
   bool make_room_locked(std::uint32_t bytes) noexcept;
-  Operation& arrival_locked() noexcept { return *arrival_; }
   Operation& take_arrival_locked() noexcept { return *std::exchange(arrival_, nullptr); }
   /// Of take_arrival_locked(), not needed.
   void put_arrival_locked(Operation& operation) noexcept;

@@ -32,7 +32,7 @@ void NetBuffer::unpack(std::uint64_t offset, std::uint64_t length) const noexcep
 
 bool NetHalf::is_cut_off() const noexcept {
   const NetLink& way = link();
-  // acquire: pairs with on_peer_down's and NetLinks::lose()'s release.
+  // acquire: pairs with on_peer_down's and NetLink::on_over()'s release.
   return peer_is_down() || way.is_lost.load(std::memory_order_acquire) || way.vci.is_dead();
 }
 

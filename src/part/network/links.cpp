@@ -73,18 +73,62 @@ void LinkGreeting::post(net::RemoteMemory there) {
   of_.vci.post(*this);
 }
 
-/// Of a failure we hear from the peer: here the network's mutex can't be had.
-void LinkGreeting::answered(net::Operation& operation, Status status) {
+void LinkGreeting::ended(net::Operation& operation, Status status) {
   auto& greeting = static_cast<LinkGreeting&>(operation);
-  const PeerState& peer = *greeting.of_.peer;
-  const std::uint32_t number = greeting.of_.number_there();
-  greeting.failure_ = status;
-  // release: pairs with is_under_way()'s acquire; before anything can come back.
-  greeting.is_under_way_.store(false, std::memory_order_release);
   // relaxed: see keep_silent().
-  if (!greeting.is_silent_.load(std::memory_order_relaxed))
-    NetLinks::send_ready(peer, number, status);
+  if (!greeting.is_silent_.load(std::memory_order_relaxed)) greeting.of_.greeted(status);
+  // release: pairs with is_under_way()'s acquire; last, since the link may go now.
+  greeting.is_under_way_.store(false, std::memory_order_release);
 }
+
+// --- a link's part of the wire-up ------------------------------------------------------------
+
+Status NetLink::open() {
+  auto opened = vci.open_link();
+  if (!opened) return opened.error();
+  link = std::move(opened).value();
+  return {};
+}
+
+Status NetLink::send_offer() {
+  const auto offer = link->offer();
+  const auto& greeting_here = links.greeting_memory_;
+  const record::NetOffer head{static_cast<std::uint32_t>(offer.size()), number_there(),
+                              greeting_here ? greeting_here->remote() : net::RemoteMemory{}};
+  std::vector<std::byte> payload(sizeof(head) + offer.size());
+  std::memcpy(payload.data(), &head, sizeof(head));
+  std::memcpy(payload.data() + sizeof(head), offer.data(), offer.size());
+  return peer->peer->send(static_cast<std::uint16_t>(record::NetType::offer), payload);
+}
+
+Status NetLink::connect(std::span<const std::byte> offer) { return vci.connect(*link, offer); }
+
+bool NetLink::is_connected_by_use() const { return links.greeting_memory_ != nullptr; }
+
+void NetLink::send_ready(Status status) { NetLinks::send_ready(*peer, number_there(), status); }
+
+void NetLink::on_served() {
+  if (is_served())
+    lane.turn_on();
+  else
+    lane.turn_off();
+}
+
+/// All rounds over it fail, on both sides. Those with a peer that is gone fail by that.
+void NetLink::on_over(Status status, Cause cause) {
+  if (cause != Cause::gone) {
+    const bool is_told = cause == Cause::peer;
+    why_lost = (is_told ? "the other side has lost it: " : "") + cause_of(links.fabric_, status);
+    // release: of `why_lost`; pairs with is_cut_off()'s acquire.
+    is_lost.store(true, std::memory_order_release);
+    log_warn("%s: no link %s %s on lane %u: %s", links.fabric_.limits().provider.c_str(),
+             is_told ? "back from" : "to", peer->peer->address().c_str(), lane_index,
+             why_lost.c_str());
+  }
+  links.cut(*this, status);  // nor does the peer use it
+}
+
+// --- all links -------------------------------------------------------------------------------
 
 std::string cause_of(const net::Fabric& fabric, Status status) {
   const std::string why = fabric.explain(status);
@@ -140,8 +184,10 @@ void NetLinks::end(const control::Peer& peer) {
   const auto known = peers_.find(&peer);
   if (known == peers_.end()) return;
   for (const auto& [number, link] : known->second.links) {
-    serve(*link, false);
-    cut(*link, Errc::kPeerDown);
+    if (link->is_over())
+      cut(*link, Errc::kPeerDown);  // once more: the peer does nothing any more
+    else
+      link->end(Errc::kPeerDown);
   }
 }
 
@@ -222,6 +268,7 @@ void NetLinks::end_closed() {
       link->vci.drain();  // an immediate that nobody hears has used a receive all the same
       link->vci.close_link(std::move(link->link));
     }
+    if (link->is_served()) link->lane.turn_off();
     peer_of(*link->peer->peer).links.erase(link->number);
     return true;
   });
@@ -237,7 +284,7 @@ Result<NetLink*> NetLinks::usable(const std::shared_ptr<PeerState>& peer, std::u
 }
 
 void NetLinks::look_for_failure(NetLink& link) {
-  if (!link.is_connected || !link.link) return;
+  if (!link.is_connected()) return;
   Status failure;
   link.vci.exclusively([&] { failure = link.link->failure(); });
   if (!failure.ok()) lose(link, failure);
@@ -253,40 +300,17 @@ NetLink& NetLinks::entry(const std::shared_ptr<PeerState>& peer, std::uint32_t n
                   fabric_.limits().provider.c_str(), errc_name(made.code()), made.detail());
     index = 0;
   }
-  known.reset(new NetLink{.number = number,
-                          .lane_index = index,
-                          .peer = peer,
-                          .vci = net_lanes_[index]->vci(),
-                          .lane = *net_lanes_[index],
-                          .link = nullptr,
-                          .why_lost = {},
-                          .accepts = {},
-                          .probe = {}});
+  known = std::make_unique<NetLink>(*this, number, index, peer, *net_lanes_[index]);
   return *known;
 }
 
 Result<NetLink*> NetLinks::link(const std::shared_ptr<PeerState>& peer, std::uint32_t number) {
   NetLink& link = entry(peer, number);
+  const Status wanted = link.want();
   // relaxed: under the mutex, as it is stored.
-  if (link.link || link.is_lost.load(std::memory_order_relaxed)) return &link;
-  auto opened = link.vci.open_link();
-  if (!opened) {
-    lose(link, opened.error(), false);
-    return &link;
-  }
-  link.link = std::move(opened).value();
-  if (const Status sent = send_offer(link); !sent.ok()) return sent;
+  const bool is_there = link.link != nullptr || link.is_lost.load(std::memory_order_relaxed);
+  if (!wanted.ok() && (!link.is_over() || !is_there)) return wanted;  // the peer is gone
   return &link;
-}
-
-Status NetLinks::send_offer(NetLink& link) {
-  const auto offer = link.link->offer();
-  const record::NetOffer head{static_cast<std::uint32_t>(offer.size()), link.number_there(),
-                              greeting_memory_ ? greeting_memory_->remote() : net::RemoteMemory{}};
-  std::vector<std::byte> payload(sizeof(head) + offer.size());
-  std::memcpy(payload.data(), &head, sizeof(head));
-  std::memcpy(payload.data() + sizeof(head), offer.data(), offer.size());
-  return link.peer->peer->send(static_cast<std::uint16_t>(record::NetType::offer), payload);
 }
 
 bool NetLinks::on_offer(const std::shared_ptr<PeerState>& peer,
@@ -304,47 +328,10 @@ bool NetLinks::on_offer(const std::shared_ptr<PeerState>& peer,
     if (is_answer && find(*peer->peer, head.link) == nullptr) return true;  // closed already
     if (!is_answer && head.link <= std::exchange(of_peer.last_offered, head.link)) return false;
   }
-  auto made = link(peer, head.link);
-  if (!made) return true;  // the peer is gone
-  NetLink& link = **made;
-  // relaxed: under the mutex, as it is stored.
-  if (link.is_connected || link.is_lost.load(std::memory_order_relaxed)) return true;
-  const auto offer = payload.subspan(sizeof(head), head.bytes);
-  if (const Status status = link.vci.connect(*link.link, offer); !status.ok()) {
-    lose(link, status, false);
-    return true;
-  }
-  link.is_connected = true;
-  if (greeting_memory_) {
-    const auto own = link.link->offer();
-    if (std::ranges::lexicographical_compare(own, offer)) link.first = NetLink::First::theirs;
-    if (std::ranges::lexicographical_compare(offer, own)) link.first = NetLink::First::ours;
-    link.greeting_there = head.greeting;
-    serve(link, link.first == NetLink::First::theirs);
-  }
-  if (link.first != NetLink::First::ours) send_ready(*peer, link.number_there(), {});
+  NetLink& link = entry(peer, head.link);
+  if (!link.is_connected()) link.greeting_there = head.greeting;
+  (void)link.hear_offer(payload.subspan(sizeof(head), head.bytes));  // a second one is nothing new
   return true;
-}
-
-/// The peer is ready. Who goes first greets it, is ready when the answer is there, and uses the
-/// link when the peer has heard of that.
-bool NetLinks::meet(NetLink& link) {
-  if (link.first == NetLink::First::ours && !std::exchange(link.is_met, true)) {
-    serve(link, true);
-    link.greeting.post(link.greeting_there);
-    return false;
-  }
-  serve(link, false);
-  if (link.first == NetLink::First::theirs) send_ready(*link.peer, link.number_there(), {});
-  return true;
-}
-
-void NetLinks::serve(NetLink& link, bool is_served) {
-  if (std::exchange(link.is_served, is_served) == is_served) return;
-  if (is_served)
-    link.lane.turn_on();
-  else
-    link.lane.turn_off();
 }
 
 void NetLinks::send_ready(const PeerState& peer, std::uint32_t number_there, Status status) {
@@ -356,54 +343,26 @@ void NetLinks::send_ready(const PeerState& peer, std::uint32_t number_there, Sta
 
 NetLink* NetLinks::on_ready(const std::shared_ptr<PeerState>& peer, const record::NetReady& ready) {
   NetLink* link = find(*peer->peer, ready.link);
-  if (ready.code != 0) {
+  const Status status(static_cast<Errc>(ready.code), ready.detail);
+  if (!status.ok()) {
     if (link == nullptr && !NetLink::is_of_channel(ready.link)) link = &entry(peer, ready.link);
     const bool is_untaken = (ready.link & NetLink::kOfPeer) != 0;
-    if (link != nullptr && is_untaken && !std::exchange(link->is_taken, true))
+    if (link != nullptr && is_untaken && !std::exchange(link->is_taken, true)) {
       close(*link);  // no channel will come
-    else if (link != nullptr)
-      lose_as_told(*link, Status(static_cast<Errc>(ready.code), ready.detail));
-    return nullptr;
+      return nullptr;
+    }
   }
-  // relaxed: under the mutex, as it is stored.
-  if (link == nullptr || !link->is_connected || link->is_ready ||
-      link->is_lost.load(std::memory_order_relaxed))
-    return nullptr;
-  link->is_ready = meet(*link);
-  return link->is_ready ? link : nullptr;
-}
-
-void NetLinks::lose_as_told(NetLink& link, Status status) {
-  // Whose greeting has failed hears it from the other side.
-  if (!link.greeting.failure().ok()) return lose(link, link.greeting.failure());
-  // relaxed: under the mutex, as it is stored.
-  const bool is_news = !link.is_lost.load(std::memory_order_relaxed);
-  if (is_news && link.first == NetLink::First::theirs && !link.is_ready)
-    send_ready(*link.peer, link.number_there(), status);
-  lose(link, status, true);
+  if (link == nullptr) return nullptr;
+  const bool was_ready = link->has_been_ready();
+  (void)link->hear_ready(status);  // one too many is nothing new
+  return !was_ready && link->is_ready() ? link : nullptr;
 }
 
 bool NetLinks::lose_all(const std::shared_ptr<PeerState>& peer, Status status) {
   // relaxed: under the mutex, as it is stored.
   if (entry(peer, 0).is_lost.load(std::memory_order_relaxed)) return false;
-  for (const auto& [number, link] : peer_of(*peer->peer).links) lose(*link, status, false);
+  for (const auto& [number, link] : peer_of(*peer->peer).links) link->lose(status);
   return true;
-}
-
-/// All rounds over it fail, on both sides. @param is_told  it is the peer who says so
-void NetLinks::lose(NetLink& link, Status status, bool is_told) {
-  // relaxed: under the mutex, as it is stored.
-  if (link.is_lost.load(std::memory_order_relaxed)) return;
-  link.why_lost = (is_told ? "the other side has lost it: " : "") + cause_of(fabric_, status);
-  // release: of `why_lost`; pairs with is_cut_off()'s acquire.
-  link.is_lost.store(true, std::memory_order_release);
-  const control::Peer& peer = *link.peer->peer;
-  log_warn("%s: no link %s %s on lane %u: %s", fabric_.limits().provider.c_str(),
-           is_told ? "back from" : "to", peer.address().c_str(), link.lane_index,
-           link.why_lost.c_str());
-  if (!is_told) send_ready(*link.peer, link.number_there(), status);
-  serve(link, false);
-  cut(link, status);  // nor does the peer use it
 }
 
 /// Of what has come until now channels have heard.

@@ -19,6 +19,7 @@
 #include "part/network/records.hpp"
 #include "part/shared/channel.hpp"
 #include "vci/vci_pool.hpp"
+#include "wireup/link.hpp"
 
 namespace larklane::part {
 
@@ -132,6 +133,7 @@ class NetLane final : public net::Receiver, public control::Watched {
 };
 
 struct NetLink;
+class NetLinks;
 
 /// The first operation over a link that is connected by it (Limits::is_connected_by_use).
 /// Thread safety: who holds the network's mutex, but for the completion and is_under_way().
@@ -139,21 +141,18 @@ class LinkGreeting final : public vci::Work {
  public:
   explicit LinkGreeting(NetLink& of) noexcept : of_(of) {
     kind = Kind::settle;
-    complete = &LinkGreeting::answered;
+    complete = &LinkGreeting::ended;
   }
   /// @param there  8 bytes that may be read
   void post(net::RemoteMemory there);
   /// The control plane is gone. relaxed: nobody but the caller polls any more.
   void keep_silent() noexcept { is_silent_.store(true, std::memory_order_relaxed); }
-  /// What it came to, once it is over.
-  Status failure() const noexcept { return is_under_way() ? Status() : failure_; }
-  /// acquire: pairs with answered()'s release, of failure(): it may go.
+  /// acquire: pairs with ended()'s release: the link may go.
   bool is_under_way() const noexcept { return is_under_way_.load(std::memory_order_acquire); }
 
  private:
-  static void answered(net::Operation& operation, Status status);
+  static void ended(net::Operation& operation, Status status);
   NetLink& of_;
-  Status failure_;
   std::atomic<bool> is_silent_{false};
   std::atomic<bool> is_under_way_{false};
 };
@@ -162,7 +161,7 @@ class LinkGreeting final : public vci::Work {
 /// whose link could not be had is lost.
 /// Thread safety: what is const or atomic may be read by anybody; the rest belongs to who holds the
 /// network's mutex.
-struct NetLink {
+struct NetLink final : wireup::Link {
   /// Those below kCountMax carry many channels; others one of ours, or, with kOfPeer, of the
   /// peer's.
   static constexpr std::uint32_t kCountMax = vci::VciPool::kCountMax, kOfPeer = 1u << 31;
@@ -171,12 +170,24 @@ struct NetLink {
     return is_of_channel(number) ? number ^ kOfPeer : number;
   }
 
+  NetLink(NetLinks& of, std::uint32_t at, std::uint32_t on, std::shared_ptr<PeerState> to,
+          NetLane& its_lane)
+      : links(of),
+        number(at),
+        lane_index(on),
+        peer(std::move(to)),
+        vci(its_lane.vci()),
+        lane(its_lane) {}
+
   /// @param slot  of the half of the channel that is here; of a link that carries others, too,
   /// nothing
   void carry(net::ChannelHalf half, std::optional<std::uint16_t> slot, std::uint32_t partitions) {
     if (is_of_channel(number)) vci.exclusively([&] { link->carry_only(half, slot, partitions); });
   }
+  /// The greeting's completion.
+  void greeted(Status status) { answered(status); }
 
+  NetLinks& links;
   const std::uint32_t number, lane_index;
   const std::shared_ptr<PeerState> peer;
   vci::Vci& vci;
@@ -185,15 +196,10 @@ struct NetLink {
   std::atomic<bool> is_lost{false};  ///< there is no way over it, nor back
   std::string why_lost;              ///< written before that
   std::atomic<bool> is_cut{false};   ///< nothing of the peer's reaches us over it any more
-  bool is_connected = false;         ///< the peer may use it
-  /// Who uses it before the other one may.
-  enum class First : std::uint8_t { anybody, ours, theirs } first = First::anybody;
   net::RemoteMemory greeting_there{};
-  bool is_met = false;     ///< if somebody uses it first: the peer has connected
-  bool is_served = false;  ///< by the helper, whether rounds are open or not: until it is ready
-  bool is_ready = false;   ///< we may use it
-  bool is_taken = false;   ///< of a channel of the peer's: its receive has been found
-  std::vector<std::pair<std::shared_ptr<NetRecv>, record::NetAccept>> accepts;  ///< until then
+  bool is_taken = false;  ///< of a channel of the peer's: its receive has been found
+  std::vector<std::pair<std::shared_ptr<NetRecv>, record::NetAccept>>
+      accepts;  ///< until it is ready
   LinkProbe probe;
   LinkGreeting greeting{*this};
 
@@ -201,6 +207,21 @@ struct NetLink {
   bool is_some_under_way() const noexcept {
     return probe.state() == LinkProbe::State::under_way || greeting.is_under_way();
   }
+
+ private:
+  Status open() override;
+  std::vector<std::byte> offer() const override {
+    const std::span<const std::byte> own = link->offer();
+    return {own.begin(), own.end()};
+  }
+  Status send_offer() override;
+  Status connect(std::span<const std::byte> offer) override;
+  bool is_connected_by_use() const override;
+  void send_ready(Status status) override;
+  void greet() override { greeting.post(greeting_there); }
+  void on_served() override;
+  void on_ready() override {}  // see NetLinks::on_ready()
+  void on_over(Status status, Cause cause) override;
 };
 
 // Thread safety: the network's mutex, but for lanes().
@@ -265,7 +286,7 @@ class NetLinks final : private vci::VciPool::Receivers {
   /// What is closed and could not end yet.
   void end_closed();
   /// Its host does not answer. All rounds over it fail, on both sides.
-  void lose(NetLink& link, Status status) { lose(link, status, false); }
+  static void lose(NetLink& link, Status status) { link.lose(status); }
   /// One that has failed under a channel carries no other.
   void look_for_failure(NetLink& link);
   /// @return some link has been lost, or its peer, since the last call
@@ -297,12 +318,7 @@ class NetLinks final : private vci::VciPool::Receivers {
   /// Offered to the peer, too.
   Result<NetLink*> link(const std::shared_ptr<PeerState>& peer, std::uint32_t number);
   Status make_lane(std::uint32_t index);
-  Status send_offer(NetLink& link);
-  /// @return it can be used from now on
-  static bool meet(NetLink& link);
-  static void serve(NetLink& link, bool is_served);
-  void lose(NetLink& link, Status status, bool is_told);
-  void lose_as_told(NetLink& link, Status status);
+  friend struct NetLink;
   void cut(NetLink& link, Status status);
 
   net::Fabric& fabric_;

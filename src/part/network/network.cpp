@@ -377,10 +377,9 @@ void Network::on_record_locked(const std::shared_ptr<PeerState>& peer,
 
 void Network::on_ready_locked(const std::shared_ptr<PeerState>& peer,
                               const record::NetReady& ready) {
-  NetLink* const link = links_->on_ready(peer, ready);
-  if (link == nullptr) return;
-  for (auto& [channel, accept] : std::exchange(link->accepts, {}))
-    send_accept_locked(*link, channel, accept);
+  if (NetLink* const link = links_->on_ready(peer, ready))
+    for (auto& [channel, accept] : std::exchange(link->accepts, {}))
+      send_accept_locked(*link, channel, accept);
 }
 
 /// What can't be read, or makes no sense. Who waits for what it should have said fails.
@@ -395,7 +394,7 @@ void Network::refuse_locked(const std::shared_ptr<PeerState>& peer, std::uint16_
 
 void Network::send_accept_locked(NetLink& link, const std::shared_ptr<NetRecv>& channel,
                                  const record::NetAccept& accept) {
-  if (!link.is_ready) return link.accepts.emplace_back(channel, accept), void();
+  if (!link.has_been_ready()) return link.accepts.emplace_back(channel, accept), void();
   send_record(*link.peer, record::NetType::accept, accept);
   channel->accept();
 }
@@ -468,6 +467,7 @@ void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incomi
     return channel->fail_unmatched(init.channel, accept.error(), who + " finds no memory");
   }
   send_accept_locked(*link, channel, *accept);
+  if (channel->is_cut_off()) channel->cut_off();  // the link was lost before it was taken
 }
 
 void Network::give_back_locked(const NetRecv::Match& match, NetLink& link) {

@@ -65,8 +65,7 @@ void Network::look_for_silence_locked(NetLane& lane) {
   for (const auto& [request, channel] : receives_) see(*channel);
   links_->for_each_of(lane, [](NetLink& link) {
     const bool is_due = link.probe.end_look();
-    // relaxed: under the mutex, as it is stored.
-    if (!is_due || !link.is_ready || link.is_lost.load(std::memory_order_relaxed)) return;
+    if (!is_due || !link.is_ready()) return;
     if (link.probe.state() == LinkProbe::State::idle) link.probe.post(link.vci, *link.link);
   });
 }

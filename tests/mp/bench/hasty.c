@@ -92,6 +92,11 @@ int MPI_Pready(int partition, MPI_Request request) {
   return MPI_SUCCESS;
 }
 
+int MPI_Pready_range(int first, int last, MPI_Request request) {
+  for (int partition = first; partition <= last; ++partition) MPI_Pready(partition, request);
+  return MPI_SUCCESS;
+}
+
 int MPI_Parrived(MPI_Request request, int partition, int* flag) {
   const struct Message* m = find(request);
   PMPI_Request_get_status(request, flag, MPI_STATUS_IGNORE);

@@ -112,17 +112,21 @@ TEST_F(OfiParts, WhatNobodyLooksForHasOne) {
 class OfiUnordered : public OfiError {
  protected:
   OfiUnordered() : OfiError("verbs;ofi_rxm") { start(); }
+
+  ~OfiUnordered() override {
+    for (auto& link : links) link.reset();
+  }
+
+  Note note;  // outlives the links
 };
 
 TEST_F(OfiUnordered, WritesHaveOnePart) {
-  Note note;
   note.is_looked_for = true;
   expect_posted(write(0, note));
   EXPECT_EQ(library.parts.size(), 1u);
 }
 
 TEST_F(OfiUnordered, SmallWritesAreCopiedAndReportTheirCompletion) {
-  Note note;
   const std::span<const std::byte> small = std::span(bytes).first(20);
   expect_posted(links[0]->write_small(small, {0, 7}, note));
   expect_posted(links[0]->write_small_immediate(small, {0, 7}, 5, note));

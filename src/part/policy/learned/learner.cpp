@@ -4,6 +4,8 @@
 #include <bit>
 #include <utility>
 
+#include "base/splitmix.hpp"
+
 namespace larklane::part {
 namespace {
 
@@ -44,14 +46,6 @@ constexpr int kDearMost = 2;
 /// A trial is one round, which may have been lucky: it has to have left so little of what the base
 /// has left lately when that was lucky. A program's first rounds are slow, whatever the groups.
 constexpr double kTried = 0.9;
-
-std::uint64_t mixed(std::uint64_t x) noexcept {
-  // SplitMix64 (Steele, Lea, Flood, 2014).
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 template <class T>
 void keep_last(std::vector<T>& all, std::size_t most) {
@@ -159,7 +153,7 @@ const Learner::Firsts& Learner::wanted_next() {
   if (!is_control_due) return plan_;
   if (base_ns_.count() != 0 && plan_ns_.count() != 0)
     space_controls(base_ns_.mean().value, plan_ns_.mean().value);
-  next_control_ = round_ + control_gap_ / 2 + mixed(round_ ^ seed_ << 32) % control_gap_;
+  next_control_ = round_ + control_gap_ / 2 + splitmix(round_ ^ seed_ << 32) % control_gap_;
   return base_;
 }
 
@@ -241,7 +235,7 @@ void Learner::measure_trial(double exposed_ns) {
 std::uint64_t Learner::next_gap() {
   const std::uint64_t steps = plan_ == base_ ? round_ / kRoundsMin : since_adoption_ / kRoundsMin;
   const std::uint64_t gap = std::clamp<std::uint64_t>(steps, 1, kGapMost);
-  return 1 + mixed(round_ ^ seed_ << 32) % (2 * gap - 1);
+  return 1 + splitmix(round_ ^ seed_ << 32) % (2 * gap - 1);
 }
 
 std::shared_ptr<Study> Learner::study() {
