@@ -41,7 +41,7 @@ def metadata() -> str:
 
 
 def sources() -> list[pathlib.Path]:
-    return sorted(PACKAGES.glob("larklane/**/*.py"))
+    return sorted([*PACKAGES.glob("larklane/**/*.py"), *PACKAGES.glob("larklane/**/*.def")])
 
 
 def _wheel(folder: str, files: dict[str, bytes]) -> str:
@@ -77,7 +77,7 @@ def build_editable(wheel_directory: str, config_settings: object = None, metadat
 def build_sdist(sdist_directory: str, config_settings: object = None) -> str:
     del config_settings
     name = f"{project()['name']}-{version()}"
-    with tarfile.open(pathlib.Path(sdist_directory, f"{name}.tar.gz"), "w:gz") as archive:
+    with tarfile.open(pathlib.Path(sdist_directory, f"{name}.tar.gz"), "w:gz", dereference=True) as archive:
         for path in [*(ROOT / source for source in SOURCES), *sources()]:
             archive.add(path, f"{name}/{path.relative_to(ROOT).as_posix()}")
     return f"{name}.tar.gz"

@@ -103,22 +103,6 @@ BANNED_IN_TESTS = (
 
 LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
-MARKDOWN_COLUMNS_MAX = 120
-# Pages with wider lines. A page that has none any more must leave the list.
-WIDE_PAGES = (
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "docs/design/adr/0000-template.md",
-    "measurements/README.md",
-    "measurements/cluster23/README.md",
-    "measurements/ics20/README.md",
-    "measurements/learned.md",
-    "measurements/savings.md",
-    "measurements/simulated.md",
-    "measurements/statements.md",
-    "measurements/summary.md",
-    "measurements/timer.md",
-)
 BANNED_NAMES = re.compile(r"^(utils?|common|misc|helpers)$")
 
 # Paths of one machine and words of one workplace have no meaning for a reader of the repository.
@@ -304,16 +288,6 @@ def check_words(path, text):
             yield number, "an MPI session? Then say so"
 
 
-def check_markdown(path, text):
-    """Lines of pages end before column 120, but for tables and code."""
-    in_code = False
-    for number, line in enumerate(text.splitlines(), 1):
-        if re.match(r"\s*(```|~~~)", line):
-            in_code = not in_code
-        elif not in_code and not line.lstrip().startswith("|") and len(line) > MARKDOWN_COLUMNS_MAX:
-            yield number, f"{len(line)} columns, {MARKDOWN_COLUMNS_MAX} allowed outside tables and code"
-
-
 SOURCE_RULES = (check_layers, check_policies, check_banned, check_atomics)
 CODE_RULES = (check_size, check_functions, check_definitions)
 ALL_RULES = (check_name, check_words)
@@ -326,8 +300,6 @@ def check_file(path, text):
         rules += SOURCE_RULES
     if is_source(path) or path.endswith(".py"):
         rules += CODE_RULES
-    if path.endswith(".md") and path not in WIDE_PAGES:
-        rules += (check_markdown,)
     if path == "tests/tidy_test.py":
         rules = CODE_RULES  # it has to name what it bans
     return [f"{path}:{line}: {text_}" for rule in rules for line, text_ in rule(path, text)]
@@ -373,8 +345,6 @@ def texts_of(paths):
 def run_tree():
     texts = texts_of(files())
     complaints = [complaint for path, text in texts.items() for complaint in check_file(path, text)]
-    narrow = [path for path in WIDE_PAGES if not any(check_markdown(path, texts.get(path, "")))]
-    complaints += [f"tests/tidy_test.py:1: {path} has no wide line: take it from WIDE_PAGES" for path in narrow]
     complaints += check_module_cycles({path: text for path, text in texts.items() if path.endswith(".py")})
     complaints += check_layer_table(texts["src/layers.txt"], texts["docs/ARCHITECTURE.md"], texts)
     return complaints + check_cycles({path: text for path, text in texts.items() if is_source(path)})
@@ -545,14 +515,6 @@ def test_kinds():
     assert check_file("src/part/a.cpp", "volatile int x;\n") == ["src/part/a.cpp:1: volatile: volatile does not order threads"]
     assert not check_file("docs/a.md", "volatile")
     assert check_file("docs/a.md", "/work/a")
-
-
-def test_markdown():
-    wide = "x" * 121
-    assert complains(check_markdown, "a.md", f"x\n{wide}\n") == [2]
-    assert not complains(check_markdown, "a.md", f"{'x' * 120}\n| {wide} |\n```\n{wide}\n```\n")
-    assert complains(check_markdown, "a.md", f"```\n```\n{wide}") == [3]
-    assert check_file("new.md", wide) and not check_file(WIDE_PAGES[0], wide)
 
 
 def test_cycles():

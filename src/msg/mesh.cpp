@@ -9,7 +9,7 @@
 #include <new>
 
 #include "base/clock.hpp"
-#include "base/host.hpp"
+#include "base/hex.hpp"
 #include "base/kernel_calls.hpp"
 #include "base/log.hpp"
 #include "base/random.hpp"
@@ -23,30 +23,13 @@ constexpr std::uint64_t kGoodbyeNs = 2'000'000'000;
 /// Between turns of the helper, which matter only where the program makes none.
 constexpr std::uint64_t kGreeterTurnNs = 1'000'000;
 
-template <std::size_t kBytes>
-void set_text(std::array<char, kBytes>& to, const std::string& text) {
-  std::copy_n(text.begin(), std::min(text.size(), kBytes - 1), to.begin());
-}
-template <std::size_t kBytes>
-std::string text_of(const std::array<char, kBytes>& from) {
-  return {from.begin(), std::find(from.begin(), from.end(), '\0')};
-}
-
 std::string name_of(const Secret& random) {
-  std::string name = "larklane-native-" + std::to_string(::getuid()) + "-";
-  for (const std::byte byte : random) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    name += kDigits[std::to_integer<unsigned>(byte) >> 4];
-    name += kDigits[std::to_integer<unsigned>(byte) & 15];
-  }
-  return name;
+  return "larklane-native-" + std::to_string(::getuid()) + "-" + hex_text(random);
 }
 
-std::optional<MeshCard> parse_card(const boot::Card& bytes) {
-  const auto card = front_of<MeshCard>(bytes);
-  if (!card || bytes.size() != sizeof(MeshCard) || card->magic != MeshCard::kMagic)
-    return std::nullopt;
-  return card;
+/// Nothing: of another version.
+std::optional<boot::HostCard> parse_card(const boot::Card& bytes) {
+  return boot::HostCard::of_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 template <class T>
@@ -143,14 +126,16 @@ Result<std::unique_ptr<Mesh>> Mesh::create(const Config& config, boot::Board& bo
   }
   auto remote = control::RemoteListener::bind(name, config.control_interface, problem);
   if (!remote) return remote.error();
-  set_text(mesh->card_.host, host_id());
-  set_text(mesh->card_.local, name);
-  set_text(mesh->card_.remote, remote->address);
-  LARKLANE_TRY(board.publish(std::as_bytes(std::span(&mesh->card_, 1)), problem));
+  mesh->card_.host = boot::this_host();
+  mesh->card_.user = ::getuid();
+  mesh->card_.local = name;
+  mesh->card_.address = remote->address;
+  const std::string text = mesh->card_.text();
+  LARKLANE_TRY(board.publish(std::as_bytes(std::span(text)), problem));
   auto first = board.card_of(0, problem);
   if (!first) return first.error();
   const auto card = parse_card(*first);
-  if (!card || card->version != MeshCard::kVersion) {
+  if (!card) {
     *problem = "rank 0 runs another version of Larklane";
     return Errc::kVersion;
   }
@@ -235,12 +220,11 @@ Result<control::Peer*> Mesh::peer_of(int rank, std::string* problem) {
   auto bytes = board_.card_of(rank, problem);
   if (!bytes) return bytes.error();
   const auto card = parse_card(*bytes);
-  if (!card || card->version != MeshCard::kVersion) {
+  if (!card) {
     *problem = "it runs another version of Larklane";
     return Errc::kVersion;
   }
-  const bool is_here = text_of(card->host) == text_of(card_.host);
-  auto peer = plane_->connect(is_here ? text_of(card->local) : text_of(card->remote));
+  auto peer = plane_->connect(card->host == card_.host ? card->local : card->address);
   if (peer) return peer;
   // A process that made the link from its side and has ended since takes no connection any more.
   plane_->catch_up();

@@ -20,6 +20,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "bootstrap/board.hpp"
+#include "bootstrap/host_card.hpp"
 #include "control/helper/watched.hpp"
 #include "control/plane/plane.hpp"
 #include "msg/mesh_records.hpp"
@@ -131,7 +132,7 @@ class Mesh final : private control::Handler {
 
   boot::Board& board_;
   MeshUser& user_;
-  MeshCard card_{};
+  boot::HostCard card_;
   Greeter greeter_{*this};  // outlives the plane
   std::unique_ptr<control::Plane> plane_;
 

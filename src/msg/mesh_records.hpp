@@ -1,31 +1,13 @@
 #pragma once
-// What processes publish of themselves, and say to each other in order to connect their lanes.
+// The records by which processes connect their lanes.
 // Wire layout: docs/design/protocols/messages.md.
 // Thread safety: immutable.
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 
-#include "base/address.hpp"
-#include "base/siphash.hpp"
 #include "msg/packet/packet_wire.hpp"
 
 namespace larklane::msg {
-
-/// A process's card.
-struct MeshCard {
-  static constexpr std::uint32_t kMagic = 0x686d'6b6c;  // "lkmh"
-  static constexpr std::uint32_t kVersion = 3;
-
-  std::uint32_t magic = kMagic;
-  std::uint32_t version = kVersion;
-  std::array<char, 64> host{};  ///< processes with the same one reach each other's local address
-  std::array<char, kAddressBytes> local{};
-  std::array<char, kRemoteAddressBytes> remote{};  ///< empty: from other hosts it is not
-  Secret secret{};                                 ///< rank 0's is the job's
-};
-static_assert(sizeof(MeshCard) == 8 + 64 + 96 + 512 + 16);
 
 enum class MeshRecord : std::uint16_t {
   offer = 1,  ///< MeshOffer, then the packet offer

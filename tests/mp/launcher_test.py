@@ -56,7 +56,7 @@ class FakePmi:
                 one.close()
 
     def serve(self):
-        kept = {one: b"" for one in self.sockets}
+        kept = dict.fromkeys(self.sockets, b"")
         while kept:
             for one in select.select(list(kept), [], [])[0]:
                 try:

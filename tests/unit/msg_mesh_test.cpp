@@ -60,16 +60,16 @@ class MeshTest : public testing::TestWithParam<bool> {
     EXPECT_TRUE(next(from).ok());
     EXPECT_EQ(into, 0x1234'5678u);
   }
-  MeshCard card_of(int rank) {
-    MeshCard card;
-    std::memcpy(&card, table_.wait_for(rank).value().data(), sizeof card);
-    return card;
+  std::string text_of_card(int rank) {
+    const boot::Card bytes = table_.wait_for(rank).value();
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
+  boot::HostCard card_of(int rank) { return boot::HostCard::of_text(text_of_card(rank)).value(); }
+  void put(int rank, const std::string& text) { table_.put(rank, std::as_bytes(std::span(text))); }
   void put_card(int rank, const Speaker& speaker) {
-    MeshCard card = card_of(0);
-    card.local = {};
-    std::copy(speaker.name().begin(), speaker.name().end(), card.local.begin());
-    table_.put(rank, std::as_bytes(std::span(&card, 1)));
+    boot::HostCard card = card_of(0);
+    card.local = speaker.name();
+    put(rank, card.text());
   }
   static void say_anything(Speaker& two, std::uint64_t seed) {
     loop::Random random(seed);
@@ -159,8 +159,8 @@ TEST_P(MeshTest, WhoHasGoneStaysGone) {
 TEST_P(MeshTest, WhoEndsWithoutAWordLeavesNothingWaiting) {
   MeshProcess& zero = add(0, 2);
   {
-    Speaker one(std::string(card_of(0).local.data()) + "-one");
-    one.call(card_of(0).local.data());
+    Speaker one(std::string(card_of(0).local) + "-one");
+    one.call(card_of(0).local);
     put_card(1, one);
     ASSERT_TRUE(zero.send(1, 1));
     ASSERT_TRUE(comes([&] { return one.heard(MeshRecord::offer) != 0; }));
@@ -172,27 +172,25 @@ TEST_P(MeshTest, PeerThatOffersAndEndsBeforeTheCallIsGone) {
   MeshProcess& zero = add(0, 2);
   ASSERT_TRUE(zero.send(1, 1));
   ASSERT_TRUE(comes([&] { return table_.waiting() != 0; }));  // for the card of rank 1
-  MeshCard card = card_of(0);
-  const std::string name = std::string(card.local.data()) + "-one";
-  std::copy(name.begin(), name.end(), card.local.begin());
+  boot::HostCard card = card_of(0);
+  const std::string name = card.local += "-one";
   {
     Speaker one(name);
-    one.call(card_of(0).local.data());
+    one.call(card_of(0).local);
     one.say(MeshRecord::offer, MeshOffer{1, 3}, random_bytes(100, 1));  // makes the rank known
     one.say(MeshRecord::goodbye, MeshGoodbye{1});
     ASSERT_TRUE(comes([&] { return one.heard(MeshRecord::farewell) != 0; }));
   }
   EXPECT_EQ(warnings_.take("over lane 3"), 1u);
-  table_.put(1, std::as_bytes(std::span(&card, 1)));
+  put(1, card.text());
   EXPECT_EQ(next(zero).code(), Errc::kPeerDown);
 }
 
 TEST_P(MeshTest, CardsOfOtherVersionsAndOfNoSenseAreRefused) {
   MeshProcess& zero = add(0, 3);
-  MeshCard card = card_of(0);
-  ++card.version;
-  table_.put(1, std::as_bytes(std::span(&card, 1)));
-  table_.put(2, random_bytes(sizeof card, 1));
+  const std::string card = text_of_card(0);
+  put(1, "other" + card);
+  table_.put(2, random_bytes(card.size(), 1));
   for (const int rank : {1, 2}) {
     EXPECT_EQ(end_of(zero, zero.send(rank, 1)).code(), Errc::kVersion);
   }
@@ -202,7 +200,7 @@ TEST_P(MeshTest, CardsOfOtherVersionsAndOfNoSenseAreRefused) {
 TEST_P(MeshTest, AStrangerEndsNobodysLinks) {
   MeshProcess &zero = add(0, 3), &one = add(1, 3);
   expect_exchange(zero, one, 0, 1);
-  const std::string address = card_of(0).local.data();
+  const std::string address = card_of(0).local;
   const auto bytes = random_bytes(100, 1);
   {
     Speaker stranger(address + "-stranger");
@@ -255,8 +253,8 @@ TEST_P(MeshTest, WhatWaitsForALinkEndsWhenItsOwnerLeaves) {
 
 TEST_P(MeshTest, WhoIsReadyAndOffersNothingLeavesNothingWaiting) {
   MeshProcess& zero = add(0, 2);
-  Speaker one(std::string(card_of(0).local.data()) + "-one");
-  one.call(card_of(0).local.data());
+  Speaker one(std::string(card_of(0).local) + "-one");
+  one.call(card_of(0).local);
   put_card(1, one);
   ASSERT_TRUE(zero.send(1, 1));
   ASSERT_TRUE(comes([&] { return one.heard(MeshRecord::offer) != 0; }));
@@ -267,8 +265,8 @@ TEST_P(MeshTest, WhoIsReadyAndOffersNothingLeavesNothingWaiting) {
 
 TEST_P(MeshTest, ALinkThatWasGivenUpStaysSo) {
   MeshProcess& zero = add(0, 2);
-  Speaker one(std::string(card_of(0).local.data()) + "-one");
-  one.call(card_of(0).local.data());
+  Speaker one(std::string(card_of(0).local) + "-one");
+  one.call(card_of(0).local);
   put_card(1, one);
   const auto nonsense = random_bytes(100, 1);
   for (int i = 1; i <= 3; ++i) {
@@ -290,8 +288,8 @@ TEST_P(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
     MeshProcess &zero = add(0, 3), &one = add(1, 3);
     expect_exchange(zero, one, 0, 1);
     {
-      Speaker two(std::string(card_of(0).local.data()) + "-two");
-      two.call(card_of(0).local.data());
+      Speaker two(std::string(card_of(0).local) + "-two");
+      two.call(card_of(0).local);
       say_anything(two, seed);
     }
     EXPECT_FALSE(zero.engine->is_lost(1));

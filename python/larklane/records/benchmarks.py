@@ -1,11 +1,11 @@
 """The table of benchmarks: bench/benchmarks.def of the sources, which is installed beside this file."""
 
 import ast
-import pathlib
+import importlib.resources
 import re
 from dataclasses import dataclass, fields
 
-TABLE = pathlib.Path(__file__).with_name("benchmarks.def")
+TABLE = importlib.resources.files(__package__) / "benchmarks.def"  # also in a zip archive
 TEXT = r'"(?:\\.|[^"\\])*"'
 ROW = re.compile(rf"^LARKLANE_BENCHMARK\(\w+,((?:{TEXT}|[^\"()])*)\)$", re.M)
 FIELD = re.compile(rf"\.(\w+) = ({TEXT}|[\w:.+-]+)")

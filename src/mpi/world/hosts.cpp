@@ -56,7 +56,7 @@ void Hosts::open_networks(const Config& config, const std::string& folder) {
 
 /// Without a secret it can't be reached from other hosts: problem_ says so.
 void Hosts::identify_own() {
-  own_.host = this_host();
+  own_.host = boot::this_host();
   own_.user = ::getuid();
   if (const Status random = fill_random(own_.secret); !random.ok())
     problem_ = RefusedCall{"getrandom", random.detail(), "the job's secret"}.text();

@@ -11,13 +11,15 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "bootstrap/host_card.hpp"
 #include "bootstrap/launcher_board.hpp"
 #include "control/plane/plane.hpp"
-#include "mpi/world/host_card.hpp"
 #include "net/provider.hpp"
 #include "part/engine.hpp"
 
 namespace larklane::mpi {
+
+using boot::HostCard;
 
 /// Lives as long as the process: the MPI exchanges cards once.
 /// Thread safety: single-owner until learn() has returned; then way_to() and is_here() are

@@ -1,5 +1,6 @@
 #pragma once
-// What a process tells the others of its world before anybody can talk to it. No MPI call.
+// The card of a process: how the others of its job reach it. MPI programs and native ones have the
+// same; its text is the form in which every board carries it.
 
 #include <cstdint>
 #include <optional>
@@ -10,7 +11,7 @@
 #include "base/address.hpp"
 #include "base/siphash.hpp"
 
-namespace larklane::mpi {
+namespace larklane::boot {
 
 /// Thread safety: immutable.
 struct HostCard {
@@ -18,6 +19,7 @@ struct HostCard {
   std::uint32_t user = 0;  ///< as the process sees itself
   Secret secret{};
   Address address;  ///< remote; empty: it can't be reached from other hosts
+  Address local;    ///< empty: it follows from job and rank
   /// net::Limits::network of those that it has opened, the preferred first.
   std::vector<std::string> networks;
   static constexpr std::size_t kNetworksMax = 4;
@@ -39,4 +41,4 @@ std::uint64_t this_host();
 /// Empty: by none; on one host, if not both use them here. Both sides compute it from their cards.
 std::string network_between(const HostCard& lower, const HostCard& higher);
 
-}  // namespace larklane::mpi
+}  // namespace larklane::boot

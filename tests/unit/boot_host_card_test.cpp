@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "base/ranks_text.hpp"
-#include "mpi/world/host_card.hpp"
+#include "bootstrap/host_card.hpp"
 
-namespace larklane::mpi {
+namespace larklane::boot {
 namespace {
 
 HostCard card(std::vector<std::string> networks, std::uint64_t host = 0x1234) {
@@ -20,6 +20,7 @@ TEST(HostCard, TextIsOneWordAndComesBack) {
   HostCard own = card({"verbs", "ofi/verbs;ofi_rxm"});
   own.uses_them_here = true;
   own.user = 65534;
+  own.local = "larklane-native-0-00ff";
   const std::string text = own.text();
   EXPECT_EQ(text.find_first_of(" \n\t"), std::string::npos);
   const auto read = HostCard::of_text(text);
@@ -28,6 +29,7 @@ TEST(HostCard, TextIsOneWordAndComesBack) {
   EXPECT_EQ(read->user, own.user);
   EXPECT_EQ(read->secret, own.secret);
   EXPECT_EQ(read->address, own.address);
+  EXPECT_EQ(read->local, own.local);
   EXPECT_EQ(read->networks, own.networks);
   EXPECT_TRUE(read->uses_them_here);
   EXPECT_FALSE(HostCard::of_text(card({"verbs"}).text())->uses_them_here);
@@ -56,6 +58,7 @@ TEST(HostCard, NothingElseIsACard) {
   EXPECT_FALSE(HostCard::of_text(""));
   EXPECT_FALSE(HostCard::of_text("0.0.0" + text.substr(text.find('|'))));
   EXPECT_FALSE(HostCard::of_text(text + "|"));
+  EXPECT_FALSE(HostCard::of_text(text + "two words"));
   for (std::size_t bytes = 0; bytes < text.find("tcp"); ++bytes) {
     if (text[bytes] != '|') continue;
     EXPECT_FALSE(HostCard::of_text(text.substr(0, bytes))) << bytes;
@@ -97,4 +100,4 @@ TEST(HostCard, RanksAreNamedInRanges) {
 }
 
 }  // namespace
-}  // namespace larklane::mpi
+}  // namespace larklane::boot
