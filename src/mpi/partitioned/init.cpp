@@ -70,7 +70,8 @@ int forward(const InitCall& call, Communicator* communicator, const std::string&
   return code;
 }
 
-/// The same with one warning per process, or an error if the option says so.
+/// The same for an unreachable peer: warns once per process. An error if option `unreachable` is
+/// `refuse`.
 int forward_unreachable(const InitCall& call, Communicator* communicator, const std::string& why) {
   Process& process = Process::get();
   const std::string sentence = call.peer_name() + " is not reachable: " + why;

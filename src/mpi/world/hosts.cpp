@@ -54,7 +54,7 @@ void Hosts::open_networks(const Config& config, const std::string& folder) {
     log_info("between hosts: %s", skipped_.c_str());
 }
 
-/// Without a secret it can't be reached from other hosts: problem_ says so.
+/// Fills in the own card. Without a secret, other hosts can't reach this process: sets problem_.
 void Hosts::identify_own() {
   own_.host = boot::this_host();
   own_.user = ::getuid();
@@ -75,7 +75,7 @@ void Hosts::announce(const control::Address& name, const Config& config,
   if (std::exchange(is_announced_, true)) return;
   identify_own();
   if (!spans_hosts_) {
-    (void)board_->put(own_.text());  // else a socket that is not found has no reason
+    (void)board_->put(own_.text());  // gives peers the reason for a missing socket
     return;
   }
   if (problem_.empty()) open_networks(config, folder);
@@ -114,7 +114,7 @@ void Hosts::name_the_absent() const {
                   "launcher where they are reached");
     return;
   }
-  if (first - cards_.begin() != rank_) return;  // one of all says it
+  if (first - cards_.begin() != rank_) return;  // only one rank warns
   std::vector<int> absent;
   for (std::size_t rank = 0; rank < cards_.size(); ++rank)
     if (!cards_[rank]) absent.push_back(static_cast<int>(rank));
@@ -205,7 +205,7 @@ std::optional<part::OtherHosts> Hosts::for_engine(const Config& config,
   part::OtherHosts others{std::nullopt, {}, {}, own_.uses_them_here};
   std::vector<const Network*> used;
   for (Network& network : networks_) {
-    // Processes of other worlds on this host know nothing but our first.
+    // Processes of other worlds on this host know only our first network.
     const bool is_used = (own_.uses_them_here && used.empty()) ||
                          std::any_of(pairs.begin(), pairs.end(),
                                      [&](const Pair& pair) { return pair.network == &network; });
@@ -235,7 +235,8 @@ std::optional<part::OtherHosts> Hosts::for_engine(const Config& config,
   return others;
 }
 
-/// Those that can be joined, and those on this host that may want to be.
+/// The pairs with reachable peers on other hosts and, if networks serve this host, with local
+/// peers.
 std::vector<Hosts::Pair> Hosts::pairs_of(const HostCard& own, const LocalName& local_name) const {
   std::vector<Pair> pairs;
   for (int rank = 0; rank < static_cast<int>(cards_.size()); ++rank) {
@@ -252,7 +253,7 @@ std::vector<Hosts::Pair> Hosts::pairs_of(const HostCard& own, const LocalName& l
 }
 
 control::Remote Hosts::remote(const Config& config) const {
-  // The address stays this process's, whatever becomes of the engine.
+  // A duplicate: the address remains this process's, independently of the engine.
   UniqueFd listening =
       keep_from_children([&] { return ::fcntl(listener_->fd.get(), F_DUPFD_CLOEXEC, 0); });
   const auto first =

@@ -1,7 +1,7 @@
 #pragma once
-// The hosts of this process's world: who is where, and by what network each pair goes. Everybody
-// has the same cards, so both sides of a pair decide alike. On one host the local sockets decide,
-// and the cards only tell why one is missing. No MPI call.
+// The hosts of this process's world: the host of each rank, and the network of each pair. All
+// processes have the same cards, so both sides of a pair decide alike. On one host the local
+// sockets decide, and a card only gives the reason for a missing socket. No MPI call.
 
 #include <atomic>
 #include <functional>
@@ -26,61 +26,63 @@ using boot::HostCard;
 /// thread-safe.
 class Hosts {
  public:
-  /// Null: the launcher has no board, or nothing would be told there.
+  /// Null: the launcher has no board, or a card would give peers no information.
   static std::unique_ptr<Hosts> open();
 
   bool spans_hosts() const noexcept { return spans_hosts_; }
   /// Empty: the launcher's own name for the world is the same on all hosts.
   std::string world() const { return board_->world(); }
-  /// Before the MPI's own initialisation: listen to other hosts, open what may join them, and say
-  /// so. Once. @param name  of this process on its host @param folder  of providers; empty: our own
+  /// Call once, before the MPI's own initialisation: listens to other hosts, opens the networks to
+  /// them, and puts the card on the board.
+  /// @param name    of this process on its host
+  /// @param folder  of providers; empty: our own
   void announce(const control::Address& name, const Config& config, const std::string& folder = {});
-  /// Instead: this process leaves all pairs to the MPI. Once.
+  /// Call it once instead, if this process leaves all pairs to the MPI.
   void decline();
-  /// Instead of the MPI's exchange, for a process without an MPI. false: this launcher tells MPI
+  /// Replaces the MPI's exchange for a process without an MPI. false: this launcher serves MPI
   /// programs only.
   bool meet() { return board_->meet(); }
-  /// Of a rank on this host.
+  /// The local name of a rank on this host.
   using LocalName = std::function<control::Address(int rank)>;
-  /// After it, once. On one host cards are asked for only if a rank does not listen at its name.
+  /// Call once, after the exchange. On one host it gets cards only if a rank's socket is missing.
   /// @param rank  own
   void learn(int ranks, int rank, const Config& config, const LocalName& local_name);
-  /// The cards say how a rank is reached; else it is reached by its local name, or not at all.
+  /// True if the cards decide the way to a rank; otherwise its local name does.
   bool has_learnt() const noexcept { return spans_hosts_ && !cards_.empty(); }
-  /// Why nobody listens at the rank's local name, and the remedy; empty: not known.
+  /// The reason why no process listens at the rank's local name, and the remedy; empty: not known.
   std::string why_unseen(int rank) const;
 
-  /// How a process of the own world is reached.
+  /// The way to a process of the own world.
   struct Way {
     bool is_here = false;      ///< on this host, by its local name
-    control::Address address;  ///< else; empty: not at all
-    std::string why_not;       ///< for people
-    std::string network{};     ///< for people; empty: shared memory, or not at all
+    control::Address address;  ///< otherwise; empty: unreachable
+    std::string why_not;       ///< text for the user
+    std::string network{};     ///< text for the user; empty: shared memory, or unreachable
   };
   Way way_to(int rank) const;
   bool is_here(int rank) const;
 
-  /// There will be no engine: whoever wants to reach it is refused.
+  /// Call if there will be no engine: closes the listener, so later connections are refused.
   void refuse() noexcept {
     listener_.reset();
     is_refused_.store(true, std::memory_order_release);  // release: pairs with way_to()'s acquire
   }
-  /// What could not be opened, or is not used, and why; for people.
+  /// The networks that could not be opened or are not used, with reasons; text for the user.
   const std::string& skipped() const noexcept { return skipped_; }
-  /// For an engine. Nothing if this process has no card, or what was open once can't be opened
-  /// again: then it decides by itself.
+  /// The networks and peers for an engine. Empty if this process has no card, or if a network can't
+  /// be opened again: the engine then decides by itself.
   std::optional<part::OtherHosts> for_engine(const Config& config, const LocalName& local_name);
 
  private:
   struct Network {
     std::string option;                   ///< as option `provider` names it
-    std::unique_ptr<net::Fabric> fabric;  ///< null: an engine has it, or nobody needs it
+    std::unique_ptr<net::Fabric> fabric;  ///< null: an engine has it, or no pair needs it
     std::string name;                     ///< as on a card
-    std::string title;                    ///< for people
+    std::string title;                    ///< text for the user
   };
   struct Pair {
     control::Address peer;
-    const Network* network;  ///< null: none; it is on this host
+    const Network* network;  ///< null: none, the peer is on this host
     bool is_here;
   };
   explicit Hosts(std::unique_ptr<boot::LauncherBoard> board) : board_(std::move(board)) {}
@@ -90,7 +92,7 @@ class Hosts {
   std::vector<Pair> pairs_of(const HostCard& own, const LocalName& local_name) const;
   control::Remote remote(const Config& config) const;
   const HostCard* card_of(int rank) const;
-  /// Null: pairs with it go by none. @param card  the rank's
+  /// The network of the pair with a rank; null: none. @param card  the rank's
   const Network* network_to(int rank, const HostCard& card) const;
 
   const std::unique_ptr<boot::LauncherBoard> board_;
@@ -99,10 +101,10 @@ class Hosts {
   std::vector<Network> networks_;
   HostCard own_;
   std::string skipped_;
-  std::string problem_;  ///< why this process can't be reached; empty: it can
+  std::string problem_;  ///< why this process can't be reached; empty: it is reachable
   std::atomic<bool> is_refused_{false};
   bool is_announced_ = false;
-  bool has_asked_ = false;  ///< for cards, or found that none is needed
+  bool has_asked_ = false;  ///< has got the cards, or found that it needs none
   int rank_ = 0;
   std::vector<std::optional<HostCard>> cards_;  ///< by rank
 };

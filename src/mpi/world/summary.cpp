@@ -77,8 +77,8 @@ std::string summary_text(const part::Summary& summary, std::uint64_t forwarded,
 void print_summary(const part::Summary& summary, std::uint64_t forwarded,
                    const Identity& identity) {
   const std::string text = summary_text(summary, forwarded, identity);
-  // One write(2): lines of several ranks don't mix. Nobody can be told that standard error is
-  // closed.
+  // One write(2): lines of several ranks don't mix. A closed standard error leaves no place to
+  // report it.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 

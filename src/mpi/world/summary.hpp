@@ -1,5 +1,5 @@
 #pragma once
-// What `larklane run --summary` prints when a process finalises.
+// The text of `larklane run --summary`, printed when a process finalises.
 
 #include <string>
 
