@@ -85,7 +85,7 @@ Status Wire::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece&
   }
   if (!usable()) return Errc::kUnreachable;
   // acquire: pairs with on_peer_down's release. The kernel may have given the process id to a
-  // foreign program by now, whose memory this process must not touch.
+  // foreign program by now: this process must not touch its memory.
   if (peer_.down.load(std::memory_order_acquire)) return Errc::kPeerDown;
   const Status status = attach(ours, theirs, piece, by);
   if (status.ok()) return status;
