@@ -40,9 +40,9 @@ void Backoff::idle() noexcept {
   ::nanosleep(&pause, nullptr);
 }
 
-/// The first of what option `provider` asks for; null: nothing, or none can be had, which has been
-/// said.
-/// @errors kUnreachable: none can be had, and nothing else is wanted
+/// The first provider of option `provider` that opens. Null: the option names none, or none opens,
+/// which has been logged.
+/// @errors kUnreachable: none opens, and the option allows no other way
 static Result<std::unique_ptr<net::Fabric>> open_provider(const Config& config) {
   const std::string& option = config.provider;
   if (option == "auto") return std::unique_ptr<net::Fabric>();
@@ -149,8 +149,8 @@ Result<std::shared_ptr<PeerState>> EngineImpl::connect(const control::Address& a
   if (!peer) plane_->catch_up();  // with the hello and the INITs of a process that has ended
   const std::scoped_lock lock(mutex_);
   if (peer) return connected_[address] = shared_state_locked(**peer);
-  // It began through Larklane: what is between it and this process fails here, and is not left to
-  // the MPI.
+  // It has run under Larklane: its pairs with this process fail here, and do not fall back to the
+  // MPI.
   const auto earlier = peers_at_.find(address);
   if (earlier == peers_at_.end()) return peer.error();
   return earlier->second.back();
@@ -199,7 +199,7 @@ Status EngineImpl::check(const InitArgs& args) {
       __builtin_mul_overflow(partition, static_cast<std::uint64_t>(args.partitions), &total) ||
       total > (std::uint64_t{1} << 62))
     return Errc::kInvalidArgument;
-  // Records say the length of a typemap in 32 bits: 32 GiB.
+  // Records hold the length of a typemap in 32 bits: 32 GiB.
   if (args.type->encoded_words() > std::numeric_limits<std::uint32_t>::max())
     return Errc::kNoMemory;
   return {};
@@ -212,7 +212,7 @@ Result<EngineImpl::Plan> EngineImpl::plan_of(const InitArgs& args, const Policy&
   shape.mode = mode;
   shape.partitions = static_cast<std::uint32_t>(args.partitions);
   shape.partition_bytes = args.count * args.type->size_bytes();
-  if (mode == Mode::slots) return plan;  // the receiver sees packed bytes
+  if (mode == Mode::slots) return plan;  // the receiver gets packed bytes
   if (!args.type->is_contiguous()) {
     const std::uint64_t words = args.type->encoded_words();
     if (words > kTypeWordsMax) {
@@ -241,8 +241,8 @@ Result<EngineImpl::Plan> EngineImpl::plan_of(const InitArgs& args, const Policy&
   return plan;
 }
 
-/// Large slots are no memory before the first Start that uses them: a request that only waits for
-/// its turn costs little, and a first Start takes those of one parity.
+/// Large slots get memory in the first Start that uses them. So a request that only waits for its
+/// turn costs little, and a first Start reserves the slots of one parity.
 Result<shm::Block> EngineImpl::block_of(const BlockShape& shape) {
   const BlockOffsets at = BlockOffsets::of(shape);
   if (shape.mode != Mode::slots) return pool_.allocate(at.end);
@@ -279,7 +279,7 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   if (!plan) return plan.error();
   auto block = block_of(plan->shape);
   if (!block && mode == Mode::slots && can_attach(**peer) && plan->shape.partition_bytes != 0) {
-    // No room for slots: attach needs little.
+    // No room for slots: attach needs little memory.
     plan = plan_of(args, policy, Mode::direct);
     if (!plan) return plan.error();
     block = block_of(plan->shape);
@@ -300,7 +300,7 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
       ++last_channel_, args, *block, shape, std::move(plan->boundaries), *peer, &counters_,
       config_.shm_piece_bytes, is_planned ? PlanSource{*made, plane_.get()} : PlanSource{}});
   if (const Status sent = send_init_record_locked(*channel, shape); !sent.ok()) {
-    pool_.release(std::move(*block));  // the peer has never heard of it
+    pool_.release(std::move(*block));  // the peer has no INIT of it
     return sent;
   }
   note_peer_locked(**peer, shape.mode, args, Kind::send);
@@ -337,7 +337,7 @@ Status EngineImpl::send_init_record_locked(const SendChannel& channel, const Blo
   control::Peer& to = *channel.peer().peer;
   const auto type = static_cast<std::uint16_t>(record::Type::init);
   const auto bytes = std::as_bytes(std::span(&record, 1));
-  // Nothing of the channel is waited for before its first Start, which flushes.
+  // No peer waits for the channel before its first Start, which flushes.
   if (!to.has_room()) return Errc::kNoMemory;
   LARKLANE_TRY(fd_count == 0 ? to.send_later(type, bytes)
                              : to.send(type, bytes, std::span(fds, fd_count)));
@@ -365,7 +365,7 @@ void EngineImpl::send_map(PeerState& peer, std::uint64_t channel, const InitArgs
   if (!region || peer.peer->same_process()) return;
   const record::Map record{channel, region->segment->bytes(), region->offset};
   const int fd = region->segment->fd();
-  // A sender that can't be told goes on by attach.
+  // If send() fails the sender uses attach.
   (void)peer.peer->send(static_cast<std::uint16_t>(record::Type::map),
                         std::as_bytes(std::span(&record, 1)), std::span(&fd, 1));
 }
@@ -373,11 +373,11 @@ void EngineImpl::send_map(PeerState& peer, std::uint64_t channel, const InitArgs
 Mode EngineImpl::mode_for(const PeerState& peer, const InitArgs& args) const {
   const std::uint64_t partition_bytes = args.count * args.type->size_bytes();
   const std::uint64_t bytes = partition_bytes * static_cast<std::uint64_t>(args.partitions);
-  // A mapped send buffer can always be pulled, if only by the receiver's helper: worth it when a
-  // second copy costs more.
+  // A mapped send buffer can always be pulled, if only by the receiver's helper. That pays off
+  // where a second copy costs more.
   const bool is_mapped = mapped(args).has_value();
   if (!can_attach(peer) && (!is_mapped || bytes < kHandOverBytesMin)) return Mode::slots;
-  // The kernel walks a list of blocks more slowly than we do.
+  // The kernel walks a list of blocks more slowly than this library does.
   const bool scattered =
       !args.type->is_contiguous() &&
       args.type->size_bytes() / kAttachBlockBytesMin < args.type->block_count() &&
@@ -424,7 +424,7 @@ Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
   auto peer = connect(args.peer);
   if (!peer) return peer.error();
   std::unique_lock lock(mutex_);
-  // What a process sent before it ended comes first. While it ends, its socket still takes
+  // A process's records from before its end come first. While it ends, its socket still takes
   // connections.
   if (auto sender = sender_locked(args)) peer = std::move(sender);
   if (Network* const network = network_of(*(*peer)->peer)) {
@@ -436,7 +436,7 @@ Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
   auto channel = std::make_shared<RecvChannel>(args, *peer, &counters_, config_.shm_piece_bytes);
   const MatchKey key{args.context, args.source, args.tag, (*peer)->peer};
   if (auto incoming = matching_.take_incoming(key)) {
-    // Not started yet: nothing to open.
+    // It is not started yet: there is nothing to open.
     if (*incoming)
       (void)match_locked(channel, std::move(**incoming));
     else
@@ -454,7 +454,7 @@ Status EngineImpl::free(Request* request) {
   const std::scoped_lock lock(mutex_);
   auto found = requests_.find(request);
   if (found == requests_.end()) {
-    Status freed = Errc::kInvalidArgument;  // says one of which it is none
+    Status freed = Errc::kInvalidArgument;  // a network returns it for other networks' requests
     for (auto network = networks_.begin();
          network != networks_.end() && freed.code() == Errc::kInvalidArgument; ++network)
       freed = (*network)->free(request);
@@ -474,7 +474,7 @@ Status EngineImpl::free(Request* request) {
 void EngineImpl::send_close(PeerState& peer, const record::Close& close, Urgency urgency) {
   const auto type = static_cast<std::uint16_t>(record::Type::close);
   const auto bytes = std::as_bytes(std::span(&close, 1));
-  // A peer that can't be told is gone: on_peer_down releases what it held.
+  // If it fails the peer is gone: on_peer_down releases its blocks.
   (void)(urgency == Urgency::now ? peer.peer->send(type, bytes)
                                  : peer.peer->send_later(type, bytes));
 }

@@ -1,6 +1,6 @@
 #pragma once
-// The partitioned engine of one process: what the MPI face (and later the public API) calls.
-// Rules of MPI are named by their ids in docs/user/conformance.md.
+// The interface of the partitioned engine of one process, which src/mpi calls. Ids of MPI's rules
+// are those of docs/user/conformance.md.
 
 #include <array>
 #include <atomic>
@@ -45,14 +45,14 @@ struct InitArgs {
   std::int32_t partitions = 1;
   std::uint64_t count = 0;  ///< elements per partition
   std::shared_ptr<const Typemap> type;
-  std::string policy;  ///< empty: the configured one; same form as the option `policy`
+  std::string policy;  ///< empty: the option's; same form as option `policy`
 };
 
 enum class Kind : std::uint8_t { send, receive };
 enum class Completion : std::uint8_t { pending, complete, failed };
 
 class RoundWatch;
-/// Pready of `partition` in a sampled round. Out of line: most rounds do without.
+/// Pready of `partition` in a sampled round. Out of line: most rounds are not sampled.
 void note_ready(RoundWatch& watch, std::uint32_t partition) noexcept;
 
 /// A partitioned request, made by Engine, ended by Engine::free.
@@ -65,20 +65,20 @@ class Request {
   Kind kind() const noexcept { return kind_; }
   std::int32_t partitions() const noexcept { return partitions_; }
   std::uint64_t total_bytes() const noexcept { return total_bytes_; }
-  /// Between start and the test that returned something else than pending.
-  /// relaxed: the caller orders start, use and completion of a request itself.
+  /// From start to the test that returns another result than pending. relaxed: the caller orders
+  /// start, use and completion of a request itself.
   bool active() const noexcept { return active_.load(std::memory_order_relaxed); }
 
-  /// Begin a round. Local: never waits for the peer. @errors kAlreadyActive
+  /// Begins a round. Local: never waits for the peer. @errors kAlreadyActive
   virtual Status start() = 0;
-  /// Make progress on this request and tell how its round stands; does not deactivate. Never
-  /// blocks. An inactive request is `complete`.
+  /// Makes progress on this request and returns the state of its round; does not deactivate it.
+  /// Never blocks. An inactive request is `complete`.
   virtual Completion poll() = 0;
   /// After `complete` or `failed`: the round is over, the request inactive.
   virtual void finish() = 0;
-  /// Why poll said failed; includes sizes on both sides where they are known.
+  /// The error after `failed`; includes sizes on both sides where they are known.
   virtual Status error() const noexcept = 0;
-  /// One sentence for people: the peer, what was expected, what was found. Empty without an error.
+  /// One sentence for users: the peer, the expected and the actual state. Empty without an error.
   virtual std::string error_text() const = 0;
 
  protected:
@@ -93,11 +93,11 @@ class Request {
 class SendRequest : public Request {
  public:
   using Request::Request;
-  /// Mark partitions [first, first + count) ready. Never blocks, never allocates. An error found
-  /// before the first mark changes nothing; a double mark harms no other partition.
+  /// Marks partitions [first, first + count) ready. Never blocks, never allocates. An error before
+  /// the first mark changes nothing; a double mark harms no other partition.
   /// @errors kNotActive, kInvalidArgument (range), kAlreadyReady
   virtual Status pready(std::int32_t first, std::int32_t count) = 0;
-  /// The same for one partition. Inline as far as it goes into a slot, or does not complete its
+  /// The same for one partition. Inline for a slot, and for a mark that does not complete its
   /// group.
   [[gnu::always_inline]] Status pready(std::int32_t partition) {
     const auto index = static_cast<std::uint32_t>(partition);
@@ -110,8 +110,8 @@ class SendRequest : public Request {
     return mark_word(index);
   }
 
-  // Its steps, for who wants a way of its own for each.
-  // relaxed: Start wrote both, and the program orders Start before its Pready.
+  // The steps of pready(), for callers that treat each differently. relaxed: Start wrote both, and
+  // the program orders Start before its Pready.
   bool has_slot(std::uint32_t index) const noexcept {
     return index < open_slots_.load(std::memory_order_relaxed);
   }
@@ -145,19 +145,19 @@ class SendRequest : public Request {
   // Of the active round.
   SlotWindow<RealPlatform> slots_;
   WordWindow<RealPlatform> words_;
-  std::atomic<std::uint32_t> open_slots_{0};  ///< partitions that may be marked through slots_
+  std::atomic<std::uint32_t> open_slots_{0};  ///< partitions that slots_ can mark
   RoundWatch* watch_ = nullptr;               ///< of a sampled round; else null
 
  private:
-  std::atomic<std::uint32_t> open_words_{0}, watched_words_{0};  ///< through words_
+  std::atomic<std::uint32_t> open_words_{0}, watched_words_{0};  ///< partitions for words_
 };
 
 class RecvRequest : public Request {
  public:
   using Request::Request;
   /// @param[out] arrived  true on an inactive request (rule P2), or if every byte of the partition
-  /// is in the buffer
-  /// @errors kInvalidArgument (range), and what error() says
+  /// is in the buffer.
+  /// @errors kInvalidArgument (range), and those of error()
   [[gnu::always_inline]] Status parrived(std::int32_t partition, bool* arrived) {
     if (has_mark(static_cast<std::uint32_t>(partition))) [[likely]] {
       *arrived = true;
@@ -166,7 +166,7 @@ class RecvRequest : public Request {
     return look(partition, arrived);
   }
 
-  // Its steps, for who wants a way of its own for each.
+  // The steps of parrived(), for callers that treat each differently.
   [[gnu::always_inline]] bool has_mark(std::uint32_t index) const noexcept {
     // acquire: pairs with the match's release of `arrival_marks_`, and with the mark's of the
     // bytes. relaxed: written by Start, which the program orders before its Parrived.
@@ -174,22 +174,22 @@ class RecvRequest : public Request {
            arrival_marks_[index].load(std::memory_order_acquire) ==
                round_mark_.load(std::memory_order_relaxed);
   }
-  /// parrived() of what its mark does not tell.
+  /// parrived() without an arrival mark.
   virtual Status look(std::int32_t partition, bool* arrived) = 0;
 
  protected:
-  /// By partition, if they are the send's: the mark of its last arrival.
+  /// By partition, if the send has the same ones: the mark of its last arrival.
   const std::atomic<std::uint8_t>* arrival_marks_ = nullptr;
   std::atomic<std::uint32_t> marks_count_{0};
   std::atomic<std::uint8_t> round_mark_{0};  ///< of the last round started
 };
 
-/// What `larklane run --summary` prints, of the whole process.
+/// The figures of the whole process that `larklane run --summary` prints.
 struct Summary {
   struct PeerLine {
     control::Address address;
     std::string provider;  ///< "shm slots", "shm attach", "shm slots (attach refused)", "self"
-    std::string policy;    ///< of what does not travel through slots; empty if all does
+    std::string policy;    ///< of channels without slots; empty if all have slots
     std::uint64_t channels;
   };
   std::uint64_t sends = 0, receives = 0;              ///< requests made
@@ -198,33 +198,32 @@ struct Summary {
   /// Send partitions that this process has moved; slots are emptied by the receiver.
   std::uint64_t moved_by_sender = 0, moved_by_receiver = 0, moved_by_helper = 0;
   std::uint64_t bytes_moved = 0;
-  std::uint64_t early_bytes = 0;  ///< of them before all of their round was ready
+  std::uint64_t early_bytes = 0;  ///< bytes moved before all partitions of their round were ready
   control::PlaneCounters control{};
   std::vector<PeerLine> peers;
   std::vector<std::string> warnings;
 };
 
-/// What an engine needs in a world on several hosts.
+/// An engine's means in a world on several hosts.
 struct OtherHosts {
   static constexpr std::size_t kSharedMemory = ~std::size_t{0};
 
-  std::optional<control::Remote> remote;  ///< nothing: it has no peers on other hosts
+  std::optional<control::Remote> remote;  ///< nullopt: it has no peers on other hosts
   std::vector<std::unique_ptr<net::Fabric>> fabrics;
-  /// Of those peers that don't take the first: which, or kSharedMemory. Their engines say the same
-  /// of this process.
+  /// For peers that do not use the first fabric: its index, or kSharedMemory. Their engines hold
+  /// the same for this process.
   std::unordered_map<control::Address, std::size_t> fabric_of;
-  bool is_for_this_host = false;  ///< peers on it go through one of them, too
+  bool is_for_this_host = false;  ///< peers on this host use a fabric, too
 };
 
 /// Thread safety: thread-safe.
 class Engine {
  public:
   /// Starts the helper.
-  /// @param regions  the program's mapped memory, if it has asked for some: buffers in it are
-  /// copied without attach
-  /// @param fabric   by which all peers are reached; null: as option `provider` says
-  /// @param others   of a world on several hosts: it says what `fabric` and the option say else
-  /// @errors kNoThread, kNoMemory, kSystem
+  /// @param regions  the program's mapped memory, if it has any: buffers in it are copied without
+  /// attach
+  /// @param fabric   reaches all peers; null: option `provider` decides
+  /// @param others   for a world on several hosts: replaces `fabric` and the option
   static Result<std::unique_ptr<Engine>> create(
       std::vector<control::Listener> own, Config config,
       std::shared_ptr<const shm::Regions> regions = nullptr,
@@ -232,34 +231,35 @@ class Engine {
       std::optional<OtherHosts> others = std::nullopt);
   virtual ~Engine() = default;  ///< every request has been freed
 
-  /// Can `peer` be served by us (it runs under Larklane on this host, as this user)? Both sides of
-  /// a pair get the same answer. One on another host is taken to be: whoever has its address knows.
+  /// Can this process serve `peer` (does it run under Larklane on this host, as this user)? Both
+  /// sides of a pair get the same answer. A peer on another host counts as reachable: its address
+  /// proves it.
   virtual Status reachable(const control::Address& peer) = 0;
-  /// Local: returns whatever the peer does (rule I1). Pairs match in the order of these calls (rule
-  /// I2).
+  /// Local: returns independently of the peer (rule I1). Pairs match in the order of these calls
+  /// (rule I2).
   virtual Result<SendRequest*> send_init(const InitArgs& args) = 0;
   virtual Result<RecvRequest*> recv_init(const InitArgs& args) = 0;
-  /// An inactive request, matched or not (rule C5). @errors kAlreadyActive
+  /// Frees an inactive request, matched or not (rule C5). @errors kAlreadyActive
   virtual Status free(Request* request) = 0;
 
   virtual Summary summary() const = 0;
-  /// By a thread that waits in vain, now and then: control::Plane::look_at_descriptors().
+  /// For a thread that waits in vain, periodically: control::Plane::look_at_descriptors().
   virtual void look_at_descriptors() = 0;
-  /// By any thread of the program that waits or tests, whatever for: the steps that only such a
-  /// thread can carry out (ADR 0028).
+  /// For every thread of the program that waits or tests, on any request. Carries out the steps
+  /// that only such a thread can (ADR 0028).
   virtual void help() = 0;
 };
 
-/// Runs that the calling thread has moved so far: a wait loop that sees it grow looks again at
-/// once, the next run may be there.
+/// Number of runs that the calling thread has moved. A wait loop that sees it grow polls again at
+/// once: the next run may be there.
 std::uint64_t runs_moved_by_this_thread() noexcept;
 
-/// How a wait loop idles: spins a little, yields, then sleeps, bounded. One per waiting call.
+/// Idle turns of a wait loop: first spins, then yields, then sleeps, bounded. One per waiting call.
 /// Thread safety: single-owner.
 class Backoff {
  public:
   explicit Backoff(const Config& config) noexcept;
-  void idle() noexcept;  ///< call when a poll found nothing
+  void idle() noexcept;  ///< called after a poll that found nothing
   void reset() noexcept { turns_ = 0; }
 
  private:

@@ -22,12 +22,13 @@
 
 namespace larklane::part {
 
-/// Waking a helper costs 15-40 us; copying a megabyte twice instead of once, more.
+/// Messages this long are handed over rather than copied twice: waking a helper costs 15-40 us, and
+/// the second copy costs more.
 inline constexpr std::uint64_t kHandOverBytesMin = std::uint64_t{1} << 20;
-/// Of a sender's typemap in a block: 128 MiB. The receiver copies it. Longer ones use slots.
+/// Longest typemap of a sender in a block: 128 MiB. The receiver copies it. Longer ones use slots.
 inline constexpr std::uint64_t kTypeWordsMax = std::uint64_t{1} << 24;
-/// Datatypes whose blocks are smaller on average go through slots, up to this size of a message:
-/// with blocks of 4 bytes attach takes 20 times as long.
+/// Datatypes with smaller blocks on average use slots, up to this size of a message: with blocks of
+/// 4 bytes attach takes 20 times as long.
 inline constexpr std::uint64_t kAttachBlockBytesMin = 256;
 inline constexpr std::uint64_t kScatteredSlotsBytesMax = std::uint64_t{256} << 20;
 
@@ -51,12 +52,12 @@ class EngineImpl final : public Engine, private control::Handler {
   }
 
  private:
-  /// An INIT that no receive has asked for yet.
+  /// An INIT without a matching receive.
   struct Incoming {
     std::shared_ptr<PeerState> peer;
     RecvChannel::Match match;
   };
-  /// A freed send whose receiver has not closed yet.
+  /// A freed send, until its receiver has closed.
   struct Closing {
     shm::Block block;
     control::Peer* peer;
@@ -74,12 +75,12 @@ class EngineImpl final : public Engine, private control::Handler {
   void on_network_record(control::Peer& from, const control::Record& record);
   void refuse_network_init(PeerState& peer, const record::NetInit& init);
   void refuse_shm_init(control::Peer& from, const record::Init& init);
-  /// By which pairs with it go; null: through shared memory. A process of its own has nothing to
-  /// gain from a network.
+  /// The network of pairs with `peer`; null: shared memory. A process gains nothing from a network
+  /// to itself.
   Network* network_of(const control::Peer& peer) const;
 
   static Status check(const InitArgs& args);
-  /// What a channel needs in shared memory.
+  /// A channel's needs in shared memory.
   struct Plan {
     BlockShape shape;
     std::vector<std::uint32_t> boundaries;  ///< of the first round
@@ -87,14 +88,14 @@ class EngineImpl final : public Engine, private control::Handler {
   static Result<Plan> plan_of(const InitArgs& args, const Policy& policy, Mode mode);
   Result<shm::Block> block_of(const BlockShape& shape);
   Result<PolicyPointer> policy_of(const InitArgs& args);
-  /// What was measured on this host; null: nothing that can be used. Read when it is first asked.
+  /// The measurements for this host; null: none are usable. The first call reads them.
   const model::Tuning* tuning();
   static bool can_attach(const PeerState& peer) {
     return peer.push_allowed || peer.peer->same_process();
   }
   Mode mode_for(const PeerState& peer, const InitArgs& args) const;
   Result<std::shared_ptr<PeerState>> connect(const control::Address& address);
-  /// The first process at the address of `args` whose INIT the receive gets; null: there is none
+  /// The oldest process at the address of `args` with an INIT that the receive gets; null: none
   /// yet.
   std::shared_ptr<PeerState> sender_locked(const InitArgs& args);
   std::shared_ptr<PeerState> shared_state_locked(control::Peer& peer);
@@ -108,7 +109,7 @@ class EngineImpl final : public Engine, private control::Handler {
                                                        const control::Record& record);
   Result<RecvChannel::Match> read_init_locked(PeerState& peer, const record::Init& init,
                                               const control::Record& record);
-  /// True: the receive has been started, and its first round is to be opened without the mutex.
+  /// True: the receive has been started, and the caller opens its first round without the mutex.
   [[nodiscard]] bool match_locked(const std::shared_ptr<RecvChannel>& channel, Incoming incoming);
   void send_datatype(PeerState& peer, std::uint64_t channel, const Typemap& type);
   void free_send_locked(SendChannel& channel);
@@ -116,25 +117,26 @@ class EngineImpl final : public Engine, private control::Handler {
   static RoundTotals totals_of(const Request& request);
   /// acquire: pairs with on_peer_down's release.
   static bool is_down(const PeerState& peer) { return peer.down.load(std::memory_order_acquire); }
-  /// Blocks of channels whose peers have ended. A peer that is only down may still store into them.
+  /// Releases blocks of channels with ended peers. A peer that is only down may still store into
+  /// them.
   void release_ended_locked();
-  /// A large block waits for its receiver's CLOSE: that goes out now.
+  /// A large block waits for its receiver's CLOSE, which goes out now.
   enum class Urgency : std::uint8_t { later, now };
   static void send_close(PeerState& peer, const record::Close& close, Urgency urgency);
-  /// Of a receive that gives back the sender's memory.
+  /// Sends CLOSE. If the receive gives back the sender's memory, it goes out now.
   static void answer_close(PeerState& peer, std::uint64_t channel, bool has_own_segment);
   std::shared_ptr<SendChannel> send_of(const control::Peer& from, std::uint64_t channel);
   std::shared_ptr<RecvChannel> receive_of(control::Peer& from, std::uint64_t channel);
 
   const Config config_;
-  /// Whether log_info() writes: what it says of each request is dear to make.
+  /// Does log_info() write? Its text for each request is expensive.
   const bool logs_info_ = log_level_named(config_.log_level) >= LogLevel::info;
   const std::shared_ptr<const shm::Regions> regions_;
   Counters counters_;
   ProgramSteps steps_;
   shm::BlockPool pool_;
   std::once_flag policy_made_;
-  std::optional<Result<PolicyPointer>> policy_;  // of the option; after policy_made_
+  std::optional<Result<PolicyPointer>> policy_;  // for the option's policy; after policy_made_
   std::once_flag tuning_read_;
   std::optional<model::Tuning> tuning_;  // after tuning_read_
 
@@ -143,9 +145,10 @@ class EngineImpl final : public Engine, private control::Handler {
   std::uint64_t last_channel_ = 0;
   RoundTotals freed_sends_, freed_receives_;
   std::map<control::Peer*, std::shared_ptr<PeerState>> peers_;
-  /// What connect() has found; a peer that is down is looked for again.
+  /// Results of connect(). A peer that is down is searched for again.
   std::unordered_map<control::Address, std::shared_ptr<PeerState>> connected_;
-  /// Of peers_, by address, the oldest first: processes that have ended, and the one that lives.
+  /// The states in peers_, by address, the oldest first: processes that have ended, and the living
+  /// one.
   std::unordered_map<control::Address, std::vector<std::shared_ptr<PeerState>>> peers_at_;
   std::unordered_map<const Request*, std::shared_ptr<Request>> requests_;
   std::unordered_map<std::uint64_t, std::shared_ptr<SendChannel>> sends_;
@@ -154,7 +157,7 @@ class EngineImpl final : public Engine, private control::Handler {
   Matching<RecvChannel, Incoming> matching_;
 
   control::Address own_address_;
-  bool is_all_network_ = false;  ///< peers on this host go through one, too
+  bool is_all_network_ = false;  ///< peers on this host use a network, too
   std::vector<std::unique_ptr<Network>> networks_;
   std::unordered_map<control::Address, std::size_t> network_of_;  ///< OtherHosts::fabric_of
   std::unique_ptr<control::Plane> plane_;  // last: its helper calls the handler until it is gone

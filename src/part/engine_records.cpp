@@ -1,4 +1,4 @@
-// What the helper does with control records: matching, hand-overs, closing, failing.
+// Control records on the helper: matching, hand-overs, closing, failing.
 
 #include <fcntl.h>
 
@@ -10,7 +10,7 @@
 namespace larklane::part {
 namespace {
 
-/// Words of a typemap that fit in one record behind its head.
+/// Words of a typemap that fit after the head of one record.
 constexpr std::size_t kTypeWordsPerRecord =
     (control::kRecordBytesMax - sizeof(record::Datatype)) / sizeof(std::uint64_t);
 
@@ -80,7 +80,7 @@ Result<std::shared_ptr<shm::Segment>> EngineImpl::segment_locked(PeerState& peer
   if (init.segment_shared == 0) return segment;
   if (segment)
     peer.segments.emplace(init.segment_id, *segment);
-  else if (kept)  // it comes once, and memory may be had again for the next channel in it
+  else if (kept)  // the descriptor comes once; the next channel in it may find memory
     peer.unmapped.emplace(init.segment_id, std::move(kept));
   return segment;
 }
@@ -97,7 +97,7 @@ Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const r
   static const auto contiguous = std::make_shared<const Typemap>(Typemap::contiguous(1));
   auto type = contiguous;
   if (shape.type_words != 0) {
-    // A copy first: the sender's process can write there while it is checked.
+    // A copy first: the sender's process can write there during the check.
     const std::vector<std::uint64_t> words(view.type_words(), view.type_words() + shape.type_words);
     auto decoded = Typemap::decode(words);
     if (!decoded) return decoded.error();
@@ -129,7 +129,7 @@ void EngineImpl::on_map(control::Peer& from, const control::Record& record) {
   record::Map map;
   if (!record::read(record.payload, map) || record.fds.empty()) return;
   auto region = shm::Segment::map(std::move(record.fds.front()), map.region_bytes);
-  // Without the mapping the sender goes on by attach.
+  // Without the mapping the sender uses attach.
   if (auto channel = send_of(from, map.channel);
       channel && region && channel->fits(**region, map.region_offset))
     channel->on_map(std::move(region).value(), map.region_offset);
@@ -157,7 +157,7 @@ void EngineImpl::on_init(control::Peer& from, const control::Record& record) {
     if (match) {
       incoming.match = std::move(match).value();
     } else {
-      // It keeps its place: the receive that it is for fails, too.
+      // The INIT keeps its place: the receive that it matches fails, too.
       incoming.match.channel = init.channel;
       incoming.match.error = match.error();
       send_fail(*peer, init.channel, false, match.error());
@@ -211,7 +211,7 @@ void EngineImpl::send_datatype(PeerState& peer, std::uint64_t channel, const Typ
     payload.resize(sizeof(head) + count * sizeof(std::uint64_t));
     std::memcpy(payload.data(), &head, sizeof(head));
     std::memcpy(payload.data() + sizeof(head), words.data() + first, count * sizeof(std::uint64_t));
-    // A peer that can't be told is gone, and the engine hears of that by itself.
+    // If send() fails the peer is gone, and the engine detects that by itself.
     (void)peer.peer->send(static_cast<std::uint16_t>(record::Type::datatype), payload);
   }
 }
@@ -271,7 +271,7 @@ void EngineImpl::on_close(control::Peer& from, const record::Close& close) {
     incoming->match.sender_closed = true;
     return;
   }
-  // Nothing comes of it: the sender gets its block back before there is a receive.
+  // The send had no round: the sender gets its block back before a receive exists.
   answer_close(*incoming->peer, close.channel, incoming->match.has_own_segment);
   matching_.bury_incoming({&from, close.channel});
 }
@@ -319,7 +319,7 @@ void EngineImpl::refuse_network_init(PeerState& peer, const record::NetInit& ini
                                             " from " + (*posted)->args().peer + kUnlike);
 }
 
-/// The reverse.
+/// The reverse: the peer uses shared memory, and this process a network.
 void EngineImpl::refuse_shm_init(control::Peer& from, const record::Init& init) {
   {
     const std::scoped_lock lock(mutex_);
@@ -338,7 +338,7 @@ void EngineImpl::on_peer_down(control::Peer& peer) {
   }
   Network* const network = network_of(peer);
   if (network == nullptr) return;
-  network->end_links(peer);  // before others get the slots by which it can still reach us
+  network->end_links(peer);  // before other channels get the slots that it can still address
   network->on_peer_down(peer);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Which send belongs to which receive (rule I2): by key, first come first served on either side. A
+// Matching of sends with receives (rule I2): by key, first come first served on either side. A
 // freed half keeps its place, so that later pairs still match in order.
 
 #include <cstddef>
@@ -19,7 +19,8 @@ struct MatchKey {
   ContextId context;
   std::int32_t source;
   std::int32_t tag;
-  /// The process of the source: what another one sends under its rank is for no receive of it.
+  /// The process of the source: sends of another process under its rank match no receive of this
+  /// one.
   const control::Peer* peer;
   friend bool operator==(const MatchKey&, const MatchKey&) = default;
 
@@ -34,7 +35,7 @@ struct MatchKey {
   };
 };
 
-/// A channel as its receiver's process knows it.
+/// A channel, as the receiver's process identifies it.
 struct ChannelKey {
   const control::Peer* sender;
   std::uint64_t number;  ///< the sender's
@@ -46,8 +47,8 @@ struct ChannelKey {
   };
 };
 
-/// Requests of one key in the order in which they were made, each under a number that ascends. A
-/// freed one keeps its place; places of freed ones that follow each other are one entry.
+/// Requests of one key in their order of creation, each under an ascending number. A freed one
+/// keeps its place; adjacent places of freed ones are one entry.
 /// @tparam Pointer  owns a request; null: it is freed
 /// Thread safety: as a container.
 template <class Pointer>
@@ -101,8 +102,7 @@ template <class Receive, class Incoming>
 class Matching {
  public:
   bool has_incoming(const MatchKey& key) const { return unexpected_.contains(key); }
-  /// The send that `key`'s next receive gets, null if it has been freed; nothing: there is none
-  /// yet.
+  /// The send for `key`'s next receive, null if it has been freed; nullopt: there is none yet.
   std::optional<std::unique_ptr<Incoming>> take_incoming(const MatchKey& key) {
     const auto found = unexpected_.find(key);
     if (found == unexpected_.end()) return std::nullopt;
@@ -111,7 +111,7 @@ class Matching {
     if (found->second.empty()) unexpected_.erase(found);
     return incoming;
   }
-  /// @param number  the sender's, of the channel: it ascends
+  /// @param number  the channel's, from its sender: it ascends
   void keep(const MatchKey& key, std::uint64_t number, Incoming incoming) {
     unexpected_[key].push(number, std::make_unique<Incoming>(std::move(incoming)));
     key_of_.insert_or_assign({key.peer, number}, key);
@@ -137,8 +137,7 @@ class Matching {
     posted_[key].push(++last_posted_, std::move(receive));
     return last_posted_;
   }
-  /// The receive that `key`'s next send gets, null if it has been freed; nothing: there is none
-  /// yet.
+  /// The receive for `key`'s next send, null if it has been freed; nullopt: there is none yet.
   std::optional<std::shared_ptr<Receive>> take_posted(const MatchKey& key) {
     const auto found = posted_.find(key);
     if (found == posted_.end()) return std::nullopt;
@@ -155,7 +154,7 @@ class Matching {
   std::uint64_t last_posted_ = 0;
   std::unordered_map<MatchKey, Places<std::shared_ptr<Receive>>, MatchKey::Hash> posted_;
   std::unordered_map<MatchKey, Places<std::unique_ptr<Incoming>>, MatchKey::Hash> unexpected_;
-  /// Of each send in unexpected_ that is not freed.
+  /// The key of each send in unexpected_ that is not freed.
   std::unordered_map<ChannelKey, MatchKey, ChannelKey::Hash> key_of_;
 };
 

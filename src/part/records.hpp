@@ -33,14 +33,13 @@ struct Init {
   std::uint64_t send_address;
   std::uint32_t segment_id;
   std::uint32_t segment_shared;  ///< other channels use the segment too: its descriptor comes once
-  std::uint64_t region_bytes;    ///< a mapped send buffer lies in a region of this size, whose
-                                 ///< descriptor comes last; 0: none
+  std::uint64_t region_bytes;    ///< size of the region around a mapped send buffer; its descriptor
+                                 ///< comes last; 0: none
   std::uint64_t region_offset;
 };
 static_assert(sizeof(Init) == 8 * 3 + 8 + sizeof(BlockShape) + 8 * 4 + 8 + 16);
 
-/// Receiver to sender: a part of the receiver's typemap (Typemap::encode); followed by `count`
-/// words.
+/// Receiver to sender: a part of the receiver's typemap (Typemap::encode); `count` words follow.
 struct Datatype {
   std::uint64_t channel;
   std::uint32_t words_total;
@@ -49,38 +48,38 @@ struct Datatype {
   std::uint32_t reserved;
 };
 
-/// Receiver to sender: the receive buffer is mapped; the region's descriptor comes along.
+/// Receiver to sender: the receive buffer is mapped; the record carries the region's descriptor.
 struct Map {
   std::uint64_t channel;
   std::uint64_t region_bytes;
   std::uint64_t region_offset;
 };
 
-/// Sender to receiver: staging memory of as many bytes as the message, whose descriptor comes
-/// along.
+/// Sender to receiver: staging memory of as many bytes as the message; the record carries its
+/// descriptor.
 struct Staging {
   std::uint64_t channel;
   std::uint64_t bytes;
 };
 
-/// What the other side has to do with a claimed run that this side can't go on with.
+/// The other side's step on a claimed run that this side can't finish.
 enum class Step : std::uint32_t {
   copy,    ///< from buffer to buffer
-  pack,    ///< to the sender: neither side can do that; into staging memory
-  unpack,  ///< to the receiver: it is in staging memory
+  pack,    ///< to the sender: into staging memory, since neither side can copy
+  unpack,  ///< to the receiver: from staging memory
 };
 
-/// A mover that cannot reach the other side's memory hands its claimed run over, or the piece of a
-/// shared copy that it has taken, and with it what is left of that copy.
+/// From a mover that can't reach the other side's memory. It hands over its claimed run; or its
+/// piece of a shared copy, and with it the rest of that copy.
 struct Move {
   std::uint64_t channel;
   std::uint64_t round;
   Run run;
   std::uint32_t to_receiver;
-  std::uint32_t job;  ///< 0: all of `run`; else 1 + the job whose `piece` it is
+  std::uint32_t job;  ///< 0: all of `run`; else 1 + the job of `piece`
   std::uint32_t piece;
   Step step;
-  std::uint64_t done;  ///< bytes of it that are in the receive buffer already
+  std::uint64_t done;  ///< bytes of it that are already in the receive buffer
 };
 
 /// One side has freed its request.
@@ -90,8 +89,8 @@ struct Close {
   std::uint32_t has_rounds;  ///< the sender's: 0 if it has never been started
 };
 
-/// One side has found that the pair can't work, and moves nothing any more. The other side answers
-/// with the same when nothing of it moves either.
+/// One side has found that the pair can't work, and moves nothing more. The other side answers with
+/// the same once it moves nothing either.
 struct Fail {
   std::uint64_t channel;
   std::uint32_t by_sender;
@@ -101,7 +100,7 @@ struct Fail {
   std::uint64_t bytes;  ///< kSizeMismatch: size of the failing side's buffer
 };
 
-/// Read a record's fixed part. False if the payload is too short.
+/// Reads a record's fixed part. False if the payload is too short.
 template <class T>
 bool read(std::span<const std::byte> payload, T& out) noexcept {
   if (payload.size() < sizeof(T)) return false;

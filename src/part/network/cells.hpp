@@ -1,5 +1,5 @@
 #pragma once
-// Groups as a network takes them. Pure functions.
+// Groups rounded to whole cells, the units that a network transfers. Pure functions.
 
 #include <cstdint>
 #include <vector>
@@ -9,9 +9,8 @@
 
 namespace larklane::part {
 
-/// The same groups, each a number of whole cells, and none larger than a layout leaves whole,
-/// unless it is one cell. @param wanted  first partition of each group @param most  partitions of
-/// one
+/// The same groups, each of whole cells. None is larger than a layout leaves whole, except a single
+/// cell. @param wanted  first partition of each group @param most  partitions of one group
 std::vector<std::uint32_t> cell_boundaries(std::uint32_t partitions,
                                            const std::vector<std::uint32_t>& wanted,
                                            std::uint32_t most = kGroupPartitionsMax);

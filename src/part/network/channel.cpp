@@ -80,11 +80,11 @@ bool NetHalf::is_out_of_reach() const {
          peer_quiet_.load(std::memory_order_acquire) || path_.peer->peer->has_ended();
 }
 
-/// Over a link that works a write of the peer's may be on its way though it has completed: its end
-/// by a key that is gone would end the link. A freed half has no buffer, and its link may have
-/// ended.
+/// Over a working link a write of the peer may still be in flight though it has completed there.
+/// Without the key that write would fail and end the link. A freed half has no buffer, and its link
+/// may have ended.
 void NetHalf::unregister_lost() {
-  // A receive that is not matched yet may get another link, and tells its key then.
+  // An unmatched receive may still get another link, and publishes its key only then.
   if (!is_key_told()) return;
   const std::scoped_lock lock(buffer_mutex_);
   if (buffer_ && is_cut_off() && in_use_.is_quiet() && is_out_of_reach()) buffer_->unregister();
@@ -97,7 +97,7 @@ void NetHalf::drop_buffer() {
 
 bool NetHalf::settle() {
   NetLink& link = this->link();
-  if (!is_idle()) (void)link.vci.progress();  // most have completed, and nobody has looked
+  if (!is_idle()) (void)link.vci.progress();  // most have completed, but no thread has polled since
   if (!is_idle()) {
     if (!std::exchange(is_awaited_, true)) link.lane.want_all();
     return false;
@@ -107,7 +107,7 @@ bool NetHalf::settle() {
 }
 
 void NetHalf::tell_failure() {
-  // relaxed: once is enough, whoever does it.
+  // relaxed: one record is enough, from any thread.
   if (told_.exchange(true, std::memory_order_relaxed)) return;
   const record::Fail record{channel(),
                             kind_ == Kind::send ? 1u : 0u,
@@ -115,7 +115,7 @@ void NetHalf::tell_failure() {
                             failure_.status().detail(),
                             0,
                             0};
-  // A peer that can't be told is gone, and the engine hears of that by itself.
+  // If send() fails the peer is gone, and the engine detects that by itself.
   (void)path_.peer->peer->send(static_cast<std::uint16_t>(record::NetType::fail),
                                std::as_bytes(std::span(&record, 1)));
 }
@@ -127,17 +127,18 @@ void NetHalf::on_peer_fail(Status status, std::string text) {
   if (in_use_.shut())
     on_quiet();
   else
-    (void)settle();  // the last completion tells the peer, which waits for that
+    (void)settle();  // the last completion sends FAIL, which the peer waits for
 }
 
-/// Failed, but the program gets its buffer back only when nobody on either side moves any more.
+/// The half has failed. The program gets its buffer back only when no thread or operation of either
+/// side uses it.
 Completion NetHalf::failed_once_quiet() {
   if (in_use_.shut()) on_quiet();
   if (!in_use_.is_quiet()) progress();
   // acquire: pairs with on_peer_fail()'s release.
   const bool peer_is_quiet = peer_quiet_.load(std::memory_order_acquire) || peer_is_gone();
   if (!in_use_.is_quiet() || !peer_is_quiet) return Completion::pending;
-  vci().drain();  // what was complete for the peer when it was posted may not have been moved yet
+  vci().drain();  // writes that were complete for the peer at their post may not be moved yet
   return Completion::failed;
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 // The two halves of a channel over a network: push or pull. Model: tests/protocol/push_or_pull.pml.
 //
-// The sender decides alone. A run of cells that is complete is pushed (write with immediate) if the
-// receiver's credit for the round is here; otherwise a ready notice is left in the receiver's
-// memory, which rings it, and from then on the run is the receiver's to pull. Nothing rests on the
-// network's order: every word says of which channel and round it is.
+// The sender decides alone. It pushes a complete run of cells (write with immediate) if it has the
+// receiver's credit for the round. Otherwise it writes a ready notice into the receiver's memory,
+// with an immediate that rings. From then on the receiver owns the run and pulls it. No step
+// depends on the network's order: every word carries its channel and round.
 
 #include <array>
 #include <atomic>
@@ -35,11 +35,11 @@ namespace larklane::part {
 /// A set of cells. Thread safety: thread-safe.
 class NetCellSet {
  public:
-  // seq_cst: store-then-look; each caller says against what.
+  // seq_cst: store-then-look; each caller names the other side.
   void add(std::uint32_t cell) noexcept {
     bits_[cell / 64].fetch_or(bit(cell), std::memory_order_seq_cst);
   }
-  /// True: it was there, and this call has removed it.
+  /// True: the cell was in the set, and this call has removed it.
   bool take(std::uint32_t cell) noexcept {
     return (bits_[cell / 64].fetch_and(~bit(cell), std::memory_order_seq_cst) & bit(cell)) != 0;
   }
@@ -58,7 +58,7 @@ class NetCellSet {
   std::array<std::atomic<std::uint64_t>, net::kCellsMax / 64> bits_{};
 };
 
-/// A control block that no other process sees.
+/// A control block in private memory.
 class PrivateBlock {
  public:
   /// @errors kNoMemory
@@ -83,15 +83,15 @@ class PrivateBlock {
   BlockView<RealPlatform> view_;
 };
 
-/// The bytes of a buffer as the network sees them: the buffer itself, or, of a strided one, a
-/// packed copy. Thread safety: immutable but for the bytes.
+/// A buffer's bytes for the network: the buffer itself, or a packed copy if it is strided. Thread
+/// safety: immutable except the bytes.
 class NetBuffer {
  public:
   static Result<NetBuffer> make(net::Fabric& fabric, const InitArgs& args);
   std::byte* at(std::uint64_t offset) const noexcept { return start_ + offset; }
   const net::Memory* memory() const noexcept { return memory_.get(); }
   bool is_packed() const noexcept { return packed_ != nullptr; }
-  /// No peer reaches it any more. @pre nothing is posted with memory()
+  /// Ends the peer's access. @pre nothing is posted with memory()
   void unregister() noexcept { memory_.reset(); }
   void pack(std::uint64_t offset, std::uint64_t length) const noexcept;
   void unpack(std::uint64_t offset, std::uint64_t length) const noexcept;
@@ -103,22 +103,22 @@ class NetBuffer {
   std::unique_ptr<net::Memory> memory_;
 };
 
-/// What both halves have of their peer.
+/// State of the peer that both halves hold.
 struct NetPath {
-  NetLink* link;  ///< at first; a receive's may change when it is matched
+  NetLink* link;  ///< the first link; a receive's may change at its match
   vci::VciPool* lanes;
   std::shared_ptr<PeerState> peer;
-  bool is_progress_manual;  ///< what the peer has stored is seen only after a poll
+  bool is_progress_manual;  ///< the peer's stores are visible only after a poll
 };
 
-/// Common to both halves: failing together, leaving, and the peer's end.
+/// The part that both halves share: common failure, posts, and the peer's end.
 /// Thread safety: thread-safe.
 class NetHalf {
  public:
   NetHalf(NetPath path, Kind kind, NetBuffer buffer)
       : path_(std::move(path)), link_(path_.link), kind_(kind), buffer_(std::move(buffer)) {}
   void on_peer_fail(Status status, std::string text);  ///< with the network's mutex held
-  /// The peer has freed its half after `rounds` rounds, whose last bytes may still be on their way.
+  /// The peer has freed its half after `rounds` rounds; the last one may still be in flight.
   void on_peer_closed(std::uint64_t rounds) noexcept {
     // release: pairs with peer_closed()'s and lacks_peer()'s acquire.
     peer_rounds_.store(rounds, std::memory_order_release);
@@ -126,52 +126,53 @@ class NetHalf {
   bool peer_closed() const noexcept {
     return peer_rounds_.load(std::memory_order_acquire) != kNotClosed;
   }
-  /// From now on nothing new is posted. Any thread.
+  /// From now on the half posts nothing new. Any thread.
   void give_up(Status status, std::string text);
   /// acquire: pairs with on_peer_down's release.
   bool peer_is_down() const noexcept { return path_.peer->down.load(std::memory_order_acquire); }
-  /// The peer can't use what its half has been told of any more.
+  /// The peer no longer uses this half's memory, keys and slots.
   bool is_over() const { return peer_closed() || path_.peer->peer->has_ended(); }
   bool is_idle() const noexcept { return in_use_.is_free(); }
-  /// It is freed, and has not failed: from now on nothing is posted, and of that nobody is told.
-  /// @return nothing is under way
+  /// The half is freed, and has not failed: from now on it posts nothing, and sends no FAIL.
+  /// @return nothing is in flight
   bool end_posts() noexcept {
     told_.store(true, std::memory_order_relaxed);  // relaxed: as in tell_failure()
     (void)in_use_.shut();
     return in_use_.is_quiet();
   }
-  /// A round is over, or the half is freed: as long as something is under way the lane is served
-  /// on.
+  /// The round is over, or the half is freed. The helper still serves the lane while operations are
+  /// in flight.
   void end_watch() noexcept {
-    // relaxed, twice: the lane outlives all of this, and its word orders what it has to.
+    // relaxed, twice: the lane outlives this half, and the lane's own word orders turn_on() and
+    // turn_off().
     if (watched_.load(std::memory_order_relaxed) == nullptr || !in_use_.is_free()) return;
     if (NetLane* const lane = watched_.exchange(nullptr, std::memory_order_relaxed))
       lane->turn_off();
   }
   bool has_failed() const noexcept { return failure_.failed(); }
-  /// Its process, the link or the device is lost.
+  /// The peer's process, the link or the device is lost.
   bool is_cut_off() const noexcept;
-  /// is_cut_off(): nothing is posted any more, and the buffer's key is given back as soon as
-  /// neither side can be using it. Rounds fail where they are waited for. With the network's mutex
-  /// held.
+  /// @pre is_cut_off(). From now on the half posts nothing. It gives the buffer's key back as soon
+  /// as neither side can use it. Rounds fail in the calls that wait for them. With the network's
+  /// mutex held.
   void cut_off();
   const NetPath& path() const noexcept { return path_; }
   /// acquire: pairs with take_link()'s release.
   NetLink& link() const noexcept { return *link_.load(std::memory_order_acquire); }
-  /// From now on all goes this way, which nothing has gone yet. Before anybody is told of the
-  /// match; with the network's mutex held.
+  /// From now on the half posts over `link`. @pre it has posted nothing, and no peer knows of the
+  /// match. With the network's mutex held.
   void take_link(NetLink& link) {
     place_ = path_.lanes->take_place(link.lane_index);
     link_.store(&link, std::memory_order_release);  // pairs with link()'s acquire
   }
-  /// It is freed, or has failed. @return nothing of it is under way; of what is the helper hears,
-  /// whoever else polls. With the network's mutex held.
+  /// The half is freed, or has failed. @return nothing of it is in flight. If operations are, their
+  /// completions wake the helper, even if other threads poll. With the network's mutex held.
   bool settle();
-  bool is_closed = false;  ///< the peer has been told that it is freed; guarded by the network
+  bool is_closed = false;  ///< CLOSE has been sent; guarded by the network
   std::uint64_t channel() const noexcept { return channel_.load(std::memory_order_relaxed); }
 
  protected:
-  /// True: the caller may post one Work, whose completion leaves.
+  /// True: the caller may post one Work, and its completion calls leave().
   [[nodiscard]] bool enter() noexcept {
     if (in_use_.enter()) return true;
     leave();
@@ -180,12 +181,12 @@ class NetHalf {
   void leave() noexcept {
     if (in_use_.leave()) on_quiet();
   }
-  /// Nothing more will come of the peer for `round`, but what is on its way already.
+  /// Does the peer send nothing more for `round`, except operations in flight?
   bool lacks_peer(std::uint64_t round) const noexcept;
-  /// The same whatever the round.
+  /// The same for any round.
   bool peer_is_gone() const noexcept;
   vci::Vci& vci() const noexcept { return link().vci; }
-  /// One turn of whoever waits.
+  /// One turn of a waiting thread.
   void progress() const noexcept {
     NetLink& link = this->link();
     if (path_.lanes->progress(link.vci) != 0)
@@ -193,22 +194,22 @@ class NetHalf {
     else
       link.lane.on_empty_turn();
   }
-  /// In Start: from now on somebody serves the lane although the program does not call.
+  /// In Start: from now on the helper serves the lane while the program makes no call.
   void begin_watch() noexcept {
     NetLane& lane = link().lane;
     // relaxed: as in end_watch().
     if (watched_.exchange(&lane, std::memory_order_relaxed) == nullptr) lane.turn_on();
   }
-  /// Why a round that lacks its peer can't end.
+  /// Fails the half with the reason why a round can't complete without its peer.
   void give_up_on_peer(const InitArgs& args);
   Completion failed_once_quiet();
   void tell_failure();
-  /// Nothing of it is under way, and nothing will be.
+  /// Nothing of it is in flight, and nothing more will be posted.
   void on_quiet();
-  /// The peer's operations have ended, or can't come here.
+  /// Have the peer's operations ended, or can none arrive any more?
   bool is_out_of_reach() const;
   void unregister_lost();
-  /// acquire, release: the buffer's key is in a record for the peer.
+  /// acquire, release: a record for the peer carries the buffer's key.
   bool is_key_told() const noexcept { return is_key_told_.load(std::memory_order_acquire); }
   void tell_key() noexcept { is_key_told_.store(true, std::memory_order_release); }
   void drop_buffer();
@@ -217,12 +218,12 @@ class NetHalf {
   std::atomic<NetLink*> link_;
   vci::VciPool::Place place_;  // guarded by the network's mutex
   const Kind kind_;
-  /// What is in use (in_use_) may use it without the mutex.
+  /// Each holder of a place in in_use_ may use it without the mutex.
   std::optional<NetBuffer> buffer_;
-  std::mutex buffer_mutex_;                 // its end by free, and of its registration by a loss
-  bool is_awaited_ = false;                 // settle() has asked for that; guarded by the network
-  std::atomic<NetLane*> watched_{nullptr};  // whose helper's watch has been turned on
-  std::atomic<std::uint64_t> channel_{0};   // relaxed: written before the peer is told of it
+  std::mutex buffer_mutex_;                 // guards its end by free, and its key's by a loss
+  bool is_awaited_ = false;                 // settle() wants all; guarded by the network
+  std::atomic<NetLane*> watched_{nullptr};  // the lane that begin_watch() has turned on
+  std::atomic<std::uint64_t> channel_{0};   // relaxed: written before the peer learns of it
   FailureSlot failure_;
   InUse in_use_;
   std::atomic<bool> told_{false}, peer_quiet_{false};
@@ -258,10 +259,11 @@ class NetSend final : public SendRequest, public NetHalf {
   std::string error_text() const override { return failure_.text(); }
 
   void on_accept(const record::NetAccept& accept);
-  /// An immediate with its slot. On whoever polls.
+  /// A demand with its slot has arrived. Runs on the polling thread.
   void on_demand();
   std::optional<std::uint16_t> demand_slot() const noexcept { return demand_slot_; }
-  /// The receiver has closed, and has sent so many. relaxed, twice: guarded by the network's mutex.
+  /// The receiver has closed, after `count` demands. relaxed, twice: guarded by the network's
+  /// mutex.
   void await_demands(std::uint32_t count) noexcept { demands_awaited_ = count; }
   bool has_heard_all() const noexcept {
     return demands_heard_.load(std::memory_order_relaxed) == demands_awaited_;
@@ -269,7 +271,7 @@ class NetSend final : public SendRequest, public NetHalf {
   record::NetInit init_record() const;
   const InitArgs& args() const noexcept { return args_; }
   const NetWords& words() const noexcept { return net_words_; }
-  /// Partitions, of all rounds. relaxed: whether it grows.
+  /// Partitions of all rounds. relaxed: callers only test whether it grows.
   std::uint64_t moved() const noexcept {
     return block_.view().header().moved_count.load(std::memory_order_relaxed);
   }
@@ -280,9 +282,9 @@ class NetSend final : public SendRequest, public NetHalf {
   struct CellWork : vci::Work {
     NetSend* channel = nullptr;
     Run cells{};
-    LeafGroup leaves{};                ///< its group, once it is a ready Work
-    std::uint64_t entry = 0;           ///< InUse's, with its cells
-    std::uint32_t posted_by_then = 0;  ///< in_use_'s cargo, with this
+    LeafGroup leaves{};                ///< of its group, once it is a ready Work
+    std::uint64_t entry = 0;           ///< argument of InUse::enter(), with its cells as cargo
+    std::uint32_t posted_by_then = 0;  ///< in_use_'s cargo, including this Work's
   };
   void mark_further(const Cell& cell, std::size_t partition, std::uint64_t old) override;
   void mark_further_slow(const Cell& cell, std::uint64_t old);
@@ -318,46 +320,46 @@ class NetSend final : public SendRequest, public NetHalf {
   PrivateBlock block_;
   SendSide<RealPlatform> side_;
   std::unique_ptr<CellWork[]> works_;  // by first cell
-  vci::Vci& lane_;                     // vci(), which stays
-  // Their first partitions, ascending: of the round, and, if they change, of the next one.
+  vci::Vci& lane_;                     // vci(), which never changes
+  // First partitions of the groups, ascending: of the round, and, if they change, of the next one.
   std::vector<std::uint32_t> groups_, next_groups_;
   bool do_groups_change_ = false;
   AskingHabit asking_;
-  bool holds_nothing_ = false;  // in rounds after this one
-  /// From this round on nothing is held, up to that one; 0: something is, now or soon.
+  bool holds_nothing_ = false;  // in the rounds after this one
+  /// No group holds a partition back from this round up to the stored one. 0: groups do, now or
+  /// soon.
   std::atomic<std::uint64_t> nothing_held_until_{0};
   const GroupRules rules_;
   const std::optional<std::uint16_t> demand_slot_;
   std::unique_ptr<Planning> planning_;          // policies with a planner
   std::unique_ptr<Timed<RealPlatform>> timed_;  // policies with a deadline
   HeardWork heard_;
-  /// The last round of which a demand has been heard, been answered. seq_cst: open(), on_accept()
-  /// and on_demand() say against what.
+  /// The last round that a demand has named, and the last one answered. seq_cst: open(),
+  /// on_accept() and on_demand() name their partners.
   std::atomic<std::uint64_t> demanded_{0}, answered_{0};
   std::atomic<std::uint32_t> demands_heard_{0};
   std::uint32_t demands_awaited_ = 0;
-  /// Partitions of a cell that have been given to move() while it lacks others: only of cells that
-  /// are larger than a group can be, or of which a part may come because a word has expired.
+  /// Partitions of an incomplete cell that move() has taken. Only where cells may be larger than a
+  /// group, or an expired word may release parts of a cell.
   std::unique_ptr<std::atomic<std::uint32_t>[]> parts_;
-  /// What stands in the first word when the round is open; what has to stand there for a ready
-  /// Work.
+  /// Value of the first word when the round is open; value that a ready Work requires there.
   std::uint64_t credit_ = 0, fast_credit_ = 0;
   static constexpr std::uint64_t kNoCredit = ~std::uint64_t{0};
-  /// By partition: the Work that pushes its whole group, complete but for the post; null: there is
-  /// none. Written when the group is complete, read in later rounds.
+  /// By partition: the Work that pushes its whole group, complete except for the post. Null: none.
+  /// Written when the group is complete, read in later rounds.
   std::unique_ptr<CellWork*[]> ready_works_;
   std::uint32_t sent_last_ = 0;          ///< in_use_'s cargo when all cells of the round are posted
-  std::uint32_t last_of_several_ = 0;    ///< sent_last_, if the round has several groups
-  NetCellSet awaited_;                   ///< cells whose notice is out, until their FIN
+  std::uint32_t last_of_several_ = 0;    ///< sent_last_ if there are several groups, else + 1
+  NetCellSet awaited_;                   ///< first cells of runs with a notice, until their FIN
   std::atomic<std::uint64_t> round_{0};  // relaxed: the caller orders its own calls
-  std::mutex start_mutex_;               // a Start against the acceptance
+  std::mutex start_mutex_;               // orders a Start and the acceptance
   bool start_waits_ = false;             // guarded by start_mutex_
   // Written by on_accept(), then published.
   record::NetAccept accept_{};
   std::atomic<bool> accepted_{false};
 };
 
-/// Thread safety: as RecvRequest; match() belongs to who holds the network's mutex.
+/// Thread safety: as RecvRequest; match() belongs to the holder of the network's mutex.
 class NetRecv final : public RecvRequest, public NetHalf {
  public:
   NetRecv(InitArgs args, NetBuffer buffer, NetPath path, Counters* counters);
@@ -368,7 +370,7 @@ class NetRecv final : public RecvRequest, public NetHalf {
   Status error() const noexcept override { return failure_.status(); }
   std::string error_text() const override { return failure_.text(); }
 
-  /// Among the receives without a send. Under the network's mutex.
+  /// Its place among the unmatched receives. Under the network's mutex.
   std::uint64_t place = 0;
 
   /// The sender's half, from its INIT.
@@ -377,37 +379,37 @@ class NetRecv final : public RecvRequest, public NetHalf {
     NetWords notices;
     std::uint16_t slot = 0;
   };
-  /// @pre take_link(), of the one that the sender has chosen
-  /// @return what the sender is to be told once that is ready
+  /// @pre take_link() with the link that the sender has chosen
+  /// @return the ACCEPT to send once that link is ready
   /// @errors kNoMemory: nothing has changed
   Result<record::NetAccept> match(const Match& match);
-  /// The sender has been told: Starts give credit from now on.
+  /// The ACCEPT has been sent: Starts give credit from now on.
   void accept();
   bool matched() const noexcept { return matched_.load(std::memory_order_acquire); }
   void fail_unmatched(std::uint64_t channel, Status status, std::string text);
 
-  // An immediate with this channel's slot. On whoever polls, with the lane's lock held.
-  /// @return false: no push of a run that could come now; nothing has happened
+  // An immediate with this channel's slot. On the polling thread, with the lane's lock held.
+  /// @return false: it is no push of a run that may arrive now; nothing has changed
   [[nodiscard]] bool on_push(std::uint16_t token);
-  /// Any other.
+  /// Any other immediate.
   void on_other(std::uint16_t token);
 
   const InitArgs& args() const noexcept { return args_; }
   const Match& its_match() const noexcept { return *match_; }
   bool usable() const noexcept { return usable_.load(std::memory_order_acquire); }
-  /// As NetSend's.
+  /// As NetSend::moved().
   std::uint64_t moved() const noexcept {
     return usable() ? block_->view().header().moved_count.load(std::memory_order_relaxed) : 0;
   }
-  /// relaxed: nothing of it is under way.
+  /// relaxed: no demand is in flight.
   std::uint32_t demand_count() const noexcept {
     return demand_ ? demand_->count.load(std::memory_order_relaxed) : 0;
   }
   RoundTotals totals() const noexcept;
-  /// What arrives has to be put where the program wants it.
+  /// Does arriving data have to be unpacked into the program's buffer?
   bool unpacks() const noexcept { return unpacks_; }
   void forget_buffer() {
-    // A sender that repeats itself may have somebody unpack into it right now.
+    // A polling thread may be unpacking a repeated push of the sender right now.
     if (buffer_ && buffer_->is_packed() && usable()) vci().exclusively([] {});
     drop_buffer();
   }
@@ -420,7 +422,7 @@ class NetRecv final : public RecvRequest, public NetHalf {
   };
   struct FinWork : vci::Work {
     NetRecv* channel = nullptr;
-    std::uint64_t again = 0;  ///< to be sent after the one that is under way; 0: nothing
+    std::uint64_t again = 0;  ///< word to send after the one in flight; 0: none
     bool is_busy = false;
   };
   Status look(std::int32_t partition, bool* arrived) override;
@@ -441,7 +443,7 @@ class NetRecv final : public RecvRequest, public NetHalf {
   static void demand_sent(net::Operation& operation, Status status);
   static constexpr const char* kWrite = "write into";
   void lost(Status status, const char* could_not);
-  /// The peer has sent what makes no sense.
+  /// The peer has sent an invalid immediate.
   void break_off();
   bool complete() const;
   bool has_moved_all() const;  ///< of the round. @pre usable()
@@ -450,9 +452,9 @@ class NetRecv final : public RecvRequest, public NetHalf {
   const InitArgs args_;
   Counters& counters_;
   std::atomic<std::uint64_t> round_{0};  // relaxed: the caller orders its own calls
-  /// The round whose bytes may be written; 0: none. seq_cst: see open() and on_notice().
+  /// The round that is open for writes; 0: none. seq_cst: see open() and on_notice().
   std::atomic<std::uint64_t> open_round_{0};
-  NetCellSet noticed_;  ///< cells of which a run begins that is ours to pull
+  NetCellSet noticed_;  ///< first cells of the runs that this side has to pull
   const bool unpacks_;
   // Written by match(), then published.
   std::optional<Match> match_;
@@ -461,30 +463,31 @@ class NetRecv final : public RecvRequest, public NetHalf {
   std::optional<Arrival<RealPlatform>> arrival_;
   // For on_push().
   std::uint32_t cell_count_ = 0;  ///< cells_'s
-  bool is_plain_ = false;  ///< each partition has a cell of its own, and its bytes arrive in place
-  /// All cells, if nobody looks at marks before he has looked at the count; 0: somebody does.
+  bool is_plain_ = false;         ///< each partition is a cell, and its bytes arrive in place
+  /// Number of cells, if no thread loads a mark before the count; else 0.
   std::uint32_t unmarked_count_ = 0;
   std::atomic<std::uint8_t>* arrived_ = nullptr;       ///< the block's marks
   std::atomic<std::uint64_t>* moved_count_ = nullptr;  ///< the block's
   std::unique_ptr<CellWork[]> reads_;                  // by first cell
   std::unique_ptr<FinWork[]> fins_;                    // by first cell; guarded by the lane
-  std::unique_ptr<DemandWork> demand_;                 // null: the sender takes none
+  std::unique_ptr<DemandWork> demand_;                 // null: the sender takes no demands
   struct CreditWork : vci::Work {
     NetRecv* channel = nullptr;
     std::atomic<bool> is_busy{false};
   };
   CreditWork credits_[2];  // by round parity
   std::atomic<bool> matched_{false}, usable_{false};
-  std::mutex start_mutex_;    // a Start against the acceptance
+  std::mutex start_mutex_;    // orders a Start and the acceptance
   bool is_accepted_ = false;  // guarded by start_mutex_
   bool start_waits_ = false;  // guarded by start_mutex_
 };
 
-// Inline: with the lane's step, all that a push takes. It need not enter: who frees the channel
-// takes its slot away with the lane's lock held, and of one that has failed only marks are written.
+// Inline: with the lane's step, this is the whole path of a push. It need not enter in_use_: the
+// network clears a freed channel's slot with the lane's lock held. Of a failed channel it writes
+// only marks.
 [[gnu::always_inline]] inline bool NetRecv::on_push(std::uint16_t token) {
   const std::uint32_t first = net::first_of(token), last = net::last_of(token);
-  // relaxed: an immediate of a round comes after the credit that Start gave, once it was matched.
+  // relaxed: an immediate of a round follows the credit that Start gave, after the match.
   const std::uint64_t round = open_round_.load(std::memory_order_relaxed);
   if (last >= cell_count_ || round == 0) [[unlikely]]
     return false;

@@ -8,16 +8,16 @@
 
 namespace larklane::part {
 
-/// Somebody asks, and is told no. (MPI_Wait does not demand: the round ends with its last
-/// partition, and then no group is incomplete.)
+/// A Parrived has found its partition missing. MPI_Wait does not demand: the round ends with its
+/// last partition, and then no group is incomplete.
 void NetRecv::demand() {
   DemandWork& work = *demand_;
   const std::uint64_t round = this->round();
-  // relaxed: a hint; it is asked again below.
+  // relaxed: a hint; may_demand() checks again.
   if (work.round.load(std::memory_order_relaxed) == round) return;
   const std::uint64_t moved = block_->view().header().moved_count.load(std::memory_order_relaxed);
   if (!work.silence.lasts(moved, now_ns(), match_->init.demand_after_ns)) return;
-  // acquire: pairs with demand_sent()'s release; from here on there is one caller.
+  // acquire: pairs with demand_sent()'s release; from here on only one caller at a time.
   if (work.is_busy.exchange(true, std::memory_order_acquire)) return;
   if (!may_demand(round) || !enter()) {
     work.is_busy.store(false, std::memory_order_release);  // release: as demand_sent()'s
@@ -37,8 +37,8 @@ void NetRecv::demand() {
   vci().post(work);
 }
 
-/// Once a round, while it is open, and only when the sender has heard the one before, and has not
-/// said that it holds nothing back in this one.
+/// Once a round, while it is open. Only if the sender has answered the demand before, and has not
+/// announced that it holds nothing back in this round.
 bool NetRecv::may_demand(std::uint64_t round) const {
   const std::uint64_t last = demand_->round.load(std::memory_order_relaxed);
   if (last >= round || open_round_.load(std::memory_order_seq_cst) != round) return false;
@@ -57,16 +57,16 @@ void NetRecv::demand_sent(net::Operation& operation, Status status) {
   channel.leave();
 }
 
-/// The receiver may be one round ahead of the sender; then the words wait for their Start, expired.
+/// The receiver may be one round ahead of the sender: then expired words wait for their Start.
 void NetSend::on_demand() {
   const std::uint64_t word = net_words_.read(kDemandWord);
-  if (net_word::generation(word) != net_words_.generation) return;  // of a channel before this one
+  if (net_word::generation(word) != net_words_.generation) return;  // of an earlier channel
   demands_heard_.fetch_add(1, std::memory_order_relaxed);           // relaxed: see has_heard_all()
   const std::uint64_t near = round();
   const auto further = static_cast<std::int32_t>(static_cast<std::uint32_t>(word) -
                                                  static_cast<std::uint32_t>(near));
-  // seq_cst: store-then-look against open() and on_accept(): they see this, or this call what they
-  // have opened.
+  // seq_cst: store-then-look against open() and on_accept(): they see this round, or this call sees
+  // the words that they have opened.
   demanded_.exchange(near + static_cast<std::uint64_t>(std::int64_t{further}),
                      std::memory_order_seq_cst);
   answer_demand();
@@ -82,12 +82,13 @@ void NetSend::answer_demand() {
   send_heard();
 }
 
-/// The receiver may demand again. seq_cst: store-then-look against heard_sent().
+/// Answers the demand, so that the receiver may demand again. seq_cst: store-then-look against
+/// heard_sent().
 void NetSend::send_heard() {
   if (heard_.is_busy.exchange(true, std::memory_order_seq_cst)) return;
-  if (!enter()) return;  // it stays busy: nothing is sent any more
+  if (!enter()) return;  // it stays busy: nothing is posted any more
   heard_.round = answered_.load(std::memory_order_seq_cst);
-  // relaxed: an older one costs demands
+  // relaxed: an older value only costs demands
   const std::uint64_t free = nothing_held_until_.load(std::memory_order_relaxed);
   const std::uint64_t word = net_word::make(accept_.generation, std::max(heard_.round, free));
   std::memcpy(heard_.small, &word, sizeof(word));

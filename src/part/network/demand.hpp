@@ -1,11 +1,11 @@
 #pragma once
-// A demand: a receiver that asks for a partition and is told no, though nothing has come for some
-// time, rings the sender, which from then on holds nothing of the round back
+// A demand: a receiver rings the sender of a partition that Parrived has missed while nothing has
+// arrived for some time. From then on the sender holds nothing of the round back
 // (docs/design/adr/0018). Model: tests/protocol/push_or_pull.pml, rules 11 to 15.
 //
-// One is under way at most: the next one waits until the sender has said that it has heard the
-// last. So the sender reserves one receive. What it says is a round: of that one and of those
-// before it nothing is held back any more, asked or not.
+// At most one demand is in flight: the next one waits until the sender has answered the last. So
+// the sender reserves one receive. The answer states a round: in it and in all before it the sender
+// holds nothing back, demanded or not.
 
 #include <algorithm>
 #include <atomic>
@@ -22,12 +22,12 @@ namespace larklane::part {
 class NetRecv;
 class NetSend;
 
-/// What the policy of a channel needs, as a network provides for it. Thread safety: immutable.
+/// The needs of a channel's policy, as a network meets them. Thread safety: immutable.
 struct GroupRules {
   bool has_planner = false;           ///< groups change between rounds
   bool is_on_demand = false;          ///< the receiver may break groups up
   std::uint64_t deadline_ns = 0;      ///< 0: none
-  std::uint64_t demand_after_ns = 0;  ///< in which nothing comes, until the receiver demands
+  std::uint64_t demand_after_ns = 0;  ///< time without arrivals before the receiver demands
 
   /// @param demand_after_ns  option `demand_after_ns`
   static GroupRules of(const PolicyNeeds& needs, std::uint64_t demand_after_ns) noexcept {
@@ -37,24 +37,24 @@ struct GroupRules {
   bool take_demands() const noexcept { return is_on_demand || deadline_ns != 0; }
 };
 
-/// Whether a demand of `round` is called for. Rounds of which the words have the low half.
-/// @param last  that was demanded, less than `round`; not 0
-/// @param heard  what the sender has said: none is called for up to that one
+/// Does `round` call for a demand? Words carry the low half of a round.
+/// @param last  the last demanded round, less than `round`; not 0
+/// @param heard  the sender's answer: no round up to it calls for a demand
 constexpr bool is_called_for(std::uint64_t round, std::uint64_t last,
                              std::uint32_t heard) noexcept {
   const auto ahead = static_cast<std::int32_t>(heard - static_cast<std::uint32_t>(last));
   return ahead >= 0 && last + static_cast<std::uint64_t>(ahead) < round;
 }
 
-/// How long nothing has come, as those who ask see it. Thread safety: thread-safe.
+/// Time since the last arrival, as calls of Parrived observe it. Thread safety: thread-safe.
 class Silence {
  public:
   /// Start.
   void begin() noexcept { since_.store(0, std::memory_order_relaxed); }  // relaxed: as below
-  /// Somebody has asked in vain. @param moved  what has come so far @param now  not 0
-  /// @return it has lasted for `after_ns`
+  /// A Parrived has missed its partition. @param moved  partitions moved so far @param now  not 0
+  /// @return the silence has lasted for `after_ns`
   bool lasts(std::uint64_t moved, std::uint64_t now, std::uint64_t after_ns) noexcept {
-    // relaxed throughout: when a demand is sent is all that follows from it.
+    // relaxed throughout: it decides only when a demand is sent.
     const bool has_more = moved_.exchange(moved, std::memory_order_relaxed) != moved;
     const std::uint64_t since = since_.load(std::memory_order_relaxed);
     if (since == 0 || has_more) {
@@ -65,19 +65,19 @@ class Silence {
   }
 
  private:
-  std::atomic<std::uint64_t> since_{0};  ///< 0: nobody has asked in this round
+  std::atomic<std::uint64_t> since_{0};  ///< 0: no Parrived has missed in this round
   std::atomic<std::uint64_t> moved_{0};
 };
 
-/// Whether a receiver demands round after round: then nothing is held back from it, without its
-/// asking, until groups are tried again. Thread safety: single-owner.
+/// Detects a receiver that demands round after round. The sender then holds nothing back, without
+/// demands, until it tries groups again. Thread safety: single-owner.
 class AskingHabit {
  public:
-  static constexpr std::uint32_t kRoundsBefore = 3;  ///< that are demanded, one after the other
+  static constexpr std::uint32_t kRoundsBefore = 3;  ///< consecutive rounds with demands
   static constexpr std::uint32_t kRoundsFirst = 64, kRoundsMost = 4096;  ///< without groups
 
-  /// In every Start. @param has_demanded  the round before this one
-  /// @return hold nothing back in those after this one
+  /// In every Start. @param has_demanded  the receiver demanded in the round before this one
+  /// @return hold nothing back in the rounds after this one
   bool see(bool has_demanded) noexcept {
     if (left_ != 0) return --left_ != 0;
     demanded_ = has_demanded ? demanded_ + 1 : 0;
@@ -87,16 +87,17 @@ class AskingHabit {
     next_ = std::min(2 * next_, kRoundsMost);
     return true;
   }
-  /// Rounds after this one in which nothing is held back.
+  /// Rounds after this one in which the sender holds nothing back.
   std::uint32_t rounds_left() const noexcept { return left_; }
 
  private:
-  std::uint32_t demanded_ = 0;  // rounds, up to the last one
+  std::uint32_t demanded_ = 0;  // consecutive rounds with demands, up to the last one
   std::uint32_t left_ = 0;
   std::uint32_t next_ = kRoundsFirst;
 };
 
-/// The receiver's demands. Thread safety: what is not atomic belongs to who has made it busy.
+/// The receiver's demands. Thread safety: fields that are not atomic belong to the thread that made
+/// it busy.
 struct DemandWork : vci::Work {
   NetRecv* channel = nullptr;
   std::atomic<bool> is_busy{false};
@@ -105,15 +106,16 @@ struct DemandWork : vci::Work {
   Silence silence{};
 };
 
-/// What the sender says of them. Thread safety: as DemandWork.
+/// The sender's answers to demands. Thread safety: as DemandWork.
 struct HeardWork : vci::Work {
   NetSend* channel = nullptr;
   std::atomic<bool> is_busy{false};
   std::uint64_t round = 0;
 };
 
-/// By slot in the immediates of demands, which is none of those of runs: who takes them. Thread
-/// safety: the lane's lock for find() and set(), the network's mutex for take() and give_back().
+/// Senders by demand slot. Immediates of demands have slots of their own, apart from those of runs.
+/// Thread safety: the lane's lock for find() and set(), the network's mutex for take() and
+/// give_back().
 class DemandSlots {
  public:
   /// @errors kNoMemory: all are taken
@@ -126,13 +128,13 @@ class DemandSlots {
     if (taken_ == kSlots) return Errc::kNoMemory;
     return static_cast<std::uint16_t>(taken_++);
   }
-  /// No demand with it is on its way any more.
+  /// No demand with this slot is in flight any more.
   void give_back(std::uint16_t slot) { free_.push_back(slot); }
   void set(std::uint16_t slot, NetSend* channel) {
     if (slot >= channels_.size()) channels_.resize(slot + std::size_t{1});
     channels_[slot] = channel;
   }
-  /// Null: of a channel that is gone.
+  /// Null: its channel is gone.
   NetSend* find(std::uint16_t slot) const {
     return slot < channels_.size() ? channels_[slot] : nullptr;
   }

@@ -12,7 +12,7 @@ namespace larklane::part {
 
 Result<std::uint16_t> NetLane::take_slot(NetRecv& channel) {
   if (free_slots_.empty() && slots_.size() == kSlots) return Errc::kNoMemory;
-  if (channel.unpacks()) want_all();  // while the program computes
+  if (channel.unpacks()) want_all();  // to unpack while the program computes
   std::uint16_t slot = 0;
   if (!free_slots_.empty()) {
     slot = free_slots_.back();
@@ -43,7 +43,7 @@ void NetLane::on_immediate(std::uint32_t immediate) {
     on_other(channel, immediate);
 }
 
-/// @param channel  null: that one has failed and is closed
+/// @param channel  null: it has failed and is closed
 void NetLane::on_other(NetRecv* channel, std::uint32_t immediate) {
   const std::uint16_t token = net::token_of(immediate);
   if (token == net::kDemandToken) {
@@ -68,7 +68,7 @@ Result<std::unique_ptr<NetLinks>> NetLinks::create(net::Fabric& fabric,
 void LinkGreeting::post(net::RemoteMemory there) {
   link = of_.link.get();
   transfer.remote = there;
-  // relaxed: the mutex orders who posts; the completion comes after the post.
+  // relaxed: the mutex orders posts; the completion comes after the post.
   is_under_way_.store(true, std::memory_order_relaxed);
   of_.vci.post(*this);
 }
@@ -114,7 +114,7 @@ void NetLink::on_served() {
     lane.turn_off();
 }
 
-/// All rounds over it fail, on both sides. Those with a peer that is gone fail by that.
+/// All rounds over it fail, on both sides. Rounds with a peer that is gone fail for that reason.
 void NetLink::on_over(Status status, Cause cause) {
   if (cause != Cause::gone) {
     const bool is_told = cause == Cause::peer;
@@ -125,7 +125,7 @@ void NetLink::on_over(Status status, Cause cause) {
              is_told ? "back from" : "to", peer->peer->address().c_str(), lane_index,
              why_lost.c_str());
   }
-  links.cut(*this, status);  // nor does the peer use it
+  links.cut(*this, status);  // the peer does not use it either
 }
 
 // --- all links -------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ Status NetLinks::make_lane(std::uint32_t index) {
     return vci.error();
   }
   lane->begin(**vci, keeper_);
-  if (plane_ != nullptr) (void)plane_->watch(*lane);  // the first one could be watched
+  if (plane_ != nullptr) (void)plane_->watch(*lane);  // succeeds, as for the first lane
   return {};
 }
 
@@ -185,7 +185,7 @@ void NetLinks::end(const control::Peer& peer) {
   if (known == peers_.end()) return;
   for (const auto& [number, link] : known->second.links) {
     if (link->is_over())
-      cut(*link, Errc::kPeerDown);  // once more: the peer does nothing any more
+      cut(*link, Errc::kPeerDown);  // again: the peer's operations have ended now
     else
       link->end(Errc::kPeerDown);
   }
@@ -210,7 +210,7 @@ Result<NetLink*> NetLinks::for_send(const std::shared_ptr<PeerState>& peer,
   return has_channel_links() ? for_channel(peer, lane) : usable(peer, lane);
 }
 
-/// Nothing goes over it where channels have links of their own.
+/// Where channels have links of their own, this one carries no channel.
 Result<NetLink*> NetLinks::first_of(const std::shared_ptr<PeerState>& peer) {
   if (!has_channel_links()) return usable(peer, 0);
   NetLink& first = entry(peer, 0);
@@ -265,7 +265,7 @@ void NetLinks::end_closed() {
   std::erase_if(closed_, [&](NetLink* link) {
     if (link->is_some_under_way()) return false;
     if (link->link) {
-      link->vci.drain();  // an immediate that nobody hears has used a receive all the same
+      link->vci.drain();  // an immediate without a channel has used a receive, too
       link->vci.close_link(std::move(link->link));
     }
     if (link->is_served()) link->lane.turn_off();
@@ -330,7 +330,8 @@ bool NetLinks::on_offer(const std::shared_ptr<PeerState>& peer,
   }
   NetLink& link = entry(peer, head.link);
   if (!link.is_connected()) link.greeting_there = head.greeting;
-  (void)link.hear_offer(payload.subspan(sizeof(head), head.bytes));  // a second one is nothing new
+  (void)link.hear_offer(payload.subspan(sizeof(head), head.bytes));  // a second offer changes
+                                                                     // nothing
   return true;
 }
 
@@ -354,7 +355,7 @@ NetLink* NetLinks::on_ready(const std::shared_ptr<PeerState>& peer, const record
   }
   if (link == nullptr) return nullptr;
   const bool was_ready = link->has_been_ready();
-  (void)link->hear_ready(status);  // one too many is nothing new
+  (void)link->hear_ready(status);  // a ready too many changes nothing
   return !was_ready && link->is_ready() ? link : nullptr;
 }
 
@@ -365,7 +366,7 @@ bool NetLinks::lose_all(const std::shared_ptr<PeerState>& peer, Status status) {
   return true;
 }
 
-/// Of what has come until now channels have heard.
+/// Channels have received everything that arrived before.
 void NetLinks::cut(NetLink& link, Status status) {
   has_loss_ = true;
   bool is_cut = true;

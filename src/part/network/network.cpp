@@ -14,23 +14,23 @@
 namespace larklane::part {
 namespace {
 
-/// What is under way when a process ends may take so long; then it is left alone.
+/// Longest wait for operations in flight at the end of a process; then it abandons them.
 constexpr std::chrono::seconds kDrainWait{2};
 
 template <class T>
 void send_record(PeerState& peer, record::NetType type, const T& record) {
-  // A peer that can't be told is gone, and the engine hears of that by itself.
+  // If send() fails the peer is gone, and the engine detects that by itself.
   (void)peer.peer->send(static_cast<std::uint16_t>(type), std::as_bytes(std::span(&record, 1)));
 }
 
-/// What nothing waits for before the next Start: making and freeing requests makes no system call.
+/// For records that can wait for the next Start: making and freeing requests makes no system call.
 template <class T>
 Status send_record_later(PeerState& peer, record::NetType type, const T& record) {
   return peer.peer->send_later(static_cast<std::uint16_t>(type),
                                std::as_bytes(std::span(&record, 1)));
 }
 
-/// A peer that can't be told is gone: on_peer_down() ends the channel.
+/// If it fails the peer is gone: on_peer_down() ends the channel.
 void send_close(PeerState& peer, const record::NetClose& close) {
   (void)send_record_later(peer, record::NetType::close, close);
 }
@@ -51,12 +51,12 @@ bool plausible(const record::NetAccept& accept) {
   return accept.slot <= 0xffff && accept.generation < net_word::kGenerations;
 }
 
-/// Neighbours that share a cell travel together whatever anybody wants, and a deadline is a word's.
+/// Partitions of one cell always travel together, and each word has one deadline.
 bool can_break_up(std::uint32_t partitions, const GroupRules& rules) {
   return partitions > 1 && (rules.deadline_ns == 0 || partitions <= net::kCellsMax * kUnitsPerWord);
 }
 
-/// Of the sender's words. Where groups may change there is room for any.
+/// Shape of the sender's words. If groups may change, it has room for any groups.
 Result<BlockShape> shape_of(const InitArgs& args, const std::vector<std::uint32_t>& groups,
                             const GroupRules& rules) {
   const auto partitions = static_cast<std::uint32_t>(args.partitions);
@@ -68,7 +68,7 @@ Result<BlockShape> shape_of(const InitArgs& args, const std::vector<std::uint32_
   BlockShape shape{
       Mode::direct, partitions, count, words, roots, 0, args.count * args.type->size_bytes()};
   if (!rules.has_planner) return shape;
-  // Of more cells than PlanCells::kMax, groups that are too large are cut at any.
+  // If there are more cells than PlanCells::kMax, a too large group may be cut at any cell.
   const std::uint32_t planned =
       partitions > net::kCellsMax ? net::Cells(partitions).count() : PlanCells(partitions).count();
   const LayoutSize most = LayoutSize::most(partitions, planned);
@@ -104,12 +104,12 @@ void Network::unwatch(control::Plane& plane) {
     const std::scoped_lock lock(mutex_);
     watched = links_->stop_watching();
   }
-  for (NetLane* const lane : watched) plane.unwatch(*lane);  // which waits for the helper
+  for (NetLane* const lane : watched) plane.unwatch(*lane);  // waits for the helper
 }
 
 void Network::settle(std::span<Network* const> networks) {
   const auto deadline = std::chrono::steady_clock::now() + kDrainWait;
-  const auto left_count = [&] {  // of each: it tells its peers
+  const auto left_count = [&] {  // asks each one: is_settled() also sends CLOSE records
     return std::count_if(networks.begin(), networks.end(),
                          [](Network* network) { return !network->is_settled(); });
   };
@@ -158,7 +158,7 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
   std::vector<std::uint32_t> groups = cell_boundaries(
       partitions, boundaries, rules.deadline_ns != 0 ? kUnitsPerWord : kGroupPartitionsMax);
   if (rules.take_demands() && !place->demand_slot) {
-    // Nobody could ask for what others of its group hold back.
+    // No demand could release partitions that wait for their group, so each travels alone.
     rules = {};
     groups = cell_boundaries(partitions, model::equal_groups(partitions, partitions));
   }
@@ -166,7 +166,7 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
       make_send(args, *place, std::move(groups), rules, rules.has_planner ? plans : PlanSource{});
   if (!made) {
     const std::scoped_lock lock(mutex_);
-    release_demands_locked(*place, true);  // the peer has never heard of it
+    release_demands_locked(*place, true);  // the peer has no INIT of it
     links_->give_up(*place->link, made.error());
   }
   return made;
@@ -211,7 +211,7 @@ Result<SendRequest*> Network::make_send(const InitArgs& args, const SendPlace& p
   const record::NetInit init = channel->init_record();
   if (const Status sent = send_record_later(*place.link->peer, record::NetType::init, init);
       !sent.ok()) {
-    controls_.give_back(*words);  // the peer has never heard of it
+    controls_.give_back(*words);  // the peer has no INIT of it
     if (place.demand_slot) place.link->lane.set_demands(*place.demand_slot, nullptr);
     return sent;
   }
@@ -267,15 +267,15 @@ Status Network::free(Request* request) {
   return status;
 }
 
-/// What has been freed goes as soon as nothing of it is under way.
+/// Releases freed channels as soon as nothing of them is in flight.
 void Network::reap_locked() {
   links_->end_closed();
   std::erase_if(leaving_sends_, [&](const std::shared_ptr<NetSend>& channel) {
     channel->forget_buffer();
     if (!channel->settle()) return false;
-    // A demand that comes late would be answered.
+    // A late demand would be answered.
     if (!channel->has_failed() && !channel->end_posts()) return false;
-    // Whoever had the last completion is telling the peer yet, or gives the buffer's key back.
+    // The thread of the last completion may still be sending FAIL, or giving the buffer's key back.
     if (channel->has_failed() || channel->is_cut_off()) channel->link().vci.exclusively([] {});
     channel->end_watch();
     channel->is_closed = true;
@@ -283,7 +283,7 @@ void Network::reap_locked() {
     if (channel->is_over()) {
       release_locked(*channel);
       sends_by_id_.erase(channel->channel());
-    } else if (channel->peer_is_down()) {  // and has not ended
+    } else if (channel->peer_is_down()) {  // but its process has not ended
       links_->close(channel->link());
     }
     return true;
@@ -313,7 +313,7 @@ void Network::release_locked(NetSend& channel) {
   if (!channel.has_failed()) controls_.give_back(channel.words());
   const bool has_ended = channel.path().peer->peer->has_ended();
   if (channel.demand_slot() && !has_ended && !channel.has_heard_all()) link.vci.drain();
-  // One that comes late all the same finds nobody, but a receive: that is lost.
+  // A later demand finds no channel, but uses a receive: that receive is lost.
   release_demands_locked({&link, channel.demand_slot()}, has_ended || channel.has_heard_all());
   links_->close(link);
 }
@@ -332,7 +332,7 @@ void Network::release_locked(NetRecv& channel) {
   if (channel.usable()) {
     const NetRecv::Match& match = channel.its_match();
     link.lane.clear_slot(match.slot);
-    link.vci.drain();  // what has come and not been heard has used a receive
+    link.vci.drain();  // an immediate without a channel has used a receive
     link.vci.release_immediates(2 * net::Cells(match.init.partitions).count());
     if (!channel.has_failed()) {
       notices_.give_back(match.notices);
@@ -382,7 +382,7 @@ void Network::on_ready_locked(const std::shared_ptr<PeerState>& peer,
       send_accept_locked(*link, channel, accept);
 }
 
-/// What can't be read, or makes no sense. Who waits for what it should have said fails.
+/// The record is unreadable or invalid. Rounds that wait for its contents fail.
 void Network::refuse_locked(const std::shared_ptr<PeerState>& peer, std::uint16_t kind,
                             std::size_t bytes) {
   if (!links_->lose_all(peer, Errc::kProtocol)) return;
@@ -401,7 +401,7 @@ void Network::send_accept_locked(NetLink& link, const std::shared_ptr<NetRecv>& 
 
 void Network::on_init_locked(const std::shared_ptr<PeerState>& peer, const record::NetInit& init) {
   std::uint64_t& last = last_inits_[peer->peer];
-  if (init.channel <= last)  // numbers ascend, and none comes again
+  if (init.channel <= last)  // numbers ascend and never repeat
     return refuse_locked(peer, static_cast<std::uint16_t>(record::NetType::init), sizeof(init));
   last = init.channel;
   auto posted = matching_.take_posted(key_of(init, *peer));
@@ -433,7 +433,7 @@ void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incomi
                                        incoming.peer->peer->address());
   }
   matched_.emplace(ChannelKey{incoming.peer->peer, init.channel}, channel);
-  // Its INIT follows the offer of the link. A link that is lost fails the round that uses it.
+  // The offer of the link precedes INIT. A lost link fails the round that uses it.
   NetLink* const link = links_->for_receive(*incoming.peer->peer, init.link);
   if (link != nullptr) channel->take_link(*link);
   if (incoming.sender_rounds) channel->on_peer_closed(*incoming.sender_rounds);
@@ -477,12 +477,12 @@ void Network::give_back_locked(const NetRecv::Match& match, NetLink& link) {
   link.lane.give_back(match.slot);
 }
 
-/// What a matched receive needs of this process.
+/// Reserves the resources of this process that a matched receive needs.
 Status Network::take_match_locked(NetRecv& channel, const record::NetInit& init, NetLink& link,
                                   NetRecv::Match* match) {
   const std::uint32_t cells = net::Cells(init.partitions).count();
-  // A push or a notice a cell in one round, a notice a cell in the next one: no more can come
-  // before some have been served.
+  // One push or notice a cell in one round, and one notice a cell in the next one. Before more can
+  // arrive, some have been served.
   LARKLANE_TRY(link.vci.reserve_immediates(2 * cells));
   auto notices = notices_.take(cells + (init.demand_slot != 0 ? 1 : 0));
   auto slot = notices ? link.lane.take_slot(channel) : Result<std::uint16_t>(notices.error());
@@ -531,7 +531,7 @@ void Network::on_close_locked(const control::Peer& from, const record::NetClose&
     incoming->sender_rounds = close.rounds;
     return;
   }
-  // Nothing comes of it: the sender gets its memory back before there is a receive.
+  // The send had no round: the sender gets its memory back before a receive exists.
   close_unmatched_locked(*incoming->peer, incoming->init);
   matching_.bury_incoming({&from, close.channel});
 }
@@ -584,7 +584,7 @@ void Network::cut_off_lost_locked() {
   if (!links_->take_loss()) return;
   for (const auto& [request, channel] : sends_)
     if (channel->is_cut_off()) channel->cut_off();
-  // Of one that is not usable yet nobody has been told the key, and another link may carry it.
+  // The peer has no key of a receive that is not usable yet, and another link may carry it.
   for (const auto& [request, channel] : receives_)
     if (channel->usable() && channel->is_cut_off()) channel->cut_off();
 }

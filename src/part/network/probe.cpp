@@ -7,7 +7,7 @@
 namespace larklane::part {
 namespace {
 
-/// While a probe is under way: its failure is told so soon after it has come.
+/// Time between looks while a probe is in flight: the longest delay of its failure's report.
 constexpr std::uint64_t kProbeLookNs = 100'000'000;
 
 }  // namespace
@@ -24,7 +24,7 @@ bool LinkProbe::end_look() noexcept {
 
 void LinkProbe::post(vci::Vci& vci, net::Link& to) {
   link = &to;
-  // relaxed: the mutex orders who posts; the completion comes after the post.
+  // relaxed: the mutex orders posts; the completion comes after the post.
   state_.store(State::under_way, std::memory_order_relaxed);
   vci.post(*this);
 }

@@ -1,7 +1,9 @@
 #pragma once
-// Is the host of a peer that says nothing still there? Nothing tells a receiver that waits for
-// pushes: it posts nothing, so nothing of it can fail. So who looks after a lane, now and then,
-// sends a write of no bytes on a link that has been silent while a round was open.
+// Probes of silent links, which detect a dead host.
+//
+// A receiver that waits for pushes posts nothing, so no operation of it can fail. So the keeper of
+// a lane periodically looks at its links. It posts a write of no bytes on a link that has been
+// silent while a round was open.
 
 #include <atomic>
 #include <cstdint>
@@ -11,12 +13,12 @@
 
 namespace larklane::part {
 
-/// What has been seen of a link, and its probe: one at most is under way.
-/// Thread safety: who holds the network's mutex, but for the completion.
+/// A link's silence, and its probe: at most one is in flight.
+/// Thread safety: the holder of the network's mutex, except for the completion.
 class LinkProbe final : public vci::Work {
  public:
   enum class State : std::uint8_t { idle, under_way, failed };
-  /// Of as many looks in a row between which nothing has moved the last one makes a probe due.
+  /// Consecutive looks without progress that make a probe due.
   static constexpr std::uint32_t kSilentLooks = 2;
 
   LinkProbe() noexcept {
@@ -38,7 +40,7 @@ class LinkProbe final : public vci::Work {
   bool end_look() noexcept;
 
   void post(vci::Vci& vci, net::Link& to);
-  /// acquire: pairs with ended()'s release, of failure().
+  /// acquire: pairs with ended()'s release, which publishes failure().
   State state() const noexcept { return state_.load(std::memory_order_acquire); }
   Status failure() const noexcept { return failure_; }
 

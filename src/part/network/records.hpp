@@ -19,15 +19,16 @@ enum class NetType : std::uint16_t {
   fail = 21,  ///< Fail
 };
 
-/// Either side, once a link: what the other one's connects to; followed by `bytes` bytes.
+/// From either side, once a link: this end, for the other side to connect; `bytes` bytes follow.
 struct NetOffer {
   std::uint32_t bytes;
   std::uint32_t link;
-  net::RemoteMemory greeting;  ///< 8 bytes to be read by who greets
+  net::RemoteMemory greeting;  ///< 8 bytes that a greeting reads
 };
 
-/// The link to the peer is connected: the peer may use it, or greet, whose greeting has been
-/// answered when it says so, too; once more: that has been heard. Or it can't be had: nobody may.
+/// If 0: this end is connected, so the peer may use the link, or greet. A greeting side sends it
+/// after the greeting's answer. The greeted side then sends it once more. Otherwise neither side
+/// may use the link.
 struct NetReady {
   std::int32_t code;  ///< Errc; 0: connected
   std::int32_t detail;
@@ -42,37 +43,37 @@ struct NetInit {
   std::int32_t source, tag;
   std::uint64_t partition_bytes;
   std::uint32_t partitions;
-  std::uint32_t generation;       ///< of what the receiver stores into `control`
+  std::uint32_t generation;       ///< of the words that the receiver stores into `control`
   net::RemoteMemory data;         ///< the packed bytes
   net::RemoteMemory control;      ///< credit, demand, then from kFinWords on one FIN a cell
-  std::uint32_t link;             ///< by which all of the channel travels
-  std::uint32_t demand_slot;      ///< 1 + that in the immediates of demands; 0: it takes none
-  std::uint64_t demand_after_ns;  ///< in which nothing comes, until there is to be one
+  std::uint32_t link;             ///< the link of the channel
+  std::uint32_t demand_slot;      ///< 1 + the slot in immediates of demands; 0: takes no demands
+  std::uint64_t demand_after_ns;  ///< time without arrivals before the receiver demands
 };
 
-/// Receiver to sender: matched, and the link is ready.
+/// Receiver to sender: the receive is matched, and the link is ready.
 struct NetAccept {
   std::uint64_t channel;
   std::uint32_t generation;  ///< of the notices
   std::uint32_t slot;        ///< in the immediates
   net::RemoteMemory data;
-  net::RemoteMemory notices;  ///< one a cell; then, if there may be demands, the last one heard
+  net::RemoteMemory notices;  ///< one a cell; then, with demands, the sender's last answer
 };
 
-/// One side has freed its request, and nothing of it is under way.
+/// One side has freed its request, and nothing of it is in flight.
 struct NetClose {
   std::uint64_t channel;
   std::uint32_t by_sender;
-  std::uint32_t demands;  ///< that the receiver has sent
-  std::uint64_t rounds;   ///< that it has completed
+  std::uint32_t demands;  ///< number that the receiver has sent
+  std::uint64_t rounds;   ///< number that this side has completed
 };
 
 }  // namespace larklane::part::record
 
 namespace larklane::part {
 
-/// A word that is stored into the peer's memory: which channel's, which round's, and, in a notice,
-/// how many cells. Rounds are told apart by their low half: no store is four billion rounds late.
+/// A word for the peer's memory: generation of the channel, round, and, in a notice, number of
+/// cells. Its low half tells rounds apart: no store is four billion rounds late.
 namespace net_word {
 inline constexpr std::uint32_t kGenerations = 1u << 24;
 constexpr std::uint64_t make(std::uint32_t generation, std::uint64_t round,
@@ -92,10 +93,10 @@ constexpr bool of_round(std::uint64_t word, std::uint64_t round) noexcept {
 
 /// A sender's control words: the credit has a line of its own.
 inline constexpr std::uint32_t kFinWords = 8;
-inline constexpr std::uint32_t kDemandWord = 1;  ///< behind the credit, on its line
+inline constexpr std::uint32_t kDemandWord = 1;  ///< after the credit, on the same line
 
-/// Of a channel without bytes: its marks are all that it needs memory for, and no buffer says how
-/// many there may be.
+/// Limit of a channel without bytes: it needs memory for its marks alone, and no buffer limits
+/// them.
 inline constexpr std::uint32_t kEmptyPartitionsMax = 1u << 20;
 constexpr bool are_too_many_empty(std::uint64_t partitions,
                                   std::uint64_t partition_bytes) noexcept {

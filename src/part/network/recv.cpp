@@ -103,8 +103,8 @@ Status NetRecv::start() {
   return {};
 }
 
-/// The buffer may be written. seq_cst: store-then-look against on_notice(): of a notice that comes
-/// meanwhile one of both sees the other.
+/// The buffer may be written. seq_cst: store-then-look against on_notice(): of a concurrent notice,
+/// one of the two sees the other.
 void NetRecv::open(std::uint64_t round) {
   open_round_.store(round, std::memory_order_seq_cst);
   if (demand_) demand_->silence.begin();
@@ -112,11 +112,10 @@ void NetRecv::open(std::uint64_t round) {
   noticed_.for_each([this](std::uint32_t cell) { claim(cell); });
 }
 
-/// Without credit the sender leaves notices, so a credit that can't be sent now need not be.
+/// Without credit the sender leaves notices, so this call may skip a credit that it can't send now.
 void NetRecv::give_credit(std::uint64_t round) {
   CreditWork& work = credits_[round & 1];
-  // acquire: pairs with credit_sent()'s release. An exchange: the helper makes up for a first
-  // Start.
+  // acquire: pairs with credit_sent()'s release. An exchange: the helper may open the first round.
   if (work.is_busy.exchange(true, std::memory_order_acquire)) return;
   if (!enter()) {
     work.is_busy.store(false, std::memory_order_release);  // release: as credit_sent()'s
@@ -140,7 +139,7 @@ void NetRecv::credit_sent(net::Operation& operation, Status status) {
   channel.leave();
 }
 
-/// Of cells of several partitions, or of bytes that have to go where the program wants them.
+/// A push of cells with several partitions each, or of bytes to unpack.
 void NetRecv::push_slow(Run cells) {
   if (!enter()) return;
   const Run run = cells_->partitions(cells);
@@ -158,7 +157,7 @@ void NetRecv::on_other(std::uint16_t token) {
     break_off();
 }
 
-/// Of this round, or of the next one: then it waits for its Start.
+/// A notice of this round, or of the next one: that waits for its Start.
 void NetRecv::on_notice(std::uint32_t cell) {
   if (!usable() || cell >= cells_->count()) return break_off();
   // seq_cst: store-then-look against open().
@@ -166,8 +165,8 @@ void NetRecv::on_notice(std::uint32_t cell) {
   claim(cell);
 }
 
-/// Start, the helper and threads that wait: one of them pulls. Who was held up between its look and
-/// the taking may have taken what another round has left: then it puts that back, and looks again.
+/// Start, the helper and waiting threads: one of them pulls. A thread that stalled between its look
+/// and its take may have taken another round's notice. It then puts the cell back and looks again.
 void NetRecv::claim(std::uint32_t cell) {
   std::uint64_t word = 0;
   while (true) {
@@ -186,7 +185,7 @@ void NetRecv::claim(std::uint32_t cell) {
 
 void NetRecv::pull(Run cells) {
   CellWork& work = reads_[cells.first];
-  // acquire: pairs with pulled()'s release. A second notice of one run makes no sense.
+  // acquire: pairs with pulled()'s release. A second notice of one run is invalid.
   if (work.is_busy.exchange(true, std::memory_order_acquire)) return break_off();
   if (!enter()) return;
   work.cells = cells;
@@ -205,10 +204,10 @@ void NetRecv::pulled(net::Operation& operation, Status status) {
   auto& work = static_cast<CellWork&>(operation);
   NetRecv& channel = *work.channel;
   const Run cells = work.cells;
-  // release: pairs with pull()'s acquire. Its next notice comes after the FIN.
+  // release: pairs with pull()'s acquire. The run's next notice follows the FIN.
   work.is_busy.store(false, std::memory_order_release);
   if (status.ok()) {
-    // Before the round can be over, and others follow.
+    // Before the round can end and the next one begin.
     const std::uint64_t round = channel.open_round_.load(std::memory_order_relaxed);
     channel.send_fin(cells.first, net_word::make(channel.match_->init.generation, round));
     channel.pulled_in(cells);
@@ -250,12 +249,12 @@ void NetRecv::fin_sent(net::Operation& operation, Status status) {
   channel.leave();
 }
 
-/// @param could_not  do what
+/// @param could_not  verb of the failed operation
 void NetRecv::lost(Status status, const char* could_not) {
   failure_.set(status, "the " + describe(args_, Kind::receive) + " from " + args_.peer +
                            ": the network could not " + could_not +
                            " the sender's memory: " + cause_of(path_.lanes->fabric(), status));
-  (void)in_use_.shut();  // the caller is in it: who leaves last tells the peer
+  (void)in_use_.shut();  // the caller holds a place: the last to leave sends FAIL
 }
 
 void NetRecv::break_off() {
@@ -284,8 +283,8 @@ inline bool NetRecv::complete() const { return usable() && has_moved_all(); }
 Status NetRecv::look(std::int32_t partition, bool* arrived) {
   if (partition < 0 || partition >= partitions_) return Errc::kInvalidArgument;
   const auto index = static_cast<std::uint32_t>(partition);
-  // The count is asked only where no marks of its own say it: who asks again and again shall leave
-  // its line to who adds to it. relaxed: a hint, either way is right.
+  // The count is loaded only if no marks answer: a thread that polls Parrived must leave the
+  // count's line to the threads that add to it. relaxed: a hint, either value is right.
   const bool has_marks = marks_count_.load(std::memory_order_relaxed) != 0;
   const auto is_there = [&] {
     return usable() && ((!has_marks && has_moved_all()) || arrival_->arrived(round(), index));
@@ -307,7 +306,7 @@ Completion NetRecv::poll() {
   progress();
   if (complete()) return Completion::complete;
   if (!lacks_peer(round())) return Completion::pending;
-  vci().drain();  // what a peer that is gone has sent still counts
+  vci().drain();  // bytes that a lost peer has sent still count
   if (complete()) return Completion::complete;
   give_up_on_peer(args_);
   return usable() ? failed_once_quiet() : Completion::failed;

@@ -11,7 +11,7 @@ namespace larklane::part {
 
 namespace {
 
-/// May a part of a cell be given to move()?
+/// May move() get a part of a cell?
 bool counts_cells(std::uint32_t partitions, const GroupRules& rules) noexcept {
   return partitions > net::kCellsMax * (rules.take_demands() ? 1 : kGroupPartitionsMax);
 }
@@ -84,7 +84,7 @@ Status NetSend::start() {
   side_.start(next);
   words_ = side_.word_window(next);
   fast_credit_ = watch_ == nullptr ? credit_ : kNoCredit;
-  // Where there are deadlines every Pready goes the long way, by the clock.
+  // With deadlines every Pready takes the slow path, by the clock.
   open_words(timed_ ? 0 : static_cast<std::uint32_t>(partitions_));
   active_.store(true, std::memory_order_relaxed);
   begin_watch();
@@ -98,8 +98,8 @@ Status NetSend::start() {
   return {};
 }
 
-/// The groups of the rounds after the one that is started. Nobody else needs to know: what is sent
-/// says which partitions it is.
+/// Chooses the groups of the rounds after this one. The receiver need not learn them: each push and
+/// notice names its partitions.
 void NetSend::plan_ahead() {
   if (do_groups_change_) {
     groups_.swap(next_groups_);
@@ -114,13 +114,14 @@ void NetSend::plan_ahead() {
            args_.peer.c_str(), next_groups_.size(), static_cast<unsigned long long>(round()));
 }
 
-/// @return nothing: as before. While the receiver has a habit of asking nothing is to be learned.
+/// @return nullopt: as before. While the receiver habitually demands, rounds teach the planner
+/// nothing.
 std::optional<std::vector<std::uint32_t>> NetSend::wanted_groups() {
   const bool held_nothing = holds_nothing_;
-  // relaxed: of a round that is over. The receiver may be one ahead.
+  // relaxed: of a round that is over. The receiver may be one round ahead.
   const std::uint64_t demanded = answered_.load(std::memory_order_relaxed);
   holds_nothing_ = asking_.see(demanded != 0 && demanded >= round() - 1);
-  // Of this round, too: its groups were chosen in the Start before. relaxed: see send_heard().
+  // Also in this round: its groups were chosen in the Start before. relaxed: see send_heard().
   nothing_held_until_.store(held_nothing && holds_nothing_ ? round() + asking_.rounds_left() : 0,
                             std::memory_order_relaxed);
   watch_ = nullptr;
@@ -132,7 +133,7 @@ std::optional<std::vector<std::uint32_t>> NetSend::wanted_groups() {
   return planning_->changed_groups();
 }
 
-/// What is ready may travel from now on. The receiver's credit is asked for run by run.
+/// Ready partitions may travel from now on. Each run checks for the receiver's credit.
 void NetSend::open(std::uint64_t round) {
   const auto mover = [this](Run run) { move(run); };
   side_.rendezvous().open(round, mover);
@@ -174,7 +175,8 @@ Status NetSend::pready(std::int32_t first, std::int32_t count) {
   return side_.rendezvous().mark(round(), run.first, run.count, mover);
 }
 
-/// Whole cells, but of cells that are larger than a group can be, and of words that have expired.
+/// Sends whole cells. Runs may hold parts of cells that are larger than a group, or that an expired
+/// word releases.
 void NetSend::move(Run run) {
   const std::uint32_t first = cells_.cell_of(run.first);
   const std::uint32_t last = cells_.cell_of(run.first + run.count - 1);
@@ -190,21 +192,21 @@ void NetSend::move(Run run) {
   if (complete.count != 0) send(complete);
 }
 
-/// With `run` all of the cell is ready. If not, this was the last touch of the channel.
+/// Does `run` make the cell complete? If not, this was the last touch of the channel.
 bool NetSend::completes_cell(std::uint32_t cell, Run run) noexcept {
   const Run whole = cells_.partitions({cell, 1});
   const std::uint32_t begin = std::max(run.first, whole.first);
   const std::uint32_t end = std::min(run.first + run.count, whole.first + whole.count);
   if (end - begin == whole.count) return true;
-  // acq_rel: whoever completes the cell has the others' partitions behind it.
+  // acq_rel: the thread that completes the cell acquires the others' partitions.
   const std::uint32_t before = parts_[cell].fetch_add(end - begin, std::memory_order_acq_rel);
   if (before + (end - begin) != whole.count) return false;
   parts_[cell].store(0, std::memory_order_relaxed);  // relaxed: the next round comes after the send
   return true;
 }
 
-/// Most of what is sent: the mark completes its group, the receiver has given credit, and the Work
-/// of the group has all that it takes from an earlier round.
+/// The common case: the mark completes its group, the receiver has given credit, and an earlier
+/// round has prepared the group's Work.
 void NetSend::mark_further(const Cell& cell, std::size_t partition, std::uint64_t old) {
   CellWork* const work = ready_works_[partition];
   if (work == nullptr || net_words_.read(0) != fast_credit_) [[unlikely]]
@@ -219,7 +221,7 @@ void NetSend::mark_further(const Cell& cell, std::size_t partition, std::uint64_
   const auto entry = in_use_.enter(work->entry);
   if (!entry.may_move) [[unlikely]]
     return leave();
-  // Noted now: when it completes the rest may have been posted, though this is long there.
+  // Noted now: at its completion the rest may have been posted, though these bytes arrived earlier.
   work->posted_by_then = entry.cargo;
   work->is_last = entry.cargo == last_of_several_;
   lane_.post(*work);
@@ -243,10 +245,10 @@ bool NetSend::is_group(Run run) const noexcept {
          group_partitions(run.first) == run.count;
 }
 
-/// By the next round's mark_further(), just as it was pushed now.
+/// Can the next round's mark_further() post the run exactly as now?
 bool NetSend::is_made_again(Run run) const noexcept {
   if (watch_ != nullptr || timed_ || buffer_->is_packed()) return false;
-  // What is larger a layout does not leave whole.
+  // A layout splits larger groups.
   return run.count <= kGroupPartitionsMax && is_group(run);
 }
 
@@ -280,8 +282,8 @@ void NetSend::send(Run cells) {
   remember(run, is_again ? &work : nullptr);
   vci().post(work);
   if (!is_watched) return;
-  // A post is a call to the system with some providers: what the thread makes ready next is late
-  // by that, whatever the program does. It is the message's cost, not the partition's.
+  // With some providers a post is a system call. It delays the partitions that this thread makes
+  // ready next, independent of the program. It is a cost of the message, not of the partition.
   RoundWatch::left(began);
   giving->add(now_ns() - began_ns);
 }
@@ -296,10 +298,10 @@ void NetSend::push(CellWork& work, Run run) {
                    {accept_.data.address + offset, accept_.data.key},
                    run.count * partition_bytes_};
   work.complete = watch_ != nullptr ? &NetSend::pushed_in_watched_round : &NetSend::pushed;
-  work.wakes = watch_ != nullptr;  // else it can wait until somebody completes the round
+  work.wakes = watch_ != nullptr;  // otherwise it can wait for the thread that completes the round
 }
 
-/// From now on the run is the receiver's to pull.
+/// From now on the receiver owns the run and pulls it.
 void NetSend::leave_notice(CellWork& work) {
   const std::uint64_t word = net_word::make(accept_.generation, round(), work.cells.count);
   std::memcpy(work.small, &word, sizeof(word));
@@ -344,14 +346,15 @@ void NetSend::lost(Status status) {
   failure_.set(status, "the " + describe(args_, Kind::send) + " to " + args_.peer +
                            ": the network could not write into the receiver's memory: " +
                            cause_of(path_.lanes->fabric(), status));
-  (void)in_use_.shut();  // the caller is in it: who leaves last tells the peer
+  (void)in_use_.shut();  // the caller holds a place: the last to leave sends FAIL
 }
 
-/// The receiver has counted what it has pulled.
+/// Counts the runs that have their FIN: the receiver has pulled them.
 void NetSend::look_for_fins() {
   awaited_.for_each([this](std::uint32_t cell) {
     if (net_words_.read(kFinWords + cell) != net_word::make(net_words_.generation, round())) return;
-    const Run cells = works_[cell].cells;  // before others may take the cell for the next round
+    const Run cells = works_[cell].cells;  // read before another thread may take the cell for the
+                                           // next round
     if (awaited_.take(cell)) publish_moved(block_.view(), round(), cells_.partitions(cells));
   });
 }
@@ -366,20 +369,20 @@ Completion NetSend::poll() {
   look_for_fins();
   if (complete()) return Completion::complete;
   if (!lacks_peer(round())) return Completion::pending;
-  vci().drain();  // what a peer that is gone has sent still counts
+  vci().drain();  // bytes that a lost peer has sent still count
   look_for_fins();
   if (complete()) return Completion::complete;
   give_up_on_peer(args_);
   return failed_once_quiet();
 }
 
-/// All has been moved, and no Work of the round is under way any more.
+/// Has everything been moved, and is no Work of the round in flight?
 bool NetSend::complete() const {
   return rounds_moved(block_.view(), static_cast<std::uint32_t>(partitions_), round()) && is_idle();
 }
 
 void NetSend::finish() {
-  // One that is not complete has failed.
+  // A round that is not complete has failed.
   if (watch_ != nullptr && active() && complete()) planning_->on_round_done();
   // relaxed: the caller orders its own calls.
   open_words(0);

@@ -13,7 +13,7 @@ Result<NetWords> NetWordPool::take(std::uint32_t count) {
   if (auto& free = free_[room]; !free.empty()) {
     words = free.back();
     free.pop_back();
-    // relaxed: nobody knows them before they are told of. Generations come again, after 16 million.
+    // relaxed: no peer knows these words yet. Generations repeat after 16 million.
     for (std::uint32_t i = 0; i < room; ++i)
       std::atomic_ref(words.words[i]).store(0, std::memory_order_relaxed);
   } else {

@@ -1,6 +1,7 @@
 #pragma once
-// Words that peers write over the network: registered memory that lives as long as the process's
-// networks, so that a late store never hits anything else. Whose store it is tells its generation.
+// Words that peers write over the network, in registered memory. It lives as long as the process's
+// networks, so that a late store never hits other data. The generation in a word identifies its
+// channel.
 
 #include <atomic>
 #include <cstdint>
@@ -13,14 +14,14 @@
 
 namespace larklane::part {
 
-/// Some of these words: one side of one channel.
+/// The words of one side of one channel.
 struct NetWords {
   std::uint64_t* words = nullptr;
   std::uint32_t room = 0;  ///< a power of two
   std::uint32_t generation = 0;
   net::RemoteMemory remote{};
 
-  /// acquire: pairs with the network's store, and with what the peer did before it.
+  /// acquire: pairs with the network's store, and acquires the peer's accesses before it.
   std::uint64_t read(std::uint32_t index) const noexcept {
     return std::atomic_ref(words[index]).load(std::memory_order_acquire);
   }
@@ -30,8 +31,9 @@ struct NetWords {
 class NetWordPool {
  public:
   explicit NetWordPool(net::Fabric& fabric) : fabric_(fabric) {}
-  /// `count` words with a generation of their own; old stores of others' generations stand in them.
-  /// @errors kNoMemory and what register_memory says
+  /// Takes `count` words with a generation of their own; they may hold old stores of other
+  /// generations.
+  /// @errors kNoMemory, and those of register_memory
   Result<NetWords> take(std::uint32_t count);
   void give_back(const NetWords& words) { free_[words.room].push_back(words); }
 

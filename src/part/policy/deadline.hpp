@@ -1,9 +1,11 @@
 #pragma once
-// Deadlines, of policies that need them: from a word's first mark on, the others have until a
-// deadline. What is ready by then goes as it is, each later partition by itself (Temucin et al.,
-// CLUSTER'23, section IV-D). Nobody sleeps for it, and nobody is woken: the next Pready sees it, or
-// whoever waits on either side. The mark that was the last in time in earlier rounds does not wait
-// for it at all (docs/design/adr/0008).
+// Deadlines of words, for policies that need them.
+//
+// A word's deadline begins with its first mark. At its end the ready partitions leave, and each
+// later partition travels by itself (Temucin et al., CLUSTER'23, section IV-D). No thread sleeps
+// for a deadline, and none is woken: the next Pready sees it, or a waiting thread of either side. A
+// word expires before its deadline with the mark that was the last in time in earlier rounds
+// (docs/design/adr/0008).
 
 #include <algorithm>
 #include <array>
@@ -19,18 +21,19 @@
 
 namespace larklane::part {
 
-/// A deadline is a word's, so each group has one of its own: the words of so many partitions.
+/// Number of words of so many partitions. Each word has one deadline, so each group has its own
+/// word.
 constexpr std::uint64_t words_of(std::uint32_t partitions) noexcept {
   return (partitions + std::uint64_t{kUnitsPerWord} - 1) / kUnitsPerWord;
 }
 
 /// The sender's marks. All rounds have the same groups, none larger than a word; times are of one
-/// clock on both sides. Thread safety: mark() thread-safe; start() belongs to the thread that calls
-/// Start.
+/// clock on both sides. Thread safety: mark() is thread-safe; start() belongs to the thread that
+/// calls Start.
 template <class P>
 class TimedMarks {
  public:
-  /// @param after  from the first mark to the deadline
+  /// @param after  time from the first mark to the deadline
   TimedMarks(const BlockView<P>& block, std::uint32_t words, std::uint64_t after)
       : block_(block), after_(after), words_(words) {}
 
@@ -38,8 +41,8 @@ class TimedMarks {
   void start(std::uint64_t round) {
     for (std::uint32_t w = 0; w < words_.size(); ++w) {
       WordLine<P>& line = block_.word(round + 1, w);
-      // relaxed, all of these: the round before is complete, and its marks come before that; the
-      // next one's are far.
+      // relaxed, all of these: the round before is complete, and its marks come before that. Marks
+      // of the next round come much later.
       const std::uint64_t counts = line.counts.load(std::memory_order_relaxed);
       if (round > 1) words_[w].note(counts);
       line.first_mark.store(0, std::memory_order_relaxed);
@@ -48,13 +51,14 @@ class TimedMarks {
   }
 
   /// Pready of a run at the time `now`, which is not 0.
-  /// @param busy  of it, what the calling thread has moved in this round: that makes nobody late
+  /// @param busy  time that the calling thread has spent on moves in this round; it makes no mark
+  /// late
   template <class Move>
   Status mark(const Rendezvous<P>& rendezvous, std::uint64_t round, Run run, std::uint64_t now,
               std::uint64_t busy, Move&& move) const {
     const auto set = [=, this](WordLine<P>& line, std::uint32_t word, std::uint32_t bits) {
-      // The line is not touched after the mark, which may end the round. relaxed, until there: all
-      // this decides is whether something waits longer.
+      // The line is not touched after the mark, which may end the round. relaxed, until there: it
+      // only decides whether a partition waits longer.
       const auto count = static_cast<std::uint64_t>(std::popcount(bits));
       const std::uint64_t before = marked(line.counts.fetch_add(count, std::memory_order_relaxed));
       std::uint64_t first = line.first_mark.load(std::memory_order_relaxed);
@@ -70,8 +74,9 @@ class TimedMarks {
 
  private:
   static constexpr int kLateShift = 32;
-  /// Numbers are taken before marks, which may come in another order: so many count exactly. If one
-  /// with a smaller number comes after them, only the deadline tells.
+  /// A thread takes its number before its mark, and marks may come in another order. So the last
+  /// kNear numbers count units exactly. If a smaller number's mark follows them, only the deadline
+  /// expires the word.
   static constexpr std::uint64_t kNear = 8;
   static std::uint64_t marked(std::uint64_t counts) {
     return counts & ((std::uint64_t{1} << kLateShift) - 1);
@@ -83,8 +88,8 @@ class TimedMarks {
     const std::uint64_t old = line.state.fetch_or(added, std::memory_order_seq_cst);
     return {old, old | added};
   }
-  /// Expires the word if nobody else is awaited. The last marks only: a compare-and-swap of many
-  /// threads at once is repeated for longer than a deadline.
+  /// Expires the word if the awaited marks are all there. For the last marks only: many threads at
+  /// once would repeat a compare-and-swap for longer than a deadline.
   static Change add_awaited(WordLine<P>& line, std::uint32_t bits, std::uint64_t awaited) {
     std::uint64_t old = line.state.load(std::memory_order_relaxed), now = 0;
     do {
@@ -100,10 +105,10 @@ class TimedMarks {
     return now > first && now - first >= after_;
   }
 
-  /// How many came in time in the last rounds.
+  /// Number of marks in time in the last rounds.
   struct History {
     static constexpr std::uint64_t kRounds = 5, kRoundsMin = 3;
-    static constexpr std::uint64_t kAll = ~std::uint64_t{0};  ///< completion tells
+    static constexpr std::uint64_t kAll = ~std::uint64_t{0};  ///< no early expiry
     std::uint64_t awaited = kAll;
     std::uint64_t count = 0;
     std::array<std::uint64_t, kRounds> in_time{};
@@ -124,7 +129,7 @@ class TimedMarks {
   std::vector<History> words_;
 };
 
-/// A waiting thread's look for deadlines that are over. Thread safety: thread-safe.
+/// A waiting thread's look for expired deadlines. Thread safety: thread-safe.
 template <class P>
 class DeadlineWatch {
  public:
@@ -134,27 +139,27 @@ class DeadlineWatch {
   /// Start.
   void start() noexcept { next_look_.store(0, std::memory_order_relaxed); }  // relaxed: a hint
 
-  /// In the active `round`. Calls move(Run) for what the caller must move now.
+  /// In the active `round`. Calls move(Run) for each run that the caller must move now.
   template <class Move>
   void look(const Rendezvous<P>& rendezvous, std::uint64_t round, std::uint64_t now, Move&& move) {
-    // relaxed: how often it is looked is all that follows from it.
+    // relaxed: it only decides how often to look.
     if (now < next_look_.load(std::memory_order_relaxed)) return;
     next_look_.store(now + after_ / kLooks, std::memory_order_relaxed);
     for (std::uint32_t w = 0; w < words_; ++w) {
       const WordLine<P>& line = block_.word(round, w);
-      // acquire: of an open word its side knows the groups; pairs with open().
+      // acquire: this side knows the groups of an open word; pairs with open().
       const std::uint64_t state = line.state.load(std::memory_order_acquire);
       if (!word_state::of_round(state, round) ||
           (state & (word_state::kOpen | word_state::kExpired)) != word_state::kOpen)
         continue;
-      // relaxed: that of a mark which is not seen yet is seen in the next look.
+      // relaxed: the next look sees a mark that is not visible yet.
       const std::uint64_t first = line.first_mark.load(std::memory_order_relaxed);
       if (first != 0 && now > first && now - first >= after_) rendezvous.expire(round, w, move);
     }
   }
 
  private:
-  static constexpr std::uint64_t kLooks = 4;  ///< in the time of a deadline; each takes its line
+  static constexpr std::uint64_t kLooks = 4;  ///< within a deadline; each fetches the lines
 
   const BlockView<P>& block_;
   const std::uint32_t words_;
@@ -162,10 +167,10 @@ class DeadlineWatch {
   typename P::template Atomic<std::uint64_t> next_look_{0};
 };
 
-/// What a sender with deadlines has. Thread safety: as its members.
+/// A sender's state for deadlines. Thread safety: as its members.
 template <class P>
 struct Timed {
-  /// @param after  from a word's first mark to its deadline
+  /// @param after  time from a word's first mark to its deadline
   Timed(const BlockView<P>& block, std::uint32_t words, std::uint64_t after)
       : marks(block, words, after), watch(block, words, after) {}
   /// Start of `round`.

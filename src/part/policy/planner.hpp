@@ -1,6 +1,6 @@
 #pragma once
-// Planners: the part of a policy that reacts. A planner changes the groups of a channel between
-// rounds, from the arrivals of rounds that it has asked to see.
+// Planners: the adaptive part of a policy. A planner changes the groups of a channel between
+// rounds, from the arrivals of sampled rounds.
 
 #include <cstdint>
 #include <functional>
@@ -10,22 +10,22 @@
 
 namespace larklane::part {
 
-/// One round as its sender saw it; all times from the same zero.
+/// One round as its sender recorded it; all times from the same zero.
 struct SeenRound {
-  std::vector<double> ready_ns;  ///< of each cell, when its last partition was
-  /// Of each cell, the thread that made it ready, where that thread also copies what it completes;
-  /// the times are then without what it had copied before. Empty: a network moves the data.
+  std::vector<double> ready_ns;  ///< by cell: time of its last ready partition
+  /// By cell: the thread that made it ready, where that thread also copies the groups that it
+  /// completes. The times then exclude its earlier copies. Empty: a network moves the data.
   std::vector<std::uint32_t> threads;
-  std::vector<model::SeenRun> runs;  ///< those whose end the sender has seen
+  std::vector<model::SeenRun> runs;  ///< runs with a recorded end
   double end_ns = 0;                 ///< of the round
 };
 
-/// The channel that a planner is for.
+/// The channel of a planner.
 struct PlannedChannel {
   std::uint32_t partitions = 0;
   std::uint64_t partition_bytes = 0;
   std::vector<std::uint32_t> base;  ///< first partition of each group in the first rounds
-  std::uint64_t seed = 1;           ///< another for each channel
+  std::uint64_t seed = 1;           ///< differs between channels
 };
 
 /// Marks and runs of a sampled round are recorded by RoundWatch, so a mark calls no planner.
@@ -33,9 +33,9 @@ struct PlannedChannel {
 class Planner {
  public:
   struct Turn {
-    bool is_sampled = false;   ///< this round is to be seen
+    bool is_sampled = false;   ///< this round is to be recorded
     bool has_changed = false;  ///< the rounds after this one have the groups of groups()
-    /// So many Starts later the planner is to be asked again; until then nothing changes.
+    /// Starts until the planner's next call; nothing changes before it.
     std::uint64_t next_starts = 1;
   };
   virtual ~Planner() = default;
@@ -43,7 +43,7 @@ class Planner {
   virtual Turn on_start(std::uint64_t starts) = 0;
   /// First partition of each group after this round.
   virtual std::vector<std::uint32_t> groups() const = 0;
-  /// A sampled round is over. @return work for a thread of no one channel; empty: nothing to do
+  /// A sampled round is over. @return work for the spare thread; empty: none
   virtual std::function<void()> on_round_done(SeenRound round) = 0;
 };
 

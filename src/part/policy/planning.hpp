@@ -1,5 +1,5 @@
 #pragma once
-// Policies with a planner: the planner of one channel, its watch, and the thread that makes plans.
+// Planning for one channel: its planner, the watch of its rounds, and the thread that makes plans.
 
 #include <algorithm>
 #include <atomic>
@@ -18,11 +18,11 @@
 
 namespace larklane::part {
 
-/// What calls took in a round to give runs to the network. Outlives its channel: who has given the
-/// last one away knows only then what that took. Thread safety: thread-safe.
+/// Time that calls take in a round to post runs to the network. Outlives its channel: the thread
+/// that posts the last run measures that call only after its return. Thread safety: thread-safe.
 class GivingTimes {
  public:
-  // relaxed throughout: a mean of measurements; a straggler's counts for the next round.
+  // relaxed throughout: a mean of measurements; a straggler counts for the next round.
   void begin() noexcept {
     sum_ns_.store(0, std::memory_order_relaxed);
     count_.store(0, std::memory_order_relaxed);
@@ -42,8 +42,8 @@ class GivingTimes {
   std::atomic<std::uint64_t> sum_ns_{0}, count_{0};
 };
 
-/// Completions are heard in batches, and then look as if they had come all at once. Messages don't
-/// follow each other faster than they are given away.
+/// Completions are polled in batches, so their times coincide. Messages do not follow each other
+/// faster than they are posted.
 inline void space_ends(std::vector<model::SeenRun>& runs, double least_ns) {
   std::ranges::sort(runs, {}, &model::SeenRun::end_ns);
   for (std::size_t i = 1; i < runs.size(); ++i)
@@ -51,15 +51,15 @@ inline void space_ends(std::vector<model::SeenRun>& runs, double least_ns) {
       runs[i].end_ns = std::max(runs[i].end_ns, runs[i - 1].end_ns + least_ns);
 }
 
-/// The planner of one channel, the watch that records sampled rounds for it, and the thread that
-/// plans are made on.
+/// The planner of one channel, the watch that records sampled rounds for it, and the plane with the
+/// spare thread for its work.
 /// Thread safety: on_start() and on_round_done() belong to the thread that calls Start and
 /// completes; watch() as RoundWatch.
 class Planning {
  public:
   enum class Medium : std::uint8_t {
     copies,   ///< the thread that completes a group copies it
-    network,  ///< takes what it is given: threads don't delay each other
+    network,  ///< takes posted runs: threads do not delay each other
   };
   Planning(control::Plane& plane, Medium medium, std::uint32_t partitions,
            std::uint64_t partition_bytes, std::unique_ptr<Planner> planner)
@@ -68,7 +68,7 @@ class Planning {
         planner_(std::move(planner)),
         watch_(PlanCells(partitions), partition_bytes) {}
 
-  /// In every Start. Most rounds only count. @return the round is to be watched, and has begun
+  /// In every Start. Most rounds only count. @return the round is watched from now on
   bool on_start() {
     if (++starts_ < turn_.next_starts) {
       turn_.has_changed = false;
@@ -83,7 +83,7 @@ class Planning {
   }
   /// First partition of each group after this round.
   std::vector<std::uint32_t> groups() const { return planner_->groups(); }
-  /// The same; nothing: as before.
+  /// The same; nullopt: as before.
   std::optional<std::vector<std::uint32_t>> changed_groups() const {
     if (!turn_.has_changed) return std::nullopt;
     return groups();
@@ -108,15 +108,15 @@ class Planning {
   RoundWatch watch_;
   const std::shared_ptr<GivingTimes> giving_ = std::make_shared<GivingTimes>();
   Planner::Turn turn_{};
-  std::uint64_t starts_ = 0;  ///< since the planner was asked
+  std::uint64_t starts_ = 0;  ///< since the planner's last call
 };
 
-/// Where the planning of a channel comes from. Thread safety: immutable.
+/// Source of a channel's planning. Thread safety: immutable.
 struct PlanSource {
   std::shared_ptr<const Policy> policy;  ///< null: groups stay as they are
   control::Plane* plane = nullptr;
 
-  /// Null: there is none.
+  /// Null: the channel has no planner.
   std::unique_ptr<Planning> make(Planning::Medium medium, PlannedChannel channel) const {
     if (policy == nullptr) return nullptr;
     const std::uint32_t partitions = channel.partitions;

@@ -1,5 +1,4 @@
-// Policy `ploggp`: the number of groups that PLogGP computes from what `larklane tune` has
-// measured.
+// Policy `ploggp`: the number of groups that PLogGP computes from measurements of `larklane tune`.
 
 #include "model/groups.hpp"
 #include "part/policy/registry.hpp"
@@ -7,7 +6,7 @@
 namespace larklane::part {
 namespace {
 
-/// Of the last thread (Temucin et al., CLUSTER'23, figure 3).
+/// Delay of the last thread (Temucin et al., CLUSTER'23, figure 3).
 constexpr std::uint64_t kDelayNs = 4'000'000;
 
 class Ploggp final : public Policy {

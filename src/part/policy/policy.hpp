@@ -13,14 +13,14 @@ namespace larklane::part {
 struct PolicyNeeds {
   /// Groups change between rounds: planner() makes them from sampled arrivals.
   bool has_planner = false;
-  /// Groups break up in a round: a receive partition that the program asks for waits for no group.
+  /// Groups break up in a round: a receive partition that the program tests waits for no group.
   bool is_on_demand = false;
-  /// Groups break up in a round: their ready partitions leave so long after the first. 0: they
-  /// wait.
+  /// Groups break up in a round: time after the first mark at which ready partitions leave. 0: no
+  /// deadline.
   std::uint64_t deadline_ns = 0;
 };
 
-/// Made from text by make_policy(). A transport asks it when a request is made, never in a round.
+/// Made from text by make_policy(). A transport calls it when it makes a request, never in a round.
 /// Thread safety: immutable.
 class Policy {
  public:
@@ -32,11 +32,11 @@ class Policy {
   virtual std::vector<std::uint32_t> groups(std::uint32_t partitions,
                                             std::uint64_t partition_bytes) const = 0;
   virtual PolicyNeeds needs() const noexcept { return {}; }
-  /// Of one channel. Null: needs() asks for none.
+  /// The planner of one channel. Null: the policy has none.
   virtual std::unique_ptr<Planner> planner(PlannedChannel) const { return nullptr; }
 
  protected:
-  /// Groups whose sizes differ by one at most. @param count  is brought into 1 to `partitions`
+  /// Groups of sizes that differ by at most one. @param count  clamped to 1 to `partitions`
   static std::vector<std::uint32_t> equal_groups(std::uint32_t partitions, std::uint64_t count);
 };
 

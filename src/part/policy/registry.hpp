@@ -1,5 +1,5 @@
 #pragma once
-// The registry of policies: makes them by name. Rows stand in policies.def.
+// The registry of policies, which makes them by name from the rows of policies.def.
 
 #include <cstdint>
 #include <functional>
@@ -18,8 +18,8 @@ using PolicyPointer = std::shared_ptr<const Policy>;
 /// Facts of the process that policies may use.
 struct PolicyInputs {
   std::uint64_t min_bytes;  ///< option `min_bytes`
-  /// Measurements of `larklane tune`, which a policy that uses them keeps; they outlive it. Returns
-  /// null if there are none; null: there are none.
+  /// Returns the measurements of `larklane tune`, or null; they outlive the policies that keep
+  /// them. Null: none.
   std::function<const model::Tuning*()> tuning{};
 };
 
@@ -28,7 +28,7 @@ struct PolicyInputs {
 Result<PolicyPointer> make_policy(std::string_view text, const PolicyInputs& inputs);
 
 // One function for each row, in the file of the policy.
-// @param argument  number, bytes or nanoseconds of the text; nothing: it has none
+// @param argument  number, bytes or nanoseconds in the text; nullopt: none
 #define LARKLANE_POLICY(name, form, doc) \
   PolicyPointer make_##name(std::optional<std::uint64_t> argument, const PolicyInputs& inputs);
 #include "part/policy/policies.def"

@@ -11,7 +11,7 @@ namespace larklane::part {
 void CopyingThread::turn_to(const void* watch) noexcept {
   static thread_local std::array<Since, 64> places;
   static std::atomic<std::uint32_t> threads{0};
-  // relaxed: a number of its own is all that is wanted.
+  // relaxed: the number only has to be unique.
   if (number == 0) number = threads.fetch_add(1, std::memory_order_relaxed) + 1;
   const auto place_of = [](const void* of) -> Since& {
     return places[reinterpret_cast<std::uintptr_t>(of) / kLineBytes % places.size()];
@@ -45,7 +45,7 @@ void note_ready(RoundWatch& watch, std::uint32_t partition) noexcept {
 std::optional<SeenRound> RoundWatch::seen() const {
   const Instant ended = Instant::now();
   const std::uint64_t end = ended.ticks, ns_passed = ended.ns - started_.ns;
-  // An instant that was held up between its two clocks would bend all times of the round.
+  // If a thread stalls between the two clocks of an Instant, all times of the round are wrong.
   if (end <= started_.ticks || ns_passed < kSlackMost * (started_.slack_ns + ended.slack_ns))
     return std::nullopt;
   const double ns_per_tick =
@@ -58,7 +58,7 @@ std::optional<SeenRound> RoundWatch::seen() const {
   SeenRound round;
   for (const auto& cell : ready_) {
     const std::uint64_t ready = cell.load(std::memory_order_relaxed);
-    // A time before the round's begin stays one.
+    // Signed: a time before the round's begin stays before it.
     const auto ticks = static_cast<std::int64_t>(ready) >> kThreadBits;
     round.ready_ns.push_back(ns(started_.ticks + static_cast<std::uint64_t>(ticks)));
     round.threads.push_back(static_cast<std::uint32_t>(ready & kThreads));

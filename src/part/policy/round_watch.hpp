@@ -1,5 +1,5 @@
 #pragma once
-// When the cells of a sampled round became ready, and when runs of it went: what a planner gets.
+// The record of a sampled round for a planner: times of ready cells, and begins and ends of runs.
 
 #include <atomic>
 #include <cstdint>
@@ -15,19 +15,19 @@
 
 namespace larklane::part {
 
-/// What a thread has copied for all channels, in a unit of time: each copy delays what it makes
-/// ready next. One line, since a mark in a sampled round finds cold what it touches.
+/// Time that a thread has spent on copies for all channels, in ticks or ns: each copy delays the
+/// partitions that it makes ready next. One line, since a mark in a sampled round misses the cache.
 struct alignas(kLineBytes) CopyingThread {
-  /// Of one channel: what had been copied when the thread first made something ready in its round.
+  /// `copied` of the thread when it first made a partition ready in a channel's round.
   struct Since {
     const void* watch = nullptr;
     std::uint64_t round = 0, copied = 0;
   };
   std::uint64_t copied = 0;
-  Since since;               ///< of the channel that was asked for last
+  Since since;               ///< of the channel of the last call
   std::uint32_t number = 0;  ///< from 1 on
 
-  /// Since it first made something ready in that round. @param round  >= 1
+  /// Time copied since the thread first made a partition ready in that round. @param round  >= 1
   std::uint64_t copied_in(const void* watch, std::uint64_t round) noexcept {
     if (since.watch != watch) [[unlikely]]
       turn_to(watch);
@@ -39,7 +39,7 @@ struct alignas(kLineBytes) CopyingThread {
   }
 
  private:
-  /// A thread with more channels than there are places may be told less.
+  /// If a thread has more channels than places, it may return less than the true time.
   void turn_to(const void* watch) noexcept;
 };
 inline constinit thread_local CopyingThread this_copying_thread{};  ///< ticks
@@ -58,41 +58,41 @@ class RoundWatch {
 
   void begin() {
     ++round_;
-    // relaxed, here and below: the program orders Start before its Pready, and what a mover stores
-    // comes before the count that completes the round.
+    // relaxed, here and below: the program orders Start before its Pready. A mover's stores come
+    // before the count that completes the round.
     for (auto& ticks : began_) ticks.store(0, std::memory_order_relaxed);
     run_count_.store(0, std::memory_order_relaxed);
     own_first_lines(ready_.data(), ready_.size() * sizeof(ready_[0]));
     own_line(&this_copying_thread);
     started_ = Instant::now();
   }
-  /// The first ready() is soon to come: what it executes and touches is in the caches.
+  /// The first ready() comes soon: loads its code and data into the caches.
   void warm();
   void ready(Run run);
-  /// A mover of this process takes `run`. @return when
+  /// A mover of this process takes `run`. @return the time
   std::uint64_t began(Run run) {
     const std::uint64_t now = now_ticks();
     if (is_timed(run)) began_[place_of(run)].store(now, std::memory_order_relaxed);
     return now;
   }
-  /// What this thread took at `began` keeps it no longer. The round may be over.
+  /// The move that began at `began` occupies this thread no longer. The round may be over.
   static void left(std::uint64_t began) { this_copying_thread.copied += now_ticks() - began; }
   /// A mover of this process has moved `run`, and has not published it yet.
   void ended(Run run) {
     if (!is_timed(run)) return;
     const std::uint64_t begin = began_[place_of(run)].load(std::memory_order_relaxed);
-    if (begin == 0) return;  // somebody else had taken it
+    if (begin == 0) return;  // the other side had taken it
     const std::uint32_t at = run_count_.fetch_add(1, std::memory_order_relaxed);
     if (at < runs_.size()) runs_[at] = {run.count * partition_bytes_, begin, now_ticks()};
   }
-  /// The round, which is complete. Nothing: its times make no sense (a clock that went back).
+  /// The complete round. nullopt: its times are inconsistent (a clock that went back).
   std::optional<SeenRound> seen() const;
 
  private:
   static constexpr std::uint64_t kSlackMost = 20;  ///< 5 %
-  /// Of more partitions, only runs of whole cells are timed.
+  /// With more partitions, only runs of whole cells are timed.
   static constexpr std::uint32_t kPlacesMost = 4096;
-  /// Both clocks at once, but for `slack_ns`.
+  /// Both clocks at one time, within `slack_ns`.
   struct Instant {
     std::uint64_t ns, ticks, slack_ns;
     static Instant now() noexcept {
@@ -113,10 +113,10 @@ class RoundWatch {
 
   const PlanCells cells_;
   const std::uint64_t partition_bytes_;
-  std::uint64_t round_ = 0;  ///< of those that are watched
+  std::uint64_t round_ = 0;  ///< number among the watched rounds
   Instant started_{};
-  // By cell: ticks since the round's begin, and the thread, of 65,536. Together, since each line is
-  // a cache miss.
+  // By cell: ticks since the round's begin, and the thread's number modulo 65,536. In one word,
+  // since each line is a cache miss.
   static constexpr int kThreadBits = 16;
   static constexpr std::uint64_t kThreads = (1u << kThreadBits) - 1;
   std::vector<std::atomic<std::uint64_t>> ready_;

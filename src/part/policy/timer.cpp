@@ -1,5 +1,4 @@
-// Policy `timer`: groups of a word each, whose ready partitions leave when a deadline is over
-// (deadline.hpp).
+// Policy `timer`: groups of one word each, with deadlines (deadline.hpp).
 
 #include "part/policy/deadline.hpp"
 #include "part/policy/registry.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// What has arrived: the receiver's view of the arrival marks.
+// The receiver's view of the arrival marks.
 // Thread safety: thread-safe.
 
 #include <atomic>
@@ -23,17 +23,17 @@ class Arrival {
         recv_partitions_(recv_partitions),
         seen_(same_partitions() ? nullptr : std::make_unique<MarkedPrefix<P>[]>(recv_partitions)) {}
 
-  /// Send partitions under a receive partition.
+  /// Send partitions that a receive partition overlaps.
   Run covering(std::uint32_t recv_partition) const noexcept {
     if (same_partitions()) return {recv_partition, 1};
     return overlap(recv_partition, recv_partitions_, send_partitions_);
   }
 
-  /// By receive partition: mark_of(round) when it has arrived. Null: its partitions are not the
-  /// send's, ask arrived().
+  /// By receive partition: mark_of(round) once it has arrived. Null if the two sides' partitions
+  /// differ: call arrived().
   const Atomic8* marks() const noexcept { return same_partitions() ? marks_ : nullptr; }
 
-  /// Every send partition under `recv_partition` is in the buffer in `round`.
+  /// Has every send partition that overlaps `recv_partition` arrived in `round`?
   bool arrived(std::uint64_t round, std::uint32_t recv_partition) const {
     // acquire: pairs with publish_moved()'s and a slot reader's release.
     if (same_partitions())
@@ -42,7 +42,7 @@ class Arrival {
     return seen.is_whole(round) || all(round, covering(recv_partition), seen);
   }
 
-  /// Every send partition is in the buffer in `round`.
+  /// Has every send partition arrived in `round`?
   bool all_arrived(std::uint64_t round) const {
     return all(round, {0, send_partitions_}, all_seen_);
   }
@@ -60,7 +60,8 @@ class Arrival {
   Atomic8* marks_;
   std::uint32_t send_partitions_;
   std::uint32_t recv_partitions_;
-  std::unique_ptr<MarkedPrefix<P>[]> seen_;  ///< by receive partition, if they are not the send's
+  std::unique_ptr<MarkedPrefix<P>[]> seen_;  ///< by receive partition, if the two sides' partitions
+                                             ///< differ
   mutable MarkedPrefix<P> all_seen_;
 };
 

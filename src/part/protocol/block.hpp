@@ -1,5 +1,5 @@
 #pragma once
-// A channel's control block: the memory that both sides of one channel see. The sender owns it (its
+// A channel's control block: the memory that both sides of one channel map. The sender owns it (its
 // segment, its pool). Wire layout: docs/design/protocols/shared_memory.md, which changes in the
 // same commit.
 
@@ -15,7 +15,7 @@ namespace larklane::part {
 /// How bytes travel.
 enum class Mode : std::uint32_t {
   slots = 1,   ///< Pready copies into library memory, a reader copies out
-  direct = 2,  ///< the last to come copies from buffer to buffer
+  direct = 2,  ///< the thread that completes a group copies it from buffer to buffer
 };
 
 inline constexpr std::size_t kLineBytes = 64;
@@ -41,7 +41,7 @@ constexpr std::uint32_t units(std::uint64_t state) noexcept {
 }
 }  // namespace word_state
 
-/// A number or bits of 32 partitions, and the low half of a round: the readers' claims, and hints.
+/// A number or the bits of 32 partitions, and the low half of a round: readers' claims, and hints.
 namespace stamped {
 constexpr std::uint64_t make(std::uint64_t round, std::uint32_t bits) noexcept {
   return (round << 32) | bits;
@@ -54,38 +54,38 @@ constexpr std::uint32_t bits(std::uint64_t value) noexcept {
 }
 }  // namespace stamped
 
-/// What one byte says of one partition, ready in its slot or arrived, so that neither needs a
-/// read-modify-write. Every partition is marked once in every round before the next one begins, or
-/// at least in each that is_marked_always(): nobody ever clears a mark, and an older one is never
-/// mistaken for this round's.
+/// The mark of one partition in one byte, ready in its slot or arrived: neither needs a
+/// read-modify-write. Every partition is marked once in each round before the next one begins, or
+/// at least in each round that is_marked_always(). So marks are never cleared, and an older mark
+/// never equals this round's.
 constexpr std::uint8_t mark_of(std::uint64_t round) noexcept {
   return static_cast<std::uint8_t>(round);
 }
 constexpr bool is_marked_always(std::uint64_t round) noexcept { return round % 128 == 0; }
-/// The ready mark of a partition that has been pushed past its slot. The lowest bit of a round is
-/// its parity, so among the marks of that parity no round has this one as its own.
+/// The ready mark of a partition that was pushed past its slot. A round's lowest bit is its parity,
+/// so no round of that parity has this value as its own mark.
 constexpr std::uint8_t pushed_mark_of(std::uint64_t round) noexcept { return mark_of(round ^ 1); }
-/// Before the first use: of rounds that come long after it.
+/// The mark before the first use: only rounds long after it have this value.
 inline constexpr std::uint8_t kNeverMarked = 128;
 
 /// A rendezvous word on its own cache line.
 template <class P>
 struct alignas(kLineBytes) WordLine {
   typename P::template Atomic<std::uint64_t> state;
-  // Where words have deadlines (part/policy/deadline.hpp).
-  typename P::template Atomic<std::uint64_t> first_mark{0};  ///< when; 0: not yet in this round
+  // For words with deadlines (part/policy/deadline.hpp).
+  typename P::template Atomic<std::uint64_t> first_mark{0};  ///< its time; 0: not yet in this round
   typename P::template Atomic<std::uint64_t> counts{0};      ///< late << 32 | partitions marked
 };
 
 inline constexpr std::uint32_t kJobs = 4;  ///< shared copies of one channel at a time
 
-/// A large run, cut in pieces that waiting threads of both sides take.
+/// A large run, cut into pieces that waiting threads of both sides copy.
 template <class P>
 struct alignas(kLineBytes) Job {
   template <class T>
   using Atomic = typename P::template Atomic<T>;
 
-  Atomic<std::uint32_t> taken{0};  ///< 0: free, 1: some mover's
+  Atomic<std::uint32_t> taken{0};  ///< 0: free, 1: taken by a mover
   Atomic<std::uint32_t> pieces{0};
   Atomic<std::uint64_t> next{0};             ///< generation << 32 | next piece
   Atomic<std::uint32_t> first{0}, count{0};  ///< the run
@@ -100,51 +100,52 @@ struct alignas(kLineBytes) JobBoard {
   Job<P> jobs[kJobs];
 };
 
-/// What the receiver tells the sender, stored before it opens its first word: the opening
-/// read-modify-write publishes it.
+/// The receiver's answer to the sender. The receiver stores it before it opens its first word, and
+/// the opening read-modify-write publishes it.
 struct Accepted {
   std::uint64_t address;  ///< receive buffer in the receiver's process
-  std::uint32_t strided;  ///< the receiver's typemap comes by record; until then runs are handed to
-                          ///< its helper
+  std::uint32_t strided;  ///< the receiver's typemap comes by record; until then the receiver's
+                          ///< helper moves the runs
 };
 
 template <class P>
 struct BlockHeader {
   std::uint64_t generation;
-  /// Direct mode: after the first mark of a word in a round, ns. 0: words have no deadline.
+  /// Direct mode: time from a word's first mark in a round to its expiry, ns. 0: words have no
+  /// deadline.
   std::uint64_t deadline_ns;
-  /// Direct mode: 1: Parrived takes what is ready and waits for its group.
+  /// Direct mode: 1: Parrived expires the words of a ready partition that waits for its group.
   std::uint64_t on_demand;
   alignas(kLineBytes) Accepted accepted;
-  /// Slots: the last round that the receiver has started.
+  /// Slots: the last round that the receiver started.
   typename P::template Atomic<std::uint64_t> opened_round;
-  /// Slots: partitions that the sender has put into the receiver's buffer itself, never reset.
+  /// Slots: partitions that the sender copied straight into the receiver's buffer, never reset.
   alignas(kLineBytes) typename P::template Atomic<std::uint64_t> pushed_count;
   /// Send partitions moved since the channel was made, never reset: round r is complete at r * S.
-  /// Direct mode: the last thing that a mover touches. Slots: the receiver's completion stores it.
+  /// Direct mode: the mover's last touch. Slots: the receiver's completion stores it.
   alignas(kLineBytes) typename P::template Atomic<std::uint64_t> moved_count;
   JobBoard<P> shared_copies;
 };
 
 /// Direct mode: the groups of one round. Plain memory: the sender's Start of the round before
-/// writes it, the receiver's Start reads it. Model: tests/protocol/plans.pml.
+/// writes it, and the receiver's Start reads it. Model: tests/protocol/plans.pml.
 struct PlanHead {
-  std::uint64_t number;  ///< of the plan, from 1 on
+  std::uint64_t number;  ///< the plan's, from 1 on
   std::uint32_t group_count;
 };
 
-/// What the offsets of a block follow from; travels in INIT and is checked by the receiver.
+/// The inputs of a block's offsets. INIT carries them, and the receiver checks them.
 struct BlockShape {
   Mode mode;
   std::uint32_t partitions;
-  std::uint32_t groups_max;  ///< of any round; so are words and roots
+  std::uint32_t groups_max;  ///< groups of any round; words_max and roots_max are of any round, too
   std::uint32_t words_max;
   std::uint32_t roots_max;
-  std::uint32_t type_words;  ///< direct mode: of the sender's typemap; 0 when contiguous
+  std::uint32_t type_words;  ///< direct mode: length of the sender's typemap; 0 if contiguous
   std::uint64_t partition_bytes;
   friend constexpr bool operator==(const BlockShape&, const BlockShape&) = default;
 
-  /// Slots behind their marks in one cache line, if all of them fit; 0: apart.
+  /// Offset of slots that share one cache line with their marks; 0 if they do not fit.
   constexpr std::uint64_t slots_behind_marks() const noexcept {
     const std::uint64_t marks = (std::uint64_t{partitions} + 7) / 8 * 8;
     return marks <= kLineBytes && partition_bytes <= (kLineBytes - marks) / partitions ? marks : 0;
@@ -158,7 +159,7 @@ struct BlockOffsets {
   std::uint64_t arrived;
   std::uint64_t plans[2];  ///< direct mode, by round parity: head, boundaries
   std::uint64_t type_words;
-  std::uint64_t marks[2];  ///< slot mode, by round parity; so are the slots
+  std::uint64_t marks[2];  ///< slot mode, by round parity, as the slots
   std::uint64_t slots[2];
   std::uint64_t end;
 
@@ -193,7 +194,8 @@ struct BlockOffsets {
   }
 };
 
-/// Typed access to a block. Thread safety: immutable; what it points to has the rules of its users.
+/// Typed access to a block. Thread safety: immutable; the fields follow the rules of the classes
+/// that use them.
 template <class P>
 class BlockView {
  public:
@@ -220,7 +222,7 @@ class BlockView {
   std::uint32_t* boundaries(std::uint64_t round) const noexcept {
     return reinterpret_cast<std::uint32_t*>(base_ + offsets_.plans[round & 1] + sizeof(PlanHead));
   }
-  /// Of the sender's typemap.
+  /// The sender's typemap.
   std::uint64_t* type_words() const noexcept {
     return reinterpret_cast<std::uint64_t*>(base_ + offsets_.type_words);
   }
@@ -229,13 +231,13 @@ class BlockView {
   Atomic8* marks(std::uint64_t round) const noexcept {
     return reinterpret_cast<Atomic8*>(base_ + offsets_.marks[round & 1]);
   }
-  /// Where the packed bytes from `offset` on lie between Pready and the reader.
+  /// Place of the packed bytes from `offset` on, between Pready and the reader.
   std::byte* slot(std::uint64_t round, std::uint64_t offset) const noexcept {
     return base_ + offsets_.slots[round & 1] + offset;
   }
 
-  /// Make every atomic of fresh (zeroed or reused) memory; words carry rounds 1 and 2, marks
-  /// neither, plans no number.
+  /// Makes every atomic in fresh (zeroed or reused) memory. Words carry rounds 1 and 2, marks
+  /// neither round, plans no number.
   void construct(const BlockShape& shape, std::uint64_t generation) const {
     auto* head = ::new (base_) BlockHeader<P>{};
     head->generation = generation;

@@ -21,8 +21,7 @@ Result<Layout> Layout::make(std::uint32_t partitions, std::span<const std::uint3
   layout.cells_.resize(partitions);
   layout.has_groups_ = boundaries.size() < partitions;
 
-  // Small groups share a word as long as they fit; a word under construction is the last one with
-  // room left.
+  // Small groups share a word as long as they fit; only the last word may have room left.
   bool room = false;
   auto add_small = [&](Run group) {
     if (!room || layout.words_.back().count + group.count > kUnitsPerWord) {
@@ -67,7 +66,7 @@ Result<Layout> Layout::make(std::uint32_t partitions, std::span<const std::uint3
 std::uint32_t Word::complete_groups(std::uint32_t ready) const noexcept {
   std::uint32_t complete = 0;
   for (std::uint32_t left = ready; left != 0;) {
-    const std::uint32_t up_to = left ^ (left - 1);  // its lowest bit, and those below
+    const std::uint32_t up_to = left ^ (left - 1);  // its lowest bit, and the bits below
     const std::uint32_t begin = std::bit_floor(starts & up_to), after = starts & ~up_to;
     const std::uint32_t below_end = after != 0 ? (after & -after) - 1 : full_mask();
     const std::uint32_t group = below_end & ~(begin - 1);
@@ -78,7 +77,8 @@ std::uint32_t Word::complete_groups(std::uint32_t ready) const noexcept {
 }
 
 LayoutSize LayoutSize::most(std::uint32_t partitions, std::uint32_t groups) noexcept {
-  // Words are emptiest when a group of one stands between groups of 33: three words for 34.
+  // Words are emptiest if single partitions alternate with groups of 33: 34 partitions take three
+  // words.
   const std::uint64_t s = partitions;
   const std::uint64_t words = std::min((3 * s + 33) / 34, s / kUnitsPerWord + groups);
   const std::uint64_t roots = std::min(s / (kUnitsPerWord + 1), s / kGroupPartitionsMax + groups);

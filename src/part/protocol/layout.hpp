@@ -1,5 +1,5 @@
 #pragma once
-// How send partitions are laid out in groups and rendezvous words. Pure functions.
+// Layout of send partitions in groups and rendezvous words. Pure functions.
 // Thread safety: immutable after construction.
 
 #include <cstdint>
@@ -40,9 +40,9 @@ void for_each_run(std::uint32_t bits, std::uint32_t base, Visit&& visit) {
 struct Word {
   std::uint32_t first;  ///< partition of bit 0
   std::uint32_t count;
-  std::uint32_t root;    ///< kNoRoot, or the root of the larger group that this word is a leaf of
+  std::uint32_t root;    ///< the root of the larger group that this leaf belongs to, or kNoRoot
   std::uint32_t unit;    ///< this leaf's bit in the root
-  std::uint32_t starts;  ///< first bit of each group; of a leaf: bit 0
+  std::uint32_t starts;  ///< first bit of each group; for a leaf: bit 0
 
   std::uint32_t full_mask() const noexcept { return low_mask(count); }
   /// All bits of the groups that are complete in `ready`. Not for leaves.
@@ -55,22 +55,23 @@ struct Root {
   std::uint32_t word_count;
 };
 
-/// Where a partition's mark is.
+/// Place of a partition's mark.
 struct Cell {
   std::uint32_t word;
-  std::uint32_t group_mask;  ///< bits of its group within the word; of a leaf: all its bits
+  std::uint32_t group_mask;  ///< bits of its group within the word; for a leaf: all bits of the
+                             ///< leaf
   std::uint32_t bit_mask;    ///< its own bit
-  std::uint32_t leaf_mask;   ///< bit of its word, a leaf, in the root; 0: it is no leaf
+  std::uint32_t leaf_mask;   ///< bit of the leaf in the root; 0: the word is no leaf
 };
 
-/// Most words and roots of any layout.
+/// Upper bound for the words and roots of any layout.
 struct LayoutSize {
   std::uint32_t words, roots;
-  /// Of at most `groups` groups. @param partitions, groups  >= 1
+  /// For at most `groups` groups. @param partitions, groups  >= 1
   static LayoutSize most(std::uint32_t partitions, std::uint32_t groups) noexcept;
 };
 
-/// Groups and words of one round; the same on both sides, because it follows from the boundaries.
+/// Groups and words of one round. Both sides derive the same ones from the boundaries.
 class Layout {
  public:
   /// @param boundaries  first partition of every group, ascending, boundaries[0] == 0, all <
@@ -92,9 +93,9 @@ class Layout {
   std::vector<Cell> cells_;
 };
 
-/// The send partitions that share bytes with one receive partition, counted in partitions so that
-/// empty ones count too: send partitions floor(j * S / R) to ceil((j + 1) * S / R) - 1. Exact for
-/// all int partition counts.
+/// The send partitions that share bytes with one receive partition: floor(j * S / R) to ceil((j +
+/// 1) * S / R) - 1. Counted in partitions, so that empty ones count too. Exact for all int
+/// partition counts.
 constexpr Run overlap(std::uint32_t recv_partition, std::uint32_t recv_partitions,
                       std::uint32_t send_partitions) noexcept {
   const std::uint64_t s = send_partitions;

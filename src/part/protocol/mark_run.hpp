@@ -1,5 +1,5 @@
 #pragma once
-// Arrival marks of many partitions at once.
+// Wide stores of arrival marks: eight partitions at once.
 
 #include <atomic>
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace larklane::part {
 
-/// May eight marks be one store? Who loads one of them has to acquire what is before the store: x86
-/// keeps all stores in order, and in Arm's model a load reads each byte from the store that wrote
-/// it. The thread sanitizer looks for a store of that very address.
+/// May eight marks be one store? A thread that loads one of the marks must acquire the writes
+/// before the store. x86 keeps all stores in order, and in Arm's model a load reads each byte from
+/// the store that wrote it. The thread sanitizer expects a store to that very address.
 #if (defined(__x86_64__) || defined(__aarch64__)) && !defined(LARKLANE_TSAN)
 inline constexpr bool kAreMarksStoredWide = true;
 #else
 inline constexpr bool kAreMarksStoredWide = false;
 #endif
 
-/// Stores `value` into the marks from `mark` to `end`. release: what was done before is seen by who
-/// acquires one of them. Thread safety: thread-safe; others store other marks.
+/// Stores `value` into the marks from `mark` to `end`. release: a thread that acquires one of these
+/// marks sees all earlier writes of this thread. Thread safety: thread-safe for disjoint marks.
 template <class Atomic8>
 [[gnu::always_inline]] inline void mark_run(Atomic8* mark, Atomic8* const end,
                                             std::uint8_t value) noexcept {

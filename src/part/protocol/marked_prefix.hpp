@@ -1,5 +1,6 @@
 #pragma once
-// How far a sequence of marks is of one round, without looking at the same ones again and again.
+// The length of the marked prefix of a sequence in one round, cached so that no mark is loaded
+// twice.
 
 #include <cstdint>
 
@@ -11,16 +12,17 @@ namespace larklane::part {
 template <class P>
 class MarkedPrefix {
  public:
-  /// Was all of it marked in `round` when somebody looked? acquire: pairs with covers()' release.
+  /// Has covers() found all of it marked in `round`? acquire: pairs with covers()' release.
   bool is_whole(std::uint64_t round) const {
     return seen_.load(std::memory_order_acquire) == stamped::make(round, kWhole);
   }
 
-  /// Are all `count` marked in `round`? is_marked(i) asks one and acquires what is behind it.
+  /// Are all `count` marked in `round`? is_marked(i) tests one mark and acquires the data behind
+  /// it.
   template <class IsMarked>
   bool covers(std::uint64_t round, std::uint32_t count, IsMarked&& is_marked) {
-    // acquire: what it skips another thread has seen; pairs with the release below. A hint, only
-    // ever too low; stamped, so that an older round's counts as none.
+    // acquire: another thread has acquired the marks that this thread skips; pairs with the release
+    // below. The hint is only ever too low. Its stamp makes an older round's hint count as none.
     const std::uint64_t hint = seen_.load(std::memory_order_acquire);
     const std::uint32_t start = stamped::of_round(hint, round) ? stamped::bits(hint) : 0;
     std::uint32_t end = start;

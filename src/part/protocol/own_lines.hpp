@@ -1,8 +1,10 @@
 #pragma once
-// Lines that a sender is going to write are in the reader's cache since two rounds ago. To fetch
-// one takes as long as a message (measurements/, half-round-trip, the bare line), and a store
-// buffer full of such stores stalls Pready; asked for in time, it costs nothing. What a program's
-// own data has driven out of the caches since the round before comes back in the same way.
+// Prefetches for writing: a sender owns cache lines before it stores to them.
+//
+// Since two rounds ago the lines that a sender writes next are in the reader's cache. A fetch takes
+// as long as a message (measurements/, half-round-trip, the bare line). A store buffer full of such
+// stores stalls Pready; an early prefetch costs nothing. It also brings back lines that the
+// program's own data has evicted since the round before.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,19 +14,19 @@
 
 namespace larklane::part {
 
-/// Ask for a line, to write it. No access: any address is allowed.
+/// Prefetches a line for writing. No access: any address is allowed.
 [[gnu::always_inline]] inline void own_line(const void* address) noexcept {
 #ifdef __x86_64__
-  // __builtin_prefetch(address, 1) asks for it only to read, unless the compiler is told that the
-  // processor has this instruction; where it has not, it does nothing.
+  // __builtin_prefetch(address, 1) prefetches for reading only, unless the compiler knows that the
+  // processor has this instruction. Processors without it ignore it.
   asm volatile("prefetchw %0" ::"m"(*static_cast<const char*>(address)));
 #else
   __builtin_prefetch(address, 1);
 #endif
 }
 
-/// Let go of a line that another core writes next: it finds it in the cache that all share, not in
-/// this core's. No access: any address is allowed. Processors that do not know it do nothing.
+/// Demotes a line that another core writes next, from this core's cache to the shared one. No
+/// access: any address is allowed. Processors without the instruction ignore it.
 [[gnu::always_inline]] inline void hand_on_line(const void* address) noexcept {
 #ifdef __x86_64__
   asm volatile("cldemote %0" ::"m"(*static_cast<const char*>(address)));
@@ -33,8 +35,7 @@ namespace larklane::part {
 #endif
 }
 
-/// Ask for the first lines of [from, from + bytes): about as many as a core has under way at a
-/// time.
+/// Prefetches the first lines of [from, from + bytes): about as many as a core can have in flight.
 inline void own_first_lines(const void* from, std::uint64_t bytes) noexcept {
   constexpr std::uint64_t kBytesMax = 16 * kLineBytes;
   const auto* start = static_cast<const char*>(from);

@@ -1,19 +1,19 @@
 #pragma once
-// Direct mode on one host: the last to come moves the data. Model: tests/protocol/last_comer.pml.
+// Direct mode on one host: the last operation on a group moves its data. Model:
+// tests/protocol/last_comer.pml.
 //
 // Every word has unit bits (partitions, or the leaves of a larger group), `open` and `expired`.
-// Pready, the receiver's Start and an expiry are each ONE seq_cst read-modify-write; whoever makes
-// `open and (group complete or expired)` true moves what is ready, a Pready that finds it true
-// moves its own. Nobody rings, nobody waits for the other side to be in MPI. A leaf that has
-// expired is a word of its own.
+// Pready, the receiver's Start and an expiry are each ONE seq_cst read-modify-write. The operation
+// that makes `open and (group complete or expired)` true moves the ready partitions. A Pready that
+// finds it true moves its own. No side signals the other, or waits for the other to enter MPI. An
+// expired leaf is a word of its own.
 //
-// Thread safety: thread-safe, but for clear() and open(), which belong to the side that calls
-// Start. Invariants:
-// 1. A word's parity is cleared by the sender's Start of the round before, when both sides are done
-// with its last use.
-// 2. Exactly one caller is given each ready partition of a round, and only after `open`.
-// 3. `moved_count` is the last thing that a mover touches; round r is complete on both sides at r *
-// S.
+// Thread safety: thread-safe, except clear() and open(), which belong to the side that calls Start.
+// Invariants:
+// 1. The sender's Start of the round before clears a word's parity, when both sides are done with
+// its last use.
+// 2. Exactly one caller gets each ready partition of a round, and only after `open`.
+// 3. A mover's last touch is `moved_count`; round r is complete on both sides at r * S.
 
 #include <algorithm>
 #include <cstdint>
@@ -31,7 +31,7 @@
 
 namespace larklane::part {
 
-/// Joins adjacent runs before they are moved: one copy instead of one per word.
+/// Joins adjacent runs, so that the mover makes one copy instead of one per word.
 template <class Move>
 class RunJoiner {
  public:
@@ -53,7 +53,7 @@ class RunJoiner {
   Run run_{0, 0};
 };
 
-/// Direct mode: publish that `run` of `round`, not empty, is in the receive buffer. The mover's
+/// Direct mode: publishes that `run` of `round`, not empty, is in the receive buffer. The mover's
 /// last touch of the channel.
 /// @param marks, moved_count  the block's
 template <class Atomic8, class Atomic64>
@@ -74,7 +74,7 @@ void publish_moved(const BlockView<P>& block, std::uint64_t round, Run run) {
   publish_moved(block.arrived(), block.header().moved_count, round, run);
 }
 
-/// True when every partition of rounds 1 to `round` has been moved.
+/// Has every partition of rounds 1 to `round` been moved?
 template <class Atomic64>
 bool rounds_moved(const Atomic64& moved_count, std::uint32_t partitions, std::uint64_t round) {
   // acquire: pairs with publish_moved's fetch_add.
@@ -96,9 +96,9 @@ class Rendezvous {
   Rendezvous(const BlockView<P>& block, const Plans<P>& plans) noexcept
       : block_(block), plans_(plans) {}
 
-  /// The sender's Start of the round before: words of `round` become fresh.
+  /// The sender's Start of the round before: makes the words of `round` fresh.
   void clear(std::uint64_t round) const {
-    // release: pairs with the read-modify-writes of that round, which the receiver reaches only
+    // release: pairs with the read-modify-writes of that round; the receiver reaches them only
     // after this round's moves.
     const Layout& layout = plans_.of(round);
     for (std::uint32_t w = 0; w < layout.words().size(); ++w)
@@ -107,15 +107,16 @@ class Rendezvous {
       block_.root(round, r).state.store(word_state::fresh(round), std::memory_order_release);
   }
 
-  /// The sender's Start: what Pready touches first is on its way when the program has computed.
+  /// The sender's Start: prefetches the lines that Pready touches first, while the program
+  /// computes.
   void own_first(std::uint64_t round) const noexcept {
     const Layout& layout = plans_.of(round);
     own_first_lines(layout.cells().data(), layout.cells().size() * sizeof(Cell));
     own_first_lines(&block_.word(round, 0), layout.words().size() * sizeof(WordLine<P>));
   }
 
-  /// Pready of [first, first + count). Calls move(Run) for what the caller must move now.
-  /// @errors kAlreadyReady: those that were ready before; the others are marked
+  /// Pready of [first, first + count). Calls move(Run) for each run that the caller must move now.
+  /// @errors kAlreadyReady: some were ready before; the others are marked
   template <class Move>
   Status mark(std::uint64_t round, std::uint32_t first, std::uint32_t count, Move&& move) const {
     // seq_cst: store-then-look against open() and expire(); releases the caller's partition,
@@ -127,7 +128,7 @@ class Rendezvous {
     return mark_by(round, first, count, set, move);
   }
 
-  /// The same by set(line, word, bits), one read-modify-write that sets `bits`, and may set
+  /// The same by set(line, word, bits): one read-modify-write that sets `bits`, and may set
   /// `expired`. @return its Change
   template <class Set, class Move>
   Status mark_by(std::uint64_t round, std::uint32_t first, std::uint32_t count, Set&& set,
@@ -149,7 +150,7 @@ class Rendezvous {
     return status;
   }
 
-  /// Of `round`, which is not over: the group that begins at partition `first`.
+  /// The group that begins at partition `first` of `round`. @pre the round is not over
   LeafGroup leaf_group(std::uint64_t round, std::uint32_t first) const noexcept {
     const Layout& layout = plans_.of(round);
     const std::uint32_t index = layout.words()[layout.cells()[first].word].root;
@@ -158,7 +159,7 @@ class Rendezvous {
     return {index, (word_state::kOpen | low_mask(root.word_count)) << word_state::kTagBits};
   }
 
-  /// What Pready of one partition needs in `round`.
+  /// The state that Pready of one partition needs in `round`.
   WordWindow<P> window(std::uint64_t round) const noexcept {
     return {plans_.of(round).cells().data(), &block_.word(round, 0), &block_.root(round, 0)};
   }
@@ -174,8 +175,8 @@ class Rendezvous {
   /// The receiver's Start: its buffer may be written from now on.
   template <class Move>
   void open(std::uint64_t round, Move&& move) const {
-    // The first Start may be the helper's to make up for. The program doesn't wait for that: once
-    // all words are open it may complete the round, and start others.
+    // If Start came before the match, the helper opens the first round. The program doesn't wait
+    // for it: once all words are open it may complete the round and start others.
     const auto held = plans_.hold(round);
     const Layout& layout = *held;
     RunJoiner<std::remove_reference_t<Move>> runs(move);
@@ -185,8 +186,8 @@ class Rendezvous {
         if (word.unit == 0) open_root(layout, round, word.root, runs);
         continue;
       }
-      // seq_cst: store-then-look against mark() and expire(); publishes Accepted, acquires what is
-      // ready.
+      // seq_cst: store-then-look against mark() and expire(); publishes Accepted, acquires the
+      // ready partitions.
       const std::uint64_t old =
           block_.word(round, w).state.fetch_or(word_state::kOpen, std::memory_order_seq_cst);
       hand_on_line(&block_.word(round, w));  // to a Pready, or to the sender's Start
@@ -196,8 +197,8 @@ class Rendezvous {
     }
   }
 
-  /// From now on nothing in word `index` waits for its group. No effect if `round` is over, or if
-  /// the word has expired already.
+  /// From now on no partition of word `index` waits for its group. No effect if `round` is over, or
+  /// if the word has expired.
   template <class Move>
   void expire(std::uint64_t round, std::uint32_t index, Move&& move) const {
     const auto held = plans_.hold(round);
@@ -215,8 +216,8 @@ class Rendezvous {
     for (std::uint32_t w = 0; w < held->words().size(); ++w) expire_word(*held, round, w, runs);
   }
 
-  /// Somebody needs `run`: once all of it is ready nothing of it waits for its group. No effect if
-  /// `round` is over.
+  /// A receiver needs `run`: once all of `run` is ready, none of it waits for its group. No effect
+  /// if `round` is over.
   template <class Move>
   void ask(std::uint64_t round, Run run, Move&& move) const {
     if (!plans_.may_wait(round)) return;
@@ -231,7 +232,7 @@ class Rendezvous {
       if (waits(*held, round, w, run)) expire_word(*held, round, w, runs);
   }
 
-  /// Every partition of `round` has been marked.
+  /// Has every partition of `round` been marked?
   bool all_marked(std::uint64_t round) const {
     const Layout& layout = plans_.of(round);
     const auto count = static_cast<std::uint32_t>(layout.words().size());
@@ -270,24 +271,24 @@ class Rendezvous {
     return low_mask(end - first) << (first - word.first);
   }
 
-  /// Units of word `index`; none if it is another round's.
+  /// Units of word `index`; 0 if it carries another round.
   std::uint32_t units_of(std::uint64_t round, std::uint32_t index) const {
-    // relaxed: only whether to look further follows from it.
+    // relaxed: it only decides whether to look further.
     const std::uint64_t state = block_.word(round, index).state.load(std::memory_order_relaxed);
     return word_state::of_round(state, round) ? word_state::units(state) : 0;
   }
   bool is_ready(const Layout& layout, std::uint64_t round, std::uint32_t index, Run run) const {
     return (bits_of(run, layout.words()[index]) & ~units_of(round, index)) == 0;
   }
-  /// For others of its group.
+  /// Does a partition of `run` in word `index` wait for others of its group?
   bool waits(const Layout& layout, std::uint64_t round, std::uint32_t index, Run run) const {
     const Word& word = layout.words()[index];
     return word.root != kNoRoot ||
            (bits_of(run, word) & ~word.complete_groups(units_of(round, index))) != 0;
   }
 
-  /// Sets `added` unless the word has gone on to another round, has expired, or is `full`.
-  /// @return what it was; nothing: it is unchanged
+  /// Sets `added` unless the word carries another round, has expired, or is `full`.
+  /// @return the value before; nullopt: the word is unchanged
   static std::optional<std::uint64_t> expire_line(WordLine<P>& line, std::uint64_t round,
                                                   std::uint64_t added, std::uint32_t full) {
     // acquire: pairs with mark() and open().
@@ -324,7 +325,7 @@ class Rendezvous {
     const auto old = expire_line(top, round, word_state::kExpired, low_mask(root.word_count));
     if (old && (*old & word_state::kOpen) != 0)
       add_leaves(layout, root, word_state::units(*old), runs);
-    // acquire: as in expire_line(); what opened the root published Accepted.
+    // acquire: as in expire_line(); the operation that opened the root published Accepted.
     const std::uint64_t state = top.state.load(std::memory_order_acquire);
     constexpr std::uint64_t kBoth = word_state::kOpen | word_state::kExpired;
     if (!word_state::of_round(state, round) || (state & kBoth) != kBoth) return;
@@ -335,7 +336,7 @@ class Rendezvous {
   template <class Runs>
   void complete_leaf(std::uint64_t round, const Word& leaf, Runs& runs) const {
     const Layout& layout = plans_.of(round);
-    const Root root = layout.roots()[leaf.root];  // before the last touch, as in mark()
+    const Root root = layout.roots()[leaf.root];  // copied before the last touch, as in mark_by()
     // seq_cst: as in mark(); acquires the other leaves' partitions.
     const std::uint64_t old =
         block_.root(round, leaf.root)
@@ -370,7 +371,7 @@ class Rendezvous {
 
   const BlockView<P>& block_;
   const Plans<P>& plans_;
-  mutable MarkedPrefix<P> marked_;  // words
+  mutable MarkedPrefix<P> marked_;  // of words
 };
 
 }  // namespace larklane::part

@@ -1,15 +1,15 @@
 #pragma once
-// Shared copies: a large run is cut in pieces that waiting threads of both sides take over, so that
-// it is not copied serially inside one Pready or Start.
+// Shared copies: large runs in pieces, which waiting threads of both sides copy. So no Pready or
+// Start copies a large run alone.
 //
 // Thread safety: thread-safe.
 // Invariants:
 // 1. A piece is taken once: `next` carries the job's generation, and a refill first makes `next`
 // exhausted under a new generation.
-// 2. Whoever finishes the last piece gives the job back, then publishes the run: nothing of the
-// channel is touched after that.
+// 2. The thread that finishes the last piece frees the job, then publishes the run. It touches
+// nothing of the channel after that.
 // 3. `open_jobs` is never lower than the number of jobs with pieces left, so a poll that reads 0
-// misses nothing that it must do.
+// misses no piece that it must copy.
 
 #include <algorithm>
 #include <cstdint>
@@ -24,16 +24,16 @@ namespace larklane::part {
 
 using shm::Piece;  ///< of a run
 
-/// A piece that somebody has taken. Its job stays as it is until the piece is done.
+/// A piece that a thread has taken. Its job stays as it is until the piece is done.
 struct TakenPiece {
   std::uint32_t job;
   std::uint32_t index;
 };
 
-/// What became of a piece that could not be copied here.
+/// Next step for a piece that this side can't copy.
 enum class Passed : std::uint8_t {
-  with_rest,  ///< the other side does it, and works on what is left of the job
-  alone,      ///< the piece alone: what is left is still this side's
+  with_rest,  ///< the other side copies it, and the rest of the job
+  alone,      ///< the other side copies it alone: this side goes on with the rest
 };
 
 template <class P>
@@ -42,8 +42,8 @@ class SharedCopy {
   SharedCopy(JobBoard<P>& board, std::uint64_t partition_bytes, std::uint64_t piece_bytes) noexcept
       : board_(board), partition_bytes_(partition_bytes), piece_bytes_(piece_bytes) {}
 
-  /// Offer `run` to all who wait, in pieces of about piece_bytes, two at least. False: too small,
-  /// or all jobs are taken: the caller copies it alone.
+  /// Offers `run` to all waiting threads, in pieces of about piece_bytes, at least two. False: it
+  /// is too small, or all jobs are taken, and the caller copies it alone.
   bool offer(Run run) const {
     const std::uint64_t bytes = run.count * partition_bytes_;
     if (bytes < piece_bytes_) return false;
@@ -55,10 +55,10 @@ class SharedCopy {
       if (!job.taken.compare_exchange_strong(free, 1, std::memory_order_acquire,
                                              std::memory_order_relaxed))
         continue;
-      // relaxed: the job is ours.
+      // relaxed: this thread owns the job.
       const std::uint64_t generation = (job.next.load(std::memory_order_relaxed) >> 32) + 1;
-      // relaxed, then release: whoever sees a new field sees this, too, and its claim of an old
-      // piece fails.
+      // relaxed, then release: a thread that sees a new field sees this value, too, so its claim of
+      // an old piece fails.
       job.next.store(generation << 32 | kExhausted, std::memory_order_relaxed);
       job.first.store(run.first, std::memory_order_release);
       job.count.store(run.count, std::memory_order_release);
@@ -75,13 +75,13 @@ class SharedCopy {
     return false;
   }
 
-  /// Is there a copy to help with? acquire: pairs with offer()'s release.
+  /// Are there pieces to copy? acquire: pairs with offer()'s release.
   bool has_jobs() const { return board_.open_jobs.load(std::memory_order_acquire) != 0; }
 
-  /// Copy pieces as long as there are any. copy(Piece&) returns a Status and leaves what it has not
-  /// copied; publish(Run) announces a whole run; pass_on(TakenPiece, Run, bytes copied) says what
-  /// becomes of a piece that can't be copied here, and returns Passed.
-  /// @return the first error; its piece stays undone, so its run is never announced
+  /// Copies pieces as long as there are any. copy(Piece&) returns a Status and leaves the bytes
+  /// that it has not copied. publish(Run) publishes a complete run. pass_on(TakenPiece, Run, bytes
+  /// copied) hands over a piece that this side can't copy, and returns Passed.
+  /// @return the first error; its piece stays undone, so its run is never published
   template <class Copy, class Publish, class PassOn>
   Status work(Copy&& copy, Publish&& publish, PassOn&& pass_on) const {
     if (!has_jobs()) return {};
@@ -103,14 +103,14 @@ class SharedCopy {
     return {};
   }
 
-  /// A piece that has been taken and is not done. Nothing: there is none.
+  /// The bytes of a taken piece that is not done. nullopt: no such piece.
   std::optional<Piece> piece_of(TakenPiece taken) const {
     if (taken.job >= kJobs) return std::nullopt;
     const Claim claim = claim_of(board_.jobs[taken.job], taken.index);
     return taken.index < claim.pieces ? std::optional(claim.piece) : std::nullopt;
   }
 
-  /// It has been copied, after it was passed on. @pre piece_of()
+  /// The other side has copied a piece that was passed on. @pre piece_of()
   template <class Publish>
   void finish(TakenPiece taken, Publish&& publish) const {
     Job<P>& job = board_.jobs[taken.job];
@@ -127,8 +127,8 @@ class SharedCopy {
     std::uint32_t index;
   };
 
-  /// acquire: pairs with offer()'s release: fields of a newer job come with a newer `next`. The
-  /// piece is none if index >= pieces.
+  /// acquire: pairs with offer()'s release: fields of a newer job come with a newer `next`. No
+  /// piece if index >= pieces.
   Claim claim_of(const Job<P>& job, std::uint32_t index) const {
     Claim claim{};
     claim.index = index;
@@ -157,9 +157,10 @@ class SharedCopy {
 
   template <class Publish>
   void finish(Job<P>& job, const Claim& claim, Publish& publish) const {
-    // acq_rel: the last one has everybody's bytes and releases them by publishing.
+    // acq_rel: the last thread has acquired the bytes of all the others, and publishing releases
+    // them.
     if (job.done.fetch_add(1, std::memory_order_acq_rel) + 1 != claim.pieces) return;
-    // relaxed: a hint that has served.
+    // relaxed: only a hint.
     board_.open_jobs.fetch_sub(1, std::memory_order_relaxed);
     // release: pairs with offer()'s acquire.
     job.taken.store(0, std::memory_order_release);

@@ -1,7 +1,8 @@
 #pragma once
-// The two sides of a channel: what Start and completion mean in either mode. Real rounds and
-// simulated ones run this code. Thread safety: as Rendezvous, SlotWriter, SlotReader and Arrival;
-// start() and open() belong to the thread that calls MPI_Start, complete() to one at a time.
+// The two sides of a channel: Start and completion in either mode, for real and simulated rounds.
+//
+// Thread safety: as Rendezvous, SlotWriter, SlotReader and Arrival. start() and open() belong to
+// the thread that calls MPI_Start, complete() to one thread at a time.
 
 #include <cstdint>
 
@@ -26,13 +27,15 @@ class SendSide {
   SendSide(const SendSide&) = delete;
   SendSide& operator=(const SendSide&) = delete;
 
-  /// Direct mode: the groups of all rounds, before anybody else knows the block; called again
-  /// before start(r), those of the rounds after r. @param boundaries  first partition of each group
+  /// Direct mode: sets the groups of all rounds, before the other side sees the block. Called again
+  /// before start(r), it sets those of the rounds after r. @param boundaries  first partition of
+  /// each group
   /// @errors kInvalidArgument: no groups, or more than the block was made for
   Status choose(std::span<const std::uint32_t> boundaries) { return plans_.choose(boundaries); }
 
   void start(std::uint64_t round) {
-    // Its line is the other side's; Wait will ask it whether the round before has been read.
+    // The other side's core has this line; Wait loads it to test whether the round before has been
+    // read.
     __builtin_prefetch(&block_.header().moved_count);
     if (mode_ == Mode::slots) slots_.own_first(round);
     if (mode_ != Mode::direct) return;
@@ -41,13 +44,13 @@ class SendSide {
     rendezvous_.own_first(round);
   }
 
-  /// What Pready of one partition needs in `round`, in slot mode and in direct mode.
+  /// The state that Pready of one partition needs in `round`, in slot mode and in direct mode.
   SlotWindow<P> slot_window(std::uint64_t round) const { return slots_.window(round); }
   WordWindow<P> word_window(std::uint64_t round) const { return rendezvous_.window(round); }
 
   /// Pready of a run.
-  /// @param mover  direct mode: move(Run), the caller moves these now; slots: fill(slot, offset,
-  /// length)
+  /// @param mover  direct mode: move(Run), for runs that the caller moves now; slots: fill(slot,
+  /// offset, length)
   template <class Mover>
   Status mark(std::uint64_t round, Run run, Mover& mover) const {
     if (mode_ == Mode::slots)
@@ -55,7 +58,7 @@ class SendSide {
     return rendezvous_.mark(round, run.first, run.count, [&](Run moved) { mover.move(moved); });
   }
 
-  /// Every byte of the round may be overwritten by the program.
+  /// May the program overwrite every byte of the round?
   bool complete(std::uint64_t round) {
     return mode_ == Mode::slots ? slots_.complete(round) : rounds_moved(block_, partitions_, round);
   }
@@ -89,8 +92,8 @@ class RecvSide {
   RecvSide& operator=(const RecvSide&) = delete;
 
   /// Start: the buffer may be written.
-  /// @param mover  move(Run): direct mode, the caller moves these now
-  /// @errors kProtocol: what the sender has planned for the round makes no sense; nothing is open
+  /// @param mover  move(Run): direct mode, for runs that the caller moves now
+  /// @errors kProtocol: the sender's plan for the round is malformed; nothing is open
   template <class Mover>
   Status open(std::uint64_t round, Mover& mover) {
     if (mode_ == Mode::direct) {
@@ -109,19 +112,20 @@ class RecvSide {
     block_.header().opened_round.store(0, std::memory_order_release);
   }
 
-  /// By receive partition: mark_of(round) when it has arrived. Null: ask arrived().
+  /// By receive partition: mark_of(round) once it has arrived. Null: call arrived().
   const auto* marks() const noexcept { return arrival_.marks(); }
 
-  /// Is receive partition `partition` there?
-  /// @param mover  empty(slot, offset, length): slots, copy out
+  /// Has receive partition `partition` arrived?
+  /// @param mover  empty(slot, offset, length): slots, copies out
   template <class Mover>
   bool arrived(std::uint64_t round, std::uint32_t partition, Mover& mover) {
     if (mode_ == Mode::slots) slots_.drain(round, arrival_.covering(partition), emptier(mover));
     return arrival_.arrived(round, partition);
   }
 
-  /// Direct mode: somebody needs receive partition `partition`. May come when `round` is over.
-  /// @param mover  move(Run): the caller moves these now
+  /// Direct mode: the receiver needs receive partition `partition` now. May come after the end of
+  /// `round`.
+  /// @param mover  move(Run): for runs that the caller moves now
   template <class Mover>
   void ask(std::uint64_t round, std::uint32_t partition, Mover& mover) const {
     rendezvous_.ask(round, arrival_.covering(partition), [&](Run run) { mover.move(run); });
@@ -129,7 +133,7 @@ class RecvSide {
 
   bool all_arrived(std::uint64_t round) const { return arrival_.all_arrived(round); }
 
-  /// Every byte of the round is in the buffer.
+  /// Is every byte of the round in the buffer?
   template <class Mover>
   bool complete(std::uint64_t round, Mover& mover) {
     if (mode_ == Mode::direct) return rounds_moved(block_, partitions_, round);
@@ -141,8 +145,8 @@ class RecvSide {
     return true;
   }
 
-  /// Another thread is copying slots out: neither complete nor failed, whatever became of the
-  /// sender.
+  /// Another thread is copying slots out: the round is neither complete nor failed, even if the
+  /// sender is gone.
   bool reading(std::uint64_t round) const { return mode_ == Mode::slots && slots_.reading(round); }
 
   const BlockView<P>& block() const noexcept { return block_; }

@@ -1,5 +1,5 @@
 #pragma once
-// What Pready of a partition in a slot does, and all that it needs for it.
+// Pready of a partition in a slot, and the state that it needs.
 
 #include <atomic>
 #include <cstddef>
@@ -17,13 +17,13 @@ struct SlotWindow {
   std::byte* slots = nullptr;
   std::uint64_t partition_bytes = 0;
   std::uint8_t mark = 0;
-  std::uint32_t ahead = 0;      ///< partitions whose lines are fetched before they are written
-  std::uint32_t ahead_end = 0;  ///< from this partition on nothing is left to fetch
+  std::uint32_t ahead = 0;      ///< distance of the prefetch, in partitions
+  std::uint32_t ahead_end = 0;  ///< from this partition on no line is left to prefetch
 
   /// No read-modify-write, no stall on the reader's cache.
   template <class Fill>
   [[gnu::always_inline]] Status mark_one(std::uint32_t partition, Fill&& fill) const {
-    // relaxed: only double marks by the program itself are looked for.
+    // relaxed: it only detects double marks by the program itself.
     if (marks[partition].load(std::memory_order_relaxed) == mark) [[unlikely]]
       return Errc::kAlreadyReady;
     const std::uint64_t offset = partition * partition_bytes;

@@ -1,20 +1,19 @@
 #pragma once
-// Slots: partitions small enough to travel through library memory. Pready copies in and is done;
-// the reader claims a run, copies out, and then the run has arrived. If the reader does not keep
-// up, Pready may push: copy into the receiver's buffer, past the slot. Model:
-// tests/protocol/slots.pml.
+// Slots: small partitions travel through library memory. Pready copies in and returns. A reader
+// claims a run, copies it out, and stores its arrival marks. If the readers fall behind, Pready may
+// push: copy into the receiver's buffer, past the slot. Model: tests/protocol/slots.pml.
 //
 // Thread safety: thread-safe.
 // Invariants:
-// 1. Round r uses marks and slots of its parity. The send of round r completes only when round
-// r - 1 has been read, so in round r + 1 they are free.
+// 1. Round r uses marks and slots of its parity. The send of round r completes only when round r -
+// 1 has been read, so in round r + 1 they are free.
 // 2. A mark is set after its slot is full (release) and read before the slot is (acquire).
-// 3. A claim carries its round: a reader that stalled in an older round claims nothing. When a
-// round is over every claim word carries it.
-// 4. The receiver's completion tells the sender that the round has been read: no reader touches
-// the block then.
-// 5. A partition is either marked or pushed. It is pushed only after the receiver's Start; whoever
-// pushed it sets the arrival mark, and a ready mark that says nothing to readers.
+// 3. A claim carries its round: a reader that stalled in an older round claims nothing. After a
+// round every claim word carries it.
+// 4. The receiver's completion publishes that the round has been read: no reader touches the block
+// then.
+// 5. A partition is either marked or pushed. It is pushed only after the receiver's Start. The
+// pushing thread sets the arrival mark, and a ready mark that readers ignore.
 
 #include <algorithm>
 #include <cstdint>
@@ -47,15 +46,15 @@ class SlotWriter {
             .ahead_end = partitions_ - ahead};
   }
 
-  /// Start: what Pready writes first is on its way when the program has computed.
+  /// Start: prefetches the lines that Pready writes first, while the program computes.
   void own_first(std::uint64_t round) const noexcept {
     own_first_lines(block_.marks(round), partitions_);
     own_first_lines(block_.slot(round, 0), partitions_ * partition_bytes_);
   }
 
   /// Pready of `run`. fill(slot, packed_offset, length) copies from the send buffer.
-  /// @errors kAlreadyReady: those that were ready before, whose slots may be under a reader's eyes;
-  /// the others are marked
+  /// @errors kAlreadyReady: some were ready before, and a reader may be copying their slots; the
+  /// others are marked
   template <class Fill>
   Status mark(std::uint64_t round, Run run, Fill&& fill) const {
     Status status;
@@ -79,23 +78,24 @@ class SlotWriter {
 
   /// May the receiver's buffer be written in `round`?
   bool is_open(std::uint64_t round) const {
-    // acquire: its Start, and `accepted`; pairs with RecvSide::open()'s release.
+    // acquire: the receiver's Start, and `accepted`; pairs with RecvSide::open()'s release.
     return block_.header().opened_round.load(std::memory_order_acquire) == round;
   }
 
-  /// `partition` has been pushed: is_open() and not ready before.
+  /// `partition` was pushed. @pre is_open(), and it was not ready before
   void pushed(std::uint64_t round, std::uint32_t partition) const {
     // relaxed: statistics.
     block_.header().pushed_count.fetch_add(1, std::memory_order_relaxed);
-    // release: pairs with is_ready(). No reader takes it for this round's: the slot is stale.
+    // release: pairs with is_ready(). Readers of this round ignore this mark, so they never copy
+    // the stale slot.
     block_.marks(round)[partition].store(pushed_mark_of(round), std::memory_order_release);
     // release: the copied bytes; pairs with Arrival's acquire.
     block_.arrived()[partition].store(mark_of(round), std::memory_order_release);
   }
 
-  /// Marked or pushed.
+  /// Is it marked or pushed?
   bool is_ready(std::uint64_t round, std::uint32_t partition) const {
-    // acquire: that thread's Pready is over, so the program may reuse its buffer; pairs with
+    // acquire: the marking thread's Pready is over, so the program may reuse its buffer; pairs with
     // mark()'s and pushed()'s release.
     const std::uint8_t mark = block_.marks(round)[partition].load(std::memory_order_acquire);
     return mark == mark_of(round) || mark == pushed_mark_of(round);
@@ -105,7 +105,7 @@ class SlotWriter {
     return ready_.covers(round, partitions_, [&](std::uint32_t p) { return is_ready(round, p); });
   }
 
-  /// Every partition of `round` is ready, and the round before has been read.
+  /// Is every partition of `round` ready, and has the round before been read?
   bool complete(std::uint64_t round) {
     return rounds_moved(block_, partitions_, round - 1) && all_ready(round);
   }
@@ -134,7 +134,7 @@ class SlotReader {
         claim_count_(shape.mode == Mode::slots ? (shape.partitions + 31) / 32 : 0),
         claims_(std::make_unique<Atomic64[]>(claim_count_)) {}
 
-  /// Read `run` as far as it is ready, and what is ready beside it. empty(slot, packed_offset,
+  /// Reads the ready partitions of `run`, and ready ones beside it. empty(slot, packed_offset,
   /// length) copies into the receive buffer.
   template <class Empty>
   void drain(std::uint64_t round, Run run, Empty&& empty) {
@@ -146,11 +146,11 @@ class SlotReader {
     }
   }
 
-  /// Read all that is ready, past what is known to be read.
+  /// Reads all ready partitions. Skips the claim words that are known to be read.
   template <class Empty>
   void drain_all(std::uint64_t round, Empty&& empty) {
-    // relaxed: a hint, only ever too low; stamped, so that one left by a straggler of an older
-    // round counts as none.
+    // relaxed: a hint that is only ever too low. Its stamp makes the hint of a straggler in an
+    // older round count as none.
     const std::uint64_t hint = first_unread_.load(std::memory_order_relaxed);
     const std::uint32_t start = stamped::of_round(hint, round) ? stamped::bits(hint) : 0;
     std::uint32_t read_end = start;
@@ -160,19 +160,20 @@ class SlotReader {
       first_unread_.store(stamped::make(round, read_end), std::memory_order_relaxed);
   }
 
-  /// Everything has arrived: claim words that no reader needed, because all was pushed, follow.
+  /// All partitions have arrived: claim words that no reader claimed, since all was pushed, get
+  /// this round.
   void end_round(std::uint64_t round) {
-    // relaxed: the arrival marks that the caller has seen come after it.
+    // relaxed: the caller has acquired the arrival marks, which follow it.
     const std::uint64_t pushed = block_.header().pushed_count.load(std::memory_order_relaxed);
     if (pushed_seen_.exchange(pushed, std::memory_order_relaxed) == pushed) return;
     for (std::uint32_t c = 0; c < claim_count_; ++c)
-      // acquire, release: pair with the readers'. Nobody else writes it now: what is marked in this
-      // round has been claimed.
+      // acquire, release: pair with the readers'. No other thread writes it now: every partition
+      // marked in this round has been claimed.
       if (!stamped::of_round(claims_[c].load(std::memory_order_acquire), round))
         claims_[c].store(stamped::make(round, all_of(c)), std::memory_order_release);
   }
 
-  /// Some reader has claimed what is not in the receive buffer yet.
+  /// Has a reader claimed partitions that are not in the receive buffer yet?
   bool reading(std::uint64_t round) const {
     for (std::uint32_t c = 0; c < claim_count_; ++c) {
       // acquire: pairs with drain_claim()'s claim.
@@ -191,8 +192,8 @@ class SlotReader {
  private:
   using Atomic64 = typename P::template Atomic<std::uint64_t>;
 
-  /// What a claim word says in `round`: in its first reader's eyes it may still be of the round
-  /// before, in a straggler's of a later one. None: the latter.
+  /// The partitions claimed in `round`. The first reader may find the word of the round before:
+  /// none claimed. nullopt: it carries a later round, and the caller is a straggler.
   static std::optional<std::uint32_t> claimed_in(std::uint64_t claim, std::uint64_t round) {
     if (stamped::of_round(claim, round)) return stamped::bits(claim);
     return stamped::of_round(claim, round - 1) ? std::optional(0u) : std::nullopt;
@@ -202,7 +203,7 @@ class SlotReader {
     return low_mask(std::min(partitions_ - c * 32, 32u));
   }
 
-  /// Those of `bits` that are ready, bit 0 being partition 32 * c.
+  /// The ready ones among `bits`; bit 0 is partition 32 * c.
   std::uint32_t ready(std::uint64_t round, std::uint32_t c, std::uint32_t bits) const {
     std::uint32_t found = 0;
     for (; bits != 0; bits &= bits - 1) {
@@ -214,8 +215,8 @@ class SlotReader {
     return found;
   }
 
-  /// If one of the `wanted` is ready, claim and copy all that is. True when every partition of this
-  /// claim word has been claimed by some reader.
+  /// If a `wanted` partition is ready, claims and copies all ready ones of this word. True if
+  /// readers have claimed every partition of the word.
   template <class Empty>
   bool drain_claim(std::uint64_t round, std::uint32_t c, std::uint32_t wanted, Empty& empty) {
     const std::uint32_t all = all_of(c);

@@ -1,5 +1,5 @@
 #pragma once
-// What Pready of one partition in direct mode does most of the time, and all that it needs for it.
+// The fast path of Pready of one partition in direct mode, and the state that it needs.
 
 #include <atomic>
 #include <cstdint>
@@ -10,14 +10,15 @@
 
 namespace larklane::part {
 
-/// What a mark needs of a group that is larger than a word.
+/// The part of a larger group's root that a mark needs.
 struct LeafGroup {
   std::uint32_t root = 0;
-  std::uint64_t complete = 0;  ///< its root when it may move, without the round: shifted out
+  std::uint64_t complete = 0;  ///< the root's value when the group may move, with the round shifted
+                               ///< out
 };
 
-/// What comes of a complete leaf. `waits` was the last touch of the channel: its group is not
-/// complete, or may not move. `expired`: others of its group don't wait for each other any more.
+/// Result of a complete leaf. `waits` was the last touch of the channel: the group is not complete,
+/// or not open. `expired`: the group's leaves no longer wait for each other.
 enum class LeafMark : std::uint8_t { waits, completes, expired };
 
 /// The rendezvous words of one round as Pready of single partitions needs them. Thread safety:
@@ -28,9 +29,9 @@ struct WordWindow {
   WordLine<P>* words = nullptr;
   WordLine<P>* roots = nullptr;
 
-  /// further(cell, old): the word was `old` before, and there is something to move. Otherwise the
+  /// further(cell, old): the word was `old` before, and there may be a run to move. Otherwise the
   /// mark is the last touch of the channel: the receiver's Start may move and complete the round,
-  /// and another thread of ours free the request.
+  /// and another thread of this process may free the request.
   /// @errors kAlreadyReady
   template <class Further>
   [[gnu::always_inline]] Status mark_one(std::uint32_t partition, Further&& further) const {
@@ -48,8 +49,7 @@ struct WordWindow {
     return {};
   }
 
-  /// A leaf of `group`, `unit` in its root, is complete; or it has expired: then its group has,
-  /// too.
+  /// A leaf of `group`, `unit` in its root, is complete; or it has expired, and so has its group.
   LeafMark mark_leaf(const LeafGroup& group, std::uint64_t unit) const {
     // seq_cst: as mark_one()'s; acquires the other leaves' partitions.
     const std::uint64_t now =

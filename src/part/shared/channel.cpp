@@ -84,21 +84,21 @@ Status Wire::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece&
     return status.ok() ? status : Status(Errc::kUnreachable, status.detail());
   }
   if (!usable()) return Errc::kUnreachable;
-  // acquire: pairs with on_peer_down's release. The kernel may have given its process id to another
-  // program by now, whose memory is none of ours.
+  // acquire: pairs with on_peer_down's release. The kernel may have given the process id to a
+  // foreign program by now: this process must not touch its memory.
   if (peer_.down.load(std::memory_order_acquire)) return Errc::kPeerDown;
   const Status status = attach(ours, theirs, piece, by);
   if (status.ok()) return status;
-  // What the kernel refuses once it refuses again, but for want of memory. Of EFAULT the helper
-  // can't tell whose memory it is. relaxed: see usable()
+  // The kernel refuses later copies, too, except after a lack of memory. On EFAULT the helper can't
+  // tell which side's memory failed. relaxed: see usable()
   const bool may_pass =
       status.detail() == ENOMEM || (status.detail() == EFAULT && by == MovedBy::helper);
   if (!may_pass) allowed_.store(false, std::memory_order_relaxed);
   return Status(Errc::kUnreachable, status.detail());
 }
 
-/// An ended thread is no dead process: what is left goes by another one of its threads. Memory of
-/// ours that the kernel can't access may be the program's own thread's to open.
+/// An ended thread is no dead process: the copy goes on by another of its threads. If the kernel
+/// can't access memory of this side, the program's own thread may be able to open it.
 Status Wire::attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
                     MovedBy by) noexcept {
   // relaxed, both: see PeerState.
@@ -122,7 +122,7 @@ void send_fail(PeerState& peer, std::uint64_t channel, bool by_sender, Status st
   const record::Fail record{
       channel, by_sender ? 1u : 0u, static_cast<std::int32_t>(status.code()), status.detail(), 0,
       bytes};
-  // A peer that can't be told is gone, and the engine hears of that by itself.
+  // If send() fails the peer is gone, and the engine detects that by itself.
   (void)peer.peer->send(static_cast<std::uint16_t>(record::Type::fail),
                         std::as_bytes(std::span(&record, 1)));
 }

@@ -1,6 +1,6 @@
 #pragma once
-// The two ends of a channel in this process: a side of the protocol, a buffer, a peer, and the way
-// to its memory.
+// The two ends of a channel on one host. Each end joins a side of the protocol, a buffer, a peer
+// and the access to its memory.
 
 #include <atomic>
 #include <cstdint>
@@ -25,16 +25,16 @@
 
 namespace larklane::part {
 
-/// Who moved a run.
+/// The thread that moved a run.
 enum class MovedBy : std::uint8_t { sender, receiver, helper };
 
 /// See runs_moved_by_this_thread().
 inline thread_local std::uint64_t runs_moved = 0;
-/// Bytes that the thread has taken out of slots.
+/// Bytes that this thread has copied out of slots.
 inline thread_local std::uint64_t bytes_emptied = 0;
 
-/// Statistics of the process but for what follows from the channels' rounds. Every atomic is
-/// relaxed: nothing is decided by them. Thread safety: thread-safe.
+/// Statistics of the process, except for those that follow from the channels' rounds. Every atomic
+/// is relaxed: no decision depends on them. Thread safety: thread-safe.
 struct Counters {
   std::atomic<std::uint64_t> sends{0}, receives{0};
   std::atomic<std::uint64_t> early_bytes{0};
@@ -64,7 +64,7 @@ struct RoundTotals {
   }
 };
 
-/// A channel of this process, as the steps that wait for the program know it.
+/// A channel of this process, as the owner of steps that wait for the program.
 class StepOwner : public std::enable_shared_from_this<StepOwner> {
  public:
   virtual ~StepOwner() = default;
@@ -72,16 +72,17 @@ class StepOwner : public std::enable_shared_from_this<StepOwner> {
   virtual void carry_out_step(const record::Move& step) = 0;
 };
 
-/// Handed-over steps of one process that wait for a thread of the program: the helper can't access
-/// the memory. A SIGSEGV handler of the program may open it, and the helper blocks all signals. Any
-/// thread that waits or tests carries out all of them, whatever it waits for: it may be what
-/// another request needs first. Thread safety: thread-safe.
+/// Handed-over steps of one process that wait for a thread of the program. The helper can't access
+/// their memory: a SIGSEGV handler of the program may open it, and the helper blocks all signals.
+/// Any thread that waits or tests carries out all steps, even for other requests: its own request
+/// may need them first.
+/// Thread safety: thread-safe.
 class ProgramSteps {
  public:
   void add(StepOwner& owner, const record::Move& step);
   void carry_out();
   bool empty() const noexcept {
-    // relaxed: a hint; a thread that waits asks again.
+    // relaxed: a hint; a waiting thread polls again.
     return count_.load(std::memory_order_relaxed) == 0;
   }
 
@@ -97,24 +98,24 @@ class ProgramSteps {
   std::atomic<std::size_t> count_{0};
 };
 
-/// What the engine knows of one process. Thread safety: `down` and `thread` thread-safe, the rest
-/// under the engine's mutex.
+/// The engine's state of one process. Thread safety: `down` and `thread` are thread-safe; the rest
+/// is guarded by the engine's mutex.
 struct PeerState {
   control::Peer* peer = nullptr;
-  /// By which it is attached to. relaxed: any that it ever was does, or fails; one that has ended
-  /// is none of its threads.
+  /// Thread id that attach copies use. relaxed: each value that it ever had works, or the copy
+  /// fails; an ended thread is none of the process's threads.
   std::atomic<pid_t> thread{0};
   bool push_allowed = false;  ///< attach, from here into its memory
   bool pull_allowed = false;
   std::atomic<bool> down{false};
-  ProgramSteps* steps = nullptr;  ///< the engine's, which lives longer
+  ProgramSteps* steps = nullptr;  ///< the engine's, which outlives it
   std::set<std::uint32_t> segments_sent;
   std::unordered_map<std::uint32_t, std::shared_ptr<shm::Segment>> segments;  ///< its shared ones
-  std::unordered_map<std::uint32_t, UniqueFd> unmapped;  ///< those for which memory was refused
+  std::unordered_map<std::uint32_t, UniqueFd> unmapped;  ///< segments for which memory was refused
   std::uint64_t channels = 0;
   std::string provider, policy;
 
-  /// Why it is down, for people.
+  /// The reason why it is down, for users.
   std::string why_down() const;
 };
 
@@ -134,19 +135,18 @@ class FailureSlot {
   std::string text_;
 };
 
-/// Movers of one channel in this process. A mover of shared copies looks at the block once more
-/// after the round is complete; the block must not be closed before it has left. Once the channel
-/// has failed nobody enters, and it is quiet when the last one has left. Thread safety:
-/// thread-safe.
+/// Movers of one channel in this process. A mover of shared copies reads the block once more after
+/// the round is complete: the block must stay open until the mover has left. After a failure no
+/// mover enters, and the channel is quiet when the last one has left. Thread safety: thread-safe.
 class InUse {
  public:
-  /// Call leave(), whatever the answer. False: shut, nothing may be moved.
+  /// The caller calls leave(), whether it may move or not. False: shut, so it moves nothing.
   [[nodiscard]] bool enter() noexcept { return enter(kOne).may_move; }
 
-  /// The same, with a cargo that is added up, modulo 2^32.
+  /// The same with a cargo; cargoes are added up modulo 2^32.
   struct Entry {
     bool may_move;
-    std::uint32_t cargo;  ///< of all that have entered
+    std::uint32_t cargo;  ///< of all movers so far
   };
   /// @param one  one_with(cargo)
   [[nodiscard]] Entry enter(std::uint64_t one) noexcept {
@@ -159,16 +159,16 @@ class InUse {
   }
   /// True: it is quiet now.
   bool leave() noexcept {
-    // acq_rel: the last one has everybody's copies behind it; pairs with wait_until_free(),
+    // acq_rel: the last mover acquires the copies of all others; pairs with wait_until_free(),
     // is_quiet() and the other movers.
     return movers(movers_.fetch_sub(kOne, std::memory_order_acq_rel)) == kShut + 1;
   }
-  /// From now on nobody enters. True: it is quiet.
+  /// From now on no mover may move. True: it is quiet.
   bool shut() noexcept {
     // acq_rel: as in leave().
     return (movers(movers_.fetch_or(kShut, std::memory_order_acq_rel)) & ~kShut) == 0;
   }
-  /// Nobody is in it.
+  /// Is no mover inside?
   bool is_free() const noexcept {
     // acquire: as in is_quiet().
     return (movers(movers_.load(std::memory_order_acquire)) & ~kShut) == 0;
@@ -177,7 +177,7 @@ class InUse {
     // acquire: pairs with leave()'s release.
     return movers(movers_.load(std::memory_order_acquire)) == kShut;
   }
-  /// No round is active: the movers that are left are leaving, at most a piece away.
+  /// No round is active: the movers inside are leaving, at most a piece away.
   void wait_until_free() const noexcept;
 
  private:
@@ -207,28 +207,26 @@ class Moving {
   const bool may_move_;
 };
 
-/// Moves bytes between a buffer of ours and the peer's, if it can. Thread safety: thread-safe after
-/// construction.
+/// Moves bytes between this side's buffer and the peer's, where the kernel or a mapping permits.
+/// Thread safety: thread-safe after construction.
 class Wire {
  public:
   Wire(PeerState& peer, shm::Direction direction) noexcept;
-  /// @param piece  on return what is left of it
-  /// @param by  the helper accesses memory of the program through the kernel only
-  /// @errors kUnreachable: pass it on; kPeerDown
+  /// @param piece  on return the bytes that are left
   Status transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
                   MovedBy by) noexcept;
   /// The peer's buffer is mapped here, at `offset` in `region`. Once, at any time.
   void map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept;
-  /// relaxed: map()'s caller asks, or one that attaches once more.
+  /// relaxed: for map()'s caller, or for a thread that only attaches once more.
   bool is_mapped() const noexcept { return mapped_.load(std::memory_order_relaxed) != 0; }
   bool usable() const noexcept {
-    // relaxed: a late reader of `true` only pays one more refused call.
+    // relaxed: a late reader of `true` only pays for one more refused call.
     return same_process_ || is_mapped() || allowed_.load(std::memory_order_relaxed);
   }
-  /// The kernel could not access memory of ours that the program can. relaxed: a hint
+  /// Memory of this side that the program can access, but not the kernel. relaxed: a hint
   bool needs_owner() const noexcept { return needs_owner_.load(std::memory_order_relaxed); }
   void note_owner() noexcept { needs_owner_.store(true, std::memory_order_relaxed); }
-  /// The peer's buffer is in this address space: what can't be copied is our own side's.
+  /// Is the peer's buffer in this address space? Then only this side's memory can fail a copy.
   bool is_direct() const noexcept {
     // acquire: pairs with map()'s release.
     return same_process_ || mapped_.load(std::memory_order_acquire) != 0;
@@ -238,7 +236,7 @@ class Wire {
   Status attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
                 MovedBy by) noexcept;
 
-  PeerState& peer_;  // the channel's, which lives longer
+  PeerState& peer_;  // the channel's, which outlives it
   shm::Direction direction_;
   bool same_process_;
   std::atomic<bool> allowed_;
@@ -271,10 +269,10 @@ class SendChannel final : public SendRequest, public StepOwner {
 
   // For the engine, on the helper.
   void on_datatype(const record::Datatype& head, std::span<const std::byte> words);
-  /// Does the receive buffer lie in the region that its process names? Its typemap came before.
+  /// Does the receive buffer lie in the region that its process names? Its typemap has come before.
   bool fits(const shm::Segment& region, std::uint64_t offset) const;
   void on_map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept {
-    if (!wire_.is_mapped()) wire_.map(std::move(region), offset);  // a push may be in the first one
+    if (!wire_.is_mapped()) wire_.map(std::move(region), offset);  // a push may use the first one
   }
   void on_move(const record::Move& move);  ///< the receiver could not pull
   void on_fail(Status status, std::string text);
@@ -313,8 +311,8 @@ class SendChannel final : public SendRequest, public StepOwner {
   Status leave_to_program(const record::Move& move);
   Status pack(record::Move move, const Piece& left, MovedBy by);
   Status make_staging();
-  /// In this round Pready packs a partition before it marks it, and all is copied from there: the
-  /// receiver may need the bytes while no thread of the program is in a call of ours.
+  /// In this round Pready packs a partition before it marks it, and all copies read the packed
+  /// bytes. The receiver may need them while no thread of the program is in a call of the library.
   bool packs_early() const noexcept {
     // acquire: pairs with start()'s release: staging_ is there.
     return packs_early_.load(std::memory_order_acquire);
@@ -329,8 +327,8 @@ class SendChannel final : public SendRequest, public StepOwner {
   Piece bytes_of(Run run) const noexcept {
     return {run.first * partition_bytes_, run.count * partition_bytes_};
   }
-  bool knows_peer_type() const noexcept;  ///< only once the receiver has matched
-  void help();  ///< with what a waiting thread can do: deadlines, shared copies, handed-over steps
+  bool knows_peer_type() const noexcept;  ///< strided: once its typemap has come
+  void help();  ///< a waiting thread's share: deadlines, shared copies, handed-over steps
   void moved(Run run, MovedBy by);
   void give_up(Status status);
   shm::Buffer buffer() const noexcept {
@@ -351,15 +349,15 @@ class SendChannel final : public SendRequest, public StepOwner {
   std::unique_ptr<Timed<RealPlatform>> timed_;  // policies with a deadline
   /// Each parity's slots are reserved by its first round.
   const std::uint64_t reserving_rounds_;
-  const bool has_large_slots_;  ///< which are worth a push if the receiver does not keep up
+  const bool has_large_slots_;  ///< slots that are worth a push if the receiver falls behind
   SlotLag<RealPlatform> lag_;
   std::atomic<std::uint64_t> round_{
       0};  // relaxed: the caller orders its own calls; the helper learns it from records
   std::atomic<bool> peer_closed_{false};
   FailureSlot failure_;
   InUse in_use_;
-  std::atomic<bool> told_{false};        // the peer, of the failure
-  std::atomic<bool> peer_quiet_{false};  // it has failed, and moves nothing any more
+  std::atomic<bool> told_{false};        // FAIL has been sent
+  std::atomic<bool> peer_quiet_{false};  // it has failed, and moves nothing more
   // The receiver's typemap, if strided: gathered by the helper, then published.
   std::vector<std::uint64_t> peer_words_;
   std::optional<Typemap> peer_type_;
@@ -382,7 +380,7 @@ class RecvChannel final : public RecvRequest, public StepOwner {
   Status error() const noexcept override { return failure_.status(); }
   std::string error_text() const override { return failure_.text(); }
 
-  /// Among the receives without a send. Under the engine's mutex.
+  /// Its place among the unmatched receives. Under the engine's mutex.
   std::uint64_t place = 0;
 
   /// The sender's half, from its INIT.
@@ -396,13 +394,12 @@ class RecvChannel final : public RecvRequest, public StepOwner {
     std::shared_ptr<shm::Segment> region;  ///< of a mapped send buffer
     std::uint64_t region_offset = 0;
     bool sender_closed = false;
-    bool has_own_segment = false;  ///< which the sender gives back once it hears of the close
-    Status error{};                ///< why the send could not be taken up
+    bool has_own_segment = false;  ///< the sender gives it back after the receiver's CLOSE
+    Status error{};                ///< the reason why the send can't be used
   };
-  /// Match with a sender. True if the receiver's Start came before: then open_first_round() is to
-  /// follow.
+  /// Matches with a sender. True: Start came before, so the caller calls open_first_round() next.
   [[nodiscard]] bool match(Match match);
-  /// Match with a send that was freed before its first Start: the receive fails.
+  /// Matches with a send that was freed before its first Start: the receive fails.
   void match_freed();
   void open_first_round();
 
@@ -412,9 +409,9 @@ class RecvChannel final : public RecvRequest, public StepOwner {
   const InUse& in_use() const noexcept { return in_use_; }
   void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
   void fail(Status status, std::string text) { failure_.set(status, std::move(text)); }
-  void fail_freed();  ///< the send
+  void fail_freed();  ///< with the error of a freed send
   bool matched() const noexcept { return matched_.load(std::memory_order_acquire); }
-  /// Matched with a send that it can work with. acquire: pairs with match()'s release.
+  /// Is it matched with a usable send? acquire: pairs with match()'s release.
   bool usable() const noexcept { return usable_.load(std::memory_order_acquire) != nullptr; }
   std::uint64_t channel() const noexcept { return match_.channel; }
   bool has_own_segment() const noexcept { return match_.has_own_segment; }
@@ -450,7 +447,7 @@ class RecvChannel final : public RecvRequest, public StepOwner {
   Piece bytes_of(Run run) const noexcept {
     return {run.first * match_.shape.partition_bytes, run.count * match_.shape.partition_bytes};
   }
-  void help();  ///< with what a waiting thread can do: deadlines, shared copies, handed-over steps
+  void help();  ///< a waiting thread's share: deadlines, shared copies, handed-over steps
   void moved(Run run, MovedBy by);
   void give_up(Status status);
   shm::Buffer buffer() const noexcept;
@@ -465,46 +462,47 @@ class RecvChannel final : public RecvRequest, public StepOwner {
       0};  // relaxed: the caller orders its own calls; the helper learns it from records
   FailureSlot failure_;
   InUse in_use_;
-  std::atomic<bool> told_{false};        // the peer, of the failure
-  std::atomic<bool> peer_quiet_{false};  // it has failed, and moves nothing any more
+  std::atomic<bool> told_{false};        // FAIL has been sent
+  std::atomic<bool> peer_quiet_{false};  // it has failed, and moves nothing more
   std::atomic<bool> peer_closed_{false};
   // Written by match(), then published.
   Match match_{};
   std::optional<RecvSide<RealPlatform>> side_;
   std::optional<SharedCopy<RealPlatform>> shared_copy_;
   std::optional<DeadlineWatch<RealPlatform>> deadlines_;
-  bool is_on_demand_ = false;  ///< Parrived takes what waits for its group
-  std::atomic<RecvSide<RealPlatform>*> usable_{nullptr};  ///< side_, once it may be used
+  bool is_on_demand_ = false;  ///< Parrived expires words of ready partitions
+  std::atomic<RecvSide<RealPlatform>*> usable_{nullptr};  ///< side_, once it is usable
   std::atomic<bool> matched_{false};
-  std::mutex start_mutex_;    // a Start before the match against the match
+  std::mutex start_mutex_;    // orders a Start before the match and the match
   bool start_waits_ = false;  // guarded by start_mutex_
   // Where the kernel copies for neither side.
   std::atomic<bool> is_staged_{false};  // relaxed: a hint; a reader of `false` asks the peer first
   std::shared_ptr<shm::Segment> staging_;  // the helper's, once, before any step that needs it
 };
 
-/// Tell the peer that the pair can't work. @param bytes  kSizeMismatch: size of our buffer
+/// Reports to the peer that the pair can't work. @param bytes  kSizeMismatch: size of this side's
+/// buffer
 void send_fail(PeerState& peer, std::uint64_t channel, bool by_sender, Status status,
                std::uint64_t bytes = 0);
 
-/// Are `bytes` whole elements? A peer's typemap may be anything.
+/// Are `bytes` whole elements? A peer's typemap may hold any values.
 inline bool makes_up(const Typemap& type, std::uint64_t bytes) noexcept {
   return type.size_bytes() != 0 && bytes % type.size_bytes() == 0;
 }
 
-/// Do all the bytes of a buffer lie in `region`, its first element being at `offset` (which is
-/// negative, modulo 2^64, if that element starts with a gap before the region)?
+/// Do all bytes of a buffer lie in `region`? Its first element is at `offset`, which is negative,
+/// modulo 2^64, if that element starts with a gap before the region.
 bool lies_within(const shm::Segment& region, std::uint64_t offset, const Typemap& type,
                  std::uint64_t total_bytes);
 
-/// Why a channel can't move its bytes to or from a living peer, for error texts.
+/// The reason why a channel can't move its bytes to or from a living peer, for error texts.
 std::string why_given_up(Status status, std::uint64_t bytes);
 /// A pair for error texts: partitions, bytes, tag, source.
 std::string describe(const InitArgs& args, Kind kind);
-/// Why the peer has failed; never ok.
+/// The reason why the peer has failed; never ok.
 Status status_of(const record::Fail& fail);
-/// What the peer says of the pair.
-/// @param cause  as people know it; empty: its code and errno
+/// The text of a peer's failure report.
+/// @param cause  for users; empty: its code and errno
 std::string reported(const InitArgs& args, Kind kind, const record::Fail& fail,
                      const std::string& cause = {});
 

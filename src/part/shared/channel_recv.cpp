@@ -21,7 +21,7 @@ bool RecvChannel::match(Match match) {
   match_ = std::move(match);
   if (match_.sender_closed) on_peer_closed();
   if (failure_.failed()) {
-    // Not one byte of such a pair may move: no side is made.
+    // No byte of such a pair may move: no side is made.
     const std::scoped_lock lock(start_mutex_);
     // release: pairs with matched()'s acquire.
     matched_.store(true, std::memory_order_release);
@@ -39,9 +39,9 @@ bool RecvChannel::match(Match match) {
     deadlines_.emplace(side_->block(), match_.shape.words_max, after);
   is_on_demand_ = match_.shape.mode == Mode::direct && view.header().on_demand != 0;
   const std::scoped_lock lock(start_mutex_);
-  // Before anybody can complete the round: once it is freed the block may be another channel's.
+  // Before any thread can complete the round: once it is freed the block may be another channel's.
   const bool opens_slots = start_waits_ && side_->mode() == Mode::slots;
-  if (opens_slots) (void)side_->open(1, *this);  // slots have no plan that could be wrong
+  if (opens_slots) (void)side_->open(1, *this);  // slots have no plan that could be invalid
   // release: pairs with usable()'s acquire.
   usable_.store(&*side_, std::memory_order_release);
   arrival_marks_ = side_->marks();
@@ -92,7 +92,7 @@ void RecvChannel::open_first_round() {
   open(1, mover);
 }
 
-/// A round that can't be opened is active all the same, and fails.
+/// A round that can't be opened is still active, and fails.
 template <class Mover>
 void RecvChannel::open(std::uint64_t round, Mover& mover) {
   const Status status = side_->open(round, mover);
@@ -114,15 +114,15 @@ Status RecvChannel::look(std::int32_t partition, bool* arrived) {
   help();
   if (!usable()) return {};
   if (is_on_demand_) side_->ask(round(), static_cast<std::uint32_t>(partition), *this);
-  // A deadline that was over, or to be asked for, may have been all that it was missing.
+  // An expired deadline, or the demand, may have moved the partition.
   if (is_on_demand_ || deadlines_)
     *arrived = side_->arrived(round(), static_cast<std::uint32_t>(partition), *this);
   return {};
 }
 
 bool RecvChannel::sender_is_gone() const noexcept {
-  // acquire: pairs with on_peer_down's and on_peer_closed's release; what came before is seen by
-  // the caller.
+  // acquire: pairs with on_peer_down's and on_peer_closed's release; the caller sees all that the
+  // sender did before.
   return peer_->down.load(std::memory_order_acquire) ||
          peer_closed_.load(std::memory_order_acquire);
 }
@@ -137,10 +137,10 @@ Completion RecvChannel::poll() {
     help();
     return Completion::pending;
   }
-  peer_->steps->carry_out();  // it may have packed all before it went
+  peer_->steps->carry_out();  // the sender may have packed everything before its end
   if (usable() && side_->complete(round(), *this)) return Completion::complete;
   if (usable() && side_->reading(round())) return Completion::pending;
-  // Nothing more becomes ready, and all that was is copied: the count is final.
+  // Nothing more becomes ready, and all ready partitions are copied: the count is final.
   if (usable() && side_->complete(round(), *this)) return Completion::complete;
   // acquire: as in sender_is_gone().
   if (peer_->down.load(std::memory_order_acquire))
@@ -156,7 +156,8 @@ void RecvChannel::fail_freed() {
        "the " + describe(args_, Kind::send) + " at " + args_.peer + " has been freed");
 }
 
-/// Failed, but the program gets its buffer back only when nobody on either side moves any more.
+/// The channel has failed. The program gets its buffer back only when no thread of either side
+/// moves any more.
 Completion RecvChannel::failed_once_quiet() {
   if (!usable()) return Completion::failed;
   if (side_->mode() == Mode::slots) {
@@ -169,9 +170,9 @@ Completion RecvChannel::failed_once_quiet() {
   return in_use_.is_quiet() && peer_is_quiet ? Completion::failed : Completion::pending;
 }
 
-/// Nothing is moved from here any more.
+/// This side moves nothing any more.
 void RecvChannel::tell_failure() {
-  // relaxed: once is enough, whoever does it.
+  // relaxed: one record is enough, from any thread.
   if (!told_.exchange(true, std::memory_order_relaxed))
     send_fail(*peer_, match_.channel, false, failure_.status());
 }
@@ -213,7 +214,7 @@ void RecvChannel::empty(const std::byte* slot, std::uint64_t offset,
     shm::unpack(buffer(), offset, length, slot);
 }
 
-/// This call has emptied slots while others of the round were missing.
+/// This call has emptied slots while other partitions of the round were missing.
 void RecvChannel::count_early(std::uint64_t emptied_before) noexcept {
   Counters::add(counters_.early_bytes, bytes_emptied - emptied_before);
 }
@@ -250,7 +251,7 @@ Status RecvChannel::work(MovedBy by) {
 void RecvChannel::move(Run run, MovedBy by) {
   const Moving moving(*this);
   if (!moving) return;
-  // What only this thread can write it copies alone: it may be its last call for long.
+  // This thread copies alone if only it can write the memory: it may not call again for long.
   if (wire_.usable() && !wire_.needs_owner() && shared_copy_->offer(run)) {
     if (const Status status = work(by); !status.ok()) give_up(status);
     return;
@@ -266,7 +267,7 @@ void RecvChannel::give_up(Status status) {
   const std::string reason =
       status.code() == Errc::kPeerDown ? peer_->why_down() : why_given_up(status, total_bytes_);
   fail(status, "the " + describe(args_, Kind::receive) + " from " + args_.peer + ": " + reason);
-  in_use_.shut();  // the caller is in it: who leaves last tells the peer
+  in_use_.shut();  // the caller is a mover: the last one to leave sends FAIL
 }
 
 }  // namespace larklane::part

@@ -8,7 +8,7 @@
 namespace larklane::part {
 namespace {
 
-/// A push is a call to the system, about a microsecond: what two copies of this many bytes take.
+/// A push is a system call, about 1 us: as long as two copies of this many bytes.
 constexpr std::uint64_t kPushBytesMin = 8 << 10;
 
 }  // namespace
@@ -30,7 +30,7 @@ SendChannel::SendChannel(Parts parts)
                        args_.type->is_contiguous() && wire_.usable()),
       lag_(std::max<std::uint64_t>(partition_bytes_, 1)) {
   if (args_.type->is_contiguous()) contiguous_from_ = static_cast<const std::byte*>(args_.buffer);
-  // The block was made for these.
+  // The block was made for these groups.
   if (side_.mode() == Mode::direct) (void)side_.choose(parts.boundaries);
   if (const std::uint64_t after = side_.block().header().deadline_ns; after != 0)
     timed_ = std::make_unique<Timed<RealPlatform>>(side_.block(), parts.shape.words_max, after);
@@ -53,7 +53,7 @@ Status SendChannel::start() {
   const auto open = static_cast<std::uint32_t>(partitions_);
   // relaxed: as above.
   if (timed_ || packs_early) {
-    // Every Pready goes the long way: by the clock, or through pack_early().
+    // Every Pready takes the slow path: by the clock, or through pack_early().
   } else if (side_.mode() == Mode::direct) {
     words_ = side_.word_window(next);
     open_words(open);
@@ -80,12 +80,12 @@ Status SendChannel::reserve_slots(std::uint64_t round) {
   return status;
 }
 
-/// The groups of the rounds after the one that is started.
+/// Chooses the groups of the rounds after this one.
 void SendChannel::plan_ahead() {
   watch_ = planning_->on_start() ? &planning_->watch() : nullptr;
   const auto boundaries = planning_->changed_groups();
   if (!boundaries) return;
-  (void)side_.choose(*boundaries);  // the block was made for any
+  (void)side_.choose(*boundaries);  // the block was made for any groups
   log_info("%s to %s: %zu groups after round %llu", describe(args_, Kind::send).c_str(),
            args_.peer.c_str(), boundaries->size(), static_cast<unsigned long long>(round()));
 }
@@ -117,10 +117,10 @@ Status SendChannel::push_or_mark(std::uint32_t partition) {
   if (side_.slots().is_ready(round(), partition)) return Errc::kAlreadyReady;
   if (lag_.is_behind(side_.block(), round()) && push_past_slot(partition)) return {};
   lag_.filled(round(), partition);
-  return side_.mark(round(), {partition, 1}, *this);  // its last touch: the round may be over then
+  return side_.mark(round(), {partition, 1}, *this);  // its last touch: the round may be over now
 }
 
-/// The receiver computes, or does not get a core: what waits in slots it will have to copy itself.
+/// The receiver computes, or gets no core: it would have to copy the slots itself later.
 bool SendChannel::push_past_slot(std::uint32_t partition) {
   const Moving moving(*this);
   const Run run{partition, 1};
@@ -138,8 +138,8 @@ void SendChannel::mark_further(const Cell& cell, std::size_t, std::uint64_t old)
 }
 
 bool SendChannel::receiver_is_gone() const noexcept {
-  // acquire: pairs with on_peer_down's release; what the peer moved before it died is seen by the
-  // caller.
+  // acquire: pairs with on_peer_down's release; the caller sees all that the peer moved before it
+  // died.
   return peer_->down.load(std::memory_order_acquire) || peer_closed();
 }
 
@@ -161,11 +161,12 @@ Completion SendChannel::poll() {
   return failed_once_quiet();
 }
 
-/// Failed, but the program gets its buffer back only when nobody on either side moves any more.
+/// The channel has failed. The program gets its buffer back only when no thread of either side
+/// moves any more.
 Completion SendChannel::failed_once_quiet() {
   if (side_.mode() == Mode::slots) {
     in_use_.shut();
-    return in_use_.is_quiet() ? Completion::failed : Completion::pending;  // our own pushes
+    return in_use_.is_quiet() ? Completion::failed : Completion::pending;  // pushes of this side
   }
   if (in_use_.shut()) tell_failure();
   // acquire: pairs with on_fail's release: the peer's copies are over.
@@ -173,9 +174,9 @@ Completion SendChannel::failed_once_quiet() {
   return in_use_.is_quiet() && peer_is_quiet ? Completion::failed : Completion::pending;
 }
 
-/// Nothing is moved from here any more.
+/// This side moves nothing any more.
 void SendChannel::tell_failure() {
-  // relaxed: once is enough, whoever does it.
+  // relaxed: one record is enough, from any thread.
   if (!told_.exchange(true, std::memory_order_relaxed))
     send_fail(*peer_, id_, true, failure_.status());
 }
@@ -188,7 +189,7 @@ void SendChannel::on_fail(Status status, std::string text) {
 }
 
 void SendChannel::finish() {
-  // One that is not complete has failed.
+  // A round that is not complete has failed.
   if (watch_ != nullptr && active() && side_.complete(round())) planning_->on_round_done();
   // relaxed: the caller orders its own calls.
   open_slots_.store(0, std::memory_order_relaxed);
@@ -232,7 +233,7 @@ void SendChannel::help() {
     timed_->watch.look(side_.rendezvous(), round(), now_ns(), [this](Run run) { move(run); });
   if (side_.mode() != Mode::direct) return;
   // Once there are jobs the receiver has matched, so `accepted` may be read. Without its typemap
-  // its pieces are its own.
+  // only the receiver copies pieces.
   if (!wire_.usable() || !shared_copy_.has_jobs() || !knows_peer_type()) return;
   const Moving moving(*this);
   if (!moving) return;
@@ -273,17 +274,17 @@ void SendChannel::give_up(Status status) {
   const std::string reason =
       status.code() == Errc::kPeerDown ? peer_->why_down() : why_given_up(status, total_bytes_);
   fail(status, "the " + describe(args_, Kind::send) + " to " + args_.peer + ": " + reason);
-  in_use_.shut();  // the caller is in it: who leaves last tells the peer
+  in_use_.shut();  // the caller is a mover: the last one to leave sends FAIL
 }
 
 bool SendChannel::fits(const shm::Segment& region, std::uint64_t offset) const {
-  // relaxed: the helper has written it, and asks.
+  // relaxed: only the helper writes it, and the helper calls.
   const bool is_strided = peer_type_known_.load(std::memory_order_relaxed);
   return lies_within(region, offset, is_strided ? *peer_type_ : Typemap::contiguous(1),
                      total_bytes_);
 }
 
-/// Bytes that it would lead to are not the receive buffer.
+/// The bytes that such a typemap addresses are not the receive buffer.
 void SendChannel::refuse_datatype() {
   fail(Errc::kProtocol, "the " + describe(args_, Kind::send) + " to " + args_.peer +
                             ": the receiver's typemap makes no sense");
@@ -291,8 +292,8 @@ void SendChannel::refuse_datatype() {
 }
 
 void SendChannel::on_datatype(const record::Datatype& head, std::span<const std::byte> words) {
-  // The mapped region was checked against the typemap that came before it. relaxed: only the helper
-  // writes it.
+  // The mapped region was checked against the typemap before it. relaxed: only the helper writes
+  // it.
   if (wire_.is_mapped() || peer_type_known_.load(std::memory_order_relaxed) ||
       head.first != peer_words_.size() || head.count > words.size() / sizeof(std::uint64_t) ||
       head.first > head.words_total || head.count > head.words_total - head.first)

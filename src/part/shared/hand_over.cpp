@@ -1,8 +1,9 @@
-// What becomes of a run, or a piece of a shared copy, that its mover can't copy (ADR 0003). The
-// other side's helper tries it from there. If the kernel copies for neither side, the sender packs
-// it into staging memory and the receiver unpacks it from there: both sides' helpers where the
-// kernel can access the memory of their own process, otherwise their programs' threads, whose
-// SIGSEGV handlers may open it. Models: tests/protocol/last_comer.pml, death.pml.
+// Runs, and pieces of shared copies, that their mover can't copy (ADR 0003).
+//
+// The other side's helper tries next. If the kernel copies for neither side, the sender packs the
+// run into staging memory, and the receiver unpacks it from there. The helpers do it where the
+// kernel can access the memory of their own process. Otherwise threads of the programs do it, since
+// their SIGSEGV handlers may open the memory. Models: tests/protocol/last_comer.pml, death.pml.
 
 #include <utility>
 
@@ -29,7 +30,7 @@ Status send_move(PeerState& peer, const record::Move& move) {
                          std::as_bytes(std::span(&move, 1)));
 }
 
-/// Nothing: there is no such piece.
+/// nullopt: there is no such piece.
 template <class Shared>
 std::optional<Piece> piece_of(const Shared& shared, const record::Move& move, Piece of_run) {
   const auto all =
@@ -70,8 +71,8 @@ void SendChannel::finish(const record::Move& move, MovedBy by) {
 Passed SendChannel::pass_on(Run run, std::uint32_t job, std::uint32_t piece, std::uint64_t done,
                             MovedBy by) {
   record::Move move{id_, round(), run, 1, job, piece, record::Step::copy, done};
-  // What a thread of the program can't push waits for the receiver's typemap only: the receiver
-  // pulls it, for this thread may wait for the receive.
+  // A run that a thread of the program can't push lacks only the receiver's typemap. The receiver
+  // pulls it, since this thread may wait for that receive.
   if (wire_.is_direct() && by == MovedBy::helper) {
     peer_->steps->add(*this, move);
     return Passed::alone;
@@ -109,7 +110,7 @@ void SendChannel::carry_out(record::Move move, MovedBy by) {
     move.done = all->length - left.length;
     status = wire_.is_direct() ? leave_to_program(move) : pack(move, left, by);
   }
-  // The one that handed a piece over copies no more of its job.
+  // The mover that handed a piece over copies no more of its job.
   if (status.ok() && move.job != 0) status = work(by);
   if (!status.ok()) give_up(status);
 }
@@ -147,8 +148,8 @@ void SendChannel::pack_early(Run run) noexcept {
 
 shm::Buffer SendChannel::packed() const noexcept { return buffer_in(*staging_); }
 
-/// Every byte of the message has its place in it: a round's steps come in any order, and the next
-/// round packs nothing before this one is complete.
+/// Every byte of the message has its own place there, so a round's steps may come in any order. The
+/// next round packs nothing before this one is complete.
 Status SendChannel::make_staging() {
   const std::scoped_lock lock(staging_mutex_);
   if (staging_ != nullptr) return {};
@@ -199,7 +200,7 @@ void RecvChannel::on_move(const record::Move& move) {
 
 void RecvChannel::on_staging(Result<std::shared_ptr<shm::Segment>> staging) {
   const Moving moving(*this);
-  if (!moving || staging_ != nullptr) return;  // a thread of the program may be in the first one
+  if (!moving || staging_ != nullptr) return;  // a thread of the program may be using the first one
   if (!staging) return give_up(staging.error());
   staging_ = std::move(staging).value();
 }
@@ -225,20 +226,20 @@ void RecvChannel::carry_out(record::Move move, MovedBy by) {
     else if (status.code() == Errc::kUnreachable)
       status = pass_on_copy(move);
   }
-  // The one that handed a piece over copies no more of its job.
+  // The mover that handed a piece over copies no more of its job.
   if (status.ok() && move.job != 0) status = work(by);
   if (!status.ok()) give_up(status);
 }
 
-/// The sender has handed it over, and it can't be pulled.
+/// The sender has handed it over, and this side can't pull it.
 Status RecvChannel::pass_on_copy(record::Move move) {
   if (wire_.is_direct()) {
     peer_->steps->add(*this, move);
     return {};
   }
   move.to_receiver = 0;
-  // The sender may have handed over because our typemap was still on its way. It has it by now:
-  // that record went before this one.
+  // The sender may have handed over because this side's typemap was still in flight. The sender has
+  // it by now: that record precedes this one.
   const bool was_early = move.job == 0 && !args_.type->is_contiguous();
   if (!was_early) {
     is_staged_.store(true, std::memory_order_relaxed);  // relaxed: see there

@@ -1,5 +1,5 @@
 #pragma once
-// Does the receiver keep up with the slots?
+// Detects a receiver that falls behind in emptying slots.
 
 #include <algorithm>
 #include <atomic>
@@ -23,7 +23,7 @@ class SlotLag {
     recent_[at].store(stamped::make(round, partition), std::memory_order_relaxed);
   }
 
-  /// A slot that was filled some slots ago, in this round, has not been emptied.
+  /// Is a slot of this round still full that was filled some slots ago?
   bool is_behind(const BlockView<P>& block, std::uint64_t round) const {
     const std::uint32_t at = (filled_.load(std::memory_order_relaxed) - slots_) % kSlotsMax;
     const std::uint64_t oldest = recent_[at].load(std::memory_order_relaxed);
@@ -32,8 +32,8 @@ class SlotLag {
   }
 
  private:
-  /// So much is left to the receiver; one that looks all the time is two or three slots behind a
-  /// sender at full speed.
+  /// Bytes that the receiver may lag behind. A receiver that polls all the time is two or three
+  /// slots behind a sender at full speed.
   static constexpr std::uint64_t kBytes = 128 << 10;
   static constexpr std::uint32_t kSlotsMin = 3, kSlotsMax = 8;
   const std::uint32_t slots_;

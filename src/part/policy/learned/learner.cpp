@@ -9,42 +9,44 @@
 namespace larklane::part {
 namespace {
 
-/// Rounds of the base before costs are tried out: those that are seen, all but the first, tell what
-/// it leaves.
+/// Rounds of the base before the trials: all but the first are sampled, and measure its exposed
+/// time.
 constexpr std::uint64_t kBaseRounds = 3;
-/// From 8 rounds on chance can be told from what comes back (docs/design/model.md).
+/// 8 rounds separate recurring delays from chance (docs/design/model.md).
 constexpr std::size_t kRoundsMin = 8, kRoundsMost = 12;
-/// Of rounds with the same number of groups.
+/// Rounds kept for each number of groups.
 constexpr std::size_t kRunsMost = 4;
-/// Of a change's rounds so many are already known when it is noticed.
+/// Rounds after a change that are known at its detection.
 constexpr std::size_t kRoundsAfterChange = 4;
-/// Of how many rounds one is seen in the end, on average; at first all are, and of each new plan.
-/// By chance, lest a pattern with a period is seen at the same point of it again and again.
+/// In the end one of so many rounds is sampled, on average. At first all are, and all of each new
+/// plan. At random, so that a periodic pattern is not always sampled at the same point.
 constexpr std::uint64_t kGapMost = 16;
-/// A plan has to be worth it: it may leave this share of what the base leaves, measured; by the
-/// model, which may be wrong by more, a new one that one.
+/// Largest shares of the base's exposed time at which a plan is worth its use. kWorth: as measured.
+/// kHoped: a new plan by the model, which may be wrong by more.
 constexpr double kWorth = 0.97, kHoped = 0.99;
 constexpr double kSpreadLeast = 0.05, kSpreadLeast_ns = 100;
-/// Of a change, in mean deviations; no round counts for more than some of them.
+/// Drift that shows a change, in mean deviations; one round counts for at most kOneDriftMost of
+/// them.
 constexpr double kDriftMost = 12, kOneDriftMost = 4;
-/// A plan that drifts away so soon was no good.
+/// A plan that drifts within so many rounds was bad.
 constexpr std::uint64_t kSoon = 16;
-/// A mean that differs by so many standard errors does so.
+/// Two means differ if so many standard errors lie between them.
 constexpr double kTold = 2;
-/// Rounds seen until it is asked for something better; twice as many after each search in vain.
+/// Sampled rounds before a search for better groups; doubled after each search in vain.
 constexpr std::uint32_t kStudyLeast = 8, kStudyMost = 128;
-/// Rounds seen at the base before costs are tried out again.
+/// Sampled rounds at the base before new trials.
 constexpr std::uint32_t kRestLeast = 32, kRestMost = 1024;
-/// Of rounds, while a plan is in use, so few are the base's that these add 1 % to what is left.
+/// Controls, rounds of the base while a plan is in use, are so rare that they add 1 % to the
+/// exposed time.
 constexpr double kControlShare = 100, kControlLeast = 16, kControlMost = 100'000;
-/// If a round that tries costs out left more than this many times as much as the base, twice in a
-/// row since one alone may be chance, or more than that many times, none further from the base
-/// follows. It would leave up to twice as much. (Of more than 128 partitions the first trial may
-/// leave more, since the base has other groups than the cells.)
+/// A trial is dear if it exposes kTrialMost times as much time as the base in two consecutive
+/// trials, since one alone may be chance; or kTrialDear times as much in one. No trial further from
+/// the base follows then: it would expose up to twice as much. (With more than 128 partitions the
+/// first trial may expose more, since the base has other groups than the cells.)
 constexpr double kTrialMost = 1.1, kTrialDear = 3;
 constexpr int kDearMost = 2;
-/// A trial is one round, which may have been lucky: it has to have left so little of what the base
-/// has left lately when that was lucky. A program's first rounds are slow, whatever the groups.
+/// A trial is one round, and may be lucky: it must expose less than this share of the least of the
+/// base's recent times. A program's first rounds are slow with any groups.
 constexpr double kTried = 0.9;
 
 template <class T>
@@ -87,7 +89,7 @@ void Study::run() {
     const model::Workload workload = asked.rounds.workload(*findings_.network, asked.cell_bytes);
     findings_.base_ns = asked.base_ns > 0 ? asked.base_ns : model::exposed_ns(workload, asked.base);
     std::vector<std::uint32_t> firsts = best(workload);
-    const double share = firsts == asked.firsts ? 1 : kHoped;  // what is in use stays
+    const double share = firsts == asked.firsts ? 1 : kHoped;  // groups in use stay
     if (model::exposed_ns(workload, firsts) < share * findings_.base_ns)
       findings_.firsts = std::move(firsts);
     const auto rounds = static_cast<double>(asked.rounds.count());
@@ -139,7 +141,7 @@ Learner::Turn Learner::turn(std::uint64_t starts) {
   return {round_ >= next_sample_ || is_control(), shifts_};
 }
 
-/// More than 1 only where nothing but a sample or a control is to come.
+/// More than 1 only if a sample or a control is the next event.
 std::uint64_t Learner::next_turn() const {
   if (shifts_ || study_ || is_exploring_ || current_ != plan_ || next_ != plan_) return 1;
   const std::uint64_t next = plan_ == base_ ? next_sample_ : std::min(next_sample_, next_control_);
@@ -157,8 +159,8 @@ const Learner::Firsts& Learner::wanted_next() {
   return base_;
 }
 
-/// After some rounds of the base ever fewer groups; two, four, ... if it has but one. Each between
-/// two rounds of the base, as long as they cost little enough.
+/// After some rounds of the base, trials with ever fewer groups; two, four, ... if the base is one
+/// group. Each trial comes between two rounds of the base, as long as trials are not dear.
 const Learner::Firsts& Learner::next_trial() {
   const bool is_trial = current_ != base_;
   if (is_trial || round_ < first_trial_) return base_;
@@ -176,7 +178,7 @@ const Learner::Firsts& Learner::next_trial() {
   return trial_ = model::equal_groups(cells_, explored_);
 }
 
-/// Would a further trial be, as the last ones were?
+/// Are the last trials so dear that a further one would be, too?
 bool Learner::is_dear() {
   if (trial_ns_.count() == 0 || base_ns_.count() == 0) return false;
   const double left = trial_ns_.median() / base_ns_.median();
@@ -210,7 +212,7 @@ std::shared_ptr<Study> Learner::see(SeenRound round) {
     if (!study_ && !is_due_)
       judge();
     else if (is_provisional_ && plan_ != base_ && against_base() > 0)
-      plan_ = base_;  // what was tried out is still to be studied
+      plan_ = base_;  // the trials are still to be studied
   }
   if (!is_exploring_ && rounds_.count() >= kRoundsMin) next_sample_ = round_ + next_gap();
   return study();
@@ -270,7 +272,7 @@ void Learner::adopt(const Study::Findings& findings) {
   if (plan_ == base_ && rest_ == 0) rest();
 }
 
-/// @param base_ns, plan_ns  what they leave, as far as it is known
+/// @param base_ns, plan_ns  their exposed times, as far as they are known
 void Learner::use(const Firsts& plan, double base_ns, double plan_ns) {
   plan_ = plan;
   since_adoption_ = 0;
@@ -303,21 +305,21 @@ void Learner::judge() {
   if (seen_ >= next_study_ && network_) is_due_ = true;
 }
 
-/// The plan was no good, and what it was made from will not make a better one.
+/// The plan was bad, and the rounds that it was made from will not give a better one.
 void Learner::give_up() {
   is_barred_ = true;
   rest();
 }
 
-/// The base, for a while.
+/// Returns to the base, for a while.
 void Learner::rest() {
   plan_ = base_;
   rest_ = next_rest_;
   next_rest_ = std::min(2 * next_rest_, kRestMost);
 }
 
-/// Has the plan left more than what it is worth being in use for (1), less (-1), or can't it be
-/// told from chance (0)? By squares: a root would need libm.
+/// Compares the plan's exposed time with the most that is worth its use. 1: more; -1: less; 0: no
+/// difference from chance. By squares: a root would need libm.
 int Learner::against_base() const {
   constexpr double kVarianceLeast = 1e-3;
   if (plan_ns_.count() < kRoundsMin || base_ns_.count() < 2) return 0;
@@ -328,7 +330,7 @@ int Learner::against_base() const {
   return more > 0 ? 1 : -1;
 }
 
-/// Page's test (1954): is more left, round after round, than when the plan was made?
+/// Page's test (1954): does the plan expose more time, round after round, than when it was made?
 bool Learner::has_drifted() {
   if (!network_) return false;
   const model::Workload last = rounds_.workload(*network_, cell_bytes_).round(rounds_.count() - 1);

@@ -1,8 +1,10 @@
 #pragma once
-// Policy `learned`: groups from what earlier rounds showed (docs/design/learned.md). When
-// partitions become ready is seen whatever the plan, so nothing has to be tried out for it; only
-// what transport partitions cost depends on the plan, and a few rounds with other groups tell that.
-// It begins with given groups, the base, and falls back to them.
+// Policy `learned`: groups chosen from earlier rounds (docs/design/learned.md).
+//
+// The exposed time of a round runs from its last ready partition to its end. Ready times are
+// visible under any plan, so they need no trial. Only the costs of transport partitions depend on
+// the plan: a few rounds with other groups measure them. The learner begins with given groups, the
+// base, and falls back to them.
 
 #include <algorithm>
 #include <array>
@@ -21,7 +23,7 @@
 
 namespace larklane::part {
 
-/// Readiness of the last rounds that were seen. Thread safety: as a container.
+/// Ready times of the last sampled rounds. Thread safety: as a container.
 struct SeenReadiness {
   std::vector<std::vector<double>> ready_ns;
   std::vector<std::vector<std::uint32_t>> threads;  ///< empty: a network
@@ -34,7 +36,7 @@ struct SeenReadiness {
   }
 };
 
-/// The last few values of something that is measured again and again. Thread safety: single-owner.
+/// The last few values of a repeated measurement. Thread safety: single-owner.
 class Recent {
  public:
   /// @param most  at most 32
@@ -45,7 +47,7 @@ class Recent {
   struct Mean {
     double value, variance;  ///< of the mean: the square of its standard error
   };
-  /// Of values of which none counts for more than 5 medians. @pre count() != 0
+  /// Each value counts for at most 5 medians. @pre count() != 0
   Mean mean() const;
   /// @pre count() != 0
   double median() const {
@@ -60,27 +62,28 @@ class Recent {
   std::uint32_t count_ = 0;
 };
 
-/// Rounds to make a plan of. It takes milliseconds (128 cells: a tenth of a second), so it is not
-/// for a thread of the program. Thread safety: run() once on any thread, is_done() thread-safe, the
-/// rest after is_done().
+/// Rounds, and the plan made from them. That takes milliseconds (128 cells: a tenth of a second),
+/// so no thread of the program does it. Thread safety: run() once on any thread, is_done() is
+/// thread-safe, the rest after is_done().
 class Study {
  public:
   struct Question {
     std::uint64_t cell_bytes;
     SeenReadiness rounds;
     std::vector<std::vector<model::SeenRun>> runs;
-    std::vector<std::uint32_t> base;  ///< what any others have to be worth more than
-    /// What the base has left, where it has other groups than the cells say. 0: ask the model.
+    std::vector<std::uint32_t> base;  ///< other groups must expose less time than these
+    /// Exposed time of the base, measured, if its groups are not made of cells. 0: the model
+    /// computes it.
     double base_ns = 0;
-    /// Groups that are in use: unless equal ones would leave less, they stay. Empty: none.
+    /// Groups in use: they stay unless equal ones would expose less time. Empty: none.
     std::vector<std::uint32_t> firsts;
   };
   struct Findings {
-    std::optional<model::LogGP> network;  ///< nothing: its runs did not tell
+    std::optional<model::LogGP> network;  ///< nullopt: the runs do not determine it
     std::vector<std::uint32_t> firsts;    ///< first cell of each group
-    double usual_ns = 0, spread_ns = 0;   ///< what they leave, and the mean deviation
-    double base_ns = 0;                   ///< what the base leaves
-    bool has_searched = false;            ///< for any groups: a tenth of a second of 128 cells
+    double usual_ns = 0, spread_ns = 0;   ///< their exposed time, and its mean deviation
+    double base_ns = 0;                   ///< exposed time of the base
+    bool has_searched = false;            ///< for any groups: a tenth of a second for 128 cells
   };
   explicit Study(Question question) : question_(std::move(question)) {}
   void run();
@@ -99,35 +102,34 @@ class Study {
 /// The groups of one channel's rounds. Thread safety: single-owner: the thread that calls Start and
 /// completes.
 /// Invariants:
-/// 1. A plan is only taken if it is expected to leave less than the base does; it is given up for
-/// the base if it turns out not to be worth it, for a time that doubles.
-/// 2. Both are measured again and again: the base in single rounds, the more seldom the more it
-/// leaves.
-/// Those rounds come by chance, lest a program with a period is always measured at one point of it.
-/// 3. Between its trials and its first plan it uses the trial that left least, if that was far less
-/// than the base.
-/// 4. What costs were once is forgotten after each retreat: they are tried out anew.
+/// 1. The learner takes a plan only if it expects less exposed time than the base's. If the plan
+/// proves worse, the learner returns to the base for a time that doubles.
+/// 2. It keeps measuring both: the base in single rounds, the more rarely the more time the base
+/// exposes. Those rounds are random, so that a periodic program is not always measured at one point
+/// of its period.
+/// 3. Between the trials and the first plan it uses the trial with the least exposed time, if that
+/// was far less than the base's.
+/// 4. After each retreat it forgets all costs, and measures them in new trials.
 class Learner {
  public:
   /// @param base  first cell of each group, ascending from 0: the groups of the first rounds
-  /// @param seed  lest channels of one program all do the same in the same round
+  /// @param seed  differs between channels, so that they do not all act in the same round
   Learner(std::uint32_t partitions, std::uint64_t partition_bytes, std::vector<std::uint32_t> base,
           std::uint64_t seed = 1);
 
   struct Turn {
-    bool is_sampled;   ///< this round is to be seen
+    bool is_sampled;   ///< this round is to be recorded
     bool has_changed;  ///< the rounds after this one have the groups of firsts()
   };
   /// In Start. @param starts  since the last call, this one included: at most next_turn()
   Turn turn(std::uint64_t starts = 1);
-  /// After turn(): so many Starts later it is to be called again. Until then rounds are not sampled
-  /// and the groups stay.
+  /// After turn(): Starts until its next call. Until then no round is sampled and the groups stay.
   std::uint64_t next_turn() const;
   /// First cell of each group.
   const std::vector<std::uint32_t>& firsts() const noexcept { return next_; }
-  /// Are these the base?
+  /// Does firsts() return the base?
   bool is_at_base() const noexcept { return next_ == base_; }
-  /// After a round that was sampled. @return to be run elsewhere; null: nothing to do
+  /// After a sampled round. @return a study for another thread to run; null: none
   std::shared_ptr<Study> see(SeenRound round);
 
  private:
@@ -153,45 +155,45 @@ class Learner {
 
   const std::uint32_t cells_;
   const std::uint64_t cell_bytes_;
-  const bool has_whole_cells_;  ///< a cell is a partition
+  const bool has_whole_cells_;  ///< each cell is one partition
   const std::uint64_t seed_;
   const Firsts base_;
 
   std::uint64_t round_ = 0;
-  std::uint64_t next_sample_ = 2;  ///< round; the first finds the receiver and touches memory
+  std::uint64_t next_sample_ = 2;  ///< round; the first one matches the receive and touches memory
   Firsts current_, next_;          ///< groups of this round, and of those after it
-  bool shifts_ = false;            ///< they differ
+  bool shifts_ = false;            ///< current_ and next_ differ
 
-  // Trying out what other groups cost.
+  // Trials, which measure the costs of other groups.
   bool is_exploring_ = true;
   Firsts trial_;
   std::uint64_t first_trial_ = 0;  ///< round
   std::uint32_t explored_;         ///< groups of the last trial
-  int dear_ = 0;                   ///< trials in a row that cost too much
-  Recent trial_ns_{1};             ///< what the last one left
+  int dear_ = 0;                   ///< consecutive trials that cost too much
+  Recent trial_ns_{1};             ///< exposed time of the last one
   static constexpr double kNoTrial = std::numeric_limits<double>::infinity();
-  Firsts best_trial_;  ///< the one that left least
+  Firsts best_trial_;  ///< the trial with the least exposed time
   double best_trial_ns_ = kNoTrial;
-  bool is_provisional_ = false;  ///< it is in use, and no study has said so
+  bool is_provisional_ = false;  ///< plan_ is best_trial_, and no study has confirmed it
 
   SeenReadiness rounds_;
   std::map<std::size_t, std::vector<std::vector<model::SeenRun>>> runs_;  ///< by number of groups
   std::shared_ptr<Study> study_;
-  bool is_due_ = true;        ///< a study, as soon as there are rounds enough
-  bool is_anew_ = true;       ///< whatever the groups in use
-  std::uint32_t seen_ = 0;    ///< rounds, since the last study was asked for
-  std::uint32_t next_study_;  ///< so many, if it is only to see whether there is something better
+  bool is_due_ = true;        ///< a study, as soon as there are enough rounds
+  bool is_anew_ = true;       ///< it disregards the groups in use
+  std::uint32_t seen_ = 0;    ///< sampled rounds since the last study was requested
+  std::uint32_t next_study_;  ///< sampled rounds before a study that only looks for better groups
 
-  Firsts plan_;  ///< what is in use but for trials and controls
+  Firsts plan_;  ///< in use, except for trials and controls
   std::optional<model::LogGP> network_;
-  double usual_ns_ = 0, spread_ns_ = 0;               ///< what it was to leave, when it was made
-  double drift_ns_ = 0;                               ///< how much more it has been since, summed
-  Recent base_ns_{4}, plan_ns_{32};                   ///< what they left, measured
-  std::uint64_t since_adoption_ = 0;                  ///< rounds seen
+  double usual_ns_ = 0, spread_ns_ = 0;               ///< expected exposed time when it was made
+  double drift_ns_ = 0;                               ///< sum of the excess since then
+  Recent base_ns_{4}, plan_ns_{32};                   ///< measured exposed times
+  std::uint64_t since_adoption_ = 0;                  ///< sampled rounds
   std::uint64_t next_control_ = 0, control_gap_ = 0;  ///< rounds
-  std::uint32_t rest_ = 0;                            ///< rounds still to be seen at the base
+  std::uint32_t rest_ = 0;                            ///< sampled rounds left at the base
   std::uint32_t next_rest_;
-  bool is_barred_ = false;  ///< no plan until costs have been tried out anew
+  bool is_barred_ = false;  ///< no plan until trials have measured costs anew
 };
 
 }  // namespace larklane::part
