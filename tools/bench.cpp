@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -199,14 +200,21 @@ int run_python(const std::string& module, const std::vector<std::string>& words)
     python = fs::exists(own, error) ? own.string() : "python3";
   }
   // Until the module handles ^C itself, which console.run() does, it ends the process without a
-  // traceback. A process that was started without SIGINT stays so.
+  // traceback. SIGINT stays blocked until the interpreter's own handler is gone. A process that was
+  // started without SIGINT stays so.
+  sigset_t interrupt{}, before{};
+  ::sigemptyset(&interrupt);
+  ::sigaddset(&interrupt, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &interrupt, &before);
+  const bool was_blocked = ::sigismember(&before, SIGINT) == 1;
   std::vector<std::string> command{
       python, "-c",
-      "import signal\n"
-      "if signal.getsignal(signal.SIGINT) is signal.default_int_handler:\n"
-      "    signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
-      "import runpy\n"
-      "runpy.run_module('" +
+      std::string("import _signal\n"  // built in: `signal` reads files
+                  "if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:\n"
+                  "    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)\n") +
+          (was_blocked ? "" : "_signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])\n") +
+          "import runpy\n"
+          "runpy.run_module('" +
           module + "', run_name='__main__', alter_sys=True)"};
   command.insert(command.end(), words.begin(), words.end());
   // Its launches are jobs of their own.

@@ -237,7 +237,7 @@ def rates(bench):
                 expect([series["way"] for series in point["series"]] == ways, "ways", output)
                 for series in point["series"]:
                     samples = series["samples"]
-                    expect(series["wrong"] == 0 and set(samples) == {metric, "round_ns"}, series["way"], output)
+                    expect(series["wrong"] == 0 and set(samples) == {metric, "round_ns", "message_ns"}, series["way"], output)
                     expect(all(len(values) == 3 and min(values) > 0 for values in samples.values()), series["way"], output)
             for name in ("LARKLANE_MEET", "LARKLANE_JOB"):
                 expect(name not in record["context"]["environment"], f"{name} is in the record", output)
