@@ -1,5 +1,5 @@
 #pragma once
-// What processes publish of themselves, and say to each other in order to connect their lanes.
+// Cards that processes publish, and control records that connect their lanes.
 // Wire layout: docs/design/protocols/messages.md.
 // Thread safety: immutable.
 
@@ -20,16 +20,16 @@ struct MeshCard {
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
-  std::array<char, 64> host{};  ///< processes with the same one reach each other's local address
+  std::array<char, 64> host{};  ///< processes with equal hosts reach each other's `local`
   std::array<char, kAddressBytes> local{};
-  std::array<char, kRemoteAddressBytes> remote{};  ///< empty: from other hosts it is not
+  std::array<char, kRemoteAddressBytes> remote{};  ///< empty: other hosts can't reach it
   Secret secret{};                                 ///< rank 0's is the job's
 };
 static_assert(sizeof(MeshCard) == 8 + 64 + 96 + 512 + 16);
 
 enum class MeshRecord : std::uint16_t {
   offer = 1,  ///< MeshOffer, then the packet offer
-  ready,      ///< MeshReady; of a link that is greeted each side says it when the other may go on
+  ready,      ///< MeshReady; greeted links: each side sends it when the other may go on
   goodbye,    ///< MeshGoodbye: the sender posts nothing more on any link
   farewell,   ///< the same, as the answer to goodbye
 };
@@ -41,7 +41,7 @@ struct MeshOffer {
 struct MeshReady {
   std::int32_t rank;
   std::uint32_t number;
-  std::uint32_t error;  ///< an Errc; not 0: the link never will be
+  std::uint32_t error;  ///< an Errc; not 0: the link never opens
 };
 struct MeshGoodbye {
   std::int32_t rank;
