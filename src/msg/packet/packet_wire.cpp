@@ -38,7 +38,7 @@ namespace credit_word {
 namespace {
 
 /// One to one, and each bit of the half affects most of its bytes. So no mixture of a new word and
-/// an old one has a half that fits, be it the beginning of one and the end of the other.
+/// an old one has a half that fits, whether by beginning and end or by any other parts.
 std::uint32_t check_of(std::uint32_t low, std::uint32_t generation) noexcept {
   std::uint32_t mixed = (low ^ generation) * 0x9e37'79b1u;  // odd: the golden ratio's
   mixed ^= mixed >> 15;
