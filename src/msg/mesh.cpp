@@ -20,7 +20,7 @@ namespace larklane::msg {
 namespace {
 
 constexpr std::uint64_t kGoodbyeNs = 2'000'000'000;
-/// Between turns of the helper, which matter only where the program makes none.
+/// Interval between the helper's turns. They matter only if the program makes none.
 constexpr std::uint64_t kGreeterTurnNs = 1'000'000;
 
 std::string name_of(const Secret& random) {
@@ -38,11 +38,11 @@ void send(control::Peer& peer, MeshRecord kind, const T& record,
   std::vector<std::byte> payload(sizeof record + rest.size());
   std::memcpy(payload.data(), &record, sizeof record);
   std::copy(rest.begin(), rest.end(), payload.begin() + sizeof record);
-  // A peer that is down is reported by on_peer_down().
+  // on_peer_down() reports a peer that is down.
   (void)peer.send(static_cast<std::uint16_t>(kind), payload);
 }
 
-/// @param rank  ours
+/// @param rank  this process's
 void say_ready(control::Peer& to, int rank, std::uint32_t number, Status status) {
   send(to, MeshRecord::ready, MeshReady{rank, number, static_cast<std::uint32_t>(status.code())});
 }
@@ -54,13 +54,13 @@ class Mesh::Link final : public wireup::Link {
  public:
   Link(Mesh& mesh, const Key& key) noexcept : mesh_(mesh), rank_(key.first), number_(key.second) {}
 
-  /// Without a word to the peer, which may not be known. @param why  for people
+  /// Sends nothing: the peer may be unknown. @param why  for people
   void refuse(Status status, const std::string& why) {
     why_ = why;
     give_up(status);
   }
 
-  /// Before anything is sent; always the same.
+  /// Sets the peer, before the first record to it. Later calls pass the same peer.
   void meet(control::Peer& peer) {
     if (peer_ == nullptr) peer_ = &peer;
   }
@@ -202,7 +202,7 @@ void Mesh::connect(int rank, std::uint32_t number) {
   if (!peer) return link.refuse(peer.error(), problem);
   ranks_.emplace(*peer, rank);
   peers_.emplace(rank, *peer);
-  // It may have gone before we knew whose end that was.
+  // The peer may have gone down before its rank was known.
   if ((*peer)->is_down()) gone_.insert(rank);
   if (gone_.contains(rank)) return link.end(Errc::kPeerDown);
   link.meet(**peer);
@@ -226,7 +226,8 @@ Result<control::Peer*> Mesh::peer_of(int rank, std::string* problem) {
   }
   auto peer = plane_->connect(card->host == card_.host ? card->local : card->address);
   if (peer) return peer;
-  // A process that made the link from its side and has ended since takes no connection any more.
+  // The peer may have opened this link itself and ended since: then it accepts no connection any
+  // more. catch_up() processes its records first.
   plane_->catch_up();
   if (control::Peer* const known = known_peer(rank)) return known;
   *problem = peer.error().code() == Errc::kForeignUser
@@ -264,13 +265,13 @@ Mesh::Link& Mesh::link_locked(const Key& key) {
 }
 
 void Mesh::refuse_locked(int rank, std::uint32_t number, Status status, const std::string& why) {
-  // Of one that has gone the user hears as if it had gone later: by the status.
+  // For a peer that has left, the status alone informs the user, as it would later.
   if (status.code() != Errc::kPeerDown)
     log_warn("rank %d can't be reached over lane %u: %s", rank, number, why.c_str());
   user_.on_unreachable(rank, number, status);
 }
 
-// --- what peers say -----------------------------------------------------------------------------
+// --- records of peers ---------------------------------------------------------------------------
 
 void Mesh::on_record(control::Peer& from, const control::Record& record) {
   const std::scoped_lock lock(mutex_);
@@ -338,7 +339,7 @@ Status Mesh::on_ready_locked(control::Peer& from, std::span<const std::byte> pay
   Link& link = *known->second;
   if (link.is_ready()) return Errc::kProtocol;
   const Status status = status_of(ready->error);
-  if (is_closing_ && status.ok()) return {};  // nothing is posted after our goodbye
+  if (is_closing_ && status.ok()) return {};  // nothing is posted after this side's goodbye
   return link.hear_ready(status);
 }
 
@@ -356,7 +357,8 @@ void Mesh::Greeter::on_time(std::uint64_t now_ns) {
     const std::scoped_lock lock(mesh_.mutex_);
     links = mesh_.greeted_locked();
   }
-  // Without the mesh's lock: what comes in may want links. None goes while the helper is there.
+  // Without the mesh's lock: arriving records may want links. No link is destroyed while the helper
+  // runs here.
   for (PacketLink* const link : links) link->make_progress();
 }
 
@@ -386,7 +388,7 @@ void Mesh::on_peer_down(control::Peer& peer) {
     end_all_locked(known->second, Errc::kPeerDown);
 }
 
-/// What has come is served first.
+/// The links first process the records that have arrived.
 void Mesh::end_all_locked(int rank, Status status) {
   if (!gone_.insert(rank).second) return;
   for (auto& [key, link] : links_)
@@ -452,9 +454,9 @@ void Mesh::close(const std::function<void()>& progress) {
       if (!end->is_quiet()) end->keep_silent();
     });
   }
-  progress();  // what waited for links that never were ends
+  progress();  // ends works that waited for links never made
   plane_->unwatch(greeter_);
-  plane_.reset();  // no record comes any more
+  plane_.reset();  // no record arrives from here on
   for_each_end([](int rank, auto& end) {
     if (end->is_quiet()) return;
     log_warn("a link to rank %d does not end: its memory is kept", rank);

@@ -1,6 +1,6 @@
 #pragma once
-// The peers of a native process: their cards, links to them when the first post wants one,
-// goodbyes. No call is collective. (docs/design/protocols/messages.md)
+// The mesh: peers of a native process, their cards, links on first use, and goodbyes. No call is
+// collective. (docs/design/protocols/messages.md)
 
 #include <condition_variable>
 #include <cstdint>
@@ -30,31 +30,32 @@
 
 namespace larklane::msg {
 
-/// Whose lanes they are. Called by the mesh's threads, with its lock held: may not call it back.
+/// The owner of the lanes. The mesh's threads call it with the mesh's lock held, so it does not
+/// call back.
 class MeshUser {
  public:
   virtual ~MeshUser() = default;
-  /// Of link `number`, made if it is not there.
+  /// The lane of link `number`, created on first use.
   virtual Result<PacketLane*> lane_of(std::uint32_t number) = 0;
-  /// Of a link that is about to be opened. Null: no memory. Both ends of one to ourselves have the
-  /// same.
+  /// The listener of a link that is about to open. Null: memory ran out. The two ends of a link to
+  /// this process itself share one.
   virtual PacketListener* listener_of(int rank, std::uint32_t number) = 0;
-  /// The link may be posted on.
+  /// The link accepts posts.
   virtual void on_ready(int rank, std::uint32_t number, PacketLink& link) = 0;
-  /// Why a link can't be opened, for people.
+  /// The reason that a link can't open, for people.
   virtual std::string explain(Status status) { return errc_name(status.code()); }
-  /// It never will be.
+  /// The link will never accept posts.
   virtual void on_unreachable(int rank, std::uint32_t number, Status status) = 0;
-  /// Nothing more comes from `rank`; its links have been ended.
+  /// Nothing more arrives from `rank`; the mesh has ended its links.
   virtual void on_peer_down(int rank, Status status) = 0;
 };
 
-// Thread safety: thread-safe; create and close belong to one owner.
+// Thread safety: thread-safe; one owner calls create and close.
 // Invariants:
-// 1. Link `number` lies on lane_of(number) on either side. wireup::Link connects it.
-// 2. Only the fetcher waits for cards: a thread that runs from the first want to close().
-// 3. A rank that has said goodbye, or has ended, stays gone: later wants of it are refused.
-// 4. An end is destroyed when the peer has said that it posts nothing more, or is gone.
+// 1. Link `number` lies on lane_of(number) on both sides. wireup::Link connects it.
+// 2. Only the fetcher waits for cards. This thread runs from the first want() to close().
+// 3. A rank that has said goodbye, or has ended, stays gone: the mesh refuses later wants of it.
+// 4. An end is destroyed once the peer has said goodbye, or is gone.
 class Mesh final : private control::Handler {
  public:
   static constexpr std::uint32_t kLinksMax = 64;  ///< to one rank
@@ -63,14 +64,14 @@ class Mesh final : private control::Handler {
   /// @param[out] problem  for people
   static Result<std::unique_ptr<Mesh>> create(const Config& config, boot::Board& board,
                                               MeshUser& user, std::string* problem);
-  ~Mesh() override;  ///< close() has returned
+  ~Mesh() override;  ///< @pre close() has returned
 
-  /// Never blocks. Once for each. @param number  below kLinksMax
+  /// Never blocks. Call it once for each pair. @param number  below kLinksMax
   void want(int rank, std::uint32_t number);
-  /// control::Plane's.
+  /// Forwards to control::Plane.
   void look_at_descriptors() { plane_->look_at_descriptors(); }
-  /// Says goodbye to all, and waits until they have answered, for some seconds at most.
-  /// @param progress  is called meanwhile. @pre nobody posts, and what was posted is out
+  /// Says goodbye to all peers and waits for their answers, for some seconds at most.
+  /// @param progress  called during the wait. @pre no thread posts, and all posted works are out
   void close(const std::function<void()>& progress);
 
  private:
@@ -81,8 +82,8 @@ class Mesh final : private control::Handler {
     std::unique_ptr<PacketLink> end, other_end;
   };
 
-  /// Has the helper make turns of the lanes whose links are being greeted: a program that computes,
-  /// or that only receives, may make none.
+  /// Makes the helper poll lanes with links in greeting. The program may make no progress
+  /// meanwhile: it may compute, or only receive.
   class Greeter final : public control::Watched {
    public:
     explicit Greeter(Mesh& mesh) noexcept : mesh_(mesh) {}
@@ -96,7 +97,7 @@ class Mesh final : private control::Handler {
 
    private:
     Mesh& mesh_;
-    UniqueFd never_;  // that is ever readable
+    UniqueFd never_;  // never readable
     std::uint64_t next_turn_ns_ = 0;
   };
 
@@ -105,7 +106,7 @@ class Mesh final : private control::Handler {
   void on_record(control::Peer& from, const control::Record& record) override;
   void on_peer_down(control::Peer& peer) override;
 
-  // The fetcher's.
+  // For the fetcher.
   void fetch_wanted();
   void connect(int rank, std::uint32_t number);
   control::Peer* known_peer(int rank);
@@ -117,16 +118,17 @@ class Mesh final : private control::Handler {
   Status on_offer_locked(control::Peer& from, std::span<const std::byte> payload);
   Status on_ready_locked(control::Peer& from, std::span<const std::byte> payload);
   Status on_goodbye_locked(control::Peer& from);
-  /// Whom a record says that it comes from. @errors kProtocol
+  /// Checks the rank that a record claims to come from. @errors kProtocol
   Status meet_locked(control::Peer& from, std::int32_t rank);
   void serve_greeted_locked();
-  /// Those links whose greeting needs turns of their lanes. None: the greeter is off.
+  /// The links with a greeting that needs turns of their lanes. If there are none, turns the
+  /// greeter off.
   std::vector<PacketLink*> greeted_locked();
   void end_all_locked(int rank, Status status);
   /// @param why  for people
   void refuse_locked(int rank, std::uint32_t number, Status status, const std::string& why);
   bool is_over_locked() const;
-  /// visit(rank, std::unique_ptr<PacketLink>&), for each end that is open.
+  /// Calls visit(rank, std::unique_ptr<PacketLink>&) for each open end.
   template <class Visit>
   void for_each_end(Visit&& visit);
 
@@ -136,14 +138,14 @@ class Mesh final : private control::Handler {
   Greeter greeter_{*this};  // outlives the plane
   std::unique_ptr<control::Plane> plane_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable wanted_changed_;
   std::vector<Key> wanted_;
   bool is_closing_ = false;
   bool is_greeter_on_ = false;
   std::map<control::Peer*, int> ranks_;
   std::map<int, control::Peer*> peers_;
-  std::map<Key, std::unique_ptr<Link>> links_;  // to others
+  std::map<Key, std::unique_ptr<Link>> links_;  // to other processes
   std::map<std::uint32_t, OwnLink> own_links_;
   std::set<int> gone_;
   std::thread fetcher_;

@@ -1,5 +1,5 @@
 #pragma once
-// The records by which processes connect their lanes.
+// Control records that connect the lanes of two processes.
 // Wire layout: docs/design/protocols/messages.md.
 // Thread safety: immutable.
 
@@ -11,7 +11,7 @@ namespace larklane::msg {
 
 enum class MeshRecord : std::uint16_t {
   offer = 1,  ///< MeshOffer, then the packet offer
-  ready,      ///< MeshReady; of a link that is greeted each side says it when the other may go on
+  ready,      ///< MeshReady; greeted links: each side sends it when the other may go on
   goodbye,    ///< MeshGoodbye: the sender posts nothing more on any link
   farewell,   ///< the same, as the answer to goodbye
 };
@@ -23,7 +23,7 @@ struct MeshOffer {
 struct MeshReady {
   std::int32_t rank;
   std::uint32_t number;
-  std::uint32_t error;  ///< an Errc; not 0: the link never will be
+  std::uint32_t error;  ///< an Errc; not 0: the link never opens
 };
 struct MeshGoodbye {
   std::int32_t rank;

@@ -5,8 +5,9 @@
 // Two encodings:
 // * `paper`: 16 bits first partition, 16 bits count, on queue pairs that belong to one channel
 //   (Temucin et al., CLUSTER'23, section IV.A).
-// * ours: 16 bits channel slot, 16 bits token. A channel's partitions fall into at most 256 cells,
-//   and a token names a run of cells, or gives notice that one is ready and waits to be fetched.
+// * ours: 16 bits channel slot, 16 bits token. A channel's partitions fall into at most 256 cells.
+// A
+//   token names a run of cells, or gives notice that one is ready and waits to be fetched.
 
 #include <algorithm>
 #include <cstdint>

@@ -110,12 +110,12 @@ struct Limits {
   bool are_words_whole = true;
   /// Small writes are complete when their post returns, if it does not say retry.
   bool are_small_writes_done = false;
-  /// Not 0: applies to a write of from 8 to so many bytes that is_looked_for, with or without an
-  /// immediate, to an address in allocated memory that is a multiple of 8. Its first 8 bytes arrive
-  /// last, as a whole; where words are not whole the first 4, maybe one by one. A reader that knows
-  /// their expected value, and sees it (acquire; where progress is manual, between polls, with the
-  /// lane's lock), may read the others, and needs no immediate. So more immediates than were
-  /// reserved may be unheard: those wait at the sender (Post::retry), they fail nothing.
+  /// Not 0: applies to writes of 8 bytes up to this many that are is_looked_for, with or without an
+  /// immediate. They go to an address in allocated memory, a multiple of 8. The first 8 bytes
+  /// arrive last, as a whole; where words are not whole the first 4, maybe one by one. A reader
+  /// that knows their expected value, and sees it (acquire; where progress is manual, between
+  /// polls, with the lane's lock), may read the others, and needs no immediate. So more immediates
+  /// than were reserved may be unheard: those wait at the sender (Post::retry), they fail nothing.
   std::uint64_t first_word_last_bytes_max = 0;
   /// Link::write_small_wide() is there.
   bool has_wide_immediates = false;

@@ -1,6 +1,6 @@
 #pragma once
-// A lock for doubles of networks. The thread sanitizer does not see it: a real network gives no
-// order but that of its completions and immediates, and a lock that every poll takes would hide all
+// A lock for doubles of networks. The thread sanitizer does not see it. A real network gives no
+// order but that of its completions and immediates. A lock that every poll takes would hide all
 // races of the layers above. happens_before() and happens_after() state the order that a network
 // does give.
 

@@ -49,10 +49,10 @@ class MissedTurns {
   std::uint64_t sixteenths_ = 0;
 };
 
-/// The same for threads that are all there is. No thread serves a lane that none of them has taken,
-/// or whose threads do something else. Such a *stray* lane gets as many turns as a thread's own
-/// lane while they find something, so that its senders don't starve behind a lane that is always
-/// busy. Otherwise it gets half as many each time, so that it costs next to nothing. Thread safety:
+/// The same where only these threads make progress. No thread serves a lane that none of them has
+/// taken, or that its threads neglect. Such a *stray* lane gets as many turns as a thread's own
+/// lane while they find something. So its senders don't starve behind a lane that is always busy.
+/// Otherwise it gets half as many each time, so that it costs next to nothing. Thread safety:
 /// single-owner.
 class SharedTurns {
  public:

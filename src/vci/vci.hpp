@@ -25,7 +25,7 @@ inline constexpr std::size_t kLineBytes = 64;
 /// Counts of a lane's events, by reason. Thread safety: immutable.
 struct VciCounts {
   std::uint64_t posts;        ///< works
-  std::uint64_t queued;       ///< of these: because the lock was held, by whomever
+  std::uint64_t queued;       ///< of these: because a thread held the lock
   std::uint64_t retries;      ///< by the provider: its queue was full
   std::uint64_t chunks;       ///< operations of works that had to be cut
   std::uint64_t chunk_waits;  ///< for a chunk operation: all were in use
@@ -126,7 +126,7 @@ class Vci final {
   // on_immediate.
   Result<std::unique_ptr<net::Link>> open_link();
   Status connect(net::Link& link, std::span<const std::byte> peer_offer);
-  /// Its peer is gone: serves what it has sent, then ends all pending operations.
+  /// Its peer is gone: serves its earlier writes, then ends all pending operations.
   void end_link(net::Link& link, Status status);
   /// @pre it has no pending operation
   void close_link(std::unique_ptr<net::Link> link);

@@ -44,7 +44,7 @@ Status Link::hear_ready(Status status) {
   // acquire: pairs with answered()'s release, of answer_.
   const bool is_answered = is_answered_.load(std::memory_order_acquire);
   if (!status.ok()) {
-    // The side that greets hears of its own failure this way: its completion can't take the lock.
+    // The greeting side reports its own failure here: its completion can't take the user's lock.
     if (is_answered && !answer_.ok()) {
       finish(answer_, Cause::here);
       return {};

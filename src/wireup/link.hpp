@@ -16,11 +16,11 @@ namespace larklane::wireup {
 // guards.
 // Invariants:
 // 1. Each end is opened once, offered once after that, and connected to one offer of the peer.
-// 2. A link is ready only after both ends are connected. One that is connected by use is ready only
-//    after one side's greeting has been answered.
+// 2. A link is ready only after both ends are connected. A link that is connected by use is ready
+//    only after the answer to one side's greeting.
 // 3. on_ready() is called at most once, on_over() at most once, and nothing after on_over().
-// 4. A side that gives a link up tells the peer, unless the peer is gone. A peer that has not been
-//    offered the link is told when it offers.
+// 4. A side that gives a link up informs the peer, unless the peer is gone. If the peer does not
+//    have the link's offer yet, it is informed when it offers.
 class Link {
  public:
   enum class State : std::uint8_t {
@@ -35,7 +35,7 @@ class Link {
   enum class First : std::uint8_t { either, ours, theirs };
   enum class Cause : std::uint8_t {
     here,  ///< this side has found that the link can't work
-    peer,  ///< the peer has said so
+    peer,  ///< the peer has reported that
     gone,  ///< the peer has left, or died
   };
 
@@ -54,19 +54,19 @@ class Link {
   bool has_been_ready() const noexcept { return has_been_ready_; }
   /// The helper has to poll this end's lane: a greeting is expected, or posted.
   bool is_served() const noexcept { return is_served_; }
-  /// Of a link that is over.
+  /// The error of a link that is over.
   Status failure() const noexcept { return failure_; }
 
-  /// Opens and offers this end, unless that has been done.
+  /// Opens and offers this end, on the first call.
   /// @errors of open(): the link is over; of send_offer(): the peer is gone
   Status want();
   /// The peer's offer. @errors kProtocol: a second one
   Status hear_offer(std::span<const std::byte> offer);
-  /// The peer's ready, or the error that ends the link. @errors kProtocol: one too many
+  /// The peer's ready, or the error that ends the link. @errors kProtocol: a second ready
   Status hear_ready(Status status);
-  /// This side can't use the link, or not any more. The peer is told.
+  /// This side can't use the link, or no longer can. The peer is informed.
   void lose(Status status);
-  /// The same of a link that the peer knows nothing of yet.
+  /// As lose(), for a link that the peer does not know yet.
   void give_up(Status status) { finish(status, Cause::here); }
   /// The peer is gone.
   void end(Status status) { finish(status, Cause::gone); }
@@ -77,19 +77,19 @@ class Link {
   void answered(Status status);
 
  private:
-  // The user's part. With the user's lock held, except for send_ready() from answered().
+  // Calls to the user, with the user's lock held, except for send_ready() from answered().
   virtual Status open() = 0;
   virtual std::vector<std::byte> offer() const = 0;
   virtual Status send_offer() = 0;
   virtual Status connect(std::span<const std::byte> offer) = 0;
   virtual bool is_connected_by_use() const = 0;
-  /// Not ok: the link is of no use.
+  /// Not ok: the link can't be used.
   virtual void send_ready(Status status) = 0;
   /// Posts the first operation. Its completion calls answered().
   virtual void greet() = 0;
   /// is_served() has changed.
   virtual void on_served() = 0;
-  /// The link may be used.
+  /// The link accepts posts.
   virtual void on_ready() = 0;
   virtual void on_over(Status status, Cause cause) = 0;
 

@@ -1,5 +1,5 @@
-// The context: who the processes are (boot), how they reach each other (net), how lanes get
-// connected (mesh), and what is sent (engine), put together.
+// The context: combines the board (peers), the provider (network), the mesh (links) and the engine
+// (operations).
 
 #include "larklane/context.hpp"
 
@@ -23,10 +23,10 @@
 namespace larklane {
 namespace {
 
-/// How long the end waits for what is on its way out.
+/// Longest wait of the destructor for operations that are still in flight.
 constexpr std::uint64_t kOutNs = 2'000'000'000;
 
-/// Nothing after a problem.
+/// Nothing: `problem` says why.
 std::optional<Config> config_of_environment(std::string* problem) {
   std::vector<Config::Problem> problems;
   auto config = Config::load(&problems);
@@ -40,7 +40,7 @@ std::optional<Config> config_of_environment(std::string* problem) {
   return std::move(config).value();
 }
 
-/// @errors kSystem: a call that nothing works without is refused
+/// @errors kSystem: the kernel refuses a call that the library needs
 Status rehearse(CallsFor use, std::string* problem) {
   const auto refused = rehearse_kernel_calls(use);
   if (!refused) return {};
@@ -48,16 +48,16 @@ Status rehearse(CallsFor use, std::string* problem) {
   return {Errc::kSystem, refused->error};
 }
 
-/// By default processes of one host use its memory.
+/// By default, processes of one host use its memory.
 Result<std::string> provider_of(const Config& config, boot::Board& board, std::string* problem) {
-  auto is_one_host = board.is_one_host(problem);  // in any case: all may have to ask
+  auto is_one_host = board.is_one_host(problem);  // always: the answer may need a call by all ranks
   if (!is_one_host) return is_one_host.error();
   if (config.message_provider != "auto") return config.message_provider;
   const bool is_by_memory = *is_one_host && config.shm_attach != "off";
   return is_by_memory ? std::string("shm") : std::string(net::wanted_providers("auto").front());
 }
 
-/// Nothing after a problem.
+/// Nothing: `problem` says why.
 std::optional<msg::Engine::Rendezvous> rendezvous_of(const Config& config,
                                                      const net::Limits& network,
                                                      std::string* problem) {
@@ -73,7 +73,7 @@ std::optional<msg::Engine::Rendezvous> rendezvous_of(const Config& config,
 
 }  // namespace
 
-// Thread safety: thread-safe, once it is open.
+// Thread safety: thread-safe after open().
 struct Context::Inside final : msg::MeshUser, msg::Connector {
   static Result<std::unique_ptr<Inside>> open(const Config& config,
                                               std::unique_ptr<boot::Board> board,
@@ -164,7 +164,8 @@ Context::Inside::~Inside() {
 
 Context::Context(std::unique_ptr<Inside> inside) noexcept : inside_(std::move(inside)) {}
 Context::~Context() {
-  // A forked child's exit(): its parent goes on, and so do the threads that are not here.
+  // In a forked child's exit(): leak. The parent still uses the context, and its threads do not
+  // exist here.
   if (!inside_->engine->is_made_here()) (void)inside_.release();
 }
 
@@ -198,7 +199,8 @@ msg::Engine& Context::inside() noexcept { return *inside_->engine; }
 Status Context::fence(std::string* problem) {
   Status status;
   std::atomic<bool> is_over{false};
-  // A thread of its own waits: what others wait for before they come may hang on our progress.
+  // A separate thread waits: another rank may need this process's progress before it reaches the
+  // fence.
   std::thread waiting([&] {
     status = inside_->board->fence(problem);
     is_over.store(true, std::memory_order_release);  // pairs with the acquire below

@@ -1,5 +1,5 @@
-// The public calls: what they refuse, and whose business they are. Those of short messages have all
-// that they call inlined (gnu::flatten), but what is seldom needed: that is marked noinline.
+// The public calls: they check arguments and forward to connections. gnu::flatten inlines the
+// callees of short messages into their calls; rare callees are marked noinline.
 
 #include "larklane/message.hpp"
 
@@ -23,20 +23,20 @@ UserBytes bytes_at(const void* start, std::uint64_t bytes) noexcept {
 bool is_legal(const void* start, std::uint64_t bytes) noexcept {
   return start != nullptr || bytes == 0;
 }
-/// Who is lent memory to write has to say when it is over.
+/// Has the options' completion an object? It is required where the library writes user memory.
 bool is_told(const PostOptions& options) noexcept {
   return options.completion != nullptr && options.completion->inside() != nullptr;
 }
 bool may_write(const void* start, const PostOptions& options) noexcept {
   return start == nullptr || is_told(options);
 }
-/// What is said to lie in a region does.
+/// If the options name a region, the bytes lie in it.
 bool lies_as_told(const Vci& vci, const void* start, std::uint64_t bytes,
                   const PostOptions& options) noexcept {
   return options.region == nullptr || !vci.is_open() ||
          vci.inside().engine().memory_of(*options.region, start, bytes) != nullptr;
 }
-/// Nothing: they can't be sent.
+/// Nothing: these buffers can't be sent.
 std::optional<msg::UserBuffers> legal(const Vci& vci, std::span<const Buffer> buffers,
                                       const PostOptions& options) noexcept {
   if (buffers.size() > kBuffersMax) return std::nullopt;
@@ -56,7 +56,7 @@ bool is_legal(MatchSpace space, Match match) noexcept {
   return space.number < msg::kSpaces && match <= Match::none;
 }
 
-/// In debug builds: ends the process if the lane is another thread's.
+/// In debug builds: aborts if another thread owns the lane.
 void expect_own([[maybe_unused]] const Vci& vci) noexcept {
 #ifndef NDEBUG
   if (!vci.inside().vci().is_anothers()) return;
@@ -65,7 +65,7 @@ void expect_own([[maybe_unused]] const Vci& vci) noexcept {
 #endif
 }
 
-/// What `post` of a connection to `rank` answers.
+/// The result of `call` on the connection to `rank`.
 template <class Call>
 Result<Post> post_to(Vci& vci, int rank, Call&& call) noexcept {
   if (!vci.is_open() || !is_rank(vci, rank)) return Errc::kInvalidArgument;
@@ -76,7 +76,8 @@ Result<Post> post_to(Vci& vci, int rank, Call&& call) noexcept {
   return call(*connection);
 }
 
-/// What `call` of a connection and the packet answers. Not posted: it is the user's as before.
+/// The result of `call` on the connection and the packet. If it is not posted, the user still owns
+/// the packet.
 template <class Call>
 Result<Post> post_packet_to(Vci& vci, int rank, Packet& packet, std::uint64_t bytes,
                             Call&& call) noexcept {
@@ -84,7 +85,7 @@ Result<Post> post_packet_to(Vci& vci, int rank, Packet& packet, std::uint64_t by
     return Errc::kInvalidArgument;
   msg::Packet* const held = vci.inside().packets().pool().held(packet.number());
   if (held == nullptr) return Errc::kInvalidArgument;
-  // Before: when it is posted, others may have it.
+  // Before the call: once posted, the packet may be another thread's.
   msg::PacketPool::let_go(*held);
   Result<Post> answer =
       post_to(vci, rank, [&](Connection& connection) { return call(connection, *held); });
@@ -195,7 +196,7 @@ Packet::~Packet() {
   msg::MessageLane& lane = vci.inside();
   const bool names_rank = match == Match::rank_tag || match == Match::rank;
   if (names_rank && !is_rank(vci, rank)) return Errc::kInvalidArgument;
-  // Connected, so that we hear if it dies.
+  // The connection reports the rank's death.
   if (names_rank && lane.engine().connection(lane, rank) == nullptr) return Errc::kNoMemory;
   return msg::receive(lane, {match, space}, names_rank ? rank : 0, tag, bytes_at(buffer, bytes),
                       done, options);

@@ -1,4 +1,4 @@
-// The four completion objects.
+// The four completion objects: synchronizer, queue, counter, handler.
 
 #include "larklane/completion.hpp"
 
@@ -18,26 +18,27 @@ using msg::Node;
 using msg::Object;
 
 /// Invariants:
-/// 1. Who has taken place i < signals writes completion i, then counts itself as arrived; nobody
-///    writes there again before reset().
-/// 2. reset() changes nothing before all those have arrived.
+/// 1. The signal that takes place i < signals writes completion i, then increments `arrived`. No
+///    other signal writes that completion before reset().
+/// 2. reset() changes nothing until all `signals` have arrived.
 struct SynchronizerObject final : Object {
   SynchronizerObject(std::unique_ptr<Completion[]> completions_, std::uint32_t signals_) noexcept
       : Object(signal), signals(signals_), completions(std::move(completions_)) {}
 
   static bool signal(Object& object, Node& node) noexcept {
     auto& self = static_cast<SynchronizerObject&>(object);
-    // acquire: of the reads before reset(); pairs with its release.
+    // acquire: pairs with the release of reset(), so its caller's reads come first.
     const std::uint64_t place = self.taken.fetch_add(1, std::memory_order_acquire);
     if (place < self.signals) {
       self.completions[place] = node.completion;
-      // release: of the completion and of what the operation did; pairs with is_ready()'s acquire.
+      // release: publishes the completion and the operation's effects; pairs with is_ready()'s
+      // acquire.
       self.arrived.fetch_add(1, std::memory_order_release);
     }
     return true;
   }
   bool is_ready() const noexcept {
-    // acquire: pairs with the release of each of them (a release sequence).
+    // acquire: pairs with the release of each signal() (a release sequence).
     return arrived.load(std::memory_order_acquire) == signals;
   }
 
@@ -45,7 +46,7 @@ struct SynchronizerObject final : Object {
   const std::unique_ptr<Completion[]> completions;
   alignas(kLineBytes) std::atomic<std::uint64_t> taken{0};
   std::atomic<std::uint32_t> arrived{0};
-  std::atomic<std::uint64_t> excess{0};  // before the last reset
+  std::atomic<std::uint64_t> excess{0};  // up to the last reset
 };
 
 struct QueueObject final : Object {
@@ -73,10 +74,10 @@ struct QueueObject final : Object {
   msg::NodeQueue<msg::RealPlatform> queue;
 
  private:
-  /// What was popped goes back together, so many at most, and all when the queue is empty.
+  /// pop() returns nodes in batches: at this many, and whenever the queue is empty.
   static constexpr std::uint32_t kAsideMost = 16;
 
-  msg::ReturningNodes aside_;  // touched while a pop keeps the others out
+  msg::ReturningNodes aside_;  // touched within pop() only, which excludes other threads
 };
 
 struct CounterObject final : Object {
@@ -84,9 +85,9 @@ struct CounterObject final : Object {
 
   static bool signal(Object& object, Node& node) noexcept {
     auto& self = static_cast<CounterObject&>(object);
-    // relaxed: the other count's release covers it.
+    // relaxed: the release of `completed` covers it.
     if (!node.completion.status.ok()) self.failed.fetch_add(1, std::memory_order_relaxed);
-    // release: of what the operation did; pairs with completed()'s acquire.
+    // release: publishes the operation's effects; pairs with completed()'s acquire.
     self.completed.fetch_add(1, std::memory_order_release);
     return true;
   }
@@ -114,7 +115,7 @@ Kind& as(Object* object) noexcept {
   return static_cast<Kind&>(*object);
 }
 
-/// @param made  null: no memory
+/// @param made  null: memory ran out
 Result<Object*> adopted(CompletionDomain& domain, Object* made) noexcept {
   if (made == nullptr) return Errc::kNoMemory;
   LARKLANE_TRY(domain.adopt(std::unique_ptr<Object>(made)));
@@ -163,11 +164,11 @@ std::span<const Completion> Synchronizer::completions() const noexcept {
 Status Synchronizer::reset() noexcept {
   auto& self = as<SynchronizerObject>(inside());
   if (!self.is_ready()) return Errc::kNotActive;
-  // relaxed: the next release covers it.
+  // relaxed: the exchange below, a release, covers it.
   self.arrived.store(0, std::memory_order_relaxed);
-  // release: of what was read; pairs with the acquire of those who signal next.
+  // release: orders the caller's reads of completions; pairs with the acquire of later signals.
   const std::uint64_t taken = self.taken.exchange(0, std::memory_order_release);
-  // relaxed: a number, which reset() alone changes.
+  // relaxed: a statistic that only reset() changes.
   self.excess.store(self.excess.load(std::memory_order_relaxed) + taken - self.signals,
                     std::memory_order_relaxed);
   return {};
@@ -175,8 +176,8 @@ Status Synchronizer::reset() noexcept {
 
 std::uint64_t Synchronizer::excess() const noexcept {
   const auto& self = as<SynchronizerObject>(inside());
-  const std::uint64_t taken = self.taken.load(std::memory_order_relaxed);  // relaxed: a number
-  return self.excess.load(std::memory_order_relaxed) +                     // relaxed: a number
+  const std::uint64_t taken = self.taken.load(std::memory_order_relaxed);  // relaxed: a statistic
+  return self.excess.load(std::memory_order_relaxed) +                     // relaxed: a statistic
          (taken > self.signals ? taken - self.signals : 0);
 }
 
@@ -197,12 +198,12 @@ Result<Counter> Counter::create(CompletionDomain& domain) noexcept {
 }
 
 std::uint64_t Counter::completed() const noexcept {
-  // acquire: pairs with the release of each of them (a release sequence).
+  // acquire: pairs with the release of each signal() (a release sequence).
   return as<CounterObject>(inside()).completed.load(std::memory_order_acquire);
 }
 
 std::uint64_t Counter::failed() const noexcept {
-  // relaxed: the acquire of the other count covers what it counted.
+  // relaxed: the acquire in completed() covers the failures among those.
   return as<CounterObject>(inside()).failed.load(std::memory_order_relaxed);
 }
 

@@ -86,7 +86,8 @@ void CompletionDomain::destroy(Object& object) noexcept {
   if (!maker_.is_this_process()) return;
   const std::scoped_lock lock(mutex_);
   withdraw_locked(object);
-  // relaxed: a function; who misses it tells an object that is still there.
+  // relaxed: a function pointer. A signal that loads the old one reaches an object that still
+  // exists.
   object.deliver.store(discard, std::memory_order_relaxed);
   object.next_closing = std::exchange(closing_, &object);
   delete_closing_locked();

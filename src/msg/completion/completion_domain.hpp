@@ -1,5 +1,5 @@
 #pragma once
-// The completion objects of one context, and who may still signal them.
+// The completion objects of one context, and the operations in flight that may signal each.
 
 #include <array>
 #include <cstdint>
@@ -14,16 +14,15 @@
 
 namespace larklane {
 
-// Thread safety: thread-safe. Locks: its mutex, taken for no callback of users.
+// Thread safety: thread-safe. It holds its mutex during no user callback.
 // Invariants:
-// 1. An object is deleted only when it has no number and its operations are all over: when, over
-// all
-//    ledgers, as many are over as were posted. Those that are over are read first, so none is
-//    counted as over that is not counted as posted.
-// 2. Numbers of ledgers that are gone are kept: an operation may begin on one and end on another.
-// 3. An object that is destroyed while it is in use keeps nothing of what it is told afterwards,
-// and
-//    is deleted by the first adopt(), free() or destroy() that finds it unused.
+// 1. An object is deleted only once it has no number and none of its operations is in flight. That
+//    holds when its posted and its completed operations, over all ledgers, are equal in number. The
+//    completed ones are read first, so each of them is also counted as posted.
+// 2. The domain keeps the counts of detached ledgers: an operation may begin on one ledger and
+//    complete on another.
+// 3. An object that is destroyed while in use discards later signals. The first adopt(), free() or
+//    destroy() that finds it unused deletes it.
 class CompletionDomain {
  public:
   CompletionDomain() noexcept = default;
@@ -31,9 +30,10 @@ class CompletionDomain {
   CompletionDomain(const CompletionDomain&) = delete;
   CompletionDomain& operator=(const CompletionDomain&) = delete;
 
-  /// @return of a peer's operation: counted as posted, until Ledger::signal(); vci-serial
-  /// @param number  what the peer has sent: anything
-  /// @errors kInvalidArgument: it names nothing, or nothing any more
+  /// @return object of a peer's operation, which counts as posted until Ledger::signal();
+  ///   vci-serial
+  /// @param number  as a peer sent it: any value
+  /// @errors kInvalidArgument: no object has this number, or no longer
   Result<msg::Object*> find(msg::Ledger& ledger, RemoteCompletion number) noexcept {
     const msg::Registry::Seen seen = registry_.look(number);
     if (seen.word == 0) [[unlikely]]
@@ -45,16 +45,16 @@ class CompletionDomain {
     return Errc::kInvalidArgument;
   }
 
-  // Of completion.cpp: what the handles do.
-  /// @errors kNoMemory: then it is deleted
+  // For the handles of completion.cpp.
+  /// @errors kNoMemory: `object` is deleted
   Status adopt(std::unique_ptr<msg::Object> object) noexcept;
-  // These two do nothing in a forked child, where the mutex may have no owner that gives it back.
+  // These two do nothing in a forked child: a thread that holds the mutex may not exist there.
   Status free(msg::Object& object) noexcept;
   void destroy(msg::Object& object) noexcept;
   Result<RemoteCompletion> register_remote(msg::Object& object) noexcept;
   void deregister_remote(msg::Object& object) noexcept;
 
-  // Of Ledger.
+  // For Ledger.
   Status attach(msg::Ledger& ledger) noexcept;
   void detach(msg::Ledger& ledger) noexcept;
 
@@ -71,7 +71,7 @@ class CompletionDomain {
   std::mutex mutex_;
   std::array<std::uint64_t, msg::kObjectsMax / kWordBits> taken_{};  // indexes, a bit each
   msg::Ledger* ledgers_ = nullptr;
-  msg::Counts gone_;                // of ledgers that are
+  msg::Counts gone_;                // of detached ledgers
   msg::Object* closing_ = nullptr;  // destroyed while in use
   const Maker maker_{};
 };

@@ -1,6 +1,7 @@
 #pragma once
-// What a lane has in flight for each completion object: so that nobody frees one that will still be
-// signalled, and no operation has to touch a line that other lanes touch, to say so.
+// Ledgers: each lane counts its operations in flight for each completion object. So the domain
+// never frees an object with a signal to come, and operations of different lanes share no line for
+// that.
 
 #include <array>
 #include <atomic>
@@ -13,27 +14,29 @@
 
 namespace larklane::msg {
 
-/// Objects of one domain.
+/// Most objects of one domain.
 inline constexpr std::uint32_t kObjectsMax = 1u << 16;
 
-/// How many operations were posted and are over, by object. Numbers wrap.
-// Thread safety: add_found(), add_over(), posted() and over() thread-safe; those that end in
-// serially(): as they say; the others under the domain's mutex.
+/// Numbers of posted and of completed operations for each object; they wrap.
+// Thread safety: add_found(), add_over(), posted() and over() are thread-safe. One thread at a time
+// may call the functions that end in serially(). The domain's mutex guards the others.
 class Counts {
  public:
-  /// Room for an object. @pre nobody has heard of it yet @errors kNoMemory
+  /// Makes room for an object. @pre no operation uses the object yet @errors kNoMemory
   Status cover(std::uint32_t index) noexcept;
-  /// Room for all that `other` has room for. @errors kNoMemory
+  /// Makes room for the objects that `other` has room for. @errors kNoMemory
   Status cover_all(const Counts& other) noexcept;
-  /// @pre all that `other` has room for is covered; nobody uses it any more
+  /// Adds the counts of `other`. @pre cover_all(other) has succeeded; no thread uses `other` any
+  /// more
   void absorb(const Counts& other) noexcept;
 
-  /// By one thread at a time. relaxed: what is posted before free() is called happens before it.
+  /// By one thread at a time. relaxed: a post that precedes the call of free() happens before it.
   void add_posted_serially(std::uint32_t index) noexcept {
     add_serially(at(index).posted_serially, std::memory_order_relaxed);
   }
-  /// For who has found the object by its number: seq_cst, before he looks at the number again.
-  /// Pairs with CompletionDomain::in_flight_locked(), which looks after the number was withdrawn.
+  /// For an object found by its number. seq_cst: before Registry::is_still() checks the number
+  /// again. Pairs with CompletionDomain::in_flight_locked(), which reads after the number's
+  /// removal.
   void add_found(std::uint32_t index) noexcept {
     at(index).posted.fetch_add(1, std::memory_order_seq_cst);
   }
@@ -41,12 +44,12 @@ class Counts {
     // release: of the last touch of the object; pairs with over()'s acquire.
     at(index).over.fetch_add(count, std::memory_order_release);
   }
-  /// The same, by one thread at a time.
+  /// As add_over(), by one thread at a time.
   void add_over_serially(std::uint32_t index) noexcept {
     add_serially(at(index).over_serially, std::memory_order_release);
   }
   std::uint32_t posted(std::uint32_t index) const noexcept {
-    // seq_cst: pairs with add_found(). relaxed: as add_posted_serially().
+    // seq_cst: pairs with add_found(). relaxed: as in add_posted_serially().
     return at(index).posted.load(std::memory_order_seq_cst) +
            at(index).posted_serially.load(std::memory_order_relaxed);
   }
@@ -73,34 +76,35 @@ class Counts {
   std::array<std::unique_ptr<Page>, kObjectsMax / kPageEntries> pages_;
 };
 
-/// A lane's counts, and what its operations do to completion objects.
-// Thread safety: thread-safe, but post(): by one thread at a time. An operation that one lane has
-// posted may be signalled on another.
+/// A lane's counts of operations, and their signals to completion objects.
+// Thread safety: thread-safe, but one thread at a time may call post(). One lane may post an
+// operation and another signal it.
 // Invariants:
-// 1. The object of an operation lives from post(), or CompletionDomain::find(), to the end of its
-//    one signal().
-// 2. Neither allocates, blocks or can fail.
+// 1. The object of an operation lives from post(), or CompletionDomain::find(), to the end of the
+//    operation's one signal().
+// 2. These calls never allocate, block or fail.
 class Ledger {
  public:
-  /// @param domain  outlives it @errors kNoMemory
+  /// @param domain  outlives the ledger @errors kNoMemory
   static Result<std::unique_ptr<Ledger>> create(CompletionDomain& domain) noexcept;
-  ~Ledger();  ///< what it has posted may be signalled on others
+  ~Ledger();  ///< other ledgers may signal its operations later
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 
-  /// An operation that will signal `object` begins.
+  /// An operation begins that will signal `object`.
   void post(const Object& object) noexcept { counts_.add_posted_serially(object.index); }
 
-  /// It has not begun after all.
+  /// Undoes post(): the operation did not begin.
   void take_back(const Object& object) noexcept { counts_.add_over(object.index, 1); }
 
-  /// It is over, as `node.completion` tells. Runs handlers, so no lock is held.
-  /// @param object  may be gone when it returns
-  /// @return is the node still the caller's? Otherwise it travels in a queue
-  /// @param is_serial  by one thread at a time, of all that say so
+  /// The operation is complete: passes `node.completion` to the object. May run handlers, so the
+  /// caller holds no lock.
+  /// @param object  may be deleted on return
+  /// @return true: the node is still the caller's; false: a queue has it
+  /// @param is_serial  one thread at a time passes true
   [[nodiscard]] bool signal(Object& object, Node& node, bool is_serial = false) noexcept {
     const std::uint32_t index = object.index;
-    // relaxed: functions; they are there.
+    // relaxed: function pointers to static functions.
     const bool is_callers = object.deliver.load(std::memory_order_relaxed)(object, node);
     if (is_serial)
       counts_.add_over_serially(index);
@@ -114,7 +118,7 @@ class Ledger {
   explicit Ledger(CompletionDomain& domain) noexcept : domain_(domain) {}
 
   CompletionDomain& domain_;
-  Ledger* next_ = nullptr;  // of the domain's
+  Ledger* next_ = nullptr;  // in the domain's list
   bool is_attached_ = false;
   Counts counts_;
 };

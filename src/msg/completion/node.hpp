@@ -1,5 +1,5 @@
 #pragma once
-// In what a completion travels from the lane that signals it to who pops it.
+// The node that carries a completion from the lane that signals it to the thread that pops it.
 
 #include <cstddef>
 
@@ -11,11 +11,11 @@ inline constexpr std::size_t kLineBytes = 64;
 
 class NodeStore;
 
-/// An operation has one from post to signal; a queue, or what is made of larger types that begin
-/// with it, has it after that, and gives it back where it belongs. Thread safety: single-owner.
+/// An operation owns its node from post to signal. Then a completion queue may own it, and returns
+/// it to its home. Larger types begin with a Node. Thread safety: single-owner.
 struct alignas(kLineBytes) Node {
-  Node* next = nullptr;       ///< of whoever has it
-  NodeStore* home = nullptr;  ///< where it belongs
+  Node* next = nullptr;       ///< for the node's owner
+  NodeStore* home = nullptr;  ///< store that the node returns to
   Completion completion;
 };
 static_assert(sizeof(Node) == kLineBytes);

@@ -1,7 +1,7 @@
 #pragma once
-// Nodes from any number of threads to any number of threads. Who pushes adds to a list, by one
-// compare-and-swap; who pops takes that list as a whole, turns it round, and leaves what he does
-// not want to the next one. (docs/design/memory_model.md)
+// Lock-free queue of nodes, with any number of producers and consumers. A producer adds to a list
+// by one compare-and-swap. A consumer takes that list as a whole, reverses it, and leaves the rest
+// to the next consumer. (docs/design/memory_model.md)
 
 #include <atomic>
 #include <cstdint>
@@ -17,18 +17,19 @@ struct RealPlatform {
   using Atomic = std::atomic<T>;
 };
 
-// Thread safety: thread-safe. push() is lock-free and can't fail; pop() never waits for anybody.
+// Thread safety: thread-safe. push() is lock-free and can't fail; pop() never waits for another
+// thread.
 // Invariants:
-// 1. A node that was pushed is returned by exactly one pop(); of two that one thread has pushed, or
-//    that were pushed one after the other, the first one first.
-// 2. `ready_` is kTaken while a pop() is at the lists, and then only that one stores there. So pops
-//    don't meet, and one that is stopped in the middle keeps the others from nothing but the nodes.
-// 3. pop() says that there is nothing only if there was nothing, or if another pop() was at it
-//    meanwhile.
-// 4. A node is touched by who has it alone: by its pusher until the compare-and-swap, by the pop()
-//    of invariant 2 while it is in a list, by who popped it. So it may be used again, or its memory
-//    be freed, as soon as it was popped. push() compares addresses only, and whatever is the
-//    youngest when it succeeds is what it has put behind its own: no ABA.
+// 1. Exactly one pop() returns each pushed node. Of two nodes that one thread has pushed, or that
+//    were pushed one after the other, the first is popped first.
+// 2. `ready_` is taken() while a pop() uses the lists, and only that pop() stores there then. So
+//    pops exclude each other. A thread that stops within pop() delays no other thread; only the
+//    queued nodes wait.
+// 3. pop() reports an empty queue only if it was empty, or if another pop() ran meanwhile.
+// 4. Only the owner of a node touches it: its producer until the compare-and-swap, then the pop()
+//    of invariant 2, then the consumer. So the consumer may reuse or free a popped node at once.
+//    push() compares addresses only, and on success its node links to the youngest of that moment:
+//    no ABA.
 template <class P>
 class NodeQueue {
  public:
@@ -41,35 +42,35 @@ class NodeQueue {
     Node* youngest = incoming_.load(std::memory_order_relaxed);
     do {
       node.next = youngest;
-      // release: of the node; pairs with the acquire of who takes the list.
+      // release: of the node; pairs with pop()'s acquire of the list.
     } while (!incoming_.compare_exchange_weak(youngest, &node, std::memory_order_release,
                                               std::memory_order_relaxed));
   }
 
-  /// Null: there is nothing now.
+  /// Null: the queue is empty.
   Node* pop() noexcept {
     Node* popped = nullptr;
     (void)pop([&](Node& node, bool) { popped = &node; });
     return popped;
   }
-  /// relaxed: a hint; who polls an empty queue shall not take the lines from those who use it.
+  /// relaxed: a hint. A thread that polls an empty queue leaves the lines to its users.
   bool looks_empty() const noexcept {
     return ready_.load(std::memory_order_relaxed) == nullptr &&
            incoming_.load(std::memory_order_relaxed) == nullptr;
   }
-  /// use(Node&, bool is_last), of what pop() would return, while the others are kept out. is_last:
-  /// nothing was behind it. False: there is nothing now.
+  /// Calls use(Node&, bool is_last) on the node that pop() would return, while other pops are
+  /// excluded. is_last: no node was behind it. False: the queue is empty.
   template <class Use>
   bool pop(Use&& use) noexcept {
-    // relaxed: hints; who polls an empty queue shall not take the lines from those who use it.
+    // relaxed: hints. A thread that polls an empty queue leaves the lines to its users.
     Node* oldest = ready_.load(std::memory_order_relaxed);
     if (oldest == taken() ||
         (oldest == nullptr && incoming_.load(std::memory_order_relaxed) == nullptr))
       return false;
-    // acquire: pairs with the release of the pop() before.
+    // acquire: pairs with the release of the previous pop().
     oldest = ready_.exchange(taken(), std::memory_order_acquire);
     if (oldest == taken()) return false;
-    // acquire: pairs with push()'s release of each of them (a release sequence).
+    // acquire: pairs with the release of each push() (a release sequence).
     if (oldest == nullptr)
       oldest = reversed(incoming_.exchange(nullptr, std::memory_order_acquire));
     Node* const rest = oldest == nullptr ? nullptr : oldest->next;
@@ -81,12 +82,13 @@ class NodeQueue {
   }
 
  private:
-  /// No node's address.
+  /// Marks `ready_` during a pop(); no node has this address.
   static Node* taken() noexcept { return reinterpret_cast<Node*>(std::uintptr_t{1}); }
 
   alignas(kLineBytes) typename P::template Atomic<Node*> incoming_{nullptr};  // the youngest first
   alignas(kLineBytes)
-      typename P::template Atomic<Node*> ready_{nullptr};  // the oldest first; older than those
+      // The oldest first; all older than `incoming_`
+      typename P::template Atomic<Node*> ready_{nullptr};
 };
 
 }  // namespace larklane::msg

@@ -1,5 +1,5 @@
 #pragma once
-// A completion object, as the engine sees it: where it stands, and how it is told.
+// A completion object, as the engine sees it: its place in the domain, and its delivery function.
 
 #include <atomic>
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace larklane {
 
-/// Thread safety: thread-safe; `domain` and what follows are the domain's.
+/// Thread safety: thread-safe; the domain's mutex guards `domain` and the members after it.
 struct CompletionObject::Inside {
-  /// @return is the node still the caller's?
+  /// @return true: the node is still the caller's
   using Deliver = bool (*)(Inside& object, msg::Node& node) noexcept;
 
   explicit Inside(Deliver deliver_, bool runs_user_code_ = false) noexcept
@@ -20,8 +20,8 @@ struct CompletionObject::Inside {
   Inside& operator=(const Inside&) = delete;
   virtual ~Inside() = default;
 
-  const bool runs_user_code;     ///< when it is told: so no lock is held then
-  std::atomic<Deliver> deliver;  ///< changes once, when the object is destroyed while it is in use
+  const bool runs_user_code;     ///< during delivery, which so runs with no lock held
+  std::atomic<Deliver> deliver;  ///< changes once: when the object is destroyed while in use
   CompletionDomain* domain = nullptr;
   std::uint32_t index = 0;      ///< in the domain, and in the ledgers
   RemoteCompletion number = 0;  ///< 0: none

@@ -9,7 +9,7 @@ Result<RemoteCompletion> Registry::add(Object& object) noexcept {
     if (slot.word.load(std::memory_order_relaxed) != 0 || slot.generation == kGenerationsMax)
       continue;
     const RemoteCompletion number = ++slot.generation << kSlotBits | index;
-    // release: of the withdrawal of the number before; pairs with look()'s second acquire.
+    // release: of the previous number's removal; pairs with look()'s second acquire.
     slot.target.store(&object, std::memory_order_release);
     // release: of the object; pairs with look()'s first acquire.
     slot.word.store(std::uint64_t{number} << 32 | object.index, std::memory_order_release);

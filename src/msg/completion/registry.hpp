@@ -1,5 +1,5 @@
 #pragma once
-// The objects that peers may name, by numbers that are never used again.
+// Registry of the objects that peers may name, by numbers that are never reused.
 
 #include <array>
 #include <atomic>
@@ -10,30 +10,31 @@
 
 namespace larklane::msg {
 
-// Thread safety: look() and is_still() thread-safe; add() and remove() under the domain's mutex.
+// Thread safety: look() and is_still() are thread-safe; the domain's mutex guards add() and
+// remove().
 // Invariants:
-// 1. A number is a slot and a generation of it, from 1 on; a slot whose generations are used up
-//    stays empty. So a number that was removed names nothing, for ever.
-// 2. What look() has found was registered under that number; if is_still() says so afterwards, it
-//    was all the time between.
+// 1. A number is a slot and the slot's generation, from 1 on. A slot that has used all its
+//    generations stays empty. So a removed number never names an object again.
+// 2. An object found by look() was registered under that number. If is_still() then returns true,
+//    it was registered during the whole interval.
 class Registry {
  public:
   static constexpr std::uint32_t kSlotBits = 12, kGenerationBits = 12;
 
   struct Seen {
     std::uint64_t word = 0;    ///< 0: nothing
-    Object* object = nullptr;  ///< maybe no more
+    Object* object = nullptr;  ///< may be deleted until is_still() returns true
     std::uint32_t index() const noexcept { return static_cast<std::uint32_t>(word); }
   };
 
-  /// @param number  what a peer has sent: anything
+  /// @param number  as a peer sent it: any value
   Seen look(RemoteCompletion number) const noexcept {
     const Slot& slot = slots_[number & kSlotMask];
-    // acquire: pairs with add()'s release of the object and all that it has.
+    // acquire: pairs with add()'s release of the object and its members.
     const std::uint64_t word = slot.word.load(std::memory_order_acquire);
     if (word >> 32 != number || word == 0) [[unlikely]]
       return {};
-    // acquire: who reads a later object sees that the number was withdrawn before.
+    // acquire: a thread that reads a later object also sees the earlier number's removal.
     return {word, slot.target.load(std::memory_order_acquire)};
   }
   /// seq_cst: after Counts::add_found(); pairs with remove().
@@ -41,9 +42,10 @@ class Registry {
     return slots_[number & kSlotMask].word.load(std::memory_order_seq_cst) == seen.word;
   }
 
-  /// @errors kNoMemory: every slot is taken, or used up
+  /// @errors kNoMemory: each slot is taken, or has used all its generations
   Result<RemoteCompletion> add(Object& object) noexcept;
-  /// Of add(), and not removed. seq_cst: before Counts::posted(); pairs with is_still().
+  /// @pre `number` is from add(), and not removed. seq_cst: before Counts::posted(); pairs with
+  ///   is_still().
   void remove(RemoteCompletion number) noexcept;
 
  private:
@@ -53,7 +55,7 @@ class Registry {
   struct Slot {
     std::atomic<std::uint64_t> word{0};  ///< number << 32 | the object's index; 0: empty
     std::atomic<Object*> target{nullptr};
-    std::uint32_t generation = 0;  ///< the last that was used
+    std::uint32_t generation = 0;  ///< the last used
   };
 
   std::array<Slot, kSlots> slots_;

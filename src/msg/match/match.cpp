@@ -14,7 +14,7 @@ constexpr int kPolicyShift = 61, kRankShift = 32;
 constexpr std::uint32_t kRankMask = MatchingEngine::kRankCount - 1;
 
 constexpr std::uint64_t word_of(MatchPolicy policy, std::uint32_t rank, std::uint32_t tag) {
-  // The masks: whatever policy and rank, a receive is no message.
+  // The masks keep an invalid policy or rank from setting the message bit.
   const std::uint64_t bits = static_cast<std::uint64_t>(policy) & 3;
   const std::uint64_t compared_rank = (bits & 2) != 0 ? 0 : rank & kRankMask;
   const std::uint64_t compared_tag = (bits & 1) != 0 ? 0 : tag;
@@ -33,9 +33,9 @@ constexpr bool is_receive_of(std::uint64_t word, std::uint32_t rank) {
          (word >> kRankShift & kRankMask) == (rank & kRankMask);
 }
 
-/// Of 64 bits the first ones choose the bucket. The golden ratio and the root of two: neighbouring
-/// tags and neighbouring ranks are spread evenly, so that they have different buckets as long as
-/// there are enough (Knuth, The Art of Computer Programming 3, section 6.4).
+/// The bucket is the upper bits of this sum of 64 bits. The factors are the golden ratio and the
+/// root of two: they spread neighbouring tags and neighbouring ranks evenly. These have different
+/// buckets as long as there are enough (Knuth, The Art of Computer Programming 3, section 6.4).
 constexpr std::uint64_t hash_of(std::uint64_t word) {
   return (word & 0xffff'ffffu) * 0x9e37'79b9'7f4a'7c15u +
          ((word & ~kMessageBit) >> kRankShift) * 0x6a09'e667'f3bc'c909u;
@@ -51,11 +51,14 @@ MatchMessage& message_of(MatchLink& link) {
 
 }  // namespace
 
-// Thread safety: as a container, with the lock that lock_of() says.
+// One line of the hash table: the queues of the keys that hash to it.
+// Thread safety: the caller holds lock_of() this bucket.
 // Invariants:
-// 1. Each key that something waits with has one queue, a ring that `first` leads to: in a slot, or
-//    in the chain if there was none free. Of a slot's first one next_key is null.
-// 2. `waiting` is what `posted` and `unexpected` have counted and that has not left.
+// 1. Each key with a waiting receive or message has one queue, a ring. `first` of a slot leads to
+//    the ring; if no slot was free, the chain does. In the first link of a slot's ring, next_key is
+//    null.
+// 2. `waiting` is the number of entries that `posted` and `unexpected` have counted and that are
+//    still in a queue.
 struct alignas(MatchingEngine::kLineBytes) MatchingEngine::Bucket {
   struct Slot {
     std::uint64_t word = 0;
@@ -81,12 +84,12 @@ struct alignas(MatchingEngine::kLineBytes) MatchingEngine::Bucket {
       if (is((*at)->word)) return {at, keys};
     return {nullptr, keys};
   }
-  /// The queue of a key, of whichever kind.
+  /// The queue of a key, of receives or of messages.
   Found find(std::uint64_t word) noexcept {
     return find_if([word](std::uint64_t other) { return is_same_key(word, other); });
   }
 
-  /// @param found  what find() has said of link.word
+  /// @param found  result of find(link.word)
   void push_back(Found found, MatchLink& link) noexcept {
     if (found.place == nullptr) return push_key(link);
     MatchLink& first = **found.place;
@@ -96,7 +99,7 @@ struct alignas(MatchingEngine::kLineBytes) MatchingEngine::Bucket {
     first.prev = &link;
   }
 
-  /// @param place  find()'s, of link.word
+  /// @param place  result of find(link.word)
   void remove(MatchLink** place, MatchLink& link) noexcept {
     if (link.next == &link) {
       *place = link.next_key;
@@ -145,13 +148,13 @@ Result<std::unique_ptr<MatchingEngine>> MatchingEngine::create(Options options) 
 }
 
 inline MatchingEngine::Bucket& MatchingEngine::bucket_of(std::uint64_t word) const noexcept {
-  return buckets_[hash_of(word) >> 1 >> (63 - bucket_bits_)];  // in two: there may be one bucket
+  return buckets_[hash_of(word) >> 1 >> (63 - bucket_bits_)];  // two: with one bucket, 64 bits
 }
 inline SpinLock& MatchingEngine::lock_of(Bucket& bucket) noexcept {
   return kind_ == Kind::exact ? bucket.lock : lock_;
 }
 
-/// @param found  what the bucket has said of `word`
+/// @param found  result of the bucket's find(word)
 inline void MatchingEngine::push_locked(Bucket& bucket, Found found, MatchLink& link,
                                         std::uint64_t word) noexcept {
   link.word = word;
@@ -159,7 +162,7 @@ inline void MatchingEngine::push_locked(Bucket& bucket, Found found, MatchLink& 
   if (found.place == nullptr) note_chain(found.keys + 1);
 }
 
-// Relaxed: statistics.
+// relaxed: statistics
 inline void MatchingEngine::note_chain(std::uint32_t keys) noexcept {
   std::uint32_t longest = longest_chain_.load(std::memory_order_relaxed);
   while (keys > longest &&
@@ -168,7 +171,7 @@ inline void MatchingEngine::note_chain(std::uint32_t keys) noexcept {
   }
 }
 
-/// @param place  the bucket's, of its queue
+/// @param place  the queue's, in `bucket`
 inline void MatchingEngine::take_locked(Bucket& bucket, MatchLink** place,
                                         MatchReceive& receive) noexcept {
   bucket.remove(place, receive);
@@ -224,7 +227,7 @@ MatchReceive* MatchingEngine::match_ordered(const MatchKey& key, MatchMessage* w
   for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy)
     words[policy] = word_of(static_cast<MatchPolicy>(policy), key.rank, key.tag);
   const vci::BiasedGuard guard(bias_, lock_);
-  MatchLink** first = nullptr;  // of the queue whose first receive was posted before the others'
+  MatchLink** first = nullptr;  // the queue with the receive that was posted first
   for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy) {
     if (posted_[policy] == 0) continue;
     MatchLink** const place = bucket_of(words[policy]).find(words[policy]).place;
@@ -269,7 +272,7 @@ bool MatchingEngine::cancel(MatchReceive& receive) noexcept {
   return true;
 }
 
-/// @param is  says of a word whether it is wanted
+/// @param is  predicate on a queue's word
 template <class Is>
 MatchReceive* MatchingEngine::take_receive_if(Sweep& sweep, Is is) noexcept {
   for (; sweep.bucket >> bucket_bits_ == 0; ++sweep.bucket) {
@@ -313,7 +316,7 @@ MatchMessage* MatchingEngine::take_message(Sweep& sweep) noexcept {
 
 MatchCounts MatchingEngine::counts() noexcept {
   MatchCounts counts{};
-  // Relaxed: statistics. Before the buckets, or `matched` might be negative.
+  // relaxed: statistics. Read before the buckets, so that `matched` is never negative.
   counts.cancelled = cancelled_.load(std::memory_order_relaxed);
   counts.orphaned = orphaned_.load(std::memory_order_relaxed);
   counts.longest_chain = longest_chain_.load(std::memory_order_relaxed);

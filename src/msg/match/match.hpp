@@ -1,5 +1,5 @@
 #pragma once
-// Matching engines: which receive gets which message, by source rank and tag.
+// Matching engines: pair receives with messages by source rank and tag.
 // (docs/design/protocols/matching.md)
 
 #include <array>
@@ -14,42 +14,43 @@
 
 namespace larklane::msg {
 
-/// What is compared. The bits: 1 without the tag, 2 without the rank.
+/// Fields that a match compares. Bit 0 leaves the tag out, bit 1 the rank.
 enum class MatchPolicy : std::uint8_t { rank_tag, rank, tag, none };
 inline constexpr std::size_t kMatchPolicyCount = 4;
 
-/// A place in the queue of one key. The engine's.
+/// Link in the queue of one key. Belongs to the engine.
 struct MatchLink {
-  MatchLink* next = nullptr;  ///< a ring: the last one's is the first; null: in no queue
+  MatchLink* next = nullptr;  ///< a ring: the last link leads to the first; null: in no queue
   MatchLink* prev = nullptr;
-  MatchLink* next_key = nullptr;  ///< of the first of a queue that has no slot in its bucket
-  std::uint64_t word = 0;         ///< kind, policy and key: match.cpp
+  /// Chain of keys without a slot in their bucket; only in a queue's first link.
+  MatchLink* next_key = nullptr;
+  std::uint64_t word = 0;  ///< kind, policy and key: match.cpp
 };
 
-/// A receive that is posted. Its poster's memory, which must stay, with rank, tag and policy as
-/// they are, until the engine gives it back: by a match, cancel() or take_receive_of(). Thread
-/// safety: single-owner.
+/// A posted receive, in its poster's memory. The poster keeps it, with rank, tag and policy
+/// unchanged, until the engine returns it by a match, cancel() or a take function. Thread safety:
+/// single-owner.
 struct MatchReceive : MatchLink {
   std::uint32_t rank = 0;  ///< of the source, below MatchingEngine::kRankCount
   std::uint32_t tag = 0;
   MatchPolicy policy = MatchPolicy::rank_tag;
-  std::uint64_t sequence = 0;  ///< the engine's, if ordered: its place among all receives
+  std::uint64_t sequence = 0;  ///< set by an ordered engine: posting order
 };
 
-/// What a message says. Thread safety: immutable.
+/// The matching fields of a message. Thread safety: immutable.
 struct MatchKey {
-  std::uint32_t rank;  ///< as of a receive
+  std::uint32_t rank;  ///< range: as in MatchReceive
   std::uint32_t tag;
-  MatchPolicy policy;  ///< an ordered engine looks at rank and tag
+  MatchPolicy policy;  ///< an ordered engine ignores it: it compares rank and tag
 };
 
-/// A message that has come, or its announcement. Its owner's memory until a receive gets it.
+/// An arrived message, or its announcement, in its owner's memory until a receive matches it.
 /// Thread safety: single-owner.
 struct MatchMessage {
-  std::uint32_t rank = 0;  ///< as its key's
+  std::uint32_t rank = 0;  ///< range: as in MatchKey
   std::uint32_t tag = 0;
   MatchPolicy policy = MatchPolicy::rank_tag;
-  std::array<MatchLink, kMatchPolicyCount> links{};  ///< the engine's, by policy of the receives
+  std::array<MatchLink, kMatchPolicyCount> links{};  ///< the engine's, one for each policy
 
   MatchKey key() const noexcept { return {rank, tag, policy}; }
   void set(const MatchKey& key) noexcept {
@@ -59,39 +60,42 @@ struct MatchMessage {
   }
 };
 
-/// What an engine has done, by reason. Thread safety: immutable.
+/// Counts of an engine's events, by reason. Thread safety: immutable.
 struct MatchCounts {
-  std::uint64_t posted;         ///< receives that had to wait
-  std::uint64_t unexpected;     ///< messages that had to wait
-  std::uint64_t matched;        ///< pairs; the one that came second found the other at once
-  std::uint64_t waiting;        ///< now: receives and messages
+  std::uint64_t posted;         ///< receives that found no message
+  std::uint64_t unexpected;     ///< messages that found no receive
+  std::uint64_t matched;        ///< pairs: the later of the two found the other at once
+  std::uint64_t waiting;        ///< receives and messages, at present
   std::uint64_t cancelled;      ///< receives, by cancel()
   std::uint64_t orphaned;       ///< receives, by take_receive_of()
-  std::uint64_t longest_chain;  ///< most keys that have been in one bucket at a time
+  std::uint64_t longest_chain;  ///< most keys in one bucket at a time
 };
 
 // Thread safety: thread-safe.
 // Invariants:
-// 1. Of a receive and a message that match and come at the same time exactly one call returns the
-//    other. No call waits for more than a lock, none allocates, none fails.
-// 2. `exact`: they match if policy and key are the same. Of equal keys the first receive gets the
-//    first message, in the order in which their bucket's lock was taken: so the inserts of one
-//    thread do not overtake each other. Different keys: no order.
-// 3. `ordered`, MPI's rules: a receive says by its policy what it compares, a message has both. A
-//    message gets the receive that was posted first of those that fit, a receive the message that
-//    came first of those that fit, in the order in which the engine's lock was taken.
-// 4. All that waits with one key is of one kind: a receive and a message would have matched.
-// 5. What waits is in one queue: a message of an ordered engine in four, one for each policy.
+// 1. If a receive and a message match and are inserted concurrently, exactly one of the two calls
+//    returns the other. A call waits for locks only, allocates nothing, and can't fail.
+// 2. `exact`: they match if policy and key are the same. Of equal keys, the first receive gets the
+//    first message, in the order in which inserts took the bucket's lock. So the inserts of one
+//    thread do not overtake each other. Different keys have no order.
+// 3. `ordered`, MPI's rules: the receive's policy selects the fields to compare; a message has
+//    both. A message gets the first posted of the receives that fit. A receive gets the first
+//    arrived of the messages that fit. Both orders are those in which inserts took the engine's
+//    lock.
+// 4. All entries that wait with one key are of one kind: a receive and a message would have
+//    matched.
+// 5. A waiting entry is in one queue; a message of an ordered engine is in four, one for each
+//    policy.
 class MatchingEngine final {
  public:
   enum class Kind : std::uint8_t {
-    exact,    ///< a lock for each bucket: threads with different keys do not meet
-    ordered,  ///< with wildcards, one lock
+    exact,    ///< a lock for each bucket: threads with different keys do not contend
+    ordered,  ///< wildcards; one lock for the engine
   };
   struct Options {
     Kind kind = Kind::exact;
-    /// A power of two; each is a line of memory with room for two keys. By default 64 KiB: some
-    /// hundreds of threads have lines of their own.
+    /// A power of two. Each bucket is a line of memory with room for two keys. The default takes 64
+    /// KiB: enough lines for some hundreds of threads to have their own.
     std::uint32_t bucket_count = 1024;
   };
   static constexpr std::uint32_t kRankCount = 1u << 29;
@@ -100,44 +104,44 @@ class MatchingEngine final {
 
   /// @errors kInvalidArgument: bucket_count; kNoMemory
   static Result<std::unique_ptr<MatchingEngine>> create(Options options);
-  ~MatchingEngine();  ///< what still waits is its owners'
+  ~MatchingEngine();  ///< entries that still wait stay their owners'
   MatchingEngine(const MatchingEngine&) = delete;
   MatchingEngine& operator=(const MatchingEngine&) = delete;
 
-  /// @param receive  in no engine @return the message that it gets; null: it waits
+  /// @param receive  in no engine @return the message that it matches; null: it waits
   MatchMessage* insert_receive(MatchReceive& receive) noexcept;
-  /// @param message  in no engine @return the receive that gets it; null: it waits
+  /// @param message  in no engine @return the receive that it matches; null: it waits
   MatchReceive* insert_message(MatchMessage& message) noexcept {
     return match(message.key(), &message);
   }
-  /// As insert_message(), of one that does not wait.
+  /// As insert_message(), but an unmatched message does not wait.
   MatchReceive* match_now(const MatchKey& key) noexcept { return match(key, nullptr); }
-  /// @param receive  in no other engine; its memory stays meanwhile, with rank, tag and policy as
-  ///   they were when it was inserted, also where it has a message by now
-  /// @return it was still waiting and is the caller's again
+  /// @param receive  in no other engine. Its memory stays valid during the call, with rank, tag and
+  ///   policy as at its insertion, even if a message has matched it since.
+  /// @return true: it was still waiting, and is the caller's again
   bool cancel(MatchReceive& receive) noexcept;
 
-  /// How far the search for receives of a dead rank has come. Thread safety: single-owner.
+  /// Position of a search through all buckets. Thread safety: single-owner.
   struct Sweep {
     std::uint32_t bucket = 0;
   };
-  /// The next waiting receive that only messages of `rank` could match, taken out; null: there is
-  /// none left. Messages of that rank that have come stay. Who says that the rank is dead before
-  /// the first call, and looks for that after each insert_receive(), misses none: see
-  /// docs/design/protocols/matching.md.
+  /// Takes out the next waiting receive that only messages of `rank` could match; null: there is
+  /// none left. Messages of that rank that have arrived stay. The caller marks the rank as dead
+  /// before the first call. If each poster checks that mark after its insert_receive(), no receive
+  /// is missed: see docs/design/protocols/matching.md.
   MatchReceive* take_receive_of(std::uint32_t rank, Sweep& sweep) noexcept;
 
-  /// The next that waits, taken out, whatever it is; null: there is none left.
+  /// Takes out the next waiting receive, or message, of any key; null: there is none left.
   MatchReceive* take_receive(Sweep& sweep) noexcept;
   MatchMessage* take_message(Sweep& sweep) noexcept;
 
-  /// Takes each lock once; threads that are at it meanwhile may or may not be seen.
+  /// Takes each lock once. May or may not count concurrent calls.
   MatchCounts counts() noexcept;
 
  private:
   struct Found {
-    MatchLink** place;   ///< points to the first of the queue; null: there is none
-    std::uint32_t keys;  ///< others that were looked at
+    MatchLink** place;   ///< leads to the first of the queue; null: there is no queue
+    std::uint32_t keys;  ///< other keys that the search compared
   };
   struct Bucket;
 
@@ -145,27 +149,27 @@ class MatchingEngine final {
 
   Bucket& bucket_of(std::uint64_t word) const noexcept;
   SpinLock& lock_of(Bucket& bucket) noexcept;
-  /// `link` waits; `found` is what the bucket has said of `word`.
+  /// Queues `link`. @param found  result of the bucket's find(word)
   void push_locked(Bucket& bucket, Found found, MatchLink& link, std::uint64_t word) noexcept;
   void note_chain(std::uint32_t keys) noexcept;
   void take_locked(Bucket& bucket, MatchLink** place, MatchReceive& receive) noexcept;
-  /// @param waits  null: it does not
+  /// @param waits  queued if unmatched; null: no message waits
   MatchReceive* match(const MatchKey& key, MatchMessage* waits) noexcept;
   template <class Is>
   MatchReceive* take_receive_if(Sweep& sweep, Is is) noexcept;
   MatchReceive* match_ordered(const MatchKey& key, MatchMessage* waits) noexcept;
   void take_ordered(MatchMessage& message) noexcept;
 
-  // While one thread alone uses the engine it takes no lock.
+  // A thread that is the engine's only user takes no lock.
   alignas(kLineBytes) vci::Bias bias_;
 
-  // Read by all.
+  // Read by all threads.
   alignas(kLineBytes) const Kind kind_;
   const std::uint32_t bucket_bits_;
   std::atomic<std::uint32_t> longest_chain_{0};  // seldom written
   const std::unique_ptr<Bucket[]> buckets_;
 
-  // If ordered: the lock, and what only its holder touches.
+  // Of an ordered engine: the lock, and the members that it guards.
   alignas(kLineBytes) SpinLock lock_;
   std::uint64_t sequence_ = 0;                             // of the next receive that waits
   std::array<std::uint32_t, kMatchPolicyCount> posted_{};  // waiting receives, by policy

@@ -7,7 +7,7 @@
 
 namespace larklane::msg {
 
-/// Of one copy, until that is over. Thread safety: single-owner.
+/// The buffer of one copy; the destructor gives it back. Thread safety: single-owner.
 struct BounceBuffers::Buffer final : net::Memory {
   Buffer(BounceBuffers& of_, Size& size_, std::byte* start_) noexcept
       : of(of_), size(size_), start(start_) {}
@@ -62,10 +62,10 @@ std::byte* BounceBuffers::take(Size& size) noexcept {
 
 void BounceBuffers::give_back(Size& size, std::byte* start) noexcept {
   const SpinGuard guard(lock_);
-  size.free.push_back(start);  // as many as there were
+  size.free.push_back(start);  // no growth: capacity is that of all buffers
 }
 
-/// Once: where there is no memory, there will be none for the next one, either.
+/// Tries once: if this allocation fails, the size stays without buffers.
 void BounceBuffers::make_slow(Size& size) noexcept {
   const std::scoped_lock making(making_);
   if (size.memory != nullptr) return;

@@ -1,7 +1,7 @@
 #pragma once
-// Copies of what messages of middle length send, in memory that peers map. Their receivers copy
-// from there by themselves: two copies that cost less than one by the kernel, which looks up each
-// page of both processes.
+// Bounce buffers: copies of messages of middle length, in memory that peers map. The receiver
+// copies from there by itself. These two copies cost less than one by the kernel, which looks up
+// each page of both processes.
 
 #include <array>
 #include <cstddef>
@@ -18,28 +18,28 @@
 namespace larklane::msg {
 
 // Thread safety: thread-safe.
-// Invariant: a buffer is free, of one copy that lives, or abandoned.
+// Invariant: a buffer is free, in use by one live Copy, or abandoned.
 class BounceBuffers {
  public:
-  /// @param bytes_max  of one copy; 0: there are none
+  /// @param bytes_max  longest copy; 0: no copies
   BounceBuffers(net::Fabric& fabric, std::uint64_t bytes_max) noexcept
       : fabric_(fabric), bytes_max_(bytes_max) {}
   BounceBuffers(const BounceBuffers&) = delete;
   BounceBuffers& operator=(const BounceBuffers&) = delete;
 
   struct Copy {
-    std::unique_ptr<net::Memory> memory;  ///< gives it back; null: no copy was made
+    std::unique_ptr<net::Memory> memory;  ///< its end frees the buffer; null: no copy made
     std::byte* start = nullptr;
   };
-  /// None where it is too long, where all buffers are in use, or where there is no memory.
+  /// No copy if `bytes` is too long, all buffers of its size are in use, or memory ran out.
   Copy copy_of(std::span<const std::byte> bytes) noexcept;
-  /// Nobody gets its buffer again: a peer may still read it, and would take what is there for this
-  /// message. @param memory  of a copy
+  /// Takes the buffer out of use. A peer may still read it, and would take the bytes of a later
+  /// message for those of this one. @param memory  of a Copy
   static void abandon(net::Memory& memory) noexcept;
 
  private:
-  /// Of one size, made when the first is needed. Those used last are taken first: caches may still
-  /// have them.
+  /// The buffers of one size, allocated at the first use. The last freed is taken first: caches may
+  /// still hold it.
   struct Size {
     std::uint64_t bytes;
     std::uint32_t count;
@@ -54,9 +54,9 @@ class BounceBuffers {
 
   net::Fabric& fabric_;
   const std::uint64_t bytes_max_;
-  std::mutex making_;  // before lock_
+  std::mutex making_;  // lock order: before lock_
   SpinLock lock_;
-  // Guarded by lock_, but for `memory`, which is written once, before any of it is taken.
+  // lock_ guards all fields; `memory` is written once, before take() returns any part of it.
   std::array<Size, 3> sizes_{{{1u << 14, 128}, {1u << 16, 64}, {1u << 18, 16}}};
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// Memory for bytes that come before anybody has said where they go: of active messages, and of
-// messages whose receive is not posted yet.
+// Buffers for bytes that arrive before their destination is known: active messages, and messages
+// without a posted receive.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,31 +13,31 @@
 
 namespace larklane::msg {
 
-/// Of one size. What it begins with says where it belongs, so that whoever has only the bytes can
-/// give it back.
+/// A buffer of one size. Its leading Node names its home, so its bytes alone suffice to give it
+/// back.
 template <std::size_t kBytes>
 struct SizedBuffer : Node {
   std::byte bytes[kBytes];
 };
 
-/// Give back the bytes of a take(). Null is legal. Thread-safe.
+/// Returns bytes of a take() to their pool or the heap. Null is legal. Thread-safe.
 void give_back_buffer(void* bytes) noexcept;
 
 // Thread safety: vci-serial.
-/// Buffers for what a record may carry, of some sizes.
+/// Buffers for the payload of one record, in three sizes.
 class BufferPool {
  public:
   static constexpr std::uint32_t kSmallBytes = 192, kMiddleBytes = 1984, kLargeBytes = 8192;
 
-  /// @param most  of each size @errors kNoMemory
+  /// @param most  buffers of each size @errors kNoMemory
   static Result<BufferPool> create(std::uint32_t most) noexcept;
 
-  /// Of the smallest that holds `bytes`. @pre bytes <= kLargeBytes
+  /// The smallest size that holds `bytes`. @pre bytes <= kLargeBytes
   static std::uint32_t size_of(std::uint32_t bytes) noexcept {
     if (bytes <= kSmallBytes) return kSmallBytes;
     return bytes <= kMiddleBytes ? kMiddleBytes : kLargeBytes;
   }
-  /// Null: as many are out as may be, or there is no memory. @param size  one of the three
+  /// Null: all buffers of `size` are in use, or memory ran out. @param size  one of the three
   std::byte* take(std::uint32_t size) noexcept {
     if (size == kSmallBytes) return bytes_of(small_.get());
     if (size == kMiddleBytes) return bytes_of(middle_.get());
@@ -62,16 +62,16 @@ class BufferPool {
 };
 
 // Thread safety: vci-serial.
-/// Buffers of any length, for what is fetched. So many bytes of each of three sizes are kept for
-/// the next; the others are the heap's, which gives back to the system what it is given back, and
-/// has each page anew.
+/// Buffers of any length, for active messages that are fetched. The pool keeps up to kKeptBytes of
+/// each of three sizes. Other buffers come from the heap, which returns freed memory to the system
+/// and so faults in each page anew.
 class LongBufferPool {
  public:
   static constexpr std::uint32_t kKeptBytes = 4u << 20;
 
   /// @errors kNoMemory
   static Result<LongBufferPool> create() noexcept;
-  /// Null: there is no memory.
+  /// Null: memory ran out.
   std::byte* take(std::uint64_t bytes) noexcept;
 
  private:

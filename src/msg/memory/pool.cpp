@@ -19,8 +19,7 @@ NodeStore::~NodeStore() {
 }
 
 Node* NodeStore::take_slow() noexcept {
-  // relaxed: a hint. acquire: pairs with give_back()'s release of each of them (a release
-  // sequence).
+  // relaxed: a hint. acquire: pairs with the release of each give_back() (a release sequence).
   if (returned_.load(std::memory_order_relaxed) != nullptr)
     return returned_.exchange(nullptr, std::memory_order_acquire);
   return grow();
@@ -47,13 +46,13 @@ Node* NodeStore::grow() noexcept {
 }
 
 void NodeStore::retire(Node* free) noexcept {
-  // acquire: pairs with give_back()'s release of each of them.
+  // acquire: pairs with the release of each give_back().
   const Node* const back = returned_.exchange(retired(), std::memory_order_acquire);
   count_missing(std::int64_t{nodes_} - length(free) - length(back));
 }
 
 void NodeStore::count_missing(std::int64_t change) noexcept {
-  // acq_rel: pairs with itself: whoever deletes comes after the last use of all nodes.
+  // acq_rel: pairs with itself: the delete comes after the last use of every node.
   if (missing_.fetch_add(change, std::memory_order_acq_rel) + change == 0) delete this;
 }
 

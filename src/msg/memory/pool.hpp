@@ -1,6 +1,6 @@
 #pragma once
-// Nodes of one size, carved from slabs. A lane's pool hands them out without atomics; they come
-// back from any thread through a list that the pool takes as a whole.
+// Pools of nodes of one size, carved from slabs. A lane takes nodes from its pool without atomics.
+// Any thread returns nodes to a list, and the pool takes that list as a whole.
 
 #include <atomic>
 #include <cstddef>
@@ -15,13 +15,14 @@
 
 namespace larklane::msg {
 
-/// The slabs of one pool, and the list by which nodes come back. It outlives its pool, until the
-/// last node is back: lanes may end while queues still hold nodes of theirs.
-// Thread safety: give_back() thread-safe; the others are its pool's.
+/// The slabs of one pool, and the list of returned nodes. It outlives its pool until the last node
+/// is back: a lane may end while queues still hold its nodes.
+// Thread safety: give_back() is thread-safe; the pool calls the others.
 // Invariants:
-// 1. `returned_` is only ever taken as a whole, by the pool: no ABA.
-// 2. Once the pool is gone, every node that was out is counted off `missing_` once: by the pool,
-//    all of them, and by each that comes back. Whoever makes it 0 deletes the store.
+// 1. Only the pool removes nodes from `returned_`, all at once: no ABA.
+// 2. After the pool is gone, `missing_` counts each node that was still out exactly once. The pool
+//    adds their number, and each return subtracts its own. The thread that brings it to 0 deletes
+//    the store.
 class NodeStore {
  public:
   using Construct = Node& (*)(void* place);
@@ -30,9 +31,9 @@ class NodeStore {
   NodeStore(const NodeStore&) = delete;
   NodeStore& operator=(const NodeStore&) = delete;
 
-  /// Of this store. Lock-free; touches nothing after the node is on the list.
+  /// @pre `node` is of this store. Lock-free; touches nothing after the node is on the list.
   void give_back(Node& node) noexcept { give_back(node, node, 1); }
-  /// Several, which `next` connects.
+  /// A chain of `count` nodes, linked by `next`.
   void give_back(Node& first, Node& last, std::uint32_t count) noexcept {
     // relaxed: nothing is read through it.
     Node* youngest = returned_.load(std::memory_order_relaxed);
@@ -40,29 +41,29 @@ class NodeStore {
       if (youngest == retired()) [[unlikely]]
         return count_missing(-std::int64_t{count});
       last.next = youngest;
-      // release: of the nodes' last use; pairs with take_slow()'s and retire()'s acquire.
+      // release: of the nodes' last use; pairs with the acquire of take_slow() and retire().
     } while (!returned_.compare_exchange_weak(youngest, &first, std::memory_order_release,
                                               std::memory_order_relaxed));
   }
 
-  /// All that came back; else new ones. Null: nodes_max are out, or there is no memory.
+  /// All returned nodes; without any, new ones. Null: nodes_max are out, or memory ran out.
   Node* take_slow() noexcept;
-  /// The pool is gone. @param free  what it has
+  /// The pool ends. @param free  its free nodes
   void retire(Node* free) noexcept;
 
  private:
   struct alignas(kLineBytes) Slab {
     Slab* next;
   };
-  /// With its header 4 KiB of the smallest nodes.
+  /// With the slab's header: 4 KiB of the smallest nodes.
   static constexpr std::uint32_t kSlabNodes = 63;
-  /// Of large nodes as many as are about as long as so many bytes, at least one.
+  /// A slab of large nodes has about this many bytes, but at least one node.
   static constexpr std::size_t kSlabBytes = 512u << 10;
 
   ~NodeStore();
   Node* grow() noexcept;
   void count_missing(std::int64_t change) noexcept;
-  /// No node's address.
+  /// Marks the list of an ended pool; no node has this address.
   static Node* retired() noexcept { return reinterpret_cast<Node*>(std::uintptr_t{1}); }
 
   const std::size_t node_bytes_;
@@ -74,8 +75,8 @@ class NodeStore {
   std::atomic<std::int64_t> missing_{0};
 };
 
-/// Nodes that go back together, by one exchange for those of one store. Thread safety:
-/// single-owner. Whoever has put some in gives them back before long: pools lack them.
+/// Collects nodes and returns those of one store by one exchange. Thread safety: single-owner. The
+/// owner calls give_back() soon after add(), since the pools lack these nodes.
 class ReturningNodes {
  public:
   void add(Node& node) noexcept {
@@ -97,12 +98,12 @@ class ReturningNodes {
   std::uint32_t count_ = 0;
 };
 
-/// A lane's nodes of type T, which begins with a Node. They are made once: who gets one finds what
-/// its last user left there.
-// Thread safety: vci-serial. Nodes go back through their home from any thread.
+/// A lane's nodes of type T, which begins with a Node. A node is constructed once: get() returns it
+/// as its last user left it.
+// Thread safety: vci-serial. Any thread may return a node through its home.
 // Invariants:
-// 1. A node is in the pool, in its store's list, or out: with one owner.
-// 2. No more than nodes_max are made.
+// 1. A node is in the pool, in its store's list, or out with one owner.
+// 2. The pool makes at most nodes_max nodes.
 template <class T>
 class Pool {
   static_assert(std::is_base_of_v<Node, T> && std::is_trivially_destructible_v<T>);
@@ -121,7 +122,7 @@ class Pool {
     if (store_ != nullptr) store_->retire(free_);
   }
 
-  /// Null: nodes_max are out, or there is no memory.
+  /// Null: nodes_max are out, or memory ran out.
   T* get() noexcept {
     if (free_ == nullptr) [[unlikely]] {
       free_ = store_->take_slow();
@@ -131,7 +132,7 @@ class Pool {
     free_ = node->next;
     return static_cast<T*>(node);
   }
-  /// One of any pool.
+  /// @param node  of this or another pool
   void put(Node& node) noexcept {
     if (node.home != store_) [[unlikely]]
       return node.home->give_back(node);

@@ -18,7 +18,7 @@ Result<std::unique_ptr<PacketInbox>> PacketInbox::create(net::Fabric& fabric, Ri
                                                          std::uint32_t generation) {
   if (!shape.is_legal()) return Errc::kInvalidArgument;
   const net::Limits& limits = fabric.limits();
-  // What is cut arrives in any order.
+  // Parts of a cut write arrive in any order.
   const bool is_first_word_last =
       std::min(limits.first_word_last_bytes_max, limits.write_bytes_max) >=
       std::uint64_t{shape.record_cells} * kCellBytes;

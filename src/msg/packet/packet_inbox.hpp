@@ -1,6 +1,6 @@
 #pragma once
-// The ring of one pair at its receiving side: peers write records into it in any order, and they
-// are delivered in the order of their positions.
+// The inbox of one pair: a ring at the receiver. The peer writes records into it in any order; the
+// inbox delivers them in the order of their positions.
 
 #include <atomic>
 #include <cstddef>
@@ -15,21 +15,21 @@
 
 namespace larklane::msg {
 
-// Thread safety: vci-serial, but freed() and credit(): thread-safe.
+// Thread safety: vci-serial; freed(), credit() and is_peer_watching() are thread-safe.
 // Invariants:
-// 1. What lies before the head has been delivered and is the peer's again; the record at the head
-//    has not been heard of, or it is held. A mark says so of one behind the head: marks are in our
-//    own memory, so that no peer can set or clear any.
-// 2. A record is believed when it is at the head, once: its stamp and length are checked in a copy.
-//    No cell, stamp or length leads outside of the ring. A mark that no record has set is found by
-//    the stamp when the head comes to it. A record that has come with the one before it needs none:
-//    that one says so.
-// 3. Where the first word of a record arrives last, that is what is looked at, and there are no
-//    marks: an immediate says only that there may be something. No cell that a record may begin in
-//    holds a payload when it is the peer's again.
+// 1. Records before the head are delivered, and their cells are the peer's again. The record at the
+//    head is held, or its arrival is unknown. A mark notes the arrival of a record behind the head.
+//    Marks lie in private memory, so no peer can set or clear one.
+// 2. A record is checked once, at the head: its stamp and length, in a copy. No cell, stamp or
+//    length leads outside of the ring. If a mark has no record, the stamp reveals it when the head
+//    gets there. A record that came by the same write as its predecessor needs no mark: the
+//    predecessor says so.
+// 3. Where the first word of a record arrives last, the inbox checks that word and has no marks: an
+//    immediate is only a hint. Cells return to the peer without payload in any cell where a record
+//    may begin.
 class PacketInbox final {
  public:
-  /// @errors kInvalidArgument: shape; kNoMemory, and what register_memory says
+  /// @errors kInvalidArgument: shape; kNoMemory, and those of allocate_memory
   static Result<std::unique_ptr<PacketInbox>> create(net::Fabric& fabric, RingShape shape,
                                                      std::uint32_t generation);
 
@@ -37,18 +37,18 @@ class PacketInbox final {
   std::uint32_t generation() const noexcept { return generation_; }
   net::RemoteMemory remote() const noexcept { return memory_->remote(); }
 
-  /// The bytes of a record that begins in `cell` are there: deliver(const RecordHead&,
-  /// std::span<const std::byte>) -> Result<bool> is called for each record whose turn it is now. In
-  /// place: the cells are the peer's when it returns true. False: not now; resume() asks again.
+  /// The record that begins in `cell` has arrived. Calls deliver(const RecordHead&, std::span<const
+  /// std::byte>) -> Result<bool>, in place, for each record that is now next in order. True: its
+  /// cells are the peer's again. False: not now; resume() offers it again.
   /// @pre cell < shape().cells
-  /// @errors kProtocol: what makes no sense; deliver's. Then this is of no use any more.
+  /// @errors kProtocol: a malformed record; those of `deliver`. The inbox is of no use then.
   template <class Deliver>
   Status arrive(std::uint32_t cell, Deliver&& deliver) {
     if (is_first_word_last_) return deliver_seen(shape_.cells, deliver);
     if (is_held_ || cell != shape_.index_of(head_)) return mark(cell);
     return deliver_all(deliver);
   }
-  /// Of a record without a head, the bytes of which are there. @pre as arrive(), which follows
+  /// Writes the head of a record that arrived without one. @pre as arrive(), the caller's next call
   void write_head(std::uint32_t cell, const PacketHeader& header, std::uint32_t bytes) noexcept {
     const std::uint64_t position = head_ + shape_.index_of(cell - head_);
     write_record_head(reinterpret_cast<std::byte*>(&lines_[1 + cell]), bytes,
@@ -56,9 +56,9 @@ class PacketInbox final {
   }
   /// The first word of a record arrives last.
   bool is_first_word_last() const noexcept { return is_first_word_last_; }
-  /// Is there something at the head that was not heard of? @pre is_first_word_last()
+  /// Has the record at the head arrived, and is it not held? @pre is_first_word_last()
   bool has_seen() const noexcept { return is_at_head() && !is_held_; }
-  /// The same as arrive(), of up to `most` records that can be seen. @pre as has_seen()
+  /// As arrive(), for up to `most` records at the head that have arrived. @pre as has_seen()
   template <class Deliver>
   Status deliver_seen(std::uint32_t most, Deliver&& deliver) {
     while (most-- != 0 && has_seen()) {
@@ -70,7 +70,7 @@ class PacketInbox final {
   }
   /// Where the next record begins.
   const void* head_place() const noexcept { return &lines_[1 + shape_.index_of(head_)]; }
-  /// Is the record at the head there, but not wanted yet?
+  /// Has `deliver` put off the record at the head?
   bool is_held() const noexcept { return is_held_; }
   /// @pre is_held() @errors as arrive()
   template <class Deliver>
@@ -80,15 +80,15 @@ class PacketInbox final {
     return deliver_all(deliver);
   }
 
-  /// Positions before it are the peer's. acquire: pairs with deliver_head()'s release; what was
-  /// delivered has been read.
+  /// The peer may write at positions before it. acquire: pairs with deliver_head()'s release; the
+  /// delivered bytes have been read.
   std::uint64_t freed() const noexcept { return freed_.load(std::memory_order_acquire); }
-  /// The credit word: how far the peer has freed its ring. acquire: pairs with the network's store,
-  /// and with what the peer did before it.
+  /// The credit word: the peer has freed its ring up to there. acquire: pairs with the network's
+  /// store, and so with the peer's reads before it.
   std::uint64_t credit() const noexcept {
     return std::atomic_ref(lines_[0].words[0]).load(std::memory_order_acquire);
   }
-  /// The peer looks at its ring. relaxed: either way it finds what is posted.
+  /// Does the peer poll its ring? relaxed: it finds the posted records in either case.
   bool is_peer_watching() const noexcept {
     return std::atomic_ref(lines_[0].words[1]).load(std::memory_order_relaxed) == kWatched;
   }
@@ -108,11 +108,12 @@ class PacketInbox final {
     std::memcpy(&stamp, &word, sizeof stamp);
     return stamp == stamp_of(head_, generation_);
   }
-  /// Of a record of several cells: what its payload has left where others will begin.
+  /// Clears the first words of the further cells of a record: later records may begin there, and
+  /// payload must not look like one.
   void clear(std::uint32_t cells) noexcept {
     const std::uint32_t first = shape_.index_of(head_);
     for (std::uint32_t cell = 1; cell < cells && first + cell < shape_.cells; ++cell)
-      // relaxed: freed_ follows.
+      // relaxed: the release of freed_ follows.
       std::atomic_ref(lines_[1 + first + cell].words[0]).store(0, std::memory_order_relaxed);
   }
 
@@ -133,7 +134,7 @@ class PacketInbox final {
   Status deliver_all(Deliver&& deliver) {
     const std::uint64_t first = head_;
     do {
-      // The peer can't know of what has been freed meanwhile.
+      // The peer can't have seen the credit of cells freed in this loop.
       if (head_ - first >= shape_.cells) return Errc::kProtocol;
       auto delivered = deliver_head(deliver);
       if (!delivered) return delivered.error();
@@ -152,7 +153,7 @@ class PacketInbox final {
     RecordHead head;
     std::memcpy(&head, record, sizeof head);
     const std::uint32_t bytes = head.payload_bytes();
-    // Where the next one may be there, too: its line comes meanwhile.
+    // Prefetches the line of the next record, which may have arrived too.
     __builtin_prefetch(&lines_[1 + shape_.index_of(head_ + 1)]);
     if (head.stamp != stamp_of(head_, generation_) || bytes > shape_.payload_bytes_max())
       return Errc::kProtocol;
@@ -170,9 +171,9 @@ class PacketInbox final {
   const std::uint32_t generation_;
   const bool is_first_word_last_;
   std::uint64_t head_;
-  bool is_held_ = false;                    // the record at the head: it has no mark
-  bool is_followed_ = false;                // the record before the head: it has brought the head's
-  std::unique_ptr<std::uint64_t[]> marks_;  // a bit a cell
+  bool is_held_ = false;                    // the record at the head, which has no mark
+  bool is_followed_ = false;                // the record before the head: one write brought both
+  std::unique_ptr<std::uint64_t[]> marks_;  // a bit for each cell
   std::unique_ptr<net::AllocatedMemory> memory_;
   Line* lines_ = nullptr;                                 // in memory_
   alignas(kCellBytes) std::atomic<std::uint64_t> freed_;  // posters read it

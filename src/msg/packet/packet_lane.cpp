@@ -94,12 +94,14 @@ void PacketLane::on_wide_immediate(std::uint64_t immediate) {
   return seen;
 }
 
-/// A peer sends as many in a row, before it is answered, as the last time; or, if it has sent more,
-/// a quarter of those again; and as many by each call as have come now. Where those are many it is
-/// us that others wait for.
+/// Estimates the calls that the peer makes before this side answers. In a row, the peer sends as
+/// many records as in its last row; or, if it has sent more already, a quarter of those again. Each
+/// call brings as many as this look has found. If these are many, polls are dear: the peers wait
+/// for this side.
 [[gnu::noinline]] void PacketLane::look_ahead_slow(const PacketLink& link,
                                                    std::uint32_t seen) noexcept {
-  // relaxed: statistics, and hints. Words of credit answer nothing; one of now is not posted yet.
+  // relaxed: statistics and hints. Credit words answer nothing; a credit word of this turn is
+  // counted before it is posted.
   const auto answers =
       static_cast<std::int64_t>(vci_->posts() - credit_words_.load(std::memory_order_relaxed));
   if (row_.link != &link || answers > row_.answers) {

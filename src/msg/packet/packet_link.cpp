@@ -28,7 +28,7 @@ PacketLink::PacketLink(PacketLane& lane, PacketListener& listener,
 
 Result<std::unique_ptr<PacketLink>> PacketLink::open(PacketLane& lane, PacketListener& listener,
                                                      std::uint32_t cells) {
-  // relaxed: a number, no order
+  // relaxed: a counter, no order
   const std::uint32_t generation = lane.generation_.fetch_add(1, std::memory_order_relaxed);
   auto inbox = PacketInbox::create(lane.fabric_, {cells, lane.options_.record_cells}, generation);
   if (!inbox) return inbox.error();
@@ -82,7 +82,7 @@ Status PacketLink::connect(std::span<const std::byte> peer_offer) {
   if (peer.headless_bytes != 0 && peer.headless_bytes == PacketOffer::headless_bytes_on(limits))
     headless_bytes_ = peer.headless_bytes;
   const std::uint64_t first = peer_shape_.first_position();
-  // relaxed: nobody else knows of the link before the lane's lock has been held by connect().
+  // relaxed: no other thread uses the link before connect() has held the lane's lock.
   next_.store(first, std::memory_order_relaxed);
   completed_.store(first, std::memory_order_relaxed);
   limit_.store(first + peer_shape_.cells, std::memory_order_relaxed);
@@ -91,7 +91,7 @@ Status PacketLink::connect(std::span<const std::byte> peer_offer) {
 
 void PacketLink::greet(std::function<void(Status)> answered) {
   on_answer_ = std::move(answered);
-  // relaxed: nobody posts, and so probes, yet; who asks is_quiet() has had the mesh's lock since.
+  // relaxed: no thread posts, and so probes, yet. is_quiet()'s callers have held the mesh's lock.
   is_probing_.store(true, std::memory_order_relaxed);
   probe_.complete = &PacketLink::greeted;
   probe_.kind = vci::Work::Kind::settle;
@@ -116,7 +116,7 @@ void PacketLink::greeted(net::Operation& operation, Status status) {
   work.kind = vci::Work::Kind::probe;
   link.is_greeting_over_.store(true, std::memory_order_release);  // pairs with is_greeting_over()
   if (link.on_answer_) link.on_answer_(status);
-  link.is_probing_.store(false, std::memory_order_release);  // pairs with is_quiet(), probes
+  link.is_probing_.store(false, std::memory_order_release);  // pairs with is_quiet(), refuse_slow()
 }
 
 // --- posts --------------------------------------------------------------------------------------
@@ -129,12 +129,12 @@ inline Status PacketLink::refusal(std::size_t payload_bytes) const noexcept {
   return {};
 }
 
-/// False: there is no room (counted).
+/// False: the ring has no room (counted).
 inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first) noexcept {
-  // relaxed: positions are numbers; what may be written there is said by limit_.
+  // relaxed: positions are numbers; limit_ says which of them may be written.
   first = next_.load(std::memory_order_relaxed);
   do {
-    // acquire: pairs with raise_limit()'s release; the peer has read what was there.
+    // acquire: pairs with raise_limit()'s release; the peer has read the record that was there.
     if (first + cells > limit_.load(std::memory_order_acquire) && !find_room_slow(first + cells))
         [[unlikely]] {
       refuse_slow();
@@ -145,14 +145,15 @@ inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first
   return true;
 }
 
-/// Does the credit word say that positions up to `end` are free?
+/// Does the credit word report positions up to `end` as free?
 [[gnu::noinline]] bool PacketLink::find_room_slow(std::uint64_t end) noexcept {
   const auto low = credit_word::freed_low(inbox_->credit(), inbox_->generation());
   const std::uint64_t limit = limit_.load(std::memory_order_acquire);  // as in take_positions()
   if (low) {
     const std::uint64_t known = limit - peer_shape_.cells;
     const std::uint32_t more = *low - static_cast<std::uint32_t>(known);
-    // An older one, or of no sense: more than has been posted. relaxed: what was freed was posted.
+    // Ignores an older word, and an invalid one that frees more than was posted. relaxed: freed
+    // positions were posted before.
     if (more <= next_.load(std::memory_order_relaxed) - known) raise_limit(known + more);
   }
   return end <= limit_.load(std::memory_order_acquire);
@@ -160,7 +161,7 @@ inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first
 
 [[gnu::noinline]] void PacketLink::refuse_slow() noexcept {
   lane_.note(lane_.no_room_);
-  // relaxed: a number
+  // relaxed: a counter
   if (refusals_.fetch_add(1, std::memory_order_relaxed) % kRefusalsOfAProbe !=
       kRefusalsOfAProbe - 1)
     return;
@@ -173,27 +174,27 @@ inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first
 void PacketLink::raise_limit(std::uint64_t freed) noexcept {
   const std::uint64_t limit = freed + peer_shape_.cells;
   std::uint64_t old = limit_.load(std::memory_order_relaxed);  // relaxed: the exchange compares it
-  // Never over what a record has said meanwhile: it is not said again. release: the peer has read
-  // what was there; pairs with the acquires of posters.
+  // Never lowers a limit that a record has raised meanwhile: a record reports only once. release:
+  // the peer has read the records that were there; pairs with the acquires of posters.
   while (old < limit && !limit_.compare_exchange_weak(old, limit, std::memory_order_release,
                                                       std::memory_order_relaxed)) {
   }
 }
 
-/// As a record says. No read-modify-write: if that undoes what the credit word has said, the next
-/// look finds it there. release: as above.
+/// Applies a record's report. No read-modify-write: if the store undoes a credit word's effect, the
+/// next find_room_slow() reads that word again. release: as above.
 inline void PacketLink::raise_limit_locked(std::uint64_t freed) noexcept {
   const std::uint64_t limit = freed + peer_shape_.cells;
   if (limit_.load(std::memory_order_relaxed) < limit)
     limit_.store(limit, std::memory_order_release);
 }
 
-/// What a record says that the caller is going to post.
+/// The freed position to report in a record that the caller is about to post.
 inline std::uint64_t PacketLink::freed_to_tell() noexcept {
   const std::uint64_t freed = inbox_->freed();
-  // acquire: pairs with the release below and in tell_locked(), of others that have read freed().
+  // acquire: pairs with the release below and in post_word_locked(), after a read of freed().
   const std::uint64_t told = told_.load(std::memory_order_acquire);
-  // relaxed: an older one makes us tell less.
+  // relaxed: an older value only makes the record report less.
   if (freed <= told || freed - worded_.load(std::memory_order_relaxed) > kWordAgeMax) return told;
   told_.store(freed, std::memory_order_release);
   return freed;
@@ -219,7 +220,7 @@ inline void PacketLink::send(Packet& packet, std::uint64_t position, const Packe
   lane_.vci().post(packet);
 }
 
-/// Tells nothing that has been freed.
+/// Reports no freed positions.
 [[gnu::noinline]] void PacketLink::send_headless(Packet& packet, std::uint64_t position,
                                                  std::uint32_t header) noexcept {
   packet.owner_ = this;
@@ -235,8 +236,8 @@ inline void PacketLink::send(Packet& packet, std::uint64_t position, const Packe
   lane_.vci().post(packet);
 }
 
-/// @param position  of its first record
-/// @param bytes  of all
+/// @param position  of the packet's first record
+/// @param bytes  of all its records
 inline void PacketLink::prepare(Packet& packet, std::uint64_t position,
                                 std::uint32_t bytes) noexcept {
   packet.owner_ = this;
@@ -252,9 +253,9 @@ inline void PacketLink::prepare(Packet& packet, std::uint64_t position,
   packet.transfer = {packet.record_, &packet.pool_->memory(), place_of(position), bytes};
 }
 
-// --- records that go out by one write -----------------------------------------------------------
+// --- several records of one write ---------------------------------------------------------------
 
-/// A packet for several records, the first of which has its positions. Null: no packet, or no room.
+/// A packet for several records, with positions for the first one. Null: no packet, or no room.
 Packet* PacketLink::take_first_locked(std::uint32_t cells) noexcept {
   Packet* const packet = lane_.take_packet_for_several();
   if (packet == nullptr) return nullptr;
@@ -266,13 +267,13 @@ Packet* PacketLink::take_first_locked(std::uint32_t cells) noexcept {
   return packet;
 }
 
-/// Behind those that it has. @pre the next positions are this record's
+/// Appends a record to the packet. @pre the positions behind the packet's are this record's
 void PacketLink::add_record_locked(Packet& packet, const PacketHeader& header,
                                    std::uint32_t payload_bytes) noexcept {
   const std::uint32_t first_byte = packet.cells_ * kCellBytes;
   if (packet.cells_ != 0) {
     set_followed(packet.record_ + packet.last_ * kCellBytes);
-    // What was there before is nobody's business.
+    // Clears the gap: the peer must not see the packet's earlier contents.
     std::memset(packet.record_ + packet.transfer.bytes, 0, first_byte - packet.transfer.bytes);
   }
   packet.last_ = packet.cells_;
@@ -284,7 +285,7 @@ void PacketLink::add_record_locked(Packet& packet, const PacketHeader& header,
           first_byte + static_cast<std::uint32_t>(sizeof(RecordHead)) + payload_bytes);
 }
 
-/// False: it does not fit behind those that wait in `first`.
+/// False: the record does not fit behind those that wait in `first`.
 template <class Copy>
 bool PacketLink::join_locked(vci::Work* first, const PacketHeader& header,
                              std::uint32_t payload_bytes, Copy&& copy) noexcept {
@@ -296,7 +297,7 @@ bool PacketLink::join_locked(vci::Work* first, const PacketHeader& header,
       std::uint64_t{cells_with_it} * kCellBytes > write_bytes_max_ ||
       peer_shape_.index_of(packet.first_) + packet.cells_ >= peer_shape_.cells)
     return false;
-  // Or another thread has got what is behind it. Orders: as in take_positions().
+  // Fails too if another thread has taken the next position. Orders: as in take_positions().
   std::uint64_t next = packet.first_ + packet.cells_;
   const std::uint64_t end = next + cells;
   if (end > limit_.load(std::memory_order_acquire) && !find_room_slow(end)) return false;
@@ -309,7 +310,7 @@ bool PacketLink::join_locked(vci::Work* first, const PacketHeader& header,
   return true;
 }
 
-/// With those that wait, or as the first that waits. Nothing: neither; what has waited is posted.
+/// Joins the waiting records, or waits as the first. Nothing: neither; the waiting ones are posted.
 template <class Copy>
 [[gnu::noinline]] std::optional<net::Post> PacketLink::post_coalesced_slow(
     const PacketHeader& header, std::uint32_t payload_bytes, bool more_follow,
@@ -333,8 +334,8 @@ template <class Copy>
   return answer;
 }
 
-/// A record of one cell, where it is complete at once: no packet goes round for it. It is assembled
-/// in the link's own line, which is free: nothing of the link waits.
+/// Posts a record of one cell that completes at once, and so needs no packet. The link's own line
+/// holds the record; it is free, because no work of the link waits.
 template <class Copy>
 std::optional<vci::Work::Kind> PacketLink::post_directly_locked(const PacketHeader& header,
                                                                 std::uint32_t payload_bytes,
@@ -441,12 +442,11 @@ void PacketLink::sent_directly(net::Operation& operation, Status status) {
 inline void PacketLink::complete_locked(std::uint32_t cells, Status status) {
   if (!status.ok()) [[unlikely]]
     fail_locked(status);
-  // The last touch. No read-modify-write: with the lane's lock held. release: pairs with
-  // is_quiet().
+  // The last access. No read-modify-write: the lane's lock is held. release: pairs with is_quiet().
   completed_.store(completed_.load(std::memory_order_relaxed) + cells, std::memory_order_release);
 }
 
-// --- what comes in ------------------------------------------------------------------------------
+// --- arrivals -----------------------------------------------------------------------------------
 
 void PacketLink::arrive(std::uint32_t cell) {
   if (is_deaf_) [[unlikely]]
@@ -462,7 +462,7 @@ void PacketLink::arrive(std::uint32_t cell) {
 void PacketLink::arrive_headless(std::uint32_t cell, std::uint32_t header) {
   if (is_deaf_) return;
   if (cell >= inbox_->shape().cells) return heard_locked(Errc::kProtocol);
-  // Where none were agreed on: kNoBytes, which no record has.
+  // If the sides agreed on no length, this is kNoBytes, which no valid record has.
   inbox_->write_head(cell, short_header::decode(header), headless_bytes_);
   arrive(cell);
 }
@@ -490,7 +490,7 @@ void PacketLink::resume() {
 void PacketLink::heard_locked(Status status) {
   listener_.on_all_heard();
   lane_.expected_bytes = inbox_->head_place();
-  // The lane looks before the peer hears of it.
+  // The lane polls the ring before the peer learns of it.
   if (!is_watching_ && ++heard_ == kHeardBeforeWatch && inbox_->is_first_word_last())
     is_watching_ = lane_.watch_locked(*this);
   if (!status.ok()) [[unlikely]] {
@@ -502,7 +502,7 @@ void PacketLink::heard_locked(Status status) {
 
 Result<bool> PacketLink::deliver_locked(const RecordHead& head,
                                         std::span<const std::byte> payload) {
-  // relaxed: what was freed had been posted.
+  // relaxed: freed positions were posted before.
   if (head.freed() > next_.load(std::memory_order_relaxed)) return Errc::kProtocol;
   raise_limit_locked(head.freed());
   Result<bool> taken = listener_.on_packet(*this, head.header(), payload);
@@ -512,13 +512,13 @@ Result<bool> PacketLink::deliver_locked(const RecordHead& head,
 }
 
 void PacketLink::tell_locked() noexcept {
-  // relaxed: a flag of who holds the lock
+  // relaxed: written with the lock held
   if (is_telling_.load(std::memory_order_relaxed) || !is_word_due_locked()) return;
   is_telling_.store(true, std::memory_order_relaxed);
   post_word_locked();
 }
 
-/// Has the peer not been told that we watch, or of much that is free?
+/// Is the peer still to be told that this side polls, or of many freed cells?
 bool PacketLink::is_word_due_locked() const noexcept {
   return is_watching_ != has_told_watching_ || is_credit_due_locked();
 }
@@ -565,7 +565,7 @@ void PacketLink::told(net::Operation& operation, Status status) {
 void PacketLink::probed(net::Operation& operation, Status status) {
   PacketLink& link = *static_cast<OwnWork&>(operation).owner;
   if (!status.ok()) link.fail_locked(status);
-  link.is_probing_.store(false, std::memory_order_release);  // pairs with the next one, is_quiet()
+  link.is_probing_.store(false, std::memory_order_release);  // pairs with refuse_slow(), is_quiet()
 }
 
 // --- the end ------------------------------------------------------------------------------------
@@ -576,7 +576,7 @@ void PacketLink::probed(net::Operation& operation, Status status) {
   is_failed_.store(true, std::memory_order_release);  // pairs with failure()
   listener_.on_failure(*this, status);
   if (!listener_.is_written_to()) return;
-  // relaxed: with the lane's lock, which end() has had before anybody asks is_quiet().
+  // relaxed: with the lane's lock held, which end() takes before any call of is_quiet().
   is_settling_.store(true, std::memory_order_relaxed);
   settle_.link = link_.get();
   settle_.transfer.remote = peer_ring_;
@@ -589,7 +589,7 @@ void PacketLink::settled(net::Operation& operation, Status) {
   link.is_settling_.store(false, std::memory_order_release);  // pairs with is_quiet()
 }
 
-/// What waits for the peer to settle is posted before the network hears of the end.
+/// Posts the settle work before it ends the network's link.
 void PacketLink::end(Status status) {
   lane_.vci().drain();
   lane_.vci().exclusively([&] { fail_locked(status); });

@@ -1,6 +1,6 @@
 #pragma once
-// One end of a pair of lanes that send each other records: in order, none into cells that are not
-// free. (docs/design/protocols/packets.md)
+// One end of a pair of lanes that exchange records, in order and into free cells only.
+// (docs/design/protocols/packets.md)
 
 #include <atomic>
 #include <cstddef>
@@ -23,35 +23,35 @@
 
 namespace larklane::msg {
 
-/// Who hears of one link: called with the lane's lock held, by whoever holds it. May post, never
+/// Listener of one link. The thread that holds the lane's lock calls it. It may post; it never
 /// waits, polls, or ends the link.
 class PacketListener {
  public:
   virtual ~PacketListener() = default;
-  /// @param payload  in place, 8-byte aligned: what is wanted later is copied before this returns
-  /// @return false: not now, and nothing has happened. The record stays where it is, with all that
-  ///   come behind it, until resume(): so the peer's room runs out, and it has to wait
+  /// @param payload  in place, 8-byte aligned; the listener copies any part that it keeps
+  /// @return false: not now, and without effect. The record and those behind it stay in the ring
+  ///   until resume(). So the peer runs out of room and has to wait
   /// @errors any: the link fails with it, and delivers no more
   virtual Result<bool> on_packet(PacketLink& link, const PacketHeader& header,
                                  std::span<const std::byte> payload) = 0;
-  /// After on_packet(), of one record or of several that were there.
+  /// After each batch of on_packet() calls, be it of one record or of several.
   virtual void on_all_heard() {}
-  /// A write of the peer's that has no record is complete: see PacketLink::notifications().
-  /// @errors any: as on_packet()'s. By default no number makes sense
+  /// A write of the peer without a record is complete: see PacketLink::notifications().
+  /// @errors any: as on_packet()'s. By default no number is valid
   virtual Status on_notification(PacketLink&, std::uint32_t /*number*/) { return Errc::kProtocol; }
-  /// Once: every later post fails with `status`. What has come from the peer may still be
-  /// delivered, unless its records make no sense (kProtocol).
+  /// Called once: every later post fails with `status`. Arrived records may still be delivered,
+  /// unless they are malformed (kProtocol).
   virtual void on_failure(PacketLink& link, Status status) = 0;
-  /// Then: has memory been deregistered that the peer may be writing into?
+  /// After on_failure(): has the listener deregistered memory that the peer may still write into?
   virtual bool is_written_to() { return false; }
-  /// If so, later, once: what the peer had begun to write is over.
+  /// If so, called once, later: the writes that the peer had begun are over.
   virtual void on_settled(PacketLink&) {}
 };
 
-/// A payload that lies in several places. Thread safety: immutable.
+/// A payload in several buffers. Thread safety: immutable.
 struct Gathered {
   std::span<const Buffer> buffers;
-  std::uint64_t bytes;  ///< of all
+  std::uint64_t bytes;  ///< in all buffers
 
   void copy_to(std::byte* to) const noexcept;
 };
@@ -59,108 +59,111 @@ struct Gathered {
 // Thread safety: thread-safe; open, connect and the destructor belong to one owner.
 // Invariants:
 // 1. A post takes its positions in the peer's ring by one exchange on `next_`, which succeeds only
-//    if they are below `limit_`. So no two records share a cell, and the order of the exchanges is
-//    the order of delivery, in whatever order threads, lane and network hand the records on: posts
-//    of one thread, or of two of which one knows of the other's, keep their order.
-// 2. After that exchange nothing can be refused: the packet was taken before, or the record goes
-//    out at once, or by the link's own work, which is free. A record that has positions is posted
-//    on the lane, or waits there for others to join it, and fails with the link if at all.
-// 3. `limit_` is what the peer has said to be free, and a ring more; less only where its credit
-//    word says so, which stands there until the next look.
-// 4. Of the cells that we have freed, `told_` have been told, by a record or a credit word that is
-//    posted. If more than RingShape::untold_max() have not, a credit word is under way, or the link
-//    has failed. One credit word is under way at a time.
-// 5. Who watches its ring, and has said so, looks at it as long as the link is open; the other side
-//    posts without immediates from when it sees that. Those that are heard later say nothing new.
-// 6. Records that go out by one write lie behind each other in the ring, and each but the last
-//    says so.
-// 7. What records tell is never more than kWordAgeMax ahead of the last credit word that has taken
-//    effect: so its half of a position is never taken for another one.
+//    if they are below `limit_`. So no two records share a cell. The order of the exchanges is the
+//    order of delivery, in any order of threads, lane and network. So posts of one thread keep
+//    their order, as do posts of two threads if one knows of the other's.
+// 2. After that exchange nothing can refuse the record: its packet was taken before, or it goes out
+//    at once, or by the link's own work, which is free. A record with positions is posted on the
+//    lane, or waits there for others to join it. It fails only together with the link.
+// 3. `limit_` is the highest freed position that the peer has reported, plus one ring. It may be
+//    lower only while the credit word in this side's memory says more; find_room_slow() reads that.
+// 4. A posted record or credit word has reported the freed cells up to `told_`. If more than
+//    RingShape::untold_max() freed cells are unreported, a credit word is in flight, or the link
+//    has failed. At most one credit word is in flight.
+// 5. A side that has announced that it polls its ring does so as long as the link is open. The
+//    other side posts without immediates once it sees that. Immediates that arrive later carry no
+//    news.
+// 6. Records of one write lie behind each other in the ring, and each but the last says so.
+// 7. Records report at most kWordAgeMax positions more than the last credit word that took effect.
+//    So the half of a position in a credit word is unambiguous.
 class PacketLink final {
  public:
   static constexpr std::uint64_t kWordAgeMax = 1u << 20;
   static constexpr std::uint32_t kNoBytes = UINT32_MAX;
-  /// One of so many posts without room probes the link: the peer may have died when all that was
-  /// under way had completed.
+  /// One of this many posts without room probes the link: the peer may have died when no operation
+  /// was in flight any more.
   static constexpr std::uint32_t kRefusalsOfAProbe = 256;
-  /// Of a ring of 64 KiB; of 256 KiB where a word of credit is a message that the software of both
-  /// sides sees to, so that there are few.
+  /// Cells of a ring of 64 KiB; of 256 KiB where the software of both sides handles each credit
+  /// word, so that there are few.
   static constexpr std::uint32_t cells_on(const net::Limits& network) noexcept {
     return network.is_progress_manual ? 4096 : 1024;
   }
-  /// Of so many deliveries a link is worth being watched, if the lane has a place left.
+  /// Deliveries after which the lane polls a link's ring, if it has a place left.
   static constexpr std::uint32_t kHeardBeforeWatch = 16;
 
-  /// Reserves as many immediates as the ring has cells: no more records can be unheard.
-  /// @param lane  outlives the link, as `listener` does
+  /// Reserves as many immediates as the ring has cells: no more records can be pending.
+  /// @param lane  outlives the link, as does `listener`
   /// @param cells  a power of two from the lane's record_cells up, to RingShape::kCellsMax
-  /// @errors kInvalidArgument; kNoMemory; those of Endpoint::open_link and register_memory
+  /// @errors kInvalidArgument; kNoMemory; those of Endpoint::open_link and allocate_memory
   static Result<std::unique_ptr<PacketLink>> open(PacketLane& lane, PacketListener& listener,
                                                   std::uint32_t cells);
-  /// The same of a ring as it should be on this network.
+  /// With this network's default ring.
   static Result<std::unique_ptr<PacketLink>> open(PacketLane& lane, PacketListener& listener) {
     return open(lane, listener, cells_on(lane.fabric_.limits()));
   }
-  /// is_quiet(), nobody posts, and nothing comes from the peer any more.
+  /// @pre is_quiet(), no thread posts, and nothing more arrives from the peer
   ~PacketLink();
   PacketLink(const PacketLink&) = delete;
   PacketLink& operator=(const PacketLink&) = delete;
 
-  /// What the peer's connect() takes.
+  /// The argument of the peer's connect().
   std::vector<std::byte> offer() const;
-  /// From now on the peer may post; we may when it has said that it has connected, too.
-  /// @errors kVersion; kProtocol: no offer; those of Link::connect. The link is of no use then.
+  /// From now on the peer may post. This side may, once the peer has reported that it is connected
+  /// too. @errors kVersion; kProtocol: no offer; those of Link::connect. The link is of no use
+  /// then.
   Status connect(std::span<const std::byte> peer_offer);
-  /// Whether one side has to greet the other one before anything else is posted on either.
+  /// Must one side greet the other before any other post on either side?
   bool is_connected_by_use() const noexcept { return lane_.fabric_.limits().is_connected_by_use; }
-  /// The first operation, over a link that both sides have connected. Once.
-  /// @param answered  what it came to; with the lane's lock held, by whoever holds it
+  /// Posts the first operation, over a link that both sides have connected. Once.
+  /// @param answered  called with the greeting's result, with the lane's lock held
   void greet(std::function<void(Status)> answered);
-  /// acquire: pairs with greeted()'s release, before anybody is told.
+  /// acquire: pairs with greeted()'s release, which precedes the report of the result.
   bool is_greeting_over() const noexcept {
     return is_greeting_over_.load(std::memory_order_acquire);
   }
-  /// Nobody hears any more what a greeting comes to.
+  /// Drops the callback of greet().
   void keep_silent();
-  /// One turn of its lane, whoever's that is. Not from a callback.
+  /// One turn of its lane, even if another thread owns the lane. Not from a callback.
   void make_progress() noexcept;
-  /// Of one record. Both sides' lanes limit it.
+  /// Longest payload of one record. The lanes of both sides limit it.
   std::uint32_t payload_bytes_max() const noexcept { return payload_bytes_max_; }
 
-  /// Never blocks. done: copied, the caller has its memory back; whatever goes wrong later is told
-  /// to the listener. retry: nothing has happened; post again after progress.
+  /// Never blocks. done: the record is copied, and the caller may reuse its memory; the listener
+  /// gets later errors. retry: without effect; post again after progress.
   /// @errors kInvalidArgument: too long; failure()
-  /// @param more_follow  more posts come at once, over this lane: this one may wait for them
+  /// @param more_follow  the caller posts more over this lane at once: this record may wait for
+  ///   them
   Result<net::Post> post(const PacketHeader& header, std::span<const std::byte> payload,
                          bool more_follow = false) noexcept;
   Result<net::Post> post_gathered(const PacketHeader& header, const Gathered& payload,
                                   bool more_follow = false) noexcept;
-  /// The same of a payload that lies in `packet`, one of this lane's. Not done: it is still the
-  /// caller's.
+  /// As post(), for a payload that lies in `packet`, one of this lane's. If the result is not done,
+  /// the packet is still the caller's.
   Result<net::Post> post(Packet& packet, const PacketHeader& header,
                          std::uint32_t payload_bytes) noexcept;
 
-  /// What the listener did not want is offered again. Not from a callback.
+  /// Offers the held record to the listener again. Not from a callback.
   void resume();
-  /// For reads and writes of the same peer's memory, by works on the same lane.
+  /// For reads and writes of the peer's memory, by works on the same lane.
   net::Link& net_link() const noexcept { return *link_; }
 
-  /// A peer's write into memory of ours may carry, as its immediate, one of so many numbers of
-  /// which the listener hears when its bytes are there. Nothing is reserved for them.
+  /// A peer's write into this side's memory may carry one of this many numbers as its immediate.
+  /// The listener gets the number when the bytes have arrived. No immediates are reserved for them.
   std::uint32_t notifications() const noexcept { return inbox_->shape().notifications(); }
-  /// That of number `number`, to the peer. Nothing: there is none.
+  /// The immediate of notification `number` to the peer. Nothing: there is no such number.
   std::optional<std::uint32_t> immediate_of_notification(std::uint32_t number) const noexcept {
     if (number >= peer_shape_.notifications()) return std::nullopt;
     return packet_immediate(peer_slot_, peer_shape_.cells + number);
   }
 
-  /// Why every post fails; ok: none does. acquire: pairs with fail()'s release.
+  /// The error of every post; ok: posts work. acquire: pairs with fail_locked()'s release.
   Status failure() const noexcept {
     return is_failed_.load(std::memory_order_acquire) ? failure_ : Status();
   }
-  /// The peer is gone: serves what has come, then ends what is under way. Not from a callback.
+  /// The peer is gone: serves arrived records, then ends the operations in flight. Not from a
+  /// callback.
   void end(Status status);
-  /// Nothing that was posted here is under way. acquire: pairs with the releases of completions.
+  /// No operation posted here is in flight. acquire: pairs with the releases of completions.
   bool is_quiet() const noexcept {
     return completed_.load(std::memory_order_acquire) == next_.load(std::memory_order_relaxed) &&
            !is_telling_.load(std::memory_order_acquire) &&
@@ -170,16 +173,16 @@ class PacketLink final {
 
  private:
   friend class PacketLane;
-  /// What is posted besides records.
+  /// A work without a packet: a credit word, probe, greeting, settle, or a direct record.
   struct OwnWork final : vci::Work {
     PacketLink* owner = nullptr;
-    std::uint64_t freed = 0;  // of a credit word
+    std::uint64_t freed = 0;  // position that a credit word reports
   };
 
   PacketLink(PacketLane& lane, PacketListener& listener,
              std::unique_ptr<PacketInbox> inbox) noexcept;
 
-  // Posters.
+  // For posters.
   Status refusal(std::size_t payload_bytes) const noexcept;
   bool take_positions(std::uint32_t cells, std::uint64_t& first) noexcept;
   bool find_room_slow(std::uint64_t end) noexcept;
@@ -231,7 +234,7 @@ class PacketLink final {
   static void settled(net::Operation& operation, Status status);
   static void greeted(net::Operation& operation, Status status);
 
-  // Constant once it is connected.
+  // Constant after connect().
   PacketLane& lane_;
   PacketListener& listener_;
   const std::unique_ptr<PacketInbox> inbox_;
@@ -241,9 +244,9 @@ class PacketLink final {
   std::uint16_t peer_slot_ = 0;
   std::uint32_t payload_bytes_max_ = 0;
   std::uint32_t small_bytes_max_ = 0;
-  std::uint64_t write_bytes_max_ = 0;  ///< of several records
-  /// Payload that is one small write, which a head before it would make two: such a record's header
-  /// is in its immediate, if it fits there.
+  std::uint64_t write_bytes_max_ = 0;  ///< longest write of several records
+  /// Length of a payload that fits one small write, but not together with a head. Such a record
+  /// carries its header in the immediate, if it fits there.
   std::uint32_t headless_bytes_ = kNoBytes;
   bool are_small_writes_done_ = false;
   std::uint32_t peer_generation_ = 0;
@@ -252,7 +255,7 @@ class PacketLink final {
 
   // Read by posters, seldom written.
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> limit_{0};
-  std::atomic<std::uint64_t> worded_;  // what the last credit word that has taken effect says
+  std::atomic<std::uint64_t> worded_;  // position in the last credit word that took effect
   std::atomic<bool> is_failed_{false};
   Status failure_;  // written before is_failed_
 
@@ -263,16 +266,16 @@ class PacketLink final {
   std::atomic<bool> is_probing_{false};
 
   // With the lane's lock held.
-  alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> completed_{0};  // as many positions
+  alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> completed_{0};  // number of positions
   std::atomic<bool> is_telling_{false}, is_settling_{false};
   std::atomic<bool> is_greeting_over_{false};
-  bool is_deaf_ = false;  // its records made no sense
+  bool is_deaf_ = false;  // a delivery has failed
   bool is_watching_ = false, has_told_watching_ = false;
-  std::uint32_t heard_ = 0;  // until it is watched
+  std::uint32_t heard_ = 0;  // deliveries, until the lane polls the ring
   OwnWork word_, settle_;
   OwnWork probe_;  // before all posts: the greeting
   std::function<void(Status)> on_answer_;
-  OwnWork direct_;  // of a record that was posted directly, while it waits for room
+  OwnWork direct_;  // of a direct record that waits for room
   alignas(kCellBytes) std::byte direct_record_[kCellBytes];
 };
 

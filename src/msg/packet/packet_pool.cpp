@@ -43,11 +43,12 @@ Result<std::unique_ptr<PacketPool>> PacketPool::create(net::Fabric& fabric, std:
 }
 
 Packet* PacketPool::take_of(List& list) noexcept {
-  // acquire: pairs with give_back()'s release; those that come between are read-modify-writes.
+  // acquire: pairs with give_back()'s release; the exchanges between them are read-modify-writes.
   std::uint64_t free = list.load(std::memory_order_acquire);
   while ((free & kNumberMask) != 0) {
     Packet& packet = packets_[(free & kNumberMask) - 1];
-    // relaxed: of a packet that was taken meanwhile it may be anything, and the exchange fails.
+    // relaxed: if another thread has taken the packet, the value is arbitrary, and the exchange
+    // fails.
     const std::uint64_t next = packet.next_.load(std::memory_order_relaxed);
     if (list.compare_exchange_weak(free, ((free & ~kNumberMask) + kOneTaken) | next,
                                    std::memory_order_acquire, std::memory_order_acquire))

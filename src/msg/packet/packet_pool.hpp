@@ -1,5 +1,5 @@
 #pragma once
-// The packets of a lane: what a record is assembled in, and travels from.
+// The packets of a lane: registered memory that records are assembled in and sent from.
 
 #include <atomic>
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace larklane::msg {
 class PacketLink;
 class PacketPool;
 
-/// Registered memory for one record, and the work that sends it. Thread safety: single-owner: who
-/// has taken it, until it is posted or given back.
+/// Registered memory for one record, and the work that sends it. Thread safety: single-owner: the
+/// thread that has taken it, until it is posted or given back.
 class alignas(kCellBytes) Packet final : private vci::Work {
  public:
   Packet() noexcept { is_looked_for = true; }
@@ -36,11 +36,11 @@ class alignas(kCellBytes) Packet final : private vci::Work {
   PacketPool* pool_ = nullptr;
   std::byte* record_ = nullptr;
   PacketLink* owner_ = nullptr;
-  std::uint64_t first_ = 0;             // while others may join: the position of its first record
-  std::atomic<std::uint64_t> held_{0};  // by what its user names it
+  std::uint64_t first_ = 0;             // while others may join: position of its first record
+  std::atomic<std::uint64_t> held_{0};  // name by which a user holds it; 0: none
   std::uint32_t payload_bytes_max_ = 0;
-  std::uint32_t cells_ = 0;   // while it is under way
-  std::uint32_t last_ = 0;    // while others may join: the cell of its last record
+  std::uint32_t cells_ = 0;   // while in flight
+  std::uint32_t last_ = 0;    // while others may join: cell of its last record
   std::uint32_t number_ = 0;  // from 1
   std::atomic<std::uint32_t> next_{0};
   std::uint32_t uses_ = 0;  // by users
@@ -48,49 +48,50 @@ class alignas(kCellBytes) Packet final : private vci::Work {
 
 // Thread safety: thread-safe.
 // Invariants:
-// 1. A packet is free, or somebody's: who has taken it, or its link's, until its work is complete.
-// 2. A list is the number of its first free packet (0: none) and, in its high half, how often one
-//    has been taken: so no exchange succeeds that has looked at another list.
-// 3. A user names a packet by its number and, in the high half, how often users have had it: so by
-//    a name that is over he gets none.
-// 4. Users never have those of `reserved_`: what they keep, or post to who has no room, stops
-//    nothing else.
+// 1. A packet is free, or belongs to the caller that has taken it, or to its link until its work is
+//    complete.
+// 2. A list is the number of its first free packet (0: none) and, in its high half, the number of
+//    takes so far. So no exchange succeeds on a list that has changed since its load.
+// 3. A user names a packet by its number and, in the high half, by how often users have held it. So
+//    an old name finds no packet.
+// 4. Users never get packets of `reserved_`. So packets that a user keeps, or posts to a peer
+//    without room, block no other traffic.
 class PacketPool final {
  public:
   static constexpr std::uint32_t kCountMax = 1u << 20;
-  /// One of so many is no user's, and one at least.
+  /// One of this many packets is reserved, and at least one.
   static constexpr std::uint32_t kOneReservedOf = 8;
 
   /// @errors kInvalidArgument; kNoMemory, and what register_memory says
   static Result<std::unique_ptr<PacketPool>> create(net::Fabric& fabric, std::uint32_t count,
                                                     std::uint32_t record_cells);
 
-  /// Null: there is none.
+  /// Null: all are in use.
   Packet* take() noexcept {
     Packet* const packet = take_of(free_);
     return packet != nullptr ? packet : take_of(reserved_);
   }
-  /// For a user. Null: there is none that users may have.
+  /// For a user. Null: all packets for users are in use.
   Packet* take_for_user() noexcept { return take_of(free_); }
   static void give_back(Packet& packet) noexcept;
 
-  // By users. relaxed, all: the one that has a packet is alone with it, and other names don't fit.
-  /// Of one that was taken. @return what held() knows it by; never 0
+  // Names of users' packets. relaxed, all: a packet has one owner, and other names don't match.
+  /// Names a taken packet. @return its name for held(); never 0
   static std::uint64_t hold(Packet& packet) noexcept {
     const std::uint64_t name = std::uint64_t{++packet.uses_} << 32 | packet.number_;
     packet.held_.store(name, std::memory_order_relaxed);
     return name;
   }
-  /// Null: nobody holds one by that name.
+  /// Null: no user holds a packet by that name.
   Packet* held(std::uint64_t name) const noexcept {
     const std::uint64_t index = (name & UINT32_MAX) - 1;
     if (index >= count_) return nullptr;
     Packet& packet = packets_[index];
     return packet.held_.load(std::memory_order_relaxed) == name ? &packet : nullptr;
   }
-  /// Before it is posted or given back.
+  /// Before the packet is posted or given back.
   static void let_go(Packet& packet) noexcept { packet.held_.store(0, std::memory_order_relaxed); }
-  /// It was not posted.
+  /// The packet was not posted.
   static void hold_again(Packet& packet, std::uint64_t name) noexcept {
     packet.held_.store(name, std::memory_order_relaxed);
   }

@@ -37,8 +37,8 @@ PacketHeader decode(std::uint32_t word) noexcept {
 namespace credit_word {
 namespace {
 
-/// One to one, and each bit of the half goes into most of its bytes: so neither the beginning of a
-/// new word and the end of an old one, nor any other mixture, has a half that fits.
+/// One to one, and each bit of the half affects most of its bytes. So no mixture of a new word and
+/// an old one has a half that fits, whether by beginning and end or by any other parts.
 std::uint32_t check_of(std::uint32_t low, std::uint32_t generation) noexcept {
   std::uint32_t mixed = (low ^ generation) * 0x9e37'79b1u;  // odd: the golden ratio's
   mixed ^= mixed >> 15;

@@ -1,5 +1,5 @@
 #pragma once
-// What two lanes write into each other's memory, and what they say of it before. Wire layout:
+// Records, rings and offers that two lanes write to each other, and functions on them. Wire layout:
 // docs/design/protocols/packets.md, which changes in the same commit.
 // Pure functions; thread safety: immutable.
 
@@ -17,25 +17,25 @@
 
 namespace larklane::msg {
 
-/// What a record says to the layer above, besides its payload.
+/// The part of a record's head that the layer above defines.
 using PacketHeader = std::array<std::uint32_t, 3>;
 
 /// A ring is one line for credit, then its cells, then room for a record that begins in the last
-/// of them.
+/// cell.
 inline constexpr std::uint32_t kCellBytes = 64;
 
-/// A record: this, and its payload behind it. 8 bytes of payload make 32, which is what verbs
-/// sends inline.
+/// The head of a record; its payload follows. With 8 bytes of payload a record has 32 bytes, which
+/// verbs sends inline.
 struct RecordHead {
   static constexpr std::uint32_t kBytesBits = 16;
   static constexpr std::uint64_t kIsFollowed = std::uint64_t{1} << 63;
 
   std::uint32_t stamp;  ///< stamp_of() its position and the ring's generation
-  std::uint32_t first;  ///< of the header
+  std::uint32_t first;  ///< word of the header
   /// Is the next record in the same write (1 bit); positions that the poster has freed (47 bits);
   /// payload bytes.
   std::uint64_t freed_and_bytes;
-  std::array<std::uint32_t, 2> others;  ///< of the header
+  std::array<std::uint32_t, 2> others;  ///< words of the header
 
   PacketHeader header() const noexcept { return {first, others[0], others[1]}; }
   std::uint64_t freed() const noexcept { return (freed_and_bytes & ~kIsFollowed) >> kBytesBits; }
@@ -46,8 +46,8 @@ struct RecordHead {
 };
 static_assert(sizeof(RecordHead) == 24);
 
-/// The bytes of a head that its fields are in, by words that come from registers: who copies them
-/// at once need not wait for the stores of halves.
+/// Writes a head as whole words from registers. A copy of them that follows at once need not wait
+/// for stores of halves.
 inline void write_record_head(std::byte* to, std::uint64_t freed_and_bytes, std::uint32_t stamp,
                               const PacketHeader& header) noexcept {
   const auto word = [](std::uint64_t first, std::uint64_t second) {
@@ -59,7 +59,7 @@ inline void write_record_head(std::byte* to, std::uint64_t freed_and_bytes, std:
   std::memcpy(to, words, sizeof words);
 }
 
-/// Of a record that was written: the next one goes with it.
+/// Marks a written record: the next one is in the same write.
 inline void set_followed(std::byte* record) noexcept {
   std::uint64_t word = 0;
   std::byte* const at = record + offsetof(RecordHead, freed_and_bytes);
@@ -68,18 +68,18 @@ inline void set_followed(std::byte* record) noexcept {
   std::memcpy(at, &word, sizeof word);
 }
 
-/// A header in 31 bits and a 1 on top, so never 0: the upper half of an immediate of 64 bits, which
-/// spares a record its head. The third word is 0; the other two are short, the first one (10 bits)
-/// or the second one (2 bits) more so.
+/// A header in 31 bits below a 1, so never 0. As the upper half of an immediate of 64 bits it
+/// replaces a record's head. The third word must be 0. The first two share 30 bits: 10 and 20, or
+/// 28 and 2.
 namespace short_header {
 inline constexpr std::uint32_t kBit = 1u << 31, kIsFirstLong = 1u << 30;
 inline constexpr std::uint32_t kFirstBits = 10, kLongFirstBits = 28, kBits = 30;
-/// Nothing: it does not fit.
+/// Nothing: the header does not fit.
 std::optional<std::uint32_t> encode(const PacketHeader& header) noexcept;
 PacketHeader decode(std::uint32_t word) noexcept;
 }  // namespace short_header
 
-/// How much a ring holds.
+/// Size of a ring.
 struct RingShape {
   static constexpr std::uint32_t kCellsMax = 1u << 16;  ///< bits of an immediate
   static constexpr std::uint32_t kRecordCellsMax = 1u << 10;
@@ -92,19 +92,19 @@ struct RingShape {
   std::uint32_t index_of(std::uint64_t position) const noexcept {
     return static_cast<std::uint32_t>(position) & (cells - 1);
   }
-  /// Positions count cells and never start again, from here on: so that each ring soon goes
-  /// beyond 32 bits.
+  /// Positions count cells and never restart. They begin here, so that each ring soon goes beyond
+  /// 32 bits.
   std::uint64_t first_position() const noexcept {
     return (std::uint64_t{1} << 32) - 2 * std::uint64_t{cells};
   }
   constexpr std::uint32_t payload_bytes_max() const noexcept {
     return record_cells * kCellBytes - static_cast<std::uint32_t>(sizeof(RecordHead));
   }
-  /// So many cells may be free untold, and the peer has room for a record all the same.
+  /// Most freed cells that may be unreported: the peer still has room for a record.
   std::uint32_t untold_max() const noexcept;
-  /// Immediates of a pair that are no record's.
+  /// Number of a pair's immediates without a record.
   std::uint32_t notifications() const noexcept { return kCellsMax - cells; }
-  /// Lines of memory: of credit, of the cells, of the last one's record.
+  /// Lines of memory: credit, cells, and the rest of a record in the last cell.
   std::uint32_t lines() const noexcept { return 1 + cells + record_cells - 1; }
 };
 static_assert(RingShape::kRecordCellsMax * kCellBytes - sizeof(RecordHead) <
@@ -117,7 +117,7 @@ inline std::uint32_t record_cells_of(std::uint32_t payload_bytes) noexcept {
 inline std::uint64_t ring_offset_of(std::uint32_t cell) noexcept {
   return (std::uint64_t{1} + cell) * kCellBytes;
 }
-/// Never 0: what was never written, or was cleared, is no record.
+/// Never 0: a cell that was never written, or was cleared, holds no record.
 inline std::uint32_t stamp_of(std::uint64_t position, std::uint32_t generation) noexcept {
   return (static_cast<std::uint32_t>(position) + generation) << 1 | 1;
 }
@@ -126,21 +126,21 @@ inline std::uint32_t packet_immediate(std::uint16_t slot, std::uint32_t cell) no
   return std::uint32_t{slot} << 16 | cell;
 }
 
-/// A credit word: the low half of the positions that are freed, and what tells it from one of which
-/// only a part has been stored.
+/// A credit word: the low half of the freed position, and a check against words that were stored
+/// only in part.
 namespace credit_word {
 std::uint64_t make(std::uint64_t freed, std::uint32_t generation) noexcept;
-/// None yet.
+/// A word without credit.
 std::uint64_t none(std::uint32_t generation) noexcept;
-/// The low half. Nothing: it is no such word.
+/// The low half. Nothing: no credit word.
 std::optional<std::uint32_t> freed_low(std::uint64_t word, std::uint32_t generation) noexcept;
 }  // namespace credit_word
 
-/// The word behind the credit word, from then on: the owner of the peer's ring looks at it, so
-/// records need no immediate.
+/// Value of the word behind the credit word once the peer polls its ring: from then on records to
+/// it need no immediate.
 inline constexpr std::uint64_t kWatched = 0x6465'6863'7461'776b;  // "kwatched"
 
-/// One end of a pair, as the other one has to know it. Followed by the offer of its link.
+/// One end of a pair, described for the other end. The offer of its network link follows.
 struct PacketOffer {
   static constexpr std::uint32_t kMagic = 0x6b70'6b6c;  // "lkpk"
   static constexpr std::uint16_t kVersion = 6;
@@ -148,7 +148,7 @@ struct PacketOffer {
 
   std::uint32_t magic = kMagic;
   std::uint16_t version = kVersion;
-  std::uint16_t slot;  ///< in immediates to it
+  std::uint16_t slot;  ///< of the pair, in immediates to this end
   RingShape shape;
   std::uint32_t generation;
   std::uint16_t link_bytes;
@@ -160,12 +160,12 @@ static_assert(sizeof(PacketOffer) == 40);
 inline constexpr std::size_t kPacketOfferBytesMax = sizeof(PacketOffer) + net::kOfferBytesMax;
 
 std::vector<std::byte> write_packet_offer(PacketOffer offer, std::span<const std::byte> link);
-/// What an offer says; `link` lies in its bytes.
+/// A parsed offer; `link` points into the parsed bytes.
 struct ParsedPacketOffer {
   PacketOffer offer;
   std::span<const std::byte> link;
 };
-/// @errors kVersion; kProtocol: it makes no sense
+/// @errors kVersion; kProtocol: malformed
 Result<ParsedPacketOffer> parse_packet_offer(std::span<const std::byte> bytes);
 
 }  // namespace larklane::msg

@@ -1,4 +1,5 @@
-// Active messages: bytes for an object of the peer's, in memory that is allocated when they come.
+// Active messages: bytes for an object of the peer, in memory that the receiver allocates on
+// arrival.
 
 #include <utility>
 

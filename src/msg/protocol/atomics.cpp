@@ -1,6 +1,6 @@
-// Atomics: records that the owner's lane carries out, one after the other, and answers. With
-// several lanes the processor's atomics keep them apart, and sums a lock for each stripe of memory:
-// an atomic for each double costs ten times as much as the sum.
+// Atomics: the owner's lane executes these records one after the other, and answers. Between lanes,
+// the processor's atomics keep them apart; sums take a lock for each stripe of memory. An atomic
+// for each double would cost ten times as much as the sum.
 
 #include <algorithm>
 #include <atomic>
@@ -17,7 +17,7 @@ bool is_word_within(const RemoteRegion& region, std::uint64_t offset, std::uint6
          bytes <= region.bytes - offset;
 }
 
-/// Null: it can't be changed atomically, or find()'s.
+/// Null: as find(), or the address is no multiple of 8, so not atomic.
 std::byte* find_words(const Engine& engine, std::uint32_t region, std::uint64_t offset,
                       std::uint64_t bytes) noexcept {
   std::byte* const at = engine.find(region, offset, bytes);
@@ -93,7 +93,7 @@ Result<Post> Connection::accumulate(const RemoteRegion& region, std::uint64_t of
   }
   const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(at));
   std::uint64_t before = order->expected;
-  // acq_rel: locks and counters are made of these; pairs with the peers' own.
+  // acq_rel: users build locks and counters on them; pairs with the same operations of other peers.
   if (kind == RecordKind::fetch_add)
     before = word.fetch_add(order->value, std::memory_order_acq_rel);
   else

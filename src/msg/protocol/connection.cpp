@@ -25,7 +25,7 @@ Status Connection::failure() const noexcept {
 
 bool Connection::is_quiet() noexcept {
   const PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
-  // relaxed: who asks has posted, or knows of it.
+  // relaxed: the caller has posted itself, or knows of the posts.
   return backlog_.load(std::memory_order_relaxed) == 0 && (link == nullptr || link->is_quiet());
 }
 
@@ -57,12 +57,13 @@ void Connection::take_back(Operation& operation) noexcept {
   lane_.give_back(operation);
 }
 
-/// @param end  not ok: the peer may still read what it was offered, or write what it was lent
+/// @param end  not ok: the peer may still read offered memory, or write lent memory
 void Connection::release_memory(Operation& operation, Status end) noexcept {
   if (operation.registered == nullptr) return;
   if (!end.ok() && operation.is_bounced) BounceBuffers::abandon(*operation.registered);
   const net::Memory* const memory = std::exchange(operation.registered, nullptr);
-  if (end.ok() || !operation.is_lent) delete memory;  // else no operation gets it again
+  // Else the memory leaks: no operation may reuse it
+  if (end.ok() || !operation.is_lent) delete memory;
   if (!operation.is_bounced) operation.lane->engine().note_given_back();
 }
 
@@ -79,7 +80,7 @@ Result<Post> Connection::answered(Result<net::Post> answer) noexcept {
   return *answer == net::Post::retry ? Post::retry : Post::done;
 }
 
-/// Null: there is no packet.
+/// Null: no packet is free.
 Packet* Connection::assemble(std::span<const std::byte> own,
                              std::span<const std::byte> user) noexcept {
   Packet* const packet = lane_.packets().take_packet();
@@ -121,7 +122,7 @@ Result<Post> Connection::post_offer(const PacketHeader& header, UserBytes user, 
                                     const PostOptions& options) noexcept {
   Operation* const operation = begin_operation(user, tag, options);
   if (operation == nullptr) return Post::retry;
-  net::Transfer& place = operation->work.transfer;  // for who asks
+  net::Transfer& place = operation->work.transfer;  // for on_ask()
   operation->header = header;
   if (!offer_copy(*operation, place)) {
     const std::uint64_t before = lane_.engine().registrations();
@@ -135,8 +136,8 @@ Result<Post> Connection::post_offer(const PacketHeader& header, UserBytes user, 
 }
 
 bool Connection::offer_copy(Operation& operation, net::Transfer& place) noexcept {
-  // Of what has to wait there would be a copy each time that it is posted; what goes to ourselves
-  // is copied once anyhow. relaxed: a hint
+  // A post that has to wait would copy each time that it is posted; a post to this process itself
+  // is copied once anyway. relaxed: a hint
   if (link_.load(std::memory_order_relaxed) == nullptr || rank_ == lane_.engine().rank() ||
       backlog_.load(std::memory_order_relaxed) != 0)
     return false;
@@ -199,9 +200,9 @@ Result<Post> Connection::post_record(Operation& operation, const PostOptions& op
     return status;
   }
   PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
-  // relaxed: what this thread has queued, or knows of, it sees.
+  // relaxed: this thread sees posts that it has queued, or knows of.
   if (link != nullptr && backlog_.load(std::memory_order_relaxed) == 0) {
-    const Operation::Then then = operation.then;  // it may be over when it is posted
+    const Operation::Then then = operation.then;  // once posted, it may be over
     auto answer = try_record(*link, operation);
     if (!answer) {
       take_back(operation);
@@ -209,7 +210,7 @@ Result<Post> Connection::post_record(Operation& operation, const PostOptions& op
     }
     if (*answer != net::Post::retry) {
       if (!is_over_when_out(then)) return Post::posted;
-      // There was no way when open_link() looked, and there is one now.
+      // The link opened after open_link() looked.
       if (!options.signals_always && !options.queues) {
         take_back(operation);
         return Post::done;
@@ -247,8 +248,8 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
   return post_parts(link, operation.header, own, operation.payload, false);
 }
 
-/// If the link fails meanwhile, on_failure() may finish the operation: what its record takes is
-/// copied before it is known.
+/// If the link fails meanwhile, on_failure() may finish the operation. So this copies the
+/// operation's fields before add() publishes it.
 [[gnu::noinline]] Result<net::Post> Connection::try_awaited(PacketLink& link,
                                                             Operation& operation) noexcept {
   PacketHeader header = operation.header;
@@ -262,7 +263,7 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
   }
   const bool is_ask = is_kind(header, RecordKind::ask);
   header[2] = lane_.awaited().add(operation, is_ask ? link.notifications() : UINT32_MAX);
-  if (is_ask && header[2] == 0) {  // it must not wait for others that wait
+  if (is_ask && header[2] == 0) {  // an ask must not wait for other operations
     read(operation);
     return net::Post::posted;
   }
@@ -280,7 +281,7 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
 void Connection::send_record(Operation& operation) noexcept {
   PacketLink* const link = link_.load(std::memory_order_acquire);          // pairs with begin()
   if (link != nullptr && backlog_.load(std::memory_order_relaxed) == 0) {  // relaxed: no order
-    const Operation::Then then = operation.then;  // it may be over when it is posted
+    const Operation::Then then = operation.then;  // once posted, it may be over
     auto answer = try_record(*link, operation);
     if (!answer || (*answer != net::Post::retry && is_over_when_out(then)))
       return record_is_out(operation, answer.error());
@@ -289,7 +290,7 @@ void Connection::send_record(Operation& operation) noexcept {
   join_backlog(operation);
 }
 
-/// Or it never will be. @pre it awaits nothing any more
+/// The record is out, or failed with `status`. @pre the operation awaits nothing any more
 void Connection::record_is_out(Operation& operation, Status status) noexcept {
   if (operation.then != Operation::Then::finish_anyway && operation.completion.status.ok())
     set_status(operation, status);
@@ -304,7 +305,7 @@ void Connection::join_backlog(Operation& operation) noexcept {
     operation.next = nullptr;
     (first_ == nullptr ? first_ : last_->next) = &operation;
     last_ = &operation;
-    // relaxed: under the lock; who reads it without has a number.
+    // relaxed: under the lock; a reader without the lock needs only a number.
     is_first = backlog_.fetch_add(1, std::memory_order_relaxed) == 0;
   }
   if (is_first) lane_.add_backlog(*this);
@@ -322,7 +323,7 @@ void Connection::send_backlog() noexcept {
       node = std::exchange(first_, first_->next);
     }
     auto& operation = static_cast<Operation&>(*node);
-    const Operation::Then then = operation.then;  // it may be over when it is posted
+    const Operation::Then then = operation.then;  // once posted, it may be over
     Result<net::Post> answer =
         status.ok() ? try_record(*link, operation) : Result<net::Post>(status);
     if (answer && *answer == net::Post::retry) {
@@ -343,12 +344,12 @@ void Connection::send_backlog() noexcept {
   }
 }
 
-// --- what comes in ------------------------------------------------------------------------------
+// --- arrivals -----------------------------------------------------------------------------------
 
 Result<bool> Connection::on_packet(PacketLink& link, const PacketHeader& header,
                                    std::span<const std::byte> payload) {
   const auto handle = [&]() -> Result<bool> {
-    // The peer may be ahead of who tells us that the link can be used.
+    // The peer's records may arrive before the mesh calls begin().
     if (link_.load(std::memory_order_relaxed) == nullptr) [[unlikely]]  // relaxed: as posters do
       return false;
     const auto kind = static_cast<RecordKind>(header[0] & kKindMask);
@@ -437,7 +438,7 @@ Result<bool> Connection::unexpected(const PacketLink& link) noexcept {
   if (operation == nullptr) return unexpected(link);
   if (operation->before != nullptr)
     if (const auto value = front_of<std::uint64_t>(payload)) *operation->before = *value;
-  release_memory(*operation);  // the peer is over with it, however that has ended
+  release_memory(*operation);  // the peer no longer uses it, with any result
   end_awaited(*operation, status_of(rest_of(header)));
   return true;
 }

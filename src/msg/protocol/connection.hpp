@@ -1,8 +1,8 @@
 #pragma once
-// One lane's way to one peer: what is posted to it, and what comes from it. Each flow has a file:
-// send_receive.cpp, active_message.cpp, one_sided.cpp, atomics.cpp; connection.cpp is what they
-// share, rendezvous.cpp what is the same of all long messages, pieces.cpp of all that lie in
-// several buffers, owner_copies.cpp of memory that only its owner can copy.
+// One lane's connection to one peer: posts to it, and records from it. Each flow has a file:
+// send_receive.cpp, active_message.cpp, one_sided.cpp, atomics.cpp. connection.cpp holds their
+// shared part, rendezvous.cpp long messages, pieces.cpp messages in several buffers.
+// owner_copies.cpp handles memory that only its owner can copy.
 
 #include <atomic>
 #include <cstdint>
@@ -29,7 +29,7 @@ struct UserBytes {
   std::span<const std::byte> span() const noexcept { return {start, bytes}; }
 };
 
-/// The same in several buffers.
+/// As UserBytes, in several buffers.
 struct UserBuffers {
   std::span<const Buffer> all;  ///< the caller's, during the call
   std::uint64_t bytes;
@@ -39,17 +39,18 @@ struct UserBuffers {
   }
 };
 
-/// A receive, on a lane; it may be served by any.
+/// Posts a receive on `lane`. A message on any lane may match it.
 Result<Post> receive(MessageLane& lane, MatchWord match, int rank, std::uint32_t tag, UserBytes to,
                      Completion* done, const PostOptions& options) noexcept;
 
-// Thread safety: thread-safe, but on_packet(), on_failure() and what they call: the lane's lock is
+// Thread safety: thread-safe; on_packet(), on_failure() and their callees run with the lane's lock
 // held.
 // Invariants:
-// 1. What one thread posts goes out in its order: who finds a backlog joins it, or posts again.
-// 2. A failed connection has nothing in flight for long: what waits for the peer's answer is
-//    finished by on_failure(), what is on the network by the network, the backlog by its turn.
-// 3. Nothing that a peer sends is believed: numbers are looked up, lengths compared.
+// 1. The posts of one thread go out in its order: a post that finds a backlog joins it, or returns
+//    retry.
+// 2. Operations of a failed connection end soon: on_failure() and on_settled() finish those that
+//    wait for an answer. The network ends its own, a turn of the lane the backlog.
+// 3. A peer's values are never trusted: numbers are looked up, lengths compared.
 class Connection final : public PacketListener {
  public:
   Connection(MessageLane& lane, int rank) noexcept : lane_(lane), rank_(rank) {}
@@ -58,9 +59,9 @@ class Connection final : public PacketListener {
 
   int rank() const noexcept { return rank_; }
 
-  /// From now on what is posted goes out. The link outlives all use.
+  /// From now on posts go out. @param link  outlives all use
   void begin(PacketLink& link) noexcept;
-  /// There will never be a link.
+  /// There will never be a link: posts fail.
   void refuse(Status status) noexcept;
   bool is_quiet() noexcept;
 
@@ -72,7 +73,7 @@ class Connection final : public PacketListener {
                     const PostOptions& options);
   Result<Post> active_message(RemoteCompletion there, std::uint32_t tag, UserBuffers from,
                               const PostOptions& options);
-  /// Not posted: the packet is the caller's. @param bytes  of it
+  /// If it is not posted, the packet is still the caller's. @param bytes  of its payload
   Result<Post> post_packet(const PacketHeader& header, Packet& packet, std::uint32_t bytes,
                            std::uint32_t tag, const PostOptions& options) noexcept;
   Result<Post> put(const RemoteRegion& region, std::uint64_t offset, UserBytes from,
@@ -84,7 +85,7 @@ class Connection final : public PacketListener {
   Result<Post> accumulate(const RemoteRegion& region, std::uint64_t offset, const double* values,
                           std::uint32_t count, const PostOptions& options);
 
-  /// A receive that has its message fetches what was offered. Any thread.
+  /// A matched receive fetches the offered bytes. By any thread.
   void begin_fetch(Operation& receive, const MatchKey& message, const Offer& offer,
                    std::uint32_t there) noexcept;
 
@@ -101,21 +102,21 @@ class Connection final : public PacketListener {
   friend class MessageLane;
 
   std::uint32_t eager_bytes_max() const noexcept;
-  /// Where a post needs no operation. Null: it needs one.
+  /// The link for a post that needs no operation. Null: it needs one.
   PacketLink* open_link(const PostOptions& options) const noexcept;
   static Result<Post> answered(Result<net::Post> answer) noexcept;
-  /// What most posts begin with. Null: none is free.
+  /// The common start of most posts. Null: no operation is free.
   Operation* begin_operation(UserBytes user, std::uint32_t tag,
                              const PostOptions& options) noexcept;
-  /// Nothing has happened.
+  /// Undoes begin_operation().
   void take_back(Operation& operation) noexcept;
-  /// Without an operation, where nobody has to be told.
+  /// Uses no operation if the post needs no completion.
   Result<Post> post_bytes(const PacketHeader& header, std::span<const std::byte> own,
                           UserBytes user, std::uint32_t tag, const PostOptions& options) noexcept;
-  /// Bytes that the peer is told of, and fetches.
+  /// Offers the bytes to the peer, which fetches them.
   Result<Post> post_offer(const PacketHeader& header, UserBytes user, std::uint32_t tag,
                           const PostOptions& options) noexcept;
-  /// The two, of several buffers.
+  /// The same two, of several buffers.
   Result<Post> post_buffers(const PacketHeader& header, UserBuffers user, std::uint32_t tag,
                             const PostOptions& options) noexcept;
   Result<Post> post_offer(const PacketHeader& header, UserBuffers user, std::uint32_t tag,
@@ -126,7 +127,7 @@ class Connection final : public PacketListener {
                                  const PostOptions& options) noexcept;
   Status offer_buffers(Operation& operation, std::span<const Buffer> buffers,
                        const PostOptions& options) noexcept;
-  /// Of an operation whose record is complete. Not posted: nothing has happened.
+  /// For an operation whose record is complete. If it is not posted, there is no effect.
   Result<Post> post_record(Operation& operation, const PostOptions& options) noexcept;
   Result<net::Post> try_record(PacketLink& link, Operation& operation) noexcept;
   Result<net::Post> try_awaited(PacketLink& link, Operation& operation) noexcept;
@@ -134,7 +135,7 @@ class Connection final : public PacketListener {
   Result<net::Post> post_parts(PacketLink& link, const PacketHeader& header,
                                std::span<const std::byte> own, std::span<const std::byte> user,
                                bool more_follow) noexcept;
-  /// Of ours: goes out, or waits.
+  /// For records of the library itself: posts it, or queues it.
   void send_record(Operation& operation) noexcept;
   void record_is_out(Operation& operation, Status status) noexcept;
   void join_backlog(Operation& operation) noexcept;
@@ -142,16 +143,17 @@ class Connection final : public PacketListener {
   void resume() noexcept;
   Status failure() const noexcept;
 
-  /// @param is_for_peer  that reads or writes it
+  /// @param is_for_peer  the peer reads or writes this memory
   Status prepare_local(Operation& operation, const PostOptions& options, net::Transfer& transfer,
                        bool is_for_peer) noexcept;
-  /// From a copy in a bounce buffer. @return whether there is one
+  /// Offers a copy in a bounce buffer. @return false: there is no copy
   bool offer_copy(Operation& operation, net::Transfer& place) noexcept;
-  /// Where `place` lies for the peer. @pre prepare_local() of it, for the peer; or offer_copy()
+  /// The peer's view of `place`. @pre prepare_local() of it, for the peer; or offer_copy()
   net::RemoteMemory remote_of(const Operation& operation,
                               const net::Transfer& place) const noexcept;
-  /// What a post answers whose memory can't be registered. @param before  Engine::registrations(),
-  /// before it tried: what others have had since is given back
+  /// The result of a post whose memory can't be registered. @param before  Engine::registrations()
+  /// from before the attempt: memory that others have registered since will be freed, so a retry
+  /// may succeed
   Result<Post> unprepared(Operation& operation, Status status, std::uint64_t before) noexcept;
   Result<Post> transfer(vci::Work::Kind kind, const RemoteRegion& region, std::uint64_t offset,
                         UserBytes user, RemoteCompletion there, std::uint32_t tag,
@@ -163,20 +165,20 @@ class Connection final : public PacketListener {
   static void piece_read(net::Operation& work, Status status);
   static void transferred(net::Operation& work, Status status);
   void transfer_is_over(Operation& operation, Status status) noexcept;
-  /// Has the owner copy the piece whose transfer has failed with `status`. False: it can't.
+  /// Makes the owner copy the piece whose transfer has failed with `status`. False: it can't.
   bool ask_owner(Operation& operation, Status status) noexcept;
   void order_copy(Operation& operation) noexcept;
   static bool is_fetch(const Operation& operation) noexcept {
     return operation.work.complete == &Connection::piece_read;
   }
   static void copied_here(net::Operation& work, Status status);
-  /// Null: it is not there.
+  /// Null: no such memory.
   std::byte* find_ordered(CopyWord what, std::uint32_t number, const CopyOrder& order) noexcept;
   static void fetched(net::Operation& work, Status status);
   static void written(net::Operation& work, Status status);
   void tell_fetched(Operation& operation, Status status) noexcept;
   static void release_memory(Operation& operation, Status end = {}) noexcept;
-  /// What it says when it is over.
+  /// Sets the status for its completion.
   static void set_status(Operation& operation, Status status) noexcept;
   Completion completion_of(std::uint32_t tag, void* buffer, std::uint64_t bytes) const noexcept {
     return {.status = {},
@@ -187,7 +189,7 @@ class Connection final : public PacketListener {
             .user_context = nullptr};
   }
 
-  // What comes in. False: not now; an error: it makes no sense.
+  // Arrivals. False: not now; an error: the record is malformed.
   Result<bool> on_send(const PacketHeader& header, std::span<const std::byte> payload) noexcept;
   Result<bool> on_send_offer(const PacketHeader& header,
                              std::span<const std::byte> payload) noexcept;
@@ -202,7 +204,7 @@ class Connection final : public PacketListener {
   Result<bool> on_copied(PacketLink& link, const PacketHeader& header) noexcept;
   Result<bool> on_answer(PacketLink& link, const PacketHeader& header,
                          std::span<const std::byte> payload) noexcept;
-  /// What names an operation that does not wait: it has failed with the link, or never did.
+  /// For a record that names no waiting operation: correct only if the link has failed.
   static Result<bool> unexpected(const PacketLink& link) noexcept;
   void end_awaited(Operation& operation, Status status) noexcept;
   Result<bool> on_put(const PacketHeader& header, std::span<const std::byte> payload) noexcept;
@@ -214,7 +216,7 @@ class Connection final : public PacketListener {
   MatchKey key_of(MatchWord match, std::uint32_t tag) const noexcept;
   void wait(Operation& message, std::span<const std::byte> payload) noexcept;
   void answer(RecordKind kind, std::uint32_t there, Status status, std::uint64_t value) noexcept;
-  /// The object of ours that a peer has named. @pre make_room_locked()
+  /// Signals the object that a peer has named. @pre make_room_locked()
   void signal(RemoteCompletion number, const Completion& completion, bool is_dynamic) noexcept;
 
   MessageLane& lane_;
@@ -231,9 +233,9 @@ class Connection final : public PacketListener {
   alignas(vci::kOwnLineBytes) SpinLock backlog_lock_;
   Node* first_ LARKLANE_GUARDED_BY(backlog_lock_) = nullptr;
   Node* last_ LARKLANE_GUARDED_BY(backlog_lock_) = nullptr;
-  /// Of records that are not out: also the one that is being tried.
+  /// Number of records that are not out, including the record of the current attempt.
   std::atomic<std::uint32_t> backlog_{0};
-  Connection* next_backlog_ = nullptr;  // the lane's
+  Connection* next_backlog_ = nullptr;  // in the lane's list
 };
 
 }  // namespace larklane::msg

@@ -37,7 +37,8 @@ Engine::Engine(net::Fabric& fabric, CompletionDomain& domain, Connector& connect
 
 Engine::~Engine() {
   for (std::uint32_t i = 0; i < page_count(options_.size, kPagePeers); ++i) {
-    const std::unique_ptr<Page> page(pages_[i].load(std::memory_order_relaxed));  // alone by now
+    // No other thread is left
+    const std::unique_ptr<Page> page(pages_[i].load(std::memory_order_relaxed));
     if (page == nullptr) continue;
     for (const std::atomic<Peer*>& of_page : *page) {
       const std::unique_ptr<Peer> peer(of_page.load(std::memory_order_relaxed));
@@ -53,7 +54,7 @@ Engine::~Engine() {
     }
 }
 
-/// What nobody has received, and what has received nothing.
+/// Frees the messages without a receive, and finishes the receives without a message.
 void Engine::empty(MatchingEngine& space) noexcept {
   MatchingEngine::Sweep messages, receives;
   while (MatchMessage* const message = space.take_message(messages)) {
@@ -84,7 +85,7 @@ Result<MessageLane*> Engine::lane_of(std::uint32_t number) {
     return vci.error();
   }
   lanes_[index]->packets().begin(**vci);
-  made_[index].store(lanes_[index].get(), std::memory_order_release);  // of a lane that is ready
+  made_[index].store(lanes_[index].get(), std::memory_order_release);  // the lane is ready
   return lanes_[index].get();
 }
 
@@ -103,7 +104,7 @@ Result<MessageLane*> Engine::take_lane(Use use) {
   if (!lane)
     leave(*index);
   else if (use == Use::own_thread)
-    (void)(*lane)->vci().own();  // where the kernel can't, the lock stays
+    (void)(*lane)->vci().own();  // if the kernel can't, the lock stays
   return lane;
 }
 
@@ -193,7 +194,7 @@ Engine::Peer* Engine::make_peer_locked(int rank) noexcept {
 Connection* Engine::make_connection_slow(int rank, std::uint32_t number, bool is_wanted) noexcept {
   Connection* made = nullptr;
   {
-    // acquire: of a lane that is there.
+    // acquire: the lane exists.
     MessageLane* const lane = made_[number % pool_.count_max()].load(std::memory_order_acquire);
     const std::scoped_lock lock(mutex_);
     Peer* const peer = make_peer_locked(rank);
@@ -299,7 +300,7 @@ MatchingEngine* Engine::make_space_slow(MatchSpace space) noexcept {
 Result<LocalRegion*> Engine::add_region(void* start, std::uint64_t bytes) noexcept {
   auto memory = fabric_.register_memory(start, bytes);
   if (!memory) return memory.error();
-  // Of no bytes it may be anywhere, but for null: find() says by that that there is none.
+  // A region of no bytes may have any address but null, which find() returns for "none".
   auto* const first = start != nullptr ? static_cast<std::byte*>(start) : no_bytes_;
   std::unique_ptr<LocalRegion> region(
       new (std::nothrow) LocalRegion{*this, std::move(memory).value(), first, bytes, 0});

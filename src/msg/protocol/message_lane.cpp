@@ -10,7 +10,7 @@
 namespace larklane::msg {
 namespace {
 
-/// Where peers may ask for writes, what is offered has to be registered.
+/// Peers may ask for writes only from registered memory, so there are no copies then.
 std::uint64_t bounce_bytes_max(const MessageLane::Options& options, const net::Limits& network) {
   return Engine::can_ask_for_writes(network)
              ? 0
@@ -131,8 +131,8 @@ void MessageLane::finish_heard_locked(Operation& receive) noexcept {
 MessageLane::Away MessageLane::why_away() noexcept {
   using Pause = net::Receiver::Pause;
   const net::Limits& limits = engine_.fabric().limits();
-  // Less than an answer takes; twice as long where a poll keeps peers from posting, or is a system
-  // call, and an answer takes the peer's poll, too.
+  // Less than the time of an answer. Twice as long if polls keep peers from posting, or are system
+  // calls: then an answer takes the peer's poll, too.
   const Away usual{limits.is_progress_manual ? 600U : 250U, 0};
   if (!limits.is_post_system_call) {
     packets_->pause.store(Pause::none, std::memory_order_relaxed);
@@ -140,8 +140,8 @@ MessageLane::Away MessageLane::why_away() noexcept {
   }
   const Pause pause = packets_->pause.exchange(Pause::poll_is_dear, std::memory_order_relaxed);
   if (pause != Pause::peer_sends_on) return usual;
-  // Each of the peer's calls takes 3 us or more. Of several the first ones' messages wait for the
-  // next, but not what the answers to our own bring.
+  // Each of the peer's calls takes 3 us or more. Of several, the messages of the first calls wait
+  // for the later ones. This side's own awaited answers do not wait.
   constexpr std::uint64_t kCallNs = 2'200, kCallsMost = 3;
   const std::uint64_t most = awaited_.count() == 0 ? kCallsMost : 1;
   return {0, packets_->looked_at_ns() + kCallNs * std::min(packets_->calls_ahead(), most)};
@@ -151,7 +151,7 @@ std::uint32_t MessageLane::progress() noexcept {
   const std::uint32_t served = vci().is_anothers() ? vci().progress_by_asking() : vci().progress();
   if (!handlers_.looks_empty()) [[unlikely]]
     run_handlers_slow();
-  // relaxed: hints; who sets them has made, or will make, progress, too.
+  // relaxed: hints; the thread that sets one makes progress before or after.
   if (has_backlog_.load(std::memory_order_relaxed)) [[unlikely]]
     send_backlog_slow();
   if (has_held_.load(std::memory_order_relaxed)) [[unlikely]]
@@ -206,9 +206,9 @@ void MessageLane::add_backlog(Connection& connection) noexcept {
   has_backlog_.store(true, std::memory_order_relaxed);  // a hint
 }
 
-/// By one thread at a time: each connection's records keep their order.
+/// By one thread at a time, so that each connection's records keep their order.
 void MessageLane::send_backlog_slow() noexcept {
-  // acquire: pairs with the release below, of what the one before has done to the backlogs.
+  // acquire: pairs with the release below; the previous thread's changes to the backlogs.
   if (is_sending_.exchange(true, std::memory_order_acquire)) return;
   Connection* waiting = nullptr;
   {

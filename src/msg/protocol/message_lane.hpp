@@ -1,6 +1,6 @@
 #pragma once
-// A lane, as messages use it: packets, what is in flight, and what has to be done when its lock is
-// not held: handlers are called, records go out that had no room, listeners who had none go on.
+// A lane for messages: its packets, its operations in flight, and work for times when its lock is
+// free. Then it calls handlers, posts delayed records, and resumes held ones.
 
 #include <atomic>
 #include <cstdint>
@@ -25,32 +25,32 @@ namespace larklane::msg {
 class Connection;
 class Engine;
 
-/// What a lane has not done at once, by reason. Thread safety: immutable.
+/// Counts of a lane's delays, by reason. Thread safety: immutable.
 struct MessageCounts {
-  std::uint64_t no_connection;  ///< posts that have to be made again: the peer is not connected yet
-  std::uint64_t no_operation;   ///< the same: as many are in flight as may be
-  std::uint64_t no_memory;      ///< the same: no more can be registered
-  std::uint64_t behind;         ///< the same: others wait already
-  std::uint64_t held;           ///< records that could not be taken in yet: no memory for them
-  std::uint64_t lost;           ///< signals of peers for objects that are not there any more
+  std::uint64_t no_connection;  ///< posts that returned retry or queued: no link to the peer yet
+  std::uint64_t no_operation;   ///< the same: all operations are in use
+  std::uint64_t no_memory;      ///< the same: no more memory can be registered
+  std::uint64_t behind;         ///< the same: earlier posts wait
+  std::uint64_t held;           ///< records held in their ring: no memory for them
+  std::uint64_t lost;           ///< signals of peers for objects that no longer exist
 };
 
-// Thread safety: thread-safe, but for what says that the lane's lock is held.
+// Thread safety: thread-safe; the functions that say so run with the lane's lock held.
 // Invariants:
-// 1. An operation is the pool's, its poster's, or in exactly one of: a matching engine, the
+// 1. An operation is its pool's, its poster's, or in exactly one of: a matching engine, the
 //    awaited, a connection's backlog, the network, the handlers. It is finished once.
-// 2. Handlers run, and records go out that had to wait, in progress() only, with no lock held.
+// 2. Handlers run, and delayed records go out, only in progress(), with no lock held.
 class MessageLane final {
  public:
   struct Options {
     PacketLane::Options packets{};
-    /// In flight at a time; and, of what has come, messages that wait for their receive and
-    /// completions that wait to be popped. Some 900 bytes each, made when they are needed.
+    /// Operations in flight at a time. Of arrivals, as many: messages that wait for a receive, and
+    /// completions that wait in a queue. Some 900 bytes each, allocated on demand.
     std::uint32_t operations = 1u << 16;
-    /// Of each size, for what comes unexpected and for active messages: 10 KiB each, made when they
-    /// are needed.
+    /// Buffers of each size, for unexpected messages and active messages: 10 KiB for the three,
+    /// allocated on demand.
     std::uint32_t buffers = 1u << 12;
-    /// Longest message that is copied into a bounce buffer, where the network says so.
+    /// Longest message that is copied into a bounce buffer, if the network wants that.
     std::uint64_t bounce_bytes_max = UINT64_MAX;
   };
 
@@ -68,39 +68,39 @@ class MessageLane final {
   Ledger& ledger() noexcept { return *ledger_; }
   BounceBuffers& bounce_buffers() noexcept { return bounce_buffers_; }
 
-  /// A turn of the lane, and what comes of it, whoever else has it for himself. @return as
+  /// A turn of the lane and its follow-up work, even if another thread owns the lane. @return as
   /// Vci::progress()
   std::uint32_t progress() noexcept;
-  /// By a thread whose own it is. relaxed, here and below: a hint.
+  /// By a thread that uses this lane as its own. relaxed, here and below: a hint.
   void attend() noexcept {
     if (!is_attended_.load(std::memory_order_relaxed)) [[unlikely]]
       is_attended_.store(true, std::memory_order_relaxed);
   }
-  /// Before a turn of who waits, without the lock: if little came before, or a turn is dear, looks
-  /// away until more may be there. What senders write meanwhile comes together, and they keep their
-  /// lines as long.
+  /// A waiting thread calls this before its turn, without the lock. If the last turn found little,
+  /// or turns are dear, it backs off until more may have arrived. Meanwhile senders keep their
+  /// lines, and their messages arrive together.
   void give_way() noexcept {
     using Pause = net::Receiver::Pause;
     if (packets_->pause.load(std::memory_order_relaxed) != Pause::none) look_away();
   }
-  /// How long that is now: turns of a register that counts, of which 1,000 take 0.3 us or somewhat
-  /// less, or until a time. Takes back why.
+  /// Length of the back-off: turns of an empty loop (1,000 take 0.3 us or somewhat less), or a
+  /// deadline. why_away() resets the reason for it.
   struct Away {
     std::uint32_t turns;
     std::uint64_t until_ns;
   };
   Away why_away() noexcept;
-  /// Has anybody, since it was asked last?
+  /// Has a thread attended since the last call?
   bool take_attended() noexcept {
     if (!is_attended_.load(std::memory_order_relaxed)) return false;
     is_attended_.store(false, std::memory_order_relaxed);
     return true;
   }
 
-  /// One that will signal `object`, or nobody. Null: as many are in flight as may be (counted).
+  /// An operation that will signal `object`, if any. Null: all are in use (counted).
   Operation* take(Object* object) noexcept;
   void give_back(Operation& operation) noexcept { operation.home->give_back(operation); }
-  /// What its completion says is told to its object, or to nobody. @pre it is over
+  /// Passes the operation's completion to its object, if any. @pre the operation is over
   void finish(Operation& operation) noexcept;
   void finish(Operation& operation, Status status) noexcept {
     operation.completion.status = status;
@@ -109,27 +109,26 @@ class MessageLane final {
 
   // With the lane's lock held.
   void finish_locked(Operation& operation) noexcept;
-  /// The same of a receive whose message came in a record; it goes back by
-  /// give_back_heard_locked().
+  /// The same for a receive whose message came in a record; give_back_heard_locked() frees it.
   void finish_heard_locked(Operation& receive) noexcept;
   void give_back_heard_locked() noexcept { heard_.give_back(); }
-  /// Room for what comes in: an operation that take_arrival() will give, and `bytes` of memory that
-  /// take_buffer() will. False: there is none (counted).
+  /// Reserves memory for an arrival: an operation for take_arrival_locked(), and `bytes` for
+  /// take_buffer_locked(). False: there is none (counted).
   bool make_room_locked(std::uint32_t bytes) noexcept;
   Operation& take_arrival_locked() noexcept { return *std::exchange(arrival_, nullptr); }
-  /// Of take_arrival_locked(), not needed.
+  /// Returns an unused operation of take_arrival_locked().
   void put_arrival_locked(Operation& operation) noexcept;
-  /// @pre make_room_locked() of more than no bytes
+  /// @pre make_room_locked() of 1 byte or more
   std::byte* take_buffer_locked() noexcept { return std::exchange(buffer_, nullptr); }
-  /// For what is fetched. Null: no memory.
+  /// For fetched bytes. Null: memory ran out.
   std::byte* take_long_buffer_locked(std::uint64_t bytes) noexcept {
     return long_buffers_.take(bytes);
   }
-  /// `connection` has said "not now".
+  /// `connection` has put off a record.
   void hold_locked(Connection& connection) noexcept;
   void note_lost_locked() noexcept { note(lost_); }
 
-  /// Of a connection that has records to send, until it has none.
+  /// For a connection with delayed records, until it has none.
   void add_backlog(Connection& connection) noexcept;
 
   void note_no_connection() noexcept { note(no_connection_); }
@@ -163,13 +162,13 @@ class MessageLane final {
 
   static void prepare(Operation& operation, MessageLane& lane) noexcept;
 
-  // With the lane's lock held. A pool of its own: who posts can't take what it needs to go on.
+  // With the lane's lock held. A separate pool: posts can't take the operations that arrivals need.
   Pool<Operation> arrivals_;
   BufferPool buffers_;
   LongBufferPool long_buffers_;
   Operation* arrival_ = nullptr;
-  ReturningNodes heard_;  // receives that are over, until all that was there has been heard
-  static constexpr std::uint32_t kHeardMost = 64;  // of them
+  ReturningNodes heard_;  // finished receives, until the batch of arrivals ends
+  static constexpr std::uint32_t kHeardMost = 64;  // nodes in it
   std::byte* buffer_ = nullptr;
   std::uint32_t buffer_bytes_ = 0;
   Connection* held_ = nullptr;

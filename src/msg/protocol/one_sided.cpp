@@ -1,5 +1,5 @@
-// Put and get: the network's writes and reads. The signal of one follows when it is complete, since
-// networks keep no order; a short put with a signal travels as one record, which the peer copies.
+// Put and get: writes and reads of the network. Networks keep no order, so the signal follows when
+// the transfer is complete. A short put with a signal travels as one record, which the peer copies.
 
 #include <cstring>
 #include <utility>
@@ -44,7 +44,7 @@ Result<Post> Connection::transfer(vci::Work::Kind kind, const RemoteRegion& regi
   work.kind = kind;
   work.transfer = {user.start, nullptr, {region.address + offset, region.key}, user.bytes};
   if (kind == vci::Work::Kind::write && user.bytes <= lane_.engine().small_bytes_max()) {
-    work.kind = vci::Work::Kind::small;  // of any memory
+    work.kind = vci::Work::Kind::small;  // from any memory
     work.small_bytes = vci::Work::kSmallOfTransfer;
   } else {
     const std::uint64_t before = lane_.engine().registrations();

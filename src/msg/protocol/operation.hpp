@@ -1,5 +1,5 @@
 #pragma once
-// What is in flight: a post that is not over, or a message that has come and waits for its receive.
+// The operation: a post in flight, or an arrived message that waits for its receive.
 
 #include <algorithm>
 #include <array>
@@ -25,67 +25,67 @@ class MessageLane;
 class Packet;
 struct Operation;
 
-/// One of its parts, as others see it: leads back to the whole.
+/// A part of an operation, for layers below: leads back to the whole.
 template <class T>
 struct PartOf : T {
   Operation* whole = nullptr;
 };
 
-/// From post or arrival to its completion, which travels in it. The lane's pool makes it once; who
-/// takes one sets what it needs.
-/// Thread safety: single-owner, by turns: its poster, the engine that it waits in, the lane.
+/// Lives from post or arrival to its completion, which travels in its Node. The lane's pool
+/// constructs it once; each user sets the fields that it needs.
+/// Thread safety: single-owner, in turn: its poster, the matching engine, the lane.
 struct Operation : Node {
-  /// What remains to be done when its record is out.
+  /// The next step once its record is out.
   enum class Then : std::uint8_t {
-    finish,         ///< with an error if the record can't go out
+    finish,         ///< as its completion says: only the peer needs the record
     finish_anyway,  ///< as its completion says: the record is for the peer only
-    await,          ///< an answer
-    transfer,       ///< it is no record: its work goes out
+    await,          ///< wait for an answer
+    transfer,       ///< no record: posts `work`
     gather,         ///< finish: its payload lies in `buffers`
     post_packet,    ///< finish: its payload lies in `packet`
   };
 
-  Object* object = nullptr;  ///< null: nobody is told
+  Object* object = nullptr;  ///< null: no object to signal
   MessageLane* lane = nullptr;
   Connection* connection = nullptr;
 
-  // Its memory: of the user, or a buffer of ours.
+  // Its memory: the user's, or a buffer of the library.
   std::byte* local = nullptr;
   std::uint64_t local_bytes = 0;
   PartOf<MatchReceive> receive;
 
-  const Region* region = nullptr;     ///< the user's, that it lies in
-  net::Memory* registered = nullptr;  ///< by us, for this one operation
+  const Region* region = nullptr;     ///< the user's region that holds it
+  net::Memory* registered = nullptr;  ///< registered for this operation alone
 
-  // A record that has to go out, and has not yet: what is ours of its payload, then the user's.
+  // A record that is not out yet. Its payload: `small` first, then the user's bytes.
   PacketHeader header{};
   std::array<std::byte, 32> small{};
   std::uint32_t small_bytes = 0;
   std::span<const std::byte> payload;
   Then then = Then::finish;
 
-  std::uint32_t awaited = 0;     ///< its number among those that wait for an answer; 0: it does not
-  std::uint32_t there = 0;       ///< of the peer's operation that waits for ours
-  RemoteCompletion signals = 0;  ///< when its transfer is over: that object of the peer's
-  std::uint64_t* before = nullptr;  ///< where an atomic's answer goes
+  std::uint32_t awaited = 0;        ///< its number in the table of awaited ones; 0: not there
+  std::uint32_t there = 0;          ///< number of the peer's operation that waits for this one
+  RemoteCompletion signals = 0;     ///< object of the peer to signal after the transfer
+  std::uint64_t* before = nullptr;  ///< receives an atomic's answer
   std::uint64_t region_offset = 0;  ///< of a put or get
   std::uint64_t bytes_copied = 0;   ///< of a piece that its owner copies
   bool is_offer = false;            ///< a message whose bytes are still at the sender
-  bool is_bounced = false;          ///< `registered` is of a bounce buffer
+  bool is_bounced = false;          ///< `registered` is a bounce buffer's
   bool is_lent = false;             ///< `registered` is lent to the peer, which copies
-  bool is_dynamic = false;          ///< `local` is a buffer of ours, for an active message
+  bool is_dynamic = false;          ///< `local` is a buffer of the library, for an active message
 
   PartOf<MatchMessage> message;
-  /// Of a message: who comes second, its receive or its bytes, does the rest. Null; the receive; or
-  /// message_is_here().
+  /// Of a message: its receive and its bytes meet here, and the later of the two completes the
+  /// receive. Null; the receive; or message_is_here().
   std::atomic<Operation*> met{nullptr};
   PartOf<vci::Work> work;
 
   // A message of several pieces.
-  std::uint32_t pieces_posted = 0;  ///< of a transfer, which moves one after the other
+  std::uint32_t pieces_posted = 0;  ///< by a transfer, which moves one after the other
   std::uint32_t buffer_count = 0;
   union {
-    Offer offer;                              ///< of the one that fetches, or tells
+    Offer offer;                              ///< of an operation that fetches or offers
     std::array<Buffer, kBuffersMax> buffers;  ///< of a record
     Packet* packet;                           ///< the user's, until it is posted
   };
@@ -110,7 +110,7 @@ struct Operation : Node {
   }
 };
 
-/// Nobody answers it.
+/// No answer follows.
 constexpr bool is_over_when_out(Operation::Then then) noexcept {
   return then != Operation::Then::await && then != Operation::Then::transfer;
 }

@@ -1,6 +1,6 @@
-// Memory that only its owner can copy (Limits::has_unreadable_memory). A read or write of it fails;
-// then the asking side lends memory that the owner maps, and the owner copies between the two, a
-// part at a time: in a turn of its lane, by a thread of the program.
+// Memory that only its owner can copy (Limits::has_unreadable_memory). A read or write of it fails.
+// Then the asking side lends memory that the owner maps, and the owner copies between the two, part
+// by part. It does so in a turn of its lane, by a thread of the program.
 
 #include <algorithm>
 #include <cerrno>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kLentBytesMax = 256u << 10;
 
-/// Of one operation, until that is over. Thread safety: single-owner.
+/// Memory lent by one operation, until that is over. Thread safety: single-owner.
 struct LentMemory final : net::Memory {
   LentMemory(std::unique_ptr<net::AllocatedMemory> memory_, std::uint64_t bytes_) noexcept
       : memory(std::move(memory_)), bytes(bytes_) {}
@@ -33,7 +33,7 @@ LentMemory& lent_to(const Operation& operation) noexcept {
 bool is_write(const Operation& operation) noexcept {
   return operation.work.kind != vci::Work::Kind::read;
 }
-/// Of the part that is copied next, or now.
+/// Bytes of the current or next part.
 std::uint64_t bytes_of_part(const Operation& operation) noexcept {
   return std::min(operation.work.transfer.bytes - operation.bytes_copied, lent_to(operation).bytes);
 }
@@ -42,7 +42,7 @@ std::uint64_t bytes_of_part(const Operation& operation) noexcept {
 
 bool Connection::ask_owner(Operation& operation, Status status) noexcept {
   Engine& engine = lane_.engine();
-  // A key that is not good any more is no matter of the system's.
+  // A key that is no longer valid (EACCES) has another cause than unreadable memory.
   if (!engine.fabric().limits().has_unreadable_memory || status.code() != Errc::kTransfer ||
       status.detail() == EACCES || rank_ == engine.rank())
     return false;
@@ -142,7 +142,7 @@ std::byte* Connection::find_ordered(CopyWord what, std::uint32_t number,
   operation.object = nullptr;
   operation.there = header[2];
   vci::Work& work = operation.work;
-  work.kind = what.is_write ? vci::Work::Kind::read : vci::Work::Kind::write;  // of what was lent
+  work.kind = what.is_write ? vci::Work::Kind::read : vci::Work::Kind::write;  // of the lent memory
   work.transfer = {local, nullptr, order->buffer, order->bytes};
   work.complete = &Connection::copied_here;
   work.link = &link.net_link();

@@ -1,5 +1,5 @@
-// Messages that lie in several buffers, or in a packet already. What is short is gathered where a
-// record is assembled. Of what is long the record says where each piece lies.
+// Messages in several buffers, or in a packet of the user. A short message is gathered as its
+// record is assembled. The record of a long message states the place of each piece.
 
 #include <array>
 #include <memory>
@@ -12,7 +12,7 @@
 namespace larklane::msg {
 namespace {
 
-/// Of one operation: given back together. Thread safety: single-owner.
+/// The registrations of one operation, freed together. Thread safety: single-owner.
 struct RegisteredPieces final : net::Memory {
   std::array<std::unique_ptr<net::Memory>, kBuffersMax> pieces;
   net::RemoteMemory remote() const noexcept override { return pieces[0]->remote(); }
@@ -98,11 +98,12 @@ Status Connection::offer_buffers(Operation& operation, std::span<const Buffer> b
     } else {
       memory = engine.memory_of(*options.region, start, buffer.bytes);
     }
-    operation.work.transfer = {start, memory, {}, buffer.bytes};  // of the only one, for who asks
+    // For on_ask(), if it is the only one
+    operation.work.transfer = {start, memory, {}, buffer.bytes};
     offer.pieces[offer.count++] = {buffer.bytes, remote_of(operation, operation.work.transfer)};
   }
   operation.offer = offer;
-  // Where records are shorter than the list.
+  // Fails where records are shorter than the list.
   return offer.payload().size() <= engine.record_bytes_max() ? Errc::kOk : Errc::kInvalidArgument;
 }
 

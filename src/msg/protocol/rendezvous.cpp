@@ -1,6 +1,5 @@
-// Long messages: an offer has said where the bytes lie. Who has a place for them reads them from
-// there, and says so; or he asks the sender to write them, whose immediate says that they are
-// there.
+// Long messages: an offer states where the bytes lie. The receiver reads them and confirms; or it
+// asks the sender to write them, with an immediate that announces their arrival.
 
 #include <utility>
 
@@ -11,7 +10,7 @@ namespace larklane::msg {
 
 /// @pre `operation` is the caller's alone
 void Connection::fetch(Operation& operation) noexcept {
-  // Of a region the peer would keep the key when the operation has failed.
+  // The peer would keep the key of a region after the operation has failed.
   const bool asks =
       lane_.engine().asks_for_writes() && operation.offer.count == 1 && operation.region == nullptr;
   PostOptions options;
@@ -56,12 +55,12 @@ void Connection::piece_read(net::Operation& work, Status status) {
 void Connection::fetched(net::Operation& work, Status status) {
   Operation& operation = *static_cast<PartOf<vci::Work>&>(work).whole;
   set_status(operation, status);
-  // That a receive is too short is no matter of the sender's.
+  // A receive that is too short is no error for the sender.
   operation.connection->tell_fetched(operation,
                                      status.code() == Errc::kSizeMismatch ? Status() : status);
 }
 
-/// The peer's operation is over.
+/// Ends the peer's operation.
 void Connection::tell_fetched(Operation& operation, Status status) noexcept {
   release_memory(operation);
   operation.header = {first_word(RecordKind::fetched, static_cast<std::uint32_t>(status.code())), 0,
@@ -91,7 +90,7 @@ void Connection::ask(Operation& operation, const net::Transfer& place) noexcept 
   if (operation == nullptr) return unexpected(link);
   const bool is_offer = is_kind(operation->header, RecordKind::send_offer) ||
                         is_kind(operation->header, RecordKind::am_offer);
-  if (!is_offer || !operation->payload.empty()) {  // of several pieces none can be asked for
+  if (!is_offer || !operation->payload.empty()) {  // an offer of several pieces can't be asked for
     end_awaited(*operation, Errc::kProtocol);
     return Errc::kProtocol;
   }

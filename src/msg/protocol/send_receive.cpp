@@ -1,5 +1,5 @@
-// Send and receive. A short message travels in its record, and is copied into its receive, or, if
-// there is none yet, into a buffer. Of a long one the record says where it lies
+// Send and receive. A short message travels in its record. The receiver copies it into the matching
+// receive, or, without one, into a buffer. The record of a long message states where the bytes lie
 // (rendezvous.cpp).
 
 #include <utility>
@@ -18,7 +18,7 @@ Operation& whole_of(MatchMessage& message) noexcept {
   return *static_cast<PartOf<MatchMessage>&>(message).whole;
 }
 
-/// What the completion of `receive` says of its message.
+/// Sets the message's fields in the completion of `receive`.
 void describe(Operation& receive, const MatchKey& message, std::uint64_t bytes) noexcept {
   receive.completion.rank = static_cast<std::int32_t>(message.rank);
   receive.completion.tag = message.tag;
@@ -38,7 +38,7 @@ MatchKey Connection::key_of(MatchWord match, std::uint32_t tag) const noexcept {
   return {static_cast<std::uint32_t>(rank_), tag, static_cast<MatchPolicy>(match.match)};
 }
 
-/// What lies at the sender. @pre `receive` is the caller's alone
+/// Fetches bytes from the sender. @pre `receive` is the caller's alone
 void Connection::begin_fetch(Operation& receive, const MatchKey& message, const Offer& offer,
                              std::uint32_t there) noexcept {
   msg::describe(receive, message, offer.bytes);
@@ -84,14 +84,15 @@ Result<Post> receive(MessageLane& lane, MatchWord match, int rank, std::uint32_t
 
   MatchMessage* const matched = space->insert_receive(operation->receive);
   if (matched == nullptr) {
-    // Either the search for receives of a dead rank finds it, or we see that it is dead.
+    // Either the search for receives of a dead rank finds it, or this thread sees that the rank is
+    // dead.
     const bool names_rank = match.match == Match::rank_tag || match.match == Match::rank;
     if (names_rank && engine.is_lost(rank) && space->cancel(operation->receive))
       lane.finish(*operation, engine.why_lost(rank));
     return Post::posted;
   }
   Operation& message = whole_of(*matched);
-  // acq_rel: of the receive; pairs with on_message()'s, of the bytes.
+  // acq_rel: of the receive; pairs with the exchange in wait(), of the bytes.
   if (message.met.exchange(operation, std::memory_order_acq_rel) != Operation::message_is_here())
     return Post::posted;
   if (message.is_offer) {
@@ -141,7 +142,7 @@ Result<bool> Connection::on_send(const PacketHeader& header,
   return true;
 }
 
-/// Nobody has wanted it yet.
+/// Keeps a message without a receive.
 [[gnu::noinline]] void Connection::wait(Operation& message,
                                         std::span<const std::byte> payload) noexcept {
   message.local = payload.empty() ? nullptr : lane_.take_buffer_locked();

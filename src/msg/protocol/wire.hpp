@@ -1,7 +1,7 @@
 #pragma once
-// What records say: the header's three words, and what their payload begins with where that is not
-// the user's bytes. Wire layout: docs/design/protocols/messages.md, which changes in the same
-// commit. Thread safety: immutable.
+// Record layouts: the header's three words, and the start of a payload that is not all the user's
+// bytes. Wire layout: docs/design/protocols/messages.md, which changes in the same commit. Thread
+// safety: immutable.
 
 #include <array>
 #include <cstddef>
@@ -23,20 +23,20 @@ enum class RecordKind : std::uint8_t {
   send_offer,    ///< MatchWord; tag; operation there; Offered, up to kBuffersMax of them
   am,            ///< completion; tag; -; the bytes
   am_offer,      ///< completion; tag; operation there; as of send_offer
-  fetched,       ///< Errc; -; operation here: an offer's bytes have been fetched, or not
+  fetched,       ///< Errc; -; operation here: the result of fetching an offer
   put,           ///< completion; tag; region; PutPlace, the bytes
   signal,        ///< completion; tag; -; number of bytes
   fetch_add,     ///< -; region; operation there; AtomicOrder
   compare_swap,  ///< -; region; operation there; AtomicOrder
   accumulate,    ///< -; region; operation there; offset, doubles
-  reply,         ///< Errc; -; operation here; what was there before an atomic
-  ask,           ///< -; -; operation there; Asked: an offer's bytes, to be written
+  reply,         ///< Errc; -; operation here; former value of an atomic
+  ask,           ///< -; -; operation there; Asked: request to write an offer's bytes
   copy,          ///< CopyWord; region or offer here; operation there; CopyOrder
   copied,        ///< Errc; -; operation here: a copy is over
 };
 inline constexpr std::uint32_t kRecordKinds = 14;
 
-/// The first word: a kind, and 24 bits that belong to it; small where they are.
+/// The first word: a kind, and 24 bits for its own use; small values if those are small.
 inline constexpr std::uint32_t kKindBits = 4, kKindMask = (1u << kKindBits) - 1;
 static_assert(kRecordKinds <= kKindMask + 1);
 inline constexpr std::uint32_t first_word(RecordKind kind, std::uint32_t rest) noexcept {
@@ -51,7 +51,7 @@ inline constexpr bool is_kind(const PacketHeader& header, RecordKind kind) noexc
 
 inline constexpr std::uint32_t kSpaces = 8;  ///< of each kind
 
-/// How a message is matched, in a first word.
+/// The matching rule of a message, in a first word.
 struct MatchWord {
   Match match;
   MatchSpace space;
@@ -68,21 +68,21 @@ struct MatchWord {
   }
 };
 
-/// Bytes that lie at the sender, to be fetched.
+/// Bytes at the sender, for the receiver to fetch.
 struct Offered {
   std::uint64_t bytes;
   net::RemoteMemory memory;
 };
-/// A message that is to be fetched, by pieces.
+/// A message to be fetched, in pieces.
 struct Offer {
   std::array<Offered, kBuffersMax> pieces;
   std::uint32_t count;
-  std::uint64_t bytes;  ///< of all
+  std::uint64_t bytes;  ///< of all pieces
 
   std::span<const std::byte> payload() const noexcept {
     return std::as_bytes(std::span(pieces).first(count));
   }
-  /// Nothing: it makes no sense.
+  /// Nothing: malformed.
   static std::optional<Offer> of(std::span<const std::byte> payload) noexcept {
     Offer offer{};
     if (payload.empty() || payload.size() % sizeof(Offered) != 0 ||
@@ -97,13 +97,13 @@ struct Offer {
     return offer;
   }
 };
-/// Where the bytes of an offer shall go.
+/// Target for the bytes of an offer.
 struct Asked {
   net::RemoteMemory to;
   std::uint32_t offer;  ///< the operation here
   std::uint32_t unused = 0;
 };
-/// What a copy is of, in a first word.
+/// Direction and subject of a copy, in a first word.
 struct CopyWord {
   bool is_write;  ///< into the memory here; else from it
   bool is_offer;  ///< else of a region
@@ -116,7 +116,7 @@ struct CopyWord {
     return {(word & 1) != 0, (word & 2) != 0};
   }
 };
-/// Bytes that their owner copies, between there and memory of the asking side that it maps.
+/// A copy by the owner, between its bytes and memory of the asking side that it maps.
 struct CopyOrder {
   std::uint64_t offset, bytes;
   net::RemoteMemory buffer;
@@ -128,13 +128,13 @@ struct AtomicOrder {
   std::uint64_t offset, value, expected;
 };
 
-/// An error code that a peer has sent: anything.
+/// @param code  as a peer sent it: any value
 inline Status status_of(std::uint32_t code) noexcept {
   return code <= static_cast<std::uint32_t>(Errc::kBadOption) ? Status(static_cast<Errc>(code))
                                                               : Status(Errc::kProtocol);
 }
 
-/// What `payload` begins with. Nothing: it is shorter.
+/// The front of `payload`. Nothing: it is shorter.
 template <class T>
 std::optional<T> front_of(std::span<const std::byte> payload) noexcept {
   if (payload.size() < sizeof(T)) return std::nullopt;

@@ -24,9 +24,9 @@ namespace larklane::loop {
 /// Invariants:
 /// 1. Of the threads that can run, the one with the smallest virtual time does; the seed breaks
 /// ties.
-/// 2. A thread that found nothing to do since the last effect (a changed value, copied bytes, the
-/// end of a wait or of a thread) sleeps until the next one: when all sleep, nothing can change any
-/// more.
+/// 2. A thread that has found nothing to do since the last effect sleeps until the next one.
+/// Effects are a changed value, copied bytes, the end of a wait or of a thread. When all threads
+/// sleep, nothing can change any more.
 class Simulation {
  public:
   struct Options {

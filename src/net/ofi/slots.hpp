@@ -1,6 +1,6 @@
 #pragma once
-// Slots for pending operations. libfabric is handed a slot, not the operation, so that an operation
-// can be ended when its peer is gone, although libfabric may still come back with it.
+// Slots for pending operations. libfabric gets a slot, not the operation. So an operation can end
+// when its peer is gone, although libfabric may still return the slot later.
 
 #include <rdma/fabric.h>
 

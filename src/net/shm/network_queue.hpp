@@ -1,8 +1,8 @@
 #pragma once
 // The queue of immediates of one endpoint, from both ends.
 //
-// One ring for all senders, so that a poll that finds nothing is one load of a line that no sender
-// writes, for any number of peers. A sender claims a slot and fills it by the same
+// All senders share one ring. So a poll that finds nothing is one load, for any number of peers, of
+// a line that no sender writes. A sender claims a slot and fills it by the same
 // compare-and-swap. A sender that is killed leaves no slot that is taken and never filled, as it
 // would with tickets, and no sender waits for another. A sender that is alone knows where the tail
 // is and touches no other line of senders; with several, the shared tail leads close to it.

@@ -8,8 +8,8 @@
 //   of those behind it every kSignalEvery-th is;
 // * when the last signalled one has completed and unsignalled ones are left behind it, a write of
 //   no bytes is posted, signalled: the flush. One slot of the queue is kept for it.
-// So while any operation is pending a signalled one is, nothing has to be posted for the rest to
-// complete, and lone operations, one after the other, need no flush.
+// So while any operation is pending, a signalled one is, and the rest completes without a further
+// post. Lone operations, one after the other, need no flush.
 
 #include <arpa/inet.h>
 
@@ -255,7 +255,7 @@ inline constexpr SendQueue::Shape kWriteShape{128, 16};
 inline constexpr SendQueue::Shape kReadShape{32, 1};
 static_assert(kWriteShape.depth >= 2 * kWriteShape.signal_every);
 
-/// What went wrong, from a work completion; detail: its status.
+/// The error of a work completion; detail: its status.
 Status status_of(ibv_wc_status status) noexcept;
 
 }  // namespace larklane::verbs
