@@ -1,3 +1,5 @@
+// The option parser: sources, precedence, secrets, refused values and names.
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -302,7 +304,7 @@ TEST_F(ConfigTest, OfManyProblemsTheFirstAreTold) {
   std::vector<std::vector<std::string>> wanted(10, {"nonesuch"});
   wanted.push_back({"... and 49990 more problems"});
   load(false, wanted);
-  // One of those that are not told may be fatal.
+  // A problem beyond the reported ones may be fatal.
   write_file(text + "policy = nonesuch\n");
   std::vector<Config::Problem> problems;
   EXPECT_FALSE(Config::load(&problems));

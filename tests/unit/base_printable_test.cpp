@@ -1,3 +1,5 @@
+// Printable: escapes of bytes that a terminal would obey.
+
 #include <gtest/gtest.h>
 
 #include <string>

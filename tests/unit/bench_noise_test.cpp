@@ -1,3 +1,5 @@
+// Noise of the benchmarks: seeds, distributions, recorded detours.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -172,7 +174,7 @@ TEST_F(TraceFile, OfDetoursIsReplayedFromATimeThatIsDrawn) {
     ASSERT_LE(time, 500.01);
     if (time > 400.01) ++hit;
   }
-  EXPECT_NEAR(hit, 1000, 120);  // of 10000 times to begin at, 2 x 500 meet one
+  EXPECT_NEAR(hit, 1000, 120);  // of 10000 start times, 2 x 500 meet a detour
   int apart = 0;
   for (std::uint64_t r = 0; r < 10000; ++r)
     apart += noise.compute_ns(400, r, 0, 4) != noise.compute_ns(400, r, 2, 4);
@@ -195,7 +197,8 @@ TEST(Noise, PresetsOfMachinesAreWhatWasRecorded) {
   const Noise noise = make("vm-epyc", 0);
   EXPECT_EQ(noise.kind(), Noise::Kind::detours);
   const double time = noise.compute_ns(1e12, 0, 0, 1);
-  EXPECT_NEAR(time, 1e12 / (1 - 0.03557), 1e9);  // as `larklane noise` said of core 0
+  EXPECT_NEAR(time, 1e12 / (1 - 0.03557), 1e9);  // the loss that `larklane noise` reported for core
+                                                 // 0
 }
 
 TEST(Statistics, QuantilesOfFive) {

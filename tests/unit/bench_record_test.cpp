@@ -1,4 +1,4 @@
-// What a run leaves behind, of a record written by hand.
+// The files that a run writes, made of a record written by hand.
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-/// Without blanks and line ends, which say nothing in JSON.
+/// Without blanks and line ends, which have no meaning in JSON.
 std::string json_of(const Record& record) {
   const std::string path = testing::TempDir() + "bench_record.json";
   EXPECT_EQ(write_json(record, path), "");

@@ -1,5 +1,5 @@
-// The metrics that python/larklane/profile/rounds.py has as well, on the traces that its test reads
-// too.
+// The metrics that python/larklane/profile/rounds.py also computes, on the traces that its test
+// reads too.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Boards of processes, as threads: what each gets of the others, and what it is told if it does
-// not.
+// Boards of processes that run as threads: the cards that each process gets, and the error if one
+// is missing.
 
 #include <sched.h>
 #include <sys/stat.h>
@@ -169,7 +169,7 @@ TEST_P(BoardTest, MisuseChangesNothing) {
 
 TEST_P(BoardTest, WhoDoesNotComeIsNamedInTime) {
   if (GetParam() == Way::peers) GTEST_SKIP() << "the all-gather is the program's";
-  // Three of four, of whom rank 1 publishes nothing until rank 0 has asked in vain.
+  // Three of four ranks; rank 1 publishes nothing until rank 0 has asked in vain.
   std::atomic<bool> has_asked{false};
   run(4, 3, "150ms", [&](Board& board) {
     std::string problem;
@@ -191,8 +191,8 @@ TEST_P(BoardTest, WhoDoesNotComeIsNamedInTime) {
       ASSERT_TRUE(board.publish(bytes_of("late"), &problem).ok()) << problem;
     }
     const Status status = board.fence(&problem);
-    // The first whose time is over ends: for the others, that is who has ended; if it served the
-    // cards, they hear no more than that.
+    // The first rank whose time is over ends, so the others name that rank; if it served the cards,
+    // they see only its end.
     const bool is_named =
         problem.find("did not come to the fence within 150 ms") != std::string::npos ||
         problem.find("has ended before the fence") != std::string::npos ||
@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, BoardTest,
 
 class OpenTest : public testing::Test {
  protected:
-  /// Expects each part in what is said.
+  /// Expects each part in the error's text.
   static void expect_refused(const Settings& settings, const std::vector<std::string>& parts,
                              Errc code = Errc::kBadOption) {
     std::string problem;
@@ -315,7 +315,7 @@ TEST_F(OpenTest, AStrangerAtThePortIsNamed) {
     ::send(fd.get(), text, sizeof text, MSG_NOSIGNAL);
     listener->reset();
   });
-  // Rank 0: it does not serve where somebody is already.
+  // Rank 0 does not serve at an address that is already served.
   expect_refused(
       {{"meet", place}, {"rank", "0"}, {"size", "2"}, {"job", "j"}, {"boot_wait_ns", "10ms"}},
       {place, "is not Larklane"}, Errc::kUnreachable);
@@ -334,7 +334,7 @@ TEST_F(OpenTest, WhoDoesNotKnowTheJobIsNotBelieved) {
     Hello hello;
     ::recv(fd.get(), &hello, sizeof hello, MSG_WAITALL);
     Welcome welcome;
-    welcome.proof = hello.proof;  // the only one that it has seen
+    welcome.proof = hello.proof;  // the only proof that it has seen
     ::send(fd.get(), &welcome, sizeof welcome, MSG_NOSIGNAL);
     listener->reset();
   });

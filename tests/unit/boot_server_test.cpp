@@ -1,4 +1,4 @@
-// Who has the cards: what processes, strangers and random bytes get from it.
+// The server of cards: its answers to processes, strangers and random bytes.
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Records and proofs of those who meet.
+// Records and proofs of processes that meet.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The C API in a process that is alone: what it refuses, and that each call says what its C++ says.
+// The C API in a process that is alone: its refusals, and that each call matches its C++ call.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 
 namespace {
 
-/// Says that `call` was refused with `error`, and by what name.
+/// Expects that `call` was refused with `error`, and with that name.
 void expect_refused(int status, int error, const std::string& text) {
   EXPECT_EQ(status, error) << larklane_error_name(status);
   EXPECT_NE(std::string(larklane_last_error()).find(text), std::string::npos)
@@ -300,7 +300,7 @@ TEST_F(CapiTest, AReceiveThatIsDoneTellsAtOnce) {
   });
   options_.signals_always = 0;
   larklane_completion done = LARKLANE_COMPLETION_INIT;
-  // It has arrived when a second one that was sent after it has.
+  // It has arrived when a second message that was sent after it has.
   (void)posted([&](larklane_post* post) {
     return larklane_post_send(vci_, 0, 2, nullptr, 0, nullptr, post);
   });

@@ -1,5 +1,5 @@
-// System calls of the control plane that are refused, or short of something for ever: peers are
-// told, and nothing waits.
+// System calls of the control plane that are refused, or fail for want of a resource for ever:
+// peers get an error, and nothing waits.
 
 #include <mutex>
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kNoFilters = 77;
 
-/// What a child with a filter sees of its own plane.
+/// The plane of a child with a filter, and its events.
 class Side {
  public:
   Side() {

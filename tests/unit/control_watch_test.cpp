@@ -1,4 +1,5 @@
-// What the helper sleeps on besides its sockets: nothing is lost, and nothing is woken for nothing.
+// The descriptors that the helper sleeps on besides its sockets: no item is lost, and no wake-up is
+// wasted.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -38,7 +39,7 @@ class Queue : public Watched {
     const std::uint64_t one = 1;
     EXPECT_EQ(::write(event_.get(), &one, sizeof one), ssize_t{sizeof one});
   }
-  /// Anybody may poll; the notice stays in the descriptor.
+  /// Any thread may poll; the notice stays in the descriptor.
   void take() {
     const std::lock_guard lock(mutex_);
     served_ += std::exchange(items_, 0);
@@ -67,7 +68,8 @@ class Queue : public Watched {
   std::uint64_t armings_ = 0;
 };
 
-/// One that threads of the application poll, too, and that says so. Thread safety: thread-safe.
+/// A queue that threads of the application poll, too, and that reports such polls. Thread safety:
+/// thread-safe.
 class PolledQueue : public Queue {
  public:
   bool is_served_by_others() override {
@@ -98,7 +100,7 @@ class PolledQueue : public Queue {
 
 class WatchTest : public ControlTest {
  protected:
-  /// Returns when the helper has fallen asleep again, as far as anybody can tell.
+  /// Returns when the helper sleeps again, as far as a test can observe.
   static void settle() { ::poll(nullptr, 0, 50); }
   std::uint64_t wakeups() const { return plane_->counters().helper_wakeups; }
 
@@ -127,7 +129,7 @@ TEST_F(WatchTest, TheHelperSleepsWithoutWhatIsOff) {
   settle();
   EXPECT_EQ(wakeups(), before);
   EXPECT_EQ(queue.served(), 0U);
-  queue.turn_on();  // finds what has come before
+  queue.turn_on();  // finds the items that came before
   ASSERT_TRUE(queue.wait_for(1));
   queue.turn_off();
   settle();
@@ -318,7 +320,7 @@ TEST_F(WatchTest, WhatIsOffHasNoTime) {
   plane_->unwatch(endless);
 }
 
-/// Rounds that open and close again and again, by several threads: whoever has one open and an item
+/// Several threads open and close rounds again and again. A thread with an open round and an item
 /// in the queue must not wait for ever. Sometimes the thread polls by itself, as a waiting one
 /// does.
 template <class Queue>
@@ -342,7 +344,7 @@ void expect_none_lost(Plane& plane, std::uint32_t rounds, void (*poll)(Queue&)) 
         if ((random >> 20) % 4 == 0) poll(queue);
         if (!queue.wait_for(before + 1)) is_lost.store(true, std::memory_order_relaxed);
         queue.turn_off();
-        if ((random >> 24) % 4 == 0) queue.add();  // comes when nobody waits
+        if ((random >> 24) % 4 == 0) queue.add();  // comes when no thread waits
         if ((random >> 26) % 8 == 0) std::this_thread::yield();
       }
     });
@@ -376,7 +378,7 @@ TEST_F(WatchTest, WhoLooksAfterItInALoopTakesItOver) {
   }
   EXPECT_NE(wakeups(), before);
   const std::uint64_t served = queue.served();
-  queue.add();  // and nobody polls any more
+  queue.add();  // and no thread polls any more
   EXPECT_TRUE(queue.wait_for(served + 1));
   queue.turn_off();
   plane_->unwatch(queue);
@@ -418,7 +420,7 @@ TEST_F(WatchTest, WhatOthersServeWakesTheHelperOnceInAWhile) {
   // every 100 us at first, every 1.6 ms in the end
   EXPECT_LE(static_cast<double>(wakeups() - before), 4 * took.count() + 20);
   const std::uint64_t served = queue.served();
-  queue.add();  // and nobody polls any more
+  queue.add();  // and no thread polls any more
   EXPECT_TRUE(queue.wait_for(served + 1));
   queue.turn_off();
   plane_->unwatch(queue);

@@ -1,3 +1,5 @@
+// The simulation: virtual time, cores, cache lines, waits, deadlocks.
+
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -164,7 +166,7 @@ TEST(LoopSimulation, WhoSleepsForAnEventWakesWithItAndKeepsNobody) {
   simulation.spawn("waker", [&] {
     simulation.spend(5000);
     simulation.wake(event);
-    simulation.wake(event);  // nobody sleeps any more
+    simulation.wake(event);  // no thread sleeps any more
   });
   EXPECT_EQ(simulation.run(), "");
   EXPECT_EQ(woken, (std::vector<std::uint64_t>{5000, 5000}));

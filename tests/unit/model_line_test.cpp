@@ -1,3 +1,5 @@
+// Fits of lines through points with errors.
+
 #include <gtest/gtest.h>
 
 #include <cmath>

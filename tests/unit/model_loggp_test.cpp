@@ -1,3 +1,5 @@
+// Fits of LogGP parameters to measured times.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -242,7 +244,7 @@ TEST(ModelLogGP, AnyCurveTellsOfAChange) {
   for (double LogGP::*changed :
        {&LogGP::latency_ns, &LogGP::send_overhead_ns, &LogGP::recv_overhead_ns, &LogGP::gap_ns}) {
     Network network = random_network(random);
-    network.small.gap_ns *= 3;  // in nobody's way
+    network.small.gap_ns *= 3;  // delays no other message
     network.large = network.small;
     network.large.*changed *= 1.7;
     network.change = 20;

@@ -1,3 +1,5 @@
+// Plans of groups: their cost, and the least one.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -168,9 +170,9 @@ TEST(ModelPlan, ChanceIsNotLearnt) {
 
 TEST(ModelPlan, WhatIsNoChanceIsLearnt) {
   EXPECT_LT(on_other_rounds(learned_plan, Pattern::laggard, 4e5, 2), 0.31);
-  // All are ready within what they take: fewer and larger groups first.
+  // All are ready within the time of one message: fewer and larger groups first.
   EXPECT_LT(on_other_rounds(learned_plan, Pattern::uniform, 2e4, 8), 0.96);
-  // Of one round it can't be told.
+  // One round does not suffice to predict the next.
   const auto one = readiness(Pattern::laggard, 4e5, 32, 1, 0);
   const Workload workload{niagara(1000), 1 << 15, one};
   EXPECT_EQ(learned_plan(workload).firsts, best_equal_plan(workload).firsts);

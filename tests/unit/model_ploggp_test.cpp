@@ -1,3 +1,5 @@
+// Completion times by PLogGP.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +48,7 @@ TEST(ModelPLogGP, IsWhatTheRecurrenceSaysByHand) {
   EXPECT_DOUBLE_EQ(completion_ns(medium, any_order), 4220 + 2 * 400);
   medium.per_part_ns = 7;
   EXPECT_DOUBLE_EQ(completion_ns(medium, any_order), 4220 + 2 * 400 + 3 * 7);
-  // What goes before it is what a part waits for: 300; 300 + 100 + 500; 900 + 200 + 500.
+  // A part waits for the part before it: 300; 300 + 100 + 500; 900 + 200 + 500.
   const Part unequal[] = {{0, 1001}, {10, 2001}, {20, 101}};
   EXPECT_DOUBLE_EQ(completion_ns(by_hand(), unequal), 1600 + 10 + 1000 + 400);
 }

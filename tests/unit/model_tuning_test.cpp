@@ -1,3 +1,5 @@
+// Tunings: text, parser, choice of an entry, and the file that holds them.
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -232,7 +234,7 @@ class ModelTuningFile : public testing::Test {
     return path;
   }
   TuningFile find(const std::string& option) { return find_tuning(option, "shm", host_); }
-  /// Ignored, for a reason that names the file and what to do.
+  /// Ignored, with a reason that names the file and the remedy.
   void expect_ignored(const std::string& path, const std::string& why) {
     const TuningFile found = find(path);
     EXPECT_FALSE(found.tuning);

@@ -1,3 +1,5 @@
+// The table from MPI handles to requests.
+
 #include <gtest/gtest.h>
 
 #include <atomic>

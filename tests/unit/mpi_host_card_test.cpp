@@ -1,3 +1,5 @@
+// The card of a rank: its text, the choice of a network, names of ranks.
+
 #include <gtest/gtest.h>
 
 #include "base/ranks_text.hpp"

@@ -1,3 +1,5 @@
+// How the two jobs of a connect and accept identify each other.
+
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>

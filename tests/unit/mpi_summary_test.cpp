@@ -1,3 +1,5 @@
+// The summary that a rank logs.
+
 #include <gtest/gtest.h>
 
 #include "mpi/world/summary.hpp"

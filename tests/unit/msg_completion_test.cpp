@@ -1,3 +1,5 @@
+// Completion objects: queues, counters, synchronizers, handlers.
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -58,7 +60,7 @@ TEST_F(MsgCompletion, AQueueIsBoundedByTheNodesOfTheLanesOnly) {
   EXPECT_FALSE(lane.operate(queue, numbered(3)));
   EXPECT_EQ(queue.pop()->tag, 1u);
   EXPECT_EQ(queue.pop()->tag, 2u);
-  // What is no queue gives the node back at once.
+  // A completion object other than a queue gives the node back at once.
   EXPECT_TRUE(lane.operate(queue, numbered(3)));
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(lane.operate(counter, numbered(4)));
   EXPECT_EQ(counter.completed(), 5u);

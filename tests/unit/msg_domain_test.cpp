@@ -1,3 +1,5 @@
+// The numbers of completion objects that peers may signal.
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -73,7 +75,7 @@ TEST_F(MsgDomain, ANumberThatWasTakenBackNamesNothingForEver) {
     EXPECT_NE(old, last);
     EXPECT_EQ(find_error(old), kUnknown);
   }
-  EXPECT_TRUE(third.free().ok());  // what was refused holds up nobody
+  EXPECT_TRUE(third.free().ok());  // the refused post holds up no other
   EXPECT_TRUE(first.free().ok());
 }
 

@@ -1,5 +1,5 @@
-// What the program, or its user, chooses: which messages are copied, and who moves the others. And
-// why posts were refused.
+// Choices of the program, or its user: which messages are copied, and which side moves the others.
+// And why posts were refused.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class Pair {
  public:
   explicit Pair(Job::Options options) : job_(std::move(options)) { job_.connect_all(); }
 
-  /// @return what the send answers
+  /// @return the answer of the send
   Post send_one(std::span<const Buffer> pieces) {
     std::vector<std::byte> wanted;
     for (const Buffer& piece : pieces) {
@@ -98,7 +98,7 @@ TEST(EngineOptions, AnAccumulateHasItsMost) {
   EXPECT_EQ(sums[kAccumulateMax], 1.0);
 }
 
-// The list of where they lie is longer than what may be copied.
+// The list of the pieces' places is longer than the largest message that may be copied.
 TEST(EngineOptions, ManyPiecesAreReadAllTheSame) {
   Job::Options options;
   options.eager_bytes_max = 0;
@@ -184,7 +184,8 @@ TEST(EngineOptions, APacketHoldsWhatARecordDoes) {
   EXPECT_EQ(into, from);
 }
 
-/// As many wait for an answer as may: those that ask, and have no operation of the poster's.
+/// As many operations wait for an answer as may: those that ask, and have no operation of the
+/// poster's.
 TEST(EngineRetryCounts, WhoHasNoPlaceToWaitInIsRefusedForThat) {
   Job::Options options;
   options.network.limits.is_progress_manual = true;

@@ -204,7 +204,7 @@ TEST(PiecesLimits, AnOfferOfNoSenseEndsTheLink) {
       }
 }
 
-/// Of which the places are never looked at.
+/// The receiver never reads the places of empty pieces.
 TEST(PiecesLimits, EmptyPiecesOfAPeerAreRead) {
   const std::vector<std::byte> from = random_bytes(64, 3);
   for (const std::uint64_t bytes : {64u, 0u}) {

@@ -1,4 +1,5 @@
-// What operations and lanes of one engine share: memory that can be registered, a thread's turns.
+// Resources that operations and lanes of one engine share: memory that can be registered, a
+// thread's turns.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +17,8 @@
 namespace larklane::msg {
 namespace {
 
-/// How many pieces of memory a network registers yet, and what others do before it answers.
+/// How many pieces of memory a network still registers, and the steps of other threads before it
+/// answers.
 struct Scarcity {
   std::uint64_t left;
   std::function<void()> meanwhile{};
@@ -133,7 +135,7 @@ TEST(EngineLimits, APieceThatCannotBeRegisteredGivesTheOthersBack) {
   EXPECT_FALSE(job.at(0).engine->has_registered());
 }
 
-/// As two threads' posts may meet: neither is told that it would never fit.
+/// As two threads' posts may meet: neither gets the error that its memory would never fit.
 TEST(EngineLimits, WhatOthersRegisterMeanwhileIsWaitedFor) {
   for (const bool ends : {false, true}) {
     Scarcity scarcity{kEnough};
@@ -188,7 +190,7 @@ TEST(EngineLanes, OneThatNobodyServesHasAsManyTurnsAsABusyOne) {
     job.wire.settle();
     (void)receiver.vci->progress();
   }
-  // 16 * 256 turns, at most, before the other lane is looked at.
+  // 16 * 256 turns, at most, before the other lane is polled.
   EXPECT_GT(heard[0].completed(), 20'000u);
   EXPECT_GT(heard[1].completed(), heard[0].completed() / 2);
   EXPECT_LT(heard[1].completed(), heard[0].completed() * 2);
@@ -254,7 +256,7 @@ TEST(EngineLanes, WhereAllAreSingleThreadsNobodyGetsOne) {
   process.vci.emplace(*process.engine->take_lane().value());
 }
 
-// What comes on it waits for its thread, whoever else makes progress.
+// A message on it waits for its thread, whichever other thread makes progress.
 TEST(EngineLanes, OneOfASingleThreadMovesWhenThatThreadMakesProgress) {
   OneProcess one;
   ASSERT_EQ(*one.hello(), Post::done);
@@ -269,7 +271,7 @@ TEST(EngineLanes, OneOfASingleThreadMovesWhenThatThreadMakesProgress) {
   one.job.settle();
   EXPECT_TRUE(one.has_heard());
 
-  // A handler that has something to do, of a receive of what was there already.
+  // A handler with work to do, of a receive whose message was there already.
   int calls = 0;
   const auto count = [](const Completion&, void* state) { ++*static_cast<int*>(state); };
   auto handler = std::move(Handler::create(one.process.domain, count, &calls)).value();
@@ -309,7 +311,7 @@ TEST(EngineLanesDeathTest, AnotherThreadOnALaneOfASingleThreadEndsADebugBuild) {
 }
 #endif
 
-/// Two processes, of which the first sends to the second what is looked at.
+/// Two processes; the first sends messages to the second, whose pauses are tested.
 class EngineTurns : public testing::Test {
  protected:
   using Pause = net::Receiver::Pause;
@@ -323,7 +325,7 @@ class EngineTurns : public testing::Test {
     ++sent_;
     job_.step();
   }
-  /// How long after a look that has found something who waits looks away, ns; 0: as always.
+  /// How long a waiting thread backs off after a poll that has found something, ns; 0: as always.
   std::uint64_t lets() {
     const std::uint64_t until = lane().why_away().until_ns;
     return until == 0 ? 0 : until - lane().packets().looked_at_ns();
@@ -333,14 +335,14 @@ class EngineTurns : public testing::Test {
     for (; messages != 0; --messages) send();
     return lets();
   }
-  /// As hear(), where one look finds all.
+  /// As hear(), where one poll finds all.
   std::uint64_t hear_at_once(int messages) {
     for (int i = 0; i < messages; ++i)
       EXPECT_EQ(*post_send(*job_.at(0).vci, 1, sent_++, "a", 1), Post::done);
     job_.step();
     return lets();
   }
-  /// Sends what waits for an answer.
+  /// Sends a message that waits for an answer.
   void ask() {
     asked_.resize(1 << 20);
     EXPECT_EQ(*post_send(*job_.at(1).vci, 0, 0, asked_.data(), asked_.size()), Post::posted);
@@ -365,7 +367,7 @@ class EngineTurns : public testing::Test {
   std::uint32_t sent_ = 0;
 };
 
-/// Who waits looks away after little has come, once; others that serve the lane don't.
+/// A waiting thread backs off once after little has come; other threads that serve the lane do not.
 TEST_F(EngineTurns, OneThatComesAfterLittleLooksAwayFirst) {
   EXPECT_EQ(pause(), Pause::little_came);
   wait();

@@ -285,7 +285,7 @@ TEST_F(EngineTest, RetryMeansThatNothingHasHappened) {
   PostOptions queued = telling(sent);
   queued.queues = true;
   expect_posted(post_send(vci(0), 1, 3, from.data(), from.size(), queued));
-  // Behind the one that waits, though short ones might have room.
+  // Behind the waiting post, though short ones might have room.
   expect_is(post_send(vci(0), 1, 2, from.data(), 0, telling(sent, false)), Post::retry);
   EXPECT_GE(vci(0).inside().counts().behind, 1u);
   std::vector<std::byte> into(from.size());
@@ -416,7 +416,8 @@ TEST(EngineLimits, WhatAPeerMakesUpEndsItsLinkOrNothing) {
       const auto kind = static_cast<RecordKind>(random.below(kRecordKinds + 2));
       const std::uint32_t rest[] = {number, number + 1, 0, static_cast<std::uint32_t>(seed % 64),
                                     (1u << 24) - 1};
-      // No address of an offer: a peer may say where its own memory is, and the network looks.
+      // No address of an offer: a peer may state the place of its own memory, and the network
+      // checks it.
       const bool is_offer = kind == RecordKind::send_offer || kind == RecordKind::am_offer;
       const auto bytes = random_bytes(random.below(is_offer ? 16 : 60), seed + 7);
       const PacketHeader header{

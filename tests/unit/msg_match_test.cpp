@@ -132,7 +132,7 @@ TEST(Match, NodesAreUsedAgain) {
   }
 }
 
-// What is told of itself by a rank out of range is wrong, but no message becomes a receive.
+// A rank out of range as a message's source is wrong, but no message becomes a receive.
 TEST(Match, ARankOutOfRangeIsNoOtherKind) {
   for (const Kind kind : kKinds) {
     Both nodes;
@@ -298,7 +298,7 @@ TEST(MatchCancel, OnceAndOnlyWhatWaits) {
   }
 }
 
-// Whichever of five is cancelled, in a slot (tag 0) or in the chain (tag 2): the others match, and
+// Any one of five is cancelled, in a slot (tag 0) or in the chain (tag 2): the others match, and
 // the other keys stay.
 TEST(MatchCancel, TheOthersStayInOrder) {
   for (const Kind kind : kKinds)

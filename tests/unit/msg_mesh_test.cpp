@@ -1,5 +1,5 @@
-// How the lanes of processes get connected, and what those do who speak wrongly, leave, or never
-// come.
+// How the lanes of processes get connected, and the effect of peers that send malformed records,
+// leave, or never come.
 
 #include <gtest/gtest.h>
 
@@ -40,14 +40,14 @@ class MeshTest : public testing::TestWithParam<bool> {
     network_.settle();
     for (auto& process : processes_) process->step();
   }
-  /// What `process` is told next.
+  /// The next status that `process` gets.
   Status next(MeshProcess& process) {
     std::optional<Completion> completion;
     if (!comes([&] { return (completion = process.told->pop()).has_value(); }, [&] { step(); }))
       ADD_FAILURE() << "nothing comes";
     return completion ? completion->status : Status(Errc::kSystem);
   }
-  /// Whether it was refused, or is told later.
+  /// Whether the post was refused, or its completion reports an error later.
   Status end_of(MeshProcess& process, Result<Post> post) {
     return post ? next(process) : post.error();
   }
@@ -148,7 +148,7 @@ TEST_P(MeshTest, WhoHasGoneStaysGone) {
   MeshProcess &zero = add(0, 2), &one = add(1, 2);
   expect_exchange(zero, one, 0, 1);
   one.close();
-  EXPECT_EQ(one.down.count(), 1);  // it has heard the farewell
+  EXPECT_EQ(one.down.count(), 1);  // it has received the farewell
   EXPECT_EQ(zero.down.count(), 1);
   EXPECT_EQ(end_of(zero, zero.send(1, 1, 2)).code(), Errc::kPeerDown);  // over another lane
   std::uint64_t into = 0;
@@ -229,7 +229,7 @@ TEST_P(MeshTest, WhoLeavesOpensNoLinkThatNobodyWillEnd) {
   ASSERT_TRUE(comes([&] { return table_.waiting() == 1; }));
   std::thread leaving([&] { zero.close(); });
   EXPECT_TRUE(comes([&] { return two.down.count() != 0; }));
-  MeshProcess& one = add(1, 3);  // whose card zero still waits for
+  MeshProcess& one = add(1, 3);  // rank 0 still waits for its card
   leaving.join();
   EXPECT_EQ(one.ready.count(), 0);
   EXPECT_EQ(zero.unreachable.count(), 1);
@@ -284,7 +284,7 @@ TEST_P(MeshTest, ALinkThatWasGivenUpStaysSo) {
   EXPECT_EQ(warnings_.take("rank 1 can't be reached"), 1u);
 }
 
-/// Records that no mesh writes: nobody but who sends them loses anything.
+/// Records that no mesh writes: only their sender loses anything.
 TEST_P(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
   for_seeds(200, [&](std::uint64_t seed) {
     MeshProcess &zero = add(0, 3), &one = add(1, 3);
@@ -306,7 +306,7 @@ TEST_P(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
 
 class GreetedMeshTest : public MeshTest {};
 
-/// Whichever of the two goes first: nothing waits for the link on either side.
+/// Any of the two may go first: nothing waits for the link on either side.
 TEST_P(GreetedMeshTest, AGreetingThatFailsIsHeardOnBothSides) {
   for (const fault::What what : {fault::What::fail, fault::What::kill, fault::What::refuse}) {
     const fault::Plan plan{

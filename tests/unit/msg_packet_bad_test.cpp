@@ -1,4 +1,4 @@
-// A peer that writes what it likes into a ring.
+// A peer that writes arbitrary bytes into a ring.
 
 #include <gtest/gtest.h>
 
@@ -121,7 +121,7 @@ TEST(BadRecords, AGoodOneIsDelivered) {
   EXPECT_TRUE(peer.end.failures.empty());
 }
 
-// What is being read is not the peer's yet.
+// An answer posted from the callback does not free the record that the callback reads.
 TEST(BadRecords, AnAnswerDoesNotFreeWhatItAnswers) {
   BadPeer peer;
   peer.end.react = [&](const PacketHeader&, std::span<const std::byte>) {
@@ -249,7 +249,7 @@ TEST(BadRecords, ThoseThatFollowEachOtherForMoreThanALap) {
   EXPECT_EQ(peer.end.failures, std::vector<Status>{Errc::kProtocol});
 }
 
-// Told when the head comes there: it finds the inside of a record that it has passed.
+// Reported when the head comes there: it finds the inside of a record that it has passed.
 TEST(BadRecords, ACellInsideOfARecord) {
   BadPeer peer;
   peer.write({}, 0, 2);
@@ -304,8 +304,8 @@ TEST(BadRecords, CreditWordsThatMakeNoSense) {
   EXPECT_TRUE(peer.end.failures.empty());
 }
 
-// Good and bad ones, cut and changed at random: what is delivered is what a reader of the same
-// bytes would have delivered, and nothing is read or written outside.
+// Good and bad records, cut and changed at random. The receiver delivers exactly the records that a
+// reader of the same bytes would, and reads or writes nothing outside.
 TEST(BadRecords, AnyBytes) {
   for (const std::uint64_t seed : seeds(1, 300)) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));

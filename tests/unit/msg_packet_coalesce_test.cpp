@@ -1,5 +1,5 @@
-// Records that travel together, because their poster has said that more follow: when they go out,
-// in which order, and what it costs.
+// Coalesced records: the poster has announced that more follow. When they go out, in which order,
+// and at what cost.
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ struct Coalescing : testing::Test {
       expect_intact(pair.b.received[i].header, pair.b.received[i].payload);
     }
   }
-  /// What the receiver finds without the sender's doing anything more.
+  /// The records that the receiver finds without further calls of the sender.
   void receive() {
     for (int i = 0; i < 20; ++i) {
       pair.wire.settle();
@@ -86,7 +86,7 @@ TEST_F(Coalescing, NoneWaitsThatNoneCanJoin) {
   expect_received(17);
 }
 
-// The receiver never sees what the packet has held before.
+// The receiver never sees the earlier contents of the packet.
 TEST_F(Coalescing, BetweenRecordsThereIsNothing) {
   std::vector<Packet*> all;
   while (Packet* const packet = pair.sides[0].lane->take_packet()) {
@@ -199,7 +199,7 @@ TEST_F(Coalescing, NoneJoinsWithoutRoom) {
   expect_received(posted);
 }
 
-// What is cut arrives in any order, and is not looked at as one.
+// The chunks of a cut write arrive in any order, so a coalesced write stays below the cut.
 TEST(CoalescingLong, WritesAreNotCut) {
   loop::Fabric::Options network;
   network.limits.is_post_system_call = true;
@@ -224,7 +224,7 @@ TEST_F(Coalescing, WithoutAPacketThePostSaysRetry) {
   expect_received(1);
 }
 
-// The second of three is not wanted yet: what has come with it stays, too, and in its order.
+// The second of three is not wanted yet: the records behind it stay, too, and in order.
 TEST_F(Coalescing, WhatIsHeldHoldsWhatFollows) {
   bool is_wanted = false;
   struct Choosy final : PacketListener {

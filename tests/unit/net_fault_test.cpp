@@ -35,7 +35,7 @@ loop::Fabric::Options orderly() {
   return options;
 }
 
-/// A pair of which `a` has the faults.
+/// A pair whose end `a` has the faults.
 struct Net {
   explicit Net(Plan plan, loop::Fabric::Options options = orderly())
       : below(std::move(options)),
@@ -66,7 +66,7 @@ constexpr Kind kKinds[] = {{Call::write, "write"},
                            {Call::write_small_immediate, "write_small_immediate"},
                            {Call::read, "read"}};
 
-/// 16 bytes "0123456789abcdef", to offset 64 of who is written.
+/// 16 bytes "0123456789abcdef", to offset 64 of the written side.
 Result<Post> post(Net& net, Call call, Sent& sent) {
   const std::string_view text = "0123456789abcdef";
   net.a.fill(text);

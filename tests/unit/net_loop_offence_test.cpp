@@ -1,4 +1,5 @@
-// What the network inside one process tells of, because a real one would punish it, and deaths.
+// Deaths, and the misuse that the network inside one process reports because a real one would
+// punish it.
 
 #include <gtest/gtest.h>
 

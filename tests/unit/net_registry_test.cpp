@@ -1,4 +1,4 @@
-// What is said of providers that can't be had, and what options ask of them.
+// The errors of unavailable providers, and the demands of options on them.
 
 #include <gtest/gtest.h>
 

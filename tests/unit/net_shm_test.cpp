@@ -1,6 +1,5 @@
-// Provider shm: the queue of immediates, what a peer may have written into its catalogue, offers,
-// and endpoints of one process. Between processes: net_shm_process_test.cpp. One thread: atomics
-// are relaxed.
+// Provider shm: the queue of immediates, arbitrary catalogues of peers, offers, and endpoints of
+// one process. Between processes: net_shm_process_test.cpp. One thread: atomics are relaxed.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -136,7 +135,7 @@ TEST(ShmQueue, ALateSenderDoesNotReachTheNextOne) {
   }
 }
 
-// Whatever stands there, nobody goes on for ever, or leaves the ring.
+// Whatever the ring holds, every loop ends, and no access leaves the ring.
 TEST(ShmQueue, NonsenseIsHarmless) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
@@ -294,7 +293,7 @@ TEST(ShmPeer, SegmentsThatAreNoneAreNotMapped) {
   const int others = first.area.segments[0].fd.load(std::memory_order_relaxed);
   for (const int fd :
        {reads.get(), null.get(), loose.get(), first.catalogue->fd(), others, -1, 100'000}) {
-    Shown shown;  // what is mapped stays
+    Shown shown;  // mappings stay
     const Catalogue::Piece piece = shown.catalogue->allocate(4096).value();
     const std::uint64_t key = shown.catalogue->add(piece.start, 4096, piece.place).value();
     const int right = shown.area.segments[0].fd.exchange(fd, std::memory_order_relaxed);
@@ -404,7 +403,7 @@ TEST(ShmNetwork, AnEndpointMayBeConnectedToItself) {
   EXPECT_EQ(side.ear.heard, std::vector{5u});
 }
 
-// All posts are complete at once, and none of them is told of a second time.
+// All posts are complete at once, and none of them completes a second time.
 TEST(ShmNetwork, WritesAndReadsAreChecked) {
   const auto first = open_shm(), second = open_shm();
   net::Pair pair(*first, *second);
@@ -443,7 +442,7 @@ TEST(ShmNetwork, PostsToAnEndpointThatIsClosedFail) {
   EXPECT_EQ(other.poll(), 0u);
 }
 
-// Also one that comes after something else was done for long.
+// Also a record that comes after the endpoint was busy for long.
 TEST(ShmNetwork, EachPollFindsWhatIsThere) {
   const auto first = open_shm(), second = open_shm();
   net::Pair pair(*first, *second);

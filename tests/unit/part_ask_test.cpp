@@ -1,3 +1,5 @@
+// Receivers that ask for partitions before their group is complete.
+
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -12,7 +14,7 @@ namespace {
 using Runs = std::vector<Run>;
 using Firsts = std::vector<std::uint32_t>;
 
-/// One channel of any groups, and what each call moves. Thread safety: single-owner.
+/// One channel of any groups, and the runs that each call moves. Thread safety: single-owner.
 class Channel {
  public:
   Channel(std::uint32_t partitions, std::uint32_t recv_partitions, const Firsts& firsts)

@@ -1,4 +1,4 @@
-// One learner, told round by round what it sees.
+// One learner that gets its observations round by round.
 
 #include <gtest/gtest.h>
 
@@ -105,7 +105,7 @@ TEST(PartLearner, DoesNotCallTrialsGoodForAColdStart) {
   EXPECT_EQ(others, 2u) << "more than the trials";
 }
 
-/// A learner whose studies take for ever, of 32 partitions each by itself. left: by number of
+/// A learner with studies that never end, of 32 partitions each by itself. left: by number of
 /// groups.
 class WithoutPlans {
  public:
@@ -163,7 +163,7 @@ TEST(PartLearner, LeavesATrialThatWasLucky) {
   EXPECT_LE(world.run(2000)[8], 4) << "trials, which are dear now";
 }
 
-// What is in use does not come and go because it is little better than the base.
+// A plan in use does not come and go because it is little better than the base.
 TEST(PartLearner, KeepsWhatIsLittleBetterThanTheBase) {
   constexpr std::uint64_t kBytes = 64 << 10;
   constexpr model::LogGP kNetwork{.latency_ns = 2000, .gap_ns = 300, .gap_per_byte_ns = 1 / 11.5};

@@ -1,3 +1,5 @@
+// The policies: option syntax, needs, groups.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// WriteWatch: the thread that first writes each page.
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

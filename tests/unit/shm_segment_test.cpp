@@ -1,3 +1,5 @@
+// Shared segments, the memory left for them, and their block pools.
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
-// The lanes of a fabric: who gets which, and that a thread that waits on one polls all of them.
+// The lanes of a fabric: which lane each channel gets, and that a thread that waits on one polls
+// all of them.
 
 #include "vci/vci_pool.hpp"
 
@@ -48,7 +49,7 @@ TEST(Mapping, AllLanesAreDueAfterSoManyTurnsThatFoundNothing) {
   for (int turn = 1; turn <= 16 * 256; ++turn) EXPECT_EQ(turns.add(true, 256), turn == 16 * 256);
 }
 
-/// Turns until others are looked at.
+/// Turns until others are polled.
 int turns_till_look(SharedTurns& turns, bool found) {
   int count = 1;
   while (!turns.add(found)) ++count;
@@ -105,7 +106,7 @@ struct OneReceiver final : VciPool::Receivers {
   net::Receiver& receiver;
 };
 
-/// A pool on a network that does what it is told.
+/// A pool on a network that follows the test.
 struct FakePool {
   explicit FakePool(VciPool::Options options) : pool(fabric, receivers, options) {}
   FakeFabric fabric;
@@ -167,8 +168,8 @@ TEST(VciPool, ALaneThatCannotBeMadeIsToldAndTriedAgain) {
   EXPECT_TRUE(of.pool.at(0).has_value());
 }
 
-// What figure 9 of the lanes' paper hangs on: what a thread waits for depends on a lane on which
-// nobody waits.
+// The property behind figure 9 of the lanes' paper: a waiting thread depends on a lane on which no
+// thread waits.
 TEST(VciPool, AWaitingThreadPollsItsOwnLaneFirstAndSometimesAll) {
   constexpr std::uint32_t kMisses = 4;
   FakePool of({3, Mapping::spread, kMisses});

@@ -1,4 +1,4 @@
-// Lanes on a provider that does what it is told: who goes when, deterministic.
+// Lanes on a provider that follows the test: the order of turns, deterministic.
 
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST(LaneLock, WhoCannotHaveItIsFoundByWhoGivesItBackTheOldestFirst) {
   EXPECT_TRUE(lock.try_lock());
 }
 
-// The compiler can't follow how a lock is given back that may have works to give.
+// The thread-safety analysis can't follow a lock whose release may hand over works.
 void take(LaneLock& lock) LARKLANE_NOT_FOLLOWED { lock.lock(); }
 void take_word(LaneLock& lock) LARKLANE_NOT_FOLLOWED { lock.lock_word(); }
 
@@ -81,7 +81,7 @@ TEST(LaneLock, IsItsOwnersAndOthersHaveItByAsking) {
   EXPECT_EQ(lock.try_unlock(), nullptr);
 }
 
-// Who has asked holds it: the owner queues, and is served like any other.
+// The asker that gets the lock holds it: the owner queues, and is served like any other.
 TEST(LaneLock, ItsOwnerQueuesWhereAnotherHoldsIt) {
   LaneLock lock;
   take(lock);
@@ -495,7 +495,7 @@ TEST(Coalesce, WhatWaitsForOthersGoesBeforeAllThatIsPostedLater) {
                {1});
 }
 
-// Whoever has posted meanwhile makes no turn for it.
+// A thread that has posted meanwhile makes no turn for it.
 TEST(Coalesce, WhatHasQueuedMeanwhileSendsWhatWaits) {
   FakeSide side;
   CountedWork waiting, queued;

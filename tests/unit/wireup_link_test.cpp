@@ -113,7 +113,7 @@ struct Pair {
     sides[0].peer = &sides[1];
     sides[1].peer = &sides[0];
   }
-  /// All that can happen without anybody's will.
+  /// Every step that needs no further call.
   void settle() {
     for (bool is_news = true; is_news;) {
       is_news = false;
@@ -169,7 +169,7 @@ TEST_P(WireupLink, AnEndThatCannotBeOpenedIsRefusedWhenThePeerOffers) {
   EXPECT_EQ(pair.sides[0].opens, 1);
   EXPECT_EQ(pair.sides[0].overs, 1);
   pair.settle();
-  EXPECT_EQ(pair.sides[1].state(), Link::State::unopened);  // it has not been told
+  EXPECT_EQ(pair.sides[1].state(), Link::State::unopened);  // it has no notice yet
   ASSERT_TRUE(pair.sides[1].want().ok());
   pair.settle();
   EXPECT_EQ(pair.sides[1].failure().code(), Errc::kNoMemory);

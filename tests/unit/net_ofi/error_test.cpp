@@ -1,4 +1,4 @@
-// What libfabric refuses and fails, provoked by tables of calls of our own: opening, posting,
+// Refusals and failures of libfabric, provoked by call tables of the test: opening, posting,
 // reading completions, and completions in error.
 
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ class OfiError : public testing::Test {
   std::array<std::unique_ptr<net::Link>, 2> links;
 };
 
-/// libfabric's tcp, whose polls move the parts of a write in their order.
+/// libfabric's tcp; its polls move the parts of a write in order.
 class OfiParts : public OfiError {
  protected:
   using Parts = std::vector<FakeLibrary::Part>;

@@ -242,7 +242,7 @@ TEST_F(ChannelTest, QueuesOfALinkEndTogether) {
   const std::uint32_t broken = posted().front().first;
   ASSERT_NE(posted().back().first, broken);
   device_.fail(*device_.pairs[broken], IBV_WC_RETRY_EXC_ERR);
-  // Nothing else happens on the device: what is posted on the other queues has ended with that.
+  // Nothing else happens on the device: the requests on the other queues have ended with that.
   for (int turn = 0; turn < 4; ++turn)
     for (std::size_t side = 0; side < 2; ++side) {
       sides_[side]->progress();

@@ -98,7 +98,7 @@ TEST_F(EndpointTest, ReservesNoMoreThanTheDeviceHasAndSaysSo) {
   ASSERT_TRUE(endpoints[0]->reserve_immediates(100).ok());
   endpoints[0]->release_immediates(500);
   ASSERT_TRUE(endpoints[0]->reserve_immediates(500).ok());
-  EXPECT_EQ(counters().receives, 1000u);  // what was posted is used again
+  EXPECT_EQ(counters().receives, 1000u);  // posted receives are used again
   EXPECT_EQ(endpoints[0]->reserve_immediates(0xffff'ffff).code(), Errc::kNoMemory);
 }
 
@@ -201,7 +201,7 @@ TEST_F(EndpointTest, AnEventIsSleptOnAndNoneIsMissed) {
   EXPECT_TRUE(endpoints[0]->arm(net::Wake::all));
 }
 
-/// Somebody sleeps on a queue for what is needed.
+/// A thread sleeps on a queue for needed completions.
 class NeededTest : public EndpointTest {
  protected:
   bool is_woken(int side = 0) {
@@ -249,7 +249,7 @@ TEST_F(NeededTest, ACompletionThatWakesDoesWheneverItWasPosted) {
   EXPECT_TRUE(endpoints[0]->arm(net::Wake::needed));
   Note idle_one = idle(), after;
   ASSERT_EQ(must(write(idle_one)), net::Post::posted);
-  device.run();  // signalled, and seen by nobody
+  device.run();  // signalled, and not polled
   EXPECT_FALSE(is_woken());
   ASSERT_EQ(must(write(after)), net::Post::posted);
   device.run();

@@ -1,4 +1,4 @@
-// What is opened, and what is said when it can't be; offers; memory.
+// Opened objects, and the errors when one can't be opened; offers; memory.
 
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -165,7 +165,7 @@ TEST_F(OpenTest, BothSidesQueuesMeetByTheirPurpose) {
     EXPECT_LT(pair->to_send.retry_cnt, 7);  // Soft-RoCE would ask the dead for ever
     EXPECT_EQ(pair->to_send.rnr_retry, 0);
   }
-  EXPECT_EQ(queue(0).to_send.max_rd_atomic, 8);             // what the device begins at once
+  EXPECT_EQ(queue(0).to_send.max_rd_atomic, 8);             // as many as the device begins at once
   EXPECT_FALSE(links[0]->connect(links[1]->offer()).ok());  // again
 }
 

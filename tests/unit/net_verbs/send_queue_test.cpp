@@ -103,7 +103,7 @@ TEST_P(SendQueueTest, WhatWasRefusedAsTheLastLeavesNoOtherSignalled) {
   ASSERT_EQ(post(refused), net::Post::retry);
   device.post_send_error = 0;
   ASSERT_EQ(device.run(1), 1u);
-  ASSERT_EQ(must(endpoints[0]->poll(1)), 1u);  // the last signalled one is still under way
+  ASSERT_EQ(must(endpoints[0]->poll(1)), 1u);  // the last signalled one has not completed
   for (std::size_t i = 17; i < 20; ++i) ASSERT_EQ(post(notes[i]), net::Post::posted);
   std::uint32_t signalled = 0;
   for (const FakeRequest& request : queue(0).requests)
@@ -177,7 +177,7 @@ TEST_P(SendQueueTest, PollServesNoMoreThanAskedFor) {
   for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
   device.run();
   for (int turn = 0; turn < 33; ++turn) ASSERT_EQ(must(endpoints[0]->poll(1)), 1u);
-  EXPECT_EQ(must(endpoints[0]->poll(1)), 0u);  // the flush is under way
+  EXPECT_EQ(must(endpoints[0]->poll(1)), 0u);  // the flush has not completed
   device.run();
   EXPECT_EQ(must(endpoints[0]->poll(64)), 7u);
 }
