@@ -27,7 +27,7 @@ constexpr std::uint64_t call_ps(std::uint64_t bytes, std::uint64_t byte_ps = kBy
   return kSetupPs + bytes * byte_ps;
 }
 
-/// Nothing costs anything but the calls, which take as long whoever else copies.
+/// Nothing has a cost but the calls, which take as long whichever threads copy besides.
 CopyCosts even_costs() {
   CopyCosts costs;
   for (const std::uint64_t bytes : {2 * kKiB, 32 * kKiB}) {
@@ -84,8 +84,8 @@ TEST(LoopCopying, TwoThreadsOfTheSenderKeepBothCores) {
   EXPECT_EQ(round_of(scenario).total_ps, 20 * kNs + call_ps(16 * kKiB) + 3000 * kNs);
   scenario = scenario_of(2, 64 * kKiB, 2, 2);
   EXPECT_EQ(round_of(scenario).total_ps, 2 * call_ps(32 * kKiB));
-  // Of one group who is first leaves its core. That is the receiver's only if it is the second
-  // thread's.
+  // Of one group the thread that is ready first leaves its core. The receiver gets this core only
+  // if it is the second thread's.
   scenario.plans = {{0}};
   EXPECT_EQ(round_of(with_late_half(scenario, 1000 * kNs)).exposed_ps, 2 * call_ps(32 * kKiB));
   scenario.ready_ps = {{0, 1000 * kNs}};

@@ -265,7 +265,7 @@ TEST(LoopNetwork, TheSameSeedGivesTheSameBytesAnotherOthers) {
   for (const bool two_sided : {false, true})
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
       const std::string once = text_of(noisy(seed, two_sided));
-      // What lies elsewhere must not be seen: neither copy is where the first one was.
+      // The result must not depend on addresses: neither copy is where the first one was.
       const std::vector<std::byte> in_between(seed * 1000);
       EXPECT_EQ(once, text_of(noisy(seed, two_sided))) << "seed " << seed;
       EXPECT_NE(once, text_of(noisy(seed + 1, two_sided))) << "seed " << seed;
@@ -299,7 +299,7 @@ TEST(LoopNetwork, ProcessorsCostWhatTheirTableSays) {
   scenario.plans = {{0, 1, 2, 3}};
   EXPECT_EQ(round_of(scenario).total_ps,
             (1 + 1) * 50'000u + 3 * (100'000 + 50'000) + 100'000 + 600'000);
-  // One after the other, each has a queue of its own, whose lock it still has in its cache in the
+  // One after the other, each has a queue of its own. The queue's lock is still in its cache in the
   // next round.
   scenario.network.queues = 4;
   scenario.ready_ps.assign(2, {0, 1'000'000, 2'000'000, 3'000'000});

@@ -1,5 +1,5 @@
-// Groups over a network that may be broken up: demands, deadlines, and groups that are learned. Two
-// processes in one thread on the simulated network, and what they post, to the operation.
+// Groups over a network that may be broken up: demands, deadlines, and learned groups. Two
+// processes in one thread on the simulated network, and their posts, counted exactly.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ constexpr std::uint64_t kHour = 3'600'000'000'000;
 constexpr GroupRules kAtOnce{.has_planner = true, .is_on_demand = true};
 constexpr GroupRules kNever{.has_planner = true, .is_on_demand = true, .demand_after_ns = kHour};
 
-/// What both sides have posted.
+/// The posts of both sides.
 struct Posted {
   std::uint64_t runs = 0, demands = 0, heard = 0;
   friend bool operator==(const Posted&, const Posted&) = default;
@@ -89,12 +89,12 @@ class World {
     for (std::int32_t p = 0; p < partitions_; ++p) ASSERT_TRUE(p == but || send_->pready(p).ok());
     settle();
   }
-  /// What has been posted moves, and only the sender looks.
+  /// Posted operations move, and only the sender polls.
   void reach_sender() {
     while (wire_.settle() != 0 || sides[0].progress() != 0) {
     }
   }
-  /// While another thread has the lane: what has come meanwhile is not seen.
+  /// While another thread has the lane: arrivals since then are not seen.
   bool arrives_unseen(std::int32_t partition) {
     bool arrived = false;
     sides[1].network->lanes().at(0).value()->exclusively([&] {
@@ -251,7 +251,7 @@ TEST(NetworkDemand, WhoOnlyWaitsOrAsksForAShortTimeDemandsNothing) {
   };
   demands(kAtOnce, false);
   demands(kNever, true);
-  demands({}, true);  // whose groups are the program's
+  demands({}, true);  // of a policy with the program's groups
 }
 
 TEST(NetworkDemand, NoOtherComesBeforeTheLastOneHasBeenHeard) {
