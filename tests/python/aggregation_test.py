@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What groups of partitions would save in rounds small enough to be worked out on paper."""
+"""The savings of groups of partitions, in rounds small enough to be worked out on paper."""
 
 import unittest
 
@@ -55,7 +55,7 @@ class Saved(unittest.TestCase):
         self.assertEqual((found.rounds, found.best, found.best.is_nothing), (3, Saving(1, 150, (0, 300), 1000), False))
 
     def test_costs_that_grow_with_the_size(self) -> None:
-        """What is sent early then is better than what is sent together."""
+        """Partitions sent early then save more than partitions sent together."""
         found = aggregation([send([marks((0, 0), (500, 500))])], Curve(((10, 10), (40, 40))))
         assert found
         self.assertTrue(found.best.is_nothing)
